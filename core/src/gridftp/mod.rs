@@ -1,0 +1,1 @@
+//! The GridFTP protocol: commands, replies, MODE E blocks, and the client and server sessions.

@@ -1,0 +1,11 @@
+//! Farline's pure logic: every decision, and no clock, socket, file, thread, process or environment.
+//!
+//! Time and randomness are arguments. A machine has two verbs, `handle(now, input)` and `poll(now) -> Output`; after each
+//! `handle` the caller polls until the machine says `Wait`. Machines move descriptors, never payload.
+#![forbid(unsafe_code)]
+
+pub mod gridftp;
+pub mod report;
+pub mod transfer;
+pub mod units;
+pub mod wan;

@@ -1,0 +1,1 @@
+//! Results as JSON and as one self-contained HTML page.

@@ -1,0 +1,1 @@
+//! A transfer: plan, blocks, staging, digests.

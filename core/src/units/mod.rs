@@ -1,0 +1,13 @@
+//! Quantities with their units: time, spans, sizes, rates, byte ranges, faults and seeded random numbers.
+
+mod fault;
+mod quantity;
+mod ranges;
+mod rng;
+mod time;
+
+pub use fault::{Error, Fault};
+pub use quantity::{Bytes, ParseQuantityError, Rate};
+pub use ranges::ByteRanges;
+pub use rng::Rng;
+pub use time::{Span, Time};

@@ -1,0 +1,180 @@
+//! Sizes and rates: binary sizes (`4 MiB`), decimal rates (`9.29 Gbit/s`).
+
+use super::time::Span;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::str::FromStr;
+
+/// A size in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Bytes(pub u64);
+
+/// A rate in bits per second.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Rate(u64);
+
+impl Bytes {
+    /// A size of `n` MiB.
+    pub const fn mib(n: u64) -> Bytes {
+        Bytes(n << 20)
+    }
+}
+
+impl Rate {
+    /// A rate of `bits` per second.
+    pub const fn from_bps(bits: u64) -> Rate {
+        Rate(bits)
+    }
+
+    /// The rate that moves `bytes` in `span`; zero when the span is.
+    pub fn of(bytes: Bytes, span: Span) -> Rate {
+        if span == Span::ZERO { Rate(0) } else { Rate((bytes.0 as f64 * 8.0 / span.as_secs_f64()).round() as u64) }
+    }
+
+    /// Bits per second.
+    pub const fn as_bps(self) -> u64 {
+        self.0
+    }
+
+    /// The time that `bytes` need at this rate, rounded up to a nanosecond.
+    ///
+    /// A rate of zero never finishes: the answer is the longest span.
+    pub fn time_for(self, bytes: Bytes) -> Span {
+        if self.0 == 0 {
+            return Span::from_nanos(u64::MAX);
+        }
+        let nanos = (u128::from(bytes.0) * 8 * 1_000_000_000).div_ceil(u128::from(self.0));
+        Span::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
+    }
+
+    /// The bytes that pass in `span` at this rate: the bandwidth-delay product when `span` is an rtt.
+    pub fn bytes_in(self, span: Span) -> Bytes {
+        let bytes = u128::from(self.0) * u128::from(span.as_nanos()) / 8_000_000_000;
+        Bytes(u64::try_from(bytes).unwrap_or(u64::MAX))
+    }
+}
+
+impl fmt::Display for Bytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (value, unit) = match self.0 {
+            n if n < 1 << 10 => return write!(f, "{n} B"),
+            n if n < 1 << 20 => (n as f64 / f64::from(1 << 10), "KiB"),
+            n if n < 1 << 30 => (n as f64 / f64::from(1 << 20), "MiB"),
+            n if n < 1 << 40 => (n as f64 / f64::from(1 << 30), "GiB"),
+            n => (n as f64 / (1u64 << 40) as f64, "TiB"),
+        };
+        let digits = if value.fract() == 0.0 { 0 } else if value < 10.0 { 2 } else { 1 };
+        write!(f, "{value:.digits$} {unit}")
+    }
+}
+
+impl fmt::Display for Rate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (value, unit) = match self.0 {
+            n if n < 1_000 => return write!(f, "{n} bit/s"),
+            n if n < 1_000_000 => (n as f64 / 1e3, "kbit/s"),
+            n if n < 1_000_000_000 => (n as f64 / 1e6, "Mbit/s"),
+            n => (n as f64 / 1e9, "Gbit/s"),
+        };
+        let digits = if value < 10.0 { 2 } else { usize::from(value < 100.0) };
+        write!(f, "{value:.digits$} {unit}")
+    }
+}
+
+impl FromStr for Bytes {
+    type Err = ParseQuantityError;
+    /// `4MiB`, `256 KiB`, `1.5GiB`, `160TB`; `K`, `M`, `G`, `T` alone are binary; a bare number is bytes.
+    fn from_str(text: &str) -> Result<Bytes, ParseQuantityError> {
+        let (number, unit) = number_and_unit(text)?;
+        let scale = match unit {
+            "" | "B" => 1.0,
+            "K" | "k" | "KiB" => 1024.0,
+            "M" | "MiB" => 1024f64.powi(2),
+            "G" | "GiB" => 1024f64.powi(3),
+            "T" | "TiB" => 1024f64.powi(4),
+            "kB" | "KB" => 1e3,
+            "MB" => 1e6,
+            "GB" => 1e9,
+            "TB" => 1e12,
+            "PB" => 1e15,
+            _ => return Err(ParseQuantityError::new(text, "a size such as 4MiB, 256K or 160TB")),
+        };
+        Ok(Bytes((number * scale).round() as u64))
+    }
+}
+
+impl FromStr for Rate {
+    type Err = ParseQuantityError;
+    /// `10G`, `9.29 Gbit/s`, `500Mbps`, `64k`: always decimal; a bare number is refused.
+    fn from_str(text: &str) -> Result<Rate, ParseQuantityError> {
+        let wrong = || ParseQuantityError::new(text, "a rate such as 10G, 9.29Gbit/s or 500M");
+        let (number, unit) = number_and_unit(text)?;
+        let prefix = unit.trim_end_matches("bit/s").trim_end_matches("bps");
+        let scale = match prefix {
+            "" if !unit.is_empty() => 1.0,
+            "k" | "K" => 1e3,
+            "M" => 1e6,
+            "G" => 1e9,
+            "T" => 1e12,
+            _ => return Err(wrong()),
+        };
+        Ok(Rate((number * scale).round() as u64))
+    }
+}
+
+/// Splits `163ms` into its number and its unit; refuses what is not a finite, non-negative number.
+pub(super) fn number_and_unit(text: &str) -> Result<(f64, &str), ParseQuantityError> {
+    let trimmed = text.trim();
+    let end = trimmed.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(trimmed.len());
+    let (digits, unit) = trimmed.split_at(end);
+    let number: f64 = digits.parse().map_err(|_| ParseQuantityError::new(text, "a number with a unit"))?;
+    Ok((number, unit.trim_start()))
+}
+
+/// A text that is not the quantity that was expected.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ParseQuantityError {
+    text: String,
+    expected: &'static str,
+}
+
+impl ParseQuantityError {
+    pub(super) fn new(text: &str, expected: &'static str) -> ParseQuantityError {
+        ParseQuantityError { text: text.to_owned(), expected }
+    }
+}
+
+impl fmt::Display for ParseQuantityError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "`{}` is not {}", self.text, self.expected)
+    }
+}
+
+impl std::error::Error for ParseQuantityError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_are_decimal_and_sizes_binary() {
+        assert_eq!("10G".parse(), Ok(Rate::from_bps(10_000_000_000)));
+        assert_eq!("9.29Gbit/s".parse(), Ok(Rate::from_bps(9_290_000_000)));
+        assert_eq!("4MiB".parse(), Ok(Bytes(4 << 20)));
+        assert_eq!("160TB".parse(), Ok(Bytes(160_000_000_000_000)));
+        assert_eq!(Rate::from_bps(9_290_000_000).to_string(), "9.29 Gbit/s");
+        assert_eq!(Bytes(4 << 20).to_string(), "4 MiB");
+        assert!("10".parse::<Rate>().is_err());
+        assert!("10X".parse::<Rate>().is_err());
+        assert!("ten".parse::<Bytes>().is_err());
+    }
+
+    #[test]
+    fn bandwidth_delay_product_of_the_longest_path() {
+        let rate = Rate::from_bps(9_290_000_000);
+        assert_eq!(rate.bytes_in(Span::from_millis(163)), Bytes(189_283_750));
+        assert_eq!(rate.time_for(Bytes(9_000)), Span::from_nanos(7_751));
+    }
+}

@@ -1,0 +1,1 @@
+//! The client: `farline cp`.

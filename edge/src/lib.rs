@@ -1,0 +1,13 @@
+//! Farline's library: the outside world joined to the pure logic of `farline-core`.
+//!
+//! Unsafe code lives in [`sys`] alone; every other module is checked to be free of it.
+#![deny(unsafe_code)]
+
+pub mod channels;
+pub mod client;
+pub mod link;
+pub mod node;
+pub mod stores;
+pub mod sys;
+
+pub use farline_core as core;

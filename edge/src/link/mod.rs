@@ -1,0 +1,1 @@
+//! The wide-area link in user space: namespaces, TUN devices and the packet mover around the core's `wan`.

@@ -1,0 +1,1 @@
+//! A running node: the GridFTP server.

@@ -1,0 +1,1 @@
+//! Store drivers: where bytes rest.

@@ -1,0 +1,2 @@
+//! System calls without a safe wrapper elsewhere: the project's unsafe code.
+#![allow(unsafe_code, reason = "this is the one place for it")]

@@ -1,0 +1,2 @@
+//! The house's own checks.
+fn main() {}

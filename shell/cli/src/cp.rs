@@ -1,0 +1,13 @@
+//! `farline cp`.
+
+use crate::output::Output;
+use farline_core::units::{Error, Fault};
+use std::process::ExitCode;
+
+/// Copy files and trees between here and a GridFTP node.
+#[derive(clap::Args)]
+pub(crate) struct Args {}
+
+pub(crate) fn run(_args: Args, _output: &Output) -> Result<ExitCode, Error> {
+    Err(Error::new(Fault::Bug, "unbuilt", "this command is being built"))
+}
