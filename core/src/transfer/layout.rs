@@ -151,6 +151,12 @@ impl Layout {
         Block { offset, len: (used.saturating_sub(offset)) as usize }
     }
 
+    /// Whether `block` is one of the layout's own blocks, whole.
+    pub fn is_block(&self, block: &Block) -> bool {
+        let index = block.offset / self.block_len as u64;
+        block.len > 0 && index < self.block_count() && self.block(index) == *block
+    }
+
     /// The pieces of files in the bytes `offset..offset + len` of the space, ascending; skipped parts yield nothing.
     pub fn pieces(&self, offset: u64, len: usize) -> impl Iterator<Item = Piece> + '_ {
         let end = offset.saturating_add(len as u64);
