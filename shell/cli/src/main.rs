@@ -1,21 +1,44 @@
 //! The command `farline`: move data across continents at line rate, and know why when you can't.
 
 mod cp;
+mod generate;
 mod link;
 mod output;
+#[allow(dead_code, reason = "farline cp, its first user, is on its way")]
+mod progress;
 mod serve;
 
 use clap::{Parser, Subcommand};
 use output::Output;
 use std::process::ExitCode;
 
+/// Shown below the top help. The exit codes are those of `Fault::exit_code`; a test in `generate` keeps them equal.
+const TOP_EXAMPLES: &str = "\
+Examples:
+  farline link run usn-8600 -- sh -c 'ping -c 3 $FARLINE_PEER'
+  farline cp -r run7 ftp://dtn2.example.org:2811/data/
+
+Exit codes: 0 done; else whose fault: 2 the request, 3 this host, 4 the other
+end, 5 the path between, 6 refused, 70 a defect in Farline.";
+
 /// Move data across continents at line rate, and know why when you can't.
 #[derive(Parser)]
-#[command(name = "farline", version, max_term_width = 100)]
+#[command(
+    name = "farline",
+    version,
+    max_term_width = 80,
+    disable_help_subcommand = true,
+    after_help = TOP_EXAMPLES,
+    subcommand_required = true,
+    arg_required_else_help = true
+)]
 struct Cli {
-    /// Print results and errors as JSON objects with a schema version.
+    /// Print results and errors as JSON objects with a schema version
     #[arg(long, global = true)]
     json: bool,
+    /// Show no progress
+    #[arg(long, short, global = true)]
+    quiet: bool,
     #[command(subcommand)]
     command: Command,
 }
@@ -23,17 +46,71 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     Cp(cp::Args),
-    Link(link::Args),
     Serve(serve::Args),
+    Link(link::Args),
+    Completions(generate::CompletionsArgs),
+    Man(generate::ManArgs),
 }
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
-    let output = Output::new(cli.json);
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(wrong) => return output::usage(&wrong, std::env::args_os()),
+    };
+    let output = Output::new(cli.json, cli.quiet);
     let result = match cli.command {
         Command::Cp(args) => cp::run(args, &output),
-        Command::Link(args) => link::run(args, &output),
         Command::Serve(args) => serve::run(args, &output),
+        Command::Link(args) => link::run(args, &output),
+        Command::Completions(args) => generate::completions(&args, &output),
+        Command::Man(args) => generate::man(&args, &output),
     };
     result.unwrap_or_else(|error| output.error(&error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    /// `command` and everything below it.
+    fn all(command: &clap::Command) -> Vec<&clap::Command> {
+        let mut found = vec![command];
+        for below in command.get_subcommands() {
+            found.extend(all(below));
+        }
+        found
+    }
+
+    #[test]
+    fn definitions_do_not_contradict_each_other() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn every_flag_that_takes_a_value_says_its_default_or_is_required() {
+        let mut cli = Cli::command();
+        cli.build();
+        for command in all(&cli) {
+            for arg in command.get_arguments().filter(|arg| !arg.is_positional() && arg.get_action().takes_values()) {
+                let text = arg.get_long_help().or(arg.get_help()).map(ToString::to_string).unwrap_or_default();
+                let said = arg.is_required_set() || !arg.get_default_values().is_empty() || text.contains("default");
+                let flag = arg.get_long().unwrap_or_default();
+                assert!(said, "{} --{flag}: `{text}` names no default", command.get_name());
+            }
+        }
+    }
+
+    #[test]
+    fn every_command_says_what_it_does_in_one_line_and_every_argument_what_it_is() {
+        let mut cli = Cli::command();
+        cli.build();
+        for command in all(&cli) {
+            let about = command.get_about().map(ToString::to_string).unwrap_or_default();
+            assert!(!about.is_empty() && !about.contains('\n'), "{}: `{about}`", command.get_name());
+            for arg in command.get_arguments() {
+                assert!(arg.get_help().is_some(), "{} {}: no help", command.get_name(), arg.get_id());
+            }
+        }
+    }
 }

@@ -1,16 +1,22 @@
 //! What a command prints: text for people or JSON for programs, and errors in either form.
 
-use farline_core::units::Error;
+use clap::error::{ContextKind, ErrorKind};
+use farline_core::units::{Error, Fault};
+use serde::Serialize;
+use std::ffi::OsString;
+use std::fmt;
+use std::io::{self, Write};
 use std::process::ExitCode;
 
 /// How this run prints.
 pub(crate) struct Output {
     json: bool,
+    quiet: bool,
 }
 
 impl Output {
-    pub(crate) fn new(json: bool) -> Output {
-        Output { json }
+    pub(crate) fn new(json: bool, quiet: bool) -> Output {
+        Output { json, quiet }
     }
 
     /// Whether results are printed as JSON.
@@ -18,16 +24,99 @@ impl Output {
         self.json
     }
 
+    /// Whether the user asked for no progress.
+    pub(crate) fn quiet(&self) -> bool {
+        self.quiet
+    }
+
+    /// Prints a result: `document` on one line with `--json`, else `text`.
+    ///
+    /// A document's first field is `schema`, such as `farline/copy/1`.
+    #[allow(dead_code, reason = "for the commands that are on their way")]
+    pub(crate) fn result(&self, document: &impl Serialize, text: impl fmt::Display) -> Result<(), Error> {
+        if self.json { self.text(json(document)) } else { self.text(text) }
+    }
+
+    /// Prints `text` and a line end.
+    ///
+    /// # Errors
+    /// When it cannot be written; a reader that has seen enough (`| head`) is not an error.
+    pub(crate) fn text(&self, text: impl fmt::Display) -> Result<(), Error> {
+        written(writeln!(io::stdout().lock(), "{text}"))
+    }
+
+    /// Prints `bytes` as they are.
+    ///
+    /// # Errors
+    /// As [`Output::text`].
+    pub(crate) fn bytes(&self, bytes: &[u8]) -> Result<(), Error> {
+        let mut stdout = io::stdout().lock();
+        written(stdout.write_all(bytes).and_then(|()| stdout.flush()))
+    }
+
     /// Prints `error` and answers the exit code that goes with its fault.
+    ///
+    /// An object goes to stdout, where the result would have stood; text goes to stderr.
     pub(crate) fn error(&self, error: &Error) -> ExitCode {
-        if self.json {
-            println!("{}", serde_json::json!({ "schema": "farline/error/1", "error": error }));
+        // Nothing is left to tell when even this cannot be written; the exit code still says it.
+        let _ = if self.json {
+            writeln!(io::stdout().lock(), "{}", json(&ErrorDocument { schema: "farline/error/1", error }))
         } else {
-            eprintln!("farline: {error}");
-            if let Some(hint) = &error.hint {
-                eprintln!("hint: {hint}");
-            }
-        }
+            let mut stderr = io::stderr().lock();
+            let hint = error.hint.iter().try_for_each(|hint| writeln!(stderr, "hint: {hint}"));
+            writeln!(stderr, "farline: {error}").and(hint)
+        };
         ExitCode::from(error.fault.exit_code())
+    }
+}
+
+/// An error as programs read it.
+#[derive(Serialize)]
+struct ErrorDocument<'a> {
+    schema: &'static str,
+    error: &'a Error,
+}
+
+/// Answers a command line that was not understood, or that asked for help or the version.
+///
+/// `args` are the words of the command line: after a failed parse only they tell whether `--json` was asked for.
+pub(crate) fn usage(wrong: &clap::Error, args: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let is_answer = matches!(wrong.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion);
+    let json = args.into_iter().take_while(|word| word != "--").any(|word| word == "--json");
+    if is_answer || !json {
+        let _ = wrong.print();
+        return ExitCode::from(if is_answer { 0 } else { Fault::You.exit_code() });
+    }
+    Output::new(true, false).error(&usage_error(wrong))
+}
+
+/// A mistake on the command line as an error: clap's first line, and its suggestion as the hint.
+fn usage_error(wrong: &clap::Error) -> Error {
+    let text = wrong.render().to_string();
+    let first = text.lines().find(|line| line.starts_with("error: ")).unwrap_or("error: a command is missing");
+    // What is missing stands in a list below the first line.
+    let listed = text.lines().skip(1).skip_while(|line| line.is_empty()).take_while(|line| line.starts_with("  "));
+    let listed: Vec<&str> = listed.map(str::trim).filter(|line| !line.starts_with("tip: ")).collect();
+    let message = [&first["error: ".len()..], &listed.join(", ")].join(" ");
+    let suggested = [ContextKind::SuggestedArg, ContextKind::SuggestedSubcommand, ContextKind::SuggestedValue]
+        .into_iter()
+        .find_map(|kind| wrong.get(kind))
+        .map(|suggestion| format!("did you mean `{suggestion}`?"));
+    let hint = suggested.unwrap_or_else(|| "see `farline --help` or `farline COMMAND --help`".to_owned());
+    Error::new(Fault::You, "usage", message.trim().to_owned()).hint(hint)
+}
+
+/// One JSON object on one line.
+fn json(document: &impl Serialize) -> String {
+    // Farline's documents have string keys and no failing serializers: the two ways in which this could fail.
+    serde_json::to_string(document).unwrap_or_else(|error| serde_json::json!({ "unprintable": error.to_string() }).to_string())
+}
+
+fn written(outcome: io::Result<()>) -> Result<(), Error> {
+    match outcome {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Err(Error::new(Fault::Here, "stdout", format!("writing to stdout: {error}")))
+        }
+        _ => Ok(()),
     }
 }

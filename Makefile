@@ -1,0 +1,45 @@
+# Farline's commands for people. `make test` and `make demo` do all set-up on a fresh Debian machine with Rust.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+CARGO ?= cargo
+PREFIX ?= /usr/local
+DESTDIR ?=
+
+.PHONY: help test demo bench install clean setup-test setup-demo release
+
+help: ## Say what there is
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 18
+
+test: ## Install what is missing, check the house, build, and run all tests (budget: 25 minutes from a cold clone)
+	@lab/check
+
+demo: setup-demo release ## Copy a real file tree across an emulated 8,600-mile path; writes demo.html (3 minutes after the build)
+	@target/release/farline-demo
+
+bench: setup-test release ## Measure the link and the mover on this machine (nothing else should be running)
+	@for script in lab/bench/*.sh; do [[ ! -e $$script ]] || FARLINE_BIN=$$PWD/target/release/farline bash "$$script"; done
+
+install: release ## Install the command, its man pages and its completions below PREFIX (default: /usr/local)
+	install -D -m 755 target/release/farline "$(DESTDIR)$(PREFIX)/bin/farline"
+	install -d "$(DESTDIR)$(PREFIX)/share/man/man1"
+	target/release/farline man --out "$(DESTDIR)$(PREFIX)/share/man/man1"
+	install -d "$(DESTDIR)$(PREFIX)/share/bash-completion/completions" "$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d" \
+	  "$(DESTDIR)$(PREFIX)/share/zsh/site-functions"
+	target/release/farline completions bash > "$(DESTDIR)$(PREFIX)/share/bash-completion/completions/farline"
+	target/release/farline completions fish > "$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/farline.fish"
+	target/release/farline completions zsh > "$(DESTDIR)$(PREFIX)/share/zsh/site-functions/_farline"
+
+clean: ## Remove what was built, and the demo's results
+	$(CARGO) clean
+	rm -f demo.html demo.json
+
+setup-test:
+	@lab/setup test
+
+setup-demo:
+	@lab/setup demo
+
+release:
+	@$(CARGO) build --locked --release -p farline-cli -p farline-lab --bins

@@ -1,0 +1,195 @@
+//! What one source file says: the modules it imports, the types and functions it names, whether it holds unsafe code.
+//!
+//! The file is read as tokens, so text inside comments and strings does not count and code inside macros does.
+
+use proc_macro2::{Delimiter, TokenStream, TokenTree};
+use std::collections::BTreeSet;
+
+/// The facts of one file that the house rules are about.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Facts {
+    /// Top-level names reached through `crate::` or through enough `super::`, with the line; tests are left out.
+    pub(crate) imports: BTreeSet<(String, usize)>,
+    /// Lines with the word `unsafe`, tests included.
+    pub(crate) unsafe_lines: Vec<usize>,
+    /// Names that the house does not use, with the line, tests included.
+    pub(crate) bad_names: Vec<(String, usize)>,
+}
+
+/// Words that say nothing about what a type or module is.
+const EMPTY_WORDS: [&str; 6] = ["manager", "managers", "helper", "helpers", "util", "utils"];
+
+impl Facts {
+    /// Reads `text`, the file of the module `path` (empty for the crate root). A file of tests has no imports to check.
+    pub(crate) fn read(text: &str, path: &[String], is_test: bool) -> Result<Facts, String> {
+        let tokens: TokenStream = text.parse().map_err(|error| format!("not Rust tokens: {error}"))?;
+        let mut facts = Facts::default();
+        facts.walk(tokens, &mut path.to_vec(), is_test);
+        Ok(facts)
+    }
+
+    /// Visits `tokens`, which stand in the module `path`.
+    fn walk(&mut self, tokens: TokenStream, path: &mut Vec<String>, mut in_test: bool) {
+        let tokens: Vec<TokenTree> = tokens.into_iter().collect();
+        let outer = in_test;
+        // `#[cfg(test)]` covers the tokens up to the end of the item behind it: its `;` or its braces.
+        let mut covered = false;
+        for (i, token) in tokens.iter().enumerate() {
+            match token {
+                TokenTree::Ident(word) => self.word(&word.to_string(), &tokens[i..], path, in_test),
+                TokenTree::Punct(mark) if covered && mark.as_char() == ';' => (covered, in_test) = (false, outer),
+                TokenTree::Group(group) if is_test_attribute(&tokens[..i], group) => (covered, in_test) = (true, true),
+                TokenTree::Group(group) => {
+                    let module = module_opened(&tokens[..i], group);
+                    path.extend(module.clone());
+                    self.walk(group.stream(), path, in_test);
+                    if module.is_some() {
+                        path.pop();
+                    }
+                    if covered && group.delimiter() == Delimiter::Brace {
+                        (covered, in_test) = (false, outer);
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Notes what the identifier at the head of `tokens` means.
+    fn word(&mut self, word: &str, tokens: &[TokenTree], path: &[String], in_test: bool) {
+        let line = tokens[0].span().start().line;
+        match word {
+            "unsafe" => self.unsafe_lines.push(line),
+            "crate" if !in_test => self.reach(&[], &tokens[1..], line),
+            "super" if !in_test => self.reach(&path[..path.len().saturating_sub(1)], &tokens[1..], line),
+            "struct" | "enum" | "trait" | "type" | "union" | "mod" => {
+                if let Some(TokenTree::Ident(name)) = tokens.get(1)
+                    && words(&name.to_string()).iter().any(|word| EMPTY_WORDS.contains(&word.as_str()))
+                {
+                    self.bad_names.push((name.to_string(), line));
+                }
+            }
+            "fn" => {
+                if let Some(TokenTree::Ident(name)) = tokens.get(1)
+                    && name.to_string().starts_with("get_")
+                {
+                    self.bad_names.push((format!("fn {name}"), line));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Follows `::name`, `::super` or `::{...}` from the module `base` and notes a name that stands in the crate root.
+    fn reach(&mut self, base: &[String], tokens: &[TokenTree], line: usize) {
+        let [TokenTree::Punct(a), TokenTree::Punct(b), rest @ ..] = tokens else { return };
+        if a.as_char() == ':' && b.as_char() == ':' {
+            self.step(base, rest, line);
+        }
+    }
+
+    fn step(&mut self, base: &[String], tokens: &[TokenTree], line: usize) {
+        match tokens.first() {
+            Some(TokenTree::Ident(name)) if name == "super" => {
+                // The word is met again when the walk comes to it, but without its base: only this step knows it.
+                self.reach(&base[..base.len().saturating_sub(1)], &tokens[1..], line);
+            }
+            Some(TokenTree::Ident(name)) if base.is_empty() => {
+                self.imports.insert((name.to_string(), line));
+            }
+            Some(TokenTree::Punct(mark)) if mark.as_char() == '*' && base.is_empty() => {
+                self.imports.insert(("*".to_owned(), line));
+            }
+            Some(TokenTree::Group(group)) if group.delimiter() == Delimiter::Brace => {
+                let inner: Vec<TokenTree> = group.stream().into_iter().collect();
+                let comma = |token: &TokenTree| matches!(token, TokenTree::Punct(mark) if mark.as_char() == ',');
+                for entry in inner.split(comma) {
+                    self.step(base, entry, entry.first().map_or(line, |token| token.span().start().line));
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Whether `group`, with what stands `before` it, is the attribute `#[cfg(test)]`.
+fn is_test_attribute(before: &[TokenTree], group: &proc_macro2::Group) -> bool {
+    let hash = matches!(before.last(), Some(TokenTree::Punct(mark)) if mark.as_char() == '#');
+    let inside: String = group.stream().to_string().split_whitespace().collect();
+    hash && group.delimiter() == Delimiter::Bracket && inside == "cfg(test)"
+}
+
+/// The module that `group` is the body of.
+fn module_opened(before: &[TokenTree], group: &proc_macro2::Group) -> Option<String> {
+    match before {
+        [.., TokenTree::Ident(word), TokenTree::Ident(name)] if word == "mod" && group.delimiter() == Delimiter::Brace => {
+            Some(name.to_string())
+        }
+        _ => None,
+    }
+}
+
+/// The words of a `snake_case` or `CamelCase` name, in small letters.
+fn words(name: &str) -> Vec<String> {
+    let mut words = vec![String::new()];
+    for letter in name.chars() {
+        if letter.is_uppercase() || letter == '_' {
+            words.push(String::new());
+        }
+        if letter != '_'
+            && let Some(word) = words.last_mut()
+        {
+            word.extend(letter.to_lowercase());
+        }
+    }
+    words
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The top-level names that `text` imports when it is the module `transfer::plan`.
+    fn imports(text: &str) -> Vec<String> {
+        let facts = Facts::read(text, &["transfer".to_owned(), "plan".to_owned()], false).expect("tokens");
+        facts.imports.into_iter().map(|(name, _)| name).collect()
+    }
+
+    #[test]
+    fn finds_imports_however_they_are_written() {
+        assert_eq!(imports("use crate::units::Time;"), ["units"]);
+        assert_eq!(imports("use crate::{gridftp::Reply, units::{Span, Time}};"), ["gridftp", "units"]);
+        assert_eq!(imports("use super::super::wan::Link;"), ["wan"]);
+        assert_eq!(imports("use super::{Block, super::wan::Link};"), ["wan"]);
+        assert_eq!(imports("fn f() -> crate::report::Page { todo!() }"), ["report"]);
+        assert_eq!(imports("fn f() { println!(\"{}\", crate::wan::NAME) }"), ["wan"]);
+        assert_eq!(imports("use crate::*;"), ["*"]);
+        assert_eq!(imports("pub(crate) fn f() {}"), Vec::<String>::new());
+        assert_eq!(
+            imports("use super::Block; // crate::wan\n/// [`crate::report`]\nconst X: &str = \"crate::units\";"),
+            Vec::<String>::new()
+        );
+    }
+
+    #[test]
+    fn an_inline_module_is_one_level_deeper() {
+        assert_eq!(imports("mod inner { use super::super::wan::Link; }"), Vec::<String>::new());
+        assert_eq!(imports("mod inner { use super::super::super::wan::Link; }"), ["wan"]);
+    }
+
+    #[test]
+    fn imports_of_tests_do_not_count_and_those_behind_them_do() {
+        assert_eq!(imports("#[cfg(test)]\nmod tests { use crate::wan::Link; }\nuse crate::units::Time;"), ["units"]);
+        assert_eq!(imports("#[cfg(test)]\nuse crate::wan::Link;\nuse crate::units::Time;"), ["units"]);
+        assert_eq!(imports("#[cfg(not(test))]\nuse crate::wan::Link;"), ["wan"]);
+    }
+
+    #[test]
+    fn finds_unsafe_code_and_empty_names() {
+        let text = "// unsafe\nstruct Utility;\nstruct BufferManager;\nmod utils {}\nfn get_size() {}\nfn f() { unsafe { g() } }";
+        let facts = Facts::read(text, &[], false).expect("tokens");
+        assert_eq!(facts.unsafe_lines, [6]);
+        let names: Vec<_> = facts.bad_names.iter().map(|(name, line)| (name.as_str(), *line)).collect();
+        assert_eq!(names, [("BufferManager", 3), ("utils", 4), ("fn get_size", 5)]);
+    }
+}

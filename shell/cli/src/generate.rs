@@ -1,0 +1,136 @@
+//! `farline completions` and `farline man`: generated from the argument definitions, so they cannot drift from them.
+
+use crate::Cli;
+use crate::output::Output;
+use clap::CommandFactory;
+use clap_complete::Shell;
+use clap_mangen::Man;
+use farline_core::units::{Error, Fault};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// Print completions for a shell
+#[derive(clap::Args)]
+#[command(after_help = "Example:\n  farline completions bash > ~/.local/share/bash-completion/completions/farline")]
+pub(crate) struct CompletionsArgs {
+    /// The shell
+    shell: Shell,
+}
+
+/// Print the man page, or write one for each command
+#[derive(clap::Args)]
+#[command(after_help = "Examples:\n  farline man | man -l -\n  farline man --out ~/.local/share/man/man1")]
+pub(crate) struct ManArgs {
+    /// Folder for the pages farline.1, farline-cp.1, ... (default: print the first)
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+}
+
+/// What each fault means as an exit status. Link commands that run a command pass its own status on.
+const EXIT_STATUS: [(Fault, &str); 6] = [
+    (Fault::You, "The request: a bad argument, a file that is not there."),
+    (Fault::Here, "This host: a full disk, no permission, a kernel without the feature."),
+    (Fault::There, "The other end: it failed or broke its protocol."),
+    (Fault::Between, "The path between: a lost connection, a timeout, a link that is down."),
+    (Fault::Refused, "Refused: by policy, for lack of authentication or of capacity."),
+    (Fault::Bug, "A defect in Farline, worth reporting."),
+];
+
+pub(crate) fn completions(args: &CompletionsArgs, output: &Output) -> Result<ExitCode, Error> {
+    let mut script = Vec::new();
+    clap_complete::generate(args.shell, &mut Cli::command(), "farline", &mut script);
+    output.bytes(&script)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+pub(crate) fn man(args: &ManArgs, output: &Output) -> Result<ExitCode, Error> {
+    let mut cli = Cli::command().disable_help_subcommand(true);
+    cli.build();
+    match &args.out {
+        None => output.bytes(&page(&cli).map_err(|error| unwritten(Path::new("farline.1"), &error))?)?,
+        Some(folder) => {
+            std::fs::create_dir_all(folder).map_err(|error| unwritten(folder, &error))?;
+            write_pages(&cli, folder)?;
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Writes the page of `command` and of each command below it into `folder`.
+fn write_pages(command: &clap::Command, folder: &Path) -> Result<(), Error> {
+    let path = folder.join(format!("{}.1", page_name(command)));
+    let written = page(command).and_then(|page| std::fs::write(&path, page));
+    written.map_err(|error| unwritten(&path, &error))?;
+    command.get_subcommands().try_for_each(|below| write_pages(below, folder))
+}
+
+/// `farline-link-up` for `farline link up`.
+fn page_name(command: &clap::Command) -> String {
+    command.get_display_name().unwrap_or_else(|| command.get_name()).to_owned()
+}
+
+/// The man page of `command` in roff.
+fn page(command: &clap::Command) -> io::Result<Vec<u8>> {
+    let man = Man::new(command.clone()).title(page_name(command)).manual("Farline");
+    let mut roff = Vec::new();
+    man.render_title(&mut roff)?;
+    man.render_name_section(&mut roff)?;
+    man.render_synopsis_section(&mut roff)?;
+    man.render_description_section(&mut roff)?;
+    man.render_options_section(&mut roff)?;
+    if command.has_subcommands() {
+        man.render_subcommands_section(&mut roff)?;
+    }
+    if command.get_after_help().is_some() || command.get_after_long_help().is_some() {
+        examples(command, &mut roff);
+    }
+    roff.extend_from_slice(b".SH \"EXIT STATUS\"\n.TP\n\\fB0\\fR\nDone.\n");
+    for (fault, meaning) in EXIT_STATUS {
+        roff.extend_from_slice(format!(".TP\n\\fB{}\\fR\n{meaning}\n", fault.exit_code()).as_bytes());
+    }
+    Ok(roff)
+}
+
+/// The text below a command's help, line for line: filling would run the examples together.
+fn examples(command: &clap::Command, roff: &mut Vec<u8>) {
+    let text = command.get_after_long_help().or(command.get_after_help()).map(ToString::to_string).unwrap_or_default();
+    roff.extend_from_slice(b".SH NOTES\n.nf\n");
+    for line in text.lines() {
+        // A full stop or an apostrophe at the start of a line is a request to roff, a backslash an escape anywhere.
+        roff.extend_from_slice(format!("\\&{}\n", line.replace('\\', "\\e").replace('-', "\\-")).as_bytes());
+    }
+    roff.extend_from_slice(b".fi\n");
+}
+
+fn unwritten(path: &Path, error: &io::Error) -> Error {
+    Error::new(Fault::Here, "man-page", format!("writing {}: {error}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::ValueEnum;
+
+    #[test]
+    fn every_shell_gets_completions_for_every_command() {
+        for shell in Shell::value_variants() {
+            let mut script = Vec::new();
+            clap_complete::generate(*shell, &mut Cli::command(), "farline", &mut script);
+            let script = String::from_utf8(script).expect("text");
+            for command in Cli::command().get_subcommands() {
+                assert!(script.contains(command.get_name()), "{shell}: no {}", command.get_name());
+            }
+        }
+    }
+
+    #[test]
+    fn help_and_man_page_tell_the_same_exit_codes() {
+        let mut codes: Vec<u8> = EXIT_STATUS.iter().map(|(fault, _)| fault.exit_code()).collect();
+        for code in &codes {
+            assert!(crate::TOP_EXAMPLES.contains(&format!(" {code} ")), "{code} is not in the top help");
+        }
+        codes.dedup();
+        assert_eq!(codes.len(), EXIT_STATUS.len(), "two faults share a code");
+    }
+}

@@ -1,0 +1,229 @@
+//! The progress of one transfer: a bar on a terminal, one plain line a second elsewhere, nothing when asked to be quiet.
+//!
+//! Everything goes to stderr. Rate and time left come from the samples' own clock, over the last seconds, so a path that
+//! changes its speed is seen to. No colour is used, so none has to be switched off.
+
+use crate::output::Output;
+use farline_core::units::{Bytes, Rate, Span};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressFinish, ProgressStyle};
+use std::collections::VecDeque;
+use std::io::{self, IsTerminal, Write};
+
+/// Where a transfer stands.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Sample {
+    /// Bytes that have arrived.
+    pub(crate) bytes_done: Bytes,
+    /// Bytes in all, when that is known.
+    pub(crate) bytes_total: Option<Bytes>,
+    /// Files that have arrived whole.
+    pub(crate) files_done: u64,
+    /// Files in all, when that is known.
+    pub(crate) files_total: Option<u64>,
+    /// Since the transfer began.
+    pub(crate) elapsed: Span,
+}
+
+/// The progress of one transfer as the user sees it.
+pub(crate) struct Progress {
+    label: String,
+    face: Face,
+    pace: Pace,
+}
+
+enum Face {
+    Bar(ProgressBar),
+    /// The earliest time of the next line.
+    Lines(Span),
+    Silent,
+}
+
+/// Below this width a bar says less than the figures in its place would.
+const BAR_COLUMNS: usize = 72;
+
+impl Progress {
+    /// Progress of what `label` names, shown the way that `output` and stderr call for.
+    ///
+    /// With `--json` a terminal still gets its bar, and what is not a terminal gets nothing.
+    pub(crate) fn new(output: &Output, label: impl Into<String>) -> Progress {
+        let face = match (output.quiet(), io::stderr().is_terminal(), output.json()) {
+            (true, _, _) | (false, false, true) => Face::Silent,
+            (false, true, _) => {
+                let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
+                Face::Bar(bar.with_finish(ProgressFinish::AndClear))
+            }
+            (false, false, false) => Face::Lines(Span::from_secs(1)),
+        };
+        Progress { label: label.into(), face, pace: Pace::default() }
+    }
+
+    /// Shows `sample`. Cheap: call it as often as is convenient.
+    pub(crate) fn update(&mut self, sample: &Sample) {
+        self.pace.push(sample.elapsed, sample.bytes_done);
+        let rate = self.pace.rate();
+        match &mut self.face {
+            Face::Bar(bar) => {
+                let columns = columns();
+                let with_bar = columns >= BAR_COLUMNS && sample.bytes_total.is_some();
+                // The template leaves a third of the line to the bar.
+                let text = describe(&self.label, sample, rate, if with_bar { columns * 2 / 3 } else { columns });
+                if let Some(total) = sample.bytes_total {
+                    bar.set_length(total.0);
+                }
+                bar.set_style(style(with_bar));
+                bar.set_position(sample.bytes_done.0);
+                bar.set_message(text);
+            }
+            Face::Lines(next) => {
+                if sample.elapsed >= *next {
+                    *next = sample.elapsed + Span::from_secs(1);
+                    // A stderr that is gone is no reason to end a transfer.
+                    let _ = writeln!(io::stderr().lock(), "{}", describe(&self.label, sample, rate, usize::MAX));
+                }
+            }
+            Face::Silent => {}
+        }
+    }
+
+    /// Clears the bar: what is said next is the result.
+    pub(crate) fn finish(self) {
+        if let Face::Bar(bar) = self.face {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+/// The width of the terminal behind stderr.
+fn columns() -> usize {
+    rustix::termios::tcgetwinsize(io::stderr()).map_or(80, |size| usize::from(size.ws_col)).max(1)
+}
+
+fn style(with_bar: bool) -> ProgressStyle {
+    let template = if with_bar { "[{wide_bar}] {msg}" } else { "{msg}" };
+    ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar()).progress_chars("=> ")
+}
+
+/// One line with as much of the truth as fits into `columns`, the most wanted first to stay.
+fn describe(label: &str, sample: &Sample, rate: Option<Rate>, columns: usize) -> String {
+    let bytes = match sample.bytes_total {
+        Some(total) => format!("{} of {total}", sample.bytes_done),
+        None => sample.bytes_done.to_string(),
+    };
+    let files = match sample.files_total {
+        Some(1) => None,
+        Some(total) => Some(format!("{} of {total} files", sample.files_done)),
+        None => Some(format!("{} files", sample.files_done)),
+    };
+    let left = sample.bytes_total.zip(rate).filter(|(_, rate)| rate.as_bps() > 0).map(|(total, rate)| {
+        let bytes = Bytes(total.0.saturating_sub(sample.bytes_done.0));
+        format!("{} left", clock(rate.time_for(bytes)))
+    });
+    // As they stand on the line, with the order in which they go when it is too short.
+    let mut parts =
+        [(1, Some(format!("{label}:"))), (3, Some(bytes)), (0, files), (4, rate.map(|rate| rate.to_string())), (5, left)];
+    loop {
+        let shown: Vec<&str> = parts.iter().filter_map(|(_, part)| part.as_deref()).collect();
+        let line = shown.join("  ");
+        if line.chars().count() < columns || shown.len() <= 1 {
+            return line;
+        }
+        let least = parts.iter().enumerate().filter(|(_, (_, part))| part.is_some()).min_by_key(|(_, (rank, _))| *rank);
+        if let Some((i, _)) = least {
+            parts[i].1 = None;
+        }
+    }
+}
+
+/// `7 s`, `4:07`, `15:04:09`: a time left, rounded up, for it is not over before.
+fn clock(span: Span) -> String {
+    let seconds = span.as_nanos().div_ceil(1_000_000_000);
+    match (seconds / 3600, seconds / 60 % 60, seconds % 60) {
+        (0, 0, seconds) => format!("{seconds} s"),
+        (0, minutes, seconds) => format!("{minutes}:{seconds:02}"),
+        (hours, minutes, seconds) => format!("{hours}:{minutes:02}:{seconds:02}"),
+    }
+}
+
+/// The rate over the last few seconds of samples.
+#[derive(Default)]
+struct Pace(VecDeque<(Span, Bytes)>);
+
+impl Pace {
+    /// Long enough to look calm, short enough to show that a path has stalled.
+    const WINDOW: Span = Span::from_secs(4);
+
+    fn push(&mut self, elapsed: Span, bytes: Bytes) {
+        self.0.push_back((elapsed, bytes));
+        while self.0.len() > 2 && elapsed.saturating_sub(self.0[1].0) >= Self::WINDOW {
+            self.0.pop_front();
+        }
+    }
+
+    /// Nothing before a quarter of a second is covered: a rate over less is noise.
+    fn rate(&self) -> Option<Rate> {
+        let ((from, bytes_from), (to, bytes_to)) = (self.0.front()?, self.0.back()?);
+        let span = to.saturating_sub(*from);
+        (span >= Span::from_millis(250)).then(|| Rate::of(Bytes(bytes_to.0.saturating_sub(bytes_from.0)), span))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample(millis: u64, mib: u64) -> Sample {
+        Sample {
+            bytes_done: Bytes::mib(mib),
+            bytes_total: Some(Bytes::mib(1024)),
+            files_done: 3,
+            files_total: Some(4),
+            elapsed: Span::from_millis(millis),
+        }
+    }
+
+    #[test]
+    fn rate_and_time_left_follow_the_last_seconds() {
+        let mut pace = Pace::default();
+        pace.push(Span::ZERO, Bytes(0));
+        assert_eq!(pace.rate(), None, "one sample has no rate");
+        for second in 1..=10 {
+            pace.push(Span::from_secs(second), Bytes(1_000_000 * second));
+        }
+        assert_eq!(pace.rate(), Some(Rate::from_bps(8_000_000)));
+        for second in 11..=15 {
+            pace.push(Span::from_secs(second), Bytes(10_000_000));
+        }
+        assert_eq!(pace.rate(), Some(Rate::from_bps(0)), "a stall shows");
+    }
+
+    #[test]
+    fn a_line_tells_all_where_there_is_room() {
+        let line = describe("run7", &sample(1_000, 512), Some(Rate::from_bps(8_000_000_000)), usize::MAX);
+        assert_eq!(line, "run7:  512 MiB of 1 GiB  3 of 4 files  8.00 Gbit/s  1 s left");
+    }
+
+    #[test]
+    fn a_narrow_terminal_keeps_what_is_wanted_most() {
+        let rate = Some(Rate::from_bps(8_000_000_000));
+        for columns in [1, 8, 12, 20, 30, 40, 50, 80] {
+            let line = describe("run7", &sample(1_000, 512), rate, columns);
+            assert!(line.chars().count() < columns || line == "1 s left", "{columns}: {line}");
+        }
+        assert_eq!(describe("run7", &sample(1_000, 512), rate, 24), "8.00 Gbit/s  1 s left");
+    }
+
+    #[test]
+    fn unknown_totals_and_stalls_promise_no_time_left() {
+        let mut unknown = sample(1_000, 512);
+        (unknown.bytes_total, unknown.files_total) = (None, None);
+        assert_eq!(describe("run7", &unknown, Some(Rate::from_bps(8_000_000_000)), 99), "run7:  512 MiB  3 files  8.00 Gbit/s");
+        assert!(!describe("run7", &sample(1_000, 512), Some(Rate::from_bps(0)), 99).contains("left"));
+    }
+
+    #[test]
+    fn times_left_read_like_a_clock() {
+        assert_eq!(clock(Span::from_millis(6_100)), "7 s");
+        assert_eq!(clock(Span::from_secs(247)), "4:07");
+        assert_eq!(clock(Span::from_secs(54_249)), "15:04:09");
+    }
+}
