@@ -10,6 +10,7 @@
 //!
 //! Not here: how a channel moves bytes, how a file is opened, what a thread does.
 
+mod choice;
 mod digest;
 mod layout;
 mod limits;
@@ -18,6 +19,7 @@ mod receiver;
 mod sender;
 mod staging;
 
+pub use choice::{Choice, Circumstances, Wishes};
 pub use digest::{Digest, Digests, PieceDigest, Verdict};
 pub use layout::{Block, Entry, EntryKind, Layout, Piece};
 pub use limits::{Limit, Waits};
