@@ -162,7 +162,7 @@ impl PosixSink {
             return self.root.open_beneath(&path, flags, 0o666).map(File::from).map_err(failed);
         }
         let (folder, name, temporary) = self.place(entry)?;
-        if is_special(&self.root, &folder, &name) {
+        if is_special(&folder, &name) {
             let message = format!("{} is a device, FIFO or socket and is not replaced", String::from_utf8_lossy(&path));
             return Err(Error::new(Fault::You, "special-file", message));
         }
@@ -225,7 +225,7 @@ impl PosixSink {
                 (folder, name, temporary)
             }
         };
-        if is_special(&self.root, &folder, &name) {
+        if is_special(&folder, &name) {
             let message = format!("{} is a device, FIFO or socket and is not replaced", String::from_utf8_lossy(&path));
             return Err(Error::new(Fault::You, "special-file", message));
         }
