@@ -68,6 +68,14 @@ impl PosixSink {
         self
     }
 
+    /// Makes the file of `entry` now, so that what stands in its way is known before data moves.
+    ///
+    /// # Errors
+    /// When it cannot be made.
+    pub fn open(&self, entry: usize) -> Result<(), Error> {
+        self.file(entry, 0).map(drop)
+    }
+
     /// Makes the tree's folders, so that writing finds them.
     ///
     /// # Errors
