@@ -5,7 +5,7 @@ use super::data::{DataPlane, Reporter};
 use super::files::Files;
 use super::{Shared, tree};
 use crate::mover::Cancel;
-use farline_core::gridftp::{Answer, Ask, Logins, Rights, ServerConfig, ServerInput, ServerOutput, ServerSession};
+use farline_core::gridftp::server::{Answer, Ask, Input, Logins, Output, Rights, ServerConfig, ServerSession};
 use farline_core::units::{Error, Fault, Time};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -35,33 +35,33 @@ pub(super) async fn serve(shared: Arc<Shared>, mut stream: TcpStream, peer: Sock
     loop {
         let wake = loop {
             match session.poll(now()) {
-                ServerOutput::Send(bytes) => {
+                Output::Send(bytes) => {
                     if stream.write_all(&bytes).await.is_err() {
-                        session.handle(now(), ServerInput::Closed);
+                        session.handle(now(), Input::Closed);
                     }
                 }
-                ServerOutput::Ask { id, ask } => {
+                Output::Ask { id, ask } => {
                     cancel = Cancel::new();
                     let job = Job { shared: Arc::clone(&shared), data: Arc::clone(&data), cancel: cancel.clone() };
                     let answers = answers.clone();
                     tokio::task::spawn_blocking(move || job.answer(id, ask, answers));
                 }
-                ServerOutput::Abort { .. } => {
+                Output::Abort { .. } => {
                     cancel.cancel(Error::new(Fault::You, "aborted", "the client ended the transfer"));
                 }
-                ServerOutput::CloseChannels => {
+                Output::CloseChannels => {
                     let data = Arc::clone(&data);
                     // Behind the running job, if there is one.
                     tokio::task::spawn_blocking(move || data.lock().unwrap_or_else(PoisonError::into_inner).close_channels());
                 }
-                ServerOutput::Close => {
+                Output::Close => {
                     cancel.cancel(Error::new(Fault::You, "aborted", "the client went away"));
                     let _ = stream.shutdown().await;
                     return;
                 }
                 // `ServerConfig::tls` is false, so that the machine never asks.
-                ServerOutput::StartTls => return,
-                ServerOutput::Wait(wake) => break wake,
+                Output::StartTls => return,
+                Output::Wait(wake) => break wake,
             }
         };
         let idle = async {
@@ -72,10 +72,10 @@ pub(super) async fn serve(shared: Arc<Shared>, mut stream: TcpStream, peer: Sock
         };
         tokio::select! {
             read = stream.read(&mut received), if session.wants_input() => match read {
-                Ok(0) | Err(_) => session.handle(now(), ServerInput::Closed),
-                Ok(len) => session.handle(now(), ServerInput::Received(&received[..len])),
+                Ok(0) | Err(_) => session.handle(now(), Input::Closed),
+                Ok(len) => session.handle(now(), Input::Received(&received[..len])),
             },
-            Some((id, answer)) = answered.recv() => session.handle(now(), ServerInput::Answer { id, answer }),
+            Some((id, answer)) = answered.recv() => session.handle(now(), Input::Answer { id, answer }),
             () = idle => {}
         }
     }

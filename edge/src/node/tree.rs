@@ -18,7 +18,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// The ERET and ESTO module.
 pub(crate) const MODULE: &str = "FARLINE.TREE";
 /// The FEAT line.
-pub(crate) const FEATURE: &str = "FARLINE.TREE";
+pub(crate) const FEATURE: &str = "FARLINE TREE";
 /// The longest manifest taken: some million entries.
 pub(crate) const MANIFEST_LIMIT: usize = 256 << 20;
 
