@@ -3,7 +3,7 @@
 use super::location::Remote;
 use crate::sys::tcp::tcp_info;
 use farline_core::gridftp::client::{ClientConfig, ClientSession, Event, Features, Input, Output, Request};
-use farline_core::gridftp::{Entry, Pathname, Reply};
+use farline_core::gridftp::{Command, Entry, Mode, Pathname, Reply};
 use farline_core::units::{Error, Fault, Span, Time};
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -64,11 +64,16 @@ impl Control {
         loop {
             match control.event_of(login).await? {
                 Event::Ready(features) => control.features = features,
-                Event::Done(_) => return Ok(control),
+                Event::Done(_) => break,
                 Event::Failed(error) => return Err(error.while_doing(format!("logging in at {}", control.server))),
                 _ => {}
             }
         }
+        if control.features.is_gridftp() {
+            // GCT decides at PASV or PORT how a data channel is read: the mode comes first.
+            control.request(Request::Exec(Command::Mode(Mode::Extended)));
+        }
+        Ok(control)
     }
 
     pub(super) fn features(&self) -> &Features {
