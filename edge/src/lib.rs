@@ -6,6 +6,7 @@
 pub mod channels;
 pub mod client;
 pub mod link;
+pub mod mover;
 pub mod node;
 pub mod stores;
 pub mod sys;

@@ -1,1 +1,37 @@
-//! A transfer: plan, blocks, staging, digests.
+//! A transfer: what is sent (layout, manifest), in which order and through which buffers (sender, receiver, staging), and
+//! whether it arrived (digests).
+//!
+//! A transfer moves one *space* of bytes from a sender to a receiver over any number of channels. For a plain `STOR` or
+//! `RETR` the space is the file. For a tree it is a [`Layout`]: every file of the tree at an offset of its own, small files
+//! packed into common blocks, so that ten thousand small files travel as a few large blocks and one round trip.
+//!
+//! [`Sender`] and [`Receiver`] are machines of two verbs: `handle(input)`, then `poll()` until [`None`]. They need no clock
+//! and move no payload: a [`Block`] names bytes of the space, a [`SlotId`] names the buffer that holds them.
+//!
+//! Not here: how a channel moves bytes, how a file is opened, what a thread does.
+
+mod choice;
+mod digest;
+mod layout;
+mod limits;
+mod manifest;
+mod receiver;
+mod sender;
+mod staging;
+
+pub use choice::{Choice, Circumstances, Wishes};
+pub use digest::{Digest, Digests, PieceDigest, Verdict};
+pub use layout::{Block, Entry, EntryKind, Layout, Piece};
+pub use limits::{Limit, Waits};
+pub use manifest::{ManifestError, manifest_lines, parse_manifest};
+pub use receiver::{Receiver, ReceiverInput, ReceiverOutput};
+pub use sender::{Sender, SenderInput, SenderOutput};
+pub use staging::{Marks, Staging};
+
+/// A buffer of the staging pool, by number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SlotId(pub usize);
+
+/// A data channel of a transfer, by number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ChannelId(pub usize);

@@ -1,1 +1,98 @@
-//! Channel drivers: how bytes travel. TCP here; one trait for ordered bytes and for registered slots.
+//! Channel drivers: how blocks travel between two nodes.
+//!
+//! One trait covers channels that carry *ordered bytes* (TCP, TLS, UDT, QUIC) and channels that write into *registered
+//! slots* (RDMA). Both speak in slots of the staging pool and MODE E headers:
+//!
+//! | step | ordered bytes | registered slots |
+//! |---|---|---|
+//! | `offer(slot)` | keeps the slot for the next block | advertises the slot's address and key to the peer: a credit |
+//! | `receive()` | reads a header, then the payload straight into the offered slot | waits for the completion that names the slot |
+//! | `send(header, slot)` | writes header and payload in one call; the slot is done at once | posts an RDMA WRITE; the slot is done later |
+//! | `sent()` | never waits | waits for a completion |
+//! | `depth()` | 1 | as many slots as the path's bandwidth-delay product asks for |
+//!
+//! The machines of `core::transfer` see no difference: a channel of depth *d* asks for *d* blocks before it waits.
+
+pub mod tcp;
+
+use crate::sys::pool::Slot;
+use crate::sys::tcp::TcpInfo;
+use farline_core::gridftp::mode_e::Header;
+use farline_core::transfer::Block;
+use std::io;
+use std::ops::Range;
+
+/// One data connection of a transfer.
+pub trait Channel: Send {
+    /// How many slots may be on their way at once.
+    fn depth(&self) -> usize;
+
+    /// Sends `slot[payload]` under `header`.
+    ///
+    /// # Errors
+    /// When the connection broke. The slot is lost with it.
+    fn send(&mut self, header: Header, slot: Slot, payload: Range<usize>) -> io::Result<()>;
+
+    /// The next slot whose bytes the channel needs no more, in the order of [`Self::send`]; waits for it.
+    ///
+    /// # Errors
+    /// When the connection broke.
+    fn sent(&mut self) -> io::Result<Slot>;
+
+    /// Sends a header that has no payload: `EOD`, `EOF`, `CLOSE`.
+    ///
+    /// # Errors
+    /// When the connection broke.
+    fn mark(&mut self, header: Header) -> io::Result<()>;
+
+    /// Gives the channel a slot to receive into.
+    fn offer(&mut self, slot: Slot);
+
+    /// Waits for the next arrival into an offered slot.
+    ///
+    /// # Errors
+    /// When the connection broke or closed before an end-of-data mark, or the peer broke MODE E.
+    fn receive(&mut self) -> io::Result<Arrival>;
+
+    /// What the kernel knows of the connection, where it is a TCP one.
+    fn tcp_info(&self) -> Option<TcpInfo>;
+
+    /// A handle that breaks the connection from another thread, to cancel a transfer that waits in it.
+    ///
+    /// # Errors
+    /// When the system has no file descriptor left.
+    fn breaker(&self) -> io::Result<Breaker>;
+}
+
+/// What [`Channel::receive`] brought.
+#[derive(Debug)]
+pub enum Arrival {
+    /// A block, or the next part of a block that is longer than a slot.
+    Data {
+        /// The slot that holds it, from its start.
+        slot: Slot,
+        /// Which bytes they are.
+        block: Block,
+    },
+    /// The end-of-data mark; the offered slot comes back unused.
+    End {
+        /// The slot.
+        slot: Slot,
+        /// From an `EOF` header: how many channels the transfer has.
+        channels: Option<u64>,
+        /// Whether the peer will close this connection rather than use it for the next transfer.
+        closing: bool,
+    },
+}
+
+/// Breaks a connection from another thread.
+#[derive(Debug)]
+pub struct Breaker(socket2::Socket);
+
+impl Breaker {
+    /// Shuts both directions down: whoever waits in the connection gets an error.
+    pub fn break_now(&self) {
+        // Already closed is as good as broken.
+        let _ = self.0.shutdown(std::net::Shutdown::Both);
+    }
+}

@@ -1,1 +1,62 @@
-//! Store drivers: where bytes rest.
+//! Store drivers: where bytes rest. A [`Source`] is read, a [`Sink`] is written, both by entry and offset, from many threads.
+//!
+//! | store | source | sink |
+//! |---|---|---|
+//! | `posix` | files of a tree | files of a tree, under temporary names until they land |
+//! | `memory` | one file of zeros held in no memory at all, or a list of bytes | bytes in memory |
+//! | `null` | | throws bytes away |
+
+mod landing;
+mod memory;
+mod posix;
+mod root;
+mod walk;
+
+pub use landing::{Landed, PosixSink};
+pub use memory::{BytesSink, BytesSource, NullSink, ZeroSource};
+pub use posix::PosixSource;
+pub use root::Root;
+pub use walk::{WalkProblem, walk};
+
+use farline_core::units::{Error, Fault};
+use std::io;
+
+/// What is sent.
+pub trait Source: Send + Sync {
+    /// Fills `into` with the bytes of `entry` from `offset`.
+    ///
+    /// # Errors
+    /// When they cannot be read, or the file is shorter than it was when the transfer was planned.
+    fn read(&self, entry: usize, offset: u64, into: &mut [u8]) -> Result<(), Error>;
+}
+
+/// What is received.
+pub trait Sink: Send + Sync {
+    /// Puts `bytes` at `offset` of `entry`. Parts come in any order and never overlap.
+    ///
+    /// # Errors
+    /// When they cannot be written: no space, no permission.
+    fn write(&self, entry: usize, offset: u64, bytes: &[u8]) -> Result<(), Error>;
+}
+
+/// An error of this host's storage, with the path and what to do about the common ones.
+pub(crate) fn storage_error(doing: &str, path: &[u8], error: &io::Error) -> Error {
+    let path = String::from_utf8_lossy(path);
+    let message = format!("{doing} {path}: {}", plain(error));
+    match error.kind() {
+        io::ErrorKind::NotFound => Error::new(Fault::You, "not-found", message),
+        io::ErrorKind::PermissionDenied => Error::new(Fault::Here, "permission-denied", message)
+            .hint("check the permissions of the file and of every folder above it"),
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+            Error::new(Fault::Here, "no-space", message).hint("free space at the destination and run the same command again")
+        }
+        io::ErrorKind::ReadOnlyFilesystem => Error::new(Fault::Here, "read-only", message),
+        _ => Error::new(Fault::Here, "storage", message),
+    }
+}
+
+/// The system's words without Rust's ` (os error N)`.
+fn plain(error: &io::Error) -> String {
+    let text = error.to_string();
+    text.split(" (os error").next().unwrap_or(&text).to_owned()
+}

@@ -1,2 +1,5 @@
 //! System calls without a safe wrapper elsewhere: the project's unsafe code.
 #![allow(unsafe_code, reason = "this is the one place for it")]
+
+pub mod pool;
+pub mod tcp;

@@ -1,0 +1,164 @@
+//! How many channels, which congestion control and how much staging, from what is known of path and hosts.
+//!
+//! Each choice comes with its reason, in words, so that a user can disagree with it.
+
+use crate::units::{Bytes, Rate, Span};
+use serde::Serialize;
+
+/// What is known before a transfer starts.
+#[derive(Clone, Debug)]
+pub struct Circumstances {
+    /// The least round-trip time seen on the control channel.
+    pub rtt: Span,
+    /// Bytes to move, where known.
+    pub size: Option<Bytes>,
+    /// The largest window this host lets one channel grow to (the third number of `tcp_wmem` or `tcp_rmem`).
+    pub window_limit: Bytes,
+    /// Congestion controls this host offers to this process.
+    pub available: Vec<String>,
+    /// The system's default congestion control.
+    pub default_congestion: String,
+}
+
+/// What the user fixed by hand.
+#[derive(Clone, Debug, Default)]
+pub struct Wishes {
+    /// Number of channels.
+    pub streams: Option<usize>,
+    /// Congestion control, by Linux's name.
+    pub congestion: Option<String>,
+    /// Bytes of the staging pool.
+    pub staging: Option<Bytes>,
+}
+
+/// What was chosen.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Choice {
+    /// Channels of each file or tree.
+    pub streams: usize,
+    /// Congestion control of this end's sockets; the system's default when absent.
+    pub congestion: Option<String>,
+    /// Bytes of the staging pool.
+    pub staging: Bytes,
+    /// Why, a sentence for each.
+    pub reasons: Vec<String>,
+}
+
+/// The rate that the choices aim for while nothing was measured: the papers' 10GE.
+const AIM: Rate = Rate::from_bps(10_000_000_000);
+/// More channels than this cost more processor time than they win on any path of the papers (SC08, figures 2 to 4).
+const MOST_STREAMS: u64 = 16;
+/// Staging below this makes threads wait for each other; above, it only takes memory (ADTS, section V.B: 32 to 64 MB).
+const STAGING: (Bytes, Bytes) = (Bytes::mib(16), Bytes::mib(64));
+
+impl Choice {
+    /// Chooses; `block` is the size of one staging slot.
+    pub fn new(known: &Circumstances, wishes: &Wishes, block: Bytes) -> Choice {
+        let mut reasons = Vec::new();
+        let streams = match wishes.streams {
+            Some(streams) => {
+                reasons.push(format!("{} as asked", count(streams, "channel")));
+                streams
+            }
+            None => {
+                let (streams, why) = streams(known);
+                reasons.push(why);
+                streams
+            }
+        };
+        let congestion = match &wishes.congestion {
+            Some(name) => {
+                reasons.push(format!("{name} as asked"));
+                Some(name.clone())
+            }
+            None => {
+                let (congestion, why) = congestion(known);
+                reasons.push(why);
+                congestion
+            }
+        };
+        let staging = wishes.staging.unwrap_or_else(|| {
+            let wanted = AIM.bytes_in(known.rtt).0.clamp(STAGING.0.0, STAGING.1.0);
+            let whole = known.size.map_or(wanted, |size| wanted.min(size.0));
+            let staging = Bytes(whole.max((streams as u64 + 2) * block.0));
+            reasons.push(format!("{staging} of staging for an rtt of {}", known.rtt));
+            staging
+        });
+        Choice { streams, congestion, staging, reasons }
+    }
+
+    /// Slots of the staging pool: at least two more than channels, so that none waits for the disk's turn.
+    pub fn slots(&self, block: Bytes) -> usize {
+        usize::try_from(self.staging.0 / block.0.max(1)).unwrap_or(usize::MAX).max(self.streams + 2)
+    }
+}
+
+fn streams(known: &Circumstances) -> (usize, String) {
+    let product = AIM.bytes_in(known.rtt);
+    let by_window = product.0.div_ceil(known.window_limit.0.max(1));
+    // One loss costs a channel a part of its window; more channels share the cost and grow back together (SC08, III.C).
+    let by_distance = match known.rtt.as_millis_f64() {
+        ms if ms < 1.0 => 1,
+        ms if ms < 10.0 => 2,
+        ms if ms < 50.0 => 4,
+        _ => 8,
+    };
+    let by_size = known.size.map_or(MOST_STREAMS, |size| size.0.div_ceil(4 << 20).max(1));
+    let streams = by_window.max(by_distance).min(MOST_STREAMS).min(by_size);
+    let why = if streams == by_size && by_size < by_distance.max(by_window) {
+        format!("{}: there are only {} to move", count(streams as usize, "channel"), known.size.unwrap_or_default())
+    } else if by_window > by_distance {
+        format!(
+            "{}: one window is at most {} and the path holds {product} at {AIM}",
+            count(streams as usize, "channel"),
+            known.window_limit
+        )
+    } else {
+        format!("{} for an rtt of {}", count(streams as usize, "channel"), known.rtt)
+    };
+    (streams as usize, why)
+}
+
+fn congestion(known: &Circumstances) -> (Option<String>, String) {
+    let default = &known.default_congestion;
+    if known.rtt >= Span::from_millis(5) && known.available.iter().any(|name| name == "bbr") {
+        return (Some("bbr".to_owned()), "bbr: it needs no loss-free path to fill a long one, and this host has it".to_owned());
+    }
+    (None, format!("{default}, this host's default"))
+}
+
+fn count(n: usize, noun: &str) -> String {
+    format!("{n} {noun}{}", if n == 1 { "" } else { "s" })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn known(rtt: Span, window_limit: Bytes) -> Circumstances {
+        let available = vec!["reno".to_owned(), "cubic".to_owned(), "bbr".to_owned()];
+        Circumstances { rtt, size: None, window_limit, available, default_congestion: "cubic".to_owned() }
+    }
+
+    #[test]
+    fn a_long_path_gets_more_channels_and_a_small_window_more_still() {
+        let block = Bytes::mib(1);
+        let near = Choice::new(&known(Span::from_micros(280), Bytes::mib(32)), &Wishes::default(), block);
+        assert_eq!((near.streams, near.congestion), (1, None));
+        let far = Choice::new(&known(Span::from_millis(163), Bytes::mib(512)), &Wishes::default(), block);
+        assert_eq!((far.streams, far.congestion.as_deref()), (8, Some("bbr")));
+        let squeezed = Choice::new(&known(Span::from_millis(163), Bytes::mib(4)), &Wishes::default(), block);
+        assert_eq!(squeezed.streams, 16);
+        assert!(squeezed.reasons[0].contains("one window is at most 4 MiB"), "{:?}", squeezed.reasons);
+    }
+
+    #[test]
+    fn what_the_user_fixed_stands_and_small_files_need_one_channel() {
+        let block = Bytes::mib(1);
+        let wishes = Wishes { streams: Some(3), congestion: Some("reno".to_owned()), staging: Some(Bytes::mib(8)) };
+        let choice = Choice::new(&known(Span::from_millis(163), Bytes::mib(4)), &wishes, block);
+        assert_eq!((choice.streams, choice.congestion.as_deref(), choice.slots(block)), (3, Some("reno"), 8));
+        let small = Circumstances { size: Some(Bytes(1000)), ..known(Span::from_millis(163), Bytes::mib(4)) };
+        assert_eq!(Choice::new(&small, &Wishes::default(), block).streams, 1);
+    }
+}

@@ -1,0 +1,235 @@
+//! BLAKE3 digests of files whose blocks arrive in any order.
+//!
+//! A block is an aligned power of two of BLAKE3's 1 KiB chunks, so its chaining value is a node of the file's own tree
+//! (BLAKE3 specification, section 2.1, "Tree Structure") and the file's digest comes from the blocks' without reading a byte
+//! twice. Neighbours are joined as soon as both are there, so memory follows the disorder, not the file.
+
+use super::layout::{Layout, Piece};
+use blake3::hazmat::{ChainingValue, HasherExt, Mode, merge_subtrees_non_root, merge_subtrees_root};
+use std::collections::BTreeMap;
+
+/// A BLAKE3 digest of a whole file.
+pub type Digest = [u8; 32];
+
+/// What one piece contributes to its file's digest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PieceDigest {
+    entry: usize,
+    /// The block's place within the file.
+    index: u64,
+    value: ChainingValue,
+    /// Whether `value` is the digest of the whole file rather than of a part.
+    whole: bool,
+}
+
+impl PieceDigest {
+    /// Hashes `bytes`, the content of `piece`, a piece of `layout`.
+    pub fn of(layout: &Layout, piece: &Piece, bytes: &[u8]) -> PieceDigest {
+        let whole = piece.len as u64 == layout.entries()[piece.entry].len();
+        let mut hasher = blake3::Hasher::new();
+        let value = if whole {
+            *hasher.update(bytes).finalize().as_bytes()
+        } else {
+            hasher.set_input_offset(piece.file_offset).update(bytes).finalize_non_root()
+        };
+        PieceDigest { entry: piece.entry, index: piece.file_offset / layout.block_len() as u64, value, whole }
+    }
+}
+
+/// The digests of a layout's files, as far as their pieces are known.
+#[derive(Debug)]
+pub struct Digests {
+    files: Vec<FileDigest>,
+}
+
+#[derive(Debug)]
+enum FileDigest {
+    /// Joined subtrees by (first block, height) and the number of blocks in the file.
+    Partial {
+        nodes: BTreeMap<(u64, u32), ChainingValue>,
+        blocks: u64,
+    },
+    Known(Digest),
+    /// Its source could not be read whole.
+    Failed,
+}
+
+/// What the sender says of one file when all its bytes have gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// The digest of what was read and sent.
+    Read(Digest),
+    /// The source could not be read whole: what was sent in its place is worthless.
+    Unreadable,
+}
+
+impl Verdict {
+    /// Bytes of one verdict on the wire: a status byte, then the digest.
+    pub const WIRE_LEN: usize = 33;
+
+    /// The wire form.
+    pub fn encode(self) -> [u8; Verdict::WIRE_LEN] {
+        let mut wire = [0; Verdict::WIRE_LEN];
+        if let Verdict::Read(digest) = self {
+            wire[0] = 1;
+            wire[1..].copy_from_slice(&digest);
+        }
+        wire
+    }
+
+    /// Reads the wire form of a list of verdicts; `None` when its length or a status is wrong.
+    pub fn decode_all(wire: &[u8]) -> Option<Vec<Verdict>> {
+        if !wire.len().is_multiple_of(Verdict::WIRE_LEN) {
+            return None;
+        }
+        let one = |wire: &[u8]| match wire[0] {
+            0 => Some(Verdict::Unreadable),
+            1 => wire[1..].try_into().ok().map(Verdict::Read),
+            _ => None,
+        };
+        wire.chunks(Verdict::WIRE_LEN).map(one).collect()
+    }
+}
+
+impl Digests {
+    /// No piece known yet, except that empty entries have the digest of nothing.
+    pub fn new(layout: &Layout) -> Digests {
+        let file = |len: u64| match len {
+            0 => FileDigest::Known(*blake3::hash(b"").as_bytes()),
+            len => FileDigest::Partial { nodes: BTreeMap::new(), blocks: len.div_ceil(layout.block_len() as u64) },
+        };
+        Digests { files: layout.entries().iter().map(|entry| file(entry.len())).collect() }
+    }
+
+    /// Takes a piece's digest in; a piece that came before changes nothing.
+    pub fn insert(&mut self, piece: &PieceDigest) {
+        let Some(file) = self.files.get_mut(piece.entry) else { return };
+        let FileDigest::Partial { nodes, blocks } = file else { return };
+        if piece.whole {
+            *file = FileDigest::Known(piece.value);
+            return;
+        }
+        let (mut at, mut height, mut value) = (piece.index, 0u32, piece.value);
+        // Join upwards while the sibling is there. The root is left: it is finalised differently.
+        loop {
+            let span = 1u64 << height;
+            let (left, right) = if at & span == 0 { (at, at + span) } else { (at - span, at) };
+            let joins_to_root = left == 0 && right + span >= *blocks;
+            let sibling = if left == at { right } else { left };
+            if right + span > *blocks || joins_to_root {
+                break;
+            }
+            let Some(other) = nodes.remove(&(sibling, height)) else { break };
+            value = if left == at {
+                merge_subtrees_non_root(&value, &other, Mode::Hash)
+            } else {
+                merge_subtrees_non_root(&other, &value, Mode::Hash)
+            };
+            (at, height) = (left, height + 1);
+        }
+        nodes.insert((at, height), value);
+        if let Some(root) = root(nodes, *blocks) {
+            *file = FileDigest::Known(root);
+        }
+    }
+
+    /// Marks a file whose source could not be read.
+    pub fn fail(&mut self, entry: usize) {
+        if let Some(file) = self.files.get_mut(entry) {
+            *file = FileDigest::Failed;
+        }
+    }
+
+    /// The digest of `entry`, once every piece of it is known and none failed.
+    pub fn digest(&self, entry: usize) -> Option<Digest> {
+        match self.files.get(entry)? {
+            FileDigest::Known(digest) => Some(*digest),
+            FileDigest::Partial { .. } | FileDigest::Failed => None,
+        }
+    }
+
+    /// What to tell the receiver of each entry.
+    pub fn verdicts(&self) -> Vec<Verdict> {
+        (0..self.files.len()).map(|entry| self.digest(entry).map_or(Verdict::Unreadable, Verdict::Read)).collect()
+    }
+}
+
+/// The root from the joined nodes, once they cover every block.
+fn root(nodes: &BTreeMap<(u64, u32), ChainingValue>, blocks: u64) -> Option<Digest> {
+    // Cheap refusal first: the nodes of a whole file are at most one for each bit of `blocks`, plus the last partial join.
+    if nodes.keys().map(|&(_, height)| 1u64 << height).sum::<u64>() != blocks || blocks < 2 {
+        return None;
+    }
+    let split = 1u64 << (63 - (blocks - 1).leading_zeros());
+    let left = subtree(nodes, 0, split)?;
+    let right = subtree(nodes, split, blocks - split)?;
+    Some(*merge_subtrees_root(&left, &right, Mode::Hash).as_bytes())
+}
+
+/// The chaining value of `count` blocks from `at`: BLAKE3 puts the largest power of two that leaves a rest on the left.
+fn subtree(nodes: &BTreeMap<(u64, u32), ChainingValue>, at: u64, count: u64) -> Option<ChainingValue> {
+    if count.is_power_of_two()
+        && let Some(value) = nodes.get(&(at, count.trailing_zeros()))
+    {
+        return Some(*value);
+    }
+    if count < 2 {
+        return None;
+    }
+    let split = 1u64 << (63 - (count - 1).leading_zeros());
+    let left = subtree(nodes, at, split)?;
+    let right = subtree(nodes, at + split, count - split)?;
+    Some(merge_subtrees_non_root(&left, &right, Mode::Hash))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::units::Rng;
+
+    #[test]
+    fn blocks_in_any_order_give_the_digest_of_the_file() {
+        let mut rng = Rng::new(3);
+        for len in [0u64, 1, 1023, 1024, 1025, 2048, 2049, 3 * 1024, 5000, 8192, 8193, 64 * 1024 - 1, 100_000] {
+            let content: Vec<u8> = (0..len).map(|_| rng.next_u64() as u8).collect();
+            let layout = Layout::of_file(len, 1024);
+            for _ in 0..20 {
+                let mut order: Vec<u64> = (0..layout.block_count()).collect();
+                for i in (1..order.len()).rev() {
+                    order.swap(i, rng.below(i as u64 + 1) as usize);
+                }
+                let mut digests = Digests::new(&layout);
+                for index in order {
+                    let block = layout.block(index);
+                    let piece = layout.pieces(block.offset, block.len).next().expect("a block of a file has a piece");
+                    let from = piece.file_offset as usize;
+                    let digest = PieceDigest::of(&layout, &piece, &content[from..from + piece.len]);
+                    digests.insert(&digest);
+                }
+                assert_eq!(digests.digest(0), Some(*blake3::hash(&content).as_bytes()), "{len} bytes");
+            }
+        }
+    }
+
+    #[test]
+    fn blocks_in_order_keep_few_nodes() {
+        let layout = Layout::of_file(1024 * 1000, 1024);
+        let mut digests = Digests::new(&layout);
+        for index in 0..999 {
+            let piece = Piece { entry: 0, file_offset: index * 1024, block_offset: 0, len: 1024 };
+            digests.insert(&PieceDigest::of(&layout, &piece, &[7; 1024]));
+            let FileDigest::Partial { nodes, .. } = &digests.files[0] else { panic!("not whole yet") };
+            assert!(nodes.len() <= 12, "{} nodes after block {index}", nodes.len());
+        }
+        assert_eq!(digests.digest(0), None, "the last block is missing");
+    }
+
+    #[test]
+    fn verdicts_cross_the_wire() {
+        let verdicts = [Verdict::Read([9; 32]), Verdict::Unreadable];
+        let wire: Vec<u8> = verdicts.iter().flat_map(|verdict| verdict.encode()).collect();
+        assert_eq!(Verdict::decode_all(&wire).as_deref(), Some(&verdicts[..]));
+        assert_eq!(Verdict::decode_all(&wire[1..]), None);
+        assert_eq!(Verdict::decode_all(&[5; 33]), None);
+    }
+}

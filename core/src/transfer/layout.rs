@@ -1,0 +1,245 @@
+//! Where each file of a tree lies in the space of bytes that a transfer moves.
+//!
+//! A file that is longer than a block starts on a block boundary, so that its blocks are aligned parts of it and their
+//! digests join into the file's own. A shorter file goes into what is left of the current block when it fits, else into
+//! the next block: no short file crosses a boundary. What is skipped belongs to no file and is never sent.
+
+use std::ops::Range;
+
+/// One thing of a tree: a file, a directory or a symbolic link, with the metadata that travels with it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// The path below the tree's root, `/`-separated, without `.`, `..` or a leading `/`; empty for the root itself.
+    pub path: Vec<u8>,
+    /// What it is.
+    pub kind: EntryKind,
+    /// Permission bits (`0o7777` at most).
+    pub mode: u32,
+    /// Modification time, nanoseconds since the Unix epoch.
+    pub modified_ns: i64,
+}
+
+/// What an [`Entry`] is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum EntryKind {
+    /// A directory.
+    Directory,
+    /// A regular file of `len` bytes.
+    File {
+        /// Its length in bytes.
+        len: u64,
+    },
+    /// A symbolic link.
+    Symlink {
+        /// The text of the link.
+        target: Vec<u8>,
+    },
+}
+
+impl Entry {
+    /// Bytes of the space that this entry takes: its length for a file, else none.
+    pub fn len(&self) -> u64 {
+        match self.kind {
+            EntryKind::File { len } => len,
+            EntryKind::Directory | EntryKind::Symlink { .. } => 0,
+        }
+    }
+
+    /// Whether it takes no bytes of the space.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// A contiguous run of the space: the unit of staging, sending and checksums.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Block {
+    /// Where it starts in the space.
+    pub offset: u64,
+    /// How many bytes it has.
+    pub len: usize,
+}
+
+impl Block {
+    /// The bytes of the space that it covers.
+    pub fn range(&self) -> Range<u64> {
+        self.offset..self.offset + self.len as u64
+    }
+}
+
+/// The part of one file that lies in a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Piece {
+    /// The entry, by its place in the layout.
+    pub entry: usize,
+    /// Where in the file the piece starts.
+    pub file_offset: u64,
+    /// Where in the block the piece starts.
+    pub block_offset: usize,
+    /// Bytes in the piece.
+    pub len: usize,
+}
+
+/// A tree laid out in one space of bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Layout {
+    entries: Vec<Entry>,
+    /// `(start in the space, entry)` of each non-empty file, ascending.
+    starts: Vec<(u64, usize)>,
+    block_len: usize,
+    payload: u64,
+}
+
+impl Layout {
+    /// Lays `entries` out in blocks of `block_len` bytes, a power of two of at least 1 KiB (BLAKE3's chunk).
+    ///
+    /// Both ends compute the same layout from the same manifest.
+    ///
+    /// # Panics
+    /// When `block_len` is not such a power of two: a constant of the caller, never a peer's word.
+    pub fn new(entries: Vec<Entry>, block_len: usize) -> Layout {
+        assert!(block_len.is_power_of_two() && block_len >= 1024, "a block is a power of two of at least 1 KiB");
+        let block = block_len as u64;
+        let mut cursor = 0u64;
+        let mut payload = 0u64;
+        let mut starts = Vec::new();
+        for (index, entry) in entries.iter().enumerate().filter(|(_, entry)| !entry.is_empty()) {
+            let len = entry.len();
+            let left = block - cursor % block;
+            if cursor % block != 0 && len > left {
+                cursor += left;
+            }
+            starts.push((cursor, index));
+            cursor = cursor.saturating_add(len);
+            payload = payload.saturating_add(len);
+        }
+        Layout { entries, starts, block_len, payload }
+    }
+
+    /// A layout of one file of `len` bytes: what a plain `STOR` or `RETR` moves.
+    pub fn of_file(len: u64, block_len: usize) -> Layout {
+        let entry = Entry { path: Vec::new(), kind: EntryKind::File { len }, mode: 0o644, modified_ns: 0 };
+        Layout::new(vec![entry], block_len)
+    }
+
+    /// Every entry, in the manifest's order.
+    pub fn entries(&self) -> &[Entry] {
+        &self.entries
+    }
+
+    /// Bytes in a full block.
+    pub fn block_len(&self) -> usize {
+        self.block_len
+    }
+
+    /// Bytes of all files together: what travels, without the skipped parts of the space.
+    pub fn payload(&self) -> u64 {
+        self.payload
+    }
+
+    /// How many blocks there are, the last perhaps short.
+    pub fn block_count(&self) -> u64 {
+        self.end().div_ceil(self.block_len as u64)
+    }
+
+    /// Block `index`; every block from 0 to [`Self::block_count`] has at least one byte.
+    pub fn block(&self, index: u64) -> Block {
+        let offset = index * self.block_len as u64;
+        let limit = offset + self.block_len as u64;
+        let last = self.starts.partition_point(|&(start, _)| start < limit);
+        let used = last.checked_sub(1).map_or(offset, |i| self.end_of(i).min(limit));
+        Block { offset, len: (used.saturating_sub(offset)) as usize }
+    }
+
+    /// Whether `block` is one of the layout's own blocks, whole.
+    pub fn is_block(&self, block: &Block) -> bool {
+        let index = block.offset / self.block_len as u64;
+        block.len > 0 && index < self.block_count() && self.block(index) == *block
+    }
+
+    /// The pieces of files in the bytes `offset..offset + len` of the space, ascending; skipped parts yield nothing.
+    pub fn pieces(&self, offset: u64, len: usize) -> impl Iterator<Item = Piece> + '_ {
+        let end = offset.saturating_add(len as u64);
+        let first = self.starts.partition_point(|&(start, _)| start <= offset).saturating_sub(1);
+        self.starts[first.min(self.starts.len())..].iter().enumerate().take_while(move |(_, (start, _))| *start < end).filter_map(
+            move |(i, &(start, entry))| {
+                let (from, to) = (start.max(offset), self.end_of(first + i).min(end));
+                (from < to).then(|| Piece {
+                    entry,
+                    file_offset: from - start,
+                    block_offset: (from - offset) as usize,
+                    len: (to - from) as usize,
+                })
+            },
+        )
+    }
+
+    /// The end of the space.
+    fn end(&self) -> u64 {
+        self.starts.len().checked_sub(1).map_or(0, |i| self.end_of(i))
+    }
+
+    fn end_of(&self, i: usize) -> u64 {
+        let (start, entry) = self.starts[i];
+        start + self.entries[entry].len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn files(lens: &[u64]) -> Vec<Entry> {
+        let entry = |(i, &len): (usize, &u64)| Entry {
+            path: format!("f{i}").into_bytes(),
+            kind: EntryKind::File { len },
+            mode: 0o644,
+            modified_ns: 0,
+        };
+        lens.iter().enumerate().map(entry).collect()
+    }
+
+    #[test]
+    fn small_files_share_a_block_and_large_ones_start_one() {
+        let layout = Layout::new(files(&[100, 0, 900, 200, 5000]), 1024);
+        assert_eq!(layout.block(0), Block { offset: 0, len: 1000 });
+        assert_eq!(layout.block(1), Block { offset: 1024, len: 200 });
+        assert_eq!(layout.block(2), Block { offset: 2048, len: 1024 });
+        assert_eq!(layout.block_count(), 2 + 5);
+        let pieces: Vec<_> = layout.pieces(0, 1000).collect();
+        assert_eq!(pieces[0], Piece { entry: 0, file_offset: 0, block_offset: 0, len: 100 });
+        assert_eq!(pieces[1], Piece { entry: 2, file_offset: 0, block_offset: 100, len: 900 });
+    }
+
+    #[test]
+    fn an_empty_tree_has_no_blocks() {
+        let layout = Layout::new(files(&[0, 0]), 1024);
+        assert_eq!((layout.block_count(), layout.payload()), (0, 0));
+        assert_eq!(layout.pieces(0, 10).count(), 0);
+    }
+
+    proptest! {
+        #[test]
+        fn blocks_carry_every_byte_of_every_file_once(lens in prop::collection::vec(0u64..9000, 0..40)) {
+            let layout = Layout::new(files(&lens), 1024);
+            let mut seen: Vec<Vec<u8>> = lens.iter().map(|&len| vec![0; len as usize]).collect();
+            for index in 0..layout.block_count() {
+                let block = layout.block(index);
+                prop_assert!(block.len > 0 && block.len <= 1024);
+                let mut at = 0;
+                for piece in layout.pieces(block.offset, block.len) {
+                    prop_assert_eq!(piece.block_offset, at, "a block has no holes");
+                    at += piece.len;
+                    let whole = piece.len as u64 == lens[piece.entry];
+                    prop_assert!(whole || piece.file_offset % 1024 == 0, "a piece is a whole file or an aligned part");
+                    let from = piece.file_offset as usize;
+                    for byte in &mut seen[piece.entry][from..from + piece.len] { *byte += 1; }
+                }
+                prop_assert_eq!(at, block.len);
+            }
+            prop_assert!(seen.iter().flatten().all(|&count| count == 1));
+            prop_assert_eq!(layout.payload(), lens.iter().sum::<u64>());
+        }
+    }
+}

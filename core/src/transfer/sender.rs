@@ -1,0 +1,224 @@
+//! The sending end of a transfer: which block is read into which slot, and which channel carries it.
+
+use super::layout::Block;
+use super::staging::{Marks, Staging};
+use super::{ChannelId, SlotId};
+use std::collections::{BTreeMap, VecDeque};
+
+/// What happened at the sending end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SenderInput {
+    /// A channel is connected. Every channel opens before the last block is sent; the receiver learns their number at the end.
+    ChannelOpened(ChannelId),
+    /// A slot holds the block that was asked for.
+    BlockRead(SlotId),
+    /// A channel took the block; its slot is free again.
+    BlockSent {
+        /// The channel, ready for more.
+        channel: ChannelId,
+        /// The slot that it carried.
+        slot: SlotId,
+    },
+    /// A channel sent its end-of-data mark.
+    EndSent(ChannelId),
+}
+
+/// What the sending end should do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SenderOutput {
+    /// Read a block into a slot.
+    Read {
+        /// The slot, which nobody else holds.
+        slot: SlotId,
+        /// What to read.
+        block: Block,
+    },
+    /// Send a block.
+    Send {
+        /// The channel.
+        channel: ChannelId,
+        /// The slot that holds it.
+        slot: SlotId,
+        /// What it is.
+        block: Block,
+    },
+    /// End the transfer on a channel: `EOD`, with `EOF` and the number of channels on exactly one of them.
+    End {
+        /// The channel.
+        channel: ChannelId,
+        /// On the one channel that says it: how many channels there were.
+        channels: Option<u64>,
+    },
+    /// Every channel has ended: all bytes are with the network.
+    Finished,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ChannelState {
+    Idle,
+    Sending,
+    Ending,
+    Ended,
+}
+
+/// The sending end: reads ahead between two marks, gives each idle channel the next block, ends every channel.
+#[derive(Debug)]
+pub struct Sender<Blocks> {
+    blocks: Blocks,
+    exhausted: bool,
+    staging: Staging,
+    free: Vec<SlotId>,
+    reading: BTreeMap<SlotId, Block>,
+    ready: VecDeque<(SlotId, Block)>,
+    channels: BTreeMap<ChannelId, ChannelState>,
+    idle: VecDeque<ChannelId>,
+    expected_channels: usize,
+    ends_begun: usize,
+    finished: bool,
+}
+
+impl<Blocks: Iterator<Item = Block>> Sender<Blocks> {
+    /// Sends `blocks` in order through `slots` buffers over `channels` channels.
+    pub fn new(blocks: Blocks, slots: usize, marks: Marks, channels: usize) -> Sender<Blocks> {
+        Sender {
+            blocks,
+            exhausted: false,
+            staging: Staging::new(marks),
+            free: (0..slots).rev().map(SlotId).collect(),
+            reading: BTreeMap::new(),
+            ready: VecDeque::new(),
+            channels: BTreeMap::new(),
+            idle: VecDeque::new(),
+            expected_channels: channels,
+            ends_begun: 0,
+            finished: false,
+        }
+    }
+
+    /// Takes in what happened. Inputs that fit no state are a caller's defect and change nothing.
+    pub fn handle(&mut self, input: SenderInput) {
+        match input {
+            SenderInput::ChannelOpened(channel) => {
+                if self.channels.insert(channel, ChannelState::Idle).is_none() {
+                    self.idle.push_back(channel);
+                }
+            }
+            SenderInput::BlockRead(slot) => {
+                if let Some(block) = self.reading.remove(&slot) {
+                    self.ready.push_back((slot, block));
+                }
+            }
+            SenderInput::BlockSent { channel, slot } => {
+                if self.channels.get(&channel) == Some(&ChannelState::Sending) {
+                    self.channels.insert(channel, ChannelState::Idle);
+                    self.idle.push_back(channel);
+                    self.free.push(slot);
+                    self.staging.drain();
+                }
+            }
+            SenderInput::EndSent(channel) => {
+                if self.channels.get(&channel) == Some(&ChannelState::Ending) {
+                    self.channels.insert(channel, ChannelState::Ended);
+                }
+            }
+        }
+    }
+
+    /// What to do next; `None` until something happens.
+    pub fn poll(&mut self) -> Option<SenderOutput> {
+        self.poll_send().or_else(|| self.poll_read()).or_else(|| self.poll_end())
+    }
+
+    fn poll_send(&mut self) -> Option<SenderOutput> {
+        if self.ready.is_empty() {
+            return None;
+        }
+        let channel = self.idle.pop_front()?;
+        let (slot, block) = self.ready.pop_front()?;
+        self.channels.insert(channel, ChannelState::Sending);
+        Some(SenderOutput::Send { channel, slot, block })
+    }
+
+    fn poll_read(&mut self) -> Option<SenderOutput> {
+        if self.exhausted || !self.staging.wants_fill() || self.free.is_empty() {
+            return None;
+        }
+        let Some(block) = self.blocks.next() else {
+            self.exhausted = true;
+            return None;
+        };
+        let slot = self.free.pop()?;
+        self.staging.fill();
+        self.reading.insert(slot, block);
+        Some(SenderOutput::Read { slot, block })
+    }
+
+    fn poll_end(&mut self) -> Option<SenderOutput> {
+        let all_open = self.channels.len() == self.expected_channels;
+        if !(self.exhausted && self.reading.is_empty() && self.ready.is_empty() && all_open) {
+            return None;
+        }
+        if let Some(channel) = self.idle.pop_front() {
+            self.channels.insert(channel, ChannelState::Ending);
+            self.ends_begun += 1;
+            let channels = (self.ends_begun == 1).then_some(self.expected_channels as u64);
+            return Some(SenderOutput::End { channel, channels });
+        }
+        if self.finished || self.channels.values().any(|&state| state != ChannelState::Ended) {
+            return None;
+        }
+        self.finished = true;
+        Some(SenderOutput::Finished)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::transfer::Layout;
+    use crate::units::{ByteRanges, Rng};
+
+    #[test]
+    fn every_block_is_sent_once_and_every_channel_ends_over_many_seeds() {
+        for seed in 0..300 {
+            let mut rng = Rng::new(seed);
+            let (channels, slots) = (1 + rng.below(5) as usize, 1 + rng.below(6) as usize);
+            let layout = Layout::of_file(rng.below(40_000), 1024);
+            let blocks = (0..layout.block_count()).map(|i| layout.block(i));
+            let mut sender = Sender::new(blocks, slots, Marks::of_pool(slots), channels);
+            let mut due: Vec<SenderInput> = (0..channels).map(|i| SenderInput::ChannelOpened(ChannelId(i))).collect();
+            let mut sent = ByteRanges::new();
+            let (mut announced, mut ends, mut held, mut finished) = (None, 0, 0usize, false);
+            loop {
+                while let Some(output) = sender.poll() {
+                    assert!(!finished, "seed {seed}: nothing follows the finish");
+                    match output {
+                        SenderOutput::Read { slot, .. } => {
+                            held += 1;
+                            assert!(held <= slots, "seed {seed}: more slots held than there are");
+                            due.push(SenderInput::BlockRead(slot));
+                        }
+                        SenderOutput::Send { channel, slot, block } => {
+                            assert_eq!(sent.insert(block.range()), block.len as u64, "seed {seed}: a block went twice");
+                            due.push(SenderInput::BlockSent { channel, slot });
+                        }
+                        SenderOutput::End { channel, channels } => {
+                            ends += 1;
+                            announced = announced.or(channels);
+                            due.push(SenderInput::EndSent(channel));
+                        }
+                        SenderOutput::Finished => finished = true,
+                    }
+                }
+                if due.is_empty() {
+                    break;
+                }
+                let input = due.swap_remove(rng.below(due.len() as u64) as usize);
+                held -= usize::from(matches!(input, SenderInput::BlockSent { .. }));
+                sender.handle(input);
+            }
+            assert!(finished, "seed {seed}: stuck");
+            assert_eq!((sent.total(), ends, announced), (layout.payload(), channels, Some(channels as u64)), "seed {seed}");
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! When to read ahead and when to rest: the low- and high-water marks of the staging pool.
+//!
+//! The marks are those of ADTS (Subramoni et al., "High Performance Data Transfer in Grid Environment Using GridFTP over
+//! InfiniBand", section IV.A): reading begins when fewer buffers than the low mark are filled and goes on up to the high
+//! mark, so that the disk works in long runs and the network threads keep the processor in between.
+
+/// The marks, in slots.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Marks {
+    /// Reading begins below this many filled slots.
+    pub low: usize,
+    /// Reading rests at this many filled slots.
+    pub high: usize,
+}
+
+impl Marks {
+    /// Half the pool and the whole pool, the choice of ADTS.
+    pub fn of_pool(slots: usize) -> Marks {
+        Marks { low: (slots / 2).max(1), high: slots.max(1) }
+    }
+}
+
+/// Whether the disk should work now, by the number of slots filled or being filled.
+#[derive(Clone, Debug)]
+pub struct Staging {
+    marks: Marks,
+    filled: usize,
+    filling: bool,
+}
+
+impl Staging {
+    /// An empty pool, to be filled.
+    pub fn new(marks: Marks) -> Staging {
+        let high = marks.high.max(1);
+        Staging { marks: Marks { low: marks.low.clamp(1, high), high }, filled: 0, filling: true }
+    }
+
+    /// Whether one more slot should be filled.
+    pub fn wants_fill(&self) -> bool {
+        self.filling
+    }
+
+    /// One more slot is filled or being filled.
+    pub fn fill(&mut self) {
+        self.filled += 1;
+        if self.filled >= self.marks.high {
+            self.filling = false;
+        }
+    }
+
+    /// One slot was emptied.
+    pub fn drain(&mut self) {
+        self.filled = self.filled.saturating_sub(1);
+        if self.filled < self.marks.low {
+            self.filling = true;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fills_to_the_high_mark_then_rests_until_below_the_low_mark() {
+        let mut staging = Staging::new(Marks { low: 2, high: 4 });
+        for _ in 0..4 {
+            assert!(staging.wants_fill());
+            staging.fill();
+        }
+        assert!(!staging.wants_fill());
+        staging.drain();
+        staging.drain();
+        assert!(!staging.wants_fill(), "two filled is not below the low mark");
+        staging.drain();
+        assert!(staging.wants_fill());
+    }
+
+    #[test]
+    fn marks_that_make_no_sense_still_make_progress() {
+        let mut staging = Staging::new(Marks { low: 0, high: 0 });
+        assert!(staging.wants_fill());
+        staging.fill();
+        assert!(!staging.wants_fill());
+        staging.drain();
+        assert!(staging.wants_fill());
+    }
+}

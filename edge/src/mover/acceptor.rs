@@ -1,0 +1,102 @@
+//! Accepts data connections for a transfer, and can be woken while it waits for one.
+
+use crate::channels::Channel;
+use crate::channels::tcp::{TcpChannel, TcpOptions, listen};
+use farline_core::units::{Error, Fault};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use std::io;
+use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::os::fd::OwnedFd;
+use std::time::Duration;
+
+/// A listening data port.
+#[derive(Debug)]
+pub struct Acceptor {
+    listener: TcpListener,
+    wake: OwnedFd,
+    address: SocketAddr,
+    /// Who may connect; anyone when absent.
+    peer: Option<IpAddr>,
+}
+
+impl Acceptor {
+    /// Listens on `address`; port 0 means any free port, of `ports` when given.
+    ///
+    /// `peer` is the only address whose connections are taken; others are closed without a word. RFC 2577, section 3:
+    /// without that, a stranger who connects first takes or gives the data.
+    ///
+    /// # Errors
+    /// When no port can be had.
+    pub fn bind(
+        address: SocketAddr,
+        ports: Option<(u16, u16)>,
+        peer: Option<IpAddr>,
+        options: &TcpOptions,
+    ) -> Result<Acceptor, Error> {
+        let listener = match ports.filter(|_| address.port() == 0) {
+            None => listen(address, options),
+            Some((low, high)) => (low..=high)
+                .find_map(|port| match listen(SocketAddr::new(address.ip(), port), options) {
+                    Err(error) if error.kind() == io::ErrorKind::AddrInUse => None,
+                    result => Some(result),
+                })
+                .unwrap_or(Err(io::ErrorKind::AddrInUse.into())),
+        };
+        let opened = listener.and_then(|listener| {
+            listener.set_nonblocking(true)?;
+            let address = listener.local_addr()?;
+            let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+            Ok(Acceptor { listener, wake, address, peer })
+        });
+        opened.map_err(|error| {
+            let message = format!("cannot listen for data connections on {}: {error}", address.ip());
+            Error::new(Fault::Here, "no-data-port", message).hint("check the address and the range of --data-ports")
+        })
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// The next channel; `None` after `timeout` or a [`Self::wake`].
+    ///
+    /// # Errors
+    /// When this host cannot accept: no file descriptor left.
+    pub fn accept(&self, timeout: Duration) -> Result<Option<Box<dyn Channel>>, Error> {
+        let failed =
+            |error: io::Error| Error::new(Fault::Here, "accept-failed", format!("cannot accept a data connection: {error}"));
+        let mut watched = [PollFd::new(&self.listener, PollFlags::IN), PollFd::new(&self.wake, PollFlags::IN)];
+        let timeout = Timespec { tv_sec: timeout.as_secs() as i64, tv_nsec: timeout.subsec_nanos().into() };
+        match poll(&mut watched, Some(&timeout)) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(errno) => return Err(failed(errno.into())),
+        }
+        // Reading resets it; empty is fine.
+        let _ = rustix::io::read(&self.wake, &mut [0u8; 8]);
+        match self.listener.accept() {
+            Ok((stream, from)) => {
+                if self.peer.is_some_and(|peer| peer != from.ip().to_canonical()) {
+                    return Ok(None);
+                }
+                // A connection that died before we looked is no reason to end the transfer.
+                Ok(TcpChannel::new(stream).ok().map(|channel| Box::new(channel) as Box<dyn Channel>))
+            }
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    io::ErrorKind::WouldBlock | io::ErrorKind::ConnectionAborted | io::ErrorKind::Interrupted
+                ) =>
+            {
+                Ok(None)
+            }
+            Err(error) => Err(failed(error)),
+        }
+    }
+
+    /// Makes a waiting [`Self::accept`] return.
+    pub fn wake(&self) {
+        // The counter can only overflow after 2^64 wakes.
+        let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
+    }
+}

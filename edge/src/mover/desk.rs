@@ -1,0 +1,87 @@
+//! What the threads of one transfer share: parked slots, the first error, and the way to break everything off.
+
+use crate::channels::Breaker;
+use crate::sys::pool::Slot;
+use farline_core::transfer::SlotId;
+use farline_core::units::{Error, Fault};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Locks even when a thread panicked with the lock held: the transfer is failing anyway and must still say so.
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The slots that no thread holds, by number.
+#[derive(Debug)]
+pub(super) struct Parked(Vec<Option<Slot>>);
+
+impl Parked {
+    pub(super) fn new(slots: Vec<Slot>) -> Parked {
+        let mut parked: Vec<Option<Slot>> = slots.iter().map(|_| None).collect();
+        for slot in slots {
+            let index = slot.index();
+            parked[index] = Some(slot);
+        }
+        Parked(parked)
+    }
+
+    pub(super) fn take(&mut self, id: SlotId) -> Result<Slot, Error> {
+        self.0[id.0].take().ok_or_else(|| Error::new(Fault::Bug, "slot-held", "a staging slot was handed out twice"))
+    }
+
+    pub(super) fn put(&mut self, slot: Slot) -> SlotId {
+        let id = SlotId(slot.index());
+        self.0[id.0] = Some(slot);
+        id
+    }
+
+    /// Every slot that came back.
+    pub(super) fn into_slots(self) -> Vec<Slot> {
+        self.0.into_iter().flatten().collect()
+    }
+}
+
+/// Breaks a transfer off, from a thread of it that failed or from outside.
+#[derive(Clone, Debug, Default)]
+pub struct Cancel(Arc<Mutex<CancelState>>);
+
+#[derive(Debug, Default)]
+struct CancelState {
+    reason: Option<Error>,
+    breakers: Vec<Breaker>,
+}
+
+impl Cancel {
+    /// Nothing to cancel yet.
+    pub fn new() -> Cancel {
+        Cancel::default()
+    }
+
+    /// Breaks every channel. The first reason stands.
+    pub fn cancel(&self, reason: Error) {
+        let mut state = lock(&self.0);
+        state.reason.get_or_insert(reason);
+        for breaker in &state.breakers {
+            breaker.break_now();
+        }
+    }
+
+    /// Why it was cancelled, if it was.
+    pub fn reason(&self) -> Option<Error> {
+        lock(&self.0).reason.clone()
+    }
+
+    /// Takes a channel under its wing; one that comes too late is broken at once.
+    pub(crate) fn watch(&self, breaker: Breaker) {
+        let mut state = lock(&self.0);
+        if state.reason.is_some() {
+            breaker.break_now();
+        }
+        state.breakers.push(breaker);
+    }
+
+    /// Lets the channels go: the transfer is over and they may live on.
+    pub(super) fn release(&self) {
+        lock(&self.0).breakers.clear();
+    }
+}

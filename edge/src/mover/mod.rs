@@ -1,0 +1,24 @@
+//! The data path that node and client share: threads, slots and channels around the machines of `core::transfer`.
+//!
+//! Sending: reader threads fill slots from a [`Source`](crate::stores::Source), one thread a channel empties them.
+//! Receiving: one thread a channel fills slots, writer threads empty them into a [`Sink`](crate::stores::Sink).
+//! In between, a machine behind a mutex decides; its answers go to the threads' queues. A block is a mebibyte, so a
+//! 10 Gbit/s transfer takes the mutex some thousand times a second.
+
+mod acceptor;
+mod desk;
+mod receive;
+mod send;
+mod tally;
+
+pub use acceptor::Acceptor;
+pub use desk::Cancel;
+pub use receive::{ReceiveJob, Received, receive};
+pub use send::{SendJob, Sent, send};
+pub use tally::Tally;
+
+/// Bytes in a block and a slot: the network buffer of the ADTS paper (section IV.A), at which it filled its link.
+pub const BLOCK_LEN: usize = 1 << 20;
+
+#[cfg(test)]
+mod tests;

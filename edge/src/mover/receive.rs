@@ -1,0 +1,325 @@
+//! Receives one space of bytes over channels that open as the sender likes.
+
+use super::acceptor::Acceptor;
+use super::desk::{Cancel, Parked, lock};
+use super::send::{broken, no_thread};
+use super::tally::Tally;
+use crate::channels::{Arrival, Breaker, Channel};
+use crate::stores::Sink;
+use crate::sys::pool::Slot;
+use crate::sys::tcp::TcpInfo;
+use farline_core::gridftp::mode_e::HEADER_LEN;
+use farline_core::transfer::{Block, ChannelId, Digests, Layout, PieceDigest, Receiver, ReceiverInput, ReceiverOutput, SlotId};
+use farline_core::units::{ByteRanges, Error, Fault};
+use std::sync::{Arc, Condvar, Mutex, PoisonError, mpsc};
+use std::thread::Scope;
+use std::time::{Duration, Instant};
+
+/// What to receive, and how.
+pub struct ReceiveJob<'a> {
+    /// Where the bytes lie.
+    pub layout: Arc<Layout>,
+    /// Where they go.
+    pub sink: &'a dyn Sink,
+    /// Subtracted from every block's offset (a partial transfer).
+    pub wire_offset: u64,
+    /// Channels that are open already, from the transfer before.
+    pub channels: Vec<Box<dyn Channel>>,
+    /// Where further channels come in while the transfer runs.
+    pub acceptor: Option<&'a Acceptor>,
+    /// The staging pool, of more slots than there will be channels.
+    pub slots: Vec<Slot>,
+    /// Threads that write.
+    pub writers: usize,
+    /// Collect the files' digests as blocks arrive.
+    pub digests: Option<&'a Mutex<Digests>>,
+    /// Running totals.
+    pub tally: &'a Tally,
+    /// What is in the store so far, for restart markers.
+    pub written: &'a Mutex<ByteRanges>,
+    /// How to break it off.
+    pub cancel: Cancel,
+}
+
+/// What is left after receiving: the channels and slots for the next transfer.
+pub struct Received {
+    /// The channels that the sender keeps open.
+    pub channels: Vec<Box<dyn Channel>>,
+    /// The staging pool.
+    pub slots: Vec<Slot>,
+    /// How many channels the transfer used.
+    pub channel_count: usize,
+    /// What the kernel said of each channel at the end.
+    pub tcp: Vec<TcpInfo>,
+}
+
+struct Shared<'a> {
+    layout: Arc<Layout>,
+    sink: &'a dyn Sink,
+    wire_offset: u64,
+    digests: Option<&'a Mutex<Digests>>,
+    tally: &'a Tally,
+    written: &'a Mutex<ByteRanges>,
+    cancel: Cancel,
+    acceptor: Option<&'a Acceptor>,
+    state: Mutex<State>,
+    changed: Condvar,
+    writes: mpsc::SyncSender<Option<(Slot, Block)>>,
+    writers: usize,
+}
+
+struct State {
+    machine: Receiver,
+    parked: Parked,
+    /// One queue a channel.
+    offers: Vec<mpsc::Sender<Option<Slot>>>,
+    /// Channels past their end-of-data mark.
+    finished: Vec<Box<dyn Channel>>,
+    /// Breaks the channels that are not past their end-of-data mark.
+    breakers: Vec<Option<Breaker>>,
+    over: bool,
+    tcp: Vec<TcpInfo>,
+}
+
+/// Receives; returns when every channel is past its end-of-data mark and every byte is in the sink.
+///
+/// # Errors
+/// The first error of any thread, or the reason of a cancellation. The channels are broken then.
+pub fn receive(mut job: ReceiveJob<'_>) -> Result<Received, Error> {
+    let slots = job.slots.len();
+    let writers = job.writers.max(1);
+    let (writes, write_queue) = mpsc::sync_channel(slots + writers);
+    let write_queue = Mutex::new(write_queue);
+    let state = State {
+        machine: Receiver::new(slots),
+        parked: Parked::new(job.slots),
+        offers: Vec::new(),
+        finished: Vec::new(),
+        breakers: Vec::new(),
+        over: false,
+        tcp: Vec::new(),
+    };
+    let shared = Shared {
+        layout: job.layout,
+        sink: job.sink,
+        wire_offset: job.wire_offset,
+        digests: job.digests,
+        tally: job.tally,
+        written: job.written,
+        cancel: job.cancel.clone(),
+        acceptor: job.acceptor,
+        state: Mutex::new(state),
+        changed: Condvar::new(),
+        writes,
+        writers,
+    };
+    let result = std::thread::scope(|scope| {
+        let result = (|| {
+            for i in 0..writers {
+                let body = || shared.write(&write_queue);
+                let thread = std::thread::Builder::new().name(format!("write {i}")).spawn_scoped(scope, body);
+                thread.map_err(|error| no_thread(&error))?;
+            }
+            for channel in job.channels.drain(..) {
+                shared.start(scope, channel)?;
+            }
+            shared.attend(scope)
+        })();
+        if let Err(error) = &result {
+            shared.cancel.cancel(error.clone());
+        }
+        shared.stop();
+        result
+    });
+    result?;
+    if let Some(error) = shared.cancel.reason() {
+        return Err(error);
+    }
+    shared.cancel.release();
+    let state = shared.state.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let channel_count = state.offers.len();
+    Ok(Received { channels: state.finished, slots: state.parked.into_slots(), channel_count, tcp: state.tcp })
+}
+
+impl<'a> Shared<'a> {
+    /// Accepts channels until the machine says that the transfer is over.
+    fn attend<'scope>(&'scope self, scope: &'scope Scope<'scope, '_>) -> Result<(), Error> {
+        loop {
+            let mut state = lock(&self.state);
+            if let Some(error) = self.cancel.reason() {
+                return Err(error);
+            }
+            if state.over {
+                // A channel that took no part in the transfer would keep its thread waiting for ever.
+                for breaker in state.breakers.iter_mut().filter_map(Option::take) {
+                    breaker.break_now();
+                }
+                return Ok(());
+            }
+            if let Some(acceptor) = self.acceptor {
+                drop(state);
+                if let Some(channel) = acceptor.accept(Duration::from_secs(1))? {
+                    self.start(scope, channel)?;
+                }
+            } else {
+                // A cancellation from outside breaks the channels, whose threads then wake us.
+                drop(self.changed.wait_timeout(state, Duration::from_secs(1)).unwrap_or_else(PoisonError::into_inner));
+            }
+        }
+    }
+
+    fn wake(&self) {
+        self.changed.notify_all();
+        if let Some(acceptor) = self.acceptor {
+            acceptor.wake();
+        }
+    }
+
+    fn start<'scope>(&'scope self, scope: &'scope Scope<'scope, '_>, channel: Box<dyn Channel>) -> Result<(), Error> {
+        self.cancel.watch(channel.breaker().map_err(|error| broken(&error))?);
+        let (offers, queue) = mpsc::channel();
+        let id = {
+            let mut state = lock(&self.state);
+            state.offers.push(offers);
+            state.breakers.push(Some(channel.breaker().map_err(|error| broken(&error))?));
+            ChannelId(state.offers.len() - 1)
+        };
+        let body = move || self.drive(id, channel, &queue);
+        let thread = std::thread::Builder::new().name(format!("receive {}", id.0)).spawn_scoped(scope, body);
+        thread.map(drop).map_err(|error| no_thread(&error))?;
+        self.tell(ReceiverInput::ChannelOpened(id), None);
+        Ok(())
+    }
+
+    /// Tells the machine what happened and passes its answers on.
+    fn tell(&self, input: ReceiverInput, slot: Option<Slot>) {
+        let mut guard = lock(&self.state);
+        let state = &mut *guard;
+        let mut news = false;
+        if let Some(slot) = slot {
+            state.parked.put(slot);
+        }
+        state.machine.handle(input);
+        while let Some(output) = state.machine.poll() {
+            let passed = match output {
+                ReceiverOutput::Offer { channel, slot } => state.parked.take(slot).map(|slot| {
+                    // A channel that is gone needs no slot; the transfer is failing then.
+                    let _ = state.offers[channel.0].send(Some(slot));
+                }),
+                ReceiverOutput::Write { slot, block } => state.parked.take(slot).map(|slot| {
+                    // The queue has room for every slot.
+                    let _ = self.writes.try_send(Some((slot, block)));
+                }),
+                ReceiverOutput::Finished => {
+                    state.over = true;
+                    news = true;
+                    Ok(())
+                }
+                ReceiverOutput::Failed(error) => Err(error),
+            };
+            if let Err(error) = passed {
+                self.cancel.cancel(error);
+                news = true;
+            }
+        }
+        drop(guard);
+        if news {
+            self.wake();
+        }
+    }
+
+    fn stop(&self) {
+        for _ in 0..self.writers {
+            let _ = self.writes.try_send(None);
+        }
+        for offers in &lock(&self.state).offers {
+            let _ = offers.send(None);
+        }
+    }
+
+    fn fail(&self, error: Error) {
+        self.cancel.cancel(error);
+        self.wake();
+    }
+
+    fn drive(&self, id: ChannelId, mut channel: Box<dyn Channel>, queue: &mpsc::Receiver<Option<Slot>>) {
+        loop {
+            let waiting = Instant::now();
+            let Ok(Some(slot)) = queue.recv() else { return };
+            self.tally.add_store_wait(waiting);
+            channel.offer(slot);
+            let receiving = Instant::now();
+            let arrival = channel.receive();
+            self.tally.add_network(receiving);
+            match arrival {
+                Ok(Arrival::Data { slot, block }) => {
+                    self.tally.add_on_wire(block.len + HEADER_LEN);
+                    let Some(offset) = block.offset.checked_sub(self.wire_offset) else {
+                        return self.fail(Error::new(
+                            Fault::There,
+                            "block-out-of-range",
+                            "the sender named bytes before the part that was asked for",
+                        ));
+                    };
+                    let block = Block { offset, ..block };
+                    if let Some(digests) = self.digests {
+                        if !self.layout.is_block(&block) {
+                            return self.fail(Error::new(
+                                Fault::There,
+                                "block-misplaced",
+                                "the sender cut the tree into other blocks than agreed",
+                            ));
+                        }
+                        for piece in self.layout.pieces(block.offset, block.len) {
+                            let bytes = &slot[piece.block_offset..piece.block_offset + piece.len];
+                            let digest = PieceDigest::of(&self.layout, &piece, bytes);
+                            lock(digests).insert(&digest);
+                        }
+                    }
+                    let input = ReceiverInput::Arrived { channel: id, slot: SlotId(slot.index()), block };
+                    self.tell(input, Some(slot));
+                }
+                Ok(Arrival::End { slot, channels, closing }) => {
+                    let mut state = lock(&self.state);
+                    state.tcp.extend(channel.tcp_info());
+                    if !closing {
+                        state.finished.push(channel);
+                    }
+                    state.breakers[id.0] = None;
+                    drop(state);
+                    let input = ReceiverInput::Ended { channel: id, slot: SlotId(slot.index()), channels };
+                    return self.tell(input, Some(slot));
+                }
+                // Broken by `attend`, because the transfer was over without this channel.
+                Err(_) if lock(&self.state).over => return,
+                Err(error) => {
+                    // The machine says what a lost channel means; the channel's own error says more.
+                    self.fail(broken(&error));
+                    return self.tell(ReceiverInput::Lost(id), None);
+                }
+            }
+        }
+    }
+
+    fn write(&self, queue: &Mutex<mpsc::Receiver<Option<(Slot, Block)>>>) {
+        loop {
+            let order = lock(queue).recv();
+            let Ok(Some((slot, block))) = order else { return };
+            let mut at = 0;
+            for piece in self.layout.pieces(block.offset, block.len) {
+                at += piece.len;
+                let bytes = &slot[piece.block_offset..piece.block_offset + piece.len];
+                if let Err(error) = self.sink.write(piece.entry, piece.file_offset, bytes) {
+                    return self.fail(error);
+                }
+            }
+            if at != block.len {
+                return self.fail(Error::new(Fault::There, "block-out-of-range", "the sender named bytes that no file has"));
+            }
+            self.tally.add_bytes(block.len);
+            lock(self.written).insert(block.range());
+            let id = SlotId(slot.index());
+            self.tell(ReceiverInput::Written(id), Some(slot));
+        }
+    }
+}

@@ -1,0 +1,289 @@
+//! Sends one space of bytes over open channels.
+
+use super::desk::{Cancel, Parked, lock};
+use super::tally::Tally;
+use crate::channels::Channel;
+use crate::stores::Source;
+use crate::sys::pool::Slot;
+use crate::sys::tcp::TcpInfo;
+use farline_core::gridftp::mode_e::{Flags, Header};
+use farline_core::transfer::{Block, ChannelId, Digests, Layout, Marks, PieceDigest, Sender, SenderInput, SenderOutput, SlotId};
+use farline_core::units::{Error, Fault};
+use std::io;
+use std::sync::mpsc;
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+
+/// What to send, and how.
+pub struct SendJob<'a> {
+    /// Where the bytes lie.
+    pub layout: Arc<Layout>,
+    /// Where they come from.
+    pub source: &'a dyn Source,
+    /// The blocks to send, in order.
+    pub blocks: Box<dyn Iterator<Item = Block> + Send + 'a>,
+    /// Added to every block's offset on the wire (a partial `ESTO`, a restart by offset).
+    pub wire_offset: u64,
+    /// The open channels.
+    pub channels: Vec<Box<dyn Channel>>,
+    /// The staging pool.
+    pub slots: Vec<Slot>,
+    /// When to read.
+    pub marks: Marks,
+    /// Threads that read.
+    pub readers: usize,
+    /// Collect the files' digests; a file that cannot be read is then reported there and does not end the transfer.
+    pub digests: Option<&'a Mutex<Digests>>,
+    /// Files that could not be read, when `digests` are collected.
+    pub unreadable: &'a Mutex<Vec<(usize, Error)>>,
+    /// Running totals.
+    pub tally: &'a Tally,
+    /// How to break it off.
+    pub cancel: Cancel,
+}
+
+/// What is left after sending: the channels and slots for the next transfer.
+pub struct Sent {
+    /// The channels, each past its end-of-data mark.
+    pub channels: Vec<Box<dyn Channel>>,
+    /// The staging pool.
+    pub slots: Vec<Slot>,
+    /// What the kernel said of each channel at the end.
+    pub tcp: Vec<TcpInfo>,
+}
+
+enum Order {
+    Block { slot: Slot, block: Block },
+    End { channels: Option<u64> },
+}
+
+struct Shared<'a> {
+    job: &'a Parts<'a>,
+    state: Mutex<State<'a>>,
+    reads: mpsc::SyncSender<Option<(Slot, Block)>>,
+    orders: Vec<mpsc::Sender<Option<Order>>>,
+    readers: usize,
+}
+
+struct Parts<'a> {
+    layout: Arc<Layout>,
+    source: &'a dyn Source,
+    wire_offset: u64,
+    digests: Option<&'a Mutex<Digests>>,
+    unreadable: &'a Mutex<Vec<(usize, Error)>>,
+    tally: &'a Tally,
+    cancel: Cancel,
+}
+
+struct State<'a> {
+    machine: Sender<Box<dyn Iterator<Item = Block> + Send + 'a>>,
+    parked: Parked,
+    over: bool,
+}
+
+/// Sends; returns when every channel is past its end-of-data mark.
+///
+/// # Errors
+/// The first error of any thread, or the reason of a cancellation. The channels are broken then.
+pub fn send(job: SendJob<'_>) -> Result<Sent, Error> {
+    let count = job.channels.len();
+    if count == 0 || job.slots.is_empty() {
+        return Err(Error::new(Fault::Bug, "no-channel", "a transfer needs a channel and a slot"));
+    }
+    for channel in &job.channels {
+        job.cancel.watch(channel.breaker().map_err(|error| broken(&error))?);
+    }
+    let parts = Parts {
+        layout: job.layout,
+        source: job.source,
+        wire_offset: job.wire_offset,
+        digests: job.digests,
+        unreadable: job.unreadable,
+        tally: job.tally,
+        cancel: job.cancel.clone(),
+    };
+    let machine = Sender::new(job.blocks, job.slots.len(), job.marks, count);
+    let (reads, read_queue) = mpsc::sync_channel(job.slots.len() + job.readers);
+    let read_queue = Mutex::new(read_queue);
+    let (orders, queues): (Vec<_>, Vec<_>) = (0..count).map(|_| mpsc::channel()).unzip();
+    let readers = job.readers.max(1);
+    let state = Mutex::new(State { machine, parked: Parked::new(job.slots), over: false });
+    let shared = Shared { job: &parts, state, reads, orders, readers };
+    let channels = std::thread::scope(|scope| {
+        for _ in 0..readers {
+            std::thread::Builder::new()
+                .name("read".to_owned())
+                .spawn_scoped(scope, || shared.read(&read_queue))
+                .map_err(|error| no_thread(&error))?;
+        }
+        let mut threads = Vec::new();
+        for (i, (channel, queue)) in job.channels.into_iter().zip(queues).enumerate() {
+            let shared = &shared;
+            let body = move || shared.drive(ChannelId(i), channel, &queue);
+            let thread = std::thread::Builder::new().name(format!("send {i}")).spawn_scoped(scope, body);
+            threads.push(thread.map_err(|error| {
+                shared.fail(no_thread(&error));
+                no_thread(&error)
+            })?);
+        }
+        let channels: Vec<_> = threads.into_iter().filter_map(|thread| thread.join().unwrap_or(None)).collect();
+        // Readers end with the last channel, whether it ended well or not.
+        shared.stop();
+        Ok::<_, Error>(channels)
+    })?;
+    if let Some(error) = parts.cancel.reason() {
+        return Err(error);
+    }
+    if channels.len() != count {
+        return Err(Error::new(Fault::Bug, "thread-lost", "a sending thread ended early"));
+    }
+    parts.cancel.release();
+    let tcp = channels.iter().filter_map(|channel| channel.tcp_info()).collect();
+    let state = shared.state.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
+    Ok(Sent { channels, slots: state.parked.into_slots(), tcp })
+}
+
+impl Shared<'_> {
+    /// Tells the machine what happened and passes its answers on.
+    fn tell(&self, input: SenderInput, slot: Option<Slot>) {
+        let mut guard = lock(&self.state);
+        let state = &mut *guard;
+        if let Some(slot) = slot {
+            state.parked.put(slot);
+        }
+        state.machine.handle(input);
+        while let Some(output) = state.machine.poll() {
+            let passed = match output {
+                SenderOutput::Read { slot, block } => state.parked.take(slot).map(|slot| {
+                    // The queue has room for every slot; a closed queue means that the transfer is over.
+                    let _ = self.reads.try_send(Some((slot, block)));
+                }),
+                SenderOutput::Send { channel, slot, block } => state.parked.take(slot).map(|slot| {
+                    let _ = self.orders[channel.0].send(Some(Order::Block { slot, block }));
+                }),
+                SenderOutput::End { channel, channels } => {
+                    let _ = self.orders[channel.0].send(Some(Order::End { channels }));
+                    Ok(())
+                }
+                SenderOutput::Finished => {
+                    state.over = true;
+                    Ok(())
+                }
+            };
+            if let Err(error) = passed {
+                self.job.cancel.cancel(error);
+            }
+        }
+    }
+
+    fn fail(&self, error: Error) {
+        self.job.cancel.cancel(error);
+        self.stop();
+    }
+
+    /// Wakes every thread with the word to end.
+    fn stop(&self) {
+        for _ in 0..self.readers {
+            let _ = self.reads.try_send(None);
+        }
+        for queue in &self.orders {
+            let _ = queue.send(None);
+        }
+    }
+
+    fn read(&self, queue: &Mutex<mpsc::Receiver<Option<(Slot, Block)>>>) {
+        loop {
+            let order = lock(queue).recv();
+            let Ok(Some((mut slot, block))) = order else { return };
+            if self.job.cancel.reason().is_some() {
+                return;
+            }
+            for piece in self.job.layout.pieces(block.offset, block.len) {
+                let bytes = &mut slot[piece.block_offset..piece.block_offset + piece.len];
+                let read = self.job.source.read(piece.entry, piece.file_offset, bytes);
+                match (read, self.job.digests) {
+                    (Ok(()), Some(digests)) => {
+                        let digest = PieceDigest::of(&self.job.layout, &piece, bytes);
+                        lock(digests).insert(&digest);
+                    }
+                    (Ok(()), None) => {}
+                    (Err(error), Some(digests)) => {
+                        // The block's place must be filled; the receiver learns that it is worthless.
+                        bytes.fill(0);
+                        lock(digests).fail(piece.entry);
+                        let mut unreadable = lock(self.job.unreadable);
+                        if unreadable.iter().all(|(entry, _)| *entry != piece.entry) {
+                            unreadable.push((piece.entry, error));
+                        }
+                    }
+                    (Err(error), None) => return self.fail(error),
+                }
+            }
+            let id = SlotId(slot.index());
+            self.tell(SenderInput::BlockRead(id), Some(slot));
+        }
+    }
+
+    /// Runs one channel to its end; `None` when it broke.
+    fn drive(
+        &self,
+        id: ChannelId,
+        mut channel: Box<dyn Channel>,
+        queue: &mpsc::Receiver<Option<Order>>,
+    ) -> Option<Box<dyn Channel>> {
+        self.tell(SenderInput::ChannelOpened(id), None);
+        loop {
+            let waiting = Instant::now();
+            let order = queue.recv();
+            self.job.tally.add_store_wait(waiting);
+            let Ok(Some(order)) = order else { return None };
+            let sending = Instant::now();
+            let sent = match order {
+                Order::Block { slot, block } => {
+                    let header = Header::data(self.job.wire_offset + block.offset, block.len as u64);
+                    let sent = channel.send(header, slot, 0..block.len).and_then(|()| channel.sent());
+                    self.job.tally.add_network(sending);
+                    sent.map(|slot| {
+                        self.job.tally.add_bytes(block.len);
+                        self.job.tally.add_on_wire(block.len + farline_core::gridftp::mode_e::HEADER_LEN);
+                        let input = SenderInput::BlockSent { channel: id, slot: SlotId(slot.index()) };
+                        self.tell(input, Some(slot));
+                        false
+                    })
+                }
+                Order::End { channels } => {
+                    let header = match channels {
+                        Some(count) => Header::eof(count).with(Flags::EOD),
+                        None => Header::eod(),
+                    };
+                    channel.mark(header).map(|()| {
+                        self.tell(SenderInput::EndSent(id), None);
+                        true
+                    })
+                }
+            };
+            match sent {
+                Ok(false) => {}
+                Ok(true) => return Some(channel),
+                Err(error) => {
+                    self.fail(broken(&error));
+                    return None;
+                }
+            }
+        }
+    }
+}
+
+/// A data connection that broke, in words.
+pub(super) fn broken(error: &io::Error) -> Error {
+    match error.kind() {
+        io::ErrorKind::InvalidData => Error::new(Fault::There, "mode-e-broken", format!("data connection: {error}")),
+        _ => Error::new(Fault::Between, "channel-lost", format!("data connection lost: {error}"))
+            .hint("the peer stopped or the path broke; run the same command again"),
+    }
+}
+
+pub(super) fn no_thread(error: &io::Error) -> Error {
+    Error::new(Fault::Here, "no-thread", format!("cannot start a thread: {error}"))
+        .hint("raise the limit of processes (ulimit -u)")
+}

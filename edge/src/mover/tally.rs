@@ -1,0 +1,58 @@
+//! Running totals of a transfer, read by the progress display while it runs.
+
+use farline_core::units::Span;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+/// Totals that threads add to and anyone reads.
+#[derive(Debug, Default)]
+pub struct Tally {
+    /// Payload bytes through this end: handed to the network when sending, in the store when receiving.
+    bytes: AtomicU64,
+    /// The same with bytes sent again.
+    on_wire: AtomicU64,
+    store_wait: AtomicU64,
+    network: AtomicU64,
+}
+
+impl Tally {
+    /// Payload bytes so far.
+    pub fn bytes(&self) -> u64 {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    /// Bytes that crossed the channels so far, headers and repeats included.
+    pub fn on_wire(&self) -> u64 {
+        self.on_wire.load(Ordering::Relaxed)
+    }
+
+    /// Time that channels waited for the store, summed over channels.
+    pub fn store_wait(&self) -> Span {
+        Span::from_nanos(self.store_wait.load(Ordering::Relaxed))
+    }
+
+    /// Time that channels were in the network, summed over channels.
+    pub fn network(&self) -> Span {
+        Span::from_nanos(self.network.load(Ordering::Relaxed))
+    }
+
+    pub(super) fn add_bytes(&self, bytes: usize) {
+        self.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+
+    pub(super) fn add_on_wire(&self, bytes: usize) {
+        self.on_wire.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+
+    pub(super) fn add_store_wait(&self, since: Instant) {
+        self.store_wait.fetch_add(nanos(since), Ordering::Relaxed);
+    }
+
+    pub(super) fn add_network(&self, since: Instant) {
+        self.network.fetch_add(nanos(since), Ordering::Relaxed);
+    }
+}
+
+fn nanos(since: Instant) -> u64 {
+    u64::try_from(since.elapsed().as_nanos()).unwrap_or(u64::MAX)
+}

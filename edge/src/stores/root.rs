@@ -1,0 +1,174 @@
+//! A directory that nothing below it can escape: every open, rename and removal is resolved beneath it by the kernel.
+//!
+//! `openat2(RESOLVE_BENEATH)` refuses `..` and symbolic links that lead out, without a race between check and use.
+//! Links that stay inside work.
+
+use super::storage_error;
+use farline_core::units::{Error, Fault};
+use rustix::fs::{AtFlags, Mode, OFlags, ResolveFlags, Stat, openat2, statat};
+use rustix::io::Errno;
+use std::ffi::OsStr;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+/// An exported directory.
+#[derive(Debug)]
+pub struct Root {
+    path: PathBuf,
+    fd: OwnedFd,
+}
+
+impl Root {
+    /// Opens `path`, which must be a directory.
+    ///
+    /// # Errors
+    /// When it is not one, or may not be entered.
+    pub fn open(path: &Path) -> Result<Root, Error> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        match rustix::fs::open(path, flags, Mode::empty()) {
+            Ok(fd) => Ok(Root { path: path.to_owned(), fd }),
+            Err(errno) => Err(storage_error("open directory", path.as_os_str().as_bytes(), &errno.into())),
+        }
+    }
+
+    /// Where it is, for people.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Opens `path`, relative to the root; empty is the root itself.
+    ///
+    /// # Errors
+    /// As `openat2(2)`; a path that leads outside is a permission error.
+    pub fn open_beneath(&self, path: &[u8], flags: OFlags, mode: u32) -> io::Result<OwnedFd> {
+        let name = if path.is_empty() { b"." as &[u8] } else { path };
+        let flags = flags | OFlags::CLOEXEC;
+        let mode = if flags.contains(OFlags::CREATE) { Mode::from_raw_mode(mode) } else { Mode::empty() };
+        loop {
+            return match openat2(
+                &self.fd,
+                OsStr::from_bytes(name),
+                flags,
+                mode,
+                ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS,
+            ) {
+                Ok(fd) => Ok(fd),
+                // A rename elsewhere on the machine raced with the resolution (openat2(2)): the kernel asks for another try.
+                Err(Errno::AGAIN | Errno::INTR) => continue,
+                Err(Errno::XDEV) => {
+                    Err(io::Error::new(io::ErrorKind::PermissionDenied, "the path leads outside the exported directory"))
+                }
+                Err(errno) => Err(errno.into()),
+            };
+        }
+    }
+
+    /// Opens the directory that holds `path` and answers it with the last name.
+    ///
+    /// # Errors
+    /// When that directory does not exist or lies outside, or `path` names the root itself.
+    pub fn parent(&self, path: &[u8]) -> io::Result<(OwnedFd, Vec<u8>)> {
+        let (folder, name) = match path.iter().rposition(|&byte| byte == b'/') {
+            Some(slash) => (&path[..slash], &path[slash + 1..]),
+            None => (&b""[..], path),
+        };
+        if name.is_empty() || name == b"." || name == b".." {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "the path names a directory, not something in it"));
+        }
+        Ok((self.open_beneath(folder, OFlags::PATH | OFlags::DIRECTORY, 0)?, name.to_vec()))
+    }
+
+    /// The metadata of `path`, following links that stay inside.
+    ///
+    /// # Errors
+    /// When it does not exist or leads outside.
+    pub fn stat(&self, path: &[u8]) -> io::Result<Stat> {
+        let fd = self.open_beneath(path, OFlags::PATH, 0)?;
+        Ok(statat(&fd, c"", AtFlags::EMPTY_PATH)?)
+    }
+
+    /// The metadata of `path` itself, be it a link.
+    ///
+    /// # Errors
+    /// When it does not exist or its folder leads outside.
+    pub fn stat_link(&self, path: &[u8]) -> io::Result<Stat> {
+        if path.is_empty() {
+            return self.stat(path);
+        }
+        let (folder, name) = self.parent(path)?;
+        Ok(statat(&folder, OsStr::from_bytes(&name), AtFlags::SYMLINK_NOFOLLOW)?)
+    }
+
+    /// Makes `path` and every missing folder above it; what exists already as a directory is fine.
+    ///
+    /// # Errors
+    /// When something that is no directory is in the way.
+    pub fn create_directories(&self, path: &[u8]) -> Result<(), Error> {
+        let mut end = 0;
+        while end < path.len() {
+            end = path[end + 1..].iter().position(|&byte| byte == b'/').map_or(path.len(), |slash| end + 1 + slash);
+            let part = &path[..end];
+            let made = self.parent(part).and_then(|(folder, name)| {
+                rustix::fs::mkdirat(&folder, OsStr::from_bytes(&name), Mode::from_raw_mode(0o777)).map_err(io::Error::from)
+            });
+            match made {
+                Ok(()) => {}
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                    if let Err(error) = self.open_beneath(part, OFlags::PATH | OFlags::DIRECTORY, 0) {
+                        return Err(storage_error("create directory", part, &error));
+                    }
+                }
+                Err(error) => return Err(storage_error("create directory", part, &error)),
+            }
+        }
+        Ok(())
+    }
+}
+
+impl AsFd for Root {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+/// Splits a local path that need not exist into a root that does and the rest beneath it: the deepest existing folder.
+///
+/// # Errors
+/// When no folder of it can be opened.
+pub(crate) fn root_and_rest(path: &Path) -> Result<(Root, Vec<u8>), Error> {
+    let name =
+        path.file_name().ok_or_else(|| Error::new(Fault::You, "no-name", format!("{} does not name a file", path.display())))?;
+    let folder = match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    Ok((Root::open(folder)?, name.as_bytes().to_vec()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_path_and_no_link_leads_out() {
+        let outside = tempfile::tempdir().expect("a folder");
+        std::fs::write(outside.path().join("secret"), b"x").expect("write");
+        let inside = tempfile::tempdir().expect("a folder");
+        std::os::unix::fs::symlink(outside.path(), inside.path().join("out")).expect("link");
+        std::fs::create_dir(inside.path().join("d")).expect("folder");
+        std::os::unix::fs::symlink("d", inside.path().join("in")).expect("link");
+        let root = Root::open(inside.path()).expect("open");
+        for path in ["../secret", "out/secret", "/etc/passwd", "d/../../x"] {
+            let error = root.open_beneath(path.as_bytes(), OFlags::RDONLY, 0).expect_err(path);
+            assert_eq!(error.kind(), io::ErrorKind::PermissionDenied, "{path}: {error}");
+        }
+        root.stat(b"in").expect("a link inside works");
+        root.create_directories(b"a/b/c").expect("made");
+        root.create_directories(b"a/b/c").expect("made already is fine");
+        assert!(inside.path().join("a/b/c").is_dir());
+        let error = root.create_directories(b"out/x").expect_err("outside");
+        assert_eq!(error.code, "permission-denied");
+    }
+}

@@ -1,0 +1,117 @@
+//! Lists a tree below a root as the entries of a transfer, parents before children, in the order of their names.
+
+use super::root::Root;
+use super::storage_error;
+use farline_core::transfer::{Entry, EntryKind};
+use farline_core::units::{Error, Fault};
+use rustix::fs::{AtFlags, Dir, FileType, OFlags, Stat, readlinkat, statat};
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+
+/// Something in the tree that cannot be copied, and why; the rest of the tree is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WalkProblem {
+    /// Its path below the walked folder.
+    pub path: Vec<u8>,
+    /// What is wrong with it.
+    pub error: Error,
+}
+
+/// Lists `start` (a folder below `root`, empty for the root itself) and everything in it.
+///
+/// Symbolic links are listed as links and not followed. Devices, sockets and FIFOs are problems, as is what may not be read.
+///
+/// # Errors
+/// When `start` itself cannot be listed.
+pub fn walk(root: &Root, start: &[u8]) -> Result<(Vec<Entry>, Vec<WalkProblem>), Error> {
+    let top = root.stat(start).map_err(|error| storage_error("read", start, &error))?;
+    let mut entries = vec![entry(Vec::new(), EntryKind::Directory, &top)];
+    let mut problems = Vec::new();
+    let mut folders = vec![Vec::new()];
+    while let Some(folder) = folders.pop() {
+        match list(root, start, &folder) {
+            Ok(mut names) => {
+                names.sort();
+                let mut below = Vec::new();
+                for name in names {
+                    let path = join(&folder, &name);
+                    match look(root, &join(start, &path), &path) {
+                        Ok(entry) => {
+                            if entry.kind == EntryKind::Directory {
+                                below.push(path);
+                            }
+                            entries.push(entry);
+                        }
+                        Err(error) => problems.push(WalkProblem { path, error }),
+                    }
+                }
+                below.reverse();
+                folders.append(&mut below);
+            }
+            Err(error) if folder.is_empty() => return Err(error),
+            Err(error) => problems.push(WalkProblem { path: folder, error }),
+        }
+    }
+    Ok((entries, problems))
+}
+
+/// `folder/name`, or `name` in the root.
+pub(crate) fn join(folder: &[u8], name: &[u8]) -> Vec<u8> {
+    match (folder.is_empty(), name.is_empty()) {
+        (true, _) => name.to_vec(),
+        (_, true) => folder.to_vec(),
+        _ => [folder, b"/", name].concat(),
+    }
+}
+
+/// The entry of one path, as `path` in the transfer.
+pub(crate) fn look(root: &Root, at: &[u8], path: &[u8]) -> Result<Entry, Error> {
+    let failed = |error: std::io::Error| storage_error("read", at, &error);
+    let stat = root.stat_link(at).map_err(failed)?;
+    let kind = match FileType::from_raw_mode(stat.st_mode) {
+        FileType::Directory => EntryKind::Directory,
+        FileType::RegularFile => EntryKind::File { len: stat.st_size as u64 },
+        FileType::Symlink => {
+            let (folder, name) = root.parent(at).map_err(failed)?;
+            let target = readlinkat(&folder, OsStr::from_bytes(&name), Vec::new()).map_err(|errno| failed(errno.into()))?;
+            EntryKind::Symlink { target: target.into_bytes() }
+        }
+        other => {
+            let message = format!("{} is a {}, not a file", String::from_utf8_lossy(at), describe(other));
+            return Err(Error::new(Fault::You, "not-a-file", message));
+        }
+    };
+    Ok(entry(path.to_vec(), kind, &stat))
+}
+
+fn list(root: &Root, start: &[u8], folder: &[u8]) -> Result<Vec<Vec<u8>>, Error> {
+    let at = join(start, folder);
+    let failed = |error: std::io::Error| storage_error("list", &at, &error);
+    let fd = root.open_beneath(&at, OFlags::RDONLY | OFlags::DIRECTORY, 0).map_err(failed)?;
+    let names =
+        Dir::new(fd).map_err(|errno| failed(errno.into()))?.map(|item| item.map(|item| item.file_name().to_bytes().to_vec()));
+    let names: Result<Vec<_>, _> = names.filter(|name| !matches!(name.as_deref(), Ok(b"." | b".."))).collect();
+    names.map_err(|errno| failed(errno.into()))
+}
+
+fn entry(path: Vec<u8>, kind: EntryKind, stat: &Stat) -> Entry {
+    let modified_ns = stat.st_mtime.saturating_mul(1_000_000_000).saturating_add(stat.st_mtime_nsec as i64);
+    Entry { path, kind, mode: stat.st_mode & 0o7777, modified_ns }
+}
+
+fn describe(kind: FileType) -> &'static str {
+    match kind {
+        FileType::Fifo => "FIFO",
+        FileType::Socket => "socket",
+        FileType::CharacterDevice | FileType::BlockDevice => "device",
+        _ => "thing of unknown kind",
+    }
+}
+
+/// Whether `path` is a device, FIFO or socket: what a transfer never replaces.
+pub(crate) fn is_special(root: &Root, folder: &impl std::os::fd::AsFd, name: &[u8]) -> bool {
+    let _ = root;
+    statat(folder, OsStr::from_bytes(name), AtFlags::SYMLINK_NOFOLLOW).is_ok_and(|stat| {
+        !matches!(FileType::from_raw_mode(stat.st_mode), FileType::RegularFile | FileType::Symlink | FileType::Directory)
+    })
+}

@@ -1,0 +1,141 @@
+//! What the kernel knows of a TCP connection: `TCP_INFO` and the congestion control in force.
+
+use farline_core::units::Span;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd};
+
+/// The head of Linux's `struct tcp_info` (include/uapi/linux/tcp.h), as far as we read it; the kernel only ever appends.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+struct KernelTcpInfo {
+    state: u8,
+    ca_state: u8,
+    retransmits: u8,
+    probes: u8,
+    backoff: u8,
+    options: u8,
+    scales: u8,
+    flags: u8,
+    rto_us: u32,
+    ato_us: u32,
+    snd_mss: u32,
+    rcv_mss: u32,
+    unacked: u32,
+    sacked: u32,
+    lost: u32,
+    retrans: u32,
+    fackets: u32,
+    last_data_sent: u32,
+    last_ack_sent: u32,
+    last_data_recv: u32,
+    last_ack_recv: u32,
+    pmtu: u32,
+    rcv_ssthresh: u32,
+    rtt_us: u32,
+    rttvar_us: u32,
+    snd_ssthresh: u32,
+    snd_cwnd: u32,
+    advmss: u32,
+    reordering: u32,
+    rcv_rtt_us: u32,
+    rcv_space: u32,
+    total_retrans: u32,
+    pacing_rate: u64,
+    max_pacing_rate: u64,
+    bytes_acked: u64,
+    bytes_received: u64,
+    segs_out: u32,
+    segs_in: u32,
+    notsent_bytes: u32,
+    min_rtt_us: u32,
+    data_segs_in: u32,
+    data_segs_out: u32,
+    delivery_rate: u64,
+    busy_time_us: u64,
+    rwnd_limited_us: u64,
+    sndbuf_limited_us: u64,
+}
+
+/// What the kernel says of one connection.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TcpInfo {
+    /// Smoothed round-trip time.
+    pub rtt: Span,
+    /// The least round-trip time seen.
+    pub min_rtt: Span,
+    /// Segments sent again over the connection's life.
+    pub retransmits: u64,
+    /// Bytes the peer has acknowledged.
+    pub bytes_acked: u64,
+    /// Congestion window in segments.
+    pub congestion_window: u32,
+    /// Largest segment this end sends, in bytes.
+    pub segment: u32,
+    /// Time with data in flight or to send.
+    pub busy: Span,
+    /// Part of `busy` in which the receiver's window held the sender back.
+    pub rwnd_limited: Span,
+    /// Part of `busy` in which the send buffer held the sender back.
+    pub sndbuf_limited: Span,
+}
+
+/// Asks the kernel about `socket`.
+///
+/// # Errors
+/// When it is not a TCP socket.
+pub fn tcp_info(socket: &impl AsFd) -> io::Result<TcpInfo> {
+    let mut info = KernelTcpInfo::default();
+    let mut len = size_of::<KernelTcpInfo>() as libc::socklen_t;
+    let fd = socket.as_fd().as_raw_fd();
+    // SAFETY: `info` is plain old data of `len` bytes; an older kernel writes less and leaves the rest zero.
+    let result = unsafe { libc::getsockopt(fd, libc::IPPROTO_TCP, libc::TCP_INFO, (&raw mut info).cast(), &raw mut len) };
+    if result != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    let micros = |us: u64| Span::from_micros(us);
+    Ok(TcpInfo {
+        rtt: micros(info.rtt_us.into()),
+        min_rtt: micros(info.min_rtt_us.into()),
+        retransmits: info.total_retrans.into(),
+        bytes_acked: info.bytes_acked,
+        congestion_window: info.snd_cwnd,
+        segment: info.snd_mss,
+        busy: micros(info.busy_time_us),
+        rwnd_limited: micros(info.rwnd_limited_us),
+        sndbuf_limited: micros(info.sndbuf_limited_us),
+    })
+}
+
+/// Processor time of this process and its largest resident size so far.
+pub fn process_usage() -> (Span, u64) {
+    // SAFETY: `rusage` is plain old data for which all zeros is a value.
+    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+    // SAFETY: RUSAGE_SELF with a valid pointer cannot fail.
+    unsafe { libc::getrusage(libc::RUSAGE_SELF, &raw mut usage) };
+    let span = |time: libc::timeval| Span::from_secs(time.tv_sec as u64) + Span::from_micros(time.tv_usec as u64);
+    (span(usage.ru_utime) + span(usage.ru_stime), usage.ru_maxrss as u64 * 1024)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{Read, Write};
+    use std::net::{TcpListener, TcpStream};
+
+    #[test]
+    fn tells_what_a_real_connection_acknowledged() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("loopback");
+        let mut near = TcpStream::connect(listener.local_addr().expect("bound")).expect("connect");
+        let (mut far, _) = listener.accept().expect("accept");
+        near.write_all(&[1; 1000]).expect("write");
+        far.read_exact(&mut [0; 1000]).expect("read");
+        far.write_all(&[2]).expect("the answer carries the acknowledgement");
+        near.read_exact(&mut [0]).expect("read");
+        let info = tcp_info(&near).expect("a TCP socket");
+        // bytes_acked counts the SYN's sequence number too.
+        assert!((1000..=1001).contains(&info.bytes_acked), "{info:?}");
+        assert!(info.rtt > Span::ZERO && info.segment > 500, "{info:?}");
+        assert!(tcp_info(&std::fs::File::open("/dev/null").expect("open")).is_err());
+        assert!(process_usage().1 > 100_000);
+    }
+}
