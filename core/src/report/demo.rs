@@ -108,6 +108,8 @@ pub struct Run {
     pub files: u64,
     /// Bytes of files per time.
     pub rate_bps: Rate,
+    /// Whether it ended by itself; if not it was stopped at a time limit, and bytes and files are what had arrived by then.
+    pub finished: bool,
     /// Whether every byte arrived as it was sent.
     pub identical: bool,
     /// How that was found out, or what was wrong.
@@ -182,14 +184,18 @@ impl DemoResult {
         if !self.accuracy.valid {
             section = section.warning(format!("The link was not exact in this run: {}.", self.accuracy.reason));
         }
-        for run in self.runs.iter().filter(|run| !run.identical) {
+        for run in self.runs.iter().filter(|run| run.finished && !run.identical) {
             section = section.warning(format!("{} on {}: the copy differs: {}.", run.tool, run.dataset, run.verified));
         }
         let groups = self.datasets.iter().map(|dataset| {
             let bars = self.runs_on(dataset).map(|run| Bar {
                 name: run.tool.clone(),
                 value: gbit(run.rate_bps),
-                label: format!("{} in {:.1} s", run.rate_bps, run.seconds),
+                label: if run.finished {
+                    format!("{} in {:.1} s", run.rate_bps, run.seconds)
+                } else {
+                    format!("{}, {}", run.rate_bps, run.verified)
+                },
                 colour: self.colour(&run.tool),
             });
             (format!("{}: {} files, {}", dataset.name, dataset.files, dataset.bytes), bars.collect())
@@ -220,7 +226,7 @@ impl DemoResult {
                 run.streams.to_string(),
                 run.congestion.clone(),
                 run.settings.clone(),
-                if run.identical { run.verified.clone() } else { format!("DIFFERS: {}", run.verified) },
+                if run.finished && !run.identical { format!("DIFFERS: {}", run.verified) } else { run.verified.clone() },
                 run.limited_by.clone().unwrap_or_default(),
             ];
             (cells, run.tool == "farline")

@@ -23,6 +23,7 @@ fn fixture() -> DemoResult {
             bytes,
             files: 4,
             rate_bps: Rate::of(bytes, Span::from_secs_f64(seconds)),
+            finished: true,
             identical: tool != "breaker",
             verified: "every byte, BLAKE3".to_owned(),
             limited_by: (tool == "farline").then(|| "the receiver's writes".to_owned()),
