@@ -1,0 +1,139 @@
+//! Listings for the data channel: `ls -l` lines, bare names, and fact lines, all from the same entries.
+
+use super::facts::{Entry, FactSet, Kind};
+use super::timestamp::Timestamp;
+
+/// The form of a listing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ListFormat {
+    /// LIST: the shape of `ls -l`, for people and for old clients that parse it.
+    Long,
+    /// NLST: names alone.
+    Names,
+    /// MLSD: the facts chosen with `OPTS MLST`.
+    Facts(FactSet),
+}
+
+impl ListFormat {
+    /// Appends `entry` and CR LF; false, and nothing appended, when its name cannot stand in a listing (it holds a line
+    /// feed or NUL): the caller says so rather than listing a name that does not exist.
+    #[must_use]
+    pub fn write(self, entry: &Entry, now: Timestamp, out: &mut Vec<u8>) -> bool {
+        if !entry.name.fits_a_line() {
+            return false;
+        }
+        match self {
+            ListFormat::Long => write_long(entry, now, out),
+            ListFormat::Names => entry.name.write_to(out),
+            ListFormat::Facts(facts) => entry.write_facts(facts, out),
+        }
+        out.extend_from_slice(b"\r\n");
+        true
+    }
+}
+
+/// Appends `-rw-r--r--   1 root     root            6 Nov 21 21:04 a.txt`, without a line end.
+pub(super) fn write_long(entry: &Entry, now: Timestamp, out: &mut Vec<u8>) {
+    let is_directory = matches!(entry.kind, Kind::Directory | Kind::CurrentDirectory | Kind::ParentDirectory);
+    let kind = match entry.kind {
+        Kind::File => '-',
+        Kind::Symlink => 'l',
+        _ if is_directory => 'd',
+        _ => '?',
+    };
+    let mode = entry.mode.unwrap_or(if is_directory { 0o755 } else { 0o644 });
+    let owner = entry.owner.clone().or(entry.uid.map(|uid| uid.to_string())).unwrap_or_else(|| "-".to_owned());
+    let group = entry.group.clone().or(entry.gid.map(|gid| gid.to_string())).unwrap_or_else(|| "-".to_owned());
+    let modified = date(entry.modified.unwrap_or_default(), now);
+    let (links, size) = (entry.links.unwrap_or(1), entry.size.unwrap_or(0));
+    let line = format!("{kind}{} {links:>3} {owner:<8} {group:<8} {size:>12} {modified} ", permissions(mode));
+    out.extend_from_slice(line.as_bytes());
+    entry.name.write_to(out);
+    if let Some(link) = entry.link.as_ref().filter(|link| link.fits_a_line()) {
+        out.extend_from_slice(b" -> ");
+        link.write_to(out);
+    }
+}
+
+/// `rwsr-xr-t`.
+fn permissions(mode: u32) -> String {
+    let special = [(0o4000, 's', 'S'), (0o2000, 's', 'S'), (0o1000, 't', 'T')];
+    let mut text = String::with_capacity(9);
+    for (class, (bit, with_x, without_x)) in special.into_iter().enumerate() {
+        let bits = mode >> (6 - 3 * class);
+        text.push(if bits & 4 != 0 { 'r' } else { '-' });
+        text.push(if bits & 2 != 0 { 'w' } else { '-' });
+        text.push(match (bits & 1 != 0, mode & bit != 0) {
+            (true, true) => with_x,
+            (false, true) => without_x,
+            (true, false) => 'x',
+            (false, false) => '-',
+        });
+    }
+    text
+}
+
+/// `Nov 21 21:04` within the last half year, `Nov 21  2025` otherwise: POSIX `ls -l`, and what clients parse.
+fn date(time: Timestamp, now: Timestamp) -> String {
+    const MONTHS: [&str; 12] = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+    const HALF_YEAR: i64 = 31_556_952 / 2;
+    let civil = time.civil();
+    let month = MONTHS[usize::from(civil.month - 1) % 12];
+    let age = now.seconds.saturating_sub(time.seconds);
+    if (0..HALF_YEAR).contains(&age) {
+        format!("{month} {:>2} {:02}:{:02}", civil.day, civil.hour, civil.minute)
+    } else {
+        format!("{month} {:>2}  {:04}", civil.day, civil.year)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(format: ListFormat, entry: &Entry) -> String {
+        let now = Timestamp::parse("20261122000000").expect("a valid time");
+        let mut out = Vec::new();
+        assert!(format.write(entry, now, &mut out));
+        String::from_utf8(out).expect("ASCII")
+    }
+
+    #[test]
+    fn long_lines_have_the_shape_of_ls() {
+        let file = Entry {
+            name: "a.txt".into(),
+            size: Some(6),
+            mode: Some(0o4644),
+            owner: Some("root".into()),
+            gid: Some(7),
+            modified: Timestamp::parse("20261121210441"),
+            ..Entry::default()
+        };
+        assert_eq!(line(ListFormat::Long, &file), "-rwSr--r--   1 root     7                   6 Nov 21 21:04 a.txt\r\n");
+        let link = Entry {
+            name: "l".into(),
+            kind: Kind::Symlink,
+            mode: Some(0o1777),
+            modified: Timestamp::parse("20200101000000"),
+            link: Some("a.txt".into()),
+            ..Entry::default()
+        };
+        assert_eq!(line(ListFormat::Long, &link), "lrwxrwxrwt   1 -        -                   0 Jan  1  2020 l -> a.txt\r\n");
+    }
+
+    #[test]
+    fn names_and_facts_come_from_the_same_entry() {
+        let entry = Entry { name: "x y".into(), size: Some(3), ..Entry::default() };
+        assert_eq!(line(ListFormat::Names, &entry), "x y\r\n");
+        assert_eq!(line(ListFormat::Facts(FactSet::ALL), &entry), "Type=file;Size=3; x y\r\n");
+    }
+
+    #[test]
+    fn a_name_with_a_line_feed_is_not_listed_as_two() {
+        let entry = Entry { name: "a\nb".into(), ..Entry::default() };
+        let mut out = Vec::new();
+        assert!(!ListFormat::Long.write(&entry, Timestamp::default(), &mut out));
+        assert!(out.is_empty());
+    }
+}
