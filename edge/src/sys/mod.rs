@@ -1,2 +1,6 @@
 //! System calls without a safe wrapper elsewhere: the project's unsafe code.
 #![allow(unsafe_code, reason = "this is the one place for it")]
+
+pub mod memory;
+pub mod realtime;
+pub mod tun;
