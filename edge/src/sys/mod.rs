@@ -2,5 +2,6 @@
 #![allow(unsafe_code, reason = "this is the one place for it")]
 
 pub mod memory;
+pub mod process;
 pub mod realtime;
 pub mod tun;
