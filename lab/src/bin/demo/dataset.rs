@@ -19,7 +19,7 @@ pub(crate) struct Dataset {
 /// The size and number of the CCSM trace's files (Lai et al. 2009, section V.D): 256 MB each.
 const LARGE: (u64, Bytes) = (4, Bytes::mib(256));
 /// The most of a tree that is taken: enough to show what small files cost, little enough for a demo.
-const SMALL: (u64, Bytes) = (2_000, Bytes(100_000_000));
+const SMALL: (u64, Bytes) = (3_000, Bytes(100_000_000));
 /// A tree of fewer files shows nothing.
 const FEWEST: u64 = 200;
 

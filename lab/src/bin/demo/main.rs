@@ -2,6 +2,10 @@
 //!
 //! It brings the link up, serves a scratch folder in side b, runs each tool in side a, compares every byte, prints a table,
 //! and writes demo.json and demo.html to the current folder. All that it starts ends with it, also on Ctrl-C.
+//!
+//! Environment: `FARLINE_DEMO_DIR`, a folder with 3 GiB free for the files (default: the one for temporary files);
+//! `FARLINE_DEMO_TOOLS`, the tools to run, such as `rsync,farline` (default: all); `FARLINE_BIN`, the farline to use
+//! (default: the one beside this program).
 
 mod compare;
 mod dataset;
@@ -180,9 +184,10 @@ fn scratch_folder() -> Result<std::path::PathBuf> {
     bail!("no folder with {} free: name one in FARLINE_DEMO_DIR", Bytes(NEEDED))
 }
 
-/// The first line that a command prints, or nothing.
+/// The first line that a command prints, on whichever of its two outputs, or nothing.
 fn said(program: &str, args: &[&str]) -> String {
     let output = Command::new(program).args(args).output();
-    let text = output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();
+    let text = output.map(|output| [output.stdout, output.stderr].concat()).unwrap_or_default();
+    let text = String::from_utf8_lossy(&text);
     text.lines().next().unwrap_or_default().trim().to_owned()
 }

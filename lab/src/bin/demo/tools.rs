@@ -52,6 +52,11 @@ impl Tool {
 
     /// Fails with the reason when the tool cannot run here.
     pub(crate) fn is_here(self) -> Result<(), String> {
+        if let Ok(wanted) = std::env::var("FARLINE_DEMO_TOOLS")
+            && !wanted.split(',').any(|name| name == self.name())
+        {
+            return Err("FARLINE_DEMO_TOOLS does not name it".to_owned());
+        }
         let (programs, package): (&[&str], &str) = match self {
             Tool::Rsync => (&["rsync"], "rsync"),
             Tool::GlobusUrlCopy => {
@@ -129,7 +134,7 @@ impl Tool {
                     lane.peer(),
                 ]);
                 if is_root() {
-                    command.args(["-anonymous-user", "root"]);
+                    command.args(["-anonymous-user", "root", "-allow-root"]);
                 }
                 command
             }
