@@ -103,9 +103,10 @@ fn streams(known: &Circumstances) -> (usize, String) {
         ms if ms < 50.0 => 4,
         _ => 8,
     };
-    let by_size = known.size.map_or(MOST_STREAMS, |size| size.0.div_ceil(4 << 20).max(1));
-    let streams = by_window.max(by_distance).min(MOST_STREAMS).min(by_size);
-    let why = if streams == by_size && by_size < by_distance.max(by_window) {
+    let by_path = by_window.max(by_distance).min(MOST_STREAMS);
+    let by_size = known.size.map_or(by_path, |size| size.0.div_ceil(4 << 20).max(1));
+    let streams = by_path.min(by_size);
+    let why = if by_size < by_path {
         format!("{}: there are only {} to move", count(streams as usize, "channel"), known.size.unwrap_or_default())
     } else if by_window > by_distance {
         format!(

@@ -20,6 +20,7 @@ use crate::sys::tcp::TcpInfo;
 use farline_core::gridftp::mode_e::Header;
 use farline_core::transfer::Block;
 use std::io;
+use std::net::TcpStream;
 use std::ops::Range;
 
 /// One data connection of a transfer.
@@ -90,6 +91,14 @@ pub enum Arrival {
 pub struct Breaker(socket2::Socket);
 
 impl Breaker {
+    /// A breaker of `stream`.
+    ///
+    /// # Errors
+    /// When the system has no file descriptor left.
+    pub fn of(stream: &TcpStream) -> io::Result<Breaker> {
+        Ok(Breaker(stream.try_clone()?.into()))
+    }
+
     /// Shuts both directions down: whoever waits in the connection gets an error.
     pub fn break_now(&self) {
         // Already closed is as good as broken.

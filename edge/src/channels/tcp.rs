@@ -103,6 +103,11 @@ impl TcpChannel {
         &self.stream
     }
 
+    /// The connection underneath, for use without MODE E.
+    pub fn into_stream(self) -> TcpStream {
+        self.stream
+    }
+
     /// The congestion control in force on this connection.
     pub fn congestion(&self) -> Option<String> {
         let name = SockRef::from(&self.stream).tcp_congestion().ok()?;
@@ -224,7 +229,7 @@ impl Channel for TcpChannel {
     }
 
     fn breaker(&self) -> io::Result<Breaker> {
-        Ok(Breaker(self.stream.try_clone()?.into()))
+        Breaker::of(&self.stream)
     }
 }
 

@@ -5,7 +5,7 @@ use crate::channels::tcp::{TcpChannel, TcpOptions, listen};
 use farline_core::units::{Error, Fault};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use std::io;
-use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
@@ -64,6 +64,16 @@ impl Acceptor {
     /// # Errors
     /// When this host cannot accept: no file descriptor left.
     pub fn accept(&self, timeout: Duration) -> Result<Option<Box<dyn Channel>>, Error> {
+        // A connection that died before we looked is no reason to end the transfer.
+        let channel = self.accept_stream(timeout)?.and_then(|stream| TcpChannel::new(stream).ok());
+        Ok(channel.map(|channel| Box::new(channel) as Box<dyn Channel>))
+    }
+
+    /// The same without MODE E.
+    ///
+    /// # Errors
+    /// As [`Self::accept`].
+    pub fn accept_stream(&self, timeout: Duration) -> Result<Option<TcpStream>, Error> {
         let failed =
             |error: io::Error| Error::new(Fault::Here, "accept-failed", format!("cannot accept a data connection: {error}"));
         let mut watched = [PollFd::new(&self.listener, PollFlags::IN), PollFd::new(&self.wake, PollFlags::IN)];
@@ -79,8 +89,8 @@ impl Acceptor {
                 if self.peer.is_some_and(|peer| peer != from.ip().to_canonical()) {
                     return Ok(None);
                 }
-                // A connection that died before we looked is no reason to end the transfer.
-                Ok(TcpChannel::new(stream).ok().map(|channel| Box::new(channel) as Box<dyn Channel>))
+                stream.set_nonblocking(false).map_err(failed)?;
+                Ok(Some(stream))
             }
             Err(error)
                 if matches!(

@@ -4,6 +4,7 @@ use crate::channels::Breaker;
 use crate::sys::pool::Slot;
 use farline_core::transfer::SlotId;
 use farline_core::units::{Error, Fault};
+use std::net::TcpStream;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Locks even when a thread panicked with the lock held: the transfer is failing anyway and must still say so.
@@ -78,6 +79,13 @@ impl Cancel {
             breaker.break_now();
         }
         state.breakers.push(breaker);
+    }
+
+    /// The same for a plain connection.
+    pub(crate) fn watch_stream(&self, stream: &TcpStream) -> Result<(), Error> {
+        let breaker = Breaker::of(stream).map_err(|error| Error::new(Fault::Here, "no-descriptor", error.to_string()))?;
+        self.watch(breaker);
+        Ok(())
     }
 
     /// Lets the channels go: the transfer is over and they may live on.

@@ -66,6 +66,7 @@ struct Shared<'a> {
     changed: Condvar,
     writes: mpsc::SyncSender<Option<(Slot, Block)>>,
     writers: usize,
+    slots: usize,
 }
 
 struct State {
@@ -112,6 +113,7 @@ pub fn receive(mut job: ReceiveJob<'_>) -> Result<Received, Error> {
         changed: Condvar::new(),
         writes,
         writers,
+        slots,
     };
     let result = std::thread::scope(|scope| {
         let result = (|| {
@@ -180,6 +182,11 @@ impl<'a> Shared<'a> {
         let (offers, queue) = mpsc::channel();
         let id = {
             let mut state = lock(&self.state);
+            if state.offers.len() + 2 > self.slots {
+                // Every channel holds a slot; with none left to write from, nothing would move.
+                return Err(Error::new(Fault::Refused, "too-many-channels", format!("more than {} data channels", self.slots - 2))
+                    .hint("use fewer streams, or more staging at the receiver"));
+            }
             state.offers.push(offers);
             state.breakers.push(Some(channel.breaker().map_err(|error| broken(&error))?));
             ChannelId(state.offers.len() - 1)

@@ -36,7 +36,7 @@ impl Tally {
         Span::from_nanos(self.network.load(Ordering::Relaxed))
     }
 
-    pub(super) fn add_bytes(&self, bytes: usize) {
+    pub(crate) fn add_bytes(&self, bytes: usize) {
         self.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 

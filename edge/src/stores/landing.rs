@@ -68,6 +68,14 @@ impl PosixSink {
         self
     }
 
+    /// Makes the file of `entry` now, so that what stands in its way is known before data moves.
+    ///
+    /// # Errors
+    /// When it cannot be made.
+    pub fn open(&self, entry: usize) -> Result<(), Error> {
+        self.file(entry, 0).map(drop)
+    }
+
     /// Makes the tree's folders, so that writing finds them.
     ///
     /// # Errors
@@ -162,7 +170,7 @@ impl PosixSink {
             return self.root.open_beneath(&path, flags, 0o666).map(File::from).map_err(failed);
         }
         let (folder, name, temporary) = self.place(entry)?;
-        if is_special(&self.root, &folder, &name) {
+        if is_special(&folder, &name) {
             let message = format!("{} is a device, FIFO or socket and is not replaced", String::from_utf8_lossy(&path));
             return Err(Error::new(Fault::You, "special-file", message));
         }
@@ -225,7 +233,7 @@ impl PosixSink {
                 (folder, name, temporary)
             }
         };
-        if is_special(&self.root, &folder, &name) {
+        if is_special(&folder, &name) {
             let message = format!("{} is a device, FIFO or socket and is not replaced", String::from_utf8_lossy(&path));
             return Err(Error::new(Fault::You, "special-file", message));
         }

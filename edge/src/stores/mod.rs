@@ -16,7 +16,9 @@ pub use landing::{Landed, PosixSink};
 pub use memory::{BytesSink, BytesSource, NullSink, ZeroSource};
 pub use posix::PosixSource;
 pub use root::Root;
+pub(crate) use root::root_and_rest;
 pub use walk::{WalkProblem, walk};
+pub(crate) use walk::{is_special, join, look};
 
 use farline_core::units::{Error, Fault};
 use std::io;
@@ -44,12 +46,18 @@ pub(crate) fn storage_error(doing: &str, path: &[u8], error: &io::Error) -> Erro
     let path = String::from_utf8_lossy(path);
     let message = format!("{doing} {path}: {}", plain(error));
     match error.kind() {
-        io::ErrorKind::NotFound => Error::new(Fault::You, "not-found", message),
+        io::ErrorKind::NotFound => Error::new(Fault::You, "path-not-found", message),
+        io::ErrorKind::AlreadyExists => Error::new(Fault::You, "path-exists", message),
+        io::ErrorKind::IsADirectory => Error::new(Fault::You, "is-a-directory", message),
+        io::ErrorKind::NotADirectory => Error::new(Fault::You, "not-a-directory", message),
+        io::ErrorKind::DirectoryNotEmpty => Error::new(Fault::You, "directory-not-empty", message),
+        io::ErrorKind::InvalidFilename | io::ErrorKind::InvalidInput => Error::new(Fault::You, "invalid-name", message),
         io::ErrorKind::PermissionDenied => Error::new(Fault::Here, "permission-denied", message)
             .hint("check the permissions of the file and of every folder above it"),
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+        io::ErrorKind::StorageFull => {
             Error::new(Fault::Here, "no-space", message).hint("free space at the destination and run the same command again")
         }
+        io::ErrorKind::QuotaExceeded => Error::new(Fault::Here, "quota-exceeded", message),
         io::ErrorKind::ReadOnlyFilesystem => Error::new(Fault::Here, "read-only", message),
         _ => Error::new(Fault::Here, "storage", message),
     }

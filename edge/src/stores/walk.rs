@@ -109,8 +109,7 @@ fn describe(kind: FileType) -> &'static str {
 }
 
 /// Whether `path` is a device, FIFO or socket: what a transfer never replaces.
-pub(crate) fn is_special(root: &Root, folder: &impl std::os::fd::AsFd, name: &[u8]) -> bool {
-    let _ = root;
+pub(crate) fn is_special(folder: &impl std::os::fd::AsFd, name: &[u8]) -> bool {
     statat(folder, OsStr::from_bytes(name), AtFlags::SYMLINK_NOFOLLOW).is_ok_and(|stat| {
         !matches!(FileType::from_raw_mode(stat.st_mode), FileType::RegularFile | FileType::Symlink | FileType::Directory)
     })

@@ -1,0 +1,1 @@
+//! Dialogues of a client session with real servers, and with our own.

@@ -1,0 +1,64 @@
+//! What a server offers and to whom, fixed for one session.
+
+use crate::units::Span;
+
+/// What a user may do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Rights {
+    /// Retrieve and list.
+    Read,
+    /// Also store, make, rename and delete.
+    Write,
+}
+
+/// Who may log in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Logins {
+    /// `anonymous` and `ftp`, with any password.
+    Anonymous(Rights),
+    /// Any name with any password: whoever reaches this session is known already, as over ssh.
+    Anyone(Rights),
+    /// Anonymous users if rights are given, and users whose password the edge is asked about
+    /// ([`Ask::Login`](super::Ask::Login)). Only for a control channel that is encrypted.
+    Asked {
+        /// What anonymous users may do, if they may log in.
+        anonymous: Option<Rights>,
+    },
+}
+
+/// A server's side of the conversation; the defaults let anonymous users read.
+#[derive(Clone, Debug)]
+pub struct ServerConfig {
+    /// The text of the 220 greeting.
+    pub banner: String,
+    /// Who may log in. Default: anonymous users, who may read.
+    pub logins: Logins,
+    /// Farline's own FEAT lines, such as `FARLINE TREE`: what a peer may use, announced as given.
+    pub features: Vec<String>,
+    /// The algorithms of CKSM and SCKS, preferred first, as `MD5` or `SHA256`. Default: none.
+    pub checksums: Vec<String>,
+    /// The modules of ERET and ESTO, in upper case. Default: none.
+    pub modules: Vec<String>,
+    /// The most channels a client may ask the server to send on. Default: 64.
+    pub max_parallelism: u32,
+    /// How long the client may be silent while nothing runs. Default: 15 minutes, as RFC 1123 section 4.1.3.2 wants at least five.
+    pub idle: Span,
+    /// Whether `AUTH TLS` is offered ([`Output::StartTls`](super::Output::StartTls)).
+    pub tls: bool,
+}
+
+impl Default for ServerConfig {
+    fn default() -> ServerConfig {
+        ServerConfig {
+            banner: "Farline GridFTP server ready.".to_owned(),
+            logins: Logins::Anonymous(Rights::Read),
+            features: Vec::new(),
+            checksums: Vec::new(),
+            modules: Vec::new(),
+            max_parallelism: 64,
+            idle: Span::from_secs(15 * 60),
+            tls: false,
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! USER, PASS and AUTH: who the client is and what it may do.
+
+use super::Output;
+use super::ask::{Answer, Ask};
+use super::config::{Logins, Rights};
+use super::session::{Purpose, ServerSession};
+use crate::units::{Error, Fault};
+
+/// Failed logins before the connection is closed (RFC 2577 section 5).
+const MAX_FAILURES: u32 = 5;
+
+/// How far the login is.
+#[derive(Debug, Default)]
+pub(super) struct Login {
+    /// The name given, while its password is awaited.
+    user: Option<Vec<u8>>,
+    rights: Option<Rights>,
+    failures: u32,
+}
+
+impl ServerSession {
+    pub(super) fn is_logged_in(&self) -> bool {
+        self.login.rights.is_some()
+    }
+
+    /// Whether the user may write; otherwise the refusal is sent.
+    pub(super) fn may_write(&mut self) -> bool {
+        let may = self.login.rights == Some(Rights::Write);
+        if !may {
+            let error = Error::new(Fault::Refused, "permission-denied", "This server lets you read, not write.");
+            self.fail(&error);
+        }
+        may
+    }
+
+    pub(super) fn user(&mut self, name: Vec<u8>) {
+        // RFC 959 section 4.1.1: a USER at any time begins the login anew.
+        self.login.rights = None;
+        let anonymous = is_anonymous(&name);
+        let shown = String::from_utf8_lossy(&name).into_owned();
+        self.login.user = Some(name);
+        match &self.config.logins {
+            Logins::Anonymous(_) if !anonymous => {
+                self.login.user = None;
+                self.refuse("Only anonymous users are let in here.");
+            }
+            _ => self.say(331, format!("Password required for {shown}.")),
+        }
+    }
+
+    pub(super) fn password(&mut self, password: Vec<u8>) {
+        let Some(user) = self.login.user.take() else {
+            return self.say(503, "Send USER first.");
+        };
+        match self.config.logins {
+            Logins::Anonymous(rights) | Logins::Anyone(rights) => self.let_in(rights),
+            Logins::Asked { anonymous: Some(rights) } if is_anonymous(&user) => self.let_in(rights),
+            Logins::Asked { .. } => self.ask(Ask::Login { user, password }, Purpose::LogIn),
+        }
+    }
+
+    pub(super) fn login_answer(&mut self, answer: &Answer) {
+        match answer {
+            Answer::LoggedIn(rights) => self.let_in(*rights),
+            Answer::Failed(error) => self.refuse(&error.message),
+            other => self.misanswered(other),
+        }
+    }
+
+    fn let_in(&mut self, rights: Rights) {
+        self.login.rights = Some(rights);
+        self.login.failures = 0;
+        self.say(230, "User logged in.");
+    }
+
+    fn refuse(&mut self, why: &str) {
+        self.login.failures += 1;
+        self.say(530, format!("Login refused: {why}"));
+        if self.login.failures >= MAX_FAILURES {
+            self.say(421, "Too many failed logins; closing the control connection.");
+            self.close();
+        }
+    }
+
+    pub(super) fn auth(&mut self, mechanism: &str) {
+        match mechanism {
+            name if self.config.tls && is_tls(name) => {
+                self.config.tls = false;
+                self.login = Login::default();
+                self.say(234, "Proceed with the TLS handshake.");
+                self.output(Output::StartTls);
+            }
+            _ => self.say(504, format!("AUTH {mechanism} is not offered here.")),
+        }
+    }
+}
+
+fn is_anonymous(name: &[u8]) -> bool {
+    name.eq_ignore_ascii_case(b"anonymous") || name.eq_ignore_ascii_case(b"ftp")
+}
+
+/// RFC 4217 section 2: `TLS` and its older spelling.
+pub(super) fn is_tls(mechanism: &str) -> bool {
+    matches!(mechanism, "TLS" | "TLS-C")
+}

@@ -1,0 +1,63 @@
+//! The server's end of a control channel, as a machine.
+
+mod ask;
+mod channels;
+mod config;
+mod files;
+mod info;
+mod login;
+mod session;
+mod settings;
+#[cfg(test)]
+mod tests;
+mod transfer;
+
+pub use ask::{Action, Answer, Ask, ExpectedDigest, Part, TransferRequest};
+pub use config::{Logins, Rights, ServerConfig};
+pub use session::ServerSession;
+
+use crate::units::Time;
+
+/// What happens to a server session.
+#[derive(Clone, Debug)]
+pub enum Input<'a> {
+    /// The edge answers the ask `id`. Answers to asks that are over are ignored.
+    Answer {
+        /// The ask's.
+        id: u64,
+        /// What it says.
+        answer: Answer,
+    },
+    /// The client closed the control connection, or it broke.
+    Closed,
+    /// The client sent bytes.
+    Received(&'a [u8]),
+}
+
+/// What a server session wants done, in order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Output {
+    /// End the transfer or checksum `id` soon; it still answers.
+    Abort {
+        /// The ask's.
+        id: u64,
+    },
+    /// Do something and answer with this number. One ask is open at a time.
+    Ask {
+        /// The ask's number.
+        id: u64,
+        /// What to do.
+        ask: Ask,
+    },
+    /// Close the control connection after what was sent; the session is over.
+    Close,
+    /// Close the data channels kept from the last transfer: how they are protected, or the mode, changed.
+    CloseChannels,
+    /// Write these bytes to the control connection.
+    Send(Vec<u8>),
+    /// What was sent so far is in the clear; now do the TLS handshake, and give the session only what TLS yields. Bytes that
+    /// came before the handshake must be thrown away.
+    StartTls,
+    /// Nothing to do until the next input, or until the time given, when the session is to be polled again.
+    Wait(Option<Time>),
+}

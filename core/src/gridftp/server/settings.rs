@@ -1,0 +1,215 @@
+//! What the client set for later: TYPE, MODE, OPTS, buffers, markers, and what only the next transfer takes up.
+
+use super::Output;
+use super::ask::{Ask, ExpectedDigest};
+use super::session::{Purpose, ServerSession};
+use crate::gridftp::command::{
+    DataAuthentication, Mode, Options, Protection, Restart, RetrieveOptions, Site, TransferEvent, Type,
+};
+use crate::gridftp::{FactSet, Layout, Pathname, Reply};
+use crate::units::{ByteRanges, Bytes, Span};
+
+/// What stays until it is changed.
+#[derive(Debug)]
+pub(super) struct Settings {
+    pub(super) facts: FactSet,
+    pub(super) mode: Mode,
+    pub(super) parallelism: u32,
+    pub(super) layout: Layout,
+    pub(super) block_size: Option<Bytes>,
+    pub(super) retrieve_buffer: Option<Bytes>,
+    pub(super) store_buffer: Option<Bytes>,
+    /// Between markers when the server receives; GCT's five seconds unless TREV says otherwise.
+    pub(super) perf_every: Span,
+    pub(super) ranges_every: Span,
+    /// Between markers when the server sends: none unless `OPTS RETR markers=` asks for them.
+    pub(super) retrieve_markers: Span,
+    pub(super) checksum_markers: Span,
+    /// After `EPSV ALL`.
+    pub(super) only_epsv: bool,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings {
+            facts: FactSet::ALL,
+            mode: Mode::Stream,
+            parallelism: 1,
+            layout: Layout::Blocked,
+            block_size: None,
+            retrieve_buffer: None,
+            store_buffer: None,
+            perf_every: Span::from_secs(5),
+            ranges_every: Span::from_secs(5),
+            retrieve_markers: Span::ZERO,
+            checksum_markers: Span::ZERO,
+            only_epsv: false,
+        }
+    }
+}
+
+/// What the next transfer takes up, or RNTO.
+#[derive(Debug, Default)]
+pub(super) struct Next {
+    pub(super) size: Option<u64>,
+    pub(super) expected: Option<ExpectedDigest>,
+    pub(super) held: ByteRanges,
+    pub(super) rename_from: Option<Pathname>,
+    /// A REST was refused: the transfer that its sender put behind it must not begin anew.
+    restart_refused: bool,
+}
+
+impl Next {
+    pub(super) fn refuse_restart(&mut self, refused: bool) {
+        self.restart_refused |= refused;
+    }
+
+    /// The ranges held, or that a REST was refused; either is used up.
+    pub(super) fn take_held(&mut self) -> Result<ByteRanges, ()> {
+        let held = std::mem::take(&mut self.held);
+        if std::mem::take(&mut self.restart_refused) { Err(()) } else { Ok(held) }
+    }
+}
+
+impl ServerSession {
+    pub(super) fn set_type(&mut self, kind: Type) {
+        match kind {
+            Type::Image => self.say(200, "Type set to I."),
+            // Listings are the same in either type; converting line ends in files would break their digests.
+            Type::Ascii => self.say(200, "Type set to A; files move unchanged all the same."),
+            Type::Other(letter) => self.say(504, format!("TYPE {letter} is not offered; A and I are.")),
+        }
+    }
+
+    pub(super) fn set_mode(&mut self, mode: Mode) {
+        match mode {
+            Mode::Other(letter) => self.say(504, format!("MODE {letter} is not offered; S and E are.")),
+            mode => {
+                if self.settings.mode != mode {
+                    self.settings.mode = mode;
+                    self.output(Output::CloseChannels);
+                }
+                self.say(200, if mode == Mode::Extended { "Mode set to E." } else { "Mode set to S." });
+            }
+        }
+    }
+
+    pub(super) fn set_structure(&mut self, letter: char) {
+        match letter {
+            'F' => self.say(200, "Structure set to F."),
+            _ => self.say(504, format!("STRU {letter} is not offered; F is.")),
+        }
+    }
+
+    pub(super) fn set_data_authentication(&mut self, how: &DataAuthentication) {
+        match how {
+            DataAuthentication::None => self.say(200, "DCAU N."),
+            _ => self.say(504, "Data channels are not authenticated here; DCAU N is."),
+        }
+    }
+
+    pub(super) fn set_protection(&mut self, level: Protection) {
+        match level {
+            Protection::Clear => self.say(200, "Protection level set to C."),
+            // RFC 2228 section 3: 536 when the mechanism does not support the level.
+            _ => self.say(536, "Data channels are not protected here; PROT C is."),
+        }
+    }
+
+    pub(super) fn set_socket_buffer(&mut self, size: u64) {
+        let size = Some(Bytes(size)).filter(|size| size.0 > 0);
+        (self.settings.retrieve_buffer, self.settings.store_buffer) = (size, size);
+        self.say(200, "SBUF command successful.");
+    }
+
+    pub(super) fn set_events(&mut self, event: TransferEvent, seconds: u64) {
+        let every = Span::from_secs(seconds);
+        match event {
+            TransferEvent::Perf => self.settings.perf_every = every,
+            TransferEvent::Restart => self.settings.ranges_every = every,
+        }
+        self.say(200, "TREV command successful.");
+    }
+
+    pub(super) fn options(&mut self, options: Options) {
+        match options {
+            Options::Checksum { markers } => self.settings.checksum_markers = markers,
+            Options::Facts(facts) => {
+                self.settings.facts = facts;
+                // RFC 3659 section 7.9: the reply names the facts that will be given.
+                return self.say(200, format!("MLST OPTS {}", facts.names()));
+            }
+            Options::Farline { name, value } => {
+                let done = Reply::line(200, format!("{name}={value}"));
+                return self.ask(Ask::SetOption { name, value }, Purpose::Plain(done));
+            }
+            Options::Passive { allow_delayed: false } => {}
+            Options::Passive { allow_delayed: true } => return self.say(504, "PASV is never delayed here."),
+            Options::Retrieve(options) => return self.retrieve_options(&options),
+            Options::Utf8(true) => return self.say(200, "Pathnames are bytes; UTF-8 is understood."),
+            Options::Utf8(false) => return self.say(504, "Pathnames travel as they are stored."),
+        }
+        self.say(200, "OPTS command successful.");
+    }
+
+    fn retrieve_options(&mut self, options: &RetrieveOptions) {
+        if let Some((start, ..)) = options.parallelism {
+            if start == 0 || start > self.config.max_parallelism {
+                return self.say(501, format!("Parallelism is 1 to {} here.", self.config.max_parallelism));
+            }
+            self.settings.parallelism = start;
+        }
+        self.settings.layout = options.layout.unwrap_or(self.settings.layout);
+        self.settings.block_size = options.block_size.filter(|size| size.0 > 0).or(self.settings.block_size);
+        self.settings.retrieve_buffer = options.window.filter(|size| size.0 > 0).or(self.settings.retrieve_buffer);
+        self.settings.retrieve_markers = options.markers.unwrap_or(self.settings.retrieve_markers);
+        self.say(200, "OPTS command successful.");
+    }
+
+    pub(super) fn allocate(&mut self, size: u64) {
+        self.next.size = Some(size);
+        self.say(200, "ALLO command successful.");
+    }
+
+    pub(super) fn restart(&mut self, restart: Restart) {
+        // Ranges held say the same in both modes; whether MODE S can use them is decided when the transfer begins.
+        self.next.held = match restart {
+            Restart::Held(held) => held,
+            Restart::Offset(offset) => {
+                let mut held = ByteRanges::new();
+                held.insert(0..offset);
+                held
+            }
+        };
+        self.say(350, "Restart marker accepted; send STOR or RETR to go on from it.");
+    }
+
+    pub(super) fn expect_checksum(&mut self, algorithm: String, digest: String) {
+        if !self.config.checksums.contains(&algorithm) {
+            return self.say(504, format!("The checksum {algorithm} is not offered here."));
+        }
+        self.next.expected = Some(ExpectedDigest { algorithm, digest });
+        self.say(200, "The next file stored must have this checksum.");
+    }
+
+    pub(super) fn site(&mut self, site: Site) {
+        match site {
+            Site::Help => self.help(None),
+            Site::ClientInfo(_) => self.say(250, "OK."),
+            Site::SocketBuffer { store, size } => {
+                let size = Some(size).filter(|size| size.0 > 0);
+                if store {
+                    self.settings.store_buffer = size
+                } else {
+                    self.settings.retrieve_buffer = size
+                }
+                self.say(250, "OK.");
+            }
+            Site::NetStack(stack) if matches!(stack.trim(), "default" | "tcp") => self.say(250, "OK."),
+            Site::NetStack(_) => self.say(500, "Data channels are plain TCP here; SITE SETNETSTACK tcp is."),
+            Site::SetMode(mode, path) => self.set_file_mode(mode, &path),
+            Site::SetModified(time, path) => self.set_modified(time, &path, Reply::line(250, "OK.")),
+            Site::Other(_) => self.say(500, "This SITE command is not known."),
+        }
+    }
+}

@@ -1,0 +1,1 @@
+//! Dialogues of real clients with a server session.

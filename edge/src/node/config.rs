@@ -1,0 +1,131 @@
+//! What a node exports, where it listens and whom it lets in: from flags, from a TOML file, flags first.
+
+use farline_core::units::{Bytes, Error, Fault};
+use serde::Deserialize;
+use std::net::{IpAddr, SocketAddr};
+use std::path::{Path, PathBuf};
+
+/// What people without an account may do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Anonymous {
+    /// Nothing.
+    #[default]
+    None,
+    /// Look and retrieve.
+    Read,
+    /// Also store, make, rename and remove.
+    Write,
+}
+
+/// A node's configuration.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// Where the control channel listens.
+    pub listen: SocketAddr,
+    /// The exported directory.
+    pub root: PathBuf,
+    /// What anonymous users may do.
+    pub anonymous: Anonymous,
+    /// Data ports, both ends included; any free port when absent.
+    pub data_ports: Option<(u16, u16)>,
+    /// The address that passive replies name; the one the client reached us at when absent.
+    pub data_address: Option<IpAddr>,
+    /// Whether data may go to and come from hosts other than the client: third-party transfers.
+    pub third_party: bool,
+    /// Staging pool of each session that moves data.
+    pub staging: Bytes,
+    /// Sessions at once.
+    pub sessions: usize,
+}
+
+/// The file's shape: every key may be left out.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ConfigFile {
+    /// See [`Config::listen`].
+    pub listen: Option<SocketAddr>,
+    /// See [`Config::root`].
+    pub root: Option<PathBuf>,
+    /// See [`Config::anonymous`].
+    pub anonymous: Option<Anonymous>,
+    /// `LO-HI`, see [`Config::data_ports`].
+    pub data_ports: Option<String>,
+    /// See [`Config::data_address`].
+    pub data_address: Option<IpAddr>,
+    /// See [`Config::third_party`].
+    pub third_party: Option<bool>,
+    /// A size such as `64MiB`, see [`Config::staging`].
+    pub staging: Option<String>,
+    /// See [`Config::sessions`].
+    pub sessions: Option<usize>,
+}
+
+/// Where a node listens when nothing is said: this host alone, GridFTP's port.
+pub const DEFAULT_LISTEN: &str = "127.0.0.1:2811";
+
+impl ConfigFile {
+    /// Reads `path`.
+    ///
+    /// # Errors
+    /// When it cannot be read, is not TOML, or has a key that no node knows.
+    pub fn read(path: &Path) -> Result<ConfigFile, Error> {
+        let wrong = |what: String| Error::new(Fault::You, "bad-config", format!("{}: {what}", path.display()));
+        let text = std::fs::read_to_string(path).map_err(|error| wrong(error.to_string()))?;
+        toml::from_str(&text).map_err(|error| wrong(error.to_string().trim_end().to_owned()))
+    }
+
+    /// Checks everything and fills in the defaults.
+    ///
+    /// # Errors
+    /// When the root is missing or a value makes no sense.
+    pub fn build(self) -> Result<Config, Error> {
+        let wrong = |message: String| Error::new(Fault::You, "bad-config", message);
+        let root = self.root.ok_or_else(|| wrong("no directory to serve".to_owned()).hint("say which with --root DIR"))?;
+        let listen = match self.listen {
+            Some(listen) => listen,
+            None => DEFAULT_LISTEN.parse().map_err(|_| Error::new(Fault::Bug, "bad-default", "the default address is none"))?,
+        };
+        let staging = self.staging.map_or(Ok(Bytes::mib(64)), |text| text.parse()).map_err(|error| wrong(error.to_string()))?;
+        let data_ports = self.data_ports.as_deref().map(parse_ports).transpose().map_err(wrong)?;
+        let sessions = self.sessions.unwrap_or(64);
+        if sessions == 0 {
+            return Err(wrong("a node with no sessions serves nobody".to_owned()));
+        }
+        Ok(Config {
+            listen,
+            root,
+            anonymous: self.anonymous.unwrap_or_default(),
+            data_ports,
+            data_address: self.data_address,
+            third_party: self.third_party.unwrap_or(false),
+            staging,
+            sessions,
+        })
+    }
+}
+
+/// Reads `LO-HI`.
+///
+/// # Errors
+/// In words, when it is no range of ports.
+pub fn parse_ports(text: &str) -> Result<(u16, u16), String> {
+    let range = text.split_once('-').and_then(|(low, high)| Some((low.trim().parse().ok()?, high.trim().parse().ok()?)));
+    range.filter(|&(low, high)| low > 0 && low <= high).ok_or_else(|| format!("`{text}` is not a range of ports such as 50000-50100"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_may_say_little_but_not_nonsense() {
+        let read = |text: &str| toml::from_str::<ConfigFile>(text).map_err(|error| error.to_string()).map(ConfigFile::build);
+        let config = read("root = '/data'\nanonymous = 'read'\ndata_ports = '50000-50100'").expect("TOML").expect("valid");
+        assert_eq!((config.anonymous, config.data_ports, config.sessions), (Anonymous::Read, Some((50000, 50100)), 64));
+        assert!(config.listen.ip().is_loopback(), "the default reaches nobody by accident");
+        assert!(read("").expect("TOML").is_err(), "a root is needed");
+        assert!(read("root = '/data'\ndata_ports = '9-1'").expect("TOML").is_err());
+        assert!(read("rot = '/data'").is_err(), "a misspelt key is named, not ignored");
+    }
+}

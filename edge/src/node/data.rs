@@ -1,0 +1,400 @@
+//! A session's data channels, and the transfers over them.
+
+use super::Shared;
+use super::files::{Files, beneath};
+use super::stream_mode;
+use super::tree::{self, Phase, TreeState};
+use crate::channels::Channel;
+use crate::channels::tcp::{TcpOptions, connect};
+use crate::mover::{Acceptor, BLOCK_LEN, Cancel, ReceiveJob, SendJob, Tally, receive, send};
+use crate::stores::{BytesSource, PosixSink, PosixSource, Sink, Source, storage_error};
+use crate::sys::pool::{Slot, pool};
+use farline_core::gridftp::server::{Action, Answer, TransferRequest};
+use farline_core::gridftp::{Entry, Family, Kind, ListFormat, Mode, Perf, Timestamp};
+use farline_core::transfer::{Block, Digests, Layout, Marks};
+use farline_core::units::{ByteRanges, Bytes, Error, Fault};
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::{Duration, SystemTime};
+
+/// How long a data connection may take to be made.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
+/// A file whose end nobody said: longer than any file system holds.
+const UNKNOWN_LEN: u64 = 1 << 62;
+
+/// Tells the session how a transfer goes.
+pub(super) struct Reporter<'a> {
+    tell: &'a (dyn Fn(Answer) + Sync),
+}
+
+impl<'a> Reporter<'a> {
+    pub(super) fn new(tell: &'a (dyn Fn(Answer) + Sync)) -> Reporter<'a> {
+        Reporter { tell }
+    }
+
+    /// The file is open and data may move.
+    pub(super) fn started(&self, reused: bool) {
+        (self.tell)(Answer::Started { reused });
+    }
+
+    /// Runs `work` while saying every `every` how many bytes have moved.
+    fn watch<T>(&self, every: Duration, tally: &Tally, work: impl FnOnce() -> T) -> T {
+        if every.is_zero() {
+            return work();
+        }
+        let over = (Mutex::new(false), Condvar::new());
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let mut done = over.0.lock().unwrap_or_else(PoisonError::into_inner);
+                loop {
+                    (done, _) = over.1.wait_timeout(done, every).unwrap_or_else(PoisonError::into_inner);
+                    if *done {
+                        return;
+                    }
+                    let perf = Perf { timestamp: wall_clock(), stripe: 0, bytes: tally.bytes(), stripes: 1 };
+                    (self.tell)(Answer::Perf(perf));
+                }
+            });
+            let result = work();
+            *over.0.lock().unwrap_or_else(PoisonError::into_inner) = true;
+            over.1.notify_all();
+            result
+        })
+    }
+}
+
+/// The time of day, for markers and listings.
+pub(super) fn wall_clock() -> Timestamp {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    Timestamp { seconds: i64::try_from(since.as_secs()).unwrap_or(i64::MAX), nanos: since.subsec_nanos() }
+}
+
+/// Listeners, channels and staging of one session.
+pub(super) struct DataPlane {
+    pub(super) shared: Arc<Shared>,
+    local: SocketAddr,
+    peer: SocketAddr,
+    pub(super) acceptor: Option<Acceptor>,
+    targets: Vec<SocketAddr>,
+    channels: Vec<Box<dyn Channel>>,
+    slots: Vec<Slot>,
+    options: TcpOptions,
+    tree: TreeState,
+}
+
+impl DataPlane {
+    pub(super) fn new(shared: Arc<Shared>, local: SocketAddr, peer: SocketAddr) -> DataPlane {
+        let tree = TreeState::default();
+        let options = TcpOptions::default();
+        DataPlane { shared, local, peer, acceptor: None, targets: Vec::new(), channels: Vec::new(), slots: Vec::new(), options, tree }
+    }
+
+    /// Closes what is open; a listener and the client's addresses stay good.
+    pub(super) fn close_channels(&mut self) {
+        self.channels.clear();
+    }
+
+    /// Listens for the client's data connections; answers with the address to tell it.
+    pub(super) fn passive(&mut self, family: Option<Family>) -> Result<SocketAddr, Error> {
+        self.channels.clear();
+        self.targets.clear();
+        let ip = self.local.ip().to_canonical();
+        if family.is_some_and(|family| family != Family::of(&SocketAddr::new(ip, 0))) {
+            let message = "the control connection is of another address family, and so would the data connection be";
+            return Err(Error::new(Fault::You, "unsupported", message));
+        }
+        let peer = (!self.shared.config.third_party).then(|| self.peer.ip().to_canonical());
+        let acceptor = Acceptor::bind(SocketAddr::new(ip, 0), self.shared.config.data_ports, peer, &self.options)?;
+        let told = SocketAddr::new(self.shared.config.data_address.unwrap_or(ip), acceptor.address().port());
+        self.acceptor = Some(acceptor);
+        Ok(told)
+    }
+
+    /// Takes the addresses to connect to.
+    pub(super) fn act(&mut self, addresses: Vec<SocketAddr>) -> Result<(), Error> {
+        self.channels.clear();
+        self.acceptor = None;
+        let own = |ip: IpAddr| ip.to_canonical() == self.peer.ip().to_canonical();
+        if !self.shared.config.third_party && !addresses.iter().all(|address| own(address.ip()) && address.port() >= 1024) {
+            // RFC 2577, section 3: else the node is a weapon against hosts that trust it.
+            return Err(Error::new(Fault::Refused, "permission-denied", "data connections go to the client's own address only")
+                .hint("the operator can allow third-party transfers with `third_party = true`"));
+        }
+        self.targets = addresses;
+        Ok(())
+    }
+
+    /// Farline's own options.
+    pub(super) fn set_option(&mut self, name: &str, value: &str) -> Result<(), Error> {
+        match name {
+            "congestion" => {
+                self.options.congestion = Some(value.to_owned()).filter(|value| !value.is_empty());
+                Ok(())
+            }
+            _ => Err(Error::new(Fault::You, "unsupported", format!("there is no option `{name}`"))),
+        }
+    }
+
+    /// Runs one transfer; answers with its payload bytes.
+    pub(super) fn transfer(&mut self, request: &TransferRequest, cancel: &Cancel, reporter: &Reporter<'_>) -> Result<u64, Error> {
+        let result = self.dispatch(request, cancel, reporter);
+        if result.is_err() {
+            self.channels.clear();
+        }
+        result
+    }
+
+    fn dispatch(&mut self, request: &TransferRequest, cancel: &Cancel, reporter: &Reporter<'_>) -> Result<u64, Error> {
+        let run = Run { request, cancel, reporter, tally: Tally::default() };
+        if let Some(module) = &request.module {
+            let phase = Phase::parse(&module.parms)?;
+            return if request.action.is_store() { tree::store(self, phase, &run) } else { tree::retrieve(self, phase, &run) };
+        }
+        match request.action {
+            Action::List(format) => self.list(format, &run),
+            Action::Retrieve => self.retrieve(&run),
+            Action::Store | Action::Append => self.store(&run),
+        }
+    }
+
+    fn list(&mut self, format: ListFormat, run: &Run<'_>) -> Result<u64, Error> {
+        let files = Files::new(&self.shared.root, true);
+        let now = wall_clock();
+        let mut text = Vec::new();
+        let looked = files.look(&run.request.path)?;
+        let entries = if looked.kind == Kind::Directory { files.list(&run.request.path)? } else { vec![looked] };
+        if let ListFormat::Facts(_) = format {
+            let here = files.look(&run.request.path)?;
+            let here = Entry { name: farline_core::gridftp::Pathname::new("."), kind: Kind::CurrentDirectory, ..here };
+            // Names that cannot stand in a listing were left out by `Files::list` already.
+            let _ = format.write(&here, now, &mut text);
+        }
+        for entry in &entries {
+            let _ = format.write(entry, now, &mut text);
+        }
+        self.send_bytes(text, run)
+    }
+
+    /// Sends a list of bytes as the whole of a transfer.
+    pub(super) fn send_bytes(&mut self, bytes: Vec<u8>, run: &Run<'_>) -> Result<u64, Error> {
+        let layout = Arc::new(Layout::of_file(bytes.len() as u64, BLOCK_LEN));
+        self.send_from(&layout, &BytesSource(bytes), 0, None, run)
+    }
+
+    fn retrieve(&mut self, run: &Run<'_>) -> Result<u64, Error> {
+        let path = beneath(&run.request.path).to_vec();
+        let entry = Files::new(&self.shared.root, false).look(&run.request.path)?;
+        match entry.kind {
+            Kind::File => {}
+            Kind::Directory => {
+                let error = std::io::Error::from(std::io::ErrorKind::IsADirectory);
+                return Err(storage_error("retrieve", run.request.path.as_bytes(), &error));
+            }
+            _ => return Err(Error::new(Fault::You, "unsupported", "this is no regular file")),
+        }
+        let size = entry.size.unwrap_or(0);
+        let (offset, length) = run.request.part.map_or((0, None), |part| (part.offset, part.length));
+        if offset > size {
+            return Err(Error::new(Fault::You, "restart-mismatch", format!("the file has {size} bytes, the part begins at {offset}")));
+        }
+        let len = length.unwrap_or(u64::MAX).min(size - offset);
+        let layout = Arc::new(Layout::of_file(len, BLOCK_LEN));
+        let source = PosixSource::new(Arc::clone(&self.shared.root), path, Arc::clone(&layout)).skipping(offset);
+        self.send_from(&layout, &source, 0, None, run)
+    }
+
+    fn store(&mut self, run: &Run<'_>) -> Result<u64, Error> {
+        let request = run.request;
+        let path = beneath(&request.path).to_vec();
+        let files = Files::new(&self.shared.root, true);
+        let existing = files.look(&request.path).ok();
+        if existing.as_ref().is_some_and(|entry| entry.kind == Kind::Directory) {
+            let error = std::io::Error::from(std::io::ErrorKind::IsADirectory);
+            return Err(storage_error("store", request.path.as_bytes(), &error));
+        }
+        let held = request.held.total();
+        let size = existing.as_ref().and_then(|entry| entry.size).unwrap_or(0);
+        let in_place = match (request.action, request.part) {
+            (Action::Append, _) => Some(size),
+            (_, Some(part)) => Some(part.offset),
+            // MODE S: `REST n` and `STOR`. In MODE E the offsets on the wire count from the file's start.
+            (_, None) if held > 0 => Some(if request.mode == Mode::Stream { held } else { 0 }),
+            _ => None,
+        };
+        if held > size {
+            // A failed STOR leaves nothing under the final name: there is nothing to go on from.
+            return Err(Error::new(Fault::You, "restart-mismatch", format!("there are {size} bytes, not the {held} to go on from"))
+                .hint("send the file from its start"));
+        }
+        let layout = Arc::new(Layout::of_file(UNKNOWN_LEN, BLOCK_LEN));
+        let sink = PosixSink::new(Arc::clone(&self.shared.root), path, Arc::clone(&layout), false);
+        let sink = match in_place {
+            Some(offset) => sink.in_place(offset),
+            None => sink,
+        };
+        sink.open(0)?;
+        let written = Mutex::new(ByteRanges::new());
+        self.receive_into(&layout, &sink, None, &written, run)?;
+        let written = written.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let mut whole = request.held.clone();
+        if request.mode == Mode::Stream {
+            whole = ByteRanges::new();
+        }
+        for range in written.iter() {
+            whole.insert(range);
+        }
+        if whole.count() > 1 || whole.iter().next().is_some_and(|range| range.start != 0) {
+            return Err(Error::new(Fault::There, "incomplete", format!("the sender left holes: only {whole} came")));
+        }
+        if let Some(size) = request.size.filter(|&size| size > written.total() && held == 0) {
+            let message = format!("{} of the {size} bytes announced with ALLO came", written.total());
+            return Err(Error::new(Fault::Between, "incomplete", message));
+        }
+        match sink.land(None).failures.into_iter().next() {
+            Some((_, error)) => Err(error),
+            None => Ok(written.total()),
+        }
+    }
+
+    /// Sends a layout in the session's mode.
+    pub(super) fn send_from(
+        &mut self,
+        layout: &Arc<Layout>,
+        source: &dyn Source,
+        wire_offset: u64,
+        digests: Option<(&Mutex<Digests>, &Mutex<Vec<(usize, Error)>>)>,
+        run: &Run<'_>,
+    ) -> Result<u64, Error> {
+        if run.request.mode == Mode::Stream {
+            let from = run.request.held.total();
+            return stream_mode::send(self, layout, source, from, run);
+        }
+        let wanted = (run.request.parallelism.max(1) as usize).min(MOST_CHANNELS);
+        let reused = self.channels.len() == wanted;
+        if !reused {
+            self.channels.clear();
+        }
+        run.reporter.started(reused);
+        while self.channels.len() < wanted {
+            self.channels.push(Box::new(self.connect(self.channels.len(), run.request.buffer_size)?));
+        }
+        let slots = self.slots(wanted + 2)?;
+        let unread = Mutex::new(Vec::new());
+        let count = slots.len();
+        let sent = run.reporter.watch(run.request.perf_every.into(), &run.tally, || {
+            send(SendJob {
+                layout: Arc::clone(layout),
+                source,
+                blocks: Box::new(blocks_left(layout, &run.request.held)),
+                wire_offset,
+                channels: std::mem::take(&mut self.channels),
+                slots,
+                marks: Marks::of_pool(count),
+                readers: threads(),
+                digests: digests.map(|(digests, _)| digests),
+                unreadable: digests.map_or(&unread, |(_, unreadable)| unreadable),
+                tally: &run.tally,
+                cancel: run.cancel.clone(),
+            })
+        })?;
+        self.channels = sent.channels;
+        self.slots = sent.slots;
+        Ok(run.tally.bytes())
+    }
+
+    /// Receives into a sink in the session's mode.
+    pub(super) fn receive_into(
+        &mut self,
+        layout: &Arc<Layout>,
+        sink: &dyn Sink,
+        digests: Option<&Mutex<Digests>>,
+        written: &Mutex<ByteRanges>,
+        run: &Run<'_>,
+    ) -> Result<(), Error> {
+        if run.request.mode == Mode::Stream {
+            let len = stream_mode::receive(self, sink, run)?;
+            written.lock().unwrap_or_else(PoisonError::into_inner).insert(0..len);
+            return Ok(());
+        }
+        if self.acceptor.is_none() && self.channels.is_empty() {
+            return Err(Error::new(Fault::You, "data-connection", "in MODE E the sender connects: say PASV or EPSV before STOR"));
+        }
+        run.reporter.started(!self.channels.is_empty());
+        let slots = self.slots(self.channels.len() + 3)?;
+        let channels = std::mem::take(&mut self.channels);
+        let acceptor = self.acceptor.as_ref();
+        let received = run.reporter.watch(run.request.perf_every.into(), &run.tally, || {
+            receive(ReceiveJob {
+                layout: Arc::clone(layout),
+                sink,
+                wire_offset: 0,
+                channels,
+                acceptor,
+                slots,
+                writers: threads(),
+                digests,
+                tally: &run.tally,
+                written,
+                cancel: run.cancel.clone(),
+            })
+        })?;
+        self.channels = received.channels;
+        self.slots = received.slots;
+        Ok(())
+    }
+
+    /// Connects to the client, or the stripe whose turn it is.
+    pub(super) fn connect(&self, turn: usize, buffer: Option<Bytes>) -> Result<crate::channels::tcp::TcpChannel, Error> {
+        let Some(&target) = self.targets.get(turn % self.targets.len().max(1)) else {
+            return Err(Error::new(Fault::You, "data-connection", "no data connection was arranged: say PORT or EPRT first"));
+        };
+        let options = TcpOptions { buffer: buffer.or(self.options.buffer), ..self.options.clone() };
+        connect(target, Some(self.local), &options, CONNECT_TIMEOUT).map_err(|error| {
+            Error::new(Fault::Between, "data-connection", format!("cannot connect to {target} for data: {error}"))
+                .hint("a firewall before the client may refuse connections from outside")
+        })
+    }
+
+    fn slots(&mut self, least: usize) -> Result<Vec<Slot>, Error> {
+        let slots = std::mem::take(&mut self.slots);
+        if slots.len() >= least {
+            return Ok(slots);
+        }
+        let wanted = usize::try_from(self.shared.config.staging.0).unwrap_or(usize::MAX) / BLOCK_LEN;
+        pool(wanted.max(least), BLOCK_LEN)
+            .map_err(|error| Error::new(Fault::Here, "no-memory", format!("no memory for the staging pool: {error}")))
+    }
+
+    pub(super) fn tree(&mut self) -> &mut TreeState {
+        &mut self.tree
+    }
+
+    pub(super) fn peer(&self) -> SocketAddr {
+        self.peer
+    }
+}
+
+/// One transfer, as its parts need it.
+pub(super) struct Run<'a> {
+    pub(super) request: &'a TransferRequest,
+    pub(super) cancel: &'a Cancel,
+    pub(super) reporter: &'a Reporter<'a>,
+    pub(super) tally: Tally,
+}
+
+/// Channels that one transfer may use.
+const MOST_CHANNELS: usize = 64;
+
+/// Threads for a store: two keep a disk busy while one waits; more than processors help nobody.
+fn threads() -> usize {
+    std::thread::available_parallelism().map_or(2, |n| n.get().clamp(2, 4))
+}
+
+/// The blocks of a layout without what the receiver holds.
+fn blocks_left(layout: &Layout, held: &ByteRanges) -> impl Iterator<Item = Block> + Send + use<> {
+    let (layout, held) = (layout.clone(), held.clone());
+    (0..layout.block_count()).flat_map(move |index| {
+        let block = layout.block(index);
+        held.gaps(block.range()).into_iter().map(|gap| Block { offset: gap.start, len: (gap.end - gap.start) as usize })
+    })
+}

@@ -1,0 +1,140 @@
+//! One client's session: the control connection around the core's server machine.
+
+use super::config::Anonymous;
+use super::data::{DataPlane, Reporter};
+use super::files::Files;
+use super::{Shared, tree};
+use crate::mover::Cancel;
+use farline_core::gridftp::server::{Answer, Ask, Input, Logins, Output, Rights, ServerConfig, ServerSession};
+use farline_core::units::{Error, Fault, Time};
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::sync::mpsc;
+
+/// Tells a client that the node is full, without keeping it.
+pub(super) fn turn_away(stream: TcpStream) {
+    // A client that reads nothing loses the words, not we the thread.
+    let _ = stream.try_write(b"421 Too many sessions; try again later.\r\n");
+}
+
+/// Serves one client to the end of its session.
+pub(super) async fn serve(shared: Arc<Shared>, mut stream: TcpStream, peer: SocketAddr) {
+    let Ok(local) = stream.local_addr() else { return };
+    // Replies are short and a client waits for each.
+    let _ = stream.set_nodelay(true);
+    let began = Instant::now();
+    let now = || Time::from_nanos(u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX));
+    let mut session = ServerSession::new(rules(&shared), now());
+    let data = Arc::new(Mutex::new(DataPlane::new(Arc::clone(&shared), local, peer)));
+    let (answers, mut answered) = mpsc::unbounded_channel::<(u64, Answer)>();
+    let mut cancel = Cancel::new();
+    let mut received = vec![0; 16 * 1024];
+    loop {
+        let wake = loop {
+            match session.poll(now()) {
+                Output::Send(bytes) => {
+                    if stream.write_all(&bytes).await.is_err() {
+                        session.handle(now(), Input::Closed);
+                    }
+                }
+                Output::Ask { id, ask } => {
+                    cancel = Cancel::new();
+                    let job = Job { shared: Arc::clone(&shared), data: Arc::clone(&data), cancel: cancel.clone() };
+                    let answers = answers.clone();
+                    tokio::task::spawn_blocking(move || job.answer(id, ask, answers));
+                }
+                Output::Abort { .. } => {
+                    cancel.cancel(Error::new(Fault::You, "aborted", "the client ended the transfer"));
+                }
+                Output::CloseChannels => {
+                    let data = Arc::clone(&data);
+                    // Behind the running job, if there is one.
+                    tokio::task::spawn_blocking(move || data.lock().unwrap_or_else(PoisonError::into_inner).close_channels());
+                }
+                Output::Close => {
+                    cancel.cancel(Error::new(Fault::You, "aborted", "the client went away"));
+                    let _ = stream.shutdown().await;
+                    return;
+                }
+                // `ServerConfig::tls` is false, so that the machine never asks.
+                Output::StartTls => return,
+                Output::Wait(wake) => break wake,
+            }
+        };
+        let idle = async {
+            match wake {
+                Some(at) => tokio::time::sleep(at.since(now()).into()).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            read = stream.read(&mut received), if session.wants_input() => match read {
+                Ok(0) | Err(_) => session.handle(now(), Input::Closed),
+                Ok(len) => session.handle(now(), Input::Received(&received[..len])),
+            },
+            Some((id, answer)) = answered.recv() => session.handle(now(), Input::Answer { id, answer }),
+            () = idle => {}
+        }
+    }
+}
+
+fn rules(shared: &Shared) -> ServerConfig {
+    let logins = match shared.config.anonymous {
+        Anonymous::None => Logins::Asked { anonymous: None },
+        Anonymous::Read => Logins::Anonymous(Rights::Read),
+        Anonymous::Write => Logins::Anonymous(Rights::Write),
+    };
+    ServerConfig {
+        banner: format!("Farline {} GridFTP server ready.", env!("CARGO_PKG_VERSION")),
+        logins,
+        features: vec![tree::FEATURE.to_owned()],
+        modules: vec![tree::MODULE.to_owned()],
+        ..ServerConfig::default()
+    }
+}
+
+/// What one ask needs on its thread.
+struct Job {
+    shared: Arc<Shared>,
+    data: Arc<Mutex<DataPlane>>,
+    cancel: Cancel,
+}
+
+impl Job {
+    fn answer(self, id: u64, ask: Ask, answers: mpsc::UnboundedSender<(u64, Answer)>) {
+        // The session may be gone by then, and nobody waits.
+        let tell = move |answer: Answer| drop(answers.send((id, answer)));
+        let answer = match ask {
+            Ask::Transfer(request) => {
+                let mut data = self.data.lock().unwrap_or_else(PoisonError::into_inner);
+                data.transfer(&request, &self.cancel, &Reporter::new(&tell)).map(|bytes| Answer::Finished { bytes })
+            }
+            other => self.quick(other),
+        };
+        tell(answer.unwrap_or_else(Answer::Failed));
+    }
+
+    fn quick(&self, ask: Ask) -> Result<Answer, Error> {
+        let files = Files::new(&self.shared.root, self.shared.config.anonymous == Anonymous::Write);
+        let done = |()| Answer::Done;
+        let mut data = self.data.lock().unwrap_or_else(PoisonError::into_inner);
+        match ask {
+            Ask::Act { addresses } => data.act(addresses).map(done),
+            Ask::List { path } => files.list(&path).map(Answer::Entries),
+            Ask::Login { .. } => Err(Error::new(Fault::Refused, "login-refused", "this node has no accounts")),
+            Ask::MakeDirectory { path } => files.make_directory(&path).map(done),
+            Ask::Passive { family, .. } => data.passive(family).map(|address| Answer::Passive(vec![address])),
+            Ask::Remove { path, directory: true } => files.remove_directory(&path).map(done),
+            Ask::Remove { path, directory: false } => files.remove_file(&path).map(done),
+            Ask::Rename { from, to } => files.rename(&from, &to).map(done),
+            Ask::SetMode { mode, path } => files.set_mode(&path, mode).map(done),
+            Ask::SetModified { time, path } => files.set_modified(&path, time).map(done),
+            Ask::SetOption { name, value } => data.set_option(&name, &value).map(done),
+            Ask::Stat { path } => files.look(&path).map(|entry| Answer::Entry(Box::new(entry))),
+            _ => Err(Error::new(Fault::Bug, "unsupported", "this node does not do that")),
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! MODE S: bytes in order on one connection, whose close is the end. What curl, lftp and every plain FTP client speak.
+
+use super::data::{DataPlane, Run};
+use crate::mover::BLOCK_LEN;
+use crate::stores::{Sink, Source};
+use farline_core::transfer::Layout;
+use farline_core::units::{Error, Fault};
+use std::io::{self, Read, Write};
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+
+/// How long the client may take to connect.
+const ACCEPT_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Sends the one file of `layout` from byte `from` on.
+pub(super) fn send(plane: &mut DataPlane, layout: &Layout, source: &dyn Source, from: u64, run: &Run<'_>) -> Result<u64, Error> {
+    run.reporter.started(false);
+    let mut stream = open(plane, run)?;
+    let mut buffer = vec![0; BLOCK_LEN];
+    let mut sent = 0;
+    for index in 0..layout.block_count() {
+        let block = layout.block(index);
+        if block.range().end <= from {
+            continue;
+        }
+        let bytes = &mut buffer[..block.len];
+        for piece in layout.pieces(block.offset, block.len) {
+            source.read(piece.entry, piece.file_offset, &mut bytes[piece.block_offset..piece.block_offset + piece.len])?;
+        }
+        let skip = usize::try_from(from.saturating_sub(block.offset)).unwrap_or(0);
+        stream.write_all(&bytes[skip..]).map_err(|error| broken(run, &error))?;
+        run.tally.add_bytes(bytes.len() - skip);
+        sent += (bytes.len() - skip) as u64;
+    }
+    stream.shutdown(std::net::Shutdown::Write).map_err(|error| broken(run, &error))?;
+    Ok(sent)
+}
+
+/// Receives one file to the end of the connection; answers with its length.
+pub(super) fn receive(plane: &mut DataPlane, sink: &dyn Sink, run: &Run<'_>) -> Result<u64, Error> {
+    run.reporter.started(false);
+    let mut stream = open(plane, run)?;
+    let mut buffer = vec![0; BLOCK_LEN];
+    let mut at = 0;
+    loop {
+        let read = match stream.read(&mut buffer) {
+            Ok(0) => return Ok(at),
+            Ok(read) => read,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(error) => return Err(broken(run, &error)),
+        };
+        sink.write(0, at, &buffer[..read])?;
+        run.tally.add_bytes(read);
+        at += read as u64;
+    }
+}
+
+/// The transfer's one connection: accepted or made, as was arranged. A listener serves one transfer.
+fn open(plane: &mut DataPlane, run: &Run<'_>) -> Result<TcpStream, Error> {
+    let Some(acceptor) = plane.acceptor.take() else {
+        let channel = plane.connect(0, run.request.buffer_size)?;
+        run.cancel.watch_stream(channel.stream())?;
+        return Ok(channel.into_stream());
+    };
+    let deadline = Instant::now() + ACCEPT_TIMEOUT;
+    while Instant::now() < deadline {
+        if let Some(reason) = run.cancel.reason() {
+            return Err(reason);
+        }
+        if let Some(stream) = acceptor.accept_stream(Duration::from_millis(200))? {
+            run.cancel.watch_stream(&stream)?;
+            return Ok(stream);
+        }
+    }
+    Err(Error::new(Fault::Between, "data-connection", format!("no data connection came from {} in time", plane.peer().ip()))
+        .hint("a firewall may hold the node's data ports back"))
+}
+
+fn broken(run: &Run<'_>, error: &io::Error) -> Error {
+    run.cancel.reason().unwrap_or_else(|| Error::new(Fault::Between, "data-connection", format!("data connection lost: {error}")))
+}

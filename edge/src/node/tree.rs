@@ -1,0 +1,166 @@
+//! The server's side of `FARLINE.TREE`: a whole tree, or one file, in three transfers over the same channels.
+//!
+//! 1. `manifest`: the list of entries ([`manifest_lines`](farline_core::transfer::manifest_lines)).
+//! 2. `data`: every file's bytes in one space, small files packed together ([`Layout`]).
+//! 3. `digests`: what the sender read, file by file; the receiver compares, makes durable, renames.
+//!
+//! The three are pipelined: a sender begins the next as soon as its channels are past the last. `docs/protocol.md`.
+
+use super::data::{DataPlane, Run};
+use super::files::{Files, beneath};
+use crate::mover::BLOCK_LEN;
+use crate::stores::{BytesSink, PosixSink, PosixSource, look, walk};
+use farline_core::gridftp::Kind;
+use farline_core::transfer::{Digests, Layout, Verdict, manifest_lines, parse_manifest};
+use farline_core::units::{ByteRanges, Error, Fault};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// The ERET and ESTO module.
+pub(crate) const MODULE: &str = "FARLINE.TREE";
+/// The FEAT line.
+pub(crate) const FEATURE: &str = "FARLINE TREE";
+/// The longest manifest taken: some million entries.
+pub(crate) const MANIFEST_LIMIT: usize = 256 << 20;
+
+/// Which of the three transfers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Phase {
+    Manifest,
+    Data,
+    Digests,
+}
+
+impl Phase {
+    pub(super) fn parse(parms: &str) -> Result<Phase, Error> {
+        match parms {
+            "manifest" => Ok(Phase::Manifest),
+            "data" => Ok(Phase::Data),
+            "digests" => Ok(Phase::Digests),
+            other => Err(Error::new(Fault::You, "unsupported", format!("{MODULE} knows no part `{other}`"))),
+        }
+    }
+}
+
+/// A tree between its transfers.
+#[derive(Debug, Default)]
+pub(super) struct TreeState {
+    incoming: Option<Incoming>,
+    outgoing: Option<Outgoing>,
+}
+
+#[derive(Debug)]
+struct Incoming {
+    layout: Arc<Layout>,
+    sink: PosixSink,
+    digests: Mutex<Digests>,
+    complete: bool,
+}
+
+#[derive(Debug)]
+struct Outgoing {
+    layout: Arc<Layout>,
+    source: PosixSource,
+    digests: Mutex<Digests>,
+}
+
+/// Receives one of the three.
+pub(super) fn store(plane: &mut DataPlane, phase: Phase, run: &Run<'_>) -> Result<u64, Error> {
+    match phase {
+        Phase::Manifest => {
+            plane.tree().incoming = None;
+            let text = receive_list(plane, MANIFEST_LIMIT, run)?;
+            let len = text.len() as u64;
+            let entries = parse_manifest(&text).map_err(|error| Error::new(Fault::There, "bad-manifest", error.to_string()))?;
+            let layout = Arc::new(Layout::new(entries, BLOCK_LEN));
+            let start = beneath(&run.request.path).to_vec();
+            let sink = PosixSink::new(Arc::clone(&plane.shared.root), start, Arc::clone(&layout), true);
+            sink.make_folders()?;
+            let digests = Mutex::new(Digests::new(&layout));
+            plane.tree().incoming = Some(Incoming { layout, sink, digests, complete: false });
+            Ok(len)
+        }
+        Phase::Data => {
+            let mut incoming = plane.tree().incoming.take().ok_or_else(|| out_of_order("manifest"))?;
+            let written = Mutex::new(ByteRanges::new());
+            plane.receive_into(&incoming.layout, &incoming.sink, Some(&incoming.digests), &written, run)?;
+            let came = written.into_inner().unwrap_or_else(PoisonError::into_inner).total();
+            if came != incoming.layout.payload() {
+                let message = format!("{came} of {} bytes came", incoming.layout.payload());
+                return Err(Error::new(Fault::There, "incomplete", message));
+            }
+            incoming.complete = true;
+            plane.tree().incoming = Some(incoming);
+            Ok(came)
+        }
+        Phase::Digests => {
+            let incoming = plane.tree().incoming.take().filter(|incoming| incoming.complete).ok_or_else(|| out_of_order("data"))?;
+            let limit = incoming.layout.entries().len() * Verdict::WIRE_LEN;
+            let list = receive_list(plane, limit, run)?;
+            let verdicts = Verdict::decode_all(&list)
+                .filter(|verdicts| verdicts.len() == incoming.layout.entries().len())
+                .ok_or_else(|| Error::new(Fault::There, "bad-digests", "the list of digests does not fit the list of files"))?;
+            let digests = incoming.digests.lock().unwrap_or_else(PoisonError::into_inner);
+            let landed = incoming.sink.land(Some((&verdicts, &digests)));
+            match landed.failures.first() {
+                None => Ok(list.len() as u64),
+                Some((path, error)) => {
+                    let others = match landed.failures.len() - 1 {
+                        0 => String::new(),
+                        n => format!(", and {n} more"),
+                    };
+                    Err(error.clone().while_doing(format!("{} did not land{others}", String::from_utf8_lossy(path))))
+                }
+            }
+        }
+    }
+}
+
+/// Sends one of the three.
+pub(super) fn retrieve(plane: &mut DataPlane, phase: Phase, run: &Run<'_>) -> Result<u64, Error> {
+    match phase {
+        Phase::Manifest => {
+            plane.tree().outgoing = None;
+            let root = Arc::clone(&plane.shared.root);
+            let start = beneath(&run.request.path).to_vec();
+            let entry = Files::new(&root, false).look(&run.request.path)?;
+            let entries = match entry.kind {
+                // What cannot be read shows as missing from the manifest: the node's own log names it.
+                Kind::Directory => walk(&root, &start)?.0,
+                Kind::File | Kind::Symlink => vec![look(&root, &start, b"")?],
+                _ => return Err(Error::new(Fault::You, "unsupported", "this is neither file nor directory")),
+            };
+            let text = manifest_lines(&entries);
+            let layout = Arc::new(Layout::new(entries, BLOCK_LEN));
+            let source = PosixSource::new(root, start, Arc::clone(&layout));
+            let digests = Mutex::new(Digests::new(&layout));
+            plane.tree().outgoing = Some(Outgoing { layout, source, digests });
+            plane.send_bytes(text, run)
+        }
+        Phase::Data => {
+            let outgoing = plane.tree().outgoing.take().ok_or_else(|| out_of_order("manifest"))?;
+            let unreadable = Mutex::new(Vec::new());
+            let watch = Some((&outgoing.digests, &unreadable));
+            let sent = plane.send_from(&outgoing.layout, &outgoing.source, 0, watch, run)?;
+            plane.tree().outgoing = Some(outgoing);
+            Ok(sent)
+        }
+        Phase::Digests => {
+            let outgoing = plane.tree().outgoing.take().ok_or_else(|| out_of_order("data"))?;
+            let digests = outgoing.digests.into_inner().unwrap_or_else(PoisonError::into_inner);
+            let list = digests.verdicts().into_iter().flat_map(Verdict::encode).collect();
+            plane.send_bytes(list, run)
+        }
+    }
+}
+
+/// Receives a short list into memory.
+fn receive_list(plane: &mut DataPlane, limit: usize, run: &Run<'_>) -> Result<Vec<u8>, Error> {
+    let sink = BytesSink::new(limit);
+    let layout = Arc::new(Layout::of_file(limit.max(1) as u64, BLOCK_LEN));
+    plane.receive_into(&layout, &sink, None, &Mutex::new(ByteRanges::new()), run)?;
+    Ok(sink.into_bytes())
+}
+
+fn out_of_order(before: &str) -> Error {
+    Error::new(Fault::You, "bad-sequence", format!("{MODULE}: `{before}` comes before this"))
+}
