@@ -3,3 +3,7 @@
 
 pub mod pool;
 pub mod tcp;
+pub mod memory;
+pub mod process;
+pub mod realtime;
+pub mod tun;

@@ -1,0 +1,234 @@
+//! Line charts: named series over one axis, each line with its name beside it.
+
+use super::axis::{Axis, Scale};
+use super::markup::{Svg, TEXT, px, text_width};
+
+/// Series of points over common axes.
+#[derive(Clone, Debug)]
+pub struct LineChart {
+    /// What the chart shows, in a few words: read out where it cannot be seen.
+    pub title: String,
+    /// The horizontal axis.
+    pub x: Axis,
+    /// The vertical axis.
+    pub y: Axis,
+    /// At most six can be told apart.
+    pub series: Vec<Series>,
+}
+
+/// A named line.
+#[derive(Clone, Debug)]
+pub struct Series {
+    /// The name written beside the line.
+    pub name: String,
+    /// Points in the axes' units, in ascending order of x.
+    pub points: Vec<(f64, f64)>,
+}
+
+/// The colours and dashes that the style sheet knows.
+const STYLES: usize = 6;
+/// More points than pixels only make the page heavy.
+const POINTS: usize = 600;
+
+impl LineChart {
+    /// The chart as SVG, `width` by `height` pixels.
+    pub(super) fn svg(&self, width: f64, height: f64) -> String {
+        let values = |pick: fn(&(f64, f64)) -> f64| self.series.iter().flat_map(move |series| series.points.iter().map(pick));
+        let (top, bottom) = (26.0, height - 40.0);
+        let y = self.y.scale(values(|point| point.1), bottom, top, 5);
+        let left = 12.0 + y.ticks().iter().map(|(_, label)| text_width(label)).fold(0.0, f64::max);
+        let x = self.x.scale(values(|point| point.0), left, width - 14.0, (width / 90.0) as usize);
+
+        let scales = format!(
+            " class=\"lines\" data-x=\"{} {} {} {} {}\" data-y=\"{} {} {} {} {}\"",
+            x.low,
+            x.high,
+            px(x.from),
+            px(x.to),
+            super::markup::escape(self.x.unit()),
+            y.low,
+            y.high,
+            px(y.from),
+            px(y.to),
+            super::markup::escape(self.y.unit()),
+        );
+        let mut svg = Svg::new(width, height, &self.title, &scales);
+        frame(&mut svg, &self.x, &x, &self.y, &y);
+
+        let lines: Vec<Vec<(f64, f64)>> = self
+            .series
+            .iter()
+            .map(|series| thinned(&series.points).into_iter().map(|(a, b)| (x.place(a), y.place(b))).collect())
+            .collect();
+        for (i, (series, line)) in self.series.iter().zip(&lines).enumerate() {
+            svg.polyline(&format!("line c{}", i % STYLES), &series.name, line);
+        }
+        let dots: Vec<(f64, f64)> = lines.iter().flat_map(|line| dotted(line)).collect();
+        let mut placed: Vec<Label> = Vec::new();
+        for (i, (series, line)) in self.series.iter().zip(&lines).enumerate() {
+            let Some(label) = Label::place(&series.name, line, &dots, &placed, (left, x.to), (top, bottom)) else { continue };
+            let swatch = label.y - 4.0;
+            svg.line(&format!("line c{}", i % STYLES), (label.x, swatch), (label.x + Label::SWATCH, swatch));
+            svg.text("name", "start", (label.x + Label::SWATCH + 5.0, label.y), &series.name);
+            placed.push(label);
+        }
+        svg.finish()
+    }
+}
+
+/// Draws both axes with their ticks and captions.
+pub(super) fn frame(svg: &mut Svg, x_axis: &Axis, x: &Scale, y_axis: &Axis, y: &Scale) {
+    svg.text("caption", "start", (2.0, TEXT), &y_axis.caption());
+    for (value, label) in y.ticks() {
+        let at = y.place(value);
+        svg.line("grid", (x.from, at), (x.to, at));
+        svg.text("tick", "end", (x.from - 6.0, at + 4.0), &label);
+    }
+    for (value, label) in x.ticks() {
+        let at = x.place(value);
+        svg.line("mark", (at, y.from), (at, y.from + 4.0));
+        // The last label must not run out of the picture.
+        let anchor = if at + text_width(&label) / 2.0 > svg.width() { "end" } else { "middle" };
+        svg.text("tick", anchor, (at, y.from + 17.0), &label);
+    }
+    svg.line("axis", (x.from, y.from), (x.to, y.from));
+    let bottom = svg.height() - 6.0;
+    svg.text("caption", "end", (x.to, bottom), &x_axis.caption());
+}
+
+/// At most `POINTS` points, keeping the lowest and the highest of each group, so that no spike is lost.
+fn thinned(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
+    if points.len() <= POINTS {
+        return points.to_vec();
+    }
+    let mut kept = Vec::with_capacity(POINTS + 2);
+    for group in points.chunks(points.len().div_ceil(POINTS / 2)) {
+        let low = group.iter().enumerate().min_by(|a, b| a.1.1.total_cmp(&b.1.1));
+        let high = group.iter().enumerate().max_by(|a, b| a.1.1.total_cmp(&b.1.1));
+        if let (Some((i, low)), Some((j, high))) = (low, high) {
+            kept.extend(if i <= j { [*low, *high] } else { [*high, *low] });
+        }
+    }
+    kept
+}
+
+/// Points every few pixels along a line: what a label should not cover.
+fn dotted(line: &[(f64, f64)]) -> Vec<(f64, f64)> {
+    let mut dots = line.to_vec();
+    for pair in line.windows(2) {
+        let ((x1, y1), (x2, y2)) = (pair[0], pair[1]);
+        let steps = ((x2 - x1).hypot(y2 - y1) / 4.0) as usize;
+        dots.extend((1..steps).map(|i| i as f64 / steps as f64).map(|share| (x1 + share * (x2 - x1), y1 + share * (y2 - y1))));
+    }
+    dots
+}
+
+/// Where a series' name stands: its left end and its base line.
+struct Label {
+    x: f64,
+    y: f64,
+    width: f64,
+}
+
+impl Label {
+    /// The piece of line before a name.
+    const SWATCH: f64 = 16.0;
+
+    /// The place near `line` and within the plot that covers the least of what is drawn.
+    fn place(
+        name: &str,
+        line: &[(f64, f64)],
+        dots: &[(f64, f64)],
+        placed: &[Label],
+        (left, right): (f64, f64),
+        (top, bottom): (f64, f64),
+    ) -> Option<Label> {
+        let width = Label::SWATCH + 5.0 + text_width(name);
+        let last = line.len().checked_sub(1)?;
+        let peak = (0..=last).min_by(|a, b| line[*a].1.total_cmp(&line[*b].1))?;
+        let mut best: Option<(f64, Label)> = None;
+        for anchor in [peak, last, last / 2, last * 3 / 4, last / 4, 0] {
+            let (x, y) = line[anchor];
+            for (dx, dy) in [
+                (-width / 2.0, -8.0),
+                (8.0, 4.0),
+                (8.0, -10.0),
+                (-width / 2.0, 18.0),
+                (-width - 8.0, 4.0),
+                (8.0, 18.0),
+                (-width / 2.0, -26.0),
+            ] {
+                let label = Label {
+                    x: (x + dx).clamp(left + 4.0, (right - width).max(left + 4.0)),
+                    y: (y + dy).clamp(top + TEXT, bottom - 5.0),
+                    width,
+                };
+                let covered = dots.iter().filter(|dot| label.covers(**dot)).count() as f64;
+                let clashes = placed.iter().filter(|other| label.clashes(other)).count() as f64;
+                // Far from its line a name is worth less.
+                let away = (label.x - (x + dx)).abs() + (label.y - (y + dy)).abs();
+                let cost = covered + clashes * 1_000.0 + away / 10.0;
+                if best.as_ref().is_none_or(|(least, _)| cost < *least) {
+                    best = Some((cost, label));
+                }
+            }
+        }
+        best.map(|(_, label)| label)
+    }
+
+    fn covers(&self, (x, y): (f64, f64)) -> bool {
+        (self.x - 2.0..=self.x + self.width + 2.0).contains(&x) && (self.y - TEXT..=self.y + 4.0).contains(&y)
+    }
+
+    fn clashes(&self, other: &Label) -> bool {
+        self.x < other.x + other.width + 6.0 && other.x < self.x + self.width + 6.0 && (self.y - other.y).abs() < TEXT + 3.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn chart(series: Vec<Series>) -> LineChart {
+        let (x, y) = (Axis::new("Time", "s"), Axis::new("Throughput", "Gbit/s"));
+        LineChart { title: "Throughput of <two> tools".to_owned(), x, y, series }
+    }
+
+    #[test]
+    fn a_small_chart_is_drawn_like_this() {
+        let svg = chart(vec![Series { name: "a&b".to_owned(), points: vec![(0.0, 0.0), (1.0, 1.0)] }]).svg(180.0, 120.0);
+        let golden = concat!(
+            r#"<svg viewBox="0 0 180 120" role="img" class="lines" data-x="0 1 31.8 166 s" data-y="0 1 80 26 Gbit/s">"#,
+            r#"<title>Throughput of &lt;two&gt; tools</title>"#,
+            r#"<text class="caption" text-anchor="start" x="2" y="12">Throughput (Gbit/s)</text>"#,
+        );
+        assert!(svg.starts_with(golden), "{svg}");
+        assert!(svg.contains(r#"<polyline class="line c0" data-name="a&amp;b" points="31.8,80 166,26"/>"#), "{svg}");
+        assert!(svg.contains(">a&amp;b</text>") && svg.ends_with("</svg>"), "{svg}");
+    }
+
+    #[test]
+    fn an_empty_series_draws_nothing_and_breaks_nothing() {
+        let svg = chart(vec![Series { name: "none".to_owned(), points: vec![] }]).svg(300.0, 200.0);
+        assert!(!svg.contains("NaN") && !svg.contains(">none<"), "{svg}");
+    }
+
+    #[test]
+    fn names_do_not_stand_on_each_other() {
+        let line = |level: f64| (0..50).map(|i| (f64::from(i) * 6.0, level)).collect::<Vec<_>>();
+        let (near, nearer) = (line(100.0), line(101.0));
+        let dots = [dotted(&near), dotted(&nearer)].concat();
+        let first = Label::place("globus-url-copy", &near, &dots, &[], (0.0, 300.0), (20.0, 200.0)).expect("a place");
+        let placed = [first];
+        let second = Label::place("rsync", &nearer, &dots, &placed, (0.0, 300.0), (20.0, 200.0)).expect("a place");
+        assert!(!second.clashes(&placed[0]), "{} {} / {} {}", second.x, second.y, placed[0].x, placed[0].y);
+    }
+
+    #[test]
+    fn thinning_keeps_the_spike() {
+        let mut points: Vec<(f64, f64)> = (0..10_000).map(|i| (f64::from(i), 1.0)).collect();
+        points[7_777].1 = 9.0;
+        let kept = thinned(&points);
+        assert!(kept.len() <= POINTS + 2 && kept.iter().any(|point| point.1 == 9.0), "{} points", kept.len());
+    }
+}

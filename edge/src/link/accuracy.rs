@@ -1,0 +1,92 @@
+//! How exact the link was: histograms of delay error, and the verdict whether a run may be believed.
+
+use farline_core::units::Span;
+use hdrhistogram::Histogram;
+use serde::{Deserialize, Serialize};
+
+/// Errors above this count as this: a minute.
+const LONGEST: u64 = 60_000_000_000;
+
+/// Upper bounds of the buckets that are reported, in microseconds.
+const BOUNDS_US: [u64; 22] = [
+    1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 20_000, 50_000, 100_000, 200_000, 500_000, 1_000_000,
+    2_000_000, 5_000_000, 60_000_000,
+];
+
+/// A histogram of spans with two significant digits.
+#[derive(Clone, Debug)]
+pub(super) struct Spans(Histogram<u64>);
+
+impl Spans {
+    pub(super) fn new() -> Spans {
+        Spans(Histogram::new_with_bounds(1, LONGEST, 2).expect("these constants are in the histogram's range"))
+    }
+
+    pub(super) fn record(&mut self, span: Span) {
+        self.0.saturating_record(span.as_nanos());
+    }
+
+    /// Becomes a copy of `other`, in place.
+    pub(super) fn copy_from(&mut self, other: &Spans) {
+        self.0.clone_from(&other.0);
+    }
+
+    pub(super) fn summary(&self) -> Accuracy {
+        let micros = |nanos: u64| nanos as f64 / 1e3;
+        let mut buckets: Vec<(u64, u64)> = BOUNDS_US.iter().map(|&bound| (bound, 0)).collect();
+        for recorded in self.0.iter_recorded() {
+            let nanos = recorded.value_iterated_to();
+            let place = BOUNDS_US.partition_point(|bound| bound * 1_000 < nanos).min(BOUNDS_US.len() - 1);
+            buckets[place].1 += recorded.count_at_value();
+        }
+        while buckets.last().is_some_and(|&(_, count)| count == 0) {
+            buckets.pop();
+        }
+        Accuracy {
+            count: self.0.len(),
+            p50_us: micros(self.0.value_at_quantile(0.5)),
+            p99_us: micros(self.0.value_at_quantile(0.99)),
+            max_us: micros(self.0.max()),
+            buckets,
+        }
+    }
+}
+
+/// A distribution of delay errors.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Accuracy {
+    /// How many errors were recorded: one for each write or read.
+    pub count: u64,
+    /// Median, in microseconds.
+    pub p50_us: f64,
+    /// 99th percentile, in microseconds.
+    pub p99_us: f64,
+    /// Largest, in microseconds.
+    pub max_us: f64,
+    /// Upper bound of each bucket in microseconds, and how many errors fell in it; empty buckets at the end are left out.
+    pub buckets: Vec<(u64, u64)>,
+}
+
+/// The most that the 99th percentile of lateness may be: the larger of 1 ms and 2 % of the round trip.
+pub fn lateness_limit(rtt: Span) -> Span {
+    rtt.mul_f64(0.02).max(Span::from_millis(1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_fall_in_the_bucket_whose_bound_they_do_not_exceed() {
+        let mut spans = Spans::new();
+        for micros in [0, 3, 3, 40, 700] {
+            spans.record(Span::from_micros(micros));
+        }
+        let summary = spans.summary();
+        assert_eq!(summary.count, 5);
+        assert_eq!(summary.buckets.iter().filter(|b| b.1 > 0).copied().collect::<Vec<_>>(), [(1, 1), (5, 2), (50, 1), (1_000, 1)]);
+        assert!((2.9..3.1).contains(&summary.p50_us), "{summary:?}");
+        assert_eq!(lateness_limit(Span::from_micros(280)), Span::from_millis(1));
+        assert_eq!(lateness_limit(Span::from_millis(163)), Span::from_micros(3_260));
+    }
+}

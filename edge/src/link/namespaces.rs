@@ -1,0 +1,168 @@
+//! The two sides of a link as network namespaces: names, addresses, buffers, hosts files, and their removal.
+
+use super::failure::here;
+use super::{Info, Side};
+use farline_core::units::Error;
+use rustix::process::{Pid, Signal, kill_process};
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+use std::fs::{self, File};
+use std::io::Write;
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+/// The device in each side.
+pub(super) const DEVICE: &str = "wan0";
+
+/// Largest buffer that the kernel's TCP takes: its limits are signed 32-bit numbers and windows scale to 1 GiB.
+const LARGEST_BUFFER: u64 = 1 << 30;
+
+/// How long a process in a namespace may take to end when asked to.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// Runs `ip` with `arguments`, feeding it `input`.
+fn ip(arguments: &[&str], input: &str) -> Result<Output, Error> {
+    let missing = |error: std::io::Error| {
+        here("link-ip", format!("running `ip`: {error}")).hint("install iproute2, for example: apt-get install iproute2")
+    };
+    let mut child = Command::new("ip")
+        .args(arguments)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .map_err(missing)?;
+    if let Some(mut stdin) = child.stdin.take() {
+        // An `ip` that ends early closes its input; its exit status says why.
+        let _ = stdin.write_all(input.as_bytes());
+    }
+    let output = child.wait_with_output().map_err(missing)?;
+    if output.status.success() {
+        return Ok(output);
+    }
+    let said = String::from_utf8_lossy(&output.stderr);
+    Err(here("link-ip", format!("`ip {}` failed: {}", arguments.join(" "), said.trim())))
+}
+
+/// Makes the namespace of `side`.
+pub(super) fn create(info: &Info, side: Side) -> Result<(), Error> {
+    ip(&["netns", "add", &info.namespace(side)], "").map(drop)
+}
+
+/// Whether a namespace of this name exists.
+pub(super) fn exists(name: &str) -> bool {
+    Path::new("/run/netns").join(name).exists()
+}
+
+/// Gives the device in `side` its addresses, its MTU and its queue, and brings it up.
+pub(super) fn configure(info: &Info, side: Side) -> Result<(), Error> {
+    // A sender's whole window can be in the device's queue at once, since TUN disowns packets from their sockets on the way in.
+    let window = 2 * info.wan.bandwidth_delay_product().0 / u64::from(info.mtu);
+    let queue = window.clamp(1_000, 1_000_000);
+    let script = format!(
+        "link set lo up\n\
+         link set {DEVICE} mtu {} txqueuelen {queue} up\n\
+         addr add {}/30 dev {DEVICE}\n\
+         addr add {}/64 dev {DEVICE} nodad\n",
+        info.mtu,
+        info.address(side),
+        info.address6(side),
+    );
+    ip(&["-n", &info.namespace(side), "-batch", "-"], &script).map(drop)
+}
+
+/// Runs `work` on a thread inside the namespace `name`.
+pub(super) fn inside<T: Send>(name: &str, work: impl FnOnce() -> Result<T, Error> + Send) -> Result<T, Error> {
+    std::thread::scope(|scope| {
+        let thread = scope.spawn(|| {
+            let path = Path::new("/run/netns").join(name);
+            let entered = File::open(&path)
+                .and_then(|file| Ok(move_into_link_name_space(file.as_fd(), Some(LinkNameSpaceType::Network))?));
+            entered.map_err(|error| here("link-forbidden", format!("entering {}: {error}", path.display())))?;
+            work()
+        });
+        thread.join().unwrap_or_else(|_| Err(here("link-emulator", "a thread of the emulator panicked")))
+    })
+}
+
+/// Lets TCP in the calling thread's namespace use buffers of four bandwidth-delay products.
+pub(super) fn widen_buffers(info: &Info) -> Result<(), Error> {
+    let wanted = (4 * info.wan.bandwidth_delay_product().0).min(LARGEST_BUFFER);
+    for file in ["/proc/sys/net/ipv4/tcp_rmem", "/proc/sys/net/ipv4/tcp_wmem"] {
+        let failed = |error| here("link-forbidden", format!("widening {file}: {error}"));
+        let text = fs::read_to_string(file).map_err(failed)?;
+        let limits: Vec<u64> = text.split_whitespace().filter_map(|limit| limit.parse().ok()).collect();
+        let [least, default, most] = limits[..] else { continue };
+        fs::write(file, format!("{least} {default} {}", most.max(wanted))).map_err(failed)?;
+    }
+    for file in ["/proc/sys/net/core/rmem_max", "/proc/sys/net/core/wmem_max"] {
+        // Kernels that have these for each namespace are new; elsewhere the file is absent in here or not ours to write.
+        let _ = fs::write(file, wanted.to_string());
+    }
+    Ok(())
+}
+
+/// Where the hosts file of `side` is: where `ip netns exec` looks for it, or inside the link's own mount namespace.
+pub(super) fn hosts(info: &Info, side: Side) -> PathBuf {
+    let namespace = info.namespace(side);
+    if info.rootless { format!("/run/farline-hosts/{namespace}/hosts") } else { format!("/etc/netns/{namespace}/hosts") }.into()
+}
+
+/// Writes the hosts file of `side`: both sides by name, and this machine's own name, which servers look up, as this side.
+pub(super) fn write_hosts(info: &Info, side: Side) -> Result<(), Error> {
+    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    let mut text = "127.0.0.1 localhost\n::1 localhost\n".to_owned();
+    for each in [Side::A, Side::B] {
+        let own = if each == side { format!(" {host}") } else { String::new() };
+        let namespace = info.namespace(each);
+        text += &format!("{} {namespace}{own}\n{} {namespace}\n", info.address(each), info.address6(each));
+    }
+    let path = hosts(info, side);
+    let folder = path.parent().unwrap_or(Path::new("/"));
+    fs::create_dir_all(folder)
+        .and_then(|()| fs::write(&path, text))
+        .map_err(|error| here("link-state", format!("writing {}: {error}", path.display())))
+}
+
+/// Ends the processes in both sides, removes the namespaces and the hosts files. What is not there is no error.
+pub(super) fn remove(info: &Info) -> Result<(), Error> {
+    let sides = [Side::A, Side::B].map(|side| info.namespace(side));
+    let present: Vec<&String> = sides.iter().filter(|name| exists(name)).collect();
+    end_processes(&present);
+    for name in present {
+        ip(&["netns", "del", name], "")?;
+    }
+    for side in [Side::A, Side::B] {
+        if let Some(folder) = hosts(info, side).parent() {
+            let _ = fs::remove_dir_all(folder);
+        }
+    }
+    Ok(())
+}
+
+/// Asks every process in the namespaces to end, then makes it.
+fn end_processes(namespaces: &[&String]) {
+    let signal = |signal| {
+        let pids: Vec<Pid> = namespaces.iter().flat_map(|name| processes(name)).collect();
+        pids.iter().for_each(|&pid| drop(kill_process(pid, signal)));
+        pids.is_empty()
+    };
+    let asked = Instant::now();
+    let mut done = signal(Signal::TERM);
+    while !done && asked.elapsed() < PATIENCE {
+        std::thread::sleep(Duration::from_millis(10));
+        done = namespaces.iter().all(|name| processes(name).is_empty());
+    }
+    if !done {
+        signal(Signal::KILL);
+    }
+}
+
+/// The processes in namespace `name`, this one never among them.
+fn processes(name: &str) -> Vec<Pid> {
+    let Ok(output) = ip(&["netns", "pids", name], "") else { return Vec::new() };
+    let own = rustix::process::getpid();
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    text.split_whitespace().filter_map(|pid| Pid::from_raw(pid.parse().ok()?)).filter(|&pid| pid != own).collect()
+}

@@ -1,0 +1,62 @@
+//! TUN devices that hand over whole super-packets. No safe crate sets the offloads of a TUN queue, hence the ioctls.
+
+use rustix::fs::{Mode, OFlags, open};
+use std::ffi::c_uint;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+
+/// Bytes of the header before each packet: a `virtio_net_hdr` without merged buffers (virtio 1.2, section 5.1.6).
+pub const HEADER: usize = 10;
+/// Most bytes of one read: header and the largest IP packet.
+pub const LARGEST: usize = HEADER + 65_535;
+
+// From linux/if_tun.h; libc has only some of them.
+const TUN_F_CSUM: c_uint = 0x01;
+const TUN_F_TSO4: c_uint = 0x02;
+const TUN_F_TSO6: c_uint = 0x04;
+const TUN_F_TSO_ECN: c_uint = 0x08;
+const TUN_F_USO4: c_uint = 0x20;
+const TUN_F_USO6: c_uint = 0x40;
+
+/// What a new device can do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Offloads {
+    /// Whether UDP super-packets (USO) come whole too: Linux 6.2 and later.
+    pub udp: bool,
+}
+
+/// Makes the TUN device `name` in the calling thread's network namespace. It goes when the descriptor is closed.
+///
+/// Reads and writes do not block and carry one packet behind [`HEADER`] bytes.
+///
+/// # Errors
+/// `ENOENT` without /dev/net/tun, `EPERM` without `CAP_NET_ADMIN` in the namespace, `EBUSY` when the name is taken.
+pub fn create(name: &str) -> io::Result<(OwnedFd, Offloads)> {
+    let tun = open("/dev/net/tun", OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC, Mode::empty())?;
+    // SAFETY: an all-zero `ifreq` is valid: bytes and integers.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    if name.len() >= request.ifr_name.len() {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    for (to, from) in request.ifr_name.iter_mut().zip(name.bytes()) {
+        *to = from as libc::c_char;
+    }
+    request.ifr_ifru.ifru_flags = (libc::IFF_TUN | libc::IFF_NO_PI | libc::IFF_VNET_HDR) as libc::c_short;
+    // SAFETY: TUNSETIFF reads and writes an `ifreq`, which `request` is.
+    check(unsafe { libc::ioctl(tun.as_raw_fd(), libc::TUNSETIFF, &raw mut request) })?;
+    let header = HEADER as libc::c_int;
+    // SAFETY: TUNSETVNETHDRSZ reads an `int`, which `header` is.
+    check(unsafe { libc::ioctl(tun.as_raw_fd(), libc::TUNSETVNETHDRSZ, &raw const header) })?;
+    let tcp = TUN_F_CSUM | TUN_F_TSO4 | TUN_F_TSO6 | TUN_F_TSO_ECN;
+    // SAFETY: TUNSETOFFLOAD takes its flags by value.
+    let udp = unsafe { libc::ioctl(tun.as_raw_fd(), libc::TUNSETOFFLOAD, tcp | TUN_F_USO4 | TUN_F_USO6) } == 0;
+    if !udp {
+        // SAFETY: as above.
+        check(unsafe { libc::ioctl(tun.as_raw_fd(), libc::TUNSETOFFLOAD, tcp) })?;
+    }
+    Ok((tun, Offloads { udp }))
+}
+
+fn check(result: libc::c_int) -> io::Result<()> {
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
