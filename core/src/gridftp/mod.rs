@@ -95,6 +95,8 @@ pub mod mode_e;
 mod pathname;
 mod reply;
 pub mod server;
+#[cfg(test)]
+mod tests;
 mod timestamp;
 mod views;
 
