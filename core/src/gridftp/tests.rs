@@ -203,14 +203,14 @@ fn login() -> Request {
 }
 
 fn store(path: &str) -> Request {
-    Request::Transfer(Transfer::new(What::Store, path.into(), Mode::Extended))
+    Request::Transfer(Transfer::new(What::Store, path.into()))
 }
 
 fn session(world: &mut World) {
     world.want(1, login());
     world.want(2, Request::Exec(Command::MakeDirectory("/run7".into())));
     world.want(3, Request::Exec(Command::MakeDirectory("/run7".into())));
-    world.want(4, Request::Passive { striped: false });
+    world.want(4, Request::Passive { mode: Mode::Extended, striped: false });
     world.want(5, store("/run7/a"));
     world.want(6, store("/run7/full"));
     world.want(7, store("/run7/b"));
@@ -220,9 +220,9 @@ fn session(world: &mut World) {
     world.want(11, Request::List("/run7".into()));
     let parallelism = RetrieveOptions { parallelism: Some((4, 4, 4)), ..RetrieveOptions::default() };
     world.want(12, Request::Exec(Command::Options(Options::Retrieve(parallelism))));
-    world.want(13, Request::Active(vec!["10.0.0.2:3000".parse().expect("an address")]));
-    world.want(14, Request::Transfer(Transfer::new(What::Retrieve, "/run7/c d".into(), Mode::Extended)));
-    world.want(15, Request::Transfer(Transfer::new(What::Retrieve, "/none".into(), Mode::Extended)));
+    world.want(13, Request::Active { mode: Mode::Extended, addresses: vec!["10.0.0.2:3000".parse().expect("an address")] });
+    world.want(14, Request::Transfer(Transfer::new(What::Retrieve, "/run7/c d".into())));
+    world.want(15, Request::Transfer(Transfer::new(What::Retrieve, "/none".into())));
     world.want(16, Request::Exec(Command::Quit));
 }
 
@@ -263,7 +263,7 @@ fn a_whole_session_submitted_at_once_has_every_outcome_in_order() {
 fn a_thousand_files_cost_one_round_trip_not_a_thousand() {
     let mut world = World::new(2, 1 << 16);
     world.want(1, login());
-    world.want(2, Request::Passive { striped: false });
+    world.want(2, Request::Passive { mode: Mode::Extended, striped: false });
     world.run();
     let begin = world.now;
     (10..1010).for_each(|id| world.want(id, store(&format!("/f{id}"))));
@@ -278,7 +278,7 @@ fn a_thousand_files_cost_one_round_trip_not_a_thousand() {
 fn aborting_one_of_three_pipelined_stores_leaves_the_session_in_step() {
     let mut world = World::new(3, 7);
     world.want(1, login());
-    world.want(2, Request::Passive { striped: false });
+    world.want(2, Request::Passive { mode: Mode::Extended, striped: false });
     world.run();
     world.want(3, store("/slow"));
     world.want(4, store("/b"));
@@ -294,7 +294,7 @@ fn aborting_one_of_three_pipelined_stores_leaves_the_session_in_step() {
 fn resumes_from_the_ranges_a_lost_session_told() {
     let mut world = World::new(4, 30);
     world.want(1, login());
-    world.want(2, Request::Passive { striped: false });
+    world.want(2, Request::Passive { mode: Mode::Extended, striped: false });
     world.want(3, store("/slow"));
     world.run();
     let mut held = ByteRanges::new();
@@ -304,7 +304,7 @@ fn resumes_from_the_ranges_a_lost_session_told() {
         }
     }
     assert_eq!(held.to_string(), "0-50");
-    let mut transfer = Transfer::new(What::Store, "/a".into(), Mode::Extended);
+    let mut transfer = Transfer::new(What::Store, "/a".into());
     transfer.held = held.clone();
     world.want(4, Request::Transfer(transfer));
     world.run();

@@ -90,6 +90,7 @@ struct Active {
 struct InFlight {
     id: u64,
     step: Step,
+    class: Class,
     length: usize,
     started: bool,
 }
@@ -236,7 +237,7 @@ impl ClientSession {
             return true;
         }
         let room = self.in_flight.len() < MAX_IN_FLIGHT && self.bytes_in_flight < MAX_BYTES_IN_FLIGHT;
-        let fits = match (self.pipelining, step.class()) {
+        let fits = match (self.pipelining, step.class(self.pipelining)) {
             (Pipelining::None, _) | (_, Class::Alone) | (Pipelining::Commands, Class::Transfer) => false,
             (Pipelining::Commands, Class::Command) => self.transfers == 0,
             (Pipelining::Transfers, _) => true,
@@ -248,9 +249,10 @@ impl ClientSession {
         // Steps were found to encode when they were made.
         let Ok(line) = sent.step.command.encode() else { return };
         sent.length = line.len();
+        sent.class = sent.step.class(self.pipelining);
         self.bytes_in_flight += line.len();
-        self.alone += usize::from(sent.step.class() == Class::Alone);
-        self.transfers += usize::from(sent.step.class() == Class::Transfer);
+        self.alone += usize::from(sent.class == Class::Alone);
+        self.transfers += usize::from(sent.class == Class::Transfer);
         if let Command::Mode(mode) = sent.step.command {
             self.mode = Some(mode);
         }
@@ -294,8 +296,8 @@ impl ClientSession {
         // A reply that nobody waits for harms nobody.
         let Some(sent) = self.in_flight.pop_front() else { return };
         self.bytes_in_flight -= sent.length;
-        self.alone -= usize::from(sent.step.class() == Class::Alone);
-        self.transfers -= usize::from(sent.step.class() == Class::Transfer);
+        self.alone -= usize::from(sent.class == Class::Alone);
+        self.transfers -= usize::from(sent.class == Class::Transfer);
         if matches!(sent.step.command, Command::Mode(_)) && !reply.is_success() {
             self.mode = None;
         }
@@ -363,7 +365,13 @@ impl ClientSession {
                     self.event(id, Event::PassiveAt(addresses));
                 }
             }
-            Role::Entries => self.event(id, Event::Entries(reply.entries())),
+            Role::Entries => {
+                let mut entries = reply.entries();
+                if matches!(sent.step.command, Command::MachineListControl(_)) {
+                    entries.retain(|entry| !matches!(entry.kind, Kind::CurrentDirectory | Kind::ParentDirectory));
+                }
+                self.event(id, Event::Entries(entries));
+            }
             Role::PlainStat => self.plain_stat(sent, &reply),
             Role::Transfer if !sent.started => self.event(id, Event::Started { reused: false }),
             Role::Password | Role::Required | Role::Transfer | Role::User => {}
@@ -443,6 +451,6 @@ impl ClientSession {
 
 impl InFlight {
     fn new(id: u64, step: Step) -> InFlight {
-        InFlight { id, step, length: 0, started: false }
+        InFlight { id, step, class: Class::Command, length: 0, started: false }
     }
 }

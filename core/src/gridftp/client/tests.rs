@@ -78,7 +78,11 @@ impl Dialogue {
 }
 
 fn store(path: &str) -> Request {
-    Request::Transfer(Transfer::new(What::Store, path.into(), Mode::Extended))
+    Request::Transfer(Transfer::new(What::Store, path.into()))
+}
+
+fn active() -> Request {
+    Request::Active { mode: Mode::Extended, addresses: vec!["10.0.0.2:258".parse().expect("an address")] }
 }
 
 fn mkdir(path: &str) -> Request {
@@ -89,14 +93,17 @@ fn mkdir(path: &str) -> Request {
 fn a_globus_server_gets_commands_together_and_transfers_alone() {
     let mut d = Dialogue::with(GLOBUS_FEAT);
     assert_eq!(d.session.pipelining(), Pipelining::Commands);
-    d.want(2, mkdir("/x")).want(3, mkdir("/x/y")).want(4, store("/x/y/a")).want(5, store("/x/y/b"));
-    assert_eq!(d.sent(), "MKD /x\r\nMKD /x/y\r\nMODE E\r\n", "STOR waits until MODE E is known to hold");
+    d.want(2, mkdir("/x")).want(3, mkdir("/x/y")).want(6, active()).want(4, store("/x/y/a")).want(5, store("/x/y/b"));
+    assert_eq!(d.sent(), "MKD /x\r\nMKD /x/y\r\n");
     d.server(
         "257 \"/x\" created.\r\n553-GlobusError: v=1 c=PATH_EXISTS\r\n553-GridFTP-Reason: System error in mkdir\r\n553 End.\r\n",
     );
     assert!(matches!(&d.events()[..], [(2, Event::Done(_)), (3, Event::Failed(error))] if error.code == "path-exists"));
+    assert_eq!(d.sent(), "MODE E\r\n");
     d.server("200 Mode set to E.\r\n");
-    assert_eq!(d.sent(), "STOR /x/y/a\r\n");
+    assert_eq!(d.sent(), "PORT 10,0,0,2,1,2\r\n", "STOR waits until both are known to hold");
+    d.server("200 PORT Command successful.\r\n");
+    assert_eq!((d.sent(), d.events().len()), ("STOR /x/y/a\r\n".into(), 1));
     d.server(
         "150 Beginning transfer.\r\n112-Perf Marker\r\n Timestamp: 1.0\r\n Stripe Index: 0\r\n Stripe Bytes Transferred: 5\r\n",
     );
@@ -113,23 +120,25 @@ fn a_globus_server_gets_commands_together_and_transfers_alone() {
 #[test]
 fn farline_gets_everything_at_once() {
     let mut d = Dialogue::farline();
-    d.want(2, mkdir("/x"));
+    d.want(2, mkdir("/x")).want(9999, active());
     (3..1003).for_each(|id| _ = d.want(id, store("/x/f")));
     let sent = d.sent();
-    assert!(sent.starts_with("MKD /x\r\nMODE E\r\nSTOR /x/f\r\nSTOR /x/f\r\n"));
+    assert!(sent.starts_with("MKD /x\r\nMODE E\r\nPORT 10,0,0,2,1,2\r\nSTOR /x/f\r\nSTOR /x/f\r\n"));
     let first = sent.matches("STOR").count();
-    assert!((900..=998).contains(&first), "bounded: {first}");
-    d.server("257 ok\r\n200 ok\r\n");
+    assert!((900..=997).contains(&first), "bounded: {first}");
+    d.server("257 ok\r\n200 ok\r\n200 ok\r\n");
     (0..1000).for_each(|_| _ = d.server("125 ok\r\n226 ok\r\n"));
     assert_eq!(first + d.sent().matches("STOR").count(), 1000);
-    assert_eq!(d.events().iter().filter(|(_, event)| matches!(event, Event::Done(_))).count(), 1001);
+    assert_eq!(d.events().iter().filter(|(_, event)| matches!(event, Event::Done(_))).count(), 1002);
 }
 
 #[test]
 fn a_plain_ftp_server_gets_one_command_at_a_time_and_less_of_them() {
     let mut d = Dialogue::with("500 Unknown command.\r\n");
     assert_eq!(d.session.pipelining(), Pipelining::None);
-    d.want(2, Request::Passive { striped: false }).want(3, Request::Stat("/a".into())).want(4, Request::List("/".into()));
+    d.want(2, Request::Passive { mode: Mode::Stream, striped: false })
+        .want(3, Request::Stat("/a".into()))
+        .want(4, Request::List("/".into()));
     assert_eq!(d.sent(), "EPSV\r\n");
     d.server("500 EPSV not understood\r\n");
     assert_eq!(d.sent(), "PASV\r\n");
@@ -150,7 +159,7 @@ fn restarts_parts_and_modules_are_spelled_out() {
     let mut d = Dialogue::with(GLOBUS_FEAT);
     let mut held = ByteRanges::new();
     held.insert(0..30);
-    let whole = Transfer::new(What::Retrieve, "/a".into(), Mode::Stream);
+    let whole = Transfer::new(What::Retrieve, "/a".into());
     d.want(2, Request::Transfer(Transfer { held: held.clone(), ..whole.clone() }));
     d.server("350 ok\r\n");
     assert_eq!(d.sent(), "REST 30\r\nRETR /a\r\n");
@@ -159,11 +168,12 @@ fn restarts_parts_and_modules_are_spelled_out() {
     d.want(3, Request::Transfer(Transfer { held: held.clone(), ..whole.clone() }));
     assert_eq!(d.failure(3).code, "bad-request");
     d.sent();
-    d.want(4, Request::Transfer(Transfer { held, part: Some((100, 1000)), mode: Mode::Extended, ..whole.clone() }));
-    d.server("200 ok\r\n350 ok\r\n").server("150 ok\r\n226 ok\r\n");
-    assert_eq!(d.sent(), "MODE E\r\nREST 0-30,60-90\r\nERET P 100 1000 /a\r\n");
+    d.want(6, active()).server("200 ok\r\n").server("200 ok\r\n").sent();
+    d.want(4, Request::Transfer(Transfer { held, part: Some((100, 1000)), ..whole.clone() }));
+    d.server("350 ok\r\n").server("150 ok\r\n226 ok\r\n");
+    assert_eq!(d.sent(), "REST 0-30,60-90\r\nERET P 100 1000 /a\r\n");
     let module = Some(Module { name: "FARLINE.TREE".into(), parms: "data".into() });
-    let stored = Transfer { what: What::Store, module, size: Some(7), mode: Mode::Extended, ..whole };
+    let stored = Transfer { what: What::Store, module, size: Some(7), ..whole };
     d.events();
     d.want(5, Request::Transfer(stored)).server("500 no ALLO here\r\n").server("150 ok\r\n226 ok\r\n");
     assert_eq!(d.sent(), "ALLO 7\r\nESTO FARLINE.TREE=\"data\" /a\r\n");
@@ -173,11 +183,21 @@ fn restarts_parts_and_modules_are_spelled_out() {
 #[test]
 fn a_refused_restart_keeps_the_store_from_beginning() {
     let mut d = Dialogue::with(GLOBUS_FEAT);
-    let mut transfer = Transfer::new(What::Store, "/a".into(), Mode::Stream);
+    let mut transfer = Transfer::new(What::Store, "/a".into());
     transfer.held.insert(0..5);
     d.want(2, Request::Transfer(transfer)).server("501 no\r\n");
     assert_eq!(d.sent(), "REST 5\r\n");
     assert_eq!(d.failure(2).message, "REST 5: the server said 501 no");
+}
+
+#[test]
+fn a_transfer_does_not_begin_in_a_mode_the_server_refused() {
+    let mut d = Dialogue::with("500 Unknown command.\r\n");
+    d.want(2, active()).want(3, store("/a")).server("504 MODE E is unknown\r\n");
+    assert_eq!(d.sent(), "MODE E\r\n");
+    assert!(matches!(&d.events()[..], [(2, Event::Failed(_)), (3, Event::Failed(error))] if error.code == "unsupported"));
+    d.want(4, Request::Passive { mode: Mode::Stream, striped: false });
+    assert_eq!(d.sent(), "MODE S\r\n");
 }
 
 #[test]
@@ -217,7 +237,7 @@ fn silence_and_closing_end_every_request() {
     assert_eq!(d.failure(4).code, "control-closed");
 
     let mut d = Dialogue::with(GLOBUS_FEAT);
-    d.want(2, store("/b")).server("200 ok\r\n150 ok\r\n");
+    d.want(2, store("/b")).server("150 ok\r\n");
     d.now += Span::from_secs(3600);
     d.poll();
     assert!(!d.closed, "a transfer may take an hour");
@@ -240,7 +260,7 @@ fn a_server_that_closes_or_babbles_ends_the_session() {
 #[test]
 fn an_abort_ends_what_runs_and_drops_what_waits() {
     let mut d = Dialogue::with(GLOBUS_FEAT);
-    d.want(2, store("/a")).want(3, store("/b")).server("200 ok\r\n150 ok\r\n").sent();
+    d.want(2, store("/a")).want(3, store("/b")).server("150 ok\r\n").sent();
     d.session.handle(d.now, Input::Abort { id: 3 });
     assert_eq!(d.poll().sent(), "");
     assert_eq!(d.failure(3).code, "aborted");
@@ -264,7 +284,7 @@ proptest! {
         abort in 0u64..12,
     ) {
         let mut d = if farline { Dialogue::farline() } else { Dialogue::with(GLOBUS_FEAT) };
-        d.want(2, Request::Passive { striped: true }).want(3, store("/a")).want(4, mkdir("/b")).want(5, store("/c"));
+        d.want(2, Request::Passive { mode: Mode::Extended, striped: true }).want(3, store("/a")).want(4, mkdir("/b")).want(5, store("/c"));
         d.want(6, Request::Rename { from: "/a".into(), to: "/b".into() }).want(7, Request::Stat(Pathname::root()));
         d.want(8, Request::List("/".into()));
         for chunk in &chunks {
