@@ -1,7 +1,8 @@
 //! Shared parts of the end-to-end tests: where the binaries are, and what this machine lets a test do.
 
-use std::path::PathBuf;
-use std::process::Command;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
 
 /// The `farline` binary built beside the running test, or `FARLINE_BIN`.
 ///
@@ -20,4 +21,95 @@ pub fn farline_binary() -> PathBuf {
 /// A command that runs the `farline` binary.
 pub fn farline() -> Command {
     Command::new(farline_binary())
+}
+
+/// A process of a test, ended when the test does, however it does.
+#[derive(Debug)]
+pub struct Running(pub Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // Already gone is as good.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A `farline serve` of `root` on a free loopback port, and its `ftp://127.0.0.1:PORT` without a path.
+///
+/// # Panics
+/// When it does not say within ten seconds that it listens.
+pub fn node(root: &Path, rights: &str, more: &[&str]) -> (Running, String) {
+    let mut command = farline();
+    let listen = if more.contains(&"--listen") { &[][..] } else { &["--listen", "127.0.0.1:0"][..] };
+    command.args(["--json", "serve", "--anonymous", rights, "--root"]).arg(root).args(listen).args(more);
+    let mut child = command.stdout(Stdio::piped()).spawn().expect("farline starts");
+    let stdout = child.stdout.take().expect("piped");
+    let running = Running(child);
+    let mut line = String::new();
+    BufReader::new(stdout).read_line(&mut line).expect("farline serve prints where it listens");
+    let said: serde_json::Value = serde_json::from_str(&line).unwrap_or_else(|error| panic!("{line}: {error}"));
+    let address = said["address"].as_str().expect("an address").to_owned();
+    (running, format!("ftp://{address}"))
+}
+
+/// Runs `command` and answers with its standard output.
+///
+/// # Panics
+/// When it fails: with all that it said.
+pub fn succeed(command: &mut Command) -> String {
+    let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{command:?}: {}\n{out}\n{err}", output.status);
+    out.into_owned()
+}
+
+/// Runs `farline --json` with `args`, which must fail, and answers with the error object and the exit code.
+///
+/// # Panics
+/// When it succeeds, or says no error object.
+pub fn error_of(args: &[&str]) -> (serde_json::Value, i32) {
+    let output = farline().arg("--json").args(args).output().expect("farline starts");
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(!output.status.success(), "{args:?} succeeded: {text}");
+    let object: serde_json::Value = serde_json::from_str(text.trim()).unwrap_or_else(|error| panic!("{text}: {error}"));
+    assert_eq!(object["schema"], "farline/error/1");
+    (object["error"].clone(), output.status.code().expect("an exit code"))
+}
+
+/// Whether two trees have the same files, contents, modes and links, as `diff` and `find` of this machine see them.
+///
+/// # Panics
+/// When they differ: with where.
+pub fn assert_same_tree(a: &Path, b: &Path) {
+    succeed(Command::new("diff").args(["-r", "--no-dereference"]).arg(a).arg(b));
+    let listing = |root: &Path| {
+        let list = succeed(Command::new("find").current_dir(root).args([".", "-mindepth", "1", "-printf", "%P %y %m %T@ %l\\n"]));
+        let mut lines: Vec<String> = list.lines().map(str::to_owned).collect();
+        lines.sort();
+        lines
+    };
+    assert_eq!(listing(a), listing(b));
+}
+
+/// Fills `root` with files around every size that matters, three folders deep, with an empty folder and a link.
+///
+/// # Panics
+/// When they cannot be written.
+pub fn plant(root: &Path) {
+    const MIB: usize = 1 << 20;
+    let mut rng = farline_core::units::Rng::new(7);
+    for folder in ["one/two/three", "empty"] {
+        std::fs::create_dir_all(root.join(folder)).expect("folders");
+    }
+    // Nothing, one byte, odd; around a block; several blocks and a rest.
+    for (i, len) in [0, 1, 4095, MIB - 1, MIB, MIB + 1, 5 * MIB + 123].into_iter().enumerate() {
+        let bytes: Vec<u8> = (0..len.div_ceil(8)).flat_map(|_| rng.next_u64().to_le_bytes()).take(len).collect();
+        let folder = ["", "one", "one/two", "one/two/three"][i % 4];
+        std::fs::write(root.join(folder).join(format!("file {i} %é")), bytes).expect("written");
+    }
+    for i in 0..200 {
+        std::fs::write(root.join("one").join(format!("small{i}")), format!("content of {i}\n").repeat(i)).expect("written");
+    }
+    std::os::unix::fs::symlink("one/two", root.join("link")).expect("linked");
 }

@@ -1,6 +1,6 @@
 //! The TCP channel: MODE E over one socket, header and payload in one system call each way.
 
-use super::{Arrival, Handle, Channel};
+use super::{Arrival, Channel, Handle};
 use crate::sys::pool::Slot;
 use crate::sys::tcp::{TcpInfo, tcp_info};
 use farline_core::gridftp::mode_e::{Flags, HEADER_LEN, Header};
@@ -61,6 +61,14 @@ pub fn listen(address: SocketAddr, options: &TcpOptions) -> io::Result<TcpListen
     socket.bind(&address.into())?;
     socket.listen(256)?;
     Ok(socket.into())
+}
+
+/// Whether this host can open channels with `options`, found out on a socket that goes nowhere.
+///
+/// # Errors
+/// What the system says to an option that it does not take.
+pub fn check(options: &TcpOptions) -> io::Result<()> {
+    socket(SocketAddr::from(([127, 0, 0, 1], 0)), options).map(drop)
 }
 
 fn socket(address: SocketAddr, options: &TcpOptions) -> io::Result<Socket> {

@@ -3,9 +3,9 @@
 use super::location::Remote;
 use crate::sys::tcp::tcp_info;
 use farline_core::gridftp::client::{ClientConfig, ClientSession, Event, Features, Input, Output, Request};
-use farline_core::gridftp::{Entry, Mode, Pathname, Reply};
+use farline_core::gridftp::{Entry, Pathname, Reply};
 use farline_core::units::{Error, Fault, Span, Time};
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -21,6 +21,8 @@ pub(super) struct Control {
     began: Instant,
     last_id: u64,
     events: VecDeque<(u64, Event)>,
+    /// Requests whose failure is no reason to break anything off.
+    optional: BTreeSet<u64>,
     /// Events that came while another request's were awaited.
     kept: VecDeque<(u64, Event)>,
     received: Vec<u8>,
@@ -29,12 +31,14 @@ pub(super) struct Control {
 }
 
 impl Control {
-    /// Connects and logs in.
-    pub(super) async fn open(remote: &Remote) -> Result<Control, Error> {
+    /// Connects and logs in. The requests `ahead` go out as early as the server allows, to a Farline node together with the
+    /// login; their numbers come back.
+    pub(super) async fn open(remote: &Remote, ahead: Vec<Request>) -> Result<(Control, Vec<u64>), Error> {
         let server = format!("{}:{}", remote.host, remote.port);
         let failed = |error: std::io::Error| {
             let message = format!("cannot reach {server}: {}", error.to_string().split(" (os error").next().unwrap_or_default());
-            Error::new(Fault::Between, "unreachable", message).hint("is the node running, is the port right, does a firewall stand between?")
+            Error::new(Fault::Between, "unreachable", message)
+                .hint("is the node running, is the port right, does a firewall stand between?")
         };
         let connecting = tokio::time::timeout(CONNECT_TIMEOUT, TcpStream::connect((remote.host.as_str(), remote.port)));
         let stream = connecting.await.map_err(|_| failed(std::io::ErrorKind::TimedOut.into()))?.map_err(failed)?;
@@ -53,6 +57,7 @@ impl Control {
             began: Instant::now(),
             last_id: 0,
             events: VecDeque::new(),
+            optional: BTreeSet::new(),
             kept: VecDeque::new(),
             received: vec![0; 16 * 1024],
             server,
@@ -61,6 +66,7 @@ impl Control {
         let user = remote.user.clone().unwrap_or_else(|| "anonymous".to_owned());
         let password = remote.password.clone().unwrap_or_else(|| "farline@".to_owned());
         let login = control.request(Request::Login { user, password });
+        let ahead = ahead.into_iter().map(|request| control.request(request)).collect();
         loop {
             match control.event_of(login).await? {
                 Event::Ready(features) => control.features = features,
@@ -69,7 +75,7 @@ impl Control {
                 _ => {}
             }
         }
-        Ok(control)
+        Ok((control, ahead))
     }
 
     pub(super) fn features(&self) -> &Features {
@@ -92,6 +98,13 @@ impl Control {
         let now = self.now();
         self.session.handle(now, Input::Request { id: self.last_id, request });
         self.last_id
+    }
+
+    /// Submits a request that may fail.
+    pub(super) fn try_request(&mut self, request: Request) -> u64 {
+        let id = self.request(request);
+        self.optional.insert(id);
+        id
     }
 
     /// The next event of any request. Cancel-safe: no event is lost by dropping the future.
@@ -126,7 +139,10 @@ impl Control {
         loop {
             match self.next().await {
                 Ok((id, event)) => {
-                    let failed = if let Event::Failed(error) = &event { Some(error.clone()) } else { None };
+                    let failed = match &event {
+                        Event::Failed(error) if !self.optional.contains(&id) => Some(error.clone()),
+                        _ => None,
+                    };
                     self.kept.push_back((id, event));
                     if let Some(error) = failed {
                         return error;
@@ -149,7 +165,11 @@ impl Control {
                 }
                 Output::Event { id, event } => self.events.push_back((id, event)),
                 Output::Close if self.events.is_empty() => {
-                    return Err(Error::new(Fault::Between, "control-closed", format!("{} closed the control connection", self.server)));
+                    return Err(Error::new(
+                        Fault::Between,
+                        "control-closed",
+                        format!("{} closed the control connection", self.server),
+                    ));
                 }
                 Output::Close => return Ok(None),
                 Output::Wait(at) => return Ok(at),
@@ -183,9 +203,8 @@ impl Control {
         }
     }
 
-    /// Has the server listen; answers with where.
-    pub(super) async fn passive(&mut self) -> Result<SocketAddr, Error> {
-        let id = self.request(Request::Passive { mode: Mode::Extended, striped: false });
+    /// Where the server listens, by the answer to the `Passive` request `id`.
+    pub(super) async fn passive(&mut self, id: u64) -> Result<SocketAddr, Error> {
         let mut address = None;
         loop {
             match self.event_of(id).await? {
@@ -198,11 +217,9 @@ impl Control {
         address.ok_or_else(|| Error::new(Fault::There, "no-address", format!("{} did not say where it listens", self.server)))
     }
 
-    /// What is at `path`; `None` when nothing is.
-    pub(super) async fn look(&mut self, path: &[u8]) -> Result<Option<Entry>, Error> {
-        let id = self.request(Request::Stat(Pathname::new(path)));
-        let entries = self.entries(id).await;
-        match entries {
+    /// What is at a path, by the answer to the `Stat` request `id`; `None` when nothing is.
+    pub(super) async fn looked(&mut self, id: u64) -> Result<Option<Entry>, Error> {
+        match self.entries(id).await {
             Ok(mut entries) => Ok(entries.pop()),
             Err(error) if error.code == "path-not-found" => Ok(None),
             Err(error) => Err(error),

@@ -33,15 +33,19 @@ struct Rig {
 }
 
 pub(super) async fn run(copy: &mut Copy<'_>, from: &Remote, to: &Path, several: bool) -> Result<(), Error> {
-    let mut control = Control::open(from).await?;
+    let (mut control, _) = Control::open(from, Vec::new()).await?;
     let choice = copy.choose(control.rtt(), None, false);
     if control.features().parameters("FARLINE").any(|feature| feature == "TREE") {
         from_farline(copy, &mut control, from, to, several, &choice).await
     } else if control.features().is_gridftp() {
         from_stock(copy, &mut control, from, to, several, &choice).await
     } else {
-        Err(Error::new(Fault::There, "unsupported", format!("{}:{} is a plain FTP server, not a GridFTP one", from.host, from.port))
-            .hint("curl or lftp can fetch from it"))
+        Err(Error::new(
+            Fault::There,
+            "unsupported",
+            format!("{}:{} is a plain FTP server, not a GridFTP one", from.host, from.port),
+        )
+        .hint("curl or lftp can fetch from it"))
     }
 }
 
@@ -66,14 +70,11 @@ async fn from_farline(
     several: bool,
     choice: &Choice,
 ) -> Result<(), Error> {
-    if let Some(name) = &choice.congestion {
-        // The node sends, so the congestion control is at its end; one that does not have it says so and uses its own.
+    // The node sends, so the congestion control is at its end; one that does not have it says so and uses its own.
+    let congestion = choice.congestion.clone().map(|name| {
         let value = Opts::Farline { name: "congestion".to_owned(), value: name.clone() };
-        let id = control.request(Request::Exec(Command::Options(value)));
-        if control.done(id).await.is_ok() {
-            copy.ledger.congestion = Some(name.clone());
-        }
-    }
+        (control.try_request(Request::Exec(Command::Options(value))), name)
+    });
     let (rig, _) = arrange(control, choice).await?;
     let path = Pathname::new(from.path.clone());
     let transfer = |parms: &str| {
@@ -111,6 +112,11 @@ async fn from_farline(
     });
     let (landed, rig) = done.await?;
     copy.until_done(control, &requests).await?;
+    if let Some((id, name)) = congestion
+        && control.done(id).await.is_ok()
+    {
+        copy.ledger.congestion = Some(name);
+    }
     copy.ledger.verified = true;
     copy.ledger.verified_how = "BLAKE3 of every file, computed while moving, compared end to end";
     take(copy, landed);
@@ -128,7 +134,8 @@ async fn from_stock(
     choice: &Choice,
 ) -> Result<(), Error> {
     let not_there = || Error::new(Fault::You, "path-not-found", format!("{from} does not exist"));
-    let top = control.look(&from.path).await?.ok_or_else(not_there)?;
+    let look = control.request(Request::Stat(Pathname::new(from.path.clone())));
+    let top = control.looked(look).await?.ok_or_else(not_there)?;
     let is_folder = top.kind == Kind::Directory;
     let entries = if is_folder {
         if !copy.options.recursive {

@@ -51,8 +51,12 @@ impl Location {
         match scheme {
             b"ftp" => Remote::parse(rest, &shown).map(Location::Remote),
             b"file" => Ok(Location::Local(PathBuf::from(std::ffi::OsString::from_vec(decode(rest, &shown)?)))),
-            _ => Err(Error::new(Fault::You, "unknown-scheme", format!("{shown}: scheme `{}` is not known", String::from_utf8_lossy(scheme)))
-                .hint("known are ftp:// and file://, and plain local paths")),
+            _ => Err(Error::new(
+                Fault::You,
+                "unknown-scheme",
+                format!("{shown}: scheme `{}` is not known", String::from_utf8_lossy(scheme)),
+            )
+            .hint("known are ftp:// and file://, and plain local paths")),
         }
     }
 }
@@ -76,7 +80,9 @@ impl Remote {
         }
         let port = match port {
             None => FTP_PORT,
-            Some(port) => port.parse().ok().filter(|&port| port != 0).ok_or_else(|| wrong("the port is not a number from 1 to 65535"))?,
+            Some(port) => {
+                port.parse().ok().filter(|&port| port != 0).ok_or_else(|| wrong("the port is not a number from 1 to 65535"))?
+            }
         };
         let text = |part: &str| -> Result<String, Error> {
             String::from_utf8(decode(part.as_bytes(), shown)?).map_err(|_| wrong("user and password must be text"))

@@ -9,7 +9,7 @@ use crate::mover::{BLOCK_LEN, SendJob, Sent, send};
 use crate::stores::{BytesSource, Part, PosixSource, Root, Source, join, look, walk};
 use crate::sys::pool::{Slot, pool};
 use farline_core::gridftp::client::{Request, Transfer, What};
-use farline_core::gridftp::{Command, Kind, Module, Pathname};
+use farline_core::gridftp::{Command, Kind, Mode, Module, Pathname};
 use farline_core::transfer::{Choice, Digests, Entry, EntryKind, Layout, Marks, Verdict, manifest_lines};
 use farline_core::units::{Bytes, Error, Fault};
 use std::net::SocketAddr;
@@ -51,14 +51,23 @@ pub(super) async fn run(copy: &mut Copy<'_>, sources: &[Location], to: &Remote) 
                 .hint("add -r to copy it with all that is in it"));
         }
     }
-    let mut control = Control::open(to).await?;
-    let load = load(copy, &mut control, &paths, to).await?;
+    // As rsync has it, a file goes into what is a folder and under the name of what is not.
+    let alone = paths.len() == 1 && look_at(&paths[0])?.is_file();
+    let must_look = alone && !to.path.ends_with(b"/");
+    let mut ahead = vec![Request::Passive { mode: Mode::Extended, striped: false }];
+    ahead.extend(must_look.then(|| Request::Stat(Pathname::new(to.path.clone()))));
+    let (mut control, ahead) = Control::open(to, ahead).await?;
+    let into_folder = match ahead.get(1) {
+        Some(&look) => control.looked(look).await?.is_some_and(|entry| entry.kind == Kind::Directory),
+        None => true,
+    };
+    let load = load(copy, &paths, to, into_folder)?;
     let size = load.entries.iter().map(Entry::len).sum();
     let choice = copy.choose(control.rtt(), Some(Bytes(size)), true);
     if control.features().parameters("FARLINE").any(|feature| feature == "TREE") {
-        to_farline(copy, &mut control, load, &choice).await
+        to_farline(copy, &mut control, ahead[0], load, &choice).await
     } else if control.features().is_gridftp() {
-        to_stock(copy, &mut control, load, &choice).await
+        to_stock(copy, &mut control, ahead[0], load, &choice).await
     } else {
         Err(Error::new(Fault::There, "unsupported", format!("{}:{} is a plain FTP server, not a GridFTP one", to.host, to.port))
             .hint("curl -T or lftp put can store to it"))
@@ -72,10 +81,7 @@ fn look_at(path: &Path) -> Result<std::fs::Metadata, Error> {
 /// Lists the sources, and decides what each is called at the destination.
 ///
 /// As rsync has it: `src` goes into the destination by its name, `src/` goes with its content alone.
-async fn load(copy: &mut Copy<'_>, control: &mut Control, paths: &[PathBuf], to: &Remote) -> Result<Load, Error> {
-    let alone = paths.len() == 1 && look_at(&paths[0])?.is_file();
-    let trailing = to.path.ends_with(b"/");
-    let into_folder = !alone || trailing || control.look(&to.path).await?.is_some_and(|entry| entry.kind == Kind::Directory);
+fn load(copy: &mut Copy<'_>, paths: &[PathBuf], to: &Remote, into_folder: bool) -> Result<Load, Error> {
     let target = to.path.clone();
     let mut load = Load { target, entries: Vec::new(), parts: Vec::new() };
     for path in paths {
@@ -116,11 +122,11 @@ async fn load(copy: &mut Copy<'_>, control: &mut Control, paths: &[PathBuf], to:
 }
 
 /// A tree in three pipelined transfers: manifest, data, digests.
-async fn to_farline(copy: &mut Copy<'_>, control: &mut Control, load: Load, choice: &Choice) -> Result<(), Error> {
+async fn to_farline(copy: &mut Copy<'_>, control: &mut Control, passive: u64, load: Load, choice: &Choice) -> Result<(), Error> {
     let manifest = manifest_lines(&load.entries);
     let layout = Arc::new(Layout::new(load.entries, BLOCK_LEN));
     let source = PosixSource::of_parts(load.parts, Arc::clone(&layout));
-    let address = control.passive().await?;
+    let address = control.passive(passive).await?;
     let path = Pathname::new(load.target);
     let transfer = |parms: &str| {
         let module = Some(Module { name: MODULE.to_owned(), parms: parms.to_owned() });
@@ -171,7 +177,7 @@ async fn to_farline(copy: &mut Copy<'_>, control: &mut Control, load: Load, choi
 }
 
 /// File by file, as any GridFTP server knows it: folders first, then each file under a temporary name, then renamed.
-async fn to_stock(copy: &mut Copy<'_>, control: &mut Control, load: Load, choice: &Choice) -> Result<(), Error> {
+async fn to_stock(copy: &mut Copy<'_>, control: &mut Control, passive: u64, load: Load, choice: &Choice) -> Result<(), Error> {
     let alone = load.entries.len() == 1 && load.entries[0].path.is_empty();
     let at = |entry: &Entry| Pathname::new(if alone { load.target.clone() } else { join(trim(&load.target), &entry.path) });
     let mut folders: Vec<Pathname> = Vec::new();
@@ -186,7 +192,7 @@ async fn to_stock(copy: &mut Copy<'_>, control: &mut Control, load: Load, choice
             _ => {}
         }
     }
-    let address = control.passive().await?;
+    let address = control.passive(passive).await?;
     let layout = Arc::new(Layout::new(load.entries.clone(), BLOCK_LEN));
     let source = Arc::new(PosixSource::of_parts(load.parts, Arc::clone(&layout)));
     let files = layout.entries().iter().filter(|entry| matches!(entry.kind, EntryKind::File { .. })).count() as u64;
@@ -221,7 +227,9 @@ async fn to_stock(copy: &mut Copy<'_>, control: &mut Control, load: Load, choice
             Ok((Rig { channels: sent.channels, slots: sent.slots }, congestion, sent.tcp))
         });
         let (back, congestion, tcp) = done.await?;
-        copy.until_done(control, &[id]).await.map_err(|error| error.while_doing(format!("storing {}", String::from_utf8_lossy(path.as_bytes()))))?;
+        copy.until_done(control, &[id])
+            .await
+            .map_err(|error| error.while_doing(format!("storing {}", String::from_utf8_lossy(path.as_bytes()))))?;
         let rename = control.request(Request::Rename { from: Pathname::new(temporary), to: path });
         control.done(rename).await.map_err(|error| error.while_doing("renaming the finished file"))?;
         rig = Some(back);
@@ -262,8 +270,12 @@ fn temporary(path: &[u8]) -> Vec<u8> {
 fn open_rig(address: SocketAddr, choice: &Choice) -> Result<(Rig, Option<String>), Error> {
     let options = TcpOptions { congestion: choice.congestion.clone(), buffer: None };
     let opened: Vec<_> = std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..choice.streams).map(|_| scope.spawn(|| connect(address, None, &options, CONNECT_TIMEOUT))).collect();
-        threads.into_iter().map(|thread| thread.join().unwrap_or_else(|_| Err(std::io::Error::other("a thread panicked")))).collect()
+        let threads: Vec<_> =
+            (0..choice.streams).map(|_| scope.spawn(|| connect(address, None, &options, CONNECT_TIMEOUT))).collect();
+        threads
+            .into_iter()
+            .map(|thread| thread.join().unwrap_or_else(|_| Err(std::io::Error::other("a thread panicked"))))
+            .collect()
     });
     let opened: Result<Vec<TcpChannel>, _> = opened.into_iter().collect();
     let opened = opened.map_err(|error| connect_error(address, choice, &error))?;

@@ -4,7 +4,7 @@ use super::acceptor::Acceptor;
 use super::desk::{Cancel, Parked, lock};
 use super::send::{broken, no_thread};
 use super::tally::Tally;
-use crate::channels::{Arrival, Handle, Channel};
+use crate::channels::{Arrival, Channel, Handle};
 use crate::stores::Sink;
 use crate::sys::pool::Slot;
 use crate::sys::tcp::TcpInfo;
@@ -184,8 +184,12 @@ impl<'a> Shared<'a> {
             let mut state = lock(&self.state);
             if state.offers.len() + 2 > self.slots {
                 // Every channel holds a slot; with none left to write from, nothing would move.
-                return Err(Error::new(Fault::Refused, "too-many-channels", format!("more than {} data channels", self.slots - 2))
-                    .hint("use fewer streams, or more staging at the receiver"));
+                return Err(Error::new(
+                    Fault::Refused,
+                    "too-many-channels",
+                    format!("more than {} data channels", self.slots - 2),
+                )
+                .hint("use fewer streams, or more staging at the receiver"));
             }
             state.offers.push(offers);
             state.handles.push(Some(channel.handle().map_err(|error| broken(&error))?));

@@ -111,7 +111,9 @@ impl ConfigFile {
 /// In words, when it is no range of ports.
 pub fn parse_ports(text: &str) -> Result<(u16, u16), String> {
     let range = text.split_once('-').and_then(|(low, high)| Some((low.trim().parse().ok()?, high.trim().parse().ok()?)));
-    range.filter(|&(low, high)| low > 0 && low <= high).ok_or_else(|| format!("`{text}` is not a range of ports such as 50000-50100"))
+    range
+        .filter(|&(low, high)| low > 0 && low <= high)
+        .ok_or_else(|| format!("`{text}` is not a range of ports such as 50000-50100"))
 }
 
 #[cfg(test)]

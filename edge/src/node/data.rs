@@ -5,7 +5,7 @@ use super::files::{Files, beneath};
 use super::stream_mode;
 use super::tree::{self, Phase, TreeState};
 use crate::channels::Channel;
-use crate::channels::tcp::{TcpOptions, connect};
+use crate::channels::tcp::{TcpOptions, check, connect};
 use crate::mover::{Acceptor, BLOCK_LEN, Cancel, ReceiveJob, SendJob, Tally, receive, send};
 use crate::stores::{BytesSource, PosixSink, PosixSource, Sink, Source, storage_error};
 use crate::sys::pool::{Slot, pool};
@@ -86,7 +86,17 @@ impl DataPlane {
     pub(super) fn new(shared: Arc<Shared>, local: SocketAddr, peer: SocketAddr) -> DataPlane {
         let tree = TreeState::default();
         let options = TcpOptions::default();
-        DataPlane { shared, local, peer, acceptor: None, targets: Vec::new(), channels: Vec::new(), slots: Vec::new(), options, tree }
+        DataPlane {
+            shared,
+            local,
+            peer,
+            acceptor: None,
+            targets: Vec::new(),
+            channels: Vec::new(),
+            slots: Vec::new(),
+            options,
+            tree,
+        }
     }
 
     /// Closes what is open; a listener and the client's addresses stay good.
@@ -128,7 +138,15 @@ impl DataPlane {
     pub(super) fn set_option(&mut self, name: &str, value: &str) -> Result<(), Error> {
         match name {
             "congestion" => {
-                self.options.congestion = Some(value.to_owned()).filter(|value| !value.is_empty());
+                let options = TcpOptions { congestion: Some(value.to_owned()), ..self.options.clone() };
+                check(&options).map_err(|error| {
+                    Error::new(
+                        Fault::You,
+                        "unknown-congestion",
+                        format!("this node cannot use congestion control `{value}`: {error}"),
+                    )
+                })?;
+                self.options = options;
                 Ok(())
             }
             _ => Err(Error::new(Fault::You, "unsupported", format!("there is no option `{name}`"))),
@@ -195,7 +213,11 @@ impl DataPlane {
         let size = entry.size.unwrap_or(0);
         let (offset, length) = run.request.part.map_or((0, None), |part| (part.offset, part.length));
         if offset > size {
-            return Err(Error::new(Fault::You, "restart-mismatch", format!("the file has {size} bytes, the part begins at {offset}")));
+            return Err(Error::new(
+                Fault::You,
+                "restart-mismatch",
+                format!("the file has {size} bytes, the part begins at {offset}"),
+            ));
         }
         let len = length.unwrap_or(u64::MAX).min(size - offset);
         let layout = Arc::new(Layout::of_file(len, BLOCK_LEN));
@@ -223,8 +245,12 @@ impl DataPlane {
         };
         if held > size {
             // A failed STOR leaves nothing under the final name: there is nothing to go on from.
-            return Err(Error::new(Fault::You, "restart-mismatch", format!("there are {size} bytes, not the {held} to go on from"))
-                .hint("send the file from its start"));
+            return Err(Error::new(
+                Fault::You,
+                "restart-mismatch",
+                format!("there are {size} bytes, not the {held} to go on from"),
+            )
+            .hint("send the file from its start"));
         }
         let layout = Arc::new(Layout::of_file(UNKNOWN_LEN, BLOCK_LEN));
         let sink = PosixSink::new(Arc::clone(&self.shared.root), path, Arc::clone(&layout), false);

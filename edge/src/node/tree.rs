@@ -93,7 +93,8 @@ pub(super) fn store(plane: &mut DataPlane, phase: Phase, run: &Run<'_>) -> Resul
             Ok(came)
         }
         Phase::Digests => {
-            let incoming = plane.tree().incoming.take().filter(|incoming| incoming.complete).ok_or_else(|| out_of_order("data"))?;
+            let incoming =
+                plane.tree().incoming.take().filter(|incoming| incoming.complete).ok_or_else(|| out_of_order("data"))?;
             let limit = incoming.layout.entries().len() * Verdict::WIRE_LEN;
             let list = receive_list(plane, limit, run)?;
             let verdicts = Verdict::decode_all(&list)

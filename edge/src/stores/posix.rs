@@ -73,9 +73,8 @@ impl PosixSource {
         }
         drop(open);
         let (root, path) = self.place(entry);
-        let fd = root
-            .open_beneath(&path, OFlags::RDONLY | OFlags::NOCTTY, 0)
-            .map_err(|error| storage_error("read", &path, &error))?;
+        let fd =
+            root.open_beneath(&path, OFlags::RDONLY | OFlags::NOCTTY, 0).map_err(|error| storage_error("read", &path, &error))?;
         // Only a wish: the kernel reads ahead further.
         let _ = fadvise(&fd, 0, None, Advice::Sequential);
         let file = Arc::new(File::from(fd));

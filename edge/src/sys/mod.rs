@@ -1,9 +1,9 @@
 //! System calls without a safe wrapper elsewhere: the project's unsafe code.
 #![allow(unsafe_code, reason = "this is the one place for it")]
 
-pub mod pool;
-pub mod tcp;
 pub mod memory;
+pub mod pool;
 pub mod process;
 pub mod realtime;
+pub mod tcp;
 pub mod tun;

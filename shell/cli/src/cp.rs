@@ -48,8 +48,7 @@ pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
     let sources: Result<Vec<Location>, Error> = args.sources.iter().map(|text| Location::parse(text)).collect();
     let sources = sources?;
     let destination = Location::parse(&args.destination)?;
-    let wishes =
-        Wishes { streams: args.streams.map(usize::from), congestion: args.congestion, staging: args.staging };
+    let wishes = Wishes { streams: args.streams.map(usize::from), congestion: args.congestion, staging: args.staging };
     let options = Options { recursive: args.recursive, wishes };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Error::new(Fault::Here, "no-runtime", format!("cannot start: {error}")))?;

@@ -80,8 +80,12 @@ pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
     }
     .build()?;
     if config.anonymous == Anonymous::None {
-        return Err(Error::new(Fault::You, "nobody-may-enter", "this node would let nobody in: there are no accounts in this version")
-            .hint("let everybody read with --anonymous read, or write with --anonymous write"));
+        return Err(Error::new(
+            Fault::You,
+            "nobody-may-enter",
+            "this node would let nobody in: there are no accounts in this version",
+        )
+        .hint("let everybody read with --anonymous read, or write with --anonymous write"));
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Error::new(Fault::Here, "no-runtime", format!("cannot start: {error}")))?;
@@ -89,7 +93,8 @@ pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
         let (root, rights) = (config.root.clone(), config.anonymous);
         let node = Node::bind(config).await?;
         let rights = if rights == Anonymous::Write { "write" } else { "read" };
-        let listening = Listening { schema: "farline/serve/1", address: node.address(), root, anonymous: rights, encrypted: false };
+        let listening =
+            Listening { schema: "farline/serve/1", address: node.address(), root, anonymous: rights, encrypted: false };
         let text = format!(
             "farline: serving {} at ftp://{}/, anonymous users may {rights}; nothing is encrypted",
             listening.root.display(),

@@ -15,6 +15,11 @@ impl Features {
         Features { lines: inner.iter().map(|line| String::from_utf8_lossy(line).trim().to_owned()).collect() }
     }
 
+    /// What every Farline server announces, for use between its greeting and its answer to FEAT.
+    pub(super) fn of_any_farline() -> Features {
+        Features { lines: ["ERET", "ESTO", "FARLINE", "MLSC", "MLST", "PARALLEL", "SPAS"].map(str::to_owned).to_vec() }
+    }
+
     /// Whether a feature of this name was announced, with or without parameters.
     pub fn has(&self, name: &str) -> bool {
         self.parameters(name).next().is_some()

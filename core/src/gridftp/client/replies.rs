@@ -13,7 +13,15 @@ use crate::units::{Error, Fault};
 impl ClientSession {
     pub(super) fn greeting(&mut self, reply: &Reply) {
         match reply.code {
-            220 => self.greeted = true,
+            220 => {
+                self.greeted = true;
+                // A server that says in its greeting that it is Farline queues whatever comes: the login, which costs four
+                // round trips elsewhere, goes out at once with all that is asked for behind it.
+                if self.config.pipelining.is_none() && reply.first().split(' ').any(|word| word == "Farline") {
+                    self.pipelining = Pipelining::Transfers;
+                    self.features = Features::of_any_farline();
+                }
+            }
             // RFC 959 section 5.4: ready in some minutes; 220 follows.
             120 => {}
             _ => self.end(error_of(reply, "connecting")),
@@ -80,8 +88,11 @@ impl ClientSession {
             Role::Optional => {}
             Role::User if reply.is_intermediate() => {
                 if let Some(active) = self.active(id) {
-                    let password = active.password.take().unwrap_or_default().into_bytes();
-                    active.steps.push_front(Step { command: Command::Password(password), role: Role::Password });
+                    // None when it was sent ahead.
+                    if let Some(password) = active.password.take() {
+                        let command = Command::Password(password.into_bytes());
+                        active.steps.push_front(Step { command, role: Role::Password });
+                    }
                 }
             }
             // RFC 2428 section 3: servers of before 1998 do not know EPSV.

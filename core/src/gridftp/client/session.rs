@@ -203,10 +203,12 @@ impl ClientSession {
                     active.request = Some(request);
                     return;
                 }
-                if let Request::Login { password, .. } = &request {
+                if let Request::Login { password, .. } = &request
+                    && self.pipelining != Pipelining::Transfers
+                {
                     active.password = Some(password.clone());
                 }
-                match steps(request, &self.features, &self.config, self.mode) {
+                match steps(request, &self.features, &self.config, self.mode, self.pipelining) {
                     Ok(steps) => active.steps = steps,
                     Err(error) => {
                         self.forget(id);

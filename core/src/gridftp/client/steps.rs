@@ -58,7 +58,10 @@ impl Step {
     pub(super) fn class(&self, pipelining: Pipelining) -> Class {
         match self.role {
             Role::Transfer => Class::Transfer,
-            Role::Features | Role::Passive | Role::PassiveOrPlain | Role::Password | Role::User => Class::Alone,
+            Role::Password => Class::Alone,
+            Role::Features | Role::Passive | Role::PassiveOrPlain | Role::User if pipelining != Pipelining::Transfers => {
+                Class::Alone
+            }
             _ => match self.command {
                 Command::Auth(_) | Command::Quit => Class::Alone,
                 // Were it refused, what follows would move data in a form nobody expects. Farline knows both modes.
@@ -87,6 +90,7 @@ pub(super) fn steps(
     features: &Features,
     config: &ClientConfig,
     mode: Option<Mode>,
+    pipelining: Pipelining,
 ) -> Result<VecDeque<Step>, Error> {
     let steps = match request {
         Request::Active { mode: wanted, addresses } => in_mode(wanted, mode, step(active(addresses), Role::Required)),
@@ -106,8 +110,12 @@ pub(super) fn steps(
             return Err(Error::new(Fault::There, "unsupported", "the server does not list on the control channel (MLSC)")
                 .hint("list over a data channel (MLSD)"));
         }
-        Request::Login { user, password: _ } => {
-            let mut steps = vec![step(Command::User(user.into_bytes()), Role::User), step(Command::Features, Role::Features)];
+        Request::Login { user, password } => {
+            let mut steps = vec![step(Command::User(user.into_bytes()), Role::User)];
+            if pipelining == Pipelining::Transfers {
+                steps.push(step(Command::Password(password.into_bytes()), Role::Required));
+            }
+            steps.push(step(Command::Features, Role::Features));
             let info = config.client_info.clone().map(|info| step(Command::Site(Site::ClientInfo(info)), Role::Optional));
             steps.extend(info);
             steps.push(step(Command::Type(Type::Image), Role::Required));

@@ -301,3 +301,31 @@ proptest! {
         prop_assert!(d.closed);
     }
 }
+
+#[test]
+fn to_farline_the_login_and_what_follows_go_out_in_one_segment() {
+    let mut d = Dialogue::new(ClientConfig { host: "10.0.0.1".parse().ok(), ..ClientConfig::default() });
+    d.want(1, Request::Login { user: "anonymous".into(), password: "me@".into() });
+    d.want(2, Request::Passive { mode: Mode::Extended, striped: false }).want(3, Request::Stat("/a".into()));
+    assert_eq!(
+        d.server("220 Farline 0.1.0 GridFTP server ready.\r\n").sent(),
+        "USER anonymous\r\nPASS me@\r\nFEAT\r\nTYPE I\r\nMODE E\r\nEPSV\r\nMLST /a\r\n"
+    );
+    d.server(
+        "331 Password required.\r\n230 in\r\n211-Extensions\r\n FARLINE TREE\r\n MLST Type*;\r\n211 End\r\n200 ok\r\n200 ok\r\n",
+    );
+    assert!(matches!(d.events()[..], [(1, Event::Ready(_)), (1, Event::Done(_))]));
+    d.server("229 ok (|||5000|)\r\n550 No such file\r\n");
+    assert!(matches!(d.events()[..], [(2, Event::PassiveAt(_)), (2, Event::Done(_)), (3, Event::Failed(_))]));
+}
+
+#[test]
+fn a_refused_login_fails_all_that_went_out_with_it() {
+    let mut d = Dialogue::new(ClientConfig { host: "10.0.0.1".parse().ok(), ..ClientConfig::default() });
+    d.want(1, Request::Login { user: "ann".into(), password: "x".into() });
+    d.want(2, Request::Passive { mode: Mode::Extended, striped: false });
+    d.server("220 Farline 0.1.0 GridFTP server ready.\r\n").sent();
+    d.server("331 Password required.\r\n530 Login incorrect.\r\n530 no\r\n530 no\r\n530 no\r\n530 no\r\n");
+    assert_eq!(d.failure(1).fault, Fault::Refused);
+    assert_eq!(d.failure(2).fault, Fault::Refused);
+}

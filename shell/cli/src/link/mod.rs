@@ -115,7 +115,9 @@ pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
             Ok(ExitCode::SUCCESS)
         }
         // What goes wrong was reported to the process that asked, in its words.
-        Action::Emulate => Ok(link::emulate().map_or_else(|error| ExitCode::from(error.fault.exit_code()), |()| ExitCode::SUCCESS)),
+        Action::Emulate => {
+            Ok(link::emulate().map_or_else(|error| ExitCode::from(error.fault.exit_code()), |()| ExitCode::SUCCESS))
+        }
     }
 }
 

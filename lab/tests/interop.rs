@@ -1,0 +1,166 @@
+//! Farline against the real peers: globus-url-copy and globus-gridftp-server, curl and lftp.
+//!
+//! `make test` installs them. A machine without one fails here rather than passing untested.
+
+use farline_lab::{Running, assert_same_tree, farline, node, plant, succeed};
+use std::net::{TcpListener, TcpStream};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// A file of a few blocks and a rest, not compressible.
+fn big(path: &Path) {
+    let mut rng = farline_core::units::Rng::new(3);
+    let bytes: Vec<u8> = (0..1_500_000).flat_map(|_| rng.next_u64().to_le_bytes()).collect();
+    std::fs::write(path, bytes).expect("written");
+}
+
+fn guc() -> Command {
+    let mut command = Command::new("timeout");
+    command.args(["60", "globus-url-copy"]);
+    command
+}
+
+/// A real `globus-gridftp-server` for anonymous users on a free loopback port.
+fn globus_server() -> (Running, String) {
+    let port = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a free port").port();
+    let mut command = Command::new("globus-gridftp-server");
+    command.args(["-aa", "-p", &port.to_string(), "-log-level", "NONE"]);
+    command.args(["-data-interface", "127.0.0.1", "-control-interface", "127.0.0.1"]);
+    if rustix::process::geteuid().is_root() {
+        command.args(["-anonymous-user", "root", "-allow-root"]);
+    }
+    let child = command.stdout(Stdio::null()).spawn().expect("globus-gridftp-server is installed by make test");
+    let server = Running(child);
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while TcpStream::connect(("127.0.0.1", port)).is_err() {
+        assert!(Instant::now() < deadline, "globus-gridftp-server does not listen");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    (server, format!("ftp://127.0.0.1:{port}"))
+}
+
+#[test]
+fn globus_url_copy_gets_and_puts_with_one_and_four_channels() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let (root, file) = (dir.path().join("root"), dir.path().join("big"));
+    std::fs::create_dir_all(&root).expect("a folder");
+    big(&file);
+    let (_node, url) = node(&root, "write", &[]);
+    for channels in ["1", "4"] {
+        let here = format!("file://{}", file.display());
+        let back = dir.path().join(format!("back{channels}"));
+        succeed(guc().args(["-p", channels, &here, &format!("{url}/big{channels}")]));
+        succeed(guc().args(["-p", channels, &format!("{url}/big{channels}"), &format!("file://{}", back.display())]));
+        assert!(std::fs::read(&file).expect("source") == std::fs::read(&back).expect("came back"), "-p {channels} changed bytes");
+        // MODE E for one channel too, several files over the same channels.
+        succeed(guc().args(["-fast", "-p", channels, &here, &format!("{url}/fast{channels}")]));
+        assert!(std::fs::read(&file).expect("source") == std::fs::read(root.join(format!("fast{channels}"))).expect("landed"));
+    }
+}
+
+#[test]
+fn globus_url_copy_copies_trees_and_parts_and_says_what_is_missing() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let (source, root) = (dir.path().join("src"), dir.path().join("root"));
+    std::fs::create_dir_all(&root).expect("a folder");
+    std::fs::create_dir_all(source.join("deep/er")).expect("a folder");
+    for i in 0..30 {
+        std::fs::write(source.join(["", "deep", "deep/er"][i % 3]).join(format!("f{i}")), format!("{i}").repeat(i * 50))
+            .expect("written");
+    }
+    let (_node, url) = node(&root, "write", &[]);
+    let here = format!("file://{}/", source.display());
+    succeed(guc().args(["-r", "-cd", "-fast", "-p", "2", &here, &format!("{url}/tree/")]));
+    succeed(Command::new("diff").arg("-r").arg(&source).arg(root.join("tree")));
+    let back = dir.path().join("back");
+    succeed(guc().args(["-r", "-cd", "-fast", "-p", "2", &format!("{url}/tree/"), &format!("file://{}/", back.display())]));
+    succeed(Command::new("diff").arg("-r").arg(&source).arg(&back));
+    let part = dir.path().join("part");
+    succeed(guc().args(["-off", "100", "-len", "50", &format!("{url}/tree/f27"), &format!("file://{}", part.display())]));
+    let whole = std::fs::read(source.join("f27")).expect("source");
+    assert_eq!(std::fs::read(&part).expect("a part"), whole[100..150]);
+    let missing = guc().args([&format!("{url}/missing"), "file:///dev/stdout"]).output().expect("runs");
+    assert!(!missing.status.success());
+    let said = String::from_utf8_lossy(&missing.stderr);
+    assert!(said.contains("No such file"), "the client hears the reason: {said}");
+}
+
+#[test]
+fn farline_puts_to_and_gets_from_a_real_globus_server() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let (file, source, there) = (dir.path().join("big"), dir.path().join("src"), dir.path().join("there"));
+    std::fs::create_dir_all(&there).expect("a folder");
+    big(&file);
+    plant(&source);
+    // A stock server is sent no links.
+    std::fs::remove_file(source.join("link")).expect("removed");
+    let (_server, url) = globus_server();
+    let at = format!("{url}{}", there.display());
+    for channels in ["1", "4"] {
+        let out = succeed(farline().args(["--json", "cp", "--streams", channels]).arg(&file).arg(format!("{at}/big{channels}")));
+        let result: serde_json::Value = serde_json::from_str(&out).expect("one object");
+        assert_eq!(result["verified"], false, "a stock server computes no digest while it receives, and we say so");
+        assert!(std::fs::read(&file).expect("source") == std::fs::read(there.join(format!("big{channels}"))).expect("landed"));
+        let back = dir.path().join(format!("back{channels}"));
+        succeed(farline().args(["-q", "cp", "--streams", channels, &format!("{at}/big{channels}")]).arg(&back));
+        assert!(std::fs::read(&file).expect("source") == std::fs::read(&back).expect("came back"));
+        succeed(farline().args(["-q", "cp", "-r", "--streams", channels]).arg(&source).arg(format!("{at}/up{channels}")));
+        succeed(Command::new("diff").arg("-r").arg(&source).arg(there.join(format!("up{channels}/src"))));
+        let tree = dir.path().join(format!("tree{channels}"));
+        succeed(farline().args(["-q", "cp", "-r", "--streams", channels, &format!("{at}/up{channels}/src/")]).arg(&tree));
+        succeed(Command::new("diff").arg("-r").arg(&source).arg(&tree));
+    }
+    let hidden = succeed(Command::new("find").arg(&there).args(["-name", ".*.farline"]));
+    assert_eq!(hidden, "", "no temporary names are left");
+}
+
+#[test]
+fn curl_and_lftp_list_get_put_and_resume() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let (root, file) = (dir.path().join("root"), dir.path().join("big"));
+    std::fs::create_dir_all(&root).expect("a folder");
+    big(&file);
+    let (_node, url) = node(&root, "write", &[]);
+    let curl = || {
+        let mut command = Command::new("curl");
+        command.args(["-sS", "--max-time", "60"]);
+        command
+    };
+    succeed(curl().arg("-T").arg(&file).arg(format!("{url}/big")));
+    assert!(std::fs::read(&file).expect("source") == std::fs::read(root.join("big")).expect("landed"));
+    assert!(succeed(curl().arg(format!("{url}/"))).contains("big"));
+    let part = dir.path().join("part");
+    std::fs::write(&part, &std::fs::read(&file).expect("source")[..1_000_000]).expect("written");
+    succeed(curl().args(["-C", "-", "-o"]).arg(&part).arg(format!("{url}/big")));
+    assert!(std::fs::read(&file).expect("source") == std::fs::read(&part).expect("resumed"));
+    let script = format!(
+        "open {url}; mkdir d; mirror -R {} d; cls -1 d; get big -o {}; rm big; quit",
+        dir.path().join("src").display(),
+        dir.path().join("got").display()
+    );
+    std::fs::create_dir_all(dir.path().join("src/x")).expect("a folder");
+    std::fs::write(dir.path().join("src/x/y"), "z").expect("written");
+    let said = succeed(Command::new("timeout").args(["60", "lftp", "-c", &script]));
+    assert!(said.contains("d/x"), "{said}");
+    assert_eq!(std::fs::read_to_string(root.join("d/x/y")).expect("mirrored"), "z");
+    assert!(!root.join("big").exists(), "lftp removed it");
+    assert!(std::fs::read(&file).expect("source") == std::fs::read(dir.path().join("got")).expect("got"));
+}
+
+#[test]
+fn ipv6_works_as_ipv4_does() {
+    if TcpListener::bind("[::1]:0").is_err() {
+        eprintln!("SKIPPED: this machine has no IPv6 loopback");
+        return;
+    }
+    let dir = tempfile::tempdir().expect("a folder");
+    let root = dir.path().join("root");
+    std::fs::create_dir_all(&root).expect("a folder");
+    plant(&dir.path().join("src"));
+    let (_node, url) = node(&root, "write", &["--listen", "[::1]:0"]);
+    succeed(farline().args(["-q", "cp", "-r", "--streams", "3"]).arg(dir.path().join("src")).arg(&url));
+    assert_same_tree(&dir.path().join("src"), &root.join("src"));
+    succeed(farline().args(["-q", "cp", "-r", "--streams", "3", &format!("{url}/src")]).arg(dir.path().join("back")));
+    assert_same_tree(&dir.path().join("src"), &dir.path().join("back/src"));
+}
