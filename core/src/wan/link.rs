@@ -152,6 +152,13 @@ impl Link {
         self.queue.backlog()
     }
 
+    /// When the wire will be idle if nothing more is offered: at or before `now` when it is. A packet offered before then is
+    /// delivered at the same time as one offered now.
+    pub fn idle_at(&mut self, now: Time) -> Time {
+        self.advance(now);
+        self.queue.drained_at()
+    }
+
     /// Plays the script and lets the queue drain until `now`.
     fn advance(&mut self, now: Time) {
         while let Some((at, change)) = self.script.pop_front_if(|&mut (at, _)| at <= now) {

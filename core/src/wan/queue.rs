@@ -56,6 +56,11 @@ impl Queue {
     /// Adds `wire_bytes` and answers when their last bit leaves.
     pub(super) fn push(&mut self, wire_bytes: u64) -> Time {
         self.backlog += bits(wire_bytes);
+        self.drained_at()
+    }
+
+    /// When the last bit that waits now will have left.
+    pub(super) fn drained_at(&self) -> Time {
         let nanos = self.backlog.div_ceil(u128::from(self.rate.as_bps()));
         self.updated + Span::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
     }

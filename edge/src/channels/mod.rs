@@ -16,7 +16,7 @@
 pub mod tcp;
 
 use crate::sys::pool::Slot;
-use crate::sys::tcp::TcpInfo;
+use crate::sys::tcp::{TcpInfo, tcp_info};
 use farline_core::gridftp::mode_e::Header;
 use farline_core::transfer::Block;
 use std::io;
@@ -58,11 +58,11 @@ pub trait Channel: Send {
     /// What the kernel knows of the connection, where it is a TCP one.
     fn tcp_info(&self) -> Option<TcpInfo>;
 
-    /// A handle that breaks the connection from another thread, to cancel a transfer that waits in it.
+    /// A handle to look at the connection, or break it, from another thread.
     ///
     /// # Errors
     /// When the system has no file descriptor left.
-    fn breaker(&self) -> io::Result<Breaker>;
+    fn handle(&self) -> io::Result<Handle>;
 }
 
 /// What [`Channel::receive`] brought.
@@ -86,17 +86,22 @@ pub enum Arrival {
     },
 }
 
-/// Breaks a connection from another thread.
+/// Looks at a connection, or breaks it, from another thread.
 #[derive(Debug)]
-pub struct Breaker(socket2::Socket);
+pub struct Handle(socket2::Socket);
 
-impl Breaker {
-    /// A breaker of `stream`.
+impl Handle {
+    /// The handle of `stream`.
     ///
     /// # Errors
     /// When the system has no file descriptor left.
-    pub fn of(stream: &TcpStream) -> io::Result<Breaker> {
-        Ok(Breaker(stream.try_clone()?.into()))
+    pub fn of(stream: &TcpStream) -> io::Result<Handle> {
+        Ok(Handle(stream.try_clone()?.into()))
+    }
+
+    /// What the kernel knows of the connection.
+    pub fn tcp_info(&self) -> Option<TcpInfo> {
+        tcp_info(&self.0).ok()
     }
 
     /// Shuts both directions down: whoever waits in the connection gets an error.

@@ -1,6 +1,6 @@
 //! The TCP channel: MODE E over one socket, header and payload in one system call each way.
 
-use super::{Arrival, Breaker, Channel};
+use super::{Arrival, Handle, Channel};
 use crate::sys::pool::Slot;
 use crate::sys::tcp::{TcpInfo, tcp_info};
 use farline_core::gridftp::mode_e::{Flags, HEADER_LEN, Header};
@@ -228,8 +228,8 @@ impl Channel for TcpChannel {
         tcp_info(&self.stream).ok()
     }
 
-    fn breaker(&self) -> io::Result<Breaker> {
-        Breaker::of(&self.stream)
+    fn handle(&self) -> io::Result<Handle> {
+        Handle::of(&self.stream)
     }
 }
 

@@ -1,1 +1,13 @@
-//! The client: `farline cp`.
+//! The client: copies files and trees between this host and a GridFTP node.
+
+mod control;
+mod copy;
+mod download;
+mod local;
+mod location;
+mod outcome;
+mod upload;
+
+pub use copy::{Options, Standing, copy};
+pub use location::{Location, Remote};
+pub use outcome::{Failure, Outcome, Sample};

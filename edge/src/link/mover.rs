@@ -106,13 +106,13 @@ impl Mover {
             if clock.since(self.published) >= PUBLISH || wait.is_none_or(|wait| wait > Span::from_millis(1)) {
                 self.publish(clock);
             }
-            match self.sleep(stop, wait, device) {
+            match self.sleep(stop, clock, wait, device) {
                 Woken::Stop => break,
-                Woken::Readable => {
+                Woken::ByDevice | Woken::ByTime => {
                     clock = now();
+                    // Until this moment the device held nothing, or what it holds found the wire busy, or woke us.
                     empty_at = clock;
                 }
-                Woken::Due => clock = now(),
             }
         }
         self.publish(clock);
@@ -139,7 +139,7 @@ impl Mover {
                 Ok(len) if len > tun::HEADER => {
                     let frames = Layout::of(&room[..len]).frames();
                     let token = self.ring.push(len, frames.count());
-                    if self.link.backlog(*clock).0 == 0 {
+                    if self.link.idle_at(*clock) <= *clock {
                         self.own.stamping.record(clock.since(*empty_at));
                     }
                     self.link.handle(*clock, Packet { token, frames });
@@ -199,9 +199,14 @@ impl Mover {
     }
 
     /// Waits for a packet, for `wait` or for the end.
-    fn sleep(&self, stop: &PipeReader, wait: Option<Span>, device: Device) -> Woken {
+    ///
+    /// While the model's wire is busy, a packet that comes waits its turn there, so it may as well wait in the device: not being
+    /// woken for each saves the sender a context switch for each.
+    fn sleep(&mut self, stop: &PipeReader, clock: Time, wait: Option<Span>, device: Device) -> Woken {
+        let busy = self.link.idle_at(clock).since(clock);
         let (interest, most) = match device {
             Device::MustWait => (PollFlags::empty(), Some(PAUSE)),
+            _ if busy > Span::ZERO => (PollFlags::empty(), Some(busy.min(PAUSE))),
             Device::Empty | Device::HasMore => (PollFlags::IN, None),
         };
         let wait = wait.map_or(most, |wait| Some(most.map_or(wait, |most| most.min(wait))));
@@ -213,8 +218,8 @@ impl Mover {
         let _ = poll(&mut descriptors, timeout.as_ref());
         match descriptors {
             [_, stop] if !stop.revents().is_empty() => Woken::Stop,
-            [from, _] if from.revents().contains(PollFlags::IN) => Woken::Readable,
-            _ => Woken::Due,
+            [from, _] if from.revents().contains(PollFlags::IN) => Woken::ByDevice,
+            _ => Woken::ByTime,
         }
     }
 
@@ -244,7 +249,7 @@ enum Device {
 }
 
 enum Woken {
-    Due,
-    Readable,
+    ByDevice,
+    ByTime,
     Stop,
 }

@@ -94,7 +94,7 @@ pub(super) fn write(info: &Info) -> Result<(), Error> {
 
 /// Removes every file of link `name`; the caller holds its lock.
 pub(super) fn remove(name: &str) {
-    for ending in ["json", "sock", "new", "lock"] {
+    for ending in ["json", "sock", "new", "log", "lock"] {
         let _ = fs::remove_file(file(name, ending));
     }
 }

@@ -1,6 +1,6 @@
 //! What the threads of one transfer share: parked slots, the first error, and the way to break everything off.
 
-use crate::channels::Breaker;
+use crate::channels::Handle;
 use crate::sys::pool::Slot;
 use farline_core::transfer::SlotId;
 use farline_core::units::{Error, Fault};
@@ -49,7 +49,7 @@ pub struct Cancel(Arc<Mutex<CancelState>>);
 #[derive(Debug, Default)]
 struct CancelState {
     reason: Option<Error>,
-    breakers: Vec<Breaker>,
+    handles: Vec<Handle>,
 }
 
 impl Cancel {
@@ -62,8 +62,8 @@ impl Cancel {
     pub fn cancel(&self, reason: Error) {
         let mut state = lock(&self.0);
         state.reason.get_or_insert(reason);
-        for breaker in &state.breakers {
-            breaker.break_now();
+        for handle in &state.handles {
+            handle.break_now();
         }
     }
 
@@ -73,23 +73,23 @@ impl Cancel {
     }
 
     /// Takes a channel under its wing; one that comes too late is broken at once.
-    pub(crate) fn watch(&self, breaker: Breaker) {
+    pub(crate) fn watch(&self, handle: Handle) {
         let mut state = lock(&self.0);
         if state.reason.is_some() {
-            breaker.break_now();
+            handle.break_now();
         }
-        state.breakers.push(breaker);
+        state.handles.push(handle);
     }
 
     /// The same for a plain connection.
     pub(crate) fn watch_stream(&self, stream: &TcpStream) -> Result<(), Error> {
-        let breaker = Breaker::of(stream).map_err(|error| Error::new(Fault::Here, "no-descriptor", error.to_string()))?;
-        self.watch(breaker);
+        let handle = Handle::of(stream).map_err(|error| Error::new(Fault::Here, "no-descriptor", error.to_string()))?;
+        self.watch(handle);
         Ok(())
     }
 
     /// Lets the channels go: the transfer is over and they may live on.
     pub(super) fn release(&self) {
-        lock(&self.0).breakers.clear();
+        lock(&self.0).handles.clear();
     }
 }

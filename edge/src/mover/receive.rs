@@ -4,7 +4,7 @@ use super::acceptor::Acceptor;
 use super::desk::{Cancel, Parked, lock};
 use super::send::{broken, no_thread};
 use super::tally::Tally;
-use crate::channels::{Arrival, Breaker, Channel};
+use crate::channels::{Arrival, Handle, Channel};
 use crate::stores::Sink;
 use crate::sys::pool::Slot;
 use crate::sys::tcp::TcpInfo;
@@ -77,7 +77,7 @@ struct State {
     /// Channels past their end-of-data mark.
     finished: Vec<Box<dyn Channel>>,
     /// Breaks the channels that are not past their end-of-data mark.
-    breakers: Vec<Option<Breaker>>,
+    handles: Vec<Option<Handle>>,
     over: bool,
     tcp: Vec<TcpInfo>,
 }
@@ -96,7 +96,7 @@ pub fn receive(mut job: ReceiveJob<'_>) -> Result<Received, Error> {
         parked: Parked::new(job.slots),
         offers: Vec::new(),
         finished: Vec::new(),
-        breakers: Vec::new(),
+        handles: Vec::new(),
         over: false,
         tcp: Vec::new(),
     };
@@ -153,8 +153,8 @@ impl<'a> Shared<'a> {
             }
             if state.over {
                 // A channel that took no part in the transfer would keep its thread waiting for ever.
-                for breaker in state.breakers.iter_mut().filter_map(Option::take) {
-                    breaker.break_now();
+                for handle in state.handles.iter_mut().filter_map(Option::take) {
+                    handle.break_now();
                 }
                 return Ok(());
             }
@@ -178,7 +178,7 @@ impl<'a> Shared<'a> {
     }
 
     fn start<'scope>(&'scope self, scope: &'scope Scope<'scope, '_>, channel: Box<dyn Channel>) -> Result<(), Error> {
-        self.cancel.watch(channel.breaker().map_err(|error| broken(&error))?);
+        self.cancel.watch(channel.handle().map_err(|error| broken(&error))?);
         let (offers, queue) = mpsc::channel();
         let id = {
             let mut state = lock(&self.state);
@@ -188,7 +188,7 @@ impl<'a> Shared<'a> {
                     .hint("use fewer streams, or more staging at the receiver"));
             }
             state.offers.push(offers);
-            state.breakers.push(Some(channel.breaker().map_err(|error| broken(&error))?));
+            state.handles.push(Some(channel.handle().map_err(|error| broken(&error))?));
             ChannelId(state.offers.len() - 1)
         };
         let body = move || self.drive(id, channel, &queue);
@@ -292,7 +292,7 @@ impl<'a> Shared<'a> {
                     if !closing {
                         state.finished.push(channel);
                     }
-                    state.breakers[id.0] = None;
+                    state.handles[id.0] = None;
                     drop(state);
                     let input = ReceiverInput::Ended { channel: id, slot: SlotId(slot.index()), channels };
                     return self.tell(input, Some(slot));

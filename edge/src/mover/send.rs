@@ -91,7 +91,7 @@ pub fn send(job: SendJob<'_>) -> Result<Sent, Error> {
         return Err(Error::new(Fault::Bug, "no-channel", "a transfer needs a channel and a slot"));
     }
     for channel in &job.channels {
-        job.cancel.watch(channel.breaker().map_err(|error| broken(&error))?);
+        job.cancel.watch(channel.handle().map_err(|error| broken(&error))?);
     }
     let parts = Parts {
         layout: job.layout,

@@ -90,8 +90,15 @@ impl PosixSink {
     /// Lands every file whose digest is what the sender says (`verdicts`, by entry), or every file when there are none.
     pub fn land(&self, check: Option<(&[Verdict], &Digests)>) -> Landed {
         self.landed.store(true, Ordering::Release);
-        self.open.lock().unwrap_or_else(PoisonError::into_inner).clear();
         let mut landed = Landed::default();
+        let open = std::mem::take(&mut *self.open.lock().unwrap_or_else(PoisonError::into_inner));
+        for (index, (file, _)) in open {
+            // Files whose length was not known are open until now.
+            let entry = &self.layout.entries()[index];
+            if let Err(error) = self.set_metadata(entry, &file) {
+                landed.failures.push((entry.path.clone(), error));
+            }
+        }
         if self.in_place.is_some() {
             landed.files = 1;
             return landed;

@@ -14,9 +14,8 @@ mod walk;
 
 pub use landing::{Landed, PosixSink};
 pub use memory::{BytesSink, BytesSource, NullSink, ZeroSource};
-pub use posix::PosixSource;
+pub use posix::{Part, PosixSource};
 pub use root::Root;
-pub(crate) use root::root_and_rest;
 pub use walk::{WalkProblem, walk};
 pub(crate) use walk::{is_special, join, look};
 

@@ -12,21 +12,38 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// The files of a layout below a folder of a root.
+/// The files of a layout, below one folder or several.
 #[derive(Debug)]
 pub struct PosixSource {
-    root: Arc<Root>,
-    start: Vec<u8>,
+    parts: Vec<Part>,
     layout: Arc<Layout>,
     /// Where in each file the transfer's first entry begins; for partial retrieval of one file.
     skip: u64,
     open: Mutex<HashMap<usize, (Arc<File>, u64)>>,
 }
 
+/// Where a run of a layout's entries lies.
+#[derive(Debug)]
+pub struct Part {
+    /// The first of the entries; the run goes on to the next part's first.
+    pub first: usize,
+    /// The root that they lie beneath.
+    pub root: Arc<Root>,
+    /// The folder or file below the root that they begin at.
+    pub start: Vec<u8>,
+    /// How many bytes of their paths the destination added and `start` stands for.
+    pub strip: usize,
+}
+
 impl PosixSource {
     /// The entries of `layout`, whose paths are below `start`. An entry with an empty path is `start` itself.
     pub fn new(root: Arc<Root>, start: Vec<u8>, layout: Arc<Layout>) -> PosixSource {
-        PosixSource { root, start, layout, skip: 0, open: Mutex::new(HashMap::new()) }
+        PosixSource::of_parts(vec![Part { first: 0, root, start, strip: 0 }], layout)
+    }
+
+    /// Entries that lie in several places; `parts` are ascending and the first begins at entry 0.
+    pub fn of_parts(parts: Vec<Part>, layout: Arc<Layout>) -> PosixSource {
+        PosixSource { parts, layout, skip: 0, open: Mutex::new(HashMap::new()) }
     }
 
     /// The same source with every file read from `skip` on.
@@ -36,8 +53,11 @@ impl PosixSource {
         self
     }
 
-    fn path(&self, entry: usize) -> Vec<u8> {
-        join(&self.start, &self.layout.entries()[entry].path)
+    fn place(&self, entry: usize) -> (&Root, Vec<u8>) {
+        let part = &self.parts[self.parts.partition_point(|part| part.first <= entry).saturating_sub(1)];
+        let path = &self.layout.entries()[entry].path;
+        let rest = &path[part.strip.min(path.len())..];
+        (&part.root, join(&part.start, rest.strip_prefix(b"/").unwrap_or(rest)))
     }
 
     fn file(&self, entry: usize, len: u64) -> Result<Arc<File>, Error> {
@@ -52,9 +72,8 @@ impl PosixSource {
             return Ok(file);
         }
         drop(open);
-        let path = self.path(entry);
-        let fd = self
-            .root
+        let (root, path) = self.place(entry);
+        let fd = root
             .open_beneath(&path, OFlags::RDONLY | OFlags::NOCTTY, 0)
             .map_err(|error| storage_error("read", &path, &error))?;
         // Only a wish: the kernel reads ahead further.
@@ -73,7 +92,7 @@ impl Source for PosixSource {
     fn read(&self, entry: usize, offset: u64, into: &mut [u8]) -> Result<(), Error> {
         let file = self.file(entry, into.len() as u64)?;
         file.read_exact_at(into, self.skip + offset).map_err(|error| {
-            let path = self.path(entry);
+            let (_, path) = self.place(entry);
             if error.kind() == io::ErrorKind::UnexpectedEof {
                 let message = format!("{} became shorter while it was being read", String::from_utf8_lossy(&path));
                 return Error::new(Fault::Here, "source-changed", message).hint("copy it again when nobody writes to it");

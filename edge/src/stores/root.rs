@@ -4,7 +4,7 @@
 //! Links that stay inside work.
 
 use super::storage_error;
-use farline_core::units::{Error, Fault};
+use farline_core::units::Error;
 use rustix::fs::{AtFlags, Mode, OFlags, ResolveFlags, Stat, openat2, statat};
 use rustix::io::Errno;
 use std::ffi::OsStr;
@@ -131,20 +131,6 @@ impl AsFd for Root {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }
-}
-
-/// Splits a local path that need not exist into a root that does and the rest beneath it: the deepest existing folder.
-///
-/// # Errors
-/// When no folder of it can be opened.
-pub(crate) fn root_and_rest(path: &Path) -> Result<(Root, Vec<u8>), Error> {
-    let name =
-        path.file_name().ok_or_else(|| Error::new(Fault::You, "no-name", format!("{} does not name a file", path.display())))?;
-    let folder = match path.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent,
-        _ => Path::new("."),
-    };
-    Ok((Root::open(folder)?, name.as_bytes().to_vec()))
 }
 
 #[cfg(test)]

@@ -1,13 +1,126 @@
-//! `farline cp`.
+//! `farline cp`: copy files and trees.
 
 use crate::output::Output;
-use farline_core::units::{Error, Fault};
+use crate::progress::{Progress, Sample};
+use farline::client::{Location, Options, Outcome, Standing, copy};
+use farline_core::transfer::{Limit, Wishes};
+use farline_core::units::{Bytes, Error, Fault, Rate, Span};
+use std::ffi::OsString;
 use std::process::ExitCode;
 
-/// Copy files and trees between here and a GridFTP node.
-#[derive(clap::Args)]
-pub(crate) struct Args {}
+const EXAMPLES: &str = "\
+Examples:
+  farline cp big.h5 ftp://dtn2.example.org:2811/data/
+  farline cp -r ftp://old.site:2811/run7 /scratch/
 
-pub(crate) fn run(_args: Args, _output: &Output) -> Result<ExitCode, Error> {
-    Err(Error::new(Fault::Bug, "unbuilt", "this command is being built"))
+`src` is copied by its name, `src/` is its content alone, as rsync has it. Every
+file lands whole under its name or not at all. Between Farline ends each file's
+BLAKE3 digest is compared; nothing is encrypted in this version.";
+
+/// Copy files and trees between this host and a GridFTP node
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Args {
+    /// What to copy: local paths or ftp://[user[:password]@]host[:port]/path
+    #[arg(required = true, value_name = "SRC")]
+    sources: Vec<OsString>,
+    /// Where to: a local path or an ftp:// URL; one that ends in / is a directory
+    #[arg(value_name = "DST")]
+    destination: OsString,
+    /// Copy directories with all that is in them [default: no]
+    #[arg(long, short)]
+    recursive: bool,
+    /// Data channels, 1 to 60 [default: chosen from the round-trip time]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=60))]
+    streams: Option<u8>,
+    /// TCP congestion control by Linux's name, such as cubic [default: chosen]
+    #[arg(long, value_name = "NAME")]
+    congestion: Option<String>,
+    /// Staging memory, such as 64MiB [default: chosen, 16 to 64 MiB]
+    #[arg(long, value_name = "BYTES")]
+    staging: Option<Bytes>,
+    /// Say what was chosen and why, and what held the transfer back
+    #[arg(long, short)]
+    verbose: bool,
+}
+
+pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
+    let sources: Result<Vec<Location>, Error> = args.sources.iter().map(|text| Location::parse(text)).collect();
+    let sources = sources?;
+    let destination = Location::parse(&args.destination)?;
+    let wishes =
+        Wishes { streams: args.streams.map(usize::from), congestion: args.congestion, staging: args.staging };
+    let options = Options { recursive: args.recursive, wishes };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| Error::new(Fault::Here, "no-runtime", format!("cannot start: {error}")))?;
+    let mut progress = Progress::new(output, "copy");
+    let mut watch = |standing: &Standing| {
+        progress.update(&Sample {
+            bytes_done: standing.bytes,
+            bytes_total: standing.bytes_total,
+            files_done: 0,
+            files_total: None,
+            elapsed: standing.elapsed,
+        });
+    };
+    let result = runtime.block_on(async {
+        tokio::select! {
+            result = copy(&sources, &destination, &options, &mut watch) => result,
+            _ = tokio::signal::ctrl_c() => Err(Error::new(Fault::You, "interrupted", "interrupted; nothing half-done was left under a final name")),
+        }
+    });
+    progress.finish();
+    // Threads of an interrupted transfer end with the process.
+    runtime.shutdown_background();
+    let outcome = result?;
+    report(&outcome, args.verbose, output)?;
+    Ok(match outcome.failures.first() {
+        None => ExitCode::SUCCESS,
+        Some(failure) => ExitCode::from(failure.error.fault.exit_code()),
+    })
+}
+
+fn report(outcome: &Outcome, verbose: bool, output: &Output) -> Result<(), Error> {
+    let mut text = format!(
+        "{} in {} file{}, {:.2} s, {}; {}",
+        Bytes(outcome.bytes),
+        outcome.files,
+        if outcome.files == 1 { "" } else { "s" },
+        outcome.seconds,
+        Rate::from_bps(outcome.rate_bps),
+        if outcome.verified { "verified" } else { outcome.verified_how },
+    );
+    if verbose {
+        text.push_str(&format!("\nrtt {}", Span::from_secs_f64(outcome.rtt_seconds)));
+        for reason in &outcome.reasons {
+            text.push_str(&format!("\nchosen: {reason}"));
+        }
+        text.push_str(&format!(
+            "\nlimited by {}; {} retransmissions, {:.2} s of processor time, {} of memory",
+            in_words(outcome.limited_by),
+            outcome.retransmits,
+            outcome.cpu_seconds,
+            Bytes(outcome.peak_rss_bytes)
+        ));
+    }
+    for failure in &outcome.failures {
+        text.push_str(&format!("\nnot copied: {}: {}", failure.path, failure.error));
+        if let Some(hint) = &failure.error.hint {
+            text.push_str(&format!("\nhint: {hint}"));
+        }
+    }
+    output.result(outcome, text)
+}
+
+fn in_words(limit: Limit) -> &'static str {
+    match limit {
+        Limit::Cpu => "this host's processor",
+        Limit::DiskRead => "reading the source",
+        Limit::DiskWrite => "writing the destination",
+        Limit::Network => "the network: congestion window, rate or loss",
+        Limit::ReceiverWindow => "the receiver's window",
+        Limit::SendBuffer => "this host's send buffers (net.ipv4.tcp_wmem)",
+        Limit::SetUp => "set-up: connections and round trips",
+        _ => "something this version has no words for",
+    }
 }

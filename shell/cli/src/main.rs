@@ -4,7 +4,6 @@ mod cp;
 mod generate;
 mod link;
 mod output;
-#[allow(dead_code, reason = "farline cp, its first user, is on its way")]
 mod progress;
 mod serve;
 

@@ -4,7 +4,7 @@ mod options;
 mod show;
 
 use crate::output::Output;
-use clap::{Args as _, Subcommand, ValueEnum};
+use clap::{Subcommand, ValueEnum};
 use farline::link::{self, Info, Link, Side};
 use farline_core::units::Error;
 use options::Options;

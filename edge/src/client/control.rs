@@ -1,0 +1,237 @@
+//! A control connection: the core's client machine on a tokio socket.
+
+use super::location::Remote;
+use crate::sys::tcp::tcp_info;
+use farline_core::gridftp::client::{ClientConfig, ClientSession, Event, Features, Input, Output, Request};
+use farline_core::gridftp::{Command, Entry, Mode, Pathname, Reply};
+use farline_core::units::{Error, Fault, Span, Time};
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+/// How long a server may take to take the connection.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// A control connection that is logged in.
+pub(super) struct Control {
+    stream: TcpStream,
+    session: ClientSession,
+    began: Instant,
+    last_id: u64,
+    events: VecDeque<(u64, Event)>,
+    /// Events that came while another request's were awaited.
+    kept: VecDeque<(u64, Event)>,
+    received: Vec<u8>,
+    server: String,
+    features: Features,
+}
+
+impl Control {
+    /// Connects and logs in.
+    pub(super) async fn open(remote: &Remote) -> Result<Control, Error> {
+        let server = format!("{}:{}", remote.host, remote.port);
+        let failed = |error: std::io::Error| {
+            let message = format!("cannot reach {server}: {}", error.to_string().split(" (os error").next().unwrap_or_default());
+            Error::new(Fault::Between, "unreachable", message).hint("is the node running, is the port right, does a firewall stand between?")
+        };
+        let connecting = tokio::time::timeout(CONNECT_TIMEOUT, TcpStream::connect((remote.host.as_str(), remote.port)));
+        let stream = connecting.await.map_err(|_| failed(std::io::ErrorKind::TimedOut.into()))?.map_err(failed)?;
+        // Commands are short and their answers awaited.
+        stream.set_nodelay(true).map_err(failed)?;
+        let host = stream.peer_addr().map_err(failed)?.ip();
+        let config = ClientConfig {
+            host: Some(host),
+            client_info: Some(format!("scheme=ftp;appname=\"farline\";appver=\"{}\";", env!("CARGO_PKG_VERSION"))),
+            ..ClientConfig::default()
+        };
+        let session = ClientSession::new(config, Time::ZERO);
+        let mut control = Control {
+            stream,
+            session,
+            began: Instant::now(),
+            last_id: 0,
+            events: VecDeque::new(),
+            kept: VecDeque::new(),
+            received: vec![0; 16 * 1024],
+            server,
+            features: Features::default(),
+        };
+        let user = remote.user.clone().unwrap_or_else(|| "anonymous".to_owned());
+        let password = remote.password.clone().unwrap_or_else(|| "farline@".to_owned());
+        let login = control.request(Request::Login { user, password });
+        loop {
+            match control.event_of(login).await? {
+                Event::Ready(features) => control.features = features,
+                Event::Done(_) => break,
+                Event::Failed(error) => return Err(error.while_doing(format!("logging in at {}", control.server))),
+                _ => {}
+            }
+        }
+        if control.features.is_gridftp() {
+            // GCT decides at PASV or PORT how a data channel is read: the mode comes first.
+            control.request(Request::Exec(Command::Mode(Mode::Extended)));
+        }
+        Ok(control)
+    }
+
+    pub(super) fn features(&self) -> &Features {
+        &self.features
+    }
+
+    /// The least round-trip time seen.
+    pub(super) fn rtt(&self) -> Span {
+        tcp_info(&self.stream).map(|info| info.min_rtt).unwrap_or_default()
+    }
+
+    /// This end's address.
+    pub(super) fn local(&self) -> Result<SocketAddr, Error> {
+        self.stream.local_addr().map_err(|error| Error::new(Fault::Here, "no-address", error.to_string()))
+    }
+
+    /// Submits a request; its events carry the number.
+    pub(super) fn request(&mut self, request: Request) -> u64 {
+        self.last_id += 1;
+        let now = self.now();
+        self.session.handle(now, Input::Request { id: self.last_id, request });
+        self.last_id
+    }
+
+    /// The next event of any request. Cancel-safe: no event is lost by dropping the future.
+    async fn next(&mut self) -> Result<(u64, Event), Error> {
+        loop {
+            let wake = self.flush().await?;
+            if let Some(event) = self.events.pop_front() {
+                return Ok(event);
+            }
+            let now = self.now();
+            let idle = async {
+                match wake {
+                    Some(at) => tokio::time::sleep(at.since(now).into()).await,
+                    None => std::future::pending().await,
+                }
+            };
+            let read = tokio::select! {
+                read = self.stream.read(&mut self.received) => Some(read),
+                () = idle => None,
+            };
+            let now = self.now();
+            match read {
+                Some(Ok(0) | Err(_)) => self.session.handle(now, Input::Closed),
+                Some(Ok(len)) => self.session.handle(now, Input::Received(&self.received[..len])),
+                None => {}
+            }
+        }
+    }
+
+    /// Serves the connection until a request fails; what happens to the others is kept for [`Self::done`]. Cancel-safe.
+    pub(super) async fn failure(&mut self) -> Error {
+        loop {
+            match self.next().await {
+                Ok((id, event)) => {
+                    let failed = if let Event::Failed(error) = &event { Some(error.clone()) } else { None };
+                    self.kept.push_back((id, event));
+                    if let Some(error) = failed {
+                        return error;
+                    }
+                }
+                Err(error) => return error,
+            }
+        }
+    }
+
+    /// Does what the machine says; answers when it wants to be polled again.
+    async fn flush(&mut self) -> Result<Option<Time>, Error> {
+        loop {
+            match self.session.poll(self.now()) {
+                Output::Send(bytes) => {
+                    if self.stream.write_all(&bytes).await.is_err() {
+                        let now = self.now();
+                        self.session.handle(now, Input::Closed);
+                    }
+                }
+                Output::Event { id, event } => self.events.push_back((id, event)),
+                Output::Close if self.events.is_empty() => {
+                    return Err(Error::new(Fault::Between, "control-closed", format!("{} closed the control connection", self.server)));
+                }
+                Output::Close => return Ok(None),
+                Output::Wait(at) => return Ok(at),
+            }
+        }
+    }
+
+    /// The next event of one request; those of others are kept.
+    async fn event_of(&mut self, id: u64) -> Result<Event, Error> {
+        if let Some(at) = self.kept.iter().position(|(of, _)| *of == id)
+            && let Some((_, event)) = self.kept.remove(at)
+        {
+            return Ok(event);
+        }
+        loop {
+            match self.next().await? {
+                (of, event) if of == id => return Ok(event),
+                other => self.kept.push_back(other),
+            }
+        }
+    }
+
+    /// Waits for a request's end.
+    pub(super) async fn done(&mut self, id: u64) -> Result<Reply, Error> {
+        loop {
+            match self.event_of(id).await? {
+                Event::Done(reply) => return Ok(reply),
+                Event::Failed(error) => return Err(error),
+                _ => {}
+            }
+        }
+    }
+
+    /// Has the server listen; answers with where.
+    pub(super) async fn passive(&mut self) -> Result<SocketAddr, Error> {
+        let id = self.request(Request::Passive { striped: false });
+        let mut address = None;
+        loop {
+            match self.event_of(id).await? {
+                Event::PassiveAt(addresses) => address = addresses.first().copied(),
+                Event::Done(_) => break,
+                Event::Failed(error) => return Err(error),
+                _ => {}
+            }
+        }
+        address.ok_or_else(|| Error::new(Fault::There, "no-address", format!("{} did not say where it listens", self.server)))
+    }
+
+    /// What is at `path`; `None` when nothing is.
+    pub(super) async fn look(&mut self, path: &[u8]) -> Result<Option<Entry>, Error> {
+        let id = self.request(Request::Stat(Pathname::new(path)));
+        let entries = self.entries(id).await;
+        match entries {
+            Ok(mut entries) => Ok(entries.pop()),
+            Err(error) if error.code == "path-not-found" => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// What is in the directory `path`.
+    pub(super) async fn list(&mut self, path: &[u8]) -> Result<Vec<Entry>, Error> {
+        let id = self.request(Request::List(Pathname::new(path)));
+        self.entries(id).await
+    }
+
+    async fn entries(&mut self, id: u64) -> Result<Vec<Entry>, Error> {
+        let mut found = Vec::new();
+        loop {
+            match self.event_of(id).await? {
+                Event::Entries(entries) => found = entries,
+                Event::Done(_) => return Ok(found),
+                Event::Failed(error) => return Err(error),
+                _ => {}
+            }
+        }
+    }
+
+    fn now(&self) -> Time {
+        Time::from_nanos(u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(u64::MAX))
+    }
+}

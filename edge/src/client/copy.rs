@@ -1,0 +1,221 @@
+//! Plans a copy, runs it, and watches it while it runs.
+
+use super::control::Control;
+use super::location::Location;
+use super::outcome::{Ledger, Outcome, Sample};
+use super::{download, local, upload};
+use crate::channels::Handle;
+use crate::mover::{BLOCK_LEN, Cancel, Tally};
+use crate::sys::tcp::process_usage;
+use farline_core::transfer::{Choice, Circumstances, Wishes};
+use farline_core::units::{Bytes, Error, Fault, Span};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+use tokio::time::MissedTickBehavior;
+
+/// How a copy is to be made.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// Copy folders with all that is in them.
+    pub recursive: bool,
+    /// What the user fixed rather than leave to Farline.
+    pub wishes: Wishes,
+}
+
+/// Where a copy stands, for whoever watches it.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Standing {
+    /// Bytes that have arrived.
+    pub bytes: Bytes,
+    /// Bytes in all, once known.
+    pub bytes_total: Option<Bytes>,
+    /// Files in all, once known.
+    pub files_total: Option<u64>,
+    /// Since the start.
+    pub elapsed: Span,
+}
+
+/// Copies `sources` to `destination`; `watch` is told several times a second how it stands.
+///
+/// # Errors
+/// When nothing could be copied: what, whose fault, what to try. Single files that failed are in the outcome.
+pub async fn copy(
+    sources: &[Location],
+    destination: &Location,
+    options: &Options,
+    watch: &mut (dyn FnMut(&Standing) + Send),
+) -> Result<Outcome, Error> {
+    let began = Instant::now();
+    let (cpu_before, _) = process_usage();
+    let mut copy = Copy { options, began, ledger: Ledger::default(), watch, live: Arc::default(), base: 0 };
+    let remote = |location: &Location| matches!(location, Location::Remote(_));
+    match destination {
+        Location::Remote(to) if sources.iter().any(remote) => {
+            return Err(Error::new(Fault::You, "third-party", format!("both ends are remote: {} and {to}", sources[0]))
+                .hint("copy to this host first; third-party transfers are not in this version"));
+        }
+        Location::Remote(to) => upload::run(&mut copy, sources, to).await?,
+        Location::Local(to) => {
+            for source in sources {
+                match source {
+                    Location::Remote(from) => download::run(&mut copy, from, to, sources.len() > 1).await?,
+                    Location::Local(from) => local::run(&mut copy, from, to, sources.len() > 1).await?,
+                }
+            }
+        }
+    }
+    let elapsed = Span::from(began.elapsed());
+    copy.ledger.samples.push(Sample { t: elapsed.as_secs_f64(), bytes: copy.ledger.bytes });
+    let (cpu, peak_rss) = process_usage();
+    Ok(copy.ledger.outcome(elapsed, cpu.saturating_sub(cpu_before), peak_rss))
+}
+
+/// A copy under way.
+pub(super) struct Copy<'a> {
+    pub(super) options: &'a Options,
+    pub(super) began: Instant,
+    pub(super) ledger: Ledger,
+    watch: &'a mut (dyn FnMut(&Standing) + Send),
+    /// The transfer that runs now.
+    pub(super) live: Arc<Live>,
+    /// Bytes that earlier transfers brought.
+    base: u64,
+}
+
+/// What can be seen of a transfer while its threads run.
+#[derive(Debug, Default)]
+pub(super) struct Live {
+    pub(super) tally: Tally,
+    pub(super) cancel: Cancel,
+    total: Mutex<(Option<Bytes>, Option<u64>)>,
+    /// The sending end's channels with the bytes they had acknowledged before, to see what has really arrived.
+    handles: Mutex<Vec<(Handle, u64)>>,
+}
+
+impl Live {
+    pub(super) fn expect(&self, bytes: u64, files: u64) {
+        *self.total.lock().unwrap_or_else(PoisonError::into_inner) = (Some(Bytes(bytes)), Some(files));
+    }
+
+    pub(super) fn follow(&self, handles: Vec<Handle>) {
+        let acked = |handle: &Handle| handle.tcp_info().map_or(0, |info| info.bytes_acked);
+        let handles = handles.into_iter().map(|handle| (acked(&handle), handle)).map(|(base, handle)| (handle, base));
+        *self.handles.lock().unwrap_or_else(PoisonError::into_inner) = handles.collect();
+    }
+
+    /// Payload that has arrived: what the peer's kernel acknowledged when we send, what is in the store when we receive.
+    fn arrived(&self) -> u64 {
+        let handles = self.handles.lock().unwrap_or_else(PoisonError::into_inner);
+        if handles.is_empty() {
+            return self.tally.bytes();
+        }
+        let acked: u64 =
+            handles.iter().map(|(handle, base)| handle.tcp_info().map_or(0, |info| info.bytes_acked.saturating_sub(*base))).sum();
+        acked.min(self.tally.bytes())
+    }
+}
+
+impl Copy<'_> {
+    /// Chooses channels, congestion control and staging for what is known now.
+    pub(super) fn choose(&mut self, rtt: Span, size: Option<Bytes>, sending: bool) -> Choice {
+        let sysctl = |name: &str| std::fs::read_to_string(format!("/proc/sys/net/ipv4/{name}")).unwrap_or_default();
+        let window = if sending { "tcp_wmem" } else { "tcp_rmem" };
+        let limit = sysctl(window).split_whitespace().nth(2).and_then(|text| text.parse().ok()).unwrap_or(4 << 20);
+        let known = Circumstances {
+            rtt,
+            size,
+            window_limit: Bytes(limit),
+            available: sysctl("tcp_allowed_congestion_control").split_whitespace().map(str::to_owned).collect(),
+            default_congestion: sysctl("tcp_congestion_control").trim().to_owned(),
+        };
+        let choice = Choice::new(&known, &self.options.wishes, Bytes(BLOCK_LEN as u64));
+        self.ledger.rtt = rtt;
+        self.ledger.streams = choice.streams;
+        self.ledger.sending = sending;
+        self.ledger.choice = Some(choice.clone());
+        choice
+    }
+
+    /// Runs blocking `work` on a thread of its own and watches it. Meanwhile `control` is served, and a failure that the
+    /// server reports there breaks the work off and stands as the reason.
+    pub(super) async fn attend<T: Send + 'static>(
+        &mut self,
+        mut control: Option<&mut Control>,
+        work: impl FnOnce(&Live) -> Result<T, Error> + Send + 'static,
+    ) -> Result<T, Error> {
+        let live = Arc::clone(&self.live);
+        let moving = Instant::now();
+        let mut work = tokio::task::spawn_blocking(move || work(&live));
+        let mut tick = tokio::time::interval(Duration::from_millis(200));
+        tick.set_missed_tick_behavior(MissedTickBehavior::Skip);
+        let result = loop {
+            let failure = async {
+                match &mut control {
+                    Some(control) => control.failure().await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                result = &mut work => break result,
+                _ = tick.tick() => self.show(),
+                error = failure => {
+                    self.live.cancel.cancel(error);
+                    control = None;
+                }
+            }
+        };
+        self.show();
+        self.ledger.moving = self.ledger.moving + moving.elapsed().into();
+        let result = result.unwrap_or_else(|_| Err(Error::new(Fault::Bug, "thread-lost", "a transfer thread panicked")));
+        match (result, control) {
+            // A peer that fails closes its channels as it says why: the reason is worth a moment's wait.
+            (Err(error), Some(control)) if error.code == "channel-lost" => {
+                let patience = Duration::from_secs(2) + std::time::Duration::from(control.rtt());
+                Err(tokio::time::timeout(patience, control.failure()).await.unwrap_or(error))
+            }
+            (result, _) => result,
+        }
+    }
+
+    /// Waits for the server's last word on each of `requests`, still showing what arrives.
+    pub(super) async fn until_done(&mut self, control: &mut Control, requests: &[u64]) -> Result<(), Error> {
+        let moving = Instant::now();
+        let mut tick = tokio::time::interval(Duration::from_millis(200));
+        tick.set_missed_tick_behavior(MissedTickBehavior::Skip);
+        let mut result = Ok(());
+        for &id in requests {
+            let ended = {
+                let done = control.done(id);
+                tokio::pin!(done);
+                loop {
+                    tokio::select! {
+                        reply = &mut done => break reply,
+                        _ = tick.tick() => self.show(),
+                    }
+                }
+            };
+            // The first failure is the cause; those behind it follow from it.
+            result = result.and(ended.map(drop));
+        }
+        self.ledger.moving = self.ledger.moving + moving.elapsed().into();
+        result
+    }
+
+    /// Takes a finished transfer's totals over and makes ready for the next.
+    pub(super) fn settle(&mut self) {
+        let live = std::mem::take(&mut self.live);
+        self.ledger.store_wait = self.ledger.store_wait + live.tally.store_wait();
+        self.ledger.network = self.ledger.network + live.tally.network();
+        self.ledger.bytes_sent += live.tally.on_wire();
+        self.base = self.ledger.bytes;
+    }
+
+    fn show(&mut self) {
+        let elapsed = Span::from(self.began.elapsed());
+        let bytes = self.base + self.live.arrived();
+        let (total, files) = *self.live.total.lock().unwrap_or_else(PoisonError::into_inner);
+        self.ledger.samples.push(Sample { t: elapsed.as_secs_f64(), bytes });
+        let bytes_total = total.map(|total| Bytes(self.base + total.0));
+        (self.watch)(&Standing { bytes: Bytes(bytes), bytes_total, files_total: files, elapsed });
+    }
+}

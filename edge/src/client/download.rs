@@ -1,0 +1,257 @@
+//! Copies from a node to this host: as one tree from Farline, file by file from any other GridFTP server.
+
+use super::control::Control;
+use super::copy::{Copy, Live};
+use super::local::{Destination, destination};
+use super::location::Remote;
+use super::upload::{MODULE, staging};
+use crate::channels::Channel;
+use crate::channels::tcp::TcpOptions;
+use crate::mover::{Acceptor, BLOCK_LEN, ReceiveJob, Received, Tally, receive};
+use crate::stores::{BytesSink, Landed, PosixSink, Sink, join};
+use crate::sys::pool::Slot;
+use crate::sys::tcp::TcpInfo;
+use farline_core::gridftp::client::{Request, Transfer, What};
+use farline_core::gridftp::{self, Command, Kind, Mode, Module, Options as Opts, Pathname, RetrieveOptions};
+use farline_core::transfer::{Choice, Digests, Entry, EntryKind, Layout, Verdict, parse_manifest};
+use farline_core::units::{ByteRanges, Error, Fault};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// The longest manifest taken: some million entries.
+const MANIFEST_LIMIT: usize = 256 << 20;
+/// A file whose length nobody said: longer than any file system holds.
+const UNKNOWN_LEN: u64 = 1 << 62;
+
+/// Channels and slots between the transfers of one copy, and where channels come in.
+struct Rig {
+    acceptor: Arc<Acceptor>,
+    channels: Vec<Box<dyn Channel>>,
+    slots: Vec<Slot>,
+    tcp: Vec<TcpInfo>,
+}
+
+pub(super) async fn run(copy: &mut Copy<'_>, from: &Remote, to: &Path, several: bool) -> Result<(), Error> {
+    let mut control = Control::open(from).await?;
+    let choice = copy.choose(control.rtt(), None, false);
+    if control.features().parameters("FARLINE").any(|feature| feature == "TREE") {
+        from_farline(copy, &mut control, from, to, several, &choice).await
+    } else if control.features().is_gridftp() {
+        from_stock(copy, &mut control, from, to, several, &choice).await
+    } else {
+        Err(Error::new(Fault::There, "unsupported", format!("{}:{} is a plain FTP server, not a GridFTP one", from.host, from.port))
+            .hint("curl or lftp can fetch from it"))
+    }
+}
+
+/// Listens for the server's channels and tells it where and how many.
+async fn arrange(control: &mut Control, choice: &Choice) -> Result<(Rig, Vec<u64>), Error> {
+    let local = control.local()?;
+    let acceptor = Acceptor::bind(SocketAddr::new(local.ip(), 0), None, None, &TcpOptions::default())?;
+    let streams = u32::try_from(choice.streams).unwrap_or(1);
+    let retrieve = RetrieveOptions { parallelism: Some((streams, streams, streams)), ..RetrieveOptions::default() };
+    let requests = vec![
+        control.request(Request::Exec(Command::Options(Opts::Retrieve(retrieve)))),
+        control.request(Request::Active(vec![acceptor.address()])),
+    ];
+    Ok((Rig { acceptor: Arc::new(acceptor), channels: Vec::new(), slots: staging(choice)?, tcp: Vec::new() }, requests))
+}
+
+async fn from_farline(
+    copy: &mut Copy<'_>,
+    control: &mut Control,
+    from: &Remote,
+    to: &Path,
+    several: bool,
+    choice: &Choice,
+) -> Result<(), Error> {
+    if let Some(name) = &choice.congestion {
+        // The node sends, so the congestion control is at its end; one that does not have it says so and uses its own.
+        let value = Opts::Farline { name: "congestion".to_owned(), value: name.clone() };
+        let id = control.request(Request::Exec(Command::Options(value)));
+        if control.done(id).await.is_ok() {
+            copy.ledger.congestion = Some(name.clone());
+        }
+    }
+    let (rig, _) = arrange(control, choice).await?;
+    let path = Pathname::new(from.path.clone());
+    let transfer = |parms: &str| {
+        let module = Some(Module { name: MODULE.to_owned(), parms: parms.to_owned() });
+        Request::Transfer(Transfer { module, ..Transfer::new(What::Retrieve, path.clone(), Mode::Extended) })
+    };
+    let requests = ["manifest", "data", "digests"].map(|part| control.request(transfer(part)));
+    let (to, name): (PathBuf, Vec<u8>) = (to.to_owned(), from.name().to_vec());
+    let (contents, recursive) = (from.path.ends_with(b"/"), copy.options.recursive);
+    let done = copy.attend(Some(control), move |live| {
+        let (rig, text) = receive_list(live, rig, MANIFEST_LIMIT)?;
+        let entries = parse_manifest(&text).map_err(|error| Error::new(Fault::There, "bad-manifest", error.to_string()))?;
+        let is_folder = !matches!(&entries[..], [only] if only.path.is_empty() && only.kind != EntryKind::Directory);
+        if is_folder && !recursive {
+            return Err(Error::new(Fault::You, "is-a-directory", format!("{} is a directory", String::from_utf8_lossy(&name)))
+                .hint("add -r to copy it with all that is in it"));
+        }
+        let Destination { root, start } = destination(&to, &name, is_folder, contents, several)?;
+        let layout = Arc::new(Layout::new(entries, BLOCK_LEN));
+        let files = layout.entries().iter().filter(|entry| matches!(entry.kind, EntryKind::File { .. })).count() as u64;
+        live.expect(layout.payload(), files);
+        let sink = PosixSink::new(root, start, Arc::clone(&layout), true);
+        sink.make_folders()?;
+        let digests = Mutex::new(Digests::new(&layout));
+        let (rig, came) = receive_layout(live, rig, &layout, &sink, Some(&digests), &live.tally)?;
+        if came != layout.payload() {
+            return Err(Error::new(Fault::There, "incomplete", format!("{came} of {} bytes came", layout.payload())));
+        }
+        let (rig, list) = receive_list(live, rig, layout.entries().len() * Verdict::WIRE_LEN)?;
+        let verdicts = Verdict::decode_all(&list)
+            .filter(|verdicts| verdicts.len() == layout.entries().len())
+            .ok_or_else(|| Error::new(Fault::There, "bad-digests", "the list of digests does not fit the list of files"))?;
+        let digests = digests.into_inner().unwrap_or_else(PoisonError::into_inner);
+        Ok((sink.land(Some((&verdicts, &digests))), rig))
+    });
+    let (landed, rig) = done.await?;
+    copy.until_done(control, &requests).await?;
+    copy.ledger.verified = true;
+    copy.ledger.verified_how = "BLAKE3 of every file, computed while moving, compared end to end";
+    take(copy, landed);
+    copy.ledger.tcp.extend(rig.tcp);
+    copy.settle();
+    Ok(())
+}
+
+async fn from_stock(
+    copy: &mut Copy<'_>,
+    control: &mut Control,
+    from: &Remote,
+    to: &Path,
+    several: bool,
+    choice: &Choice,
+) -> Result<(), Error> {
+    let not_there = || Error::new(Fault::You, "path-not-found", format!("{from} does not exist"));
+    let top = control.look(&from.path).await?.ok_or_else(not_there)?;
+    let is_folder = top.kind == Kind::Directory;
+    let entries = if is_folder {
+        if !copy.options.recursive {
+            return Err(Error::new(Fault::You, "is-a-directory", format!("{from} is a directory"))
+                .hint("add -r to copy it with all that is in it"));
+        }
+        list_tree(copy, control, &from.path).await?
+    } else {
+        vec![Entry { path: Vec::new(), ..entry(Vec::new(), &top) }]
+    };
+    let Destination { root, start } = destination(to, from.name(), is_folder, from.path.ends_with(b"/"), several)?;
+    let layout = Arc::new(Layout::new(entries, BLOCK_LEN));
+    PosixSink::new(Arc::clone(&root), start.clone(), Arc::clone(&layout), true).make_folders()?;
+    let (mut rig, requests) = arrange(control, choice).await?;
+    for id in requests {
+        control.done(id).await?;
+    }
+    let files = layout.entries().iter().filter(|entry| matches!(entry.kind, EntryKind::File { .. })).count() as u64;
+    for item in layout.entries() {
+        let EntryKind::File { len } = item.kind else { continue };
+        let path = join(from.path.strip_suffix(b"/").unwrap_or(&from.path), &item.path);
+        let transfer = Transfer::new(What::Retrieve, Pathname::new(path.clone()), Mode::Extended);
+        let id = control.request(Request::Transfer(transfer));
+        copy.live.expect(layout.payload() - copy.ledger.bytes, files);
+        let one = Arc::new(Layout::new(vec![Entry { kind: EntryKind::File { len: UNKNOWN_LEN }, ..item.clone() }], BLOCK_LEN));
+        let sink = PosixSink::new(Arc::clone(&root), start.clone(), Arc::clone(&one), true);
+        let done = copy.attend(Some(control), move |live| {
+            sink.open(0)?;
+            let (rig, came) = receive_layout(live, rig, &one, &sink, None, &live.tally)?;
+            if came != len {
+                // A stock server says the size beforehand and the end with EOF: if they differ the file changed, or was cut.
+                return Err(Error::new(Fault::There, "incomplete", format!("{came} bytes came of a file of {len}")));
+            }
+            let mut landed = sink.land(None);
+            landed.bytes = came;
+            Ok((landed, rig))
+        });
+        let (landed, back) = done.await?;
+        let doing = || format!("retrieving {}", String::from_utf8_lossy(&path));
+        copy.until_done(control, &[id]).await.map_err(|error| error.while_doing(doing()))?;
+        rig = back;
+        take(copy, landed);
+        copy.settle();
+    }
+    copy.ledger.tcp.extend(rig.tcp);
+    copy.ledger.verified_how = "not verified: this server computes no digest while it sends";
+    Ok(())
+}
+
+fn take(copy: &mut Copy<'_>, landed: Landed) {
+    copy.ledger.bytes += landed.bytes;
+    copy.ledger.files += landed.files;
+    copy.ledger.failures.extend(landed.failures);
+}
+
+/// Lists a remote tree, folder by folder.
+async fn list_tree(copy: &mut Copy<'_>, control: &mut Control, top: &[u8]) -> Result<Vec<Entry>, Error> {
+    let mut entries = Vec::new();
+    let mut folders = vec![Vec::new()];
+    while let Some(folder) = folders.pop() {
+        let at = join(top.strip_suffix(b"/").unwrap_or(top), &folder);
+        for found in control.list(&at).await? {
+            let name = found.name.name();
+            if matches!(found.kind, Kind::CurrentDirectory | Kind::ParentDirectory) || matches!(name, b"" | b"." | b"..") {
+                continue;
+            }
+            let path = join(&folder, name);
+            match found.kind {
+                Kind::Directory => folders.push(path.clone()),
+                Kind::File => {}
+                _ => {
+                    let error = Error::new(Fault::You, "not-a-file", "it is neither a file nor a directory");
+                    copy.ledger.failures.push((path, error));
+                    continue;
+                }
+            }
+            entries.push(entry(path, &found));
+        }
+    }
+    Ok(entries)
+}
+
+fn entry(path: Vec<u8>, found: &gridftp::Entry) -> Entry {
+    let kind = match found.kind {
+        Kind::Directory => EntryKind::Directory,
+        _ => EntryKind::File { len: found.size.unwrap_or(0) },
+    };
+    let time = found.modified.unwrap_or_default();
+    let modified_ns = time.seconds.saturating_mul(1_000_000_000).saturating_add(i64::from(time.nanos));
+    let mode = found.mode.unwrap_or(if kind == EntryKind::Directory { 0o755 } else { 0o644 });
+    Entry { path, kind, mode, modified_ns }
+}
+
+/// Receives a list of bytes as a transfer of its own; it counts as overhead, not as payload.
+fn receive_list(live: &Live, rig: Rig, limit: usize) -> Result<(Rig, Vec<u8>), Error> {
+    let sink = BytesSink::new(limit);
+    let layout = Arc::new(Layout::of_file(limit.max(1) as u64, BLOCK_LEN));
+    let (rig, _) = receive_layout(live, rig, &layout, &sink, None, &Tally::default())?;
+    Ok((rig, sink.into_bytes()))
+}
+
+fn receive_layout(
+    live: &Live,
+    rig: Rig,
+    layout: &Arc<Layout>,
+    sink: &dyn Sink,
+    digests: Option<&Mutex<Digests>>,
+    tally: &Tally,
+) -> Result<(Rig, u64), Error> {
+    let written = Mutex::new(ByteRanges::new());
+    let Received { channels, slots, tcp, .. } = receive(ReceiveJob {
+        layout: Arc::clone(layout),
+        sink,
+        wire_offset: 0,
+        channels: rig.channels,
+        acceptor: Some(&rig.acceptor),
+        slots: rig.slots,
+        writers: 2,
+        digests,
+        tally,
+        written: &written,
+        cancel: live.cancel.clone(),
+    })?;
+    let came = written.into_inner().unwrap_or_else(PoisonError::into_inner).total();
+    Ok((Rig { acceptor: rig.acceptor, channels, slots, tcp }, came))
+}

@@ -1,0 +1,129 @@
+//! What a copy did: the figures that `farline cp --json` ends with.
+
+use crate::sys::tcp::TcpInfo;
+use farline_core::transfer::{Choice, Limit, Waits};
+use farline_core::units::{Bytes, Error, Rate, Span};
+use serde::Serialize;
+
+/// The result document; its schema is `farline/copy/1`. Fields may be added to it, never change their meaning.
+#[derive(Clone, Debug, Serialize)]
+pub struct Outcome {
+    /// `farline/copy/1`.
+    pub schema: &'static str,
+    /// Bytes of the files that arrived.
+    pub bytes: u64,
+    /// Bytes that crossed the data channels, with headers and lists.
+    pub bytes_sent: u64,
+    /// Regular files that arrived.
+    pub files: u64,
+    /// From the first connection to the last file's rename.
+    pub seconds: f64,
+    /// `bytes` over `seconds`.
+    pub rate_bps: u64,
+    /// Whether every file's digest, computed from what was read at the source, equals that of what arrived.
+    pub verified: bool,
+    /// How, or why not.
+    pub verified_how: &'static str,
+    /// Data channels.
+    pub streams: usize,
+    /// Congestion control of the sending end's channels, where this end knows it.
+    pub congestion: Option<String>,
+    /// Staging pool of this end.
+    pub staging_bytes: u64,
+    /// The least round-trip time of the control channel.
+    pub rtt_seconds: f64,
+    /// Segments that this end sent again.
+    pub retransmits: u64,
+    /// Processor time of this process, all threads.
+    pub cpu_seconds: f64,
+    /// The most memory this process held.
+    pub peak_rss_bytes: u64,
+    /// What held the transfer back.
+    pub limited_by: Limit,
+    /// Why these channels, this congestion control, this staging.
+    pub reasons: Vec<String>,
+    /// What did not arrive, and why.
+    pub failures: Vec<Failure>,
+    /// Bytes that had arrived, over time.
+    pub samples: Vec<Sample>,
+}
+
+/// One thing that was not copied.
+#[derive(Clone, Debug, Serialize)]
+pub struct Failure {
+    /// Its path below the source.
+    pub path: String,
+    /// Why.
+    pub error: Error,
+}
+
+/// A point of the time series.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Sample {
+    /// Seconds since the start.
+    pub t: f64,
+    /// Payload bytes that had arrived by then: acknowledged by the receiver's kernel when sending, in the store when receiving.
+    pub bytes: u64,
+}
+
+/// Everything that the parts of a copy learn, joined into an [`Outcome`] at the end.
+#[derive(Debug, Default)]
+pub(super) struct Ledger {
+    pub(super) bytes: u64,
+    pub(super) bytes_sent: u64,
+    pub(super) files: u64,
+    pub(super) verified: bool,
+    pub(super) verified_how: &'static str,
+    pub(super) streams: usize,
+    pub(super) congestion: Option<String>,
+    pub(super) rtt: Span,
+    pub(super) tcp: Vec<TcpInfo>,
+    pub(super) store_wait: Span,
+    pub(super) network: Span,
+    /// Time in which data moved.
+    pub(super) moving: Span,
+    pub(super) sending: bool,
+    pub(super) choice: Option<Choice>,
+    pub(super) failures: Vec<(Vec<u8>, Error)>,
+    pub(super) samples: Vec<Sample>,
+}
+
+impl Ledger {
+    pub(super) fn outcome(self, elapsed: Span, cpu: Span, peak_rss: u64) -> Outcome {
+        let sum = |part: fn(&TcpInfo) -> Span| self.tcp.iter().map(part).fold(Span::ZERO, |sum, span| sum + span);
+        let waits = Waits {
+            moving: self.moving,
+            setting_up: elapsed.saturating_sub(self.moving),
+            channels: u32::try_from(self.streams).unwrap_or(u32::MAX),
+            channels_waited_for_store: self.store_wait,
+            channels_in_network: self.network,
+            cpu,
+            tcp_busy: sum(|tcp| tcp.busy),
+            tcp_rwnd_limited: sum(|tcp| tcp.rwnd_limited),
+            tcp_sndbuf_limited: sum(|tcp| tcp.sndbuf_limited),
+        };
+        let (staging, reasons) = self.choice.map_or((0, Vec::new()), |choice| (choice.staging.0, choice.reasons));
+        let failure = |(path, error): (Vec<u8>, Error)| Failure { path: String::from_utf8_lossy(&path).into_owned(), error };
+        Outcome {
+            schema: "farline/copy/1",
+            bytes: self.bytes,
+            bytes_sent: self.bytes_sent,
+            files: self.files,
+            seconds: elapsed.as_secs_f64(),
+            rate_bps: Rate::of(Bytes(self.bytes), elapsed).as_bps(),
+            verified: self.verified && self.failures.is_empty(),
+            verified_how: self.verified_how,
+            streams: self.streams,
+            congestion: self.congestion,
+            staging_bytes: staging,
+            rtt_seconds: self.rtt.as_secs_f64(),
+            retransmits: self.tcp.iter().map(|tcp| tcp.retransmits).sum(),
+            cpu_seconds: cpu.as_secs_f64(),
+            peak_rss_bytes: peak_rss,
+            limited_by: if self.sending { waits.sender_limit() } else { waits.receiver_limit() },
+            reasons,
+            failures: self.failures.into_iter().map(failure).collect(),
+            samples: self.samples,
+        }
+    }
+}

@@ -1,0 +1,328 @@
+//! Copies from this host to a node: as one tree to Farline, file by file to any other GridFTP server.
+
+use super::control::Control;
+use super::copy::{Copy, Live};
+use super::location::{Location, Remote, last_name};
+use crate::channels::Channel;
+use crate::channels::tcp::{TcpChannel, TcpOptions, connect};
+use crate::mover::{BLOCK_LEN, SendJob, Sent, send};
+use crate::stores::{BytesSource, Part, PosixSource, Root, Source, join, look, walk};
+use crate::sys::pool::{Slot, pool};
+use farline_core::gridftp::client::{Request, Transfer, What};
+use farline_core::gridftp::{Command, Kind, Mode, Module, Pathname};
+use farline_core::transfer::{Choice, Digests, Entry, EntryKind, Layout, Marks, Verdict, manifest_lines};
+use farline_core::units::{Bytes, Error, Fault};
+use std::net::SocketAddr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+/// The module of ERET and ESTO that moves trees; `docs/protocol.md`.
+pub(super) const MODULE: &str = "FARLINE.TREE";
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// What is copied: entries by their paths at the destination, and where they lie here.
+struct Load {
+    /// The destination's path: a folder, or the one file.
+    target: Vec<u8>,
+    entries: Vec<Entry>,
+    parts: Vec<Part>,
+}
+
+/// Channels and slots between the transfers of one copy.
+struct Rig {
+    channels: Vec<Box<dyn Channel>>,
+    slots: Vec<Slot>,
+}
+
+pub(super) async fn run(copy: &mut Copy<'_>, sources: &[Location], to: &Remote) -> Result<(), Error> {
+    let paths: Vec<PathBuf> = sources
+        .iter()
+        .filter_map(|source| match source {
+            Location::Local(path) => Some(path.clone()),
+            Location::Remote(_) => None,
+        })
+        .collect();
+    // What is wrong here should not cost a round trip to learn.
+    for path in &paths {
+        if look_at(path)?.is_dir() && !copy.options.recursive {
+            return Err(Error::new(Fault::You, "is-a-directory", format!("{} is a directory", path.display()))
+                .hint("add -r to copy it with all that is in it"));
+        }
+    }
+    let mut control = Control::open(to).await?;
+    let load = load(copy, &mut control, &paths, to).await?;
+    let size = load.entries.iter().map(Entry::len).sum();
+    let choice = copy.choose(control.rtt(), Some(Bytes(size)), true);
+    if control.features().parameters("FARLINE").any(|feature| feature == "TREE") {
+        to_farline(copy, &mut control, load, &choice).await
+    } else if control.features().is_gridftp() {
+        to_stock(copy, &mut control, load, &choice).await
+    } else {
+        Err(Error::new(Fault::There, "unsupported", format!("{}:{} is a plain FTP server, not a GridFTP one", to.host, to.port))
+            .hint("curl -T or lftp put can store to it"))
+    }
+}
+
+fn look_at(path: &Path) -> Result<std::fs::Metadata, Error> {
+    std::fs::metadata(path).map_err(|error| crate::stores::storage_error("read", path.as_os_str().as_bytes(), &error))
+}
+
+/// Lists the sources, and decides what each is called at the destination.
+///
+/// As rsync has it: `src` goes into the destination by its name, `src/` goes with its content alone.
+async fn load(copy: &mut Copy<'_>, control: &mut Control, paths: &[PathBuf], to: &Remote) -> Result<Load, Error> {
+    let alone = paths.len() == 1 && look_at(&paths[0])?.is_file();
+    let trailing = to.path.ends_with(b"/");
+    let into_folder = !alone || trailing || control.look(&to.path).await?.is_some_and(|entry| entry.kind == Kind::Directory);
+    let target = to.path.clone();
+    let mut load = Load { target, entries: Vec::new(), parts: Vec::new() };
+    for path in paths {
+        let bytes = path.as_os_str().as_bytes();
+        let first = load.entries.len();
+        if look_at(path)?.is_dir() {
+            let root = Arc::new(Root::open(path)?);
+            let name = if bytes.ends_with(b"/") || matches!(last_name(bytes), b"." | b"..") { b"" } else { last_name(bytes) };
+            let (entries, problems) = walk(&root, b"")?;
+            copy.ledger.failures.extend(problems.into_iter().map(|problem| (join(name, &problem.path), problem.error)));
+            load.entries.extend(entries.into_iter().map(|entry| Entry { path: join(name, &entry.path), ..entry }));
+            load.parts.push(Part { first, root, start: Vec::new(), strip: name.len() });
+        } else {
+            let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+            let root = Arc::new(Root::open(parent)?);
+            let name = last_name(bytes);
+            let mut entry = look(&root, name, if into_folder { name } else { b"" })?;
+            if let EntryKind::Symlink { .. } = entry.kind {
+                // A file that is named on the command line is meant itself, as cp has it.
+                let meta = look_at(path)?;
+                let real = path.canonicalize().map_err(|error| crate::stores::storage_error("read", bytes, &error))?;
+                let parent = real.parent().unwrap_or(Path::new("/"));
+                let root = Arc::new(Root::open(parent)?);
+                let real_name = last_name(real.as_os_str().as_bytes()).to_vec();
+                entry = look(&root, &real_name, &entry.path)?;
+                debug_assert!(meta.is_file());
+                let strip = entry.path.len();
+                load.entries.push(entry);
+                load.parts.push(Part { first, root, start: real_name, strip });
+                continue;
+            }
+            let strip = entry.path.len();
+            load.entries.push(entry);
+            load.parts.push(Part { first, root, start: name.to_vec(), strip });
+        }
+    }
+    Ok(load)
+}
+
+/// A tree in three pipelined transfers: manifest, data, digests.
+async fn to_farline(copy: &mut Copy<'_>, control: &mut Control, load: Load, choice: &Choice) -> Result<(), Error> {
+    let manifest = manifest_lines(&load.entries);
+    let layout = Arc::new(Layout::new(load.entries, BLOCK_LEN));
+    let source = PosixSource::of_parts(load.parts, Arc::clone(&layout));
+    let address = control.passive().await?;
+    let path = Pathname::new(load.target);
+    let transfer = |parms: &str| {
+        let module = Some(Module { name: MODULE.to_owned(), parms: parms.to_owned() });
+        Request::Transfer(Transfer { module, ..Transfer::new(What::Store, path.clone(), Mode::Extended) })
+    };
+    let requests = ["manifest", "data", "digests"].map(|part| control.request(transfer(part)));
+    let files = layout.entries().iter().filter(|entry| matches!(entry.kind, EntryKind::File { .. })).count() as u64;
+    copy.live.expect(layout.payload(), files);
+    let (choice, work_layout) = (choice.clone(), Arc::clone(&layout));
+    let done = copy.attend(Some(control), move |live| {
+        let layout = work_layout;
+        let (mut rig, congestion) = open_rig(address, &choice)?;
+        let manifest = BytesSource(manifest);
+        rig = send_bytes(live, manifest, rig)?;
+        live.follow(handles(&rig.channels)?);
+        let digests = Mutex::new(Digests::new(&layout));
+        let unreadable = Mutex::new(Vec::new());
+        let sent = send_layout(live, &layout, &source, Some((&digests, &unreadable)), &live.tally, rig)?;
+        let verdicts = digests.into_inner().unwrap_or_else(PoisonError::into_inner).verdicts();
+        let list = verdicts.into_iter().flat_map(Verdict::encode).collect();
+        rig = Rig { channels: sent.channels, slots: sent.slots };
+        rig = send_bytes(live, BytesSource(list), rig)?;
+        let unreadable = unreadable.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let tcp: Vec<_> = rig.channels.iter().filter_map(|channel| channel.tcp_info()).collect();
+        Ok((unreadable, congestion, tcp, rig))
+    });
+    let (unreadable, congestion, tcp, rig) = done.await?;
+    // All bytes are with this host's kernel; the digests' reply says that they are in the node's store.
+    let landing = copy.until_done(control, &requests).await;
+    copy.ledger.tcp.extend(tcp);
+    copy.ledger.congestion = congestion;
+    copy.ledger.verified = true;
+    copy.ledger.verified_how = "BLAKE3 of every file, computed while moving, compared end to end";
+    drop(rig);
+    let entry = |(index, error): (usize, Error)| (layout.entries()[index].path.clone(), error);
+    let failed = unreadable.len() as u64;
+    copy.ledger.failures.extend(unreadable.into_iter().map(entry));
+    match landing {
+        Ok(()) => {}
+        // The node's complaint is about the files that are in the list already.
+        Err(error) if failed > 0 && error.code == "source-unreadable" => {}
+        Err(error) => return Err(error),
+    }
+    copy.ledger.bytes += layout.payload();
+    copy.ledger.files += files - failed;
+    copy.settle();
+    Ok(())
+}
+
+/// File by file, as any GridFTP server knows it: folders first, then each file under a temporary name, then renamed.
+async fn to_stock(copy: &mut Copy<'_>, control: &mut Control, load: Load, choice: &Choice) -> Result<(), Error> {
+    let alone = load.entries.len() == 1 && load.entries[0].path.is_empty();
+    let at = |entry: &Entry| Pathname::new(if alone { load.target.clone() } else { join(trim(&load.target), &entry.path) });
+    let mut folders: Vec<Pathname> = Vec::new();
+    if !alone {
+        folders.push(Pathname::new(trim(&load.target)));
+    }
+    folders.extend(load.entries.iter().filter(|entry| entry.kind == EntryKind::Directory && !entry.path.is_empty()).map(at));
+    let made: Vec<u64> = folders.into_iter().map(|path| control.request(Request::Exec(Command::MakeDirectory(path)))).collect();
+    for id in made {
+        match control.done(id).await {
+            Err(error) if error.code != "path-exists" => return Err(error.while_doing("creating directories")),
+            _ => {}
+        }
+    }
+    let address = control.passive().await?;
+    let layout = Arc::new(Layout::new(load.entries.clone(), BLOCK_LEN));
+    let source = Arc::new(PosixSource::of_parts(load.parts, Arc::clone(&layout)));
+    let files = layout.entries().iter().filter(|entry| matches!(entry.kind, EntryKind::File { .. })).count() as u64;
+    let mut rig: Option<Rig> = None;
+    for (index, entry) in layout.entries().iter().enumerate() {
+        match entry.kind {
+            EntryKind::File { .. } => {}
+            EntryKind::Directory => continue,
+            EntryKind::Symlink { .. } => {
+                let error = Error::new(Fault::There, "unsupported", "the server cannot make symbolic links");
+                copy.ledger.failures.push((entry.path.clone(), error));
+                continue;
+            }
+        }
+        let path = at(entry);
+        let temporary = temporary(path.as_bytes());
+        let mut transfer = Transfer::new(What::Store, Pathname::new(temporary.clone()), Mode::Extended);
+        transfer.size = Some(entry.len());
+        let id = control.request(Request::Transfer(transfer));
+        copy.live.expect(layout.payload() - copy.ledger.bytes, files);
+        let (choice, of, held) = (choice.clone(), entry.clone(), rig.take());
+        let source = Arc::clone(&source);
+        let done = copy.attend(Some(control), move |live| {
+            let (rig, congestion) = match held {
+                Some(rig) => (rig, None),
+                None => open_rig(address, &choice)?,
+            };
+            live.follow(handles(&rig.channels)?);
+            let one = Arc::new(Layout::of_file(of.len(), BLOCK_LEN));
+            let only = OneOf { source, entry: index };
+            let sent = send_layout(live, &one, &only, None, &live.tally, rig)?;
+            Ok((Rig { channels: sent.channels, slots: sent.slots }, congestion, sent.tcp))
+        });
+        let (back, congestion, tcp) = done.await?;
+        copy.until_done(control, &[id]).await.map_err(|error| error.while_doing(format!("storing {}", String::from_utf8_lossy(path.as_bytes()))))?;
+        let rename = control.request(Request::Rename { from: Pathname::new(temporary), to: path });
+        control.done(rename).await.map_err(|error| error.while_doing("renaming the finished file"))?;
+        rig = Some(back);
+        copy.ledger.congestion = copy.ledger.congestion.take().or(congestion);
+        copy.ledger.tcp = tcp;
+        copy.ledger.bytes += entry.len();
+        copy.ledger.files += 1;
+        copy.settle();
+    }
+    copy.ledger.verified_how = "not verified: this server computes no digest while it receives";
+    Ok(())
+}
+
+/// One entry of a larger source, as the only entry.
+struct OneOf {
+    source: Arc<PosixSource>,
+    entry: usize,
+}
+
+impl Source for OneOf {
+    fn read(&self, _entry: usize, offset: u64, into: &mut [u8]) -> Result<(), Error> {
+        self.source.read(self.entry, offset, into)
+    }
+}
+
+fn trim(path: &[u8]) -> &[u8] {
+    if path.len() > 1 { path.strip_suffix(b"/").unwrap_or(path) } else { path }
+}
+
+/// A hidden name beside the target, so that a stock server never shows half a file under its final name.
+fn temporary(path: &[u8]) -> Vec<u8> {
+    let name = last_name(path);
+    let folder = &path[..path.len() - name.len()];
+    [folder, b".", &name[..name.len().min(200)], format!(".{}.farline", std::process::id()).as_bytes()].concat()
+}
+
+/// Opens the channels, all at once, and maps the staging pool.
+fn open_rig(address: SocketAddr, choice: &Choice) -> Result<(Rig, Option<String>), Error> {
+    let options = TcpOptions { congestion: choice.congestion.clone(), buffer: None };
+    let opened: Vec<_> = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..choice.streams).map(|_| scope.spawn(|| connect(address, None, &options, CONNECT_TIMEOUT))).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap_or_else(|_| Err(std::io::Error::other("a thread panicked")))).collect()
+    });
+    let opened: Result<Vec<TcpChannel>, _> = opened.into_iter().collect();
+    let opened = opened.map_err(|error| connect_error(address, choice, &error))?;
+    let congestion = opened.first().and_then(TcpChannel::congestion);
+    let channels = opened.into_iter().map(|channel| Box::new(channel) as Box<dyn Channel>).collect();
+    Ok((Rig { channels, slots: staging(choice)? }, congestion))
+}
+
+pub(super) fn staging(choice: &Choice) -> Result<Vec<Slot>, Error> {
+    pool(choice.slots(Bytes(BLOCK_LEN as u64)), BLOCK_LEN)
+        .map_err(|error| Error::new(Fault::Here, "no-memory", format!("no memory for {} of staging: {error}", choice.staging)))
+}
+
+fn connect_error(address: SocketAddr, choice: &Choice, error: &std::io::Error) -> Error {
+    if error.kind() == std::io::ErrorKind::NotFound
+        && let Some(name) = &choice.congestion
+    {
+        return Error::new(Fault::You, "unknown-congestion", format!("this host has no congestion control `{name}`"))
+            .hint("see `sysctl net.ipv4.tcp_available_congestion_control`");
+    }
+    Error::new(Fault::Between, "data-connection", format!("cannot connect to {address} for data: {error}"))
+        .hint("a firewall may hold the server's data ports back")
+}
+
+fn handles(channels: &[Box<dyn Channel>]) -> Result<Vec<crate::channels::Handle>, Error> {
+    let handles: Result<Vec<_>, _> = channels.iter().map(|channel| channel.handle()).collect();
+    handles.map_err(|error| Error::new(Fault::Here, "no-descriptor", error.to_string()))
+}
+
+/// Sends a list of bytes as a transfer of its own; it counts as overhead, not as payload.
+fn send_bytes(live: &Live, bytes: BytesSource, rig: Rig) -> Result<Rig, Error> {
+    let layout = Arc::new(Layout::of_file(bytes.0.len() as u64, BLOCK_LEN));
+    let sent = send_layout(live, &layout, &bytes, None, &crate::mover::Tally::default(), rig)?;
+    Ok(Rig { channels: sent.channels, slots: sent.slots })
+}
+
+fn send_layout(
+    live: &Live,
+    layout: &Arc<Layout>,
+    source: &dyn Source,
+    digests: Option<(&Mutex<Digests>, &Mutex<Vec<(usize, Error)>>)>,
+    tally: &crate::mover::Tally,
+    rig: Rig,
+) -> Result<Sent, Error> {
+    let unread = Mutex::new(Vec::new());
+    let marks = Marks::of_pool(rig.slots.len());
+    let blocks = Box::new((0..layout.block_count()).map(|index| layout.block(index)));
+    send(SendJob {
+        layout: Arc::clone(layout),
+        source,
+        blocks,
+        wire_offset: 0,
+        channels: rig.channels,
+        slots: rig.slots,
+        marks,
+        readers: 2,
+        digests: digests.map(|(digests, _)| digests),
+        unreadable: digests.map_or(&unread, |(_, unreadable)| unreadable),
+        tally,
+        cancel: live.cancel.clone(),
+    })
+}
