@@ -201,8 +201,9 @@ impl Entry {
             Fact::Unique => self.unique.clone()?,
             Fact::UnixSlink => return self.link.as_ref().map(|link| escape(link.as_bytes())),
         };
-        // A name with a separator in it would read as another fact.
-        (!text.bytes().any(|b| matches!(b, b';' | b'\r' | b'\n'))).then(|| text.into_bytes())
+        // RFC 3659 section 7.2: a value holds no blank and no `;`. A group called `domain users` is left out, for the name
+        // of the file would seem to begin there.
+        (!text.bytes().any(|b| b == b';' || b <= b' ')).then(|| text.into_bytes())
     }
 
     /// Reads `facts name`, with or without the leading blank of MLST and MLSC replies.
@@ -297,6 +298,10 @@ mod tests {
         let mut line = Vec::new();
         entry.write_facts(FactSet::parse("type;SIZE;nonsense;"), &mut line);
         assert_eq!(line, b"Type=dir;Size=4096; d");
+        let group = Entry { group: Some("domain users".into()), gid: Some(7), ..entry };
+        line.clear();
+        group.write_facts(FactSet::parse("UNIX.group;UNIX.gid;"), &mut line);
+        assert_eq!(line, b"UNIX.gid=7; d", "a blank would end the facts");
         assert_eq!(FactSet::parse("size;type").names(), "Type;Size;");
         assert!(FactSet::NONE.with(Fact::Size).feature().starts_with("Type;Size*;Modify;"));
     }

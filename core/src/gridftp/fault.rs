@@ -91,6 +91,9 @@ fn guessed(code: u16, words: &str) -> Option<&'static Row> {
     let words = words.to_ascii_lowercase();
     let says = |needles: &[&str]| needles.iter().any(|needle| words.contains(needle));
     let slug = match code {
+        // GCT answers `500 Command failed. ... No such file or directory` to RETR: the system's words, whatever the code.
+        500..=559 if says(&["no such file"]) => "path-not-found",
+        500..=559 if says(&["permission denied"]) => "permission-denied",
         500..=559 if says(&["not empty"]) => "directory-not-empty",
         550 | 553 if says(&["exists"]) => "path-exists",
         550 if says(&["permission", "denied", "not allowed", "not permitted", "read-only", "forbidden"]) => "permission-denied",
@@ -169,6 +172,7 @@ mod tests {
             (530, "Login incorrect.", "login-refused", Fault::Refused),
             (425, "Can't open data connection.", "data-connection", Fault::Between),
             (500, "Command not supported.", "unsupported", Fault::There),
+            (500, "Command failed. : open failed.: No such file or directory", "path-not-found", Fault::You),
         ] {
             let error = error_of(&reply(code, &[words]), "X");
             assert_eq!((error.code, error.fault), (slug, fault), "{words}");

@@ -38,8 +38,8 @@
 //! |---|---|---|---|
 //! | 1 `Login` | `USER`, `PASS`, `FEAT`, `TYPE I` in turn | 331, 230, 211, 200 | 1 `Ready(features)`, 1 `Done` |
 //! | 2 `Exec(MKD)` | `MKD /run7` | 257 | 2 `Done` |
-//! | 3 `Passive` | `EPSV` (and `PASV` if that is not known) | 229 | 3 `PassiveAt`, 3 `Done` |
-//! | 4 `Transfer` | `MODE E` (if not yet), `ALLO`, `REST`, `STOR` | 200, 350, 150 | 4 `Started` |
+//! | 3 `Passive` | `MODE E` (if not yet), `EPSV` (and `PASV` if that is not known) | 200, 229 | 3 `PassiveAt`: connect; 3 `Done` |
+//! | 4 `Transfer` | `ALLO`, `REST`, `STOR` | 200, 350, 150 | 4 `Started`: send blocks |
 //! | | | 111, 112 | 4 `Ranges`, 4 `Perf` |
 //! | | | 226, or 451 | 4 `Done`, or 4 `Failed` with the server's words |
 //!
@@ -95,6 +95,8 @@ pub mod mode_e;
 mod pathname;
 mod reply;
 pub mod server;
+#[cfg(test)]
+mod tests;
 mod timestamp;
 mod views;
 

@@ -3,12 +3,13 @@
 use super::line::{Line, Lines, MAX_LINE};
 use crate::units::{Error, Fault};
 use std::borrow::Cow;
+use std::fmt;
 
 /// The most text one reply may hold, in bytes: a directory listed on the control channel (MLSC) is the longest.
 pub const MAX_REPLY: usize = 8 << 20;
 
 /// One reply.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct Reply {
     /// 100 to 659: 1xx more follows, 2xx done, 3xx go on, 4xx not now, 5xx no, 6xx protected (RFC 2228).
     pub code: u16,
@@ -75,6 +76,17 @@ impl Reply {
             out.extend_from_slice(b"\r\n");
         }
         out
+    }
+}
+
+impl fmt::Debug for Reply {
+    /// The reply as on one line.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:03}", self.code)?;
+        self.lines.iter().enumerate().try_for_each(|(i, line)| {
+            let separator = if i == 0 { " " } else { " / " };
+            write!(f, "{separator}{}", line.escape_ascii())
+        })
     }
 }
 

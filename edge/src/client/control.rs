@@ -3,7 +3,7 @@
 use super::location::Remote;
 use crate::sys::tcp::tcp_info;
 use farline_core::gridftp::client::{ClientConfig, ClientSession, Event, Features, Input, Output, Request};
-use farline_core::gridftp::{Command, Entry, Mode, Pathname, Reply};
+use farline_core::gridftp::{Entry, Mode, Pathname, Reply};
 use farline_core::units::{Error, Fault, Span, Time};
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -68,10 +68,6 @@ impl Control {
                 Event::Failed(error) => return Err(error.while_doing(format!("logging in at {}", control.server))),
                 _ => {}
             }
-        }
-        if control.features.is_gridftp() {
-            // GCT decides at PASV or PORT how a data channel is read: the mode comes first.
-            control.request(Request::Exec(Command::Mode(Mode::Extended)));
         }
         Ok(control)
     }
@@ -189,7 +185,7 @@ impl Control {
 
     /// Has the server listen; answers with where.
     pub(super) async fn passive(&mut self) -> Result<SocketAddr, Error> {
-        let id = self.request(Request::Passive { striped: false });
+        let id = self.request(Request::Passive { mode: Mode::Extended, striped: false });
         let mut address = None;
         loop {
             match self.event_of(id).await? {

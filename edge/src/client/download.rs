@@ -53,7 +53,7 @@ async fn arrange(control: &mut Control, choice: &Choice) -> Result<(Rig, Vec<u64
     let retrieve = RetrieveOptions { parallelism: Some((streams, streams, streams)), ..RetrieveOptions::default() };
     let requests = vec![
         control.request(Request::Exec(Command::Options(Opts::Retrieve(retrieve)))),
-        control.request(Request::Active(vec![acceptor.address()])),
+        control.request(Request::Active { mode: Mode::Extended, addresses: vec![acceptor.address()] }),
     ];
     Ok((Rig { acceptor: Arc::new(acceptor), channels: Vec::new(), slots: staging(choice)?, tcp: Vec::new() }, requests))
 }
@@ -78,7 +78,7 @@ async fn from_farline(
     let path = Pathname::new(from.path.clone());
     let transfer = |parms: &str| {
         let module = Some(Module { name: MODULE.to_owned(), parms: parms.to_owned() });
-        Request::Transfer(Transfer { module, ..Transfer::new(What::Retrieve, path.clone(), Mode::Extended) })
+        Request::Transfer(Transfer { module, ..Transfer::new(What::Retrieve, path.clone()) })
     };
     let requests = ["manifest", "data", "digests"].map(|part| control.request(transfer(part)));
     let (to, name): (PathBuf, Vec<u8>) = (to.to_owned(), from.name().to_vec());
@@ -150,7 +150,7 @@ async fn from_stock(
     for item in layout.entries() {
         let EntryKind::File { len } = item.kind else { continue };
         let path = join(from.path.strip_suffix(b"/").unwrap_or(&from.path), &item.path);
-        let transfer = Transfer::new(What::Retrieve, Pathname::new(path.clone()), Mode::Extended);
+        let transfer = Transfer::new(What::Retrieve, Pathname::new(path.clone()));
         let id = control.request(Request::Transfer(transfer));
         copy.live.expect(layout.payload() - copy.ledger.bytes, files);
         let one = Arc::new(Layout::new(vec![Entry { kind: EntryKind::File { len: UNKNOWN_LEN }, ..item.clone() }], BLOCK_LEN));

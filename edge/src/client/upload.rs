@@ -9,7 +9,7 @@ use crate::mover::{BLOCK_LEN, SendJob, Sent, send};
 use crate::stores::{BytesSource, Part, PosixSource, Root, Source, join, look, walk};
 use crate::sys::pool::{Slot, pool};
 use farline_core::gridftp::client::{Request, Transfer, What};
-use farline_core::gridftp::{Command, Kind, Mode, Module, Pathname};
+use farline_core::gridftp::{Command, Kind, Module, Pathname};
 use farline_core::transfer::{Choice, Digests, Entry, EntryKind, Layout, Marks, Verdict, manifest_lines};
 use farline_core::units::{Bytes, Error, Fault};
 use std::net::SocketAddr;
@@ -124,7 +124,7 @@ async fn to_farline(copy: &mut Copy<'_>, control: &mut Control, load: Load, choi
     let path = Pathname::new(load.target);
     let transfer = |parms: &str| {
         let module = Some(Module { name: MODULE.to_owned(), parms: parms.to_owned() });
-        Request::Transfer(Transfer { module, ..Transfer::new(What::Store, path.clone(), Mode::Extended) })
+        Request::Transfer(Transfer { module, ..Transfer::new(What::Store, path.clone()) })
     };
     let requests = ["manifest", "data", "digests"].map(|part| control.request(transfer(part)));
     let files = layout.entries().iter().filter(|entry| matches!(entry.kind, EntryKind::File { .. })).count() as u64;
@@ -203,7 +203,7 @@ async fn to_stock(copy: &mut Copy<'_>, control: &mut Control, load: Load, choice
         }
         let path = at(entry);
         let temporary = temporary(path.as_bytes());
-        let mut transfer = Transfer::new(What::Store, Pathname::new(temporary.clone()), Mode::Extended);
+        let mut transfer = Transfer::new(What::Store, Pathname::new(temporary.clone()));
         transfer.size = Some(entry.len());
         let id = control.request(Request::Transfer(transfer));
         copy.live.expect(layout.payload() - copy.ledger.bytes, files);

@@ -1,6 +1,7 @@
 //! The client's end of a control channel, as a machine.
 
 mod features;
+mod replies;
 mod request;
 mod session;
 mod steps;

@@ -9,11 +9,17 @@ use std::net::SocketAddr;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Request {
-    /// Have the server connect its data channels to these addresses, one for each stripe: for retrieves in MODE E.
-    Active(Vec<SocketAddr>),
+    /// Have the server connect its data channels: for retrieves in MODE E. MODE is sent first when it is another, for GCT
+    /// arranges channels for the mode it is in.
+    Active {
+        /// How data will travel.
+        mode: Mode,
+        /// Where to, one for each stripe.
+        addresses: Vec<SocketAddr>,
+    },
     /// One command: MODE, OPTS, MKD, DELE, CKSM, QUIT ... Its final reply comes with `Done`.
     Exec(Command),
-    /// The entries of a directory, over the control channel (MLSC). Servers without it list over a data channel
+    /// The entries of a directory without `.` and `..`, over the control channel (MLSC). Servers without it list over a data channel
     /// ([`What::List`]).
     List(Pathname),
     /// Log in, learn the server's features, set TYPE I. The first request of a session.
@@ -23,8 +29,11 @@ pub enum Request {
         /// Not shown anywhere.
         password: String,
     },
-    /// Have the server listen for data channels: for stores in MODE E, and for anything in MODE S.
+    /// Have the server listen for data channels: for stores in MODE E, and for anything in MODE S. Connect as soon as
+    /// [`Event::PassiveAt`] comes: GCT begins a transfer only when a channel is there. MODE is sent as for `Active`.
     Passive {
+        /// How data will travel.
+        mode: Mode,
         /// Whether on every stripe.
         striped: bool,
     },
@@ -37,7 +46,8 @@ pub enum Request {
     },
     /// What is at a pathname: MLST, or SIZE and MDTM where the server has no MLST.
     Stat(Pathname),
-    /// Move data. Data channels were arranged by `Passive` or `Active`, or are kept from the last transfer (MODE E).
+    /// Move data, in the mode and over the channels that `Passive` or `Active` arranged. Channels of MODE E serve any number
+    /// of transfers, those of MODE S one.
     Transfer(Transfer),
 }
 
@@ -48,8 +58,6 @@ pub struct Transfer {
     pub what: What,
     /// The server's file or directory.
     pub path: Pathname,
-    /// How data travels: Stream or Extended. The session sends MODE when the server is in another.
-    pub mode: Mode,
     /// A part of the file (`ERET P offset length`, `ESTO A offset`), whose MODE E offsets start at 0.
     pub part: Option<(u64, u64)>,
     /// A server's module that interprets the transfer (`ERET`, `ESTO`); then there is no part.
@@ -73,8 +81,8 @@ pub enum What {
 
 impl Transfer {
     /// A whole file.
-    pub fn new(what: What, path: Pathname, mode: Mode) -> Transfer {
-        Transfer { what, path, mode, part: None, module: None, held: ByteRanges::new(), size: None }
+    pub fn new(what: What, path: Pathname) -> Transfer {
+        Transfer { what, path, part: None, module: None, held: ByteRanges::new(), size: None }
     }
 }
 

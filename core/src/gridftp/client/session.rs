@@ -1,13 +1,11 @@
-//! The machine itself: requests into commands, as many in flight as is safe, replies into events.
+//! The machine itself: requests into commands, as many in flight as is safe.
 
 use super::features::Features;
 use super::request::{Event, Request};
 use super::steps::{Class, Role, Step, steps};
 use super::{Input, Output};
 use crate::gridftp::command::{Command, Mode};
-use crate::gridftp::fault::error_of;
-use crate::gridftp::markers::{Perf, ranges_of, status_of};
-use crate::gridftp::{Entry, Kind, Reply, ReplyReader};
+use crate::gridftp::{Entry, ReplyReader};
 use crate::units::{Error, Fault, Span, Time};
 use std::collections::VecDeque;
 use std::net::IpAddr;
@@ -50,21 +48,21 @@ impl Default for ClientConfig {
 /// The client's end of one control channel. See the [module](crate::gridftp) for a dialogue.
 #[derive(Debug)]
 pub struct ClientSession {
-    config: ClientConfig,
-    features: Features,
-    pipelining: Pipelining,
+    pub(super) config: ClientConfig,
+    pub(super) features: Features,
+    pub(super) pipelining: Pipelining,
     reader: ReplyReader,
     /// Requests that have steps to send or replies to come, in order.
     requests: VecDeque<Active>,
-    in_flight: VecDeque<InFlight>,
-    bytes_in_flight: usize,
+    pub(super) in_flight: VecDeque<InFlight>,
+    pub(super) bytes_in_flight: usize,
     /// Commands in flight that go alone, and transfers in flight.
-    alone: usize,
-    transfers: usize,
+    pub(super) alone: usize,
+    pub(super) transfers: usize,
     /// The server's mode after what is in flight; unknown when a MODE failed.
-    mode: Option<Mode>,
+    pub(super) mode: Option<Mode>,
     outputs: VecDeque<Output>,
-    greeted: bool,
+    pub(super) greeted: bool,
     closed: bool,
     /// When the server last said something, or was first asked something.
     last_heard: Time,
@@ -72,26 +70,27 @@ pub struct ClientSession {
 
 /// A request under way.
 #[derive(Debug)]
-struct Active {
-    id: u64,
+pub(super) struct Active {
+    pub(super) id: u64,
     /// Not looked at yet; steps are made when its turn comes, when the features are known.
     request: Option<Request>,
-    steps: VecDeque<Step>,
-    password: Option<String>,
+    pub(super) steps: VecDeque<Step>,
+    pub(super) password: Option<String>,
     /// What SIZE and MDTM told so far.
-    stat: Entry,
+    pub(super) stat: Entry,
     /// Replies still to come.
-    unanswered: usize,
+    pub(super) unanswered: usize,
     /// Ended already, as the edge knows; the replies to come are for nobody.
-    over: bool,
+    pub(super) over: bool,
 }
 
 #[derive(Debug)]
-struct InFlight {
-    id: u64,
-    step: Step,
-    length: usize,
-    started: bool,
+pub(super) struct InFlight {
+    pub(super) id: u64,
+    pub(super) step: Step,
+    pub(super) class: Class,
+    pub(super) length: usize,
+    pub(super) started: bool,
 }
 
 impl ClientSession {
@@ -236,7 +235,7 @@ impl ClientSession {
             return true;
         }
         let room = self.in_flight.len() < MAX_IN_FLIGHT && self.bytes_in_flight < MAX_BYTES_IN_FLIGHT;
-        let fits = match (self.pipelining, step.class()) {
+        let fits = match (self.pipelining, step.class(self.pipelining)) {
             (Pipelining::None, _) | (_, Class::Alone) | (Pipelining::Commands, Class::Transfer) => false,
             (Pipelining::Commands, Class::Command) => self.transfers == 0,
             (Pipelining::Transfers, _) => true,
@@ -248,9 +247,10 @@ impl ClientSession {
         // Steps were found to encode when they were made.
         let Ok(line) = sent.step.command.encode() else { return };
         sent.length = line.len();
+        sent.class = sent.step.class(self.pipelining);
         self.bytes_in_flight += line.len();
-        self.alone += usize::from(sent.step.class() == Class::Alone);
-        self.transfers += usize::from(sent.step.class() == Class::Transfer);
+        self.alone += usize::from(sent.class == Class::Alone);
+        self.transfers += usize::from(sent.class == Class::Transfer);
         if let Command::Mode(mode) = sent.step.command {
             self.mode = Some(mode);
         }
@@ -273,150 +273,8 @@ impl ClientSession {
         }
     }
 
-    fn greeting(&mut self, reply: &Reply) {
-        match reply.code {
-            220 => self.greeted = true,
-            // RFC 959 section 5.4: ready in some minutes; 220 follows.
-            120 => {}
-            _ => self.end(error_of(reply, "connecting")),
-        }
-    }
-
-    fn reply(&mut self, reply: Reply) {
-        if reply.is_preliminary() {
-            return self.preliminary(&reply);
-        }
-        // RFC 959 section 5.4: 421 may answer any command, or none, and ends the session.
-        if reply.code == 421 {
-            let doing = self.in_flight.front().map_or("control connection".to_owned(), |sent| sent.step.command.shown());
-            return self.end(error_of(&reply, &doing));
-        }
-        // A reply that nobody waits for harms nobody.
-        let Some(sent) = self.in_flight.pop_front() else { return };
-        self.bytes_in_flight -= sent.length;
-        self.alone -= usize::from(sent.step.class() == Class::Alone);
-        self.transfers -= usize::from(sent.step.class() == Class::Transfer);
-        if matches!(sent.step.command, Command::Mode(_)) && !reply.is_success() {
-            self.mode = None;
-        }
-        let Some(active) = self.active(sent.id) else { return };
-        if sent.step.role != Role::Abort {
-            active.unanswered -= 1;
-        }
-        let over = active.over;
-        if !over {
-            self.step_answered(&sent, reply);
-        }
-        if let Some(active) = self.active(sent.id).filter(|active| active.over && active.unanswered == 0) {
-            let id = active.id;
-            self.forget(id);
-        }
-    }
-
-    fn preliminary(&mut self, reply: &Reply) {
-        let Some(front) = self.in_flight.front_mut() else { return };
-        let id = front.id;
-        let event = match reply.code {
-            125 | 150 if front.step.role == Role::Transfer && !front.started => {
-                front.started = true;
-                Some(Event::Started { reused: reply.reuses_channels() })
-            }
-            111 => ranges_of(reply).map(Event::Ranges),
-            112 => Perf::from_reply(reply).map(Event::Perf),
-            113 => status_of(reply).map(Event::Processed),
-            127 | 129 => Some(Event::PassiveAt(reply.passive(self.config.host))),
-            _ => None,
-        };
-        let over = self.active(id).is_none_or(|active| active.over);
-        if let Some(event) = event.filter(|_| !over) {
-            self.event(id, event);
-        }
-    }
-
-    fn step_answered(&mut self, sent: &InFlight, reply: Reply) {
-        let (id, good) = (sent.id, reply.is_success() || reply.is_intermediate());
-        let plain = Step { command: Command::Passive, role: Role::Passive };
-        match sent.step.role {
-            Role::Abort => {}
-            Role::Features => self.learn(id, if good { Features::of(&reply) } else { Features::default() }),
-            Role::Optional => {}
-            Role::User if reply.is_intermediate() => {
-                if let Some(active) = self.active(id) {
-                    let password = active.password.take().unwrap_or_default().into_bytes();
-                    active.steps.push_front(Step { command: Command::Password(password), role: Role::Password });
-                }
-            }
-            // RFC 2428 section 3: servers of before 1998 do not know EPSV.
-            Role::PassiveOrPlain if matches!(reply.code, 500..=504 | 522) && !self.config.host.is_some_and(|ip| ip.is_ipv6()) => {
-                self.active(id).into_iter().for_each(|active| active.steps.push_front(plain.clone()));
-            }
-            Role::PlainStat if matches!(sent.step.command, Command::ModifiedTime(_)) && !good => {}
-            _ if !good => return self.fail(id, error_of(&reply, &sent.step.command.shown())),
-            Role::Passive | Role::PassiveOrPlain => {
-                let addresses = reply.passive(self.config.host);
-                // `200 Passive delayed.` has none yet.
-                if addresses.is_empty() && reply.code != 200 {
-                    let message = format!("no address in the server's reply {} {}", reply.code, reply.text());
-                    return self.fail(id, Error::new(Fault::There, "protocol-broken", message));
-                }
-                if !addresses.is_empty() {
-                    self.event(id, Event::PassiveAt(addresses));
-                }
-            }
-            Role::Entries => self.event(id, Event::Entries(reply.entries())),
-            Role::PlainStat => self.plain_stat(sent, &reply),
-            Role::Transfer if !sent.started => self.event(id, Event::Started { reused: false }),
-            Role::Password | Role::Required | Role::Transfer | Role::User => {}
-        }
-        self.finish_if_last(sent, reply);
-    }
-
-    fn finish_if_last(&mut self, sent: &InFlight, reply: Reply) {
-        let Some(active) = self.active(sent.id).filter(|active| active.steps.is_empty() && active.unanswered == 0) else {
-            return;
-        };
-        active.over = true;
-        let (stat, is_stat) = (std::mem::take(&mut active.stat), sent.step.role == Role::PlainStat);
-        if is_stat {
-            self.event(sent.id, Event::Entries(vec![stat]));
-        }
-        self.event(sent.id, Event::Done(reply));
-    }
-
-    fn plain_stat(&mut self, sent: &InFlight, reply: &Reply) {
-        let Some(active) = self.active(sent.id) else { return };
-        match &sent.step.command {
-            Command::Size(path) => {
-                active.stat.name = path.clone();
-                active.stat.kind = Kind::File;
-                active.stat.size = reply.size();
-            }
-            _ => active.stat.modified = reply.modified(),
-        }
-    }
-
-    fn learn(&mut self, id: u64, features: Features) {
-        let by_features = match (features.is_farline(), features.is_gridftp()) {
-            (true, _) => Pipelining::Transfers,
-            (false, true) => Pipelining::Commands,
-            (false, false) => Pipelining::None,
-        };
-        self.pipelining = self.config.pipelining.unwrap_or(by_features);
-        self.features = features.clone();
-        self.event(id, Event::Ready(features));
-    }
-
-    /// Ends one request; what it had not sent yet is dropped.
-    fn fail(&mut self, id: u64, error: Error) {
-        if let Some(active) = self.active(id) {
-            active.steps.clear();
-            active.over = true;
-        }
-        self.event(id, Event::Failed(error));
-    }
-
     /// Ends every request and the session.
-    fn end(&mut self, error: Error) {
+    pub(super) fn end(&mut self, error: Error) {
         self.closed = true;
         self.in_flight.clear();
         for active in std::mem::take(&mut self.requests).into_iter().filter(|active| !active.over) {
@@ -425,24 +283,24 @@ impl ClientSession {
         self.outputs.push_back(Output::Close);
     }
 
-    fn active(&mut self, id: u64) -> Option<&mut Active> {
+    pub(super) fn active(&mut self, id: u64) -> Option<&mut Active> {
         self.requests.iter_mut().find(|active| active.id == id)
     }
 
     /// Drops a request that ended. It is among the first: those behind it have not been sent.
-    fn forget(&mut self, id: u64) {
+    pub(super) fn forget(&mut self, id: u64) {
         if let Some(at) = self.requests.iter().position(|active| active.id == id) {
             self.requests.remove(at);
         }
     }
 
-    fn event(&mut self, id: u64, event: Event) {
+    pub(super) fn event(&mut self, id: u64, event: Event) {
         self.outputs.push_back(Output::Event { id, event });
     }
 }
 
 impl InFlight {
     fn new(id: u64, step: Step) -> InFlight {
-        InFlight { id, step, length: 0, started: false }
+        InFlight { id, step, class: Class::Command, length: 0, started: false }
     }
 }

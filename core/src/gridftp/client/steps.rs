@@ -2,7 +2,7 @@
 
 use super::features::Features;
 use super::request::{Request, Transfer, What};
-use super::session::ClientConfig;
+use super::session::{ClientConfig, Pipelining};
 use crate::gridftp::address::Family;
 use crate::gridftp::command::{Command, Epsv, Extent, Mode, Restart, Site, Type};
 use crate::units::{Error, Fault};
@@ -55,12 +55,14 @@ pub(super) enum Class {
 }
 
 impl Step {
-    pub(super) fn class(&self) -> Class {
+    pub(super) fn class(&self, pipelining: Pipelining) -> Class {
         match self.role {
             Role::Transfer => Class::Transfer,
             Role::Features | Role::Passive | Role::PassiveOrPlain | Role::Password | Role::User => Class::Alone,
             _ => match self.command {
                 Command::Auth(_) | Command::Quit => Class::Alone,
+                // Were it refused, what follows would move data in a form nobody expects. Farline knows both modes.
+                Command::Mode(_) if pipelining != Pipelining::Transfers => Class::Alone,
                 _ => Class::Command,
             },
         }
@@ -87,7 +89,7 @@ pub(super) fn steps(
     mode: Option<Mode>,
 ) -> Result<VecDeque<Step>, Error> {
     let steps = match request {
-        Request::Active(addresses) => vec![step(active(addresses), Role::Required)],
+        Request::Active { mode: wanted, addresses } => in_mode(wanted, mode, step(active(addresses), Role::Required)),
         Request::Exec(command) => {
             let role = match command {
                 Command::Passive | Command::StripedPassive(_) | Command::ExtendedPassive(Epsv::Any | Epsv::Family(_)) => {
@@ -111,12 +113,14 @@ pub(super) fn steps(
             steps.push(step(Command::Type(Type::Image), Role::Required));
             steps
         }
-        Request::Passive { striped: true } => {
-            let family = config.host.map(|host| Family::of(&SocketAddr::new(host, 0)));
-            vec![step(Command::StripedPassive(family.filter(|&family| family == Family::V6)), Role::Passive)]
+        Request::Passive { mode: wanted, striped: true } => {
+            let family = config.host.map(|host| Family::of(&SocketAddr::new(host, 0))).filter(|&family| family == Family::V6);
+            in_mode(wanted, mode, step(Command::StripedPassive(family), Role::Passive))
         }
         // RFC 2428 section 3: EPSV works through address translation, where PASV's address may be another's.
-        Request::Passive { striped: false } => vec![step(Command::ExtendedPassive(Epsv::Any), Role::PassiveOrPlain)],
+        Request::Passive { mode: wanted, striped: false } => {
+            in_mode(wanted, mode, step(Command::ExtendedPassive(Epsv::Any), Role::PassiveOrPlain))
+        }
         Request::Rename { from, to } => {
             vec![step(Command::RenameFrom(from), Role::Required), step(Command::RenameTo(to), Role::Required)]
         }
@@ -131,6 +135,12 @@ pub(super) fn steps(
     Ok(steps.into())
 }
 
+/// `step`, after MODE when the server is in another.
+fn in_mode(wanted: Mode, current: Option<Mode>, wants: Step) -> Vec<Step> {
+    let change = (current != Some(wanted)).then(|| step(Command::Mode(wanted), Role::Required));
+    change.into_iter().chain([wants]).collect()
+}
+
 fn active(addresses: Vec<SocketAddr>) -> Command {
     match addresses[..] {
         [address] if address.is_ipv4() => Command::Port(address),
@@ -140,12 +150,12 @@ fn active(addresses: Vec<SocketAddr>) -> Command {
 }
 
 fn transfer_steps(transfer: Transfer, current: Option<Mode>) -> Result<Vec<Step>, Error> {
-    let Transfer { what, path, mode, part, module, held, size } = transfer;
+    let Transfer { what, path, part, module, held, size } = transfer;
     let contradiction = |why: &str| Err(Error::new(Fault::Bug, "bad-request", why));
     let mut steps = Vec::new();
-    if current != Some(mode) {
-        steps.push(step(Command::Mode(mode), Role::Required));
-    }
+    let Some(mode) = current else {
+        return Err(Error::new(Fault::There, "unsupported", "the server refused the mode this transfer was to use"));
+    };
     if let Some(size) = size.filter(|_| what == What::Store) {
         steps.push(step(Command::Allocate(size), Role::Optional));
     }

@@ -38,7 +38,7 @@ impl ServerSession {
         let held = self.next.take_held();
         let (size, expected) = if action.is_store() { (self.next.size.take(), self.next.expected.take()) } else { (None, None) };
         if self.is_aborting() {
-            return self.say(426, "Not begun: ABOR was asked.");
+            return self.fail(&aborted());
         }
         let Ok(held) = held else {
             return self.say(503, "Not begun: the REST before was refused.");
@@ -107,7 +107,7 @@ impl ServerSession {
             }
             Answer::Failed(error) => {
                 let error = match running.aborting {
-                    true => Error::new(Fault::You, "aborted", "Transfer aborted."),
+                    true => aborted(),
                     false => error,
                 };
                 self.reply(reply_to(&error, running.begun));
@@ -143,6 +143,10 @@ impl ServerSession {
             self.data = Data::None;
         }
     }
+}
+
+fn aborted() -> Error {
+    Error::new(Fault::You, "aborted", "Transfer aborted.")
 }
 
 fn module_of(extent: Option<&Extent>) -> Option<Module> {

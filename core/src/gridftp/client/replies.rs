@@ -1,0 +1,161 @@
+//! What each reply means for the request whose command it answers.
+
+use super::features::Features;
+use super::request::Event;
+use super::session::{ClientSession, InFlight, Pipelining};
+use super::steps::{Class, Role, Step};
+use crate::gridftp::command::Command;
+use crate::gridftp::fault::error_of;
+use crate::gridftp::markers::{Perf, ranges_of, status_of};
+use crate::gridftp::{Kind, Reply};
+use crate::units::{Error, Fault};
+
+impl ClientSession {
+    pub(super) fn greeting(&mut self, reply: &Reply) {
+        match reply.code {
+            220 => self.greeted = true,
+            // RFC 959 section 5.4: ready in some minutes; 220 follows.
+            120 => {}
+            _ => self.end(error_of(reply, "connecting")),
+        }
+    }
+
+    pub(super) fn reply(&mut self, reply: Reply) {
+        if reply.is_preliminary() {
+            return self.preliminary(&reply);
+        }
+        // RFC 959 section 5.4: 421 may answer any command, or none, and ends the session.
+        if reply.code == 421 {
+            let doing = self.in_flight.front().map_or("control connection".to_owned(), |sent| sent.step.command.shown());
+            return self.end(error_of(&reply, &doing));
+        }
+        // A reply that nobody waits for harms nobody.
+        let Some(sent) = self.in_flight.pop_front() else { return };
+        self.bytes_in_flight -= sent.length;
+        self.alone -= usize::from(sent.class == Class::Alone);
+        self.transfers -= usize::from(sent.class == Class::Transfer);
+        if matches!(sent.step.command, Command::Mode(_)) && !reply.is_success() {
+            self.mode = None;
+        }
+        let Some(active) = self.active(sent.id) else { return };
+        if sent.step.role != Role::Abort {
+            active.unanswered -= 1;
+        }
+        let over = active.over;
+        if !over {
+            self.step_answered(&sent, reply);
+        }
+        if let Some(active) = self.active(sent.id).filter(|active| active.over && active.unanswered == 0) {
+            let id = active.id;
+            self.forget(id);
+        }
+    }
+
+    fn preliminary(&mut self, reply: &Reply) {
+        let Some(front) = self.in_flight.front_mut() else { return };
+        let id = front.id;
+        let event = match reply.code {
+            125 | 150 if front.step.role == Role::Transfer && !front.started => {
+                front.started = true;
+                Some(Event::Started { reused: reply.reuses_channels() })
+            }
+            111 => ranges_of(reply).map(Event::Ranges),
+            112 => Perf::from_reply(reply).map(Event::Perf),
+            113 => status_of(reply).map(Event::Processed),
+            127 | 129 => Some(Event::PassiveAt(reply.passive(self.config.host))),
+            _ => None,
+        };
+        let over = self.active(id).is_none_or(|active| active.over);
+        if let Some(event) = event.filter(|_| !over) {
+            self.event(id, event);
+        }
+    }
+
+    fn step_answered(&mut self, sent: &InFlight, reply: Reply) {
+        let (id, good) = (sent.id, reply.is_success() || reply.is_intermediate());
+        let plain = Step { command: Command::Passive, role: Role::Passive };
+        match sent.step.role {
+            Role::Abort => {}
+            Role::Features => self.learn(id, if good { Features::of(&reply) } else { Features::default() }),
+            Role::Optional => {}
+            Role::User if reply.is_intermediate() => {
+                if let Some(active) = self.active(id) {
+                    let password = active.password.take().unwrap_or_default().into_bytes();
+                    active.steps.push_front(Step { command: Command::Password(password), role: Role::Password });
+                }
+            }
+            // RFC 2428 section 3: servers of before 1998 do not know EPSV.
+            Role::PassiveOrPlain if matches!(reply.code, 500..=504 | 522) && !self.config.host.is_some_and(|ip| ip.is_ipv6()) => {
+                self.active(id).into_iter().for_each(|active| active.steps.push_front(plain.clone()));
+            }
+            Role::PlainStat if matches!(sent.step.command, Command::ModifiedTime(_)) && !good => {}
+            _ if !good => return self.fail(id, error_of(&reply, &sent.step.command.shown())),
+            Role::Passive | Role::PassiveOrPlain => {
+                let addresses = reply.passive(self.config.host);
+                // `200 Passive delayed.` has none yet.
+                if addresses.is_empty() && reply.code != 200 {
+                    let message = format!("no address in the server's reply {} {}", reply.code, reply.text());
+                    return self.fail(id, Error::new(Fault::There, "protocol-broken", message));
+                }
+                if !addresses.is_empty() {
+                    self.event(id, Event::PassiveAt(addresses));
+                }
+            }
+            Role::Entries => {
+                let mut entries = reply.entries();
+                if matches!(sent.step.command, Command::MachineListControl(_)) {
+                    entries.retain(|entry| !matches!(entry.kind, Kind::CurrentDirectory | Kind::ParentDirectory));
+                }
+                self.event(id, Event::Entries(entries));
+            }
+            Role::PlainStat => self.plain_stat(sent, &reply),
+            Role::Transfer if !sent.started => self.event(id, Event::Started { reused: false }),
+            Role::Password | Role::Required | Role::Transfer | Role::User => {}
+        }
+        self.finish_if_last(sent, reply);
+    }
+
+    fn finish_if_last(&mut self, sent: &InFlight, reply: Reply) {
+        let Some(active) = self.active(sent.id).filter(|active| active.steps.is_empty() && active.unanswered == 0) else {
+            return;
+        };
+        active.over = true;
+        let (stat, is_stat) = (std::mem::take(&mut active.stat), sent.step.role == Role::PlainStat);
+        if is_stat {
+            self.event(sent.id, Event::Entries(vec![stat]));
+        }
+        self.event(sent.id, Event::Done(reply));
+    }
+
+    fn plain_stat(&mut self, sent: &InFlight, reply: &Reply) {
+        let Some(active) = self.active(sent.id) else { return };
+        match &sent.step.command {
+            Command::Size(path) => {
+                active.stat.name = path.clone();
+                active.stat.kind = Kind::File;
+                active.stat.size = reply.size();
+            }
+            _ => active.stat.modified = reply.modified(),
+        }
+    }
+
+    fn learn(&mut self, id: u64, features: Features) {
+        let by_features = match (features.is_farline(), features.is_gridftp()) {
+            (true, _) => Pipelining::Transfers,
+            (false, true) => Pipelining::Commands,
+            (false, false) => Pipelining::None,
+        };
+        self.pipelining = self.config.pipelining.unwrap_or(by_features);
+        self.features = features.clone();
+        self.event(id, Event::Ready(features));
+    }
+
+    /// Ends one request; what it had not sent yet is dropped.
+    fn fail(&mut self, id: u64, error: Error) {
+        if let Some(active) = self.active(id) {
+            active.steps.clear();
+            active.over = true;
+        }
+        self.event(id, Event::Failed(error));
+    }
+}
