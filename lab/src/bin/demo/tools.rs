@@ -206,7 +206,7 @@ impl Tool {
         Ok(Told {
             congestion: text("congestion"),
             streams: result["streams"].as_u64().and_then(|streams| u32::try_from(streams).ok()),
-            limited_by: text("limited_by"),
+            limited_by: text("limited_by").map(|limit| limit.replace('_', " ")),
             choices: choices.collect(),
         })
     }
