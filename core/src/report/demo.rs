@@ -182,7 +182,8 @@ impl DemoResult {
     fn summary(&self) -> Section {
         let mut section = Section::new("Who was how fast");
         if !self.accuracy.valid {
-            section = section.warning(format!("The link was not exact in this run: {}.", self.accuracy.reason));
+            section = section
+                .warning("The link was not exact in this run, so its figures are not to be believed: see below for how inexact.");
         }
         for run in self.runs.iter().filter(|run| run.finished && !run.identical) {
             section = section.warning(format!("{} on {}: the copy differs: {}.", run.tool, run.dataset, run.verified));
@@ -299,7 +300,9 @@ impl DemoResult {
                 x: Axis::new("Later than the path's delay", "us").log(),
                 y: Axis::new("Packets", "").log(),
                 buckets: accuracy.histogram.clone(),
-                marks: vec![("p50".to_owned(), accuracy.p50_us), ("p99".to_owned(), accuracy.p99_us)],
+                marks: [("p50", accuracy.p50_us), ("p99", accuracy.p99_us)]
+                    .map(|(name, us)| (format!("{name} {}", micros(us)), us))
+                    .to_vec(),
             })
             .note("Both axes are logarithmic: a single late packet is visible beside a million punctual ones.")
     }

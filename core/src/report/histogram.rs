@@ -15,7 +15,7 @@ pub struct Histogram {
     pub y: Axis,
     /// Each bucket's upper edge in the unit of `x`, ascending, and its count. A bucket begins where the one before ends.
     pub buckets: Vec<(f64, u64)>,
-    /// Upright lines with a name, such as a percentile or a limit.
+    /// Upright lines with what is written beside them, such as `p99 430 us`.
     pub marks: Vec<(String, f64)>,
 }
 
@@ -50,9 +50,8 @@ impl Histogram {
             let at = x.place(*value);
             let level = 26.0 + 14.0 * i as f64;
             svg.line("limit", (at, level - 8.0), (at, bottom));
-            let text = format!("{name} {} {}", short(*value), self.x.unit());
-            let (anchor, at) = if at + 4.0 + text_width(&text) > width { ("end", at - 4.0) } else { ("start", at + 4.0) };
-            svg.text("name", anchor, (at, level + TEXT / 4.0), &text);
+            let (anchor, at) = if at + 4.0 + text_width(name) > width { ("end", at - 4.0) } else { ("start", at + 4.0) };
+            svg.text("name", anchor, (at, level + TEXT / 4.0), name);
         }
         svg.finish()
     }
@@ -69,7 +68,7 @@ mod tests {
             x: Axis::new("Delay error", "us").log(),
             y: Axis::new("Packets", "").log(),
             buckets: vec![(1.0, 5), (10.0, 100_000), (100.0, 0), (1_000.0, 1)],
-            marks: vec![("p99".to_owned(), 9.0)],
+            marks: vec![("p99 9 us".to_owned(), 9.0)],
         };
         let svg = chart.svg(400.0, 240.0);
         assert_eq!(svg.matches("<rect").count(), 3, "{svg}");

@@ -180,9 +180,9 @@ fn module_path(path: &str) -> Vec<String> {
     names
 }
 
-/// Whether a file holds nothing but tests or measurements: `tests.rs`, or in a folder `tests` or `benches`.
+/// Whether a file holds nothing but tests or measurements: `tests.rs`, `cut_tests.rs`, or in a folder `tests` or `benches`.
 fn is_test(path: &str) -> bool {
-    path.split('/').any(|part| matches!(part, "tests" | "benches" | "tests.rs"))
+    path.ends_with("/tests.rs") || path.ends_with("_tests.rs") || path.split('/').any(|part| matches!(part, "tests" | "benches"))
 }
 
 #[cfg(test)]

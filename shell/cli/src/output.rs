@@ -32,7 +32,6 @@ impl Output {
     /// Prints a result: `document` on one line with `--json`, else `text`.
     ///
     /// A document's first field is `schema`, such as `farline/copy/1`.
-    #[allow(dead_code, reason = "for the commands that are on their way")]
     pub(crate) fn result(&self, document: &impl Serialize, text: impl fmt::Display) -> Result<(), Error> {
         if self.json { self.text(json(document)) } else { self.text(text) }
     }

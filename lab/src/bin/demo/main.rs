@@ -16,7 +16,7 @@ mod tools;
 
 use anyhow::{Context, Result, bail};
 use dataset::Dataset;
-use farline_core::report::demo::{DemoResult, Run, SCHEMA, Skipped};
+use farline_core::report::demo::{Choice, DemoResult, Run, SCHEMA, Skipped};
 use farline_core::units::{Bytes, Rate, Span};
 use lane::Lane;
 use std::fs;
@@ -82,11 +82,7 @@ fn demo() -> Result<ExitCode> {
 }
 
 /// Every tool on every dataset, one after the other.
-fn all_runs(
-    lane: &Lane,
-    datasets: &[Dataset],
-    scratch: &Path,
-) -> Result<(Vec<Run>, Vec<Skipped>, Vec<farline_core::report::demo::Choice>)> {
+fn all_runs(lane: &Lane, datasets: &[Dataset], scratch: &Path) -> Result<(Vec<Run>, Vec<Skipped>, Vec<Choice>)> {
     let (mut runs, mut skipped, mut choices) = (Vec::new(), Vec::new(), Vec::new());
     let tools = Tool::all();
     let mut to_come = (tools.len() * datasets.len()) as u32;
@@ -110,9 +106,11 @@ fn all_runs(
             match outcome {
                 Ok((run, chosen)) => {
                     runs.push(run);
-                    if !chosen.is_empty() {
-                        choices = chosen;
-                    }
+                    choices.extend(
+                        chosen
+                            .into_iter()
+                            .map(|choice| Choice { parameter: format!("{}: {}", dataset.name, choice.parameter), ..choice }),
+                    );
                 }
                 Err(error) if race::interrupted() || tool.is_ours() => return Err(error),
                 // Another tool that fails here is no reason not to show the rest.
@@ -127,13 +125,7 @@ fn all_runs(
 }
 
 /// One tool on one dataset: serve, copy, compare.
-fn one_run(
-    lane: &Lane,
-    tool: Tool,
-    dataset: &Dataset,
-    destination: &Path,
-    limit: Duration,
-) -> Result<(Run, Vec<farline_core::report::demo::Choice>)> {
+fn one_run(lane: &Lane, tool: Tool, dataset: &Dataset, destination: &Path, limit: Duration) -> Result<(Run, Vec<Choice>)> {
     let server = tool.serve(lane, destination)?;
     let race = race::run(tool.copy(lane, dataset), &lane.log(&format!("{}-client", tool.name())), &server, limit)?;
     drop(server);

@@ -6,6 +6,7 @@ use crate::race::Race;
 use crate::said;
 use anyhow::{Context, Result};
 use farline_core::report::demo::Choice;
+use farline_core::units::Bytes;
 use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -190,16 +191,22 @@ impl Tool {
             serde_json::from_str(race.stdout.lines().last().unwrap_or_default()).context("farline cp printed no object")?;
         let text = |key: &str| result[key].as_str().map(str::to_owned);
         let reasons = result["reasons"].as_array().into_iter().flatten().filter_map(Value::as_str);
-        let shown = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-        let choices = ["streams", "congestion", "staging"].iter().zip(reasons).map(|(parameter, reason)| Choice {
-            parameter: (*parameter).to_owned(),
-            value: shown(&result[*parameter]),
+        let staging = Bytes(result["staging_bytes"].as_u64().unwrap_or_default());
+        let values = [
+            ("data channels", result["streams"].to_string()),
+            ("congestion control", text("congestion").unwrap_or_else(|| "the system's".to_owned())),
+            ("staging", staging.to_string()),
+        ];
+        // The reasons come in the order of the choices.
+        let choices = values.into_iter().zip(reasons).map(|((parameter, value), reason)| Choice {
+            parameter: parameter.to_owned(),
+            value,
             reason: reason.to_owned(),
         });
         Ok(Told {
             congestion: text("congestion"),
             streams: result["streams"].as_u64().and_then(|streams| u32::try_from(streams).ok()),
-            limited_by: text("limited_by"),
+            limited_by: text("limited_by").map(|limit| limit.replace('_', " ")),
             choices: choices.collect(),
         })
     }
