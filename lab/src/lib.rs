@@ -106,7 +106,7 @@ pub fn plant(root: &Path) {
     for (i, len) in [0, 1, 4095, MIB - 1, MIB, MIB + 1, 5 * MIB + 123].into_iter().enumerate() {
         let bytes: Vec<u8> = (0..len.div_ceil(8)).flat_map(|_| rng.next_u64().to_le_bytes()).take(len).collect();
         let folder = ["", "one", "one/two", "one/two/three"][i % 4];
-        std::fs::write(root.join(folder).join(format!("file {i} %é")), bytes).expect("written");
+        std::fs::write(root.join(folder).join(format!("file {i} %")), bytes).expect("written");
     }
     for i in 0..200 {
         std::fs::write(root.join("one").join(format!("small{i}")), format!("content of {i}\n").repeat(i)).expect("written");

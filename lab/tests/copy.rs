@@ -1,6 +1,7 @@
 //! `farline cp` and `farline serve`, the real binaries, over loopback.
 
 use farline_lab::{assert_same_tree, error_of, farline, node, plant, succeed};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Stdio;
@@ -21,13 +22,16 @@ fn a_tree_goes_up_and_comes_back_the_same() {
     let (source, root, back) = (dir.path().join("src"), dir.path().join("root"), dir.path().join("back"));
     std::fs::create_dir_all(&root).expect("a folder");
     plant(&source);
+    // A name need not be text, nor fit on a line.
+    let odd = std::ffi::OsStr::from_bytes(b"odd \xff\xc3\xa9\n;name");
+    std::fs::write(source.join(odd), "odd").expect("written");
     let (_node, url) = node(&root, "write", &[]);
     for streams in ["1", "4"] {
         let to = format!("{url}/up{streams}");
         let out = succeed(farline().args(["--json", "cp", "-r", "--streams", streams]).arg(&source).arg(&to));
         let result: serde_json::Value = serde_json::from_str(&out).expect("one object");
         assert_eq!(result["schema"], "farline/copy/1");
-        assert_eq!(result["files"], 207);
+        assert_eq!(result["files"], 208);
         assert_eq!(result["verified"], true);
         assert_eq!(result["streams"].to_string(), streams);
         assert!(result["bytes"].as_u64() < result["bytes_sent"].as_u64(), "headers and lists count as sent: {result}");
@@ -39,7 +43,7 @@ fn a_tree_goes_up_and_comes_back_the_same() {
         let target = back.join(streams);
         let out = succeed(farline().args(["--json", "cp", "-r", "--streams", streams, &from]).arg(&target));
         let result: serde_json::Value = serde_json::from_str(&out).expect("one object");
-        assert_eq!((result["files"].as_u64(), result["verified"].as_bool()), (Some(207), Some(true)));
+        assert_eq!((result["files"].as_u64(), result["verified"].as_bool()), (Some(208), Some(true)));
         assert_same_tree(&source, &target);
     }
 }

@@ -79,7 +79,8 @@ fn globus_url_copy_copies_trees_and_parts_and_says_what_is_missing() {
     let part = dir.path().join("part");
     succeed(guc().args(["-off", "100", "-len", "50", &format!("{url}/tree/f27"), &format!("file://{}", part.display())]));
     let whole = std::fs::read(source.join("f27")).expect("source");
-    assert_eq!(std::fs::read(&part).expect("a part"), whole[100..150]);
+    // globus-url-copy puts the part where it stood in the whole.
+    assert_eq!(std::fs::read(&part).expect("a part")[100..], whole[100..150]);
     let missing = guc().args([&format!("{url}/missing"), "file:///dev/stdout"]).output().expect("runs");
     assert!(!missing.status.success());
     let said = String::from_utf8_lossy(&missing.stderr);

@@ -21,10 +21,14 @@ const fn row(slug: &'static str, fault: Fault, reply: u16, globus: &'static str)
 /// Sorted by slug. An edge that uses these slugs has its errors arrive unchanged at a Farline client.
 const TABLE: &[Row] = &[
     row("aborted", Fault::You, 426, "ABORTED"),
+    row("bad-manifest", Fault::There, 501, "BAD_MANIFEST"),
+    row("bad-sequence", Fault::You, 503, "BAD_SEQUENCE"),
     row("busy", Fault::Refused, 450, "BUSY"),
+    row("channel-lost", Fault::Between, 426, "DATA_CHANNEL_LOST"),
     row("data-connection", Fault::Between, 425, "DATA_CHANNEL_COMMUNICATION_FAILURE"),
     row("digest-mismatch", Fault::Between, 451, "DIGEST_MISMATCH"),
     row("directory-not-empty", Fault::You, 550, "DIRECTORY_NOT_EMPTY"),
+    row("incomplete", Fault::There, 451, "INCOMPLETE"),
     row("invalid-name", Fault::You, 553, "INVALID_NAME"),
     row("io", Fault::There, 451, "INTERNAL_ERROR"),
     row("is-a-directory", Fault::You, 550, "IS_A_DIRECTORY"),
@@ -37,6 +41,10 @@ const TABLE: &[Row] = &[
     row("quota-exceeded", Fault::Refused, 552, "QUOTA_EXCEEDED"),
     row("read-only", Fault::Refused, 550, "READ_ONLY"),
     row("restart-mismatch", Fault::You, 554, "RESTART_MISMATCH"),
+    row("source-unreadable", Fault::There, 451, "SOURCE_UNREADABLE"),
+    row("special-file", Fault::You, 553, "SPECIAL_FILE"),
+    row("too-many-channels", Fault::Refused, 425, "TOO_MANY_CHANNELS"),
+    row("unknown-congestion", Fault::You, 501, "UNKNOWN_CONGESTION"),
     row("unsupported", Fault::There, 504, "UNSUPPORTED"),
 ];
 

@@ -196,7 +196,8 @@ impl Shared<'_> {
             let order = lock(queue).recv();
             let Ok(Some((mut slot, block))) = order else { return };
             if self.job.cancel.reason().is_some() {
-                return;
+                // A channel may be waiting for this very block.
+                return self.stop();
             }
             for piece in self.job.layout.pieces(block.offset, block.len) {
                 let bytes = &mut slot[piece.block_offset..piece.block_offset + piece.len];

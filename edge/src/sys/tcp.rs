@@ -106,14 +106,18 @@ pub fn tcp_info(socket: &impl AsFd) -> io::Result<TcpInfo> {
     })
 }
 
-/// Processor time of this process and its largest resident size so far.
+/// Processor time of this process and the most memory that it ever had resident, in bytes.
 pub fn process_usage() -> (Span, u64) {
     // SAFETY: `rusage` is plain old data for which all zeros is a value.
     let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
     // SAFETY: RUSAGE_SELF with a valid pointer cannot fail.
     unsafe { libc::getrusage(libc::RUSAGE_SELF, &raw mut usage) };
     let span = |time: libc::timeval| Span::from_secs(time.tv_sec as u64) + Span::from_micros(time.tv_usec as u64);
-    (span(usage.ru_utime) + span(usage.ru_stime), usage.ru_maxrss as u64 * 1024)
+    // Not `ru_maxrss`: it survives exec, and so tells the size of whoever started us.
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let peak_kib: u64 = peak.and_then(|text| text.trim().trim_end_matches(" kB").parse().ok()).unwrap_or(0);
+    (span(usage.ru_utime) + span(usage.ru_stime), peak_kib * 1024)
 }
 
 #[cfg(test)]
