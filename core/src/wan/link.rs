@@ -186,12 +186,12 @@ impl Link {
         if self.jitter.reorders() {
             self.flights.make_contiguous().sort_by_key(|flight| flight.due);
         } else {
-            let mut last = at;
+            let mut last = Time::ZERO;
             for flight in &mut self.flights {
                 flight.due = flight.due.max(last);
                 last = flight.due;
             }
-            self.last_due = last;
+            self.last_due = last.max(at);
         }
     }
 
