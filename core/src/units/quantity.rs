@@ -65,7 +65,13 @@ impl fmt::Display for Bytes {
             n if n < 1 << 40 => (n as f64 / f64::from(1 << 30), "GiB"),
             n => (n as f64 / (1u64 << 40) as f64, "TiB"),
         };
-        let digits = if value.fract() == 0.0 { 0 } else if value < 10.0 { 2 } else { 1 };
+        let digits = if value.fract() == 0.0 {
+            0
+        } else if value < 10.0 {
+            2
+        } else {
+            1
+        };
         write!(f, "{value:.digits$} {unit}")
     }
 }

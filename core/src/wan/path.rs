@@ -71,8 +71,12 @@ impl Path {
                 Error::new(Fault::You, "link-path", format!("{name}: {error}")).hint("for example longbow:5ms")
             })?;
             if one_way > LONGBOW_MOST {
-                return Err(Error::new(Fault::You, "link-path", format!("{name}: a pair of Longbows adds at most {LONGBOW_MOST} one way"))
-                    .hint("for a longer path use custom --rtt, or usn-8600"));
+                return Err(Error::new(
+                    Fault::You,
+                    "link-path",
+                    format!("{name}: a pair of Longbows adds at most {LONGBOW_MOST} one way"),
+                )
+                .hint("for a longer path use custom --rtt, or usn-8600"));
             }
             let about = "a pair of Obsidian Longbow XRs (ICPP08): the delay is added one way";
             return Ok(Path { name: name.to_owned(), rate: INFINIBAND_SDR, rtt: Some(one_way + one_way), miles: None, about });

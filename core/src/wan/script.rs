@@ -59,8 +59,9 @@ impl FromStr for Event {
     type Err = Error;
     fn from_str(text: &str) -> Result<Event, Error> {
         let wrong = |why: String| {
-            Error::new(Fault::You, "link-script", format!("`{text}` is not an event: {why}"))
-                .hint("TIME:[a-to-b:|b-to-a:]outage=2s | lose=100 | rate=1G | cross=4G/10s | burst=64MiB, for example 10s:outage=2s")
+            Error::new(Fault::You, "link-script", format!("`{text}` is not an event: {why}")).hint(
+                "TIME:[a-to-b:|b-to-a:]outage=2s | lose=100 | rate=1G | cross=4G/10s | burst=64MiB, for example 10s:outage=2s",
+            )
         };
         let (at, rest) = text.split_once(':').ok_or_else(|| wrong("it has no time".to_owned()))?;
         let (side, change) = match rest.split_once(':') {
@@ -115,7 +116,9 @@ mod tests {
             Ok((ten, Side::Both, Change::Cross(Rate::from_bps(4_000_000_000), Some(Span::from_secs(10)))))
         );
         assert_eq!(event("10s:burst=64MiB"), Ok((ten, Side::Both, Change::Burst(Bytes::mib(64)))));
-        for wrong in ["outage=2s", "10:outage=2s", "10s:pause=2s", "10s:c-to-d:lose=1", "10s:rate=0G", "10s:outage", "10s:lose=-1"] {
+        for wrong in
+            ["outage=2s", "10:outage=2s", "10s:pause=2s", "10s:c-to-d:lose=1", "10s:rate=0G", "10s:outage", "10s:lose=-1"]
+        {
             assert!(event(wrong).is_err(), "{wrong}");
         }
     }

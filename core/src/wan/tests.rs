@@ -43,7 +43,9 @@ impl Run {
                     assert!(due <= now);
                     self.arrivals.push(Arrival { token, frames, due, flip });
                 }
-                Output::Dropped { frames, cause, .. } => *self.drops.entry(cause).or_default() += u64::from(frames.end - frames.start),
+                Output::Dropped { frames, cause, .. } => {
+                    *self.drops.entry(cause).or_default() += u64::from(frames.end - frames.start)
+                }
                 Output::Wait(at) => return at,
             }
         }
@@ -184,7 +186,8 @@ fn cross_traffic_and_bursts_delay_and_drop() {
     }
     run.finish();
     assert!(run.dropped(Cause::Queue) > 5, "{:?}", run.drops);
-    let delay = |token: u64| run.arrivals.iter().find(|a| a.token == token).map(|a| a.due.since(Time::ZERO + Span::from_micros(token)));
+    let delay =
+        |token: u64| run.arrivals.iter().find(|a| a.token == token).map(|a| a.due.since(Time::ZERO + Span::from_micros(token)));
     assert_eq!(delay(500), Some(Span::from_nanos(7_231)));
     assert!(delay(1_500) > Some(Span::from_micros(250)), "behind the burst: {:?}", delay(1_500));
     assert_eq!(delay(19_000), Some(Span::from_nanos(7_231)), "cross-traffic has ended");
@@ -225,7 +228,8 @@ fn any_direction() -> impl Strategy<Value = Direction> {
 }
 
 fn any_script() -> impl Strategy<Value = Vec<&'static str>> {
-    let events = ["2ms:outage=1ms", "1ms:lose=9", "3ms:rate=100M", "4ms:rate=5G", "1ms:cross=3G/4ms", "5ms:burst=100KiB", "0ms:cross=1G"];
+    let events =
+        ["2ms:outage=1ms", "1ms:lose=9", "3ms:rate=100M", "4ms:rate=5G", "1ms:cross=3G/4ms", "5ms:burst=100KiB", "0ms:cross=1G"];
     prop::sample::subsequence(events.to_vec(), 0..=events.len())
 }
 

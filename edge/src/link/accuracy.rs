@@ -84,7 +84,10 @@ mod tests {
         }
         let summary = spans.summary();
         assert_eq!(summary.count, 5);
-        assert_eq!(summary.buckets.iter().filter(|b| b.1 > 0).copied().collect::<Vec<_>>(), [(1, 1), (5, 2), (50, 1), (1_000, 1)]);
+        assert_eq!(
+            summary.buckets.iter().filter(|b| b.1 > 0).copied().collect::<Vec<_>>(),
+            [(1, 1), (5, 2), (50, 1), (1_000, 1)]
+        );
         assert!((2.9..3.1).contains(&summary.p50_us), "{summary:?}");
         assert_eq!(lateness_limit(Span::from_micros(280)), Span::from_millis(1));
         assert_eq!(lateness_limit(Span::from_millis(163)), Span::from_micros(3_260));

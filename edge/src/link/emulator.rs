@@ -1,7 +1,7 @@
 //! The emulator: the process that makes a link's namespaces and devices, moves its packets, answers for it and cleans up.
 
-use super::failure::{Report, here, you};
 use super::direction::{Direction, Shown, now};
+use super::failure::{Report, here, you};
 use super::mover::Mover;
 use super::namespaces::{self, DEVICE};
 use super::ring::Ring;
@@ -90,7 +90,8 @@ impl Emulator {
         let old = place::read(name);
         let socket = place::file(name, "sock");
         let _ = std::fs::remove_file(&socket);
-        let listener = UnixListener::bind(&socket).map_err(|error| here("link-state", format!("{}: {error}", socket.display())))?;
+        let listener =
+            UnixListener::bind(&socket).map_err(|error| here("link-state", format!("{}: {error}", socket.display())))?;
 
         let rootless = !rustix::process::geteuid().is_root();
         if rootless {
@@ -236,7 +237,8 @@ fn device(info: &Info, side: Side) -> Result<Device, Error> {
             };
             here("link-device", format!("making a TUN device: {error}")).hint(hint)
         })?;
-        let counters = File::open("/proc/thread-self/net/dev").map_err(|error| here("link-device", format!("/proc/net/dev: {error}")))?;
+        let counters =
+            File::open("/proc/thread-self/net/dev").map_err(|error| here("link-device", format!("/proc/net/dev: {error}")))?;
         Ok(Device { tun: Arc::new(tun), counters })
     })
 }
@@ -255,11 +257,15 @@ fn rings(settings: &wan::Settings) -> Result<[Ring; 2], Error> {
     let available = available_memory();
     if available.is_some_and(|available| needed > available / 10 * 9) {
         let (needed, available) = (needed >> 20, available.unwrap_or(0) >> 20);
-        return Err(here("link-memory", format!("this link holds up to {needed} MiB in flight, and {available} MiB are available"))
-            .hint("a lower --rate, a shorter --rtt or a smaller --queue needs less"));
+        return Err(here(
+            "link-memory",
+            format!("this link holds up to {needed} MiB in flight, and {available} MiB are available"),
+        )
+        .hint("a lower --rate, a shorter --rtt or a smaller --queue needs less"));
     }
     let ring = |bytes: u64| {
-        Ring::new(bytes as usize).map_err(|error| here("link-memory", format!("{} MiB for packets in flight: {error}", bytes >> 20)))
+        Ring::new(bytes as usize)
+            .map_err(|error| here("link-memory", format!("{} MiB for packets in flight: {error}", bytes >> 20)))
     };
     Ok([ring(bytes[0])?, ring(bytes[1])?])
 }

@@ -77,8 +77,8 @@ pub(super) fn inside<T: Send>(name: &str, work: impl FnOnce() -> Result<T, Error
     std::thread::scope(|scope| {
         let thread = scope.spawn(|| {
             let path = Path::new("/run/netns").join(name);
-            let entered = File::open(&path)
-                .and_then(|file| Ok(move_into_link_name_space(file.as_fd(), Some(LinkNameSpaceType::Network))?));
+            let entered =
+                File::open(&path).and_then(|file| Ok(move_into_link_name_space(file.as_fd(), Some(LinkNameSpaceType::Network))?));
             entered.map_err(|error| here("link-forbidden", format!("entering {}: {error}", path.display())))?;
             work()
         });

@@ -28,11 +28,9 @@ fn folder() -> &'static Path {
 /// Makes the folder, open to its owner alone.
 pub(super) fn make_folder() -> Result<(), Error> {
     let folder = folder();
-    DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(folder)
-        .map_err(|error| here("link-folder", format!("making {}: {error}", folder.display())).hint("set XDG_RUNTIME_DIR to a folder of yours"))?;
+    DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(|error| {
+        here("link-folder", format!("making {}: {error}", folder.display())).hint("set XDG_RUNTIME_DIR to a folder of yours")
+    })?;
     // In a shared temporary folder somebody else may have been first.
     let owner = fs::metadata(folder).map(|metadata| metadata.uid());
     if owner.ok() != Some(rustix::process::geteuid().as_raw()) {
@@ -105,10 +103,8 @@ pub(super) fn remove(name: &str) {
 /// The names of all recorded links, sorted.
 pub(super) fn names() -> Vec<String> {
     let Ok(entries) = fs::read_dir(folder()) else { return Vec::new() };
-    let mut names: Vec<String> = entries
-        .flatten()
-        .filter_map(|entry| entry.file_name().to_str()?.strip_suffix(".json").map(str::to_owned))
-        .collect();
+    let mut names: Vec<String> =
+        entries.flatten().filter_map(|entry| entry.file_name().to_str()?.strip_suffix(".json").map(str::to_owned)).collect();
     names.sort();
     names
 }

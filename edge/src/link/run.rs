@@ -21,7 +21,12 @@ const PATIENCE: Duration = Duration::from_secs(5);
 ///
 /// # Errors
 /// Those of [`Link::up`], and [`Fault::Here`](farline_core::units::Fault::Here) when the link cannot be removed.
-pub fn run(settings: &Settings, program: &OsStr, arguments: &[impl AsRef<OsStr>], started: impl FnOnce(&Link)) -> Result<(u8, Stats), Error> {
+pub fn run(
+    settings: &Settings,
+    program: &OsStr,
+    arguments: &[impl AsRef<OsStr>],
+    started: impl FnOnce(&Link),
+) -> Result<(u8, Stats), Error> {
     let failed = |error: io::Error| here("link-emulator", format!("running a command: {error}"));
     let settings = Settings { with_parent: true, ..settings.clone() };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;

@@ -59,7 +59,8 @@ pub(super) fn stats(stats: &Stats, output: &Output) {
     }
     println!("{:<26} {:>15} {:>15}", "", "a to b", "b to a");
     let (there, back) = (&stats.a_to_b, &stats.b_to_a);
-    let row = |name: &str, value: &dyn Fn(&DirectionStats) -> String| println!("{name:<26} {:>15} {:>15}", value(there), value(back));
+    let row =
+        |name: &str, value: &dyn Fn(&DirectionStats) -> String| println!("{name:<26} {:>15} {:>15}", value(there), value(back));
     row("frames offered", &|side| side.model.frames.to_string());
     row("frames delivered", &|side| side.model.delivered_frames.to_string());
     row("bytes of IP delivered", &|side| Bytes(side.model.delivered_bytes).to_string());
@@ -94,7 +95,12 @@ pub(super) fn end_of_run(stats: &Stats, output: &Output) {
     }
     let dropped = stats.a_to_b.model.dropped() + stats.b_to_a.model.dropped();
     let worst = stats.a_to_b.lateness.p99_us.max(stats.b_to_a.lateness.p99_us);
-    eprintln!("farline: link {}: {}; 99 % of packets at most {} late; {dropped} frames dropped by the model", stats.name, verdict(stats), micros(worst));
+    eprintln!(
+        "farline: link {}: {}; 99 % of packets at most {} late; {dropped} frames dropped by the model",
+        stats.name,
+        verdict(stats),
+        micros(worst)
+    );
     for reason in &stats.invalid_because {
         eprintln!("farline:   {reason}");
     }
