@@ -70,8 +70,8 @@ impl Shown {
 /// What a direction wants next.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Step {
-    /// Whether anything was read or written: then there may be more.
-    pub(super) worked: bool,
+    /// How many packets were read or written: when any, there may be more.
+    pub(super) moved: u32,
     /// When there will be something to do, known now.
     pub(super) next: Option<Time>,
     /// Whether a packet that comes before then should be read at once.
@@ -121,7 +121,7 @@ impl Direction {
         }
         let watch = self.read_at <= *clock;
         let next = if watch { due } else { Some(due.map_or(self.read_at, |due| due.min(self.read_at))) };
-        Step { worked: written + read > 0, next, watch }
+        Step { moved: written + read, next, watch }
     }
 
     /// Notes that the thread slept until `clock`, watching the device or not needing to.

@@ -2,7 +2,7 @@
 
 use super::direction::{Direction, Shown, now};
 use super::failure::{Report, here, you};
-use super::mover::Mover;
+use super::mover::{Mover, Spare};
 use super::namespaces::{self, DEVICE};
 use super::ring::Ring;
 use super::stats::Stats;
@@ -149,7 +149,8 @@ impl Emulator {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let mut movers = Vec::new();
         while !moved.is_empty() {
-            let mover = Mover::new(moved.split_off(if cores < 4 { 0 } else { moved.len() - 1 }), cores > 1);
+            let spare = Spare::of(cores);
+            let mover = Mover::new(moved.split_off(if spare == Spare::Core { moved.len() - 1 } else { 0 }), spare);
             let stopped = stopped.try_clone().map_err(|error| here("link-emulator", format!("a pipe: {error}")))?;
             let realtime = Arc::clone(&realtime);
             let run = move || {
