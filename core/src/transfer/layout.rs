@@ -106,7 +106,7 @@ impl Layout {
         for (index, entry) in entries.iter().enumerate().filter(|(_, entry)| !entry.is_empty()) {
             let len = entry.len();
             let left = block - cursor % block;
-            if cursor % block != 0 && len > left {
+            if !cursor.is_multiple_of(block) && len > left {
                 cursor += left;
             }
             starts.push((cursor, index));

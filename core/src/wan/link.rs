@@ -129,7 +129,9 @@ impl Link {
         if let Some(drop) = self.drops.pop_front() {
             return drop;
         }
-        if let Some(flight) = self.flights.pop_front_if(|flight| flight.due <= now) {
+        if self.flights.front().is_some_and(|flight| flight.due <= now)
+            && let Some(flight) = self.flights.pop_front()
+        {
             self.counters.delivered_frames += u64::from(flight.frames.end - flight.frames.start);
             self.counters.delivered_bytes += flight.bytes;
             self.counters.flipped_frames += u64::from(flight.flip.is_some());
@@ -161,7 +163,8 @@ impl Link {
 
     /// Plays the script and lets the queue drain until `now`.
     fn advance(&mut self, now: Time) {
-        while let Some((at, change)) = self.script.pop_front_if(|&mut (at, _)| at <= now) {
+        while let Some(&(at, change)) = self.script.front().filter(|(at, _)| *at <= now) {
+            self.script.pop_front();
             self.queue.advance(at);
             match change {
                 Change::Burst(bytes) => self.queue.burst(bytes),
@@ -186,12 +189,12 @@ impl Link {
         if self.jitter.reorders() {
             self.flights.make_contiguous().sort_by_key(|flight| flight.due);
         } else {
-            let mut last = at;
+            let mut last = Time::ZERO;
             for flight in &mut self.flights {
                 flight.due = flight.due.max(last);
                 last = flight.due;
             }
-            self.last_due = last;
+            self.last_due = last.max(at);
         }
     }
 

@@ -146,6 +146,7 @@ impl Copy<'_> {
         let live = Arc::clone(&self.live);
         let moving = Instant::now();
         let mut work = tokio::task::spawn_blocking(move || work(&live));
+        let mut said = None;
         let mut tick = tokio::time::interval(Duration::from_millis(200));
         tick.set_missed_tick_behavior(MissedTickBehavior::Skip);
         let result = loop {
@@ -159,7 +160,8 @@ impl Copy<'_> {
                 result = &mut work => break result,
                 _ = tick.tick() => self.show(),
                 error = failure => {
-                    self.live.cancel.cancel(error);
+                    self.live.cancel.cancel(error.clone());
+                    said = Some(error);
                     control = None;
                 }
             }
@@ -167,13 +169,14 @@ impl Copy<'_> {
         self.show();
         self.ledger.moving = self.ledger.moving + moving.elapsed().into();
         let result = result.unwrap_or_else(|_| Err(Error::new(Fault::Bug, "thread-lost", "a transfer thread panicked")));
-        match (result, control) {
-            // A peer that fails closes its channels as it says why: the reason is worth a moment's wait.
-            (Err(error), Some(control)) if error.code == "channel-lost" => {
-                let patience = Duration::from_secs(2) + std::time::Duration::from(control.rtt());
+        match (result, said, control) {
+            // A peer that fails closes its channels and says why: the reason counts, and is worth a moment's wait.
+            (Err(error), Some(said), _) if error.code == "channel-lost" => Err(said),
+            (Err(error), None, Some(control)) if error.code == "channel-lost" => {
+                let patience = Duration::from_secs(2) + Duration::from(control.rtt());
                 Err(tokio::time::timeout(patience, control.failure()).await.unwrap_or(error))
             }
-            (result, _) => result,
+            (result, ..) => result,
         }
     }
 

@@ -103,7 +103,8 @@ pub(super) fn flip(packet: &mut [u8], layout: &Layout, frame: u32, which: u64) -
     let checksum = transport + checksum;
     let old = take(packet, checksum);
     // Without an offload the checksum is finished: RFC 1624, equation 3. A UDP checksum of zero means none.
-    if !layout.offload.needs_checksum && !(layout.transport == Transport::Udp && old == 0) {
+    let unused = layout.transport == Transport::Udp && old == 0;
+    if !layout.offload.needs_checksum && !unused {
         let new = !fold(u64::from(!old) + u64::from(!before) + u64::from(after));
         put(packet, checksum, if layout.transport == Transport::Udp && new == 0 { 0xffff } else { new });
     }

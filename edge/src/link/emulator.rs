@@ -1,17 +1,18 @@
 //! The emulator: the process that makes a link's namespaces and devices, moves its packets, answers for it and cleans up.
 
+use super::direction::{Direction, Shown, now};
 use super::failure::{Report, here, you};
-use super::mover::{Mover, Shown, now};
+use super::mover::{Mover, Spare};
 use super::namespaces::{self, DEVICE};
 use super::ring::Ring;
 use super::stats::Stats;
 use super::{Info, Settings, Side, place, rootless};
-use crate::sys::{realtime, tun};
+use crate::sys::tun;
 use farline_core::units::{Error, Rng, Span, Time};
 use farline_core::wan::{self, Change};
 use rustix::process::{Signal, set_parent_process_death_signal, setsid};
 use std::fs::File;
-use std::io::{self, PipeReader, PipeWriter, Write};
+use std::io::{self, PipeWriter, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
 use std::os::unix::net::UnixListener;
@@ -20,9 +21,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use tokio::io::AsyncWriteExt;
 use tokio::signal::unix::{SignalKind, signal};
-
-/// Among real-time threads, where other programs leave room above and below.
-const PRIORITY: i32 = 10;
 
 /// How far the movers may fall behind before the ring, and not the device's queue, is what holds packets back.
 const LAG: Span = Span::from_millis(20);
@@ -141,16 +139,27 @@ impl Emulator {
             (Side::A, &info.wan.a_to_b, wan::Side::AToB, seed.fork(1)),
             (Side::B, &info.wan.b_to_a, wan::Side::BToA, seed.fork(2)),
         ];
-        let mut movers = Vec::new();
+        let mut moved = Vec::new();
         for ((side, direction, which, seed), ring) in directions.into_iter().zip(rings) {
             let script = info.wan.script.iter().filter(|event| event.side == which || event.side == wan::Side::Both);
             let link = wan::Link::new(started, direction, script.map(|event| (event.at, event.change)), &seed);
             let (from, to) = (&devices[side as usize].tun, &devices[side.other() as usize].tun);
-            let mover = Mover::new(Arc::clone(from), Arc::clone(to), link, ring, Arc::clone(&shown[side as usize]));
+            moved.push(Direction::new(Arc::clone(from), Arc::clone(to), link, ring, Arc::clone(&shown[side as usize])));
+        }
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let mut movers = Vec::new();
+        while !moved.is_empty() {
+            let spare = Spare::of(cores);
+            let mover = Mover::new(moved.split_off(if spare == Spare::Core { moved.len() - 1 } else { 0 }), spare);
             let stopped = stopped.try_clone().map_err(|error| here("link-emulator", format!("a pipe: {error}")))?;
             let realtime = Arc::clone(&realtime);
-            let thread = std::thread::Builder::new().name(format!("{side}-to-{}", side.other()));
-            let run = move || precise(mover, &stopped, &realtime);
+            let run = move || {
+                if !Mover::be_precise() {
+                    realtime.store(false, Ordering::Relaxed);
+                }
+                mover.run(&stopped);
+            };
+            let thread = std::thread::Builder::new().name("mover".to_owned());
             movers.push(thread.spawn(run).map_err(|error| here("link-emulator", format!("a thread: {error}")))?);
         }
         for side in [Side::A, Side::B] {
@@ -267,14 +276,4 @@ fn available_memory() -> Option<u64> {
     let text = std::fs::read_to_string("/proc/meminfo").ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
     line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok().map(|kib| kib * 1024)
-}
-
-/// Runs a mover on a thread that wakes as exactly as this machine permits.
-fn precise(mover: Mover, stopped: &PipeReader, permitted: &AtomicBool) {
-    // The default slack lets the kernel wake us 50 us late to save power.
-    let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
-    if realtime::be_realtime(PRIORITY).is_err() {
-        permitted.store(false, Ordering::Relaxed);
-    }
-    mover.run(stopped);
 }

@@ -13,15 +13,16 @@
 //! # Ok::<(), farline::core::units::Error>(())
 //! ```
 //!
-//! How it fits: [`Link`] is the handle that commands and tests use; `emulator` is the process; `mover` is one direction in it, with
-//! `ring` for the bytes, `packet` and `cut` for their layout, `accuracy` for how late it was; `place` records what runs;
-//! `namespaces` and `rootless` set up the sides.
+//! How it fits: [`Link`] is the handle that commands and tests use; `emulator` is the process; `mover` is a thread in it that moves one
+//! `direction` or both, with `ring` for the bytes, `packet` and `cut` for their layout, `accuracy` for how late it was; `place`
+//! records what runs; `namespaces` and `rootless` set up the sides.
 //!
 //! Invariants: nothing that a dead emulator leaves stops the next `up` or `down`; a packet that is lost for lack of CPU time is
 //! never counted as loss of the model; a run that was not exact says so ([`Stats::valid`]).
 
 mod accuracy;
 mod cut;
+mod direction;
 mod emulator;
 mod failure;
 mod mover;

@@ -1,255 +1,203 @@
-//! One direction of a running link: packets from one TUN device to the other, when the model says.
+//! The thread that moves packets, for one direction or both, and how it wakes in time.
 //!
-//! One thread reads and writes. A packet is read into the ring, stamped and described to the model; when the model delivers, it is
-//! written from where it lies. Due writes go first, since each moment they wait is delay error; but at least one read is done for
-//! every few writes, so that the device's queue cannot fill up behind a busy writer. A read that comes late is harmless while the
-//! model's wire is busy: the packet would have waited anyway.
+//! A timer wakes a thread some 10 us late on bare metal and 50 to 100 us late in a virtual machine, and arming it and switching to
+//! the thread costs as much CPU time again. So the thread sleeps only through waits that are worth it, and spins through the
+//! rest: it sleeps until shortly before the next packet is due, then looks at the clock until it is. At 10 Gbit/s super-packets
+//! are 52 us apart, so it then has a core of its own, and senders need not wake it for each packet. With nothing in flight it
+//! sleeps until the device has a packet.
 //!
-//! The stamp is the time just before the read. Write lateness is the time just before the write less the time due; what the
-//! receiving kernel does with the packet inside the write is the receiver's time, not the link's.
+//! On two or three cores the spinning would take from the very programs that the link is for when they need all cores: above some
+//! rate the thread then sleeps in short turns instead and moves several packets after each. Delay error grows to the length of a
+//! turn and a late timer, some 0.2 ms, far below what makes a run invalid.
+//!
+//! A spinning real-time thread must not starve what the kernel has to do on its core, so it naps now and then. On one core it
+//! never spins. On two or three one thread moves both directions, so that as many cores are left for what the link is for.
 
-use super::accuracy::Spans;
-use super::cut;
-use super::packet::Layout;
-use super::ring::Ring;
-use super::stats::DirectionStats;
-use crate::sys::tun;
+use super::direction::{Direction, now};
+use crate::sys::realtime;
 use farline_core::units::{Span, Time};
-use farline_core::wan::{self, Link, Output, Packet};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::io::Errno;
-use rustix::time::{ClockId, clock_gettime};
-use std::io::{IoSlice, PipeReader};
-use std::ops::Range;
-use std::os::fd::OwnedFd;
-use std::sync::{Arc, Mutex, TryLockError};
+use std::fs::File;
+use std::io::{PipeReader, Write};
+use std::num::NonZeroU64;
+use std::os::fd::AsFd;
 
-/// Writes in a row before a read gets its turn, and reads in a row before due writes are looked for again.
-const WRITES: u32 = 8;
-const READS: u32 = 8;
+/// Among real-time threads, where other programs leave room above and below.
+const PRIORITY: i32 = 10;
 
-/// How often the counters are made visible to `link stats`.
-const PUBLISH: Span = Span::from_millis(50);
+/// How long before the time due a sleep ends: what a late timer may cost.
+const EARLY: Span = Span::from_micros(100);
 
-/// The longest sleep while the device is not watched.
-const PAUSE: Span = Span::from_millis(1);
+/// The shortest sleep worth its cost.
+const SHORTEST_SLEEP: Span = Span::from_micros(50);
 
-/// Now, on the monotonic clock.
-pub(super) fn now() -> Time {
-    let time = clock_gettime(ClockId::Monotonic);
-    Time::from_nanos(time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
-}
+/// The longest time without a sleep, and how long the nap is that ends it: 5 % for others in small pieces. Linux gives ordinary
+/// tasks that starve behind real-time ones the same 5 %, but 50 ms at a time, which would be 50 ms of delay error.
+const LONGEST_SPIN: Span = Span::from_millis(2);
+const NAP: Span = Span::from_micros(100);
 
-/// What a mover shows while it runs.
-#[derive(Debug)]
-pub(super) struct Shown {
-    model: wan::Counters,
-    refused: u64,
-    lateness: Spans,
-    stamping: Spans,
-}
+/// Above this many packets read and written in a window (some 2.5 Gbit/s of super-packets) a mover without a core to spare leaves
+/// it to others for a turn whenever nothing is due, and then does what came due meanwhile at once.
+const HEAVY: u32 = 160;
+const WINDOW: Span = Span::from_millis(10);
+const TURN: Span = Span::from_micros(100);
 
-impl Shown {
-    pub(super) fn new() -> Shown {
-        Shown { model: wan::Counters::default(), refused: 0, lateness: Spans::new(), stamping: Spans::new() }
-    }
+/// How long after the last packet the cores are still kept from deep idle states.
+const AWAKE: Span = Span::from_secs(1);
 
-    /// The statistics, when `dropped` packets were dropped by the sending device before they were read.
-    pub(super) fn stats(&self, dropped: u64) -> DirectionStats {
-        DirectionStats {
-            model: self.model,
-            overrun: dropped + self.refused,
-            lateness: self.lateness.summary(),
-            stamping: self.stamping.summary(),
-        }
-    }
-}
-
-/// One direction.
+/// A thread's directions and what keeps it in time.
 pub(super) struct Mover {
-    from: Arc<OwnedFd>,
-    to: Arc<OwnedFd>,
-    link: Link,
-    ring: Ring,
-    shown: Arc<Mutex<Shown>>,
-    /// What `shown` becomes when it is next published.
-    own: Shown,
-    published: Time,
+    directions: Vec<Direction>,
+    spare: Spare,
+    load: Load,
+    slept_at: Time,
+    active_at: Time,
+    awake: Option<File>,
 }
 
 impl Mover {
-    pub(super) fn new(from: Arc<OwnedFd>, to: Arc<OwnedFd>, link: Link, ring: Ring, shown: Arc<Mutex<Shown>>) -> Mover {
-        Mover { from, to, link, ring, shown, own: Shown::new(), published: now() }
+    /// A mover of `directions` on a machine with this much to spare.
+    pub(super) fn new(directions: Vec<Direction>, spare: Spare) -> Mover {
+        let now = now();
+        Mover { directions, spare, load: Load { since: now, moved: 0, heavy: false }, slept_at: now, active_at: now, awake: None }
+    }
+
+    /// Makes the calling thread wake as exactly as this machine permits; answers whether it got real-time priority.
+    pub(super) fn be_precise() -> bool {
+        // The default slack lets the kernel wake us 50 us late to save power.
+        let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
+        realtime::be_realtime(PRIORITY).is_ok()
     }
 
     /// Moves packets until `stop` is closed.
     pub(super) fn run(mut self, stop: &PipeReader) {
         let mut clock = now();
-        // When the device was last known to hold nothing older: seen empty, or just woken by a new packet.
-        let mut empty_at = clock;
         loop {
-            let (next, written) = self.write_due(&mut clock);
-            let device = self.read_some(&mut clock, &mut empty_at, next);
-            if written == WRITES || device == Device::HasMore {
-                continue;
+            let mut moved = 0;
+            let mut next: Option<Time> = None;
+            let mut watch = [false; 2];
+            for (direction, watch) in self.directions.iter_mut().zip(&mut watch) {
+                let step = direction.step(&mut clock);
+                moved += step.moved;
+                next = next.into_iter().chain(step.next).min();
+                *watch = step.watch;
             }
-            let wait = match self.link.poll(clock) {
-                Output::Wait(at) => at.map(|at| at.since(clock)),
-                output => {
-                    self.act(output, &mut clock);
+            self.load.count(clock, moved);
+            if moved > 0 {
+                self.stay_awake(clock);
+                if clock.since(self.slept_at) < LONGEST_SPIN {
                     continue;
                 }
-            };
-            if wait == Some(Span::ZERO) {
-                continue;
             }
-            if clock.since(self.published) >= PUBLISH || wait.is_none_or(|wait| wait > Span::from_millis(1)) {
-                self.publish(clock);
-            }
-            match self.sleep(stop, clock, wait, device) {
-                Woken::Stop => break,
-                Woken::ByDevice | Woken::ByTime => {
+            match self.rest(stop, clock, next, watch) {
+                Rest::Spun => clock = now(),
+                Rest::Slept => {
                     clock = now();
-                    // Until this moment the device held nothing, or what it holds found the wire busy, or woke us.
-                    empty_at = clock;
+                    self.slept_at = clock;
+                    self.directions.iter_mut().for_each(|direction| direction.slept(clock));
                 }
+                Rest::Stop => break,
             }
         }
-        self.publish(clock);
-    }
-
-    /// Does what is due, at most [`WRITES`] writes; answers when the next is due and how many were done.
-    fn write_due(&mut self, clock: &mut Time) -> (Option<Time>, u32) {
-        let mut written = 0;
-        while written < WRITES {
-            match self.link.poll(*clock) {
-                Output::Wait(at) => return (at, written),
-                output => written += self.act(output, clock),
-            }
-        }
-        (Some(*clock), written)
-    }
-
-    /// Reads until the device is empty, a write is due or enough is read.
-    fn read_some(&mut self, clock: &mut Time, empty_at: &mut Time, next: Option<Time>) -> Device {
-        for _ in 0..READS {
-            // A full ring is waited out: the device's queue holds what comes meanwhile.
-            let Some(room) = self.ring.room() else { return Device::MustWait };
-            match rustix::io::read(&*self.from, &mut *room) {
-                Ok(len) if len > tun::HEADER => {
-                    let frames = Layout::of(&room[..len]).frames();
-                    let token = self.ring.push(len, frames.count());
-                    if self.link.idle_at(*clock) <= *clock {
-                        self.own.stamping.record(clock.since(*empty_at));
-                    }
-                    self.link.handle(*clock, Packet { token, frames });
-                }
-                Err(Errno::AGAIN) => {
-                    *empty_at = *clock;
-                    return Device::Empty;
-                }
-                Err(Errno::INTR) => {}
-                // The device is gone; what is in flight has nowhere to go either, but the end is not ours to decide.
-                Ok(_) | Err(_) => return Device::MustWait,
-            }
-            *clock = now();
-            if next.is_some_and(|next| next <= *clock) {
-                return Device::HasMore;
-            }
-        }
-        Device::HasMore
-    }
-
-    /// Does what the model says; answers how many packets were written.
-    fn act(&mut self, output: Output, clock: &mut Time) -> u32 {
-        match output {
-            Output::Deliver { token, frames, due, flip } => {
-                self.own.lateness.record(clock.since(due));
-                self.write(token, &frames, flip);
-                self.ring.done(token, frames.end - frames.start);
-                *clock = now();
-                1
-            }
-            Output::Dropped { token, frames, .. } => {
-                self.ring.done(token, frames.end - frames.start);
-                0
-            }
-            Output::Wait(_) => 0,
+        for direction in &mut self.directions {
+            direction.publish(clock, true);
         }
     }
 
-    /// Writes `frames` of a packet, whole when they are all of it.
-    fn write(&mut self, token: u64, frames: &Range<u32>, flip: Option<u64>) {
-        let packet = self.ring.packet(token);
-        let layout = Layout::of(packet);
-        if let Some(which) = flip {
-            cut::flip(packet, &layout, frames.start, which);
-        }
-        let whole = frames.start == 0 && frames.end == layout.frames().count();
-        let result = if whole {
-            rustix::io::write(&*self.to, packet)
-        } else {
-            let head = cut::head(packet, &layout, frames);
-            let payload = &packet[cut::payload(&layout, frames)];
-            rustix::io::writev(&*self.to, &[IoSlice::new(head.bytes()), IoSlice::new(payload)])
+    /// Sleeps or spins until shortly before `next`, a packet on a watched device, or the end.
+    fn rest(&mut self, stop: &PipeReader, clock: Time, next: Option<Time>, watch: [bool; 2]) -> Rest {
+        let wait = next.map(|next| next.since(clock));
+        let has_time = wait.is_none_or(|wait| wait > Span::from_millis(1));
+        self.directions.iter_mut().for_each(|direction| direction.publish(clock, has_time));
+        let sleep = match wait {
+            Some(wait) if self.spare == Spare::None && self.load.is_heavy() => Some(wait.max(TURN)),
+            Some(wait) if self.spare != Spare::OnlyCore => match wait.saturating_sub(EARLY) {
+                long if long >= SHORTEST_SLEEP => Some(long),
+                _ if clock.since(self.slept_at) >= LONGEST_SPIN => Some(NAP),
+                _ => return Rest::Spun,
+            },
+            wait => wait,
         };
-        if result.is_err() {
-            self.own.refused += u64::from(frames.end - frames.start);
-        }
-    }
-
-    /// Waits for a packet, for `wait` or for the end.
-    ///
-    /// While the model's wire is busy, a packet that comes waits its turn there, so it may as well wait in the device: not being
-    /// woken for each saves the sender a context switch for each.
-    fn sleep(&mut self, stop: &PipeReader, clock: Time, wait: Option<Span>, device: Device) -> Woken {
-        let busy = self.link.idle_at(clock).since(clock);
-        let (interest, most) = match device {
-            Device::MustWait => (PollFlags::empty(), Some(PAUSE)),
-            _ if busy > Span::ZERO => (PollFlags::empty(), Some(busy.min(PAUSE))),
-            Device::Empty | Device::HasMore => (PollFlags::IN, None),
+        let sleep = match &self.awake {
+            Some(_) if clock.since(self.active_at) >= AWAKE => {
+                self.awake = None;
+                sleep
+            }
+            Some(_) => Some(sleep.map_or(AWAKE, |sleep| sleep.min(AWAKE))),
+            None => sleep,
         };
-        let wait = wait.map_or(most, |wait| Some(most.map_or(wait, |most| most.min(wait))));
-        let timeout = wait.map(|wait| Timespec {
-            tv_sec: (wait.as_nanos() / 1_000_000_000) as i64,
-            tv_nsec: (wait.as_nanos() % 1_000_000_000) as i64,
+        let timeout = sleep.map(|sleep| Timespec {
+            tv_sec: (sleep.as_nanos() / 1_000_000_000) as i64,
+            tv_nsec: (sleep.as_nanos() % 1_000_000_000) as i64,
         });
-        let mut descriptors = [PollFd::new(&*self.from, interest), PollFd::new(stop, PollFlags::IN)];
+        let interest = |watch: bool| if watch { PollFlags::IN } else { PollFlags::empty() };
+        let mut descriptors: Vec<PollFd<'_>> = Vec::with_capacity(3);
+        descriptors.push(PollFd::from_borrowed_fd(stop.as_fd(), PollFlags::IN));
+        for (direction, watch) in self.directions.iter().zip(watch) {
+            descriptors.push(PollFd::from_borrowed_fd(direction.device(), interest(watch)));
+        }
+        // An interrupted call is a short sleep.
         let _ = poll(&mut descriptors, timeout.as_ref());
-        match descriptors {
-            [_, stop] if !stop.revents().is_empty() => Woken::Stop,
-            [from, _] if from.revents().contains(PollFlags::IN) => Woken::ByDevice,
-            _ => Woken::ByTime,
+        if descriptors[0].revents().is_empty() { Rest::Slept } else { Rest::Stop }
+    }
+
+    /// Keeps idle cores from deep sleep while packets move: they take 100 us and more to wake from it.
+    ///
+    /// Where there is no such file or no permission, wake-ups are that much later.
+    fn stay_awake(&mut self, clock: Time) {
+        self.active_at = clock;
+        if self.awake.is_none() {
+            let open = File::options().write(true).open("/dev/cpu_dma_latency");
+            // The longest time to wake that is tolerated, in microseconds, as long as the file is open (Linux, PM QoS).
+            self.awake = open.ok().filter(|mut file| file.write_all(&0i32.to_ne_bytes()).is_ok());
+        }
+    }
+}
+
+/// What a machine has to spare for movers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Spare {
+    /// One core, on which nobody may spin.
+    OnlyCore,
+    /// Two or three cores, all of which are needed at high rates.
+    None,
+    /// A core for each mover.
+    Core,
+}
+
+impl Spare {
+    /// What a machine of `cores` cores has.
+    pub(super) const fn of(cores: usize) -> Spare {
+        match cores {
+            0 | 1 => Spare::OnlyCore,
+            2 | 3 => Spare::None,
+            _ => Spare::Core,
+        }
+    }
+}
+
+/// How many packets move, counted over windows of time.
+struct Load {
+    since: Time,
+    moved: u32,
+    heavy: bool,
+}
+
+impl Load {
+    fn count(&mut self, clock: Time, moved: u32) {
+        self.moved += moved;
+        if clock.since(self.since) >= WINDOW {
+            *self = Load { since: clock, moved: 0, heavy: self.moved >= HEAVY };
         }
     }
 
-    fn publish(&mut self, clock: Time) {
-        self.published = clock;
-        self.own.model = self.link.counters();
-        // Never waits: a reader that holds the lock may have no CPU time while we run.
-        let mut shown = match self.shown.try_lock() {
-            Ok(shown) => shown,
-            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-            Err(TryLockError::WouldBlock) => return,
-        };
-        shown.model = self.own.model;
-        shown.refused = self.own.refused;
-        shown.lateness.copy_from(&self.own.lateness);
-        shown.stamping.copy_from(&self.own.stamping);
+    fn is_heavy(&self) -> bool {
+        self.heavy
     }
 }
 
-/// What the last reads found.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Device {
-    Empty,
-    HasMore,
-    /// The ring is full, or the device cannot be read.
-    MustWait,
-}
-
-enum Woken {
-    ByDevice,
-    ByTime,
+enum Rest {
+    Spun,
+    Slept,
     Stop,
 }

@@ -73,7 +73,8 @@ impl Ring {
     /// Notes that `frames` more frames of a packet are delivered or dropped.
     pub(super) fn done(&mut self, token: u64, frames: u32) {
         self.records[(token - self.first) as usize].frames_left -= frames;
-        while self.records.pop_front_if(|record| record.frames_left == 0).is_some() {
+        while self.records.front().is_some_and(|record| record.frames_left == 0) {
+            self.records.pop_front();
             self.first += 1;
         }
     }

@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 pub const WITHOUT_ROOT: &str =
     "without root: no BPF congestion controls, and socket buffers set by hand stay below net.core.rmem_max and wmem_max";
 
-/// Moves this process, which must have one thread, into new user and mount namespaces as their root.
+/// Moves this process, which must have one thread, into new user, mount and network namespaces as their root.
 pub(super) fn enter_new() -> Result<(), Error> {
     let (user, group) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
     let failed = |doing: &'static str| {
@@ -30,7 +30,8 @@ pub(super) fn enter_new() -> Result<(), Error> {
                 .hint("run as root, or allow unprivileged user namespaces (sysctl user.max_user_namespaces, kernel.unprivileged_userns_clone, or the AppArmor rule for them)")
         }
     };
-    unshare(Unshare::UserAndMount).map_err(io::Error::from).map_err(failed("making a user namespace"))?;
+    // The network namespace of its own is where `ip netns add` returns to: it may not return to one of the host's.
+    unshare(Unshare::UserMountAndNetwork).map_err(io::Error::from).map_err(failed("making a user namespace"))?;
     let map = || {
         fs::write("/proc/self/setgroups", "deny")?;
         fs::write("/proc/self/uid_map", format!("0 {user} 1"))?;

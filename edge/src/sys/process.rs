@@ -8,8 +8,8 @@ use rustix::thread::{UnshareFlags, unshare_unsafe};
 pub enum Unshare {
     /// The mount namespace.
     Mount,
-    /// A user namespace, and in it a mount namespace. The process must have one thread.
-    UserAndMount,
+    /// A user namespace, and in it a mount and a network namespace. The process must have one thread.
+    UserMountAndNetwork,
 }
 
 /// Gives the calling thread new namespaces.
@@ -20,7 +20,7 @@ pub enum Unshare {
 pub fn unshare(what: Unshare) -> io::Result<()> {
     let flags = match what {
         Unshare::Mount => UnshareFlags::NEWNS,
-        Unshare::UserAndMount => UnshareFlags::NEWUSER | UnshareFlags::NEWNS,
+        Unshare::UserMountAndNetwork => UnshareFlags::NEWUSER | UnshareFlags::NEWNS | UnshareFlags::NEWNET,
     };
     // SAFETY: the file descriptor table, the one thing that other threads could lose, stays shared.
     unsafe { unshare_unsafe(flags) }

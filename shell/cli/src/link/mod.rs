@@ -35,14 +35,12 @@ enum Action {
         options: Options,
     },
     /// Bring a link up, run a command in side a, take the link down.
-    ///
-    /// The command finds FARLINE_LINK, FARLINE_PEER (side b's address) and FARLINE_PEER_NS in its environment; its exit code is
-    /// this command's. How exact the link was goes to standard error.
     #[command(after_help = "\
 Example:
   farline link run usn-1400 --loss 1e-6 -- sh -c 'ping -c 3 $FARLINE_PEER'
 
-The options are those of `farline link up`.")]
+CMD finds FARLINE_LINK, FARLINE_PEER (side b's address) and FARLINE_PEER_NS in its environment; its exit
+code is this command's. How exact the link was goes to standard error. Pairs and events: see `link up --help`.")]
     Run {
         #[command(flatten)]
         options: Options,

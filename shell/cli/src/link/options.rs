@@ -173,7 +173,8 @@ mod tests {
 
     #[test]
     fn a_pair_sets_each_direction_and_one_value_both() {
-        let wan = settings("usn-1400 --rate 10G,1G --loss 1e-3 --queue 2bdp,4MiB --one-way-delay 10ms,30ms").unwrap().wan;
+        let wan =
+            settings("usn-1400 --rate 10G,1G --loss 1e-3 --queue 2bdp,4MiB --one-way-delay 10ms,30ms").expect("it is a link").wan;
         assert_eq!((wan.a_to_b.loss, wan.b_to_a.loss), (1e-3, 1e-3));
         assert_eq!((wan.a_to_b.one_way_delay, wan.b_to_a.one_way_delay), (Span::from_millis(10), Span::from_millis(30)));
         assert_eq!((wan.a_to_b.queue, wan.b_to_a.queue), (Bytes(100_000_000), Bytes::mib(4)));
@@ -182,14 +183,14 @@ mod tests {
 
     #[test]
     fn the_queue_follows_the_rate_that_is_asked_for() {
-        let wan = settings("usn-8600 --rate 1G").unwrap().wan;
+        let wan = settings("usn-8600 --rate 1G").expect("it is a link").wan;
         assert_eq!(wan.a_to_b.queue, Bytes(20_375_000));
     }
 
     #[test]
     fn what_makes_no_sense_is_refused() {
         for line in ["mars", "custom", "usn-1400 --loss 2", "usn-1400 --mtu 100", "usn-1400 --reorder", "usn-1400 --name a/b"] {
-            assert_eq!(settings(line).unwrap_err().fault, Fault::You, "{line}");
+            assert_eq!(settings(line).expect_err(line).fault, Fault::You, "{line}");
         }
     }
 }

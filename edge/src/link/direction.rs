@@ -1,0 +1,238 @@
+//! One direction of a running link: packets from one TUN device to the other, when the model says.
+//!
+//! A packet is read into the ring, stamped and described to the model; when the model delivers, it is written from where it lies.
+//! Due writes go first, since each moment they wait is delay error. A read that comes late is harmless while the model's wire is
+//! busy, because the packet would have waited there anyway: so reads are put off until the wire is about to be idle, and packets
+//! are then read several at a time.
+//!
+//! The stamp is the time just before the read. Write lateness is the time just before the write less the time due; what the
+//! receiving kernel does with the packet inside the write is the receiver's time, not the link's.
+
+use super::accuracy::Spans;
+use super::cut;
+use super::packet::Layout;
+use super::ring::Ring;
+use super::stats::DirectionStats;
+use crate::sys::tun;
+use farline_core::units::{Span, Time};
+use farline_core::wan::{self, Link, Output, Packet};
+use rustix::io::Errno;
+use rustix::time::{ClockId, clock_gettime};
+use std::io::IoSlice;
+use std::ops::Range;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::{Arc, Mutex, TryLockError};
+
+/// Writes in a row before a read gets its turn, and reads in a row before due writes are looked for again.
+const WRITES: u32 = 8;
+const READS: u32 = 8;
+
+/// The longest that reads are put off: the device's queue must not fill up meanwhile.
+const PUT_OFF: Span = Span::from_micros(200);
+
+/// How soon a device that cannot be read, or a full ring, is looked at again.
+const PAUSE: Span = Span::from_millis(1);
+
+/// How often the counters are made visible to `link stats`.
+const PUBLISH: Span = Span::from_millis(50);
+
+/// Now, on the monotonic clock.
+pub(super) fn now() -> Time {
+    let time = clock_gettime(ClockId::Monotonic);
+    Time::from_nanos(time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
+}
+
+/// What a direction shows while it runs.
+#[derive(Debug)]
+pub(super) struct Shown {
+    model: wan::Counters,
+    refused: u64,
+    lateness: Spans,
+    stamping: Spans,
+}
+
+impl Shown {
+    pub(super) fn new() -> Shown {
+        Shown { model: wan::Counters::default(), refused: 0, lateness: Spans::new(), stamping: Spans::new() }
+    }
+
+    /// The statistics, when `dropped` packets were dropped by the sending device before they were read.
+    pub(super) fn stats(&self, dropped: u64) -> DirectionStats {
+        DirectionStats {
+            model: self.model,
+            overrun: dropped + self.refused,
+            lateness: self.lateness.summary(),
+            stamping: self.stamping.summary(),
+        }
+    }
+}
+
+/// What a direction wants next.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Step {
+    /// How many packets were read or written: when any, there may be more.
+    pub(super) moved: u32,
+    /// When there will be something to do, known now.
+    pub(super) next: Option<Time>,
+    /// Whether a packet that comes before then should be read at once.
+    pub(super) watch: bool,
+}
+
+/// One direction.
+pub(super) struct Direction {
+    from: Arc<OwnedFd>,
+    to: Arc<OwnedFd>,
+    link: Link,
+    ring: Ring,
+    /// Before this no read is due.
+    read_at: Time,
+    /// When the device was last known to hold nothing that waited for us.
+    empty_at: Time,
+    shown: Arc<Mutex<Shown>>,
+    /// What `shown` becomes when it is next published.
+    own: Shown,
+    published: Time,
+    unpublished: bool,
+}
+
+impl Direction {
+    pub(super) fn new(from: Arc<OwnedFd>, to: Arc<OwnedFd>, link: Link, ring: Ring, shown: Arc<Mutex<Shown>>) -> Direction {
+        let now = now();
+        let (read_at, empty_at, published) = (now, now, now);
+        Direction { from, to, link, ring, read_at, empty_at, shown, own: Shown::new(), published, unpublished: false }
+    }
+
+    /// The device that packets come from.
+    pub(super) fn device(&self) -> BorrowedFd<'_> {
+        self.from.as_fd()
+    }
+
+    /// Writes what is due and reads what there is, some of each; `clock` is brought up to date.
+    pub(super) fn step(&mut self, clock: &mut Time) -> Step {
+        let (due, written) = self.write_due(clock);
+        let mut read = 0;
+        if self.read_at <= *clock {
+            read = self.read_some(clock, due);
+        }
+        let idle_at = self.link.idle_at(*clock);
+        let watch = self.read_at <= *clock;
+        if watch && idle_at > *clock {
+            self.read_at = idle_at.min(*clock + PUT_OFF);
+        }
+        let watch = self.read_at <= *clock;
+        let next = if watch { due } else { Some(due.map_or(self.read_at, |due| due.min(self.read_at))) };
+        Step { moved: written + read, next, watch }
+    }
+
+    /// Notes that the thread slept until `clock`, watching the device or not needing to.
+    pub(super) fn slept(&mut self, clock: Time) {
+        self.empty_at = clock;
+    }
+
+    /// Does what is due, at most [`WRITES`] writes; answers when the next is due and how many were done.
+    fn write_due(&mut self, clock: &mut Time) -> (Option<Time>, u32) {
+        let mut written = 0;
+        while written < WRITES {
+            match self.link.poll(*clock) {
+                Output::Wait(at) => return (at, written),
+                output => written += self.act(output, clock),
+            }
+        }
+        (Some(*clock), written)
+    }
+
+    /// Reads until the device is empty, a write is due or enough is read; answers how many packets were read.
+    fn read_some(&mut self, clock: &mut Time, due: Option<Time>) -> u32 {
+        for count in 0..READS {
+            // A full ring is waited out: the device's queue holds what comes meanwhile.
+            let Some(room) = self.ring.room() else {
+                self.read_at = *clock + PAUSE;
+                return count;
+            };
+            match rustix::io::read(&*self.from, &mut *room) {
+                Ok(len) if len > tun::HEADER => {
+                    let frames = Layout::of(&room[..len]).frames();
+                    let token = self.ring.push(len, frames.count());
+                    if self.link.idle_at(*clock) <= *clock {
+                        self.own.stamping.record(clock.since(self.empty_at));
+                    }
+                    self.link.handle(*clock, Packet { token, frames });
+                    self.unpublished = true;
+                }
+                Err(Errno::AGAIN) => {
+                    self.empty_at = *clock;
+                    return count;
+                }
+                Err(Errno::INTR) => {}
+                // The device is gone; what is in flight has nowhere to go either, but the end is not ours to decide.
+                Ok(_) | Err(_) => {
+                    self.read_at = *clock + PAUSE;
+                    return count;
+                }
+            }
+            *clock = now();
+            if due.is_some_and(|due| due <= *clock) {
+                return count + 1;
+            }
+        }
+        READS
+    }
+
+    /// Does what the model says; answers how many packets were written.
+    fn act(&mut self, output: Output, clock: &mut Time) -> u32 {
+        match output {
+            Output::Deliver { token, frames, due, flip } => {
+                self.own.lateness.record(clock.since(due));
+                self.write(token, &frames, flip);
+                self.ring.done(token, frames.end - frames.start);
+                self.unpublished = true;
+                *clock = now();
+                1
+            }
+            Output::Dropped { token, frames, .. } => {
+                self.ring.done(token, frames.end - frames.start);
+                0
+            }
+            Output::Wait(_) => 0,
+        }
+    }
+
+    /// Writes `frames` of a packet, whole when they are all of it.
+    fn write(&mut self, token: u64, frames: &Range<u32>, flip: Option<u64>) {
+        let packet = self.ring.packet(token);
+        let layout = Layout::of(packet);
+        if let Some(which) = flip {
+            cut::flip(packet, &layout, frames.start, which);
+        }
+        let whole = frames.start == 0 && frames.end == layout.frames().count();
+        let result = if whole {
+            rustix::io::write(&*self.to, packet)
+        } else {
+            let head = cut::head(packet, &layout, frames);
+            let payload = &packet[cut::payload(&layout, frames)];
+            rustix::io::writev(&*self.to, &[IoSlice::new(head.bytes()), IoSlice::new(payload)])
+        };
+        if result.is_err() {
+            self.own.refused += u64::from(frames.end - frames.start);
+        }
+    }
+
+    /// Makes the counters visible: from time to time, or at once when the thread has time.
+    pub(super) fn publish(&mut self, clock: Time, has_time: bool) {
+        if !self.unpublished || (!has_time && clock.since(self.published) < PUBLISH) {
+            return;
+        }
+        self.own.model = self.link.counters();
+        // Never waits: a reader that holds the lock may have no CPU time while we run.
+        let mut shown = match self.shown.try_lock() {
+            Ok(shown) => shown,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return,
+        };
+        shown.model = self.own.model;
+        shown.refused = self.own.refused;
+        shown.lateness.copy_from(&self.own.lateness);
+        shown.stamping.copy_from(&self.own.stamping);
+        (self.published, self.unpublished) = (clock, false);
+    }
+}

@@ -1,0 +1,217 @@
+//! `farline link` with real namespaces: it comes up, carries packets with the right delay, says how exact it was, and goes away.
+//!
+//! A machine that cannot make network namespaces skips these tests, and says so.
+
+use farline_lab::{farline, farline_binary};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+/// A link that goes down with the test, also when it fails.
+struct Up(&'static str);
+
+impl Up {
+    /// Brings up a link, or answers `None`, loudly, where namespaces cannot be made.
+    fn new(name: &'static str, arguments: &[&str]) -> Option<Up> {
+        let mut command = farline();
+        let output = command.args(["--json", "link", "up", "--name", name]).args(arguments).output().expect("farline runs");
+        let said: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {output:?}"));
+        match said["error"]["code"].as_str() {
+            None => Some(Up(name)),
+            Some("link-forbidden" | "link-device") => {
+                eprintln!("SKIPPED: this machine does not let us make a link: {said}");
+                None
+            }
+            Some(_) => panic!("link up failed: {said}"),
+        }
+    }
+
+    fn exec(&self, side: &str, command: &[&str]) -> Output {
+        farline().args(["link", "exec", self.0, side, "--"]).args(command).output().expect("farline runs")
+    }
+
+    fn stats(&self) -> Value {
+        json(&["link", "stats", self.0])
+    }
+}
+
+impl Drop for Up {
+    fn drop(&mut self) {
+        let _ = farline().args(["link", "down", self.0]).output();
+    }
+}
+
+/// The object that a command prints with `--json`.
+fn json(arguments: &[&str]) -> Value {
+    let output = farline().arg("--json").args(arguments).output().expect("farline runs");
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{arguments:?}: {error}: {output:?}"))
+}
+
+/// The record of a link, when it is listed.
+fn listed(name: &str) -> Option<Value> {
+    let links = json(&["link", "ls"])["links"].as_array().cloned().expect("a list");
+    links.into_iter().find(|link| link["name"] == name)
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+fn process(pid: i64) -> Pid {
+    i32::try_from(pid).ok().and_then(Pid::from_raw).expect("a process")
+}
+
+/// The smallest round trip that ping saw, in milliseconds.
+fn smallest_rtt(output: &Output) -> f64 {
+    let said = text(&output.stdout);
+    let line = said.lines().find(|line| line.starts_with("rtt")).unwrap_or_else(|| panic!("ping: {output:?}"));
+    let least = line.split(" = ").nth(1).and_then(|times| times.split('/').next());
+    least.and_then(|least| least.parse().ok()).expect("rtt min/avg/max/mdev = ...")
+}
+
+#[test]
+fn a_link_delays_packets_of_both_families_by_its_rtt_and_accounts_for_them() {
+    let Some(link) = Up::new("t-rtt", &["custom", "--rtt", "20ms", "--rate", "100M"]) else { return };
+    for peer in ["t-rtt-b", "fd77::2"] {
+        let rtt = smallest_rtt(&link.exec("a", &["ping", "-c", "5", "-i", "0.1", peer]));
+        // Never faster than the path; how much slower depends on the machine.
+        assert!((20.0..30.0).contains(&rtt), "{peer}: {rtt} ms");
+    }
+    let stats = link.stats();
+    assert_eq!(stats["schema"], "farline/link-stats/1");
+    for direction in ["a_to_b", "b_to_a"] {
+        let model = &stats[direction]["model"];
+        assert!(model["delivered_frames"].as_u64() >= Some(10), "{stats}");
+        assert_eq!(model["frames"], model["delivered_frames"], "{stats}");
+        assert!(stats[direction]["lateness"]["buckets"].is_array(), "{stats}");
+    }
+    assert!(stats["valid"].is_boolean(), "{stats}");
+}
+
+#[test]
+fn tcp_crosses_a_lossy_link_and_the_losses_are_counted_by_cause() {
+    if Command::new("iperf3").arg("--version").output().is_err() {
+        eprintln!("SKIPPED: iperf3 is not installed");
+        return;
+    }
+    let options = ["custom", "--rtt", "4ms", "--rate", "200M", "--loss", "0.03"];
+    let Some(link) = Up::new("t-tcp", &options) else { return };
+    let serve = ["link", "exec", "t-tcp", "b", "--", "iperf3", "-s", "-1"];
+    let mut server = farline().args(serve).stdout(Stdio::null()).spawn().expect("farline runs");
+    let until = Instant::now() + Duration::from_secs(20);
+    let client = loop {
+        // The server may need a moment to listen.
+        let client = link.exec("a", &["iperf3", "-c", "10.77.0.2", "-n", "4M", "-J"]);
+        if client.status.success() || Instant::now() > until {
+            break client;
+        }
+    };
+    assert!(client.status.success(), "{}", text(&client.stdout));
+    let result: Value = serde_json::from_slice(&client.stdout).expect("iperf3 prints JSON");
+    assert!(result["end"]["sum_sent"]["bytes"].as_u64() >= Some(4 << 20), "{result}");
+    assert!(link.stats()["a_to_b"]["model"]["dropped_loss"].as_u64() > Some(0), "of some 470 frames 3 % are lost");
+    let _ = server.kill();
+    let _ = server.wait();
+}
+
+#[test]
+fn a_killed_emulator_leaves_nothing_that_up_or_down_cannot_clean() {
+    let Some(link) = Up::new("t-kill", &["usn-0.2", "--rate", "100M"]) else { return };
+    for next in ["up", "down"] {
+        let pid = listed("t-kill").and_then(|link| link["pid"].as_i64()).expect("the link is listed");
+        kill_process(process(pid), Signal::KILL).expect("the emulator is ours");
+        let until = Instant::now() + Duration::from_secs(10);
+        while listed("t-kill").is_some_and(|link| link["alive"] == true) {
+            assert!(Instant::now() < until, "the emulator survived");
+        }
+        assert_eq!(json(&["link", "stats", "t-kill"])["error"]["code"], "link-gone");
+        let mut command = farline();
+        let command = match next {
+            "up" => command.args(["link", "up", "usn-0.2", "--rate", "100M", "--name", "t-kill"]),
+            _ => command.args(["link", "down", "t-kill"]),
+        };
+        let output = command.output().expect("farline runs");
+        assert!(output.status.success(), "link {next}: {}", text(&output.stderr));
+        if next == "up" {
+            assert!(link.exec("a", &["ping", "-c", "1", "-W", "5", "t-kill-b"]).status.success());
+        }
+    }
+    assert!(listed("t-kill").is_none());
+    assert!(!Path::new("/run/netns/t-kill-a").exists() && !Path::new("/etc/netns/t-kill-a").exists());
+}
+
+#[test]
+fn exec_and_run_answer_the_exit_code_of_the_command_and_set_its_environment() {
+    let Some(link) = Up::new("t-exec", &["usn-0.2", "--rate", "100M"]) else { return };
+    assert_eq!(link.exec("b", &["sh", "-c", "exit 7"]).status.code(), Some(7));
+    let environment = link.exec("b", &["sh", "-c", "echo $FARLINE_LINK $FARLINE_PEER $FARLINE_PEER_NS"]);
+    assert_eq!(text(&environment.stdout), "t-exec 10.77.0.1 t-exec-a\n");
+
+    let script = "ping -c 1 -W 5 $FARLINE_PEER >/dev/null && ip netns exec $FARLINE_PEER_NS true && exit 9";
+    let run = ["link", "run", "usn-0.2", "--rate", "100M", "--name", "t-run", "--", "sh", "-c", script];
+    let run = farline().args(run).output().expect("farline runs");
+    assert_eq!(run.status.code(), Some(9), "{}", text(&run.stderr));
+    assert!(text(&run.stderr).contains("link t-run:"), "it says how exact it was: {}", text(&run.stderr));
+    assert!(listed("t-run").is_none(), "run takes its link down");
+}
+
+#[test]
+fn run_takes_its_link_down_when_terminated() {
+    let Some(_link) = Up::new("t-probe", &["usn-0.2", "--rate", "100M"]) else { return };
+    let run = ["link", "run", "usn-0.2", "--rate", "100M", "--name", "t-term", "--", "sh", "-c", "echo ready; exec sleep 60"];
+    let mut run = farline().args(run).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("farline runs");
+    let mut ready = String::new();
+    BufReader::new(run.stdout.take().expect("a pipe")).read_line(&mut ready).expect("the command speaks");
+    assert!(listed("t-term").is_some());
+    kill_process(process(run.id().into()), Signal::TERM).expect("the run is ours");
+    assert_eq!(run.wait().expect("it ends").code(), Some(128 + 15));
+    assert!(listed("t-term").is_none());
+}
+
+#[test]
+fn wrong_requests_get_one_error_with_a_hint() {
+    let unknown = farline().args(["link", "up", "mars"]).output().expect("farline runs");
+    assert_eq!(unknown.status.code(), Some(2));
+    let said = text(&unknown.stderr);
+    assert!(said.contains("no path called `mars`") && said.contains("hint:") && said.contains("usn-8600"), "{said}");
+
+    let gone = json(&["link", "down", "no-such-link"]);
+    assert_eq!((&gone["schema"], &gone["error"]["code"]), (&Value::from("farline/error/1"), &Value::from("link-gone")));
+
+    let Some(_link) = Up::new("t-taken", &["usn-0.2", "--rate", "100M"]) else { return };
+    let taken = json(&["link", "up", "usn-1400", "--rate", "100M", "--name", "t-taken"]);
+    assert_eq!(taken["error"]["code"], "link-taken", "{taken}");
+}
+
+#[test]
+fn an_ordinary_user_can_run_a_command_over_a_link() {
+    if !rustix::process::geteuid().is_root() {
+        // Then every other test here is this one.
+        return;
+    }
+    // A copy that any user may run, and a runtime folder of the user's own.
+    let folder = tempfile::Builder::new().prefix("farline-nobody").tempdir().expect("a folder");
+    let binary = folder.path().join("the-binary");
+    std::fs::copy(farline_binary(), &binary).expect("a copy");
+    std::os::unix::fs::chown(folder.path(), Some(65_534), Some(65_534)).expect("chown");
+    // Some machines keep /dev/net/tun for root: in a mount namespace of the test's own it is open to all, as elsewhere.
+    let script = "mknod -m 666 $DIR/tun c 10 200 && mount --bind $DIR/tun /dev/net/tun && export XDG_RUNTIME_DIR=$DIR HOME=$DIR && cd / &&
+        exec setpriv --reuid=65534 --regid=65534 --clear-groups $DIR/the-binary link run custom --rtt 10ms --rate 1G -- sh -c \"$CMD\"";
+    let command = "ping -c 2 -i 0.2 $FARLINE_PEER && ip netns exec $FARLINE_PEER_NS cat /proc/sys/net/ipv4/tcp_rmem";
+    let mut run = Command::new("unshare");
+    let run = run.args(["-m", "sh", "-c", script]).env("DIR", folder.path()).env("CMD", command).output().expect("unshare runs");
+    let said = text(&run.stderr);
+    if said.contains("making a user namespace") || said.contains("making a TUN device") {
+        eprintln!("SKIPPED: this machine gives ordinary users no namespaces or no TUN device: {said}");
+        return;
+    }
+    assert!(run.status.success(), "{}\n{said}", text(&run.stdout));
+    let rtt = smallest_rtt(&run);
+    assert!((10.0..30.0).contains(&rtt), "{rtt} ms");
+    assert!(said.contains("without root"), "{said}");
+    let left: Vec<_> = std::fs::read_dir(folder.path().join("farline")).expect("the runtime folder").flatten().collect();
+    assert!(left.is_empty(), "{left:?}");
+}
