@@ -5,17 +5,17 @@ use super::copy::{Copy, Live};
 use super::location::{Location, Remote, last_name};
 use crate::channels::Channel;
 use crate::channels::tcp::{TcpChannel, TcpOptions, connect};
-use crate::mover::{BLOCK_LEN, SendJob, Sent, send};
+use crate::mover::{Audit, BLOCK_LEN, SendJob, Sent, send};
 use crate::stores::{BytesSource, Part, PosixSource, Root, Source, join, look, walk};
 use crate::sys::pool::{Slot, pool};
 use farline_core::gridftp::client::{Request, Transfer, What};
 use farline_core::gridftp::{Command, Kind, Mode, Module, Pathname};
-use farline_core::transfer::{Choice, Digests, Entry, EntryKind, Layout, Marks, Verdict, manifest_lines};
+use farline_core::transfer::{Choice, Entry, EntryKind, Layout, Marks, Verdict, manifest_lines};
 use farline_core::units::{Bytes, Error, Fault};
 use std::net::SocketAddr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// The module of ERET and ESTO that moves trees; `docs/protocol.md`.
@@ -142,14 +142,12 @@ async fn to_farline(copy: &mut Copy<'_>, control: &mut Control, passive: u64, lo
         let manifest = BytesSource(manifest);
         rig = send_bytes(live, manifest, rig)?;
         live.follow(handles(&rig.channels)?);
-        let digests = Mutex::new(Digests::new(&layout));
-        let unreadable = Mutex::new(Vec::new());
-        let sent = send_layout(live, &layout, &source, Some((&digests, &unreadable)), &live.tally, rig)?;
-        let verdicts = digests.into_inner().unwrap_or_else(PoisonError::into_inner).verdicts();
+        let audit = Audit::new(&layout);
+        let sent = send_layout(live, &layout, &source, Some(&audit), &live.tally, rig)?;
+        let (verdicts, unreadable) = audit.finish();
         let list = verdicts.into_iter().flat_map(Verdict::encode).collect();
         rig = Rig { channels: sent.channels, slots: sent.slots };
         rig = send_bytes(live, BytesSource(list), rig)?;
-        let unreadable = unreadable.into_inner().unwrap_or_else(PoisonError::into_inner);
         let tcp: Vec<_> = rig.channels.iter().filter_map(|channel| channel.tcp_info()).collect();
         Ok((unreadable, congestion, tcp, rig))
     });
@@ -316,11 +314,10 @@ fn send_layout(
     live: &Live,
     layout: &Arc<Layout>,
     source: &dyn Source,
-    digests: Option<(&Mutex<Digests>, &Mutex<Vec<(usize, Error)>>)>,
+    audit: Option<&Audit>,
     tally: &crate::mover::Tally,
     rig: Rig,
 ) -> Result<Sent, Error> {
-    let unread = Mutex::new(Vec::new());
     let marks = Marks::of_pool(rig.slots.len());
     let blocks = Box::new((0..layout.block_count()).map(|index| layout.block(index)));
     send(SendJob {
@@ -332,8 +329,7 @@ fn send_layout(
         slots: rig.slots,
         marks,
         readers: 2,
-        digests: digests.map(|(digests, _)| digests),
-        unreadable: digests.map_or(&unread, |(_, unreadable)| unreadable),
+        audit,
         tally,
         cancel: live.cancel.clone(),
     })

@@ -14,7 +14,7 @@ mod tally;
 pub use acceptor::Acceptor;
 pub use desk::Cancel;
 pub use receive::{ReceiveJob, Received, receive};
-pub use send::{SendJob, Sent, send};
+pub use send::{Audit, SendJob, Sent, send};
 pub use tally::Tally;
 
 /// Bytes in a block and a slot: the network buffer of the ADTS paper (section IV.A), at which it filled its link.

@@ -7,11 +7,13 @@ use crate::stores::Source;
 use crate::sys::pool::Slot;
 use crate::sys::tcp::TcpInfo;
 use farline_core::gridftp::mode_e::{Flags, Header};
-use farline_core::transfer::{Block, ChannelId, Digests, Layout, Marks, PieceDigest, Sender, SenderInput, SenderOutput, SlotId};
+use farline_core::transfer::{
+    Block, ChannelId, Digests, Layout, Marks, PieceDigest, Sender, SenderInput, SenderOutput, SlotId, Verdict,
+};
 use farline_core::units::{Error, Fault};
 use std::io;
 use std::sync::mpsc;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 /// What to send, and how.
@@ -32,14 +34,34 @@ pub struct SendJob<'a> {
     pub marks: Marks,
     /// Threads that read.
     pub readers: usize,
-    /// Collect the files' digests; a file that cannot be read is then reported there and does not end the transfer.
-    pub digests: Option<&'a Mutex<Digests>>,
-    /// Files that could not be read, when `digests` are collected.
-    pub unreadable: &'a Mutex<Vec<(usize, Error)>>,
+    /// Collect the files' digests. Without it a file that cannot be read ends the transfer.
+    pub audit: Option<&'a Audit>,
     /// Running totals.
     pub tally: &'a Tally,
     /// How to break it off.
     pub cancel: Cancel,
+}
+
+/// What the readers learn of the files as they read them.
+#[derive(Debug)]
+pub struct Audit {
+    /// The digests, which the receiver is told.
+    pub digests: Mutex<Digests>,
+    /// Files that could not be read whole, by entry: zeros went in their place, and their digests are failed.
+    pub unreadable: Mutex<Vec<(usize, Error)>>,
+}
+
+impl Audit {
+    /// Nothing read yet.
+    pub fn new(layout: &Layout) -> Audit {
+        Audit { digests: Mutex::new(Digests::new(layout)), unreadable: Mutex::new(Vec::new()) }
+    }
+
+    /// What to tell the receiver of each entry, and what could not be read.
+    pub fn finish(self) -> (Vec<Verdict>, Vec<(usize, Error)>) {
+        let digests = self.digests.into_inner().unwrap_or_else(PoisonError::into_inner);
+        (digests.verdicts(), self.unreadable.into_inner().unwrap_or_else(PoisonError::into_inner))
+    }
 }
 
 /// What is left after sending: the channels and slots for the next transfer.
@@ -69,8 +91,7 @@ struct Parts<'a> {
     layout: Arc<Layout>,
     source: &'a dyn Source,
     wire_offset: u64,
-    digests: Option<&'a Mutex<Digests>>,
-    unreadable: &'a Mutex<Vec<(usize, Error)>>,
+    audit: Option<&'a Audit>,
     tally: &'a Tally,
     cancel: Cancel,
 }
@@ -97,8 +118,7 @@ pub fn send(job: SendJob<'_>) -> Result<Sent, Error> {
         layout: job.layout,
         source: job.source,
         wire_offset: job.wire_offset,
-        digests: job.digests,
-        unreadable: job.unreadable,
+        audit: job.audit,
         tally: job.tally,
         cancel: job.cancel.clone(),
     };
@@ -139,7 +159,7 @@ pub fn send(job: SendJob<'_>) -> Result<Sent, Error> {
     }
     parts.cancel.release();
     let tcp = channels.iter().filter_map(|channel| channel.tcp_info()).collect();
-    let state = shared.state.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let state = shared.state.into_inner().unwrap_or_else(PoisonError::into_inner);
     Ok(Sent { channels, slots: state.parked.into_slots(), tcp })
 }
 
@@ -202,17 +222,17 @@ impl Shared<'_> {
             for piece in self.job.layout.pieces(block.offset, block.len) {
                 let bytes = &mut slot[piece.block_offset..piece.block_offset + piece.len];
                 let read = self.job.source.read(piece.entry, piece.file_offset, bytes);
-                match (read, self.job.digests) {
-                    (Ok(()), Some(digests)) => {
+                match (read, self.job.audit) {
+                    (Ok(()), Some(audit)) => {
                         let digest = PieceDigest::of(&self.job.layout, &piece, bytes);
-                        lock(digests).insert(&digest);
+                        lock(&audit.digests).insert(&digest);
                     }
                     (Ok(()), None) => {}
-                    (Err(error), Some(digests)) => {
+                    (Err(error), Some(audit)) => {
                         // The block's place must be filled; the receiver learns that it is worthless.
                         bytes.fill(0);
-                        lock(digests).fail(piece.entry);
-                        let mut unreadable = lock(self.job.unreadable);
+                        lock(&audit.digests).fail(piece.entry);
+                        let mut unreadable = lock(&audit.unreadable);
                         if unreadable.iter().all(|(entry, _)| *entry != piece.entry) {
                             unreadable.push((piece.entry, error));
                         }

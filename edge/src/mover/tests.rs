@@ -49,8 +49,7 @@ fn transfer(layout: &Arc<Layout>, source: &dyn Source, sink: &dyn Sink, count: u
             })
             .collect::<Result<Vec<_>, _>>()
             .expect("loopback");
-        let digests = Mutex::new(Digests::new(layout));
-        let unreadable = Mutex::new(Vec::new());
+        let audit = Audit::new(layout);
         let sent = send(SendJob {
             layout: Arc::clone(layout),
             source,
@@ -60,13 +59,12 @@ fn transfer(layout: &Arc<Layout>, source: &dyn Source, sink: &dyn Sink, count: u
             slots: pool(4, BLOCK_LEN).expect("memory"),
             marks: Marks::of_pool(4),
             readers: 2,
-            digests: Some(&digests),
-            unreadable: &unreadable,
+            audit: Some(&audit),
             tally: &Tally::default(),
             cancel: Cancel::new(),
         });
         let received = receiving.join().expect("no thread panicked");
-        Ends { sent: sent.map(|_| digests.into_inner().expect("no thread panicked").verdicts()), received }
+        Ends { sent: sent.map(|_| audit.finish().0), received }
     })
 }
 

@@ -6,7 +6,7 @@ use super::stream_mode;
 use super::tree::{self, Phase, TreeState};
 use crate::channels::Channel;
 use crate::channels::tcp::{TcpOptions, check, connect};
-use crate::mover::{Acceptor, BLOCK_LEN, Cancel, ReceiveJob, SendJob, Tally, receive, send};
+use crate::mover::{Acceptor, Audit, BLOCK_LEN, Cancel, ReceiveJob, SendJob, Tally, receive, send};
 use crate::stores::{BytesSource, PosixSink, PosixSource, Sink, Source, storage_error};
 use crate::sys::pool::{Slot, pool};
 use farline_core::gridftp::server::{Action, Answer, TransferRequest};
@@ -288,7 +288,7 @@ impl DataPlane {
         layout: &Arc<Layout>,
         source: &dyn Source,
         wire_offset: u64,
-        digests: Option<(&Mutex<Digests>, &Mutex<Vec<(usize, Error)>>)>,
+        audit: Option<&Audit>,
         run: &Run<'_>,
     ) -> Result<u64, Error> {
         if run.request.mode == Mode::Stream {
@@ -305,7 +305,6 @@ impl DataPlane {
             self.channels.push(Box::new(self.connect(self.channels.len(), run.request.buffer_size)?));
         }
         let slots = self.slots(wanted + 2)?;
-        let unread = Mutex::new(Vec::new());
         let count = slots.len();
         let sent = run.reporter.watch(run.request.perf_every.into(), &run.tally, || {
             send(SendJob {
@@ -317,8 +316,7 @@ impl DataPlane {
                 slots,
                 marks: Marks::of_pool(count),
                 readers: threads(),
-                digests: digests.map(|(digests, _)| digests),
-                unreadable: digests.map_or(&unread, |(_, unreadable)| unreadable),
+                audit,
                 tally: &run.tally,
                 cancel: run.cancel.clone(),
             })

@@ -153,7 +153,7 @@ impl Files<'_> {
             group: Some(stat.st_gid.to_string()),
             unique: Some(format!("{:x}-{:x}", stat.st_dev, stat.st_ino)),
             link: None,
-            links: Some(stat.st_nlink as u64),
+            links: Some(stat.st_nlink),
         }
     }
 }

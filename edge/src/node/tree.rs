@@ -8,7 +8,7 @@
 
 use super::data::{DataPlane, Run};
 use super::files::{Files, beneath};
-use crate::mover::BLOCK_LEN;
+use crate::mover::{Audit, BLOCK_LEN};
 use crate::stores::{BytesSink, PosixSink, PosixSource, look, walk};
 use farline_core::gridftp::Kind;
 use farline_core::transfer::{Digests, Layout, Verdict, manifest_lines, parse_manifest};
@@ -60,7 +60,7 @@ struct Incoming {
 struct Outgoing {
     layout: Arc<Layout>,
     source: PosixSource,
-    digests: Mutex<Digests>,
+    audit: Audit,
 }
 
 /// Receives one of the three.
@@ -133,22 +133,20 @@ pub(super) fn retrieve(plane: &mut DataPlane, phase: Phase, run: &Run<'_>) -> Re
             let text = manifest_lines(&entries);
             let layout = Arc::new(Layout::new(entries, BLOCK_LEN));
             let source = PosixSource::new(root, start, Arc::clone(&layout));
-            let digests = Mutex::new(Digests::new(&layout));
-            plane.tree().outgoing = Some(Outgoing { layout, source, digests });
+            let audit = Audit::new(&layout);
+            plane.tree().outgoing = Some(Outgoing { layout, source, audit });
             plane.send_bytes(text, run)
         }
         Phase::Data => {
             let outgoing = plane.tree().outgoing.take().ok_or_else(|| out_of_order("manifest"))?;
-            let unreadable = Mutex::new(Vec::new());
-            let watch = Some((&outgoing.digests, &unreadable));
-            let sent = plane.send_from(&outgoing.layout, &outgoing.source, 0, watch, run)?;
+            let sent = plane.send_from(&outgoing.layout, &outgoing.source, 0, Some(&outgoing.audit), run)?;
             plane.tree().outgoing = Some(outgoing);
             Ok(sent)
         }
         Phase::Digests => {
             let outgoing = plane.tree().outgoing.take().ok_or_else(|| out_of_order("data"))?;
-            let digests = outgoing.digests.into_inner().unwrap_or_else(PoisonError::into_inner);
-            let list = digests.verdicts().into_iter().flat_map(Verdict::encode).collect();
+            let (verdicts, _) = outgoing.audit.finish();
+            let list = verdicts.into_iter().flat_map(Verdict::encode).collect();
             plane.send_bytes(list, run)
         }
     }
