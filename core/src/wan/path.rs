@@ -106,16 +106,19 @@ mod tests {
 
     #[test]
     fn the_longest_path_holds_189_megabytes() {
-        let settings = Path::named("usn-8600").unwrap().settings(None, None).unwrap();
+        let settings = Path::named("usn-8600").expect("it is allowed").settings(None, None).expect("it is allowed");
         assert_eq!(settings.rtt(), Span::from_millis(163));
         assert_eq!(settings.bandwidth_delay_product(), Bytes(189_283_750));
         assert_eq!(settings.a_to_b.queue, Bytes(189_283_750));
-        assert_eq!(Path::named("usn-0.2").unwrap().settings(None, None).unwrap().a_to_b.queue, Bytes::mib(4));
+        assert_eq!(
+            Path::named("usn-0.2").expect("it is allowed").settings(None, None).expect("it is allowed").a_to_b.queue,
+            Bytes::mib(4)
+        );
     }
 
     #[test]
     fn longbows_add_their_delay_each_way() {
-        let path = Path::named("longbow:5ms").unwrap();
+        let path = Path::named("longbow:5ms").expect("it is allowed");
         assert_eq!(path.rtt, Some(Span::from_millis(10)));
         assert_eq!(path.rate, INFINIBAND_SDR);
         assert!(Path::named("longbow:11ms").is_err());
@@ -124,9 +127,9 @@ mod tests {
 
     #[test]
     fn an_unknown_path_lists_the_known_ones() {
-        let error = Path::named("mars").unwrap_err();
+        let error = Path::named("mars").expect_err("it is refused");
         assert_eq!(error.fault, Fault::You);
-        assert!(error.hint.unwrap().contains("usn-8600"));
-        assert!(Path::named("custom").unwrap().settings(None, None).is_err());
+        assert!(error.hint.expect("a hint").contains("usn-8600"));
+        assert!(Path::named("custom").expect("it is allowed").settings(None, None).is_err());
     }
 }

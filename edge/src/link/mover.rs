@@ -22,9 +22,6 @@ use std::io::{PipeReader, Write};
 use std::num::NonZeroU64;
 use std::os::fd::AsFd;
 
-/// Among real-time threads, where other programs leave room above and below.
-const PRIORITY: i32 = 10;
-
 /// How long before the time due a sleep ends: what a late timer may cost.
 const EARLY: Span = Span::from_micros(100);
 
@@ -66,7 +63,7 @@ impl Mover {
     pub(super) fn be_precise() -> bool {
         // The default slack lets the kernel wake us 50 us late to save power.
         let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
-        realtime::be_realtime(PRIORITY).is_ok()
+        realtime::be_realtime().is_ok()
     }
 
     /// Moves packets until `stop` is closed.

@@ -66,7 +66,7 @@ mod tests {
 
     #[test]
     fn memory_is_zeroed_and_writable_to_its_last_byte() {
-        let mut memory = Memory::touched(3 * PAGE + 5).unwrap();
+        let mut memory = Memory::touched(3 * PAGE + 5).expect("it is allowed");
         assert_eq!(memory.len(), 3 * PAGE + 5);
         assert!(memory.iter().all(|&byte| byte == 0));
         let last = memory.len() - 1;

@@ -23,7 +23,7 @@ Example:
   farline link down usn-8600")]
 pub(crate) struct Args {
     #[command(subcommand)]
-    action: Action,
+    action: Box<Action>,
 }
 
 #[derive(Subcommand)]
@@ -86,7 +86,7 @@ enum SideName {
 }
 
 pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
-    match args.action {
+    match *args.action {
         Action::Up { options } => up(&options, output),
         Action::Run { options, command } => run_command(&options, &command, output),
         Action::Exec { name, side, command } => {
