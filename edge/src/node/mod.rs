@@ -1,6 +1,6 @@
 //! A running node: a GridFTP server for one exported directory.
 //!
-//! tokio carries the control channels, one task a session, each a [`ServerSession`](farline_core::gridftp::ServerSession)
+//! tokio carries the control channels, one task a session, each a [`ServerSession`](farline_core::gridftp::server::ServerSession)
 //! fed with bytes and answers. What touches a disk or moves data runs on threads of its own, so that one slow disk does
 //! not hold the other sessions' control channels up.
 

@@ -21,7 +21,7 @@ BLAKE3 digest is compared; nothing is encrypted in this version.";
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// What to copy: local paths or ftp://[user[:password]@]host[:port]/path
+    /// What to copy: local paths, or URLs such as ftp://user:password@host:port/path
     #[arg(required = true, value_name = "SRC")]
     sources: Vec<OsString>,
     /// Where to: a local path or an ftp:// URL; one that ends in / is a directory

@@ -71,7 +71,7 @@ fn demo() -> Result<ExitCode> {
         runs,
         skipped,
         choices,
-        reproduce: vec!["git clone REPOSITORY farline".to_owned(), "make -C farline demo".to_owned()],
+        reproduce: vec!["git clone https://github.com/farline/farline".to_owned(), "make -C farline demo".to_owned()],
     };
     fs::write("demo.json", serde_json::to_vec_pretty(&result)?).context("demo.json")?;
     fs::write("demo.html", result.page().html()).context("demo.html")?;
