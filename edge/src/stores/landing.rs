@@ -6,6 +6,7 @@
 use super::root::Root;
 use super::walk::{is_special, join};
 use super::{Sink, storage_error};
+use crate::sys::files::start_writeback;
 use farline_core::transfer::{Digests, Entry, EntryKind, Layout, Verdict};
 use farline_core::units::{Error, Fault};
 use rustix::fs::{AtFlags, Mode, OFlags, Timespec, Timestamps, UTIME_OMIT, openat, renameat, symlinkat, unlinkat, utimensat};
@@ -307,6 +308,8 @@ impl Sink for PosixSink {
         let at = self.in_place.unwrap_or(0).saturating_add(offset);
         let item = &self.layout.entries()[entry];
         file.write_all_at(bytes, at).map_err(|error| storage_error("write", &self.path(item), &error))?;
+        // The disk begins while the network still brings: else the whole file waits for the fsync at its end.
+        start_writeback(&file, at, bytes.len());
         if last {
             self.set_metadata(item, &file)?;
             self.open.lock().unwrap_or_else(PoisonError::into_inner).remove(&entry);

@@ -3,7 +3,8 @@
 //! It brings the link up, serves a scratch folder in side b, runs each tool in side a, compares every byte, prints a table,
 //! and writes demo.json and demo.html to the current folder. All that it starts ends with it, also on Ctrl-C.
 //!
-//! Environment: `FARLINE_DEMO_DIR`, a folder with 3 GiB free for the files (default: the one for temporary files);
+//! Environment: `FARLINE_DEMO_DIR`, a folder with 3 GiB free for the files (default: /dev/shm where there is
+//! plenty of memory, else the folder for temporary files);
 //! `FARLINE_DEMO_TOOLS`, the tools to run, such as `rsync,farline` (default: all); `FARLINE_BIN`, the farline to use
 //! (default: the one beside this program).
 
@@ -166,7 +167,7 @@ fn one_run(lane: &Lane, tool: Tool, dataset: &Dataset, destination: &Path, limit
 fn scratch_folder() -> Result<std::path::PathBuf> {
     const NEEDED: u64 = 3 << 30;
     let chosen = std::env::var_os("FARLINE_DEMO_DIR").map(std::path::PathBuf::from);
-    let candidates = [chosen, Some(std::env::temp_dir()), Some(".".into())];
+    let candidates = [chosen, memory_folder(), Some(std::env::temp_dir()), Some(".".into())];
     for folder in candidates.into_iter().flatten() {
         let free = rustix::fs::statvfs(&folder).map(|stat| stat.f_bavail.saturating_mul(stat.f_frsize)).unwrap_or(0);
         if free >= NEEDED {
@@ -174,6 +175,15 @@ fn scratch_folder() -> Result<std::path::PathBuf> {
         }
     }
     bail!("no folder with {} free: name one in FARLINE_DEMO_DIR", Bytes(NEEDED))
+}
+
+/// A folder in memory, where this machine has plenty: the demo is about the path, not about this machine's disk.
+fn memory_folder() -> Option<std::path::PathBuf> {
+    const PLENTY_KIB: u64 = 8 << 20;
+    let text = fs::read_to_string("/proc/meminfo").ok()?;
+    let available = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    let kib: u64 = available.trim().trim_end_matches(" kB").parse().ok()?;
+    (kib >= PLENTY_KIB).then(|| "/dev/shm".into())
 }
 
 /// The first line that a command prints, on whichever of its two outputs, or nothing.
