@@ -5,6 +5,7 @@ use super::location::Location;
 use super::outcome::{Ledger, Outcome, Sample};
 use super::{download, local, upload};
 use crate::channels::Handle;
+use crate::channels::tcp::{TcpOptions, check};
 use crate::mover::{BLOCK_LEN, Cancel, Tally};
 use crate::sys::tcp::process_usage;
 use farline_core::transfer::{Choice, Circumstances, Wishes};
@@ -70,6 +71,11 @@ pub async fn copy(
     Ok(copy.ledger.outcome(elapsed, cpu.saturating_sub(cpu_before), peak_rss))
 }
 
+/// Whether this process may use a congestion control: the kernel has some for the privileged only.
+fn usable(name: &str) -> bool {
+    check(&TcpOptions { congestion: Some(name.to_owned()), buffer: None }).is_ok()
+}
+
 /// A copy under way.
 pub(super) struct Copy<'a> {
     pub(super) options: &'a Options,
@@ -125,7 +131,11 @@ impl Copy<'_> {
             rtt,
             size,
             window_limit: Bytes(limit),
-            available: sysctl("tcp_allowed_congestion_control").split_whitespace().map(str::to_owned).collect(),
+            available: sysctl("tcp_available_congestion_control")
+                .split_whitespace()
+                .filter(|name| usable(name))
+                .map(str::to_owned)
+                .collect(),
             default_congestion: sysctl("tcp_congestion_control").trim().to_owned(),
         };
         let choice = Choice::new(&known, &self.options.wishes, Bytes(BLOCK_LEN as u64));
