@@ -1,7 +1,8 @@
 //! The receiving end of a transfer: which slot each channel fills, when it is written, and when everything has come.
 
+use super::layout::Block;
+use super::staging::Marks;
 use super::{ChannelId, SlotId};
-use crate::transfer::layout::Block;
 use crate::units::{ByteRanges, Error, Fault};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -64,6 +65,9 @@ pub struct Receiver {
     waiting: VecDeque<ChannelId>,
     to_write: VecDeque<(SlotId, Block)>,
     writing: BTreeMap<SlotId, Block>,
+    marks: Marks,
+    /// Whether the writer is at work, between the marks.
+    draining: bool,
     ended: BTreeSet<ChannelId>,
     expected_channels: Option<u64>,
     arrived: ByteRanges,
@@ -73,9 +77,12 @@ pub struct Receiver {
 }
 
 impl Receiver {
-    /// Receives through `slots` buffers. Each open channel holds one, so there should be more slots than channels.
-    pub fn new(slots: usize) -> Receiver {
+    /// Receives through `slots` buffers, which are written in runs between `marks`. Each open channel holds one slot, so there
+    /// should be more slots than channels.
+    pub fn new(slots: usize, marks: Marks) -> Receiver {
         Receiver {
+            marks,
+            draining: false,
             free: (0..slots).rev().map(SlotId).collect(),
             waiting: VecDeque::new(),
             to_write: VecDeque::new(),
@@ -152,9 +159,8 @@ impl Receiver {
             self.over = true;
             return Some(ReceiverOutput::Failed(error));
         }
-        if let Some((slot, block)) = self.to_write.pop_front() {
-            self.writing.insert(slot, block);
-            return Some(ReceiverOutput::Write { slot, block });
+        if let Some(write) = self.poll_write() {
+            return Some(write);
         }
         if !self.free.is_empty()
             && let Some(channel) = self.waiting.pop_front()
@@ -162,12 +168,25 @@ impl Receiver {
             let slot = self.free.pop()?;
             return Some(ReceiverOutput::Offer { channel, slot });
         }
-        let all_ended = self.expected_channels == Some(self.ended.len() as u64);
-        if all_ended && self.writing.is_empty() {
+        if self.all_ended() && self.writing.is_empty() {
             self.over = true;
             return Some(ReceiverOutput::Finished);
         }
         None
+    }
+
+    fn poll_write(&mut self) -> Option<ReceiverOutput> {
+        let filled = self.to_write.len();
+        // Without a free slot no channel could bring what is missing to the mark; after the end none will.
+        let must = self.free.is_empty() || self.all_ended();
+        self.draining = must || filled >= self.marks.high || (self.draining && filled >= self.marks.low);
+        let (slot, block) = if self.draining { self.to_write.pop_front()? } else { return None };
+        self.writing.insert(slot, block);
+        Some(ReceiverOutput::Write { slot, block })
+    }
+
+    fn all_ended(&self) -> bool {
+        self.expected_channels == Some(self.ended.len() as u64)
     }
 
     fn fail(&mut self, code: &'static str, message: &str) {
@@ -191,7 +210,7 @@ mod tests {
         for index in 0..layout.block_count() {
             lanes[rng.below(channels as u64) as usize].push_back(layout.block(index));
         }
-        let mut receiver = Receiver::new(slots);
+        let mut receiver = Receiver::new(slots, Marks::of_writer(slots * (1 + rng.below(8) as usize)));
         let mut due: Vec<ReceiverInput> = (0..channels).map(|i| ReceiverInput::ChannelOpened(ChannelId(i))).collect();
         let mut held = BTreeSet::new();
         loop {
@@ -233,6 +252,30 @@ mod tests {
     }
 
     #[test]
+    fn writes_in_runs_between_the_marks() {
+        let mut receiver = Receiver::new(8, Marks { low: 1, high: 3 });
+        receiver.handle(ReceiverInput::ChannelOpened(ChannelId(0)));
+        let mut runs = Vec::new();
+        for index in 0..6 {
+            let Some(ReceiverOutput::Offer { channel, slot }) = receiver.poll() else { panic!("a slot is free") };
+            let block = Block { offset: index * 1024, len: 1024 };
+            receiver.handle(ReceiverInput::Arrived { channel, slot, block });
+            let mut run = 0;
+            while receiver.to_write.len() + receiver.writing.len() > 0 && run < 9 {
+                let before = receiver.writing.len();
+                let Some(write) = receiver.poll_write() else { break };
+                assert!(matches!(write, ReceiverOutput::Write { .. }) && receiver.writing.len() == before + 1);
+                run += 1;
+            }
+            runs.push(run);
+            for slot in receiver.writing.keys().copied().collect::<Vec<_>>() {
+                receiver.handle(ReceiverInput::Written(slot));
+            }
+        }
+        assert_eq!(runs, [0, 0, 3, 0, 0, 3]);
+    }
+
+    #[test]
     fn a_lost_channel_fails_the_transfer_and_never_finishes_it() {
         for seed in 0..300 {
             let (end, ..) = run(seed, Some(0));
@@ -242,13 +285,13 @@ mod tests {
 
     #[test]
     fn refuses_more_ends_than_channels_and_ranges_that_overflow() {
-        let mut receiver = Receiver::new(4);
+        let mut receiver = Receiver::new(4, Marks::of_writer(4));
         for i in 0..2 {
             let channels = Some(1);
             receiver.handle(ReceiverInput::Ended { channel: ChannelId(i), slot: SlotId(i), channels });
         }
         assert!(matches!(receiver.poll(), Some(ReceiverOutput::Failed(error)) if error.code == "too-many-channels"));
-        let mut receiver = Receiver::new(4);
+        let mut receiver = Receiver::new(4, Marks::of_writer(4));
         let block = Block { offset: u64::MAX, len: 2 };
         receiver.handle(ReceiverInput::Arrived { channel: ChannelId(0), slot: SlotId(0), block });
         assert!(matches!(receiver.poll(), Some(ReceiverOutput::Failed(error)) if error.code == "block-out-of-range"));

@@ -7,14 +7,21 @@
 /// The marks, in slots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Marks {
-    /// Reading begins below this many filled slots.
+    /// Reading begins, and writing rests, below this many filled slots.
     pub low: usize,
-    /// Reading rests at this many filled slots.
+    /// Reading rests, and writing begins, at this many filled slots.
     pub high: usize,
 }
 
 impl Marks {
-    /// Half the pool and the whole pool, the choice of ADTS.
+    /// For the writer of a pool of `slots`: it begins at an eighth of the pool and empties it.
+    ///
+    /// Writing also begins when no slot is free and when the sender has ended, so that nothing waits for a mark that it cannot reach.
+    pub fn of_writer(slots: usize) -> Marks {
+        Marks { low: 1, high: (slots / 8).clamp(1, 8) }
+    }
+
+    /// For the reader of a pool of `slots`: half the pool and the whole pool, the choice of ADTS.
     pub fn of_pool(slots: usize) -> Marks {
         Marks { low: (slots / 2).max(1), high: slots.max(1) }
     }

@@ -9,7 +9,9 @@ use crate::stores::Sink;
 use crate::sys::pool::Slot;
 use crate::sys::tcp::TcpInfo;
 use farline_core::gridftp::mode_e::HEADER_LEN;
-use farline_core::transfer::{Block, ChannelId, Digests, Layout, PieceDigest, Receiver, ReceiverInput, ReceiverOutput, SlotId};
+use farline_core::transfer::{
+    Block, ChannelId, Digests, Layout, Marks, PieceDigest, Receiver, ReceiverInput, ReceiverOutput, SlotId,
+};
 use farline_core::units::{ByteRanges, Error, Fault};
 use std::sync::{Arc, Condvar, Mutex, PoisonError, mpsc};
 use std::thread::Scope;
@@ -92,7 +94,7 @@ pub fn receive(mut job: ReceiveJob<'_>) -> Result<Received, Error> {
     let (writes, write_queue) = mpsc::sync_channel(slots + writers);
     let write_queue = Mutex::new(write_queue);
     let state = State {
-        machine: Receiver::new(slots),
+        machine: Receiver::new(slots, Marks::of_writer(slots)),
         parked: Parked::new(job.slots),
         offers: Vec::new(),
         finished: Vec::new(),

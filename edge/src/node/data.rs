@@ -37,13 +37,15 @@ impl<'a> Reporter<'a> {
         (self.tell)(Answer::Started { reused });
     }
 
-    /// Runs `work` while saying every `every` how many bytes have moved.
+    /// Runs `work` while saying how many bytes have moved: at once, every `every`, and at the end, as GCT does.
     fn watch<T>(&self, every: Duration, tally: &Tally, work: impl FnOnce() -> T) -> T {
         if every.is_zero() {
             return work();
         }
+        let mark = || (self.tell)(Answer::Perf(Perf { timestamp: wall_clock(), stripe: 0, bytes: tally.bytes(), stripes: 1 }));
         let over = (Mutex::new(false), Condvar::new());
-        std::thread::scope(|scope| {
+        mark();
+        let result = std::thread::scope(|scope| {
             scope.spawn(|| {
                 let mut done = over.0.lock().unwrap_or_else(PoisonError::into_inner);
                 loop {
@@ -51,15 +53,16 @@ impl<'a> Reporter<'a> {
                     if *done {
                         return;
                     }
-                    let perf = Perf { timestamp: wall_clock(), stripe: 0, bytes: tally.bytes(), stripes: 1 };
-                    (self.tell)(Answer::Perf(perf));
+                    mark();
                 }
             });
             let result = work();
             *over.0.lock().unwrap_or_else(PoisonError::into_inner) = true;
             over.1.notify_all();
             result
-        })
+        });
+        mark();
+        result
     }
 }
 

@@ -57,8 +57,9 @@ pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
         progress.update(&Sample {
             bytes_done: standing.bytes,
             bytes_total: standing.bytes_total,
-            files_done: 0,
-            files_total: None,
+            // Files of a tree land together at its end.
+            files_done: None,
+            files_total: standing.files_total,
             elapsed: standing.elapsed,
         });
     };

@@ -111,6 +111,17 @@ fn json(document: &impl Serialize) -> String {
     serde_json::to_string(document).unwrap_or_else(|error| serde_json::json!({ "unprintable": error.to_string() }).to_string())
 }
 
+/// Prints a line where no [`Output`] is at hand; a reader that has seen enough (`| head`) is no reason to panic.
+macro_rules! line {
+    ($($text:tt)*) => { $crate::output::print_line(format_args!($($text)*)) };
+}
+pub(crate) use line;
+
+pub(crate) fn print_line(text: fmt::Arguments<'_>) {
+    // What cannot be printed cannot be complained of either, on the same stream.
+    let _ = writeln!(io::stdout().lock(), "{text}");
+}
+
 fn written(outcome: io::Result<()>) -> Result<(), Error> {
     match outcome {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {

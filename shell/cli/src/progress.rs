@@ -16,8 +16,8 @@ pub(crate) struct Sample {
     pub(crate) bytes_done: Bytes,
     /// Bytes in all, when that is known.
     pub(crate) bytes_total: Option<Bytes>,
-    /// Files that have arrived whole.
-    pub(crate) files_done: u64,
+    /// Files that have arrived whole, where that is counted while they arrive.
+    pub(crate) files_done: Option<u64>,
     /// Files in all, when that is known.
     pub(crate) files_total: Option<u64>,
     /// Since the transfer began.
@@ -109,10 +109,11 @@ fn describe(label: &str, sample: &Sample, rate: Option<Rate>, columns: usize) ->
         Some(total) => format!("{} of {total}", sample.bytes_done),
         None => sample.bytes_done.to_string(),
     };
-    let files = match sample.files_total {
-        Some(1) => None,
-        Some(total) => Some(format!("{} of {total} files", sample.files_done)),
-        None => Some(format!("{} files", sample.files_done)),
+    let files = match (sample.files_done, sample.files_total) {
+        (_, Some(1)) | (None, None) => None,
+        (Some(done), Some(total)) => Some(format!("{done} of {total} files")),
+        (Some(done), None) => Some(format!("{done} files")),
+        (None, Some(total)) => Some(format!("{total} files")),
     };
     let left = sample.bytes_total.zip(rate).filter(|(_, rate)| rate.as_bps() > 0).map(|(total, rate)| {
         let bytes = Bytes(total.0.saturating_sub(sample.bytes_done.0));
@@ -175,7 +176,7 @@ mod tests {
         Sample {
             bytes_done: Bytes::mib(mib),
             bytes_total: Some(Bytes::mib(1024)),
-            files_done: 3,
+            files_done: Some(3),
             files_total: Some(4),
             elapsed: Span::from_millis(millis),
         }

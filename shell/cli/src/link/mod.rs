@@ -4,6 +4,7 @@ mod options;
 mod show;
 
 use crate::output::Output;
+use crate::output::line;
 use clap::{Subcommand, ValueEnum};
 use farline::link::{self, Info, Link, Side};
 use farline_core::units::Error;
@@ -108,7 +109,7 @@ pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
         Action::Down { name } => {
             Link::find(&name)?.down()?;
             if output.json() {
-                println!("{}", json!({ "schema": "farline/link-down/1", "name": name }));
+                line!("{}", json!({ "schema": "farline/link-down/1", "name": name }));
             }
             Ok(ExitCode::SUCCESS)
         }

@@ -1,6 +1,7 @@
 //! What `farline link` prints about links: text for people, JSON for programs.
 
 use crate::output::Output;
+use crate::output::line;
 use farline::link::{Accuracy, DirectionStats, Info, Link, Side, Stats};
 use farline_core::units::{Bytes, Span};
 use farline_core::wan::{Direction, Path};
@@ -9,15 +10,15 @@ use serde_json::{Value, json};
 /// A link that has come up.
 pub(super) fn up(info: &Info, output: &Output) {
     if output.json() {
-        println!("{}", object("farline/link/1", described(info)));
+        line!("{}", object("farline/link/1", described(info)));
         return;
     }
-    println!("link {} is up: {}", info.name, summary(info));
+    line!("link {} is up: {}", info.name, summary(info));
     for side in [Side::A, Side::B] {
-        println!("  {}  {}  {}", info.namespace(side), info.address(side), info.address6(side));
+        line!("  {}  {}  {}", info.namespace(side), info.address(side), info.address6(side));
     }
-    println!("use it:       farline link exec {} a -- CMD", info.name);
-    println!("take it down: farline link down {}", info.name);
+    line!("use it:       farline link exec {} a -- CMD", info.name);
+    line!("take it down: farline link down {}", info.name);
 }
 
 /// All links, and the named paths.
@@ -31,18 +32,18 @@ pub(super) fn list(links: &[Link], output: &Output) {
                 value
             })
             .collect();
-        println!("{}", json!({ "schema": "farline/links/1", "links": links, "paths": Path::all() }));
+        line!("{}", json!({ "schema": "farline/links/1", "links": links, "paths": Path::all() }));
         return;
     }
     for link in links {
         let dead = if link.is_alive() { "" } else { "  (its emulator is dead: take it down)" };
-        println!("{:<18} {}{dead}", link.info().name, summary(link.info()));
+        line!("{:<18} {}{dead}", link.info().name, summary(link.info()));
     }
     if links.is_empty() {
-        println!("no link is up; paths to make one from (farline link up PATH):");
+        line!("no link is up; paths to make one from (farline link up PATH):");
         for path in Path::all() {
             let rtt = path.rtt.map(|rtt| rtt.to_string()).unwrap_or_default();
-            println!("  {:<17} {rtt:>8}  {}", path.name, path.about);
+            line!("  {:<17} {rtt:>8}  {}", path.name, path.about);
         }
     }
 }
@@ -50,17 +51,17 @@ pub(super) fn list(links: &[Link], output: &Output) {
 /// How exact a link is.
 pub(super) fn stats(stats: &Stats, output: &Output) {
     if output.json() {
-        println!("{}", object("farline/link-stats/1", serde_json::to_value(stats).unwrap_or_default()));
+        line!("{}", object("farline/link-stats/1", serde_json::to_value(stats).unwrap_or_default()));
         return;
     }
-    println!("link {}: {}, up {:.1} s{}", stats.name, verdict(stats), stats.uptime_seconds, priority(stats));
+    line!("link {}: {}, up {:.1} s{}", stats.name, verdict(stats), stats.uptime_seconds, priority(stats));
     for reason in &stats.invalid_because {
-        println!("  {reason}");
+        line!("  {reason}");
     }
-    println!("{:<26} {:>15} {:>15}", "", "a to b", "b to a");
+    line!("{:<26} {:>15} {:>15}", "", "a to b", "b to a");
     let (there, back) = (&stats.a_to_b, &stats.b_to_a);
     let row =
-        |name: &str, value: &dyn Fn(&DirectionStats) -> String| println!("{name:<26} {:>15} {:>15}", value(there), value(back));
+        |name: &str, value: &dyn Fn(&DirectionStats) -> String| line!("{name:<26} {:>15} {:>15}", value(there), value(back));
     row("frames offered", &|side| side.model.frames.to_string());
     row("frames delivered", &|side| side.model.delivered_frames.to_string());
     row("bytes of IP delivered", &|side| Bytes(side.model.delivered_bytes).to_string());
@@ -75,7 +76,7 @@ pub(super) fn stats(stats: &Stats, output: &Output) {
         row(&format!("{name}: 99 %"), &|side| micros(pick(side).p99_us));
         row(&format!("{name}: worst"), &|side| micros(pick(side).max_us));
     }
-    println!("written late, share of packets up to each bound (limit for 99 %: {}):", micros(stats.lateness_limit_us));
+    line!("written late, share of packets up to each bound (limit for 99 %: {}):", micros(stats.lateness_limit_us));
     let longest = there.lateness.buckets.len().max(back.lateness.buckets.len());
     for place in 0..longest {
         let share = |accuracy: &Accuracy| match accuracy.buckets.get(place) {
@@ -83,7 +84,7 @@ pub(super) fn stats(stats: &Stats, output: &Output) {
             _ => "-".to_owned(),
         };
         let bound = there.lateness.buckets.get(place).or(back.lateness.buckets.get(place)).map_or(0, |bucket| bucket.0);
-        println!("{:>26} {:>15} {:>15}", micros(bound as f64), share(&there.lateness), share(&back.lateness));
+        line!("{:>26} {:>15} {:>15}", micros(bound as f64), share(&there.lateness), share(&back.lateness));
     }
 }
 
