@@ -8,10 +8,11 @@ use std::ffi::OsStr;
 use std::io;
 use std::os::unix::process::ExitStatusExt;
 use std::process::Child;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::signal::unix::{SignalKind, signal};
 
-/// How long the command may take to end after a signal has been passed on to it.
+/// How long the command may take to end after a signal has been passed on to it, before it is killed; and how often its end is
+/// looked for.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Brings a link up, runs `program` in side a and takes the link down, also when interrupted or when the command cannot be run.
@@ -40,19 +41,25 @@ pub fn run(
         started(&link);
         let code = async {
             let mut child = link.command(Side::A, program).args(arguments).spawn()?;
+            let mut kill_at: Option<Instant> = None;
             loop {
                 if let Some(status) = child.try_wait()? {
                     let code = status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0));
                     return Ok(u8::try_from(code).unwrap_or(1));
                 }
-                let patience = tokio::time::sleep(PATIENCE);
+                // A child's end could be missed only if its signal came before we listened; look now and then.
+                let look = kill_at.map_or(PATIENCE, |at| at.saturating_duration_since(Instant::now()));
                 tokio::select! {
                     _ = ended.recv() => {}
-                    _ = interrupt.recv() => pass_on(&child, Signal::INT),
-                    _ = terminate.recv() => pass_on(&child, Signal::TERM),
-                    _ = hangup.recv() => pass_on(&child, Signal::HUP),
-                    // A child's end could be missed only if its signal came before we listened; look now and then.
-                    () = patience => {}
+                    _ = interrupt.recv() => pass_on(&child, Signal::INT, &mut kill_at),
+                    _ = terminate.recv() => pass_on(&child, Signal::TERM, &mut kill_at),
+                    _ = hangup.recv() => pass_on(&child, Signal::HUP, &mut kill_at),
+                    () = tokio::time::sleep(look) => {
+                        if kill_at.is_some_and(|at| at <= Instant::now()) {
+                            kill_at = None;
+                            send(&child, Signal::KILL);
+                        }
+                    }
                 }
             }
         }
@@ -64,7 +71,13 @@ pub fn run(
     })
 }
 
-fn pass_on(child: &Child, signal: Signal) {
+/// Passes `signal` on; `kill_at` is when the command's time to obey it ends. A second signal does not prolong it.
+fn pass_on(child: &Child, signal: Signal, kill_at: &mut Option<Instant>) {
+    kill_at.get_or_insert(Instant::now() + PATIENCE);
+    send(child, signal);
+}
+
+fn send(child: &Child, signal: Signal) {
     if let Some(pid) = i32::try_from(child.id()).ok().and_then(Pid::from_raw) {
         let _ = kill_process(pid, signal);
     }

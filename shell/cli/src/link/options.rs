@@ -20,16 +20,16 @@ A value that is a pair, X,Y, is for a-to-b and b-to-a. Events (--at TIME:[a-to-b
 pub(super) struct Options {
     /// usn-0.2, usn-1400, usn-6600, usn-8600, geneva-amsterdam, ncar-llnl, ornl-ucdavis, longbow:DELAY or custom
     path: String,
-    /// Name of the link and its namespaces NAME-a, NAME-b [default: PATH]
+    /// Of the link; namespaces NAME-a, NAME-b [default: PATH]
     #[arg(long, hide_default_value = true)]
     name: Option<String>,
     /// Rate on the wire, such as 10G [default: PATH's; custom: 10G]
     #[arg(long, value_name = "R[,R]")]
     rate: Option<Pair<Rate>>,
-    /// Round-trip time, half each way, such as 163ms [default: PATH's]
+    /// Round-trip time, such as 163ms [default: PATH's]
     #[arg(long, value_name = "T", conflicts_with = "one_way_delay")]
     rtt: Option<Span>,
-    /// Delay each way, such as 80ms,83ms [default: half the rtt]
+    /// Delay each way, such as 80ms,83ms [default: rtt/2]
     #[arg(long, value_name = "T[,T]")]
     one_way_delay: Option<Pair<Span>>,
     /// Probability that a frame is lost [default: 0]
@@ -41,7 +41,7 @@ pub(super) struct Options {
     /// Probability that a frame arrives with a wrong bit and a right checksum [default: 0]
     #[arg(long, value_name = "P[,P]")]
     flips: Option<Pair<f64>>,
-    /// Extra delay, varying from zero to this [default: 0ms]
+    /// Extra delay, varying from 0 to this [default: 0]
     #[arg(long, value_name = "T[,T]")]
     jitter: Option<Pair<Span>>,
     /// Let jitter put frames out of order
