@@ -2,9 +2,8 @@
 //!
 //! A packet is read into the ring, stamped and described to the model; when the model delivers, it is written from where it lies.
 //! Due writes go first, since each moment they wait is delay error. A read that comes late is harmless while the model's wire is
-//! busy, because the packet would have waited there anyway: so once the device is empty, reads are put off until the wire is about
-//! to be idle, and packets are then read several at a time. A device that still holds packets is read on, so that a sender's
-//! window waits in the model's queue, which drops, and not in the device's, which does not.
+//! busy, because the packet would have waited there anyway: so reads are put off until the wire is about to be idle, and packets
+//! are then read several at a time.
 //!
 //! The stamp is the time just before the read. Write lateness is the time just before the write less the time due; what the
 //! receiving kernel does with the packet inside the write is the receiver's time, not the link's.
@@ -114,21 +113,20 @@ impl Direction {
         let mut read = 0;
         if self.read_at <= *clock {
             read = self.read_some(clock, due);
-            // Only an empty device is left alone for a while. What waits in it is not yet in the model's queue, which may drop it.
-            let idle_at = self.link.idle_at(*clock);
-            if self.read_at <= *clock && read == 0 && idle_at > *clock {
-                self.read_at = idle_at.min(*clock + PUT_OFF);
-            }
+        }
+        let idle_at = self.link.idle_at(*clock);
+        let watch = self.read_at <= *clock;
+        if watch && idle_at > *clock {
+            self.read_at = idle_at.min(*clock + PUT_OFF);
         }
         let watch = self.read_at <= *clock;
         let next = if watch { due } else { Some(due.map_or(self.read_at, |due| due.min(self.read_at))) };
         Step { moved: written + read, next, watch }
     }
 
-    /// Notes that the thread slept until `clock`, woken by the device if it was `watched`.
-    pub(super) fn slept(&mut self, clock: Time, watched: bool) {
-        // Before `read_at` nothing can have waited to its harm: the wire was busy.
-        self.empty_at = if watched { clock } else { self.empty_at.max(self.read_at.min(clock)) };
+    /// Notes that the thread slept until `clock`, watching the device or not needing to.
+    pub(super) fn slept(&mut self, clock: Time) {
+        self.empty_at = clock;
     }
 
     /// Does what is due, at most [`WRITES`] writes; answers when the next is due and how many were done.
@@ -173,8 +171,7 @@ impl Direction {
                 }
             }
             *clock = now();
-            // An idle wire loses capacity for good while packets wait for it; a late write costs delay only.
-            if due.is_some_and(|due| due <= *clock) && self.link.idle_at(*clock) > *clock {
+            if due.is_some_and(|due| due <= *clock) {
                 return count + 1;
             }
         }

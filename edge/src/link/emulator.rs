@@ -150,11 +150,11 @@ impl Emulator {
         let mut movers = Vec::new();
         while !moved.is_empty() {
             let spare = Spare::of(cores);
-            let mut mover = Mover::new(moved.split_off(if spare == Spare::Core { moved.len() - 1 } else { 0 }), spare);
+            let mover = Mover::new(moved.split_off(if spare == Spare::Core { moved.len() - 1 } else { 0 }), spare);
             let stopped = stopped.try_clone().map_err(|error| here("link-emulator", format!("a pipe: {error}")))?;
             let realtime = Arc::clone(&realtime);
             let run = move || {
-                if !mover.be_precise() {
+                if !Mover::be_precise() {
                     realtime.store(false, Ordering::Relaxed);
                 }
                 mover.run(&stopped);

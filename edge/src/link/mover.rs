@@ -8,7 +8,7 @@
 //!
 //! On two or three cores the spinning would take from the very programs that the link is for when they need all cores: above some
 //! rate the thread then sleeps in short turns instead and moves several packets after each. Delay error grows to the length of a
-//! turn and a late timer, some 0.4 ms, below what makes a run invalid.
+//! turn and a late timer, some 0.2 ms, far below what makes a run invalid.
 //!
 //! A spinning real-time thread must not starve what the kernel has to do on its core, so it naps now and then. On one core it
 //! never spins. On two or three one thread moves both directions, so that as many cores are left for what the link is for.
@@ -34,14 +34,10 @@ const LONGEST_SPIN: Span = Span::from_millis(2);
 const NAP: Span = Span::from_micros(100);
 
 /// Above this many packets read and written in a window (some 2.5 Gbit/s of super-packets) a mover without a core to spare leaves
-/// it to others for a turn whenever nothing is due, and then does what came due meanwhile at once. Devices do not wake it from a
-/// turn: each acknowledgement would.
+/// it to others for a turn whenever nothing is due, and then does what came due meanwhile at once.
 const HEAVY: u32 = 160;
 const WINDOW: Span = Span::from_millis(10);
-const TURN: Span = Span::from_micros(250);
-
-/// The longest time without a sleep when loaded. A sleep with packets left to move idles the model's wire.
-const LONGEST_TURN: Span = Span::from_millis(10);
+const TURN: Span = Span::from_micros(100);
 
 /// How long after the last packet the cores are still kept from deep idle states.
 const AWAKE: Span = Span::from_secs(1);
@@ -50,7 +46,6 @@ const AWAKE: Span = Span::from_secs(1);
 pub(super) struct Mover {
     directions: Vec<Direction>,
     spare: Spare,
-    realtime: bool,
     load: Load,
     slept_at: Time,
     active_at: Time,
@@ -61,23 +56,14 @@ impl Mover {
     /// A mover of `directions` on a machine with this much to spare.
     pub(super) fn new(directions: Vec<Direction>, spare: Spare) -> Mover {
         let now = now();
-        Mover {
-            directions,
-            spare,
-            realtime: false,
-            load: Load { since: now, moved: 0, heavy: false },
-            slept_at: now,
-            active_at: now,
-            awake: None,
-        }
+        Mover { directions, spare, load: Load { since: now, moved: 0, heavy: false }, slept_at: now, active_at: now, awake: None }
     }
 
     /// Makes the calling thread wake as exactly as this machine permits; answers whether it got real-time priority.
-    pub(super) fn be_precise(&mut self) -> bool {
+    pub(super) fn be_precise() -> bool {
         // The default slack lets the kernel wake us 50 us late to save power.
         let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
-        self.realtime = realtime::be_realtime().is_ok();
-        self.realtime
+        realtime::be_realtime().is_ok()
     }
 
     /// Moves packets until `stop` is closed.
@@ -93,23 +79,19 @@ impl Mover {
                 next = next.into_iter().chain(step.next).min();
                 *watch = step.watch;
             }
-            self.count(clock, moved);
-            let turns = self.takes_turns();
+            self.load.count(clock, moved);
             if moved > 0 {
                 self.stay_awake(clock);
-                if clock.since(self.slept_at) < if turns { LONGEST_TURN } else { LONGEST_SPIN } {
+                if clock.since(self.slept_at) < LONGEST_SPIN {
                     continue;
                 }
-            }
-            if turns && next.is_some() {
-                watch = [false; 2];
             }
             match self.rest(stop, clock, next, watch) {
                 Rest::Spun => clock = now(),
                 Rest::Slept => {
                     clock = now();
                     self.slept_at = clock;
-                    self.directions.iter_mut().zip(watch).for_each(|(direction, watched)| direction.slept(clock, watched));
+                    self.directions.iter_mut().for_each(|direction| direction.slept(clock));
                 }
                 Rest::Stop => break,
             }
@@ -119,29 +101,13 @@ impl Mover {
         }
     }
 
-    /// Counts the load, and asks for the scheduling that suits it when it changes.
-    fn count(&mut self, clock: Time, moved: u32) {
-        let before = self.takes_turns();
-        self.load.count(clock, moved);
-        let turns = self.takes_turns();
-        if before != turns && self.realtime {
-            // Without permission for the other policy the present one stays.
-            let _ = if turns { realtime::be_first() } else { realtime::be_realtime() };
-        }
-    }
-
-    /// Whether to leave the core to others between packets.
-    fn takes_turns(&self) -> bool {
-        self.spare == Spare::None && self.load.heavy
-    }
-
     /// Sleeps or spins until shortly before `next`, a packet on a watched device, or the end.
     fn rest(&mut self, stop: &PipeReader, clock: Time, next: Option<Time>, watch: [bool; 2]) -> Rest {
         let wait = next.map(|next| next.since(clock));
         let has_time = wait.is_none_or(|wait| wait > Span::from_millis(1));
         self.directions.iter_mut().for_each(|direction| direction.publish(clock, has_time));
         let sleep = match wait {
-            Some(wait) if self.takes_turns() => Some(wait.max(TURN)),
+            Some(wait) if self.spare == Spare::None && self.load.is_heavy() => Some(wait.max(TURN)),
             Some(wait) if self.spare != Spare::OnlyCore => match wait.saturating_sub(EARLY) {
                 long if long >= SHORTEST_SLEEP => Some(long),
                 _ if clock.since(self.slept_at) >= LONGEST_SPIN => Some(NAP),
@@ -220,6 +186,10 @@ impl Load {
         if clock.since(self.since) >= WINDOW {
             *self = Load { since: clock, moved: 0, heavy: self.moved >= HEAVY };
         }
+    }
+
+    fn is_heavy(&self) -> bool {
+        self.heavy
     }
 }
 

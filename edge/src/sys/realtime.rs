@@ -32,24 +32,7 @@ const PRIORITY: u32 = 10;
 /// # Errors
 /// `EPERM` without `CAP_SYS_NICE` and without a real-time limit (`ulimit -r`).
 pub fn be_realtime() -> io::Result<()> {
-    let deadline = Attributes { runtime: RUNTIME, deadline: PERIOD, period: PERIOD, ..policy(libc::SCHED_DEADLINE) };
-    set(&deadline).or_else(|_| be_first())
-}
-
-/// Asks for first-in first-out scheduling of the calling thread.
-///
-/// Better than a deadline for a thread that often sleeps for less than a period and then has much to do: measured with a link at
-/// 10 Gbit/s, its p99 delay error was some 1 ms instead of 9.
-///
-/// # Errors
-/// As for [`be_realtime`].
-pub fn be_first() -> io::Result<()> {
-    set(&Attributes { priority: PRIORITY, ..policy(libc::SCHED_FIFO) })
-}
-
-/// Attributes with nothing but a policy.
-const fn policy(policy: libc::c_int) -> Attributes {
-    Attributes {
+    let policy = |policy: libc::c_int| Attributes {
         size: size_of::<Attributes>() as u32,
         policy: policy as u32,
         flags: 0,
@@ -58,7 +41,9 @@ const fn policy(policy: libc::c_int) -> Attributes {
         runtime: 0,
         deadline: 0,
         period: 0,
-    }
+    };
+    let deadline = Attributes { runtime: RUNTIME, deadline: PERIOD, period: PERIOD, ..policy(libc::SCHED_DEADLINE) };
+    set(&deadline).or_else(|_| set(&Attributes { priority: PRIORITY, ..policy(libc::SCHED_FIFO) }))
 }
 
 fn set(attributes: &Attributes) -> io::Result<()> {
