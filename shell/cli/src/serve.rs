@@ -24,7 +24,7 @@ pub(crate) struct Args {
     /// Configuration file in TOML, with these flags' names as keys; flags win [default: none]
     #[arg(value_name = "CONFIG")]
     file: Option<PathBuf>,
-    /// The same as CONFIG
+    /// The same as CONFIG [default: none]
     #[arg(long, value_name = "FILE", conflicts_with = "file")]
     config: Option<PathBuf>,
     /// Control channel's address and port; port 0 takes any free one [default: 127.0.0.1:2811]

@@ -40,8 +40,8 @@ enum Action {
 Example:
   farline link run usn-1400 --loss 1e-6 -- sh -c 'ping -c 3 $FARLINE_PEER'
 
-CMD finds FARLINE_LINK, FARLINE_PEER (side b's address) and FARLINE_PEER_NS in its environment; its exit
-code is this command's. How exact the link was goes to standard error. Pairs and events: see `link up --help`.")]
+CMD finds FARLINE_LINK, FARLINE_PEER (the address of b) and FARLINE_PEER_NS;
+its exit code is this one's. Pairs and events: see `link up --help`.")]
     Run {
         #[command(flatten)]
         options: Options,

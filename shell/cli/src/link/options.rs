@@ -11,7 +11,7 @@ Example:
   farline link up usn-1400 --name lab --loss 1e-6 --at 10s:outage=2s
   farline link up custom --rate 1G --rtt 50ms --queue 0.5bdp
 
-A value that is a pair, X,Y, is for a-to-b and b-to-a. Events (--at TIME:[a-to-b:|b-to-a:]CHANGE):
+A value that is a pair, X,Y, is for a-to-b and b-to-a. Events, --at TIME:CHANGE:
   outage=2s  lose=100  rate=1G  cross=4G/10s  burst=64MiB";
 
 /// The flags of `up` and `run`.
