@@ -23,7 +23,7 @@ pub(super) struct Options {
     /// Of the link; namespaces NAME-a, NAME-b [default: PATH]
     #[arg(long, hide_default_value = true)]
     name: Option<String>,
-    /// Rate on the wire, such as 10G [default: PATH's; custom: 10G]
+    /// Rate on the wire [default: PATH's; custom: 10G]
     #[arg(long, value_name = "R[,R]")]
     rate: Option<Pair<Rate>>,
     /// Round-trip time, such as 163ms [default: PATH's]
@@ -56,7 +56,7 @@ pub(super) struct Options {
     /// Seed of every random choice
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// An event at a time after the link is up; may be repeated [default: none]
+    /// Event at a time; may be repeated [default: none]
     #[arg(long = "at", value_name = "EVENT")]
     script: Vec<Event>,
 }
