@@ -110,13 +110,15 @@ impl Direction {
     /// Writes what is due and reads what there is, some of each; `clock` is brought up to date.
     pub(super) fn step(&mut self, clock: &mut Time) -> Step {
         let (due, written) = self.write_due(clock);
-        let mut read = 0;
+        let (mut read, mut emptied) = (0, true);
         if self.read_at <= *clock {
-            read = self.read_some(clock, due);
+            (read, emptied) = self.read_some(clock, due);
         }
         let idle_at = self.link.idle_at(*clock);
         let watch = self.read_at <= *clock;
-        if watch && idle_at > *clock {
+        // A device that still holds packets is read on as soon as the due writes are done: put off, its queue would stand where
+        // the model's should, unseen and undropped.
+        if watch && emptied && idle_at > *clock {
             self.read_at = idle_at.min(*clock + PUT_OFF);
         }
         let watch = self.read_at <= *clock;
@@ -141,13 +143,14 @@ impl Direction {
         (Some(*clock), written)
     }
 
-    /// Reads until the device is empty, a write is due or enough is read; answers how many packets were read.
-    fn read_some(&mut self, clock: &mut Time, due: Option<Time>) -> u32 {
+    /// Reads until the device is empty, a write is due or enough is read; answers how many packets were read, and whether the
+    /// device is empty or cannot be read.
+    fn read_some(&mut self, clock: &mut Time, due: Option<Time>) -> (u32, bool) {
         for count in 0..READS {
             // A full ring is waited out: the device's queue holds what comes meanwhile.
             let Some(room) = self.ring.room() else {
                 self.read_at = *clock + PAUSE;
-                return count;
+                return (count, true);
             };
             match rustix::io::read(&*self.from, &mut *room) {
                 Ok(len) if len > tun::HEADER => {
@@ -161,21 +164,21 @@ impl Direction {
                 }
                 Err(Errno::AGAIN) => {
                     self.empty_at = *clock;
-                    return count;
+                    return (count, true);
                 }
                 Err(Errno::INTR) => {}
                 // The device is gone; what is in flight has nowhere to go either, but the end is not ours to decide.
                 Ok(_) | Err(_) => {
                     self.read_at = *clock + PAUSE;
-                    return count;
+                    return (count, true);
                 }
             }
             *clock = now();
             if due.is_some_and(|due| due <= *clock) {
-                return count + 1;
+                return (count + 1, false);
             }
         }
-        READS
+        (READS, false)
     }
 
     /// Does what the model says; answers how many packets were written.
