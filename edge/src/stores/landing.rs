@@ -74,7 +74,7 @@ impl PosixSink {
     /// # Errors
     /// When it cannot be made.
     pub fn open(&self, entry: usize) -> Result<(), Error> {
-        self.file(entry, 0).map(drop)
+        self.file(entry).map(drop)
     }
 
     /// Makes the tree's folders, so that writing finds them.
@@ -188,23 +188,29 @@ impl PosixSink {
         openat(&folder, OsStr::from_bytes(&temporary), flags, mode).map(File::from).map_err(|errno| failed(errno.into()))
     }
 
-    fn file(&self, index: usize, len: u64) -> Result<(Arc<File>, bool), Error> {
-        let entry = &self.layout.entries()[index];
+    /// The file of an entry, made at its first use.
+    fn file(&self, index: usize) -> Result<Arc<File>, Error> {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-        let left = match open.get(&index) {
-            Some((_, left)) => left.saturating_sub(len),
-            None => {
-                // Created under the lock: two threads with two pieces of one file make it once.
-                let file = Arc::new(self.create(entry)?);
-                open.insert(index, (file, entry.len()));
-                entry.len().saturating_sub(len)
-            }
-        };
-        let Some((file, rest)) = open.get_mut(&index) else {
-            return Err(Error::new(Fault::Bug, "file-not-open", "a file was closed while it was being written"));
-        };
-        *rest = left;
-        Ok((Arc::clone(file), left == 0))
+        if let Some((file, _)) = open.get(&index) {
+            return Ok(Arc::clone(file));
+        }
+        // Created under the lock: two threads with two pieces of one file make it once.
+        let entry = &self.layout.entries()[index];
+        let file = Arc::new(self.create(entry)?);
+        open.insert(index, (Arc::clone(&file), entry.len()));
+        Ok(file)
+    }
+
+    /// Notes that `len` more bytes of an entry are written; answers whether these were the last.
+    fn wrote(&self, index: usize, len: usize) -> bool {
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some((_, left)) = open.get_mut(&index) else { return false };
+        *left = left.saturating_sub(len as u64);
+        let last = *left == 0;
+        if last {
+            open.remove(&index);
+        }
+        last
     }
 
     fn set_metadata(&self, entry: &Entry, file: &File) -> Result<(), Error> {
@@ -304,17 +310,14 @@ impl PosixSink {
 
 impl Sink for PosixSink {
     fn write(&self, entry: usize, offset: u64, bytes: &[u8]) -> Result<(), Error> {
-        let (file, last) = self.file(entry, bytes.len() as u64)?;
+        let file = self.file(entry)?;
         let at = self.in_place.unwrap_or(0).saturating_add(offset);
         let item = &self.layout.entries()[entry];
         file.write_all_at(bytes, at).map_err(|error| storage_error("write", &self.path(item), &error))?;
         // The disk begins while the network still brings: else the whole file waits for the fsync at its end.
         start_writeback(&file, at, bytes.len());
-        if last {
-            self.set_metadata(item, &file)?;
-            self.open.lock().unwrap_or_else(PoisonError::into_inner).remove(&entry);
-        }
-        Ok(())
+        // Only when every thread's write is done: a later one would change the time again.
+        if self.wrote(entry, bytes.len()) { self.set_metadata(item, &file) } else { Ok(()) }
     }
 }
 
