@@ -5,6 +5,7 @@
 //! twice. Neighbours are joined as soon as both are there, so memory follows the disorder, not the file.
 
 use super::layout::{Layout, Piece};
+use crate::units::{Error, Fault};
 use blake3::hazmat::{ChainingValue, HasherExt, Mode, merge_subtrees_non_root, merge_subtrees_root};
 use std::collections::BTreeMap;
 
@@ -75,6 +76,16 @@ impl Verdict {
             wire[1..].copy_from_slice(&digest);
         }
         wire
+    }
+
+    /// Reads the list of verdicts on the entries of `layout`.
+    ///
+    /// # Errors
+    /// When it is malformed, or of another number of entries: the sender's fault.
+    pub fn decode_for(layout: &Layout, wire: &[u8]) -> Result<Vec<Verdict>, Error> {
+        Verdict::decode_all(wire)
+            .filter(|verdicts| verdicts.len() == layout.entries().len())
+            .ok_or_else(|| Error::new(Fault::There, "bad-digests", "the list of digests does not fit the list of files"))
     }
 
     /// Reads the wire form of a list of verdicts; `None` when its length or a status is wrong.

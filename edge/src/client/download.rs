@@ -4,10 +4,10 @@ use super::control::Control;
 use super::copy::{Copy, Live};
 use super::local::{Destination, destination};
 use super::location::Remote;
-use super::upload::{MODULE, staging};
+use super::upload::staging;
 use crate::channels::Channel;
 use crate::channels::tcp::TcpOptions;
-use crate::mover::{Acceptor, BLOCK_LEN, ReceiveJob, Received, Tally, receive};
+use crate::mover::{Acceptor, BLOCK_LEN, MANIFEST_LIMIT, ReceiveJob, Received, TREE_MODULE, Tally, UNKNOWN_LEN, receive};
 use crate::stores::{BytesSink, Landed, PosixSink, Sink, join};
 use crate::sys::pool::Slot;
 use crate::sys::tcp::TcpInfo;
@@ -18,11 +18,6 @@ use farline_core::units::{ByteRanges, Error, Fault};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
-
-/// The longest manifest taken: some million entries.
-const MANIFEST_LIMIT: usize = 256 << 20;
-/// A file whose length nobody said: longer than any file system holds.
-const UNKNOWN_LEN: u64 = 1 << 62;
 
 /// Channels and slots between the transfers of one copy, and where channels come in.
 struct Rig {
@@ -78,7 +73,7 @@ async fn from_farline(
     let (rig, _) = arrange(control, choice).await?;
     let path = Pathname::new(from.path.clone());
     let transfer = |parms: &str| {
-        let module = Some(Module { name: MODULE.to_owned(), parms: parms.to_owned() });
+        let module = Some(Module { name: TREE_MODULE.to_owned(), parms: parms.to_owned() });
         Request::Transfer(Transfer { module, ..Transfer::new(What::Retrieve, path.clone()) })
     };
     let requests = ["manifest", "data", "digests"].map(|part| control.request(transfer(part)));
@@ -104,9 +99,7 @@ async fn from_farline(
             return Err(Error::new(Fault::There, "incomplete", format!("{came} of {} bytes came", layout.payload())));
         }
         let (rig, list) = receive_list(live, rig, layout.entries().len() * Verdict::WIRE_LEN)?;
-        let verdicts = Verdict::decode_all(&list)
-            .filter(|verdicts| verdicts.len() == layout.entries().len())
-            .ok_or_else(|| Error::new(Fault::There, "bad-digests", "the list of digests does not fit the list of files"))?;
+        let verdicts = Verdict::decode_for(&layout, &list)?;
         let digests = digests.into_inner().unwrap_or_else(PoisonError::into_inner);
         Ok((sink.land(Some((&verdicts, &digests))), rig))
     });

@@ -5,7 +5,7 @@ use super::copy::{Copy, Live};
 use super::location::{Location, Remote, last_name};
 use crate::channels::Channel;
 use crate::channels::tcp::{TcpChannel, TcpOptions, connect};
-use crate::mover::{Audit, BLOCK_LEN, SendJob, Sent, send};
+use crate::mover::{Audit, BLOCK_LEN, SendJob, Sent, TREE_MODULE, send};
 use crate::stores::{BytesSource, Part, PosixSource, Root, Source, join, look, walk};
 use crate::sys::pool::{Slot, pool};
 use farline_core::gridftp::client::{Request, Transfer, What};
@@ -18,8 +18,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The module of ERET and ESTO that moves trees; `docs/protocol.md`.
-pub(super) const MODULE: &str = "FARLINE.TREE";
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// What is copied: entries by their paths at the destination, and where they lie here.
@@ -129,7 +127,7 @@ async fn to_farline(copy: &mut Copy<'_>, control: &mut Control, passive: u64, lo
     let address = control.passive(passive).await?;
     let path = Pathname::new(load.target);
     let transfer = |parms: &str| {
-        let module = Some(Module { name: MODULE.to_owned(), parms: parms.to_owned() });
+        let module = Some(Module { name: TREE_MODULE.to_owned(), parms: parms.to_owned() });
         Request::Transfer(Transfer { module, ..Transfer::new(What::Store, path.clone()) })
     };
     let requests = ["manifest", "data", "digests"].map(|part| control.request(transfer(part)));

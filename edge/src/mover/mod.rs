@@ -20,5 +20,12 @@ pub use tally::Tally;
 /// Bytes in a block and a slot: the network buffer of the ADTS paper (section IV.A), at which it filled its link.
 pub const BLOCK_LEN: usize = 1 << 20;
 
+/// The ERET and ESTO module that moves trees between Farline ends (`docs/protocol.md`).
+pub(crate) const TREE_MODULE: &str = "FARLINE.TREE";
+/// The longest manifest that either end takes: some million entries.
+pub(crate) const MANIFEST_LIMIT: usize = 256 << 20;
+/// A file whose length nobody said: longer than any file system holds.
+pub(crate) const UNKNOWN_LEN: u64 = 1 << 62;
+
 #[cfg(test)]
 mod tests;

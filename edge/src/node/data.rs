@@ -6,7 +6,7 @@ use super::stream_mode;
 use super::tree::{self, Phase, TreeState};
 use crate::channels::Channel;
 use crate::channels::tcp::{TcpOptions, check, connect};
-use crate::mover::{Acceptor, Audit, BLOCK_LEN, Cancel, ReceiveJob, SendJob, Tally, receive, send};
+use crate::mover::{Acceptor, Audit, BLOCK_LEN, Cancel, ReceiveJob, SendJob, Tally, UNKNOWN_LEN, receive, send};
 use crate::stores::{BytesSource, PosixSink, PosixSource, Sink, Source, storage_error};
 use crate::sys::pool::{Slot, pool};
 use farline_core::gridftp::server::{Action, Answer, TransferRequest};
@@ -19,8 +19,6 @@ use std::time::{Duration, SystemTime};
 
 /// How long a data connection may take to be made.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
-/// A file whose end nobody said: longer than any file system holds.
-const UNKNOWN_LEN: u64 = 1 << 62;
 
 /// Tells the session how a transfer goes.
 pub(super) struct Reporter<'a> {

@@ -4,7 +4,7 @@ use super::config::Anonymous;
 use super::data::{DataPlane, Reporter};
 use super::files::Files;
 use super::{Shared, tree};
-use crate::mover::Cancel;
+use crate::mover::{Cancel, TREE_MODULE};
 use farline_core::gridftp::server::{Answer, Ask, Input, Logins, Output, Rights, ServerConfig, ServerSession};
 use farline_core::units::{Error, Fault, Time};
 use std::net::SocketAddr;
@@ -91,7 +91,7 @@ fn rules(shared: &Shared) -> ServerConfig {
         banner: format!("Farline {} GridFTP server ready.", env!("CARGO_PKG_VERSION")),
         logins,
         features: vec![tree::FEATURE.to_owned()],
-        modules: vec![tree::MODULE.to_owned()],
+        modules: vec![TREE_MODULE.to_owned()],
         ..ServerConfig::default()
     }
 }

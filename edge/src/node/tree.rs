@@ -8,19 +8,15 @@
 
 use super::data::{DataPlane, Run};
 use super::files::{Files, beneath};
-use crate::mover::{Audit, BLOCK_LEN};
+use crate::mover::{Audit, BLOCK_LEN, MANIFEST_LIMIT, TREE_MODULE};
 use crate::stores::{BytesSink, PosixSink, PosixSource, look, walk};
 use farline_core::gridftp::Kind;
 use farline_core::transfer::{Digests, Layout, Verdict, manifest_lines, parse_manifest};
 use farline_core::units::{ByteRanges, Error, Fault};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// The ERET and ESTO module.
-pub(crate) const MODULE: &str = "FARLINE.TREE";
 /// The FEAT line.
 pub(crate) const FEATURE: &str = "FARLINE TREE";
-/// The longest manifest taken: some million entries.
-pub(crate) const MANIFEST_LIMIT: usize = 256 << 20;
 
 /// Which of the three transfers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,7 +32,7 @@ impl Phase {
             "manifest" => Ok(Phase::Manifest),
             "data" => Ok(Phase::Data),
             "digests" => Ok(Phase::Digests),
-            other => Err(Error::new(Fault::You, "unsupported", format!("{MODULE} knows no part `{other}`"))),
+            other => Err(Error::new(Fault::You, "unsupported", format!("{TREE_MODULE} knows no part `{other}`"))),
         }
     }
 }
@@ -97,9 +93,7 @@ pub(super) fn store(plane: &mut DataPlane, phase: Phase, run: &Run<'_>) -> Resul
                 plane.tree().incoming.take().filter(|incoming| incoming.complete).ok_or_else(|| out_of_order("data"))?;
             let limit = incoming.layout.entries().len() * Verdict::WIRE_LEN;
             let list = receive_list(plane, limit, run)?;
-            let verdicts = Verdict::decode_all(&list)
-                .filter(|verdicts| verdicts.len() == incoming.layout.entries().len())
-                .ok_or_else(|| Error::new(Fault::There, "bad-digests", "the list of digests does not fit the list of files"))?;
+            let verdicts = Verdict::decode_for(&incoming.layout, &list)?;
             let digests = incoming.digests.lock().unwrap_or_else(PoisonError::into_inner);
             let landed = incoming.sink.land(Some((&verdicts, &digests)));
             match landed.failures.first() {
@@ -161,5 +155,5 @@ fn receive_list(plane: &mut DataPlane, limit: usize, run: &Run<'_>) -> Result<Ve
 }
 
 fn out_of_order(before: &str) -> Error {
-    Error::new(Fault::You, "bad-sequence", format!("{MODULE}: `{before}` comes before this"))
+    Error::new(Fault::You, "bad-sequence", format!("{TREE_MODULE}: `{before}` comes before this"))
 }
