@@ -13,6 +13,7 @@
 //!
 //! The machines of `core::transfer` see no difference: a channel of depth *d* asks for *d* blocks before it waits.
 
+pub mod ordered;
 pub mod tcp;
 
 use crate::sys::pool::Slot;
@@ -20,8 +21,8 @@ use crate::sys::tcp::{TcpInfo, tcp_info};
 use farline_core::gridftp::mode_e::Header;
 use farline_core::transfer::Block;
 use std::io;
-use std::net::TcpStream;
 use std::ops::Range;
+use std::os::fd::AsFd;
 
 /// One data connection of a transfer.
 pub trait Channel: Send {
@@ -58,6 +59,9 @@ pub trait Channel: Send {
     /// What the kernel knows of the connection, where it is a TCP one.
     fn tcp_info(&self) -> Option<TcpInfo>;
 
+    /// The congestion control in force, where it is a TCP connection.
+    fn congestion(&self) -> Option<String>;
+
     /// A handle to look at the connection, or break it, from another thread.
     ///
     /// # Errors
@@ -91,12 +95,12 @@ pub enum Arrival {
 pub struct Handle(socket2::Socket);
 
 impl Handle {
-    /// The handle of `stream`.
+    /// The handle of a socket.
     ///
     /// # Errors
     /// When the system has no file descriptor left.
-    pub fn of(stream: &TcpStream) -> io::Result<Handle> {
-        Ok(Handle(stream.try_clone()?.into()))
+    pub fn of(stream: impl AsFd) -> io::Result<Handle> {
+        Ok(Handle(stream.as_fd().try_clone_to_owned()?.into()))
     }
 
     /// What the kernel knows of the connection.

@@ -1,30 +1,32 @@
-//! The TCP channel: MODE E over one socket, header and payload in one system call each way.
+//! MODE E over ordered bytes, of whatever stream: header and payload in one call each way.
 
 use super::{Arrival, Channel, Handle};
 use crate::sys::pool::Slot;
-use crate::sys::tcp::{TcpInfo, tcp_info};
+use crate::sys::tcp::TcpInfo;
 use farline_core::gridftp::mode_e::{Flags, HEADER_LEN, Header};
 use farline_core::transfer::Block;
-use farline_core::units::Bytes;
-use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::ops::Range;
-use std::time::Duration;
 
-/// Socket options of a TCP channel, set before it connects or listens.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct TcpOptions {
-    /// Congestion control by Linux's name; the system's default when absent.
-    pub congestion: Option<String>,
-    /// Fixed send and receive buffer; the kernel sizes them by itself when absent, which is better where `tcp_rmem` allows it.
-    pub buffer: Option<Bytes>,
+/// A connected stream of ordered bytes: TCP, TLS over it, a socket pair to a program that carries them.
+pub trait ByteStream: Read + Write + Send {
+    /// What the kernel knows of the connection, where it is a TCP one.
+    fn tcp_info(&self) -> Option<TcpInfo>;
+
+    /// A handle to look at the connection, or break it, from another thread.
+    ///
+    /// # Errors
+    /// When the system has no file descriptor left.
+    fn handle(&self) -> io::Result<Handle>;
+
+    /// The congestion control in force, where it is a TCP connection.
+    fn congestion(&self) -> Option<String>;
 }
 
-/// One TCP data connection.
+/// One data connection of ordered bytes.
 #[derive(Debug)]
-pub struct TcpChannel {
-    stream: TcpStream,
+pub struct OrderedChannel<S> {
+    stream: S,
     offered: Option<Slot>,
     sent: Option<Slot>,
     /// Bytes of the next header that came with the payload before it.
@@ -38,63 +40,10 @@ pub struct TcpChannel {
     closing: bool,
 }
 
-/// Connects to `address`, from `from` when given.
-///
-/// # Errors
-/// As `connect(2)`, and when `options` name a congestion control that this host does not have.
-pub fn connect(address: SocketAddr, from: Option<SocketAddr>, options: &TcpOptions, timeout: Duration) -> io::Result<TcpChannel> {
-    let socket = socket(address, options)?;
-    if let Some(from) = from {
-        socket.bind(&SocketAddr::new(from.ip(), 0).into())?;
-    }
-    socket.connect_timeout(&address.into(), timeout)?;
-    TcpChannel::new(socket.into())
-}
-
-/// Listens on `address` (port 0: any free one) for channels.
-///
-/// # Errors
-/// As `bind(2)` and `listen(2)`, and when `options` name a congestion control that this host does not have.
-pub fn listen(address: SocketAddr, options: &TcpOptions) -> io::Result<TcpListener> {
-    let socket = socket(address, options)?;
-    socket.set_reuse_address(true)?;
-    socket.bind(&address.into())?;
-    socket.listen(256)?;
-    Ok(socket.into())
-}
-
-/// Whether this host can open channels with `options`, found out on a socket that goes nowhere.
-///
-/// # Errors
-/// What the system says to an option that it does not take.
-pub fn check(options: &TcpOptions) -> io::Result<()> {
-    socket(SocketAddr::from(([127, 0, 0, 1], 0)), options).map(drop)
-}
-
-fn socket(address: SocketAddr, options: &TcpOptions) -> io::Result<Socket> {
-    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
-    if let Some(name) = &options.congestion {
-        socket.set_tcp_congestion(name.as_bytes())?;
-    }
-    if let Some(Bytes(len)) = options.buffer {
-        let len = usize::try_from(len).unwrap_or(usize::MAX);
-        socket.set_send_buffer_size(len)?;
-        socket.set_recv_buffer_size(len)?;
-    }
-    Ok(socket)
-}
-
-impl TcpChannel {
+impl<S: ByteStream> OrderedChannel<S> {
     /// A channel over a connected stream.
-    ///
-    /// # Errors
-    /// When the socket cannot be configured.
-    pub fn new(stream: TcpStream) -> io::Result<TcpChannel> {
-        // MODE E ends a file with a short header: it must not wait for more bytes.
-        stream.set_nodelay(true)?;
-        stream.set_nonblocking(false)?;
-        SockRef::from(&stream).set_keepalive(true)?;
-        Ok(TcpChannel {
+    pub fn over(stream: S) -> OrderedChannel<S> {
+        OrderedChannel {
             stream,
             offered: None,
             sent: None,
@@ -103,24 +52,17 @@ impl TcpChannel {
             rest: None,
             channels: None,
             closing: false,
-        })
+        }
     }
 
     /// The connection underneath.
-    pub fn stream(&self) -> &TcpStream {
+    pub fn stream(&self) -> &S {
         &self.stream
     }
 
     /// The connection underneath, for use without MODE E.
-    pub fn into_stream(self) -> TcpStream {
+    pub fn into_inner(self) -> S {
         self.stream
-    }
-
-    /// The congestion control in force on this connection.
-    pub fn congestion(&self) -> Option<String> {
-        let name = SockRef::from(&self.stream).tcp_congestion().ok()?;
-        let end = name.iter().position(|&byte| byte == 0).unwrap_or(name.len());
-        String::from_utf8(name[..end].to_vec()).ok()
     }
 
     fn ended(&mut self, slot: Slot) -> Arrival {
@@ -159,7 +101,7 @@ impl TcpChannel {
     }
 }
 
-impl Channel for TcpChannel {
+impl<S: ByteStream> Channel for OrderedChannel<S> {
     fn depth(&self) -> usize {
         1
     }
@@ -233,11 +175,15 @@ impl Channel for TcpChannel {
     }
 
     fn tcp_info(&self) -> Option<TcpInfo> {
-        tcp_info(&self.stream).ok()
+        self.stream.tcp_info()
+    }
+
+    fn congestion(&self) -> Option<String> {
+        self.stream.congestion()
     }
 
     fn handle(&self) -> io::Result<Handle> {
-        Handle::of(&self.stream)
+        self.stream.handle()
     }
 }
 
