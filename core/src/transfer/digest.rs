@@ -7,7 +7,7 @@
 use super::layout::{Layout, Piece};
 use crate::units::{Error, Fault};
 use blake3::hazmat::{ChainingValue, HasherExt, Mode, merge_subtrees_non_root, merge_subtrees_root};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A BLAKE3 digest of a whole file.
 pub type Digest = [u8; 32];
@@ -78,6 +78,9 @@ impl BlockDigest {
 #[derive(Debug)]
 pub struct Digests {
     files: Vec<FileDigest>,
+    /// Files of which the sender did not vouch for every block.
+    doubted: BTreeSet<usize>,
+    computed: bool,
 }
 
 #[derive(Debug)]
@@ -157,7 +160,28 @@ impl Digests {
             0 => FileDigest::Known(*blake3::hash(b"").as_bytes()),
             len => FileDigest::Partial { nodes: BTreeMap::new(), blocks: len.div_ceil(layout.block_len() as u64) },
         };
-        Digests { files: layout.entries().iter().map(|entry| file(entry.len())).collect() }
+        let files = layout.entries().iter().map(|entry| file(entry.len())).collect();
+        Digests { files, doubted: BTreeSet::new(), computed: true }
+    }
+
+    /// Those of a transfer that computes none, by agreement (clause I-5).
+    pub fn uncomputed(layout: &Layout) -> Digests {
+        Digests { computed: false, ..Digests::new(layout) }
+    }
+
+    /// Whether digests are computed at all.
+    pub fn are_computed(&self) -> bool {
+        self.computed
+    }
+
+    /// Notes that the sender did not vouch for a block of `entry`.
+    pub fn doubt(&mut self, entry: usize) {
+        self.doubted.insert(entry);
+    }
+
+    /// Whether every block of `entry` is known and was compared with what the sender read.
+    pub fn is_vouched(&self, entry: usize) -> bool {
+        self.digest(entry).is_some() && !self.doubted.contains(&entry)
     }
 
     /// Takes a piece's digest in; a piece that came before changes nothing.
@@ -225,9 +249,10 @@ impl Digests {
     /// What to tell the receiver of each entry, when all that it lacked was sent.
     pub fn verdicts(&self) -> Vec<Verdict> {
         let verdict = |file: &FileDigest| match file {
+            FileDigest::Failed => Verdict::Unreadable,
+            _ if !self.computed => Verdict::Uncomputed,
             FileDigest::Known(digest) => Verdict::Read(*digest),
             FileDigest::Partial { .. } => Verdict::Part,
-            FileDigest::Failed => Verdict::Unreadable,
         };
         self.files.iter().map(verdict).collect()
     }

@@ -15,6 +15,8 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub struct Durability {
     layout: Arc<Layout>,
+    /// The path of the layout below the journal's place.
+    prefix: Vec<u8>,
     origin: Origin,
     /// Values of pieces that arrived and are not written yet, by entry and block.
     noted: BTreeMap<(usize, u64), [u8; 32]>,
@@ -49,9 +51,9 @@ impl Batch {
 
 impl Durability {
     /// Nothing written; `held` of the space is durable from before. `begun` says whether the journal has this origin's beginning.
-    pub fn new(layout: Arc<Layout>, origin: Origin, held: ByteRanges, begun: bool) -> Durability {
+    pub fn new(layout: Arc<Layout>, prefix: Vec<u8>, origin: Origin, held: ByteRanges, begun: bool) -> Durability {
         let (noted, written, named) = (BTreeMap::new(), Pieces::default(), BTreeSet::new());
-        Durability { layout, origin, noted, written, named, begun, durable: held }
+        Durability { layout, prefix, origin, noted, written, named, begun, durable: held }
     }
 
     /// A piece arrived and was found good; its writing follows.
@@ -92,7 +94,8 @@ impl Durability {
         for &entry in &entries {
             if self.named.insert(entry) {
                 let item = &self.layout.entries()[entry];
-                journal::file(entry as u32, item.len(), item.modified_ns, &item.path, &mut records);
+                let path = journal::below(&self.prefix, &item.path);
+                journal::file(entry as u32, item.len(), item.modified_ns, &path, &mut records);
             }
         }
         pieces.values.sort_unstable_by_key(|&(entry, index, _)| (entry, index));
@@ -132,7 +135,7 @@ mod tests {
     fn only_settled_pieces_are_journaled_and_each_once() {
         let layout = Arc::new(Layout::of_file(5000, 1024));
         let origin = Origin { source: [1; 32], digests: true };
-        let mut account = Durability::new(Arc::clone(&layout), origin, ByteRanges::new(), false);
+        let mut account = Durability::new(Arc::clone(&layout), Vec::new(), origin, ByteRanges::new(), false);
         for index in 0..4 {
             account.note(&PieceDigest::known(&layout, 0, index, [index as u8; 32]));
         }
@@ -143,7 +146,7 @@ mod tests {
         account.wrote(0, 3072..4096);
         assert!(account.durable().is_empty(), "a batch is only a plan");
         let journal = account.settle(batch);
-        let mut replay = Replay::new(&layout, origin);
+        let mut replay = Replay::new(&layout, b"", origin);
         replay.all(&journal);
         let held = replay.finish().held.remove(&0).expect("held");
         assert_eq!(held.to_string(), "0-2048", "what had no value is not held");

@@ -44,7 +44,7 @@ pub fn begin(origin: &Origin, block_len: usize, to: &mut Vec<u8>) {
     record(&payload, to);
 }
 
-/// Appends the record that names a file, by its path, length and modification time; later records call it `number`.
+/// Appends the record that names a file, by its path below the place, length and modification time; later records call it `number`.
 pub fn file(number: u32, len: u64, modified_ns: i64, path: &[u8], to: &mut Vec<u8>) {
     let mut payload = vec![FILE];
     payload.extend(number.to_be_bytes());
@@ -103,7 +103,7 @@ pub fn payload_len(head: &[u8; HEAD_LEN]) -> Option<usize> {
 pub struct Replay<'a> {
     layout: &'a Layout,
     origin: Origin,
-    entries: BTreeMap<&'a [u8], usize>,
+    entries: BTreeMap<Vec<u8>, usize>,
     /// Journal numbers to entries of the layout; `None` where the file is not the same.
     numbers: BTreeMap<u32, Option<usize>>,
     begun: bool,
@@ -123,20 +123,21 @@ pub struct Recovered {
     pub held: BTreeMap<usize, ByteRanges>,
     /// The digests of what is held.
     pub digests: Digests,
-    /// Every file that a partial may be left of, by its path in the transfer that wrote it.
+    /// Every file that a partial may be left of, by its path below the place.
     pub paths: BTreeSet<Vec<u8>>,
     /// Bytes of the journal that are good; the next record goes there.
     pub valid_len: u64,
 }
 
 impl<'a> Replay<'a> {
-    /// A journal for the files of `layout` from `origin`, of which nothing is read yet.
-    pub fn new(layout: &'a Layout, origin: Origin) -> Replay<'a> {
+    /// A journal for the files of `layout` from `origin`, of which nothing is read yet. `prefix` is the path of the layout below
+    /// the place that the journal is of (clause R-1).
+    pub fn new(layout: &'a Layout, prefix: &[u8], origin: Origin) -> Replay<'a> {
         let files = layout.entries().iter().enumerate().filter(|(_, entry)| matches!(entry.kind, EntryKind::File { .. }));
         Replay {
             layout,
             origin,
-            entries: files.map(|(index, entry)| (&entry.path[..], index)).collect(),
+            entries: files.map(|(index, entry)| (below(prefix, &entry.path), index)).collect(),
             numbers: BTreeMap::new(),
             begun: false,
             matches: false,
@@ -282,6 +283,12 @@ impl Recovered {
     }
 }
 
+/// `prefix/path`, either of which may be empty.
+pub fn below(prefix: &[u8], path: &[u8]) -> Vec<u8> {
+    let slash: &[u8] = if prefix.is_empty() || path.is_empty() { b"" } else { b"/" };
+    [prefix, slash, path].concat()
+}
+
 /// The big-endian number of `N` bytes at the front.
 fn number<const N: usize>(bytes: &[u8]) -> Option<(u64, &[u8])> {
     let (first, rest) = bytes.split_first_chunk::<N>()?;
@@ -311,7 +318,7 @@ mod tests {
     }
 
     fn replay(layout: &Layout, origin: Origin, journal: &[u8]) -> Recovered {
-        let mut replay = Replay::new(layout, origin);
+        let mut replay = Replay::new(layout, b"", origin);
         replay.all(journal);
         replay.finish()
     }

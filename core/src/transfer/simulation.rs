@@ -85,7 +85,7 @@ impl World {
 
     fn recover(&mut self) -> Recovered {
         let layout = Arc::clone(&self.layout);
-        let mut replay = Replay::new(&layout, self.origin);
+        let mut replay = Replay::new(&layout, b"", self.origin);
         replay.all(&self.disk.journal);
         let recovered = replay.finish();
         for (&entry, held) in &recovered.held {
@@ -110,7 +110,7 @@ impl World {
         self.resumed += held.total();
         let mut digests = recovered.digests;
         let begun = recovered.valid_len > 0;
-        let mut account = Durability::new(Arc::clone(&layout), self.origin, held.clone(), begun);
+        let mut account = Durability::new(Arc::clone(&layout), Vec::new(), self.origin, held.clone(), begun);
         for pass in 0.. {
             assert!(pass < 200, "no end of passes");
             match self.pass(&mut held, &mut digests, &mut account, hazard) {

@@ -90,7 +90,7 @@ fn rules(shared: &Shared) -> ServerConfig {
     ServerConfig {
         banner: format!("Farline {} GridFTP server ready.", env!("CARGO_PKG_VERSION")),
         logins,
-        features: [vec![tree::FEATURE.to_owned()], diskless::features(shared.config.allow_null, shared.config.allow_memory)]
+        features: [vec![tree::FEATURE.to_owned(), tree::CHECK_FEATURE.to_owned()], diskless::features(shared.config.allow_null, shared.config.allow_memory)]
             .concat(),
         modules: vec![TREE_MODULE.to_owned()],
         ..ServerConfig::default()
