@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 pub mod gridftp;
+pub mod host;
 pub mod report;
 pub mod transfer;
 pub mod units;
