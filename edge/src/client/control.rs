@@ -1,9 +1,10 @@
 //! A control connection: the core's client machine on a tokio socket.
 
 use super::location::Remote;
+use crate::stores::Diskless;
 use crate::sys::tcp::tcp_info;
 use farline_core::gridftp::client::{ClientConfig, ClientSession, Event, Features, Input, Output, Request};
-use farline_core::gridftp::{Entry, Pathname, Reply};
+use farline_core::gridftp::{Command, Entry, Options as Opts, Pathname, Reply};
 use farline_core::units::{Error, Fault, Span, Time};
 use std::collections::{BTreeSet, VecDeque};
 use std::net::SocketAddr;
@@ -76,6 +77,27 @@ impl Control {
             }
         }
         Ok((control, ahead))
+    }
+
+    /// Checks that the server is what `remote` says, and chooses its store; ends before any transfer may begin.
+    pub(super) async fn require(&mut self, remote: &Remote) -> Result<(), Error> {
+        let announced = |what: &str| self.features.parameters("FARLINE").any(|feature| feature == what);
+        if remote.farline && !announced("TREE") {
+            return Err(Error::new(Fault::There, "not-farline", format!("{} is no Farline node", self.server))
+                .hint("write ftp:// for other GridFTP servers"));
+        }
+        let Some(store) = remote.store else { return Ok(()) };
+        let (word, name) = match store {
+            Diskless::Null => ("NULL", "?null"),
+            Diskless::Memory(_) => ("MEMORY", "?memory"),
+        };
+        if !announced(word) {
+            return Err(Error::new(Fault::Refused, "store-not-allowed", format!("{} does not allow {name}", self.server))
+                .hint("the node's operator can allow it: farline serve --allow-null --allow-memory SIZE"));
+        }
+        let option = Opts::Farline { name: "store".to_owned(), value: store.to_string() };
+        let id = self.request(Request::Exec(Command::Options(option)));
+        self.done(id).await.map(drop)
     }
 
     pub(super) fn features(&self) -> &Features {

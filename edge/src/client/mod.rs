@@ -8,6 +8,7 @@ mod location;
 mod outcome;
 mod upload;
 
+pub use crate::stores::Diskless;
 pub use copy::{Options, Standing, copy};
 pub use location::{Location, Remote};
 pub use outcome::{Failure, Outcome, Sample};

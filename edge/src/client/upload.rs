@@ -6,7 +6,7 @@ use super::location::{Location, Remote, last_name};
 use crate::channels::Channel;
 use crate::channels::tcp::{TcpChannel, TcpOptions, connect};
 use crate::mover::{Audit, BLOCK_LEN, SendJob, Sent, TREE_MODULE, send};
-use crate::stores::{BytesSource, Part, PosixSource, Root, Source, join, look, walk};
+use crate::stores::{BytesSource, Diskless, MEMORY_NAME, MemorySource, Part, PosixSource, Root, Source, join, look, walk};
 use crate::sys::pool::{Slot, pool};
 use farline_core::gridftp::client::{Request, Transfer, What};
 use farline_core::gridftp::{Command, Kind, Mode, Module, Pathname};
@@ -25,7 +25,14 @@ struct Load {
     /// The destination's path: a folder, or the one file.
     target: Vec<u8>,
     entries: Vec<Entry>,
+    /// Where the entries lie among this host's files; nowhere for a memory store.
     parts: Vec<Part>,
+}
+
+impl Load {
+    fn source(parts: Vec<Part>, layout: &Arc<Layout>) -> Arc<dyn Source> {
+        if parts.is_empty() { Arc::new(MemorySource::new()) } else { Arc::new(PosixSource::of_parts(parts, Arc::clone(layout))) }
+    }
 }
 
 /// Channels and slots between the transfers of one copy.
@@ -35,11 +42,12 @@ struct Rig {
 }
 
 pub(super) async fn run(copy: &mut Copy<'_>, sources: &[Location], to: &Remote) -> Result<(), Error> {
+    let memory = memory_among(sources)?;
     let paths: Vec<PathBuf> = sources
         .iter()
         .filter_map(|source| match source {
             Location::Local(path) => Some(path.clone()),
-            Location::Remote(_) => None,
+            _ => None,
         })
         .collect();
     // What is wrong here should not cost a round trip to learn.
@@ -50,16 +58,23 @@ pub(super) async fn run(copy: &mut Copy<'_>, sources: &[Location], to: &Remote) 
         }
     }
     // As rsync has it, a file goes into what is a folder and under the name of what is not.
-    let alone = paths.len() == 1 && look_at(&paths[0])?.is_file();
-    let must_look = alone && !to.path.ends_with(b"/");
+    let alone = memory.is_some() || (paths.len() == 1 && look_at(&paths[0])?.is_file());
+    let must_look = alone && !to.path.ends_with(b"/") && to.store.is_none();
     let mut ahead = vec![Request::Passive { mode: Mode::Extended, striped: false }];
     ahead.extend(must_look.then(|| Request::Stat(Pathname::new(to.path.clone()))));
     let (mut control, ahead) = Control::open(to, ahead).await?;
+    control.require(to).await?;
     let into_folder = match ahead.get(1) {
         Some(&look) => control.looked(look).await?.is_some_and(|entry| entry.kind == Kind::Directory),
         None => true,
     };
-    let load = load(copy, &paths, to, into_folder)?;
+    let load = match memory {
+        Some(store) => {
+            let entry = store.entry(if into_folder { MEMORY_NAME } else { b"" })?;
+            Load { target: to.path.clone(), entries: vec![entry], parts: Vec::new() }
+        }
+        None => load(copy, &paths, to, into_folder)?,
+    };
     let size = load.entries.iter().map(Entry::len).sum();
     let choice = copy.choose(control.rtt(), Some(Bytes(size)), true);
     if control.features().parameters("FARLINE").any(|feature| feature == "TREE") {
@@ -70,6 +85,18 @@ pub(super) async fn run(copy: &mut Copy<'_>, sources: &[Location], to: &Remote) 
         Err(Error::new(Fault::There, "unsupported", format!("{}:{} is a plain FTP server, not a GridFTP one", to.host, to.port))
             .hint("curl -T or lftp put can store to it"))
     }
+}
+
+/// The store without a disk that is the source, if one is.
+fn memory_among(sources: &[Location]) -> Result<Option<Diskless>, Error> {
+    let store = sources.iter().find_map(|source| match source {
+        Location::Diskless(store) => Some(*store),
+        _ => None,
+    });
+    if let (Some(store), true) = (store, sources.len() > 1) {
+        return Err(Error::new(Fault::You, "one-source", format!("{store} is copied alone, not among other sources")));
+    }
+    Ok(store)
 }
 
 fn look_at(path: &Path) -> Result<std::fs::Metadata, Error> {
@@ -123,7 +150,7 @@ fn load(copy: &mut Copy<'_>, paths: &[PathBuf], to: &Remote, into_folder: bool) 
 async fn to_farline(copy: &mut Copy<'_>, control: &mut Control, passive: u64, load: Load, choice: &Choice) -> Result<(), Error> {
     let manifest = manifest_lines(&load.entries);
     let layout = Arc::new(Layout::new(load.entries, BLOCK_LEN));
-    let source = PosixSource::of_parts(load.parts, Arc::clone(&layout));
+    let source = Load::source(load.parts, &layout);
     let address = control.passive(passive).await?;
     let path = Pathname::new(load.target);
     let transfer = |parms: &str| {
@@ -141,7 +168,7 @@ async fn to_farline(copy: &mut Copy<'_>, control: &mut Control, passive: u64, lo
         rig = send_bytes(live, manifest, rig)?;
         live.follow(handles(&rig.channels)?);
         let audit = Audit::new(&layout);
-        let sent = send_layout(live, &layout, &source, Some(&audit), &live.tally, rig)?;
+        let sent = send_layout(live, &layout, &*source, Some(&audit), &live.tally, rig)?;
         let (verdicts, unreadable) = audit.finish();
         let list = verdicts.into_iter().flat_map(Verdict::encode).collect();
         rig = Rig { channels: sent.channels, slots: sent.slots };
@@ -190,7 +217,7 @@ async fn to_stock(copy: &mut Copy<'_>, control: &mut Control, passive: u64, load
     }
     let address = control.passive(passive).await?;
     let layout = Arc::new(Layout::new(load.entries.clone(), BLOCK_LEN));
-    let source = Arc::new(PosixSource::of_parts(load.parts, Arc::clone(&layout)));
+    let source = Load::source(load.parts, &layout);
     let files = layout.entries().iter().filter(|entry| matches!(entry.kind, EntryKind::File { .. })).count() as u64;
     let mut rig: Option<Rig> = None;
     for (index, entry) in layout.entries().iter().enumerate() {
@@ -241,7 +268,7 @@ async fn to_stock(copy: &mut Copy<'_>, control: &mut Control, passive: u64, load
 
 /// One entry of a larger source, as the only entry.
 struct OneOf {
-    source: Arc<PosixSource>,
+    source: Arc<dyn Source>,
     entry: usize,
 }
 

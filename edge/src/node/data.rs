@@ -1,13 +1,14 @@
 //! A session's data channels, and the transfers over them.
 
 use super::Shared;
+use super::diskless;
 use super::files::{Files, beneath};
 use super::stream_mode;
 use super::tree::{self, Phase, TreeState};
 use crate::channels::Channel;
 use crate::channels::tcp::{TcpOptions, check, connect};
 use crate::mover::{Acceptor, Audit, BLOCK_LEN, Cancel, ReceiveJob, SendJob, Tally, UNKNOWN_LEN, receive, send};
-use crate::stores::{BytesSource, PosixSink, PosixSource, Sink, Source, storage_error};
+use crate::stores::{BytesSource, Diskless, PosixSink, PosixSource, Sink, Source, storage_error};
 use crate::sys::pool::{Slot, pool};
 use farline_core::gridftp::server::{Action, Answer, TransferRequest};
 use farline_core::gridftp::{Entry, Family, Kind, ListFormat, Mode, Perf, Timestamp};
@@ -81,6 +82,8 @@ pub(super) struct DataPlane {
     slots: Vec<Slot>,
     options: TcpOptions,
     tree: TreeState,
+    /// What trees come from and go to instead of the node's files.
+    store: Option<Diskless>,
 }
 
 impl DataPlane {
@@ -97,6 +100,7 @@ impl DataPlane {
             slots: Vec::new(),
             options,
             tree,
+            store: None,
         }
     }
 
@@ -148,6 +152,10 @@ impl DataPlane {
                     )
                 })?;
                 self.options = options;
+                Ok(())
+            }
+            "store" => {
+                self.store = diskless::choose(&self.shared, value)?;
                 Ok(())
             }
             _ => Err(Error::new(Fault::You, "unsupported", format!("there is no option `{name}`"))),
@@ -392,6 +400,11 @@ impl DataPlane {
 
     pub(super) fn tree(&mut self) -> &mut TreeState {
         &mut self.tree
+    }
+
+    /// What trees come from and go to instead of the node's files.
+    pub(super) fn store_kind(&self) -> Option<Diskless> {
+        self.store
     }
 
     pub(super) fn peer(&self) -> SocketAddr {

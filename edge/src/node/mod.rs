@@ -6,6 +6,7 @@
 
 mod config;
 mod data;
+mod diskless;
 mod files;
 mod session;
 mod stream_mode;
@@ -17,6 +18,7 @@ use crate::stores::Root;
 use farline_core::units::{Error, Fault};
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 
@@ -34,6 +36,8 @@ struct Shared {
     config: Config,
     root: Arc<Root>,
     sessions: Arc<Semaphore>,
+    /// Bytes that memory stores take now.
+    memory_used: AtomicU64,
 }
 
 impl Node {
@@ -50,7 +54,7 @@ impl Node {
         let listener = TcpListener::bind(config.listen).await.map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
         let sessions = Arc::new(Semaphore::new(config.sessions));
-        Ok(Node { shared: Arc::new(Shared { config, root, sessions }), listener, address })
+        Ok(Node { shared: Arc::new(Shared { config, root, sessions, memory_used: AtomicU64::new(0) }), listener, address })
     }
 
     /// Where the control channel listens, with the port that was chosen.
