@@ -4,7 +4,9 @@
 //! `handle` the caller polls until the machine says `Wait`. Machines move descriptors, never payload.
 #![forbid(unsafe_code)]
 
+pub mod congestion;
 pub mod gridftp;
+pub mod host;
 pub mod report;
 pub mod transfer;
 pub mod units;

@@ -17,6 +17,7 @@ pub mod journal;
 mod layout;
 mod limits;
 mod manifest;
+mod pacer;
 mod receiver;
 mod sender;
 #[cfg(test)]
@@ -29,6 +30,7 @@ pub use durable::{Batch, Durability};
 pub use layout::{Block, Entry, EntryKind, Layout, Piece};
 pub use limits::{Limit, Waits};
 pub use manifest::{ManifestError, manifest_lines, parse_manifest};
+pub use pacer::Pacer;
 pub use receiver::{Receiver, ReceiverInput, ReceiverOutput};
 pub use sender::{Sender, SenderInput, SenderOutput};
 pub use staging::{Marks, Staging};

@@ -3,6 +3,7 @@
 mod control;
 mod copy;
 mod download;
+mod greet;
 mod local;
 mod location;
 mod outcome;
@@ -10,5 +11,6 @@ mod upload;
 
 pub use crate::stores::Diskless;
 pub use copy::{Options, Standing, copy};
+pub use greet::{Greeting, greet};
 pub use location::{Location, Remote};
 pub use outcome::{Failure, Outcome, Sample};
