@@ -79,7 +79,7 @@ impl World {
         let source: Vec<Vec<u8>> = lens.iter().map(|&len| (0..len).map(|_| rng.next_u64() as u8).collect()).collect();
         let empty: Vec<Vec<u8>> = lens.iter().map(|&len| vec![0; len as usize]).collect();
         let disk = Disk { volatile: empty.clone(), durable: empty, journal: Vec::new(), journal_durable: 0 };
-        let origin = Origin { source: [seed as u8; 32], digests: seed % 4 != 0 };
+        let origin = Origin { source: [seed as u8; 32], digests: !seed.is_multiple_of(4) };
         World { rng, layout, source, disk, origin, bad_blocks: 0, lost_channels: 0, crashes: 0, resumed: 0 }
     }
 

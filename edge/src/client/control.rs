@@ -5,9 +5,10 @@ use crate::stores::Diskless;
 use crate::sys::tcp::tcp_info;
 use farline_core::gridftp::client::{ClientConfig, ClientSession, Event, Features, Input, Output, Request};
 use farline_core::gridftp::{Command, Entry, Options as Opts, Pathname, Reply};
-use farline_core::units::{Error, Fault, Span, Time};
-use std::collections::{BTreeSet, VecDeque};
+use farline_core::units::{ByteRanges, Error, Fault, Span, Time};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -15,8 +16,36 @@ use tokio::net::TcpStream;
 /// How long a server may take to take the connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
 
+/// What the server said that it holds (111), by request and in all; sending threads leave that out.
+#[derive(Debug, Default)]
+pub(super) struct Heard {
+    by: BTreeMap<u64, ByteRanges>,
+    all: ByteRanges,
+}
+
+impl Heard {
+    /// Everything.
+    pub(super) fn all(&self) -> &ByteRanges {
+        &self.all
+    }
+
+    /// What was said while one request ran.
+    pub(super) fn of(&self, id: u64) -> u64 {
+        self.by.get(&id).map_or(0, ByteRanges::total)
+    }
+
+    fn take(&mut self, id: u64, held: &ByteRanges) {
+        let by = self.by.entry(id).or_default();
+        for range in held.iter() {
+            by.insert(range.clone());
+            self.all.insert(range);
+        }
+    }
+}
+
 /// A control connection that is logged in.
 pub(super) struct Control {
+    heard: Arc<Mutex<Heard>>,
     stream: TcpStream,
     session: ClientSession,
     began: Instant,
@@ -45,6 +74,7 @@ impl Control {
         let stream = connecting.await.map_err(|_| failed(std::io::ErrorKind::TimedOut.into()))?.map_err(failed)?;
         // Commands are short and their answers awaited.
         stream.set_nodelay(true).map_err(failed)?;
+        crate::sys::tcp::notice_dead_peer(&stream).map_err(failed)?;
         let host = stream.peer_addr().map_err(failed)?.ip();
         let config = ClientConfig {
             host: Some(host),
@@ -53,6 +83,7 @@ impl Control {
         };
         let session = ClientSession::new(config, Time::ZERO);
         let mut control = Control {
+            heard: Arc::default(),
             stream,
             session,
             began: Instant::now(),
@@ -100,6 +131,16 @@ impl Control {
         self.done(id).await.map(drop)
     }
 
+    /// What the server says that it holds, as it says it.
+    pub(super) fn heard(&self) -> Arc<Mutex<Heard>> {
+        Arc::clone(&self.heard)
+    }
+
+    /// Whether the server speaks checked blocks (`docs/protocol.md`, clause I-1).
+    pub(super) fn checks(&self) -> bool {
+        self.features.parameters("FARLINE").any(|feature| feature == "CHECK")
+    }
+
     pub(super) fn features(&self) -> &Features {
         &self.features
     }
@@ -133,8 +174,13 @@ impl Control {
     async fn next(&mut self) -> Result<(u64, Event), Error> {
         loop {
             let wake = self.flush().await?;
-            if let Some(event) = self.events.pop_front() {
-                return Ok(event);
+            match self.events.pop_front() {
+                Some((id, Event::Ranges(held))) => {
+                    self.heard.lock().unwrap_or_else(PoisonError::into_inner).take(id, &held);
+                    continue;
+                }
+                Some(event) => return Ok(event),
+                None => {}
             }
             let now = self.now();
             let idle = async {

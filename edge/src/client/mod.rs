@@ -7,10 +7,11 @@ mod greet;
 mod local;
 mod location;
 mod outcome;
+mod passes;
 mod upload;
 
 pub use crate::stores::Diskless;
-pub use copy::{Options, Standing, copy};
+pub use copy::{Options, Standing, Verify, copy};
 pub use greet::{Greeting, greet};
 pub use location::{Location, Remote};
 pub use outcome::{Failure, Outcome, Sample};

@@ -43,8 +43,9 @@ pub struct ReceiveJob<'a> {
     pub digests: Option<&'a Mutex<Digests>>,
     /// Running totals.
     pub tally: &'a Tally,
-    /// What is in the store from before: dropped when it comes again.
-    pub held: ByteRanges,
+    /// What is in the store: before, so that it is dropped when it comes again, and after, however the transfer ends. A guarded
+    /// transfer may lack bytes: bad blocks, lost channels.
+    pub held: &'a Mutex<ByteRanges>,
     /// How blocks are guarded.
     pub integrity: Integrity,
     /// How to break it off.
@@ -61,8 +62,6 @@ pub struct Received {
     pub channel_count: usize,
     /// What the kernel said of each channel at the end.
     pub tcp: Vec<TcpInfo>,
-    /// What is in the store, with what was held before. A guarded transfer may lack bytes: bad blocks, lost channels.
-    pub arrived: ByteRanges,
     /// Whether a channel was lost.
     pub lost: bool,
 }
@@ -106,7 +105,7 @@ pub fn receive(mut job: ReceiveJob<'_>) -> Result<Received, Error> {
     let writers = job.writers.max(1);
     let (writes, write_queue) = mpsc::sync_channel(slots + writers);
     let write_queue = Mutex::new(write_queue);
-    let machine = Receiver::new(slots, Marks::of_writer(slots)).holding(job.held);
+    let machine = Receiver::new(slots, Marks::of_writer(slots)).holding(lock(job.held).clone());
     let state = State {
         machine: if job.integrity.checks { machine.tolerant() } else { machine },
         lost: false,
@@ -157,6 +156,7 @@ pub fn receive(mut job: ReceiveJob<'_>) -> Result<Received, Error> {
         journal.end();
         result
     });
+    *lock(job.held) = lock(&shared.state).machine.written().clone();
     result?;
     if let Some(error) = shared.cancel.reason() {
         return Err(error);
@@ -164,14 +164,7 @@ pub fn receive(mut job: ReceiveJob<'_>) -> Result<Received, Error> {
     shared.cancel.release();
     let state = shared.state.into_inner().unwrap_or_else(PoisonError::into_inner);
     let channel_count = state.offers.len();
-    Ok(Received {
-        channels: state.finished,
-        slots: state.parked.into_slots(),
-        channel_count,
-        tcp: state.tcp,
-        arrived: state.machine.written().clone(),
-        lost: state.lost,
-    })
+    Ok(Received { channels: state.finished, slots: state.parked.into_slots(), channel_count, tcp: state.tcp, lost: state.lost })
 }
 
 impl<'a> Shared<'a> {

@@ -1,7 +1,7 @@
 //! Sends one space of bytes over open channels.
 
-use super::desk::{Cancel, Parked, lock};
 use super::Integrity;
+use super::desk::{Cancel, Parked, lock};
 use super::tally::Tally;
 use crate::channels::Channel;
 use crate::stores::Source;
@@ -175,6 +175,9 @@ pub fn send(mut job: SendJob<'_>) -> Result<Sent, Error> {
     let lost = count - channels.len();
     if lost > 0 && !parts.integrity.checks {
         return Err(Error::new(Fault::Bug, "thread-lost", "a sending thread ended early"));
+    }
+    if channels.is_empty() {
+        return Err(broken(&io::Error::other("every channel was lost")));
     }
     parts.cancel.release();
     let tcp = channels.iter().filter_map(|channel| channel.tcp_info()).collect();

@@ -7,9 +7,7 @@ use super::stream_mode;
 use super::tree::{self, Phase, TreeState};
 use crate::channels::Channel;
 use crate::channels::tcp::{TcpOptions, check, connect};
-use crate::mover::{
-    Acceptor, Audit, BLOCK_LEN, Cancel, Integrity, ReceiveJob, SendJob, Tally, UNKNOWN_LEN, receive, send,
-};
+use crate::mover::{Acceptor, Audit, BLOCK_LEN, Cancel, Integrity, ReceiveJob, SendJob, Tally, UNKNOWN_LEN, receive, send};
 use crate::stores::{BytesSource, Diskless, PosixSink, PosixSource, Sink, Source, storage_error};
 use crate::sys::pool::{Slot, pool};
 use farline_core::gridftp::server::{Action, Answer, TransferRequest};
@@ -185,7 +183,8 @@ impl DataPlane {
             "digest" => set(&mut self.integrity.digests, value, "blake3"),
             "source" => {
                 let source = blake3::Hash::from_hex(value);
-                self.source = *source.map_err(|_| Error::new(Fault::You, "rejected", "a source is 64 hexadecimal digits"))?.as_bytes();
+                self.source =
+                    *source.map_err(|_| Error::new(Fault::You, "rejected", "a source is 64 hexadecimal digits"))?.as_bytes();
                 Ok(())
             }
             "store" => {
@@ -392,7 +391,7 @@ impl DataPlane {
         let slots = self.slots(self.channels.len() + 3)?;
         let channels = std::mem::take(&mut self.channels);
         let (acceptor, integrity) = (self.acceptor.as_ref(), self.integrity_of(run));
-        let work = || {
+        let work = |held| {
             receive(ReceiveJob {
                 layout: Arc::clone(layout),
                 sink,
@@ -408,12 +407,15 @@ impl DataPlane {
                 cancel: run.cancel.clone(),
             })
         };
+        let held = &Mutex::new(held);
+        let work = || work(held);
         let received = run.reporter.watch_durable(run.request.ranges_every.into(), sink, || {
             run.reporter.watch(run.request.perf_every.into(), &run.tally, work)
         })?;
         self.channels = received.channels;
         self.slots = received.slots;
-        Ok(Came { arrived: received.arrived, holes: received.lost || run.tally.bad_blocks() > 0 })
+        let arrived = held.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        Ok(Came { arrived, holes: received.lost || run.tally.bad_blocks() > 0 })
     }
 
     /// Connects to the client, or the stripe whose turn it is.

@@ -25,6 +25,8 @@ pub(super) async fn serve(shared: Arc<Shared>, mut stream: TcpStream, peer: Sock
     let Ok(local) = stream.local_addr() else { return };
     // Replies are short and a client waits for each.
     let _ = stream.set_nodelay(true);
+    // A client that vanished without a word still holds the place that it was writing to.
+    let _ = crate::sys::tcp::notice_dead_peer(&stream);
     let began = Instant::now();
     let now = || Time::from_nanos(u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX));
     let mut session = ServerSession::new(rules(&shared), now());
@@ -90,8 +92,11 @@ fn rules(shared: &Shared) -> ServerConfig {
     ServerConfig {
         banner: format!("Farline {} GridFTP server ready.", env!("CARGO_PKG_VERSION")),
         logins,
-        features: [vec![tree::FEATURE.to_owned(), tree::CHECK_FEATURE.to_owned()], diskless::features(shared.config.allow_null, shared.config.allow_memory)]
-            .concat(),
+        features: [
+            vec![tree::FEATURE.to_owned(), tree::CHECK_FEATURE.to_owned()],
+            diskless::features(shared.config.allow_null, shared.config.allow_memory),
+        ]
+        .concat(),
         modules: vec![TREE_MODULE.to_owned()],
         ..ServerConfig::default()
     }

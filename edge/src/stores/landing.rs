@@ -52,6 +52,10 @@ pub struct PosixSink {
     resumed: Mutex<BTreeMap<usize, u64>>,
     /// Entries whose temporary files this run made or opened.
     made: Mutex<BTreeSet<usize>>,
+    /// Those of them whose names may not be durable yet.
+    unnamed: Mutex<BTreeSet<usize>>,
+    /// Those that were opened again, so that their metadata may have been set too early.
+    reopened: Mutex<BTreeSet<usize>>,
     /// Write into the target itself, from this offset on.
     in_place: Option<u64>,
     /// Set modes and times from the layout's entries.
@@ -71,6 +75,8 @@ impl PosixSink {
             partial: Mutex::default(),
             resumed: Mutex::default(),
             made: Mutex::default(),
+            unnamed: Mutex::default(),
+            reopened: Mutex::default(),
             in_place: None,
             metadata,
             open: Mutex::default(),
@@ -239,9 +245,9 @@ impl PosixSink {
             return Err(Error::new(Fault::You, "special-file", message));
         }
         self.partial()?;
-        lock(&self.made).insert(index);
         let at = OsStr::from_bytes(&temporary);
-        if lock(&self.resumed).contains_key(&index) {
+        if !lock(&self.made).insert(index) || lock(&self.resumed).contains_key(&index) {
+            lock(&self.reopened).insert(index);
             let flags = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
             let file = openat(&folder, at, flags, Mode::empty()).map(File::from).map_err(|errno| failed(errno.into()))?;
             if fstat(&file).is_ok_and(|stat| is_own(&stat)) {
@@ -249,6 +255,7 @@ impl PosixSink {
             }
             return Err(failed(io::Error::new(io::ErrorKind::PermissionDenied, "the partial file was replaced by another")));
         }
+        lock(&self.unnamed).insert(index);
         // Under the lock nobody else writes it: what is there was left by a run that journaled nothing.
         let _ = unlinkat(&folder, at, AtFlags::empty());
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
@@ -296,7 +303,8 @@ impl PosixSink {
     /// Makes sure that the temporary file is there with its metadata, also when no byte of it ever came.
     fn complete(&self, index: usize, entry: &Entry) -> Result<(), Error> {
         // Of one that was whole before a crash nobody knows whether its metadata is durable.
-        if entry.is_empty() || lock(&self.resumed).contains_key(&index) {
+        let again = lock(&self.resumed).contains_key(&index) || lock(&self.reopened).contains(&index);
+        if entry.is_empty() || again {
             let file = self.create(index, entry)?;
             self.set_metadata(entry, &file)?;
         }
@@ -391,7 +399,7 @@ impl PosixSink {
             };
             file.sync_data()?;
             // The name must last too, from its first time on.
-            if lock(&self.made).remove(&index) {
+            if lock(&self.unnamed).remove(&index) {
                 let (folder, _) = parent()?;
                 let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
                 File::from(openat(&folder, c".", flags, Mode::empty())?).sync_all()?;
@@ -486,7 +494,9 @@ pub(super) fn check_digest(index: usize, check: Option<(&[Verdict], &Digests)>) 
             Err(Error::new(Fault::Between, "digest-mismatch", "the BLAKE3 digest of what arrived differs from what was sent")
                 .hint("memory, a network card or a middlebox changed bytes; copy the file again"))
         }
-        (Some(Verdict::Part | Verdict::Uncomputed) | None, _) => Err(Error::new(Fault::There, "digest-missing", "the sender said no digest for the file")),
+        (Some(Verdict::Part | Verdict::Uncomputed) | None, _) => {
+            Err(Error::new(Fault::There, "digest-missing", "the sender said no digest for the file"))
+        }
     }
 }
 

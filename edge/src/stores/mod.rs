@@ -19,6 +19,7 @@ pub use diskless::{Diskless, DisklessSink, MemorySource};
 pub use landing::{Landed, PosixSink};
 pub use memory::{BytesSink, BytesSource, NullSink, ZeroSource};
 pub use partial::Held;
+pub(crate) use partial::has_journal;
 pub use posix::{Part, PosixSource};
 pub use root::Root;
 pub use walk::{WalkProblem, walk};

@@ -16,6 +16,7 @@ use std::io::{self, BufReader, Read};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
+use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -46,11 +47,8 @@ impl Place {
             return Place { folder: folder.to_vec(), prefix: name.to_vec(), names: BTreeSet::from([name.to_vec()]) };
         }
         let first = |path: &[u8]| path.split(|&byte| byte == b'/').next().unwrap_or_default().to_vec();
-        let names = if whole {
-            BTreeSet::from([Vec::new()])
-        } else {
-            layout.entries().iter().map(|entry| first(&entry.path)).collect()
-        };
+        let names =
+            if whole { BTreeSet::from([Vec::new()]) } else { layout.entries().iter().map(|entry| first(&entry.path)).collect() };
         Place { folder: start.to_vec(), prefix: Vec::new(), names }
     }
 
@@ -76,6 +74,12 @@ impl Place {
         };
         hidden(name, &format!(".{}{JOURNAL_TAIL}", self.tag(b"")))
     }
+}
+
+/// Whether `folder` has a journal, with something in it, of a transfer that writes `name` there alone, or the folder's content.
+pub(crate) fn has_journal(folder: &Path, name: &[u8]) -> bool {
+    let place = Place { folder: Vec::new(), prefix: Vec::new(), names: BTreeSet::from([name.to_vec()]) };
+    std::fs::metadata(folder.join(OsStr::from_bytes(&place.journal()))).is_ok_and(|meta| meta.len() > 0)
 }
 
 /// `.NAME` and `tail`, the name cut where the file system's limit of 255 bytes asks for it.
@@ -129,7 +133,12 @@ impl Partial {
     ///
     /// # Errors
     /// When another transfer writes there, or the folder cannot be written.
-    pub(super) fn begin(root: &Root, place: Place, layout: &Arc<Layout>, origin: Option<Origin>) -> Result<(Partial, Held), Error> {
+    pub(super) fn begin(
+        root: &Root,
+        place: Place,
+        layout: &Arc<Layout>,
+        origin: Option<Origin>,
+    ) -> Result<(Partial, Held), Error> {
         let shown = join(&place.folder, place.names.first().map_or(&b""[..], |name| name));
         let failed = |error: io::Error| storage_error("write", &shown, &error);
         let folder = root.open_beneath(&place.folder, OFlags::RDONLY | OFlags::DIRECTORY, 0).map_err(failed)?;
@@ -139,8 +148,7 @@ impl Partial {
             Error::new(Fault::Refused, "busy", message)
                 .hint("wait for it to end; one whose connection was lost is given up within half a minute")
         })?;
-        let partial =
-            Partial { place, folder, name, journal, end: Mutex::new(None), account: None, durable: Mutex::default() };
+        let partial = Partial { place, folder, name, journal, end: Mutex::new(None), account: None, durable: Mutex::default() };
         let recovered = partial.replay(layout, origin.unwrap_or(Origin { source: [0; 32], digests: false })).map_err(failed)?;
         match origin.filter(|_| recovered.matches || recovered.paths.is_empty()) {
             Some(origin) => partial.resume(root, layout, origin, recovered).map_err(failed),
@@ -210,10 +218,6 @@ impl Partial {
         self.end = Mutex::new(Some(end));
         self.durable = Mutex::new(blocks.clone());
         Ok((self, Held { blocks, digests: recovered.digests }))
-    }
-
-    pub(super) fn place(&self) -> &Place {
-        &self.place
     }
 
     /// The account of what was written, where a journal is kept.

@@ -3,6 +3,7 @@
 use farline_core::units::Span;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
+use std::time::Duration;
 
 /// The head of Linux's `struct tcp_info` (include/uapi/linux/tcp.h), as far as we read it; the kernel only ever appends.
 #[repr(C)]
@@ -142,4 +143,16 @@ mod tests {
         assert!(tcp_info(&std::fs::File::open("/dev/null").expect("open")).is_err());
         assert!(process_usage().1 > 100_000);
     }
+}
+
+/// Has the kernel give a connection up half a minute after its peer fell silent: idle (keepalive) or owing acknowledgements.
+///
+/// # Errors
+/// When the socket is none of TCP.
+pub fn notice_dead_peer(stream: &impl AsFd) -> io::Result<()> {
+    let socket = socket2::SockRef::from(stream);
+    let keepalive =
+        socket2::TcpKeepalive::new().with_time(Duration::from_secs(10)).with_interval(Duration::from_secs(5)).with_retries(4);
+    socket.set_tcp_keepalive(&keepalive)?;
+    socket.set_tcp_user_timeout(Some(Duration::from_secs(30)))
 }
