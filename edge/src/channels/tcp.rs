@@ -1,0 +1,111 @@
+//! TCP connections for data: options, connecting, listening; and the TCP channel, MODE E over one socket.
+
+use super::Handle;
+use super::ordered::{ByteStream, OrderedChannel};
+use crate::sys::tcp::{TcpInfo, tcp_info};
+use farline_core::units::Bytes;
+use socket2::{Domain, Protocol, SockRef, Socket, Type};
+use std::io;
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::time::Duration;
+
+/// Socket options of a TCP channel, set before it connects or listens.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TcpOptions {
+    /// Congestion control by Linux's name; the system's default when absent.
+    pub congestion: Option<String>,
+    /// Fixed send and receive buffer; the kernel sizes them by itself when absent, which is better where `tcp_rmem` allows it.
+    pub buffer: Option<Bytes>,
+}
+
+/// One TCP data connection.
+pub type TcpChannel = OrderedChannel<TcpStream>;
+
+/// Connects to `address`, from `from` when given.
+///
+/// # Errors
+/// As `connect(2)`, and when `options` name a congestion control that this host does not have.
+pub fn connect(address: SocketAddr, from: Option<SocketAddr>, options: &TcpOptions, timeout: Duration) -> io::Result<TcpChannel> {
+    let socket = socket(address, options)?;
+    if let Some(from) = from {
+        socket.bind(&SocketAddr::new(from.ip(), 0).into())?;
+    }
+    socket.connect_timeout(&address.into(), timeout)?;
+    TcpChannel::new(socket.into())
+}
+
+/// Listens on `address` (port 0: any free one) for channels.
+///
+/// # Errors
+/// As `bind(2)` and `listen(2)`, and when `options` name a congestion control that this host does not have.
+pub fn listen(address: SocketAddr, options: &TcpOptions) -> io::Result<TcpListener> {
+    let socket = socket(address, options)?;
+    socket.set_reuse_address(true)?;
+    socket.bind(&address.into())?;
+    socket.listen(256)?;
+    Ok(socket.into())
+}
+
+/// Whether this host can open channels with `options`, found out on a socket that goes nowhere.
+///
+/// # Errors
+/// What the system says to an option that it does not take.
+pub fn check(options: &TcpOptions) -> io::Result<()> {
+    socket(SocketAddr::from(([127, 0, 0, 1], 0)), options).map(drop)
+}
+
+fn socket(address: SocketAddr, options: &TcpOptions) -> io::Result<Socket> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+    if let Some(name) = &options.congestion {
+        socket.set_tcp_congestion(name.as_bytes())?;
+    }
+    if let Some(Bytes(len)) = options.buffer {
+        let len = usize::try_from(len).unwrap_or(usize::MAX);
+        socket.set_send_buffer_size(len)?;
+        socket.set_recv_buffer_size(len)?;
+    }
+    Ok(socket)
+}
+
+impl ByteStream for TcpStream {
+    fn tcp_info(&self) -> Option<TcpInfo> {
+        tcp_info(self).ok()
+    }
+
+    fn handle(&self) -> io::Result<Handle> {
+        Handle::of(self)
+    }
+
+    fn congestion(&self) -> Option<String> {
+        let name = SockRef::from(self).tcp_congestion().ok()?;
+        let end = name.iter().position(|&byte| byte == 0).unwrap_or(name.len());
+        String::from_utf8(name[..end].to_vec()).ok()
+    }
+}
+
+impl TcpChannel {
+    /// A channel over a connected stream.
+    ///
+    /// # Errors
+    /// When the socket cannot be configured.
+    pub fn new(stream: TcpStream) -> io::Result<TcpChannel> {
+        prepare(&stream)?;
+        Ok(OrderedChannel::over(stream))
+    }
+
+    /// The connection underneath, for use without MODE E.
+    pub fn into_stream(self) -> TcpStream {
+        self.into_inner()
+    }
+}
+
+/// Sets what every data connection needs.
+///
+/// # Errors
+/// When the socket cannot be configured.
+pub fn prepare(stream: &TcpStream) -> io::Result<()> {
+    // MODE E ends a file with a short header: it must not wait for more bytes.
+    stream.set_nodelay(true)?;
+    stream.set_nonblocking(false)?;
+    SockRef::from(stream).set_keepalive(true)
+}
