@@ -4,6 +4,7 @@
 //! `handle` the caller polls until the machine says `Wait`. Machines move descriptors, never payload.
 #![forbid(unsafe_code)]
 
+pub mod congestion;
 pub mod gridftp;
 pub mod report;
 pub mod transfer;

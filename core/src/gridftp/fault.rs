@@ -43,6 +43,7 @@ const TABLE: &[Row] = &[
     row("restart-mismatch", Fault::You, 554, "RESTART_MISMATCH"),
     row("source-unreadable", Fault::There, 451, "SOURCE_UNREADABLE"),
     row("special-file", Fault::You, 553, "SPECIAL_FILE"),
+    row("store-not-allowed", Fault::Refused, 550, "STORE_NOT_ALLOWED"),
     row("too-many-channels", Fault::Refused, 425, "TOO_MANY_CHANNELS"),
     row("unknown-congestion", Fault::You, 501, "UNKNOWN_CONGESTION"),
     row("unsupported", Fault::There, 504, "UNSUPPORTED"),

@@ -1,9 +1,11 @@
 //! A control connection: the core's client machine on a tokio socket.
 
 use super::location::Remote;
+use crate::channels::key::Key;
+use crate::stores::Diskless;
 use crate::sys::tcp::tcp_info;
 use farline_core::gridftp::client::{ClientConfig, ClientSession, Event, Features, Input, Output, Request};
-use farline_core::gridftp::{Entry, Pathname, Reply};
+use farline_core::gridftp::{Command, Entry, Options as Opts, Pathname, Reply};
 use farline_core::units::{Error, Fault, Span, Time};
 use std::collections::{BTreeSet, VecDeque};
 use std::net::SocketAddr;
@@ -28,6 +30,9 @@ pub(super) struct Control {
     received: Vec<u8>,
     server: String,
     features: Features,
+    /// The key that was offered, and the request that offered it while its answer is not known.
+    key: Option<Key>,
+    offered: Option<u64>,
 }
 
 impl Control {
@@ -62,11 +67,23 @@ impl Control {
             received: vec![0; 16 * 1024],
             server,
             features: Features::default(),
+            key: None,
+            offered: None,
         };
         let user = remote.user.clone().unwrap_or_else(|| "anonymous".to_owned());
         let password = remote.password.clone().unwrap_or_else(|| "farline@".to_owned());
         let login = control.request(Request::Login { user, password });
-        let ahead = ahead.into_iter().map(|request| control.request(request)).collect();
+        // K-1, K-2: a server that does not know keys says so, and data connections are made as ever.
+        let key = Key::random().map_err(|error| Error::new(Fault::Here, "no-randomness", error.to_string()))?;
+        let offer = Opts::Farline { name: "key".to_owned(), value: key.to_hex() };
+        let offer = Request::ToFarline(Box::new(Request::Exec(Command::Options(offer))));
+        control.offered = Some(control.try_request(offer));
+        control.key = Some(key);
+        let ahead = ahead.into_iter().map(|request| match request {
+            Request::ToFarline(_) => control.try_request(request),
+            request => control.request(request),
+        });
+        let ahead = ahead.collect();
         loop {
             match control.event_of(login).await? {
                 Event::Ready(features) => control.features = features,
@@ -76,6 +93,40 @@ impl Control {
             }
         }
         Ok((control, ahead))
+    }
+
+    /// Checks that the server is what `remote` says, and chooses its store; ends before any transfer may begin.
+    pub(super) async fn require(&mut self, remote: &Remote) -> Result<(), Error> {
+        let announced = |what: &str| self.features.parameters("FARLINE").any(|feature| feature == what);
+        if remote.farline && !announced("TREE") {
+            return Err(Error::new(Fault::There, "not-farline", format!("{} is no Farline node", self.server))
+                .hint("write ftp:// for other GridFTP servers"));
+        }
+        let Some(store) = remote.store else { return Ok(()) };
+        let (word, name) = match store {
+            Diskless::Null => ("NULL", "?null"),
+            Diskless::Memory(_) => ("MEMORY", "?memory"),
+        };
+        if !announced(word) {
+            return Err(Error::new(Fault::Refused, "store-not-allowed", format!("{} does not allow {name}", self.server))
+                .hint("the node's operator can allow it: farline serve --allow-null --allow-memory SIZE"));
+        }
+        let option = Opts::Farline { name: "store".to_owned(), value: store.to_string() };
+        let id = self.request(Request::Exec(Command::Options(option)));
+        self.done(id).await.map(drop)
+    }
+
+    /// The key under which this end opens every data connection; `None` with a server that does not know keys.
+    pub(super) async fn agreed_key(&mut self) -> Result<Option<Key>, Error> {
+        if let Some(offered) = self.offered.take() {
+            let agreed = match self.done(offered).await {
+                Ok(_) => self.features.parameters("FARLINE").any(|feature| feature == "KEY"),
+                Err(error) if error.fault == Fault::Between => return Err(error),
+                Err(_) => false,
+            };
+            self.key = self.key.take().filter(|_| agreed);
+        }
+        Ok(self.key.clone())
     }
 
     pub(super) fn features(&self) -> &Features {
@@ -90,6 +141,11 @@ impl Control {
     /// This end's address.
     pub(super) fn local(&self) -> Result<SocketAddr, Error> {
         self.stream.local_addr().map_err(|error| Error::new(Fault::Here, "no-address", error.to_string()))
+    }
+
+    /// The server's address and control port.
+    pub(super) fn peer(&self) -> Result<SocketAddr, Error> {
+        self.stream.peer_addr().map_err(|error| Error::new(Fault::Between, "no-address", error.to_string()))
     }
 
     /// Submits a request; its events carry the number.

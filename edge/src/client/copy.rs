@@ -56,11 +56,11 @@ pub async fn copy(
                 .hint("copy to this host first; third-party transfers are not in this version"));
         }
         Location::Remote(to) => upload::run(&mut copy, sources, to).await?,
-        Location::Local(to) => {
+        here => {
             for source in sources {
                 match source {
-                    Location::Remote(from) => download::run(&mut copy, from, to, sources.len() > 1).await?,
-                    Location::Local(from) => local::run(&mut copy, from, to, sources.len() > 1).await?,
+                    Location::Remote(from) => download::run(&mut copy, from, here, sources.len() > 1).await?,
+                    from => local::run(&mut copy, from, here, sources.len() > 1).await?,
                 }
             }
         }

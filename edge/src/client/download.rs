@@ -2,13 +2,16 @@
 
 use super::control::Control;
 use super::copy::{Copy, Live};
-use super::local::{Destination, destination};
-use super::location::Remote;
+use super::dial::{DataPath, dial};
+use super::local::destination;
+use super::location::{Location, Remote};
 use super::upload::staging;
 use crate::channels::Channel;
 use crate::channels::tcp::TcpOptions;
-use crate::mover::{Acceptor, BLOCK_LEN, MANIFEST_LIMIT, ReceiveJob, Received, TREE_MODULE, Tally, UNKNOWN_LEN, receive};
-use crate::stores::{BytesSink, Landed, PosixSink, Sink, join};
+use crate::mover::{
+    Acceptor, BLOCK_LEN, Incoming, MANIFEST_LIMIT, ReceiveJob, Received, TREE_MODULE, Tally, UNKNOWN_LEN, receive,
+};
+use crate::stores::{BytesSink, Landed, Sink, join};
 use crate::sys::pool::Slot;
 use crate::sys::tcp::TcpInfo;
 use farline_core::gridftp::client::{Request, Transfer, What};
@@ -16,22 +19,24 @@ use farline_core::gridftp::{self, Command, Kind, Mode, Module, Options as Opts, 
 use farline_core::transfer::{Choice, Digests, Entry, EntryKind, Layout, Verdict, parse_manifest};
 use farline_core::units::{ByteRanges, Error, Fault};
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Channels and slots between the transfers of one copy, and where channels come in.
+/// Channels and slots between the transfers of one copy, and where channels come in unless this end opened them.
 struct Rig {
-    acceptor: Arc<Acceptor>,
+    acceptor: Option<Arc<Acceptor>>,
     channels: Vec<Box<dyn Channel>>,
     slots: Vec<Slot>,
     tcp: Vec<TcpInfo>,
 }
 
-pub(super) async fn run(copy: &mut Copy<'_>, from: &Remote, to: &Path, several: bool) -> Result<(), Error> {
-    let (mut control, _) = Control::open(from, Vec::new()).await?;
+pub(super) async fn run(copy: &mut Copy<'_>, from: &Remote, to: &Location, several: bool) -> Result<(), Error> {
+    // Where the node knows keys its data port is known as soon as the login is done.
+    let passive = Request::Passive { mode: Mode::Extended, striped: false };
+    let (mut control, ahead) = Control::open(from, vec![Request::ToFarline(Box::new(passive))]).await?;
+    control.require(from).await?;
     let choice = copy.choose(control.rtt(), None, false);
     if control.features().parameters("FARLINE").any(|feature| feature == "TREE") {
-        from_farline(copy, &mut control, from, to, several, &choice).await
+        from_farline(copy, &mut control, ahead[0], from, to, several, &choice).await
     } else if control.features().is_gridftp() {
         from_stock(copy, &mut control, from, to, several, &choice).await
     } else {
@@ -44,24 +49,42 @@ pub(super) async fn run(copy: &mut Copy<'_>, from: &Remote, to: &Path, several: 
     }
 }
 
-/// Listens for the server's channels and tells it where and how many.
-async fn arrange(control: &mut Control, choice: &Choice) -> Result<(Rig, Vec<u64>), Error> {
-    let local = control.local()?;
-    let acceptor = Acceptor::bind(SocketAddr::new(local.ip(), 0), None, None, &TcpOptions::default())?;
+fn parallelism(choice: &Choice) -> Request {
     let streams = u32::try_from(choice.streams).unwrap_or(1);
     let retrieve = RetrieveOptions { parallelism: Some((streams, streams, streams)), ..RetrieveOptions::default() };
+    Request::Exec(Command::Options(Opts::Retrieve(retrieve)))
+}
+
+/// Opens the channels to the node, so that this end need not be reachable: K-4. A node without keys connects to us.
+async fn reach(copy: &mut Copy<'_>, control: &mut Control, passive: u64, choice: &Choice) -> Result<Rig, Error> {
+    if control.agreed_key().await?.is_none() {
+        return Ok(arrange(copy, control, choice).await?.0);
+    }
+    let address = control.passive(passive).await?;
+    control.request(parallelism(choice));
+    let dialled = dial(control, address, choice.streams, &TcpOptions::default()).await?;
+    copy.ledger.data_path = Some(dialled.path);
+    Ok(Rig { acceptor: None, channels: dialled.channels, slots: staging(choice)?, tcp: Vec::new() })
+}
+
+/// Listens for the server's channels and tells it where and how many.
+async fn arrange(copy: &mut Copy<'_>, control: &mut Control, choice: &Choice) -> Result<(Rig, Vec<u64>), Error> {
+    copy.ledger.data_path = Some(DataPath::Direct);
+    let local = control.local()?;
+    let acceptor = Acceptor::bind(SocketAddr::new(local.ip(), 0), None, None, &TcpOptions::default())?;
     let requests = vec![
-        control.request(Request::Exec(Command::Options(Opts::Retrieve(retrieve)))),
+        control.request(parallelism(choice)),
         control.request(Request::Active { mode: Mode::Extended, addresses: vec![acceptor.address()] }),
     ];
-    Ok((Rig { acceptor: Arc::new(acceptor), channels: Vec::new(), slots: staging(choice)?, tcp: Vec::new() }, requests))
+    Ok((Rig { acceptor: Some(Arc::new(acceptor)), channels: Vec::new(), slots: staging(choice)?, tcp: Vec::new() }, requests))
 }
 
 async fn from_farline(
     copy: &mut Copy<'_>,
     control: &mut Control,
+    passive: u64,
     from: &Remote,
-    to: &Path,
+    to: &Location,
     several: bool,
     choice: &Choice,
 ) -> Result<(), Error> {
@@ -70,15 +93,15 @@ async fn from_farline(
         let value = Opts::Farline { name: "congestion".to_owned(), value: name.clone() };
         (control.try_request(Request::Exec(Command::Options(value))), name)
     });
-    let (rig, _) = arrange(control, choice).await?;
+    let rig = reach(copy, control, passive, choice).await?;
     let path = Pathname::new(from.path.clone());
     let transfer = |parms: &str| {
         let module = Some(Module { name: TREE_MODULE.to_owned(), parms: parms.to_owned() });
         Request::Transfer(Transfer { module, ..Transfer::new(What::Retrieve, path.clone()) })
     };
     let requests = ["manifest", "data", "digests"].map(|part| control.request(transfer(part)));
-    let (to, name): (PathBuf, Vec<u8>) = (to.to_owned(), from.name().to_vec());
-    let (contents, recursive) = (from.path.ends_with(b"/"), copy.options.recursive);
+    let (to, name): (Location, Vec<u8>) = (to.clone(), from.name().to_vec());
+    let (contents, recursive) = (from.path.ends_with(b"/") && from.store.is_none(), copy.options.recursive);
     let done = copy.attend(Some(control), move |live| {
         let (rig, text) = receive_list(live, rig, MANIFEST_LIMIT)?;
         let entries = parse_manifest(&text).map_err(|error| Error::new(Fault::There, "bad-manifest", error.to_string()))?;
@@ -87,14 +110,14 @@ async fn from_farline(
             return Err(Error::new(Fault::You, "is-a-directory", format!("{} is a directory", String::from_utf8_lossy(&name)))
                 .hint("add -r to copy it with all that is in it"));
         }
-        let Destination { root, start } = destination(&to, &name, is_folder, contents, several)?;
+        let place = destination(&to, &name, is_folder, contents, several)?;
         let layout = Arc::new(Layout::new(entries, BLOCK_LEN));
         let files = layout.entries().iter().filter(|entry| matches!(entry.kind, EntryKind::File { .. })).count() as u64;
         live.expect(layout.payload(), files);
-        let sink = PosixSink::new(root, start, Arc::clone(&layout), true);
+        let sink = place.sink(&layout)?;
         sink.make_folders()?;
         let digests = Mutex::new(Digests::new(&layout));
-        let (rig, came) = receive_layout(live, rig, &layout, &sink, Some(&digests), &live.tally)?;
+        let (rig, came) = receive_layout(live, rig, &layout, &*sink, Some(&digests), &live.tally)?;
         if came != layout.payload() {
             return Err(Error::new(Fault::There, "incomplete", format!("{came} of {} bytes came", layout.payload())));
         }
@@ -122,7 +145,7 @@ async fn from_stock(
     copy: &mut Copy<'_>,
     control: &mut Control,
     from: &Remote,
-    to: &Path,
+    to: &Location,
     several: bool,
     choice: &Choice,
 ) -> Result<(), Error> {
@@ -139,10 +162,10 @@ async fn from_stock(
     } else {
         vec![Entry { path: Vec::new(), ..entry(Vec::new(), &top) }]
     };
-    let Destination { root, start } = destination(to, from.name(), is_folder, from.path.ends_with(b"/"), several)?;
+    let place = destination(to, from.name(), is_folder, from.path.ends_with(b"/"), several)?;
     let layout = Arc::new(Layout::new(entries, BLOCK_LEN));
-    PosixSink::new(Arc::clone(&root), start.clone(), Arc::clone(&layout), true).make_folders()?;
-    let (mut rig, requests) = arrange(control, choice).await?;
+    place.make_folders(&layout)?;
+    let (mut rig, requests) = arrange(copy, control, choice).await?;
     for id in requests {
         control.done(id).await?;
     }
@@ -154,10 +177,10 @@ async fn from_stock(
         let id = control.request(Request::Transfer(transfer));
         copy.live.expect(layout.payload() - copy.ledger.bytes, files);
         let one = Arc::new(Layout::new(vec![Entry { kind: EntryKind::File { len: UNKNOWN_LEN }, ..item.clone() }], BLOCK_LEN));
-        let sink = PosixSink::new(Arc::clone(&root), start.clone(), Arc::clone(&one), true);
+        let sink = place.sink(&one)?;
         let done = copy.attend(Some(control), move |live| {
             sink.open(0)?;
-            let (rig, came) = receive_layout(live, rig, &one, &sink, None, &live.tally)?;
+            let (rig, came) = receive_layout(live, rig, &one, &*sink, None, &live.tally)?;
             if came != len {
                 // A stock server says the size beforehand and the end with EOF: if they differ the file changed, or was cut.
                 return Err(Error::new(Fault::There, "incomplete", format!("{came} bytes came of a file of {len}")));
@@ -244,7 +267,7 @@ fn receive_layout(
         sink,
         wire_offset: 0,
         channels: rig.channels,
-        acceptor: Some(&rig.acceptor),
+        acceptor: rig.acceptor.as_deref().map(|acceptor| acceptor as &dyn Incoming),
         slots: rig.slots,
         writers: 2,
         digests,

@@ -1,44 +1,89 @@
 //! Copies within this host: the same tree, staging and landing, without a network.
 
 use super::copy::Copy;
-use super::location::last_name;
+use super::location::{Location, last_name};
 use crate::mover::BLOCK_LEN;
-use crate::stores::{PosixSink, PosixSource, Root, Sink, Source, look, walk};
+use crate::stores::{
+    Diskless, Landing, MEMORY_NAME, MemorySource, PosixSink, PosixSource, Root, Source, look, storage_error, walk,
+};
 use farline_core::transfer::{Digests, EntryKind, Layout, PieceDigest, Verdict};
 use farline_core::units::{Error, Fault};
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Where a copy lands on this host: a root that exists and a start beneath it.
-pub(super) struct Destination {
-    pub(super) root: Arc<Root>,
-    pub(super) start: Vec<u8>,
+/// Where a copy lands on this host.
+pub(super) enum Destination {
+    /// Beneath a root that exists, from a start on.
+    Files { root: Arc<Root>, start: Vec<u8> },
+    /// In no file.
+    Diskless(Diskless),
+}
+
+impl Destination {
+    /// What the files of `layout` land in.
+    pub(super) fn sink(&self, layout: &Arc<Layout>) -> Result<Box<dyn Landing>, Error> {
+        Ok(match self {
+            Destination::Files { root, start } => {
+                Box::new(PosixSink::new(Arc::clone(root), start.clone(), Arc::clone(layout), true))
+            }
+            Destination::Diskless(store) => Box::new(store.sink(layout)?),
+        })
+    }
+
+    /// Makes the folders of `layout`, so that files find them.
+    pub(super) fn make_folders(&self, layout: &Arc<Layout>) -> Result<(), Error> {
+        match self {
+            Destination::Files { .. } => self.sink(layout)?.make_folders(),
+            Destination::Diskless(_) => Ok(()),
+        }
+    }
 }
 
 /// Decides where something called `name` lands: in `to` when that is a folder or is written as one, else under `to`'s own
 /// name. `contents` says that a folder's content goes without the folder's name.
-pub(super) fn destination(to: &Path, name: &[u8], is_folder: bool, contents: bool, several: bool) -> Result<Destination, Error> {
+pub(super) fn destination(
+    to: &Location,
+    name: &[u8],
+    is_folder: bool,
+    contents: bool,
+    several: bool,
+) -> Result<Destination, Error> {
+    let to = match to {
+        Location::Diskless(store) => return Ok(Destination::Diskless(*store)),
+        Location::Local(to) => to,
+        Location::Remote(_) => return Err(Error::new(Fault::Bug, "not-here", format!("{to} is not of this host"))),
+    };
     let bytes = to.as_os_str().as_bytes();
     if is_folder || several || bytes.ends_with(b"/") || to.is_dir() {
-        std::fs::create_dir_all(to).map_err(|error| crate::stores::storage_error("create directory", bytes, &error))?;
+        std::fs::create_dir_all(to).map_err(|error| storage_error("create directory", bytes, &error))?;
         let start = if contents { Vec::new() } else { name.to_vec() };
-        return Ok(Destination { root: Arc::new(Root::open(to)?), start });
+        return Ok(Destination::Files { root: Arc::new(Root::open(to)?), start });
     }
     let parent = to.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    Ok(Destination { root: Arc::new(Root::open(parent)?), start: last_name(bytes).to_vec() })
+    Ok(Destination::Files { root: Arc::new(Root::open(parent)?), start: last_name(bytes).to_vec() })
 }
 
-pub(super) async fn run(copy: &mut Copy<'_>, from: &Path, to: &Path, several: bool) -> Result<(), Error> {
+/// What a copy within this host reads.
+struct Origin {
+    layout: Arc<Layout>,
+    source: Box<dyn Source>,
+    name: Vec<u8>,
+    /// The folder that is copied, if one is.
+    folder: Option<PathBuf>,
+    /// Whether a folder's content goes without the folder's name.
+    contents: bool,
+}
+
+fn files_at(copy: &mut Copy<'_>, from: &Path) -> Result<Origin, Error> {
     let bytes = from.as_os_str().as_bytes();
-    let meta = std::fs::metadata(from).map_err(|error| crate::stores::storage_error("read", bytes, &error))?;
+    let meta = std::fs::metadata(from).map_err(|error| storage_error("read", bytes, &error))?;
     if meta.is_dir() && !copy.options.recursive {
         return Err(Error::new(Fault::You, "is-a-directory", format!("{} is a directory", from.display()))
             .hint("add -r to copy it with all that is in it"));
     }
-    let real = from.canonicalize().map_err(|error| crate::stores::storage_error("read", bytes, &error))?;
-    let name = last_name(bytes).to_vec();
+    let real = from.canonicalize().map_err(|error| storage_error("read", bytes, &error))?;
     let (root, start, entries) = if meta.is_dir() {
         let root = Arc::new(Root::open(&real)?);
         let (entries, problems) = walk(&root, b"")?;
@@ -50,17 +95,33 @@ pub(super) async fn run(copy: &mut Copy<'_>, from: &Path, to: &Path, several: bo
         let entry = look(&root, &start, b"")?;
         (root, start, vec![entry])
     };
+    let name = last_name(bytes).to_vec();
     let contents = bytes.ends_with(b"/") || matches!(&name[..], b"." | b"..");
-    let place = destination(to, &name, meta.is_dir(), contents, several)?;
-    let landing = to.canonicalize().unwrap_or_else(|_| to.to_owned());
-    if meta.is_dir() && landing.starts_with(&real) {
-        return Err(Error::new(Fault::You, "into-itself", format!("{} lies inside {}", to.display(), from.display())));
-    }
     let layout = Arc::new(Layout::new(entries, BLOCK_LEN));
+    let source = Box::new(PosixSource::new(root, start, Arc::clone(&layout)));
+    Ok(Origin { layout, source, name, folder: meta.is_dir().then_some(real), contents })
+}
+
+pub(super) async fn run(copy: &mut Copy<'_>, from: &Location, to: &Location, several: bool) -> Result<(), Error> {
+    let origin = match from {
+        Location::Local(path) => files_at(copy, path)?,
+        Location::Diskless(store) => {
+            let layout = Arc::new(Layout::new(vec![store.entry(b"")?], BLOCK_LEN));
+            let source = Box::new(MemorySource::new());
+            Origin { layout, source, name: MEMORY_NAME.to_vec(), folder: None, contents: false }
+        }
+        Location::Remote(_) => return Err(Error::new(Fault::Bug, "not-here", format!("{from} is not of this host"))),
+    };
+    let Origin { layout, source, name, folder, contents } = origin;
+    let place = destination(to, &name, folder.is_some(), contents, several)?;
+    if let (Some(folder), Location::Local(path)) = (&folder, to)
+        && path.canonicalize().is_ok_and(|path| path.starts_with(folder))
+    {
+        return Err(Error::new(Fault::You, "into-itself", format!("{to} lies inside {from}")));
+    }
+    let sink = place.sink(&layout)?;
     let files = layout.entries().iter().filter(|entry| matches!(entry.kind, EntryKind::File { .. })).count() as u64;
     copy.live.expect(layout.payload(), files);
-    let source = PosixSource::new(root, start, Arc::clone(&layout));
-    let sink = PosixSink::new(place.root, place.start, Arc::clone(&layout), true);
     let landed = copy
         .attend(None, move |live| {
             sink.make_folders()?;

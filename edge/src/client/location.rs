@@ -1,6 +1,7 @@
 //! Where a copy comes from or goes to, as people write it.
 
-use farline_core::units::{Error, Fault};
+use crate::stores::{Diskless, MEMORY_NAME};
+use farline_core::units::{Bytes, Error, Fault};
 use std::ffi::OsStr;
 use std::fmt;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -13,9 +14,11 @@ pub enum Location {
     Local(PathBuf),
     /// A path of a GridFTP or FTP server.
     Remote(Remote),
+    /// `null:` or `memory:SIZE` of this host.
+    Diskless(Diskless),
 }
 
-/// A path of a server: `ftp://[user[:password]@]host[:port]/path`.
+/// A path of a server: `ftp://[user[:password]@]host[:port]/path`, or the same with `farline://`.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Remote {
     /// The user; anonymous when absent.
@@ -28,10 +31,16 @@ pub struct Remote {
     pub port: u16,
     /// The path, percent-decoded; absolute, as every GridFTP client has it.
     pub path: Vec<u8>,
+    /// Whether it must be a Farline node (`farline://`).
+    pub farline: bool,
+    /// The node's store without a disk instead of its files: `farline://host/?null`, `farline://host/?memory=SIZE`.
+    pub store: Option<Diskless>,
 }
 
 /// The port of FTP's control channel.
 const FTP_PORT: u16 = 21;
+/// GridFTP's registered port, where a Farline node listens.
+const FARLINE_PORT: u16 = 2811;
 
 impl Location {
     /// Reads `text`: a URL when it has a scheme, else a local path.
@@ -40,6 +49,9 @@ impl Location {
     /// When the scheme is unknown or the URL makes no sense.
     pub fn parse(text: &OsStr) -> Result<Location, Error> {
         let bytes = text.as_bytes();
+        if let Some(store) = text.to_str().and_then(diskless) {
+            return store.map(Location::Diskless);
+        }
         let Some(colon) = bytes.windows(3).position(|window| window == b"://") else {
             if bytes.is_empty() {
                 return Err(Error::new(Fault::You, "empty-path", "an empty path names nothing"));
@@ -49,21 +61,30 @@ impl Location {
         let shown = String::from_utf8_lossy(bytes);
         let (scheme, rest) = (&bytes[..colon], &bytes[colon + 3..]);
         match scheme {
-            b"ftp" => Remote::parse(rest, &shown).map(Location::Remote),
+            b"ftp" => Remote::parse(rest, false, &shown).map(Location::Remote),
+            b"farline" => Remote::parse(rest, true, &shown).map(Location::Remote),
             b"file" => Ok(Location::Local(PathBuf::from(std::ffi::OsString::from_vec(decode(rest, &shown)?)))),
             _ => Err(Error::new(
                 Fault::You,
                 "unknown-scheme",
                 format!("{shown}: scheme `{}` is not known", String::from_utf8_lossy(scheme)),
             )
-            .hint("known are ftp:// and file://, and plain local paths")),
+            .hint("known are farline://, ftp:// and file://, null:, memory:SIZE, and plain local paths")),
         }
     }
 }
 
 impl Remote {
-    fn parse(rest: &[u8], shown: &str) -> Result<Remote, Error> {
-        let wrong = |what: &str| Error::new(Fault::You, "bad-url", format!("{shown}: {what}")).hint("write ftp://host:port/path");
+    fn parse(rest: &[u8], farline: bool, shown: &str) -> Result<Remote, Error> {
+        let scheme = if farline { "farline" } else { "ftp" };
+        let wrong = |what: &str| {
+            Error::new(Fault::You, "bad-url", format!("{shown}: {what}")).hint(format!("write {scheme}://host:port/path"))
+        };
+        // An FTP URL has no query (RFC 1738, section 3.2): there, `?` belongs to the path.
+        let (rest, query) = match rest.iter().position(|&byte| byte == b'?').filter(|_| farline) {
+            Some(mark) => (&rest[..mark], Some(&rest[mark + 1..])),
+            None => (rest, None),
+        };
         let slash = rest.iter().position(|&byte| byte == b'/').unwrap_or(rest.len());
         let (authority, path) = rest.split_at(slash);
         let authority = std::str::from_utf8(authority).map_err(|_| wrong("the host is not text"))?;
@@ -79,6 +100,7 @@ impl Remote {
             return Err(wrong("the host is missing"));
         }
         let port = match port {
+            None if farline => FARLINE_PORT,
             None => FTP_PORT,
             Some(port) => {
                 port.parse().ok().filter(|&port| port != 0).ok_or_else(|| wrong("the port is not a number from 1 to 65535"))?
@@ -99,7 +121,16 @@ impl Remote {
             return Err(wrong("a path in an FTP URL has no line breaks and no zero bytes"));
         }
         let path = if path.is_empty() { b"/".to_vec() } else { path };
-        Ok(Remote { user, password, host: host.to_owned(), port, path })
+        let store = match query {
+            None => None,
+            Some(query) => {
+                let known = std::str::from_utf8(query).ok().and_then(|query| Diskless::parse(query, '='));
+                Some(known.ok_or_else(|| {
+                    wrong("behind `?` stands neither null nor memory=SIZE").hint("a `?` in a path is written `%3F` here")
+                })??)
+            }
+        };
+        Ok(Remote { user, password, host: host.to_owned(), port, path, farline, store })
     }
 
     /// The same server with another path.
@@ -110,8 +141,13 @@ impl Remote {
 
     /// The last name of the path; empty for the root.
     pub fn name(&self) -> &[u8] {
-        last_name(&self.path)
+        if self.store.is_some() { MEMORY_NAME } else { last_name(&self.path) }
     }
+}
+
+/// `null:` or `memory:SIZE`; `None` for anything else. A file of such a name is written `./null:`.
+fn diskless(text: &str) -> Option<Result<Diskless, Error>> {
+    if text == "null:" { Some(Ok(Diskless::Null)) } else { Diskless::parse(text, ':').filter(|_| text.contains(':')) }
 }
 
 /// The part after the last `/`, ignoring one at the end.
@@ -124,7 +160,13 @@ impl fmt::Display for Remote {
     /// Without the password.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let host = if self.host.contains(':') { format!("[{}]", self.host) } else { self.host.clone() };
-        write!(f, "ftp://{host}:{}{}", self.port, String::from_utf8_lossy(&self.path))
+        let scheme = if self.farline { "farline" } else { "ftp" };
+        write!(f, "{scheme}://{host}:{}{}", self.port, String::from_utf8_lossy(&self.path))?;
+        match self.store {
+            None => Ok(()),
+            Some(Diskless::Null) => f.write_str("?null"),
+            Some(Diskless::Memory(Bytes(size))) => write!(f, "?memory={size}"),
+        }
     }
 }
 
@@ -139,6 +181,8 @@ impl fmt::Display for Location {
         match self {
             Location::Local(path) => write!(f, "{}", path.display()),
             Location::Remote(remote) => write!(f, "{remote}"),
+            Location::Diskless(Diskless::Null) => f.write_str("null:"),
+            Location::Diskless(store) => write!(f, "{store}"),
         }
     }
 }
@@ -186,6 +230,25 @@ mod tests {
     }
 
     #[test]
+    fn a_farline_url_has_its_own_port_and_stores_without_a_disk() {
+        let plain = remote("farline://dtn2/data/a%3Fb");
+        assert_eq!((plain.port, plain.farline, &plain.path[..], plain.store), (2811, true, &b"/data/a?b"[..], None));
+        let null = remote("farline://dtn2:5000/?null");
+        assert_eq!((null.port, null.store, null.to_string().as_str()), (5000, Some(Diskless::Null), "farline://dtn2:5000/?null"));
+        let memory = remote("farline://[::1]?memory=10GiB");
+        assert_eq!(
+            (&memory.path[..], memory.store, memory.name()),
+            (&b"/"[..], Some(Diskless::Memory(Bytes(10 << 30))), &b"memory"[..])
+        );
+        assert_eq!(remote("ftp://h/a?null").path, b"/a?null", "an FTP URL has no query");
+        assert_eq!(Location::parse(OsStr::new("null:")), Ok(Location::Diskless(Diskless::Null)));
+        assert_eq!(Location::parse(OsStr::new("memory:1G")), Ok(Location::Diskless(Diskless::Memory(Bytes(1 << 30)))));
+        for file in ["null", "memory", "./null:", "memory.h5"] {
+            assert_eq!(Location::parse(OsStr::new(file)), Ok(Location::Local(file.into())), "{file}");
+        }
+    }
+
+    #[test]
     fn a_wrong_url_is_one_clear_error() {
         for (text, code) in [
             ("http://x/y", "unknown-scheme"),
@@ -193,6 +256,9 @@ mod tests {
             ("ftp://h:0/x", "bad-url"),
             ("ftp://h:99999/x", "bad-url"),
             ("ftp://h/%zz", "bad-url"),
+            ("farline://h/?nul", "bad-url"),
+            ("farline://h/?memory=much", "bad-size"),
+            ("memory:much", "bad-size"),
             ("ftp://h/a%0d%0aDELE%20b", "bad-url"),
             ("", "empty-path"),
         ] {

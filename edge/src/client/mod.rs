@@ -2,12 +2,15 @@
 
 mod control;
 mod copy;
+mod dial;
 mod download;
 mod local;
 mod location;
 mod outcome;
 mod upload;
 
+pub use crate::stores::Diskless;
 pub use copy::{Options, Standing, copy};
+pub use dial::DataPath;
 pub use location::{Location, Remote};
 pub use outcome::{Failure, Outcome, Sample};

@@ -1,6 +1,6 @@
 //! What a node exports, where it listens and whom it lets in: from flags, from a TOML file, flags first.
 
-use farline_core::units::{Bytes, Error, Fault};
+use farline_core::units::{Bytes, Error, Fault, ParseQuantityError};
 use serde::Deserialize;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -33,6 +33,10 @@ pub struct Config {
     pub data_address: Option<IpAddr>,
     /// Whether data may go to and come from hosts other than the client: third-party transfers.
     pub third_party: bool,
+    /// Whether clients may send to `?null`, which drops what comes.
+    pub allow_null: bool,
+    /// How much memory all `?memory=SIZE` stores may take together; none when absent.
+    pub allow_memory: Option<Bytes>,
     /// Staging pool of each session that moves data.
     pub staging: Bytes,
     /// Sessions at once.
@@ -55,6 +59,10 @@ pub struct ConfigFile {
     pub data_address: Option<IpAddr>,
     /// See [`Config::third_party`].
     pub third_party: Option<bool>,
+    /// See [`Config::allow_null`].
+    pub allow_null: Option<bool>,
+    /// A size such as `16GiB`, see [`Config::allow_memory`].
+    pub allow_memory: Option<String>,
     /// A size such as `64MiB`, see [`Config::staging`].
     pub staging: Option<String>,
     /// See [`Config::sessions`].
@@ -87,6 +95,11 @@ impl ConfigFile {
             None => DEFAULT_LISTEN.parse().map_err(|_| Error::new(Fault::Bug, "bad-default", "the default address is none"))?,
         };
         let staging = self.staging.map_or(Ok(Bytes::mib(64)), |text| text.parse()).map_err(|error| wrong(error.to_string()))?;
+        let allow_memory = self
+            .allow_memory
+            .map(|text| text.parse())
+            .transpose()
+            .map_err(|error: ParseQuantityError| wrong(error.to_string()))?;
         let data_ports = self.data_ports.as_deref().map(parse_ports).transpose().map_err(wrong)?;
         let sessions = self.sessions.unwrap_or(64);
         if sessions == 0 {
@@ -99,6 +112,8 @@ impl ConfigFile {
             data_ports,
             data_address: self.data_address,
             third_party: self.third_party.unwrap_or(false),
+            allow_null: self.allow_null.unwrap_or(false),
+            allow_memory,
             staging,
             sessions,
         })

@@ -1,6 +1,7 @@
 //! A session's data channels, and the transfers over them.
 
 use super::Shared;
+use super::diskless;
 use super::door::Door;
 use super::files::{Files, beneath};
 use super::stream_mode;
@@ -9,7 +10,7 @@ use crate::channels::Channel;
 use crate::channels::key::Key;
 use crate::channels::tcp::{TcpOptions, check, connect};
 use crate::mover::{Acceptor, Audit, BLOCK_LEN, Cancel, Incoming, ReceiveJob, SendJob, Tally, UNKNOWN_LEN, bind, receive, send};
-use crate::stores::{BytesSource, PosixSink, PosixSource, Sink, Source, storage_error};
+use crate::stores::{BytesSource, Diskless, PosixSink, PosixSource, Sink, Source, storage_error};
 use crate::sys::pool::{Slot, pool};
 use farline_core::gridftp::server::{Action, Answer, TransferRequest};
 use farline_core::gridftp::{Entry, Family, Kind, ListFormat, Mode, Perf, Timestamp};
@@ -85,6 +86,8 @@ pub(super) struct DataPlane {
     slots: Vec<Slot>,
     options: TcpOptions,
     tree: TreeState,
+    /// What trees come from and go to instead of the node's files.
+    store: Option<Diskless>,
 }
 
 impl DataPlane {
@@ -102,6 +105,7 @@ impl DataPlane {
             slots: Vec::new(),
             options,
             tree,
+            store: None,
         }
     }
 
@@ -167,12 +171,16 @@ impl DataPlane {
                 Ok(())
             }
             "key" => {
-                let key = Key::from_hex(value)
-                    .ok_or_else(|| Error::new(Fault::You, "bad-key", "a key is 64 hexadecimal digits"))?;
+                let key =
+                    Key::from_hex(value).ok_or_else(|| Error::new(Fault::You, "bad-key", "a key is 64 hexadecimal digits"))?;
                 self.channels.clear();
                 self.targets.clear();
                 self.acceptor = None;
                 self.door = Some(self.shared.doors.open(key));
+                Ok(())
+            }
+            "store" => {
+                self.store = diskless::choose(&self.shared, value)?;
                 Ok(())
             }
             _ => Err(Error::new(Fault::You, "unsupported", format!("there is no option `{name}`"))),
@@ -327,7 +335,7 @@ impl DataPlane {
         }
         let wanted = (run.request.parallelism.max(1) as usize).min(MOST_CHANNELS);
         let reused = self.channels.len() == wanted;
-        if !reused {
+        if !reused && self.door.is_none() {
             self.channels.clear();
         }
         run.reporter.started(reused);
@@ -411,8 +419,9 @@ impl DataPlane {
             }
             if Instant::now() > deadline {
                 let message = format!("{} of {wanted} data connections came in time", self.channels.len());
-                return Err(Error::new(Fault::Between, "data-connection", message)
-                    .hint("a firewall may hold the node's data ports back"));
+                return Err(
+                    Error::new(Fault::Between, "data-connection", message).hint("a firewall may hold the node's data ports back")
+                );
             }
             let Some(channel) = door.accept(Duration::from_millis(200))? else { continue };
             if let Some(name) = &self.options.congestion {
@@ -448,6 +457,11 @@ impl DataPlane {
 
     pub(super) fn tree(&mut self) -> &mut TreeState {
         &mut self.tree
+    }
+
+    /// What trees come from and go to instead of the node's files.
+    pub(super) fn store_kind(&self) -> Option<Diskless> {
+        self.store
     }
 
     pub(super) fn peer(&self) -> SocketAddr {

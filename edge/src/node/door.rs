@@ -116,7 +116,9 @@ impl Incoming for Door {
         match lock(&self.arrived).recv_timeout(timeout) {
             Ok(arrival) => Ok(arrival),
             Err(mpsc::RecvTimeoutError::Timeout) => Ok(None),
-            Err(mpsc::RecvTimeoutError::Disconnected) => Err(Error::new(Fault::Bug, "door-closed", "the data port closed itself")),
+            Err(mpsc::RecvTimeoutError::Disconnected) => {
+                Err(Error::new(Fault::Bug, "door-closed", "the data port closed itself"))
+            }
         }
     }
 

@@ -6,6 +6,7 @@
 
 mod config;
 mod data;
+mod diskless;
 mod door;
 mod files;
 mod session;
@@ -18,6 +19,7 @@ use crate::stores::Root;
 use farline_core::units::{Error, Fault};
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 
@@ -38,6 +40,8 @@ struct Shared {
     /// Connections beyond `sessions` that are looked at, for they may be data connections.
     turned_away: Arc<Semaphore>,
     doors: Arc<door::Doors>,
+    /// Bytes that memory stores take now.
+    memory_used: AtomicU64,
 }
 
 impl Node {
@@ -55,7 +59,7 @@ impl Node {
         let address = listener.local_addr().map_err(failed)?;
         let sessions = Arc::new(Semaphore::new(config.sessions));
         let turned_away = Arc::new(Semaphore::new(64));
-        let shared = Shared { config, root, sessions, turned_away, doors: Arc::default() };
+        let shared = Shared { config, root, sessions, turned_away, doors: Arc::default(), memory_used: AtomicU64::new(0) };
         Ok(Node { shared: Arc::new(shared), listener, address })
     }
 

@@ -3,7 +3,7 @@
 use super::config::Anonymous;
 use super::data::{DataPlane, Reporter};
 use super::files::Files;
-use super::{Shared, tree};
+use super::{Shared, diskless, tree};
 use crate::channels::key::{PREAMBLE_LEN, Token};
 use crate::mover::{Cancel, TREE_MODULE};
 use farline_core::gridftp::server::{Answer, Ask, Input, Logins, Output, Rights, ServerConfig, ServerSession};
@@ -147,7 +147,11 @@ fn rules(shared: &Shared) -> ServerConfig {
     ServerConfig {
         banner: format!("Farline {} GridFTP server ready.", env!("CARGO_PKG_VERSION")),
         logins,
-        features: vec![tree::FEATURE.to_owned(), "FARLINE KEY".to_owned()],
+        features: [
+            vec![tree::FEATURE.to_owned(), "FARLINE KEY".to_owned()],
+            diskless::features(shared.config.allow_null, shared.config.allow_memory),
+        ]
+        .concat(),
         passive_retrieve: true,
         modules: vec![TREE_MODULE.to_owned()],
         ..ServerConfig::default()

@@ -7,11 +7,12 @@
 //! The three are pipelined: a sender begins the next as soon as its channels are past the last. `docs/protocol.md`.
 
 use super::data::{DataPlane, Run};
+use super::diskless::{self, Share};
 use super::files::{Files, beneath};
 use crate::mover::{Audit, BLOCK_LEN, MANIFEST_LIMIT, TREE_MODULE};
-use crate::stores::{BytesSink, PosixSink, PosixSource, look, walk};
+use crate::stores::{BytesSink, Landing, MemorySource, PosixSink, PosixSource, Source, look, walk};
 use farline_core::gridftp::Kind;
-use farline_core::transfer::{Digests, Layout, Verdict, manifest_lines, parse_manifest};
+use farline_core::transfer::{Digests, Entry, Layout, Verdict, manifest_lines, parse_manifest};
 use farline_core::units::{ByteRanges, Error, Fault};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -38,7 +39,7 @@ impl Phase {
 }
 
 /// A tree between its transfers.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct TreeState {
     incoming: Option<Incoming>,
     outgoing: Option<Outgoing>,
@@ -47,15 +48,16 @@ pub(super) struct TreeState {
 #[derive(Debug)]
 struct Incoming {
     layout: Arc<Layout>,
-    sink: PosixSink,
+    sink: Box<dyn Landing>,
     digests: Mutex<Digests>,
     complete: bool,
+    /// What a memory store takes of the node's allowance.
+    _share: Option<Share>,
 }
 
-#[derive(Debug)]
 struct Outgoing {
     layout: Arc<Layout>,
-    source: PosixSource,
+    source: Box<dyn Source>,
     audit: Audit,
 }
 
@@ -69,16 +71,22 @@ pub(super) fn store(plane: &mut DataPlane, phase: Phase, run: &Run<'_>) -> Resul
             let entries = parse_manifest(&text).map_err(|error| Error::new(Fault::There, "bad-manifest", error.to_string()))?;
             let layout = Arc::new(Layout::new(entries, BLOCK_LEN));
             let start = beneath(&run.request.path).to_vec();
-            let sink = PosixSink::new(Arc::clone(&plane.shared.root), start, Arc::clone(&layout), true);
+            let (sink, share): (Box<dyn Landing>, _) = match plane.store_kind() {
+                None => (Box::new(PosixSink::new(Arc::clone(&plane.shared.root), start, Arc::clone(&layout), true)), None),
+                Some(store) => {
+                    let (sink, share) = diskless::sink(&plane.shared, store, &layout)?;
+                    (Box::new(sink), share)
+                }
+            };
             sink.make_folders()?;
             let digests = Mutex::new(Digests::new(&layout));
-            plane.tree().incoming = Some(Incoming { layout, sink, digests, complete: false });
+            plane.tree().incoming = Some(Incoming { layout, sink, digests, complete: false, _share: share });
             Ok(len)
         }
         Phase::Data => {
             let mut incoming = plane.tree().incoming.take().ok_or_else(|| out_of_order("manifest"))?;
             let written = Mutex::new(ByteRanges::new());
-            plane.receive_into(&incoming.layout, &incoming.sink, Some(&incoming.digests), &written, run)?;
+            plane.receive_into(&incoming.layout, &*incoming.sink, Some(&incoming.digests), &written, run)?;
             let came = written.into_inner().unwrap_or_else(PoisonError::into_inner).total();
             if came != incoming.layout.payload() {
                 let message = format!("{came} of {} bytes came", incoming.layout.payload());
@@ -115,25 +123,26 @@ pub(super) fn retrieve(plane: &mut DataPlane, phase: Phase, run: &Run<'_>) -> Re
     match phase {
         Phase::Manifest => {
             plane.tree().outgoing = None;
-            let root = Arc::clone(&plane.shared.root);
-            let start = beneath(&run.request.path).to_vec();
-            let entry = Files::new(&root, false).look(&run.request.path)?;
-            let entries = match entry.kind {
-                // What cannot be read shows as missing from the manifest: the node's own log names it.
-                Kind::Directory => walk(&root, &start)?.0,
-                Kind::File | Kind::Symlink => vec![look(&root, &start, b"")?],
-                _ => return Err(Error::new(Fault::You, "unsupported", "this is neither file nor directory")),
+            let entries = match plane.store_kind() {
+                None => listed(plane, run)?,
+                Some(store) => vec![store.entry(b"")?],
             };
             let text = manifest_lines(&entries);
             let layout = Arc::new(Layout::new(entries, BLOCK_LEN));
-            let source = PosixSource::new(root, start, Arc::clone(&layout));
+            let source: Box<dyn Source> = match plane.store_kind() {
+                None => {
+                    let start = beneath(&run.request.path).to_vec();
+                    Box::new(PosixSource::new(Arc::clone(&plane.shared.root), start, Arc::clone(&layout)))
+                }
+                Some(_) => Box::new(MemorySource::new()),
+            };
             let audit = Audit::new(&layout);
             plane.tree().outgoing = Some(Outgoing { layout, source, audit });
             plane.send_bytes(text, run)
         }
         Phase::Data => {
             let outgoing = plane.tree().outgoing.take().ok_or_else(|| out_of_order("manifest"))?;
-            let sent = plane.send_from(&outgoing.layout, &outgoing.source, 0, Some(&outgoing.audit), run)?;
+            let sent = plane.send_from(&outgoing.layout, &*outgoing.source, 0, Some(&outgoing.audit), run)?;
             plane.tree().outgoing = Some(outgoing);
             Ok(sent)
         }
@@ -143,6 +152,18 @@ pub(super) fn retrieve(plane: &mut DataPlane, phase: Phase, run: &Run<'_>) -> Re
             let list = verdicts.into_iter().flat_map(Verdict::encode).collect();
             plane.send_bytes(list, run)
         }
+    }
+}
+
+/// The entries of the file or directory that the client asks for.
+fn listed(plane: &DataPlane, run: &Run<'_>) -> Result<Vec<Entry>, Error> {
+    let root = &plane.shared.root;
+    let start = beneath(&run.request.path);
+    match Files::new(root, false).look(&run.request.path)?.kind {
+        // What cannot be read shows as missing from the manifest: the node's own log names it.
+        Kind::Directory => Ok(walk(root, start)?.0),
+        Kind::File | Kind::Symlink => Ok(vec![look(root, start, b"")?]),
+        _ => Err(Error::new(Fault::You, "unsupported", "this is neither file nor directory")),
     }
 }
 

@@ -332,7 +332,7 @@ impl Drop for PosixSink {
     }
 }
 
-fn check_digest(index: usize, check: Option<(&[Verdict], &Digests)>) -> Result<(), Error> {
+pub(super) fn check_digest(index: usize, check: Option<(&[Verdict], &Digests)>) -> Result<(), Error> {
     let Some((verdicts, digests)) = check else { return Ok(()) };
     match (verdicts.get(index), digests.digest(index)) {
         (Some(Verdict::Read(sent)), Some(got)) if *sent == got => Ok(()),

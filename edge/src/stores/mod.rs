@@ -3,15 +3,18 @@
 //! | store | source | sink |
 //! |---|---|---|
 //! | `posix` | files of a tree | files of a tree, under temporary names until they land |
-//! | `memory` | one file of zeros held in no memory at all, or a list of bytes | bytes in memory |
+//! | `memory` | one file of pseudo-random bytes, or a list of bytes | bytes in memory |
 //! | `null` | | throws bytes away |
 
+mod diskless;
 mod landing;
 mod memory;
 mod posix;
 mod root;
 mod walk;
 
+pub(crate) use diskless::MEMORY_NAME;
+pub use diskless::{Diskless, DisklessSink, MemorySource};
 pub use landing::{Landed, PosixSink};
 pub use memory::{BytesSink, BytesSource, NullSink, ZeroSource};
 pub use posix::{Part, PosixSource};
@@ -19,7 +22,9 @@ pub use root::Root;
 pub use walk::{WalkProblem, walk};
 pub(crate) use walk::{is_special, join, look};
 
+use farline_core::transfer::{Digests, Verdict};
 use farline_core::units::{Error, Fault};
+use std::fmt;
 use std::io;
 
 /// What is sent.
@@ -38,6 +43,38 @@ pub trait Sink: Send + Sync {
     /// # Errors
     /// When they cannot be written: no space, no permission.
     fn write(&self, entry: usize, offset: u64, bytes: &[u8]) -> Result<(), Error>;
+}
+
+/// A sink in which the files of a layout land, whatever kind of store it is.
+pub trait Landing: Sink + fmt::Debug {
+    /// Makes room for `entry` now, so that what stands in its way is known before data moves.
+    ///
+    /// # Errors
+    /// When it cannot be made.
+    fn open(&self, entry: usize) -> Result<(), Error>;
+
+    /// Makes the tree's folders, so that writing finds them.
+    ///
+    /// # Errors
+    /// When one cannot be made.
+    fn make_folders(&self) -> Result<(), Error>;
+
+    /// Lands every file whose digest is what the sender says (`verdicts`, by entry), or every file when there are none.
+    fn land(&self, check: Option<(&[Verdict], &Digests)>) -> Landed;
+}
+
+impl Landing for PosixSink {
+    fn open(&self, entry: usize) -> Result<(), Error> {
+        PosixSink::open(self, entry)
+    }
+
+    fn make_folders(&self) -> Result<(), Error> {
+        PosixSink::make_folders(self)
+    }
+
+    fn land(&self, check: Option<(&[Verdict], &Digests)>) -> Landed {
+        PosixSink::land(self, check)
+    }
 }
 
 /// An error of this host's storage, with the path and what to do about the common ones.

@@ -2,7 +2,7 @@
 
 use crate::output::Output;
 use crate::progress::{Progress, Sample};
-use farline::client::{Location, Options, Outcome, Standing, copy};
+use farline::client::{DataPath, Location, Options, Outcome, Standing, copy};
 use farline_core::transfer::{Limit, Wishes};
 use farline_core::units::{Bytes, Error, Fault, Rate, Span};
 use std::ffi::OsString;
@@ -12,6 +12,7 @@ const EXAMPLES: &str = "\
 Examples:
   farline cp big.h5 ftp://dtn2.example.org:2811/data/
   farline cp -r ftp://old.site:2811/run7 /scratch/
+  farline cp memory:10G 'farline://dtn2.example.org/?null'
 
 `src` is copied by its name, `src/` is its content alone, as rsync has it. Every
 file lands whole under its name or not at all. Between Farline ends each file's
@@ -21,10 +22,10 @@ BLAKE3 digest is compared; nothing is encrypted in this version.";
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// What to copy: local paths, or URLs such as ftp://user:password@host:port/path
+    /// What to copy: local paths, memory:SIZE, farline:// or ftp://user:password@host:port/path
     #[arg(required = true, value_name = "SRC")]
     sources: Vec<OsString>,
-    /// Where to: a local path or an ftp:// URL; one that ends in / is a directory
+    /// Where to: a path, null:, memory:SIZE, a URL; what ends in / is a directory
     #[arg(value_name = "DST")]
     destination: OsString,
     /// Copy directories with all that is in them [default: no]
@@ -90,6 +91,9 @@ fn report(outcome: &Outcome, verbose: bool, output: &Output) -> Result<(), Error
         Rate::from_bps(outcome.rate_bps),
         if outcome.verified { "verified" } else { outcome.verified_how },
     );
+    if outcome.data_path == Some(DataPath::ControlPort) {
+        text.push_str("\ndata went through the control port: the node's data ports could not be reached");
+    }
     if verbose {
         text.push_str(&format!("\nrtt {}", Span::from_secs_f64(outcome.rtt_seconds)));
         for reason in &outcome.reasons {

@@ -42,6 +42,12 @@ pub(crate) struct Args {
     /// Address that clients are told to send data to [default: the one they reached]
     #[arg(long, value_name = "ADDR")]
     data_address: Option<IpAddr>,
+    /// Let clients send to ?null, which drops what comes [default: no]
+    #[arg(long)]
+    allow_null: bool,
+    /// Memory that ?memory=SIZE of all sessions may take, such as 16GiB [default: none]
+    #[arg(long, value_name = "SIZE")]
+    allow_memory: Option<String>,
     /// Let data go to and come from hosts other than the client [default: no]
     #[arg(long)]
     third_party: bool,
@@ -75,6 +81,8 @@ pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
         anonymous: anonymous.or(file.anonymous),
         data_ports: args.data_ports.or(file.data_ports),
         data_address: args.data_address.or(file.data_address),
+        allow_null: if args.allow_null { Some(true) } else { file.allow_null },
+        allow_memory: args.allow_memory.or(file.allow_memory),
         third_party: if args.third_party { Some(true) } else { file.third_party },
         ..file
     }

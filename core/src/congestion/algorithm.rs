@@ -1,0 +1,149 @@
+//! The controls by name, their two sets of constants, and how a flow begins.
+
+use super::bbr::Bbr;
+use super::bic::Bic;
+use super::control::Control;
+use super::cubic::Cubic;
+use super::highspeed::HighSpeed;
+use super::htcp::HTcp;
+use super::loss_based::LossBased;
+use super::reno::Reno;
+use super::scalable::Scalable;
+use super::vegas::Vegas;
+use crate::units::{Bytes, Error, Fault, Rng};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::str::FromStr;
+
+/// A congestion control, named as Linux names it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Algorithm {
+    /// BBR, version 1.
+    Bbr,
+    /// BIC.
+    Bic,
+    /// CUBIC.
+    Cubic,
+    /// HighSpeed TCP.
+    HighSpeed,
+    /// H-TCP.
+    HTcp,
+    /// NewReno.
+    Reno,
+    /// Scalable TCP.
+    Scalable,
+    /// Vegas.
+    Vegas,
+}
+
+/// Which constants a control runs with.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Set {
+    /// Those of Linux's module of the same name.
+    #[default]
+    Linux,
+    /// Those of the paper or RFC.
+    Paper,
+}
+
+/// How a flow begins.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Start {
+    /// The first window, in packets.
+    pub window: f64,
+    /// The first slow-start threshold, in packets: infinite where nothing is known of the path.
+    pub threshold: f64,
+    /// The window never grows beyond this, in packets.
+    pub clamp: f64,
+    /// Bytes on the wire of a packet that carries a full segment; turns packets into a pacing rate.
+    pub packet: Bytes,
+}
+
+impl Default for Start {
+    /// Ten packets of 1500 bytes (RFC 6928), no threshold, no clamp.
+    fn default() -> Start {
+        Start { window: 10.0, threshold: f64::INFINITY, clamp: f64::INFINITY, packet: Bytes(1500) }
+    }
+}
+
+impl Algorithm {
+    /// All, in the order of their names.
+    pub const ALL: [Algorithm; 8] = [
+        Algorithm::Bbr,
+        Algorithm::Bic,
+        Algorithm::Cubic,
+        Algorithm::HighSpeed,
+        Algorithm::HTcp,
+        Algorithm::Reno,
+        Algorithm::Scalable,
+        Algorithm::Vegas,
+    ];
+
+    /// Linux's name for it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Algorithm::Bbr => "bbr",
+            Algorithm::Bic => "bic",
+            Algorithm::Cubic => "cubic",
+            Algorithm::HighSpeed => "highspeed",
+            Algorithm::HTcp => "htcp",
+            Algorithm::Reno => "reno",
+            Algorithm::Scalable => "scalable",
+            Algorithm::Vegas => "vegas",
+        }
+    }
+
+    /// A control for a flow that begins as `start` says; `seed` serves those that draw lots (BBR's first phase).
+    pub fn control(self, set: Set, start: Start, seed: &Rng) -> Box<dyn Control> {
+        match self {
+            Algorithm::Bbr => Box::new(Bbr::new(start, seed)),
+            Algorithm::Bic => Box::new(LossBased::new(start, Bic::new(set))),
+            Algorithm::Cubic => Box::new(LossBased::new(start, Cubic::new(set))),
+            Algorithm::HighSpeed => Box::new(LossBased::new(start, HighSpeed::new(set))),
+            Algorithm::HTcp => Box::new(LossBased::new(start, HTcp::new(set))),
+            Algorithm::Reno => Box::new(LossBased::new(start, Reno)),
+            Algorithm::Scalable => Box::new(LossBased::new(start, Scalable::new(set))),
+            Algorithm::Vegas => Box::new(LossBased::new(start, Vegas::new(set))),
+        }
+    }
+}
+
+impl fmt::Display for Algorithm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Algorithm {
+    type Err = Error;
+    fn from_str(text: &str) -> Result<Algorithm, Error> {
+        Algorithm::ALL.into_iter().find(|algorithm| algorithm.name() == text).ok_or_else(|| {
+            let known: Vec<&str> = Algorithm::ALL.iter().map(|algorithm| algorithm.name()).collect();
+            Error::new(Fault::You, "congestion-unknown", format!("there is no congestion control called `{text}`"))
+                .hint(format!("known ones: {}", known.join(", ")))
+        })
+    }
+}
+
+impl fmt::Display for Set {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Set::Linux => "linux",
+            Set::Paper => "paper",
+        })
+    }
+}
+
+impl FromStr for Set {
+    type Err = Error;
+    fn from_str(text: &str) -> Result<Set, Error> {
+        match text {
+            "linux" => Ok(Set::Linux),
+            "paper" => Ok(Set::Paper),
+            _ => Err(Error::new(Fault::You, "congestion-set", format!("`{text}` is not a set of constants"))
+                .hint("paper: as published; linux: as Linux's module of that name")),
+        }
+    }
+}

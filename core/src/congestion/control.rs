@@ -1,0 +1,58 @@
+//! What a congestion control is told and what it answers.
+
+use crate::units::{Rate, Span, Time};
+use std::fmt;
+
+/// Packets acknowledged, cumulatively or selectively, and what is known of the flow at that moment.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Acked {
+    /// How many, for the first time.
+    pub packets: u32,
+    /// How many over the flow's life, these included.
+    pub delivered: u64,
+    /// What `delivered` was when the newest of these was sent: at or above the last round's `delivered`, a round has passed.
+    pub delivered_at_send: u64,
+    /// The longer of the spans in which the packets between those two counts were sent and were acknowledged.
+    pub interval: Span,
+    /// Packets on their way, before this acknowledgement.
+    pub in_flight: u32,
+    /// Whether the window is what held the sender back. A window that is not used up does not grow (RFC 9438, 5.8).
+    pub window_limited: bool,
+}
+
+/// Something that happened to a flow.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Event {
+    /// Packets were acknowledged.
+    Acked(Acked),
+    /// An acknowledgement carried a congestion mark. Told once for each round (RFC 3168, 6.1.2).
+    Ecn,
+    /// Packets were found lost and the sender enters recovery. Told once for each window of data (RFC 6582, 3.2).
+    Loss,
+    /// All that was on its way when recovery began is accounted for.
+    Recovered,
+    /// A round-trip time was measured. Told before the `Acked` that it came with.
+    Rtt(Span),
+    /// The retransmission timer ran out.
+    Timeout,
+}
+
+/// What a flow may do.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Allowed {
+    /// Packets on their way at once.
+    pub window: f64,
+    /// Below this window the flow is in slow start; infinite before the first loss.
+    pub threshold: f64,
+    /// No faster than this, bytes on the wire counted; without one the window alone decides.
+    pub pacing: Option<Rate>,
+}
+
+/// A congestion control of one flow. Times must not run backwards.
+pub trait Control: fmt::Debug + Send {
+    /// Takes in what happened at `now`.
+    fn handle(&mut self, now: Time, event: Event);
+
+    /// What the flow may do until the next `handle`.
+    fn poll(&self) -> Allowed;
+}

@@ -1,0 +1,49 @@
+//! Scalable TCP: a fixed fraction of the window each round, an eighth off on a loss (Kelly, CCR 33(2), 2003).
+
+use super::algorithm::Set;
+use super::loss_based::{Law, Window};
+use super::reno;
+use crate::units::Time;
+
+/// What is left after a loss: 1 - b with b = 0.125 (Kelly, section 2).
+pub(super) const LEFT: f64 = 0.875;
+/// Below this window Scalable is Reno: lwnd (Kelly, section 3.2).
+const LOW_WINDOW: f64 = 16.0;
+
+/// Packets added for each packet acknowledged: a.
+pub(super) const fn increase(set: Set) -> f64 {
+    match set {
+        // Kelly, section 2.
+        Set::Paper => 0.01,
+        // tcp_scalable counts one packet for 50 acknowledged, "to account for delayed ACK", and counts packets, so it runs at 2 %.
+        Set::Linux => 0.02,
+    }
+}
+
+/// The law of Scalable TCP.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Scalable {
+    set: Set,
+}
+
+impl Scalable {
+    pub(super) fn new(set: Set) -> Scalable {
+        Scalable { set }
+    }
+}
+
+impl Law for Scalable {
+    fn avoid(&mut self, _now: Time, window: &mut Window, acked: f64) {
+        let increase = match self.set {
+            Set::Paper if window.packets > LOW_WINDOW => increase(self.set),
+            Set::Paper => 1.0 / window.packets,
+            // tcp_scalable has no lwnd: one packet for min(window, 50) acknowledged.
+            Set::Linux => increase(self.set).max(1.0 / window.packets),
+        };
+        window.add(acked * increase);
+    }
+
+    fn backoff(&mut self, _now: Time, packets: f64) -> f64 {
+        if self.set == Set::Paper && packets <= LOW_WINDOW { packets * reno::LEFT } else { packets * LEFT }
+    }
+}
