@@ -1,5 +1,6 @@
 //! The command `farline`: move data across continents at line rate, and know why when you can't.
 
+mod check;
 mod cp;
 mod generate;
 mod link;
@@ -45,6 +46,7 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     Cp(cp::Args),
+    Check(check::Args),
     Serve(serve::Args),
     Link(link::Args),
     Completions(generate::CompletionsArgs),
@@ -59,6 +61,7 @@ fn main() -> ExitCode {
     let output = Output::new(cli.json, cli.quiet);
     let result = match cli.command {
         Command::Cp(args) => cp::run(args, &output),
+        Command::Check(args) => check::run(args, &output),
         Command::Serve(args) => serve::run(args, &output),
         Command::Link(args) => link::run(args, &output),
         Command::Completions(args) => generate::completions(&args, &output),
