@@ -42,31 +42,34 @@ enum Received {
 
 /// Reads; from a connection that has said nothing yet, a preamble whole and not a byte beyond. Cancel-safe.
 async fn receive(stream: &mut TcpStream, fresh: bool, into: &mut [u8]) -> Received {
+    let begun = if fresh { preamble(stream).await } else { None };
+    match begun {
+        Some(received) => received,
+        None => match stream.read(into).await {
+            Ok(0) | Err(_) => Received::Nothing,
+            Ok(len) => Received::Bytes(len),
+        },
+    }
+}
+
+/// Waits for a preamble; `None` when something else begins.
+async fn preamble(stream: &mut TcpStream) -> Option<Received> {
+    let mut preamble = [0; PREAMBLE_LEN];
     let mut tries = 0;
-    while fresh {
-        let mut preamble = [0; PREAMBLE_LEN];
+    while PEEK_AGAIN * tries < PREAMBLE_TIMEOUT {
         match stream.peek(&mut preamble).await {
-            Ok(0) | Err(_) => return Received::Nothing,
-            Ok(len) if !Token::may_begin_with(&preamble[..len]) => break,
+            Ok(0) | Err(_) => break,
+            Ok(len) if !Token::may_begin_with(&preamble[..len]) => return None,
             Ok(PREAMBLE_LEN) => {
                 // All of it is there: this does not wait.
-                return match stream.read_exact(&mut preamble).await {
-                    Ok(_) => Received::Preamble(preamble),
-                    Err(_) => Received::Nothing,
-                };
+                return stream.read_exact(&mut preamble).await.ok().map(|_| Received::Preamble(preamble));
             }
             Ok(_) => {}
         }
         tries += 1;
-        if PEEK_AGAIN * tries > PREAMBLE_TIMEOUT {
-            return Received::Nothing;
-        }
         tokio::time::sleep(PEEK_AGAIN).await;
     }
-    match stream.read(into).await {
-        Ok(0) | Err(_) => Received::Nothing,
-        Ok(len) => Received::Bytes(len),
-    }
+    Some(Received::Nothing)
 }
 
 /// Serves one client to the end of its session.
