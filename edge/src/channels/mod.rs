@@ -13,6 +13,7 @@
 //!
 //! The machines of `core::transfer` see no difference: a channel of depth *d* asks for *d* blocks before it waits.
 
+pub mod key;
 pub mod ordered;
 pub mod tcp;
 
@@ -120,6 +121,14 @@ impl Handle {
     /// What the kernel knows of the connection.
     pub fn tcp_info(&self) -> Option<TcpInfo> {
         tcp_info(&self.0).ok()
+    }
+
+    /// Sets the congestion control of the connection.
+    ///
+    /// # Errors
+    /// When this host does not have it, or the connection is no TCP one.
+    pub fn set_congestion(&self, name: &str) -> io::Result<()> {
+        self.0.set_tcp_congestion(name.as_bytes())
     }
 
     /// Shuts both directions down: whoever waits in the connection gets an error.

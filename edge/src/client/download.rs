@@ -2,6 +2,7 @@
 
 use super::control::Control;
 use super::copy::{Copy, Live};
+use super::dial::{DataPath, dial};
 use super::local::{destination, has_partial};
 use super::location::{Location, Remote};
 use super::passes::{Passes, agree, source_of};
@@ -9,7 +10,7 @@ use super::upload::staging;
 use crate::channels::Channel;
 use crate::channels::tcp::TcpOptions;
 use crate::mover::{
-    Acceptor, BLOCK_LEN, Integrity, MANIFEST_LIMIT, ReceiveJob, Received, TREE_MODULE, Tally, UNKNOWN_LEN, receive,
+    Acceptor, BLOCK_LEN, Incoming, Integrity, MANIFEST_LIMIT, ReceiveJob, Received, TREE_MODULE, Tally, UNKNOWN_LEN, receive,
 };
 use crate::stores::{BytesSink, Held, Landed, Landing, Sink, join};
 use crate::sys::pool::Slot;
@@ -26,20 +27,22 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// Ranges that a REST line names at most: a command line has 8 KiB, a range at most 40 digits.
 const RANGES_IN_REST: usize = 150;
 
-/// Channels and slots between the transfers of one copy, and where channels come in.
+/// Channels and slots between the transfers of one copy, and where channels come in unless this end opened them.
 struct Rig {
-    acceptor: Arc<Acceptor>,
+    acceptor: Option<Arc<Acceptor>>,
     channels: Vec<Box<dyn Channel>>,
     slots: Vec<Slot>,
     tcp: Vec<TcpInfo>,
 }
 
 pub(super) async fn run(copy: &mut Copy<'_>, from: &Remote, to: &Location, several: bool) -> Result<(), Error> {
-    let (mut control, _) = Control::open(from, Vec::new()).await?;
+    // Where the node knows keys its data port is known as soon as the login is done.
+    let passive = Request::Passive { mode: Mode::Extended, striped: false };
+    let (mut control, ahead) = Control::open(from, vec![Request::ToFarline(Box::new(passive))]).await?;
     control.require(from).await?;
     let choice = copy.choose(control.rtt(), None, false);
     if control.features().parameters("FARLINE").any(|feature| feature == "TREE") {
-        from_farline(copy, &mut control, from, to, several, &choice).await
+        from_farline(copy, &mut control, ahead[0], from, to, several, &choice).await
     } else if control.features().is_gridftp() {
         from_stock(copy, &mut control, from, to, several, &choice).await
     } else {
@@ -52,22 +55,37 @@ pub(super) async fn run(copy: &mut Copy<'_>, from: &Remote, to: &Location, sever
     }
 }
 
-/// Listens for the server's channels and tells it where and how many.
-async fn arrange(control: &mut Control, choice: &Choice) -> Result<(Rig, Vec<u64>), Error> {
-    let local = control.local()?;
-    let acceptor = Acceptor::bind(SocketAddr::new(local.ip(), 0), None, None, &TcpOptions::default())?;
+fn parallelism(choice: &Choice) -> Request {
     let streams = u32::try_from(choice.streams).unwrap_or(1);
     let retrieve = RetrieveOptions { parallelism: Some((streams, streams, streams)), ..RetrieveOptions::default() };
+    Request::Exec(Command::Options(Opts::Retrieve(retrieve)))
+}
+
+/// Opens the channels to the node, so that this end need not be reachable: K-4. A node without keys connects to us.
+async fn reach(copy: &mut Copy<'_>, control: &mut Control, address: Option<SocketAddr>, choice: &Choice) -> Result<Rig, Error> {
+    let Some(address) = address else { return Ok(arrange(copy, control, choice).await?.0) };
+    control.request(parallelism(choice));
+    let dialled = dial(control, address, choice.streams, &TcpOptions::default()).await?;
+    copy.ledger.data_path = Some(dialled.path);
+    Ok(Rig { acceptor: None, channels: dialled.channels, slots: staging(choice)?, tcp: Vec::new() })
+}
+
+/// Listens for the server's channels and tells it where and how many.
+async fn arrange(copy: &mut Copy<'_>, control: &mut Control, choice: &Choice) -> Result<(Rig, Vec<u64>), Error> {
+    copy.ledger.data_path = Some(DataPath::Direct);
+    let local = control.local()?;
+    let acceptor = Acceptor::bind(SocketAddr::new(local.ip(), 0), None, None, &TcpOptions::default())?;
     let requests = vec![
-        control.request(Request::Exec(Command::Options(Opts::Retrieve(retrieve)))),
+        control.request(parallelism(choice)),
         control.request(Request::Active { mode: Mode::Extended, addresses: vec![acceptor.address()] }),
     ];
-    Ok((Rig { acceptor: Arc::new(acceptor), channels: Vec::new(), slots: staging(choice)?, tcp: Vec::new() }, requests))
+    Ok((Rig { acceptor: Some(Arc::new(acceptor)), channels: Vec::new(), slots: staging(choice)?, tcp: Vec::new() }, requests))
 }
 
 async fn from_farline(
     copy: &mut Copy<'_>,
     control: &mut Control,
+    passive: u64,
     from: &Remote,
     to: &Location,
     several: bool,
@@ -78,8 +96,10 @@ async fn from_farline(
         let value = Opts::Farline { name: "congestion".to_owned(), value: name.clone() };
         (control.try_request(Request::Exec(Command::Options(value))), name)
     });
+    let keyed = control.agreed_key().await?.is_some();
+    let address = if keyed { Some(control.passive(passive).await?) } else { None };
     let integrity = copy.integrity(control);
-    let agreed = agree(control, integrity, None);
+    let mut agreed = Vec::new();
     let path = Pathname::new(from.path.clone());
     let transfer = |parms: &str, held: &ByteRanges| {
         let module = Some(Module { name: TREE_MODULE.to_owned(), parms: parms.to_owned() });
@@ -89,7 +109,8 @@ async fn from_farline(
     let (name, contents) = (from.name().to_vec(), from.path.ends_with(b"/") && from.store.is_none());
     // Clause R-7: where something is left, what it is can be told when the manifest is there.
     let resuming = integrity.checks && has_partial(to, &name, contents);
-    let (mut rig, _) = arrange(control, choice).await?;
+    let mut rig = reach(copy, control, address, choice).await?;
+    agreed.extend(agree(control, integrity, None));
     let manifest = control.request(transfer("manifest", &nothing));
     let mut rest = (!resuming).then(|| ["data", "digests"].map(|part| control.request(transfer(part, &nothing))));
     let done = copy.attend(Some(control), move |live| receive_list(live, rig, MANIFEST_LIMIT, integrity)).await;
@@ -152,7 +173,8 @@ async fn from_farline(
             let _ = control.done(id).await;
         }
         copy.settle();
-        (rig, _) = arrange(control, choice).await?;
+        rig = reach(copy, control, address, choice).await?;
+        agreed.extend(agree(control, integrity, None));
     };
     for id in agreed {
         control.done(id).await?;
@@ -235,7 +257,7 @@ async fn from_stock(
     let place = destination(to, from.name(), is_folder, from.path.ends_with(b"/"), several)?;
     let layout = Arc::new(Layout::new(entries, BLOCK_LEN));
     place.make_folders(&layout)?;
-    let (mut rig, requests) = arrange(control, choice).await?;
+    let (mut rig, requests) = arrange(copy, control, choice).await?;
     for id in requests {
         control.done(id).await?;
     }
@@ -346,7 +368,7 @@ fn receive_layout(
         sink,
         wire_offset: 0,
         channels: rig.channels,
-        acceptor: Some(&rig.acceptor),
+        acceptor: rig.acceptor.as_deref().map(|acceptor| acceptor as &dyn Incoming),
         slots: rig.slots,
         writers: 2,
         digests,

@@ -2,6 +2,7 @@
 
 mod control;
 mod copy;
+mod dial;
 mod download;
 mod greet;
 mod local;
@@ -12,6 +13,7 @@ mod upload;
 
 pub use crate::stores::Diskless;
 pub use copy::{Options, Standing, Verify, copy};
+pub use dial::DataPath;
 pub use greet::{Greeting, greet};
 pub use location::{Location, Remote};
 pub use outcome::{Failure, Outcome, Sample};

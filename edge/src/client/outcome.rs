@@ -1,5 +1,6 @@
 //! What a copy did: the figures that `farline cp --json` ends with.
 
+use super::dial::DataPath;
 use crate::sys::tcp::TcpInfo;
 use farline_core::transfer::{Choice, Limit, Waits};
 use farline_core::units::{Bytes, Error, Rate, Span};
@@ -34,6 +35,8 @@ pub struct Outcome {
     pub resumed_bytes: u64,
     /// Data channels.
     pub streams: usize,
+    /// Which way data went; `null` when nothing left this host.
+    pub data_path: Option<DataPath>,
     /// Congestion control of the sending end's channels, where this end knows it.
     pub congestion: Option<String>,
     /// Staging pool of this end.
@@ -87,6 +90,7 @@ pub(super) struct Ledger {
     pub(super) verified: bool,
     pub(super) verified_how: &'static str,
     pub(super) streams: usize,
+    pub(super) data_path: Option<DataPath>,
     pub(super) congestion: Option<String>,
     pub(super) rtt: Span,
     pub(super) tcp: Vec<TcpInfo>,
@@ -130,6 +134,7 @@ impl Ledger {
             passes: self.passes.max(1),
             resumed_bytes: self.resumed_bytes,
             streams: self.streams,
+            data_path: self.data_path,
             congestion: self.congestion,
             staging_bytes: staging,
             rtt_seconds: self.rtt.as_secs_f64(),

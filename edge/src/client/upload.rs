@@ -2,10 +2,11 @@
 
 use super::control::{Control, Heard};
 use super::copy::{Copy, Live};
+use super::dial::{dial, handles};
 use super::location::{Location, Remote, last_name};
 use super::passes::{Passes, agree, source_of};
 use crate::channels::Channel;
-use crate::channels::tcp::{TcpChannel, TcpOptions, connect};
+use crate::channels::tcp::TcpOptions;
 use crate::mover::{Audit, BLOCK_LEN, Integrity, SendJob, Sent, TREE_MODULE, Tally, send};
 use crate::stores::{BytesSource, Diskless, MEMORY_NAME, MemorySource, Part, PosixSource, Root, Source, join, look, walk};
 use crate::sys::pool::{Slot, pool};
@@ -20,9 +21,6 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
-
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// What is copied: entries by their paths at the destination, and where they lie here.
 struct Load {
@@ -167,20 +165,23 @@ async fn to_farline(copy: &mut Copy<'_>, control: &mut Control, passive: u64, lo
         Request::Transfer(Transfer { module, ..Transfer::new(What::Store, path.clone()) })
     };
     let integrity = copy.integrity(control);
-    let agreed = agree(control, integrity, Some(&Origin { source: source_id, digests: integrity.digests }));
+    let origin = Origin { source: source_id, digests: integrity.digests };
+    let mut agreed = Vec::new();
     let files = layout.entries().iter().filter(|entry| matches!(entry.kind, EntryKind::File { .. })).count() as u64;
     let audit = Arc::new(if integrity.digests { Audit::new(&layout) } else { Audit::without_digests(&layout) });
     let (mut passes, mut listed) = (Passes::default(), false);
     let heard = control.heard();
     let landing = loop {
         passes.made += 1;
+        // The commands leave with the channels' first bytes: dialling first costs no round trip.
+        let (rig, congestion) = open_rig(copy, control, address, choice).await?;
+        copy.ledger.congestion = congestion;
+        agreed.extend(agree(control, integrity, Some(&origin)));
         let manifest = (!listed).then(|| BytesSource(manifest.clone()));
         let first = manifest.as_ref().map(|_| control.request(transfer("manifest")));
         let rest = ["data", "digests"].map(|part| control.request(transfer(part)));
         copy.live.expect(layout.payload(), files);
         let pass = Pass {
-            address,
-            choice: choice.clone(),
             integrity,
             manifest,
             layout: Arc::clone(&layout),
@@ -188,10 +189,9 @@ async fn to_farline(copy: &mut Copy<'_>, control: &mut Control, passive: u64, lo
             audit: Arc::clone(&audit),
             heard: Arc::clone(&heard),
         };
-        let moved = copy.attend(Some(control), move |live| pass.send(live)).await;
-        let moved = moved.map(|(congestion, tcp, rig)| {
+        let moved = copy.attend(Some(control), move |live| pass.send(live, rig)).await;
+        let moved = moved.map(|(tcp, rig)| {
             copy.ledger.tcp.extend(tcp);
-            copy.ledger.congestion = copy.ledger.congestion.take().or(congestion);
             rig
         });
         if let Err(error) = &moved
@@ -254,8 +254,6 @@ async fn to_farline(copy: &mut Copy<'_>, control: &mut Control, passive: u64, lo
 
 /// One pass over what the node lacks.
 struct Pass {
-    address: SocketAddr,
-    choice: Choice,
     integrity: Integrity,
     manifest: Option<BytesSource>,
     layout: Arc<Layout>,
@@ -265,8 +263,7 @@ struct Pass {
 }
 
 impl Pass {
-    fn send(self, live: &Live) -> Result<(Option<String>, Vec<TcpInfo>, Rig), Error> {
-        let (mut rig, congestion) = open_rig(self.address, &self.choice)?;
+    fn send(self, live: &Live, mut rig: Rig) -> Result<(Vec<TcpInfo>, Rig), Error> {
         if let Some(manifest) = self.manifest {
             rig = send_bytes(live, manifest, self.integrity, rig)?;
         }
@@ -295,7 +292,7 @@ impl Pass {
         }
         let list = self.audit.finish().0.into_iter().flat_map(Verdict::encode).collect();
         rig = send_bytes(live, BytesSource(list), self.integrity, rig)?;
-        Ok((congestion, tcp, rig))
+        Ok((tcp, rig))
     }
 }
 
@@ -316,10 +313,12 @@ async fn to_stock(copy: &mut Copy<'_>, control: &mut Control, passive: u64, load
         }
     }
     let address = control.passive(passive).await?;
+    let (rig, congestion) = open_rig(copy, control, address, choice).await?;
+    copy.ledger.congestion = congestion;
     let layout = Arc::new(Layout::new(load.entries.clone(), BLOCK_LEN));
     let source = Load::source(load.parts, &layout);
     let files = layout.entries().iter().filter(|entry| matches!(entry.kind, EntryKind::File { .. })).count() as u64;
-    let mut rig: Option<Rig> = None;
+    let mut rig = Some(rig);
     for (index, entry) in layout.entries().iter().enumerate() {
         match entry.kind {
             EntryKind::File { .. } => {}
@@ -336,28 +335,24 @@ async fn to_stock(copy: &mut Copy<'_>, control: &mut Control, passive: u64, load
         transfer.size = Some(entry.len());
         let id = control.request(Request::Transfer(transfer));
         copy.live.expect(layout.payload() - copy.ledger.bytes, files);
-        let (choice, of, held) = (choice.clone(), entry.clone(), rig.take());
+        let Some(held) = rig.take() else { return Err(Error::new(Fault::Bug, "no-channel", "the channels are gone")) };
+        let of = entry.clone();
         let source = Arc::clone(&source);
         let done = copy.attend(Some(control), move |live| {
-            let (rig, congestion) = match held {
-                Some(rig) => (rig, None),
-                None => open_rig(address, &choice)?,
-            };
-            live.follow(handles(&rig.channels)?);
+            live.follow(handles(&held.channels)?);
             let one = Arc::new(Layout::of_file(of.len(), BLOCK_LEN));
             let only = OneOf { source, entry: index };
             let blocks = Box::new(all_blocks(&one));
-            let sent = send_layout(live, &one, &only, blocks, (Integrity::default(), None), &live.tally, rig)?;
-            Ok((Rig { channels: sent.channels, slots: sent.slots }, congestion, sent.tcp))
+            let sent = send_layout(live, &one, &only, blocks, (Integrity::default(), None), &live.tally, held)?;
+            Ok((Rig { channels: sent.channels, slots: sent.slots }, sent.tcp))
         });
-        let (back, congestion, tcp) = done.await?;
+        let (back, tcp) = done.await?;
         copy.until_done(control, &[id])
             .await
             .map_err(|error| error.while_doing(format!("storing {}", String::from_utf8_lossy(path.as_bytes()))))?;
         let rename = control.request(Request::Rename { from: Pathname::new(temporary), to: path });
         control.done(rename).await.map_err(|error| error.while_doing("renaming the finished file"))?;
         rig = Some(back);
-        copy.ledger.congestion = copy.ledger.congestion.take().or(congestion);
         copy.ledger.tcp = tcp;
         copy.ledger.bytes += entry.len();
         copy.ledger.files += 1;
@@ -390,43 +385,23 @@ fn temporary(path: &[u8]) -> Vec<u8> {
     [folder, b".", &name[..name.len().min(200)], format!(".{}.farline", std::process::id()).as_bytes()].concat()
 }
 
-/// Opens the channels, all at once, and maps the staging pool.
-fn open_rig(address: SocketAddr, choice: &Choice) -> Result<(Rig, Option<String>), Error> {
+/// Opens the channels and maps the staging pool; answers also with the congestion control in force.
+async fn open_rig(
+    copy: &mut Copy<'_>,
+    control: &mut Control,
+    address: SocketAddr,
+    choice: &Choice,
+) -> Result<(Rig, Option<String>), Error> {
     let options = TcpOptions { congestion: choice.congestion.clone(), buffer: None };
-    let opened: Vec<_> = std::thread::scope(|scope| {
-        let threads: Vec<_> =
-            (0..choice.streams).map(|_| scope.spawn(|| connect(address, None, &options, CONNECT_TIMEOUT))).collect();
-        threads
-            .into_iter()
-            .map(|thread| thread.join().unwrap_or_else(|_| Err(std::io::Error::other("a thread panicked"))))
-            .collect()
-    });
-    let opened: Result<Vec<TcpChannel>, _> = opened.into_iter().collect();
-    let opened = opened.map_err(|error| connect_error(address, choice, &error))?;
-    let congestion = opened.first().and_then(TcpChannel::congestion);
-    let channels = opened.into_iter().map(|channel| Box::new(channel) as Box<dyn Channel>).collect();
-    Ok((Rig { channels, slots: staging(choice)? }, congestion))
+    let dialled = dial(control, address, choice.streams, &options).await?;
+    copy.ledger.data_path = Some(dialled.path);
+    let congestion = dialled.channels.first().and_then(|channel| channel.congestion());
+    Ok((Rig { channels: dialled.channels, slots: staging(choice)? }, congestion))
 }
 
 pub(super) fn staging(choice: &Choice) -> Result<Vec<Slot>, Error> {
     pool(choice.slots(Bytes(BLOCK_LEN as u64)), BLOCK_LEN)
         .map_err(|error| Error::new(Fault::Here, "no-memory", format!("no memory for {} of staging: {error}", choice.staging)))
-}
-
-fn connect_error(address: SocketAddr, choice: &Choice, error: &std::io::Error) -> Error {
-    if error.kind() == std::io::ErrorKind::NotFound
-        && let Some(name) = &choice.congestion
-    {
-        return Error::new(Fault::You, "unknown-congestion", format!("this host has no congestion control `{name}`"))
-            .hint("see `sysctl net.ipv4.tcp_available_congestion_control`");
-    }
-    Error::new(Fault::Between, "data-connection", format!("cannot connect to {address} for data: {error}"))
-        .hint("a firewall may hold the server's data ports back")
-}
-
-fn handles(channels: &[Box<dyn Channel>]) -> Result<Vec<crate::channels::Handle>, Error> {
-    let handles: Result<Vec<_>, _> = channels.iter().map(|channel| channel.handle()).collect();
-    handles.map_err(|error| Error::new(Fault::Here, "no-descriptor", error.to_string()))
 }
 
 /// Sends a list of bytes as a transfer of its own; it counts as overhead, not as payload.

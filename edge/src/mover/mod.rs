@@ -14,7 +14,7 @@ mod tally;
 use farline_core::gridftp::checked::CHECKED_LEN;
 use farline_core::gridftp::mode_e::HEADER_LEN;
 
-pub use acceptor::Acceptor;
+pub use acceptor::{Acceptor, Incoming, bind};
 pub use desk::Cancel;
 pub use receive::{ReceiveJob, Received, receive};
 pub use send::{Audit, SendJob, Sent, send};
