@@ -121,6 +121,18 @@ pub fn process_usage() -> (Span, u64) {
     (span(usage.ru_utime) + span(usage.ru_stime), peak_kib * 1024)
 }
 
+/// Has the kernel give a connection up half a minute after its peer fell silent: idle (keepalive) or owing acknowledgements.
+///
+/// # Errors
+/// When the socket is none of TCP.
+pub fn notice_dead_peer(stream: &impl AsFd) -> io::Result<()> {
+    let socket = socket2::SockRef::from(stream);
+    let keepalive =
+        socket2::TcpKeepalive::new().with_time(Duration::from_secs(10)).with_interval(Duration::from_secs(5)).with_retries(4);
+    socket.set_tcp_keepalive(&keepalive)?;
+    socket.set_tcp_user_timeout(Some(Duration::from_secs(30)))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -143,16 +155,4 @@ mod tests {
         assert!(tcp_info(&std::fs::File::open("/dev/null").expect("open")).is_err());
         assert!(process_usage().1 > 100_000);
     }
-}
-
-/// Has the kernel give a connection up half a minute after its peer fell silent: idle (keepalive) or owing acknowledgements.
-///
-/// # Errors
-/// When the socket is none of TCP.
-pub fn notice_dead_peer(stream: &impl AsFd) -> io::Result<()> {
-    let socket = socket2::SockRef::from(stream);
-    let keepalive =
-        socket2::TcpKeepalive::new().with_time(Duration::from_secs(10)).with_interval(Duration::from_secs(5)).with_retries(4);
-    socket.set_tcp_keepalive(&keepalive)?;
-    socket.set_tcp_user_timeout(Some(Duration::from_secs(30)))
 }
