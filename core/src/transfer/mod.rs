@@ -23,6 +23,7 @@ mod sender;
 #[cfg(test)]
 mod simulation;
 mod staging;
+mod tuner;
 
 pub use choice::{Choice, Circumstances, Wishes};
 pub use digest::{BlockDigest, Digest, Digests, PieceDigest, Verdict};
@@ -34,6 +35,7 @@ pub use pacer::Pacer;
 pub use receiver::{Receiver, ReceiverInput, ReceiverOutput};
 pub use sender::{Sender, SenderInput, SenderOutput};
 pub use staging::{Marks, Staging};
+pub use tuner::{Advice, Freedom, PathSample, Tuner};
 
 /// A buffer of the staging pool, by number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -3,14 +3,14 @@
 use super::control::Control;
 use super::location::Location;
 use super::outcome::{Ledger, Outcome, Sample};
-use super::{download, local, upload};
+use super::{download, local, third_party, upload};
 use crate::channels::Handle;
 use crate::channels::tcp::{TcpOptions, check};
-use crate::mover::{BLOCK_LEN, Cancel, Integrity, Tally};
+use crate::mover::{BLOCK_LEN, Cancel, Integrity, Pace, Tally};
 use crate::sys::tcp::process_usage;
 use farline_core::transfer::{Choice, Circumstances, Wishes};
-use farline_core::units::{Bytes, Error, Fault, Span};
-use std::sync::atomic::{AtomicU64, Ordering};
+use farline_core::units::{Bytes, Error, Fault, Rate, Span};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::time::MissedTickBehavior;
@@ -20,6 +20,8 @@ use tokio::time::MissedTickBehavior;
 pub struct Options {
     /// Copy folders with all that is in them.
     pub recursive: bool,
+    /// Not faster than this, all channels together.
+    pub limit: Option<Rate>,
     /// What the user fixed rather than leave to Farline.
     pub wishes: Wishes,
     /// How arrival is checked.
@@ -63,12 +65,24 @@ pub async fn copy(
 ) -> Result<Outcome, Error> {
     let began = Instant::now();
     let (cpu_before, _) = process_usage();
-    let mut copy = Copy { options, began, ledger: Ledger::default(), watch, live: Arc::default(), base: 0 };
+    let live = Arc::new(Live { pace: options.limit.map(|rate| Arc::new(Pace::new(rate))), ..Live::default() });
+    let mut copy = Copy { options, began, ledger: Ledger::default(), watch, live, base: 0 };
     let remote = |location: &Location| matches!(location, Location::Remote(_));
     match destination {
+        Location::Remote(to) if sources.iter().all(remote) => {
+            for source in sources {
+                if let Location::Remote(from) = source {
+                    third_party::run(&mut copy, from, to, sources.len() > 1).await?;
+                }
+            }
+        }
         Location::Remote(to) if sources.iter().any(remote) => {
-            return Err(Error::new(Fault::You, "third-party", format!("both ends are remote: {} and {to}", sources[0]))
-                .hint("copy to this host first; third-party transfers are not in this version"));
+            return Err(Error::new(
+                Fault::You,
+                "mixed-sources",
+                format!("to {to}: some sources are of this host, some are remote"),
+            )
+            .hint("copy them with one command each"));
         }
         Location::Remote(to) => upload::run(&mut copy, sources, to).await?,
         here => {
@@ -107,6 +121,10 @@ pub(super) struct Copy<'a> {
 #[derive(Debug, Default)]
 pub(super) struct Live {
     pub(super) tally: Tally,
+    /// Holds the copy to the rate that was asked for.
+    pub(super) pace: Option<Arc<Pace>>,
+    /// Whether the other end holds it instead.
+    pub(super) paced_there: AtomicBool,
     pub(super) cancel: Cancel,
     /// Payload that the receiver held before.
     pub(super) held: AtomicU64,
@@ -254,7 +272,8 @@ impl Copy<'_> {
 
     /// Takes a finished transfer's totals over and makes ready for the next.
     pub(super) fn settle(&mut self) {
-        let live = std::mem::take(&mut self.live);
+        let next = Live { pace: self.live.pace.clone(), ..Live::default() };
+        let live = std::mem::replace(&mut self.live, Arc::new(next));
         self.ledger.store_wait = self.ledger.store_wait + live.tally.store_wait();
         self.ledger.network = self.ledger.network + live.tally.network();
         self.ledger.bytes_sent += live.tally.on_wire();
@@ -263,7 +282,7 @@ impl Copy<'_> {
         self.base = self.ledger.bytes;
     }
 
-    fn show(&mut self) {
+    pub(super) fn show(&mut self) {
         let elapsed = Span::from(self.began.elapsed());
         let bytes = self.base + self.live.arrived();
         let (total, files) = *self.live.total.lock().unwrap_or_else(PoisonError::into_inner);

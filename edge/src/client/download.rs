@@ -55,7 +55,7 @@ pub(super) async fn run(copy: &mut Copy<'_>, from: &Remote, to: &Location, sever
     }
 }
 
-fn parallelism(choice: &Choice) -> Request {
+pub(super) fn parallelism(choice: &Choice) -> Request {
     let streams = u32::try_from(choice.streams).unwrap_or(1);
     let retrieve = RetrieveOptions { parallelism: Some((streams, streams, streams)), ..RetrieveOptions::default() };
     Request::Exec(Command::Options(Opts::Retrieve(retrieve)))
@@ -100,6 +100,9 @@ async fn from_farline(
     let address = if keyed { Some(control.passive(passive).await?) } else { None };
     let integrity = copy.integrity(control);
     let mut agreed = Vec::new();
+    if control.limit(copy.options.limit) {
+        copy.live.paced_there.store(true, Ordering::Relaxed);
+    }
     let path = Pathname::new(from.path.clone());
     let transfer = |parms: &str, held: &ByteRanges| {
         let module = Some(Module { name: TREE_MODULE.to_owned(), parms: parms.to_owned() });
@@ -263,7 +266,15 @@ async fn from_stock(
     }
     let files = layout.entries().iter().filter(|entry| matches!(entry.kind, EntryKind::File { .. })).count() as u64;
     for item in layout.entries() {
-        let EntryKind::File { len } = item.kind else { continue };
+        let len = match item.kind {
+            EntryKind::File { len } => len,
+            EntryKind::Directory => continue,
+            EntryKind::Symlink { .. } => {
+                let one = Arc::new(Layout::new(vec![item.clone()], BLOCK_LEN));
+                take(copy, place.sink(&one)?.land(None));
+                continue;
+            }
+        };
         let path = join(from.path.strip_suffix(b"/").unwrap_or(&from.path), &item.path);
         let transfer = Transfer::new(What::Retrieve, Pathname::new(path.clone()));
         let id = control.request(Request::Transfer(transfer));
@@ -303,7 +314,7 @@ fn take(copy: &mut Copy<'_>, landed: Landed) {
 }
 
 /// Lists a remote tree, folder by folder.
-async fn list_tree(copy: &mut Copy<'_>, control: &mut Control, top: &[u8]) -> Result<Vec<Entry>, Error> {
+pub(super) async fn list_tree(copy: &mut Copy<'_>, control: &mut Control, top: &[u8]) -> Result<Vec<Entry>, Error> {
     let mut entries = Vec::new();
     let mut folders = vec![Vec::new()];
     while let Some(folder) = folders.pop() {
@@ -314,6 +325,12 @@ async fn list_tree(copy: &mut Copy<'_>, control: &mut Control, top: &[u8]) -> Re
                 continue;
             }
             let path = join(&folder, name);
+            // Farline lists a link as what it leads to, and says where.
+            if let Some(link) = &found.link {
+                let kind = EntryKind::Symlink { target: link.as_bytes().to_vec() };
+                entries.push(Entry { kind, ..entry(path, &found) });
+                continue;
+            }
             match found.kind {
                 Kind::Directory => folders.push(path.clone()),
                 Kind::File => {}
@@ -329,7 +346,7 @@ async fn list_tree(copy: &mut Copy<'_>, control: &mut Control, top: &[u8]) -> Re
     Ok(entries)
 }
 
-fn entry(path: Vec<u8>, found: &gridftp::Entry) -> Entry {
+pub(super) fn entry(path: Vec<u8>, found: &gridftp::Entry) -> Entry {
     let kind = match found.kind {
         Kind::Directory => EntryKind::Directory,
         _ => EntryKind::File { len: found.size.unwrap_or(0) },
@@ -375,6 +392,7 @@ fn receive_layout(
         tally,
         held,
         integrity,
+        pace: live.pace.clone().filter(|_| !live.paced_there.load(Ordering::Relaxed)),
         cancel: live.cancel.clone(),
     })?;
     Ok((Rig { acceptor: rig.acceptor, channels, slots, tcp }, lost))

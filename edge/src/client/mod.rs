@@ -9,6 +9,7 @@ mod local;
 mod location;
 mod outcome;
 mod passes;
+mod third_party;
 mod upload;
 
 pub use crate::stores::Diskless;

@@ -7,6 +7,7 @@
 
 mod acceptor;
 mod desk;
+mod pace;
 mod receive;
 mod send;
 mod tally;
@@ -16,6 +17,7 @@ use farline_core::gridftp::mode_e::HEADER_LEN;
 
 pub use acceptor::{Acceptor, Incoming, bind};
 pub use desk::Cancel;
+pub use pace::Pace;
 pub use receive::{ReceiveJob, Received, receive};
 pub use send::{Audit, SendJob, Sent, send};
 pub use tally::Tally;

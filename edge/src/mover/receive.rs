@@ -3,6 +3,7 @@
 use super::Integrity;
 use super::acceptor::Incoming;
 use super::desk::{Cancel, Parked, lock};
+use super::pace::Pace;
 use super::send::{broken, no_thread};
 use super::tally::Tally;
 use crate::channels::{Arrival, Channel, Handle, is_damage};
@@ -48,6 +49,8 @@ pub struct ReceiveJob<'a> {
     pub held: &'a Mutex<ByteRanges>,
     /// How blocks are guarded.
     pub integrity: Integrity,
+    /// Holds the transfer to a rate, when the sender cannot be told to: by not reading, so that its window closes.
+    pub pace: Option<Arc<Pace>>,
     /// How to break it off.
     pub cancel: Cancel,
 }
@@ -73,6 +76,7 @@ struct Shared<'a> {
     digests: Option<&'a Mutex<Digests>>,
     tally: &'a Tally,
     integrity: Integrity,
+    pace: Option<Arc<Pace>>,
     cancel: Cancel,
     acceptor: Option<&'a dyn Incoming>,
     state: Mutex<State>,
@@ -123,6 +127,7 @@ pub fn receive(mut job: ReceiveJob<'_>) -> Result<Received, Error> {
         digests: job.digests,
         tally: job.tally,
         integrity: job.integrity,
+        pace: job.pace,
         cancel: job.cancel.clone(),
         acceptor: job.acceptor,
         state: Mutex::new(state),
@@ -326,6 +331,9 @@ impl<'a> Shared<'a> {
             match arrival {
                 Ok(Arrival::Data { slot, block, check }) => {
                     self.tally.add_on_wire(block.len + self.integrity.header_len());
+                    if let Some(pace) = &self.pace {
+                        pace.through(block.len);
+                    }
                     let Some(offset) = block.offset.checked_sub(self.wire_offset) else {
                         return self.fail(Error::new(
                             Fault::There,

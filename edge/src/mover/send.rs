@@ -2,6 +2,7 @@
 
 use super::Integrity;
 use super::desk::{Cancel, Parked, lock};
+use super::pace::Pace;
 use super::tally::Tally;
 use crate::channels::Channel;
 use crate::stores::Source;
@@ -42,6 +43,8 @@ pub struct SendJob<'a> {
     pub integrity: Integrity,
     /// Running totals.
     pub tally: &'a Tally,
+    /// Holds the transfer to a rate.
+    pub pace: Option<Arc<Pace>>,
     /// How to break it off.
     pub cancel: Cancel,
 }
@@ -105,6 +108,7 @@ struct Parts<'a> {
     integrity: Integrity,
     computes_digests: bool,
     tally: &'a Tally,
+    pace: Option<Arc<Pace>>,
     cancel: Cancel,
 }
 
@@ -137,6 +141,7 @@ pub fn send(mut job: SendJob<'_>) -> Result<Sent, Error> {
         integrity: job.integrity,
         computes_digests: job.audit.is_some_and(|audit| lock(&audit.digests).are_computed()),
         tally: job.tally,
+        pace: job.pace,
         cancel: job.cancel.clone(),
     };
     let checks = vec![Check::default(); job.slots.len()];
@@ -290,12 +295,20 @@ impl Shared<'_> {
         mut channel: Box<dyn Channel>,
         queue: &mpsc::Receiver<Option<Order>>,
     ) -> Option<Box<dyn Channel>> {
+        let spread = self
+            .job
+            .pace
+            .as_ref()
+            .is_some_and(|pace| channel.handle().is_ok_and(|handle| pace.spread(&handle, self.orders.len())));
         self.tell(SenderInput::ChannelOpened(id), None);
         loop {
             let waiting = Instant::now();
             let order = queue.recv();
             self.job.tally.add_store_wait(waiting);
             let Ok(Some(order)) = order else { return None };
+            if let (Some(pace), Order::Block { block, .. }) = (&self.job.pace, &order) {
+                if spread { pace.before(block.len) } else { pace.through(block.len) }
+            }
             let sending = Instant::now();
             let sent = match order {
                 Order::Block { slot, block, check } => {

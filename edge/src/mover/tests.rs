@@ -56,6 +56,7 @@ fn transfer_through(
                 tally: &tally,
                 held: &held,
                 integrity,
+                pace: None,
                 cancel: cancel.clone(),
             });
             done.map(|received| {
@@ -83,6 +84,7 @@ fn transfer_through(
             audit: Some(&audit),
             integrity,
             tally: &Tally::default(),
+            pace: None,
             cancel: Cancel::new(),
         });
         let received = receiving.join().expect("no thread panicked");
@@ -266,6 +268,7 @@ fn a_stranger_who_connects_and_says_nothing_does_not_hold_the_transfer_up() {
         tally: &Tally::default(),
         held: &Mutex::default(),
         integrity: Integrity::default(),
+        pace: None,
         cancel: Cancel::new(),
     });
     received.expect("the sender's channel is all there is to wait for");

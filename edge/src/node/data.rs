@@ -10,14 +10,14 @@ use crate::channels::Channel;
 use crate::channels::key::Key;
 use crate::channels::tcp::{TcpOptions, check, connect};
 use crate::mover::{
-    Acceptor, Audit, BLOCK_LEN, Cancel, Incoming, Integrity, ReceiveJob, SendJob, Tally, UNKNOWN_LEN, bind, receive, send,
+    Acceptor, Audit, BLOCK_LEN, Cancel, Incoming, Integrity, Pace, ReceiveJob, SendJob, Tally, UNKNOWN_LEN, bind, receive, send,
 };
 use crate::stores::{BytesSource, Diskless, PosixSink, PosixSource, Sink, Source, storage_error};
 use crate::sys::pool::{Slot, pool};
 use farline_core::gridftp::server::{Action, Answer, TransferRequest};
 use farline_core::gridftp::{Entry, Family, Kind, ListFormat, Mode, Perf, Timestamp};
 use farline_core::transfer::{Block, Digests, Layout, Marks};
-use farline_core::units::{ByteRanges, Bytes, Error, Fault};
+use farline_core::units::{ByteRanges, Bytes, Error, Fault, Rate};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
@@ -113,6 +113,8 @@ pub(super) struct DataPlane {
     pub(super) source: [u8; 32],
     /// What trees come from and go to instead of the node's files.
     store: Option<Diskless>,
+    /// Holds what this session sends to a rate.
+    pace: Option<Arc<Pace>>,
 }
 
 impl DataPlane {
@@ -133,6 +135,7 @@ impl DataPlane {
             integrity: Integrity { checks: false, digests: true },
             source: [0; 32],
             store: None,
+            pace: None,
         }
     }
 
@@ -216,6 +219,13 @@ impl DataPlane {
                 self.targets.clear();
                 self.acceptor = None;
                 self.door = Some(self.shared.doors.open(key));
+                Ok(())
+            }
+            "limit" => {
+                let bits: u64 = value
+                    .parse()
+                    .map_err(|_| Error::new(Fault::You, "bad-rate", format!("`{value}` is no number of bits a second")))?;
+                self.pace = (bits > 0).then(|| Arc::new(Pace::new(Rate::from_bps(bits))));
                 Ok(())
             }
             "store" => {
@@ -397,6 +407,7 @@ impl DataPlane {
                 audit,
                 integrity,
                 tally: &run.tally,
+                pace: self.pace.clone(),
                 cancel: run.cancel.clone(),
             })
         })?;
@@ -444,6 +455,7 @@ impl DataPlane {
                 tally: &run.tally,
                 held,
                 integrity,
+                pace: None,
                 cancel: run.cancel.clone(),
             })
         };
@@ -516,6 +528,11 @@ impl DataPlane {
     /// What trees come from and go to instead of the node's files.
     pub(super) fn store_kind(&self) -> Option<Diskless> {
         self.store
+    }
+
+    /// What holds this session's sending to a rate.
+    pub(super) fn pace(&self) -> Option<&Arc<Pace>> {
+        self.pace.as_ref()
     }
 
     pub(super) fn peer(&self) -> SocketAddr {

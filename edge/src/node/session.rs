@@ -153,7 +153,8 @@ fn rules(shared: &Shared) -> ServerConfig {
         banner: format!("Farline {} GridFTP server ready.", env!("CARGO_PKG_VERSION")),
         logins,
         features: [
-            vec![tree::FEATURE.to_owned(), tree::CHECK_FEATURE.to_owned(), "FARLINE KEY".to_owned()],
+            vec![tree::FEATURE.to_owned(), tree::CHECK_FEATURE.to_owned(), "FARLINE KEY".to_owned(), "FARLINE LIMIT".to_owned()],
+            shared.config.third_party.then(|| "FARLINE THIRDPARTY".to_owned()).into_iter().collect(),
             diskless::features(shared.config.allow_null, shared.config.allow_memory),
         ]
         .concat(),

@@ -43,6 +43,9 @@ pub(crate) struct Args {
     /// How arrival is checked between Farline ends [default: digest]
     #[arg(long, value_name = "HOW", default_value = "digest", hide_default_value = true)]
     verify: VerifyHow,
+    /// No faster than this, such as 500Mbit/s, all channels together [default: none]
+    #[arg(long, value_name = "RATE")]
+    limit: Option<Rate>,
     /// Say what was chosen and why, and what held the transfer back
     #[arg(long, short)]
     verbose: bool,
@@ -74,7 +77,7 @@ pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
     let sources = sources?;
     let destination = Location::parse(&args.destination)?;
     let wishes = Wishes { streams: args.streams.map(usize::from), congestion: args.congestion, staging: args.staging };
-    let options = Options { recursive: args.recursive, wishes, verify: args.verify.into() };
+    let options = Options { recursive: args.recursive, limit: args.limit, wishes, verify: args.verify.into() };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Error::new(Fault::Here, "no-runtime", format!("cannot start: {error}")))?;
     let mut progress = Progress::new(output, "copy");
