@@ -1,5 +1,6 @@
 //! The command `farline`: move data across continents at line rate, and know why when you can't.
 
+mod cc;
 mod cp;
 mod generate;
 mod link;
@@ -47,6 +48,7 @@ enum Command {
     Cp(cp::Args),
     Serve(serve::Args),
     Link(link::Args),
+    Cc(cc::Args),
     Completions(generate::CompletionsArgs),
     Man(generate::ManArgs),
 }
@@ -61,6 +63,7 @@ fn main() -> ExitCode {
         Command::Cp(args) => cp::run(args, &output),
         Command::Serve(args) => serve::run(args, &output),
         Command::Link(args) => link::run(args, &output),
+        Command::Cc(args) => cc::run(args, &output),
         Command::Completions(args) => generate::completions(&args, &output),
         Command::Man(args) => generate::man(&args, &output),
     };
