@@ -1,5 +1,7 @@
 //! Shared parts of the end-to-end tests: where the binaries are, and what this machine lets a test do.
 
+pub mod recovery;
+
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};

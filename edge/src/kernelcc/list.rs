@@ -12,7 +12,9 @@ use std::path::Path;
 
 /// Where the link and the trace of a pinned control stand.
 pub(super) fn pin_paths(name: &str) -> (String, String) {
-    (format!("/sys/fs/bpf/farline/{name}"), format!("/sys/fs/bpf/farline/{name}.events"))
+    // The BPF file system takes no dots, and registered names have no dashes.
+    let name = name.replace('.', "-");
+    (format!("/sys/fs/bpf/farline/{name}"), format!("/sys/fs/bpf/farline/{name}-events"))
 }
 
 /// Who registered a control.

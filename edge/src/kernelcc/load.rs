@@ -107,7 +107,8 @@ pub fn obtain(wish: &Wish) -> Result<Held, Error> {
         }
     }
     let algorithm = algorithm.map_err(|error| {
-        error.hint(format!("this host has {}; Farline brings bic, highspeed, htcp, scalable, vegas", host::available().join(", ")))
+        error
+            .hint(format!("this host has {}; Farline brings bic, highspeed, htcp, scalable, vegas", host::available().join(", ")))
     })?;
     let Some(image) = object::object(algorithm) else {
         let message =
@@ -203,14 +204,19 @@ fn pin(link: &mut Link, object: &mut Object, name: &str, is_link: bool) -> Resul
             .map_err(|error| here("mounting /sys/fs/bpf", &error))?;
     }
     fs::create_dir_all(folder).map_err(|error| here(&folder.display().to_string(), &error))?;
+    // First what may fail without a trace: until the link is pinned, an error takes the registration back.
+    if let Some(mut events) = object.maps_mut().find(|map| map.map_type() == MapType::RingBuf) {
+        events.pin(&events_path).map_err(|error| here(&events_path, &error))?;
+    }
     if is_link {
-        link.pin(&link_path).map_err(|error| here(&link_path, &error))?;
+        link.pin(&link_path).map_err(|error| {
+            // It says nothing without its link.
+            let _ = fs::remove_file(&events_path);
+            here(&link_path, &error)
+        })?;
     } else {
         // Without links a registration lasts anyway, unless it is taken back.
         link.disconnect();
-    }
-    if let Some(mut events) = object.maps_mut().find(|map| map.map_type() == MapType::RingBuf) {
-        events.pin(&events_path).map_err(|error| here(&events_path, &error))?;
     }
     Ok(())
 }

@@ -1,0 +1,193 @@
+//! `farline cc` with the real kernel: what is loaded works as theory says, and goes away however its process ends.
+//!
+//! A machine whose kernel loads no BPF for this user skips these tests, and says so.
+
+use farline::kernelcc::available;
+use farline_core::congestion::{Algorithm, Set, theory};
+use farline_core::units::Span;
+use farline_lab::recovery::{self, Run};
+use farline_lab::{Running, error_of, farline, farline_binary, succeed};
+use rustix::process::{Pid, Signal, kill_process};
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
+use std::sync::{Mutex, MutexGuard};
+use std::time::{Duration, Instant};
+
+/// Runs that measure, and those that clean up what others left, take turns.
+static TURN: Mutex<()> = Mutex::new(());
+
+fn turn() -> Option<MutexGuard<'static, ()>> {
+    if let Err(why) = recovery::possible() {
+        eprintln!("SKIPPED: {why}");
+        return None;
+    }
+    Some(TURN.lock().unwrap_or_else(std::sync::PoisonError::into_inner))
+}
+
+fn is_there(name: &str) -> bool {
+    available().iter().any(|have| have == name)
+}
+
+/// Waits until `name` is there, or is not.
+fn until(name: &str, there: bool) {
+    let until = Instant::now() + Duration::from_secs(5);
+    while is_there(name) != there {
+        assert!(Instant::now() < until, "{name}: there {}, wanted {there}", !there);
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// A `farline cc load` that holds `name`.
+fn holding(name: &str, more: &[&str]) -> Running {
+    let mut command = farline();
+    command.args(["cc", "load", "scalable", "--set", "paper", "--as", name]).args(more);
+    let mut child = command.stdout(Stdio::piped()).spawn().expect("farline runs");
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().expect("piped")).read_line(&mut line).expect("it says what it loaded");
+    assert!(line.contains("in BPF with the paper constants"), "{line}");
+    Running(child)
+}
+
+fn send(running: &Running, signal: Signal) {
+    let pid = i32::try_from(running.0.id()).ok().and_then(Pid::from_raw).expect("a process");
+    kill_process(pid, signal).expect("it is ours");
+}
+
+#[test]
+fn a_loaded_control_goes_with_its_process_however_that_ends() {
+    let Some(_turn) = turn() else { return };
+    for signal in [Signal::INT, Signal::TERM, Signal::KILL] {
+        let mut held = holding("fl_t_life", &[]);
+        assert!(is_there("fl_t_life"));
+        let listed = succeed(farline().args(["cc", "ls"]));
+        assert!(listed.contains(&format!("farline, process {}", held.0.id())), "{listed}");
+        let taken = error_of(&["cc", "load", "vegas", "--as", "fl_t_life"]).0;
+        assert_eq!(taken["code"], "congestion-taken", "{taken}");
+        assert_eq!(error_of(&["cc", "unload", "fl_t_life"]).0["code"], "congestion-held");
+        send(&held, signal);
+        held.0.wait().expect("it ends");
+        until("fl_t_life", false);
+    }
+    let code = farline().args(["cc", "load", "bic", "--as", "fl_t_life", "--", "sh", "-c", "exit 7"]).status();
+    assert_eq!(code.expect("farline runs").code(), Some(7));
+    assert!(!is_there("fl_t_life"));
+}
+
+#[test]
+fn without_links_what_a_killed_process_left_is_removed_by_the_next_command() {
+    let Some(_turn) = turn() else { return };
+    let mut held = holding("fl_t_old", &["--without-link"]);
+    succeed(farline().args(["cc", "ls"]));
+    assert!(is_there("fl_t_old"), "a control that is held stays");
+    send(&held, Signal::TERM);
+    held.0.wait().expect("it ends");
+    until("fl_t_old", false);
+
+    let mut held = holding("fl_t_old", &["--without-link"]);
+    send(&held, Signal::KILL);
+    held.0.wait().expect("it ends");
+    std::thread::sleep(Duration::from_millis(300));
+    assert!(is_there("fl_t_old"), "this is what kernels before 6.4 do");
+    succeed(farline().args(["cc", "ls"]));
+    until("fl_t_old", false);
+}
+
+#[test]
+fn a_pinned_control_stays_until_it_is_unloaded() {
+    let Some(_turn) = turn() else { return };
+    for more in [&[][..], &["--without-link"][..]] {
+        succeed(farline().args(["cc", "load", "vegas", "--as", "fl_t_pin", "--pin"]).args(more));
+        assert!(is_there("fl_t_pin"));
+        let listed = succeed(farline().args(["cc", "ls"]));
+        assert!(listed.lines().any(|line| line.starts_with("fl_t_pin") && line.contains("farline, pinned")), "{listed}");
+        succeed(farline().args(["cc", "unload", "fl_t_pin"]));
+        until("fl_t_pin", false);
+    }
+}
+
+#[test]
+fn wrong_requests_are_refused_with_the_reason_and_nothing_changes() {
+    let before = available();
+    let cases: [(&[&str], &str); 6] = [
+        (&["cc", "load", "tahoe"], "congestion-unknown"),
+        (&["cc", "load", "htcp", "--as", "sixteen_letters_"], "congestion-name"),
+        (&["cc", "load", "htcp", "--as", "h-tcp"], "congestion-name"),
+        (&["cc", "load", "htcp", "--as", "reno"], "congestion-taken"),
+        (&["cc", "unload", "reno"], "congestion-foreign"),
+        (&["cc", "unload", "fl_t_none"], "congestion-unknown"),
+    ];
+    for (args, code) in cases {
+        let (error, exit) = error_of(args);
+        assert_eq!((error["code"].as_str(), exit), (Some(code), 2), "{args:?}: {error}");
+        assert!(error["hint"].is_string(), "{args:?}: {error}");
+    }
+    assert_eq!(available(), before);
+}
+
+#[test]
+fn without_privilege_the_missing_capability_is_named() {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("SKIPPED: only root can give up capabilities one by one");
+        return;
+    }
+    let folder = tempfile::Builder::new().prefix("farline-nobody").tempdir().expect("a folder");
+    let binary = folder.path().join("farline");
+    std::fs::copy(farline_binary(), &binary).expect("a copy");
+    std::os::unix::fs::chown(folder.path(), Some(65_534), Some(65_534)).expect("chown");
+    for (capabilities, missing) in [("-all", "CAP_BPF and CAP_PERFMON"), ("-all,+bpf", "CAP_PERFMON")] {
+        let mut command = Command::new("setpriv");
+        command.args([
+            "--reuid=65534",
+            "--regid=65534",
+            "--clear-groups",
+            "--inh-caps",
+            capabilities,
+            "--ambient-caps",
+            capabilities,
+        ]);
+        let output = command.arg(&binary).args(["cc", "load", "htcp", "--as", "fl_t_cap"]).output().expect("setpriv runs");
+        let said = String::from_utf8_lossy(&output.stderr);
+        if said.contains("setpriv") {
+            eprintln!("SKIPPED: this setpriv does not know the capabilities: {said}");
+            return;
+        }
+        assert!(said.contains(&format!("needs {missing}, which")) && said.contains("setcap"), "{capabilities}: {said}");
+        assert_eq!(output.status.code(), Some(6), "{said}");
+    }
+    assert!(!is_there("fl_t_cap"));
+}
+
+/// One loss in the kernel, held against theory and against the pure machine.
+fn recovers(algorithm: Algorithm, set: Set, window: u32, link: &str) {
+    let rtt = Span::from_millis(40);
+    let expected = theory::recovery(algorithm, set, f64::from(window), rtt).expect("it is driven by loss");
+    let run = Run { algorithm, set, window, rtt, mtu: 1500, patience: expected.mul_f64(1.5) + Span::from_millis(800) };
+    let mut attempt = 0;
+    let kernel = loop {
+        attempt += 1;
+        match recovery::kernel(&run, link) {
+            Ok(recovery) => break recovery,
+            // A machine that is busy with something else makes a run that does not count; three in a row are a finding.
+            Err(error) if attempt < 3 => eprintln!("again: {error}"),
+            Err(error) => panic!("{algorithm}: {error}"),
+        }
+    };
+    let expected = theory::recovery(algorithm, set, f64::from(window), Span::from_secs_f64(kernel.rtt)).expect("as above");
+    let expected = expected.as_secs_f64();
+    let took = kernel.seconds.unwrap_or_else(|| panic!("{algorithm}: not back: {:?}", kernel.trace.last()));
+    eprintln!("{algorithm} ({set}): {window} packets, rtt {:.1} ms: {took:.3} s, theory {expected:.3} s", kernel.rtt * 1e3);
+    assert!((took / expected - 1.0).abs() < 0.15, "{algorithm}: {took} s, theory {expected} s");
+    let simulated = recovery::simulated(&run, kernel.rtt);
+    let apart = recovery::largest_difference(&kernel, &simulated, expected);
+    assert!(apart < 0.1, "{algorithm}: the kernel's window is {:.1} % from the machine's", apart * 100.0);
+}
+
+#[test]
+fn the_kernels_windows_recover_as_theory_and_the_pure_machines_say() {
+    let Some(_turn) = turn() else { return };
+    recovers(Algorithm::Scalable, Set::Paper, 1_000, "t-cc-1");
+    recovers(Algorithm::HighSpeed, Set::Paper, 1_000, "t-cc-2");
+    recovers(Algorithm::Bic, Set::Paper, 1_000, "t-cc-3");
+    recovers(Algorithm::HTcp, Set::Paper, 1_000, "t-cc-4");
+    recovers(Algorithm::Vegas, Set::Paper, 60, "t-cc-5");
+}
