@@ -6,6 +6,7 @@
 
 pub mod congestion;
 pub mod gridftp;
+pub mod host;
 pub mod report;
 pub mod transfer;
 pub mod units;

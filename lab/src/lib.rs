@@ -1,6 +1,10 @@
 //! Shared parts of the end-to-end tests: where the binaries are, and what this machine lets a test do.
 
+mod namespaces;
+pub mod raw;
 pub mod recovery;
+
+pub use namespaces::Namespaces;
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -45,6 +49,14 @@ pub fn node(root: &Path, rights: &str, more: &[&str]) -> (Running, String) {
     let mut command = farline();
     let listen = if more.contains(&"--listen") { &[][..] } else { &["--listen", "127.0.0.1:0"][..] };
     command.args(["--json", "serve", "--anonymous", rights, "--root"]).arg(root).args(listen).args(more);
+    announced(&mut command)
+}
+
+/// Starts a `farline --json serve` and waits until it says where it listens: an `ftp://` URL without a path.
+///
+/// # Panics
+/// When it says something else.
+pub fn announced(command: &mut Command) -> (Running, String) {
     let mut child = command.stdout(Stdio::piped()).spawn().expect("farline starts");
     let stdout = child.stdout.take().expect("piped");
     let running = Running(child);

@@ -13,6 +13,8 @@
 //!
 //! The machines of `core::transfer` see no difference: a channel of depth *d* asks for *d* blocks before it waits.
 
+pub mod key;
+pub mod ordered;
 pub mod tcp;
 
 use crate::sys::pool::Slot;
@@ -20,8 +22,8 @@ use crate::sys::tcp::{TcpInfo, tcp_info};
 use farline_core::gridftp::mode_e::Header;
 use farline_core::transfer::Block;
 use std::io;
-use std::net::TcpStream;
 use std::ops::Range;
+use std::os::fd::AsFd;
 
 /// One data connection of a transfer.
 pub trait Channel: Send {
@@ -58,6 +60,9 @@ pub trait Channel: Send {
     /// What the kernel knows of the connection, where it is a TCP one.
     fn tcp_info(&self) -> Option<TcpInfo>;
 
+    /// The congestion control in force, where it is a TCP connection.
+    fn congestion(&self) -> Option<String>;
+
     /// A handle to look at the connection, or break it, from another thread.
     ///
     /// # Errors
@@ -91,17 +96,25 @@ pub enum Arrival {
 pub struct Handle(socket2::Socket);
 
 impl Handle {
-    /// The handle of `stream`.
+    /// The handle of a socket.
     ///
     /// # Errors
     /// When the system has no file descriptor left.
-    pub fn of(stream: &TcpStream) -> io::Result<Handle> {
-        Ok(Handle(stream.try_clone()?.into()))
+    pub fn of(stream: impl AsFd) -> io::Result<Handle> {
+        Ok(Handle(stream.as_fd().try_clone_to_owned()?.into()))
     }
 
     /// What the kernel knows of the connection.
     pub fn tcp_info(&self) -> Option<TcpInfo> {
         tcp_info(&self.0).ok()
+    }
+
+    /// Sets the congestion control of the connection.
+    ///
+    /// # Errors
+    /// When this host does not have it, or the connection is no TCP one.
+    pub fn set_congestion(&self, name: &str) -> io::Result<()> {
+        self.0.set_tcp_congestion(name.as_bytes())
     }
 
     /// Shuts both directions down: whoever waits in the connection gets an error.

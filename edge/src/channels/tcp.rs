@@ -1,15 +1,12 @@
-//! The TCP channel: MODE E over one socket, header and payload in one system call each way.
+//! TCP connections for data: options, connecting, listening; and the TCP channel, MODE E over one socket.
 
-use super::{Arrival, Channel, Handle};
-use crate::sys::pool::Slot;
+use super::Handle;
+use super::ordered::{ByteStream, OrderedChannel};
 use crate::sys::tcp::{TcpInfo, tcp_info};
-use farline_core::gridftp::mode_e::{Flags, HEADER_LEN, Header};
-use farline_core::transfer::Block;
 use farline_core::units::Bytes;
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
-use std::io::{self, IoSlice, IoSliceMut, Read, Write};
+use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::ops::Range;
 use std::time::Duration;
 
 /// Socket options of a TCP channel, set before it connects or listens.
@@ -22,21 +19,7 @@ pub struct TcpOptions {
 }
 
 /// One TCP data connection.
-#[derive(Debug)]
-pub struct TcpChannel {
-    stream: TcpStream,
-    offered: Option<Slot>,
-    sent: Option<Slot>,
-    /// Bytes of the next header that came with the payload before it.
-    header: [u8; HEADER_LEN],
-    header_filled: usize,
-    /// What is still to come of the block being received: offset, bytes, and whether data ends with it.
-    rest: Option<(u64, u64, bool)>,
-    /// From an `EOF` header of the transfer being received.
-    channels: Option<u64>,
-    /// Whether the peer said that it will close the connection.
-    closing: bool,
-}
+pub type TcpChannel = OrderedChannel<TcpStream>;
 
 /// Connects to `address`, from `from` when given.
 ///
@@ -84,169 +67,45 @@ fn socket(address: SocketAddr, options: &TcpOptions) -> io::Result<Socket> {
     Ok(socket)
 }
 
+impl ByteStream for TcpStream {
+    fn tcp_info(&self) -> Option<TcpInfo> {
+        tcp_info(self).ok()
+    }
+
+    fn handle(&self) -> io::Result<Handle> {
+        Handle::of(self)
+    }
+
+    fn congestion(&self) -> Option<String> {
+        let name = SockRef::from(self).tcp_congestion().ok()?;
+        let end = name.iter().position(|&byte| byte == 0).unwrap_or(name.len());
+        String::from_utf8(name[..end].to_vec()).ok()
+    }
+}
+
 impl TcpChannel {
     /// A channel over a connected stream.
     ///
     /// # Errors
     /// When the socket cannot be configured.
     pub fn new(stream: TcpStream) -> io::Result<TcpChannel> {
-        // MODE E ends a file with a short header: it must not wait for more bytes.
-        stream.set_nodelay(true)?;
-        stream.set_nonblocking(false)?;
-        SockRef::from(&stream).set_keepalive(true)?;
-        Ok(TcpChannel {
-            stream,
-            offered: None,
-            sent: None,
-            header: [0; HEADER_LEN],
-            header_filled: 0,
-            rest: None,
-            channels: None,
-            closing: false,
-        })
-    }
-
-    /// The connection underneath.
-    pub fn stream(&self) -> &TcpStream {
-        &self.stream
+        prepare(&stream)?;
+        Ok(OrderedChannel::over(stream))
     }
 
     /// The connection underneath, for use without MODE E.
     pub fn into_stream(self) -> TcpStream {
-        self.stream
-    }
-
-    /// The congestion control in force on this connection.
-    pub fn congestion(&self) -> Option<String> {
-        let name = SockRef::from(&self.stream).tcp_congestion().ok()?;
-        let end = name.iter().position(|&byte| byte == 0).unwrap_or(name.len());
-        String::from_utf8(name[..end].to_vec()).ok()
-    }
-
-    fn ended(&mut self, slot: Slot) -> Arrival {
-        Arrival::End { slot, channels: self.channels.take(), closing: self.closing }
-    }
-
-    fn read_header(&mut self) -> io::Result<Header> {
-        while self.header_filled < HEADER_LEN {
-            let read = retry(|| self.stream.read(&mut self.header[self.header_filled..]))?;
-            if read == 0 {
-                return Err(io::Error::new(
-                    io::ErrorKind::UnexpectedEof,
-                    "the data connection closed before its end-of-data mark",
-                ));
-            }
-            self.header_filled += read;
-        }
-        self.header_filled = 0;
-        Header::decode(&self.header).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
-    }
-
-    /// Fills `into` and takes along whatever of the next header is there, so that a block costs one system call.
-    fn read_payload(&mut self, into: &mut [u8]) -> io::Result<()> {
-        let mut filled = 0;
-        while filled < into.len() {
-            let mut parts = [IoSliceMut::new(&mut into[filled..]), IoSliceMut::new(&mut self.header)];
-            let read = retry(|| self.stream.read_vectored(&mut parts))?;
-            if read == 0 {
-                return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the data connection closed inside a block"));
-            }
-            let left = into.len() - filled;
-            filled += read.min(left);
-            self.header_filled = read.saturating_sub(left);
-        }
-        Ok(())
+        self.into_inner()
     }
 }
 
-impl Channel for TcpChannel {
-    fn depth(&self) -> usize {
-        1
-    }
-
-    fn send(&mut self, header: Header, slot: Slot, payload: Range<usize>) -> io::Result<()> {
-        let header = header.encode();
-        let payload = &slot[payload];
-        let mut written = 0;
-        while written < HEADER_LEN + payload.len() {
-            let parts =
-                [IoSlice::new(&header[written.min(HEADER_LEN)..]), IoSlice::new(&payload[written.saturating_sub(HEADER_LEN)..])];
-            written += retry(|| self.stream.write_vectored(&parts))?;
-        }
-        self.sent = Some(slot);
-        Ok(())
-    }
-
-    fn sent(&mut self) -> io::Result<Slot> {
-        self.sent.take().ok_or_else(|| io::Error::other("no block was sent"))
-    }
-
-    fn mark(&mut self, header: Header) -> io::Result<()> {
-        self.stream.write_all(&header.encode())
-    }
-
-    fn offer(&mut self, slot: Slot) {
-        self.offered = Some(slot);
-    }
-
-    fn receive(&mut self) -> io::Result<Arrival> {
-        let mut slot = self.offered.take().ok_or_else(|| io::Error::other("no slot was offered"))?;
-        let (offset, left, eod) = loop {
-            if let Some(rest) = self.rest.take() {
-                break rest;
-            }
-            let header = self.read_header()?;
-            if header.flags.contains(Flags::ERROR) || header.flags.contains(Flags::RESTART) {
-                return Err(io::Error::new(
-                    io::ErrorKind::InvalidData,
-                    "the sender marked a block as bad or as a restart marker",
-                ));
-            }
-            let eod = header.flags.contains(Flags::EOD);
-            self.closing |= header.flags.contains(Flags::CLOSE);
-            let count = if header.flags.contains(Flags::EOF) {
-                // GFD.20: in an EOF header the offset is the number of channels and the count is unused.
-                self.channels = Some(header.offset);
-                0
-            } else {
-                header.count
-            };
-            if count > 0 {
-                break (header.offset, count, eod);
-            }
-            if eod {
-                return Ok(self.ended(slot));
-            }
-            // A block of nothing is allowed and means nothing.
-        };
-        if left == 0 {
-            return Ok(self.ended(slot));
-        }
-        let len = usize::try_from(left).unwrap_or(usize::MAX).min(slot.len());
-        self.read_payload(&mut slot[..len])?;
-        let left = left - len as u64;
-        if left > 0 || eod {
-            // The block's next part, or the end-of-data flag that its header carried beside data.
-            self.rest = Some((offset.saturating_add(len as u64), left, eod));
-        }
-        Ok(Arrival::Data { slot, block: Block { offset, len } })
-    }
-
-    fn tcp_info(&self) -> Option<TcpInfo> {
-        tcp_info(&self.stream).ok()
-    }
-
-    fn handle(&self) -> io::Result<Handle> {
-        Handle::of(&self.stream)
-    }
-}
-
-/// Repeats a call that a signal interrupted.
-fn retry<T>(mut call: impl FnMut() -> io::Result<T>) -> io::Result<T> {
-    loop {
-        match call() {
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            result => return result,
-        }
-    }
+/// Sets what every data connection needs.
+///
+/// # Errors
+/// When the socket cannot be configured.
+pub fn prepare(stream: &TcpStream) -> io::Result<()> {
+    // MODE E ends a file with a short header: it must not wait for more bytes.
+    stream.set_nodelay(true)?;
+    stream.set_nonblocking(false)?;
+    SockRef::from(stream).set_keepalive(true)
 }

@@ -1,6 +1,7 @@
 //! A control connection: the core's client machine on a tokio socket.
 
 use super::location::Remote;
+use crate::channels::key::Key;
 use crate::stores::Diskless;
 use crate::sys::tcp::tcp_info;
 use farline_core::gridftp::client::{ClientConfig, ClientSession, Event, Features, Input, Output, Request};
@@ -29,6 +30,9 @@ pub(super) struct Control {
     received: Vec<u8>,
     server: String,
     features: Features,
+    /// The key that was offered, and the request that offered it while its answer is not known.
+    key: Option<Key>,
+    offered: Option<u64>,
 }
 
 impl Control {
@@ -63,11 +67,23 @@ impl Control {
             received: vec![0; 16 * 1024],
             server,
             features: Features::default(),
+            key: None,
+            offered: None,
         };
         let user = remote.user.clone().unwrap_or_else(|| "anonymous".to_owned());
         let password = remote.password.clone().unwrap_or_else(|| "farline@".to_owned());
         let login = control.request(Request::Login { user, password });
-        let ahead = ahead.into_iter().map(|request| control.request(request)).collect();
+        // K-1, K-2: a server that does not know keys says so, and data connections are made as ever.
+        let key = Key::random().map_err(|error| Error::new(Fault::Here, "no-randomness", error.to_string()))?;
+        let offer = Opts::Farline { name: "key".to_owned(), value: key.to_hex() };
+        let offer = Request::ToFarline(Box::new(Request::Exec(Command::Options(offer))));
+        control.offered = Some(control.try_request(offer));
+        control.key = Some(key);
+        let ahead = ahead.into_iter().map(|request| match request {
+            Request::ToFarline(_) => control.try_request(request),
+            request => control.request(request),
+        });
+        let ahead = ahead.collect();
         loop {
             match control.event_of(login).await? {
                 Event::Ready(features) => control.features = features,
@@ -100,6 +116,19 @@ impl Control {
         self.done(id).await.map(drop)
     }
 
+    /// The key under which this end opens every data connection; `None` with a server that does not know keys.
+    pub(super) async fn agreed_key(&mut self) -> Result<Option<Key>, Error> {
+        if let Some(offered) = self.offered.take() {
+            let agreed = match self.done(offered).await {
+                Ok(_) => self.features.parameters("FARLINE").any(|feature| feature == "KEY"),
+                Err(error) if error.fault == Fault::Between => return Err(error),
+                Err(_) => false,
+            };
+            self.key = self.key.take().filter(|_| agreed);
+        }
+        Ok(self.key.clone())
+    }
+
     pub(super) fn features(&self) -> &Features {
         &self.features
     }
@@ -112,6 +141,11 @@ impl Control {
     /// This end's address.
     pub(super) fn local(&self) -> Result<SocketAddr, Error> {
         self.stream.local_addr().map_err(|error| Error::new(Fault::Here, "no-address", error.to_string()))
+    }
+
+    /// The server's address and control port.
+    pub(super) fn peer(&self) -> Result<SocketAddr, Error> {
+        self.stream.peer_addr().map_err(|error| Error::new(Fault::Between, "no-address", error.to_string()))
     }
 
     /// Submits a request; its events carry the number.

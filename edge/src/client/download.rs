@@ -2,12 +2,15 @@
 
 use super::control::Control;
 use super::copy::{Copy, Live};
+use super::dial::{DataPath, dial};
 use super::local::destination;
 use super::location::{Location, Remote};
 use super::upload::staging;
 use crate::channels::Channel;
 use crate::channels::tcp::TcpOptions;
-use crate::mover::{Acceptor, BLOCK_LEN, MANIFEST_LIMIT, ReceiveJob, Received, TREE_MODULE, Tally, UNKNOWN_LEN, receive};
+use crate::mover::{
+    Acceptor, BLOCK_LEN, Incoming, MANIFEST_LIMIT, ReceiveJob, Received, TREE_MODULE, Tally, UNKNOWN_LEN, receive,
+};
 use crate::stores::{BytesSink, Landed, Sink, join};
 use crate::sys::pool::Slot;
 use crate::sys::tcp::TcpInfo;
@@ -18,20 +21,22 @@ use farline_core::units::{ByteRanges, Error, Fault};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Channels and slots between the transfers of one copy, and where channels come in.
+/// Channels and slots between the transfers of one copy, and where channels come in unless this end opened them.
 struct Rig {
-    acceptor: Arc<Acceptor>,
+    acceptor: Option<Arc<Acceptor>>,
     channels: Vec<Box<dyn Channel>>,
     slots: Vec<Slot>,
     tcp: Vec<TcpInfo>,
 }
 
 pub(super) async fn run(copy: &mut Copy<'_>, from: &Remote, to: &Location, several: bool) -> Result<(), Error> {
-    let (mut control, _) = Control::open(from, Vec::new()).await?;
+    // Where the node knows keys its data port is known as soon as the login is done.
+    let passive = Request::Passive { mode: Mode::Extended, striped: false };
+    let (mut control, ahead) = Control::open(from, vec![Request::ToFarline(Box::new(passive))]).await?;
     control.require(from).await?;
     let choice = copy.choose(control.rtt(), None, false);
     if control.features().parameters("FARLINE").any(|feature| feature == "TREE") {
-        from_farline(copy, &mut control, from, to, several, &choice).await
+        from_farline(copy, &mut control, ahead[0], from, to, several, &choice).await
     } else if control.features().is_gridftp() {
         from_stock(copy, &mut control, from, to, several, &choice).await
     } else {
@@ -44,22 +49,40 @@ pub(super) async fn run(copy: &mut Copy<'_>, from: &Remote, to: &Location, sever
     }
 }
 
-/// Listens for the server's channels and tells it where and how many.
-async fn arrange(control: &mut Control, choice: &Choice) -> Result<(Rig, Vec<u64>), Error> {
-    let local = control.local()?;
-    let acceptor = Acceptor::bind(SocketAddr::new(local.ip(), 0), None, None, &TcpOptions::default())?;
+fn parallelism(choice: &Choice) -> Request {
     let streams = u32::try_from(choice.streams).unwrap_or(1);
     let retrieve = RetrieveOptions { parallelism: Some((streams, streams, streams)), ..RetrieveOptions::default() };
+    Request::Exec(Command::Options(Opts::Retrieve(retrieve)))
+}
+
+/// Opens the channels to the node, so that this end need not be reachable: K-4. A node without keys connects to us.
+async fn reach(copy: &mut Copy<'_>, control: &mut Control, passive: u64, choice: &Choice) -> Result<Rig, Error> {
+    if control.agreed_key().await?.is_none() {
+        return Ok(arrange(copy, control, choice).await?.0);
+    }
+    let address = control.passive(passive).await?;
+    control.request(parallelism(choice));
+    let dialled = dial(control, address, choice.streams, &TcpOptions::default()).await?;
+    copy.ledger.data_path = Some(dialled.path);
+    Ok(Rig { acceptor: None, channels: dialled.channels, slots: staging(choice)?, tcp: Vec::new() })
+}
+
+/// Listens for the server's channels and tells it where and how many.
+async fn arrange(copy: &mut Copy<'_>, control: &mut Control, choice: &Choice) -> Result<(Rig, Vec<u64>), Error> {
+    copy.ledger.data_path = Some(DataPath::Direct);
+    let local = control.local()?;
+    let acceptor = Acceptor::bind(SocketAddr::new(local.ip(), 0), None, None, &TcpOptions::default())?;
     let requests = vec![
-        control.request(Request::Exec(Command::Options(Opts::Retrieve(retrieve)))),
+        control.request(parallelism(choice)),
         control.request(Request::Active { mode: Mode::Extended, addresses: vec![acceptor.address()] }),
     ];
-    Ok((Rig { acceptor: Arc::new(acceptor), channels: Vec::new(), slots: staging(choice)?, tcp: Vec::new() }, requests))
+    Ok((Rig { acceptor: Some(Arc::new(acceptor)), channels: Vec::new(), slots: staging(choice)?, tcp: Vec::new() }, requests))
 }
 
 async fn from_farline(
     copy: &mut Copy<'_>,
     control: &mut Control,
+    passive: u64,
     from: &Remote,
     to: &Location,
     several: bool,
@@ -70,7 +93,7 @@ async fn from_farline(
         let value = Opts::Farline { name: "congestion".to_owned(), value: name.clone() };
         (control.try_request(Request::Exec(Command::Options(value))), name)
     });
-    let (rig, _) = arrange(control, choice).await?;
+    let rig = reach(copy, control, passive, choice).await?;
     let path = Pathname::new(from.path.clone());
     let transfer = |parms: &str| {
         let module = Some(Module { name: TREE_MODULE.to_owned(), parms: parms.to_owned() });
@@ -142,7 +165,7 @@ async fn from_stock(
     let place = destination(to, from.name(), is_folder, from.path.ends_with(b"/"), several)?;
     let layout = Arc::new(Layout::new(entries, BLOCK_LEN));
     place.make_folders(&layout)?;
-    let (mut rig, requests) = arrange(control, choice).await?;
+    let (mut rig, requests) = arrange(copy, control, choice).await?;
     for id in requests {
         control.done(id).await?;
     }
@@ -244,7 +267,7 @@ fn receive_layout(
         sink,
         wire_offset: 0,
         channels: rig.channels,
-        acceptor: Some(&rig.acceptor),
+        acceptor: rig.acceptor.as_deref().map(|acceptor| acceptor as &dyn Incoming),
         slots: rig.slots,
         writers: 2,
         digests,

@@ -2,7 +2,9 @@
 
 mod control;
 mod copy;
+mod dial;
 mod download;
+mod greet;
 mod local;
 mod location;
 mod outcome;
@@ -10,5 +12,7 @@ mod upload;
 
 pub use crate::stores::Diskless;
 pub use copy::{Options, Standing, copy};
+pub use dial::DataPath;
+pub use greet::{Greeting, greet};
 pub use location::{Location, Remote};
 pub use outcome::{Failure, Outcome, Sample};

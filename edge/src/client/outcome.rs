@@ -1,5 +1,6 @@
 //! What a copy did: the figures that `farline cp --json` ends with.
 
+use super::dial::DataPath;
 use crate::sys::tcp::TcpInfo;
 use farline_core::transfer::{Choice, Limit, Waits};
 use farline_core::units::{Bytes, Error, Rate, Span};
@@ -26,6 +27,8 @@ pub struct Outcome {
     pub verified_how: &'static str,
     /// Data channels.
     pub streams: usize,
+    /// Which way data went; `null` when nothing left this host.
+    pub data_path: Option<DataPath>,
     /// Congestion control of the sending end's channels, where this end knows it.
     pub congestion: Option<String>,
     /// Staging pool of this end.
@@ -75,6 +78,7 @@ pub(super) struct Ledger {
     pub(super) verified: bool,
     pub(super) verified_how: &'static str,
     pub(super) streams: usize,
+    pub(super) data_path: Option<DataPath>,
     pub(super) congestion: Option<String>,
     pub(super) rtt: Span,
     pub(super) tcp: Vec<TcpInfo>,
@@ -114,6 +118,7 @@ impl Ledger {
             verified: self.verified && self.failures.is_empty(),
             verified_how: self.verified_how,
             streams: self.streams,
+            data_path: self.data_path,
             congestion: self.congestion,
             staging_bytes: staging,
             rtt_seconds: self.rtt.as_secs_f64(),

@@ -2,9 +2,10 @@
 
 use super::control::Control;
 use super::copy::{Copy, Live};
+use super::dial::{dial, handles};
 use super::location::{Location, Remote, last_name};
 use crate::channels::Channel;
-use crate::channels::tcp::{TcpChannel, TcpOptions, connect};
+use crate::channels::tcp::TcpOptions;
 use crate::mover::{Audit, BLOCK_LEN, SendJob, Sent, TREE_MODULE, send};
 use crate::stores::{BytesSource, Diskless, MEMORY_NAME, MemorySource, Part, PosixSource, Root, Source, join, look, walk};
 use crate::sys::pool::{Slot, pool};
@@ -12,13 +13,9 @@ use farline_core::gridftp::client::{Request, Transfer, What};
 use farline_core::gridftp::{Command, Kind, Mode, Module, Pathname};
 use farline_core::transfer::{Choice, Entry, EntryKind, Layout, Marks, Verdict, manifest_lines};
 use farline_core::units::{Bytes, Error, Fault};
-use std::net::SocketAddr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
-
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// What is copied: entries by their paths at the destination, and where they lie here.
 struct Load {
@@ -151,7 +148,8 @@ async fn to_farline(copy: &mut Copy<'_>, control: &mut Control, passive: u64, lo
     let manifest = manifest_lines(&load.entries);
     let layout = Arc::new(Layout::new(load.entries, BLOCK_LEN));
     let source = Load::source(load.parts, &layout);
-    let address = control.passive(passive).await?;
+    // The commands leave with the channels' first bytes: dialling first costs no round trip.
+    let (mut rig, congestion) = open_rig(copy, control, passive, choice).await?;
     let path = Pathname::new(load.target);
     let transfer = |parms: &str| {
         let module = Some(Module { name: TREE_MODULE.to_owned(), parms: parms.to_owned() });
@@ -160,10 +158,9 @@ async fn to_farline(copy: &mut Copy<'_>, control: &mut Control, passive: u64, lo
     let requests = ["manifest", "data", "digests"].map(|part| control.request(transfer(part)));
     let files = layout.entries().iter().filter(|entry| matches!(entry.kind, EntryKind::File { .. })).count() as u64;
     copy.live.expect(layout.payload(), files);
-    let (choice, work_layout) = (choice.clone(), Arc::clone(&layout));
+    let work_layout = Arc::clone(&layout);
     let done = copy.attend(Some(control), move |live| {
         let layout = work_layout;
-        let (mut rig, congestion) = open_rig(address, &choice)?;
         let manifest = BytesSource(manifest);
         rig = send_bytes(live, manifest, rig)?;
         live.follow(handles(&rig.channels)?);
@@ -174,9 +171,9 @@ async fn to_farline(copy: &mut Copy<'_>, control: &mut Control, passive: u64, lo
         rig = Rig { channels: sent.channels, slots: sent.slots };
         rig = send_bytes(live, BytesSource(list), rig)?;
         let tcp: Vec<_> = rig.channels.iter().filter_map(|channel| channel.tcp_info()).collect();
-        Ok((unreadable, congestion, tcp, rig))
+        Ok((unreadable, tcp, rig))
     });
-    let (unreadable, congestion, tcp, rig) = done.await?;
+    let (unreadable, tcp, rig) = done.await?;
     // All bytes are with this host's kernel; the digests' reply says that they are in the node's store.
     let landing = copy.until_done(control, &requests).await;
     copy.ledger.tcp.extend(tcp);
@@ -215,11 +212,12 @@ async fn to_stock(copy: &mut Copy<'_>, control: &mut Control, passive: u64, load
             _ => {}
         }
     }
-    let address = control.passive(passive).await?;
+    let (rig, congestion) = open_rig(copy, control, passive, choice).await?;
+    copy.ledger.congestion = congestion;
     let layout = Arc::new(Layout::new(load.entries.clone(), BLOCK_LEN));
     let source = Load::source(load.parts, &layout);
     let files = layout.entries().iter().filter(|entry| matches!(entry.kind, EntryKind::File { .. })).count() as u64;
-    let mut rig: Option<Rig> = None;
+    let mut rig = Some(rig);
     for (index, entry) in layout.entries().iter().enumerate() {
         match entry.kind {
             EntryKind::File { .. } => {}
@@ -236,27 +234,23 @@ async fn to_stock(copy: &mut Copy<'_>, control: &mut Control, passive: u64, load
         transfer.size = Some(entry.len());
         let id = control.request(Request::Transfer(transfer));
         copy.live.expect(layout.payload() - copy.ledger.bytes, files);
-        let (choice, of, held) = (choice.clone(), entry.clone(), rig.take());
+        let Some(held) = rig.take() else { return Err(Error::new(Fault::Bug, "no-channel", "the channels are gone")) };
+        let of = entry.clone();
         let source = Arc::clone(&source);
         let done = copy.attend(Some(control), move |live| {
-            let (rig, congestion) = match held {
-                Some(rig) => (rig, None),
-                None => open_rig(address, &choice)?,
-            };
-            live.follow(handles(&rig.channels)?);
+            live.follow(handles(&held.channels)?);
             let one = Arc::new(Layout::of_file(of.len(), BLOCK_LEN));
             let only = OneOf { source, entry: index };
-            let sent = send_layout(live, &one, &only, None, &live.tally, rig)?;
-            Ok((Rig { channels: sent.channels, slots: sent.slots }, congestion, sent.tcp))
+            let sent = send_layout(live, &one, &only, None, &live.tally, held)?;
+            Ok((Rig { channels: sent.channels, slots: sent.slots }, sent.tcp))
         });
-        let (back, congestion, tcp) = done.await?;
+        let (back, tcp) = done.await?;
         copy.until_done(control, &[id])
             .await
             .map_err(|error| error.while_doing(format!("storing {}", String::from_utf8_lossy(path.as_bytes()))))?;
         let rename = control.request(Request::Rename { from: Pathname::new(temporary), to: path });
         control.done(rename).await.map_err(|error| error.while_doing("renaming the finished file"))?;
         rig = Some(back);
-        copy.ledger.congestion = copy.ledger.congestion.take().or(congestion);
         copy.ledger.tcp = tcp;
         copy.ledger.bytes += entry.len();
         copy.ledger.files += 1;
@@ -289,43 +283,24 @@ fn temporary(path: &[u8]) -> Vec<u8> {
     [folder, b".", &name[..name.len().min(200)], format!(".{}.farline", std::process::id()).as_bytes()].concat()
 }
 
-/// Opens the channels, all at once, and maps the staging pool.
-fn open_rig(address: SocketAddr, choice: &Choice) -> Result<(Rig, Option<String>), Error> {
+/// Opens the channels and maps the staging pool; answers also with the congestion control in force.
+async fn open_rig(
+    copy: &mut Copy<'_>,
+    control: &mut Control,
+    passive: u64,
+    choice: &Choice,
+) -> Result<(Rig, Option<String>), Error> {
+    let address = control.passive(passive).await?;
     let options = TcpOptions { congestion: choice.congestion.clone(), buffer: None };
-    let opened: Vec<_> = std::thread::scope(|scope| {
-        let threads: Vec<_> =
-            (0..choice.streams).map(|_| scope.spawn(|| connect(address, None, &options, CONNECT_TIMEOUT))).collect();
-        threads
-            .into_iter()
-            .map(|thread| thread.join().unwrap_or_else(|_| Err(std::io::Error::other("a thread panicked"))))
-            .collect()
-    });
-    let opened: Result<Vec<TcpChannel>, _> = opened.into_iter().collect();
-    let opened = opened.map_err(|error| connect_error(address, choice, &error))?;
-    let congestion = opened.first().and_then(TcpChannel::congestion);
-    let channels = opened.into_iter().map(|channel| Box::new(channel) as Box<dyn Channel>).collect();
-    Ok((Rig { channels, slots: staging(choice)? }, congestion))
+    let dialled = dial(control, address, choice.streams, &options).await?;
+    copy.ledger.data_path = Some(dialled.path);
+    let congestion = dialled.channels.first().and_then(|channel| channel.congestion());
+    Ok((Rig { channels: dialled.channels, slots: staging(choice)? }, congestion))
 }
 
 pub(super) fn staging(choice: &Choice) -> Result<Vec<Slot>, Error> {
     pool(choice.slots(Bytes(BLOCK_LEN as u64)), BLOCK_LEN)
         .map_err(|error| Error::new(Fault::Here, "no-memory", format!("no memory for {} of staging: {error}", choice.staging)))
-}
-
-fn connect_error(address: SocketAddr, choice: &Choice, error: &std::io::Error) -> Error {
-    if error.kind() == std::io::ErrorKind::NotFound
-        && let Some(name) = &choice.congestion
-    {
-        return Error::new(Fault::You, "unknown-congestion", format!("this host has no congestion control `{name}`"))
-            .hint("see `sysctl net.ipv4.tcp_available_congestion_control`");
-    }
-    Error::new(Fault::Between, "data-connection", format!("cannot connect to {address} for data: {error}"))
-        .hint("a firewall may hold the server's data ports back")
-}
-
-fn handles(channels: &[Box<dyn Channel>]) -> Result<Vec<crate::channels::Handle>, Error> {
-    let handles: Result<Vec<_>, _> = channels.iter().map(|channel| channel.handle()).collect();
-    handles.map_err(|error| Error::new(Fault::Here, "no-descriptor", error.to_string()))
 }
 
 /// Sends a list of bytes as a transfer of its own; it counts as overhead, not as payload.

@@ -9,7 +9,41 @@ use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
-/// A listening data port.
+/// Where channels come in while a transfer runs.
+pub trait Incoming: Sync {
+    /// The next channel; `None` after `timeout` or a [`Self::wake`].
+    ///
+    /// # Errors
+    /// When this host cannot accept: no file descriptor left.
+    fn accept(&self, timeout: Duration) -> Result<Option<Box<dyn Channel>>, Error>;
+
+    /// Makes a waiting [`Self::accept`] return.
+    fn wake(&self);
+}
+
+/// Listens on `address`; port 0 means any free port, of `ports` when given.
+///
+/// # Errors
+/// When no port can be had.
+pub fn bind(address: SocketAddr, ports: Option<(u16, u16)>, options: &TcpOptions) -> Result<TcpListener, Error> {
+    let listener = match ports.filter(|_| address.port() == 0) {
+        None => listen(address, options),
+        Some((low, high)) => (low..=high)
+            .find_map(|port| match listen(SocketAddr::new(address.ip(), port), options) {
+                Err(error) if error.kind() == io::ErrorKind::AddrInUse => None,
+                result => Some(result),
+            })
+            .unwrap_or(Err(io::ErrorKind::AddrInUse.into())),
+    };
+    listener.map_err(|error| no_port(address, &error))
+}
+
+fn no_port(address: SocketAddr, error: &io::Error) -> Error {
+    let message = format!("cannot listen for data connections on {}: {error}", address.ip());
+    Error::new(Fault::Here, "no-data-port", message).hint("check the address and the range of --data-ports")
+}
+
+/// A listening data port for any peer: who connects is a channel.
 #[derive(Debug)]
 pub struct Acceptor {
     listener: TcpListener,
@@ -33,25 +67,14 @@ impl Acceptor {
         peer: Option<IpAddr>,
         options: &TcpOptions,
     ) -> Result<Acceptor, Error> {
-        let listener = match ports.filter(|_| address.port() == 0) {
-            None => listen(address, options),
-            Some((low, high)) => (low..=high)
-                .find_map(|port| match listen(SocketAddr::new(address.ip(), port), options) {
-                    Err(error) if error.kind() == io::ErrorKind::AddrInUse => None,
-                    result => Some(result),
-                })
-                .unwrap_or(Err(io::ErrorKind::AddrInUse.into())),
-        };
-        let opened = listener.and_then(|listener| {
+        let listener = bind(address, ports, options)?;
+        let opened = (|| {
             listener.set_nonblocking(true)?;
             let address = listener.local_addr()?;
             let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
             Ok(Acceptor { listener, wake, address, peer })
-        });
-        opened.map_err(|error| {
-            let message = format!("cannot listen for data connections on {}: {error}", address.ip());
-            Error::new(Fault::Here, "no-data-port", message).hint("check the address and the range of --data-ports")
-        })
+        })();
+        opened.map_err(|error| no_port(address, &error))
     }
 
     /// Where it listens.
@@ -59,20 +82,10 @@ impl Acceptor {
         self.address
     }
 
-    /// The next channel; `None` after `timeout` or a [`Self::wake`].
+    /// The next connection, without MODE E; `None` after `timeout` or a wake.
     ///
     /// # Errors
-    /// When this host cannot accept: no file descriptor left.
-    pub fn accept(&self, timeout: Duration) -> Result<Option<Box<dyn Channel>>, Error> {
-        // A connection that died before we looked is no reason to end the transfer.
-        let channel = self.accept_stream(timeout)?.and_then(|stream| TcpChannel::new(stream).ok());
-        Ok(channel.map(|channel| Box::new(channel) as Box<dyn Channel>))
-    }
-
-    /// The same without MODE E.
-    ///
-    /// # Errors
-    /// As [`Self::accept`].
+    /// As [`Incoming::accept`].
     pub fn accept_stream(&self, timeout: Duration) -> Result<Option<TcpStream>, Error> {
         let failed =
             |error: io::Error| Error::new(Fault::Here, "accept-failed", format!("cannot accept a data connection: {error}"));
@@ -103,9 +116,16 @@ impl Acceptor {
             Err(error) => Err(failed(error)),
         }
     }
+}
 
-    /// Makes a waiting [`Self::accept`] return.
-    pub fn wake(&self) {
+impl Incoming for Acceptor {
+    fn accept(&self, timeout: Duration) -> Result<Option<Box<dyn Channel>>, Error> {
+        // A connection that died before we looked is no reason to end the transfer.
+        let channel = self.accept_stream(timeout)?.and_then(|stream| TcpChannel::new(stream).ok());
+        Ok(channel.map(|channel| Box::new(channel) as Box<dyn Channel>))
+    }
+
+    fn wake(&self) {
         // The counter can only overflow after 2^64 wakes.
         let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
     }

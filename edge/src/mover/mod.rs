@@ -11,7 +11,7 @@ mod receive;
 mod send;
 mod tally;
 
-pub use acceptor::Acceptor;
+pub use acceptor::{Acceptor, Incoming, bind};
 pub use desk::Cancel;
 pub use receive::{ReceiveJob, Received, receive};
 pub use send::{Audit, SendJob, Sent, send};

@@ -1,6 +1,6 @@
 //! Receives one space of bytes over channels that open as the sender likes.
 
-use super::acceptor::Acceptor;
+use super::acceptor::Incoming;
 use super::desk::{Cancel, Parked, lock};
 use super::send::{broken, no_thread};
 use super::tally::Tally;
@@ -28,7 +28,7 @@ pub struct ReceiveJob<'a> {
     /// Channels that are open already, from the transfer before.
     pub channels: Vec<Box<dyn Channel>>,
     /// Where further channels come in while the transfer runs.
-    pub acceptor: Option<&'a Acceptor>,
+    pub acceptor: Option<&'a dyn Incoming>,
     /// The staging pool, of more slots than there will be channels.
     pub slots: Vec<Slot>,
     /// Threads that write.
@@ -63,7 +63,7 @@ struct Shared<'a> {
     tally: &'a Tally,
     written: &'a Mutex<ByteRanges>,
     cancel: Cancel,
-    acceptor: Option<&'a Acceptor>,
+    acceptor: Option<&'a dyn Incoming>,
     state: Mutex<State>,
     changed: Condvar,
     writes: mpsc::SyncSender<Option<(Slot, Block)>>,

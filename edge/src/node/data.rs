@@ -2,12 +2,14 @@
 
 use super::Shared;
 use super::diskless;
+use super::door::Door;
 use super::files::{Files, beneath};
 use super::stream_mode;
 use super::tree::{self, Phase, TreeState};
 use crate::channels::Channel;
+use crate::channels::key::Key;
 use crate::channels::tcp::{TcpOptions, check, connect};
-use crate::mover::{Acceptor, Audit, BLOCK_LEN, Cancel, ReceiveJob, SendJob, Tally, UNKNOWN_LEN, receive, send};
+use crate::mover::{Acceptor, Audit, BLOCK_LEN, Cancel, Incoming, ReceiveJob, SendJob, Tally, UNKNOWN_LEN, bind, receive, send};
 use crate::stores::{BytesSource, Diskless, PosixSink, PosixSource, Sink, Source, storage_error};
 use crate::sys::pool::{Slot, pool};
 use farline_core::gridftp::server::{Action, Answer, TransferRequest};
@@ -16,7 +18,7 @@ use farline_core::transfer::{Block, Digests, Layout, Marks};
 use farline_core::units::{ByteRanges, Bytes, Error, Fault};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 /// How long a data connection may take to be made.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
@@ -77,6 +79,8 @@ pub(super) struct DataPlane {
     local: SocketAddr,
     peer: SocketAddr,
     pub(super) acceptor: Option<Acceptor>,
+    /// In place of `acceptor` once the client gave a key.
+    pub(super) door: Option<Door>,
     targets: Vec<SocketAddr>,
     channels: Vec<Box<dyn Channel>>,
     slots: Vec<Slot>,
@@ -95,6 +99,7 @@ impl DataPlane {
             local,
             peer,
             acceptor: None,
+            door: None,
             targets: Vec::new(),
             channels: Vec::new(),
             slots: Vec::new(),
@@ -118,6 +123,13 @@ impl DataPlane {
             let message = "the control connection is of another address family, and so would the data connection be";
             return Err(Error::new(Fault::You, "unsupported", message));
         }
+        if let Some(door) = &mut self.door {
+            let listener = bind(SocketAddr::new(ip, 0), self.shared.config.data_ports, &self.options)?;
+            let failed = |error: std::io::Error| Error::new(Fault::Here, "no-data-port", error.to_string());
+            door.clear();
+            door.listen(listener).map_err(failed)?;
+            return door.address().ok_or_else(|| Error::new(Fault::Bug, "no-data-port", "the data port has no address"));
+        }
         let peer = (!self.shared.config.third_party).then(|| self.peer.ip().to_canonical());
         let acceptor = Acceptor::bind(SocketAddr::new(ip, 0), self.shared.config.data_ports, peer, &self.options)?;
         let told = SocketAddr::new(self.shared.config.data_address.unwrap_or(ip), acceptor.address().port());
@@ -128,6 +140,10 @@ impl DataPlane {
     /// Takes the addresses to connect to.
     pub(super) fn act(&mut self, addresses: Vec<SocketAddr>) -> Result<(), Error> {
         self.channels.clear();
+        if self.door.is_some() {
+            // K-1: the client opens every data connection of a session that has a key.
+            return Err(Error::new(Fault::You, "bad-sequence", "with a key the client connects: say PASV, EPSV or SPAS"));
+        }
         self.acceptor = None;
         let own = |ip: IpAddr| ip.to_canonical() == self.peer.ip().to_canonical();
         if !self.shared.config.third_party && !addresses.iter().all(|address| own(address.ip()) && address.port() >= 1024) {
@@ -154,6 +170,15 @@ impl DataPlane {
                 self.options = options;
                 Ok(())
             }
+            "key" => {
+                let key =
+                    Key::from_hex(value).ok_or_else(|| Error::new(Fault::You, "bad-key", "a key is 64 hexadecimal digits"))?;
+                self.channels.clear();
+                self.targets.clear();
+                self.acceptor = None;
+                self.door = Some(self.shared.doors.open(key));
+                Ok(())
+            }
             "store" => {
                 self.store = diskless::choose(&self.shared, value)?;
                 Ok(())
@@ -167,6 +192,10 @@ impl DataPlane {
         let result = self.dispatch(request, cancel, reporter);
         if result.is_err() {
             self.channels.clear();
+            if let Some(door) = &self.door {
+                // What came and was not taken belongs to the transfer that failed.
+                door.clear();
+            }
         }
         result
     }
@@ -306,10 +335,13 @@ impl DataPlane {
         }
         let wanted = (run.request.parallelism.max(1) as usize).min(MOST_CHANNELS);
         let reused = self.channels.len() == wanted;
-        if !reused {
+        if !reused && self.door.is_none() {
             self.channels.clear();
         }
         run.reporter.started(reused);
+        if self.door.is_some() {
+            self.await_channels(wanted, run)?;
+        }
         while self.channels.len() < wanted {
             self.channels.push(Box::new(self.connect(self.channels.len(), run.request.buffer_size)?));
         }
@@ -349,13 +381,14 @@ impl DataPlane {
             written.lock().unwrap_or_else(PoisonError::into_inner).insert(0..len);
             return Ok(());
         }
-        if self.acceptor.is_none() && self.channels.is_empty() {
+        if self.acceptor.is_none() && self.door.is_none() && self.channels.is_empty() {
             return Err(Error::new(Fault::You, "data-connection", "in MODE E the sender connects: say PASV or EPSV before STOR"));
         }
         run.reporter.started(!self.channels.is_empty());
         let slots = self.slots(self.channels.len() + 3)?;
         let channels = std::mem::take(&mut self.channels);
-        let acceptor = self.acceptor.as_ref();
+        let door = self.door.as_ref().map(|door| door as &dyn Incoming);
+        let acceptor = door.or(self.acceptor.as_ref().map(|acceptor| acceptor as &dyn Incoming));
         let received = run.reporter.watch(run.request.perf_every.into(), &run.tally, || {
             receive(ReceiveJob {
                 layout: Arc::clone(layout),
@@ -373,6 +406,30 @@ impl DataPlane {
         })?;
         self.channels = received.channels;
         self.slots = received.slots;
+        Ok(())
+    }
+
+    /// Waits until the client has opened as many channels as it asked for (K-4).
+    fn await_channels(&mut self, wanted: usize, run: &Run<'_>) -> Result<(), Error> {
+        let Some(door) = &self.door else { return Ok(()) };
+        let deadline = Instant::now() + CONNECT_TIMEOUT;
+        while self.channels.len() < wanted {
+            if let Some(reason) = run.cancel.reason() {
+                return Err(reason);
+            }
+            if Instant::now() > deadline {
+                let message = format!("{} of {wanted} data connections came in time", self.channels.len());
+                return Err(
+                    Error::new(Fault::Between, "data-connection", message).hint("a firewall may hold the node's data ports back")
+                );
+            }
+            let Some(channel) = door.accept(Duration::from_millis(200))? else { continue };
+            if let Some(name) = &self.options.congestion {
+                // The listener had another when the client named this one; `set_option` has tried it.
+                let _ = channel.handle().and_then(|handle| handle.set_congestion(name));
+            }
+            self.channels.push(channel);
+        }
         Ok(())
     }
 

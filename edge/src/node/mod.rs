@@ -7,6 +7,7 @@
 mod config;
 mod data;
 mod diskless;
+mod door;
 mod files;
 mod session;
 mod stream_mode;
@@ -36,6 +37,9 @@ struct Shared {
     config: Config,
     root: Arc<Root>,
     sessions: Arc<Semaphore>,
+    /// Connections beyond `sessions` that are looked at, for they may be data connections.
+    turned_away: Arc<Semaphore>,
+    doors: Arc<door::Doors>,
     /// Bytes that memory stores take now.
     memory_used: AtomicU64,
 }
@@ -54,7 +58,9 @@ impl Node {
         let listener = TcpListener::bind(config.listen).await.map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
         let sessions = Arc::new(Semaphore::new(config.sessions));
-        Ok(Node { shared: Arc::new(Shared { config, root, sessions, memory_used: AtomicU64::new(0) }), listener, address })
+        let turned_away = Arc::new(Semaphore::new(64));
+        let shared = Shared { config, root, sessions, turned_away, doors: Arc::default(), memory_used: AtomicU64::new(0) };
+        Ok(Node { shared: Arc::new(shared), listener, address })
     }
 
     /// Where the control channel listens, with the port that was chosen.
@@ -71,7 +77,13 @@ impl Node {
             match self.listener.accept().await {
                 Ok((stream, peer)) => {
                     let Ok(permit) = Arc::clone(&self.shared.sessions).try_acquire_owned() else {
-                        session::turn_away(stream);
+                        if let Ok(permit) = Arc::clone(&self.shared.turned_away).try_acquire_owned() {
+                            let shared = Arc::clone(&self.shared);
+                            tokio::spawn(async move {
+                                session::turn_away(&shared, stream).await;
+                                drop(permit);
+                            });
+                        }
                         continue;
                     };
                     let shared = Arc::clone(&self.shared);

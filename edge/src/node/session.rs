@@ -4,20 +4,72 @@ use super::config::Anonymous;
 use super::data::{DataPlane, Reporter};
 use super::files::Files;
 use super::{Shared, diskless, tree};
+use crate::channels::key::{PREAMBLE_LEN, Token};
 use crate::mover::{Cancel, TREE_MODULE};
 use farline_core::gridftp::server::{Answer, Ask, Input, Logins, Output, Rights, ServerConfig, ServerSession};
 use farline_core::units::{Error, Fault, Time};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 
-/// Tells a client that the node is full, without keeping it.
-pub(super) fn turn_away(stream: TcpStream) {
-    // A client that reads nothing loses the words, not we the thread.
+/// How long a data connection's preamble may take: K-3.
+const PREAMBLE_TIMEOUT: Duration = Duration::from_secs(5);
+/// How soon to look again for the rest of a preamble that came in pieces.
+const PEEK_AGAIN: Duration = Duration::from_millis(10);
+
+/// Tells a client that the node is full; a data connection of a session that is served is let in (K-5).
+pub(super) async fn turn_away(shared: &Shared, mut stream: TcpStream) {
+    // A client that reads nothing loses the words, not we the task.
     let _ = stream.try_write(b"421 Too many sessions; try again later.\r\n");
+    let mut preamble = [0; PREAMBLE_LEN];
+    if let Ok(Ok(_)) = tokio::time::timeout(PREAMBLE_TIMEOUT, stream.read_exact(&mut preamble)).await {
+        shared.doors.admit(&preamble, stream).await;
+    }
+}
+
+/// What came on a control connection.
+enum Received {
+    /// So many bytes.
+    Bytes(usize),
+    /// The end.
+    Nothing,
+    /// A preamble: this is a data connection (K-5).
+    Preamble([u8; PREAMBLE_LEN]),
+}
+
+/// Reads; from a connection that has said nothing yet, a preamble whole and not a byte beyond. Cancel-safe.
+async fn receive(stream: &mut TcpStream, fresh: bool, into: &mut [u8]) -> Received {
+    let begun = if fresh { preamble(stream).await } else { None };
+    match begun {
+        Some(received) => received,
+        None => match stream.read(into).await {
+            Ok(0) | Err(_) => Received::Nothing,
+            Ok(len) => Received::Bytes(len),
+        },
+    }
+}
+
+/// Waits for a preamble; `None` when something else begins.
+async fn preamble(stream: &mut TcpStream) -> Option<Received> {
+    let mut preamble = [0; PREAMBLE_LEN];
+    let mut tries = 0;
+    while PEEK_AGAIN * tries < PREAMBLE_TIMEOUT {
+        match stream.peek(&mut preamble).await {
+            Ok(0) | Err(_) => break,
+            Ok(len) if !Token::may_begin_with(&preamble[..len]) => return None,
+            Ok(PREAMBLE_LEN) => {
+                // All of it is there: this does not wait.
+                return stream.read_exact(&mut preamble).await.ok().map(|_| Received::Preamble(preamble));
+            }
+            Ok(_) => {}
+        }
+        tries += 1;
+        tokio::time::sleep(PEEK_AGAIN).await;
+    }
+    Some(Received::Nothing)
 }
 
 /// Serves one client to the end of its session.
@@ -32,6 +84,7 @@ pub(super) async fn serve(shared: Arc<Shared>, mut stream: TcpStream, peer: Sock
     let (answers, mut answered) = mpsc::unbounded_channel::<(u64, Answer)>();
     let mut cancel = Cancel::new();
     let mut received = vec![0; 16 * 1024];
+    let mut fresh = true;
     loop {
         let wake = loop {
             match session.poll(now()) {
@@ -71,10 +124,17 @@ pub(super) async fn serve(shared: Arc<Shared>, mut stream: TcpStream, peer: Sock
             }
         };
         tokio::select! {
-            read = stream.read(&mut received), if session.wants_input() => match read {
-                Ok(0) | Err(_) => session.handle(now(), Input::Closed),
-                Ok(len) => session.handle(now(), Input::Received(&received[..len])),
-            },
+            came = receive(&mut stream, fresh, &mut received), if session.wants_input() => {
+                fresh = false;
+                match came {
+                    Received::Nothing => session.handle(now(), Input::Closed),
+                    Received::Bytes(len) => session.handle(now(), Input::Received(&received[..len])),
+                    Received::Preamble(preamble) => {
+                        shared.doors.admit(&preamble, stream).await;
+                        return;
+                    }
+                }
+            }
             Some((id, answer)) = answered.recv() => session.handle(now(), Input::Answer { id, answer }),
             () = idle => {}
         }
@@ -90,8 +150,12 @@ fn rules(shared: &Shared) -> ServerConfig {
     ServerConfig {
         banner: format!("Farline {} GridFTP server ready.", env!("CARGO_PKG_VERSION")),
         logins,
-        features: [vec![tree::FEATURE.to_owned()], diskless::features(shared.config.allow_null, shared.config.allow_memory)]
-            .concat(),
+        features: [
+            vec![tree::FEATURE.to_owned(), "FARLINE KEY".to_owned()],
+            diskless::features(shared.config.allow_null, shared.config.allow_memory),
+        ]
+        .concat(),
+        passive_retrieve: true,
         modules: vec![TREE_MODULE.to_owned()],
         ..ServerConfig::default()
     }

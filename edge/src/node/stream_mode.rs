@@ -57,6 +57,9 @@ pub(super) fn receive(plane: &mut DataPlane, sink: &dyn Sink, run: &Run<'_>) -> 
 
 /// The transfer's one connection: accepted or made, as was arranged. A listener serves one transfer.
 fn open(plane: &mut DataPlane, run: &Run<'_>) -> Result<TcpStream, Error> {
+    if plane.door.is_some() {
+        return Err(Error::new(Fault::You, "bad-sequence", "with a key data moves in MODE E"));
+    }
     let Some(acceptor) = plane.acceptor.take() else {
         let channel = plane.connect(0, run.request.buffer_size)?;
         run.cancel.watch_stream(channel.stream())?;

@@ -1,6 +1,8 @@
 //! System calls without a safe wrapper elsewhere: the project's unsafe code.
 #![allow(unsafe_code, reason = "this is the one place for it")]
 
+pub mod clock;
+pub mod ethtool;
 pub mod files;
 pub mod memory;
 pub mod pool;

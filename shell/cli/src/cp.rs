@@ -2,7 +2,7 @@
 
 use crate::output::Output;
 use crate::progress::{Progress, Sample};
-use farline::client::{Location, Options, Outcome, Standing, copy};
+use farline::client::{DataPath, Location, Options, Outcome, Standing, copy};
 use farline_core::transfer::{Limit, Wishes};
 use farline_core::units::{Bytes, Error, Fault, Rate, Span};
 use std::ffi::OsString;
@@ -91,6 +91,9 @@ fn report(outcome: &Outcome, verbose: bool, output: &Output) -> Result<(), Error
         Rate::from_bps(outcome.rate_bps),
         if outcome.verified { "verified" } else { outcome.verified_how },
     );
+    if outcome.data_path == Some(DataPath::ControlPort) {
+        text.push_str("\ndata went through the control port: the node's data ports could not be reached");
+    }
     if verbose {
         text.push_str(&format!("\nrtt {}", Span::from_secs_f64(outcome.rtt_seconds)));
         for reason in &outcome.reasons {

@@ -1,6 +1,7 @@
 //! The command `farline`: move data across continents at line rate, and know why when you can't.
 
 mod cc;
+mod check;
 mod cp;
 mod generate;
 mod link;
@@ -46,6 +47,7 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     Cp(cp::Args),
+    Check(check::Args),
     Serve(serve::Args),
     Link(link::Args),
     Cc(cc::Args),
@@ -61,6 +63,7 @@ fn main() -> ExitCode {
     let output = Output::new(cli.json, cli.quiet);
     let result = match cli.command {
         Command::Cp(args) => cp::run(args, &output),
+        Command::Check(args) => check::run(args, &output),
         Command::Serve(args) => serve::run(args, &output),
         Command::Link(args) => link::run(args, &output),
         Command::Cc(args) => cc::run(args, &output),

@@ -44,6 +44,8 @@ pub enum Request {
         /// The new name.
         to: Pathname,
     },
+    /// The same, if the server is Farline; to another nothing is sent, and it fails as `unsupported`.
+    ToFarline(Box<Request>),
     /// What is at a pathname: MLST, or SIZE and MDTM where the server has no MLST.
     Stat(Pathname),
     /// Move data, in the mode and over the channels that `Passive` or `Active` arranged. Channels of MODE E serve any number

@@ -103,6 +103,8 @@ pub(super) fn steps(
             };
             vec![step(command, role)]
         }
+        Request::ToFarline(request) if features.is_farline() => return steps(*request, features, config, mode, pipelining),
+        Request::ToFarline(_) => return Err(Error::new(Fault::There, "unsupported", "the server is not Farline")),
         Request::List(path) if features.has("MLSC") => {
             vec![step(Command::MachineListControl(Some(path)), Role::Entries)]
         }

@@ -334,3 +334,18 @@ fn a_refused_login_fails_all_that_went_out_with_it() {
         .collect();
     assert_eq!(failed, [1, 2]);
 }
+
+#[test]
+fn what_only_farline_understands_is_sent_to_no_other() {
+    let option = || {
+        let option = crate::gridftp::Options::Farline { name: "key".into(), value: "00".into() };
+        Request::ToFarline(Box::new(Request::Exec(Command::Options(option))))
+    };
+    let mut d = Dialogue::with(GLOBUS_FEAT);
+    d.want(2, option());
+    assert_eq!(d.sent(), "");
+    assert!(matches!(&d.events()[..], [(2, Event::Failed(error))] if error.code == "unsupported"));
+    let mut d = Dialogue::farline();
+    d.want(2, option());
+    assert_eq!(d.sent(), "OPTS FARLINE key=00;\r\n");
+}

@@ -53,6 +53,11 @@ pub enum Ask {
         /// Whether every stripe is to listen; otherwise one address is wanted.
         striped: bool,
     },
+    /// Encrypt the data channels from now on with TLS, or no more (`PROT`). When that changes, those open are closed. Answer: `Done`.
+    Protect {
+        /// Whether.
+        private: bool,
+    },
     /// Delete a file, or an empty directory when `directory`. Answer: `Done`.
     Remove {
         /// What.

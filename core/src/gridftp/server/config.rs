@@ -1,5 +1,6 @@
 //! What a server offers and to whom, fixed for one session.
 
+use crate::gridftp::Pathname;
 use crate::units::Span;
 
 /// What a user may do.
@@ -46,6 +47,12 @@ pub struct ServerConfig {
     pub idle: Span,
     /// Whether `AUTH TLS` is offered ([`Output::StartTls`](super::Output::StartTls)).
     pub tls: bool,
+    /// Whether the control channel is protected already, as over ssh; `AUTH TLS` makes it so. Only then `PROT P` is offered.
+    pub secure: bool,
+    /// Whether a client may retrieve in MODE E over channels that it opened itself, if the edge agrees (`docs/protocol.md`, K-4).
+    pub passive_retrieve: bool,
+    /// The directory that relative pathnames start from at first. Default: the root.
+    pub home: Pathname,
 }
 
 impl Default for ServerConfig {
@@ -59,6 +66,9 @@ impl Default for ServerConfig {
             max_parallelism: 64,
             idle: Span::from_secs(15 * 60),
             tls: false,
+            secure: false,
+            passive_retrieve: false,
+            home: Pathname::root(),
         }
     }
 }

@@ -19,7 +19,10 @@ impl ServerSession {
             .collect();
         let mut lines = vec!["Extensions supported".to_owned()];
         if self.config.tls {
-            lines.extend([" AUTH TLS".to_owned(), " PBSZ".to_owned(), " PROT".to_owned()]);
+            lines.push(" AUTH TLS".to_owned());
+        }
+        if self.config.tls || self.config.secure {
+            lines.extend([" PBSZ".to_owned(), " PROT".to_owned()]);
         }
         if !checksums.is_empty() {
             lines.push(format!(" CKSM {checksums}"));

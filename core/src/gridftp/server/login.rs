@@ -86,6 +86,7 @@ impl ServerSession {
         match mechanism {
             name if self.config.tls && is_tls(name) => {
                 self.config.tls = false;
+                self.config.secure = true;
                 self.login = Login::default();
                 self.say(234, "Proceed with the TLS handshake.");
                 self.output(Output::StartTls);

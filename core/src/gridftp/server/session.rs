@@ -102,7 +102,7 @@ impl ServerSession {
             settings: Settings::default(),
             data: Data::None,
             next: Next::default(),
-            cwd: Pathname::root(),
+            cwd: config.home.clone(),
             waiting: None,
             lines: Lines::new(MAX_LINE),
             queue: VecDeque::new(),

@@ -109,11 +109,17 @@ impl ServerSession {
     }
 
     pub(super) fn set_protection(&mut self, level: Protection) {
-        match level {
-            Protection::Clear => self.say(200, "Protection level set to C."),
+        let private = match level {
+            Protection::Clear if !self.config.secure => return self.say(200, "Protection level set to C."),
+            Protection::Clear => false,
+            // What tells the client whom to trust on the data channels must itself be out of a stranger's reach.
+            Protection::Private if self.config.secure => true,
+            Protection::Private => return self.say(503, "PROT P needs a protected control channel: AUTH TLS first."),
             // RFC 2228 section 3: 536 when the mechanism does not support the level.
-            _ => self.say(536, "Data channels are not protected here; PROT C is."),
-        }
+            _ => return self.say(536, "Data channels are either clear (C) or private (P)."),
+        };
+        let done = Reply::line(200, if private { "Protection level set to P." } else { "Protection level set to C." });
+        self.ask(Ask::Protect { private }, Purpose::Plain(done));
     }
 
     pub(super) fn set_socket_buffer(&mut self, size: u64) {

@@ -330,7 +330,8 @@ fn what_is_not_offered_says_so() {
         ("STRU R", "504"),
         ("DCAU A", "504"),
         ("DCAU N", "200"),
-        ("PROT P", "536"),
+        ("PROT P", "503"),
+        ("PROT S", "536"),
         ("PROT C", "200"),
         ("PBSZ 1048576", "200"),
         ("AUTH GSSAPI", "504"),
@@ -493,4 +494,24 @@ proptest! {
             }
         }
     }
+}
+
+#[test]
+fn over_a_protected_channel_the_edge_is_asked_to_encrypt_and_paths_start_at_home() {
+    let config = ServerConfig {
+        secure: true,
+        passive_retrieve: true,
+        home: Pathname::new("/home/ann"),
+        logins: Logins::Anyone(Rights::Write),
+        ..ServerConfig::default()
+    };
+    let mut d = Dialogue::new(config);
+    d.client("USER ann\r\nPASS x\r\nPBSZ 0\r\nPROT P\r\n");
+    assert!(matches!(d.open, Some((_, Ask::Protect { private: true }))));
+    d.edge(Answer::Done);
+    assert!(d.said().ends_with("200 Protection level set to P.\r\n"));
+    d.listening("EPSV").client("MODE E\r\nRETR run/x\r\n");
+    assert_eq!(d.transfer().path, Pathname::new("/home/ann/run/x"));
+    d.edge(Answer::Finished { bytes: 1 });
+    assert_eq!(d.code(), "226", "a client that opened the channels may retrieve over them");
 }

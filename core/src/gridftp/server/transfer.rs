@@ -62,7 +62,7 @@ impl ServerSession {
         // GFD.20 section 4.1: in MODE E the sender connects, for only it knows how many channels it wants.
         match (self.data, mode, action.is_store()) {
             (Data::None, ..) => return self.say(425, "No data channel: send PASV, EPSV, SPAS, PORT, EPRT or SPOR first."),
-            (Data::Passive, Mode::Extended, false) => {
+            (Data::Passive, Mode::Extended, false) if !self.config.passive_retrieve => {
                 return self.say(503, "In MODE E the sender connects, so I must: send PORT, EPRT or SPOR, or use MODE S.");
             }
             (Data::Active, Mode::Extended, true) => {

@@ -13,7 +13,7 @@ use serde_json::json;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-/// Bring up, use and take down an emulated wide-area link between two network namespaces.
+/// Emulate a wide-area link between two network namespaces.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Example:

@@ -1,0 +1,200 @@
+//! MODE E over ordered bytes, of whatever stream: header and payload in one call each way.
+
+use super::{Arrival, Channel, Handle};
+use crate::sys::pool::Slot;
+use crate::sys::tcp::TcpInfo;
+use farline_core::gridftp::mode_e::{Flags, HEADER_LEN, Header};
+use farline_core::transfer::Block;
+use std::io::{self, IoSlice, IoSliceMut, Read, Write};
+use std::ops::Range;
+
+/// A connected stream of ordered bytes: TCP, TLS over it, a socket pair to a program that carries them.
+pub trait ByteStream: Read + Write + Send {
+    /// What the kernel knows of the connection, where it is a TCP one.
+    fn tcp_info(&self) -> Option<TcpInfo>;
+
+    /// A handle to look at the connection, or break it, from another thread.
+    ///
+    /// # Errors
+    /// When the system has no file descriptor left.
+    fn handle(&self) -> io::Result<Handle>;
+
+    /// The congestion control in force, where it is a TCP connection.
+    fn congestion(&self) -> Option<String>;
+}
+
+/// One data connection of ordered bytes.
+#[derive(Debug)]
+pub struct OrderedChannel<S> {
+    stream: S,
+    offered: Option<Slot>,
+    sent: Option<Slot>,
+    /// Bytes of the next header that came with the payload before it.
+    header: [u8; HEADER_LEN],
+    header_filled: usize,
+    /// What is still to come of the block being received: offset, bytes, and whether data ends with it.
+    rest: Option<(u64, u64, bool)>,
+    /// From an `EOF` header of the transfer being received.
+    channels: Option<u64>,
+    /// Whether the peer said that it will close the connection.
+    closing: bool,
+}
+
+impl<S: ByteStream> OrderedChannel<S> {
+    /// A channel over a connected stream.
+    pub fn over(stream: S) -> OrderedChannel<S> {
+        OrderedChannel {
+            stream,
+            offered: None,
+            sent: None,
+            header: [0; HEADER_LEN],
+            header_filled: 0,
+            rest: None,
+            channels: None,
+            closing: false,
+        }
+    }
+
+    /// The connection underneath.
+    pub fn stream(&self) -> &S {
+        &self.stream
+    }
+
+    /// The connection underneath, for use without MODE E.
+    pub fn into_inner(self) -> S {
+        self.stream
+    }
+
+    fn ended(&mut self, slot: Slot) -> Arrival {
+        Arrival::End { slot, channels: self.channels.take(), closing: self.closing }
+    }
+
+    fn read_header(&mut self) -> io::Result<Header> {
+        while self.header_filled < HEADER_LEN {
+            let read = retry(|| self.stream.read(&mut self.header[self.header_filled..]))?;
+            if read == 0 {
+                return Err(io::Error::new(
+                    io::ErrorKind::UnexpectedEof,
+                    "the data connection closed before its end-of-data mark",
+                ));
+            }
+            self.header_filled += read;
+        }
+        self.header_filled = 0;
+        Header::decode(&self.header).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
+    }
+
+    /// Fills `into`. When a header follows (`block_ends`) it takes along whatever of it is there, so that a block costs one
+    /// system call.
+    fn read_payload(&mut self, into: &mut [u8], block_ends: bool) -> io::Result<()> {
+        let mut filled = 0;
+        let ahead = if block_ends { HEADER_LEN } else { 0 };
+        while filled < into.len() {
+            let mut parts = [IoSliceMut::new(&mut into[filled..]), IoSliceMut::new(&mut self.header[..ahead])];
+            let read = retry(|| self.stream.read_vectored(&mut parts))?;
+            if read == 0 {
+                return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the data connection closed inside a block"));
+            }
+            let left = into.len() - filled;
+            filled += read.min(left);
+            self.header_filled = read.saturating_sub(left);
+        }
+        Ok(())
+    }
+}
+
+impl<S: ByteStream> Channel for OrderedChannel<S> {
+    fn depth(&self) -> usize {
+        1
+    }
+
+    fn send(&mut self, header: Header, slot: Slot, payload: Range<usize>) -> io::Result<()> {
+        let header = header.encode();
+        let payload = &slot[payload];
+        let mut written = 0;
+        while written < HEADER_LEN + payload.len() {
+            let parts =
+                [IoSlice::new(&header[written.min(HEADER_LEN)..]), IoSlice::new(&payload[written.saturating_sub(HEADER_LEN)..])];
+            written += retry(|| self.stream.write_vectored(&parts))?;
+        }
+        self.sent = Some(slot);
+        Ok(())
+    }
+
+    fn sent(&mut self) -> io::Result<Slot> {
+        self.sent.take().ok_or_else(|| io::Error::other("no block was sent"))
+    }
+
+    fn mark(&mut self, header: Header) -> io::Result<()> {
+        self.stream.write_all(&header.encode())
+    }
+
+    fn offer(&mut self, slot: Slot) {
+        self.offered = Some(slot);
+    }
+
+    fn receive(&mut self) -> io::Result<Arrival> {
+        let mut slot = self.offered.take().ok_or_else(|| io::Error::other("no slot was offered"))?;
+        let (offset, left, eod) = loop {
+            if let Some(rest) = self.rest.take() {
+                break rest;
+            }
+            let header = self.read_header()?;
+            if header.flags.contains(Flags::ERROR) || header.flags.contains(Flags::RESTART) {
+                return Err(io::Error::new(
+                    io::ErrorKind::InvalidData,
+                    "the sender marked a block as bad or as a restart marker",
+                ));
+            }
+            let eod = header.flags.contains(Flags::EOD);
+            self.closing |= header.flags.contains(Flags::CLOSE);
+            let count = if header.flags.contains(Flags::EOF) {
+                // GFD.20: in an EOF header the offset is the number of channels and the count is unused.
+                self.channels = Some(header.offset);
+                0
+            } else {
+                header.count
+            };
+            if count > 0 {
+                break (header.offset, count, eod);
+            }
+            if eod {
+                return Ok(self.ended(slot));
+            }
+            // A block of nothing is allowed and means nothing.
+        };
+        if left == 0 {
+            return Ok(self.ended(slot));
+        }
+        let len = usize::try_from(left).unwrap_or(usize::MAX).min(slot.len());
+        let left = left - len as u64;
+        self.read_payload(&mut slot[..len], left == 0)?;
+        if left > 0 || eod {
+            // The block's next part, or the end-of-data flag that its header carried beside data.
+            self.rest = Some((offset.saturating_add(len as u64), left, eod));
+        }
+        Ok(Arrival::Data { slot, block: Block { offset, len } })
+    }
+
+    fn tcp_info(&self) -> Option<TcpInfo> {
+        self.stream.tcp_info()
+    }
+
+    fn congestion(&self) -> Option<String> {
+        self.stream.congestion()
+    }
+
+    fn handle(&self) -> io::Result<Handle> {
+        self.stream.handle()
+    }
+}
+
+/// Repeats a call that a signal interrupted.
+fn retry<T>(mut call: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+    loop {
+        match call() {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            result => return result,
+        }
+    }
+}

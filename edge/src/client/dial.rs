@@ -1,0 +1,141 @@
+//! Opens the data connections of a copy from this end: straight to the node's data port, or, where that cannot be
+//! reached, through the control port (docs/protocol.md, K-1 and K-5).
+
+use super::control::Control;
+use crate::channels::key::Key;
+use crate::channels::tcp::{TcpChannel, TcpOptions, connect};
+use crate::channels::{Channel, Handle};
+use farline_core::units::{Error, Fault};
+use serde::Serialize;
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+/// How long a stock server's data port may take; it has no other way in.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
+/// How long a node's data port may take, beside three round trips, before another way is tried: H-2.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// The longest greeting before the data of a connection to the control port.
+const LONGEST_GREETING: usize = 1024;
+
+/// Which way data went.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum DataPath {
+    /// Between this host and a data port of the other.
+    #[default]
+    Direct,
+    /// Over connections to the node's control port, because its data ports could not be reached.
+    ControlPort,
+}
+
+/// Open data connections.
+pub(super) struct Dialled {
+    pub(super) channels: Vec<Box<dyn Channel>>,
+    pub(super) path: DataPath,
+}
+
+/// Opens `streams` channels to `address`, where the server of `control` listens.
+///
+/// # Errors
+/// When no way leads there: the error of the straight one.
+pub(super) async fn dial(
+    control: &mut Control,
+    address: SocketAddr,
+    streams: usize,
+    options: &TcpOptions,
+) -> Result<Dialled, Error> {
+    let Some(key) = control.agreed_key().await? else {
+        let line = Line { address, options: options.clone(), timeout: CONNECT_TIMEOUT, key: None, greeted: false };
+        let channels = line.open(streams).await.map_err(|error| unreachable(address, options, &error))?;
+        return Ok(Dialled { channels, path: DataPath::Direct });
+    };
+    let timeout = PATIENCE + 3 * Duration::from(control.rtt());
+    let straight = Line { address, options: options.clone(), timeout, key: Some(key), greeted: false };
+    let error = match straight.clone().open(streams).await {
+        Ok(channels) => return Ok(Dialled { channels, path: DataPath::Direct }),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(unreachable(address, options, &error)),
+        Err(error) => error,
+    };
+    let through = Line { address: control.peer()?, timeout: CONNECT_TIMEOUT, greeted: true, ..straight };
+    match through.open(streams).await {
+        Ok(channels) => Ok(Dialled { channels, path: DataPath::ControlPort }),
+        Err(_) => Err(unreachable(address, options, &error)),
+    }
+}
+
+/// One way to open connections.
+#[derive(Clone)]
+struct Line {
+    address: SocketAddr,
+    options: TcpOptions,
+    timeout: Duration,
+    key: Option<Key>,
+    /// Whether the other end says a line before the data: it is the control port.
+    greeted: bool,
+}
+
+impl Line {
+    /// Opens `count` channels at once.
+    async fn open(self, count: usize) -> io::Result<Vec<Box<dyn Channel>>> {
+        let opening: Vec<_> = (0..count)
+            .map(|_| {
+                let line = self.clone();
+                tokio::task::spawn_blocking(move || line.open_one())
+            })
+            .collect();
+        let mut channels = Vec::with_capacity(count);
+        let mut failed = None;
+        for opened in opening {
+            match opened.await.unwrap_or_else(|_| Err(io::Error::other("a thread panicked"))) {
+                Ok(channel) => channels.push(channel),
+                Err(error) => failed = failed.or(Some(error)),
+            }
+        }
+        failed.map_or(Ok(channels), Err)
+    }
+
+    fn open_one(&self) -> io::Result<Box<dyn Channel>> {
+        let mut stream = connect(self.address, None, &self.options, self.timeout)?.into_stream();
+        if let Some(key) = &self.key {
+            stream.write_all(&key.preamble())?;
+        }
+        if self.greeted {
+            stream.set_read_timeout(Some(self.timeout))?;
+            skip_line(&mut stream)?;
+            stream.set_read_timeout(None)?;
+        }
+        Ok(Box::new(TcpChannel::new(stream)?))
+    }
+}
+
+/// Reads to the end of a line, and not a byte further: data may follow.
+fn skip_line(stream: &mut TcpStream) -> io::Result<()> {
+    let mut byte = [0];
+    for _ in 0..LONGEST_GREETING {
+        stream.read_exact(&mut byte)?;
+        if byte[0] == b'\n' {
+            return Ok(());
+        }
+    }
+    Err(io::Error::new(io::ErrorKind::InvalidData, "the control port said no line"))
+}
+
+/// Handles of open channels, to watch them.
+pub(super) fn handles(channels: &[Box<dyn Channel>]) -> Result<Vec<Handle>, Error> {
+    let handles: Result<Vec<_>, _> = channels.iter().map(|channel| channel.handle()).collect();
+    handles.map_err(|error| Error::new(Fault::Here, "no-descriptor", error.to_string()))
+}
+
+fn unreachable(address: SocketAddr, options: &TcpOptions, error: &io::Error) -> Error {
+    if error.kind() == io::ErrorKind::NotFound
+        && let Some(name) = &options.congestion
+    {
+        return Error::new(Fault::You, "unknown-congestion", format!("this kernel has no congestion control `{name}`"))
+            .hint("see /proc/sys/net/ipv4/tcp_available_congestion_control");
+    }
+    let said = error.to_string();
+    let said = said.split(" (os error").next().unwrap_or_default();
+    Error::new(Fault::Between, "data-connection", format!("cannot connect to {address} for data: {said}"))
+        .hint("a firewall may hold the node's data ports back")
+}

@@ -1,0 +1,109 @@
+//! `farline check`: is this host fit, and does the other one answer.
+
+use crate::output::Output;
+use farline::client::{Greeting, Location, Remote, greet};
+use farline::host::{facts, measure};
+use farline_core::host::{Facts, Finding, Level, Path, judge};
+use farline_core::units::{Error, Fault, Rate, Span};
+use serde::Serialize;
+use std::ffi::OsStr;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+const EXAMPLES: &str = "\
+Examples:
+  farline check
+  farline check dtn2.example.org --dir /data
+
+Exit codes: 0 fit, advice or not; 3 something here holds transfers back; else
+those of `farline --help` when HOST cannot be reached. The commands that mend
+hold until the next boot; write the sysctls to /etc/sysctl.d/90-farline.conf.";
+
+/// Say whether this host is fit for long fast paths
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Args {
+    /// A node, such as dtn2.example.org or ftp://old.site:2811/ [default: none]
+    #[arg(value_name = "HOST")]
+    host: Option<String>,
+    /// The directory whose speed is measured, with a file of at most 1 GiB [default: .]
+    #[arg(long, value_name = "DIR", conflicts_with = "no_disk")]
+    dir: Option<PathBuf>,
+    /// Measure no directory
+    #[arg(long)]
+    no_disk: bool,
+    /// The round-trip time to be fit for [default: measured with HOST, else 100ms]
+    #[arg(long, value_name = "SPAN")]
+    rtt: Option<Span>,
+    /// The rate to be fit for [default: the interface's, 10G where it says none]
+    #[arg(long, value_name = "RATE")]
+    rate: Option<Rate>,
+}
+
+/// The document; its schema is `farline/check/1`.
+#[derive(Serialize)]
+struct Report {
+    schema: &'static str,
+    fit: bool,
+    path: Path,
+    findings: Vec<Finding>,
+    facts: Facts,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    node: Option<Greeting>,
+}
+
+pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
+    let node = args.host.as_deref().map(|host| remote(host).and_then(|remote| hello(&remote))).transpose()?;
+    let mut facts = facts(node.as_ref().map(|node| node.local));
+    if !args.no_disk {
+        facts.disk = Some(measure(&args.dir.unwrap_or_else(|| ".".into()), Duration::from_secs(1))?);
+    }
+    let interface = facts.interfaces.iter().filter_map(|interface| interface.rate).max();
+    let path = Path {
+        rtt: args.rtt.or(node.as_ref().map(|node| node.rtt)).unwrap_or(Span::from_millis(100)),
+        rate: args.rate.or(interface).unwrap_or(Rate::from_bps(10_000_000_000)),
+        measured: args.rtt.is_none() && node.is_some(),
+        rate_known: args.rate.is_none() && interface.is_some(),
+    };
+    let findings = judge(&facts, &path);
+    let fit = findings.iter().all(|finding| finding.level != Level::Problem);
+    let mut text = String::new();
+    if let Some(node) = &node {
+        let what = match (node.farline, node.gridftp) {
+            (true, _) => "a Farline node",
+            (_, true) => "a GridFTP server that is not Farline",
+            _ => "a plain FTP server: farline cp cannot use it",
+        };
+        text.push_str(&format!("good     node: it answers, over {} of rtt; it is {what}\n", node.rtt));
+    }
+    for finding in &findings {
+        let level = match finding.level {
+            Level::Good => "good   ",
+            Level::Advice => "advice ",
+            Level::Problem => "PROBLEM",
+        };
+        text.push_str(&format!("{level}  {}: {}\n", finding.about, finding.words));
+        if let Some(mend) = &finding.mend {
+            text.push_str(&format!("         mend: {mend}\n"));
+        }
+    }
+    text.push_str(if fit { "This host is fit." } else { "This host is not fit: see PROBLEM above." });
+    output.result(&Report { schema: "farline/check/1", fit, path, findings, facts, node }, text)?;
+    Ok(if fit { ExitCode::SUCCESS } else { ExitCode::from(Fault::Here.exit_code()) })
+}
+
+/// A host's name stands for its Farline node.
+fn remote(text: &str) -> Result<Remote, Error> {
+    let url = if text.contains("://") { text.to_owned() } else { format!("farline://{text}/") };
+    match Location::parse(OsStr::new(&url))? {
+        Location::Remote(remote) => Ok(remote),
+        _ => Err(Error::new(Fault::You, "bad-url", format!("{text} is not another host"))),
+    }
+}
+
+fn hello(remote: &Remote) -> Result<Greeting, Error> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| Error::new(Fault::Here, "no-runtime", format!("cannot start: {error}")))?;
+    runtime.block_on(greet(remote))
+}
