@@ -18,9 +18,10 @@ pub mod ordered;
 pub mod tcp;
 
 use crate::sys::pool::Slot;
-use crate::sys::tcp::{TcpInfo, tcp_info};
+use crate::sys::tcp::{TcpInfo, pace, tcp_info};
 use farline_core::gridftp::mode_e::Header;
 use farline_core::transfer::Block;
+use farline_core::units::Rate;
 use std::io;
 use std::ops::Range;
 use std::os::fd::AsFd;
@@ -115,6 +116,11 @@ impl Handle {
     /// When this host does not have it, or the connection is no TCP one.
     pub fn set_congestion(&self, name: &str) -> io::Result<()> {
         self.0.set_tcp_congestion(name.as_bytes())
+    }
+
+    /// Has the kernel spread what is sent so that it goes no faster than `rate`; answers whether it can.
+    pub fn pace(&self, rate: Rate) -> bool {
+        pace(&self.0, Some(rate)).is_ok()
     }
 
     /// Shuts both directions down: whoever waits in the connection gets an error.

@@ -6,7 +6,7 @@ use crate::stores::Diskless;
 use crate::sys::tcp::tcp_info;
 use farline_core::gridftp::client::{ClientConfig, ClientSession, Event, Features, Input, Output, Request};
 use farline_core::gridftp::{Command, Entry, Options as Opts, Pathname, Reply};
-use farline_core::units::{Error, Fault, Span, Time};
+use farline_core::units::{Error, Fault, Rate, Span, Time};
 use std::collections::{BTreeSet, VecDeque};
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -127,6 +127,16 @@ impl Control {
             self.key = self.key.take().filter(|_| agreed);
         }
         Ok(self.key.clone())
+    }
+
+    /// Has the server hold what it sends to a rate; answers whether it knows how to (O-2).
+    pub(super) fn limit(&mut self, limit: Option<Rate>) -> bool {
+        let Some(rate) = limit.filter(|_| self.features.parameters("FARLINE").any(|feature| feature == "LIMIT")) else {
+            return false;
+        };
+        let option = Opts::Farline { name: "limit".to_owned(), value: rate.as_bps().to_string() };
+        self.request(Request::Exec(Command::Options(option)));
+        true
     }
 
     pub(super) fn features(&self) -> &Features {

@@ -151,7 +151,7 @@ fn rules(shared: &Shared) -> ServerConfig {
         banner: format!("Farline {} GridFTP server ready.", env!("CARGO_PKG_VERSION")),
         logins,
         features: [
-            vec![tree::FEATURE.to_owned(), "FARLINE KEY".to_owned()],
+            vec![tree::FEATURE.to_owned(), "FARLINE KEY".to_owned(), "FARLINE LIMIT".to_owned()],
             diskless::features(shared.config.allow_null, shared.config.allow_memory),
         ]
         .concat(),

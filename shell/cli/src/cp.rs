@@ -40,6 +40,9 @@ pub(crate) struct Args {
     /// Staging memory, such as 64MiB [default: chosen, 16 to 64 MiB]
     #[arg(long, value_name = "BYTES")]
     staging: Option<Bytes>,
+    /// No faster than this, such as 500Mbit/s, all channels together [default: none]
+    #[arg(long, value_name = "RATE")]
+    limit: Option<Rate>,
     /// Say what was chosen and why, and what held the transfer back
     #[arg(long, short)]
     verbose: bool,
@@ -50,7 +53,7 @@ pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
     let sources = sources?;
     let destination = Location::parse(&args.destination)?;
     let wishes = Wishes { streams: args.streams.map(usize::from), congestion: args.congestion, staging: args.staging };
-    let options = Options { recursive: args.recursive, wishes };
+    let options = Options { recursive: args.recursive, limit: args.limit, wishes };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Error::new(Fault::Here, "no-runtime", format!("cannot start: {error}")))?;
     let mut progress = Progress::new(output, "copy");
