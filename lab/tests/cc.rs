@@ -6,7 +6,7 @@ use farline::kernelcc::available;
 use farline_core::congestion::{Algorithm, Set, theory};
 use farline_core::units::Span;
 use farline_lab::recovery::{self, Run};
-use farline_lab::{Running, error_of, farline, farline_binary, succeed};
+use farline_lab::{Running, error_of, farline, farline_binary, node, succeed};
 use rustix::process::{Pid, Signal, kill_process};
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
@@ -109,12 +109,12 @@ fn a_pinned_control_stays_until_it_is_unloaded() {
 fn wrong_requests_are_refused_with_the_reason_and_nothing_changes() {
     let before = available();
     let cases: [(&[&str], &str); 6] = [
-        (&["cc", "load", "tahoe"], "congestion-unknown"),
+        (&["cc", "load", "tahoe"], "unknown-congestion"),
         (&["cc", "load", "htcp", "--as", "sixteen_letters_"], "congestion-name"),
         (&["cc", "load", "htcp", "--as", "h-tcp"], "congestion-name"),
         (&["cc", "load", "htcp", "--as", "reno"], "congestion-taken"),
         (&["cc", "unload", "reno"], "congestion-foreign"),
-        (&["cc", "unload", "fl_t_none"], "congestion-unknown"),
+        (&["cc", "unload", "fl_t_none"], "unknown-congestion"),
     ];
     for (args, code) in cases {
         let (error, exit) = error_of(args);
@@ -155,6 +155,45 @@ fn without_privilege_the_missing_capability_is_named() {
         assert_eq!(output.status.code(), Some(6), "{said}");
     }
     assert!(!is_there("fl_t_cap"));
+}
+
+#[test]
+fn a_copy_loads_what_it_needs_at_the_end_that_sends_and_gives_it_back() {
+    let Some(_turn) = turn() else { return };
+    if is_there("htcp") {
+        eprintln!("SKIPPED: this kernel has htcp, so nothing would be loaded");
+        return;
+    }
+    let (near, far) = (tempfile::tempdir().expect("a folder"), tempfile::tempdir().expect("a folder"));
+    std::fs::write(near.path().join("file"), vec![7; 3 << 20]).expect("written");
+    let (_node, url) = node(far.path(), "write", &[]);
+    let here = near.path().join("file");
+    let copies = [
+        (here.to_str().expect("text").to_owned(), format!("{url}/there")),
+        (format!("{url}/there"), format!("{}/back", near.path().display())),
+    ];
+    for (from, to) in copies {
+        let said = succeed(farline().args(["--json", "cp", "--congestion", "htcp", &from, &to]));
+        let outcome: serde_json::Value = serde_json::from_str(&said).expect("one object");
+        assert_eq!(outcome["congestion"], "htcp", "{outcome}");
+        assert_eq!(outcome["notes"].as_array().map(Vec::len), Some(0), "{outcome}");
+        until("htcp", false);
+    }
+    let error = error_of(&["cp", "--congestion", "tahoe", here.to_str().expect("text"), &format!("{url}/never")]).0;
+    assert_eq!(error["code"], "unknown-congestion", "{error}");
+
+    // Without privilege the copy goes on with what the kernel has, and says so once.
+    let open = tempfile::Builder::new().prefix("farline-nobody").tempdir().expect("a folder");
+    let binary = open.path().join("farline");
+    std::fs::copy(farline_binary(), &binary).expect("a copy");
+    std::fs::write(open.path().join("file"), b"of nobody").expect("written");
+    std::os::unix::fs::chown(open.path(), Some(65_534), Some(65_534)).expect("chown");
+    let mut command = Command::new("setpriv");
+    command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(&binary);
+    let said =
+        succeed(command.args(["cp", "--congestion", "htcp"]).arg(open.path().join("file")).arg(format!("{url}/of-nobody")));
+    assert_eq!(said.matches("without htcp: loading a congestion control needs CAP_BPF").count(), 1, "{said}");
+    assert!(far.path().join("of-nobody").exists());
 }
 
 /// One loss in the kernel, held against theory and against the pure machine; `Err` says what was wrong.

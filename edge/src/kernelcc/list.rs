@@ -134,7 +134,7 @@ pub fn unload(name: &str) -> Result<usize, Error> {
     let wrong = |code, message: String, hint: String| Err(Error::new(Fault::You, code, message).hint(hint));
     if !host::available().iter().any(|have| have == name) {
         return wrong(
-            "congestion-unknown",
+            "unknown-congestion",
             format!("no congestion control called `{name}` is registered"),
             "see `farline cc ls`".to_owned(),
         );
@@ -199,6 +199,6 @@ mod tests {
         }
         assert_eq!(all.iter().filter(|listed| listed.default).count(), 1);
         assert_eq!(unload("reno").expect_err("it is the kernel's").code, "congestion-foreign");
-        assert_eq!(unload("no_such").expect_err("there is none").code, "congestion-unknown");
+        assert_eq!(unload("no_such").expect_err("there is none").code, "unknown-congestion");
     }
 }

@@ -10,7 +10,8 @@ use libbpf_rs::{ErrorKind, Link, MapCore, MapHandle, MapType, Object, ObjectBuil
 use serde::Serialize;
 use std::fs;
 use std::path::Path;
-use std::sync::Mutex;
+use std::sync::{Mutex, mpsc};
+use std::thread::JoinHandle;
 
 /// `BPF_F_LINK` (include/uapi/linux/bpf.h): the registration is a link.
 const F_LINK: u32 = 1 << 13;
@@ -64,25 +65,29 @@ pub struct Held {
     registration: Option<Registration>,
 }
 
-/// What keeps a BPF control registered. The link ends before the object, and that before the record of it.
+/// What keeps a BPF control registered: a thread, as libbpf's links may not leave theirs.
+#[derive(Debug)]
 struct Registration {
-    _link: Link,
-    object: Object,
-    _record: Option<Record>,
+    events: Option<MapHandle>,
+    /// Dropped, it ends the thread.
+    stop: Option<mpsc::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
 }
 
-impl std::fmt::Debug for Registration {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Registration")
+impl Drop for Registration {
+    fn drop(&mut self) {
+        self.stop = None;
+        if let Some(thread) = self.thread.take() {
+            // It has nothing to tell; a panic there has been printed.
+            let _ = thread.join();
+        }
     }
 }
 
 impl Held {
     /// The ring buffer of the control's trace.
-    pub(super) fn events(&self) -> Option<MapHandle> {
-        let object = &self.registration.as_ref()?.object;
-        let map = object.maps().find(|map| map.map_type() == MapType::RingBuf)?;
-        MapHandle::from_map_id(map.info().ok()?.info.id).ok()
+    pub(super) fn events(&self) -> Option<&MapHandle> {
+        self.registration.as_ref()?.events.as_ref()
     }
 }
 
@@ -121,9 +126,45 @@ pub fn obtain(wish: &Wish) -> Result<Held, Error> {
     }
     let kernel = host::check()?;
     let set = wish.set.unwrap_or_default();
-    let registration = register(image, algorithm, set, name, wish, kernel)?;
+    let registration = hold(image, algorithm, set, name.to_owned(), wish.clone(), kernel)?;
     let registration = if wish.pin { None } else { Some(registration) };
     Ok(Held { name: name.to_owned(), source: Source::Bpf, set: Some(set), registration })
+}
+
+/// Registers on a thread of its own, which keeps what must be kept until it is told to end.
+fn hold(
+    image: &'static [u8],
+    algorithm: Algorithm,
+    set: Set,
+    name: String,
+    wish: Wish,
+    kernel: Kernel,
+) -> Result<Registration, Error> {
+    let (stop, stopped) = mpsc::channel::<()>();
+    let (tell, told) = mpsc::channel();
+    let work = move || match register(image, algorithm, set, &name, &wish, kernel) {
+        Err(error) => drop(tell.send(Err(error))),
+        Ok(registered) => {
+            let ring = registered.object.maps().find(|map| map.map_type() == MapType::RingBuf);
+            let events = ring.and_then(|map| MapHandle::from_map_id(map.info().ok()?.info.id).ok());
+            if tell.send(Ok(events)).is_ok() {
+                // An error means that the other end was dropped, which is what is waited for.
+                let _ = stopped.recv();
+            }
+        }
+    };
+    let thread = std::thread::Builder::new().name("congestion".to_owned()).spawn(work);
+    let thread = thread.map_err(|error| Error::new(Fault::Here, "no-thread", format!("starting a thread: {error}")))?;
+    let events =
+        told.recv().unwrap_or_else(|_| Err(Error::new(Fault::Bug, "thread-lost", "the thread that loads BPF panicked")))?;
+    Ok(Registration { events, stop: Some(stop), thread: Some(thread) })
+}
+
+/// A registered control. The link ends before the object, and that before the record of it.
+struct Registered {
+    _link: Link,
+    object: Object,
+    _record: Option<Record>,
 }
 
 fn taken(name: &str) -> Error {
@@ -137,14 +178,7 @@ fn taken(name: &str) -> Error {
         .hint("register it by another name, for example --as fl_htcp")
 }
 
-fn register(
-    image: &[u8],
-    algorithm: Algorithm,
-    set: Set,
-    name: &str,
-    wish: &Wish,
-    kernel: Kernel,
-) -> Result<Registration, Error> {
+fn register(image: &[u8], algorithm: Algorithm, set: Set, name: &str, wish: &Wish, kernel: Kernel) -> Result<Registered, Error> {
     let failed = |doing: &str, error: &libbpf_rs::Error| explain(name, doing, error);
     listen();
     let mut open = ObjectBuilder::default().open_memory(image).map_err(|error| failed("reading", &error))?;
@@ -160,7 +194,7 @@ fn register(
     if wish.pin {
         pin(&mut link, &mut object, name, kernel.links && !wish.without_link)?;
     }
-    Ok(Registration { _link: link, object, _record: record })
+    Ok(Registered { _link: link, object, _record: record })
 }
 
 fn prepare(

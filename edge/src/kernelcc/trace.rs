@@ -127,7 +127,7 @@ impl Trace {
     /// [`Fault::Here`] when its ring buffer cannot be read.
     pub fn of(held: &Held, every: Span) -> Result<Trace, Error> {
         match held.events() {
-            Some(events) => Trace::ring(&held.name, &[events]),
+            Some(events) => Trace::ring(&held.name, std::slice::from_ref(events)),
             None => Trace::of_name(&held.name, every),
         }
     }

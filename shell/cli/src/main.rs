@@ -4,6 +4,7 @@ mod cc;
 mod check;
 mod cp;
 mod generate;
+mod interrupt;
 mod link;
 mod output;
 mod progress;
@@ -16,7 +17,6 @@ use std::process::ExitCode;
 /// Shown below the top help. The exit codes are those of `Fault::exit_code`; a test in `generate` keeps them equal.
 const TOP_EXAMPLES: &str = "\
 Examples:
-  farline link run usn-8600 -- sh -c 'ping -c 3 $FARLINE_PEER'
   farline cp -r run7 ftp://dtn2.example.org:2811/data/
 
 Exit codes: 0 done; else whose fault: 2 the request, 3 this host, 4 the other

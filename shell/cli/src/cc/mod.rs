@@ -15,7 +15,7 @@ const EXAMPLES: &str = "\
 Examples:
   farline cc load htcp -- iperf3 -c dtn2.example.org -C htcp
   farline cc load bic --set paper --as bic_paper --pin
-  farline --json cc trace htcp --for 10s
+  farline cc trace htcp --for 10s
 
 A name is seen by the whole machine. What is loaded goes with the process that
 loaded it, however that ends, unless it is pinned; flows keep it to their end.";
@@ -31,8 +31,10 @@ pub(crate) struct Args {
 #[derive(Subcommand)]
 enum Action {
     /// List the controls that this host has and those that Farline can load.
+    #[command(after_help = "Example:\n  farline cc ls")]
     Ls,
     /// Make a control available: as the kernel has it, as a module, or in BPF.
+    #[command(after_help = "Example:\n  farline cc load htcp -- iperf3 -c dtn2.example.org -C htcp")]
     Load {
         /// The control: bic, htcp, highspeed, scalable, vegas, or one that the kernel has
         name: String,
@@ -46,11 +48,13 @@ enum Action {
         command: Vec<OsString>,
     },
     /// Unregister a control that was loaded with --pin.
+    #[command(after_help = "Example:\n  farline cc unload bic_paper")]
     Unload {
         /// The registered name
         name: String,
     },
     /// Print window, threshold, rtt and losses of the flows that use a control.
+    #[command(after_help = "Example:\n  farline cc trace htcp --for 10s")]
     Trace {
         /// The control; one that is not there is loaded meanwhile
         name: String,
