@@ -2,7 +2,7 @@
 //!
 //! A machine whose kernel loads no BPF for this user skips these tests, and says so.
 
-use farline::kernelcc::available;
+use farline::kernelcc::{available, default_control};
 use farline_core::congestion::{Algorithm, Set, theory};
 use farline_core::units::Span;
 use farline_lab::recovery::{self, Run};
@@ -107,7 +107,7 @@ fn a_pinned_control_stays_until_it_is_unloaded() {
 
 #[test]
 fn wrong_requests_are_refused_with_the_reason_and_nothing_changes() {
-    let before = available();
+    let before = default_control();
     let cases: [(&[&str], &str); 6] = [
         (&["cc", "load", "tahoe"], "unknown-congestion"),
         (&["cc", "load", "htcp", "--as", "sixteen_letters_"], "congestion-name"),
@@ -121,7 +121,11 @@ fn wrong_requests_are_refused_with_the_reason_and_nothing_changes() {
         assert_eq!((error["code"].as_str(), exit), (Some(code), 2), "{args:?}: {error}");
         assert!(error["hint"].is_string(), "{args:?}: {error}");
     }
-    assert_eq!(available(), before);
+    assert_eq!(default_control(), before);
+    for wrong in ["tahoe", "sixteen_letters_", "sixteen_letters", "h-tcp"] {
+        assert!(!is_there(wrong), "{wrong}");
+    }
+    assert!(is_there("reno"));
 }
 
 #[test]
