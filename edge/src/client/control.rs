@@ -9,6 +9,7 @@ use farline_core::gridftp::{Command, Entry, Options as Opts, Pathname, Reply};
 use farline_core::units::{Error, Fault, Rate, Span, Time};
 use std::collections::{BTreeSet, VecDeque};
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -39,6 +40,15 @@ impl Control {
     /// Connects and logs in. The requests `ahead` go out as early as the server allows, to a Farline node together with the
     /// login; their numbers come back.
     pub(super) async fn open(remote: &Remote, ahead: Vec<Request>) -> Result<(Control, Vec<u64>), Error> {
+        Control::connect(remote, ahead, true).await
+    }
+
+    /// The same for a session whose data connections another server opens or takes: it knows no key.
+    pub(super) async fn open_for_another(remote: &Remote) -> Result<Control, Error> {
+        Ok(Control::connect(remote, Vec::new(), false).await?.0)
+    }
+
+    async fn connect(remote: &Remote, ahead: Vec<Request>, keyed: bool) -> Result<(Control, Vec<u64>), Error> {
         let server = format!("{}:{}", remote.host, remote.port);
         let failed = |error: std::io::Error| {
             let message = format!("cannot reach {server}: {}", error.to_string().split(" (os error").next().unwrap_or_default());
@@ -74,11 +84,13 @@ impl Control {
         let password = remote.password.clone().unwrap_or_else(|| "farline@".to_owned());
         let login = control.request(Request::Login { user, password });
         // K-1, K-2: a server that does not know keys says so, and data connections are made as ever.
-        let key = Key::random().map_err(|error| Error::new(Fault::Here, "no-randomness", error.to_string()))?;
-        let offer = Opts::Farline { name: "key".to_owned(), value: key.to_hex() };
-        let offer = Request::ToFarline(Box::new(Request::Exec(Command::Options(offer))));
-        control.offered = Some(control.try_request(offer));
-        control.key = Some(key);
+        if keyed {
+            let key = Key::random().map_err(|error| Error::new(Fault::Here, "no-randomness", error.to_string()))?;
+            let offer = Opts::Farline { name: "key".to_owned(), value: key.to_hex() };
+            let offer = Request::ToFarline(Box::new(Request::Exec(Command::Options(offer))));
+            control.offered = Some(control.try_request(offer));
+            control.key = Some(key);
+        }
         let ahead = ahead.into_iter().map(|request| match request {
             Request::ToFarline(_) => control.try_request(request),
             request => control.request(request),
@@ -264,6 +276,18 @@ impl Control {
             match self.event_of(id).await? {
                 Event::Done(reply) => return Ok(reply),
                 Event::Failed(error) => return Err(error),
+                _ => {}
+            }
+        }
+    }
+
+    /// Waits for a transfer's end and tells `moved` how many bytes the server says it has stored or sent so far (112).
+    pub(super) async fn transferred(&mut self, id: u64, moved: &AtomicU64) -> Result<Reply, Error> {
+        loop {
+            match self.event_of(id).await? {
+                Event::Done(reply) => return Ok(reply),
+                Event::Failed(error) => return Err(error),
+                Event::Perf(perf) => moved.store(perf.bytes, Ordering::Relaxed),
                 _ => {}
             }
         }

@@ -3,7 +3,7 @@
 use super::control::Control;
 use super::location::Location;
 use super::outcome::{Ledger, Outcome, Sample};
-use super::{download, local, upload};
+use super::{download, local, third_party, upload};
 use crate::channels::Handle;
 use crate::channels::tcp::{TcpOptions, check};
 use crate::kernelcc::{self, Held, Wish};
@@ -57,9 +57,20 @@ pub async fn copy(
         Copy { options, wishes: options.wishes.clone(), held: None, began, ledger: Ledger::default(), watch, live, base: 0 };
     let remote = |location: &Location| matches!(location, Location::Remote(_));
     match destination {
+        Location::Remote(to) if sources.iter().all(remote) => {
+            for source in sources {
+                if let Location::Remote(from) = source {
+                    third_party::run(&mut copy, from, to, sources.len() > 1).await?;
+                }
+            }
+        }
         Location::Remote(to) if sources.iter().any(remote) => {
-            return Err(Error::new(Fault::You, "third-party", format!("both ends are remote: {} and {to}", sources[0]))
-                .hint("copy to this host first; third-party transfers are not in this version"));
+            return Err(Error::new(
+                Fault::You,
+                "mixed-sources",
+                format!("to {to}: some sources are of this host, some are remote"),
+            )
+            .hint("copy them with one command each"));
         }
         Location::Remote(to) => {
             copy.obtain_congestion()?;
@@ -260,7 +271,7 @@ impl Copy<'_> {
         self.base = self.ledger.bytes;
     }
 
-    fn show(&mut self) {
+    pub(super) fn show(&mut self) {
         let elapsed = Span::from(self.began.elapsed());
         let bytes = self.base + self.live.arrived();
         let (total, files) = *self.live.total.lock().unwrap_or_else(PoisonError::into_inner);

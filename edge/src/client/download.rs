@@ -50,7 +50,7 @@ pub(super) async fn run(copy: &mut Copy<'_>, from: &Remote, to: &Location, sever
     }
 }
 
-fn parallelism(choice: &Choice) -> Request {
+pub(super) fn parallelism(choice: &Choice) -> Request {
     let streams = u32::try_from(choice.streams).unwrap_or(1);
     let retrieve = RetrieveOptions { parallelism: Some((streams, streams, streams)), ..RetrieveOptions::default() };
     Request::Exec(Command::Options(Opts::Retrieve(retrieve)))
@@ -178,7 +178,15 @@ async fn from_stock(
     }
     let files = layout.entries().iter().filter(|entry| matches!(entry.kind, EntryKind::File { .. })).count() as u64;
     for item in layout.entries() {
-        let EntryKind::File { len } = item.kind else { continue };
+        let len = match item.kind {
+            EntryKind::File { len } => len,
+            EntryKind::Directory => continue,
+            EntryKind::Symlink { .. } => {
+                let one = Arc::new(Layout::new(vec![item.clone()], BLOCK_LEN));
+                take(copy, place.sink(&one)?.land(None));
+                continue;
+            }
+        };
         let path = join(from.path.strip_suffix(b"/").unwrap_or(&from.path), &item.path);
         let transfer = Transfer::new(What::Retrieve, Pathname::new(path.clone()));
         let id = control.request(Request::Transfer(transfer));
@@ -215,7 +223,7 @@ fn take(copy: &mut Copy<'_>, landed: Landed) {
 }
 
 /// Lists a remote tree, folder by folder.
-async fn list_tree(copy: &mut Copy<'_>, control: &mut Control, top: &[u8]) -> Result<Vec<Entry>, Error> {
+pub(super) async fn list_tree(copy: &mut Copy<'_>, control: &mut Control, top: &[u8]) -> Result<Vec<Entry>, Error> {
     let mut entries = Vec::new();
     let mut folders = vec![Vec::new()];
     while let Some(folder) = folders.pop() {
@@ -226,6 +234,12 @@ async fn list_tree(copy: &mut Copy<'_>, control: &mut Control, top: &[u8]) -> Re
                 continue;
             }
             let path = join(&folder, name);
+            // Farline lists a link as what it leads to, and says where.
+            if let Some(link) = &found.link {
+                let kind = EntryKind::Symlink { target: link.as_bytes().to_vec() };
+                entries.push(Entry { kind, ..entry(path, &found) });
+                continue;
+            }
             match found.kind {
                 Kind::Directory => folders.push(path.clone()),
                 Kind::File => {}
@@ -241,7 +255,7 @@ async fn list_tree(copy: &mut Copy<'_>, control: &mut Control, top: &[u8]) -> Re
     Ok(entries)
 }
 
-fn entry(path: Vec<u8>, found: &gridftp::Entry) -> Entry {
+pub(super) fn entry(path: Vec<u8>, found: &gridftp::Entry) -> Entry {
     let kind = match found.kind {
         Kind::Directory => EntryKind::Directory,
         _ => EntryKind::File { len: found.size.unwrap_or(0) },

@@ -8,6 +8,7 @@ mod greet;
 mod local;
 mod location;
 mod outcome;
+mod third_party;
 mod upload;
 
 pub use crate::stores::Diskless;
