@@ -3,6 +3,7 @@
 mod globus;
 mod namespaces;
 pub mod raw;
+pub mod targets;
 
 pub use globus::globus_server;
 pub use namespaces::Namespaces;
