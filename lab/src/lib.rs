@@ -3,10 +3,12 @@
 mod globus;
 mod namespaces;
 pub mod raw;
+pub mod recovery;
 pub mod targets;
 
 pub use globus::globus_server;
 pub use namespaces::Namespaces;
+
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};

@@ -132,10 +132,13 @@ async fn from_farline(
     });
     let (landed, rig) = done.await?;
     copy.until_done(control, &requests).await?;
-    if let Some((id, name)) = congestion
-        && control.done(id).await.is_ok()
-    {
-        copy.ledger.congestion = Some(name);
+    if let Some((id, name)) = congestion {
+        match control.done(id).await {
+            Ok(_) => copy.ledger.congestion = Some(name),
+            // What Farline chose by itself is no promise.
+            Err(error) if copy.options.wishes.congestion.is_some() => copy.ledger.note(format!("without {name}: {error}")),
+            Err(_) => {}
+        }
     }
     copy.ledger.verified = true;
     copy.ledger.verified_how = "BLAKE3 of every file, computed while moving, compared end to end";
