@@ -7,8 +7,11 @@ use farline_core::gridftp::{Command, Reply, ReplyReader};
 use farline_core::transfer::{Layout, manifest_lines, parse_manifest};
 use std::mem::take;
 
+/// Takes any bytes and panics when a law does not hold.
+pub type Target = fn(&[u8]);
+
 /// Every target, by the name of its corpus.
-pub const ALL: [(&str, fn(&[u8])); 4] = [("command", command), ("manifest", manifest), ("mode_e", mode_e), ("reply", reply)];
+pub const ALL: [(&str, Target); 4] = [("command", command), ("manifest", manifest), ("mode_e", mode_e), ("reply", reply)];
 
 /// A command line: what is understood can be printed and is then understood the same, on one line.
 ///
