@@ -1,8 +1,10 @@
 //! Shared parts of the end-to-end tests: where the binaries are, and what this machine lets a test do.
 
+mod globus;
 mod namespaces;
 pub mod raw;
 
+pub use globus::globus_server;
 pub use namespaces::Namespaces;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
