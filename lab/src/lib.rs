@@ -3,9 +3,11 @@
 mod globus;
 mod namespaces;
 pub mod raw;
+pub mod recovery;
 
 pub use globus::globus_server;
 pub use namespaces::Namespaces;
+
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};

@@ -182,10 +182,13 @@ async fn from_farline(
     for id in agreed {
         control.done(id).await?;
     }
-    if let Some((id, name)) = congestion
-        && control.done(id).await.is_ok()
-    {
-        copy.ledger.congestion = Some(name);
+    if let Some((id, name)) = congestion {
+        match control.done(id).await {
+            Ok(_) => copy.ledger.congestion = Some(name),
+            // What Farline chose by itself is no promise.
+            Err(error) if copy.options.wishes.congestion.is_some() => copy.ledger.note(format!("without {name}: {error}")),
+            Err(_) => {}
+        }
     }
     copy.verified(integrity);
     copy.ledger.passes += passes.made;
