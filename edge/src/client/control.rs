@@ -6,10 +6,11 @@ use crate::stores::Diskless;
 use crate::sys::tcp::tcp_info;
 use farline_core::gridftp::client::{ClientConfig, ClientSession, Event, Features, Input, Output, Request};
 use farline_core::gridftp::{Command, Entry, Options as Opts, Pathname, Reply};
-use farline_core::units::{Error, Fault, Rate, Span, Time};
-use std::collections::{BTreeSet, VecDeque};
+use farline_core::units::{ByteRanges, Error, Fault, Rate, Span, Time};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -17,8 +18,36 @@ use tokio::net::TcpStream;
 /// How long a server may take to take the connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
 
+/// What the server said that it holds (111), by request and in all; sending threads leave that out.
+#[derive(Debug, Default)]
+pub(super) struct Heard {
+    by: BTreeMap<u64, ByteRanges>,
+    all: ByteRanges,
+}
+
+impl Heard {
+    /// Everything.
+    pub(super) fn all(&self) -> &ByteRanges {
+        &self.all
+    }
+
+    /// What was said while one request ran.
+    pub(super) fn of(&self, id: u64) -> u64 {
+        self.by.get(&id).map_or(0, ByteRanges::total)
+    }
+
+    fn take(&mut self, id: u64, held: &ByteRanges) {
+        let by = self.by.entry(id).or_default();
+        for range in held.iter() {
+            by.insert(range.clone());
+            self.all.insert(range);
+        }
+    }
+}
+
 /// A control connection that is logged in.
 pub(super) struct Control {
+    heard: Arc<Mutex<Heard>>,
     stream: TcpStream,
     session: ClientSession,
     began: Instant,
@@ -59,6 +88,7 @@ impl Control {
         let stream = connecting.await.map_err(|_| failed(std::io::ErrorKind::TimedOut.into()))?.map_err(failed)?;
         // Commands are short and their answers awaited.
         stream.set_nodelay(true).map_err(failed)?;
+        crate::sys::tcp::notice_dead_peer(&stream).map_err(failed)?;
         let host = stream.peer_addr().map_err(failed)?.ip();
         let config = ClientConfig {
             host: Some(host),
@@ -67,6 +97,7 @@ impl Control {
         };
         let session = ClientSession::new(config, Time::ZERO);
         let mut control = Control {
+            heard: Arc::default(),
             stream,
             session,
             began: Instant::now(),
@@ -126,6 +157,16 @@ impl Control {
         let option = Opts::Farline { name: "store".to_owned(), value: store.to_string() };
         let id = self.request(Request::Exec(Command::Options(option)));
         self.done(id).await.map(drop)
+    }
+
+    /// What the server says that it holds, as it says it.
+    pub(super) fn heard(&self) -> Arc<Mutex<Heard>> {
+        Arc::clone(&self.heard)
+    }
+
+    /// Whether the server speaks checked blocks (`docs/protocol.md`, clause I-1).
+    pub(super) fn checks(&self) -> bool {
+        self.features.parameters("FARLINE").any(|feature| feature == "CHECK")
     }
 
     /// The key under which this end opens every data connection; `None` with a server that does not know keys.
@@ -189,8 +230,13 @@ impl Control {
     async fn next(&mut self) -> Result<(u64, Event), Error> {
         loop {
             let wake = self.flush().await?;
-            if let Some(event) = self.events.pop_front() {
-                return Ok(event);
+            match self.events.pop_front() {
+                Some((id, Event::Ranges(held))) => {
+                    self.heard.lock().unwrap_or_else(PoisonError::into_inner).take(id, &held);
+                    continue;
+                }
+                Some(event) => return Ok(event),
+                None => {}
             }
             let now = self.now();
             let idle = async {

@@ -77,6 +77,8 @@ pub(super) async fn serve(shared: Arc<Shared>, mut stream: TcpStream, peer: Sock
     let Ok(local) = stream.local_addr() else { return };
     // Replies are short and a client waits for each.
     let _ = stream.set_nodelay(true);
+    // A client that vanished without a word still holds the place that it was writing to.
+    let _ = crate::sys::tcp::notice_dead_peer(&stream);
     let began = Instant::now();
     let now = || Time::from_nanos(u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX));
     let mut session = ServerSession::new(rules(&shared), now());
@@ -151,7 +153,7 @@ fn rules(shared: &Shared) -> ServerConfig {
         banner: format!("Farline {} GridFTP server ready.", env!("CARGO_PKG_VERSION")),
         logins,
         features: [
-            vec![tree::FEATURE.to_owned(), "FARLINE KEY".to_owned(), "FARLINE LIMIT".to_owned()],
+            vec![tree::FEATURE.to_owned(), tree::CHECK_FEATURE.to_owned(), "FARLINE KEY".to_owned(), "FARLINE LIMIT".to_owned()],
             shared.config.third_party.then(|| "FARLINE THIRDPARTY".to_owned()).into_iter().collect(),
             diskless::features(shared.config.allow_null, shared.config.allow_memory),
         ]
