@@ -20,7 +20,7 @@ use farline_core::congestion::Algorithm;
 use farline_core::gridftp::server::{Action, TransferRequest};
 use farline_core::gridftp::{Entry, Family, Kind, ListFormat, Mode, Timestamp};
 use farline_core::transfer::{Block, Digests, Layout, Marks};
-use farline_core::units::{ByteRanges, Bytes, Error, Fault, Rate};
+use farline_core::units::{ByteRanges, Bytes, Error, Fault};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
@@ -169,10 +169,7 @@ impl DataPlane {
                 Ok(())
             }
             "limit" => {
-                let bits: u64 = value
-                    .parse()
-                    .map_err(|_| Error::new(Fault::You, "bad-rate", format!("`{value}` is no number of bits a second")))?;
-                self.pace = (bits > 0).then(|| Arc::new(Pace::new(Rate::from_bps(bits))));
+                self.pace = Pace::parse(value)?.map(Arc::new);
                 Ok(())
             }
             "store" => {
