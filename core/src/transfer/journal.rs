@@ -3,6 +3,10 @@
 //! `docs/protocol.md`, clauses. A record is its payload's length and CRC32C (4 bytes each, big-endian) and the payload; reading
 //! ends at the first record that is cut or damaged, so a write that a crash tore costs only what it would have said.
 
+mod survey;
+
+pub use survey::{Survey, Surveyed};
+
 use super::digest::{Digests, PieceDigest};
 use super::layout::{EntryKind, Layout};
 use crate::units::ByteRanges;

@@ -7,7 +7,9 @@
 //! | `null` | | throws bytes away |
 
 mod diskless;
+mod hidden;
 mod landing;
+mod leftover;
 mod memory;
 mod partial;
 mod posix;
@@ -17,6 +19,7 @@ mod walk;
 pub(crate) use diskless::MEMORY_NAME;
 pub use diskless::{Diskless, DisklessSink, MemorySource};
 pub use landing::{Landed, PosixSink};
+pub use leftover::{Leftover, Leftovers};
 pub use memory::{BytesSink, BytesSource, NullSink, ZeroSource};
 pub use partial::Held;
 pub(crate) use partial::has_journal;

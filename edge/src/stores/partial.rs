@@ -2,6 +2,7 @@
 //!
 //! `docs/protocol.md`, clauses. A place without a journal's records costs one empty file, made and removed.
 
+use super::hidden::{JOURNAL_TAIL, PARTIAL_TAIL, hidden};
 use super::root::Root;
 use super::storage_error;
 use super::walk::join;
@@ -20,10 +21,6 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// What ends the names of partial files and of journals.
-pub(crate) const PARTIAL_TAIL: &str = ".farline";
-/// What ends the names of journals.
-pub(crate) const JOURNAL_TAIL: &str = ".journal.farline";
 /// How long a writer that is being broken off may still hold its place.
 const PATIENCE: Duration = Duration::from_secs(3);
 
@@ -52,8 +49,13 @@ impl Place {
         Place { folder: start.to_vec(), prefix: Vec::new(), names }
     }
 
+    /// The place of `names` in a folder that is known otherwise.
+    pub(super) fn of_names(names: BTreeSet<Vec<u8>>) -> Place {
+        Place { folder: Vec::new(), prefix: Vec::new(), names }
+    }
+
     /// Twelve hexadecimal digits that tell the partial of `path`, below the folder, from those of other places.
-    fn tag(&self, path: &[u8]) -> String {
+    pub(super) fn tag(&self, path: &[u8]) -> String {
         let mut hasher = blake3::Hasher::new_derive_key("farline 2026 partial transfer");
         for name in &self.names {
             hasher.update(name).update(b"\0");
@@ -78,20 +80,8 @@ impl Place {
 
 /// Whether `folder` has a journal, with something in it, of a transfer that writes `name` there alone, or the folder's content.
 pub(crate) fn has_journal(folder: &Path, name: &[u8]) -> bool {
-    let place = Place { folder: Vec::new(), prefix: Vec::new(), names: BTreeSet::from([name.to_vec()]) };
+    let place = Place::of_names(BTreeSet::from([name.to_vec()]));
     std::fs::metadata(folder.join(OsStr::from_bytes(&place.journal()))).is_ok_and(|meta| meta.len() > 0)
-}
-
-/// `.NAME` and `tail`, the name cut where the file system's limit of 255 bytes asks for it.
-fn hidden(name: &[u8], tail: &str) -> Vec<u8> {
-    let kept = &name[..name.len().min(254 - tail.len())];
-    // A cut name may meet another one; what was cut off tells them apart.
-    if kept.len() < name.len() {
-        let mark = blake3::hash(name).to_hex();
-        let kept = &kept[..kept.len() - 16];
-        return [b".", kept, &mark.as_bytes()[..16], tail.as_bytes()].concat();
-    }
-    [b".", kept, tail.as_bytes()].concat()
 }
 
 /// What a place holds of a transfer from before.
@@ -146,7 +136,7 @@ impl Partial {
         let journal = lock_journal(&folder, &name).map_err(failed)?.ok_or_else(|| {
             let message = format!("another transfer is writing to {}", String::from_utf8_lossy(&shown));
             Error::new(Fault::Refused, "busy", message)
-                .hint("wait for it to end; one whose connection was lost is given up within half a minute")
+                .hint("wait for it to end; `farline partials ls` shows what is written there, and whether a running transfer still holds it")
         })?;
         let partial = Partial { place, folder, name, journal, end: Mutex::new(None), account: None, durable: Mutex::default() };
         let recovered = partial.replay(layout, origin.unwrap_or(Origin { source: [0; 32], digests: false })).map_err(failed)?;

@@ -1,5 +1,6 @@
 //! Lists a tree below a root as the entries of a transfer, parents before children, in the order of their names.
 
+use super::hidden::recognise;
 use super::root::Root;
 use super::storage_error;
 use farline_core::transfer::{Entry, EntryKind};
@@ -19,7 +20,8 @@ pub struct WalkProblem {
 
 /// Lists `start` (a folder below `root`, empty for the root itself) and everything in it.
 ///
-/// Symbolic links are listed as links and not followed. Devices, sockets and FIFOs are problems, as is what may not be read.
+/// Partial files and journals of other transfers are left out: nobody means to copy them, and at the destination they would pass for
+/// its own. Symbolic links are listed as links and not followed. Devices, sockets and FIFOs are problems, as is what may not be read.
 ///
 /// # Errors
 /// When `start` itself cannot be listed.
@@ -36,6 +38,7 @@ pub fn walk(root: &Root, start: &[u8]) -> Result<(Vec<Entry>, Vec<WalkProblem>),
                 for name in names {
                     let path = join(&folder, &name);
                     match look(root, &join(start, &path), &path) {
+                        Ok(entry) if matches!(entry.kind, EntryKind::File { .. }) && recognise(&name).is_some() => {}
                         Ok(entry) => {
                             if entry.kind == EntryKind::Directory {
                                 below.push(path);
@@ -117,4 +120,22 @@ pub(crate) fn is_special(folder: &impl std::os::fd::AsFd, name: &[u8]) -> bool {
     statat(folder, OsStr::from_bytes(name), AtFlags::SYMLINK_NOFOLLOW).is_ok_and(|stat| {
         !matches!(FileType::from_raw_mode(stat.st_mode), FileType::RegularFile | FileType::Symlink | FileType::Directory)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn partial_files_and_journals_of_farline_are_left_out_and_nothing_else() {
+        let dir = tempfile::tempdir().expect("a folder");
+        std::fs::create_dir_all(dir.path().join("d/.d.0123456789ab.farline")).expect("folders");
+        for name in ["a", ".a.0123456789ab.farline", "d/.b.ba9876543210.journal.farline", ".config.farline", "d/.b.xyz.farline"] {
+            std::fs::write(dir.path().join(name), b"x").expect("written");
+        }
+        let (entries, problems) = walk(&Root::open(dir.path()).expect("opened"), b"").expect("walked");
+        let paths: Vec<_> = entries.iter().map(|entry| String::from_utf8_lossy(&entry.path).into_owned()).collect();
+        assert_eq!(paths, ["", ".config.farline", "a", "d", "d/.b.xyz.farline", "d/.d.0123456789ab.farline"]);
+        assert_eq!(problems, []);
+    }
 }

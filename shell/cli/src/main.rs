@@ -7,6 +7,7 @@ mod generate;
 mod interrupt;
 mod link;
 mod output;
+mod partials;
 mod progress;
 mod serve;
 
@@ -19,8 +20,7 @@ const TOP_EXAMPLES: &str = "\
 Examples:
   farline cp -r run7 ftp://dtn2.example.org:2811/data/
 
-Exit codes: 0 done; else whose fault: 2 the request, 3 this host, 4 the other
-end, 5 the path between, 6 refused, 70 a defect in Farline.";
+Exit codes: 0 done; fault: 2 you, 3 here, 4 there, 5 between, 6 refused, 70 bug";
 
 /// Move data across continents at line rate, and know why when you can't.
 #[derive(Parser)]
@@ -47,6 +47,7 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     Cp(cp::Args),
+    Partials(partials::Args),
     Check(check::Args),
     Serve(serve::Args),
     Link(link::Args),
@@ -63,6 +64,7 @@ fn main() -> ExitCode {
     let output = Output::new(cli.json, cli.quiet);
     let result = match cli.command {
         Command::Cp(args) => cp::run(args, &output),
+        Command::Partials(args) => partials::run(args, &output),
         Command::Check(args) => check::run(args, &output),
         Command::Serve(args) => serve::run(args, &output),
         Command::Link(args) => link::run(args, &output),

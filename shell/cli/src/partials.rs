@@ -1,0 +1,211 @@
+//! `farline partials`: what broken-off copies left behind, listed and removed.
+
+use crate::output::Output;
+use clap::Subcommand;
+use farline::stores::{Leftover, Leftovers};
+use farline_core::units::{Bytes, Error, Fault, Span};
+use serde::Serialize;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+const EXAMPLES: &str = "\
+Examples:
+  farline partials ls /data
+  farline partials rm /data/run7
+
+A copy that is broken off keeps what is durable in hidden files beside its
+target, for the same command to go on from. `rm` gives that up for good.";
+
+/// List or remove what broken-off copies left behind
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Subcommand)]
+enum Action {
+    /// List partial files: how much is durable, how old, whether a copy runs.
+    #[command(after_help = "Example:\n  farline partials ls /data")]
+    Ls {
+        /// Directories, each with everything below it [default: .]
+        #[arg(value_name = "DIR")]
+        dirs: Vec<PathBuf>,
+    },
+    /// Remove partial files and their journals, unless a running copy holds them.
+    #[command(after_help = "Example:\n  farline partials rm /data/run7 /data/big.h5")]
+    Rm {
+        /// Directories with everything below, or files by their target's name or their own
+        #[arg(required = true, value_name = "PATH")]
+        paths: Vec<PathBuf>,
+    },
+}
+
+/// One line of the documents; its text is lossy where names are not UTF-8.
+#[derive(Serialize)]
+struct Row {
+    target: String,
+    partial: Option<String>,
+    journal: Option<String>,
+    durable_bytes: Bytes,
+    total_bytes: Option<Bytes>,
+    disk_bytes: Bytes,
+    age: Span,
+    running: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<Error>,
+}
+
+/// The document of `ls`; its schema is `farline/partials/1`.
+#[derive(Serialize)]
+struct ListDocument {
+    schema: &'static str,
+    partials: Vec<Row>,
+    problems: Vec<Problem>,
+}
+
+/// The document of `rm`; its schema is `farline/partials-rm/1`.
+#[derive(Serialize)]
+struct RemoveDocument {
+    schema: &'static str,
+    removed: Vec<Row>,
+    kept: Vec<Row>,
+    problems: Vec<Problem>,
+}
+
+/// A folder that could not be read.
+#[derive(Serialize)]
+struct Problem {
+    path: String,
+    error: Error,
+}
+
+pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
+    match args.action {
+        Action::Ls { dirs } if dirs.is_empty() => list(&[PathBuf::from(".")], output),
+        Action::Ls { dirs } => list(&dirs, output),
+        Action::Rm { paths } => remove(&paths, output),
+    }
+}
+
+fn list(dirs: &[PathBuf], output: &Output) -> Result<ExitCode, Error> {
+    let (mut rows, mut problems) = (Vec::new(), Vec::new());
+    for dir in dirs {
+        let all = Leftovers::below(dir)?;
+        rows.extend(all.found.iter().map(|left| row(left, None)));
+        problems.extend(problems_of(all));
+    }
+    let mut text = if rows.is_empty() {
+        "no partial files".to_owned()
+    } else {
+        format!("{:>9} {:>9} {:>8}  {:<10}  target", "durable", "total", "age", "state")
+    };
+    for row in &rows {
+        let state = match row.running {
+            Some(true) => "running",
+            Some(false) => "broken off",
+            None => "unknown",
+        };
+        let total = row.total_bytes.map_or("?".to_owned(), |total| total.to_string());
+        let (durable, age) = (row.durable_bytes.to_string(), human(row.age));
+        text.push_str(&format!("\n{durable:>9} {total:>9} {age:>8}  {state:<10}  {}", row.target));
+    }
+    let failed: Vec<Error> = problems.iter().map(|problem| problem.error.clone()).collect();
+    output.result(&ListDocument { schema: "farline/partials/1", partials: rows, problems }, text)?;
+    Ok(end(&failed, output))
+}
+
+fn remove(paths: &[PathBuf], output: &Output) -> Result<ExitCode, Error> {
+    let (mut removed, mut kept, mut problems) = (Vec::new(), Vec::new(), Vec::new());
+    for path in paths {
+        let outcome = if path.is_dir() {
+            let all = Leftovers::below(path)?;
+            let outcome = all.remove(&|_| true);
+            problems.extend(problems_of(all));
+            outcome
+        } else {
+            remove_file(path)?
+        };
+        for (left, result) in outcome {
+            match result {
+                Ok(()) => removed.push(row(&left, None)),
+                Err(error) => kept.push(row(&left, Some(error))),
+            }
+        }
+    }
+    let freed = Bytes(removed.iter().map(|row| row.disk_bytes.0).sum());
+    let lines = removed.iter().map(|row| format!("removed what was left of {}\n", row.target));
+    let text = format!("{}{} removed, {freed} freed", lines.collect::<String>(), removed.len());
+    let errors = kept.iter().filter_map(|row| row.error.clone()).chain(problems.iter().map(|problem| problem.error.clone()));
+    let failed: Vec<Error> = errors.collect();
+    output.result(&RemoveDocument { schema: "farline/partials-rm/1", removed, kept, problems }, text)?;
+    Ok(end(&failed, output))
+}
+
+/// Removes what is left of one file, named as its target or by its own hidden name.
+fn remove_file(path: &Path) -> Result<Vec<(Leftover, Result<(), Error>)>, Error> {
+    let nothing = || {
+        let message = format!("there is no partial file of {}", path.display());
+        Error::new(Fault::You, "no-partial", message).hint("`farline partials ls DIR` lists what there is")
+    };
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let folder = folder.canonicalize().map_err(|_| nothing())?;
+    let full = folder.join(path.file_name().ok_or_else(nothing)?);
+    let is_it =
+        |left: &Leftover| left.target == full || left.partial.as_ref() == Some(&full) || left.journal.as_ref() == Some(&full);
+    let outcome = Leftovers::below(&folder)?.remove(&is_it);
+    if outcome.is_empty() { Err(nothing()) } else { Ok(outcome) }
+}
+
+/// Prints what failed, where the document does not say it, and answers the exit code.
+fn end(failed: &[Error], output: &Output) -> ExitCode {
+    if !output.json() {
+        for error in failed {
+            output.error(error);
+        }
+    }
+    failed.first().map_or(ExitCode::SUCCESS, |error| ExitCode::from(error.fault.exit_code()))
+}
+
+fn problems_of(all: Leftovers) -> impl Iterator<Item = Problem> {
+    all.problems
+        .into_iter()
+        .map(|problem| Problem { path: String::from_utf8_lossy(&problem.path).into_owned(), error: problem.error })
+}
+
+fn row(left: &Leftover, error: Option<Error>) -> Row {
+    let text = |path: &Path| path.to_string_lossy().into_owned();
+    Row {
+        target: text(&left.target),
+        partial: left.partial.as_deref().map(text),
+        journal: left.journal.as_deref().map(text),
+        durable_bytes: Bytes(left.durable),
+        total_bytes: left.total.map(Bytes),
+        disk_bytes: Bytes(left.on_disk),
+        age: left.age,
+        running: left.running,
+        error,
+    }
+}
+
+/// A span of seconds to months, in its largest unit.
+fn human(span: Span) -> String {
+    match span.as_nanos() / 1_000_000_000 {
+        secs if secs < 120 => format!("{secs} s"),
+        secs if secs < 7200 => format!("{} min", secs / 60),
+        secs if secs < 172_800 => format!("{} h", secs / 3600),
+        secs => format!("{} days", secs / 86_400),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ages_are_told_in_a_unit_that_fits() {
+        let told = [5, 119, 120, 7199, 7200, 172_799, 172_800].map(|secs| human(Span::from_secs(secs)));
+        assert_eq!(told, ["5 s", "119 s", "2 min", "119 min", "2 h", "47 h", "2 days"]);
+    }
+}
