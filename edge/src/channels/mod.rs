@@ -16,6 +16,8 @@
 pub mod key;
 pub mod ordered;
 pub mod tcp;
+pub mod tls;
+pub mod trust;
 
 use crate::sys::pool::Slot;
 use crate::sys::tcp::{TcpInfo, tcp_info};
@@ -115,6 +117,14 @@ impl Handle {
     /// When this host does not have it, or the connection is no TCP one.
     pub fn set_congestion(&self, name: &str) -> io::Result<()> {
         self.0.set_tcp_congestion(name.as_bytes())
+    }
+
+    /// Limits how long a read may take.
+    ///
+    /// # Errors
+    /// When the socket is gone.
+    pub fn set_read_timeout(&self, timeout: Option<std::time::Duration>) -> io::Result<()> {
+        self.0.set_read_timeout(timeout)
     }
 
     /// Shuts both directions down: whoever waits in the connection gets an error.

@@ -3,6 +3,7 @@
 use super::control::Control;
 use super::location::Location;
 use super::outcome::{Ledger, Outcome, Sample};
+use super::reach::Reach;
 use super::{download, local, upload};
 use crate::channels::Handle;
 use crate::channels::tcp::{TcpOptions, check};
@@ -19,6 +20,8 @@ use tokio::time::MissedTickBehavior;
 pub struct Options {
     /// Copy folders with all that is in them.
     pub recursive: bool,
+    /// How nodes are reached.
+    pub reach: Reach,
     /// What the user fixed rather than leave to Farline.
     pub wishes: Wishes,
 }

@@ -8,11 +8,14 @@ mod greet;
 mod local;
 mod location;
 mod outcome;
+mod reach;
+mod ssh;
 mod upload;
 
 pub use crate::stores::Diskless;
 pub use copy::{Options, Standing, copy};
 pub use dial::DataPath;
 pub use greet::{Greeting, greet};
-pub use location::{Location, Remote};
+pub use location::{Location, Remote, Via};
+pub use reach::Reach;
 pub use outcome::{Failure, Outcome, Sample};

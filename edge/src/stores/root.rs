@@ -18,6 +18,8 @@ use std::path::{Path, PathBuf};
 pub struct Root {
     path: PathBuf,
     fd: OwnedFd,
+    /// How the kernel keeps resolution inside.
+    within: ResolveFlags,
 }
 
 impl Root {
@@ -28,7 +30,11 @@ impl Root {
     pub fn open(path: &Path) -> Result<Root, Error> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         match rustix::fs::open(path, flags, Mode::empty()) {
-            Ok(fd) => Ok(Root { path: path.to_owned(), fd }),
+            Ok(fd) => {
+                // Nothing is outside `/`, and a link to an absolute path does not leave it.
+                let within = if path == Path::new("/") { ResolveFlags::IN_ROOT } else { ResolveFlags::BENEATH };
+                Ok(Root { path: path.to_owned(), fd, within })
+            }
             Err(errno) => Err(storage_error("open directory", path.as_os_str().as_bytes(), &errno.into())),
         }
     }
@@ -52,7 +58,7 @@ impl Root {
                 OsStr::from_bytes(name),
                 flags,
                 mode,
-                ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS,
+                self.within | ResolveFlags::NO_MAGICLINKS,
             ) {
                 Ok(fd) => Ok(fd),
                 // A rename elsewhere on the machine raced with the resolution (openat2(2)): the kernel asks for another try.

@@ -91,8 +91,17 @@ fn report(outcome: &Outcome, verbose: bool, output: &Output) -> Result<(), Error
         Rate::from_bps(outcome.rate_bps),
         if outcome.verified { "verified" } else { outcome.verified_how },
     );
-    if outcome.data_path == Some(DataPath::ControlPort) {
-        text.push_str("\ndata went through the control port: the node's data ports could not be reached");
+    match outcome.encrypted {
+        Some(true) => text.push_str(", encrypted"),
+        Some(false) => text.push_str(", not encrypted"),
+        None => {}
+    }
+    match outcome.data_path {
+        Some(DataPath::ControlPort) => {
+            text.push_str("\ndata went through the control port: the node's data ports could not be reached");
+        }
+        Some(DataPath::Ssh) => text.push_str("\ndata went through ssh: the other host's data ports could not be reached"),
+        _ => {}
     }
     if verbose {
         text.push_str(&format!("\nrtt {}", Span::from_secs_f64(outcome.rtt_seconds)));
