@@ -1,6 +1,7 @@
 //! Shared parts of the end-to-end tests: where the binaries are, and what this machine lets a test do.
 
 mod namespaces;
+pub mod raw;
 
 pub use namespaces::Namespaces;
 use std::io::{BufRead, BufReader};

@@ -90,11 +90,13 @@ impl<S: ByteStream> OrderedChannel<S> {
         Header::decode(&self.header).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
     }
 
-    /// Fills `into` and takes along whatever of the next header is there, so that a block costs one system call.
-    fn read_payload(&mut self, into: &mut [u8]) -> io::Result<()> {
+    /// Fills `into`. When a header follows (`block_ends`) it takes along whatever of it is there, so that a block costs one
+    /// system call.
+    fn read_payload(&mut self, into: &mut [u8], block_ends: bool) -> io::Result<()> {
         let mut filled = 0;
+        let ahead = if block_ends { HEADER_LEN } else { 0 };
         while filled < into.len() {
-            let mut parts = [IoSliceMut::new(&mut into[filled..]), IoSliceMut::new(&mut self.header)];
+            let mut parts = [IoSliceMut::new(&mut into[filled..]), IoSliceMut::new(&mut self.header[..ahead])];
             let read = retry(|| self.stream.read_vectored(&mut parts))?;
             if read == 0 {
                 return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the data connection closed inside a block"));
@@ -171,8 +173,8 @@ impl<S: ByteStream> Channel for OrderedChannel<S> {
             return Ok(self.ended(slot));
         }
         let len = usize::try_from(left).unwrap_or(usize::MAX).min(slot.len());
-        self.read_payload(&mut slot[..len])?;
         let left = left - len as u64;
+        self.read_payload(&mut slot[..len], left == 0)?;
         if left > 0 || eod {
             // The block's next part, or the end-of-data flag that its header carried beside data.
             self.rest = Some((offset.saturating_add(len as u64), left, eod));

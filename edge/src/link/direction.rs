@@ -86,7 +86,7 @@ pub(super) struct Direction {
     ring: Ring,
     /// Before this no read is due.
     read_at: Time,
-    /// When the device was last known to hold nothing that waited for us.
+    /// Since when at most a packet may have waited for us rather than for the wire.
     empty_at: Time,
     shown: Arc<Mutex<Shown>>,
     /// What `shown` becomes when it is next published.
@@ -107,28 +107,32 @@ impl Direction {
         self.from.as_fd()
     }
 
-    /// Writes what is due and reads what there is, some of each; `clock` is brought up to date.
-    pub(super) fn step(&mut self, clock: &mut Time) -> Step {
+    /// Writes what is due and reads what there is, some of each; `clock` is brought up to date. In turns, an empty device is left
+    /// alone for a turn.
+    pub(super) fn step(&mut self, clock: &mut Time, turn: Option<Span>) -> Step {
         let (due, written) = self.write_due(clock);
         let (mut read, mut emptied) = (0, true);
         if self.read_at <= *clock {
             (read, emptied) = self.read_some(clock, due);
         }
-        let idle_at = self.link.idle_at(*clock);
-        let watch = self.read_at <= *clock;
         // A device that still holds packets is read on as soon as the due writes are done: put off, its queue would stand where
         // the model's should, unseen and undropped.
-        if watch && emptied && idle_at > *clock {
-            self.read_at = idle_at.min(*clock + PUT_OFF);
+        if self.read_at <= *clock && emptied {
+            let idle_at = self.link.idle_at(*clock);
+            self.read_at = *clock + turn.unwrap_or(idle_at.since(*clock).min(PUT_OFF));
+            // Until the wire is idle a packet would have waited in the model as well.
+            self.empty_at = self.empty_at.max(idle_at);
         }
         let watch = self.read_at <= *clock;
         let next = if watch { due } else { Some(due.map_or(self.read_at, |due| due.min(self.read_at))) };
         Step { moved: written + read, next, watch }
     }
 
-    /// Notes that the thread slept until `clock`, watching the device or not needing to.
-    pub(super) fn slept(&mut self, clock: Time) {
-        self.empty_at = clock;
+    /// Notes that the thread slept until `clock`, to be woken by the device if it was `watched`.
+    pub(super) fn slept(&mut self, clock: Time, watched: bool) {
+        if watched {
+            self.empty_at = clock;
+        }
     }
 
     /// Does what is due, at most [`WRITES`] writes; answers when the next is due and how many were done.
