@@ -2,8 +2,10 @@
 
 mod namespaces;
 pub mod raw;
+mod sshd;
 
 pub use namespaces::Namespaces;
+pub use sshd::Sshd;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};

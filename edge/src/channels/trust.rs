@@ -185,7 +185,11 @@ fn roots(file: Option<&Path>) -> Result<RootCertStore, Error> {
     };
     let wrong = |error: &dyn fmt::Display| Error::new(Fault::You, "bad-certificate", format!("{}: {error}", file.display()));
     let certificates: Result<Vec<_>, _> = CertificateDer::pem_file_iter(file).and_then(Iterator::collect);
-    for certificate in certificates.map_err(|error| wrong(&error))? {
+    let certificates = certificates.map_err(|error| wrong(&error))?;
+    if certificates.is_empty() {
+        return Err(wrong(&"no certificate is in it"));
+    }
+    for certificate in certificates {
         roots.add(certificate).map_err(|error| wrong(&error))?;
     }
     Ok(roots)

@@ -371,7 +371,8 @@ impl Control {
             }
         }
         // K-6: where the node says so, its data ports are at another address.
-        let told = self.features.parameters("FARLINE").find_map(|feature| feature.strip_prefix("ADDRESS ")?.parse::<IpAddr>().ok());
+        let told =
+            self.features.parameters("FARLINE").find_map(|feature| feature.strip_prefix("ADDRESS ")?.parse::<IpAddr>().ok());
         let address = address.map(|address| told.map_or(address, |ip| SocketAddr::new(ip, address.port())));
         address.ok_or_else(|| Error::new(Fault::There, "no-address", format!("{} did not say where it listens", self.server)))
     }

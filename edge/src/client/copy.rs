@@ -108,7 +108,9 @@ impl Live {
 
     pub(super) fn follow(&self, handles: Vec<Handle>) {
         let acked = |handle: &Handle| handle.tcp_info().map_or(0, |info| info.bytes_acked);
-        let handles = handles.into_iter().map(|handle| (acked(&handle), handle)).map(|(base, handle)| (handle, base));
+        // Of a connection that ssh carries the kernel knows nothing.
+        let handles = handles.into_iter().filter(|handle| handle.tcp_info().is_some());
+        let handles = handles.map(|handle| (acked(&handle), handle)).map(|(base, handle)| (handle, base));
         *self.handles.lock().unwrap_or_else(PoisonError::into_inner) = handles.collect();
     }
 

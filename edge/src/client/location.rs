@@ -78,9 +78,7 @@ impl Location {
         let (scheme, rest) = (&bytes[..colon], &bytes[colon + 3..]);
         match scheme {
             b"ftp" => Remote::parse(rest, false, &shown).map(Location::Remote),
-            b"ftps" => {
-                Remote::parse(rest, false, &shown).map(|remote| Location::Remote(Remote { via: Via::Tls, ..remote }))
-            }
+            b"ftps" => Remote::parse(rest, false, &shown).map(|remote| Location::Remote(Remote { via: Via::Tls, ..remote })),
             b"farline" => Remote::parse(rest, true, &shown).map(Location::Remote),
             b"file" => Ok(Location::Local(PathBuf::from(std::ffi::OsString::from_vec(decode(rest, &shown)?)))),
             _ => Err(Error::new(

@@ -17,5 +17,5 @@ pub use copy::{Options, Standing, copy};
 pub use dial::DataPath;
 pub use greet::{Greeting, greet};
 pub use location::{Location, Remote, Via};
-pub use reach::Reach;
 pub use outcome::{Failure, Outcome, Sample};
+pub use reach::Reach;

@@ -146,7 +146,9 @@ fn remote_command(path: Option<&str>) -> String {
             let (home, rest) = path.strip_prefix("~/").map_or(("", path), |rest| ("~/", rest));
             format!("exec {home}'{}' serve --stdio", rest.replace('\'', "'\\''"))
         }
-        None => "exec sh -c 'PATH=\"$PATH:$HOME/.local/bin:$HOME/.cargo/bin:/usr/local/bin\"; exec farline serve --stdio'".to_owned(),
+        None => {
+            "exec sh -c 'PATH=\"$PATH:$HOME/.local/bin:$HOME/.cargo/bin:/usr/local/bin\"; exec farline serve --stdio'".to_owned()
+        }
     }
 }
 

@@ -136,7 +136,11 @@ impl ConfigFile {
             (Some(certificate), Some(key), _) => Some(TlsKey::Files { certificate, key }),
             (None, None, Some(true)) => Some(TlsKey::Fresh),
             (None, None, _) => None,
-            _ => return Err(wrong("a TLS certificate and its key go together".to_owned()).hint("give both --tls-cert and --tls-key")),
+            _ => {
+                return Err(
+                    wrong("a TLS certificate and its key go together".to_owned()).hint("give both --tls-cert and --tls-key")
+                );
+            }
         };
         let data_ports = self.data_ports.as_deref().map(parse_ports).transpose().map_err(wrong)?;
         let sessions = self.sessions.unwrap_or(64);

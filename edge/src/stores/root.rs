@@ -53,13 +53,7 @@ impl Root {
         let flags = flags | OFlags::CLOEXEC;
         let mode = if flags.contains(OFlags::CREATE) { Mode::from_raw_mode(mode) } else { Mode::empty() };
         loop {
-            return match openat2(
-                &self.fd,
-                OsStr::from_bytes(name),
-                flags,
-                mode,
-                self.within | ResolveFlags::NO_MAGICLINKS,
-            ) {
+            return match openat2(&self.fd, OsStr::from_bytes(name), flags, mode, self.within | ResolveFlags::NO_MAGICLINKS) {
                 Ok(fd) => Ok(fd),
                 // A rename elsewhere on the machine raced with the resolution (openat2(2)): the kernel asks for another try.
                 Err(Errno::AGAIN | Errno::INTR) => continue,

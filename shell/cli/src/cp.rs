@@ -2,27 +2,29 @@
 
 use crate::output::Output;
 use crate::progress::{Progress, Sample};
-use farline::client::{DataPath, Location, Options, Outcome, Standing, copy};
+use farline::channels::trust::{Fingerprint, Trust};
+use farline::client::{DataPath, Location, Options, Outcome, Reach, Standing, copy};
 use farline_core::transfer::{Limit, Wishes};
 use farline_core::units::{Bytes, Error, Fault, Rate, Span};
 use std::ffi::OsString;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 const EXAMPLES: &str = "\
 Examples:
-  farline cp big.h5 ftp://dtn2.example.org:2811/data/
+  farline cp big.h5 dtn2.example.org:/data/
   farline cp -r ftp://old.site:2811/run7 /scratch/
   farline cp memory:10G 'farline://dtn2.example.org/?null'
 
 `src` is copied by its name, `src/` is its content alone, as rsync has it. Every
 file lands whole under its name or not at all. Between Farline ends each file's
-BLAKE3 digest is compared; nothing is encrypted in this version.";
+BLAKE3 digest is compared. Over ssh (host:path) and ftps:// data is encrypted.";
 
 /// Copy files and trees between this host and a GridFTP node
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// What to copy: local paths, memory:SIZE, farline:// or ftp://user:password@host:port/path
+    /// What to copy: local paths, [user@]host:path, memory:SIZE, farline://, ftp[s]://user:password@host:port/path
     #[arg(required = true, value_name = "SRC")]
     sources: Vec<OsString>,
     /// Where to: a path, null:, memory:SIZE, a URL; what ends in / is a directory
@@ -40,6 +42,21 @@ pub(crate) struct Args {
     /// Staging memory, such as 64MiB [default: chosen, 16 to 64 MiB]
     #[arg(long, value_name = "BYTES")]
     staging: Option<Bytes>,
+    /// Let data go in the clear though ssh or TLS protects the control channel [default: encrypt]
+    #[arg(long)]
+    no_encrypt: bool,
+    /// Certificate authorities for ftps://, as a PEM file [default: the system's]
+    #[arg(long, value_name = "FILE")]
+    tls_ca: Option<PathBuf>,
+    /// The one certificate to trust for ftps://, as sha256:HEX [default: none]
+    #[arg(long, value_name = "DIGEST")]
+    tls_fingerprint: Option<Fingerprint>,
+    /// The ssh for host:path, with its options, such as 'ssh -p 2222 -J jump' [default: $FARLINE_SSH, or ssh]
+    #[arg(long, value_name = "COMMAND")]
+    ssh: Option<String>,
+    /// Where farline is on the other host [default: searched in its PATH]
+    #[arg(long, value_name = "PATH")]
+    remote_farline: Option<String>,
     /// Say what was chosen and why, and what held the transfer back
     #[arg(long, short)]
     verbose: bool,
@@ -50,7 +67,14 @@ pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
     let sources = sources?;
     let destination = Location::parse(&args.destination)?;
     let wishes = Wishes { streams: args.streams.map(usize::from), congestion: args.congestion, staging: args.staging };
-    let options = Options { recursive: args.recursive, wishes };
+    let ssh = args.ssh.or_else(|| std::env::var("FARLINE_SSH").ok()).unwrap_or_default();
+    let reach = Reach {
+        trust: Trust { authorities: args.tls_ca, fingerprint: args.tls_fingerprint },
+        no_encrypt: args.no_encrypt,
+        ssh: ssh.split_whitespace().map(str::to_owned).collect(),
+        remote_farline: args.remote_farline,
+    };
+    let options = Options { recursive: args.recursive, wishes, reach };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Error::new(Fault::Here, "no-runtime", format!("cannot start: {error}")))?;
     let mut progress = Progress::new(output, "copy");
