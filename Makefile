@@ -19,7 +19,7 @@ demo: setup-demo release ## Copy a real file tree across an emulated 8,600-mile 
 	@target/release/farline-demo
 
 bench: setup-test release ## Measure the link and the mover on this machine (nothing else should be running)
-	@for script in lab/bench/*.sh; do [[ ! -e $$script ]] || FARLINE_BIN=$$PWD/target/release/farline bash "$$script"; done
+	@for bench in link mover; do FARLINE_BIN=$$PWD/target/release/farline "lab/bench/$$bench"; done
 
 install: release ## Install the command, its man pages and its completions below PREFIX (default: /usr/local)
 	install -D -m 755 target/release/farline "$(DESTDIR)$(PREFIX)/bin/farline"

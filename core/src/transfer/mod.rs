@@ -19,6 +19,7 @@ mod pacer;
 mod receiver;
 mod sender;
 mod staging;
+mod tuner;
 
 pub use choice::{Choice, Circumstances, Wishes};
 pub use digest::{Digest, Digests, PieceDigest, Verdict};
@@ -29,6 +30,7 @@ pub use pacer::Pacer;
 pub use receiver::{Receiver, ReceiverInput, ReceiverOutput};
 pub use sender::{Sender, SenderInput, SenderOutput};
 pub use staging::{Marks, Staging};
+pub use tuner::{Advice, Freedom, PathSample, Tuner};
 
 /// A buffer of the staging pool, by number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

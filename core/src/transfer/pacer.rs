@@ -1,6 +1,7 @@
 //! Spaces a transfer's bytes so that no more than a rate passes: a token bucket kept as one point in time.
 
 use crate::units::{Bytes, Rate, Span, Time};
+use std::ops::Range;
 
 /// How much unused time may be made up for: a thread that the system woke late catches up, a path that stood still for
 /// seconds is not answered with seconds' worth of bytes at once.
@@ -35,11 +36,14 @@ impl Pacer {
         self.rate.bytes_in(TURN).0.clamp(LEAST_TURN, MOST_TURN) as usize
     }
 
-    /// Takes a turn for `bytes`; answers when they may go: when they would be through at the rate. So a transfer of `n` bytes
-    /// never takes less than `n` at the rate, however short it is.
-    pub fn turn(&mut self, now: Time, bytes: Bytes) -> Time {
-        self.due = self.due.max(now - SLACK) + self.rate.time_for(bytes);
-        self.due
+    /// Takes a turn for `bytes`; answers when it begins and when it ends at the rate.
+    ///
+    /// Who sends them at once does so at the end: then `n` bytes never take less than `n` at the rate, however short the
+    /// transfer. Who has something below that spreads them (the kernel's pacing) hands them over at the beginning.
+    pub fn turn(&mut self, now: Time, bytes: Bytes) -> Range<Time> {
+        let begin = self.due.max(now - SLACK);
+        self.due = begin + self.rate.time_for(bytes);
+        begin..self.due
     }
 }
 
@@ -65,7 +69,7 @@ mod tests {
                 now = from + span;
             }
             let len = (pacer.turn_len() as u64).min(total - gone);
-            let may = pacer.turn(now, Bytes(len)).max(now);
+            let may = pacer.turn(now, Bytes(len)).end.max(now);
             awake[next] = may + Span::from_nanos(rng.below(late.as_nanos().max(1)));
             end = end.max(may);
             gone += len;

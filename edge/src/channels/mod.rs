@@ -20,9 +20,10 @@ pub mod tls;
 pub mod trust;
 
 use crate::sys::pool::Slot;
-use crate::sys::tcp::{TcpInfo, tcp_info};
+use crate::sys::tcp::{TcpInfo, pace, tcp_info};
 use farline_core::gridftp::mode_e::Header;
 use farline_core::transfer::Block;
+use farline_core::units::Rate;
 use std::io;
 use std::ops::Range;
 use std::os::fd::AsFd;
@@ -125,6 +126,12 @@ impl Handle {
     /// When the socket is gone.
     pub fn set_read_timeout(&self, timeout: Option<std::time::Duration>) -> io::Result<()> {
         self.0.set_read_timeout(timeout)
+    }
+
+    /// Has the kernel spread what is sent so that it goes no faster than `rate`; answers whether it can.
+    pub fn pace(&self, rate: Rate) -> bool {
+        // Any socket takes the rate; only TCP heeds it.
+        self.tcp_info().is_some() && pace(&self.0, Some(rate)).is_ok()
     }
 
     /// Shuts both directions down: whoever waits in the connection gets an error.

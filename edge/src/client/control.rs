@@ -8,7 +8,7 @@ use crate::channels::trust::{Trust, pinned};
 use crate::stores::Diskless;
 use farline_core::gridftp::client::{ClientConfig, ClientSession, Event, Features, Input, Output, Request};
 use farline_core::gridftp::{Command, Entry, Mode, Options as Opts, Pathname, Protection, Reply};
-use farline_core::units::{Error, Fault, Span, Time};
+use farline_core::units::{Error, Fault, Rate, Span, Time};
 use std::collections::{BTreeSet, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -210,6 +210,16 @@ impl Control {
             self.key = self.key.take().filter(|_| agreed);
         }
         Ok(self.key.clone())
+    }
+
+    /// Has the server hold what it sends to a rate; answers whether it knows how to (O-2).
+    pub(super) fn limit(&mut self, limit: Option<Rate>) -> bool {
+        let Some(rate) = limit.filter(|_| self.features.parameters("FARLINE").any(|feature| feature == "LIMIT")) else {
+            return false;
+        };
+        let option = Opts::Farline { name: "limit".to_owned(), value: rate.as_bps().to_string() };
+        self.request(Request::Exec(Command::Options(option)));
+        true
     }
 
     pub(super) fn features(&self) -> &Features {

@@ -7,10 +7,11 @@ use super::reach::Reach;
 use super::{download, local, upload};
 use crate::channels::Handle;
 use crate::channels::tcp::{TcpOptions, check};
-use crate::mover::{BLOCK_LEN, Cancel, Tally};
+use crate::mover::{BLOCK_LEN, Cancel, Pace, Tally};
 use crate::sys::tcp::process_usage;
 use farline_core::transfer::{Choice, Circumstances, Wishes};
-use farline_core::units::{Bytes, Error, Fault, Span};
+use farline_core::units::{Bytes, Error, Fault, Rate, Span};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::time::MissedTickBehavior;
@@ -22,6 +23,8 @@ pub struct Options {
     pub recursive: bool,
     /// How nodes are reached.
     pub reach: Reach,
+    /// Not faster than this, all channels together.
+    pub limit: Option<Rate>,
     /// What the user fixed rather than leave to Farline.
     pub wishes: Wishes,
 }
@@ -51,7 +54,8 @@ pub async fn copy(
 ) -> Result<Outcome, Error> {
     let began = Instant::now();
     let (cpu_before, _) = process_usage();
-    let mut copy = Copy { options, began, ledger: Ledger::default(), watch, live: Arc::default(), base: 0 };
+    let live = Arc::new(Live { pace: options.limit.map(|rate| Arc::new(Pace::new(rate))), ..Live::default() });
+    let mut copy = Copy { options, began, ledger: Ledger::default(), watch, live, base: 0 };
     let remote = |location: &Location| matches!(location, Location::Remote(_));
     match destination {
         Location::Remote(to) if sources.iter().any(remote) => {
@@ -95,6 +99,10 @@ pub(super) struct Copy<'a> {
 #[derive(Debug, Default)]
 pub(super) struct Live {
     pub(super) tally: Tally,
+    /// Holds the copy to the rate that was asked for.
+    pub(super) pace: Option<Arc<Pace>>,
+    /// Whether the other end holds it instead.
+    pub(super) paced_there: AtomicBool,
     pub(super) cancel: Cancel,
     total: Mutex<(Option<Bytes>, Option<u64>)>,
     /// The sending end's channels with the bytes they had acknowledged before, to see what has really arrived.
@@ -221,7 +229,8 @@ impl Copy<'_> {
 
     /// Takes a finished transfer's totals over and makes ready for the next.
     pub(super) fn settle(&mut self) {
-        let live = std::mem::take(&mut self.live);
+        let next = Live { pace: self.live.pace.clone(), ..Live::default() };
+        let live = std::mem::replace(&mut self.live, Arc::new(next));
         self.ledger.store_wait = self.ledger.store_wait + live.tally.store_wait();
         self.ledger.network = self.ledger.network + live.tally.network();
         self.ledger.bytes_sent += live.tally.on_wire();

@@ -19,6 +19,7 @@ use farline_core::gridftp::{self, Command, Kind, Mode, Module, Options as Opts, 
 use farline_core::transfer::{Choice, Digests, Entry, EntryKind, Layout, Verdict, parse_manifest};
 use farline_core::units::{ByteRanges, Error, Fault};
 use std::net::SocketAddr;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Channels and slots between the transfers of one copy, and where channels come in unless this end opened them.
@@ -98,6 +99,9 @@ async fn from_farline(
         let value = Opts::Farline { name: "congestion".to_owned(), value: name.clone() };
         (control.try_request(Request::Exec(Command::Options(value))), name)
     });
+    if control.limit(copy.options.limit) {
+        copy.live.paced_there.store(true, Ordering::Relaxed);
+    }
     let rig = reach(copy, control, passive, choice).await?;
     let path = Pathname::new(from.path.clone());
     let transfer = |parms: &str| {
@@ -278,6 +282,7 @@ fn receive_layout(
         digests,
         tally,
         written: &written,
+        pace: live.pace.clone().filter(|_| !live.paced_there.load(Ordering::Relaxed)),
         cancel: live.cancel.clone(),
     })?;
     let came = written.into_inner().unwrap_or_else(PoisonError::into_inner).total();

@@ -138,6 +138,9 @@ pub(super) async fn run(copy: &mut Copy<'_>, from: &Location, to: &Location, sev
                                 return;
                             }
                             let block = layout.block(index);
+                            if let Some(pace) = &live.pace {
+                                pace.through(block.len);
+                            }
                             for piece in layout.pieces(block.offset, block.len) {
                                 let bytes = &mut buffer[..piece.len];
                                 if let Err(error) = source.read(piece.entry, piece.file_offset, bytes) {

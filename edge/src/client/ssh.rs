@@ -169,7 +169,7 @@ fn words(child: &mut Child) -> Option<String> {
     let mut said = Vec::new();
     child.stderr.take()?.take(LONGEST_WORDS as u64).read_to_end(&mut said).ok()?;
     let said = String::from_utf8_lossy(&said);
-    let last = said.lines().map(str::trim).filter(|line| !line.is_empty()).next_back()?;
+    let last = said.lines().map(str::trim).rfind(|line| !line.is_empty())?;
     Some(last.chars().map(|c| if c.is_control() { ' ' } else { c }).collect())
 }
 

@@ -332,6 +332,7 @@ fn send_layout(
         readers: 2,
         audit,
         tally,
+        pace: live.pace.clone(),
         cancel: live.cancel.clone(),
     })
 }

@@ -7,12 +7,14 @@
 
 mod acceptor;
 mod desk;
+mod pace;
 mod receive;
 mod send;
 mod tally;
 
 pub use acceptor::{Acceptor, Incoming, bind};
 pub use desk::Cancel;
+pub use pace::Pace;
 pub use receive::{ReceiveJob, Received, receive};
 pub use send::{Audit, SendJob, Sent, send};
 pub use tally::Tally;

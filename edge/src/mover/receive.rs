@@ -2,6 +2,7 @@
 
 use super::acceptor::Incoming;
 use super::desk::{Cancel, Parked, lock};
+use super::pace::Pace;
 use super::send::{broken, no_thread};
 use super::tally::Tally;
 use crate::channels::{Arrival, Channel, Handle};
@@ -39,6 +40,8 @@ pub struct ReceiveJob<'a> {
     pub tally: &'a Tally,
     /// What is in the store so far, for restart markers.
     pub written: &'a Mutex<ByteRanges>,
+    /// Holds the transfer to a rate, when the sender cannot be told to: by not reading, so that its window closes.
+    pub pace: Option<Arc<Pace>>,
     /// How to break it off.
     pub cancel: Cancel,
 }
@@ -62,6 +65,7 @@ struct Shared<'a> {
     digests: Option<&'a Mutex<Digests>>,
     tally: &'a Tally,
     written: &'a Mutex<ByteRanges>,
+    pace: Option<Arc<Pace>>,
     cancel: Cancel,
     acceptor: Option<&'a dyn Incoming>,
     state: Mutex<State>,
@@ -109,6 +113,7 @@ pub fn receive(mut job: ReceiveJob<'_>) -> Result<Received, Error> {
         digests: job.digests,
         tally: job.tally,
         written: job.written,
+        pace: job.pace,
         cancel: job.cancel.clone(),
         acceptor: job.acceptor,
         state: Mutex::new(state),
@@ -267,6 +272,9 @@ impl<'a> Shared<'a> {
             match arrival {
                 Ok(Arrival::Data { slot, block }) => {
                     self.tally.add_on_wire(block.len + HEADER_LEN);
+                    if let Some(pace) = &self.pace {
+                        pace.through(block.len);
+                    }
                     let Some(offset) = block.offset.checked_sub(self.wire_offset) else {
                         return self.fail(Error::new(
                             Fault::There,

@@ -1,6 +1,7 @@
 //! Sends one space of bytes over open channels.
 
 use super::desk::{Cancel, Parked, lock};
+use super::pace::Pace;
 use super::tally::Tally;
 use crate::channels::Channel;
 use crate::stores::Source;
@@ -38,6 +39,8 @@ pub struct SendJob<'a> {
     pub audit: Option<&'a Audit>,
     /// Running totals.
     pub tally: &'a Tally,
+    /// Holds the transfer to a rate.
+    pub pace: Option<Arc<Pace>>,
     /// How to break it off.
     pub cancel: Cancel,
 }
@@ -93,6 +96,7 @@ struct Parts<'a> {
     wire_offset: u64,
     audit: Option<&'a Audit>,
     tally: &'a Tally,
+    pace: Option<Arc<Pace>>,
     cancel: Cancel,
 }
 
@@ -120,6 +124,7 @@ pub fn send(job: SendJob<'_>) -> Result<Sent, Error> {
         wire_offset: job.wire_offset,
         audit: job.audit,
         tally: job.tally,
+        pace: job.pace,
         cancel: job.cancel.clone(),
     };
     let machine = Sender::new(job.blocks, job.slots.len(), job.marks, count);
@@ -252,12 +257,20 @@ impl Shared<'_> {
         mut channel: Box<dyn Channel>,
         queue: &mpsc::Receiver<Option<Order>>,
     ) -> Option<Box<dyn Channel>> {
+        let spread = self
+            .job
+            .pace
+            .as_ref()
+            .is_some_and(|pace| channel.handle().is_ok_and(|handle| pace.spread(&handle, self.orders.len())));
         self.tell(SenderInput::ChannelOpened(id), None);
         loop {
             let waiting = Instant::now();
             let order = queue.recv();
             self.job.tally.add_store_wait(waiting);
             let Ok(Some(order)) = order else { return None };
+            if let (Some(pace), Order::Block { block, .. }) = (&self.job.pace, &order) {
+                if spread { pace.before(block.len) } else { pace.through(block.len) }
+            }
             let sending = Instant::now();
             let sent = match order {
                 Order::Block { slot, block } => {

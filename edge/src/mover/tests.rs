@@ -36,6 +36,7 @@ fn transfer(layout: &Arc<Layout>, source: &dyn Source, sink: &dyn Sink, count: u
                 digests: Some(&digests),
                 tally: &Tally::default(),
                 written: &Mutex::new(ByteRanges::new()),
+                pace: None,
                 cancel: cancel.clone(),
             });
             done.map(|received| {
@@ -61,6 +62,7 @@ fn transfer(layout: &Arc<Layout>, source: &dyn Source, sink: &dyn Sink, count: u
             readers: 2,
             audit: Some(&audit),
             tally: &Tally::default(),
+            pace: None,
             cancel: Cancel::new(),
         });
         let received = receiving.join().expect("no thread panicked");
@@ -192,6 +194,7 @@ fn a_stranger_who_connects_and_says_nothing_does_not_hold_the_transfer_up() {
         digests: None,
         tally: &Tally::default(),
         written: &Mutex::new(ByteRanges::new()),
+        pace: None,
         cancel: Cancel::new(),
     });
     received.expect("the sender's channel is all there is to wait for");

@@ -9,13 +9,15 @@ use super::tree::{self, Phase, TreeState};
 use crate::channels::Channel;
 use crate::channels::key::Key;
 use crate::channels::tcp::{TcpOptions, check, connect};
-use crate::mover::{Acceptor, Audit, BLOCK_LEN, Cancel, Incoming, ReceiveJob, SendJob, Tally, UNKNOWN_LEN, bind, receive, send};
+use crate::mover::{
+    Acceptor, Audit, BLOCK_LEN, Cancel, Incoming, Pace, ReceiveJob, SendJob, Tally, UNKNOWN_LEN, bind, receive, send,
+};
 use crate::stores::{BytesSource, Diskless, PosixSink, PosixSource, Sink, Source, storage_error};
 use crate::sys::pool::{Slot, pool};
 use farline_core::gridftp::server::{Action, Answer, TransferRequest};
 use farline_core::gridftp::{Entry, Family, Kind, ListFormat, Mode, Perf, Timestamp};
 use farline_core::transfer::{Block, Digests, Layout, Marks};
-use farline_core::units::{ByteRanges, Bytes, Error, Fault};
+use farline_core::units::{ByteRanges, Bytes, Error, Fault, Rate};
 use rustls::ServerConfig;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -91,6 +93,8 @@ pub(super) struct DataPlane {
     tree: TreeState,
     /// What trees come from and go to instead of the node's files.
     store: Option<Diskless>,
+    /// Holds what this session sends to a rate.
+    pace: Option<Arc<Pace>>,
 }
 
 impl DataPlane {
@@ -110,6 +114,7 @@ impl DataPlane {
             options,
             tree,
             store: None,
+            pace: None,
         }
     }
 
@@ -197,6 +202,13 @@ impl DataPlane {
                 self.targets.clear();
                 self.acceptor = None;
                 self.door = Some(self.shared.doors.open(key, self.tls()));
+                Ok(())
+            }
+            "limit" => {
+                let bits: u64 = value
+                    .parse()
+                    .map_err(|_| Error::new(Fault::You, "bad-rate", format!("`{value}` is no number of bits a second")))?;
+                self.pace = (bits > 0).then(|| Arc::new(Pace::new(Rate::from_bps(bits))));
                 Ok(())
             }
             "store" => {
@@ -383,6 +395,7 @@ impl DataPlane {
                 readers: threads(),
                 audit,
                 tally: &run.tally,
+                pace: self.pace.clone(),
                 cancel: run.cancel.clone(),
             })
         })?;
@@ -425,6 +438,7 @@ impl DataPlane {
                 digests,
                 tally: &run.tally,
                 written,
+                pace: None,
                 cancel: run.cancel.clone(),
             })
         })?;
@@ -486,6 +500,11 @@ impl DataPlane {
     /// What trees come from and go to instead of the node's files.
     pub(super) fn store_kind(&self) -> Option<Diskless> {
         self.store
+    }
+
+    /// What holds this session's sending to a rate.
+    pub(super) fn pace(&self) -> Option<&Arc<Pace>> {
+        self.pace.as_ref()
     }
 
     pub(super) fn peer(&self) -> SocketAddr {

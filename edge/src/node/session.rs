@@ -121,7 +121,7 @@ fn rules(shared: &Shared, arrival: &Arrival) -> ServerConfig {
         banner: format!("Farline {} GridFTP server ready.", env!("CARGO_PKG_VERSION")),
         logins,
         features: [
-            vec![tree::FEATURE.to_owned(), "FARLINE KEY".to_owned()],
+            vec![tree::FEATURE.to_owned(), "FARLINE KEY".to_owned(), "FARLINE LIMIT".to_owned()],
             shared.identity.iter().map(|identity| format!("FARLINE TLS {}", identity.fingerprint)).collect(),
             arrival.over_ssh.then(|| format!("FARLINE ADDRESS {}", arrival.local.ip())).into_iter().collect(),
             diskless::features(shared.config.allow_null, shared.config.allow_memory),

@@ -31,7 +31,13 @@ pub(super) fn send(plane: &mut DataPlane, layout: &Layout, source: &dyn Source, 
             source.read(piece.entry, piece.file_offset, &mut bytes[piece.block_offset..piece.block_offset + piece.len])?;
         }
         let skip = usize::try_from(from.saturating_sub(block.offset)).unwrap_or(0);
-        stream.write_all(&bytes[skip..]).map_err(|error| broken(run, &error))?;
+        let most = plane.pace().map_or(bytes.len(), |pace| pace.turn_len());
+        for part in bytes[skip..].chunks(most.max(1)) {
+            if let Some(pace) = plane.pace() {
+                pace.through(part.len());
+            }
+            stream.write_all(part).map_err(|error| broken(run, &error))?;
+        }
         run.tally.add_bytes(bytes.len() - skip);
         sent += (bytes.len() - skip) as u64;
     }

@@ -1,6 +1,6 @@
 //! What the kernel knows of a TCP connection: `TCP_INFO` and the congestion control in force.
 
-use farline_core::units::Span;
+use farline_core::units::{Rate, Span};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 
@@ -104,6 +104,22 @@ pub fn tcp_info(socket: &impl AsFd) -> io::Result<TcpInfo> {
         rwnd_limited: micros(info.rwnd_limited_us),
         sndbuf_limited: micros(info.sndbuf_limited_us),
     })
+}
+
+/// Has the kernel send no faster than `rate` on a TCP connection, spread evenly; `None` lifts the limit.
+///
+/// # Errors
+/// When it is not a socket that paces.
+pub fn pace(socket: &impl AsFd, rate: Option<Rate>) -> io::Result<()> {
+    // SO_MAX_PACING_RATE: bytes a second, all ones for no limit (socket(7), net/core/sock.c).
+    let bytes: u64 = rate.map_or(u64::MAX, |rate| (rate.as_bps() / 8).max(1));
+    let fd = socket.as_fd().as_raw_fd();
+    let len = size_of::<u64>() as libc::socklen_t;
+    // SAFETY: the option reads `len` bytes at the address of a number that outlives the call.
+    match unsafe { libc::setsockopt(fd, libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE, (&raw const bytes).cast(), len) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
 }
 
 /// Processor time of this process and the most memory that it ever had resident, in bytes.

@@ -42,6 +42,9 @@ pub(crate) struct Args {
     /// Staging memory, such as 64MiB [default: chosen, 16 to 64 MiB]
     #[arg(long, value_name = "BYTES")]
     staging: Option<Bytes>,
+    /// No faster than this, such as 500Mbit/s, all channels together [default: none]
+    #[arg(long, value_name = "RATE")]
+    limit: Option<Rate>,
     /// Let data go in the clear though ssh or TLS protects the control channel [default: encrypt]
     #[arg(long)]
     no_encrypt: bool,
@@ -74,7 +77,7 @@ pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
         ssh: ssh.split_whitespace().map(str::to_owned).collect(),
         remote_farline: args.remote_farline,
     };
-    let options = Options { recursive: args.recursive, wishes, reach };
+    let options = Options { recursive: args.recursive, limit: args.limit, wishes, reach };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Error::new(Fault::Here, "no-runtime", format!("cannot start: {error}")))?;
     let mut progress = Progress::new(output, "copy");

@@ -1,0 +1,291 @@
+//! Adapts a transfer while it runs: more channels while they help, another congestion control when losses are not congestion.
+//!
+//! The choice before a transfer knows the round trip but not the rate. The tuner learns the rate from the transfer itself, a
+//! window of time after the other, and changes one thing at a time, so that the next windows show what the change did.
+//!
+//! *Channels* are doubled while the network is what limits and each doubling brings at least [`WORTH`] more. *Loss* with a
+//! round-trip time near the path's least is not congestion, since congestion fills a queue first: a control that halves its window
+//! for it wastes the path (Mathis et al. 1997: rate ~ MSS / (RTT sqrt(p))), and BBR, which does not take a loss for congestion
+//! (Cardwell et al. 2016), takes its place. Losses with a queue are left to the control that made the queue.
+
+use crate::units::{Bytes, Rate, Span, Time};
+use std::collections::VecDeque;
+
+/// The least window over which a rate is believed; longer paths need [`WINDOW_TRIPS`] round trips.
+const WINDOW: Span = Span::from_millis(1_000);
+const WINDOW_TRIPS: f64 = 8.0;
+
+/// Growth from one window to the next below this means that the ramp-up is over.
+const STEADY: f64 = 1.05;
+
+/// Windows after a change in which growth is waited out: a loss-limited control may grow for ever.
+const PATIENCE: u32 = 4;
+
+/// What a doubling of the channels must bring to be kept up.
+const WORTH: f64 = 1.10;
+
+/// More channels than this cost more processor time than they win on any path of the papers (SC08, figures 2 to 4).
+const MOST_CHANNELS: usize = 16;
+
+/// A round trip that is longer than the least by more than this part, or this span, met a queue.
+const QUEUE_PART: f64 = 0.05;
+const QUEUE: Span = Span::from_millis(1);
+
+/// Windows with losses without a queue after which they count as the path's own.
+const LOSSY_WINDOWS: u32 = 2;
+
+/// Totals of a transfer's channels at a moment.
+#[derive(Clone, Copy, Debug)]
+pub struct PathSample {
+    /// When.
+    pub at: Time,
+    /// Channels that are open.
+    pub channels: usize,
+    /// Bytes that the receiver has acknowledged since the start.
+    pub acknowledged: Bytes,
+    /// Segments sent again since the start.
+    pub retransmits: u64,
+    /// Smoothed round-trip time, averaged over channels.
+    pub rtt: Span,
+    /// The least round-trip time of any channel.
+    pub min_rtt: Span,
+    /// Whether the network held the channels back since the last sample, rather than a store, the processor or the receiver.
+    pub network_bound: bool,
+}
+
+/// What to change, and why, in words for the user.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Advice {
+    /// Open this many more channels.
+    AddChannels {
+        /// How many.
+        count: usize,
+        /// Why.
+        why: String,
+    },
+    /// Give all channels this congestion control.
+    Congestion {
+        /// Its name.
+        name: &'static str,
+        /// Why.
+        why: String,
+    },
+}
+
+/// What the tuner may change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Freedom {
+    /// The number of channels: false when the user fixed it or the peer takes no more.
+    pub channels: bool,
+    /// To BBR: false when the user fixed a control, this host has no BBR, or BBR is in use.
+    pub bbr: bool,
+}
+
+/// Watches a transfer and says what to change.
+#[derive(Debug)]
+pub struct Tuner {
+    freedom: Freedom,
+    opened: Option<Opened>,
+    /// The rate of the last whole window.
+    last: Rate,
+    /// Windows since the last change.
+    since_change: u32,
+    /// The steady rate before the last doubling.
+    before: Option<Rate>,
+    lossy: u32,
+    advice: VecDeque<Advice>,
+}
+
+/// A window that is being filled.
+#[derive(Clone, Copy, Debug)]
+struct Opened {
+    first: PathSample,
+    samples: u32,
+    bound: u32,
+    queued: bool,
+}
+
+impl Tuner {
+    /// Nothing seen yet.
+    pub fn new(freedom: Freedom) -> Tuner {
+        Tuner { freedom, opened: None, last: Rate::from_bps(0), since_change: 0, before: None, lossy: 0, advice: VecDeque::new() }
+    }
+
+    /// Takes in a sample; several a second.
+    pub fn handle(&mut self, sample: PathSample) {
+        let Some(mut window) = self.opened else {
+            self.opened = Some(Opened { first: sample, samples: 0, bound: 0, queued: false });
+            return;
+        };
+        window.samples += 1;
+        window.bound += u32::from(sample.network_bound);
+        let allowed = sample.min_rtt.mul_f64(QUEUE_PART).max(QUEUE);
+        window.queued |= sample.rtt > sample.min_rtt + allowed;
+        let length = WINDOW.max(sample.min_rtt.mul_f64(WINDOW_TRIPS));
+        if sample.at.since(window.first.at) < length {
+            self.opened = Some(window);
+            return;
+        }
+        self.opened = Some(Opened { first: sample, samples: 0, bound: 0, queued: false });
+        self.judge(&window, &sample);
+    }
+
+    /// What to change next; `None` until something is seen.
+    pub fn poll(&mut self) -> Option<Advice> {
+        self.advice.pop_front()
+    }
+
+    fn judge(&mut self, window: &Opened, end: &PathSample) {
+        let bytes = Bytes(end.acknowledged.0.saturating_sub(window.first.acknowledged.0));
+        let rate = Rate::of(bytes, end.at.since(window.first.at));
+        let lost = end.retransmits.saturating_sub(window.first.retransmits);
+        let bound = window.bound * 2 > window.samples;
+        let grew = rate.as_bps() as f64 > self.last.as_bps() as f64 * STEADY;
+        self.last = rate;
+        self.since_change += 1;
+        if !bound {
+            // What was learnt of the network is stale when something else limited meanwhile.
+            self.before = None;
+            return;
+        }
+        self.lossy = if lost > 0 && !window.queued { self.lossy + 1 } else { self.lossy };
+        if self.freedom.bbr && self.lossy >= LOSSY_WINDOWS {
+            self.freedom.bbr = false;
+            self.changed();
+            let why = format!(
+                "bbr: segments are lost while the round trip is {} at a least of {}, so without congestion",
+                end.rtt, end.min_rtt
+            );
+            return self.advice.push_back(Advice::Congestion { name: "bbr", why });
+        }
+        if grew && self.since_change < PATIENCE || !self.freedom.channels || end.channels == 0 {
+            return;
+        }
+        if let Some(before) = self.before
+            && (rate.as_bps() as f64) < before.as_bps() as f64 * WORTH
+        {
+            self.freedom.channels = false;
+            return;
+        }
+        let count = end.channels.min(MOST_CHANNELS.saturating_sub(end.channels));
+        if count == 0 {
+            self.freedom.channels = false;
+            return;
+        }
+        self.before = Some(rate);
+        self.changed();
+        let why = format!("{} channels: the network limits {} to {rate}", end.channels + count, end.channels);
+        self.advice.push_back(Advice::AddChannels { count, why });
+    }
+
+    fn changed(&mut self) {
+        self.since_change = 0;
+        self.lossy = 0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::units::Rng;
+
+    /// A path on which `n` channels of a loss-limited control share a capacity, and BBR fills it.
+    struct Path {
+        capacity: f64,
+        rtt: f64,
+        loss: f64,
+        /// What one channel's window allows.
+        window: f64,
+        /// Whether a full path shows a queue.
+        queue: bool,
+    }
+
+    impl Path {
+        fn rate(&self, channels: usize, bbr: bool) -> f64 {
+            // Mathis et al.: 1.22 segments of 1,448 bytes.
+            let by_loss = if self.loss > 0.0 && !bbr { 1.22 * 11_584.0 / (self.rtt * self.loss.sqrt()) } else { f64::MAX };
+            (by_loss.min(self.window / self.rtt) * channels as f64).min(self.capacity)
+        }
+    }
+
+    struct Run {
+        channels: usize,
+        bbr: bool,
+        rate: f64,
+        changes: Vec<Advice>,
+    }
+
+    fn run(path: &Path, freedom: Freedom, network_bound: bool, seed: u64) -> Run {
+        let mut tuner = Tuner::new(freedom);
+        let mut noise = Rng::new(seed);
+        let (mut channels, mut bbr, mut rate, mut acked, mut lost) = (2, false, 0.0, 0.0, 0.0);
+        let mut changes = Vec::new();
+        for step in 0..600u64 {
+            // A tenth of a second; the rate approaches what the path allows within a second or so.
+            let target = path.rate(channels, bbr) * (0.98 + 0.04 * noise.unit());
+            rate += (target - rate) * 0.3;
+            acked += rate / 8.0 * 0.1;
+            lost += rate / 11_584.0 * 0.1 * path.loss;
+            let full = path.queue && rate > path.capacity * 0.9;
+            let min_rtt = Span::from_secs_f64(path.rtt);
+            tuner.handle(PathSample {
+                at: Time::ZERO + Span::from_millis(step * 100),
+                channels,
+                acknowledged: Bytes(acked as u64),
+                retransmits: lost as u64,
+                rtt: if full { min_rtt.mul_f64(1.5) } else { min_rtt },
+                min_rtt,
+                network_bound,
+            });
+            while let Some(advice) = tuner.poll() {
+                match &advice {
+                    Advice::AddChannels { count, .. } => channels += count,
+                    Advice::Congestion { .. } => bbr = true,
+                }
+                changes.push(advice);
+            }
+        }
+        Run { channels, bbr, rate, changes }
+    }
+
+    const FREE: Freedom = Freedom { channels: true, bbr: true };
+
+    #[test]
+    fn a_window_limited_path_gets_channels_until_they_bring_nothing() {
+        for seed in 0..200 {
+            let path = Path { capacity: 9e9, rtt: 0.163, loss: 0.0, window: 8e6 * 8.0 * 4.0, queue: true };
+            let run = run(&path, FREE, true, seed);
+            assert!(run.channels >= 8 && run.rate > 0.85 * path.capacity, "seed {seed}: {} at {:.2e}", run.channels, run.rate);
+            assert!(!run.bbr, "seed {seed}: nothing was lost");
+        }
+    }
+
+    #[test]
+    fn a_full_path_gets_one_doubling_and_no_more() {
+        for seed in 0..200 {
+            let path = Path { capacity: 1e9, rtt: 0.03, loss: 0.0, window: 1e12, queue: true };
+            let run = run(&path, FREE, true, seed);
+            assert_eq!((run.channels, run.changes.len()), (4, 1), "seed {seed}: {:?}", run.changes);
+        }
+    }
+
+    #[test]
+    fn losses_without_a_queue_lead_to_bbr_and_losses_with_one_do_not() {
+        for seed in 0..200 {
+            let lossy = Path { capacity: 5e9, rtt: 0.08, loss: 1e-4, window: 1e12, queue: false };
+            let run_lossy = run(&lossy, FREE, true, seed);
+            assert!(run_lossy.bbr && run_lossy.rate > 0.9 * lossy.capacity, "seed {seed}: {:.2e}", run_lossy.rate);
+            // A queue that overflows now and then: the loss rate is small, the control fills the path.
+            let full = Path { capacity: 1e9, rtt: 0.08, loss: 1e-9, window: 1e12, queue: true };
+            assert!(!run(&full, FREE, true, seed).bbr, "seed {seed}");
+        }
+    }
+
+    #[test]
+    fn what_the_user_fixed_and_what_the_network_does_not_limit_stay() {
+        let lossy = Path { capacity: 5e9, rtt: 0.08, loss: 1e-4, window: 1e7, queue: false };
+        let fixed = Freedom { channels: false, bbr: false };
+        assert!(run(&lossy, fixed, true, 1).changes.is_empty());
+        assert!(run(&lossy, FREE, false, 1).changes.is_empty());
+    }
+}

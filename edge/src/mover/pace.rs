@@ -1,0 +1,70 @@
+//! `--limit`: one pacer for all channels of a transfer, on the monotonic clock.
+
+use super::desk::lock;
+use crate::channels::Handle;
+use farline_core::transfer::Pacer;
+use farline_core::units::{Bytes, Rate, Time};
+use std::ops::Range;
+use std::sync::Mutex;
+use std::time::Instant;
+
+/// Room for the kernel above a channel's even share, so that a channel may make up for another's pause; the pacer holds the
+/// sum.
+const ROOM: f64 = 1.05;
+
+/// Holds a transfer to a rate.
+#[derive(Debug)]
+pub struct Pace {
+    pacer: Mutex<Pacer>,
+    began: Instant,
+    rate: Rate,
+}
+
+impl Pace {
+    /// Not faster than `rate`, from now on.
+    pub fn new(rate: Rate) -> Pace {
+        Pace { pacer: Mutex::new(Pacer::new(Time::ZERO, rate)), began: Instant::now(), rate }
+    }
+
+    /// The rate.
+    pub fn rate(&self) -> Rate {
+        self.rate
+    }
+
+    /// How many bytes to move at once where nothing below spreads them.
+    pub fn turn_len(&self) -> usize {
+        lock(&self.pacer).turn_len()
+    }
+
+    /// Has the kernel spread what one of `channels` channels sends; answers whether it does.
+    pub(crate) fn spread(&self, handle: &Handle, channels: usize) -> bool {
+        let share = self.rate.as_bps() as f64 / channels.max(1) as f64 * ROOM;
+        handle.pace(Rate::from_bps(share as u64))
+    }
+
+    /// Waits until `len` bytes may be handed to something that spreads them.
+    pub(crate) fn before(&self, len: usize) {
+        self.until(self.turn(len).start);
+    }
+
+    /// Waits until `len` bytes would be through.
+    pub(crate) fn through(&self, len: usize) {
+        self.until(self.turn(len).end);
+    }
+
+    fn now(&self) -> Time {
+        Time::from_nanos(u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(u64::MAX))
+    }
+
+    fn turn(&self, len: usize) -> Range<Time> {
+        let now = self.now();
+        lock(&self.pacer).turn(now, Bytes(len as u64))
+    }
+
+    fn until(&self, time: Time) {
+        let wait = time.since(self.now());
+        if wait.as_nanos() > 0 {
+            std::thread::sleep(wait.into());
+        }
+    }
+}

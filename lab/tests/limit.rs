@@ -1,0 +1,59 @@
+//! `--limit`: the rate is held within 5 %, in both directions and whoever the other end is.
+
+use farline_lab::{farline, node, succeed};
+use serde_json::Value;
+use std::time::Instant;
+
+const MIB: u64 = 1 << 20;
+
+/// Copies and answers with the rate, in bits a second, that the copy itself and the wall clock saw.
+fn rates(args: &[&str]) -> (f64, f64) {
+    let began = Instant::now();
+    let out = succeed(farline().args(["--json", "cp"]).args(args));
+    let wall = began.elapsed().as_secs_f64();
+    let result: Value = serde_json::from_str(&out).expect("one object");
+    let bytes = result["bytes"].as_u64().expect("a number") as f64;
+    (result["rate_bps"].as_f64().expect("a number"), bytes * 8.0 / wall)
+}
+
+#[test]
+fn a_limited_copy_goes_at_its_limit_up_and_down_over_one_channel_and_four() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let (_node, url) = node(dir.path(), "write", &["--allow-null", "--allow-memory", "1GiB"]);
+    let url = url.replacen("ftp://", "farline://", 1);
+    // Three seconds each, so that start and end weigh little.
+    let size = format!("memory:{}", 75 * MIB);
+    let there = format!("{url}/?memory={}", 75 * MIB);
+    let null = format!("{url}/?null");
+    for (from, to, streams) in
+        [(&*size, &*null, "1"), (&size, &null, "4"), (&there, "null:", "1"), (&there, "null:", "4"), (&size, "null:", "1")]
+    {
+        let mut best = 0f64;
+        // Never faster; and as fast as that as soon as this machine has the processors to spare: a shared one may not at once.
+        for _ in 0..6 {
+            let (rate, wall) = rates(&["--limit", "210M", "--streams", streams, from, to]);
+            assert!(rate <= 220.5e6 && wall <= 220.5e6, "{from} {to} over {streams}: {:.1} Mbit/s", rate / 1e6);
+            best = best.max(rate);
+            if best >= 199.5e6 {
+                break;
+            }
+        }
+        assert!(best >= 199.5e6, "{from} {to} over {streams}: at best {:.1} Mbit/s", best / 1e6);
+    }
+}
+
+#[test]
+fn a_limit_spreads_the_bytes_over_the_time() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let (_node, url) = node(dir.path(), "write", &["--allow-null"]);
+    let url = url.replacen("ftp://", "farline://", 1);
+    let out = succeed(farline().args(["--json", "cp", "--limit", "40M", "memory:10MiB", &format!("{url}/?null")]));
+    let result: Value = serde_json::from_str(&out).expect("one object");
+    let samples = result["samples"].as_array().expect("a list");
+    for sample in samples {
+        let (t, bytes) = (sample["t"].as_f64().expect("seconds"), sample["bytes"].as_f64().expect("bytes"));
+        let even = 40e6 / 8.0 * t;
+        assert!(bytes <= even + 2.2 * MIB as f64, "{bytes} bytes had arrived after {t} s, evenly it would be {even}");
+    }
+    assert!(samples.len() >= 8, "two seconds have about ten samples: {samples:?}");
+}
