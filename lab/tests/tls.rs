@@ -28,7 +28,7 @@ fn a_tree_goes_there_and_back_under_tls() {
     let (_node, address, fingerprint) = node(&root, &["--tls"]);
     let cp = || {
         let mut command = farline();
-        command.args(["--json", "cp", "-r", "--streams", "3", "--tls-fingerprint", &fingerprint]);
+        command.args(["--json", "cp", "-r", "--streams", "3", "--tls-pin", &fingerprint]);
         command
     };
     let up = succeed(cp().arg(&source).arg(format!("ftps://{address}/up/")));
@@ -56,10 +56,10 @@ fn a_node_that_is_not_the_one_meant_gets_nothing() {
     let other = "ab".repeat(32);
     for (args, code, exit) in [
         (vec!["cp", file, &url], "tls-untrusted", 6),
-        (vec!["cp", "--tls-fingerprint", &other, file, &url], "tls-untrusted", 6),
+        (vec!["cp", "--tls-pin", &other, file, &url], "tls-untrusted", 6),
         (vec!["cp", "--tls-ca", file, file, &url], "bad-certificate", 2),
         (vec!["cp", file, &clear], "no-tls", 4),
-        (vec!["cp", "--tls-fingerprint", "12", file, &url], "usage", 2),
+        (vec!["cp", "--tls-pin", "12", file, &url], "usage", 2),
     ] {
         let (error, actual) = error_of(&args);
         assert_eq!((error["code"].as_str(), actual), (Some(code), exit), "{args:?}: {error}");

@@ -162,7 +162,7 @@ pub fn client(trust: &Trust) -> Result<(Arc<ClientConfig>, Arc<Verifier>), Error
             let built = WebPkiServerVerifier::builder_with_provider(roots, Arc::clone(&provider)).build();
             Some(built.map_err(|error| {
                 Error::new(Fault::Here, "no-authorities", format!("no certificate authority to trust: {error}"))
-                    .hint("install ca-certificates, or say whom to trust with --tls-ca FILE or --tls-fingerprint")
+                    .hint("install ca-certificates, or say whom to trust with --tls-ca FILE or --tls-pin")
             })?)
         }
     };

@@ -90,6 +90,6 @@ fn untrusted(remote: &Remote, trust: &Trust, seen: Option<Fingerprint>, error: &
                 .hint("somebody may stand between; if the node has a new key, its operator tells the new fingerprint")
         }
         (None, Some(seen)) => Error::new(Fault::Refused, "tls-untrusted", format!("{} cannot be trusted: {error}", remote.host))
-            .hint(format!("name its authority with --tls-ca FILE or, if its operator confirms it, --tls-fingerprint {seen}")),
+            .hint(format!("name its authority with --tls-ca FILE or, if its operator confirms it, --tls-pin {seen}")),
     }
 }

@@ -30,7 +30,7 @@ pub(crate) struct Args {
     /// Where to: a path, null:, memory:SIZE, a URL; what ends in / is a directory
     #[arg(value_name = "DST")]
     destination: OsString,
-    /// Copy directories with all that is in them [default: no]
+    /// Copy directories with what they hold [default: no]
     #[arg(long, short)]
     recursive: bool,
     /// Data channels, 1 to 60 [default: chosen from the round-trip time]
@@ -45,20 +45,20 @@ pub(crate) struct Args {
     /// No faster than this, such as 500Mbit/s, all channels together [default: none]
     #[arg(long, value_name = "RATE")]
     limit: Option<Rate>,
-    /// Let data go in the clear though ssh or TLS protects the control channel [default: encrypt]
+    /// Data in the clear over ssh and ftps:// [default: no]
     #[arg(long)]
     no_encrypt: bool,
-    /// Certificate authorities for ftps://, as a PEM file [default: the system's]
+    /// Authorities for ftps://, in PEM [default: system's]
     #[arg(long, value_name = "FILE")]
     tls_ca: Option<PathBuf>,
-    /// The one certificate to trust for ftps://, as sha256:HEX [default: none]
-    #[arg(long, value_name = "DIGEST")]
-    tls_fingerprint: Option<Fingerprint>,
-    /// The ssh for host:path, with its options, such as 'ssh -p 2222 -J jump' [default: $FARLINE_SSH, or ssh]
+    /// Certificate for ftps://, its SHA-256 [default: any]
+    #[arg(long, value_name = "HEX")]
+    tls_pin: Option<Fingerprint>,
+    /// For host:path [default: $FARLINE_SSH, or ssh]
     #[arg(long, value_name = "COMMAND")]
     ssh: Option<String>,
-    /// Where farline is on the other host [default: searched in its PATH]
-    #[arg(long, value_name = "PATH")]
+    /// Path of farline there [default: found by its PATH]
+    #[arg(long, value_name = "P")]
     remote_farline: Option<String>,
     /// Say what was chosen and why, and what held the transfer back
     #[arg(long, short)]
@@ -72,7 +72,7 @@ pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
     let wishes = Wishes { streams: args.streams.map(usize::from), congestion: args.congestion, staging: args.staging };
     let ssh = args.ssh.or_else(|| std::env::var("FARLINE_SSH").ok()).unwrap_or_default();
     let reach = Reach {
-        trust: Trust { authorities: args.tls_ca, fingerprint: args.tls_fingerprint },
+        trust: Trust { authorities: args.tls_ca, fingerprint: args.tls_pin },
         no_encrypt: args.no_encrypt,
         ssh: ssh.split_whitespace().map(str::to_owned).collect(),
         remote_farline: args.remote_farline,

@@ -48,13 +48,13 @@ pub(crate) struct Args {
     /// Memory that ?memory=SIZE of all sessions may take, such as 16GiB [default: none]
     #[arg(long, value_name = "SIZE")]
     allow_memory: Option<String>,
-    /// Offer TLS (AUTH TLS), with a key made now unless --tls-cert names one [default: no]
+    /// Offer TLS, with a key made now [default: no]
     #[arg(long)]
     tls: bool,
-    /// Certificate chain for TLS, as a PEM file [default: one made now]
+    /// Certificate chain for TLS, in PEM [default: none]
     #[arg(long, value_name = "FILE", requires = "tls_key")]
     tls_cert: Option<PathBuf>,
-    /// Private key of that certificate, as a PEM file [default: one made now]
+    /// Its private key, in PEM [default: none]
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     tls_key: Option<PathBuf>,
     /// Serve one session on standard input and output with the rights of this user; what ssh starts [default: no]
