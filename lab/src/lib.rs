@@ -1,9 +1,12 @@
 //! Shared parts of the end-to-end tests: where the binaries are, and what this machine lets a test do.
 
+mod globus;
 mod namespaces;
 pub mod raw;
+pub mod recovery;
 mod sshd;
 
+pub use globus::globus_server;
 pub use namespaces::Namespaces;
 pub use sshd::Sshd;
 use std::io::{BufRead, BufReader};

@@ -12,6 +12,7 @@ use farline_core::units::{Error, Fault, Rate, Span, Time};
 use std::collections::{BTreeSet, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
@@ -46,6 +47,23 @@ impl Control {
     /// Connects and logs in. The requests `ahead` go out as early as the server allows, to a Farline node together with the
     /// login; their numbers come back.
     pub(super) async fn open(remote: &Remote, reach: &Reach, ahead: Vec<Request>) -> Result<(Control, Vec<u64>), Error> {
+        Control::connect(remote, reach, ahead, true).await
+    }
+
+    /// The same for a session whose data connections another server opens or takes: it knows no key, and encrypts nothing.
+    pub(super) async fn open_for_another(remote: &Remote, reach: &Reach) -> Result<Control, Error> {
+        if remote.via == Via::Ssh {
+            return Err(Error::new(Fault::You, "third-party", format!("{remote} is reached over ssh, by this host alone"))
+                .hint("copy to this host first, or name nodes at both ends: farline://host/path"));
+        }
+        if remote.via != Via::Tcp && !reach.no_encrypt {
+            return Err(Error::new(Fault::Refused, "cannot-encrypt", "between two other hosts data is not encrypted")
+                .hint("let it go in the clear with --no-encrypt"));
+        }
+        Ok(Control::connect(remote, reach, Vec::new(), false).await?.0)
+    }
+
+    async fn connect(remote: &Remote, reach: &Reach, ahead: Vec<Request>, keyed: bool) -> Result<(Control, Vec<u64>), Error> {
         let server = remote.server();
         let line = Line::open(remote, reach).await?;
         // Over ssh no address is known yet; what EPSV tells is the port alone.
@@ -84,7 +102,9 @@ impl Control {
         if control.encrypt {
             control.protect(Protection::Private);
         }
-        control.offer_key()?;
+        if keyed {
+            control.offer_key()?;
+        }
         let ahead = ahead.into_iter().map(|request| match request {
             Request::ToFarline(_) => control.try_request(request),
             request => control.request(request),
@@ -364,6 +384,18 @@ impl Control {
             match self.event_of(id).await? {
                 Event::Done(reply) => return Ok(reply),
                 Event::Failed(error) => return Err(error),
+                _ => {}
+            }
+        }
+    }
+
+    /// Waits for a transfer's end and tells `moved` how many bytes the server says it has stored or sent so far (112).
+    pub(super) async fn transferred(&mut self, id: u64, moved: &AtomicU64) -> Result<Reply, Error> {
+        loop {
+            match self.event_of(id).await? {
+                Event::Done(reply) => return Ok(reply),
+                Event::Failed(error) => return Err(error),
+                Event::Perf(perf) => moved.store(perf.bytes, Ordering::Relaxed),
                 _ => {}
             }
         }

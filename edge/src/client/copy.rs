@@ -4,9 +4,10 @@ use super::control::Control;
 use super::location::Location;
 use super::outcome::{Ledger, Outcome, Sample};
 use super::reach::Reach;
-use super::{download, local, upload};
+use super::{download, local, third_party, upload};
 use crate::channels::Handle;
 use crate::channels::tcp::{TcpOptions, check};
+use crate::kernelcc::{self, Held, Wish};
 use crate::mover::{BLOCK_LEN, Cancel, Pace, Tally};
 use crate::sys::tcp::process_usage;
 use farline_core::transfer::{Choice, Circumstances, Wishes};
@@ -55,14 +56,29 @@ pub async fn copy(
     let began = Instant::now();
     let (cpu_before, _) = process_usage();
     let live = Arc::new(Live { pace: options.limit.map(|rate| Arc::new(Pace::new(rate))), ..Live::default() });
-    let mut copy = Copy { options, began, ledger: Ledger::default(), watch, live, base: 0 };
+    let mut copy =
+        Copy { options, wishes: options.wishes.clone(), held: None, began, ledger: Ledger::default(), watch, live, base: 0 };
     let remote = |location: &Location| matches!(location, Location::Remote(_));
     match destination {
-        Location::Remote(to) if sources.iter().any(remote) => {
-            return Err(Error::new(Fault::You, "third-party", format!("both ends are remote: {} and {to}", sources[0]))
-                .hint("copy to this host first; third-party transfers are not in this version"));
+        Location::Remote(to) if sources.iter().all(remote) => {
+            for source in sources {
+                if let Location::Remote(from) = source {
+                    third_party::run(&mut copy, from, to, sources.len() > 1).await?;
+                }
+            }
         }
-        Location::Remote(to) => upload::run(&mut copy, sources, to).await?,
+        Location::Remote(to) if sources.iter().any(remote) => {
+            return Err(Error::new(
+                Fault::You,
+                "mixed-sources",
+                format!("to {to}: some sources are of this host, some are remote"),
+            )
+            .hint("copy them with one command each"));
+        }
+        Location::Remote(to) => {
+            copy.obtain_congestion()?;
+            upload::run(&mut copy, sources, to).await?;
+        }
         here => {
             for source in sources {
                 match source {
@@ -86,6 +102,10 @@ fn usable(name: &str) -> bool {
 /// A copy under way.
 pub(super) struct Copy<'a> {
     pub(super) options: &'a Options,
+    /// What the options wish for, as far as this host can do it.
+    wishes: Wishes,
+    /// The congestion control that was loaded for this copy, until its end.
+    held: Option<Held>,
     pub(super) began: Instant,
     pub(super) ledger: Ledger,
     watch: &'a mut (dyn FnMut(&Standing) + Send),
@@ -135,6 +155,25 @@ impl Live {
 }
 
 impl Copy<'_> {
+    /// Makes the congestion control that was asked for available to this host's channels, or notes why they use another.
+    fn obtain_congestion(&mut self) -> Result<(), Error> {
+        let Some(name) = self.wishes.congestion.clone() else { return Ok(()) };
+        let obtained = kernelcc::obtain(&Wish::new(name.clone()));
+        match obtained {
+            Err(error) if error.fault == Fault::You => return Err(error),
+            Err(error) => {
+                self.wishes.congestion = None;
+                self.ledger.note(format!("without {name}: {error}"));
+            }
+            Ok(held) if usable(&held.name) => self.held = Some(held),
+            Ok(_) => {
+                self.wishes.congestion = None;
+                self.ledger.note(format!("without {name}: this kernel has it for processes with CAP_NET_ADMIN only"));
+            }
+        }
+        Ok(())
+    }
+
     /// Chooses channels, congestion control and staging for what is known now.
     pub(super) fn choose(&mut self, rtt: Span, size: Option<Bytes>, sending: bool) -> Choice {
         let sysctl = |name: &str| std::fs::read_to_string(format!("/proc/sys/net/ipv4/{name}")).unwrap_or_default();
@@ -151,7 +190,7 @@ impl Copy<'_> {
                 .collect(),
             default_congestion: sysctl("tcp_congestion_control").trim().to_owned(),
         };
-        let choice = Choice::new(&known, &self.options.wishes, Bytes(BLOCK_LEN as u64));
+        let choice = Choice::new(&known, &self.wishes, Bytes(BLOCK_LEN as u64));
         self.ledger.rtt = rtt;
         self.ledger.streams = choice.streams;
         self.ledger.sending = sending;
@@ -237,7 +276,7 @@ impl Copy<'_> {
         self.base = self.ledger.bytes;
     }
 
-    fn show(&mut self) {
+    pub(super) fn show(&mut self) {
         let elapsed = Span::from(self.began.elapsed());
         let bytes = self.base + self.live.arrived();
         let (total, files) = *self.live.total.lock().unwrap_or_else(PoisonError::into_inner);

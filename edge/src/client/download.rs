@@ -50,7 +50,7 @@ pub(super) async fn run(copy: &mut Copy<'_>, from: &Remote, to: &Location, sever
     }
 }
 
-fn parallelism(choice: &Choice) -> Request {
+pub(super) fn parallelism(choice: &Choice) -> Request {
     let streams = u32::try_from(choice.streams).unwrap_or(1);
     let retrieve = RetrieveOptions { parallelism: Some((streams, streams, streams)), ..RetrieveOptions::default() };
     Request::Exec(Command::Options(Opts::Retrieve(retrieve)))
@@ -137,10 +137,13 @@ async fn from_farline(
     });
     let (landed, rig) = done.await?;
     copy.until_done(control, &requests).await?;
-    if let Some((id, name)) = congestion
-        && control.done(id).await.is_ok()
-    {
-        copy.ledger.congestion = Some(name);
+    if let Some((id, name)) = congestion {
+        match control.done(id).await {
+            Ok(_) => copy.ledger.congestion = Some(name),
+            // What Farline chose by itself is no promise.
+            Err(error) if copy.options.wishes.congestion.is_some() => copy.ledger.note(format!("without {name}: {error}")),
+            Err(_) => {}
+        }
     }
     copy.ledger.verified = true;
     copy.ledger.verified_how = "BLAKE3 of every file, computed while moving, compared end to end";
@@ -180,7 +183,15 @@ async fn from_stock(
     }
     let files = layout.entries().iter().filter(|entry| matches!(entry.kind, EntryKind::File { .. })).count() as u64;
     for item in layout.entries() {
-        let EntryKind::File { len } = item.kind else { continue };
+        let len = match item.kind {
+            EntryKind::File { len } => len,
+            EntryKind::Directory => continue,
+            EntryKind::Symlink { .. } => {
+                let one = Arc::new(Layout::new(vec![item.clone()], BLOCK_LEN));
+                take(copy, place.sink(&one)?.land(None));
+                continue;
+            }
+        };
         let path = join(from.path.strip_suffix(b"/").unwrap_or(&from.path), &item.path);
         let transfer = Transfer::new(What::Retrieve, Pathname::new(path.clone()));
         let id = control.request(Request::Transfer(transfer));
@@ -217,7 +228,7 @@ fn take(copy: &mut Copy<'_>, landed: Landed) {
 }
 
 /// Lists a remote tree, folder by folder.
-async fn list_tree(copy: &mut Copy<'_>, control: &mut Control, top: &[u8]) -> Result<Vec<Entry>, Error> {
+pub(super) async fn list_tree(copy: &mut Copy<'_>, control: &mut Control, top: &[u8]) -> Result<Vec<Entry>, Error> {
     let mut entries = Vec::new();
     let mut folders = vec![Vec::new()];
     while let Some(folder) = folders.pop() {
@@ -228,6 +239,12 @@ async fn list_tree(copy: &mut Copy<'_>, control: &mut Control, top: &[u8]) -> Re
                 continue;
             }
             let path = join(&folder, name);
+            // Farline lists a link as what it leads to, and says where.
+            if let Some(link) = &found.link {
+                let kind = EntryKind::Symlink { target: link.as_bytes().to_vec() };
+                entries.push(Entry { kind, ..entry(path, &found) });
+                continue;
+            }
             match found.kind {
                 Kind::Directory => folders.push(path.clone()),
                 Kind::File => {}
@@ -243,7 +260,7 @@ async fn list_tree(copy: &mut Copy<'_>, control: &mut Control, top: &[u8]) -> Re
     Ok(entries)
 }
 
-fn entry(path: Vec<u8>, found: &gridftp::Entry) -> Entry {
+pub(super) fn entry(path: Vec<u8>, found: &gridftp::Entry) -> Entry {
     let kind = match found.kind {
         Kind::Directory => EntryKind::Directory,
         _ => EntryKind::File { len: found.size.unwrap_or(0) },

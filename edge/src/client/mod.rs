@@ -10,6 +10,7 @@ mod location;
 mod outcome;
 mod reach;
 mod ssh;
+mod third_party;
 mod upload;
 
 pub use crate::stores::Diskless;

@@ -47,6 +47,8 @@ pub struct Outcome {
     pub limited_by: Limit,
     /// Why these channels, this congestion control, this staging.
     pub reasons: Vec<String>,
+    /// What was asked for and is not as asked, and why.
+    pub notes: Vec<String>,
     /// What did not arrive, and why.
     pub failures: Vec<Failure>,
     /// Bytes that had arrived, over time.
@@ -91,11 +93,19 @@ pub(super) struct Ledger {
     pub(super) moving: Span,
     pub(super) sending: bool,
     pub(super) choice: Option<Choice>,
+    pub(super) notes: Vec<String>,
     pub(super) failures: Vec<(Vec<u8>, Error)>,
     pub(super) samples: Vec<Sample>,
 }
 
 impl Ledger {
+    /// Notes what is not as it was asked for: once, however many transfers it is true of.
+    pub(super) fn note(&mut self, note: String) {
+        if !self.notes.contains(&note) {
+            self.notes.push(note);
+        }
+    }
+
     pub(super) fn outcome(self, elapsed: Span, cpu: Span, peak_rss: u64) -> Outcome {
         let sum = |part: fn(&TcpInfo) -> Span| self.tcp.iter().map(part).fold(Span::ZERO, |sum, span| sum + span);
         let waits = Waits {
@@ -131,6 +141,7 @@ impl Ledger {
             peak_rss_bytes: peak_rss,
             limited_by: if self.sending { waits.sender_limit() } else { waits.receiver_limit() },
             reasons,
+            notes: self.notes,
             failures: self.failures.into_iter().map(failure).collect(),
             samples: self.samples,
         }

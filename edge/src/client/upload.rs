@@ -272,12 +272,12 @@ impl Source for OneOf {
     }
 }
 
-fn trim(path: &[u8]) -> &[u8] {
+pub(super) fn trim(path: &[u8]) -> &[u8] {
     if path.len() > 1 { path.strip_suffix(b"/").unwrap_or(path) } else { path }
 }
 
 /// A hidden name beside the target, so that a stock server never shows half a file under its final name.
-fn temporary(path: &[u8]) -> Vec<u8> {
+pub(super) fn temporary(path: &[u8]) -> Vec<u8> {
     let name = last_name(path);
     let folder = &path[..path.len() - name.len()];
     [folder, b".", &name[..name.len().min(200)], format!(".{}.farline", std::process::id()).as_bytes()].concat()

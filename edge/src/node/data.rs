@@ -9,11 +9,13 @@ use super::tree::{self, Phase, TreeState};
 use crate::channels::Channel;
 use crate::channels::key::Key;
 use crate::channels::tcp::{TcpOptions, check, connect};
+use crate::kernelcc::{self, Held, Wish};
 use crate::mover::{
     Acceptor, Audit, BLOCK_LEN, Cancel, Incoming, Pace, ReceiveJob, SendJob, Tally, UNKNOWN_LEN, bind, receive, send,
 };
 use crate::stores::{BytesSource, Diskless, PosixSink, PosixSource, Sink, Source, storage_error};
 use crate::sys::pool::{Slot, pool};
+use farline_core::congestion::Algorithm;
 use farline_core::gridftp::server::{Action, Answer, TransferRequest};
 use farline_core::gridftp::{Entry, Family, Kind, ListFormat, Mode, Perf, Timestamp};
 use farline_core::transfer::{Block, Digests, Layout, Marks};
@@ -90,6 +92,8 @@ pub(super) struct DataPlane {
     channels: Vec<Box<dyn Channel>>,
     slots: Vec<Slot>,
     options: TcpOptions,
+    /// The congestion control that was loaded for this session.
+    held: Option<Held>,
     tree: TreeState,
     /// What trees come from and go to instead of the node's files.
     store: Option<Diskless>,
@@ -112,6 +116,7 @@ impl DataPlane {
             channels: Vec::new(),
             slots: Vec::new(),
             options,
+            held: None,
             tree,
             store: None,
             pace: None,
@@ -184,6 +189,11 @@ impl DataPlane {
     pub(super) fn set_option(&mut self, name: &str, value: &str) -> Result<(), Error> {
         match name {
             "congestion" => {
+                // Only names that Farline knows: a client may not have this host load modules of its choice. What cannot be
+                // obtained is refused below, by the kernel.
+                if value.parse::<Algorithm>().is_ok() {
+                    self.held = kernelcc::obtain(&Wish::new(value)).ok();
+                }
                 let options = TcpOptions { congestion: Some(value.to_owned()), ..self.options.clone() };
                 check(&options).map_err(|error| {
                     Error::new(

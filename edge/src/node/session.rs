@@ -122,6 +122,7 @@ fn rules(shared: &Shared, arrival: &Arrival) -> ServerConfig {
         logins,
         features: [
             vec![tree::FEATURE.to_owned(), "FARLINE KEY".to_owned(), "FARLINE LIMIT".to_owned()],
+            shared.config.third_party.then(|| "FARLINE THIRDPARTY".to_owned()).into_iter().collect(),
             shared.identity.iter().map(|identity| format!("FARLINE TLS {}", identity.fingerprint)).collect(),
             arrival.over_ssh.then(|| format!("FARLINE ADDRESS {}", arrival.local.ip())).into_iter().collect(),
             diskless::features(shared.config.allow_null, shared.config.allow_memory),

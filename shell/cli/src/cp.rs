@@ -36,7 +36,8 @@ pub(crate) struct Args {
     /// Data channels, 1 to 60 [default: chosen from the round-trip time]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=60))]
     streams: Option<u8>,
-    /// TCP congestion control by Linux's name, such as cubic [default: chosen]
+    /// Congestion control of the sending end, such as htcp; loaded if missing
+    /// [default: chosen]
     #[arg(long, value_name = "NAME")]
     congestion: Option<String>,
     /// Staging memory, such as 64MiB [default: chosen, 16 to 64 MiB]
@@ -94,7 +95,7 @@ pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
     let result = runtime.block_on(async {
         tokio::select! {
             result = copy(&sources, &destination, &options, &mut watch) => result,
-            _ = tokio::signal::ctrl_c() => Err(Error::new(Fault::You, "interrupted", "interrupted; nothing half-done was left under a final name")),
+            _ = crate::interrupt::interrupted() => Err(Error::new(Fault::You, "interrupted", "interrupted; nothing half-done was left under a final name")),
         }
     });
     progress.finish();
@@ -129,6 +130,9 @@ fn report(outcome: &Outcome, verbose: bool, output: &Output) -> Result<(), Error
         }
         Some(DataPath::Ssh) => text.push_str("\ndata went through ssh: the other host's data ports could not be reached"),
         _ => {}
+    }
+    for note in &outcome.notes {
+        text.push_str(&format!("\n{note}"));
     }
     if verbose {
         text.push_str(&format!("\nrtt {}", Span::from_secs_f64(outcome.rtt_seconds)));
