@@ -5,6 +5,7 @@ mod namespaces;
 pub mod raw;
 pub mod recovery;
 mod sshd;
+pub mod targets;
 
 pub use globus::globus_server;
 pub use namespaces::Namespaces;

@@ -45,8 +45,11 @@ pub struct Recovery {
     pub rtt: f64,
 }
 
-/// The scripted loss comes this long after the link.
-const LOSS_AT: f64 = 3.0;
+/// How many seconds after the link the scripted loss comes: time to get ready, for which processes start and connections are
+/// made, and for slow start.
+fn loss_at(rtt: Span) -> f64 {
+    3.0 + 25.0 * rtt.as_secs_f64()
+}
 
 /// A child that does not outlive the run.
 struct Started(Child);
@@ -99,11 +102,12 @@ pub fn kernel(run: &Run, name: &str) -> Result<Recovery> {
     let Run { algorithm, set, window, rtt, mtu, patience } = *run;
     // Half as fast again as the window needs, so that nothing queues.
     let rate = Rate::from_bps((f64::from(window) * f64::from(mtu + 38) * 8.0 / rtt.as_secs_f64() * 1.5) as u64);
-    let seconds = LOSS_AT + patience.as_secs_f64();
+    let loss_at = loss_at(rtt);
+    let seconds = loss_at + patience.as_secs_f64();
     let rtt_text = format!("{}us", rtt.as_nanos() / 1_000);
     let rate_text = format!("{}bit/s", rate.as_bps());
     let mtu_text = mtu.to_string();
-    let event = format!("{LOSS_AT}s:a-to-b:lose=1");
+    let event = format!("{loss_at}s:a-to-b:lose=1");
     let up =
         ["link", "up", "custom", "--name", name, "--rtt", &rtt_text, "--rate", &rate_text, "--mtu", &mtu_text, "--at", &event];
     succeed(farline().args(up).stdin(Stdio::null()));
@@ -139,7 +143,10 @@ pub fn kernel(run: &Run, name: &str) -> Result<Recovery> {
         ensure!(Instant::now() < until, "{registered} was not loaded");
         std::thread::sleep(Duration::from_millis(20));
     }
-    ensure!(began.elapsed().as_secs_f64() < LOSS_AT - 1.2, "the machine was too slow to be ready before the loss");
+    ensure!(
+        began.elapsed().as_secs_f64() < loss_at - 1.2 - 12.0 * rtt.as_secs_f64(),
+        "the machine was too slow to be ready before the loss"
+    );
     let time = format!("{}", seconds.ceil());
     let mut flow = exec("a", &["iperf3", "-c", "10.77.0.2", "-C", &registered, "-t", &time]);
     let _flow = Started(flow.stderr(Stdio::null()).spawn()?);

@@ -8,16 +8,44 @@ use crate::channels::trust::{Trust, pinned};
 use crate::stores::Diskless;
 use farline_core::gridftp::client::{ClientConfig, ClientSession, Event, Features, Input, Output, Request};
 use farline_core::gridftp::{Command, Entry, Mode, Options as Opts, Pathname, Protection, Reply};
-use farline_core::units::{Error, Fault, Rate, Span, Time};
-use std::collections::{BTreeSet, VecDeque};
+use farline_core::units::{ByteRanges, Error, Fault, Rate, Span, Time};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
+/// What the server said that it holds (111), by request and in all; sending threads leave that out.
+#[derive(Debug, Default)]
+pub(super) struct Heard {
+    by: BTreeMap<u64, ByteRanges>,
+    all: ByteRanges,
+}
+
+impl Heard {
+    /// Everything.
+    pub(super) fn all(&self) -> &ByteRanges {
+        &self.all
+    }
+
+    /// What was said while one request ran.
+    pub(super) fn of(&self, id: u64) -> u64 {
+        self.by.get(&id).map_or(0, ByteRanges::total)
+    }
+
+    fn take(&mut self, id: u64, held: &ByteRanges) {
+        let by = self.by.entry(id).or_default();
+        for range in held.iter() {
+            by.insert(range.clone());
+            self.all.insert(range);
+        }
+    }
+}
+
 /// A control connection that is logged in.
 pub(super) struct Control {
+    heard: Arc<Mutex<Heard>>,
     /// Gone only while TLS begins.
     line: Option<Line>,
     session: ClientSession,
@@ -38,6 +66,8 @@ pub(super) struct Control {
     encrypt: bool,
     protected: Option<u64>,
     data_tls: Option<Arc<rustls::ClientConfig>>,
+    /// Where the node listens for what ssh carries, once that was found to be the only way.
+    carried: Option<SocketAddr>,
     /// How soon the server answered at best, where the kernel does not know the round-trip time.
     answered_in: Option<Span>,
     asked: Option<Instant>,
@@ -75,6 +105,7 @@ impl Control {
         };
         let session = ClientSession::new(config, Time::ZERO);
         let mut control = Control {
+            heard: Arc::default(),
             line: Some(line),
             session,
             began: Instant::now(),
@@ -90,6 +121,7 @@ impl Control {
             encrypt: remote.via != Via::Tcp && !reach.no_encrypt,
             protected: None,
             data_tls: None,
+            carried: None,
             answered_in: None,
             asked: None,
         };
@@ -185,12 +217,22 @@ impl Control {
     /// Has data connections made anew, in the clear, for ssh to carry; answers with where the node listens for them (H-2).
     pub(super) async fn rearrange_for_ssh(&mut self) -> Result<(Arc<Ssh>, SocketAddr), Error> {
         let ssh = self.line.as_ref().and_then(|line| line.ssh.clone()).ok_or_else(closed)?;
+        if let Some(address) = self.carried {
+            return Ok((ssh, address));
+        }
         self.encrypt = false;
         self.data_tls = None;
         self.protect(Protection::Clear);
         self.offer_key()?;
         let passive = self.request(Request::Passive { mode: Mode::Extended, striped: false });
-        Ok((ssh, self.passive(passive).await?))
+        let address = self.passive(passive).await?;
+        self.carried = Some(address);
+        Ok((ssh, address))
+    }
+
+    /// Whether data is in the clear for ssh to carry, so that no other way may be tried.
+    pub(super) fn is_carried(&self) -> bool {
+        self.carried.is_some()
     }
 
     /// Whether ssh carries this.
@@ -217,6 +259,16 @@ impl Control {
         let option = Opts::Farline { name: "store".to_owned(), value: store.to_string() };
         let id = self.request(Request::Exec(Command::Options(option)));
         self.done(id).await.map(drop)
+    }
+
+    /// What the server says that it holds, as it says it.
+    pub(super) fn heard(&self) -> Arc<Mutex<Heard>> {
+        Arc::clone(&self.heard)
+    }
+
+    /// Whether the server speaks checked blocks (`docs/protocol.md`, clause I-1).
+    pub(super) fn checks(&self) -> bool {
+        self.features.parameters("FARLINE").any(|feature| feature == "CHECK")
     }
 
     /// The key under which this end opens every data connection; `None` with a server that does not know keys.
@@ -286,8 +338,13 @@ impl Control {
     async fn next(&mut self) -> Result<(u64, Event), Error> {
         loop {
             let wake = self.flush().await?;
-            if let Some(event) = self.events.pop_front() {
-                return Ok(event);
+            match self.events.pop_front() {
+                Some((id, Event::Ranges(held))) => {
+                    self.heard.lock().unwrap_or_else(PoisonError::into_inner).take(id, &held);
+                    continue;
+                }
+                Some(event) => return Ok(event),
+                None => {}
             }
             let now = self.now();
             let idle = async {

@@ -8,11 +8,11 @@ use super::{download, local, third_party, upload};
 use crate::channels::Handle;
 use crate::channels::tcp::{TcpOptions, check};
 use crate::kernelcc::{self, Held, Wish};
-use crate::mover::{BLOCK_LEN, Cancel, Pace, Tally};
+use crate::mover::{BLOCK_LEN, Cancel, Integrity, Pace, Tally};
 use crate::sys::tcp::process_usage;
 use farline_core::transfer::{Choice, Circumstances, Wishes};
 use farline_core::units::{Bytes, Error, Fault, Rate, Span};
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::time::MissedTickBehavior;
@@ -28,6 +28,20 @@ pub struct Options {
     pub limit: Option<Rate>,
     /// What the user fixed rather than leave to Farline.
     pub wishes: Wishes,
+    /// How arrival is checked.
+    pub verify: Verify,
+}
+
+/// How a copy's arrival is checked, between Farline ends.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Verify {
+    /// CRC32C of every block, and BLAKE3 of every file, compared end to end.
+    #[default]
+    Digest,
+    /// CRC32C of every block.
+    Checksum,
+    /// By TCP's checksum alone.
+    None,
 }
 
 /// Where a copy stands, for whoever watches it.
@@ -124,6 +138,8 @@ pub(super) struct Live {
     /// Whether the other end holds it instead.
     pub(super) paced_there: AtomicBool,
     pub(super) cancel: Cancel,
+    /// Payload that the receiver held before.
+    pub(super) held: AtomicU64,
     total: Mutex<(Option<Bytes>, Option<u64>)>,
     /// The sending end's channels with the bytes they had acknowledged before, to see what has really arrived.
     handles: Mutex<Vec<(Handle, u64)>>,
@@ -145,12 +161,13 @@ impl Live {
     /// Payload that has arrived: what the peer's kernel acknowledged when we send, what is in the store when we receive.
     fn arrived(&self) -> u64 {
         let handles = self.handles.lock().unwrap_or_else(PoisonError::into_inner);
+        let held = self.held.load(Ordering::Relaxed);
         if handles.is_empty() {
-            return self.tally.bytes();
+            return held + self.tally.bytes();
         }
         let acked: u64 =
             handles.iter().map(|(handle, base)| handle.tcp_info().map_or(0, |info| info.bytes_acked.saturating_sub(*base))).sum();
-        acked.min(self.tally.bytes())
+        held + acked.min(self.tally.bytes())
     }
 }
 
@@ -266,6 +283,26 @@ impl Copy<'_> {
         result
     }
 
+    /// How a transfer to or from `control`'s server is guarded.
+    pub(super) fn integrity(&self, control: &Control) -> Integrity {
+        match self.options.verify {
+            // Without checked blocks the file's digest is all there is.
+            Verify::Digest => Integrity { checks: control.checks(), digests: true },
+            Verify::Checksum => Integrity { checks: control.checks(), digests: false },
+            Verify::None => Integrity { checks: false, digests: false },
+        }
+    }
+
+    /// Notes how the files that arrived were verified.
+    pub(super) fn verified(&mut self, integrity: Integrity) {
+        self.ledger.verified = integrity.digests;
+        self.ledger.verified_how = match (integrity.digests, integrity.checks) {
+            (true, _) => "BLAKE3 of every file, computed while moving, compared end to end",
+            (false, true) => "not verified end to end: CRC32C of every block on its way",
+            (false, false) => "not verified: switched off",
+        };
+    }
+
     /// Takes a finished transfer's totals over and makes ready for the next.
     pub(super) fn settle(&mut self) {
         let next = Live { pace: self.live.pace.clone(), ..Live::default() };
@@ -273,6 +310,8 @@ impl Copy<'_> {
         self.ledger.store_wait = self.ledger.store_wait + live.tally.store_wait();
         self.ledger.network = self.ledger.network + live.tally.network();
         self.ledger.bytes_sent += live.tally.on_wire();
+        self.ledger.bad_blocks += live.tally.bad_blocks();
+        self.ledger.bad_headers += live.tally.bad_headers();
         self.base = self.ledger.bytes;
     }
 

@@ -68,7 +68,12 @@ pub(super) async fn dial(
     let encrypted = tls.is_some();
     let timeout = PATIENCE + 3 * Duration::from(control.rtt());
     let straight = Line { address, options: options.clone(), timeout, key: Some(key), greeted: false, tls };
-    let error = match straight.clone().open(streams).await {
+    let tried = match control.is_carried() {
+        // What was arranged in the clear for ssh must not go any other way in a later pass.
+        true => Err(io::ErrorKind::TimedOut.into()),
+        false => straight.clone().open(streams).await,
+    };
+    let error = match tried {
         Ok(channels) => return Ok(Dialled { channels, path: DataPath::Direct, encrypted }),
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(unreachable(address, options, &error)),
         Err(error) => error,

@@ -25,6 +25,14 @@ pub struct Outcome {
     pub verified: bool,
     /// How, or why not.
     pub verified_how: &'static str,
+    /// Blocks that arrived other than they were sent, and were sent again.
+    pub bad_blocks: u64,
+    /// Block headers that did, each of which cost a data channel.
+    pub bad_headers: u64,
+    /// Times that data was asked for: 1 where nothing had to be sent again.
+    pub passes: u64,
+    /// Bytes that the destination held from an earlier attempt, which were not sent again.
+    pub resumed_bytes: u64,
     /// Data channels.
     pub streams: usize,
     /// Which way data went; `null` when nothing left this host.
@@ -79,6 +87,10 @@ pub(super) struct Ledger {
     pub(super) bytes: u64,
     pub(super) bytes_sent: u64,
     pub(super) files: u64,
+    pub(super) bad_blocks: u64,
+    pub(super) bad_headers: u64,
+    pub(super) passes: u64,
+    pub(super) resumed_bytes: u64,
     pub(super) verified: bool,
     pub(super) verified_how: &'static str,
     pub(super) streams: usize,
@@ -130,6 +142,10 @@ impl Ledger {
             rate_bps: Rate::of(Bytes(self.bytes), elapsed).as_bps(),
             verified: self.verified && self.failures.is_empty(),
             verified_how: self.verified_how,
+            bad_blocks: self.bad_blocks,
+            bad_headers: self.bad_headers,
+            passes: self.passes.max(1),
+            resumed_bytes: self.resumed_bytes,
             streams: self.streams,
             data_path: self.data_path,
             encrypted: self.encrypted,

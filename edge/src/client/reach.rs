@@ -63,6 +63,7 @@ impl Line {
         let stream = connecting.await.map_err(|_| failed(std::io::ErrorKind::TimedOut.into()))?.map_err(failed)?;
         // Commands are short and their answers awaited.
         stream.set_nodelay(true).map_err(failed)?;
+        crate::sys::tcp::notice_dead_peer(&stream).map_err(failed)?;
         let ends = (stream.local_addr().map_err(failed)?, stream.peer_addr().map_err(failed)?);
         let handle = Handle::of(&stream).map_err(failed)?;
         Ok(Line { stream: Box::new(stream), handle: Some(handle), ends: Some(ends), ssh: None })

@@ -9,6 +9,7 @@ mod data;
 mod diskless;
 mod door;
 mod files;
+mod reporter;
 mod session;
 mod stream_mode;
 mod tree;
@@ -143,6 +144,8 @@ impl Node {
                     let Ok(local) = stream.local_addr() else { continue };
                     // Replies are short and a client waits for each.
                     let _ = stream.set_nodelay(true);
+                    // A client that vanished without a word still holds the place that it was writing to.
+                    let _ = crate::sys::tcp::notice_dead_peer(&stream);
                     let shared = Arc::clone(&self.shared);
                     tokio::spawn(async move {
                         let arrival = session::Arrival { local, peer, over_ssh: false };

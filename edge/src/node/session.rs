@@ -1,8 +1,9 @@
 //! One client's session: the control connection around the core's server machine.
 
 use super::config::Anonymous;
-use super::data::{DataPlane, Reporter};
+use super::data::DataPlane;
 use super::files::Files;
+use super::reporter::Reporter;
 use super::wire::{PREAMBLE_TIMEOUT, Received, Wire};
 use super::{Shared, diskless, tree};
 use crate::channels::key::PREAMBLE_LEN;
@@ -121,7 +122,7 @@ fn rules(shared: &Shared, arrival: &Arrival) -> ServerConfig {
         banner: format!("Farline {} GridFTP server ready.", env!("CARGO_PKG_VERSION")),
         logins,
         features: [
-            vec![tree::FEATURE.to_owned(), "FARLINE KEY".to_owned(), "FARLINE LIMIT".to_owned()],
+            vec![tree::FEATURE.to_owned(), tree::CHECK_FEATURE.to_owned(), "FARLINE KEY".to_owned(), "FARLINE LIMIT".to_owned()],
             shared.config.third_party.then(|| "FARLINE THIRDPARTY".to_owned()).into_iter().collect(),
             shared.identity.iter().map(|identity| format!("FARLINE TLS {}", identity.fingerprint)).collect(),
             arrival.over_ssh.then(|| format!("FARLINE ADDRESS {}", arrival.local.ip())).into_iter().collect(),

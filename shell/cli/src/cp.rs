@@ -3,7 +3,7 @@
 use crate::output::Output;
 use crate::progress::{Progress, Sample};
 use farline::channels::trust::{Fingerprint, Trust};
-use farline::client::{DataPath, Location, Options, Outcome, Reach, Standing, copy};
+use farline::client::{DataPath, Location, Options, Outcome, Reach, Standing, Verify, copy};
 use farline_core::transfer::{Limit, Wishes};
 use farline_core::units::{Bytes, Error, Fault, Rate, Span};
 use std::ffi::OsString;
@@ -43,6 +43,9 @@ pub(crate) struct Args {
     /// Staging memory, such as 64MiB [default: chosen, 16 to 64 MiB]
     #[arg(long, value_name = "BYTES")]
     staging: Option<Bytes>,
+    /// How arrival is checked between Farline ends [default: digest]
+    #[arg(long, value_name = "HOW", default_value = "digest", hide_default_value = true)]
+    verify: VerifyHow,
     /// No faster than this, such as 500Mbit/s, all channels together [default: none]
     #[arg(long, value_name = "RATE")]
     limit: Option<Rate>,
@@ -66,6 +69,27 @@ pub(crate) struct Args {
     verbose: bool,
 }
 
+/// How a copy's arrival is checked.
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum VerifyHow {
+    /// CRC32C of every block and BLAKE3 of every file, end to end
+    Digest,
+    /// CRC32C of every block
+    Checksum,
+    /// Not beyond TCP's own checksum
+    None,
+}
+
+impl From<VerifyHow> for Verify {
+    fn from(how: VerifyHow) -> Verify {
+        match how {
+            VerifyHow::Digest => Verify::Digest,
+            VerifyHow::Checksum => Verify::Checksum,
+            VerifyHow::None => Verify::None,
+        }
+    }
+}
+
 pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
     let sources: Result<Vec<Location>, Error> = args.sources.iter().map(|text| Location::parse(text)).collect();
     let sources = sources?;
@@ -78,7 +102,7 @@ pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
         ssh: ssh.split_whitespace().map(str::to_owned).collect(),
         remote_farline: args.remote_farline,
     };
-    let options = Options { recursive: args.recursive, limit: args.limit, wishes, reach };
+    let options = Options { recursive: args.recursive, limit: args.limit, wishes, reach, verify: args.verify.into() };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Error::new(Fault::Here, "no-runtime", format!("cannot start: {error}")))?;
     let mut progress = Progress::new(output, "copy");
