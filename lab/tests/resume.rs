@@ -235,6 +235,49 @@ fn blocks_that_the_path_changes_are_found_counted_and_sent_again() {
     assert!(bad > 0 && passes > 1, "{bad} bad blocks in {passes} passes: the path changed nothing");
 }
 
+#[test]
+fn a_copy_whose_link_is_torn_down_goes_on_over_another() {
+    let arguments = ["custom", "--rtt", "20ms", "--rate", "400M"];
+    let Some(link) = Link::up("t-torn", &arguments) else { return };
+    let dir = folder();
+    let (root, file) = (dir.path().join("root"), dir.path().join("file"));
+    std::fs::create_dir(&root).expect("a folder");
+    plant_file(&file, 200, 10);
+    let _silent = link.node(&root);
+    let copy = |link: &Link| link.farline("a", &["--json", "cp", text(&file), "ftp://t-torn-b:2811"]).output().expect("runs");
+    let (broken, torn) = std::thread::scope(|scope| {
+        let broken = scope.spawn(|| copy(&link));
+        let journaled = |name: &String| name.ends_with(".journal.farline") && longer(&root.join(name), 0);
+        wait_for("a durable part", || hidden(&root).iter().any(journaled) || is_over(&root));
+        succeed(farline().args(["link", "down", "t-torn"]));
+        let torn = Instant::now();
+        (broken.join().expect("no panic"), torn)
+    });
+    let said: Value = serde_json::from_slice(&broken.stdout).expect("one object");
+    println!("the client gave up after {:?}: {}", torn.elapsed(), said["error"]);
+    assert!(!broken.status.success() && said["error"]["fault"] == "between", "{said}");
+    let again = Link::up("t-torn", &arguments).expect("it came up before");
+    let _node = again.node(&root);
+    // The node of the old link hears nothing, and holds the place until it is sure: what the hint promises.
+    let result = loop {
+        let output = copy(&again);
+        let said: Value = serde_json::from_slice(&output.stdout).expect("one object");
+        if output.status.success() {
+            break said;
+        }
+        assert!(said["error"]["code"] == "busy" && torn.elapsed() < Duration::from_secs(60), "{:?}: {said}", torn.elapsed());
+        std::thread::sleep(Duration::from_millis(200));
+    };
+    println!("it went on {:?} after the link went down", torn.elapsed());
+    assert!(result["resumed_bytes"].as_u64() > Some(0) && result["verified"] == true, "{result}");
+    assert!(same(&file, &root.join("file")));
+    assert_eq!(hidden(&root), Vec::<String>::new());
+}
+
+fn longer(path: &Path, len: u64) -> bool {
+    std::fs::metadata(path).is_ok_and(|meta| meta.len() > len)
+}
+
 /// Kills in all; the issue asks for fifty.
 const KILLS: u32 = 50;
 

@@ -14,7 +14,8 @@ Examples:
   farline partials rm /data/run7
 
 A copy that is broken off keeps what is durable in hidden files beside its
-target, for the same command to go on from. `rm` gives that up for good.";
+target, for the same command to go on from. `rm` gives that up for good.
+`farline cp -r` leaves them out.";
 
 /// List or remove what broken-off copies left behind
 #[derive(clap::Args)]
