@@ -53,8 +53,8 @@ fn what_a_killed_copy_left_is_listed_and_removed_and_what_a_running_one_holds_is
     std::fs::create_dir(&root).expect("a folder");
     std::fs::create_dir_all(tree.join("deep")).expect("folders");
     let mut rng = Rng::new(9);
-    let bytes: Vec<u8> = (0..LEN / 8).flat_map(|_| rng.next_u64().to_le_bytes()).collect();
-    std::fs::write(tree.join("deep/big"), &bytes).expect("written");
+    let block: Vec<u8> = (0..1 << 17).flat_map(|_| rng.next_u64().to_le_bytes()).collect();
+    std::fs::write(tree.join("deep/big"), block.repeat(LEN >> 20)).expect("written");
     let (mut server, url) = node(&root, "write", &[]);
     let target = root.canonicalize().expect("there").join("run7/deep/big");
 

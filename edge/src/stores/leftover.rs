@@ -44,6 +44,9 @@ pub struct Leftover {
     is_inside: bool,
 }
 
+/// A leftover and what became of its removal.
+pub type Removal = (Leftover, Result<(), Error>);
+
 /// What is found below a folder.
 #[derive(Clone, Debug, Default)]
 pub struct Leftovers {
@@ -129,7 +132,7 @@ impl Leftovers {
     }
 
     /// Removes those of `found` that `wanted` names and nobody holds, and answers with each and what became of it.
-    pub fn remove(&self, wanted: &dyn Fn(&Leftover) -> bool) -> Vec<(Leftover, Result<(), Error>)> {
+    pub fn remove(&self, wanted: &dyn Fn(&Leftover) -> bool) -> Vec<Removal> {
         let mut groups: BTreeMap<Option<&Path>, Vec<&Leftover>> = BTreeMap::new();
         for left in &self.found {
             groups.entry(left.journal.as_deref()).or_default().push(left);

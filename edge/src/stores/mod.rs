@@ -19,7 +19,7 @@ mod walk;
 pub(crate) use diskless::MEMORY_NAME;
 pub use diskless::{Diskless, DisklessSink, MemorySource};
 pub use landing::{Landed, PosixSink};
-pub use leftover::{Leftover, Leftovers};
+pub use leftover::{Leftover, Leftovers, Removal};
 pub use memory::{BytesSink, BytesSource, NullSink, ZeroSource};
 pub use partial::Held;
 pub(crate) use partial::has_journal;

@@ -2,7 +2,7 @@
 
 use crate::output::Output;
 use clap::Subcommand;
-use farline::stores::{Leftover, Leftovers};
+use farline::stores::{Leftover, Leftovers, Removal};
 use farline_core::units::{Bytes, Error, Fault, Span};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
@@ -145,7 +145,7 @@ fn remove(paths: &[PathBuf], output: &Output) -> Result<ExitCode, Error> {
 }
 
 /// Removes what is left of one file, named as its target or by its own hidden name.
-fn remove_file(path: &Path) -> Result<Vec<(Leftover, Result<(), Error>)>, Error> {
+fn remove_file(path: &Path) -> Result<Vec<Removal>, Error> {
     let nothing = || {
         let message = format!("there is no partial file of {}", path.display());
         Error::new(Fault::You, "no-partial", message).hint("`farline partials ls DIR` lists what there is")
