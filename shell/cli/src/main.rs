@@ -5,6 +5,8 @@ mod cp;
 mod generate;
 mod link;
 mod output;
+mod plan;
+mod profile;
 mod progress;
 mod serve;
 
@@ -49,6 +51,8 @@ enum Command {
     Check(check::Args),
     Serve(serve::Args),
     Link(link::Args),
+    Profile(profile::Args),
+    Plan(plan::Args),
     Completions(generate::CompletionsArgs),
     Man(generate::ManArgs),
 }
@@ -64,6 +68,8 @@ fn main() -> ExitCode {
         Command::Check(args) => check::run(args, &output),
         Command::Serve(args) => serve::run(args, &output),
         Command::Link(args) => link::run(args, &output),
+        Command::Profile(args) => profile::run(args, &output),
+        Command::Plan(args) => plan::run(args, &output),
         Command::Completions(args) => generate::completions(&args, &output),
         Command::Man(args) => generate::man(&args, &output),
     };
