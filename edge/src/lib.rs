@@ -6,6 +6,7 @@
 pub mod channels;
 pub mod client;
 pub mod host;
+pub mod kernelcc;
 pub mod link;
 pub mod mover;
 pub mod node;

@@ -1,9 +1,14 @@
 //! Shared parts of the end-to-end tests: where the binaries are, and what this machine lets a test do.
 
+mod globus;
 mod namespaces;
 pub mod raw;
+pub mod recovery;
+pub mod targets;
 
+pub use globus::globus_server;
 pub use namespaces::Namespaces;
+
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};

@@ -4,8 +4,6 @@ use farline_lab::{assert_same_tree, error_of, farline, node, plant, succeed};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::process::Stdio;
-use std::time::{Duration, Instant};
 
 fn text(path: &Path) -> &str {
     path.to_str().expect("a test's path is text")
@@ -157,30 +155,6 @@ fn bad_input_gets_one_clear_error() {
         assert_eq!((error["code"].as_str(), actual), (Some(code), exit), "{args:?}: {error}");
     }
     assert_eq!(hidden(&dir.path().join("root")), Vec::<String>::new());
-}
-
-#[test]
-fn a_client_that_is_killed_leaves_nothing_under_a_final_name() {
-    let dir = tempfile::tempdir().expect("a folder");
-    let root = dir.path().join("root");
-    std::fs::create_dir_all(&root).expect("a folder");
-    // Sparse, so that it takes no room, and long, so that it is not over before the kill.
-    std::fs::File::create(dir.path().join("long")).and_then(|file| file.set_len(40 << 30)).expect("a long file");
-    let (_node, url) = node(&root, "write", &[]);
-    let mut client =
-        farline().args(["-q", "cp"]).arg(dir.path().join("long")).arg(&url).stderr(Stdio::null()).spawn().expect("runs");
-    let until = |what: &str, condition: &dyn Fn() -> bool| {
-        let deadline = Instant::now() + Duration::from_secs(20);
-        while !condition() {
-            assert!(Instant::now() < deadline, "{what} never came");
-            std::thread::sleep(Duration::from_millis(10));
-        }
-    };
-    until("the first byte", &|| !hidden(&root).is_empty());
-    client.kill().expect("killed");
-    client.wait().expect("ended");
-    until("the clean-up", &|| hidden(&root).is_empty());
-    assert!(!root.join("long").exists());
 }
 
 #[test]

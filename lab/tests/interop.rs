@@ -2,11 +2,10 @@
 //!
 //! `make test` installs them. A machine without one fails here rather than passing untested.
 
-use farline_lab::{Running, assert_same_tree, farline, node, plant, succeed};
-use std::net::{TcpListener, TcpStream};
+use farline_lab::{assert_same_tree, farline, globus_server, node, plant, succeed};
+use std::net::TcpListener;
 use std::path::Path;
-use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::process::Command;
 
 /// A file of a few blocks and a rest, not compressible.
 fn big(path: &Path) {
@@ -19,25 +18,6 @@ fn guc() -> Command {
     let mut command = Command::new("timeout");
     command.args(["60", "globus-url-copy"]);
     command
-}
-
-/// A real `globus-gridftp-server` for anonymous users on a free loopback port.
-fn globus_server() -> (Running, String) {
-    let port = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a free port").port();
-    let mut command = Command::new("globus-gridftp-server");
-    command.args(["-aa", "-p", &port.to_string(), "-log-level", "NONE"]);
-    command.args(["-data-interface", "127.0.0.1", "-control-interface", "127.0.0.1"]);
-    if rustix::process::geteuid().is_root() {
-        command.args(["-anonymous-user", "root", "-allow-root"]);
-    }
-    let child = command.stdout(Stdio::null()).spawn().expect("globus-gridftp-server is installed by make test");
-    let server = Running(child);
-    let deadline = Instant::now() + Duration::from_secs(20);
-    while TcpStream::connect(("127.0.0.1", port)).is_err() {
-        assert!(Instant::now() < deadline, "globus-gridftp-server does not listen");
-        std::thread::sleep(Duration::from_millis(20));
-    }
-    (server, format!("ftp://127.0.0.1:{port}"))
 }
 
 #[test]

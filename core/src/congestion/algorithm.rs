@@ -121,7 +121,7 @@ impl FromStr for Algorithm {
     fn from_str(text: &str) -> Result<Algorithm, Error> {
         Algorithm::ALL.into_iter().find(|algorithm| algorithm.name() == text).ok_or_else(|| {
             let known: Vec<&str> = Algorithm::ALL.iter().map(|algorithm| algorithm.name()).collect();
-            Error::new(Fault::You, "congestion-unknown", format!("there is no congestion control called `{text}`"))
+            Error::new(Fault::You, "unknown-congestion", format!("there is no congestion control called `{text}`"))
                 .hint(format!("known ones: {}", known.join(", ")))
         })
     }

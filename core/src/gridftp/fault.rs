@@ -23,6 +23,7 @@ const TABLE: &[Row] = &[
     row("aborted", Fault::You, 426, "ABORTED"),
     row("bad-manifest", Fault::There, 501, "BAD_MANIFEST"),
     row("bad-sequence", Fault::You, 503, "BAD_SEQUENCE"),
+    row("blocks-missing", Fault::Between, 451, "BLOCKS_MISSING"),
     row("busy", Fault::Refused, 450, "BUSY"),
     row("channel-lost", Fault::Between, 426, "DATA_CHANNEL_LOST"),
     row("data-connection", Fault::Between, 425, "DATA_CHANNEL_COMMUNICATION_FAILURE"),

@@ -1,8 +1,8 @@
 //! The GridFTP protocol: commands, replies, MODE E blocks, and the client and server sessions.
 //!
 //! A GridFTP session is a control channel of text lines (RFC 959, 2228, 2389, 2428, 3659, 4217; GFD.20, GFD.47) and data
-//! channels of its own. This module is both ends of the control channel as machines, and the 17 bytes before each block on
-//! the data channels. It moves no payload and opens nothing: the edge does, when a machine asks.
+//! channels of its own. This module is both ends of the control channel as machines, and the header before each block on
+//! the data channels (17 bytes; 57 where blocks are [`checked`]). It moves no payload and opens nothing: the edge does, when a machine asks.
 //!
 //! # How an edge drives a machine
 //!
@@ -83,6 +83,7 @@
 //! - Not here: GSI (AUTH GSSAPI, ENC lines), record structure, EBCDIC, compressed and block mode, and line-end conversion.
 
 pub mod address;
+pub mod checked;
 pub mod client;
 mod command;
 mod end_of_data;

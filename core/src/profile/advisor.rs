@@ -1,6 +1,6 @@
 //! What to choose for a transfer, how long it will take, and why: from a stored profile, a probe, or the model.
 
-use super::document::{Profile, TCP_HEADERS};
+use super::document::{Kind, Profile, TCP_HEADERS};
 use super::fluid::Scenario;
 use super::grid::PathPoint;
 use super::simulate::completion;
@@ -309,7 +309,11 @@ pub fn plan_from(profile: &Profile, path: Option<&str>, size: Bytes) -> Result<P
             cell.congestion,
             cells.len()
         ),
-        format!("measured {n} times on {}", if profile.date.is_empty() { "an unknown date" } else { &profile.date }),
+        format!(
+            "{} {n} times on {}",
+            if profile.kind == Kind::Measured { "measured" } else { "modelled" },
+            if profile.date.is_empty() { "an unknown date" } else { &profile.date }
+        ),
     ];
     Ok(finished(&known, size, cell.congestion, cell.streams, &seconds, Source::Profile, reasons))
 }

@@ -258,7 +258,7 @@ impl Grid {
             return wrong("a host that sends at zero".to_owned());
         }
         let Repetitions { least, most, half_width } = self.repetitions;
-        if least == 0 || most < least || !(half_width >= 0.0) {
+        if least == 0 || most < least || half_width.is_nan() || half_width < 0.0 {
             return wrong(format!(
                 "{least} to {most} repetitions within {half_width}: at least one, and not more at least than at most"
             ));

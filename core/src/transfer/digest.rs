@@ -7,7 +7,7 @@
 use super::layout::{Layout, Piece};
 use crate::units::{Error, Fault};
 use blake3::hazmat::{ChainingValue, HasherExt, Mode, merge_subtrees_non_root, merge_subtrees_root};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A BLAKE3 digest of a whole file.
 pub type Digest = [u8; 32];
@@ -24,6 +24,27 @@ pub struct PieceDigest {
 }
 
 impl PieceDigest {
+    /// What was computed before, of block `index` of `entry` in `layout`.
+    pub fn known(layout: &Layout, entry: usize, index: u64, value: [u8; 32]) -> PieceDigest {
+        let whole = layout.entries()[entry].len() <= layout.block_len() as u64;
+        PieceDigest { entry, index, value, whole }
+    }
+
+    /// Which entry of the layout the piece belongs to.
+    pub fn entry(&self) -> usize {
+        self.entry
+    }
+
+    /// Which block of its file the piece is.
+    pub fn index(&self) -> u64 {
+        self.index
+    }
+
+    /// The digest of a file that is one piece, else the piece's chaining value.
+    pub fn value(&self) -> &[u8; 32] {
+        &self.value
+    }
+
     /// Hashes `bytes`, the content of `piece`, a piece of `layout`.
     pub fn of(layout: &Layout, piece: &Piece, bytes: &[u8]) -> PieceDigest {
         let whole = piece.len as u64 == layout.entries()[piece.entry].len();
@@ -37,10 +58,29 @@ impl PieceDigest {
     }
 }
 
+/// The digest of a block, from its pieces in their order (`docs/protocol.md`, clause I-3).
+#[derive(Debug, Default)]
+pub struct BlockDigest(blake3::Hasher);
+
+impl BlockDigest {
+    /// Takes the next piece in.
+    pub fn add(&mut self, piece: &PieceDigest) {
+        self.0.update(&piece.value);
+    }
+
+    /// The digest of the pieces so far.
+    pub fn finish(&self) -> Digest {
+        *self.0.finalize().as_bytes()
+    }
+}
+
 /// The digests of a layout's files, as far as their pieces are known.
 #[derive(Debug)]
 pub struct Digests {
     files: Vec<FileDigest>,
+    /// Files of which the sender did not vouch for every block.
+    doubted: BTreeSet<usize>,
+    computed: bool,
 }
 
 #[derive(Debug)]
@@ -60,8 +100,12 @@ enum FileDigest {
 pub enum Verdict {
     /// The digest of what was read and sent.
     Read(Digest),
+    /// Read in part, because the receiver held the rest: each block had its digest with it (clause T-7).
+    Part,
     /// The source could not be read whole: what was sent in its place is worthless.
     Unreadable,
+    /// No digest was computed, by agreement.
+    Uncomputed,
 }
 
 impl Verdict {
@@ -71,8 +115,13 @@ impl Verdict {
     /// The wire form.
     pub fn encode(self) -> [u8; Verdict::WIRE_LEN] {
         let mut wire = [0; Verdict::WIRE_LEN];
+        wire[0] = match self {
+            Verdict::Unreadable => 0,
+            Verdict::Read(_) => 1,
+            Verdict::Part => 2,
+            Verdict::Uncomputed => 3,
+        };
         if let Verdict::Read(digest) = self {
-            wire[0] = 1;
             wire[1..].copy_from_slice(&digest);
         }
         wire
@@ -96,6 +145,8 @@ impl Verdict {
         let one = |wire: &[u8]| match wire[0] {
             0 => Some(Verdict::Unreadable),
             1 => wire[1..].try_into().ok().map(Verdict::Read),
+            2 => Some(Verdict::Part),
+            3 => Some(Verdict::Uncomputed),
             _ => None,
         };
         wire.chunks(Verdict::WIRE_LEN).map(one).collect()
@@ -109,7 +160,28 @@ impl Digests {
             0 => FileDigest::Known(*blake3::hash(b"").as_bytes()),
             len => FileDigest::Partial { nodes: BTreeMap::new(), blocks: len.div_ceil(layout.block_len() as u64) },
         };
-        Digests { files: layout.entries().iter().map(|entry| file(entry.len())).collect() }
+        let files = layout.entries().iter().map(|entry| file(entry.len())).collect();
+        Digests { files, doubted: BTreeSet::new(), computed: true }
+    }
+
+    /// Those of a transfer that computes none, by agreement (clause I-5).
+    pub fn uncomputed(layout: &Layout) -> Digests {
+        Digests { computed: false, ..Digests::new(layout) }
+    }
+
+    /// Whether digests are computed at all.
+    pub fn are_computed(&self) -> bool {
+        self.computed
+    }
+
+    /// Notes that the sender did not vouch for a block of `entry`.
+    pub fn doubt(&mut self, entry: usize) {
+        self.doubted.insert(entry);
+    }
+
+    /// Whether every block of `entry` is known and was compared with what the sender read.
+    pub fn is_vouched(&self, entry: usize) -> bool {
+        self.digest(entry).is_some() && !self.doubted.contains(&entry)
     }
 
     /// Takes a piece's digest in; a piece that came before changes nothing.
@@ -118,6 +190,13 @@ impl Digests {
         let FileDigest::Partial { nodes, blocks } = file else { return };
         if piece.whole {
             *file = FileDigest::Known(piece.value);
+            return;
+        }
+        // Held already, alone or joined with its neighbours.
+        let heights = 0..=64 - blocks.leading_zeros();
+        if piece.index >= *blocks
+            || heights.into_iter().any(|height| nodes.contains_key(&(piece.index >> height << height, height)))
+        {
             return;
         }
         let (mut at, mut height, mut value) = (piece.index, 0u32, piece.value);
@@ -144,6 +223,14 @@ impl Digests {
         }
     }
 
+    /// Forgets every piece of `entry`, a file of `layout`.
+    pub fn forget(&mut self, layout: &Layout, entry: usize) {
+        let len = layout.entries()[entry].len();
+        if len > 0 {
+            self.files[entry] = FileDigest::Partial { nodes: BTreeMap::new(), blocks: len.div_ceil(layout.block_len() as u64) };
+        }
+    }
+
     /// Marks a file whose source could not be read.
     pub fn fail(&mut self, entry: usize) {
         if let Some(file) = self.files.get_mut(entry) {
@@ -159,9 +246,15 @@ impl Digests {
         }
     }
 
-    /// What to tell the receiver of each entry.
+    /// What to tell the receiver of each entry, when all that it lacked was sent.
     pub fn verdicts(&self) -> Vec<Verdict> {
-        (0..self.files.len()).map(|entry| self.digest(entry).map_or(Verdict::Unreadable, Verdict::Read)).collect()
+        let verdict = |file: &FileDigest| match file {
+            FileDigest::Failed => Verdict::Unreadable,
+            _ if !self.computed => Verdict::Uncomputed,
+            FileDigest::Known(digest) => Verdict::Read(*digest),
+            FileDigest::Partial { .. } => Verdict::Part,
+        };
+        self.files.iter().map(verdict).collect()
     }
 }
 
@@ -210,7 +303,9 @@ mod tests {
                     order.swap(i, rng.below(i as u64 + 1) as usize);
                 }
                 let mut digests = Digests::new(&layout);
-                for index in order {
+                // What is sent twice changes nothing.
+                let again: Vec<u64> = order.iter().copied().filter(|_| rng.below(3) == 0).collect();
+                for index in again.iter().copied().chain(order).chain(again.iter().copied()) {
                     let block = layout.block(index);
                     let piece = layout.pieces(block.offset, block.len).next().expect("a block of a file has a piece");
                     let from = piece.file_offset as usize;
@@ -237,7 +332,7 @@ mod tests {
 
     #[test]
     fn verdicts_cross_the_wire() {
-        let verdicts = [Verdict::Read([9; 32]), Verdict::Unreadable];
+        let verdicts = [Verdict::Read([9; 32]), Verdict::Unreadable, Verdict::Part, Verdict::Uncomputed];
         let wire: Vec<u8> = verdicts.iter().flat_map(|verdict| verdict.encode()).collect();
         assert_eq!(Verdict::decode_all(&wire).as_deref(), Some(&verdicts[..]));
         assert_eq!(Verdict::decode_all(&wire[1..]), None);

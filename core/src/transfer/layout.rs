@@ -151,6 +151,13 @@ impl Layout {
         Block { offset, len: (used.saturating_sub(offset)) as usize }
     }
 
+    /// Where `entry` starts in the space; `None` when it takes no bytes.
+    pub fn start_of(&self, entry: usize) -> Option<u64> {
+        // Entries lie in the space in their order.
+        let at = self.starts.binary_search_by_key(&entry, |&(_, entry)| entry).ok()?;
+        Some(self.starts[at].0)
+    }
+
     /// Whether `block` is one of the layout's own blocks, whole.
     pub fn is_block(&self, block: &Block) -> bool {
         let index = block.offset / self.block_len as u64;

@@ -1,5 +1,5 @@
 //! A transfer: what is sent (layout, manifest), in which order and through which buffers (sender, receiver, staging), and
-//! whether it arrived (digests).
+//! whether it arrived (digests), and what of it survives a crash (durability, journal).
 //!
 //! A transfer moves one *space* of bytes from a sender to a receiver over any number of channels. For a plain `STOR` or
 //! `RETR` the space is the file. For a tree it is a [`Layout`]: every file of the tree at an offset of its own, small files
@@ -12,17 +12,22 @@
 
 mod choice;
 mod digest;
+mod durable;
+pub mod journal;
 mod layout;
 mod limits;
 mod manifest;
 mod pacer;
 mod receiver;
 mod sender;
+#[cfg(test)]
+mod simulation;
 mod staging;
 mod tuner;
 
 pub use choice::{Choice, Circumstances, Wishes};
-pub use digest::{Digest, Digests, PieceDigest, Verdict};
+pub use digest::{BlockDigest, Digest, Digests, PieceDigest, Verdict};
+pub use durable::{Batch, Durability};
 pub use layout::{Block, Entry, EntryKind, Layout, Piece};
 pub use limits::{Limit, Waits};
 pub use manifest::{ManifestError, manifest_lines, parse_manifest};

@@ -31,8 +31,22 @@ pub enum ReceiverInput {
     },
     /// A slot's content is in the store; the slot is free.
     Written(SlotId),
-    /// A channel broke before its end-of-data mark.
-    Lost(ChannelId),
+    /// A channel brought a block that is not what was sent, gave its slot back, and wants another.
+    Bad {
+        /// The channel.
+        channel: ChannelId,
+        /// The slot, whose content is worthless.
+        slot: SlotId,
+    },
+    /// A channel broke before its end-of-data mark; the slot that it held, if it held one, comes back.
+    Lost {
+        /// The channel.
+        channel: ChannelId,
+        /// The slot that it did not fill.
+        slot: Option<SlotId>,
+    },
+    /// For some while no channel was opened.
+    Quiet,
 }
 
 /// What the receiving end should do.
@@ -68,7 +82,13 @@ pub struct Receiver {
     marks: Marks,
     /// Whether the writer is at work, between the marks.
     draining: bool,
+    open: BTreeSet<ChannelId>,
     ended: BTreeSet<ChannelId>,
+    lost: BTreeSet<ChannelId>,
+    /// Whether a lost channel leaves the transfer to the others.
+    tolerant: bool,
+    /// Whether no channel came since the last was lost.
+    quiet: bool,
     expected_channels: Option<u64>,
     arrived: ByteRanges,
     written: ByteRanges,
@@ -87,13 +107,32 @@ impl Receiver {
             waiting: VecDeque::new(),
             to_write: VecDeque::new(),
             writing: BTreeMap::new(),
+            open: BTreeSet::new(),
             ended: BTreeSet::new(),
+            lost: BTreeSet::new(),
+            tolerant: false,
+            quiet: false,
             expected_channels: None,
             arrived: ByteRanges::new(),
             written: ByteRanges::new(),
             failure: None,
             over: false,
         }
+    }
+
+    /// The same receiver, which holds `held` already: what comes of it is dropped.
+    #[must_use]
+    pub fn holding(mut self, held: ByteRanges) -> Receiver {
+        self.written = held.clone();
+        self.arrived = held;
+        self
+    }
+
+    /// The same receiver, which outlives lost channels (`docs/protocol.md`, clause I-6): it finishes without what they carried.
+    #[must_use]
+    pub fn tolerant(mut self) -> Receiver {
+        self.tolerant = true;
+        self
     }
 
     /// What has been written, for markers and progress.
@@ -104,7 +143,11 @@ impl Receiver {
     /// Takes in what happened.
     pub fn handle(&mut self, input: ReceiverInput) {
         match input {
-            ReceiverInput::ChannelOpened(channel) => self.waiting.push_back(channel),
+            ReceiverInput::ChannelOpened(channel) => {
+                self.quiet = false;
+                self.open.insert(channel);
+                self.waiting.push_back(channel);
+            }
             ReceiverInput::Arrived { channel, slot, block } => {
                 self.waiting.push_back(channel);
                 if block.offset.checked_add(block.len as u64).is_none() {
@@ -119,6 +162,7 @@ impl Receiver {
             }
             ReceiverInput::Ended { channel, slot, channels } => {
                 self.free.push(slot);
+                self.open.remove(&channel);
                 if !self.ended.insert(channel) {
                     self.fail("end-of-data-twice", "a channel ended twice in one transfer");
                 }
@@ -138,15 +182,26 @@ impl Receiver {
                     self.free.push(slot);
                 }
             }
-            ReceiverInput::Lost(channel) => {
+            ReceiverInput::Bad { channel, slot } => {
+                self.free.push(slot);
+                self.waiting.push_back(channel);
+            }
+            ReceiverInput::Lost { channel, slot } => {
                 self.waiting.retain(|&waiting| waiting != channel);
+                self.free.extend(slot);
+                self.open.remove(&channel);
                 if !self.ended.contains(&channel) {
-                    self.failure.get_or_insert_with(|| {
-                        Error::new(Fault::Between, "channel-lost", "a data channel closed before its end-of-data mark")
-                            .hint("the peer stopped or the path broke; run the same command again")
-                    });
+                    self.quiet = false;
+                    self.lost.insert(channel);
+                    if !self.tolerant {
+                        self.failure.get_or_insert_with(|| {
+                            Error::new(Fault::Between, "channel-lost", "a data channel closed before its end-of-data mark")
+                                .hint("the peer stopped or the path broke; run the same command again")
+                        });
+                    }
                 }
             }
+            ReceiverInput::Quiet => self.quiet = !self.lost.is_empty() && self.open.is_empty(),
         }
     }
 
@@ -186,7 +241,9 @@ impl Receiver {
     }
 
     fn all_ended(&self) -> bool {
-        self.expected_channels == Some(self.ended.len() as u64)
+        // Where the channel that had the EOF was lost, the number of channels is never learned.
+        let gone = (self.ended.len() + self.lost.len()) as u64;
+        self.expected_channels == Some(gone) || (self.quiet && self.open.is_empty())
     }
 
     fn fail(&mut self, code: &'static str, message: &str) {
@@ -219,7 +276,9 @@ mod tests {
                     ReceiverOutput::Offer { channel, slot } => {
                         assert!(held.insert(slot), "seed {seed}: a slot was given twice");
                         due.push(match lanes[channel.0].pop_front() {
-                            _ if lose == Some(channel.0) && lanes[channel.0].len() < 2 => ReceiverInput::Lost(channel),
+                            _ if lose == Some(channel.0) && lanes[channel.0].len() < 2 => {
+                                ReceiverInput::Lost { channel, slot: Some(slot) }
+                            }
                             Some(block) => ReceiverInput::Arrived { channel, slot, block },
                             None => {
                                 let channels = (channel.0 == 0).then_some(channels as u64);

@@ -21,6 +21,14 @@ pub enum SenderInput {
     },
     /// A channel sent its end-of-data mark.
     EndSent(ChannelId),
+    /// A channel broke; what it carried comes back. The others go on: the receiver says what it lacks, and a later pass brings it
+    /// (`docs/protocol.md`, clauses I-6 and I-7).
+    Lost {
+        /// The channel.
+        channel: ChannelId,
+        /// The slot that it carried, if it carried one.
+        slot: Option<SlotId>,
+    },
 }
 
 /// What the sending end should do.
@@ -49,7 +57,7 @@ pub enum SenderOutput {
         /// On the one channel that says it: how many channels there were.
         channels: Option<u64>,
     },
-    /// Every channel has ended: all bytes are with the network.
+    /// Every channel has ended or was lost: all bytes are with the network, but for those that lost channels carried.
     Finished,
 }
 
@@ -59,6 +67,7 @@ enum ChannelState {
     Sending,
     Ending,
     Ended,
+    Lost,
 }
 
 /// The sending end: reads ahead between two marks, gives each idle channel the next block, ends every channel.
@@ -121,6 +130,14 @@ impl<Blocks: Iterator<Item = Block>> Sender<Blocks> {
                     self.channels.insert(channel, ChannelState::Ended);
                 }
             }
+            SenderInput::Lost { channel, slot } => {
+                self.idle.retain(|&idle| idle != channel);
+                self.channels.insert(channel, ChannelState::Lost);
+                if let Some(slot) = slot {
+                    self.free.push(slot);
+                    self.staging.drain();
+                }
+            }
         }
     }
 
@@ -155,6 +172,10 @@ impl<Blocks: Iterator<Item = Block>> Sender<Blocks> {
 
     fn poll_end(&mut self) -> Option<SenderOutput> {
         let all_open = self.channels.len() == self.expected_channels;
+        if all_open && self.channels.values().all(|&state| matches!(state, ChannelState::Lost | ChannelState::Ended)) {
+            // Also with blocks left: nobody is there to carry them.
+            return (!std::mem::replace(&mut self.finished, true)).then_some(SenderOutput::Finished);
+        }
         if !(self.exhausted && self.reading.is_empty() && self.ready.is_empty() && all_open) {
             return None;
         }
@@ -164,11 +185,7 @@ impl<Blocks: Iterator<Item = Block>> Sender<Blocks> {
             let channels = (self.ends_begun == 1).then_some(self.expected_channels as u64);
             return Some(SenderOutput::End { channel, channels });
         }
-        if self.finished || self.channels.values().any(|&state| state != ChannelState::Ended) {
-            return None;
-        }
-        self.finished = true;
-        Some(SenderOutput::Finished)
+        None
     }
 }
 

@@ -19,6 +19,7 @@ pub mod tcp;
 
 use crate::sys::pool::Slot;
 use crate::sys::tcp::{TcpInfo, pace, tcp_info};
+use farline_core::gridftp::checked::{Check, DamagedHeader};
 use farline_core::gridftp::mode_e::Header;
 use farline_core::transfer::Block;
 use farline_core::units::Rate;
@@ -31,11 +32,17 @@ pub trait Channel: Send {
     /// How many slots may be on their way at once.
     fn depth(&self) -> usize;
 
-    /// Sends `slot[payload]` under `header`.
+    /// Whether blocks have checked headers from the next on, in both directions; at first they have not.
+    fn check_blocks(&mut self, on: bool);
+
+    /// Sends `slot[payload]` under `header`, with `check` where headers are checked.
     ///
     /// # Errors
-    /// When the connection broke. The slot is lost with it.
-    fn send(&mut self, header: Header, slot: Slot, payload: Range<usize>) -> io::Result<()>;
+    /// When the connection broke; [`Self::withdraw`] gives the slot back.
+    fn send(&mut self, header: Header, check: &Check, slot: Slot, payload: Range<usize>) -> io::Result<()>;
+
+    /// Takes back a slot that a broken channel holds.
+    fn withdraw(&mut self) -> Option<Slot>;
 
     /// The next slot whose bytes the channel needs no more, in the order of [`Self::send`]; waits for it.
     ///
@@ -55,7 +62,7 @@ pub trait Channel: Send {
     /// Waits for the next arrival into an offered slot.
     ///
     /// # Errors
-    /// When the connection broke or closed before an end-of-data mark, or the peer broke MODE E.
+    /// When the connection broke or closed before an end-of-data mark, or the peer broke MODE E; [`Self::withdraw`] gives the slot back.
     fn receive(&mut self) -> io::Result<Arrival>;
 
     /// What the kernel knows of the connection, where it is a TCP one.
@@ -80,6 +87,8 @@ pub enum Arrival {
         slot: Slot,
         /// Which bytes they are.
         block: Block,
+        /// What a checked header said of them.
+        check: Option<Check>,
     },
     /// The end-of-data mark; the offered slot comes back unused.
     End {
@@ -90,6 +99,11 @@ pub enum Arrival {
         /// Whether the peer will close this connection rather than use it for the next transfer.
         closing: bool,
     },
+}
+
+/// Whether a channel failed because a checked header did not arrive as it was sent.
+pub(crate) fn is_damage(error: &io::Error) -> bool {
+    error.get_ref().is_some_and(|inner| inner.is::<DamagedHeader>())
 }
 
 /// Looks at a connection, or breaks it, from another thread.

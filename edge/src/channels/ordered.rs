@@ -3,6 +3,7 @@
 use super::{Arrival, Channel, Handle};
 use crate::sys::pool::Slot;
 use crate::sys::tcp::TcpInfo;
+use farline_core::gridftp::checked::{self, CHECKED_LEN, Check, DamagedHeader};
 use farline_core::gridftp::mode_e::{Flags, HEADER_LEN, Header};
 use farline_core::transfer::Block;
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
@@ -29,8 +30,10 @@ pub struct OrderedChannel<S> {
     stream: S,
     offered: Option<Slot>,
     sent: Option<Slot>,
+    /// Whether headers are checked ones.
+    checked: bool,
     /// Bytes of the next header that came with the payload before it.
-    header: [u8; HEADER_LEN],
+    header: [u8; CHECKED_LEN],
     header_filled: usize,
     /// What is still to come of the block being received: offset, bytes, and whether data ends with it.
     rest: Option<(u64, u64, bool)>,
@@ -47,7 +50,8 @@ impl<S: ByteStream> OrderedChannel<S> {
             stream,
             offered: None,
             sent: None,
-            header: [0; HEADER_LEN],
+            checked: false,
+            header: [0; CHECKED_LEN],
             header_filled: 0,
             rest: None,
             channels: None,
@@ -65,13 +69,14 @@ impl<S: ByteStream> OrderedChannel<S> {
         self.stream
     }
 
-    fn ended(&mut self, slot: Slot) -> Arrival {
-        Arrival::End { slot, channels: self.channels.take(), closing: self.closing }
+    fn header_len(&self) -> usize {
+        if self.checked { CHECKED_LEN } else { HEADER_LEN }
     }
 
-    fn read_header(&mut self) -> io::Result<Header> {
-        while self.header_filled < HEADER_LEN {
-            let read = retry(|| self.stream.read(&mut self.header[self.header_filled..]))?;
+    fn read_header(&mut self) -> io::Result<(Header, Option<Check>)> {
+        let len = self.header_len();
+        while self.header_filled < len {
+            let read = retry(|| self.stream.read(&mut self.header[self.header_filled..len]))?;
             if read == 0 {
                 return Err(io::Error::new(
                     io::ErrorKind::UnexpectedEof,
@@ -81,14 +86,21 @@ impl<S: ByteStream> OrderedChannel<S> {
             self.header_filled += read;
         }
         self.header_filled = 0;
-        Header::decode(&self.header).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
+        if self.checked {
+            let (header, check) = checked::decode(&self.header).map_err(damaged)?;
+            return Ok((header, Some(check)));
+        }
+        let mut plain = [0; HEADER_LEN];
+        plain.copy_from_slice(&self.header[..HEADER_LEN]);
+        let header = Header::decode(&plain).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
+        Ok((header, None))
     }
 
     /// Fills `into`. When a header follows (`block_ends`) it takes along whatever of it is there, so that a block costs one
     /// system call.
     fn read_payload(&mut self, into: &mut [u8], block_ends: bool) -> io::Result<()> {
         let mut filled = 0;
-        let ahead = if block_ends { HEADER_LEN } else { 0 };
+        let ahead = if block_ends { self.header_len() } else { 0 };
         while filled < into.len() {
             let mut parts = [IoSliceMut::new(&mut into[filled..]), IoSliceMut::new(&mut self.header[..ahead])];
             let read = retry(|| self.stream.read_vectored(&mut parts))?;
@@ -101,45 +113,28 @@ impl<S: ByteStream> OrderedChannel<S> {
         }
         Ok(())
     }
-}
 
-impl<S: ByteStream> Channel for OrderedChannel<S> {
-    fn depth(&self) -> usize {
-        1
-    }
-
-    fn send(&mut self, header: Header, slot: Slot, payload: Range<usize>) -> io::Result<()> {
-        let header = header.encode();
-        let payload = &slot[payload];
+    fn write_block(&mut self, header: &[u8], payload: &[u8]) -> io::Result<()> {
         let mut written = 0;
-        while written < HEADER_LEN + payload.len() {
-            let parts =
-                [IoSlice::new(&header[written.min(HEADER_LEN)..]), IoSlice::new(&payload[written.saturating_sub(HEADER_LEN)..])];
+        while written < header.len() + payload.len() {
+            let parts = [
+                IoSlice::new(&header[written.min(header.len())..]),
+                IoSlice::new(&payload[written.saturating_sub(header.len())..]),
+            ];
             written += retry(|| self.stream.write_vectored(&parts))?;
         }
-        self.sent = Some(slot);
         Ok(())
     }
 
-    fn sent(&mut self) -> io::Result<Slot> {
-        self.sent.take().ok_or_else(|| io::Error::other("no block was sent"))
-    }
-
-    fn mark(&mut self, header: Header) -> io::Result<()> {
-        self.stream.write_all(&header.encode())
-    }
-
-    fn offer(&mut self, slot: Slot) {
-        self.offered = Some(slot);
-    }
-
-    fn receive(&mut self) -> io::Result<Arrival> {
-        let mut slot = self.offered.take().ok_or_else(|| io::Error::other("no slot was offered"))?;
+    /// Receives the next block into `slot`; `None` at the end-of-data mark.
+    fn receive_into(&mut self, slot: &mut Slot) -> io::Result<Option<(Block, Option<Check>)>> {
+        let mut checks = None;
         let (offset, left, eod) = loop {
             if let Some(rest) = self.rest.take() {
                 break rest;
             }
-            let header = self.read_header()?;
+            let (header, check) = self.read_header()?;
+            checks = check;
             if header.flags.contains(Flags::ERROR) || header.flags.contains(Flags::RESTART) {
                 return Err(io::Error::new(
                     io::ErrorKind::InvalidData,
@@ -159,12 +154,16 @@ impl<S: ByteStream> Channel for OrderedChannel<S> {
                 break (header.offset, count, eod);
             }
             if eod {
-                return Ok(self.ended(slot));
+                return Ok(None);
             }
             // A block of nothing is allowed and means nothing.
         };
         if left == 0 {
-            return Ok(self.ended(slot));
+            return Ok(None);
+        }
+        if checks.is_some() && left > slot.len() as u64 {
+            // Checksums are of whole blocks, and no block that was agreed on is longer than a slot.
+            return Err(damaged(DamagedHeader));
         }
         let len = usize::try_from(left).unwrap_or(usize::MAX).min(slot.len());
         let left = left - len as u64;
@@ -173,7 +172,59 @@ impl<S: ByteStream> Channel for OrderedChannel<S> {
             // The block's next part, or the end-of-data flag that its header carried beside data.
             self.rest = Some((offset.saturating_add(len as u64), left, eod));
         }
-        Ok(Arrival::Data { slot, block: Block { offset, len } })
+        Ok(Some((Block { offset, len }, checks)))
+    }
+}
+
+impl<S: ByteStream> Channel for OrderedChannel<S> {
+    fn depth(&self) -> usize {
+        1
+    }
+
+    fn check_blocks(&mut self, on: bool) {
+        self.checked = on;
+    }
+
+    fn send(&mut self, header: Header, check: &Check, slot: Slot, payload: Range<usize>) -> io::Result<()> {
+        let sent = if self.checked {
+            self.write_block(&checked::encode(&header, check), &slot[payload])
+        } else {
+            self.write_block(&header.encode(), &slot[payload])
+        };
+        self.sent = Some(slot);
+        sent
+    }
+
+    fn sent(&mut self) -> io::Result<Slot> {
+        self.sent.take().ok_or_else(|| io::Error::other("no block was sent"))
+    }
+
+    fn withdraw(&mut self) -> Option<Slot> {
+        self.offered.take().or_else(|| self.sent.take())
+    }
+
+    fn mark(&mut self, header: Header) -> io::Result<()> {
+        if self.checked {
+            self.stream.write_all(&checked::encode(&header, &Check::default()))
+        } else {
+            self.stream.write_all(&header.encode())
+        }
+    }
+
+    fn offer(&mut self, slot: Slot) {
+        self.offered = Some(slot);
+    }
+
+    fn receive(&mut self) -> io::Result<Arrival> {
+        let mut slot = self.offered.take().ok_or_else(|| io::Error::other("no slot was offered"))?;
+        match self.receive_into(&mut slot) {
+            Ok(Some((block, check))) => Ok(Arrival::Data { slot, block, check }),
+            Ok(None) => Ok(Arrival::End { slot, channels: self.channels.take(), closing: self.closing }),
+            Err(error) => {
+                self.offered = Some(slot);
+                Err(error)
+            }
+        }
     }
 
     fn tcp_info(&self) -> Option<TcpInfo> {
@@ -187,6 +238,10 @@ impl<S: ByteStream> Channel for OrderedChannel<S> {
     fn handle(&self) -> io::Result<Handle> {
         self.stream.handle()
     }
+}
+
+fn damaged(error: DamagedHeader) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, error)
 }
 
 /// Repeats a call that a signal interrupted.

@@ -6,9 +6,11 @@ use crate::stores::Diskless;
 use crate::sys::tcp::tcp_info;
 use farline_core::gridftp::client::{ClientConfig, ClientSession, Event, Features, Input, Output, Request};
 use farline_core::gridftp::{Command, Entry, Options as Opts, Pathname, Reply};
-use farline_core::units::{Error, Fault, Rate, Span, Time};
-use std::collections::{BTreeSet, VecDeque};
+use farline_core::units::{ByteRanges, Error, Fault, Rate, Span, Time};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -16,8 +18,36 @@ use tokio::net::TcpStream;
 /// How long a server may take to take the connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
 
+/// What the server said that it holds (111), by request and in all; sending threads leave that out.
+#[derive(Debug, Default)]
+pub(super) struct Heard {
+    by: BTreeMap<u64, ByteRanges>,
+    all: ByteRanges,
+}
+
+impl Heard {
+    /// Everything.
+    pub(super) fn all(&self) -> &ByteRanges {
+        &self.all
+    }
+
+    /// What was said while one request ran.
+    pub(super) fn of(&self, id: u64) -> u64 {
+        self.by.get(&id).map_or(0, ByteRanges::total)
+    }
+
+    fn take(&mut self, id: u64, held: &ByteRanges) {
+        let by = self.by.entry(id).or_default();
+        for range in held.iter() {
+            by.insert(range.clone());
+            self.all.insert(range);
+        }
+    }
+}
+
 /// A control connection that is logged in.
 pub(super) struct Control {
+    heard: Arc<Mutex<Heard>>,
     stream: TcpStream,
     session: ClientSession,
     began: Instant,
@@ -39,6 +69,15 @@ impl Control {
     /// Connects and logs in. The requests `ahead` go out as early as the server allows, to a Farline node together with the
     /// login; their numbers come back.
     pub(super) async fn open(remote: &Remote, ahead: Vec<Request>) -> Result<(Control, Vec<u64>), Error> {
+        Control::connect(remote, ahead, true).await
+    }
+
+    /// The same for a session whose data connections another server opens or takes: it knows no key.
+    pub(super) async fn open_for_another(remote: &Remote) -> Result<Control, Error> {
+        Ok(Control::connect(remote, Vec::new(), false).await?.0)
+    }
+
+    async fn connect(remote: &Remote, ahead: Vec<Request>, keyed: bool) -> Result<(Control, Vec<u64>), Error> {
         let server = format!("{}:{}", remote.host, remote.port);
         let failed = |error: std::io::Error| {
             let message = format!("cannot reach {server}: {}", error.to_string().split(" (os error").next().unwrap_or_default());
@@ -49,6 +88,7 @@ impl Control {
         let stream = connecting.await.map_err(|_| failed(std::io::ErrorKind::TimedOut.into()))?.map_err(failed)?;
         // Commands are short and their answers awaited.
         stream.set_nodelay(true).map_err(failed)?;
+        crate::sys::tcp::notice_dead_peer(&stream).map_err(failed)?;
         let host = stream.peer_addr().map_err(failed)?.ip();
         let config = ClientConfig {
             host: Some(host),
@@ -57,6 +97,7 @@ impl Control {
         };
         let session = ClientSession::new(config, Time::ZERO);
         let mut control = Control {
+            heard: Arc::default(),
             stream,
             session,
             began: Instant::now(),
@@ -74,11 +115,13 @@ impl Control {
         let password = remote.password.clone().unwrap_or_else(|| "farline@".to_owned());
         let login = control.request(Request::Login { user, password });
         // K-1, K-2: a server that does not know keys says so, and data connections are made as ever.
-        let key = Key::random().map_err(|error| Error::new(Fault::Here, "no-randomness", error.to_string()))?;
-        let offer = Opts::Farline { name: "key".to_owned(), value: key.to_hex() };
-        let offer = Request::ToFarline(Box::new(Request::Exec(Command::Options(offer))));
-        control.offered = Some(control.try_request(offer));
-        control.key = Some(key);
+        if keyed {
+            let key = Key::random().map_err(|error| Error::new(Fault::Here, "no-randomness", error.to_string()))?;
+            let offer = Opts::Farline { name: "key".to_owned(), value: key.to_hex() };
+            let offer = Request::ToFarline(Box::new(Request::Exec(Command::Options(offer))));
+            control.offered = Some(control.try_request(offer));
+            control.key = Some(key);
+        }
         let ahead = ahead.into_iter().map(|request| match request {
             Request::ToFarline(_) => control.try_request(request),
             request => control.request(request),
@@ -114,6 +157,16 @@ impl Control {
         let option = Opts::Farline { name: "store".to_owned(), value: store.to_string() };
         let id = self.request(Request::Exec(Command::Options(option)));
         self.done(id).await.map(drop)
+    }
+
+    /// What the server says that it holds, as it says it.
+    pub(super) fn heard(&self) -> Arc<Mutex<Heard>> {
+        Arc::clone(&self.heard)
+    }
+
+    /// Whether the server speaks checked blocks (`docs/protocol.md`, clause I-1).
+    pub(super) fn checks(&self) -> bool {
+        self.features.parameters("FARLINE").any(|feature| feature == "CHECK")
     }
 
     /// The key under which this end opens every data connection; `None` with a server that does not know keys.
@@ -177,8 +230,13 @@ impl Control {
     async fn next(&mut self) -> Result<(u64, Event), Error> {
         loop {
             let wake = self.flush().await?;
-            if let Some(event) = self.events.pop_front() {
-                return Ok(event);
+            match self.events.pop_front() {
+                Some((id, Event::Ranges(held))) => {
+                    self.heard.lock().unwrap_or_else(PoisonError::into_inner).take(id, &held);
+                    continue;
+                }
+                Some(event) => return Ok(event),
+                None => {}
             }
             let now = self.now();
             let idle = async {
@@ -264,6 +322,18 @@ impl Control {
             match self.event_of(id).await? {
                 Event::Done(reply) => return Ok(reply),
                 Event::Failed(error) => return Err(error),
+                _ => {}
+            }
+        }
+    }
+
+    /// Waits for a transfer's end and tells `moved` how many bytes the server says it has stored or sent so far (112).
+    pub(super) async fn transferred(&mut self, id: u64, moved: &AtomicU64) -> Result<Reply, Error> {
+        loop {
+            match self.event_of(id).await? {
+                Event::Done(reply) => return Ok(reply),
+                Event::Failed(error) => return Err(error),
+                Event::Perf(perf) => moved.store(perf.bytes, Ordering::Relaxed),
                 _ => {}
             }
         }

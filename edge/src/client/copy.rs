@@ -3,14 +3,15 @@
 use super::control::Control;
 use super::location::Location;
 use super::outcome::{Ledger, Outcome, Sample};
-use super::{download, local, upload};
+use super::{download, local, third_party, upload};
 use crate::channels::Handle;
 use crate::channels::tcp::{TcpOptions, check};
-use crate::mover::{BLOCK_LEN, Cancel, Pace, Tally};
+use crate::kernelcc::{self, Held, Wish};
+use crate::mover::{BLOCK_LEN, Cancel, Integrity, Pace, Tally};
 use crate::sys::tcp::process_usage;
 use farline_core::transfer::{Choice, Circumstances, Wishes};
 use farline_core::units::{Bytes, Error, Fault, Rate, Span};
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::time::MissedTickBehavior;
@@ -24,6 +25,20 @@ pub struct Options {
     pub limit: Option<Rate>,
     /// What the user fixed rather than leave to Farline.
     pub wishes: Wishes,
+    /// How arrival is checked.
+    pub verify: Verify,
+}
+
+/// How a copy's arrival is checked, between Farline ends.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Verify {
+    /// CRC32C of every block, and BLAKE3 of every file, compared end to end.
+    #[default]
+    Digest,
+    /// CRC32C of every block.
+    Checksum,
+    /// By TCP's checksum alone.
+    None,
 }
 
 /// Where a copy stands, for whoever watches it.
@@ -52,14 +67,29 @@ pub async fn copy(
     let began = Instant::now();
     let (cpu_before, _) = process_usage();
     let live = Arc::new(Live { pace: options.limit.map(|rate| Arc::new(Pace::new(rate))), ..Live::default() });
-    let mut copy = Copy { options, began, ledger: Ledger::default(), watch, live, base: 0 };
+    let mut copy =
+        Copy { options, wishes: options.wishes.clone(), held: None, began, ledger: Ledger::default(), watch, live, base: 0 };
     let remote = |location: &Location| matches!(location, Location::Remote(_));
     match destination {
-        Location::Remote(to) if sources.iter().any(remote) => {
-            return Err(Error::new(Fault::You, "third-party", format!("both ends are remote: {} and {to}", sources[0]))
-                .hint("copy to this host first; third-party transfers are not in this version"));
+        Location::Remote(to) if sources.iter().all(remote) => {
+            for source in sources {
+                if let Location::Remote(from) = source {
+                    third_party::run(&mut copy, from, to, sources.len() > 1).await?;
+                }
+            }
         }
-        Location::Remote(to) => upload::run(&mut copy, sources, to).await?,
+        Location::Remote(to) if sources.iter().any(remote) => {
+            return Err(Error::new(
+                Fault::You,
+                "mixed-sources",
+                format!("to {to}: some sources are of this host, some are remote"),
+            )
+            .hint("copy them with one command each"));
+        }
+        Location::Remote(to) => {
+            copy.obtain_congestion()?;
+            upload::run(&mut copy, sources, to).await?;
+        }
         here => {
             for source in sources {
                 match source {
@@ -83,6 +113,10 @@ fn usable(name: &str) -> bool {
 /// A copy under way.
 pub(super) struct Copy<'a> {
     pub(super) options: &'a Options,
+    /// What the options wish for, as far as this host can do it.
+    wishes: Wishes,
+    /// The congestion control that was loaded for this copy, until its end.
+    held: Option<Held>,
     pub(super) began: Instant,
     pub(super) ledger: Ledger,
     watch: &'a mut (dyn FnMut(&Standing) + Send),
@@ -101,6 +135,8 @@ pub(super) struct Live {
     /// Whether the other end holds it instead.
     pub(super) paced_there: AtomicBool,
     pub(super) cancel: Cancel,
+    /// Payload that the receiver held before.
+    pub(super) held: AtomicU64,
     total: Mutex<(Option<Bytes>, Option<u64>)>,
     /// The sending end's channels with the bytes they had acknowledged before, to see what has really arrived.
     handles: Mutex<Vec<(Handle, u64)>>,
@@ -120,16 +156,36 @@ impl Live {
     /// Payload that has arrived: what the peer's kernel acknowledged when we send, what is in the store when we receive.
     fn arrived(&self) -> u64 {
         let handles = self.handles.lock().unwrap_or_else(PoisonError::into_inner);
+        let held = self.held.load(Ordering::Relaxed);
         if handles.is_empty() {
-            return self.tally.bytes();
+            return held + self.tally.bytes();
         }
         let acked: u64 =
             handles.iter().map(|(handle, base)| handle.tcp_info().map_or(0, |info| info.bytes_acked.saturating_sub(*base))).sum();
-        acked.min(self.tally.bytes())
+        held + acked.min(self.tally.bytes())
     }
 }
 
 impl Copy<'_> {
+    /// Makes the congestion control that was asked for available to this host's channels, or notes why they use another.
+    fn obtain_congestion(&mut self) -> Result<(), Error> {
+        let Some(name) = self.wishes.congestion.clone() else { return Ok(()) };
+        let obtained = kernelcc::obtain(&Wish::new(name.clone()));
+        match obtained {
+            Err(error) if error.fault == Fault::You => return Err(error),
+            Err(error) => {
+                self.wishes.congestion = None;
+                self.ledger.note(format!("without {name}: {error}"));
+            }
+            Ok(held) if usable(&held.name) => self.held = Some(held),
+            Ok(_) => {
+                self.wishes.congestion = None;
+                self.ledger.note(format!("without {name}: this kernel has it for processes with CAP_NET_ADMIN only"));
+            }
+        }
+        Ok(())
+    }
+
     /// Chooses channels, congestion control and staging for what is known now.
     pub(super) fn choose(&mut self, rtt: Span, size: Option<Bytes>, sending: bool) -> Choice {
         let sysctl = |name: &str| std::fs::read_to_string(format!("/proc/sys/net/ipv4/{name}")).unwrap_or_default();
@@ -146,7 +202,7 @@ impl Copy<'_> {
                 .collect(),
             default_congestion: sysctl("tcp_congestion_control").trim().to_owned(),
         };
-        let choice = Choice::new(&known, &self.options.wishes, Bytes(BLOCK_LEN as u64));
+        let choice = Choice::new(&known, &self.wishes, Bytes(BLOCK_LEN as u64));
         self.ledger.rtt = rtt;
         self.ledger.streams = choice.streams;
         self.ledger.sending = sending;
@@ -222,6 +278,26 @@ impl Copy<'_> {
         result
     }
 
+    /// How a transfer to or from `control`'s server is guarded.
+    pub(super) fn integrity(&self, control: &Control) -> Integrity {
+        match self.options.verify {
+            // Without checked blocks the file's digest is all there is.
+            Verify::Digest => Integrity { checks: control.checks(), digests: true },
+            Verify::Checksum => Integrity { checks: control.checks(), digests: false },
+            Verify::None => Integrity { checks: false, digests: false },
+        }
+    }
+
+    /// Notes how the files that arrived were verified.
+    pub(super) fn verified(&mut self, integrity: Integrity) {
+        self.ledger.verified = integrity.digests;
+        self.ledger.verified_how = match (integrity.digests, integrity.checks) {
+            (true, _) => "BLAKE3 of every file, computed while moving, compared end to end",
+            (false, true) => "not verified end to end: CRC32C of every block on its way",
+            (false, false) => "not verified: switched off",
+        };
+    }
+
     /// Takes a finished transfer's totals over and makes ready for the next.
     pub(super) fn settle(&mut self) {
         let next = Live { pace: self.live.pace.clone(), ..Live::default() };
@@ -229,10 +305,12 @@ impl Copy<'_> {
         self.ledger.store_wait = self.ledger.store_wait + live.tally.store_wait();
         self.ledger.network = self.ledger.network + live.tally.network();
         self.ledger.bytes_sent += live.tally.on_wire();
+        self.ledger.bad_blocks += live.tally.bad_blocks();
+        self.ledger.bad_headers += live.tally.bad_headers();
         self.base = self.ledger.bytes;
     }
 
-    fn show(&mut self) {
+    pub(super) fn show(&mut self) {
         let elapsed = Span::from(self.began.elapsed());
         let bytes = self.base + self.live.arrived();
         let (total, files) = *self.live.total.lock().unwrap_or_else(PoisonError::into_inner);

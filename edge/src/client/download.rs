@@ -3,24 +3,29 @@
 use super::control::Control;
 use super::copy::{Copy, Live};
 use super::dial::{DataPath, dial};
-use super::local::destination;
+use super::local::{destination, has_partial};
 use super::location::{Location, Remote};
+use super::passes::{Passes, agree, source_of};
 use super::upload::staging;
 use crate::channels::Channel;
 use crate::channels::tcp::TcpOptions;
 use crate::mover::{
-    Acceptor, BLOCK_LEN, Incoming, MANIFEST_LIMIT, ReceiveJob, Received, TREE_MODULE, Tally, UNKNOWN_LEN, receive,
+    Acceptor, BLOCK_LEN, Incoming, Integrity, MANIFEST_LIMIT, ReceiveJob, Received, TREE_MODULE, Tally, UNKNOWN_LEN, receive,
 };
-use crate::stores::{BytesSink, Landed, Sink, join};
+use crate::stores::{BytesSink, Held, Landed, Landing, Sink, join};
 use crate::sys::pool::Slot;
 use crate::sys::tcp::TcpInfo;
 use farline_core::gridftp::client::{Request, Transfer, What};
 use farline_core::gridftp::{self, Command, Kind, Mode, Module, Options as Opts, Pathname, RetrieveOptions};
+use farline_core::transfer::journal::Origin;
 use farline_core::transfer::{Choice, Digests, Entry, EntryKind, Layout, Verdict, parse_manifest};
 use farline_core::units::{ByteRanges, Error, Fault};
 use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
+
+/// Ranges that a REST line names at most: a command line has 8 KiB, a range at most 40 digits.
+const RANGES_IN_REST: usize = 150;
 
 /// Channels and slots between the transfers of one copy, and where channels come in unless this end opened them.
 struct Rig {
@@ -50,18 +55,15 @@ pub(super) async fn run(copy: &mut Copy<'_>, from: &Remote, to: &Location, sever
     }
 }
 
-fn parallelism(choice: &Choice) -> Request {
+pub(super) fn parallelism(choice: &Choice) -> Request {
     let streams = u32::try_from(choice.streams).unwrap_or(1);
     let retrieve = RetrieveOptions { parallelism: Some((streams, streams, streams)), ..RetrieveOptions::default() };
     Request::Exec(Command::Options(Opts::Retrieve(retrieve)))
 }
 
 /// Opens the channels to the node, so that this end need not be reachable: K-4. A node without keys connects to us.
-async fn reach(copy: &mut Copy<'_>, control: &mut Control, passive: u64, choice: &Choice) -> Result<Rig, Error> {
-    if control.agreed_key().await?.is_none() {
-        return Ok(arrange(copy, control, choice).await?.0);
-    }
-    let address = control.passive(passive).await?;
+async fn reach(copy: &mut Copy<'_>, control: &mut Control, address: Option<SocketAddr>, choice: &Choice) -> Result<Rig, Error> {
+    let Some(address) = address else { return Ok(arrange(copy, control, choice).await?.0) };
     control.request(parallelism(choice));
     let dialled = dial(control, address, choice.streams, &TcpOptions::default()).await?;
     copy.ledger.data_path = Some(dialled.path);
@@ -94,55 +96,147 @@ async fn from_farline(
         let value = Opts::Farline { name: "congestion".to_owned(), value: name.clone() };
         (control.try_request(Request::Exec(Command::Options(value))), name)
     });
+    let keyed = control.agreed_key().await?.is_some();
+    let address = if keyed { Some(control.passive(passive).await?) } else { None };
+    let integrity = copy.integrity(control);
+    let mut agreed = Vec::new();
     if control.limit(copy.options.limit) {
         copy.live.paced_there.store(true, Ordering::Relaxed);
     }
-    let rig = reach(copy, control, passive, choice).await?;
     let path = Pathname::new(from.path.clone());
-    let transfer = |parms: &str| {
+    let transfer = |parms: &str, held: &ByteRanges| {
         let module = Some(Module { name: TREE_MODULE.to_owned(), parms: parms.to_owned() });
-        Request::Transfer(Transfer { module, ..Transfer::new(What::Retrieve, path.clone()) })
+        Request::Transfer(Transfer { module, held: held.clone(), ..Transfer::new(What::Retrieve, path.clone()) })
     };
-    let requests = ["manifest", "data", "digests"].map(|part| control.request(transfer(part)));
-    let (to, name): (Location, Vec<u8>) = (to.clone(), from.name().to_vec());
-    let (contents, recursive) = (from.path.ends_with(b"/") && from.store.is_none(), copy.options.recursive);
-    let done = copy.attend(Some(control), move |live| {
-        let (rig, text) = receive_list(live, rig, MANIFEST_LIMIT)?;
-        let entries = parse_manifest(&text).map_err(|error| Error::new(Fault::There, "bad-manifest", error.to_string()))?;
-        let is_folder = !matches!(&entries[..], [only] if only.path.is_empty() && only.kind != EntryKind::Directory);
-        if is_folder && !recursive {
-            return Err(Error::new(Fault::You, "is-a-directory", format!("{} is a directory", String::from_utf8_lossy(&name)))
-                .hint("add -r to copy it with all that is in it"));
-        }
-        let place = destination(&to, &name, is_folder, contents, several)?;
-        let layout = Arc::new(Layout::new(entries, BLOCK_LEN));
-        let files = layout.entries().iter().filter(|entry| matches!(entry.kind, EntryKind::File { .. })).count() as u64;
-        live.expect(layout.payload(), files);
-        let sink = place.sink(&layout)?;
-        sink.make_folders()?;
-        let digests = Mutex::new(Digests::new(&layout));
-        let (rig, came) = receive_layout(live, rig, &layout, &*sink, Some(&digests), &live.tally)?;
-        if came != layout.payload() {
-            return Err(Error::new(Fault::There, "incomplete", format!("{came} of {} bytes came", layout.payload())));
-        }
-        let (rig, list) = receive_list(live, rig, layout.entries().len() * Verdict::WIRE_LEN)?;
-        let verdicts = Verdict::decode_for(&layout, &list)?;
-        let digests = digests.into_inner().unwrap_or_else(PoisonError::into_inner);
-        Ok((sink.land(Some((&verdicts, &digests))), rig))
-    });
-    let (landed, rig) = done.await?;
-    copy.until_done(control, &requests).await?;
-    if let Some((id, name)) = congestion
-        && control.done(id).await.is_ok()
-    {
-        copy.ledger.congestion = Some(name);
+    let nothing = ByteRanges::new();
+    let (name, contents) = (from.name().to_vec(), from.path.ends_with(b"/") && from.store.is_none());
+    // Clause R-7: where something is left, what it is can be told when the manifest is there.
+    let resuming = integrity.checks && has_partial(to, &name, contents);
+    let mut rig = reach(copy, control, address, choice).await?;
+    agreed.extend(agree(control, integrity, None));
+    let manifest = control.request(transfer("manifest", &nothing));
+    let mut rest = (!resuming).then(|| ["data", "digests"].map(|part| control.request(transfer(part, &nothing))));
+    let done = copy.attend(Some(control), move |live| receive_list(live, rig, MANIFEST_LIMIT, integrity)).await;
+    let text;
+    (rig, text) = done?;
+    let entries = parse_manifest(&text).map_err(|error| Error::new(Fault::There, "bad-manifest", error.to_string()))?;
+    let is_folder = !matches!(&entries[..], [only] if only.path.is_empty() && only.kind != EntryKind::Directory);
+    if is_folder && !copy.options.recursive {
+        return Err(Error::new(Fault::You, "is-a-directory", format!("{} is a directory", String::from_utf8_lossy(&name)))
+            .hint("add -r to copy it with all that is in it"));
     }
-    copy.ledger.verified = true;
-    copy.ledger.verified_how = "BLAKE3 of every file, computed while moving, compared end to end";
+    let layout = Arc::new(Layout::new(entries, BLOCK_LEN));
+    let files = layout.entries().iter().filter(|entry| matches!(entry.kind, EntryKind::File { .. })).count() as u64;
+    let sink: Arc<dyn Landing> = destination(to, &name, is_folder, contents, several)?.sink(&layout)?.into();
+    let origin = Origin {
+        source: source_of(&format!("{}:{}", from.host, from.port), [&from.path[..]].into_iter()),
+        digests: integrity.digests,
+    };
+    let held = if integrity.checks { sink.begin(origin)? } else { None }.unwrap_or_else(|| Held::nothing(&layout));
+    sink.make_folders()?;
+    copy.ledger.resumed_bytes += held.blocks.total();
+    let digests = if integrity.digests { held.digests } else { Digests::uncomputed(&layout) };
+    let (digests, mut arrived) = (Arc::new(Mutex::new(digests)), held.blocks);
+    control.done(manifest).await?;
+    let mut passes = Passes::default();
+    let (landed, rig) = loop {
+        passes.made += 1;
+        let requests = rest.take().unwrap_or_else(|| {
+            let named = nameable(&arrived);
+            [control.request(transfer("data", &named)), control.request(transfer("digests", &nothing))]
+        });
+        copy.live.expect(layout.payload(), files);
+        copy.live.held.store(arrived.total(), Ordering::Relaxed);
+        let pass = Pass {
+            integrity,
+            layout: Arc::clone(&layout),
+            sink: Arc::clone(&sink),
+            digests: Arc::clone(&digests),
+            arrived: Arc::new(Mutex::new(arrived)),
+        };
+        let came = Arc::clone(&pass.arrived);
+        let moved = copy.attend(Some(control), move |live| pass.receive(live, rig)).await;
+        arrived = came.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let error = match moved {
+            Ok(done) => {
+                copy.until_done(control, &requests).await?;
+                break done;
+            }
+            // Clause R-9.
+            Err(error) if error.fault == Fault::There => {
+                sink.refuse();
+                return Err(error);
+            }
+            Err(error) if !integrity.checks => return Err(error),
+            Err(error) => error,
+        };
+        passes.failed(error, arrived.total())?;
+        // Every channel is closed, so that these end soon; how does not matter.
+        for id in requests {
+            let _ = control.done(id).await;
+        }
+        copy.settle();
+        rig = reach(copy, control, address, choice).await?;
+        agreed.extend(agree(control, integrity, None));
+    };
+    for id in agreed {
+        control.done(id).await?;
+    }
+    if let Some((id, name)) = congestion {
+        match control.done(id).await {
+            Ok(_) => copy.ledger.congestion = Some(name),
+            // What Farline chose by itself is no promise.
+            Err(error) if copy.options.wishes.congestion.is_some() => copy.ledger.note(format!("without {name}: {error}")),
+            Err(_) => {}
+        }
+    }
+    copy.verified(integrity);
+    copy.ledger.passes += passes.made;
     take(copy, landed);
     copy.ledger.tcp.extend(rig.tcp);
     copy.settle();
     Ok(())
+}
+
+/// One pass over what is not here yet, to the landing.
+struct Pass {
+    integrity: Integrity,
+    layout: Arc<Layout>,
+    sink: Arc<dyn Landing>,
+    digests: Arc<Mutex<Digests>>,
+    arrived: Arc<Mutex<ByteRanges>>,
+}
+
+impl Pass {
+    fn receive(self, live: &Live, rig: Rig) -> Result<(Landed, Rig), Error> {
+        let Pass { integrity, layout, sink, digests, arrived } = self;
+        let guard = (integrity, integrity.digests.then_some(&*digests));
+        let (rig, _) = receive_layout(live, rig, &layout, &*sink, guard, &arrived, &live.tally)?;
+        let total = arrived.lock().unwrap_or_else(PoisonError::into_inner).total();
+        if total != layout.payload() {
+            let message = format!("{total} of {} bytes are here", layout.payload());
+            return Err(match integrity.checks {
+                true => Error::new(Fault::Between, "blocks-missing", message)
+                    .hint("the path changed or lost data; run the same command again, it goes on from what arrived"),
+                false => Error::new(Fault::There, "incomplete", message),
+            });
+        }
+        let (rig, list) = receive_list(live, rig, layout.entries().len() * Verdict::WIRE_LEN, integrity)?;
+        let verdicts = Verdict::decode_for(&layout, &list)?;
+        let digests = digests.lock().unwrap_or_else(PoisonError::into_inner);
+        Ok((sink.land(Some((&verdicts, &digests))), rig))
+    }
+}
+
+/// As much of `held` as a REST line can name: its longest ranges. What is not named comes again, and is dropped.
+fn nameable(held: &ByteRanges) -> ByteRanges {
+    let mut ranges: Vec<_> = held.iter().collect();
+    ranges.sort_by_key(|range| std::cmp::Reverse(range.end - range.start));
+    let mut named = ByteRanges::new();
+    for range in ranges.into_iter().take(RANGES_IN_REST) {
+        named.insert(range);
+    }
+    named
 }
 
 async fn from_stock(
@@ -175,7 +269,15 @@ async fn from_stock(
     }
     let files = layout.entries().iter().filter(|entry| matches!(entry.kind, EntryKind::File { .. })).count() as u64;
     for item in layout.entries() {
-        let EntryKind::File { len } = item.kind else { continue };
+        let len = match item.kind {
+            EntryKind::File { len } => len,
+            EntryKind::Directory => continue,
+            EntryKind::Symlink { .. } => {
+                let one = Arc::new(Layout::new(vec![item.clone()], BLOCK_LEN));
+                take(copy, place.sink(&one)?.land(None));
+                continue;
+            }
+        };
         let path = join(from.path.strip_suffix(b"/").unwrap_or(&from.path), &item.path);
         let transfer = Transfer::new(What::Retrieve, Pathname::new(path.clone()));
         let id = control.request(Request::Transfer(transfer));
@@ -184,7 +286,10 @@ async fn from_stock(
         let sink = place.sink(&one)?;
         let done = copy.attend(Some(control), move |live| {
             sink.open(0)?;
-            let (rig, came) = receive_layout(live, rig, &one, &*sink, None, &live.tally)?;
+            let plain = (Integrity::default(), None);
+            let arrived = Mutex::new(ByteRanges::new());
+            let (rig, _) = receive_layout(live, rig, &one, &*sink, plain, &arrived, &live.tally)?;
+            let came = arrived.into_inner().unwrap_or_else(PoisonError::into_inner).total();
             if came != len {
                 // A stock server says the size beforehand and the end with EOF: if they differ the file changed, or was cut.
                 return Err(Error::new(Fault::There, "incomplete", format!("{came} bytes came of a file of {len}")));
@@ -212,7 +317,7 @@ fn take(copy: &mut Copy<'_>, landed: Landed) {
 }
 
 /// Lists a remote tree, folder by folder.
-async fn list_tree(copy: &mut Copy<'_>, control: &mut Control, top: &[u8]) -> Result<Vec<Entry>, Error> {
+pub(super) async fn list_tree(copy: &mut Copy<'_>, control: &mut Control, top: &[u8]) -> Result<Vec<Entry>, Error> {
     let mut entries = Vec::new();
     let mut folders = vec![Vec::new()];
     while let Some(folder) = folders.pop() {
@@ -223,6 +328,12 @@ async fn list_tree(copy: &mut Copy<'_>, control: &mut Control, top: &[u8]) -> Re
                 continue;
             }
             let path = join(&folder, name);
+            // Farline lists a link as what it leads to, and says where.
+            if let Some(link) = &found.link {
+                let kind = EntryKind::Symlink { target: link.as_bytes().to_vec() };
+                entries.push(Entry { kind, ..entry(path, &found) });
+                continue;
+            }
             match found.kind {
                 Kind::Directory => folders.push(path.clone()),
                 Kind::File => {}
@@ -238,7 +349,7 @@ async fn list_tree(copy: &mut Copy<'_>, control: &mut Control, top: &[u8]) -> Re
     Ok(entries)
 }
 
-fn entry(path: Vec<u8>, found: &gridftp::Entry) -> Entry {
+pub(super) fn entry(path: Vec<u8>, found: &gridftp::Entry) -> Entry {
     let kind = match found.kind {
         Kind::Directory => EntryKind::Directory,
         _ => EntryKind::File { len: found.size.unwrap_or(0) },
@@ -250,23 +361,29 @@ fn entry(path: Vec<u8>, found: &gridftp::Entry) -> Entry {
 }
 
 /// Receives a list of bytes as a transfer of its own; it counts as overhead, not as payload.
-fn receive_list(live: &Live, rig: Rig, limit: usize) -> Result<(Rig, Vec<u8>), Error> {
+fn receive_list(live: &Live, rig: Rig, limit: usize, integrity: Integrity) -> Result<(Rig, Vec<u8>), Error> {
     let sink = BytesSink::new(limit);
     let layout = Arc::new(Layout::of_file(limit.max(1) as u64, BLOCK_LEN));
-    let (rig, _) = receive_layout(live, rig, &layout, &sink, None, &Tally::default())?;
-    Ok((rig, sink.into_bytes()))
+    let tally = Tally::default();
+    let (rig, lost) = receive_layout(live, rig, &layout, &sink, (integrity, None), &Mutex::default(), &tally)?;
+    match lost || tally.bad_blocks() > 0 {
+        true => Err(Error::new(Fault::Between, "blocks-missing", "a list did not arrive whole")
+            .hint("the path changed or lost data; run the same command again, it goes on from what arrived")),
+        false => Ok((rig, sink.into_bytes())),
+    }
 }
 
+/// Receives a transfer; answers also whether a channel was lost, so that there may be holes.
 fn receive_layout(
     live: &Live,
     rig: Rig,
     layout: &Arc<Layout>,
     sink: &dyn Sink,
-    digests: Option<&Mutex<Digests>>,
+    (integrity, digests): (Integrity, Option<&Mutex<Digests>>),
+    held: &Mutex<ByteRanges>,
     tally: &Tally,
-) -> Result<(Rig, u64), Error> {
-    let written = Mutex::new(ByteRanges::new());
-    let Received { channels, slots, tcp, .. } = receive(ReceiveJob {
+) -> Result<(Rig, bool), Error> {
+    let Received { channels, slots, tcp, lost, .. } = receive(ReceiveJob {
         layout: Arc::clone(layout),
         sink,
         wire_offset: 0,
@@ -276,10 +393,10 @@ fn receive_layout(
         writers: 2,
         digests,
         tally,
-        written: &written,
+        held,
+        integrity,
         pace: live.pace.clone().filter(|_| !live.paced_there.load(Ordering::Relaxed)),
         cancel: live.cancel.clone(),
     })?;
-    let came = written.into_inner().unwrap_or_else(PoisonError::into_inner).total();
-    Ok((Rig { acceptor: rig.acceptor, channels, slots, tcp }, came))
+    Ok((Rig { acceptor: rig.acceptor, channels, slots, tcp }, lost))
 }

@@ -65,6 +65,14 @@ pub(super) fn destination(
     Ok(Destination::Files { root: Arc::new(Root::open(parent)?), start: last_name(bytes).to_vec() })
 }
 
+/// Whether something called `name` may have been left half-done in `to`, by the rules of [`destination`].
+pub(super) fn has_partial(to: &Location, name: &[u8], contents: bool) -> bool {
+    let Location::Local(to) = to else { return false };
+    let parent = to.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let inside = if contents { b"" } else { name };
+    crate::stores::has_journal(to, inside) || crate::stores::has_journal(parent, last_name(to.as_os_str().as_bytes()))
+}
+
 /// What a copy within this host reads.
 struct Origin {
     layout: Arc<Layout>,

@@ -8,10 +8,12 @@ mod greet;
 mod local;
 mod location;
 mod outcome;
+mod passes;
+mod third_party;
 mod upload;
 
 pub use crate::stores::Diskless;
-pub use copy::{Options, Standing, copy};
+pub use copy::{Options, Standing, Verify, copy};
 pub use dial::DataPath;
 pub use greet::{Greeting, greet};
 pub use location::{Location, Remote};

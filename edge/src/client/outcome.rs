@@ -25,6 +25,14 @@ pub struct Outcome {
     pub verified: bool,
     /// How, or why not.
     pub verified_how: &'static str,
+    /// Blocks that arrived other than they were sent, and were sent again.
+    pub bad_blocks: u64,
+    /// Block headers that did, each of which cost a data channel.
+    pub bad_headers: u64,
+    /// Times that data was asked for: 1 where nothing had to be sent again.
+    pub passes: u64,
+    /// Bytes that the destination held from an earlier attempt, which were not sent again.
+    pub resumed_bytes: u64,
     /// Data channels.
     pub streams: usize,
     /// Which way data went; `null` when nothing left this host.
@@ -45,6 +53,8 @@ pub struct Outcome {
     pub limited_by: Limit,
     /// Why these channels, this congestion control, this staging.
     pub reasons: Vec<String>,
+    /// What was asked for and is not as asked, and why.
+    pub notes: Vec<String>,
     /// What did not arrive, and why.
     pub failures: Vec<Failure>,
     /// Bytes that had arrived, over time.
@@ -75,6 +85,10 @@ pub(super) struct Ledger {
     pub(super) bytes: u64,
     pub(super) bytes_sent: u64,
     pub(super) files: u64,
+    pub(super) bad_blocks: u64,
+    pub(super) bad_headers: u64,
+    pub(super) passes: u64,
+    pub(super) resumed_bytes: u64,
     pub(super) verified: bool,
     pub(super) verified_how: &'static str,
     pub(super) streams: usize,
@@ -88,11 +102,19 @@ pub(super) struct Ledger {
     pub(super) moving: Span,
     pub(super) sending: bool,
     pub(super) choice: Option<Choice>,
+    pub(super) notes: Vec<String>,
     pub(super) failures: Vec<(Vec<u8>, Error)>,
     pub(super) samples: Vec<Sample>,
 }
 
 impl Ledger {
+    /// Notes what is not as it was asked for: once, however many transfers it is true of.
+    pub(super) fn note(&mut self, note: String) {
+        if !self.notes.contains(&note) {
+            self.notes.push(note);
+        }
+    }
+
     pub(super) fn outcome(self, elapsed: Span, cpu: Span, peak_rss: u64) -> Outcome {
         let sum = |part: fn(&TcpInfo) -> Span| self.tcp.iter().map(part).fold(Span::ZERO, |sum, span| sum + span);
         let waits = Waits {
@@ -117,6 +139,10 @@ impl Ledger {
             rate_bps: Rate::of(Bytes(self.bytes), elapsed).as_bps(),
             verified: self.verified && self.failures.is_empty(),
             verified_how: self.verified_how,
+            bad_blocks: self.bad_blocks,
+            bad_headers: self.bad_headers,
+            passes: self.passes.max(1),
+            resumed_bytes: self.resumed_bytes,
             streams: self.streams,
             data_path: self.data_path,
             congestion: self.congestion,
@@ -127,6 +153,7 @@ impl Ledger {
             peak_rss_bytes: peak_rss,
             limited_by: if self.sending { waits.sender_limit() } else { waits.receiver_limit() },
             reasons,
+            notes: self.notes,
             failures: self.failures.into_iter().map(failure).collect(),
             samples: self.samples,
         }

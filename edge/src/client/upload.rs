@@ -1,21 +1,26 @@
 //! Copies from this host to a node: as one tree to Farline, file by file to any other GridFTP server.
 
-use super::control::Control;
+use super::control::{Control, Heard};
 use super::copy::{Copy, Live};
 use super::dial::{dial, handles};
 use super::location::{Location, Remote, last_name};
+use super::passes::{Passes, agree, source_of};
 use crate::channels::Channel;
 use crate::channels::tcp::TcpOptions;
-use crate::mover::{Audit, BLOCK_LEN, SendJob, Sent, TREE_MODULE, send};
+use crate::mover::{Audit, BLOCK_LEN, Integrity, SendJob, Sent, TREE_MODULE, Tally, send};
 use crate::stores::{BytesSource, Diskless, MEMORY_NAME, MemorySource, Part, PosixSource, Root, Source, join, look, walk};
 use crate::sys::pool::{Slot, pool};
+use crate::sys::tcp::TcpInfo;
 use farline_core::gridftp::client::{Request, Transfer, What};
 use farline_core::gridftp::{Command, Kind, Mode, Module, Pathname};
-use farline_core::transfer::{Choice, Entry, EntryKind, Layout, Marks, Verdict, manifest_lines};
+use farline_core::transfer::journal::Origin;
+use farline_core::transfer::{Block, Choice, Entry, EntryKind, Layout, Marks, Verdict, manifest_lines};
 use farline_core::units::{Bytes, Error, Fault};
+use std::net::SocketAddr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// What is copied: entries by their paths at the destination, and where they lie here.
 struct Load {
@@ -24,6 +29,8 @@ struct Load {
     entries: Vec<Entry>,
     /// Where the entries lie among this host's files; nowhere for a memory store.
     parts: Vec<Part>,
+    /// What the source is known by when a copy is resumed.
+    source_id: [u8; 32],
 }
 
 impl Load {
@@ -68,7 +75,7 @@ pub(super) async fn run(copy: &mut Copy<'_>, sources: &[Location], to: &Remote) 
     let load = match memory {
         Some(store) => {
             let entry = store.entry(if into_folder { MEMORY_NAME } else { b"" })?;
-            Load { target: to.path.clone(), entries: vec![entry], parts: Vec::new() }
+            Load { target: to.path.clone(), entries: vec![entry], parts: Vec::new(), source_id: [0; 32] }
         }
         None => load(copy, &paths, to, into_folder)?,
     };
@@ -105,7 +112,10 @@ fn look_at(path: &Path) -> Result<std::fs::Metadata, Error> {
 /// As rsync has it: `src` goes into the destination by its name, `src/` goes with its content alone.
 fn load(copy: &mut Copy<'_>, paths: &[PathBuf], to: &Remote, into_folder: bool) -> Result<Load, Error> {
     let target = to.path.clone();
-    let mut load = Load { target, entries: Vec::new(), parts: Vec::new() };
+    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    let real: Vec<PathBuf> = paths.iter().map(|path| path.canonicalize().unwrap_or_else(|_| path.clone())).collect();
+    let source_id = source_of(&host, real.iter().map(|path| path.as_os_str().as_bytes()));
+    let mut load = Load { target, entries: Vec::new(), parts: Vec::new(), source_id };
     for path in paths {
         let bytes = path.as_os_str().as_bytes();
         let first = load.entries.len();
@@ -143,44 +153,90 @@ fn load(copy: &mut Copy<'_>, paths: &[PathBuf], to: &Remote, into_folder: bool) 
     Ok(load)
 }
 
-/// A tree in three pipelined transfers: manifest, data, digests.
+/// A tree in three pipelined transfers: manifest, data, digests; the last two again while blocks are missing.
 async fn to_farline(copy: &mut Copy<'_>, control: &mut Control, passive: u64, load: Load, choice: &Choice) -> Result<(), Error> {
-    let manifest = manifest_lines(&load.entries);
+    let (manifest, source_id) = (manifest_lines(&load.entries), load.source_id);
     let layout = Arc::new(Layout::new(load.entries, BLOCK_LEN));
     let source = Load::source(load.parts, &layout);
-    // The commands leave with the channels' first bytes: dialling first costs no round trip.
-    let (mut rig, congestion) = open_rig(copy, control, passive, choice).await?;
+    let address = control.passive(passive).await?;
     let path = Pathname::new(load.target);
     let transfer = |parms: &str| {
         let module = Some(Module { name: TREE_MODULE.to_owned(), parms: parms.to_owned() });
         Request::Transfer(Transfer { module, ..Transfer::new(What::Store, path.clone()) })
     };
-    let requests = ["manifest", "data", "digests"].map(|part| control.request(transfer(part)));
+    let integrity = copy.integrity(control);
+    let origin = Origin { source: source_id, digests: integrity.digests };
+    let mut agreed = Vec::new();
     let files = layout.entries().iter().filter(|entry| matches!(entry.kind, EntryKind::File { .. })).count() as u64;
-    copy.live.expect(layout.payload(), files);
-    let work_layout = Arc::clone(&layout);
-    let done = copy.attend(Some(control), move |live| {
-        let layout = work_layout;
-        let manifest = BytesSource(manifest);
-        rig = send_bytes(live, manifest, rig)?;
-        live.follow(handles(&rig.channels)?);
-        let audit = Audit::new(&layout);
-        let sent = send_layout(live, &layout, &*source, Some(&audit), &live.tally, rig)?;
-        let (verdicts, unreadable) = audit.finish();
-        let list = verdicts.into_iter().flat_map(Verdict::encode).collect();
-        rig = Rig { channels: sent.channels, slots: sent.slots };
-        rig = send_bytes(live, BytesSource(list), rig)?;
-        let tcp: Vec<_> = rig.channels.iter().filter_map(|channel| channel.tcp_info()).collect();
-        Ok((unreadable, tcp, rig))
-    });
-    let (unreadable, tcp, rig) = done.await?;
-    // All bytes are with this host's kernel; the digests' reply says that they are in the node's store.
-    let landing = copy.until_done(control, &requests).await;
-    copy.ledger.tcp.extend(tcp);
-    copy.ledger.congestion = congestion;
-    copy.ledger.verified = true;
-    copy.ledger.verified_how = "BLAKE3 of every file, computed while moving, compared end to end";
-    drop(rig);
+    let audit = Arc::new(if integrity.digests { Audit::new(&layout) } else { Audit::without_digests(&layout) });
+    let (mut passes, mut listed) = (Passes::default(), false);
+    let heard = control.heard();
+    let landing = loop {
+        passes.made += 1;
+        // The commands leave with the channels' first bytes: dialling first costs no round trip.
+        let (rig, congestion) = open_rig(copy, control, address, choice).await?;
+        copy.ledger.congestion = congestion;
+        agreed.extend(agree(control, integrity, Some(&origin)));
+        let manifest = (!listed).then(|| BytesSource(manifest.clone()));
+        let first = manifest.as_ref().map(|_| control.request(transfer("manifest")));
+        let rest = ["data", "digests"].map(|part| control.request(transfer(part)));
+        copy.live.expect(layout.payload(), files);
+        let pass = Pass {
+            integrity,
+            manifest,
+            layout: Arc::clone(&layout),
+            source: Arc::clone(&source),
+            audit: Arc::clone(&audit),
+            heard: Arc::clone(&heard),
+        };
+        let moved = copy.attend(Some(control), move |live| pass.send(live, rig)).await;
+        let moved = moved.map(|(tcp, rig)| {
+            copy.ledger.tcp.extend(tcp);
+            rig
+        });
+        if let Err(error) = &moved
+            && (!integrity.checks || !matches!(error.code, "channel-lost" | "blocks-missing"))
+        {
+            // The node may wait for data that will not come: no reply of it is worth waiting for.
+            return Err(error.clone());
+        }
+        // All bytes are with this host's kernel; the digests' reply says that they are in the node's store. Channels stay open
+        // until then: closing one early would look like a loss.
+        let mut said = Ok(());
+        for id in first.into_iter().chain(rest) {
+            let done = copy.until_done(control, &[id]).await;
+            if Some(id) == first {
+                listed = done.is_ok();
+                let held = lock(&heard).of(id);
+                copy.ledger.resumed_bytes = copy.ledger.resumed_bytes.max(held);
+            }
+            said = said.and(done);
+        }
+        let result = match (moved, said) {
+            (Ok(_), said) => said,
+            // The node's word, where it gave one, says why the channels broke.
+            (Err(error), Err(said)) if error.code == "channel-lost" => Err(said),
+            (Err(error), _) => Err(error),
+        };
+        let error = match result {
+            Ok(()) => break Ok(()),
+            Err(error) if !integrity.checks => break Err(error),
+            Err(error) => error,
+        };
+        if error.code == "source-unreadable" {
+            break Err(error);
+        }
+        passes.failed(error, lock(&heard).all().total())?;
+        copy.settle();
+    };
+    for id in agreed {
+        control.done(id).await?;
+    }
+    copy.verified(integrity);
+    copy.ledger.passes += passes.made;
+    copy.ledger.bad_blocks += passes.bad_blocks;
+    copy.ledger.bad_headers += passes.bad_headers;
+    let unreadable = audit.finish().1;
     let entry = |(index, error): (usize, Error)| (layout.entries()[index].path.clone(), error);
     let failed = unreadable.len() as u64;
     copy.ledger.failures.extend(unreadable.into_iter().map(entry));
@@ -194,6 +250,50 @@ async fn to_farline(copy: &mut Copy<'_>, control: &mut Control, passive: u64, lo
     copy.ledger.files += files - failed;
     copy.settle();
     Ok(())
+}
+
+/// One pass over what the node lacks.
+struct Pass {
+    integrity: Integrity,
+    manifest: Option<BytesSource>,
+    layout: Arc<Layout>,
+    source: Arc<dyn Source>,
+    audit: Arc<Audit>,
+    heard: Arc<Mutex<Heard>>,
+}
+
+impl Pass {
+    fn send(self, live: &Live, mut rig: Rig) -> Result<(Vec<TcpInfo>, Rig), Error> {
+        if let Some(manifest) = self.manifest {
+            rig = send_bytes(live, manifest, self.integrity, rig)?;
+        }
+        live.follow(handles(&rig.channels)?);
+        let (layout, heard) = (Arc::clone(&self.layout), Arc::clone(&self.heard));
+        let held = &live.held;
+        // What the node holds is learned while the rest is on its way (clause R-6).
+        let blocks = (0..layout.block_count()).map(move |index| layout.block(index)).filter(move |block| {
+            let heard = lock(&heard);
+            let skipped = heard.all().contains(&block.range());
+            if skipped {
+                held.fetch_add(block.len as u64, Ordering::Relaxed);
+            }
+            !skipped
+        });
+        let guard = (self.integrity, Some(&*self.audit));
+        let sent = send_layout(live, &self.layout, &*self.source, Box::new(blocks), guard, &live.tally, rig)?;
+        let tcp: Vec<_> = sent.channels.iter().filter_map(|channel| channel.tcp_info()).collect();
+        let lost = sent.lost > 0;
+        rig = Rig { channels: sent.channels, slots: sent.slots };
+        if lost {
+            // The node knows what it lacks; this pass has nothing to add.
+            rig.channels.clear();
+            return Err(Error::new(Fault::Between, "channel-lost", "data channels were lost")
+                .hint("the path lost connections; run the same command again, it goes on from what arrived"));
+        }
+        let list = self.audit.finish().0.into_iter().flat_map(Verdict::encode).collect();
+        rig = send_bytes(live, BytesSource(list), self.integrity, rig)?;
+        Ok((tcp, rig))
+    }
 }
 
 /// File by file, as any GridFTP server knows it: folders first, then each file under a temporary name, then renamed.
@@ -212,7 +312,8 @@ async fn to_stock(copy: &mut Copy<'_>, control: &mut Control, passive: u64, load
             _ => {}
         }
     }
-    let (rig, congestion) = open_rig(copy, control, passive, choice).await?;
+    let address = control.passive(passive).await?;
+    let (rig, congestion) = open_rig(copy, control, address, choice).await?;
     copy.ledger.congestion = congestion;
     let layout = Arc::new(Layout::new(load.entries.clone(), BLOCK_LEN));
     let source = Load::source(load.parts, &layout);
@@ -241,7 +342,8 @@ async fn to_stock(copy: &mut Copy<'_>, control: &mut Control, passive: u64, load
             live.follow(handles(&held.channels)?);
             let one = Arc::new(Layout::of_file(of.len(), BLOCK_LEN));
             let only = OneOf { source, entry: index };
-            let sent = send_layout(live, &one, &only, None, &live.tally, held)?;
+            let blocks = Box::new(all_blocks(&one));
+            let sent = send_layout(live, &one, &only, blocks, (Integrity::default(), None), &live.tally, held)?;
             Ok((Rig { channels: sent.channels, slots: sent.slots }, sent.tcp))
         });
         let (back, tcp) = done.await?;
@@ -272,12 +374,12 @@ impl Source for OneOf {
     }
 }
 
-fn trim(path: &[u8]) -> &[u8] {
+pub(super) fn trim(path: &[u8]) -> &[u8] {
     if path.len() > 1 { path.strip_suffix(b"/").unwrap_or(path) } else { path }
 }
 
 /// A hidden name beside the target, so that a stock server never shows half a file under its final name.
-fn temporary(path: &[u8]) -> Vec<u8> {
+pub(super) fn temporary(path: &[u8]) -> Vec<u8> {
     let name = last_name(path);
     let folder = &path[..path.len() - name.len()];
     [folder, b".", &name[..name.len().min(200)], format!(".{}.farline", std::process::id()).as_bytes()].concat()
@@ -287,10 +389,9 @@ fn temporary(path: &[u8]) -> Vec<u8> {
 async fn open_rig(
     copy: &mut Copy<'_>,
     control: &mut Control,
-    passive: u64,
+    address: SocketAddr,
     choice: &Choice,
 ) -> Result<(Rig, Option<String>), Error> {
-    let address = control.passive(passive).await?;
     let options = TcpOptions { congestion: choice.congestion.clone(), buffer: None };
     let dialled = dial(control, address, choice.streams, &options).await?;
     copy.ledger.data_path = Some(dialled.path);
@@ -304,22 +405,31 @@ pub(super) fn staging(choice: &Choice) -> Result<Vec<Slot>, Error> {
 }
 
 /// Sends a list of bytes as a transfer of its own; it counts as overhead, not as payload.
-fn send_bytes(live: &Live, bytes: BytesSource, rig: Rig) -> Result<Rig, Error> {
+fn send_bytes(live: &Live, bytes: BytesSource, integrity: Integrity, rig: Rig) -> Result<Rig, Error> {
     let layout = Arc::new(Layout::of_file(bytes.0.len() as u64, BLOCK_LEN));
-    let sent = send_layout(live, &layout, &bytes, None, &crate::mover::Tally::default(), rig)?;
+    let blocks = Box::new(all_blocks(&layout));
+    let sent = send_layout(live, &layout, &bytes, blocks, (integrity, None), &Tally::default(), rig)?;
     Ok(Rig { channels: sent.channels, slots: sent.slots })
 }
 
-fn send_layout(
-    live: &Live,
+fn all_blocks(layout: &Arc<Layout>) -> impl Iterator<Item = Block> + Send + use<> {
+    let layout = Arc::clone(layout);
+    (0..layout.block_count()).map(move |index| layout.block(index))
+}
+
+fn send_layout<'a>(
+    live: &'a Live,
     layout: &Arc<Layout>,
-    source: &dyn Source,
-    audit: Option<&Audit>,
-    tally: &crate::mover::Tally,
+    source: &'a dyn Source,
+    blocks: Box<dyn Iterator<Item = Block> + Send + 'a>,
+    (integrity, audit): (Integrity, Option<&'a Audit>),
+    tally: &'a Tally,
     rig: Rig,
 ) -> Result<Sent, Error> {
+    if rig.channels.is_empty() {
+        return Err(Error::new(Fault::Between, "channel-lost", "every data channel was lost"));
+    }
     let marks = Marks::of_pool(rig.slots.len());
-    let blocks = Box::new((0..layout.block_count()).map(|index| layout.block(index)));
     send(SendJob {
         layout: Arc::clone(layout),
         source,
@@ -330,8 +440,13 @@ fn send_layout(
         marks,
         readers: 2,
         audit,
+        integrity,
         tally,
         pace: live.pace.clone(),
         cancel: live.cancel.clone(),
     })
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -12,12 +12,31 @@ mod receive;
 mod send;
 mod tally;
 
+use farline_core::gridftp::checked::CHECKED_LEN;
+use farline_core::gridftp::mode_e::HEADER_LEN;
+
 pub use acceptor::{Acceptor, Incoming, bind};
 pub use desk::Cancel;
 pub use pace::Pace;
 pub use receive::{ReceiveJob, Received, receive};
 pub use send::{Audit, SendJob, Sent, send};
 pub use tally::Tally;
+
+/// How a transfer is guarded, as its ends agreed (`docs/protocol.md`, clauses I-1 and I-5).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Integrity {
+    /// Blocks have checked headers; bad ones count as not received, and lost channels do not end the transfer.
+    pub checks: bool,
+    /// Blocks' digests are compared on arrival and journaled. Only with `checks`.
+    pub digests: bool,
+}
+
+impl Integrity {
+    /// Bytes of each block's header.
+    pub(crate) fn header_len(self) -> usize {
+        if self.checks { CHECKED_LEN } else { HEADER_LEN }
+    }
+}
 
 /// Bytes in a block and a slot: the network buffer of the ADTS paper (section IV.A), at which it filled its link.
 pub const BLOCK_LEN: usize = 1 << 20;

@@ -1,22 +1,28 @@
 //! Receives one space of bytes over channels that open as the sender likes.
 
+use super::Integrity;
 use super::acceptor::Incoming;
 use super::desk::{Cancel, Parked, lock};
 use super::pace::Pace;
 use super::send::{broken, no_thread};
 use super::tally::Tally;
-use crate::channels::{Arrival, Channel, Handle};
+use crate::channels::{Arrival, Channel, Handle, is_damage};
 use crate::stores::Sink;
 use crate::sys::pool::Slot;
 use crate::sys::tcp::TcpInfo;
-use farline_core::gridftp::mode_e::HEADER_LEN;
+use farline_core::gridftp::checked::Check;
 use farline_core::transfer::{
-    Block, ChannelId, Digests, Layout, Marks, PieceDigest, Receiver, ReceiverInput, ReceiverOutput, SlotId,
+    Block, BlockDigest, ChannelId, Digests, Layout, Marks, PieceDigest, Receiver, ReceiverInput, ReceiverOutput, SlotId,
 };
 use farline_core::units::{ByteRanges, Error, Fault};
 use std::sync::{Arc, Condvar, Mutex, PoisonError, mpsc};
 use std::thread::Scope;
 use std::time::{Duration, Instant};
+
+/// After this long without a new channel none is expected where one was lost (`docs/protocol.md`, clause I-6).
+const QUIET: Duration = Duration::from_millis(250);
+/// Between two points at which what came is made durable (clause R-4).
+const CHECKPOINT: Duration = Duration::from_secs(1);
 
 /// What to receive, and how.
 pub struct ReceiveJob<'a> {
@@ -38,8 +44,11 @@ pub struct ReceiveJob<'a> {
     pub digests: Option<&'a Mutex<Digests>>,
     /// Running totals.
     pub tally: &'a Tally,
-    /// What is in the store so far, for restart markers.
-    pub written: &'a Mutex<ByteRanges>,
+    /// What is in the store: before, so that it is dropped when it comes again, and after, however the transfer ends. A guarded
+    /// transfer may lack bytes: bad blocks, lost channels.
+    pub held: &'a Mutex<ByteRanges>,
+    /// How blocks are guarded.
+    pub integrity: Integrity,
     /// Holds the transfer to a rate, when the sender cannot be told to: by not reading, so that its window closes.
     pub pace: Option<Arc<Pace>>,
     /// How to break it off.
@@ -56,6 +65,8 @@ pub struct Received {
     pub channel_count: usize,
     /// What the kernel said of each channel at the end.
     pub tcp: Vec<TcpInfo>,
+    /// Whether a channel was lost.
+    pub lost: bool,
 }
 
 struct Shared<'a> {
@@ -64,7 +75,7 @@ struct Shared<'a> {
     wire_offset: u64,
     digests: Option<&'a Mutex<Digests>>,
     tally: &'a Tally,
-    written: &'a Mutex<ByteRanges>,
+    integrity: Integrity,
     pace: Option<Arc<Pace>>,
     cancel: Cancel,
     acceptor: Option<&'a dyn Incoming>,
@@ -85,6 +96,7 @@ struct State {
     /// Breaks the channels that are not past their end-of-data mark.
     handles: Vec<Option<Handle>>,
     over: bool,
+    lost: bool,
     tcp: Vec<TcpInfo>,
 }
 
@@ -97,8 +109,10 @@ pub fn receive(mut job: ReceiveJob<'_>) -> Result<Received, Error> {
     let writers = job.writers.max(1);
     let (writes, write_queue) = mpsc::sync_channel(slots + writers);
     let write_queue = Mutex::new(write_queue);
+    let machine = Receiver::new(slots, Marks::of_writer(slots)).holding(lock(job.held).clone());
     let state = State {
-        machine: Receiver::new(slots, Marks::of_writer(slots)),
+        machine: if job.integrity.checks { machine.tolerant() } else { machine },
+        lost: false,
         parked: Parked::new(job.slots),
         offers: Vec::new(),
         finished: Vec::new(),
@@ -112,7 +126,7 @@ pub fn receive(mut job: ReceiveJob<'_>) -> Result<Received, Error> {
         wire_offset: job.wire_offset,
         digests: job.digests,
         tally: job.tally,
-        written: job.written,
+        integrity: job.integrity,
         pace: job.pace,
         cancel: job.cancel.clone(),
         acceptor: job.acceptor,
@@ -122,8 +136,14 @@ pub fn receive(mut job: ReceiveJob<'_>) -> Result<Received, Error> {
         writers,
         slots,
     };
+    let journal = Journal::default();
     let result = std::thread::scope(|scope| {
         let result = (|| {
+            if job.sink.journals() {
+                let body = || journal.keep(job.sink);
+                let thread = std::thread::Builder::new().name("journal".to_owned()).spawn_scoped(scope, body);
+                thread.map_err(|error| no_thread(&error))?;
+            }
             for i in 0..writers {
                 let body = || shared.write(&write_queue);
                 let thread = std::thread::Builder::new().name(format!("write {i}")).spawn_scoped(scope, body);
@@ -138,8 +158,10 @@ pub fn receive(mut job: ReceiveJob<'_>) -> Result<Received, Error> {
             shared.cancel.cancel(error.clone());
         }
         shared.stop();
+        journal.end();
         result
     });
+    *lock(job.held) = lock(&shared.state).machine.written().clone();
     result?;
     if let Some(error) = shared.cancel.reason() {
         return Err(error);
@@ -147,13 +169,18 @@ pub fn receive(mut job: ReceiveJob<'_>) -> Result<Received, Error> {
     shared.cancel.release();
     let state = shared.state.into_inner().unwrap_or_else(PoisonError::into_inner);
     let channel_count = state.offers.len();
-    Ok(Received { channels: state.finished, slots: state.parked.into_slots(), channel_count, tcp: state.tcp })
+    Ok(Received { channels: state.finished, slots: state.parked.into_slots(), channel_count, tcp: state.tcp, lost: state.lost })
 }
 
 impl<'a> Shared<'a> {
     /// Accepts channels until the machine says that the transfer is over.
     fn attend<'scope>(&'scope self, scope: &'scope Scope<'scope, '_>) -> Result<(), Error> {
+        let mut last = Instant::now();
         loop {
+            if last.elapsed() >= QUIET {
+                last = Instant::now();
+                self.tell(ReceiverInput::Quiet, None);
+            }
             let mut state = lock(&self.state);
             if let Some(error) = self.cancel.reason() {
                 return Err(error);
@@ -167,12 +194,13 @@ impl<'a> Shared<'a> {
             }
             if let Some(acceptor) = self.acceptor {
                 drop(state);
-                if let Some(channel) = acceptor.accept(Duration::from_secs(1))? {
+                if let Some(channel) = acceptor.accept(QUIET)? {
+                    last = Instant::now();
                     self.start(scope, channel)?;
                 }
             } else {
                 // A cancellation from outside breaks the channels, whose threads then wake us.
-                drop(self.changed.wait_timeout(state, Duration::from_secs(1)).unwrap_or_else(PoisonError::into_inner));
+                drop(self.changed.wait_timeout(state, QUIET).unwrap_or_else(PoisonError::into_inner));
             }
         }
     }
@@ -184,7 +212,8 @@ impl<'a> Shared<'a> {
         }
     }
 
-    fn start<'scope>(&'scope self, scope: &'scope Scope<'scope, '_>, channel: Box<dyn Channel>) -> Result<(), Error> {
+    fn start<'scope>(&'scope self, scope: &'scope Scope<'scope, '_>, mut channel: Box<dyn Channel>) -> Result<(), Error> {
+        channel.check_blocks(self.integrity.checks);
         self.cancel.watch(channel.handle().map_err(|error| broken(&error))?);
         let (offers, queue) = mpsc::channel();
         let id = {
@@ -260,7 +289,37 @@ impl<'a> Shared<'a> {
         self.wake();
     }
 
+    /// Whether a block is what its sender read; notes its digests if it is. `pieces` is scratch.
+    fn is_good(&self, slot: &Slot, block: &Block, check: Option<Check>, pieces: &mut Vec<PieceDigest>) -> bool {
+        if check.is_some_and(|check| !check.fits(&slot[..block.len])) {
+            return false;
+        }
+        let Some(digests) = self.digests else { return true };
+        pieces.clear();
+        let mut digest_of_block = BlockDigest::default();
+        for piece in self.layout.pieces(block.offset, block.len) {
+            let bytes = &slot[piece.block_offset..piece.block_offset + piece.len];
+            let digest = PieceDigest::of(&self.layout, &piece, bytes);
+            digest_of_block.add(&digest);
+            pieces.push(digest);
+        }
+        let told = check.as_ref().and_then(Check::digest);
+        if told.is_some_and(|told| *told != digest_of_block.finish()) {
+            return false;
+        }
+        let mut digests = lock(digests);
+        for piece in pieces.iter() {
+            digests.insert(piece);
+            match told {
+                Some(_) => self.sink.note(piece),
+                None => digests.doubt(piece.entry()),
+            }
+        }
+        true
+    }
+
     fn drive(&self, id: ChannelId, mut channel: Box<dyn Channel>, queue: &mpsc::Receiver<Option<Slot>>) {
+        let mut pieces = Vec::new();
         loop {
             let waiting = Instant::now();
             let Ok(Some(slot)) = queue.recv() else { return };
@@ -270,8 +329,8 @@ impl<'a> Shared<'a> {
             let arrival = channel.receive();
             self.tally.add_network(receiving);
             match arrival {
-                Ok(Arrival::Data { slot, block }) => {
-                    self.tally.add_on_wire(block.len + HEADER_LEN);
+                Ok(Arrival::Data { slot, block, check }) => {
+                    self.tally.add_on_wire(block.len + self.integrity.header_len());
                     if let Some(pace) = &self.pace {
                         pace.through(block.len);
                     }
@@ -283,21 +342,20 @@ impl<'a> Shared<'a> {
                         ));
                     };
                     let block = Block { offset, ..block };
-                    if let Some(digests) = self.digests {
-                        if !self.layout.is_block(&block) {
-                            return self.fail(Error::new(
-                                Fault::There,
-                                "block-misplaced",
-                                "the sender cut the tree into other blocks than agreed",
-                            ));
-                        }
-                        for piece in self.layout.pieces(block.offset, block.len) {
-                            let bytes = &slot[piece.block_offset..piece.block_offset + piece.len];
-                            let digest = PieceDigest::of(&self.layout, &piece, bytes);
-                            lock(digests).insert(&digest);
-                        }
+                    if self.digests.is_some() && !self.layout.is_block(&block) {
+                        return self.fail(Error::new(
+                            Fault::There,
+                            "block-misplaced",
+                            "the sender cut the tree into other blocks than agreed",
+                        ));
                     }
-                    let input = ReceiverInput::Arrived { channel: id, slot: SlotId(slot.index()), block };
+                    let slot_id = SlotId(slot.index());
+                    let input = if self.is_good(&slot, &block, check, &mut pieces) {
+                        ReceiverInput::Arrived { channel: id, slot: slot_id, block }
+                    } else {
+                        self.tally.add_bad_block();
+                        ReceiverInput::Bad { channel: id, slot: slot_id }
+                    };
                     self.tell(input, Some(slot));
                 }
                 Ok(Arrival::End { slot, channels, closing }) => {
@@ -314,9 +372,20 @@ impl<'a> Shared<'a> {
                 // Broken by `attend`, because the transfer was over without this channel.
                 Err(_) if lock(&self.state).over => return,
                 Err(error) => {
-                    // The machine says what a lost channel means; the channel's own error says more.
-                    self.fail(broken(&error));
-                    return self.tell(ReceiverInput::Lost(id), None);
+                    if self.integrity.checks {
+                        self.tally.add_lost_channel(is_damage(&error));
+                        let mut state = lock(&self.state);
+                        state.lost = true;
+                        state.handles[id.0] = None;
+                    } else {
+                        // The machine says what a lost channel means; the channel's own error says more.
+                        self.fail(broken(&error));
+                    }
+                    let slot = channel.withdraw();
+                    // Closed before the machine knows: the sender must learn of it too.
+                    drop(channel);
+                    let input = ReceiverInput::Lost { channel: id, slot: slot.as_ref().map(|slot| SlotId(slot.index())) };
+                    return self.tell(input, slot);
                 }
             }
         }
@@ -338,9 +407,37 @@ impl<'a> Shared<'a> {
                 return self.fail(Error::new(Fault::There, "block-out-of-range", "the sender named bytes that no file has"));
             }
             self.tally.add_bytes(block.len);
-            lock(self.written).insert(block.range());
             let id = SlotId(slot.index());
             self.tell(ReceiverInput::Written(id), Some(slot));
         }
+    }
+}
+
+/// The thread that has the sink make durable what it has, once a second at most.
+#[derive(Default)]
+struct Journal {
+    over: Mutex<bool>,
+    changed: Condvar,
+}
+
+impl Journal {
+    fn keep(&self, sink: &dyn Sink) {
+        let mut rest = CHECKPOINT;
+        loop {
+            let over = lock(&self.over);
+            let waited = self.changed.wait_timeout_while(over, rest, |over| !*over);
+            if *waited.unwrap_or_else(PoisonError::into_inner).0 {
+                return;
+            }
+            let began = Instant::now();
+            sink.checkpoint();
+            // A disk that syncs slowly has other work too.
+            rest = CHECKPOINT.max(4 * began.elapsed());
+        }
+    }
+
+    fn end(&self) {
+        *lock(&self.over) = true;
+        self.changed.notify_all();
     }
 }

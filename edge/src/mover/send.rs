@@ -1,5 +1,6 @@
 //! Sends one space of bytes over open channels.
 
+use super::Integrity;
 use super::desk::{Cancel, Parked, lock};
 use super::pace::Pace;
 use super::tally::Tally;
@@ -7,9 +8,10 @@ use crate::channels::Channel;
 use crate::stores::Source;
 use crate::sys::pool::Slot;
 use crate::sys::tcp::TcpInfo;
+use farline_core::gridftp::checked::Check;
 use farline_core::gridftp::mode_e::{Flags, Header};
 use farline_core::transfer::{
-    Block, ChannelId, Digests, Layout, Marks, PieceDigest, Sender, SenderInput, SenderOutput, SlotId, Verdict,
+    Block, BlockDigest, ChannelId, Digests, Layout, Marks, PieceDigest, Sender, SenderInput, SenderOutput, SlotId, Verdict,
 };
 use farline_core::units::{Error, Fault};
 use std::io;
@@ -37,6 +39,8 @@ pub struct SendJob<'a> {
     pub readers: usize,
     /// Collect the files' digests. Without it a file that cannot be read ends the transfer.
     pub audit: Option<&'a Audit>,
+    /// How blocks are guarded.
+    pub integrity: Integrity,
     /// Running totals.
     pub tally: &'a Tally,
     /// Holds the transfer to a rate.
@@ -60,10 +64,14 @@ impl Audit {
         Audit { digests: Mutex::new(Digests::new(layout)), unreadable: Mutex::new(Vec::new()) }
     }
 
+    /// The same for a transfer that computes no digests.
+    pub fn without_digests(layout: &Layout) -> Audit {
+        Audit { digests: Mutex::new(Digests::uncomputed(layout)), unreadable: Mutex::new(Vec::new()) }
+    }
+
     /// What to tell the receiver of each entry, and what could not be read.
-    pub fn finish(self) -> (Vec<Verdict>, Vec<(usize, Error)>) {
-        let digests = self.digests.into_inner().unwrap_or_else(PoisonError::into_inner);
-        (digests.verdicts(), self.unreadable.into_inner().unwrap_or_else(PoisonError::into_inner))
+    pub fn finish(&self) -> (Vec<Verdict>, Vec<(usize, Error)>) {
+        (lock(&self.digests).verdicts(), lock(&self.unreadable).clone())
     }
 }
 
@@ -75,10 +83,12 @@ pub struct Sent {
     pub slots: Vec<Slot>,
     /// What the kernel said of each channel at the end.
     pub tcp: Vec<TcpInfo>,
+    /// Channels that broke on the way, which a guarded transfer outlives: the receiver says what it lacks.
+    pub lost: usize,
 }
 
 enum Order {
-    Block { slot: Slot, block: Block },
+    Block { slot: Slot, block: Block, check: Check },
     End { channels: Option<u64> },
 }
 
@@ -95,12 +105,16 @@ struct Parts<'a> {
     source: &'a dyn Source,
     wire_offset: u64,
     audit: Option<&'a Audit>,
+    integrity: Integrity,
+    computes_digests: bool,
     tally: &'a Tally,
     pace: Option<Arc<Pace>>,
     cancel: Cancel,
 }
 
 struct State<'a> {
+    /// What goes with the block in each slot.
+    checks: Vec<Check>,
     machine: Sender<Box<dyn Iterator<Item = Block> + Send + 'a>>,
     parked: Parked,
     over: bool,
@@ -110,12 +124,13 @@ struct State<'a> {
 ///
 /// # Errors
 /// The first error of any thread, or the reason of a cancellation. The channels are broken then.
-pub fn send(job: SendJob<'_>) -> Result<Sent, Error> {
+pub fn send(mut job: SendJob<'_>) -> Result<Sent, Error> {
     let count = job.channels.len();
     if count == 0 || job.slots.is_empty() {
         return Err(Error::new(Fault::Bug, "no-channel", "a transfer needs a channel and a slot"));
     }
-    for channel in &job.channels {
+    for channel in &mut job.channels {
+        channel.check_blocks(job.integrity.checks);
         job.cancel.watch(channel.handle().map_err(|error| broken(&error))?);
     }
     let parts = Parts {
@@ -123,16 +138,19 @@ pub fn send(job: SendJob<'_>) -> Result<Sent, Error> {
         source: job.source,
         wire_offset: job.wire_offset,
         audit: job.audit,
+        integrity: job.integrity,
+        computes_digests: job.audit.is_some_and(|audit| lock(&audit.digests).are_computed()),
         tally: job.tally,
         pace: job.pace,
         cancel: job.cancel.clone(),
     };
+    let checks = vec![Check::default(); job.slots.len()];
     let machine = Sender::new(job.blocks, job.slots.len(), job.marks, count);
     let (reads, read_queue) = mpsc::sync_channel(job.slots.len() + job.readers);
     let read_queue = Mutex::new(read_queue);
     let (orders, queues): (Vec<_>, Vec<_>) = (0..count).map(|_| mpsc::channel()).unzip();
     let readers = job.readers.max(1);
-    let state = Mutex::new(State { machine, parked: Parked::new(job.slots), over: false });
+    let state = Mutex::new(State { checks, machine, parked: Parked::new(job.slots), over: false });
     let shared = Shared { job: &parts, state, reads, orders, readers };
     let channels = std::thread::scope(|scope| {
         for _ in 0..readers {
@@ -159,20 +177,32 @@ pub fn send(job: SendJob<'_>) -> Result<Sent, Error> {
     if let Some(error) = parts.cancel.reason() {
         return Err(error);
     }
-    if channels.len() != count {
+    let lost = count - channels.len();
+    if lost > 0 && !parts.integrity.checks {
         return Err(Error::new(Fault::Bug, "thread-lost", "a sending thread ended early"));
+    }
+    if channels.is_empty() {
+        return Err(broken(&io::Error::other("every channel was lost")));
     }
     parts.cancel.release();
     let tcp = channels.iter().filter_map(|channel| channel.tcp_info()).collect();
     let state = shared.state.into_inner().unwrap_or_else(PoisonError::into_inner);
-    Ok(Sent { channels, slots: state.parked.into_slots(), tcp })
+    Ok(Sent { channels, slots: state.parked.into_slots(), tcp, lost })
 }
 
 impl Shared<'_> {
     /// Tells the machine what happened and passes its answers on.
     fn tell(&self, input: SenderInput, slot: Option<Slot>) {
+        self.tell_with(input, slot, Check::default());
+    }
+
+    /// The same, with what is to go with the block in the slot.
+    fn tell_with(&self, input: SenderInput, slot: Option<Slot>, check: Check) {
         let mut guard = lock(&self.state);
         let state = &mut *guard;
+        if let SenderInput::BlockRead(SlotId(index)) = input {
+            state.checks[index] = check;
+        }
         if let Some(slot) = slot {
             state.parked.put(slot);
         }
@@ -184,7 +214,8 @@ impl Shared<'_> {
                     let _ = self.reads.try_send(Some((slot, block)));
                 }),
                 SenderOutput::Send { channel, slot, block } => state.parked.take(slot).map(|slot| {
-                    let _ = self.orders[channel.0].send(Some(Order::Block { slot, block }));
+                    let check = state.checks[slot.index()];
+                    let _ = self.orders[channel.0].send(Some(Order::Block { slot, block, check }));
                 }),
                 SenderOutput::End { channel, channels } => {
                     let _ = self.orders[channel.0].send(Some(Order::End { channels }));
@@ -224,18 +255,21 @@ impl Shared<'_> {
                 // A channel may be waiting for this very block.
                 return self.stop();
             }
+            let (mut digest_of_block, mut vouched) = (BlockDigest::default(), self.job.computes_digests);
             for piece in self.job.layout.pieces(block.offset, block.len) {
                 let bytes = &mut slot[piece.block_offset..piece.block_offset + piece.len];
                 let read = self.job.source.read(piece.entry, piece.file_offset, bytes);
                 match (read, self.job.audit) {
-                    (Ok(()), Some(audit)) => {
+                    (Ok(()), Some(audit)) if self.job.computes_digests => {
                         let digest = PieceDigest::of(&self.job.layout, &piece, bytes);
+                        digest_of_block.add(&digest);
                         lock(&audit.digests).insert(&digest);
                     }
-                    (Ok(()), None) => {}
+                    (Ok(()), _) => {}
                     (Err(error), Some(audit)) => {
                         // The block's place must be filled; the receiver learns that it is worthless.
                         bytes.fill(0);
+                        vouched = false;
                         lock(&audit.digests).fail(piece.entry);
                         let mut unreadable = lock(&audit.unreadable);
                         if unreadable.iter().all(|(entry, _)| *entry != piece.entry) {
@@ -245,8 +279,12 @@ impl Shared<'_> {
                     (Err(error), None) => return self.fail(error),
                 }
             }
+            let check = match self.job.integrity.checks {
+                true => Check::of(&slot[..block.len], if vouched { digest_of_block.finish() } else { [0; 32] }),
+                false => Check::default(),
+            };
             let id = SlotId(slot.index());
-            self.tell(SenderInput::BlockRead(id), Some(slot));
+            self.tell_with(SenderInput::BlockRead(id), Some(slot), check);
         }
     }
 
@@ -273,13 +311,13 @@ impl Shared<'_> {
             }
             let sending = Instant::now();
             let sent = match order {
-                Order::Block { slot, block } => {
+                Order::Block { slot, block, check } => {
                     let header = Header::data(self.job.wire_offset + block.offset, block.len as u64);
-                    let sent = channel.send(header, slot, 0..block.len).and_then(|()| channel.sent());
+                    let sent = channel.send(header, &check, slot, 0..block.len).and_then(|()| channel.sent());
                     self.job.tally.add_network(sending);
                     sent.map(|slot| {
                         self.job.tally.add_bytes(block.len);
-                        self.job.tally.add_on_wire(block.len + farline_core::gridftp::mode_e::HEADER_LEN);
+                        self.job.tally.add_on_wire(block.len + self.job.integrity.header_len());
                         let input = SenderInput::BlockSent { channel: id, slot: SlotId(slot.index()) };
                         self.tell(input, Some(slot));
                         false
@@ -299,6 +337,13 @@ impl Shared<'_> {
             match sent {
                 Ok(false) => {}
                 Ok(true) => return Some(channel),
+                Err(_) if self.job.integrity.checks && self.job.cancel.reason().is_none() => {
+                    self.job.tally.add_lost_channel(false);
+                    let slot = channel.withdraw();
+                    let input = SenderInput::Lost { channel: id, slot: slot.as_ref().map(|slot| SlotId(slot.index())) };
+                    self.tell(input, slot);
+                    return None;
+                }
                 Err(error) => {
                     self.fail(broken(&error));
                     return None;

@@ -13,6 +13,9 @@ pub struct Tally {
     on_wire: AtomicU64,
     store_wait: AtomicU64,
     network: AtomicU64,
+    bad_blocks: AtomicU64,
+    bad_headers: AtomicU64,
+    lost_channels: AtomicU64,
 }
 
 impl Tally {
@@ -24,6 +27,21 @@ impl Tally {
     /// Bytes that crossed the channels so far, headers and repeats included.
     pub fn on_wire(&self) -> u64 {
         self.on_wire.load(Ordering::Relaxed)
+    }
+
+    /// Blocks that arrived other than they were sent.
+    pub fn bad_blocks(&self) -> u64 {
+        self.bad_blocks.load(Ordering::Relaxed)
+    }
+
+    /// Headers that did, each of which cost a channel.
+    pub fn bad_headers(&self) -> u64 {
+        self.bad_headers.load(Ordering::Relaxed)
+    }
+
+    /// Channels that broke while others went on, those with a bad header among them.
+    pub fn lost_channels(&self) -> u64 {
+        self.lost_channels.load(Ordering::Relaxed)
     }
 
     /// Time that channels waited for the store, summed over channels.
@@ -38,6 +56,15 @@ impl Tally {
 
     pub(crate) fn add_bytes(&self, bytes: usize) {
         self.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+
+    pub(super) fn add_bad_block(&self) {
+        self.bad_blocks.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn add_lost_channel(&self, bad_header: bool) {
+        self.bad_headers.fetch_add(u64::from(bad_header), Ordering::Relaxed);
+        self.lost_channels.fetch_add(1, Ordering::Relaxed);
     }
 
     pub(super) fn add_on_wire(&self, bytes: usize) {

@@ -7,7 +7,8 @@ use crate::stores::{BytesSink, PosixSink, PosixSource, Root, Sink, Source, walk}
 use crate::sys::pool::pool;
 use farline_core::transfer::{Digests, Entry, EntryKind, Layout, Marks, Verdict};
 use farline_core::units::{ByteRanges, Error, Fault, Rng};
-use std::io::Write;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -15,13 +16,31 @@ use std::time::Duration;
 struct Ends {
     sent: Result<Vec<Verdict>, Error>,
     received: Result<Digests, Error>,
+    held: ByteRanges,
+    /// Blocks, headers.
+    bad: (u64, u64),
 }
 
 /// Moves `layout` from `source` to `sink` over `count` loopback channels, with digests at both ends.
 fn transfer(layout: &Arc<Layout>, source: &dyn Source, sink: &dyn Sink, count: usize, cancel: &Cancel) -> Ends {
+    let through = |address| address;
+    transfer_through(layout, source, sink, count, cancel, Integrity { checks: true, digests: true }, through)
+}
+
+/// The same through something that stands in the way.
+fn transfer_through(
+    layout: &Arc<Layout>,
+    source: &dyn Source,
+    sink: &dyn Sink,
+    count: usize,
+    cancel: &Cancel,
+    integrity: Integrity,
+    through: impl FnOnce(SocketAddr) -> SocketAddr,
+) -> Ends {
     let options = TcpOptions::default();
     let acceptor = Acceptor::bind("127.0.0.1:0".parse().expect("an address"), None, None, &options).expect("a port");
-    let address = acceptor.address();
+    let address = through(acceptor.address());
+    let (held, tally) = (Mutex::default(), Tally::default());
     std::thread::scope(|scope| {
         let receiving = scope.spawn(|| {
             let digests = Mutex::new(Digests::new(layout));
@@ -34,13 +53,15 @@ fn transfer(layout: &Arc<Layout>, source: &dyn Source, sink: &dyn Sink, count: u
                 slots: pool(count + 3, BLOCK_LEN).expect("memory"),
                 writers: 2,
                 digests: Some(&digests),
-                tally: &Tally::default(),
-                written: &Mutex::new(ByteRanges::new()),
+                tally: &tally,
+                held: &held,
+                integrity,
                 pace: None,
                 cancel: cancel.clone(),
             });
             done.map(|received| {
-                assert_eq!((received.channel_count, received.channels.len(), received.slots.len()), (count, count, count + 3));
+                assert_eq!((received.channel_count, received.slots.len()), (count, count + 3), "no slot is lost");
+                assert_eq!(received.channels.len(), count - usize::from(received.lost));
                 digests.into_inner().expect("no thread panicked")
             })
         });
@@ -61,12 +82,14 @@ fn transfer(layout: &Arc<Layout>, source: &dyn Source, sink: &dyn Sink, count: u
             marks: Marks::of_pool(4),
             readers: 2,
             audit: Some(&audit),
+            integrity,
             tally: &Tally::default(),
             pace: None,
             cancel: Cancel::new(),
         });
         let received = receiving.join().expect("no thread panicked");
-        Ends { sent: sent.map(|_| audit.finish().0), received }
+        let held = held.lock().expect("no thread panicked").clone();
+        Ends { sent: sent.map(|_| audit.finish().0), received, held, bad: (tally.bad_blocks(), tally.bad_headers()) }
     })
 }
 
@@ -159,9 +182,59 @@ fn a_cancelled_transfer_ends_at_once() {
     }
     let cancel = Cancel::new();
     let layout = Arc::new(Layout::of_file(1 << 40, BLOCK_LEN));
-    let ends = transfer(&layout, &crate::stores::ZeroSource, &Endless(cancel.clone()), 3, &cancel);
+    // Guarded, a channel that was never accepted would wait for the control channel's word.
+    let (sink, plain) = (Endless(cancel.clone()), Integrity { checks: false, digests: true });
+    let ends = transfer_through(&layout, &crate::stores::ZeroSource, &sink, 3, &cancel, plain, |address| address);
     assert_eq!(ends.received.expect_err("cancelled").code, "cancelled");
     assert!(ends.sent.is_err());
+}
+
+/// Carries connections on, with one bit of the first of them turned at byte `at`.
+fn flipping(at: usize) -> impl FnOnce(SocketAddr) -> SocketAddr {
+    move |to| {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let address = listener.local_addr().expect("bound");
+        std::thread::spawn(move || {
+            for (i, from) in listener.incoming().flatten().enumerate() {
+                let (mut from, mut to) = (from, TcpStream::connect(to).expect("loopback"));
+                std::thread::spawn(move || {
+                    let (mut buffer, mut passed) = (vec![0; 1 << 16], 0);
+                    while let Ok(read @ 1..) = from.read(&mut buffer) {
+                        if i == 0 && (passed..passed + read).contains(&at) {
+                            buffer[at - passed] ^= 4;
+                        }
+                        passed += read;
+                        if to.write_all(&buffer[..read]).is_err() {
+                            return;
+                        }
+                    }
+                });
+            }
+        });
+        address
+    }
+}
+
+#[test]
+fn a_bad_block_is_left_out_and_counted_and_a_bad_header_costs_its_channel_alone() {
+    let layout = Arc::new(Layout::of_file(24 << 20, BLOCK_LEN));
+    let integrity = Integrity { checks: true, digests: true };
+    for (at, bad, lost) in [(57 + 5000, (1, 0), 1..=1), (57 + BLOCK_LEN + 3, (0, 1), 1..=20)] {
+        let sink = BytesSink::new(24 << 20);
+        let source = crate::stores::MemorySource::new();
+        let ends = transfer_through(&layout, &source, &sink, 3, &Cancel::new(), integrity, flipping(at));
+        let digests = ends.received.expect("the others go on");
+        assert_eq!(ends.bad, bad, "byte {at}");
+        let missing = (layout.payload() - ends.held.total()) / BLOCK_LEN as u64;
+        assert!(lost.contains(&missing), "byte {at}: {missing} blocks are missing");
+        assert_eq!(digests.digest(0), None, "what is not whole has no digest");
+        let came = sink.take();
+        let mut expected = vec![0; BLOCK_LEN];
+        for range in ends.held.iter().flat_map(|range| range.step_by(BLOCK_LEN)) {
+            source.read(0, range, &mut expected).expect("memory");
+            assert!(came[range as usize..][..BLOCK_LEN] == expected, "the block at {range} is not what was sent");
+        }
+    }
 }
 
 #[test]
@@ -193,7 +266,8 @@ fn a_stranger_who_connects_and_says_nothing_does_not_hold_the_transfer_up() {
         writers: 1,
         digests: None,
         tally: &Tally::default(),
-        written: &Mutex::new(ByteRanges::new()),
+        held: &Mutex::default(),
+        integrity: Integrity::default(),
         pace: None,
         cancel: Cancel::new(),
     });

@@ -4,70 +4,29 @@ use super::Shared;
 use super::diskless;
 use super::door::Door;
 use super::files::{Files, beneath};
+use super::reporter::Reporter;
 use super::stream_mode;
 use super::tree::{self, Phase, TreeState};
 use crate::channels::Channel;
 use crate::channels::key::Key;
 use crate::channels::tcp::{TcpOptions, check, connect};
+use crate::kernelcc::{self, Held, Wish};
 use crate::mover::{
-    Acceptor, Audit, BLOCK_LEN, Cancel, Incoming, Pace, ReceiveJob, SendJob, Tally, UNKNOWN_LEN, bind, receive, send,
+    Acceptor, Audit, BLOCK_LEN, Cancel, Incoming, Integrity, Pace, ReceiveJob, SendJob, Tally, UNKNOWN_LEN, bind, receive, send,
 };
 use crate::stores::{BytesSource, Diskless, PosixSink, PosixSource, Sink, Source, storage_error};
 use crate::sys::pool::{Slot, pool};
-use farline_core::gridftp::server::{Action, Answer, TransferRequest};
-use farline_core::gridftp::{Entry, Family, Kind, ListFormat, Mode, Perf, Timestamp};
+use farline_core::congestion::Algorithm;
+use farline_core::gridftp::server::{Action, TransferRequest};
+use farline_core::gridftp::{Entry, Family, Kind, ListFormat, Mode, Timestamp};
 use farline_core::transfer::{Block, Digests, Layout, Marks};
-use farline_core::units::{ByteRanges, Bytes, Error, Fault, Rate};
+use farline_core::units::{ByteRanges, Bytes, Error, Fault};
 use std::net::{IpAddr, SocketAddr};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 /// How long a data connection may take to be made.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
-
-/// Tells the session how a transfer goes.
-pub(super) struct Reporter<'a> {
-    tell: &'a (dyn Fn(Answer) + Sync),
-}
-
-impl<'a> Reporter<'a> {
-    pub(super) fn new(tell: &'a (dyn Fn(Answer) + Sync)) -> Reporter<'a> {
-        Reporter { tell }
-    }
-
-    /// The file is open and data may move.
-    pub(super) fn started(&self, reused: bool) {
-        (self.tell)(Answer::Started { reused });
-    }
-
-    /// Runs `work` while saying how many bytes have moved: at once, every `every`, and at the end, as GCT does.
-    fn watch<T>(&self, every: Duration, tally: &Tally, work: impl FnOnce() -> T) -> T {
-        if every.is_zero() {
-            return work();
-        }
-        let mark = || (self.tell)(Answer::Perf(Perf { timestamp: wall_clock(), stripe: 0, bytes: tally.bytes(), stripes: 1 }));
-        let over = (Mutex::new(false), Condvar::new());
-        mark();
-        let result = std::thread::scope(|scope| {
-            scope.spawn(|| {
-                let mut done = over.0.lock().unwrap_or_else(PoisonError::into_inner);
-                loop {
-                    (done, _) = over.1.wait_timeout(done, every).unwrap_or_else(PoisonError::into_inner);
-                    if *done {
-                        return;
-                    }
-                    mark();
-                }
-            });
-            let result = work();
-            *over.0.lock().unwrap_or_else(PoisonError::into_inner) = true;
-            over.1.notify_all();
-            result
-        });
-        mark();
-        result
-    }
-}
 
 /// The time of day, for markers and listings.
 pub(super) fn wall_clock() -> Timestamp {
@@ -87,7 +46,12 @@ pub(super) struct DataPlane {
     channels: Vec<Box<dyn Channel>>,
     slots: Vec<Slot>,
     options: TcpOptions,
+    /// The congestion control that was loaded for this session.
+    held: Option<Held>,
     tree: TreeState,
+    /// How trees are guarded, and where they come from, as the client said.
+    pub(super) integrity: Integrity,
+    pub(super) source: [u8; 32],
     /// What trees come from and go to instead of the node's files.
     store: Option<Diskless>,
     /// Holds what this session sends to a rate.
@@ -108,7 +72,10 @@ impl DataPlane {
             channels: Vec::new(),
             slots: Vec::new(),
             options,
+            held: None,
             tree,
+            integrity: Integrity { checks: false, digests: true },
+            source: [0; 32],
             store: None,
             pace: None,
         }
@@ -164,6 +131,11 @@ impl DataPlane {
     pub(super) fn set_option(&mut self, name: &str, value: &str) -> Result<(), Error> {
         match name {
             "congestion" => {
+                // Only names that Farline knows: a client may not have this host load modules of its choice. What cannot be
+                // obtained is refused below, by the kernel.
+                if value.parse::<Algorithm>().is_ok() {
+                    self.held = kernelcc::obtain(&Wish::new(value)).ok();
+                }
                 let options = TcpOptions { congestion: Some(value.to_owned()), ..self.options.clone() };
                 check(&options).map_err(|error| {
                     Error::new(
@@ -173,6 +145,18 @@ impl DataPlane {
                     )
                 })?;
                 self.options = options;
+                Ok(())
+            }
+            "check" => {
+                // Clause I-7: a pass begins so, over channels that are all new.
+                self.channels.clear();
+                set(&mut self.integrity.checks, value, "crc32c")
+            }
+            "digest" => set(&mut self.integrity.digests, value, "blake3"),
+            "source" => {
+                let source = blake3::Hash::from_hex(value);
+                self.source =
+                    *source.map_err(|_| Error::new(Fault::You, "rejected", "a source is 64 hexadecimal digits"))?.as_bytes();
                 Ok(())
             }
             "key" => {
@@ -185,10 +169,7 @@ impl DataPlane {
                 Ok(())
             }
             "limit" => {
-                let bits: u64 = value
-                    .parse()
-                    .map_err(|_| Error::new(Fault::You, "bad-rate", format!("`{value}` is no number of bits a second")))?;
-                self.pace = (bits > 0).then(|| Arc::new(Pace::new(Rate::from_bps(bits))));
+                self.pace = Pace::parse(value)?.map(Arc::new);
                 Ok(())
             }
             "store" => {
@@ -309,9 +290,7 @@ impl DataPlane {
             None => sink,
         };
         sink.open(0)?;
-        let written = Mutex::new(ByteRanges::new());
-        self.receive_into(&layout, &sink, None, &written, run)?;
-        let written = written.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let written = self.receive_into(&layout, &sink, None, ByteRanges::new(), run)?.arrived;
         let mut whole = request.held.clone();
         if request.mode == Mode::Stream {
             whole = ByteRanges::new();
@@ -358,7 +337,7 @@ impl DataPlane {
             self.channels.push(Box::new(self.connect(self.channels.len(), run.request.buffer_size)?));
         }
         let slots = self.slots(wanted + 2)?;
-        let count = slots.len();
+        let (count, integrity) = (slots.len(), self.integrity_of(run));
         let sent = run.reporter.watch(run.request.perf_every.into(), &run.tally, || {
             send(SendJob {
                 layout: Arc::clone(layout),
@@ -370,6 +349,7 @@ impl DataPlane {
                 marks: Marks::of_pool(count),
                 readers: threads(),
                 audit,
+                integrity,
                 tally: &run.tally,
                 pace: self.pace.clone(),
                 cancel: run.cancel.clone(),
@@ -377,6 +357,9 @@ impl DataPlane {
         })?;
         self.channels = sent.channels;
         self.slots = sent.slots;
+        if sent.lost > 0 {
+            return Err(blocks_missing(format!("{} data channels were lost", sent.lost), &run.tally));
+        }
         Ok(run.tally.bytes())
     }
 
@@ -386,13 +369,13 @@ impl DataPlane {
         layout: &Arc<Layout>,
         sink: &dyn Sink,
         digests: Option<&Mutex<Digests>>,
-        written: &Mutex<ByteRanges>,
+        held: ByteRanges,
         run: &Run<'_>,
-    ) -> Result<(), Error> {
+    ) -> Result<Came, Error> {
         if run.request.mode == Mode::Stream {
-            let len = stream_mode::receive(self, sink, run)?;
-            written.lock().unwrap_or_else(PoisonError::into_inner).insert(0..len);
-            return Ok(());
+            let mut arrived = held;
+            arrived.insert(0..stream_mode::receive(self, sink, run)?);
+            return Ok(Came { arrived, holes: false });
         }
         if self.acceptor.is_none() && self.door.is_none() && self.channels.is_empty() {
             return Err(Error::new(Fault::You, "data-connection", "in MODE E the sender connects: say PASV or EPSV before STOR"));
@@ -402,7 +385,8 @@ impl DataPlane {
         let channels = std::mem::take(&mut self.channels);
         let door = self.door.as_ref().map(|door| door as &dyn Incoming);
         let acceptor = door.or(self.acceptor.as_ref().map(|acceptor| acceptor as &dyn Incoming));
-        let received = run.reporter.watch(run.request.perf_every.into(), &run.tally, || {
+        let integrity = self.integrity_of(run);
+        let work = |held| {
             receive(ReceiveJob {
                 layout: Arc::clone(layout),
                 sink,
@@ -413,14 +397,21 @@ impl DataPlane {
                 writers: threads(),
                 digests,
                 tally: &run.tally,
-                written,
+                held,
+                integrity,
                 pace: None,
                 cancel: run.cancel.clone(),
             })
+        };
+        let held = &Mutex::new(held);
+        let work = || work(held);
+        let received = run.reporter.watch_durable(run.request.ranges_every.into(), sink, || {
+            run.reporter.watch(run.request.perf_every.into(), &run.tally, work)
         })?;
         self.channels = received.channels;
         self.slots = received.slots;
-        Ok(())
+        let arrived = held.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        Ok(Came { arrived, holes: received.lost || run.tally.bad_blocks() > 0 })
     }
 
     /// Waits until the client has opened as many channels as it asked for (K-4).
@@ -469,6 +460,11 @@ impl DataPlane {
             .map_err(|error| Error::new(Fault::Here, "no-memory", format!("no memory for the staging pool: {error}")))
     }
 
+    /// Checked blocks are for trees (clause I-1).
+    fn integrity_of(&self, run: &Run<'_>) -> Integrity {
+        if run.request.module.is_some() { self.integrity } else { Integrity::default() }
+    }
+
     pub(super) fn tree(&mut self) -> &mut TreeState {
         &mut self.tree
     }
@@ -486,6 +482,31 @@ impl DataPlane {
     pub(super) fn peer(&self) -> SocketAddr {
         self.peer
     }
+}
+
+/// The end of a pass that left blocks missing (clause I-7).
+pub(super) fn blocks_missing(what: String, tally: &Tally) -> Error {
+    let (blocks, headers, channels) = (tally.bad_blocks(), tally.bad_headers(), tally.lost_channels());
+    let counts = format!("bad_blocks={blocks} bad_headers={headers} lost_channels={channels}");
+    Error::new(Fault::Between, "blocks-missing", format!("{what}; {counts}"))
+        .hint("the path changed or lost data; run the same command again, it goes on from what arrived")
+}
+
+/// Switches `what` on by its `name`, or off by `none`.
+fn set(what: &mut bool, value: &str, name: &str) -> Result<(), Error> {
+    if value != name && value != "none" {
+        return Err(Error::new(Fault::You, "unsupported", format!("`{value}` is not offered; {name} and none are")));
+    }
+    *what = value == name;
+    Ok(())
+}
+
+/// What a receiving transfer brought.
+pub(super) struct Came {
+    /// What is in the store, with what was held before.
+    pub(super) arrived: ByteRanges,
+    /// Whether anything was lost on the way, so that there may be holes.
+    pub(super) holes: bool,
 }
 
 /// One transfer, as its parts need it.

@@ -1,8 +1,9 @@
 //! One client's session: the control connection around the core's server machine.
 
 use super::config::Anonymous;
-use super::data::{DataPlane, Reporter};
+use super::data::DataPlane;
 use super::files::Files;
+use super::reporter::Reporter;
 use super::{Shared, diskless, tree};
 use crate::channels::key::{PREAMBLE_LEN, Token};
 use crate::mover::{Cancel, TREE_MODULE};
@@ -77,6 +78,8 @@ pub(super) async fn serve(shared: Arc<Shared>, mut stream: TcpStream, peer: Sock
     let Ok(local) = stream.local_addr() else { return };
     // Replies are short and a client waits for each.
     let _ = stream.set_nodelay(true);
+    // A client that vanished without a word still holds the place that it was writing to.
+    let _ = crate::sys::tcp::notice_dead_peer(&stream);
     let began = Instant::now();
     let now = || Time::from_nanos(u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX));
     let mut session = ServerSession::new(rules(&shared), now());
@@ -151,7 +154,8 @@ fn rules(shared: &Shared) -> ServerConfig {
         banner: format!("Farline {} GridFTP server ready.", env!("CARGO_PKG_VERSION")),
         logins,
         features: [
-            vec![tree::FEATURE.to_owned(), "FARLINE KEY".to_owned(), "FARLINE LIMIT".to_owned()],
+            vec![tree::FEATURE.to_owned(), tree::CHECK_FEATURE.to_owned(), "FARLINE KEY".to_owned(), "FARLINE LIMIT".to_owned()],
+            shared.config.third_party.then(|| "FARLINE THIRDPARTY".to_owned()).into_iter().collect(),
             diskless::features(shared.config.allow_null, shared.config.allow_memory),
         ]
         .concat(),

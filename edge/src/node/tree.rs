@@ -6,18 +6,21 @@
 //!
 //! The three are pipelined: a sender begins the next as soon as its channels are past the last. `docs/protocol.md`.
 
-use super::data::{DataPlane, Run};
+use super::data::{DataPlane, Run, blocks_missing};
 use super::diskless::{self, Share};
 use super::files::{Files, beneath};
 use crate::mover::{Audit, BLOCK_LEN, MANIFEST_LIMIT, TREE_MODULE};
-use crate::stores::{BytesSink, Landing, MemorySource, PosixSink, PosixSource, Source, look, walk};
+use crate::stores::{BytesSink, Held, Landing, MemorySource, PosixSink, PosixSource, Source, look, walk};
 use farline_core::gridftp::Kind;
+use farline_core::transfer::journal::Origin;
 use farline_core::transfer::{Digests, Entry, Layout, Verdict, manifest_lines, parse_manifest};
 use farline_core::units::{ByteRanges, Error, Fault};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// The FEAT line.
+/// The FEAT line of trees.
 pub(crate) const FEATURE: &str = "FARLINE TREE";
+/// The FEAT line of checked blocks and resume.
+pub(crate) const CHECK_FEATURE: &str = "FARLINE CHECK";
 
 /// Which of the three transfers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,7 +53,8 @@ struct Incoming {
     layout: Arc<Layout>,
     sink: Box<dyn Landing>,
     digests: Mutex<Digests>,
-    complete: bool,
+    /// What is in the sink.
+    held: ByteRanges,
     /// What a memory store takes of the node's allowance.
     _share: Option<Share>,
 }
@@ -59,6 +63,8 @@ struct Outgoing {
     layout: Arc<Layout>,
     source: Box<dyn Source>,
     audit: Audit,
+    /// Whether the last data went without losing a channel, as far as this end knows.
+    whole: bool,
 }
 
 /// Receives one of the three.
@@ -78,29 +84,61 @@ pub(super) fn store(plane: &mut DataPlane, phase: Phase, run: &Run<'_>) -> Resul
                     (Box::new(sink), share)
                 }
             };
+            let integrity = plane.integrity;
+            let held = match integrity.checks {
+                true => sink.begin(Origin { source: plane.source, digests: integrity.digests })?,
+                false => None,
+            };
+            let held = held.unwrap_or_else(|| Held::nothing(&layout));
             sink.make_folders()?;
-            let digests = Mutex::new(Digests::new(&layout));
-            plane.tree().incoming = Some(Incoming { layout, sink, digests, complete: false, _share: share });
+            // Clause R-6: before the 226, so that the client leaves them out.
+            run.reporter.ranges(&held.blocks);
+            let digests = if integrity.digests { held.digests } else { Digests::uncomputed(&layout) };
+            let (digests, held) = (Mutex::new(digests), held.blocks);
+            plane.tree().incoming = Some(Incoming { layout, sink, digests, held, _share: share });
             Ok(len)
         }
         Phase::Data => {
             let mut incoming = plane.tree().incoming.take().ok_or_else(|| out_of_order("manifest"))?;
-            let written = Mutex::new(ByteRanges::new());
-            plane.receive_into(&incoming.layout, &*incoming.sink, Some(&incoming.digests), &written, run)?;
-            let came = written.into_inner().unwrap_or_else(PoisonError::into_inner).total();
-            if came != incoming.layout.payload() {
-                let message = format!("{came} of {} bytes came", incoming.layout.payload());
+            let before = incoming.held.total();
+            let digests = plane.integrity.digests.then_some(&incoming.digests);
+            let came = plane.receive_into(&incoming.layout, &*incoming.sink, digests, incoming.held.clone(), run);
+            let came = came.inspect_err(|error| {
+                // Clause R-9: what breaks the rules is not worth keeping; what the network broke is.
+                if error.fault == Fault::There {
+                    incoming.sink.refuse();
+                }
+            })?;
+            incoming.held = came.arrived;
+            let (came, payload) = (incoming.held.total(), incoming.layout.payload());
+            let message = format!("{came} of {payload} bytes are here");
+            if came < payload && !plane.integrity.checks {
+                incoming.sink.refuse();
                 return Err(Error::new(Fault::There, "incomplete", message));
             }
-            incoming.complete = true;
+            if came < payload {
+                run.reporter.ranges(&incoming.held);
+                plane.tree().incoming = Some(incoming);
+                return Err(blocks_missing(message, &run.tally));
+            }
             plane.tree().incoming = Some(incoming);
-            Ok(came)
+            Ok(came - before)
         }
         Phase::Digests => {
-            let incoming =
-                plane.tree().incoming.take().filter(|incoming| incoming.complete).ok_or_else(|| out_of_order("data"))?;
+            let incoming = plane.tree().incoming.take().ok_or_else(|| out_of_order("data"))?;
+            if incoming.held.total() < incoming.layout.payload() {
+                // Pipelined behind data that must come again.
+                plane.tree().incoming = Some(incoming);
+                return Err(blocks_missing("the data is not whole yet".to_owned(), &run.tally));
+            }
             let limit = incoming.layout.entries().len() * Verdict::WIRE_LEN;
-            let list = receive_list(plane, limit, run)?;
+            let list = match receive_list(plane, limit, run) {
+                Err(error) if error.code == "blocks-missing" => {
+                    plane.tree().incoming = Some(incoming);
+                    return Err(error);
+                }
+                list => list?,
+            };
             let verdicts = Verdict::decode_for(&incoming.layout, &list)?;
             let digests = incoming.digests.lock().unwrap_or_else(PoisonError::into_inner);
             let landed = incoming.sink.land(Some((&verdicts, &digests)));
@@ -136,18 +174,22 @@ pub(super) fn retrieve(plane: &mut DataPlane, phase: Phase, run: &Run<'_>) -> Re
                 }
                 Some(_) => Box::new(MemorySource::new()),
             };
-            let audit = Audit::new(&layout);
-            plane.tree().outgoing = Some(Outgoing { layout, source, audit });
+            let audit = if plane.integrity.digests { Audit::new(&layout) } else { Audit::without_digests(&layout) };
+            plane.tree().outgoing = Some(Outgoing { layout, source, audit, whole: true });
             plane.send_bytes(text, run)
         }
         Phase::Data => {
-            let outgoing = plane.tree().outgoing.take().ok_or_else(|| out_of_order("manifest"))?;
-            let sent = plane.send_from(&outgoing.layout, &*outgoing.source, 0, Some(&outgoing.audit), run)?;
+            let mut outgoing = plane.tree().outgoing.take().ok_or_else(|| out_of_order("manifest"))?;
+            let sent = plane.send_from(&outgoing.layout, &*outgoing.source, 0, Some(&outgoing.audit), run);
+            outgoing.whole = sent.is_ok();
             plane.tree().outgoing = Some(outgoing);
-            Ok(sent)
+            sent
         }
         Phase::Digests => {
-            let outgoing = plane.tree().outgoing.take().ok_or_else(|| out_of_order("data"))?;
+            let outgoing = plane.tree().outgoing.as_ref().ok_or_else(|| out_of_order("data"))?;
+            if !outgoing.whole {
+                return Err(blocks_missing("the data did not go whole".to_owned(), &run.tally));
+            }
             let (verdicts, _) = outgoing.audit.finish();
             let list = verdicts.into_iter().flat_map(Verdict::encode).collect();
             plane.send_bytes(list, run)
@@ -171,8 +213,11 @@ fn listed(plane: &DataPlane, run: &Run<'_>) -> Result<Vec<Entry>, Error> {
 fn receive_list(plane: &mut DataPlane, limit: usize, run: &Run<'_>) -> Result<Vec<u8>, Error> {
     let sink = BytesSink::new(limit);
     let layout = Arc::new(Layout::of_file(limit.max(1) as u64, BLOCK_LEN));
-    plane.receive_into(&layout, &sink, None, &Mutex::new(ByteRanges::new()), run)?;
-    Ok(sink.into_bytes())
+    let came = plane.receive_into(&layout, &sink, None, ByteRanges::new(), run)?;
+    match came.holes {
+        true => Err(blocks_missing("a list did not arrive whole".to_owned(), &run.tally)),
+        false => Ok(sink.into_bytes()),
+    }
 }
 
 fn out_of_order(before: &str) -> Error {

@@ -2,15 +2,20 @@
 //!
 //! A reader of the destination sees the old file or the new one, never a part. What fails is removed and named; the rest
 //! lands. Partial writes that the protocol makes in place (`APPE`, `REST`, `ESTO A`) use [`PosixSink::in_place`].
+//! What a broken-off transfer made durable stays, with its journal ([`PosixSink::begin`]).
 
+use super::partial::{Held, Partial, Place, is_own, lock};
 use super::root::Root;
 use super::walk::{is_special, join};
 use super::{Sink, storage_error};
 use crate::sys::files::start_writeback;
-use farline_core::transfer::{Digests, Entry, EntryKind, Layout, Verdict};
-use farline_core::units::{Error, Fault};
-use rustix::fs::{AtFlags, Mode, OFlags, Timespec, Timestamps, UTIME_OMIT, openat, renameat, symlinkat, unlinkat, utimensat};
-use std::collections::HashMap;
+use farline_core::transfer::journal::{Origin, below};
+use farline_core::transfer::{Digests, Entry, EntryKind, Layout, PieceDigest, Verdict};
+use farline_core::units::{ByteRanges, Error, Fault};
+use rustix::fs::{
+    AtFlags, Mode, OFlags, Timespec, Timestamps, UTIME_OMIT, fstat, openat, renameat, symlinkat, unlinkat, utimensat,
+};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ffi::OsStr;
 use std::fs::{File, Permissions};
 use std::io;
@@ -18,7 +23,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 /// From this many files on, one `syncfs` is cheaper than an `fsync` each.
 const SYNC_TOGETHER: usize = 16;
@@ -40,26 +45,89 @@ pub struct PosixSink {
     root: Arc<Root>,
     start: Vec<u8>,
     layout: Arc<Layout>,
-    /// Marks this transfer's temporary names.
-    tag: String,
+    place: Place,
+    /// The lock and the journal, from the first file on.
+    partial: Mutex<Option<Arc<Partial>>>,
+    /// Bytes of each entry that are held from before, in whole blocks.
+    resumed: Mutex<BTreeMap<usize, u64>>,
+    /// Entries whose temporary files this run made or opened.
+    made: Mutex<BTreeSet<usize>>,
+    /// Those of them whose names may not be durable yet.
+    unnamed: Mutex<BTreeSet<usize>>,
+    /// Those that were opened again, so that their metadata may have been set too early.
+    reopened: Mutex<BTreeSet<usize>>,
     /// Write into the target itself, from this offset on.
     in_place: Option<u64>,
     /// Set modes and times from the layout's entries.
     metadata: bool,
     open: Mutex<HashMap<usize, (Arc<File>, u64)>>,
+    /// Whether there is nothing to keep: it landed, or was refused.
     landed: AtomicBool,
+    refused: AtomicBool,
 }
 
 impl PosixSink {
     /// Files of `layout` below `start`; an entry with an empty path is `start` itself. `metadata` says whether the
     /// entries' modes and times are to be set or, for a plain `STOR`, unknown.
     pub fn new(root: Arc<Root>, start: Vec<u8>, layout: Arc<Layout>, metadata: bool) -> PosixSink {
-        let mut tag = [0u8; 6];
-        // Only collisions between transfers are at stake, and O_EXCL catches those.
-        let _ = rustix::rand::getrandom(&mut tag[..], rustix::rand::GetRandomFlags::empty());
-        let tag = tag.iter().map(|byte| format!("{byte:02x}")).collect();
-        let open = Mutex::new(HashMap::new());
-        PosixSink { root, start, layout, tag, in_place: None, metadata, open, landed: AtomicBool::new(false) }
+        PosixSink {
+            place: Place::of(&start, &layout),
+            partial: Mutex::default(),
+            resumed: Mutex::default(),
+            made: Mutex::default(),
+            unnamed: Mutex::default(),
+            reopened: Mutex::default(),
+            in_place: None,
+            metadata,
+            open: Mutex::default(),
+            landed: AtomicBool::new(false),
+            refused: AtomicBool::new(false),
+            root,
+            start,
+            layout,
+        }
+    }
+
+    /// Locks the place, and finds what is held there of the transfer from `origin` (`docs/protocol.md`, clauses ).
+    ///
+    /// # Errors
+    /// When another transfer writes to the place (`busy`), or the folder cannot be written.
+    pub fn begin(&self, origin: Origin) -> Result<Held, Error> {
+        if self.layout.entries().iter().any(|entry| entry.kind == EntryKind::Directory) {
+            self.root.create_directories(&self.place.folder)?;
+        }
+        let (partial, held) = Partial::begin(&self.root, self.place.clone(), &self.layout, Some(origin))?;
+        let mut resumed = BTreeMap::new();
+        let block_len = self.layout.block_len() as u64;
+        for range in held.blocks.iter() {
+            for block in (range.start / block_len..range.end.div_ceil(block_len)).map(|index| self.layout.block(index)) {
+                for piece in self.layout.pieces(block.offset, block.len) {
+                    *resumed.entry(piece.entry).or_insert(0) += piece.len as u64;
+                }
+            }
+        }
+        *lock(&self.resumed) = resumed;
+        *lock(&self.partial) = Some(Arc::new(partial));
+        Ok(held)
+    }
+
+    /// The lock on the place, without a journal where none was begun.
+    fn partial(&self) -> Result<Arc<Partial>, Error> {
+        let mut partial = lock(&self.partial);
+        if let Some(partial) = &*partial {
+            return Ok(Arc::clone(partial));
+        }
+        let (begun, _) = Partial::begin(&self.root, self.place.clone(), &self.layout, None)?;
+        Ok(Arc::clone(partial.insert(Arc::new(begun))))
+    }
+
+    fn journal(&self) -> Option<Arc<Partial>> {
+        lock(&self.partial).clone()
+    }
+
+    /// The transfer was refused for what it is: nothing of it is kept.
+    pub fn refuse(&self) {
+        self.refused.store(true, Ordering::Release);
     }
 
     /// The same sink, but writing into the existing target from `offset` on: no temporary name, no landing.
@@ -92,7 +160,7 @@ impl PosixSink {
     pub fn land(&self, check: Option<(&[Verdict], &Digests)>) -> Landed {
         self.landed.store(true, Ordering::Release);
         let mut landed = Landed::default();
-        let open = std::mem::take(&mut *self.open.lock().unwrap_or_else(PoisonError::into_inner));
+        let open = std::mem::take(&mut *lock(&self.open));
         for (index, (file, _)) in open {
             // Files whose length was not known are open until now.
             let entry = &self.layout.entries()[index];
@@ -104,12 +172,16 @@ impl PosixSink {
             landed.files = 1;
             return landed;
         }
+        if let Err(error) = self.partial() {
+            landed.failures.push((self.start.clone(), error));
+            return landed;
+        }
         let mut good = Vec::new();
         for (index, entry) in self.layout.entries().iter().enumerate() {
             let ready = match entry.kind {
                 EntryKind::Directory => Ok(()),
                 EntryKind::Symlink { .. } => Ok(()),
-                EntryKind::File { .. } => check_digest(index, check).and_then(|()| self.complete(entry)),
+                EntryKind::File { .. } => check_digest(index, check).and_then(|()| self.complete(index, entry)),
             };
             match ready {
                 Ok(()) => good.push(entry),
@@ -142,6 +214,9 @@ impl PosixSink {
         if together && let Err(error) = self.sync_all() {
             landed.failures.push((self.start.clone(), error));
         }
+        if let Some(partial) = self.journal() {
+            partial.finish();
+        }
         landed
     }
 
@@ -149,28 +224,15 @@ impl PosixSink {
         join(&self.start, &entry.path)
     }
 
-    /// `.name.TAG.farline`, the name cut where the file system's limit of 255 bytes asks for it.
-    fn temporary(&self, name: &[u8]) -> Vec<u8> {
-        let tail = format!(".{}.farline", self.tag);
-        let kept = &name[..name.len().min(254 - tail.len())];
-        // A cut name may meet another one; what was cut off tells them apart.
-        if kept.len() < name.len() {
-            let mark = blake3::hash(name).to_hex();
-            let kept = &kept[..kept.len() - 16];
-            return [b".", kept, &mark.as_bytes()[..16], tail.as_bytes()].concat();
-        }
-        [b".", kept, tail.as_bytes()].concat()
-    }
-
     /// Opens the folder of `entry`, and its name and temporary name in it.
     fn place(&self, entry: &Entry) -> Result<(OwnedFd, Vec<u8>, Vec<u8>), Error> {
         let path = self.path(entry);
         let (folder, name) = self.root.parent(&path).map_err(|error| storage_error("write", &path, &error))?;
-        let temporary = self.temporary(&name);
+        let temporary = self.place.temporary(&below(&self.place.prefix, &entry.path), &name);
         Ok((folder, name, temporary))
     }
 
-    fn create(&self, entry: &Entry) -> Result<File, Error> {
+    fn create(&self, index: usize, entry: &Entry) -> Result<File, Error> {
         let path = self.path(entry);
         let failed = |error: io::Error| storage_error("write", &path, &error);
         if self.in_place.is_some() {
@@ -182,28 +244,43 @@ impl PosixSink {
             let message = format!("{} is a device, FIFO or socket and is not replaced", String::from_utf8_lossy(&path));
             return Err(Error::new(Fault::You, "special-file", message));
         }
+        self.partial()?;
+        let at = OsStr::from_bytes(&temporary);
+        if !lock(&self.made).insert(index) || lock(&self.resumed).contains_key(&index) {
+            lock(&self.reopened).insert(index);
+            let flags = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            let file = openat(&folder, at, flags, Mode::empty()).map(File::from).map_err(|errno| failed(errno.into()))?;
+            if fstat(&file).is_ok_and(|stat| is_own(&stat)) {
+                return Ok(file);
+            }
+            return Err(failed(io::Error::new(io::ErrorKind::PermissionDenied, "the partial file was replaced by another")));
+        }
+        lock(&self.unnamed).insert(index);
+        // Under the lock nobody else writes it: what is there was left by a run that journaled nothing.
+        let _ = unlinkat(&folder, at, AtFlags::empty());
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
         // A file with metadata of its own is private until it has it.
         let mode = Mode::from_raw_mode(if self.metadata { 0o600 } else { 0o666 });
-        openat(&folder, OsStr::from_bytes(&temporary), flags, mode).map(File::from).map_err(|errno| failed(errno.into()))
+        openat(&folder, at, flags, mode).map(File::from).map_err(|errno| failed(errno.into()))
     }
 
     /// The file of an entry, made at its first use.
     fn file(&self, index: usize) -> Result<Arc<File>, Error> {
-        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut open = lock(&self.open);
         if let Some((file, _)) = open.get(&index) {
             return Ok(Arc::clone(file));
         }
         // Created under the lock: two threads with two pieces of one file make it once.
         let entry = &self.layout.entries()[index];
-        let file = Arc::new(self.create(entry)?);
-        open.insert(index, (Arc::clone(&file), entry.len()));
+        let file = Arc::new(self.create(index, entry)?);
+        let held = lock(&self.resumed).get(&index).copied().unwrap_or(0);
+        open.insert(index, (Arc::clone(&file), entry.len() - held));
         Ok(file)
     }
 
     /// Notes that `len` more bytes of an entry are written; answers whether these were the last.
     fn wrote(&self, index: usize, len: usize) -> bool {
-        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut open = lock(&self.open);
         let Some((_, left)) = open.get_mut(&index) else { return false };
         *left = left.saturating_sub(len as u64);
         let last = *left == 0;
@@ -224,9 +301,11 @@ impl PosixSink {
     }
 
     /// Makes sure that the temporary file is there with its metadata, also when no byte of it ever came.
-    fn complete(&self, entry: &Entry) -> Result<(), Error> {
-        if entry.is_empty() {
-            let file = self.create(entry)?;
+    fn complete(&self, index: usize, entry: &Entry) -> Result<(), Error> {
+        // Of one that was whole before a crash nobody knows whether its metadata is durable.
+        let again = lock(&self.resumed).contains_key(&index) || lock(&self.reopened).contains(&index);
+        if entry.is_empty() || again {
+            let file = self.create(index, entry)?;
             self.set_metadata(entry, &file)?;
         }
         Ok(())
@@ -241,6 +320,7 @@ impl PosixSink {
             EntryKind::Symlink { target } => {
                 let (folder, name, temporary) = self.place(entry)?;
                 let at = OsStr::from_bytes(&temporary);
+                let _ = unlinkat(&folder, at, AtFlags::empty());
                 let made = symlinkat(OsStr::from_bytes(target), &folder, at)
                     .and_then(|()| utimensat(&folder, at, &times(entry), AtFlags::SYMLINK_NOFOLLOW));
                 made.map_err(|errno| failed(errno.into()))?;
@@ -297,6 +377,37 @@ impl PosixSink {
         synced.map_err(|error| storage_error("make durable", &self.start, &error))
     }
 
+    /// Makes the temporary files of `entries` durable.
+    fn sync(&self, entries: &[usize]) -> io::Result<()> {
+        if entries.len() >= SYNC_TOGETHER {
+            let root = self.root.open_beneath(&self.place.folder, OFlags::RDONLY | OFlags::DIRECTORY, 0)?;
+            return Ok(rustix::fs::syncfs(&root)?);
+        }
+        for &index in entries {
+            let open = lock(&self.open).get(&index).map(|(file, _)| Arc::clone(file));
+            let parent = || self.root.parent(&self.path(&self.layout.entries()[index]));
+            let file = match open {
+                Some(file) => file,
+                // Whole, and closed since.
+                None => {
+                    let (folder, name) = parent()?;
+                    let path = below(&self.place.prefix, &self.layout.entries()[index].path);
+                    let temporary = self.place.temporary(&path, &name);
+                    let flags = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+                    Arc::new(File::from(openat(&folder, OsStr::from_bytes(&temporary), flags, Mode::empty())?))
+                }
+            };
+            file.sync_data()?;
+            // The name must last too, from its first time on.
+            if lock(&self.unnamed).remove(&index) {
+                let (folder, _) = parent()?;
+                let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+                File::from(openat(&folder, c".", flags, Mode::empty())?).sync_all()?;
+            }
+        }
+        Ok(())
+    }
+
     fn remove_temporary(&self, entry: &Entry) {
         if self.in_place.is_none()
             && entry.kind != EntryKind::Directory
@@ -316,19 +427,55 @@ impl Sink for PosixSink {
         file.write_all_at(bytes, at).map_err(|error| storage_error("write", &self.path(item), &error))?;
         // The disk begins while the network still brings: else the whole file waits for the fsync at its end.
         start_writeback(&file, at, bytes.len());
+        if let Some(partial) = self.journal()
+            && let Some(mut account) = partial.account()
+        {
+            account.wrote(entry, offset..offset + bytes.len() as u64);
+        }
         // Only when every thread's write is done: a later one would change the time again.
         if self.wrote(entry, bytes.len()) { self.set_metadata(item, &file) } else { Ok(()) }
+    }
+
+    fn journals(&self) -> bool {
+        self.journal().is_some_and(|partial| partial.account().is_some())
+    }
+
+    fn durable(&self) -> ByteRanges {
+        self.journal().map(|partial| partial.durable()).unwrap_or_default()
+    }
+
+    fn note(&self, piece: &PieceDigest) {
+        if let Some(partial) = self.journal()
+            && let Some(mut account) = partial.account()
+        {
+            account.note(piece);
+        }
+    }
+
+    fn checkpoint(&self) {
+        if let Some(partial) = self.journal() {
+            partial.checkpoint(|entries| self.sync(entries));
+        }
     }
 }
 
 impl Drop for PosixSink {
-    /// A transfer that did not come to its landing leaves no temporary files.
+    /// A transfer that did not come to its landing keeps what is durable, and leaves nothing else (clause R-9).
     fn drop(&mut self) {
-        if !self.landed.load(Ordering::Acquire) {
-            for entry in self.layout.entries().iter().filter(|entry| matches!(entry.kind, EntryKind::File { .. })) {
-                self.remove_temporary(entry);
+        if self.landed.load(Ordering::Acquire) || self.in_place.is_some() {
+            return;
+        }
+        let Some(partial) = self.journal() else { return };
+        if !self.refused.load(Ordering::Acquire) {
+            self.checkpoint();
+            if !partial.durable().is_empty() {
+                return;
             }
         }
+        for entry in self.layout.entries().iter().filter(|entry| matches!(entry.kind, EntryKind::File { .. })) {
+            self.remove_temporary(entry);
+        }
+        partial.finish();
     }
 }
 
@@ -336,6 +483,9 @@ pub(super) fn check_digest(index: usize, check: Option<(&[Verdict], &Digests)>) 
     let Some((verdicts, digests)) = check else { return Ok(()) };
     match (verdicts.get(index), digests.digest(index)) {
         (Some(Verdict::Read(sent)), Some(got)) if *sent == got => Ok(()),
+        // Each block was compared when it came, in this run or before.
+        (Some(Verdict::Part), Some(_)) if digests.is_vouched(index) => Ok(()),
+        (Some(Verdict::Uncomputed), _) if !digests.are_computed() => Ok(()),
         (Some(Verdict::Unreadable), _) => {
             Err(Error::new(Fault::There, "source-unreadable", "the sender could not read the file whole")
                 .hint("see the sender's own message; copy the file again"))
@@ -344,7 +494,9 @@ pub(super) fn check_digest(index: usize, check: Option<(&[Verdict], &Digests)>) 
             Err(Error::new(Fault::Between, "digest-mismatch", "the BLAKE3 digest of what arrived differs from what was sent")
                 .hint("memory, a network card or a middlebox changed bytes; copy the file again"))
         }
-        (None, _) => Err(Error::new(Fault::There, "digest-missing", "the sender said no digest for the file")),
+        (Some(Verdict::Part | Verdict::Uncomputed) | None, _) => {
+            Err(Error::new(Fault::There, "digest-missing", "the sender said no digest for the file"))
+        }
     }
 }
 

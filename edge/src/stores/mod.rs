@@ -9,6 +9,7 @@
 mod diskless;
 mod landing;
 mod memory;
+mod partial;
 mod posix;
 mod root;
 mod walk;
@@ -17,13 +18,16 @@ pub(crate) use diskless::MEMORY_NAME;
 pub use diskless::{Diskless, DisklessSink, MemorySource};
 pub use landing::{Landed, PosixSink};
 pub use memory::{BytesSink, BytesSource, NullSink, ZeroSource};
+pub use partial::Held;
+pub(crate) use partial::has_journal;
 pub use posix::{Part, PosixSource};
 pub use root::Root;
 pub use walk::{WalkProblem, walk};
 pub(crate) use walk::{is_special, join, look};
 
-use farline_core::transfer::{Digests, Verdict};
-use farline_core::units::{Error, Fault};
+use farline_core::transfer::journal::Origin;
+use farline_core::transfer::{Digests, PieceDigest, Verdict};
+use farline_core::units::{ByteRanges, Error, Fault};
 use std::fmt;
 use std::io;
 
@@ -43,6 +47,22 @@ pub trait Sink: Send + Sync {
     /// # Errors
     /// When they cannot be written: no space, no permission.
     fn write(&self, entry: usize, offset: u64, bytes: &[u8]) -> Result<(), Error>;
+
+    /// Whether it keeps a journal of what is durable.
+    fn journals(&self) -> bool {
+        false
+    }
+
+    /// What would survive a crash, of the layout's space.
+    fn durable(&self) -> ByteRanges {
+        ByteRanges::new()
+    }
+
+    /// Notes the value of a piece that arrived as it was sent and will be written, for the journal.
+    fn note(&self, _piece: &PieceDigest) {}
+
+    /// Makes durable what was written, and journals it. What cannot be is sent again after a crash: no error.
+    fn checkpoint(&self) {}
 }
 
 /// A sink in which the files of a layout land, whatever kind of store it is.
@@ -59,6 +79,17 @@ pub trait Landing: Sink + fmt::Debug {
     /// When one cannot be made.
     fn make_folders(&self) -> Result<(), Error>;
 
+    /// Claims the destination for a transfer from `origin`, and finds what is held there of it; nothing where nothing can be kept.
+    ///
+    /// # Errors
+    /// When another transfer writes there (`busy`).
+    fn begin(&self, _origin: Origin) -> Result<Option<Held>, Error> {
+        Ok(None)
+    }
+
+    /// The transfer was refused for what it is: nothing of it is kept.
+    fn refuse(&self) {}
+
     /// Lands every file whose digest is what the sender says (`verdicts`, by entry), or every file when there are none.
     fn land(&self, check: Option<(&[Verdict], &Digests)>) -> Landed;
 }
@@ -70,6 +101,14 @@ impl Landing for PosixSink {
 
     fn make_folders(&self) -> Result<(), Error> {
         PosixSink::make_folders(self)
+    }
+
+    fn begin(&self, origin: Origin) -> Result<Option<Held>, Error> {
+        PosixSink::begin(self, origin).map(Some)
+    }
+
+    fn refuse(&self) {
+        PosixSink::refuse(self);
     }
 
     fn land(&self, check: Option<(&[Verdict], &Digests)>) -> Landed {

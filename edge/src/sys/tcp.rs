@@ -3,6 +3,7 @@
 use farline_core::units::{Rate, Span};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
+use std::time::Duration;
 
 /// The head of Linux's `struct tcp_info` (include/uapi/linux/tcp.h), as far as we read it; the kernel only ever appends.
 #[repr(C)]
@@ -134,6 +135,18 @@ pub fn process_usage() -> (Span, u64) {
     let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
     let peak_kib: u64 = peak.and_then(|text| text.trim().trim_end_matches(" kB").parse().ok()).unwrap_or(0);
     (span(usage.ru_utime) + span(usage.ru_stime), peak_kib * 1024)
+}
+
+/// Has the kernel give a connection up half a minute after its peer fell silent: idle (keepalive) or owing acknowledgements.
+///
+/// # Errors
+/// When the socket is none of TCP.
+pub fn notice_dead_peer(stream: &impl AsFd) -> io::Result<()> {
+    let socket = socket2::SockRef::from(stream);
+    let keepalive =
+        socket2::TcpKeepalive::new().with_time(Duration::from_secs(10)).with_interval(Duration::from_secs(5)).with_retries(4);
+    socket.set_tcp_keepalive(&keepalive)?;
+    socket.set_tcp_user_timeout(Some(Duration::from_secs(30)))
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use crate::output::Output;
 use crate::progress::{Progress, Sample};
-use farline::client::{DataPath, Location, Options, Outcome, Standing, copy};
+use farline::client::{DataPath, Location, Options, Outcome, Standing, Verify, copy};
 use farline_core::transfer::{Limit, Wishes};
 use farline_core::units::{Bytes, Error, Fault, Rate, Span};
 use std::ffi::OsString;
@@ -34,12 +34,16 @@ pub(crate) struct Args {
     /// Data channels, 1 to 60 [default: chosen from the round-trip time]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=60))]
     streams: Option<u8>,
-    /// TCP congestion control by Linux's name, such as cubic [default: chosen]
+    /// Congestion control of the sending end, such as htcp; loaded if missing
+    /// [default: chosen]
     #[arg(long, value_name = "NAME")]
     congestion: Option<String>,
     /// Staging memory, such as 64MiB [default: chosen, 16 to 64 MiB]
     #[arg(long, value_name = "BYTES")]
     staging: Option<Bytes>,
+    /// How arrival is checked between Farline ends [default: digest]
+    #[arg(long, value_name = "HOW", default_value = "digest", hide_default_value = true)]
+    verify: VerifyHow,
     /// No faster than this, such as 500Mbit/s, all channels together [default: none]
     #[arg(long, value_name = "RATE")]
     limit: Option<Rate>,
@@ -48,12 +52,33 @@ pub(crate) struct Args {
     verbose: bool,
 }
 
+/// How a copy's arrival is checked.
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum VerifyHow {
+    /// CRC32C of every block and BLAKE3 of every file, end to end
+    Digest,
+    /// CRC32C of every block
+    Checksum,
+    /// Not beyond TCP's own checksum
+    None,
+}
+
+impl From<VerifyHow> for Verify {
+    fn from(how: VerifyHow) -> Verify {
+        match how {
+            VerifyHow::Digest => Verify::Digest,
+            VerifyHow::Checksum => Verify::Checksum,
+            VerifyHow::None => Verify::None,
+        }
+    }
+}
+
 pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
     let sources: Result<Vec<Location>, Error> = args.sources.iter().map(|text| Location::parse(text)).collect();
     let sources = sources?;
     let destination = Location::parse(&args.destination)?;
     let wishes = Wishes { streams: args.streams.map(usize::from), congestion: args.congestion, staging: args.staging };
-    let options = Options { recursive: args.recursive, limit: args.limit, wishes };
+    let options = Options { recursive: args.recursive, limit: args.limit, wishes, verify: args.verify.into() };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Error::new(Fault::Here, "no-runtime", format!("cannot start: {error}")))?;
     let mut progress = Progress::new(output, "copy");
@@ -70,7 +95,7 @@ pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
     let result = runtime.block_on(async {
         tokio::select! {
             result = copy(&sources, &destination, &options, &mut watch) => result,
-            _ = tokio::signal::ctrl_c() => Err(Error::new(Fault::You, "interrupted", "interrupted; nothing half-done was left under a final name")),
+            _ = crate::interrupt::interrupted() => Err(Error::new(Fault::You, "interrupted", "interrupted; nothing half-done was left under a final name")),
         }
     });
     progress.finish();
@@ -96,6 +121,9 @@ fn report(outcome: &Outcome, verbose: bool, output: &Output) -> Result<(), Error
     );
     if outcome.data_path == Some(DataPath::ControlPort) {
         text.push_str("\ndata went through the control port: the node's data ports could not be reached");
+    }
+    for note in &outcome.notes {
+        text.push_str(&format!("\n{note}"));
     }
     if verbose {
         text.push_str(&format!("\nrtt {}", Span::from_secs_f64(outcome.rtt_seconds)));

@@ -1,8 +1,10 @@
 //! The command `farline`: move data across continents at line rate, and know why when you can't.
 
+mod cc;
 mod check;
 mod cp;
 mod generate;
+mod interrupt;
 mod link;
 mod output;
 mod plan;
@@ -17,11 +19,8 @@ use std::process::ExitCode;
 /// Shown below the top help. The exit codes are those of `Fault::exit_code`; a test in `generate` keeps them equal.
 const TOP_EXAMPLES: &str = "\
 Examples:
-  farline link run usn-8600 -- sh -c 'ping -c 3 $FARLINE_PEER'
   farline cp -r run7 ftp://dtn2.example.org:2811/data/
-
-Exit codes: 0 done; else whose fault: 2 the request, 3 this host, 4 the other
-end, 5 the path between, 6 refused, 70 a defect in Farline.";
+Exit: 0 done, 2 request, 3 this host, 4 other end, 5 path, 6 refused, 70 defect.";
 
 /// Move data across continents at line rate, and know why when you can't.
 #[derive(Parser)]
@@ -51,8 +50,9 @@ enum Command {
     Check(check::Args),
     Serve(serve::Args),
     Link(link::Args),
-    Profile(profile::Args),
+    Profile(Box<profile::Args>),
     Plan(plan::Args),
+    Cc(cc::Args),
     Completions(generate::CompletionsArgs),
     Man(generate::ManArgs),
 }
@@ -68,8 +68,9 @@ fn main() -> ExitCode {
         Command::Check(args) => check::run(args, &output),
         Command::Serve(args) => serve::run(args, &output),
         Command::Link(args) => link::run(args, &output),
-        Command::Profile(args) => profile::run(args, &output),
+        Command::Profile(args) => profile::run(*args, &output),
         Command::Plan(args) => plan::run(args, &output),
+        Command::Cc(args) => cc::run(args, &output),
         Command::Completions(args) => generate::completions(&args, &output),
         Command::Man(args) => generate::man(&args, &output),
     };

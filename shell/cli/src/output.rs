@@ -62,8 +62,8 @@ impl Output {
             writeln!(io::stdout().lock(), "{}", json(&ErrorDocument { schema: "farline/error/1", error }))
         } else {
             let mut stderr = io::stderr().lock();
-            let hint = error.hint.iter().try_for_each(|hint| writeln!(stderr, "hint: {hint}"));
-            writeln!(stderr, "farline: {error}").and(hint)
+            let hint = |stderr: &mut io::StderrLock<'_>| error.hint.iter().try_for_each(|hint| writeln!(stderr, "hint: {hint}"));
+            writeln!(stderr, "farline: {error}").and_then(|()| hint(&mut stderr))
         };
         ExitCode::from(error.fault.exit_code())
     }

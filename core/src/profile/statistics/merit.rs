@@ -67,7 +67,7 @@ mod tests {
             prop_assert!(index <= 1.0 + 1e-12 && index >= 1.0 / shares.len() as f64 - 1e-12);
             let scaled: Vec<f64> = shares.iter().map(|share| share * 8.0).collect();
             prop_assert!((jain(&scaled).expect("positive shares") - index).abs() < 1e-12);
-            prop_assert!((jain(&vec![shares[0]; 7]).expect("positive shares") - 1.0).abs() < 1e-12);
+            prop_assert!((jain(&[shares[0]; 7]).expect("positive shares") - 1.0).abs() < 1e-12);
         }
 
         #[test]

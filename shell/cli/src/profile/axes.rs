@@ -7,7 +7,7 @@ use std::str::FromStr;
 
 #[derive(clap::Args)]
 pub(super) struct Axes {
-    /// Paths by name, such as usn-1400,usn-8600 [default: the rtts]
+    /// Paths by name, such as usn-8600 [default: rtts]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     path: Vec<String>,
     /// Round-trip times, such as 10ms,100ms [default: none]
@@ -34,13 +34,13 @@ pub(super) struct Axes {
     /// Loss probabilities, such as 0,1e-5 [default: 0]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     loss: Vec<f64>,
-    /// The most that the sending host does [default: no limit]
+    /// The most that the host does [default: no limit]
     #[arg(long, value_name = "RATE")]
     host_rate: Option<Rate>,
     /// Seconds of a repetition [default: 20]
     #[arg(long, value_name = "N")]
     seconds: Option<f64>,
-    /// Repetitions at most; fewer if they agree [default: 10]
+    /// Most repetitions of a cell [default: 10]
     #[arg(long, value_name = "N")]
     repetitions: Option<u32>,
     /// Seed of order and chance [default: 1]

@@ -29,7 +29,7 @@ pub(crate) struct Args {
     /// In virtual time, without a link, by the model
     #[arg(long)]
     simulate: bool,
-    /// A paper's experiment; `list` names them [default: the axes]
+    /// A paper's experiment, or `list` [default: axes]
     #[arg(long, value_name = "NAME")]
     preset: Option<String>,
     /// All cells of the preset, not a choice of them
@@ -37,7 +37,7 @@ pub(crate) struct Args {
     full: bool,
     #[command(flatten)]
     axes: Axes,
-    /// Where to: .html is the page, else the document [default: none]
+    /// A page (.html) or the document [default: none]
     #[arg(long = "out", short, value_name = "FILE")]
     out: Vec<PathBuf>,
     /// Go on with the profile in this file [default: none]

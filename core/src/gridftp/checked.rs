@@ -1,0 +1,124 @@
+//! The 57-byte header of a checked block: MODE E's, with CRC32C of payload and header and a digest of the block.
+//!
+//! `docs/protocol.md`, clauses I-1 to I-4. A receiver reads one header of fixed length before each payload and can tell a header that
+//! is damaged (its channel is of no more use) from a payload that is (the block is sent again).
+//!
+//! ```
+//! use farline_core::gridftp::checked::{Check, decode, encode};
+//! use farline_core::gridftp::mode_e::Header;
+//!
+//! let payload = b"some bytes";
+//! let check = Check::of(payload, [7; 32]);
+//! let wire = encode(&Header::data(0, payload.len() as u64), &check);
+//! let (header, check) = decode(&wire)?;
+//! assert!(header.count == 10 && check.fits(payload) && !check.fits(b"other bytes"));
+//! # Ok::<(), farline_core::gridftp::checked::DamagedHeader>(())
+//! ```
+
+use super::mode_e::{HEADER_LEN, Header};
+use std::fmt;
+
+/// Length of an encoded checked header in bytes.
+pub const CHECKED_LEN: usize = HEADER_LEN + 4 + 32 + 4;
+const PAYLOAD_AT: usize = HEADER_LEN;
+const DIGEST_AT: usize = PAYLOAD_AT + 4;
+const HEADER_SUM_AT: usize = DIGEST_AT + 32;
+
+/// What a sender says of a block beside where it belongs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Check {
+    /// The CRC32C of the payload.
+    pub payload: u32,
+    /// The block's digest (clause I-3); zeros when the sender vouches for nothing.
+    pub digest: [u8; 32],
+}
+
+impl Check {
+    /// The check of `payload`, whose block digest is `digest`.
+    pub fn of(payload: &[u8], digest: [u8; 32]) -> Check {
+        Check { payload: crc32c::crc32c(payload), digest }
+    }
+
+    /// Whether `payload` has the checksum.
+    pub fn fits(&self, payload: &[u8]) -> bool {
+        self.payload == crc32c::crc32c(payload)
+    }
+
+    /// The block's digest, where the sender gave one.
+    pub fn digest(&self) -> Option<&[u8; 32]> {
+        (self.digest != [0; 32]).then_some(&self.digest)
+    }
+}
+
+/// The bytes on the wire.
+pub fn encode(header: &Header, check: &Check) -> [u8; CHECKED_LEN] {
+    let mut bytes = [0; CHECKED_LEN];
+    bytes[..HEADER_LEN].copy_from_slice(&header.encode());
+    bytes[PAYLOAD_AT..DIGEST_AT].copy_from_slice(&check.payload.to_be_bytes());
+    bytes[DIGEST_AT..HEADER_SUM_AT].copy_from_slice(&check.digest);
+    let sum = crc32c::crc32c(&bytes[..HEADER_SUM_AT]);
+    bytes[HEADER_SUM_AT..].copy_from_slice(&sum.to_be_bytes());
+    bytes
+}
+
+/// Reads a checked header.
+///
+/// # Errors
+/// When its own checksum fails, or it passes and what it says is impossible.
+pub fn decode(bytes: &[u8; CHECKED_LEN]) -> Result<(Header, Check), DamagedHeader> {
+    let number = |at: usize| bytes[at..at + 4].iter().fold(0u32, |number, &byte| number << 8 | u32::from(byte));
+    if number(HEADER_SUM_AT) != crc32c::crc32c(&bytes[..HEADER_SUM_AT]) {
+        return Err(DamagedHeader);
+    }
+    let (mut plain, mut digest) = ([0; HEADER_LEN], [0; 32]);
+    plain.copy_from_slice(&bytes[..HEADER_LEN]);
+    digest.copy_from_slice(&bytes[DIGEST_AT..HEADER_SUM_AT]);
+    let header = Header::decode(&plain).map_err(|_| DamagedHeader)?;
+    Ok((header, Check { payload: number(PAYLOAD_AT), digest }))
+}
+
+/// A header that did not arrive as it was sent: nothing behind it on its channel can be found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DamagedHeader;
+
+impl fmt::Display for DamagedHeader {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the checksum of a block's header fails")
+    }
+}
+
+impl std::error::Error for DamagedHeader {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn the_checksum_is_castagnolis() {
+        // RFC 3720, appendix B.4: 32 bytes of zeros, of ones, ascending.
+        for (bytes, sum) in [([0u8; 32], 0x8A91_36AA), ([0xFF; 32], 0x62A8_AB43)] {
+            assert_eq!(Check::of(&bytes, [0; 32]).payload, sum);
+        }
+        let ascending: Vec<u8> = (0..32).collect();
+        assert_eq!(Check::of(&ascending, [0; 32]).payload, 0x46DD_794E);
+    }
+
+    proptest! {
+        #[test]
+        fn one_flipped_bit_of_a_header_is_always_found(count in 0u64..1 << 40, offset in 0u64..1 << 40, bit in 0..CHECKED_LEN * 8) {
+            let (header, check) = (Header::data(offset, count), Check::of(b"x", [3; 32]));
+            let mut wire = encode(&header, &check);
+            prop_assert_eq!(decode(&wire), Ok((header, check)));
+            wire[bit / 8] ^= 1 << (bit % 8);
+            prop_assert_eq!(decode(&wire), Err(DamagedHeader));
+        }
+
+        #[test]
+        fn any_bytes_decode_without_panic(bytes in prop::collection::vec(any::<u8>(), CHECKED_LEN)) {
+            let mut wire = [0; CHECKED_LEN];
+            wire.copy_from_slice(&bytes);
+            let _ = decode(&wire);
+        }
+    }
+}

@@ -1,0 +1,159 @@
+//! What a receiver has written, what of it is durable, and what its journal must say next.
+//!
+//! A piece is noted with its value when it arrives, written when the store has it, and durable when the store says so of a batch. Only
+//! then do its records exist (`docs/protocol.md`, clause R-4): the order is in the types, a [`Batch`] must be settled for its records.
+
+use super::digest::PieceDigest;
+use super::journal::{self, Origin};
+use super::layout::Layout;
+use crate::units::ByteRanges;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+use std::sync::Arc;
+
+/// The account of one transfer's pieces at the receiver.
+#[derive(Debug)]
+pub struct Durability {
+    layout: Arc<Layout>,
+    /// The path of the layout below the journal's place.
+    prefix: Vec<u8>,
+    origin: Origin,
+    /// Values of pieces that arrived and are not written yet, by entry and block.
+    noted: BTreeMap<(usize, u64), [u8; 32]>,
+    written: Pieces,
+    /// Entries whose names the journal has from this run.
+    named: BTreeSet<usize>,
+    begun: bool,
+    /// Bytes of the space.
+    durable: ByteRanges,
+}
+
+#[derive(Debug, Default)]
+struct Pieces {
+    values: Vec<(usize, u64, [u8; 32])>,
+    ranges: BTreeMap<usize, ByteRanges>,
+}
+
+/// Pieces that were written and are to be made durable together.
+#[derive(Debug)]
+#[must_use = "what is in it is journaled only when it is settled"]
+pub struct Batch {
+    pieces: Pieces,
+    entries: BTreeSet<usize>,
+}
+
+impl Batch {
+    /// The files to make durable, by entry.
+    pub fn entries(&self) -> impl ExactSizeIterator<Item = usize> + '_ {
+        self.entries.iter().copied()
+    }
+}
+
+impl Durability {
+    /// Nothing written; `held` of the space is durable from before. `begun` says whether the journal has this origin's beginning.
+    pub fn new(layout: Arc<Layout>, prefix: Vec<u8>, origin: Origin, held: ByteRanges, begun: bool) -> Durability {
+        let (noted, written, named) = (BTreeMap::new(), Pieces::default(), BTreeSet::new());
+        Durability { layout, prefix, origin, noted, written, named, begun, durable: held }
+    }
+
+    /// A piece arrived and was found good; its writing follows.
+    pub fn note(&mut self, piece: &PieceDigest) {
+        if self.origin.digests {
+            self.noted.insert((piece.entry(), piece.index()), *piece.value());
+        }
+    }
+
+    /// Bytes of a file are in the store.
+    pub fn wrote(&mut self, entry: usize, range: Range<u64>) {
+        if !self.origin.digests {
+            self.written.ranges.entry(entry).or_default().insert(range);
+            return;
+        }
+        let index = range.start / self.layout.block_len() as u64;
+        // A piece without a value cannot be journaled: it is sent again after a crash.
+        if let Some(value) = self.noted.remove(&(entry, index)) {
+            self.written.values.push((entry, index, value));
+        }
+    }
+
+    /// What has been written since the last batch; `None` when nothing was.
+    pub fn batch(&mut self) -> Option<Batch> {
+        let pieces = std::mem::take(&mut self.written);
+        let entries: BTreeSet<usize> =
+            pieces.values.iter().map(|&(entry, ..)| entry).chain(pieces.ranges.keys().copied()).collect();
+        (!entries.is_empty()).then_some(Batch { pieces, entries })
+    }
+
+    /// The batch's files are durable: answers with the records to append to the journal.
+    pub fn settle(&mut self, batch: Batch) -> Vec<u8> {
+        let Batch { mut pieces, entries } = batch;
+        let mut records = Vec::new();
+        if !std::mem::replace(&mut self.begun, true) {
+            journal::begin(&self.origin, self.layout.block_len(), &mut records);
+        }
+        for &entry in &entries {
+            if self.named.insert(entry) {
+                let item = &self.layout.entries()[entry];
+                let path = journal::below(&self.prefix, &item.path);
+                journal::file(entry as u32, item.len(), item.modified_ns, &path, &mut records);
+            }
+        }
+        pieces.values.sort_unstable_by_key(|&(entry, index, _)| (entry, index));
+        let block = self.layout.block_len() as u64;
+        for run in pieces.values.chunk_by(|a, b| a.0 == b.0 && a.1 + 1 == b.1) {
+            let (entry, first, _) = run[0];
+            let values: Vec<[u8; 32]> = run.iter().map(|&(.., value)| value).collect();
+            journal::blocks(entry as u32, first, &values, &mut records);
+            let end = (first + run.len() as u64).saturating_mul(block).min(self.layout.entries()[entry].len());
+            self.mark(entry, first * block..end);
+        }
+        for (entry, held) in &pieces.ranges {
+            journal::ranges(*entry as u32, held, &mut records);
+            held.iter().for_each(|range| self.mark(*entry, range));
+        }
+        records
+    }
+
+    /// Bytes of the space that are durable and journaled, once the records of the last batch are.
+    pub fn durable(&self) -> &ByteRanges {
+        &self.durable
+    }
+
+    fn mark(&mut self, entry: usize, range: Range<u64>) {
+        if let Some(start) = self.layout.start_of(entry) {
+            self.durable.insert(start.saturating_add(range.start)..start.saturating_add(range.end));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::transfer::journal::Replay;
+
+    #[test]
+    fn only_settled_pieces_are_journaled_and_each_once() {
+        let layout = Arc::new(Layout::of_file(5000, 1024));
+        let origin = Origin { source: [1; 32], digests: true };
+        let mut account = Durability::new(Arc::clone(&layout), Vec::new(), origin, ByteRanges::new(), false);
+        for index in 0..4 {
+            account.note(&PieceDigest::known(&layout, 0, index, [index as u8; 32]));
+        }
+        account.wrote(0, 1024..2048);
+        account.wrote(0, 0..1024);
+        account.wrote(0, 4096..5000);
+        let batch = account.batch().expect("two pieces");
+        account.wrote(0, 3072..4096);
+        assert!(account.durable().is_empty(), "a batch is only a plan");
+        let journal = account.settle(batch);
+        let mut replay = Replay::new(&layout, b"", origin);
+        replay.all(&journal);
+        let held = replay.finish().held.remove(&0).expect("held");
+        assert_eq!(held.to_string(), "0-2048", "what had no value is not held");
+        assert_eq!(account.durable(), &held);
+        let batch = account.batch().expect("one more");
+        account.settle(batch);
+        assert_eq!(account.durable().to_string(), "0-2048,3072-4096");
+        assert!(account.batch().is_none());
+    }
+}

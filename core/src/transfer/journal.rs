@@ -1,0 +1,409 @@
+//! The journal of a partial transfer: records of what is durable, and their replay, which is resume.
+//!
+//! `docs/protocol.md`, clauses. A record is its payload's length and CRC32C (4 bytes each, big-endian) and the payload; reading
+//! ends at the first record that is cut or damaged, so a write that a crash tore costs only what it would have said.
+
+use super::digest::{Digests, PieceDigest};
+use super::layout::{EntryKind, Layout};
+use crate::units::ByteRanges;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+
+/// The version of the records.
+const VERSION: u8 = 1;
+/// Bytes before each payload.
+pub const HEAD_LEN: usize = 8;
+/// The longest payload: what a reader must be ready to hold.
+pub const MAX_PAYLOAD: usize = 256 * 1024;
+/// Blocks that one record names at most.
+const MAX_BLOCKS: usize = 4096;
+/// The bytes of a block's value.
+const VALUE: usize = 32;
+
+const BEGIN: u8 = 1;
+const FILE: u8 = 2;
+const BLOCKS: u8 = 3;
+const RANGES: u8 = 4;
+const FORGET: u8 = 5;
+
+/// What a partial transfer is a part of, beside its place and its files (clause R-5).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Origin {
+    /// The source's identity.
+    pub source: [u8; 32],
+    /// Whether blocks are journaled with their values.
+    pub digests: bool,
+}
+
+/// Appends the record that begins a run.
+pub fn begin(origin: &Origin, block_len: usize, to: &mut Vec<u8>) {
+    let mut payload = vec![BEGIN, VERSION];
+    payload.extend((block_len as u32).to_be_bytes());
+    payload.push(u8::from(origin.digests));
+    payload.extend(origin.source);
+    record(&payload, to);
+}
+
+/// Appends the record that names a file, by its path below the place, length and modification time; later records call it `number`.
+pub fn file(number: u32, len: u64, modified_ns: i64, path: &[u8], to: &mut Vec<u8>) {
+    let mut payload = vec![FILE];
+    payload.extend(number.to_be_bytes());
+    payload.extend(len.to_be_bytes());
+    payload.extend(modified_ns.to_be_bytes());
+    payload.extend(path);
+    record(&payload, to);
+}
+
+/// Appends the records of blocks of file `number` from `first` on, by their values.
+pub fn blocks(number: u32, first: u64, values: &[[u8; VALUE]], to: &mut Vec<u8>) {
+    for (i, part) in values.chunks(MAX_BLOCKS).enumerate() {
+        let mut payload = vec![BLOCKS];
+        payload.extend(number.to_be_bytes());
+        payload.extend((first + (i * MAX_BLOCKS) as u64).to_be_bytes());
+        payload.extend(part.as_flattened());
+        record(&payload, to);
+    }
+}
+
+/// Appends the records of ranges of file `number`.
+pub fn ranges(number: u32, held: &ByteRanges, to: &mut Vec<u8>) {
+    let all: Vec<Range<u64>> = held.iter().collect();
+    for part in all.chunks(MAX_BLOCKS) {
+        let mut payload = vec![RANGES];
+        payload.extend(number.to_be_bytes());
+        for range in part {
+            payload.extend(range.start.to_be_bytes());
+            payload.extend(range.end.to_be_bytes());
+        }
+        record(&payload, to);
+    }
+}
+
+/// Appends the record that takes back what earlier ones say of the file at `path`.
+pub fn forget(path: &[u8], to: &mut Vec<u8>) {
+    let mut payload = vec![FORGET];
+    payload.extend(path);
+    record(&payload, to);
+}
+
+fn record(payload: &[u8], to: &mut Vec<u8>) {
+    to.extend((payload.len() as u32).to_be_bytes());
+    to.extend(crc32c::crc32c(payload).to_be_bytes());
+    to.extend(payload);
+}
+
+/// The length of the payload behind `head`; `None` when no record begins so.
+pub fn payload_len(head: &[u8; HEAD_LEN]) -> Option<usize> {
+    let len = u32::from_be_bytes([head[0], head[1], head[2], head[3]]) as usize;
+    (1..=MAX_PAYLOAD).contains(&len).then_some(len)
+}
+
+/// Reads a journal for the transfer that is to go on from it.
+#[derive(Debug)]
+pub struct Replay<'a> {
+    layout: &'a Layout,
+    origin: Origin,
+    entries: BTreeMap<Vec<u8>, usize>,
+    /// Journal numbers to entries of the layout; `None` where the file is not the same.
+    numbers: BTreeMap<u32, Option<usize>>,
+    begun: bool,
+    matches: bool,
+    held: BTreeMap<usize, ByteRanges>,
+    digests: Digests,
+    paths: BTreeSet<Vec<u8>>,
+    valid_len: u64,
+}
+
+/// What a journal says that the receiver holds.
+#[derive(Debug)]
+pub struct Recovered {
+    /// Whether the journal is of the same transfer; if not, nothing is held.
+    pub matches: bool,
+    /// Bytes of each file, by entry.
+    pub held: BTreeMap<usize, ByteRanges>,
+    /// The digests of what is held.
+    pub digests: Digests,
+    /// Every file that a partial may be left of, by its path below the place.
+    pub paths: BTreeSet<Vec<u8>>,
+    /// Bytes of the journal that are good; the next record goes there.
+    pub valid_len: u64,
+}
+
+impl<'a> Replay<'a> {
+    /// A journal for the files of `layout` from `origin`, of which nothing is read yet. `prefix` is the path of the layout below
+    /// the place that the journal is of (clause R-1).
+    pub fn new(layout: &'a Layout, prefix: &[u8], origin: Origin) -> Replay<'a> {
+        let files = layout.entries().iter().enumerate().filter(|(_, entry)| matches!(entry.kind, EntryKind::File { .. }));
+        Replay {
+            layout,
+            origin,
+            entries: files.map(|(index, entry)| (below(prefix, &entry.path), index)).collect(),
+            numbers: BTreeMap::new(),
+            begun: false,
+            matches: false,
+            held: BTreeMap::new(),
+            digests: Digests::new(layout),
+            paths: BTreeSet::new(),
+            valid_len: 0,
+        }
+    }
+
+    /// Takes one record in; false when it is damaged or makes no sense here, and reading must end.
+    pub fn record(&mut self, head: &[u8; HEAD_LEN], payload: &[u8]) -> bool {
+        let sum = u32::from_be_bytes([head[4], head[5], head[6], head[7]]);
+        if payload_len(head) != Some(payload.len()) || sum != crc32c::crc32c(payload) {
+            return false;
+        }
+        let understood = self.understand(payload).is_some();
+        if understood {
+            self.valid_len += (HEAD_LEN + payload.len()) as u64;
+        }
+        understood
+    }
+
+    /// Takes a whole journal in, as far as it is good.
+    pub fn all(&mut self, mut journal: &[u8]) {
+        while let Some((head, rest)) = journal.split_first_chunk::<HEAD_LEN>() {
+            let Some(payload) = payload_len(head).and_then(|len| rest.get(..len)) else { return };
+            if !self.record(head, payload) {
+                return;
+            }
+            journal = &rest[payload.len()..];
+        }
+    }
+
+    /// What the journal said.
+    pub fn finish(self) -> Recovered {
+        let Replay { matches, mut held, mut digests, paths, valid_len, .. } = self;
+        if !matches {
+            held.clear();
+            digests = Digests::new(self.layout);
+        }
+        Recovered { matches, held, digests, paths, valid_len }
+    }
+
+    fn understand(&mut self, payload: &[u8]) -> Option<()> {
+        let (&kind, rest) = payload.split_first()?;
+        if kind != BEGIN && !self.begun {
+            return None;
+        }
+        match kind {
+            BEGIN => {
+                let (version, rest) = rest.split_first()?;
+                let (block_len, rest) = number::<4>(rest)?;
+                let (&digests, source) = rest.split_first()?;
+                let source: [u8; 32] = source.try_into().ok()?;
+                let origin = Origin { source, digests: digests == 1 };
+                let same = *version == VERSION && block_len == self.layout.block_len() as u64 && origin == self.origin;
+                // A second run of the same transfer begins no new one.
+                self.matches = same && (self.matches || !self.begun);
+                self.begun = true;
+            }
+            FILE => {
+                let (number_of, rest) = number::<4>(rest)?;
+                let (len, rest) = number::<8>(rest)?;
+                let (modified, path) = number::<8>(rest)?;
+                let entry = self.entries.get(path).copied().filter(|&entry| {
+                    let now = &self.layout.entries()[entry];
+                    self.matches && now.len() == len && now.modified_ns == modified as i64
+                });
+                // The same name with other facts: what was said of the file before is of another one.
+                if entry.is_none() {
+                    self.drop_path(path);
+                }
+                self.paths.insert(path.to_vec());
+                self.numbers.insert(number_of as u32, entry);
+            }
+            BLOCKS => {
+                let (number_of, rest) = number::<4>(rest)?;
+                let (first, values) = number::<8>(rest)?;
+                let (values, []) = values.as_chunks::<VALUE>() else { return None };
+                let entry = *self.numbers.get(&(number_of as u32))?;
+                let (Some(entry), true) = (entry, self.origin.digests) else { return Some(()) };
+                let (len, block) = (self.layout.entries()[entry].len(), self.layout.block_len() as u64);
+                for (i, value) in (0u64..).zip(values) {
+                    let index = first.checked_add(i).filter(|index| index.checked_mul(block).is_some_and(|start| start < len))?;
+                    self.digests.insert(&PieceDigest::known(self.layout, entry, index, *value));
+                    self.held.entry(entry).or_default().insert(index * block..(index * block).saturating_add(block).min(len));
+                }
+            }
+            RANGES => {
+                let (number_of, pairs) = number::<4>(rest)?;
+                let (pairs, []) = pairs.as_chunks::<16>() else { return None };
+                let entry = *self.numbers.get(&(number_of as u32))?;
+                let (Some(entry), false) = (entry, self.origin.digests) else { return Some(()) };
+                for pair in pairs {
+                    let ((start, end), len) =
+                        ((number::<8>(&pair[..8])?.0, number::<8>(&pair[8..])?.0), self.layout.entries()[entry].len());
+                    if start >= end || end > len {
+                        return None;
+                    }
+                    self.held.entry(entry).or_default().insert(start..end);
+                }
+            }
+            FORGET => self.drop_path(rest),
+            _ => return None,
+        }
+        Some(())
+    }
+
+    fn drop_path(&mut self, path: &[u8]) {
+        self.paths.remove(path);
+        if let Some(&entry) = self.entries.get(path) {
+            self.held.remove(&entry);
+            self.digests.forget(self.layout, entry);
+            self.numbers.values_mut().filter(|of| **of == Some(entry)).for_each(|of| *of = None);
+        }
+    }
+}
+
+impl Recovered {
+    /// Takes back what is said of `entry`: its partial is not there.
+    pub fn drop_entry(&mut self, layout: &Layout, entry: usize) {
+        self.held.remove(&entry);
+        self.digests.forget(layout, entry);
+    }
+
+    /// The blocks of the space that are held whole (clause R-6); what is held of others is as good as not.
+    pub fn blocks(&self, layout: &Layout) -> ByteRanges {
+        let mut whole = ByteRanges::new();
+        if self.held.is_empty() {
+            return whole;
+        }
+        for block in (0..layout.block_count()).map(|index| layout.block(index)) {
+            let held = |entry, range: Range<u64>| self.held.get(&entry).is_some_and(|held| held.contains(&range));
+            if layout
+                .pieces(block.offset, block.len)
+                .all(|piece| held(piece.entry, piece.file_offset..piece.file_offset + piece.len as u64))
+            {
+                whole.insert(block.range());
+            }
+        }
+        whole
+    }
+}
+
+/// `prefix/path`, either of which may be empty.
+pub fn below(prefix: &[u8], path: &[u8]) -> Vec<u8> {
+    let slash: &[u8] = if prefix.is_empty() || path.is_empty() { b"" } else { b"/" };
+    [prefix, slash, path].concat()
+}
+
+/// The big-endian number of `N` bytes at the front.
+fn number<const N: usize>(bytes: &[u8]) -> Option<(u64, &[u8])> {
+    let (first, rest) = bytes.split_first_chunk::<N>()?;
+    Some((first.iter().fold(0, |number, &byte| number << 8 | u64::from(byte)), rest))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::transfer::Entry;
+    use proptest::prelude::*;
+
+    const BLOCK: usize = 1024;
+
+    fn layout(files: &[(&str, u64, i64)]) -> Layout {
+        let entry = |&(path, len, modified_ns): &(&str, u64, i64)| Entry {
+            path: path.as_bytes().to_vec(),
+            kind: EntryKind::File { len },
+            mode: 0o644,
+            modified_ns,
+        };
+        Layout::new(files.iter().map(entry).collect(), BLOCK)
+    }
+
+    fn origin(digests: bool) -> Origin {
+        Origin { source: [5; 32], digests }
+    }
+
+    fn replay(layout: &Layout, origin: Origin, journal: &[u8]) -> Recovered {
+        let mut replay = Replay::new(layout, b"", origin);
+        replay.all(journal);
+        replay.finish()
+    }
+
+    #[test]
+    fn what_is_written_is_replayed_and_another_source_or_file_holds_nothing() {
+        let before = layout(&[("a", 5000, 1), ("b", 10, 2)]);
+        let mut journal = Vec::new();
+        begin(&origin(true), BLOCK, &mut journal);
+        file(0, 5000, 1, b"a", &mut journal);
+        file(1, 10, 2, b"b", &mut journal);
+        blocks(0, 1, &[[1; 32], [2; 32]], &mut journal);
+        blocks(1, 0, &[[3; 32]], &mut journal);
+        let back = replay(&before, origin(true), &journal);
+        assert!(back.matches && back.valid_len == journal.len() as u64);
+        assert_eq!(back.held[&0].to_string(), "1024-3072");
+        assert_eq!(back.digests.digest(1), Some([3; 32]));
+        assert_eq!(back.blocks(&before).to_string(), "1024-3072", "the block that a's end and b share is held in part");
+        let changed = replay(&layout(&[("a", 5000, 9), ("b", 10, 2)]), origin(true), &journal);
+        assert_eq!((changed.held.get(&0), changed.held[&1].to_string()), (None, "0-10".to_owned()));
+        assert!(changed.paths.contains(&b"a"[..]), "its stale partial can be found");
+        for other in [origin(false), Origin { source: [6; 32], digests: true }] {
+            let other = replay(&before, other, &journal);
+            assert!(!other.matches && other.held.is_empty() && other.paths.len() == 2);
+        }
+        forget(b"a", &mut journal);
+        assert_eq!(replay(&before, origin(true), &journal).held.keys().collect::<Vec<_>>(), [&1]);
+    }
+
+    #[test]
+    fn ranges_are_replayed_where_no_digests_are_kept() {
+        let layout = layout(&[("a", 5000, 1)]);
+        let mut held = ByteRanges::new();
+        held.insert(3..50);
+        held.insert(100..5000);
+        let mut journal = Vec::new();
+        begin(&origin(false), BLOCK, &mut journal);
+        file(0, 5000, 1, b"a", &mut journal);
+        ranges(0, &held, &mut journal);
+        assert_eq!(replay(&layout, origin(false), &journal).held[&0], held);
+    }
+
+    proptest! {
+        #[test]
+        fn a_torn_or_flipped_journal_says_less_and_nothing_else(cut in 0usize..400, flip in 0usize..3200, flips in any::<bool>()) {
+            let layout = layout(&[("a", 5000, 1)]);
+            let mut journal = Vec::new();
+            begin(&origin(true), BLOCK, &mut journal);
+            file(0, 5000, 1, b"a", &mut journal);
+            for index in 0..5 {
+                blocks(0, index, &[[index as u8; 32]], &mut journal);
+            }
+            let whole = replay(&layout, origin(true), &journal).held[&0].total();
+            prop_assert_eq!(whole, 5000);
+            if flips {
+                let bit = flip % (journal.len() * 8);
+                journal[bit / 8] ^= 1 << (bit % 8);
+            } else {
+                journal.truncate(cut);
+            }
+            let back = replay(&layout, origin(true), &journal);
+            prop_assert!(back.valid_len <= journal.len() as u64);
+            for range in back.held.get(&0).into_iter().flat_map(ByteRanges::iter) {
+                prop_assert!(range.start % 1024 == 0 && range.end <= 5000);
+            }
+            // Writing goes on behind what is good.
+            journal.truncate(back.valid_len as usize);
+            let before = back.held.get(&0).map_or(0, ByteRanges::total);
+            if before > 0 {
+                blocks(0, 4, &[[4; 32]], &mut journal);
+                prop_assert!(replay(&layout, origin(true), &journal).held[&0].total() >= before);
+            }
+        }
+
+        #[test]
+        fn any_bytes_replay_without_panic(kind in 0u8..7, bytes in prop::collection::vec(any::<u8>(), 0..120)) {
+            let layout = layout(&[("a", 5000, 1)]);
+            let mut journal = Vec::new();
+            begin(&origin(true), BLOCK, &mut journal);
+            file(0, 5000, 1, b"a", &mut journal);
+            let mut payload = vec![kind];
+            payload.extend(&bytes);
+            record(&payload, &mut journal);
+            journal.extend(bytes);
+            let _ = replay(&layout, origin(true), &journal);
+        }
+    }
+}

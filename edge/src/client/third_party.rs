@@ -1,0 +1,255 @@
+//! Copies from one server to another: two control connections here, the data straight between them (`docs/protocol.md`, Y-1).
+
+use super::control::Control;
+use super::copy::{Copy, Live};
+use super::download::{entry, list_tree, parallelism};
+use super::location::Remote;
+use super::upload::{temporary, trim};
+use crate::mover::TREE_MODULE;
+use crate::stores::join;
+use farline_core::gridftp::client::{Request, Transfer, What};
+use farline_core::gridftp::{Command, Kind, Mode, Module, Pathname};
+use farline_core::transfer::{Choice, Entry, EntryKind};
+use farline_core::units::{Bytes, Error, Fault};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+use tokio::time::MissedTickBehavior;
+
+/// The two ends.
+struct Ends<'a> {
+    from: &'a Remote,
+    to: &'a Remote,
+    sender: Control,
+    receiver: Control,
+}
+
+pub(super) async fn run(copy: &mut Copy<'_>, from: &Remote, to: &Remote, several: bool) -> Result<(), Error> {
+    let sender = Control::open_for_another(from).await.map_err(|error| at(from, error))?;
+    let receiver = Control::open_for_another(to).await.map_err(|error| at(to, error))?;
+    let mut ends = Ends { from, to, sender, receiver };
+    ends.sender.require(from).await.map_err(|error| at(from, error))?;
+    ends.receiver.require(to).await.map_err(|error| at(to, error))?;
+    for (control, remote) in [(&ends.sender, from), (&ends.receiver, to)] {
+        if !control.features().is_gridftp() {
+            let message = format!("{remote} is a plain FTP server, not a GridFTP one");
+            return Err(Error::new(Fault::There, "unsupported", message).hint("copy to this host first, with curl or lftp"));
+        }
+    }
+    permitted(&ends)?;
+    if copy.options.limit.is_some() && !ends.sender.limit(copy.options.limit) {
+        let message = format!("{from} cannot be told to hold a rate, and the data does not pass this host");
+        return Err(Error::new(Fault::There, "unsupported", message).hint("leave --limit out, or copy to this host first"));
+    }
+    let (entries, is_folder) = listed(copy, &mut ends).await?;
+    let target = target(&mut ends, is_folder, several).await?;
+    let (bytes, files) = (entries.iter().map(Entry::len).sum(), count(&entries));
+    copy.live.expect(bytes, files);
+    let choice = copy.choose(ends.sender.rtt().max(ends.receiver.rtt()), Some(Bytes(bytes)), true);
+    copy.ledger.choice = Some(Choice { congestion: None, staging: Bytes(0), ..choice.clone() });
+    arrange(&mut ends, &choice).await?;
+    if [&ends.sender, &ends.receiver].iter().all(|end| end.features().parameters("FARLINE").any(|feature| feature == "TREE")) {
+        as_tree(copy, &mut ends, target, bytes, files).await?;
+    } else {
+        file_by_file(copy, &mut ends, &target, is_folder, &entries).await?;
+    }
+    copy.settle();
+    Ok(())
+}
+
+/// An error with the end that it came from.
+fn at(remote: &Remote, error: Error) -> Error {
+    error.while_doing(format!("at {remote}"))
+}
+
+fn count(entries: &[Entry]) -> u64 {
+    entries.iter().filter(|entry| matches!(entry.kind, EntryKind::File { .. })).count() as u64
+}
+
+/// Refuses early what a Farline node would refuse without words: connections from elsewhere are closed unread there.
+fn permitted(ends: &Ends<'_>) -> Result<(), Error> {
+    let features = ends.receiver.features();
+    let permits = !features.is_farline() || features.parameters("FARLINE").any(|feature| feature == "THIRDPARTY");
+    if permits || ends.sender.peer()?.ip() == ends.receiver.local()?.ip() {
+        return Ok(());
+    }
+    let message = format!("{} takes data from its own client only", ends.to);
+    Err(Error::new(Fault::Refused, "third-party-refused", message)
+        .hint("its operator can allow it with `third_party = true`, or --third-party"))
+}
+
+/// What the sender has.
+async fn listed(copy: &mut Copy<'_>, ends: &mut Ends<'_>) -> Result<(Vec<Entry>, bool), Error> {
+    if let Some(store) = ends.from.store {
+        return Ok((vec![store.entry(b"")?], false));
+    }
+    let from = ends.from;
+    let look = ends.sender.request(Request::Stat(Pathname::new(from.path.clone())));
+    let top = ends.sender.looked(look).await.map_err(|error| at(from, error))?;
+    let top = top.ok_or_else(|| Error::new(Fault::You, "path-not-found", format!("{from} does not exist")))?;
+    if top.kind != Kind::Directory {
+        return Ok((vec![entry(Vec::new(), &top)], false));
+    }
+    if !copy.options.recursive {
+        return Err(Error::new(Fault::You, "is-a-directory", format!("{from} is a directory"))
+            .hint("add -r to copy it with all that is in it"));
+    }
+    let entries = list_tree(copy, &mut ends.sender, &from.path).await.map_err(|error| at(from, error))?;
+    Ok((entries, true))
+}
+
+/// Where it goes, as rsync has it: into a folder by its name, under the name of what is none.
+async fn target(ends: &mut Ends<'_>, is_folder: bool, several: bool) -> Result<Vec<u8>, Error> {
+    let to = ends.to;
+    if to.store.is_some() || (is_folder && ends.from.path.ends_with(b"/")) {
+        return Ok(trim(&to.path).to_vec());
+    }
+    let mut inside = is_folder || several || to.path.ends_with(b"/");
+    if !inside {
+        let look = ends.receiver.request(Request::Stat(Pathname::new(to.path.clone())));
+        let found = ends.receiver.looked(look).await.map_err(|error| at(to, error))?;
+        inside = found.is_some_and(|entry| entry.kind == Kind::Directory);
+    }
+    Ok(if inside { join(trim(&to.path), ends.from.name()) } else { to.path.clone() })
+}
+
+/// Has the receiver listen, and tells the sender where.
+async fn arrange(ends: &mut Ends<'_>, choice: &Choice) -> Result<(), Error> {
+    let passive = ends.receiver.request(Request::Passive { mode: Mode::Extended, striped: false });
+    let address = ends.receiver.passive(passive).await.map_err(|error| at(ends.to, error))?;
+    let parallel = ends.sender.request(parallelism(choice));
+    let active = ends.sender.request(Request::Active { mode: Mode::Extended, addresses: vec![address] });
+    for id in [parallel, active] {
+        ends.sender.done(id).await.map_err(|error| at(ends.from, error))?;
+    }
+    Ok(())
+}
+
+/// Two Farline nodes: the tree as one, verified by the receiver.
+async fn as_tree(copy: &mut Copy<'_>, ends: &mut Ends<'_>, target: Vec<u8>, bytes: u64, files: u64) -> Result<(), Error> {
+    let module = |what: What, path: &[u8], parms: &str| {
+        let module = Some(Module { name: TREE_MODULE.to_owned(), parms: parms.to_owned() });
+        Request::Transfer(Transfer { module, ..Transfer::new(what, Pathname::new(path)) })
+    };
+    let parts = ["manifest", "data", "digests"];
+    let stores = parts.map(|part| ends.receiver.request(module(What::Store, &target, part)));
+    let retrieves = parts.map(|part| ends.sender.request(module(What::Retrieve, &ends.from.path, part)));
+    for (index, (store, retrieve)) in stores.into_iter().zip(retrieves).enumerate() {
+        // Lists are not payload.
+        side_by_side(copy, ends, store, retrieve, index == 1).await?;
+    }
+    copy.ledger.bytes += bytes;
+    copy.ledger.files += files;
+    copy.ledger.bytes_sent += bytes;
+    copy.ledger.verified = true;
+    copy.ledger.verified_how = "BLAKE3 of every file, computed while moving, compared by the receiving node";
+    Ok(())
+}
+
+/// Any other pair: folders first, then each file under a temporary name, then renamed.
+async fn file_by_file(
+    copy: &mut Copy<'_>,
+    ends: &mut Ends<'_>,
+    target: &[u8],
+    is_folder: bool,
+    entries: &[Entry],
+) -> Result<(), Error> {
+    if ends.to.store.is_some() || ends.from.store.is_some() {
+        let message = "stores without a disk need Farline at both ends of a third-party copy";
+        return Err(Error::new(Fault::You, "unsupported", message));
+    }
+    let folders = entries.iter().filter(|entry| entry.kind == EntryKind::Directory).map(|entry| join(target, &entry.path));
+    let above = if is_folder { vec![trim(&ends.to.path).to_vec(), target.to_vec()] } else { Vec::new() };
+    for folder in above.into_iter().chain(folders) {
+        let id = ends.receiver.request(Request::Exec(Command::MakeDirectory(Pathname::new(folder))));
+        match ends.receiver.done(id).await {
+            Err(error) if error.code != "path-exists" => return Err(at(ends.to, error)),
+            _ => {}
+        }
+    }
+    for entry in entries {
+        match entry.kind {
+            EntryKind::File { .. } => {}
+            EntryKind::Directory => continue,
+            EntryKind::Symlink { .. } => {
+                let error = Error::new(Fault::There, "unsupported", "a server that is not Farline cannot make symbolic links");
+                copy.ledger.failures.push((entry.path.clone(), error));
+                continue;
+            }
+        }
+        let source = join(trim(&ends.from.path), &entry.path);
+        let path = join(target, &entry.path);
+        let hidden = temporary(&path);
+        let mut store = Transfer::new(What::Store, Pathname::new(hidden.clone()));
+        store.size = Some(entry.len());
+        let store = ends.receiver.request(Request::Transfer(store));
+        let retrieve = ends.sender.request(Request::Transfer(Transfer::new(What::Retrieve, Pathname::new(source))));
+        let moved = side_by_side(copy, ends, store, retrieve, true).await;
+        if let Err(error) = moved {
+            // Half a file under a hidden name is of use to nobody; one that never came to be is no error.
+            let remove = ends.receiver.try_request(Request::Exec(Command::Delete(Pathname::new(hidden))));
+            let _ = tokio::time::timeout(Duration::from_secs(5), ends.receiver.done(remove)).await;
+            return Err(error);
+        }
+        let rename = ends.receiver.request(Request::Rename { from: Pathname::new(hidden), to: Pathname::new(path) });
+        ends.receiver.done(rename).await.map_err(|error| at(ends.to, error.while_doing("renaming the finished file")))?;
+        copy.ledger.bytes += entry.len();
+        copy.ledger.bytes_sent += entry.len();
+        copy.ledger.files += 1;
+    }
+    copy.ledger.verified_how = "not verified: one of these servers computes no digest while it moves";
+    Ok(())
+}
+
+/// Waits for both ends' last words on one transfer. The first that fails ends the wait: the other would wait for it.
+async fn side_by_side(copy: &mut Copy<'_>, ends: &mut Ends<'_>, store: u64, retrieve: u64, payload: bool) -> Result<(), Error> {
+    let moving = Instant::now();
+    let (moved, ignored) = (AtomicU64::new(0), AtomicU64::new(0));
+    let base = copy.live.tally.bytes();
+    let Ends { from, to, sender, receiver } = ends;
+    let both = async {
+        let stored = async { receiver.transferred(store, &moved).await.map_err(|error| at(to, error)) };
+        let sent = async { sender.transferred(retrieve, &ignored).await.map_err(|error| at(from, error)) };
+        tokio::pin!(stored, sent);
+        tokio::select! {
+            first = &mut stored => match first {
+                Ok(_) => sent.await.map(drop),
+                Err(error) => Err(blame(error, patient(sent).await)),
+            },
+            first = &mut sent => match first {
+                Ok(_) => stored.await.map(drop),
+                Err(error) => Err(blame(error, patient(stored).await)),
+            },
+        }
+    };
+    tokio::pin!(both);
+    let mut tick = tokio::time::interval(Duration::from_millis(200));
+    tick.set_missed_tick_behavior(MissedTickBehavior::Skip);
+    let result = loop {
+        tokio::select! {
+            result = &mut both => break result,
+            _ = tick.tick() => if payload { progress(copy, base + moved.load(Ordering::Relaxed)) },
+        }
+    };
+    copy.ledger.moving = copy.ledger.moving + moving.elapsed().into();
+    result
+}
+
+fn progress(copy: &mut Copy<'_>, bytes: u64) {
+    let live: &Live = &copy.live;
+    live.tally.add_bytes(usize::try_from(bytes.saturating_sub(live.tally.bytes())).unwrap_or(0));
+    copy.show();
+}
+
+/// What the other end says when one has failed, if it says it soon.
+async fn patient<T>(other: impl Future<Output = Result<T, Error>>) -> Option<Error> {
+    tokio::time::timeout(Duration::from_secs(2), other).await.ok().and_then(Result::err)
+}
+
+/// Of two errors the one that is not just a lost connection: that is the other end's symptom.
+fn blame(first: Error, second: Option<Error>) -> Error {
+    let symptom = |error: &Error| matches!(error.code, "channel-lost" | "data-connection" | "aborted" | "incomplete");
+    match second {
+        Some(second) if symptom(&first) && !symptom(&second) => second,
+        _ => first,
+    }
+}

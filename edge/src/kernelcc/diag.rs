@@ -1,0 +1,151 @@
+//! The TCP connections of this network namespace as the kernel lists them (`sock_diag(7)`), with control and TCP_INFO.
+
+use rustix::io;
+use rustix::net::netlink::{self, SocketAddrNetlink};
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, sendto, socket_with};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+/// One connection.
+#[derive(Clone, Debug)]
+pub(super) struct Flow {
+    pub(super) cookie: u64,
+    pub(super) control: String,
+    pub(super) local_port: u16,
+    pub(super) remote: SocketAddr,
+    /// `struct tcp_info`, as long as this kernel's is.
+    info: Vec<u8>,
+}
+
+impl Flow {
+    /// The field of `struct tcp_info` (include/uapi/linux/tcp.h) at byte `at`; zero where the kernel is older than the field.
+    fn field(&self, at: usize) -> u32 {
+        self.info.get(at..at + 4).map_or(0, u32_of)
+    }
+
+    pub(super) fn state(&self) -> u8 {
+        self.info.get(1).copied().unwrap_or(0)
+    }
+
+    pub(super) fn rtt_us(&self) -> u32 {
+        self.field(68)
+    }
+
+    pub(super) fn threshold(&self) -> u32 {
+        self.field(76)
+    }
+
+    pub(super) fn window(&self) -> u32 {
+        self.field(80)
+    }
+
+    pub(super) fn retransmitted(&self) -> u32 {
+        self.field(100)
+    }
+
+    pub(super) fn delivered(&self) -> u32 {
+        self.field(192)
+    }
+}
+
+// include/uapi/linux/{netlink,sock_diag,inet_diag}.h
+const NLMSG_ERROR: u16 = 2;
+const NLMSG_DONE: u16 = 3;
+const SOCK_DIAG_BY_FAMILY: u16 = 20;
+const REQUEST_DUMP: u16 = 0x301;
+const HEADER: usize = 16;
+const MESSAGE: usize = 72;
+const ATTRIBUTE_INFO: u16 = 2;
+const ATTRIBUTE_CONG: u16 = 4;
+/// The two attributes above, as a mask of bits from 1.
+const EXTENSIONS: u8 = (1 << (ATTRIBUTE_INFO - 1)) | (1 << (ATTRIBUTE_CONG - 1));
+/// ESTABLISHED, FIN_WAIT1, FIN_WAIT2, CLOSE_WAIT, LAST_ACK: those with a congestion window at work.
+const STATES: u32 = (1 << 1) | (1 << 4) | (1 << 5) | (1 << 8) | (1 << 9);
+const IPPROTO_TCP: u8 = 6;
+
+/// All connections of both families.
+pub(super) fn flows() -> io::Result<Vec<Flow>> {
+    let mut flows = dump(AddressFamily::INET)?;
+    flows.extend(dump(AddressFamily::INET6)?);
+    Ok(flows)
+}
+
+fn dump(family: AddressFamily) -> io::Result<Vec<Flow>> {
+    let socket = socket_with(AddressFamily::NETLINK, SocketType::DGRAM, SocketFlags::CLOEXEC, Some(netlink::SOCK_DIAG))?;
+    let mut request = Vec::with_capacity(72);
+    request.extend(72u32.to_ne_bytes());
+    request.extend(SOCK_DIAG_BY_FAMILY.to_ne_bytes());
+    request.extend(REQUEST_DUMP.to_ne_bytes());
+    request.extend([0; 8]);
+    request.extend([family.as_raw() as u8, IPPROTO_TCP, EXTENSIONS, 0]);
+    request.extend(STATES.to_ne_bytes());
+    request.extend([0; 48]);
+    sendto(&socket, &request, SendFlags::empty(), &SocketAddrNetlink::new(0, 0))?;
+    let mut flows = Vec::new();
+    let mut buffer = vec![0; 1 << 16];
+    loop {
+        let (len, _) = recv(&socket, &mut buffer[..], RecvFlags::empty())?;
+        let mut rest = &buffer[..len];
+        while rest.len() >= HEADER {
+            let len = u32_of(&rest[..4]) as usize;
+            let kind = u16_of(&rest[4..6]);
+            if kind == NLMSG_DONE || kind == NLMSG_ERROR || len < HEADER || len > rest.len() {
+                return if kind == NLMSG_DONE { Ok(flows) } else { Err(io::Errno::INVAL) };
+            }
+            flows.extend(flow(&rest[HEADER..len]));
+            rest = &rest[len.next_multiple_of(4).min(rest.len())..];
+        }
+    }
+}
+
+/// One `struct inet_diag_msg` with its attributes.
+fn flow(message: &[u8]) -> Option<Flow> {
+    let id = message.get(4..52)?;
+    let port = |at: usize| u16::from_be_bytes([id[at], id[at + 1]]);
+    let address: IpAddr = if i32::from(message[0]) == i32::from(AddressFamily::INET.as_raw()) {
+        Ipv4Addr::from(<[u8; 4]>::try_from(&id[20..24]).ok()?).into()
+    } else {
+        Ipv6Addr::from(<[u8; 16]>::try_from(&id[20..36]).ok()?).to_canonical()
+    };
+    let cookie = u64::from(u32_of(&id[40..44])) | (u64::from(u32_of(&id[44..48])) << 32);
+    let (mut control, mut info) = (String::new(), Vec::new());
+    let mut rest = message.get(MESSAGE..)?;
+    while rest.len() >= 4 {
+        let len = usize::from(u16_of(&rest[..2]));
+        let Some(value) = rest.get(4..len) else { break };
+        match u16_of(&rest[2..4]) {
+            ATTRIBUTE_INFO => info = value.to_vec(),
+            ATTRIBUTE_CONG => control = String::from_utf8_lossy(value).trim_end_matches('\0').to_owned(),
+            _ => {}
+        }
+        rest = &rest[len.next_multiple_of(4).min(rest.len())..];
+    }
+    Some(Flow { cookie, control, local_port: port(0), remote: SocketAddr::new(address, port(2)), info })
+}
+
+fn u16_of(bytes: &[u8]) -> u16 {
+    bytes.try_into().map_or(0, u16::from_ne_bytes)
+}
+
+fn u32_of(bytes: &[u8]) -> u32 {
+    bytes.try_into().map_or(0, u32::from_ne_bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::{TcpListener, TcpStream};
+
+    #[test]
+    fn finds_a_connection_of_this_process_with_its_control_and_window() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("loopback");
+        let near = TcpStream::connect(listener.local_addr().expect("bound")).expect("connect");
+        let _far = listener.accept().expect("accept");
+        let port = near.local_addr().expect("bound").port();
+        let flows = flows().expect("the kernel lists sockets");
+        let flow = flows.iter().find(|flow| flow.local_port == port).expect("ours is among them");
+        assert_eq!(flow.remote, listener.local_addr().expect("bound"));
+        assert!(super::super::available().contains(&flow.control), "{flow:?}");
+        assert!((2..1_000).contains(&flow.window()), "{flow:?}");
+        assert!((1..1_000_000).contains(&flow.rtt_us()), "{flow:?}");
+    }
+}

@@ -1,0 +1,204 @@
+//! Which controls there are on this host, who registered them, and how to be rid of Farline's.
+
+use super::object::map_name;
+use super::{diag, host, object, record};
+use farline_core::congestion::Algorithm;
+use farline_core::units::{Error, Fault};
+use libbpf_rs::query::MapInfoIter;
+use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType};
+use serde::Serialize;
+use std::fs;
+use std::path::Path;
+
+/// Where the link and the trace of a pinned control stand.
+pub(super) fn pin_paths(name: &str) -> (String, String) {
+    // The BPF file system takes no dots, and registered names have no dashes.
+    let name = name.replace('.', "-");
+    (format!("/sys/fs/bpf/farline/{name}"), format!("/sys/fs/bpf/farline/{name}-events"))
+}
+
+/// Who registered a control.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Origin {
+    /// Nobody: Farline can load it.
+    Brought,
+    /// Built into the kernel, or a BPF program of somebody else's.
+    Kernel,
+    /// A kernel module.
+    Module,
+    /// Farline, until `farline cc unload`.
+    Pinned,
+    /// Farline, as long as this process lives.
+    Process(u32),
+}
+
+/// A control by its name.
+#[derive(Clone, Debug, Serialize)]
+pub struct Listed {
+    /// The name to give a socket.
+    pub name: String,
+    /// Who registered it.
+    pub origin: Origin,
+    /// Whether new sockets of this network namespace get it.
+    pub default: bool,
+    /// Whether a process without privilege may choose it.
+    pub allowed: bool,
+    /// TCP connections of this network namespace that use it; `None` where the kernel does not tell.
+    pub flows: Option<usize>,
+}
+
+/// Every control that is registered, and those that Farline brings.
+///
+/// What a killed process left behind on a kernel without `struct_ops` links is removed first.
+pub fn list() -> Vec<Listed> {
+    clean_up();
+    let (available, allowed, default) = (host::available(), host::allowed(), host::default_control());
+    let flows = diag::flows().ok();
+    let origin = |name: &str| match record::holder(name) {
+        Some(process) => Origin::Process(process),
+        None if is_pinned(name) => Origin::Pinned,
+        None if host::is_module(name) => Origin::Module,
+        None => Origin::Kernel,
+    };
+    let listed = |name: &String, origin| Listed {
+        default: *name == default,
+        allowed: allowed.contains(name),
+        flows: flows.as_ref().map(|flows| flows.iter().filter(|flow| flow.control == *name).count()),
+        name: name.clone(),
+        origin,
+    };
+    let mut all: Vec<Listed> = available.iter().map(|name| listed(name, origin(name))).collect();
+    let brought = Algorithm::ALL.into_iter().filter(|&algorithm| object::object(algorithm).is_some());
+    let brought = brought.map(|algorithm| algorithm.name().to_owned()).filter(|name| !available.contains(name));
+    all.extend(brought.map(|name| listed(&name, Origin::Brought)));
+    all.sort_by(|a, b| a.name.cmp(&b.name));
+    all
+}
+
+/// A control of Farline's among the kernel's BPF maps.
+struct Registered {
+    name: String,
+    handle: MapHandle,
+    /// Without a link: nobody's process ends it.
+    legacy: bool,
+}
+
+/// `BPF_F_LINK`.
+const F_LINK: u32 = 1 << 13;
+
+/// Farline's registered operations, found by their variables' names. Empty without the privilege to look.
+fn registered() -> Vec<Registered> {
+    let available = host::available();
+    let ours: Vec<String> = Algorithm::ALL.into_iter().map(map_name).collect();
+    let maps = MapInfoIter::default().filter(|info| info.ty == MapType::StructOps);
+    let ours = maps.filter(|info| info.name.to_str().is_some_and(|name| ours.iter().any(|ours| ours == name)));
+    ours.filter_map(|info| {
+        let handle = MapHandle::from_map_id(info.id).ok()?;
+        let value = handle.lookup(&0u32.to_ne_bytes(), MapFlags::empty()).ok()??;
+        let name = available.iter().find(|name| holds(&value, name))?.clone();
+        Some(Registered { name, handle, legacy: info.map_flags & F_LINK == 0 })
+    })
+    .collect()
+}
+
+/// Whether the kernel's copy of the operations bears `name`: 16 bytes, filled with zeros, behind pointers.
+fn holds(operations: &[u8], name: &str) -> bool {
+    let mut field = [0; 16];
+    field[..name.len().min(15)].copy_from_slice(&name.as_bytes()[..name.len().min(15)]);
+    operations.chunks_exact(8).collect::<Vec<_>>().windows(2).any(|pair| pair.concat() == field)
+}
+
+fn is_pinned(name: &str) -> bool {
+    let (link, events) = pin_paths(name);
+    Path::new(&link).exists() || Path::new(&events).exists()
+}
+
+/// Takes back what killed processes left registered: possible only without links, so before 6.4.
+pub(super) fn clean_up() {
+    for left in registered() {
+        if left.legacy && record::holder(&left.name).is_none() && !is_pinned(&left.name) {
+            // Somebody else may be doing the same.
+            let _ = left.handle.delete(&0u32.to_ne_bytes());
+        }
+    }
+}
+
+/// Unregisters a control that was pinned; answers how many connections of this network namespace keep it to their end.
+///
+/// # Errors
+/// [`Fault::You`] for a control that is not Farline's, that a living process holds, or that is the default of this network
+/// namespace: there new sockets would go on getting it.
+pub fn unload(name: &str) -> Result<usize, Error> {
+    clean_up();
+    let wrong = |code, message: String, hint: String| Err(Error::new(Fault::You, code, message).hint(hint));
+    if !host::available().iter().any(|have| have == name) {
+        return wrong(
+            "unknown-congestion",
+            format!("no congestion control called `{name}` is registered"),
+            "see `farline cc ls`".to_owned(),
+        );
+    }
+    if let Some(process) = record::holder(name) {
+        return wrong(
+            "congestion-held",
+            format!("`{name}` is held by Farline's process {process} and goes with it"),
+            format!("end that process, for example kill {process}"),
+        );
+    }
+    if !is_pinned(name) {
+        let whose = if host::is_module(name) { "a kernel module" } else { "the kernel's, or of somebody else's BPF program" };
+        let hint = if host::is_module(name) { format!("modprobe -r tcp_{name}") } else { "it stays".to_owned() };
+        return wrong("congestion-foreign", format!("`{name}` is not Farline's to unload: it is {whose}"), hint);
+    }
+    if host::default_control() == name {
+        return wrong(
+            "congestion-default",
+            format!("`{name}` is the default of this network namespace: new sockets would go on getting it"),
+            "set another first: sysctl -w net.ipv4.tcp_congestion_control=cubic".to_owned(),
+        );
+    }
+    for left in registered().into_iter().filter(|left| left.legacy && left.name == name) {
+        left.handle
+            .delete(&0u32.to_ne_bytes())
+            .map_err(|error| Error::new(Fault::Here, "congestion-unload", format!("unregistering {name}: {error}")))?;
+    }
+    let (link, events) = pin_paths(name);
+    for path in [link, events] {
+        match fs::remove_file(&path) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                return Err(Error::new(Fault::Here, "congestion-unload", format!("removing {path}: {error}")));
+            }
+            _ => {}
+        }
+    }
+    Ok(diag::flows().map_or(0, |flows| flows.iter().filter(|flow| flow.control == name).count()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_found_whole_and_not_as_a_part() {
+        let mut operations = vec![0u8; 256];
+        operations[88..92].copy_from_slice(b"htcp");
+        assert!(holds(&operations, "htcp"));
+        assert!(!holds(&operations, "htc"));
+        operations[92] = b'2';
+        assert!(!holds(&operations, "htcp"));
+    }
+
+    #[test]
+    fn the_kernels_own_are_listed_and_the_five_are_brought_or_there() {
+        let all = list();
+        let of = |name: &str| all.iter().find(|listed| listed.name == name).unwrap_or_else(|| panic!("{name}: {all:?}"));
+        assert_eq!(of("reno").origin, Origin::Kernel);
+        for name in ["bic", "htcp", "highspeed", "scalable", "vegas"] {
+            of(name);
+        }
+        assert_eq!(all.iter().filter(|listed| listed.default).count(), 1);
+        assert_eq!(unload("reno").expect_err("it is the kernel's").code, "congestion-foreign");
+        assert_eq!(unload("no_such").expect_err("there is none").code, "unknown-congestion");
+    }
+}

@@ -1,0 +1,79 @@
+//! The compiled BPF programs that Farline carries, and what is set in them before they are loaded.
+//!
+//! `lab/bpf` compiles them from `bpf/*.bpf.c` and records with which compiler; `make test` checks that they match.
+
+use farline_core::congestion::{Algorithm, Set};
+use farline_core::units::Span;
+
+/// The kernel's TCP_CA_NAME_MAX, less the final zero.
+pub(super) const LONGEST_NAME: usize = 15;
+
+/// libbpf wants ELF at eight bytes' alignment.
+#[repr(C, align(8))]
+struct Aligned<T: ?Sized>(T);
+
+macro_rules! embedded {
+    ($file:literal) => {{
+        static OBJECT: &Aligned<[u8]> = &Aligned(*include_bytes!($file));
+        &OBJECT.0
+    }};
+}
+
+/// The compiled object of `algorithm`; `None` for those that every kernel of today has.
+pub(super) fn object(algorithm: Algorithm) -> Option<&'static [u8]> {
+    match algorithm {
+        Algorithm::Bic => Some(embedded!("bpf/bic.o")),
+        Algorithm::HTcp => Some(embedded!("bpf/htcp.o")),
+        Algorithm::HighSpeed => Some(embedded!("bpf/highspeed.o")),
+        Algorithm::Scalable => Some(embedded!("bpf/scalable.o")),
+        Algorithm::Vegas => Some(embedded!("bpf/vegas.o")),
+        Algorithm::Bbr | Algorithm::Cubic | Algorithm::Reno => None,
+    }
+}
+
+/// The section with `struct config` of `bpf/flow.h`.
+pub(super) const CONFIG: &str = ".rodata.config";
+
+/// Writes `struct config`: which constants, how often a flow is sampled (zero: never), and the registered name.
+pub(super) fn write_config(config: &mut [u8], set: Set, sample_every: Span, name: &str) {
+    let every = u32::try_from(sample_every.as_nanos() / 1_000).unwrap_or(u32::MAX);
+    config[..4].copy_from_slice(&u32::from(set == Set::Paper).to_ne_bytes());
+    config[4..8].copy_from_slice(&every.to_ne_bytes());
+    write_name(&mut config[8..24], name);
+}
+
+/// Where `name` stands in `struct tcp_congestion_ops` of `bpf/flow.h`: behind seven pointers.
+const NAME_AT: usize = 7 * 8;
+
+/// Writes the registered name into the operations.
+pub(super) fn write_operations(operations: &mut [u8], name: &str) {
+    write_name(&mut operations[NAME_AT..NAME_AT + LONGEST_NAME + 1], name);
+}
+
+fn write_name(place: &mut [u8], name: &str) {
+    place.fill(0);
+    place[..name.len()].copy_from_slice(name.as_bytes());
+}
+
+/// The names of the operations' variables in `bpf/*.c`, by which Farline knows its own in a list of BPF maps.
+pub(super) fn map_name(algorithm: Algorithm) -> String {
+    format!("fl_{}", algorithm.name())
+}
+
+#[cfg(test)]
+mod tests {
+    use farline_core::congestion::highspeed::table;
+
+    #[test]
+    fn the_rows_in_the_header_are_the_rfcs() {
+        let text = include_str!("bpf/highspeed.h");
+        let rows: Vec<(u32, u32)> = text
+            .lines()
+            .filter_map(|line| line.trim().strip_prefix("{ ")?.strip_suffix(" },")?.split_once(", "))
+            .map(|(window, decrease)| (window.parse().expect("a window"), decrease.parse().expect("256 b")))
+            .collect();
+        let expected: Vec<(u32, u32)> = table().iter().map(|row| (row.window, (row.decrease * 256.0).round() as u32)).collect();
+        assert_eq!(rows, expected);
+        assert!(text.contains(&format!("#define ROWS {}\n", expected.len())));
+    }
+}

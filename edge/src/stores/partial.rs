@@ -1,0 +1,315 @@
+//! Partial transfers on disk: their hidden names, the lock that makes one writer of two, and the journal of what is durable.
+//!
+//! `docs/protocol.md`, clauses. A place without a journal's records costs one empty file, made and removed.
+
+use super::root::Root;
+use super::storage_error;
+use super::walk::join;
+use farline_core::transfer::journal::{self, HEAD_LEN, Origin, Recovered, Replay};
+use farline_core::transfer::{Digests, Durability, Layout};
+use farline_core::units::{ByteRanges, Error, Fault};
+use rustix::fs::{AtFlags, FileType, FlockOperation, Mode, OFlags, Stat, flock, fstat, openat, statat, unlinkat};
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::{self, BufReader, Read};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// What ends the names of partial files and of journals.
+pub(crate) const PARTIAL_TAIL: &str = ".farline";
+/// What ends the names of journals.
+pub(crate) const JOURNAL_TAIL: &str = ".journal.farline";
+/// How long a writer that is being broken off may still hold its place.
+const PATIENCE: Duration = Duration::from_secs(3);
+
+/// The folder and the names in it that a transfer writes.
+#[derive(Clone, Debug)]
+pub(super) struct Place {
+    /// The folder, below the root.
+    pub(super) folder: Vec<u8>,
+    /// The path of the layout below the folder.
+    pub(super) prefix: Vec<u8>,
+    names: BTreeSet<Vec<u8>>,
+}
+
+impl Place {
+    /// Where the entries of `layout` lie when they begin at `start`.
+    pub(super) fn of(start: &[u8], layout: &Layout) -> Place {
+        let whole = layout.entries().iter().any(|entry| entry.path.is_empty());
+        if whole && !start.is_empty() {
+            let slash = start.iter().rposition(|&byte| byte == b'/');
+            let (folder, name) = slash.map_or((&b""[..], start), |slash| (&start[..slash], &start[slash + 1..]));
+            return Place { folder: folder.to_vec(), prefix: name.to_vec(), names: BTreeSet::from([name.to_vec()]) };
+        }
+        let first = |path: &[u8]| path.split(|&byte| byte == b'/').next().unwrap_or_default().to_vec();
+        let names =
+            if whole { BTreeSet::from([Vec::new()]) } else { layout.entries().iter().map(|entry| first(&entry.path)).collect() };
+        Place { folder: start.to_vec(), prefix: Vec::new(), names }
+    }
+
+    /// Twelve hexadecimal digits that tell the partial of `path`, below the folder, from those of other places.
+    fn tag(&self, path: &[u8]) -> String {
+        let mut hasher = blake3::Hasher::new_derive_key("farline 2026 partial transfer");
+        for name in &self.names {
+            hasher.update(name).update(b"\0");
+        }
+        hasher.update(b"\0").update(path);
+        hasher.finalize().to_hex()[..12].to_owned()
+    }
+
+    /// The hidden name under which `name`, the last part of `path` below the folder, is written.
+    pub(super) fn temporary(&self, path: &[u8], name: &[u8]) -> Vec<u8> {
+        hidden(name, &format!(".{}{PARTIAL_TAIL}", self.tag(path)))
+    }
+
+    fn journal(&self) -> Vec<u8> {
+        let name = match self.names.first() {
+            Some(name) if self.names.len() == 1 && !name.is_empty() => name,
+            _ => &b"several"[..],
+        };
+        hidden(name, &format!(".{}{JOURNAL_TAIL}", self.tag(b"")))
+    }
+}
+
+/// Whether `folder` has a journal, with something in it, of a transfer that writes `name` there alone, or the folder's content.
+pub(crate) fn has_journal(folder: &Path, name: &[u8]) -> bool {
+    let place = Place { folder: Vec::new(), prefix: Vec::new(), names: BTreeSet::from([name.to_vec()]) };
+    std::fs::metadata(folder.join(OsStr::from_bytes(&place.journal()))).is_ok_and(|meta| meta.len() > 0)
+}
+
+/// `.NAME` and `tail`, the name cut where the file system's limit of 255 bytes asks for it.
+fn hidden(name: &[u8], tail: &str) -> Vec<u8> {
+    let kept = &name[..name.len().min(254 - tail.len())];
+    // A cut name may meet another one; what was cut off tells them apart.
+    if kept.len() < name.len() {
+        let mark = blake3::hash(name).to_hex();
+        let kept = &kept[..kept.len() - 16];
+        return [b".", kept, &mark.as_bytes()[..16], tail.as_bytes()].concat();
+    }
+    [b".", kept, tail.as_bytes()].concat()
+}
+
+/// What a place holds of a transfer from before.
+#[derive(Debug)]
+pub struct Held {
+    /// Whole blocks of the space.
+    pub blocks: ByteRanges,
+    /// The digests of what is held.
+    pub digests: Digests,
+}
+
+impl Held {
+    /// Nothing.
+    pub fn nothing(layout: &Layout) -> Held {
+        Held { blocks: ByteRanges::new(), digests: Digests::new(layout) }
+    }
+}
+
+/// A locked place, with its journal open.
+#[derive(Debug)]
+pub(super) struct Partial {
+    place: Place,
+    folder: OwnedFd,
+    name: Vec<u8>,
+    journal: File,
+    /// Where the next record goes; `None` when nothing is journaled, or no more.
+    end: Mutex<Option<u64>>,
+    account: Option<Mutex<Durability>>,
+    durable: Mutex<ByteRanges>,
+}
+
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Partial {
+    /// Locks the place of `layout` and finds what is left there of the transfer from `origin`; of any other the partials are
+    /// removed. Without an origin nothing is kept or journaled.
+    ///
+    /// # Errors
+    /// When another transfer writes there, or the folder cannot be written.
+    pub(super) fn begin(
+        root: &Root,
+        place: Place,
+        layout: &Arc<Layout>,
+        origin: Option<Origin>,
+    ) -> Result<(Partial, Held), Error> {
+        let shown = join(&place.folder, place.names.first().map_or(&b""[..], |name| name));
+        let failed = |error: io::Error| storage_error("write", &shown, &error);
+        let folder = root.open_beneath(&place.folder, OFlags::RDONLY | OFlags::DIRECTORY, 0).map_err(failed)?;
+        let name = place.journal();
+        let journal = lock_journal(&folder, &name).map_err(failed)?.ok_or_else(|| {
+            let message = format!("another transfer is writing to {}", String::from_utf8_lossy(&shown));
+            Error::new(Fault::Refused, "busy", message)
+                .hint("wait for it to end; one whose connection was lost is given up within half a minute")
+        })?;
+        let partial = Partial { place, folder, name, journal, end: Mutex::new(None), account: None, durable: Mutex::default() };
+        let recovered = partial.replay(layout, origin.unwrap_or(Origin { source: [0; 32], digests: false })).map_err(failed)?;
+        match origin.filter(|_| recovered.matches || recovered.paths.is_empty()) {
+            Some(origin) => partial.resume(root, layout, origin, recovered).map_err(failed),
+            None => {
+                for path in &recovered.paths {
+                    partial.remove(root, path);
+                }
+                partial.journal.set_len(0).map_err(failed)?;
+                let fresh = Recovered { matches: false, held: Default::default(), valid_len: 0, ..recovered };
+                let fresh = Recovered { digests: Digests::new(layout), paths: BTreeSet::new(), ..fresh };
+                match origin {
+                    Some(origin) => partial.resume(root, layout, origin, fresh).map_err(failed),
+                    None => Ok((partial, Held::nothing(layout))),
+                }
+            }
+        }
+    }
+
+    fn replay(&self, layout: &Layout, origin: Origin) -> io::Result<Recovered> {
+        let mut replay = Replay::new(layout, &self.place.prefix, origin);
+        let mut reader = BufReader::with_capacity(1 << 16, &self.journal);
+        let (mut head, mut payload) = ([0; HEAD_LEN], Vec::new());
+        while reader.read_exact(&mut head).is_ok() {
+            let Some(len) = journal::payload_len(&head) else { break };
+            payload.resize(len, 0);
+            if reader.read_exact(&mut payload).is_err() || !replay.record(&head, &payload) {
+                break;
+            }
+        }
+        Ok(replay.finish())
+    }
+
+    fn resume(
+        mut self,
+        root: &Root,
+        layout: &Arc<Layout>,
+        origin: Origin,
+        mut recovered: Recovered,
+    ) -> io::Result<(Partial, Held)> {
+        let path_of = |entry: usize| journal::below(&self.place.prefix, &layout.entries()[entry].path);
+        let mut forgotten = Vec::new();
+        for entry in recovered.held.keys().copied().collect::<Vec<_>>() {
+            let path = path_of(entry);
+            let needed = recovered.held[&entry].iter().last().map_or(0, |range| range.end);
+            // What is not as we left it is not ours any more.
+            if !self.stat(root, &path).is_ok_and(|stat| is_own(&stat) && stat.st_size as u64 >= needed) {
+                recovered.drop_entry(layout, entry);
+                journal::forget(&path, &mut forgotten);
+            }
+        }
+        let current: BTreeSet<Vec<u8>> = recovered.held.keys().map(|&entry| path_of(entry)).collect();
+        for path in recovered.paths.difference(&current) {
+            self.remove(root, path);
+            journal::forget(path, &mut forgotten);
+        }
+        self.journal.set_len(recovered.valid_len)?;
+        if !forgotten.is_empty() {
+            // Before a new partial takes the name: else the old records would speak of it.
+            self.journal.write_all_at(&forgotten, recovered.valid_len)?;
+            self.journal.sync_data()?;
+        }
+        let end = recovered.valid_len + forgotten.len() as u64;
+        let blocks = recovered.blocks(layout);
+        let account =
+            Durability::new(Arc::clone(layout), self.place.prefix.clone(), origin, blocks.clone(), recovered.valid_len > 0);
+        self.account = Some(Mutex::new(account));
+        self.end = Mutex::new(Some(end));
+        self.durable = Mutex::new(blocks.clone());
+        Ok((self, Held { blocks, digests: recovered.digests }))
+    }
+
+    /// The account of what was written, where a journal is kept.
+    pub(super) fn account(&self) -> Option<MutexGuard<'_, Durability>> {
+        self.account.as_ref().map(lock)
+    }
+
+    /// What is durable and journaled.
+    pub(super) fn durable(&self) -> ByteRanges {
+        lock(&self.durable).clone()
+    }
+
+    /// Makes durable what was written since the last time, with `sync` for the files, and journals it.
+    pub(super) fn checkpoint(&self, sync: impl FnOnce(&[usize]) -> io::Result<()>) {
+        // Held throughout: records go in the order of their batches.
+        let mut end = lock(&self.end);
+        let (Some(at), Some(account)) = (*end, &self.account) else { return };
+        let Some(batch) = lock(account).batch() else { return };
+        let entries: Vec<usize> = batch.entries().collect();
+        let journaled = sync(&entries).and_then(|()| {
+            let (records, durable) = {
+                let mut account = lock(account);
+                (account.settle(batch), account.durable().clone())
+            };
+            self.journal.write_all_at(&records, at)?;
+            self.journal.sync_data()?;
+            if at == 0 {
+                File::from(openat(&self.folder, c".", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?).sync_all()?;
+            }
+            *lock(&self.durable) = durable;
+            Ok(at + records.len() as u64)
+        });
+        // A journal that cannot be written says no more; what it said stays true.
+        *end = journaled.ok();
+    }
+
+    /// Removes the journal: its transfer has landed, or left nothing.
+    pub(super) fn finish(&self) {
+        *lock(&self.end) = None;
+        // Gone already is as good.
+        let _ = unlinkat(&self.folder, OsStr::from_bytes(&self.name), AtFlags::empty());
+    }
+
+    /// Removes the partial of `path`, below the folder.
+    fn remove(&self, root: &Root, path: &[u8]) {
+        if let Ok((folder, name)) = self.parent(root, path) {
+            let temporary = self.place.temporary(path, &name);
+            // It may never have been made.
+            let _ = unlinkat(&folder, OsStr::from_bytes(&temporary), AtFlags::empty());
+        }
+    }
+
+    fn stat(&self, root: &Root, path: &[u8]) -> io::Result<Stat> {
+        let (folder, name) = self.parent(root, path)?;
+        Ok(statat(&folder, OsStr::from_bytes(&self.place.temporary(path, &name)), AtFlags::SYMLINK_NOFOLLOW)?)
+    }
+
+    fn parent(&self, root: &Root, path: &[u8]) -> io::Result<(OwnedFd, Vec<u8>)> {
+        root.parent(&join(&self.place.folder, path))
+    }
+}
+
+/// Whether a file may be what we left: in a folder that others write to, a name proves nothing.
+pub(super) fn is_own(stat: &Stat) -> bool {
+    FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile
+        && stat.st_nlink == 1
+        && stat.st_uid == rustix::process::geteuid().as_raw()
+}
+
+/// Opens and locks the journal `name`; `None` when another holds it.
+fn lock_journal(folder: &impl AsFd, name: &[u8]) -> io::Result<Option<File>> {
+    let deadline = Instant::now() + PATIENCE;
+    let name = OsStr::from_bytes(name);
+    loop {
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
+        let file = File::from(openat(folder, name, flags, Mode::from_raw_mode(0o600))?);
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => {
+                let opened = fstat(&file)?;
+                // Whoever held it may have removed it while we waited: then the name is another file's, or nobody's.
+                let named = statat(folder, name, AtFlags::SYMLINK_NOFOLLOW);
+                if named.is_ok_and(|named| (named.st_dev, named.st_ino) == (opened.st_dev, opened.st_ino)) {
+                    if !is_own(&opened) {
+                        let text = "a journal of another user is in the way";
+                        return Err(io::Error::new(io::ErrorKind::PermissionDenied, text));
+                    }
+                    return Ok(Some(file));
+                }
+            }
+            Err(rustix::io::Errno::WOULDBLOCK) if Instant::now() >= deadline => return Ok(None),
+            Err(rustix::io::Errno::WOULDBLOCK) => std::thread::sleep(Duration::from_millis(20)),
+            Err(errno) => return Err(errno.into()),
+        }
+    }
+}

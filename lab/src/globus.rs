@@ -1,0 +1,28 @@
+//! The server of the Globus project, as tests run it.
+
+use crate::Running;
+use std::net::{TcpListener, TcpStream};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// A real `globus-gridftp-server` for anonymous users on a free loopback port.
+///
+/// # Panics
+/// When it is not installed or does not listen.
+pub fn globus_server() -> (Running, String) {
+    let port = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a free port").port();
+    let mut command = Command::new("globus-gridftp-server");
+    command.args(["-aa", "-p", &port.to_string(), "-log-level", "NONE"]);
+    command.args(["-data-interface", "127.0.0.1", "-control-interface", "127.0.0.1"]);
+    if rustix::process::geteuid().is_root() {
+        command.args(["-anonymous-user", "root", "-allow-root"]);
+    }
+    let child = command.stdout(Stdio::null()).spawn().expect("globus-gridftp-server is installed by make test");
+    let server = Running(child);
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while TcpStream::connect(("127.0.0.1", port)).is_err() {
+        assert!(Instant::now() < deadline, "globus-gridftp-server does not listen");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    (server, format!("ftp://127.0.0.1:{port}"))
+}

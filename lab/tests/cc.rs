@@ -1,0 +1,239 @@
+//! `farline cc` with the real kernel: what is loaded works as theory says, and goes away however its process ends.
+//!
+//! A machine whose kernel loads no BPF for this user skips these tests, and says so.
+
+use farline::kernelcc::{available, default_control};
+use farline_core::congestion::{Algorithm, Set, theory};
+use farline_core::units::Span;
+use farline_lab::recovery::{self, Run};
+use farline_lab::{Running, error_of, farline, farline_binary, node, succeed};
+use rustix::process::{Pid, Signal, kill_process};
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
+use std::sync::{Mutex, MutexGuard};
+use std::time::{Duration, Instant};
+
+/// Runs that measure, and those that clean up what others left, take turns.
+static TURN: Mutex<()> = Mutex::new(());
+
+fn turn() -> Option<MutexGuard<'static, ()>> {
+    if let Err(why) = recovery::possible() {
+        eprintln!("SKIPPED: {why}");
+        return None;
+    }
+    Some(TURN.lock().unwrap_or_else(std::sync::PoisonError::into_inner))
+}
+
+fn is_there(name: &str) -> bool {
+    available().iter().any(|have| have == name)
+}
+
+/// Waits until `name` is there, or is not.
+fn until(name: &str, there: bool) {
+    let until = Instant::now() + Duration::from_secs(5);
+    while is_there(name) != there {
+        assert!(Instant::now() < until, "{name}: there {}, wanted {there}", !there);
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// A `farline cc load` that holds `name`.
+fn holding(name: &str, more: &[&str]) -> Running {
+    let mut command = farline();
+    command.args(["cc", "load", "scalable", "--set", "paper", "--as", name]).args(more);
+    let mut child = command.stdout(Stdio::piped()).spawn().expect("farline runs");
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().expect("piped")).read_line(&mut line).expect("it says what it loaded");
+    assert!(line.contains("in BPF with the paper constants"), "{line}");
+    Running(child)
+}
+
+fn send(running: &Running, signal: Signal) {
+    let pid = i32::try_from(running.0.id()).ok().and_then(Pid::from_raw).expect("a process");
+    kill_process(pid, signal).expect("it is ours");
+}
+
+#[test]
+fn a_loaded_control_goes_with_its_process_however_that_ends() {
+    let Some(_turn) = turn() else { return };
+    for signal in [Signal::INT, Signal::TERM, Signal::KILL] {
+        let mut held = holding("fl_t_life", &[]);
+        assert!(is_there("fl_t_life"));
+        let listed = succeed(farline().args(["cc", "ls"]));
+        assert!(listed.contains(&format!("farline, process {}", held.0.id())), "{listed}");
+        let taken = error_of(&["cc", "load", "vegas", "--as", "fl_t_life"]).0;
+        assert_eq!(taken["code"], "congestion-taken", "{taken}");
+        assert_eq!(error_of(&["cc", "unload", "fl_t_life"]).0["code"], "congestion-held");
+        send(&held, signal);
+        held.0.wait().expect("it ends");
+        until("fl_t_life", false);
+    }
+    let code = farline().args(["cc", "load", "bic", "--as", "fl_t_life", "--", "sh", "-c", "exit 7"]).status();
+    assert_eq!(code.expect("farline runs").code(), Some(7));
+    assert!(!is_there("fl_t_life"));
+}
+
+#[test]
+fn without_links_what_a_killed_process_left_is_removed_by_the_next_command() {
+    let Some(_turn) = turn() else { return };
+    let mut held = holding("fl_t_old", &["--without-link"]);
+    succeed(farline().args(["cc", "ls"]));
+    assert!(is_there("fl_t_old"), "a control that is held stays");
+    send(&held, Signal::TERM);
+    held.0.wait().expect("it ends");
+    until("fl_t_old", false);
+
+    let mut held = holding("fl_t_old", &["--without-link"]);
+    send(&held, Signal::KILL);
+    held.0.wait().expect("it ends");
+    std::thread::sleep(Duration::from_millis(300));
+    assert!(is_there("fl_t_old"), "this is what kernels before 6.4 do");
+    succeed(farline().args(["cc", "ls"]));
+    until("fl_t_old", false);
+}
+
+#[test]
+fn a_pinned_control_stays_until_it_is_unloaded() {
+    let Some(_turn) = turn() else { return };
+    for more in [&[][..], &["--without-link"][..]] {
+        succeed(farline().args(["cc", "load", "vegas", "--as", "fl_t_pin", "--pin"]).args(more));
+        assert!(is_there("fl_t_pin"));
+        let listed = succeed(farline().args(["cc", "ls"]));
+        assert!(listed.lines().any(|line| line.starts_with("fl_t_pin") && line.contains("farline, pinned")), "{listed}");
+        succeed(farline().args(["cc", "unload", "fl_t_pin"]));
+        until("fl_t_pin", false);
+    }
+}
+
+#[test]
+fn wrong_requests_are_refused_with_the_reason_and_nothing_changes() {
+    let before = default_control();
+    let cases: [(&[&str], &str); 6] = [
+        (&["cc", "load", "tahoe"], "unknown-congestion"),
+        (&["cc", "load", "htcp", "--as", "sixteen_letters_"], "congestion-name"),
+        (&["cc", "load", "htcp", "--as", "h-tcp"], "congestion-name"),
+        (&["cc", "load", "htcp", "--as", "reno"], "congestion-taken"),
+        (&["cc", "unload", "reno"], "congestion-foreign"),
+        (&["cc", "unload", "fl_t_none"], "unknown-congestion"),
+    ];
+    for (args, code) in cases {
+        let (error, exit) = error_of(args);
+        assert_eq!((error["code"].as_str(), exit), (Some(code), 2), "{args:?}: {error}");
+        assert!(error["hint"].is_string(), "{args:?}: {error}");
+    }
+    assert_eq!(default_control(), before);
+    for wrong in ["tahoe", "sixteen_letters_", "sixteen_letters", "h-tcp"] {
+        assert!(!is_there(wrong), "{wrong}");
+    }
+    assert!(is_there("reno"));
+}
+
+#[test]
+fn without_privilege_the_missing_capability_is_named() {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("SKIPPED: only root can give up capabilities one by one");
+        return;
+    }
+    let folder = tempfile::Builder::new().prefix("farline-nobody").tempdir().expect("a folder");
+    let binary = folder.path().join("farline");
+    std::fs::copy(farline_binary(), &binary).expect("a copy");
+    std::os::unix::fs::chown(folder.path(), Some(65_534), Some(65_534)).expect("chown");
+    for (capabilities, missing) in [("-all", "CAP_BPF and CAP_PERFMON"), ("-all,+bpf", "CAP_PERFMON")] {
+        let mut command = Command::new("setpriv");
+        command.args([
+            "--reuid=65534",
+            "--regid=65534",
+            "--clear-groups",
+            "--inh-caps",
+            capabilities,
+            "--ambient-caps",
+            capabilities,
+        ]);
+        let output = command.arg(&binary).args(["cc", "load", "htcp", "--as", "fl_t_cap"]).output().expect("setpriv runs");
+        let said = String::from_utf8_lossy(&output.stderr);
+        if said.contains("setpriv") {
+            eprintln!("SKIPPED: this setpriv does not know the capabilities: {said}");
+            return;
+        }
+        assert!(said.contains(&format!("needs {missing}, which")) && said.contains("setcap"), "{capabilities}: {said}");
+        assert_eq!(output.status.code(), Some(6), "{said}");
+    }
+    assert!(!is_there("fl_t_cap"));
+}
+
+#[test]
+fn a_copy_loads_what_it_needs_at_the_end_that_sends_and_gives_it_back() {
+    let Some(_turn) = turn() else { return };
+    if is_there("htcp") {
+        eprintln!("SKIPPED: this kernel has htcp, so nothing would be loaded");
+        return;
+    }
+    let (near, far) = (tempfile::tempdir().expect("a folder"), tempfile::tempdir().expect("a folder"));
+    std::fs::write(near.path().join("file"), vec![7; 3 << 20]).expect("written");
+    let (_node, url) = node(far.path(), "write", &[]);
+    let here = near.path().join("file");
+    let copies = [
+        (here.to_str().expect("text").to_owned(), format!("{url}/there")),
+        (format!("{url}/there"), format!("{}/back", near.path().display())),
+    ];
+    for (from, to) in copies {
+        let said = succeed(farline().args(["--json", "cp", "--congestion", "htcp", &from, &to]));
+        let outcome: serde_json::Value = serde_json::from_str(&said).expect("one object");
+        assert_eq!(outcome["congestion"], "htcp", "{outcome}");
+        assert_eq!(outcome["notes"].as_array().map(Vec::len), Some(0), "{outcome}");
+        until("htcp", false);
+    }
+    let error = error_of(&["cp", "--congestion", "tahoe", here.to_str().expect("text"), &format!("{url}/never")]).0;
+    assert_eq!(error["code"], "unknown-congestion", "{error}");
+
+    // Without privilege the copy goes on with what the kernel has, and says so once.
+    let open = tempfile::Builder::new().prefix("farline-nobody").tempdir().expect("a folder");
+    let binary = open.path().join("farline");
+    std::fs::copy(farline_binary(), &binary).expect("a copy");
+    std::fs::write(open.path().join("file"), b"of nobody").expect("written");
+    std::os::unix::fs::chown(open.path(), Some(65_534), Some(65_534)).expect("chown");
+    let mut command = Command::new("setpriv");
+    command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(&binary);
+    let said =
+        succeed(command.args(["cp", "--congestion", "htcp"]).arg(open.path().join("file")).arg(format!("{url}/of-nobody")));
+    assert_eq!(said.matches("without htcp: loading a congestion control needs CAP_BPF").count(), 1, "{said}");
+    assert!(far.path().join("of-nobody").exists());
+}
+
+/// One loss in the kernel, held against theory and against the pure machine; `Err` says what was wrong.
+fn recovery_of(run: &Run, link: &str) -> Result<(), String> {
+    let Run { algorithm, set, window, .. } = *run;
+    let kernel = recovery::kernel(run, link).map_err(|error| error.to_string())?;
+    let rtt = Span::from_secs_f64(kernel.rtt);
+    let theory = theory::recovery(algorithm, set, f64::from(window), rtt).expect("it is driven by loss").as_secs_f64();
+    let took = kernel.seconds.ok_or_else(|| format!("not back: {:?}", kernel.trace.last()))?;
+    let simulated = recovery::simulated(run, kernel.rtt);
+    let apart = recovery::largest_difference(&kernel, &simulated, theory) * 100.0;
+    let said = format!(
+        "{algorithm} ({set}): {window} packets, rtt {:.1} ms: {took:.3} s, theory {theory:.3} s; at most {apart:.1} % from the pure machine",
+        kernel.rtt * 1e3
+    );
+    eprintln!("{said}");
+    if (took / theory - 1.0).abs() < 0.15 && apart < 10.0 { Ok(()) } else { Err(said) }
+}
+
+fn recovers(algorithm: Algorithm, window: u32, rtt: Span, link: &str) {
+    let set = Set::Paper;
+    let theory = theory::recovery(algorithm, set, f64::from(window), rtt).expect("it is driven by loss");
+    let run = Run { algorithm, set, window, rtt, mtu: 1500, patience: theory.mul_f64(1.5) + Span::from_millis(800) };
+    // A machine that is busy with something else makes a run that does not count; three in a row are a finding.
+    let wrong: Vec<String> = (0..3).map_while(|_| recovery_of(&run, link).err()).collect();
+    assert!(wrong.len() < 3, "{wrong:#?}");
+}
+
+#[test]
+fn the_kernels_windows_recover_as_theory_and_the_pure_machines_say() {
+    let Some(_turn) = turn() else { return };
+    let rtt = Span::from_millis(40);
+    recovers(Algorithm::Scalable, 1_000, rtt, "t-cc-1");
+    recovers(Algorithm::HighSpeed, 1_000, rtt, "t-cc-2");
+    recovers(Algorithm::Bic, 1_000, rtt, "t-cc-3");
+    recovers(Algorithm::HTcp, 1_000, rtt, "t-cc-4");
+    // Vegas takes a jitter of two packets' share of the rtt for a queue, so its rtt is long.
+    recovers(Algorithm::Vegas, 60, Span::from_millis(100), "t-cc-5");
+}

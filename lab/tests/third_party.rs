@@ -1,0 +1,89 @@
+//! `farline cp` between two servers: the data goes straight from one to the other, and an error says which end it is of.
+
+use farline_lab::{Running, assert_same_tree, error_of, farline, globus_server, node, plant, succeed};
+use serde_json::Value;
+use std::path::Path;
+
+/// A node of an address of its own, so that it is another host to the other and to the client.
+fn node_at(root: &Path, address: &str, third_party: bool) -> (Running, String) {
+    std::fs::create_dir_all(root).expect("a folder");
+    let listen = format!("{address}:0");
+    let more: &[&str] = if third_party { &["--listen", &listen, "--third-party"] } else { &["--listen", &listen] };
+    node(root, "write", more)
+}
+
+fn copied(args: &[&str]) -> Value {
+    let out = succeed(farline().args(["--json", "cp", "-r"]).args(args));
+    serde_json::from_str(&out).expect("one object")
+}
+
+fn names(root: &Path) -> Vec<String> {
+    let names = std::fs::read_dir(root).expect("a folder").map(|item| item.expect("an entry").file_name());
+    names.map(|name| name.to_string_lossy().into_owned()).collect()
+}
+
+#[test]
+fn a_tree_goes_from_node_to_node_and_is_verified() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let (a, b) = (dir.path().join("a"), dir.path().join("b"));
+    plant(&a.join("src"));
+    let (_a, from) = node_at(&a, "127.0.0.2", true);
+    let (_b, to) = node_at(&b, "127.0.0.3", true);
+    for streams in ["1", "3"] {
+        let result = copied(&["--streams", streams, &format!("{from}/src"), &format!("{to}/up{streams}")]);
+        assert_eq!((result["verified"].as_bool(), result["files"].as_u64()), (Some(true), Some(207)), "{result}");
+        assert_same_tree(&a.join("src"), &b.join(format!("up{streams}/src")));
+    }
+    copied(&[&format!("{from}/src/"), &format!("{to}/content")]);
+    assert_same_tree(&a.join("src"), &b.join("content"));
+    let from = from.replacen("ftp", "farline", 1);
+    copied(&[&format!("{from}/src/one/small7"), &format!("{to}/renamed")]);
+    assert_eq!(std::fs::read(b.join("renamed")).expect("landed"), std::fs::read(a.join("src/one/small7")).expect("there"));
+}
+
+#[test]
+fn a_node_that_does_not_permit_it_is_named_and_nothing_is_left() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let (a, b) = (dir.path().join("a"), dir.path().join("b"));
+    plant(&a.join("src"));
+    let (_open, open) = node_at(&a, "127.0.0.2", true);
+    let (_shut, shut) = node_at(&b, "127.0.0.3", false);
+    let (error, exit) = error_of(&["cp", "-r", &format!("{open}/src"), &format!("{shut}/x")]);
+    assert_eq!((error["code"].as_str(), exit), (Some("third-party-refused"), 6), "{error}");
+    assert!(error["message"].as_str().is_some_and(|message| message.contains(&shut)), "{error}");
+    let (_other, sender) = node_at(&a, "127.0.0.4", false);
+    let (_taker, taker) = node_at(&b, "127.0.0.5", true);
+    let (error, exit) = error_of(&["cp", "-r", &format!("{sender}/src"), &format!("{taker}/x")]);
+    assert_eq!((error["code"].as_str(), exit), (Some("permission-denied"), 6), "{error}");
+    assert!(error["message"].as_str().is_some_and(|message| message.contains(&sender)), "{error}");
+    let (error, exit) = error_of(&["cp", &format!("{open}/nothing"), &format!("{taker}/x")]);
+    assert_eq!((error["code"].as_str(), exit), (Some("path-not-found"), 2), "{error}");
+    assert_eq!(names(&b), Vec::<String>::new());
+}
+
+#[test]
+fn files_and_trees_go_between_a_node_and_a_globus_server() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let (root, there) = (dir.path().join("root"), dir.path().join("there"));
+    std::fs::create_dir_all(&there).expect("a folder");
+    plant(&root.join("src"));
+    // A stock server is sent no links.
+    std::fs::remove_file(root.join("src/link")).expect("removed");
+    // Each file costs several round trips through two servers: enough of them, not all.
+    for i in 10..200 {
+        std::fs::remove_file(root.join(format!("src/one/small{i}"))).expect("removed");
+    }
+    let (_node, node) = node_at(&root, "127.0.0.2", true);
+    let (_globus, globus) = globus_server();
+    let globus = format!("{globus}{}", there.display());
+    for streams in ["1", "4"] {
+        let result = copied(&["--streams", streams, &format!("{node}/src"), &format!("{globus}/up{streams}")]);
+        assert_eq!((result["verified"].as_bool(), result["files"].as_u64()), (Some(false), Some(17)), "{result}");
+        succeed(std::process::Command::new("diff").arg("-r").arg(root.join("src")).arg(there.join(format!("up{streams}/src"))));
+        copied(&["--streams", streams, &format!("{globus}/up{streams}/src"), &format!("{node}/back{streams}")]);
+        succeed(std::process::Command::new("diff").arg("-r").arg(root.join("src")).arg(root.join(format!("back{streams}/src"))));
+    }
+    assert_eq!(succeed(std::process::Command::new("find").arg(dir.path()).args(["-name", ".*.farline"])), "");
+    let (error, exit) = error_of(&["cp", &format!("{globus}/no-such-file"), &format!("{node}/x")]);
+    assert_eq!((error["code"].as_str(), exit), (Some("path-not-found"), 2), "{error}");
+}
