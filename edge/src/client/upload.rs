@@ -443,6 +443,7 @@ fn send_layout<'a>(
         integrity,
         tally,
         pace: live.pace.clone(),
+        tuning: None,
         cancel: live.cancel.clone(),
     })
 }

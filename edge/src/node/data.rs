@@ -418,6 +418,7 @@ impl DataPlane {
                 integrity,
                 tally: &run.tally,
                 pace: self.pace.clone(),
+                tuning: None,
                 cancel: run.cancel.clone(),
             })
         })?;
