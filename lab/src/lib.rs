@@ -4,6 +4,7 @@ mod globus;
 mod namespaces;
 pub mod raw;
 pub mod recovery;
+pub mod targets;
 
 pub use globus::globus_server;
 pub use namespaces::Namespaces;

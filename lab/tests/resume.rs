@@ -48,8 +48,9 @@ fn copy(from: &str, to: &str) -> Value {
     serde_json::from_str(&succeed(farline().args(["--json", "cp", from, to]))).expect("one object")
 }
 
+/// Begins a copy that takes some seconds.
 fn begin(from: &str, to: &str) -> Child {
-    farline().args(["-q", "cp", from, to]).stderr(Stdio::null()).spawn().expect("runs")
+    farline().args(["-q", "cp", "--limit", "500Mbit/s", from, to]).stderr(Stdio::null()).spawn().expect("runs")
 }
 
 /// Bytes of the longest partial file.
@@ -88,7 +89,7 @@ fn a_killed_node_and_a_killed_download_go_on_from_what_was_durable() {
     let (root, file, down) = (dir.path().join("root"), dir.path().join("file"), dir.path().join("down"));
     std::fs::create_dir(&root).expect("a folder");
     std::fs::create_dir(&down).expect("a folder");
-    plant_file(&file, 900, 2);
+    plant_file(&file, 250, 2);
     let journaled = |root: &Path| {
         let journal = hidden(root).into_iter().find(|name| name.ends_with(".journal.farline"));
         journal.and_then(|name| std::fs::metadata(root.join(name)).ok()).is_some_and(|meta| meta.len() > 0)
@@ -153,13 +154,11 @@ fn of_two_writers_to_one_target_one_wins_whole_and_the_other_is_told() {
     let dir = folder();
     let (root, file, other) = (dir.path().join("root"), dir.path().join("file"), dir.path().join("other"));
     std::fs::create_dir(&root).expect("a folder");
-    plant_file(&file, 400, 5);
+    plant_file(&file, 250, 5);
     plant_file(&other, 1, 6);
     let (_node, url) = node(&root, "write", &[]);
     let target = format!("{url}/target");
-    // Slowly, so that it is not over before the second begins.
-    let mut first =
-        farline().args(["-q", "cp", "--limit", "400Mbit/s", text(&file), &target]).stderr(Stdio::null()).spawn().expect("runs");
+    let mut first = begin(text(&file), &target);
     wait_for("the first writer", || !hidden(&root).is_empty());
     let (error, code) = error_of(&["cp", text(&other), &format!("{url}/target")]);
     assert_eq!((error["code"].as_str(), error["fault"].as_str(), code), (Some("busy"), Some("refused"), 6), "{error}");

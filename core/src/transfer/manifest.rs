@@ -28,13 +28,23 @@ pub fn manifest_lines(entries: &[Entry]) -> Vec<u8> {
     text
 }
 
+/// The largest space of bytes that a manifest may describe: more than any file system holds, and offsets in it still add up.
+const MOST_SPACE: u64 = 1 << 62;
+
 /// Reads what [`manifest_lines`] wrote, trusting nothing: a path that could leave the tree is refused.
 pub fn parse_manifest(text: &[u8]) -> Result<Vec<Entry>, ManifestError> {
     let lines = text.strip_suffix(b"\n").unwrap_or(text);
     if lines.is_empty() {
         return Ok(Vec::new());
     }
-    lines.split(|&byte| byte == b'\n').enumerate().map(|(i, line)| entry(line).ok_or(ManifestError { line: i + 1 })).collect()
+    let mut space = 0u64;
+    let mut read = |line: &[u8]| {
+        let entry = entry(line)?;
+        // Each file may waste the rest of a block before it.
+        space = space.checked_add(entry.len().checked_add(1 << 20)?).filter(|&space| space <= MOST_SPACE)?;
+        Some(entry)
+    };
+    lines.split(|&byte| byte == b'\n').enumerate().map(|(i, line)| read(line).ok_or(ManifestError { line: i + 1 })).collect()
 }
 
 /// A line of a manifest that makes no sense or names a path outside the tree.
@@ -118,12 +128,21 @@ mod tests {
         }
     }
 
+    #[test]
+    fn sizes_that_do_not_add_up_are_refused() {
+        let line = |len: u64| format!("Type=file;Size={len};Modify=0.000000000;UNIX.mode=0644; f{len}\n");
+        assert_eq!(parse_manifest(line(u64::MAX).as_bytes()), Err(ManifestError { line: 1 }));
+        let both = [line(1 << 61), line((1 << 61) + 1)].concat();
+        assert_eq!(parse_manifest(both.as_bytes()), Err(ManifestError { line: 2 }));
+        assert_eq!(parse_manifest(line(1 << 61).as_bytes()).map(|entries| entries.len()), Ok(1));
+    }
+
     proptest! {
         #[test]
         fn any_entry_survives_the_wire(
             parts in prop::collection::vec("[^/\0]{1,8}".prop_filter("no dots", |part| part != "." && part != ".."), 0..4),
             bytes in prop::collection::vec(1u8.., 0..12),
-            len in any::<u64>(), mode in 0u32..0o10000, modified_ns in any::<i64>(), kind in 0..3,
+            len in 0u64..1 << 61, mode in 0u32..0o10000, modified_ns in any::<i64>(), kind in 0..3,
         ) {
             let kind = match kind {
                 0 => EntryKind::Directory,

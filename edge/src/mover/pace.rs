@@ -3,7 +3,7 @@
 use super::desk::lock;
 use crate::channels::Handle;
 use farline_core::transfer::Pacer;
-use farline_core::units::{Bytes, Rate, Time};
+use farline_core::units::{Bytes, Error, Fault, Rate, Time};
 use std::ops::Range;
 use std::sync::Mutex;
 use std::time::Instant;
@@ -24,6 +24,16 @@ impl Pace {
     /// Not faster than `rate`, from now on.
     pub fn new(rate: Rate) -> Pace {
         Pace { pacer: Mutex::new(Pacer::new(Time::ZERO, rate)), began: Instant::now(), rate }
+    }
+
+    /// Reads the value of `OPTS FARLINE limit=` (O-2): bits a second, 0 for no limit.
+    ///
+    /// # Errors
+    /// When it is no number.
+    pub fn parse(value: &str) -> Result<Option<Pace>, Error> {
+        let wrong = |_| Error::new(Fault::You, "bad-rate", format!("`{value}` is no number of bits a second"));
+        let bits: u64 = value.parse().map_err(wrong)?;
+        Ok((bits > 0).then(|| Pace::new(Rate::from_bps(bits))))
     }
 
     /// The rate.

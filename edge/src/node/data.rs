@@ -4,6 +4,7 @@ use super::Shared;
 use super::diskless;
 use super::door::Door;
 use super::files::{Files, beneath};
+use super::reporter::Reporter;
 use super::stream_mode;
 use super::tree::{self, Phase, TreeState};
 use crate::channels::Channel;
@@ -16,80 +17,16 @@ use crate::mover::{
 use crate::stores::{BytesSource, Diskless, PosixSink, PosixSource, Sink, Source, storage_error};
 use crate::sys::pool::{Slot, pool};
 use farline_core::congestion::Algorithm;
-use farline_core::gridftp::server::{Action, Answer, TransferRequest};
-use farline_core::gridftp::{Entry, Family, Kind, ListFormat, Mode, Perf, Timestamp};
+use farline_core::gridftp::server::{Action, TransferRequest};
+use farline_core::gridftp::{Entry, Family, Kind, ListFormat, Mode, Timestamp};
 use farline_core::transfer::{Block, Digests, Layout, Marks};
-use farline_core::units::{ByteRanges, Bytes, Error, Fault, Rate};
+use farline_core::units::{ByteRanges, Bytes, Error, Fault};
 use std::net::{IpAddr, SocketAddr};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 /// How long a data connection may take to be made.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
-
-/// Tells the session how a transfer goes.
-pub(super) struct Reporter<'a> {
-    tell: &'a (dyn Fn(Answer) + Sync),
-}
-
-impl<'a> Reporter<'a> {
-    pub(super) fn new(tell: &'a (dyn Fn(Answer) + Sync)) -> Reporter<'a> {
-        Reporter { tell }
-    }
-
-    /// The file is open and data may move.
-    pub(super) fn started(&self, reused: bool) {
-        (self.tell)(Answer::Started { reused });
-    }
-
-    /// What the receiver holds.
-    pub(super) fn ranges(&self, held: &ByteRanges) {
-        if !held.is_empty() {
-            (self.tell)(Answer::Ranges(held.clone()));
-        }
-    }
-
-    /// Runs `work` while saying now and then what is durable.
-    fn watch_durable<T>(&self, every: Duration, sink: &dyn Sink, work: impl FnOnce() -> T) -> T {
-        if every.is_zero() || !sink.journals() {
-            return work();
-        }
-        self.repeat(every, || self.ranges(&sink.durable()), work)
-    }
-
-    /// Runs `work` while saying how many bytes have moved: at once, every `every`, and at the end, as GCT does.
-    fn watch<T>(&self, every: Duration, tally: &Tally, work: impl FnOnce() -> T) -> T {
-        if every.is_zero() {
-            return work();
-        }
-        let mark = || (self.tell)(Answer::Perf(Perf { timestamp: wall_clock(), stripe: 0, bytes: tally.bytes(), stripes: 1 }));
-        mark();
-        let result = self.repeat(every, mark, work);
-        mark();
-        result
-    }
-
-    /// Runs `work` while doing `mark` every `every`.
-    fn repeat<T>(&self, every: Duration, mark: impl Fn() + Sync, work: impl FnOnce() -> T) -> T {
-        let over = (Mutex::new(false), Condvar::new());
-        std::thread::scope(|scope| {
-            scope.spawn(|| {
-                let mut done = over.0.lock().unwrap_or_else(PoisonError::into_inner);
-                loop {
-                    (done, _) = over.1.wait_timeout(done, every).unwrap_or_else(PoisonError::into_inner);
-                    if *done {
-                        return;
-                    }
-                    mark();
-                }
-            });
-            let result = work();
-            *over.0.lock().unwrap_or_else(PoisonError::into_inner) = true;
-            over.1.notify_all();
-            result
-        })
-    }
-}
 
 /// The time of day, for markers and listings.
 pub(super) fn wall_clock() -> Timestamp {
@@ -232,10 +169,7 @@ impl DataPlane {
                 Ok(())
             }
             "limit" => {
-                let bits: u64 = value
-                    .parse()
-                    .map_err(|_| Error::new(Fault::You, "bad-rate", format!("`{value}` is no number of bits a second")))?;
-                self.pace = (bits > 0).then(|| Arc::new(Pace::new(Rate::from_bps(bits))));
+                self.pace = Pace::parse(value)?.map(Arc::new);
                 Ok(())
             }
             "store" => {

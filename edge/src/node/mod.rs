@@ -9,6 +9,7 @@ mod data;
 mod diskless;
 mod door;
 mod files;
+mod reporter;
 mod session;
 mod stream_mode;
 mod tree;

@@ -1,8 +1,9 @@
 //! One client's session: the control connection around the core's server machine.
 
 use super::config::Anonymous;
-use super::data::{DataPlane, Reporter};
+use super::data::DataPlane;
 use super::files::Files;
+use super::reporter::Reporter;
 use super::{Shared, diskless, tree};
 use crate::channels::key::{PREAMBLE_LEN, Token};
 use crate::mover::{Cancel, TREE_MODULE};

@@ -1,7 +1,7 @@
 //! Reads the files of a tree: each is opened at its first piece and closed after its last.
 
 use super::root::Root;
-use super::walk::join;
+use super::walk::{join, modified_ns};
 use super::{Source, storage_error};
 use farline_core::transfer::Layout;
 use farline_core::units::{Error, Fault};
@@ -90,13 +90,23 @@ impl PosixSource {
 impl Source for PosixSource {
     fn read(&self, entry: usize, offset: u64, into: &mut [u8]) -> Result<(), Error> {
         let file = self.file(entry, into.len() as u64)?;
-        file.read_exact_at(into, self.skip + offset).map_err(|error| {
+        let changed = |how: &str| {
             let (_, path) = self.place(entry);
-            if error.kind() == io::ErrorKind::UnexpectedEof {
-                let message = format!("{} became shorter while it was being read", String::from_utf8_lossy(&path));
-                return Error::new(Fault::Here, "source-changed", message).hint("copy it again when nobody writes to it");
-            }
-            storage_error("read", &path, &error)
-        })
+            let message = format!("{} {how} while it was being read", String::from_utf8_lossy(&path));
+            Error::new(Fault::Here, "source-changed", message).hint("copy it again when nobody writes to it")
+        };
+        file.read_exact_at(into, self.skip + offset).map_err(|error| match error.kind() {
+            io::ErrorKind::UnexpectedEof => changed("became shorter"),
+            _ => storage_error("read", &self.place(entry).1, &error),
+        })?;
+        // After the read: so the file's last piece sees every change that came before it. A plain `RETR` knows no time.
+        let listed = &self.layout.entries()[entry];
+        if listed.modified_ns != 0
+            && let Ok(stat) = rustix::fs::fstat(&file)
+            && (stat.st_size as u64 != listed.len() || modified_ns(&stat) != listed.modified_ns)
+        {
+            return Err(changed("changed"));
+        }
+        Ok(())
     }
 }

@@ -95,8 +95,12 @@ fn list(root: &Root, start: &[u8], folder: &[u8]) -> Result<Vec<Vec<u8>>, Error>
 }
 
 fn entry(path: Vec<u8>, kind: EntryKind, stat: &Stat) -> Entry {
-    let modified_ns = stat.st_mtime.saturating_mul(1_000_000_000).saturating_add(stat.st_mtime_nsec as i64);
-    Entry { path, kind, mode: stat.st_mode & 0o7777, modified_ns }
+    Entry { path, kind, mode: stat.st_mode & 0o7777, modified_ns: modified_ns(stat) }
+}
+
+/// When it was last written to, in nanoseconds since the Unix epoch.
+pub(super) fn modified_ns(stat: &Stat) -> i64 {
+    stat.st_mtime.saturating_mul(1_000_000_000).saturating_add(stat.st_mtime_nsec as i64)
 }
 
 fn describe(kind: FileType) -> &'static str {

@@ -1,0 +1,74 @@
+//! What a running transfer tells its session: that it began, how much has moved, what is durable.
+
+use super::data::wall_clock;
+use crate::mover::Tally;
+use crate::stores::Sink;
+use farline_core::gridftp::Perf;
+use farline_core::gridftp::server::Answer;
+use farline_core::units::ByteRanges;
+use std::sync::{Condvar, Mutex, PoisonError};
+use std::time::Duration;
+
+/// Tells the session how a transfer goes.
+pub(super) struct Reporter<'a> {
+    tell: &'a (dyn Fn(Answer) + Sync),
+}
+
+impl<'a> Reporter<'a> {
+    pub(super) fn new(tell: &'a (dyn Fn(Answer) + Sync)) -> Reporter<'a> {
+        Reporter { tell }
+    }
+
+    /// The file is open and data may move.
+    pub(super) fn started(&self, reused: bool) {
+        (self.tell)(Answer::Started { reused });
+    }
+
+    /// What the receiver holds.
+    pub(super) fn ranges(&self, held: &ByteRanges) {
+        if !held.is_empty() {
+            (self.tell)(Answer::Ranges(held.clone()));
+        }
+    }
+
+    /// Runs `work` while saying now and then what is durable.
+    pub(super) fn watch_durable<T>(&self, every: Duration, sink: &dyn Sink, work: impl FnOnce() -> T) -> T {
+        if every.is_zero() || !sink.journals() {
+            return work();
+        }
+        self.repeat(every, || self.ranges(&sink.durable()), work)
+    }
+
+    /// Runs `work` while saying how many bytes have moved: at once, every `every`, and at the end, as GCT does.
+    pub(super) fn watch<T>(&self, every: Duration, tally: &Tally, work: impl FnOnce() -> T) -> T {
+        if every.is_zero() {
+            return work();
+        }
+        let mark = || (self.tell)(Answer::Perf(Perf { timestamp: wall_clock(), stripe: 0, bytes: tally.bytes(), stripes: 1 }));
+        mark();
+        let result = self.repeat(every, mark, work);
+        mark();
+        result
+    }
+
+    /// Runs `work` while doing `mark` every `every`.
+    fn repeat<T>(&self, every: Duration, mark: impl Fn() + Sync, work: impl FnOnce() -> T) -> T {
+        let over = (Mutex::new(false), Condvar::new());
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let mut done = over.0.lock().unwrap_or_else(PoisonError::into_inner);
+                loop {
+                    (done, _) = over.1.wait_timeout(done, every).unwrap_or_else(PoisonError::into_inner);
+                    if *done {
+                        return;
+                    }
+                    mark();
+                }
+            });
+            let result = work();
+            *over.0.lock().unwrap_or_else(PoisonError::into_inner) = true;
+            over.1.notify_all();
+            result
+        })
+    }
+}
