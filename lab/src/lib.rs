@@ -4,11 +4,12 @@ mod globus;
 mod namespaces;
 pub mod raw;
 pub mod recovery;
+mod sshd;
 pub mod targets;
 
 pub use globus::globus_server;
 pub use namespaces::Namespaces;
-
+pub use sshd::Sshd;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};

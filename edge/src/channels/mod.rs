@@ -16,6 +16,8 @@
 pub mod key;
 pub mod ordered;
 pub mod tcp;
+pub mod tls;
+pub mod trust;
 
 use crate::sys::pool::Slot;
 use crate::sys::tcp::{TcpInfo, pace, tcp_info};
@@ -132,9 +134,18 @@ impl Handle {
         self.0.set_tcp_congestion(name.as_bytes())
     }
 
+    /// Limits how long a read may take.
+    ///
+    /// # Errors
+    /// When the socket is gone.
+    pub fn set_read_timeout(&self, timeout: Option<std::time::Duration>) -> io::Result<()> {
+        self.0.set_read_timeout(timeout)
+    }
+
     /// Has the kernel spread what is sent so that it goes no faster than `rate`; answers whether it can.
     pub fn pace(&self, rate: Rate) -> bool {
-        pace(&self.0, Some(rate)).is_ok()
+        // Any socket takes the rate; only TCP heeds it.
+        self.tcp_info().is_some() && pace(&self.0, Some(rate)).is_ok()
     }
 
     /// Shuts both directions down: whoever waits in the connection gets an error.

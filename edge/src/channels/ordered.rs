@@ -22,6 +22,12 @@ pub trait ByteStream: Read + Write + Send {
 
     /// The congestion control in force, where it is a TCP connection.
     fn congestion(&self) -> Option<String>;
+
+    /// Says that nothing more will be sent.
+    ///
+    /// # Errors
+    /// When the connection broke.
+    fn finish(&mut self) -> io::Result<()>;
 }
 
 /// One data connection of ordered bytes.

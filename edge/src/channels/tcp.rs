@@ -6,7 +6,7 @@ use crate::sys::tcp::{TcpInfo, tcp_info};
 use farline_core::units::Bytes;
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use std::io;
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::time::Duration;
 
 /// Socket options of a TCP channel, set before it connects or listens.
@@ -80,6 +80,10 @@ impl ByteStream for TcpStream {
         let name = SockRef::from(self).tcp_congestion().ok()?;
         let end = name.iter().position(|&byte| byte == 0).unwrap_or(name.len());
         String::from_utf8(name[..end].to_vec()).ok()
+    }
+
+    fn finish(&mut self) -> io::Result<()> {
+        self.shutdown(Shutdown::Write)
     }
 }
 

@@ -1,22 +1,20 @@
 //! A control connection: the core's client machine on a tokio socket.
 
-use super::location::Remote;
+use super::location::{Remote, Via};
+use super::reach::{Line, Reach};
+use super::ssh::Ssh;
 use crate::channels::key::Key;
+use crate::channels::trust::{Trust, pinned};
 use crate::stores::Diskless;
-use crate::sys::tcp::tcp_info;
 use farline_core::gridftp::client::{ClientConfig, ClientSession, Event, Features, Input, Output, Request};
-use farline_core::gridftp::{Command, Entry, Options as Opts, Pathname, Reply};
+use farline_core::gridftp::{Command, Entry, Mode, Options as Opts, Pathname, Protection, Reply};
 use farline_core::units::{ByteRanges, Error, Fault, Rate, Span, Time};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
-
-/// How long a server may take to take the connection.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// What the server said that it holds (111), by request and in all; sending threads leave that out.
 #[derive(Debug, Default)]
@@ -48,7 +46,8 @@ impl Heard {
 /// A control connection that is logged in.
 pub(super) struct Control {
     heard: Arc<Mutex<Heard>>,
-    stream: TcpStream,
+    /// Gone only while TLS begins.
+    line: Option<Line>,
     session: ClientSession,
     began: Instant,
     last_id: u64,
@@ -63,33 +62,42 @@ pub(super) struct Control {
     /// The key that was offered, and the request that offered it while its answer is not known.
     key: Option<Key>,
     offered: Option<u64>,
+    /// Whether data is to be encrypted, and the request for it while its answer is not known.
+    encrypt: bool,
+    protected: Option<u64>,
+    data_tls: Option<Arc<rustls::ClientConfig>>,
+    /// Where the node listens for what ssh carries, once that was found to be the only way.
+    carried: Option<SocketAddr>,
+    /// How soon the server answered at best, where the kernel does not know the round-trip time.
+    answered_in: Option<Span>,
+    asked: Option<Instant>,
 }
 
 impl Control {
     /// Connects and logs in. The requests `ahead` go out as early as the server allows, to a Farline node together with the
     /// login; their numbers come back.
-    pub(super) async fn open(remote: &Remote, ahead: Vec<Request>) -> Result<(Control, Vec<u64>), Error> {
-        Control::connect(remote, ahead, true).await
+    pub(super) async fn open(remote: &Remote, reach: &Reach, ahead: Vec<Request>) -> Result<(Control, Vec<u64>), Error> {
+        Control::connect(remote, reach, ahead, true).await
     }
 
-    /// The same for a session whose data connections another server opens or takes: it knows no key.
-    pub(super) async fn open_for_another(remote: &Remote) -> Result<Control, Error> {
-        Ok(Control::connect(remote, Vec::new(), false).await?.0)
+    /// The same for a session whose data connections another server opens or takes: it knows no key, and encrypts nothing.
+    pub(super) async fn open_for_another(remote: &Remote, reach: &Reach) -> Result<Control, Error> {
+        if remote.via == Via::Ssh {
+            return Err(Error::new(Fault::You, "third-party", format!("{remote} is reached over ssh, by this host alone"))
+                .hint("copy to this host first, or name nodes at both ends: farline://host/path"));
+        }
+        if remote.via != Via::Tcp && !reach.no_encrypt {
+            return Err(Error::new(Fault::Refused, "cannot-encrypt", "between two other hosts data is not encrypted")
+                .hint("let it go in the clear with --no-encrypt"));
+        }
+        Ok(Control::connect(remote, reach, Vec::new(), false).await?.0)
     }
 
-    async fn connect(remote: &Remote, ahead: Vec<Request>, keyed: bool) -> Result<(Control, Vec<u64>), Error> {
-        let server = format!("{}:{}", remote.host, remote.port);
-        let failed = |error: std::io::Error| {
-            let message = format!("cannot reach {server}: {}", error.to_string().split(" (os error").next().unwrap_or_default());
-            Error::new(Fault::Between, "unreachable", message)
-                .hint("is the node running, is the port right, does a firewall stand between?")
-        };
-        let connecting = tokio::time::timeout(CONNECT_TIMEOUT, TcpStream::connect((remote.host.as_str(), remote.port)));
-        let stream = connecting.await.map_err(|_| failed(std::io::ErrorKind::TimedOut.into()))?.map_err(failed)?;
-        // Commands are short and their answers awaited.
-        stream.set_nodelay(true).map_err(failed)?;
-        crate::sys::tcp::notice_dead_peer(&stream).map_err(failed)?;
-        let host = stream.peer_addr().map_err(failed)?.ip();
+    async fn connect(remote: &Remote, reach: &Reach, ahead: Vec<Request>, keyed: bool) -> Result<(Control, Vec<u64>), Error> {
+        let server = remote.server();
+        let line = Line::open(remote, reach).await?;
+        // Over ssh no address is known yet; what EPSV tells is the port alone.
+        let host = line.ends.map_or(IpAddr::V4(Ipv4Addr::LOCALHOST), |(_, peer)| peer.ip());
         let config = ClientConfig {
             host: Some(host),
             client_info: Some(format!("scheme=ftp;appname=\"farline\";appver=\"{}\";", env!("CARGO_PKG_VERSION"))),
@@ -98,7 +106,7 @@ impl Control {
         let session = ClientSession::new(config, Time::ZERO);
         let mut control = Control {
             heard: Arc::default(),
-            stream,
+            line: Some(line),
             session,
             began: Instant::now(),
             last_id: 0,
@@ -110,32 +118,126 @@ impl Control {
             features: Features::default(),
             key: None,
             offered: None,
+            encrypt: remote.via != Via::Tcp && !reach.no_encrypt,
+            protected: None,
+            data_tls: None,
+            carried: None,
+            answered_in: None,
+            asked: None,
         };
+        if remote.via == Via::Tls {
+            control.start_tls(remote, &reach.trust).await?;
+        }
         let user = remote.user.clone().unwrap_or_else(|| "anonymous".to_owned());
         let password = remote.password.clone().unwrap_or_else(|| "farline@".to_owned());
         let login = control.request(Request::Login { user, password });
-        // K-1, K-2: a server that does not know keys says so, and data connections are made as ever.
+        if control.encrypt {
+            control.protect(Protection::Private);
+        }
         if keyed {
-            let key = Key::random().map_err(|error| Error::new(Fault::Here, "no-randomness", error.to_string()))?;
-            let offer = Opts::Farline { name: "key".to_owned(), value: key.to_hex() };
-            let offer = Request::ToFarline(Box::new(Request::Exec(Command::Options(offer))));
-            control.offered = Some(control.try_request(offer));
-            control.key = Some(key);
+            control.offer_key()?;
         }
         let ahead = ahead.into_iter().map(|request| match request {
             Request::ToFarline(_) => control.try_request(request),
             request => control.request(request),
         });
         let ahead = ahead.collect();
+        match control.log_in(login).await {
+            Ok(()) => Ok((control, ahead)),
+            Err(error) => Err(control.why(error).await),
+        }
+    }
+
+    async fn log_in(&mut self, login: u64) -> Result<(), Error> {
         loop {
-            match control.event_of(login).await? {
-                Event::Ready(features) => control.features = features,
-                Event::Done(_) => break,
-                Event::Failed(error) => return Err(error.while_doing(format!("logging in at {}", control.server))),
+            match self.event_of(login).await? {
+                Event::Ready(features) => self.features = features,
+                Event::Done(_) => return Ok(()),
+                Event::Failed(error) => return Err(error.while_doing(format!("logging in at {}", self.server))),
                 _ => {}
             }
         }
-        Ok((control, ahead))
+    }
+
+    /// `error`, or what ssh knows better.
+    async fn why(&self, error: Error) -> Error {
+        let Some(ssh) = self.line.as_ref().and_then(|line| line.ssh.clone()) else { return error };
+        let known = tokio::task::spawn_blocking(move || ssh.failure()).await;
+        known.ok().flatten().unwrap_or(error)
+    }
+
+    /// `AUTH TLS` and the handshake, before anything else is said.
+    async fn start_tls(&mut self, remote: &Remote, trust: &Trust) -> Result<(), Error> {
+        let auth = self.request(Request::Exec(Command::Auth("TLS".to_owned())));
+        self.done(auth).await.map_err(|error| match error.fault {
+            Fault::Between => error,
+            _ => Error::new(Fault::There, "no-tls", format!("{} offers no TLS: {}", self.server, error.message))
+                .hint("its operator can offer it: farline serve --tls; ftp:// goes without"),
+        })?;
+        let line = self.line.take().ok_or_else(closed)?;
+        self.line = Some(line.start_tls(remote, trust).await?);
+        Ok(())
+    }
+
+    /// Asks for data connections to be encrypted, or not (P-1).
+    fn protect(&mut self, level: Protection) {
+        let ask = |command| Request::ToFarline(Box::new(Request::Exec(command)));
+        self.try_request(ask(Command::ProtectionBuffer(0)));
+        self.protected = Some(self.try_request(ask(Command::Protection(level))));
+    }
+
+    /// Gives a fresh key (K-1, K-2): a server that does not know keys says so, and data connections are made as ever.
+    fn offer_key(&mut self) -> Result<(), Error> {
+        let key = Key::random().map_err(|error| Error::new(Fault::Here, "no-randomness", error.to_string()))?;
+        let offer = Opts::Farline { name: "key".to_owned(), value: key.to_hex() };
+        let offer = Request::ToFarline(Box::new(Request::Exec(Command::Options(offer))));
+        self.offered = Some(self.try_request(offer));
+        self.key = Some(key);
+        Ok(())
+    }
+
+    /// How data connections are encrypted: with a peer that shows the certificate it told of, or not at all (P-1, P-4).
+    pub(super) async fn data_tls(&mut self) -> Result<Option<Arc<rustls::ClientConfig>>, Error> {
+        let asked = match self.protected.take() {
+            Some(id) => self.done(id).await,
+            None => return Ok(self.data_tls.clone()),
+        };
+        if !self.encrypt {
+            return Ok(None);
+        }
+        let told = self.features.parameters("FARLINE").find_map(|feature| feature.strip_prefix("TLS ")?.parse().ok());
+        let (Ok(_), Some(fingerprint)) = (asked, told) else {
+            return Err(Error::new(Fault::Refused, "cannot-encrypt", format!("{} cannot encrypt data", self.server))
+                .hint("let it go in the clear with --no-encrypt"));
+        };
+        self.data_tls = Some(pinned(fingerprint)?);
+        Ok(self.data_tls.clone())
+    }
+
+    /// Has data connections made anew, in the clear, for ssh to carry; answers with where the node listens for them (H-2).
+    pub(super) async fn rearrange_for_ssh(&mut self) -> Result<(Arc<Ssh>, SocketAddr), Error> {
+        let ssh = self.line.as_ref().and_then(|line| line.ssh.clone()).ok_or_else(closed)?;
+        if let Some(address) = self.carried {
+            return Ok((ssh, address));
+        }
+        self.encrypt = false;
+        self.data_tls = None;
+        self.protect(Protection::Clear);
+        self.offer_key()?;
+        let passive = self.request(Request::Passive { mode: Mode::Extended, striped: false });
+        let address = self.passive(passive).await?;
+        self.carried = Some(address);
+        Ok((ssh, address))
+    }
+
+    /// Whether data is in the clear for ssh to carry, so that no other way may be tried.
+    pub(super) fn is_carried(&self) -> bool {
+        self.carried.is_some()
+    }
+
+    /// Whether ssh carries this.
+    pub(super) fn is_over_ssh(&self) -> bool {
+        self.line.as_ref().is_some_and(|line| line.ssh.is_some())
     }
 
     /// Checks that the server is what `remote` says, and chooses its store; ends before any transfer may begin.
@@ -198,17 +300,23 @@ impl Control {
 
     /// The least round-trip time seen.
     pub(super) fn rtt(&self) -> Span {
-        tcp_info(&self.stream).map(|info| info.min_rtt).unwrap_or_default()
+        let kernel = self.line.as_ref().and_then(|line| line.handle.as_ref()?.tcp_info()).map(|info| info.min_rtt);
+        kernel.or(self.answered_in).unwrap_or_default()
     }
 
     /// This end's address.
     pub(super) fn local(&self) -> Result<SocketAddr, Error> {
-        self.stream.local_addr().map_err(|error| Error::new(Fault::Here, "no-address", error.to_string()))
+        self.ends().map(|(local, _)| local)
+    }
+
+    fn ends(&self) -> Result<(SocketAddr, SocketAddr), Error> {
+        let no_address = || Error::new(Fault::Bug, "no-address", "a connection through ssh has no address");
+        self.line.as_ref().and_then(|line| line.ends).ok_or_else(no_address)
     }
 
     /// The server's address and control port.
     pub(super) fn peer(&self) -> Result<SocketAddr, Error> {
-        self.stream.peer_addr().map_err(|error| Error::new(Fault::Between, "no-address", error.to_string()))
+        self.ends().map(|(_, peer)| peer)
     }
 
     /// Submits a request; its events carry the number.
@@ -245,11 +353,16 @@ impl Control {
                     None => std::future::pending().await,
                 }
             };
+            let line = self.line.as_mut().ok_or_else(closed)?;
             let read = tokio::select! {
-                read = self.stream.read(&mut self.received) => Some(read),
+                read = line.stream.read(&mut self.received) => Some(read),
                 () = idle => None,
             };
             let now = self.now();
+            if let (Some(_), Some(asked)) = (&read, self.asked.take()) {
+                let took = Span::from(asked.elapsed());
+                self.answered_in = Some(self.answered_in.map_or(took, |least| least.min(took)));
+            }
             match read {
                 Some(Ok(0) | Err(_)) => self.session.handle(now, Input::Closed),
                 Some(Ok(len)) => self.session.handle(now, Input::Received(&self.received[..len])),
@@ -282,7 +395,13 @@ impl Control {
         loop {
             match self.session.poll(self.now()) {
                 Output::Send(bytes) => {
-                    if self.stream.write_all(&bytes).await.is_err() {
+                    let line = self.line.as_mut().ok_or_else(closed)?;
+                    self.asked = Some(Instant::now());
+                    let written = match line.stream.write_all(&bytes).await {
+                        Ok(()) => line.stream.flush().await,
+                        Err(error) => Err(error),
+                    };
+                    if written.is_err() {
                         let now = self.now();
                         self.session.handle(now, Input::Closed);
                     }
@@ -350,6 +469,10 @@ impl Control {
                 _ => {}
             }
         }
+        // K-6: where the node says so, its data ports are at another address.
+        let told =
+            self.features.parameters("FARLINE").find_map(|feature| feature.strip_prefix("ADDRESS ")?.parse::<IpAddr>().ok());
+        let address = address.map(|address| told.map_or(address, |ip| SocketAddr::new(ip, address.port())));
         address.ok_or_else(|| Error::new(Fault::There, "no-address", format!("{} did not say where it listens", self.server)))
     }
 
@@ -383,4 +506,8 @@ impl Control {
     fn now(&self) -> Time {
         Time::from_nanos(u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(u64::MAX))
     }
+}
+
+fn closed() -> Error {
+    Error::new(Fault::Between, "control-closed", "the control connection is closed")
 }

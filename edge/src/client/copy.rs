@@ -3,6 +3,7 @@
 use super::control::Control;
 use super::location::Location;
 use super::outcome::{Ledger, Outcome, Sample};
+use super::reach::Reach;
 use super::{download, local, third_party, upload};
 use crate::channels::Handle;
 use crate::channels::tcp::{TcpOptions, check};
@@ -21,6 +22,8 @@ use tokio::time::MissedTickBehavior;
 pub struct Options {
     /// Copy folders with all that is in them.
     pub recursive: bool,
+    /// How nodes are reached.
+    pub reach: Reach,
     /// Not faster than this, all channels together.
     pub limit: Option<Rate>,
     /// What the user fixed rather than leave to Farline.
@@ -149,7 +152,9 @@ impl Live {
 
     pub(super) fn follow(&self, handles: Vec<Handle>) {
         let acked = |handle: &Handle| handle.tcp_info().map_or(0, |info| info.bytes_acked);
-        let handles = handles.into_iter().map(|handle| (acked(&handle), handle)).map(|(base, handle)| (handle, base));
+        // Of a connection that ssh carries the kernel knows nothing.
+        let handles = handles.into_iter().filter(|handle| handle.tcp_info().is_some());
+        let handles = handles.map(|handle| (acked(&handle), handle)).map(|(base, handle)| (handle, base));
         *self.handles.lock().unwrap_or_else(PoisonError::into_inner) = handles.collect();
     }
 

@@ -1,20 +1,27 @@
 //! Opens the data connections of a copy from this end: straight to the node's data port, or, where that cannot be
-//! reached, through the control port (docs/protocol.md, K-1 and K-5).
+//! reached, through ssh or the control port (docs/protocol.md: K-1, K-5, P-2, H-2).
 
 use super::control::Control;
+use super::ssh::Ssh;
 use crate::channels::key::Key;
+use crate::channels::ordered::OrderedChannel;
 use crate::channels::tcp::{TcpChannel, TcpOptions, connect};
-use crate::channels::{Channel, Handle};
+use crate::channels::{Channel, Handle, tls};
 use farline_core::units::{Error, Fault};
+use rustls::ClientConfig;
+use rustls::pki_types::ServerName;
 use serde::Serialize;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// How long a stock server's data port may take; it has no other way in.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long a node's data port may take, beside three round trips, before another way is tried: H-2.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// How long a TLS handshake may take.
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(30);
 /// The longest greeting before the data of a connection to the control port.
 const LONGEST_GREETING: usize = 1024;
 
@@ -27,12 +34,16 @@ pub enum DataPath {
     Direct,
     /// Over connections to the node's control port, because its data ports could not be reached.
     ControlPort,
+    /// Through ssh, because the node's data ports could not be reached.
+    Ssh,
 }
 
 /// Open data connections.
 pub(super) struct Dialled {
     pub(super) channels: Vec<Box<dyn Channel>>,
     pub(super) path: DataPath,
+    /// Whether a stranger on the way can read nothing.
+    pub(super) encrypted: bool,
 }
 
 /// Opens `streams` channels to `address`, where the server of `control` listens.
@@ -45,23 +56,48 @@ pub(super) async fn dial(
     streams: usize,
     options: &TcpOptions,
 ) -> Result<Dialled, Error> {
+    let tls = control.data_tls().await?;
     let Some(key) = control.agreed_key().await? else {
-        let line = Line { address, options: options.clone(), timeout: CONNECT_TIMEOUT, key: None, greeted: false };
+        if tls.is_some() {
+            return Err(Error::new(Fault::There, "cannot-encrypt", "the server encrypts, but knows no keys"));
+        }
+        let line = Line { address, options: options.clone(), timeout: CONNECT_TIMEOUT, key: None, greeted: false, tls };
         let channels = line.open(streams).await.map_err(|error| unreachable(address, options, &error))?;
-        return Ok(Dialled { channels, path: DataPath::Direct });
+        return Ok(Dialled { channels, path: DataPath::Direct, encrypted: false });
     };
+    let encrypted = tls.is_some();
     let timeout = PATIENCE + 3 * Duration::from(control.rtt());
-    let straight = Line { address, options: options.clone(), timeout, key: Some(key), greeted: false };
-    let error = match straight.clone().open(streams).await {
-        Ok(channels) => return Ok(Dialled { channels, path: DataPath::Direct }),
+    let straight = Line { address, options: options.clone(), timeout, key: Some(key), greeted: false, tls };
+    let tried = match control.is_carried() {
+        // What was arranged in the clear for ssh must not go any other way in a later pass.
+        true => Err(io::ErrorKind::TimedOut.into()),
+        false => straight.clone().open(streams).await,
+    };
+    let error = match tried {
+        Ok(channels) => return Ok(Dialled { channels, path: DataPath::Direct, encrypted }),
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(unreachable(address, options, &error)),
         Err(error) => error,
     };
+    if control.is_over_ssh() {
+        let (ssh, address) = control.rearrange_for_ssh().await?;
+        control.data_tls().await?;
+        let key = control.agreed_key().await?.ok_or_else(|| unreachable(address, options, &error))?;
+        let carried: io::Result<Vec<_>> = (0..streams).map(|_| carry(&ssh, address, &key)).collect();
+        let failed = |error: io::Error| Error::new(Fault::Here, "no-ssh", format!("cannot run ssh for data: {error}"));
+        return Ok(Dialled { channels: carried.map_err(failed)?, path: DataPath::Ssh, encrypted: true });
+    }
     let through = Line { address: control.peer()?, timeout: CONNECT_TIMEOUT, greeted: true, ..straight };
     match through.open(streams).await {
-        Ok(channels) => Ok(Dialled { channels, path: DataPath::ControlPort }),
+        Ok(channels) => Ok(Dialled { channels, path: DataPath::ControlPort, encrypted }),
         Err(_) => Err(unreachable(address, options, &error)),
     }
+}
+
+/// A channel through ssh.
+fn carry(ssh: &Ssh, address: SocketAddr, key: &Key) -> io::Result<Box<dyn Channel>> {
+    let mut stream = ssh.carry(address)?;
+    stream.write_all(&key.preamble())?;
+    Ok(Box::new(OrderedChannel::over(stream)))
 }
 
 /// One way to open connections.
@@ -73,6 +109,7 @@ struct Line {
     key: Option<Key>,
     /// Whether the other end says a line before the data: it is the control port.
     greeted: bool,
+    tls: Option<Arc<ClientConfig>>,
 }
 
 impl Line {
@@ -105,7 +142,14 @@ impl Line {
             skip_line(&mut stream)?;
             stream.set_read_timeout(None)?;
         }
-        Ok(Box::new(TcpChannel::new(stream)?))
+        let (Some(config), Some(key)) = (&self.tls, &self.key) else {
+            return Ok(Box::new(TcpChannel::new(stream)?));
+        };
+        // The name is looked at by nobody: the certificate is known by its fingerprint.
+        let name = ServerName::IpAddress(self.address.ip().into());
+        let mut stream = tls::connect(stream, name, Arc::clone(config), HANDSHAKE_TIMEOUT)?;
+        stream.write_all(&key.proof())?;
+        Ok(Box::new(OrderedChannel::over(stream)))
     }
 }
 

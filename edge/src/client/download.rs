@@ -38,7 +38,7 @@ struct Rig {
 pub(super) async fn run(copy: &mut Copy<'_>, from: &Remote, to: &Location, several: bool) -> Result<(), Error> {
     // Where the node knows keys its data port is known as soon as the login is done.
     let passive = Request::Passive { mode: Mode::Extended, striped: false };
-    let (mut control, ahead) = Control::open(from, vec![Request::ToFarline(Box::new(passive))]).await?;
+    let (mut control, ahead) = Control::open(from, &copy.options.reach, vec![Request::ToFarline(Box::new(passive))]).await?;
     control.require(from).await?;
     let choice = copy.choose(control.rtt(), None, false);
     if control.features().parameters("FARLINE").any(|feature| feature == "TREE") {
@@ -67,12 +67,17 @@ async fn reach(copy: &mut Copy<'_>, control: &mut Control, address: Option<Socke
     control.request(parallelism(choice));
     let dialled = dial(control, address, choice.streams, &TcpOptions::default()).await?;
     copy.ledger.data_path = Some(dialled.path);
+    copy.ledger.encrypted = Some(dialled.encrypted);
     Ok(Rig { acceptor: None, channels: dialled.channels, slots: staging(choice)?, tcp: Vec::new() })
 }
 
 /// Listens for the server's channels and tells it where and how many.
 async fn arrange(copy: &mut Copy<'_>, control: &mut Control, choice: &Choice) -> Result<(Rig, Vec<u64>), Error> {
+    if control.data_tls().await?.is_some() {
+        return Err(Error::new(Fault::There, "cannot-encrypt", "the server encrypts, but knows no keys"));
+    }
     copy.ledger.data_path = Some(DataPath::Direct);
+    copy.ledger.encrypted = Some(false);
     let local = control.local()?;
     let acceptor = Acceptor::bind(SocketAddr::new(local.ip(), 0), None, None, &TcpOptions::default())?;
     let requests = vec![

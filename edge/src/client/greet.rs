@@ -2,6 +2,7 @@
 
 use super::control::Control;
 use super::location::Remote;
+use super::reach::Reach;
 use farline_core::gridftp::Pathname;
 use farline_core::gridftp::client::Request;
 use farline_core::units::{Error, Span};
@@ -28,7 +29,7 @@ pub struct Greeting {
 /// # Errors
 /// When the node cannot be reached, does not speak FTP, or lets nobody in.
 pub async fn greet(remote: &Remote) -> Result<Greeting, Error> {
-    let (mut control, _) = Control::open(remote, Vec::new()).await?;
+    let (mut control, _) = Control::open(remote, &Reach::default(), Vec::new()).await?;
     for _ in 0..3 {
         let look = control.try_request(Request::Stat(Pathname::new(b"/".to_vec())));
         // The answer does not matter, its time does.

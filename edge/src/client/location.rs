@@ -18,7 +18,18 @@ pub enum Location {
     Diskless(Diskless),
 }
 
-/// A path of a server: `ftp://[user[:password]@]host[:port]/path`, or the same with `farline://`.
+/// What carries a control channel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Via {
+    /// TCP, in the clear.
+    Tcp,
+    /// TCP with `AUTH TLS` (RFC 4217): `ftps://`.
+    Tls,
+    /// The user's ssh: `host:path`, as scp has it.
+    Ssh,
+}
+
+/// A path of a server: `ftp://[user[:password]@]host[:port]/path`, or the same with `ftps://` or `farline://`; or `[user@]host:path`, over ssh.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Remote {
     /// The user; anonymous when absent.
@@ -27,9 +38,11 @@ pub struct Remote {
     pub password: Option<String>,
     /// Host name or address, an IPv6 address without its brackets.
     pub host: String,
-    /// The control port.
+    /// What carries the control channel.
+    pub via: Via,
+    /// The control port; ssh knows its own.
     pub port: u16,
-    /// The path, percent-decoded; absolute, as every GridFTP client has it.
+    /// The path, percent-decoded; absolute, as every GridFTP client has it, or over ssh relative to the home directory.
     pub path: Vec<u8>,
     /// Whether it must be a Farline node (`farline://`).
     pub farline: bool,
@@ -56,12 +69,16 @@ impl Location {
             if bytes.is_empty() {
                 return Err(Error::new(Fault::You, "empty-path", "an empty path names nothing"));
             }
-            return Ok(Location::Local(PathBuf::from(text)));
+            return match over_ssh(bytes)? {
+                Some(remote) => Ok(Location::Remote(remote)),
+                None => Ok(Location::Local(PathBuf::from(text))),
+            };
         };
         let shown = String::from_utf8_lossy(bytes);
         let (scheme, rest) = (&bytes[..colon], &bytes[colon + 3..]);
         match scheme {
             b"ftp" => Remote::parse(rest, false, &shown).map(Location::Remote),
+            b"ftps" => Remote::parse(rest, false, &shown).map(|remote| Location::Remote(Remote { via: Via::Tls, ..remote })),
             b"farline" => Remote::parse(rest, true, &shown).map(Location::Remote),
             b"file" => Ok(Location::Local(PathBuf::from(std::ffi::OsString::from_vec(decode(rest, &shown)?)))),
             _ => Err(Error::new(
@@ -69,7 +86,7 @@ impl Location {
                 "unknown-scheme",
                 format!("{shown}: scheme `{}` is not known", String::from_utf8_lossy(scheme)),
             )
-            .hint("known are farline://, ftp:// and file://, null:, memory:SIZE, and plain local paths")),
+            .hint("known are farline://, ftp://, ftps:// and file://, host:path, null:, memory:SIZE, and plain local paths")),
         }
     }
 }
@@ -130,7 +147,12 @@ impl Remote {
                 })??)
             }
         };
-        Ok(Remote { user, password, host: host.to_owned(), port, path, farline, store })
+        Ok(Remote { user, password, host: host.to_owned(), via: Via::Tcp, port, path, farline, store })
+    }
+
+    /// The server, for people.
+    pub(super) fn server(&self) -> String {
+        if self.via == Via::Ssh { self.host.clone() } else { format!("{}:{}", self.host, self.port) }
     }
 
     /// The same server with another path.
@@ -143,6 +165,47 @@ impl Remote {
     pub fn name(&self) -> &[u8] {
         if self.store.is_some() { MEMORY_NAME } else { last_name(&self.path) }
     }
+}
+
+/// `[user@]host:path` as scp reads it: a colon before any slash makes it remote; `./a:b` is a file here.
+fn over_ssh(text: &[u8]) -> Result<Option<Remote>, Error> {
+    let shown = String::from_utf8_lossy(text);
+    let wrong = |what: &str, hint: &str| Error::new(Fault::You, "bad-location", format!("{shown}: {what}")).hint(hint);
+    let before = |text: &[u8]| text.iter().position(|&byte| byte == b'/').unwrap_or(text.len());
+    let login = text[..before(text)].iter().rposition(|&byte| byte == b'@').map_or(0, |at| at + 1);
+    let (host, path) = if text[login..].starts_with(b"[") {
+        match text.windows(2).position(|pair| pair == b"]:") {
+            Some(end) => (&text[login + 1..end], &text[end + 2..]),
+            None => return Ok(None),
+        }
+    } else {
+        let here = &text[login..before(text).max(login)];
+        match here.iter().position(|&byte| byte == b':') {
+            Some(colon) => (&here[..colon], &text[login + colon + 1..]),
+            None => return Ok(None),
+        }
+    };
+    let as_file = "a file of such a name is written with ./ before it";
+    let host = std::str::from_utf8(host).map_err(|_| wrong("the host is not text", as_file))?;
+    let user = std::str::from_utf8(&text[..login.saturating_sub(1)]).map_err(|_| wrong("the user is not text", as_file))?;
+    if host.is_empty() || host.starts_with('-') || user.starts_with('-') || login == 1 {
+        return Err(wrong("no host can be called so", as_file));
+    }
+    if path.iter().any(|byte| matches!(byte, 0 | b'\n')) {
+        return Err(wrong("a path at another host has no line breaks and no zero bytes here", as_file));
+    }
+    let path = match path {
+        b"" | b"~" | b"~/" => b"./".to_vec(),
+        path if path.starts_with(b"~/") => path[2..].to_vec(),
+        path if path.starts_with(b"~") => {
+            return Err(wrong("only `~` alone, the own home, is understood", "write the absolute path"));
+        }
+        // `.` and `..` are what is in them: they have no name to copy under.
+        path if matches!(last_name(path), b"." | b"..") && !path.ends_with(b"/") => [path, b"/"].concat(),
+        path => path.to_vec(),
+    };
+    let user = (!user.is_empty()).then(|| user.to_owned());
+    Ok(Some(Remote { user, password: None, host: host.to_owned(), via: Via::Ssh, port: 22, path, farline: true, store: None }))
 }
 
 /// `null:` or `memory:SIZE`; `None` for anything else. A file of such a name is written `./null:`.
@@ -160,7 +223,14 @@ impl fmt::Display for Remote {
     /// Without the password.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let host = if self.host.contains(':') { format!("[{}]", self.host) } else { self.host.clone() };
-        let scheme = if self.farline { "farline" } else { "ftp" };
+        if self.via == Via::Ssh {
+            return write!(f, "{host}:{}", String::from_utf8_lossy(&self.path));
+        }
+        let scheme = match (self.farline, self.via) {
+            (true, _) => "farline",
+            (false, Via::Tls) => "ftps",
+            (false, _) => "ftp",
+        };
         write!(f, "{scheme}://{host}:{}{}", self.port, String::from_utf8_lossy(&self.path))?;
         match self.store {
             None => Ok(()),
@@ -219,7 +289,23 @@ mod tests {
 
     #[test]
     fn urls_and_paths_are_told_apart() {
-        assert_eq!(Location::parse(OsStr::new("a:b/c")), Ok(Location::Local("a:b/c".into())));
+        assert_eq!(Location::parse(OsStr::new("./a:b/c")), Ok(Location::Local("./a:b/c".into())));
+        assert_eq!(Location::parse(OsStr::new("a/b:c")), Ok(Location::Local("a/b:c".into())));
+        for (text, user, host, path) in [
+            ("a:b/c", None, "a", "b/c"),
+            ("ann@a:/b", Some("ann"), "a", "/b"),
+            ("ann@x@a:", Some("ann@x"), "a", "./"),
+            ("a:~", None, "a", "./"),
+            ("a:~/b", None, "a", "b"),
+            ("a:..", None, "a", "../"),
+            ("[fe80::1]:b:c", None, "fe80::1", "b:c"),
+            ("ann@[::1]:/b@c", Some("ann"), "::1", "/b@c"),
+        ] {
+            let remote = remote(text);
+            assert_eq!((remote.via, remote.user.as_deref(), remote.host.as_str()), (Via::Ssh, user, host), "{text}");
+            assert_eq!(remote.path, path.as_bytes(), "{text}");
+        }
+        assert_eq!(remote("ftps://a/b").via, Via::Tls);
         assert_eq!(Location::parse(OsStr::new("file:///x%20y")), Ok(Location::Local("/x y".into())));
         let plain = remote("ftp://dtn2.example.org/data/run%207");
         assert_eq!((plain.host.as_str(), plain.port, &plain.path[..]), ("dtn2.example.org", 21, &b"/data/run 7"[..]));
@@ -261,6 +347,9 @@ mod tests {
             ("memory:much", "bad-size"),
             ("ftp://h/a%0d%0aDELE%20b", "bad-url"),
             ("", "empty-path"),
+            (":x", "bad-location"),
+            ("-oProxyCommand=x:y", "bad-location"),
+            ("a:~bob/x", "bad-location"),
         ] {
             assert_eq!(Location::parse(OsStr::new(text)).map_err(|error| error.code), Err(code), "{text}");
         }

@@ -9,6 +9,8 @@ mod local;
 mod location;
 mod outcome;
 mod passes;
+mod reach;
+mod ssh;
 mod third_party;
 mod upload;
 
@@ -16,5 +18,6 @@ pub use crate::stores::Diskless;
 pub use copy::{Options, Standing, Verify, copy};
 pub use dial::DataPath;
 pub use greet::{Greeting, greet};
-pub use location::{Location, Remote};
+pub use location::{Location, Remote, Via};
 pub use outcome::{Failure, Outcome, Sample};
+pub use reach::Reach;

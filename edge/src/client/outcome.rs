@@ -37,6 +37,8 @@ pub struct Outcome {
     pub streams: usize,
     /// Which way data went; `null` when nothing left this host.
     pub data_path: Option<DataPath>,
+    /// Whether data was encrypted on its way, by TLS or ssh; `null` when nothing left this host.
+    pub encrypted: Option<bool>,
     /// Congestion control of the sending end's channels, where this end knows it.
     pub congestion: Option<String>,
     /// Staging pool of this end.
@@ -93,6 +95,7 @@ pub(super) struct Ledger {
     pub(super) verified_how: &'static str,
     pub(super) streams: usize,
     pub(super) data_path: Option<DataPath>,
+    pub(super) encrypted: Option<bool>,
     pub(super) congestion: Option<String>,
     pub(super) rtt: Span,
     pub(super) tcp: Vec<TcpInfo>,
@@ -145,6 +148,7 @@ impl Ledger {
             resumed_bytes: self.resumed_bytes,
             streams: self.streams,
             data_path: self.data_path,
+            encrypted: self.encrypted,
             congestion: self.congestion,
             staging_bytes: staging,
             rtt_seconds: self.rtt.as_secs_f64(),

@@ -24,8 +24,8 @@ struct Ends<'a> {
 }
 
 pub(super) async fn run(copy: &mut Copy<'_>, from: &Remote, to: &Remote, several: bool) -> Result<(), Error> {
-    let sender = Control::open_for_another(from).await.map_err(|error| at(from, error))?;
-    let receiver = Control::open_for_another(to).await.map_err(|error| at(to, error))?;
+    let sender = Control::open_for_another(from, &copy.options.reach).await.map_err(|error| at(from, error))?;
+    let receiver = Control::open_for_another(to, &copy.options.reach).await.map_err(|error| at(to, error))?;
     let mut ends = Ends { from, to, sender, receiver };
     ends.sender.require(from).await.map_err(|error| at(from, error))?;
     ends.receiver.require(to).await.map_err(|error| at(to, error))?;

@@ -66,7 +66,7 @@ pub(super) async fn run(copy: &mut Copy<'_>, sources: &[Location], to: &Remote) 
     let must_look = alone && !to.path.ends_with(b"/") && to.store.is_none();
     let mut ahead = vec![Request::Passive { mode: Mode::Extended, striped: false }];
     ahead.extend(must_look.then(|| Request::Stat(Pathname::new(to.path.clone()))));
-    let (mut control, ahead) = Control::open(to, ahead).await?;
+    let (mut control, ahead) = Control::open(to, &copy.options.reach, ahead).await?;
     control.require(to).await?;
     let into_folder = match ahead.get(1) {
         Some(&look) => control.looked(look).await?.is_some_and(|entry| entry.kind == Kind::Directory),
@@ -395,6 +395,7 @@ async fn open_rig(
     let options = TcpOptions { congestion: choice.congestion.clone(), buffer: None };
     let dialled = dial(control, address, choice.streams, &options).await?;
     copy.ledger.data_path = Some(dialled.path);
+    copy.ledger.encrypted = Some(dialled.encrypted);
     let congestion = dialled.channels.first().and_then(|channel| channel.congestion());
     Ok((Rig { channels: dialled.channels, slots: staging(choice)? }, congestion))
 }

@@ -1,5 +1,6 @@
 //! What a node exports, where it listens and whom it lets in: from flags, from a TOML file, flags first.
 
+use crate::channels::trust::Identity;
 use farline_core::units::{Bytes, Error, Fault, ParseQuantityError};
 use serde::Deserialize;
 use std::net::{IpAddr, SocketAddr};
@@ -18,6 +19,29 @@ pub enum Anonymous {
     Write,
 }
 
+/// What a node shows under TLS.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TlsKey {
+    /// A key made at the start, with a certificate that it signed itself.
+    Fresh,
+    /// PEM files.
+    Files {
+        /// The certificate, and those between it and its authority.
+        certificate: PathBuf,
+        /// The private key.
+        key: PathBuf,
+    },
+}
+
+impl TlsKey {
+    pub(super) fn identity(&self) -> Result<Identity, Error> {
+        match self {
+            TlsKey::Fresh => Identity::fresh(),
+            TlsKey::Files { certificate, key } => Identity::read(certificate, key),
+        }
+    }
+}
+
 /// A node's configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
@@ -33,6 +57,8 @@ pub struct Config {
     pub data_address: Option<IpAddr>,
     /// Whether data may go to and come from hosts other than the client: third-party transfers.
     pub third_party: bool,
+    /// The key for `AUTH TLS`, which is not offered without.
+    pub tls: Option<TlsKey>,
     /// Whether clients may send to `?null`, which drops what comes.
     pub allow_null: bool,
     /// How much memory all `?memory=SIZE` stores may take together; none when absent.
@@ -59,6 +85,12 @@ pub struct ConfigFile {
     pub data_address: Option<IpAddr>,
     /// See [`Config::third_party`].
     pub third_party: Option<bool>,
+    /// Whether to offer TLS, with a key made at the start unless `tls_cert` and `tls_key` are given.
+    pub tls: Option<bool>,
+    /// See [`TlsKey::Files`].
+    pub tls_cert: Option<PathBuf>,
+    /// See [`TlsKey::Files`].
+    pub tls_key: Option<PathBuf>,
     /// See [`Config::allow_null`].
     pub allow_null: Option<bool>,
     /// A size such as `16GiB`, see [`Config::allow_memory`].
@@ -100,6 +132,16 @@ impl ConfigFile {
             .map(|text| text.parse())
             .transpose()
             .map_err(|error: ParseQuantityError| wrong(error.to_string()))?;
+        let tls = match (self.tls_cert, self.tls_key, self.tls) {
+            (Some(certificate), Some(key), _) => Some(TlsKey::Files { certificate, key }),
+            (None, None, Some(true)) => Some(TlsKey::Fresh),
+            (None, None, _) => None,
+            _ => {
+                return Err(
+                    wrong("a TLS certificate and its key go together".to_owned()).hint("give both --tls-cert and --tls-key")
+                );
+            }
+        };
         let data_ports = self.data_ports.as_deref().map(parse_ports).transpose().map_err(wrong)?;
         let sessions = self.sessions.unwrap_or(64);
         if sessions == 0 {
@@ -112,6 +154,7 @@ impl ConfigFile {
             data_ports,
             data_address: self.data_address,
             third_party: self.third_party.unwrap_or(false),
+            tls,
             allow_null: self.allow_null.unwrap_or(false),
             allow_memory,
             staging,

@@ -21,6 +21,7 @@ use farline_core::gridftp::server::{Action, TransferRequest};
 use farline_core::gridftp::{Entry, Family, Kind, ListFormat, Mode, Timestamp};
 use farline_core::transfer::{Block, Digests, Layout, Marks};
 use farline_core::units::{ByteRanges, Bytes, Error, Fault};
+use rustls::ServerConfig;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
@@ -40,6 +41,8 @@ pub(super) struct DataPlane {
     local: SocketAddr,
     peer: SocketAddr,
     pub(super) acceptor: Option<Acceptor>,
+    /// Whether data connections are under TLS: `PROT P`.
+    private: bool,
     /// In place of `acceptor` once the client gave a key.
     pub(super) door: Option<Door>,
     targets: Vec<SocketAddr>,
@@ -67,6 +70,7 @@ impl DataPlane {
             local,
             peer,
             acceptor: None,
+            private: false,
             door: None,
             targets: Vec::new(),
             channels: Vec::new(),
@@ -127,6 +131,22 @@ impl DataPlane {
         Ok(())
     }
 
+    /// Encrypts data connections from now on, or no more; the key must be given again (K-2).
+    pub(super) fn protect(&mut self, private: bool) -> Result<(), Error> {
+        if private && self.shared.identity.is_none() {
+            return Err(Error::new(Fault::There, "unsupported", "this node has no key for TLS"));
+        }
+        self.private = private;
+        self.channels.clear();
+        self.door = None;
+        Ok(())
+    }
+
+    /// What data connections are encrypted with, if they are.
+    pub(super) fn tls(&self) -> Option<Arc<ServerConfig>> {
+        self.shared.identity.as_ref().filter(|_| self.private).map(|identity| Arc::clone(&identity.config))
+    }
+
     /// Farline's own options.
     pub(super) fn set_option(&mut self, name: &str, value: &str) -> Result<(), Error> {
         match name {
@@ -165,7 +185,7 @@ impl DataPlane {
                 self.channels.clear();
                 self.targets.clear();
                 self.acceptor = None;
-                self.door = Some(self.shared.doors.open(key));
+                self.door = Some(self.shared.doors.open(key, self.tls()));
                 Ok(())
             }
             "limit" => {
@@ -195,6 +215,10 @@ impl DataPlane {
 
     fn dispatch(&mut self, request: &TransferRequest, cancel: &Cancel, reporter: &Reporter<'_>) -> Result<u64, Error> {
         let run = Run { request, cancel, reporter, tally: Tally::default() };
+        if self.private && self.door.is_none() && request.mode == Mode::Extended {
+            // P-3: nobody but Farline is known to want it, and Farline has a key.
+            return Err(Error::new(Fault::You, "unsupported", "MODE E under PROT P needs a key (OPTS FARLINE key=)"));
+        }
         if let Some(module) = &request.module {
             let phase = Phase::parse(&module.parms)?;
             return if request.action.is_store() { tree::store(self, phase, &run) } else { tree::retrieve(self, phase, &run) };

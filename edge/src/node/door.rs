@@ -4,13 +4,16 @@
 //! nobody up (docs/protocol.md, K-3). Connections come from the session's own data port, or from the control port, where
 //! [`Doors`] finds the session by the preamble (K-5).
 
-use crate::channels::Channel;
-use crate::channels::key::{Key, PREAMBLE_LEN, Token};
+use super::wire::{HANDSHAKE_TIMEOUT, PREAMBLE_TIMEOUT};
+use crate::channels::key::{Key, PREAMBLE_LEN, PROOF_LEN, Token};
+use crate::channels::ordered::OrderedChannel;
 use crate::channels::tcp::TcpChannel;
+use crate::channels::{Channel, Handle, tls};
 use crate::mover::Incoming;
 use farline_core::units::{Error, Fault};
+use rustls::ServerConfig;
 use std::collections::{HashMap, VecDeque};
-use std::io;
+use std::io::{self, Read};
 use std::net::{SocketAddr, TcpListener};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak, mpsc};
 use std::time::Duration;
@@ -18,19 +21,16 @@ use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 use tokio::task::AbortHandle;
 
-/// How long a preamble may take: K-3.
-const PREAMBLE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Preambles read at once for one session: K-3.
 const MOST_PENDING: usize = 256;
 /// Channels that wait for a transfer to take them; more than any session uses.
 const MOST_WAITING: usize = 128;
 
 /// The doors of all sessions of a node.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct Doors(Mutex<HashMap<Token, Weak<Inside>>>);
 
 /// One session's door.
-#[derive(Debug)]
 pub(super) struct Door {
     inside: Arc<Inside>,
     arrived: Mutex<mpsc::Receiver<Option<Box<dyn Channel>>>>,
@@ -38,9 +38,10 @@ pub(super) struct Door {
     doors: Arc<Doors>,
 }
 
-#[derive(Debug)]
 struct Inside {
     key: Key,
+    /// What connections are encrypted with, if they are.
+    tls: Option<Arc<ServerConfig>>,
     arrivals: mpsc::SyncSender<Option<Box<dyn Channel>>>,
 }
 
@@ -55,11 +56,18 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+impl std::fmt::Debug for Doors {
+    /// Without keys.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Doors")
+    }
+}
+
 impl Doors {
-    /// The door of a session whose key is `key`.
-    pub(super) fn open(self: &Arc<Doors>, key: Key) -> Door {
+    /// The door of a session whose key is `key`, for connections under `tls` if there is one.
+    pub(super) fn open(self: &Arc<Doors>, key: Key, tls: Option<Arc<ServerConfig>>) -> Door {
         let (arrivals, arrived) = mpsc::sync_channel(MOST_WAITING);
-        let inside = Arc::new(Inside { key, arrivals });
+        let inside = Arc::new(Inside { key, tls, arrivals });
         lock(&self.0).insert(inside.key.token(), Arc::downgrade(&inside));
         Door { inside, arrived: Mutex::new(arrived), listening: None, doors: Arc::clone(self) }
     }
@@ -132,8 +140,33 @@ impl Inside {
     /// Makes a channel of a connection whose preamble was right.
     async fn enter(&self, stream: TcpStream) {
         // A connection that died meanwhile, or one more than a session can use, is dropped; its client sees that.
-        let Ok(channel) = stream.into_std().and_then(TcpChannel::new) else { return };
-        let _ = self.arrivals.try_send(Some(Box::new(channel)));
+        let Ok(stream) = stream.into_std() else { return };
+        let channel: io::Result<Box<dyn Channel>> = match &self.tls {
+            None => TcpChannel::new(stream).map(|channel| Box::new(channel) as Box<dyn Channel>),
+            Some(config) => {
+                let (key, config) = (self.key.clone(), Arc::clone(config));
+                let secured = tokio::task::spawn_blocking(move || secure(stream, config, &key)).await;
+                secured.unwrap_or_else(|_| Err(io::Error::other("a thread panicked")))
+            }
+        };
+        if let Ok(channel) = channel {
+            let _ = self.arrivals.try_send(Some(channel));
+        }
+    }
+}
+
+/// The TLS handshake, and the proof that must follow it (P-2).
+fn secure(stream: std::net::TcpStream, config: Arc<ServerConfig>, key: &Key) -> io::Result<Box<dyn Channel>> {
+    stream.set_nonblocking(false)?;
+    let handle = Handle::of(&stream)?;
+    let mut stream = tls::accept(stream, config, HANDSHAKE_TIMEOUT)?;
+    let mut proof = [0; PROOF_LEN];
+    handle.set_read_timeout(Some(HANDSHAKE_TIMEOUT))?;
+    stream.read_exact(&mut proof)?;
+    handle.set_read_timeout(None)?;
+    match key.proves(proof) {
+        true => Ok(Box::new(OrderedChannel::over(stream))),
+        false => Err(io::ErrorKind::PermissionDenied.into()),
     }
 }
 

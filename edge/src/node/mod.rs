@@ -13,12 +13,16 @@ mod reporter;
 mod session;
 mod stream_mode;
 mod tree;
+mod wire;
 
-pub use config::{Anonymous, Config, ConfigFile, DEFAULT_LISTEN, parse_ports};
+pub use config::{Anonymous, Config, ConfigFile, DEFAULT_LISTEN, TlsKey, parse_ports};
 
+use crate::channels::trust::{Fingerprint, Identity};
 use crate::stores::Root;
+use farline_core::gridftp::Pathname;
 use farline_core::units::{Error, Fault};
 use std::net::SocketAddr;
+use std::os::unix::ffi::OsStringExt;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use tokio::net::TcpListener;
@@ -41,8 +45,54 @@ struct Shared {
     /// Connections beyond `sessions` that are looked at, for they may be data connections.
     turned_away: Arc<Semaphore>,
     doors: Arc<door::Doors>,
+    /// What it shows under TLS; without it there is none.
+    identity: Option<Identity>,
+    /// Where relative paths start.
+    home: Pathname,
     /// Bytes that memory stores take now.
     memory_used: AtomicU64,
+}
+
+impl Shared {
+    fn new(config: Config, root: Root, identity: Option<Identity>, home: Pathname) -> Shared {
+        Shared {
+            sessions: Arc::new(Semaphore::new(config.sessions)),
+            turned_away: Arc::new(Semaphore::new(64)),
+            doors: Arc::default(),
+            memory_used: AtomicU64::new(0),
+            root: Arc::new(root),
+            config,
+            identity,
+            home,
+        }
+    }
+}
+
+/// Serves one session on standard input and output, as ssh starts it: the whole file system with the rights of this user
+/// (`docs/protocol.md`, H-1). `connection` is sshd's SSH_CONNECTION. Returns when the client is gone.
+///
+/// # Errors
+/// When the session cannot begin.
+pub async fn serve_stdio(config: Config, connection: Option<&str>) -> Result<(), Error> {
+    let root = Root::open(&config.root)?;
+    let home = std::env::current_dir().unwrap_or_else(|_| "/".into());
+    let (peer, local) = connection.and_then(ends).unwrap_or_else(|| {
+        let here = SocketAddr::from(([127, 0, 0, 1], 0));
+        (here, here)
+    });
+    let shared = Shared::new(config, root, Some(Identity::fresh()?), Pathname::new(home.into_os_string().into_vec()));
+    let wire = wire::Wire::Stdio(tokio::io::join(tokio::io::stdin(), tokio::io::stdout()));
+    session::serve(Arc::new(shared), wire, session::Arrival { local, peer, over_ssh: true }).await;
+    Ok(())
+}
+
+/// Client and server of `CLIENT_IP CLIENT_PORT SERVER_IP SERVER_PORT`.
+fn ends(connection: &str) -> Option<(SocketAddr, SocketAddr)> {
+    let words: Vec<&str> = connection.split(' ').collect();
+    let [client, client_port, server, server_port] = words[..] else { return None };
+    // A link-local address has its interface behind a `%`, which no socket address holds.
+    let end = |ip: &str, port: &str| Some(SocketAddr::new(ip.parse().ok()?, port.parse().ok()?));
+    Some((end(client, client_port)?, end(server, server_port)?))
 }
 
 impl Node {
@@ -51,17 +101,21 @@ impl Node {
     /// # Errors
     /// When the directory cannot be opened or the address is taken.
     pub async fn bind(config: Config) -> Result<Node, Error> {
-        let root = Arc::new(Root::open(&config.root)?);
+        let root = Root::open(&config.root)?;
         let failed = |error: std::io::Error| {
             let message = format!("cannot listen on {}: {error}", config.listen);
             Error::new(Fault::Here, "listen-failed", message).hint("choose another address with --listen ADDR:PORT")
         };
         let listener = TcpListener::bind(config.listen).await.map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
-        let sessions = Arc::new(Semaphore::new(config.sessions));
-        let turned_away = Arc::new(Semaphore::new(64));
-        let shared = Shared { config, root, sessions, turned_away, doors: Arc::default(), memory_used: AtomicU64::new(0) };
+        let identity = config.tls.as_ref().map(TlsKey::identity).transpose()?;
+        let shared = Shared::new(config, root, identity, Pathname::root());
         Ok(Node { shared: Arc::new(shared), listener, address })
+    }
+
+    /// The fingerprint of the certificate that it shows under TLS, if it speaks TLS.
+    pub fn fingerprint(&self) -> Option<Fingerprint> {
+        self.shared.identity.as_ref().map(|identity| identity.fingerprint)
     }
 
     /// Where the control channel listens, with the port that was chosen.
@@ -87,9 +141,15 @@ impl Node {
                         }
                         continue;
                     };
+                    let Ok(local) = stream.local_addr() else { continue };
+                    // Replies are short and a client waits for each.
+                    let _ = stream.set_nodelay(true);
+                    // A client that vanished without a word still holds the place that it was writing to.
+                    let _ = crate::sys::tcp::notice_dead_peer(&stream);
                     let shared = Arc::clone(&self.shared);
                     tokio::spawn(async move {
-                        session::serve(shared, stream, peer).await;
+                        let arrival = session::Arrival { local, peer, over_ssh: false };
+                        session::serve(shared, wire::Wire::Tcp(stream), arrival).await;
                         drop(permit);
                     });
                 }

@@ -4,22 +4,18 @@ use super::config::Anonymous;
 use super::data::DataPlane;
 use super::files::Files;
 use super::reporter::Reporter;
+use super::wire::{PREAMBLE_TIMEOUT, Received, Wire};
 use super::{Shared, diskless, tree};
-use crate::channels::key::{PREAMBLE_LEN, Token};
+use crate::channels::key::PREAMBLE_LEN;
 use crate::mover::{Cancel, TREE_MODULE};
 use farline_core::gridftp::server::{Answer, Ask, Input, Logins, Output, Rights, ServerConfig, ServerSession};
 use farline_core::units::{Error, Fault, Time};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use std::time::Instant;
+use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 use tokio::sync::mpsc;
-
-/// How long a data connection's preamble may take: K-3.
-const PREAMBLE_TIMEOUT: Duration = Duration::from_secs(5);
-/// How soon to look again for the rest of a preamble that came in pieces.
-const PEEK_AGAIN: Duration = Duration::from_millis(10);
 
 /// Tells a client that the node is full; a data connection of a session that is served is let in (K-5).
 pub(super) async fn turn_away(shared: &Shared, mut stream: TcpStream) {
@@ -31,59 +27,22 @@ pub(super) async fn turn_away(shared: &Shared, mut stream: TcpStream) {
     }
 }
 
-/// What came on a control connection.
-enum Received {
-    /// So many bytes.
-    Bytes(usize),
-    /// The end.
-    Nothing,
-    /// A preamble: this is a data connection (K-5).
-    Preamble([u8; PREAMBLE_LEN]),
-}
-
-/// Reads; from a connection that has said nothing yet, a preamble whole and not a byte beyond. Cancel-safe.
-async fn receive(stream: &mut TcpStream, fresh: bool, into: &mut [u8]) -> Received {
-    let begun = if fresh { preamble(stream).await } else { None };
-    match begun {
-        Some(received) => received,
-        None => match stream.read(into).await {
-            Ok(0) | Err(_) => Received::Nothing,
-            Ok(len) => Received::Bytes(len),
-        },
-    }
-}
-
-/// Waits for a preamble; `None` when something else begins.
-async fn preamble(stream: &mut TcpStream) -> Option<Received> {
-    let mut preamble = [0; PREAMBLE_LEN];
-    let mut tries = 0;
-    while PEEK_AGAIN * tries < PREAMBLE_TIMEOUT {
-        match stream.peek(&mut preamble).await {
-            Ok(0) | Err(_) => break,
-            Ok(len) if !Token::may_begin_with(&preamble[..len]) => return None,
-            Ok(PREAMBLE_LEN) => {
-                // All of it is there: this does not wait.
-                return stream.read_exact(&mut preamble).await.ok().map(|_| Received::Preamble(preamble));
-            }
-            Ok(_) => {}
-        }
-        tries += 1;
-        tokio::time::sleep(PEEK_AGAIN).await;
-    }
-    Some(Received::Nothing)
+/// How a client came, and where its data connections meet.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Arrival {
+    /// This end's address, where data ports are opened.
+    pub(super) local: SocketAddr,
+    pub(super) peer: SocketAddr,
+    /// Whether ssh brought it, and knows who it is.
+    pub(super) over_ssh: bool,
 }
 
 /// Serves one client to the end of its session.
-pub(super) async fn serve(shared: Arc<Shared>, mut stream: TcpStream, peer: SocketAddr) {
-    let Ok(local) = stream.local_addr() else { return };
-    // Replies are short and a client waits for each.
-    let _ = stream.set_nodelay(true);
-    // A client that vanished without a word still holds the place that it was writing to.
-    let _ = crate::sys::tcp::notice_dead_peer(&stream);
+pub(super) async fn serve(shared: Arc<Shared>, mut wire: Wire, arrival: Arrival) {
     let began = Instant::now();
     let now = || Time::from_nanos(u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX));
-    let mut session = ServerSession::new(rules(&shared), now());
-    let data = Arc::new(Mutex::new(DataPlane::new(Arc::clone(&shared), local, peer)));
+    let mut session = ServerSession::new(rules(&shared, &arrival), now());
+    let data = Arc::new(Mutex::new(DataPlane::new(Arc::clone(&shared), arrival.local, arrival.peer)));
     let (answers, mut answered) = mpsc::unbounded_channel::<(u64, Answer)>();
     let mut cancel = Cancel::new();
     let mut received = vec![0; 16 * 1024];
@@ -92,7 +51,7 @@ pub(super) async fn serve(shared: Arc<Shared>, mut stream: TcpStream, peer: Sock
         let wake = loop {
             match session.poll(now()) {
                 Output::Send(bytes) => {
-                    if stream.write_all(&bytes).await.is_err() {
+                    if wire.write(&bytes).await.is_err() {
                         session.handle(now(), Input::Closed);
                     }
                 }
@@ -112,11 +71,17 @@ pub(super) async fn serve(shared: Arc<Shared>, mut stream: TcpStream, peer: Sock
                 }
                 Output::Close => {
                     cancel.cancel(Error::new(Fault::You, "aborted", "the client went away"));
-                    let _ = stream.shutdown().await;
+                    wire.close().await;
                     return;
                 }
-                // `ServerConfig::tls` is false, so that the machine never asks.
-                Output::StartTls => return,
+                Output::StartTls => {
+                    // Whoever cannot do the handshake has no session to go on with.
+                    let Some(identity) = &shared.identity else { return };
+                    match wire.start_tls(identity).await {
+                        Some(tls) => wire = tls,
+                        None => return,
+                    }
+                }
                 Output::Wait(wake) => break wake,
             }
         };
@@ -127,13 +92,15 @@ pub(super) async fn serve(shared: Arc<Shared>, mut stream: TcpStream, peer: Sock
             }
         };
         tokio::select! {
-            came = receive(&mut stream, fresh, &mut received), if session.wants_input() => {
+            came = wire.receive(fresh, &mut received), if session.wants_input() => {
                 fresh = false;
                 match came {
                     Received::Nothing => session.handle(now(), Input::Closed),
                     Received::Bytes(len) => session.handle(now(), Input::Received(&received[..len])),
                     Received::Preamble(preamble) => {
-                        shared.doors.admit(&preamble, stream).await;
+                        if let Wire::Tcp(stream) = wire {
+                            shared.doors.admit(&preamble, stream).await;
+                        }
                         return;
                     }
                 }
@@ -144,8 +111,9 @@ pub(super) async fn serve(shared: Arc<Shared>, mut stream: TcpStream, peer: Sock
     }
 }
 
-fn rules(shared: &Shared) -> ServerConfig {
+fn rules(shared: &Shared, arrival: &Arrival) -> ServerConfig {
     let logins = match shared.config.anonymous {
+        _ if arrival.over_ssh => Logins::Anyone(Rights::Write),
         Anonymous::None => Logins::Asked { anonymous: None },
         Anonymous::Read => Logins::Anonymous(Rights::Read),
         Anonymous::Write => Logins::Anonymous(Rights::Write),
@@ -156,10 +124,15 @@ fn rules(shared: &Shared) -> ServerConfig {
         features: [
             vec![tree::FEATURE.to_owned(), tree::CHECK_FEATURE.to_owned(), "FARLINE KEY".to_owned(), "FARLINE LIMIT".to_owned()],
             shared.config.third_party.then(|| "FARLINE THIRDPARTY".to_owned()).into_iter().collect(),
+            shared.identity.iter().map(|identity| format!("FARLINE TLS {}", identity.fingerprint)).collect(),
+            arrival.over_ssh.then(|| format!("FARLINE ADDRESS {}", arrival.local.ip())).into_iter().collect(),
             diskless::features(shared.config.allow_null, shared.config.allow_memory),
         ]
         .concat(),
         passive_retrieve: true,
+        tls: shared.identity.is_some() && !arrival.over_ssh,
+        secure: arrival.over_ssh,
+        home: shared.home.clone(),
         modules: vec![TREE_MODULE.to_owned()],
         ..ServerConfig::default()
     }
@@ -196,6 +169,7 @@ impl Job {
             Ask::Login { .. } => Err(Error::new(Fault::Refused, "login-refused", "this node has no accounts")),
             Ask::MakeDirectory { path } => files.make_directory(&path).map(done),
             Ask::Passive { family, .. } => data.passive(family).map(|address| Answer::Passive(vec![address])),
+            Ask::Protect { private } => data.protect(private).map(done),
             Ask::Remove { path, directory: true } => files.remove_directory(&path).map(done),
             Ask::Remove { path, directory: false } => files.remove_file(&path).map(done),
             Ask::Rename { from, to } => files.rename(&from, &to).map(done),

@@ -1,11 +1,14 @@
 //! MODE S: bytes in order on one connection, whose close is the end. What curl, lftp and every plain FTP client speak.
 
 use super::data::{DataPlane, Run};
+use super::wire::HANDSHAKE_TIMEOUT;
+use crate::channels::ordered::ByteStream;
+use crate::channels::tls;
 use crate::mover::BLOCK_LEN;
 use crate::stores::{Sink, Source};
 use farline_core::transfer::Layout;
 use farline_core::units::{Error, Fault};
-use std::io::{self, Read, Write};
+use std::io;
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
@@ -38,7 +41,7 @@ pub(super) fn send(plane: &mut DataPlane, layout: &Layout, source: &dyn Source, 
         run.tally.add_bytes(bytes.len() - skip);
         sent += (bytes.len() - skip) as u64;
     }
-    stream.shutdown(std::net::Shutdown::Write).map_err(|error| broken(run, &error))?;
+    stream.finish().map_err(|error| broken(run, &error))?;
     Ok(sent)
 }
 
@@ -61,15 +64,26 @@ pub(super) fn receive(plane: &mut DataPlane, sink: &dyn Sink, run: &Run<'_>) -> 
     }
 }
 
-/// The transfer's one connection: accepted or made, as was arranged. A listener serves one transfer.
-fn open(plane: &mut DataPlane, run: &Run<'_>) -> Result<TcpStream, Error> {
+/// The transfer's one connection: accepted or made, as was arranged, under TLS if that was (P-3). A listener serves one
+/// transfer.
+fn open(plane: &mut DataPlane, run: &Run<'_>) -> Result<Box<dyn ByteStream>, Error> {
+    let stream = connection(plane, run)?;
+    run.cancel.watch_stream(&stream)?;
+    match plane.tls() {
+        None => Ok(Box::new(stream)),
+        Some(config) => {
+            let secured = tls::accept(stream, config, HANDSHAKE_TIMEOUT).map_err(|error| broken(run, &error))?;
+            Ok(Box::new(secured))
+        }
+    }
+}
+
+fn connection(plane: &mut DataPlane, run: &Run<'_>) -> Result<TcpStream, Error> {
     if plane.door.is_some() {
         return Err(Error::new(Fault::You, "bad-sequence", "with a key data moves in MODE E"));
     }
     let Some(acceptor) = plane.acceptor.take() else {
-        let channel = plane.connect(0, run.request.buffer_size)?;
-        run.cancel.watch_stream(channel.stream())?;
-        return Ok(channel.into_stream());
+        return Ok(plane.connect(0, run.request.buffer_size)?.into_stream());
     };
     let deadline = Instant::now() + ACCEPT_TIMEOUT;
     while Instant::now() < deadline {
@@ -77,7 +91,6 @@ fn open(plane: &mut DataPlane, run: &Run<'_>) -> Result<TcpStream, Error> {
             return Err(reason);
         }
         if let Some(stream) = acceptor.accept_stream(Duration::from_millis(200))? {
-            run.cancel.watch_stream(&stream)?;
             return Ok(stream);
         }
     }

@@ -18,6 +18,8 @@ use std::path::{Path, PathBuf};
 pub struct Root {
     path: PathBuf,
     fd: OwnedFd,
+    /// How the kernel keeps resolution inside.
+    within: ResolveFlags,
 }
 
 impl Root {
@@ -28,7 +30,11 @@ impl Root {
     pub fn open(path: &Path) -> Result<Root, Error> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         match rustix::fs::open(path, flags, Mode::empty()) {
-            Ok(fd) => Ok(Root { path: path.to_owned(), fd }),
+            Ok(fd) => {
+                // Nothing is outside `/`, and a link to an absolute path does not leave it.
+                let within = if path == Path::new("/") { ResolveFlags::IN_ROOT } else { ResolveFlags::BENEATH };
+                Ok(Root { path: path.to_owned(), fd, within })
+            }
             Err(errno) => Err(storage_error("open directory", path.as_os_str().as_bytes(), &errno.into())),
         }
     }
@@ -47,13 +53,7 @@ impl Root {
         let flags = flags | OFlags::CLOEXEC;
         let mode = if flags.contains(OFlags::CREATE) { Mode::from_raw_mode(mode) } else { Mode::empty() };
         loop {
-            return match openat2(
-                &self.fd,
-                OsStr::from_bytes(name),
-                flags,
-                mode,
-                ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS,
-            ) {
+            return match openat2(&self.fd, OsStr::from_bytes(name), flags, mode, self.within | ResolveFlags::NO_MAGICLINKS) {
                 Ok(fd) => Ok(fd),
                 // A rename elsewhere on the machine raced with the resolution (openat2(2)): the kernel asks for another try.
                 Err(Errno::AGAIN | Errno::INTR) => continue,

@@ -2,33 +2,35 @@
 
 use crate::output::Output;
 use crate::progress::{Progress, Sample};
-use farline::client::{DataPath, Location, Options, Outcome, Standing, Verify, copy};
+use farline::channels::trust::{Fingerprint, Trust};
+use farline::client::{DataPath, Location, Options, Outcome, Reach, Standing, Verify, copy};
 use farline_core::transfer::{Limit, Wishes};
 use farline_core::units::{Bytes, Error, Fault, Rate, Span};
 use std::ffi::OsString;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 const EXAMPLES: &str = "\
 Examples:
-  farline cp big.h5 ftp://dtn2.example.org:2811/data/
+  farline cp big.h5 dtn2.example.org:/data/
   farline cp -r ftp://old.site:2811/run7 /scratch/
   farline cp memory:10G 'farline://dtn2.example.org/?null'
 
 `src` is copied by its name, `src/` is its content alone, as rsync has it. Every
 file lands whole under its name or not at all. Between Farline ends each file's
-BLAKE3 digest is compared; nothing is encrypted in this version.";
+BLAKE3 digest is compared. Over ssh (host:path) and ftps:// data is encrypted.";
 
 /// Copy files and trees between this host and a GridFTP node
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// What to copy: local paths, memory:SIZE, farline:// or ftp://user:password@host:port/path
+    /// What to copy: local paths, [user@]host:path, memory:SIZE, farline://, ftp[s]://user:password@host:port/path
     #[arg(required = true, value_name = "SRC")]
     sources: Vec<OsString>,
     /// Where to: a path, null:, memory:SIZE, a URL; what ends in / is a directory
     #[arg(value_name = "DST")]
     destination: OsString,
-    /// Copy directories with all that is in them [default: no]
+    /// Copy directories with what they hold [default: no]
     #[arg(long, short)]
     recursive: bool,
     /// Data channels, 1 to 60 [default: chosen from the round-trip time]
@@ -47,6 +49,21 @@ pub(crate) struct Args {
     /// No faster than this, such as 500Mbit/s, all channels together [default: none]
     #[arg(long, value_name = "RATE")]
     limit: Option<Rate>,
+    /// Data in the clear over ssh and ftps:// [default: no]
+    #[arg(long)]
+    no_encrypt: bool,
+    /// Authorities for ftps://, in PEM [default: system's]
+    #[arg(long, value_name = "FILE")]
+    tls_ca: Option<PathBuf>,
+    /// Certificate for ftps://, its SHA-256 [default: any]
+    #[arg(long, value_name = "HEX")]
+    tls_pin: Option<Fingerprint>,
+    /// For host:path [default: $FARLINE_SSH, or ssh]
+    #[arg(long, value_name = "COMMAND")]
+    ssh: Option<String>,
+    /// Path of farline there [default: found by its PATH]
+    #[arg(long, value_name = "P")]
+    remote_farline: Option<String>,
     /// Say what was chosen and why, and what held the transfer back
     #[arg(long, short)]
     verbose: bool,
@@ -78,7 +95,14 @@ pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
     let sources = sources?;
     let destination = Location::parse(&args.destination)?;
     let wishes = Wishes { streams: args.streams.map(usize::from), congestion: args.congestion, staging: args.staging };
-    let options = Options { recursive: args.recursive, limit: args.limit, wishes, verify: args.verify.into() };
+    let ssh = args.ssh.or_else(|| std::env::var("FARLINE_SSH").ok()).unwrap_or_default();
+    let reach = Reach {
+        trust: Trust { authorities: args.tls_ca, fingerprint: args.tls_pin },
+        no_encrypt: args.no_encrypt,
+        ssh: ssh.split_whitespace().map(str::to_owned).collect(),
+        remote_farline: args.remote_farline,
+    };
+    let options = Options { recursive: args.recursive, limit: args.limit, wishes, reach, verify: args.verify.into() };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Error::new(Fault::Here, "no-runtime", format!("cannot start: {error}")))?;
     let mut progress = Progress::new(output, "copy");
@@ -119,8 +143,17 @@ fn report(outcome: &Outcome, verbose: bool, output: &Output) -> Result<(), Error
         Rate::from_bps(outcome.rate_bps),
         if outcome.verified { "verified" } else { outcome.verified_how },
     );
-    if outcome.data_path == Some(DataPath::ControlPort) {
-        text.push_str("\ndata went through the control port: the node's data ports could not be reached");
+    match outcome.encrypted {
+        Some(true) => text.push_str(", encrypted"),
+        Some(false) => text.push_str(", not encrypted"),
+        None => {}
+    }
+    match outcome.data_path {
+        Some(DataPath::ControlPort) => {
+            text.push_str("\ndata went through the control port: the node's data ports could not be reached");
+        }
+        Some(DataPath::Ssh) => text.push_str("\ndata went through ssh: the other host's data ports could not be reached"),
+        _ => {}
     }
     for note in &outcome.notes {
         text.push_str(&format!("\n{note}"));

@@ -1,7 +1,7 @@
 //! `farline serve`: run a node.
 
 use crate::output::Output;
-use farline::node::{Anonymous, ConfigFile, Node};
+use farline::node::{Anonymous, ConfigFile, Node, serve_stdio};
 use farline_core::units::{Error, Fault};
 use serde::Serialize;
 use std::net::{IpAddr, SocketAddr};
@@ -14,8 +14,8 @@ Examples:
   farline serve --root /data --listen 0.0.0.0:2811 --anonymous read
   farline serve /etc/farline.toml
 
-globus-url-copy, curl, lftp and farline cp are its clients. Nothing is encrypted
-in this version: data and names cross the network in the clear.";
+globus-url-copy, curl, lftp and farline cp are its clients. Without --tls data
+and names cross the network in the clear. For copies over ssh no node is needed.";
 
 /// Run a node: a GridFTP server for one directory tree
 #[derive(clap::Args)]
@@ -48,6 +48,18 @@ pub(crate) struct Args {
     /// Memory that ?memory=SIZE of all sessions may take, such as 16GiB [default: none]
     #[arg(long, value_name = "SIZE")]
     allow_memory: Option<String>,
+    /// Offer TLS, with a key made now [default: no]
+    #[arg(long)]
+    tls: bool,
+    /// Certificate chain for TLS, in PEM [default: none]
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    tls_cert: Option<PathBuf>,
+    /// Its private key, in PEM [default: none]
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    tls_key: Option<PathBuf>,
+    /// Serve one session on standard input and output with the rights of this user; what ssh starts [default: no]
+    #[arg(long, hide = true, conflicts_with_all = ["file", "config", "listen", "root", "anonymous", "tls", "tls_cert"])]
+    stdio: bool,
     /// Let data go to and come from hosts other than the client [default: no]
     #[arg(long)]
     third_party: bool,
@@ -66,7 +78,10 @@ struct Listening {
     address: SocketAddr,
     root: PathBuf,
     anonymous: &'static str,
+    /// Whether clients can have the control channel, and then data, encrypted.
     encrypted: bool,
+    /// Of the certificate, as sha256=HEX; null without TLS.
+    fingerprint: Option<String>,
 }
 
 pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
@@ -75,6 +90,9 @@ pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
         Rights::Read => Anonymous::Read,
         Rights::Write => Anonymous::Write,
     });
+    if args.stdio {
+        return stdio(args.data_ports);
+    }
     let config = ConfigFile {
         listen: args.listen.or(file.listen),
         root: args.root.or(file.root),
@@ -83,6 +101,9 @@ pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
         data_address: args.data_address.or(file.data_address),
         allow_null: if args.allow_null { Some(true) } else { file.allow_null },
         allow_memory: args.allow_memory.or(file.allow_memory),
+        tls: if args.tls { Some(true) } else { file.tls },
+        tls_cert: args.tls_cert.or(file.tls_cert),
+        tls_key: args.tls_key.or(file.tls_key),
         third_party: if args.third_party { Some(true) } else { file.third_party },
         ..file
     }
@@ -101,13 +122,24 @@ pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
         let (root, rights) = (config.root.clone(), config.anonymous);
         let node = Node::bind(config).await?;
         let rights = if rights == Anonymous::Write { "write" } else { "read" };
-        let listening =
-            Listening { schema: "farline/serve/1", address: node.address(), root, anonymous: rights, encrypted: false };
-        let text = format!(
-            "farline: serving {} at ftp://{}/, anonymous users may {rights}; nothing is encrypted",
+        let listening = Listening {
+            schema: "farline/serve/1",
+            address: node.address(),
+            root,
+            anonymous: rights,
+            encrypted: node.fingerprint().is_some(),
+            fingerprint: node.fingerprint().map(|fingerprint| fingerprint.to_string()),
+        };
+        let scheme = if listening.encrypted { "ftps" } else { "ftp" };
+        let mut text = format!(
+            "farline: serving {} at {scheme}://{}/, anonymous users may {rights}",
             listening.root.display(),
             listening.address
         );
+        match &listening.fingerprint {
+            None => text.push_str("; nothing is encrypted"),
+            Some(fingerprint) => text.push_str(&format!("; clients that ask are encrypted, the certificate is {fingerprint}")),
+        }
         output.result(&listening, text)?;
         let failed = |error: std::io::Error| Error::new(Fault::Here, "no-signals", format!("cannot wait for signals: {error}"));
         let mut terminate = signal(SignalKind::terminate()).map_err(failed)?;
@@ -118,4 +150,17 @@ pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
         }
     })?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// One session on the standard streams.
+fn stdio(data_ports: Option<String>) -> Result<ExitCode, Error> {
+    let everything =
+        ConfigFile { root: Some("/".into()), anonymous: Some(Anonymous::Write), data_ports, ..ConfigFile::default() };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| Error::new(Fault::Here, "no-runtime", format!("cannot start: {error}")))?;
+    let connection = std::env::var("SSH_CONNECTION").ok();
+    let served = runtime.block_on(serve_stdio(everything.build()?, connection.as_deref()));
+    // A thread may still wait for input that nobody will send.
+    runtime.shutdown_background();
+    served.map(|()| ExitCode::SUCCESS)
 }

@@ -1,0 +1,332 @@
+//! TLS 1.3 over TCP for data connections, by rustls: records are sealed into and opened from buffers of a quarter of a
+//! mebibyte, so that the kernel is asked as seldom as without TLS.
+
+use super::Handle;
+use super::ordered::{ByteStream, OrderedChannel};
+use crate::sys::tcp::TcpInfo;
+use rustls::client::{ClientConnectionData, UnbufferedClientConnection};
+use rustls::pki_types::ServerName;
+use rustls::server::{ServerConnectionData, UnbufferedServerConnection};
+use rustls::unbuffered::{ConnectionState, EncodeError, InsufficientSizeError, UnbufferedStatus};
+use rustls::{ClientConfig, ServerConfig};
+use std::io::{self, IoSlice, IoSliceMut, Read, Write};
+use std::net::{Shutdown, TcpStream};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Plaintext sealed in one go: half of a processor's second-level cache, so that what is copied is still in it.
+const CHUNK: usize = 256 << 10;
+/// What TLS 1.3 adds to CHUNK: header, content type and tag for each of its records of 16 KiB, and for one more.
+const OVERHEAD: usize = 64 * (CHUNK / (16 << 10) + 2);
+/// More than any handshake message of ours.
+const HANDSHAKE: usize = 16 << 10;
+
+/// A TLS connection as one end has it.
+pub trait Engine: Send {
+    /// Of which end.
+    type Data;
+
+    /// Goes on with what came.
+    fn process<'c, 'i>(&'c mut self, incoming: &'i mut [u8]) -> UnbufferedStatus<'c, 'i, Self::Data>;
+}
+
+impl Engine for UnbufferedClientConnection {
+    type Data = ClientConnectionData;
+
+    fn process<'c, 'i>(&'c mut self, incoming: &'i mut [u8]) -> UnbufferedStatus<'c, 'i, Self::Data> {
+        self.process_tls_records(incoming)
+    }
+}
+
+impl Engine for UnbufferedServerConnection {
+    type Data = ServerConnectionData;
+
+    fn process<'c, 'i>(&'c mut self, incoming: &'i mut [u8]) -> UnbufferedStatus<'c, 'i, Self::Data> {
+        self.process_tls_records(incoming)
+    }
+}
+
+/// A TLS connection over TCP.
+pub struct TlsStream<E> {
+    tcp: TcpStream,
+    engine: E,
+    /// What came and is not opened yet lies in `incoming[head..tail]`.
+    incoming: Vec<u8>,
+    head: usize,
+    tail: usize,
+    /// What was opened and not asked for yet lies in `plain[plain_at..]`.
+    plain: Vec<u8>,
+    plain_at: usize,
+    outgoing: Vec<u8>,
+    /// The peer said that nothing more comes.
+    ended: bool,
+}
+
+/// A TLS channel of the client's end.
+pub type ClientStream = TlsStream<UnbufferedClientConnection>;
+/// A TLS channel of the server's end.
+pub type ServerStream = TlsStream<UnbufferedServerConnection>;
+
+/// Does the client's handshake over `tcp`, which may take `timeout`.
+///
+/// # Errors
+/// When the peer breaks TLS, is not whom `config` trusts, or takes too long.
+pub fn connect(
+    tcp: TcpStream,
+    name: ServerName<'static>,
+    config: Arc<ClientConfig>,
+    timeout: Duration,
+) -> io::Result<ClientStream> {
+    let engine = UnbufferedClientConnection::new(config, name).map_err(broken)?;
+    TlsStream::new(tcp, engine, timeout)
+}
+
+/// Does the server's handshake over `tcp`, which may take `timeout`.
+///
+/// # Errors
+/// When the peer breaks TLS or takes too long.
+pub fn accept(tcp: TcpStream, config: Arc<ServerConfig>, timeout: Duration) -> io::Result<ServerStream> {
+    let engine = UnbufferedServerConnection::new(config).map_err(broken)?;
+    TlsStream::new(tcp, engine, timeout)
+}
+
+/// What [`turn`] came to.
+enum Turn {
+    /// There may be more to do.
+    Again,
+    /// Nothing goes on before more comes; data may be sent if `ready`.
+    Input { ready: bool },
+    /// So many bytes of `outgoing` are sealed plaintext.
+    Sealed(usize),
+    /// The peer ended its side.
+    Ended,
+}
+
+/// Goes on with `incoming`: hands opened data to `take`, sends what the protocol itself wants sent, and seals `plaintext`
+/// as soon as that may be. Answers also how much of `incoming` is done with.
+fn turn<E: Engine>(
+    engine: &mut E,
+    tcp: &mut TcpStream,
+    incoming: &mut [u8],
+    outgoing: &mut [u8],
+    plaintext: &[&[u8]],
+    take: &mut dyn FnMut(&[u8]),
+) -> io::Result<(usize, Turn)> {
+    let UnbufferedStatus { mut discard, state, .. } = engine.process(incoming);
+    let turn = match state.map_err(broken)? {
+        ConnectionState::ReadTraffic(mut read) => {
+            while let Some(record) = read.next_record() {
+                let record = record.map_err(broken)?;
+                discard += record.discard;
+                take(record.payload);
+            }
+            Turn::Again
+        }
+        ConnectionState::EncodeTlsData(mut data) => {
+            let len = match data.encode(outgoing) {
+                Ok(len) => len,
+                Err(EncodeError::InsufficientSize(InsufficientSizeError { .. })) | Err(_) => {
+                    return Err(io::Error::other("a TLS message is longer than any should be"));
+                }
+            };
+            tcp.write_all(&outgoing[..len])?;
+            Turn::Again
+        }
+        ConnectionState::TransmitTlsData(data) => {
+            data.done();
+            Turn::Again
+        }
+        ConnectionState::WriteTraffic(_) if plaintext.is_empty() => Turn::Input { ready: true },
+        ConnectionState::WriteTraffic(mut write) => {
+            let mut len = 0;
+            for part in plaintext {
+                len += write.encrypt(part, &mut outgoing[len..]).map_err(|error| io::Error::other(error.to_string()))?;
+            }
+            Turn::Sealed(len)
+        }
+        ConnectionState::BlockedHandshake => Turn::Input { ready: false },
+        ConnectionState::PeerClosed | ConnectionState::Closed => Turn::Ended,
+        _ => return Err(io::Error::other("TLS came to a state that this version does not know")),
+    };
+    Ok((discard, turn))
+}
+
+impl<E: Engine> TlsStream<E> {
+    fn new(tcp: TcpStream, engine: E, timeout: Duration) -> io::Result<TlsStream<E>> {
+        super::tcp::prepare(&tcp)?;
+        tcp.set_read_timeout(Some(timeout))?;
+        let mut stream = TlsStream {
+            tcp,
+            engine,
+            incoming: vec![0; CHUNK],
+            head: 0,
+            tail: 0,
+            plain: Vec::new(),
+            plain_at: 0,
+            outgoing: vec![0; CHUNK + OVERHEAD + HANDSHAKE],
+            ended: false,
+        };
+        while !matches!(stream.turn(&[])?, Turn::Input { ready: true }) {
+            if stream.ended {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+        }
+        stream.tcp.set_read_timeout(None)?;
+        Ok(stream)
+    }
+
+    /// One turn whose data is kept for later; reads when nothing goes on without, unless that is only for data to be sent.
+    fn turn(&mut self, plaintext: &[&[u8]]) -> io::Result<Turn> {
+        let plain = &mut self.plain;
+        let incoming = &mut self.incoming[self.head..self.tail];
+        let take = &mut |bytes: &[u8]| plain.extend_from_slice(bytes);
+        let (discard, turn) = turn(&mut self.engine, &mut self.tcp, incoming, &mut self.outgoing, plaintext, take)?;
+        self.head += discard;
+        match turn {
+            Turn::Input { ready: false } => self.fill()?,
+            Turn::Ended => self.ended = true,
+            _ => {}
+        }
+        Ok(turn)
+    }
+
+    /// Reads what has come, at least a byte.
+    fn fill(&mut self) -> io::Result<()> {
+        if self.head == self.tail {
+            (self.head, self.tail) = (0, 0);
+        } else if self.tail == self.incoming.len() {
+            self.incoming.copy_within(self.head..self.tail, 0);
+            (self.head, self.tail) = (0, self.tail - self.head);
+        }
+        match self.tcp.read(&mut self.incoming[self.tail..])? {
+            // Without TLS's own farewell anybody may have cut the rest off.
+            0 => Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the connection was cut off: TLS did not say goodbye")),
+            read => {
+                self.tail += read;
+                Ok(())
+            }
+        }
+    }
+
+    fn write_some(&mut self, parts: &[&[u8]]) -> io::Result<()> {
+        loop {
+            match self.turn(parts)? {
+                Turn::Sealed(len) => return self.tcp.write_all(&self.outgoing[..len]),
+                Turn::Ended => return Err(io::ErrorKind::BrokenPipe.into()),
+                Turn::Again | Turn::Input { .. } => {}
+            }
+        }
+    }
+}
+
+impl<E: Engine> Read for TlsStream<E> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        self.read_vectored(&mut [IoSliceMut::new(into)])
+    }
+
+    fn read_vectored(&mut self, parts: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
+        let room: usize = parts.iter().map(|part| part.len()).sum();
+        let (mut filled, mut part, mut at) = (0, 0, 0);
+        // Fills the parts in order, and answers how much of `bytes` they took.
+        let mut put = |mut bytes: &[u8]| {
+            let before = bytes.len();
+            while !bytes.is_empty() && part < parts.len() {
+                let len = bytes.len().min(parts[part].len() - at);
+                parts[part][at..at + len].copy_from_slice(&bytes[..len]);
+                bytes = &bytes[len..];
+                at += len;
+                if at == parts[part].len() {
+                    (part, at) = (part + 1, 0);
+                }
+            }
+            before - bytes.len()
+        };
+        if self.plain_at < self.plain.len() {
+            let took = put(&self.plain[self.plain_at..]);
+            self.plain_at += took;
+            if self.plain_at == self.plain.len() {
+                self.plain.clear();
+                self.plain_at = 0;
+            }
+            return Ok(took);
+        }
+        while filled < room && !self.ended {
+            let plain = &mut self.plain;
+            let incoming = &mut self.incoming[self.head..self.tail];
+            let take = &mut |bytes: &[u8]| {
+                let took = put(bytes);
+                filled += took;
+                plain.extend_from_slice(&bytes[took..]);
+            };
+            let (discard, turn) = turn(&mut self.engine, &mut self.tcp, incoming, &mut self.outgoing, &[], take)?;
+            self.head += discard;
+            match turn {
+                Turn::Input { .. } if filled > 0 => break,
+                Turn::Input { .. } => self.fill()?,
+                Turn::Ended => self.ended = true,
+                Turn::Again | Turn::Sealed(_) => {}
+            }
+        }
+        Ok(filled)
+    }
+}
+
+impl<E: Engine> Write for TlsStream<E> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.write_vectored(&[IoSlice::new(bytes)])
+    }
+
+    fn write_vectored(&mut self, parts: &[IoSlice<'_>]) -> io::Result<usize> {
+        // A header and the beginning of its payload leave together.
+        let mut room = CHUNK;
+        let mut chunk: [&[u8]; 2] = [&[], &[]];
+        let mut count = 0;
+        for part in parts.iter().filter(|part| !part.is_empty()).take(chunk.len()) {
+            let len = part.len().min(room);
+            if len == 0 {
+                break;
+            }
+            chunk[count] = &part[..len];
+            count += 1;
+            room -= len;
+        }
+        if count > 0 {
+            self.write_some(&chunk[..count])?;
+        }
+        Ok(CHUNK - room)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl<E: Engine> ByteStream for TlsStream<E> {
+    fn tcp_info(&self) -> Option<TcpInfo> {
+        self.tcp.tcp_info()
+    }
+
+    fn handle(&self) -> io::Result<Handle> {
+        Handle::of(&self.tcp)
+    }
+
+    fn congestion(&self) -> Option<String> {
+        self.tcp.congestion()
+    }
+
+    fn finish(&mut self) -> io::Result<()> {
+        let incoming = &mut self.incoming[self.head..self.tail];
+        if let Ok(ConnectionState::WriteTraffic(mut write)) = self.engine.process(incoming).state {
+            let len = write.queue_close_notify(&mut self.outgoing).map_err(|error| io::Error::other(error.to_string()))?;
+            self.tcp.write_all(&self.outgoing[..len])?;
+        }
+        self.tcp.shutdown(Shutdown::Write)
+    }
+}
+
+/// A channel over TLS.
+pub type TlsChannel<E> = OrderedChannel<TlsStream<E>>;
+
+fn broken(error: rustls::Error) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, format!("TLS: {error}"))
+}

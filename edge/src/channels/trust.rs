@@ -1,0 +1,237 @@
+//! Who is who under TLS: a node's certificate, and whom a client takes for the node.
+
+use aws_lc_rs::digest::{SHA256, digest};
+use farline_core::units::{Error, Fault};
+use rustls::client::WebPkiServerVerifier;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::aws_lc_rs::{cipher_suite, default_provider};
+use rustls::crypto::{CryptoProvider, verify_tls13_signature};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, ServerName, UnixTime};
+use rustls::server::NoServerSessionStorage;
+use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, ServerConfig, SignatureScheme};
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// The SHA-256 digest of a certificate in DER, written `sha256=HEX` or `sha256:HEX`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fingerprint([u8; 32]);
+
+impl Fingerprint {
+    /// That of `certificate`.
+    pub fn of(certificate: &CertificateDer<'_>) -> Fingerprint {
+        let mut bytes = [0; 32];
+        bytes.copy_from_slice(digest(&SHA256, certificate).as_ref());
+        Fingerprint(bytes)
+    }
+}
+
+impl fmt::Display for Fingerprint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("sha256=")?;
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl FromStr for Fingerprint {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Fingerprint, String> {
+        let digits = text.strip_prefix("sha256=").or(text.strip_prefix("sha256:")).unwrap_or(text);
+        // openssl prints colons between the bytes.
+        let digits: String = digits.chars().filter(|&c| c != ':').collect();
+        let mut bytes = [0; 32];
+        let wrong = || format!("`{text}` is no SHA-256 fingerprint: 64 hexadecimal digits");
+        if digits.len() != 64 || !digits.is_ascii() {
+            return Err(wrong());
+        }
+        for (i, byte) in bytes.iter_mut().enumerate() {
+            *byte = u8::from_str_radix(&digits[2 * i..2 * i + 2], 16).map_err(|_| wrong())?;
+        }
+        Ok(Fingerprint(bytes))
+    }
+}
+
+/// A node's key and certificate.
+#[derive(Clone)]
+pub struct Identity {
+    /// For the control channel and for data connections.
+    pub config: Arc<ServerConfig>,
+    /// Of the certificate.
+    pub fingerprint: Fingerprint,
+}
+
+impl fmt::Debug for Identity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Identity({})", self.fingerprint)
+    }
+}
+
+/// TLS 1.3 with AES-GCM, for which processors have instructions.
+fn provider() -> Arc<CryptoProvider> {
+    let cipher_suites = vec![cipher_suite::TLS13_AES_128_GCM_SHA256, cipher_suite::TLS13_AES_256_GCM_SHA384];
+    Arc::new(CryptoProvider { cipher_suites, ..default_provider() })
+}
+
+impl Identity {
+    /// A fresh key with a certificate that it signed itself: trusted by its fingerprint alone.
+    ///
+    /// # Errors
+    /// When no key can be made.
+    pub fn fresh() -> Result<Identity, Error> {
+        let failed = |error: &dyn fmt::Display| Error::new(Fault::Here, "no-key", format!("cannot make a TLS key: {error}"));
+        let made = rcgen::generate_simple_self_signed(vec!["farline".to_owned()]).map_err(|error| failed(&error))?;
+        let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(made.signing_key.serialize_der()));
+        Identity::of(vec![made.cert.der().clone()], key).map_err(|error| failed(&error))
+    }
+
+    /// The certificate chain and the key in two PEM files.
+    ///
+    /// # Errors
+    /// When a file cannot be read, or the two do not belong together.
+    pub fn read(certificate: &Path, key: &Path) -> Result<Identity, Error> {
+        let wrong = |path: &Path, error: &dyn fmt::Display| {
+            Error::new(Fault::You, "bad-certificate", format!("{}: {error}", path.display()))
+                .hint("a PEM file with the certificate, and one with its private key, are wanted")
+        };
+        let chain: Result<Vec<_>, _> = CertificateDer::pem_file_iter(certificate).and_then(Iterator::collect);
+        let chain = chain.map_err(|error| wrong(certificate, &error))?;
+        let secret = PrivateKeyDer::from_pem_file(key).map_err(|error| wrong(key, &error))?;
+        if chain.is_empty() {
+            return Err(wrong(certificate, &"no certificate is in it"));
+        }
+        Identity::of(chain, secret).map_err(|error| wrong(key, &error))
+    }
+
+    fn of(chain: Vec<CertificateDer<'static>>, key: PrivateKeyDer<'static>) -> Result<Identity, rustls::Error> {
+        let fingerprint = chain.first().map(Fingerprint::of).ok_or(rustls::Error::NoCertificatesPresented)?;
+        let builder = ServerConfig::builder_with_provider(provider()).with_protocol_versions(&[&rustls::version::TLS13])?;
+        let mut config = builder.with_no_client_auth().with_single_cert(chain, key)?;
+        // A ticket is a message that the receiver of one direction might never read.
+        config.send_tls13_tickets = 0;
+        config.session_storage = Arc::new(NoServerSessionStorage {});
+        Ok(Identity { config: Arc::new(config), fingerprint })
+    }
+}
+
+/// Whom a client takes for the server it means.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Trust {
+    /// Certificate authorities in a PEM file; the system's when absent.
+    pub authorities: Option<PathBuf>,
+    /// This certificate and no other, whoever signed it.
+    pub fingerprint: Option<Fingerprint>,
+}
+
+/// Takes one certificate, or asks `authorities`; keeps what it saw.
+#[derive(Debug)]
+pub struct Verifier {
+    provider: Arc<CryptoProvider>,
+    pinned: Option<Fingerprint>,
+    authorities: Option<Arc<WebPkiServerVerifier>>,
+    seen: Mutex<Option<Fingerprint>>,
+}
+
+impl Verifier {
+    /// The certificate that the server showed.
+    pub fn seen(&self) -> Option<Fingerprint> {
+        *self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A client's TLS that trusts the certificate with this fingerprint alone.
+///
+/// # Errors
+/// When TLS cannot be set up.
+pub fn pinned(fingerprint: Fingerprint) -> Result<Arc<ClientConfig>, Error> {
+    client(&Trust { authorities: None, fingerprint: Some(fingerprint) }).map(|(config, _)| config)
+}
+
+/// A client's TLS, and its verifier, which tells afterwards what the server showed.
+///
+/// # Errors
+/// When the authorities cannot be read.
+pub fn client(trust: &Trust) -> Result<(Arc<ClientConfig>, Arc<Verifier>), Error> {
+    let provider = provider();
+    let authorities = match trust.fingerprint {
+        Some(_) => None,
+        None => {
+            let roots = Arc::new(roots(trust.authorities.as_deref())?);
+            let built = WebPkiServerVerifier::builder_with_provider(roots, Arc::clone(&provider)).build();
+            Some(built.map_err(|error| {
+                Error::new(Fault::Here, "no-authorities", format!("no certificate authority to trust: {error}"))
+                    .hint("install ca-certificates, or say whom to trust with --tls-ca FILE or --tls-pin")
+            })?)
+        }
+    };
+    let verifier =
+        Arc::new(Verifier { provider: Arc::clone(&provider), pinned: trust.fingerprint, authorities, seen: Mutex::default() });
+    let builder = ClientConfig::builder_with_provider(provider).with_protocol_versions(&[&rustls::version::TLS13]);
+    let builder = builder.map_err(|error| Error::new(Fault::Bug, "no-tls", error.to_string()))?;
+    let verifier_of_config = Arc::clone(&verifier);
+    let mut config = builder.dangerous().with_custom_certificate_verifier(verifier_of_config).with_no_client_auth();
+    config.resumption = rustls::client::Resumption::disabled();
+    Ok((Arc::new(config), verifier))
+}
+
+fn roots(file: Option<&Path>) -> Result<RootCertStore, Error> {
+    let mut roots = RootCertStore::empty();
+    let Some(file) = file else {
+        // Certificates of the system that cannot be read are not trusted; none at all is told by the builder.
+        roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+        return Ok(roots);
+    };
+    let wrong = |error: &dyn fmt::Display| Error::new(Fault::You, "bad-certificate", format!("{}: {error}", file.display()));
+    let certificates: Result<Vec<_>, _> = CertificateDer::pem_file_iter(file).and_then(Iterator::collect);
+    let certificates = certificates.map_err(|error| wrong(&error))?;
+    if certificates.is_empty() {
+        return Err(wrong(&"no certificate is in it"));
+    }
+    for certificate in certificates {
+        roots.add(certificate).map_err(|error| wrong(&error))?;
+    }
+    Ok(roots)
+}
+
+impl ServerCertVerifier for Verifier {
+    fn verify_server_cert(
+        &self,
+        certificate: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        name: &ServerName<'_>,
+        ocsp: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        let seen = Fingerprint::of(certificate);
+        *self.seen.lock().unwrap_or_else(PoisonError::into_inner) = Some(seen);
+        match (&self.authorities, self.pinned) {
+            (_, Some(pinned)) if pinned == seen => Ok(ServerCertVerified::assertion()),
+            (Some(authorities), None) => authorities.verify_server_cert(certificate, intermediates, name, ocsp, now),
+            _ => Err(rustls::Error::InvalidCertificate(rustls::CertificateError::ApplicationVerificationFailure)),
+        }
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        Err(rustls::Error::General("TLS 1.2 is not spoken here".to_owned()))
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls13_signature(message, certificate, signature, &self.provider.signature_verification_algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.provider.signature_verification_algorithms.supported_schemes()
+    }
+}

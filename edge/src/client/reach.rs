@@ -1,0 +1,96 @@
+//! How a node is reached: the connection that carries the control channel, and what is trusted on the way.
+
+use super::location::{Remote, Via};
+use super::ssh::Ssh;
+use crate::channels::Handle;
+use crate::channels::trust::{Fingerprint, Trust, client};
+use farline_core::units::{Error, Fault};
+use rustls::pki_types::ServerName;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+
+/// How long a server may take to take the connection.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
+/// How long a TLS handshake may take.
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// What the user said about the way.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Reach {
+    /// Whom to take for the node under TLS.
+    pub trust: Trust,
+    /// Let data go in the clear although the control channel is protected.
+    pub no_encrypt: bool,
+    /// The ssh to run, with options of it, in words; `ssh` when absent.
+    pub ssh: Vec<String>,
+    /// Where farline is on the other host; searched in its PATH and the usual places when absent.
+    pub remote_farline: Option<String>,
+}
+
+/// Bytes both ways.
+pub(super) trait Duplex: AsyncRead + AsyncWrite + Unpin + Send {}
+impl<T: AsyncRead + AsyncWrite + Unpin + Send> Duplex for T {}
+
+/// The connection under a control channel.
+pub(super) struct Line {
+    pub(super) stream: Box<dyn Duplex>,
+    /// To ask the kernel about it, where it is TCP.
+    pub(super) handle: Option<Handle>,
+    /// This end and the other, where it is TCP.
+    pub(super) ends: Option<(SocketAddr, SocketAddr)>,
+    /// What carries it, where that is ssh.
+    pub(super) ssh: Option<Arc<Ssh>>,
+}
+
+impl Line {
+    /// Connects; TLS is not begun yet.
+    pub(super) async fn open(remote: &Remote, reach: &Reach) -> Result<Line, Error> {
+        if remote.via == Via::Ssh {
+            let (ssh, stream) = Ssh::start(remote, reach)?;
+            return Ok(Line { stream: Box::new(stream), handle: None, ends: None, ssh: Some(Arc::new(ssh)) });
+        }
+        let server = format!("{}:{}", remote.host, remote.port);
+        let failed = |error: std::io::Error| {
+            let message = format!("cannot reach {server}: {}", error.to_string().split(" (os error").next().unwrap_or_default());
+            Error::new(Fault::Between, "unreachable", message)
+                .hint("is the node running, is the port right, does a firewall stand between?")
+        };
+        let connecting = tokio::time::timeout(CONNECT_TIMEOUT, TcpStream::connect((remote.host.as_str(), remote.port)));
+        let stream = connecting.await.map_err(|_| failed(std::io::ErrorKind::TimedOut.into()))?.map_err(failed)?;
+        // Commands are short and their answers awaited.
+        stream.set_nodelay(true).map_err(failed)?;
+        crate::sys::tcp::notice_dead_peer(&stream).map_err(failed)?;
+        let ends = (stream.local_addr().map_err(failed)?, stream.peer_addr().map_err(failed)?);
+        let handle = Handle::of(&stream).map_err(failed)?;
+        Ok(Line { stream: Box::new(stream), handle: Some(handle), ends: Some(ends), ssh: None })
+    }
+
+    /// Does the client's side of the TLS handshake.
+    pub(super) async fn start_tls(self, remote: &Remote, trust: &Trust) -> Result<Line, Error> {
+        let (config, verifier) = client(trust)?;
+        let name = ServerName::try_from(remote.host.clone())
+            .map_err(|_| Error::new(Fault::You, "bad-url", format!("`{}` is no name for TLS", remote.host)))?;
+        let handshake = TlsConnector::from(config).connect(name, self.stream);
+        let stream = tokio::time::timeout(HANDSHAKE_TIMEOUT, handshake).await;
+        let stream = stream.map_err(|_| Error::new(Fault::Between, "tls-timeout", "the TLS handshake takes too long"))?;
+        let stream = stream.map_err(|error| untrusted(remote, trust, verifier.seen(), &error))?;
+        Ok(Line { stream: Box::new(stream), ..self })
+    }
+}
+
+fn untrusted(remote: &Remote, trust: &Trust, seen: Option<Fingerprint>, error: &std::io::Error) -> Error {
+    match (trust.fingerprint, seen) {
+        (_, None) => Error::new(Fault::There, "tls-failed", format!("TLS with {}: {error}", remote.host)),
+        (Some(wanted), Some(seen)) => {
+            let message = format!("{} shows another certificate than {wanted}: {seen}", remote.host);
+            Error::new(Fault::Refused, "tls-untrusted", message)
+                .hint("somebody may stand between; if the node has a new key, its operator tells the new fingerprint")
+        }
+        (None, Some(seen)) => Error::new(Fault::Refused, "tls-untrusted", format!("{} cannot be trusted: {error}", remote.host))
+            .hint(format!("name its authority with --tls-ca FILE or, if its operator confirms it, --tls-pin {seen}")),
+    }
+}

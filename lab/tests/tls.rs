@@ -1,0 +1,97 @@
+//! TLS on the control channel and on data connections: Farline with itself, with curl and with lftp.
+
+use farline_lab::{assert_same_tree, error_of, farline, farline_binary, plant, succeed};
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+/// A node that offers TLS: itself, its address, its fingerprint.
+fn node(root: &Path, more: &[&str]) -> (farline_lab::Running, String, String) {
+    let mut command = Command::new(farline_binary());
+    command.args(["--json", "serve", "--anonymous", "write", "--listen", "127.0.0.1:0", "--root"]).arg(root).args(more);
+    let mut child = command.stdout(Stdio::piped()).spawn().expect("farline starts");
+    let stdout = child.stdout.take().expect("piped");
+    let running = farline_lab::Running(child);
+    let mut line = String::new();
+    BufReader::new(stdout).read_line(&mut line).expect("farline serve says where it listens");
+    let said: serde_json::Value = serde_json::from_str(&line).unwrap_or_else(|error| panic!("{line}: {error}"));
+    let fingerprint = said["fingerprint"].as_str().unwrap_or_default().to_owned();
+    (running, said["address"].as_str().expect("an address").to_owned(), fingerprint)
+}
+
+#[test]
+fn a_tree_goes_there_and_back_under_tls() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let (source, root, back) = (dir.path().join("src"), dir.path().join("root"), dir.path().join("back"));
+    std::fs::create_dir_all(&root).expect("a folder");
+    plant(&source);
+    let (_node, address, fingerprint) = node(&root, &["--tls"]);
+    let cp = || {
+        let mut command = farline();
+        command.args(["--json", "cp", "-r", "--streams", "3", "--tls-pin", &fingerprint]);
+        command
+    };
+    let up = succeed(cp().arg(&source).arg(format!("ftps://{address}/up/")));
+    assert_same_tree(&source, &root.join("up/src"));
+    let down = succeed(cp().arg(format!("ftps://{address}/up/src/")).arg(&back));
+    assert_same_tree(&source, &back);
+    for text in [up, down] {
+        let result: serde_json::Value = serde_json::from_str(&text).expect("one object");
+        assert_eq!((&result["encrypted"], &result["verified"]), (&true.into(), &true.into()), "{result}");
+    }
+    let plain = succeed(cp().arg("--no-encrypt").arg(source.join("one/small7")).arg(format!("ftps://{address}/plain")));
+    assert!(plain.contains("\"encrypted\":false"), "{plain}");
+}
+
+#[test]
+fn a_node_that_is_not_the_one_meant_gets_nothing() {
+    let dir = tempfile::tempdir().expect("a folder");
+    std::fs::create_dir_all(dir.path().join("root")).expect("a folder");
+    let file = dir.path().join("f");
+    std::fs::write(&file, "secret").expect("written");
+    let file = file.to_str().expect("text");
+    let (_tls, address, _) = node(&dir.path().join("root"), &["--tls"]);
+    let (_clear, no_tls, _) = node(&dir.path().join("root"), &[]);
+    let (url, clear) = (format!("ftps://{address}/f"), format!("ftps://{no_tls}/f"));
+    let other = "ab".repeat(32);
+    for (args, code, exit) in [
+        (vec!["cp", file, &url], "tls-untrusted", 6),
+        (vec!["cp", "--tls-pin", &other, file, &url], "tls-untrusted", 6),
+        (vec!["cp", "--tls-ca", file, file, &url], "bad-certificate", 2),
+        (vec!["cp", file, &clear], "no-tls", 4),
+        (vec!["cp", "--tls-pin", "12", file, &url], "usage", 2),
+    ] {
+        let (error, actual) = error_of(&args);
+        assert_eq!((error["code"].as_str(), actual), (Some(code), exit), "{args:?}: {error}");
+    }
+    assert!(!dir.path().join("root/f").exists());
+}
+
+#[test]
+fn curl_and_lftp_move_files_under_tls() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let (root, file) = (dir.path().join("root"), dir.path().join("big"));
+    std::fs::create_dir_all(&root).expect("a folder");
+    let mut rng = farline_core::units::Rng::new(5);
+    let bytes: Vec<u8> = (0..700_000).flat_map(|_| rng.next_u64().to_le_bytes()).collect();
+    std::fs::write(&file, &bytes).expect("written");
+    let (_node, address, _) = node(&root, &["--tls"]);
+    let curl = || {
+        let mut command = Command::new("curl");
+        command.args(["-sS", "--max-time", "60", "--ssl-reqd", "-k"]);
+        command
+    };
+    succeed(curl().arg("-T").arg(&file).arg(format!("ftp://{address}/big")));
+    assert!(std::fs::read(root.join("big")).expect("landed") == bytes, "what curl stored differs");
+    succeed(curl().arg("-o").arg(dir.path().join("back")).arg(format!("ftp://{address}/big")));
+    assert!(std::fs::read(dir.path().join("back")).expect("came") == bytes, "what curl fetched differs");
+    assert!(succeed(curl().arg(format!("ftp://{address}/"))).contains("big"));
+    let script = format!(
+        "set ssl:verify-certificate no; set ftp:ssl-force yes; set ftp:ssl-protect-data yes; open ftp://{address}; \
+         get big -o {got}; put {got} -o again; cls -1; quit",
+        got = dir.path().join("got").display()
+    );
+    let said = succeed(Command::new("timeout").args(["60", "lftp", "-c", &script]));
+    assert!(said.contains("again"), "{said}");
+    assert!(std::fs::read(root.join("again")).expect("landed") == bytes, "what lftp moved differs");
+}
