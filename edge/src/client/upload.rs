@@ -7,7 +7,7 @@ use super::location::{Location, Remote, last_name};
 use super::passes::{Passes, agree, source_of};
 use crate::channels::Channel;
 use crate::channels::tcp::TcpOptions;
-use crate::mover::{Audit, BLOCK_LEN, Integrity, SendJob, Sent, TREE_MODULE, Tally, send};
+use crate::mover::{Audit, BLOCK_LEN, Integrity, SendJob, Sent, TREE_MODULE, Tally, Tuning, send};
 use crate::stores::{BytesSource, Diskless, MEMORY_NAME, MemorySource, Part, PosixSource, Root, Source, join, look, walk};
 use crate::sys::pool::{Slot, pool};
 use crate::sys::tcp::TcpInfo;
@@ -397,6 +397,9 @@ async fn open_rig(
     copy.ledger.data_path = Some(dialled.path);
     copy.ledger.encrypted = Some(dialled.encrypted);
     let congestion = dialled.channels.first().and_then(|channel| channel.congestion());
+    let leeway = copy.leeway(congestion.as_deref(), dialled.line);
+    // A pass begins with a fresh transfer, so that nothing was set before.
+    let _ = copy.live.leeway.set(leeway);
     Ok((Rig { channels: dialled.channels, slots: staging(choice)? }, congestion))
 }
 
@@ -430,6 +433,9 @@ fn send_layout<'a>(
     if rig.channels.is_empty() {
         return Err(Error::new(Fault::Between, "channel-lost", "every data channel was lost"));
     }
+    let leeway = live.leeway.get().filter(|_| std::ptr::eq(tally, &live.tally));
+    let dial = || leeway?.line.as_ref()?.open_one().ok();
+    let tuning = leeway.map(|leeway| Tuning { freedom: leeway.freedom, dial: Some(&dial), changes: &live.changes });
     let marks = Marks::of_pool(rig.slots.len());
     send(SendJob {
         layout: Arc::clone(layout),
@@ -444,7 +450,7 @@ fn send_layout<'a>(
         integrity,
         tally,
         pace: live.pace.clone(),
-        tuning: None,
+        tuning,
         cancel: live.cancel.clone(),
     })
 }

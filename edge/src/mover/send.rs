@@ -391,6 +391,7 @@ impl<'a> Shared<'a> {
     ) -> Vec<ScopedJoinHandle<'scope, Option<Box<dyn Channel>>>> {
         let freedom = Freedom { channels: tuning.freedom.channels && tuning.dial.is_some(), ..tuning.freedom };
         let (mut tuner, mut lookout, mut threads) = (Tuner::new(freedom), Lookout::new(), Vec::new());
+        let mut congestion = None;
         while still.recv_timeout(LOOK_EVERY) == Err(mpsc::RecvTimeoutError::Timeout) {
             let Some(sample) = lookout.sample(&watched, self.job.tally) else { continue };
             tuner.handle(sample);
@@ -399,10 +400,11 @@ impl<'a> Shared<'a> {
                     Advice::Congestion { name, why } => {
                         // A control that this process may not use changes nothing.
                         let taken = watched.iter().filter(|handle| handle.set_congestion(name).is_ok()).count();
+                        congestion = Some(name).filter(|_| taken > 0);
                         (taken > 0, why)
                     }
                     Advice::AddChannels { count, why } => {
-                        let more: Vec<_> = (0..count).map_while(|_| self.join(scope, tuning, &mut watched)).collect();
+                        let more: Vec<_> = (0..count).map_while(|_| self.join(scope, tuning, congestion, &mut watched)).collect();
                         let any = !more.is_empty();
                         threads.extend(more);
                         (any, why)
@@ -421,6 +423,7 @@ impl<'a> Shared<'a> {
         &'scope self,
         scope: &'scope Scope<'scope, '_>,
         tuning: &Tuning<'_>,
+        congestion: Option<&str>,
         watched: &mut Vec<Handle>,
     ) -> Option<ScopedJoinHandle<'scope, Option<Box<dyn Channel>>>> {
         if !lock(&self.state).machine.promise() {
@@ -433,6 +436,10 @@ impl<'a> Shared<'a> {
             self.nudge();
             return None;
         };
+        if let Some(name) = congestion {
+            // The others took it a moment ago; without it the channel is as good as it was.
+            let _ = handle.set_congestion(name);
+        }
         channel.check_blocks(self.job.integrity.checks);
         watched.extend(channel.handle());
         self.job.cancel.watch(handle);
