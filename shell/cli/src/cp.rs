@@ -33,20 +33,20 @@ pub(crate) struct Args {
     /// Copy directories with what they hold [default: no]
     #[arg(long, short)]
     recursive: bool,
-    /// Data channels, 1 to 60 [default: chosen from the round-trip time]
+    /// Data channels, 1 to 60 [default: by round-trip time]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=60))]
     streams: Option<u8>,
     /// Congestion control of the sending end, such as htcp; loaded if missing
     /// [default: chosen]
     #[arg(long, value_name = "NAME")]
     congestion: Option<String>,
-    /// Staging memory, such as 64MiB [default: chosen, 16 to 64 MiB]
+    /// Staging memory, such as 64MiB [default: chosen]
     #[arg(long, value_name = "BYTES")]
     staging: Option<Bytes>,
     /// How arrival is checked between Farline ends [default: digest]
     #[arg(long, value_name = "HOW", default_value = "digest", hide_default_value = true)]
     verify: VerifyHow,
-    /// No faster than this, such as 500Mbit/s, all channels together [default: none]
+    /// No faster in all, such as 500Mbit/s [default: none]
     #[arg(long, value_name = "RATE")]
     limit: Option<Rate>,
     /// Data in the clear over ssh and ftps:// [default: no]
@@ -64,7 +64,7 @@ pub(crate) struct Args {
     /// Path of farline there [default: found by its PATH]
     #[arg(long, value_name = "P")]
     remote_farline: Option<String>,
-    /// Say what was chosen and why, and what held the transfer back
+    /// Say what was chosen, why, and what held it back
     #[arg(long, short)]
     verbose: bool,
 }
@@ -72,11 +72,12 @@ pub(crate) struct Args {
 /// How a copy's arrival is checked.
 #[derive(Clone, Copy, clap::ValueEnum)]
 enum VerifyHow {
-    /// CRC32C of every block and BLAKE3 of every file, end to end
+    // Not doc comments: clap would give each value a paragraph, and the help would not fit a screen.
+    // CRC32C of every block and BLAKE3 of every file, end to end
     Digest,
-    /// CRC32C of every block
+    // CRC32C of every block
     Checksum,
-    /// Not beyond TCP's own checksum
+    // Not beyond TCP's own checksum
     None,
 }
 
