@@ -170,6 +170,15 @@ impl Live {
         *self.handles.lock().unwrap_or_else(PoisonError::into_inner) = handles.collect();
     }
 
+    /// A channel that was opened while the others send.
+    pub(super) fn follow_another(&self, handle: Handle) {
+        let mut handles = self.handles.lock().unwrap_or_else(PoisonError::into_inner);
+        // Where nothing is known of the others, the tally alone counts.
+        if !handles.is_empty() {
+            handles.push((handle, 0));
+        }
+    }
+
     /// Payload that has arrived: what the peer's kernel acknowledged when we send, what is in the store when we receive.
     fn arrived(&self) -> u64 {
         let handles = self.handles.lock().unwrap_or_else(PoisonError::into_inner);

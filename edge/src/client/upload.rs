@@ -192,6 +192,10 @@ async fn to_farline(copy: &mut Copy<'_>, control: &mut Control, passive: u64, lo
         let moved = copy.attend(Some(control), move |live| pass.send(live, rig)).await;
         let moved = moved.map(|(tcp, rig)| {
             copy.ledger.tcp.extend(tcp);
+            // The tuner may have changed both.
+            copy.ledger.streams = rig.channels.len();
+            copy.ledger.congestion =
+                rig.channels.first().and_then(|channel| channel.congestion()).or(copy.ledger.congestion.take());
             rig
         });
         if let Err(error) = &moved
@@ -434,7 +438,11 @@ fn send_layout<'a>(
         return Err(Error::new(Fault::Between, "channel-lost", "every data channel was lost"));
     }
     let leeway = live.leeway.get().filter(|_| std::ptr::eq(tally, &live.tally));
-    let dial = || leeway?.line.as_ref()?.open_one().ok();
+    let dial = || {
+        let channel = leeway?.line.as_ref()?.open_one().ok()?;
+        live.follow_another(channel.handle().ok()?);
+        Some(channel)
+    };
     let tuning = leeway.map(|leeway| Tuning { freedom: leeway.freedom, dial: Some(&dial), changes: &live.changes });
     let marks = Marks::of_pool(rig.slots.len());
     send(SendJob {
