@@ -7,6 +7,7 @@
 pub mod congestion;
 pub mod gridftp;
 pub mod host;
+pub mod profile;
 pub mod report;
 pub mod transfer;
 pub mod units;

@@ -243,9 +243,9 @@ impl DemoResult {
         let series = self.runs_on(dataset).map(|run| (self.colour(&run.tool), run)).collect::<Vec<_>>();
         // A series' place is its colour, so tools without a run leave their place empty.
         let count = series.iter().map(|(colour, _)| colour + 1).max().unwrap_or(0);
-        let mut lines = vec![Series { name: String::new(), points: Vec::new() }; count];
+        let mut lines = vec![Series::default(); count];
         for (colour, run) in series {
-            lines[colour] = Series { name: run.tool.clone(), points: rates(&run.samples) };
+            lines[colour] = Series { name: run.tool.clone(), points: rates(&run.samples), ..Series::default() };
         }
         Section::new(format!("Throughput over time: {}", dataset.name))
             .text(dataset.about.clone())

@@ -17,12 +17,14 @@ pub struct LineChart {
 }
 
 /// A named line.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Series {
     /// The name written beside the line.
     pub name: String,
     /// Points in the axes' units, in ascending order of x.
     pub points: Vec<(f64, f64)>,
+    /// How sure the points are: low and high at each x, in ascending order; may be empty.
+    pub band: Vec<(f64, f64, f64)>,
 }
 
 /// The colours and dashes that the style sheet knows.
@@ -35,7 +37,8 @@ impl LineChart {
     pub(super) fn svg(&self, width: f64, height: f64) -> String {
         let values = |pick: fn(&(f64, f64)) -> f64| self.series.iter().flat_map(move |series| series.points.iter().map(pick));
         let (top, bottom) = (26.0, height - 40.0);
-        let y = self.y.scale(values(|point| point.1), bottom, top, 5);
+        let bands = self.series.iter().flat_map(|series| series.band.iter().map(|(_, _, high)| *high));
+        let y = self.y.scale(values(|point| point.1).chain(bands), bottom, top, 5);
         let left = 12.0 + y.ticks().iter().map(|(_, label)| text_width(label)).fold(0.0, f64::max);
         let x = self.x.scale(values(|point| point.0), left, width - 14.0, (width / 90.0) as usize);
 
@@ -55,6 +58,11 @@ impl LineChart {
         let mut svg = Svg::new(width, height, &self.title, &scales);
         frame(&mut svg, &self.x, &x, &self.y, &y);
 
+        for (i, series) in self.series.iter().enumerate().filter(|(_, series)| series.band.len() > 1) {
+            let low = series.band.iter().map(|(at, low, _)| (x.place(*at), y.place(*low)));
+            let high = series.band.iter().rev().map(|(at, _, high)| (x.place(*at), y.place(*high)));
+            svg.polygon(&format!("band c{}", i % STYLES), &low.chain(high).collect::<Vec<_>>());
+        }
         let lines: Vec<Vec<(f64, f64)>> = self
             .series
             .iter()
@@ -196,7 +204,8 @@ mod tests {
 
     #[test]
     fn a_small_chart_is_drawn_like_this() {
-        let svg = chart(vec![Series { name: "a&b".to_owned(), points: vec![(0.0, 0.0), (1.0, 1.0)] }]).svg(180.0, 120.0);
+        let svg = chart(vec![Series { name: "a&b".to_owned(), points: vec![(0.0, 0.0), (1.0, 1.0)], ..Series::default() }])
+            .svg(180.0, 120.0);
         let golden = concat!(
             r#"<svg viewBox="0 0 180 120" role="img" class="lines" data-x="0 1 31.8 166 s" data-y="0 1 80 26 Gbit/s">"#,
             r#"<title>Throughput of &lt;two&gt; tools</title>"#,
@@ -209,8 +218,16 @@ mod tests {
 
     #[test]
     fn an_empty_series_draws_nothing_and_breaks_nothing() {
-        let svg = chart(vec![Series { name: "none".to_owned(), points: vec![] }]).svg(300.0, 200.0);
+        let svg = chart(vec![Series { name: "none".to_owned(), ..Series::default() }]).svg(300.0, 200.0);
         assert!(!svg.contains("NaN") && !svg.contains(">none<"), "{svg}");
+    }
+
+    #[test]
+    fn a_band_lies_around_its_line_and_widens_the_scale() {
+        let band = vec![(0.0, 0.5, 1.5), (1.0, 0.5, 4.0)];
+        let svg = chart(vec![Series { name: "a".to_owned(), points: vec![(0.0, 1.0), (1.0, 1.0)], band }]).svg(180.0, 120.0);
+        assert!(svg.contains("<polygon class=\"band c0\""), "{svg}");
+        assert!(svg.contains("data-y=\"0 4 "), "the band's top is in the scale: {svg}");
     }
 
     #[test]

@@ -92,6 +92,12 @@ impl Svg {
         let _ = write!(self.body, "<polyline class=\"{class}\" data-name=\"{name}\" points=\"{}\"/>", points.join(" "));
     }
 
+    /// A filled shape with these corners.
+    pub(super) fn polygon(&mut self, class: &str, points: &[(f64, f64)]) {
+        let points: Vec<String> = points.iter().map(|(x, y)| format!("{},{}", px(*x), px(*y))).collect();
+        let _ = write!(self.body, "<polygon class=\"{class}\" points=\"{}\"/>", points.join(" "));
+    }
+
     /// The finished picture.
     pub(super) fn finish(self) -> String {
         self.body + "</svg>"

@@ -10,6 +10,7 @@
 mod axis;
 mod bars;
 pub mod demo;
+mod heat;
 mod histogram;
 mod line;
 mod markup;
@@ -17,6 +18,7 @@ mod page;
 
 pub use axis::Axis;
 pub use bars::{Bar, BarChart};
+pub use heat::HeatMap;
 pub use histogram::Histogram;
 pub use line::{LineChart, Series};
 pub use page::{Card, Chart, Page, Section, Table};

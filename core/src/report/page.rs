@@ -1,7 +1,7 @@
 //! A page of sections, and the HTML that it becomes.
 
 use super::markup::{escape, script_data};
-use super::{BarChart, Histogram, LineChart};
+use super::{BarChart, HeatMap, Histogram, LineChart};
 use std::fmt::Write;
 
 const STYLE: &str = include_str!("style.css");
@@ -60,6 +60,8 @@ pub struct Table {
 pub enum Chart {
     /// Bars by name.
     Bars(BarChart),
+    /// Colours by row and column.
+    Heat(HeatMap),
     /// Counts by value.
     Histogram(Histogram),
     /// Lines over an axis.
@@ -225,6 +227,7 @@ impl Chart {
     fn html(&self) -> String {
         let draw = |width: f64, height: f64| match self {
             Chart::Bars(chart) => chart.svg(width),
+            Chart::Heat(chart) => chart.svg(width),
             Chart::Histogram(chart) => chart.svg(width, height),
             Chart::Lines(chart) => chart.svg(width, height),
         };
@@ -238,6 +241,12 @@ impl Chart {
 impl From<BarChart> for Chart {
     fn from(chart: BarChart) -> Chart {
         Chart::Bars(chart)
+    }
+}
+
+impl From<HeatMap> for Chart {
+    fn from(chart: HeatMap) -> Chart {
+        Chart::Heat(chart)
     }
 }
 

@@ -104,6 +104,19 @@ impl<Blocks: Iterator<Item = Block>> Sender<Blocks> {
         }
     }
 
+    /// Promises one more channel, which must then open or be [given up](Self::give_up): until then no channel is ended, as the end
+    /// says how many there were. False when it is too late for more.
+    pub fn promise(&mut self) -> bool {
+        let in_time = self.ends_begun == 0 && !self.exhausted && !self.finished;
+        self.expected_channels += usize::from(in_time);
+        in_time
+    }
+
+    /// A promised channel that will not open.
+    pub fn give_up(&mut self) {
+        self.expected_channels = self.expected_channels.saturating_sub(1);
+    }
+
     /// Takes in what happened. Inputs that fit no state are a caller's defect and change nothing.
     pub fn handle(&mut self, input: SenderInput) {
         match input {
@@ -194,6 +207,40 @@ mod tests {
     use super::*;
     use crate::transfer::Layout;
     use crate::units::{ByteRanges, Rng};
+
+    #[test]
+    fn a_promised_channel_is_waited_for_and_counted_unless_it_is_given_up() {
+        for opens in [true, false] {
+            let layout = Layout::of_file(3 * 1024, 1024);
+            let mut sender = Sender::new((0..3).map(|i| layout.block(i)), 3, Marks::of_pool(3), 1);
+            assert!(sender.promise(), "nothing was read yet");
+            sender.handle(SenderInput::ChannelOpened(ChannelId(0)));
+            let mut ended = Vec::new();
+            let mut run = |sender: &mut Sender<_>| {
+                while let Some(output) = sender.poll() {
+                    match output {
+                        SenderOutput::Read { slot, .. } => sender.handle(SenderInput::BlockRead(slot)),
+                        SenderOutput::Send { channel, slot, .. } => sender.handle(SenderInput::BlockSent { channel, slot }),
+                        SenderOutput::End { channel, channels } => {
+                            ended.push(channels);
+                            sender.handle(SenderInput::EndSent(channel));
+                        }
+                        SenderOutput::Finished => {}
+                    }
+                }
+                ended.len()
+            };
+            assert_eq!(run(&mut sender), 0, "all is sent, and no end can say how many channels there were");
+            assert!(!sender.promise(), "too late for another");
+            if opens {
+                sender.handle(SenderInput::ChannelOpened(ChannelId(1)))
+            } else {
+                sender.give_up()
+            }
+            assert_eq!(run(&mut sender), if opens { 2 } else { 1 });
+            assert_eq!(ended[0], Some(if opens { 2 } else { 1 }));
+        }
+    }
 
     #[test]
     fn every_block_is_sent_once_and_every_channel_ends_over_many_seeds() {

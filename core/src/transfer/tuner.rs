@@ -27,9 +27,10 @@ const WORTH: f64 = 1.10;
 /// More channels than this cost more processor time than they win on any path of the papers (SC08, figures 2 to 4).
 const MOST_CHANNELS: usize = 16;
 
-/// A round trip that is longer than the least by more than this part, or this span, met a queue.
-const QUEUE_PART: f64 = 0.05;
-const QUEUE: Span = Span::from_millis(1);
+/// A round trip that is longer than the least by more than this part, or this span, met a queue. A queue that overflows is of the
+/// order of the round trip; hosts that are late by less are not taken for one.
+const QUEUE_PART: f64 = 0.4;
+const QUEUE: Span = Span::from_millis(5);
 
 /// Windows with losses without a queue after which they count as the path's own.
 const LOSSY_WINDOWS: u32 = 2;
@@ -102,7 +103,7 @@ struct Opened {
     first: PathSample,
     samples: u32,
     bound: u32,
-    queued: bool,
+    queued: u32,
 }
 
 impl Tuner {
@@ -114,19 +115,19 @@ impl Tuner {
     /// Takes in a sample; several a second.
     pub fn handle(&mut self, sample: PathSample) {
         let Some(mut window) = self.opened else {
-            self.opened = Some(Opened { first: sample, samples: 0, bound: 0, queued: false });
+            self.opened = Some(Opened { first: sample, samples: 0, bound: 0, queued: 0 });
             return;
         };
         window.samples += 1;
         window.bound += u32::from(sample.network_bound);
         let allowed = sample.min_rtt.mul_f64(QUEUE_PART).max(QUEUE);
-        window.queued |= sample.rtt > sample.min_rtt + allowed;
+        window.queued += u32::from(sample.rtt > sample.min_rtt + allowed);
         let length = WINDOW.max(sample.min_rtt.mul_f64(WINDOW_TRIPS));
         if sample.at.since(window.first.at) < length {
             self.opened = Some(window);
             return;
         }
-        self.opened = Some(Opened { first: sample, samples: 0, bound: 0, queued: false });
+        self.opened = Some(Opened { first: sample, samples: 0, bound: 0, queued: 0 });
         self.judge(&window, &sample);
     }
 
@@ -148,7 +149,7 @@ impl Tuner {
             self.before = None;
             return;
         }
-        self.lossy = if lost > 0 && !window.queued { self.lossy + 1 } else { self.lossy };
+        self.lossy = if lost > 0 && window.queued * 2 < window.samples { self.lossy + 1 } else { self.lossy };
         if self.freedom.bbr && self.lossy >= LOSSY_WINDOWS {
             self.freedom.bbr = false;
             self.changed();

@@ -1,6 +1,7 @@
 //! Plans a copy, runs it, and watches it while it runs.
 
 use super::control::Control;
+use super::dial::Line;
 use super::location::Location;
 use super::outcome::{Ledger, Outcome, Sample};
 use super::reach::Reach;
@@ -10,10 +11,10 @@ use crate::channels::tcp::{TcpOptions, check};
 use crate::kernelcc::{self, Held, Wish};
 use crate::mover::{BLOCK_LEN, Cancel, Integrity, Pace, Tally};
 use crate::sys::tcp::process_usage;
-use farline_core::transfer::{Choice, Circumstances, Wishes};
+use farline_core::transfer::{Choice, Circumstances, Freedom, Wishes};
 use farline_core::units::{Bytes, Error, Fault, Rate, Span};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::time::MissedTickBehavior;
 
@@ -130,7 +131,7 @@ pub(super) struct Copy<'a> {
 }
 
 /// What can be seen of a transfer while its threads run.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct Live {
     pub(super) tally: Tally,
     /// Holds the copy to the rate that was asked for.
@@ -140,9 +141,20 @@ pub(super) struct Live {
     pub(super) cancel: Cancel,
     /// Payload that the receiver held before.
     pub(super) held: AtomicU64,
+    /// What may change while this end sends.
+    pub(super) leeway: OnceLock<Leeway>,
+    /// What was changed, in words.
+    pub(super) changes: Mutex<Vec<String>>,
     total: Mutex<(Option<Bytes>, Option<u64>)>,
     /// The sending end's channels with the bytes they had acknowledged before, to see what has really arrived.
     handles: Mutex<Vec<(Handle, u64)>>,
+}
+
+/// What of a transfer may change while this end sends.
+pub(super) struct Leeway {
+    pub(super) freedom: Freedom,
+    /// How to open more channels.
+    pub(super) line: Option<Line>,
 }
 
 impl Live {
@@ -156,6 +168,15 @@ impl Live {
         let handles = handles.into_iter().filter(|handle| handle.tcp_info().is_some());
         let handles = handles.map(|handle| (acked(&handle), handle)).map(|(base, handle)| (handle, base));
         *self.handles.lock().unwrap_or_else(PoisonError::into_inner) = handles.collect();
+    }
+
+    /// A channel that was opened while the others send.
+    pub(super) fn follow_another(&self, handle: Handle) {
+        let mut handles = self.handles.lock().unwrap_or_else(PoisonError::into_inner);
+        // Where nothing is known of the others, the tally alone counts.
+        if !handles.is_empty() {
+            handles.push((handle, 0));
+        }
     }
 
     /// Payload that has arrived: what the peer's kernel acknowledged when we send, what is in the store when we receive.
@@ -213,6 +234,14 @@ impl Copy<'_> {
         self.ledger.sending = sending;
         self.ledger.choice = Some(choice.clone());
         choice
+    }
+
+    /// What may change of a transfer that this end sends over channels with `congestion`, more of which open by `line`.
+    pub(super) fn leeway(&self, congestion: Option<&str>, line: Option<Line>) -> Leeway {
+        let paced = self.live.pace.is_some();
+        let bbr = self.options.wishes.congestion.is_none() && congestion.is_some_and(|name| name != "bbr") && usable("bbr");
+        let channels = self.options.wishes.streams.is_none() && line.is_some();
+        Leeway { freedom: Freedom { channels: channels && !paced, bbr: bbr && !paced }, line }
     }
 
     /// Runs blocking `work` on a thread of its own and watches it. Meanwhile `control` is served, and a failure that the
@@ -310,6 +339,11 @@ impl Copy<'_> {
         self.ledger.store_wait = self.ledger.store_wait + live.tally.store_wait();
         self.ledger.network = self.ledger.network + live.tally.network();
         self.ledger.bytes_sent += live.tally.on_wire();
+        if let Some(choice) = &mut self.ledger.choice {
+            choice.reasons.append(&mut live.changes.lock().unwrap_or_else(PoisonError::into_inner));
+        }
+        let first = live.tally.first_byte().map(|first| Span::from(first.saturating_duration_since(self.began)));
+        self.ledger.first_byte = self.ledger.first_byte.or(first);
         self.ledger.bad_blocks += live.tally.bad_blocks();
         self.ledger.bad_headers += live.tally.bad_headers();
         self.base = self.ledger.bytes;

@@ -44,6 +44,8 @@ pub(super) struct Dialled {
     pub(super) path: DataPath,
     /// Whether a stranger on the way can read nothing.
     pub(super) encrypted: bool,
+    /// How to open more of them to a node, where that is cheap.
+    pub(super) line: Option<Line>,
 }
 
 /// Opens `streams` channels to `address`, where the server of `control` listens.
@@ -63,7 +65,7 @@ pub(super) async fn dial(
         }
         let line = Line { address, options: options.clone(), timeout: CONNECT_TIMEOUT, key: None, greeted: false, tls };
         let channels = line.open(streams).await.map_err(|error| unreachable(address, options, &error))?;
-        return Ok(Dialled { channels, path: DataPath::Direct, encrypted: false });
+        return Ok(Dialled { channels, path: DataPath::Direct, encrypted: false, line: None });
     };
     let encrypted = tls.is_some();
     let timeout = PATIENCE + 3 * Duration::from(control.rtt());
@@ -74,7 +76,7 @@ pub(super) async fn dial(
         false => straight.clone().open(streams).await,
     };
     let error = match tried {
-        Ok(channels) => return Ok(Dialled { channels, path: DataPath::Direct, encrypted }),
+        Ok(channels) => return Ok(Dialled { channels, path: DataPath::Direct, encrypted, line: Some(straight) }),
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(unreachable(address, options, &error)),
         Err(error) => error,
     };
@@ -84,11 +86,11 @@ pub(super) async fn dial(
         let key = control.agreed_key().await?.ok_or_else(|| unreachable(address, options, &error))?;
         let carried: io::Result<Vec<_>> = (0..streams).map(|_| carry(&ssh, address, &key)).collect();
         let failed = |error: io::Error| Error::new(Fault::Here, "no-ssh", format!("cannot run ssh for data: {error}"));
-        return Ok(Dialled { channels: carried.map_err(failed)?, path: DataPath::Ssh, encrypted: true });
+        return Ok(Dialled { channels: carried.map_err(failed)?, path: DataPath::Ssh, encrypted: true, line: None });
     }
     let through = Line { address: control.peer()?, timeout: CONNECT_TIMEOUT, greeted: true, ..straight };
-    match through.open(streams).await {
-        Ok(channels) => Ok(Dialled { channels, path: DataPath::ControlPort, encrypted }),
+    match through.clone().open(streams).await {
+        Ok(channels) => Ok(Dialled { channels, path: DataPath::ControlPort, encrypted, line: Some(through) }),
         Err(_) => Err(unreachable(address, options, &error)),
     }
 }
@@ -102,7 +104,7 @@ fn carry(ssh: &Ssh, address: SocketAddr, key: &Key) -> io::Result<Box<dyn Channe
 
 /// One way to open connections.
 #[derive(Clone)]
-struct Line {
+pub(super) struct Line {
     address: SocketAddr,
     options: TcpOptions,
     timeout: Duration,
@@ -132,7 +134,8 @@ impl Line {
         failed.map_or(Ok(channels), Err)
     }
 
-    fn open_one(&self) -> io::Result<Box<dyn Channel>> {
+    /// Opens one channel; waits for it.
+    pub(super) fn open_one(&self) -> io::Result<Box<dyn Channel>> {
         let mut stream = connect(self.address, None, &self.options, self.timeout)?.into_stream();
         if let Some(key) = &self.key {
             stream.write_all(&key.preamble())?;

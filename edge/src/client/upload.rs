@@ -7,7 +7,7 @@ use super::location::{Location, Remote, last_name};
 use super::passes::{Passes, agree, source_of};
 use crate::channels::Channel;
 use crate::channels::tcp::TcpOptions;
-use crate::mover::{Audit, BLOCK_LEN, Integrity, SendJob, Sent, TREE_MODULE, Tally, send};
+use crate::mover::{Audit, BLOCK_LEN, Integrity, SendJob, Sent, TREE_MODULE, Tally, Tuning, send};
 use crate::stores::{BytesSource, Diskless, MEMORY_NAME, MemorySource, Part, PosixSource, Root, Source, join, look, walk};
 use crate::sys::pool::{Slot, pool};
 use crate::sys::tcp::TcpInfo;
@@ -192,6 +192,10 @@ async fn to_farline(copy: &mut Copy<'_>, control: &mut Control, passive: u64, lo
         let moved = copy.attend(Some(control), move |live| pass.send(live, rig)).await;
         let moved = moved.map(|(tcp, rig)| {
             copy.ledger.tcp.extend(tcp);
+            // The tuner may have changed both.
+            copy.ledger.streams = rig.channels.len();
+            copy.ledger.congestion =
+                rig.channels.first().and_then(|channel| channel.congestion()).or(copy.ledger.congestion.take());
             rig
         });
         if let Err(error) = &moved
@@ -397,6 +401,9 @@ async fn open_rig(
     copy.ledger.data_path = Some(dialled.path);
     copy.ledger.encrypted = Some(dialled.encrypted);
     let congestion = dialled.channels.first().and_then(|channel| channel.congestion());
+    let leeway = copy.leeway(congestion.as_deref(), dialled.line);
+    // A pass begins with a fresh transfer, so that nothing was set before.
+    let _ = copy.live.leeway.set(leeway);
     Ok((Rig { channels: dialled.channels, slots: staging(choice)? }, congestion))
 }
 
@@ -430,6 +437,13 @@ fn send_layout<'a>(
     if rig.channels.is_empty() {
         return Err(Error::new(Fault::Between, "channel-lost", "every data channel was lost"));
     }
+    let leeway = live.leeway.get().filter(|_| std::ptr::eq(tally, &live.tally));
+    let dial = || {
+        let channel = leeway?.line.as_ref()?.open_one().ok()?;
+        live.follow_another(channel.handle().ok()?);
+        Some(channel)
+    };
+    let tuning = leeway.map(|leeway| Tuning { freedom: leeway.freedom, dial: Some(&dial), changes: &live.changes });
     let marks = Marks::of_pool(rig.slots.len());
     send(SendJob {
         layout: Arc::clone(layout),
@@ -444,6 +458,7 @@ fn send_layout<'a>(
         integrity,
         tally,
         pace: live.pace.clone(),
+        tuning,
         cancel: live.cancel.clone(),
     })
 }

@@ -11,6 +11,7 @@ mod pace;
 mod receive;
 mod send;
 mod tally;
+mod tune;
 
 use farline_core::gridftp::checked::CHECKED_LEN;
 use farline_core::gridftp::mode_e::HEADER_LEN;
@@ -21,6 +22,7 @@ pub use pace::Pace;
 pub use receive::{ReceiveJob, Received, receive};
 pub use send::{Audit, SendJob, Sent, send};
 pub use tally::Tally;
+pub use tune::{Dial, Tuning};
 
 /// How a transfer is guarded, as its ends agreed (`docs/protocol.md`, clauses I-1 and I-5).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -4,19 +4,22 @@ use super::Integrity;
 use super::desk::{Cancel, Parked, lock};
 use super::pace::Pace;
 use super::tally::Tally;
-use crate::channels::Channel;
+use super::tune::{LOOK_EVERY, Lookout, Tuning};
+use crate::channels::{Channel, Handle};
 use crate::stores::Source;
 use crate::sys::pool::Slot;
 use crate::sys::tcp::TcpInfo;
 use farline_core::gridftp::checked::Check;
 use farline_core::gridftp::mode_e::{Flags, Header};
 use farline_core::transfer::{
-    Block, BlockDigest, ChannelId, Digests, Layout, Marks, PieceDigest, Sender, SenderInput, SenderOutput, SlotId, Verdict,
+    Advice, Block, BlockDigest, ChannelId, Digests, Freedom, Layout, Marks, PieceDigest, Sender, SenderInput, SenderOutput,
+    SlotId, Tuner, Verdict,
 };
 use farline_core::units::{Error, Fault};
 use std::io;
 use std::sync::mpsc;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{Scope, ScopedJoinHandle};
 use std::time::Instant;
 
 /// What to send, and how.
@@ -45,6 +48,8 @@ pub struct SendJob<'a> {
     pub tally: &'a Tally,
     /// Holds the transfer to a rate.
     pub pace: Option<Arc<Pace>>,
+    /// What may change while it runs.
+    pub tuning: Option<Tuning<'a>>,
     /// How to break it off.
     pub cancel: Cancel,
 }
@@ -96,7 +101,6 @@ struct Shared<'a> {
     job: &'a Parts<'a>,
     state: Mutex<State<'a>>,
     reads: mpsc::SyncSender<Option<(Slot, Block)>>,
-    orders: Vec<mpsc::Sender<Option<Order>>>,
     readers: usize,
 }
 
@@ -113,6 +117,8 @@ struct Parts<'a> {
 }
 
 struct State<'a> {
+    /// By channel.
+    orders: Vec<mpsc::Sender<Option<Order>>>,
     /// What goes with the block in each slot.
     checks: Vec<Check>,
     machine: Sender<Box<dyn Iterator<Item = Block> + Send + 'a>>,
@@ -129,9 +135,11 @@ pub fn send(mut job: SendJob<'_>) -> Result<Sent, Error> {
     if count == 0 || job.slots.is_empty() {
         return Err(Error::new(Fault::Bug, "no-channel", "a transfer needs a channel and a slot"));
     }
+    let mut watched = Vec::new();
     for channel in &mut job.channels {
         channel.check_blocks(job.integrity.checks);
         job.cancel.watch(channel.handle().map_err(|error| broken(&error))?);
+        watched.extend(channel.handle());
     }
     let parts = Parts {
         layout: job.layout,
@@ -150,8 +158,9 @@ pub fn send(mut job: SendJob<'_>) -> Result<Sent, Error> {
     let read_queue = Mutex::new(read_queue);
     let (orders, queues): (Vec<_>, Vec<_>) = (0..count).map(|_| mpsc::channel()).unzip();
     let readers = job.readers.max(1);
-    let state = Mutex::new(State { checks, machine, parked: Parked::new(job.slots), over: false });
-    let shared = Shared { job: &parts, state, reads, orders, readers };
+    let state = Mutex::new(State { orders, checks, machine, parked: Parked::new(job.slots), over: false });
+    let shared = Shared { job: &parts, state, reads, readers };
+    let (over, still) = mpsc::channel::<()>();
     let channels = std::thread::scope(|scope| {
         for _ in 0..readers {
             std::thread::Builder::new()
@@ -169,7 +178,14 @@ pub fn send(mut job: SendJob<'_>) -> Result<Sent, Error> {
                 no_thread(&error)
             })?);
         }
-        let channels: Vec<_> = threads.into_iter().filter_map(|thread| thread.join().unwrap_or(None)).collect();
+        let tuner = job.tuning.map(|tuning| {
+            let shared = &shared;
+            scope.spawn(move || shared.tune(scope, &tuning, watched, &still))
+        });
+        let mut channels: Vec<_> = threads.into_iter().filter_map(|thread| thread.join().unwrap_or(None)).collect();
+        drop(over);
+        let joined = tuner.and_then(|tuner| tuner.join().ok()).unwrap_or_default();
+        channels.extend(joined.into_iter().filter_map(|thread| thread.join().unwrap_or(None)));
         // Readers end with the last channel, whether it ended well or not.
         shared.stop();
         Ok::<_, Error>(channels)
@@ -177,7 +193,8 @@ pub fn send(mut job: SendJob<'_>) -> Result<Sent, Error> {
     if let Some(error) = parts.cancel.reason() {
         return Err(error);
     }
-    let lost = count - channels.len();
+    let opened = lock(&shared.state).orders.len();
+    let lost = opened - channels.len();
     if lost > 0 && !parts.integrity.checks {
         return Err(Error::new(Fault::Bug, "thread-lost", "a sending thread ended early"));
     }
@@ -207,6 +224,16 @@ impl Shared<'_> {
             state.parked.put(slot);
         }
         state.machine.handle(input);
+        self.act(state);
+    }
+
+    /// Lets the machine go on after something changed that is no input.
+    fn nudge(&self) {
+        self.act(&mut lock(&self.state));
+    }
+
+    /// Passes the machine's answers on.
+    fn act(&self, state: &mut State<'_>) {
         while let Some(output) = state.machine.poll() {
             let passed = match output {
                 SenderOutput::Read { slot, block } => state.parked.take(slot).map(|slot| {
@@ -215,10 +242,10 @@ impl Shared<'_> {
                 }),
                 SenderOutput::Send { channel, slot, block } => state.parked.take(slot).map(|slot| {
                     let check = state.checks[slot.index()];
-                    let _ = self.orders[channel.0].send(Some(Order::Block { slot, block, check }));
+                    let _ = state.orders[channel.0].send(Some(Order::Block { slot, block, check }));
                 }),
                 SenderOutput::End { channel, channels } => {
-                    let _ = self.orders[channel.0].send(Some(Order::End { channels }));
+                    let _ = state.orders[channel.0].send(Some(Order::End { channels }));
                     Ok(())
                 }
                 SenderOutput::Finished => {
@@ -242,7 +269,7 @@ impl Shared<'_> {
         for _ in 0..self.readers {
             let _ = self.reads.try_send(None);
         }
-        for queue in &self.orders {
+        for queue in &lock(&self.state).orders {
             let _ = queue.send(None);
         }
     }
@@ -299,7 +326,7 @@ impl Shared<'_> {
             .job
             .pace
             .as_ref()
-            .is_some_and(|pace| channel.handle().is_ok_and(|handle| pace.spread(&handle, self.orders.len())));
+            .is_some_and(|pace| channel.handle().is_ok_and(|handle| pace.spread(&handle, lock(&self.state).orders.len())));
         self.tell(SenderInput::ChannelOpened(id), None);
         loop {
             let waiting = Instant::now();
@@ -350,6 +377,79 @@ impl Shared<'_> {
                 }
             }
         }
+    }
+}
+
+impl<'a> Shared<'a> {
+    /// Looks at the channels until `still` closes and does what the tuner says; answers with the threads of channels it opened.
+    fn tune<'scope>(
+        &'scope self,
+        scope: &'scope Scope<'scope, '_>,
+        tuning: &Tuning<'_>,
+        mut watched: Vec<Handle>,
+        still: &mpsc::Receiver<()>,
+    ) -> Vec<ScopedJoinHandle<'scope, Option<Box<dyn Channel>>>> {
+        let freedom = Freedom { channels: tuning.freedom.channels && tuning.dial.is_some(), ..tuning.freedom };
+        let (mut tuner, mut lookout, mut threads) = (Tuner::new(freedom), Lookout::new(), Vec::new());
+        let mut congestion = None;
+        while still.recv_timeout(LOOK_EVERY) == Err(mpsc::RecvTimeoutError::Timeout) {
+            let Some(sample) = lookout.sample(&watched, self.job.tally) else { continue };
+            tuner.handle(sample);
+            while let Some(advice) = tuner.poll() {
+                let (done, why) = match advice {
+                    Advice::Congestion { name, why } => {
+                        // A control that this process may not use changes nothing.
+                        let taken = watched.iter().filter(|handle| handle.set_congestion(name).is_ok()).count();
+                        congestion = Some(name).filter(|_| taken > 0);
+                        (taken > 0, why)
+                    }
+                    Advice::AddChannels { count, why } => {
+                        let more: Vec<_> = (0..count).map_while(|_| self.join(scope, tuning, congestion, &mut watched)).collect();
+                        let any = !more.is_empty();
+                        threads.extend(more);
+                        (any, why)
+                    }
+                };
+                if done {
+                    lock(tuning.changes).push(why);
+                }
+            }
+        }
+        threads
+    }
+
+    /// Opens one more channel and runs it.
+    fn join<'scope>(
+        &'scope self,
+        scope: &'scope Scope<'scope, '_>,
+        tuning: &Tuning<'_>,
+        congestion: Option<&str>,
+        watched: &mut Vec<Handle>,
+    ) -> Option<ScopedJoinHandle<'scope, Option<Box<dyn Channel>>>> {
+        if !lock(&self.state).machine.promise() {
+            return None;
+        }
+        let opened = tuning.dial.and_then(|dial| dial()).and_then(|channel| Some((channel.handle().ok()?, channel)));
+        let Some((handle, mut channel)) = opened else {
+            lock(&self.state).machine.give_up();
+            // An end may have waited for this channel.
+            self.nudge();
+            return None;
+        };
+        if let Some(name) = congestion {
+            // The others took it a moment ago; without it the channel is as good as it was.
+            let _ = handle.set_congestion(name);
+        }
+        channel.check_blocks(self.job.integrity.checks);
+        watched.extend(channel.handle());
+        self.job.cancel.watch(handle);
+        let (orders, queue) = mpsc::channel();
+        let id = {
+            let mut state = lock(&self.state);
+            state.orders.push(orders);
+            ChannelId(state.orders.len() - 1)
+        };
+        Some(scope.spawn(move || self.drive(id, channel, &queue)))
     }
 }
 

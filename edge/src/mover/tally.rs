@@ -1,6 +1,7 @@
 //! Running totals of a transfer, read by the progress display while it runs.
 
 use farline_core::units::Span;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
@@ -11,6 +12,7 @@ pub struct Tally {
     bytes: AtomicU64,
     /// The same with bytes sent again.
     on_wire: AtomicU64,
+    first: OnceLock<Instant>,
     store_wait: AtomicU64,
     network: AtomicU64,
     bad_blocks: AtomicU64,
@@ -54,7 +56,13 @@ impl Tally {
         Span::from_nanos(self.network.load(Ordering::Relaxed))
     }
 
+    /// When the first payload was through this end.
+    pub fn first_byte(&self) -> Option<Instant> {
+        self.first.get().copied()
+    }
+
     pub(crate) fn add_bytes(&self, bytes: usize) {
+        self.first.get_or_init(Instant::now);
         self.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 

@@ -85,6 +85,7 @@ fn transfer_through(
             integrity,
             tally: &Tally::default(),
             pace: None,
+            tuning: None,
             cancel: Cancel::new(),
         });
         let received = receiving.join().expect("no thread panicked");

@@ -376,6 +376,7 @@ impl DataPlane {
                 integrity,
                 tally: &run.tally,
                 pace: self.pace.clone(),
+                tuning: None,
                 cancel: run.cancel.clone(),
             })
         })?;

@@ -8,6 +8,8 @@ mod interrupt;
 mod link;
 mod output;
 mod partials;
+mod plan;
+mod profile;
 mod progress;
 mod serve;
 
@@ -19,8 +21,7 @@ use std::process::ExitCode;
 const TOP_EXAMPLES: &str = "\
 Examples:
   farline cp -r run7 ftp://dtn2.example.org:2811/data/
-
-Exit codes: 0 done; fault: 2 you, 3 here, 4 there, 5 between, 6 refused, 70 bug";
+Exit: 0 done, 2 request, 3 this host, 4 other end, 5 path, 6 refused, 70 defect.";
 
 /// Move data across continents at line rate, and know why when you can't.
 #[derive(Parser)]
@@ -29,6 +30,8 @@ Exit codes: 0 done; fault: 2 you, 3 here, 4 there, 5 between, 6 refused, 70 bug"
     version,
     max_term_width = 80,
     disable_help_subcommand = true,
+    // One blank line less than clap's own: it all fits an old terminal.
+    help_template = "{about-with-newline}{usage-heading} {usage}\n\n{all-args}{after-help}",
     after_help = TOP_EXAMPLES,
     subcommand_required = true,
     arg_required_else_help = true
@@ -51,6 +54,8 @@ enum Command {
     Check(check::Args),
     Serve(serve::Args),
     Link(link::Args),
+    Profile(Box<profile::Args>),
+    Plan(plan::Args),
     Cc(cc::Args),
     Completions(generate::CompletionsArgs),
     Man(generate::ManArgs),
@@ -68,6 +73,8 @@ fn main() -> ExitCode {
         Command::Check(args) => check::run(args, &output),
         Command::Serve(args) => serve::run(args, &output),
         Command::Link(args) => link::run(args, &output),
+        Command::Profile(args) => profile::run(*args, &output),
+        Command::Plan(args) => plan::run(args, &output),
         Command::Cc(args) => cc::run(args, &output),
         Command::Completions(args) => generate::completions(&args, &output),
         Command::Man(args) => generate::man(&args, &output),

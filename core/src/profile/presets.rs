@@ -1,0 +1,159 @@
+//! The papers' experiments over TCP as grids, each in a quick form of at most twenty minutes of measuring and a full one.
+
+use super::grid::{Disturbance, Form, Grid, PathPoint, Repetitions};
+use crate::congestion::Algorithm;
+use crate::units::{Bytes, Error, Fault, Rate, Span};
+use crate::wan::Change;
+
+/// Name and what it is, in the order of the papers.
+pub const PRESETS: [(&str, &str); 9] = [
+    ("sc08-distance", "SC08, figures 2 to 4: bic and htcp over the four USN paths by number of streams"),
+    ("sc08-stability", "SC08, figures 2 and 3: ten repetitions"),
+    ("sc08-cross-traffic", "SC08, section IV.D, over TCP: 10 streams against other traffic of 0 to 4 Gbit/s"),
+    ("sc08-variants", "SC08, section III: bic, htcp, highspeed, scalable, vegas, and cubic and bbr beside them"),
+    ("wanphy-window", "Trans-European, figure 6: one stream by window and MTU"),
+    ("wanphy-stability", "Trans-European, figure 7: one stream for 15 hours"),
+    ("wanphy-background", "Trans-European, figure 8: one stream of 1.9 Gbit/s against background traffic"),
+    ("wanphy-streams", "Trans-European, figure 9: 1 to 20 streams of 16 MB windows"),
+    ("wanphy-recovery", "Trans-European, figure 10: the time to come back from a burst of 2 s"),
+];
+
+/// The MTU of the Trans-European paper's jumbo frames.
+const JUMBO: u32 = 9_216;
+/// What a host of that paper did at most: 5.447 Gbit/s of payload, which is 5.482 Gbit/s on the wire.
+const ITANIUM: Rate = Rate::from_bps(5_482_000_000);
+
+fn gbit(n: u64) -> Rate {
+    Rate::from_bps(n * 1_000_000_000)
+}
+
+/// The preset called `name`.
+///
+/// # Errors
+/// [`Fault::You`] with the known names when there is none.
+pub fn preset(name: &str, form: Form) -> Result<Grid, Error> {
+    let quick = form == Form::Quick;
+    let usn = |names: &[&str]| names.iter().map(|name| PathPoint::named(name, None)).collect::<Result<Vec<_>, _>>();
+    let all = || usn(&["usn-0.2", "usn-1400", "usn-6600", "usn-8600"]);
+    let few = || if quick { usn(&["usn-1400", "usn-8600"]) } else { all() };
+    let geneva = || usn(&["geneva-amsterdam"]);
+    let grid = |paths, congestion: &[Algorithm]| Grid {
+        form,
+        // Ten seconds after a ramp of five: slow start over 163 ms takes three.
+        seconds: if quick { 15.0 } else { 60.0 },
+        warm_up_s: 5.0,
+        repetitions: Repetitions { least: if quick { 2 } else { 10 }, most: if quick { 2 } else { 10 }, half_width: 0.03 },
+        // SC08 does not print its MTU, but its 9.21 Gbit/s do not fit through frames of 1500 (8.75 at most).
+        mtus: vec![9_000],
+        ..Grid::new(name, paths, congestion.to_vec())
+    };
+    let reno = [Algorithm::Reno];
+    let both = [Algorithm::Bic, Algorithm::HTcp];
+    let streams: Vec<u32> = if quick { vec![1, 5, 10, 15, 20] } else { (1..=20).collect() };
+    let most = |most| Repetitions { least: 3, most, half_width: 0.03 };
+    let mib = |sizes: &[u64]| sizes.iter().map(|size| Some(Bytes::mib(*size))).collect::<Vec<_>>();
+    Ok(match name {
+        "sc08-distance" => Grid { streams, ..grid(all()?, &both) },
+        "sc08-stability" => Grid {
+            streams: if quick { vec![1, 10] } else { streams },
+            repetitions: Repetitions { least: 10, most: 10, half_width: 0.0 },
+            ..grid(few()?, &both)
+        },
+        "sc08-cross-traffic" => Grid {
+            streams: vec![10],
+            cross_bps: (0..=4).map(gbit).collect(),
+            repetitions: if quick { most(4) } else { most(10) },
+            ..grid(few()?, &both)
+        },
+        "sc08-variants" => Grid {
+            streams: if quick { vec![10] } else { streams },
+            ..grid(
+                all()?,
+                &[
+                    Algorithm::Bic,
+                    Algorithm::HTcp,
+                    Algorithm::HighSpeed,
+                    Algorithm::Scalable,
+                    Algorithm::Vegas,
+                    Algorithm::Cubic,
+                    Algorithm::Bbr,
+                ],
+            )
+        },
+        "wanphy-window" => Grid {
+            windows_bytes: if quick { mib(&[1, 2, 4, 8, 16, 32]) } else { mib(&[1, 2, 4, 8, 12, 16, 20, 32, 64]) },
+            mtus: if quick { vec![1_500, JUMBO] } else { vec![1_500, 4_470, 8_000, 9_000, JUMBO] },
+            host_bps: Some(ITANIUM),
+            repetitions: if quick { most(6) } else { most(10) },
+            seconds: if quick { 15.0 } else { 120.0 },
+            ..grid(geneva()?, &reno)
+        },
+        "wanphy-stability" => Grid {
+            mtus: vec![JUMBO],
+            windows_bytes: mib(&[16]),
+            host_bps: Some(ITANIUM),
+            repetitions: Repetitions { least: 1, most: 1, half_width: 0.0 },
+            seconds: if quick { 1_200.0 } else { 15.0 * 3600.0 },
+            sample_s: 10.0,
+            ..grid(geneva()?, &reno)
+        },
+        "wanphy-background" => Grid {
+            mtus: vec![8_000],
+            windows_bytes: mib(&[16]),
+            host_bps: Some(Rate::from_bps(1_920_000_000)),
+            cross_bps: if quick { [0, 4, 6, 7, 8, 9].map(gbit).to_vec() } else { (0..=9).map(gbit).collect() },
+            repetitions: most(10),
+            ..grid(geneva()?, &reno)
+        },
+        "wanphy-streams" => Grid {
+            mtus: vec![JUMBO],
+            windows_bytes: mib(&[16]),
+            host_bps: Some(ITANIUM),
+            streams: if quick { vec![1, 2, 4, 8, 12, 16, 20] } else { streams },
+            repetitions: most(10),
+            ..grid(geneva()?, &reno)
+        },
+        "wanphy-recovery" => Grid {
+            mtus: vec![JUMBO],
+            windows_bytes: mib(&[16]),
+            host_bps: Some(ITANIUM),
+            disturbance: Some(Disturbance {
+                at_ns: Span::from_secs(15),
+                change: Change::Cross(gbit(9), Some(Span::from_secs(2))),
+            }),
+            repetitions: if quick { most(5) } else { most(10) },
+            seconds: if quick { 100.0 } else { 180.0 },
+            sample_s: 0.1,
+            ..grid(geneva()?, if quick { &[Algorithm::Reno, Algorithm::HighSpeed] } else { &Algorithm::ALL })
+        },
+        _ => {
+            let known: Vec<&str> = PRESETS.iter().map(|preset| preset.0).collect();
+            return Err(Error::new(Fault::You, "profile-preset", format!("there is no preset called `{name}`"))
+                .hint(format!("known ones: {}", known.join(", "))));
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::profile::document::{Environment, Kind, Profile};
+
+    #[test]
+    fn every_preset_is_a_grid_and_its_quick_form_takes_at_most_twenty_minutes() {
+        for (name, _) in PRESETS {
+            for form in [Form::Quick, Form::Full] {
+                let grid = preset(name, form).expect("a preset");
+                assert_eq!((grid.name.as_str(), grid.form), (name, form));
+                assert!(grid.seconds - grid.warm_up_s >= 10.0, "{name}");
+                let profile = Profile::new(grid, Kind::Modelled, Environment::default(), "").expect("a grid");
+                if form == Form::Quick {
+                    assert!(profile.longest() <= Span::from_secs(1_200), "{name}: {}", profile.longest());
+                }
+            }
+            let cells = |form| preset(name, form).expect("a preset").cells().len();
+            assert!(cells(Form::Full) >= cells(Form::Quick), "{name}");
+        }
+        assert!(preset("sc09", Form::Quick).is_err_and(|error| error.hint.is_some_and(|hint| hint.contains("sc08-distance"))));
+    }
+}

@@ -1,0 +1,153 @@
+//! Repetitions in virtual time: the bench that needs no path.
+
+use super::document::{Bench, Goodput, Job, LimitedBy, Repetition};
+use super::fluid::{Fluid, Scenario};
+use super::grid::Grid;
+use super::statistics::{jain, recovery, split};
+use crate::units::{Bytes, Error, Rate, Span};
+
+/// What is above this share of the later level is no longer ramp.
+const RAMPED: f64 = 0.9;
+/// A rate is back when it is above this share of that before the disturbance.
+const BACK: f64 = 0.9;
+/// And stays there for this many samples.
+const STAYS: usize = 3;
+
+/// The fluid model as a bench; it has no state.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Simulator;
+
+impl Bench for Simulator {
+    fn run(&mut self, grid: &Grid, job: &Job) -> Result<Repetition, Error> {
+        Ok(repetition(grid, job))
+    }
+}
+
+/// One repetition by the fluid model.
+pub fn repetition(grid: &Grid, job: &Job) -> Repetition {
+    let cell = &job.cell;
+    let mut fluid = Fluid::new(&Scenario {
+        rate: cell.path.rate_bps,
+        rtt: cell.path.rtt_ns,
+        queue: cell.path.queue_bytes,
+        mtu: cell.mtu,
+        streams: vec![(cell.congestion, cell.set); cell.streams as usize],
+        window: cell.window_bytes,
+        cross: cell.cross_bps,
+        loss: cell.loss,
+        host: grid.host_bps,
+        disturbance: grid.disturbance,
+        seed: job.seed,
+    });
+    let mut samples = Vec::new();
+    let mut bytes = 0.0;
+    let count = (grid.seconds / grid.sample_s).floor().max(1.0) as usize;
+    for i in 1..=count {
+        fluid.run(i as f64 * grid.sample_s, |_| false);
+        let now = fluid.delivered_in_all();
+        samples.push((now - bytes) * 8.0 / grid.sample_s);
+        bytes = now;
+    }
+    let seconds = count as f64 * grid.sample_s;
+    let disturbed = grid.disturbance.map(|disturbance| (disturbance.at_ns.as_secs_f64() / grid.sample_s) as usize);
+    // What a disturbance does is not the ramp.
+    let undisturbed = disturbed.map_or(&samples[..], |at| &samples[..at.min(samples.len())]);
+    let ramp = split(undisturbed, RAMPED).map_or(0, |split| split.ramp);
+    let ramp = ramp.max((grid.warm_up_s / grid.sample_s).ceil() as usize).min(count - 1);
+    let mean = |part: &[f64]| if part.is_empty() { 0.0 } else { part.iter().sum::<f64>() / part.len() as f64 };
+    let goodput = |bps: f64| {
+        let rate = Rate::from_bps(bps as u64);
+        Goodput { sender_bps: rate, receiver_bps: rate }
+    };
+    let streams: Vec<f64> = (0..cell.streams as usize).map(|i| fluid.delivered(i) * 8.0 / seconds).collect();
+    let (retransmits, reductions, timeouts) = fluid.losses();
+    let held = fluid.held();
+    let limited_by = if held.host > held.congestion.max(held.window) {
+        LimitedBy::Host
+    } else if held.window > held.congestion {
+        LimitedBy::ReceiverWindow
+    } else {
+        LimitedBy::Congestion
+    };
+    Repetition {
+        index: job.index,
+        seed: job.seed,
+        began: None,
+        seconds,
+        ramp_s: ramp as f64 * grid.sample_s,
+        whole: goodput(bytes * 8.0 / seconds),
+        ramp: goodput(mean(&samples[..ramp])),
+        steady: goodput(mean(&samples[ramp..])),
+        retransmits,
+        reductions,
+        timeouts,
+        limited_by,
+        fairness: jain(&streams).unwrap_or(0.0),
+        recovery_s: disturbed.and_then(|at| recovery(&samples, at, BACK, STAYS)).map(|samples| samples as f64 * grid.sample_s),
+        cpu: None,
+        invalid: None,
+        samples_bps: samples.iter().map(|bps| Rate::from_bps(*bps as u64)).collect(),
+        streams_bps: streams.iter().map(|bps| Rate::from_bps(*bps as u64)).collect(),
+    }
+}
+
+/// How long the fluid model needs to deliver `size` of payload, at most `most`; `None` when it needs longer.
+pub fn completion(scenario: &Scenario, size: Bytes, most: Span) -> Option<Span> {
+    let mut fluid = Fluid::new(scenario);
+    let target = size.0 as f64;
+    fluid.run(most.as_secs_f64(), |fluid| fluid.delivered_in_all() >= target);
+    (fluid.delivered_in_all() >= target).then(|| Span::from_secs_f64(fluid.now()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::profile::Form;
+    use crate::profile::document::{Environment, Kind, Profile};
+    use crate::profile::presets::preset;
+
+    fn simulated(name: &str) -> Profile {
+        let grid = preset(name, Form::Quick).expect("a preset");
+        let mut profile = Profile::new(grid, Kind::Modelled, Environment::default(), "").expect("a grid");
+        profile.run(&mut Simulator, |_| true).expect("a model does not fail");
+        profile
+    }
+
+    #[test]
+    fn one_stream_over_the_trans_european_path_grows_with_its_window() {
+        let profile = simulated("wanphy-window");
+        let rate = |window: u64, mtu: u32| {
+            let of = |result: &&crate::profile::CellResult| {
+                (result.cell.window_bytes, result.cell.mtu) == (Some(Bytes::mib(window)), mtu)
+            };
+            profile.cells.iter().find(of).and_then(|result| result.summary()).expect("measured").mean / 1e9
+        };
+        // W / rtt, until the host's 5.447 Gbit/s.
+        assert!(
+            (rate(1, 9_216) - 0.49).abs() < 0.02 && (rate(4, 9_216) - 1.96).abs() < 0.06,
+            "{} {}",
+            rate(1, 9_216),
+            rate(4, 9_216)
+        );
+        assert!((5.0..5.6).contains(&rate(16, 9_216)), "{}", rate(16, 9_216));
+    }
+
+    #[test]
+    fn highspeed_recovers_from_a_two_second_burst_sooner_than_reno() {
+        let profile = simulated("wanphy-recovery");
+        let seconds = |name: &str| {
+            let result = profile.cells.iter().find(|result| result.cell.congestion.name() == name).expect("a cell");
+            let found: Vec<f64> = result.valid().filter_map(|repetition| repetition.recovery_s).collect();
+            assert_eq!(found.len(), result.valid().count(), "{name} came back each time");
+            found.iter().sum::<f64>() / found.len() as f64
+        };
+        let (reno, highspeed) = (seconds("reno"), seconds("highspeed"));
+        println!("reno {reno:.1} s, highspeed {highspeed:.1} s");
+        assert!(reno > 2.5 * highspeed, "reno {reno} s, highspeed {highspeed} s");
+    }
+
+    #[test]
+    fn a_profile_is_the_same_each_time_it_is_simulated() {
+        assert_eq!(simulated("wanphy-streams"), simulated("wanphy-streams"));
+    }
+}

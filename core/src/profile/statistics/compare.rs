@@ -1,0 +1,123 @@
+//! Whether two sets of repetitions differ by more than chance.
+
+use super::{Summary, student};
+use crate::units::Rng;
+use serde::{Deserialize, Serialize};
+
+/// What a test of two means found.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Comparison {
+    /// The second mean less the first, in the samples' unit.
+    pub difference: f64,
+    /// The same over the first mean.
+    pub relative: f64,
+    /// How probable a difference of at least this size is if there is none.
+    pub p: f64,
+}
+
+impl Comparison {
+    /// Whether the difference is significant at `level`, such as 0.05.
+    pub fn significant(&self, level: f64) -> bool {
+        self.p < level
+    }
+}
+
+/// Welch's t test of two means, which does not take the variances for equal (Welch, Biometrika 34, 1947).
+///
+/// `None` with fewer than two samples on a side.
+pub fn welch(a: &[f64], b: &[f64]) -> Option<Comparison> {
+    let (first, second) = (Summary::of(a)?, Summary::of(b)?);
+    if first.n < 2 || second.n < 2 {
+        return None;
+    }
+    let (va, vb) = (first.sd.powi(2) / first.n as f64, second.sd.powi(2) / second.n as f64);
+    let p = if va + vb == 0.0 {
+        // Samples that never vary differ for certain or not at all.
+        if first.mean == second.mean { 1.0 } else { 0.0 }
+    } else {
+        let t = (second.mean - first.mean) / (va + vb).sqrt();
+        // The Welch-Satterthwaite equation.
+        let degrees = (va + vb).powi(2) / (va.powi(2) / (first.n - 1) as f64 + vb.powi(2) / (second.n - 1) as f64);
+        student::beyond(t, degrees)
+    };
+    Some(compared(first.mean, second.mean, p))
+}
+
+/// The permutation test of two means: how often a random division of all samples differs as much. It assumes no distribution.
+///
+/// `rounds` random divisions of `seed`; the division that was measured is one of them, so that p is never zero. `None` without
+/// samples on a side.
+pub fn permutation(a: &[f64], b: &[f64], rounds: u32, seed: u64) -> Option<Comparison> {
+    let (first, second) = (Summary::of(a)?, Summary::of(b)?);
+    let difference = second.mean - first.mean;
+    let mut pool: Vec<f64> = a.iter().chain(b).copied().filter(|sample| sample.is_finite()).collect();
+    let total: f64 = pool.iter().sum();
+    let mut rng = Rng::new(seed);
+    let slack = 1e-12 * pool.iter().fold(0.0f64, |most, sample| most.max(sample.abs()));
+    let mut as_large = 1u32;
+    for _ in 0..rounds {
+        // Fisher and Yates, only as far as the first group goes.
+        for i in 0..first.n {
+            let j = i + rng.below((pool.len() - i) as u64) as usize;
+            pool.swap(i, j);
+        }
+        let sum: f64 = pool[..first.n].iter().sum();
+        let apart = (total - sum) / second.n as f64 - sum / first.n as f64;
+        as_large += u32::from(apart.abs() >= difference.abs() - slack);
+    }
+    Some(compared(first.mean, second.mean, f64::from(as_large) / f64::from(rounds + 1)))
+}
+
+fn compared(first: f64, second: f64, p: f64) -> Comparison {
+    let difference = second - first;
+    Comparison { difference, relative: if first == 0.0 { 0.0 } else { difference / first }, p }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn normals(rng: &mut Rng, n: usize, mean: f64, sd: f64) -> Vec<f64> {
+        (0..n).map(|_| mean + sd * rng.normal()).collect()
+    }
+
+    #[test]
+    fn welch_gives_the_p_of_a_worked_example() {
+        // t = -2.8353 with 27.71 degrees of freedom; the density integrated beyond it gives p = 0.008453.
+        let a = [27.5, 21.0, 19.0, 23.6, 17.0, 17.9, 16.9, 20.1, 21.9, 22.6, 23.1, 19.6, 19.0, 21.7, 21.4];
+        let b = [27.1, 22.0, 20.8, 23.4, 23.4, 23.5, 25.8, 22.0, 24.8, 20.2, 21.9, 22.1, 22.9, 30.0, 23.9];
+        let found = welch(&a, &b).expect("enough samples");
+        let by_chance = permutation(&a, &b, 20_000, 1).expect("enough samples");
+        assert!((found.p - by_chance.p).abs() < 0.004, "{found:?} {by_chance:?}");
+        assert!((found.p - 0.008_453).abs() < 2e-6, "{found:?}");
+        assert!((found.difference - 2.766_667).abs() < 1e-6, "{found:?}");
+    }
+
+    #[test]
+    fn equal_means_are_found_different_as_often_as_the_level_says() {
+        let mut rng = Rng::new(11);
+        let trials = 2_000u32;
+        let (mut by_welch, mut by_permutation) = (0, 0);
+        for trial in 0..trials {
+            let (a, b) = (normals(&mut rng, 10, 5.0, 1.0), normals(&mut rng, 10, 5.0, 3.0));
+            by_welch += u32::from(welch(&a, &b).is_some_and(|found| found.significant(0.05)));
+            if trial < 400 {
+                let b = normals(&mut rng, 10, 5.0, 1.0);
+                by_permutation += u32::from(permutation(&a, &b, 400, trial.into()).is_some_and(|found| found.significant(0.05)));
+            }
+        }
+        assert!((0.038..0.062).contains(&(f64::from(by_welch) / f64::from(trials))), "{by_welch} of {trials}");
+        assert!((0.02..0.08).contains(&(f64::from(by_permutation) / 400.0)), "{by_permutation} of 400");
+    }
+
+    #[test]
+    fn a_difference_of_three_deviations_is_found_and_one_sample_says_nothing() {
+        let mut rng = Rng::new(3);
+        let (a, b) = (normals(&mut rng, 10, 5.0, 1.0), normals(&mut rng, 10, 8.0, 1.0));
+        assert!(welch(&a, &b).is_some_and(|found| found.significant(0.001) && found.relative > 0.3));
+        assert!(permutation(&a, &b, 2_000, 1).is_some_and(|found| found.significant(0.01)));
+        assert_eq!(welch(&a, &b[..1]), None);
+        assert_eq!(welch(&[2.0, 2.0], &[2.0, 2.0]).map(|found| found.p), Some(1.0));
+        assert_eq!(welch(&[2.0, 2.0], &[3.0, 3.0]).map(|found| found.p), Some(0.0));
+    }
+}

@@ -1,0 +1,16 @@
+//! What samples say: summaries with confidence, figures of merit of the papers, fits, and tests of significance.
+//!
+//! Samples are plain numbers in whatever unit the caller measures; each function says what it expects and answers in.
+
+mod compare;
+mod merit;
+mod series;
+mod student;
+mod summary;
+mod transition;
+
+pub use compare::{Comparison, permutation, welch};
+pub use merit::{decrease_per_mile, jain, utilisation_concavity};
+pub use series::{Split, recovery, split};
+pub use summary::Summary;
+pub use transition::{Sigmoid, Transition, transition};

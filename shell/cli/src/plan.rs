@@ -1,0 +1,91 @@
+//! `farline plan`: what to choose for a transfer, how long it will take, and why.
+
+use crate::output::Output;
+use crate::profile::{plan_text, read};
+use farline_core::congestion::Algorithm;
+use farline_core::profile::{Known, PathPoint, Source, plan, plan_from};
+use farline_core::units::{Bytes, Error, Fault, Rate, Span};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+const EXAMPLES: &str = "\
+Examples:
+  farline plan usn-8600 --size 1TB --loss 1e-5
+  farline plan custom --rate 100G --rtt 200ms --size 10TB
+  farline plan sc08.json --path usn-8600 --size 1TB
+
+The time comes from the model, or from the profile where one is given. The
+interval has the model's own error in it, not what disks and processors cost.";
+
+/// Say how to move a size over a path, and how long it takes
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Args {
+    /// A path's name, `custom`, or a profile's document
+    #[arg(value_name = "PATH")]
+    what: String,
+    /// How much is to be moved, such as 1TB
+    #[arg(long, value_name = "BYTES")]
+    size: Bytes,
+    /// Which path of the profile [default: its only one]
+    #[arg(long, value_name = "NAME")]
+    path: Option<String>,
+    /// The bottleneck's rate [default: the path's]
+    #[arg(long, value_name = "RATE")]
+    rate: Option<Rate>,
+    /// The round-trip time [default: the path's]
+    #[arg(long, value_name = "SPAN")]
+    rtt: Option<Span>,
+    /// Probability that a packet is lost
+    #[arg(long, value_name = "P", default_value_t = 0.0)]
+    loss: f64,
+    /// The largest window of a stream [default: no limit]
+    #[arg(long, value_name = "BYTES")]
+    window: Option<Bytes>,
+    /// The most that the slower host does [default: no limit]
+    #[arg(long, value_name = "RATE")]
+    host_rate: Option<Rate>,
+    /// Bytes of IP in a packet
+    #[arg(long, value_name = "BYTES", default_value_t = 1_500, value_parser = clap::value_parser!(u32).range(576..=65_535))]
+    mtu: u32,
+    /// Controls to choose from [default: reno,cubic,bbr]
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    congestion: Vec<Algorithm>,
+}
+
+pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
+    let file = PathBuf::from(&args.what);
+    let is_file = file.extension().is_some_and(|extension| extension == "json") || Path::new(&file).is_file();
+    let found =
+        if is_file { plan_from(&read(&file)?, args.path.as_deref(), args.size)? } else { plan(&known(&args)?, args.size)? };
+    output.result(&found, plan_text(&found))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn known(args: &Args) -> Result<Known, Error> {
+    if !(0.0..1.0).contains(&args.loss) {
+        return Err(Error::new(Fault::You, "plan-loss", format!("a loss of {}: a probability from 0 to below 1", args.loss)));
+    }
+    let named = farline_core::wan::Path::named(&args.what)?;
+    let rtt = args.rtt.or(named.rtt).ok_or_else(|| {
+        Error::new(Fault::You, "plan-rtt", format!("the path `{}` has no rtt of its own", named.name))
+            .hint("give --rtt, such as 50ms")
+    })?;
+    let rate = args.rate.unwrap_or(named.rate);
+    if rate == Rate::default() || rtt == Span::ZERO {
+        return Err(Error::new(Fault::You, "plan-path", "rate and rtt must be above zero"));
+    }
+    let available = match &args.congestion[..] {
+        [] => vec![Algorithm::Reno, Algorithm::Cubic, Algorithm::Bbr],
+        given => given.to_vec(),
+    };
+    Ok(Known {
+        path: PathPoint { name: named.name, miles: named.miles, ..PathPoint::custom(rate, rtt) },
+        loss: args.loss,
+        window: args.window,
+        host: args.host_rate,
+        mtu: args.mtu,
+        available,
+        source: Source::Model,
+    })
+}

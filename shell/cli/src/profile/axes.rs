@@ -1,0 +1,109 @@
+//! The axes of a grid as flags: lists and ranges of numbers, paths, controls.
+
+use farline_core::congestion::Algorithm;
+use farline_core::profile::{Grid, PathPoint, Repetitions};
+use farline_core::units::{Bytes, Error, Fault, Rate, Span};
+use std::str::FromStr;
+
+#[derive(clap::Args)]
+pub(super) struct Axes {
+    /// Paths by name, such as usn-8600 [default: rtts]
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    path: Vec<String>,
+    /// Round-trip times, such as 10ms,100ms [default: none]
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    rtt: Vec<Span>,
+    /// The paths' rate [default: their own, 10G for rtts]
+    #[arg(long, value_name = "RATE")]
+    rate: Option<Rate>,
+    /// Congestion controls [default: cubic]
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    congestion: Vec<Algorithm>,
+    /// Streams, such as 1,4,8-12 [default: 1]
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    streams: Vec<Range>,
+    /// Largest windows, such as 4MiB,64MiB [default: none]
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    window: Vec<Bytes>,
+    /// MTUs in bytes [default: 1500]
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    mtu: Vec<u32>,
+    /// Rates of other traffic, such as 1G,4G [default: none]
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    cross: Vec<Rate>,
+    /// Loss probabilities, such as 0,1e-5 [default: 0]
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    loss: Vec<f64>,
+    /// The most that the host does [default: no limit]
+    #[arg(long, value_name = "RATE")]
+    host_rate: Option<Rate>,
+    /// Seconds of a repetition [default: 20]
+    #[arg(long, value_name = "N")]
+    seconds: Option<f64>,
+    /// Most repetitions of a cell [default: 10]
+    #[arg(long, value_name = "N")]
+    repetitions: Option<u32>,
+    /// Seed of order and chance [default: 1]
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+}
+
+/// `8`, or `1-20`.
+#[derive(Clone, Debug)]
+struct Range(u32, u32);
+
+impl FromStr for Range {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Range, String> {
+        let number = |text: &str| text.parse::<u32>().map_err(|_| format!("`{text}` is not a number of streams"));
+        let (from, to) = text.split_once('-').unwrap_or((text, text));
+        let range = Range(number(from)?, number(to)?);
+        if range.0 > range.1 || range.1 > 1_000 { Err(format!("`{text}`: from 1 to 1000, ascending")) } else { Ok(range) }
+    }
+}
+
+impl Axes {
+    /// The grid of the axes alone.
+    pub(super) fn grid(&self) -> Result<Grid, Error> {
+        if self.path.is_empty() && self.rtt.is_empty() {
+            return Err(Error::new(Fault::You, "profile-no-path", "a profile needs a path")
+                .hint("give --preset NAME, --path usn-8600, or --rtt 50ms"));
+        }
+        self.over(Grid::new("custom", Vec::new(), vec![Algorithm::Cubic]))
+    }
+
+    /// `grid` with the axes that were given in place of its own.
+    pub(super) fn over(&self, mut grid: Grid) -> Result<Grid, Error> {
+        let mut paths = Vec::new();
+        for name in &self.path {
+            paths.push(PathPoint::named(name, self.rate)?);
+        }
+        paths.extend(self.rtt.iter().map(|&rtt| PathPoint::custom(self.rate.unwrap_or(Rate::from_bps(10_000_000_000)), rtt)));
+        if paths.is_empty() {
+            // The preset's paths at another rate.
+            for path in grid.paths.iter_mut().filter(|_| self.rate.is_some()) {
+                *path = PathPoint::named(&path.name, self.rate)?;
+            }
+        } else {
+            grid.paths = paths;
+        }
+        fn put<T: Clone>(axis: &mut Vec<T>, given: Vec<T>) {
+            if !given.is_empty() {
+                *axis = given;
+            }
+        }
+        put(&mut grid.congestion, self.congestion.clone());
+        put(&mut grid.streams, self.streams.iter().flat_map(|range| range.0..=range.1).collect());
+        put(&mut grid.windows_bytes, self.window.iter().copied().map(Some).collect());
+        put(&mut grid.mtus, self.mtu.clone());
+        put(&mut grid.cross_bps, self.cross.clone());
+        put(&mut grid.losses, self.loss.clone());
+        grid.host_bps = self.host_rate.or(grid.host_bps);
+        grid.seconds = self.seconds.unwrap_or(grid.seconds);
+        if let Some(most) = self.repetitions {
+            grid.repetitions = Repetitions { least: most.min(grid.repetitions.least), most, ..grid.repetitions };
+        }
+        grid.seed = self.seed.unwrap_or(grid.seed);
+        Ok(grid)
+    }
+}

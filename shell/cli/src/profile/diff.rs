@@ -1,0 +1,64 @@
+//! `farline profile diff`: two profiles beside each other, with a test of significance.
+
+use super::print::rate;
+use super::read;
+use crate::output::Output;
+use farline_core::profile::{Difference, diff};
+use farline_core::units::Error;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+const EXAMPLES: &str = "\
+Example:
+  farline profile diff before.json after.json
+
+A cell differs when Welch's p is below the level after Holm's correction for
+all cells; p of the permutation test stands beside it.";
+
+/// Say which cells of two profiles differ by more than chance
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(super) struct Args {
+    /// A profile's document
+    a: PathBuf,
+    /// Another one's
+    b: PathBuf,
+    /// The probability at which a difference counts
+    #[arg(long, value_name = "P", default_value_t = 0.05)]
+    level: f64,
+}
+
+pub(super) fn run(args: &Args, output: &Output) -> Result<ExitCode, Error> {
+    let found = diff(&read(&args.a)?, &read(&args.b)?, args.level)?;
+    output.result(&found, text(&found))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn text(found: &Difference) -> String {
+    let mut lines: Vec<String> = found.settings.iter().map(|words| format!("set differently: {words}")).collect();
+    lines.push(format!("{:<44} {:>14} {:>14} {:>8} {:>7} {:>7}", "cell", "first", "second", "change", "Welch", "perm."));
+    let p = |comparison: Option<farline_core::profile::statistics::Comparison>| {
+        comparison.map_or_else(|| "-".to_owned(), |found| format!("{:.4}", found.p))
+    };
+    for cell in &found.cells {
+        let change = if cell.a.mean == 0.0 { 0.0 } else { (cell.b.mean / cell.a.mean - 1.0) * 100.0 };
+        lines.push(format!(
+            "{:<44} {:>14} {:>14} {:>+7.1}% {:>7} {:>7}{}",
+            cell.cell,
+            rate(cell.a.mean),
+            rate(cell.b.mean),
+            change,
+            p(cell.welch),
+            p(cell.permutation),
+            if cell.significant { "  differs" } else { "" }
+        ));
+    }
+    let count = found.cells.iter().filter(|cell| cell.significant).count();
+    lines.push(format!(
+        "{count} of {} cells differ at {}; {} are in only one",
+        found.cells.len(),
+        found.level,
+        found.only_in_one
+    ));
+    lines.join("\n")
+}

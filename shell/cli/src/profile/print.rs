@@ -1,0 +1,120 @@
+//! A profile on a terminal.
+
+use farline_core::profile::statistics::{Summary, decrease_per_mile};
+use farline_core::profile::{Kind, Profile};
+use farline_core::units::{Bytes, Rate};
+
+/// More cells than this are printed as one line for each path and control.
+const CELLS: usize = 40;
+
+pub(super) fn table(profile: &Profile) -> String {
+    let kind = match profile.kind {
+        Kind::Modelled => "modelled, not measured",
+        Kind::Measured => "measured",
+    };
+    let (done, cells) = profile.progress();
+    let mut lines = vec![format!("{}: {done} of {cells} cells, {kind}; payload in Gbit/s", profile.grid.name)];
+    if cells <= CELLS {
+        lines.push(format!("{:<44} {:>7} {:>17} {:>7} {:>7} {:>3}", "cell", "mean", "95 %", "steady", "ramp s", "n"));
+        for result in &profile.cells {
+            let Some(summary) = result.summary() else { continue };
+            let n = summary.n as f64;
+            let steady = result.valid().map(|one| one.steady.receiver_bps.as_bps() as f64).sum::<f64>() / n / 1e9;
+            let ramp = result.valid().map(|one| one.ramp_s).sum::<f64>() / n;
+            let (low, high) = summary.ci95.unwrap_or((summary.mean, summary.mean));
+            let interval = format!("{:.3}..{:.3}", low / 1e9, high / 1e9);
+            let mut line = format!(
+                "{:<44} {:>7.3} {interval:>17} {steady:>7.3} {ramp:>7.1} {:>3}",
+                result.cell.name(),
+                summary.mean / 1e9,
+                summary.n
+            );
+            let back: Vec<f64> = result.valid().filter_map(|one| one.recovery_s).collect();
+            if let Some(back) = Summary::of(&back) {
+                line.push_str(&format!("  back after {:.1} s", back.mean));
+            }
+            lines.push(line);
+        }
+        return lines.join("\n");
+    }
+    lines.push(format!("{:<18} {:<10} {:>7} {:>14} {:>7} {:>9}", "path", "control", "mean", "peak", "sd", "Mbit/s/mi"));
+    for &congestion in &profile.grid.congestion {
+        let mut base: Option<(f64, f64)> = None;
+        for path in &profile.grid.paths {
+            let of = || profile.cells.iter().filter(|one| one.cell.congestion == congestion && one.cell.path == *path);
+            let samples: Vec<f64> = of().flat_map(|one| one.goodput_bps()).collect();
+            let Some(summary) = Summary::of(&samples) else { continue };
+            let means = of().filter_map(|one| one.summary().map(|summary| (one.cell.streams, summary.mean)));
+            let (streams, peak) = means.max_by(|a, b| a.1.total_cmp(&b.1)).unwrap_or((0, 0.0));
+            let here = path.miles.map(|miles| (miles, summary.mean / 1e6));
+            let dpm = base.zip(here).and_then(|(base, here)| decrease_per_mile(base, here));
+            base = base.or(here);
+            lines.push(format!(
+                "{:<18} {:<10} {:>7.3} {:>14} {:>7.3} {:>9}",
+                path.name,
+                congestion.name(),
+                summary.mean / 1e9,
+                format!("{:.3} at {streams}", peak / 1e9),
+                summary.sd / 1e9,
+                dpm.map_or_else(String::new, |dpm| format!("{dpm:.2}"))
+            ));
+        }
+    }
+    lines.join("\n")
+}
+
+/// `2026-11-22 01:08 UTC` of seconds since 1970 (Hinnant, "chrono-compatible low-level date algorithms").
+pub(super) fn date(seconds: u64) -> String {
+    let (days, rest) = (seconds / 86_400, seconds % 86_400);
+    let shifted = days + 719_468;
+    let (era, day_of_era) = (shifted / 146_097, shifted % 146_097);
+    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let shifted_month = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * shifted_month + 2) / 5 + 1;
+    let month = if shifted_month < 10 { shifted_month + 3 } else { shifted_month - 9 };
+    let year = year_of_era + era * 400 + u64::from(month <= 2);
+    format!("{year}-{month:02}-{day:02} {:02}:{:02} UTC", rest / 3_600, rest % 3_600 / 60)
+}
+
+/// A plan as text.
+pub(crate) fn plan(plan: &farline_core::profile::Plan) -> String {
+    let duration = |seconds: f64| match seconds {
+        s if s < 10.0 => format!("{s:.2} s"),
+        s if s < 600.0 => format!("{s:.0} s"),
+        s if s < 36_000.0 => format!("{:.0} min", s / 60.0),
+        s => format!("{:.1} h", s / 3_600.0),
+    };
+    let mut text = format!(
+        "{} in about {} ({} to {}), {}\n{} stream{} of {}, {} of window each, {} of staging",
+        plan.size_bytes,
+        duration(plan.seconds),
+        duration(plan.interval_s.0),
+        duration(plan.interval_s.1),
+        plan.rate_bps,
+        plan.streams,
+        if plan.streams == 1 { "" } else { "s" },
+        plan.congestion,
+        Bytes(plan.window_bytes.0),
+        plan.staging_bytes
+    );
+    for reason in &plan.reasons {
+        text.push_str(&format!("\nbecause: {reason}"));
+    }
+    text
+}
+
+/// A rate in bit/s that may be a fraction.
+pub(super) fn rate(bps: f64) -> String {
+    Rate::from_bps(bps.max(0.0) as u64).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn dates_are_those_of_the_calendar() {
+        assert_eq!(super::date(0), "1970-01-01 00:00 UTC");
+        assert_eq!(super::date(951_827_696), "2000-02-29 12:34 UTC");
+        assert_eq!(super::date(1_795_309_698), "2026-11-22 01:08 UTC");
+    }
+}
