@@ -24,7 +24,7 @@ BLAKE3 digest is compared. Over ssh (host:path) and ftps:// data is encrypted.";
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// What to copy: local paths, [user@]host:path, memory:SIZE, farline://, ftp[s]://user:password@host:port/path
+    /// What to copy: local paths, USER@HOST:PATH, memory:SIZE, farline://, ftp:// or ftps://user:password@host:port/path
     #[arg(required = true, value_name = "SRC")]
     sources: Vec<OsString>,
     /// Where to: a path, null:, memory:SIZE, a URL; what ends in / is a directory
