@@ -154,12 +154,12 @@ fn of_two_writers_to_one_target_one_wins_whole_and_the_other_is_told() {
     let dir = folder();
     let (root, file, other) = (dir.path().join("root"), dir.path().join("file"), dir.path().join("other"));
     std::fs::create_dir(&root).expect("a folder");
-    plant_file(&file, 200, 5);
+    plant_file(&file, 150, 5);
     plant_file(&other, 1, 6);
     let (_node, url) = node(&root, "write", &[]);
     let target = format!("{url}/target");
     // Longer than the second waits for a predecessor to be gone.
-    let first = farline().args(["-q", "cp", "--limit", "200M", text(&file), &target]).stderr(Stdio::null()).spawn();
+    let first = farline().args(["-q", "cp", "--limit", "100M", text(&file), &target]).stderr(Stdio::null()).spawn();
     let mut first = first.expect("runs");
     wait_for("the first writer", || !hidden(&root).is_empty());
     let (error, code) = error_of(&["cp", text(&other), &format!("{url}/target")]);
