@@ -39,19 +39,17 @@ fn losses_without_congestion_lead_to_bbr() {
     let outcome = loop {
         let copy =
             enter("a", &["--json", "cp", "memory:384MiB", "farline://10.77.0.2:2811/?null"]).output().expect("farline runs");
-        if copy.status.success() {
-            break Some(copy.stdout);
-        }
         // The node may not listen yet.
-        if Instant::now() > deadline {
-            break None;
+        if copy.status.success() || Instant::now() > deadline {
+            break copy;
         }
         std::thread::sleep(Duration::from_millis(100));
     };
     let _ = farline().args(["link", "down", LINK]).output();
     let _ = node.kill();
     let _ = node.wait();
-    let outcome: Value = serde_json::from_slice(&outcome.expect("a copy that went through")).expect("one object");
+    assert!(outcome.status.success(), "{outcome:?}");
+    let outcome: Value = serde_json::from_slice(&outcome.stdout).expect("one object");
     let reasons = outcome["reasons"].as_array().expect("a list");
     assert!(reasons.iter().any(|reason| reason.as_str().is_some_and(|text| text.starts_with("bbr: segments"))), "{outcome}");
     assert_eq!((&outcome["congestion"], &outcome["verified"]), (&"bbr".into(), &true.into()), "{outcome}");

@@ -47,7 +47,7 @@ pub struct Choice {
 /// The rate that the choices aim for while nothing was measured: the papers' 10GE.
 const AIM: Rate = Rate::from_bps(10_000_000_000);
 /// More channels than this cost more processor time than they win on any path of the papers (SC08, figures 2 to 4).
-const MOST_STREAMS: u64 = 16;
+pub(super) const MOST_STREAMS: usize = 16;
 /// Staging below this makes threads wait for each other; above, it only takes memory (ADTS, section V.B: 32 to 64 MB).
 const STAGING: (Bytes, Bytes) = (Bytes::mib(16), Bytes::mib(64));
 
@@ -103,7 +103,7 @@ fn streams(known: &Circumstances) -> (usize, String) {
         ms if ms < 10.0 => 2,
         _ => 4,
     };
-    let by_path = by_window.max(by_distance).min(MOST_STREAMS);
+    let by_path = by_window.max(by_distance).min(MOST_STREAMS as u64);
     let by_size = known.size.map_or(by_path, |size| size.0.div_ceil(4 << 20).max(1));
     let streams = by_path.min(by_size);
     let why = if by_size < by_path {

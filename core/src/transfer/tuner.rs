@@ -8,6 +8,7 @@
 //! for it wastes the path (Mathis et al. 1997: rate ~ MSS / (RTT sqrt(p))), and BBR, which does not take a loss for congestion
 //! (Cardwell et al. 2016), takes its place. Losses with a queue are left to the control that made the queue.
 
+use super::choice::MOST_STREAMS;
 use crate::units::{Bytes, Rate, Span, Time};
 use std::collections::VecDeque;
 
@@ -23,9 +24,6 @@ const PATIENCE: u32 = 4;
 
 /// What a doubling of the channels must bring to be kept up.
 const WORTH: f64 = 1.10;
-
-/// More channels than this cost more processor time than they win on any path of the papers (SC08, figures 2 to 4).
-const MOST_CHANNELS: usize = 16;
 
 /// A round trip that is longer than the least by more than this part, or this span, met a queue. A queue that overflows is of the
 /// order of the round trip; hosts that are late by less are not taken for one.
@@ -168,7 +166,7 @@ impl Tuner {
             self.freedom.channels = false;
             return;
         }
-        let count = end.channels.min(MOST_CHANNELS.saturating_sub(end.channels));
+        let count = end.channels.min(MOST_STREAMS.saturating_sub(end.channels));
         if count == 0 {
             self.freedom.channels = false;
             return;

@@ -443,7 +443,7 @@ fn send_layout<'a>(
         live.follow_another(channel.handle().ok()?);
         Some(channel)
     };
-    let tuning = leeway.map(|leeway| Tuning { freedom: leeway.freedom, dial: Some(&dial), changes: &live.changes });
+    let tuning = leeway.map(|leeway| Tuning { freedom: leeway.freedom, dial: &dial, changes: &live.changes });
     let marks = Marks::of_pool(rig.slots.len());
     send(SendJob {
         layout: Arc::clone(layout),

@@ -12,8 +12,8 @@ use crate::sys::tcp::TcpInfo;
 use farline_core::gridftp::checked::Check;
 use farline_core::gridftp::mode_e::{Flags, Header};
 use farline_core::transfer::{
-    Advice, Block, BlockDigest, ChannelId, Digests, Freedom, Layout, Marks, PieceDigest, Sender, SenderInput, SenderOutput,
-    SlotId, Tuner, Verdict,
+    Advice, Block, BlockDigest, ChannelId, Digests, Layout, Marks, PieceDigest, Sender, SenderInput, SenderOutput, SlotId, Tuner,
+    Verdict,
 };
 use farline_core::units::{Error, Fault};
 use std::io;
@@ -123,7 +123,6 @@ struct State<'a> {
     checks: Vec<Check>,
     machine: Sender<Box<dyn Iterator<Item = Block> + Send + 'a>>,
     parked: Parked,
-    over: bool,
 }
 
 /// Sends; returns when every channel is past its end-of-data mark.
@@ -139,7 +138,9 @@ pub fn send(mut job: SendJob<'_>) -> Result<Sent, Error> {
     for channel in &mut job.channels {
         channel.check_blocks(job.integrity.checks);
         job.cancel.watch(channel.handle().map_err(|error| broken(&error))?);
-        watched.extend(channel.handle());
+        if job.tuning.is_some() {
+            watched.extend(channel.handle());
+        }
     }
     let parts = Parts {
         layout: job.layout,
@@ -158,7 +159,7 @@ pub fn send(mut job: SendJob<'_>) -> Result<Sent, Error> {
     let read_queue = Mutex::new(read_queue);
     let (orders, queues): (Vec<_>, Vec<_>) = (0..count).map(|_| mpsc::channel()).unzip();
     let readers = job.readers.max(1);
-    let state = Mutex::new(State { orders, checks, machine, parked: Parked::new(job.slots), over: false });
+    let state = Mutex::new(State { orders, checks, machine, parked: Parked::new(job.slots) });
     let shared = Shared { job: &parts, state, reads, readers };
     let (over, still) = mpsc::channel::<()>();
     let channels = std::thread::scope(|scope| {
@@ -227,11 +228,6 @@ impl Shared<'_> {
         self.act(state);
     }
 
-    /// Lets the machine go on after something changed that is no input.
-    fn nudge(&self) {
-        self.act(&mut lock(&self.state));
-    }
-
     /// Passes the machine's answers on.
     fn act(&self, state: &mut State<'_>) {
         while let Some(output) = state.machine.poll() {
@@ -248,10 +244,8 @@ impl Shared<'_> {
                     let _ = state.orders[channel.0].send(Some(Order::End { channels }));
                     Ok(())
                 }
-                SenderOutput::Finished => {
-                    state.over = true;
-                    Ok(())
-                }
+                // The channels' threads end by themselves then, and with them the transfer.
+                SenderOutput::Finished => Ok(()),
             };
             if let Err(error) = passed {
                 self.job.cancel.cancel(error);
@@ -380,7 +374,7 @@ impl Shared<'_> {
     }
 }
 
-impl<'a> Shared<'a> {
+impl Shared<'_> {
     /// Looks at the channels until `still` closes and does what the tuner says; answers with the threads of channels it opened.
     fn tune<'scope>(
         &'scope self,
@@ -389,8 +383,7 @@ impl<'a> Shared<'a> {
         mut watched: Vec<Handle>,
         still: &mpsc::Receiver<()>,
     ) -> Vec<ScopedJoinHandle<'scope, Option<Box<dyn Channel>>>> {
-        let freedom = Freedom { channels: tuning.freedom.channels && tuning.dial.is_some(), ..tuning.freedom };
-        let (mut tuner, mut lookout, mut threads) = (Tuner::new(freedom), Lookout::new(), Vec::new());
+        let (mut tuner, mut lookout, mut threads) = (Tuner::new(tuning.freedom), Lookout::new(), Vec::new());
         let mut congestion = None;
         while still.recv_timeout(LOOK_EVERY) == Err(mpsc::RecvTimeoutError::Timeout) {
             let Some(sample) = lookout.sample(&watched, self.job.tally) else { continue };
@@ -429,11 +422,12 @@ impl<'a> Shared<'a> {
         if !lock(&self.state).machine.promise() {
             return None;
         }
-        let opened = tuning.dial.and_then(|dial| dial()).and_then(|channel| Some((channel.handle().ok()?, channel)));
+        let opened = (tuning.dial)().and_then(|channel| Some((channel.handle().ok()?, channel)));
         let Some((handle, mut channel)) = opened else {
-            lock(&self.state).machine.give_up();
+            let mut state = lock(&self.state);
+            state.machine.give_up();
             // An end may have waited for this channel.
-            self.nudge();
+            self.act(&mut state);
             return None;
         };
         if let Some(name) = congestion {
@@ -446,6 +440,10 @@ impl<'a> Shared<'a> {
         let (orders, queue) = mpsc::channel();
         let id = {
             let mut state = lock(&self.state);
+            // Who cancelled while this channel was opened has told the others to end, and does not know of this one.
+            if self.job.cancel.reason().is_some() {
+                let _ = orders.send(None);
+            }
             state.orders.push(orders);
             ChannelId(state.orders.len() - 1)
         };

@@ -17,8 +17,8 @@ pub type Dial<'a> = &'a (dyn Fn() -> Option<Box<dyn crate::channels::Channel>> +
 pub struct Tuning<'a> {
     /// What the tuner may change.
     pub freedom: Freedom,
-    /// How to open more channels; without it their number stays.
-    pub dial: Option<Dial<'a>>,
+    /// How to open more channels.
+    pub dial: Dial<'a>,
     /// What was changed, in words, in order.
     pub changes: &'a Mutex<Vec<String>>,
 }
