@@ -31,6 +31,8 @@ pub struct Options {
     pub wishes: Wishes,
     /// How arrival is checked.
     pub verify: Verify,
+    /// Have servers that are not Farline compute checksums, to compare with (CKSM).
+    pub compare_at_stock: bool,
 }
 
 /// How a copy's arrival is checked, between Farline ends.
