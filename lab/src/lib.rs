@@ -1,6 +1,7 @@
 //! Shared parts of the end-to-end tests: where the binaries are, and what this machine lets a test do.
 
 mod globus;
+mod link;
 mod namespaces;
 pub mod raw;
 pub mod recovery;
@@ -8,6 +9,7 @@ mod sshd;
 pub mod targets;
 
 pub use globus::{globus_server, globus_server_at};
+pub use link::Link;
 pub use namespaces::Namespaces;
 pub use sshd::Sshd;
 use std::io::{BufRead, BufReader};

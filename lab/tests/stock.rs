@@ -12,6 +12,8 @@ const MIB: u64 = 1 << 20;
 /// Bytes of the file that is copied, and how fast: some four seconds.
 const LEN: u64 = 96 * MIB;
 const RATE: &str = "200Mbit/s";
+/// What is sent again of the beginning, where a stock server may have written what it should not.
+const STRAY: u64 = 4 * MIB;
 /// Longer than a second writer waits for a predecessor to be gone.
 const SLOW: &str = "80Mbit/s";
 
@@ -150,9 +152,11 @@ fn an_upload_that_is_killed_again_and_again_goes_on_from_what_the_server_said() 
     }
     let result = bench.copy(text(&file), &url);
     assert!(same(&file, &target));
-    assert_eq!(result["resumed_bytes"].as_u64(), Some(before), "{result}");
-    let sent = result["bytes_sent"].as_u64().expect("a count");
-    assert!(sent < LEN - before + MIB, "of {LEN} bytes {before} were there, and {sent} were sent again");
+    let (resumed, sent) = (result["resumed_bytes"].as_u64().expect("a count"), result["bytes_sent"].as_u64().expect("a count"));
+    assert!(
+        resumed + STRAY >= before && sent < LEN - resumed + MIB,
+        "{before} bytes of {LEN} were there, {sent} were sent: {result}"
+    );
     assert!(result["verified"] == true && result["verified_how"].as_str().is_some_and(|how| how.contains("SHA256")), "{result}");
     assert_eq!((hidden(&bench.there()), bench.left()), (Vec::new(), Vec::new()));
 }
@@ -228,13 +232,13 @@ fn what_the_server_lost_or_changed_of_a_partial_is_found() {
     let url = bench.url("landed");
     for change in ["damaged", "gone"] {
         let mut client = bench.begin(text(&bench.file()), &url);
-        wait_for("something stored", || bench.stored() > 4 * MIB);
+        wait_for("something stored", || bench.stored() > 10 * MIB);
         client.0.kill().expect("killed");
         client.0.wait().expect("ended");
         let partial = bench.there().join(&hidden(&bench.there())[0]);
         if change == "damaged" {
             let mut bytes = std::fs::read(&partial).expect("there");
-            bytes[1000] ^= 1;
+            bytes[5 << 20] ^= 1;
             std::fs::write(&partial, bytes).expect("written");
             let (error, code) = error_of_command(&mut bench.farline(&["cp", text(&bench.file()), &url]));
             assert_eq!((error["code"].as_str(), code), (Some("digest-mismatch"), 5), "{error}");
@@ -284,7 +288,7 @@ fn a_checksum_is_compared_where_it_is_asked_for() {
 }
 
 #[test]
-fn a_copy_from_server_to_server_goes_on_from_what_the_receiver_said() {
+fn a_copy_from_server_to_server_that_is_killed_starts_again_and_its_partial_goes() {
     let bench = Bench::new();
     let root = bench.dir.path().join("root");
     std::fs::create_dir(&root).expect("a folder");
@@ -295,10 +299,8 @@ fn a_copy_from_server_to_server_goes_on_from_what_the_receiver_said() {
     wait_for("more that is stored", || bench.stored() > 10 * MIB);
     client.0.kill().expect("killed");
     client.0.wait().expect("ended");
-    let stored = bench.stored();
     let result = bench.copy(&from, &to);
-    assert_eq!(result["resumed_bytes"].as_u64(), Some(stored), "{result}");
-    assert_eq!(result["bytes_sent"].as_u64(), Some(LEN - stored), "{result}");
+    assert_eq!(result["resumed_bytes"].as_u64(), Some(0), "nobody could compare the whole: {result}");
     assert!(same(&root.join("big"), &bench.there().join("landed")));
     assert_eq!((hidden(&bench.there()), bench.left()), (Vec::new(), Vec::new()));
 }

@@ -111,5 +111,5 @@ pub fn prepare(stream: &TcpStream) -> io::Result<()> {
     // MODE E ends a file with a short header: it must not wait for more bytes.
     stream.set_nodelay(true)?;
     stream.set_nonblocking(false)?;
-    SockRef::from(stream).set_keepalive(true)
+    crate::sys::tcp::notice_dead_idle_peer(stream)
 }

@@ -3,13 +3,16 @@
 //! `docs/protocol.md`, clause G-6.
 
 use super::control::Control;
-use super::copy::{Copy, Verify};
+use super::copy::Copy;
 use crate::mover::BLOCK_LEN;
 use aws_lc_rs::digest;
 use farline_core::gridftp::client::Request;
-use farline_core::gridftp::{Command, Pathname};
-use farline_core::units::{Error, Fault};
+use farline_core::gridftp::{Command, Options as Opts, Pathname};
+use farline_core::units::{Error, Fault, Span};
 use md5::Digest as _;
+
+/// Between a server's words on how far a checksum is.
+const MARKERS_EVERY: Span = Span::from_secs(5);
 
 /// An algorithm that both ends have, strongest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,6 +70,16 @@ fn whole(len: u64, mut read: impl FnMut(u64, &mut [u8]) -> Result<(), Error>, mu
     Ok(())
 }
 
+/// Whether the server of `control` can compute a checksum that this host can.
+pub(super) fn is_offered(control: &Control) -> bool {
+    common(control).is_some()
+}
+
+fn common(control: &Control) -> Option<(Algorithm, &'static str, &'static str)> {
+    let offered = control.features().checksums();
+    Algorithm::ALL.into_iter().find(|(_, name, _)| offered.iter().any(|offer| offer == name))
+}
+
 /// Compares a file of `len` bytes, read by `here`, with the one at `path` there, where that is asked for: outright, or because some of it
 /// came in an earlier copy. Both ends read their file at the same time, so it costs one reading.
 ///
@@ -79,20 +92,19 @@ pub(super) async fn compare(
     resumed: bool,
     (len, here): (u64, impl FnMut(u64, &mut [u8]) -> Result<(), Error> + Send + 'static),
 ) -> Result<(), Error> {
-    let asked = copy.options.compare_at_stock || (resumed && copy.options.verify == Verify::Digest);
-    if !asked {
+    if !copy.options.compare_at_stock && !resumed {
         return Ok(());
     }
-    let offered = control.features().checksums();
-    let Some((algorithm, name, how)) = Algorithm::ALL.into_iter().find(|(_, name, _)| offered.iter().any(|offer| offer == name))
-    else {
+    let Some((algorithm, name, how)) = common(control) else {
         copy.ledger.note("not compared: this server offers no checksum (CKSM) that this host knows".to_owned());
         return Ok(());
     };
+    // A server that is busy for long says how far it is, if it knows how to.
+    control.try_request(Request::Exec(Command::Options(Opts::Checksum { markers: MARKERS_EVERY })));
     let ask = Command::Checksum { algorithm: name.to_owned(), offset: 0, length: None, path: path.clone() };
     let id = control.try_request(Request::Exec(ask));
-    let ours = copy.attend(Some(control), move |_| algorithm.of(len, here)).await?;
-    let theirs = match control.done(id).await {
+    let ours = copy.attend(Some(control), move |live| live.alone(|| algorithm.of(len, here))).await?;
+    let theirs = match copy.reply_to(control, id).await {
         Ok(reply) => reply.first().trim().to_ascii_lowercase(),
         Err(error) if error.fault == Fault::Between => return Err(error),
         Err(error) => {

@@ -6,15 +6,19 @@ use super::ssh::Ssh;
 use crate::channels::key::Key;
 use crate::channels::trust::{Trust, pinned};
 use crate::stores::{Diskless, Receipts};
+use crate::sys::lock::lock;
 use farline_core::gridftp::client::{ClientConfig, ClientSession, Event, Features, Input, Output, Request};
-use farline_core::gridftp::{Command, Entry, Mode, Options as Opts, Pathname, Protection, Reply};
+use farline_core::gridftp::{Command, Entry, Mode, Options as Opts, Pathname, Protection, Reply, TransferEvent};
 use farline_core::units::{ByteRanges, Error, Fault, Rate, Span, Time};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Instant;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+/// Where a server may be silent for less than this, it is asked to say more often how far it is.
+const SPARSE_MARKERS: Duration = Duration::from_secs(15);
 
 /// What the server said that it holds (111), by request and in all; sending threads leave that out.
 #[derive(Debug, Default)]
@@ -23,6 +27,8 @@ pub(super) struct Heard {
     all: ByteRanges,
     /// Where what a stock server says while one request runs is written down.
     receipts: Option<(u64, Receipts)>,
+    /// When it last said anything.
+    at: Option<Instant>,
 }
 
 impl Heard {
@@ -34,6 +40,11 @@ impl Heard {
     /// What was said while one request ran.
     pub(super) fn of(&self, id: u64) -> u64 {
         self.by.get(&id).map_or(0, ByteRanges::total)
+    }
+
+    /// When the server last said anything.
+    pub(super) fn at(&self) -> Option<Instant> {
+        self.at
     }
 
     /// Writes down what is said from now on while `id` runs.
@@ -76,6 +87,10 @@ pub(super) struct Control {
     kept: VecDeque<(u64, Event)>,
     received: Vec<u8>,
     server: String,
+    /// How long it may be silent.
+    patience: Option<Duration>,
+    /// Whether the connection ended without the server's doing, so that it may not know.
+    is_cut_off: bool,
     features: Features,
     /// The key that was offered, and the request that offered it while its answer is not known.
     key: Option<Key>,
@@ -118,6 +133,7 @@ impl Control {
         let host = line.ends.map_or(IpAddr::V4(Ipv4Addr::LOCALHOST), |(_, peer)| peer.ip());
         let config = ClientConfig {
             host: Some(host),
+            reply_timeout: reach.patience().map_or(Span::from_secs(u64::from(u32::MAX)), Span::from),
             client_info: Some(format!("scheme=ftp;appname=\"farline\";appver=\"{}\";", env!("CARGO_PKG_VERSION"))),
             ..ClientConfig::default()
         };
@@ -133,6 +149,8 @@ impl Control {
             kept: VecDeque::new(),
             received: vec![0; 16 * 1024],
             server,
+            patience: reach.patience(),
+            is_cut_off: false,
             features: Features::default(),
             key: None,
             offered: None,
@@ -154,6 +172,11 @@ impl Control {
         }
         if keyed {
             control.offer_key()?;
+        }
+        if reach.patience().is_some_and(|patience| patience < SPARSE_MARKERS) {
+            // A server that works says so every five seconds otherwise, and would be taken for silent.
+            let often = Command::TransferEvents { event: TransferEvent::Perf, seconds: 1 };
+            control.try_request(Request::Exec(often));
         }
         let ahead = ahead.into_iter().map(|request| match request {
             Request::ToFarline(_) => control.try_request(request),
@@ -312,6 +335,21 @@ impl Control {
         true
     }
 
+    /// The server, for people.
+    pub(super) fn server(&self) -> &str {
+        &self.server
+    }
+
+    /// Whether the connection ended without the server's doing, so that it may not know.
+    pub(super) fn is_cut_off(&self) -> bool {
+        self.is_cut_off
+    }
+
+    /// How long it may be silent.
+    pub(super) fn patience(&self) -> Option<Duration> {
+        self.patience
+    }
+
     pub(super) fn features(&self) -> &Features {
         &self.features
     }
@@ -358,7 +396,7 @@ impl Control {
             let wake = self.flush().await?;
             match self.events.pop_front() {
                 Some((id, Event::Ranges(held))) => {
-                    self.heard.lock().unwrap_or_else(PoisonError::into_inner).take(id, &held);
+                    lock(&self.heard).take(id, &held);
                     continue;
                 }
                 Some(event) => return Ok(event),
@@ -382,8 +420,15 @@ impl Control {
                 self.answered_in = Some(self.answered_in.map_or(took, |least| least.min(took)));
             }
             match read {
-                Some(Ok(0) | Err(_)) => self.session.handle(now, Input::Closed),
-                Some(Ok(len)) => self.session.handle(now, Input::Received(&self.received[..len])),
+                Some(Ok(0) | Err(_)) => {
+                    let heard_of_it = [std::io::ErrorKind::ConnectionReset, std::io::ErrorKind::BrokenPipe];
+                    self.is_cut_off |= matches!(&read, Some(Err(error)) if !heard_of_it.contains(&error.kind()));
+                    self.session.handle(now, Input::Closed);
+                }
+                Some(Ok(len)) => {
+                    lock(&self.heard).at = Some(Instant::now());
+                    self.session.handle(now, Input::Received(&self.received[..len]));
+                }
                 None => {}
             }
         }

@@ -1,20 +1,23 @@
 //! Plans a copy, runs it, and watches it while it runs.
 
-use super::control::Control;
+use super::control::{Control, Heard};
 use super::dial::Line;
 use super::location::Location;
 use super::outcome::{Ledger, Outcome, Sample};
 use super::reach::Reach;
+use super::silence::Silence;
 use super::{download, local, third_party, upload};
 use crate::channels::Handle;
 use crate::channels::tcp::{TcpOptions, check};
 use crate::kernelcc::{self, Held, Wish};
 use crate::mover::{BLOCK_LEN, Cancel, Integrity, Pace, Tally};
+use crate::sys::lock::lock;
 use crate::sys::tcp::process_usage;
+use farline_core::gridftp::Reply;
 use farline_core::transfer::{Choice, Circumstances, Freedom, Wishes};
 use farline_core::units::{Bytes, Error, Fault, Rate, Span};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 use tokio::time::MissedTickBehavior;
 
@@ -143,6 +146,8 @@ pub(super) struct Live {
     pub(super) cancel: Cancel,
     /// Payload that the receiver held before.
     pub(super) held: AtomicU64,
+    /// Whether this end is busy by itself, so that the other's silence means nothing.
+    is_alone: AtomicBool,
     /// What may change while this end sends.
     pub(super) leeway: OnceLock<Leeway>,
     /// What was changed, in words.
@@ -160,8 +165,16 @@ pub(super) struct Leeway {
 }
 
 impl Live {
+    /// Does `work` that the other end has no part in.
+    pub(super) fn alone<T>(&self, work: impl FnOnce() -> T) -> T {
+        self.is_alone.store(true, Ordering::Relaxed);
+        let done = work();
+        self.is_alone.store(false, Ordering::Relaxed);
+        done
+    }
+
     pub(super) fn expect(&self, bytes: u64, files: u64) {
-        *self.total.lock().unwrap_or_else(PoisonError::into_inner) = (Some(Bytes(bytes)), Some(files));
+        *lock(&self.total) = (Some(Bytes(bytes)), Some(files));
     }
 
     pub(super) fn follow(&self, handles: Vec<Handle>) {
@@ -169,12 +182,12 @@ impl Live {
         // Of a connection that ssh carries the kernel knows nothing.
         let handles = handles.into_iter().filter(|handle| handle.tcp_info().is_some());
         let handles = handles.map(|handle| (acked(&handle), handle)).map(|(base, handle)| (handle, base));
-        *self.handles.lock().unwrap_or_else(PoisonError::into_inner) = handles.collect();
+        *lock(&self.handles) = handles.collect();
     }
 
     /// A channel that was opened while the others send.
     pub(super) fn follow_another(&self, handle: Handle) {
-        let mut handles = self.handles.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut handles = lock(&self.handles);
         // Where nothing is known of the others, the tally alone counts.
         if !handles.is_empty() {
             handles.push((handle, 0));
@@ -183,7 +196,7 @@ impl Live {
 
     /// Payload that has arrived: what the peer's kernel acknowledged when we send, what is in the store when we receive.
     fn arrived(&self) -> u64 {
-        let handles = self.handles.lock().unwrap_or_else(PoisonError::into_inner);
+        let handles = lock(&self.handles);
         let held = self.held.load(Ordering::Relaxed);
         if handles.is_empty() {
             return held + self.tally.bytes();
@@ -257,6 +270,8 @@ impl Copy<'_> {
         let moving = Instant::now();
         let mut work = tokio::task::spawn_blocking(move || work(&live));
         let mut said = None;
+        let watched = control.as_ref().map(|control| (control.server().to_owned(), control.heard()));
+        let mut silence = Silence::new(control.as_ref().and_then(|control| control.patience()));
         let mut tick = tokio::time::interval(Duration::from_millis(200));
         tick.set_missed_tick_behavior(MissedTickBehavior::Skip);
         let result = loop {
@@ -268,7 +283,16 @@ impl Copy<'_> {
             };
             tokio::select! {
                 result = &mut work => break result,
-                _ = tick.tick() => self.show(),
+                _ = tick.tick() => {
+                    self.show();
+                    if let Some((server, heard)) = &watched
+                        && let Some(error) = self.silent(&mut silence, server, heard)
+                    {
+                        self.live.cancel.cancel(error.clone());
+                        said = Some(error);
+                        control = None;
+                    }
+                }
                 error = failure => {
                     self.live.cancel.cancel(error.clone());
                     said = Some(error);
@@ -290,28 +314,47 @@ impl Copy<'_> {
         }
     }
 
+    fn silent(&self, silence: &mut Silence, server: &str, heard: &Mutex<Heard>) -> Option<Error> {
+        let excused = self.live.is_alone.load(Ordering::Relaxed);
+        silence.check(server, self.live.arrived(), lock(heard).at(), excused)
+    }
+
     /// Waits for the server's last word on each of `requests`, still showing what arrives.
     pub(super) async fn until_done(&mut self, control: &mut Control, requests: &[u64]) -> Result<(), Error> {
         let moving = Instant::now();
-        let mut tick = tokio::time::interval(Duration::from_millis(200));
-        tick.set_missed_tick_behavior(MissedTickBehavior::Skip);
         let mut result = Ok(());
         for &id in requests {
-            let ended = {
-                let done = control.done(id);
-                tokio::pin!(done);
-                loop {
-                    tokio::select! {
-                        reply = &mut done => break reply,
-                        _ = tick.tick() => self.show(),
-                    }
-                }
-            };
+            let ended = self.reply_to(control, id).await.map(drop);
+            let is_silent = matches!(&ended, Err(error) if error.code == "peer-silent");
             // The first failure is the cause; those behind it follow from it.
-            result = result.and(ended.map(drop));
+            result = result.and(ended);
+            if is_silent {
+                break;
+            }
         }
         self.ledger.moving = self.ledger.moving + moving.elapsed().into();
         result
+    }
+
+    /// The server's answer to the request `id`, which may take it long.
+    pub(super) async fn reply_to(&mut self, control: &mut Control, id: u64) -> Result<Reply, Error> {
+        let (server, heard) = (control.server().to_owned(), control.heard());
+        let mut silence = Silence::new(control.patience());
+        let mut tick = tokio::time::interval(Duration::from_millis(200));
+        tick.set_missed_tick_behavior(MissedTickBehavior::Skip);
+        let done = control.done(id);
+        tokio::pin!(done);
+        loop {
+            tokio::select! {
+                reply = &mut done => return reply,
+                _ = tick.tick() => {
+                    self.show();
+                    if let Some(error) = self.silent(&mut silence, &server, &heard) {
+                        return Err(error);
+                    }
+                }
+            }
+        }
     }
 
     /// How a transfer to or from `control`'s server is guarded.
@@ -342,7 +385,7 @@ impl Copy<'_> {
         self.ledger.network = self.ledger.network + live.tally.network();
         self.ledger.bytes_sent += live.tally.on_wire();
         if let Some(choice) = &mut self.ledger.choice {
-            choice.reasons.append(&mut live.changes.lock().unwrap_or_else(PoisonError::into_inner));
+            choice.reasons.append(&mut lock(&live.changes));
         }
         let first = live.tally.first_byte().map(|first| Span::from(first.saturating_duration_since(self.began)));
         self.ledger.first_byte = self.ledger.first_byte.or(first);
@@ -354,7 +397,7 @@ impl Copy<'_> {
     pub(super) fn show(&mut self) {
         let elapsed = Span::from(self.began.elapsed());
         let bytes = self.base + self.live.arrived();
-        let (total, files) = *self.live.total.lock().unwrap_or_else(PoisonError::into_inner);
+        let (total, files) = *lock(&self.live.total);
         self.ledger.samples.push(Sample { t: elapsed.as_secs_f64(), bytes });
         let bytes_total = total.map(|total| Bytes(self.base + total.0));
         (self.watch)(&Standing { bytes: Bytes(bytes), bytes_total, files_total: files, elapsed });

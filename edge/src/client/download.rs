@@ -138,7 +138,7 @@ async fn from_farline(
     copy.ledger.resumed_bytes += held.blocks.total();
     let digests = if integrity.digests { held.digests } else { Digests::uncomputed(&layout) };
     let (digests, mut arrived) = (Arc::new(Mutex::new(digests)), held.blocks);
-    control.done(manifest).await?;
+    copy.until_done(control, &[manifest]).await?;
     let mut passes = Passes::default();
     let (landed, rig) = loop {
         passes.made += 1;
@@ -174,7 +174,7 @@ async fn from_farline(
         passes.failed(error, arrived.total())?;
         // Every channel is closed, so that these end soon; how does not matter.
         for id in requests {
-            let _ = control.done(id).await;
+            let _ = copy.until_done(control, &[id]).await;
         }
         copy.settle();
         rig = reach(copy, control, address, choice).await?;
@@ -225,7 +225,7 @@ impl Pass {
         let (rig, list) = receive_list(live, rig, layout.entries().len() * Verdict::WIRE_LEN, integrity)?;
         let verdicts = Verdict::decode_for(&layout, &list)?;
         let digests = digests.lock().unwrap_or_else(PoisonError::into_inner);
-        Ok((sink.land(Some((&verdicts, &digests))), rig))
+        Ok((live.alone(|| sink.land(Some((&verdicts, &digests)))), rig))
     }
 }
 

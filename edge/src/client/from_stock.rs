@@ -101,7 +101,7 @@ impl File {
             }
             error.while_doing(doing())
         })?;
-        let landed = copy.attend(Some(control), move |_| Ok(sink.land(None))).await?;
+        let landed = copy.attend(None, move |_| Ok(sink.land(None))).await?;
         Ok((landed, rig))
     }
 

@@ -17,6 +17,9 @@ use std::time::Duration;
 
 /// Between 111 markers, where the server lets us choose: what a killed copy sends again at most, beside what was on its way.
 const MARKERS_EVERY_SECS: u64 = 1;
+/// What is sent again of a resumed file's beginning: globus-gridftp-server 13.24 writes the buffer that it was filling when its channel broke
+/// to the file's start (G-3). Its buffers have 256 KiB unless its operator says otherwise.
+const STRAY: u64 = 4 << 20;
 /// How long the removal of what is of no use may take.
 const REMOVAL_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -36,11 +39,13 @@ pub(super) struct RemotePartial<'a> {
 }
 
 impl<'a> RemotePartial<'a> {
-    /// Finds what the server holds of `parcel` from an earlier copy, and clears away what it holds of another source.
+    /// Finds what the server holds of `parcel` from an earlier copy, and clears away what it holds of another source, or all that it
+    /// holds where nothing may be resumed: where it could not be compared when it is whole.
     pub(super) async fn begin(
         copy: &mut Copy<'_>,
         control: &mut Control,
         parcel: Parcel<'a>,
+        may_resume: bool,
     ) -> Result<RemotePartial<'a>, Error> {
         let begun = match receipts_folder().map(|folder| Receipts::begin(&folder, &parcel)) {
             Some(Err(error)) if error.code == "busy" => return Err(error),
@@ -62,7 +67,13 @@ impl<'a> RemotePartial<'a> {
             // Gone already is as good.
             control.try_request(Request::Exec(Command::Delete(Pathname::new(stale))));
         }
-        let mut held = nameable(receipts.held());
+        let mut held = receipts.held().clone();
+        if !may_resume && !held.is_empty() {
+            control.try_request(Request::Exec(Command::Delete(Pathname::new(receipts.temporary()))));
+            receipts.renew(&parcel)?;
+        }
+        held = if may_resume { nameable(&held) } else { ByteRanges::new() };
+        held.remove(0..STRAY);
         if let Some(needed) = held.iter().last().map(|range| range.end) {
             // The size is no word on what is stored, but a file that is not as long as what was said is another one.
             let size = size_of(control, receipts.temporary()).await?;
@@ -128,7 +139,11 @@ impl<'a> RemotePartial<'a> {
         let useless =
             matches!(error.fault, Fault::You | Fault::Here) || matches!(error.code, "source-changed" | "digest-mismatch");
         let empty = self.receipts.as_ref().is_none_or(|receipts| receipts.held().is_empty());
-        if useless || empty {
+        let is_deaf = matches!(error.code, "peer-silent" | "control-timeout") || control.is_cut_off();
+        if is_deaf {
+            // The server may not know yet that this copy is over, and write again when it learns of it.
+            self.receipts.iter_mut().for_each(Receipts::distrust);
+        } else if useless || empty {
             self.remove(control).await;
         }
     }

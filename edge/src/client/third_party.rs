@@ -4,15 +4,18 @@ use super::control::Control;
 use super::copy::{Copy, Live};
 use super::download::{entry, list_tree, parallelism};
 use super::location::Remote;
-use super::passes::source_of;
+use super::passes::{agree, nameable, source_of};
 use super::remote_partial::{RemotePartial, ask_for_markers};
+use super::silence::Silence;
 use super::upload::trim;
-use crate::mover::TREE_MODULE;
+use crate::mover::{Integrity, TREE_MODULE};
 use crate::stores::{Parcel, join};
+use crate::sys::lock::lock;
 use farline_core::gridftp::client::{Request, Transfer, What};
 use farline_core::gridftp::{Command, Kind, Mode, Module, Pathname};
+use farline_core::transfer::journal::Origin;
 use farline_core::transfer::{Choice, Entry, EntryKind};
-use farline_core::units::{Bytes, Error, Fault};
+use farline_core::units::{ByteRanges, Bytes, Error, Fault};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use tokio::time::MissedTickBehavior;
@@ -128,22 +131,38 @@ async fn arrange(ends: &mut Ends<'_>, choice: &Choice) -> Result<(), Error> {
 
 /// Two Farline nodes: the tree as one, verified by the receiver.
 async fn as_tree(copy: &mut Copy<'_>, ends: &mut Ends<'_>, target: Vec<u8>, bytes: u64, files: u64) -> Result<(), Error> {
-    let module = |what: What, path: &[u8], parms: &str| {
+    let module = |what: What, path: &[u8], parms: &str, held: ByteRanges| {
         let module = Some(Module { name: TREE_MODULE.to_owned(), parms: parms.to_owned() });
-        Request::Transfer(Transfer { module, ..Transfer::new(what, Pathname::new(path)) })
+        Request::Transfer(Transfer { module, held, ..Transfer::new(what, Pathname::new(path)) })
     };
-    let parts = ["manifest", "data", "digests"];
-    let stores = parts.map(|part| ends.receiver.request(module(What::Store, &target, part)));
-    let retrieves = parts.map(|part| ends.sender.request(module(What::Retrieve, &ends.from.path, part)));
+    let (sends, receives) = (copy.integrity(&ends.sender), copy.integrity(&ends.receiver));
+    let integrity = Integrity { checks: sends.checks && receives.checks, ..receives };
+    let source = source_of(&format!("{}:{}", ends.from.host, ends.from.port), [&ends.from.path[..]].into_iter());
+    let agreed = agree(&mut ends.sender, integrity, None);
+    for id in agreed {
+        ends.sender.done(id).await.map_err(|error| at(ends.from, error))?;
+    }
+    let agreed = agree(&mut ends.receiver, integrity, Some(&Origin { source, digests: integrity.digests }));
+    for id in agreed {
+        ends.receiver.done(id).await.map_err(|error| at(ends.to, error))?;
+    }
+    let store = ends.receiver.request(module(What::Store, &target, "manifest", ByteRanges::new()));
+    let retrieve = ends.sender.request(module(What::Retrieve, &ends.from.path, "manifest", ByteRanges::new()));
+    side_by_side(copy, ends, store, retrieve, false).await?;
+    // Y-3: what the receiver holds from before is known now, and the sender is told.
+    let held = nameable(lock(&ends.receiver.heard()).all());
+    copy.ledger.resumed_bytes += held.total();
+    let parts = [("data", held.clone()), ("digests", ByteRanges::new())];
+    let stores = parts.clone().map(|(part, _)| ends.receiver.request(module(What::Store, &target, part, ByteRanges::new())));
+    let retrieves = parts.map(|(part, held)| ends.sender.request(module(What::Retrieve, &ends.from.path, part, held)));
     for (index, (store, retrieve)) in stores.into_iter().zip(retrieves).enumerate() {
         // Lists are not payload.
-        side_by_side(copy, ends, store, retrieve, index == 1).await?;
+        side_by_side(copy, ends, store, retrieve, index == 0).await?;
     }
     copy.ledger.bytes += bytes;
     copy.ledger.files += files;
-    copy.ledger.bytes_sent += bytes;
-    copy.ledger.verified = true;
-    copy.ledger.verified_how = "BLAKE3 of every file, computed while moving, compared by the receiving node";
+    copy.ledger.bytes_sent += bytes - held.total().min(bytes);
+    copy.verified(integrity);
     Ok(())
 }
 
@@ -185,23 +204,15 @@ async fn file_by_file(
         let identity = source_of(&here, [&source[..]].into_iter());
         let (server, len, modified_ns) = (&there[..], entry.len(), entry.modified_ns);
         let parcel = Parcel { server, target: &path, source: identity, len, modified_ns };
-        let mut partial = RemotePartial::begin(copy, &mut ends.receiver, parcel).await.map_err(|error| at(ends.to, error))?;
-        let mut moved = Ok(());
-        if !partial.is_whole() {
-            let held = partial.held().clone();
-            let store = partial.store(&mut ends.receiver);
-            let retrieve = Transfer { held, ..Transfer::new(What::Retrieve, Pathname::new(source.clone())) };
-            let retrieve = ends.sender.request(Request::Transfer(retrieve));
-            moved = side_by_side(copy, ends, store, retrieve, true).await;
-        }
-        if moved.is_ok() && !partial.held().is_empty() {
-            moved = unchanged(ends, source, entry).await;
-        }
-        if let Err(error) = moved {
+        let mut partial =
+            RemotePartial::begin(copy, &mut ends.receiver, parcel, false).await.map_err(|error| at(ends.to, error))?;
+        let store = partial.store(&mut ends.receiver);
+        let retrieve = ends.sender.request(Request::Transfer(Transfer::new(What::Retrieve, Pathname::new(source))));
+        if let Err(error) = side_by_side(copy, ends, store, retrieve, true).await {
             partial.abandon(&mut ends.receiver, &error).await;
             return Err(error);
         }
-        copy.ledger.bytes_sent += len - partial.held().total();
+        copy.ledger.bytes_sent += len;
         partial.land(&mut ends.receiver).await.map_err(|error| at(ends.to, error))?;
         copy.ledger.bytes += len;
         copy.ledger.files += 1;
@@ -210,21 +221,14 @@ async fn file_by_file(
     Ok(())
 }
 
-/// Makes sure that the parts of a resumed file, which moved at different times, are of one.
-async fn unchanged(ends: &mut Ends<'_>, source: Vec<u8>, listed: &Entry) -> Result<(), Error> {
-    let look = ends.sender.request(Request::Stat(Pathname::new(source)));
-    let now = ends.sender.looked(look).await.map_err(|error| at(ends.from, error))?.map(|found| entry(Vec::new(), &found));
-    match now.is_some_and(|now| (now.len(), now.modified_ns) == (listed.len(), listed.modified_ns)) {
-        true => Ok(()),
-        false => Err(at(ends.from, Error::new(Fault::There, "source-changed", "the file changed while it was copied"))),
-    }
-}
-
 /// Waits for both ends' last words on one transfer. The first that fails ends the wait: the other would wait for it.
 async fn side_by_side(copy: &mut Copy<'_>, ends: &mut Ends<'_>, store: u64, retrieve: u64, payload: bool) -> Result<(), Error> {
     let moving = Instant::now();
     let (moved, ignored) = (AtomicU64::new(0), AtomicU64::new(0));
     let base = copy.live.tally.bytes();
+    let heard = [ends.sender.heard(), ends.receiver.heard()];
+    let mut silence = Silence::new(ends.sender.patience());
+    let names = format!("{} or {}", ends.from, ends.to);
     let Ends { from, to, sender, receiver } = ends;
     let both = async {
         let stored = async { receiver.transferred(store, &moved).await.map_err(|error| at(to, error)) };
@@ -247,7 +251,16 @@ async fn side_by_side(copy: &mut Copy<'_>, ends: &mut Ends<'_>, store: u64, retr
     let result = loop {
         tokio::select! {
             result = &mut both => break result,
-            _ = tick.tick() => if payload { progress(copy, base + moved.load(Ordering::Relaxed)) },
+            _ = tick.tick() => {
+                if payload {
+                    progress(copy, base + moved.load(Ordering::Relaxed));
+                }
+                // A receiver goes on to say that nothing comes: of payload, words alone are no sign of life.
+                let words = heard.iter().filter_map(|heard| lock(heard).at()).max().filter(|_| !payload);
+                if let Some(error) = silence.check(&names, moved.load(Ordering::Relaxed), words, false) {
+                    break Err(error);
+                }
+            }
         }
     };
     copy.ledger.moving = copy.ledger.moving + moving.elapsed().into();

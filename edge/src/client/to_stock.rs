@@ -47,7 +47,7 @@ pub(super) async fn run(
     let layout = Arc::new(Layout::new(load.entries.clone(), BLOCK_LEN));
     let source = Load::source(load.parts, &layout);
     let files = layout.entries().iter().filter(|entry| matches!(entry.kind, EntryKind::File { .. })).count() as u64;
-    let place = to.place();
+    let (place, may_resume) = (to.place(), checksum::is_offered(control));
     let mut rig = Some(rig);
     for (index, entry) in layout.entries().iter().enumerate() {
         match entry.kind {
@@ -62,7 +62,7 @@ pub(super) async fn run(
         let path = at(entry);
         let (server, len, modified_ns) = (&place[..], entry.len(), entry.modified_ns);
         let parcel = Parcel { server, target: &path, source: load.source_id, len, modified_ns };
-        let mut partial = RemotePartial::begin(copy, control, parcel).await?;
+        let mut partial = RemotePartial::begin(copy, control, parcel, may_resume).await?;
         copy.live.expect(layout.payload() - copy.ledger.bytes, files);
         copy.live.held.store(partial.held().total(), Ordering::Relaxed);
         let one = OneOf { source: Arc::clone(&source), entry: index, len };

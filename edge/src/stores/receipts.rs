@@ -156,6 +156,14 @@ impl Receipts {
         Ok(())
     }
 
+    /// Has the next copy begin anew: what is at the server may still change. Its name stays known, so that it can be removed.
+    pub(crate) fn distrust(&mut self) {
+        let mut records = Vec::new();
+        // A source of no file: whatever comes next is another one.
+        journal::begin(&Origin { source: [0; 32], digests: false }, BLOCK_LEN, &mut records);
+        self.end = self.end.filter(|&at| self.file.write_all_at(&records, at).is_ok()).map(|at| at + records.len() as u64);
+    }
+
     /// The partial file's path at the server.
     pub(crate) fn temporary(&self) -> &[u8] {
         &self.temporary
@@ -274,7 +282,12 @@ mod tests {
             let (receipts, stale) = Receipts::begin(&at, &changed).expect("begun");
             assert!(stale.is_some() && stale.as_deref() != Some(receipts.temporary()) && receipts.held().is_empty());
         }
-        let (receipts, _) = Receipts::begin(&at, &PARCEL).expect("begun");
+        let (mut receipts, _) = Receipts::begin(&at, &PARCEL).expect("begun");
+        receipts.note(&ranges("0-100"));
+        receipts.distrust();
+        drop(receipts);
+        let (receipts, stale) = Receipts::begin(&at, &PARCEL).expect("begun");
+        assert!(stale.is_some() && receipts.held().is_empty(), "what is not trusted is not gone on with");
         receipts.finish();
         assert_eq!(receipts_in(&at).expect("read"), []);
     }

@@ -142,11 +142,18 @@ pub fn process_usage() -> (Span, u64) {
 /// # Errors
 /// When the socket is none of TCP.
 pub fn notice_dead_peer(stream: &impl AsFd) -> io::Result<()> {
-    let socket = socket2::SockRef::from(stream);
+    notice_dead_idle_peer(stream)?;
+    socket2::SockRef::from(stream).set_tcp_user_timeout(Some(Duration::from_secs(30)))
+}
+
+/// The same only while nothing is on its way to the peer: one that reads slowly, and lets its window close for long, is not dead.
+///
+/// # Errors
+/// When the socket is none of TCP.
+pub fn notice_dead_idle_peer(stream: &impl AsFd) -> io::Result<()> {
     let keepalive =
         socket2::TcpKeepalive::new().with_time(Duration::from_secs(10)).with_interval(Duration::from_secs(5)).with_retries(4);
-    socket.set_tcp_keepalive(&keepalive)?;
-    socket.set_tcp_user_timeout(Some(Duration::from_secs(30)))
+    socket2::SockRef::from(stream).set_tcp_keepalive(&keepalive)
 }
 
 #[cfg(test)]

@@ -50,6 +50,9 @@ pub(crate) struct Args {
     /// No faster in all, such as 500Mbit/s [default: none]
     #[arg(long, value_name = "RATE")]
     limit: Option<Rate>,
+    /// Give up on a silent server after; 0 is never [default: 60]
+    #[arg(long, value_name = "SECS")]
+    timeout: Option<u64>,
     /// Data in the clear over ssh and ftps:// [default: no]
     #[arg(long)]
     no_encrypt: bool,
@@ -103,6 +106,7 @@ pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
         no_encrypt: args.no_encrypt,
         ssh: ssh.split_whitespace().map(str::to_owned).collect(),
         remote_farline: args.remote_farline,
+        timeout: args.timeout.map(Span::from_secs),
     };
     let options = Options {
         recursive: args.recursive,

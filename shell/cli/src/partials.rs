@@ -186,8 +186,11 @@ fn remove(paths: &[PathBuf], output: &Output) -> Result<ExitCode, Error> {
     Ok(end(&failed, output))
 }
 
+/// What was left at a server, and what became of its removal.
+type RemovalElsewhere = (Receipt, Result<(), Error>);
+
 /// Removes what was left at a server that is not Farline.
-fn remove_at(remote: &Remote) -> Result<Vec<(Receipt, Result<(), Error>)>, Error> {
+fn remove_at(remote: &Remote) -> Result<Vec<RemovalElsewhere>, Error> {
     let stored = stored_at(remote)?;
     if stored.is_empty() {
         return Err(nothing_of(&remote.to_string()));
