@@ -2,6 +2,7 @@
 
 use super::control::Control;
 use super::dial::Line;
+use super::existing::Existing;
 use super::location::Location;
 use super::outcome::{Ledger, Outcome, Sample};
 use super::reach::Reach;
@@ -31,6 +32,31 @@ pub struct Options {
     pub wishes: Wishes,
     /// How arrival is checked.
     pub verify: Verify,
+    /// What becomes of files that are at the destination already.
+    pub existing: Existing,
+    /// How it is asked to end early.
+    pub stop: Stop,
+}
+
+/// Asks a copy that runs to end soon, with what it can go on from made durable.
+#[derive(Clone, Debug, Default)]
+pub struct Stop(Arc<AtomicBool>);
+
+impl Stop {
+    /// Asks.
+    pub fn ask(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    /// The error of a copy that ends because it was asked to.
+    pub fn error() -> Error {
+        Error::new(Fault::You, "interrupted", "interrupted; nothing half-done was left under a final name")
+    }
+
+    /// Why the copy ends, if it was asked to.
+    pub(super) fn reason(&self) -> Option<Error> {
+        self.0.load(Ordering::Relaxed).then(Stop::error)
+    }
 }
 
 /// How a copy's arrival is checked, between Farline ends.
@@ -266,7 +292,12 @@ impl Copy<'_> {
             };
             tokio::select! {
                 result = &mut work => break result,
-                _ = tick.tick() => self.show(),
+                _ = tick.tick() => {
+                    self.show();
+                    if let Some(reason) = self.options.stop.reason() {
+                        self.live.cancel.cancel(reason);
+                    }
+                }
                 error = failure => {
                     self.live.cancel.cancel(error.clone());
                     said = Some(error);
@@ -301,7 +332,12 @@ impl Copy<'_> {
                 loop {
                     tokio::select! {
                         reply = &mut done => break reply,
-                        _ = tick.tick() => self.show(),
+                        _ = tick.tick() => {
+                            self.show();
+                            if let Some(reason) = self.options.stop.reason() {
+                                return Err(reason);
+                            }
+                        }
                     }
                 }
             };

@@ -3,6 +3,7 @@
 use super::control::Control;
 use super::copy::{Copy, Live};
 use super::dial::{DataPath, dial};
+use super::existing::{Existing, blocks_of, kept_here, without};
 use super::local::{destination, has_partial};
 use super::location::{Location, Remote};
 use super::passes::{Passes, agree, source_of};
@@ -21,6 +22,7 @@ use farline_core::transfer::journal::Origin;
 use farline_core::transfer::{Choice, Digests, Entry, EntryKind, Layout, Verdict, parse_manifest};
 use farline_core::units::{ByteRanges, Error, Fault};
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -40,9 +42,23 @@ pub(super) async fn run(copy: &mut Copy<'_>, from: &Remote, to: &Location, sever
     let passive = Request::Passive { mode: Mode::Extended, striped: false };
     let (mut control, ahead) = Control::open(from, &copy.options.reach, vec![Request::ToFarline(Box::new(passive))]).await?;
     control.require(from).await?;
-    let choice = copy.choose(control.rtt(), None, false);
+    let mut choice = copy.choose(control.rtt(), None, false);
+    let is_ordered = control.features().parameters("FARLINE").any(|feature| feature == "ORDER");
+    if *to == Location::Standard && !is_ordered {
+        // What several channels bring cannot be set right with bounded memory unless each is in order.
+        choice.streams = 1;
+        copy.ledger.streams = 1;
+    }
     if control.features().parameters("FARLINE").any(|feature| feature == "TREE") {
-        from_farline(copy, &mut control, ahead[0], from, to, several, &choice).await
+        let copied = from_farline(copy, &mut control, ahead[0], from, to, several, &choice).await;
+        let contents = from.path.ends_with(b"/") && from.store.is_none();
+        copied.map_err(|error| match (error.code, to) {
+            ("interrupted", Location::Local(path)) if has_partial(to, from.name(), contents) => {
+                let folder = if path.is_dir() { path.as_path() } else { path.parent().unwrap_or(path) };
+                interrupted(error, &format!("farline partials ls {}", shown(folder)))
+            }
+            _ => error,
+        })
     } else if control.features().is_gridftp() {
         from_stock(copy, &mut control, from, to, several, &choice).await
     } else {
@@ -53,6 +69,17 @@ pub(super) async fn run(copy: &mut Copy<'_>, from: &Remote, to: &Location, sever
         )
         .hint("curl or lftp can fetch from it"))
     }
+}
+
+/// A folder on a command line.
+fn shown(folder: &Path) -> String {
+    if folder.as_os_str().is_empty() { ".".to_owned() } else { folder.display().to_string() }
+}
+
+/// The error of an interrupted copy of which something durable is kept.
+pub(super) fn interrupted(error: Error, list: &str) -> Error {
+    Error { message: "interrupted; what had arrived is kept under a hidden name".to_owned(), ..error }
+        .hint(format!("run the same command again to go on from there; `{list}` shows what is kept"))
 }
 
 pub(super) fn parallelism(choice: &Choice) -> Request {
@@ -105,6 +132,10 @@ async fn from_farline(
     let address = if keyed { Some(control.passive(passive).await?) } else { None };
     let integrity = copy.integrity(control);
     let mut agreed = Vec::new();
+    if *to == Location::Standard && control.features().parameters("FARLINE").any(|feature| feature == "ORDER") {
+        let option = Opts::Farline { name: "order".to_owned(), value: "ascending".to_owned() };
+        agreed.push(control.request(Request::Exec(Command::Options(option))));
+    }
     if control.limit(copy.options.limit) {
         copy.live.paced_there.store(true, Ordering::Relaxed);
     }
@@ -116,7 +147,9 @@ async fn from_farline(
     let nothing = ByteRanges::new();
     let (name, contents) = (from.name().to_vec(), from.path.ends_with(b"/") && from.store.is_none());
     // Clause R-7: where something is left, what it is can be told when the manifest is there.
-    let resuming = integrity.checks && has_partial(to, &name, contents);
+    // So it can where files may stay: which, is known when the manifest is there.
+    let picks = copy.options.existing != Existing::Replace;
+    let resuming = picks || (integrity.checks && has_partial(to, &name, contents));
     let mut rig = reach(copy, control, address, choice).await?;
     agreed.extend(agree(control, integrity, None));
     let manifest = control.request(transfer("manifest", &nothing));
@@ -132,7 +165,10 @@ async fn from_farline(
     }
     let layout = Arc::new(Layout::new(entries, BLOCK_LEN));
     let files = layout.entries().iter().filter(|entry| matches!(entry.kind, EntryKind::File { .. })).count() as u64;
-    let sink: Arc<dyn Landing> = destination(to, &name, is_folder, contents, several)?.sink(&layout)?.into();
+    let place = destination(to, &name, is_folder, contents, several)?;
+    let kept = kept_here(copy, &place, layout.entries());
+    let sink: Arc<dyn Landing> = place.sink(&layout)?.into();
+    sink.leave(&kept);
     let origin = Origin {
         source: source_of(&format!("{}:{}", from.host, from.port), [&from.path[..]].into_iter()),
         digests: integrity.digests,
@@ -142,6 +178,9 @@ async fn from_farline(
     copy.ledger.resumed_bytes += held.blocks.total();
     let digests = if integrity.digests { held.digests } else { Digests::uncomputed(&layout) };
     let (digests, mut arrived) = (Arc::new(Mutex::new(digests)), held.blocks);
+    for range in blocks_of(&layout, &kept).iter() {
+        arrived.insert(range);
+    }
     control.done(manifest).await?;
     let mut passes = Passes::default();
     let (landed, rig) = loop {
@@ -266,7 +305,8 @@ async fn from_stock(
         vec![Entry { path: Vec::new(), ..entry(Vec::new(), &top) }]
     };
     let place = destination(to, from.name(), is_folder, from.path.ends_with(b"/"), several)?;
-    let layout = Arc::new(Layout::new(entries, BLOCK_LEN));
+    let kept = kept_here(copy, &place, &entries);
+    let layout = Arc::new(Layout::new(without(entries, &kept), BLOCK_LEN));
     place.make_folders(&layout)?;
     let (mut rig, requests) = arrange(copy, control, choice).await?;
     for id in requests {

@@ -3,8 +3,11 @@
 use super::control::{Control, Heard};
 use super::copy::{Copy, Live};
 use super::dial::{dial, handles};
+use super::download::interrupted;
+use super::existing::{kept_there, without};
 use super::location::{Location, Remote, last_name};
 use super::passes::{Passes, agree, source_of};
+use super::stream;
 use crate::channels::Channel;
 use crate::channels::tcp::TcpOptions;
 use crate::mover::{Audit, BLOCK_LEN, Integrity, SendJob, Sent, TREE_MODULE, Tally, Tuning, send};
@@ -16,6 +19,7 @@ use farline_core::gridftp::{Command, Kind, Mode, Module, Pathname};
 use farline_core::transfer::journal::Origin;
 use farline_core::transfer::{Block, Choice, Entry, EntryKind, Layout, Marks, Verdict, manifest_lines};
 use farline_core::units::{Bytes, Error, Fault};
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -34,18 +38,32 @@ struct Load {
 }
 
 impl Load {
+    /// Leaves out what stays as it is at the destination.
+    fn leave_out(&mut self, kept: &BTreeSet<usize>) {
+        for part in &mut self.parts {
+            part.first -= kept.range(..part.first).count();
+        }
+        self.entries = without(std::mem::take(&mut self.entries), kept);
+    }
+
     fn source(parts: Vec<Part>, layout: &Arc<Layout>) -> Arc<dyn Source> {
         if parts.is_empty() { Arc::new(MemorySource::new()) } else { Arc::new(PosixSource::of_parts(parts, Arc::clone(layout))) }
     }
 }
 
 /// Channels and slots between the transfers of one copy.
-struct Rig {
-    channels: Vec<Box<dyn Channel>>,
-    slots: Vec<Slot>,
+pub(super) struct Rig {
+    pub(super) channels: Vec<Box<dyn Channel>>,
+    pub(super) slots: Vec<Slot>,
 }
 
 pub(super) async fn run(copy: &mut Copy<'_>, sources: &[Location], to: &Remote) -> Result<(), Error> {
+    if sources.contains(&Location::Standard) {
+        if sources.len() > 1 {
+            return Err(Error::new(Fault::You, "one-source", "standard input is copied alone, not among other sources"));
+        }
+        return stream::to_node(copy, to).await;
+    }
     let memory = memory_among(sources)?;
     let paths: Vec<PathBuf> = sources
         .iter()
@@ -79,16 +97,35 @@ pub(super) async fn run(copy: &mut Copy<'_>, sources: &[Location], to: &Remote) 
         }
         None => load(copy, &paths, to, into_folder)?,
     };
+    let mut load = load;
+    let target = load.target.clone();
+    let at = |entry: &Entry| Pathname::new(if entry.path.is_empty() { target.clone() } else { join(trim(&target), &entry.path) });
+    let kept = kept_there(copy, &mut control, &load.entries, at).await?;
+    load.leave_out(&kept);
+    if load.entries.is_empty() {
+        copy.ledger.verified_how = "nothing was copied";
+        return Ok(());
+    }
     let size = load.entries.iter().map(Entry::len).sum();
     let choice = copy.choose(control.rtt(), Some(Bytes(size)), true);
     if control.features().parameters("FARLINE").any(|feature| feature == "TREE") {
-        to_farline(copy, &mut control, ahead[0], load, &choice).await
+        let copied = to_farline(copy, &mut control, ahead[0], load, &choice).await;
+        // The node makes durable what it has whole when its client goes.
+        let is_kept = control.checks() && to.store.is_none() && copy.live.tally.bytes() > BLOCK_LEN as u64;
+        copied.map_err(|error| match error.code {
+            "interrupted" if is_kept => interrupted(error, &format!("farline partials ls, at {},", to.server())),
+            _ => error,
+        })
     } else if control.features().is_gridftp() {
         to_stock(copy, &mut control, ahead[0], load, &choice).await
     } else {
-        Err(Error::new(Fault::There, "unsupported", format!("{}:{} is a plain FTP server, not a GridFTP one", to.host, to.port))
-            .hint("curl -T or lftp put can store to it"))
+        Err(not_gridftp(to))
     }
+}
+
+pub(super) fn not_gridftp(to: &Remote) -> Error {
+    Error::new(Fault::There, "unsupported", format!("{}:{} is a plain FTP server, not a GridFTP one", to.host, to.port))
+        .hint("curl -T or lftp put can store to it")
 }
 
 /// The store without a disk that is the source, if one is.
@@ -390,7 +427,7 @@ pub(super) fn temporary(path: &[u8]) -> Vec<u8> {
 }
 
 /// Opens the channels and maps the staging pool; answers also with the congestion control in force.
-async fn open_rig(
+pub(super) async fn open_rig(
     copy: &mut Copy<'_>,
     control: &mut Control,
     address: SocketAddr,

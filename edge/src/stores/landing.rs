@@ -56,6 +56,8 @@ pub struct PosixSink {
     unnamed: Mutex<BTreeSet<usize>>,
     /// Those that were opened again, so that their metadata may have been set too early.
     reopened: Mutex<BTreeSet<usize>>,
+    /// Entries whose targets stay as they are.
+    left: Mutex<BTreeSet<usize>>,
     /// Write into the target itself, from this offset on.
     in_place: Option<u64>,
     /// Set modes and times from the layout's entries.
@@ -77,6 +79,7 @@ impl PosixSink {
             made: Mutex::default(),
             unnamed: Mutex::default(),
             reopened: Mutex::default(),
+            left: Mutex::default(),
             in_place: None,
             metadata,
             open: Mutex::default(),
@@ -130,6 +133,11 @@ impl PosixSink {
         self.refused.store(true, Ordering::Release);
     }
 
+    /// Drops what comes of these entries: what is at their places stays.
+    pub fn leave(&self, entries: &BTreeSet<usize>) {
+        lock(&self.left).clone_from(entries);
+    }
+
     /// The same sink, but writing into the existing target from `offset` on: no temporary name, no landing.
     #[must_use]
     pub fn in_place(mut self, offset: u64) -> PosixSink {
@@ -177,7 +185,8 @@ impl PosixSink {
             return landed;
         }
         let mut good = Vec::new();
-        for (index, entry) in self.layout.entries().iter().enumerate() {
+        let left = lock(&self.left).clone();
+        for (index, entry) in self.layout.entries().iter().enumerate().filter(|(index, _)| !left.contains(index)) {
             let ready = match entry.kind {
                 EntryKind::Directory => Ok(()),
                 EntryKind::Symlink { .. } => Ok(()),
@@ -421,6 +430,9 @@ impl PosixSink {
 
 impl Sink for PosixSink {
     fn write(&self, entry: usize, offset: u64, bytes: &[u8]) -> Result<(), Error> {
+        if lock(&self.left).contains(&entry) {
+            return Ok(());
+        }
         let file = self.file(entry)?;
         let at = self.in_place.unwrap_or(0).saturating_add(offset);
         let item = &self.layout.entries()[entry];

@@ -5,6 +5,7 @@
 //! | `posix` | files of a tree | files of a tree, under temporary names until they land |
 //! | `memory` | one file of pseudo-random bytes, or a list of bytes | bytes in memory |
 //! | `null` | | throws bytes away |
+//! | standard output | | one file, in ascending order |
 
 mod diskless;
 mod hidden;
@@ -14,6 +15,7 @@ mod memory;
 mod partial;
 mod posix;
 mod root;
+mod standard;
 mod walk;
 
 pub(crate) use diskless::MEMORY_NAME;
@@ -25,12 +27,14 @@ pub use partial::Held;
 pub(crate) use partial::has_journal;
 pub use posix::{Part, PosixSource};
 pub use root::Root;
+pub use standard::StandardOutput;
 pub use walk::{WalkProblem, walk};
 pub(crate) use walk::{is_special, join, look};
 
 use farline_core::transfer::journal::Origin;
 use farline_core::transfer::{Digests, PieceDigest, Verdict};
 use farline_core::units::{ByteRanges, Error, Fault};
+use std::collections::BTreeSet;
 use std::fmt;
 use std::io;
 
@@ -50,6 +54,11 @@ pub trait Sink: Send + Sync {
     /// # Errors
     /// When they cannot be written: no space, no permission.
     fn write(&self, entry: usize, offset: u64, bytes: &[u8]) -> Result<(), Error>;
+
+    /// Whether parts must come in ascending order, one at a time.
+    fn wants_order(&self) -> bool {
+        false
+    }
 
     /// Whether it keeps a journal of what is durable.
     fn journals(&self) -> bool {
@@ -93,6 +102,9 @@ pub trait Landing: Sink + fmt::Debug {
     /// The transfer was refused for what it is: nothing of it is kept.
     fn refuse(&self) {}
 
+    /// What comes of these entries is dropped: what is at their places stays.
+    fn leave(&self, _entries: &BTreeSet<usize>) {}
+
     /// Lands every file whose digest is what the sender says (`verdicts`, by entry), or every file when there are none.
     fn land(&self, check: Option<(&[Verdict], &Digests)>) -> Landed;
 }
@@ -112,6 +124,10 @@ impl Landing for PosixSink {
 
     fn refuse(&self) {
         PosixSink::refuse(self);
+    }
+
+    fn leave(&self, entries: &BTreeSet<usize>) {
+        PosixSink::leave(self, entries);
     }
 
     fn land(&self, check: Option<(&[Verdict], &Digests)>) -> Landed {
@@ -142,7 +158,7 @@ pub(crate) fn storage_error(doing: &str, path: &[u8], error: &io::Error) -> Erro
 }
 
 /// The system's words without Rust's ` (os error N)`.
-fn plain(error: &io::Error) -> String {
+pub(crate) fn plain(error: &io::Error) -> String {
     let text = error.to_string();
     text.split(" (os error").next().unwrap_or(&text).to_owned()
 }
