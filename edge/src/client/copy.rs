@@ -32,6 +32,8 @@ pub struct Options {
     pub wishes: Wishes,
     /// How arrival is checked.
     pub verify: Verify,
+    /// Have servers that are not Farline compute checksums, to compare with (CKSM).
+    pub compare_at_stock: bool,
     /// What becomes of files that are at the destination already.
     pub existing: Existing,
     /// How it is asked to end early.

@@ -6,7 +6,8 @@ use super::location::{Location, last_name};
 use super::stream;
 use crate::mover::BLOCK_LEN;
 use crate::stores::{
-    Diskless, Landing, MEMORY_NAME, MemorySource, PosixSink, PosixSource, Root, Source, StandardOutput, look, storage_error, walk,
+    Diskless, Landing, MEMORY_NAME, MemorySource, PosixSink, PosixSource, Root, Source, StandardOutput, join, look,
+    storage_error, walk,
 };
 use farline_core::transfer::{Digests, Entry, EntryKind, Layout, PieceDigest, Verdict};
 use farline_core::units::{Error, Fault};
@@ -35,6 +36,15 @@ impl Destination {
             Destination::Diskless(store) => Box::new(store.sink(layout)?),
             Destination::Standard => Box::new(StandardOutput::open()?),
         })
+    }
+
+    /// The same place for what lies at `path` below it.
+    pub(super) fn below(&self, path: &[u8]) -> Destination {
+        match self {
+            Destination::Files { root, start } => Destination::Files { root: Arc::clone(root), start: join(start, path) },
+            Destination::Diskless(store) => Destination::Diskless(*store),
+            Destination::Standard => Destination::Standard,
+        }
     }
 
     /// Makes the folders of `layout`, so that files find them.

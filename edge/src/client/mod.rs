@@ -1,19 +1,23 @@
 //! The client: copies files and trees between this host and a GridFTP node.
 
+mod checksum;
 mod control;
 mod copy;
 mod dial;
 mod download;
 mod existing;
+mod from_stock;
 mod greet;
 mod local;
 mod location;
 mod outcome;
 mod passes;
 mod reach;
+mod remote_partial;
 mod ssh;
 mod stream;
 mod third_party;
+mod to_stock;
 mod upload;
 
 pub use crate::stores::Diskless;
@@ -24,3 +28,4 @@ pub use greet::{Greeting, greet};
 pub use location::{Location, Remote, Via};
 pub use outcome::{Failure, Outcome, Sample};
 pub use reach::Reach;
+pub use remote_partial::{remove_elsewhere, stored_elsewhere};

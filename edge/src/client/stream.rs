@@ -6,9 +6,9 @@ use super::dial::handles;
 use super::existing::Existing;
 use super::local::{Destination, destination};
 use super::location::{Location, Remote};
-use super::upload::{not_gridftp, open_rig, temporary};
+use super::upload::{not_gridftp, open_rig};
 use crate::mover::{BLOCK_LEN, BlockReader, StreamJob, UNKNOWN_LEN, send_stream};
-use crate::stores::{Landing, PosixSink};
+use crate::stores::{Landing, PosixSink, temporary_beside};
 use farline_core::gridftp::client::{Request, Transfer, What};
 use farline_core::gridftp::{Command, Kind, Mode, Pathname};
 use farline_core::transfer::Layout;
@@ -112,7 +112,7 @@ pub(super) async fn to_node(copy: &mut Copy<'_>, to: &Remote) -> Result<(), Erro
     let address = control.passive(ahead[0]).await?;
     let (rig, congestion) = open_rig(copy, &mut control, address, &choice).await?;
     copy.ledger.congestion = congestion;
-    let name = if lands { to.path.clone() } else { temporary(&to.path) };
+    let name = if lands { to.path.clone() } else { temporary_beside(&to.path)? };
     let store = control.request(Request::Transfer(Transfer::new(What::Store, Pathname::new(name.clone()))));
     let moved = copy.attend(Some(&mut control), move |live| {
         live.follow(handles(&rig.channels)?);

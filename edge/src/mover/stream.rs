@@ -2,11 +2,12 @@
 //!
 //! No machine plans here: whoever has a channel free reads the next block, and MODE E's offsets put it in its place.
 
-use super::desk::{Cancel, lock};
+use super::desk::Cancel;
 use super::pace::Pace;
 use super::send::{broken, no_thread};
 use super::tally::Tally;
 use crate::channels::Channel;
+use crate::sys::lock::lock;
 use crate::sys::pool::Slot;
 use farline_core::gridftp::checked::Check;
 use farline_core::gridftp::mode_e::{Flags, HEADER_LEN, Header};

@@ -25,7 +25,8 @@ Examples:
 
 `src` is copied by its name, `src/` is its content alone, as rsync has it. Every
 file lands whole under its name or not at all. Between Farline ends each file's
-BLAKE3 digest is compared. Over ssh (host:path) and ftps:// data is encrypted.";
+BLAKE3 digest is compared; with a stock server, where --verify digest is written
+out or a copy is resumed, its CKSM. Over ssh (host:path) and ftps:// data is encrypted.";
 
 /// Copy files and trees between this host and a GridFTP node
 #[derive(clap::Args)]
@@ -56,8 +57,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "BYTES")]
     staging: Option<Bytes>,
     /// digest, checksum or none, on arrival [default: digest]
-    #[arg(long, value_name = "HOW", default_value = "digest", hide_default_value = true, hide_possible_values = true)]
-    verify: VerifyHow,
+    #[arg(long, value_name = "HOW", hide_possible_values = true)]
+    verify: Option<VerifyHow>,
     /// No faster in all, such as 500Mbit/s [default: none]
     #[arg(long, value_name = "RATE")]
     limit: Option<Rate>,
@@ -129,7 +130,8 @@ pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
         limit: args.limit,
         wishes,
         reach,
-        verify: args.verify.into(),
+        verify: args.verify.unwrap_or(VerifyHow::Digest).into(),
+        compare_at_stock: matches!(args.verify, Some(VerifyHow::Digest)),
         existing,
         stop: stop.clone(),
     };
