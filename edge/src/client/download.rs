@@ -10,7 +10,6 @@ use super::location::{Location, Remote};
 use super::passes::{Passes, agree, nameable, source_of};
 use super::upload::staging;
 use crate::channels::Channel;
-use crate::channels::tcp::TcpOptions;
 use crate::mover::{Acceptor, BLOCK_LEN, Incoming, Integrity, MANIFEST_LIMIT, ReceiveJob, Received, TREE_MODULE, Tally, receive};
 use crate::stores::{BytesSink, Held, Landed, Landing, Sink, join};
 use crate::sys::pool::Slot;
@@ -19,7 +18,7 @@ use farline_core::gridftp::client::{Request, Transfer, What};
 use farline_core::gridftp::{self, Command, Kind, Mode, Module, Options as Opts, Pathname, RetrieveOptions};
 use farline_core::transfer::journal::Origin;
 use farline_core::transfer::{Choice, Digests, Entry, EntryKind, Layout, Verdict, parse_manifest};
-use farline_core::units::{ByteRanges, Error, Fault};
+use farline_core::units::{ByteRanges, Bytes, Error, Fault};
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::atomic::Ordering;
@@ -87,11 +86,19 @@ pub(super) fn parallelism(choice: &Choice) -> Request {
 /// Opens the channels to the node, so that this end need not be reachable: K-4. A node without keys connects to us.
 async fn reach(copy: &mut Copy<'_>, control: &mut Control, address: Option<SocketAddr>, choice: &Choice) -> Result<Rig, Error> {
     let Some(address) = address else { return Ok(arrange(copy, control, choice).await?.0) };
+    tell_buffer(copy, control);
     control.request(parallelism(choice));
-    let dialled = dial(control, address, choice.streams, &TcpOptions::default()).await?;
+    let dialled = dial(control, address, choice.streams, &copy.tcp_options(None)).await?;
     copy.ledger.data_path = Some(dialled.path);
     copy.ledger.encrypted = Some(dialled.encrypted);
     Ok(Rig { acceptor: None, channels: dialled.channels, slots: staging(choice)?, tcp: Vec::new() })
+}
+
+/// Asks the server for the socket buffers that were asked for here; one that does not know how keeps its own.
+fn tell_buffer(copy: &Copy<'_>, control: &mut Control) {
+    if let Some(Bytes(len)) = copy.options.buffer {
+        control.try_request(Request::Exec(Command::SocketBuffer(len)));
+    }
 }
 
 /// Listens for the server's channels and tells it where and how many.
@@ -102,7 +109,8 @@ pub(super) async fn arrange(copy: &mut Copy<'_>, control: &mut Control, choice: 
     copy.ledger.data_path = Some(DataPath::Direct);
     copy.ledger.encrypted = Some(false);
     let local = control.local()?;
-    let acceptor = Acceptor::bind(SocketAddr::new(local.ip(), 0), None, None, &TcpOptions::default())?;
+    let acceptor = Acceptor::bind(SocketAddr::new(local.ip(), 0), None, None, &copy.tcp_options(None))?;
+    tell_buffer(copy, control);
     let requests = vec![
         control.request(parallelism(choice)),
         control.request(Request::Active { mode: Mode::Extended, addresses: vec![acceptor.address()] }),
@@ -163,7 +171,7 @@ async fn from_farline(
     let files = layout.entries().iter().filter(|entry| matches!(entry.kind, EntryKind::File { .. })).count() as u64;
     let place = destination(to, &name, is_folder, contents, several)?;
     let kept = kept_here(copy, &place, layout.entries());
-    let sink: Arc<dyn Landing> = place.sink(&layout)?.into();
+    let sink: Arc<dyn Landing> = place.sink(&layout, &copy.options.direct_io)?.into();
     sink.leave(&kept);
     let origin = Origin {
         source: source_of(&format!("{}:{}", from.host, from.port), [&from.path[..]].into_iter()),

@@ -6,9 +6,11 @@ use super::location::{Location, last_name};
 use super::stream;
 use crate::mover::BLOCK_LEN;
 use crate::stores::{
-    Diskless, Landing, MEMORY_NAME, MemorySource, PosixSink, PosixSource, Root, Source, StandardOutput, join, look,
+    DirectIo, Diskless, Landing, MEMORY_NAME, MemorySource, PosixSink, PosixSource, Root, Source, StandardOutput, join, look,
     storage_error, walk,
 };
+use crate::sys::lock::lock;
+use crate::sys::pool::pool;
 use farline_core::transfer::{Digests, Entry, EntryKind, Layout, PieceDigest, Verdict};
 use farline_core::units::{Error, Fault};
 use std::os::unix::ffi::OsStrExt;
@@ -28,10 +30,10 @@ pub(super) enum Destination {
 
 impl Destination {
     /// What the files of `layout` land in.
-    pub(super) fn sink(&self, layout: &Arc<Layout>) -> Result<Box<dyn Landing>, Error> {
+    pub(super) fn sink(&self, layout: &Arc<Layout>, direct: &DirectIo) -> Result<Box<dyn Landing>, Error> {
         Ok(match self {
             Destination::Files { root, start } => {
-                Box::new(PosixSink::new(Arc::clone(root), start.clone(), Arc::clone(layout), true))
+                Box::new(PosixSink::new(Arc::clone(root), start.clone(), Arc::clone(layout), true).directly(direct.clone()))
             }
             Destination::Diskless(store) => Box::new(store.sink(layout)?),
             Destination::Standard => Box::new(StandardOutput::open()?),
@@ -50,7 +52,7 @@ impl Destination {
     /// Makes the folders of `layout`, so that files find them.
     pub(super) fn make_folders(&self, layout: &Arc<Layout>) -> Result<(), Error> {
         match self {
-            Destination::Files { .. } => self.sink(layout)?.make_folders(),
+            Destination::Files { .. } => self.sink(layout, &DirectIo::default())?.make_folders(),
             Destination::Diskless(_) | Destination::Standard => Ok(()),
         }
     }
@@ -151,10 +153,12 @@ pub(super) async fn run(copy: &mut Copy<'_>, from: &Location, to: &Location, sev
         return Ok(());
     }
     let source: Box<dyn Source> = match at {
-        Some((root, start)) => Box::new(PosixSource::new(root, start, Arc::clone(&layout))),
+        Some((root, start)) => {
+            Box::new(PosixSource::new(root, start, Arc::clone(&layout)).directly(copy.options.direct_io.clone()))
+        }
         None => Box::new(MemorySource::new()),
     };
-    let sink = place.sink(&layout)?;
+    let sink = place.sink(&layout, &copy.options.direct_io)?;
     let most = if sink.wants_order() { 1 } else { 4 };
     let files = layout.entries().iter().filter(|entry| matches!(entry.kind, EntryKind::File { .. })).count() as u64;
     copy.live.expect(layout.payload(), files);
@@ -164,10 +168,15 @@ pub(super) async fn run(copy: &mut Copy<'_>, from: &Location, to: &Location, sev
             let digests = Mutex::new(Digests::new(&layout));
             let unreadable = Mutex::new(Vec::new());
             let next = AtomicU64::new(0);
+            let threads = std::thread::available_parallelism().map_or(1, |n| n.get().min(most));
+            let no_memory =
+                |error: std::io::Error| Error::new(Fault::Here, "no-memory", format!("no memory for staging: {error}"));
+            // Aligned, as direct I/O wants it.
+            let buffers = Mutex::new(pool(threads, BLOCK_LEN).map_err(no_memory)?);
             std::thread::scope(|scope| {
-                for _ in 0..std::thread::available_parallelism().map_or(1, |n| n.get().min(most)) {
+                for _ in 0..threads {
                     scope.spawn(|| {
-                        let mut buffer = vec![0; BLOCK_LEN];
+                        let Some(mut buffer) = lock(&buffers).pop() else { return };
                         loop {
                             let index = next.fetch_add(1, Ordering::Relaxed);
                             if index >= layout.block_count() || live.cancel.reason().is_some() {

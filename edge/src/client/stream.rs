@@ -9,6 +9,7 @@ use super::location::{Location, Remote};
 use super::upload::{not_gridftp, open_rig};
 use crate::mover::{BLOCK_LEN, BlockReader, StreamJob, UNKNOWN_LEN, send_stream};
 use crate::stores::{Landing, PosixSink, temporary_beside};
+use crate::sys::pool::pool;
 use farline_core::gridftp::client::{Request, Transfer, What};
 use farline_core::gridftp::{Command, Kind, Mode, Pathname};
 use farline_core::transfer::Layout;
@@ -45,8 +46,10 @@ pub(super) async fn run(copy: &mut Copy<'_>, to: &Location, several: bool) -> Re
     let layout = Arc::new(Layout::of_file(UNKNOWN_LEN, BLOCK_LEN));
     let sink: Box<dyn Landing> = match destination(to, b"", false, false, false)? {
         // Its mode and time are nobody's to keep.
-        Destination::Files { root, start } => Box::new(PosixSink::new(root, start, layout, false)),
-        other => other.sink(&layout)?,
+        Destination::Files { root, start } => {
+            Box::new(PosixSink::new(root, start, layout, false).directly(copy.options.direct_io.clone()))
+        }
+        other => other.sink(&layout, &copy.options.direct_io)?,
     };
     if let (Existing::Keep, Location::Local(path)) = (copy.options.existing, to)
         && path.symlink_metadata().is_ok()
@@ -57,7 +60,11 @@ pub(super) async fn run(copy: &mut Copy<'_>, to: &Location, several: bool) -> Re
     let mut reader = BlockReader::new(standard_input()?);
     let landed = copy.attend(None, move |live| {
         sink.open(0)?;
-        let mut buffer = vec![0; BLOCK_LEN];
+        let no_memory = |error: io::Error| Error::new(Fault::Here, "no-memory", format!("no memory for staging: {error}"));
+        // Aligned, as direct I/O wants it.
+        let Some(mut buffer) = pool(1, BLOCK_LEN).map_err(no_memory)?.pop() else {
+            return Err(no_memory(io::ErrorKind::OutOfMemory.into()));
+        };
         loop {
             let (offset, len) = reader.read(&mut buffer, &live.cancel)?;
             if len == 0 {

@@ -46,7 +46,7 @@ pub(super) async fn run(
     let (rig, congestion) = open_rig(copy, control, address, choice).await?;
     copy.ledger.congestion = congestion;
     let layout = Arc::new(Layout::new(load.entries.clone(), BLOCK_LEN));
-    let source = Load::source(load.parts, &layout);
+    let source = Load::source(load.parts, &layout, &copy.options.direct_io);
     let files = layout.entries().iter().filter(|entry| matches!(entry.kind, EntryKind::File { .. })).count() as u64;
     let place = to.place();
     let mut rig = Some(rig);

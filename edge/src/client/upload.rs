@@ -10,9 +10,10 @@ use super::passes::{Passes, agree, source_of};
 use super::stream;
 use super::to_stock;
 use crate::channels::Channel;
-use crate::channels::tcp::TcpOptions;
 use crate::mover::{Audit, BLOCK_LEN, Integrity, SendJob, Sent, TREE_MODULE, Tally, Tuning, send};
-use crate::stores::{BytesSource, Diskless, MEMORY_NAME, MemorySource, Part, PosixSource, Root, Source, join, look, walk};
+use crate::stores::{
+    BytesSource, DirectIo, Diskless, MEMORY_NAME, MemorySource, Part, PosixSource, Root, Source, join, look, walk,
+};
 use crate::sys::lock::lock;
 use crate::sys::pool::{Slot, pool};
 use crate::sys::tcp::TcpInfo;
@@ -48,8 +49,11 @@ impl Load {
         self.entries = without(std::mem::take(&mut self.entries), kept);
     }
 
-    pub(super) fn source(parts: Vec<Part>, layout: &Arc<Layout>) -> Arc<dyn Source> {
-        if parts.is_empty() { Arc::new(MemorySource::new()) } else { Arc::new(PosixSource::of_parts(parts, Arc::clone(layout))) }
+    pub(super) fn source(parts: Vec<Part>, layout: &Arc<Layout>, direct: &DirectIo) -> Arc<dyn Source> {
+        match parts.is_empty() {
+            true => Arc::new(MemorySource::new()),
+            false => Arc::new(PosixSource::of_parts(parts, Arc::clone(layout)).directly(direct.clone())),
+        }
     }
 }
 
@@ -196,7 +200,7 @@ fn load(copy: &mut Copy<'_>, paths: &[PathBuf], to: &Remote, into_folder: bool) 
 async fn to_farline(copy: &mut Copy<'_>, control: &mut Control, passive: u64, load: Load, choice: &Choice) -> Result<(), Error> {
     let (manifest, source_id) = (manifest_lines(&load.entries), load.source_id);
     let layout = Arc::new(Layout::new(load.entries, BLOCK_LEN));
-    let source = Load::source(load.parts, &layout);
+    let source = Load::source(load.parts, &layout, &copy.options.direct_io);
     let address = control.passive(passive).await?;
     let path = Pathname::new(load.target);
     let transfer = |parms: &str| {
@@ -350,7 +354,7 @@ pub(super) async fn open_rig(
     address: SocketAddr,
     choice: &Choice,
 ) -> Result<(Rig, Option<String>), Error> {
-    let options = TcpOptions { congestion: choice.congestion.clone(), buffer: None };
+    let options = copy.tcp_options(choice.congestion.clone());
     let dialled = dial(control, address, choice.streams, &options).await?;
     copy.ledger.data_path = Some(dialled.path);
     copy.ledger.encrypted = Some(dialled.encrypted);

@@ -469,6 +469,10 @@ impl DataPlane {
                 // The listener had another when the client named this one; `set_option` has tried it.
                 let _ = channel.handle().and_then(|handle| handle.set_congestion(name));
             }
+            if let Some(len) = run.request.buffer_size {
+                // What the system does not grant it leaves as it was.
+                let _ = channel.handle().and_then(|handle| handle.set_buffer(len));
+            }
             self.channels.push(channel);
         }
         Ok(())

@@ -4,6 +4,7 @@ use crate::output::Output;
 use crate::progress::{Progress, Sample};
 use farline::channels::trust::{Fingerprint, Trust};
 use farline::client::{DataPath, Existing, Location, Options, Outcome, Reach, Standing, Stop, Verify, copy};
+use farline::stores::DirectIo;
 use farline_core::transfer::{Limit, Wishes};
 use farline_core::units::{Bytes, Error, Fault, Rate, Span};
 use std::ffi::OsString;
@@ -53,6 +54,12 @@ pub(crate) struct Args {
     /// Congestion control, such as htcp [default: chosen]
     #[arg(long, value_name = "NAME")]
     congestion: Option<String>,
+    /// Socket buffers, such as 16MiB [default: sized by the kernel]
+    #[arg(long, value_name = "BYTES")]
+    buffer: Option<Bytes>,
+    /// Files past the page cache, here [default: no]
+    #[arg(long)]
+    direct_io: bool,
     /// Staging memory, such as 64MiB [default: chosen]
     #[arg(long, value_name = "BYTES")]
     staging: Option<Bytes>,
@@ -133,6 +140,8 @@ pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
         verify: args.verify.unwrap_or(VerifyHow::Digest).into(),
         compare_at_stock: matches!(args.verify, Some(VerifyHow::Digest)),
         existing,
+        buffer: args.buffer,
+        direct_io: if args.direct_io { DirectIo::wanted() } else { DirectIo::default() },
         stop: stop.clone(),
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
