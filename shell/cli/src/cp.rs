@@ -27,7 +27,7 @@ Examples:
 `src` is copied by its name, `src/` is its content alone, as rsync has it. Every
 file lands whole under its name or not at all. Between Farline ends each file's
 BLAKE3 digest is compared; with a stock server, where --verify digest is written
-out or a copy is resumed, its CKSM. Over ssh (host:path) and ftps:// data is encrypted.";
+out or a copy is resumed, its CKSM. Over ssh and ftps:// data is encrypted.";
 
 /// Copy files and trees between this host and a GridFTP node
 #[derive(clap::Args)]
@@ -54,7 +54,7 @@ pub(crate) struct Args {
     /// Congestion control, such as htcp [default: chosen]
     #[arg(long, value_name = "NAME")]
     congestion: Option<String>,
-    /// Socket buffers, such as 16MiB [default: sized by the kernel]
+    /// Socket buffers, such as 16MiB [default: kernel's]
     #[arg(long, value_name = "BYTES")]
     buffer: Option<Bytes>,
     /// Files past the page cache, here [default: no]
@@ -63,7 +63,7 @@ pub(crate) struct Args {
     /// Staging memory, such as 64MiB [default: chosen]
     #[arg(long, value_name = "BYTES")]
     staging: Option<Bytes>,
-    /// digest, checksum or none, on arrival [default: digest]
+    /// digest, checksum or none [default: digest]
     #[arg(long, value_name = "HOW", hide_possible_values = true)]
     verify: Option<VerifyHow>,
     /// No faster in all, such as 500Mbit/s [default: none]
