@@ -6,6 +6,7 @@ use farline_lab::{Namespaces, Running, error_of_command, farline, farline_binary
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::net::TcpListener;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -51,7 +52,7 @@ fn wait_for(what: &str, condition: impl Fn() -> bool) {
 /// Whether a partial file in `folder` has come some way: at the rate of these tests, more than a second.
 fn flows(folder: &Path) -> bool {
     let is_partial = |path: &Path| path.extension().is_some_and(|extension| extension == "farline");
-    let long = |path: &Path| is_partial(path) && std::fs::metadata(path).is_ok_and(|meta| meta.len() > 64 << 20);
+    let long = |path: &Path| is_partial(path) && std::fs::metadata(path).is_ok_and(|meta| meta.blocks() * 512 > 64 << 20);
     std::fs::read_dir(folder).expect("a folder").any(|item| long(&item.expect("an entry").path()))
 }
 

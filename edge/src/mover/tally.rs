@@ -15,6 +15,8 @@ pub struct Tally {
     first: OnceLock<Instant>,
     store_wait: AtomicU64,
     network: AtomicU64,
+    /// Writes to the store that have begun and not ended.
+    storing: AtomicU64,
     bad_blocks: AtomicU64,
     bad_headers: AtomicU64,
     lost_channels: AtomicU64,
@@ -64,6 +66,19 @@ impl Tally {
     pub(crate) fn add_bytes(&self, bytes: usize) {
         self.first.get_or_init(Instant::now);
         self.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+
+    /// Whether something is being written to the store now: for long, where the store is what is slow.
+    pub fn is_storing(&self) -> bool {
+        self.storing.load(Ordering::Relaxed) > 0
+    }
+
+    /// Runs `write`, which puts something into the store.
+    pub(super) fn while_storing<T>(&self, write: impl FnOnce() -> T) -> T {
+        self.storing.fetch_add(1, Ordering::Relaxed);
+        let written = write();
+        self.storing.fetch_sub(1, Ordering::Relaxed);
+        written
     }
 
     pub(super) fn add_bad_block(&self) {

@@ -53,6 +53,8 @@ pub(super) struct DataPlane {
     store: Option<Diskless>,
     /// Holds what this session sends to a rate.
     pace: Option<Arc<Pace>>,
+    /// Whether each channel carries what this session sends in ascending order (O-3).
+    pub(super) in_order: bool,
 }
 
 impl DataPlane {
@@ -76,6 +78,7 @@ impl DataPlane {
             source: [0; 32],
             store: None,
             pace: None,
+            in_order: false,
         }
     }
 
@@ -182,6 +185,13 @@ impl DataPlane {
                 self.door = Some(self.shared.doors.open(key, self.tls()));
                 Ok(())
             }
+            "order" => match value {
+                "ascending" | "any" => {
+                    self.in_order = value == "ascending";
+                    Ok(())
+                }
+                _ => Err(Error::new(Fault::You, "unsupported", format!("`{value}` is not offered; ascending and any are"))),
+            },
             "limit" => {
                 self.pace = Pace::parse(value)?.map(Arc::new);
                 Ok(())

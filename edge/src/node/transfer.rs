@@ -183,7 +183,7 @@ impl DataPlane {
         let slots = self.slots(wanted + 2)?;
         let (count, integrity) = (slots.len(), self.integrity_of(run));
         let channels = std::mem::take(&mut self.channels);
-        let (pace, patience) = (self.pace().cloned(), self.shared.config.patience);
+        let (pace, patience, in_order) = (self.pace().cloned(), self.shared.config.patience, self.in_order);
         let work = || {
             send(SendJob {
                 layout: Arc::clone(layout),
@@ -193,7 +193,8 @@ impl DataPlane {
                 channels,
                 slots,
                 marks: Marks::of_pool(count),
-                readers: threads(),
+                // One reader ends its blocks in the order in which it began them.
+                readers: if in_order { 1 } else { threads() },
                 audit,
                 integrity,
                 tally: &run.tally,
@@ -284,6 +285,10 @@ impl DataPlane {
                 // The listener had another when the client named this one; `set_option` has tried it.
                 let _ = channel.handle().and_then(|handle| handle.set_congestion(name));
             }
+            if let Some(len) = run.request.buffer_size {
+                // What the system does not grant it leaves as it was.
+                let _ = channel.handle().and_then(|handle| handle.set_buffer(len));
+            }
             self.channels.push(channel);
         }
         Ok(())
@@ -321,7 +326,7 @@ impl Run<'_> {
         let last = Mutex::new((0, Instant::now()));
         let look = || {
             let (moved, mut last) = (self.tally.on_wire() + self.tally.bytes(), lock(&last));
-            if moved != last.0 {
+            if moved != last.0 || self.tally.is_storing() {
                 *last = (moved, Instant::now());
             } else if last.1.elapsed() >= patience {
                 let message = format!("no data has moved for {}", Span::from(patience));
