@@ -68,7 +68,7 @@ pub(crate) struct Args {
     /// No faster in all, such as 500Mbit/s [default: none]
     #[arg(long, value_name = "RATE")]
     limit: Option<Rate>,
-    /// Give a silent server up after; 0: never [default: 60]
+    /// Longest silence of a server; 0: any [default: 60]
     #[arg(long, value_name = "SECS")]
     timeout: Option<u64>,
     /// Data in the clear over ssh and ftps:// [default: no]
