@@ -2,7 +2,7 @@
 
 use super::Handle;
 use super::ordered::{ByteStream, OrderedChannel};
-use crate::sys::tcp::{TcpInfo, tcp_info};
+use crate::sys::tcp::{TcpInfo, tcp_info, wake_at};
 use farline_core::units::Bytes;
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use std::io;
@@ -80,6 +80,11 @@ impl ByteStream for TcpStream {
         let name = SockRef::from(self).tcp_congestion().ok()?;
         let end = name.iter().position(|&byte| byte == 0).unwrap_or(name.len());
         String::from_utf8(name[..end].to_vec()).ok()
+    }
+
+    fn expect(&mut self, len: usize) {
+        // Only a wish: without it the reader wakes more often.
+        let _ = wake_at(self, len);
     }
 
     fn finish(&mut self) -> io::Result<()> {
