@@ -14,6 +14,7 @@ mod memory;
 mod partial;
 mod posix;
 mod root;
+mod stall;
 mod walk;
 
 pub(crate) use diskless::MEMORY_NAME;
@@ -25,6 +26,7 @@ pub use partial::Held;
 pub(crate) use partial::has_journal;
 pub use posix::{Part, PosixSource};
 pub use root::Root;
+pub use stall::{Stall, StallingSource};
 pub use walk::{WalkProblem, walk};
 pub(crate) use walk::{is_special, join, look};
 

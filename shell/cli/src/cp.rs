@@ -3,7 +3,8 @@
 use crate::output::Output;
 use crate::progress::{Progress, Sample};
 use farline::channels::trust::{Fingerprint, Trust};
-use farline::client::{DataPath, Location, Options, Outcome, Reach, Standing, Verify, copy};
+use farline::client::{DataPath, Location, Options, Outcome, Reach, Standing, Trial, Verify, copy};
+use farline::stores::Stall;
 use farline_core::transfer::{Limit, Wishes};
 use farline_core::units::{Bytes, Error, Fault, Rate, Span};
 use std::ffi::OsString;
@@ -67,6 +68,12 @@ pub(crate) struct Args {
     /// Say what was chosen, why, and what held it back
     #[arg(long, short)]
     verbose: bool,
+    /// For measuring staging (docs/speed.md): the source stalls so, such as 50ms/1s [default: no]
+    #[arg(long, hide = true, value_name = "PAUSE/EVERY")]
+    trial_stall: Option<Stall>,
+    /// For measuring staging: reading and sending take turns [default: no]
+    #[arg(long, hide = true)]
+    trial_in_turns: bool,
 }
 
 /// How a copy's arrival is checked.
@@ -103,7 +110,8 @@ pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
         ssh: ssh.split_whitespace().map(str::to_owned).collect(),
         remote_farline: args.remote_farline,
     };
-    let options = Options { recursive: args.recursive, limit: args.limit, wishes, reach, verify: args.verify.into() };
+    let trial = Trial { stall: args.trial_stall, in_turns: args.trial_in_turns };
+    let options = Options { recursive: args.recursive, limit: args.limit, wishes, reach, verify: args.verify.into(), trial };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Error::new(Fault::Here, "no-runtime", format!("cannot start: {error}")))?;
     let mut progress = Progress::new(output, "copy");
