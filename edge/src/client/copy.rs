@@ -10,6 +10,7 @@ use crate::channels::Handle;
 use crate::channels::tcp::{TcpOptions, check};
 use crate::kernelcc::{self, Held, Wish};
 use crate::mover::{BLOCK_LEN, Cancel, Integrity, Pace, Tally};
+use crate::stores::Stall;
 use crate::sys::tcp::process_usage;
 use farline_core::transfer::{Choice, Circumstances, Freedom, Wishes};
 use farline_core::units::{Bytes, Error, Fault, Rate, Span};
@@ -31,6 +32,17 @@ pub struct Options {
     pub wishes: Wishes,
     /// How arrival is checked.
     pub verify: Verify,
+    /// How staging is put to the test.
+    pub trial: Trial,
+}
+
+/// What a measurement of staging does to a copy from here to a node.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Trial {
+    /// The source stalls so.
+    pub stall: Option<Stall>,
+    /// Reading and sending take turns.
+    pub in_turns: bool,
 }
 
 /// How a copy's arrival is checked, between Farline ends.
@@ -70,7 +82,7 @@ pub async fn copy(
 ) -> Result<Outcome, Error> {
     let began = Instant::now();
     let (cpu_before, _) = process_usage();
-    let live = Arc::new(Live { pace: options.limit.map(|rate| Arc::new(Pace::new(rate))), ..Live::default() });
+    let live = Arc::new(Live { pace: options.limit.map(|rate| Arc::new(Pace::new(rate))), trial: options.trial, ..Live::default() });
     let mut copy =
         Copy { options, wishes: options.wishes.clone(), held: None, began, ledger: Ledger::default(), watch, live, base: 0 };
     let remote = |location: &Location| matches!(location, Location::Remote(_));
@@ -136,6 +148,7 @@ pub(super) struct Live {
     pub(super) tally: Tally,
     /// Holds the copy to the rate that was asked for.
     pub(super) pace: Option<Arc<Pace>>,
+    pub(super) trial: Trial,
     /// Whether the other end holds it instead.
     pub(super) paced_there: AtomicBool,
     pub(super) cancel: Cancel,
@@ -334,7 +347,7 @@ impl Copy<'_> {
 
     /// Takes a finished transfer's totals over and makes ready for the next.
     pub(super) fn settle(&mut self) {
-        let next = Live { pace: self.live.pace.clone(), ..Live::default() };
+        let next = Live { pace: self.live.pace.clone(), trial: self.live.trial, ..Live::default() };
         let live = std::mem::replace(&mut self.live, Arc::new(next));
         self.ledger.store_wait = self.ledger.store_wait + live.tally.store_wait();
         self.ledger.network = self.ledger.network + live.tally.network();
@@ -344,6 +357,8 @@ impl Copy<'_> {
         }
         let first = live.tally.first_byte().map(|first| Span::from(first.saturating_duration_since(self.began)));
         self.ledger.first_byte = self.ledger.first_byte.or(first);
+        let began = live.tally.began().map(|began| Span::from(began.saturating_duration_since(self.began)));
+        self.ledger.first_data = self.ledger.first_data.or(began);
         self.ledger.bad_blocks += live.tally.bad_blocks();
         self.ledger.bad_headers += live.tally.bad_headers();
         self.base = self.ledger.bytes;

@@ -15,7 +15,7 @@ mod third_party;
 mod upload;
 
 pub use crate::stores::Diskless;
-pub use copy::{Options, Standing, Verify, copy};
+pub use copy::{Options, Standing, Trial, Verify, copy};
 pub use dial::DataPath;
 pub use greet::{Greeting, greet};
 pub use location::{Location, Remote, Via};
