@@ -7,7 +7,7 @@ pub mod recovery;
 mod sshd;
 pub mod targets;
 
-pub use globus::globus_server;
+pub use globus::{globus_server, globus_server_at};
 pub use namespaces::Namespaces;
 pub use sshd::Sshd;
 use std::io::{BufRead, BufReader};
@@ -87,9 +87,17 @@ pub fn succeed(command: &mut Command) -> String {
 /// # Panics
 /// When it succeeds, or says no error object.
 pub fn error_of(args: &[&str]) -> (serde_json::Value, i32) {
-    let output = farline().arg("--json").args(args).output().expect("farline starts");
+    error_of_command(farline().arg("--json").args(args))
+}
+
+/// The same of a command that is made already, `--json` in it.
+///
+/// # Panics
+/// When it succeeds, or says no error object.
+pub fn error_of_command(command: &mut Command) -> (serde_json::Value, i32) {
+    let output = command.output().expect("farline starts");
     let text = String::from_utf8_lossy(&output.stdout);
-    assert!(!output.status.success(), "{args:?} succeeded: {text}");
+    assert!(!output.status.success(), "{command:?} succeeded: {text}");
     let object: serde_json::Value = serde_json::from_str(text.trim()).unwrap_or_else(|error| panic!("{text}: {error}"));
     assert_eq!(object["schema"], "farline/error/1");
     (object["error"].clone(), output.status.code().expect("an exit code"))

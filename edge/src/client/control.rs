@@ -5,7 +5,7 @@ use super::reach::{Line, Reach};
 use super::ssh::Ssh;
 use crate::channels::key::Key;
 use crate::channels::trust::{Trust, pinned};
-use crate::stores::Diskless;
+use crate::stores::{Diskless, Receipts};
 use farline_core::gridftp::client::{ClientConfig, ClientSession, Event, Features, Input, Output, Request};
 use farline_core::gridftp::{Command, Entry, Mode, Options as Opts, Pathname, Protection, Reply};
 use farline_core::units::{ByteRanges, Error, Fault, Rate, Span, Time};
@@ -21,6 +21,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 pub(super) struct Heard {
     by: BTreeMap<u64, ByteRanges>,
     all: ByteRanges,
+    /// Where what a stock server says while one request runs is written down.
+    receipts: Option<(u64, Receipts)>,
 }
 
 impl Heard {
@@ -34,7 +36,23 @@ impl Heard {
         self.by.get(&id).map_or(0, ByteRanges::total)
     }
 
+    /// Writes down what is said from now on while `id` runs.
+    pub(super) fn follow(&mut self, id: u64, receipts: Receipts) {
+        self.receipts = Some((id, receipts));
+    }
+
+    /// Ends that.
+    pub(super) fn unfollow(&mut self) -> Option<Receipts> {
+        self.receipts.take().map(|(_, receipts)| receipts)
+    }
+
     fn take(&mut self, id: u64, held: &ByteRanges) {
+        if let Some((of, receipts)) = &mut self.receipts {
+            // Offsets of one file, of no other's.
+            return if *of == id {
+                receipts.note(held)
+            };
+        }
         let by = self.by.entry(id).or_default();
         for range in held.iter() {
             by.insert(range.clone());

@@ -32,6 +32,8 @@ pub struct Options {
     pub wishes: Wishes,
     /// How arrival is checked.
     pub verify: Verify,
+    /// Have servers that are not Farline compute checksums, to compare with (CKSM).
+    pub compare_at_stock: bool,
     /// How staging is put to the test.
     pub trial: Trial,
 }
@@ -82,7 +84,8 @@ pub async fn copy(
 ) -> Result<Outcome, Error> {
     let began = Instant::now();
     let (cpu_before, _) = process_usage();
-    let live = Arc::new(Live { pace: options.limit.map(|rate| Arc::new(Pace::new(rate))), trial: options.trial, ..Live::default() });
+    let live =
+        Arc::new(Live { pace: options.limit.map(|rate| Arc::new(Pace::new(rate))), trial: options.trial, ..Live::default() });
     let mut copy =
         Copy { options, wishes: options.wishes.clone(), held: None, began, ledger: Ledger::default(), watch, live, base: 0 };
     let remote = |location: &Location| matches!(location, Location::Remote(_));

@@ -1,17 +1,16 @@
-//! Copies from a node to this host: as one tree from Farline, file by file from any other GridFTP server.
+//! Copies from a node to this host, as one tree; from any other GridFTP server [`from_stock`] takes over.
 
 use super::control::Control;
 use super::copy::{Copy, Live};
 use super::dial::{DataPath, dial};
+use super::from_stock;
 use super::local::{destination, has_partial};
 use super::location::{Location, Remote};
-use super::passes::{Passes, agree, source_of};
+use super::passes::{Passes, agree, nameable, source_of};
 use super::upload::staging;
 use crate::channels::Channel;
 use crate::channels::tcp::TcpOptions;
-use crate::mover::{
-    Acceptor, BLOCK_LEN, Incoming, Integrity, MANIFEST_LIMIT, ReceiveJob, Received, TREE_MODULE, Tally, UNKNOWN_LEN, receive,
-};
+use crate::mover::{Acceptor, BLOCK_LEN, Incoming, Integrity, MANIFEST_LIMIT, ReceiveJob, Received, TREE_MODULE, Tally, receive};
 use crate::stores::{BytesSink, Held, Landed, Landing, Sink, join};
 use crate::sys::pool::Slot;
 use crate::sys::tcp::TcpInfo;
@@ -24,15 +23,12 @@ use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Ranges that a REST line names at most: a command line has 8 KiB, a range at most 40 digits.
-const RANGES_IN_REST: usize = 150;
-
 /// Channels and slots between the transfers of one copy, and where channels come in unless this end opened them.
-struct Rig {
+pub(super) struct Rig {
     acceptor: Option<Arc<Acceptor>>,
     channels: Vec<Box<dyn Channel>>,
     slots: Vec<Slot>,
-    tcp: Vec<TcpInfo>,
+    pub(super) tcp: Vec<TcpInfo>,
 }
 
 pub(super) async fn run(copy: &mut Copy<'_>, from: &Remote, to: &Location, several: bool) -> Result<(), Error> {
@@ -44,7 +40,7 @@ pub(super) async fn run(copy: &mut Copy<'_>, from: &Remote, to: &Location, sever
     if control.features().parameters("FARLINE").any(|feature| feature == "TREE") {
         from_farline(copy, &mut control, ahead[0], from, to, several, &choice).await
     } else if control.features().is_gridftp() {
-        from_stock(copy, &mut control, from, to, several, &choice).await
+        from_stock::run(copy, &mut control, from, to, several, &choice).await
     } else {
         Err(Error::new(
             Fault::There,
@@ -72,7 +68,7 @@ async fn reach(copy: &mut Copy<'_>, control: &mut Control, address: Option<Socke
 }
 
 /// Listens for the server's channels and tells it where and how many.
-async fn arrange(copy: &mut Copy<'_>, control: &mut Control, choice: &Choice) -> Result<(Rig, Vec<u64>), Error> {
+pub(super) async fn arrange(copy: &mut Copy<'_>, control: &mut Control, choice: &Choice) -> Result<(Rig, Vec<u64>), Error> {
     if control.data_tls().await?.is_some() {
         return Err(Error::new(Fault::There, "cannot-encrypt", "the server encrypts, but knows no keys"));
     }
@@ -233,89 +229,7 @@ impl Pass {
     }
 }
 
-/// As much of `held` as a REST line can name: its longest ranges. What is not named comes again, and is dropped.
-fn nameable(held: &ByteRanges) -> ByteRanges {
-    let mut ranges: Vec<_> = held.iter().collect();
-    ranges.sort_by_key(|range| std::cmp::Reverse(range.end - range.start));
-    let mut named = ByteRanges::new();
-    for range in ranges.into_iter().take(RANGES_IN_REST) {
-        named.insert(range);
-    }
-    named
-}
-
-async fn from_stock(
-    copy: &mut Copy<'_>,
-    control: &mut Control,
-    from: &Remote,
-    to: &Location,
-    several: bool,
-    choice: &Choice,
-) -> Result<(), Error> {
-    let not_there = || Error::new(Fault::You, "path-not-found", format!("{from} does not exist"));
-    let look = control.request(Request::Stat(Pathname::new(from.path.clone())));
-    let top = control.looked(look).await?.ok_or_else(not_there)?;
-    let is_folder = top.kind == Kind::Directory;
-    let entries = if is_folder {
-        if !copy.options.recursive {
-            return Err(Error::new(Fault::You, "is-a-directory", format!("{from} is a directory"))
-                .hint("add -r to copy it with all that is in it"));
-        }
-        list_tree(copy, control, &from.path).await?
-    } else {
-        vec![Entry { path: Vec::new(), ..entry(Vec::new(), &top) }]
-    };
-    let place = destination(to, from.name(), is_folder, from.path.ends_with(b"/"), several)?;
-    let layout = Arc::new(Layout::new(entries, BLOCK_LEN));
-    place.make_folders(&layout)?;
-    let (mut rig, requests) = arrange(copy, control, choice).await?;
-    for id in requests {
-        control.done(id).await?;
-    }
-    let files = layout.entries().iter().filter(|entry| matches!(entry.kind, EntryKind::File { .. })).count() as u64;
-    for item in layout.entries() {
-        let len = match item.kind {
-            EntryKind::File { len } => len,
-            EntryKind::Directory => continue,
-            EntryKind::Symlink { .. } => {
-                let one = Arc::new(Layout::new(vec![item.clone()], BLOCK_LEN));
-                take(copy, place.sink(&one)?.land(None));
-                continue;
-            }
-        };
-        let path = join(from.path.strip_suffix(b"/").unwrap_or(&from.path), &item.path);
-        let transfer = Transfer::new(What::Retrieve, Pathname::new(path.clone()));
-        let id = control.request(Request::Transfer(transfer));
-        copy.live.expect(layout.payload() - copy.ledger.bytes, files);
-        let one = Arc::new(Layout::new(vec![Entry { kind: EntryKind::File { len: UNKNOWN_LEN }, ..item.clone() }], BLOCK_LEN));
-        let sink = place.sink(&one)?;
-        let done = copy.attend(Some(control), move |live| {
-            sink.open(0)?;
-            let plain = (Integrity::default(), None);
-            let arrived = Mutex::new(ByteRanges::new());
-            let (rig, _) = receive_layout(live, rig, &one, &*sink, plain, &arrived, &live.tally)?;
-            let came = arrived.into_inner().unwrap_or_else(PoisonError::into_inner).total();
-            if came != len {
-                // A stock server says the size beforehand and the end with EOF: if they differ the file changed, or was cut.
-                return Err(Error::new(Fault::There, "incomplete", format!("{came} bytes came of a file of {len}")));
-            }
-            let mut landed = sink.land(None);
-            landed.bytes = came;
-            Ok((landed, rig))
-        });
-        let (landed, back) = done.await?;
-        let doing = || format!("retrieving {}", String::from_utf8_lossy(&path));
-        copy.until_done(control, &[id]).await.map_err(|error| error.while_doing(doing()))?;
-        rig = back;
-        take(copy, landed);
-        copy.settle();
-    }
-    copy.ledger.tcp.extend(rig.tcp);
-    copy.ledger.verified_how = "not verified: this server computes no digest while it sends";
-    Ok(())
-}
-
-fn take(copy: &mut Copy<'_>, landed: Landed) {
+pub(super) fn take(copy: &mut Copy<'_>, landed: Landed) {
     copy.ledger.bytes += landed.bytes;
     copy.ledger.files += landed.files;
     copy.ledger.failures.extend(landed.failures);
@@ -379,7 +293,7 @@ fn receive_list(live: &Live, rig: Rig, limit: usize, integrity: Integrity) -> Re
 }
 
 /// Receives a transfer; answers also whether a channel was lost, so that there may be holes.
-fn receive_layout(
+pub(super) fn receive_layout(
     live: &Live,
     rig: Rig,
     layout: &Arc<Layout>,

@@ -4,7 +4,7 @@ use super::copy::Copy;
 use super::location::{Location, last_name};
 use crate::mover::BLOCK_LEN;
 use crate::stores::{
-    Diskless, Landing, MEMORY_NAME, MemorySource, PosixSink, PosixSource, Root, Source, look, storage_error, walk,
+    Diskless, Landing, MEMORY_NAME, MemorySource, PosixSink, PosixSource, Root, Source, join, look, storage_error, walk,
 };
 use farline_core::transfer::{Digests, EntryKind, Layout, PieceDigest, Verdict};
 use farline_core::units::{Error, Fault};
@@ -30,6 +30,14 @@ impl Destination {
             }
             Destination::Diskless(store) => Box::new(store.sink(layout)?),
         })
+    }
+
+    /// The same place for what lies at `path` below it.
+    pub(super) fn below(&self, path: &[u8]) -> Destination {
+        match self {
+            Destination::Files { root, start } => Destination::Files { root: Arc::clone(root), start: join(start, path) },
+            Destination::Diskless(store) => Destination::Diskless(*store),
+        }
     }
 
     /// Makes the folders of `layout`, so that files find them.

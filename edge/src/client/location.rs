@@ -156,6 +156,14 @@ impl Remote {
         if self.via == Via::Ssh { self.host.clone() } else { format!("{}:{}", self.host, self.port) }
     }
 
+    /// The server as in a URL, with the user and without a password.
+    pub fn place(&self) -> String {
+        let scheme = if self.via == Via::Tls { "ftps" } else { "ftp" };
+        let user = self.user.as_ref().map(|user| format!("{user}@")).unwrap_or_default();
+        let host = if self.host.contains(':') { format!("[{}]", self.host) } else { self.host.clone() };
+        format!("{scheme}://{user}{host}:{}", self.port)
+    }
+
     /// The same server with another path.
     #[must_use]
     pub fn with_path(&self, path: Vec<u8>) -> Remote {

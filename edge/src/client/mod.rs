@@ -1,17 +1,21 @@
 //! The client: copies files and trees between this host and a GridFTP node.
 
+mod checksum;
 mod control;
 mod copy;
 mod dial;
 mod download;
+mod from_stock;
 mod greet;
 mod local;
 mod location;
 mod outcome;
 mod passes;
 mod reach;
+mod remote_partial;
 mod ssh;
 mod third_party;
+mod to_stock;
 mod upload;
 
 pub use crate::stores::Diskless;
@@ -21,3 +25,4 @@ pub use greet::{Greeting, greet};
 pub use location::{Location, Remote, Via};
 pub use outcome::{Failure, Outcome, Sample};
 pub use reach::Reach;
+pub use remote_partial::{remove_elsewhere, stored_elsewhere};

@@ -96,6 +96,8 @@ pub(super) struct Ledger {
     pub(super) passes: u64,
     pub(super) resumed_bytes: u64,
     pub(super) verified: bool,
+    /// Files whose checksum a stock server computed too, and that are equal.
+    pub(super) compared: u64,
     pub(super) verified_how: &'static str,
     pub(super) streams: usize,
     pub(super) data_path: Option<DataPath>,

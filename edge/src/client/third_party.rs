@@ -4,9 +4,11 @@ use super::control::Control;
 use super::copy::{Copy, Live};
 use super::download::{entry, list_tree, parallelism};
 use super::location::Remote;
-use super::upload::{temporary, trim};
+use super::passes::source_of;
+use super::remote_partial::{RemotePartial, ask_for_markers};
+use super::upload::trim;
 use crate::mover::TREE_MODULE;
-use crate::stores::join;
+use crate::stores::{Parcel, join};
 use farline_core::gridftp::client::{Request, Transfer, What};
 use farline_core::gridftp::{Command, Kind, Mode, Module, Pathname};
 use farline_core::transfer::{Choice, Entry, EntryKind};
@@ -166,6 +168,8 @@ async fn file_by_file(
             _ => {}
         }
     }
+    ask_for_markers(&mut ends.receiver);
+    let (here, there) = (ends.from.place(), ends.to.place());
     for entry in entries {
         match entry.kind {
             EntryKind::File { .. } => {}
@@ -178,26 +182,42 @@ async fn file_by_file(
         }
         let source = join(trim(&ends.from.path), &entry.path);
         let path = join(target, &entry.path);
-        let hidden = temporary(&path);
-        let mut store = Transfer::new(What::Store, Pathname::new(hidden.clone()));
-        store.size = Some(entry.len());
-        let store = ends.receiver.request(Request::Transfer(store));
-        let retrieve = ends.sender.request(Request::Transfer(Transfer::new(What::Retrieve, Pathname::new(source))));
-        let moved = side_by_side(copy, ends, store, retrieve, true).await;
+        let identity = source_of(&here, [&source[..]].into_iter());
+        let (server, len, modified_ns) = (&there[..], entry.len(), entry.modified_ns);
+        let parcel = Parcel { server, target: &path, source: identity, len, modified_ns };
+        let mut partial = RemotePartial::begin(copy, &mut ends.receiver, parcel).await.map_err(|error| at(ends.to, error))?;
+        let mut moved = Ok(());
+        if !partial.is_whole() {
+            let held = partial.held().clone();
+            let store = partial.store(&mut ends.receiver);
+            let retrieve = Transfer { held, ..Transfer::new(What::Retrieve, Pathname::new(source.clone())) };
+            let retrieve = ends.sender.request(Request::Transfer(retrieve));
+            moved = side_by_side(copy, ends, store, retrieve, true).await;
+        }
+        if moved.is_ok() && !partial.held().is_empty() {
+            moved = unchanged(ends, source, entry).await;
+        }
         if let Err(error) = moved {
-            // Half a file under a hidden name is of use to nobody; one that never came to be is no error.
-            let remove = ends.receiver.try_request(Request::Exec(Command::Delete(Pathname::new(hidden))));
-            let _ = tokio::time::timeout(Duration::from_secs(5), ends.receiver.done(remove)).await;
+            partial.abandon(&mut ends.receiver, &error).await;
             return Err(error);
         }
-        let rename = ends.receiver.request(Request::Rename { from: Pathname::new(hidden), to: Pathname::new(path) });
-        ends.receiver.done(rename).await.map_err(|error| at(ends.to, error.while_doing("renaming the finished file")))?;
-        copy.ledger.bytes += entry.len();
-        copy.ledger.bytes_sent += entry.len();
+        copy.ledger.bytes_sent += len - partial.held().total();
+        partial.land(&mut ends.receiver).await.map_err(|error| at(ends.to, error))?;
+        copy.ledger.bytes += len;
         copy.ledger.files += 1;
     }
     copy.ledger.verified_how = "not verified: one of these servers computes no digest while it moves";
     Ok(())
+}
+
+/// Makes sure that the parts of a resumed file, which moved at different times, are of one.
+async fn unchanged(ends: &mut Ends<'_>, source: Vec<u8>, listed: &Entry) -> Result<(), Error> {
+    let look = ends.sender.request(Request::Stat(Pathname::new(source)));
+    let now = ends.sender.looked(look).await.map_err(|error| at(ends.from, error))?.map(|found| entry(Vec::new(), &found));
+    match now.is_some_and(|now| (now.len(), now.modified_ns) == (listed.len(), listed.modified_ns)) {
+        true => Ok(()),
+        false => Err(at(ends.from, Error::new(Fault::There, "source-changed", "the file changed while it was copied"))),
+    }
 }
 
 /// Waits for both ends' last words on one transfer. The first that fails ends the wait: the other would wait for it.

@@ -2,12 +2,13 @@
 
 use super::Integrity;
 use super::acceptor::Incoming;
-use super::desk::{Cancel, Parked, lock};
+use super::desk::{Cancel, Parked};
 use super::pace::Pace;
 use super::send::{broken, no_thread};
 use super::tally::Tally;
 use crate::channels::{Arrival, Channel, Handle, is_damage};
 use crate::stores::Sink;
+use crate::sys::lock::lock;
 use crate::sys::pool::Slot;
 use crate::sys::tcp::TcpInfo;
 use farline_core::gridftp::checked::Check;

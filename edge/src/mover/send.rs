@@ -1,12 +1,13 @@
 //! Sends one space of bytes over open channels.
 
 use super::Integrity;
-use super::desk::{Cancel, Parked, lock};
+use super::desk::{Cancel, Parked};
 use super::pace::Pace;
 use super::tally::Tally;
 use super::tune::{LOOK_EVERY, Lookout, Tuning};
 use crate::channels::{Channel, Handle};
 use crate::stores::Source;
+use crate::sys::lock::lock;
 use crate::sys::pool::Slot;
 use crate::sys::tcp::TcpInfo;
 use farline_core::gridftp::checked::Check;

@@ -19,7 +19,7 @@ use crate::sys::pool::{Slot, pool};
 use farline_core::congestion::Algorithm;
 use farline_core::gridftp::server::{Action, TransferRequest};
 use farline_core::gridftp::{Entry, Family, Kind, ListFormat, Mode, Timestamp};
-use farline_core::transfer::{Block, Digests, Layout, Marks};
+use farline_core::transfer::{Digests, Layout, Marks};
 use farline_core::units::{ByteRanges, Bytes, Error, Fault};
 use rustls::ServerConfig;
 use std::net::{IpAddr, SocketAddr};
@@ -366,7 +366,7 @@ impl DataPlane {
             send(SendJob {
                 layout: Arc::clone(layout),
                 source,
-                blocks: Box::new(blocks_left(layout, &run.request.held)),
+                blocks: Box::new(layout.blocks_without(&run.request.held)),
                 wire_offset,
                 channels: std::mem::take(&mut self.channels),
                 slots,
@@ -548,13 +548,4 @@ const MOST_CHANNELS: usize = 64;
 /// Threads for a store: two keep a disk busy while one waits; more than processors help nobody.
 fn threads() -> usize {
     std::thread::available_parallelism().map_or(2, |n| n.get().clamp(2, 4))
-}
-
-/// The blocks of a layout without what the receiver holds.
-fn blocks_left(layout: &Layout, held: &ByteRanges) -> impl Iterator<Item = Block> + Send + use<> {
-    let (layout, held) = (layout.clone(), held.clone());
-    (0..layout.block_count()).flat_map(move |index| {
-        let block = layout.block(index);
-        held.gaps(block.range()).into_iter().map(|gap| Block { offset: gap.start, len: (gap.end - gap.start) as usize })
-    })
 }

@@ -4,11 +4,12 @@
 //! lands. Partial writes that the protocol makes in place (`APPE`, `REST`, `ESTO A`) use [`PosixSink::in_place`].
 //! What a broken-off transfer made durable stays, with its journal ([`PosixSink::begin`]).
 
-use super::partial::{Held, Partial, Place, is_own, lock};
+use super::partial::{Held, Partial, Place, is_own};
 use super::root::Root;
 use super::walk::{is_special, join};
-use super::{Sink, storage_error};
+use super::{ReadBack, Sink, storage_error};
 use crate::sys::files::start_writeback;
+use crate::sys::lock::lock;
 use farline_core::transfer::journal::{Origin, below};
 use farline_core::transfer::{Digests, Entry, EntryKind, Layout, PieceDigest, Verdict};
 use farline_core::units::{ByteRanges, Error, Fault};
@@ -406,6 +407,20 @@ impl PosixSink {
             }
         }
         Ok(())
+    }
+
+    /// Reads back what was written of `entry`.
+    ///
+    /// # Errors
+    /// When its temporary file cannot be opened.
+    pub fn read_back(&self, entry: usize) -> Result<ReadBack, Error> {
+        let item = &self.layout.entries()[entry];
+        let path = self.path(item);
+        let (folder, _, temporary) = self.place(item)?;
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let opened = openat(&folder, OsStr::from_bytes(&temporary), flags, Mode::empty());
+        let file = opened.map(File::from).map_err(|errno| storage_error("read", &path, &errno.into()))?;
+        Ok(Box::new(move |at, into| file.read_exact_at(into, at).map_err(|error| storage_error("read", &path, &error))))
     }
 
     fn remove_temporary(&self, entry: &Entry) {

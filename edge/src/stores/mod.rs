@@ -13,6 +13,7 @@ mod leftover;
 mod memory;
 mod partial;
 mod posix;
+mod receipts;
 mod root;
 mod stall;
 mod walk;
@@ -20,11 +21,14 @@ mod walk;
 pub(crate) use diskless::MEMORY_NAME;
 pub use diskless::{Diskless, DisklessSink, MemorySource};
 pub use landing::{Landed, PosixSink};
+pub(crate) use leftover::lock_if_free;
 pub use leftover::{Leftover, Leftovers, Removal};
 pub use memory::{BytesSink, BytesSource, NullSink, ZeroSource};
 pub use partial::Held;
 pub(crate) use partial::has_journal;
 pub use posix::{Part, PosixSource};
+pub(crate) use receipts::{Parcel, Receipts, receipts_folder, temporary_beside};
+pub use receipts::{Receipt, receipts_in};
 pub use root::Root;
 pub use stall::{Stall, StallingSource};
 pub use walk::{WalkProblem, walk};
@@ -70,6 +74,9 @@ pub trait Sink: Send + Sync {
     fn checkpoint(&self) {}
 }
 
+/// Fills its second argument with what lies at its first.
+pub type ReadBack = Box<dyn Fn(u64, &mut [u8]) -> Result<(), Error> + Send>;
+
 /// A sink in which the files of a layout land, whatever kind of store it is.
 pub trait Landing: Sink + fmt::Debug {
     /// Makes room for `entry` now, so that what stands in its way is known before data moves.
@@ -95,6 +102,14 @@ pub trait Landing: Sink + fmt::Debug {
     /// The transfer was refused for what it is: nothing of it is kept.
     fn refuse(&self) {}
 
+    /// Reads back what was written of `entry` before it has landed, as a function of offset and room; `None` where nothing is kept.
+    ///
+    /// # Errors
+    /// When it cannot be opened.
+    fn read_back(&self, _entry: usize) -> Result<Option<ReadBack>, Error> {
+        Ok(None)
+    }
+
     /// Lands every file whose digest is what the sender says (`verdicts`, by entry), or every file when there are none.
     fn land(&self, check: Option<(&[Verdict], &Digests)>) -> Landed;
 }
@@ -114,6 +129,10 @@ impl Landing for PosixSink {
 
     fn refuse(&self) {
         PosixSink::refuse(self);
+    }
+
+    fn read_back(&self, entry: usize) -> Result<Option<ReadBack>, Error> {
+        PosixSink::read_back(self, entry).map(Some)
     }
 
     fn land(&self, check: Option<(&[Verdict], &Digests)>) -> Landed {

@@ -19,7 +19,8 @@ Examples:
 
 `src` is copied by its name, `src/` is its content alone, as rsync has it. Every
 file lands whole under its name or not at all. Between Farline ends each file's
-BLAKE3 digest is compared. Over ssh (host:path) and ftps:// data is encrypted.";
+BLAKE3 digest is compared; with a stock server, where --verify digest is written
+out or a copy is resumed, its CKSM. Over ssh (host:path) and ftps:// data is encrypted.";
 
 /// Copy files and trees between this host and a GridFTP node
 #[derive(clap::Args)]
@@ -44,9 +45,9 @@ pub(crate) struct Args {
     /// Staging memory, such as 64MiB [default: chosen]
     #[arg(long, value_name = "BYTES")]
     staging: Option<Bytes>,
-    /// How arrival is checked between Farline ends [default: digest]
-    #[arg(long, value_name = "HOW", default_value = "digest", hide_default_value = true)]
-    verify: VerifyHow,
+    /// How arrival is checked [default: digest]
+    #[arg(long, value_name = "HOW")]
+    verify: Option<VerifyHow>,
     /// No faster in all, such as 500Mbit/s [default: none]
     #[arg(long, value_name = "RATE")]
     limit: Option<Rate>,
@@ -111,7 +112,15 @@ pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
         remote_farline: args.remote_farline,
     };
     let trial = Trial { stall: args.trial_stall, in_turns: args.trial_in_turns };
-    let options = Options { recursive: args.recursive, limit: args.limit, wishes, reach, verify: args.verify.into(), trial };
+    let options = Options {
+        recursive: args.recursive,
+        limit: args.limit,
+        wishes,
+        reach,
+        verify: args.verify.unwrap_or(VerifyHow::Digest).into(),
+        trial,
+        compare_at_stock: matches!(args.verify, Some(VerifyHow::Digest)),
+    };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Error::new(Fault::Here, "no-runtime", format!("cannot start: {error}")))?;
     let mut progress = Progress::new(output, "copy");

@@ -32,6 +32,11 @@ impl Survey {
         payload_len(head) == Some(payload.len()) && sum == crc32_iscsi(payload) && self.understand(payload).is_some()
     }
 
+    /// The identity of the source; `None` when the journal says nothing.
+    pub fn source(&self) -> Option<[u8; 32]> {
+        self.begun.map(|(.., source)| source)
+    }
+
     /// The files, by their paths below the journal's place.
     pub fn files(self) -> BTreeMap<Vec<u8>, Surveyed> {
         self.files
