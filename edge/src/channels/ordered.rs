@@ -92,7 +92,7 @@ impl<S: ByteStream> OrderedChannel<S> {
 
     /// Tells the stream how much is sure to come: never more than the payload that is left, since what follows it may come late.
     fn expect(&mut self, len: usize) {
-        let len = len.clamp(1, WAKE_AT);
+        let len = len.clamp(1, 2 * WAKE_AT);
         if len != self.expected {
             self.stream.expect(len);
             self.expected = len;
@@ -278,6 +278,48 @@ fn retry<T>(mut call: impl FnMut() -> io::Result<T>) -> io::Result<T> {
         match call() {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             result => return result,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::channels::tcp::TcpChannel;
+    use crate::sys::pool::pool;
+    use std::net::{TcpListener, TcpStream};
+    use std::time::Duration;
+
+    #[test]
+    fn a_block_that_comes_in_two_parts_is_received_wherever_it_is_cut() {
+        let len = WAKE_AT + WAKE_AT / 4;
+        let payload: Vec<u8> = (0..len).map(|at| (at / 256) as u8).collect();
+        for first in [1, WAKE_AT / 2, WAKE_AT - 1, WAKE_AT, len - 1] {
+            let listener = TcpListener::bind("127.0.0.1:0").expect("loopback");
+            let mut near = TcpStream::connect(listener.local_addr().expect("bound")).expect("connect");
+            let (far, _) = listener.accept().expect("accept");
+            let look = far.try_clone().expect("a descriptor");
+            look.set_read_timeout(Some(Duration::from_secs(10))).expect("a socket");
+            let mut channel = TcpChannel::new(far).expect("a socket");
+            let slot = pool(1, 2 * WAKE_AT).expect("memory").remove(0);
+            let got = std::thread::scope(|scope| {
+                let receiving = scope.spawn(move || {
+                    channel.offer(slot);
+                    channel.receive().map(|arrival| match arrival {
+                        Arrival::Data { slot, block, .. } => slot[..block.len].to_vec(),
+                        Arrival::End { .. } => Vec::new(),
+                    })
+                });
+                near.write_all(&Header::data(0, len as u64).encode()).expect("the header");
+                near.write_all(&payload[..first]).expect("the first part");
+                // The reader has begun, and may hold the first part already.
+                while rustix::io::ioctl_fionread(&look).is_ok_and(|left| left > first as u64) {
+                    std::thread::yield_now();
+                }
+                near.write_all(&payload[first..]).expect("the second part");
+                receiving.join().expect("no panic")
+            });
+            assert!(got.expect("the block came") == payload, "cut at {first}");
         }
     }
 }
