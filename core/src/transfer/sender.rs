@@ -156,7 +156,8 @@ impl<Blocks: Iterator<Item = Block>> Sender<Blocks> {
 
     /// What to do next; `None` until something happens.
     pub fn poll(&mut self) -> Option<SenderOutput> {
-        self.poll_send().or_else(|| self.poll_read()).or_else(|| self.poll_end())
+        // Sending again: a reader that finds nothing more to read has no turn to finish.
+        self.poll_send().or_else(|| self.poll_read()).or_else(|| self.poll_send()).or_else(|| self.poll_end())
     }
 
     fn poll_send(&mut self) -> Option<SenderOutput> {
