@@ -4,6 +4,7 @@ use farline_core::units::Rng;
 use farline_lab::{Running, error_of, farline, farline_binary, node, succeed};
 use serde_json::Value;
 use std::io::Write;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -53,10 +54,10 @@ fn begin(from: &str, to: &str) -> Child {
     farline().args(["-q", "cp", "--limit", "500Mbit/s", from, to]).stderr(Stdio::null()).spawn().expect("runs")
 }
 
-/// Bytes of the longest partial file.
+/// Bytes on disk of the largest partial file: its length is that of the whole from its beginning on.
 fn partial(root: &Path) -> u64 {
     let files = hidden(root).into_iter().filter(|name| !name.ends_with(".journal.farline"));
-    files.filter_map(|name| std::fs::metadata(root.join(name)).ok()).map(|meta| meta.len()).max().unwrap_or(0)
+    files.filter_map(|name| std::fs::metadata(root.join(name)).ok()).map(|meta| meta.blocks() * 512).max().unwrap_or(0)
 }
 
 fn text(path: &Path) -> &str {

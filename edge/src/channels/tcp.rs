@@ -58,6 +58,15 @@ pub fn check(options: &TcpOptions) -> io::Result<()> {
     socket(SocketAddr::from(([127, 0, 0, 1], 0)), options).map(drop)
 }
 
+/// How much of a fixed buffer of `wanted` bytes the system grants in both directions; `None` when it does not say.
+pub fn granted_buffer(wanted: Bytes) -> Option<Bytes> {
+    let options = TcpOptions { congestion: None, buffer: Some(wanted) };
+    let socket = socket(SocketAddr::from(([127, 0, 0, 1], 0)), &options).ok()?;
+    // socket(7): the kernel doubles what is set, for its own books, and tells the double.
+    let told = socket.send_buffer_size().ok()?.min(socket.recv_buffer_size().ok()?);
+    Some(Bytes(told as u64 / 2))
+}
+
 fn socket(address: SocketAddr, options: &TcpOptions) -> io::Result<Socket> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
     if let Some(name) = &options.congestion {

@@ -2,15 +2,16 @@
 
 use super::control::Control;
 use super::dial::Line;
+use super::existing::Existing;
 use super::location::Location;
 use super::outcome::{Ledger, Outcome, Sample};
 use super::reach::Reach;
 use super::{download, local, third_party, upload};
 use crate::channels::Handle;
-use crate::channels::tcp::{TcpOptions, check};
+use crate::channels::tcp::{TcpOptions, check, granted_buffer};
 use crate::kernelcc::{self, Held, Wish};
 use crate::mover::{BLOCK_LEN, Cancel, Integrity, Pace, Tally};
-use crate::stores::Stall;
+use crate::stores::{DirectIo, Stall};
 use crate::sys::tcp::process_usage;
 use farline_core::transfer::{Choice, Circumstances, Freedom, Wishes};
 use farline_core::units::{Bytes, Error, Fault, Rate, Span};
@@ -34,6 +35,14 @@ pub struct Options {
     pub verify: Verify,
     /// Have servers that are not Farline compute checksums, to compare with (CKSM).
     pub compare_at_stock: bool,
+    /// What becomes of files that are at the destination already.
+    pub existing: Existing,
+    /// Socket buffers of data connections; the kernel's own sizing when absent.
+    pub buffer: Option<Bytes>,
+    /// Whether files are read and written past the page cache.
+    pub direct_io: DirectIo,
+    /// How it is asked to end early.
+    pub stop: Stop,
     /// How staging is put to the test.
     pub trial: Trial,
 }
@@ -45,6 +54,27 @@ pub struct Trial {
     pub stall: Option<Stall>,
     /// Reading and sending take turns.
     pub in_turns: bool,
+}
+
+/// Asks a copy that runs to end soon, with what it can go on from made durable.
+#[derive(Clone, Debug, Default)]
+pub struct Stop(Arc<AtomicBool>);
+
+impl Stop {
+    /// Asks.
+    pub fn ask(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    /// The error of a copy that ends because it was asked to.
+    pub fn error() -> Error {
+        Error::new(Fault::You, "interrupted", "interrupted; nothing half-done was left under a final name")
+    }
+
+    /// Why the copy ends, if it was asked to.
+    pub(super) fn reason(&self) -> Option<Error> {
+        self.0.load(Ordering::Relaxed).then(Stop::error)
+    }
 }
 
 /// How a copy's arrival is checked, between Farline ends.
@@ -117,6 +147,9 @@ pub async fn copy(
                 }
             }
         }
+    }
+    if let Some(refusal) = options.direct_io.refusal() {
+        copy.ledger.note(format!("without direct I/O, through the page cache, where a file system refused it: {refusal}"));
     }
     let elapsed = Span::from(began.elapsed());
     copy.ledger.samples.push(Sample { t: elapsed.as_secs_f64(), bytes: copy.ledger.bytes });
@@ -245,11 +278,24 @@ impl Copy<'_> {
             default_congestion: sysctl("tcp_congestion_control").trim().to_owned(),
         };
         let choice = Choice::new(&known, &self.wishes, Bytes(BLOCK_LEN as u64));
+        let mut choice = choice;
+        if let Some(wanted) = self.options.buffer {
+            choice.reasons.push(format!("socket buffers of {wanted} as asked"));
+            if let Some(granted) = granted_buffer(wanted).filter(|&granted| granted < wanted) {
+                let why = "net.core.wmem_max or net.core.rmem_max allows no more";
+                self.ledger.note(format!("socket buffers of {granted} rather than {wanted}: {why}"));
+            }
+        }
         self.ledger.rtt = rtt;
         self.ledger.streams = choice.streams;
         self.ledger.sending = sending;
         self.ledger.choice = Some(choice.clone());
         choice
+    }
+
+    /// Options of this end's data connections.
+    pub(super) fn tcp_options(&self, congestion: Option<String>) -> TcpOptions {
+        TcpOptions { congestion, buffer: self.options.buffer }
     }
 
     /// What may change of a transfer that this end sends over channels with `congestion`, more of which open by `line`.
@@ -282,7 +328,12 @@ impl Copy<'_> {
             };
             tokio::select! {
                 result = &mut work => break result,
-                _ = tick.tick() => self.show(),
+                _ = tick.tick() => {
+                    self.show();
+                    if let Some(reason) = self.options.stop.reason() {
+                        self.live.cancel.cancel(reason);
+                    }
+                }
                 error = failure => {
                     self.live.cancel.cancel(error.clone());
                     said = Some(error);
@@ -317,7 +368,12 @@ impl Copy<'_> {
                 loop {
                     tokio::select! {
                         reply = &mut done => break reply,
-                        _ = tick.tick() => self.show(),
+                        _ = tick.tick() => {
+                            self.show();
+                            if let Some(reason) = self.options.stop.reason() {
+                                return Err(reason);
+                            }
+                        }
                     }
                 }
             };

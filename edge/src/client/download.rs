@@ -3,13 +3,13 @@
 use super::control::Control;
 use super::copy::{Copy, Live};
 use super::dial::{DataPath, dial};
+use super::existing::{Existing, blocks_of, kept_here};
 use super::from_stock;
 use super::local::{destination, has_partial};
 use super::location::{Location, Remote};
 use super::passes::{Passes, agree, nameable, source_of};
 use super::upload::staging;
 use crate::channels::Channel;
-use crate::channels::tcp::TcpOptions;
 use crate::mover::{Acceptor, BLOCK_LEN, Incoming, Integrity, MANIFEST_LIMIT, ReceiveJob, Received, TREE_MODULE, Tally, receive};
 use crate::stores::{BytesSink, Held, Landed, Landing, Sink, join};
 use crate::sys::pool::Slot;
@@ -18,8 +18,9 @@ use farline_core::gridftp::client::{Request, Transfer, What};
 use farline_core::gridftp::{self, Command, Kind, Mode, Module, Options as Opts, Pathname, RetrieveOptions};
 use farline_core::transfer::journal::Origin;
 use farline_core::transfer::{Choice, Digests, Entry, EntryKind, Layout, Verdict, parse_manifest};
-use farline_core::units::{ByteRanges, Error, Fault};
+use farline_core::units::{ByteRanges, Bytes, Error, Fault};
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -36,19 +37,44 @@ pub(super) async fn run(copy: &mut Copy<'_>, from: &Remote, to: &Location, sever
     let passive = Request::Passive { mode: Mode::Extended, striped: false };
     let (mut control, ahead) = Control::open(from, &copy.options.reach, vec![Request::ToFarline(Box::new(passive))]).await?;
     control.require(from).await?;
-    let choice = copy.choose(control.rtt(), None, false);
-    if control.features().parameters("FARLINE").any(|feature| feature == "TREE") {
+    let mut choice = copy.choose(control.rtt(), None, false);
+    let is_ordered = control.features().parameters("FARLINE").any(|feature| feature == "ORDER");
+    if *to == Location::Standard && !is_ordered {
+        // What several channels bring cannot be set right with bounded memory unless each is in order.
+        choice.streams = 1;
+        copy.ledger.streams = 1;
+    }
+    let copied = if control.features().parameters("FARLINE").any(|feature| feature == "TREE") {
         from_farline(copy, &mut control, ahead[0], from, to, several, &choice).await
     } else if control.features().is_gridftp() {
         from_stock::run(copy, &mut control, from, to, several, &choice).await
     } else {
-        Err(Error::new(
+        return Err(Error::new(
             Fault::There,
             "unsupported",
             format!("{}:{} is a plain FTP server, not a GridFTP one", from.host, from.port),
         )
-        .hint("curl or lftp can fetch from it"))
-    }
+        .hint("curl or lftp can fetch from it"));
+    };
+    let contents = from.path.ends_with(b"/") && from.store.is_none();
+    copied.map_err(|error| match (error.code, to) {
+        ("interrupted", Location::Local(path)) if has_partial(to, from.name(), contents) => {
+            let folder = if path.is_dir() { path.as_path() } else { path.parent().unwrap_or(path) };
+            interrupted(error, &format!("farline partials ls {}", shown(folder)))
+        }
+        _ => error,
+    })
+}
+
+/// A folder on a command line.
+fn shown(folder: &Path) -> String {
+    if folder.as_os_str().is_empty() { ".".to_owned() } else { folder.display().to_string() }
+}
+
+/// The error of an interrupted copy of which something durable is kept.
+pub(super) fn interrupted(error: Error, list: &str) -> Error {
+    Error { message: "interrupted; what had arrived is kept under a hidden name".to_owned(), ..error }
+        .hint(format!("run the same command again to go on from there; `{list}` shows what is kept"))
 }
 
 pub(super) fn parallelism(choice: &Choice) -> Request {
@@ -60,11 +86,19 @@ pub(super) fn parallelism(choice: &Choice) -> Request {
 /// Opens the channels to the node, so that this end need not be reachable: K-4. A node without keys connects to us.
 async fn reach(copy: &mut Copy<'_>, control: &mut Control, address: Option<SocketAddr>, choice: &Choice) -> Result<Rig, Error> {
     let Some(address) = address else { return Ok(arrange(copy, control, choice).await?.0) };
+    tell_buffer(copy, control);
     control.request(parallelism(choice));
-    let dialled = dial(control, address, choice.streams, &TcpOptions::default()).await?;
+    let dialled = dial(control, address, choice.streams, &copy.tcp_options(None)).await?;
     copy.ledger.data_path = Some(dialled.path);
     copy.ledger.encrypted = Some(dialled.encrypted);
     Ok(Rig { acceptor: None, channels: dialled.channels, slots: staging(choice)?, tcp: Vec::new() })
+}
+
+/// Asks the server for the socket buffers that were asked for here; one that does not know how keeps its own.
+fn tell_buffer(copy: &Copy<'_>, control: &mut Control) {
+    if let Some(Bytes(len)) = copy.options.buffer {
+        control.try_request(Request::Exec(Command::SocketBuffer(len)));
+    }
 }
 
 /// Listens for the server's channels and tells it where and how many.
@@ -75,7 +109,8 @@ pub(super) async fn arrange(copy: &mut Copy<'_>, control: &mut Control, choice: 
     copy.ledger.data_path = Some(DataPath::Direct);
     copy.ledger.encrypted = Some(false);
     let local = control.local()?;
-    let acceptor = Acceptor::bind(SocketAddr::new(local.ip(), 0), None, None, &TcpOptions::default())?;
+    let acceptor = Acceptor::bind(SocketAddr::new(local.ip(), 0), None, None, &copy.tcp_options(None))?;
+    tell_buffer(copy, control);
     let requests = vec![
         control.request(parallelism(choice)),
         control.request(Request::Active { mode: Mode::Extended, addresses: vec![acceptor.address()] }),
@@ -101,6 +136,10 @@ async fn from_farline(
     let address = if keyed { Some(control.passive(passive).await?) } else { None };
     let integrity = copy.integrity(control);
     let mut agreed = Vec::new();
+    if *to == Location::Standard && control.features().parameters("FARLINE").any(|feature| feature == "ORDER") {
+        let option = Opts::Farline { name: "order".to_owned(), value: "ascending".to_owned() };
+        agreed.push(control.request(Request::Exec(Command::Options(option))));
+    }
     if control.limit(copy.options.limit) {
         copy.live.paced_there.store(true, Ordering::Relaxed);
     }
@@ -112,7 +151,9 @@ async fn from_farline(
     let nothing = ByteRanges::new();
     let (name, contents) = (from.name().to_vec(), from.path.ends_with(b"/") && from.store.is_none());
     // Clause R-7: where something is left, what it is can be told when the manifest is there.
-    let resuming = integrity.checks && has_partial(to, &name, contents);
+    // So it can where files may stay: which, is known when the manifest is there.
+    let picks = copy.options.existing != Existing::Replace;
+    let resuming = picks || (integrity.checks && has_partial(to, &name, contents));
     let mut rig = reach(copy, control, address, choice).await?;
     agreed.extend(agree(control, integrity, None));
     let manifest = control.request(transfer("manifest", &nothing));
@@ -128,7 +169,10 @@ async fn from_farline(
     }
     let layout = Arc::new(Layout::new(entries, BLOCK_LEN));
     let files = layout.entries().iter().filter(|entry| matches!(entry.kind, EntryKind::File { .. })).count() as u64;
-    let sink: Arc<dyn Landing> = destination(to, &name, is_folder, contents, several)?.sink(&layout)?.into();
+    let place = destination(to, &name, is_folder, contents, several)?;
+    let kept = kept_here(copy, &place, layout.entries());
+    let sink: Arc<dyn Landing> = place.sink(&layout, &copy.options.direct_io)?.into();
+    sink.leave(&kept);
     let origin = Origin {
         source: source_of(&format!("{}:{}", from.host, from.port), [&from.path[..]].into_iter()),
         digests: integrity.digests,
@@ -138,6 +182,9 @@ async fn from_farline(
     copy.ledger.resumed_bytes += held.blocks.total();
     let digests = if integrity.digests { held.digests } else { Digests::uncomputed(&layout) };
     let (digests, mut arrived) = (Arc::new(Mutex::new(digests)), held.blocks);
+    for range in blocks_of(&layout, &kept).iter() {
+        arrived.insert(range);
+    }
     control.done(manifest).await?;
     let mut passes = Passes::default();
     let (landed, rig) = loop {

@@ -6,6 +6,7 @@ use super::checksum;
 use super::control::Control;
 use super::copy::Copy;
 use super::download::{Rig, arrange, entry, list_tree, receive_layout, take};
+use super::existing::{kept_here, without};
 use super::local::{Destination, destination};
 use super::location::{Location, Remote};
 use super::passes::{nameable, source_of};
@@ -41,7 +42,8 @@ pub(super) async fn run(
         vec![Entry { path: Vec::new(), ..entry(Vec::new(), &top) }]
     };
     let place = destination(to, from.name(), is_folder, from.path.ends_with(b"/"), several)?;
-    let layout = Arc::new(Layout::new(entries, BLOCK_LEN));
+    let kept = kept_here(copy, &place, &entries);
+    let layout = Arc::new(Layout::new(without(entries, &kept), BLOCK_LEN));
     place.make_folders(&layout)?;
     let (mut rig, requests) = arrange(copy, control, choice).await?;
     for id in requests {
@@ -53,7 +55,7 @@ pub(super) async fn run(
         let one = Arc::new(Layout::new(vec![Entry { path: Vec::new(), ..item.clone() }], BLOCK_LEN));
         let mut landed = match item.kind {
             EntryKind::Directory => continue,
-            EntryKind::Symlink { .. } => place.below(&item.path).sink(&one)?.land(None),
+            EntryKind::Symlink { .. } => place.below(&item.path).sink(&one, &copy.options.direct_io)?.land(None),
             EntryKind::File { .. } => {
                 let path = join(from.path.strip_suffix(b"/").unwrap_or(&from.path), &item.path);
                 copy.live.expect(layout.payload() - copy.ledger.bytes, files);
@@ -85,7 +87,7 @@ struct File {
 impl File {
     async fn fetch(self, copy: &mut Copy<'_>, control: &mut Control, rig: Rig) -> Result<(crate::stores::Landed, Rig), Error> {
         let doing = || format!("retrieving {}", String::from_utf8_lossy(&self.path));
-        let sink: Arc<dyn Landing> = self.sink.sink(&self.one)?.into();
+        let sink: Arc<dyn Landing> = self.sink.sink(&self.one, &copy.options.direct_io)?.into();
         let origin = Origin { source: source_of(&self.place, [&self.path[..]].into_iter()), digests: false };
         let held = sink.begin(origin)?.unwrap_or_else(|| Held::nothing(&self.one)).blocks;
         copy.ledger.resumed_bytes += held.total();

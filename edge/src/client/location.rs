@@ -16,6 +16,8 @@ pub enum Location {
     Remote(Remote),
     /// `null:` or `memory:SIZE` of this host.
     Diskless(Diskless),
+    /// `-`: standard input of this process, or its standard output.
+    Standard,
 }
 
 /// What carries a control channel.
@@ -62,6 +64,9 @@ impl Location {
     /// When the scheme is unknown or the URL makes no sense.
     pub fn parse(text: &OsStr) -> Result<Location, Error> {
         let bytes = text.as_bytes();
+        if bytes == b"-" {
+            return Ok(Location::Standard);
+        }
         if let Some(store) = text.to_str().and_then(diskless) {
             return store.map(Location::Diskless);
         }
@@ -87,7 +92,7 @@ impl Location {
                 "unknown-scheme",
                 format!("{shown}: scheme `{}` is not known", String::from_utf8_lossy(scheme)),
             )
-            .hint("known are farline://, ftp://, with TLS farlines:// and ftps://, file://, host:path, null:, memory:SIZE, and plain local paths")),
+            .hint("known are farline://, ftp://, with TLS farlines:// and ftps://, file://, host:path, null:, memory:SIZE, `-` and plain local paths")),
         }
     }
 }
@@ -263,6 +268,7 @@ impl fmt::Display for Location {
             Location::Remote(remote) => write!(f, "{remote}"),
             Location::Diskless(Diskless::Null) => f.write_str("null:"),
             Location::Diskless(store) => write!(f, "{store}"),
+            Location::Standard => f.write_str("-"),
         }
     }
 }
@@ -341,7 +347,8 @@ mod tests {
         assert_eq!(remote("ftp://h/a?null").path, b"/a?null", "an FTP URL has no query");
         assert_eq!(Location::parse(OsStr::new("null:")), Ok(Location::Diskless(Diskless::Null)));
         assert_eq!(Location::parse(OsStr::new("memory:1G")), Ok(Location::Diskless(Diskless::Memory(Bytes(1 << 30)))));
-        for file in ["null", "memory", "./null:", "memory.h5"] {
+        assert_eq!(Location::parse(OsStr::new("-")), Ok(Location::Standard));
+        for file in ["./-", "--", "null", "memory", "./null:", "memory.h5"] {
             assert_eq!(Location::parse(OsStr::new(file)), Ok(Location::Local(file.into())), "{file}");
         }
     }

@@ -63,6 +63,8 @@ pub struct Outcome {
     pub notes: Vec<String>,
     /// What did not arrive, and why.
     pub failures: Vec<Failure>,
+    /// What stayed as it was at the destination, by `--no-clobber` or `--skip-same`: paths below the source.
+    pub skipped: Vec<String>,
     /// Bytes that had arrived, over time.
     pub samples: Vec<Sample>,
 }
@@ -115,6 +117,7 @@ pub(super) struct Ledger {
     pub(super) choice: Option<Choice>,
     pub(super) notes: Vec<String>,
     pub(super) failures: Vec<(Vec<u8>, Error)>,
+    pub(super) skipped: Vec<Vec<u8>>,
     pub(super) samples: Vec<Sample>,
 }
 
@@ -169,6 +172,7 @@ impl Ledger {
             reasons,
             notes: self.notes,
             failures: self.failures.into_iter().map(failure).collect(),
+            skipped: self.skipped.iter().map(|path| String::from_utf8_lossy(path).into_owned()).collect(),
             samples: self.samples,
         }
     }

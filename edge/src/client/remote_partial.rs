@@ -122,15 +122,16 @@ impl<'a> RemotePartial<'a> {
         Ok(())
     }
 
-    /// The copy was broken off: what is stored stays for the next, and nothing else does.
-    pub(super) async fn abandon(mut self, control: &mut Control, error: &Error) {
+    /// The copy was broken off: what is stored stays for the next, and nothing else does. Answers whether anything stays.
+    pub(super) async fn abandon(mut self, control: &mut Control, error: &Error) -> bool {
         self.take_back(control);
-        let useless =
-            matches!(error.fault, Fault::You | Fault::Here) || matches!(error.code, "source-changed" | "digest-mismatch");
+        let useless = (matches!(error.fault, Fault::You | Fault::Here) && error.code != "interrupted")
+            || matches!(error.code, "source-changed" | "digest-mismatch");
         let empty = self.receipts.as_ref().is_none_or(|receipts| receipts.held().is_empty());
         if useless || empty {
             self.remove(control).await;
         }
+        !(useless || empty)
     }
 
     /// Removes the file at the server, and then the journal: while the file may be there, its name must be known.

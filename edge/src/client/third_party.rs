@@ -3,6 +3,7 @@
 use super::control::Control;
 use super::copy::{Copy, Live};
 use super::download::{entry, list_tree, parallelism};
+use super::existing::Existing;
 use super::location::Remote;
 use super::passes::source_of;
 use super::remote_partial::{RemotePartial, ask_for_markers};
@@ -26,6 +27,10 @@ struct Ends<'a> {
 }
 
 pub(super) async fn run(copy: &mut Copy<'_>, from: &Remote, to: &Remote, several: bool) -> Result<(), Error> {
+    if copy.options.existing != Existing::Replace {
+        let message = "between two other hosts what is there is replaced: --no-clobber and --skip-same cannot be kept";
+        return Err(Error::new(Fault::You, "unsupported", message).hint("copy to this host first"));
+    }
     let sender = Control::open_for_another(from, &copy.options.reach).await.map_err(|error| at(from, error))?;
     let receiver = Control::open_for_another(to, &copy.options.reach).await.map_err(|error| at(to, error))?;
     let mut ends = Ends { from, to, sender, receiver };
@@ -247,7 +252,14 @@ async fn side_by_side(copy: &mut Copy<'_>, ends: &mut Ends<'_>, store: u64, retr
     let result = loop {
         tokio::select! {
             result = &mut both => break result,
-            _ = tick.tick() => if payload { progress(copy, base + moved.load(Ordering::Relaxed)) },
+            _ = tick.tick() => {
+                if payload {
+                    progress(copy, base + moved.load(Ordering::Relaxed));
+                }
+                if let Some(reason) = copy.options.stop.reason() {
+                    break Err(reason);
+                }
+            }
         }
     };
     copy.ledger.moving = copy.ledger.moving + moving.elapsed().into();

@@ -4,6 +4,7 @@ use super::checksum;
 use super::control::Control;
 use super::copy::Copy;
 use super::dial::handles;
+use super::download::interrupted;
 use super::location::Remote;
 use super::remote_partial::{RemotePartial, ask_for_markers};
 use super::upload::{Load, Rig, open_rig, send_layout, trim};
@@ -45,7 +46,7 @@ pub(super) async fn run(
     let (rig, congestion) = open_rig(copy, control, address, choice).await?;
     copy.ledger.congestion = congestion;
     let layout = Arc::new(Layout::new(load.entries.clone(), BLOCK_LEN));
-    let source = Load::source(load.parts, &layout);
+    let source = Load::source(load.parts, &layout, &copy.options.direct_io);
     let files = layout.entries().iter().filter(|entry| matches!(entry.kind, EntryKind::File { .. })).count() as u64;
     let place = to.place();
     let mut rig = Some(rig);
@@ -76,7 +77,10 @@ pub(super) async fn run(
             error => error,
         };
         if let Err(error) = sent {
-            partial.abandon(control, &error).await;
+            let is_kept = partial.abandon(control, &error).await;
+            if is_kept && error.code == "interrupted" {
+                return Err(interrupted(error, "farline partials ls"));
+            }
             return Err(error.while_doing(format!("storing {}", String::from_utf8_lossy(&path))));
         }
         partial.land(control).await?;

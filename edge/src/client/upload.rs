@@ -3,14 +3,16 @@
 use super::control::{Control, Heard};
 use super::copy::{Copy, Live};
 use super::dial::{dial, handles};
+use super::download::interrupted;
+use super::existing::{kept_there, without};
 use super::location::{Location, Remote, last_name};
 use super::passes::{Passes, agree, source_of};
+use super::stream;
 use super::to_stock;
 use crate::channels::Channel;
-use crate::channels::tcp::TcpOptions;
 use crate::mover::{Audit, BLOCK_LEN, Integrity, SendJob, Sent, TREE_MODULE, Tally, Tuning, send};
 use crate::stores::{
-    BytesSource, Diskless, MEMORY_NAME, MemorySource, Part, PosixSource, Root, Source, StallingSource, join, look, walk,
+    BytesSource, DirectIo, Diskless, MEMORY_NAME, MemorySource, Part, PosixSource, Root, Source, StallingSource, join, look, walk,
 };
 use crate::sys::lock::lock;
 use crate::sys::pool::{Slot, pool};
@@ -20,6 +22,7 @@ use farline_core::gridftp::{Kind, Mode, Module, Pathname};
 use farline_core::transfer::journal::Origin;
 use farline_core::transfer::{Block, Choice, Entry, EntryKind, Layout, Marks, Verdict, manifest_lines};
 use farline_core::units::{ByteRanges, Bytes, Error, Fault};
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -38,8 +41,19 @@ pub(super) struct Load {
 }
 
 impl Load {
-    pub(super) fn source(parts: Vec<Part>, layout: &Arc<Layout>) -> Arc<dyn Source> {
-        if parts.is_empty() { Arc::new(MemorySource::new()) } else { Arc::new(PosixSource::of_parts(parts, Arc::clone(layout))) }
+    /// Leaves out what stays as it is at the destination.
+    fn leave_out(&mut self, kept: &BTreeSet<usize>) {
+        for part in &mut self.parts {
+            part.first -= kept.range(..part.first).count();
+        }
+        self.entries = without(std::mem::take(&mut self.entries), kept);
+    }
+
+    pub(super) fn source(parts: Vec<Part>, layout: &Arc<Layout>, direct: &DirectIo) -> Arc<dyn Source> {
+        match parts.is_empty() {
+            true => Arc::new(MemorySource::new()),
+            false => Arc::new(PosixSource::of_parts(parts, Arc::clone(layout)).directly(direct.clone())),
+        }
     }
 }
 
@@ -50,6 +64,12 @@ pub(super) struct Rig {
 }
 
 pub(super) async fn run(copy: &mut Copy<'_>, sources: &[Location], to: &Remote) -> Result<(), Error> {
+    if sources.contains(&Location::Standard) {
+        if sources.len() > 1 {
+            return Err(Error::new(Fault::You, "one-source", "standard input is copied alone, not among other sources"));
+        }
+        return stream::to_node(copy, to).await;
+    }
     let memory = memory_among(sources)?;
     let paths: Vec<PathBuf> = sources
         .iter()
@@ -83,16 +103,35 @@ pub(super) async fn run(copy: &mut Copy<'_>, sources: &[Location], to: &Remote) 
         }
         None => load(copy, &paths, to, into_folder)?,
     };
+    let mut load = load;
+    let target = load.target.clone();
+    let at = |entry: &Entry| Pathname::new(if entry.path.is_empty() { target.clone() } else { join(trim(&target), &entry.path) });
+    let kept = kept_there(copy, &mut control, &load.entries, at).await?;
+    load.leave_out(&kept);
+    if load.entries.is_empty() {
+        copy.ledger.verified_how = "nothing was copied";
+        return Ok(());
+    }
     let size = load.entries.iter().map(Entry::len).sum();
     let choice = copy.choose(control.rtt(), Some(Bytes(size)), true);
     if control.features().parameters("FARLINE").any(|feature| feature == "TREE") {
-        to_farline(copy, &mut control, ahead[0], load, &choice).await
+        let copied = to_farline(copy, &mut control, ahead[0], load, &choice).await;
+        // The node makes durable what it has whole when its client goes.
+        let is_kept = control.checks() && to.store.is_none() && copy.live.tally.bytes() > BLOCK_LEN as u64;
+        copied.map_err(|error| match error.code {
+            "interrupted" if is_kept => interrupted(error, &format!("farline partials ls, at {},", to.server())),
+            _ => error,
+        })
     } else if control.features().is_gridftp() {
         to_stock::run(copy, &mut control, ahead[0], to, load, &choice).await
     } else {
-        Err(Error::new(Fault::There, "unsupported", format!("{}:{} is a plain FTP server, not a GridFTP one", to.host, to.port))
-            .hint("curl -T or lftp put can store to it"))
+        Err(not_gridftp(to))
     }
+}
+
+pub(super) fn not_gridftp(to: &Remote) -> Error {
+    Error::new(Fault::There, "unsupported", format!("{}:{} is a plain FTP server, not a GridFTP one", to.host, to.port))
+        .hint("curl -T or lftp put can store to it")
 }
 
 /// The store without a disk that is the source, if one is.
@@ -161,7 +200,7 @@ fn load(copy: &mut Copy<'_>, paths: &[PathBuf], to: &Remote, into_folder: bool) 
 async fn to_farline(copy: &mut Copy<'_>, control: &mut Control, passive: u64, load: Load, choice: &Choice) -> Result<(), Error> {
     let (manifest, source_id) = (manifest_lines(&load.entries), load.source_id);
     let layout = Arc::new(Layout::new(load.entries, BLOCK_LEN));
-    let source = Load::source(load.parts, &layout);
+    let source = Load::source(load.parts, &layout, &copy.options.direct_io);
     let source = match copy.options.trial.stall {
         Some(stall) => Arc::new(StallingSource::new(source, stall)),
         None => source,
@@ -319,7 +358,7 @@ pub(super) async fn open_rig(
     address: SocketAddr,
     choice: &Choice,
 ) -> Result<(Rig, Option<String>), Error> {
-    let options = TcpOptions { congestion: choice.congestion.clone(), buffer: None };
+    let options = copy.tcp_options(choice.congestion.clone());
     let dialled = dial(control, address, choice.streams, &options).await?;
     copy.ledger.data_path = Some(dialled.path);
     copy.ledger.encrypted = Some(dialled.encrypted);

@@ -107,10 +107,12 @@ struct State {
 /// The first error of any thread, or the reason of a cancellation. The channels are broken then.
 pub fn receive(mut job: ReceiveJob<'_>) -> Result<Received, Error> {
     let slots = job.slots.len();
-    let writers = job.writers.max(1);
+    let in_order = job.sink.wants_order();
+    let writers = if in_order { 1 } else { job.writers.max(1) };
     let (writes, write_queue) = mpsc::sync_channel(slots + writers);
     let write_queue = Mutex::new(write_queue);
     let machine = Receiver::new(slots, Marks::of_writer(slots)).holding(lock(job.held).clone());
+    let machine = if in_order { machine.in_order(job.channels.len()) } else { machine };
     let state = State {
         machine: if job.integrity.checks { machine.tolerant() } else { machine },
         lost: false,

@@ -59,6 +59,8 @@ pub(super) struct DataPlane {
     store: Option<Diskless>,
     /// Holds what this session sends to a rate.
     pace: Option<Arc<Pace>>,
+    /// Whether each channel carries what this session sends in ascending order (O-3).
+    in_order: bool,
 }
 
 impl DataPlane {
@@ -82,6 +84,7 @@ impl DataPlane {
             source: [0; 32],
             store: None,
             pace: None,
+            in_order: false,
         }
     }
 
@@ -188,6 +191,13 @@ impl DataPlane {
                 self.door = Some(self.shared.doors.open(key, self.tls()));
                 Ok(())
             }
+            "order" => match value {
+                "ascending" | "any" => {
+                    self.in_order = value == "ascending";
+                    Ok(())
+                }
+                _ => Err(Error::new(Fault::You, "unsupported", format!("`{value}` is not offered; ascending and any are"))),
+            },
             "limit" => {
                 self.pace = Pace::parse(value)?.map(Arc::new);
                 Ok(())
@@ -371,7 +381,8 @@ impl DataPlane {
                 channels: std::mem::take(&mut self.channels),
                 slots,
                 marks: Marks::of_pool(count),
-                readers: threads(),
+                // One reader ends its blocks in the order in which it began them.
+                readers: if self.in_order { 1 } else { threads() },
                 audit,
                 integrity,
                 tally: &run.tally,
@@ -457,6 +468,10 @@ impl DataPlane {
             if let Some(name) = &self.options.congestion {
                 // The listener had another when the client named this one; `set_option` has tried it.
                 let _ = channel.handle().and_then(|handle| handle.set_congestion(name));
+            }
+            if let Some(len) = run.request.buffer_size {
+                // What the system does not grant it leaves as it was.
+                let _ = channel.handle().and_then(|handle| handle.set_buffer(len));
             }
             self.channels.push(channel);
         }

@@ -5,17 +5,20 @@
 //! | `posix` | files of a tree | files of a tree, under temporary names until they land |
 //! | `memory` | one file of pseudo-random bytes, or a list of bytes | bytes in memory |
 //! | `null` | | throws bytes away |
+//! | standard output | | one file, in ascending order |
 
 mod diskless;
 mod hidden;
 mod landing;
 mod leftover;
 mod memory;
+mod openfile;
 mod partial;
 mod posix;
 mod receipts;
 mod root;
 mod stall;
+mod standard;
 mod walk;
 
 pub(crate) use diskless::MEMORY_NAME;
@@ -24,6 +27,7 @@ pub use landing::{Landed, PosixSink};
 pub(crate) use leftover::lock_if_free;
 pub use leftover::{Leftover, Leftovers, Removal};
 pub use memory::{BytesSink, BytesSource, NullSink, ZeroSource};
+pub use openfile::DirectIo;
 pub use partial::Held;
 pub(crate) use partial::has_journal;
 pub use posix::{Part, PosixSource};
@@ -31,12 +35,14 @@ pub(crate) use receipts::{Parcel, Receipts, receipts_folder, temporary_beside};
 pub use receipts::{Receipt, receipts_in};
 pub use root::Root;
 pub use stall::{Stall, StallingSource};
+pub use standard::StandardOutput;
 pub use walk::{WalkProblem, walk};
 pub(crate) use walk::{is_special, join, look};
 
 use farline_core::transfer::journal::Origin;
 use farline_core::transfer::{Digests, PieceDigest, Verdict};
 use farline_core::units::{ByteRanges, Error, Fault};
+use std::collections::BTreeSet;
 use std::fmt;
 use std::io;
 
@@ -56,6 +62,11 @@ pub trait Sink: Send + Sync {
     /// # Errors
     /// When they cannot be written: no space, no permission.
     fn write(&self, entry: usize, offset: u64, bytes: &[u8]) -> Result<(), Error>;
+
+    /// Whether parts must come in ascending order, one at a time.
+    fn wants_order(&self) -> bool {
+        false
+    }
 
     /// Whether it keeps a journal of what is durable.
     fn journals(&self) -> bool {
@@ -102,6 +113,9 @@ pub trait Landing: Sink + fmt::Debug {
     /// The transfer was refused for what it is: nothing of it is kept.
     fn refuse(&self) {}
 
+    /// What comes of these entries is dropped: what is at their places stays.
+    fn leave(&self, _entries: &BTreeSet<usize>) {}
+
     /// Reads back what was written of `entry` before it has landed, as a function of offset and room; `None` where nothing is kept.
     ///
     /// # Errors
@@ -129,6 +143,10 @@ impl Landing for PosixSink {
 
     fn refuse(&self) {
         PosixSink::refuse(self);
+    }
+
+    fn leave(&self, entries: &BTreeSet<usize>) {
+        PosixSink::leave(self, entries);
     }
 
     fn read_back(&self, entry: usize) -> Result<Option<ReadBack>, Error> {
@@ -163,7 +181,7 @@ pub(crate) fn storage_error(doing: &str, path: &[u8], error: &io::Error) -> Erro
 }
 
 /// The system's words without Rust's ` (os error N)`.
-fn plain(error: &io::Error) -> String {
+pub(crate) fn plain(error: &io::Error) -> String {
     let text = error.to_string();
     text.split(" (os error").next().unwrap_or(&text).to_owned()
 }
