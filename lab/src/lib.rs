@@ -6,6 +6,7 @@ pub mod raw;
 pub mod recovery;
 mod sshd;
 pub mod targets;
+pub mod throughput;
 
 pub use globus::{globus_server, globus_server_at};
 pub use namespaces::Namespaces;
@@ -14,7 +15,7 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-/// The `farline` binary built beside the running test, or `FARLINE_BIN`.
+/// The `farline` binary built beside the running test or program, or `FARLINE_BIN`.
 ///
 /// # Panics
 /// When neither exists: build it with `cargo build -p farline-cli` first (`make test` does).
@@ -22,10 +23,11 @@ pub fn farline_binary() -> PathBuf {
     if let Some(path) = std::env::var_os("FARLINE_BIN") {
         return PathBuf::from(path);
     }
-    let test = std::env::current_exe().expect("a test has a path");
-    let binary = test.ancestors().nth(2).expect("target/PROFILE/deps/TEST").join("farline");
-    assert!(binary.exists(), "{} is missing: run `cargo build -p farline-cli`", binary.display());
-    binary
+    let this = std::env::current_exe().expect("a program has a path");
+    // This is target/PROFILE/PROGRAM or target/PROFILE/deps/TEST.
+    let beside = this.ancestors().skip(1).take(2).map(|folder| folder.join("farline"));
+    let mut there = beside.filter(|binary| binary.exists());
+    there.next().unwrap_or_else(|| panic!("no farline beside {}: run `cargo build -p farline-cli`", this.display()))
 }
 
 /// A command that runs the `farline` binary.
