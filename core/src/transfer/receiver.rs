@@ -414,7 +414,7 @@ mod tests {
 
     #[test]
     fn writes_in_runs_between_the_marks() {
-        let mut receiver = Receiver::new(8, Marks { low: 1, high: 3 });
+        let mut receiver = Receiver::new(8, Marks { low: 1, high: 3, turns: false });
         receiver.handle(ReceiverInput::ChannelOpened(ChannelId(0)));
         let mut runs = Vec::new();
         for index in 0..6 {

@@ -99,6 +99,8 @@ pub(super) struct Control {
     encrypt: bool,
     protected: Option<u64>,
     data_tls: Option<Arc<rustls::ClientConfig>>,
+    /// The request for a store without a disk, while its answer is not known.
+    store: Option<u64>,
     /// Where the node listens for what ssh carries, once that was found to be the only way.
     carried: Option<SocketAddr>,
     /// How soon the server answered at best, where the kernel does not know the round-trip time.
@@ -133,6 +135,7 @@ impl Control {
         let host = line.ends.map_or(IpAddr::V4(Ipv4Addr::LOCALHOST), |(_, peer)| peer.ip());
         let config = ClientConfig {
             host: Some(host),
+            known_farline: remote.farline && remote.via == Via::Tcp,
             reply_timeout: reach.patience().map_or(Span::from_secs(u64::from(u32::MAX)), Span::from),
             client_info: Some(format!("scheme=ftp;appname=\"farline\";appver=\"{}\";", env!("CARGO_PKG_VERSION"))),
             ..ClientConfig::default()
@@ -157,6 +160,7 @@ impl Control {
             encrypt: remote.via != Via::Tcp && !reach.no_encrypt,
             protected: None,
             data_tls: None,
+            store: None,
             carried: None,
             answered_in: None,
             asked: None,
@@ -173,6 +177,7 @@ impl Control {
         if keyed {
             control.offer_key()?;
         }
+        control.choose_store(remote);
         if reach.patience().is_some_and(|patience| patience < SPARSE_MARKERS) {
             // A server that works says so every five seconds otherwise, and would be taken for silent.
             let often = Command::TransferEvents { event: TransferEvent::Perf, seconds: 1 };
@@ -281,7 +286,7 @@ impl Control {
         self.line.as_ref().is_some_and(|line| line.ssh.is_some())
     }
 
-    /// Checks that the server is what `remote` says, and chooses its store; ends before any transfer may begin.
+    /// Checks that the server is what `remote` says, and that it gave its store; ends before any transfer may begin.
     pub(super) async fn require(&mut self, remote: &Remote) -> Result<(), Error> {
         let announced = |what: &str| self.features.parameters("FARLINE").any(|feature| feature == what);
         if remote.farline && !announced("TREE") {
@@ -297,9 +302,17 @@ impl Control {
             return Err(Error::new(Fault::Refused, "store-not-allowed", format!("{} does not allow {name}", self.server))
                 .hint("the node's operator can allow it: farline serve --allow-null --allow-memory SIZE"));
         }
+        match self.store.take() {
+            Some(id) => self.done(id).await.map(drop),
+            None => Ok(()),
+        }
+    }
+
+    /// Asks for the store without a disk that `remote` names, if it names one; [`Self::require`] learns whether it is had (S-1).
+    fn choose_store(&mut self, remote: &Remote) {
+        let Some(store) = remote.store else { return };
         let option = Opts::Farline { name: "store".to_owned(), value: store.to_string() };
-        let id = self.request(Request::Exec(Command::Options(option)));
-        self.done(id).await.map(drop)
+        self.store = Some(self.try_request(Request::ToFarline(Box::new(Request::Exec(Command::Options(option))))));
     }
 
     /// What the server says that it holds, as it says it.

@@ -12,7 +12,7 @@ use crate::channels::Handle;
 use crate::channels::tcp::{TcpOptions, check, granted_buffer};
 use crate::kernelcc::{self, Held, Wish};
 use crate::mover::{BLOCK_LEN, Cancel, Integrity, Pace, Tally};
-use crate::stores::DirectIo;
+use crate::stores::{DirectIo, Stall};
 use crate::sys::lock::lock;
 use crate::sys::tcp::process_usage;
 use farline_core::gridftp::Reply;
@@ -46,6 +46,17 @@ pub struct Options {
     pub direct_io: DirectIo,
     /// How it is asked to end early.
     pub stop: Stop,
+    /// How staging is put to the test.
+    pub trial: Trial,
+}
+
+/// What a measurement of staging does to a copy from here to a node.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Trial {
+    /// The source stalls so.
+    pub stall: Option<Stall>,
+    /// Reading and sending take turns.
+    pub in_turns: bool,
 }
 
 /// Asks a copy that runs to end soon, with what it can go on from made durable.
@@ -106,7 +117,8 @@ pub async fn copy(
 ) -> Result<Outcome, Error> {
     let began = Instant::now();
     let (cpu_before, _) = process_usage();
-    let live = Arc::new(Live { pace: options.limit.map(|rate| Arc::new(Pace::new(rate))), ..Live::default() });
+    let live =
+        Arc::new(Live { pace: options.limit.map(|rate| Arc::new(Pace::new(rate))), trial: options.trial, ..Live::default() });
     let mut copy =
         Copy { options, wishes: options.wishes.clone(), held: None, began, ledger: Ledger::default(), watch, live, base: 0 };
     let remote = |location: &Location| matches!(location, Location::Remote(_));
@@ -175,6 +187,7 @@ pub(super) struct Live {
     pub(super) tally: Tally,
     /// Holds the copy to the rate that was asked for.
     pub(super) pace: Option<Arc<Pace>>,
+    pub(super) trial: Trial,
     /// Whether the other end holds it instead.
     pub(super) paced_there: AtomicBool,
     pub(super) cancel: Cancel,
@@ -433,7 +446,7 @@ impl Copy<'_> {
 
     /// Takes a finished transfer's totals over and makes ready for the next.
     pub(super) fn settle(&mut self) {
-        let next = Live { pace: self.live.pace.clone(), ..Live::default() };
+        let next = Live { pace: self.live.pace.clone(), trial: self.live.trial, ..Live::default() };
         let live = std::mem::replace(&mut self.live, Arc::new(next));
         self.ledger.store_wait = self.ledger.store_wait + live.tally.store_wait();
         self.ledger.network = self.ledger.network + live.tally.network();
@@ -443,6 +456,8 @@ impl Copy<'_> {
         }
         let first = live.tally.first_byte().map(|first| Span::from(first.saturating_duration_since(self.began)));
         self.ledger.first_byte = self.ledger.first_byte.or(first);
+        let began = live.tally.began().map(|began| Span::from(began.saturating_duration_since(self.began)));
+        self.ledger.first_data = self.ledger.first_data.or(began);
         self.ledger.bad_blocks += live.tally.bad_blocks();
         self.ledger.bad_headers += live.tally.bad_headers();
         self.base = self.ledger.bytes;

@@ -22,7 +22,7 @@ mod to_stock;
 mod upload;
 
 pub use crate::stores::Diskless;
-pub use copy::{Options, Standing, Stop, Verify, copy};
+pub use copy::{Options, Standing, Stop, Trial, Verify, copy};
 pub use dial::DataPath;
 pub use existing::Existing;
 pub use greet::{Greeting, greet};

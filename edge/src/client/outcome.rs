@@ -21,6 +21,8 @@ pub struct Outcome {
     pub seconds: f64,
     /// From the start until the first block of a file was with the network, when sending, or in the store, when receiving.
     pub first_byte_seconds: Option<f64>,
+    /// From the start until the first byte of a file was given to the network, when sending, or the first block of one had come, when receiving.
+    pub first_data_seconds: Option<f64>,
     /// `bytes` over `seconds`.
     pub rate_bps: u64,
     /// Whether every file's digest, computed from what was read at the source, equals that of what arrived.
@@ -105,6 +107,7 @@ pub(super) struct Ledger {
     pub(super) congestion: Option<String>,
     pub(super) rtt: Span,
     pub(super) first_byte: Option<Span>,
+    pub(super) first_data: Option<Span>,
     pub(super) tcp: Vec<TcpInfo>,
     pub(super) store_wait: Span,
     pub(super) network: Span,
@@ -148,6 +151,7 @@ impl Ledger {
             files: self.files,
             seconds: elapsed.as_secs_f64(),
             first_byte_seconds: self.first_byte.map(Span::as_secs_f64),
+            first_data_seconds: self.first_data.map(Span::as_secs_f64),
             rate_bps: Rate::of(Bytes(self.bytes), elapsed).as_bps(),
             verified: self.verified && self.failures.is_empty(),
             verified_how: self.verified_how,

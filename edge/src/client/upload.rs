@@ -12,7 +12,7 @@ use super::to_stock;
 use crate::channels::Channel;
 use crate::mover::{Audit, BLOCK_LEN, Integrity, SendJob, Sent, TREE_MODULE, Tally, Tuning, send};
 use crate::stores::{
-    BytesSource, DirectIo, Diskless, MEMORY_NAME, MemorySource, Part, PosixSource, Root, Source, join, look, walk,
+    BytesSource, DirectIo, Diskless, MEMORY_NAME, MemorySource, Part, PosixSource, Root, Source, StallingSource, join, look, walk,
 };
 use crate::sys::lock::lock;
 use crate::sys::pool::{Slot, pool};
@@ -201,6 +201,10 @@ async fn to_farline(copy: &mut Copy<'_>, control: &mut Control, passive: u64, lo
     let (manifest, source_id) = (manifest_lines(&load.entries), load.source_id);
     let layout = Arc::new(Layout::new(load.entries, BLOCK_LEN));
     let source = Load::source(load.parts, &layout, &copy.options.direct_io);
+    let source = match copy.options.trial.stall {
+        Some(stall) => Arc::new(StallingSource::new(source, stall)),
+        None => source,
+    };
     let address = control.passive(passive).await?;
     let path = Pathname::new(load.target);
     let transfer = |parms: &str| {
@@ -397,7 +401,8 @@ pub(super) fn send_layout<'a>(
         Some(channel)
     };
     let tuning = leeway.map(|leeway| Tuning { freedom: leeway.freedom, dial: &dial, changes: &live.changes });
-    let marks = Marks::of_pool(rig.slots.len());
+    let slots = rig.slots.len();
+    let marks = if live.trial.in_turns { Marks::in_turns(slots) } else { Marks::of_pool(slots) };
     send(SendJob {
         layout: Arc::clone(layout),
         source,

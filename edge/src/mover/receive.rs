@@ -333,6 +333,7 @@ impl<'a> Shared<'a> {
             self.tally.add_network(receiving);
             match arrival {
                 Ok(Arrival::Data { slot, block, check }) => {
+                    self.tally.begin();
                     self.tally.add_on_wire(block.len + self.integrity.header_len());
                     if let Some(pace) = &self.pace {
                         pace.through(block.len);

@@ -335,6 +335,7 @@ impl Shared<'_> {
             let sent = match order {
                 Order::Block { slot, block, check } => {
                     let header = Header::data(self.job.wire_offset + block.offset, block.len as u64);
+                    self.job.tally.begin();
                     let sent = channel.send(header, &check, slot, 0..block.len).and_then(|()| channel.sent());
                     self.job.tally.add_network(sending);
                     sent.map(|slot| {

@@ -12,6 +12,7 @@ pub struct Tally {
     bytes: AtomicU64,
     /// The same with bytes sent again.
     on_wire: AtomicU64,
+    began: OnceLock<Instant>,
     first: OnceLock<Instant>,
     store_wait: AtomicU64,
     network: AtomicU64,
@@ -58,9 +59,19 @@ impl Tally {
         Span::from_nanos(self.network.load(Ordering::Relaxed))
     }
 
+    /// When the first payload was given to the network, when sending, or had come whole into a slot, when receiving.
+    pub fn began(&self) -> Option<Instant> {
+        self.began.get().copied()
+    }
+
     /// When the first payload was through this end.
     pub fn first_byte(&self) -> Option<Instant> {
         self.first.get().copied()
+    }
+
+    /// The first payload moves now, unless one did before.
+    pub(super) fn begin(&self) {
+        self.began.get_or_init(Instant::now);
     }
 
     pub(crate) fn add_bytes(&self, bytes: usize) {

@@ -17,6 +17,7 @@ mod partial;
 mod posix;
 mod receipts;
 mod root;
+mod stall;
 mod standard;
 mod walk;
 
@@ -33,6 +34,7 @@ pub use posix::{Part, PosixSource};
 pub(crate) use receipts::{Parcel, Receipts, receipts_folder, temporary_beside};
 pub use receipts::{Receipt, receipts_in};
 pub use root::Root;
+pub use stall::{Stall, StallingSource};
 pub use standard::StandardOutput;
 pub use walk::{WalkProblem, walk};
 pub(crate) use walk::{is_special, join, look};

@@ -123,6 +123,36 @@ pub fn pace(socket: &impl AsFd, rate: Option<Rate>) -> io::Result<()> {
     }
 }
 
+/// Has the kernel wake a reader of `socket` only when `len` bytes are there, the connection ended, or its buffer is full.
+///
+/// # Errors
+/// When it is not a socket.
+pub fn wake_at(socket: &impl AsFd, len: usize) -> io::Result<()> {
+    let bytes = libc::c_int::try_from(len).unwrap_or(libc::c_int::MAX);
+    let fd = socket.as_fd().as_raw_fd();
+    let size = size_of::<libc::c_int>() as libc::socklen_t;
+    // SAFETY: the option reads `size` bytes at the address of a number that outlives the call.
+    match unsafe { libc::setsockopt(fd, libc::SOL_SOCKET, libc::SO_RCVLOWAT, (&raw const bytes).cast(), size) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Has the kernel take no more than `len` bytes that it cannot send yet.
+///
+/// # Errors
+/// When it is not a TCP socket.
+pub fn hold_back(socket: &impl AsFd, len: usize) -> io::Result<()> {
+    let bytes = libc::c_int::try_from(len).unwrap_or(libc::c_int::MAX);
+    let fd = socket.as_fd().as_raw_fd();
+    let size = size_of::<libc::c_int>() as libc::socklen_t;
+    // SAFETY: the option reads `size` bytes at the address of a number that outlives the call.
+    match unsafe { libc::setsockopt(fd, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, (&raw const bytes).cast(), size) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
 /// Processor time of this process and the most memory that it ever had resident, in bytes.
 pub fn process_usage() -> (Span, u64) {
     // SAFETY: `rusage` is plain old data for which all zeros is a value.

@@ -3,8 +3,8 @@
 use crate::output::Output;
 use crate::progress::{Progress, Sample};
 use farline::channels::trust::{Fingerprint, Trust};
-use farline::client::{DataPath, Existing, Location, Options, Outcome, Reach, Standing, Stop, Verify, copy};
-use farline::stores::DirectIo;
+use farline::client::{DataPath, Existing, Location, Options, Outcome, Reach, Standing, Stop, Trial, Verify, copy};
+use farline::stores::{DirectIo, Stall};
 use farline_core::transfer::{Limit, Wishes};
 use farline_core::units::{Bytes, Error, Fault, Rate, Span};
 use std::ffi::OsString;
@@ -89,6 +89,12 @@ pub(crate) struct Args {
     /// Say what was chosen, why, and what held it back
     #[arg(long, short)]
     verbose: bool,
+    /// For measuring staging (docs/speed.md): the source stalls so, such as 50ms/1s [default: no]
+    #[arg(long, hide = true, value_name = "PAUSE/EVERY")]
+    trial_stall: Option<Stall>,
+    /// For measuring staging: reading and sending take turns [default: no]
+    #[arg(long, hide = true)]
+    trial_in_turns: bool,
 }
 
 /// How a copy's arrival is checked.
@@ -129,6 +135,7 @@ pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
         remote_farline: args.remote_farline,
         timeout: args.timeout.map(Span::from_secs),
     };
+    let trial = Trial { stall: args.trial_stall, in_turns: args.trial_in_turns };
     let existing = match (args.no_clobber, args.skip_same) {
         (true, _) => Existing::Keep,
         (false, true) => Existing::KeepSame,
@@ -141,6 +148,7 @@ pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
         wishes,
         reach,
         verify: args.verify.unwrap_or(VerifyHow::Digest).into(),
+        trial,
         compare_at_stock: matches!(args.verify, Some(VerifyHow::Digest)),
         existing,
         buffer: args.buffer,

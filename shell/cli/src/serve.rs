@@ -27,7 +27,7 @@ pub(crate) struct Args {
     /// The same as CONFIG [default: none]
     #[arg(long, value_name = "FILE", conflicts_with = "file")]
     config: Option<PathBuf>,
-    /// Control channel's address and port; port 0 takes any free one [default: 127.0.0.1:2811]
+    /// Control port; 0 is any free [default: 127.0.0.1:2811]
     #[arg(long, value_name = "ADDR:PORT")]
     listen: Option<SocketAddr>,
     /// The directory to serve; nothing outside it can be reached [default: none, it must be said]
@@ -60,7 +60,7 @@ pub(crate) struct Args {
     /// Serve one session on standard input and output with the rights of this user; what ssh starts [default: no]
     #[arg(long, hide = true, conflicts_with_all = ["file", "config", "listen", "root", "anonymous", "tls", "tls_cert"])]
     stdio: bool,
-    /// End a transfer in which nothing moves for so long; 0 is never [default: 300]
+    /// Longest standstill; 0: any [default: 300]
     #[arg(long, value_name = "SECONDS")]
     timeout: Option<u64>,
     /// Let data go to and come from hosts other than the client [default: no]
