@@ -7,13 +7,18 @@ CARGO ?= cargo
 PREFIX ?= /usr/local
 DESTDIR ?=
 
-.PHONY: help test demo bench install clean setup-test setup-demo release
+.PHONY: help test lab demo bench install clean setup-test setup-demo setup-guest release
 
 help: ## Say what there is
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 18
 
 test: ## Install what is missing, check the house, build, and run all tests (budget: 25 minutes from a cold clone)
 	@lab/check
+
+lab: setup-guest ## Test congestion controls beside Linux's modules, in a guest with Debian's own kernel (2 minutes)
+	@$(CARGO) build --locked -p farline-cli
+	@lab/guest -t 600 "$$($(CARGO) test --locked -p farline-lab --test guest --no-run --message-format=json | \
+	  sed -n 's/.*"executable":"\([^"]*\/guest-[^"]*\)".*/\1/p')" --ignored --nocapture --test-threads=1
 
 demo: setup-demo release ## Copy a real file tree across an emulated 8,600-mile path; writes demo.html (3 minutes after the build)
 	@target/release/farline-demo
@@ -37,6 +42,9 @@ clean: ## Remove what was built, and the demo's results
 
 setup-test:
 	@lab/setup test
+
+setup-guest:
+	@lab/setup guest
 
 setup-demo:
 	@lab/setup demo

@@ -11,6 +11,14 @@ use std::time::{Duration, Instant};
 /// When it is not installed or does not listen.
 pub fn globus_server() -> (Running, String) {
     let port = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a free port").port();
+    (globus_server_at(port), format!("ftp://127.0.0.1:{port}"))
+}
+
+/// The same on a port that is known: a server that comes again after it was killed.
+///
+/// # Panics
+/// When it is not installed or does not listen.
+pub fn globus_server_at(port: u16) -> Running {
     let mut command = Command::new("globus-gridftp-server");
     command.args(["-aa", "-p", &port.to_string(), "-log-level", "NONE"]);
     command.args(["-data-interface", "127.0.0.1", "-control-interface", "127.0.0.1"]);
@@ -24,5 +32,5 @@ pub fn globus_server() -> (Running, String) {
         assert!(Instant::now() < deadline, "globus-gridftp-server does not listen");
         std::thread::sleep(Duration::from_millis(20));
     }
-    (server, format!("ftp://127.0.0.1:{port}"))
+    server
 }

@@ -1,20 +1,23 @@
 //! Shared parts of the end-to-end tests: where the binaries are, and what this machine lets a test do.
 
 mod globus;
+mod link;
 mod namespaces;
 pub mod raw;
 pub mod recovery;
 mod sshd;
 pub mod targets;
+pub mod throughput;
 
-pub use globus::globus_server;
+pub use globus::{globus_server, globus_server_at};
+pub use link::Link;
 pub use namespaces::Namespaces;
 pub use sshd::Sshd;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-/// The `farline` binary built beside the running test, or `FARLINE_BIN`.
+/// The `farline` binary built beside the running test or program, or `FARLINE_BIN`.
 ///
 /// # Panics
 /// When neither exists: build it with `cargo build -p farline-cli` first (`make test` does).
@@ -22,10 +25,11 @@ pub fn farline_binary() -> PathBuf {
     if let Some(path) = std::env::var_os("FARLINE_BIN") {
         return PathBuf::from(path);
     }
-    let test = std::env::current_exe().expect("a test has a path");
-    let binary = test.ancestors().nth(2).expect("target/PROFILE/deps/TEST").join("farline");
-    assert!(binary.exists(), "{} is missing: run `cargo build -p farline-cli`", binary.display());
-    binary
+    let this = std::env::current_exe().expect("a program has a path");
+    // This is target/PROFILE/PROGRAM or target/PROFILE/deps/TEST.
+    let beside = this.ancestors().skip(1).take(2).map(|folder| folder.join("farline"));
+    let mut there = beside.filter(|binary| binary.exists());
+    there.next().unwrap_or_else(|| panic!("no farline beside {}: run `cargo build -p farline-cli`", this.display()))
 }
 
 /// A command that runs the `farline` binary.
@@ -87,9 +91,17 @@ pub fn succeed(command: &mut Command) -> String {
 /// # Panics
 /// When it succeeds, or says no error object.
 pub fn error_of(args: &[&str]) -> (serde_json::Value, i32) {
-    let output = farline().arg("--json").args(args).output().expect("farline starts");
+    error_of_command(farline().arg("--json").args(args))
+}
+
+/// The same of a command that is made already, `--json` in it.
+///
+/// # Panics
+/// When it succeeds, or says no error object.
+pub fn error_of_command(command: &mut Command) -> (serde_json::Value, i32) {
+    let output = command.output().expect("farline starts");
     let text = String::from_utf8_lossy(&output.stdout);
-    assert!(!output.status.success(), "{args:?} succeeded: {text}");
+    assert!(!output.status.success(), "{command:?} succeeded: {text}");
     let object: serde_json::Value = serde_json::from_str(text.trim()).unwrap_or_else(|error| panic!("{text}: {error}"));
     assert_eq!(object["schema"], "farline/error/1");
     (object["error"].clone(), output.status.code().expect("an exit code"))

@@ -1,6 +1,6 @@
 //! `farline check`, with and without a node.
 
-use farline_lab::{error_of, farline, node};
+use farline_lab::{Sshd, error_of, farline, farline_binary, node, succeed};
 use serde_json::Value;
 
 /// Runs it; a host that is not fit is no failure of the test: the exit code must say the same as the document.
@@ -46,4 +46,24 @@ fn a_node_is_greeted_and_one_that_is_not_there_is_an_error() {
     assert_eq!((error["code"].as_str(), exit), (Some("unreachable"), 5), "{error}");
     let (error, exit) = error_of(&["check", "--dir", "/no/such/folder"]);
     assert_eq!((error["code"].as_str(), exit), (Some("path-not-found"), 2), "{error}");
+}
+
+#[test]
+fn a_node_is_greeted_over_ssh_and_under_tls() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let sshd = Sshd::start(&dir.path().join("sshd"), "127.0.0.1", "", &[]);
+    let config = dir.path().join("ssh_config");
+    std::fs::write(&config, sshd.client_config("far", None)).expect("written");
+    let (ssh, binary) = (format!("ssh -F {}", config.display()), farline_binary());
+    let binary = binary.to_str().expect("text");
+    let report = check(&["--no-disk", "--ssh", &ssh, "--remote-farline", binary, "far:"]);
+    assert_eq!((report["node"]["farline"].as_bool(), &report["node"]["local"]), (Some(true), &Value::Null), "{report}");
+    let (_node, url) = node(dir.path(), "read", &["--tls"]);
+    let url = url.replacen("ftp://", "ftps://", 1);
+    let (error, exit) = error_of(&["check", "--no-disk", &url]);
+    assert_eq!((error["code"].as_str(), exit), (Some("tls-untrusted"), 6), "{error}");
+    let pin = error["hint"].as_str().and_then(|hint| hint.rsplit_once("--tls-pin ")).expect("the pin").1.to_owned();
+    let report = check(&["--no-disk", "--tls-pin", &pin, &url]);
+    assert_eq!((report["node"]["farline"].as_bool(), report["path"]["measured"].as_bool()), (Some(true), Some(true)));
+    assert!(succeed(farline().args(["check", "--help"])).lines().count() <= 40);
 }

@@ -2,7 +2,7 @@
 //!
 //! A machine that cannot make network namespaces skips these tests, and says so.
 
-use farline_lab::{farline, farline_binary};
+use farline_lab::{Link, farline, farline_binary};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::io::{BufRead, BufReader};
@@ -10,38 +10,9 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-/// A link that goes down with the test, also when it fails.
-struct Up(&'static str);
-
-impl Up {
-    /// Brings up a link, or answers `None`, loudly, where namespaces cannot be made.
-    fn new(name: &'static str, arguments: &[&str]) -> Option<Up> {
-        let mut command = farline();
-        let output = command.args(["--json", "link", "up", "--name", name]).args(arguments).output().expect("farline runs");
-        let said: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {output:?}"));
-        match said["error"]["code"].as_str() {
-            None => Some(Up(name)),
-            Some("link-forbidden" | "link-device") => {
-                eprintln!("SKIPPED: this machine does not let us make a link: {said}");
-                None
-            }
-            Some(_) => panic!("link up failed: {said}"),
-        }
-    }
-
-    fn exec(&self, side: &str, command: &[&str]) -> Output {
-        farline().args(["link", "exec", self.0, side, "--"]).args(command).output().expect("farline runs")
-    }
-
-    fn stats(&self) -> Value {
-        json(&["link", "stats", self.0])
-    }
-}
-
-impl Drop for Up {
-    fn drop(&mut self) {
-        let _ = farline().args(["link", "down", self.0]).output();
-    }
+/// What a link has counted.
+fn stats(name: &str) -> Value {
+    json(&["link", "stats", name])
 }
 
 /// The object that a command prints with `--json`.
@@ -74,13 +45,13 @@ fn smallest_rtt(output: &Output) -> f64 {
 
 #[test]
 fn a_link_delays_packets_of_both_families_by_its_rtt_and_accounts_for_them() {
-    let Some(link) = Up::new("t-rtt", &["custom", "--rtt", "20ms", "--rate", "100M"]) else { return };
+    let Some(link) = Link::up("t-rtt", &["custom", "--rtt", "20ms", "--rate", "100M"]) else { return };
     for peer in ["t-rtt-b", "fd77::2"] {
         let rtt = smallest_rtt(&link.exec("a", &["ping", "-c", "5", "-i", "0.1", peer]));
         // Never faster than the path; how much slower depends on the machine.
         assert!((20.0..30.0).contains(&rtt), "{peer}: {rtt} ms");
     }
-    let stats = link.stats();
+    let stats = stats("t-rtt");
     assert_eq!(stats["schema"], "farline/link-stats/1");
     for direction in ["a_to_b", "b_to_a"] {
         let model = &stats[direction]["model"];
@@ -98,7 +69,7 @@ fn tcp_crosses_a_lossy_link_and_the_losses_are_counted_by_cause() {
         return;
     }
     let options = ["custom", "--rtt", "4ms", "--rate", "200M", "--loss", "0.03"];
-    let Some(link) = Up::new("t-tcp", &options) else { return };
+    let Some(link) = Link::up("t-tcp", &options) else { return };
     let serve = ["link", "exec", "t-tcp", "b", "--", "iperf3", "-s", "-1"];
     let mut server = farline().args(serve).stdout(Stdio::null()).spawn().expect("farline runs");
     let until = Instant::now() + Duration::from_secs(20);
@@ -111,14 +82,14 @@ fn tcp_crosses_a_lossy_link_and_the_losses_are_counted_by_cause() {
         }
     };
     assert!(result["end"]["sum_sent"]["bytes"].as_u64() >= Some(4 << 20), "{result}");
-    assert!(link.stats()["a_to_b"]["model"]["dropped_loss"].as_u64() > Some(0), "of some 470 frames 3 % are lost");
+    assert!(stats("t-tcp")["a_to_b"]["model"]["dropped_loss"].as_u64() > Some(0), "of some 470 frames 3 % are lost");
     let _ = server.kill();
     let _ = server.wait();
 }
 
 #[test]
 fn a_killed_emulator_leaves_nothing_that_up_or_down_cannot_clean() {
-    let Some(link) = Up::new("t-kill", &["usn-0.2", "--rate", "100M"]) else { return };
+    let Some(link) = Link::up("t-kill", &["usn-0.2", "--rate", "100M"]) else { return };
     for next in ["up", "down"] {
         let pid = listed("t-kill").and_then(|link| link["pid"].as_i64()).expect("the link is listed");
         kill_process(process(pid), Signal::KILL).expect("the emulator is ours");
@@ -144,7 +115,7 @@ fn a_killed_emulator_leaves_nothing_that_up_or_down_cannot_clean() {
 
 #[test]
 fn exec_and_run_answer_the_exit_code_of_the_command_and_set_its_environment() {
-    let Some(link) = Up::new("t-exec", &["usn-0.2", "--rate", "100M"]) else { return };
+    let Some(link) = Link::up("t-exec", &["usn-0.2", "--rate", "100M"]) else { return };
     assert_eq!(link.exec("b", &["sh", "-c", "exit 7"]).status.code(), Some(7));
     let environment = link.exec("b", &["sh", "-c", "echo $FARLINE_LINK $FARLINE_PEER $FARLINE_PEER_NS"]);
     assert_eq!(text(&environment.stdout), "t-exec 10.77.0.1 t-exec-a\n");
@@ -159,7 +130,7 @@ fn exec_and_run_answer_the_exit_code_of_the_command_and_set_its_environment() {
 
 #[test]
 fn run_takes_its_link_down_when_terminated() {
-    let Some(_link) = Up::new("t-probe", &["usn-0.2", "--rate", "100M"]) else { return };
+    let Some(_link) = Link::up("t-probe", &["usn-0.2", "--rate", "100M"]) else { return };
     let run = ["link", "run", "usn-0.2", "--rate", "100M", "--name", "t-term", "--", "sh", "-c", "echo ready; exec sleep 60"];
     let mut run = farline().args(run).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("farline runs");
     let mut ready = String::new();
@@ -180,7 +151,7 @@ fn wrong_requests_get_one_error_with_a_hint() {
     let gone = json(&["link", "down", "no-such-link"]);
     assert_eq!((&gone["schema"], &gone["error"]["code"]), (&Value::from("farline/error/1"), &Value::from("link-gone")));
 
-    let Some(_link) = Up::new("t-taken", &["usn-0.2", "--rate", "100M"]) else { return };
+    let Some(_link) = Link::up("t-taken", &["usn-0.2", "--rate", "100M"]) else { return };
     let taken = json(&["link", "up", "usn-1400", "--rate", "100M", "--name", "t-taken"]);
     assert_eq!(taken["error"]["code"], "link-taken", "{taken}");
 }

@@ -1,11 +1,12 @@
 //! Copies that are broken off and run again, with real processes: what is durable is not sent twice, and nothing half-done shows.
 
 use farline_core::units::Rng;
-use farline_lab::{Running, error_of, farline, farline_binary, node, succeed};
+use farline_lab::{Link, error_of, farline, node, succeed};
 use serde_json::Value;
 use std::io::Write;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
 /// A folder in memory where there is one: a disk's pace is not what is tested.
@@ -53,10 +54,10 @@ fn begin(from: &str, to: &str) -> Child {
     farline().args(["-q", "cp", "--limit", "500Mbit/s", from, to]).stderr(Stdio::null()).spawn().expect("runs")
 }
 
-/// Bytes of the longest partial file.
+/// Bytes on disk of the largest partial file: its length is that of the whole from its beginning on.
 fn partial(root: &Path) -> u64 {
     let files = hidden(root).into_iter().filter(|name| !name.ends_with(".journal.farline"));
-    files.filter_map(|name| std::fs::metadata(root.join(name)).ok()).map(|meta| meta.len()).max().unwrap_or(0)
+    files.filter_map(|name| std::fs::metadata(root.join(name)).ok()).map(|meta| meta.blocks() * 512).max().unwrap_or(0)
 }
 
 fn text(path: &Path) -> &str {
@@ -171,46 +172,6 @@ fn of_two_writers_to_one_target_one_wins_whole_and_the_other_is_told() {
     assert_eq!(hidden(&root), Vec::<String>::new());
 }
 
-/// A link that goes down with the test, also when it fails.
-struct Link(&'static str);
-
-impl Link {
-    /// Brings up a link, or answers `None`, loudly, where namespaces cannot be made.
-    fn up(name: &'static str, arguments: &[&str]) -> Option<Link> {
-        let output = farline().args(["--json", "link", "up", "--name", name]).args(arguments).output().expect("farline runs");
-        let said: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {output:?}"));
-        match said["error"]["code"].as_str() {
-            None => Some(Link(name)),
-            Some("link-forbidden" | "link-device") => {
-                eprintln!("SKIPPED: this machine does not let us make a link: {said}");
-                None
-            }
-            Some(_) => panic!("link up failed: {said}"),
-        }
-    }
-
-    /// `farline` with `arguments` at one side.
-    fn farline(&self, side: &str, arguments: &[&str]) -> Command {
-        let mut command = farline();
-        command.args(["link", "exec", self.0, side, "--"]).arg(farline_binary()).args(arguments);
-        command
-    }
-
-    /// A node at side b that stores in `root`.
-    fn node(&self, root: &Path) -> Running {
-        let mut command = self.farline("b", &["-q", "serve", "--anonymous", "write", "--listen", "[::]:2811", "--root"]);
-        let child = command.arg(root).stdout(Stdio::null()).spawn().expect("farline starts");
-        std::thread::sleep(Duration::from_millis(150));
-        Running(child)
-    }
-}
-
-impl Drop for Link {
-    fn drop(&mut self) {
-        let _ = farline().args(["link", "down", self.0]).output();
-    }
-}
-
 #[test]
 fn blocks_that_the_path_changes_are_found_counted_and_sent_again() {
     // One frame in five thousand arrives with a bit turned and a right checksum: several in every copy below.
@@ -219,7 +180,7 @@ fn blocks_that_the_path_changes_are_found_counted_and_sent_again() {
     let (root, file) = (dir.path().join("root"), dir.path().join("file"));
     std::fs::create_dir(&root).expect("a folder");
     plant_file(&file, 60, 7);
-    let _node = link.node(&root);
+    let _node = link.node(&root, &[]);
     let (mut bad, mut passes) = (0, 0);
     let host = "ftp://t-flips-b:2811";
     for round in 0..6 {
@@ -245,7 +206,7 @@ fn a_copy_whose_link_is_torn_down_goes_on_over_another() {
     let (root, file) = (dir.path().join("root"), dir.path().join("file"));
     std::fs::create_dir(&root).expect("a folder");
     plant_file(&file, 200, 10);
-    let _silent = link.node(&root);
+    let _silent = link.node(&root, &[]);
     let copy = |link: &Link| link.farline("a", &["--json", "cp", text(&file), "ftp://t-torn-b:2811"]).output().expect("runs");
     let (broken, torn) = std::thread::scope(|scope| {
         let broken = scope.spawn(|| copy(&link));
@@ -258,7 +219,7 @@ fn a_copy_whose_link_is_torn_down_goes_on_over_another() {
     let said: Value = serde_json::from_slice(&broken.stdout).expect("one object");
     assert!(!broken.status.success() && said["error"].is_object(), "{said}");
     let again = Link::up("t-torn", &arguments).expect("it came up before");
-    let _node = again.node(&root);
+    let _node = again.node(&root, &[]);
     // A process that outlives its link holds the place until it knows.
     let result = loop {
         let output = copy(&again);
@@ -296,7 +257,7 @@ fn fifty_kills_at_random_instants_lose_nothing() {
     std::fs::copy(&file, root.join("stored")).expect("copied");
     let host = "ftp://t-kills-b:2811";
     let (upload, stored) = (format!("{host}/landed"), format!("{host}/stored"));
-    let mut node = link.node(&root);
+    let mut node = link.node(&root, &[]);
     let (mut kills, mut landed, mut resumed) = (0, 0, 0);
     while kills < KILLS {
         let sending = (landed + kills / 10) % 2 == 0;
@@ -319,7 +280,7 @@ fn fifty_kills_at_random_instants_lose_nothing() {
             } else {
                 node.0.kill().expect("killed");
                 node.0.wait().expect("ended");
-                node = link.node(&root);
+                node = link.node(&root, &[]);
             }
         }
         let output = client.wait_with_output().expect("ended");

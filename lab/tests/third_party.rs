@@ -3,6 +3,8 @@
 use farline_lab::{Running, assert_same_tree, error_of, farline, globus_server, node, plant, succeed};
 use serde_json::Value;
 use std::path::Path;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
 
 /// A node of an address of its own, so that it is another host to the other and to the client.
 fn node_at(root: &Path, address: &str, third_party: bool) -> (Running, String) {
@@ -86,4 +88,37 @@ fn files_and_trees_go_between_a_node_and_a_globus_server() {
     assert_eq!(succeed(std::process::Command::new("find").arg(dir.path()).args(["-name", ".*.farline"])), "");
     let (error, exit) = error_of(&["cp", &format!("{globus}/no-such-file"), &format!("{node}/x")]);
     assert_eq!((error["code"].as_str(), exit), (Some("path-not-found"), 2), "{error}");
+}
+
+#[test]
+fn a_copy_between_nodes_that_is_killed_goes_on_from_what_the_receiver_has() {
+    let dir = tempfile::tempdir_in(if Path::new("/dev/shm").is_dir() { "/dev/shm" } else { "/tmp" }).expect("a folder");
+    let (a, b) = (dir.path().join("a"), dir.path().join("b"));
+    let (_a, from) = node_at(&a, "127.0.0.2", true);
+    let (_b, to) = node_at(&b, "127.0.0.3", true);
+    let mut rng = farline_core::units::Rng::new(11);
+    let block: Vec<u8> = (0..1 << 17).flat_map(|_| rng.next_u64().to_le_bytes()).collect();
+    std::fs::write(a.join("big"), block.repeat(100)).expect("written");
+    let (from, to) = (format!("{from}/big"), format!("{to}/landed"));
+    let mut client = Running(
+        farline().args(["-q", "cp", "--limit", "200Mbit/s", &from, &to]).stderr(Stdio::null()).spawn().expect("farline runs"),
+    );
+    let journaled = || {
+        std::fs::read_dir(&b).expect("a folder").any(|item| {
+            let item = item.expect("an entry");
+            item.file_name().to_string_lossy().ends_with(".journal.farline") && item.metadata().is_ok_and(|meta| meta.len() > 0)
+        })
+    };
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while !journaled() {
+        assert!(Instant::now() < deadline && !b.join("landed").exists(), "nothing was durable in time");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    client.0.kill().expect("killed");
+    client.0.wait().expect("ended");
+    let result = copied(&[&from, &to]);
+    let (resumed, sent) = (result["resumed_bytes"].as_u64().expect("a count"), result["bytes_sent"].as_u64().expect("a count"));
+    assert!(resumed > 0 && sent == (100 << 20) - resumed && result["verified"] == true, "{result}");
+    assert!(std::fs::read(a.join("big")).expect("there") == std::fs::read(b.join("landed")).expect("landed"));
+    assert_eq!(names(&b), ["landed"]);
 }

@@ -95,3 +95,49 @@ fn curl_and_lftp_move_files_under_tls() {
     assert!(said.contains("again"), "{said}");
     assert!(std::fs::read(root.join("again")).expect("landed") == bytes, "what lftp moved differs");
 }
+
+/// Runs openssl, quietly.
+fn openssl(folder: &Path, args: &[&str]) {
+    let output = Command::new("openssl").current_dir(folder).args(args).output().expect("openssl is installed by make test");
+    assert!(output.status.success(), "openssl {args:?}: {}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[test]
+fn a_certificate_of_an_authority_is_trusted_by_name_and_by_nobody_who_does_not_know_the_authority() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let (root, pki) = (dir.path().join("root"), dir.path().join("pki"));
+    for folder in [&root, &pki] {
+        std::fs::create_dir(folder).expect("a folder");
+    }
+    let key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"];
+    let authority = ["req", "-x509", "-subj", "/CN=Test authority", "-days", "2", "-keyout", "ca.key", "-out", "ca.pem"];
+    openssl(&pki, &[&authority[..], &key[..]].concat());
+    openssl(&pki, &[&["req", "-subj", "/CN=node", "-keyout", "node.key", "-out", "node.csr"][..], &key[..]].concat());
+    std::fs::write(pki.join("names"), "subjectAltName=DNS:localhost,IP:127.0.0.1\n").expect("written");
+    let sign = ["x509", "-req", "-in", "node.csr", "-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial", "-days", "2"];
+    openssl(&pki, &[&sign[..], &["-extfile", "names", "-out", "node.pem"][..]].concat());
+    let at = |name: &str| pki.join(name).to_str().expect("text").to_owned();
+    let (_node, address, fingerprint) = node(&root, &["--tls-cert", &at("node.pem"), "--tls-key", &at("node.key")]);
+    assert_eq!(fingerprint.len(), "sha256=".len() + 64, "{fingerprint}");
+    let file = dir.path().join("f");
+    std::fs::write(&file, vec![5; 3_000_001]).expect("written");
+    let here = file.to_str().expect("text");
+    let up = format!("ftps://{address}/up");
+    let out = succeed(farline().args(["--json", "cp", "--tls-ca", &at("ca.pem"), here, &up]));
+    assert!(out.contains("\"encrypted\":true") && out.contains("\"verified\":true"), "{out}");
+    succeed(Command::new("cmp").arg(&file).arg(root.join("up")));
+    let (error, exit) = error_of(&["cp", here, &up]);
+    assert_eq!((error["code"].as_str(), exit), (Some("tls-untrusted"), 6), "{error}");
+    // curl checks the name and the chain on both channels.
+    let curl = || {
+        let mut command = Command::new("curl");
+        command.args(["-sS", "--max-time", "60", "--ssl-reqd", "--cacert", &at("ca.pem")]);
+        command
+    };
+    succeed(curl().arg("-o").arg(dir.path().join("back")).arg(format!("ftp://{address}/up")));
+    succeed(Command::new("cmp").arg(&file).arg(dir.path().join("back")));
+    succeed(curl().arg("-T").arg(&file).arg(format!("ftp://{address}/again")));
+    succeed(Command::new("cmp").arg(&file).arg(root.join("again")));
+    let stranger = Command::new("curl").args(["-sS", "--max-time", "60", "--ssl-reqd", &format!("ftp://{address}/up")]).output();
+    assert!(stranger.is_ok_and(|output| !output.status.success()), "who does not know the authority gets nothing");
+}

@@ -1,6 +1,6 @@
 //! The controls over a simulated link, held against theory.
 
-use super::sim::{Scenario, Simulation, Why};
+use super::sim::{Reduction, Scenario, Simulation, Why};
 use super::{Algorithm, Set, Start, theory};
 use crate::units::{Bytes, Rate, Span};
 use crate::wan::{Change, Direction};
@@ -62,6 +62,72 @@ fn recovery_from_one_loss_takes_as_long_as_theory_says_at_three_rtts() {
                 let left = reductions[0].after / window;
                 let expected = theory::left(algorithm, set, window).expect("it is driven by loss");
                 assert!((left - expected).abs() < 0.01, "{algorithm} ({set}): {left} left, not {expected}");
+            }
+        }
+    }
+}
+
+/// Two seconds in which other traffic takes nine tenths of a link that holds half as much again as the flow's window. The flow runs
+/// until `patience` after them: the run, and how long it took from the window that its last reduction left.
+fn burst(algorithm: Algorithm, set: Set, window: f64, rtt: Span, patience: Span) -> (Simulation, Option<(Span, Span)>) {
+    let start = Start { window, threshold: window, clamp: window, packet: PACKET };
+    let idle = idle_link(window, rtt);
+    let cross = Change::Cross(Rate::from_bps(idle.rate.as_bps() / 10 * 9), Some(Span::from_secs(2)));
+    let scenario = Scenario {
+        direction: Direction { queue: idle.rate.bytes_in(rtt), ..idle },
+        changes: vec![(rtt.mul_f64(5.0), cross)],
+        flows: vec![(algorithm, set, start)],
+        sample_every: Span::from_millis(4),
+        train: if window >= 1_000.0 { 8 } else { 1 },
+        seed: 1,
+    };
+    let mut simulation = Simulation::new(&scenario);
+    simulation.run(rtt.mul_f64(5.0) + Span::from_secs(2) + patience, |_| false);
+    let reductions = simulation.reductions(0);
+    let took = reductions.last().and_then(|last| {
+        let ended = last.ended?;
+        let after = simulation.trace(0).iter().filter(|point| point.at >= ended);
+        // Vegas gives way to the burst's queue without a loss: where its window was least, its way back begins.
+        let slow_start_ended = after.clone().find(|point| point.window >= last.after - 0.5)?;
+        let least =
+            after.clone().filter(|point| point.at > slow_start_ended.at).map(|point| point.window).fold(f64::INFINITY, f64::min);
+        let from = if least < slow_start_ended.window - 1.0 {
+            after.clone().rev().find(|point| point.window <= least)?
+        } else {
+            slow_start_ended
+        };
+        let back = after.clone().find(|point| point.at > from.at && point.window >= window - 0.02)?;
+        let way: Vec<Span> = after.filter(|point| point.at >= from.at && point.at <= back.at).map(|point| point.rtt).collect();
+        let rtt = way.iter().map(|rtt| rtt.as_secs_f64()).sum::<f64>() / way.len() as f64;
+        let cut = |cut: &Reduction| theory::Cut { before: cut.before, after: cut.after, timeout: cut.why == Why::Timeout };
+        let mut cuts: Vec<theory::Cut> = reductions.iter().map(cut).collect();
+        if let Some(last) = cuts.last_mut() {
+            last.after = from.window;
+        }
+        let theory = theory::recovery_after(algorithm, set, &cuts, window, Span::from_secs_f64(rtt))?;
+        Some((back.at.since(from.at), theory))
+    });
+    (simulation, took)
+}
+
+#[test]
+fn after_a_burst_a_flow_is_back_as_theory_says_from_its_last_reduction() {
+    let loss_based = [
+        (Algorithm::Bic, 1_000.0),
+        (Algorithm::Cubic, 1_000.0),
+        (Algorithm::HighSpeed, 1_000.0),
+        (Algorithm::HTcp, 1_000.0),
+        (Algorithm::Scalable, 1_000.0),
+        (Algorithm::Reno, 200.0),
+        (Algorithm::Vegas, 200.0),
+    ];
+    for (algorithm, window) in loss_based {
+        for rtt in [26_800, 80_000, 163_000].map(Span::from_micros) {
+            for set in [Set::Paper, Set::Linux] {
+                let (run, took) = burst(algorithm, set, window, rtt, Span::from_secs(60));
+                let (took, theory) = took.unwrap_or_else(|| panic!("{algorithm} ({set}) at {rtt}: {:?}", run.reductions(0)));
+                let error = took.as_secs_f64() / theory.as_secs_f64() - 1.0;
+                assert!(error.abs() < 0.25, "{algorithm} ({set}) at {rtt}: {took}, theory {theory}: {:?}", run.reductions(0));
             }
         }
     }

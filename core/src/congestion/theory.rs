@@ -21,11 +21,36 @@ pub fn left(algorithm: Algorithm, set: Set, window: f64) -> Option<f64> {
 /// constant `rtt`. `None` for BBR, whose rate survives one loss.
 pub fn recovery(algorithm: Algorithm, set: Set, window: f64, rtt: Span) -> Option<Span> {
     let from = window * left(algorithm, set, window)?;
-    recovery_from(algorithm, set, from, window, rtt)
+    climb(algorithm, set, from, window, window, rtt)
 }
 
-/// The same from a window of `from` packets, as after several reductions of which the last came at `window` packets.
-pub fn recovery_from(algorithm: Algorithm, set: Set, from: f64, window: f64, rtt: Span) -> Option<Span> {
+/// One reduction of a window, as it was seen.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Cut {
+    /// The window before, in packets.
+    pub before: f64,
+    /// The threshold that it left, in packets.
+    pub after: f64,
+    /// Whether the retransmission timer ran out, which makes BIC forget what it has learnt.
+    pub timeout: bool,
+}
+
+/// From the last of several reductions on, oldest first, with the window at what it left, to `window` packets at a constant
+/// `rtt`. BIC and CUBIC remember where the earlier ones came. `None` for BBR, and without a reduction.
+pub fn recovery_after(algorithm: Algorithm, set: Set, cuts: &[Cut], window: f64, rtt: Span) -> Option<Span> {
+    let from = cuts.last()?.after;
+    let maximum = cuts.iter().fold(0.0, |maximum, cut| match algorithm {
+        Algorithm::Bic if cut.timeout => 0.0,
+        // Fast convergence: BIC, section III.D; RFC 9438, section 4.7.
+        Algorithm::Bic if cut.before < maximum => cut.before * (1.0 + bic::constants(set).left) / 2.0,
+        Algorithm::Cubic if cut.before < maximum => cut.before * (1.0 + cubic::left(set)) / 2.0,
+        _ => cut.before,
+    });
+    climb(algorithm, set, from, maximum, window, rtt)
+}
+
+/// From a window of `from` packets to one of `window`, when the last reduction came at `maximum`.
+fn climb(algorithm: Algorithm, set: Set, from: f64, maximum: f64, window: f64, rtt: Span) -> Option<Span> {
     let lost = (window - from).max(0.0);
     let rounds = match algorithm {
         Algorithm::Bbr => return None,
@@ -35,12 +60,42 @@ pub fn recovery_from(algorithm: Algorithm, set: Set, from: f64, window: f64, rtt
         Algorithm::HighSpeed => integral(from, window, |w| 1.0 / highspeed::increase(w)),
         // w' = a w.
         Algorithm::Scalable => (window / from).ln() / scalable::increase(set).ln_1p(),
-        Algorithm::Bic => bic_rounds(set, lost),
+        Algorithm::Bic => {
+            let near = maximum.clamp(from, window.max(from));
+            // A search that would lead beyond the window ends there.
+            let search = if maximum > window {
+                bic_rounds(set, maximum - from) - bic_rounds(set, maximum - window)
+            } else {
+                bic_rounds(set, near - from)
+            };
+            search + bic_probing(set, window - near)
+        }
         Algorithm::HTcp => return Some(Span::from_secs_f64(htcp_seconds(lost, from / window, rtt))),
-        // K (RFC 9438, equation 2); it does not depend on the rtt.
-        Algorithm::Cubic => return Some(Span::from_secs_f64((lost / cubic::C).cbrt())),
+        // K (RFC 9438, equation 2) to the plateau, and on along the cubic; neither depends on the rtt.
+        Algorithm::Cubic => {
+            let origin = maximum.max(from);
+            let seconds = ((origin - from) / cubic::C).cbrt() + ((window - origin) / cubic::C).cbrt();
+            // Where Reno would be back sooner, CUBIC keeps up with it (section 4.3).
+            let left = cubic::left(set);
+            let friendly = lost * (1.0 + left) / (3.0 * (1.0 - left)) * rtt.as_secs_f64();
+            return Some(Span::from_secs_f64(seconds.min(friendly)));
+        }
     };
     Some(rtt.mul_f64(rounds))
+}
+
+/// Beyond the window of the last loss: one packet in the first round, two, four, up to Smax (section III.C); tcp_bic grows by what
+/// it has gained, divided.
+fn bic_probing(set: Set, gained: f64) -> f64 {
+    let bic::Constants { most, least, divisor, .. } = bic::constants(set);
+    let gained = gained.max(0.0);
+    match set {
+        Set::Paper => (gained.min(2.0 * most) + 1.0).log2() + (gained - 2.0 * most).max(0.0) / most,
+        Set::Linux => {
+            let (slow, fast) = (divisor, most * (divisor - 1.0));
+            gained.min(slow) / least + (divisor - 1.0) * (gained.clamp(slow, fast) / slow).ln() + (gained - fast).max(0.0) / most
+        }
+    }
 }
 
 /// Smax a round as long as a step would be larger, then a step that is a fixed part of what is missing, down to the least step.

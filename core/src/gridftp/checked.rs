@@ -16,6 +16,7 @@
 //! ```
 
 use super::mode_e::{HEADER_LEN, Header};
+use crc_fast::crc32_iscsi;
 use std::fmt;
 
 /// Length of an encoded checked header in bytes.
@@ -36,12 +37,12 @@ pub struct Check {
 impl Check {
     /// The check of `payload`, whose block digest is `digest`.
     pub fn of(payload: &[u8], digest: [u8; 32]) -> Check {
-        Check { payload: crc32c::crc32c(payload), digest }
+        Check { payload: crc32_iscsi(payload), digest }
     }
 
     /// Whether `payload` has the checksum.
     pub fn fits(&self, payload: &[u8]) -> bool {
-        self.payload == crc32c::crc32c(payload)
+        self.payload == crc32_iscsi(payload)
     }
 
     /// The block's digest, where the sender gave one.
@@ -56,7 +57,7 @@ pub fn encode(header: &Header, check: &Check) -> [u8; CHECKED_LEN] {
     bytes[..HEADER_LEN].copy_from_slice(&header.encode());
     bytes[PAYLOAD_AT..DIGEST_AT].copy_from_slice(&check.payload.to_be_bytes());
     bytes[DIGEST_AT..HEADER_SUM_AT].copy_from_slice(&check.digest);
-    let sum = crc32c::crc32c(&bytes[..HEADER_SUM_AT]);
+    let sum = crc32_iscsi(&bytes[..HEADER_SUM_AT]);
     bytes[HEADER_SUM_AT..].copy_from_slice(&sum.to_be_bytes());
     bytes
 }
@@ -67,7 +68,7 @@ pub fn encode(header: &Header, check: &Check) -> [u8; CHECKED_LEN] {
 /// When its own checksum fails, or it passes and what it says is impossible.
 pub fn decode(bytes: &[u8; CHECKED_LEN]) -> Result<(Header, Check), DamagedHeader> {
     let number = |at: usize| bytes[at..at + 4].iter().fold(0u32, |number, &byte| number << 8 | u32::from(byte));
-    if number(HEADER_SUM_AT) != crc32c::crc32c(&bytes[..HEADER_SUM_AT]) {
+    if number(HEADER_SUM_AT) != crc32_iscsi(&bytes[..HEADER_SUM_AT]) {
         return Err(DamagedHeader);
     }
     let (mut plain, mut digest) = ([0; HEADER_LEN], [0; 32]);

@@ -10,6 +10,7 @@ pub use survey::{Survey, Surveyed};
 use super::digest::{Digests, PieceDigest};
 use super::layout::{EntryKind, Layout};
 use crate::units::ByteRanges;
+use crc_fast::crc32_iscsi;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
@@ -92,7 +93,7 @@ pub fn forget(path: &[u8], to: &mut Vec<u8>) {
 
 fn record(payload: &[u8], to: &mut Vec<u8>) {
     to.extend((payload.len() as u32).to_be_bytes());
-    to.extend(crc32c::crc32c(payload).to_be_bytes());
+    to.extend(crc32_iscsi(payload).to_be_bytes());
     to.extend(payload);
 }
 
@@ -155,7 +156,7 @@ impl<'a> Replay<'a> {
     /// Takes one record in; false when it is damaged or makes no sense here, and reading must end.
     pub fn record(&mut self, head: &[u8; HEAD_LEN], payload: &[u8]) -> bool {
         let sum = u32::from_be_bytes([head[4], head[5], head[6], head[7]]);
-        if payload_len(head) != Some(payload.len()) || sum != crc32c::crc32c(payload) {
+        if payload_len(head) != Some(payload.len()) || sum != crc32_iscsi(payload) {
             return false;
         }
         let understood = self.understand(payload).is_some();

@@ -4,7 +4,9 @@
 //! digests join into the file's own. A shorter file goes into what is left of the current block when it fits, else into
 //! the next block: no short file crosses a boundary. What is skipped belongs to no file and is never sent.
 
+use crate::units::ByteRanges;
 use std::ops::Range;
+use std::sync::Arc;
 
 /// One thing of a tree: a file, a directory or a symbolic link, with the metadata that travels with it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -179,6 +181,15 @@ impl Layout {
                 })
             },
         )
+    }
+
+    /// The blocks that a receiver which holds `held` of the space lacks, whole or in parts, in order.
+    pub fn blocks_without(self: &Arc<Layout>, held: &ByteRanges) -> impl Iterator<Item = Block> + Send + use<> {
+        let (layout, held) = (Arc::clone(self), held.clone());
+        (0..layout.block_count()).flat_map(move |index| {
+            let gaps = held.gaps(layout.block(index).range());
+            gaps.into_iter().map(|gap| Block { offset: gap.start, len: (gap.end - gap.start) as usize })
+        })
     }
 
     /// The end of the space.

@@ -94,6 +94,27 @@ pub struct Receiver {
     written: ByteRanges,
     failure: Option<Error>,
     over: bool,
+    in_order: Option<Order>,
+}
+
+/// What a receiver knows that writes its blocks in ascending order.
+#[derive(Debug)]
+struct Order {
+    /// Where the next block to write begins.
+    next: u64,
+    /// Channels that will bring blocks.
+    channels: usize,
+    /// Slots that each of them may fill with what cannot be written yet: else one that is ahead would take those that the
+    /// others need to catch up.
+    quota: usize,
+    /// Who filled which slot.
+    filled: BTreeMap<SlotId, ChannelId>,
+}
+
+impl Order {
+    fn has_room(&self, channel: ChannelId) -> bool {
+        self.filled.values().filter(|&&by| by == channel).count() < self.quota
+    }
 }
 
 impl Receiver {
@@ -117,7 +138,19 @@ impl Receiver {
             written: ByteRanges::new(),
             failure: None,
             over: false,
+            in_order: None,
         }
+    }
+
+    /// The same receiver, which hands blocks to the writer one at a time and in ascending order, from the end of what is held.
+    /// Each of `channels` channels must bring its own in ascending order (`docs/protocol.md`, clause O-3); one that does not ends
+    /// the transfer when every slot waits for a block before its own, and so does a bad block or a lost channel.
+    #[must_use]
+    pub fn in_order(mut self, channels: usize) -> Receiver {
+        let next = self.written.iter().next().filter(|range| range.start == 0).map_or(0, |range| range.end);
+        let channels = channels.max(1);
+        self.in_order = Some(Order { next, channels, quota: (self.free.len() / channels).max(1), filled: BTreeMap::new() });
+        self
     }
 
     /// The same receiver, which holds `held` already: what comes of it is dropped.
@@ -156,6 +189,10 @@ impl Receiver {
                 } else if self.arrived.insert(block.range()) == 0 {
                     // A sender may repeat what it is unsure of; the first copy stands.
                     self.free.push(slot);
+                } else if let Some(order) = &mut self.in_order {
+                    order.filled.insert(slot, channel);
+                    let at = self.to_write.partition_point(|(_, before)| before.offset < block.offset);
+                    self.to_write.insert(at, (slot, block));
                 } else {
                     self.to_write.push_back((slot, block));
                 }
@@ -180,11 +217,19 @@ impl Receiver {
                 if let Some(block) = self.writing.remove(&slot) {
                     self.written.insert(block.range());
                     self.free.push(slot);
+                    if let Some(order) = &mut self.in_order {
+                        order.filled.remove(&slot);
+                    }
                 }
             }
             ReceiverInput::Bad { channel, slot } => {
                 self.free.push(slot);
                 self.waiting.push_back(channel);
+                if self.in_order.is_some() {
+                    // What comes behind it could not be written before it comes again.
+                    let message = "a block did not arrive as it was sent";
+                    self.failure.get_or_insert_with(|| Error::new(Fault::Between, "blocks-missing", message));
+                }
             }
             ReceiverInput::Lost { channel, slot } => {
                 self.waiting.retain(|&waiting| waiting != channel);
@@ -193,7 +238,7 @@ impl Receiver {
                 if !self.ended.contains(&channel) {
                     self.quiet = false;
                     self.lost.insert(channel);
-                    if !self.tolerant {
+                    if !self.tolerant || self.in_order.is_some() {
                         self.failure.get_or_insert_with(|| {
                             Error::new(Fault::Between, "channel-lost", "a data channel closed before its end-of-data mark")
                                 .hint("the peer stopped or the path broke; run the same command again")
@@ -217,11 +262,27 @@ impl Receiver {
         if let Some(write) = self.poll_write() {
             return Some(write);
         }
-        if !self.free.is_empty()
-            && let Some(channel) = self.waiting.pop_front()
+        let next = match &self.in_order {
+            None => (!self.waiting.is_empty()).then_some(0),
+            Some(order) => self.waiting.iter().position(|&channel| order.has_room(channel)),
+        };
+        if let Some(next) = next
+            && !self.free.is_empty()
+            && let Some(channel) = self.waiting.remove(next)
         {
             let slot = self.free.pop()?;
             return Some(ReceiverOutput::Offer { channel, slot });
+        }
+        if let Some(order) = &self.in_order
+            && self.writing.is_empty()
+            && !self.to_write.is_empty()
+            && self.waiting.len() == self.open.len()
+            && self.open.len() + self.ended.len() >= order.channels
+        {
+            self.over = true;
+            let message = "the sender's blocks come in an order that the staging memory cannot set right";
+            let error = Error::new(Fault::There, "out-of-order", message);
+            return Some(ReceiverOutput::Failed(error.hint("use --streams 1, or more --staging")));
         }
         if self.all_ended() && self.writing.is_empty() {
             self.over = true;
@@ -231,6 +292,13 @@ impl Receiver {
     }
 
     fn poll_write(&mut self) -> Option<ReceiverOutput> {
+        if let Some(order) = &mut self.in_order {
+            let (_, block) = self.to_write.front().filter(|(_, block)| self.writing.is_empty() && block.offset == order.next)?;
+            order.next = block.range().end;
+            let (slot, block) = self.to_write.pop_front()?;
+            self.writing.insert(slot, block);
+            return Some(ReceiverOutput::Write { slot, block });
+        }
         let filled = self.to_write.len();
         // Without a free slot no channel could bring what is missing to the mark; after the end none will.
         let must = self.free.is_empty() || self.all_ended();
@@ -258,7 +326,7 @@ mod tests {
     use crate::units::Rng;
 
     /// A sender's end as the receiver sees it: each channel has blocks, then an end.
-    fn run(seed: u64, lose: Option<usize>) -> (Option<ReceiverOutput>, u64, u64) {
+    fn run(seed: u64, lose: Option<usize>, in_order: bool) -> (Option<ReceiverOutput>, u64, u64) {
         let mut rng = Rng::new(seed);
         let channels = 1 + rng.below(5) as usize;
         let slots = channels + 1 + rng.below(4) as usize;
@@ -268,6 +336,10 @@ mod tests {
             lanes[rng.below(channels as u64) as usize].push_back(layout.block(index));
         }
         let mut receiver = Receiver::new(slots, Marks::of_writer(slots * (1 + rng.below(8) as usize)));
+        let mut next = 0;
+        if in_order {
+            receiver = receiver.in_order(channels);
+        }
         let mut due: Vec<ReceiverInput> = (0..channels).map(|i| ReceiverInput::ChannelOpened(ChannelId(i))).collect();
         let mut held = BTreeSet::new();
         loop {
@@ -286,7 +358,11 @@ mod tests {
                             }
                         });
                     }
-                    ReceiverOutput::Write { slot, .. } => due.push(ReceiverInput::Written(slot)),
+                    ReceiverOutput::Write { slot, block } => {
+                        assert!(!in_order || block.offset == next, "seed {seed}: {block:?} before {next}");
+                        next = block.range().end;
+                        due.push(ReceiverInput::Written(slot));
+                    }
                     end => return (Some(end), receiver.written().total(), layout.payload()),
                 }
             }
@@ -304,15 +380,41 @@ mod tests {
     #[test]
     fn finishes_when_every_channel_ended_and_every_byte_is_written() {
         for seed in 0..300 {
-            let (end, written, payload) = run(seed, None);
-            assert_eq!(end, Some(ReceiverOutput::Finished), "seed {seed}");
-            assert_eq!(written, payload, "seed {seed}");
+            for in_order in [false, true] {
+                let (end, written, payload) = run(seed, None, in_order);
+                assert_eq!(end, Some(ReceiverOutput::Finished), "seed {seed}");
+                assert_eq!(written, payload, "seed {seed}");
+            }
         }
     }
 
     #[test]
+    fn a_channel_that_breaks_its_order_is_named_rather_than_waited_for_and_nothing_is_written_out_of_place() {
+        let mut receiver = Receiver::new(3, Marks::of_writer(3)).in_order(1);
+        receiver.handle(ReceiverInput::ChannelOpened(ChannelId(0)));
+        for index in [0, 2, 3, 4] {
+            loop {
+                match receiver.poll() {
+                    Some(ReceiverOutput::Offer { channel, slot }) => {
+                        let block = Block { offset: index * 1024, len: 1024 };
+                        break receiver.handle(ReceiverInput::Arrived { channel, slot, block });
+                    }
+                    Some(ReceiverOutput::Write { slot, block }) => {
+                        assert_eq!(block.offset, 0);
+                        receiver.handle(ReceiverInput::Written(slot));
+                    }
+                    other => panic!("{index}: {other:?}"),
+                }
+            }
+        }
+        let end = receiver.poll();
+        assert!(matches!(&end, Some(ReceiverOutput::Failed(error)) if error.code == "out-of-order"), "{end:?}");
+        assert_eq!(receiver.written().to_string(), "0-1024");
+    }
+
+    #[test]
     fn writes_in_runs_between_the_marks() {
-        let mut receiver = Receiver::new(8, Marks { low: 1, high: 3 });
+        let mut receiver = Receiver::new(8, Marks { low: 1, high: 3, turns: false });
         receiver.handle(ReceiverInput::ChannelOpened(ChannelId(0)));
         let mut runs = Vec::new();
         for index in 0..6 {
@@ -337,7 +439,7 @@ mod tests {
     #[test]
     fn a_lost_channel_fails_the_transfer_and_never_finishes_it() {
         for seed in 0..300 {
-            let (end, ..) = run(seed, Some(0));
+            let (end, ..) = run(seed, Some(0), false);
             assert!(matches!(&end, Some(ReceiverOutput::Failed(error)) if error.code == "channel-lost"), "seed {seed}: {end:?}");
         }
     }

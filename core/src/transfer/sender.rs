@@ -156,11 +156,13 @@ impl<Blocks: Iterator<Item = Block>> Sender<Blocks> {
 
     /// What to do next; `None` until something happens.
     pub fn poll(&mut self) -> Option<SenderOutput> {
-        self.poll_send().or_else(|| self.poll_read()).or_else(|| self.poll_end())
+        // Sending again: a reader that finds nothing more to read has no turn to finish.
+        self.poll_send().or_else(|| self.poll_read()).or_else(|| self.poll_send()).or_else(|| self.poll_end())
     }
 
     fn poll_send(&mut self) -> Option<SenderOutput> {
-        if self.ready.is_empty() {
+        let resting = !self.exhausted && !self.staging.may_drain();
+        if self.ready.is_empty() || resting {
             return None;
         }
         let channel = self.idle.pop_front()?;
@@ -240,6 +242,29 @@ mod tests {
             assert_eq!(run(&mut sender), if opens { 2 } else { 1 });
             assert_eq!(ended[0], Some(if opens { 2 } else { 1 }));
         }
+    }
+
+    #[test]
+    fn in_turns_nothing_is_sent_while_the_pool_fills_and_nothing_read_until_it_is_empty() {
+        let layout = Layout::of_file(7 * 1024, 1024);
+        let mut sender = Sender::new((0..7).map(|i| layout.block(i)), 3, Marks::in_turns(3), 1);
+        sender.handle(SenderInput::ChannelOpened(ChannelId(0)));
+        let mut order = String::new();
+        while let Some(output) = sender.poll() {
+            match output {
+                SenderOutput::Read { slot, .. } => {
+                    order.push('r');
+                    sender.handle(SenderInput::BlockRead(slot));
+                }
+                SenderOutput::Send { channel, slot, .. } => {
+                    order.push('s');
+                    sender.handle(SenderInput::BlockSent { channel, slot });
+                }
+                SenderOutput::End { channel, .. } => sender.handle(SenderInput::EndSent(channel)),
+                SenderOutput::Finished => order.push('.'),
+            }
+        }
+        assert_eq!(order, "rrrsssrrrsssrs.");
     }
 
     #[test]

@@ -11,6 +11,8 @@ pub struct Marks {
     pub low: usize,
     /// Reading rests, and writing begins, at this many filled slots.
     pub high: usize,
+    /// Whether filling and emptying take turns, as with synchronous I/O on one buffer; else both go on at once.
+    pub turns: bool,
 }
 
 impl Marks {
@@ -18,12 +20,18 @@ impl Marks {
     ///
     /// Writing also begins when no slot is free and when the sender has ended, so that nothing waits for a mark that it cannot reach.
     pub fn of_writer(slots: usize) -> Marks {
-        Marks { low: 1, high: (slots / 8).clamp(1, 8) }
+        Marks { low: 1, high: (slots / 8).clamp(1, 8), turns: false }
     }
 
     /// For the reader of a pool of `slots`: half the pool and the whole pool, the choice of ADTS.
     pub fn of_pool(slots: usize) -> Marks {
-        Marks { low: (slots / 2).max(1), high: slots.max(1) }
+        Marks { low: (slots / 2).max(1), high: slots.max(1), turns: false }
+    }
+
+    /// For a reader that fills the whole pool while the network rests, and rests until it is empty: ADTS's synchronous I/O (figure 8),
+    /// for measuring what the other way is worth.
+    pub fn in_turns(slots: usize) -> Marks {
+        Marks { low: 1, high: slots.max(1), turns: true }
     }
 }
 
@@ -39,12 +47,17 @@ impl Staging {
     /// An empty pool, to be filled.
     pub fn new(marks: Marks) -> Staging {
         let high = marks.high.max(1);
-        Staging { marks: Marks { low: marks.low.clamp(1, high), high }, filled: 0, filling: true }
+        Staging { marks: Marks { low: marks.low.clamp(1, high), high, ..marks }, filled: 0, filling: true }
     }
 
     /// Whether one more slot should be filled.
     pub fn wants_fill(&self) -> bool {
         self.filling
+    }
+
+    /// Whether what is filled may be emptied now.
+    pub fn may_drain(&self) -> bool {
+        !(self.marks.turns && self.filling)
     }
 
     /// One more slot is filled or being filled.
@@ -70,7 +83,7 @@ mod tests {
 
     #[test]
     fn fills_to_the_high_mark_then_rests_until_below_the_low_mark() {
-        let mut staging = Staging::new(Marks { low: 2, high: 4 });
+        let mut staging = Staging::new(Marks { low: 2, high: 4, turns: false });
         for _ in 0..4 {
             assert!(staging.wants_fill());
             staging.fill();
@@ -85,7 +98,7 @@ mod tests {
 
     #[test]
     fn marks_that_make_no_sense_still_make_progress() {
-        let mut staging = Staging::new(Marks { low: 0, high: 0 });
+        let mut staging = Staging::new(Marks { low: 0, high: 0, turns: false });
         assert!(staging.wants_fill());
         staging.fill();
         assert!(!staging.wants_fill());

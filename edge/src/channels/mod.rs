@@ -24,7 +24,7 @@ use crate::sys::tcp::{TcpInfo, pace, tcp_info};
 use farline_core::gridftp::checked::{Check, DamagedHeader};
 use farline_core::gridftp::mode_e::Header;
 use farline_core::transfer::Block;
-use farline_core::units::Rate;
+use farline_core::units::{Bytes, Rate};
 use std::io;
 use std::ops::Range;
 use std::os::fd::AsFd;
@@ -132,6 +132,16 @@ impl Handle {
     /// When this host does not have it, or the connection is no TCP one.
     pub fn set_congestion(&self, name: &str) -> io::Result<()> {
         self.0.set_tcp_congestion(name.as_bytes())
+    }
+
+    /// Fixes the send and receive buffer of the connection, as far as the system grants it.
+    ///
+    /// # Errors
+    /// When the socket is gone.
+    pub fn set_buffer(&self, len: Bytes) -> io::Result<()> {
+        let len = usize::try_from(len.0).unwrap_or(usize::MAX);
+        self.0.set_send_buffer_size(len)?;
+        self.0.set_recv_buffer_size(len)
     }
 
     /// Limits how long a read may take.

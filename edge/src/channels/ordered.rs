@@ -9,6 +9,10 @@ use farline_core::transfer::Block;
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::ops::Range;
 
+/// Bytes of a payload that are worth waking a thread for: a quarter of a block, so that the wakes are few and what they bring still
+/// fits a processor's cache.
+const WAKE_AT: usize = 256 << 10;
+
 /// A connected stream of ordered bytes: TCP, TLS over it, a socket pair to a program that carries them.
 pub trait ByteStream: Read + Write + Send {
     /// What the kernel knows of the connection, where it is a TCP one.
@@ -22,6 +26,9 @@ pub trait ByteStream: Read + Write + Send {
 
     /// The congestion control in force, where it is a TCP connection.
     fn congestion(&self) -> Option<String>;
+
+    /// Says that at least `len` bytes are to come, so that the kernel need not wake the reader before they are there.
+    fn expect(&mut self, _len: usize) {}
 
     /// Says that nothing more will be sent.
     ///
@@ -41,6 +48,8 @@ pub struct OrderedChannel<S> {
     /// Bytes of the next header that came with the payload before it.
     header: [u8; CHECKED_LEN],
     header_filled: usize,
+    /// What the stream was last told to expect.
+    expected: usize,
     /// What is still to come of the block being received: offset, bytes, and whether data ends with it.
     rest: Option<(u64, u64, bool)>,
     /// From an `EOF` header of the transfer being received.
@@ -59,6 +68,7 @@ impl<S: ByteStream> OrderedChannel<S> {
             checked: false,
             header: [0; CHECKED_LEN],
             header_filled: 0,
+            expected: 1,
             rest: None,
             channels: None,
             closing: false,
@@ -71,7 +81,8 @@ impl<S: ByteStream> OrderedChannel<S> {
     }
 
     /// The connection underneath, for use without MODE E.
-    pub fn into_inner(self) -> S {
+    pub fn into_inner(mut self) -> S {
+        self.expect(1);
         self.stream
     }
 
@@ -79,9 +90,19 @@ impl<S: ByteStream> OrderedChannel<S> {
         if self.checked { CHECKED_LEN } else { HEADER_LEN }
     }
 
+    /// Tells the stream how much is sure to come: never more than the payload that is left, since what follows it may come late.
+    fn expect(&mut self, len: usize) {
+        let len = len.clamp(1, 2 * WAKE_AT);
+        if len != self.expected {
+            self.stream.expect(len);
+            self.expected = len;
+        }
+    }
+
     fn read_header(&mut self) -> io::Result<(Header, Option<Check>)> {
         let len = self.header_len();
         while self.header_filled < len {
+            self.expect(1);
             let read = retry(|| self.stream.read(&mut self.header[self.header_filled..len]))?;
             if read == 0 {
                 return Err(io::Error::new(
@@ -108,6 +129,7 @@ impl<S: ByteStream> OrderedChannel<S> {
         let mut filled = 0;
         let ahead = if block_ends { self.header_len() } else { 0 };
         while filled < into.len() {
+            self.expect(into.len() - filled);
             let mut parts = [IoSliceMut::new(&mut into[filled..]), IoSliceMut::new(&mut self.header[..ahead])];
             let read = retry(|| self.stream.read_vectored(&mut parts))?;
             if read == 0 {
@@ -256,6 +278,48 @@ fn retry<T>(mut call: impl FnMut() -> io::Result<T>) -> io::Result<T> {
         match call() {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             result => return result,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::channels::tcp::TcpChannel;
+    use crate::sys::pool::pool;
+    use std::net::{TcpListener, TcpStream};
+    use std::time::Duration;
+
+    #[test]
+    fn a_block_that_comes_in_two_parts_is_received_wherever_it_is_cut() {
+        let len = WAKE_AT + WAKE_AT / 4;
+        let payload: Vec<u8> = (0..len).map(|at| (at / 256) as u8).collect();
+        for first in [1, WAKE_AT / 2, WAKE_AT - 1, WAKE_AT, len - 1] {
+            let listener = TcpListener::bind("127.0.0.1:0").expect("loopback");
+            let mut near = TcpStream::connect(listener.local_addr().expect("bound")).expect("connect");
+            let (far, _) = listener.accept().expect("accept");
+            let look = far.try_clone().expect("a descriptor");
+            look.set_read_timeout(Some(Duration::from_secs(10))).expect("a socket");
+            let mut channel = TcpChannel::new(far).expect("a socket");
+            let slot = pool(1, 2 * WAKE_AT).expect("memory").remove(0);
+            let got = std::thread::scope(|scope| {
+                let receiving = scope.spawn(move || {
+                    channel.offer(slot);
+                    channel.receive().map(|arrival| match arrival {
+                        Arrival::Data { slot, block, .. } => slot[..block.len].to_vec(),
+                        Arrival::End { .. } => Vec::new(),
+                    })
+                });
+                near.write_all(&Header::data(0, len as u64).encode()).expect("the header");
+                near.write_all(&payload[..first]).expect("the first part");
+                // The reader has begun, and may hold the first part already.
+                while rustix::io::ioctl_fionread(&look).is_ok_and(|left| left > first as u64) {
+                    std::thread::yield_now();
+                }
+                near.write_all(&payload[first..]).expect("the second part");
+                receiving.join().expect("no panic")
+            });
+            assert!(got.expect("the block came") == payload, "cut at {first}");
         }
     }
 }

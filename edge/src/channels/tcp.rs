@@ -2,7 +2,7 @@
 
 use super::Handle;
 use super::ordered::{ByteStream, OrderedChannel};
-use crate::sys::tcp::{TcpInfo, tcp_info};
+use crate::sys::tcp::{TcpInfo, hold_back, tcp_info, wake_at};
 use farline_core::units::Bytes;
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use std::io;
@@ -17,6 +17,10 @@ pub struct TcpOptions {
     /// Fixed send and receive buffer; the kernel sizes them by itself when absent, which is better where `tcp_rmem` allows it.
     pub buffer: Option<Bytes>,
 }
+
+/// Bytes that the kernel may hold of a channel beyond its window: a few blocks, so that a block goes to the channel that can send it,
+/// and no channel is left with a long queue of its own at the end.
+const UNSENT: usize = 4 << 20;
 
 /// One TCP data connection.
 pub type TcpChannel = OrderedChannel<TcpStream>;
@@ -67,6 +71,15 @@ pub fn check(options: &TcpOptions) -> io::Result<()> {
     socket(SocketAddr::from(([127, 0, 0, 1], 0)), options).map(drop)
 }
 
+/// How much of a fixed buffer of `wanted` bytes the system grants in both directions; `None` when it does not say.
+pub fn granted_buffer(wanted: Bytes) -> Option<Bytes> {
+    let options = TcpOptions { congestion: None, buffer: Some(wanted) };
+    let socket = socket(SocketAddr::from(([127, 0, 0, 1], 0)), &options).ok()?;
+    // socket(7): the kernel doubles what is set, for its own books, and tells the double.
+    let told = socket.send_buffer_size().ok()?.min(socket.recv_buffer_size().ok()?);
+    Some(Bytes(told as u64 / 2))
+}
+
 fn socket(address: SocketAddr, options: &TcpOptions) -> io::Result<Socket> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
     if let Some(name) = &options.congestion {
@@ -93,6 +106,12 @@ impl ByteStream for TcpStream {
         let name = SockRef::from(self).tcp_congestion().ok()?;
         let end = name.iter().position(|&byte| byte == 0).unwrap_or(name.len());
         String::from_utf8(name[..end].to_vec()).ok()
+    }
+
+    fn expect(&mut self, len: usize) {
+        // Half: a read may take less than it waits for and wait again, and the kernel counts anew then. What is left must be enough.
+        // Only a wish: without it the reader wakes more often.
+        let _ = wake_at(self, (len / 2).max(1));
     }
 
     fn finish(&mut self) -> io::Result<()> {
@@ -124,5 +143,7 @@ pub fn prepare(stream: &TcpStream) -> io::Result<()> {
     // MODE E ends a file with a short header: it must not wait for more bytes.
     stream.set_nodelay(true)?;
     stream.set_nonblocking(false)?;
-    SockRef::from(stream).set_keepalive(true)
+    // Only a wish: without it blocks queue in the kernel.
+    let _ = hold_back(stream, UNSENT);
+    crate::sys::tcp::notice_dead_idle_peer(stream)
 }

@@ -58,6 +58,9 @@ pub struct TlsStream<E> {
     plain: Vec<u8>,
     plain_at: usize,
     outgoing: Vec<u8>,
+    /// Bytes of plaintext that are sure to come, and what the socket was last told of them.
+    expected: usize,
+    told: usize,
     /// The peer said that nothing more comes.
     ended: bool,
 }
@@ -164,6 +167,8 @@ impl<E: Engine> TlsStream<E> {
             plain: Vec::new(),
             plain_at: 0,
             outgoing: vec![0; CHUNK + OVERHEAD + HANDSHAKE],
+            expected: 1,
+            told: 1,
             ended: false,
         };
         while !matches!(stream.turn(&[])?, Turn::Input { ready: true }) {
@@ -197,6 +202,12 @@ impl<E: Engine> TlsStream<E> {
         } else if self.tail == self.incoming.len() {
             self.incoming.copy_within(self.head..self.tail, 0);
             (self.head, self.tail) = (0, self.tail - self.head);
+        }
+        // Sealed bytes are more than plain ones, and some of them lie here already.
+        let wanted = self.expected.saturating_sub(self.tail - self.head).max(1);
+        if wanted != self.told {
+            self.tcp.expect(wanted);
+            self.told = wanted;
         }
         match self.tcp.read(&mut self.incoming[self.tail..])? {
             // Without TLS's own farewell anybody may have cut the rest off.
@@ -312,6 +323,10 @@ impl<E: Engine> ByteStream for TlsStream<E> {
 
     fn congestion(&self) -> Option<String> {
         self.tcp.congestion()
+    }
+
+    fn expect(&mut self, len: usize) {
+        self.expected = len;
     }
 
     fn finish(&mut self) -> io::Result<()> {

@@ -5,22 +5,30 @@ use super::reach::{Line, Reach};
 use super::ssh::Ssh;
 use crate::channels::key::Key;
 use crate::channels::trust::{Trust, pinned};
-use crate::stores::Diskless;
+use crate::stores::{Diskless, Receipts};
+use crate::sys::lock::lock;
 use farline_core::gridftp::client::{ClientConfig, ClientSession, Event, Features, Input, Output, Request};
-use farline_core::gridftp::{Command, Entry, Mode, Options as Opts, Pathname, Protection, Reply};
+use farline_core::gridftp::{Command, Entry, Mode, Options as Opts, Pathname, Protection, Reply, TransferEvent};
 use farline_core::units::{ByteRanges, Error, Fault, Rate, Span, Time};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Instant;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+/// Where a server may be silent for less than this, it is asked to say more often how far it is.
+const SPARSE_MARKERS: Duration = Duration::from_secs(15);
 
 /// What the server said that it holds (111), by request and in all; sending threads leave that out.
 #[derive(Debug, Default)]
 pub(super) struct Heard {
     by: BTreeMap<u64, ByteRanges>,
     all: ByteRanges,
+    /// Where what a stock server says while one request runs is written down.
+    receipts: Option<(u64, Receipts)>,
+    /// When it last said anything.
+    at: Option<Instant>,
 }
 
 impl Heard {
@@ -34,7 +42,28 @@ impl Heard {
         self.by.get(&id).map_or(0, ByteRanges::total)
     }
 
+    /// When the server last said anything.
+    pub(super) fn at(&self) -> Option<Instant> {
+        self.at
+    }
+
+    /// Writes down what is said from now on while `id` runs.
+    pub(super) fn follow(&mut self, id: u64, receipts: Receipts) {
+        self.receipts = Some((id, receipts));
+    }
+
+    /// Ends that.
+    pub(super) fn unfollow(&mut self) -> Option<Receipts> {
+        self.receipts.take().map(|(_, receipts)| receipts)
+    }
+
     fn take(&mut self, id: u64, held: &ByteRanges) {
+        if let Some((of, receipts)) = &mut self.receipts {
+            // Offsets of one file, of no other's.
+            return if *of == id {
+                receipts.note(held)
+            };
+        }
         let by = self.by.entry(id).or_default();
         for range in held.iter() {
             by.insert(range.clone());
@@ -58,6 +87,10 @@ pub(super) struct Control {
     kept: VecDeque<(u64, Event)>,
     received: Vec<u8>,
     server: String,
+    /// How long it may be silent.
+    patience: Option<Duration>,
+    /// Whether the connection ended without the server's doing, so that it may not know.
+    is_cut_off: bool,
     features: Features,
     /// The key that was offered, and the request that offered it while its answer is not known.
     key: Option<Key>,
@@ -66,6 +99,8 @@ pub(super) struct Control {
     encrypt: bool,
     protected: Option<u64>,
     data_tls: Option<Arc<rustls::ClientConfig>>,
+    /// The request for a store without a disk, while its answer is not known.
+    store: Option<u64>,
     /// Where the node listens for what ssh carries, once that was found to be the only way.
     carried: Option<SocketAddr>,
     /// How soon the server answered at best, where the kernel does not know the round-trip time.
@@ -100,6 +135,8 @@ impl Control {
         let host = line.ends.map_or(IpAddr::V4(Ipv4Addr::LOCALHOST), |(_, peer)| peer.ip());
         let config = ClientConfig {
             host: Some(host),
+            known_farline: remote.farline && remote.via == Via::Tcp,
+            reply_timeout: reach.patience().map_or(Span::from_secs(u64::from(u32::MAX)), Span::from),
             client_info: Some(format!("scheme=ftp;appname=\"farline\";appver=\"{}\";", env!("CARGO_PKG_VERSION"))),
             ..ClientConfig::default()
         };
@@ -115,12 +152,15 @@ impl Control {
             kept: VecDeque::new(),
             received: vec![0; 16 * 1024],
             server,
+            patience: reach.patience(),
+            is_cut_off: false,
             features: Features::default(),
             key: None,
             offered: None,
             encrypt: remote.via != Via::Tcp && !reach.no_encrypt,
             protected: None,
             data_tls: None,
+            store: None,
             carried: None,
             answered_in: None,
             asked: None,
@@ -136,6 +176,12 @@ impl Control {
         }
         if keyed {
             control.offer_key()?;
+        }
+        control.choose_store(remote);
+        if reach.patience().is_some_and(|patience| patience < SPARSE_MARKERS) {
+            // A server that works says so every five seconds otherwise, and would be taken for silent.
+            let often = Command::TransferEvents { event: TransferEvent::Perf, seconds: 1 };
+            control.try_request(Request::Exec(often));
         }
         let ahead = ahead.into_iter().map(|request| match request {
             Request::ToFarline(_) => control.try_request(request),
@@ -240,7 +286,7 @@ impl Control {
         self.line.as_ref().is_some_and(|line| line.ssh.is_some())
     }
 
-    /// Checks that the server is what `remote` says, and chooses its store; ends before any transfer may begin.
+    /// Checks that the server is what `remote` says, and that it gave its store; ends before any transfer may begin.
     pub(super) async fn require(&mut self, remote: &Remote) -> Result<(), Error> {
         let announced = |what: &str| self.features.parameters("FARLINE").any(|feature| feature == what);
         if remote.farline && !announced("TREE") {
@@ -256,9 +302,17 @@ impl Control {
             return Err(Error::new(Fault::Refused, "store-not-allowed", format!("{} does not allow {name}", self.server))
                 .hint("the node's operator can allow it: farline serve --allow-null --allow-memory SIZE"));
         }
+        match self.store.take() {
+            Some(id) => self.done(id).await.map(drop),
+            None => Ok(()),
+        }
+    }
+
+    /// Asks for the store without a disk that `remote` names, if it names one; [`Self::require`] learns whether it is had (S-1).
+    fn choose_store(&mut self, remote: &Remote) {
+        let Some(store) = remote.store else { return };
         let option = Opts::Farline { name: "store".to_owned(), value: store.to_string() };
-        let id = self.request(Request::Exec(Command::Options(option)));
-        self.done(id).await.map(drop)
+        self.store = Some(self.try_request(Request::ToFarline(Box::new(Request::Exec(Command::Options(option))))));
     }
 
     /// What the server says that it holds, as it says it.
@@ -292,6 +346,21 @@ impl Control {
         let option = Opts::Farline { name: "limit".to_owned(), value: rate.as_bps().to_string() };
         self.request(Request::Exec(Command::Options(option)));
         true
+    }
+
+    /// The server, for people.
+    pub(super) fn server(&self) -> &str {
+        &self.server
+    }
+
+    /// Whether the connection ended without the server's doing, so that it may not know.
+    pub(super) fn is_cut_off(&self) -> bool {
+        self.is_cut_off
+    }
+
+    /// How long it may be silent.
+    pub(super) fn patience(&self) -> Option<Duration> {
+        self.patience
     }
 
     pub(super) fn features(&self) -> &Features {
@@ -340,7 +409,7 @@ impl Control {
             let wake = self.flush().await?;
             match self.events.pop_front() {
                 Some((id, Event::Ranges(held))) => {
-                    self.heard.lock().unwrap_or_else(PoisonError::into_inner).take(id, &held);
+                    lock(&self.heard).take(id, &held);
                     continue;
                 }
                 Some(event) => return Ok(event),
@@ -364,8 +433,15 @@ impl Control {
                 self.answered_in = Some(self.answered_in.map_or(took, |least| least.min(took)));
             }
             match read {
-                Some(Ok(0) | Err(_)) => self.session.handle(now, Input::Closed),
-                Some(Ok(len)) => self.session.handle(now, Input::Received(&self.received[..len])),
+                Some(Ok(0) | Err(_)) => {
+                    let heard_of_it = [std::io::ErrorKind::ConnectionReset, std::io::ErrorKind::BrokenPipe];
+                    self.is_cut_off |= matches!(&read, Some(Err(error)) if !heard_of_it.contains(&error.kind()));
+                    self.session.handle(now, Input::Closed);
+                }
+                Some(Ok(len)) => {
+                    lock(&self.heard).at = Some(Instant::now());
+                    self.session.handle(now, Input::Received(&self.received[..len]));
+                }
                 None => {}
             }
         }

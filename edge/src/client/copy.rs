@@ -1,20 +1,25 @@
 //! Plans a copy, runs it, and watches it while it runs.
 
-use super::control::Control;
+use super::control::{Control, Heard};
 use super::dial::Line;
+use super::existing::Existing;
 use super::location::Location;
 use super::outcome::{Ledger, Outcome, Sample};
 use super::reach::Reach;
+use super::silence::Silence;
 use super::{download, local, third_party, upload};
 use crate::channels::Handle;
-use crate::channels::tcp::{TcpOptions, check};
+use crate::channels::tcp::{TcpOptions, check, granted_buffer};
 use crate::kernelcc::{self, Held, Wish};
 use crate::mover::{BLOCK_LEN, Cancel, Integrity, Pace, Tally};
+use crate::stores::{DirectIo, Stall};
+use crate::sys::lock::lock;
 use crate::sys::tcp::process_usage;
+use farline_core::gridftp::Reply;
 use farline_core::transfer::{Choice, Circumstances, Freedom, Wishes};
 use farline_core::units::{Bytes, Error, Fault, Rate, Span};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 use tokio::time::MissedTickBehavior;
 
@@ -31,6 +36,48 @@ pub struct Options {
     pub wishes: Wishes,
     /// How arrival is checked.
     pub verify: Verify,
+    /// Have servers that are not Farline compute checksums, to compare with (CKSM).
+    pub compare_at_stock: bool,
+    /// What becomes of files that are at the destination already.
+    pub existing: Existing,
+    /// Socket buffers of data connections; the kernel's own sizing when absent.
+    pub buffer: Option<Bytes>,
+    /// Whether files are read and written past the page cache.
+    pub direct_io: DirectIo,
+    /// How it is asked to end early.
+    pub stop: Stop,
+    /// How staging is put to the test.
+    pub trial: Trial,
+}
+
+/// What a measurement of staging does to a copy from here to a node.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Trial {
+    /// The source stalls so.
+    pub stall: Option<Stall>,
+    /// Reading and sending take turns.
+    pub in_turns: bool,
+}
+
+/// Asks a copy that runs to end soon, with what it can go on from made durable.
+#[derive(Clone, Debug, Default)]
+pub struct Stop(Arc<AtomicBool>);
+
+impl Stop {
+    /// Asks.
+    pub fn ask(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    /// The error of a copy that ends because it was asked to.
+    pub fn error() -> Error {
+        Error::new(Fault::You, "interrupted", "interrupted; nothing half-done was left under a final name")
+    }
+
+    /// Why the copy ends, if it was asked to.
+    pub(super) fn reason(&self) -> Option<Error> {
+        self.0.load(Ordering::Relaxed).then(Stop::error)
+    }
 }
 
 /// How a copy's arrival is checked, between Farline ends.
@@ -70,7 +117,8 @@ pub async fn copy(
 ) -> Result<Outcome, Error> {
     let began = Instant::now();
     let (cpu_before, _) = process_usage();
-    let live = Arc::new(Live { pace: options.limit.map(|rate| Arc::new(Pace::new(rate))), ..Live::default() });
+    let live =
+        Arc::new(Live { pace: options.limit.map(|rate| Arc::new(Pace::new(rate))), trial: options.trial, ..Live::default() });
     let mut copy =
         Copy { options, wishes: options.wishes.clone(), held: None, began, ledger: Ledger::default(), watch, live, base: 0 };
     let remote = |location: &Location| matches!(location, Location::Remote(_));
@@ -102,6 +150,9 @@ pub async fn copy(
                 }
             }
         }
+    }
+    if let Some(refusal) = options.direct_io.refusal() {
+        copy.ledger.note(format!("without direct I/O, through the page cache, where a file system refused it: {refusal}"));
     }
     let elapsed = Span::from(began.elapsed());
     copy.ledger.samples.push(Sample { t: elapsed.as_secs_f64(), bytes: copy.ledger.bytes });
@@ -136,11 +187,14 @@ pub(super) struct Live {
     pub(super) tally: Tally,
     /// Holds the copy to the rate that was asked for.
     pub(super) pace: Option<Arc<Pace>>,
+    pub(super) trial: Trial,
     /// Whether the other end holds it instead.
     pub(super) paced_there: AtomicBool,
     pub(super) cancel: Cancel,
     /// Payload that the receiver held before.
     pub(super) held: AtomicU64,
+    /// Whether this end is busy by itself, so that the other's silence means nothing.
+    is_alone: AtomicBool,
     /// What may change while this end sends.
     pub(super) leeway: OnceLock<Leeway>,
     /// What was changed, in words.
@@ -158,8 +212,16 @@ pub(super) struct Leeway {
 }
 
 impl Live {
+    /// Does `work` that the other end has no part in.
+    pub(super) fn alone<T>(&self, work: impl FnOnce() -> T) -> T {
+        self.is_alone.store(true, Ordering::Relaxed);
+        let done = work();
+        self.is_alone.store(false, Ordering::Relaxed);
+        done
+    }
+
     pub(super) fn expect(&self, bytes: u64, files: u64) {
-        *self.total.lock().unwrap_or_else(PoisonError::into_inner) = (Some(Bytes(bytes)), Some(files));
+        *lock(&self.total) = (Some(Bytes(bytes)), Some(files));
     }
 
     pub(super) fn follow(&self, handles: Vec<Handle>) {
@@ -167,12 +229,12 @@ impl Live {
         // Of a connection that ssh carries the kernel knows nothing.
         let handles = handles.into_iter().filter(|handle| handle.tcp_info().is_some());
         let handles = handles.map(|handle| (acked(&handle), handle)).map(|(base, handle)| (handle, base));
-        *self.handles.lock().unwrap_or_else(PoisonError::into_inner) = handles.collect();
+        *lock(&self.handles) = handles.collect();
     }
 
     /// A channel that was opened while the others send.
     pub(super) fn follow_another(&self, handle: Handle) {
-        let mut handles = self.handles.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut handles = lock(&self.handles);
         // Where nothing is known of the others, the tally alone counts.
         if !handles.is_empty() {
             handles.push((handle, 0));
@@ -181,7 +243,7 @@ impl Live {
 
     /// Payload that has arrived: what the peer's kernel acknowledged when we send, what is in the store when we receive.
     fn arrived(&self) -> u64 {
-        let handles = self.handles.lock().unwrap_or_else(PoisonError::into_inner);
+        let handles = lock(&self.handles);
         let held = self.held.load(Ordering::Relaxed);
         if handles.is_empty() {
             return held + self.tally.bytes();
@@ -229,11 +291,24 @@ impl Copy<'_> {
             default_congestion: sysctl("tcp_congestion_control").trim().to_owned(),
         };
         let choice = Choice::new(&known, &self.wishes, Bytes(BLOCK_LEN as u64));
+        let mut choice = choice;
+        if let Some(wanted) = self.options.buffer {
+            choice.reasons.push(format!("socket buffers of {wanted} as asked"));
+            if let Some(granted) = granted_buffer(wanted).filter(|&granted| granted < wanted) {
+                let why = "net.core.wmem_max or net.core.rmem_max allows no more";
+                self.ledger.note(format!("socket buffers of {granted} rather than {wanted}: {why}"));
+            }
+        }
         self.ledger.rtt = rtt;
         self.ledger.streams = choice.streams;
         self.ledger.sending = sending;
         self.ledger.choice = Some(choice.clone());
         choice
+    }
+
+    /// Options of this end's data connections.
+    pub(super) fn tcp_options(&self, congestion: Option<String>) -> TcpOptions {
+        TcpOptions { congestion, buffer: self.options.buffer }
     }
 
     /// What may change of a transfer that this end sends over channels with `congestion`, more of which open by `line`.
@@ -255,6 +330,8 @@ impl Copy<'_> {
         let moving = Instant::now();
         let mut work = tokio::task::spawn_blocking(move || work(&live));
         let mut said = None;
+        let watched = control.as_ref().map(|control| (control.server().to_owned(), control.heard()));
+        let mut silence = Silence::new(control.as_ref().and_then(|control| control.patience()));
         let mut tick = tokio::time::interval(Duration::from_millis(200));
         tick.set_missed_tick_behavior(MissedTickBehavior::Skip);
         let result = loop {
@@ -266,7 +343,19 @@ impl Copy<'_> {
             };
             tokio::select! {
                 result = &mut work => break result,
-                _ = tick.tick() => self.show(),
+                _ = tick.tick() => {
+                    self.show();
+                    if let Some(reason) = self.options.stop.reason() {
+                        self.live.cancel.cancel(reason);
+                    }
+                    if let Some((server, heard)) = &watched
+                        && let Some(error) = self.silent(&mut silence, server, heard)
+                    {
+                        self.live.cancel.cancel(error.clone());
+                        said = Some(error);
+                        control = None;
+                    }
+                }
                 error = failure => {
                     self.live.cancel.cancel(error.clone());
                     said = Some(error);
@@ -288,28 +377,51 @@ impl Copy<'_> {
         }
     }
 
+    fn silent(&self, silence: &mut Silence, server: &str, heard: &Mutex<Heard>) -> Option<Error> {
+        // A consumer that holds our writing up holds up what the server could send.
+        let excused = self.live.is_alone.load(Ordering::Relaxed) || self.live.tally.is_storing();
+        silence.check(server, self.live.arrived(), lock(heard).at(), excused)
+    }
+
     /// Waits for the server's last word on each of `requests`, still showing what arrives.
     pub(super) async fn until_done(&mut self, control: &mut Control, requests: &[u64]) -> Result<(), Error> {
         let moving = Instant::now();
-        let mut tick = tokio::time::interval(Duration::from_millis(200));
-        tick.set_missed_tick_behavior(MissedTickBehavior::Skip);
         let mut result = Ok(());
         for &id in requests {
-            let ended = {
-                let done = control.done(id);
-                tokio::pin!(done);
-                loop {
-                    tokio::select! {
-                        reply = &mut done => break reply,
-                        _ = tick.tick() => self.show(),
-                    }
-                }
-            };
+            let ended = self.reply_to(control, id).await.map(drop);
+            let is_given_up = matches!(&ended, Err(error) if error.code == "peer-silent") || self.options.stop.reason().is_some();
             // The first failure is the cause; those behind it follow from it.
-            result = result.and(ended.map(drop));
+            result = result.and(ended);
+            if is_given_up {
+                break;
+            }
         }
         self.ledger.moving = self.ledger.moving + moving.elapsed().into();
         result
+    }
+
+    /// The server's answer to the request `id`, which may take it long.
+    pub(super) async fn reply_to(&mut self, control: &mut Control, id: u64) -> Result<Reply, Error> {
+        let (server, heard) = (control.server().to_owned(), control.heard());
+        let mut silence = Silence::new(control.patience());
+        let mut tick = tokio::time::interval(Duration::from_millis(200));
+        tick.set_missed_tick_behavior(MissedTickBehavior::Skip);
+        let done = control.done(id);
+        tokio::pin!(done);
+        loop {
+            tokio::select! {
+                reply = &mut done => return reply,
+                _ = tick.tick() => {
+                    self.show();
+                    if let Some(reason) = self.options.stop.reason() {
+                        return Err(reason);
+                    }
+                    if let Some(error) = self.silent(&mut silence, &server, &heard) {
+                        return Err(error);
+                    }
+                }
+            }
+        }
     }
 
     /// How a transfer to or from `control`'s server is guarded.
@@ -334,16 +446,18 @@ impl Copy<'_> {
 
     /// Takes a finished transfer's totals over and makes ready for the next.
     pub(super) fn settle(&mut self) {
-        let next = Live { pace: self.live.pace.clone(), ..Live::default() };
+        let next = Live { pace: self.live.pace.clone(), trial: self.live.trial, ..Live::default() };
         let live = std::mem::replace(&mut self.live, Arc::new(next));
         self.ledger.store_wait = self.ledger.store_wait + live.tally.store_wait();
         self.ledger.network = self.ledger.network + live.tally.network();
         self.ledger.bytes_sent += live.tally.on_wire();
         if let Some(choice) = &mut self.ledger.choice {
-            choice.reasons.append(&mut live.changes.lock().unwrap_or_else(PoisonError::into_inner));
+            choice.reasons.append(&mut lock(&live.changes));
         }
         let first = live.tally.first_byte().map(|first| Span::from(first.saturating_duration_since(self.began)));
         self.ledger.first_byte = self.ledger.first_byte.or(first);
+        let began = live.tally.began().map(|began| Span::from(began.saturating_duration_since(self.began)));
+        self.ledger.first_data = self.ledger.first_data.or(began);
         self.ledger.bad_blocks += live.tally.bad_blocks();
         self.ledger.bad_headers += live.tally.bad_headers();
         self.base = self.ledger.bytes;
@@ -352,7 +466,7 @@ impl Copy<'_> {
     pub(super) fn show(&mut self) {
         let elapsed = Span::from(self.began.elapsed());
         let bytes = self.base + self.live.arrived();
-        let (total, files) = *self.live.total.lock().unwrap_or_else(PoisonError::into_inner);
+        let (total, files) = *lock(&self.live.total);
         self.ledger.samples.push(Sample { t: elapsed.as_secs_f64(), bytes });
         let bytes_total = total.map(|total| Bytes(self.base + total.0));
         (self.watch)(&Standing { bytes: Bytes(bytes), bytes_total, files_total: files, elapsed });

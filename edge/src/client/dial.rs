@@ -63,12 +63,13 @@ pub(super) async fn dial(
         if tls.is_some() {
             return Err(Error::new(Fault::There, "cannot-encrypt", "the server encrypts, but knows no keys"));
         }
-        let line = Line { address, options: options.clone(), timeout: CONNECT_TIMEOUT, key: None, greeted: false, tls };
+        let line =
+            Line { address, options: options.clone(), timeout: within(control, CONNECT_TIMEOUT), key: None, greeted: false, tls };
         let channels = line.open(streams).await.map_err(|error| unreachable(address, options, &error))?;
         return Ok(Dialled { channels, path: DataPath::Direct, encrypted: false, line: None });
     };
     let encrypted = tls.is_some();
-    let timeout = PATIENCE + 3 * Duration::from(control.rtt());
+    let timeout = within(control, PATIENCE + 3 * Duration::from(control.rtt()));
     let straight = Line { address, options: options.clone(), timeout, key: Some(key), greeted: false, tls };
     let tried = match control.is_carried() {
         // What was arranged in the clear for ssh must not go any other way in a later pass.
@@ -88,11 +89,16 @@ pub(super) async fn dial(
         let failed = |error: io::Error| Error::new(Fault::Here, "no-ssh", format!("cannot run ssh for data: {error}"));
         return Ok(Dialled { channels: carried.map_err(failed)?, path: DataPath::Ssh, encrypted: true, line: None });
     }
-    let through = Line { address: control.peer()?, timeout: CONNECT_TIMEOUT, greeted: true, ..straight };
+    let through = Line { address: control.peer()?, timeout: within(control, CONNECT_TIMEOUT), greeted: true, ..straight };
     match through.clone().open(streams).await {
         Ok(channels) => Ok(Dialled { channels, path: DataPath::ControlPort, encrypted, line: Some(through) }),
         Err(_) => Err(unreachable(address, options, &error)),
     }
+}
+
+/// `usual`, or less where a server may not be silent for so long.
+fn within(control: &Control, usual: Duration) -> Duration {
+    control.patience().map_or(usual, |patience| patience.min(usual))
 }
 
 /// A channel through ssh.

@@ -1,17 +1,16 @@
-//! Copies from a node to this host: as one tree from Farline, file by file from any other GridFTP server.
+//! Copies from a node to this host, as one tree; from any other GridFTP server [`from_stock`] takes over.
 
 use super::control::Control;
 use super::copy::{Copy, Live};
 use super::dial::{DataPath, dial};
+use super::existing::{Existing, blocks_of, kept_here};
+use super::from_stock;
 use super::local::{destination, has_partial};
 use super::location::{Location, Remote};
-use super::passes::{Passes, agree, source_of};
+use super::passes::{Passes, agree, nameable, source_of};
 use super::upload::staging;
 use crate::channels::Channel;
-use crate::channels::tcp::TcpOptions;
-use crate::mover::{
-    Acceptor, BLOCK_LEN, Incoming, Integrity, MANIFEST_LIMIT, ReceiveJob, Received, TREE_MODULE, Tally, UNKNOWN_LEN, receive,
-};
+use crate::mover::{Acceptor, BLOCK_LEN, Incoming, Integrity, MANIFEST_LIMIT, ReceiveJob, Received, TREE_MODULE, Tally, receive};
 use crate::stores::{BytesSink, Held, Landed, Landing, Sink, join};
 use crate::sys::pool::Slot;
 use crate::sys::tcp::TcpInfo;
@@ -19,20 +18,18 @@ use farline_core::gridftp::client::{Request, Transfer, What};
 use farline_core::gridftp::{self, Command, Kind, Mode, Module, Options as Opts, Pathname, RetrieveOptions};
 use farline_core::transfer::journal::Origin;
 use farline_core::transfer::{Choice, Digests, Entry, EntryKind, Layout, Verdict, parse_manifest};
-use farline_core::units::{ByteRanges, Error, Fault};
+use farline_core::units::{ByteRanges, Bytes, Error, Fault};
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Ranges that a REST line names at most: a command line has 8 KiB, a range at most 40 digits.
-const RANGES_IN_REST: usize = 150;
-
 /// Channels and slots between the transfers of one copy, and where channels come in unless this end opened them.
-struct Rig {
+pub(super) struct Rig {
     acceptor: Option<Arc<Acceptor>>,
     channels: Vec<Box<dyn Channel>>,
     slots: Vec<Slot>,
-    tcp: Vec<TcpInfo>,
+    pub(super) tcp: Vec<TcpInfo>,
 }
 
 pub(super) async fn run(copy: &mut Copy<'_>, from: &Remote, to: &Location, several: bool) -> Result<(), Error> {
@@ -40,19 +37,44 @@ pub(super) async fn run(copy: &mut Copy<'_>, from: &Remote, to: &Location, sever
     let passive = Request::Passive { mode: Mode::Extended, striped: false };
     let (mut control, ahead) = Control::open(from, &copy.options.reach, vec![Request::ToFarline(Box::new(passive))]).await?;
     control.require(from).await?;
-    let choice = copy.choose(control.rtt(), None, false);
-    if control.features().parameters("FARLINE").any(|feature| feature == "TREE") {
+    let mut choice = copy.choose(control.rtt(), None, false);
+    let is_ordered = control.features().parameters("FARLINE").any(|feature| feature == "ORDER");
+    if *to == Location::Standard && !is_ordered {
+        // What several channels bring cannot be set right with bounded memory unless each is in order.
+        choice.streams = 1;
+        copy.ledger.streams = 1;
+    }
+    let copied = if control.features().parameters("FARLINE").any(|feature| feature == "TREE") {
         from_farline(copy, &mut control, ahead[0], from, to, several, &choice).await
     } else if control.features().is_gridftp() {
-        from_stock(copy, &mut control, from, to, several, &choice).await
+        from_stock::run(copy, &mut control, from, to, several, &choice).await
     } else {
-        Err(Error::new(
+        return Err(Error::new(
             Fault::There,
             "unsupported",
             format!("{}:{} is a plain FTP server, not a GridFTP one", from.host, from.port),
         )
-        .hint("curl or lftp can fetch from it"))
-    }
+        .hint("curl or lftp can fetch from it"));
+    };
+    let contents = from.path.ends_with(b"/") && from.store.is_none();
+    copied.map_err(|error| match (error.code, to) {
+        ("interrupted", Location::Local(path)) if has_partial(to, from.name(), contents) => {
+            let folder = if path.is_dir() { path.as_path() } else { path.parent().unwrap_or(path) };
+            interrupted(error, &format!("farline partials ls {}", shown(folder)))
+        }
+        _ => error,
+    })
+}
+
+/// A folder on a command line.
+fn shown(folder: &Path) -> String {
+    if folder.as_os_str().is_empty() { ".".to_owned() } else { folder.display().to_string() }
+}
+
+/// The error of an interrupted copy of which something durable is kept.
+pub(super) fn interrupted(error: Error, list: &str) -> Error {
+    Error { message: "interrupted; what had arrived is kept under a hidden name".to_owned(), ..error }
+        .hint(format!("run the same command again to go on from there; `{list}` shows what is kept"))
 }
 
 pub(super) fn parallelism(choice: &Choice) -> Request {
@@ -64,22 +86,31 @@ pub(super) fn parallelism(choice: &Choice) -> Request {
 /// Opens the channels to the node, so that this end need not be reachable: K-4. A node without keys connects to us.
 async fn reach(copy: &mut Copy<'_>, control: &mut Control, address: Option<SocketAddr>, choice: &Choice) -> Result<Rig, Error> {
     let Some(address) = address else { return Ok(arrange(copy, control, choice).await?.0) };
+    tell_buffer(copy, control);
     control.request(parallelism(choice));
-    let dialled = dial(control, address, choice.streams, &TcpOptions::default()).await?;
+    let dialled = dial(control, address, choice.streams, &copy.tcp_options(None)).await?;
     copy.ledger.data_path = Some(dialled.path);
     copy.ledger.encrypted = Some(dialled.encrypted);
     Ok(Rig { acceptor: None, channels: dialled.channels, slots: staging(choice)?, tcp: Vec::new() })
 }
 
+/// Asks the server for the socket buffers that were asked for here; one that does not know how keeps its own.
+fn tell_buffer(copy: &Copy<'_>, control: &mut Control) {
+    if let Some(Bytes(len)) = copy.options.buffer {
+        control.try_request(Request::Exec(Command::SocketBuffer(len)));
+    }
+}
+
 /// Listens for the server's channels and tells it where and how many.
-async fn arrange(copy: &mut Copy<'_>, control: &mut Control, choice: &Choice) -> Result<(Rig, Vec<u64>), Error> {
+pub(super) async fn arrange(copy: &mut Copy<'_>, control: &mut Control, choice: &Choice) -> Result<(Rig, Vec<u64>), Error> {
     if control.data_tls().await?.is_some() {
         return Err(Error::new(Fault::There, "cannot-encrypt", "the server encrypts, but knows no keys"));
     }
     copy.ledger.data_path = Some(DataPath::Direct);
     copy.ledger.encrypted = Some(false);
     let local = control.local()?;
-    let acceptor = Acceptor::bind(SocketAddr::new(local.ip(), 0), None, None, &TcpOptions::default())?;
+    let acceptor = Acceptor::bind(SocketAddr::new(local.ip(), 0), None, None, &copy.tcp_options(None))?;
+    tell_buffer(copy, control);
     let requests = vec![
         control.request(parallelism(choice)),
         control.request(Request::Active { mode: Mode::Extended, addresses: vec![acceptor.address()] }),
@@ -105,6 +136,10 @@ async fn from_farline(
     let address = if keyed { Some(control.passive(passive).await?) } else { None };
     let integrity = copy.integrity(control);
     let mut agreed = Vec::new();
+    if *to == Location::Standard && control.features().parameters("FARLINE").any(|feature| feature == "ORDER") {
+        let option = Opts::Farline { name: "order".to_owned(), value: "ascending".to_owned() };
+        agreed.push(control.request(Request::Exec(Command::Options(option))));
+    }
     if control.limit(copy.options.limit) {
         copy.live.paced_there.store(true, Ordering::Relaxed);
     }
@@ -116,7 +151,9 @@ async fn from_farline(
     let nothing = ByteRanges::new();
     let (name, contents) = (from.name().to_vec(), from.path.ends_with(b"/") && from.store.is_none());
     // Clause R-7: where something is left, what it is can be told when the manifest is there.
-    let resuming = integrity.checks && has_partial(to, &name, contents);
+    // So it can where files may stay: which, is known when the manifest is there.
+    let picks = copy.options.existing != Existing::Replace;
+    let resuming = picks || (integrity.checks && has_partial(to, &name, contents));
     let mut rig = reach(copy, control, address, choice).await?;
     agreed.extend(agree(control, integrity, None));
     let manifest = control.request(transfer("manifest", &nothing));
@@ -132,7 +169,10 @@ async fn from_farline(
     }
     let layout = Arc::new(Layout::new(entries, BLOCK_LEN));
     let files = layout.entries().iter().filter(|entry| matches!(entry.kind, EntryKind::File { .. })).count() as u64;
-    let sink: Arc<dyn Landing> = destination(to, &name, is_folder, contents, several)?.sink(&layout)?.into();
+    let place = destination(to, &name, is_folder, contents, several)?;
+    let kept = kept_here(copy, &place, layout.entries());
+    let sink: Arc<dyn Landing> = place.sink(&layout, &copy.options.direct_io)?.into();
+    sink.leave(&kept);
     let origin = Origin {
         source: source_of(&format!("{}:{}", from.host, from.port), [&from.path[..]].into_iter()),
         digests: integrity.digests,
@@ -142,7 +182,10 @@ async fn from_farline(
     copy.ledger.resumed_bytes += held.blocks.total();
     let digests = if integrity.digests { held.digests } else { Digests::uncomputed(&layout) };
     let (digests, mut arrived) = (Arc::new(Mutex::new(digests)), held.blocks);
-    control.done(manifest).await?;
+    for range in blocks_of(&layout, &kept).iter() {
+        arrived.insert(range);
+    }
+    copy.until_done(control, &[manifest]).await?;
     let mut passes = Passes::default();
     let (landed, rig) = loop {
         passes.made += 1;
@@ -178,7 +221,7 @@ async fn from_farline(
         passes.failed(error, arrived.total())?;
         // Every channel is closed, so that these end soon; how does not matter.
         for id in requests {
-            let _ = control.done(id).await;
+            let _ = copy.until_done(control, &[id]).await;
         }
         copy.settle();
         rig = reach(copy, control, address, choice).await?;
@@ -229,93 +272,11 @@ impl Pass {
         let (rig, list) = receive_list(live, rig, layout.entries().len() * Verdict::WIRE_LEN, integrity)?;
         let verdicts = Verdict::decode_for(&layout, &list)?;
         let digests = digests.lock().unwrap_or_else(PoisonError::into_inner);
-        Ok((sink.land(Some((&verdicts, &digests))), rig))
+        Ok((live.alone(|| sink.land(Some((&verdicts, &digests)))), rig))
     }
 }
 
-/// As much of `held` as a REST line can name: its longest ranges. What is not named comes again, and is dropped.
-fn nameable(held: &ByteRanges) -> ByteRanges {
-    let mut ranges: Vec<_> = held.iter().collect();
-    ranges.sort_by_key(|range| std::cmp::Reverse(range.end - range.start));
-    let mut named = ByteRanges::new();
-    for range in ranges.into_iter().take(RANGES_IN_REST) {
-        named.insert(range);
-    }
-    named
-}
-
-async fn from_stock(
-    copy: &mut Copy<'_>,
-    control: &mut Control,
-    from: &Remote,
-    to: &Location,
-    several: bool,
-    choice: &Choice,
-) -> Result<(), Error> {
-    let not_there = || Error::new(Fault::You, "path-not-found", format!("{from} does not exist"));
-    let look = control.request(Request::Stat(Pathname::new(from.path.clone())));
-    let top = control.looked(look).await?.ok_or_else(not_there)?;
-    let is_folder = top.kind == Kind::Directory;
-    let entries = if is_folder {
-        if !copy.options.recursive {
-            return Err(Error::new(Fault::You, "is-a-directory", format!("{from} is a directory"))
-                .hint("add -r to copy it with all that is in it"));
-        }
-        list_tree(copy, control, &from.path).await?
-    } else {
-        vec![Entry { path: Vec::new(), ..entry(Vec::new(), &top) }]
-    };
-    let place = destination(to, from.name(), is_folder, from.path.ends_with(b"/"), several)?;
-    let layout = Arc::new(Layout::new(entries, BLOCK_LEN));
-    place.make_folders(&layout)?;
-    let (mut rig, requests) = arrange(copy, control, choice).await?;
-    for id in requests {
-        control.done(id).await?;
-    }
-    let files = layout.entries().iter().filter(|entry| matches!(entry.kind, EntryKind::File { .. })).count() as u64;
-    for item in layout.entries() {
-        let len = match item.kind {
-            EntryKind::File { len } => len,
-            EntryKind::Directory => continue,
-            EntryKind::Symlink { .. } => {
-                let one = Arc::new(Layout::new(vec![item.clone()], BLOCK_LEN));
-                take(copy, place.sink(&one)?.land(None));
-                continue;
-            }
-        };
-        let path = join(from.path.strip_suffix(b"/").unwrap_or(&from.path), &item.path);
-        let transfer = Transfer::new(What::Retrieve, Pathname::new(path.clone()));
-        let id = control.request(Request::Transfer(transfer));
-        copy.live.expect(layout.payload() - copy.ledger.bytes, files);
-        let one = Arc::new(Layout::new(vec![Entry { kind: EntryKind::File { len: UNKNOWN_LEN }, ..item.clone() }], BLOCK_LEN));
-        let sink = place.sink(&one)?;
-        let done = copy.attend(Some(control), move |live| {
-            sink.open(0)?;
-            let plain = (Integrity::default(), None);
-            let arrived = Mutex::new(ByteRanges::new());
-            let (rig, _) = receive_layout(live, rig, &one, &*sink, plain, &arrived, &live.tally)?;
-            let came = arrived.into_inner().unwrap_or_else(PoisonError::into_inner).total();
-            if came != len {
-                // A stock server says the size beforehand and the end with EOF: if they differ the file changed, or was cut.
-                return Err(Error::new(Fault::There, "incomplete", format!("{came} bytes came of a file of {len}")));
-            }
-            let mut landed = sink.land(None);
-            landed.bytes = came;
-            Ok((landed, rig))
-        });
-        let (landed, back) = done.await?;
-        let doing = || format!("retrieving {}", String::from_utf8_lossy(&path));
-        copy.until_done(control, &[id]).await.map_err(|error| error.while_doing(doing()))?;
-        rig = back;
-        take(copy, landed);
-        copy.settle();
-    }
-    copy.ledger.tcp.extend(rig.tcp);
-    copy.ledger.verified_how = "not verified: this server computes no digest while it sends";
-    Ok(())
-}
-
-fn take(copy: &mut Copy<'_>, landed: Landed) {
+pub(super) fn take(copy: &mut Copy<'_>, landed: Landed) {
     copy.ledger.bytes += landed.bytes;
     copy.ledger.files += landed.files;
     copy.ledger.failures.extend(landed.failures);
@@ -379,7 +340,7 @@ fn receive_list(live: &Live, rig: Rig, limit: usize, integrity: Integrity) -> Re
 }
 
 /// Receives a transfer; answers also whether a channel was lost, so that there may be holes.
-fn receive_layout(
+pub(super) fn receive_layout(
     live: &Live,
     rig: Rig,
     layout: &Arc<Layout>,

@@ -14,8 +14,8 @@ use std::net::IpAddr;
 pub struct Greeting {
     /// The least round-trip time of a few commands.
     pub rtt: Span,
-    /// This end's address towards it.
-    pub local: IpAddr,
+    /// This end's address towards it; over ssh nobody here knows.
+    pub local: Option<IpAddr>,
     /// Whether it is Farline.
     pub farline: bool,
     /// Whether it speaks GridFTP at all: MODE E and parallel channels.
@@ -28,8 +28,8 @@ pub struct Greeting {
 ///
 /// # Errors
 /// When the node cannot be reached, does not speak FTP, or lets nobody in.
-pub async fn greet(remote: &Remote) -> Result<Greeting, Error> {
-    let (mut control, _) = Control::open(remote, &Reach::default(), Vec::new()).await?;
+pub async fn greet(remote: &Remote, reach: &Reach) -> Result<Greeting, Error> {
+    let (mut control, _) = Control::open(remote, reach, Vec::new()).await?;
     for _ in 0..3 {
         let look = control.try_request(Request::Stat(Pathname::new(b"/".to_vec())));
         // The answer does not matter, its time does.
@@ -38,7 +38,7 @@ pub async fn greet(remote: &Remote) -> Result<Greeting, Error> {
     let features = control.features();
     Ok(Greeting {
         rtt: control.rtt(),
-        local: control.local()?.ip(),
+        local: control.local().ok().map(|local| local.ip()),
         farline: features.is_farline(),
         gridftp: features.is_gridftp(),
         features: features.lines().to_vec(),

@@ -1,12 +1,17 @@
 //! Copies within this host: the same tree, staging and landing, without a network.
 
 use super::copy::Copy;
+use super::existing::{kept_here, without};
 use super::location::{Location, last_name};
+use super::stream;
 use crate::mover::BLOCK_LEN;
 use crate::stores::{
-    Diskless, Landing, MEMORY_NAME, MemorySource, PosixSink, PosixSource, Root, Source, look, storage_error, walk,
+    DirectIo, Diskless, Landing, MEMORY_NAME, MemorySource, PosixSink, PosixSource, Root, Source, StandardOutput, join, look,
+    storage_error, walk,
 };
-use farline_core::transfer::{Digests, EntryKind, Layout, PieceDigest, Verdict};
+use crate::sys::lock::lock;
+use crate::sys::pool::pool;
+use farline_core::transfer::{Digests, Entry, EntryKind, Layout, PieceDigest, Verdict};
 use farline_core::units::{Error, Fault};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -19,24 +24,36 @@ pub(super) enum Destination {
     Files { root: Arc<Root>, start: Vec<u8> },
     /// In no file.
     Diskless(Diskless),
+    /// On standard output.
+    Standard,
 }
 
 impl Destination {
     /// What the files of `layout` land in.
-    pub(super) fn sink(&self, layout: &Arc<Layout>) -> Result<Box<dyn Landing>, Error> {
+    pub(super) fn sink(&self, layout: &Arc<Layout>, direct: &DirectIo) -> Result<Box<dyn Landing>, Error> {
         Ok(match self {
             Destination::Files { root, start } => {
-                Box::new(PosixSink::new(Arc::clone(root), start.clone(), Arc::clone(layout), true))
+                Box::new(PosixSink::new(Arc::clone(root), start.clone(), Arc::clone(layout), true).directly(direct.clone()))
             }
             Destination::Diskless(store) => Box::new(store.sink(layout)?),
+            Destination::Standard => Box::new(StandardOutput::open()?),
         })
+    }
+
+    /// The same place for what lies at `path` below it.
+    pub(super) fn below(&self, path: &[u8]) -> Destination {
+        match self {
+            Destination::Files { root, start } => Destination::Files { root: Arc::clone(root), start: join(start, path) },
+            Destination::Diskless(store) => Destination::Diskless(*store),
+            Destination::Standard => Destination::Standard,
+        }
     }
 
     /// Makes the folders of `layout`, so that files find them.
     pub(super) fn make_folders(&self, layout: &Arc<Layout>) -> Result<(), Error> {
         match self {
-            Destination::Files { .. } => self.sink(layout)?.make_folders(),
-            Destination::Diskless(_) => Ok(()),
+            Destination::Files { .. } => self.sink(layout, &DirectIo::default())?.make_folders(),
+            Destination::Diskless(_) | Destination::Standard => Ok(()),
         }
     }
 }
@@ -52,6 +69,10 @@ pub(super) fn destination(
 ) -> Result<Destination, Error> {
     let to = match to {
         Location::Diskless(store) => return Ok(Destination::Diskless(*store)),
+        Location::Standard if is_folder || several => {
+            return Err(Error::new(Fault::You, "one-file", "one file goes to standard output, no folder and no list of files"));
+        }
+        Location::Standard => return Ok(Destination::Standard),
         Location::Local(to) => to,
         Location::Remote(_) => return Err(Error::new(Fault::Bug, "not-here", format!("{to} is not of this host"))),
     };
@@ -75,8 +96,9 @@ pub(super) fn has_partial(to: &Location, name: &[u8], contents: bool) -> bool {
 
 /// What a copy within this host reads.
 struct Origin {
-    layout: Arc<Layout>,
-    source: Box<dyn Source>,
+    entries: Vec<Entry>,
+    /// Where the entries lie; nowhere for a memory store.
+    at: Option<(Arc<Root>, Vec<u8>)>,
     name: Vec<u8>,
     /// The folder that is copied, if one is.
     folder: Option<PathBuf>,
@@ -105,29 +127,39 @@ fn files_at(copy: &mut Copy<'_>, from: &Path) -> Result<Origin, Error> {
     };
     let name = last_name(bytes).to_vec();
     let contents = bytes.ends_with(b"/") || matches!(&name[..], b"." | b"..");
-    let layout = Arc::new(Layout::new(entries, BLOCK_LEN));
-    let source = Box::new(PosixSource::new(root, start, Arc::clone(&layout)));
-    Ok(Origin { layout, source, name, folder: meta.is_dir().then_some(real), contents })
+    Ok(Origin { entries, at: Some((root, start)), name, folder: meta.is_dir().then_some(real), contents })
 }
 
 pub(super) async fn run(copy: &mut Copy<'_>, from: &Location, to: &Location, several: bool) -> Result<(), Error> {
     let origin = match from {
         Location::Local(path) => files_at(copy, path)?,
         Location::Diskless(store) => {
-            let layout = Arc::new(Layout::new(vec![store.entry(b"")?], BLOCK_LEN));
-            let source = Box::new(MemorySource::new());
-            Origin { layout, source, name: MEMORY_NAME.to_vec(), folder: None, contents: false }
+            Origin { entries: vec![store.entry(b"")?], at: None, name: MEMORY_NAME.to_vec(), folder: None, contents: false }
         }
+        Location::Standard => return stream::run(copy, to, several).await,
         Location::Remote(_) => return Err(Error::new(Fault::Bug, "not-here", format!("{from} is not of this host"))),
     };
-    let Origin { layout, source, name, folder, contents } = origin;
+    let Origin { entries, at, name, folder, contents } = origin;
     let place = destination(to, &name, folder.is_some(), contents, several)?;
     if let (Some(folder), Location::Local(path)) = (&folder, to)
         && path.canonicalize().is_ok_and(|path| path.starts_with(folder))
     {
         return Err(Error::new(Fault::You, "into-itself", format!("{to} lies inside {from}")));
     }
-    let sink = place.sink(&layout)?;
+    let kept = kept_here(copy, &place, &entries);
+    let layout = Arc::new(Layout::new(without(entries, &kept), BLOCK_LEN));
+    copy.ledger.verified_how = "not verified: a copy within this host is not read back";
+    if layout.entries().is_empty() {
+        return Ok(());
+    }
+    let source: Box<dyn Source> = match at {
+        Some((root, start)) => {
+            Box::new(PosixSource::new(root, start, Arc::clone(&layout)).directly(copy.options.direct_io.clone()))
+        }
+        None => Box::new(MemorySource::new()),
+    };
+    let sink = place.sink(&layout, &copy.options.direct_io)?;
+    let most = if sink.wants_order() { 1 } else { 4 };
     let files = layout.entries().iter().filter(|entry| matches!(entry.kind, EntryKind::File { .. })).count() as u64;
     copy.live.expect(layout.payload(), files);
     let landed = copy
@@ -136,10 +168,15 @@ pub(super) async fn run(copy: &mut Copy<'_>, from: &Location, to: &Location, sev
             let digests = Mutex::new(Digests::new(&layout));
             let unreadable = Mutex::new(Vec::new());
             let next = AtomicU64::new(0);
+            let threads = std::thread::available_parallelism().map_or(1, |n| n.get().min(most));
+            let no_memory =
+                |error: std::io::Error| Error::new(Fault::Here, "no-memory", format!("no memory for staging: {error}"));
+            // Aligned, as direct I/O wants it.
+            let buffers = Mutex::new(pool(threads, BLOCK_LEN).map_err(no_memory)?);
             std::thread::scope(|scope| {
-                for _ in 0..std::thread::available_parallelism().map_or(1, |n| n.get().min(4)) {
+                for _ in 0..threads {
                     scope.spawn(|| {
-                        let mut buffer = vec![0; BLOCK_LEN];
+                        let Some(mut buffer) = lock(&buffers).pop() else { return };
                         loop {
                             let index = next.fetch_add(1, Ordering::Relaxed);
                             if index >= layout.block_count() || live.cancel.reason().is_some() {
@@ -184,7 +221,6 @@ pub(super) async fn run(copy: &mut Copy<'_>, from: &Location, to: &Location, sev
             Ok(landed)
         })
         .await?;
-    copy.ledger.verified_how = "not verified: a copy within this host is not read back";
     copy.ledger.bytes += landed.bytes;
     copy.ledger.files += landed.files;
     copy.ledger.failures.extend(landed.failures);

@@ -16,6 +16,8 @@ pub enum Location {
     Remote(Remote),
     /// `null:` or `memory:SIZE` of this host.
     Diskless(Diskless),
+    /// `-`: standard input of this process, or its standard output.
+    Standard,
 }
 
 /// What carries a control channel.
@@ -23,13 +25,13 @@ pub enum Location {
 pub enum Via {
     /// TCP, in the clear.
     Tcp,
-    /// TCP with `AUTH TLS` (RFC 4217): `ftps://`.
+    /// TCP with `AUTH TLS` (RFC 4217): `ftps://`, `farlines://`.
     Tls,
     /// The user's ssh: `host:path`, as scp has it.
     Ssh,
 }
 
-/// A path of a server: `ftp://[user[:password]@]host[:port]/path`, or the same with `ftps://` or `farline://`; or `[user@]host:path`, over ssh.
+/// A path of a server: `ftp://[user[:password]@]host[:port]/path`, or the same with `farline://`, or with TLS `ftps://` or `farlines://`; or `[user@]host:path`, over ssh.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Remote {
     /// The user; anonymous when absent.
@@ -44,7 +46,7 @@ pub struct Remote {
     pub port: u16,
     /// The path, percent-decoded; absolute, as every GridFTP client has it, or over ssh relative to the home directory.
     pub path: Vec<u8>,
-    /// Whether it must be a Farline node (`farline://`).
+    /// Whether it must be a Farline node (`farline://`, `farlines://`).
     pub farline: bool,
     /// The node's store without a disk instead of its files: `farline://host/?null`, `farline://host/?memory=SIZE`.
     pub store: Option<Diskless>,
@@ -62,6 +64,9 @@ impl Location {
     /// When the scheme is unknown or the URL makes no sense.
     pub fn parse(text: &OsStr) -> Result<Location, Error> {
         let bytes = text.as_bytes();
+        if bytes == b"-" {
+            return Ok(Location::Standard);
+        }
         if let Some(store) = text.to_str().and_then(diskless) {
             return store.map(Location::Diskless);
         }
@@ -80,13 +85,14 @@ impl Location {
             b"ftp" => Remote::parse(rest, false, &shown).map(Location::Remote),
             b"ftps" => Remote::parse(rest, false, &shown).map(|remote| Location::Remote(Remote { via: Via::Tls, ..remote })),
             b"farline" => Remote::parse(rest, true, &shown).map(Location::Remote),
+            b"farlines" => Remote::parse(rest, true, &shown).map(|remote| Location::Remote(Remote { via: Via::Tls, ..remote })),
             b"file" => Ok(Location::Local(PathBuf::from(std::ffi::OsString::from_vec(decode(rest, &shown)?)))),
             _ => Err(Error::new(
                 Fault::You,
                 "unknown-scheme",
                 format!("{shown}: scheme `{}` is not known", String::from_utf8_lossy(scheme)),
             )
-            .hint("known are farline://, ftp://, ftps:// and file://, host:path, null:, memory:SIZE, and plain local paths")),
+            .hint("known are farline://, ftp://, with TLS farlines:// and ftps://, file://, host:path, null:, memory:SIZE, `-` and plain local paths")),
         }
     }
 }
@@ -153,6 +159,14 @@ impl Remote {
     /// The server, for people.
     pub(super) fn server(&self) -> String {
         if self.via == Via::Ssh { self.host.clone() } else { format!("{}:{}", self.host, self.port) }
+    }
+
+    /// The server as in a URL, with the user and without a password.
+    pub fn place(&self) -> String {
+        let scheme = if self.via == Via::Tls { "ftps" } else { "ftp" };
+        let user = self.user.as_ref().map(|user| format!("{user}@")).unwrap_or_default();
+        let host = if self.host.contains(':') { format!("[{}]", self.host) } else { self.host.clone() };
+        format!("{scheme}://{user}{host}:{}", self.port)
     }
 
     /// The same server with another path.
@@ -227,6 +241,7 @@ impl fmt::Display for Remote {
             return write!(f, "{host}:{}", String::from_utf8_lossy(&self.path));
         }
         let scheme = match (self.farline, self.via) {
+            (true, Via::Tls) => "farlines",
             (true, _) => "farline",
             (false, Via::Tls) => "ftps",
             (false, _) => "ftp",
@@ -253,6 +268,7 @@ impl fmt::Display for Location {
             Location::Remote(remote) => write!(f, "{remote}"),
             Location::Diskless(Diskless::Null) => f.write_str("null:"),
             Location::Diskless(store) => write!(f, "{store}"),
+            Location::Standard => f.write_str("-"),
         }
     }
 }
@@ -306,6 +322,8 @@ mod tests {
             assert_eq!(remote.path, path.as_bytes(), "{text}");
         }
         assert_eq!(remote("ftps://a/b").via, Via::Tls);
+        assert_eq!(remote("farlines://a/?null").to_string(), "farlines://a:2811/?null");
+        assert_eq!(remote("farlines://a/?null").via, Via::Tls);
         assert_eq!(Location::parse(OsStr::new("file:///x%20y")), Ok(Location::Local("/x y".into())));
         let plain = remote("ftp://dtn2.example.org/data/run%207");
         assert_eq!((plain.host.as_str(), plain.port, &plain.path[..]), ("dtn2.example.org", 21, &b"/data/run 7"[..]));
@@ -329,7 +347,8 @@ mod tests {
         assert_eq!(remote("ftp://h/a?null").path, b"/a?null", "an FTP URL has no query");
         assert_eq!(Location::parse(OsStr::new("null:")), Ok(Location::Diskless(Diskless::Null)));
         assert_eq!(Location::parse(OsStr::new("memory:1G")), Ok(Location::Diskless(Diskless::Memory(Bytes(1 << 30)))));
-        for file in ["null", "memory", "./null:", "memory.h5"] {
+        assert_eq!(Location::parse(OsStr::new("-")), Ok(Location::Standard));
+        for file in ["./-", "--", "null", "memory", "./null:", "memory.h5"] {
             assert_eq!(Location::parse(OsStr::new(file)), Ok(Location::Local(file.into())), "{file}");
         }
     }

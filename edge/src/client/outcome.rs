@@ -21,6 +21,8 @@ pub struct Outcome {
     pub seconds: f64,
     /// From the start until the first block of a file was with the network, when sending, or in the store, when receiving.
     pub first_byte_seconds: Option<f64>,
+    /// From the start until the first byte of a file was given to the network, when sending, or the first block of one had come, when receiving.
+    pub first_data_seconds: Option<f64>,
     /// `bytes` over `seconds`.
     pub rate_bps: u64,
     /// Whether every file's digest, computed from what was read at the source, equals that of what arrived.
@@ -61,6 +63,8 @@ pub struct Outcome {
     pub notes: Vec<String>,
     /// What did not arrive, and why.
     pub failures: Vec<Failure>,
+    /// What stayed as it was at the destination, by `--no-clobber` or `--skip-same`: paths below the source.
+    pub skipped: Vec<String>,
     /// Bytes that had arrived, over time.
     pub samples: Vec<Sample>,
 }
@@ -94,6 +98,8 @@ pub(super) struct Ledger {
     pub(super) passes: u64,
     pub(super) resumed_bytes: u64,
     pub(super) verified: bool,
+    /// Files whose checksum a stock server computed too, and that are equal.
+    pub(super) compared: u64,
     pub(super) verified_how: &'static str,
     pub(super) streams: usize,
     pub(super) data_path: Option<DataPath>,
@@ -101,6 +107,7 @@ pub(super) struct Ledger {
     pub(super) congestion: Option<String>,
     pub(super) rtt: Span,
     pub(super) first_byte: Option<Span>,
+    pub(super) first_data: Option<Span>,
     pub(super) tcp: Vec<TcpInfo>,
     pub(super) store_wait: Span,
     pub(super) network: Span,
@@ -110,6 +117,7 @@ pub(super) struct Ledger {
     pub(super) choice: Option<Choice>,
     pub(super) notes: Vec<String>,
     pub(super) failures: Vec<(Vec<u8>, Error)>,
+    pub(super) skipped: Vec<Vec<u8>>,
     pub(super) samples: Vec<Sample>,
 }
 
@@ -143,6 +151,7 @@ impl Ledger {
             files: self.files,
             seconds: elapsed.as_secs_f64(),
             first_byte_seconds: self.first_byte.map(Span::as_secs_f64),
+            first_data_seconds: self.first_data.map(Span::as_secs_f64),
             rate_bps: Rate::of(Bytes(self.bytes), elapsed).as_bps(),
             verified: self.verified && self.failures.is_empty(),
             verified_how: self.verified_how,
@@ -163,6 +172,7 @@ impl Ledger {
             reasons,
             notes: self.notes,
             failures: self.failures.into_iter().map(failure).collect(),
+            skipped: self.skipped.iter().map(|path| String::from_utf8_lossy(path).into_owned()).collect(),
             samples: self.samples,
         }
     }

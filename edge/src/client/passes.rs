@@ -5,10 +5,12 @@ use crate::mover::Integrity;
 use farline_core::gridftp::client::Request;
 use farline_core::gridftp::{Command, Options as Opts};
 use farline_core::transfer::journal::Origin;
-use farline_core::units::Error;
+use farline_core::units::{ByteRanges, Error};
 
 /// Passes in a row that may bring nothing new: one may lose its every channel to a passing fault.
 const PATIENCE: u32 = 3;
+/// Ranges that a REST line names at most: a command line has 8 KiB, a range at most 40 digits.
+const RANGES_IN_REST: usize = 150;
 
 /// The passes of one transfer (`docs/protocol.md`, clause I-7).
 #[derive(Debug, Default)]
@@ -49,6 +51,17 @@ pub(super) fn agree(control: &mut Control, integrity: Integrity, origin: Option<
     }
     let option = |(name, value): (&str, String)| Request::Exec(Command::Options(Opts::Farline { name: name.to_owned(), value }));
     options.into_iter().map(option).map(|request| control.request(request)).collect()
+}
+
+/// As much of `held` as a REST line can name: its longest ranges. What is not named comes again, and is dropped.
+pub(super) fn nameable(held: &ByteRanges) -> ByteRanges {
+    let mut ranges: Vec<_> = held.iter().collect();
+    ranges.sort_by_key(|range| std::cmp::Reverse(range.end - range.start));
+    let mut named = ByteRanges::new();
+    for range in ranges.into_iter().take(RANGES_IN_REST) {
+        named.insert(range);
+    }
+    named
 }
 
 /// The identity of a source (clause R-5): where it is, and which paths there.

@@ -1,10 +1,11 @@
 //! How a node is reached: the connection that carries the control channel, and what is trusted on the way.
 
 use super::location::{Remote, Via};
+use super::silence::DEFAULT_PATIENCE;
 use super::ssh::Ssh;
 use crate::channels::Handle;
 use crate::channels::trust::{Fingerprint, Trust, client};
-use farline_core::units::{Error, Fault};
+use farline_core::units::{Error, Fault, Span};
 use rustls::pki_types::ServerName;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -29,6 +30,20 @@ pub struct Reach {
     pub ssh: Vec<String>,
     /// Where farline is on the other host; searched in its PATH and the usual places when absent.
     pub remote_farline: Option<String>,
+    /// How long a server may be silent, zero for ever; [`DEFAULT_PATIENCE`] when absent.
+    pub timeout: Option<Span>,
+}
+
+impl Reach {
+    /// How long a server may neither move data nor say a word; for ever when `None`.
+    pub(super) fn patience(&self) -> Option<Duration> {
+        Some(self.timeout.unwrap_or(DEFAULT_PATIENCE)).filter(|span| *span > Span::ZERO).map(Duration::from)
+    }
+
+    /// How long a step of setting a connection up may take, of which `usual` is the most.
+    pub(super) fn at_most(&self, usual: Duration) -> Duration {
+        self.patience().map_or(usual, |patience| patience.min(usual))
+    }
 }
 
 /// Bytes both ways.
@@ -59,7 +74,8 @@ impl Line {
             Error::new(Fault::Between, "unreachable", message)
                 .hint("is the node running, is the port right, does a firewall stand between?")
         };
-        let connecting = tokio::time::timeout(CONNECT_TIMEOUT, TcpStream::connect((remote.host.as_str(), remote.port)));
+        let connecting =
+            tokio::time::timeout(reach.at_most(CONNECT_TIMEOUT), TcpStream::connect((remote.host.as_str(), remote.port)));
         let stream = connecting.await.map_err(|_| failed(std::io::ErrorKind::TimedOut.into()))?.map_err(failed)?;
         // Commands are short and their answers awaited.
         stream.set_nodelay(true).map_err(failed)?;

@@ -3,14 +3,20 @@
 use super::control::Control;
 use super::copy::{Copy, Live};
 use super::download::{entry, list_tree, parallelism};
+use super::existing::Existing;
 use super::location::Remote;
-use super::upload::{temporary, trim};
-use crate::mover::TREE_MODULE;
-use crate::stores::join;
+use super::passes::{agree, nameable, source_of};
+use super::remote_partial::{RemotePartial, ask_for_markers};
+use super::silence::Silence;
+use super::upload::trim;
+use crate::mover::{Integrity, TREE_MODULE};
+use crate::stores::{Parcel, join};
+use crate::sys::lock::lock;
 use farline_core::gridftp::client::{Request, Transfer, What};
 use farline_core::gridftp::{Command, Kind, Mode, Module, Pathname};
+use farline_core::transfer::journal::Origin;
 use farline_core::transfer::{Choice, Entry, EntryKind};
-use farline_core::units::{Bytes, Error, Fault};
+use farline_core::units::{ByteRanges, Bytes, Error, Fault};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use tokio::time::MissedTickBehavior;
@@ -24,6 +30,10 @@ struct Ends<'a> {
 }
 
 pub(super) async fn run(copy: &mut Copy<'_>, from: &Remote, to: &Remote, several: bool) -> Result<(), Error> {
+    if copy.options.existing != Existing::Replace {
+        let message = "between two other hosts what is there is replaced: --no-clobber and --skip-same cannot be kept";
+        return Err(Error::new(Fault::You, "unsupported", message).hint("copy to this host first"));
+    }
     let sender = Control::open_for_another(from, &copy.options.reach).await.map_err(|error| at(from, error))?;
     let receiver = Control::open_for_another(to, &copy.options.reach).await.map_err(|error| at(to, error))?;
     let mut ends = Ends { from, to, sender, receiver };
@@ -126,22 +136,38 @@ async fn arrange(ends: &mut Ends<'_>, choice: &Choice) -> Result<(), Error> {
 
 /// Two Farline nodes: the tree as one, verified by the receiver.
 async fn as_tree(copy: &mut Copy<'_>, ends: &mut Ends<'_>, target: Vec<u8>, bytes: u64, files: u64) -> Result<(), Error> {
-    let module = |what: What, path: &[u8], parms: &str| {
+    let module = |what: What, path: &[u8], parms: &str, held: ByteRanges| {
         let module = Some(Module { name: TREE_MODULE.to_owned(), parms: parms.to_owned() });
-        Request::Transfer(Transfer { module, ..Transfer::new(what, Pathname::new(path)) })
+        Request::Transfer(Transfer { module, held, ..Transfer::new(what, Pathname::new(path)) })
     };
-    let parts = ["manifest", "data", "digests"];
-    let stores = parts.map(|part| ends.receiver.request(module(What::Store, &target, part)));
-    let retrieves = parts.map(|part| ends.sender.request(module(What::Retrieve, &ends.from.path, part)));
+    let (sends, receives) = (copy.integrity(&ends.sender), copy.integrity(&ends.receiver));
+    let integrity = Integrity { checks: sends.checks && receives.checks, ..receives };
+    let source = source_of(&format!("{}:{}", ends.from.host, ends.from.port), [&ends.from.path[..]].into_iter());
+    let agreed = agree(&mut ends.sender, integrity, None);
+    for id in agreed {
+        ends.sender.done(id).await.map_err(|error| at(ends.from, error))?;
+    }
+    let agreed = agree(&mut ends.receiver, integrity, Some(&Origin { source, digests: integrity.digests }));
+    for id in agreed {
+        ends.receiver.done(id).await.map_err(|error| at(ends.to, error))?;
+    }
+    let store = ends.receiver.request(module(What::Store, &target, "manifest", ByteRanges::new()));
+    let retrieve = ends.sender.request(module(What::Retrieve, &ends.from.path, "manifest", ByteRanges::new()));
+    side_by_side(copy, ends, store, retrieve, false).await?;
+    // Y-3: what the receiver holds from before is known now, and the sender is told.
+    let held = nameable(lock(&ends.receiver.heard()).all());
+    copy.ledger.resumed_bytes += held.total();
+    let parts = [("data", held.clone()), ("digests", ByteRanges::new())];
+    let stores = parts.clone().map(|(part, _)| ends.receiver.request(module(What::Store, &target, part, ByteRanges::new())));
+    let retrieves = parts.map(|(part, held)| ends.sender.request(module(What::Retrieve, &ends.from.path, part, held)));
     for (index, (store, retrieve)) in stores.into_iter().zip(retrieves).enumerate() {
         // Lists are not payload.
-        side_by_side(copy, ends, store, retrieve, index == 1).await?;
+        side_by_side(copy, ends, store, retrieve, index == 0).await?;
     }
     copy.ledger.bytes += bytes;
     copy.ledger.files += files;
-    copy.ledger.bytes_sent += bytes;
-    copy.ledger.verified = true;
-    copy.ledger.verified_how = "BLAKE3 of every file, computed while moving, compared by the receiving node";
+    copy.ledger.bytes_sent += bytes - held.total().min(bytes);
+    copy.verified(integrity);
     Ok(())
 }
 
@@ -166,6 +192,8 @@ async fn file_by_file(
             _ => {}
         }
     }
+    ask_for_markers(&mut ends.receiver);
+    let (here, there) = (ends.from.place(), ends.to.place());
     for entry in entries {
         match entry.kind {
             EntryKind::File { .. } => {}
@@ -178,22 +206,20 @@ async fn file_by_file(
         }
         let source = join(trim(&ends.from.path), &entry.path);
         let path = join(target, &entry.path);
-        let hidden = temporary(&path);
-        let mut store = Transfer::new(What::Store, Pathname::new(hidden.clone()));
-        store.size = Some(entry.len());
-        let store = ends.receiver.request(Request::Transfer(store));
+        let identity = source_of(&here, [&source[..]].into_iter());
+        let (server, len, modified_ns) = (&there[..], entry.len(), entry.modified_ns);
+        let parcel = Parcel { server, target: &path, source: identity, len, modified_ns };
+        let mut partial =
+            RemotePartial::begin(copy, &mut ends.receiver, parcel, false).await.map_err(|error| at(ends.to, error))?;
+        let store = partial.store(&mut ends.receiver);
         let retrieve = ends.sender.request(Request::Transfer(Transfer::new(What::Retrieve, Pathname::new(source))));
-        let moved = side_by_side(copy, ends, store, retrieve, true).await;
-        if let Err(error) = moved {
-            // Half a file under a hidden name is of use to nobody; one that never came to be is no error.
-            let remove = ends.receiver.try_request(Request::Exec(Command::Delete(Pathname::new(hidden))));
-            let _ = tokio::time::timeout(Duration::from_secs(5), ends.receiver.done(remove)).await;
+        if let Err(error) = side_by_side(copy, ends, store, retrieve, true).await {
+            partial.abandon(&mut ends.receiver, &error).await;
             return Err(error);
         }
-        let rename = ends.receiver.request(Request::Rename { from: Pathname::new(hidden), to: Pathname::new(path) });
-        ends.receiver.done(rename).await.map_err(|error| at(ends.to, error.while_doing("renaming the finished file")))?;
-        copy.ledger.bytes += entry.len();
-        copy.ledger.bytes_sent += entry.len();
+        copy.ledger.bytes_sent += len;
+        partial.land(&mut ends.receiver).await.map_err(|error| at(ends.to, error))?;
+        copy.ledger.bytes += len;
         copy.ledger.files += 1;
     }
     copy.ledger.verified_how = "not verified: one of these servers computes no digest while it moves";
@@ -205,6 +231,9 @@ async fn side_by_side(copy: &mut Copy<'_>, ends: &mut Ends<'_>, store: u64, retr
     let moving = Instant::now();
     let (moved, ignored) = (AtomicU64::new(0), AtomicU64::new(0));
     let base = copy.live.tally.bytes();
+    let heard = [ends.sender.heard(), ends.receiver.heard()];
+    let mut silence = Silence::new(ends.sender.patience());
+    let names = format!("{} or {}", ends.from, ends.to);
     let Ends { from, to, sender, receiver } = ends;
     let both = async {
         let stored = async { receiver.transferred(store, &moved).await.map_err(|error| at(to, error)) };
@@ -227,7 +256,19 @@ async fn side_by_side(copy: &mut Copy<'_>, ends: &mut Ends<'_>, store: u64, retr
     let result = loop {
         tokio::select! {
             result = &mut both => break result,
-            _ = tick.tick() => if payload { progress(copy, base + moved.load(Ordering::Relaxed)) },
+            _ = tick.tick() => {
+                if payload {
+                    progress(copy, base + moved.load(Ordering::Relaxed));
+                }
+                if let Some(reason) = copy.options.stop.reason() {
+                    break Err(reason);
+                }
+                // A receiver goes on to say that nothing comes: of payload, words alone are no sign of life.
+                let words = heard.iter().filter_map(|heard| lock(heard).at()).max().filter(|_| !payload);
+                if let Some(error) = silence.check(&names, moved.load(Ordering::Relaxed), words, false) {
+                    break Err(error);
+                }
+            }
         }
     };
     copy.ledger.moving = copy.ledger.moving + moving.elapsed().into();

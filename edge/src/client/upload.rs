@@ -1,51 +1,75 @@
-//! Copies from this host to a node: as one tree to Farline, file by file to any other GridFTP server.
+//! Copies from this host to a node, as one tree; to any other GridFTP server [`to_stock`] takes over.
 
 use super::control::{Control, Heard};
 use super::copy::{Copy, Live};
 use super::dial::{dial, handles};
+use super::download::interrupted;
+use super::existing::{kept_there, without};
 use super::location::{Location, Remote, last_name};
 use super::passes::{Passes, agree, source_of};
+use super::stream;
+use super::to_stock;
 use crate::channels::Channel;
-use crate::channels::tcp::TcpOptions;
 use crate::mover::{Audit, BLOCK_LEN, Integrity, SendJob, Sent, TREE_MODULE, Tally, Tuning, send};
-use crate::stores::{BytesSource, Diskless, MEMORY_NAME, MemorySource, Part, PosixSource, Root, Source, join, look, walk};
+use crate::stores::{
+    BytesSource, DirectIo, Diskless, MEMORY_NAME, MemorySource, Part, PosixSource, Root, Source, StallingSource, join, look, walk,
+};
+use crate::sys::lock::lock;
 use crate::sys::pool::{Slot, pool};
 use crate::sys::tcp::TcpInfo;
 use farline_core::gridftp::client::{Request, Transfer, What};
-use farline_core::gridftp::{Command, Kind, Mode, Module, Pathname};
+use farline_core::gridftp::{Kind, Mode, Module, Pathname};
 use farline_core::transfer::journal::Origin;
 use farline_core::transfer::{Block, Choice, Entry, EntryKind, Layout, Marks, Verdict, manifest_lines};
-use farline_core::units::{Bytes, Error, Fault};
+use farline_core::units::{ByteRanges, Bytes, Error, Fault};
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 /// What is copied: entries by their paths at the destination, and where they lie here.
-struct Load {
+pub(super) struct Load {
     /// The destination's path: a folder, or the one file.
-    target: Vec<u8>,
-    entries: Vec<Entry>,
+    pub(super) target: Vec<u8>,
+    pub(super) entries: Vec<Entry>,
     /// Where the entries lie among this host's files; nowhere for a memory store.
-    parts: Vec<Part>,
+    pub(super) parts: Vec<Part>,
     /// What the source is known by when a copy is resumed.
-    source_id: [u8; 32],
+    pub(super) source_id: [u8; 32],
 }
 
 impl Load {
-    fn source(parts: Vec<Part>, layout: &Arc<Layout>) -> Arc<dyn Source> {
-        if parts.is_empty() { Arc::new(MemorySource::new()) } else { Arc::new(PosixSource::of_parts(parts, Arc::clone(layout))) }
+    /// Leaves out what stays as it is at the destination.
+    fn leave_out(&mut self, kept: &BTreeSet<usize>) {
+        for part in &mut self.parts {
+            part.first -= kept.range(..part.first).count();
+        }
+        self.entries = without(std::mem::take(&mut self.entries), kept);
+    }
+
+    pub(super) fn source(parts: Vec<Part>, layout: &Arc<Layout>, direct: &DirectIo) -> Arc<dyn Source> {
+        match parts.is_empty() {
+            true => Arc::new(MemorySource::new()),
+            false => Arc::new(PosixSource::of_parts(parts, Arc::clone(layout)).directly(direct.clone())),
+        }
     }
 }
 
 /// Channels and slots between the transfers of one copy.
-struct Rig {
-    channels: Vec<Box<dyn Channel>>,
-    slots: Vec<Slot>,
+pub(super) struct Rig {
+    pub(super) channels: Vec<Box<dyn Channel>>,
+    pub(super) slots: Vec<Slot>,
 }
 
 pub(super) async fn run(copy: &mut Copy<'_>, sources: &[Location], to: &Remote) -> Result<(), Error> {
+    if sources.contains(&Location::Standard) {
+        if sources.len() > 1 {
+            return Err(Error::new(Fault::You, "one-source", "standard input is copied alone, not among other sources"));
+        }
+        return stream::to_node(copy, to).await;
+    }
     let memory = memory_among(sources)?;
     let paths: Vec<PathBuf> = sources
         .iter()
@@ -79,16 +103,35 @@ pub(super) async fn run(copy: &mut Copy<'_>, sources: &[Location], to: &Remote) 
         }
         None => load(copy, &paths, to, into_folder)?,
     };
+    let mut load = load;
+    let target = load.target.clone();
+    let at = |entry: &Entry| Pathname::new(if entry.path.is_empty() { target.clone() } else { join(trim(&target), &entry.path) });
+    let kept = kept_there(copy, &mut control, &load.entries, at).await?;
+    load.leave_out(&kept);
+    if load.entries.is_empty() {
+        copy.ledger.verified_how = "nothing was copied";
+        return Ok(());
+    }
     let size = load.entries.iter().map(Entry::len).sum();
     let choice = copy.choose(control.rtt(), Some(Bytes(size)), true);
     if control.features().parameters("FARLINE").any(|feature| feature == "TREE") {
-        to_farline(copy, &mut control, ahead[0], load, &choice).await
+        let copied = to_farline(copy, &mut control, ahead[0], load, &choice).await;
+        // The node makes durable what it has whole when its client goes.
+        let is_kept = control.checks() && to.store.is_none() && copy.live.tally.bytes() > BLOCK_LEN as u64;
+        copied.map_err(|error| match error.code {
+            "interrupted" if is_kept => interrupted(error, &format!("farline partials ls, at {},", to.server())),
+            _ => error,
+        })
     } else if control.features().is_gridftp() {
-        to_stock(copy, &mut control, ahead[0], load, &choice).await
+        to_stock::run(copy, &mut control, ahead[0], to, load, &choice).await
     } else {
-        Err(Error::new(Fault::There, "unsupported", format!("{}:{} is a plain FTP server, not a GridFTP one", to.host, to.port))
-            .hint("curl -T or lftp put can store to it"))
+        Err(not_gridftp(to))
     }
+}
+
+pub(super) fn not_gridftp(to: &Remote) -> Error {
+    Error::new(Fault::There, "unsupported", format!("{}:{} is a plain FTP server, not a GridFTP one", to.host, to.port))
+        .hint("curl -T or lftp put can store to it")
 }
 
 /// The store without a disk that is the source, if one is.
@@ -157,7 +200,11 @@ fn load(copy: &mut Copy<'_>, paths: &[PathBuf], to: &Remote, into_folder: bool) 
 async fn to_farline(copy: &mut Copy<'_>, control: &mut Control, passive: u64, load: Load, choice: &Choice) -> Result<(), Error> {
     let (manifest, source_id) = (manifest_lines(&load.entries), load.source_id);
     let layout = Arc::new(Layout::new(load.entries, BLOCK_LEN));
-    let source = Load::source(load.parts, &layout);
+    let source = Load::source(load.parts, &layout, &copy.options.direct_io);
+    let source = match copy.options.trial.stall {
+        Some(stall) => Arc::new(StallingSource::new(source, stall)),
+        None => source,
+    };
     let address = control.passive(passive).await?;
     let path = Pathname::new(load.target);
     let transfer = |parms: &str| {
@@ -300,103 +347,18 @@ impl Pass {
     }
 }
 
-/// File by file, as any GridFTP server knows it: folders first, then each file under a temporary name, then renamed.
-async fn to_stock(copy: &mut Copy<'_>, control: &mut Control, passive: u64, load: Load, choice: &Choice) -> Result<(), Error> {
-    let alone = load.entries.len() == 1 && load.entries[0].path.is_empty();
-    let at = |entry: &Entry| Pathname::new(if alone { load.target.clone() } else { join(trim(&load.target), &entry.path) });
-    let mut folders: Vec<Pathname> = Vec::new();
-    if !alone {
-        folders.push(Pathname::new(trim(&load.target)));
-    }
-    folders.extend(load.entries.iter().filter(|entry| entry.kind == EntryKind::Directory && !entry.path.is_empty()).map(at));
-    let made: Vec<u64> = folders.into_iter().map(|path| control.request(Request::Exec(Command::MakeDirectory(path)))).collect();
-    for id in made {
-        match control.done(id).await {
-            Err(error) if error.code != "path-exists" => return Err(error.while_doing("creating directories")),
-            _ => {}
-        }
-    }
-    let address = control.passive(passive).await?;
-    let (rig, congestion) = open_rig(copy, control, address, choice).await?;
-    copy.ledger.congestion = congestion;
-    let layout = Arc::new(Layout::new(load.entries.clone(), BLOCK_LEN));
-    let source = Load::source(load.parts, &layout);
-    let files = layout.entries().iter().filter(|entry| matches!(entry.kind, EntryKind::File { .. })).count() as u64;
-    let mut rig = Some(rig);
-    for (index, entry) in layout.entries().iter().enumerate() {
-        match entry.kind {
-            EntryKind::File { .. } => {}
-            EntryKind::Directory => continue,
-            EntryKind::Symlink { .. } => {
-                let error = Error::new(Fault::There, "unsupported", "the server cannot make symbolic links");
-                copy.ledger.failures.push((entry.path.clone(), error));
-                continue;
-            }
-        }
-        let path = at(entry);
-        let temporary = temporary(path.as_bytes());
-        let mut transfer = Transfer::new(What::Store, Pathname::new(temporary.clone()));
-        transfer.size = Some(entry.len());
-        let id = control.request(Request::Transfer(transfer));
-        copy.live.expect(layout.payload() - copy.ledger.bytes, files);
-        let Some(held) = rig.take() else { return Err(Error::new(Fault::Bug, "no-channel", "the channels are gone")) };
-        let of = entry.clone();
-        let source = Arc::clone(&source);
-        let done = copy.attend(Some(control), move |live| {
-            live.follow(handles(&held.channels)?);
-            let one = Arc::new(Layout::of_file(of.len(), BLOCK_LEN));
-            let only = OneOf { source, entry: index };
-            let blocks = Box::new(all_blocks(&one));
-            let sent = send_layout(live, &one, &only, blocks, (Integrity::default(), None), &live.tally, held)?;
-            Ok((Rig { channels: sent.channels, slots: sent.slots }, sent.tcp))
-        });
-        let (back, tcp) = done.await?;
-        copy.until_done(control, &[id])
-            .await
-            .map_err(|error| error.while_doing(format!("storing {}", String::from_utf8_lossy(path.as_bytes()))))?;
-        let rename = control.request(Request::Rename { from: Pathname::new(temporary), to: path });
-        control.done(rename).await.map_err(|error| error.while_doing("renaming the finished file"))?;
-        rig = Some(back);
-        copy.ledger.tcp = tcp;
-        copy.ledger.bytes += entry.len();
-        copy.ledger.files += 1;
-        copy.settle();
-    }
-    copy.ledger.verified_how = "not verified: this server computes no digest while it receives";
-    Ok(())
-}
-
-/// One entry of a larger source, as the only entry.
-struct OneOf {
-    source: Arc<dyn Source>,
-    entry: usize,
-}
-
-impl Source for OneOf {
-    fn read(&self, _entry: usize, offset: u64, into: &mut [u8]) -> Result<(), Error> {
-        self.source.read(self.entry, offset, into)
-    }
-}
-
 pub(super) fn trim(path: &[u8]) -> &[u8] {
     if path.len() > 1 { path.strip_suffix(b"/").unwrap_or(path) } else { path }
 }
 
-/// A hidden name beside the target, so that a stock server never shows half a file under its final name.
-pub(super) fn temporary(path: &[u8]) -> Vec<u8> {
-    let name = last_name(path);
-    let folder = &path[..path.len() - name.len()];
-    [folder, b".", &name[..name.len().min(200)], format!(".{}.farline", std::process::id()).as_bytes()].concat()
-}
-
 /// Opens the channels and maps the staging pool; answers also with the congestion control in force.
-async fn open_rig(
+pub(super) async fn open_rig(
     copy: &mut Copy<'_>,
     control: &mut Control,
     address: SocketAddr,
     choice: &Choice,
 ) -> Result<(Rig, Option<String>), Error> {
-    let options = TcpOptions { congestion: choice.congestion.clone(), buffer: None };
+    let options = copy.tcp_options(choice.congestion.clone());
     let dialled = dial(control, address, choice.streams, &options).await?;
     copy.ledger.data_path = Some(dialled.path);
     copy.ledger.encrypted = Some(dialled.encrypted);
@@ -415,17 +377,12 @@ pub(super) fn staging(choice: &Choice) -> Result<Vec<Slot>, Error> {
 /// Sends a list of bytes as a transfer of its own; it counts as overhead, not as payload.
 fn send_bytes(live: &Live, bytes: BytesSource, integrity: Integrity, rig: Rig) -> Result<Rig, Error> {
     let layout = Arc::new(Layout::of_file(bytes.0.len() as u64, BLOCK_LEN));
-    let blocks = Box::new(all_blocks(&layout));
+    let blocks = Box::new(layout.blocks_without(&ByteRanges::new()));
     let sent = send_layout(live, &layout, &bytes, blocks, (integrity, None), &Tally::default(), rig)?;
     Ok(Rig { channels: sent.channels, slots: sent.slots })
 }
 
-fn all_blocks(layout: &Arc<Layout>) -> impl Iterator<Item = Block> + Send + use<> {
-    let layout = Arc::clone(layout);
-    (0..layout.block_count()).map(move |index| layout.block(index))
-}
-
-fn send_layout<'a>(
+pub(super) fn send_layout<'a>(
     live: &'a Live,
     layout: &Arc<Layout>,
     source: &'a dyn Source,
@@ -444,7 +401,8 @@ fn send_layout<'a>(
         Some(channel)
     };
     let tuning = leeway.map(|leeway| Tuning { freedom: leeway.freedom, dial: &dial, changes: &live.changes });
-    let marks = Marks::of_pool(rig.slots.len());
+    let slots = rig.slots.len();
+    let marks = if live.trial.in_turns { Marks::in_turns(slots) } else { Marks::of_pool(slots) };
     send(SendJob {
         layout: Arc::clone(layout),
         source,
@@ -461,8 +419,4 @@ fn send_layout<'a>(
         tuning,
         cancel: live.cancel.clone(),
     })
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -3,9 +3,10 @@
 use super::diag;
 use super::list::pin_paths;
 use super::load::Held;
-use farline_core::units::{Error, Fault, Span, Time};
+use farline_core::units::{Error, Fault, Span};
 use libbpf_rs::query::MapInfoIter;
 use libbpf_rs::{MapHandle, MapType, RingBuffer, RingBufferBuilder};
+use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -27,7 +28,7 @@ pub enum Told {
 /// A flow at a moment.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Sample {
-    /// Microseconds of the kernel's monotonic clock when the control tells, else since the trace began.
+    /// Microseconds of the kernel's monotonic clock.
     pub time_us: u64,
     /// The same number for the same flow.
     pub flow: u64,
@@ -117,7 +118,7 @@ impl std::fmt::Debug for Trace {
 
 enum From {
     Ring(RingBuffer<'static>, Rc<RefCell<VecDeque<Sample>>>),
-    TcpInfo { began: Instant, every: Duration, next: Instant, ready: VecDeque<Sample> },
+    TcpInfo { every: Duration, next: Instant, ready: VecDeque<Sample> },
 }
 
 impl Trace {
@@ -151,8 +152,7 @@ impl Trace {
         if !rings.is_empty() {
             return Trace::ring(name, &rings);
         }
-        let now = Instant::now();
-        let from = From::TcpInfo { began: now, every: every.into(), next: now, ready: VecDeque::new() };
+        let from = From::TcpInfo { every: every.into(), next: Instant::now(), ready: VecDeque::new() };
         Ok(Trace { name: name.to_owned(), from })
     }
 
@@ -187,7 +187,7 @@ impl Trace {
                 }
                 samples.borrow_mut().pop_front()
             }
-            From::TcpInfo { began, every, next, ready } => {
+            From::TcpInfo { every, next, ready } => {
                 let until = Instant::now() + patience;
                 while ready.is_empty() {
                     let now = Instant::now();
@@ -197,8 +197,7 @@ impl Trace {
                     }
                     std::thread::sleep(next.saturating_duration_since(now));
                     *next = (*next + *every).max(Instant::now());
-                    let time = Span::from(began.elapsed());
-                    ready.extend(asked(&self.name, Time::ZERO + time));
+                    ready.extend(asked(&self.name));
                 }
                 ready.pop_front()
             }
@@ -207,11 +206,13 @@ impl Trace {
 }
 
 /// The flows of `name` as TCP_INFO has them.
-fn asked(name: &str, now: Time) -> Vec<Sample> {
+fn asked(name: &str) -> Vec<Sample> {
     let flows = diag::flows().unwrap_or_default();
+    let now = clock_gettime(ClockId::Monotonic);
+    let time_us = now.tv_sec as u64 * 1_000_000 + now.tv_nsec as u64 / 1_000;
     let ours = flows.iter().filter(|flow| flow.control == name);
     let sample = |flow: &diag::Flow| Sample {
-        time_us: now.as_nanos() / 1_000,
+        time_us,
         flow: flow.cookie,
         control: name.to_owned(),
         local_port: flow.local_port,

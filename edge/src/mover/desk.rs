@@ -1,16 +1,12 @@
 //! What the threads of one transfer share: parked slots, the first error, and the way to break everything off.
 
 use crate::channels::Handle;
+use crate::sys::lock::lock;
 use crate::sys::pool::Slot;
 use farline_core::transfer::SlotId;
 use farline_core::units::{Error, Fault};
 use std::net::TcpStream;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-
-/// Locks even when a thread panicked with the lock held: the transfer is failing anyway and must still say so.
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
+use std::sync::{Arc, Mutex};
 
 /// The slots that no thread holds, by number.
 #[derive(Debug)]

@@ -10,6 +10,7 @@ mod desk;
 mod pace;
 mod receive;
 mod send;
+mod stream;
 mod tally;
 mod tune;
 
@@ -21,6 +22,7 @@ pub use desk::Cancel;
 pub use pace::Pace;
 pub use receive::{ReceiveJob, Received, receive};
 pub use send::{Audit, SendJob, Sent, send};
+pub use stream::{BlockReader, StreamJob, send_stream};
 pub use tally::Tally;
 pub use tune::{Dial, Tuning};
 

@@ -1,7 +1,7 @@
 //! `--limit`: one pacer for all channels of a transfer, on the monotonic clock.
 
-use super::desk::lock;
 use crate::channels::Handle;
+use crate::sys::lock::lock;
 use farline_core::transfer::Pacer;
 use farline_core::units::{Bytes, Error, Fault, Rate, Time};
 use std::ops::Range;

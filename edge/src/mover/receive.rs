@@ -2,12 +2,13 @@
 
 use super::Integrity;
 use super::acceptor::Incoming;
-use super::desk::{Cancel, Parked, lock};
+use super::desk::{Cancel, Parked};
 use super::pace::Pace;
 use super::send::{broken, no_thread};
 use super::tally::Tally;
 use crate::channels::{Arrival, Channel, Handle, is_damage};
 use crate::stores::Sink;
+use crate::sys::lock::lock;
 use crate::sys::pool::Slot;
 use crate::sys::tcp::TcpInfo;
 use farline_core::gridftp::checked::Check;
@@ -106,10 +107,12 @@ struct State {
 /// The first error of any thread, or the reason of a cancellation. The channels are broken then.
 pub fn receive(mut job: ReceiveJob<'_>) -> Result<Received, Error> {
     let slots = job.slots.len();
-    let writers = job.writers.max(1);
+    let in_order = job.sink.wants_order();
+    let writers = if in_order { 1 } else { job.writers.max(1) };
     let (writes, write_queue) = mpsc::sync_channel(slots + writers);
     let write_queue = Mutex::new(write_queue);
     let machine = Receiver::new(slots, Marks::of_writer(slots)).holding(lock(job.held).clone());
+    let machine = if in_order { machine.in_order(job.channels.len()) } else { machine };
     let state = State {
         machine: if job.integrity.checks { machine.tolerant() } else { machine },
         lost: false,
@@ -330,6 +333,7 @@ impl<'a> Shared<'a> {
             self.tally.add_network(receiving);
             match arrival {
                 Ok(Arrival::Data { slot, block, check }) => {
+                    self.tally.begin();
                     self.tally.add_on_wire(block.len + self.integrity.header_len());
                     if let Some(pace) = &self.pace {
                         pace.through(block.len);
@@ -399,7 +403,7 @@ impl<'a> Shared<'a> {
             for piece in self.layout.pieces(block.offset, block.len) {
                 at += piece.len;
                 let bytes = &slot[piece.block_offset..piece.block_offset + piece.len];
-                if let Err(error) = self.sink.write(piece.entry, piece.file_offset, bytes) {
+                if let Err(error) = self.tally.while_storing(|| self.sink.write(piece.entry, piece.file_offset, bytes)) {
                     return self.fail(error);
                 }
             }

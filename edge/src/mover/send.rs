@@ -1,12 +1,13 @@
 //! Sends one space of bytes over open channels.
 
 use super::Integrity;
-use super::desk::{Cancel, Parked, lock};
+use super::desk::{Cancel, Parked};
 use super::pace::Pace;
 use super::tally::Tally;
 use super::tune::{LOOK_EVERY, Lookout, Tuning};
 use crate::channels::{Channel, Handle};
 use crate::stores::Source;
+use crate::sys::lock::lock;
 use crate::sys::pool::Slot;
 use crate::sys::tcp::TcpInfo;
 use farline_core::gridftp::checked::Check;
@@ -334,6 +335,7 @@ impl Shared<'_> {
             let sent = match order {
                 Order::Block { slot, block, check } => {
                     let header = Header::data(self.job.wire_offset + block.offset, block.len as u64);
+                    self.job.tally.begin();
                     let sent = channel.send(header, &check, slot, 0..block.len).and_then(|()| channel.sent());
                     self.job.tally.add_network(sending);
                     sent.map(|slot| {

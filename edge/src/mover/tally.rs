@@ -12,9 +12,12 @@ pub struct Tally {
     bytes: AtomicU64,
     /// The same with bytes sent again.
     on_wire: AtomicU64,
+    began: OnceLock<Instant>,
     first: OnceLock<Instant>,
     store_wait: AtomicU64,
     network: AtomicU64,
+    /// Writes to the store that have begun and not ended.
+    storing: AtomicU64,
     bad_blocks: AtomicU64,
     bad_headers: AtomicU64,
     lost_channels: AtomicU64,
@@ -56,14 +59,37 @@ impl Tally {
         Span::from_nanos(self.network.load(Ordering::Relaxed))
     }
 
+    /// When the first payload was given to the network, when sending, or had come whole into a slot, when receiving.
+    pub fn began(&self) -> Option<Instant> {
+        self.began.get().copied()
+    }
+
     /// When the first payload was through this end.
     pub fn first_byte(&self) -> Option<Instant> {
         self.first.get().copied()
     }
 
+    /// The first payload moves now, unless one did before.
+    pub(super) fn begin(&self) {
+        self.began.get_or_init(Instant::now);
+    }
+
     pub(crate) fn add_bytes(&self, bytes: usize) {
         self.first.get_or_init(Instant::now);
         self.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+
+    /// Whether something is being written to the store now: for long, where the store is what is slow.
+    pub fn is_storing(&self) -> bool {
+        self.storing.load(Ordering::Relaxed) > 0
+    }
+
+    /// Runs `write`, which puts something into the store.
+    pub(super) fn while_storing<T>(&self, write: impl FnOnce() -> T) -> T {
+        self.storing.fetch_add(1, Ordering::Relaxed);
+        let written = write();
+        self.storing.fetch_sub(1, Ordering::Relaxed);
+        written
     }
 
     pub(super) fn add_bad_block(&self) {

@@ -5,6 +5,7 @@ use farline_core::units::{Bytes, Error, Fault, ParseQuantityError};
 use serde::Deserialize;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// What people without an account may do.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -67,6 +68,8 @@ pub struct Config {
     pub staging: Bytes,
     /// Sessions at once.
     pub sessions: usize,
+    /// How long nothing may move in a transfer before it is ended; for ever when absent.
+    pub patience: Option<Duration>,
 }
 
 /// The file's shape: every key may be left out.
@@ -99,10 +102,15 @@ pub struct ConfigFile {
     pub staging: Option<String>,
     /// See [`Config::sessions`].
     pub sessions: Option<usize>,
+    /// Seconds, 0 for ever, see [`Config::patience`].
+    pub timeout: Option<u64>,
 }
 
 /// Where a node listens when nothing is said: this host alone, GridFTP's port.
 pub const DEFAULT_LISTEN: &str = "127.0.0.1:2811";
+
+/// Seconds in which nothing moves before a transfer is ended when nothing is said: longer than a disk stalls.
+const DEFAULT_TIMEOUT: u64 = 300;
 
 impl ConfigFile {
     /// Reads `path`.
@@ -159,6 +167,7 @@ impl ConfigFile {
             allow_memory,
             staging,
             sessions,
+            patience: Some(Duration::from_secs(self.timeout.unwrap_or(DEFAULT_TIMEOUT))).filter(|patience| !patience.is_zero()),
         })
     }
 }

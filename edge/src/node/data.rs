@@ -1,33 +1,27 @@
-//! A session's data channels, and the transfers over them.
+//! A session's data channels: how they are made, and what the client wished of them.
 
 use super::Shared;
 use super::diskless;
 use super::door::Door;
-use super::files::{Files, beneath};
-use super::reporter::Reporter;
-use super::stream_mode;
-use super::tree::{self, Phase, TreeState};
+use super::transfer::Run;
+use super::tree::TreeState;
 use crate::channels::Channel;
 use crate::channels::key::Key;
 use crate::channels::tcp::{TcpOptions, check, connect};
 use crate::kernelcc::{self, Held, Wish};
-use crate::mover::{
-    Acceptor, Audit, BLOCK_LEN, Cancel, Incoming, Integrity, Pace, ReceiveJob, SendJob, Tally, UNKNOWN_LEN, bind, receive, send,
-};
-use crate::stores::{BytesSource, Diskless, PosixSink, PosixSource, Sink, Source, storage_error};
+use crate::mover::{Acceptor, BLOCK_LEN, Integrity, Pace, bind};
+use crate::stores::Diskless;
 use crate::sys::pool::{Slot, pool};
 use farline_core::congestion::Algorithm;
-use farline_core::gridftp::server::{Action, TransferRequest};
-use farline_core::gridftp::{Entry, Family, Kind, ListFormat, Mode, Timestamp};
-use farline_core::transfer::{Block, Digests, Layout, Marks};
-use farline_core::units::{ByteRanges, Bytes, Error, Fault};
+use farline_core::gridftp::{Family, Timestamp};
+use farline_core::units::{Bytes, Error, Fault};
 use rustls::ServerConfig;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant, SystemTime};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
 
 /// How long a data connection may take to be made.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
+pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The time of day, for markers and listings.
 pub(super) fn wall_clock() -> Timestamp {
@@ -42,16 +36,16 @@ pub(super) struct DataPlane {
     peer: SocketAddr,
     pub(super) acceptor: Option<Acceptor>,
     /// Whether data connections are under TLS: `PROT P`.
-    private: bool,
+    pub(super) private: bool,
     /// In place of `acceptor` once the client gave a key.
     pub(super) door: Option<Door>,
     targets: Vec<SocketAddr>,
-    channels: Vec<Box<dyn Channel>>,
-    slots: Vec<Slot>,
-    options: TcpOptions,
+    pub(super) channels: Vec<Box<dyn Channel>>,
+    pub(super) slots: Vec<Slot>,
+    pub(super) options: TcpOptions,
     /// The congestion control that was loaded for this session.
     held: Option<Held>,
-    tree: TreeState,
+    pub(super) tree: TreeState,
     /// How trees are guarded, and where they come from, as the client said.
     pub(super) integrity: Integrity,
     pub(super) source: [u8; 32],
@@ -59,6 +53,8 @@ pub(super) struct DataPlane {
     store: Option<Diskless>,
     /// Holds what this session sends to a rate.
     pace: Option<Arc<Pace>>,
+    /// Whether each channel carries what this session sends in ascending order (O-3).
+    pub(super) in_order: bool,
 }
 
 impl DataPlane {
@@ -82,6 +78,7 @@ impl DataPlane {
             source: [0; 32],
             store: None,
             pace: None,
+            in_order: false,
         }
     }
 
@@ -188,6 +185,13 @@ impl DataPlane {
                 self.door = Some(self.shared.doors.open(key, self.tls()));
                 Ok(())
             }
+            "order" => match value {
+                "ascending" | "any" => {
+                    self.in_order = value == "ascending";
+                    Ok(())
+                }
+                _ => Err(Error::new(Fault::You, "unsupported", format!("`{value}` is not offered; ascending and any are"))),
+            },
             "limit" => {
                 self.pace = Pace::parse(value)?.map(Arc::new);
                 Ok(())
@@ -198,269 +202,6 @@ impl DataPlane {
             }
             _ => Err(Error::new(Fault::You, "unsupported", format!("there is no option `{name}`"))),
         }
-    }
-
-    /// Runs one transfer; answers with its payload bytes.
-    pub(super) fn transfer(&mut self, request: &TransferRequest, cancel: &Cancel, reporter: &Reporter<'_>) -> Result<u64, Error> {
-        let result = self.dispatch(request, cancel, reporter);
-        if result.is_err() {
-            self.channels.clear();
-            if let Some(door) = &self.door {
-                // What came and was not taken belongs to the transfer that failed.
-                door.clear();
-            }
-        }
-        result
-    }
-
-    fn dispatch(&mut self, request: &TransferRequest, cancel: &Cancel, reporter: &Reporter<'_>) -> Result<u64, Error> {
-        let run = Run { request, cancel, reporter, tally: Tally::default() };
-        if self.private && self.door.is_none() && request.mode == Mode::Extended {
-            // P-3: nobody but Farline is known to want it, and Farline has a key.
-            return Err(Error::new(Fault::You, "unsupported", "MODE E under PROT P needs a key (OPTS FARLINE key=)"));
-        }
-        if let Some(module) = &request.module {
-            let phase = Phase::parse(&module.parms)?;
-            return if request.action.is_store() { tree::store(self, phase, &run) } else { tree::retrieve(self, phase, &run) };
-        }
-        match request.action {
-            Action::List(format) => self.list(format, &run),
-            Action::Retrieve => self.retrieve(&run),
-            Action::Store | Action::Append => self.store(&run),
-        }
-    }
-
-    fn list(&mut self, format: ListFormat, run: &Run<'_>) -> Result<u64, Error> {
-        let files = Files::new(&self.shared.root, true);
-        let now = wall_clock();
-        let mut text = Vec::new();
-        let looked = files.look(&run.request.path)?;
-        let entries = if looked.kind == Kind::Directory { files.list(&run.request.path)? } else { vec![looked] };
-        if let ListFormat::Facts(_) = format {
-            let here = files.look(&run.request.path)?;
-            let here = Entry { name: farline_core::gridftp::Pathname::new("."), kind: Kind::CurrentDirectory, ..here };
-            // Names that cannot stand in a listing were left out by `Files::list` already.
-            let _ = format.write(&here, now, &mut text);
-        }
-        for entry in &entries {
-            let _ = format.write(entry, now, &mut text);
-        }
-        self.send_bytes(text, run)
-    }
-
-    /// Sends a list of bytes as the whole of a transfer.
-    pub(super) fn send_bytes(&mut self, bytes: Vec<u8>, run: &Run<'_>) -> Result<u64, Error> {
-        let layout = Arc::new(Layout::of_file(bytes.len() as u64, BLOCK_LEN));
-        self.send_from(&layout, &BytesSource(bytes), 0, None, run)
-    }
-
-    fn retrieve(&mut self, run: &Run<'_>) -> Result<u64, Error> {
-        let path = beneath(&run.request.path).to_vec();
-        let entry = Files::new(&self.shared.root, false).look(&run.request.path)?;
-        match entry.kind {
-            Kind::File => {}
-            Kind::Directory => {
-                let error = std::io::Error::from(std::io::ErrorKind::IsADirectory);
-                return Err(storage_error("retrieve", run.request.path.as_bytes(), &error));
-            }
-            _ => return Err(Error::new(Fault::You, "unsupported", "this is no regular file")),
-        }
-        let size = entry.size.unwrap_or(0);
-        let (offset, length) = run.request.part.map_or((0, None), |part| (part.offset, part.length));
-        if offset > size {
-            return Err(Error::new(
-                Fault::You,
-                "restart-mismatch",
-                format!("the file has {size} bytes, the part begins at {offset}"),
-            ));
-        }
-        let len = length.unwrap_or(u64::MAX).min(size - offset);
-        let layout = Arc::new(Layout::of_file(len, BLOCK_LEN));
-        let source = PosixSource::new(Arc::clone(&self.shared.root), path, Arc::clone(&layout)).skipping(offset);
-        self.send_from(&layout, &source, 0, None, run)
-    }
-
-    fn store(&mut self, run: &Run<'_>) -> Result<u64, Error> {
-        let request = run.request;
-        let path = beneath(&request.path).to_vec();
-        let files = Files::new(&self.shared.root, true);
-        let existing = files.look(&request.path).ok();
-        if existing.as_ref().is_some_and(|entry| entry.kind == Kind::Directory) {
-            let error = std::io::Error::from(std::io::ErrorKind::IsADirectory);
-            return Err(storage_error("store", request.path.as_bytes(), &error));
-        }
-        let held = request.held.total();
-        let size = existing.as_ref().and_then(|entry| entry.size).unwrap_or(0);
-        let in_place = match (request.action, request.part) {
-            (Action::Append, _) => Some(size),
-            (_, Some(part)) => Some(part.offset),
-            // MODE S: `REST n` and `STOR`. In MODE E the offsets on the wire count from the file's start.
-            (_, None) if held > 0 => Some(if request.mode == Mode::Stream { held } else { 0 }),
-            _ => None,
-        };
-        if held > size {
-            // A failed STOR leaves nothing under the final name: there is nothing to go on from.
-            return Err(Error::new(
-                Fault::You,
-                "restart-mismatch",
-                format!("there are {size} bytes, not the {held} to go on from"),
-            )
-            .hint("send the file from its start"));
-        }
-        let layout = Arc::new(Layout::of_file(UNKNOWN_LEN, BLOCK_LEN));
-        let sink = PosixSink::new(Arc::clone(&self.shared.root), path, Arc::clone(&layout), false);
-        let sink = match in_place {
-            Some(offset) => sink.in_place(offset),
-            None => sink,
-        };
-        sink.open(0)?;
-        let written = self.receive_into(&layout, &sink, None, ByteRanges::new(), run)?.arrived;
-        let mut whole = request.held.clone();
-        if request.mode == Mode::Stream {
-            whole = ByteRanges::new();
-        }
-        for range in written.iter() {
-            whole.insert(range);
-        }
-        if whole.count() > 1 || whole.iter().next().is_some_and(|range| range.start != 0) {
-            return Err(Error::new(Fault::There, "incomplete", format!("the sender left holes: only {whole} came")));
-        }
-        if let Some(size) = request.size.filter(|&size| size > written.total() && held == 0) {
-            let message = format!("{} of the {size} bytes announced with ALLO came", written.total());
-            return Err(Error::new(Fault::Between, "incomplete", message));
-        }
-        match sink.land(None).failures.into_iter().next() {
-            Some((_, error)) => Err(error),
-            None => Ok(written.total()),
-        }
-    }
-
-    /// Sends a layout in the session's mode.
-    pub(super) fn send_from(
-        &mut self,
-        layout: &Arc<Layout>,
-        source: &dyn Source,
-        wire_offset: u64,
-        audit: Option<&Audit>,
-        run: &Run<'_>,
-    ) -> Result<u64, Error> {
-        if run.request.mode == Mode::Stream {
-            let from = run.request.held.total();
-            return stream_mode::send(self, layout, source, from, run);
-        }
-        let wanted = (run.request.parallelism.max(1) as usize).min(MOST_CHANNELS);
-        let reused = self.channels.len() == wanted;
-        if !reused && self.door.is_none() {
-            self.channels.clear();
-        }
-        run.reporter.started(reused);
-        if self.door.is_some() {
-            self.await_channels(wanted, run)?;
-        }
-        while self.channels.len() < wanted {
-            self.channels.push(Box::new(self.connect(self.channels.len(), run.request.buffer_size)?));
-        }
-        let slots = self.slots(wanted + 2)?;
-        let (count, integrity) = (slots.len(), self.integrity_of(run));
-        let sent = run.reporter.watch(run.request.perf_every.into(), &run.tally, || {
-            send(SendJob {
-                layout: Arc::clone(layout),
-                source,
-                blocks: Box::new(blocks_left(layout, &run.request.held)),
-                wire_offset,
-                channels: std::mem::take(&mut self.channels),
-                slots,
-                marks: Marks::of_pool(count),
-                readers: threads(),
-                audit,
-                integrity,
-                tally: &run.tally,
-                pace: self.pace.clone(),
-                tuning: None,
-                cancel: run.cancel.clone(),
-            })
-        })?;
-        self.channels = sent.channels;
-        self.slots = sent.slots;
-        if sent.lost > 0 {
-            return Err(blocks_missing(format!("{} data channels were lost", sent.lost), &run.tally));
-        }
-        Ok(run.tally.bytes())
-    }
-
-    /// Receives into a sink in the session's mode.
-    pub(super) fn receive_into(
-        &mut self,
-        layout: &Arc<Layout>,
-        sink: &dyn Sink,
-        digests: Option<&Mutex<Digests>>,
-        held: ByteRanges,
-        run: &Run<'_>,
-    ) -> Result<Came, Error> {
-        if run.request.mode == Mode::Stream {
-            let mut arrived = held;
-            arrived.insert(0..stream_mode::receive(self, sink, run)?);
-            return Ok(Came { arrived, holes: false });
-        }
-        if self.acceptor.is_none() && self.door.is_none() && self.channels.is_empty() {
-            return Err(Error::new(Fault::You, "data-connection", "in MODE E the sender connects: say PASV or EPSV before STOR"));
-        }
-        run.reporter.started(!self.channels.is_empty());
-        let slots = self.slots(self.channels.len() + 3)?;
-        let channels = std::mem::take(&mut self.channels);
-        let door = self.door.as_ref().map(|door| door as &dyn Incoming);
-        let acceptor = door.or(self.acceptor.as_ref().map(|acceptor| acceptor as &dyn Incoming));
-        let integrity = self.integrity_of(run);
-        let work = |held| {
-            receive(ReceiveJob {
-                layout: Arc::clone(layout),
-                sink,
-                wire_offset: 0,
-                channels,
-                acceptor,
-                slots,
-                writers: threads(),
-                digests,
-                tally: &run.tally,
-                held,
-                integrity,
-                pace: None,
-                cancel: run.cancel.clone(),
-            })
-        };
-        let held = &Mutex::new(held);
-        let work = || work(held);
-        let received = run.reporter.watch_durable(run.request.ranges_every.into(), sink, || {
-            run.reporter.watch(run.request.perf_every.into(), &run.tally, work)
-        })?;
-        self.channels = received.channels;
-        self.slots = received.slots;
-        let arrived = held.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        Ok(Came { arrived, holes: received.lost || run.tally.bad_blocks() > 0 })
-    }
-
-    /// Waits until the client has opened as many channels as it asked for (K-4).
-    fn await_channels(&mut self, wanted: usize, run: &Run<'_>) -> Result<(), Error> {
-        let Some(door) = &self.door else { return Ok(()) };
-        let deadline = Instant::now() + CONNECT_TIMEOUT;
-        while self.channels.len() < wanted {
-            if let Some(reason) = run.cancel.reason() {
-                return Err(reason);
-            }
-            if Instant::now() > deadline {
-                let message = format!("{} of {wanted} data connections came in time", self.channels.len());
-                return Err(
-                    Error::new(Fault::Between, "data-connection", message).hint("a firewall may hold the node's data ports back")
-                );
-            }
-            let Some(channel) = door.accept(Duration::from_millis(200))? else { continue };
-            if let Some(name) = &self.options.congestion {
-                // The listener had another when the client named this one; `set_option` has tried it.
-                let _ = channel.handle().and_then(|handle| handle.set_congestion(name));
-            }
-            self.channels.push(channel);
-        }
-        Ok(())
     }
 
     /// Connects to the client, or the stripe whose turn it is.
@@ -475,7 +216,7 @@ impl DataPlane {
         })
     }
 
-    fn slots(&mut self, least: usize) -> Result<Vec<Slot>, Error> {
+    pub(super) fn slots(&mut self, least: usize) -> Result<Vec<Slot>, Error> {
         let slots = std::mem::take(&mut self.slots);
         if slots.len() >= least {
             return Ok(slots);
@@ -486,7 +227,7 @@ impl DataPlane {
     }
 
     /// Checked blocks are for trees (clause I-1).
-    fn integrity_of(&self, run: &Run<'_>) -> Integrity {
+    pub(super) fn integrity_of(&self, run: &Run<'_>) -> Integrity {
         if run.request.module.is_some() { self.integrity } else { Integrity::default() }
     }
 
@@ -509,14 +250,6 @@ impl DataPlane {
     }
 }
 
-/// The end of a pass that left blocks missing (clause I-7).
-pub(super) fn blocks_missing(what: String, tally: &Tally) -> Error {
-    let (blocks, headers, channels) = (tally.bad_blocks(), tally.bad_headers(), tally.lost_channels());
-    let counts = format!("bad_blocks={blocks} bad_headers={headers} lost_channels={channels}");
-    Error::new(Fault::Between, "blocks-missing", format!("{what}; {counts}"))
-        .hint("the path changed or lost data; run the same command again, it goes on from what arrived")
-}
-
 /// Switches `what` on by its `name`, or off by `none`.
 fn set(what: &mut bool, value: &str, name: &str) -> Result<(), Error> {
     if value != name && value != "none" {
@@ -524,37 +257,4 @@ fn set(what: &mut bool, value: &str, name: &str) -> Result<(), Error> {
     }
     *what = value == name;
     Ok(())
-}
-
-/// What a receiving transfer brought.
-pub(super) struct Came {
-    /// What is in the store, with what was held before.
-    pub(super) arrived: ByteRanges,
-    /// Whether anything was lost on the way, so that there may be holes.
-    pub(super) holes: bool,
-}
-
-/// One transfer, as its parts need it.
-pub(super) struct Run<'a> {
-    pub(super) request: &'a TransferRequest,
-    pub(super) cancel: &'a Cancel,
-    pub(super) reporter: &'a Reporter<'a>,
-    pub(super) tally: Tally,
-}
-
-/// Channels that one transfer may use.
-const MOST_CHANNELS: usize = 64;
-
-/// Threads for a store: two keep a disk busy while one waits; more than processors help nobody.
-fn threads() -> usize {
-    std::thread::available_parallelism().map_or(2, |n| n.get().clamp(2, 4))
-}
-
-/// The blocks of a layout without what the receiver holds.
-fn blocks_left(layout: &Layout, held: &ByteRanges) -> impl Iterator<Item = Block> + Send + use<> {
-    let (layout, held) = (layout.clone(), held.clone());
-    (0..layout.block_count()).flat_map(move |index| {
-        let block = layout.block(index);
-        held.gaps(block.range()).into_iter().map(|gap| Block { offset: gap.start, len: (gap.end - gap.start) as usize })
-    })
 }

@@ -10,12 +10,13 @@ use crate::channels::ordered::OrderedChannel;
 use crate::channels::tcp::TcpChannel;
 use crate::channels::{Channel, Handle, tls};
 use crate::mover::Incoming;
+use crate::sys::lock::lock;
 use farline_core::units::{Error, Fault};
 use rustls::ServerConfig;
 use std::collections::{HashMap, VecDeque};
 use std::io::{self, Read};
 use std::net::{SocketAddr, TcpListener};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak, mpsc};
+use std::sync::{Arc, Mutex, Weak, mpsc};
 use std::time::Duration;
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
@@ -50,10 +51,6 @@ struct Inside {
 struct Listening {
     address: SocketAddr,
     task: AbortHandle,
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl std::fmt::Debug for Doors {

@@ -12,6 +12,7 @@ mod files;
 mod reporter;
 mod session;
 mod stream_mode;
+mod transfer;
 mod tree;
 mod wire;
 

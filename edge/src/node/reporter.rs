@@ -44,15 +44,23 @@ impl<'a> Reporter<'a> {
         if every.is_zero() {
             return work();
         }
-        let mark = || (self.tell)(Answer::Perf(Perf { timestamp: wall_clock(), stripe: 0, bytes: tally.bytes(), stripes: 1 }));
-        mark();
-        let result = self.repeat(every, mark, work);
-        mark();
+        self.mark(tally);
+        let result = self.repeat(every, || self.mark(tally), work);
+        self.mark(tally);
         result
     }
 
+    /// Runs `work` that moves nothing while saying every `every` how many bytes have moved before.
+    pub(super) fn alive<T>(&self, every: Duration, tally: &Tally, work: impl FnOnce() -> T) -> T {
+        if every.is_zero() { work() } else { self.repeat(every, || self.mark(tally), work) }
+    }
+
+    fn mark(&self, tally: &Tally) {
+        (self.tell)(Answer::Perf(Perf { timestamp: wall_clock(), stripe: 0, bytes: tally.bytes(), stripes: 1 }));
+    }
+
     /// Runs `work` while doing `mark` every `every`.
-    fn repeat<T>(&self, every: Duration, mark: impl Fn() + Sync, work: impl FnOnce() -> T) -> T {
+    pub(super) fn repeat<T>(&self, every: Duration, mark: impl Fn() + Sync, work: impl FnOnce() -> T) -> T {
         let over = (Mutex::new(false), Condvar::new());
         std::thread::scope(|scope| {
             scope.spawn(|| {

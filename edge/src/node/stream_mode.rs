@@ -1,6 +1,7 @@
 //! MODE S: bytes in order on one connection, whose close is the end. What curl, lftp and every plain FTP client speak.
 
-use super::data::{DataPlane, Run};
+use super::data::DataPlane;
+use super::transfer::Run;
 use super::wire::HANDSHAKE_TIMEOUT;
 use crate::channels::ordered::ByteStream;
 use crate::channels::tls;

@@ -6,9 +6,10 @@
 //!
 //! The three are pipelined: a sender begins the next as soon as its channels are past the last. `docs/protocol.md`.
 
-use super::data::{DataPlane, Run, blocks_missing};
+use super::data::DataPlane;
 use super::diskless::{self, Share};
 use super::files::{Files, beneath};
+use super::transfer::{Run, blocks_missing};
 use crate::mover::{Audit, BLOCK_LEN, MANIFEST_LIMIT, TREE_MODULE};
 use crate::stores::{BytesSink, Held, Landing, MemorySource, PosixSink, PosixSource, Source, look, walk};
 use farline_core::gridftp::Kind;
@@ -90,7 +91,7 @@ pub(super) fn store(plane: &mut DataPlane, phase: Phase, run: &Run<'_>) -> Resul
                 false => None,
             };
             let held = held.unwrap_or_else(|| Held::nothing(&layout));
-            sink.make_folders()?;
+            run.landing(|| sink.make_folders())?;
             // Clause R-6: before the 226, so that the client leaves them out.
             run.reporter.ranges(&held.blocks);
             let digests = if integrity.digests { held.digests } else { Digests::uncomputed(&layout) };
@@ -141,7 +142,7 @@ pub(super) fn store(plane: &mut DataPlane, phase: Phase, run: &Run<'_>) -> Resul
             };
             let verdicts = Verdict::decode_for(&incoming.layout, &list)?;
             let digests = incoming.digests.lock().unwrap_or_else(PoisonError::into_inner);
-            let landed = incoming.sink.land(Some((&verdicts, &digests)));
+            let landed = run.landing(|| incoming.sink.land(Some((&verdicts, &digests))));
             match landed.failures.first() {
                 None => Ok(list.len() as u64),
                 Some((path, error)) => {

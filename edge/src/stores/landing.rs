@@ -4,11 +4,13 @@
 //! lands. Partial writes that the protocol makes in place (`APPE`, `REST`, `ESTO A`) use [`PosixSink::in_place`].
 //! What a broken-off transfer made durable stays, with its journal ([`PosixSink::begin`]).
 
-use super::partial::{Held, Partial, Place, is_own, lock};
+use super::openfile::{DirectIo, OpenFile};
+use super::partial::{Held, Partial, Place, is_own};
 use super::root::Root;
 use super::walk::{is_special, join};
-use super::{Sink, storage_error};
+use super::{ReadBack, Sink, storage_error};
 use crate::sys::files::start_writeback;
+use crate::sys::lock::lock;
 use farline_core::transfer::journal::{Origin, below};
 use farline_core::transfer::{Digests, Entry, EntryKind, Layout, PieceDigest, Verdict};
 use farline_core::units::{ByteRanges, Error, Fault};
@@ -27,6 +29,10 @@ use std::sync::{Arc, Mutex};
 
 /// From this many files on, one `syncfs` is cheaper than an `fsync` each.
 const SYNC_TOGETHER: usize = 16;
+/// Files from this length on may have holes: what is shorter is written in one call anyway.
+const SPARSE_FROM: u64 = 128 << 10;
+/// From here on a length is not a file's but a word for one that nobody knows.
+const UNKNOWN_LEN: u64 = 1 << 61;
 
 /// What became of a transfer's entries.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -56,11 +62,14 @@ pub struct PosixSink {
     unnamed: Mutex<BTreeSet<usize>>,
     /// Those that were opened again, so that their metadata may have been set too early.
     reopened: Mutex<BTreeSet<usize>>,
+    /// Entries whose targets stay as they are.
+    left: Mutex<BTreeSet<usize>>,
     /// Write into the target itself, from this offset on.
     in_place: Option<u64>,
     /// Set modes and times from the layout's entries.
     metadata: bool,
-    open: Mutex<HashMap<usize, (Arc<File>, u64)>>,
+    direct: DirectIo,
+    open: Mutex<HashMap<usize, (Arc<OpenFile>, u64)>>,
     /// Whether there is nothing to keep: it landed, or was refused.
     landed: AtomicBool,
     refused: AtomicBool,
@@ -77,8 +86,10 @@ impl PosixSink {
             made: Mutex::default(),
             unnamed: Mutex::default(),
             reopened: Mutex::default(),
+            left: Mutex::default(),
             in_place: None,
             metadata,
+            direct: DirectIo::default(),
             open: Mutex::default(),
             landed: AtomicBool::new(false),
             refused: AtomicBool::new(false),
@@ -130,6 +141,18 @@ impl PosixSink {
         self.refused.store(true, Ordering::Release);
     }
 
+    /// The same sink, which writes past the page cache where `direct` says so and the file system can.
+    #[must_use]
+    pub fn directly(mut self, direct: DirectIo) -> PosixSink {
+        self.direct = direct;
+        self
+    }
+
+    /// Drops what comes of these entries: what is at their places stays.
+    pub fn leave(&self, entries: &BTreeSet<usize>) {
+        lock(&self.left).clone_from(entries);
+    }
+
     /// The same sink, but writing into the existing target from `offset` on: no temporary name, no landing.
     #[must_use]
     pub fn in_place(mut self, offset: u64) -> PosixSink {
@@ -164,7 +187,7 @@ impl PosixSink {
         for (index, (file, _)) in open {
             // Files whose length was not known are open until now.
             let entry = &self.layout.entries()[index];
-            if let Err(error) = self.set_metadata(entry, &file) {
+            if let Err(error) = self.set_metadata(entry, &file.file) {
                 landed.failures.push((entry.path.clone(), error));
             }
         }
@@ -177,7 +200,8 @@ impl PosixSink {
             return landed;
         }
         let mut good = Vec::new();
-        for (index, entry) in self.layout.entries().iter().enumerate() {
+        let left = lock(&self.left).clone();
+        for (index, entry) in self.layout.entries().iter().enumerate().filter(|(index, _)| !left.contains(index)) {
             let ready = match entry.kind {
                 EntryKind::Directory => Ok(()),
                 EntryKind::Symlink { .. } => Ok(()),
@@ -261,18 +285,28 @@ impl PosixSink {
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
         // A file with metadata of its own is private until it has it.
         let mode = Mode::from_raw_mode(if self.metadata { 0o600 } else { 0o666 });
-        openat(&folder, at, flags, mode).map(File::from).map_err(|errno| failed(errno.into()))
+        let file = openat(&folder, at, flags, mode).map(File::from).map_err(|errno| failed(errno.into()))?;
+        if self.is_sparse(entry) {
+            // Before anybody writes: what is left out at the end is a hole then, not a shorter file.
+            file.set_len(entry.len()).map_err(failed)?;
+        }
+        Ok(file)
+    }
+
+    /// Whether zeros of a new file may be left out: where its length is known.
+    fn is_sparse(&self, entry: &Entry) -> bool {
+        self.in_place.is_none() && entry.len() >= SPARSE_FROM && entry.len() < UNKNOWN_LEN
     }
 
     /// The file of an entry, made at its first use.
-    fn file(&self, index: usize) -> Result<Arc<File>, Error> {
+    fn file(&self, index: usize) -> Result<Arc<OpenFile>, Error> {
         let mut open = lock(&self.open);
         if let Some((file, _)) = open.get(&index) {
             return Ok(Arc::clone(file));
         }
         // Created under the lock: two threads with two pieces of one file make it once.
         let entry = &self.layout.entries()[index];
-        let file = Arc::new(self.create(index, entry)?);
+        let file = Arc::new(OpenFile::to_write(self.create(index, entry)?, &self.direct));
         let held = lock(&self.resumed).get(&index).copied().unwrap_or(0);
         open.insert(index, (Arc::clone(&file), entry.len() - held));
         Ok(file)
@@ -387,14 +421,14 @@ impl PosixSink {
             let open = lock(&self.open).get(&index).map(|(file, _)| Arc::clone(file));
             let parent = || self.root.parent(&self.path(&self.layout.entries()[index]));
             let file = match open {
-                Some(file) => file,
+                Some(file) => file.file.try_clone()?,
                 // Whole, and closed since.
                 None => {
                     let (folder, name) = parent()?;
                     let path = below(&self.place.prefix, &self.layout.entries()[index].path);
                     let temporary = self.place.temporary(&path, &name);
                     let flags = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-                    Arc::new(File::from(openat(&folder, OsStr::from_bytes(&temporary), flags, Mode::empty())?))
+                    File::from(openat(&folder, OsStr::from_bytes(&temporary), flags, Mode::empty())?)
                 }
             };
             file.sync_data()?;
@@ -406,6 +440,20 @@ impl PosixSink {
             }
         }
         Ok(())
+    }
+
+    /// Reads back what was written of `entry`.
+    ///
+    /// # Errors
+    /// When its temporary file cannot be opened.
+    pub fn read_back(&self, entry: usize) -> Result<ReadBack, Error> {
+        let item = &self.layout.entries()[entry];
+        let path = self.path(item);
+        let (folder, _, temporary) = self.place(item)?;
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let opened = openat(&folder, OsStr::from_bytes(&temporary), flags, Mode::empty());
+        let file = opened.map(File::from).map_err(|errno| storage_error("read", &path, &errno.into()))?;
+        Ok(Box::new(move |at, into| file.read_exact_at(into, at).map_err(|error| storage_error("read", &path, &error))))
     }
 
     fn remove_temporary(&self, entry: &Entry) {
@@ -421,19 +469,25 @@ impl PosixSink {
 
 impl Sink for PosixSink {
     fn write(&self, entry: usize, offset: u64, bytes: &[u8]) -> Result<(), Error> {
+        if lock(&self.left).contains(&entry) {
+            return Ok(());
+        }
         let file = self.file(entry)?;
         let at = self.in_place.unwrap_or(0).saturating_add(offset);
         let item = &self.layout.entries()[entry];
-        file.write_all_at(bytes, at).map_err(|error| storage_error("write", &self.path(item), &error))?;
+        // What a run before this one left is written over.
+        let is_new = self.is_sparse(item) && !lock(&self.reopened).contains(&entry);
+        let written = if is_new { file.write_around_zeros(bytes, at) } else { file.write_all_at(bytes, at) };
+        written.map_err(|error| storage_error("write", &self.path(item), &error))?;
         // The disk begins while the network still brings: else the whole file waits for the fsync at its end.
-        start_writeback(&file, at, bytes.len());
+        start_writeback(&file.file, at, bytes.len());
         if let Some(partial) = self.journal()
             && let Some(mut account) = partial.account()
         {
             account.wrote(entry, offset..offset + bytes.len() as u64);
         }
         // Only when every thread's write is done: a later one would change the time again.
-        if self.wrote(entry, bytes.len()) { self.set_metadata(item, &file) } else { Ok(()) }
+        if self.wrote(entry, bytes.len()) { self.set_metadata(item, &file.file) } else { Ok(()) }
     }
 
     fn journals(&self) -> bool {

@@ -289,7 +289,7 @@ fn of_partial(journals: &[Journal], is_blind: bool, path: PathBuf, known: &Hidde
 }
 
 /// Locks the journal at `path` for a removal; `None` when it is gone.
-fn lock_if_free(path: &Path) -> Result<Option<File>, Error> {
+pub(crate) fn lock_if_free(path: &Path) -> Result<Option<File>, Error> {
     let failed = |errno: rustix::io::Errno| storage_error("lock", path.as_os_str().as_bytes(), &errno.into());
     let file = match open(path, OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC, Mode::empty()) {
         Ok(fd) => File::from(fd),

@@ -5,32 +5,44 @@
 //! | `posix` | files of a tree | files of a tree, under temporary names until they land |
 //! | `memory` | one file of pseudo-random bytes, or a list of bytes | bytes in memory |
 //! | `null` | | throws bytes away |
+//! | standard output | | one file, in ascending order |
 
 mod diskless;
 mod hidden;
 mod landing;
 mod leftover;
 mod memory;
+mod openfile;
 mod partial;
 mod posix;
+mod receipts;
 mod root;
+mod stall;
+mod standard;
 mod walk;
 
 pub(crate) use diskless::MEMORY_NAME;
 pub use diskless::{Diskless, DisklessSink, MemorySource};
 pub use landing::{Landed, PosixSink};
+pub(crate) use leftover::lock_if_free;
 pub use leftover::{Leftover, Leftovers, Removal};
 pub use memory::{BytesSink, BytesSource, NullSink, ZeroSource};
+pub use openfile::DirectIo;
 pub use partial::Held;
 pub(crate) use partial::has_journal;
 pub use posix::{Part, PosixSource};
+pub(crate) use receipts::{Parcel, Receipts, receipts_folder, temporary_beside};
+pub use receipts::{Receipt, receipts_in};
 pub use root::Root;
+pub use stall::{Stall, StallingSource};
+pub use standard::StandardOutput;
 pub use walk::{WalkProblem, walk};
 pub(crate) use walk::{is_special, join, look};
 
 use farline_core::transfer::journal::Origin;
 use farline_core::transfer::{Digests, PieceDigest, Verdict};
 use farline_core::units::{ByteRanges, Error, Fault};
+use std::collections::BTreeSet;
 use std::fmt;
 use std::io;
 
@@ -51,6 +63,11 @@ pub trait Sink: Send + Sync {
     /// When they cannot be written: no space, no permission.
     fn write(&self, entry: usize, offset: u64, bytes: &[u8]) -> Result<(), Error>;
 
+    /// Whether parts must come in ascending order, one at a time.
+    fn wants_order(&self) -> bool {
+        false
+    }
+
     /// Whether it keeps a journal of what is durable.
     fn journals(&self) -> bool {
         false
@@ -67,6 +84,9 @@ pub trait Sink: Send + Sync {
     /// Makes durable what was written, and journals it. What cannot be is sent again after a crash: no error.
     fn checkpoint(&self) {}
 }
+
+/// Fills its second argument with what lies at its first.
+pub type ReadBack = Box<dyn Fn(u64, &mut [u8]) -> Result<(), Error> + Send>;
 
 /// A sink in which the files of a layout land, whatever kind of store it is.
 pub trait Landing: Sink + fmt::Debug {
@@ -93,6 +113,17 @@ pub trait Landing: Sink + fmt::Debug {
     /// The transfer was refused for what it is: nothing of it is kept.
     fn refuse(&self) {}
 
+    /// What comes of these entries is dropped: what is at their places stays.
+    fn leave(&self, _entries: &BTreeSet<usize>) {}
+
+    /// Reads back what was written of `entry` before it has landed, as a function of offset and room; `None` where nothing is kept.
+    ///
+    /// # Errors
+    /// When it cannot be opened.
+    fn read_back(&self, _entry: usize) -> Result<Option<ReadBack>, Error> {
+        Ok(None)
+    }
+
     /// Lands every file whose digest is what the sender says (`verdicts`, by entry), or every file when there are none.
     fn land(&self, check: Option<(&[Verdict], &Digests)>) -> Landed;
 }
@@ -112,6 +143,14 @@ impl Landing for PosixSink {
 
     fn refuse(&self) {
         PosixSink::refuse(self);
+    }
+
+    fn leave(&self, entries: &BTreeSet<usize>) {
+        PosixSink::leave(self, entries);
+    }
+
+    fn read_back(&self, entry: usize) -> Result<Option<ReadBack>, Error> {
+        PosixSink::read_back(self, entry).map(Some)
     }
 
     fn land(&self, check: Option<(&[Verdict], &Digests)>) -> Landed {
@@ -142,7 +181,7 @@ pub(crate) fn storage_error(doing: &str, path: &[u8], error: &io::Error) -> Erro
 }
 
 /// The system's words without Rust's ` (os error N)`.
-fn plain(error: &io::Error) -> String {
+pub(crate) fn plain(error: &io::Error) -> String {
     let text = error.to_string();
     text.split(" (os error").next().unwrap_or(&text).to_owned()
 }

@@ -6,6 +6,7 @@ use super::hidden::{JOURNAL_TAIL, PARTIAL_TAIL, hidden};
 use super::root::Root;
 use super::storage_error;
 use super::walk::join;
+use crate::sys::lock::lock;
 use farline_core::transfer::journal::{self, HEAD_LEN, Origin, Recovered, Replay};
 use farline_core::transfer::{Digests, Durability, Layout};
 use farline_core::units::{ByteRanges, Error, Fault};
@@ -18,7 +19,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 /// How long a writer that is being broken off may still hold its place.
@@ -111,10 +112,6 @@ pub(super) struct Partial {
     end: Mutex<Option<u64>>,
     account: Option<Mutex<Durability>>,
     durable: Mutex<ByteRanges>,
-}
-
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Partial {
@@ -278,7 +275,7 @@ pub(super) fn is_own(stat: &Stat) -> bool {
 }
 
 /// Opens and locks the journal `name`; `None` when another holds it.
-fn lock_journal(folder: &impl AsFd, name: &[u8]) -> io::Result<Option<File>> {
+pub(super) fn lock_journal(folder: &impl AsFd, name: &[u8]) -> io::Result<Option<File>> {
     let deadline = Instant::now() + PATIENCE;
     let name = OsStr::from_bytes(name);
     loop {

@@ -1,5 +1,6 @@
 //! Reads the files of a tree: each is opened at its first piece and closed after its last.
 
+use super::openfile::{DirectIo, OpenFile};
 use super::root::Root;
 use super::walk::{join, modified_ns};
 use super::{Source, storage_error};
@@ -9,7 +10,6 @@ use rustix::fs::{Advice, OFlags, fadvise};
 use std::collections::HashMap;
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// The files of a layout, below one folder or several.
@@ -19,7 +19,8 @@ pub struct PosixSource {
     layout: Arc<Layout>,
     /// Where in each file the transfer's first entry begins; for partial retrieval of one file.
     skip: u64,
-    open: Mutex<HashMap<usize, (Arc<File>, u64)>>,
+    direct: DirectIo,
+    open: Mutex<HashMap<usize, (Arc<OpenFile>, u64)>>,
 }
 
 /// Where a run of a layout's entries lies.
@@ -43,13 +44,20 @@ impl PosixSource {
 
     /// Entries that lie in several places; `parts` are ascending and the first begins at entry 0.
     pub fn of_parts(parts: Vec<Part>, layout: Arc<Layout>) -> PosixSource {
-        PosixSource { parts, layout, skip: 0, open: Mutex::new(HashMap::new()) }
+        PosixSource { parts, layout, skip: 0, direct: DirectIo::default(), open: Mutex::new(HashMap::new()) }
     }
 
     /// The same source with every file read from `skip` on.
     #[must_use]
     pub fn skipping(mut self, skip: u64) -> PosixSource {
         self.skip = skip;
+        self
+    }
+
+    /// The same source, which reads past the page cache where `direct` says so and the file system can.
+    #[must_use]
+    pub fn directly(mut self, direct: DirectIo) -> PosixSource {
+        self.direct = direct;
         self
     }
 
@@ -60,7 +68,7 @@ impl PosixSource {
         (&part.root, join(&part.start, rest.strip_prefix(b"/").unwrap_or(rest)))
     }
 
-    fn file(&self, entry: usize, len: u64) -> Result<Arc<File>, Error> {
+    fn file(&self, entry: usize, len: u64) -> Result<Arc<OpenFile>, Error> {
         let left = self.layout.entries()[entry].len();
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((file, left)) = open.get_mut(&entry) {
@@ -77,7 +85,7 @@ impl PosixSource {
             root.open_beneath(&path, OFlags::RDONLY | OFlags::NOCTTY, 0).map_err(|error| storage_error("read", &path, &error))?;
         // Only a wish: the kernel reads ahead further.
         let _ = fadvise(&fd, 0, None, Advice::Sequential);
-        let file = Arc::new(File::from(fd));
+        let file = Arc::new(OpenFile::to_read(File::from(fd), &self.direct));
         if left > len {
             let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
             let (_, rest) = open.entry(entry).or_insert_with(|| (Arc::clone(&file), left));
@@ -102,7 +110,7 @@ impl Source for PosixSource {
         // After the read: so the file's last piece sees every change that came before it. A plain `RETR` knows no time.
         let listed = &self.layout.entries()[entry];
         if listed.modified_ns != 0
-            && let Ok(stat) = rustix::fs::fstat(&file)
+            && let Ok(stat) = rustix::fs::fstat(&file.file)
             && (stat.st_size as u64 != listed.len() || modified_ns(&stat) != listed.modified_ns)
         {
             return Err(changed("changed"));

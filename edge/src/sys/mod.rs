@@ -4,6 +4,7 @@
 pub mod clock;
 pub mod ethtool;
 pub mod files;
+pub(crate) mod lock;
 pub mod memory;
 pub mod pool;
 pub mod process;

@@ -176,6 +176,36 @@ pub fn pace(socket: &impl AsFd, rate: Option<Rate>) -> io::Result<()> {
     }
 }
 
+/// Has the kernel wake a reader of `socket` only when `len` bytes are there, the connection ended, or its buffer is full.
+///
+/// # Errors
+/// When it is not a socket.
+pub fn wake_at(socket: &impl AsFd, len: usize) -> io::Result<()> {
+    let bytes = libc::c_int::try_from(len).unwrap_or(libc::c_int::MAX);
+    let fd = socket.as_fd().as_raw_fd();
+    let size = size_of::<libc::c_int>() as libc::socklen_t;
+    // SAFETY: the option reads `size` bytes at the address of a number that outlives the call.
+    match unsafe { libc::setsockopt(fd, libc::SOL_SOCKET, libc::SO_RCVLOWAT, (&raw const bytes).cast(), size) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Has the kernel take no more than `len` bytes that it cannot send yet.
+///
+/// # Errors
+/// When it is not a TCP socket.
+pub fn hold_back(socket: &impl AsFd, len: usize) -> io::Result<()> {
+    let bytes = libc::c_int::try_from(len).unwrap_or(libc::c_int::MAX);
+    let fd = socket.as_fd().as_raw_fd();
+    let size = size_of::<libc::c_int>() as libc::socklen_t;
+    // SAFETY: the option reads `size` bytes at the address of a number that outlives the call.
+    match unsafe { libc::setsockopt(fd, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, (&raw const bytes).cast(), size) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
 /// Processor time of this process and the most memory that it ever had resident, in bytes.
 pub fn process_usage() -> (Span, u64) {
     // SAFETY: `rusage` is plain old data for which all zeros is a value.
@@ -195,11 +225,18 @@ pub fn process_usage() -> (Span, u64) {
 /// # Errors
 /// When the socket is none of TCP.
 pub fn notice_dead_peer(stream: &impl AsFd) -> io::Result<()> {
-    let socket = socket2::SockRef::from(stream);
+    notice_dead_idle_peer(stream)?;
+    socket2::SockRef::from(stream).set_tcp_user_timeout(Some(Duration::from_secs(30)))
+}
+
+/// The same only while nothing is on its way to the peer: one that reads slowly, and lets its window close for long, is not dead.
+///
+/// # Errors
+/// When the socket is none of TCP.
+pub fn notice_dead_idle_peer(stream: &impl AsFd) -> io::Result<()> {
     let keepalive =
         socket2::TcpKeepalive::new().with_time(Duration::from_secs(10)).with_interval(Duration::from_secs(5)).with_retries(4);
-    socket.set_tcp_keepalive(&keepalive)?;
-    socket.set_tcp_user_timeout(Some(Duration::from_secs(30)))
+    socket2::SockRef::from(stream).set_tcp_keepalive(&keepalive)
 }
 
 #[cfg(test)]

@@ -62,7 +62,7 @@ fn crates(root: &Path, metadata: &serde_json::Value) -> Result<Vec<Crate>> {
 }
 
 /// Reads every `.rs` file below `folder` into `files`, under its path from `root`.
-fn read_sources(root: &Path, folder: &Path, files: &mut BTreeMap<String, String>) -> Result<()> {
+pub(crate) fn read_sources(root: &Path, folder: &Path, files: &mut BTreeMap<String, String>) -> Result<()> {
     if !folder.is_dir() {
         return Ok(());
     }

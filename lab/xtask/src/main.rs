@@ -1,6 +1,7 @@
 //! The house's own checks, run by `make test`: `cargo run -p xtask -- tidy`.
 
 mod arrows;
+mod errors;
 mod house;
 mod source;
 mod supply;
@@ -24,6 +25,7 @@ fn tidy() -> Result<ExitCode> {
     let root = Path::new(root);
     let mut found = house::check(root, &metadata)?;
     found.extend(supply::check(root, &metadata)?);
+    found.extend(errors::check(root)?);
     for violation in &found {
         eprintln!("{violation}");
     }

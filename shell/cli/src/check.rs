@@ -1,7 +1,8 @@
 //! `farline check`: is this host fit, and does the other one answer.
 
 use crate::output::Output;
-use farline::client::{Greeting, Location, Remote, greet};
+use farline::channels::trust::{Fingerprint, Trust};
+use farline::client::{Greeting, Location, Reach, Remote, greet};
 use farline::host::{facts, measure};
 use farline_core::host::{Facts, Finding, Level, Path, judge};
 use farline_core::units::{Error, Fault, Rate, Span};
@@ -24,7 +25,7 @@ hold until the next boot; write the sysctls to /etc/sysctl.d/90-farline.conf.";
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// A node, such as dtn2.example.org or ftp://old.site:2811/ [default: none]
+    /// A node: dtn2.example.org, USER@HOST: over ssh, ftps://old.site:2811/ [default: none]
     #[arg(value_name = "HOST")]
     host: Option<String>,
     /// The directory whose speed is measured, with a file of at most 1 GiB [default: .]
@@ -36,6 +37,18 @@ pub(crate) struct Args {
     /// The round-trip time to be fit for [default: measured with HOST, else 100ms]
     #[arg(long, value_name = "SPAN")]
     rtt: Option<Span>,
+    /// Authorities for ftps://, in PEM [default: system's]
+    #[arg(long, value_name = "FILE")]
+    tls_ca: Option<PathBuf>,
+    /// Certificate for ftps://, its SHA-256 [default: any]
+    #[arg(long, value_name = "HEX")]
+    tls_pin: Option<Fingerprint>,
+    /// For HOST: [default: $FARLINE_SSH, or ssh]
+    #[arg(long, value_name = "COMMAND")]
+    ssh: Option<String>,
+    /// Path of farline there [default: found by its PATH]
+    #[arg(long, value_name = "P")]
+    remote_farline: Option<String>,
     /// The rate to be fit for [default: the interface's, 10G where it says none]
     #[arg(long, value_name = "RATE")]
     rate: Option<Rate>,
@@ -54,8 +67,16 @@ struct Report {
 }
 
 pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
-    let node = args.host.as_deref().map(|host| remote(host).and_then(|remote| hello(&remote))).transpose()?;
-    let mut facts = facts(node.as_ref().map(|node| node.local));
+    let ssh = args.ssh.or_else(|| std::env::var("FARLINE_SSH").ok()).unwrap_or_default();
+    let reach = Reach {
+        trust: Trust { authorities: args.tls_ca, fingerprint: args.tls_pin },
+        no_encrypt: false,
+        ssh: ssh.split_whitespace().map(str::to_owned).collect(),
+        remote_farline: args.remote_farline,
+        timeout: None,
+    };
+    let node = args.host.as_deref().map(|host| remote(host).and_then(|remote| hello(&remote, &reach))).transpose()?;
+    let mut facts = facts(node.as_ref().and_then(|node| node.local));
     if !args.no_disk {
         facts.disk = Some(measure(&args.dir.unwrap_or_else(|| ".".into()), Duration::from_secs(1))?);
     }
@@ -93,17 +114,19 @@ pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
     Ok(if fit { ExitCode::SUCCESS } else { ExitCode::from(Fault::Here.exit_code()) })
 }
 
-/// A host's name stands for its Farline node.
+/// A host's name stands for its Farline node, with its port behind a colon if it has one; `host:` and `host:path` go over ssh.
 fn remote(text: &str) -> Result<Remote, Error> {
-    let url = if text.contains("://") { text.to_owned() } else { format!("farline://{text}/") };
+    let behind = text.rsplit_once(':').map(|(_, behind)| behind);
+    let is_ssh = behind.is_some_and(|behind| behind.parse::<u16>().is_err()) && !text.ends_with(']');
+    let url = if text.contains("://") || is_ssh { text.to_owned() } else { format!("farline://{text}/") };
     match Location::parse(OsStr::new(&url))? {
         Location::Remote(remote) => Ok(remote),
         _ => Err(Error::new(Fault::You, "bad-url", format!("{text} is not another host"))),
     }
 }
 
-fn hello(remote: &Remote) -> Result<Greeting, Error> {
+fn hello(remote: &Remote, reach: &Reach) -> Result<Greeting, Error> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Error::new(Fault::Here, "no-runtime", format!("cannot start: {error}")))?;
-    runtime.block_on(greet(remote))
+    runtime.block_on(greet(remote, reach))
 }

@@ -3,52 +3,74 @@
 use crate::output::Output;
 use crate::progress::{Progress, Sample};
 use farline::channels::trust::{Fingerprint, Trust};
-use farline::client::{DataPath, Location, Options, Outcome, Reach, Standing, Verify, copy};
+use farline::client::{DataPath, Existing, Location, Options, Outcome, Reach, Standing, Stop, Trial, Verify, copy};
+use farline::stores::{DirectIo, Stall};
 use farline_core::transfer::{Limit, Wishes};
 use farline_core::units::{Bytes, Error, Fault, Rate, Span};
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
+
+/// Skipped files that are named without being asked for.
+const SKIPPED_LISTED: usize = 10;
+/// How long an interrupted copy may take to make durable what it has.
+const GRACE: Duration = Duration::from_secs(5);
 
 const EXAMPLES: &str = "\
 Examples:
   farline cp big.h5 dtn2.example.org:/data/
   farline cp -r ftp://old.site:2811/run7 /scratch/
   farline cp memory:10G 'farline://dtn2.example.org/?null'
+  tar c run7 | farline cp - dtn2.example.org:run7.tar
 
 `src` is copied by its name, `src/` is its content alone, as rsync has it. Every
-file lands whole under its name or not at all. Between Farline ends each file's
-BLAKE3 digest is compared. Over ssh (host:path) and ftps:// data is encrypted.";
+file lands whole or not at all. Farline compares BLAKE3 digests; with a stock
+server CKSM, with --verify digest. Over ssh and ftps:// data is encrypted.";
 
 /// Copy files and trees between this host and a GridFTP node
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// What to copy: local paths, USER@HOST:PATH, memory:SIZE, farline://, ftp:// or ftps://user:password@host:port/path
+    /// What to copy: paths, USER@HOST:PATH, -, memory:SIZE, farline://, ftp:// or ftps://user:password@host:port/path
     #[arg(required = true, value_name = "SRC")]
     sources: Vec<OsString>,
-    /// Where to: a path, null:, memory:SIZE, a URL; what ends in / is a directory
+    /// Where to: the same, or null:; what ends in / is a directory
     #[arg(value_name = "DST")]
     destination: OsString,
     /// Copy directories with what they hold [default: no]
     #[arg(long, short)]
     recursive: bool,
+    /// Leave what is there alone [default: replace it]
+    #[arg(long, conflicts_with = "skip_same")]
+    no_clobber: bool,
+    /// Leave files of the same size and time alone
+    #[arg(long)]
+    skip_same: bool,
     /// Data channels, 1 to 60 [default: by round-trip time]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=60))]
     streams: Option<u8>,
-    /// Congestion control of the sending end, such as htcp; loaded if missing
-    /// [default: chosen]
+    /// Congestion control, such as htcp [default: chosen]
     #[arg(long, value_name = "NAME")]
     congestion: Option<String>,
+    /// Socket buffers, such as 16MiB [default: kernel's]
+    #[arg(long, value_name = "BYTES")]
+    buffer: Option<Bytes>,
+    /// Files past the page cache, here [default: no]
+    #[arg(long)]
+    direct_io: bool,
     /// Staging memory, such as 64MiB [default: chosen]
     #[arg(long, value_name = "BYTES")]
     staging: Option<Bytes>,
-    /// How arrival is checked between Farline ends [default: digest]
-    #[arg(long, value_name = "HOW", default_value = "digest", hide_default_value = true)]
-    verify: VerifyHow,
+    /// digest, checksum or none [default: digest]
+    #[arg(long, value_name = "HOW", hide_possible_values = true)]
+    verify: Option<VerifyHow>,
     /// No faster in all, such as 500Mbit/s [default: none]
     #[arg(long, value_name = "RATE")]
     limit: Option<Rate>,
+    /// Longest silence of a server; 0: any [default: 60]
+    #[arg(long, value_name = "SECS")]
+    timeout: Option<u64>,
     /// Data in the clear over ssh and ftps:// [default: no]
     #[arg(long)]
     no_encrypt: bool,
@@ -67,6 +89,12 @@ pub(crate) struct Args {
     /// Say what was chosen, why, and what held it back
     #[arg(long, short)]
     verbose: bool,
+    /// For measuring staging (docs/speed.md): the source stalls so, such as 50ms/1s [default: no]
+    #[arg(long, hide = true, value_name = "PAUSE/EVERY")]
+    trial_stall: Option<Stall>,
+    /// For measuring staging: reading and sending take turns [default: no]
+    #[arg(long, hide = true)]
+    trial_in_turns: bool,
 }
 
 /// How a copy's arrival is checked.
@@ -95,6 +123,9 @@ pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
     let sources: Result<Vec<Location>, Error> = args.sources.iter().map(|text| Location::parse(text)).collect();
     let sources = sources?;
     let destination = Location::parse(&args.destination)?;
+    if destination == Location::Standard {
+        output.leave_stdout_to_data();
+    }
     let wishes = Wishes { streams: args.streams.map(usize::from), congestion: args.congestion, staging: args.staging };
     let ssh = args.ssh.or_else(|| std::env::var("FARLINE_SSH").ok()).unwrap_or_default();
     let reach = Reach {
@@ -102,8 +133,28 @@ pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
         no_encrypt: args.no_encrypt,
         ssh: ssh.split_whitespace().map(str::to_owned).collect(),
         remote_farline: args.remote_farline,
+        timeout: args.timeout.map(Span::from_secs),
     };
-    let options = Options { recursive: args.recursive, limit: args.limit, wishes, reach, verify: args.verify.into() };
+    let trial = Trial { stall: args.trial_stall, in_turns: args.trial_in_turns };
+    let existing = match (args.no_clobber, args.skip_same) {
+        (true, _) => Existing::Keep,
+        (false, true) => Existing::KeepSame,
+        (false, false) => Existing::Replace,
+    };
+    let stop = Stop::default();
+    let options = Options {
+        recursive: args.recursive,
+        limit: args.limit,
+        wishes,
+        reach,
+        verify: args.verify.unwrap_or(VerifyHow::Digest).into(),
+        trial,
+        compare_at_stock: matches!(args.verify, Some(VerifyHow::Digest)),
+        existing,
+        buffer: args.buffer,
+        direct_io: if args.direct_io { DirectIo::wanted() } else { DirectIo::default() },
+        stop: stop.clone(),
+    };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Error::new(Fault::Here, "no-runtime", format!("cannot start: {error}")))?;
     let mut progress = Progress::new(output, "copy");
@@ -118,9 +169,17 @@ pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
         });
     };
     let result = runtime.block_on(async {
+        let copying = copy(&sources, &destination, &options, &mut watch);
+        tokio::pin!(copying);
         tokio::select! {
-            result = copy(&sources, &destination, &options, &mut watch) => result,
-            _ = crate::interrupt::interrupted() => Err(Error::new(Fault::You, "interrupted", "interrupted; nothing half-done was left under a final name")),
+            result = &mut copying => return result,
+            () = crate::interrupt::interrupted() => stop.ask(),
+        }
+        // It makes durable what it can go on from, and says so; who asks twice does not want to wait for that.
+        tokio::select! {
+            result = copying => result,
+            () = tokio::time::sleep(GRACE) => Err(Stop::error()),
+            () = crate::interrupt::interrupted() => Err(Stop::error()),
         }
     });
     progress.finish();
@@ -144,6 +203,9 @@ fn report(outcome: &Outcome, verbose: bool, output: &Output) -> Result<(), Error
         Rate::from_bps(outcome.rate_bps),
         if outcome.verified { "verified" } else { outcome.verified_how },
     );
+    if !outcome.skipped.is_empty() {
+        text.push_str(&format!(", {} skipped", outcome.skipped.len()));
+    }
     match outcome.encrypted {
         Some(true) => text.push_str(", encrypted"),
         Some(false) => text.push_str(", not encrypted"),
@@ -171,6 +233,13 @@ fn report(outcome: &Outcome, verbose: bool, output: &Output) -> Result<(), Error
             outcome.cpu_seconds,
             Bytes(outcome.peak_rss_bytes)
         ));
+    }
+    let listed = if verbose { usize::MAX } else { SKIPPED_LISTED };
+    for path in outcome.skipped.iter().take(listed) {
+        text.push_str(&format!("\nskipped: {path}"));
+    }
+    if outcome.skipped.len() > listed {
+        text.push_str(&format!("\nskipped: {} more (-v names them)", outcome.skipped.len() - listed));
     }
     for failure in &outcome.failures {
         text.push_str(&format!("\nnot copied: {}: {}", failure.path, failure.error));

@@ -37,7 +37,7 @@ Exit: 0 done, 2 request, 3 this host, 4 other end, 5 path, 6 refused, 70 defect.
     arg_required_else_help = true
 )]
 struct Cli {
-    /// Print results and errors as JSON objects with a schema version
+    /// Print results and errors as JSON
     #[arg(long, global = true)]
     json: bool,
     /// Show no progress

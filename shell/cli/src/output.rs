@@ -7,16 +7,29 @@ use std::ffi::OsString;
 use std::fmt;
 use std::io::{self, Write};
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// How this run prints.
 pub(crate) struct Output {
     json: bool,
     quiet: bool,
+    /// Whether standard output carries a file, so that everything else goes to stderr.
+    beside_data: AtomicBool,
 }
 
 impl Output {
     pub(crate) fn new(json: bool, quiet: bool) -> Output {
-        Output { json, quiet }
+        Output { json, quiet, beside_data: AtomicBool::new(false) }
+    }
+
+    /// Leaves standard output to the file that is copied there: results and errors go to stderr from now on.
+    pub(crate) fn leave_stdout_to_data(&self) {
+        self.beside_data.store(true, Ordering::Relaxed);
+    }
+
+    /// Where results go.
+    fn out(&self) -> Box<dyn Write> {
+        if self.beside_data.load(Ordering::Relaxed) { Box::new(io::stderr()) } else { Box::new(io::stdout().lock()) }
     }
 
     /// Whether results are printed as JSON.
@@ -41,7 +54,7 @@ impl Output {
     /// # Errors
     /// When it cannot be written; a reader that has seen enough (`| head`) is not an error.
     pub(crate) fn text(&self, text: impl fmt::Display) -> Result<(), Error> {
-        written(writeln!(io::stdout().lock(), "{text}"))
+        written(writeln!(self.out(), "{text}"))
     }
 
     /// Prints `bytes` as they are.
@@ -55,11 +68,11 @@ impl Output {
 
     /// Prints `error` and answers the exit code that goes with its fault.
     ///
-    /// An object goes to stdout, where the result would have stood; text goes to stderr.
+    /// An object goes where the result would have stood; text goes to stderr.
     pub(crate) fn error(&self, error: &Error) -> ExitCode {
         // Nothing is left to tell when even this cannot be written; the exit code still says it.
         let _ = if self.json {
-            writeln!(io::stdout().lock(), "{}", json(&ErrorDocument { schema: "farline/error/1", error }))
+            writeln!(self.out(), "{}", json(&ErrorDocument { schema: "farline/error/1", error }))
         } else {
             let mut stderr = io::stderr().lock();
             let hint = |stderr: &mut io::StderrLock<'_>| error.hint.iter().try_for_each(|hint| writeln!(stderr, "hint: {hint}"));

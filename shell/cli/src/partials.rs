@@ -2,7 +2,8 @@
 
 use crate::output::Output;
 use clap::Subcommand;
-use farline::stores::{Leftover, Leftovers, Removal};
+use farline::client::{Location, Remote, remove_elsewhere, stored_elsewhere};
+use farline::stores::{Leftover, Leftovers, Receipt, Removal};
 use farline_core::units::{Bytes, Error, Fault, Span};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
@@ -12,10 +13,12 @@ const EXAMPLES: &str = "\
 Examples:
   farline partials ls /data
   farline partials rm /data/run7
+  farline partials rm ftp://old.site:2811/data/
 
 A copy that is broken off keeps what is durable in hidden files beside its
 target, for the same command to go on from. `rm` gives that up for good.
-`farline cp -r` leaves them out.";
+`farline cp -r` leaves them out. What is left at a server that is not Farline is
+known to the host that copied there, by the server's word.";
 
 /// List or remove what broken-off copies left behind
 #[derive(clap::Args)]
@@ -30,14 +33,14 @@ enum Action {
     /// List partial files: how much is durable, how old, whether a copy runs.
     #[command(after_help = "Example:\n  farline partials ls /data")]
     Ls {
-        /// Directories, each with everything below it [default: .]
+        /// Directories, each with everything below it, or URLs of servers that are not Farline [default: . and all such servers]
         #[arg(value_name = "DIR")]
         dirs: Vec<PathBuf>,
     },
     /// Remove partial files and their journals, unless a running copy holds them.
     #[command(after_help = "Example:\n  farline partials rm /data/run7 /data/big.h5")]
     Rm {
-        /// Directories with everything below, or files by their target's name or their own
+        /// Directories with everything below, files by their target's name or their own, or URLs at servers that are not Farline
         #[arg(required = true, value_name = "PATH")]
         paths: Vec<PathBuf>,
     },
@@ -84,14 +87,44 @@ struct Problem {
 
 pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
     match args.action {
-        Action::Ls { dirs } if dirs.is_empty() => list(&[PathBuf::from(".")], output),
-        Action::Ls { dirs } => list(&dirs, output),
+        Action::Ls { dirs } if dirs.is_empty() => list(&[PathBuf::from(".")], stored_elsewhere()?, output),
+        Action::Ls { dirs } => {
+            let (mut here, mut elsewhere) = (Vec::new(), Vec::new());
+            for dir in dirs {
+                match server_of(&dir)? {
+                    Some(remote) => elsewhere.extend(stored_at(&remote)?),
+                    None => here.push(dir),
+                }
+            }
+            list(&here, elsewhere, output)
+        }
         Action::Rm { paths } => remove(&paths, output),
     }
 }
 
-fn list(dirs: &[PathBuf], output: &Output) -> Result<ExitCode, Error> {
-    let (mut rows, mut problems) = (Vec::new(), Vec::new());
+/// The server that a path is of, when it is a URL of one.
+fn server_of(path: &Path) -> Result<Option<Remote>, Error> {
+    let is_url = path.to_str().is_some_and(|text| text.contains("://"));
+    Ok(match is_url.then(|| Location::parse(path.as_os_str())).transpose()? {
+        Some(Location::Remote(remote)) => Some(remote),
+        _ => None,
+    })
+}
+
+/// What was left at `remote`: of the target that it names, or of those below it.
+fn stored_at(remote: &Remote) -> Result<Vec<Receipt>, Error> {
+    let named = [remote.place().as_bytes(), &remote.path].concat();
+    let named = named.strip_suffix(b"/").unwrap_or(&named);
+    let is_there = |receipt: &Receipt| {
+        let target = receipt.target();
+        receipt.partial == named || target.strip_prefix(named).is_some_and(|rest| rest.is_empty() || rest[0] == b'/')
+    };
+    Ok(stored_elsewhere()?.into_iter().filter(is_there).collect())
+}
+
+fn list(dirs: &[PathBuf], elsewhere: Vec<Receipt>, output: &Output) -> Result<ExitCode, Error> {
+    let mut rows: Vec<Row> = elsewhere.iter().map(|receipt| row_elsewhere(receipt, None)).collect();
+    let mut problems = Vec::new();
     for dir in dirs {
         let all = Leftovers::below(dir)?;
         rows.extend(all.found.iter().map(|left| row(left, None)));
@@ -120,6 +153,15 @@ fn list(dirs: &[PathBuf], output: &Output) -> Result<ExitCode, Error> {
 fn remove(paths: &[PathBuf], output: &Output) -> Result<ExitCode, Error> {
     let (mut removed, mut kept, mut problems) = (Vec::new(), Vec::new(), Vec::new());
     for path in paths {
+        if let Some(remote) = server_of(path)? {
+            for (receipt, result) in remove_at(&remote)? {
+                match result {
+                    Ok(()) => removed.push(row_elsewhere(&receipt, None)),
+                    Err(error) => kept.push(row_elsewhere(&receipt, Some(error))),
+                }
+            }
+            continue;
+        }
         let outcome = if path.is_dir() {
             let all = Leftovers::below(path)?;
             let outcome = all.remove(&|_| true);
@@ -144,12 +186,32 @@ fn remove(paths: &[PathBuf], output: &Output) -> Result<ExitCode, Error> {
     Ok(end(&failed, output))
 }
 
+/// What was left at a server, and what became of its removal.
+type RemovalElsewhere = (Receipt, Result<(), Error>);
+
+/// Removes what was left at a server that is not Farline.
+fn remove_at(remote: &Remote) -> Result<Vec<RemovalElsewhere>, Error> {
+    let stored = stored_at(remote)?;
+    if stored.is_empty() {
+        return Err(nothing_of(&remote.to_string()));
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| Error::new(Fault::Here, "no-runtime", format!("cannot start: {error}")))?;
+    let removal = |receipt: Receipt| {
+        let removed = runtime.block_on(remove_elsewhere(&receipt, remote));
+        (receipt, removed)
+    };
+    Ok(stored.into_iter().map(removal).collect())
+}
+
+fn nothing_of(what: &str) -> Error {
+    Error::new(Fault::You, "no-partial", format!("there is no partial file of {what}"))
+        .hint("`farline partials ls DIR` lists what there is")
+}
+
 /// Removes what is left of one file, named as its target or by its own hidden name.
 fn remove_file(path: &Path) -> Result<Vec<Removal>, Error> {
-    let nothing = || {
-        let message = format!("there is no partial file of {}", path.display());
-        Error::new(Fault::You, "no-partial", message).hint("`farline partials ls DIR` lists what there is")
-    };
+    let nothing = || nothing_of(&path.display().to_string());
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let folder = folder.canonicalize().map_err(|_| nothing())?;
     let full = folder.join(path.file_name().ok_or_else(nothing)?);
@@ -186,6 +248,21 @@ fn row(left: &Leftover, error: Option<Error>) -> Row {
         disk_bytes: Bytes(left.on_disk),
         age: left.age,
         running: left.running,
+        error,
+    }
+}
+
+/// What is elsewhere takes no room here but its journal.
+fn row_elsewhere(receipt: &Receipt, error: Option<Error>) -> Row {
+    Row {
+        target: String::from_utf8_lossy(&receipt.target()).into_owned(),
+        partial: Some(String::from_utf8_lossy(&receipt.partial).into_owned()),
+        journal: Some(receipt.journal.to_string_lossy().into_owned()),
+        durable_bytes: Bytes(receipt.stored),
+        total_bytes: Some(Bytes(receipt.total)),
+        disk_bytes: Bytes(0),
+        age: receipt.changed.elapsed().unwrap_or_default().into(),
+        running: receipt.running,
         error,
     }
 }

@@ -27,7 +27,7 @@ pub(crate) struct Args {
     /// The same as CONFIG [default: none]
     #[arg(long, value_name = "FILE", conflicts_with = "file")]
     config: Option<PathBuf>,
-    /// Control channel's address and port; port 0 takes any free one [default: 127.0.0.1:2811]
+    /// Control port; 0 is any free [default: 127.0.0.1:2811]
     #[arg(long, value_name = "ADDR:PORT")]
     listen: Option<SocketAddr>,
     /// The directory to serve; nothing outside it can be reached [default: none, it must be said]
@@ -60,6 +60,9 @@ pub(crate) struct Args {
     /// Serve one session on standard input and output with the rights of this user; what ssh starts [default: no]
     #[arg(long, hide = true, conflicts_with_all = ["file", "config", "listen", "root", "anonymous", "tls", "tls_cert"])]
     stdio: bool,
+    /// Longest standstill; 0: any [default: 300]
+    #[arg(long, value_name = "SECONDS")]
+    timeout: Option<u64>,
     /// Let data go to and come from hosts other than the client [default: no]
     #[arg(long)]
     third_party: bool,
@@ -104,6 +107,7 @@ pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
         tls: if args.tls { Some(true) } else { file.tls },
         tls_cert: args.tls_cert.or(file.tls_cert),
         tls_key: args.tls_key.or(file.tls_key),
+        timeout: args.timeout.or(file.timeout),
         third_party: if args.third_party { Some(true) } else { file.third_party },
         ..file
     }

@@ -15,9 +15,15 @@ impl ClientSession {
         match reply.code {
             220 => {
                 self.greeted = true;
+                let farline = reply.first().split(' ').any(|word| word == "Farline");
+                if self.config.known_farline && !farline {
+                    let message = format!("the server is no Farline node; it says: {}", reply.first());
+                    return self
+                        .end(Error::new(Fault::There, "not-farline", message).hint("write ftp:// for other GridFTP servers"));
+                }
                 // A server that says in its greeting that it is Farline queues whatever comes: the login, which costs four
                 // round trips elsewhere, goes out at once with all that is asked for behind it.
-                if self.config.pipelining.is_none() && reply.first().split(' ').any(|word| word == "Farline") {
+                if self.config.pipelining.is_none() && farline {
                     self.pipelining = Pipelining::Transfers;
                     self.features = Features::of_any_farline();
                 }

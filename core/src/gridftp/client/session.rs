@@ -33,6 +33,9 @@ pub struct ClientConfig {
     pub host: Option<IpAddr>,
     /// How far to pipeline. By default as FEAT tells: transfers with Farline, commands with GridFTP servers, else nothing.
     pub pipelining: Option<Pipelining>,
+    /// Whether the server is known to be Farline before it says so: the login does not wait for its greeting, which saves a round trip,
+    /// and any other server is an error.
+    pub known_farline: bool,
     /// How long a reply may take; transfers and checksums may take any time. Default: 60 s.
     pub reply_timeout: Span,
     /// What SITE CLIENTINFO tells the server for its log; nothing by default.
@@ -41,7 +44,7 @@ pub struct ClientConfig {
 
 impl Default for ClientConfig {
     fn default() -> ClientConfig {
-        ClientConfig { host: None, pipelining: None, reply_timeout: Span::from_secs(60), client_info: None }
+        ClientConfig { host: None, pipelining: None, known_farline: false, reply_timeout: Span::from_secs(60), client_info: None }
     }
 }
 
@@ -94,11 +97,15 @@ pub(super) struct InFlight {
 }
 
 impl ClientSession {
-    /// A session at its beginning: it waits for the greeting.
+    /// A session at its beginning: it waits for the greeting, unless the server is known to be Farline.
     pub fn new(config: ClientConfig, now: Time) -> ClientSession {
+        let (features, pipelining) = match config.known_farline {
+            true => (Features::of_any_farline(), Pipelining::Transfers),
+            false => (Features::default(), Pipelining::None),
+        };
         ClientSession {
-            features: Features::default(),
-            pipelining: config.pipelining.unwrap_or(Pipelining::None),
+            features,
+            pipelining: config.pipelining.unwrap_or(pipelining),
             reader: ReplyReader::new(),
             requests: VecDeque::new(),
             in_flight: VecDeque::new(),
@@ -191,7 +198,7 @@ impl ClientSession {
 
     /// Sends what may be sent now.
     fn send(&mut self, now: Time) {
-        while self.greeted && !self.closed {
+        while (self.greeted || self.config.known_farline) && !self.closed {
             let Some(active) = self.requests.iter_mut().find(|active| active.request.is_some() || !active.steps.is_empty())
             else {
                 return;

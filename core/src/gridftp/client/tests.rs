@@ -320,6 +320,27 @@ fn to_farline_the_login_and_what_follows_go_out_in_one_segment() {
 }
 
 #[test]
+fn to_a_server_known_to_be_farline_the_login_goes_out_before_the_greeting_and_to_another_nothing_else_does() {
+    let config = ClientConfig { host: "10.0.0.1".parse().ok(), known_farline: true, ..ClientConfig::default() };
+    let mut d = Dialogue::new(config.clone());
+    d.want(1, Request::Login { user: "anonymous".into(), password: "me@".into() });
+    d.want(2, Request::Passive { mode: Mode::Extended, striped: false });
+    assert_eq!(d.sent(), "USER anonymous\r\nPASS me@\r\nFEAT\r\nTYPE I\r\nMODE E\r\nEPSV\r\n");
+    d.server("220 Farline 0.1.0 GridFTP server ready.\r\n331 Password required.\r\n230 in\r\n");
+    d.server("211-Extensions\r\n FARLINE TREE\r\n211 End\r\n200 ok\r\n200 ok\r\n229 ok (|||5000|)\r\n");
+    assert!(matches!(d.events()[..], [(1, Event::Ready(_)), (1, Event::Done(_)), (2, Event::PassiveAt(_)), (2, Event::Done(_))]));
+    let mut d = Dialogue::new(config);
+    d.want(1, Request::Login { user: "anonymous".into(), password: "me@".into() });
+    d.sent();
+    d.server("220 vsFTPd 3\r\n").want(2, Request::Stat("/a".into()));
+    assert_eq!(d.sent(), "");
+    let failed =
+        |event: &(u64, Event)| matches!(&event.1, Event::Failed(error) if matches!(error.code, "not-farline" | "control-closed"));
+    let events = d.events();
+    assert!(events.len() == 2 && events.iter().all(failed), "{events:?}");
+}
+
+#[test]
 fn a_refused_login_fails_all_that_went_out_with_it() {
     let mut d = Dialogue::new(ClientConfig { host: "10.0.0.1".parse().ok(), ..ClientConfig::default() });
     d.want(1, Request::Login { user: "ann".into(), password: "x".into() });

@@ -28,7 +28,7 @@ fn what_globus_url_copy_sends_is_understood() {
     assert_eq!(parse("ESTO A 100 /tmp/x y"), Command::ExtendedStore(Extent::At { offset: 100 }, "/tmp/x y".into()));
     let part = Extent::Part { offset: 100, length: 1000 };
     assert_eq!(parse("ERET P 100 1000 /big"), Command::ExtendedRetrieve(part, "/big".into()));
-    assert_eq!(parse("MLSD /tmp/gftest/root/"), Command::MachineList(Some("/tmp/gftest/root/".into())));
+    assert_eq!(parse("MLSD /data/run7/"), Command::MachineList(Some("/data/run7/".into())));
     assert_eq!(parse("PORT 127,0,0,1,164,165"), Command::Port("127.0.0.1:42149".parse().expect("an address")));
     assert_eq!(parse("ALLO 3000000"), Command::Allocate(3_000_000));
 }

@@ -2,6 +2,7 @@
 
 use super::{BEGIN, BLOCKS, FILE, FORGET, HEAD_LEN, RANGES, VALUE, VERSION, number, payload_len};
 use crate::units::ByteRanges;
+use crc_fast::crc32_iscsi;
 use std::collections::BTreeMap;
 
 /// A journal read without a layout, record by record.
@@ -28,7 +29,12 @@ impl Survey {
     /// Takes one record in; false when it is damaged or makes no sense here, and reading must end.
     pub fn record(&mut self, head: &[u8; HEAD_LEN], payload: &[u8]) -> bool {
         let sum = u32::from_be_bytes([head[4], head[5], head[6], head[7]]);
-        payload_len(head) == Some(payload.len()) && sum == crc32c::crc32c(payload) && self.understand(payload).is_some()
+        payload_len(head) == Some(payload.len()) && sum == crc32_iscsi(payload) && self.understand(payload).is_some()
+    }
+
+    /// The identity of the source; `None` when the journal says nothing.
+    pub fn source(&self) -> Option<[u8; 32]> {
+        self.begun.map(|(.., source)| source)
     }
 
     /// The files, by their paths below the journal's place.

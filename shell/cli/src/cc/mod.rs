@@ -10,6 +10,7 @@ use farline_core::units::{Error, Fault, Span};
 use std::ffi::OsString;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -96,14 +97,15 @@ pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
             show::unloaded(&name, flows, output)?;
         }
         Action::Load { name, how, pin, command } => {
+            let signals = Signals::listen()?;
             let held = kernelcc::obtain(&Wish { pin, ..how.wish(name) })?;
             show::loaded(&held, pin, output)?;
             // What was there before, and what is pinned, stays without us.
             let stays = pin || held.source != Source::Bpf;
             return match command.split_first() {
-                Some((program, arguments)) => run_command(program, arguments),
+                Some((program, arguments)) => run_command(signals, program, arguments),
                 None if stays => Ok(ExitCode::SUCCESS),
-                None => until_interrupted(Duration::MAX, |_| Ok(())),
+                None => until_interrupted(signals, Duration::MAX, |_| Ok(())),
             };
         }
         Action::Trace { name, how, every, duration } => return trace(&name, how, every, duration, output),
@@ -113,6 +115,7 @@ pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
 
 fn trace(name: &str, how: How, every: Span, duration: Option<Span>, output: &Output) -> Result<ExitCode, Error> {
     let registered = how.name.clone().unwrap_or_else(|| name.to_owned());
+    let signals = Signals::listen()?;
     let is_there = kernelcc::available().contains(&registered);
     let held: Option<Held> = if is_there && how.set.is_none() {
         None
@@ -123,7 +126,7 @@ fn trace(name: &str, how: How, every: Span, duration: Option<Span>, output: &Out
         Some(held) => Trace::of(held, every)?,
         None => Trace::of_name(&registered, every)?,
     };
-    until_interrupted(duration.map_or(Duration::MAX, Duration::from), |patience| {
+    until_interrupted(signals, duration.map_or(Duration::MAX, Duration::from), |patience| {
         if let Some(sample) = trace.next(patience) {
             show::sample(&sample, output)?;
         }
@@ -131,16 +134,36 @@ fn trace(name: &str, how: How, every: Span, duration: Option<Span>, output: &Out
     })
 }
 
+/// The signals that ask to end. They are listened for before a control is registered: on kernels without `struct_ops` links one that
+/// ended this process at once would leave it behind.
+struct Signals {
+    runtime: tokio::runtime::Runtime,
+    terminated: Signal,
+    interrupted: Signal,
+    hung_up: Signal,
+}
+
+impl Signals {
+    fn listen() -> Result<Signals, Error> {
+        let failed = |error: std::io::Error| Error::new(Fault::Here, "no-runtime", format!("cannot wait for signals: {error}"));
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
+        let within = runtime.enter();
+        let terminated = signal(SignalKind::terminate()).map_err(failed)?;
+        let interrupted = signal(SignalKind::interrupt()).map_err(failed)?;
+        let hung_up = signal(SignalKind::hangup()).map_err(failed)?;
+        drop(within);
+        Ok(Signals { runtime, terminated, interrupted, hung_up })
+    }
+}
+
 /// Runs `step` again and again, with at most a tenth of a second for each, until `span` is over or a signal asks to end.
-fn until_interrupted(span: Duration, mut step: impl FnMut(Duration) -> Result<(), Error>) -> Result<ExitCode, Error> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let failed = |error: std::io::Error| Error::new(Fault::Here, "no-runtime", format!("cannot wait for signals: {error}"));
-    let runtime = runtime.map_err(failed)?;
+fn until_interrupted(
+    signals: Signals,
+    span: Duration,
+    mut step: impl FnMut(Duration) -> Result<(), Error>,
+) -> Result<ExitCode, Error> {
+    let Signals { runtime, mut terminated, mut interrupted, mut hung_up } = signals;
     runtime.block_on(async {
-        use tokio::signal::unix::{SignalKind, signal};
-        let mut terminated = signal(SignalKind::terminate()).map_err(failed)?;
-        let mut interrupted = signal(SignalKind::interrupt()).map_err(failed)?;
-        let mut hung_up = signal(SignalKind::hangup()).map_err(failed)?;
         let began = Instant::now();
         while began.elapsed() < span {
             let turn = Duration::from_millis(100).min(span - began.elapsed().min(span));
@@ -162,14 +185,11 @@ fn until_interrupted(span: Duration, mut step: impl FnMut(Duration) -> Result<()
 
 /// Runs `program` and answers its exit code. Signals that end us end it too, as it stands in the same process group; we stay
 /// until it is gone, to unregister the control.
-fn run_command(program: &OsString, arguments: &[OsString]) -> Result<ExitCode, Error> {
+fn run_command(signals: Signals, program: &OsString, arguments: &[OsString]) -> Result<ExitCode, Error> {
     let failed =
         |error: std::io::Error| Error::new(Fault::You, "command", format!("running {}: {error}", program.to_string_lossy()));
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
+    let Signals { runtime, mut terminated, mut interrupted, .. } = signals;
     runtime.block_on(async {
-        use tokio::signal::unix::{SignalKind, signal};
-        let mut terminated = signal(SignalKind::terminate()).map_err(failed)?;
-        let mut interrupted = signal(SignalKind::interrupt()).map_err(failed)?;
         let mut child = tokio::process::Command::new(program).args(arguments).spawn().map_err(failed)?;
         loop {
             tokio::select! {

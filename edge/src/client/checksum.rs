@@ -1,0 +1,157 @@
+//! Whether a stock server has the bytes that this host has: `CKSM`, against the same computed here meanwhile.
+//!
+//! `docs/protocol.md`, clause G-6.
+
+use super::control::Control;
+use super::copy::Copy;
+use crate::mover::BLOCK_LEN;
+use aws_lc_rs::digest;
+use farline_core::gridftp::client::Request;
+use farline_core::gridftp::{Command, Options as Opts, Pathname};
+use farline_core::units::{Error, Fault, Span};
+use md5::Digest as _;
+
+/// Between a server's words on how far a checksum is.
+const MARKERS_EVERY: Span = Span::from_secs(5);
+
+/// An algorithm that both ends have, strongest first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Algorithm {
+    Sha512,
+    Sha256,
+    Sha1,
+    Md5,
+    Adler32,
+}
+
+impl Algorithm {
+    const ALL: [(Algorithm, &'static str, &'static str); 5] = [
+        (Algorithm::Sha256, "SHA256", "SHA256 of every file, computed at both ends, compared (CKSM)"),
+        (Algorithm::Sha512, "SHA512", "SHA512 of every file, computed at both ends, compared (CKSM)"),
+        (Algorithm::Sha1, "SHA1", "SHA1 of every file, computed at both ends, compared (CKSM)"),
+        (Algorithm::Md5, "MD5", "MD5 of every file, computed at both ends, compared (CKSM)"),
+        (Algorithm::Adler32, "ADLER32", "ADLER32 of every file, computed at both ends, compared (CKSM)"),
+    ];
+
+    /// In lower-case hexadecimal digits, as servers say it.
+    fn of(self, len: u64, read: impl FnMut(u64, &mut [u8]) -> Result<(), Error>) -> Result<String, Error> {
+        let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+        let sha = match self {
+            Algorithm::Sha512 => &digest::SHA512,
+            Algorithm::Sha256 => &digest::SHA256,
+            Algorithm::Sha1 => &digest::SHA1_FOR_LEGACY_USE_ONLY,
+            Algorithm::Md5 => {
+                let mut md5 = md5::Md5::new();
+                whole(len, read, |bytes| md5.update(bytes))?;
+                return Ok(hex(&md5.finalize()));
+            }
+            Algorithm::Adler32 => {
+                let mut adler = adler2::Adler32::new();
+                whole(len, read, |bytes| adler.write_slice(bytes))?;
+                return Ok(hex(&adler.checksum().to_be_bytes()));
+            }
+        };
+        let mut context = digest::Context::new(sha);
+        whole(len, read, |bytes| context.update(bytes))?;
+        Ok(hex(context.finish().as_ref()))
+    }
+}
+
+/// Reads `len` bytes from their start to their end.
+fn whole(len: u64, mut read: impl FnMut(u64, &mut [u8]) -> Result<(), Error>, mut take: impl FnMut(&[u8])) -> Result<(), Error> {
+    let mut buffer = vec![0; BLOCK_LEN];
+    let mut at = 0;
+    while at < len {
+        let part = &mut buffer[..usize::try_from(len - at).unwrap_or(BLOCK_LEN).min(BLOCK_LEN)];
+        read(at, part)?;
+        take(part);
+        at += part.len() as u64;
+    }
+    Ok(())
+}
+
+/// Whether the server of `control` can compute a checksum that this host can.
+pub(super) fn is_offered(control: &Control) -> bool {
+    common(control).is_some()
+}
+
+fn common(control: &Control) -> Option<(Algorithm, &'static str, &'static str)> {
+    let offered = control.features().checksums();
+    Algorithm::ALL.into_iter().find(|(_, name, _)| offered.iter().any(|offer| offer == name))
+}
+
+/// Compares a file of `len` bytes, read by `here`, with the one at `path` there, where that is asked for: outright, or because some of it
+/// came in an earlier copy. Both ends read their file at the same time, so it costs one reading.
+///
+/// # Errors
+/// When they differ, or this end's cannot be read.
+pub(super) async fn compare(
+    copy: &mut Copy<'_>,
+    control: &mut Control,
+    path: Pathname,
+    resumed: bool,
+    (len, here): (u64, impl FnMut(u64, &mut [u8]) -> Result<(), Error> + Send + 'static),
+) -> Result<(), Error> {
+    if !copy.options.compare_at_stock && !resumed {
+        return Ok(());
+    }
+    let Some((algorithm, name, how)) = common(control) else {
+        copy.ledger.note("not compared: this server offers no checksum (CKSM) that this host knows".to_owned());
+        return Ok(());
+    };
+    // A server that is busy for long says how far it is, if it knows how to.
+    control.try_request(Request::Exec(Command::Options(Opts::Checksum { markers: MARKERS_EVERY })));
+    let ask = Command::Checksum { algorithm: name.to_owned(), offset: 0, length: None, path: path.clone() };
+    let id = control.try_request(Request::Exec(ask));
+    let ours = copy.attend(Some(control), move |live| live.alone(|| algorithm.of(len, here))).await?;
+    let theirs = match copy.reply_to(control, id).await {
+        Ok(reply) => reply.first().trim().to_ascii_lowercase(),
+        Err(error) if error.fault == Fault::Between => return Err(error),
+        Err(error) => {
+            copy.ledger.note(format!("not compared: {error}"));
+            return Ok(());
+        }
+    };
+    if ours != theirs {
+        let message = format!("the {name} of {path} is {theirs} at the server and {ours} here");
+        return Err(Error::new(Fault::Between, "digest-mismatch", message)
+            .hint("what came of it is given up; run the same command again, it starts anew"));
+    }
+    copy.ledger.compared += 1;
+    copy.ledger.verified_how = how;
+    Ok(())
+}
+
+/// Notes whether each of `files` was compared.
+pub(super) fn conclude(copy: &mut Copy<'_>, files: u64) {
+    copy.ledger.verified = files > 0 && copy.ledger.compared == copy.ledger.files;
+    if !copy.ledger.verified {
+        copy.ledger.verified_how =
+            "not verified: this server computes no digest while it moves; --verify digest has it compute one after";
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn checksums_are_those_that_servers_say() {
+        // As globus-gridftp-server 13.24 answers CKSM for a file of these bytes.
+        let bytes = b"farline";
+        let expected = [
+            (Algorithm::Md5, "850822f07bf1b422f89a773ad81d0ee5"),
+            (Algorithm::Adler32, "0b7d02e2"),
+            (Algorithm::Sha1, "50d4bce4c510b5950ddcd9baf7b52a1091351c57"),
+            (Algorithm::Sha256, "2083a34f4dba4f5c71f77aecaa4fcf1539e2853999f7cd3d7e6ceb3e5f6f4728"),
+        ];
+        for (algorithm, digest) in expected {
+            let computed = algorithm.of(bytes.len() as u64, |at, into| {
+                let from = at as usize;
+                into.copy_from_slice(&bytes[from..from + into.len()]);
+                Ok(())
+            });
+            assert_eq!(computed.as_deref(), Ok(digest), "{algorithm:?}");
+        }
+    }
+}

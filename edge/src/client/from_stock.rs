@@ -1,0 +1,164 @@
+//! Copies from a stock GridFTP server to this host: file by file, each gone on with from what is durable here.
+//!
+//! `docs/protocol.md`, clauses G-5 and G-6.
+
+use super::checksum;
+use super::control::Control;
+use super::copy::Copy;
+use super::download::{Rig, arrange, entry, list_tree, receive_layout, take};
+use super::existing::{kept_here, without};
+use super::local::{Destination, destination};
+use super::location::{Location, Remote};
+use super::passes::{nameable, source_of};
+use crate::mover::{BLOCK_LEN, Integrity};
+use crate::stores::{Held, Landing, join};
+use farline_core::gridftp::client::{Request, Transfer, What};
+use farline_core::gridftp::{Kind, Pathname};
+use farline_core::transfer::journal::Origin;
+use farline_core::transfer::{Choice, Entry, EntryKind, Layout};
+use farline_core::units::{ByteRanges, Error, Fault};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
+
+pub(super) async fn run(
+    copy: &mut Copy<'_>,
+    control: &mut Control,
+    from: &Remote,
+    to: &Location,
+    several: bool,
+    choice: &Choice,
+) -> Result<(), Error> {
+    let not_there = || Error::new(Fault::You, "path-not-found", format!("{from} does not exist"));
+    let look = control.request(Request::Stat(Pathname::new(from.path.clone())));
+    let top = control.looked(look).await?.ok_or_else(not_there)?;
+    let is_folder = top.kind == Kind::Directory;
+    let entries = if is_folder {
+        if !copy.options.recursive {
+            return Err(Error::new(Fault::You, "is-a-directory", format!("{from} is a directory"))
+                .hint("add -r to copy it with all that is in it"));
+        }
+        list_tree(copy, control, &from.path).await?
+    } else {
+        vec![Entry { path: Vec::new(), ..entry(Vec::new(), &top) }]
+    };
+    let place = destination(to, from.name(), is_folder, from.path.ends_with(b"/"), several)?;
+    let kept = kept_here(copy, &place, &entries);
+    let layout = Arc::new(Layout::new(without(entries, &kept), BLOCK_LEN));
+    place.make_folders(&layout)?;
+    let (mut rig, requests) = arrange(copy, control, choice).await?;
+    for id in requests {
+        control.done(id).await?;
+    }
+    let files = layout.entries().iter().filter(|entry| matches!(entry.kind, EntryKind::File { .. })).count() as u64;
+    for item in layout.entries() {
+        let at_its_path = |(_, error): (Vec<u8>, Error)| (item.path.clone(), error);
+        let one = Arc::new(Layout::new(vec![Entry { path: Vec::new(), ..item.clone() }], BLOCK_LEN));
+        let mut landed = match item.kind {
+            EntryKind::Directory => continue,
+            EntryKind::Symlink { .. } => place.below(&item.path).sink(&one, &copy.options.direct_io)?.land(None),
+            EntryKind::File { .. } => {
+                let path = join(from.path.strip_suffix(b"/").unwrap_or(&from.path), &item.path);
+                copy.live.expect(layout.payload() - copy.ledger.bytes, files);
+                let file = File { place: from.place(), path, one: Arc::clone(&one), sink: place.below(&item.path) };
+                let (landed, back) = file.fetch(copy, control, rig).await?;
+                rig = back;
+                landed
+            }
+        };
+        landed.failures = landed.failures.into_iter().map(at_its_path).collect();
+        take(copy, landed);
+        copy.settle();
+    }
+    copy.ledger.tcp.extend(rig.tcp);
+    checksum::conclude(copy, files);
+    Ok(())
+}
+
+/// One file of the server.
+struct File {
+    /// The server, as the source's identity has it.
+    place: String,
+    path: Vec<u8>,
+    /// The file alone.
+    one: Arc<Layout>,
+    sink: Destination,
+}
+
+impl File {
+    async fn fetch(self, copy: &mut Copy<'_>, control: &mut Control, rig: Rig) -> Result<(crate::stores::Landed, Rig), Error> {
+        let doing = || format!("retrieving {}", String::from_utf8_lossy(&self.path));
+        let sink: Arc<dyn Landing> = self.sink.sink(&self.one, &copy.options.direct_io)?.into();
+        let origin = Origin { source: source_of(&self.place, [&self.path[..]].into_iter()), digests: false };
+        let held = sink.begin(origin)?.unwrap_or_else(|| Held::nothing(&self.one)).blocks;
+        copy.ledger.resumed_bytes += held.total();
+        let moved = self.receive(copy, control, rig, &sink, &held).await;
+        let moved = match moved {
+            Ok(rig) => self.confirm(copy, control, &sink, !held.is_empty()).await.map(|()| rig),
+            error => error,
+        };
+        let rig = moved.map_err(|error| {
+            // Clause R-9: what the network broke is kept, what turned out to be another file is not.
+            if error.fault == Fault::There || matches!(error.code, "source-changed" | "digest-mismatch") {
+                sink.refuse();
+            }
+            error.while_doing(doing())
+        })?;
+        let landed = copy.attend(None, move |_| Ok(sink.land(None))).await?;
+        Ok((landed, rig))
+    }
+
+    /// Receives what is not held yet.
+    async fn receive(
+        &self,
+        copy: &mut Copy<'_>,
+        control: &mut Control,
+        rig: Rig,
+        sink: &Arc<dyn Landing>,
+        held: &ByteRanges,
+    ) -> Result<Rig, Error> {
+        let len = self.one.payload();
+        sink.open(0)?;
+        copy.live.held.store(held.total(), Ordering::Relaxed);
+        if len > 0 && held.total() == len {
+            return Ok(rig);
+        }
+        let mut transfer = Transfer::new(What::Retrieve, Pathname::new(self.path.clone()));
+        transfer.held = nameable(held);
+        let id = control.request(Request::Transfer(transfer));
+        let (one, sink, arrived) = (Arc::clone(&self.one), Arc::clone(sink), Mutex::new(held.clone()));
+        let done = copy.attend(Some(control), move |live| {
+            let plain = (Integrity::default(), None);
+            let (rig, _) = receive_layout(live, rig, &one, &*sink, plain, &arrived, &live.tally)?;
+            let came = arrived.into_inner().unwrap_or_else(PoisonError::into_inner).total();
+            if came != len {
+                // A stock server says the size beforehand and the end with EOF: if they differ the file changed, or was cut.
+                return Err(Error::new(Fault::There, "incomplete", format!("{came} bytes are here of a file of {len}")));
+            }
+            Ok(rig)
+        });
+        let rig = done.await?;
+        copy.until_done(control, &[id]).await?;
+        Ok(rig)
+    }
+
+    /// Makes sure that parts which came at different times are of one file.
+    async fn confirm(
+        &self,
+        copy: &mut Copy<'_>,
+        control: &mut Control,
+        sink: &Arc<dyn Landing>,
+        resumed: bool,
+    ) -> Result<(), Error> {
+        let listed = &self.one.entries()[0];
+        if resumed {
+            let look = control.request(Request::Stat(Pathname::new(self.path.clone())));
+            let now = control.looked(look).await?.map(|found| entry(Vec::new(), &found));
+            if now.is_none_or(|now| (now.len(), now.modified_ns) != (listed.len(), listed.modified_ns)) {
+                return Err(Error::new(Fault::There, "source-changed", "the file changed while it was copied")
+                    .hint("run the same command again when nobody writes to it"));
+            }
+        }
+        let Some(read_back) = sink.read_back(0)? else { return Ok(()) };
+        checksum::compare(copy, control, Pathname::new(self.path.clone()), resumed, (listed.len(), read_back)).await
+    }
+}

@@ -1,0 +1,164 @@
+//! Copies what comes in on standard input: to a file of this host, or with STOR to a node, which need not know its length.
+
+use super::control::Control;
+use super::copy::Copy;
+use super::dial::handles;
+use super::existing::Existing;
+use super::local::{Destination, destination};
+use super::location::{Location, Remote};
+use super::upload::{not_gridftp, open_rig};
+use crate::mover::{BLOCK_LEN, BlockReader, StreamJob, UNKNOWN_LEN, send_stream};
+use crate::stores::{Landing, PosixSink, temporary_beside};
+use crate::sys::pool::pool;
+use farline_core::gridftp::client::{Request, Transfer, What};
+use farline_core::gridftp::{Command, Kind, Mode, Pathname};
+use farline_core::transfer::Layout;
+use farline_core::units::{Error, Fault};
+use std::fs::File;
+use std::io;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How long a server may take to say how a broken-off store ended, and to remove what it left.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+fn standard_input() -> Result<File, Error> {
+    let input = io::stdin().as_fd().try_clone_to_owned();
+    input.map(File::from).map_err(|error| crate::stores::storage_error("read", b"standard input", &error))
+}
+
+fn nameless(to: &dyn std::fmt::Display) -> Error {
+    Error::new(Fault::You, "no-name", format!("{to} is a directory, and standard input has no name to be copied under"))
+        .hint("write the name of the file behind the directory")
+}
+
+/// The file of standard input to `to`, which is of this host.
+pub(super) async fn run(copy: &mut Copy<'_>, to: &Location, several: bool) -> Result<(), Error> {
+    if let Location::Local(path) = to
+        && (path.as_os_str().as_encoded_bytes().ends_with(b"/") || path.is_dir())
+    {
+        return Err(nameless(to));
+    }
+    if several {
+        return Err(Error::new(Fault::You, "one-source", "standard input is copied alone, not among other sources"));
+    }
+    let layout = Arc::new(Layout::of_file(UNKNOWN_LEN, BLOCK_LEN));
+    let sink: Box<dyn Landing> = match destination(to, b"", false, false, false)? {
+        // Its mode and time are nobody's to keep.
+        Destination::Files { root, start } => {
+            Box::new(PosixSink::new(root, start, layout, false).directly(copy.options.direct_io.clone()))
+        }
+        other => other.sink(&layout, &copy.options.direct_io)?,
+    };
+    if let (Existing::Keep, Location::Local(path)) = (copy.options.existing, to)
+        && path.symlink_metadata().is_ok()
+    {
+        copy.ledger.skipped.push(path.as_os_str().as_encoded_bytes().to_vec());
+        return Ok(());
+    }
+    let mut reader = BlockReader::new(standard_input()?);
+    let landed = copy.attend(None, move |live| {
+        sink.open(0)?;
+        let no_memory = |error: io::Error| Error::new(Fault::Here, "no-memory", format!("no memory for staging: {error}"));
+        // Aligned, as direct I/O wants it.
+        let Some(mut buffer) = pool(1, BLOCK_LEN).map_err(no_memory)?.pop() else {
+            return Err(no_memory(io::ErrorKind::OutOfMemory.into()));
+        };
+        loop {
+            let (offset, len) = reader.read(&mut buffer, &live.cancel)?;
+            if len == 0 {
+                break;
+            }
+            if let Some(pace) = &live.pace {
+                pace.through(len);
+            }
+            sink.write(0, offset, &buffer[..len])?;
+            live.tally.add_bytes(len);
+        }
+        let mut landed = sink.land(None);
+        landed.bytes = if landed.failures.is_empty() { reader.offset() } else { 0 };
+        Ok(landed)
+    });
+    let landed = landed.await?;
+    copy.ledger.verified_how = "not verified: a copy within this host is not read back";
+    copy.ledger.bytes += landed.bytes;
+    copy.ledger.files += landed.files;
+    copy.ledger.failures.extend(landed.failures);
+    copy.settle();
+    Ok(())
+}
+
+/// The file of standard input to a node or server: in MODE E, whose end says the length. A Farline node lands it by itself, any other
+/// server gets it under a temporary name.
+pub(super) async fn to_node(copy: &mut Copy<'_>, to: &Remote) -> Result<(), Error> {
+    if to.store.is_some() {
+        return Err(Error::new(Fault::You, "unsupported", "standard input goes to files only, not to ?null or ?memory")
+            .hint("name its size: memory:SIZE goes to such stores"));
+    }
+    if to.path.ends_with(b"/") {
+        return Err(nameless(to));
+    }
+    let input = standard_input()?;
+    let ahead = vec![Request::Passive { mode: Mode::Extended, striped: false }, Request::Stat(Pathname::new(to.path.clone()))];
+    let (mut control, ahead) = Control::open(to, &copy.options.reach, ahead).await?;
+    control.require(to).await?;
+    match control.looked(ahead[1]).await? {
+        Some(there) if there.kind == Kind::Directory => return Err(nameless(to)),
+        Some(_) if copy.options.existing == Existing::Keep => {
+            copy.ledger.skipped.push(to.path.clone());
+            return Ok(());
+        }
+        _ => {}
+    }
+    if !control.features().is_gridftp() {
+        return Err(not_gridftp(to));
+    }
+    let lands = control.features().parameters("FARLINE").any(|feature| feature == "TREE");
+    let choice = copy.choose(control.rtt(), None, true);
+    let address = control.passive(ahead[0]).await?;
+    let (rig, congestion) = open_rig(copy, &mut control, address, &choice).await?;
+    copy.ledger.congestion = congestion;
+    let name = if lands { to.path.clone() } else { temporary_beside(&to.path)? };
+    let store = control.request(Request::Transfer(Transfer::new(What::Store, Pathname::new(name.clone()))));
+    let moved = copy.attend(Some(&mut control), move |live| {
+        live.follow(handles(&rig.channels)?);
+        let (tally, pace) = (&live.tally, live.pace.as_deref());
+        let job = StreamJob { input, channels: rig.channels, slots: rig.slots, tally, pace, cancel: &live.cancel };
+        send_stream(job)
+    });
+    let moved = match moved.await {
+        Ok((len, channels)) => {
+            let stored = copy.until_done(&mut control, &[store]).await;
+            copy.ledger.tcp = channels.iter().filter_map(|channel| channel.tcp_info()).collect();
+            stored.map(|()| len).map_err(|error| error.while_doing(format!("storing {to}")))
+        }
+        Err(error) => Err(error),
+    };
+    let stored = match moved {
+        Ok(len) if lands => Ok(len),
+        Ok(len) => {
+            let (from, to) = (Pathname::new(name.clone()), Pathname::new(to.path.clone()));
+            let rename = control.request(Request::Rename { from, to });
+            control.done(rename).await.map(|_| len).map_err(|error| error.while_doing("renaming the finished file"))
+        }
+        Err(error) => Err(error),
+    };
+    let len = match stored {
+        Ok(len) => len,
+        Err(error) => {
+            if !lands {
+                // Half a file under a hidden name is of use to nobody; how the store ended does not matter.
+                let _ = tokio::time::timeout(PATIENCE, control.done(store)).await;
+                let remove = control.try_request(Request::Exec(Command::Delete(Pathname::new(name))));
+                let _ = tokio::time::timeout(PATIENCE, control.done(remove)).await;
+            }
+            return Err(error);
+        }
+    };
+    copy.ledger.verified_how = "not verified: the digest of a stream is not compared";
+    copy.ledger.bytes += len;
+    copy.ledger.files += 1;
+    copy.settle();
+    Ok(())
+}

@@ -1,0 +1,133 @@
+//! Copies from this host to a stock GridFTP server: folders first, then each file under a temporary name, then renamed.
+
+use super::checksum;
+use super::control::Control;
+use super::copy::Copy;
+use super::dial::handles;
+use super::download::interrupted;
+use super::location::Remote;
+use super::remote_partial::{RemotePartial, ask_for_markers};
+use super::upload::{Load, Rig, open_rig, send_layout, trim};
+use crate::mover::{BLOCK_LEN, Integrity};
+use crate::stores::{Parcel, Source, join};
+use crate::sys::tcp::TcpInfo;
+use farline_core::gridftp::client::Request;
+use farline_core::gridftp::{Command, Pathname};
+use farline_core::transfer::{Choice, Entry, EntryKind, Layout};
+use farline_core::units::{Error, Fault};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+pub(super) async fn run(
+    copy: &mut Copy<'_>,
+    control: &mut Control,
+    passive: u64,
+    to: &Remote,
+    load: Load,
+    choice: &Choice,
+) -> Result<(), Error> {
+    let alone = load.entries.len() == 1 && load.entries[0].path.is_empty();
+    let at = |entry: &Entry| if alone { load.target.clone() } else { join(trim(&load.target), &entry.path) };
+    let mut folders: Vec<Vec<u8>> = Vec::new();
+    if !alone {
+        folders.push(trim(&load.target).to_vec());
+    }
+    folders.extend(load.entries.iter().filter(|entry| entry.kind == EntryKind::Directory && !entry.path.is_empty()).map(at));
+    let make = |path| Request::Exec(Command::MakeDirectory(Pathname::new(path)));
+    let made: Vec<u64> = folders.into_iter().map(|path| control.request(make(path))).collect();
+    for id in made {
+        match control.done(id).await {
+            Err(error) if error.code != "path-exists" => return Err(error.while_doing("creating directories")),
+            _ => {}
+        }
+    }
+    ask_for_markers(control);
+    let address = control.passive(passive).await?;
+    let (rig, congestion) = open_rig(copy, control, address, choice).await?;
+    copy.ledger.congestion = congestion;
+    let layout = Arc::new(Layout::new(load.entries.clone(), BLOCK_LEN));
+    let source = Load::source(load.parts, &layout, &copy.options.direct_io);
+    let files = layout.entries().iter().filter(|entry| matches!(entry.kind, EntryKind::File { .. })).count() as u64;
+    let (place, may_resume) = (to.place(), checksum::is_offered(control));
+    let mut rig = Some(rig);
+    for (index, entry) in layout.entries().iter().enumerate() {
+        match entry.kind {
+            EntryKind::File { .. } => {}
+            EntryKind::Directory => continue,
+            EntryKind::Symlink { .. } => {
+                let error = Error::new(Fault::There, "unsupported", "the server cannot make symbolic links");
+                copy.ledger.failures.push((entry.path.clone(), error));
+                continue;
+            }
+        }
+        let path = at(entry);
+        let (server, len, modified_ns) = (&place[..], entry.len(), entry.modified_ns);
+        let parcel = Parcel { server, target: &path, source: load.source_id, len, modified_ns };
+        let mut partial = RemotePartial::begin(copy, control, parcel, may_resume).await?;
+        copy.live.expect(layout.payload() - copy.ledger.bytes, files);
+        copy.live.held.store(partial.held().total(), Ordering::Relaxed);
+        let one = OneOf { source: Arc::clone(&source), entry: index, len };
+        let sent = send(copy, control, &mut partial, one, &mut rig).await;
+        let sent = match sent {
+            Ok(()) => {
+                let source = Arc::clone(&source);
+                let here = move |at, into: &mut [u8]| source.read(index, at, into);
+                checksum::compare(copy, control, partial.temporary(), !partial.held().is_empty(), (len, here)).await
+            }
+            error => error,
+        };
+        if let Err(error) = sent {
+            let is_kept = partial.abandon(control, &error).await;
+            if is_kept && error.code == "interrupted" {
+                return Err(interrupted(error, "farline partials ls"));
+            }
+            return Err(error.while_doing(format!("storing {}", String::from_utf8_lossy(&path))));
+        }
+        partial.land(control).await?;
+        copy.ledger.bytes += len;
+        copy.ledger.files += 1;
+        copy.settle();
+    }
+    checksum::conclude(copy, files);
+    Ok(())
+}
+
+/// Sends what the server lacks of one file, over channels that are kept.
+async fn send(
+    copy: &mut Copy<'_>,
+    control: &mut Control,
+    partial: &mut RemotePartial<'_>,
+    one: OneOf,
+    rig: &mut Option<Rig>,
+) -> Result<(), Error> {
+    if partial.is_whole() {
+        return Ok(());
+    }
+    let Some(channels) = rig.take() else { return Err(Error::new(Fault::Bug, "no-channel", "the channels are gone")) };
+    let (id, held) = (partial.store(control), partial.held().clone());
+    let done = copy.attend(Some(control), move |live| {
+        live.follow(handles(&channels.channels)?);
+        let layout = Arc::new(Layout::of_file(one.len, BLOCK_LEN));
+        let blocks = Box::new(layout.blocks_without(&held));
+        let sent = send_layout(live, &layout, &one, blocks, (Integrity::default(), None), &live.tally, channels)?;
+        Ok::<(Rig, Vec<TcpInfo>), Error>((Rig { channels: sent.channels, slots: sent.slots }, sent.tcp))
+    });
+    let (back, tcp) = done.await?;
+    copy.until_done(control, &[id]).await?;
+    *rig = Some(back);
+    copy.ledger.tcp = tcp;
+    Ok(())
+}
+
+/// One entry of a larger source, as the only entry.
+struct OneOf {
+    source: Arc<dyn Source>,
+    entry: usize,
+    len: u64,
+}
+
+impl Source for OneOf {
+    fn read(&self, _entry: usize, offset: u64, into: &mut [u8]) -> Result<(), Error> {
+        self.source.read(self.entry, offset, into)
+    }
+}

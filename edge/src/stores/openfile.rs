@@ -1,0 +1,177 @@
+//! An open file as transfers read and write it: past the page cache where that was asked for, and without its holes.
+
+use rustix::fs::{Mode, OFlags, SeekFrom, open, seek};
+use std::fs::File;
+use std::io;
+use std::ops::Range;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// What direct I/O asks of addresses, offsets and lengths: a page covers every disk of today.
+const ALIGNMENT: usize = 4096;
+/// A run of zeros from this length on becomes a hole: the least that is worth a call of its own.
+const HOLE: usize = 64 << 10;
+static ZEROS: [u8; HOLE] = [0; HOLE];
+
+/// The wish for direct I/O (`O_DIRECT`), and why it was not granted.
+#[derive(Clone, Debug, Default)]
+pub struct DirectIo(Option<Arc<Mutex<Option<io::ErrorKind>>>>);
+
+impl DirectIo {
+    /// Asks for it.
+    pub fn wanted() -> DirectIo {
+        DirectIo(Some(Arc::default()))
+    }
+
+    /// What a file system said that refused it, if one did: its files went through the page cache.
+    pub fn refusal(&self) -> Option<io::ErrorKind> {
+        *self.0.as_ref()?.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn open(&self, file: &File, access: OFlags) -> Option<File> {
+        let refused = self.0.as_ref()?;
+        // A second description of the same file: the unaligned rest goes the ordinary way.
+        let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+        match open(path, access | OFlags::DIRECT | OFlags::CLOEXEC, Mode::empty()) {
+            Ok(direct) => Some(direct.into()),
+            Err(errno) => {
+                *refused.lock().unwrap_or_else(PoisonError::into_inner) = Some(io::Error::from(errno).kind());
+                None
+            }
+        }
+    }
+}
+
+/// A file, and the same again for direct I/O.
+#[derive(Debug)]
+pub(super) struct OpenFile {
+    pub(super) file: File,
+    direct: Option<File>,
+    /// Whether less is allocated than the file is long.
+    has_holes: bool,
+}
+
+impl OpenFile {
+    pub(super) fn to_read(file: File, direct: &DirectIo) -> OpenFile {
+        let has_holes = file.metadata().is_ok_and(|meta| meta.blocks().saturating_mul(512) < meta.len());
+        OpenFile { direct: direct.open(&file, OFlags::RDONLY), has_holes, file }
+    }
+
+    pub(super) fn to_write(file: File, direct: &DirectIo) -> OpenFile {
+        OpenFile { direct: direct.open(&file, OFlags::WRONLY), has_holes: false, file }
+    }
+
+    /// Fills `into` from `offset`; what lies in a hole is not read.
+    pub(super) fn read_exact_at(&self, into: &mut [u8], offset: u64) -> io::Result<()> {
+        if self.has_holes {
+            match seek(&self.file, SeekFrom::Data(offset)) {
+                // No data until the end: as long as the end is not before that of the part.
+                Err(rustix::io::Errno::NXIO) if self.file.metadata()?.len() >= offset + into.len() as u64 => {
+                    into.fill(0);
+                    return Ok(());
+                }
+                Ok(data) if data >= offset + into.len() as u64 => {
+                    into.fill(0);
+                    return Ok(());
+                }
+                _ => {}
+            }
+        }
+        let aligned = aligned(into, offset);
+        let mut done = 0;
+        if let Some(direct) = self.direct.as_ref().filter(|_| aligned > 0) {
+            match direct.read_exact_at(&mut into[..aligned], offset) {
+                Ok(()) => done = aligned,
+                // Some file systems refuse the reading rather than the opening.
+                Err(error) if error.kind() == io::ErrorKind::InvalidInput => {}
+                Err(error) => return Err(error),
+            }
+        }
+        self.file.read_exact_at(&mut into[done..], offset + done as u64)
+    }
+
+    /// Puts `bytes` at `offset`.
+    pub(super) fn write_all_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        let aligned = aligned(bytes, offset);
+        let mut done = 0;
+        if let Some(direct) = self.direct.as_ref().filter(|_| aligned > 0) {
+            match direct.write_all_at(&bytes[..aligned], offset) {
+                Ok(()) => done = aligned,
+                Err(error) if error.kind() == io::ErrorKind::InvalidInput => {}
+                Err(error) => return Err(error),
+            }
+        }
+        self.file.write_all_at(&bytes[done..], offset + done as u64)
+    }
+
+    /// The same where nothing but zeros is now, within the file's length: long runs of zeros are left as the hole that they are.
+    pub(super) fn write_around_zeros(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        data_runs(bytes).try_for_each(|run| self.write_all_at(&bytes[run.clone()], offset + run.start as u64))
+    }
+}
+
+/// How many of the first bytes direct I/O takes.
+fn aligned(bytes: &[u8], offset: u64) -> usize {
+    let fits = bytes.as_ptr().addr().is_multiple_of(ALIGNMENT) && offset.is_multiple_of(ALIGNMENT as u64);
+    if fits { bytes.len() - bytes.len() % ALIGNMENT } else { 0 }
+}
+
+/// The runs of `bytes` between stretches of [`HOLE`] zeros, on multiples of it.
+fn data_runs(bytes: &[u8]) -> impl Iterator<Item = Range<usize>> + '_ {
+    let mut at = 0;
+    std::iter::from_fn(move || {
+        let is_zero = |at: usize| {
+            let part = &bytes[at..(at + HOLE).min(bytes.len())];
+            part.first() == Some(&0) && *part == ZEROS[..part.len()]
+        };
+        while at < bytes.len() && is_zero(at) {
+            at += HOLE;
+        }
+        let start = at;
+        while at < bytes.len() && !is_zero(at) {
+            at += HOLE;
+        }
+        (start < bytes.len()).then(|| start..at.min(bytes.len()))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sys::pool::pool;
+
+    #[test]
+    fn only_long_aligned_runs_of_zeros_are_left_out() {
+        let mut bytes = vec![0; 5 * HOLE + 10];
+        assert_eq!(data_runs(&bytes).count(), 0);
+        bytes[HOLE + 7] = 1;
+        bytes[2 * HOLE] = 1;
+        bytes[5 * HOLE + 9] = 1;
+        let runs: Vec<_> = data_runs(&bytes).collect();
+        assert_eq!(runs, [HOLE..3 * HOLE, 5 * HOLE..5 * HOLE + 10]);
+        assert!(data_runs(&[1; 5]).eq(std::iter::once(0..5)));
+        assert_eq!(data_runs(&[]).count(), 0);
+    }
+
+    #[test]
+    fn a_file_with_holes_reads_as_it_is_directly_or_not() {
+        let file = tempfile::tempfile().expect("a file");
+        file.set_len((3 << 20) + 5).expect("long");
+        file.write_all_at(&[7; 5000], 1 << 20).expect("written");
+        let mut expected = vec![0; (3 << 20) + 5];
+        expected[1 << 20..(1 << 20) + 5000].fill(7);
+        for direct in [DirectIo::default(), DirectIo::wanted()] {
+            let open = OpenFile::to_read(file.try_clone().expect("again"), &direct);
+            let mut slot = pool(1, 4 << 20).expect("memory").remove(0);
+            slot.fill(9);
+            for at in (0..expected.len()).step_by(1 << 20) {
+                let end = (at + (1 << 20)).min(expected.len());
+                open.read_exact_at(&mut slot[at..end], at as u64).expect("read");
+            }
+            assert!(slot[..expected.len()] == expected[..]);
+            let beyond = open.read_exact_at(&mut slot[..100], (3 << 20) - 10).expect_err("it ends before that");
+            assert_eq!(beyond.kind(), io::ErrorKind::UnexpectedEof);
+        }
+    }
+}

@@ -1,0 +1,49 @@
+//! Measures congestion controls in the kernel over emulated paths, and writes docs/congestion.md from what was measured.
+//!
+//! `farline-congestion measure [--quick] [--only PART] [--rate RATE]` prints a JSON line for each measurement; `farline-congestion
+//! render FILE` turns such lines into the document. Root, iperf3 and a machine that is not busy are needed; all takes under 25
+//! minutes, `--quick` four. A part is `loss`, `pattern`, `burst`, `goodput` or `share`.
+
+mod document;
+mod measure;
+
+use anyhow::{Context, Result, bail};
+use farline_core::units::Rate;
+use measure::{PARTS, Plan};
+use serde_json::Value;
+
+const USAGE: &str = "usage: farline-congestion measure [--quick] [--only PART] [--rate RATE] | render FILE";
+
+fn main() -> Result<()> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    match arguments.split_first() {
+        Some((verb, rest)) if verb == "measure" => measure::all(&plan(rest)?),
+        Some((verb, [file])) if verb == "render" => {
+            let text = std::fs::read_to_string(file).with_context(|| file.clone())?;
+            let lines: Result<Vec<Value>, _> = text.lines().map(serde_json::from_str).collect();
+            print!("{}", document::render(&lines?));
+            Ok(())
+        }
+        _ => bail!(USAGE),
+    }
+}
+
+fn plan(arguments: &[String]) -> Result<Plan> {
+    let mut plan = Plan { quick: false, parts: PARTS.to_vec(), rate: Rate::from_bps(500_000_000) };
+    let mut arguments = arguments.iter();
+    while let Some(argument) = arguments.next() {
+        match (argument.as_str(), arguments.as_slice().first()) {
+            ("--quick", _) => plan.quick = true,
+            ("--only", Some(part)) => {
+                plan.parts = PARTS.into_iter().filter(|known| known == part).collect();
+                arguments.next();
+            }
+            ("--rate", Some(rate)) => {
+                plan.rate = rate.parse().map_err(|error| anyhow::anyhow!("{error}"))?;
+                arguments.next();
+            }
+            _ => bail!(USAGE),
+        }
+    }
+    if plan.parts.is_empty() { bail!("there is no such part; there are {}", PARTS.join(", ")) } else { Ok(plan) }
+}

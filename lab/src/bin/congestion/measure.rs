@@ -1,0 +1,207 @@
+//! What is measured, in which order, and the lines that say what came of it.
+
+use anyhow::{Context, Result, bail};
+use farline_core::congestion::{Algorithm, Set, theory};
+use farline_core::units::{Rate, Span};
+use farline_core::wan::Path;
+use farline_lab::recovery::{self, Recovery, Run, Trouble, flow::Subject};
+use farline_lab::throughput;
+use serde_json::{Value, json};
+use std::sync::Mutex;
+
+/// What can be measured alone.
+pub(crate) const PARTS: [&str; 5] = ["loss", "pattern", "burst", "goodput", "share"];
+
+/// What to measure.
+#[derive(Debug)]
+pub(crate) struct Plan {
+    /// Little of each, to see that it works.
+    pub quick: bool,
+    /// Of [`PARTS`].
+    pub parts: Vec<&'static str>,
+    /// Of the paths over which goodput is measured.
+    pub rate: Rate,
+}
+
+/// The paths whose round-trip times are measured; the one between belongs to the truth of theory alone.
+const PATHS: [&str; 2] = ["usn-1400", "usn-8600"];
+const BETWEEN: Span = Span::from_millis(80);
+/// A run is watched no longer than this after its trouble.
+const LONGEST: Span = Span::from_secs(120);
+/// Of the burst of the WAN PHY paper, section 6.
+const BURST: Span = Span::from_secs(2);
+
+/// Measures all of `plan`, a JSON line for each measurement.
+pub(crate) fn all(plan: &Plan) -> Result<()> {
+    if let Err(why) = recovery::possible() {
+        bail!("cannot measure here: {why}");
+    }
+    let mut runs = Vec::new();
+    for part in &plan.parts {
+        match *part {
+            "loss" => runs.extend(losses(plan)?),
+            "pattern" => runs.extend(patterns(plan)?),
+            "burst" => runs.extend(bursts(plan)?),
+            _ => {}
+        }
+    }
+    // The slow ones first, two at a time: they wait more than they work.
+    runs.sort_by_key(|(_, run)| run.patience);
+    let runs = Mutex::new(runs);
+    std::thread::scope(|scope| {
+        for worker in 0..2 {
+            let runs = &runs;
+            scope.spawn(move || {
+                while let Some((part, run)) = runs.lock().ok().and_then(|mut runs| runs.pop()) {
+                    println!("{}", one(part, &run, &format!("fl-cc-{worker}")));
+                }
+            });
+        }
+    });
+    for part in plan.parts.iter().filter(|part| matches!(**part, "goodput" | "share")) {
+        carried(plan, part)?;
+    }
+    Ok(())
+}
+
+/// CUBIC in Linux counts whole packets, so it is back a second and a third before theory; its window makes that little. Vegas takes
+/// a jitter of two packets' share of the rtt for a queue, so that its window must be short; Reno takes long.
+fn window(algorithm: Algorithm, quick: bool) -> u32 {
+    match algorithm {
+        Algorithm::Cubic => 2_500,
+        Algorithm::Vegas => 60,
+        Algorithm::Reno if quick => 60,
+        _ => 1_000,
+    }
+}
+
+fn rtt_of(path: &str) -> Result<Span> {
+    let path = Path::named(path).map_err(|error| anyhow::anyhow!("{error}"))?;
+    path.rtt.context("a path with a length")
+}
+
+fn run(algorithm: Algorithm, rtt: Span, quick: bool, trouble: Trouble) -> Result<Run> {
+    // Linux's own CUBIC and Reno are what the kernel has.
+    let set = if matches!(algorithm, Algorithm::Cubic | Algorithm::Reno) { Set::Linux } else { Set::Paper };
+    let window = window(algorithm, quick);
+    let theory = theory::recovery(algorithm, set, f64::from(window), rtt).context("it is driven by loss")?;
+    let watched = match &trouble {
+        Trouble::Losses(spans) => spans.last().copied().unwrap_or_default() + theory.mul_f64(1.3) + Span::from_secs(2),
+        // From a window of next to nothing.
+        Trouble::Burst(span) => *span + theory.mul_f64(2.5) + Span::from_secs(8),
+    };
+    Ok(Run { algorithm, set, window, rtt, mtu: 1500, patience: watched.min(LONGEST), trouble })
+}
+
+fn driven_by_loss() -> impl Iterator<Item = Algorithm> {
+    Algorithm::ALL.into_iter().filter(|&algorithm| algorithm != Algorithm::Bbr)
+}
+
+type Runs = Vec<(&'static str, Run)>;
+
+fn losses(plan: &Plan) -> Result<Runs> {
+    let mut rtts = vec![rtt_of(PATHS[0])?];
+    if !plan.quick {
+        rtts.extend([BETWEEN, rtt_of(PATHS[1])?]);
+    }
+    let pairs = rtts.into_iter().flat_map(|rtt| driven_by_loss().map(move |algorithm| (algorithm, rtt)));
+    pairs.map(|(algorithm, rtt)| Ok(("loss", run(algorithm, rtt, plan.quick, Trouble::one_loss())?))).collect()
+}
+
+/// Three losses: the second before the window is whole again, the third later.
+fn patterns(plan: &Plan) -> Result<Runs> {
+    let rtt = if plan.quick { rtt_of(PATHS[0])? } else { BETWEEN };
+    let pattern = |algorithm| {
+        let once = run(algorithm, rtt, true, Trouble::one_loss())?;
+        let theory = theory::recovery(algorithm, once.set, f64::from(once.window), rtt).context("it is driven by loss")?;
+        let apart = theory.mul_f64(0.6) + rtt.mul_f64(4.0);
+        let spans = vec![Span::ZERO, apart, apart + theory.mul_f64(1.4) + rtt.mul_f64(4.0)];
+        Ok(("pattern", run(algorithm, rtt, true, Trouble::Losses(spans))?))
+    };
+    driven_by_loss().map(pattern).collect()
+}
+
+fn bursts(plan: &Plan) -> Result<Runs> {
+    let paths = if plan.quick { &PATHS[..1] } else { &PATHS[..] };
+    let mut runs = Vec::new();
+    for path in paths {
+        for algorithm in driven_by_loss() {
+            runs.push(("burst", run(algorithm, rtt_of(path)?, plan.quick, Trouble::Burst(BURST))?));
+        }
+    }
+    Ok(runs)
+}
+
+/// Runs until the machine has let one count, three times at most.
+fn one(part: &str, run: &Run, link: &str) -> Value {
+    let mut line = json!({ "part": part, "control": run.algorithm.name(), "set": run.set.to_string(),
+        "rtt_s": run.rtt.as_secs_f64(), "window": run.window, "watched_s": run.patience.as_secs_f64() });
+    let mut void = None;
+    for _ in 0..3 {
+        match recovery::kernel(run, link) {
+            Err(error) => void = Some(error.to_string()),
+            Ok(kernel) => {
+                describe(&mut line, run, &kernel);
+                void = kernel.void();
+            }
+        }
+        if void.is_none() {
+            break;
+        }
+    }
+    line["void"] = void.into();
+    line
+}
+
+fn describe(line: &mut Value, run: &Run, kernel: &Recovery) {
+    let rtt = if matches!(run.trouble, Trouble::Burst(_)) { run.rtt.as_secs_f64() } else { kernel.rtt };
+    let machine = recovery::simulated(run, rtt);
+    let theory = kernel.theory(run).map(|span| span.as_secs_f64());
+    let window = f64::from(run.window);
+    let measured = json!({
+        "measured_rtt_s": kernel.rtt,
+        "used": kernel.used,
+        "detected_s": kernel.first().at,
+        "reductions": kernel.reductions.len(),
+        "timeouts": kernel.reductions.iter().filter(|reduction| reduction.timeout).count(),
+        "reduced_for_s": kernel.last().at + kernel.last().lasted.unwrap_or(0.0) - kernel.first().at,
+        "depth": kernel.depth() / window,
+        "from": kernel.from / window,
+        "theory_s": theory,
+        "kernel_s": kernel.seconds,
+        "machine_s": machine.seconds,
+        "machine_reductions": machine.reductions.len(),
+        "apart": recovery::largest_difference(kernel, &machine, theory.unwrap_or(0.0)),
+    });
+    if let (Some(line), Value::Object(measured)) = (line.as_object_mut(), measured) {
+        line.extend(measured);
+    }
+}
+
+/// Goodput alone and in tens, and the share beside CUBIC.
+fn carried(plan: &Plan, part: &str) -> Result<()> {
+    let seconds = if plan.quick { 5 } else { 12 };
+    let paths = if plan.quick { &PATHS[..1] } else { &PATHS[..] };
+    for path in paths {
+        for algorithm in Algorithm::ALL {
+            let ours = Subject::of(algorithm, Set::Paper);
+            let cases: Vec<Vec<(Subject, u32)>> = match part {
+                "goodput" => vec![vec![(ours, 1)], vec![(ours, 10)]],
+                _ => vec![vec![(ours, 1), (Subject::of(Algorithm::Cubic, Set::Linux), 1)]],
+            };
+            for groups in cases {
+                let seconds = if part == "share" { 2 * seconds } else { seconds };
+                let measured = throughput::over_link("fl-cc-t", path, plan.rate, &groups, seconds)?;
+                let received: Vec<u64> = measured.received.iter().map(|rate| rate.as_bps()).collect();
+                println!(
+                    "{}",
+                    json!({ "part": part, "control": algorithm.name(), "path": path, "rate_bps": plan.rate.as_bps(),
+                        "streams": groups[0].1, "seconds": seconds, "received_bps": received,
+                        "set": ours.set.map_or("linux".to_owned(), |set| set.to_string()),
+                        "void": measured.inexact.first() })
+                );
+            }
+        }
+    }
+    Ok(())
+}

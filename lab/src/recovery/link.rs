@@ -1,0 +1,135 @@
+//! The run in the kernel, over `farline link`.
+
+use super::flow::{Ends, Subject, monotonic, watch};
+use super::{Recovery, Run, Trouble, evaluate, pick};
+use crate::{farline, succeed};
+use anyhow::{Result, ensure};
+use farline_core::congestion::{Algorithm, Set};
+use serde_json::Value;
+use std::process::{Command, Stdio};
+
+/// A link that goes down with the run.
+#[derive(Debug)]
+pub struct Up(String);
+
+impl Up {
+    /// Brings up a link called `name`.
+    ///
+    /// # Panics
+    /// When it does not come up.
+    pub fn new(name: &str, path: &str, more: &[String]) -> Up {
+        succeed(farline().args(["link", "up", path, "--name", name]).args(more).stdin(Stdio::null()));
+        Up(name.to_owned())
+    }
+
+    /// What the link says of itself.
+    ///
+    /// # Errors
+    /// When that is no JSON.
+    pub fn stats(&self) -> Result<Value> {
+        Ok(serde_json::from_str(&succeed(farline().args(["--json", "link", "stats", &self.0])))?)
+    }
+}
+
+/// Why a link's runs cannot be believed; empty when they can.
+pub(crate) fn inexact(stats: &Value) -> Vec<String> {
+    let reasons = stats["invalid_because"].as_array().into_iter().flatten();
+    reasons.filter_map(|reason| reason.as_str().map(str::to_owned)).collect()
+}
+
+impl Ends for Up {
+    fn at(&self, side: &str, command: &[&str]) -> Command {
+        let mut exec = farline();
+        exec.args(["link", "exec", &self.0, side, "--"]).args(command);
+        exec
+    }
+
+    fn route(&self) -> (&str, &str) {
+        ("wan0", "10.77.0.2")
+    }
+}
+
+impl Drop for Up {
+    fn drop(&mut self) {
+        let _ = farline().args(["link", "down", &self.0]).output();
+    }
+}
+
+/// Whether this machine can run these: as root, with namespaces, and with iperf3. Says why not.
+///
+/// # Errors
+/// With the reason for a skip.
+pub fn possible() -> Result<(), String> {
+    if !rustix::process::geteuid().is_root() {
+        return Err("only root can load a congestion control".to_owned());
+    }
+    if Command::new("iperf3").arg("--version").output().is_err() {
+        return Err("iperf3 is not installed".to_owned());
+    }
+    let output =
+        farline().args(["--json", "cc", "load", "scalable", "--set", "paper", "--as", "fl_probe", "--", "true"]).output();
+    let output = output.map_err(|error| format!("farline does not run: {error}"))?;
+    let said: Vec<Value> =
+        String::from_utf8_lossy(&output.stdout).lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+    match said.iter().find_map(|value| value["error"]["code"].as_str()) {
+        Some(code @ ("congestion-capability" | "kernel-btf" | "kernel-too-old")) => {
+            Err(format!("this kernel loads no BPF: {code}"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Runs it in the kernel, over a link called `name`.
+///
+/// # Errors
+/// When the link, the flow or the trace failed, or another loss came than the scripted ones.
+pub fn kernel(run: &Run, name: &str) -> Result<Recovery> {
+    // Time to get ready, for which processes start and connections are made, and for slow start.
+    let trouble_at = 3.0 + 25.0 * run.rtt.as_secs_f64();
+    let seconds = trouble_at + run.patience.as_secs_f64();
+    let rate = run.rate();
+    let mut more: Vec<String> = [
+        ("--rtt", format!("{}us", run.rtt.as_nanos() / 1_000)),
+        ("--rate", format!("{}bit/s", rate.as_bps())),
+        ("--mtu", run.mtu.to_string()),
+        ("--queue", "1bdp".to_owned()),
+    ]
+    .into_iter()
+    .flat_map(|(option, value)| [option.to_owned(), value])
+    .collect();
+    let events: Vec<String> = match &run.trouble {
+        Trouble::Losses(spans) => {
+            spans.iter().map(|span| format!("{}s:a-to-b:lose=1", trouble_at + span.as_secs_f64())).collect()
+        }
+        Trouble::Burst(span) => {
+            let cross = rate.as_bps() / 10 * 9 / 1_000;
+            vec![format!("{trouble_at}s:a-to-b:cross={cross}k/{}ms", span.as_nanos() / 1_000_000)]
+        }
+    };
+    more.extend(events.iter().flat_map(|event| ["--at".to_owned(), event.clone()]));
+    let link = Up::new(name, "custom", &more);
+    let up_at = monotonic();
+    // Linux's own CUBIC and Reno are what the kernel has.
+    let set = (!matches!(run.algorithm, Algorithm::Bbr | Algorithm::Cubic | Algorithm::Reno)).then_some(run.set);
+    ensure!(set.is_some() || run.set == Set::Linux, "the kernel's own {} has Linux's constants", run.algorithm);
+    let subject = Subject { algorithm: run.algorithm, set };
+    let ready = || {
+        let least = 1.2 + 12.0 * run.rtt.as_secs_f64();
+        ensure!(monotonic() - up_at < trouble_at - least, "the machine was too slow to be ready in time");
+        Ok(())
+    };
+    let lines = watch(&link, subject, run.window, seconds, ready)?;
+    let stats = link.stats()?;
+    drop(link);
+    let samples = pick(&lines, f64::from(run.window))?;
+    let mut recovery = evaluate(&samples, f64::from(run.window), up_at + trouble_at)?;
+    recovery.inexact = inexact(&stats);
+    if let Trouble::Losses(spans) = &run.trouble {
+        let model = &stats["a_to_b"]["model"];
+        ensure!(model["dropped_outage"] == spans.len(), "not the scripted losses: {model}");
+        ensure!(model["dropped_queue"] == 0, "a queue overflowed: {model}");
+        let found = recovery.reductions.len();
+        ensure!(found == spans.len(), "{} losses made {found} reductions", spans.len());
+    }
+    Ok(recovery)
+}

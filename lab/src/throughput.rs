@@ -1,0 +1,64 @@
+//! What flows carry over an emulated path, alone, in tens, and beside CUBIC.
+
+use crate::recovery::flow::{Ends, Subject, quiet, retry, until_registered};
+use crate::recovery::link::{Up, inexact};
+use crate::{Running, farline, succeed};
+use anyhow::{Context, Result};
+use farline_core::units::Rate;
+use serde_json::Value;
+
+/// What was measured.
+#[derive(Clone, Debug)]
+pub struct Throughput {
+    /// What the receiver got, of each group of flows.
+    pub received: Vec<Rate>,
+    /// Why the link says that it was not exact enough; empty when it was.
+    pub inexact: Vec<String>,
+}
+
+/// Runs groups of flows, each a control with a number of streams, at the same time for `seconds` over a link called `name` like `path`
+/// at `rate`; each begins with a slow start, which counts.
+///
+/// # Errors
+/// When a flow failed.
+pub fn over_link(name: &str, path: &str, rate: Rate, groups: &[(Subject, u32)], seconds: u32) -> Result<Throughput> {
+    let more = ["--rate".to_owned(), format!("{}bit/s", rate.as_bps()), "--mtu".to_owned(), "1500".to_owned()];
+    let link = Up::new(name, path, &more);
+    let received = over(&link, groups, seconds)?;
+    Ok(Throughput { received, inexact: inexact(&link.stats()?) })
+}
+
+/// The same between any two ends.
+///
+/// # Errors
+/// When a flow failed.
+pub fn over(ends: &dyn Ends, groups: &[(Subject, u32)], seconds: u32) -> Result<Vec<Rate>> {
+    let (_, peer) = ends.route();
+    let mut held = Vec::new();
+    let mut clients = Vec::new();
+    for (index, (subject, streams)) in groups.iter().enumerate() {
+        let name = subject.registered();
+        if subject.set.is_some() || !farline::kernelcc::available().contains(&name) {
+            let mut load = farline();
+            held.push(Running(quiet(load.args(["cc", "load"]).args(subject.arguments())).spawn()?));
+            until_registered(&name)?;
+        }
+        let port = (5301 + index).to_string();
+        let serve = format!("iperf3 -s -1 -p {port}; exec iperf3 -s -1 -p {port}");
+        held.push(Running(quiet(&mut ends.at("b", &["sh", "-c", &serve])).spawn()?));
+        retry(|| quiet(&mut ends.at("a", &["iperf3", "-c", peer, "-p", &port, "-n", "1"])).status())?;
+        clients.push((port, name, streams.to_string()));
+    }
+    let time = seconds.to_string();
+    let measure = |(port, name, streams): &(String, String, String)| -> Result<Rate> {
+        let arguments = ["iperf3", "-J", "-c", peer, "-p", port, "-C", name, "-P", streams, "-t", &time];
+        let report: Value = serde_json::from_str(&succeed(&mut ends.at("a", &arguments)))?;
+        let bps = report["end"]["sum_received"]["bits_per_second"].as_f64().context("iperf3 says what was received")?;
+        Ok(Rate::from_bps(bps as u64))
+    };
+    let measure = &measure;
+    std::thread::scope(|scope| {
+        let running: Vec<_> = clients.iter().map(|client| scope.spawn(move || measure(client))).collect();
+        running.into_iter().map(|thread| thread.join().expect("it does not panic")).collect()
+    })
+}

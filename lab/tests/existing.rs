@@ -1,0 +1,106 @@
+//! `--no-clobber` and `--skip-same`: here, at a Farline node and at a stock server, for files and trees.
+
+use farline_lab::{assert_same_tree, error_of, farline, globus_server, node, plant, succeed};
+use std::path::Path;
+use std::process::Command;
+
+fn copied(args: &[&str]) -> serde_json::Value {
+    let out = succeed(farline().args(["--json", "cp", "-r"]).args(args));
+    serde_json::from_str(&out).unwrap_or_else(|error| panic!("{out}: {error}"))
+}
+
+fn skipped(result: &serde_json::Value) -> usize {
+    result["skipped"].as_array().expect("a list").len()
+}
+
+fn read(path: &Path) -> String {
+    std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+#[test]
+fn what_exists_is_left_alone_and_named_and_the_rest_arrives() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let (source, root) = (dir.path().join("src"), dir.path().join("root"));
+    std::fs::create_dir_all(&root).expect("a folder");
+    plant(&source);
+    // A stock server cannot make one.
+    std::fs::remove_file(source.join("link")).expect("removed");
+    let (_node, url) = node(&root, "write", &[]);
+    let (_globus, globus) = globus_server();
+    let from = |scheme: &str| match scheme {
+        "node" => format!("{url}/kept/"),
+        "globus" => format!("{globus}{}/kept/", root.display()),
+        _ => format!("{}/kept/", root.display()),
+    };
+    // The source as others serve it.
+    succeed(Command::new("cp").arg("-a").arg(format!("{}/.", source.display())).arg(root.join("kept")));
+    let here = format!("{}/", source.display());
+    let (up, up_globus) = (format!("{url}/up"), format!("{globus}{}/upg", root.display()));
+    let targets = ["local", "down", "downg"].map(|name| dir.path().join(name));
+    let text = |index: usize| targets[index].to_str().expect("text").to_owned();
+    for (source_of, to, folder) in [
+        (here.clone(), text(0), targets[0].clone()),
+        (from("node"), text(1), targets[1].clone()),
+        (from("globus"), text(2), targets[2].clone()),
+        (here.clone(), up.clone(), root.join("up")),
+        (here.clone(), up_globus, root.join("upg")),
+    ] {
+        std::fs::create_dir_all(folder.join("one")).expect("a folder");
+        for name in ["one/small3", "one/small150"] {
+            std::fs::write(folder.join(name), "mine").expect("written");
+        }
+        let result = copied(&["--no-clobber", &source_of, &to]);
+        let names: Vec<_> = result["skipped"].as_array().expect("a list").iter().filter_map(|name| name.as_str()).collect();
+        assert_eq!(names.len(), 2, "{to}: {names:?}");
+        assert!(names.contains(&"one/small3") && names.contains(&"one/small150"), "{to}: {names:?}");
+        assert_eq!(result["files"], 205, "{to}: {result}");
+        assert_eq!(read(&folder.join("one/small3")), "mine", "{to}");
+        assert_eq!(read(&folder.join("one/small4")), read(&source.join("one/small4")), "{to}");
+        assert!(
+            std::fs::read(folder.join("one/two/three/file 3 %")).ok()
+                == std::fs::read(source.join("one/two/three/file 3 %")).ok()
+        );
+        // All of it is there now.
+        let again = copied(&["--no-clobber", &source_of, &to]);
+        assert_eq!((again["files"].as_u64(), again["bytes"].as_u64()), (Some(0), Some(0)), "{to}: {again}");
+        assert!(skipped(&again) == 207, "{to}: {again}");
+    }
+    let one = source.join("one/small7");
+    let alone = copied(&["--no-clobber", one.to_str().expect("text"), &format!("{url}/up/one/small7")]);
+    assert_eq!((skipped(&alone), alone["files"].as_u64()), (1, Some(0)), "{alone}");
+    let said = succeed(farline().args(["cp", "--no-clobber"]).arg(&one).arg(targets[0].join("one/small7")));
+    assert!(said.contains("1 skipped") && said.contains("skipped: small7"), "{said}");
+}
+
+#[test]
+fn what_has_the_same_size_and_time_is_not_moved_again() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let (source, root) = (dir.path().join("src"), dir.path().join("root"));
+    std::fs::create_dir_all(&root).expect("a folder");
+    plant(&source);
+    let (_node, url) = node(&root, "write", &[]);
+    let here = format!("{}/", source.display());
+    let (local, down) = (dir.path().join("local"), dir.path().join("down"));
+    let text = |path: &Path| path.to_str().expect("text").to_owned();
+    for (from, to, folder) in [
+        (here.clone(), text(&local), local.clone()),
+        (here.clone(), format!("{url}/up"), root.join("up")),
+        (format!("{url}/up/"), text(&down), down.clone()),
+    ] {
+        let first = copied(&["--skip-same", &from, &to]);
+        assert_eq!((first["files"].as_u64(), skipped(&first)), (Some(207), 0), "{to}");
+        // One differs in size, one in time alone.
+        std::fs::write(folder.join("one/small9"), "other").expect("written");
+        succeed(Command::new("touch").arg(folder.join("one/small10")));
+        let second = copied(&["--skip-same", &from, &to]);
+        assert_eq!((second["files"].as_u64(), skipped(&second)), (Some(2), 205), "{to}: {second}");
+        assert_same_tree(&source, &folder);
+    }
+    let (_globus, globus) = globus_server();
+    std::fs::remove_file(root.join("up/link")).expect("removed");
+    let again = copied(&["--skip-same", &format!("{globus}{}/up/", root.display()), &text(&down)]);
+    assert_eq!((again["files"].as_u64(), skipped(&again)), (Some(0), 207), "a server that tells whole seconds: {again}");
+    let (error, exit) =
+        error_of(&["cp", "--skip-same", &format!("{url}/up/one/small9"), &format!("{globus}{}/x", root.display())]);
+    assert_eq!((error["code"].as_str(), exit), (Some("unsupported"), 2), "{error}");
+}

@@ -1,0 +1,55 @@
+//! SIGINT and SIGTERM: a copy that is ended keeps what it can go on from, and says so.
+
+use farline_lab::{farline, node, succeed};
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use std::time::Duration;
+
+const MIB: usize = 1 << 20;
+
+/// Starts a copy at 10 MiB/s, ends it after more than one checkpoint, and answers with what it said.
+fn interrupted(signal: &str, from: &str, to: &str) -> Output {
+    let mut command = farline();
+    command.args(["-q", "cp", "--streams", "2", "--limit", "84Mbit/s", from, to]);
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("farline starts");
+    std::thread::sleep(Duration::from_millis(2500));
+    succeed(Command::new("kill").args([signal, &child.id().to_string()]));
+    child.wait_with_output().expect("it ends")
+}
+
+#[test]
+fn an_interrupted_copy_says_what_is_kept_and_the_next_one_goes_on() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let (root, file) = (dir.path().join("root"), dir.path().join("f"));
+    std::fs::create_dir(&root).expect("a folder");
+    // Zeros first: what is left out as a hole is journaled like the rest.
+    let mut rng = farline_core::units::Rng::new(3);
+    let bytes: Vec<u8> = (0..8 * MIB).map(|_| 0).chain((0..52 * MIB / 8).flat_map(|_| rng.next_u64().to_le_bytes())).collect();
+    std::fs::write(&file, &bytes).expect("written");
+    let (_node, url) = node(&root, "write", &[]);
+    let text = |path: &Path| path.to_str().expect("text").to_owned();
+    let here = dir.path().join("here");
+    for (signal, from, to, landed, folder) in [
+        ("-INT", text(&file), format!("{url}/up"), root.join("up"), &root),
+        ("-TERM", format!("{url}/up"), text(&here), here.clone(), &dir.path().to_path_buf()),
+    ] {
+        let output = interrupted(signal, &from, &to);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert!(said.contains("interrupted; what had arrived is kept"), "{said}");
+        assert!(said.contains("run the same command again") && said.contains("farline partials ls"), "{said}");
+        assert!(!landed.exists(), "{}", landed.display());
+        let listed = succeed(farline().args(["partials", "ls"]).arg(folder));
+        assert!(listed.contains(landed.file_name().and_then(|name| name.to_str()).expect("text")), "{listed}");
+        let out = succeed(farline().args(["--json", "cp", &from, &to]));
+        let result: serde_json::Value = serde_json::from_str(&out).expect("one object");
+        assert!(result["resumed_bytes"].as_u64() >= Some(8 * MIB as u64), "{result}");
+        assert_eq!(result["verified"], true, "{result}");
+        assert!(std::fs::read(&landed).expect("landed") == bytes, "{}", landed.display());
+    }
+    // Within this host nothing is kept, and nothing is said to be.
+    let output = interrupted("-TERM", &text(&file), &text(&dir.path().join("local")));
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains("nothing half-done was left") && !said.contains("kept"), "{said}");
+}

@@ -1,0 +1,306 @@
+//! Copies to and from a real globus-gridftp-server that are killed and run again: what it has, or this host has, is not sent twice.
+
+use farline_core::units::Rng;
+use farline_lab::{Running, error_of_command, farline, globus_server_at, node, succeed};
+use serde_json::Value;
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+const MIB: u64 = 1 << 20;
+/// Bytes of the file that is copied, and how fast: some four seconds.
+const LEN: u64 = 96 * MIB;
+const RATE: &str = "200Mbit/s";
+/// What is sent again of the beginning, where a stock server may have written what it should not.
+const STRAY: u64 = 4 * MIB;
+/// Longer than a second writer waits for a predecessor to be gone.
+const SLOW: &str = "80Mbit/s";
+
+/// A stock server, a file of this host, a folder there, and the user's state.
+struct Bench {
+    dir: tempfile::TempDir,
+    port: u16,
+    server: Option<Running>,
+}
+
+impl Bench {
+    fn new() -> Bench {
+        let memory = Path::new("/dev/shm");
+        let dir = if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() }.expect("a folder");
+        let port = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a free port").port();
+        std::fs::create_dir(dir.path().join("there")).expect("a folder");
+        let bench = Bench { dir, port, server: Some(globus_server_at(port)) };
+        bench.plant(&bench.file(), 1);
+        bench
+    }
+
+    fn plant(&self, path: &Path, seed: u64) {
+        let mut rng = Rng::new(seed);
+        let mut bytes: Vec<u8> = (0..MIB / 8).flat_map(|_| rng.next_u64().to_le_bytes()).collect();
+        bytes = bytes.repeat((LEN / MIB) as usize);
+        // No mebibyte like another.
+        bytes.chunks_mut(MIB as usize).zip(0u64..).for_each(|(part, index)| part[..8].copy_from_slice(&index.to_le_bytes()));
+        std::fs::write(path, bytes).expect("written");
+    }
+
+    fn file(&self) -> PathBuf {
+        self.dir.path().join("file")
+    }
+
+    fn there(&self) -> PathBuf {
+        self.dir.path().join("there")
+    }
+
+    fn url(&self, name: &str) -> String {
+        format!("ftp://127.0.0.1:{}{}/{name}", self.port, self.there().display())
+    }
+
+    fn farline(&self, args: &[&str]) -> Command {
+        let mut command = farline();
+        command.env("XDG_STATE_HOME", self.dir.path().join("state")).arg("--json").args(args);
+        command
+    }
+
+    fn copy(&self, from: &str, to: &str) -> Value {
+        serde_json::from_str(&succeed(&mut self.farline(&["cp", "--streams", "3", from, to]))).expect("one object")
+    }
+
+    fn begin(&self, from: &str, to: &str) -> Running {
+        self.begin_at(RATE, from, to)
+    }
+
+    fn begin_at(&self, rate: &str, from: &str, to: &str) -> Running {
+        let mut command = self.farline(&["cp", "--streams", "3", "--limit", rate, from, to]);
+        Running(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("farline runs"))
+    }
+
+    /// What `farline partials ls` knows of the server.
+    fn left(&self) -> Vec<Value> {
+        let said = succeed(&mut self.farline(&["partials", "ls", &self.url("")]));
+        serde_json::from_str::<Value>(&said).expect("one object")["partials"].as_array().expect("a list").clone()
+    }
+
+    /// Bytes that the server said that it stored of the one partial file.
+    fn stored(&self) -> u64 {
+        self.left().first().and_then(|left| left["durable_bytes"].as_u64()).unwrap_or(0)
+    }
+
+    /// Kills the server and what it forked, as a crash does, and starts another in its place.
+    fn crash_the_server(&mut self) {
+        let server = self.server.take().expect("it runs");
+        let id = server.0.id();
+        let children = std::fs::read_to_string(format!("/proc/{id}/task/{id}/children")).unwrap_or_default();
+        for child in children.split_whitespace().filter_map(|child| rustix::process::Pid::from_raw(child.parse().ok()?)) {
+            // One that ended by itself is as good.
+            let _ = rustix::process::kill_process(child, rustix::process::Signal::KILL);
+        }
+        drop(server);
+        self.server = Some(globus_server_at(self.port));
+    }
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().expect("text")
+}
+
+fn same(a: &Path, b: &Path) -> bool {
+    std::fs::read(a).expect("there") == std::fs::read(b).expect("landed")
+}
+
+/// Names that are not for users.
+fn hidden(folder: &Path) -> Vec<String> {
+    let names = std::fs::read_dir(folder).expect("a folder").map(|item| item.expect("an entry").file_name());
+    names.map(|name| name.to_string_lossy().into_owned()).filter(|name| name.ends_with(".farline")).collect()
+}
+
+fn wait_for(what: &str, condition: impl Fn() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while !condition() {
+        assert!(Instant::now() < deadline, "{what} never came");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn an_upload_that_is_killed_again_and_again_goes_on_from_what_the_server_said() {
+    let mut bench = Bench::new();
+    let (file, target) = (bench.file(), bench.there().join("landed"));
+    let url = bench.url("landed");
+    let mut before = 0;
+    for (round, kill_the_server) in [false, true, false].into_iter().enumerate() {
+        let mut client = bench.begin(text(&file), &url);
+        wait_for("more that is stored", || {
+            assert!(!target.exists(), "the copy was over before it could be killed");
+            bench.stored() > before + 10 * MIB
+        });
+        assert_eq!(bench.left()[0]["running"], true, "round {round}");
+        if kill_the_server {
+            bench.crash_the_server();
+            let status = client.0.wait().expect("ended");
+            assert_eq!(status.code(), Some(5), "the client says that the path or the peer broke");
+        } else {
+            client.0.kill().expect("killed");
+            client.0.wait().expect("ended");
+        }
+        let left = bench.left();
+        assert_eq!((left.len(), &left[0]["running"], left[0]["total_bytes"].as_u64()), (1, &Value::Bool(false), Some(LEN)));
+        assert!(left[0]["target"].as_str().is_some_and(|named| named == url), "{}", left[0]);
+        assert!(bench.stored() > before, "round {round} brought something");
+        before = bench.stored();
+        assert!(!target.exists() && hidden(&bench.there()).len() == 1, "nothing half-done under the final name");
+    }
+    let result = bench.copy(text(&file), &url);
+    assert!(same(&file, &target));
+    let (resumed, sent) = (result["resumed_bytes"].as_u64().expect("a count"), result["bytes_sent"].as_u64().expect("a count"));
+    assert!(
+        resumed + STRAY >= before && sent < LEN - resumed + MIB,
+        "{before} bytes of {LEN} were there, {sent} were sent: {result}"
+    );
+    assert!(result["verified"] == true && result["verified_how"].as_str().is_some_and(|how| how.contains("SHA256")), "{result}");
+    assert_eq!((hidden(&bench.there()), bench.left()), (Vec::new(), Vec::new()));
+}
+
+#[test]
+fn a_download_that_is_killed_again_and_again_goes_on_from_what_is_durable_here() {
+    let mut bench = Bench::new();
+    let down = bench.dir.path().join("down");
+    std::fs::create_dir(&down).expect("a folder");
+    std::fs::rename(bench.file(), bench.there().join("big")).expect("moved");
+    let (file, target) = (bench.there().join("big"), down.join("big"));
+    let url = bench.url("big");
+    let durable = |bench: &Bench| {
+        let said = succeed(&mut bench.farline(&["partials", "ls", text(&down)]));
+        let said: Value = serde_json::from_str(&said).expect("one object");
+        said["partials"][0]["durable_bytes"].as_u64().unwrap_or(0)
+    };
+    let mut before = 0;
+    for kill_the_server in [false, true, false] {
+        let mut client = bench.begin(&url, text(&down));
+        wait_for("more that is durable", || {
+            assert!(!target.exists(), "the copy was over before it could be killed");
+            durable(&bench) > before + 10 * MIB
+        });
+        if kill_the_server {
+            bench.crash_the_server();
+            assert_eq!(client.0.wait().expect("ended").code(), Some(5));
+        } else {
+            client.0.kill().expect("killed");
+            client.0.wait().expect("ended");
+        }
+        before = durable(&bench);
+        assert!(!target.exists());
+    }
+    let result = bench.copy(&url, text(&down));
+    assert!(same(&file, &target));
+    let (resumed, sent) = (result["resumed_bytes"].as_u64().expect("a count"), result["bytes_sent"].as_u64().expect("a count"));
+    assert!(resumed > 20 * MIB && sent < LEN - resumed + MIB, "{resumed} bytes were here, and {sent} of {LEN} came again");
+    assert!(result["verified"] == true, "{result}");
+    assert_eq!(hidden(&down), Vec::<String>::new());
+    // Another file under the same name is not the same transfer.
+    let mut client = bench.begin(&url, text(&down));
+    wait_for("something durable", || durable(&bench) > 0);
+    client.0.kill().expect("killed");
+    client.0.wait().expect("ended");
+    bench.plant(&file, 2);
+    let result = bench.copy(&url, text(&down));
+    assert_eq!(result["resumed_bytes"].as_u64(), Some(0), "{result}");
+    assert!(same(&file, &target));
+}
+
+#[test]
+fn a_changed_source_starts_again_and_its_stale_partial_goes() {
+    let bench = Bench::new();
+    let url = bench.url("landed");
+    let mut client = bench.begin_at(SLOW, text(&bench.file()), &url);
+    wait_for("something stored", || bench.stored() > 0);
+    let (error, code) = error_of_command(&mut bench.farline(&["cp", text(&bench.file()), &url]));
+    assert_eq!((error["code"].as_str(), code), (Some("busy"), 6), "a second writer of this host is told: {error}");
+    client.0.kill().expect("killed");
+    client.0.wait().expect("ended");
+    let stale = hidden(&bench.there());
+    bench.plant(&bench.file(), 2);
+    let result = bench.copy(text(&bench.file()), &url);
+    assert_eq!((stale.len(), result["resumed_bytes"].as_u64()), (1, Some(0)), "{result}");
+    assert!(same(&bench.file(), &bench.there().join("landed")));
+    assert_eq!((hidden(&bench.there()), bench.left()), (Vec::new(), Vec::new()));
+}
+
+#[test]
+fn what_the_server_lost_or_changed_of_a_partial_is_found() {
+    let bench = Bench::new();
+    let url = bench.url("landed");
+    for change in ["damaged", "gone"] {
+        let mut client = bench.begin(text(&bench.file()), &url);
+        wait_for("something stored", || bench.stored() > 10 * MIB);
+        client.0.kill().expect("killed");
+        client.0.wait().expect("ended");
+        let partial = bench.there().join(&hidden(&bench.there())[0]);
+        if change == "damaged" {
+            let mut bytes = std::fs::read(&partial).expect("there");
+            bytes[5 << 20] ^= 1;
+            std::fs::write(&partial, bytes).expect("written");
+            let (error, code) = error_of_command(&mut bench.farline(&["cp", text(&bench.file()), &url]));
+            assert_eq!((error["code"].as_str(), code), (Some("digest-mismatch"), 5), "{error}");
+            assert_eq!((hidden(&bench.there()), bench.left()), (Vec::new(), Vec::new()), "what is wrong is not gone on with");
+        } else {
+            std::fs::remove_file(&partial).expect("removed");
+        }
+        let result = bench.copy(text(&bench.file()), &url);
+        assert_eq!(result["resumed_bytes"].as_u64(), Some(0), "{change}: {result}");
+        assert!(same(&bench.file(), &bench.there().join("landed")), "{change}");
+        std::fs::remove_file(bench.there().join("landed")).expect("removed");
+    }
+}
+
+#[test]
+fn what_is_left_at_a_server_is_listed_and_removed() {
+    let bench = Bench::new();
+    let url = bench.url("landed");
+    let mut client = bench.begin(text(&bench.file()), &url);
+    wait_for("something stored", || bench.stored() > 0);
+    let output = bench.farline(&["partials", "rm", &url]).output().expect("runs");
+    let said: Value = serde_json::from_slice(&output.stdout).expect("one object");
+    assert_eq!((said["kept"][0]["error"]["code"].as_str(), output.status.code()), (Some("busy"), Some(6)), "{said}");
+    client.0.kill().expect("killed");
+    client.0.wait().expect("ended");
+    let all = succeed(bench.farline(&["partials", "ls"]).current_dir(bench.there()));
+    assert!(all.contains(&url), "without a folder every server is listed too: {all}");
+    succeed(&mut bench.farline(&["partials", "rm", &bench.url("")]));
+    assert_eq!((hidden(&bench.there()), bench.left()), (Vec::new(), Vec::new()));
+    let (error, code) = error_of_command(&mut bench.farline(&["partials", "rm", &url]));
+    assert_eq!((error["code"].as_str(), code), (Some("no-partial"), 2), "{error}");
+}
+
+#[test]
+fn a_checksum_is_compared_where_it_is_asked_for() {
+    let bench = Bench::new();
+    let (back, url) = (bench.dir.path().join("back"), bench.url("landed"));
+    let file = bench.file();
+    for (from, to) in [(text(&file), &url[..]), (&url[..], text(&back))] {
+        let asked = succeed(&mut bench.farline(&["cp", "--verify", "digest", from, to]));
+        let asked: Value = serde_json::from_str(&asked).expect("one object");
+        assert!(asked["verified"] == true && asked["verified_how"].as_str().is_some_and(|how| how.contains("SHA256")), "{asked}");
+        let plain = bench.copy(from, to);
+        assert!(plain["verified"] == false && plain["verified_how"].as_str().is_some_and(|how| how.contains("not verified")));
+    }
+    assert!(same(&bench.file(), &back));
+}
+
+#[test]
+fn a_copy_from_server_to_server_that_is_killed_starts_again_and_its_partial_goes() {
+    let bench = Bench::new();
+    let root = bench.dir.path().join("root");
+    std::fs::create_dir(&root).expect("a folder");
+    std::fs::rename(bench.file(), root.join("big")).expect("moved");
+    let (_node, node) = node(&root, "read", &["--listen", "127.0.0.2:0", "--third-party"]);
+    let (from, to) = (format!("{node}/big"), bench.url("landed"));
+    let mut client = bench.begin(&from, &to);
+    wait_for("more that is stored", || bench.stored() > 10 * MIB);
+    client.0.kill().expect("killed");
+    client.0.wait().expect("ended");
+    let result = bench.copy(&from, &to);
+    assert_eq!(result["resumed_bytes"].as_u64(), Some(0), "nobody could compare the whole: {result}");
+    assert!(same(&root.join("big"), &bench.there().join("landed")));
+    assert_eq!((hidden(&bench.there()), bench.left()), (Vec::new(), Vec::new()));
+}
