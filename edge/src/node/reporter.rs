@@ -66,7 +66,8 @@ impl<'a> Reporter<'a> {
             scope.spawn(|| {
                 let mut done = over.0.lock().unwrap_or_else(PoisonError::into_inner);
                 loop {
-                    (done, _) = over.1.wait_timeout(done, every).unwrap_or_else(PoisonError::into_inner);
+                    // Looks before it waits: work of a moment may be over before this thread runs.
+                    (done, _) = over.1.wait_timeout_while(done, every, |over| !*over).unwrap_or_else(PoisonError::into_inner);
                     if *done {
                         return;
                     }
