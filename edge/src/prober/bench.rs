@@ -214,7 +214,7 @@ fn parse<T: DeserializeOwned>(text: &str) -> Result<T, Error> {
     }
     #[derive(Deserialize)]
     struct Failure {
-        fault: String,
+        fault: Fault,
         message: String,
         hint: Option<String>,
     }
@@ -224,11 +224,5 @@ fn parse<T: DeserializeOwned>(text: &str) -> Result<T, Error> {
     let Ok(Failed { error }) = serde_json::from_str(text) else {
         return Err(Error::new(Fault::Here, "profile-end", "an end of the measurement ended without a word"));
     };
-    let fault = match error.fault.as_str() {
-        "you" => Fault::You,
-        "between" => Fault::Between,
-        "bug" => Fault::Bug,
-        _ => Fault::Here,
-    };
-    Err(Error { fault, code: "profile-end", message: error.message, hint: error.hint })
+    Err(Error { fault: error.fault, code: "profile-end", message: error.message, hint: error.hint })
 }
