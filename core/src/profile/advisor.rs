@@ -310,8 +310,9 @@ pub fn plan_from(profile: &Profile, path: Option<&str>, size: Bytes) -> Result<P
             cells.len()
         ),
         format!(
-            "{} {n} times on {}",
+            "{} {} on {}",
             if profile.kind == Kind::Measured { "measured" } else { "modelled" },
+            if n == 1 { "once".to_owned() } else { format!("{n} times") },
             if profile.date.is_empty() { "an unknown date" } else { &profile.date }
         ),
     ];

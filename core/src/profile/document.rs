@@ -30,6 +30,9 @@ pub struct Environment {
     pub kernel: Option<String>,
     /// Processors.
     pub cpus: Option<u32>,
+    /// The node at the other end of a real path.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node: Option<String>,
     /// Settings that matter, such as `net.ipv4.tcp_rmem`, as the system prints them.
     pub settings: Vec<(String, String)>,
 }

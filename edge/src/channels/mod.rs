@@ -144,6 +144,11 @@ impl Handle {
         self.0.set_recv_buffer_size(len)
     }
 
+    /// The connection itself, for use past the channel; only for a channel over plain TCP.
+    pub fn into_stream(self) -> std::net::TcpStream {
+        self.0.into()
+    }
+
     /// Limits how long a read may take.
     ///
     /// # Errors

@@ -157,7 +157,8 @@ impl Remote {
     }
 
     /// The server, for people.
-    pub(super) fn server(&self) -> String {
+    /// The server, for people.
+    pub fn server(&self) -> String {
         if self.via == Via::Ssh { self.host.clone() } else { format!("{}:{}", self.host, self.port) }
     }
 

@@ -1,7 +1,7 @@
 //! What a node exports, where it listens and whom it lets in: from flags, from a TOML file, flags first.
 
 use crate::channels::trust::Identity;
-use farline_core::units::{Bytes, Error, Fault, ParseQuantityError};
+use farline_core::units::{Bytes, Error, Fault, ParseQuantityError, Rate};
 use serde::Deserialize;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -64,6 +64,8 @@ pub struct Config {
     pub allow_null: bool,
     /// How much memory all `?memory=SIZE` stores may take together; none when absent.
     pub allow_memory: Option<Bytes>,
+    /// How fast clients may measure the path to here; not at all when absent.
+    pub allow_profile: Option<Rate>,
     /// Staging pool of each session that moves data.
     pub staging: Bytes,
     /// Sessions at once.
@@ -98,6 +100,8 @@ pub struct ConfigFile {
     pub allow_null: Option<bool>,
     /// A size such as `16GiB`, see [`Config::allow_memory`].
     pub allow_memory: Option<String>,
+    /// A rate such as `2Gbit/s`, see [`Config::allow_profile`].
+    pub allow_profile: Option<String>,
     /// A size such as `64MiB`, see [`Config::staging`].
     pub staging: Option<String>,
     /// See [`Config::sessions`].
@@ -140,6 +144,11 @@ impl ConfigFile {
             .map(|text| text.parse())
             .transpose()
             .map_err(|error: ParseQuantityError| wrong(error.to_string()))?;
+        let allow_profile = self
+            .allow_profile
+            .map(|text| text.parse())
+            .transpose()
+            .map_err(|error: ParseQuantityError| wrong(error.to_string()))?;
         let tls = match (self.tls_cert, self.tls_key, self.tls) {
             (Some(certificate), Some(key), _) => Some(TlsKey::Files { certificate, key }),
             (None, None, Some(true)) => Some(TlsKey::Fresh),
@@ -165,6 +174,7 @@ impl ConfigFile {
             tls,
             allow_null: self.allow_null.unwrap_or(false),
             allow_memory,
+            allow_profile,
             staging,
             sessions,
             patience: Some(Duration::from_secs(self.timeout.unwrap_or(DEFAULT_TIMEOUT))).filter(|patience| !patience.is_zero()),

@@ -9,6 +9,7 @@ mod data;
 mod diskless;
 mod door;
 mod files;
+mod profile;
 mod reporter;
 mod session;
 mod stream_mode;
@@ -25,7 +26,7 @@ use farline_core::units::{Error, Fault};
 use std::net::SocketAddr;
 use std::os::unix::ffi::OsStringExt;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 
@@ -52,6 +53,8 @@ struct Shared {
     home: Pathname,
     /// Bytes that memory stores take now.
     memory_used: AtomicU64,
+    /// Whether a client measures the path to here now.
+    measured: AtomicBool,
 }
 
 impl Shared {
@@ -61,6 +64,7 @@ impl Shared {
             turned_away: Arc::new(Semaphore::new(64)),
             doors: Arc::default(),
             memory_used: AtomicU64::new(0),
+            measured: AtomicBool::new(false),
             root: Arc::new(root),
             config,
             identity,

@@ -24,6 +24,11 @@ impl<'a> Reporter<'a> {
         (self.tell)(Answer::Started { reused });
     }
 
+    /// What only this transfer has to say.
+    pub(super) fn say(&self, answer: Answer) {
+        (self.tell)(answer);
+    }
+
     /// What the receiver holds.
     pub(super) fn ranges(&self, held: &ByteRanges) {
         if !held.is_empty() {

@@ -8,6 +8,7 @@ use super::wire::{PREAMBLE_TIMEOUT, Received, Wire};
 use super::{Shared, diskless, tree};
 use crate::channels::key::PREAMBLE_LEN;
 use crate::mover::{Cancel, TREE_MODULE};
+use crate::prober::{MODULE, feature};
 use farline_core::gridftp::server::{Answer, Ask, Input, Logins, Output, Rights, ServerConfig, ServerSession};
 use farline_core::units::{Error, Fault, Time};
 use std::net::SocketAddr;
@@ -126,6 +127,7 @@ fn rules(shared: &Shared, arrival: &Arrival) -> ServerConfig {
             shared.config.third_party.then(|| "FARLINE THIRDPARTY".to_owned()).into_iter().collect(),
             shared.identity.iter().map(|identity| format!("FARLINE TLS {}", identity.fingerprint)).collect(),
             arrival.over_ssh.then(|| format!("FARLINE ADDRESS {}", arrival.local.ip())).into_iter().collect(),
+            shared.config.allow_profile.map(feature).into_iter().collect(),
             diskless::features(shared.config.allow_null, shared.config.allow_memory),
         ]
         .concat(),
@@ -133,7 +135,7 @@ fn rules(shared: &Shared, arrival: &Arrival) -> ServerConfig {
         tls: shared.identity.is_some() && !arrival.over_ssh,
         secure: arrival.over_ssh,
         home: shared.home.clone(),
-        modules: vec![TREE_MODULE.to_owned()],
+        modules: vec![TREE_MODULE.to_owned(), MODULE.to_owned()],
         ..ServerConfig::default()
     }
 }

@@ -2,10 +2,12 @@
 
 use super::data::{CONNECT_TIMEOUT, DataPlane, wall_clock};
 use super::files::{Files, beneath};
+use super::profile;
 use super::reporter::Reporter;
 use super::stream_mode;
 use super::tree::{self, Phase};
 use crate::mover::{Audit, BLOCK_LEN, Cancel, Incoming, ReceiveJob, SendJob, Tally, UNKNOWN_LEN, receive, send};
+use crate::prober::MODULE;
 use crate::stores::{BytesSource, PosixSink, PosixSource, Sink, Source, storage_error};
 use crate::sys::lock::lock;
 use farline_core::gridftp::server::{Action, TransferRequest};
@@ -37,6 +39,9 @@ impl DataPlane {
         if self.private && self.door.is_none() && request.mode == Mode::Extended {
             // P-3: nobody but Farline is known to want it, and Farline has a key.
             return Err(Error::new(Fault::You, "unsupported", "MODE E under PROT P needs a key (OPTS FARLINE key=)"));
+        }
+        if let Some(module) = request.module.as_ref().filter(|module| module.name.eq_ignore_ascii_case(MODULE)) {
+            return profile::receive(self, &module.parms, &run);
         }
         if let Some(module) = &request.module {
             let phase = Phase::parse(&module.parms)?;
@@ -267,7 +272,7 @@ impl DataPlane {
     }
 
     /// Waits until the client has opened as many channels as it asked for (K-4).
-    fn await_channels(&mut self, wanted: usize, run: &Run<'_>) -> Result<(), Error> {
+    pub(super) fn await_channels(&mut self, wanted: usize, run: &Run<'_>) -> Result<(), Error> {
         let Some(door) = &self.door else { return Ok(()) };
         let deadline = Instant::now() + CONNECT_TIMEOUT;
         while self.channels.len() < wanted {

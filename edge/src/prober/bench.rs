@@ -1,10 +1,9 @@
 //! Repetitions over emulated links: each has a link of its own, with an end of the measurement in either side.
 
-use super::{BUSY, PATIENCE, Received, Request, Sent};
-use crate::kernelcc::{self, Held, Wish};
+use super::joined::{Controls, joined};
+use super::{PATIENCE, Received, Request, Sent};
 use crate::link::{Link, Settings, Side, Stats};
-use farline_core::congestion::{Algorithm, Set};
-use farline_core::profile::{Bench, Cell, Exactness, Grid, Job, LimitedBy, Observed, Repetition};
+use farline_core::profile::{Bench, Cell, Exactness, Grid, Job, Repetition};
 use farline_core::units::{Error, Fault, Span};
 use farline_core::wan::{self, Change, Event};
 use serde::Deserialize;
@@ -26,8 +25,7 @@ pub struct LinkBench {
     program: Option<PathBuf>,
     /// Says to others that links of this name are in use; the kernel takes it back when the process ends, however it does.
     _claim: UnixListener,
-    /// Of the grid's controls those that this host lacked, for as long as the bench lives.
-    held: Vec<(Algorithm, Held)>,
+    held: Controls,
 }
 
 impl LinkBench {
@@ -47,14 +45,7 @@ impl LinkBench {
                 }
                 _ => failed("the claim", &error),
             })?;
-        let obtain = |&control: &Algorithm| {
-            // What the kernel has of its own has one set of constants, whatever the grid says.
-            let own = matches!(control, Algorithm::Reno | Algorithm::Cubic | Algorithm::Bbr);
-            let set = (grid.set != Set::default() && !own).then_some(grid.set);
-            Ok((control, kernelcc::obtain(&Wish { set, ..Wish::new(control.name()) })?))
-        };
-        let held = grid.congestion.iter().map(obtain).collect::<Result<_, Error>>()?;
-        Ok(LinkBench { _claim: claim, name, program, held })
+        Ok(LinkBench { _claim: claim, name, program, held: Controls::obtain(grid)? })
     }
 
     fn settings(&self, grid: &Grid, cell: &Cell, seed: u64) -> Settings {
@@ -74,13 +65,12 @@ impl LinkBench {
     }
 
     fn measure(&self, link: &Link, grid: &Grid, cell: &Cell) -> Result<(Sent, Received), Error> {
-        let congestion = self.held.iter().find(|(control, _)| *control == cell.congestion);
         let up = Span::from_secs_f64(link.stats()?.uptime_seconds);
         let request = Request {
             streams: cell.streams,
             seconds: grid.samples() as f64 * grid.sample_s,
             sample_s: grid.sample_s,
-            congestion: congestion.map_or_else(|| cell.congestion.name().to_owned(), |(_, held)| held.name.clone()),
+            congestion: self.held.name(cell.congestion),
             window: cell.window_bytes,
             limit: grid.host_bps,
             begin_in_s: grid.disturbance.map_or(0.0, |_| LEAD.saturating_sub(up).as_secs_f64()),
@@ -111,29 +101,7 @@ impl Bench for LinkBench {
         let stats = link.stats();
         link.down()?;
         let ((sent, received), stats) = (measured?, stats?);
-        let limited_by = sent.limited_by(grid.host_bps);
-        let observed = Observed {
-            samples: received.samples_bps,
-            streams: received.streams_bps,
-            sender_bps: sent.acked_bps,
-            retransmits: sent.retransmits,
-            reductions: sent.reductions,
-            timeouts: sent.timeouts,
-            limited_by: if received.work.busiest > BUSY { LimitedBy::Cpu } else { limited_by },
-        };
-        let mut repetition = observed.repetition(grid, job);
-        let mut doubts = stats.invalid_because.clone();
-        for (end, work) in [("sender", sent.work), ("receiver", received.work)] {
-            if work.busiest > BUSY {
-                doubts.push(format!(
-                    "a thread of the {end} was busy {:.0} % of the time: the processor was measured, not the path",
-                    work.busiest * 100.0
-                ));
-            }
-        }
-        repetition.invalid = (!doubts.is_empty()).then(|| doubts.join("; "));
-        repetition.cpu = Some((sent.work.cpu_s / repetition.seconds, received.work.cpu_s / repetition.seconds));
-        repetition.rtt_ns = Some(sent.min_rtt);
+        let mut repetition = joined(grid, job, sent, received, stats.invalid_because.clone());
         repetition.link = Some(exactness(&stats));
         Ok(repetition)
     }

@@ -7,19 +7,23 @@
 //! and on a small machine the copy would be the answer. What a transfer does, stores and digests included, is `farline cp`'s to say.
 
 mod bench;
+mod joined;
 mod receive;
 mod send;
+mod wire;
 
 pub use bench::LinkBench;
-pub use receive::{Received, receive};
-pub use send::{Limits, Sent, send};
+pub(crate) use joined::{Controls, joined};
+pub use receive::{Received, drain, receive};
+pub use send::{Limits, Sent, fill, send};
+pub(crate) use wire::{MODULE, ceiling, feature};
 
 use farline_core::units::{Bytes, Rate};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
 /// What both ends are to do.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Request {
     /// Connections.
     pub streams: u32,

@@ -9,7 +9,7 @@ use socket2::SockRef;
 use std::io;
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// The kernel drops up to this much at once.
@@ -35,10 +35,6 @@ pub struct Received {
 /// [`Fault::Between`] when they do not come, or bring nothing; [`Fault::Here`] when this host refuses a socket option.
 pub fn receive(listener: &TcpListener, request: &Request) -> Result<Received, Error> {
     let here = |error: io::Error| Error::new(Fault::Here, "profile-receive", format!("receiving: {error}"));
-    let silent = |what: &str| {
-        Error::new(Fault::Between, "profile-silent", format!("the receiver waited {} s for {what}", PATIENCE.as_secs()))
-            .hint("is the path up? `ping` the other end")
-    };
     if let Some(window) = request.window {
         fix_window(listener, window)?;
     }
@@ -47,15 +43,31 @@ pub fn receive(listener: &TcpListener, request: &Request) -> Result<Received, Er
     let mut streams = Vec::new();
     for _ in 0..request.streams {
         let (stream, _) = listener.accept().map_err(|_| silent("a stream"))?;
-        if let Some(window) = request.window {
-            fix_window(&stream, window)?;
-        }
-        streams.push(Counted { stream, bytes: AtomicU64::new(0) });
+        streams.push(stream);
     }
+    drain(streams, request, &|_| Ok(()))
+}
+
+fn silent(what: &str) -> Error {
+    Error::new(Fault::Between, "profile-silent", format!("the receiver waited {} s for {what}", PATIENCE.as_secs()))
+        .hint("is the path up? `ping` the other end")
+}
+
+/// Receives from `streams` what `request` says and counts; `allow` is told the bytes of each sample interval and may end it.
+///
+/// # Errors
+/// As [`receive`], and what `allow` says.
+pub fn drain(streams: Vec<TcpStream>, request: &Request, allow: &dyn Fn(u64) -> Result<(), Error>) -> Result<Received, Error> {
+    for stream in &streams {
+        if let Some(window) = request.window {
+            fix_window(stream, window)?;
+        }
+    }
+    let streams: Vec<_> = streams.into_iter().map(Counted::new).collect();
     let began = OnceLock::new();
     std::thread::scope(|scope| {
         let threads: Vec<_> = streams.iter().map(|stream| scope.spawn(|| stream.drain(&began))).collect();
-        let counted = count(&streams, &began, request).ok_or_else(|| silent("a first byte"));
+        let counted = count(&streams, &began, request, allow);
         for stream in &streams {
             // Nothing more is wanted; a connection that is gone already is no trouble.
             let _ = stream.stream.shutdown(Shutdown::Both);
@@ -73,9 +85,14 @@ pub fn receive(listener: &TcpListener, request: &Request) -> Result<Received, Er
 struct Counted {
     stream: TcpStream,
     bytes: AtomicU64,
+    ended: AtomicBool,
 }
 
 impl Counted {
+    fn new(stream: TcpStream) -> Counted {
+        Counted { stream, bytes: AtomicU64::new(0), ended: AtomicBool::new(false) }
+    }
+
     /// Receives until the connection ends; answers the processor time that it took.
     fn drain(&self, began: &OnceLock<Instant>) -> Duration {
         let mut nowhere = vec![0; AT_ONCE];
@@ -86,19 +103,27 @@ impl Counted {
                     self.bytes.fetch_add(len as u64, Ordering::Relaxed);
                 }
                 Err(rustix::io::Errno::INTR) => {}
-                Ok(_) | Err(_) => return thread_time(),
+                Ok(_) | Err(_) => {
+                    self.ended.store(true, Ordering::Relaxed);
+                    return thread_time();
+                }
             }
         }
     }
 }
 
-/// Samples `streams` from the first byte on; `None` when none comes.
-fn count(streams: &[Counted], began: &OnceLock<Instant>, request: &Request) -> Option<Received> {
+/// Samples `streams` from the first byte on.
+fn count(
+    streams: &[Counted],
+    began: &OnceLock<Instant>,
+    request: &Request,
+    allow: &dyn Fn(u64) -> Result<(), Error>,
+) -> Result<Received, Error> {
     let deadline = Instant::now() + PATIENCE + Duration::from_secs_f64(request.begin_in_s);
     let start = loop {
         match began.get() {
             Some(start) => break *start,
-            None if Instant::now() > deadline => return None,
+            None if Instant::now() > deadline => return Err(silent("a first byte")),
             None => std::thread::sleep(Duration::from_millis(1)),
         }
     };
@@ -108,6 +133,10 @@ fn count(streams: &[Counted], began: &OnceLock<Instant>, request: &Request) -> O
     for index in 1..=(request.seconds / request.sample_s).floor().max(1.0) as u32 {
         while let Some(left) = (start + sample * index).checked_duration_since(Instant::now()).filter(|left| !left.is_zero()) {
             std::thread::sleep(left.min(LOOK_EVERY));
+            if streams.iter().all(|stream| stream.ended.load(Ordering::Relaxed)) {
+                let words = format!("every stream ended after {:.1} of {:.1} s", start.elapsed().as_secs_f64(), request.seconds);
+                return Err(Error::new(Fault::Between, "profile-broken", words).hint("is the path still up?"));
+            }
             for stream in request.window.iter().flat_map(|_| streams) {
                 // It was possible before; a connection that is gone needs no window.
                 let _ = fix_window(&stream.stream, request.window.unwrap_or_default());
@@ -116,9 +145,10 @@ fn count(streams: &[Counted], began: &OnceLock<Instant>, request: &Request) -> O
         let here = (Instant::now(), total());
         // A thread that was woken late counts more in more time: the rate is right.
         samples_bps.push((here.1 - last.1) as f64 * 8.0 / (here.0 - last.0).as_secs_f64().max(1e-9));
+        allow(here.1 - last.1)?;
         last = here;
     }
     let elapsed = (last.0 - start).as_secs_f64();
     let streams_bps = streams.iter().map(|stream| stream.bytes.load(Ordering::Relaxed) as f64 * 8.0 / elapsed).collect();
-    Some(Received { samples_bps, streams_bps, work: Work::default() })
+    Ok(Received { samples_bps, streams_bps, work: Work::default() })
 }

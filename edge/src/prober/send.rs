@@ -70,23 +70,33 @@ impl Sent {
 pub fn send(address: SocketAddr, request: &Request) -> Result<Sent, Error> {
     let asked = Instant::now();
     let options = TcpOptions { congestion: Some(request.congestion.clone()), buffer: None };
-    let here = |error: io::Error| Error::new(Fault::Here, "profile-send", format!("setting a socket up: {error}"));
     let mut streams = Vec::new();
     for _ in 0..request.streams {
         let stream = connect_stream(address, None, &options, PATIENCE).map_err(|error| {
             Error::new(Fault::Between, "profile-connect", format!("connecting to {address}: {error}"))
                 .hint("is the other end there?")
         })?;
-        notice_dead_peer(&stream).map_err(here)?;
-        if let Some(limit) = request.limit {
-            pace(&stream, Some(Rate::from_bps(limit.as_bps() / u64::from(request.streams).max(1)))).map_err(here)?;
-        }
         streams.push(stream);
+    }
+    fill(&streams, request, asked)
+}
+
+/// Sends over `streams`, which stand, what `request` asked for at the time `asked`.
+///
+/// # Errors
+/// As [`send`].
+pub fn fill(streams: &[TcpStream], request: &Request, asked: Instant) -> Result<Sent, Error> {
+    let here = |error: io::Error| Error::new(Fault::Here, "profile-send", format!("setting a socket up: {error}"));
+    for stream in streams {
+        notice_dead_peer(stream).map_err(here)?;
+        if let Some(limit) = request.limit {
+            pace(stream, Some(Rate::from_bps(limit.as_bps() / u64::from(request.streams).max(1)))).map_err(here)?;
+        }
     }
     let start = Barrier::new(streams.len() + 1);
     let message = vec![0; MESSAGE];
     std::thread::scope(|scope| {
-        let threads: Vec<_> = streams.iter().map(|stream| scope.spawn(|| fill(stream, &message, &start))).collect();
+        let threads: Vec<_> = streams.iter().map(|stream| scope.spawn(|| write_on(stream, &message, &start))).collect();
         std::thread::sleep((asked + Duration::from_secs_f64(request.begin_in_s)).saturating_duration_since(Instant::now()));
         start.wait();
         let began = Instant::now();
@@ -94,7 +104,7 @@ pub fn send(address: SocketAddr, request: &Request) -> Result<Sent, Error> {
         let over = Duration::from_secs_f64(request.seconds);
         while began.elapsed() < over && !threads.iter().any(std::thread::ScopedJoinHandle::is_finished) {
             std::thread::sleep(LOOK_EVERY);
-            watch.look(&streams);
+            watch.look(streams);
         }
         let elapsed = began.elapsed();
         // The receiver's time began half a round trip later: it ends the connections when that is over.
@@ -102,7 +112,7 @@ pub fn send(address: SocketAddr, request: &Request) -> Result<Sent, Error> {
         while Instant::now() < late && !threads.iter().all(std::thread::ScopedJoinHandle::is_finished) {
             std::thread::sleep(LOOK_EVERY);
         }
-        for stream in &streams {
+        for stream in streams {
             let _ = stream.shutdown(Shutdown::Both);
         }
         let mut work = Work::default();
@@ -118,7 +128,7 @@ pub fn send(address: SocketAddr, request: &Request) -> Result<Sent, Error> {
 }
 
 /// Writes until the connection ends; answers the processor time that it took.
-fn fill(mut stream: &TcpStream, message: &[u8], start: &Barrier) -> Duration {
+fn write_on(mut stream: &TcpStream, message: &[u8], start: &Barrier) -> Duration {
     start.wait();
     loop {
         match stream.write(message) {

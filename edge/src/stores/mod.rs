@@ -32,7 +32,7 @@ pub use partial::Held;
 pub(crate) use partial::has_journal;
 pub use posix::{Part, PosixSource};
 pub(crate) use receipts::{Parcel, Receipts, receipts_folder, temporary_beside};
-pub use receipts::{Receipt, receipts_in};
+pub use receipts::{Receipt, receipts_in, state_folder};
 pub use root::Root;
 pub use stall::{Stall, StallingSource};
 pub use standard::StandardOutput;

@@ -62,11 +62,16 @@ pub struct Receipt {
     pub running: Option<bool>,
 }
 
-/// Where these journals lie: in the user's state directory, as XDG has it; `None` when there is none.
+/// Where these journals lie; `None` when the user has no state directory.
 pub(crate) fn receipts_folder() -> Option<PathBuf> {
+    Some(state_folder()?.join("receipts"))
+}
+
+/// Farline's part of the user's state directory, as XDG has it; `None` when there is none.
+pub fn state_folder() -> Option<PathBuf> {
     let absolute = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let state = absolute("XDG_STATE_HOME").or_else(|| Some(absolute("HOME")?.join(".local/state")))?;
-    Some(state.join("farline/receipts"))
+    Some(state.join("farline"))
 }
 
 /// A name for a partial file beside `target` that no other transfer has: whoever still writes under another one disturbs nobody.

@@ -1,13 +1,13 @@
 //! `farline check`: is this host fit, and does the other one answer.
 
+use crate::node::remote;
 use crate::output::Output;
 use farline::channels::trust::{Fingerprint, Trust};
-use farline::client::{Greeting, Location, Reach, Remote, greet};
+use farline::client::{Greeting, Reach, Remote, greet};
 use farline::host::{facts, measure};
 use farline_core::host::{Facts, Finding, Level, Path, judge};
 use farline_core::units::{Error, Fault, Rate, Span};
 use serde::Serialize;
-use std::ffi::OsStr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -112,17 +112,6 @@ pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
     text.push_str(if fit { "This host is fit." } else { "This host is not fit: see PROBLEM above." });
     output.result(&Report { schema: "farline/check/1", fit, path, findings, facts, node }, text)?;
     Ok(if fit { ExitCode::SUCCESS } else { ExitCode::from(Fault::Here.exit_code()) })
-}
-
-/// A host's name stands for its Farline node, with its port behind a colon if it has one; `host:` and `host:path` go over ssh.
-fn remote(text: &str) -> Result<Remote, Error> {
-    let behind = text.rsplit_once(':').map(|(_, behind)| behind);
-    let is_ssh = behind.is_some_and(|behind| behind.parse::<u16>().is_err()) && !text.ends_with(']');
-    let url = if text.contains("://") || is_ssh { text.to_owned() } else { format!("farline://{text}/") };
-    match Location::parse(OsStr::new(&url))? {
-        Location::Remote(remote) => Ok(remote),
-        _ => Err(Error::new(Fault::You, "bad-url", format!("{text} is not another host"))),
-    }
 }
 
 fn hello(remote: &Remote, reach: &Reach) -> Result<Greeting, Error> {

@@ -6,6 +6,7 @@ mod cp;
 mod generate;
 mod interrupt;
 mod link;
+mod node;
 mod output;
 mod partials;
 mod plan;

@@ -1,9 +1,10 @@
 //! `farline plan`: what to choose for a transfer, how long it will take, and why.
 
+use crate::node::remote;
 use crate::output::Output;
-use crate::profile::{plan_text, read};
+use crate::profile::{plan_text, probe, read, stored};
 use farline_core::congestion::Algorithm;
-use farline_core::profile::{Known, PathPoint, Source, plan, plan_from};
+use farline_core::profile::{Known, PathPoint, Plan, Source, plan, plan_from};
 use farline_core::units::{Bytes, Error, Fault, Rate, Span};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -13,15 +14,17 @@ Examples:
   farline plan usn-8600 --size 1TB --loss 1e-5
   farline plan custom --rate 100G --rtt 200ms --size 10TB
   farline plan sc08.json --path usn-8600 --size 1TB
+  farline plan farline://dtn2.example.org:2811 --size 1TB
 
-The time comes from the model, or from the profile where one is given. The
-interval has the model's own error in it, not what disks and processors cost.";
+For a node the time comes from its stored profile (`farline profile NODE`), else
+from a probe of at most 20 s that it must allow (`serve --allow-profile`); for a
+path from the model, whose own error the interval has in it, not what disks cost.";
 
 /// Say how to move a size over a path, and how long it takes
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// A path's name, `custom`, or a profile's document
+    /// A node, a path's name, `custom`, or a profile's document
     #[arg(value_name = "PATH")]
     what: String,
     /// How much is to be moved, such as 1TB
@@ -56,10 +59,35 @@ pub(crate) struct Args {
 pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
     let file = PathBuf::from(&args.what);
     let is_file = file.extension().is_some_and(|extension| extension == "json") || Path::new(&file).is_file();
-    let found =
-        if is_file { plan_from(&read(&file)?, args.path.as_deref(), args.size)? } else { plan(&known(&args)?, args.size)? };
+    let found = if is_file {
+        plan_from(&read(&file)?, args.path.as_deref(), args.size)?
+    } else if is_node(&args.what) {
+        to_node(&args.what, args.size, output)?
+    } else {
+        plan(&known(&args)?, args.size)?
+    };
     output.result(&found, plan_text(&found))?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Whether `what` names a node rather than a path: a URL, or a host that is no path's name.
+fn is_node(what: &str) -> bool {
+    what.contains("://") || (farline_core::wan::Path::named(what).is_err() && (what.contains('.') || what.contains(':')))
+}
+
+/// The plan for a node: by what is stored of the path to it, else by a probe.
+fn to_node(what: &str, size: Bytes, output: &Output) -> Result<Plan, Error> {
+    let remote = remote(what)?;
+    if let Some(profile) = stored(&remote) {
+        return plan_from(&profile, None, size);
+    }
+    let profile = probe(&remote, output).map_err(|error| match error.code {
+        "profile-not-allowed" => error.hint(
+            "its operator can allow it: farline serve --allow-profile RATE; else plan by the model: farline plan custom --rate RATE --rtt RTT",
+        ),
+        _ => error,
+    })?;
+    Ok(Plan { source: Source::Probe, ..plan_from(&profile, None, size)? })
 }
 
 fn known(args: &Args) -> Result<Known, Error> {

@@ -27,14 +27,14 @@ pub(crate) struct Args {
     /// The same as CONFIG [default: none]
     #[arg(long, value_name = "FILE", conflicts_with = "file")]
     config: Option<PathBuf>,
-    /// Control port; 0 is any free [default: 127.0.0.1:2811]
+    /// Control port; 0: any [default: 127.0.0.1:2811]
     #[arg(long, value_name = "ADDR:PORT")]
     listen: Option<SocketAddr>,
-    /// The directory to serve; nothing outside it can be reached [default: none, it must be said]
+    /// Directory to serve, nothing outside [default: none]
     #[arg(long, value_name = "DIR")]
     root: Option<PathBuf>,
-    /// What users without an account may do: read or write [default: nothing]
-    #[arg(long, value_name = "RIGHTS")]
+    /// What anyone may do: read or write [default: nothing]
+    #[arg(long, value_name = "RIGHTS", hide_possible_values = true)]
     anonymous: Option<Rights>,
     /// Ports for data connections, both ends included, such as 50000-50100 [default: any free port]
     #[arg(long, value_name = "LO-HI")]
@@ -48,6 +48,9 @@ pub(crate) struct Args {
     /// Memory that ?memory=SIZE of all sessions may take, such as 16GiB [default: none]
     #[arg(long, value_name = "SIZE")]
     allow_memory: Option<String>,
+    /// How fast clients may measure the path to here, such as 2Gbit/s [default: not at all]
+    #[arg(long, value_name = "RATE")]
+    allow_profile: Option<String>,
     /// Offer TLS, with a key made now [default: no]
     #[arg(long)]
     tls: bool,
@@ -104,6 +107,7 @@ pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
         data_address: args.data_address.or(file.data_address),
         allow_null: if args.allow_null { Some(true) } else { file.allow_null },
         allow_memory: args.allow_memory.or(file.allow_memory),
+        allow_profile: args.allow_profile.or(file.allow_profile),
         tls: if args.tls { Some(true) } else { file.tls },
         tls_cert: args.tls_cert.or(file.tls_cert),
         tls_key: args.tls_key.or(file.tls_key),

@@ -218,4 +218,6 @@ pub enum Answer {
         /// Whether they do.
         reused: bool,
     },
+    /// What the transfer's last reply says behind the usual words; comes before `Finished`.
+    Words(String),
 }

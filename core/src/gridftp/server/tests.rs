@@ -368,6 +368,21 @@ fn modules_and_options_reach_the_edge() {
 }
 
 #[test]
+fn what_a_module_found_comes_with_the_last_reply() {
+    let mut d = Dialogue::writable();
+    d.listening("PASV").client("ERET FARLINE.TREE=\"data\" /\r\n");
+    d.transfer();
+    let words = format!("226 {}", "x".repeat(1_500));
+    d.edge(Answer::Words(words.clone())).edge(Answer::Finished { bytes: 1 });
+    let mut reader = crate::gridftp::ReplyReader::new();
+    let said = d.said();
+    let mut bytes = &said.as_bytes()[said.find("226-").expect("a reply of several lines")..];
+    let reply = reader.next(&mut bytes).expect("a reply").expect("a whole one");
+    let middle: Vec<u8> = reply.lines[1..reply.lines.len() - 1].concat();
+    assert_eq!((reply.code, String::from_utf8(middle).expect("text")), (226, words));
+}
+
+#[test]
 fn names_are_listed_renamed_and_checked_on_the_control_channel() {
     let mut d = Dialogue::writable();
     d.client("OPTS MLST type;size;\r\n").said();

@@ -6,7 +6,7 @@ use super::session::{Purpose, ServerSession, Waiting};
 use crate::gridftp::command::{Extent, Mode, Module};
 use crate::gridftp::fault::reply_to;
 use crate::gridftp::markers::range_replies;
-use crate::gridftp::{ListFormat, Pathname};
+use crate::gridftp::{ListFormat, Pathname, Reply};
 use crate::units::{Error, Fault, Span};
 
 /// The transfer that runs.
@@ -18,6 +18,8 @@ pub(super) struct Running {
     pub(super) aborting: bool,
     /// Stream mode has no markers: plain FTP clients take a second 1xx reply for the last.
     markers: bool,
+    /// What 226 is to say besides.
+    words: Option<String>,
 }
 
 impl ServerSession {
@@ -86,7 +88,7 @@ impl ServerSession {
             perf_every: self.marker_interval(action, self.settings.perf_every),
             ranges_every: if action.is_store() { self.marker_interval(action, self.settings.ranges_every) } else { Span::ZERO },
         };
-        let running = Running { begun: false, aborting: false, markers: mode == Mode::Extended };
+        let running = Running { begun: false, aborting: false, markers: mode == Mode::Extended, words: None };
         self.ask(Ask::Transfer(Box::new(request)), Purpose::Transfer(running));
     }
 
@@ -102,7 +104,10 @@ impl ServerSession {
         match answer {
             Answer::Finished { .. } => {
                 self.begin(&mut running, false);
-                self.say(226, "Transfer complete.");
+                match running.words {
+                    Some(words) => self.reply(with_words(&words)),
+                    None => self.say(226, "Transfer complete."),
+                }
                 return self.transfer_over();
             }
             Answer::Failed(error) => {
@@ -118,6 +123,7 @@ impl ServerSession {
                 range_replies(&held).into_iter().for_each(|reply| self.reply(reply));
             }
             Answer::Perf(perf) if running.markers && running.begun => self.reply(perf.to_reply()),
+            Answer::Words(words) => running.words = Some(words),
             Answer::Ranges(_) | Answer::Perf(_) => {}
             other => {
                 self.misanswered(&other);
@@ -143,6 +149,20 @@ impl ServerSession {
             self.data = Data::None;
         }
     }
+}
+
+/// 226 with `words` behind it, cut into lines that every reader takes.
+fn with_words(words: &str) -> Reply {
+    const LINE: usize = 1_000;
+    let mut lines = vec!["Transfer complete.".to_owned()];
+    let mut rest = words;
+    while !rest.is_empty() {
+        let cut = (0..=rest.len().min(LINE)).rev().find(|at| rest.is_char_boundary(*at)).unwrap_or(rest.len());
+        lines.push(rest[..cut].to_owned());
+        rest = &rest[cut..];
+    }
+    lines.push("End.".to_owned());
+    Reply::new(226, lines)
 }
 
 fn aborted() -> Error {

@@ -8,7 +8,7 @@ use std::str::FromStr;
 #[derive(clap::Args)]
 pub(super) struct Axes {
     /// Paths by name, such as usn-8600 [default: rtts]
-    #[arg(long, visible_alias = "path", value_name = "LIST", value_delimiter = ',')]
+    #[arg(long, alias = "path", value_name = "LIST", value_delimiter = ',')]
     link: Vec<String>,
     /// Round-trip times, such as 10ms,100ms [default: none]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
@@ -63,6 +63,11 @@ impl FromStr for Range {
 }
 
 impl Axes {
+    /// The rate that was asked for.
+    pub(super) fn rate(&self) -> Option<Rate> {
+        self.rate
+    }
+
     /// The grid of the axes alone, with packets of `mtu` unless the user says otherwise.
     pub(super) fn grid(&self, mtu: u32) -> Result<Grid, Error> {
         if self.link.is_empty() && self.rtt.is_empty() {
@@ -81,7 +86,7 @@ impl Axes {
         paths.extend(self.rtt.iter().map(|&rtt| PathPoint::custom(self.rate.unwrap_or(Rate::from_bps(10_000_000_000)), rtt)));
         if paths.is_empty() {
             // The preset's paths at another rate.
-            for path in grid.paths.iter_mut().filter(|_| self.rate.is_some()) {
+            for path in grid.paths.iter_mut().filter(|path| self.rate.is_some_and(|rate| rate != path.rate_bps)) {
                 *path = PathPoint::named(&path.name, self.rate)?;
             }
         } else {

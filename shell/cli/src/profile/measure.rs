@@ -1,4 +1,4 @@
-//! Profiles that are measured, over emulated links.
+//! Profiles that are measured, over emulated links or a real path.
 
 use super::document::{Place, text};
 use super::print::{duration, rate};
@@ -24,6 +24,7 @@ pub(super) fn environment() -> Environment {
         ["net/ipv4/tcp_rmem", "net/ipv4/tcp_wmem", "net/core/rmem_max", "net/core/wmem_max", "net/ipv4/tcp_no_metrics_save"];
     let setting = |name: &&str| Some((name.replace('/', "."), read(&format!("/proc/sys/{name}"))?));
     Environment {
+        node: None,
         host: read("/proc/sys/kernel/hostname"),
         kernel: read("/proc/sys/kernel/osrelease"),
         cpus: std::thread::available_parallelism().ok().and_then(|count| u32::try_from(count.get()).ok()),
@@ -55,9 +56,13 @@ pub(super) fn scaled(grid: Grid, output: &Output) -> Result<Grid, Error> {
     Ok(chosen)
 }
 
+/// The bench of emulated links for `grid`.
+pub(super) fn links(grid: &Grid) -> Result<LinkBench, Error> {
+    LinkBench::new(LINK, None, grid)
+}
+
 /// Runs what is missing of `profile`; after each repetition every one of `documents` holds it.
-pub(super) fn run(profile: &mut Profile, documents: &[&PathBuf], output: &Output) -> Result<(), Error> {
-    let mut bench = LinkBench::new(LINK, None, &profile.grid)?;
+pub(super) fn run(profile: &mut Profile, documents: &[&PathBuf], bench: &mut dyn Bench, output: &Output) -> Result<(), Error> {
     let began = Instant::now();
     let mut ran = 0u32;
     while let Some(job) = profile.next(1).pop() {

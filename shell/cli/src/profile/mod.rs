@@ -5,11 +5,13 @@ mod diff;
 mod document;
 mod end;
 mod measure;
+mod node;
 mod print;
 
 use crate::output::Output;
 use axes::Axes;
 use document::{text, write};
+use farline_core::congestion::Algorithm;
 use farline_core::profile::{Environment, Form, Grid, Job, Kind, PRESETS, Profile, Repetition, preset, repetition};
 use farline_core::units::{Error, Fault};
 use std::path::{Path, PathBuf};
@@ -19,9 +21,9 @@ use std::time::{Duration, Instant, SystemTime};
 const EXAMPLES: &str = "\
 Examples:
   farline profile --link usn-8600 --streams 1,4,16 -o p.json -o p.html
-  farline profile --preset sc08-distance -o sc08.json -o sc08.html
   farline profile --simulate --rate 100G --rtt 200ms --streams 1-16
-Presets: `farline profile --preset list`. Measured over links of this machine.";
+  farline profile dtn2.example.org --streams 1,4,16 -o dtn2.html
+Papers' experiments: --preset list. Nodes allow it by `serve --allow-profile`.";
 
 /// Measure throughput over a grid of paths, streams and controls
 #[derive(clap::Args)]
@@ -29,10 +31,13 @@ Presets: `farline profile --preset list`. Measured over links of this machine.";
 pub(crate) struct Args {
     #[command(subcommand)]
     command: Option<Command>,
+    /// A node that allows it [default: emulated paths]
+    #[arg(value_name = "NODE", conflicts_with_all = ["simulate", "scale", "link", "rtt", "mtu", "cross", "loss", "resume"])]
+    node: Option<String>,
     /// In virtual time, without a link, by the model
     #[arg(long)]
     simulate: bool,
-    /// Divide rates and packets by 1 to 7 [default: as needed]
+    /// Divide rates and packets by 1-7 [default: as needed]
     #[arg(long, value_name = "K", conflicts_with = "resume")]
     scale: Option<u32>,
     /// A paper's experiment, or `list` [default: axes]
@@ -43,7 +48,7 @@ pub(crate) struct Args {
     full: bool,
     #[command(flatten)]
     axes: Axes,
-    /// A page (.html), a table (.csv) or the document [default: none]
+    /// Page (.html), table (.csv) or document [default: none]
     #[arg(long = "out", short, value_name = "FILE")]
     out: Vec<PathBuf>,
     /// Go on with the profile in this file [default: none]
@@ -59,6 +64,7 @@ enum Command {
 }
 
 pub(crate) use document::read;
+pub(crate) use node::{probe, stored};
 pub(crate) use print::plan as plan_text;
 
 /// What links carry by default: it can be divided where the machine does not carry the rate.
@@ -89,7 +95,18 @@ pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
     let documents: Vec<&PathBuf> = args.resume.iter().chain(args.out.iter().filter(is_document)).collect();
     match profile.kind {
         Kind::Modelled => simulate(&mut profile, &documents)?,
-        Kind::Measured => measure::run(&mut profile, &documents, output)?,
+        Kind::Measured => match profile.environment.node.clone() {
+            None => {
+                let mut bench = measure::links(&profile.grid)?;
+                measure::run(&mut profile, &documents, &mut bench, output)?;
+            }
+            Some(there) => {
+                let (mut bench, ..) = node::open(&there)?;
+                bench.prepare(&profile.grid)?;
+                measure::run(&mut profile, &documents, &mut bench, output)?;
+                node::store(&profile, &there)?;
+            }
+        },
     }
     documents.iter().try_for_each(|file| write(file, &text(&profile)?))?;
     let command = std::env::args().map(|word| quoted(&word)).collect::<Vec<_>>().join(" ");
@@ -106,6 +123,9 @@ pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
 /// The profile that the arguments ask for, before its first repetition.
 fn start(args: &Args, output: &Output) -> Result<Profile, Error> {
     let form = if args.full { Form::Full } else { Form::Quick };
+    if let Some(there) = &args.node {
+        return start_at(there, args, form);
+    }
     let grid = match &args.preset {
         Some(name) => args.axes.over(preset(name, form)?)?,
         None => args.axes.grid(if args.simulate { Grid::USUAL_MTU } else { JUMBO })?,
@@ -117,8 +137,29 @@ fn start(args: &Args, output: &Output) -> Result<Profile, Error> {
         (false, Some(k)) => (Kind::Measured, measure::environment(), grid.scaled(k)?),
         (false, None) => (Kind::Measured, measure::environment(), measure::scaled(grid, output)?),
     };
+    Profile::new(grid, kind, environment, now())
+}
+
+/// The same for the path to the node called `there`.
+fn start_at(there: &str, args: &Args, form: Form) -> Result<Profile, Error> {
+    let (_, remote, consent) = node::open(there)?;
+    let path = node::path(&remote, consent, args.axes.rate());
+    let base = match &args.preset {
+        Some(name) => preset(name, form)?,
+        None => Grid::new("custom", Vec::new(), vec![Algorithm::Cubic]),
+    };
+    // Packets are as the path has them.
+    let mut grid = args.axes.over(Grid { paths: vec![path.clone()], mtus: vec![Grid::USUAL_MTU], ..base })?;
+    grid.paths = vec![path];
+    grid.host_bps = Some(grid.host_bps.map_or(consent.ceiling, |host| host.min(consent.ceiling)));
+    let environment = Environment { node: Some(there.to_owned()), ..measure::environment() };
+    Profile::new(grid, Kind::Measured, environment, now())
+}
+
+/// The date and time, as text.
+fn now() -> String {
     let seconds = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs());
-    Profile::new(grid, kind, environment, print::date(seconds))
+    print::date(seconds)
 }
 
 /// Runs what is missing of `profile` by the model; `documents` are written now and then.

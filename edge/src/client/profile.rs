@@ -1,0 +1,155 @@
+//! Measuring the path to a node that allows it: the repetitions of a profile, with the node as the receiving end
+//! (docs/protocol.md, M-1 to M-5).
+
+use super::control::Control;
+use super::location::{Remote, Via};
+use super::reach::Reach;
+use crate::channels::tcp::{TcpOptions, connect_stream};
+use crate::prober::{Controls, MODULE, Received, Request as Measure, Sent, ceiling, fill, joined};
+use farline_core::gridftp::client::{Request, Transfer, What};
+use farline_core::gridftp::{Mode, Module, Pathname};
+use farline_core::profile::{Bench, Cell, Grid, Job, Repetition};
+use farline_core::units::{Error, Fault, Rate, Span};
+use std::io::Write;
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+use tokio::runtime::{Builder, Runtime};
+
+/// How long a data connection to the node may take.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// What a node says to being measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Consent {
+    /// No faster than this.
+    pub ceiling: Rate,
+    /// How far it is, at best.
+    pub rtt: Span,
+}
+
+/// A session whose data, zeros, goes in the clear.
+async fn open(remote: &Remote, reach: &Reach) -> Result<(Control, Vec<u64>), Error> {
+    if remote.via == Via::Ssh {
+        return Err(Error::new(Fault::You, "unsupported", format!("{remote}: a node that ssh starts lets nobody measure it"))
+            .hint("run `farline serve --allow-profile RATE` there, and name it as farline://HOST:PORT"));
+    }
+    let reach = Reach { no_encrypt: true, ..reach.clone() };
+    let ahead = vec![Request::Passive { mode: Mode::Extended, striped: false }];
+    Control::open(remote, &reach, ahead).await
+}
+
+fn allowed(control: &Control) -> Result<Rate, Error> {
+    control.features().lines().iter().find_map(|line| ceiling(line)).ok_or_else(|| {
+        Error::new(Fault::Refused, "profile-not-allowed", format!("{} does not let itself be measured", control.server()))
+            .hint("its operator can allow it: farline serve --allow-profile RATE")
+    })
+}
+
+/// The bench of a profile whose path leads to a node.
+#[derive(Debug)]
+pub struct NodeBench {
+    runtime: Runtime,
+    remote: Remote,
+    reach: Reach,
+    controls: Controls,
+}
+
+impl NodeBench {
+    /// Asks the node of `remote` whether it may be measured.
+    ///
+    /// # Errors
+    /// When it cannot be reached, and [`Fault::Refused`] when it does not allow it.
+    pub fn open(remote: Remote, reach: Reach) -> Result<(NodeBench, Consent), Error> {
+        let runtime = Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.map_err(|error| Error::new(Fault::Here, "no-runtime", format!("cannot start: {error}")))?;
+        let consent = runtime.block_on(async {
+            let (mut control, _) = open(&remote, &reach).await?;
+            // A few harmless questions, so that the kernel sees some round trips.
+            for _ in 0..3 {
+                let look = control.try_request(Request::Stat(Pathname::new(b"/".to_vec())));
+                let _ = control.looked(look).await;
+            }
+            Ok(Consent { ceiling: allowed(&control)?, rtt: control.rtt() })
+        })?;
+        Ok((NodeBench { runtime, remote, reach, controls: Controls::default() }, consent))
+    }
+
+    /// Makes ready for the cells of `grid`.
+    ///
+    /// # Errors
+    /// When a congestion control of the grid cannot be had here; and [`Fault::You`] when the grid asks for what a path that is not
+    /// ours does not do.
+    pub fn prepare(&mut self, grid: &Grid) -> Result<(), Error> {
+        let ours = |what: &str| {
+            Err(Error::new(Fault::You, "profile-grid", format!("a real path has no {what} of ours"))
+                .hint("leave it out, or measure an emulated path with --link"))
+        };
+        if grid.cross_bps.iter().any(|cross| cross.as_bps() > 0) || grid.disturbance.is_some() {
+            return ours("cross-traffic");
+        }
+        if grid.losses.iter().any(|loss| *loss > 0.0) {
+            return ours("losses");
+        }
+        self.controls = Controls::obtain(grid)?;
+        Ok(())
+    }
+
+    async fn measure(&self, grid: &Grid, cell: &Cell) -> Result<(Sent, Received), Error> {
+        let (mut control, ahead) = open(&self.remote, &self.reach).await?;
+        let ceiling = allowed(&control)?;
+        let request = Measure {
+            streams: cell.streams,
+            seconds: grid.samples() as f64 * grid.sample_s,
+            sample_s: grid.sample_s,
+            congestion: self.controls.name(cell.congestion),
+            window: cell.window_bytes,
+            limit: Some(grid.host_bps.map_or(ceiling, |host| host.min(ceiling))),
+            begin_in_s: 0.0,
+        };
+        let address = control.passive(*ahead.first().unwrap_or(&0)).await?;
+        let Some(key) = control.agreed_key().await? else {
+            return Err(Error::new(Fault::There, "not-farline", format!("{} knows no keys", control.server())));
+        };
+        let module = Some(Module { name: MODULE.to_owned(), parms: request.parms() });
+        let transfer = Transfer { module, ..Transfer::new(What::Retrieve, Pathname::new(b"/".to_vec())) };
+        let asked = control.request(Request::Transfer(transfer));
+        let sending = {
+            let (request, began) = (request.clone(), Instant::now());
+            let preamble = key.preamble();
+            tokio::task::spawn_blocking(move || {
+                let options = TcpOptions { congestion: Some(request.congestion.clone()), buffer: None };
+                let connect = |_| -> std::io::Result<TcpStream> {
+                    let mut stream = connect_stream(address, None, &options, CONNECT_TIMEOUT)?;
+                    stream.write_all(&preamble)?;
+                    Ok(stream)
+                };
+                let streams: std::io::Result<Vec<_>> = (0..request.streams).map(connect).collect();
+                let streams = streams.map_err(|error| {
+                    Error::new(Fault::Between, "profile-connect", format!("connecting to {address}: {error}"))
+                        .hint("a firewall may hold the node's data ports back")
+                })?;
+                fill(&streams, &request, began)
+            })
+        };
+        // The node's own words are the cause where both fail.
+        let reply = control.done(asked).await;
+        let sent = sending.await.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()));
+        let reply = match (reply, &sent) {
+            (Ok(reply), _) => reply,
+            (Err(error), Err(here)) if error.fault == Fault::Between => return Err(here.clone()),
+            (Err(error), _) => return Err(error.while_doing(format!("measuring the path to {}", control.server()))),
+        };
+        let words: Vec<u8> = reply.lines.iter().skip(1).take(reply.lines.len().saturating_sub(2)).flatten().copied().collect();
+        let received = serde_json::from_slice(&words).map_err(|error| {
+            Error::new(Fault::There, "profile-end", format!("{} did not say what arrived: {error}", control.server()))
+        })?;
+        Ok((sent?, received))
+    }
+}
+
+impl Bench for NodeBench {
+    fn run(&mut self, grid: &Grid, job: &Job) -> Result<Repetition, Error> {
+        let (sent, received) = self.runtime.block_on(self.measure(grid, &job.cell))?;
+        Ok(joined(grid, job, sent, received, Vec::new()))
+    }
+}

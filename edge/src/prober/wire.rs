@@ -1,0 +1,79 @@
+//! How a client asks a node to be the receiving end: `ERET FARLINE.PROFILE` (docs/protocol.md, M-1 to M-5).
+
+use super::Request;
+use farline_core::units::{Bytes, Error, Fault, Rate};
+use std::str::FromStr;
+
+/// The module of ERET.
+pub(crate) const MODULE: &str = "FARLINE.PROFILE";
+/// The FEAT line's words before the ceiling.
+const FEATURE: &str = "FARLINE PROFILE ";
+/// The longest that one request may measure, in seconds.
+const LONGEST: f64 = 24.0 * 3_600.0;
+/// More samples than that are no time series that anyone looks at, and would not fit into a reply.
+const MOST_SAMPLES: f64 = 100_000.0;
+
+/// The FEAT line of a node that may be measured at `ceiling` at most (M-1).
+pub(crate) fn feature(ceiling: Rate) -> String {
+    format!("{FEATURE}{}", ceiling.as_bps())
+}
+
+/// The ceiling that a FEAT line tells, if it is the one.
+pub(crate) fn ceiling(line: &str) -> Option<Rate> {
+    line.trim().strip_prefix(FEATURE)?.parse().ok().map(Rate::from_bps)
+}
+
+impl Request {
+    /// The module's parameters (M-2).
+    pub(crate) fn parms(&self) -> String {
+        let window = self.window.map(|window| format!("window={};", window.0)).unwrap_or_default();
+        format!("streams={};seconds={};sample={};{window}", self.streams, self.seconds, self.sample_s)
+    }
+
+    /// Reads them; what only the sender needs is left as it is by default.
+    pub(crate) fn parse(parms: &str) -> Result<Request, Error> {
+        let wrong = |what: String| Error::new(Fault::You, "rejected", format!("{MODULE}: {what}"));
+        let mut request = Request::default();
+        for parm in parms.split(';').filter(|parm| !parm.is_empty()) {
+            let (name, value) = parm.split_once('=').ok_or_else(|| wrong(format!("`{parm}` has no value")))?;
+            fn number<T: FromStr>(value: &str) -> Option<T> {
+                value.parse().ok()
+            }
+            let read = match name {
+                "streams" => number(value).map(|streams| request.streams = streams),
+                "seconds" => number(value).map(|seconds| request.seconds = seconds),
+                "sample" => number(value).map(|sample| request.sample_s = sample),
+                "window" => number(value).map(|window| request.window = Some(Bytes(window))),
+                // Later versions may say more.
+                _ => Some(()),
+            };
+            read.ok_or_else(|| wrong(format!("`{parm}` is no number")))?;
+        }
+        let Request { streams, seconds, sample_s, .. } = request;
+        if !(1..=64).contains(&streams) {
+            return Err(wrong(format!("{streams} streams: 1 to 64 are possible")));
+        }
+        if !(seconds > 0.0 && seconds <= LONGEST && sample_s > 0.0 && sample_s <= seconds && seconds / sample_s <= MOST_SAMPLES) {
+            return Err(wrong(format!("{seconds} s in samples of {sample_s} s cannot be measured")));
+        }
+        Ok(request)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_asked_is_what_is_understood_and_nonsense_is_refused() {
+        let asked = Request { streams: 4, seconds: 12.5, sample_s: 0.5, window: Some(Bytes::mib(4)), ..Request::default() };
+        assert_eq!(Request::parse(&asked.parms()).expect("its own words"), asked);
+        assert_eq!(ceiling(&feature(Rate::from_bps(2_000_000_000))), Some(Rate::from_bps(2_000_000_000)));
+        for nonsense in ["", "streams=0;seconds=1;sample=1", "streams=1;seconds=nan;sample=1", "streams=1;seconds=9;sample=0"] {
+            assert_eq!(Request::parse(nonsense).expect_err(nonsense).fault, Fault::You, "{nonsense}");
+        }
+        for nonsense in ["streams=65;seconds=1;sample=1", "streams=1;seconds=1e9;sample=1", "streams", "streams=x"] {
+            assert!(Request::parse(nonsense).is_err(), "{nonsense}");
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! `farline profile NODE` and `plan NODE`: a real node as the other end, with its operator's consent and below its ceiling.
+
+use farline_lab::{Running, farline, node, succeed};
+use serde_json::Value;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+fn json(command: &mut Command) -> Value {
+    serde_json::from_str(&succeed(command)).expect("one object")
+}
+
+fn error_of(command: &mut Command) -> Value {
+    let output = command.output().expect("farline runs");
+    assert!(!output.status.success(), "{output:?}");
+    let said: Value = serde_json::from_slice(&output.stdout).expect("one object");
+    said["error"].clone()
+}
+
+/// A node that lets itself be measured at 200 Mbit/s, as HOST:PORT.
+fn measurable(root: &Path) -> (Running, String) {
+    let (running, url) = node(root, "read", &["--allow-profile", "200M"]);
+    (running, url.trim_start_matches("ftp://").to_owned())
+}
+
+/// A `farline` whose stored profiles are in `state`.
+fn keeping(state: &Path) -> Command {
+    let mut command = farline();
+    command.env("XDG_STATE_HOME", state).stderr(Stdio::null());
+    command
+}
+
+#[test]
+fn a_path_to_a_node_is_measured_below_its_ceiling_and_plans_come_from_what_was_found() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let (_node, host) = measurable(dir.path());
+    let state = dir.path().join("state");
+    // Before anything is stored, a plan probes.
+    let probed = json(keeping(&state).args(["--json", "plan", &host, "--size", "10GB"]));
+    assert_eq!(probed["source"], "probe", "{probed}");
+    let axes = ["--streams", "1,3", "--seconds", "2", "--repetitions", "1"];
+    let profile = json(keeping(&state).args(["--json", "profile", &host]).args(axes));
+    assert_eq!((profile["kind"].as_str(), profile["environment"]["node"].as_str()), (Some("measured"), Some(&*host)));
+    for cell in profile["cells"].as_array().expect("cells") {
+        let one = &cell["repetitions"][0];
+        let both = [&one["whole"]["receiver_bps"], &one["whole"]["sender_bps"]].map(|rate| rate.as_f64().expect("a rate"));
+        // What was measured is slower than the ceiling, and not nothing; both ends agree.
+        assert!(both.iter().all(|rate| *rate > 1e6 && *rate < 200e6 * 1.05), "{both:?}");
+        assert!((both[0] / both[1] - 1.0).abs() < 0.3, "{both:?}");
+        let streams = cell["cell"]["streams"].as_u64().expect("a number");
+        assert_eq!(one["streams_bps"].as_array().map(Vec::len), usize::try_from(streams).ok());
+    }
+    let planned = json(keeping(&state).args(["--json", "plan", &host, "--size", "10GB"]));
+    assert_eq!(planned["source"], "profile", "{planned}");
+    let rate = planned["rate_bps"].as_f64().expect("a rate");
+    assert!(rate > 1e6 && rate < 210e6, "{planned}");
+}
+
+#[test]
+fn a_node_is_measured_only_where_its_operator_allows_it_by_one_client_at_a_time_and_as_a_path_that_is_not_ours() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let (_closed, url) = node(dir.path(), "write", &[]);
+    let host = url.trim_start_matches("ftp://");
+    for words in [vec!["profile", host], vec!["plan", host, "--size", "1GB"]] {
+        let error = error_of(keeping(dir.path()).arg("--json").args(words));
+        assert_eq!((error["code"].as_str(), error["fault"].as_str()), (Some("profile-not-allowed"), Some("refused")), "{error}");
+        assert!(error["hint"].as_str().is_some_and(|hint| hint.contains("--allow-profile")), "{error}");
+    }
+    let (_open, host) = measurable(dir.path());
+    let error = error_of(keeping(dir.path()).args(["--json", "profile", &host, "--preset", "sc08-cross-traffic"]));
+    assert_eq!(error["code"], "profile-grid", "{error}");
+    let mut first = keeping(dir.path());
+    first.args(["--json", "profile", &host, "--seconds", "60", "--repetitions", "1"]).stdout(Stdio::null());
+    let first = Running(first.spawn().expect("farline runs"));
+    let began = Instant::now();
+    let code = loop {
+        // Until the first one has begun, a short one of ours may pass.
+        let short = ["--json", "profile", &host, "--seconds", "0.4", "--repetitions", "1"];
+        let output = keeping(dir.path()).args(short).output().expect("farline runs");
+        let said: Value = serde_json::from_slice(&output.stdout).expect("one object");
+        if !output.status.success() || began.elapsed() > Duration::from_secs(30) {
+            break said["error"]["code"].clone();
+        }
+    };
+    assert_eq!(code, "profile-running");
+    // A client that is gone measures no more.
+    drop(first);
+    let began = Instant::now();
+    let short = ["--json", "profile", &host, "--seconds", "1", "--repetitions", "1"];
+    while !keeping(dir.path()).args(short).output().expect("farline runs").status.success() {
+        assert!(began.elapsed() < Duration::from_secs(30), "the node still thinks that it is measured");
+        std::thread::sleep(Duration::from_millis(200));
+    }
+}

@@ -1,0 +1,16 @@
+//! Nodes as people name them on a command line.
+
+use farline::client::{Location, Remote};
+use farline_core::units::{Error, Fault};
+use std::ffi::OsStr;
+
+/// A host's name stands for its Farline node, with its port behind a colon if it has one; `host:` and `host:path` go over ssh.
+pub(crate) fn remote(text: &str) -> Result<Remote, Error> {
+    let behind = text.rsplit_once(':').map(|(_, behind)| behind);
+    let is_ssh = behind.is_some_and(|behind| behind.parse::<u16>().is_err()) && !text.ends_with(']');
+    let url = if text.contains("://") || is_ssh { text.to_owned() } else { format!("farline://{text}/") };
+    match Location::parse(OsStr::new(&url))? {
+        Location::Remote(remote) => Ok(remote),
+        _ => Err(Error::new(Fault::You, "bad-url", format!("{text} is not another host"))),
+    }
+}
