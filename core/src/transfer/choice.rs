@@ -1,6 +1,6 @@
-//! How many channels, which congestion control and how much staging, from what is known of path and hosts.
+//! With how many channels, which congestion control and how much staging a transfer begins, from what is known before its first byte.
 //!
-//! Each choice comes with its reason, in words, so that a user can disagree with it.
+//! The rate is not known then: [`Tuner`](super::Tuner) and [`Growth`](super::Growth) learn it from the first blocks and go on from here. Each choice comes with its reason, in words, so that a user can disagree with it.
 
 use crate::units::{Bytes, Rate, Span};
 use serde::Serialize;
@@ -44,12 +44,12 @@ pub struct Choice {
     pub reasons: Vec<String>,
 }
 
-/// The rate that the choices aim for while nothing was measured: the papers' 10GE.
+/// The rate that windows should allow while nothing was measured: the papers' 10GE.
 const AIM: Rate = Rate::from_bps(10_000_000_000);
 /// More channels than this cost more processor time than they win on any path of the papers (SC08, figures 2 to 4).
 pub(super) const MOST_STREAMS: usize = 16;
-/// Staging below this makes threads wait for each other; above, it only takes memory (ADTS, section V.B: 32 to 64 MB).
-const STAGING: (Bytes, Bytes) = (Bytes::mib(16), Bytes::mib(64));
+/// Staging to begin with: below this threads wait for each other, and what a store's pauses need is seen only when it pauses.
+const STAGING: Bytes = Bytes::mib(16);
 
 impl Choice {
     /// Chooses; `block` is the size of one staging slot.
@@ -78,10 +78,10 @@ impl Choice {
             }
         };
         let staging = wishes.staging.unwrap_or_else(|| {
-            let wanted = AIM.bytes_in(known.rtt).0.clamp(STAGING.0.0, STAGING.1.0);
-            let whole = known.size.map_or(wanted, |size| wanted.min(size.0));
-            let staging = Bytes(whole.max((streams as u64 + 2) * block.0));
-            reasons.push(format!("{staging} of staging for an rtt of {}", known.rtt));
+            let whole = known.size.map_or(STAGING.0, |size| STAGING.0.min(size.0));
+            // Reading begins below half the pool: a block on its way in each channel must not hold the next ones back.
+            let staging = Bytes(whole.max(2 * (streams as u64 + 1) * block.0));
+            reasons.push(format!("{staging} of staging to begin with"));
             staging
         });
         Choice { streams, congestion, staging, reasons }
@@ -115,7 +115,7 @@ fn streams(known: &Circumstances) -> (usize, String) {
             known.window_limit
         )
     } else {
-        format!("{} for an rtt of {}", count(streams as usize, "channel"), known.rtt)
+        format!("{} to begin with, for an rtt of {}", count(streams as usize, "channel"), known.rtt)
     };
     (streams as usize, why)
 }

@@ -258,6 +258,7 @@ fn in_words(limit: Limit) -> &'static str {
         Limit::Network => "the network: congestion window, rate or loss",
         Limit::ReceiverWindow => "the receiver's window",
         Limit::SendBuffer => "this host's send buffers (net.ipv4.tcp_wmem)",
+        Limit::Peer => "the other end's processor",
         Limit::SetUp => "set-up: connections and round trips",
         _ => "something this version has no words for",
     }

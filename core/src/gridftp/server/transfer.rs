@@ -6,7 +6,7 @@ use super::session::{Purpose, ServerSession, Waiting};
 use crate::gridftp::command::{Extent, Mode, Module};
 use crate::gridftp::fault::reply_to;
 use crate::gridftp::markers::range_replies;
-use crate::gridftp::{ListFormat, Pathname};
+use crate::gridftp::{ListFormat, Pathname, Reply};
 use crate::units::{Error, Fault, Span};
 
 /// The transfer that runs.
@@ -118,7 +118,8 @@ impl ServerSession {
                 range_replies(&held).into_iter().for_each(|reply| self.reply(reply));
             }
             Answer::Perf(perf) if running.markers && running.begun => self.reply(perf.to_reply()),
-            Answer::Ranges(_) | Answer::Perf(_) => {}
+            Answer::Remark(text) if running.begun => self.reply(Reply::line(114, text)),
+            Answer::Ranges(_) | Answer::Perf(_) | Answer::Remark(_) => {}
             other => {
                 self.misanswered(&other);
                 return self.transfer_over();
