@@ -10,6 +10,7 @@ pub mod kernelcc;
 pub mod link;
 pub mod mover;
 pub mod node;
+pub mod prober;
 pub mod stores;
 pub mod sys;
 

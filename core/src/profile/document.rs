@@ -60,6 +60,21 @@ pub struct Goodput {
     pub receiver_bps: Rate,
 }
 
+/// How exact the emulated link of a repetition was, in the direction of the data.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Exactness {
+    /// How late packets were, the median.
+    pub late_p50_ns: Span,
+    /// And the 99th percentile.
+    pub late_p99_ns: Span,
+    /// What the latter may be.
+    pub limit_ns: Span,
+    /// Frames that the path's queue dropped, as it should.
+    pub queue_drops: u64,
+    /// Packets lost for lack of processor time, both directions.
+    pub overruns: u64,
+}
+
 /// One measurement of one cell.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Repetition {
@@ -96,6 +111,12 @@ pub struct Repetition {
     /// Processor time of sender and receiver over real time; absent in a model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu: Option<(f64, f64)>,
+    /// The least round-trip time that the sender saw; absent in a model.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rtt_ns: Option<Span>,
+    /// How exact the link was, where it was emulated.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub link: Option<Exactness>,
     /// Why it must not be averaged in: the link was not exact, a processor was the limit. Absent when it is valid.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub invalid: Option<String>,
@@ -280,6 +301,14 @@ impl Profile {
         (self.cells.iter().filter(|result| result.done(&self.grid)).count(), self.cells.len())
     }
 
+    /// How many repetitions may still come, at most, if all of them are valid.
+    pub fn most_left(&self) -> u32 {
+        let most = self.grid.repetitions.most;
+        let left =
+            |result: &CellResult| if result.done(&self.grid) { 0 } else { most.saturating_sub(result.valid().count() as u32) };
+        self.cells.iter().map(left).sum()
+    }
+
     /// The largest goodput that a frame of `mtu` allows on `rate`: payload of TCP with timestamps over wire bytes.
     pub fn payload_rate(rate: Rate, mtu: u32) -> Rate {
         let mtu = u64::from(mtu);
@@ -328,6 +357,8 @@ mod tests {
                 fairness: 1.0,
                 recovery_s: None,
                 cpu: None,
+                rtt_ns: None,
+                link: None,
                 invalid: job.seed.is_multiple_of(7).then(|| "the link was late".to_owned()),
                 samples_bps: vec![rate; 4],
                 streams_bps: vec![rate],

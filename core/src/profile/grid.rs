@@ -12,6 +12,15 @@ const MOST_STREAMS: u32 = 1_000;
 /// Ethernet's largest payload in use and IP's smallest (RFC 791; a USN switch took 9216).
 const MTU: (u32, u32) = (576, 65_535);
 
+fn one() -> u32 {
+    1
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde gives a reference")]
+fn is_one(scale: &u32) -> bool {
+    *scale == 1
+}
+
 /// The path of a cell.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PathPoint {
@@ -166,6 +175,9 @@ pub struct Grid {
     pub warm_up_s: f64,
     /// How far apart the samples of a repetition are.
     pub sample_s: f64,
+    /// By what rates, MTUs, windows and queues were divided so that a machine can carry them exactly: see [`Grid::scaled`]; 1 for an experiment at its full rate.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub scale: u32,
     /// What happens in the middle.
     pub disturbance: Option<Disturbance>,
     /// Of the order and of every random choice.
@@ -194,6 +206,7 @@ impl Grid {
             seconds: 20.0,
             warm_up_s: 0.0,
             sample_s: 0.5,
+            scale: 1,
             disturbance: None,
             seed: 1,
         }
@@ -283,6 +296,11 @@ impl Grid {
             return wrong(format!("the disturbance comes after the end at {seconds} s"));
         }
         Ok(())
+    }
+
+    /// How many samples a repetition has.
+    pub fn samples(&self) -> usize {
+        (self.seconds / self.sample_s).floor().max(1.0) as usize
     }
 
     /// Every cell, in the order of the axes.

@@ -2,28 +2,33 @@
 //!
 //! A [`Grid`] is axes, repetitions and a seed; [`preset`] gives the papers' experiments. A [`Profile`] is the document: the grid
 //! and every repetition with its raw samples. It says what to do next and takes the results, so whatever runs them is a
-//! [`Bench`]: the [`Simulator`] here, streams over a path in the edge. A profile that was broken off goes on where it stood.
+//! [`Bench`]: the [`Simulator`] here, streams over a path in the edge's `prober`. A profile that was broken off goes on where it stood.
 //!
 //! [`statistics`] are the figures of merit, [`models`] the closed forms, [`fluid`] the streams' controls over one queue in
 //! virtual time; [`published`] are the papers' numbers. [`plan`] chooses for a transfer and says how long it will take.
 //!
-//! Not here: measuring itself, and the columns of the papers that are not TCP (InfiniBand, message sizes, staging).
+//! Not here: the columns of the papers that are not TCP (InfiniBand, message sizes, staging).
 
 mod advisor;
+mod csv;
 mod diff;
 mod document;
 pub mod fluid;
 mod grid;
 pub mod models;
+mod observe;
 mod page;
+mod page_link;
 mod presets;
 pub mod published;
+mod scale;
 mod simulate;
 pub mod statistics;
 
 pub use advisor::{Known, PLAN_SCHEMA, Plan, Source, plan, plan_from};
 pub use diff::{CellDifference, DIFF_SCHEMA, Difference, diff};
-pub use document::{Bench, CellResult, Environment, Goodput, Job, Kind, LimitedBy, Profile, Repetition, SCHEMA};
+pub use document::{Bench, CellResult, Environment, Exactness, Goodput, Job, Kind, LimitedBy, Profile, Repetition, SCHEMA};
 pub use grid::{Cell, Disturbance, Form, Grid, PathPoint, Repetitions};
+pub use observe::Observed;
 pub use presets::{PRESETS, preset};
 pub use simulate::{Simulator, completion, repetition};

@@ -20,17 +20,36 @@ type Along = (&'static str, &'static str, fn(&CellResult) -> f64);
 impl Profile {
     /// The profile as one page; `commands` give it again.
     pub fn page(&self, commands: &[String]) -> Page {
-        let kind = match self.kind {
-            Kind::Modelled => {
+        let data = serde_json::to_string(self).unwrap_or_default();
+        self.at_full_rate().draw(commands).data(data)
+    }
+
+    /// The page of a profile whose rates are those to be shown.
+    fn draw(&self, commands: &[String]) -> Page {
+        let kind = match (self.kind, self.grid.scale) {
+            (Kind::Modelled, _) => {
                 "Every curve is modelled: streams as fluids over one queue, in virtual time. Nothing here was measured."
+                    .to_owned()
             }
-            Kind::Measured => "Every curve was measured.",
+            (Kind::Measured, 1) => "Every curve was measured.".to_owned(),
+            (Kind::Measured, k) => format!(
+                "Every curve was measured, scaled {k}: on a path of a {k}th of the rate with packets of a {k}th of the size, so that windows \
+                 in packets and times are those of the full rate. All rates and sizes on this page are times {k}; the document \
+                 has what was measured."
+            ),
         };
         let mut page =
             Page::new(format!("Profile: {}", self.grid.name)).lead(format!("{kind} Farline {}, {}.", self.farline, self.date));
         page = page.section(self.overview());
-        let sections =
-            [self.heat(), self.against_rtt(), self.per_mile(), self.along_other_axes(), self.recoveries(), self.over_time()];
+        let sections = [
+            self.heat(),
+            self.against_rtt(),
+            self.per_mile(),
+            self.along_other_axes(),
+            self.recoveries(),
+            self.over_time(),
+            self.exactness(),
+        ];
         for section in sections.into_iter().flatten() {
             page = page.section(section);
         }
@@ -40,14 +59,15 @@ impl Profile {
             self.schema,
             &self.grid_hash[..16.min(self.grid_hash.len())]
         ));
-        page.section(again).data(serde_json::to_string(self).unwrap_or_default())
+        page.section(again)
     }
 
     /// `modelled` or `measured`, behind the name of every curve.
     fn label(&self) -> &'static str {
-        match self.kind {
-            Kind::Modelled => "modelled",
-            Kind::Measured => "measured",
+        match (self.kind, self.grid.scale) {
+            (Kind::Modelled, _) => "modelled",
+            (Kind::Measured, 1) => "measured",
+            (Kind::Measured, _) => "measured, scaled",
         }
     }
 
@@ -64,6 +84,13 @@ impl Profile {
             Card::new("Each", format!("{} s, {} s of warm-up at least", grid.seconds, grid.warm_up_s)),
             Card::new("Seed", grid.seed),
         ];
+        let environment = &self.environment;
+        let machine =
+            [environment.host.clone(), environment.kernel.clone(), environment.cpus.map(|cpus| format!("{cpus} processors"))];
+        let machine: Vec<String> = machine.into_iter().flatten().collect();
+        if !machine.is_empty() {
+            cards.push(Card::new("Machine", machine.join(", ")));
+        }
         if let Some(host) = grid.host_bps {
             cards.push(Card::new("Host's limit", host));
         }
@@ -72,6 +99,11 @@ impl Profile {
             Kind::Modelled => section.note(
                 "The model has the controls of Linux in full and one tail-drop queue of one bandwidth-delay product. It has no \
                  lost retransmission, no delayed acknowledgement, no HyStart, and no processor: real hosts are slower.",
+            ),
+            Kind::Measured if grid.scale > 1 => section.note(
+                "What scales exactly: every control that counts packets and time, which is all eight. What does not: 64 KiB that \
+                 a host sends at once hold more of the smaller packets, BBR's pacing leaves in such pieces, and headers take a \
+                 larger share of a packet.",
             ),
             Kind::Measured => section,
         }

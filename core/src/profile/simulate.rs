@@ -1,17 +1,10 @@
 //! Repetitions in virtual time: the bench that needs no path.
 
-use super::document::{Bench, Goodput, Job, LimitedBy, Repetition};
+use super::document::{Bench, Job, LimitedBy, Repetition};
 use super::fluid::{Fluid, Scenario};
 use super::grid::Grid;
-use super::statistics::{jain, recovery, split};
-use crate::units::{Bytes, Error, Rate, Span};
-
-/// What is above this share of the later level is no longer ramp.
-const RAMPED: f64 = 0.9;
-/// A rate is back when it is above this share of that before the disturbance.
-const BACK: f64 = 0.9;
-/// And stays there for this many samples.
-const STAYS: usize = 3;
+use super::observe::Observed;
+use crate::units::{Bytes, Error, Span};
 
 /// The fluid model as a bench; it has no state.
 #[derive(Clone, Copy, Debug, Default)]
@@ -41,25 +34,13 @@ pub fn repetition(grid: &Grid, job: &Job) -> Repetition {
     });
     let mut samples = Vec::new();
     let mut bytes = 0.0;
-    let count = (grid.seconds / grid.sample_s).floor().max(1.0) as usize;
-    for i in 1..=count {
+    for i in 1..=grid.samples() {
         fluid.run(i as f64 * grid.sample_s, |_| false);
         let now = fluid.delivered_in_all();
         samples.push((now - bytes) * 8.0 / grid.sample_s);
         bytes = now;
     }
-    let seconds = count as f64 * grid.sample_s;
-    let disturbed = grid.disturbance.map(|disturbance| (disturbance.at_ns.as_secs_f64() / grid.sample_s) as usize);
-    // What a disturbance does is not the ramp.
-    let undisturbed = disturbed.map_or(&samples[..], |at| &samples[..at.min(samples.len())]);
-    let ramp = split(undisturbed, RAMPED).map_or(0, |split| split.ramp);
-    let ramp = ramp.max((grid.warm_up_s / grid.sample_s).ceil() as usize).min(count - 1);
-    let mean = |part: &[f64]| if part.is_empty() { 0.0 } else { part.iter().sum::<f64>() / part.len() as f64 };
-    let goodput = |bps: f64| {
-        let rate = Rate::from_bps(bps as u64);
-        Goodput { sender_bps: rate, receiver_bps: rate }
-    };
-    let streams: Vec<f64> = (0..cell.streams as usize).map(|i| fluid.delivered(i) * 8.0 / seconds).collect();
+    let seconds = grid.samples() as f64 * grid.sample_s;
     let (retransmits, reductions, timeouts) = fluid.losses();
     let held = fluid.held();
     let limited_by = if held.host > held.congestion.max(held.window) {
@@ -69,26 +50,9 @@ pub fn repetition(grid: &Grid, job: &Job) -> Repetition {
     } else {
         LimitedBy::Congestion
     };
-    Repetition {
-        index: job.index,
-        seed: job.seed,
-        began: None,
-        seconds,
-        ramp_s: ramp as f64 * grid.sample_s,
-        whole: goodput(bytes * 8.0 / seconds),
-        ramp: goodput(mean(&samples[..ramp])),
-        steady: goodput(mean(&samples[ramp..])),
-        retransmits,
-        reductions,
-        timeouts,
-        limited_by,
-        fairness: jain(&streams).unwrap_or(0.0),
-        recovery_s: disturbed.and_then(|at| recovery(&samples, at, BACK, STAYS)).map(|samples| samples as f64 * grid.sample_s),
-        cpu: None,
-        invalid: None,
-        samples_bps: samples.iter().map(|bps| Rate::from_bps(*bps as u64)).collect(),
-        streams_bps: streams.iter().map(|bps| Rate::from_bps(*bps as u64)).collect(),
-    }
+    let streams: Vec<f64> = (0..cell.streams as usize).map(|i| fluid.delivered(i) * 8.0 / seconds).collect();
+    Observed { sender_bps: bytes * 8.0 / seconds, samples, streams, retransmits, reductions, timeouts, limited_by }
+        .repetition(grid, job)
 }
 
 /// How long the fluid model needs to deliver `size` of payload, at most `most`; `None` when it needs longer.

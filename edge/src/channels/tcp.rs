@@ -30,12 +30,25 @@ pub type TcpChannel = OrderedChannel<TcpStream>;
 /// # Errors
 /// As `connect(2)`, and when `options` name a congestion control that this host does not have.
 pub fn connect(address: SocketAddr, from: Option<SocketAddr>, options: &TcpOptions, timeout: Duration) -> io::Result<TcpChannel> {
+    TcpChannel::new(connect_stream(address, from, options, timeout)?)
+}
+
+/// The connection of [`connect`] by itself.
+///
+/// # Errors
+/// As [`connect`].
+pub fn connect_stream(
+    address: SocketAddr,
+    from: Option<SocketAddr>,
+    options: &TcpOptions,
+    timeout: Duration,
+) -> io::Result<TcpStream> {
     let socket = socket(address, options)?;
     if let Some(from) = from {
         socket.bind(&SocketAddr::new(from.ip(), 0).into())?;
     }
     socket.connect_timeout(&address.into(), timeout)?;
-    TcpChannel::new(socket.into())
+    Ok(socket.into())
 }
 
 /// Listens on `address` (port 0: any free one) for channels.

@@ -131,6 +131,10 @@ impl Emulator {
     fn start(info: &Info, listener: UnixListener, lock: place::Lock) -> Result<Emulator, Error> {
         let rings = rings(&info.wan)?;
         let devices = [device(info, Side::A)?, device(info, Side::B)?];
+        // Before anything moves: a device that is not up yet refuses what the other side's kernel says as soon as its own is.
+        for side in [Side::A, Side::B] {
+            namespaces::configure(info, side)?;
+        }
         let shown = [(); 2].map(|()| Arc::new(Mutex::new(Shown::new())));
         let (stopped, stop) = io::pipe().map_err(|error| here("link-emulator", format!("a pipe: {error}")))?;
         let (started, realtime) = (now(), Arc::new(AtomicBool::new(true)));
@@ -161,9 +165,6 @@ impl Emulator {
             };
             let thread = std::thread::Builder::new().name("mover".to_owned());
             movers.push(thread.spawn(run).map_err(|error| here("link-emulator", format!("a thread: {error}")))?);
-        }
-        for side in [Side::A, Side::B] {
-            namespaces::configure(info, side)?;
         }
         let info = info.clone();
         Ok(Emulator { info, started, devices, shown, movers, realtime, stop, listener, lock })

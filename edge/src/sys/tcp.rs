@@ -1,6 +1,6 @@
 //! What the kernel knows of a TCP connection: `TCP_INFO` and the congestion control in force.
 
-use farline_core::units::{Rate, Span};
+use farline_core::units::{Bytes, Error, Fault, Rate, Span};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 use std::time::Duration;
@@ -55,6 +55,17 @@ struct KernelTcpInfo {
     busy_time_us: u64,
     rwnd_limited_us: u64,
     sndbuf_limited_us: u64,
+    delivered: u32,
+    delivered_ce: u32,
+    bytes_sent: u64,
+    bytes_retrans: u64,
+    dsack_dups: u32,
+    reord_seen: u32,
+    rcv_ooopack: u32,
+    snd_wnd: u32,
+    rcv_wnd: u32,
+    rehash: u32,
+    total_rto: u16,
 }
 
 /// What the kernel says of one connection.
@@ -68,6 +79,8 @@ pub struct TcpInfo {
     pub min_rtt: Span,
     /// Segments sent again over the connection's life.
     pub retransmits: u64,
+    /// Retransmission timers that ran out; zero on kernels before 6.7, which do not tell.
+    pub timeouts: u64,
     /// Bytes the peer has acknowledged.
     pub bytes_acked: u64,
     /// Congestion window in segments.
@@ -102,6 +115,7 @@ pub fn tcp_info(socket: &impl AsFd) -> io::Result<TcpInfo> {
         rtt: micros(info.rtt_us.into()),
         min_rtt: micros(info.min_rtt_us.into()),
         retransmits: info.total_retrans.into(),
+        timeouts: info.total_rto.into(),
         bytes_acked: info.bytes_acked,
         congestion_window: info.snd_cwnd,
         segment: info.snd_mss,
@@ -109,6 +123,45 @@ pub fn tcp_info(socket: &impl AsFd) -> io::Result<TcpInfo> {
         rwnd_limited: micros(info.rwnd_limited_us),
         sndbuf_limited: micros(info.sndbuf_limited_us),
     })
+}
+
+/// Has a TCP socket offer its peer a window of `window` and no more; on a listening socket, its future connections.
+///
+/// A kernel since 6.8 moves the limit when it learns what a packet costs it: say it again now and then.
+///
+/// # Errors
+/// [`Fault::Here`] when the kernel allows this process no buffer of that size.
+pub fn fix_window(socket: &impl AsFd, window: Bytes) -> Result<(), Error> {
+    let fd = socket.as_fd().as_raw_fd();
+    let set = |level, option, value: u64| {
+        let value = libc::c_int::try_from(value).unwrap_or(libc::c_int::MAX);
+        let len = size_of::<libc::c_int>() as libc::socklen_t;
+        // SAFETY: the option reads `len` bytes at the address of a number that outlives the call.
+        match unsafe { libc::setsockopt(fd, level, option, (&raw const value).cast(), len) } {
+            0 => Ok(()),
+            _ => Err(io::Error::last_os_error()),
+        }
+    };
+    // A buffer that was set is not sized by the kernel any more. It doubles what it is told (socket(7)), and keeps at most half of
+    // that for its own records, so a window fits; the clamp says how much is offered.
+    let buffer = window.0;
+    let forced = set(libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, buffer);
+    let refused = |why: String| {
+        Error::new(
+            Fault::Here,
+            "window-buffer",
+            format!("a window of {window} needs a receive buffer of {}: {why}", Bytes(buffer)),
+        )
+        .hint(format!("run as root, or: sysctl -w net.core.rmem_max={buffer}"))
+    };
+    if forced.is_err() {
+        set(libc::SOL_SOCKET, libc::SO_RCVBUF, buffer).map_err(|error| refused(error.to_string()))?;
+        let given = socket2::SockRef::from(socket).recv_buffer_size().map_err(|error| refused(error.to_string()))?;
+        if (given as u64) < buffer.saturating_mul(2) {
+            return Err(refused(format!("the kernel gives {}", Bytes(given as u64))));
+        }
+    }
+    set(libc::IPPROTO_TCP, libc::TCP_WINDOW_CLAMP, window.0).map_err(|error| refused(error.to_string()))
 }
 
 /// Has the kernel send no faster than `rate` on a TCP connection, spread evenly; `None` lifts the limit.

@@ -8,8 +8,8 @@ use std::str::FromStr;
 #[derive(clap::Args)]
 pub(super) struct Axes {
     /// Paths by name, such as usn-8600 [default: rtts]
-    #[arg(long, value_name = "LIST", value_delimiter = ',')]
-    path: Vec<String>,
+    #[arg(long, visible_alias = "path", value_name = "LIST", value_delimiter = ',')]
+    link: Vec<String>,
     /// Round-trip times, such as 10ms,100ms [default: none]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     rtt: Vec<Span>,
@@ -25,7 +25,7 @@ pub(super) struct Axes {
     /// Largest windows, such as 4MiB,64MiB [default: none]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     window: Vec<Bytes>,
-    /// MTUs in bytes [default: 1500]
+    /// MTUs in bytes [default: 9000; with --simulate 1500]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     mtu: Vec<u32>,
     /// Rates of other traffic, such as 1G,4G [default: none]
@@ -63,19 +63,19 @@ impl FromStr for Range {
 }
 
 impl Axes {
-    /// The grid of the axes alone.
-    pub(super) fn grid(&self) -> Result<Grid, Error> {
-        if self.path.is_empty() && self.rtt.is_empty() {
+    /// The grid of the axes alone, with packets of `mtu` unless the user says otherwise.
+    pub(super) fn grid(&self, mtu: u32) -> Result<Grid, Error> {
+        if self.link.is_empty() && self.rtt.is_empty() {
             return Err(Error::new(Fault::You, "profile-no-path", "a profile needs a path")
-                .hint("give --preset NAME, --path usn-8600, or --rtt 50ms"));
+                .hint("give --preset NAME, --link usn-8600, or --rtt 50ms"));
         }
-        self.over(Grid::new("custom", Vec::new(), vec![Algorithm::Cubic]))
+        self.over(Grid { mtus: vec![mtu], ..Grid::new("custom", Vec::new(), vec![Algorithm::Cubic]) })
     }
 
     /// `grid` with the axes that were given in place of its own.
     pub(super) fn over(&self, mut grid: Grid) -> Result<Grid, Error> {
         let mut paths = Vec::new();
-        for name in &self.path {
+        for name in &self.link {
             paths.push(PathPoint::named(name, self.rate)?);
         }
         paths.extend(self.rtt.iter().map(|&rtt| PathPoint::custom(self.rate.unwrap_or(Rate::from_bps(10_000_000_000)), rtt)));

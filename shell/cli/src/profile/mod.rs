@@ -1,24 +1,27 @@
-//! `farline profile`: throughput over a grid of cells, and two of them beside each other.
+//! `farline profile`: throughput over a grid of cells, measured or modelled, and two of them beside each other.
 
 mod axes;
 mod diff;
+mod document;
+mod end;
+mod measure;
 mod print;
 
 use crate::output::Output;
 use axes::Axes;
-use farline_core::profile::{Environment, Form, Job, Kind, PRESETS, Profile, Repetition, preset, repetition};
+use document::{text, write};
+use farline_core::profile::{Environment, Form, Grid, Job, Kind, PRESETS, Profile, Repetition, preset, repetition};
 use farline_core::units::{Error, Fault};
-use std::fs;
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant, SystemTime};
 
 const EXAMPLES: &str = "\
 Examples:
-  farline profile --simulate --preset sc08-distance -o sc08.json -o sc08.html
+  farline profile --link usn-8600 --streams 1,4,16 -o p.json -o p.html
+  farline profile --preset sc08-distance -o sc08.json -o sc08.html
   farline profile --simulate --rate 100G --rtt 200ms --streams 1-16
-Presets are listed by `farline profile --simulate --preset list`.";
+Presets: `farline profile --preset list`. Measured over links of this machine.";
 
 /// Measure throughput over a grid of paths, streams and controls
 #[derive(clap::Args)]
@@ -29,6 +32,9 @@ pub(crate) struct Args {
     /// In virtual time, without a link, by the model
     #[arg(long)]
     simulate: bool,
+    /// Divide rates and packets by 1 to 7 [default: as needed]
+    #[arg(long, value_name = "K", conflicts_with = "resume")]
+    scale: Option<u32>,
     /// A paper's experiment, or `list` [default: axes]
     #[arg(long, value_name = "NAME")]
     preset: Option<String>,
@@ -37,7 +43,7 @@ pub(crate) struct Args {
     full: bool,
     #[command(flatten)]
     axes: Axes,
-    /// A page (.html) or the document [default: none]
+    /// A page (.html), a table (.csv) or the document [default: none]
     #[arg(long = "out", short, value_name = "FILE")]
     out: Vec<PathBuf>,
     /// Go on with the profile in this file [default: none]
@@ -48,69 +54,95 @@ pub(crate) struct Args {
 #[derive(clap::Subcommand)]
 enum Command {
     Diff(diff::Args),
+    #[command(hide = true)]
+    End(end::Args),
 }
 
+pub(crate) use document::read;
 pub(crate) use print::plan as plan_text;
+
+/// What links carry by default: it can be divided where the machine does not carry the rate.
+const JUMBO: u32 = 9_000;
 
 /// A profile under way is written this often, so that a broken run loses little.
 const SAVE_EVERY: Duration = Duration::from_secs(5);
 
 pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
-    if let Some(Command::Diff(diff)) = args.command {
-        return diff::run(&diff, output);
+    match &args.command {
+        Some(Command::Diff(diff)) => return diff::run(diff, output),
+        Some(Command::End(end)) => return end::run(end, output),
+        None => {}
     }
     if args.preset.as_deref() == Some("list") {
         return list(output);
     }
-    if !args.simulate {
-        return Err(Error::new(Fault::You, "profile-simulate", "this version measures no path by itself")
-            .hint("give --simulate for the model"));
-    }
-    let mut profile = match (&args.resume, &args.preset) {
-        (Some(file), _) => read(file)?,
-        (None, Some(name)) => {
-            let form = if args.full { Form::Full } else { Form::Quick };
-            start(args.axes.over(preset(name, form)?)?)?
-        }
-        (None, None) => start(args.axes.grid()?)?,
+    let mut profile = match &args.resume {
+        Some(file) => read(file)?,
+        None => start(&args, output)?,
     };
-    if profile.kind != Kind::Modelled {
-        return Err(Error::new(Fault::You, "profile-kind", "a measured profile cannot go on by simulation"));
+    if args.simulate && profile.kind != Kind::Modelled {
+        return Err(
+            Error::new(Fault::You, "profile-kind", "a measured profile cannot go on by simulation").hint("leave --simulate out")
+        );
     }
-    let documents: Vec<&PathBuf> = args.resume.iter().chain(args.out.iter().filter(|file| !is_page(file))).collect();
-    let mut saved = Instant::now();
-    let workers = std::thread::available_parallelism().map_or(1, usize::from);
-    loop {
-        // Many at a time, so that no worker waits long for the others.
-        let jobs = profile.next(workers * 8);
-        if jobs.is_empty() {
-            break;
-        }
-        for (job, repetition) in simulate(&profile, &jobs, workers) {
-            profile.record(job, repetition);
-        }
-        if saved.elapsed() > SAVE_EVERY {
-            documents.iter().try_for_each(|file| write(file, &document(&profile)?))?;
-            saved = Instant::now();
-        }
+    let is_document = |file: &&PathBuf| !is(file, "html") && !is(file, "csv");
+    let documents: Vec<&PathBuf> = args.resume.iter().chain(args.out.iter().filter(is_document)).collect();
+    match profile.kind {
+        Kind::Modelled => simulate(&mut profile, &documents)?,
+        Kind::Measured => measure::run(&mut profile, &documents, output)?,
     }
-    documents.iter().try_for_each(|file| write(file, &document(&profile)?))?;
+    documents.iter().try_for_each(|file| write(file, &text(&profile)?))?;
     let command = std::env::args().map(|word| quoted(&word)).collect::<Vec<_>>().join(" ");
-    for file in args.out.iter().filter(|file| is_page(file)) {
+    for file in args.out.iter().filter(|file| is(file, "csv")) {
+        write(file, profile.csv().as_bytes())?;
+    }
+    for file in args.out.iter().filter(|file| is(file, "html")) {
         write(file, profile.page(std::slice::from_ref(&command)).html().as_bytes())?;
     }
     output.result(&profile, print::table(&profile))?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn start(grid: farline_core::profile::Grid) -> Result<Profile, Error> {
-    let environment = Environment { cpus: None, ..Environment::default() };
+/// The profile that the arguments ask for, before its first repetition.
+fn start(args: &Args, output: &Output) -> Result<Profile, Error> {
+    let form = if args.full { Form::Full } else { Form::Quick };
+    let grid = match &args.preset {
+        Some(name) => args.axes.over(preset(name, form)?)?,
+        None => args.axes.grid(if args.simulate { Grid::USUAL_MTU } else { JUMBO })?,
+    };
+    // Before anything is tried on a link.
+    grid.check()?;
+    let (kind, environment, grid) = match (args.simulate, args.scale) {
+        (true, k) => (Kind::Modelled, Environment::default(), grid.scaled(k.unwrap_or(1))?),
+        (false, Some(k)) => (Kind::Measured, measure::environment(), grid.scaled(k)?),
+        (false, None) => (Kind::Measured, measure::environment(), measure::scaled(grid, output)?),
+    };
     let seconds = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs());
-    Profile::new(grid, Kind::Modelled, environment, print::date(seconds))
+    Profile::new(grid, kind, environment, print::date(seconds))
+}
+
+/// Runs what is missing of `profile` by the model; `documents` are written now and then.
+fn simulate(profile: &mut Profile, documents: &[&PathBuf]) -> Result<(), Error> {
+    let mut saved = Instant::now();
+    let workers = std::thread::available_parallelism().map_or(1, usize::from);
+    loop {
+        // Many at a time, so that no worker waits long for the others.
+        let jobs = profile.next(workers * 8);
+        if jobs.is_empty() {
+            return Ok(());
+        }
+        for (job, repetition) in side_by_side(profile, &jobs, workers) {
+            profile.record(job, repetition);
+        }
+        if saved.elapsed() > SAVE_EVERY {
+            documents.iter().try_for_each(|file| write(file, &text(profile)?))?;
+            saved = Instant::now();
+        }
+    }
 }
 
 /// Runs `jobs` on as many threads as there are workers; the order of the results is the jobs'.
-fn simulate<'a>(profile: &Profile, jobs: &'a [Job], workers: usize) -> Vec<(&'a Job, Repetition)> {
+fn side_by_side<'a>(profile: &Profile, jobs: &'a [Job], workers: usize) -> Vec<(&'a Job, Repetition)> {
     let grid = &profile.grid;
     let next = std::sync::atomic::AtomicUsize::new(0);
     let run = || {
@@ -143,39 +175,8 @@ fn list(output: &Output) -> Result<ExitCode, Error> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Reads a profile's document.
-pub(crate) fn read(file: &Path) -> Result<Profile, Error> {
-    let json = fs::read_to_string(file).map_err(|error| {
-        let (fault, code) = match error.kind() {
-            std::io::ErrorKind::NotFound => (Fault::You, "path-not-found"),
-            _ => (Fault::Here, "cannot-read"),
-        };
-        Error::new(fault, code, format!("{}: {error}", file.display()))
-    })?;
-    Profile::read(&json).map_err(|error| error.while_doing(file.display()))
-}
-
-fn document(profile: &Profile) -> Result<Vec<u8>, Error> {
-    serde_json::to_vec(profile).map_err(|error| Error::new(Fault::Bug, "profile-document", error.to_string()))
-}
-
-/// Writes beside `file` and then renames, so that a full disk or an interruption leaves the file that was there.
-fn write(file: &Path, bytes: &[u8]) -> Result<(), Error> {
-    let mut beside = file.as_os_str().to_owned();
-    beside.push(".part");
-    let beside = PathBuf::from(beside);
-    let written = fs::File::create(&beside)
-        .and_then(|mut part| part.write_all(bytes).and_then(|()| part.sync_all()))
-        .and_then(|()| fs::rename(&beside, file));
-    written.map_err(|error| {
-        // What is half-written helps nobody; that it cannot be removed either changes nothing.
-        let _ = fs::remove_file(&beside);
-        Error::new(Fault::Here, "cannot-write", format!("{}: {error}", file.display()))
-    })
-}
-
-fn is_page(file: &Path) -> bool {
-    file.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("html"))
+fn is(file: &Path, extension: &str) -> bool {
+    file.extension().is_some_and(|found| found.eq_ignore_ascii_case(extension))
 }
 
 /// A word as a shell takes it.

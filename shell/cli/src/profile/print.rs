@@ -12,8 +12,12 @@ pub(super) fn table(profile: &Profile) -> String {
         Kind::Modelled => "modelled, not measured",
         Kind::Measured => "measured",
     };
+    let scaled = match profile.grid.scale {
+        1 => String::new(),
+        k => format!(", scaled {k}: times {k} for the full rate"),
+    };
     let (done, cells) = profile.progress();
-    let mut lines = vec![format!("{}: {done} of {cells} cells, {kind}; payload in Gbit/s", profile.grid.name)];
+    let mut lines = vec![format!("{}: {done} of {cells} cells, {kind}{scaled}; payload in Gbit/s", profile.grid.name)];
     if cells <= CELLS {
         lines.push(format!("{:<44} {:>7} {:>17} {:>7} {:>7} {:>3}", "cell", "mean", "95 %", "steady", "ramp s", "n"));
         for result in &profile.cells {
@@ -77,14 +81,18 @@ pub(super) fn date(seconds: u64) -> String {
     format!("{year}-{month:02}-{day:02} {:02}:{:02} UTC", rest / 3_600, rest % 3_600 / 60)
 }
 
-/// A plan as text.
-pub(crate) fn plan(plan: &farline_core::profile::Plan) -> String {
-    let duration = |seconds: f64| match seconds {
+/// A time for people: `2.50 s`, `40 s`, `12 min`, `15.0 h`.
+pub(super) fn duration(seconds: f64) -> String {
+    match seconds {
         s if s < 10.0 => format!("{s:.2} s"),
         s if s < 600.0 => format!("{s:.0} s"),
         s if s < 36_000.0 => format!("{:.0} min", s / 60.0),
         s => format!("{:.1} h", s / 3_600.0),
-    };
+    }
+}
+
+/// A plan as text.
+pub(crate) fn plan(plan: &farline_core::profile::Plan) -> String {
     let mut text = format!(
         "{} in about {} ({} to {}), {}\n{} stream{} of {}, {} of window each, {} of staging",
         plan.size_bytes,

@@ -1,0 +1,72 @@
+//! From what was seen of a repetition to what stands in the document: its ramp, its steady part, its recovery.
+
+use super::document::{Goodput, Job, LimitedBy, Repetition};
+use super::grid::Grid;
+use super::statistics::{jain, recovery, split};
+use crate::units::Rate;
+
+/// What is above this share of the later level is no longer ramp.
+const RAMPED: f64 = 0.9;
+/// A rate is back when it is above this share of that before the disturbance.
+const BACK: f64 = 0.9;
+/// And stays there for this many samples.
+const STAYS: usize = 3;
+
+/// What was seen of one repetition, by a model or at a path's ends.
+#[derive(Clone, Debug)]
+pub struct Observed {
+    /// What arrived in each sample interval, in bit/s, all streams together; [`Grid::samples`] of them.
+    pub samples: Vec<f64>,
+    /// What arrived of each stream, in bit/s.
+    pub streams: Vec<f64>,
+    /// What the sender knows to have arrived, in bit/s over the whole time.
+    pub sender_bps: f64,
+    /// Segments lost or sent again.
+    pub retransmits: u64,
+    /// Reductions of a window.
+    pub reductions: u64,
+    /// Retransmission timers that ran out.
+    pub timeouts: u64,
+    /// What held the streams back.
+    pub limited_by: LimitedBy,
+}
+
+impl Observed {
+    /// The repetition that `job` asked for. The sender has no samples of its own: its ramp and steady part are the receiver's.
+    pub fn repetition(self, grid: &Grid, job: &Job) -> Repetition {
+        let samples = self.samples;
+        let seconds = samples.len() as f64 * grid.sample_s;
+        let disturbed = grid.disturbance.map(|disturbance| (disturbance.at_ns.as_secs_f64() / grid.sample_s) as usize);
+        // What a disturbance does is not the ramp.
+        let undisturbed = disturbed.map_or(&samples[..], |at| &samples[..at.min(samples.len())]);
+        let ramp = split(undisturbed, RAMPED).map_or(0, |split| split.ramp);
+        let ramp = ramp.max((grid.warm_up_s / grid.sample_s).ceil() as usize).min(samples.len().saturating_sub(1));
+        let mean = |part: &[f64]| if part.is_empty() { 0.0 } else { part.iter().sum::<f64>() / part.len() as f64 };
+        let rate = |bps: f64| Rate::from_bps(bps as u64);
+        let goodput = |bps: f64| Goodput { sender_bps: rate(bps), receiver_bps: rate(bps) };
+        Repetition {
+            index: job.index,
+            seed: job.seed,
+            began: None,
+            seconds,
+            ramp_s: ramp as f64 * grid.sample_s,
+            whole: Goodput { sender_bps: rate(self.sender_bps), receiver_bps: rate(mean(&samples)) },
+            ramp: goodput(mean(&samples[..ramp])),
+            steady: goodput(mean(&samples[ramp..])),
+            retransmits: self.retransmits,
+            reductions: self.reductions,
+            timeouts: self.timeouts,
+            limited_by: self.limited_by,
+            fairness: jain(&self.streams).unwrap_or(0.0),
+            recovery_s: disturbed
+                .and_then(|at| recovery(&samples, at, BACK, STAYS))
+                .map(|samples| samples as f64 * grid.sample_s),
+            cpu: None,
+            rtt_ns: None,
+            link: None,
+            invalid: None,
+            samples_bps: samples.into_iter().map(rate).collect(),
+            streams_bps: self.streams.into_iter().map(rate).collect(),
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! A profile at a rate that a machine can carry exactly, with the window in packets kept, and back.
+
+use super::document::{Goodput, Profile, Repetition};
+use super::grid::{Disturbance, Grid, PathPoint};
+use crate::units::{Bytes, Error, Fault, Rate};
+use crate::wan::Change;
+
+/// An emulated link's least MTU, as IPv6 asks for it (RFC 8200, section 5).
+const LEAST_MTU: u32 = 1_280;
+
+/// Divides or multiplies everything of an experiment that is counted in bits or bytes.
+#[derive(Clone, Copy)]
+enum By {
+    Divided(u32),
+    Times(u32),
+}
+
+impl By {
+    fn number(self, value: u64) -> u64 {
+        match self {
+            By::Divided(k) => value / u64::from(k),
+            By::Times(k) => value.saturating_mul(u64::from(k)),
+        }
+    }
+
+    fn rate(self, rate: Rate) -> Rate {
+        Rate::from_bps(self.number(rate.as_bps()))
+    }
+
+    fn bytes(self, bytes: Bytes) -> Bytes {
+        Bytes(self.number(bytes.0))
+    }
+
+    fn mtu(self, mtu: u32) -> u32 {
+        u32::try_from(self.number(mtu.into())).unwrap_or(u32::MAX)
+    }
+
+    fn path(self, path: &mut PathPoint) {
+        (path.rate_bps, path.queue_bytes) = (self.rate(path.rate_bps), self.bytes(path.queue_bytes));
+    }
+
+    fn grid(self, grid: &mut Grid) {
+        grid.paths.iter_mut().for_each(|path| self.path(path));
+        grid.mtus.iter_mut().for_each(|mtu| *mtu = self.mtu(*mtu));
+        grid.windows_bytes.iter_mut().flatten().for_each(|window| *window = self.bytes(*window));
+        grid.cross_bps.iter_mut().for_each(|cross| *cross = self.rate(*cross));
+        grid.host_bps = grid.host_bps.map(|host| self.rate(host));
+        if let Some(Disturbance { change, .. }) = &mut grid.disturbance {
+            *change = match *change {
+                Change::Burst(burst) => Change::Burst(self.bytes(burst)),
+                Change::Cross(cross, span) => Change::Cross(self.rate(cross), span),
+                Change::Rate(line) => Change::Rate(self.rate(line)),
+                other => other,
+            };
+        }
+    }
+
+    fn repetition(self, one: &mut Repetition) {
+        for Goodput { sender_bps, receiver_bps } in [&mut one.whole, &mut one.ramp, &mut one.steady] {
+            (*sender_bps, *receiver_bps) = (self.rate(*sender_bps), self.rate(*receiver_bps));
+        }
+        one.samples_bps.iter_mut().chain(&mut one.streams_bps).for_each(|rate| *rate = self.rate(*rate));
+    }
+}
+
+impl Grid {
+    /// The same experiment at a rate that is `k` times lower: rates, MTUs, windows, queues and cross-traffic are all divided by `k`.
+    ///
+    /// The window in packets, the packets in a second and the round trip stay what they were. So the controls that count packets and
+    /// time (all eight) take the same windows through the same times, exactly; what is counted in bytes does not scale: segments
+    /// that a host sends at once (64 KiB hold `k` times as many packets), and BBR's pacing, which leaves in such segments.
+    ///
+    /// # Errors
+    /// [`Fault::You`] when a packet would become smaller than IPv6 allows (1280 bytes, RFC 8200).
+    pub fn scaled(mut self, k: u32) -> Result<Grid, Error> {
+        let most = self.largest_scale();
+        if !(1..=most).contains(&k) {
+            let mtu = self.mtus.iter().min().copied().unwrap_or_default();
+            let words = format!(
+                "a scale of {k}: an MTU of {mtu} can be divided by 1 to {most}, as packets have at least {LEAST_MTU} bytes"
+            );
+            return Err(
+                Error::new(Fault::You, "profile-scale", words).hint("give --scale 1, or --mtu 9000 as the papers' hosts had")
+            );
+        }
+        By::Divided(k).grid(&mut self);
+        self.scale *= k;
+        Ok(self)
+    }
+
+    /// The largest `k` for [`Grid::scaled`].
+    pub fn largest_scale(&self) -> u32 {
+        self.mtus.iter().map(|mtu| mtu / LEAST_MTU).min().unwrap_or(1).max(1)
+    }
+}
+
+impl Profile {
+    /// What a scaled profile says of the full rate; another one is as it was.
+    pub(super) fn at_full_rate(&self) -> Profile {
+        let mut full = self.clone();
+        let times = By::Times(self.grid.scale);
+        times.grid(&mut full.grid);
+        for result in &mut full.cells {
+            let cell = &mut result.cell;
+            times.path(&mut cell.path);
+            cell.mtu = times.mtu(cell.mtu);
+            cell.window_bytes = cell.window_bytes.map(|window| times.bytes(window));
+            cell.cross_bps = times.rate(cell.cross_bps);
+            result.repetitions.iter_mut().for_each(|one| times.repetition(one));
+        }
+        full
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::profile::document::{Environment, Kind};
+    use crate::profile::{Form, Simulator, preset};
+
+    #[test]
+    fn a_scaled_experiment_has_the_same_windows_in_packets_and_comes_back_to_the_full_rate() {
+        let grid = Grid { streams: vec![4], ..preset("sc08-distance", Form::Quick).expect("a preset") };
+        let small = grid.clone().scaled(6).expect("9000 by 6");
+        let packets = |grid: &Grid| {
+            let path = &grid.paths[3];
+            path.rate_bps.bytes_in(path.rtt_ns).0 as f64 / f64::from(grid.mtus[0])
+        };
+        assert_eq!((small.mtus[0], small.scale), (1_500, 6));
+        assert!((packets(&small) / packets(&grid) - 1.0).abs() < 1e-6);
+        let run = |grid: &Grid| {
+            let mut profile = Profile::new(grid.clone(), Kind::Modelled, Environment::default(), "").expect("a grid");
+            profile.run(&mut Simulator, |_| true).expect("a model");
+            profile
+        };
+        // The controls count packets: only the headers' share of a packet differs.
+        let (full, scaled) = (run(&grid), run(&small).at_full_rate());
+        assert_eq!(scaled.cells[0].cell.mtu, 9_000);
+        for (a, b) in full.cells.iter().zip(&scaled.cells) {
+            let mean = |result: &crate::profile::CellResult| result.summary().expect("samples").mean;
+            assert!((mean(b) / mean(a) - 1.0).abs() < 0.06, "{}: {} and {}", a.cell.name(), mean(a), mean(b));
+        }
+    }
+
+    #[test]
+    fn packets_do_not_become_smaller_than_the_link_carries() {
+        let grid = preset("wanphy-window", Form::Quick).expect("a preset");
+        assert_eq!(grid.largest_scale(), 1);
+        let error = grid.scaled(2).expect_err("1500 by 2");
+        assert!(error.message.contains("1500") && error.hint.is_some_and(|hint| hint.contains("--mtu")), "{}", error.message);
+        assert!(preset("sc08-distance", Form::Quick).expect("a preset").scaled(0).is_err());
+    }
+}

@@ -1,0 +1,170 @@
+//! The sending end of a measurement: keeps every stream full, and asks the kernel what held it back.
+
+use super::{BUSY, PATIENCE, Request, Work, thread_time};
+use crate::channels::tcp::{TcpOptions, connect_stream};
+use crate::sys::tcp::{TcpInfo, notice_dead_peer, pace, tcp_info};
+use farline_core::profile::LimitedBy;
+use farline_core::units::{Error, Fault, Rate, Span};
+use serde::{Deserialize, Serialize};
+use std::io::{self, Write};
+use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::sync::Barrier;
+use std::time::{Duration, Instant};
+
+/// What one call hands to the kernel.
+const MESSAGE: usize = 1 << 20;
+/// How often the kernel is asked.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+/// A window that shrank by more than this share between two looks was reduced.
+const REDUCED: f64 = 0.05;
+
+/// Shares of the time in which something held the streams back, 0 to 1.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Limits {
+    /// The receiver's window.
+    pub receiver_window: f64,
+    /// The send buffer.
+    pub send_buffer: f64,
+}
+
+/// What the sender knows.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Sent {
+    /// Acknowledged, over the whole time, in bit/s.
+    pub acked_bps: f64,
+    /// The least round-trip time of any stream.
+    pub min_rtt: Span,
+    /// Segments sent again.
+    pub retransmits: u64,
+    /// Retransmission timers that ran out; kernels before 6.7 do not tell.
+    pub timeouts: u64,
+    /// How often a window was seen to shrink.
+    pub reductions: u64,
+    /// What held the streams back, averaged over them.
+    pub limits: Limits,
+    /// The sending threads'.
+    pub work: Work,
+}
+
+impl Sent {
+    /// What held the streams back for most of the time.
+    pub fn limited_by(&self, limit: Option<Rate>) -> LimitedBy {
+        if self.work.busiest > BUSY {
+            LimitedBy::Cpu
+        } else if limit.is_some_and(|limit| self.acked_bps > BUSY * limit.as_bps() as f64) {
+            LimitedBy::Host
+        } else if self.limits.receiver_window > 0.5 {
+            LimitedBy::ReceiverWindow
+        } else if self.limits.send_buffer > 0.5 {
+            LimitedBy::SendBuffer
+        } else {
+            LimitedBy::Congestion
+        }
+    }
+}
+
+/// Sends to `address` what `request` asks for.
+///
+/// # Errors
+/// [`Fault::Between`] when the path fails before the time is over; [`Fault::Here`] when this host refuses a socket option.
+pub fn send(address: SocketAddr, request: &Request) -> Result<Sent, Error> {
+    let asked = Instant::now();
+    let options = TcpOptions { congestion: Some(request.congestion.clone()), buffer: None };
+    let here = |error: io::Error| Error::new(Fault::Here, "profile-send", format!("setting a socket up: {error}"));
+    let mut streams = Vec::new();
+    for _ in 0..request.streams {
+        let stream = connect_stream(address, None, &options, PATIENCE).map_err(|error| {
+            Error::new(Fault::Between, "profile-connect", format!("connecting to {address}: {error}"))
+                .hint("is the other end there?")
+        })?;
+        notice_dead_peer(&stream).map_err(here)?;
+        if let Some(limit) = request.limit {
+            pace(&stream, Some(Rate::from_bps(limit.as_bps() / u64::from(request.streams).max(1)))).map_err(here)?;
+        }
+        streams.push(stream);
+    }
+    let start = Barrier::new(streams.len() + 1);
+    let message = vec![0; MESSAGE];
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = streams.iter().map(|stream| scope.spawn(|| fill(stream, &message, &start))).collect();
+        std::thread::sleep((asked + Duration::from_secs_f64(request.begin_in_s)).saturating_duration_since(Instant::now()));
+        start.wait();
+        let began = Instant::now();
+        let mut watch = Watch::new(streams.len());
+        let over = Duration::from_secs_f64(request.seconds);
+        while began.elapsed() < over && !threads.iter().any(std::thread::ScopedJoinHandle::is_finished) {
+            std::thread::sleep(LOOK_EVERY);
+            watch.look(&streams);
+        }
+        let elapsed = began.elapsed();
+        // The receiver's time began half a round trip later: it ends the connections when that is over.
+        let late = began + over + PATIENCE;
+        while Instant::now() < late && !threads.iter().all(std::thread::ScopedJoinHandle::is_finished) {
+            std::thread::sleep(LOOK_EVERY);
+        }
+        for stream in &streams {
+            let _ = stream.shutdown(Shutdown::Both);
+        }
+        let mut work = Work::default();
+        for thread in threads {
+            work.add(thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)), began.elapsed());
+        }
+        if elapsed < over.mul_f64(BUSY) {
+            let words = format!("a stream broke after {:.1} of {:.1} s", elapsed.as_secs_f64(), request.seconds);
+            return Err(Error::new(Fault::Between, "profile-broken", words).hint("is the path still up?"));
+        }
+        Ok(Sent { work, ..watch.sent(elapsed) })
+    })
+}
+
+/// Writes until the connection ends; answers the processor time that it took.
+fn fill(mut stream: &TcpStream, message: &[u8], start: &Barrier) -> Duration {
+    start.wait();
+    loop {
+        match stream.write(message) {
+            Ok(_) => {}
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(_) => return thread_time(),
+        }
+    }
+}
+
+/// What the kernel said of each stream, last.
+struct Watch {
+    last: Vec<TcpInfo>,
+    reductions: u64,
+}
+
+impl Watch {
+    fn new(streams: usize) -> Watch {
+        Watch { last: vec![TcpInfo::default(); streams], reductions: 0 }
+    }
+
+    fn look(&mut self, streams: &[TcpStream]) {
+        for (last, stream) in self.last.iter_mut().zip(streams) {
+            // A connection that has just ended keeps its last figures.
+            let Ok(info) = tcp_info(stream) else { continue };
+            let before = f64::from(last.congestion_window);
+            self.reductions += u64::from(f64::from(info.congestion_window) < before * (1.0 - REDUCED));
+            *last = info;
+        }
+    }
+
+    fn sent(&self, elapsed: Duration) -> Sent {
+        let sum = |of: fn(&TcpInfo) -> u64| self.last.iter().map(of).sum::<u64>();
+        let seconds = elapsed.as_secs_f64().max(1e-9);
+        let share = |of: fn(&TcpInfo) -> Span| {
+            let all: f64 = self.last.iter().map(|info| of(info).as_secs_f64()).sum();
+            all / seconds / self.last.len().max(1) as f64
+        };
+        Sent {
+            acked_bps: sum(|info| info.bytes_acked) as f64 * 8.0 / seconds,
+            min_rtt: self.last.iter().map(|info| info.min_rtt).min().unwrap_or_default(),
+            retransmits: sum(|info| info.retransmits),
+            timeouts: sum(|info| info.timeouts),
+            reductions: self.reductions,
+            limits: Limits { receiver_window: share(|info| info.rwnd_limited), send_buffer: share(|info| info.sndbuf_limited) },
+            work: Work::default(),
+        }
+    }
+}

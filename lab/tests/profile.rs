@@ -1,0 +1,206 @@
+//! `farline profile` and `plan` as a user has them: modelled, measured over real links, broken off, and compared.
+
+use farline_lab::{Running, farline, succeed};
+use serde_json::Value;
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+/// Every profile's link has the same name: one profile at a time.
+static ONE: Mutex<()> = Mutex::new(());
+
+fn text(path: &Path) -> &str {
+    path.to_str().expect("text")
+}
+
+fn json(command: &mut Command) -> Value {
+    serde_json::from_str(&succeed(command)).expect("one object")
+}
+
+/// The error that `command` must end with.
+fn error_of(command: &mut Command) -> Value {
+    let output = command.output().expect("farline runs");
+    assert!(!output.status.success(), "{output:?}");
+    let said: Value = serde_json::from_slice(&output.stdout).expect("one object");
+    said["error"].clone()
+}
+
+fn read(file: &Path) -> Value {
+    serde_json::from_slice(&fs::read(file).expect("a document")).expect("one object")
+}
+
+fn repetitions(profile: &Value) -> usize {
+    profile["cells"].as_array().expect("cells").iter().map(|cell| cell["repetitions"].as_array().map_or(0, Vec::len)).sum()
+}
+
+/// Profiles over an emulated path of 50 Mbit/s; `None` where this machine makes no link.
+fn measured(seconds: &str, document: &Path, more: &[&str]) -> Option<Command> {
+    let probe = ["--json", "link", "up", "custom", "--rtt", "1ms", "--rate", "1M", "--name", "t-profile"];
+    let up = farline().args(probe).output().expect("farline runs");
+    if !up.status.success() {
+        let said = String::from_utf8_lossy(&up.stdout).into_owned();
+        let error: Value = serde_json::from_str(&said).expect("one object");
+        assert!(matches!(error["error"]["code"].as_str(), Some("link-forbidden" | "link-device")), "{said}");
+        eprintln!("SKIPPED: this machine does not let us make a link: {said}");
+        return None;
+    }
+    succeed(farline().args(["link", "down", "t-profile"]));
+    let mut command = farline();
+    command.args(["--json", "profile", "--rtt", "20ms", "--rate", "50M", "--mtu", "1500", "--scale", "1", "--seconds", seconds]);
+    command.args(["--out", text(document)]).args(more).stderr(Stdio::null());
+    Some(command)
+}
+
+#[test]
+fn a_model_is_written_compared_and_planned_from() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let file = |name: &str| dir.path().join(name);
+    let simulate = |out: &Path, more: &[&str]| {
+        let mut command = farline();
+        command.args([
+            "-q",
+            "profile",
+            "--simulate",
+            "--link",
+            "usn-1400",
+            "--rate",
+            "1G",
+            "--streams",
+            "1,4",
+            "--out",
+            text(out),
+        ]);
+        succeed(command.args(more))
+    };
+    simulate(&file("a.json"), &["--out", text(&file("a.html"))]);
+    simulate(&file("b.json"), &["--host-rate", "300M"]);
+    simulate(&file("c.json"), &["--window", "256KiB"]);
+    let a = read(&file("a.json"));
+    assert_eq!((&a["schema"], &a["kind"], repetitions(&a)), (&"farline/profile/1".into(), &"modelled".into(), 6), "{a}");
+    let page = fs::read_to_string(file("a.html")).expect("a page");
+    assert!(page.contains("usn-1400 cubic 4 streams") && !page.contains("src=\"http"), "a page that stands alone");
+    let differ = |x: &str, y: &str| json(farline().args(["--json", "profile", "diff", text(&file(x)), text(&file(y))]));
+    let significant =
+        |found: &Value| found["cells"].as_array().expect("cells").iter().filter(|cell| cell["significant"] == true).count();
+    let (same, slower) = (differ("a.json", "a.json"), differ("a.json", "b.json"));
+    assert_eq!((significant(&same), significant(&slower)), (0, 2), "{slower}");
+    let error = error_of(farline().args(["--json", "profile", "diff", text(&file("a.json")), text(&file("c.json"))]));
+    assert_eq!(error["code"], "profile-diff", "{error}");
+    let plan = |file: &Path| json(farline().args(["--json", "plan", text(file), "--size", "100GB"]));
+    let (wide, narrow) = (plan(&file("a.json")), plan(&file("c.json")));
+    assert_eq!(narrow["streams"], 4, "{narrow}");
+    assert!(narrow["seconds"].as_f64() > wide["seconds"].as_f64(), "{wide} {narrow}");
+    // What is no profile is refused in words.
+    fs::write(file("d.json"), b"{}").expect("write");
+    let error = error_of(farline().args(["--json", "plan", text(&file("d.json")), "--size", "1GB"]));
+    assert_eq!((&error["code"], &error["fault"]), (&"profile-document".into(), &"you".into()), "{error}");
+}
+
+#[test]
+fn a_measured_profile_has_what_both_ends_saw_and_a_window_limits_it() {
+    let _one = ONE.lock();
+    let dir = tempfile::tempdir().expect("a folder");
+    let document = dir.path().join("p.json");
+    let more = ["--streams", "1,3", "--window", "64KiB,1MiB", "--repetitions", "1"];
+    let Some(mut command) = measured("3", &document, &more) else { return };
+    let profile = json(&mut command);
+    assert_eq!(profile, read(&document));
+    assert_eq!(profile["kind"], "measured");
+    for cell in profile["cells"].as_array().expect("cells") {
+        let one = &cell["repetitions"][0];
+        let (streams, window) = (cell["cell"]["streams"].as_f64().expect("a number"), cell["cell"]["window_bytes"].as_f64());
+        let (sent, got) = (one["whole"]["sender_bps"].as_f64(), one["whole"]["receiver_bps"].as_f64().expect("a rate"));
+        // The path's rate or one window a round trip, whichever is less; the ramp takes some of three seconds.
+        let most = 50e6_f64.min(streams * window.expect("a window") * 8.0 / 0.020);
+        assert!((0.5 * most..1.02 * most).contains(&got), "{got} of {most}: {cell}");
+        assert!((sent.expect("a rate") / got - 1.0).abs() < 0.2, "{cell}");
+        assert_eq!(one["samples_bps"].as_array().expect("samples").len(), 6, "{cell}");
+        assert!(one["rtt_ns"].as_u64().is_some_and(|rtt| (20_000_000..40_000_000).contains(&rtt)), "{cell}");
+        assert_eq!((&one["link"]["limit_ns"], &one["link"]["overruns"]), (&1_000_000.into(), &0.into()), "{cell}");
+        if streams == 1.0 && most < 50e6 {
+            assert_eq!(one["limited_by"], "receiver_window", "{cell}");
+        }
+    }
+}
+
+/// Waits until `file` holds `count` repetitions.
+fn wait_for(file: &Path, count: usize, running: &mut Running) {
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while !file.exists() || repetitions(&read(file)) < count {
+        assert!(Instant::now() < deadline, "no {count} repetitions in a minute");
+        assert!(running.0.try_wait().expect("a child").is_none(), "it ended early");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn a_killed_profile_goes_on_and_one_whose_path_dies_keeps_what_it_has() {
+    let _one = ONE.lock();
+    let dir = tempfile::tempdir().expect("a folder");
+    let document = dir.path().join("p.json");
+    let more = ["--streams", "1,2", "--repetitions", "2"];
+    let Some(mut command) = measured("2", &document, &more) else { return };
+    let mut running = Running(command.stdout(Stdio::null()).spawn().expect("farline runs"));
+    wait_for(&document, 1, &mut running);
+    // Another one beside it is told so.
+    let mut other = measured("2", &dir.path().join("q.json"), &more).expect("links can be made");
+    let error = error_of(&mut other);
+    assert_eq!(error["code"], "profile-running", "{error}");
+    running.0.kill().expect("a child");
+    running.0.wait().expect("a child");
+    let kept = repetitions(&read(&document));
+    assert!(kept >= 1);
+    // The path is taken away under the next one.
+    let mut command = farline();
+    command.args(["--json", "profile", "--resume", text(&document)]).stdout(Stdio::piped()).stderr(Stdio::null());
+    let child = command.spawn().expect("farline runs");
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while !farline().args(["link", "stats", "profile"]).output().is_ok_and(|output| output.status.success()) {
+        assert!(Instant::now() < deadline, "no link");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    std::thread::sleep(Duration::from_millis(300));
+    succeed(farline().args(["link", "down", "profile"]));
+    let output = child.wait_with_output().expect("a child");
+    let said: Value = serde_json::from_slice(&output.stdout).expect("one object");
+    assert!(!output.status.success() && said["error"]["hint"].as_str().is_some_and(|hint| hint.contains("--resume")), "{said}");
+    assert_eq!(repetitions(&read(&document)), kept);
+    // And whole in the end.
+    let whole = json(farline().args(["--json", "-q", "profile", "--resume", text(&document)]));
+    assert!(repetitions(&whole) >= 4, "{whole}");
+}
+
+#[test]
+fn a_full_disk_is_found_before_a_repetition_runs() {
+    let _one = ONE.lock();
+    let dir = tempfile::tempdir().expect("a folder");
+    let small = ["-t", "tmpfs", "-o", "size=64k", "tmpfs", text(dir.path())];
+    if !Command::new("mount").args(small).stderr(Stdio::null()).status().is_ok_and(|status| status.success()) {
+        eprintln!("SKIPPED: only root can mount a small disk");
+        return;
+    }
+    let error = measured("2", &dir.path().join("p.json"), &["--repetitions", "1"]).map(|mut command| error_of(&mut command));
+    let left = fs::read_dir(dir.path()).expect("a folder").count();
+    succeed(Command::new("umount").arg(dir.path()));
+    let Some(error) = error else { return };
+    assert_eq!((&error["code"], &error["fault"], left), (&"cannot-write".into(), &"here".into(), 0), "{error}");
+}
+
+#[test]
+fn impossible_grids_and_unknown_names_are_the_askers_fault() {
+    for (arguments, words) in [
+        (&["--link", "usn-9999"][..], "no path"),
+        (&["--link", "usn-1400", "--congestion", "quick"], "quick"),
+        (&["--link", "usn-1400", "--loss", "1.5"], "probability"),
+        (&["--link", "usn-1400", "--seconds", "0.01"], "at least four"),
+        (&["--preset", "wanphy-window", "--scale", "2"], "divided"),
+        (&["--preset", "sc09"], "sc09"),
+        (&[], "needs a path"),
+    ] {
+        let error = error_of(farline().args(["--json", "profile"]).args(arguments));
+        assert_eq!(error["fault"], "you", "{arguments:?}: {error}");
+        assert!(error.to_string().contains(words), "{arguments:?}: {error}");
+    }
+}

@@ -1,0 +1,80 @@
+//! The document of a profile on disk: read whole, written whole, and no finished repetition is lost to a full disk.
+
+use farline_core::profile::Profile;
+use farline_core::units::{Error, Fault};
+use rustix::fs::{FallocateFlags, fallocate};
+use std::fs::{self, File};
+use std::io::{ErrorKind, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+
+/// A repetition's samples and words take less than this.
+const MARGIN: u64 = 1 << 20;
+
+/// Reads a profile's document.
+pub(crate) fn read(file: &Path) -> Result<Profile, Error> {
+    let json = fs::read_to_string(file).map_err(|error| {
+        let (fault, code) = match error.kind() {
+            ErrorKind::NotFound => (Fault::You, "path-not-found"),
+            _ => (Fault::Here, "cannot-read"),
+        };
+        Error::new(fault, code, format!("{}: {error}", file.display()))
+    })?;
+    Profile::read(&json).map_err(|error| error.while_doing(file.display()))
+}
+
+pub(super) fn text(profile: &Profile) -> Result<Vec<u8>, Error> {
+    serde_json::to_vec(profile).map_err(|error| Error::new(Fault::Bug, "profile-document", error.to_string()))
+}
+
+/// Writes beside `file` and then renames, so that a full disk or an interruption leaves the file that was there.
+pub(super) fn write(file: &Path, bytes: &[u8]) -> Result<(), Error> {
+    Place::reserve(file, bytes.len() as u64)?.write(bytes)
+}
+
+/// Disk space for a document that is not written yet: taken before a repetition runs, so that its result has a place.
+#[derive(Debug)]
+pub(super) struct Place {
+    file: PathBuf,
+    beside: PathBuf,
+    part: File,
+}
+
+impl Place {
+    /// Takes space for a document of `len` bytes and one repetition more.
+    pub(super) fn reserve(file: &Path, len: u64) -> Result<Place, Error> {
+        let mut beside = file.as_os_str().to_owned();
+        beside.push(".part");
+        let beside = PathBuf::from(beside);
+        let part = File::create(&beside).map_err(|error| cannot_write(file, &error))?;
+        let place = Place { file: file.to_owned(), beside, part };
+        match fallocate(&place.part, FallocateFlags::empty(), 0, len + MARGIN) {
+            // Where a file system cannot reserve, the write itself will tell.
+            Ok(()) | Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NOSYS) => Ok(place),
+            Err(error) => Err(cannot_write(file, &error.into())),
+        }
+    }
+
+    /// Puts `bytes` into the place, and the file that was there out of it.
+    pub(super) fn write(mut self, bytes: &[u8]) -> Result<(), Error> {
+        let written = self
+            .part
+            .seek(SeekFrom::Start(0))
+            .and_then(|_| self.part.write_all(bytes))
+            .and_then(|()| self.part.set_len(bytes.len() as u64))
+            .and_then(|()| self.part.sync_all())
+            .and_then(|()| fs::rename(&self.beside, &self.file));
+        written.map_err(|error| cannot_write(&self.file, &error))
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        // After a rename there is none; what is half-written helps nobody.
+        let _ = fs::remove_file(&self.beside);
+    }
+}
+
+fn cannot_write(file: &Path, error: &std::io::Error) -> Error {
+    Error::new(Fault::Here, "cannot-write", format!("{}: {error}", file.display()))
+        .hint("is there space? results so far stand in the file; `--resume` goes on from it")
+}

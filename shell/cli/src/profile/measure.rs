@@ -1,0 +1,102 @@
+//! Profiles that are measured, over emulated links.
+
+use super::document::{Place, text};
+use super::print::{duration, rate};
+use crate::output::Output;
+use farline::prober::LinkBench;
+use farline_core::profile::{Bench, Environment, Grid, Job, Profile, Repetition};
+use farline_core::units::Error;
+use std::fs;
+use std::path::PathBuf;
+use std::time::Instant;
+
+/// What its links are called: one at a time, so a second profile is told that the name is taken.
+const LINK: &str = "profile";
+/// How long one repetition takes beside its own time: the link, the ends, connecting.
+const AROUND_S: f64 = 1.0;
+/// How long a repetition runs that only asks whether the machine carries the rate.
+const TRIAL_S: f64 = 8.0;
+
+/// What of this machine matters to a measurement.
+pub(super) fn environment() -> Environment {
+    let read = |path: &str| fs::read_to_string(path).ok().map(|text| text.trim().to_owned());
+    let names =
+        ["net/ipv4/tcp_rmem", "net/ipv4/tcp_wmem", "net/core/rmem_max", "net/core/wmem_max", "net/ipv4/tcp_no_metrics_save"];
+    let setting = |name: &&str| Some((name.replace('/', "."), read(&format!("/proc/sys/{name}"))?));
+    Environment {
+        host: read("/proc/sys/kernel/hostname"),
+        kernel: read("/proc/sys/kernel/osrelease"),
+        cpus: std::thread::available_parallelism().ok().and_then(|count| u32::try_from(count.get()).ok()),
+        settings: names.iter().filter_map(setting).collect(),
+    }
+}
+
+/// `grid` at the highest rate that this machine carries exactly: each scale is tried on the cell with the most streams of its longest
+/// path, and the last one is taken for want of a better.
+pub(super) fn scaled(grid: Grid, output: &Output) -> Result<Grid, Error> {
+    let mut chosen = grid.clone();
+    for k in [1, 4, 6, 7].into_iter().filter(|k| *k <= grid.largest_scale()) {
+        chosen = grid.clone().scaled(k)?;
+        let mut trial = Grid { seconds: TRIAL_S, sample_s: 0.5, warm_up_s: 0.0, disturbance: None, ..chosen.clone() };
+        trial.paths.sort_by_key(|path| path.rtt_ns);
+        trial.seconds = TRIAL_S.max(trial.paths.last().map_or(0.0, |path| path.rtt_ns.as_secs_f64() * 8.0));
+        let Some(cell) = trial.cells().pop() else { break };
+        let job = Job { place: 0, cell, index: 0, seed: grid.seed };
+        let found = LinkBench::new(LINK, None, &trial)?.run(&trial, &job)?;
+        match found.invalid {
+            None => break,
+            Some(why) if !output.quiet() => eprintln!("farline: not at 1/{k} of the rate on this machine: {why}"),
+            Some(_) => {}
+        }
+    }
+    if chosen.scale > 1 && !output.quiet() {
+        eprintln!("farline: measuring scaled {}: rates and packets are divided by it, windows in packets are kept", chosen.scale);
+    }
+    Ok(chosen)
+}
+
+/// Runs what is missing of `profile`; after each repetition every one of `documents` holds it.
+pub(super) fn run(profile: &mut Profile, documents: &[&PathBuf], output: &Output) -> Result<(), Error> {
+    let mut bench = LinkBench::new(LINK, None, &profile.grid)?;
+    let began = Instant::now();
+    let mut ran = 0u32;
+    while let Some(job) = profile.next(1).pop() {
+        let len = text(profile)?.len() as u64;
+        let places: Vec<Place> = documents.iter().map(|file| Place::reserve(file, len)).collect::<Result<_, _>>()?;
+        let repetition = bench.run(&profile.grid, &job).map_err(|error| resumable(error, documents))?;
+        ran += 1;
+        let each = began.elapsed().as_secs_f64() / f64::from(ran);
+        profile.record(&job, repetition);
+        let document = text(profile)?;
+        places.into_iter().try_for_each(|place| place.write(&document))?;
+        if let Some(one) = profile.cells.get(job.place).and_then(|result| result.repetitions.last())
+            && !output.quiet()
+        {
+            say(profile, &job, one, each);
+        }
+    }
+    Ok(())
+}
+
+/// One line for each repetition: where the profile stands, what was found, how long it still takes at most.
+fn say(profile: &Profile, job: &Job, one: &Repetition, each: f64) {
+    let (done, cells) = profile.progress();
+    let left = duration(f64::from(profile.most_left()) * each.max(profile.grid.seconds + AROUND_S));
+    // The first cause; the document has all.
+    let first = |why: &String| why.split("; ").next().map(|why| format!(", INVALID: {why}"));
+    let invalid = one.invalid.as_ref().and_then(first).unwrap_or_default();
+    let full = one.whole.receiver_bps.as_bps() as f64 * f64::from(profile.grid.scale);
+    let scaled = if profile.grid.scale > 1 { " at the full rate" } else { "" };
+    eprintln!("[{done}/{cells}] {}: {}{scaled}{invalid}; at most {left} left", job.cell.name(), rate(full));
+}
+
+fn resumable(error: Error, documents: &[&PathBuf]) -> Error {
+    match documents.first() {
+        Some(file) => {
+            let so_far = format!("what ran is in the file; go on with `farline profile --resume {}`", file.display());
+            let hint = error.hint.as_ref().map_or(so_far.clone(), |hint| format!("{hint}; {so_far}"));
+            error.hint(hint)
+        }
+        None => error,
+    }
+}
