@@ -54,6 +54,13 @@ fn a_path_to_a_node_is_measured_below_its_ceiling_and_plans_come_from_what_was_f
     assert_eq!(planned["source"], "profile", "{planned}");
     let rate = planned["rate_bps"].as_f64().expect("a rate");
     assert!(rate > 1e6 && rate < 210e6, "{planned}");
+    // A copy to the same node begins as the profile found best.
+    let (_other, url) = node(dir.path(), "write", &["--allow-null", "--allow-profile", "200M"]);
+    let there = url.trim_start_matches("ftp://").to_owned();
+    succeed(keeping(&state).args(["--json", "profile", &there, "--streams", "3", "--seconds", "2", "--repetitions", "1"]));
+    let copied = json(keeping(&state).args(["--json", "cp", "memory:64MiB", &format!("farline://{there}/?null")]));
+    let reasons = copied["reasons"].to_string();
+    assert!(reasons.contains("3 channels to begin with, by the profile of"), "{reasons}");
 }
 
 #[test]
@@ -75,7 +82,7 @@ fn a_node_is_measured_only_where_its_operator_allows_it_by_one_client_at_a_time_
     let began = Instant::now();
     let code = loop {
         // Until the first one has begun, a short one of ours may pass.
-        let short = ["--json", "profile", &host, "--seconds", "0.4", "--repetitions", "1"];
+        let short = ["--json", "profile", &host, "--seconds", "2", "--repetitions", "1"];
         let output = keeping(dir.path()).args(short).output().expect("farline runs");
         let said: Value = serde_json::from_slice(&output.stdout).expect("one object");
         if !output.status.success() || began.elapsed() > Duration::from_secs(30) {
@@ -86,7 +93,7 @@ fn a_node_is_measured_only_where_its_operator_allows_it_by_one_client_at_a_time_
     // A client that is gone measures no more.
     drop(first);
     let began = Instant::now();
-    let short = ["--json", "profile", &host, "--seconds", "1", "--repetitions", "1"];
+    let short = ["--json", "profile", &host, "--seconds", "2", "--repetitions", "1"];
     while !keeping(dir.path()).args(short).output().expect("farline runs").status.success() {
         assert!(began.elapsed() < Duration::from_secs(30), "the node still thinks that it is measured");
         std::thread::sleep(Duration::from_millis(200));

@@ -3,9 +3,22 @@
 use farline_lab::Link;
 use serde_json::Value;
 
-/// Random loss on a path without a queue: CUBIC cannot fill it, and the copy finds out and takes BBR for all its channels.
+/// The document of a copy over `link` that must succeed.
+fn copied(link: &Link, from: &str, to: &str) -> Value {
+    let outcome = link.farline("a", &["--json", "cp", from, to]).output().expect("farline runs");
+    assert!(outcome.status.success(), "{outcome:?}");
+    let outcome: Value = serde_json::from_slice(&outcome.stdout).expect("one object");
+    assert_eq!((&outcome["verified"], &outcome["passes"]), (&true.into(), &1.into()), "{outcome}");
+    outcome
+}
+
+fn says(outcome: &Value, what: &str) -> bool {
+    outcome["reasons"].as_array().expect("a list").iter().any(|reason| reason.as_str().is_some_and(|text| text.contains(what)))
+}
+
+/// Random loss on a path without a queue: CUBIC cannot fill it, and the sending end finds out and takes BBR for all its channels.
 #[test]
-fn losses_without_congestion_lead_to_bbr() {
+fn losses_without_congestion_lead_to_bbr_whichever_way_data_goes() {
     let offered = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control").unwrap_or_default();
     if !["bbr", "cubic"].iter().all(|name| offered.split_whitespace().any(|offer| offer == *name)) {
         eprintln!("SKIPPED: this kernel has not both cubic and bbr ({})", offered.trim());
@@ -13,12 +26,54 @@ fn losses_without_congestion_lead_to_bbr() {
     }
     let Some(link) = Link::up("t-tuning", &["custom", "--rtt", "20ms", "--rate", "1G", "--loss", "0.005"]) else { return };
     let root = tempfile::tempdir().expect("a folder");
+    let _node = link.node(root.path(), &["--allow-null", "--allow-memory", "1GiB"]);
+    let up = copied(&link, "memory:384MiB", "farline://10.77.0.2:2811/?null");
+    assert!(says(&up, "bbr: segments are lost") && up["congestion"] == "bbr", "{up}");
+    let down = copied(&link, "farline://10.77.0.2:2811/?memory=384MiB", "null:");
+    assert!(says(&down, "at 10.77.0.2:2811: bbr: segments are lost"), "{down}");
+}
+
+/// The sending host's windows are far smaller than what the path holds: the first blocks tell, and further channels open, from this end
+/// whichever way data goes.
+#[test]
+fn windows_that_the_path_outgrows_get_more_channels_whichever_way_data_goes() {
+    let Some(link) = Link::up("t-windows", &["custom", "--rtt", "40ms", "--rate", "1G"]) else { return };
+    let root = tempfile::tempdir().expect("a folder");
+    let _node = link.node(root.path(), &["--allow-null", "--allow-memory", "1GiB"]);
+    let opened = |side: &str, from: &str, to: &str| {
+        let small = link.exec(side, &["sysctl", "-qw", "net.ipv4.tcp_wmem=4096 16384 262144"]);
+        assert!(small.status.success(), "{small:?}");
+        let outcome = copied(&link, from, to);
+        assert!(says(&outcome, "measured: "), "{outcome}");
+        assert!(outcome["streams"].as_u64() > Some(4), "{outcome}");
+        outcome
+    };
+    let down = opened("b", "farline://10.77.0.2:2811/?memory=96MiB", "null:");
+    assert!(says(&down, "4 channels to begin with") && says(&down, "all that one window"), "{down}");
+    // The first choice knows this end's windows, and begins with as many channels as make up for them.
+    let up = opened("a", "memory:96MiB", "farline://10.77.0.2:2811/?null");
+    assert!(says(&up, "one window is at most 256 KiB"), "{up}");
+}
+
+/// A source that rests for a part of each second makes the network wait, until the pool is large enough or at its bound; one that the user
+/// fixed stays.
+#[test]
+fn a_source_that_stalls_gets_a_larger_pool_within_its_bound() {
+    let Some(link) = Link::up("t-pool", &["custom", "--rtt", "20ms", "--rate", "1G"]) else { return };
+    let root = tempfile::tempdir().expect("a folder");
     let _node = link.node(root.path(), &["--allow-null"]);
-    let copy = ["--json", "cp", "memory:384MiB", "farline://10.77.0.2:2811/?null"];
-    let outcome = link.farline("a", &copy).output().expect("farline runs");
-    assert!(outcome.status.success(), "{outcome:?}");
-    let outcome: Value = serde_json::from_slice(&outcome.stdout).expect("one object");
-    let reasons = outcome["reasons"].as_array().expect("a list");
-    assert!(reasons.iter().any(|reason| reason.as_str().is_some_and(|text| text.starts_with("bbr: segments"))), "{outcome}");
-    assert_eq!((&outcome["congestion"], &outcome["verified"]), (&"bbr".into(), &true.into()), "{outcome}");
+    let copy = |more: &[&str]| {
+        let plain = ["--json", "cp", "--verify", "none"];
+        let arguments = [&plain, more, &["memory:512MiB", "farline://10.77.0.2:2811/?null"]].concat();
+        let outcome = link.farline("a", &arguments).output().expect("farline runs");
+        assert!(outcome.status.success(), "{outcome:?}");
+        serde_json::from_slice::<Value>(&outcome.stdout).expect("one object")
+    };
+    let stalled = copy(&["--trial-stall", "300ms/1s"]);
+    assert!(says(&stalled, "the store comes in bursts"), "{stalled}");
+    let staging = stalled["staging_bytes"].as_u64().expect("a number");
+    // Two bandwidth-delay products of this link and what is allowed beside them.
+    assert!(staging > 16 << 20 && staging <= 2 * 2_500_000 + (32 << 20), "{stalled}");
+    let fixed = copy(&["--trial-stall", "300ms/1s", "--staging", "16MiB"]);
+    assert_eq!(fixed["staging_bytes"], 16 << 20, "{fixed}");
 }

@@ -40,7 +40,7 @@
 //! | 2 `Exec(MKD)` | `MKD /run7` | 257 | 2 `Done` |
 //! | 3 `Passive` | `MODE E` (if not yet), `EPSV` (and `PASV` if that is not known) | 200, 229 | 3 `PassiveAt`: connect; 3 `Done` |
 //! | 4 `Transfer` | `ALLO`, `REST`, `STOR` | 200, 350, 150 | 4 `Started`: send blocks |
-//! | | | 111, 112 | 4 `Ranges`, 4 `Perf` |
+//! | | | 111, 112, 114 | 4 `Ranges`, 4 `Perf`, 4 `Remark` |
 //! | | | 226, or 451 | 4 `Done`, or 4 `Failed` with the server's words |
 //!
 //! ```

@@ -19,6 +19,7 @@ pub mod models;
 mod observe;
 mod page;
 mod page_link;
+mod page_model;
 mod presets;
 pub mod published;
 mod scale;

@@ -1,11 +1,13 @@
 //! A profile as one page: heat maps, throughput against rtt, the papers' tables beside ours, time series, every cell.
 
-use super::document::{CellResult, Kind, Profile};
+use super::document::{CellResult, Kind, Profile, Repetition};
+use super::grid::Disturbance;
 use super::published;
 use super::statistics::{Summary, decrease_per_mile, transition, utilisation_concavity};
 use crate::congestion::Algorithm;
-use crate::report::{Axis, Card, HeatMap, LineChart, Page, Section, Series, Table};
+use crate::report::{Axis, Card, HeatMap, LineChart, Mark, Page, Section, Series, Surface, Table};
 use crate::units::{Rate, Span};
+use crate::wan::Change;
 
 /// The streams that SC08 averages over (section III.A).
 const SC08_STREAMS: std::ops::RangeInclusive<u32> = 5..=15;
@@ -48,6 +50,7 @@ impl Profile {
             self.along_other_axes(),
             self.recoveries(),
             self.over_time(),
+            self.against_model(),
             self.exactness(),
         ];
         for section in sections.into_iter().flatten() {
@@ -135,14 +138,27 @@ impl Profile {
                 });
                 (format!("{} ({})", path.name, path.rtt_ns), values.collect())
             });
-            section = section.chart(HeatMap {
+            let map = HeatMap {
                 title: format!("Throughput of {congestion} by path and streams, {}", self.label()),
                 value: format!("{congestion}, {}: goodput (Gbit/s)", self.label()),
                 across: "Streams".to_owned(),
                 columns: grid.streams.iter().map(ToString::to_string).collect(),
                 rows: rows.collect(),
                 most,
-            });
+            };
+            let surface = Surface {
+                title: format!("The same as a surface: {}", map.title),
+                value: format!("{}; drag or use the arrow keys to turn it", map.value),
+                across: map.across.clone(),
+                along: "Path".to_owned(),
+                columns: map.columns.clone(),
+                rows: map.rows.clone(),
+                most,
+            };
+            section = section.chart(map);
+            if surface.has_faces() {
+                section = section.chart(surface);
+            }
         }
         Some(section)
     }
@@ -201,6 +217,7 @@ impl Profile {
             x,
             y: Axis::new("Goodput", "Gbit/s"),
             series: series.clone(),
+            marks: Vec::new(),
         };
         let columns = ["Control", "Transition RTT", "Error of the fit", "Utilisation-concavity"];
         let columns = columns.iter().enumerate().map(|(i, name)| ((*name).to_owned(), i > 0)).collect();
@@ -328,6 +345,7 @@ impl Profile {
                 x: Axis::new(*name, *unit),
                 y: Axis::new(format!("Goodput, {}", self.label()), "Gbit/s"),
                 series,
+                marks: Vec::new(),
             });
         }
         any.then(|| section.note(format!("At most {LINES} lines are drawn; the table below has every cell.")))
@@ -417,8 +435,25 @@ impl Profile {
                     x: Axis::new("Time since the streams began", "s"),
                     y: Axis::new(format!("Goodput, {}", self.label()), "Gbit/s"),
                     series: series.collect(),
+                    marks: self.events(chosen.last().and_then(|result| result.valid().next())),
                 }),
         )
+    }
+
+    /// The disturbance, and when the last line of the chart, which is `last`'s, was back.
+    fn events(&self, last: Option<&Repetition>) -> Vec<Mark> {
+        let Some(Disturbance { at_ns, change }) = self.grid.disturbance else { return Vec::new() };
+        let at = at_ns.as_secs_f64();
+        let (to, name) = match change {
+            Change::Cross(rate, during) => (at + during.map_or(0.0, Span::as_secs_f64), format!("other traffic of {rate}")),
+            Change::Lose(frames) => (at, format!("{frames} lost")),
+            _ => (at, "disturbance".to_owned()),
+        };
+        let back = last.and_then(|one| one.recovery_s).map(|after| {
+            let back = at + after;
+            Mark { from: back, to: back, name: format!("back after {after:.1} s") }
+        });
+        [Mark { from: at, to, name }].into_iter().chain(back).collect()
     }
 
     fn every_cell(&self) -> Section {

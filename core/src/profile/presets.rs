@@ -6,7 +6,7 @@ use crate::units::{Bytes, Error, Fault, Rate, Span};
 use crate::wan::Change;
 
 /// Name and what it is, in the order of the papers.
-pub const PRESETS: [(&str, &str); 9] = [
+pub const PRESETS: [(&str, &str); 10] = [
     ("sc08-distance", "SC08, figures 2 to 4: bic and htcp over the four USN paths by number of streams"),
     ("sc08-stability", "SC08, figures 2 and 3: ten repetitions"),
     ("sc08-cross-traffic", "SC08, section IV.D, over TCP: 10 streams against other traffic of 0 to 4 Gbit/s"),
@@ -16,12 +16,16 @@ pub const PRESETS: [(&str, &str); 9] = [
     ("wanphy-background", "Trans-European, figure 8: one stream of 1.9 Gbit/s against background traffic"),
     ("wanphy-streams", "Trans-European, figure 9: 1 to 20 streams of 16 MB windows"),
     ("wanphy-recovery", "Trans-European, figure 10: the time to come back from a burst of 2 s"),
+    ("icpp08-ipoib", "ICPP08, figures 3 and 4: TCP by MTU, window and streams over 8 Gbit/s and delays up to 10 ms"),
 ];
 
 /// The MTU of the Trans-European paper's jumbo frames.
 const JUMBO: u32 = 9_216;
 /// What a host of that paper did at most: 5.447 Gbit/s of payload, which is 5.482 Gbit/s on the wire.
 const ITANIUM: Rate = Rate::from_bps(5_482_000_000);
+
+/// InfiniBand's 4x SDR after its 8b/10b code, which the range extenders of ICPP08 carried.
+const SDR: Rate = Rate::from_bps(8_000_000_000);
 
 fn gbit(n: u64) -> Rate {
     Rate::from_bps(n * 1_000_000_000)
@@ -51,6 +55,7 @@ pub fn preset(name: &str, form: Form) -> Result<Grid, Error> {
     let both = [Algorithm::Bic, Algorithm::HTcp];
     let streams: Vec<u32> = if quick { vec![1, 5, 10, 15, 20] } else { (1..=20).collect() };
     let most = |most| Repetitions { least: 3, most, half_width: 0.03 };
+    let kib = |sizes: &[u64]| sizes.iter().map(|size| Some(Bytes(size * 1_024))).collect::<Vec<_>>();
     let mib = |sizes: &[u64]| sizes.iter().map(|size| Some(Bytes::mib(*size))).collect::<Vec<_>>();
     Ok(match name {
         "sc08-distance" => Grid { streams, ..grid(all()?, &both) },
@@ -125,6 +130,17 @@ pub fn preset(name: &str, form: Form) -> Result<Grid, Error> {
             seconds: if quick { 100.0 } else { 180.0 },
             sample_s: 0.1,
             ..grid(geneva()?, if quick { &[Algorithm::Reno, Algorithm::HighSpeed] } else { &Algorithm::ALL })
+        },
+        "icpp08-ipoib" => Grid {
+            // One way; what is left at a delay of 0 is the hosts'.
+            paths: if quick { &[10, 1_000, 10_000][..] } else { &[10, 20, 100, 1_000, 10_000] }
+                .iter()
+                .map(|us| PathPoint::custom(SDR, Span::from_micros(2 * us)))
+                .collect(),
+            mtus: if quick { vec![2_044, 65_520] } else { vec![2_044, 4_092, 16_380, 65_520] },
+            windows_bytes: if quick { kib(&[256, 1_024]) } else { kib(&[64, 256, 512, 1_024]) },
+            streams: if quick { vec![1, 4, 8] } else { vec![1, 2, 4, 6, 8] },
+            ..grid(Vec::new(), &[Algorithm::Bic])
         },
         _ => {
             let known: Vec<&str> = PRESETS.iter().map(|preset| preset.0).collect();

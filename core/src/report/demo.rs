@@ -254,6 +254,7 @@ impl DemoResult {
                 x: Axis::new("Time since the command began", "s"),
                 y: Axis::new("Out of the link", "Gbit/s"),
                 series: lines,
+                marks: Vec::new(),
             })
             .note("Counted where packets leave the link, with headers and retransmissions, in the same way for every tool.")
     }

@@ -14,6 +14,19 @@ pub struct LineChart {
     pub y: Axis,
     /// At most six can be told apart.
     pub series: Vec<Series>,
+    /// What happened when.
+    pub marks: Vec<Mark>,
+}
+
+/// Something that happened, from one place of the horizontal axis to another, or at one.
+#[derive(Clone, Debug)]
+pub struct Mark {
+    /// Where it began.
+    pub from: f64,
+    /// Where it was over.
+    pub to: f64,
+    /// What it was.
+    pub name: String,
 }
 
 /// A named line.
@@ -57,6 +70,15 @@ impl LineChart {
         );
         let mut svg = Svg::new(width, height, &self.title, &scales);
         frame(&mut svg, &self.x, &x, &self.y, &y);
+        for (i, mark) in self.marks.iter().enumerate().filter(|(_, mark)| mark.from >= x.low && mark.to <= x.high) {
+            let (from, to) = (x.place(mark.from), x.place(mark.to));
+            match to - from > 1.0 {
+                true => svg.rect("span", (from, top), (to - from, bottom - top), &mark.name),
+                false => svg.line("event", (from, top), (from, bottom)),
+            }
+            let anchor = if from + text_width(&mark.name) > x.to { "end" } else { "start" };
+            svg.text("tick", anchor, (from + 3.0, top + TEXT * (1.0 + i as f64)), &mark.name);
+        }
 
         for (i, series) in self.series.iter().enumerate().filter(|(_, series)| series.band.len() > 1) {
             let low = series.band.iter().map(|(at, low, _)| (x.place(*at), y.place(*low)));
@@ -199,7 +221,7 @@ mod tests {
 
     fn chart(series: Vec<Series>) -> LineChart {
         let (x, y) = (Axis::new("Time", "s"), Axis::new("Throughput", "Gbit/s"));
-        LineChart { title: "Throughput of <two> tools".to_owned(), x, y, series }
+        LineChart { title: "Throughput of <two> tools".to_owned(), x, y, series, marks: Vec::new() }
     }
 
     #[test]

@@ -92,6 +92,23 @@ impl Svg {
         let _ = write!(self.body, "<polyline class=\"{class}\" data-name=\"{name}\" points=\"{}\"/>", points.join(" "));
     }
 
+    /// A filled shape with these corners; a script finds in `place` where they are in space.
+    pub(super) fn placed_polygon(&mut self, class: &str, place: &str, points: &[(f64, f64)], tip: &str) {
+        let points: Vec<String> = points.iter().map(|(x, y)| format!("{},{}", px(*x), px(*y))).collect();
+        let tip = if tip.is_empty() { String::new() } else { format!("<title>{}</title>", escape(tip)) };
+        let _ =
+            write!(self.body, "<polygon class=\"{class}\" data-at=\"{place}\" points=\"{}\">{tip}</polygon>", points.join(" "));
+    }
+
+    /// Text around `at`; a script finds in `place` where that is in space.
+    pub(super) fn placed_text(&mut self, class: &str, place: &str, at: (f64, f64), text: &str) {
+        let (x, y, text) = (px(at.0), px(at.1), escape(text));
+        let _ = write!(
+            self.body,
+            "<text class=\"{class}\" text-anchor=\"middle\" data-at=\"{place}\" x=\"{x}\" y=\"{y}\">{text}</text>"
+        );
+    }
+
     /// A filled shape with these corners.
     pub(super) fn polygon(&mut self, class: &str, points: &[(f64, f64)]) {
         let points: Vec<String> = points.iter().map(|(x, y)| format!("{},{}", px(*x), px(*y))).collect();

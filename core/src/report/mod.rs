@@ -2,7 +2,7 @@
 //!
 //! A [`Page`] holds [`Section`]s, a section holds notes, cards, tables and charts. Charts are static SVG, drawn once for a
 //! desk and once for a phone (text that shrinks with its picture cannot be read); style sheets choose which is seen. Without
-//! JavaScript everything is there; with it, a pointer over a line chart reads the values out. The data that a page was made
+//! JavaScript everything is there; with it, a pointer over a line chart reads the values out, and surfaces can be turned. The data that a page was made
 //! from travels inside it as JSON.
 //!
 //! Not here: measuring, and deciding what a figure means. `demo` turns the demo's results into their page.
@@ -15,10 +15,12 @@ mod histogram;
 mod line;
 mod markup;
 mod page;
+mod surface;
 
 pub use axis::Axis;
 pub use bars::{Bar, BarChart};
 pub use heat::HeatMap;
 pub use histogram::Histogram;
-pub use line::{LineChart, Series};
+pub use line::{LineChart, Mark, Series};
 pub use page::{Card, Chart, Page, Section, Table};
+pub use surface::Surface;

@@ -1,11 +1,12 @@
 //! A page of sections, and the HTML that it becomes.
 
 use super::markup::{escape, script_data};
-use super::{BarChart, HeatMap, Histogram, LineChart};
+use super::{BarChart, HeatMap, Histogram, LineChart, Surface};
 use std::fmt::Write;
 
 const STYLE: &str = include_str!("style.css");
 const HOVER: &str = include_str!("hover.js");
+const TURN: &str = include_str!("turn.js");
 /// The widths for which every chart is drawn, in pixels: a desk's and a phone's.
 const DESK: f64 = 920.0;
 const PHONE: f64 = 380.0;
@@ -66,6 +67,8 @@ pub enum Chart {
     Histogram(Histogram),
     /// Lines over an axis.
     Lines(LineChart),
+    /// A landscape over rows and columns.
+    Surface(Surface),
 }
 
 impl Page {
@@ -112,7 +115,7 @@ impl Page {
         if let Some(data) = &self.data {
             let _ = writeln!(html, "<script type=\"application/json\" id=\"data\">{}</script>", script_data(data));
         }
-        let _ = write!(html, "<script>\n{HOVER}</script>\n</body>\n</html>\n");
+        let _ = write!(html, "<script>\n{HOVER}{TURN}</script>\n</body>\n</html>\n");
         html
     }
 }
@@ -230,6 +233,7 @@ impl Chart {
             Chart::Heat(chart) => chart.svg(width),
             Chart::Histogram(chart) => chart.svg(width, height),
             Chart::Lines(chart) => chart.svg(width, height),
+            Chart::Surface(chart) => chart.svg(width, height),
         };
         let readout = if matches!(self, Chart::Lines(_)) { "<output></output>" } else { "" };
         let desk = format!("<figure class=\"desk\">{}{readout}</figure>", draw(DESK, 340.0));
@@ -259,6 +263,12 @@ impl From<Histogram> for Chart {
 impl From<LineChart> for Chart {
     fn from(chart: LineChart) -> Chart {
         Chart::Lines(chart)
+    }
+}
+
+impl From<Surface> for Chart {
+    fn from(chart: Surface) -> Chart {
+        Chart::Surface(chart)
     }
 }
 

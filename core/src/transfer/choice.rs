@@ -1,6 +1,6 @@
-//! How many channels, which congestion control and how much staging, from what is known of path and hosts.
+//! With how many channels, which congestion control and how much staging a transfer begins, from what is known before its first byte.
 //!
-//! Each choice comes with its reason, in words, so that a user can disagree with it.
+//! The rate is not known then: [`Tuner`](super::Tuner) and [`Growth`](super::Growth) learn it from the first blocks and go on from here. Each choice comes with its reason, in words, so that a user can disagree with it.
 
 use crate::units::{Bytes, Rate, Span};
 use serde::Serialize;
@@ -29,6 +29,19 @@ pub struct Wishes {
     pub congestion: Option<String>,
     /// Bytes of the staging pool.
     pub staging: Option<Bytes>,
+    /// What is known of the path from before: where to begin, not what stays.
+    pub advice: Option<Advice>,
+}
+
+/// What a measurement of the path found best.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Advice {
+    /// Channels.
+    pub streams: usize,
+    /// Congestion control, by Linux's name.
+    pub congestion: String,
+    /// Which measurement, in words.
+    pub from: String,
 }
 
 /// What was chosen.
@@ -44,12 +57,12 @@ pub struct Choice {
     pub reasons: Vec<String>,
 }
 
-/// The rate that the choices aim for while nothing was measured: the papers' 10GE.
+/// The rate that windows should allow while nothing was measured: the papers' 10GE.
 const AIM: Rate = Rate::from_bps(10_000_000_000);
 /// More channels than this cost more processor time than they win on any path of the papers (SC08, figures 2 to 4).
 pub(super) const MOST_STREAMS: usize = 16;
-/// Staging below this makes threads wait for each other; above, it only takes memory (ADTS, section V.B: 32 to 64 MB).
-const STAGING: (Bytes, Bytes) = (Bytes::mib(16), Bytes::mib(64));
+/// Staging to begin with: below this threads wait for each other, and what a store's pauses need is seen only when it pauses.
+const STAGING: Bytes = Bytes::mib(16);
 
 impl Choice {
     /// Chooses; `block` is the size of one staging slot.
@@ -61,7 +74,10 @@ impl Choice {
                 streams
             }
             None => {
-                let (streams, why) = streams(known);
+                let (streams, why) = match &wishes.advice {
+                    Some(advice) => advised_streams(known, advice),
+                    None => streams(known),
+                };
                 reasons.push(why);
                 streams
             }
@@ -72,16 +88,20 @@ impl Choice {
                 Some(name.clone())
             }
             None => {
-                let (congestion, why) = congestion(known);
+                let advised = wishes.advice.as_ref().filter(|advice| known.available.contains(&advice.congestion));
+                let (congestion, why) = match advised {
+                    Some(advice) => (Some(advice.congestion.clone()), format!("{}, by {}", advice.congestion, advice.from)),
+                    None => congestion(known),
+                };
                 reasons.push(why);
                 congestion
             }
         };
         let staging = wishes.staging.unwrap_or_else(|| {
-            let wanted = AIM.bytes_in(known.rtt).0.clamp(STAGING.0.0, STAGING.1.0);
-            let whole = known.size.map_or(wanted, |size| wanted.min(size.0));
-            let staging = Bytes(whole.max((streams as u64 + 2) * block.0));
-            reasons.push(format!("{staging} of staging for an rtt of {}", known.rtt));
+            let whole = known.size.map_or(STAGING.0, |size| STAGING.0.min(size.0));
+            // Reading begins below half the pool: a block on its way in each channel must not hold the next ones back.
+            let staging = Bytes(whole.max(2 * (streams as u64 + 1) * block.0));
+            reasons.push(format!("{staging} of staging to begin with"));
             staging
         });
         Choice { streams, congestion, staging, reasons }
@@ -115,9 +135,16 @@ fn streams(known: &Circumstances) -> (usize, String) {
             known.window_limit
         )
     } else {
-        format!("{} for an rtt of {}", count(streams as usize, "channel"), known.rtt)
+        format!("{} to begin with, for an rtt of {}", count(streams as usize, "channel"), known.rtt)
     };
     (streams as usize, why)
+}
+
+/// What a measurement found best, or fewer for a few bytes.
+fn advised_streams(known: &Circumstances, advice: &Advice) -> (usize, String) {
+    let by_size = known.size.map_or(usize::MAX, |size| usize::try_from(size.0.div_ceil(4 << 20).max(1)).unwrap_or(usize::MAX));
+    let streams = advice.streams.clamp(1, MOST_STREAMS).min(by_size);
+    (streams, format!("{} to begin with, by {}", count(streams, "channel"), advice.from))
 }
 
 /// CUBIC on long paths where the host has it: several channels of it share a loss, and it needs no timer for each packet,
@@ -165,10 +192,27 @@ mod tests {
     #[test]
     fn what_the_user_fixed_stands_and_small_files_need_one_channel() {
         let block = Bytes::mib(1);
-        let wishes = Wishes { streams: Some(3), congestion: Some("reno".to_owned()), staging: Some(Bytes::mib(8)) };
+        let wishes = Wishes { streams: Some(3), congestion: Some("reno".to_owned()), staging: Some(Bytes::mib(8)), advice: None };
         let choice = Choice::new(&known(Span::from_millis(163), Bytes::mib(4)), &wishes, block);
         assert_eq!((choice.streams, choice.congestion.as_deref(), choice.slots(block)), (3, Some("reno"), 8));
         let small = Circumstances { size: Some(Bytes(1000)), ..known(Span::from_millis(163), Bytes::mib(4)) };
         assert_eq!(Choice::new(&small, &Wishes::default(), block).streams, 1);
+    }
+
+    #[test]
+    fn a_measured_path_begins_with_what_was_found_best_unless_the_user_says_otherwise() {
+        let block = Bytes::mib(1);
+        let advice = Advice { streams: 8, congestion: "bbr".to_owned(), from: "the profile of today".to_owned() };
+        let wishes = Wishes { advice: Some(advice.clone()), ..Wishes::default() };
+        let far = known(Span::from_millis(163), Bytes::mib(512));
+        let choice = Choice::new(&far, &wishes, block);
+        assert_eq!((choice.streams, choice.congestion.as_deref()), (8, Some("bbr")));
+        assert!(choice.reasons[0].contains("the profile of today"), "{:?}", choice.reasons);
+        // What this host lacks it does not try.
+        let lacking = Wishes { advice: Some(Advice { congestion: "htcp".to_owned(), ..advice }), ..wishes.clone() };
+        assert_eq!(Choice::new(&far, &lacking, block).congestion, None);
+        assert_eq!(Choice::new(&far, &Wishes { streams: Some(2), ..wishes.clone() }, block).streams, 2);
+        let small = Circumstances { size: Some(Bytes(1000)), ..far };
+        assert_eq!(Choice::new(&small, &wishes, block).streams, 1);
     }
 }

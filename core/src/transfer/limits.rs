@@ -22,6 +22,41 @@ pub enum Limit {
     SendBuffer,
     /// Set-up: connections and round trips, not moving bytes.
     SetUp,
+    /// A processor of the other end's host.
+    Peer,
+}
+
+impl Limit {
+    /// The name that documents and the wire have for it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Limit::Cpu => "cpu",
+            Limit::DiskRead => "disk_read",
+            Limit::DiskWrite => "disk_write",
+            Limit::Network => "network",
+            Limit::ReceiverWindow => "receiver_window",
+            Limit::SendBuffer => "send_buffer",
+            Limit::SetUp => "set_up",
+            Limit::Peer => "peer",
+        }
+    }
+
+    /// What held a transfer back by both ends' word: this end's, unless it waited for the network and the other end, which called it
+    /// `there`, knows why.
+    #[must_use]
+    pub fn joined(self, there: &str) -> Limit {
+        if !matches!(self, Limit::Network | Limit::ReceiverWindow) {
+            return self;
+        }
+        match there {
+            "cpu" => Limit::Peer,
+            "disk_read" => Limit::DiskRead,
+            "disk_write" => Limit::DiskWrite,
+            "send_buffer" => Limit::SendBuffer,
+            "receiver_window" => Limit::ReceiverWindow,
+            _ => self,
+        }
+    }
 }
 
 /// Where a transfer's time went, summed over its threads.
@@ -108,5 +143,21 @@ mod tests {
         assert_eq!(hot.sender_limit(), Limit::Cpu);
         let short = Waits { moving: Span::from_millis(10), setting_up: Span::from_millis(600), ..waits() };
         assert_eq!(short.sender_limit(), Limit::SetUp);
+    }
+
+    #[test]
+    fn who_waits_for_the_network_takes_the_other_ends_word_and_who_does_not_keeps_its_own() {
+        assert_eq!(Limit::ReceiverWindow.joined(Limit::DiskWrite.name()), Limit::DiskWrite);
+        assert_eq!(Limit::Network.joined(Limit::Cpu.name()), Limit::Peer);
+        assert_eq!(Limit::Network.joined("something new"), Limit::Network);
+        assert_eq!(Limit::DiskRead.joined("cpu"), Limit::DiskRead);
+    }
+
+    #[test]
+    fn the_name_is_what_documents_say() {
+        use Limit::{Cpu, DiskRead, DiskWrite, Network, Peer, ReceiverWindow, SendBuffer, SetUp};
+        for limit in [Cpu, DiskRead, DiskWrite, Network, ReceiverWindow, SendBuffer, SetUp, Peer] {
+            assert_eq!(serde_json::to_value(limit).expect("JSON"), limit.name());
+        }
     }
 }

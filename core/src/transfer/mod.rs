@@ -13,11 +13,13 @@
 mod choice;
 mod digest;
 mod durable;
+mod growth;
 pub mod journal;
 mod layout;
 mod limits;
 mod manifest;
 mod pacer;
+mod probe;
 mod receiver;
 mod sender;
 #[cfg(test)]
@@ -25,9 +27,10 @@ mod simulation;
 mod staging;
 mod tuner;
 
-pub use choice::{Choice, Circumstances, Wishes};
+pub use choice::{Advice, Choice, Circumstances, Wishes};
 pub use digest::{BlockDigest, Digest, Digests, PieceDigest, Verdict};
 pub use durable::{Batch, Durability};
+pub use growth::{Grown, Growth, PoolSample};
 pub use layout::{Block, Entry, EntryKind, Layout, Piece};
 pub use limits::{Limit, Waits};
 pub use manifest::{ManifestError, manifest_lines, parse_manifest};

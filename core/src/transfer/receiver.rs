@@ -76,6 +76,9 @@ pub enum ReceiverOutput {
 #[derive(Debug)]
 pub struct Receiver {
     free: Vec<SlotId>,
+    slots: usize,
+    /// How often the writer had nothing to do.
+    rests: u64,
     waiting: VecDeque<ChannelId>,
     to_write: VecDeque<(SlotId, Block)>,
     writing: BTreeMap<SlotId, Block>,
@@ -125,6 +128,8 @@ impl Receiver {
             marks,
             draining: false,
             free: (0..slots).rev().map(SlotId).collect(),
+            slots,
+            rests: 0,
             waiting: VecDeque::new(),
             to_write: VecDeque::new(),
             writing: BTreeMap::new(),
@@ -166,6 +171,22 @@ impl Receiver {
     pub fn tolerant(mut self) -> Receiver {
         self.tolerant = true;
         self
+    }
+
+    /// Adds `count` slots, numbered after those that there are; they are written in runs between `marks`.
+    pub fn grow(&mut self, count: usize, marks: Marks) {
+        // Those that were used before are in the caches, so they go first.
+        self.free.splice(0..0, (self.slots..self.slots + count).rev().map(SlotId));
+        self.slots += count;
+        self.marks = marks;
+        if let Some(order) = &mut self.in_order {
+            order.quota = (self.slots / order.channels).max(1);
+        }
+    }
+
+    /// How often the writer has had nothing to do, all that came being written.
+    pub fn rests(&self) -> u64 {
+        self.rests
     }
 
     /// What has been written, for markers and progress.
@@ -217,6 +238,7 @@ impl Receiver {
                 if let Some(block) = self.writing.remove(&slot) {
                     self.written.insert(block.range());
                     self.free.push(slot);
+                    self.rests += u64::from(self.writing.is_empty() && self.to_write.is_empty());
                     if let Some(order) = &mut self.in_order {
                         order.filled.remove(&slot);
                     }

@@ -77,6 +77,7 @@ pub struct Sender<Blocks> {
     exhausted: bool,
     staging: Staging,
     free: Vec<SlotId>,
+    slots: usize,
     reading: BTreeMap<SlotId, Block>,
     ready: VecDeque<(SlotId, Block)>,
     channels: BTreeMap<ChannelId, ChannelState>,
@@ -94,6 +95,7 @@ impl<Blocks: Iterator<Item = Block>> Sender<Blocks> {
             exhausted: false,
             staging: Staging::new(marks),
             free: (0..slots).rev().map(SlotId).collect(),
+            slots,
             reading: BTreeMap::new(),
             ready: VecDeque::new(),
             channels: BTreeMap::new(),
@@ -102,6 +104,19 @@ impl<Blocks: Iterator<Item = Block>> Sender<Blocks> {
             ends_begun: 0,
             finished: false,
         }
+    }
+
+    /// Adds `count` slots, numbered after those that there are; reading goes on up to `marks`.
+    pub fn grow(&mut self, count: usize, marks: Marks) {
+        // Those that were used before are in the caches, so they go first.
+        self.free.splice(0..0, (self.slots..self.slots + count).rev().map(SlotId));
+        self.slots += count;
+        self.staging.move_marks(marks);
+    }
+
+    /// How often reading has rested because the pool was full.
+    pub fn rests(&self) -> u64 {
+        self.staging.rests()
     }
 
     /// Promises one more channel, which must then open or be [given up](Self::give_up): until then no channel is ended, as the end

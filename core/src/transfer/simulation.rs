@@ -1,4 +1,4 @@
-//! Whole transfers in virtual time: sender, receiver and journal with bad blocks, lost channels, kills, power cuts and torn journals.
+//! Whole transfers in virtual time: sender, receiver and journal with bad blocks, lost channels, pools that grow, kills, power cuts and torn journals.
 //!
 //! After every crash the same transfer is run again. What is asserted: nothing is held on resume that the disk does not hold, and the
 //! copy ends equal to its source, whatever happened on the way.
@@ -44,6 +44,7 @@ struct World {
     origin: Origin,
     bad_blocks: u32,
     lost_channels: u32,
+    joined: u32,
     crashes: u32,
     resumed: u64,
 }
@@ -80,7 +81,7 @@ impl World {
         let empty: Vec<Vec<u8>> = lens.iter().map(|&len| vec![0; len as usize]).collect();
         let disk = Disk { volatile: empty.clone(), durable: empty, journal: Vec::new(), journal_durable: 0 };
         let origin = Origin { source: [seed as u8; 32], digests: !seed.is_multiple_of(4) };
-        World { rng, layout, source, disk, origin, bad_blocks: 0, lost_channels: 0, crashes: 0, resumed: 0 }
+        World { rng, layout, source, disk, origin, bad_blocks: 0, lost_channels: 0, joined: 0, crashes: 0, resumed: 0 }
     }
 
     fn recover(&mut self) -> Recovered {
@@ -149,7 +150,7 @@ impl World {
 
     fn pass(&mut self, held: &mut ByteRanges, digests: &mut Digests, account: &mut Durability, hazard: u64) -> Ending {
         let layout = Arc::clone(&self.layout);
-        let (channels, slots) = (1 + self.rng.below(4) as usize, 6 + self.rng.below(4) as usize);
+        let (channels, mut slots) = (1 + self.rng.below(4) as usize, 6 + self.rng.below(4) as usize);
         let missing: Vec<Block> =
             (0..layout.block_count()).map(|i| layout.block(i)).filter(|block| !held.contains(&block.range())).collect();
         let mut sender = Sender::new(missing.into_iter(), slots, Marks::of_pool(slots), channels);
@@ -171,9 +172,24 @@ impl World {
             }
             if self.rng.below(60) == 0 {
                 // A damaged header or a reset: what is on the lane is gone with it.
-                let lane = self.rng.below(channels as u64) as usize;
+                let lane = self.rng.below(lanes.len() as u64) as usize;
                 self.lost_channels += u32::from(lanes[lane].is_some());
                 lanes[lane] = None;
+            }
+            if self.rng.below(40) == 0 {
+                // Both pools grow, and sometimes a channel comes to the others.
+                let more = 1 + self.rng.below(2) as usize;
+                slots += more;
+                sender.grow(more, Marks::of_pool(slots));
+                receiver.grow(more, Marks::of_writer(slots));
+                if sender.promise() {
+                    let channel = ChannelId(lanes.len());
+                    lanes.push(Some(VecDeque::new()));
+                    offers.push(None);
+                    to_sender.push(SenderInput::ChannelOpened(channel));
+                    to_receiver.push(ReceiverInput::ChannelOpened(channel));
+                    self.joined += 1;
+                }
             }
             while let Some(output) = sender.poll() {
                 let input = match output {
@@ -255,7 +271,7 @@ impl World {
 
 #[test]
 fn resumes_after_any_crash_and_ends_equal_to_its_source_over_many_seeds() {
-    let (mut crashes, mut bad, mut lost, mut resumed) = (0, 0, 0, 0);
+    let (mut crashes, mut bad, mut lost, mut joined, mut resumed) = (0, 0, 0, 0, 0);
     for seed in 0..3000 {
         let mut world = World::new(seed);
         // Ever safer, so that there is an end.
@@ -273,7 +289,11 @@ fn resumes_after_any_crash_and_ends_equal_to_its_source_over_many_seeds() {
         crashes += world.crashes;
         bad += world.bad_blocks;
         lost += world.lost_channels;
+        joined += world.joined;
         resumed += world.resumed;
     }
-    assert!(crashes > 3000 && bad > 3000 && lost > 1000 && resumed > 1 << 20, "{crashes} {bad} {lost} {resumed}");
+    assert!(
+        crashes > 3000 && bad > 3000 && lost > 1000 && joined > 1000 && resumed > 1 << 20,
+        "{crashes} {bad} {lost} {joined} {resumed}"
+    );
 }

@@ -41,13 +41,24 @@ pub struct Staging {
     marks: Marks,
     filled: usize,
     filling: bool,
+    rests: u64,
 }
 
 impl Staging {
     /// An empty pool, to be filled.
     pub fn new(marks: Marks) -> Staging {
-        let high = marks.high.max(1);
-        Staging { marks: Marks { low: marks.low.clamp(1, high), high, ..marks }, filled: 0, filling: true }
+        Staging { marks: sensible(marks), filled: 0, filling: true, rests: 0 }
+    }
+
+    /// The pool has become larger.
+    pub fn move_marks(&mut self, marks: Marks) {
+        self.marks = sensible(marks);
+        self.filling |= self.filled < self.marks.low;
+    }
+
+    /// How often filling has rested because the high mark was reached.
+    pub fn rests(&self) -> u64 {
+        self.rests
     }
 
     /// Whether one more slot should be filled.
@@ -64,6 +75,7 @@ impl Staging {
     pub fn fill(&mut self) {
         self.filled += 1;
         if self.filled >= self.marks.high {
+            self.rests += u64::from(self.filling);
             self.filling = false;
         }
     }
@@ -75,6 +87,12 @@ impl Staging {
             self.filling = true;
         }
     }
+}
+
+/// Marks with which something moves.
+fn sensible(marks: Marks) -> Marks {
+    let high = marks.high.max(1);
+    Marks { low: marks.low.clamp(1, high), high, ..marks }
 }
 
 #[cfg(test)]

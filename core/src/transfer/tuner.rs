@@ -1,7 +1,7 @@
 //! Adapts a transfer while it runs: more channels while they help, another congestion control when losses are not congestion.
 //!
-//! The choice before a transfer knows the round trip but not the rate. The tuner learns the rate from the transfer itself, a
-//! window of time after the other, and changes one thing at a time, so that the next windows show what the change did.
+//! The choice before a transfer knows the round trip but not the rate. The transfer's first blocks are the probe that tells it; then
+//! the tuner looks at one window of time after the other, and changes one thing at a time, so that the next windows show what it did.
 //!
 //! *Channels* are doubled while the network is what limits and each doubling brings at least [`WORTH`] more. *Loss* with a
 //! round-trip time near the path's least is not congestion, since congestion fills a queue first: a control that halves its window
@@ -9,6 +9,7 @@
 //! (Cardwell et al. 2016), takes its place. Losses with a queue are left to the control that made the queue.
 
 use super::choice::MOST_STREAMS;
+use super::probe::{Measured, Probe};
 use crate::units::{Bytes, Rate, Span, Time};
 use std::collections::VecDeque;
 
@@ -55,6 +56,11 @@ pub struct PathSample {
 /// What to change, and why, in words for the user.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Advice {
+    /// Nothing: what the first blocks showed, for people.
+    Measured {
+        /// What.
+        why: String,
+    },
     /// Open this many more channels.
     AddChannels {
         /// How many.
@@ -74,6 +80,8 @@ pub enum Advice {
 /// What the tuner may change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Freedom {
+    /// The largest window that the sending host lets one channel grow to.
+    pub window_limit: Bytes,
     /// The number of channels: false when the user fixed it or the peer takes no more.
     pub channels: bool,
     /// To BBR: false when the user fixed a control, this host has no BBR, or BBR is in use.
@@ -84,6 +92,8 @@ pub struct Freedom {
 #[derive(Debug)]
 pub struct Tuner {
     freedom: Freedom,
+    /// Until the first blocks have told the rate.
+    probe: Option<Probe>,
     opened: Option<Opened>,
     /// The rate of the last whole window.
     last: Rate,
@@ -107,7 +117,16 @@ struct Opened {
 impl Tuner {
     /// Nothing seen yet.
     pub fn new(freedom: Freedom) -> Tuner {
-        Tuner { freedom, opened: None, last: Rate::from_bps(0), since_change: 0, before: None, lossy: 0, advice: VecDeque::new() }
+        Tuner {
+            freedom,
+            probe: Some(Probe::default()),
+            opened: None,
+            last: Rate::from_bps(0),
+            since_change: 0,
+            before: None,
+            lossy: 0,
+            advice: VecDeque::new(),
+        }
     }
 
     /// Takes in a sample; several a second.
@@ -120,6 +139,15 @@ impl Tuner {
         window.bound += u32::from(sample.network_bound);
         let allowed = sample.min_rtt.mul_f64(QUEUE_PART).max(QUEUE);
         window.queued += u32::from(sample.rtt > sample.min_rtt + allowed);
+        if let Some(probe) = &mut self.probe {
+            self.opened = Some(window);
+            if let Some(measured) = probe.handle(&sample) {
+                self.probe = None;
+                self.opened = Some(Opened { first: sample, samples: 0, bound: 0, queued: 0 });
+                self.choose(&measured, &sample, window.bound * 2 > window.samples);
+            }
+            return;
+        }
         let length = WINDOW.max(sample.min_rtt.mul_f64(WINDOW_TRIPS));
         if sample.at.since(window.first.at) < length {
             self.opened = Some(window);
@@ -134,6 +162,30 @@ impl Tuner {
         self.advice.pop_front()
     }
 
+    /// The first choice from the rate as well as the round trip.
+    fn choose(&mut self, measured: &Measured, end: &PathSample, bound: bool) {
+        let Measured { rate, took, lost } = *measured;
+        self.last = rate;
+        // Long enough to be believed about losses too, if there were any.
+        self.lossy = u32::from(lost > 0 && end.rtt <= end.min_rtt + end.min_rtt.mul_f64(QUEUE_PART).max(QUEUE));
+        let channels = end.channels.max(1);
+        let held = Bytes(rate.bytes_in(end.rtt).0 / channels as u64);
+        let count = |n| format!("{n} channel{}", if n == 1 { "" } else { "s" });
+        let why = format!("measured: {rate} over {} in the first {took}, {held} on its way in each", count(channels));
+        self.advice.push_back(Advice::Measured { why });
+        let room = channels.min(MOST_STREAMS.saturating_sub(channels));
+        if bound && self.freedom.channels && room > 0 && held.0 * 2 >= self.freedom.window_limit.0 {
+            self.before = Some(rate);
+            self.changed();
+            let why = format!(
+                "{}: {held} on its way is all that one window, at most {}, holds",
+                count(channels + room),
+                self.freedom.window_limit
+            );
+            self.advice.push_back(Advice::AddChannels { count: room, why });
+        }
+    }
+
     fn judge(&mut self, window: &Opened, end: &PathSample) {
         let bytes = Bytes(end.acknowledged.0.saturating_sub(window.first.acknowledged.0));
         let rate = Rate::of(bytes, end.at.since(window.first.at));
@@ -142,6 +194,10 @@ impl Tuner {
         let grew = rate.as_bps() as f64 > self.last.as_bps() as f64 * STEADY;
         self.last = rate;
         self.since_change += 1;
+        if self.before.is_some() && self.since_change == 1 {
+            // What was opened may have begun in the middle of this window.
+            return;
+        }
         if !bound {
             // What was learnt of the network is stale when something else limited meanwhile.
             self.before = None;
@@ -238,6 +294,7 @@ mod tests {
             });
             while let Some(advice) = tuner.poll() {
                 match &advice {
+                    Advice::Measured { .. } => {}
                     Advice::AddChannels { count, .. } => channels += count,
                     Advice::Congestion { .. } => bbr = true,
                 }
@@ -247,7 +304,12 @@ mod tests {
         Run { channels, bbr, rate, changes }
     }
 
-    const FREE: Freedom = Freedom { channels: true, bbr: true };
+    const FREE: Freedom = Freedom { window_limit: Bytes::mib(32), channels: true, bbr: true };
+
+    /// What was changed, without what was only said.
+    fn changed(run: &Run) -> usize {
+        run.changes.iter().filter(|advice| !matches!(advice, Advice::Measured { .. })).count()
+    }
 
     #[test]
     fn a_window_limited_path_gets_channels_until_they_bring_nothing() {
@@ -264,7 +326,7 @@ mod tests {
         for seed in 0..200 {
             let path = Path { capacity: 1e9, rtt: 0.03, loss: 0.0, window: 1e12, queue: true };
             let run = run(&path, FREE, true, seed);
-            assert_eq!((run.channels, run.changes.len()), (4, 1), "seed {seed}: {:?}", run.changes);
+            assert_eq!((run.channels, changed(&run)), (4, 1), "seed {seed}: {:?}", run.changes);
         }
     }
 
@@ -283,8 +345,20 @@ mod tests {
     #[test]
     fn what_the_user_fixed_and_what_the_network_does_not_limit_stay() {
         let lossy = Path { capacity: 5e9, rtt: 0.08, loss: 1e-4, window: 1e7, queue: false };
-        let fixed = Freedom { channels: false, bbr: false };
-        assert!(run(&lossy, fixed, true, 1).changes.is_empty());
-        assert!(run(&lossy, FREE, false, 1).changes.is_empty());
+        let fixed = Freedom { channels: false, bbr: false, ..FREE };
+        assert_eq!(changed(&run(&lossy, fixed, true, 1)), 0);
+        assert_eq!(changed(&run(&lossy, FREE, false, 1)), 0);
+    }
+
+    #[test]
+    fn the_probe_says_the_rate_and_windows_that_are_full_get_company_at_once() {
+        for seed in 0..200 {
+            let path = Path { capacity: 9e9, rtt: 0.163, loss: 0.0, window: 8e6 * 8.0 * 4.0, queue: true };
+            let run = run(&path, FREE, true, seed);
+            let [Advice::Measured { why }, Advice::AddChannels { count: 2, .. }, ..] = &run.changes[..] else {
+                panic!("seed {seed}: {:?}", run.changes)
+            };
+            assert!(why.contains("over 2 channels"), "{why}");
+        }
     }
 }

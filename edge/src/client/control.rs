@@ -1,16 +1,17 @@
 //! A control connection: the core's client machine on a tokio socket.
 
+use super::heard::Heard;
 use super::location::{Remote, Via};
 use super::reach::{Line, Reach};
 use super::ssh::Ssh;
 use crate::channels::key::Key;
 use crate::channels::trust::{Trust, pinned};
-use crate::stores::{Diskless, Receipts};
+use crate::stores::Diskless;
 use crate::sys::lock::lock;
 use farline_core::gridftp::client::{ClientConfig, ClientSession, Event, Features, Input, Output, Request};
 use farline_core::gridftp::{Command, Entry, Mode, Options as Opts, Pathname, Protection, Reply, TransferEvent};
-use farline_core::units::{ByteRanges, Error, Fault, Rate, Span, Time};
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use farline_core::units::{Error, Fault, Rate, Span, Time};
+use std::collections::{BTreeSet, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -19,58 +20,6 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 /// Where a server may be silent for less than this, it is asked to say more often how far it is.
 const SPARSE_MARKERS: Duration = Duration::from_secs(15);
-
-/// What the server said that it holds (111), by request and in all; sending threads leave that out.
-#[derive(Debug, Default)]
-pub(super) struct Heard {
-    by: BTreeMap<u64, ByteRanges>,
-    all: ByteRanges,
-    /// Where what a stock server says while one request runs is written down.
-    receipts: Option<(u64, Receipts)>,
-    /// When it last said anything.
-    at: Option<Instant>,
-}
-
-impl Heard {
-    /// Everything.
-    pub(super) fn all(&self) -> &ByteRanges {
-        &self.all
-    }
-
-    /// What was said while one request ran.
-    pub(super) fn of(&self, id: u64) -> u64 {
-        self.by.get(&id).map_or(0, ByteRanges::total)
-    }
-
-    /// When the server last said anything.
-    pub(super) fn at(&self) -> Option<Instant> {
-        self.at
-    }
-
-    /// Writes down what is said from now on while `id` runs.
-    pub(super) fn follow(&mut self, id: u64, receipts: Receipts) {
-        self.receipts = Some((id, receipts));
-    }
-
-    /// Ends that.
-    pub(super) fn unfollow(&mut self) -> Option<Receipts> {
-        self.receipts.take().map(|(_, receipts)| receipts)
-    }
-
-    fn take(&mut self, id: u64, held: &ByteRanges) {
-        if let Some((of, receipts)) = &mut self.receipts {
-            // Offsets of one file, of no other's.
-            return if *of == id {
-                receipts.note(held)
-            };
-        }
-        let by = self.by.entry(id).or_default();
-        for range in held.iter() {
-            by.insert(range.clone());
-            self.all.insert(range);
-        }
-    }
-}
 
 /// A control connection that is logged in.
 pub(super) struct Control {
@@ -325,6 +274,19 @@ impl Control {
         self.features.parameters("FARLINE").any(|feature| feature == "CHECK")
     }
 
+    /// Lets the server change what it sends by itself, or has it tell at least what limits it (D-1, D-3); answers with the request.
+    pub(super) fn adapt(&mut self, channels: bool, congestion: bool) -> Option<u64> {
+        self.features.parameters("FARLINE").find(|feature| *feature == "ADAPT")?;
+        let what = match (channels, congestion) {
+            (true, true) => "channels+congestion",
+            (true, false) => "channels",
+            (false, true) => "congestion",
+            (false, false) => "none",
+        };
+        let option = Opts::Farline { name: "adapt".to_owned(), value: what.to_owned() };
+        Some(self.request(Request::Exec(Command::Options(option))))
+    }
+
     /// The key under which this end opens every data connection; `None` with a server that does not know keys.
     pub(super) async fn agreed_key(&mut self) -> Result<Option<Key>, Error> {
         if let Some(offered) = self.offered.take() {
@@ -410,6 +372,10 @@ impl Control {
             match self.events.pop_front() {
                 Some((id, Event::Ranges(held))) => {
                     lock(&self.heard).take(id, &held);
+                    continue;
+                }
+                Some((_, Event::Remark(text))) => {
+                    lock(&self.heard).remark(&text);
                     continue;
                 }
                 Some(event) => return Ok(event),

@@ -1,8 +1,9 @@
 //! Plans a copy, runs it, and watches it while it runs.
 
-use super::control::{Control, Heard};
+use super::control::Control;
 use super::dial::Line;
 use super::existing::Existing;
+use super::heard::Heard;
 use super::location::Location;
 use super::outcome::{Ledger, Outcome, Sample};
 use super::reach::Reach;
@@ -11,7 +12,7 @@ use super::{download, local, third_party, upload};
 use crate::channels::Handle;
 use crate::channels::tcp::{TcpOptions, check, granted_buffer};
 use crate::kernelcc::{self, Held, Wish};
-use crate::mover::{BLOCK_LEN, Cancel, Integrity, Pace, Tally};
+use crate::mover::{BLOCK_LEN, Cancel, Integrity, Pace, Tally, Tell, freedom, window_limit};
 use crate::stores::{DirectIo, Stall};
 use crate::sys::lock::lock;
 use crate::sys::tcp::process_usage;
@@ -117,8 +118,7 @@ pub async fn copy(
 ) -> Result<Outcome, Error> {
     let began = Instant::now();
     let (cpu_before, _) = process_usage();
-    let live =
-        Arc::new(Live { pace: options.limit.map(|rate| Arc::new(Pace::new(rate))), trial: options.trial, ..Live::default() });
+    let live = Arc::new(Live::new(options, options.limit.map(|rate| Arc::new(Pace::new(rate)))));
     let mut copy =
         Copy { options, wishes: options.wishes.clone(), held: None, began, ledger: Ledger::default(), watch, live, base: 0 };
     let remote = |location: &Location| matches!(location, Location::Remote(_));
@@ -197,8 +197,10 @@ pub(super) struct Live {
     is_alone: AtomicBool,
     /// What may change while this end sends.
     pub(super) leeway: OnceLock<Leeway>,
-    /// What was changed, in words.
-    pub(super) changes: Mutex<Vec<String>>,
+    /// Whether the staging pool may grow.
+    is_elastic: bool,
+    /// What was measured and changed, in words.
+    changes: Mutex<Vec<String>>,
     total: Mutex<(Option<Bytes>, Option<u64>)>,
     /// The sending end's channels with the bytes they had acknowledged before, to see what has really arrived.
     handles: Mutex<Vec<(Handle, u64)>>,
@@ -212,6 +214,22 @@ pub(super) struct Leeway {
 }
 
 impl Live {
+    /// Ready for a transfer of a copy with `options`.
+    fn new(options: &Options, pace: Option<Arc<Pace>>) -> Live {
+        let is_elastic = options.wishes.staging.is_none() && !options.trial.in_turns;
+        Live { pace, trial: options.trial, is_elastic, ..Live::default() }
+    }
+
+    /// Notes what was measured or changed.
+    pub(super) fn changed(&self, why: String) {
+        lock(&self.changes).push(why);
+    }
+
+    /// Who is told when the pool of the transfer that `tally` counts grows, where it may.
+    pub(super) fn growth<'a>(&self, tally: &Tally, tell: Tell<'a>) -> Option<Tell<'a>> {
+        (self.is_elastic && std::ptr::eq(tally, &self.tally)).then_some(tell)
+    }
+
     /// Does `work` that the other end has no part in.
     pub(super) fn alone<T>(&self, work: impl FnOnce() -> T) -> T {
         self.is_alone.store(true, Ordering::Relaxed);
@@ -277,12 +295,10 @@ impl Copy<'_> {
     /// Chooses channels, congestion control and staging for what is known now.
     pub(super) fn choose(&mut self, rtt: Span, size: Option<Bytes>, sending: bool) -> Choice {
         let sysctl = |name: &str| std::fs::read_to_string(format!("/proc/sys/net/ipv4/{name}")).unwrap_or_default();
-        let window = if sending { "tcp_wmem" } else { "tcp_rmem" };
-        let limit = sysctl(window).split_whitespace().nth(2).and_then(|text| text.parse().ok()).unwrap_or(4 << 20);
         let known = Circumstances {
             rtt,
             size,
-            window_limit: Bytes(limit),
+            window_limit: window_limit(if sending { "tcp_wmem" } else { "tcp_rmem" }),
             available: sysctl("tcp_available_congestion_control")
                 .split_whitespace()
                 .filter(|name| usable(name))
@@ -314,9 +330,16 @@ impl Copy<'_> {
     /// What may change of a transfer that this end sends over channels with `congestion`, more of which open by `line`.
     pub(super) fn leeway(&self, congestion: Option<&str>, line: Option<Line>) -> Leeway {
         let paced = self.live.pace.is_some();
-        let bbr = self.options.wishes.congestion.is_none() && congestion.is_some_and(|name| name != "bbr") && usable("bbr");
-        let channels = self.options.wishes.streams.is_none() && line.is_some();
-        Leeway { freedom: Freedom { channels: channels && !paced, bbr: bbr && !paced }, line }
+        let congestion = congestion.filter(|_| self.options.wishes.congestion.is_none() && !paced);
+        let channels = self.options.wishes.streams.is_none() && line.is_some() && !paced;
+        Leeway { freedom: freedom(channels, congestion), line }
+    }
+
+    /// Takes over what the other end said while it moved data (D-3).
+    pub(super) fn take_remarks(&mut self, control: &Control) {
+        let (changed, limited) = lock(&control.heard()).take_remarks();
+        changed.into_iter().for_each(|why| self.live.changed(format!("at {}: {why}", control.server())));
+        self.ledger.limited_there = limited.or(self.ledger.limited_there.take());
     }
 
     /// Runs blocking `work` on a thread of its own and watches it. Meanwhile `control` is served, and a failure that the
@@ -446,7 +469,7 @@ impl Copy<'_> {
 
     /// Takes a finished transfer's totals over and makes ready for the next.
     pub(super) fn settle(&mut self) {
-        let next = Live { pace: self.live.pace.clone(), trial: self.live.trial, ..Live::default() };
+        let next = Live::new(self.options, self.live.pace.clone());
         let live = std::mem::replace(&mut self.live, Arc::new(next));
         self.ledger.store_wait = self.ledger.store_wait + live.tally.store_wait();
         self.ledger.network = self.ledger.network + live.tally.network();

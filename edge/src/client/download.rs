@@ -5,6 +5,7 @@ use super::copy::{Copy, Live};
 use super::dial::{DataPath, dial};
 use super::existing::{Existing, blocks_of, kept_here};
 use super::from_stock;
+use super::further::Further;
 use super::local::{destination, has_partial};
 use super::location::{Location, Remote};
 use super::passes::{Passes, agree, nameable, source_of};
@@ -26,7 +27,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// Channels and slots between the transfers of one copy, and where channels come in unless this end opened them.
 pub(super) struct Rig {
-    acceptor: Option<Arc<Acceptor>>,
+    acceptor: Option<Arc<dyn Incoming + Send>>,
     channels: Vec<Box<dyn Channel>>,
     slots: Vec<Slot>,
     pub(super) tcp: Vec<TcpInfo>,
@@ -84,14 +85,28 @@ pub(super) fn parallelism(choice: &Choice) -> Request {
 }
 
 /// Opens the channels to the node, so that this end need not be reachable: K-4. A node without keys connects to us.
-async fn reach(copy: &mut Copy<'_>, control: &mut Control, address: Option<SocketAddr>, choice: &Choice) -> Result<Rig, Error> {
-    let Some(address) = address else { return Ok(arrange(copy, control, choice).await?.0) };
+async fn reach(
+    copy: &mut Copy<'_>,
+    control: &mut Control,
+    address: Option<SocketAddr>,
+    choice: &Choice,
+    is_ordered: bool,
+) -> Result<(Rig, Option<u64>), Error> {
+    let Some(address) = address else { return Ok((arrange(copy, control, choice).await?.0, None)) };
     tell_buffer(copy, control);
     control.request(parallelism(choice));
     let dialled = dial(control, address, choice.streams, &copy.tcp_options(None)).await?;
     copy.ledger.data_path = Some(dialled.path);
     copy.ledger.encrypted = Some(dialled.encrypted);
-    Ok(Rig { acceptor: None, channels: dialled.channels, slots: staging(choice)?, tcp: Vec::new() })
+    let slots = staging(choice)?;
+    // A receiver in order has shared its slots out among the channels that there are.
+    let line = dialled.line.filter(|_| copy.options.wishes.streams.is_none() && !is_ordered && copy.live.pace.is_none());
+    let adapts = control.adapt(line.is_some(), copy.options.wishes.congestion.is_none());
+    let acceptor = line.filter(|_| adapts.is_some()).map(|line| {
+        let further = Further::new(line, control.heard(), dialled.channels.len(), slots.len().saturating_sub(2));
+        Arc::new(further) as Arc<dyn Incoming + Send>
+    });
+    Ok((Rig { acceptor, channels: dialled.channels, slots, tcp: Vec::new() }, adapts))
 }
 
 /// Asks the server for the socket buffers that were asked for here; one that does not know how keeps its own.
@@ -154,7 +169,9 @@ async fn from_farline(
     // So it can where files may stay: which, is known when the manifest is there.
     let picks = copy.options.existing != Existing::Replace;
     let resuming = picks || (integrity.checks && has_partial(to, &name, contents));
-    let mut rig = reach(copy, control, address, choice).await?;
+    let is_ordered = *to == Location::Standard;
+    let (mut rig, adapts) = reach(copy, control, address, choice, is_ordered).await?;
+    agreed.extend(adapts);
     agreed.extend(agree(control, integrity, None));
     let manifest = control.request(transfer("manifest", &nothing));
     let mut rest = (!resuming).then(|| ["data", "digests"].map(|part| control.request(transfer(part, &nothing))));
@@ -224,7 +241,9 @@ async fn from_farline(
             let _ = copy.until_done(control, &[id]).await;
         }
         copy.settle();
-        rig = reach(copy, control, address, choice).await?;
+        let (again, adapts) = reach(copy, control, address, choice, is_ordered).await?;
+        rig = again;
+        agreed.extend(adapts);
         agreed.extend(agree(control, integrity, None));
     };
     for id in agreed {
@@ -238,6 +257,9 @@ async fn from_farline(
             Err(_) => {}
         }
     }
+    copy.take_remarks(control);
+    copy.ledger.streams = rig.channels.len();
+    copy.ledger.staging = Some(Bytes((rig.slots.len() * BLOCK_LEN) as u64));
     copy.verified(integrity);
     copy.ledger.passes += passes.made;
     take(copy, landed);
@@ -349,12 +371,14 @@ pub(super) fn receive_layout(
     held: &Mutex<ByteRanges>,
     tally: &Tally,
 ) -> Result<(Rig, bool), Error> {
+    let tell = |why: String| live.changed(why);
     let Received { channels, slots, tcp, lost, .. } = receive(ReceiveJob {
         layout: Arc::clone(layout),
         sink,
         wire_offset: 0,
         channels: rig.channels,
         acceptor: rig.acceptor.as_deref().map(|acceptor| acceptor as &dyn Incoming),
+        growth: live.growth(tally, &tell),
         slots: rig.slots,
         writers: 2,
         digests,

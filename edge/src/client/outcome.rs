@@ -45,7 +45,7 @@ pub struct Outcome {
     pub encrypted: Option<bool>,
     /// Congestion control of the sending end's channels, where this end knows it.
     pub congestion: Option<String>,
-    /// Staging pool of this end.
+    /// Staging pool of this end, as it was at the end.
     pub staging_bytes: u64,
     /// The least round-trip time of the control channel.
     pub rtt_seconds: f64,
@@ -115,6 +115,10 @@ pub(super) struct Ledger {
     pub(super) moving: Span,
     pub(super) sending: bool,
     pub(super) choice: Option<Choice>,
+    /// What limited the other end, by its own word.
+    pub(super) limited_there: Option<String>,
+    /// Bytes of the staging pool at the end.
+    pub(super) staging: Option<Bytes>,
     pub(super) notes: Vec<String>,
     pub(super) failures: Vec<(Vec<u8>, Error)>,
     pub(super) skipped: Vec<Vec<u8>>,
@@ -142,7 +146,8 @@ impl Ledger {
             tcp_rwnd_limited: sum(|tcp| tcp.rwnd_limited),
             tcp_sndbuf_limited: sum(|tcp| tcp.sndbuf_limited),
         };
-        let (staging, reasons) = self.choice.map_or((0, Vec::new()), |choice| (choice.staging.0, choice.reasons));
+        let limit = if self.sending { waits.sender_limit() } else { waits.receiver_limit() };
+        let (staging, reasons) = self.choice.map_or((Bytes(0), Vec::new()), |choice| (choice.staging, choice.reasons));
         let failure = |(path, error): (Vec<u8>, Error)| Failure { path: String::from_utf8_lossy(&path).into_owned(), error };
         Outcome {
             schema: "farline/copy/1",
@@ -163,12 +168,12 @@ impl Ledger {
             data_path: self.data_path,
             encrypted: self.encrypted,
             congestion: self.congestion,
-            staging_bytes: staging,
+            staging_bytes: self.staging.unwrap_or(staging).0,
             rtt_seconds: self.rtt.as_secs_f64(),
             retransmits: self.tcp.iter().map(|tcp| tcp.retransmits).sum(),
             cpu_seconds: cpu.as_secs_f64(),
             peak_rss_bytes: peak_rss,
-            limited_by: if self.sending { waits.sender_limit() } else { waits.receiver_limit() },
+            limited_by: self.limited_there.as_deref().map_or(limit, |there| limit.joined(there)),
             reasons,
             notes: self.notes,
             failures: self.failures.into_iter().map(failure).collect(),

@@ -1,16 +1,17 @@
 //! Copies from this host to a node, as one tree; to any other GridFTP server [`to_stock`] takes over.
 
-use super::control::{Control, Heard};
+use super::control::Control;
 use super::copy::{Copy, Live};
 use super::dial::{dial, handles};
 use super::download::interrupted;
 use super::existing::{kept_there, without};
+use super::heard::Heard;
 use super::location::{Location, Remote, last_name};
 use super::passes::{Passes, agree, source_of};
 use super::stream;
 use super::to_stock;
 use crate::channels::Channel;
-use crate::mover::{Audit, BLOCK_LEN, Integrity, SendJob, Sent, TREE_MODULE, Tally, Tuning, send};
+use crate::mover::{Audit, BLOCK_LEN, Further, Integrity, SendJob, Sent, TREE_MODULE, Tally, Tuning, send};
 use crate::stores::{
     BytesSource, DirectIo, Diskless, MEMORY_NAME, MemorySource, Part, PosixSource, Root, Source, StallingSource, join, look, walk,
 };
@@ -224,6 +225,8 @@ async fn to_farline(copy: &mut Copy<'_>, control: &mut Control, passive: u64, lo
         let (rig, congestion) = open_rig(copy, control, address, choice).await?;
         copy.ledger.congestion = congestion;
         agreed.extend(agree(control, integrity, Some(&origin)));
+        // This end adapts what it sends; the node tells what limits it.
+        agreed.extend(control.adapt(false, false));
         let manifest = (!listed).then(|| BytesSource(manifest.clone()));
         let first = manifest.as_ref().map(|_| control.request(transfer("manifest")));
         let rest = ["data", "digests"].map(|part| control.request(transfer(part)));
@@ -241,6 +244,7 @@ async fn to_farline(copy: &mut Copy<'_>, control: &mut Control, passive: u64, lo
             copy.ledger.tcp.extend(tcp);
             // The tuner may have changed both.
             copy.ledger.streams = rig.channels.len();
+            copy.ledger.staging = Some(Bytes((rig.slots.len() * BLOCK_LEN) as u64));
             copy.ledger.congestion =
                 rig.channels.first().and_then(|channel| channel.congestion()).or(copy.ledger.congestion.take());
             rig
@@ -283,6 +287,7 @@ async fn to_farline(copy: &mut Copy<'_>, control: &mut Control, passive: u64, lo
     for id in agreed {
         control.done(id).await?;
     }
+    copy.take_remarks(control);
     copy.verified(integrity);
     copy.ledger.passes += passes.made;
     copy.ledger.bad_blocks += passes.bad_blocks;
@@ -395,12 +400,17 @@ pub(super) fn send_layout<'a>(
         return Err(Error::new(Fault::Between, "channel-lost", "every data channel was lost"));
     }
     let leeway = live.leeway.get().filter(|_| std::ptr::eq(tally, &live.tally));
-    let dial = || {
-        let channel = leeway?.line.as_ref()?.open_one().ok()?;
-        live.follow_another(channel.handle().ok()?);
-        Some(channel)
+    let further = || {
+        let open = || {
+            let channel = leeway?.line.as_ref()?.open_one().ok()?;
+            live.follow_another(channel.handle().ok()?);
+            Some(channel)
+        };
+        open().map_or(Further::NoMore, Further::Opened)
     };
-    let tuning = leeway.map(|leeway| Tuning { freedom: leeway.freedom, dial: &dial, changes: &live.changes });
+    let tell = |why: String| live.changed(why);
+    // This end opens them itself.
+    let tuning = leeway.map(|leeway| Tuning { freedom: leeway.freedom, ask: &|_| {}, further: &further, tell: &tell });
     let slots = rig.slots.len();
     let marks = if live.trial.in_turns { Marks::in_turns(slots) } else { Marks::of_pool(slots) };
     send(SendJob {
@@ -417,6 +427,7 @@ pub(super) fn send_layout<'a>(
         tally,
         pace: live.pace.clone(),
         tuning,
+        growth: live.growth(tally, &tell),
         cancel: live.cancel.clone(),
     })
 }

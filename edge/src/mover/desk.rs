@@ -22,6 +22,14 @@ impl Parked {
         Parked(parked)
     }
 
+    /// Has room for more slots, and takes them.
+    pub(super) fn grow(&mut self, slots: Vec<Slot>) {
+        self.0.resize_with(self.0.len() + slots.len(), || None);
+        for slot in slots {
+            self.put(slot);
+        }
+    }
+
     pub(super) fn take(&mut self, id: SlotId) -> Result<Slot, Error> {
         self.0[id.0].take().ok_or_else(|| Error::new(Fault::Bug, "slot-held", "a staging slot was handed out twice"))
     }

@@ -24,7 +24,7 @@ pub use receive::{ReceiveJob, Received, receive};
 pub use send::{Audit, SendJob, Sent, send};
 pub use stream::{BlockReader, StreamJob, send_stream};
 pub use tally::Tally;
-pub use tune::{Dial, Tuning};
+pub use tune::{Further, Tell, Tuning, freedom, window_limit};
 
 /// How a transfer is guarded, as its ends agreed (`docs/protocol.md`, clauses I-1 and I-5).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

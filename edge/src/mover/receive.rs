@@ -6,6 +6,7 @@ use super::desk::{Cancel, Parked};
 use super::pace::Pace;
 use super::send::{broken, no_thread};
 use super::tally::Tally;
+use super::tune::{Pool, Tell, least_rtt};
 use crate::channels::{Arrival, Channel, Handle, is_damage};
 use crate::stores::Sink;
 use crate::sys::lock::lock;
@@ -50,6 +51,8 @@ pub struct ReceiveJob<'a> {
     pub held: &'a Mutex<ByteRanges>,
     /// How blocks are guarded.
     pub integrity: Integrity,
+    /// Is told of it when the staging pool grows, where it may.
+    pub growth: Option<Tell<'a>>,
     /// Holds the transfer to a rate, when the sender cannot be told to: by not reading, so that its window closes.
     pub pace: Option<Arc<Pace>>,
     /// How to break it off.
@@ -82,14 +85,14 @@ struct Shared<'a> {
     acceptor: Option<&'a dyn Incoming>,
     state: Mutex<State>,
     changed: Condvar,
-    writes: mpsc::SyncSender<Option<(Slot, Block)>>,
+    writes: mpsc::Sender<Option<(Slot, Block)>>,
     writers: usize,
-    slots: usize,
 }
 
 struct State {
     machine: Receiver,
     parked: Parked,
+    slots: usize,
     /// One queue a channel.
     offers: Vec<mpsc::Sender<Option<Slot>>>,
     /// Channels past their end-of-data mark.
@@ -109,7 +112,7 @@ pub fn receive(mut job: ReceiveJob<'_>) -> Result<Received, Error> {
     let slots = job.slots.len();
     let in_order = job.sink.wants_order();
     let writers = if in_order { 1 } else { job.writers.max(1) };
-    let (writes, write_queue) = mpsc::sync_channel(slots + writers);
+    let (writes, write_queue) = mpsc::channel();
     let write_queue = Mutex::new(write_queue);
     let machine = Receiver::new(slots, Marks::of_writer(slots)).holding(lock(job.held).clone());
     let machine = if in_order { machine.in_order(job.channels.len()) } else { machine };
@@ -117,6 +120,7 @@ pub fn receive(mut job: ReceiveJob<'_>) -> Result<Received, Error> {
         machine: if job.integrity.checks { machine.tolerant() } else { machine },
         lost: false,
         parked: Parked::new(job.slots),
+        slots,
         offers: Vec::new(),
         finished: Vec::new(),
         handles: Vec::new(),
@@ -137,8 +141,8 @@ pub fn receive(mut job: ReceiveJob<'_>) -> Result<Received, Error> {
         changed: Condvar::new(),
         writes,
         writers,
-        slots,
     };
+    let pool = job.growth.map(|tell| Pool::new(slots, tell));
     let journal = Journal::default();
     let result = std::thread::scope(|scope| {
         let result = (|| {
@@ -155,7 +159,7 @@ pub fn receive(mut job: ReceiveJob<'_>) -> Result<Received, Error> {
             for channel in job.channels.drain(..) {
                 shared.start(scope, channel)?;
             }
-            shared.attend(scope)
+            shared.attend(scope, pool)
         })();
         if let Err(error) = &result {
             shared.cancel.cancel(error.clone());
@@ -177,12 +181,15 @@ pub fn receive(mut job: ReceiveJob<'_>) -> Result<Received, Error> {
 
 impl<'a> Shared<'a> {
     /// Accepts channels until the machine says that the transfer is over.
-    fn attend<'scope>(&'scope self, scope: &'scope Scope<'scope, '_>) -> Result<(), Error> {
+    fn attend<'scope>(&'scope self, scope: &'scope Scope<'scope, '_>, mut pool: Option<Pool<'_>>) -> Result<(), Error> {
         let mut last = Instant::now();
         loop {
             if last.elapsed() >= QUIET {
                 last = Instant::now();
                 self.tell(ReceiverInput::Quiet, None);
+            }
+            if let Some(pool) = &mut pool {
+                self.look(pool);
             }
             let mut state = lock(&self.state);
             if let Some(error) = self.cancel.reason() {
@@ -221,12 +228,12 @@ impl<'a> Shared<'a> {
         let (offers, queue) = mpsc::channel();
         let id = {
             let mut state = lock(&self.state);
-            if state.offers.len() + 2 > self.slots {
+            if state.offers.len() + 2 > state.slots {
                 // Every channel holds a slot; with none left to write from, nothing would move.
                 return Err(Error::new(
                     Fault::Refused,
                     "too-many-channels",
-                    format!("more than {} data channels", self.slots - 2),
+                    format!("more than {} data channels", state.slots - 2),
                 )
                 .hint("use fewer streams, or more staging at the receiver"));
             }
@@ -245,11 +252,20 @@ impl<'a> Shared<'a> {
     fn tell(&self, input: ReceiverInput, slot: Option<Slot>) {
         let mut guard = lock(&self.state);
         let state = &mut *guard;
-        let mut news = false;
         if let Some(slot) = slot {
             state.parked.put(slot);
         }
         state.machine.handle(input);
+        let news = self.act(state);
+        drop(guard);
+        if news {
+            self.wake();
+        }
+    }
+
+    /// Passes the machine's answers on; answers whether the transfer is over.
+    fn act(&self, state: &mut State) -> bool {
+        let mut news = false;
         while let Some(output) = state.machine.poll() {
             let passed = match output {
                 ReceiverOutput::Offer { channel, slot } => state.parked.take(slot).map(|slot| {
@@ -257,8 +273,7 @@ impl<'a> Shared<'a> {
                     let _ = state.offers[channel.0].send(Some(slot));
                 }),
                 ReceiverOutput::Write { slot, block } => state.parked.take(slot).map(|slot| {
-                    // The queue has room for every slot.
-                    let _ = self.writes.try_send(Some((slot, block)));
+                    let _ = self.writes.send(Some((slot, block)));
                 }),
                 ReceiverOutput::Finished => {
                     state.over = true;
@@ -272,15 +287,28 @@ impl<'a> Shared<'a> {
                 news = true;
             }
         }
-        drop(guard);
-        if news {
-            self.wake();
+        news
+    }
+
+    /// Looks whether the pool should grow.
+    fn look(&self, pool: &mut Pool<'_>) {
+        let mut guard = lock(&self.state);
+        let state = &mut *guard;
+        let open = state.handles.iter().flatten();
+        let slots = pool.look(open.clone().count(), least_rtt(open), self.tally, state.machine.rests());
+        if !slots.is_empty() {
+            state.slots += slots.len();
+            let (more, all) = (slots.len(), state.slots);
+            state.parked.grow(slots);
+            state.machine.grow(more, Marks::of_writer(all));
+            // Free slots end nothing.
+            let _ = self.act(state);
         }
     }
 
     fn stop(&self) {
         for _ in 0..self.writers {
-            let _ = self.writes.try_send(None);
+            let _ = self.writes.send(None);
         }
         for offers in &lock(&self.state).offers {
             let _ = offers.send(None);
@@ -374,7 +402,12 @@ impl<'a> Shared<'a> {
                     return self.tell(input, Some(slot));
                 }
                 // Broken by `attend`, because the transfer was over without this channel.
-                Err(_) if lock(&self.state).over => return,
+                Err(_) if lock(&self.state).over => {
+                    if let Some(slot) = channel.withdraw() {
+                        lock(&self.state).parked.put(slot);
+                    }
+                    return;
+                }
                 Err(error) => {
                     if self.integrity.checks {
                         self.tally.add_lost_channel(is_damage(&error));

@@ -4,7 +4,7 @@ use super::Integrity;
 use super::desk::{Cancel, Parked};
 use super::pace::Pace;
 use super::tally::Tally;
-use super::tune::{LOOK_EVERY, Lookout, Tuning};
+use super::tune::{Further, LOOK_EVERY, Lookout, Pool, Tell, Tuning, least_rtt};
 use crate::channels::{Channel, Handle};
 use crate::stores::Source;
 use crate::sys::lock::lock;
@@ -49,8 +49,10 @@ pub struct SendJob<'a> {
     pub tally: &'a Tally,
     /// Holds the transfer to a rate.
     pub pace: Option<Arc<Pace>>,
-    /// What may change while it runs.
+    /// What of its channels may change while it runs.
     pub tuning: Option<Tuning<'a>>,
+    /// Is told of it when the staging pool grows, where it may.
+    pub growth: Option<Tell<'a>>,
     /// How to break it off.
     pub cancel: Cancel,
 }
@@ -101,7 +103,7 @@ enum Order {
 struct Shared<'a> {
     job: &'a Parts<'a>,
     state: Mutex<State<'a>>,
-    reads: mpsc::SyncSender<Option<(Slot, Block)>>,
+    reads: mpsc::Sender<Option<(Slot, Block)>>,
     readers: usize,
 }
 
@@ -139,9 +141,7 @@ pub fn send(mut job: SendJob<'_>) -> Result<Sent, Error> {
     for channel in &mut job.channels {
         channel.check_blocks(job.integrity.checks);
         job.cancel.watch(channel.handle().map_err(|error| broken(&error))?);
-        if job.tuning.is_some() {
-            watched.extend(channel.handle());
-        }
+        watched.extend(channel.handle());
     }
     let parts = Parts {
         layout: job.layout,
@@ -156,10 +156,11 @@ pub fn send(mut job: SendJob<'_>) -> Result<Sent, Error> {
     };
     let checks = vec![Check::default(); job.slots.len()];
     let machine = Sender::new(job.blocks, job.slots.len(), job.marks, count);
-    let (reads, read_queue) = mpsc::sync_channel(job.slots.len() + job.readers);
+    let (reads, read_queue) = mpsc::channel();
     let read_queue = Mutex::new(read_queue);
     let (orders, queues): (Vec<_>, Vec<_>) = (0..count).map(|_| mpsc::channel()).unzip();
     let readers = job.readers.max(1);
+    let pool = job.growth.map(|tell| Pool::new(job.slots.len(), tell));
     let state = Mutex::new(State { orders, checks, machine, parked: Parked::new(job.slots) });
     let shared = Shared { job: &parts, state, reads, readers };
     let (over, still) = mpsc::channel::<()>();
@@ -180,9 +181,10 @@ pub fn send(mut job: SendJob<'_>) -> Result<Sent, Error> {
                 no_thread(&error)
             })?);
         }
-        let tuner = job.tuning.map(|tuning| {
+        let tuning = job.tuning;
+        let tuner = (tuning.is_some() || pool.is_some()).then(|| {
             let shared = &shared;
-            scope.spawn(move || shared.tune(scope, &tuning, watched, &still))
+            scope.spawn(move || shared.look(scope, tuning.as_ref(), pool, watched, &still))
         });
         let mut channels: Vec<_> = threads.into_iter().filter_map(|thread| thread.join().unwrap_or(None)).collect();
         drop(over);
@@ -234,8 +236,8 @@ impl Shared<'_> {
         while let Some(output) = state.machine.poll() {
             let passed = match output {
                 SenderOutput::Read { slot, block } => state.parked.take(slot).map(|slot| {
-                    // The queue has room for every slot; a closed queue means that the transfer is over.
-                    let _ = self.reads.try_send(Some((slot, block)));
+                    // A closed queue means that the transfer is over.
+                    let _ = self.reads.send(Some((slot, block)));
                 }),
                 SenderOutput::Send { channel, slot, block } => state.parked.take(slot).map(|slot| {
                     let check = state.checks[slot.index()];
@@ -262,7 +264,7 @@ impl Shared<'_> {
     /// Wakes every thread with the word to end.
     fn stop(&self) {
         for _ in 0..self.readers {
-            let _ = self.reads.try_send(None);
+            let _ = self.reads.send(None);
         }
         for queue in &lock(&self.state).orders {
             let _ = queue.send(None);
@@ -377,40 +379,68 @@ impl Shared<'_> {
 }
 
 impl Shared<'_> {
-    /// Looks at the channels until `still` closes and does what the tuner says; answers with the threads of channels it opened.
-    fn tune<'scope>(
+    /// Looks at channels and pool until `still` closes and does what tuner and growth say; answers with the threads of channels it opened.
+    fn look<'scope>(
         &'scope self,
         scope: &'scope Scope<'scope, '_>,
-        tuning: &Tuning<'_>,
+        tuning: Option<&Tuning<'_>>,
+        mut pool: Option<Pool<'_>>,
         mut watched: Vec<Handle>,
         still: &mpsc::Receiver<()>,
     ) -> Vec<ScopedJoinHandle<'scope, Option<Box<dyn Channel>>>> {
-        let (mut tuner, mut lookout, mut threads) = (Tuner::new(tuning.freedom), Lookout::new(), Vec::new());
-        let mut congestion = None;
+        let (mut threads, mut lookout) = (Vec::new(), Lookout::new());
+        let mut tuner = tuning.map(|tuning| (Tuner::new(tuning.freedom), tuning));
+        let (mut wanted, mut congestion) = (watched.len(), None);
         while still.recv_timeout(LOOK_EVERY) == Err(mpsc::RecvTimeoutError::Timeout) {
-            let Some(sample) = lookout.sample(&watched, self.job.tally) else { continue };
-            tuner.handle(sample);
+            if let Some(pool) = &mut pool {
+                let rests = lock(&self.state).machine.rests();
+                self.grow(pool.look(watched.len(), least_rtt(watched.iter()), self.job.tally, rests));
+            }
+            let Some((tuner, tuning)) = &mut tuner else { continue };
+            if let Some(sample) = lookout.sample(&watched, self.job.tally) {
+                tuner.handle(sample);
+            }
             while let Some(advice) = tuner.poll() {
-                let (done, why) = match advice {
+                match advice {
+                    Advice::Measured { why } => (tuning.tell)(why),
                     Advice::Congestion { name, why } => {
                         // A control that this process may not use changes nothing.
                         let taken = watched.iter().filter(|handle| handle.set_congestion(name).is_ok()).count();
                         congestion = Some(name).filter(|_| taken > 0);
-                        (taken > 0, why)
+                        if taken > 0 {
+                            (tuning.tell)(why);
+                        }
                     }
                     Advice::AddChannels { count, why } => {
-                        let more: Vec<_> = (0..count).map_while(|_| self.join(scope, tuning, congestion, &mut watched)).collect();
-                        let any = !more.is_empty();
-                        threads.extend(more);
-                        (any, why)
+                        wanted = watched.len() + count;
+                        (tuning.ask)(wanted);
+                        (tuning.tell)(why);
                     }
-                };
-                if done {
-                    lock(tuning.changes).push(why);
+                }
+            }
+            while watched.len() < wanted {
+                match self.join(scope, tuning, congestion, &mut watched) {
+                    Joined::Runs(thread) => threads.push(thread),
+                    Joined::NotYet => break,
+                    Joined::NoMore => wanted = watched.len(),
                 }
             }
         }
         threads
+    }
+
+    /// Takes new slots into the pool.
+    fn grow(&self, slots: Vec<Slot>) {
+        if slots.is_empty() {
+            return;
+        }
+        let mut guard = lock(&self.state);
+        let state = &mut *guard;
+        let (more, all) = (slots.len(), state.checks.len() + slots.len());
+        state.checks.resize(all, Check::default());
+        state.parked.grow(slots);
+        state.machine.grow(more, Marks::of_pool(all));
+        self.act(state);
     }
 
     /// Opens one more channel and runs it.
@@ -420,17 +450,24 @@ impl Shared<'_> {
         tuning: &Tuning<'_>,
         congestion: Option<&str>,
         watched: &mut Vec<Handle>,
-    ) -> Option<ScopedJoinHandle<'scope, Option<Box<dyn Channel>>>> {
+    ) -> Joined<'scope> {
         if !lock(&self.state).machine.promise() {
-            return None;
+            return Joined::NoMore;
         }
-        let opened = (tuning.dial)().and_then(|channel| Some((channel.handle().ok()?, channel)));
-        let Some((handle, mut channel)) = opened else {
-            let mut state = lock(&self.state);
-            state.machine.give_up();
-            // An end may have waited for this channel.
-            self.act(&mut state);
-            return None;
+        let opened = match (tuning.further)() {
+            Further::Opened(channel) => channel.handle().map(|handle| (handle, channel)).map_err(|_| Joined::NoMore),
+            Further::NotYet => Err(Joined::NotYet),
+            Further::NoMore => Err(Joined::NoMore),
+        };
+        let (handle, mut channel) = match opened {
+            Ok(opened) => opened,
+            Err(why) => {
+                let mut state = lock(&self.state);
+                state.machine.give_up();
+                // An end may have waited for this channel.
+                self.act(&mut state);
+                return why;
+            }
         };
         if let Some(name) = congestion {
             // The others took it a moment ago; without it the channel is as good as it was.
@@ -449,8 +486,15 @@ impl Shared<'_> {
             state.orders.push(orders);
             ChannelId(state.orders.len() - 1)
         };
-        Some(scope.spawn(move || self.drive(id, channel, &queue)))
+        Joined::Runs(scope.spawn(move || self.drive(id, channel, &queue)))
     }
+}
+
+/// What came of one more channel.
+enum Joined<'scope> {
+    Runs(ScopedJoinHandle<'scope, Option<Box<dyn Channel>>>),
+    NotYet,
+    NoMore,
 }
 
 /// A data connection that broke, in words.

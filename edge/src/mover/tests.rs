@@ -56,6 +56,7 @@ fn transfer_through(
                 tally: &tally,
                 held: &held,
                 integrity,
+                growth: None,
                 pace: None,
                 cancel: cancel.clone(),
             });
@@ -86,6 +87,7 @@ fn transfer_through(
             tally: &Tally::default(),
             pace: None,
             tuning: None,
+            growth: None,
             cancel: Cancel::new(),
         });
         let received = receiving.join().expect("no thread panicked");
@@ -269,6 +271,7 @@ fn a_stranger_who_connects_and_says_nothing_does_not_hold_the_transfer_up() {
         tally: &Tally::default(),
         held: &Mutex::default(),
         integrity: Integrity::default(),
+        growth: None,
         pace: None,
         cancel: Cancel::new(),
     });

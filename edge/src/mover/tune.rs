@@ -1,29 +1,60 @@
-//! Watches the channels of a sending transfer for the core's tuner.
+//! Watches a transfer's channels and its staging pool for the core's tuner and its measure of growth.
 
+use super::BLOCK_LEN;
 use super::tally::Tally;
-use crate::channels::Handle;
-use farline_core::transfer::{Freedom, PathSample};
+use crate::channels::tcp::{TcpOptions, check};
+use crate::channels::{Channel, Handle};
+use crate::sys::pool::{Slot, more};
+use farline_core::transfer::{Freedom, Growth, PathSample, PoolSample};
 use farline_core::units::{Bytes, Span, Time};
-use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 /// How often the channels are looked at.
 pub(super) const LOOK_EVERY: Duration = Duration::from_millis(100);
 
-/// Opens one more data channel; `None` when the peer takes no more.
-pub type Dial<'a> = &'a (dyn Fn() -> Option<Box<dyn crate::channels::Channel>> + Sync);
+/// Takes what was measured or changed, in words.
+pub type Tell<'a> = &'a (dyn Fn(String) + Sync);
+
+/// What came of asking for one more data channel.
+pub enum Further {
+    /// It is open.
+    Opened(Box<dyn Channel>),
+    /// The other end has not opened it yet.
+    NotYet,
+    /// The peer takes no more.
+    NoMore,
+}
 
 /// What of a sending transfer may change while it runs.
 pub struct Tuning<'a> {
     /// What the tuner may change.
     pub freedom: Freedom,
-    /// How to open more channels.
-    pub dial: Dial<'a>,
-    /// What was changed, in words, in order.
-    pub changes: &'a Mutex<Vec<String>>,
+    /// Says how many channels there should be in all, where the other end opens them.
+    pub ask: &'a (dyn Fn(usize) + Sync),
+    /// Opens one more channel, or takes one that the other end opened.
+    pub further: &'a (dyn Fn() -> Further + Sync),
+    /// Is told what was measured and changed.
+    pub tell: Tell<'a>,
 }
 
-/// Turns what the kernel and the tally say into samples.
+/// What the tuner may change on this host: `channels`, and the control `congestion`, if one is named, for BBR.
+pub fn freedom(channels: bool, congestion: Option<&str>) -> Freedom {
+    let bbr = TcpOptions { congestion: Some("bbr".to_owned()), buffer: None };
+    Freedom {
+        window_limit: window_limit("tcp_wmem"),
+        channels,
+        bbr: congestion.is_some_and(|name| name != "bbr") && check(&bbr).is_ok(),
+    }
+}
+
+/// The largest window that this host lets a connection grow to: the third number of `tcp_wmem` or `tcp_rmem`.
+pub fn window_limit(sysctl: &str) -> Bytes {
+    let text = std::fs::read_to_string(format!("/proc/sys/net/ipv4/{sysctl}")).unwrap_or_default();
+    // Linux's own default for both, roughly.
+    Bytes(text.split_whitespace().nth(2).and_then(|text| text.parse().ok()).unwrap_or(4 << 20))
+}
+
+/// Turns what the kernel and the tally say into samples of the path.
 pub(super) struct Lookout {
     began: Instant,
     network: Span,
@@ -52,8 +83,49 @@ impl Lookout {
             acknowledged: Bytes(infos.iter().map(|info| info.bytes_acked).sum()),
             retransmits: infos.iter().map(|info| info.retransmits).sum(),
             rtt: Span::from_nanos(sum(|info| info.rtt).as_nanos() / u64::from(count)),
-            min_rtt: infos.iter().map(|info| info.min_rtt).min().unwrap_or_default(),
+            min_rtt: least_rtt(handles.iter()),
             network_bound: in_network,
         })
+    }
+}
+
+/// The least round-trip time of any channel.
+pub(super) fn least_rtt<'a>(handles: impl Iterator<Item = &'a Handle>) -> Span {
+    handles.filter_map(Handle::tcp_info).map(|info| info.min_rtt).min().unwrap_or_default()
+}
+
+/// Watches a staging pool and maps more of it when that helps.
+pub(super) struct Pool<'a> {
+    growth: Growth,
+    slots: usize,
+    began: Instant,
+    tell: Tell<'a>,
+}
+
+impl<'a> Pool<'a> {
+    /// Watches a pool of `slots`; `tell` learns when it grew.
+    pub(super) fn new(slots: usize, tell: Tell<'a>) -> Pool<'a> {
+        Pool { growth: Growth::new(Bytes((slots * BLOCK_LEN) as u64)), slots, began: Instant::now(), tell }
+    }
+
+    /// A look: `rests` is how often the store's side has rested. Answers with the slots that are new, none most of the time.
+    pub(super) fn look(&mut self, channels: usize, rtt: Span, tally: &Tally, rests: u64) -> Vec<Slot> {
+        self.growth.handle(PoolSample {
+            at: Time::ZERO + Span::from(self.began.elapsed()),
+            channels,
+            waited: tally.store_wait(),
+            rests,
+            moved: Bytes(tally.bytes()),
+            rtt,
+        });
+        let Some(grown) = self.growth.poll() else { return Vec::new() };
+        let wanted = usize::try_from(grown.staging.0).unwrap_or(usize::MAX) / BLOCK_LEN;
+        // Without the memory the transfer goes on as it was.
+        let slots = more(self.slots, wanted.saturating_sub(self.slots), BLOCK_LEN).unwrap_or_default();
+        if !slots.is_empty() {
+            self.slots += slots.len();
+            (self.tell)(grown.why);
+        }
+        slots
     }
 }

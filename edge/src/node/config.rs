@@ -66,8 +66,8 @@ pub struct Config {
     pub allow_memory: Option<Bytes>,
     /// How fast clients may measure the path to here; not at all when absent.
     pub allow_profile: Option<Rate>,
-    /// Staging pool of each session that moves data.
-    pub staging: Bytes,
+    /// Staging pool of each session that moves data; when absent it begins with 64 MiB and grows where that helps.
+    pub staging: Option<Bytes>,
     /// Sessions at once.
     pub sessions: usize,
     /// How long nothing may move in a transfer before it is ended; for ever when absent.
@@ -138,7 +138,8 @@ impl ConfigFile {
             Some(listen) => listen,
             None => DEFAULT_LISTEN.parse().map_err(|_| Error::new(Fault::Bug, "bad-default", "the default address is none"))?,
         };
-        let staging = self.staging.map_or(Ok(Bytes::mib(64)), |text| text.parse()).map_err(|error| wrong(error.to_string()))?;
+        let staging = self.staging.map(|text| text.parse()).transpose();
+        let staging = staging.map_err(|error: ParseQuantityError| wrong(error.to_string()))?;
         let allow_memory = self
             .allow_memory
             .map(|text| text.parse())

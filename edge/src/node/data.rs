@@ -1,6 +1,7 @@
 //! A session's data channels: how they are made, and what the client wished of them.
 
 use super::Shared;
+use super::adapt::Adapt;
 use super::diskless;
 use super::door::Door;
 use super::transfer::Run;
@@ -22,6 +23,9 @@ use std::time::{Duration, SystemTime};
 
 /// How long a data connection may take to be made.
 pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// A session's pool to begin with; what is not used of it takes no memory.
+const STAGING: Bytes = Bytes::mib(64);
 
 /// The time of day, for markers and listings.
 pub(super) fn wall_clock() -> Timestamp {
@@ -55,6 +59,8 @@ pub(super) struct DataPlane {
     pace: Option<Arc<Pace>>,
     /// Whether each channel carries what this session sends in ascending order (O-3).
     pub(super) in_order: bool,
+    /// What may change by itself of what this session sends.
+    pub(super) adapt: Adapt,
 }
 
 impl DataPlane {
@@ -79,6 +85,7 @@ impl DataPlane {
             store: None,
             pace: None,
             in_order: false,
+            adapt: Adapt::default(),
         }
     }
 
@@ -192,6 +199,10 @@ impl DataPlane {
                 }
                 _ => Err(Error::new(Fault::You, "unsupported", format!("`{value}` is not offered; ascending and any are"))),
             },
+            "adapt" => {
+                self.adapt = Adapt::parse(value)?;
+                Ok(())
+            }
             "limit" => {
                 self.pace = Pace::parse(value)?.map(Arc::new);
                 Ok(())
@@ -221,7 +232,8 @@ impl DataPlane {
         if slots.len() >= least {
             return Ok(slots);
         }
-        let wanted = usize::try_from(self.shared.config.staging.0).unwrap_or(usize::MAX) / BLOCK_LEN;
+        let staging = self.shared.config.staging.unwrap_or(STAGING);
+        let wanted = usize::try_from(staging.0).unwrap_or(usize::MAX) / BLOCK_LEN;
         pool(wanted.max(least), BLOCK_LEN)
             .map_err(|error| Error::new(Fault::Here, "no-memory", format!("no memory for the staging pool: {error}")))
     }

@@ -4,6 +4,7 @@
 //! fed with bytes and answers. What touches a disk or moves data runs on threads of its own, so that one slow disk does
 //! not hold the other sessions' control channels up.
 
+mod adapt;
 mod config;
 mod data;
 mod diskless;

@@ -36,6 +36,11 @@ impl<'a> Reporter<'a> {
         }
     }
 
+    /// A word of an extension.
+    pub(super) fn remark(&self, text: String) {
+        (self.tell)(Answer::Remark(text));
+    }
+
     /// Runs `work` while saying now and then what is durable.
     pub(super) fn watch_durable<T>(&self, every: Duration, sink: &dyn Sink, work: impl FnOnce() -> T) -> T {
         if every.is_zero() || !sink.journals() {

@@ -5,7 +5,7 @@ use super::data::DataPlane;
 use super::files::Files;
 use super::reporter::Reporter;
 use super::wire::{PREAMBLE_TIMEOUT, Received, Wire};
-use super::{Shared, diskless, tree};
+use super::{Shared, adapt, diskless, tree};
 use crate::channels::key::PREAMBLE_LEN;
 use crate::mover::{Cancel, TREE_MODULE};
 use crate::prober::{MODULE, feature};
@@ -123,7 +123,9 @@ fn rules(shared: &Shared, arrival: &Arrival) -> ServerConfig {
         banner: format!("Farline {} GridFTP server ready.", env!("CARGO_PKG_VERSION")),
         logins,
         features: [
-            [tree::FEATURE, tree::CHECK_FEATURE, "FARLINE KEY", "FARLINE LIMIT", "FARLINE ORDER"].map(str::to_owned).to_vec(),
+            [tree::FEATURE, tree::CHECK_FEATURE, adapt::FEATURE, "FARLINE KEY", "FARLINE LIMIT", "FARLINE ORDER"]
+                .map(str::to_owned)
+                .to_vec(),
             shared.config.third_party.then(|| "FARLINE THIRDPARTY".to_owned()).into_iter().collect(),
             shared.identity.iter().map(|identity| format!("FARLINE TLS {}", identity.fingerprint)).collect(),
             arrival.over_ssh.then(|| format!("FARLINE ADDRESS {}", arrival.local.ip())).into_iter().collect(),

@@ -1,12 +1,13 @@
 //! A session's transfers: each file, list or part over the session's data channels, in its mode.
 
+use super::adapt::{Newcomers, Watch};
 use super::data::{CONNECT_TIMEOUT, DataPlane, wall_clock};
 use super::files::{Files, beneath};
 use super::profile;
 use super::reporter::Reporter;
 use super::stream_mode;
 use super::tree::{self, Phase};
-use crate::mover::{Audit, BLOCK_LEN, Cancel, Incoming, ReceiveJob, SendJob, Tally, UNKNOWN_LEN, receive, send};
+use crate::mover::{Audit, BLOCK_LEN, Cancel, Incoming, ReceiveJob, SendJob, Tally, Tell, Tuning, UNKNOWN_LEN, receive, send};
 use crate::prober::MODULE;
 use crate::stores::{BytesSource, PosixSink, PosixSource, Sink, Source, storage_error};
 use crate::sys::lock::lock;
@@ -174,7 +175,8 @@ impl DataPlane {
             return run.while_it_moves(patience, || stream_mode::send(self, layout, source, from, run));
         }
         let wanted = (run.request.parallelism.max(1) as usize).min(MOST_CHANNELS);
-        let reused = self.channels.len() == wanted;
+        // More than were asked for are those that came while the last transfer ran.
+        let reused = self.channels.len() >= wanted;
         if !reused && self.door.is_none() {
             self.channels.clear();
         }
@@ -189,6 +191,13 @@ impl DataPlane {
         let (count, integrity) = (slots.len(), self.integrity_of(run));
         let channels = std::mem::take(&mut self.channels);
         let (pace, patience, in_order) = (self.pace().cloned(), self.shared.config.patience, self.in_order);
+        let newcomers = Newcomers::of(self, run);
+        let (tell, ask, further) = (|why: String| run.changed(&why), |count| run.ask_for(count), || newcomers.further());
+        let adapts = run.is_data() && self.adapt.told;
+        let freedom = self.adapt.freedom(self, &channels);
+        let tuning = adapts.then_some(Tuning { freedom, ask: &ask, further: &further, tell: &tell });
+        let growth = (run.is_data() && self.shared.config.staging.is_none()).then_some(&tell as Tell<'_>);
+        let watch = Watch::new();
         let work = || {
             send(SendJob {
                 layout: Arc::clone(layout),
@@ -204,12 +213,16 @@ impl DataPlane {
                 integrity,
                 tally: &run.tally,
                 pace,
-                tuning: None,
+                tuning,
+                growth,
                 cancel: run.cancel.clone(),
             })
         };
         let every = run.request.perf_every.into();
         let sent = run.while_it_moves(patience, || run.reporter.watch(every, &run.tally, work))?;
+        if adapts {
+            watch.tell(run, &run.tally, &sent.tcp, true);
+        }
         self.channels = sent.channels;
         self.slots = sent.slots;
         if sent.lost > 0 {
@@ -242,6 +255,9 @@ impl DataPlane {
         let door = self.door.as_ref().map(|door| door as &dyn Incoming);
         let acceptor = door.or(self.acceptor.as_ref().map(|acceptor| acceptor as &dyn Incoming));
         let integrity = self.integrity_of(run);
+        let tell = |why: String| run.changed(&why);
+        let growth = (run.is_data() && self.shared.config.staging.is_none()).then_some(&tell as Tell<'_>);
+        let watch = Watch::new();
         let work = |held| {
             receive(ReceiveJob {
                 layout: Arc::clone(layout),
@@ -255,6 +271,7 @@ impl DataPlane {
                 tally: &run.tally,
                 held,
                 integrity,
+                growth,
                 pace: None,
                 cancel: run.cancel.clone(),
             })
@@ -265,6 +282,9 @@ impl DataPlane {
         let received = run.reporter.watch_durable(run.request.ranges_every.into(), sink, || {
             run.reporter.watch(run.request.perf_every.into(), &run.tally, work)
         })?;
+        if run.is_data() && self.adapt.told {
+            watch.tell(run, &run.tally, &received.tcp, false);
+        }
         self.channels = received.channels;
         self.slots = received.slots;
         let arrived = lock(held).clone();
@@ -273,7 +293,6 @@ impl DataPlane {
 
     /// Waits until the client has opened as many channels as it asked for (K-4).
     pub(super) fn await_channels(&mut self, wanted: usize, run: &Run<'_>) -> Result<(), Error> {
-        let Some(door) = &self.door else { return Ok(()) };
         let deadline = Instant::now() + CONNECT_TIMEOUT;
         while self.channels.len() < wanted {
             if let Some(reason) = run.cancel.reason() {
@@ -285,16 +304,7 @@ impl DataPlane {
                     Error::new(Fault::Between, "data-connection", message).hint("a firewall may hold the node's data ports back")
                 );
             }
-            let Some(channel) = door.accept(Duration::from_millis(200))? else { continue };
-            if let Some(name) = &self.options.congestion {
-                // The listener had another when the client named this one; `set_option` has tried it.
-                let _ = channel.handle().and_then(|handle| handle.set_congestion(name));
-            }
-            if let Some(len) = run.request.buffer_size {
-                // What the system does not grant it leaves as it was.
-                let _ = channel.handle().and_then(|handle| handle.set_buffer(len));
-            }
-            self.channels.push(channel);
+            self.channels.extend(Newcomers::of(self, run).next(Duration::from_millis(200))?);
         }
         Ok(())
     }
@@ -325,6 +335,11 @@ pub(super) struct Run<'a> {
 }
 
 impl Run<'_> {
+    /// Whether this moves a tree's bytes, rather than a list or what a stock client asks for.
+    fn is_data(&self) -> bool {
+        self.request.module.as_ref().is_some_and(|module| Phase::parse(&module.parms) == Ok(Phase::Data))
+    }
+
     /// Runs `work`, and ends it when nothing moves for `patience`: the client is stopped, or gone without a word.
     fn while_it_moves<T>(&self, patience: Option<Duration>, work: impl FnOnce() -> T) -> T {
         let Some(patience) = patience else { return work() };

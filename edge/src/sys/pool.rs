@@ -1,6 +1,6 @@
-//! The staging pool: one mapped region cut into page-aligned slots that move between threads by ownership.
+//! The staging pool: mapped regions, one for each time that it grew, cut into page-aligned slots that move between threads by ownership.
 //!
-//! Safe code would do for byte channels (a boxed slice a slot). One region is what direct I/O, registered io_uring buffers
+//! Safe code would do for byte channels (a boxed slice a slot). Few large regions are what direct I/O, registered io_uring buffers
 //! and RDMA memory registration need, and huge pages halve the cost of touching it.
 
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
@@ -43,6 +43,14 @@ pub struct Slot {
 /// # Errors
 /// When the memory cannot be had.
 pub fn pool(count: usize, slot_len: usize) -> io::Result<Vec<Slot>> {
+    more(0, count, slot_len)
+}
+
+/// The same for a pool that has `first` slots already.
+///
+/// # Errors
+/// When the memory cannot be had.
+pub fn more(first: usize, count: usize, slot_len: usize) -> io::Result<Vec<Slot>> {
     let page = rustix::param::page_size();
     let slot_len = slot_len.max(1).next_multiple_of(page);
     let len = slot_len.checked_mul(count.max(1)).ok_or(io::ErrorKind::OutOfMemory)?;
@@ -53,11 +61,12 @@ pub fn pool(count: usize, slot_len: usize) -> io::Result<Vec<Slot>> {
     let _ = unsafe { madvise(start, len, Advice::LinuxHugepage) };
     let start = NonNull::new(start.cast::<u8>()).ok_or(io::ErrorKind::OutOfMemory)?;
     let region = Arc::new(Region { start, len });
-    Ok((0..count).map(|index| Slot { region: Arc::clone(&region), index, offset: index * slot_len, len: slot_len }).collect())
+    let slot = |i| Slot { region: Arc::clone(&region), index: first + i, offset: i * slot_len, len: slot_len };
+    Ok((0..count).map(slot).collect())
 }
 
 impl Slot {
-    /// The slot's number in its pool, from 0.
+    /// The slot's number in its pool, which may be of several regions.
     pub fn index(&self) -> usize {
         self.index
     }

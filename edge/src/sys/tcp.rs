@@ -71,6 +71,8 @@ struct KernelTcpInfo {
 /// What the kernel says of one connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TcpInfo {
+    /// Whether both directions are open.
+    pub established: bool,
     /// Smoothed round-trip time.
     pub rtt: Span,
     /// The least round-trip time seen.
@@ -108,6 +110,8 @@ pub fn tcp_info(socket: &impl AsFd) -> io::Result<TcpInfo> {
     }
     let micros = |us: u64| Span::from_micros(us);
     Ok(TcpInfo {
+        // TCP_ESTABLISHED of include/net/tcp_states.h.
+        established: info.state == 1,
         rtt: micros(info.rtt_us.into()),
         min_rtt: micros(info.min_rtt_us.into()),
         retransmits: info.total_retrans.into(),

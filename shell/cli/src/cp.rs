@@ -5,7 +5,8 @@ use crate::progress::{Progress, Sample};
 use farline::channels::trust::{Fingerprint, Trust};
 use farline::client::{DataPath, Existing, Location, Options, Outcome, Reach, Standing, Stop, Trial, Verify, copy};
 use farline::stores::{DirectIo, Stall};
-use farline_core::transfer::{Limit, Wishes};
+use farline_core::profile::plan_from;
+use farline_core::transfer::{Advice, Limit, Wishes};
 use farline_core::units::{Bytes, Error, Fault, Rate, Span};
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -16,6 +17,9 @@ use std::time::Duration;
 const SKIPPED_LISTED: usize = 10;
 /// How long an interrupted copy may take to make durable what it has.
 const GRACE: Duration = Duration::from_secs(5);
+
+/// The size for which a stored profile is asked: enough that ramps count for little.
+const ADVISED_FOR: Bytes = Bytes(64 << 30);
 
 const EXAMPLES: &str = "\
 Examples:
@@ -126,7 +130,8 @@ pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
     if destination == Location::Standard {
         output.leave_stdout_to_data();
     }
-    let wishes = Wishes { streams: args.streams.map(usize::from), congestion: args.congestion, staging: args.staging };
+    let advice = sources.iter().chain([&destination]).find_map(advice);
+    let wishes = Wishes { streams: args.streams.map(usize::from), congestion: args.congestion, staging: args.staging, advice };
     let ssh = args.ssh.or_else(|| std::env::var("FARLINE_SSH").ok()).unwrap_or_default();
     let reach = Reach {
         trust: Trust { authorities: args.tls_ca, fingerprint: args.tls_pin },
@@ -191,6 +196,15 @@ pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
         None => ExitCode::SUCCESS,
         Some(failure) => ExitCode::from(failure.error.fault.exit_code()),
     })
+}
+
+/// What the stored profile of the path to `location` says, if there is one: `farline profile NODE` stores it.
+fn advice(location: &Location) -> Option<Advice> {
+    let Location::Remote(remote) = location else { return None };
+    let profile = crate::profile::stored(remote)?;
+    let plan = plan_from(&profile, None, ADVISED_FOR).ok()?;
+    let from = format!("the profile of {}", profile.date);
+    Some(Advice { streams: plan.streams as usize, congestion: plan.congestion.name().to_owned(), from })
 }
 
 fn report(outcome: &Outcome, verbose: bool, output: &Output) -> Result<(), Error> {
@@ -258,6 +272,7 @@ fn in_words(limit: Limit) -> &'static str {
         Limit::Network => "the network: congestion window, rate or loss",
         Limit::ReceiverWindow => "the receiver's window",
         Limit::SendBuffer => "this host's send buffers (net.ipv4.tcp_wmem)",
+        Limit::Peer => "the other end's processor",
         Limit::SetUp => "set-up: connections and round trips",
         _ => "something this version has no words for",
     }

@@ -30,10 +30,10 @@ pub(crate) struct Args {
     /// Control port; 0: any [default: 127.0.0.1:2811]
     #[arg(long, value_name = "ADDR:PORT")]
     listen: Option<SocketAddr>,
-    /// Directory to serve, nothing outside [default: none]
+    /// The directory to serve [default: none]
     #[arg(long, value_name = "DIR")]
     root: Option<PathBuf>,
-    /// What anyone may do: read or write [default: nothing]
+    /// What anyone may: read or write [default: none]
     #[arg(long, value_name = "RIGHTS", hide_possible_values = true)]
     anonymous: Option<Rights>,
     /// Ports for data connections, both ends included, such as 50000-50100 [default: any free port]

@@ -76,6 +76,7 @@ impl ClientSession {
             111 => ranges_of(reply).map(Event::Ranges),
             112 => Perf::from_reply(reply).map(Event::Perf),
             113 => status_of(reply).map(Event::Processed),
+            114 => Some(Event::Remark(reply.first().into_owned())),
             127 | 129 => Some(Event::PassiveAt(reply.passive(self.config.host))),
             _ => None,
         };

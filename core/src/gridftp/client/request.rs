@@ -108,6 +108,8 @@ pub enum Event {
     Ranges(ByteRanges),
     /// Logged in; what the server can do.
     Ready(Features),
+    /// A word of an extension while a transfer runs (114).
+    Remark(String),
     /// The server opened the file and data may move; it uses the last transfer's channels again if `reused`.
     Started {
         /// Whether it does.

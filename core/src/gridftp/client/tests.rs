@@ -107,9 +107,9 @@ fn a_globus_server_gets_commands_together_and_transfers_alone() {
     d.server(
         "150 Beginning transfer.\r\n112-Perf Marker\r\n Timestamp: 1.0\r\n Stripe Index: 0\r\n Stripe Bytes Transferred: 5\r\n",
     );
-    d.server(" Total Stripe Count: 1\r\n112 End.\r\n111 Range Marker 0-5\r\n");
-    assert!(matches!(&d.events()[..], [(4, Event::Started { reused: false }), (4, Event::Perf(p)), (4, Event::Ranges(r))]
-        if p.bytes == 5 && r.total() == 5));
+    d.server(" Total Stripe Count: 1\r\n112 End.\r\n111 Range Marker 0-5\r\n114 FARLINE channels=8;\r\n");
+    assert!(matches!(&d.events()[..], [(4, Event::Started { reused: false }), (4, Event::Perf(p)), (4, Event::Ranges(r)),
+        (4, Event::Remark(said))] if p.bytes == 5 && r.total() == 5 && said == "FARLINE channels=8;"));
     assert_eq!(d.sent(), "");
     d.server("226 Transfer Complete.\r\n");
     assert_eq!(d.sent(), "STOR /x/y/b\r\n", "the mode is set once");

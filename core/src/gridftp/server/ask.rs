@@ -98,7 +98,7 @@ pub enum Ask {
         /// What.
         path: Pathname,
     },
-    /// Move data. Answers: `Started` when the file is open, any number of `Ranges` and `Perf`, then `Finished`; or `Failed`
+    /// Move data. Answers: `Started` when the file is open, any number of `Ranges`, `Perf` and `Remark`, then `Finished`; or `Failed`
     /// at any point. After [`Output::Abort`](super::Output::Abort) it still answers, soon.
     Transfer(Box<TransferRequest>),
 }
@@ -213,6 +213,8 @@ pub enum Answer {
     },
     /// What is *durably* stored, since the last such answer or in all: 111. Clients resume from it.
     Ranges(ByteRanges),
+    /// A word of an extension to its client while the transfer runs, of one line: 114.
+    Remark(String),
     /// The file is open and data may move: 150, or 125 when channels of the last transfer serve again.
     Started {
         /// Whether they do.

@@ -45,7 +45,10 @@ impl Dialogue {
 
     fn edge(&mut self, answer: Answer) -> &mut Dialogue {
         let id = self.open.as_ref().expect("an open ask").0;
-        let last = !matches!(answer, Answer::Started { .. } | Answer::Ranges(_) | Answer::Perf(_) | Answer::Processed { .. });
+        let last = !matches!(
+            answer,
+            Answer::Started { .. } | Answer::Ranges(_) | Answer::Perf(_) | Answer::Processed { .. } | Answer::Remark(_)
+        );
         if last {
             self.open = None;
         }
@@ -141,11 +144,12 @@ fn globus_url_copy_puts_a_file_over_parallel_channels() {
     d.edge(Answer::Perf(Perf { bytes: 7, stripes: 1, timestamp: Timestamp::from_seconds(9), ..Perf::default() }));
     let mut held = ByteRanges::new();
     held.insert(0..3_000_000);
-    d.edge(Answer::Ranges(held)).edge(Answer::Finished { bytes: 3_000_000 });
+    d.edge(Answer::Ranges(held)).edge(Answer::Remark("FARLINE channels=8;".into())).edge(Answer::Finished { bytes: 3_000_000 });
     assert_eq!(
         d.said(),
         "150 Beginning transfer.\r\n112-Perf Marker\r\n Timestamp: 9.0\r\n Stripe Index: 0\r\n \
-         Stripe Bytes Transferred: 7\r\n Total Stripe Count: 1\r\n112 End.\r\n111 Range Marker 0-3000000\r\n226 Transfer complete.\r\n"
+         Stripe Bytes Transferred: 7\r\n Total Stripe Count: 1\r\n112 End.\r\n111 Range Marker 0-3000000\r\n\
+         114 FARLINE channels=8;\r\n226 Transfer complete.\r\n"
     );
     d.client("STOR /tmp/x/next\r\n");
     assert_eq!(d.transfer().size, None, "ALLO is of one file");

@@ -124,7 +124,8 @@ impl ServerSession {
             }
             Answer::Perf(perf) if running.markers && running.begun => self.reply(perf.to_reply()),
             Answer::Words(words) => running.words = Some(words),
-            Answer::Ranges(_) | Answer::Perf(_) => {}
+            Answer::Remark(text) if running.begun => self.reply(Reply::line(114, text)),
+            Answer::Ranges(_) | Answer::Perf(_) | Answer::Remark(_) => {}
             other => {
                 self.misanswered(&other);
                 return self.transfer_over();

@@ -22,8 +22,7 @@ const EXAMPLES: &str = "\
 Examples:
   farline profile --link usn-8600 --streams 1,4,16 -o p.json -o p.html
   farline profile --simulate --rate 100G --rtt 200ms --streams 1-16
-  farline profile dtn2.example.org --streams 1,4,16 -o dtn2.html
-Papers' experiments: --preset list. Nodes allow it by `serve --allow-profile`.";
+  farline profile dtn2.example.org --streams 1,4,16 -o dtn2.html";
 
 /// Measure throughput over a grid of paths, streams and controls
 #[derive(clap::Args)]

@@ -1,0 +1,47 @@
+//! What a measured profile's page says of the model: predicted against measured, cell by cell.
+
+use super::document::{Job, Kind, Profile};
+use super::simulate::repetition;
+use super::statistics::Summary;
+use crate::report::{Section, Table};
+
+/// Longer tables are not read.
+const ROWS: usize = 60;
+
+impl Profile {
+    /// The model's prediction beside each cell that was measured over an emulated path; of a real one it knows too little.
+    pub(super) fn against_model(&self) -> Option<Section> {
+        if self.kind != Kind::Measured || self.environment.node.is_some() {
+            return None;
+        }
+        let mut errors = Vec::new();
+        let mut rows = Vec::new();
+        for (place, result) in self.cells.iter().enumerate() {
+            let Some(measured) = result.summary() else { continue };
+            let cell = &result.cell;
+            let job = Job { place, cell: cell.clone(), index: 0, seed: self.grid.seed_of(&cell.name(), 0) };
+            let predicted = repetition(&self.grid, &job).whole.receiver_bps.as_bps() as f64;
+            let error = predicted / measured.mean.max(1.0) - 1.0;
+            errors.push(error.abs());
+            let cells = vec![
+                cell.name(),
+                format!("{:.3}", measured.mean / 1e9),
+                format!("{:.3}", predicted / 1e9),
+                format!("{:+.0} %", error * 100.0),
+            ];
+            rows.push((cells, false));
+        }
+        let median = Summary::of(&errors)?.median;
+        let more = rows.len().saturating_sub(ROWS);
+        rows.truncate(ROWS);
+        let columns = [("Cell", false), ("Measured, Gbit/s", true), ("Predicted, Gbit/s", true), ("Off by", true)];
+        let section = Section::new("Predicted against measured")
+            .text(format!(
+                "The model, which knows the path and the controls but no processor, beside what was measured: half of the cells \
+                 are within {:.0} %.",
+                median * 100.0
+            ))
+            .table(Table { columns: columns.map(|(name, right)| (name.to_owned(), right)).to_vec(), rows });
+        Some(if more > 0 { section.note(format!("And {more} cells more.")) } else { section })
+    }
+}

@@ -1,0 +1,192 @@
+//! How large the staging pool should be: it begins small, and doubles while a store that comes in bursts makes the network wait.
+//!
+//! A pool bridges the pauses of a store. Where the network always waits for the store, the store is slow and no pool helps; where it
+//! never does, the pool is large enough, and a larger one only drives blocks out of the processor's caches before they are sent. Where
+//! the network waited *and* the store's side rested within one window, a larger pool would have carried something over the pause.
+
+use crate::units::{Bytes, Rate, Span, Time};
+use std::collections::VecDeque;
+
+/// The time over which waiting and resting are looked at together.
+const WINDOW: Span = Span::from_millis(1_000);
+
+/// The part of the channels' time that must go to waiting for the store before it is worth memory.
+const WORTH: f64 = 0.01;
+
+/// A doubling that leaves more than this part of the waiting as it was has not bridged anything.
+const HELPED: f64 = 0.9;
+
+/// What a process may take beside two bandwidth-delay products, less what it takes without a pool.
+const BESIDE: Bytes = Bytes::mib(32);
+
+/// Totals of one end's pool at a moment.
+#[derive(Clone, Copy, Debug)]
+pub struct PoolSample {
+    /// When.
+    pub at: Time,
+    /// Channels that are open.
+    pub channels: usize,
+    /// Time that channels waited for the store since the start: for a full slot when sending, for a free one when receiving. Summed
+    /// over channels.
+    pub waited: Span,
+    /// How often the store's side rested since the start: the pool was full when reading, empty when writing.
+    pub rests: u64,
+    /// Bytes that moved since the start.
+    pub moved: Bytes,
+    /// Round-trip time of the path.
+    pub rtt: Span,
+}
+
+/// A larger pool, and why, in words for the user.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Grown {
+    /// The pool's new size.
+    pub staging: Bytes,
+    /// Why.
+    pub why: String,
+}
+
+/// Watches one end's pool and says when it should grow.
+#[derive(Debug)]
+pub struct Growth {
+    staging: Bytes,
+    opened: Option<PoolSample>,
+    /// The part of their time that channels waited before the pool grew last.
+    before: Option<f64>,
+    is_over: bool,
+    grown: VecDeque<Grown>,
+}
+
+impl Growth {
+    /// Watches a pool of `staging`.
+    pub fn new(staging: Bytes) -> Growth {
+        Growth { staging, opened: None, before: None, is_over: false, grown: VecDeque::new() }
+    }
+
+    /// Takes in a sample; several a second.
+    pub fn handle(&mut self, sample: PoolSample) {
+        let first = *self.opened.get_or_insert(sample);
+        let took = sample.at.since(first.at);
+        if took < WINDOW {
+            return;
+        }
+        self.opened = Some(sample);
+        let time = took.as_secs_f64() * sample.channels.max(1) as f64;
+        let waited = sample.waited.saturating_sub(first.waited).as_secs_f64() / time;
+        if self.is_over || waited < WORTH || sample.rests == first.rests {
+            return;
+        }
+        if self.before.is_some_and(|before| waited > before * HELPED) {
+            self.is_over = true;
+            return;
+        }
+        let rate = Rate::of(Bytes(sample.moved.0.saturating_sub(first.moved.0)), took);
+        let bound = 2 * rate.bytes_in(sample.rtt).0 + BESIDE.0;
+        let staging = Bytes((2 * self.staging.0).min(bound));
+        if staging <= self.staging {
+            return;
+        }
+        self.before = Some(waited);
+        self.staging = staging;
+        let why = format!(
+            "{staging} of staging: the store comes in bursts, and channels waited for it for {:.0} % of their time",
+            waited * 100.0
+        );
+        self.grown.push_back(Grown { staging, why });
+    }
+
+    /// What to do next; `None` until something is seen.
+    pub fn poll(&mut self) -> Option<Grown> {
+        self.grown.pop_front()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::units::Rng;
+
+    /// A store that gives `rate` while it works and nothing in the last `pause` of each second, before a network of `network` bytes a second.
+    struct Store {
+        rate: f64,
+        pause: f64,
+        network: f64,
+        rtt: Span,
+    }
+
+    /// Runs for a virtual minute; answers with the pool's size and the part of the last ten seconds in which the network waited.
+    fn run(store: &Store, seed: u64) -> (Bytes, f64) {
+        const STEP: f64 = 0.001;
+        let mut rng = Rng::new(seed);
+        let mut pool = Bytes::mib(8);
+        let mut growth = Growth::new(pool);
+        let (mut filled, mut moved, mut waited, mut rests, mut is_resting) = (0.0, 0.0, 0.0, 0, false);
+        let mut late = 0.0;
+        for step in 0..60_000u32 {
+            let now = f64::from(step) * STEP;
+            let pauses = now.fract() > 1.0 - store.pause;
+            let read = if pauses { 0.0 } else { store.rate * STEP * (0.9 + 0.2 * rng.unit()) };
+            filled += read;
+            let room = pool.0 as f64;
+            if filled >= room {
+                filled = room;
+                rests += u64::from(!is_resting);
+            }
+            is_resting = filled >= room;
+            let wants = store.network * STEP;
+            let takes = wants.min(filled);
+            filled -= takes;
+            moved += takes;
+            let idle = STEP * (1.0 - takes / wants);
+            waited += 4.0 * idle;
+            late += if now >= 50.0 { idle } else { 0.0 };
+            if step % 100 == 0 {
+                growth.handle(PoolSample {
+                    at: Time::ZERO + Span::from_secs_f64(now),
+                    channels: 4,
+                    waited: Span::from_secs_f64(waited),
+                    rests,
+                    moved: Bytes(moved as u64),
+                    rtt: store.rtt,
+                });
+            }
+            while let Some(grown) = growth.poll() {
+                assert!(grown.staging > pool, "seed {seed}: {grown:?} is no growth from {pool}");
+                pool = grown.staging;
+            }
+        }
+        (pool, late / 10.0)
+    }
+
+    #[test]
+    fn a_store_in_bursts_gets_the_pool_that_bridges_its_pauses_over_many_seeds() {
+        for seed in 0..20 {
+            // 50 ms at 4 Gbit/s are 24 MiB.
+            let store = Store { rate: 1e9, pause: 0.05, network: 5e8, rtt: Span::from_millis(27) };
+            let (pool, waited) = run(&store, seed);
+            assert!(pool >= Bytes::mib(24) && pool <= Bytes::mib(64), "seed {seed}: {pool}");
+            assert!(waited < 0.01, "seed {seed}: the network still waits for {:.1} %", waited * 100.0);
+        }
+    }
+
+    #[test]
+    fn a_slow_store_and_a_fast_one_get_no_more_memory() {
+        for seed in 0..20 {
+            let slow = Store { rate: 1e8, pause: 0.05, network: 5e8, rtt: Span::from_millis(27) };
+            assert_eq!(run(&slow, seed).0, Bytes::mib(8), "seed {seed}");
+            let fast = Store { rate: 1e9, pause: 0.0, network: 5e8, rtt: Span::from_millis(27) };
+            assert_eq!(run(&fast, seed).0, Bytes::mib(8), "seed {seed}");
+        }
+    }
+
+    #[test]
+    fn memory_stays_within_two_bandwidth_delay_products_and_a_little() {
+        for seed in 0..20 {
+            // Half a second at 8 Gbit/s are 477 MiB; the path holds 12.
+            let store = Store { rate: 2.5e9, pause: 0.5, network: 1e9, rtt: Span::from_millis(13) };
+            let (pool, waited) = run(&store, seed);
+            assert!(pool.0 <= 2 * 13_000_000 + BESIDE.0, "seed {seed}: {pool}");
+            assert!(waited > 0.01, "seed {seed}: a pool of {pool} cannot bridge that");
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! Learns a path's rate from the first blocks of the transfer itself, so that no round trip goes into asking.
+//!
+//! The sender's windows double each round trip until something holds them: BBR's test for a full pipe (Cardwell et al. 2016,
+//! section 4.1) says when, three rounds in a row in which the best rate has grown by less than a quarter. Until then a rate is
+//! what the windows allow, not what the path does.
+
+use super::tuner::PathSample;
+use crate::units::{Bytes, Rate, Span};
+
+/// A round is a round trip, and at least as long as samples need to tell rates apart.
+const LEAST_ROUND: Span = Span::from_millis(100);
+/// Growth in a round below this counts towards the end.
+const GROWTH: f64 = 1.25;
+/// Rounds without growth that end the probe.
+const ROUNDS: u32 = 3;
+
+/// What the first blocks showed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Measured {
+    /// The best rate of a round.
+    pub(super) rate: Rate,
+    /// How long it took to learn.
+    pub(super) took: Span,
+    /// Segments sent again meanwhile.
+    pub(super) lost: u64,
+}
+
+/// Watches the first blocks.
+#[derive(Debug, Default)]
+pub(super) struct Probe {
+    first: Option<PathSample>,
+    round: Option<PathSample>,
+    best: f64,
+    flat: u32,
+}
+
+impl Probe {
+    /// Takes in a sample; answers once, when the rate is known.
+    pub(super) fn handle(&mut self, sample: &PathSample) -> Option<Measured> {
+        let first = *self.first.get_or_insert(*sample);
+        let round = *self.round.get_or_insert(*sample);
+        let took = sample.at.since(round.at);
+        if took < LEAST_ROUND.max(sample.min_rtt) {
+            return None;
+        }
+        self.round = Some(*sample);
+        let rate = Rate::of(Bytes(sample.acknowledged.0.saturating_sub(round.acknowledged.0)), took).as_bps() as f64;
+        if rate <= 0.0 {
+            // Nothing has come back yet.
+            return None;
+        }
+        self.flat = if rate >= self.best * GROWTH { 0 } else { self.flat + 1 };
+        self.best = self.best.max(rate);
+        (self.flat >= ROUNDS).then(|| Measured {
+            rate: Rate::from_bps(self.best as u64),
+            took: sample.at.since(first.at),
+            lost: sample.retransmits.saturating_sub(first.retransmits),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::units::{Rng, Time};
+
+    /// Channels whose windows double each round trip from ten segments until the path is full.
+    fn run(rtt: f64, capacity: f64, channels: usize, seed: u64) -> Measured {
+        let (mut probe, mut noise) = (Probe::default(), Rng::new(seed));
+        let mut acked = 0.0;
+        for step in 0..1000u64 {
+            let now = step as f64 * 0.1;
+            let window = channels as f64 * 14_480.0 * (now / rtt).min(40.0).exp2();
+            acked += (window / rtt).min(capacity / 8.0) * 0.1 * (0.95 + 0.1 * noise.unit());
+            let sample = PathSample {
+                at: Time::ZERO + Span::from_millis(step * 100),
+                channels,
+                acknowledged: Bytes(acked as u64),
+                retransmits: 0,
+                rtt: Span::from_secs_f64(rtt),
+                min_rtt: Span::from_secs_f64(rtt),
+                network_bound: true,
+            };
+            if let Some(measured) = probe.handle(&sample) {
+                return measured;
+            }
+        }
+        panic!("seed {seed}: no end of probing");
+    }
+
+    #[test]
+    fn the_first_blocks_tell_the_paths_rate_once_the_windows_have_grown_into_it() {
+        for seed in 0..100 {
+            for (rtt, capacity, channels) in
+                [(0.0003, 8e9, 1), (0.0268, 1e9, 4), (0.0268, 1e10, 2), (0.163, 1e10, 4), (0.163, 1e8, 1)]
+            {
+                let measured = run(rtt, capacity, channels, seed);
+                let rate = measured.rate.as_bps() as f64;
+                assert!((0.9..1.2).contains(&(rate / capacity)), "seed {seed}, rtt {rtt}: {} of {capacity:.1e}", measured.rate);
+                let ramp = rtt * (capacity / 8.0 * rtt / 14_480.0 / channels as f64).log2().max(0.0);
+                let took = measured.took.as_secs_f64();
+                assert!(took <= ramp + 5.5 * rtt.max(0.1) + 0.2, "seed {seed}: {took} s after a ramp of {ramp}");
+            }
+        }
+    }
+}

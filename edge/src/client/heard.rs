@@ -1,0 +1,91 @@
+//! What a server says on the control connection while a transfer runs: what it holds, what it would use, what it changed.
+
+use crate::stores::Receipts;
+use farline_core::units::ByteRanges;
+use std::collections::BTreeMap;
+use std::time::Instant;
+
+/// Words about one transfer that are kept.
+const MOST_REMARKS: usize = 100;
+
+/// What the server said that it holds (111), by request and in all; sending threads leave that out.
+#[derive(Debug, Default)]
+pub(super) struct Heard {
+    by: BTreeMap<u64, ByteRanges>,
+    all: ByteRanges,
+    /// Where what a stock server says while one request runs is written down.
+    receipts: Option<(u64, Receipts)>,
+    /// When it last said anything.
+    pub(super) at: Option<Instant>,
+    /// How many data connections it would use (D-2).
+    wanted_channels: usize,
+    /// What it changed, in words, and what limited it (D-3).
+    changed: Vec<String>,
+    limited: Option<String>,
+}
+
+impl Heard {
+    /// Everything.
+    pub(super) fn all(&self) -> &ByteRanges {
+        &self.all
+    }
+
+    /// What was said while one request ran.
+    pub(super) fn of(&self, id: u64) -> u64 {
+        self.by.get(&id).map_or(0, ByteRanges::total)
+    }
+
+    /// When the server last said anything.
+    pub(super) fn at(&self) -> Option<Instant> {
+        self.at
+    }
+
+    /// How many data connections the server would use, by its last word.
+    pub(super) fn wanted_channels(&self) -> usize {
+        self.wanted_channels
+    }
+
+    /// What the server changed since the last call, in words, and what limited it.
+    pub(super) fn take_remarks(&mut self) -> (Vec<String>, Option<String>) {
+        (std::mem::take(&mut self.changed), self.limited.take())
+    }
+
+    /// Takes in a 114. What no clause names is no concern of ours.
+    pub(super) fn remark(&mut self, text: &str) {
+        let Some((name, value)) = text.strip_prefix("FARLINE ").and_then(|said| said.split_once('=')) else { return };
+        match name {
+            "channels" => self.wanted_channels = value.trim_end_matches(';').parse().unwrap_or(self.wanted_channels),
+            "limited" => self.limited = Some(value.trim_end_matches(';').to_owned()),
+            // A server has no reason to say more, and may not fill our memory.
+            "changed" if self.changed.len() < MOST_REMARKS => {
+                self.changed.push(value.chars().map(|c| if c.is_control() { ' ' } else { c }).collect());
+            }
+            _ => {}
+        }
+    }
+
+    /// Writes down what is said from now on while `id` runs.
+    pub(super) fn follow(&mut self, id: u64, receipts: Receipts) {
+        self.receipts = Some((id, receipts));
+    }
+
+    /// Ends that.
+    pub(super) fn unfollow(&mut self) -> Option<Receipts> {
+        self.receipts.take().map(|(_, receipts)| receipts)
+    }
+
+    /// Takes in a 111 of the request `id`.
+    pub(super) fn take(&mut self, id: u64, held: &ByteRanges) {
+        if let Some((of, receipts)) = &mut self.receipts {
+            // Offsets of one file, of no other's.
+            return if *of == id {
+                receipts.note(held)
+            };
+        }
+        let by = self.by.entry(id).or_default();
+        for range in held.iter() {
+            by.insert(range.clone());
+            self.all.insert(range);
+        }
+    }
+}

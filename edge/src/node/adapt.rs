@@ -1,0 +1,147 @@
+//! `OPTS FARLINE adapt=`: what a node changes by itself of what it sends, and what it tells its client of it (`docs/protocol.md`, D-1 to D-3).
+
+use super::data::DataPlane;
+use super::door::Door;
+use super::transfer::Run;
+use crate::channels::Channel;
+use crate::mover::{Further, Incoming, Tally, freedom};
+use crate::sys::tcp::{TcpInfo, process_usage};
+use farline_core::transfer::{Freedom, Waits};
+use farline_core::units::{Bytes, Error, Fault, Span};
+use std::time::{Duration, Instant};
+
+/// The FEAT line.
+pub(super) const FEATURE: &str = "FARLINE ADAPT";
+
+/// What a session's client lets the node change.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Adapt {
+    /// Whether the client said anything of it, and so wants to hear.
+    pub(super) told: bool,
+    channels: bool,
+    congestion: bool,
+}
+
+impl Adapt {
+    /// Reads the option's value (D-1).
+    pub(super) fn parse(value: &str) -> Result<Adapt, Error> {
+        let mut adapt = Adapt { told: true, ..Adapt::default() };
+        for what in value.split('+') {
+            match what {
+                "none" if value == "none" => {}
+                "channels" => adapt.channels = true,
+                "congestion" => adapt.congestion = true,
+                other => {
+                    let message = format!("nothing is adapted that is called `{other}`; channels, congestion and none are known");
+                    return Err(Error::new(Fault::You, "unsupported", message));
+                }
+            }
+        }
+        Ok(adapt)
+    }
+
+    /// What the tuner may change of a transfer over `channels`.
+    pub(super) fn freedom(self, plane: &DataPlane, channels: &[Box<dyn Channel>]) -> Freedom {
+        // A rate that was asked for is shared out among the channels that there are.
+        let paced = plane.pace().is_some();
+        let congestion = channels.first().and_then(|channel| channel.congestion());
+        let congestion = congestion.as_deref().filter(|_| self.congestion && !paced);
+        freedom(self.channels && plane.door.is_some() && !paced, congestion)
+    }
+}
+
+/// The connections that come in through a session's door, with what the client wished of all of them.
+#[derive(Clone, Copy)]
+pub(super) struct Newcomers<'a> {
+    door: Option<&'a Door>,
+    congestion: Option<&'a str>,
+    buffer: Option<Bytes>,
+}
+
+impl<'a> Newcomers<'a> {
+    pub(super) fn of(plane: &'a DataPlane, run: &Run<'_>) -> Newcomers<'a> {
+        Newcomers { door: plane.door.as_ref(), congestion: plane.options.congestion.as_deref(), buffer: run.request.buffer_size }
+    }
+
+    /// The next within `timeout` whose client is still there: it may have given up since what came too late for a transfer (D-2).
+    pub(super) fn next(&self, timeout: Duration) -> Result<Option<Box<dyn Channel>>, Error> {
+        let Some(door) = self.door else { return Ok(None) };
+        let Some(channel) = door.accept(timeout)? else { return Ok(None) };
+        let Ok(handle) = channel.handle() else { return Ok(None) };
+        if handle.tcp_info().is_some_and(|info| !info.established) {
+            return Ok(None);
+        }
+        if let Some(name) = self.congestion {
+            // The listener had another when the client named this one; `set_option` has tried it.
+            let _ = handle.set_congestion(name);
+        }
+        if let Some(len) = self.buffer {
+            // What the system does not grant it leaves as it was.
+            let _ = handle.set_buffer(len);
+        }
+        Ok(Some(channel))
+    }
+
+    /// The next that has come already (D-2).
+    pub(super) fn further(&self) -> Further {
+        self.next(Duration::ZERO).ok().flatten().map_or(Further::NotYet, Further::Opened)
+    }
+}
+
+impl Run<'_> {
+    /// Tells the client in words what was measured or changed.
+    pub(super) fn changed(&self, why: &str) {
+        self.reporter.remark(format!("FARLINE changed={why}"));
+    }
+
+    /// Asks the client for so many data connections in all.
+    pub(super) fn ask_for(&self, channels: usize) {
+        self.reporter.remark(format!("FARLINE channels={channels};"));
+    }
+}
+
+/// Takes the time of one transfer, to say what held it back.
+pub(super) struct Watch {
+    began: Instant,
+    cpu: Span,
+}
+
+impl Watch {
+    pub(super) fn new() -> Watch {
+        Watch { began: Instant::now(), cpu: process_usage().0 }
+    }
+
+    /// Tells the client what limited this end, over channels of which the kernel says `tcp`.
+    pub(super) fn tell(&self, run: &Run<'_>, tally: &Tally, tcp: &[TcpInfo], sending: bool) {
+        let sum = |part: fn(&TcpInfo) -> Span| tcp.iter().map(part).fold(Span::ZERO, |sum, span| sum + span);
+        let waits = Waits {
+            moving: self.began.elapsed().into(),
+            setting_up: Span::ZERO,
+            channels: u32::try_from(tcp.len()).unwrap_or(u32::MAX),
+            channels_waited_for_store: tally.store_wait(),
+            channels_in_network: tally.network(),
+            cpu: process_usage().0.saturating_sub(self.cpu),
+            tcp_busy: sum(|tcp| tcp.busy),
+            tcp_rwnd_limited: sum(|tcp| tcp.rwnd_limited),
+            tcp_sndbuf_limited: sum(|tcp| tcp.sndbuf_limited),
+        };
+        let limit = if sending { waits.sender_limit() } else { waits.receiver_limit() };
+        run.reporter.remark(format!("FARLINE limited={};", limit.name()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_may_change_is_a_list_and_other_words_are_refused() {
+        let all = Adapt { told: true, channels: true, congestion: true };
+        assert_eq!(Adapt::parse("channels+congestion").expect("a list"), all);
+        assert_eq!(Adapt::parse("congestion").expect("a list"), Adapt { channels: false, ..all });
+        assert_eq!(Adapt::parse("none").expect("nothing"), Adapt { channels: false, congestion: false, ..all });
+        for wrong in ["", "staging", "channels+", "none+channels"] {
+            assert_eq!(Adapt::parse(wrong).expect_err("refused").code, "unsupported", "{wrong}");
+        }
+    }
+}
