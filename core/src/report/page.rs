@@ -287,7 +287,8 @@ mod tests {
 
     #[test]
     fn a_page_loads_nothing() {
-        let html = Page::new("Empty").html();
+        // A reference into the page itself loads nothing.
+        let html = Page::new("Empty").html().replace("url(#", "");
         for loader in ["src=", "href=", "url(", "@import", "fetch(", "http:", "https:"] {
             assert!(!html.contains(loader), "{loader} in {html}");
         }

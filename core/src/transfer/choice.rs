@@ -30,12 +30,12 @@ pub struct Wishes {
     /// Bytes of the staging pool.
     pub staging: Option<Bytes>,
     /// What is known of the path from before: where to begin, not what stays.
-    pub advice: Option<Advice>,
+    pub precedent: Option<Precedent>,
 }
 
 /// What a measurement of the path found best.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Advice {
+pub struct Precedent {
     /// Channels.
     pub streams: usize,
     /// Congestion control, by Linux's name.
@@ -74,7 +74,7 @@ impl Choice {
                 streams
             }
             None => {
-                let (streams, why) = match &wishes.advice {
+                let (streams, why) = match &wishes.precedent {
                     Some(advice) => advised_streams(known, advice),
                     None => streams(known),
                 };
@@ -88,7 +88,7 @@ impl Choice {
                 Some(name.clone())
             }
             None => {
-                let advised = wishes.advice.as_ref().filter(|advice| known.available.contains(&advice.congestion));
+                let advised = wishes.precedent.as_ref().filter(|advice| known.available.contains(&advice.congestion));
                 let (congestion, why) = match advised {
                     Some(advice) => (Some(advice.congestion.clone()), format!("{}, by {}", advice.congestion, advice.from)),
                     None => congestion(known),
@@ -141,7 +141,7 @@ fn streams(known: &Circumstances) -> (usize, String) {
 }
 
 /// What a measurement found best, or fewer for a few bytes.
-fn advised_streams(known: &Circumstances, advice: &Advice) -> (usize, String) {
+fn advised_streams(known: &Circumstances, advice: &Precedent) -> (usize, String) {
     let by_size = known.size.map_or(usize::MAX, |size| usize::try_from(size.0.div_ceil(4 << 20).max(1)).unwrap_or(usize::MAX));
     let streams = advice.streams.clamp(1, MOST_STREAMS).min(by_size);
     (streams, format!("{} to begin with, by {}", count(streams, "channel"), advice.from))
@@ -192,7 +192,7 @@ mod tests {
     #[test]
     fn what_the_user_fixed_stands_and_small_files_need_one_channel() {
         let block = Bytes::mib(1);
-        let wishes = Wishes { streams: Some(3), congestion: Some("reno".to_owned()), staging: Some(Bytes::mib(8)), advice: None };
+        let wishes = Wishes { streams: Some(3), congestion: Some("reno".to_owned()), staging: Some(Bytes::mib(8)), precedent: None };
         let choice = Choice::new(&known(Span::from_millis(163), Bytes::mib(4)), &wishes, block);
         assert_eq!((choice.streams, choice.congestion.as_deref(), choice.slots(block)), (3, Some("reno"), 8));
         let small = Circumstances { size: Some(Bytes(1000)), ..known(Span::from_millis(163), Bytes::mib(4)) };
@@ -202,14 +202,14 @@ mod tests {
     #[test]
     fn a_measured_path_begins_with_what_was_found_best_unless_the_user_says_otherwise() {
         let block = Bytes::mib(1);
-        let advice = Advice { streams: 8, congestion: "bbr".to_owned(), from: "the profile of today".to_owned() };
-        let wishes = Wishes { advice: Some(advice.clone()), ..Wishes::default() };
+        let advice = Precedent { streams: 8, congestion: "bbr".to_owned(), from: "the profile of today".to_owned() };
+        let wishes = Wishes { precedent: Some(advice.clone()), ..Wishes::default() };
         let far = known(Span::from_millis(163), Bytes::mib(512));
         let choice = Choice::new(&far, &wishes, block);
         assert_eq!((choice.streams, choice.congestion.as_deref()), (8, Some("bbr")));
         assert!(choice.reasons[0].contains("the profile of today"), "{:?}", choice.reasons);
         // What this host lacks it does not try.
-        let lacking = Wishes { advice: Some(Advice { congestion: "htcp".to_owned(), ..advice }), ..wishes.clone() };
+        let lacking = Wishes { precedent: Some(Precedent { congestion: "htcp".to_owned(), ..advice }), ..wishes.clone() };
         assert_eq!(Choice::new(&far, &lacking, block).congestion, None);
         assert_eq!(Choice::new(&far, &Wishes { streams: Some(2), ..wishes.clone() }, block).streams, 2);
         let small = Circumstances { size: Some(Bytes(1000)), ..far };

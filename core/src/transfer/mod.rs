@@ -27,7 +27,7 @@ mod simulation;
 mod staging;
 mod tuner;
 
-pub use choice::{Advice, Choice, Circumstances, Wishes};
+pub use choice::{Choice, Circumstances, Precedent, Wishes};
 pub use digest::{BlockDigest, Digest, Digests, PieceDigest, Verdict};
 pub use durable::{Batch, Durability};
 pub use growth::{Grown, Growth, PoolSample};

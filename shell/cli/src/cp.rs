@@ -6,7 +6,7 @@ use farline::channels::trust::{Fingerprint, Trust};
 use farline::client::{DataPath, Existing, Location, Options, Outcome, Reach, Standing, Stop, Trial, Verify, copy};
 use farline::stores::{DirectIo, Stall};
 use farline_core::profile::plan_from;
-use farline_core::transfer::{Advice, Limit, Wishes};
+use farline_core::transfer::{Precedent, Limit, Wishes};
 use farline_core::units::{Bytes, Error, Fault, Rate, Span};
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -130,8 +130,8 @@ pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
     if destination == Location::Standard {
         output.leave_stdout_to_data();
     }
-    let advice = sources.iter().chain([&destination]).find_map(advice);
-    let wishes = Wishes { streams: args.streams.map(usize::from), congestion: args.congestion, staging: args.staging, advice };
+    let precedent = sources.iter().chain([&destination]).find_map(precedent);
+    let wishes = Wishes { streams: args.streams.map(usize::from), congestion: args.congestion, staging: args.staging, precedent };
     let ssh = args.ssh.or_else(|| std::env::var("FARLINE_SSH").ok()).unwrap_or_default();
     let reach = Reach {
         trust: Trust { authorities: args.tls_ca, fingerprint: args.tls_pin },
@@ -199,12 +199,12 @@ pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
 }
 
 /// What the stored profile of the path to `location` says, if there is one: `farline profile NODE` stores it.
-fn advice(location: &Location) -> Option<Advice> {
+fn precedent(location: &Location) -> Option<Precedent> {
     let Location::Remote(remote) = location else { return None };
     let profile = crate::profile::stored(remote)?;
     let plan = plan_from(&profile, None, ADVISED_FOR).ok()?;
     let from = format!("the profile of {}", profile.date);
-    Some(Advice { streams: plan.streams as usize, congestion: plan.congestion.name().to_owned(), from })
+    Some(Precedent { streams: plan.streams as usize, congestion: plan.congestion.name().to_owned(), from })
 }
 
 fn report(outcome: &Outcome, verbose: bool, output: &Output) -> Result<(), Error> {

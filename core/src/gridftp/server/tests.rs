@@ -47,7 +47,12 @@ impl Dialogue {
         let id = self.open.as_ref().expect("an open ask").0;
         let last = !matches!(
             answer,
-            Answer::Started { .. } | Answer::Ranges(_) | Answer::Perf(_) | Answer::Processed { .. } | Answer::Remark(_)
+            Answer::Started { .. }
+                | Answer::Ranges(_)
+                | Answer::Perf(_)
+                | Answer::Processed { .. }
+                | Answer::Remark(_)
+                | Answer::Words(_)
         );
         if last {
             self.open = None;
