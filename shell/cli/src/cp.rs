@@ -257,7 +257,9 @@ fn report(outcome: &Outcome, verbose: bool, output: &Output) -> Result<(), Error
     if verbose {
         text.push_str(&format!("\nrtt {}", Span::from_secs_f64(outcome.rtt_seconds)));
         for reason in &outcome.reasons {
-            text.push_str(&format!("\nchosen: {reason}"));
+            // What was measured says so itself.
+            let label = if reason.contains("measured: ") { "" } else { "chosen: " };
+            text.push_str(&format!("\n{label}{reason}"));
         }
         text.push_str(&format!(
             "\nlimited by {}; {} retransmissions, {:.2} s of processor time, {} of memory",
