@@ -26,8 +26,8 @@ Examples:
   farline cp memory:10G 'farline://dtn2.example.org/?null'
   tar c run7 | farline cp - dtn2.example.org:run7.tar
 
-`src` is copied by its name, `src/` is its content alone. A file lands whole or not
-at all, compared by BLAKE3 (stock: --verify digest). ssh and ftps:// encrypt data.";
+`src` is copied by name, `src/` is its content. Files land whole or not at all,
+compared by BLAKE3 (stock: --verify digest). Over ssh and ftps:// encrypted.";
 
 /// Copy files and trees between this host and a GridFTP node
 #[derive(clap::Args)]
@@ -48,7 +48,7 @@ pub(crate) struct Args {
     /// Leave files of the same size and time alone
     #[arg(long)]
     skip_same: bool,
-    /// tcp, or rdma[:QUEUE-PAIRS] with Farline [default: tcp]
+    /// tcp, or rdma[:QUEUE-PAIRS] [default: tcp]
     #[arg(long, value_name = "DRIVER")]
     channel: Option<Driver>,
     /// Data channels, 1 to 60 [default: by round-trip time]
