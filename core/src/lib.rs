@@ -8,6 +8,7 @@ pub mod congestion;
 pub mod gridftp;
 pub mod host;
 pub mod profile;
+pub mod rdma;
 pub mod report;
 pub mod transfer;
 pub mod units;

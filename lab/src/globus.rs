@@ -1,6 +1,6 @@
 //! The server of the Globus project, as tests run it.
 
-use crate::Running;
+use crate::{Link, Running};
 use std::net::{TcpListener, TcpStream};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -12,6 +12,23 @@ use std::time::{Duration, Instant};
 pub fn globus_server() -> (Running, String) {
     let port = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a free port").port();
     (globus_server_at(port), format!("ftp://127.0.0.1:{port}"))
+}
+
+/// The same at side b of a link, on port 2812; its files are this machine's.
+///
+/// # Panics
+/// When it does not listen.
+pub fn globus_server_behind(link: &Link) -> (Running, String) {
+    let mut command = link.command("b", "globus-gridftp-server");
+    command.args(["-aa", "-p", "2812", "-log-level", "NONE", "-anonymous-user", "root", "-allow-root"]);
+    command.args(["-data-interface", "10.77.0.2", "-control-interface", "10.77.0.2"]);
+    let server = Running(command.stdout(Stdio::null()).spawn().expect("farline runs"));
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while !link.exec("b", &["sh", "-c", "ss -Hltn 'sport = 2812' | grep -q ."]).status.success() {
+        assert!(Instant::now() < deadline, "globus-gridftp-server does not listen");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    (server, "ftp://10.77.0.2:2812".to_owned())
 }
 
 /// The same on a port that is known: a server that comes again after it was killed.

@@ -9,7 +9,7 @@ mod sshd;
 pub mod targets;
 pub mod throughput;
 
-pub use globus::{globus_server, globus_server_at};
+pub use globus::{globus_server, globus_server_at, globus_server_behind};
 pub use link::Link;
 pub use namespaces::Namespaces;
 pub use sshd::Sshd;

@@ -1,7 +1,7 @@
 //! Copies to and from a real globus-gridftp-server that are killed and run again: what it has, or this host has, is not sent twice.
 
 use farline_core::units::Rng;
-use farline_lab::{Running, error_of_command, farline, globus_server_at, node, succeed};
+use farline_lab::{Link, Running, error_of_command, farline, globus_server_at, globus_server_behind, node, succeed};
 use serde_json::Value;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
@@ -303,4 +303,99 @@ fn a_copy_from_server_to_server_that_is_killed_starts_again_and_its_partial_goes
     assert_eq!(result["resumed_bytes"].as_u64(), Some(0), "nobody could compare the whole: {result}");
     assert!(same(&root.join("big"), &bench.there().join("landed")));
     assert_eq!((hidden(&bench.there()), bench.left()), (Vec::new(), Vec::new()));
+}
+
+/// A link to a stock server over which packets can be made to vanish without a word to anybody.
+struct Outage {
+    link: Link,
+    bench: Bench,
+    url: String,
+    _server: Running,
+}
+
+impl Outage {
+    fn new(name: &'static str) -> Option<Outage> {
+        let link = Link::up(name, &["custom", "--rtt", "10ms", "--rate", "400M"])?;
+        if !link.exec("b", &["nft", "list", "ruleset"]).status.success() {
+            eprintln!("SKIPPED: there is no nft on this machine, or it may not be used");
+            return None;
+        }
+        let (server, url) = globus_server_behind(&link);
+        Some(Outage { link, bench: Bench::new(), url, _server: server })
+    }
+
+    fn begins(&self) {
+        let table = "add table inet f; add chain inet f i { type filter hook input priority 0; policy drop; }; \
+            add chain inet f o { type filter hook output priority 0; policy drop; }";
+        assert!(self.link.exec("b", &["nft", table]).status.success());
+    }
+
+    fn ends(&self) {
+        assert!(self.link.exec("b", &["nft", "delete table inet f"]).status.success());
+    }
+
+    fn copy(&self, more: &[&str], from: &str, to: &str) -> Command {
+        let mut command = self.link.farline("a", &["--json", "cp", "--streams", "3"]);
+        command.env("XDG_STATE_HOME", self.bench.dir.path().join("state")).args(more).args([from, to]);
+        command.stdout(Stdio::piped()).stderr(Stdio::null());
+        command
+    }
+
+    fn result(command: &mut Command) -> Value {
+        serde_json::from_str(&succeed(command)).expect("one object")
+    }
+}
+
+/// What the only partial file in `folder` holds, as far as the file system knows.
+fn arrived(folder: &Path) -> u64 {
+    use std::os::unix::fs::MetadataExt;
+    let names = hidden(folder);
+    let held =
+        names.iter().filter(|name| !name.ends_with(".journal.farline")).filter_map(|name| folder.join(name).metadata().ok());
+    held.map(|meta| meta.blocks() * 512).sum()
+}
+
+#[test]
+fn a_path_that_goes_dead_for_a_while_costs_a_copy_from_a_stock_server_only_what_was_on_its_way() {
+    let Some(outage) = Outage::new("t-out-down") else { return };
+    let (bench, here) = (&outage.bench, outage.bench.dir.path().join("here"));
+    std::fs::create_dir(&here).expect("a folder");
+    let from = format!("{}{}", outage.url, bench.file().display());
+    let mut client =
+        Running(outage.copy(&["--limit", RATE, "--timeout", "3"], &from, text(&here)).spawn().expect("farline runs"));
+    wait_for("some of it", || arrived(&here) > 40 * MIB);
+    outage.begins();
+    assert_eq!(client.0.wait().expect("ended").code(), Some(5), "the path is to blame");
+    assert!(!here.join("file").exists() && arrived(&here) > 20 * MIB, "what had arrived is kept, under no final name");
+    outage.ends();
+    let result = Outage::result(&mut outage.copy(&[], &from, text(&here)));
+    let (resumed, sent) = (result["resumed_bytes"].as_u64().expect("a count"), result["bytes_sent"].as_u64().expect("a count"));
+    assert!(resumed > 20 * MIB && sent < LEN - resumed + MIB, "{result}");
+    assert!(result["verified"] == true && same(&bench.file(), &here.join("file")), "{result}");
+    assert_eq!(hidden(&here), Vec::<String>::new());
+}
+
+#[test]
+fn an_upload_to_a_stock_server_rides_out_a_short_outage_and_after_a_long_one_its_file_is_whole_all_the_same() {
+    let Some(outage) = Outage::new("t-out-up") else { return };
+    let (bench, there) = (&outage.bench, outage.bench.there());
+    let to = |name: &str| format!("{}{}/{name}", outage.url, there.display());
+    let file = bench.file();
+    let short = outage.copy(&["--limit", RATE], text(&file), &to("short")).spawn().expect("farline runs");
+    wait_for("some of it", || arrived(&there) > 20 * MIB);
+    outage.begins();
+    std::thread::sleep(Duration::from_secs(1));
+    outage.ends();
+    let output = short.wait_with_output().expect("ended");
+    assert!(output.status.success() && same(&file, &there.join("short")), "{output:?}");
+    let mut long =
+        Running(outage.copy(&["--limit", RATE, "--timeout", "3"], text(&file), &to("long")).spawn().expect("farline runs"));
+    wait_for("some of it", || arrived(&there) > 20 * MIB);
+    outage.begins();
+    assert_eq!(long.0.wait().expect("ended").code(), Some(5), "the path is to blame");
+    assert!(!there.join("long").exists(), "nothing half-done under the final name");
+    outage.ends();
+    // Clause G-3: a server that was given up in silence may still write to the partial file, so another is begun.
+    let result = Outage::result(&mut outage.copy(&["--verify", "digest"], text(&file), &to("long")));
+    assert!(result["verified"] == true && result["resumed_bytes"] == 0 && same(&file, &there.join("long")), "{result}");
 }

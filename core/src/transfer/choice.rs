@@ -97,11 +97,13 @@ fn streams(known: &Circumstances) -> (usize, String) {
     let product = AIM.bytes_in(known.rtt);
     let by_window = product.0.div_ceil(known.window_limit.0.max(1));
     // One loss costs a channel a part of its window; more channels share the cost and grow back together (SC08, III.C).
-    // Beyond four they cost more processor time than they won on an emulated, loss-free `usn-8600` between two cores.
     let by_distance = match known.rtt.as_millis_f64() {
         ms if ms < 1.0 => 1,
         ms if ms < 10.0 => 2,
-        _ => 4,
+        ms if ms < 100.0 => 4,
+        // Each doubling also saves a round trip of the windows' growth, which is half of a gigabyte's time at 163 ms: 6.24 s with four
+        // channels, 5.69 with eight, 5.72 with sixteen (emulated `usn-8600`, file to file, one run of each).
+        _ => 8,
     };
     let by_path = by_window.max(by_distance).min(MOST_STREAMS as u64);
     let by_size = known.size.map_or(by_path, |size| size.0.div_ceil(4 << 20).max(1));
@@ -154,7 +156,7 @@ mod tests {
         let near = Choice::new(&known(Span::from_micros(280), Bytes::mib(32)), &Wishes::default(), block);
         assert_eq!((near.streams, near.congestion), (1, None));
         let far = Choice::new(&known(Span::from_millis(163), Bytes::mib(512)), &Wishes::default(), block);
-        assert_eq!((far.streams, far.congestion.as_deref()), (4, None));
+        assert_eq!((far.streams, far.congestion.as_deref()), (8, None));
         let paced = Circumstances { default_congestion: "bbr".to_owned(), ..known(Span::from_millis(163), Bytes::mib(512)) };
         assert_eq!(Choice::new(&paced, &Wishes::default(), block).congestion.as_deref(), Some("cubic"));
         let squeezed = Choice::new(&known(Span::from_millis(163), Bytes::mib(4)), &Wishes::default(), block);

@@ -9,8 +9,13 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 /// What happened at the receiving end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReceiverInput {
-    /// A channel was accepted and wants a slot.
-    ChannelOpened(ChannelId),
+    /// A channel was accepted and wants a slot, or as many as it can have filled at once.
+    ChannelOpened {
+        /// The channel.
+        channel: ChannelId,
+        /// How many slots it can make use of: 1 for ordered bytes.
+        depth: usize,
+    },
     /// A channel put a block, or part of one, into the slot it had, and wants another.
     Arrived {
         /// The channel.
@@ -29,6 +34,8 @@ pub enum ReceiverInput {
         /// The number of channels of the transfer, on the one channel that said `EOF`.
         channels: Option<u64>,
     },
+    /// A slot that was offered to a channel which has ended since comes back.
+    Unused(SlotId),
     /// A slot's content is in the store; the slot is free.
     Written(SlotId),
     /// A channel brought a block that is not what was sent, gave its slot back, and wants another.
@@ -38,7 +45,7 @@ pub enum ReceiverInput {
         /// The slot, whose content is worthless.
         slot: SlotId,
     },
-    /// A channel broke before its end-of-data mark; the slot that it held, if it held one, comes back.
+    /// A channel broke before its end-of-data mark; what it held comes back, one input for each slot.
     Lost {
         /// The channel.
         channel: ChannelId,
@@ -79,6 +86,9 @@ pub struct Receiver {
     slots: usize,
     /// How often the writer had nothing to do.
     rests: u64,
+    /// Slots that may be with deep channels beyond each one's first: half of them all, so that the writer has the other half.
+    deep: usize,
+    /// Each as often as it wants a slot.
     waiting: VecDeque<ChannelId>,
     to_write: VecDeque<(SlotId, Block)>,
     writing: BTreeMap<SlotId, Block>,
@@ -130,6 +140,7 @@ impl Receiver {
             free: (0..slots).rev().map(SlotId).collect(),
             slots,
             rests: 0,
+            deep: slots / 2,
             waiting: VecDeque::new(),
             to_write: VecDeque::new(),
             writing: BTreeMap::new(),
@@ -178,6 +189,7 @@ impl Receiver {
         // Those that were used before are in the caches, so they go first.
         self.free.splice(0..0, (self.slots..self.slots + count).rev().map(SlotId));
         self.slots += count;
+        self.deep += count / 2;
         self.marks = marks;
         if let Some(order) = &mut self.in_order {
             order.quota = (self.slots / order.channels).max(1);
@@ -197,11 +209,15 @@ impl Receiver {
     /// Takes in what happened.
     pub fn handle(&mut self, input: ReceiverInput) {
         match input {
-            ReceiverInput::ChannelOpened(channel) => {
+            ReceiverInput::ChannelOpened { channel, depth } => {
                 self.quiet = false;
                 self.open.insert(channel);
-                self.waiting.push_back(channel);
+                // In order, one that is ahead must wait for the others slot by slot.
+                let more = if self.in_order.is_some() { 0 } else { depth.saturating_sub(1).min(self.deep) };
+                self.deep -= more;
+                self.waiting.extend(std::iter::repeat_n(channel, 1 + more));
             }
+            ReceiverInput::Unused(slot) => self.free.push(slot),
             ReceiverInput::Arrived { channel, slot, block } => {
                 self.waiting.push_back(channel);
                 if block.offset.checked_add(block.len as u64).is_none() {
@@ -221,6 +237,7 @@ impl Receiver {
             ReceiverInput::Ended { channel, slot, channels } => {
                 self.free.push(slot);
                 self.open.remove(&channel);
+                self.waiting.retain(|&waiting| waiting != channel);
                 if !self.ended.insert(channel) {
                     self.fail("end-of-data-twice", "a channel ended twice in one transfer");
                 }
@@ -362,7 +379,8 @@ mod tests {
         if in_order {
             receiver = receiver.in_order(channels);
         }
-        let mut due: Vec<ReceiverInput> = (0..channels).map(|i| ReceiverInput::ChannelOpened(ChannelId(i))).collect();
+        let mut due: Vec<ReceiverInput> =
+            (0..channels).map(|i| ReceiverInput::ChannelOpened { channel: ChannelId(i), depth: 1 }).collect();
         let mut held = BTreeSet::new();
         loop {
             while let Some(output) = receiver.poll() {
@@ -413,7 +431,7 @@ mod tests {
     #[test]
     fn a_channel_that_breaks_its_order_is_named_rather_than_waited_for_and_nothing_is_written_out_of_place() {
         let mut receiver = Receiver::new(3, Marks::of_writer(3)).in_order(1);
-        receiver.handle(ReceiverInput::ChannelOpened(ChannelId(0)));
+        receiver.handle(ReceiverInput::ChannelOpened { channel: ChannelId(0), depth: 1 });
         for index in [0, 2, 3, 4] {
             loop {
                 match receiver.poll() {
@@ -437,7 +455,7 @@ mod tests {
     #[test]
     fn writes_in_runs_between_the_marks() {
         let mut receiver = Receiver::new(8, Marks { low: 1, high: 3, turns: false });
-        receiver.handle(ReceiverInput::ChannelOpened(ChannelId(0)));
+        receiver.handle(ReceiverInput::ChannelOpened { channel: ChannelId(0), depth: 1 });
         let mut runs = Vec::new();
         for index in 0..6 {
             let Some(ReceiverOutput::Offer { channel, slot }) = receiver.poll() else { panic!("a slot is free") };

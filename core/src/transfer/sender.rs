@@ -9,7 +9,12 @@ use std::collections::{BTreeMap, VecDeque};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SenderInput {
     /// A channel is connected. Every channel opens before the last block is sent; the receiver learns their number at the end.
-    ChannelOpened(ChannelId),
+    ChannelOpened {
+        /// The channel.
+        channel: ChannelId,
+        /// How many blocks it carries at once: 1 for ordered bytes.
+        depth: usize,
+    },
     /// A slot holds the block that was asked for.
     BlockRead(SlotId),
     /// A channel took the block; its slot is free again.
@@ -21,7 +26,7 @@ pub enum SenderInput {
     },
     /// A channel sent its end-of-data mark.
     EndSent(ChannelId),
-    /// A channel broke; what it carried comes back. The others go on: the receiver says what it lacks, and a later pass brings it
+    /// A channel broke; what it carried comes back, one input for each slot. The others go on: the receiver says what it lacks, and a later pass brings it
     /// (`docs/protocol.md`, clauses I-6 and I-7).
     Lost {
         /// The channel.
@@ -61,10 +66,17 @@ pub enum SenderOutput {
     Finished,
 }
 
+#[derive(Clone, Copy, Debug)]
+struct ChannelState {
+    phase: Phase,
+    depth: usize,
+    /// Blocks that it carries.
+    busy: usize,
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum ChannelState {
-    Idle,
-    Sending,
+enum Phase {
+    Open,
     Ending,
     Ended,
     Lost,
@@ -81,6 +93,7 @@ pub struct Sender<Blocks> {
     reading: BTreeMap<SlotId, Block>,
     ready: VecDeque<(SlotId, Block)>,
     channels: BTreeMap<ChannelId, ChannelState>,
+    /// Channels that can carry one more block, longest waiting first.
     idle: VecDeque<ChannelId>,
     expected_channels: usize,
     ends_begun: usize,
@@ -135,8 +148,9 @@ impl<Blocks: Iterator<Item = Block>> Sender<Blocks> {
     /// Takes in what happened. Inputs that fit no state are a caller's defect and change nothing.
     pub fn handle(&mut self, input: SenderInput) {
         match input {
-            SenderInput::ChannelOpened(channel) => {
-                if self.channels.insert(channel, ChannelState::Idle).is_none() {
+            SenderInput::ChannelOpened { channel, depth } => {
+                let state = ChannelState { phase: Phase::Open, depth: depth.max(1), busy: 0 };
+                if self.channels.insert(channel, state).is_none() {
                     self.idle.push_back(channel);
                 }
             }
@@ -146,21 +160,24 @@ impl<Blocks: Iterator<Item = Block>> Sender<Blocks> {
                 }
             }
             SenderInput::BlockSent { channel, slot } => {
-                if self.channels.get(&channel) == Some(&ChannelState::Sending) {
-                    self.channels.insert(channel, ChannelState::Idle);
-                    self.idle.push_back(channel);
+                let carrier = self.channels.get_mut(&channel).filter(|state| state.phase == Phase::Open && state.busy > 0);
+                if let Some(state) = carrier {
+                    if state.busy == state.depth {
+                        self.idle.push_back(channel);
+                    }
+                    state.busy -= 1;
                     self.free.push(slot);
                     self.staging.drain();
                 }
             }
             SenderInput::EndSent(channel) => {
-                if self.channels.get(&channel) == Some(&ChannelState::Ending) {
-                    self.channels.insert(channel, ChannelState::Ended);
+                if let Some(state) = self.channels.get_mut(&channel).filter(|state| state.phase == Phase::Ending) {
+                    state.phase = Phase::Ended;
                 }
             }
             SenderInput::Lost { channel, slot } => {
                 self.idle.retain(|&idle| idle != channel);
-                self.channels.insert(channel, ChannelState::Lost);
+                self.channels.insert(channel, ChannelState { phase: Phase::Lost, depth: 1, busy: 0 });
                 if let Some(slot) = slot {
                     self.free.push(slot);
                     self.staging.drain();
@@ -180,9 +197,17 @@ impl<Blocks: Iterator<Item = Block>> Sender<Blocks> {
         if self.ready.is_empty() || resting {
             return None;
         }
-        let channel = self.idle.pop_front()?;
+        // The least busy one, so that few blocks are not all behind each other on a deep channel.
+        let busy = |channel: &ChannelId| self.channels.get(channel).map_or(0, |state| state.busy);
+        let at = (0..self.idle.len()).min_by_key(|&at| busy(&self.idle[at]))?;
+        let channel = self.idle.remove(at)?;
         let (slot, block) = self.ready.pop_front()?;
-        self.channels.insert(channel, ChannelState::Sending);
+        if let Some(state) = self.channels.get_mut(&channel) {
+            state.busy += 1;
+            if state.busy < state.depth {
+                self.idle.push_back(channel);
+            }
+        }
         Some(SenderOutput::Send { channel, slot, block })
     }
 
@@ -202,20 +227,19 @@ impl<Blocks: Iterator<Item = Block>> Sender<Blocks> {
 
     fn poll_end(&mut self) -> Option<SenderOutput> {
         let all_open = self.channels.len() == self.expected_channels;
-        if all_open && self.channels.values().all(|&state| matches!(state, ChannelState::Lost | ChannelState::Ended)) {
+        if all_open && self.channels.values().all(|state| matches!(state.phase, Phase::Lost | Phase::Ended)) {
             // Also with blocks left: nobody is there to carry them.
             return (!std::mem::replace(&mut self.finished, true)).then_some(SenderOutput::Finished);
         }
         if !(self.exhausted && self.reading.is_empty() && self.ready.is_empty() && all_open) {
             return None;
         }
-        if let Some(channel) = self.idle.pop_front() {
-            self.channels.insert(channel, ChannelState::Ending);
-            self.ends_begun += 1;
-            let channels = (self.ends_begun == 1).then_some(self.expected_channels as u64);
-            return Some(SenderOutput::End { channel, channels });
-        }
-        None
+        let at = self.idle.iter().position(|channel| self.channels.get(channel).is_some_and(|state| state.busy == 0))?;
+        let channel = self.idle.remove(at)?;
+        self.channels.get_mut(&channel)?.phase = Phase::Ending;
+        self.ends_begun += 1;
+        let channels = (self.ends_begun == 1).then_some(self.expected_channels as u64);
+        Some(SenderOutput::End { channel, channels })
     }
 }
 
@@ -231,7 +255,7 @@ mod tests {
             let layout = Layout::of_file(3 * 1024, 1024);
             let mut sender = Sender::new((0..3).map(|i| layout.block(i)), 3, Marks::of_pool(3), 1);
             assert!(sender.promise(), "nothing was read yet");
-            sender.handle(SenderInput::ChannelOpened(ChannelId(0)));
+            sender.handle(SenderInput::ChannelOpened { channel: ChannelId(0), depth: 1 });
             let mut ended = Vec::new();
             let mut run = |sender: &mut Sender<_>| {
                 while let Some(output) = sender.poll() {
@@ -250,7 +274,7 @@ mod tests {
             assert_eq!(run(&mut sender), 0, "all is sent, and no end can say how many channels there were");
             assert!(!sender.promise(), "too late for another");
             if opens {
-                sender.handle(SenderInput::ChannelOpened(ChannelId(1)))
+                sender.handle(SenderInput::ChannelOpened { channel: ChannelId(1), depth: 1 })
             } else {
                 sender.give_up()
             }
@@ -263,7 +287,7 @@ mod tests {
     fn in_turns_nothing_is_sent_while_the_pool_fills_and_nothing_read_until_it_is_empty() {
         let layout = Layout::of_file(7 * 1024, 1024);
         let mut sender = Sender::new((0..7).map(|i| layout.block(i)), 3, Marks::in_turns(3), 1);
-        sender.handle(SenderInput::ChannelOpened(ChannelId(0)));
+        sender.handle(SenderInput::ChannelOpened { channel: ChannelId(0), depth: 1 });
         let mut order = String::new();
         while let Some(output) = sender.poll() {
             match output {
@@ -290,7 +314,8 @@ mod tests {
             let layout = Layout::of_file(rng.below(40_000), 1024);
             let blocks = (0..layout.block_count()).map(|i| layout.block(i));
             let mut sender = Sender::new(blocks, slots, Marks::of_pool(slots), channels);
-            let mut due: Vec<SenderInput> = (0..channels).map(|i| SenderInput::ChannelOpened(ChannelId(i))).collect();
+            let mut due: Vec<SenderInput> =
+                (0..channels).map(|i| SenderInput::ChannelOpened { channel: ChannelId(i), depth: 1 }).collect();
             let mut sent = ByteRanges::new();
             let (mut announced, mut ends, mut held, mut finished) = (None, 0, 0usize, false);
             loop {

@@ -151,14 +151,18 @@ impl World {
     fn pass(&mut self, held: &mut ByteRanges, digests: &mut Digests, account: &mut Durability, hazard: u64) -> Ending {
         let layout = Arc::clone(&self.layout);
         let (channels, mut slots) = (1 + self.rng.below(4) as usize, 6 + self.rng.below(4) as usize);
+        let depth = 1 + self.rng.below(3) as usize;
         let missing: Vec<Block> =
             (0..layout.block_count()).map(|i| layout.block(i)).filter(|block| !held.contains(&block.range())).collect();
         let mut sender = Sender::new(missing.into_iter(), slots, Marks::of_pool(slots), channels);
         let mut receiver = Receiver::new(slots, Marks::of_writer(slots)).holding(held.clone()).tolerant();
         let mut lanes: Vec<Option<VecDeque<Message>>> = (0..channels).map(|_| Some(VecDeque::new())).collect();
-        let mut offers: Vec<Option<SlotId>> = vec![None; channels];
-        let mut to_sender: Vec<SenderInput> = (0..channels).map(|i| SenderInput::ChannelOpened(ChannelId(i))).collect();
-        let mut to_receiver: Vec<ReceiverInput> = (0..channels).map(|i| ReceiverInput::ChannelOpened(ChannelId(i))).collect();
+        let mut offers: Vec<VecDeque<SlotId>> = vec![VecDeque::new(); channels];
+        let mut ended = vec![false; channels];
+        let mut to_sender: Vec<SenderInput> =
+            (0..channels).map(|i| SenderInput::ChannelOpened { channel: ChannelId(i), depth }).collect();
+        let mut to_receiver: Vec<ReceiverInput> =
+            (0..channels).map(|i| ReceiverInput::ChannelOpened { channel: ChannelId(i), depth }).collect();
         let mut written: Vec<(SlotId, Block)> = Vec::new();
         let mut over = false;
         while !over {
@@ -185,9 +189,10 @@ impl World {
                 if sender.promise() {
                     let channel = ChannelId(lanes.len());
                     lanes.push(Some(VecDeque::new()));
-                    offers.push(None);
-                    to_sender.push(SenderInput::ChannelOpened(channel));
-                    to_receiver.push(ReceiverInput::ChannelOpened(channel));
+                    offers.push(VecDeque::new());
+                    ended.push(false);
+                    to_sender.push(SenderInput::ChannelOpened { channel, depth });
+                    to_receiver.push(ReceiverInput::ChannelOpened { channel, depth });
                     self.joined += 1;
                 }
             }
@@ -214,7 +219,7 @@ impl World {
             }
             while let Some(output) = receiver.poll() {
                 match output {
-                    ReceiverOutput::Offer { channel, slot } => offers[channel.0] = Some(slot),
+                    ReceiverOutput::Offer { channel, slot } => offers[channel.0].push_back(slot),
                     ReceiverOutput::Write { slot, block } => written.push((slot, block)),
                     ReceiverOutput::Finished => over = true,
                     ReceiverOutput::Failed(error) => panic!("{error}"),
@@ -222,10 +227,21 @@ impl World {
             }
             for (i, lane) in lanes.iter_mut().enumerate() {
                 let channel = ChannelId(i);
-                let Some(slot) = offers[i] else { continue };
+                if ended[i] {
+                    // Offered before the machine knew.
+                    to_receiver.extend(offers[i].drain(..).map(ReceiverInput::Unused));
+                    continue;
+                }
+                let Some(slot) = offers[i].pop_front() else { continue };
                 let input = match lane.as_mut().map(VecDeque::pop_front) {
-                    None => ReceiverInput::Lost { channel, slot: Some(slot) },
-                    Some(None) => continue,
+                    None => {
+                        ended[i] = true;
+                        ReceiverInput::Lost { channel, slot: Some(slot) }
+                    }
+                    Some(None) => {
+                        offers[i].push_front(slot);
+                        continue;
+                    }
                     Some(Some(Message::Block { good: false, .. })) => {
                         self.bad_blocks += 1;
                         ReceiverInput::Bad { channel, slot }
@@ -239,9 +255,11 @@ impl World {
                         }
                         ReceiverInput::Arrived { channel, slot, block }
                     }
-                    Some(Some(Message::End { channels })) => ReceiverInput::Ended { channel, slot, channels },
+                    Some(Some(Message::End { channels })) => {
+                        ended[i] = true;
+                        ReceiverInput::Ended { channel, slot, channels }
+                    }
                 };
-                offers[i] = None;
                 to_receiver.push(input);
             }
             let choices = (to_sender.len() + to_receiver.len() + written.len()) as u64;
@@ -253,7 +271,10 @@ impl World {
             if choice < to_sender.len() {
                 sender.handle(to_sender.swap_remove(choice));
             } else if choice < to_sender.len() + to_receiver.len() {
-                receiver.handle(to_receiver.swap_remove(choice - to_sender.len()));
+                // A channel's thread tells what happened in order.
+                let of = channel_of(&to_receiver[choice - to_sender.len()]);
+                let first = to_receiver.iter().position(|input| channel_of(input) == of).expect("it is there");
+                receiver.handle(to_receiver.remove(first));
             } else {
                 let (slot, block) = written.swap_remove(choice - to_sender.len() - to_receiver.len());
                 for piece in layout.pieces(block.offset, block.len) {
@@ -266,6 +287,17 @@ impl World {
         }
         *held = receiver.written().clone();
         Ending::Over
+    }
+}
+
+fn channel_of(input: &ReceiverInput) -> Option<ChannelId> {
+    match input {
+        ReceiverInput::ChannelOpened { channel, .. }
+        | ReceiverInput::Arrived { channel, .. }
+        | ReceiverInput::Ended { channel, .. }
+        | ReceiverInput::Bad { channel, .. }
+        | ReceiverInput::Lost { channel, .. } => Some(*channel),
+        ReceiverInput::Unused(_) | ReceiverInput::Written(_) | ReceiverInput::Quiet => None,
     }
 }
 

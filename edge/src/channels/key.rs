@@ -66,6 +66,18 @@ impl Key {
         blake3::Hash::from(self.proof()) == proof
     }
 
+    /// What shows, in the private data of a connection request, that one queue pair of one RDMA channel is the session's: V-3.
+    pub fn proof_of_queue_pair(&self, channel: u32, queue_pair: u8) -> [u8; PROOF_LEN] {
+        let mut hasher = blake3::Hasher::new_derive_key("farline 2026 rdma queue pair");
+        hasher.update(&self.0).update(&channel.to_be_bytes()).update(&[queue_pair]);
+        *hasher.finalize().as_bytes()
+    }
+
+    /// Whether `proof` is that of this key's queue pair; takes as long whatever differs.
+    pub fn proves_queue_pair(&self, channel: u32, queue_pair: u8, proof: [u8; PROOF_LEN]) -> bool {
+        blake3::Hash::from(self.proof_of_queue_pair(channel, queue_pair)) == proof
+    }
+
     fn derive(&self, context: &str) -> [u8; blake3::OUT_LEN] {
         blake3::derive_key(context, &self.0)
     }
@@ -105,6 +117,9 @@ mod tests {
         assert_ne!(key.token(), other.token());
         assert!(!key.preamble().windows(32).any(|window| window == key.0 || window == key.proof()));
         assert!(key.proves(key.proof()) && !other.proves(key.proof()));
+        let proof = key.proof_of_queue_pair(1, 2);
+        assert!(key.proves_queue_pair(1, 2, proof) && !other.proves_queue_pair(1, 2, proof));
+        assert!(!key.proves_queue_pair(2, 2, proof) && !key.proves_queue_pair(1, 3, proof));
         let mut damaged = key.preamble();
         damaged[7] ^= 1;
         assert_eq!(Token::of(&damaged), None);

@@ -15,9 +15,14 @@
 
 pub mod key;
 pub mod ordered;
+pub mod rdma;
 pub mod tcp;
 pub mod tls;
 pub mod trust;
+
+mod breaker;
+
+pub(crate) use breaker::Breaker;
 
 use crate::sys::pool::Slot;
 use crate::sys::tcp::{TcpInfo, pace, tcp_info};
@@ -25,9 +30,11 @@ use farline_core::gridftp::checked::{Check, DamagedHeader};
 use farline_core::gridftp::mode_e::Header;
 use farline_core::transfer::Block;
 use farline_core::units::{Bytes, Rate};
+use socket2::Socket;
 use std::io;
 use std::ops::Range;
 use std::os::fd::AsFd;
+use std::sync::Arc;
 
 /// One data connection of a transfer.
 pub trait Channel: Send {
@@ -43,14 +50,14 @@ pub trait Channel: Send {
     /// When the connection broke; [`Self::withdraw`] gives the slot back.
     fn send(&mut self, header: Header, check: &Check, slot: Slot, payload: Range<usize>) -> io::Result<()>;
 
-    /// Takes back a slot that a broken channel holds.
+    /// Takes back a slot that a broken channel holds; ask until there is none.
     fn withdraw(&mut self) -> Option<Slot>;
 
-    /// The next slot whose bytes the channel needs no more, in the order of [`Self::send`]; waits for it.
+    /// The next slot whose bytes the channel needs no more; waits for it, or for [`Handle::wake`], which answers [`None`].
     ///
     /// # Errors
     /// When the connection broke.
-    fn sent(&mut self) -> io::Result<Slot>;
+    fn sent(&mut self) -> io::Result<Option<Slot>>;
 
     /// Sends a header that has no payload: `EOD`, `EOF`, `CLOSE`.
     ///
@@ -61,11 +68,16 @@ pub trait Channel: Send {
     /// Gives the channel a slot to receive into.
     fn offer(&mut self, slot: Slot);
 
-    /// Waits for the next arrival into an offered slot.
+    /// Waits for the next arrival into an offered slot, or for [`Handle::wake`], which answers [`None`].
     ///
     /// # Errors
     /// When the connection broke or closed before an end-of-data mark, or the peer broke MODE E; [`Self::withdraw`] gives the slot back.
-    fn receive(&mut self) -> io::Result<Arrival>;
+    fn receive(&mut self) -> io::Result<Option<Arrival>>;
+
+    /// Takes back an offered slot that the end-of-data mark left unused; ask until there is none.
+    fn unused(&mut self) -> Option<Slot> {
+        None
+    }
 
     /// What the kernel knows of the connection, where it is a TCP one.
     fn tcp_info(&self) -> Option<TcpInfo>;
@@ -110,7 +122,13 @@ pub(crate) fn is_damage(error: &io::Error) -> bool {
 
 /// Looks at a connection, or breaks it, from another thread.
 #[derive(Debug)]
-pub struct Handle(socket2::Socket);
+pub struct Handle(Kind);
+
+#[derive(Debug)]
+enum Kind {
+    Socket(Socket),
+    Slots(Arc<Breaker>),
+}
 
 impl Handle {
     /// The handle of a socket.
@@ -118,12 +136,24 @@ impl Handle {
     /// # Errors
     /// When the system has no file descriptor left.
     pub fn of(stream: impl AsFd) -> io::Result<Handle> {
-        Ok(Handle(stream.as_fd().try_clone_to_owned()?.into()))
+        Ok(Handle(Kind::Socket(stream.as_fd().try_clone_to_owned()?.into())))
     }
 
-    /// What the kernel knows of the connection.
+    /// The handle of a channel that waits for `breaker` beside its device.
+    pub(crate) fn of_slots(breaker: &Arc<Breaker>) -> Handle {
+        Handle(Kind::Slots(Arc::clone(breaker)))
+    }
+
+    fn socket(&self) -> io::Result<&Socket> {
+        match &self.0 {
+            Kind::Socket(socket) => Ok(socket),
+            Kind::Slots(_) => Err(io::ErrorKind::Unsupported.into()),
+        }
+    }
+
+    /// What the kernel knows of the connection, where it is a TCP one.
     pub fn tcp_info(&self) -> Option<TcpInfo> {
-        tcp_info(&self.0).ok()
+        tcp_info(self.socket().ok()?).ok()
     }
 
     /// Sets the congestion control of the connection.
@@ -131,36 +161,46 @@ impl Handle {
     /// # Errors
     /// When this host does not have it, or the connection is no TCP one.
     pub fn set_congestion(&self, name: &str) -> io::Result<()> {
-        self.0.set_tcp_congestion(name.as_bytes())
+        self.socket()?.set_tcp_congestion(name.as_bytes())
     }
 
     /// Fixes the send and receive buffer of the connection, as far as the system grants it.
     ///
     /// # Errors
-    /// When the socket is gone.
+    /// When the socket is gone, or the connection has none.
     pub fn set_buffer(&self, len: Bytes) -> io::Result<()> {
         let len = usize::try_from(len.0).unwrap_or(usize::MAX);
-        self.0.set_send_buffer_size(len)?;
-        self.0.set_recv_buffer_size(len)
+        self.socket()?.set_send_buffer_size(len)?;
+        self.socket()?.set_recv_buffer_size(len)
     }
 
     /// Limits how long a read may take.
     ///
     /// # Errors
-    /// When the socket is gone.
+    /// When the socket is gone, or the connection has none.
     pub fn set_read_timeout(&self, timeout: Option<std::time::Duration>) -> io::Result<()> {
-        self.0.set_read_timeout(timeout)
+        self.socket()?.set_read_timeout(timeout)
     }
 
     /// Has the kernel spread what is sent so that it goes no faster than `rate`; answers whether it can.
     pub fn pace(&self, rate: Rate) -> bool {
         // Any socket takes the rate; only TCP heeds it.
-        self.tcp_info().is_some() && pace(&self.0, Some(rate)).is_ok()
+        self.tcp_info().is_some() && self.socket().is_ok_and(|socket| pace(socket, Some(rate)).is_ok())
+    }
+
+    /// Has a channel of more than one slot return from its wait, to be given what has come up meanwhile.
+    pub fn wake(&self) {
+        if let Kind::Slots(breaker) = &self.0 {
+            breaker.wake();
+        }
     }
 
     /// Shuts both directions down: whoever waits in the connection gets an error.
     pub fn break_now(&self) {
-        // Already closed is as good as broken.
-        let _ = self.0.shutdown(std::net::Shutdown::Both);
+        match &self.0 {
+            // Already closed is as good as broken.
+            Kind::Socket(socket) => drop(socket.shutdown(std::net::Shutdown::Both)),
+            Kind::Slots(breaker) => breaker.break_now(),
+        }
     }
 }

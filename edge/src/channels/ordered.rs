@@ -223,8 +223,8 @@ impl<S: ByteStream> Channel for OrderedChannel<S> {
         sent
     }
 
-    fn sent(&mut self) -> io::Result<Slot> {
-        self.sent.take().ok_or_else(|| io::Error::other("no block was sent"))
+    fn sent(&mut self) -> io::Result<Option<Slot>> {
+        self.sent.take().map(Some).ok_or_else(|| io::Error::other("no block was sent"))
     }
 
     fn withdraw(&mut self) -> Option<Slot> {
@@ -243,11 +243,11 @@ impl<S: ByteStream> Channel for OrderedChannel<S> {
         self.offered = Some(slot);
     }
 
-    fn receive(&mut self) -> io::Result<Arrival> {
+    fn receive(&mut self) -> io::Result<Option<Arrival>> {
         let mut slot = self.offered.take().ok_or_else(|| io::Error::other("no slot was offered"))?;
         match self.receive_into(&mut slot) {
-            Ok(Some((block, check))) => Ok(Arrival::Data { slot, block, check }),
-            Ok(None) => Ok(Arrival::End { slot, channels: self.channels.take(), closing: self.closing }),
+            Ok(Some((block, check))) => Ok(Some(Arrival::Data { slot, block, check })),
+            Ok(None) => Ok(Some(Arrival::End { slot, channels: self.channels.take(), closing: self.closing })),
             Err(error) => {
                 self.offered = Some(slot);
                 Err(error)
@@ -306,8 +306,8 @@ mod tests {
                 let receiving = scope.spawn(move || {
                     channel.offer(slot);
                     channel.receive().map(|arrival| match arrival {
-                        Arrival::Data { slot, block, .. } => slot[..block.len].to_vec(),
-                        Arrival::End { .. } => Vec::new(),
+                        Some(Arrival::Data { slot, block, .. }) => slot[..block.len].to_vec(),
+                        Some(Arrival::End { .. }) | None => Vec::new(),
                     })
                 });
                 near.write_all(&Header::data(0, len as u64).encode()).expect("the header");

@@ -5,11 +5,12 @@ use super::location::{Remote, Via};
 use super::reach::{Line, Reach};
 use super::ssh::Ssh;
 use crate::channels::key::Key;
+use crate::channels::rdma::{Dialler, Fabric};
 use crate::channels::trust::{Trust, pinned};
 use crate::stores::Diskless;
 use crate::sys::lock::lock;
 use farline_core::gridftp::client::{ClientConfig, ClientSession, Event, Features, Input, Output, Request};
-use farline_core::gridftp::{Command, Entry, Mode, Options as Opts, Pathname, Protection, Reply, TransferEvent};
+use farline_core::gridftp::{Command, Entry, Mode, Options as Opts, Pathname, Protection, Reply, Site, TransferEvent};
 use farline_core::units::{Error, Fault, Rate, Span, Time};
 use std::collections::{BTreeSet, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -52,6 +53,8 @@ pub(super) struct Control {
     store: Option<u64>,
     /// Where the node listens for what ssh carries, once that was found to be the only way.
     carried: Option<SocketAddr>,
+    /// What makes this session's data connections when the node makes them by RDMA.
+    dialler: Option<Arc<Dialler>>,
     /// How soon the server answered at best, where the kernel does not know the round-trip time.
     answered_in: Option<Span>,
     asked: Option<Instant>,
@@ -111,6 +114,7 @@ impl Control {
             data_tls: None,
             store: None,
             carried: None,
+            dialler: None,
             answered_in: None,
             asked: None,
         };
@@ -223,6 +227,46 @@ impl Control {
         let address = self.passive(passive).await?;
         self.carried = Some(address);
         Ok((ssh, address))
+    }
+
+    /// Has data connections made by RDMA from now on (V-1): answers with where the node listens for them.
+    pub(super) async fn arrange_rdma(
+        &mut self,
+        address: SocketAddr,
+        fabric: Fabric,
+    ) -> Result<(SocketAddr, Arc<Dialler>), Error> {
+        if let Some(dialler) = &self.dialler {
+            return Ok((address, Arc::clone(dialler)));
+        }
+        if self.data_tls().await?.is_some() {
+            return Err(
+                Error::new(Fault::You, "cannot-encrypt", "nothing encrypts RDMA").hint("--no-encrypt lets data go in the clear")
+            );
+        }
+        if !self.features.parameters("FARLINE").any(|feature| feature == "RDMA") {
+            return Err(Error::new(Fault::There, "no-rdma", format!("{} has no RDMA device, or not its libraries", self.server)));
+        }
+        let key = self.agreed_key().await?.ok_or_else(|| Error::new(Fault::There, "no-rdma", "the node takes no key"))?;
+        let dialler = Arc::clone(self.dialler.insert(Arc::new(Dialler::new(key, fabric))));
+        Ok((self.set_net_stack("rdma").await?, dialler))
+    }
+
+    /// Whether the node was asked to make data connections by RDMA.
+    pub(super) fn is_by_rdma(&self) -> bool {
+        self.dialler.is_some()
+    }
+
+    /// Has data connections made by TCP again; answers with where the node listens for them.
+    pub(super) async fn arrange_tcp(&mut self) -> Result<SocketAddr, Error> {
+        self.dialler = None;
+        self.set_net_stack("tcp").await
+    }
+
+    async fn set_net_stack(&mut self, name: &str) -> Result<SocketAddr, Error> {
+        let chosen = self.request(Request::Exec(Command::Site(Site::NetStack(name.to_owned()))));
+        let passive = self.request(Request::Passive { mode: Mode::Extended, striped: false });
+        self.done(chosen).await?;
+        self.passive(passive).await
     }
 
     /// Whether data is in the clear for ssh to carry, so that no other way may be tried.

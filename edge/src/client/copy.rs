@@ -45,10 +45,19 @@ pub struct Options {
     pub buffer: Option<Bytes>,
     /// Whether files are read and written past the page cache.
     pub direct_io: DirectIo,
+    /// Move data by RDMA, over so many queue pairs a channel, or as many as the round-trip time asks for.
+    pub rdma: Option<RdmaWish>,
     /// How it is asked to end early.
     pub stop: Stop,
     /// How staging is put to the test.
     pub trial: Trial,
+}
+
+/// That data should go by RDMA.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RdmaWish {
+    /// Queue pairs of each channel, when the user fixed them.
+    pub queue_pairs: Option<u8>,
 }
 
 /// What a measurement of staging does to a copy from here to a node.
@@ -150,6 +159,9 @@ pub async fn copy(
                 }
             }
         }
+    }
+    if options.rdma.is_some() && !copy.ledger.tried_rdma && copy.ledger.data_path.is_some() {
+        copy.ledger.note("without RDMA, which is for copies between this host and a Farline node".to_owned());
     }
     if let Some(refusal) = options.direct_io.refusal() {
         copy.ledger.note(format!("without direct I/O, through the page cache, where a file system refused it: {refusal}"));

@@ -34,6 +34,8 @@ pub enum DataPath {
     Direct,
     /// Over connections to the node's control port, because its data ports could not be reached.
     ControlPort,
+    /// Between RDMA devices of both hosts.
+    Rdma,
     /// Through ssh, because the node's data ports could not be reached.
     Ssh,
 }

@@ -2,8 +2,9 @@
 
 use super::control::Control;
 use super::copy::{Copy, Live};
-use super::dial::{DataPath, dial};
+use super::dial::DataPath;
 use super::existing::{Existing, blocks_of, kept_here};
+use super::fabric;
 use super::from_stock;
 use super::further::Further;
 use super::local::{destination, has_partial};
@@ -78,8 +79,8 @@ pub(super) fn interrupted(error: Error, list: &str) -> Error {
         .hint(format!("run the same command again to go on from there; `{list}` shows what is kept"))
 }
 
-pub(super) fn parallelism(choice: &Choice) -> Request {
-    let streams = u32::try_from(choice.streams).unwrap_or(1);
+pub(super) fn parallelism(streams: usize) -> Request {
+    let streams = u32::try_from(streams).unwrap_or(1);
     let retrieve = RetrieveOptions { parallelism: Some((streams, streams, streams)), ..RetrieveOptions::default() };
     Request::Exec(Command::Options(Opts::Retrieve(retrieve)))
 }
@@ -94,8 +95,9 @@ async fn reach(
 ) -> Result<(Rig, Option<u64>), Error> {
     let Some(address) = address else { return Ok((arrange(copy, control, choice).await?.0, None)) };
     tell_buffer(copy, control);
-    control.request(parallelism(choice));
-    let dialled = dial(control, address, choice.streams, &copy.tcp_options(None)).await?;
+    let options = copy.tcp_options(None);
+    let dialled = fabric::open(copy, control, address, choice, &options).await?;
+    control.request(parallelism(dialled.channels.len()));
     copy.ledger.data_path = Some(dialled.path);
     copy.ledger.encrypted = Some(dialled.encrypted);
     let slots = staging(choice)?;
@@ -127,7 +129,7 @@ pub(super) async fn arrange(copy: &mut Copy<'_>, control: &mut Control, choice: 
     let acceptor = Acceptor::bind(SocketAddr::new(local.ip(), 0), None, None, &copy.tcp_options(None))?;
     tell_buffer(copy, control);
     let requests = vec![
-        control.request(parallelism(choice)),
+        control.request(parallelism(choice.streams)),
         control.request(Request::Active { mode: Mode::Extended, addresses: vec![acceptor.address()] }),
     ];
     Ok((Rig { acceptor: Some(Arc::new(acceptor)), channels: Vec::new(), slots: staging(choice)?, tcp: Vec::new() }, requests))

@@ -6,6 +6,7 @@ mod copy;
 mod dial;
 mod download;
 mod existing;
+mod fabric;
 mod from_stock;
 mod further;
 mod greet;
@@ -24,7 +25,7 @@ mod to_stock;
 mod upload;
 
 pub use crate::stores::Diskless;
-pub use copy::{Options, Standing, Stop, Trial, Verify, copy};
+pub use copy::{Options, RdmaWish, Standing, Stop, Trial, Verify, copy};
 pub use dial::DataPath;
 pub use existing::Existing;
 pub use greet::{Greeting, greet};

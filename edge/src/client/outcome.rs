@@ -103,6 +103,9 @@ pub(super) struct Ledger {
     pub(super) verified_how: &'static str,
     pub(super) streams: usize,
     pub(super) data_path: Option<DataPath>,
+    pub(super) tried_rdma: bool,
+    /// Whether it was found that RDMA cannot be: a later pass tries no more.
+    pub(super) gave_up_rdma: bool,
     pub(super) encrypted: Option<bool>,
     pub(super) congestion: Option<String>,
     pub(super) rtt: Span,

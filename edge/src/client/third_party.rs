@@ -126,7 +126,7 @@ async fn target(ends: &mut Ends<'_>, is_folder: bool, several: bool) -> Result<V
 async fn arrange(ends: &mut Ends<'_>, choice: &Choice) -> Result<(), Error> {
     let passive = ends.receiver.request(Request::Passive { mode: Mode::Extended, striped: false });
     let address = ends.receiver.passive(passive).await.map_err(|error| at(ends.to, error))?;
-    let parallel = ends.sender.request(parallelism(choice));
+    let parallel = ends.sender.request(parallelism(choice.streams));
     let active = ends.sender.request(Request::Active { mode: Mode::Extended, addresses: vec![address] });
     for id in [parallel, active] {
         ends.sender.done(id).await.map_err(|error| at(ends.from, error))?;

@@ -2,9 +2,10 @@
 
 use super::control::Control;
 use super::copy::{Copy, Live};
-use super::dial::{dial, handles};
+use super::dial::handles;
 use super::download::interrupted;
 use super::existing::{kept_there, without};
+use super::fabric;
 use super::heard::Heard;
 use super::location::{Location, Remote, last_name};
 use super::passes::{Passes, agree, source_of};
@@ -364,7 +365,7 @@ pub(super) async fn open_rig(
     choice: &Choice,
 ) -> Result<(Rig, Option<String>), Error> {
     let options = copy.tcp_options(choice.congestion.clone());
-    let dialled = dial(control, address, choice.streams, &options).await?;
+    let dialled = fabric::open(copy, control, address, choice, &options).await?;
     copy.ledger.data_path = Some(dialled.path);
     copy.ledger.encrypted = Some(dialled.encrypted);
     let congestion = dialled.channels.first().and_then(|channel| channel.congestion());

@@ -241,10 +241,11 @@ impl<'a> Shared<'a> {
             state.handles.push(Some(channel.handle().map_err(|error| broken(&error))?));
             ChannelId(state.offers.len() - 1)
         };
+        let depth = channel.depth();
         let body = move || self.drive(id, channel, &queue);
         let thread = std::thread::Builder::new().name(format!("receive {}", id.0)).spawn_scoped(scope, body);
         thread.map(drop).map_err(|error| no_thread(&error))?;
-        self.tell(ReceiverInput::ChannelOpened(id), None);
+        self.tell(ReceiverInput::ChannelOpened { channel: id, depth }, None);
         Ok(())
     }
 
@@ -271,6 +272,9 @@ impl<'a> Shared<'a> {
                 ReceiverOutput::Offer { channel, slot } => state.parked.take(slot).map(|slot| {
                     // A channel that is gone needs no slot; the transfer is failing then.
                     let _ = state.offers[channel.0].send(Some(slot));
+                    if let Some(handle) = &state.handles[channel.0] {
+                        handle.wake();
+                    }
                 }),
                 ReceiverOutput::Write { slot, block } => state.parked.take(slot).map(|slot| {
                     let _ = self.writes.send(Some((slot, block)));
@@ -310,8 +314,12 @@ impl<'a> Shared<'a> {
         for _ in 0..self.writers {
             let _ = self.writes.send(None);
         }
-        for offers in &lock(&self.state).offers {
+        let state = lock(&self.state);
+        for (offers, handle) in state.offers.iter().zip(&state.handles) {
             let _ = offers.send(None);
+            if let Some(handle) = handle {
+                handle.wake();
+            }
         }
     }
 
@@ -351,16 +359,27 @@ impl<'a> Shared<'a> {
 
     fn drive(&self, id: ChannelId, mut channel: Box<dyn Channel>, queue: &mpsc::Receiver<Option<Slot>>) {
         let mut pieces = Vec::new();
+        let mut offered = 0;
         loop {
-            let waiting = Instant::now();
-            let Ok(Some(slot)) = queue.recv() else { return };
-            self.tally.add_store_wait(waiting);
-            channel.offer(slot);
+            if offered == 0 {
+                let waiting = Instant::now();
+                let Ok(Some(slot)) = queue.recv() else { return };
+                self.tally.add_store_wait(waiting);
+                channel.offer(slot);
+                offered = 1;
+            }
+            while let Ok(slot) = queue.try_recv() {
+                let Some(slot) = slot else { return };
+                channel.offer(slot);
+                offered += 1;
+            }
             let receiving = Instant::now();
             let arrival = channel.receive();
             self.tally.add_network(receiving);
             match arrival {
-                Ok(Arrival::Data { slot, block, check }) => {
+                Ok(None) => {}
+                Ok(Some(Arrival::Data { slot, block, check })) => {
+                    offered -= 1;
                     self.tally.begin();
                     self.tally.add_on_wire(block.len + self.integrity.header_len());
                     if let Some(pace) = &self.pace {
@@ -390,7 +409,8 @@ impl<'a> Shared<'a> {
                     };
                     self.tell(input, Some(slot));
                 }
-                Ok(Arrival::End { slot, channels, closing }) => {
+                Ok(Some(Arrival::End { slot, channels, closing })) => {
+                    let mut unused: Vec<Slot> = std::iter::from_fn(|| channel.unused()).collect();
                     let mut state = lock(&self.state);
                     state.tcp.extend(channel.tcp_info());
                     if !closing {
@@ -398,8 +418,15 @@ impl<'a> Shared<'a> {
                     }
                     state.handles[id.0] = None;
                     drop(state);
+                    // Before the last word of this channel: after it the slots may be asked for.
+                    unused.drain(..).for_each(|slot| self.tell(ReceiverInput::Unused(SlotId(slot.index())), Some(slot)));
                     let input = ReceiverInput::Ended { channel: id, slot: SlotId(slot.index()), channels };
-                    return self.tell(input, Some(slot));
+                    self.tell(input, Some(slot));
+                    // Offered before the machine knew.
+                    while let Ok(Some(slot)) = queue.try_recv() {
+                        self.tell(ReceiverInput::Unused(SlotId(slot.index())), Some(slot));
+                    }
+                    return;
                 }
                 // Broken by `attend`, because the transfer was over without this channel.
                 Err(_) if lock(&self.state).over => {
@@ -418,11 +445,17 @@ impl<'a> Shared<'a> {
                         // The machine says what a lost channel means; the channel's own error says more.
                         self.fail(broken(&error));
                     }
-                    let slot = channel.withdraw();
+                    let held: Vec<Slot> = std::iter::from_fn(|| channel.withdraw()).collect();
                     // Closed before the machine knows: the sender must learn of it too.
                     drop(channel);
-                    let input = ReceiverInput::Lost { channel: id, slot: slot.as_ref().map(|slot| SlotId(slot.index())) };
-                    return self.tell(input, slot);
+                    for slot in held {
+                        self.tell(ReceiverInput::Lost { channel: id, slot: Some(SlotId(slot.index())) }, Some(slot));
+                    }
+                    self.tell(ReceiverInput::Lost { channel: id, slot: None }, None);
+                    while let Ok(Some(slot)) = queue.try_recv() {
+                        self.tell(ReceiverInput::Unused(SlotId(slot.index())), Some(slot));
+                    }
+                    return;
                 }
             }
         }

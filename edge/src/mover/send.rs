@@ -17,6 +17,7 @@ use farline_core::transfer::{
     Verdict,
 };
 use farline_core::units::{Error, Fault};
+use std::collections::VecDeque;
 use std::io;
 use std::sync::mpsc;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -120,8 +121,8 @@ struct Parts<'a> {
 }
 
 struct State<'a> {
-    /// By channel.
-    orders: Vec<mpsc::Sender<Option<Order>>>,
+    /// By channel: its queue, and what has it look there.
+    orders: Vec<(mpsc::Sender<Option<Order>>, Handle)>,
     /// What goes with the block in each slot.
     checks: Vec<Check>,
     machine: Sender<Box<dyn Iterator<Item = Block> + Send + 'a>>,
@@ -137,9 +138,10 @@ pub fn send(mut job: SendJob<'_>) -> Result<Sent, Error> {
     if count == 0 || job.slots.is_empty() {
         return Err(Error::new(Fault::Bug, "no-channel", "a transfer needs a channel and a slot"));
     }
-    let mut watched = Vec::new();
+    let (mut watched, mut wakers) = (Vec::new(), Vec::new());
     for channel in &mut job.channels {
         channel.check_blocks(job.integrity.checks);
+        wakers.push(channel.handle().map_err(|error| broken(&error))?);
         job.cancel.watch(channel.handle().map_err(|error| broken(&error))?);
         watched.extend(channel.handle());
     }
@@ -159,6 +161,7 @@ pub fn send(mut job: SendJob<'_>) -> Result<Sent, Error> {
     let (reads, read_queue) = mpsc::channel();
     let read_queue = Mutex::new(read_queue);
     let (orders, queues): (Vec<_>, Vec<_>) = (0..count).map(|_| mpsc::channel()).unzip();
+    let orders = orders.into_iter().zip(wakers).collect();
     let readers = job.readers.max(1);
     let pool = job.growth.map(|tell| Pool::new(job.slots.len(), tell));
     let state = Mutex::new(State { orders, checks, machine, parked: Parked::new(job.slots) });
@@ -241,10 +244,10 @@ impl Shared<'_> {
                 }),
                 SenderOutput::Send { channel, slot, block } => state.parked.take(slot).map(|slot| {
                     let check = state.checks[slot.index()];
-                    let _ = state.orders[channel.0].send(Some(Order::Block { slot, block, check }));
+                    order(&state.orders[channel.0], Some(Order::Block { slot, block, check }));
                 }),
                 SenderOutput::End { channel, channels } => {
-                    let _ = state.orders[channel.0].send(Some(Order::End { channels }));
+                    order(&state.orders[channel.0], Some(Order::End { channels }));
                     Ok(())
                 }
                 // The channels' threads end by themselves then, and with them the transfer.
@@ -266,8 +269,8 @@ impl Shared<'_> {
         for _ in 0..self.readers {
             let _ = self.reads.send(None);
         }
-        for queue in &lock(&self.state).orders {
-            let _ = queue.send(None);
+        for channel in &lock(&self.state).orders {
+            order(channel, None);
         }
     }
 
@@ -324,58 +327,95 @@ impl Shared<'_> {
             .pace
             .as_ref()
             .is_some_and(|pace| channel.handle().is_ok_and(|handle| pace.spread(&handle, lock(&self.state).orders.len())));
-        self.tell(SenderInput::ChannelOpened(id), None);
-        loop {
-            let waiting = Instant::now();
-            let order = queue.recv();
-            self.job.tally.add_store_wait(waiting);
-            let Ok(Some(order)) = order else { return None };
-            if let (Some(pace), Order::Block { block, .. }) = (&self.job.pace, &order) {
-                if spread { pace.before(block.len) } else { pace.through(block.len) }
-            }
-            let sending = Instant::now();
-            let sent = match order {
+        self.tell(SenderInput::ChannelOpened { channel: id, depth: channel.depth() }, None);
+        let mut under_way = VecDeque::new();
+        let driven = loop {
+            let order = match under_way.is_empty() {
+                true => {
+                    let waiting = Instant::now();
+                    let order = queue.recv().unwrap_or(None);
+                    self.job.tally.add_store_wait(waiting);
+                    order
+                }
+                // More work comes before waiting for what is under way.
+                false => match queue.try_recv() {
+                    Ok(order) => order,
+                    Err(_) => match self.await_sent(id, channel.as_mut(), &mut under_way) {
+                        Ok(()) => continue,
+                        Err(error) => break Err(error),
+                    },
+                },
+            };
+            match order? {
                 Order::Block { slot, block, check } => {
+                    if let Some(pace) = &self.job.pace {
+                        if spread { pace.before(block.len) } else { pace.through(block.len) }
+                    }
                     let header = Header::data(self.job.wire_offset + block.offset, block.len as u64);
                     self.job.tally.begin();
-                    let sent = channel.send(header, &check, slot, 0..block.len).and_then(|()| channel.sent());
+                    let sending = Instant::now();
+                    let sent = channel.send(header, &check, slot, 0..block.len);
                     self.job.tally.add_network(sending);
-                    sent.map(|slot| {
-                        self.job.tally.add_bytes(block.len);
-                        self.job.tally.add_on_wire(block.len + self.job.integrity.header_len());
-                        let input = SenderInput::BlockSent { channel: id, slot: SlotId(slot.index()) };
-                        self.tell(input, Some(slot));
-                        false
-                    })
+                    under_way.push_back(block.len);
+                    if let Err(error) = sent {
+                        break Err(error);
+                    }
+                    if channel.depth() == 1
+                        && let Err(error) = self.await_sent(id, channel.as_mut(), &mut under_way)
+                    {
+                        break Err(error);
+                    }
                 }
                 Order::End { channels } => {
                     let header = match channels {
                         Some(count) => Header::eof(count).with(Flags::EOD),
                         None => Header::eod(),
                     };
-                    channel.mark(header).map(|()| {
-                        self.tell(SenderInput::EndSent(id), None);
-                        true
-                    })
+                    break channel.mark(header);
                 }
-            };
-            match sent {
-                Ok(false) => {}
-                Ok(true) => return Some(channel),
-                Err(_) if self.job.integrity.checks && self.job.cancel.reason().is_none() => {
-                    self.job.tally.add_lost_channel(false);
-                    let slot = channel.withdraw();
-                    let input = SenderInput::Lost { channel: id, slot: slot.as_ref().map(|slot| SlotId(slot.index())) };
-                    self.tell(input, slot);
-                    return None;
+            }
+        };
+        match driven {
+            Ok(()) => {
+                self.tell(SenderInput::EndSent(id), None);
+                Some(channel)
+            }
+            Err(_) if self.job.integrity.checks && self.job.cancel.reason().is_none() => {
+                self.job.tally.add_lost_channel(false);
+                let held: Vec<Slot> = std::iter::from_fn(|| channel.withdraw()).collect();
+                self.tell(SenderInput::Lost { channel: id, slot: None }, None);
+                for slot in held {
+                    self.tell(SenderInput::Lost { channel: id, slot: Some(SlotId(slot.index())) }, Some(slot));
                 }
-                Err(error) => {
-                    self.fail(broken(&error));
-                    return None;
-                }
+                None
+            }
+            Err(error) => {
+                self.fail(broken(&error));
+                None
             }
         }
     }
+
+    /// Waits until a channel is done with one more of the blocks `under_way`, of which the lengths are given, or has been woken.
+    fn await_sent(&self, id: ChannelId, channel: &mut dyn Channel, under_way: &mut VecDeque<usize>) -> io::Result<()> {
+        let sending = Instant::now();
+        let sent = channel.sent();
+        self.job.tally.add_network(sending);
+        if let Some(slot) = sent? {
+            // Which of them it was makes no difference: they are counted, not told apart.
+            let len = under_way.pop_front().unwrap_or(0);
+            self.job.tally.add_bytes(len);
+            self.job.tally.add_on_wire(len + self.job.integrity.header_len());
+            self.tell(SenderInput::BlockSent { channel: id, slot: SlotId(slot.index()) }, Some(slot));
+        }
+        Ok(())
+    }
+}
+
+fn order(channel: &(mpsc::Sender<Option<Order>>, Handle), order: Option<Order>) {
+    // A channel that is gone needs none; the transfer is over or failing then.
+    let _ = channel.0.send(order);
+    channel.1.wake();
 }
 
 impl Shared<'_> {
@@ -455,11 +495,14 @@ impl Shared<'_> {
             return Joined::NoMore;
         }
         let opened = match (tuning.further)() {
-            Further::Opened(channel) => channel.handle().map(|handle| (handle, channel)).map_err(|_| Joined::NoMore),
+            Further::Opened(channel) => match (channel.handle(), channel.handle()) {
+                (Ok(handle), Ok(waker)) => Ok((handle, waker, channel)),
+                _ => Err(Joined::NoMore),
+            },
             Further::NotYet => Err(Joined::NotYet),
             Further::NoMore => Err(Joined::NoMore),
         };
-        let (handle, mut channel) = match opened {
+        let (handle, waker, mut channel) = match opened {
             Ok(opened) => opened,
             Err(why) => {
                 let mut state = lock(&self.state);
@@ -483,7 +526,7 @@ impl Shared<'_> {
             if self.job.cancel.reason().is_some() {
                 let _ = orders.send(None);
             }
-            state.orders.push(orders);
+            state.orders.push((orders, waker));
             ChannelId(state.orders.len() - 1)
         };
         Joined::Runs(scope.spawn(move || self.drive(id, channel, &queue)))

@@ -112,8 +112,13 @@ pub fn send_stream(job: StreamJob<'_>) -> Result<(u64, Vec<Box<dyn Channel>>), E
             }
             let sending = Instant::now();
             let header = Header::data(offset, len as u64);
-            let sent = channel.send(header, &Check::default(), slot, 0..len).and_then(|()| channel.sent());
-            slot = sent.map_err(|error| broken(&error))?;
+            channel.send(header, &Check::default(), slot, 0..len).map_err(|error| broken(&error))?;
+            slot = loop {
+                // Nobody wakes it here, but a wake is no answer.
+                if let Some(slot) = channel.sent().map_err(|error| broken(&error))? {
+                    break slot;
+                }
+            };
             tally.add_network(sending);
             tally.add_bytes(len);
             tally.add_on_wire(len + HEADER_LEN);

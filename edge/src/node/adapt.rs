@@ -89,9 +89,11 @@ impl<'a> Newcomers<'a> {
 }
 
 impl Run<'_> {
-    /// Tells the client in words what was measured or changed.
-    pub(super) fn changed(&self, why: &str) {
-        self.reporter.remark(format!("FARLINE changed={why}"));
+    /// Tells the client in words what was measured or changed, if it wants to hear.
+    pub(super) fn changed(&self, wanted: bool, why: &str) {
+        if wanted {
+            self.reporter.remark(format!("FARLINE changed={why}"));
+        }
     }
 
     /// Asks the client for so many data connections in all.

@@ -57,6 +57,8 @@ pub(super) struct DataPlane {
     store: Option<Diskless>,
     /// Holds what this session sends to a rate.
     pace: Option<Arc<Pace>>,
+    /// Whether data connections are made by RDMA.
+    by_rdma: bool,
     /// Whether each channel carries what this session sends in ascending order (O-3).
     pub(super) in_order: bool,
     /// What may change by itself of what this session sends.
@@ -84,6 +86,7 @@ impl DataPlane {
             source: [0; 32],
             store: None,
             pace: None,
+            by_rdma: false,
             in_order: false,
             adapt: Adapt::default(),
         }
@@ -103,6 +106,9 @@ impl DataPlane {
             let message = "the control connection is of another address family, and so would the data connection be";
             return Err(Error::new(Fault::You, "unsupported", message));
         }
+        if self.by_rdma {
+            return self.passive_by_rdma(ip);
+        }
         if let Some(door) = &mut self.door {
             let listener = bind(SocketAddr::new(ip, 0), self.shared.config.data_ports, &self.options)?;
             let failed = |error: std::io::Error| Error::new(Fault::Here, "no-data-port", error.to_string());
@@ -115,6 +121,21 @@ impl DataPlane {
         let told = SocketAddr::new(self.shared.config.data_address.unwrap_or(ip), acceptor.address().port());
         self.acceptor = Some(acceptor);
         Ok(told)
+    }
+
+    /// Opens an RDMA port: for the session's key, and never in the place of an encrypted one (V-2).
+    fn passive_by_rdma(&mut self, ip: IpAddr) -> Result<SocketAddr, Error> {
+        let credits = self.staging_slots() / 2;
+        let Some(door) = self.door.as_mut().filter(|_| !self.private) else {
+            let message = "RDMA needs a session with a key and without PROT P: nothing encrypts it";
+            return Err(Error::new(Fault::Refused, "cannot-encrypt", message));
+        };
+        door.clear();
+        door.listen_for_rdma(ip, credits)
+    }
+
+    fn staging_slots(&self) -> usize {
+        usize::try_from(self.shared.config.staging.unwrap_or(STAGING).0).unwrap_or(usize::MAX) / BLOCK_LEN
     }
 
     /// Takes the addresses to connect to.
@@ -215,6 +236,13 @@ impl DataPlane {
         }
     }
 
+    /// Makes data connections by another driver from the next passive address on (V-1).
+    pub(super) fn choose_driver(&mut self, name: &str) -> Result<(), Error> {
+        self.by_rdma = name == "rdma";
+        self.channels.clear();
+        Ok(())
+    }
+
     /// Connects to the client, or the stripe whose turn it is.
     pub(super) fn connect(&self, turn: usize, buffer: Option<Bytes>) -> Result<crate::channels::tcp::TcpChannel, Error> {
         let Some(&target) = self.targets.get(turn % self.targets.len().max(1)) else {
@@ -232,9 +260,7 @@ impl DataPlane {
         if slots.len() >= least {
             return Ok(slots);
         }
-        let staging = self.shared.config.staging.unwrap_or(STAGING);
-        let wanted = usize::try_from(staging.0).unwrap_or(usize::MAX) / BLOCK_LEN;
-        pool(wanted.max(least), BLOCK_LEN)
+        pool(self.staging_slots().max(least), BLOCK_LEN)
             .map_err(|error| Error::new(Fault::Here, "no-memory", format!("no memory for the staging pool: {error}")))
     }
 

@@ -7,6 +7,7 @@
 use super::wire::{HANDSHAKE_TIMEOUT, PREAMBLE_TIMEOUT};
 use crate::channels::key::{Key, PREAMBLE_LEN, PROOF_LEN, Token};
 use crate::channels::ordered::OrderedChannel;
+use crate::channels::rdma::RdmaDoor;
 use crate::channels::tcp::TcpChannel;
 use crate::channels::{Channel, Handle, tls};
 use crate::mover::Incoming;
@@ -15,7 +16,7 @@ use farline_core::units::{Error, Fault};
 use rustls::ServerConfig;
 use std::collections::{HashMap, VecDeque};
 use std::io::{self, Read};
-use std::net::{SocketAddr, TcpListener};
+use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::sync::{Arc, Mutex, Weak, mpsc};
 use std::time::Duration;
 use tokio::io::AsyncReadExt;
@@ -36,6 +37,7 @@ pub(super) struct Door {
     inside: Arc<Inside>,
     arrived: Mutex<mpsc::Receiver<Option<Box<dyn Channel>>>>,
     listening: Option<Listening>,
+    rdma: Option<RdmaDoor>,
     doors: Arc<Doors>,
 }
 
@@ -66,7 +68,7 @@ impl Doors {
         let (arrivals, arrived) = mpsc::sync_channel(MOST_WAITING);
         let inside = Arc::new(Inside { key, tls, arrivals });
         lock(&self.0).insert(inside.key.token(), Arc::downgrade(&inside));
-        Door { inside, arrived: Mutex::new(arrived), listening: None, doors: Arc::clone(self) }
+        Door { inside, arrived: Mutex::new(arrived), listening: None, rdma: None, doors: Arc::clone(self) }
     }
 
     /// Gives a connection that came with `preamble` to the session it is of. Answers whether there is one.
@@ -95,6 +97,20 @@ impl Door {
         let task = tokio::spawn(attend(listener, Arc::downgrade(&self.inside))).abort_handle();
         self.listening = Some(Listening { address, task });
         Ok(())
+    }
+
+    /// Opens for RDMA channels too, at `ip`, each with at most `credits` slots advertised; answers with the address.
+    ///
+    /// # Errors
+    /// When this host has no RDMA device of that address.
+    pub(super) fn listen_for_rdma(&mut self, ip: IpAddr, credits: usize) -> Result<SocketAddr, Error> {
+        // A weak one: a session that is gone must not be kept by those who knock.
+        let inside = Arc::downgrade(&self.inside);
+        let deliver = move |channel| inside.upgrade().is_some_and(|inside| inside.arrivals.try_send(Some(channel)).is_ok());
+        let rdma = RdmaDoor::open(ip, self.inside.key.clone(), credits, deliver)?;
+        let address = rdma.address();
+        self.rdma = Some(rdma);
+        Ok(address)
     }
 
     /// Lets go of what came and was not taken.

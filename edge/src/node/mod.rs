@@ -21,6 +21,7 @@ pub use config::{Anonymous, Config, ConfigFile, DEFAULT_LISTEN, TlsKey, parse_po
 
 use crate::channels::trust::{Fingerprint, Identity};
 use crate::stores::Root;
+use crate::sys::verbs::device_count;
 use farline_core::gridftp::Pathname;
 use farline_core::units::{Error, Fault};
 use std::net::SocketAddr;
@@ -53,11 +54,14 @@ struct Shared {
     home: Pathname,
     /// Bytes that memory stores take now.
     memory_used: AtomicU64,
+    /// Whether this host has RDMA devices and the libraries for them.
+    rdma: bool,
 }
 
 impl Shared {
     fn new(config: Config, root: Root, identity: Option<Identity>, home: Pathname) -> Shared {
         Shared {
+            rdma: device_count().is_ok(),
             sessions: Arc::new(Semaphore::new(config.sessions)),
             turned_away: Arc::new(Semaphore::new(64)),
             doors: Arc::default(),

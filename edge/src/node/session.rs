@@ -128,6 +128,7 @@ fn rules(shared: &Shared, arrival: &Arrival) -> ServerConfig {
             shared.config.third_party.then(|| "FARLINE THIRDPARTY".to_owned()).into_iter().collect(),
             shared.identity.iter().map(|identity| format!("FARLINE TLS {}", identity.fingerprint)).collect(),
             arrival.over_ssh.then(|| format!("FARLINE ADDRESS {}", arrival.local.ip())).into_iter().collect(),
+            shared.rdma.then(|| "FARLINE RDMA".to_owned()).into_iter().collect(),
             diskless::features(shared.config.allow_null, shared.config.allow_memory),
         ]
         .concat(),
@@ -136,6 +137,7 @@ fn rules(shared: &Shared, arrival: &Arrival) -> ServerConfig {
         secure: arrival.over_ssh,
         home: shared.home.clone(),
         modules: vec![TREE_MODULE.to_owned()],
+        net_stacks: ["tcp"].into_iter().chain(shared.rdma.then_some("rdma")).map(str::to_owned).collect(),
         ..ServerConfig::default()
     }
 }
@@ -170,6 +172,7 @@ impl Job {
             Ask::List { path } => files.list(&path).map(Answer::Entries),
             Ask::Login { .. } => Err(Error::new(Fault::Refused, "login-refused", "this node has no accounts")),
             Ask::MakeDirectory { path } => files.make_directory(&path).map(done),
+            Ask::NetStack { name } => data.choose_driver(&name).map(done),
             Ask::Passive { family, .. } => data.passive(family).map(|address| Answer::Passive(vec![address])),
             Ask::Protect { private } => data.protect(private).map(done),
             Ask::Remove { path, directory: true } => files.remove_directory(&path).map(done),

@@ -170,8 +170,8 @@ impl DataPlane {
             return run.while_it_moves(patience, || stream_mode::send(self, layout, source, from, run));
         }
         let wanted = (run.request.parallelism.max(1) as usize).min(MOST_CHANNELS);
-        // More than were asked for are those that came while the last transfer ran.
-        let reused = self.channels.len() >= wanted;
+        // Beyond what was asked for are those that the client opened while the last transfer ran.
+        let reused = self.channels.len() == wanted || (self.door.is_some() && self.channels.len() > wanted);
         if !reused && self.door.is_none() {
             self.channels.clear();
         }
@@ -187,8 +187,9 @@ impl DataPlane {
         let channels = std::mem::take(&mut self.channels);
         let (pace, patience, in_order) = (self.pace().cloned(), self.shared.config.patience, self.in_order);
         let newcomers = Newcomers::of(self, run);
-        let (tell, ask, further) = (|why: String| run.changed(&why), |count| run.ask_for(count), || newcomers.further());
         let adapts = run.is_data() && self.adapt.told;
+        let tell = |why: String| run.changed(adapts, &why);
+        let (ask, further) = (|count| run.ask_for(count), || newcomers.further());
         let freedom = self.adapt.freedom(self, &channels);
         let tuning = adapts.then_some(Tuning { freedom, ask: &ask, further: &further, tell: &tell });
         let growth = (run.is_data() && self.shared.config.staging.is_none()).then_some(&tell as Tell<'_>);
@@ -250,7 +251,8 @@ impl DataPlane {
         let door = self.door.as_ref().map(|door| door as &dyn Incoming);
         let acceptor = door.or(self.acceptor.as_ref().map(|acceptor| acceptor as &dyn Incoming));
         let integrity = self.integrity_of(run);
-        let tell = |why: String| run.changed(&why);
+        let adapts = run.is_data() && self.adapt.told;
+        let tell = |why: String| run.changed(adapts, &why);
         let growth = (run.is_data() && self.shared.config.staging.is_none()).then_some(&tell as Tell<'_>);
         let watch = Watch::new();
         let work = |held| {
@@ -277,7 +279,7 @@ impl DataPlane {
         let received = run.reporter.watch_durable(run.request.ranges_every.into(), sink, || {
             run.reporter.watch(run.request.perf_every.into(), &run.tally, work)
         })?;
-        if run.is_data() && self.adapt.told {
+        if adapts {
             watch.tell(run, &run.tally, &received.tcp, false);
         }
         self.channels = received.channels;

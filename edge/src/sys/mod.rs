@@ -11,3 +11,4 @@ pub mod process;
 pub mod realtime;
 pub mod tcp;
 pub mod tun;
+pub mod verbs;

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 /// A mapped region; unmapped when the last slot goes.
 #[derive(Debug)]
-struct Region {
+pub(in crate::sys) struct Region {
     start: NonNull<u8>,
     len: usize,
 }
@@ -69,6 +69,11 @@ impl Slot {
     /// The slot's number in its pool, which may be of several regions.
     pub fn index(&self) -> usize {
         self.index
+    }
+
+    /// The pool that it is of, which stays mapped while the answer lives.
+    pub(in crate::sys) fn region(&self) -> &Arc<Region> {
+        &self.region
     }
 }
 

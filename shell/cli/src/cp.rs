@@ -3,13 +3,15 @@
 use crate::output::Output;
 use crate::progress::{Progress, Sample};
 use farline::channels::trust::{Fingerprint, Trust};
-use farline::client::{DataPath, Existing, Location, Options, Outcome, Reach, Standing, Stop, Trial, Verify, copy};
+use farline::client::{DataPath, Existing, Location, Options, Outcome, RdmaWish, Reach, Standing, Stop, Trial, Verify, copy};
 use farline::stores::{DirectIo, Stall};
+use farline_core::rdma::MOST_QUEUE_PAIRS;
 use farline_core::transfer::{Limit, Wishes};
 use farline_core::units::{Bytes, Error, Fault, Rate, Span};
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::str::FromStr;
 use std::time::Duration;
 
 /// Skipped files that are named without being asked for.
@@ -24,9 +26,8 @@ Examples:
   farline cp memory:10G 'farline://dtn2.example.org/?null'
   tar c run7 | farline cp - dtn2.example.org:run7.tar
 
-`src` is copied by its name, `src/` is its content alone, as rsync has it. Every
-file lands whole or not at all. Farline compares BLAKE3 digests; with a stock
-server CKSM, with --verify digest. Over ssh and ftps:// data is encrypted.";
+`src` is copied by name, `src/` is its content. Files land whole or not at all,
+compared by BLAKE3 (stock: --verify digest). Over ssh and ftps:// encrypted.";
 
 /// Copy files and trees between this host and a GridFTP node
 #[derive(clap::Args)]
@@ -47,6 +48,9 @@ pub(crate) struct Args {
     /// Leave files of the same size and time alone
     #[arg(long)]
     skip_same: bool,
+    /// tcp, or rdma[:QUEUE-PAIRS] [default: tcp]
+    #[arg(long, value_name = "DRIVER")]
+    channel: Option<Driver>,
     /// Data channels, 1 to 60 [default: by round-trip time]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=60))]
     streams: Option<u8>,
@@ -95,6 +99,30 @@ pub(crate) struct Args {
     /// For measuring staging: reading and sending take turns [default: no]
     #[arg(long, hide = true)]
     trial_in_turns: bool,
+}
+
+/// What carries the data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Driver {
+    Tcp,
+    Rdma(RdmaWish),
+}
+
+impl FromStr for Driver {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Driver, String> {
+        let queue_pairs = match text {
+            "tcp" => return Ok(Driver::Tcp),
+            "rdma" => None,
+            _ => {
+                let count = text.strip_prefix("rdma:").and_then(|count| count.parse().ok());
+                let count = count.filter(|count| (1..=MOST_QUEUE_PAIRS).contains(count));
+                Some(count.ok_or_else(|| format!("write tcp, rdma, or rdma:N with 1 to {MOST_QUEUE_PAIRS} queue pairs"))?)
+            }
+        };
+        Ok(Driver::Rdma(RdmaWish { queue_pairs }))
+    }
 }
 
 /// How a copy's arrival is checked.
@@ -153,6 +181,10 @@ pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
         existing,
         buffer: args.buffer,
         direct_io: if args.direct_io { DirectIo::wanted() } else { DirectIo::default() },
+        rdma: match args.channel {
+            Some(Driver::Rdma(wish)) => Some(wish),
+            Some(Driver::Tcp) | None => None,
+        },
         stop: stop.clone(),
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
@@ -215,6 +247,7 @@ fn report(outcome: &Outcome, verbose: bool, output: &Output) -> Result<(), Error
         Some(DataPath::ControlPort) => {
             text.push_str("\ndata went through the control port: the node's data ports could not be reached");
         }
+        Some(DataPath::Rdma) => text.push_str(", by RDMA"),
         Some(DataPath::Ssh) => text.push_str("\ndata went through ssh: the other host's data ports could not be reached"),
         _ => {}
     }
@@ -224,7 +257,9 @@ fn report(outcome: &Outcome, verbose: bool, output: &Output) -> Result<(), Error
     if verbose {
         text.push_str(&format!("\nrtt {}", Span::from_secs_f64(outcome.rtt_seconds)));
         for reason in &outcome.reasons {
-            text.push_str(&format!("\nchosen: {reason}"));
+            // What was measured says so itself.
+            let label = if reason.contains("measured: ") { "" } else { "chosen: " };
+            text.push_str(&format!("\n{label}{reason}"));
         }
         text.push_str(&format!(
             "\nlimited by {}; {} retransmissions, {:.2} s of processor time, {} of memory",

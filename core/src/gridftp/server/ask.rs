@@ -58,6 +58,11 @@ pub enum Ask {
         /// Whether.
         private: bool,
     },
+    /// Make data connections by another driver from the next [`Passive`](Ask::Passive) on. Answer: `Done`.
+    NetStack {
+        /// One of the configured ones.
+        name: String,
+    },
     /// Delete a file, or an empty directory when `directory`. Answer: `Done`.
     Remove {
         /// What.

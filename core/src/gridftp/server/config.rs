@@ -43,6 +43,8 @@ pub struct ServerConfig {
     pub modules: Vec<String>,
     /// The most channels a client may ask the server to send on. Default: 64.
     pub max_parallelism: u32,
+    /// The drivers of data channels between which `SITE SETNETSTACK` chooses ([`Ask::NetStack`](super::Ask::NetStack)). Default: `tcp` alone.
+    pub net_stacks: Vec<String>,
     /// How long the client may be silent while nothing runs. Default: 15 minutes, as RFC 1123 section 4.1.3.2 wants at least five.
     pub idle: Span,
     /// Whether `AUTH TLS` is offered ([`Output::StartTls`](super::Output::StartTls)).
@@ -64,6 +66,7 @@ impl Default for ServerConfig {
             checksums: Vec::new(),
             modules: Vec::new(),
             max_parallelism: 64,
+            net_stacks: vec!["tcp".to_owned()],
             idle: Span::from_secs(15 * 60),
             tls: false,
             secure: false,

@@ -198,6 +198,18 @@ impl ServerSession {
         self.say(200, "The next file stored must have this checksum.");
     }
 
+    /// Which driver makes the data connections from the next PASV, EPSV or SPAS on.
+    fn set_net_stack(&mut self, name: &str) {
+        let name = if name == "default" { "tcp" } else { name };
+        match self.config.net_stacks.iter().any(|known| known == name) {
+            // Nothing to choose between, and no thread to ask.
+            true if self.config.net_stacks.len() == 1 => self.say(250, "OK."),
+            true => self.ask(Ask::NetStack { name: name.to_owned() }, Purpose::Plain(Reply::line(250, "OK."))),
+            false => self
+                .say(500, format!("There is no data channel driver of that name; {} is.", self.config.net_stacks.join(" or "))),
+        }
+    }
+
     pub(super) fn site(&mut self, site: Site) {
         match site {
             Site::Help => self.help(None),
@@ -211,8 +223,7 @@ impl ServerSession {
                 }
                 self.say(250, "OK.");
             }
-            Site::NetStack(stack) if matches!(stack.trim(), "default" | "tcp") => self.say(250, "OK."),
-            Site::NetStack(_) => self.say(500, "Data channels are plain TCP here; SITE SETNETSTACK tcp is."),
+            Site::NetStack(stack) => self.set_net_stack(stack.trim()),
             Site::SetMode(mode, path) => self.set_file_mode(mode, &path),
             Site::SetModified(time, path) => self.set_modified(time, &path, Reply::line(250, "OK.")),
             Site::Other(_) => self.say(500, "This SITE command is not known."),

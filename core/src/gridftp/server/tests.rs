@@ -501,6 +501,22 @@ proptest! {
 }
 
 #[test]
+fn the_edge_is_asked_for_the_data_channel_driver_where_it_has_more_than_one() {
+    let net_stacks = vec!["tcp".to_owned(), "rdma".to_owned()];
+    let config = ServerConfig { net_stacks, logins: Logins::Anyone(Rights::Write), ..ServerConfig::default() };
+    let mut d = Dialogue::new(config);
+    d.client("USER ann\r\nPASS x\r\n");
+    for (said, asked) in [("rdma", "rdma"), ("default", "tcp"), ("tcp", "tcp")] {
+        d.client(&format!("SITE SETNETSTACK {said}\r\n"));
+        assert_eq!(d.asked(), &Ask::NetStack { name: asked.into() });
+        d.edge(Answer::Done);
+        assert_eq!(d.code(), "250");
+    }
+    d.client("SITE SETNETSTACK udt\r\n");
+    assert_eq!(d.code(), "500");
+}
+
+#[test]
 fn over_a_protected_channel_the_edge_is_asked_to_encrypt_and_paths_start_at_home() {
     let config = ServerConfig {
         secure: true,

@@ -1,0 +1,122 @@
+//! What travels in the private data of a connection request and its answer: who connects, and as what.
+
+use super::{MOST_CREDITS, MOST_QUEUE_PAIRS, Placement, QueuePair};
+
+/// What every greeting begins with; the last byte is the version of the protocol.
+const MAGIC: [u8; 8] = *b"FARLRDM\x01";
+
+/// Bytes of a greeting: as much as rdma_cm leaves free in an InfiniBand request (92 bytes, of which its own header takes 36).
+pub const GREETING_LEN: usize = 56;
+/// Bytes of an answer.
+pub const ANSWER_LEN: usize = 16;
+
+/// What who connects says of one queue pair.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Greeting {
+    /// Shows that the session is theirs: made of the session's key and of the channel and queue pair, so that it serves once.
+    pub proof: [u8; 32],
+    /// The channel that the queue pair is of, among those of the session.
+    pub channel: u32,
+    /// Which of the channel's queue pairs it is.
+    pub queue_pair: QueuePair,
+    /// How many the channel has.
+    pub queue_pairs: u8,
+    /// The most slots that either end may advertise.
+    pub credits: u16,
+    /// How blocks are placed.
+    pub placement: Placement,
+    /// The exponent of the time after which either end sends again what was not acknowledged.
+    pub ack_timeout: u8,
+}
+
+impl Greeting {
+    /// The private data.
+    pub fn encode(&self) -> [u8; GREETING_LEN] {
+        let mut bytes = [0; GREETING_LEN];
+        bytes[..8].copy_from_slice(&MAGIC);
+        bytes[8..40].copy_from_slice(&self.proof);
+        bytes[40..44].copy_from_slice(&self.channel.to_be_bytes());
+        bytes[44] = self.queue_pair.0;
+        bytes[45] = self.queue_pairs;
+        bytes[46..48].copy_from_slice(&self.credits.to_be_bytes());
+        bytes[48] = self.placement.byte();
+        bytes[49] = self.ack_timeout;
+        bytes
+    }
+
+    /// Reads private data, which the fabric may have padded; `None` when it is of another program or version, or makes no sense.
+    pub fn decode(bytes: &[u8]) -> Option<Greeting> {
+        let bytes: &[u8; GREETING_LEN] = bytes.first_chunk()?;
+        let greeting = Greeting {
+            proof: *bytes[8..40].first_chunk()?,
+            channel: u32::from_be_bytes(*bytes[40..44].first_chunk()?),
+            queue_pair: QueuePair(bytes[44]),
+            queue_pairs: bytes[45],
+            credits: u16::from_be_bytes(*bytes[46..48].first_chunk()?),
+            placement: Placement::of_byte(bytes[48])?,
+            ack_timeout: bytes[49],
+        };
+        let sound = bytes[..8] == MAGIC
+            && greeting.queue_pair.0 < greeting.queue_pairs
+            && greeting.queue_pairs <= MOST_QUEUE_PAIRS
+            && (1..=MOST_CREDITS).contains(&greeting.credits)
+            && greeting.ack_timeout < 32;
+        sound.then_some(greeting)
+    }
+}
+
+/// What who is connected to says of a queue pair that it accepts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Answer {
+    /// The most slots that either end may advertise: what was asked for, or less.
+    pub credits: u16,
+}
+
+impl Answer {
+    /// The private data.
+    pub fn encode(&self) -> [u8; ANSWER_LEN] {
+        let mut bytes = [0; ANSWER_LEN];
+        bytes[..8].copy_from_slice(&MAGIC);
+        bytes[8..10].copy_from_slice(&self.credits.to_be_bytes());
+        bytes
+    }
+
+    /// Reads private data, which the fabric may have padded; `None` when it is of another program or version, or makes no sense.
+    pub fn decode(bytes: &[u8]) -> Option<Answer> {
+        let bytes: &[u8; ANSWER_LEN] = bytes.first_chunk()?;
+        let credits = u16::from_be_bytes(*bytes[8..10].first_chunk()?);
+        (bytes[..8] == MAGIC && (1..=MOST_CREDITS).contains(&credits)).then_some(Answer { credits })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn greeting() -> Greeting {
+        let (queue_pair, placement) = (QueuePair(2), Placement::Behind);
+        Greeting { proof: [7; 32], channel: 5, queue_pair, queue_pairs: 3, credits: 9, placement, ack_timeout: 14 }
+    }
+
+    #[test]
+    fn a_greeting_survives_the_padding_of_the_fabric() {
+        let mut wire = greeting().encode().to_vec();
+        wire.extend([0; 36]);
+        assert_eq!(Greeting::decode(&wire), Some(greeting()));
+        let mut wire = Answer { credits: 9 }.encode().to_vec();
+        wire.extend([0; 180]);
+        assert_eq!(Answer::decode(&wire), Some(Answer { credits: 9 }));
+    }
+
+    #[test]
+    fn another_version_and_what_makes_no_sense_are_no_greeting() {
+        // Version, queue pair number, count, credits, placement, timeout.
+        for (at, byte) in [(7, 2), (44, 3), (45, 0), (45, MOST_QUEUE_PAIRS + 1), (46, 0xff), (48, 0), (49, 32)] {
+            let mut wire = greeting().encode();
+            wire[at] = byte;
+            assert_eq!(Greeting::decode(&wire), None, "{at}");
+        }
+        assert_eq!(Greeting::decode(&greeting().encode()[..55]), None);
+        assert_eq!(Answer::decode(&Answer { credits: 0 }.encode()), None);
+    }
+}

@@ -1,0 +1,38 @@
+//! An RDMA channel's protocol: who may write which block into which advertised slot, and what each completion means.
+//!
+//! A channel is one or more reliable connections (*queue pairs*) between the same two ends. The receiver advertises empty slots, each a
+//! *credit*; the sender announces a block in a record, writes it into a credited slot with an RDMA WRITE, and has nothing to do with
+//! the slot from then on. [`Endpoint`] decides all of it and touches no memory. The wire is in `docs/protocol.md`, clauses V-1 to V-8.
+//!
+//! Not here: how a queue pair is connected, how memory is registered, what waits for a completion.
+
+mod endpoint;
+mod greeting;
+mod record;
+#[cfg(test)]
+mod simulation;
+mod timing;
+
+pub use endpoint::{Endpoint, Input, Output, Settings, Violation, Work};
+pub use greeting::{ANSWER_LEN, Answer, GREETING_LEN, Greeting};
+pub use record::{Announcement, Credit, HEADER_LEN_MOST, Record, RecordHeader};
+pub use timing::{ack_timeout_exponent, queue_pairs_for};
+
+/// One of the reliable connections of a channel, by number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct QueuePair(pub u8);
+
+/// How a receiver learns that a block is where it belongs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Placement {
+    /// The announcing record goes first, and the RDMA WRITE carries the credit's number as its immediate: InfiniBand and RoCE. The device
+    /// itself then says how many bytes were written.
+    Immediate,
+    /// The record goes behind a plain RDMA WRITE: iWARP, which has no immediate (RFC 5040, section 4).
+    Behind,
+}
+
+/// The most queue pairs of one channel.
+pub const MOST_QUEUE_PAIRS: u8 = 16;
+/// The most slots that one channel has advertised at once.
+pub const MOST_CREDITS: u16 = 256;

@@ -1,0 +1,71 @@
+//! Opens a copy's data connections by RDMA where that was asked for and can be, else by TCP, and then says why.
+
+use super::control::Control;
+use super::copy::Copy;
+use super::dial::{DataPath, Dialled, dial};
+use crate::channels::Channel;
+use crate::channels::rdma::Fabric;
+use crate::channels::tcp::TcpOptions;
+use crate::mover::BLOCK_LEN;
+use crate::sys::verbs::device_count;
+use farline_core::rdma::{MOST_QUEUE_PAIRS, queue_pairs_for};
+use farline_core::transfer::Choice;
+use farline_core::units::{Bytes, Error, Fault};
+use std::net::SocketAddr;
+use std::time::Duration;
+
+/// How long one channel may take to be made, beside some round trips.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Opens the data connections to the node, which listens at `address`.
+///
+/// # Errors
+/// When no way leads there.
+pub(super) async fn open(
+    copy: &mut Copy<'_>,
+    control: &mut Control,
+    address: SocketAddr,
+    choice: &Choice,
+    options: &TcpOptions,
+) -> Result<Dialled, Error> {
+    let Some(wish) = copy.options.rdma.filter(|_| !copy.ledger.gave_up_rdma) else {
+        return dial(control, address, choice.streams, options).await;
+    };
+    copy.ledger.tried_rdma = true;
+    let queue_pairs = wish.queue_pairs.unwrap_or_else(|| queue_pairs_for(control.rtt())).clamp(1, MOST_QUEUE_PAIRS);
+    // Streams are TCP's way to fill a path; here queue pairs are.
+    let streams = copy.options.wishes.streams.unwrap_or(1).max(1);
+    let credits = choice.slots(Bytes(BLOCK_LEN as u64)) / 2 / streams;
+    let fabric = Fabric { queue_pairs, credits, rtt: control.rtt() };
+    match by_rdma(control, address, streams, fabric).await {
+        Ok(channels) => {
+            copy.ledger.streams = streams;
+            Ok(Dialled { channels, path: DataPath::Rdma, encrypted: false, line: None })
+        }
+        Err(error) => {
+            copy.ledger.gave_up_rdma = true;
+            copy.ledger.note(match error.hint {
+                Some(hint) => format!("over TCP instead of RDMA: {} ({hint})", error.message),
+                None => format!("over TCP instead of RDMA: {}", error.message),
+            });
+            // Where the node was never asked for RDMA, its address is one for TCP.
+            let address = if control.is_by_rdma() { control.arrange_tcp().await? } else { address };
+            dial(control, address, choice.streams, options).await
+        }
+    }
+}
+
+async fn by_rdma(
+    control: &mut Control,
+    address: SocketAddr,
+    streams: usize,
+    fabric: Fabric,
+) -> Result<Vec<Box<dyn Channel>>, Error> {
+    device_count()?;
+    let timeout = PATIENCE + 10 * Duration::from(fabric.rtt);
+    let (address, dialler) = control.arrange_rdma(address, fabric).await?;
+    let opening = tokio::task::spawn_blocking(move || {
+        (0..streams).map(|_| Ok(Box::new(dialler.open(address, timeout)?) as Box<dyn Channel>)).collect()
+    });
+    opening.await.unwrap_or_else(|_| Err(Error::new(Fault::Bug, "thread-lost", "a thread panicked")))
+}

@@ -1,0 +1,262 @@
+//! Connections of queue pairs, made and taken by librdmacm: resolve and connect, listen and accept.
+
+use super::abi::*;
+use super::events::{Event, Events, Kind};
+use super::library::{Library, library, no_device};
+use super::memory::Domain;
+use farline_core::units::{Error, Fault};
+use socket2::SockAddr;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// One end of a connection, or a listener, and where its events come in.
+pub(super) struct Id {
+    library: &'static Library,
+    pub(super) raw: NonNull<Identifier>,
+    pub(super) events: Events,
+}
+
+// SAFETY: librdmacm allows its calls from any thread; an `Id` is used by one at a time.
+unsafe impl Send for Id {}
+
+impl Id {
+    fn new() -> Result<Id, Error> {
+        let (library, events) = (library()?, Events::new()?);
+        let mut raw = std::ptr::null_mut();
+        // SAFETY: the channel is open; the identifier is written before the call returns.
+        let done = unsafe { (library.rdma_create_id)(events.raw.as_ptr(), &raw mut raw, std::ptr::null_mut(), PORT_SPACE_TCP) };
+        match NonNull::new(raw) {
+            Some(raw) if done == 0 => Ok(Id { library, raw, events }),
+            _ => Err(no_device()),
+        }
+    }
+
+    /// The device that it is bound to.
+    fn context(&self) -> Option<NonNull<Context>> {
+        // SAFETY: the identifier is alive; librdmacm sets the field when it binds.
+        NonNull::new(unsafe { self.raw.as_ref().verbs })
+    }
+
+    /// The queue pair, once there is one.
+    pub(super) fn queue_pair(&self) -> Option<NonNull<QueuePair>> {
+        // SAFETY: as above; the field is null while there is none.
+        NonNull::new(unsafe { self.raw.as_ref().queue_pair })
+    }
+
+    /// Creates the queue pair.
+    pub(super) fn create_pair(&self, domain: &Domain, attributes: &mut QueuePairAttributes) -> io::Result<()> {
+        // SAFETY: identifier, domain and completion queue are alive, and of one device: `Link::add` saw to it.
+        check(unsafe { (self.library.rdma_create_qp)(self.raw.as_ptr(), domain.raw.as_ptr(), attributes) })
+    }
+
+    /// Destroys the queue pair: the device touches no memory of it any more.
+    pub(super) fn destroy_pair(&mut self) {
+        if self.queue_pair().is_some() {
+            // SAFETY: the queue pair is there, and librdmacm sets the field to null.
+            unsafe { (self.library.rdma_destroy_qp)(self.raw.as_ptr()) };
+        }
+    }
+
+    pub(super) fn disconnect(&self) {
+        // SAFETY: the identifier is alive. Failing means that there is no connection any more.
+        let _ = unsafe { (self.library.rdma_disconnect)(self.raw.as_ptr()) };
+    }
+
+    /// 4.096 us * 2^n until a packet that nobody acknowledges is sent again; a wish, which older kernels do not know.
+    pub(super) fn set_ack_timeout(&self, mut exponent: u8) {
+        let value = (&raw mut exponent).cast();
+        // SAFETY: the option is one byte.
+        let _ = unsafe { (self.library.rdma_set_option)(self.raw.as_ptr(), OPTION_ID, OPTION_ACK_TIMEOUT, value, 1) };
+    }
+
+    /// Connects, with private data; answers with the peer's.
+    pub(super) fn connect(&self, private_data: &[u8], deadline: Instant) -> io::Result<Vec<u8>> {
+        let mut parameters = parameters(private_data);
+        // SAFETY: the identifier has a route and a queue pair; the parameters are read before the call returns.
+        check(unsafe { (self.library.rdma_connect)(self.raw.as_ptr(), &raw mut parameters) })?;
+        Ok(self.events.wait_for(Kind::Established, deadline)?.private_data)
+    }
+
+    /// Accepts, with private data; [`Kind::Established`] follows.
+    pub(super) fn accept(&self, private_data: &[u8]) -> io::Result<()> {
+        let mut parameters = parameters(private_data);
+        // SAFETY: the identifier came with a request and has a queue pair; the parameters are read before the call returns.
+        check(unsafe { (self.library.rdma_accept)(self.raw.as_ptr(), &raw mut parameters) })
+    }
+}
+
+impl Drop for Id {
+    fn drop(&mut self) {
+        self.destroy_pair();
+        // SAFETY: created by librdmacm, destroyed once; its event channel goes after it.
+        let _ = unsafe { (self.library.rdma_destroy_id)(self.raw.as_ptr()) };
+    }
+}
+
+/// What a connection is asked for with: no remote reads, and as many retries as there are. 7 receiver-not-ready retries mean without
+/// end (InfiniBand Architecture Specification 1.2.1, section 9.7.5.2.8); that there is always a receive is the protocol's promise.
+fn parameters(private_data: &[u8]) -> ConnectionParameters {
+    ConnectionParameters {
+        private_data: private_data.as_ptr().cast(),
+        private_data_len: private_data.len() as u8,
+        responder_resources: 1,
+        initiator_depth: 1,
+        flow_control: 1,
+        retry_count: 7,
+        rnr_retry_count: 7,
+        shared_receives: 0,
+        queue_pair: 0,
+    }
+}
+
+fn check(result: i32) -> io::Result<()> {
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// The domain of the device that `id` is bound to: `known`, when it is of the same.
+fn domain_of(id: &Id, known: Option<&Arc<Domain>>) -> Result<Arc<Domain>, Error> {
+    let context = id.context().ok_or_else(no_device)?;
+    match known.filter(|known| known.context == context) {
+        Some(known) => Ok(Arc::clone(known)),
+        None => Domain::new(context),
+    }
+}
+
+/// A connection that knows its way and is not made yet.
+pub struct Connecting {
+    pub(super) id: Id,
+}
+
+impl Connecting {
+    /// Looks for the device and the way that lead to `address`.
+    ///
+    /// # Errors
+    /// When the libraries are missing, or no device leads there.
+    pub fn resolve(address: SocketAddr, timeout: Duration) -> Result<Connecting, Error> {
+        let id = Id::new()?;
+        let deadline = Instant::now() + timeout;
+        let millis = i32::try_from(timeout.as_millis()).unwrap_or(i32::MAX);
+        let to = SockAddr::from(address);
+        let resolved = (|| {
+            // SAFETY: the identifier is new, and the address is read before the call returns.
+            check(unsafe {
+                let to = to.as_ptr().cast_mut().cast();
+                (id.library.rdma_resolve_addr)(id.raw.as_ptr(), std::ptr::null_mut(), to, millis)
+            })?;
+            id.events.wait_for(Kind::AddressResolved, deadline)?;
+            // SAFETY: the identifier is bound to a device.
+            check(unsafe { (id.library.rdma_resolve_route)(id.raw.as_ptr(), millis) })?;
+            id.events.wait_for(Kind::RouteResolved, deadline).map(drop)
+        })();
+        resolved.map_err(|error| {
+            Error::new(Fault::Between, "no-rdma-path", format!("no RDMA device leads to {}: {error}", address.ip()))
+                .hint("`rdma link` lists the devices; the route to the peer must leave by one of them")
+        })?;
+        Ok(Connecting { id })
+    }
+
+    /// The protection domain to connect in: `known`, when the same device leads there.
+    ///
+    /// # Errors
+    /// When the device has none left.
+    pub fn domain(&self, known: Option<&Arc<Domain>>) -> Result<Arc<Domain>, Error> {
+        domain_of(&self.id, known)
+    }
+}
+
+/// Listens for connections.
+pub struct Listener {
+    id: Id,
+}
+
+/// A connection that somebody wants; dropped, it is refused.
+pub struct Request {
+    pub(super) id: Id,
+    /// What came with it, with the padding of the fabric behind it.
+    pub private_data: Vec<u8>,
+}
+
+impl Listener {
+    /// Listens at `ip`, which must be an RDMA device's, on any free port.
+    ///
+    /// # Errors
+    /// When the libraries are missing, or no device has the address.
+    pub fn bind(ip: IpAddr) -> Result<Listener, Error> {
+        let id = Id::new()?;
+        let at = SockAddr::from(SocketAddr::new(ip, 0));
+        let bound = (|| {
+            // SAFETY: the identifier is new, and the address is read before the call returns.
+            check(unsafe { (id.library.rdma_bind_addr)(id.raw.as_ptr(), at.as_ptr().cast_mut().cast()) })?;
+            if id.context().is_none() && !ip.is_unspecified() {
+                return Err(io::ErrorKind::AddrNotAvailable.into());
+            }
+            // SAFETY: the identifier is bound.
+            check(unsafe { (id.library.rdma_listen)(id.raw.as_ptr(), 64) })
+        })();
+        bound.map_err(|error| {
+            Error::new(Fault::There, "no-rdma-path", format!("no RDMA device here has the address {ip}: {error}"))
+        })?;
+        Ok(Listener { id })
+    }
+
+    /// The port.
+    pub fn port(&self) -> u16 {
+        // SAFETY: the identifier is bound.
+        u16::from_be(unsafe { (self.id.library.rdma_get_src_port)(self.id.raw.as_ptr()) })
+    }
+
+    /// The next request, if there is one.
+    ///
+    /// # Errors
+    /// When the device is gone.
+    pub fn next(&self) -> io::Result<Option<Request>> {
+        while let Some(Event { kind, id, private_data }) = self.id.events.next()? {
+            match (kind, NonNull::new(id)) {
+                (Kind::Requested, Some(raw)) => {
+                    let Ok(events) = Events::new() else {
+                        // SAFETY: the identifier came with the request and is nobody else's. Destroying it refuses the request.
+                        let _ = unsafe { (self.id.library.rdma_destroy_id)(raw.as_ptr()) };
+                        continue;
+                    };
+                    // SAFETY: both are alive. Further events of this connection come in on its own channel.
+                    let moved = unsafe { (self.id.library.rdma_migrate_id)(raw.as_ptr(), events.raw.as_ptr()) };
+                    let id = Id { library: self.id.library, raw, events };
+                    if moved == 0 {
+                        return Ok(Some(Request { id, private_data }));
+                    }
+                }
+                (Kind::Gone(super::events::Gone::Removed), _) => {
+                    return Err(super::events::Gone::Removed.into());
+                }
+                _ => {}
+            }
+        }
+        Ok(None)
+    }
+}
+
+impl AsFd for Listener {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.id.events.as_fd()
+    }
+}
+
+impl Request {
+    /// The protection domain to accept in: `known`, when the request came by the same device.
+    ///
+    /// # Errors
+    /// When the device has none left.
+    pub fn domain(&self, known: Option<&Arc<Domain>>) -> Result<Arc<Domain>, Error> {
+        domain_of(&self.id, known)
+    }
+
+    /// Refuses it.
+    pub fn reject(self) {
+        // SAFETY: the identifier came with a request that was not answered. Dropping it would do too, later.
+        let _ = unsafe { (self.id.library.rdma_reject)(self.id.raw.as_ptr(), std::ptr::null(), 0) };
+    }
+}

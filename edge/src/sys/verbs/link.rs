@@ -1,0 +1,488 @@
+//! The queue pairs of one channel with their completion queue, and the slots that the device may touch meanwhile.
+
+use super::abi::*;
+use super::connection::{Connecting, Id, Request};
+use super::events::{Gone, Kind, wait};
+use super::memory::{Domain, Keys, Registration};
+use crate::sys::memory::Memory;
+use crate::sys::pool::Slot;
+use rustix::event::{PollFd, PollFlags};
+use rustix::fs::OFlags;
+use std::collections::BTreeMap;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Completions read in one call.
+const BATCH: usize = 32;
+
+/// The sizes of a link.
+#[derive(Clone, Copy, Debug)]
+pub struct Shape {
+    /// How many queue pairs.
+    pub pairs: u8,
+    /// Work requests in each send queue.
+    pub sends: usize,
+    /// Receives posted on each queue pair.
+    pub receives: usize,
+    /// The longest record in bytes.
+    pub record_len: usize,
+}
+
+/// What a device has done.
+#[derive(Debug)]
+pub enum Completion {
+    /// A record came; its receive is posted again.
+    Record {
+        /// On which queue pair.
+        on: u8,
+        /// Its bytes.
+        bytes: Vec<u8>,
+    },
+    /// The peer wrote to memory, with an immediate; the receive is posted again.
+    Written {
+        /// On which queue pair.
+        on: u8,
+        /// The immediate.
+        immediate: u32,
+        /// Bytes that it wrote.
+        len: u32,
+    },
+    /// A record of ours was sent.
+    RecordSent {
+        /// On which queue pair.
+        on: u8,
+    },
+    /// A slot of ours was written; it is still held.
+    SlotSent {
+        /// On which queue pair.
+        on: u8,
+        /// Its number.
+        slot: usize,
+    },
+    /// A work request failed, and with it the queue pair.
+    Failed(Failure),
+}
+
+/// Why a work request failed: `enum ibv_wc_status` of infiniband/verbs.h.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Failure(u32);
+
+impl From<Failure> for io::Error {
+    fn from(failure: Failure) -> io::Error {
+        let (kind, text) = match failure.0 {
+            1 | 6 | 9 | 11 => (io::ErrorKind::InvalidData, "an RDMA request did not fit what it met"),
+            4 | 8 => (io::ErrorKind::PermissionDenied, "the RDMA device may not use the memory it was given"),
+            10 => (io::ErrorKind::InvalidData, "remote access error: the peer's memory is not open to this write"),
+            12 => (io::ErrorKind::TimedOut, "the peer acknowledges nothing any more (transport retries exceeded)"),
+            13 => (io::ErrorKind::TimedOut, "the peer takes nothing any more (receiver-not-ready retries exceeded)"),
+            FLUSHED => (io::ErrorKind::UnexpectedEof, "the data connection closed before its end-of-data mark"),
+            19 => (io::ErrorKind::NotConnected, "the RDMA device failed"),
+            status => return io::Error::other(format!("an RDMA request failed with status {status}")),
+        };
+        io::Error::new(kind, text)
+    }
+}
+
+/// The queue pairs of one channel.
+pub struct Link {
+    // Dropped in this order, after `Drop` has destroyed the queue pairs.
+    pairs: Vec<Option<Pair>>,
+    queue: Queue,
+    records: Records,
+    domain: Arc<Domain>,
+    shape: Shape,
+    held: BTreeMap<usize, (Slot, Keys)>,
+    gone: Option<Gone>,
+}
+
+struct Pair {
+    id: Id,
+    established: bool,
+}
+
+/// A completion queue and the descriptor that tells of news in it.
+struct Queue {
+    raw: NonNull<CompletionQueue>,
+    channel: NonNull<CompletionChannel>,
+    domain: Arc<Domain>,
+}
+
+/// Registered memory for records: those to be received first, by queue pair, then those to be sent.
+struct Records {
+    registration: Registration,
+    memory: Memory,
+    free: Vec<usize>,
+}
+
+// SAFETY: libibverbs allows its calls from any thread, and a link is used by one at a time.
+unsafe impl Send for Link {}
+
+/// What a work request's number says, in its two highest bytes; a buffer's or slot's number is in the rest.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Job {
+    Receive = 1,
+    Record = 2,
+    Write = 3,
+}
+
+fn number(job: Job, on: u8, index: usize) -> u64 {
+    (job as u64) << 56 | u64::from(on) << 48 | index as u64
+}
+
+impl Link {
+    /// A link without connections.
+    ///
+    /// # Errors
+    /// When the device has no room for it, or may not pin the memory.
+    pub fn new(domain: Arc<Domain>, shape: Shape) -> io::Result<Link> {
+        let pairs = usize::from(shape.pairs);
+        let queue = Queue::new(&domain, pairs * (shape.sends + shape.receives))?;
+        let buffers = pairs * (shape.receives + shape.sends);
+        let mut memory = Memory::touched(buffers * shape.record_len)?;
+        let registration = domain.register(memory.as_mut_ptr(), memory.len(), false)?;
+        let records = Records { registration, memory, free: (pairs * shape.receives..buffers).collect() };
+        let pairs = (0..pairs).map(|_| None).collect();
+        Ok(Link { pairs, queue, records, domain, shape, held: BTreeMap::new(), gone: None })
+    }
+
+    /// Makes a connection the queue pair `on`; answers with the peer's private data.
+    ///
+    /// # Errors
+    /// When the device has no queue pair left, or the peer does not accept.
+    pub fn connect(
+        &mut self,
+        on: u8,
+        connecting: Connecting,
+        private_data: &[u8],
+        ack_timeout: u8,
+        timeout: Duration,
+    ) -> io::Result<Vec<u8>> {
+        let id = self.prepare(on, connecting.id, ack_timeout)?;
+        let answer = id.connect(private_data, Instant::now() + timeout)?;
+        self.pairs[usize::from(on)] = Some(Pair { id, established: true });
+        Ok(answer)
+    }
+
+    /// Accepts a request as the queue pair `on`, which is there once [`Self::is_established`] says so.
+    ///
+    /// # Errors
+    /// When the device has no queue pair left, or who asked is gone.
+    pub fn accept(&mut self, on: u8, request: Request, private_data: &[u8], ack_timeout: u8) -> io::Result<()> {
+        let id = self.prepare(on, request.id, ack_timeout)?;
+        id.accept(private_data)?;
+        self.pairs[usize::from(on)] = Some(Pair { id, established: false });
+        Ok(())
+    }
+
+    /// Gives a connection its queue pair, with every receive posted.
+    fn prepare(&mut self, on: u8, id: Id, ack_timeout: u8) -> io::Result<Id> {
+        if self.pairs.get(usize::from(on)).is_none_or(Option::is_some) {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        let capacities = Capacities {
+            sends: self.shape.sends as u32,
+            receives: self.shape.receives as u32,
+            send_pieces: 1,
+            receive_pieces: 1,
+            inline_len: 0,
+        };
+        let mut attributes = QueuePairAttributes {
+            context: std::ptr::null_mut(),
+            send_queue: self.queue.raw.as_ptr(),
+            receive_queue: self.queue.raw.as_ptr(),
+            shared_receives: std::ptr::null_mut(),
+            capacities,
+            kind: RELIABLE_CONNECTION,
+            signal_all: 1,
+        };
+        id.set_ack_timeout(ack_timeout);
+        id.create_pair(&self.domain, &mut attributes)?;
+        let first = usize::from(on) * self.shape.receives;
+        for buffer in first..first + self.shape.receives {
+            self.receive_into(&id, on, buffer)?;
+        }
+        Ok(id)
+    }
+
+    /// Whether every queue pair is there.
+    ///
+    /// # Errors
+    /// When one of them will not be.
+    pub fn is_established(&mut self) -> io::Result<bool> {
+        for pair in self.pairs.iter_mut().flatten() {
+            while let Some(event) = pair.id.events.next()? {
+                match event.kind {
+                    Kind::Established => pair.established = true,
+                    Kind::Gone(why) => return Err(why.into()),
+                    _ => {}
+                }
+            }
+        }
+        Ok(self.pairs.iter().all(|pair| pair.as_ref().is_some_and(|pair| pair.established)))
+    }
+
+    /// Descriptors that become readable when [`Self::is_established`] may have news.
+    pub fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        self.pairs.iter().flatten().map(|pair| pair.id.events.as_fd())
+    }
+
+    /// Whether the device speaks iWARP.
+    pub fn is_iwarp(&self) -> bool {
+        self.domain.is_iwarp()
+    }
+
+    /// Keeps a slot while the device may use it; `shared` lets the peer write to it. Answers where it lies, and the key for the peer.
+    ///
+    /// # Errors
+    /// When its memory cannot be registered; the slot is held all the same.
+    pub fn hold(&mut self, slot: Slot, shared: bool) -> io::Result<(u64, u32)> {
+        let keys = self.domain.keys(&slot, shared);
+        let told = keys.as_ref().map_or((0, 0), |keys| (keys.address, keys.remote));
+        self.held.insert(slot.index(), (slot, *keys.as_ref().unwrap_or(&Keys { address: 0, local: 0, remote: 0 })));
+        keys.map(|_| told)
+    }
+
+    /// Gives a slot back. The caller knows from a completion that the device is done with it, or has [shut](Self::shut) the link.
+    pub fn release(&mut self, slot: usize) -> Option<Slot> {
+        self.held.remove(&slot).map(|(slot, _)| slot)
+    }
+
+    /// Any held slot, of a link that was shut.
+    pub fn release_any(&mut self) -> Option<Slot> {
+        self.held.pop_first().map(|(_, (slot, _))| slot)
+    }
+
+    /// Sends a record.
+    ///
+    /// # Errors
+    /// When the queue pair is broken or there is no buffer.
+    pub fn post(&mut self, on: u8, bytes: &[u8]) -> io::Result<()> {
+        let buffer = self.records.free.pop().filter(|_| bytes.len() <= self.shape.record_len);
+        let buffer = buffer.ok_or_else(|| io::Error::other("no buffer for a record"))?;
+        let at = buffer * self.shape.record_len;
+        self.records.memory[at..at + bytes.len()].copy_from_slice(bytes);
+        let keys = self.records.registration.keys();
+        let piece = Piece { address: keys.address + at as u64, len: bytes.len() as u32, local_key: keys.local };
+        self.request(on, OP_SEND, number(Job::Record, on, buffer), piece, 0, 0, 0)
+    }
+
+    /// Writes the first `len` bytes of a held slot to the peer's memory.
+    ///
+    /// # Errors
+    /// When the queue pair is broken or the slot is not held.
+    pub fn write(&mut self, on: u8, slot: usize, len: u32, address: u64, key: u32, immediate: Option<u32>) -> io::Result<()> {
+        let (held, keys) = self.held.get(&slot).ok_or_else(|| io::Error::other("the slot is not held"))?;
+        if held.len() < len as usize {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        let piece = Piece { address: keys.address, len, local_key: keys.local };
+        let opcode = if immediate.is_some() { OP_WRITE_WITH_IMMEDIATE } else { OP_WRITE };
+        self.request(on, opcode, number(Job::Write, on, slot), piece, immediate.unwrap_or(0), address, key)
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "they are the fields of one work request")]
+    fn request(
+        &self,
+        on: u8,
+        opcode: u32,
+        id: u64,
+        mut piece: Piece,
+        immediate: u32,
+        remote_address: u64,
+        remote_key: u32,
+    ) -> io::Result<()> {
+        let pair = self.pairs.get(usize::from(on)).and_then(Option::as_ref).and_then(|pair| pair.id.queue_pair());
+        let pair = pair.ok_or(io::ErrorKind::NotConnected)?;
+        let mut request = SendRequest {
+            id,
+            next: std::ptr::null_mut(),
+            pieces: &raw mut piece,
+            piece_count: 1,
+            opcode,
+            flags: 0,
+            immediate: immediate.to_be(),
+            remote_address,
+            remote_key,
+            rest: [0; 9],
+        };
+        let mut bad = std::ptr::null_mut();
+        // SAFETY: the queue pair is alive; the device copies the request; what it points to is registered and held or a record's buffer.
+        let failed = unsafe {
+            let post = (*(*pair.as_ptr()).context).post_send.ok_or(io::ErrorKind::Unsupported)?;
+            post(pair.as_ptr(), &raw mut request, &raw mut bad)
+        };
+        if failed == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(failed.abs())) }
+    }
+
+    fn receive_into(&self, id: &Id, on: u8, buffer: usize) -> io::Result<()> {
+        let pair = id.queue_pair().ok_or(io::ErrorKind::NotConnected)?;
+        let keys = self.records.registration.keys();
+        let address = keys.address + (buffer * self.shape.record_len) as u64;
+        let mut piece = Piece { address, len: self.shape.record_len as u32, local_key: keys.local };
+        let mut request = ReceiveRequest {
+            id: number(Job::Receive, on, buffer),
+            next: std::ptr::null_mut(),
+            pieces: &raw mut piece,
+            piece_count: 1,
+        };
+        let mut bad = std::ptr::null_mut();
+        // SAFETY: as in `request`; the buffer lies in the records' memory.
+        let failed = unsafe {
+            let post = (*(*pair.as_ptr()).context).post_recv.ok_or(io::ErrorKind::Unsupported)?;
+            post(pair.as_ptr(), &raw mut request, &raw mut bad)
+        };
+        if failed == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(failed.abs())) }
+    }
+
+    /// Takes what the device has done, without waiting; answers whether there was any.
+    ///
+    /// # Errors
+    /// When the device fails.
+    pub fn poll(&mut self, into: &mut Vec<Completion>) -> io::Result<bool> {
+        let mut done = [WorkCompletion::default(); BATCH];
+        // SAFETY: the queue is alive and writes as many completions as it says, no more than there is room for.
+        let count = unsafe {
+            let queue = self.queue.raw.as_ptr();
+            let poll = (*(*queue).context).poll_cq.ok_or(io::ErrorKind::Unsupported)?;
+            poll(queue, BATCH as i32, done.as_mut_ptr())
+        };
+        let count = usize::try_from(count).map_err(|_| io::Error::other("the completion queue failed"))?;
+        for completion in &done[..count] {
+            into.extend(self.take(completion)?);
+        }
+        Ok(count > 0)
+    }
+
+    fn take(&mut self, done: &WorkCompletion) -> io::Result<Option<Completion>> {
+        let (on, index) = ((done.id >> 48) as u8, (done.id & 0xffff_ffff_ffff) as usize);
+        if done.id >> 56 == Job::Record as u64 {
+            self.records.free.push(index);
+        }
+        if done.status != SUCCESS {
+            return Ok(Some(Completion::Failed(Failure(done.status))));
+        }
+        if done.id >> 56 == Job::Record as u64 {
+            return Ok(Some(Completion::RecordSent { on }));
+        }
+        if done.id >> 56 == Job::Write as u64 {
+            return Ok(Some(Completion::SlotSent { on, slot: index }));
+        }
+        let completion = if done.opcode == DONE_RECEIVE_WITH_IMMEDIATE {
+            Completion::Written { on, immediate: u32::from_be(done.immediate), len: done.byte_len }
+        } else {
+            let at = index * self.shape.record_len;
+            let len = (done.byte_len as usize).min(self.shape.record_len);
+            Completion::Record { on, bytes: self.records.memory[at..at + len].to_vec() }
+        };
+        if let Some(pair) = self.pairs.get(usize::from(on)).and_then(Option::as_ref) {
+            self.receive_into(&pair.id, on, index)?;
+        }
+        Ok(Some(completion))
+    }
+
+    /// Waits until the device has done something, `wake` becomes readable, or the time is over.
+    ///
+    /// # Errors
+    /// When the peer is gone and all that it sent was taken, or the device was removed.
+    pub fn wait(&mut self, into: &mut Vec<Completion>, wake: BorrowedFd<'_>, most: Duration) -> io::Result<()> {
+        if self.poll(into)? {
+            return Ok(());
+        }
+        if let Some(why) = self.gone {
+            return Err(why.into());
+        }
+        self.queue.arm()?;
+        // What was done before the queue was armed tells nobody.
+        if self.poll(into)? {
+            return Ok(());
+        }
+        let mut watched = vec![PollFd::new(&self.queue, PollFlags::IN), PollFd::from_borrowed_fd(wake, PollFlags::IN)];
+        watched.extend(self.pairs.iter().flatten().map(|pair| PollFd::new(&pair.id.events, PollFlags::IN)));
+        wait(&mut watched, most)?;
+        self.queue.disarm();
+        for pair in self.pairs.iter().flatten() {
+            while let Some(event) = pair.id.events.next()? {
+                if let Kind::Gone(why) = event.kind {
+                    self.gone = Some(why);
+                }
+            }
+        }
+        self.poll(into).map(drop)
+    }
+
+    /// Ends every connection. The device touches none of the held slots any more.
+    pub fn shut(&mut self) {
+        for pair in self.pairs.iter_mut().flatten() {
+            pair.id.disconnect();
+            pair.id.destroy_pair();
+        }
+        self.pairs.clear();
+    }
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        self.shut();
+    }
+}
+
+impl Queue {
+    fn new(domain: &Arc<Domain>, capacity: usize) -> io::Result<Queue> {
+        let (library, context) = (domain.library, domain.context.as_ptr());
+        // SAFETY: the device is open.
+        let channel = NonNull::new(unsafe { (library.ibv_create_comp_channel)(context) }).ok_or_else(io::Error::last_os_error)?;
+        // SAFETY: as above; the channel is alive.
+        let raw = unsafe { (library.ibv_create_cq)(context, capacity as i32, std::ptr::null_mut(), channel.as_ptr(), 0) };
+        let Some(raw) = NonNull::new(raw) else {
+            let error = io::Error::last_os_error();
+            // SAFETY: no queue uses it.
+            let _ = unsafe { (library.ibv_destroy_comp_channel)(channel.as_ptr()) };
+            return Err(error);
+        };
+        let queue = Queue { raw, channel, domain: Arc::clone(domain) };
+        let flags = rustix::fs::fcntl_getfl(&queue)?;
+        rustix::fs::fcntl_setfl(&queue, flags | OFlags::NONBLOCK)?;
+        Ok(queue)
+    }
+
+    /// Has the next completion tell the descriptor.
+    fn arm(&self) -> io::Result<()> {
+        // SAFETY: the queue is alive.
+        let failed = unsafe {
+            let arm = (*(*self.raw.as_ptr()).context).req_notify_cq.ok_or(io::ErrorKind::Unsupported)?;
+            arm(self.raw.as_ptr(), 0)
+        };
+        if failed == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(failed.abs())) }
+    }
+
+    /// Takes what the descriptor told.
+    fn disarm(&self) {
+        let (mut queue, mut context) = (std::ptr::null_mut(), std::ptr::null_mut());
+        // SAFETY: the channel is alive and does not wait; each event taken is acknowledged once, on the one queue that it has.
+        unsafe {
+            while (self.domain.library.ibv_get_cq_event)(self.channel.as_ptr(), &raw mut queue, &raw mut context) == 0 {
+                (self.domain.library.ibv_ack_cq_events)(queue, 1);
+            }
+        }
+    }
+}
+
+impl AsFd for Queue {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        // SAFETY: the channel owns its descriptor and outlives the borrow.
+        unsafe { BorrowedFd::borrow_raw(self.channel.as_ref().fd) }
+    }
+}
+
+impl Drop for Queue {
+    fn drop(&mut self) {
+        // SAFETY: the queue pairs are gone, and every event was acknowledged.
+        unsafe {
+            let _ = (self.domain.library.ibv_destroy_cq)(self.raw.as_ptr());
+            let _ = (self.domain.library.ibv_destroy_comp_channel)(self.channel.as_ptr());
+        }
+    }
+}

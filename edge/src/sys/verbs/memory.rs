@@ -1,0 +1,131 @@
+//! Protection domains and the memory that is registered in them.
+
+use super::abi::{ACCESS_LOCAL_WRITE, ACCESS_REMOTE_WRITE, Context, MemoryRegion, Opaque, TRANSPORT_IWARP};
+use super::library::{Library, library};
+use crate::sys::lock::lock;
+use crate::sys::pool::{Region, Slot};
+use farline_core::units::{Error, Fault};
+use std::io;
+use std::ptr::NonNull;
+use std::sync::{Arc, Mutex};
+
+/// A protection domain of one device: keys given out in one session mean nothing in another.
+///
+/// A slot is registered when it is first used, by itself, so that a key opens one slot and not its neighbours; the registration is kept
+/// for the next use, as pinning pages costs more than sending them. With the domain all of it goes.
+pub struct Domain {
+    pub(super) library: &'static Library,
+    pub(super) context: NonNull<Context>,
+    pub(super) raw: NonNull<Opaque>,
+    registered: Mutex<Vec<Registered>>,
+}
+
+// SAFETY: libibverbs allows any of its calls from any thread; what we keep beside is behind a mutex.
+unsafe impl Send for Domain {}
+// SAFETY: as above.
+unsafe impl Sync for Domain {}
+
+/// One pool's registrations; keeps the pool mapped.
+struct Registered {
+    region: Arc<Region>,
+    /// By slot, and whether the peer may write to it.
+    slots: Vec<((usize, bool), Registration)>,
+}
+
+/// Memory that a device may use.
+pub(super) struct Registration {
+    library: &'static Library,
+    raw: NonNull<MemoryRegion>,
+}
+
+/// By which a device finds memory.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Keys {
+    /// Its address.
+    pub(super) address: u64,
+    /// For this end.
+    pub(super) local: u32,
+    /// For the peer.
+    pub(super) remote: u32,
+}
+
+impl Domain {
+    /// A domain on the device that `context` is open on. librdmacm keeps it open until the process ends.
+    pub(super) fn new(context: NonNull<Context>) -> Result<Arc<Domain>, Error> {
+        let library = library()?;
+        // SAFETY: the context is open.
+        let raw = unsafe { (library.ibv_alloc_pd)(context.as_ptr()) };
+        let raw = NonNull::new(raw).ok_or_else(|| {
+            let error = io::Error::last_os_error();
+            Error::new(Fault::Here, "rdma-device", format!("the RDMA device has no protection domain left: {error}"))
+        })?;
+        Ok(Arc::new(Domain { library, context, raw, registered: Mutex::default() }))
+    }
+
+    /// Whether the device speaks iWARP, which has no write with immediate.
+    pub fn is_iwarp(&self) -> bool {
+        // SAFETY: context and device live as long as librdmacm, and `transport` is set when the device is found.
+        unsafe { (*(*self.context.as_ptr()).device.cast::<super::abi::Device>()).transport == TRANSPORT_IWARP }
+    }
+
+    /// The keys of a slot, which is registered if it was not; `shared` lets the peer write to it.
+    pub(super) fn keys(&self, slot: &Slot, shared: bool) -> io::Result<Keys> {
+        let mut registered = lock(&self.registered);
+        // A pool of which no slot is left anywhere is known by its region being ours alone.
+        registered.retain(|pool| Arc::strong_count(&pool.region) > 1);
+        let at = match registered.iter().position(|pool| Arc::ptr_eq(&pool.region, slot.region())) {
+            Some(at) => at,
+            None => {
+                registered.push(Registered { region: Arc::clone(slot.region()), slots: Vec::new() });
+                registered.len() - 1
+            }
+        };
+        let slots = &mut registered[at].slots;
+        if let Some((_, registration)) = slots.iter().find(|(of, _)| *of == (slot.index(), shared)) {
+            return Ok(registration.keys());
+        }
+        let registration = self.register(slot.as_ptr().cast_mut(), slot.len(), shared)?;
+        let keys = registration.keys();
+        slots.push(((slot.index(), shared), registration));
+        Ok(keys)
+    }
+
+    /// Registers memory, which must stay mapped for as long as the registration lives; `shared` lets the peer write to it.
+    pub(super) fn register(&self, start: *mut u8, len: usize, shared: bool) -> io::Result<Registration> {
+        let access = if shared { ACCESS_LOCAL_WRITE | ACCESS_REMOTE_WRITE } else { ACCESS_LOCAL_WRITE };
+        // SAFETY: the domain is alive; the callers keep the memory mapped.
+        let raw = unsafe { (self.library.ibv_reg_mr)(self.raw.as_ptr(), start.cast(), len, access) };
+        let raw = NonNull::new(raw).ok_or_else(io::Error::last_os_error)?;
+        Ok(Registration { library: self.library, raw })
+    }
+}
+
+impl Drop for Domain {
+    fn drop(&mut self) {
+        lock(&self.registered).clear();
+        // SAFETY: queue pairs and registrations of this domain are gone: each kept it alive, or went just now.
+        // A failure would leave the domain to the end of the process, which nobody can act on.
+        let _ = unsafe { (self.library.ibv_dealloc_pd)(self.raw.as_ptr()) };
+    }
+}
+
+impl Registration {
+    pub(super) fn keys(&self) -> Keys {
+        // SAFETY: the registration is alive, and its fields do not change.
+        let raw = unsafe { self.raw.as_ref() };
+        Keys { address: raw.address as u64, local: raw.local_key, remote: raw.remote_key }
+    }
+}
+
+impl Drop for Registration {
+    fn drop(&mut self) {
+        // SAFETY: registered by `register` and not given back before.
+        let _ = unsafe { (self.library.ibv_dereg_mr)(self.raw.as_ptr()) };
+    }
+}
+
+impl std::fmt::Debug for Domain {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Domain")
+    }
+}

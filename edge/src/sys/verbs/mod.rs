@@ -1,0 +1,19 @@
+//! RDMA verbs: devices, registered memory, queue pairs and their connections, through libibverbs and librdmacm.
+//!
+//! What is safe here is made so by ownership: a [`Link`] owns every slot that a device may still touch, and gives none back
+//! before the device is done with it or the queue pairs are destroyed.
+
+mod abi;
+mod connection;
+mod events;
+mod library;
+mod link;
+mod memory;
+
+pub use connection::{Connecting, Listener, Request};
+pub use library::device_count;
+pub use link::{Completion, Failure, Link, Shape};
+pub use memory::Domain;
+
+#[cfg(test)]
+mod layout_tests;

@@ -1,0 +1,227 @@
+//! Copies by RDMA: what becomes of the wish where there is no device; and, with real verbs between two soft-RoCE devices in the guest of
+//! `lab/guest` (`make lab`), that verbs carry the bytes, what a broken path does, and how a copy goes on.
+
+use farline_lab::{Running, announced, error_of, farline, node, succeed};
+use serde_json::Value;
+use std::io::Read;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::Once;
+use std::time::{Duration, Instant};
+
+const MIB: usize = 1 << 20;
+const WHY: &str = "two RDMA devices, as lab/verbs makes them in the guest: make lab";
+
+fn plant(path: &Path, len: usize) {
+    let mut rng = farline_core::units::Rng::new(len as u64);
+    let bytes: Vec<u8> = (0..len.div_ceil(8)).flat_map(|_| rng.next_u64().to_le_bytes()).take(len).collect();
+    std::fs::write(path, bytes).expect("written");
+}
+
+fn assert_same(a: &Path, b: &Path) {
+    assert!(std::fs::read(a).expect("read") == std::fs::read(b).expect("read"), "{} and {} differ", a.display(), b.display());
+}
+
+fn copy(args: &[&str]) -> Value {
+    let out = succeed(farline().args(["--json", "cp"]).args(args));
+    serde_json::from_str(&out).unwrap_or_else(|error| panic!("{out}: {error}"))
+}
+
+fn notes(result: &Value) -> String {
+    result["notes"].to_string()
+}
+
+#[test]
+fn without_a_device_a_copy_goes_by_tcp_and_says_why_in_one_line() {
+    if std::fs::read_dir("/sys/class/infiniband").is_ok_and(|mut devices| devices.next().is_some()) {
+        eprintln!("skipped: this host has an RDMA device");
+        return;
+    }
+    let dir = tempfile::tempdir().expect("a folder");
+    let source = dir.path().join("source");
+    plant(&source, 3 * MIB);
+    std::fs::create_dir(dir.path().join("root")).expect("a folder");
+    let (_node, url) = node(&dir.path().join("root"), "write", &[]);
+    let url = url.replacen("ftp://", "farline://", 1);
+    let source = source.to_str().expect("UTF-8");
+    for (from, to) in [(source, &*format!("{url}/a")), (&*format!("{url}/a"), dir.path().join("b").to_str().expect("UTF-8"))] {
+        let result = copy(&["--channel", "rdma", from, to]);
+        assert_eq!((&result["data_path"], &result["verified"]), (&"direct".into(), &true.into()), "{result}");
+        assert_eq!(notes(&result).matches("over TCP instead of RDMA").count(), 1, "{result}");
+    }
+    assert_same(Path::new(source), &dir.path().join("b"));
+    let (error, code) = error_of(&["cp", "--channel", "rdma:17", source, &format!("{url}/c")]);
+    assert_eq!((error["code"].as_str(), code), (Some("usage"), 2), "{error}");
+}
+
+/// Two devices with a wire between them, once for all tests of this process.
+fn wire() {
+    static MADE: Once = Once::new();
+    MADE.call_once(|| {
+        succeed(Command::new("lab/verbs").current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the repository")));
+    });
+}
+
+/// A node at the other end of the wire.
+fn far_node(root: &Path) -> (Running, String) {
+    std::fs::create_dir_all(root).expect("a folder");
+    let mut command = farline();
+    command.args(["--json", "serve", "--anonymous", "write", "--listen", "10.9.1.2:0", "--root"]).arg(root);
+    let (running, url) = announced(&mut command);
+    (running, url.replacen("ftp://", "farline://", 1))
+}
+
+/// What a device counted.
+fn counted(device: &str, counter: &str) -> u64 {
+    let path = format!("/sys/class/infiniband/{device}/ports/1/hw_counters/{counter}");
+    std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}; {WHY}")).trim().parse().expect("a number")
+}
+
+#[test]
+#[ignore = "needs two RDMA devices: make lab"]
+fn a_file_goes_there_and_back_and_the_devices_have_counted_its_packets() {
+    wire();
+    let dir = tempfile::tempdir().expect("a folder");
+    let (source, back) = (dir.path().join("source"), dir.path().join("back"));
+    plant(&source, 8 * MIB + 123);
+    let (_node, url) = far_node(&dir.path().join("root"));
+    let (here, there) = (source.to_str().expect("UTF-8"), format!("{url}/there"));
+    for driver in ["rdma:1", "rdma:4"] {
+        for (from, to, sender) in [(here, &*there, "rxa"), (&there, back.to_str().expect("UTF-8"), "rxb")] {
+            let before = counted(sender, "sent_pkts");
+            let result = copy(&["--channel", driver, from, to]);
+            assert_eq!((&result["data_path"], &result["verified"]), (&"rdma".into(), &true.into()), "{result}");
+            // A packet of InfiniBand's largest MTU carries 4096 bytes.
+            let packets = counted(sender, "sent_pkts") - before;
+            assert!(packets >= 8 * MIB as u64 / 4096, "{driver} {from}: {packets} packets");
+        }
+        assert_same(&source, &dir.path().join("root/there"));
+        assert_same(&source, &back);
+    }
+}
+
+#[test]
+#[ignore = "needs two RDMA devices: make lab"]
+fn a_tree_goes_by_rdma_over_two_channels() {
+    wire();
+    let dir = tempfile::tempdir().expect("a folder");
+    let source = dir.path().join("tree");
+    farline_lab::plant(&source);
+    let (_node, url) = far_node(&dir.path().join("root"));
+    let result = copy(&["-r", "--streams", "2", "--channel", "rdma:2", source.to_str().expect("UTF-8"), &format!("{url}/")]);
+    assert_eq!((&result["data_path"], &result["verified"]), (&"rdma".into(), &true.into()), "{result}");
+    farline_lab::assert_same_tree(&source, &dir.path().join("root/tree"));
+}
+
+/// Waits until the node's journal has more than its beginning: something is durable.
+fn wait_for_journal(root: &Path, copying: &mut Running) {
+    let until = Instant::now() + Duration::from_secs(120);
+    let journaled = || {
+        let entries = std::fs::read_dir(root).expect("the root").flatten();
+        let mut journals = entries.filter(|entry| entry.file_name().to_string_lossy().contains(".journal."));
+        journals.any(|entry| entry.metadata().is_ok_and(|metadata| metadata.len() > 300))
+    };
+    while !journaled() {
+        assert!(Instant::now() < until, "nothing was made durable");
+        assert!(copying.0.try_wait().expect("it is ours").is_none(), "it ended too early");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// The same copy again, once the node knows that the one before is gone.
+fn go_on(source: &str, there: &str) -> Value {
+    let until = Instant::now() + Duration::from_secs(120);
+    loop {
+        let out = farline().args(["--json", "cp", "--channel", "rdma", source, there]).output().expect("farline runs");
+        let said: Value = serde_json::from_slice(&out.stdout).expect("an object");
+        if said["error"]["code"] != "busy" || Instant::now() > until {
+            return said;
+        }
+        std::thread::sleep(Duration::from_millis(200));
+    }
+}
+
+/// What the wire does from now on, in the words of netem.
+fn weather(netem: &str) {
+    for device in ["va", "vb"] {
+        let words = format!("qdisc replace dev {device} root netem limit 100000 {netem}");
+        succeed(Command::new("tc").args(words.split(' ')));
+    }
+}
+
+#[test]
+#[ignore = "needs two RDMA devices: make lab"]
+fn delay_and_loss_cost_time_and_no_byte_over_any_number_of_queue_pairs() {
+    wire();
+    let dir = tempfile::tempdir().expect("a folder");
+    let source = dir.path().join("source");
+    plant(&source, 4 * MIB + 5);
+    let (_node, url) = far_node(&dir.path().join("root"));
+    for (driver, netem) in [("rdma:2", "delay 1ms loss 0.1%"), ("rdma:8", "delay 10ms")] {
+        weather(netem);
+        let result = copy(&["--channel", driver, source.to_str().expect("UTF-8"), &format!("{url}/there")]);
+        weather("delay 0ms");
+        assert_eq!((&result["data_path"], &result["verified"]), (&"rdma".into(), &true.into()), "{result}");
+        assert_same(&source, &dir.path().join("root/there"));
+    }
+}
+
+#[test]
+#[ignore = "needs two RDMA devices: make lab"]
+fn a_path_that_dies_is_an_error_and_the_copy_goes_on_when_it_is_back() {
+    wire();
+    let dir = tempfile::tempdir().expect("a folder");
+    let (source, root) = (dir.path().join("source"), dir.path().join("root"));
+    plant(&source, 12 * MIB);
+    let (_node, url) = far_node(&root);
+    let (source_arg, there) = (source.to_str().expect("UTF-8"), format!("{url}/there"));
+    let args = ["--json", "cp", "--channel", "rdma", "--limit", "16M", "--timeout", "10", source_arg, &there];
+    let mut copying = Running(farline().args(args).stdout(Stdio::piped()).spawn().expect("farline runs"));
+    wait_for_journal(&root, &mut copying);
+    weather("loss 100%");
+    let mut said = String::new();
+    copying.0.stdout.take().expect("piped").read_to_string(&mut said).expect("what it says");
+    weather("delay 0ms");
+    let said: Value = serde_json::from_str(&said).unwrap_or_else(|error| panic!("{said}: {error}"));
+    assert_eq!(said["error"]["fault"], "between", "{said}");
+    let resumed = go_on(source_arg, &there);
+    assert_eq!((&resumed["data_path"], &resumed["verified"]), (&"rdma".into(), &true.into()), "{resumed}");
+    assert!(resumed["resumed_bytes"].as_u64().is_some_and(|bytes| bytes >= MIB as u64), "{resumed}");
+    assert_same(&source, &root.join("there"));
+}
+
+#[test]
+#[ignore = "needs two RDMA devices: make lab"]
+fn a_killed_copy_goes_on_by_rdma_where_it_stopped() {
+    wire();
+    let dir = tempfile::tempdir().expect("a folder");
+    let (source, root) = (dir.path().join("source"), dir.path().join("root"));
+    plant(&source, 12 * MIB);
+    let (_node, url) = far_node(&root);
+    let (source_arg, there) = (source.to_str().expect("UTF-8"), format!("{url}/there"));
+    let args = ["--json", "cp", "--channel", "rdma", "--limit", "16M", source_arg, &there];
+    let mut killed = Running(farline().args(args).stdout(Stdio::null()).spawn().expect("farline runs"));
+    wait_for_journal(&root, &mut killed);
+    drop(killed);
+    let resumed = go_on(source_arg, &there);
+    assert_eq!((&resumed["data_path"], &resumed["verified"]), (&"rdma".into(), &true.into()), "{resumed}");
+    assert!(resumed["resumed_bytes"].as_u64().is_some_and(|bytes| bytes >= MIB as u64), "{resumed}");
+    assert_same(&source, &root.join("there"));
+}
+#[test]
+#[ignore = "needs two RDMA devices: make lab"]
+fn a_node_whose_address_has_no_device_is_reached_by_tcp_and_said_so() {
+    wire();
+    succeed(Command::new("ip").args(["link", "add", "plain", "type", "dummy"]));
+    succeed(Command::new("ip").args(["addr", "add", "10.9.2.1/24", "dev", "plain"]));
+    succeed(Command::new("ip").args(["link", "set", "plain", "up"]));
+    let dir = tempfile::tempdir().expect("a folder");
+    let source = dir.path().join("source");
+    plant(&source, MIB);
+    let (_node, url) = node(dir.path(), "write", &["--listen", "10.9.2.1:0"]);
+    let there = format!("{}/there", url.replacen("ftp://", "farline://", 1));
+    let result = copy(&["--channel", "rdma", source.to_str().expect("UTF-8"), &there]);
+    assert_eq!((&result["data_path"], &result["verified"]), (&"direct".into(), &true.into()), "{result}");
+    assert!(notes(&result).contains("over TCP instead of RDMA"), "{result}");
+    assert!(notes(&result).contains("no RDMA device here has the address 10.9.2.1"), "{result}");
+}
