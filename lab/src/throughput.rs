@@ -1,10 +1,13 @@
-//! What flows carry over an emulated path, alone, in tens, and beside CUBIC.
+//! What flows carry over a path, alone, in tens, and beside CUBIC: in the kernel over an emulated one, and as machines over a simulated one.
 
 use crate::recovery::flow::{Ends, Subject, quiet, retry, until_registered};
 use crate::recovery::link::{Up, inexact};
 use crate::{Running, farline, succeed};
-use anyhow::{Context, Result};
-use farline_core::units::Rate;
+use anyhow::{Context, Result, anyhow};
+use farline_core::congestion::sim::{Scenario, Simulation};
+use farline_core::congestion::{Algorithm, Set, Start};
+use farline_core::units::{Rate, Span};
+use farline_core::wan::Path;
 use serde_json::Value;
 
 /// What was measured.
@@ -61,4 +64,24 @@ pub fn over(ends: &dyn Ends, groups: &[(Subject, u32)], seconds: u32) -> Result<
         let running: Vec<_> = clients.iter().map(|client| scope.spawn(move || measure(client))).collect();
         running.into_iter().map(|thread| thread.join().expect("it does not panic")).collect()
     })
+}
+
+/// What the pure machines carry over the simulated `path` at `rate`, each from a cold start, in packets of 1448 bytes of payload.
+///
+/// # Errors
+/// When there is no such path.
+pub fn simulated(path: &str, rate: Rate, flows: &[(Algorithm, Set)], seconds: u32) -> Result<Vec<Rate>> {
+    let settings = Path::named(path).and_then(|path| path.settings(Some(rate), None)).map_err(|error| anyhow!("{error}"))?;
+    let scenario = Scenario {
+        direction: settings.a_to_b,
+        changes: Vec::new(),
+        flows: flows.iter().map(|&(algorithm, set)| (algorithm, set, Start::default())).collect(),
+        sample_every: Span::from_millis(10),
+        train: 8,
+        seed: 1,
+    };
+    let mut simulation = Simulation::new(&scenario);
+    simulation.run(Span::from_secs(u64::from(seconds)), |_| false);
+    let delivered = |flow| simulation.trace(flow).last().map_or(0, |point| point.delivered);
+    Ok((0..flows.len()).map(|flow| Rate::from_bps(delivered(flow) * 1448 * 8 / u64::from(seconds))).collect())
 }

@@ -5,7 +5,7 @@
 use farline::kernelcc::{available, default_control};
 use farline_core::congestion::{Algorithm, Set, theory};
 use farline_core::units::Span;
-use farline_lab::recovery::{self, Run, Trouble};
+use farline_lab::recovery::{self, Run, TooBusy, Trouble};
 use farline_lab::{Running, error_of, farline, farline_binary, node, succeed};
 use rustix::process::{Pid, Signal, kill_process};
 use std::io::{BufRead, BufReader};
@@ -272,7 +272,13 @@ fn a_copy_loads_what_it_needs_at_the_end_that_sends_and_gives_it_back() {
 /// too busy for the run to say anything.
 fn follows(run: &Run, link: &str) -> Result<bool, String> {
     let Run { algorithm, set, window, .. } = *run;
-    let kernel = recovery::kernel(run, link).map_err(|error| error.to_string())?;
+    let kernel = match recovery::kernel(run, link) {
+        Err(error) if error.is::<TooBusy>() => {
+            eprintln!("{algorithm}: {error}");
+            return Ok(false);
+        }
+        kernel => kernel.map_err(|error| error.to_string())?,
+    };
     let theory = kernel.theory(run).expect("it is driven by loss").as_secs_f64();
     let took = kernel.seconds.map_or(f64::INFINITY, |seconds| seconds);
     let apart = recovery::largest_difference(&kernel, &recovery::simulated(run, kernel.rtt), theory).unwrap_or(f64::INFINITY);

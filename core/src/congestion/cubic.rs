@@ -62,10 +62,14 @@ impl Law for Cubic {
         epoch.reno += alpha * acked / packets;
         // Section 4.4: the target is where the cubic will be a round from now, within half a window.
         let t = now.since(epoch.began).as_secs_f64() + self.rtt.as_secs_f64();
-        let target = (C * (t - epoch.k).powi(3) + epoch.origin).clamp(packets, 1.5 * packets);
-        // tcp_cubic never grows by less than a hundredth of a packet a round.
-        let crawl = if self.set == Set::Linux { 0.01 } else { 0.0 };
-        window.add(acked * (target - packets).max(crawl) / packets);
+        let away = C * (t - epoch.k).powi(3);
+        let (target, from, crawl) = match self.set {
+            Set::Paper => (epoch.origin + away, packets, 0.0),
+            // tcp_cubic counts whole packets, so that it is at the plateau where its cubic is less than one below; and it never grows
+            // by less than a hundredth of a packet a round.
+            Set::Linux => (epoch.origin + away.trunc(), packets.floor().max(1.0), 0.01),
+        };
+        window.add(acked * (target.min(1.5 * from) - from).max(crawl) / from);
         if epoch.reno > window.packets {
             window.add(epoch.reno - window.packets);
         }

@@ -74,7 +74,11 @@ fn climb(algorithm: Algorithm, set: Set, from: f64, maximum: f64, window: f64, r
         // K (RFC 9438, equation 2) to the plateau, and on along the cubic; neither depends on the rtt.
         Algorithm::Cubic => {
             let origin = maximum.max(from);
-            let seconds = ((origin - from) / cubic::C).cbrt() + ((window - origin) / cubic::C).cbrt();
+            // Linux rounds what is missing to the plateau down to whole packets (bictcp_update), so it is at a window when its cubic
+            // is less than one packet below.
+            let whole = if set == Set::Linux && window <= origin { 1.0 } else { 0.0 };
+            let seconds = ((origin - from) / cubic::C).cbrt() + ((window - origin - whole) / cubic::C).cbrt();
+            let seconds = seconds.max(0.0);
             // Where Reno would be back sooner, CUBIC keeps up with it (section 4.3).
             let left = cubic::left(set);
             let friendly = lost * (1.0 + left) / (3.0 * (1.0 - left)) * rtt.as_secs_f64();

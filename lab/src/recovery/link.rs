@@ -1,7 +1,7 @@
 //! The run in the kernel, over `farline link`.
 
 use super::flow::{Ends, Subject, monotonic, watch};
-use super::{Recovery, Run, Trouble, evaluate, pick};
+use super::{Recovery, Run, Trouble, began, evaluate, pick};
 use crate::{farline, succeed};
 use anyhow::{Result, ensure};
 use farline_core::congestion::{Algorithm, Set};
@@ -54,6 +54,21 @@ impl Drop for Up {
         let _ = farline().args(["link", "down", &self.0]).output();
     }
 }
+
+/// Why a run says nothing of the control: the machine was busy with something else.
+#[derive(Clone, Copy, Debug)]
+pub struct TooBusy(&'static str);
+
+impl std::fmt::Display for TooBusy {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "the machine was too busy: {}", self.0)
+    }
+}
+
+impl std::error::Error for TooBusy {}
+
+/// Rounds in which a flow comes to any window of these runs, Vegas with its growth every other round too.
+const SLOW_START: f64 = 10.0;
 
 /// Whether this machine can run these: as root, with namespaces, and with iperf3. Says why not.
 ///
@@ -115,14 +130,24 @@ pub fn kernel(run: &Run, name: &str) -> Result<Recovery> {
     let subject = Subject { algorithm: run.algorithm, set };
     let ready = || {
         let least = 1.2 + 12.0 * run.rtt.as_secs_f64();
-        ensure!(monotonic() - up_at < trouble_at - least, "the machine was too slow to be ready in time");
+        ensure!(monotonic() - up_at < trouble_at - least, TooBusy("it was not ready in time"));
         Ok(())
     };
     let lines = watch(&link, subject, run.window, seconds, ready)?;
+    let began = began(&lines);
+    ensure!(
+        began.is_some_and(|began| began < up_at + trouble_at - SLOW_START * run.rtt.as_secs_f64()),
+        TooBusy("the flow began too late to stand when its trouble came")
+    );
     let stats = link.stats()?;
     drop(link);
     let samples = pick(&lines, f64::from(run.window))?;
-    let mut recovery = evaluate(&samples, f64::from(run.window), up_at + trouble_at)?;
+    // Vegas heeds the burst's queue as long as the burst lasts; the others add to it.
+    let free_at = match &run.trouble {
+        Trouble::Burst(span) if run.algorithm == Algorithm::Vegas => up_at + trouble_at + span.as_secs_f64(),
+        _ => 0.0,
+    };
+    let mut recovery = evaluate(&samples, f64::from(run.window), up_at + trouble_at, free_at)?;
     recovery.inexact = inexact(&stats);
     if let Trouble::Losses(spans) = &run.trouble {
         let model = &stats["a_to_b"]["model"];

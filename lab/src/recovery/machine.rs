@@ -54,5 +54,6 @@ pub fn simulated(run: &Run, rtt: f64) -> Recovery {
     let last = reductions.last().expect("the trouble made a reduction");
     // A kernel's window is a whole number; BIC's search ends at steps of Smin, and CUBIC's plateau is flat.
     let seconds = last.trace.iter().find(|(_, packets)| *packets >= window - 0.02).map(|(time, _)| *time);
-    Recovery { from: last.from, seconds, reductions, rtt: rtt.as_secs_f64(), used: 1.0, inexact: Vec::new() }
+    let depth = reductions.iter().map(|reduction| reduction.from).fold(f64::INFINITY, f64::min);
+    Recovery { depth, from: last.from, seconds, reductions, rtt: rtt.as_secs_f64(), used: 1.0, inexact: Vec::new() }
 }

@@ -8,8 +8,9 @@ pub mod link;
 mod machine;
 mod samples;
 
-pub use link::{kernel, possible};
+pub use link::{TooBusy, kernel, possible};
 pub use machine::simulated;
+pub(crate) use samples::began;
 pub use samples::{evaluate, pick};
 
 use farline_core::congestion::theory::{self, Cut};
@@ -80,6 +81,8 @@ pub struct Reduction {
 pub struct Recovery {
     /// Oldest first; at least one.
     pub reductions: Vec<Reduction>,
+    /// The smallest window with which the flow went on after a reduction, in packets.
+    pub depth: f64,
     /// The window from which the flow came back, in packets: that of the last reduction, or less where it shrank without a loss.
     pub from: f64,
     /// Seconds from there, at the end of the last recovery, until the window was whole again; `None` if it was not.
@@ -104,11 +107,6 @@ impl Recovery {
     /// The last one.
     pub fn last(&self) -> &Reduction {
         &self.reductions[self.reductions.len() - 1]
-    }
-
-    /// The smallest window with which congestion avoidance began again.
-    pub fn depth(&self) -> f64 {
-        self.reductions.iter().map(|reduction| reduction.from).fold(self.from, f64::min)
     }
 
     /// Why this says nothing of the control: the machine was too busy for the link or for the flow.

@@ -44,15 +44,29 @@ pub fn pick(lines: &str, window: f64) -> Result<Vec<Sample>> {
     Ok(samples.iter().filter(|sample| sample["flow"] == flow).filter_map(sample).collect())
 }
 
+/// When the youngest flow in a trace's lines began, in seconds of the monotonic clock: the one that carries data.
+pub(crate) fn began(lines: &str) -> Option<f64> {
+    let mut flows: Vec<(Value, f64)> = Vec::new();
+    for sample in lines.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok()) {
+        if let Some(at) = sample["time_us"].as_f64()
+            && !flows.iter().any(|(flow, _)| *flow == sample["flow"])
+        {
+            flows.push((sample["flow"].clone(), at / 1e6));
+        }
+    }
+    flows.iter().map(|(_, at)| *at).reduce(f64::max)
+}
+
 fn is_open(sample: &Sample) -> bool {
     matches!(sample.state.as_str(), "open" | "disorder")
 }
 
-/// Finds the reductions after the flow stood at `window` packets, and its way back there. `trouble_at` is when what made them began.
+/// Finds the reductions after the flow stood at `window` packets, and its way back there. `trouble_at` is when what made them began,
+/// and before `free_at` the way back does not begin: a control that yields to a queue waits until the queue is gone.
 ///
 /// # Errors
 /// When there was none.
-pub fn evaluate(samples: &[Sample], window: f64, trouble_at: f64) -> Result<Recovery> {
+pub fn evaluate(samples: &[Sample], window: f64, trouble_at: f64, free_at: f64) -> Result<Recovery> {
     let stood = samples.iter().position(|sample| sample.window >= window).context("the flow never stood")?;
     let samples = &samples[stood..];
     let is_reduction = |i: usize| {
@@ -77,19 +91,24 @@ pub fn evaluate(samples: &[Sample], window: f64, trouble_at: f64) -> Result<Reco
     }
     let last = reductions.last().context("the trouble made no reduction")?;
     let ended = last.lasted.map_or(f64::INFINITY, |lasted| trouble_at + last.at + lasted);
-    let after = || samples.iter().filter(|sample| sample.at >= ended);
+    let after = || samples.iter().filter(|sample| sample.at >= ended.max(free_at));
     let least = after().map(|sample| sample.window).fold(f64::INFINITY, f64::min);
-    // Vegas gives way to a queue without a loss: where its window was least, its way back begins.
+    // Vegas gives way to a queue without a loss, and a flow with little on its way may be left below its threshold: where its window
+    // was least, or slow start brought it back from there, its way back begins.
     let (began, from) = match after().rfind(|sample| sample.window <= least) {
-        Some(lowest) if least < last.from => (lowest.at, least),
+        Some(lowest) if least < last.from || ended < free_at => {
+            let mut grown = after().filter(|sample| sample.at >= lowest.at && sample.window >= sample.threshold);
+            grown.next().map_or((lowest.at, least), |sample| (sample.at, sample.window))
+        }
         _ => (ended, last.from),
     };
+    let depth = reductions.iter().map(|reduction| reduction.from).fold(least, f64::min);
     let whole = after().find(|sample| sample.at >= began && sample.window >= window).map(|sample| sample.at);
     let way: Vec<&Sample> =
         samples.iter().filter(|sample| (began..=whole.unwrap_or(f64::INFINITY)).contains(&sample.at)).collect();
     let (rtt, used) = way_back(&way).unwrap_or((samples[samples.len() - 1].rtt, 1.0));
     let seconds = whole.map(|whole| whole - began);
-    Ok(Recovery { reductions, from, seconds, rtt, used, inexact: Vec::new() })
+    Ok(Recovery { reductions, depth, from, seconds, rtt, used, inexact: Vec::new() })
 }
 
 /// The mean round-trip time on the way back, and which part of the window was used: packets delivered to those that the window
@@ -128,7 +147,7 @@ mod tests {
             sample(3.8, 30.0, 30.0, "open"),
             sample(4.8, 100.0, 30.0, "open"),
         ];
-        let recovery = evaluate(&samples, 100.0, 2.5).expect("there are two");
+        let recovery = evaluate(&samples, 100.0, 2.5, 0.0).expect("there are two");
         let of = |at: usize| &recovery.reductions[at];
         assert_eq!(recovery.reductions.len(), 2);
         assert!((of(0).at - 0.6).abs() < 1e-9 && of(0).lasted.is_none() && !of(0).timeout);
@@ -138,6 +157,17 @@ mod tests {
         assert!((recovery.rtt - 0.1).abs() < 1e-9);
         // 1,000 packets where a window of 30 lets 300 through.
         assert!((recovery.used - 1_000.0 / 300.0).abs() < 0.01, "{}", recovery.used);
-        assert!(evaluate(&samples[..3], 100.0, 2.5).is_err());
+        // Where a queue stands until 3.7 the way back begins there.
+        let later = evaluate(&samples, 100.0, 2.5, 3.7).expect("there are two");
+        assert_eq!(later.from, 30.0);
+        assert!((later.seconds.expect("back") - 1.0).abs() < 1e-9);
+        // A flow that is left below its threshold comes back by slow start first, and that is no part of the way back.
+        let mut below = samples.to_vec();
+        below.insert(8, sample(3.9, 10.0, 30.0, "open"));
+        below.insert(9, sample(4.0, 30.0, 30.0, "open"));
+        let below = evaluate(&below, 100.0, 2.5, 0.0).expect("there are two");
+        assert_eq!((below.depth, below.from), (10.0, 30.0));
+        assert!((below.seconds.expect("back") - 0.8).abs() < 1e-9);
+        assert!(evaluate(&samples[..3], 100.0, 2.5, 0.0).is_err());
     }
 }

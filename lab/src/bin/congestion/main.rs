@@ -1,8 +1,8 @@
 //! Measures congestion controls in the kernel over emulated paths, and writes docs/congestion.md from what was measured.
 //!
-//! `farline-congestion measure [--quick] [--only PART] [--rate RATE]` prints a JSON line for each measurement; `farline-congestion
-//! render FILE` turns such lines into the document. Root, iperf3 and a machine that is not busy are needed; all takes under 25
-//! minutes, `--quick` four. A part is `loss`, `pattern`, `burst`, `goodput` or `share`.
+//! `farline-congestion measure [--quick] [--only PART] [--control NAME] [--rate RATE]` prints a JSON line for each measurement;
+//! `farline-congestion render FILE` turns such lines into the document, of two for the same the later. Root, iperf3 and a machine
+//! that is not busy are needed; all takes half an hour, `--quick` four minutes. A part is `loss`, `pattern`, `burst`, `goodput` or `share`.
 
 mod document;
 mod measure;
@@ -12,7 +12,7 @@ use farline_core::units::Rate;
 use measure::{PARTS, Plan};
 use serde_json::Value;
 
-const USAGE: &str = "usage: farline-congestion measure [--quick] [--only PART] [--rate RATE] | render FILE";
+const USAGE: &str = "usage: farline-congestion measure [--quick] [--only PART] [--control NAME] [--rate RATE] | render FILE";
 
 fn main() -> Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -29,13 +29,17 @@ fn main() -> Result<()> {
 }
 
 fn plan(arguments: &[String]) -> Result<Plan> {
-    let mut plan = Plan { quick: false, parts: PARTS.to_vec(), rate: Rate::from_bps(500_000_000) };
+    let mut plan = Plan { quick: false, parts: PARTS.to_vec(), control: None, rate: Rate::from_bps(500_000_000) };
     let mut arguments = arguments.iter();
     while let Some(argument) = arguments.next() {
         match (argument.as_str(), arguments.as_slice().first()) {
             ("--quick", _) => plan.quick = true,
             ("--only", Some(part)) => {
                 plan.parts = PARTS.into_iter().filter(|known| known == part).collect();
+                arguments.next();
+            }
+            ("--control", Some(name)) => {
+                plan.control = Some(name.parse().map_err(|error| anyhow::anyhow!("{error}"))?);
                 arguments.next();
             }
             ("--rate", Some(rate)) => {

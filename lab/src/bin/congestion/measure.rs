@@ -7,7 +7,8 @@ use farline_core::wan::Path;
 use farline_lab::recovery::{self, Recovery, Run, Trouble, flow::Subject};
 use farline_lab::throughput;
 use serde_json::{Value, json};
-use std::sync::Mutex;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 /// What can be measured alone.
 pub(crate) const PARTS: [&str; 5] = ["loss", "pattern", "burst", "goodput", "share"];
@@ -19,6 +20,8 @@ pub(crate) struct Plan {
     pub quick: bool,
     /// Of [`PARTS`].
     pub parts: Vec<&'static str>,
+    /// All, without one.
+    pub control: Option<Algorithm>,
     /// Of the paths over which goodput is measured.
     pub rate: Rate,
 }
@@ -30,6 +33,10 @@ const BETWEEN: Span = Span::from_millis(80);
 const LONGEST: Span = Span::from_secs(120);
 /// Of the burst of the WAN PHY paper, section 6.
 const BURST: Span = Span::from_secs(2);
+
+/// For how long flows run alone, and beside CUBIC.
+pub(crate) const GOODPUT_SECONDS: u32 = 12;
+pub(crate) const SHARE_SECONDS: u32 = 16;
 
 /// Measures all of `plan`, a JSON line for each measurement.
 pub(crate) fn all(plan: &Plan) -> Result<()> {
@@ -45,17 +52,14 @@ pub(crate) fn all(plan: &Plan) -> Result<()> {
             _ => {}
         }
     }
+    runs.retain(|(_, run)| plan.control.is_none_or(|control| control == run.algorithm));
     // The slow ones first, two at a time: they wait more than they work.
     runs.sort_by_key(|(_, run)| run.patience);
-    let runs = Mutex::new(runs);
+    let queue = Mutex::new(Queue { runs, under_way: Vec::new() });
     std::thread::scope(|scope| {
         for worker in 0..2 {
-            let runs = &runs;
-            scope.spawn(move || {
-                while let Some((part, run)) = runs.lock().ok().and_then(|mut runs| runs.pop()) {
-                    println!("{}", one(part, &run, &format!("fl-cc-{worker}")));
-                }
-            });
+            let queue = &queue;
+            scope.spawn(move || work(queue, &format!("fl-cc-{worker}")));
         }
     });
     for part in plan.parts.iter().filter(|part| matches!(**part, "goodput" | "share")) {
@@ -64,11 +68,9 @@ pub(crate) fn all(plan: &Plan) -> Result<()> {
     Ok(())
 }
 
-/// CUBIC in Linux counts whole packets, so it is back a second and a third before theory; its window makes that little. Vegas takes
-/// a jitter of two packets' share of the rtt for a queue, so that its window must be short; Reno takes long.
+/// Vegas takes a jitter of two packets' share of the rtt for a queue, so that its window must be short; Reno takes long.
 fn window(algorithm: Algorithm, quick: bool) -> u32 {
     match algorithm {
-        Algorithm::Cubic => 2_500,
         Algorithm::Vegas => 60,
         Algorithm::Reno if quick => 60,
         _ => 1_000,
@@ -132,6 +134,33 @@ fn bursts(plan: &Plan) -> Result<Runs> {
     Ok(runs)
 }
 
+/// What is to be run, the next at the end, and of which controls a run is under way.
+struct Queue {
+    runs: Runs,
+    under_way: Vec<Algorithm>,
+}
+
+/// Runs what is in the queue, over a link called `link`. A name is seen by the whole machine: no two runs of one control at a time.
+fn work(queue: &Mutex<Queue>, link: &str) {
+    loop {
+        let mut locked = queue.lock().unwrap_or_else(PoisonError::into_inner);
+        if locked.runs.is_empty() {
+            return;
+        }
+        let free = locked.runs.iter().rposition(|(_, run)| !locked.under_way.contains(&run.algorithm));
+        let Some(next) = free else {
+            drop(locked);
+            std::thread::sleep(Duration::from_millis(200));
+            continue;
+        };
+        let (part, run) = locked.runs.remove(next);
+        locked.under_way.push(run.algorithm);
+        drop(locked);
+        println!("{}", one(part, &run, link));
+        queue.lock().unwrap_or_else(PoisonError::into_inner).under_way.retain(|&algorithm| algorithm != run.algorithm);
+    }
+}
+
 /// Runs until the machine has let one count, three times at most.
 fn one(part: &str, run: &Run, link: &str) -> Value {
     let mut line = json!({ "part": part, "control": run.algorithm.name(), "set": run.set.to_string(),
@@ -165,7 +194,7 @@ fn describe(line: &mut Value, run: &Run, kernel: &Recovery) {
         "reductions": kernel.reductions.len(),
         "timeouts": kernel.reductions.iter().filter(|reduction| reduction.timeout).count(),
         "reduced_for_s": kernel.last().at + kernel.last().lasted.unwrap_or(0.0) - kernel.first().at,
-        "depth": kernel.depth() / window,
+        "depth": kernel.depth / window,
         "from": kernel.from / window,
         "theory_s": theory,
         "kernel_s": kernel.seconds,
@@ -180,18 +209,26 @@ fn describe(line: &mut Value, run: &Run, kernel: &Recovery) {
 
 /// Goodput alone and in tens, and the share beside CUBIC.
 fn carried(plan: &Plan, part: &str) -> Result<()> {
-    let seconds = if plan.quick { 5 } else { 12 };
     let paths = if plan.quick { &PATHS[..1] } else { &PATHS[..] };
     for path in paths {
-        for algorithm in Algorithm::ALL {
+        for algorithm in plan.control.map_or(Algorithm::ALL.to_vec(), |control| vec![control]) {
             let ours = Subject::of(algorithm, Set::Paper);
             let cases: Vec<Vec<(Subject, u32)>> = match part {
                 "goodput" => vec![vec![(ours, 1)], vec![(ours, 10)]],
                 _ => vec![vec![(ours, 1), (Subject::of(Algorithm::Cubic, Set::Linux), 1)]],
             };
             for groups in cases {
-                let seconds = if part == "share" { 2 * seconds } else { seconds };
-                let measured = throughput::over_link("fl-cc-t", path, plan.rate, &groups, seconds)?;
+                let seconds = match (part, plan.quick) {
+                    (_, true) => 5,
+                    ("share", _) => SHARE_SECONDS,
+                    _ => GOODPUT_SECONDS,
+                };
+                let mut measured = throughput::over_link("fl-cc-t", path, plan.rate, &groups, seconds)?;
+                for _ in 0..2 {
+                    if !measured.inexact.is_empty() {
+                        measured = throughput::over_link("fl-cc-t", path, plan.rate, &groups, seconds)?;
+                    }
+                }
                 let received: Vec<u64> = measured.received.iter().map(|rate| rate.as_bps()).collect();
                 println!(
                     "{}",
