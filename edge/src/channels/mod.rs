@@ -175,8 +175,14 @@ impl Handle {
     }
 
     /// The connection itself, for use past the channel; only for a channel over plain TCP.
-    pub fn into_stream(self) -> std::net::TcpStream {
-        self.0.into()
+    ///
+    /// # Errors
+    /// When the channel is over something else than a socket.
+    pub fn into_stream(self) -> io::Result<std::net::TcpStream> {
+        match self.0 {
+            Kind::Socket(socket) => Ok(socket.into()),
+            Kind::Slots(_) => Err(io::ErrorKind::Unsupported.into()),
+        }
     }
 
     /// Limits how long a read may take.
