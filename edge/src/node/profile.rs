@@ -32,7 +32,8 @@ pub(super) fn receive(plane: &mut DataPlane, parms: &str, run: &Run<'_>) -> Resu
     run.reporter.started(false);
     plane.channels.clear();
     plane.await_channels(request.streams as usize, run)?;
-    let streams: Result<Vec<_>, _> = plane.channels.iter().map(|channel| channel.handle().and_then(Handle::into_stream)).collect();
+    let streams: Result<Vec<_>, _> =
+        plane.channels.iter().map(|channel| channel.handle().and_then(Handle::into_stream)).collect();
     let streams = streams.map_err(|error| Error::new(Fault::Here, "no-descriptor", error.to_string()))?;
     // The streams have descriptors of their own; what is measured ends with them.
     plane.channels.clear();

@@ -33,7 +33,7 @@ impl LinkBench {
     /// `None`.
     ///
     /// # Errors
-    /// Those of [`kernelcc::obtain`], for a control that cannot be had here; [`Fault::Refused`] when another bench of this name lives.
+    /// Those of [`kernelcc::obtain`](crate::kernelcc::obtain), for a control that cannot be had here; [`Fault::Refused`] when another bench of this name lives.
     pub fn new(name: impl Into<String>, program: Option<PathBuf>, grid: &Grid) -> Result<LinkBench, Error> {
         let name = name.into();
         let claim = SocketAddr::from_abstract_name(format!("farline-bench-{name}"))

@@ -14,7 +14,7 @@ impl Controls {
     /// Obtains every control of `grid`.
     ///
     /// # Errors
-    /// Those of [`kernelcc::obtain`], for a control that cannot be had here.
+    /// As [`kernelcc::obtain`](crate::kernelcc::obtain), for a control that cannot be had here.
     pub(crate) fn obtain(grid: &Grid) -> Result<Controls, Error> {
         let obtain = |&control: &Algorithm| {
             // What the kernel has of its own has one set of constants, whatever the grid says.
