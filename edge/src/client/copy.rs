@@ -461,12 +461,10 @@ impl Copy<'_> {
 
     /// How a transfer to or from `control`'s server is guarded.
     pub(super) fn integrity(&self, control: &Control) -> Integrity {
-        match self.options.verify {
-            // Without checked blocks the file's digest is all there is.
-            Verify::Digest => Integrity { checks: control.checks(), digests: true },
-            Verify::Checksum => Integrity { checks: control.checks(), digests: false },
-            Verify::None => Integrity { checks: false, digests: false },
-        }
+        // Without checked blocks the file's digest is all there is.
+        let checks = control.checks() && self.options.verify != Verify::None;
+        let short_zeros = checks && control.features().parameters("FARLINE").any(|feature| feature == "ZEROS");
+        Integrity { checks, digests: self.options.verify == Verify::Digest, short_zeros }
     }
 
     /// Notes how the files that arrived were verified.

@@ -141,7 +141,8 @@ async fn as_tree(copy: &mut Copy<'_>, ends: &mut Ends<'_>, target: Vec<u8>, byte
         Request::Transfer(Transfer { module, held, ..Transfer::new(what, Pathname::new(path)) })
     };
     let (sends, receives) = (copy.integrity(&ends.sender), copy.integrity(&ends.receiver));
-    let integrity = Integrity { checks: sends.checks && receives.checks, ..receives };
+    let checks = sends.checks && receives.checks;
+    let integrity = Integrity { checks, short_zeros: sends.short_zeros && receives.short_zeros, ..receives };
     let source = source_of(&format!("{}:{}", ends.from.host, ends.from.port), [&ends.from.path[..]].into_iter());
     let agreed = agree(&mut ends.sender, integrity, None);
     for id in agreed {
