@@ -3,9 +3,9 @@
 use clap::error::{ContextKind, ErrorKind};
 use farline_core::units::{Error, Fault};
 use serde::Serialize;
+use std::error::Error as _;
 use std::ffi::OsString;
 use std::fmt;
-use std::error::Error as _;
 use std::io::{self, Write};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -120,7 +120,8 @@ fn usage_error(wrong: &clap::Error) -> Error {
         .into_iter()
         .find_map(|kind| wrong.get(kind))
         .map(|suggestion| format!("did you mean `{suggestion}`?"));
-    let hint = suggested.or_else(|| advice(wrong)).unwrap_or_else(|| "see `farline --help` or `farline COMMAND --help`".to_owned());
+    let hint =
+        suggested.or_else(|| advice(wrong)).unwrap_or_else(|| "see `farline --help` or `farline COMMAND --help`".to_owned());
     Error::new(Fault::You, "usage", message.trim().to_owned()).hint(hint)
 }
 
