@@ -1,9 +1,10 @@
 //! Copies from one server to another: two control connections here, the data straight between them (`docs/protocol.md`, Y-1).
 
 use super::control::Control;
-use super::copy::{Copy, Live};
+use super::copy::Copy;
 use super::download::{entry, list_tree, parallelism};
 use super::existing::Existing;
+use super::live::Live;
 use super::location::Remote;
 use super::passes::{agree, nameable, source_of};
 use super::remote_partial::{RemotePartial, ask_for_markers};
