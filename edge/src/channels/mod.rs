@@ -44,6 +44,11 @@ pub trait Channel: Send {
     /// Whether blocks have checked headers from the next on, in both directions; at first they have not.
     fn check_blocks(&mut self, on: bool);
 
+    /// Whether a header with [`ZEROS`](farline_core::gridftp::checked::ZEROS) may go without the payload that it counts.
+    fn leaves_zeros_out(&self) -> bool {
+        false
+    }
+
     /// Sends `slot[payload]` under `header`, with `check` where headers are checked.
     ///
     /// # Errors
@@ -103,6 +108,8 @@ pub enum Arrival {
         block: Block,
         /// What a checked header said of them.
         check: Option<Check>,
+        /// How many of them came over the connection: zeros need not.
+        carried: usize,
     },
     /// The end-of-data mark; the offered slot comes back unused.
     End {

@@ -378,12 +378,12 @@ impl<'a> Shared<'a> {
             self.tally.add_network(receiving);
             match arrival {
                 Ok(None) => {}
-                Ok(Some(Arrival::Data { slot, block, check })) => {
+                Ok(Some(Arrival::Data { slot, block, check, carried })) => {
                     offered -= 1;
                     self.tally.begin();
-                    self.tally.add_on_wire(block.len + self.integrity.header_len());
+                    self.tally.add_on_wire(carried + self.integrity.header_len());
                     if let Some(pace) = &self.pace {
-                        pace.through(block.len);
+                        pace.through(carried);
                     }
                     let Some(offset) = block.offset.checked_sub(self.wire_offset) else {
                         return self.fail(Error::new(

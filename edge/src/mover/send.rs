@@ -10,7 +10,7 @@ use crate::stores::Source;
 use crate::sys::lock::lock;
 use crate::sys::pool::Slot;
 use crate::sys::tcp::TcpInfo;
-use farline_core::gridftp::checked::Check;
+use farline_core::gridftp::checked::{Check, ZEROS, is_zeros};
 use farline_core::gridftp::mode_e::{Flags, Header};
 use farline_core::transfer::{
     Advice, Block, BlockDigest, ChannelId, Digests, Layout, Marks, PieceDigest, Sender, SenderInput, SenderOutput, SlotId, Tuner,
@@ -351,15 +351,19 @@ impl Shared<'_> {
             };
             match order? {
                 Order::Block { slot, block, check } => {
-                    if let Some(pace) = &self.job.pace {
-                        if spread { pace.before(block.len) } else { pace.through(block.len) }
+                    let mut header = Header::data(self.job.wire_offset + block.offset, block.len as u64);
+                    let mut carried = block.len;
+                    if self.job.integrity.short_zeros && channel.leaves_zeros_out() && is_zeros(&slot[..block.len]) {
+                        (header, carried) = (header.with(ZEROS), 0);
                     }
-                    let header = Header::data(self.job.wire_offset + block.offset, block.len as u64);
+                    if let Some(pace) = &self.job.pace {
+                        if spread { pace.before(carried) } else { pace.through(carried) }
+                    }
                     self.job.tally.begin();
                     let sending = Instant::now();
-                    let sent = channel.send(header, &check, slot, 0..block.len);
+                    let sent = channel.send(header, &check, slot, 0..carried);
                     self.job.tally.add_network(sending);
-                    under_way.push_back(block.len);
+                    under_way.push_back((block.len, carried));
                     if let Err(error) = sent {
                         break Err(error);
                     }
@@ -400,16 +404,17 @@ impl Shared<'_> {
         }
     }
 
-    /// Waits until a channel is done with one more of the blocks `under_way`, of which the lengths are given, or has been woken.
-    fn await_sent(&self, id: ChannelId, channel: &mut dyn Channel, under_way: &mut VecDeque<usize>) -> io::Result<()> {
+    /// Waits until a channel is done with one more of the blocks `under_way`, or has been woken. Given are their lengths, and how much
+    /// of each the network carries.
+    fn await_sent(&self, id: ChannelId, channel: &mut dyn Channel, under_way: &mut VecDeque<(usize, usize)>) -> io::Result<()> {
         let sending = Instant::now();
         let sent = channel.sent();
         self.job.tally.add_network(sending);
         if let Some(slot) = sent? {
             // Which of them it was makes no difference: they are counted, not told apart.
-            let len = under_way.pop_front().unwrap_or(0);
+            let (len, carried) = under_way.pop_front().unwrap_or_default();
             self.job.tally.add_bytes(len);
-            self.job.tally.add_on_wire(len + self.job.integrity.header_len());
+            self.job.tally.add_on_wire(carried + self.job.integrity.header_len());
             self.tell(SenderInput::BlockSent { channel: id, slot: SlotId(slot.index()) }, Some(slot));
         }
         Ok(())

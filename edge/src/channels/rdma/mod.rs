@@ -157,6 +157,7 @@ impl RdmaChannel {
                         slot,
                         block: Block { offset: header.offset, len: len as usize },
                         check,
+                        carried: len as usize,
                     });
                 }
                 Output::Ended { slot, header } => {
