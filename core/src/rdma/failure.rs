@@ -10,7 +10,8 @@ pub enum Failure {
     LocalMemory,
     /// The queue pair was closed, by the peer or because of an earlier failure.
     Flushed,
-    /// The peer's device takes no such request: more bytes than its receive has room for, or an operation that it was not connected for.
+    /// The peer's device takes no such request: more bytes than its receive has room for, or it lost track of a message that this end's
+    /// device began again, which soft-RoCE does.
     RemoteInvalid,
     /// The peer's memory is not open to this write: another address, length or key than it gave, or one that it took back.
     RemoteAccess,
@@ -53,9 +54,11 @@ impl Failure {
             Failure::Flushed => {
                 lost(Fault::Between, "channel-lost", "the peer stopped or the path broke; run the same command again")
             }
-            Failure::RemoteInvalid => {
-                lost(Fault::There, "rdma-refused", "the two ends disagree; --channel rdma:1 or --channel tcp may do")
-            }
+            Failure::RemoteInvalid => lost(
+                Fault::Between,
+                "channel-lost",
+                "run the same command again; with fewer queue pairs (--channel rdma:1) or --channel tcp if it repeats",
+            ),
             Failure::RemoteAccess => lost(
                 Fault::There,
                 "rdma-access",

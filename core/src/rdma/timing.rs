@@ -5,10 +5,12 @@ use crate::units::Span;
 /// The exponent of the acknowledgement timeout, 4.096 us * 2^n (InfiniBand Architecture Specification 1.2.1, section 9.7.6.1.3), for a
 /// path of this round-trip time.
 ///
-/// A responder may coalesce acknowledgements and a slow one answers late: four round trips, and no less than 67 ms (2^14), which costs
-/// a lossy short path little.
+/// Four round trips, since a responder may coalesce acknowledgements, and no less than 1.07 s (2^18). A packet lost in the middle is asked
+/// for at once; the timeout is for the last one and for a peer that is gone, and eight of them are an outage that a connection survives.
+/// A shorter one makes a device in software repeat what is only late: Linux's soft-RoCE then fails with "remote invalid request", which
+/// 67 ms did on a busy guest.
 pub fn ack_timeout_exponent(rtt: Span) -> u8 {
-    const LEAST: u8 = 14;
+    const LEAST: u8 = 18;
     let wanted = rtt.as_nanos().saturating_mul(4);
     (LEAST..31).find(|&exponent| 4096u64 << exponent >= wanted).unwrap_or(31)
 }
@@ -29,7 +31,7 @@ mod tests {
     fn a_path_round_the_world_does_not_time_out_and_a_short_one_does_not_wait_for_long() {
         let timeout = |rtt_ms: u64| Span::from_nanos(4096 << ack_timeout_exponent(Span::from_millis(rtt_ms)));
         assert!(timeout(163) >= Span::from_millis(4 * 163) && timeout(163) < Span::from_millis(8 * 163));
-        assert_eq!(timeout(0), Span::from_nanos(4096 << 14));
+        assert_eq!(timeout(0), Span::from_nanos(4096 << 18));
         assert_eq!(ack_timeout_exponent(Span::from_millis(u64::MAX / 2_000_000)), 31);
     }
 }
