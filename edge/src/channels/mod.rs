@@ -29,7 +29,7 @@ use crate::sys::tcp::{TcpInfo, pace, tcp_info};
 use farline_core::gridftp::checked::{Check, DamagedHeader};
 use farline_core::gridftp::mode_e::Header;
 use farline_core::transfer::Block;
-use farline_core::units::{Bytes, Rate};
+use farline_core::units::{Bytes, Error, Rate};
 use socket2::Socket;
 use std::io;
 use std::ops::Range;
@@ -125,6 +125,16 @@ pub enum Arrival {
 /// Whether a channel failed because a checked header did not arrive as it was sent.
 pub(crate) fn is_damage(error: &io::Error) -> bool {
     error.get_ref().is_some_and(|inner| inner.is::<DamagedHeader>())
+}
+
+/// What a channel said that knows more of its failure than the system's error does.
+pub(crate) fn told(error: &io::Error) -> Option<&Error> {
+    error.get_ref()?.downcast_ref()
+}
+
+/// Whether another connection would fail the same way: the fault is not the path's.
+pub(crate) fn is_final(error: &io::Error) -> bool {
+    told(error).is_some_and(|told| told.code != "channel-lost")
 }
 
 /// Looks at a connection, or breaks it, from another thread.

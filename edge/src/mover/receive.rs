@@ -7,7 +7,7 @@ use super::pace::Pace;
 use super::send::{broken, no_thread};
 use super::tally::Tally;
 use super::tune::{Pool, Tell, least_rtt};
-use crate::channels::{Arrival, Channel, Handle, is_damage};
+use crate::channels::{Arrival, Channel, Handle, is_damage, is_final};
 use crate::stores::Sink;
 use crate::sys::lock::lock;
 use crate::sys::pool::Slot;
@@ -436,7 +436,7 @@ impl<'a> Shared<'a> {
                     return;
                 }
                 Err(error) => {
-                    if self.integrity.checks {
+                    if self.integrity.checks && !is_final(&error) {
                         self.tally.add_lost_channel(is_damage(&error));
                         let mut state = lock(&self.state);
                         state.lost = true;

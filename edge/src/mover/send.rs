@@ -5,7 +5,7 @@ use super::desk::{Cancel, Parked};
 use super::pace::Pace;
 use super::tally::Tally;
 use super::tune::{Further, LOOK_EVERY, Lookout, Pool, Tell, Tuning, least_rtt};
-use crate::channels::{Channel, Handle};
+use crate::channels::{Channel, Handle, is_final, told};
 use crate::stores::Source;
 use crate::sys::lock::lock;
 use crate::sys::pool::Slot;
@@ -127,6 +127,8 @@ struct State<'a> {
     checks: Vec<Check>,
     machine: Sender<Box<dyn Iterator<Item = Block> + Send + 'a>>,
     parked: Parked,
+    /// What the first lost channel said.
+    lost_by: Option<Error>,
 }
 
 /// Sends; returns when every channel is past its end-of-data mark.
@@ -164,7 +166,7 @@ pub fn send(mut job: SendJob<'_>) -> Result<Sent, Error> {
     let orders = orders.into_iter().zip(wakers).collect();
     let readers = job.readers.max(1);
     let pool = job.growth.map(|tell| Pool::new(job.slots.len(), tell));
-    let state = Mutex::new(State { orders, checks, machine, parked: Parked::new(job.slots) });
+    let state = Mutex::new(State { orders, checks, machine, parked: Parked::new(job.slots), lost_by: None });
     let shared = Shared { job: &parts, state, reads, readers };
     let (over, still) = mpsc::channel::<()>();
     let channels = std::thread::scope(|scope| {
@@ -206,7 +208,8 @@ pub fn send(mut job: SendJob<'_>) -> Result<Sent, Error> {
         return Err(Error::new(Fault::Bug, "thread-lost", "a sending thread ended early"));
     }
     if channels.is_empty() {
-        return Err(broken(&io::Error::other("every channel was lost")));
+        let why = lock(&shared.state).lost_by.take();
+        return Err(why.unwrap_or_else(|| broken(&io::Error::other("every channel was lost"))));
     }
     parts.cancel.release();
     let tcp = channels.iter().filter_map(|channel| channel.tcp_info()).collect();
@@ -384,7 +387,8 @@ impl Shared<'_> {
                 self.tell(SenderInput::EndSent(id), None);
                 Some(channel)
             }
-            Err(_) if self.job.integrity.checks && self.job.cancel.reason().is_none() => {
+            Err(error) if self.job.integrity.checks && !is_final(&error) && self.job.cancel.reason().is_none() => {
+                lock(&self.state).lost_by.get_or_insert_with(|| broken(&error));
                 self.job.tally.add_lost_channel(false);
                 let held: Vec<Slot> = std::iter::from_fn(|| channel.withdraw()).collect();
                 self.tell(SenderInput::Lost { channel: id, slot: None }, None);
@@ -547,6 +551,9 @@ enum Joined<'scope> {
 
 /// A data connection that broke, in words.
 pub(super) fn broken(error: &io::Error) -> Error {
+    if let Some(told) = told(error) {
+        return told.clone();
+    }
     match error.kind() {
         io::ErrorKind::InvalidData => Error::new(Fault::There, "mode-e-broken", format!("data connection: {error}")),
         _ => Error::new(Fault::Between, "channel-lost", format!("data connection lost: {error}"))
