@@ -1,4 +1,4 @@
-//! A client of a few lines that says what no good client would, and a server that only says one thing.
+//! A client of a few lines that says what no good client would, and servers that say what no good server would.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -116,4 +116,53 @@ pub fn answer_with(words: Vec<u8>) -> u16 {
         }
     });
     port
+}
+
+/// A GridFTP server on a loopback port, as stock as its commands go: it has one file of `size` bytes under any name, and sends `blocks` for it
+/// over one channel, whatever they are. Answers with the port.
+///
+/// # Panics
+/// When there is no port.
+pub fn server_that_sends(size: u64, blocks: Vec<u8>) -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let port = listener.local_addr().expect("an address").port();
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            let blocks = blocks.clone();
+            // A client that goes away in the middle ends its session, nothing else.
+            std::thread::spawn(move || serve(stream, size, &blocks));
+        }
+    });
+    port
+}
+
+fn serve(control: TcpStream, size: u64, blocks: &[u8]) -> std::io::Result<()> {
+    let (mut says, mut target) = (control.try_clone()?, None);
+    says.write_all(b"220 a server\r\n")?;
+    for line in BufReader::new(control).lines() {
+        let line = line?;
+        let (name, rest) = line.split_once(' ').unwrap_or((&line, ""));
+        let reply = match name {
+            "USER" => "331 password".to_owned(),
+            "PASS" => "230 in".to_owned(),
+            "FEAT" => "211-Features\r\n SIZE\r\n MDTM\r\n PARALLEL\r\n211 END".to_owned(),
+            "SIZE" => format!("213 {size}"),
+            "MDTM" => "213 20200101000000".to_owned(),
+            "TYPE" | "MODE" | "OPTS" => "200 yes".to_owned(),
+            "PORT" => {
+                let bytes: Vec<u16> = rest.split(',').filter_map(|number| number.parse().ok()).collect();
+                target = bytes.get(4).zip(bytes.get(5)).map(|(high, low)| high * 256 + low);
+                "200 yes".to_owned()
+            }
+            "RETR" => {
+                says.write_all(b"150 here it comes\r\n")?;
+                let mut data = TcpStream::connect(("127.0.0.1", target.unwrap_or(0)))?;
+                Blocks::write(&mut data, blocks);
+                "226 done".to_owned()
+            }
+            _ => "500 no".to_owned(),
+        };
+        says.write_all(format!("{reply}\r\n").as_bytes())?;
+    }
+    Ok(())
 }

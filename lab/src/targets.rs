@@ -1,6 +1,6 @@
 //! What the fuzzers feed: one function for each reader of bytes from the network. Each holds laws, not just "no panic".
 //!
-//! `lab/fuzz` feeds them on nightly; `lab/tests/corpus.rs` feeds them the committed corpus and seeded mutations of it on stable.
+//! `lab/fuzz/run` feeds them with libFuzzer; `lab/tests/corpus.rs` feeds them the committed corpus and seeded mutations of it.
 
 use farline_core::gridftp::mode_e::{HEADER_LEN, Header};
 use farline_core::gridftp::{Command, Reply, ReplyReader};

@@ -1,11 +1,12 @@
 //! Files and folders that are not as they should be: changing, full, read-only, oddly named, leading outside. Each gets one clear
 //! error, and nothing half-done stays under a final name.
 
-use farline_lab::{Running, announced, error_of, farline, farline_binary, globus_server, node, succeed};
+use farline_lab::{Running, announced, error_of, error_of_command, farline, farline_binary, globus_server, node, succeed};
 use std::io::Write;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const MIB: usize = 1 << 20;
 
@@ -17,6 +18,12 @@ fn text(path: &Path) -> &str {
 fn visible(root: &Path) -> Vec<String> {
     let names = std::fs::read_dir(root).expect("a folder").map(|item| item.expect("an entry").file_name());
     names.map(|name| name.to_string_lossy().into_owned()).filter(|name| !name.starts_with('.')).collect()
+}
+
+/// Whether something of a partial file has arrived in `folder`.
+fn begun(folder: &Path) -> bool {
+    let mut found = std::fs::read_dir(folder).expect("a folder").map(|item| item.expect("an entry").metadata());
+    found.any(|meta| meta.is_ok_and(|meta| meta.len() > MIB as u64 && meta.blocks() > 0))
 }
 
 /// Runs `script` with mounts of its own; `None`, with a word on stderr, where this machine does not allow that.
@@ -111,6 +118,104 @@ fn a_read_only_destination_is_said() {
     let Some((_node, url)) = node_on(&root, "ro") else { return };
     let (error, exit) = error_of(&["cp", text(&file), &format!("{url}/f")]);
     assert_eq!((error["code"].as_str(), exit), (Some("read-only"), 6), "{error}");
+    // The same within this host.
+    let script = format!(
+        "mount -t tmpfs -o ro none {0}; {1} --json cp {2} {0}/f",
+        root.display(),
+        farline_binary().display(),
+        file.display()
+    );
+    let (error, exit) = error_of_command(&mut with_mounts(&script).expect("as before"));
+    assert_eq!((error["code"].as_str(), exit), (Some("read-only"), 3), "{error}");
+}
+
+#[test]
+fn a_source_that_may_not_be_read_is_said() {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("SKIPPED: only root can run a command as nobody");
+        return;
+    }
+    let dir = tempfile::Builder::new().prefix("farline-nobody").tempdir().expect("a folder");
+    let (root, binary, file) = (dir.path().join("root"), dir.path().join("farline"), dir.path().join("secret"));
+    std::fs::create_dir(&root).expect("a folder");
+    std::fs::copy(farline_binary(), &binary).expect("a copy");
+    for file in [&file, &root.join("secret")] {
+        std::fs::write(file, "s").expect("written");
+        std::fs::set_permissions(file, std::os::unix::fs::PermissionsExt::from_mode(0o600)).expect("root's own");
+    }
+    for folder in [dir.path(), &root] {
+        std::os::unix::fs::chown(folder, Some(65_534), Some(65_534)).expect("nobody's");
+    }
+    let nobody = || {
+        let mut command = Command::new("setpriv");
+        command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(&binary).arg("--json");
+        command
+    };
+    let (_node, url) =
+        announced(nobody().args(["serve", "--anonymous", "write", "--listen", "127.0.0.1:0", "--root"]).arg(&root));
+    let (stored, up, here) = (format!("{url}/secret"), format!("{url}/up"), dir.path().join("here"));
+    for (from, to, code, exit) in [
+        (text(&file), &up[..], "permission-denied", 3),
+        (text(&file), text(&here), "permission-denied", 3),
+        (&stored[..], text(&here), "source-unreadable", 4),
+    ] {
+        let output = nobody().args(["cp", from, to]).output().expect("setpriv runs");
+        let said: serde_json::Value = serde_json::from_slice(&output.stdout).expect("one object");
+        let failures = said["failures"].as_array().expect("a list");
+        assert_eq!((failures.len(), output.status.code()), (1, Some(exit)), "{from} {to}: {said}");
+        assert_eq!((failures[0]["error"]["code"].as_str(), &said["files"]), (Some(code), &0.into()), "{from} {to}: {said}");
+    }
+    assert!(!here.exists() && !root.join("up").exists());
+}
+
+#[test]
+fn a_name_that_is_no_line_or_no_text_is_refused_where_it_cannot_go_and_shown_as_text() {
+    use std::os::unix::ffi::OsStrExt;
+    let dir = tempfile::tempdir().expect("a folder");
+    let there = dir.path().join("there");
+    std::fs::create_dir(&there).expect("a folder");
+    // Between Farline ends such names go as they are: lab/tests/copy.rs.
+    let lines = dir.path().join("two\nlines");
+    std::fs::write(&lines, "x").expect("written");
+    let (_globus, globus) = globus_server();
+    let (error, exit) = error_of(&["cp", text(&lines), &format!("{globus}{}/", there.display())]);
+    assert_eq!((error["code"].as_str(), exit), (Some("invalid-name"), 2), "{error}");
+    assert_eq!(visible(&there), Vec::<String>::new());
+    let missing = dir.path().join(std::ffi::OsStr::from_bytes(b"no \xff text"));
+    let (error, exit) = error_of_command(farline().args(["--json", "cp"]).arg(&missing).arg(&there));
+    assert_eq!((error["code"].as_str(), exit), (Some("path-not-found"), 2), "{error}");
+}
+
+#[test]
+fn a_file_that_changes_while_a_node_reads_it_does_not_land() {
+    use std::os::unix::fs::FileExt;
+    let dir = tempfile::tempdir().expect("a folder");
+    let (root, down) = (dir.path().join("root"), dir.path().join("down"));
+    std::fs::create_dir_all(&root).expect("a folder");
+    std::fs::create_dir_all(&down).expect("a folder");
+    let (_node, url) = node(&root, "write", &[]);
+    for (what, change) in [
+        ("shrinks", (|file| file.set_len(5)) as fn(&std::fs::File) -> std::io::Result<()>),
+        ("is written over", |file| file.write_all_at(b"new", 9)),
+    ] {
+        let file = root.join("f");
+        std::fs::write(&file, vec![3; 120 * MIB]).expect("written");
+        let mut client = farline();
+        client.args(["--json", "cp", "--streams", "1", "--limit", "360M", &format!("{url}/f")]).arg(&down);
+        let client = client.stdout(Stdio::piped()).spawn().expect("farline starts");
+        // The copy takes 2.8 s. When the first blocks are here the node has read its staging of 64 MiB ahead, and not the rest.
+        let deadline = Instant::now() + Duration::from_secs(30);
+        while !begun(&down) {
+            assert!(Instant::now() < deadline, "nothing came");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        std::fs::OpenOptions::new().write(true).open(&file).and_then(|file| change(&file)).expect("changed");
+        let output = client.wait_with_output().expect("it ends");
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert_eq!(output.status.code(), Some(4), "{what}: {said}");
+        assert!(said.contains("source-"), "{what}: {said}");
+        assert_eq!(visible(&down), Vec::<String>::new(), "{what}");
+    }
 }
 
 #[test]

@@ -1,8 +1,8 @@
 //! Peers that are not what they should be: another protocol, noise, broken MODE E. Each gets one clear error, and nothing
 //! half-done stays under a final name.
 
-use farline_lab::raw::{Blocks, RawClient, answer_with};
-use farline_lab::{error_of, node};
+use farline_lab::raw::{Blocks, RawClient, answer_with, server_that_sends};
+use farline_lab::{error_of, farline, node, succeed};
 use std::path::Path;
 
 /// What is in `root`, hidden names too.
@@ -88,6 +88,42 @@ fn a_block_larger_than_our_slots_is_cut_and_lands_whole() {
     Blocks::write(&mut data, &Blocks::eof(1));
     assert!(client.final_reply().starts_with("226"));
     assert!(std::fs::read(dir.path().join("big")).expect("landed") == content);
+}
+
+#[test]
+fn a_server_that_breaks_mode_e_is_named_and_leaves_nothing_under_the_name() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let here = dir.path().join("got");
+    let four = |offset: u64| [Blocks::header(0, offset, 4), b"abcd".to_vec()].concat();
+    for (what, blocks, code, exit) in [
+        ("a header cut short", four(0)[..9].to_vec(), "channel-lost", 5),
+        ("a block cut short", four(0)[..19].to_vec(), "channel-lost", 5),
+        ("a block longer than any file", [Blocks::header(0, 0, u64::MAX), vec![7; 100]].concat(), "channel-lost", 5),
+        ("an offset beyond any file", [Blocks::header(0, u64::MAX - 3, 10), vec![7; 10]].concat(), "mode-e-broken", 4),
+        ("a block outside the file", [four(20), four(0), Blocks::eof(1)].concat(), "block-out-of-range", 4),
+        ("a block across its end", [four(8), four(0), four(4), Blocks::eof(1)].concat(), "block-out-of-range", 4),
+        ("a block marked as bad", [Blocks::header(0x20, 0, 4), b"abcd".to_vec()].concat(), "mode-e-broken", 4),
+        ("less than the file", [four(0), Blocks::eof(1)].concat(), "incomplete", 4),
+    ] {
+        let port = server_that_sends(10, blocks);
+        let (error, actual) = error_of(&["cp", &format!("ftp://127.0.0.1:{port}/f"), here.to_str().expect("text")]);
+        assert_eq!((error["code"].as_str(), actual), (Some(code), exit), "{what}: {error}");
+        assert!(!here.exists(), "{what}");
+    }
+}
+
+#[test]
+fn a_server_may_send_blocks_larger_than_our_slots_and_overlapping_ones() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let here = dir.path().join("got");
+    let content: Vec<u8> = (0..5 * (1 << 20) + 3).map(|i: usize| (i / 7) as u8).collect();
+    let block =
+        |from: usize, to: usize| [Blocks::header(0, from as u64, (to - from) as u64), content[from..to].to_vec()].concat();
+    let (len, third) = (content.len(), content.len() / 3);
+    let port =
+        server_that_sends(len as u64, [block(third, len), block(0, 2 * third), block(third, third + 1), Blocks::eof(1)].concat());
+    succeed(farline().args(["-q", "cp", &format!("ftp://127.0.0.1:{port}/f")]).arg(&here));
+    assert!(std::fs::read(&here).expect("landed") == content);
 }
 
 #[test]

@@ -80,6 +80,8 @@ fn a_wrong_command_line_is_text_on_stderr_otherwise() {
     assert_eq!(output.status.code(), Some(2));
     assert!(output.stdout.is_empty());
     assert!(String::from_utf8_lossy(&output.stderr).contains("'fly'"));
+    let output = run(&["link", "up", "usn-1400", "--at", "3s:vanish"]);
+    assert!(String::from_utf8_lossy(&output.stderr).contains("hint: TIME:"), "the parser of events advises: {output:?}");
     // Behind `--` stands somebody else's command line.
     let output = run(&["fly", "--", "--json"]);
     assert!(output.stdout.is_empty());

@@ -83,7 +83,7 @@ fn a_file_goes_there_and_back_and_the_devices_have_counted_its_packets() {
     wire();
     let dir = tempfile::tempdir().expect("a folder");
     let (source, back) = (dir.path().join("source"), dir.path().join("back"));
-    plant(&source, 8 * MIB + 123);
+    plant(&source, 2 * MIB + 123);
     let (_node, url) = far_node(&dir.path().join("root"));
     let (here, there) = (source.to_str().expect("UTF-8"), format!("{url}/there"));
     for driver in ["rdma:1", "rdma:4"] {
@@ -93,7 +93,7 @@ fn a_file_goes_there_and_back_and_the_devices_have_counted_its_packets() {
             assert_eq!((&result["data_path"], &result["verified"]), (&"rdma".into(), &true.into()), "{result}");
             // A packet of InfiniBand's largest MTU carries 4096 bytes.
             let packets = counted(sender, "sent_pkts") - before;
-            assert!(packets >= 8 * MIB as u64 / 4096, "{driver} {from}: {packets} packets");
+            assert!(packets >= 2 * MIB as u64 / 4096, "{driver} {from}: {packets} packets");
         }
         assert_same(&source, &dir.path().join("root/there"));
         assert_same(&source, &back);
@@ -123,7 +123,11 @@ fn wait_for_journal(root: &Path, copying: &mut Running) {
     };
     while !journaled() {
         assert!(Instant::now() < until, "nothing was made durable");
-        assert!(copying.0.try_wait().expect("it is ours").is_none(), "it ended too early");
+        if copying.0.try_wait().expect("it is ours").is_some() {
+            let mut said = String::new();
+            copying.0.stdout.take().map(|mut stdout| stdout.read_to_string(&mut said));
+            panic!("it ended too early: {said}");
+        }
         std::thread::sleep(Duration::from_millis(50));
     }
 }
@@ -175,7 +179,7 @@ fn a_path_that_dies_is_an_error_and_the_copy_goes_on_when_it_is_back() {
     plant(&source, 12 * MIB);
     let (_node, url) = far_node(&root);
     let (source_arg, there) = (source.to_str().expect("UTF-8"), format!("{url}/there"));
-    let args = ["--json", "cp", "--channel", "rdma", "--limit", "16M", "--timeout", "10", source_arg, &there];
+    let args = ["--json", "cp", "--channel", "rdma", "--limit", "4M", "--timeout", "10", source_arg, &there];
     let mut copying = Running(farline().args(args).stdout(Stdio::piped()).spawn().expect("farline runs"));
     wait_for_journal(&root, &mut copying);
     weather("loss 100%");
@@ -199,7 +203,7 @@ fn a_killed_copy_goes_on_by_rdma_where_it_stopped() {
     plant(&source, 12 * MIB);
     let (_node, url) = far_node(&root);
     let (source_arg, there) = (source.to_str().expect("UTF-8"), format!("{url}/there"));
-    let args = ["--json", "cp", "--channel", "rdma", "--limit", "16M", source_arg, &there];
+    let args = ["--json", "cp", "--channel", "rdma", "--limit", "4M", source_arg, &there];
     let mut killed = Running(farline().args(args).stdout(Stdio::null()).spawn().expect("farline runs"));
     wait_for_journal(&root, &mut killed);
     drop(killed);
@@ -224,4 +228,80 @@ fn a_node_whose_address_has_no_device_is_reached_by_tcp_and_said_so() {
     assert_eq!((&result["data_path"], &result["verified"]), (&"direct".into(), &true.into()), "{result}");
     assert!(notes(&result).contains("over TCP instead of RDMA"), "{result}");
     assert!(notes(&result).contains("no RDMA device here has the address 10.9.2.1"), "{result}");
+}
+
+/// Copies to `there`, which must come about by TCP; answers with what was said of it.
+fn by_tcp_instead(command: &mut Command) -> String {
+    let result: Value = serde_json::from_str(&succeed(command)).expect("an object");
+    assert_eq!((&result["data_path"], &result["verified"]), (&"direct".into(), &true.into()), "{result}");
+    let notes = notes(&result);
+    assert!(notes.contains("over TCP instead of RDMA"), "{notes}");
+    notes
+}
+
+fn ip(words: &str) {
+    succeed(Command::new("ip").args(words.split(' ')));
+}
+
+#[test]
+#[ignore = "needs two RDMA devices: make lab"]
+fn ends_of_different_mtu_a_port_that_is_down_and_memory_that_may_not_be_locked_are_told_and_copied_by_tcp() {
+    wire();
+    let dir = tempfile::tempdir().expect("a folder");
+    let source = dir.path().join("source");
+    plant(&source, MIB);
+    let source = source.to_str().expect("UTF-8");
+    let (_node, url) = far_node(&dir.path().join("root"));
+    let there = format!("{url}/there");
+    let wish = ["--json", "cp", "--channel", "rdma", source, &there];
+
+    ip("link set vb mtu 1500");
+    let said = by_tcp_instead(farline().args(wish));
+    ip("link set vb mtu 4200");
+    assert!(said.contains("carry 4096 bytes, the node's device takes 1024 at most"), "{said}");
+    assert!(said.contains("the same MTU"), "{said}");
+
+    // Root may lock what it likes, unless it gave that right away.
+    let limited = ["--bounding-set=-ipc_lock", "--inh-caps=-ipc_lock", "prlimit", "--memlock=65536:65536"];
+    let said = by_tcp_instead(Command::new("setpriv").args(limited).arg(farline_lab::farline_binary()).args(wish));
+    assert!(said.contains("this process may lock 64 KiB at most") && said.contains("ulimit -l"), "{said}");
+
+    // The node's interface has no carrier, because the other end of its wire is down; its own address still answers itself.
+    ip("link add pa mtu 4200 type veth peer name pb");
+    ip("addr add 10.9.3.1/24 dev pa");
+    ip("link set pa up");
+    succeed(Command::new("rdma").args(["link", "add", "rxp", "type", "rxe", "netdev", "pa"]));
+    let (_dark, url) = node(dir.path(), "write", &["--listen", "10.9.3.1:0"]);
+    let there = format!("{}/there", url.replacen("ftp://", "farline://", 1));
+    let said = by_tcp_instead(farline().args(["--json", "cp", "--channel", "rdma", source, &there]));
+    assert!(said.contains("port 1 of the RDMA device rxp, which has 10.9.3.1, is down"), "{said}");
+}
+
+#[test]
+#[ignore = "needs two RDMA devices: make lab"]
+fn a_device_that_is_removed_is_named_and_the_copy_goes_on_without_it() {
+    wire();
+    let dir = tempfile::tempdir().expect("a folder");
+    let (source, root) = (dir.path().join("source"), dir.path().join("root"));
+    plant(&source, 12 * MIB);
+    let (far, url) = far_node(&root);
+    let (source_arg, there) = (source.to_str().expect("UTF-8"), format!("{url}/there"));
+    let args = ["--json", "cp", "--channel", "rdma", "--limit", "4M", "--timeout", "30", source_arg, &there];
+    let mut copying = Running(farline().args(args).stdout(Stdio::piped()).spawn().expect("farline runs"));
+    wait_for_journal(&root, &mut copying);
+    // The kernel removes it when the last program that has it open has ended.
+    let mut removing = Running(Command::new("rdma").args(["link", "delete", "rxb"]).spawn().expect("rdma runs"));
+    let mut said = String::new();
+    copying.0.stdout.take().expect("piped").read_to_string(&mut said).expect("what it says");
+    let said: Value = serde_json::from_str(&said).unwrap_or_else(|error| panic!("{said}: {error}"));
+    assert!(said["error"]["message"].as_str().is_some_and(|text| text.contains("removed")), "{said}");
+    drop(far);
+    assert!(removing.0.wait().expect("it ends").success());
+
+    let (_far, url) = far_node(&root);
+    let resumed = go_on(source_arg, &format!("{url}/there"));
+    succeed(Command::new("rdma").args(["link", "add", "rxb", "type", "rxe", "netdev", "vb"]));
+    assert_eq!((&resumed["data_path"], &resumed["verified"]), (&"direct".into(), &true.into()), "{resumed}");
+    assert!(resumed["resumed_bytes"].as_u64().is_some_and(|bytes| bytes >= MIB as u64), "{resumed}");
+    assert_same(&source, &root.join("there"));
 }

@@ -15,7 +15,7 @@
 //! # Ok::<(), farline_core::gridftp::checked::DamagedHeader>(())
 //! ```
 
-use super::mode_e::{HEADER_LEN, Header};
+use super::mode_e::{Flags, HEADER_LEN, Header};
 use crc_fast::crc32_iscsi;
 use std::fmt;
 
@@ -24,6 +24,15 @@ pub const CHECKED_LEN: usize = HEADER_LEN + 4 + 32 + 4;
 const PAYLOAD_AT: usize = HEADER_LEN;
 const DIGEST_AT: usize = PAYLOAD_AT + 4;
 const HEADER_SUM_AT: usize = DIGEST_AT + 32;
+
+/// The flag of a block of nothing but zeros, which are not sent (clause Z-2). Only checked headers have it: GFD.20 leaves the bit undefined.
+pub const ZEROS: Flags = Flags::from_bits(0x02);
+
+/// Whether a block may go as [`ZEROS`]; one with a byte of another value in its first page is told at once.
+pub fn is_zeros(block: &[u8]) -> bool {
+    // Each byte is the one before it, and the first is zero: one comparison of memory, which ends at the first that differs.
+    block.first() == Some(&0) && block[1..] == block[..block.len() - 1]
+}
 
 /// What a sender says of a block beside where it belongs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -103,6 +112,17 @@ mod tests {
         }
         let ascending: Vec<u8> = (0..32).collect();
         assert_eq!(Check::of(&ascending, [0; 32]).payload, 0x46DD_794E);
+    }
+
+    #[test]
+    fn zeros_are_told_from_blocks_with_one_other_byte_anywhere() {
+        let mut block = vec![0; 4099];
+        assert!(is_zeros(&block) && is_zeros(&[0]) && !is_zeros(&[]) && !is_zeros(&[1]));
+        for at in [0, 1, 63, 64, 4095, 4098] {
+            block[at] = 0x80;
+            assert!(!is_zeros(&block), "at {at}");
+            block[at] = 0;
+        }
     }
 
     proptest! {

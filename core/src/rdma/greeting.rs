@@ -2,8 +2,10 @@
 
 use super::{MOST_CREDITS, MOST_QUEUE_PAIRS, Placement, QueuePair};
 
-/// What every greeting begins with; the last byte is the version of the protocol.
-const MAGIC: [u8; 8] = *b"FARLRDM\x01";
+/// What all private data begin with.
+pub(super) const MAGIC: [u8; 7] = *b"FARLRDM";
+/// The version of the protocol, which follows.
+pub const VERSION: u8 = 1;
 
 /// Bytes of a greeting: as much as rdma_cm leaves free in an InfiniBand request (92 bytes, of which its own header takes 36).
 pub const GREETING_LEN: usize = 56;
@@ -27,13 +29,25 @@ pub struct Greeting {
     pub placement: Placement,
     /// The exponent of the time after which either end sends again what was not acknowledged.
     pub ack_timeout: u8,
+    /// Bytes that a packet of this end carries; 0 where it does not know.
+    pub mtu: u16,
+}
+
+/// Why private data are no greeting.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NoGreeting {
+    /// They are of another program, or make no sense.
+    Foreign,
+    /// They are of this version of the protocol, which is not ours.
+    Version(u8),
 }
 
 impl Greeting {
     /// The private data.
     pub fn encode(&self) -> [u8; GREETING_LEN] {
         let mut bytes = [0; GREETING_LEN];
-        bytes[..8].copy_from_slice(&MAGIC);
+        bytes[..7].copy_from_slice(&MAGIC);
+        bytes[7] = VERSION;
         bytes[8..40].copy_from_slice(&self.proof);
         bytes[40..44].copy_from_slice(&self.channel.to_be_bytes());
         bytes[44] = self.queue_pair.0;
@@ -41,11 +55,23 @@ impl Greeting {
         bytes[46..48].copy_from_slice(&self.credits.to_be_bytes());
         bytes[48] = self.placement.byte();
         bytes[49] = self.ack_timeout;
+        bytes[50..52].copy_from_slice(&self.mtu.to_be_bytes());
         bytes
     }
 
-    /// Reads private data, which the fabric may have padded; `None` when it is of another program or version, or makes no sense.
-    pub fn decode(bytes: &[u8]) -> Option<Greeting> {
+    /// Reads private data, which the fabric may have padded.
+    ///
+    /// # Errors
+    /// When they are of another program or version, or make no sense.
+    pub fn decode(bytes: &[u8]) -> Result<Greeting, NoGreeting> {
+        match bytes.strip_prefix(&MAGIC).and_then(|rest| rest.first()) {
+            None => Err(NoGreeting::Foreign),
+            Some(&VERSION) => Self::of_this_version(bytes).ok_or(NoGreeting::Foreign),
+            Some(&version) => Err(NoGreeting::Version(version)),
+        }
+    }
+
+    fn of_this_version(bytes: &[u8]) -> Option<Greeting> {
         let bytes: &[u8; GREETING_LEN] = bytes.first_chunk()?;
         let greeting = Greeting {
             proof: *bytes[8..40].first_chunk()?,
@@ -55,9 +81,9 @@ impl Greeting {
             credits: u16::from_be_bytes(*bytes[46..48].first_chunk()?),
             placement: Placement::of_byte(bytes[48])?,
             ack_timeout: bytes[49],
+            mtu: u16::from_be_bytes(*bytes[50..52].first_chunk()?),
         };
-        let sound = bytes[..8] == MAGIC
-            && greeting.queue_pair.0 < greeting.queue_pairs
+        let sound = greeting.queue_pair.0 < greeting.queue_pairs
             && greeting.queue_pairs <= MOST_QUEUE_PAIRS
             && (1..=MOST_CREDITS).contains(&greeting.credits)
             && greeting.ack_timeout < 32;
@@ -76,7 +102,8 @@ impl Answer {
     /// The private data.
     pub fn encode(&self) -> [u8; ANSWER_LEN] {
         let mut bytes = [0; ANSWER_LEN];
-        bytes[..8].copy_from_slice(&MAGIC);
+        bytes[..7].copy_from_slice(&MAGIC);
+        bytes[7] = VERSION;
         bytes[8..10].copy_from_slice(&self.credits.to_be_bytes());
         bytes
     }
@@ -85,7 +112,7 @@ impl Answer {
     pub fn decode(bytes: &[u8]) -> Option<Answer> {
         let bytes: &[u8; ANSWER_LEN] = bytes.first_chunk()?;
         let credits = u16::from_be_bytes(*bytes[8..10].first_chunk()?);
-        (bytes[..8] == MAGIC && (1..=MOST_CREDITS).contains(&credits)).then_some(Answer { credits })
+        (bytes[..7] == MAGIC && bytes[7] == VERSION && (1..=MOST_CREDITS).contains(&credits)).then_some(Answer { credits })
     }
 }
 
@@ -95,14 +122,14 @@ mod tests {
 
     fn greeting() -> Greeting {
         let (queue_pair, placement) = (QueuePair(2), Placement::Behind);
-        Greeting { proof: [7; 32], channel: 5, queue_pair, queue_pairs: 3, credits: 9, placement, ack_timeout: 14 }
+        Greeting { proof: [7; 32], channel: 5, queue_pair, queue_pairs: 3, credits: 9, placement, ack_timeout: 14, mtu: 4096 }
     }
 
     #[test]
     fn a_greeting_survives_the_padding_of_the_fabric() {
         let mut wire = greeting().encode().to_vec();
         wire.extend([0; 36]);
-        assert_eq!(Greeting::decode(&wire), Some(greeting()));
+        assert_eq!(Greeting::decode(&wire), Ok(greeting()));
         let mut wire = Answer { credits: 9 }.encode().to_vec();
         wire.extend([0; 180]);
         assert_eq!(Answer::decode(&wire), Some(Answer { credits: 9 }));
@@ -110,13 +137,17 @@ mod tests {
 
     #[test]
     fn another_version_and_what_makes_no_sense_are_no_greeting() {
-        // Version, queue pair number, count, credits, placement, timeout.
-        for (at, byte) in [(7, 2), (44, 3), (45, 0), (45, MOST_QUEUE_PAIRS + 1), (46, 0xff), (48, 0), (49, 32)] {
+        // Name, queue pair number, count, credits, placement, timeout.
+        for (at, byte) in [(6, 0), (44, 3), (45, 0), (45, MOST_QUEUE_PAIRS + 1), (46, 0xff), (48, 0), (49, 32)] {
             let mut wire = greeting().encode();
             wire[at] = byte;
-            assert_eq!(Greeting::decode(&wire), None, "{at}");
+            assert_eq!(Greeting::decode(&wire), Err(NoGreeting::Foreign), "{at}");
         }
-        assert_eq!(Greeting::decode(&greeting().encode()[..55]), None);
+        assert_eq!(Greeting::decode(&greeting().encode()[..55]), Err(NoGreeting::Foreign));
+        assert_eq!(Greeting::decode(&[]), Err(NoGreeting::Foreign));
+        let mut wire = greeting().encode();
+        wire[7] = 2;
+        assert_eq!(Greeting::decode(&wire), Err(NoGreeting::Version(2)));
         assert_eq!(Answer::decode(&Answer { credits: 0 }.encode()), None);
     }
 }

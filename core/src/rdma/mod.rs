@@ -7,15 +7,24 @@
 //! Not here: how a queue pair is connected, how memory is registered, what waits for a completion.
 
 mod endpoint;
+mod failure;
 mod greeting;
+mod limits;
+pub mod locked;
+mod port;
 mod record;
+mod refusal;
 #[cfg(test)]
 mod simulation;
 mod timing;
 
 pub use endpoint::{Endpoint, Input, Output, Settings, Violation, Work};
-pub use greeting::{ANSWER_LEN, Answer, GREETING_LEN, Greeting};
+pub use failure::Failure;
+pub use greeting::{ANSWER_LEN, Answer, GREETING_LEN, Greeting, NoGreeting, VERSION};
+pub use limits::Limits;
+pub use port::{Gid, Port, Transport, why_none};
 pub use record::{Announcement, Credit, HEADER_LEN_MOST, Record, RecordHeader};
+pub use refusal::{REFUSAL_LEN, Refusal};
 pub use timing::{ack_timeout_exponent, queue_pairs_for};
 
 /// One of the reliable connections of a channel, by number.

@@ -29,7 +29,7 @@ use crate::sys::tcp::{TcpInfo, pace, tcp_info};
 use farline_core::gridftp::checked::{Check, DamagedHeader};
 use farline_core::gridftp::mode_e::Header;
 use farline_core::transfer::Block;
-use farline_core::units::{Bytes, Rate};
+use farline_core::units::{Bytes, Error, Rate};
 use socket2::Socket;
 use std::io;
 use std::ops::Range;
@@ -43,6 +43,11 @@ pub trait Channel: Send {
 
     /// Whether blocks have checked headers from the next on, in both directions; at first they have not.
     fn check_blocks(&mut self, on: bool);
+
+    /// Whether a header with [`ZEROS`](farline_core::gridftp::checked::ZEROS) may go without the payload that it counts.
+    fn leaves_zeros_out(&self) -> bool {
+        false
+    }
 
     /// Sends `slot[payload]` under `header`, with `check` where headers are checked.
     ///
@@ -103,6 +108,8 @@ pub enum Arrival {
         block: Block,
         /// What a checked header said of them.
         check: Option<Check>,
+        /// How many of them came over the connection: zeros need not.
+        carried: usize,
     },
     /// The end-of-data mark; the offered slot comes back unused.
     End {
@@ -118,6 +125,16 @@ pub enum Arrival {
 /// Whether a channel failed because a checked header did not arrive as it was sent.
 pub(crate) fn is_damage(error: &io::Error) -> bool {
     error.get_ref().is_some_and(|inner| inner.is::<DamagedHeader>())
+}
+
+/// What a channel said that knows more of its failure than the system's error does.
+pub(crate) fn told(error: &io::Error) -> Option<&Error> {
+    error.get_ref()?.downcast_ref()
+}
+
+/// Whether another connection would fail the same way: the fault is not the path's.
+pub(crate) fn is_final(error: &io::Error) -> bool {
+    told(error).is_some_and(|told| told.code != "channel-lost")
 }
 
 /// Looks at a connection, or breaks it, from another thread.

@@ -3,7 +3,7 @@
 use super::{Arrival, Channel, Handle};
 use crate::sys::pool::Slot;
 use crate::sys::tcp::TcpInfo;
-use farline_core::gridftp::checked::{self, CHECKED_LEN, Check, DamagedHeader};
+use farline_core::gridftp::checked::{self, CHECKED_LEN, Check, DamagedHeader, ZEROS};
 use farline_core::gridftp::mode_e::{Flags, HEADER_LEN, Header};
 use farline_core::transfer::Block;
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
@@ -154,9 +154,10 @@ impl<S: ByteStream> OrderedChannel<S> {
         Ok(())
     }
 
-    /// Receives the next block into `slot`; `None` at the end-of-data mark.
-    fn receive_into(&mut self, slot: &mut Slot) -> io::Result<Option<(Block, Option<Check>)>> {
+    /// Receives the next block into `slot`, and says how much of it was sent; `None` at the end-of-data mark.
+    fn receive_into(&mut self, slot: &mut Slot) -> io::Result<Option<(Block, Option<Check>, usize)>> {
         let mut checks = None;
+        let mut is_sent = true;
         let (offset, left, eod) = loop {
             if let Some(rest) = self.rest.take() {
                 break rest;
@@ -178,6 +179,7 @@ impl<S: ByteStream> OrderedChannel<S> {
             } else {
                 header.count
             };
+            is_sent = checks.is_none() || !header.flags.contains(ZEROS);
             if count > 0 {
                 break (header.offset, count, eod);
             }
@@ -195,12 +197,15 @@ impl<S: ByteStream> OrderedChannel<S> {
         }
         let len = usize::try_from(left).unwrap_or(usize::MAX).min(slot.len());
         let left = left - len as u64;
-        self.read_payload(&mut slot[..len], left == 0)?;
+        match is_sent {
+            true => self.read_payload(&mut slot[..len], left == 0)?,
+            false => slot[..len].fill(0),
+        }
         if left > 0 || eod {
             // The block's next part, or the end-of-data flag that its header carried beside data.
             self.rest = Some((offset.saturating_add(len as u64), left, eod));
         }
-        Ok(Some((Block { offset, len }, checks)))
+        Ok(Some((Block { offset, len }, checks, if is_sent { len } else { 0 })))
     }
 }
 
@@ -211,6 +216,10 @@ impl<S: ByteStream> Channel for OrderedChannel<S> {
 
     fn check_blocks(&mut self, on: bool) {
         self.checked = on;
+    }
+
+    fn leaves_zeros_out(&self) -> bool {
+        self.checked
     }
 
     fn send(&mut self, header: Header, check: &Check, slot: Slot, payload: Range<usize>) -> io::Result<()> {
@@ -246,7 +255,7 @@ impl<S: ByteStream> Channel for OrderedChannel<S> {
     fn receive(&mut self) -> io::Result<Option<Arrival>> {
         let mut slot = self.offered.take().ok_or_else(|| io::Error::other("no slot was offered"))?;
         match self.receive_into(&mut slot) {
-            Ok(Some((block, check))) => Ok(Some(Arrival::Data { slot, block, check })),
+            Ok(Some((block, check, carried))) => Ok(Some(Arrival::Data { slot, block, check, carried })),
             Ok(None) => Ok(Some(Arrival::End { slot, channels: self.channels.take(), closing: self.closing })),
             Err(error) => {
                 self.offered = Some(slot);

@@ -1,26 +1,22 @@
 //! A control connection: the core's client machine on a tokio socket.
 
+mod data;
+mod opening;
+
 use super::heard::Heard;
-use super::location::{Remote, Via};
-use super::reach::{Line, Reach};
-use super::ssh::Ssh;
+use super::reach::Line;
 use crate::channels::key::Key;
-use crate::channels::rdma::{Dialler, Fabric};
-use crate::channels::trust::{Trust, pinned};
-use crate::stores::Diskless;
+use crate::channels::rdma::Dialler;
 use crate::sys::lock::lock;
-use farline_core::gridftp::client::{ClientConfig, ClientSession, Event, Features, Input, Output, Request};
-use farline_core::gridftp::{Command, Entry, Mode, Options as Opts, Pathname, Protection, Reply, Site, TransferEvent};
+use farline_core::gridftp::client::{ClientSession, Event, Features, Input, Output, Request};
+use farline_core::gridftp::{Command, Entry, Options as Opts, Pathname, Reply};
 use farline_core::units::{Error, Fault, Rate, Span, Time};
 use std::collections::{BTreeSet, VecDeque};
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-
-/// Where a server may be silent for less than this, it is asked to say more often how far it is.
-const SPARSE_MARKERS: Duration = Duration::from_secs(15);
 
 /// A control connection that is logged in.
 pub(super) struct Control {
@@ -61,251 +57,9 @@ pub(super) struct Control {
 }
 
 impl Control {
-    /// Connects and logs in. The requests `ahead` go out as early as the server allows, to a Farline node together with the
-    /// login; their numbers come back.
-    pub(super) async fn open(remote: &Remote, reach: &Reach, ahead: Vec<Request>) -> Result<(Control, Vec<u64>), Error> {
-        Control::connect(remote, reach, ahead, true).await
-    }
-
-    /// The same for a session whose data connections another server opens or takes: it knows no key, and encrypts nothing.
-    pub(super) async fn open_for_another(remote: &Remote, reach: &Reach) -> Result<Control, Error> {
-        if remote.via == Via::Ssh {
-            return Err(Error::new(Fault::You, "third-party", format!("{remote} is reached over ssh, by this host alone"))
-                .hint("copy to this host first, or name nodes at both ends: farline://host/path"));
-        }
-        if remote.via != Via::Tcp && !reach.no_encrypt {
-            return Err(Error::new(Fault::Refused, "cannot-encrypt", "between two other hosts data is not encrypted")
-                .hint("let it go in the clear with --no-encrypt"));
-        }
-        Ok(Control::connect(remote, reach, Vec::new(), false).await?.0)
-    }
-
-    async fn connect(remote: &Remote, reach: &Reach, ahead: Vec<Request>, keyed: bool) -> Result<(Control, Vec<u64>), Error> {
-        let server = remote.server();
-        let line = Line::open(remote, reach).await?;
-        // Over ssh no address is known yet; what EPSV tells is the port alone.
-        let host = line.ends.map_or(IpAddr::V4(Ipv4Addr::LOCALHOST), |(_, peer)| peer.ip());
-        let config = ClientConfig {
-            host: Some(host),
-            known_farline: remote.farline && remote.via == Via::Tcp,
-            reply_timeout: reach.patience().map_or(Span::from_secs(u64::from(u32::MAX)), Span::from),
-            client_info: Some(format!("scheme=ftp;appname=\"farline\";appver=\"{}\";", env!("CARGO_PKG_VERSION"))),
-            ..ClientConfig::default()
-        };
-        let session = ClientSession::new(config, Time::ZERO);
-        let mut control = Control {
-            heard: Arc::default(),
-            line: Some(line),
-            session,
-            began: Instant::now(),
-            last_id: 0,
-            events: VecDeque::new(),
-            optional: BTreeSet::new(),
-            kept: VecDeque::new(),
-            received: vec![0; 16 * 1024],
-            server,
-            patience: reach.patience(),
-            is_cut_off: false,
-            features: Features::default(),
-            key: None,
-            offered: None,
-            encrypt: remote.via != Via::Tcp && !reach.no_encrypt,
-            protected: None,
-            data_tls: None,
-            store: None,
-            carried: None,
-            dialler: None,
-            answered_in: None,
-            asked: None,
-        };
-        if remote.via == Via::Tls {
-            control.start_tls(remote, &reach.trust).await?;
-        }
-        let user = remote.user.clone().unwrap_or_else(|| "anonymous".to_owned());
-        let password = remote.password.clone().unwrap_or_else(|| "farline@".to_owned());
-        let login = control.request(Request::Login { user, password });
-        if control.encrypt {
-            control.protect(Protection::Private);
-        }
-        if keyed {
-            control.offer_key()?;
-        }
-        control.choose_store(remote);
-        if reach.patience().is_some_and(|patience| patience < SPARSE_MARKERS) {
-            // A server that works says so every five seconds otherwise, and would be taken for silent.
-            let often = Command::TransferEvents { event: TransferEvent::Perf, seconds: 1 };
-            control.try_request(Request::Exec(often));
-        }
-        let ahead = ahead.into_iter().map(|request| match request {
-            Request::ToFarline(_) => control.try_request(request),
-            request => control.request(request),
-        });
-        let ahead = ahead.collect();
-        match control.log_in(login).await {
-            Ok(()) => Ok((control, ahead)),
-            Err(error) => Err(control.why(error).await),
-        }
-    }
-
-    async fn log_in(&mut self, login: u64) -> Result<(), Error> {
-        loop {
-            match self.event_of(login).await? {
-                Event::Ready(features) => self.features = features,
-                Event::Done(_) => return Ok(()),
-                Event::Failed(error) => return Err(error.while_doing(format!("logging in at {}", self.server))),
-                _ => {}
-            }
-        }
-    }
-
-    /// `error`, or what ssh knows better.
-    async fn why(&self, error: Error) -> Error {
-        let Some(ssh) = self.line.as_ref().and_then(|line| line.ssh.clone()) else { return error };
-        let known = tokio::task::spawn_blocking(move || ssh.failure()).await;
-        known.ok().flatten().unwrap_or(error)
-    }
-
-    /// `AUTH TLS` and the handshake, before anything else is said.
-    async fn start_tls(&mut self, remote: &Remote, trust: &Trust) -> Result<(), Error> {
-        let auth = self.request(Request::Exec(Command::Auth("TLS".to_owned())));
-        self.done(auth).await.map_err(|error| match error.fault {
-            Fault::Between => error,
-            _ => Error::new(Fault::There, "no-tls", format!("{} offers no TLS: {}", self.server, error.message))
-                .hint("its operator can offer it: farline serve --tls; ftp:// goes without"),
-        })?;
-        let line = self.line.take().ok_or_else(closed)?;
-        self.line = Some(line.start_tls(remote, trust).await?);
-        Ok(())
-    }
-
-    /// Asks for data connections to be encrypted, or not (P-1).
-    fn protect(&mut self, level: Protection) {
-        let ask = |command| Request::ToFarline(Box::new(Request::Exec(command)));
-        self.try_request(ask(Command::ProtectionBuffer(0)));
-        self.protected = Some(self.try_request(ask(Command::Protection(level))));
-    }
-
-    /// Gives a fresh key (K-1, K-2): a server that does not know keys says so, and data connections are made as ever.
-    fn offer_key(&mut self) -> Result<(), Error> {
-        let key = Key::random().map_err(|error| Error::new(Fault::Here, "no-randomness", error.to_string()))?;
-        let offer = Opts::Farline { name: "key".to_owned(), value: key.to_hex() };
-        let offer = Request::ToFarline(Box::new(Request::Exec(Command::Options(offer))));
-        self.offered = Some(self.try_request(offer));
-        self.key = Some(key);
-        Ok(())
-    }
-
-    /// How data connections are encrypted: with a peer that shows the certificate it told of, or not at all (P-1, P-4).
-    pub(super) async fn data_tls(&mut self) -> Result<Option<Arc<rustls::ClientConfig>>, Error> {
-        let asked = match self.protected.take() {
-            Some(id) => self.done(id).await,
-            None => return Ok(self.data_tls.clone()),
-        };
-        if !self.encrypt {
-            return Ok(None);
-        }
-        let told = self.features.parameters("FARLINE").find_map(|feature| feature.strip_prefix("TLS ")?.parse().ok());
-        let (Ok(_), Some(fingerprint)) = (asked, told) else {
-            return Err(Error::new(Fault::Refused, "cannot-encrypt", format!("{} cannot encrypt data", self.server))
-                .hint("let it go in the clear with --no-encrypt"));
-        };
-        self.data_tls = Some(pinned(fingerprint)?);
-        Ok(self.data_tls.clone())
-    }
-
-    /// Has data connections made anew, in the clear, for ssh to carry; answers with where the node listens for them (H-2).
-    pub(super) async fn rearrange_for_ssh(&mut self) -> Result<(Arc<Ssh>, SocketAddr), Error> {
-        let ssh = self.line.as_ref().and_then(|line| line.ssh.clone()).ok_or_else(closed)?;
-        if let Some(address) = self.carried {
-            return Ok((ssh, address));
-        }
-        self.encrypt = false;
-        self.data_tls = None;
-        self.protect(Protection::Clear);
-        self.offer_key()?;
-        let passive = self.request(Request::Passive { mode: Mode::Extended, striped: false });
-        let address = self.passive(passive).await?;
-        self.carried = Some(address);
-        Ok((ssh, address))
-    }
-
-    /// Has data connections made by RDMA from now on (V-1): answers with where the node listens for them.
-    pub(super) async fn arrange_rdma(
-        &mut self,
-        address: SocketAddr,
-        fabric: Fabric,
-    ) -> Result<(SocketAddr, Arc<Dialler>), Error> {
-        if let Some(dialler) = &self.dialler {
-            return Ok((address, Arc::clone(dialler)));
-        }
-        if self.data_tls().await?.is_some() {
-            return Err(
-                Error::new(Fault::You, "cannot-encrypt", "nothing encrypts RDMA").hint("--no-encrypt lets data go in the clear")
-            );
-        }
-        if !self.features.parameters("FARLINE").any(|feature| feature == "RDMA") {
-            return Err(Error::new(Fault::There, "no-rdma", format!("{} has no RDMA device, or not its libraries", self.server)));
-        }
-        let key = self.agreed_key().await?.ok_or_else(|| Error::new(Fault::There, "no-rdma", "the node takes no key"))?;
-        let dialler = Arc::clone(self.dialler.insert(Arc::new(Dialler::new(key, fabric))));
-        Ok((self.set_net_stack("rdma").await?, dialler))
-    }
-
-    /// Whether the node was asked to make data connections by RDMA.
-    pub(super) fn is_by_rdma(&self) -> bool {
-        self.dialler.is_some()
-    }
-
-    /// Has data connections made by TCP again; answers with where the node listens for them.
-    pub(super) async fn arrange_tcp(&mut self) -> Result<SocketAddr, Error> {
-        self.dialler = None;
-        self.set_net_stack("tcp").await
-    }
-
-    async fn set_net_stack(&mut self, name: &str) -> Result<SocketAddr, Error> {
-        let chosen = self.request(Request::Exec(Command::Site(Site::NetStack(name.to_owned()))));
-        let passive = self.request(Request::Passive { mode: Mode::Extended, striped: false });
-        self.done(chosen).await?;
-        self.passive(passive).await
-    }
-
-    /// Whether data is in the clear for ssh to carry, so that no other way may be tried.
-    pub(super) fn is_carried(&self) -> bool {
-        self.carried.is_some()
-    }
-
     /// Whether ssh carries this.
     pub(super) fn is_over_ssh(&self) -> bool {
         self.line.as_ref().is_some_and(|line| line.ssh.is_some())
-    }
-
-    /// Checks that the server is what `remote` says, and that it gave its store; ends before any transfer may begin.
-    pub(super) async fn require(&mut self, remote: &Remote) -> Result<(), Error> {
-        let announced = |what: &str| self.features.parameters("FARLINE").any(|feature| feature == what);
-        if remote.farline && !announced("TREE") {
-            return Err(Error::new(Fault::There, "not-farline", format!("{} is no Farline node", self.server))
-                .hint("write ftp:// for other GridFTP servers"));
-        }
-        let Some(store) = remote.store else { return Ok(()) };
-        let (word, name) = match store {
-            Diskless::Null => ("NULL", "?null"),
-            Diskless::Memory(_) => ("MEMORY", "?memory"),
-        };
-        if !announced(word) {
-            return Err(Error::new(Fault::Refused, "store-not-allowed", format!("{} does not allow {name}", self.server))
-                .hint("the node's operator can allow it: farline serve --allow-null --allow-memory SIZE"));
-        }
-        match self.store.take() {
-            Some(id) => self.done(id).await.map(drop),
-            None => Ok(()),
-        }
-    }
-
-    /// Asks for the store without a disk that `remote` names, if it names one; [`Self::require`] learns whether it is had (S-1).
-    fn choose_store(&mut self, remote: &Remote) {
-        let Some(store) = remote.store else { return };
-        let option = Opts::Farline { name: "store".to_owned(), value: store.to_string() };
-        self.store = Some(self.try_request(Request::ToFarline(Box::new(Request::Exec(Command::Options(option))))));
     }
 
     /// What the server says that it holds, as it says it.
@@ -329,19 +83,6 @@ impl Control {
         };
         let option = Opts::Farline { name: "adapt".to_owned(), value: what.to_owned() };
         Some(self.request(Request::Exec(Command::Options(option))))
-    }
-
-    /// The key under which this end opens every data connection; `None` with a server that does not know keys.
-    pub(super) async fn agreed_key(&mut self) -> Result<Option<Key>, Error> {
-        if let Some(offered) = self.offered.take() {
-            let agreed = match self.done(offered).await {
-                Ok(_) => self.features.parameters("FARLINE").any(|feature| feature == "KEY"),
-                Err(error) if error.fault == Fault::Between => return Err(error),
-                Err(_) => false,
-            };
-            self.key = self.key.take().filter(|_| agreed);
-        }
-        Ok(self.key.clone())
     }
 
     /// Has the server hold what it sends to a rate; answers whether it knows how to (O-2).

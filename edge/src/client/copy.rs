@@ -2,118 +2,25 @@
 
 use super::control::Control;
 use super::dial::Line;
-use super::existing::Existing;
 use super::heard::Heard;
+use super::live::{Leeway, Live};
 use super::location::Location;
+use super::options::{Options, Standing, Verify};
 use super::outcome::{Ledger, Outcome, Sample};
-use super::reach::Reach;
 use super::silence::Silence;
 use super::{download, local, third_party, upload};
-use crate::channels::Handle;
 use crate::channels::tcp::{TcpOptions, check, granted_buffer};
 use crate::kernelcc::{self, Held, Wish};
-use crate::mover::{BLOCK_LEN, Cancel, Integrity, Pace, Tally, Tell, freedom, window_limit};
-use crate::stores::{DirectIo, Stall};
+use crate::mover::{BLOCK_LEN, Integrity, Pace, freedom, window_limit};
 use crate::sys::lock::lock;
 use crate::sys::tcp::process_usage;
 use farline_core::gridftp::Reply;
-use farline_core::transfer::{Choice, Circumstances, Freedom, Wishes};
-use farline_core::units::{Bytes, Error, Fault, Rate, Span};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
+use farline_core::transfer::{Choice, Circumstances, Wishes};
+use farline_core::units::{Bytes, Error, Fault, Span};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tokio::time::MissedTickBehavior;
-
-/// How a copy is to be made.
-#[derive(Clone, Debug, Default)]
-pub struct Options {
-    /// Copy folders with all that is in them.
-    pub recursive: bool,
-    /// How nodes are reached.
-    pub reach: Reach,
-    /// Not faster than this, all channels together.
-    pub limit: Option<Rate>,
-    /// What the user fixed rather than leave to Farline.
-    pub wishes: Wishes,
-    /// How arrival is checked.
-    pub verify: Verify,
-    /// Have servers that are not Farline compute checksums, to compare with (CKSM).
-    pub compare_at_stock: bool,
-    /// What becomes of files that are at the destination already.
-    pub existing: Existing,
-    /// Socket buffers of data connections; the kernel's own sizing when absent.
-    pub buffer: Option<Bytes>,
-    /// Whether files are read and written past the page cache.
-    pub direct_io: DirectIo,
-    /// Move data by RDMA, over so many queue pairs a channel, or as many as the round-trip time asks for.
-    pub rdma: Option<RdmaWish>,
-    /// How it is asked to end early.
-    pub stop: Stop,
-    /// How staging is put to the test.
-    pub trial: Trial,
-}
-
-/// That data should go by RDMA.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct RdmaWish {
-    /// Queue pairs of each channel, when the user fixed them.
-    pub queue_pairs: Option<u8>,
-}
-
-/// What a measurement of staging does to a copy from here to a node.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Trial {
-    /// The source stalls so.
-    pub stall: Option<Stall>,
-    /// Reading and sending take turns.
-    pub in_turns: bool,
-}
-
-/// Asks a copy that runs to end soon, with what it can go on from made durable.
-#[derive(Clone, Debug, Default)]
-pub struct Stop(Arc<AtomicBool>);
-
-impl Stop {
-    /// Asks.
-    pub fn ask(&self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
-
-    /// The error of a copy that ends because it was asked to.
-    pub fn error() -> Error {
-        Error::new(Fault::You, "interrupted", "interrupted; nothing half-done was left under a final name")
-    }
-
-    /// Why the copy ends, if it was asked to.
-    pub(super) fn reason(&self) -> Option<Error> {
-        self.0.load(Ordering::Relaxed).then(Stop::error)
-    }
-}
-
-/// How a copy's arrival is checked, between Farline ends.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Verify {
-    /// CRC32C of every block, and BLAKE3 of every file, compared end to end.
-    #[default]
-    Digest,
-    /// CRC32C of every block.
-    Checksum,
-    /// By TCP's checksum alone.
-    None,
-}
-
-/// Where a copy stands, for whoever watches it.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Standing {
-    /// Bytes that have arrived.
-    pub bytes: Bytes,
-    /// Bytes in all, once known.
-    pub bytes_total: Option<Bytes>,
-    /// Files in all, once known.
-    pub files_total: Option<u64>,
-    /// Since the start.
-    pub elapsed: Span,
-}
 
 /// Copies `sources` to `destination`; `watch` is told several times a second how it stands.
 ///
@@ -191,97 +98,6 @@ pub(super) struct Copy<'a> {
     pub(super) live: Arc<Live>,
     /// Bytes that earlier transfers brought.
     base: u64,
-}
-
-/// What can be seen of a transfer while its threads run.
-#[derive(Default)]
-pub(super) struct Live {
-    pub(super) tally: Tally,
-    /// Holds the copy to the rate that was asked for.
-    pub(super) pace: Option<Arc<Pace>>,
-    pub(super) trial: Trial,
-    /// Whether the other end holds it instead.
-    pub(super) paced_there: AtomicBool,
-    pub(super) cancel: Cancel,
-    /// Payload that the receiver held before.
-    pub(super) held: AtomicU64,
-    /// Whether this end is busy by itself, so that the other's silence means nothing.
-    is_alone: AtomicBool,
-    /// What may change while this end sends.
-    pub(super) leeway: OnceLock<Leeway>,
-    /// Whether the staging pool may grow.
-    is_elastic: bool,
-    /// What was measured and changed, in words.
-    changes: Mutex<Vec<String>>,
-    total: Mutex<(Option<Bytes>, Option<u64>)>,
-    /// The sending end's channels with the bytes they had acknowledged before, to see what has really arrived.
-    handles: Mutex<Vec<(Handle, u64)>>,
-}
-
-/// What of a transfer may change while this end sends.
-pub(super) struct Leeway {
-    pub(super) freedom: Freedom,
-    /// How to open more channels.
-    pub(super) line: Option<Line>,
-}
-
-impl Live {
-    /// Ready for a transfer of a copy with `options`.
-    fn new(options: &Options, pace: Option<Arc<Pace>>) -> Live {
-        let is_elastic = options.wishes.staging.is_none() && !options.trial.in_turns;
-        Live { pace, trial: options.trial, is_elastic, ..Live::default() }
-    }
-
-    /// Notes what was measured or changed.
-    pub(super) fn changed(&self, why: String) {
-        lock(&self.changes).push(why);
-    }
-
-    /// Who is told when the pool of the transfer that `tally` counts grows, where it may.
-    pub(super) fn growth<'a>(&self, tally: &Tally, tell: Tell<'a>) -> Option<Tell<'a>> {
-        (self.is_elastic && std::ptr::eq(tally, &self.tally)).then_some(tell)
-    }
-
-    /// Does `work` that the other end has no part in.
-    pub(super) fn alone<T>(&self, work: impl FnOnce() -> T) -> T {
-        self.is_alone.store(true, Ordering::Relaxed);
-        let done = work();
-        self.is_alone.store(false, Ordering::Relaxed);
-        done
-    }
-
-    pub(super) fn expect(&self, bytes: u64, files: u64) {
-        *lock(&self.total) = (Some(Bytes(bytes)), Some(files));
-    }
-
-    pub(super) fn follow(&self, handles: Vec<Handle>) {
-        let acked = |handle: &Handle| handle.tcp_info().map_or(0, |info| info.bytes_acked);
-        // Of a connection that ssh carries the kernel knows nothing.
-        let handles = handles.into_iter().filter(|handle| handle.tcp_info().is_some());
-        let handles = handles.map(|handle| (acked(&handle), handle)).map(|(base, handle)| (handle, base));
-        *lock(&self.handles) = handles.collect();
-    }
-
-    /// A channel that was opened while the others send.
-    pub(super) fn follow_another(&self, handle: Handle) {
-        let mut handles = lock(&self.handles);
-        // Where nothing is known of the others, the tally alone counts.
-        if !handles.is_empty() {
-            handles.push((handle, 0));
-        }
-    }
-
-    /// Payload that has arrived: what the peer's kernel acknowledged when we send, what is in the store when we receive.
-    fn arrived(&self) -> u64 {
-        let handles = lock(&self.handles);
-        let held = self.held.load(Ordering::Relaxed);
-        if handles.is_empty() {
-            return held + self.tally.bytes();
-        }
-        let acked: u64 =
-            handles.iter().map(|(handle, base)| handle.tcp_info().map_or(0, |info| info.bytes_acked.saturating_sub(*base))).sum();
-        held + acked.min(self.tally.bytes())
-    }
 }
 
 impl Copy<'_> {
@@ -461,12 +277,10 @@ impl Copy<'_> {
 
     /// How a transfer to or from `control`'s server is guarded.
     pub(super) fn integrity(&self, control: &Control) -> Integrity {
-        match self.options.verify {
-            // Without checked blocks the file's digest is all there is.
-            Verify::Digest => Integrity { checks: control.checks(), digests: true },
-            Verify::Checksum => Integrity { checks: control.checks(), digests: false },
-            Verify::None => Integrity { checks: false, digests: false },
-        }
+        // Without checked blocks the file's digest is all there is.
+        let checks = control.checks() && self.options.verify != Verify::None;
+        let short_zeros = checks && control.features().parameters("FARLINE").any(|feature| feature == "ZEROS");
+        Integrity { checks, digests: self.options.verify == Verify::Digest, short_zeros }
     }
 
     /// Notes how the files that arrived were verified.

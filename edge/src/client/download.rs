@@ -1,12 +1,13 @@
 //! Copies from a node to this host, as one tree; from any other GridFTP server [`from_stock`] takes over.
 
 use super::control::Control;
-use super::copy::{Copy, Live};
+use super::copy::Copy;
 use super::dial::DataPath;
 use super::existing::{Existing, blocks_of, kept_here};
 use super::fabric;
 use super::from_stock;
 use super::further::Further;
+use super::live::Live;
 use super::local::{destination, has_partial};
 use super::location::{Location, Remote};
 use super::passes::{Passes, agree, nameable, source_of};

@@ -47,6 +47,9 @@ pub(super) fn agree(control: &mut Control, integrity: Integrity, origin: Option<
     if control.checks() {
         options.push(("check", if integrity.checks { "crc32c" } else { "none" }.to_owned()));
         options.push(("digest", if integrity.digests { "blake3" } else { "none" }.to_owned()));
+        if integrity.short_zeros {
+            options.push(("zeros", "short".to_owned()));
+        }
         options.extend(origin.map(|origin| ("source", blake3::Hash::from_bytes(origin.source).to_hex().to_string())));
     }
     let option = |(name, value): (&str, String)| Request::Exec(Command::Options(Opts::Farline { name: name.to_owned(), value }));

@@ -1,9 +1,10 @@
 //! Copies from one server to another: two control connections here, the data straight between them (`docs/protocol.md`, Y-1).
 
 use super::control::Control;
-use super::copy::{Copy, Live};
+use super::copy::Copy;
 use super::download::{entry, list_tree, parallelism};
 use super::existing::Existing;
+use super::live::Live;
 use super::location::Remote;
 use super::passes::{agree, nameable, source_of};
 use super::remote_partial::{RemotePartial, ask_for_markers};
@@ -141,7 +142,8 @@ async fn as_tree(copy: &mut Copy<'_>, ends: &mut Ends<'_>, target: Vec<u8>, byte
         Request::Transfer(Transfer { module, held, ..Transfer::new(what, Pathname::new(path)) })
     };
     let (sends, receives) = (copy.integrity(&ends.sender), copy.integrity(&ends.receiver));
-    let integrity = Integrity { checks: sends.checks && receives.checks, ..receives };
+    let checks = sends.checks && receives.checks;
+    let integrity = Integrity { checks, short_zeros: sends.short_zeros && receives.short_zeros, ..receives };
     let source = source_of(&format!("{}:{}", ends.from.host, ends.from.port), [&ends.from.path[..]].into_iter());
     let agreed = agree(&mut ends.sender, integrity, None);
     for id in agreed {

@@ -1,12 +1,13 @@
 //! Copies from this host to a node, as one tree; to any other GridFTP server [`to_stock`] takes over.
 
 use super::control::Control;
-use super::copy::{Copy, Live};
+use super::copy::Copy;
 use super::dial::handles;
 use super::download::interrupted;
 use super::existing::{kept_there, without};
 use super::fabric;
 use super::heard::Heard;
+use super::live::Live;
 use super::location::{Location, Remote, last_name};
 use super::passes::{Passes, agree, source_of};
 use super::stream;

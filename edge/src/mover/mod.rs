@@ -33,6 +33,8 @@ pub struct Integrity {
     pub checks: bool,
     /// Blocks' digests are compared on arrival and journaled. Only with `checks`.
     pub digests: bool,
+    /// Blocks of nothing but zeros go as a header alone (clause Z-2). Only with `checks`.
+    pub short_zeros: bool,
 }
 
 impl Integrity {

@@ -7,7 +7,7 @@ use super::pace::Pace;
 use super::send::{broken, no_thread};
 use super::tally::Tally;
 use super::tune::{Pool, Tell, least_rtt};
-use crate::channels::{Arrival, Channel, Handle, is_damage};
+use crate::channels::{Arrival, Channel, Handle, is_damage, is_final};
 use crate::stores::Sink;
 use crate::sys::lock::lock;
 use crate::sys::pool::Slot;
@@ -378,12 +378,12 @@ impl<'a> Shared<'a> {
             self.tally.add_network(receiving);
             match arrival {
                 Ok(None) => {}
-                Ok(Some(Arrival::Data { slot, block, check })) => {
+                Ok(Some(Arrival::Data { slot, block, check, carried })) => {
                     offered -= 1;
                     self.tally.begin();
-                    self.tally.add_on_wire(block.len + self.integrity.header_len());
+                    self.tally.add_on_wire(carried + self.integrity.header_len());
                     if let Some(pace) = &self.pace {
-                        pace.through(block.len);
+                        pace.through(carried);
                     }
                     let Some(offset) = block.offset.checked_sub(self.wire_offset) else {
                         return self.fail(Error::new(
@@ -436,7 +436,7 @@ impl<'a> Shared<'a> {
                     return;
                 }
                 Err(error) => {
-                    if self.integrity.checks {
+                    if self.integrity.checks && !is_final(&error) {
                         self.tally.add_lost_channel(is_damage(&error));
                         let mut state = lock(&self.state);
                         state.lost = true;

@@ -5,12 +5,12 @@ use super::desk::{Cancel, Parked};
 use super::pace::Pace;
 use super::tally::Tally;
 use super::tune::{Further, LOOK_EVERY, Lookout, Pool, Tell, Tuning, least_rtt};
-use crate::channels::{Channel, Handle};
+use crate::channels::{Channel, Handle, is_final, told};
 use crate::stores::Source;
 use crate::sys::lock::lock;
 use crate::sys::pool::Slot;
 use crate::sys::tcp::TcpInfo;
-use farline_core::gridftp::checked::Check;
+use farline_core::gridftp::checked::{Check, ZEROS, is_zeros};
 use farline_core::gridftp::mode_e::{Flags, Header};
 use farline_core::transfer::{
     Advice, Block, BlockDigest, ChannelId, Digests, Layout, Marks, PieceDigest, Sender, SenderInput, SenderOutput, SlotId, Tuner,
@@ -127,6 +127,8 @@ struct State<'a> {
     checks: Vec<Check>,
     machine: Sender<Box<dyn Iterator<Item = Block> + Send + 'a>>,
     parked: Parked,
+    /// What the first lost channel said.
+    lost_by: Option<Error>,
 }
 
 /// Sends; returns when every channel is past its end-of-data mark.
@@ -164,7 +166,7 @@ pub fn send(mut job: SendJob<'_>) -> Result<Sent, Error> {
     let orders = orders.into_iter().zip(wakers).collect();
     let readers = job.readers.max(1);
     let pool = job.growth.map(|tell| Pool::new(job.slots.len(), tell));
-    let state = Mutex::new(State { orders, checks, machine, parked: Parked::new(job.slots) });
+    let state = Mutex::new(State { orders, checks, machine, parked: Parked::new(job.slots), lost_by: None });
     let shared = Shared { job: &parts, state, reads, readers };
     let (over, still) = mpsc::channel::<()>();
     let channels = std::thread::scope(|scope| {
@@ -206,7 +208,8 @@ pub fn send(mut job: SendJob<'_>) -> Result<Sent, Error> {
         return Err(Error::new(Fault::Bug, "thread-lost", "a sending thread ended early"));
     }
     if channels.is_empty() {
-        return Err(broken(&io::Error::other("every channel was lost")));
+        let why = lock(&shared.state).lost_by.take();
+        return Err(why.unwrap_or_else(|| broken(&io::Error::other("every channel was lost"))));
     }
     parts.cancel.release();
     let tcp = channels.iter().filter_map(|channel| channel.tcp_info()).collect();
@@ -348,15 +351,19 @@ impl Shared<'_> {
             };
             match order? {
                 Order::Block { slot, block, check } => {
-                    if let Some(pace) = &self.job.pace {
-                        if spread { pace.before(block.len) } else { pace.through(block.len) }
+                    let mut header = Header::data(self.job.wire_offset + block.offset, block.len as u64);
+                    let mut carried = block.len;
+                    if self.job.integrity.short_zeros && channel.leaves_zeros_out() && is_zeros(&slot[..block.len]) {
+                        (header, carried) = (header.with(ZEROS), 0);
                     }
-                    let header = Header::data(self.job.wire_offset + block.offset, block.len as u64);
+                    if let Some(pace) = &self.job.pace {
+                        if spread { pace.before(carried) } else { pace.through(carried) }
+                    }
                     self.job.tally.begin();
                     let sending = Instant::now();
-                    let sent = channel.send(header, &check, slot, 0..block.len);
+                    let sent = channel.send(header, &check, slot, 0..carried);
                     self.job.tally.add_network(sending);
-                    under_way.push_back(block.len);
+                    under_way.push_back((block.len, carried));
                     if let Err(error) = sent {
                         break Err(error);
                     }
@@ -380,7 +387,8 @@ impl Shared<'_> {
                 self.tell(SenderInput::EndSent(id), None);
                 Some(channel)
             }
-            Err(_) if self.job.integrity.checks && self.job.cancel.reason().is_none() => {
+            Err(error) if self.job.integrity.checks && !is_final(&error) && self.job.cancel.reason().is_none() => {
+                lock(&self.state).lost_by.get_or_insert_with(|| broken(&error));
                 self.job.tally.add_lost_channel(false);
                 let held: Vec<Slot> = std::iter::from_fn(|| channel.withdraw()).collect();
                 self.tell(SenderInput::Lost { channel: id, slot: None }, None);
@@ -396,16 +404,17 @@ impl Shared<'_> {
         }
     }
 
-    /// Waits until a channel is done with one more of the blocks `under_way`, of which the lengths are given, or has been woken.
-    fn await_sent(&self, id: ChannelId, channel: &mut dyn Channel, under_way: &mut VecDeque<usize>) -> io::Result<()> {
+    /// Waits until a channel is done with one more of the blocks `under_way`, or has been woken. Given are their lengths, and how much
+    /// of each the network carries.
+    fn await_sent(&self, id: ChannelId, channel: &mut dyn Channel, under_way: &mut VecDeque<(usize, usize)>) -> io::Result<()> {
         let sending = Instant::now();
         let sent = channel.sent();
         self.job.tally.add_network(sending);
         if let Some(slot) = sent? {
             // Which of them it was makes no difference: they are counted, not told apart.
-            let len = under_way.pop_front().unwrap_or(0);
+            let (len, carried) = under_way.pop_front().unwrap_or_default();
             self.job.tally.add_bytes(len);
-            self.job.tally.add_on_wire(len + self.job.integrity.header_len());
+            self.job.tally.add_on_wire(carried + self.job.integrity.header_len());
             self.tell(SenderInput::BlockSent { channel: id, slot: SlotId(slot.index()) }, Some(slot));
         }
         Ok(())
@@ -542,6 +551,9 @@ enum Joined<'scope> {
 
 /// A data connection that broke, in words.
 pub(super) fn broken(error: &io::Error) -> Error {
+    if let Some(told) = told(error) {
+        return told.clone();
+    }
     match error.kind() {
         io::ErrorKind::InvalidData => Error::new(Fault::There, "mode-e-broken", format!("data connection: {error}")),
         _ => Error::new(Fault::Between, "channel-lost", format!("data connection lost: {error}"))

@@ -13,18 +13,22 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+const CHECKED: Integrity = Integrity { checks: true, digests: true, short_zeros: false };
+
 struct Ends {
     sent: Result<Vec<Verdict>, Error>,
     received: Result<Digests, Error>,
     held: ByteRanges,
     /// Blocks, headers.
     bad: (u64, u64),
+    /// Bytes that the channels brought.
+    carried: u64,
 }
 
 /// Moves `layout` from `source` to `sink` over `count` loopback channels, with digests at both ends.
 fn transfer(layout: &Arc<Layout>, source: &dyn Source, sink: &dyn Sink, count: usize, cancel: &Cancel) -> Ends {
     let through = |address| address;
-    transfer_through(layout, source, sink, count, cancel, Integrity { checks: true, digests: true }, through)
+    transfer_through(layout, source, sink, count, cancel, CHECKED, through)
 }
 
 /// The same through something that stands in the way.
@@ -92,7 +96,13 @@ fn transfer_through(
         });
         let received = receiving.join().expect("no thread panicked");
         let held = held.lock().expect("no thread panicked").clone();
-        Ends { sent: sent.map(|_| audit.finish().0), received, held, bad: (tally.bad_blocks(), tally.bad_headers()) }
+        Ends {
+            sent: sent.map(|_| audit.finish().0),
+            received,
+            held,
+            bad: (tally.bad_blocks(), tally.bad_headers()),
+            carried: tally.on_wire(),
+        }
     })
 }
 
@@ -186,7 +196,7 @@ fn a_cancelled_transfer_ends_at_once() {
     let cancel = Cancel::new();
     let layout = Arc::new(Layout::of_file(1 << 40, BLOCK_LEN));
     // Guarded, a channel that was never accepted would wait for the control channel's word.
-    let (sink, plain) = (Endless(cancel.clone()), Integrity { checks: false, digests: true });
+    let (sink, plain) = (Endless(cancel.clone()), Integrity { checks: false, ..CHECKED });
     let ends = transfer_through(&layout, &crate::stores::ZeroSource, &sink, 3, &cancel, plain, |address| address);
     assert_eq!(ends.received.expect_err("cancelled").code, "cancelled");
     assert!(ends.sent.is_err());
@@ -221,11 +231,10 @@ fn flipping(at: usize) -> impl FnOnce(SocketAddr) -> SocketAddr {
 #[test]
 fn a_bad_block_is_left_out_and_counted_and_a_bad_header_costs_its_channel_alone() {
     let layout = Arc::new(Layout::of_file(24 << 20, BLOCK_LEN));
-    let integrity = Integrity { checks: true, digests: true };
     for (at, bad, lost) in [(57 + 5000, (1, 0), 1..=1), (57 + BLOCK_LEN + 3, (0, 1), 1..=20)] {
         let sink = BytesSink::new(24 << 20);
         let source = crate::stores::MemorySource::new();
-        let ends = transfer_through(&layout, &source, &sink, 3, &Cancel::new(), integrity, flipping(at));
+        let ends = transfer_through(&layout, &source, &sink, 3, &Cancel::new(), CHECKED, flipping(at));
         let digests = ends.received.expect("the others go on");
         assert_eq!(ends.bad, bad, "byte {at}");
         let missing = (layout.payload() - ends.held.total()) / BLOCK_LEN as u64;
@@ -237,6 +246,27 @@ fn a_bad_block_is_left_out_and_counted_and_a_bad_header_costs_its_channel_alone(
             source.read(0, range, &mut expected).expect("memory");
             assert!(came[range as usize..][..BLOCK_LEN] == expected, "the block at {range} is not what was sent");
         }
+    }
+}
+
+#[test]
+fn blocks_of_zeros_cross_as_headers_alone_and_count_as_other_bytes_do() {
+    // Data, two blocks of zeros, a block whose last byte alone is none, zeros to the end.
+    let mut bytes = vec![0; 6 * BLOCK_LEN + 3];
+    bytes[..BLOCK_LEN].fill(7);
+    bytes[4 * BLOCK_LEN - 1] = 1;
+    let layout = Arc::new(Layout::of_file(bytes.len() as u64, BLOCK_LEN));
+    let whole = blake3::hash(&bytes);
+    for (short_zeros, blocks) in [(true, 2), (false, 7)] {
+        let (source, sink) = (crate::stores::BytesSource(bytes.clone()), BytesSink::new(bytes.len()));
+        let integrity = Integrity { short_zeros, ..CHECKED };
+        let ends = transfer_through(&layout, &source, &sink, 2, &Cancel::new(), integrity, |address| address);
+        assert_eq!(ends.received.expect("received").digest(0), Some(*whole.as_bytes()));
+        assert_eq!((ends.sent.expect("sent"), ends.bad), (vec![Verdict::Read(*whole.as_bytes())], (0, 0)));
+        assert_eq!(ends.held.total(), bytes.len() as u64);
+        assert!(sink.take() == bytes);
+        let payload = ends.carried.checked_sub(7 * 57).expect("seven headers came");
+        assert_eq!(payload.div_ceil(BLOCK_LEN as u64), blocks, "{payload} bytes crossed");
     }
 }
 

@@ -82,7 +82,7 @@ impl DataPlane {
             options,
             held: None,
             tree,
-            integrity: Integrity { checks: false, digests: true },
+            integrity: Integrity { digests: true, ..Integrity::default() },
             source: [0; 32],
             store: None,
             pace: None,
@@ -198,6 +198,7 @@ impl DataPlane {
                 set(&mut self.integrity.checks, value, "crc32c")
             }
             "digest" => set(&mut self.integrity.digests, value, "blake3"),
+            "zeros" => set(&mut self.integrity.short_zeros, value, "short"),
             "source" => {
                 let source = blake3::Hash::from_hex(value);
                 self.source =

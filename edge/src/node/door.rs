@@ -10,9 +10,9 @@ use crate::channels::ordered::OrderedChannel;
 use crate::channels::rdma::RdmaDoor;
 use crate::channels::tcp::TcpChannel;
 use crate::channels::{Channel, Handle, tls};
-use crate::mover::Incoming;
+use crate::mover::{BLOCK_LEN, Incoming};
 use crate::sys::lock::lock;
-use farline_core::units::{Error, Fault};
+use farline_core::units::{Bytes, Error, Fault};
 use rustls::ServerConfig;
 use std::collections::{HashMap, VecDeque};
 use std::io::{self, Read};
@@ -102,12 +102,12 @@ impl Door {
     /// Opens for RDMA channels too, at `ip`, each with at most `credits` slots advertised; answers with the address.
     ///
     /// # Errors
-    /// When this host has no RDMA device of that address.
+    /// When no RDMA device of this host serves that address.
     pub(super) fn listen_for_rdma(&mut self, ip: IpAddr, credits: usize) -> Result<SocketAddr, Error> {
         // A weak one: a session that is gone must not be kept by those who knock.
         let inside = Arc::downgrade(&self.inside);
         let deliver = move |channel| inside.upgrade().is_some_and(|inside| inside.arrivals.try_send(Some(channel)).is_ok());
-        let rdma = RdmaDoor::open(ip, self.inside.key.clone(), credits, deliver)?;
+        let rdma = RdmaDoor::open(ip, self.inside.key.clone(), credits, Bytes(BLOCK_LEN as u64), deliver)?;
         let address = rdma.address();
         self.rdma = Some(rdma);
         Ok(address)

@@ -123,9 +123,8 @@ fn rules(shared: &Shared, arrival: &Arrival) -> ServerConfig {
         banner: format!("Farline {} GridFTP server ready.", env!("CARGO_PKG_VERSION")),
         logins,
         features: [
-            [tree::FEATURE, tree::CHECK_FEATURE, adapt::FEATURE, "FARLINE KEY", "FARLINE LIMIT", "FARLINE ORDER"]
-                .map(str::to_owned)
-                .to_vec(),
+            [tree::FEATURE, tree::CHECK_FEATURE, tree::ZEROS_FEATURE, adapt::FEATURE].map(str::to_owned).to_vec(),
+            ["FARLINE KEY", "FARLINE LIMIT", "FARLINE ORDER"].map(str::to_owned).to_vec(),
             shared.config.third_party.then(|| "FARLINE THIRDPARTY".to_owned()).into_iter().collect(),
             shared.identity.iter().map(|identity| format!("FARLINE TLS {}", identity.fingerprint)).collect(),
             arrival.over_ssh.then(|| format!("FARLINE ADDRESS {}", arrival.local.ip())).into_iter().collect(),

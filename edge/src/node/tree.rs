@@ -22,6 +22,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 pub(crate) const FEATURE: &str = "FARLINE TREE";
 /// The FEAT line of checked blocks and resume.
 pub(crate) const CHECK_FEATURE: &str = "FARLINE CHECK";
+/// The FEAT line of blocks of zeros that are not sent.
+pub(crate) const ZEROS_FEATURE: &str = "FARLINE ZEROS";
 
 /// Which of the three transfers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

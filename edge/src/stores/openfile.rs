@@ -1,5 +1,6 @@
 //! An open file as transfers read and write it: past the page cache where that was asked for, and without its holes.
 
+use crate::sys::lock::lock;
 use rustix::fs::{Mode, OFlags, SeekFrom, open, seek};
 use std::fs::File;
 use std::io;
@@ -48,6 +49,8 @@ impl DirectIo {
 pub(super) struct OpenFile {
     pub(super) file: File,
     direct: Option<File>,
+    /// Who writes through the page cache. The kernel lets one at a time do so to a file; others would spin for it.
+    turn: Mutex<()>,
     /// Whether less is allocated than the file is long.
     has_holes: bool,
 }
@@ -55,11 +58,11 @@ pub(super) struct OpenFile {
 impl OpenFile {
     pub(super) fn to_read(file: File, direct: &DirectIo) -> OpenFile {
         let has_holes = file.metadata().is_ok_and(|meta| meta.blocks().saturating_mul(512) < meta.len());
-        OpenFile { direct: direct.open(&file, OFlags::RDONLY), has_holes, file }
+        OpenFile { direct: direct.open(&file, OFlags::RDONLY), turn: Mutex::default(), has_holes, file }
     }
 
     pub(super) fn to_write(file: File, direct: &DirectIo) -> OpenFile {
-        OpenFile { direct: direct.open(&file, OFlags::WRONLY), has_holes: false, file }
+        OpenFile { direct: direct.open(&file, OFlags::WRONLY), turn: Mutex::default(), has_holes: false, file }
     }
 
     /// Fills `into` from `offset`; what lies in a hole is not read.
@@ -102,6 +105,10 @@ impl OpenFile {
                 Err(error) => return Err(error),
             }
         }
+        if done == bytes.len() {
+            return Ok(());
+        }
+        let _turn = lock(&self.turn);
         self.file.write_all_at(&bytes[done..], offset + done as u64)
     }
 

@@ -1,4 +1,4 @@
-//! `docs/errors.md` against the sources: every error code with its faults, and none that is gone.
+//! `docs/errors.md` against the sources: every error code with its faults, and none that is gone; and every test that it names.
 
 use anyhow::{Context, Result};
 use std::collections::{BTreeMap, BTreeSet};
@@ -22,8 +22,15 @@ pub(crate) fn check(root: &Path) -> Result<Vec<String>> {
     for (_, text) in files.iter().filter(|(path, _)| !path.ends_with("tests.rs")) {
         read_source(text.split("#[cfg(test)]").next().unwrap_or_default(), &mut said);
     }
-    let table = read_table(&fs::read_to_string(root.join(TABLE)).context(TABLE)?);
+    let document = fs::read_to_string(root.join(TABLE)).context(TABLE)?;
+    let table = read_table(&document);
     let mut found = Vec::new();
+    for (file, test) in named_tests(&document) {
+        let source = fs::read_to_string(root.join(format!("lab/tests/{file}.rs"))).unwrap_or_default();
+        if !source.contains(&format!("\nfn {test}() {{")) {
+            found.push(format!("{TABLE}: there is no test `{file}::{test}`"));
+        }
+    }
     for (code, faults) in &said {
         match table.get(code) {
             None => found.push(format!("{TABLE}: no row for `{code}` ({faults:?})")),
@@ -45,6 +52,11 @@ fn read_table(text: &str) -> Codes {
         Some((code, cells.next()?.split(", ").map(str::to_owned).collect()))
     };
     text.lines().filter_map(row).collect()
+}
+
+/// Such as `` `copy::a_tree_goes` ``, file and function.
+fn named_tests(text: &str) -> impl Iterator<Item = (&str, &str)> {
+    text.split('`').skip(1).step_by(2).filter_map(|name| name.split_once("::"))
 }
 
 /// `Fault::You, "code"`, the rows of the wire's table, which have it the other way round, and the receiver's own complaints of its peer.
@@ -103,6 +115,12 @@ mod tests {
         let mut said = Codes::new();
         read_source(text, &mut said);
         assert_eq!(said, codes(&[("a-b", &["you 2", "here 3"]), ("c", &["there 4"]), ("d", &["there 4"])]));
+    }
+
+    #[test]
+    fn tests_are_named_by_file_and_function() {
+        let row = "| a case | `code` 2 | `copy::it_lands`, `peers::it_is_refused` |";
+        assert_eq!(named_tests(row).collect::<Vec<_>>(), [("copy", "it_lands"), ("peers", "it_is_refused")]);
     }
 
     #[test]

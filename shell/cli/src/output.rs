@@ -3,6 +3,7 @@
 use clap::error::{ContextKind, ErrorKind};
 use farline_core::units::{Error, Fault};
 use serde::Serialize;
+use std::error::Error as _;
 use std::ffi::OsString;
 use std::fmt;
 use std::io::{self, Write};
@@ -95,11 +96,16 @@ struct ErrorDocument<'a> {
 pub(crate) fn usage(wrong: &clap::Error, args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let is_answer = matches!(wrong.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion);
     let json = args.into_iter().take_while(|word| word != "--").any(|word| word == "--json");
-    if is_answer || !json {
+    if is_answer || (!json && advice(wrong).is_none()) {
         let _ = wrong.print();
         return ExitCode::from(if is_answer { 0 } else { Fault::You.exit_code() });
     }
-    Output::new(true, false).error(&usage_error(wrong))
+    Output::new(json, false).error(&usage_error(wrong))
+}
+
+/// What the parser of a value advises whoever wrote it.
+fn advice(wrong: &clap::Error) -> Option<String> {
+    wrong.source()?.downcast_ref::<Error>()?.hint.clone()
 }
 
 /// A mistake on the command line as an error: clap's first line, and its suggestion as the hint.
@@ -114,7 +120,8 @@ fn usage_error(wrong: &clap::Error) -> Error {
         .into_iter()
         .find_map(|kind| wrong.get(kind))
         .map(|suggestion| format!("did you mean `{suggestion}`?"));
-    let hint = suggested.unwrap_or_else(|| "see `farline --help` or `farline COMMAND --help`".to_owned());
+    let hint =
+        suggested.or_else(|| advice(wrong)).unwrap_or_else(|| "see `farline --help` or `farline COMMAND --help`".to_owned());
     Error::new(Fault::You, "usage", message.trim().to_owned()).hint(hint)
 }
 

@@ -1,28 +1,18 @@
 //! Connects RDMA channels to a node.
 
-use super::{RdmaChannel, shape};
+use super::ports::explained_towards;
+use super::{RdmaChannel, lockable, shape, to_lock};
 use crate::channels::key::Key;
+use crate::channels::told;
 use crate::sys::lock::lock;
-use crate::sys::verbs::{Connecting, Domain, Link};
-use farline_core::rdma::{Answer, Greeting, MOST_CREDITS, Placement, QueuePair, Settings, ack_timeout_exponent};
-use farline_core::units::{Error, Fault, Span};
+use crate::sys::verbs::{Connecting, Domain, Link, Rejected};
+use farline_core::rdma::{Answer, Greeting, MOST_CREDITS, Placement, QueuePair, Refusal, Settings, ack_timeout_exponent, locked};
+use farline_core::units::{Bytes, Error, Fault, Span};
+use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-
-/// Completions of one channel that any device has room for: soft-RoCE takes 32767.
-const MOST_COMPLETIONS: usize = 32_000;
-
-/// The most credits of a channel whose work must fit one completion queue.
-fn most_credits(queue_pairs: u8) -> usize {
-    let placement = Placement::Immediate;
-    let fits = |credits: &u16| {
-        let settings = Settings { queue_pairs, credits: *credits, placement, connected: true };
-        usize::from(queue_pairs) * (settings.sends() + settings.receives()) <= MOST_COMPLETIONS
-    };
-    (1..=MOST_CREDITS).rev().find(fits).map_or(1, usize::from)
-}
 
 /// What the channels of a session are to be like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,6 +21,8 @@ pub struct Fabric {
     pub queue_pairs: u8,
     /// The most slots that a channel's ends may advertise.
     pub credits: usize,
+    /// Bytes of a slot.
+    pub slot_len: Bytes,
     /// The path's round-trip time.
     pub rtt: Span,
 }
@@ -57,20 +49,21 @@ impl Dialler {
     /// When no RDMA device leads there, or the node takes no such channel.
     pub fn open(&self, address: SocketAddr, timeout: Duration) -> Result<RdmaChannel, Error> {
         let channel = self.opened.fetch_add(1, Ordering::Relaxed);
-        let failed = |error: std::io::Error| {
-            Error::new(Fault::Between, "data-connection", format!("cannot connect to {address} by RDMA: {error}"))
-        };
-        let first = Connecting::resolve(address, timeout)?;
+        let first = Connecting::resolve(address, timeout).map_err(|error| explained_towards(error, address))?;
+        let mtu = first.mtu();
         let domain = {
             let mut known = lock(&self.domain);
             let domain = first.domain(known.as_ref())?;
             Arc::clone(known.insert(domain))
         };
+        let failed = |error: io::Error| failed(address, mtu, error);
         let placement = if domain.is_iwarp() { Placement::Behind } else { Placement::Immediate };
         let queue_pairs = self.fabric.queue_pairs.max(1);
-        let fits = most_credits(queue_pairs);
-        let credits = self.fabric.credits.clamp(1, fits) as u16;
-        let mut settings = Settings { queue_pairs, credits, placement, connected: true };
+        let credits = self.fabric.credits.clamp(1, usize::from(MOST_CREDITS)) as u16;
+        let wished = Settings { queue_pairs, credits, placement, connected: true };
+        let mut settings = wished.within(&domain.limits().map_err(failed)?)?;
+        let credits = settings.credits;
+        locked::may_lock(to_lock(&settings, self.fabric.slot_len), lockable())?;
         let mut link = Link::new(domain, shape(&settings)).map_err(failed)?;
         let ack_timeout = ack_timeout_exponent(self.fabric.rtt);
         let mut next = Some(first);
@@ -81,11 +74,11 @@ impl Dialler {
             };
             let queue_pair = QueuePair(on);
             let proof = self.key.proof_of_queue_pair(channel, on);
-            let greeting = Greeting { proof, channel, queue_pair, queue_pairs, credits, placement, ack_timeout };
+            let greeting = Greeting { proof, channel, queue_pair, queue_pairs, credits, placement, ack_timeout, mtu };
             let answer = link.connect(on, connecting, &greeting.encode(), ack_timeout, timeout).map_err(failed)?;
             let answer = Answer::decode(&answer).filter(|answer| answer.credits <= credits).ok_or_else(|| {
-                Error::new(Fault::There, "rdma-version", "the node speaks another version of the RDMA channel")
-                    .hint("use --channel tcp")
+                Error::new(Fault::There, "rdma-broken", "the node's answer to an RDMA connection is none of ours")
+                    .hint("is it a Farline node? --channel tcp goes another way")
             })?;
             settings.credits = answer.credits;
         }
@@ -93,13 +86,19 @@ impl Dialler {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn all_the_work_of_a_channel_fits_the_smallest_completion_queue() {
-        assert_eq!((most_credits(1), most_credits(8)), (256, 256));
-        assert_eq!(most_credits(16), 249);
+/// Why no connection to `address` came about; this end's packets carry `mtu` bytes.
+fn failed(address: SocketAddr, mtu: u16, error: io::Error) -> Error {
+    if let Some(told) = told(&error) {
+        return told.clone();
     }
+    let rejected = error.get_ref().and_then(|inner| inner.downcast_ref::<Rejected>());
+    if let Some(refusal) = rejected.and_then(|rejected| Refusal::decode(&rejected.private_data)) {
+        return refusal.error(mtu);
+    }
+    if error.kind() == io::ErrorKind::OutOfMemory {
+        return Error::new(Fault::Here, "rdma-room", format!("the RDMA device has no room for another connection: {error}"))
+            .hint("use fewer queue pairs (--channel rdma:1), less --staging, or raise the limit of locked memory (`ulimit -l`)");
+    }
+    Error::new(Fault::Between, "data-connection", format!("cannot connect to {address} by RDMA: {error}"))
+        .hint("both hosts need a route between their RDMA devices; --channel tcp goes without")
 }

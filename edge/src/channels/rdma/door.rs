@@ -1,11 +1,12 @@
 //! Takes RDMA channels for one session: puts together the queue pairs that show the session's key.
 
-use super::{RdmaChannel, shape};
+use super::ports::explained;
+use super::{RdmaChannel, lockable, shape, to_lock};
 use crate::channels::key::Key;
 use crate::channels::{Breaker, Channel};
 use crate::sys::verbs::{Domain, Link, Listener, Request};
-use farline_core::rdma::{Answer, Greeting, MOST_CREDITS, Placement, Settings};
-use farline_core::units::{Error, Fault};
+use farline_core::rdma::{Answer, Greeting, MOST_CREDITS, NoGreeting, Placement, Refusal, Settings, VERSION, locked};
+use farline_core::units::{Bytes, Error, Fault};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -27,22 +28,25 @@ pub struct RdmaDoor {
 }
 
 impl RdmaDoor {
-    /// Listens at `ip` for channels of the session that `key` is of, each with at most `credits` slots advertised; gives them to `deliver`,
-    /// until it answers false.
+    /// Listens at `ip` for channels of the session that `key` is of, each with at most `credits` slots of `slot_len` advertised; gives
+    /// them to `deliver`, until it answers false.
     ///
     /// # Errors
-    /// When this host has no RDMA device of that address.
+    /// When no RDMA device of this host serves that address, or this process may not lock the memory of a channel.
     pub fn open(
         ip: IpAddr,
         key: Key,
         credits: usize,
+        slot_len: Bytes,
         deliver: impl Fn(Box<dyn Channel>) -> bool + Send + 'static,
     ) -> Result<RdmaDoor, Error> {
-        let listener = Listener::bind(ip)?;
+        let listener = Listener::bind(ip).map_err(|error| theirs(explained(error, ip)))?;
         let address = SocketAddr::new(ip, listener.port());
         let here = |error: io::Error| Error::new(Fault::Here, "no-thread", format!("cannot watch an RDMA port: {error}"));
         let stop = Arc::new(Breaker::new().map_err(here)?);
         let credits = credits.clamp(1, usize::from(MOST_CREDITS)) as u16;
+        let least = Settings { queue_pairs: 1, credits, placement: Placement::Immediate, connected: false };
+        locked::may_lock(to_lock(&least, slot_len), lockable()).map_err(theirs)?;
         let inside = Arc::clone(&stop);
         let body = move || {
             let mut hall = Hall { key, credits, domain: None, unfinished: BTreeMap::new(), served: BTreeSet::new() };
@@ -63,6 +67,11 @@ impl Drop for RdmaDoor {
     fn drop(&mut self) {
         self.stop.break_now();
     }
+}
+
+/// What is wrong with this host, as who asks for a door sees it.
+fn theirs(error: Error) -> Error {
+    Error { fault: Fault::There, ..error }
 }
 
 /// What the thread behind a door knows.
@@ -118,46 +127,59 @@ impl Hall {
         }
     }
 
-    /// Takes a queue pair in; whoever has no right to it, or wants what cannot be, is refused without a word.
+    /// Takes a queue pair in. Whoever has no right to it is refused without a word; who has one, and wants what cannot be, is told why.
     fn admit(&mut self, request: Request) {
-        let Some(greeting) = Greeting::decode(&request.private_data) else { return request.reject() };
+        let greeting = match Greeting::decode(&request.private_data) {
+            Ok(greeting) => greeting,
+            // Whether they have a right to it cannot be known then, and the version is no secret.
+            Err(NoGreeting::Version(_)) => return request.reject(&Refusal::Version(VERSION).encode()),
+            Err(NoGreeting::Foreign) => return request.reject(&[]),
+        };
         let (number, on) = (greeting.channel, greeting.queue_pair.0);
         let known = self.served.contains(&number) && !self.unfinished.contains_key(&number);
         if known || !self.key.proves_queue_pair(number, on, greeting.proof) {
-            return request.reject();
+            return request.reject(&[]);
         }
-        if !self.unfinished.contains_key(&number) && self.begin(&request, &greeting).is_none() {
-            return request.reject();
+        if let Err(refusal) = self.join(&request, &greeting) {
+            return request.reject(&refusal.encode());
         }
-        let Some(unfinished) = self.unfinished.get_mut(&number) else { return request.reject() };
-        let same_device = request
-            .domain(self.domain.as_ref())
-            .is_ok_and(|domain| self.domain.as_ref().is_some_and(|own| Arc::ptr_eq(own, &domain)));
-        if !same_device || greeting.queue_pairs != unfinished.settings.queue_pairs || !unfinished.came.insert(on) {
-            return request.reject();
+        let Some(unfinished) = self.unfinished.get_mut(&number) else { return request.reject(&[]) };
+        if greeting.queue_pairs != unfinished.settings.queue_pairs || !unfinished.came.insert(on) {
+            return request.reject(&[]);
         }
         let answer = Answer { credits: unfinished.settings.credits }.encode();
-        if unfinished.link.accept(on, request, &answer, greeting.ack_timeout).is_err() {
+        if let Err(request) = unfinished.link.accept(on, request, &answer, greeting.ack_timeout) {
             self.unfinished.remove(&number);
+            request.reject(&Refusal::NoRoom.encode());
         }
     }
 
-    /// Makes room for the channel that a first queue pair is of.
-    fn begin(&mut self, request: &Request, greeting: &Greeting) -> Option<()> {
+    /// Finds the channel that a queue pair is of, or makes room for it.
+    fn join(&mut self, request: &Request, greeting: &Greeting) -> Result<(), Refusal> {
+        let domain = request.domain(self.domain.as_ref()).map_err(|_| Refusal::NoRoom)?;
+        if domain.is_iwarp() != (greeting.placement == Placement::Behind) {
+            return Err(Refusal::OtherFabric);
+        }
+        let mtu = request.mtu();
+        // InfiniBand's subnet manager knows what the whole path takes; on Ethernet a packet that is too long is dropped.
+        if request.is_ethernet() && mtu != 0 && greeting.mtu > mtu {
+            return Err(Refusal::Mtu(mtu));
+        }
+        if self.unfinished.contains_key(&greeting.channel) {
+            let same = self.domain.as_ref().is_some_and(|own| Arc::ptr_eq(own, &domain));
+            return if same { Ok(()) } else { Err(Refusal::NoRoom) };
+        }
         if self.unfinished.len() >= MOST_UNFINISHED {
-            return None;
+            return Err(Refusal::NoRoom);
         }
-        let domain = request.domain(self.domain.as_ref()).ok()?;
-        let iwarp = domain.is_iwarp();
-        if iwarp != (greeting.placement == Placement::Behind) {
-            return None;
-        }
-        self.domain = Some(Arc::clone(&domain));
         let credits = greeting.credits.min(self.credits);
         let settings = Settings { queue_pairs: greeting.queue_pairs, credits, placement: greeting.placement, connected: false };
-        let link = Link::new(domain, shape(&settings)).ok()?;
+        let limits = domain.limits().map_err(|_| Refusal::NoRoom)?;
+        let settings = settings.within(&limits).map_err(|_| Refusal::NoRoom)?;
+        self.domain = Some(Arc::clone(&domain));
+        let link = Link::new(domain, shape(&settings)).map_err(|_| Refusal::NoRoom)?;
         self.served.insert(greeting.channel);
         self.unfinished.insert(greeting.channel, Unfinished { link, settings, came: BTreeSet::new(), since: Instant::now() });
-        Some(())
+        Ok(())
     }
 }

@@ -5,6 +5,9 @@
 
 mod connect;
 mod door;
+#[cfg(test)]
+mod guest_tests;
+mod ports;
 
 pub use connect::{Dialler, Fabric};
 pub use door::RdmaDoor;
@@ -15,8 +18,11 @@ use crate::sys::tcp::TcpInfo;
 use crate::sys::verbs::{Completion, Link, Shape};
 use farline_core::gridftp::checked::{self, CHECKED_LEN, Check, DamagedHeader};
 use farline_core::gridftp::mode_e::{Flags, HEADER_LEN, Header};
-use farline_core::rdma::{Endpoint, Input, Output, QueuePair, Record, RecordHeader, Settings, Work};
+use farline_core::rdma::{Endpoint, Failure, Input, Output, QueuePair, Record, RecordHeader, Settings, Violation, Work, locked};
 use farline_core::transfer::{Block, SlotId};
+use farline_core::units::{Bytes, Error, Fault};
+use rustix::process::{Resource, getrlimit};
+use rustix::thread::{CapabilitySet, capabilities};
 use std::collections::VecDeque;
 use std::io;
 use std::ops::Range;
@@ -114,13 +120,21 @@ impl RdmaChannel {
             Completion::Written { on, immediate, len } => Input::Written { on: QueuePair(on), credit: immediate, len },
             Completion::RecordSent { on } => Input::Completed { on: QueuePair(on), work: Work::Record },
             Completion::SlotSent { on, slot } => Input::Completed { on: QueuePair(on), work: Work::Write(SlotId(slot)) },
-            Completion::Failed(failure) => return Err(failure.into()),
+            Completion::Failed(failure) => return Err(self.broken_by(failure)),
         };
         self.endpoint.handle(input);
         Ok(())
     }
 
+    /// The error of a failed request. That a connection closed says little where its device was removed.
+    fn broken_by(&mut self, failure: Failure) -> io::Error {
+        let failure = if failure.is_consequence() && self.link.is_removed() { Failure::Removed } else { failure };
+        let kind = if failure.is_consequence() { io::ErrorKind::UnexpectedEof } else { io::ErrorKind::ConnectionAborted };
+        io::Error::new(kind, failure.error())
+    }
+
     fn act(&mut self) -> io::Result<()> {
+        let mut ended = false;
         while let Some(output) = self.endpoint.poll() {
             match output {
                 Output::Post { on, record } => self.link.post(on.0, &record.encode())?,
@@ -143,6 +157,7 @@ impl RdmaChannel {
                         slot,
                         block: Block { offset: header.offset, len: len as usize },
                         check,
+                        carried: len as usize,
                     });
                 }
                 Output::Ended { slot, header } => {
@@ -150,11 +165,16 @@ impl RdmaChannel {
                     // GFD.20: in an EOF header the offset is the number of channels.
                     let channels = header.flags.contains(Flags::EOF).then_some(header.offset);
                     let closing = header.flags.contains(Flags::CLOSE);
+                    ended = true;
                     let Some(slot) = self.link.release(slot.0) else { continue };
                     self.arrived.push_back(Arrival::End { slot, channels, closing });
                 }
                 Output::Broken(violation) => return Err(lie(violation)),
             }
+        }
+        if ended {
+            // Every slot is ours again: no key may open one until it is offered anew.
+            self.link.close_keys();
         }
         Ok(())
     }
@@ -189,8 +209,8 @@ impl Channel for RdmaChannel {
 
     fn send(&mut self, header: Header, check: &Check, slot: Slot, payload: Range<usize>) -> io::Result<()> {
         let id = SlotId(slot.index());
-        let held = self.link.hold(slot, false);
-        held.map_err(pinning)?;
+        let len = Bytes(slot.len() as u64);
+        self.link.hold(slot, false).map_err(|error| pinning(error, len))?;
         if payload.start != 0 {
             return Err(io::Error::other("a block does not begin at its slot's start"));
         }
@@ -229,7 +249,7 @@ impl Channel for RdmaChannel {
         let len = u32::try_from(len).unwrap_or(u32::MAX);
         match self.link.hold(slot, true) {
             Ok((address, key)) => self.endpoint.handle(Input::Offer { slot: id, address, key, len }),
-            Err(error) => self.failed = Some(pinning(error)),
+            Err(error) => self.failed = Some(pinning(error, Bytes(len.into()))),
         }
     }
 
@@ -284,18 +304,33 @@ impl Drop for RdmaChannel {
     }
 }
 
-fn lie(violation: farline_core::rdma::Violation) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, violation)
+fn lie(violation: Violation) -> io::Error {
+    let error = Error::new(Fault::There, "rdma-broken", format!("data connection: {violation}"))
+        .hint("it breaks clauses V-3 to V-8 of docs/protocol.md: is it of another version? --channel tcp does without");
+    io::Error::new(io::ErrorKind::InvalidData, error)
 }
 
 fn damaged() -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, DamagedHeader)
 }
 
-/// What a refused registration means: mostly the limit of locked memory.
-fn pinning(error: io::Error) -> io::Error {
-    let text = format!(
-        "cannot register staging memory with the RDMA device: {error}; raise the limit of locked memory (`ulimit -l`) or lower --staging"
-    );
-    io::Error::new(error.kind(), text)
+/// What a refused registration of `len` bytes means. That memory is short is mostly the limit of locked memory.
+fn pinning(error: io::Error, len: Bytes) -> io::Error {
+    match error.kind() {
+        io::ErrorKind::OutOfMemory => io::Error::new(error.kind(), locked::refused(len, lockable())),
+        _ => error,
+    }
+}
+
+/// What this process may lock of memory; `None` is without limit.
+fn lockable() -> Option<Bytes> {
+    let privileged = capabilities(None).is_ok_and(|sets| sets.effective.contains(CapabilitySet::IPC_LOCK));
+    getrlimit(Resource::Memlock).current.filter(|_| !privileged).map(Bytes)
+}
+
+/// Bytes that the device is to use of a channel of `settings`, each of whose slots has `slot_len`.
+fn to_lock(settings: &Settings, slot_len: Bytes) -> Bytes {
+    let shape = shape(settings);
+    let records = usize::from(shape.pairs) * (shape.sends + shape.receives) * shape.record_len;
+    Bytes(u64::from(settings.credits) * slot_len.0 + records as u64)
 }

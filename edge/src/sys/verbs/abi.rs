@@ -143,6 +143,35 @@ pub(super) struct Identifier {
     pub(super) channel: *mut EventChannel,
     pub(super) context: *mut c_void,
     pub(super) queue_pair: *mut QueuePair,
+    pub(super) route_and_port_space: [u8; 316],
+    pub(super) port: u8,
+}
+
+/// `struct ibv_device_attr`.
+#[repr(C)]
+pub(super) struct DeviceAttributes {
+    pub(super) before_queue_pairs: [u64; 13],
+    pub(super) page_sizes: u32,
+    pub(super) queue_pairs: c_int,
+    pub(super) work: c_int,
+    pub(super) before_completions: [u32; 4],
+    pub(super) completions: c_int,
+    pub(super) regions: c_int,
+    pub(super) rest: [u32; 23],
+}
+
+/// The head of `struct ibv_port_attr`, and room for the rest.
+#[repr(C)]
+#[derive(Default)]
+pub(super) struct PortAttributes {
+    pub(super) state: c_uint,
+    pub(super) most_mtu: c_uint,
+    /// 256 bytes * 2^(n - 1).
+    pub(super) active_mtu: c_uint,
+    pub(super) table: [u32; 8],
+    pub(super) before_link_layer: [u8; 2],
+    pub(super) link_layer: u8,
+    pub(super) rest: [u8; 17],
 }
 
 /// `struct rdma_conn_param`.
@@ -177,6 +206,10 @@ pub(super) struct Device {
     pub(super) transport: c_int,
 }
 
+/// `IBV_PORT_ACTIVE`.
+pub(super) const PORT_ACTIVE: c_uint = 4;
+/// `IBV_LINK_LAYER_ETHERNET`.
+pub(super) const LINK_LAYER_ETHERNET: u8 = 2;
 /// `IBV_TRANSPORT_IWARP`.
 pub(super) const TRANSPORT_IWARP: c_int = 1;
 /// `IBV_QPT_RC`.
@@ -185,9 +218,6 @@ pub(super) const RELIABLE_CONNECTION: c_uint = 2;
 pub(super) const OP_WRITE: c_uint = 0;
 pub(super) const OP_WRITE_WITH_IMMEDIATE: c_uint = 1;
 pub(super) const OP_SEND: c_uint = 2;
-/// `IBV_WC_SUCCESS`, `IBV_WC_WR_FLUSH_ERR`.
-pub(super) const SUCCESS: c_uint = 0;
-pub(super) const FLUSHED: c_uint = 5;
 /// `IBV_WC_RECV_RDMA_WITH_IMM`.
 pub(super) const DONE_RECEIVE_WITH_IMMEDIATE: c_uint = 129;
 /// `IBV_ACCESS_LOCAL_WRITE`, `IBV_ACCESS_REMOTE_WRITE`.

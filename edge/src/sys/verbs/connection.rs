@@ -47,6 +47,30 @@ impl Id {
         NonNull::new(unsafe { self.raw.as_ref().queue_pair })
     }
 
+    /// The port that it is bound to.
+    fn port(&self) -> Option<PortAttributes> {
+        let context = self.context()?;
+        let mut attributes = PortAttributes::default();
+        // SAFETY: the device is open and the structure has room for what the call fills in.
+        let failed = unsafe { (self.library.ibv_query_port)(context.as_ptr(), self.raw.as_ref().port, &raw mut attributes) };
+        (failed == 0).then_some(attributes)
+    }
+
+    /// Fails when the port is known not to be up: librdmacm binds to it all the same.
+    fn expect_active(&self) -> io::Result<()> {
+        match self.port() {
+            Some(port) if port.state != PORT_ACTIVE => Err(io::ErrorKind::NetworkDown.into()),
+            _ => Ok(()),
+        }
+    }
+
+    /// Bytes that a packet of that port carries; 0 where that is unknown.
+    fn mtu(&self) -> u16 {
+        // `enum ibv_mtu`.
+        let active = self.port().map(|port| port.active_mtu).filter(|mtu| (1..=5).contains(mtu));
+        active.map_or(0, |mtu| 128 << mtu)
+    }
+
     /// Creates the queue pair.
     pub(super) fn create_pair(&self, domain: &Domain, attributes: &mut QueuePairAttributes) -> io::Result<()> {
         // SAFETY: identifier, domain and completion queue are alive, and of one device: `Link::add` saw to it.
@@ -97,8 +121,9 @@ impl Drop for Id {
     }
 }
 
-/// What a connection is asked for with: no remote reads, and as many retries as there are. 7 receiver-not-ready retries mean without
-/// end (InfiniBand Architecture Specification 1.2.1, section 9.7.5.2.8); that there is always a receive is the protocol's promise.
+/// What a connection is asked for with: as many retries as there are, each after the acknowledgement timeout. That there is always a
+/// receive is the protocol's promise (V-7), so receiver-not-ready has an end too: 7 would be none (InfiniBand Architecture
+/// Specification 1.2.1, section 9.7.5.2.8), and 6 times 655 ms forgive a peer whose processor is busy.
 fn parameters(private_data: &[u8]) -> ConnectionParameters {
     ConnectionParameters {
         private_data: private_data.as_ptr().cast(),
@@ -107,7 +132,7 @@ fn parameters(private_data: &[u8]) -> ConnectionParameters {
         initiator_depth: 1,
         flow_control: 1,
         retry_count: 7,
-        rnr_retry_count: 7,
+        rnr_retry_count: 6,
         shared_receives: 0,
         queue_pair: 0,
     }
@@ -148,6 +173,7 @@ impl Connecting {
                 (id.library.rdma_resolve_addr)(id.raw.as_ptr(), std::ptr::null_mut(), to, millis)
             })?;
             id.events.wait_for(Kind::AddressResolved, deadline)?;
+            id.expect_active()?;
             // SAFETY: the identifier is bound to a device.
             check(unsafe { (id.library.rdma_resolve_route)(id.raw.as_ptr(), millis) })?;
             id.events.wait_for(Kind::RouteResolved, deadline).map(drop)
@@ -165,6 +191,11 @@ impl Connecting {
     /// When the device has none left.
     pub fn domain(&self, known: Option<&Arc<Domain>>) -> Result<Arc<Domain>, Error> {
         domain_of(&self.id, known)
+    }
+
+    /// Bytes that a packet of this end's port carries; 0 where that is unknown.
+    pub fn mtu(&self) -> u16 {
+        self.id.mtu()
     }
 }
 
@@ -194,6 +225,7 @@ impl Listener {
             if id.context().is_none() && !ip.is_unspecified() {
                 return Err(io::ErrorKind::AddrNotAvailable.into());
             }
+            id.expect_active()?;
             // SAFETY: the identifier is bound.
             check(unsafe { (id.library.rdma_listen)(id.raw.as_ptr(), 64) })
         })();
@@ -254,9 +286,21 @@ impl Request {
         domain_of(&self.id, known)
     }
 
-    /// Refuses it.
-    pub fn reject(self) {
-        // SAFETY: the identifier came with a request that was not answered. Dropping it would do too, later.
-        let _ = unsafe { (self.id.library.rdma_reject)(self.id.raw.as_ptr(), std::ptr::null(), 0) };
+    /// Bytes that a packet of this end's port carries; 0 where that is unknown.
+    pub fn mtu(&self) -> u16 {
+        self.id.mtu()
+    }
+
+    /// Whether it came over Ethernet.
+    pub fn is_ethernet(&self) -> bool {
+        self.id.port().is_some_and(|port| port.link_layer == LINK_LAYER_ETHERNET)
+    }
+
+    /// Refuses it, and says so much.
+    pub fn reject(self, private_data: &[u8]) {
+        let len = private_data.len() as u8;
+        // SAFETY: the identifier came with a request that was not answered; the data are read before the call returns. Dropping it
+        // would do too, later.
+        let _ = unsafe { (self.id.library.rdma_reject)(self.id.raw.as_ptr(), private_data.as_ptr().cast(), len) };
     }
 }

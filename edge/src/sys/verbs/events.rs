@@ -2,6 +2,7 @@
 
 use super::abi::{Event as RawEvent, EventChannel, Identifier};
 use super::library::{Library, library};
+use farline_core::rdma::Failure;
 use farline_core::units::Error;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::OFlags;
@@ -45,6 +46,21 @@ pub enum Gone {
     Removed,
 }
 
+/// The peer does not want a connection.
+#[derive(Debug)]
+pub struct Rejected {
+    /// What it said, with the padding of the fabric behind it; empty where nobody listens.
+    pub private_data: Vec<u8>,
+}
+
+impl std::fmt::Display for Rejected {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("the peer refused the RDMA connection")
+    }
+}
+
+impl std::error::Error for Rejected {}
+
 /// One event, copied out.
 pub(super) struct Event {
     pub(super) kind: Kind,
@@ -79,7 +95,8 @@ impl Events {
             let data = &event.connection;
             let kind = kind(event.kind);
             // Only these carry any; for others the union may hold something else.
-            let private_data = match matches!(kind, Kind::Requested | Kind::Established) && !data.private_data.is_null() {
+            let carries = matches!(kind, Kind::Requested | Kind::Established | Kind::Gone(Gone::Rejected));
+            let private_data = match carries && !data.private_data.is_null() {
                 true => std::slice::from_raw_parts(data.private_data.cast::<u8>(), usize::from(data.private_data_len)).to_vec(),
                 false => Vec::new(),
             };
@@ -95,6 +112,9 @@ impl Events {
         loop {
             match self.next()? {
                 Some(event) if event.kind == wanted => return Ok(event),
+                Some(Event { kind: Kind::Gone(Gone::Rejected), private_data, .. }) => {
+                    return Err(io::Error::new(io::ErrorKind::ConnectionRefused, Rejected { private_data }));
+                }
                 Some(Event { kind: Kind::Gone(why), .. }) => return Err(why.into()),
                 Some(_) => {}
                 None => {
@@ -138,8 +158,8 @@ impl From<Gone> for io::Error {
         let (kind, text) = match why {
             Gone::Unreachable => (io::ErrorKind::HostUnreachable, "no RDMA connection leads there"),
             Gone::Rejected => (io::ErrorKind::ConnectionRefused, "the peer refused the RDMA connection"),
-            Gone::Disconnected => (io::ErrorKind::UnexpectedEof, "the data connection closed before its end-of-data mark"),
-            Gone::Removed => (io::ErrorKind::NotConnected, "the RDMA device was removed or lost its address"),
+            Gone::Disconnected => return io::Error::new(io::ErrorKind::UnexpectedEof, Failure::Flushed.error()),
+            Gone::Removed => return io::Error::new(io::ErrorKind::NotConnected, Failure::Removed.error()),
         };
         io::Error::new(kind, text)
     }

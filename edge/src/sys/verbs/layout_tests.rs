@@ -35,6 +35,16 @@ fn every_field_lies_where_the_headers_have_it() {
     assert_eq!((size_of::<QueuePairAttributes>(), pair), (64, [32, 52, 56]));
     assert_eq!(offset_of!(Device, transport), 20);
     assert_eq!((offset_of!(EventChannel, fd), offset_of!(Identifier, verbs), offset_of!(Identifier, queue_pair)), (0, 0, 24));
+    assert_eq!(offset_of!(Identifier, port), 348);
+    let device = [
+        offset_of!(DeviceAttributes, queue_pairs),
+        offset_of!(DeviceAttributes, work),
+        offset_of!(DeviceAttributes, completions),
+        offset_of!(DeviceAttributes, regions),
+    ];
+    assert_eq!((size_of::<DeviceAttributes>(), device), (232, [108, 112, 132, 136]));
+    let port = [offset_of!(PortAttributes, active_mtu), offset_of!(PortAttributes, link_layer)];
+    assert_eq!((port, size_of::<PortAttributes>() >= 52), ([8, 46], true));
     let connection = [offset_of!(ConnectionParameters, rnr_retry_count), offset_of!(ConnectionParameters, queue_pair)];
     assert_eq!((size_of::<ConnectionParameters>(), connection), (24, [13, 16]));
     assert_eq!((offset_of!(Event, kind), offset_of!(Event, connection)), (16, 24));

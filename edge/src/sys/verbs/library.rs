@@ -31,6 +31,8 @@ functions! {
     (ibv, cm)
     ibv ibv_get_device_list: fn(*mut c_int) -> *mut *mut Device;
     ibv ibv_free_device_list: fn(*mut *mut Device);
+    ibv ibv_query_device: fn(*mut Context, *mut DeviceAttributes) -> c_int;
+    ibv ibv_query_port: fn(*mut Context, u8, *mut PortAttributes) -> c_int;
     ibv ibv_alloc_pd: fn(*mut Context) -> *mut Opaque;
     ibv ibv_dealloc_pd: fn(*mut Opaque) -> c_int;
     ibv ibv_reg_mr: fn(*mut Opaque, *mut c_void, usize, c_int) -> *mut MemoryRegion;

@@ -6,6 +6,7 @@ use super::events::{Gone, Kind, wait};
 use super::memory::{Domain, Keys, Registration};
 use crate::sys::memory::Memory;
 use crate::sys::pool::Slot;
+use farline_core::rdma::Failure;
 use rustix::event::{PollFd, PollFlags};
 use rustix::fs::OFlags;
 use std::collections::BTreeMap;
@@ -64,26 +65,6 @@ pub enum Completion {
     },
     /// A work request failed, and with it the queue pair.
     Failed(Failure),
-}
-
-/// Why a work request failed: `enum ibv_wc_status` of infiniband/verbs.h.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Failure(u32);
-
-impl From<Failure> for io::Error {
-    fn from(failure: Failure) -> io::Error {
-        let (kind, text) = match failure.0 {
-            1 | 6 | 9 | 11 => (io::ErrorKind::InvalidData, "an RDMA request did not fit what it met"),
-            4 | 8 => (io::ErrorKind::PermissionDenied, "the RDMA device may not use the memory it was given"),
-            10 => (io::ErrorKind::InvalidData, "remote access error: the peer's memory is not open to this write"),
-            12 => (io::ErrorKind::TimedOut, "the peer acknowledges nothing any more (transport retries exceeded)"),
-            13 => (io::ErrorKind::TimedOut, "the peer takes nothing any more (receiver-not-ready retries exceeded)"),
-            FLUSHED => (io::ErrorKind::UnexpectedEof, "the data connection closed before its end-of-data mark"),
-            19 => (io::ErrorKind::NotConnected, "the RDMA device failed"),
-            status => return io::Error::other(format!("an RDMA request failed with status {status}")),
-        };
-        io::Error::new(kind, text)
-    }
 }
 
 /// The queue pairs of one channel.
@@ -160,7 +141,8 @@ impl Link {
         ack_timeout: u8,
         timeout: Duration,
     ) -> io::Result<Vec<u8>> {
-        let id = self.prepare(on, connecting.id, ack_timeout)?;
+        let id = connecting.id;
+        self.prepare(on, &id, ack_timeout)?;
         let answer = id.connect(private_data, Instant::now() + timeout)?;
         self.pairs[usize::from(on)] = Some(Pair { id, established: true });
         Ok(answer)
@@ -169,16 +151,20 @@ impl Link {
     /// Accepts a request as the queue pair `on`, which is there once [`Self::is_established`] says so.
     ///
     /// # Errors
-    /// When the device has no queue pair left, or who asked is gone.
-    pub fn accept(&mut self, on: u8, request: Request, private_data: &[u8], ack_timeout: u8) -> io::Result<()> {
-        let id = self.prepare(on, request.id, ack_timeout)?;
-        id.accept(private_data)?;
-        self.pairs[usize::from(on)] = Some(Pair { id, established: false });
-        Ok(())
+    /// When the device has no queue pair left, or who asked is gone: the request, to be refused.
+    pub fn accept(&mut self, on: u8, request: Request, private_data: &[u8], ack_timeout: u8) -> Result<(), Request> {
+        let Request { id, private_data: theirs } = request;
+        match self.prepare(on, &id, ack_timeout).and_then(|()| id.accept(private_data)) {
+            Ok(()) => {
+                self.pairs[usize::from(on)] = Some(Pair { id, established: false });
+                Ok(())
+            }
+            Err(_) => Err(Request { id, private_data: theirs }),
+        }
     }
 
     /// Gives a connection its queue pair, with every receive posted.
-    fn prepare(&mut self, on: u8, id: Id, ack_timeout: u8) -> io::Result<Id> {
+    fn prepare(&mut self, on: u8, id: &Id, ack_timeout: u8) -> io::Result<()> {
         if self.pairs.get(usize::from(on)).is_none_or(Option::is_some) {
             return Err(io::ErrorKind::InvalidInput.into());
         }
@@ -202,9 +188,9 @@ impl Link {
         id.create_pair(&self.domain, &mut attributes)?;
         let first = usize::from(on) * self.shape.receives;
         for buffer in first..first + self.shape.receives {
-            self.receive_into(&id, on, buffer)?;
+            self.receive_into(id, on, buffer)?;
         }
-        Ok(id)
+        Ok(())
     }
 
     /// Whether every queue pair is there.
@@ -247,12 +233,20 @@ impl Link {
 
     /// Gives a slot back. The caller knows from a completion that the device is done with it, or has [shut](Self::shut) the link.
     pub fn release(&mut self, slot: usize) -> Option<Slot> {
-        self.held.remove(&slot).map(|(slot, _)| slot)
+        let (slot, _) = self.held.remove(&slot)?;
+        self.domain.let_go(&slot);
+        Some(slot)
     }
 
     /// Any held slot, of a link that was shut.
     pub fn release_any(&mut self) -> Option<Slot> {
-        self.held.pop_first().map(|(_, (slot, _))| slot)
+        let first = *self.held.keys().next()?;
+        self.release(first)
+    }
+
+    /// Makes void the keys that the peer was told, of slots that were given back.
+    pub fn close_keys(&self) {
+        self.domain.close();
     }
 
     /// Sends a record.
@@ -361,8 +355,8 @@ impl Link {
         if done.id >> 56 == Job::Record as u64 {
             self.records.free.push(index);
         }
-        if done.status != SUCCESS {
-            return Ok(Some(Completion::Failed(Failure(done.status))));
+        if let Some(failure) = Failure::of_status(done.status) {
+            return Ok(Some(Completion::Failed(failure)));
         }
         if done.id >> 56 == Job::Record as u64 {
             return Ok(Some(Completion::RecordSent { on }));
@@ -403,14 +397,27 @@ impl Link {
         watched.extend(self.pairs.iter().flatten().map(|pair| PollFd::new(&pair.id.events, PollFlags::IN)));
         wait(&mut watched, most)?;
         self.queue.disarm();
+        self.hear()?;
+        self.poll(into).map(drop)
+    }
+
+    /// Takes what librdmacm has to say of the connections.
+    fn hear(&mut self) -> io::Result<()> {
         for pair in self.pairs.iter().flatten() {
             while let Some(event) = pair.id.events.next()? {
-                if let Kind::Gone(why) = event.kind {
+                if let Kind::Gone(why) = event.kind
+                    && self.gone != Some(Gone::Removed)
+                {
                     self.gone = Some(why);
                 }
             }
         }
-        self.poll(into).map(drop)
+        Ok(())
+    }
+
+    /// Whether the device of a link that failed is gone.
+    pub fn is_removed(&mut self) -> bool {
+        self.hear().is_err() || self.gone == Some(Gone::Removed)
     }
 
     /// Ends every connection. The device touches none of the held slots any more.

@@ -1,9 +1,10 @@
 //! Protection domains and the memory that is registered in them.
 
-use super::abi::{ACCESS_LOCAL_WRITE, ACCESS_REMOTE_WRITE, Context, MemoryRegion, Opaque, TRANSPORT_IWARP};
+use super::abi::{ACCESS_LOCAL_WRITE, ACCESS_REMOTE_WRITE, Context, DeviceAttributes, MemoryRegion, Opaque, TRANSPORT_IWARP};
 use super::library::{Library, library};
 use crate::sys::lock::lock;
 use crate::sys::pool::{Region, Slot};
+use farline_core::rdma::Limits;
 use farline_core::units::{Error, Fault};
 use std::io;
 use std::ptr::NonNull;
@@ -12,7 +13,8 @@ use std::sync::{Arc, Mutex};
 /// A protection domain of one device: keys given out in one session mean nothing in another.
 ///
 /// A slot is registered when it is first used, by itself, so that a key opens one slot and not its neighbours; the registration is kept
-/// for the next use, as pinning pages costs more than sending them. With the domain all of it goes.
+/// for the next use, as pinning pages costs more than sending them. Keys that peers were told are kept for the length of a transfer:
+/// [`Self::close`] makes them void.
 pub struct Domain {
     pub(super) library: &'static Library,
     pub(super) context: NonNull<Context>,
@@ -28,8 +30,17 @@ unsafe impl Sync for Domain {}
 /// One pool's registrations; keeps the pool mapped.
 struct Registered {
     region: Arc<Region>,
-    /// By slot, and whether the peer may write to it.
-    slots: Vec<((usize, bool), Registration)>,
+    slots: Vec<Kept>,
+}
+
+/// The registration of one slot.
+struct Kept {
+    slot: usize,
+    /// Whether the peer may write to it.
+    shared: bool,
+    /// Whether a link holds the slot.
+    held: bool,
+    registration: Registration,
 }
 
 /// Memory that a device may use.
@@ -68,7 +79,30 @@ impl Domain {
         unsafe { (*(*self.context.as_ptr()).device.cast::<super::abi::Device>()).transport == TRANSPORT_IWARP }
     }
 
-    /// The keys of a slot, which is registered if it was not; `shared` lets the peer write to it.
+    /// What the device has room for.
+    ///
+    /// # Errors
+    /// When it does not say.
+    pub fn limits(&self) -> io::Result<Limits> {
+        let mut attributes = std::mem::MaybeUninit::<DeviceAttributes>::zeroed();
+        // SAFETY: the device is open; a structure of integers may be all zeros, and the call fills it in.
+        let (failed, attributes) = unsafe {
+            let failed = (self.library.ibv_query_device)(self.context.as_ptr(), attributes.as_mut_ptr());
+            (failed, attributes.assume_init())
+        };
+        if failed != 0 {
+            return Err(io::Error::from_raw_os_error(failed.abs()));
+        }
+        let number = |count: i32| u32::try_from(count).unwrap_or(0);
+        Ok(Limits {
+            queue_pairs: number(attributes.queue_pairs),
+            work: number(attributes.work),
+            completions: number(attributes.completions),
+            regions: number(attributes.regions),
+        })
+    }
+
+    /// The keys of a slot that a link will hold, which is registered if it was not; `shared` lets the peer write to it.
     pub(super) fn keys(&self, slot: &Slot, shared: bool) -> io::Result<Keys> {
         let mut registered = lock(&self.registered);
         // A pool of which no slot is left anywhere is known by its region being ours alone.
@@ -81,13 +115,28 @@ impl Domain {
             }
         };
         let slots = &mut registered[at].slots;
-        if let Some((_, registration)) = slots.iter().find(|(of, _)| *of == (slot.index(), shared)) {
-            return Ok(registration.keys());
+        if let Some(kept) = slots.iter_mut().find(|kept| kept.slot == slot.index() && kept.shared == shared) {
+            kept.held = true;
+            return Ok(kept.registration.keys());
         }
         let registration = self.register(slot.as_ptr().cast_mut(), slot.len(), shared)?;
         let keys = registration.keys();
-        slots.push(((slot.index(), shared), registration));
+        slots.push(Kept { slot: slot.index(), shared, held: true, registration });
         Ok(keys)
+    }
+
+    /// A link holds `slot` no more; its registration stays until [`Self::close`].
+    pub(super) fn let_go(&self, slot: &Slot) {
+        for pool in lock(&self.registered).iter_mut().filter(|pool| Arc::ptr_eq(&pool.region, slot.region())) {
+            pool.slots.iter_mut().filter(|kept| kept.slot == slot.index()).for_each(|kept| kept.held = false);
+        }
+    }
+
+    /// Makes void every key that a peer was told, but for slots that another channel of the session still offers.
+    pub fn close(&self) {
+        for pool in lock(&self.registered).iter_mut() {
+            pool.slots.retain(|kept| !kept.shared || kept.held);
+        }
     }
 
     /// Registers memory, which must stay mapped for as long as the registration lives; `shared` lets the peer write to it.

@@ -11,8 +11,9 @@ mod link;
 mod memory;
 
 pub use connection::{Connecting, Listener, Request};
+pub use events::Rejected;
 pub use library::device_count;
-pub use link::{Completion, Failure, Link, Shape};
+pub use link::{Completion, Link, Shape};
 pub use memory::Domain;
 
 #[cfg(test)]

@@ -1,0 +1,136 @@
+//! The ports of RDMA devices, and why none of them serves an address.
+
+use crate::units::{Error, Fault};
+use std::net::IpAddr;
+
+/// What a port speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Transport {
+    /// InfiniBand: an address belongs to a port by way of IPoIB.
+    InfiniBand,
+    /// RDMA over Converged Ethernet: an address belongs to a port as one of its GIDs.
+    Roce,
+    /// RDMA over TCP: an address belongs to the Ethernet device below.
+    Iwarp,
+}
+
+/// One GID of a port that stands for an address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Gid {
+    /// The address: GIDs that are IPv4 addresses mapped into IPv6 are given as IPv4 ones.
+    pub address: IpAddr,
+    /// Whether it is of RoCE v2, whose packets are UDP's and can be routed; else of InfiniBand or RoCE v1.
+    pub routable: bool,
+}
+
+/// One port, as `/sys/class/infiniband` shows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Port {
+    /// The device's name.
+    pub device: String,
+    /// The port's number there, from 1.
+    pub number: u8,
+    /// What it speaks.
+    pub transport: Transport,
+    /// Whether its state is ACTIVE.
+    pub is_active: bool,
+    /// Its GIDs.
+    pub gids: Vec<Gid>,
+}
+
+/// Why no port of this host serves `address`, its own; `None` when one seems to.
+pub fn why_none(ports: &[Port], address: IpAddr) -> Option<Error> {
+    if ports.is_empty() {
+        return Some(Error::new(Fault::Here, "no-rdma", "this host has no RDMA device").hint(
+            "`rdma link` (iproute2) lists them; without a card, `rdma link add NAME type rxe netdev DEVICE` makes one of an Ethernet device",
+        ));
+    }
+    let address = address.to_canonical();
+    // What belongs to it can be told for RoCE alone.
+    let known = ports.iter().all(|port| port.transport == Transport::Roce);
+    let of_it = |port: &&Port| port.transport != Transport::Roce || port.gids.iter().any(|gid| gid.address == address);
+    let candidates: Vec<&Port> = ports.iter().filter(of_it).collect();
+    if candidates.is_empty() {
+        let have: Vec<String> = ports.iter().map(addresses).collect();
+        let message = format!("no RDMA device here has the address {address}: {}", have.join(", "));
+        return Some(
+            Error::new(Fault::Here, "no-rdma-path", message).hint(
+                "use an address of one of them, or make its GID: `ip addr add` on the device's interface, which must be up",
+            ),
+        );
+    }
+    if let Some(down) = candidates.first().filter(|_| candidates.iter().all(|port| !port.is_active)) {
+        let what = if known { format!(", which has {address},") } else { String::new() };
+        return Some(
+            Error::new(
+                Fault::Here,
+                "rdma-port-down",
+                format!("port {} of the RDMA device {}{what} is down", down.number, down.device),
+            )
+            .hint("`rdma link` shows its state; look at the cable, the subnet manager, or `ip link set DEVICE up`"),
+        );
+    }
+    let routable =
+        |port: &&&Port| port.transport != Transport::Roce || port.gids.iter().any(|gid| gid.address == address && gid.routable);
+    if candidates.iter().find(routable).is_none() {
+        let device = &candidates.first()?.device;
+        let message =
+            format!("the RDMA device {device} has no RoCE v2 GID of {address}, only one of RoCE v1, which no router passes on");
+        return Some(
+            Error::new(Fault::Here, "rdma-gid", message)
+                .hint(format!("`cma_roce_mode -d {device} -p 1 -m 2` makes v2 the default where the device can")),
+        );
+    }
+    None
+}
+
+fn addresses(port: &Port) -> String {
+    let mut addresses: Vec<String> = port.gids.iter().map(|gid| gid.address.to_string()).collect();
+    addresses.dedup();
+    match addresses.is_empty() {
+        true => format!("{} has none", port.device),
+        false => format!("{} has {}", port.device, addresses.join(" and ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn port(device: &str, transport: Transport, gids: &[(&str, bool)]) -> Port {
+        let gid = |&(address, routable): &(&str, bool)| Gid { address: address.parse().expect("an address"), routable };
+        Port { device: device.to_owned(), number: 1, transport, is_active: true, gids: gids.iter().map(gid).collect() }
+    }
+
+    fn why(ports: &[Port], address: &str) -> Option<(&'static str, String)> {
+        let error = why_none(ports, address.parse().expect("an address"))?;
+        assert!(error.hint.is_some(), "{error}");
+        Some((error.code, error.message))
+    }
+
+    #[test]
+    fn each_reason_is_told_apart() {
+        let roce = port("rxa", Transport::Roce, &[("fe80::1", true), ("10.9.1.1", true)]);
+        assert_eq!(why(&[], "10.9.1.1").map(|(code, _)| code), Some("no-rdma"));
+        assert_eq!(why(std::slice::from_ref(&roce), "10.9.1.1"), None);
+        assert_eq!(why(std::slice::from_ref(&roce), "::ffff:10.9.1.1"), None);
+        let (code, said) = why(&[roce.clone(), port("rxb", Transport::Roce, &[])], "10.9.1.2").expect("nobody has it");
+        assert_eq!(code, "no-rdma-path");
+        assert!(said.contains("rxa has fe80::1 and 10.9.1.1, rxb has none"), "{said}");
+        let down = Port { is_active: false, ..roce };
+        let (code, said) = why(&[down], "10.9.1.1").expect("it is down");
+        assert_eq!((code, said.as_str()), ("rdma-port-down", "port 1 of the RDMA device rxa, which has 10.9.1.1, is down"));
+        let v1 = port("mlx4_0", Transport::Roce, &[("10.9.1.1", false)]);
+        assert_eq!(why(&[v1], "10.9.1.1").map(|(code, _)| code), Some("rdma-gid"));
+    }
+
+    #[test]
+    fn a_port_whose_gids_are_no_addresses_is_not_held_against_it() {
+        for transport in [Transport::InfiniBand, Transport::Iwarp] {
+            let port = port("hfi1_0", transport, &[]);
+            assert_eq!(why(std::slice::from_ref(&port), "10.9.1.1"), None);
+            let down = Port { is_active: false, ..port };
+            assert_eq!(why(&[down], "10.9.1.1").map(|(code, _)| code), Some("rdma-port-down"));
+        }
+    }
+}

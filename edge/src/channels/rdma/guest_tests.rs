@@ -1,0 +1,237 @@
+//! A peer that breaks the rules, against real verbs: two soft-RoCE devices in the guest of `lab/guest` (`make lab`).
+
+use super::*;
+use crate::channels::key::Key;
+use crate::channels::told;
+use crate::sys::pool::pool;
+use crate::sys::verbs::{Connecting, Rejected};
+use farline_core::rdma::{Announcement, Credit, Greeting, Placement, Refusal, VERSION};
+use farline_core::units::Span;
+use std::net::SocketAddr;
+use std::process::Command;
+use std::sync::{Once, mpsc};
+
+const SLOT_LEN: usize = 64 << 10;
+/// A guest is slow, and its host may be busy.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Two devices with a wire between them, once for all tests of this process.
+fn wire() {
+    static MADE: Once = Once::new();
+    MADE.call_once(|| {
+        let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../lab/verbs");
+        let made = Command::new(script).status().expect("lab/verbs runs");
+        assert!(made.success(), "two RDMA devices, as lab/verbs makes them in the guest: make lab");
+    });
+}
+
+fn key() -> Key {
+    Key::random().expect("random bytes")
+}
+
+/// A door at the far end of the wire, and what comes through it.
+fn door(key: &Key, credits: usize) -> (RdmaDoor, mpsc::Receiver<Box<dyn Channel>>) {
+    wire();
+    let (deliver, delivered) = mpsc::channel();
+    let at = "10.9.1.2".parse().expect("an address");
+    let door = RdmaDoor::open(at, key.clone(), credits, Bytes(SLOT_LEN as u64), move |channel| deliver.send(channel).is_ok());
+    (door.expect("a door"), delivered)
+}
+
+/// The end that connected, to be used past its rules; and the honest end, which offers two slots.
+fn ends() -> (RdmaDoor, RdmaChannel, Box<dyn Channel>) {
+    let key = key();
+    let (door, delivered) = door(&key, 2);
+    let fabric = Fabric { queue_pairs: 1, credits: 2, slot_len: Bytes(SLOT_LEN as u64), rtt: Span::from_millis(1) };
+    let mut liar = Dialler::new(key, fabric).open(door.address(), PATIENCE).expect("a channel");
+    // The first word, without which the other end may not speak.
+    liar.turn(None).expect("sent");
+    let mut honest = delivered.recv_timeout(PATIENCE).expect("the other end");
+    for slot in pool(2, SLOT_LEN).expect("memory") {
+        honest.offer(slot);
+    }
+    (door, liar, honest)
+}
+
+/// What the device says next that `wanted` takes.
+fn next<T>(channel: &mut RdmaChannel, wanted: impl Fn(Completion) -> Option<T>) -> T {
+    let until = Instant::now() + PATIENCE;
+    let mut completions = Vec::new();
+    loop {
+        if let Some(found) = completions.drain(..).find_map(&wanted) {
+            return found;
+        }
+        assert!(Instant::now() < until, "the device says nothing");
+        channel.link.wait(&mut completions, channel.breaker.as_fd(), Duration::from_secs(1)).expect("a working device");
+    }
+}
+
+/// The slots that the honest end advertises, which has to be driven meanwhile.
+fn advertised(liar: &mut RdmaChannel) -> Vec<Credit> {
+    next(liar, |completion| match completion {
+        Completion::Record { bytes, .. } => match Record::decode(&bytes) {
+            Ok(Record::Credits { credits, .. }) if credits.len() == 2 => Some(credits),
+            _ => None,
+        },
+        _ => None,
+    })
+}
+
+fn failure(completion: Completion) -> Option<Failure> {
+    match completion {
+        Completion::Failed(failure) => Some(failure),
+        _ => None,
+    }
+}
+
+/// Announces and writes a block of `announced` bytes, `written` in truth, from the liar's own slot.
+fn write(liar: &mut RdmaChannel, to: Credit, announced: u32, written: u32) {
+    let header = RecordHeader::new(&Header::data(0, announced.into()).encode()).expect("short");
+    let record = Record::Block(Announcement { credit: to.number, len: announced, header });
+    liar.link.post(0, &record.encode()).expect("posted");
+    write_only(liar, to, written);
+}
+
+fn write_only(liar: &mut RdmaChannel, to: Credit, len: u32) {
+    let slot = pool(1, SLOT_LEN).expect("memory").pop().expect("a slot");
+    let index = slot.index();
+    liar.link.hold(slot, false).expect("registered");
+    liar.link.write(0, index, len, to.address, to.key, Some(to.number)).expect("posted");
+}
+
+/// Drives the honest end in a thread of its own: its arrivals in turn, the last of them an error.
+fn drive(mut honest: Box<dyn Channel>, arrivals: mpsc::Sender<Result<Arrival, io::Error>>) -> Box<dyn Channel> {
+    loop {
+        let arrival = honest.receive().transpose();
+        let is_over = matches!(arrival, Some(Err(_) | Ok(Arrival::End { .. })));
+        if let Some(arrival) = arrival {
+            let _ = arrivals.send(arrival);
+        }
+        if is_over {
+            return honest;
+        }
+    }
+}
+
+#[test]
+#[ignore = "needs two RDMA devices: make lab"]
+fn a_key_opens_nothing_after_its_transfer_nor_a_byte_beside_its_slot() {
+    for beside in [false, true] {
+        let (_door, mut liar, honest) = ends();
+        let (tell, told) = mpsc::channel();
+        let driving = std::thread::spawn(move || drive(honest, tell));
+        let credits = advertised(&mut liar);
+        if beside {
+            let past = Credit { address: credits[0].address + u64::from(credits[0].len) - 10, ..credits[0] };
+            write_only(&mut liar, past, 11);
+        } else {
+            write(&mut liar, credits[0], 1000, 1000);
+            let header = RecordHeader::new(&Header::eof(1).with(Flags::EOD).encode()).expect("short");
+            liar.link.post(0, &Record::Mark { credit: credits[1].number, blocks: 1, header }.encode()).expect("posted");
+            assert!(matches!(told.recv_timeout(PATIENCE), Ok(Ok(Arrival::Data { .. }))));
+            assert!(matches!(told.recv_timeout(PATIENCE), Ok(Ok(Arrival::End { .. }))));
+            write_only(&mut liar, credits[0], 1);
+        }
+        assert_eq!(next(&mut liar, failure), Failure::RemoteAccess, "beside: {beside}");
+        drop(liar);
+        driving.join().expect("the honest end lives");
+    }
+}
+
+#[test]
+#[ignore = "needs two RDMA devices: make lab"]
+fn lies_about_sizes_and_slots_break_the_channel_before_anything_is_used() {
+    let lies: [fn(&mut RdmaChannel, &[Credit]); 5] = [
+        // Another number of bytes than announced.
+        |liar, credits| write(liar, credits[0], 1000, 999),
+        // Longer than the slot.
+        |liar, credits| write(liar, credits[0], SLOT_LEN as u32 + 1, 1),
+        // Not announced.
+        |liar, credits| write_only(liar, credits[0], 1),
+        // A slot that was not given.
+        |liar, credits| write(liar, Credit { number: 77, ..credits[0] }, 1, 1),
+        // No record.
+        |liar, _| liar.link.post(0, b"GET / HTTP/1.1").expect("posted"),
+    ];
+    for (number, lie) in lies.into_iter().enumerate() {
+        let (_door, mut liar, honest) = ends();
+        let (tell, heard) = mpsc::channel();
+        let driving = std::thread::spawn(move || drive(honest, tell));
+        let credits = advertised(&mut liar);
+        lie(&mut liar, &credits);
+        let error = heard.recv_timeout(PATIENCE).expect("an answer").expect_err("no arrival came of a lie");
+        let error = told(&error).unwrap_or_else(|| panic!("lie {number}: {error}"));
+        assert_eq!((error.code, error.fault), ("rdma-broken", Fault::There), "lie {number}: {error}");
+        let mut honest = driving.join().expect("the honest end lives");
+        assert_eq!(std::iter::from_fn(|| honest.withdraw()).count(), 2, "lie {number}: its slots are its own again");
+    }
+}
+
+#[test]
+#[ignore = "needs two RDMA devices: make lab"]
+fn a_peer_that_takes_nothing_is_an_error_in_the_end() {
+    let (_door, mut liar, _honest) = ends();
+    // Nobody drives the other end: its receives are used up by these.
+    let receives = liar.settings.receives();
+    let sends = liar.settings.sends();
+    let empty = Record::Credits { transfer: 0, credits: Vec::new() }.encode();
+    let mut posted = 1;
+    let failed = loop {
+        while posted < receives + 2 && liar.link.post(0, &empty).is_ok() {
+            posted += 1;
+        }
+        assert!(posted > sends.min(receives), "{posted}");
+        let done = next(&mut liar, |completion| match completion {
+            Completion::Failed(failure) => Some(Some(failure)),
+            Completion::RecordSent { .. } => Some(None),
+            _ => None,
+        });
+        if let Some(failure) = done {
+            break failure;
+        }
+    };
+    assert_eq!(failed, Failure::ReceiverNotReady);
+}
+
+#[test]
+#[ignore = "needs two RDMA devices: make lab"]
+fn a_peer_of_another_version_is_told_so_and_a_stranger_nothing() {
+    let key = key();
+    let (door, _delivered) = door(&key, 2);
+    let greet = |bytes: &[u8]| {
+        let connecting = Connecting::resolve(door.address(), PATIENCE).expect("a way");
+        let mtu = connecting.mtu();
+        let domain = connecting.domain(None).expect("a domain");
+        let settings = Settings { queue_pairs: 1, credits: 2, placement: Placement::Immediate, connected: true };
+        let mut link = Link::new(domain, shape(&settings)).expect("a link");
+        let error = link.connect(0, connecting, bytes, 14, PATIENCE).expect_err("nobody wants that");
+        let rejected = error.get_ref().and_then(|inner| inner.downcast_ref::<Rejected>());
+        (rejected.and_then(|rejected| Refusal::decode(&rejected.private_data)), mtu)
+    };
+    let greeting = |mtu| {
+        let proof = key.proof_of_queue_pair(0, 0);
+        let placement = Placement::Immediate;
+        Greeting { proof, channel: 0, queue_pair: QueuePair(0), queue_pairs: 1, credits: 2, placement, ack_timeout: 14, mtu }
+    };
+    let (mut other, stranger) = (greeting(0).encode(), Greeting { proof: [7; 32], ..greeting(0) });
+    other[7] = VERSION + 1;
+    assert_eq!(greet(&other).0, Some(Refusal::Version(VERSION)));
+    assert_eq!(greet(&stranger.encode()).0, None);
+    let iwarp = Greeting { placement: Placement::Behind, ..greeting(0) };
+    assert_eq!(greet(&iwarp.encode()).0, Some(Refusal::OtherFabric));
+    let (refusal, mtu) = greet(&greeting(u16::MAX).encode());
+    assert_eq!((refusal, mtu), (Some(Refusal::Mtu(4096)), 4096));
+}
+
+#[test]
+#[ignore = "needs two RDMA devices: make lab"]
+fn a_port_that_is_gone_and_a_path_that_is_silent_are_told_apart() {
+    let key = key();
+    let fabric = Fabric { queue_pairs: 1, credits: 2, slot_len: Bytes(SLOT_LEN as u64), rtt: Span::from_millis(1) };
+    let (door, _delivered) = door(&key, 2);
+    let gone = SocketAddr::new(door.address().ip(), 9);
+    let error = Dialler::new(key.clone(), fabric).open(gone, PATIENCE).err().expect("nobody listens");
+    assert!(error.code == "data-connection" && error.message.contains("refused"), "{error:?}");
+    let error = Dialler::new(key, fabric).open("10.9.9.9:9".parse().expect("an address"), PATIENCE).err().expect("no way");
+    assert!(matches!(error.code, "no-rdma-path" | "data-connection") && error.hint.is_some(), "{error:?}");
+}

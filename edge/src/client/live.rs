@@ -1,0 +1,102 @@
+//! What can be seen and changed of a transfer while its threads run.
+
+use super::dial::Line;
+use super::options::{Options, Trial};
+use crate::channels::Handle;
+use crate::mover::{Cancel, Pace, Tally, Tell};
+use crate::sys::lock::lock;
+use farline_core::transfer::Freedom;
+use farline_core::units::Bytes;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
+
+/// What can be seen of a transfer while its threads run.
+#[derive(Default)]
+pub(super) struct Live {
+    pub(super) tally: Tally,
+    /// Holds the copy to the rate that was asked for.
+    pub(super) pace: Option<Arc<Pace>>,
+    pub(super) trial: Trial,
+    /// Whether the other end holds it instead.
+    pub(super) paced_there: AtomicBool,
+    pub(super) cancel: Cancel,
+    /// Payload that the receiver held before.
+    pub(super) held: AtomicU64,
+    /// Whether this end is busy by itself, so that the other's silence means nothing.
+    pub(super) is_alone: AtomicBool,
+    /// What may change while this end sends.
+    pub(super) leeway: OnceLock<Leeway>,
+    /// Whether the staging pool may grow.
+    is_elastic: bool,
+    /// What was measured and changed, in words.
+    pub(super) changes: Mutex<Vec<String>>,
+    pub(super) total: Mutex<(Option<Bytes>, Option<u64>)>,
+    /// The sending end's channels with the bytes they had acknowledged before, to see what has really arrived.
+    handles: Mutex<Vec<(Handle, u64)>>,
+}
+
+/// What of a transfer may change while this end sends.
+pub(super) struct Leeway {
+    pub(super) freedom: Freedom,
+    /// How to open more channels.
+    pub(super) line: Option<Line>,
+}
+
+impl Live {
+    /// Ready for a transfer of a copy with `options`.
+    pub(super) fn new(options: &Options, pace: Option<Arc<Pace>>) -> Live {
+        let is_elastic = options.wishes.staging.is_none() && !options.trial.in_turns;
+        Live { pace, trial: options.trial, is_elastic, ..Live::default() }
+    }
+
+    /// Notes what was measured or changed.
+    pub(super) fn changed(&self, why: String) {
+        lock(&self.changes).push(why);
+    }
+
+    /// Who is told when the pool of the transfer that `tally` counts grows, where it may.
+    pub(super) fn growth<'a>(&self, tally: &Tally, tell: Tell<'a>) -> Option<Tell<'a>> {
+        (self.is_elastic && std::ptr::eq(tally, &self.tally)).then_some(tell)
+    }
+
+    /// Does `work` that the other end has no part in.
+    pub(super) fn alone<T>(&self, work: impl FnOnce() -> T) -> T {
+        self.is_alone.store(true, Ordering::Relaxed);
+        let done = work();
+        self.is_alone.store(false, Ordering::Relaxed);
+        done
+    }
+
+    pub(super) fn expect(&self, bytes: u64, files: u64) {
+        *lock(&self.total) = (Some(Bytes(bytes)), Some(files));
+    }
+
+    pub(super) fn follow(&self, handles: Vec<Handle>) {
+        let acked = |handle: &Handle| handle.tcp_info().map_or(0, |info| info.bytes_acked);
+        // Of a connection that ssh carries the kernel knows nothing.
+        let handles = handles.into_iter().filter(|handle| handle.tcp_info().is_some());
+        let handles = handles.map(|handle| (acked(&handle), handle)).map(|(base, handle)| (handle, base));
+        *lock(&self.handles) = handles.collect();
+    }
+
+    /// A channel that was opened while the others send.
+    pub(super) fn follow_another(&self, handle: Handle) {
+        let mut handles = lock(&self.handles);
+        // Where nothing is known of the others, the tally alone counts.
+        if !handles.is_empty() {
+            handles.push((handle, 0));
+        }
+    }
+
+    /// Payload that has arrived: what the peer's kernel acknowledged when we send, what is in the store when we receive.
+    pub(super) fn arrived(&self) -> u64 {
+        let handles = lock(&self.handles);
+        let held = self.held.load(Ordering::Relaxed);
+        if handles.is_empty() {
+            return held + self.tally.bytes();
+        }
+        let acked: u64 =
+            handles.iter().map(|(handle, base)| handle.tcp_info().map_or(0, |info| info.bytes_acked.saturating_sub(*base))).sum();
+        held + acked.min(self.tally.bytes())
+    }
+}
