@@ -125,6 +125,55 @@ fn a_measured_profile_has_what_both_ends_saw_and_a_window_limits_it() {
     }
 }
 
+#[test]
+fn data_goes_the_other_way_and_both_ways_at_once() {
+    let _one = ONE.lock();
+    let dir = tempfile::tempdir().expect("a folder");
+    let Some(mut command) =
+        measured("3", &dir.path().join("p.json"), &["--direction", "out,back,both", "--streams", "2", "--repetitions", "1"])
+    else {
+        return;
+    };
+    let profile = json(&mut command);
+    let mean = |direction: &str| {
+        let of = |cell: &&Value| cell["cell"]["direction"].as_str().unwrap_or("out") == direction;
+        let cell = profile["cells"].as_array().expect("cells").iter().find(of).expect("a cell of each");
+        let one = &cell["repetitions"][0];
+        (one["whole"]["receiver_bps"].as_f64().expect("a rate"), one["streams_bps"].as_array().expect("streams").len())
+    };
+    let (out, back, both) = (mean("out"), mean("back"), mean("both"));
+    assert_eq!((out.1, back.1, both.1), (2, 2, 4), "as many streams each way");
+    assert!([out.0, back.0].iter().all(|rate| (20e6..50e6).contains(rate)), "{out:?} {back:?}");
+    assert!((50e6..100e6).contains(&both.0), "each way has a line of its own: {both:?}");
+}
+
+#[test]
+fn a_mover_is_measured_from_memory_and_from_a_file_that_stalls() {
+    let _one = ONE.lock();
+    let dir = tempfile::tempdir().expect("a folder");
+    let staging = ["--staging", "8MiB", "--store", "memory,file", "--order", "synchronous,asynchronous"];
+    let Some(mut command) =
+        measured("2", &dir.path().join("p.json"), &[&staging[..], &["--streams", "2", "--repetitions", "1"]].concat())
+    else {
+        return;
+    };
+    let profile = json(command.env("TMPDIR", dir.path()));
+    let cells = profile["cells"].as_array().expect("cells");
+    assert_eq!(cells.len(), 4, "{profile}");
+    for cell in cells {
+        let one = &cell["repetitions"][0];
+        let rate = one["whole"]["receiver_bps"].as_f64().expect("a rate");
+        assert!((10e6..50e6).contains(&rate), "{cell}");
+        assert!(one["seconds"].as_f64().is_some_and(|seconds| seconds >= 1.5), "what two seconds carry was moved: {cell}");
+        assert_eq!(one["streams_bps"].as_array().map(Vec::len), Some(2), "{cell}");
+    }
+    let left: Vec<_> = fs::read_dir(dir.path()).expect("a folder").map(|entry| entry.expect("an entry").file_name()).collect();
+    assert_eq!(left, ["p.json"], "the files are gone");
+    // Staging that cannot be is refused before anything runs.
+    let error = error_of(farline().args(["--json", "profile", "--rtt", "5ms", "--staging", "1MiB"]));
+    assert_eq!(error["code"], "profile-grid", "{error}");
+}
+
 /// Waits until `file` holds `count` repetitions.
 fn wait_for(file: &Path, count: usize, running: &mut Running) {
     let deadline = Instant::now() + Duration::from_secs(60);

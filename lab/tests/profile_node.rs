@@ -50,6 +50,15 @@ fn a_path_to_a_node_is_measured_below_its_ceiling_and_plans_come_from_what_was_f
         let streams = cell["cell"]["streams"].as_u64().expect("a number");
         assert_eq!(one["streams_bps"].as_array().map(Vec::len), usize::try_from(streams).ok());
     }
+    // From the node to here, and both at once: each way below the ceiling.
+    let ways = ["--direction", "back,both", "--streams", "2", "--seconds", "2", "--repetitions", "1"];
+    let other = json(keeping(&dir.path().join("ways")).args(["--json", "profile", &host]).args(ways));
+    for (cell, (streams, most)) in other["cells"].as_array().expect("cells").iter().zip([(2, 200e6), (4, 400e6)]) {
+        let one = &cell["repetitions"][0];
+        let rates = [&one["whole"]["receiver_bps"], &one["whole"]["sender_bps"]].map(|rate| rate.as_f64().expect("a rate"));
+        assert!(rates.iter().all(|rate| *rate > 1e6 && *rate < most * 1.05), "{rates:?}: {cell}");
+        assert_eq!(one["streams_bps"].as_array().map(Vec::len), Some(streams), "{cell}");
+    }
     let planned = json(keeping(&state).args(["--json", "plan", &host, "--size", "10GB"]));
     assert_eq!(planned["source"], "profile", "{planned}");
     let rate = planned["rate_bps"].as_f64().expect("a rate");

@@ -111,6 +111,7 @@ impl Known {
             loss: self.loss,
             host: self.host,
             disturbance: None,
+            staged: None,
             seed,
         }
     }
@@ -268,8 +269,7 @@ pub fn plan_from(profile: &Profile, path: Option<&str>, size: Bytes) -> Result<P
         |pick: fn(&super::Cell) -> f64| profile.cells.iter().map(|result| pick(&result.cell)).fold(f64::INFINITY, f64::min);
     let (cross, loss) = (least(|cell| cell.cross_bps.as_bps() as f64), least(|cell| cell.loss));
     let cells: Vec<_> = profile
-        .cells
-        .iter()
+        .plain()
         .filter(|result| {
             let cell = &result.cell;
             cell.path.name == path && cell.cross_bps.as_bps() as f64 == cross && cell.loss == loss

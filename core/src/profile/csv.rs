@@ -6,7 +6,7 @@ use std::fmt::Write;
 /// A column: its name, unit included, and what stands in it.
 type Column = (&'static str, fn(&CellResult, &Repetition) -> String);
 
-const COLUMNS: [Column; 33] = [
+const COLUMNS: [Column; 38] = [
     ("path", |at, _| at.cell.path.name.clone()),
     ("rtt_ns", |at, _| at.cell.path.rtt_ns.as_nanos().to_string()),
     ("rate_bps", |at, _| at.cell.path.rate_bps.as_bps().to_string()),
@@ -18,6 +18,11 @@ const COLUMNS: [Column; 33] = [
     ("mtu_bytes", |at, _| at.cell.mtu.to_string()),
     ("cross_bps", |at, _| at.cell.cross_bps.as_bps().to_string()),
     ("loss", |at, _| at.cell.loss.to_string()),
+    ("direction", |at, _| at.cell.direction.name().to_owned()),
+    ("store", |at, _| at.cell.staged.map_or_else(String::new, |one| word(&one.store))),
+    ("order", |at, _| at.cell.staged.map_or_else(String::new, |one| word(&one.order))),
+    ("staging_bytes", |at, _| at.cell.staged.map_or_else(String::new, |one| one.staging_bytes.0.to_string())),
+    ("hypothesis", |at, _| at.cell.hypothesis.clone().unwrap_or_default()),
     ("repetition", |_, one| one.index.to_string()),
     ("seed", |_, one| one.seed.to_string()),
     ("valid", |_, one| one.is_valid().to_string()),
@@ -31,10 +36,7 @@ const COLUMNS: [Column; 33] = [
     ("retransmits", |_, one| one.retransmits.to_string()),
     ("reductions", |_, one| one.reductions.to_string()),
     ("timeouts", |_, one| one.timeouts.to_string()),
-    // As the document has it: a unit variant is a JSON string.
-    ("limited_by", |_, one| {
-        serde_json::to_value(one.limited_by).ok().and_then(|it| Some(it.as_str()?.to_owned())).unwrap_or_default()
-    }),
+    ("limited_by", |_, one| word(&one.limited_by)),
     ("fairness", |_, one| one.fairness.to_string()),
     ("recovery_s", |_, one| one.recovery_s.map_or_else(String::new, |seconds| seconds.to_string())),
     ("sender_cpu", |_, one| one.cpu.map_or_else(String::new, |(sender, _)| sender.to_string())),
@@ -60,6 +62,11 @@ impl Profile {
         }
         text
     }
+}
+
+/// As the document has it: a unit variant is a JSON string.
+fn word(value: &impl serde::Serialize) -> String {
+    serde_json::to_value(value).ok().and_then(|it| Some(it.as_str()?.to_owned())).unwrap_or_default()
 }
 
 fn list(rates: &[crate::units::Rate]) -> String {

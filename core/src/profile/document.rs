@@ -38,11 +38,12 @@ pub struct Environment {
 }
 
 /// What held the streams of a repetition back for most of the time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum LimitedBy {
     /// The congestion control's window: the path, its losses, the ramp.
+    #[default]
     Congestion,
     /// A processor.
     Cpu,
@@ -52,6 +53,8 @@ pub enum LimitedBy {
     ReceiverWindow,
     /// The send buffer.
     SendBuffer,
+    /// The store that the bytes came from or went to.
+    Store,
 }
 
 /// Payload per time at both ends; the receiver's is the result.
@@ -76,6 +79,15 @@ pub struct Exactness {
     pub queue_drops: u64,
     /// Packets lost for lack of processor time, both directions.
     pub overruns: u64,
+}
+
+/// Packets lost in one sample interval.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Lost {
+    /// The interval's end, in seconds since the streams began.
+    pub at_s: f64,
+    /// How many.
+    pub packets: u64,
 }
 
 /// One measurement of one cell.
@@ -123,6 +135,9 @@ pub struct Repetition {
     /// Why it must not be averaged in: the link was not exact, a processor was the limit. Absent when it is valid.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub invalid: Option<String>,
+    /// When packets were lost, or sent again as far as a kernel tells: how many in each sample interval that had some.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub losses: Vec<Lost>,
     /// Payload that arrived in each sample interval, all streams together.
     pub samples_bps: Vec<Rate>,
     /// Payload per time of each stream.
@@ -133,6 +148,14 @@ impl Repetition {
     /// Whether it may be averaged in.
     pub fn is_valid(&self) -> bool {
         self.invalid.is_none()
+    }
+
+    /// Marks it as not to be averaged in for each of `reasons`, if there are any.
+    pub fn doubt(&mut self, reasons: &[String]) {
+        if !reasons.is_empty() {
+            let all: Vec<&str> = self.invalid.iter().chain(reasons).map(String::as_str).collect();
+            self.invalid = Some(all.join("; "));
+        }
     }
 }
 
@@ -290,13 +313,24 @@ impl Profile {
     /// The bench's; what ran before stays in the profile.
     pub fn run(&mut self, bench: &mut dyn Bench, mut watch: impl FnMut(&Profile) -> bool) -> Result<(), Error> {
         while let Some(job) = self.next(1).pop() {
-            let repetition = bench.run(&self.grid, &job)?;
+            let repetition = bench.run(&self.grid.under(&job.cell), &job)?;
             self.record(&job, repetition);
             if !watch(self) {
                 break;
             }
         }
         Ok(())
+    }
+
+    /// The cells of the axes, without those that test a hypothesis.
+    pub fn plain(&self) -> impl Iterator<Item = &CellResult> {
+        self.cells.iter().filter(|result| result.cell.hypothesis.is_none())
+    }
+
+    /// Those whose data goes the grid's first way: beside them, both ways at once are another quantity.
+    pub(super) fn one_way(&self) -> impl Iterator<Item = &CellResult> {
+        let first = self.grid.directions.first().copied().unwrap_or_default();
+        self.plain().filter(move |result| result.cell.direction == first)
     }
 
     /// Cells that are finished, and cells in all.
@@ -321,7 +355,8 @@ impl Profile {
 
     /// How long all repetitions of the grid take at most, when they really run.
     pub fn longest(&self) -> Span {
-        Span::from_secs_f64(self.grid.seconds * self.cells.len() as f64 * f64::from(self.grid.repetitions.most))
+        let once: f64 = self.cells.iter().map(|result| self.grid.under(&result.cell).seconds).sum();
+        Span::from_secs_f64(once * f64::from(self.grid.repetitions.most))
     }
 }
 
@@ -362,6 +397,7 @@ mod tests {
                 cpu: None,
                 rtt_ns: None,
                 link: None,
+                losses: Vec::new(),
                 invalid: job.seed.is_multiple_of(7).then(|| "the link was late".to_owned()),
                 samples_bps: vec![rate; 4],
                 streams_bps: vec![rate],

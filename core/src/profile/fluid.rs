@@ -9,6 +9,7 @@
 //! packets of [`congestion::sim`](crate::congestion::sim) are the reference; a test holds this model against them.
 
 use super::grid::Disturbance;
+use super::staging::{Copies, Pool, Staged};
 use crate::congestion::{Acked, Algorithm, Control, Event, Set, Start};
 use crate::units::{Bytes, Rate, Rng, Span, Time};
 use crate::wan::{Change, frames};
@@ -44,6 +45,8 @@ pub struct Scenario {
     pub host: Option<Rate>,
     /// What happens on the way.
     pub disturbance: Option<Disturbance>,
+    /// From what store the bytes come, through which pool; as fast as the network takes them when `None`.
+    pub staged: Option<(Staged, Copies)>,
     /// Of every random choice.
     pub seed: u64,
 }
@@ -71,6 +74,8 @@ pub struct Held {
     pub window: f64,
     /// The host's rate.
     pub host: f64,
+    /// The store.
+    pub store: f64,
 }
 
 /// One stream.
@@ -119,6 +124,7 @@ pub struct Fluid {
     streams: Vec<Stream>,
     sends: Vec<f64>,
     disturbance: Option<Disturbance>,
+    pool: Option<Pool>,
     outage_until: f64,
     cross_until: f64,
     to_lose: f64,
@@ -135,6 +141,7 @@ impl Fluid {
         let seed = Rng::new(scenario.seed);
         let mut rng = seed.fork(1);
         let rtt = scenario.rtt.as_secs_f64();
+        let payload = (f64::from(scenario.mtu) - super::document::TCP_HEADERS as f64).max(1.0);
         let stream = |(i, (algorithm, set)): (usize, &(Algorithm, Set))| {
             let start = Start { packet: Bytes(wire), ..Start::default() };
             let control = algorithm.control(*set, start, &seed.fork(100 + i as u64));
@@ -153,10 +160,11 @@ impl Fluid {
             window: scenario.window.map_or(f64::INFINITY, |window| (window.0 as f64 / f64::from(scenario.mtu)).max(1.0)),
             host: scenario.host.map_or(f64::INFINITY, packets),
             packet,
-            payload: (f64::from(scenario.mtu) - super::document::TCP_HEADERS as f64).max(1.0),
+            payload,
             sends: vec![0.0; streams.len()],
             streams,
             disturbance: scenario.disturbance,
+            pool: scenario.staged.as_ref().map(|(staged, copies)| Pool::new(*staged, copies, payload)),
             outage_until: 0.0,
             cross_until: f64::INFINITY,
             to_lose: 0.0,
@@ -206,7 +214,8 @@ impl Fluid {
 
     fn step(&mut self, end: f64) {
         let round = self.rtt + self.backlog / self.capacity;
-        let step = (round / STEPS).clamp(STEP.0, STEP.1).min(end - self.now).max(1e-9);
+        let most = self.pool.as_ref().map_or(STEP.1, |pool| pool.longest_step().clamp(STEP.0, STEP.1));
+        let step = (round / STEPS).clamp(STEP.0, most).min(end - self.now).max(1e-9);
         self.happen();
         let (now, queue_full) = (self.now, self.window);
         let mut wanted = 0.0;
@@ -216,8 +225,13 @@ impl Fluid {
             *send = stream.wants(now, step, queue_full, self.packet);
             wanted += *send;
         }
-        let share = if wanted > self.host * step { self.host * step / wanted } else { 1.0 };
-        self.transmit(step, share);
+        let there = self.pool.as_mut().map_or(f64::INFINITY, |pool| pool.read(now, step));
+        let most = there.min(self.host * step);
+        let share = if wanted > most { most / wanted } else { 1.0 };
+        self.transmit(step, share, there < self.host * step);
+        if let Some(pool) = &mut self.pool {
+            pool.take(wanted * share);
+        }
         self.now += step;
     }
 
@@ -241,7 +255,7 @@ impl Fluid {
     }
 
     /// The queue takes what the streams send in this step, and the wire and the line what they take.
-    fn transmit(&mut self, step: f64, share: f64) {
+    fn transmit(&mut self, step: f64, share: f64, by_store: bool) {
         let arrives: f64 = self.sends.iter().sum::<f64>() * share;
         let other = self.cross * step;
         let before = self.backlog;
@@ -262,6 +276,7 @@ impl Fluid {
             let allowed = stream.control.poll().window;
             stream.in_flight_after(self.now, sent);
             match () {
+                () if share < 1.0 && by_store => self.held.store += step,
                 () if share < 1.0 => self.held.host += step,
                 () if self.window < allowed => self.held.window += step,
                 () => self.held.congestion += step,

@@ -17,6 +17,7 @@ fn scenario(mbps: u64, rtt_ms: u64, algorithm: Algorithm, streams: usize) -> Sce
         loss: 0.0,
         host: None,
         disturbance: None,
+        staged: None,
         seed: 7,
     }
 }

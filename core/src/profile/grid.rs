@@ -1,9 +1,12 @@
 //! What is measured: a grid of cells over axes, with its repetitions, its order and its limits.
 
+use super::hypothesis::Hypothesis;
+use super::staging::{Copies, Staged};
 use crate::congestion::{Algorithm, Set};
 use crate::units::{Bytes, Error, Fault, Rate, Rng, Span};
 use crate::wan::{Change, Path, Settings};
 use serde::{Deserialize, Serialize};
+use std::str::FromStr;
 
 /// More cells than this are refused: at ten seconds each they would take longer than a month.
 const MOST_CELLS: usize = 100_000;
@@ -19,6 +22,54 @@ fn one() -> u32 {
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde gives a reference")]
 fn is_one(scale: &u32) -> bool {
     *scale == 1
+}
+
+fn is_out_alone(directions: &[Direction]) -> bool {
+    directions == [Direction::Out]
+}
+
+fn out_alone() -> Vec<Direction> {
+    vec![Direction::Out]
+}
+
+/// Which way the data of a cell goes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Direction {
+    /// From here to the far side.
+    #[default]
+    Out,
+    /// From the far side to here.
+    Back,
+    /// Both at once, as many streams each way; the goodput is that of both together.
+    Both,
+}
+
+impl Direction {
+    /// Every one, by its name.
+    const ALL: [(&str, Direction); 3] = [("out", Direction::Out), ("back", Direction::Back), ("both", Direction::Both)];
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        Direction::ALL.iter().find(|(_, one)| *one == self).map_or("out", |(name, _)| name)
+    }
+
+    /// Whether it is the usual one, which documents leave out.
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde gives a reference")]
+    fn is_out(&self) -> bool {
+        *self == Direction::Out
+    }
+}
+
+impl FromStr for Direction {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Direction, Error> {
+        let found = Direction::ALL.iter().find(|(name, _)| *name == text);
+        found.map(|(_, one)| *one).ok_or_else(|| {
+            Error::new(Fault::You, "profile-direction", format!("`{text}` is no direction")).hint("out, back and both are")
+        })
+    }
 }
 
 /// The path of a cell.
@@ -78,6 +129,15 @@ pub struct Cell {
     pub cross_bps: Rate,
     /// Probability that a frame is lost on the line.
     pub loss: f64,
+    /// Which way its data goes.
+    #[serde(default, skip_serializing_if = "Direction::is_out")]
+    pub direction: Direction,
+    /// How its bytes come from a store; absent where the ends send what they have in memory, without a mover.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub staged: Option<Staged>,
+    /// The name of the [`Hypothesis`] that it tests; absent in a cell of the axes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hypothesis: Option<String>,
 }
 
 impl Cell {
@@ -99,6 +159,17 @@ impl Cell {
         }
         if self.loss > 0.0 {
             name.push_str(&format!(" loss {:e}", self.loss));
+        }
+        match self.direction {
+            Direction::Out => {}
+            Direction::Back => name.push_str(" back"),
+            Direction::Both => name.push_str(" both ways"),
+        }
+        if let Some(staged) = &self.staged {
+            name.push_str(&format!(" {staged}"));
+        }
+        if let Some(hypothesis) = &self.hypothesis {
+            name.push_str(&format!(", {hypothesis}"));
         }
         name
     }
@@ -165,6 +236,9 @@ pub struct Grid {
     pub cross_bps: Vec<Rate>,
     /// Loss probabilities.
     pub losses: Vec<f64>,
+    /// Directions.
+    #[serde(default = "out_alone", skip_serializing_if = "is_out_alone")]
+    pub directions: Vec<Direction>,
     /// The most that the sending host can do, all streams together; without it the path decides.
     pub host_bps: Option<Rate>,
     /// How often each cell is measured.
@@ -180,6 +254,12 @@ pub struct Grid {
     pub scale: u32,
     /// What happens in the middle.
     pub disturbance: Option<Disturbance>,
+    /// Staging and stores, where the mover is measured and not the path alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub copies: Option<Copies>,
+    /// What might explain where the results differ from a paper's, each with cells of its own.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub hypotheses: Vec<Hypothesis>,
     /// Of the order and of every random choice.
     pub seed: u64,
 }
@@ -201,6 +281,7 @@ impl Grid {
             mtus: vec![Grid::USUAL_MTU],
             cross_bps: vec![Rate::default()],
             losses: vec![0.0],
+            directions: out_alone(),
             host_bps: None,
             repetitions: Repetitions::default(),
             seconds: 20.0,
@@ -208,6 +289,8 @@ impl Grid {
             sample_s: 0.5,
             scale: 1,
             disturbance: None,
+            copies: None,
+            hypotheses: Vec::new(),
             seed: 1,
         }
     }
@@ -230,6 +313,7 @@ impl Grid {
             ("MTUs", self.mtus.len(), twice(&self.mtus)),
             ("cross-traffic", self.cross_bps.len(), twice(&self.cross_bps)),
             ("losses", self.losses.len(), twice(&self.losses)),
+            ("directions", self.directions.len(), twice(&self.directions)),
         ];
         for (axis, count, twice) in axes {
             if count == 0 {
@@ -239,7 +323,8 @@ impl Grid {
                 return wrong(format!("the axis of {axis} has a value twice: its cells could not be told apart"));
             }
         }
-        let cells = axes.iter().try_fold(1usize, |cells, (_, count, _)| cells.checked_mul(*count));
+        let staged = self.copies.as_ref().map_or(1, |copies| copies.each().len());
+        let cells = axes.iter().try_fold(staged, |cells, (_, count, _)| cells.checked_mul(*count));
         if cells.is_none_or(|cells| cells > MOST_CELLS) {
             return wrong(format!("the grid has more than {MOST_CELLS} cells"));
         }
@@ -276,6 +361,32 @@ impl Grid {
                 "{least} to {most} repetitions within {half_width}: at least one, and not more at least than at most"
             ));
         }
+        if let Some(copies) = &self.copies {
+            if !is_out_alone(&self.directions) {
+                return wrong("staging is measured one way: out".to_owned());
+            }
+            copies.check(self.streams.iter().max().copied().unwrap_or(1))?;
+        }
+        for (i, one) in self.hypotheses.iter().enumerate() {
+            if self.hypotheses[..i].iter().any(|other| other.name == one.name) {
+                return wrong(format!("two hypotheses are called `{}`", one.name));
+            }
+            if one.queue_bytes.is_some_and(|queue| queue.0 < packet) {
+                return wrong(format!("`{}`: a queue that holds no packet of {packet} bytes", one.name));
+            }
+            if one.line.is_some_and(|line| !(0.01..=100.0).contains(&line)) {
+                return wrong(format!("`{}`: a line of {:?} times its rate", one.name, one.line));
+            }
+            let under = Grid {
+                windows_bytes: one.window_bytes.map_or_else(|| self.windows_bytes.clone(), |window| vec![Some(window)]),
+                losses: one.loss.map_or_else(|| self.losses.clone(), |loss| vec![loss]),
+                seconds: one.seconds.unwrap_or(self.seconds),
+                warm_up_s: 0.0,
+                hypotheses: Vec::new(),
+                ..self.clone()
+            };
+            under.check().map_err(|error| error.while_doing(format!("`{}`", one.name)))?;
+        }
         self.check_times()
     }
 
@@ -303,7 +414,7 @@ impl Grid {
         (self.seconds / self.sample_s).floor().max(1.0) as usize
     }
 
-    /// Every cell, in the order of the axes.
+    /// Every cell, in the order of the axes; those of hypotheses after them.
     pub fn cells(&self) -> Vec<Cell> {
         let mut cells = Vec::new();
         for path in &self.paths {
@@ -321,6 +432,9 @@ impl Grid {
                                     mtu,
                                     cross_bps,
                                     loss,
+                                    direction: Direction::Out,
+                                    staged: None,
+                                    hypothesis: None,
                                 }));
                             }
                         }
@@ -328,6 +442,15 @@ impl Grid {
                 }
             }
         }
+        let each_way = |cell: Cell| self.directions.iter().map(move |&direction| Cell { direction, ..cell.clone() });
+        cells = cells.into_iter().flat_map(each_way).collect();
+        if let Some(copies) = &self.copies {
+            let staged = copies.each();
+            let with = |cell: Cell| staged.iter().map(move |one| Cell { staged: Some(*one), ..cell.clone() }).collect::<Vec<_>>();
+            cells = cells.into_iter().flat_map(with).collect();
+        }
+        let tested: Vec<Cell> = self.hypotheses.iter().flat_map(|one| one.cells(&cells)).collect();
+        cells.extend(tested);
         cells
     }
 

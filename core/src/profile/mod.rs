@@ -7,7 +7,7 @@
 //! [`statistics`] are the figures of merit, [`models`] the closed forms, [`fluid`] the streams' controls over one queue in
 //! virtual time; [`published`] are the papers' numbers. [`plan`] chooses for a transfer and says how long it will take.
 //!
-//! Not here: the columns of the papers that are not TCP (InfiniBand, message sizes, staging).
+//! Not here: the columns of the papers that are not TCP (InfiniBand, message sizes).
 
 mod advisor;
 mod csv;
@@ -15,21 +15,26 @@ mod diff;
 mod document;
 pub mod fluid;
 mod grid;
+mod hypothesis;
 pub mod models;
 mod observe;
 mod page;
 mod page_link;
 mod page_model;
+mod page_papers;
 mod presets;
 pub mod published;
 mod scale;
 mod simulate;
+mod staging;
 pub mod statistics;
 
 pub use advisor::{Known, PLAN_SCHEMA, Plan, Source, plan, plan_from};
 pub use diff::{CellDifference, DIFF_SCHEMA, Difference, diff};
-pub use document::{Bench, CellResult, Environment, Exactness, Goodput, Job, Kind, LimitedBy, Profile, Repetition, SCHEMA};
-pub use grid::{Cell, Disturbance, Form, Grid, PathPoint, Repetitions};
+pub use document::{Bench, CellResult, Environment, Exactness, Goodput, Job, Kind, LimitedBy, Lost, Profile, Repetition, SCHEMA};
+pub use grid::{Cell, Direction, Disturbance, Form, Grid, PathPoint, Repetitions};
+pub use hypothesis::Hypothesis;
 pub use observe::Observed;
 pub use presets::{PRESETS, preset};
 pub use simulate::{Simulator, completion, repetition};
+pub use staging::{Copies, Order, Staged, Stall, Store};

@@ -82,6 +82,7 @@ mod tests {
                     loss: p,
                     host: None,
                     disturbance: None,
+                    staged: None,
                     seed,
                 });
                 fluid.run(60.0, |_| false);

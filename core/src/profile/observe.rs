@@ -1,6 +1,6 @@
 //! From what was seen of a repetition to what stands in the document: its ramp, its steady part, its recovery.
 
-use super::document::{Goodput, Job, LimitedBy, Repetition};
+use super::document::{Goodput, Job, LimitedBy, Lost, Repetition};
 use super::grid::Grid;
 use super::statistics::{jain, recovery, split};
 use crate::units::Rate;
@@ -13,7 +13,7 @@ const BACK: f64 = 0.9;
 const STAYS: usize = 3;
 
 /// What was seen of one repetition, by a model or at a path's ends.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Observed {
     /// What arrived in each sample interval, in bit/s, all streams together; [`Grid::samples`] of them.
     pub samples: Vec<f64>,
@@ -29,9 +29,31 @@ pub struct Observed {
     pub timeouts: u64,
     /// What held the streams back.
     pub limited_by: LimitedBy,
+    /// When packets were lost.
+    pub losses: Vec<Lost>,
 }
 
 impl Observed {
+    /// This and what was seen of the `other` direction meanwhile, as one.
+    #[must_use]
+    pub fn beside(mut self, other: Observed) -> Observed {
+        for (sample, more) in self.samples.iter_mut().zip(&other.samples) {
+            *sample += more;
+        }
+        self.samples.truncate(other.samples.len());
+        self.streams.extend(other.streams);
+        self.sender_bps += other.sender_bps;
+        self.retransmits += other.retransmits;
+        self.reductions += other.reductions;
+        self.timeouts += other.timeouts;
+        self.losses.extend(other.losses);
+        self.losses.sort_by(|a, b| a.at_s.total_cmp(&b.at_s));
+        if self.limited_by == LimitedBy::Congestion {
+            self.limited_by = other.limited_by;
+        }
+        self
+    }
+
     /// The repetition that `job` asked for. The sender has no samples of its own: its ramp and steady part are the receiver's.
     pub fn repetition(self, grid: &Grid, job: &Job) -> Repetition {
         let samples = self.samples;
@@ -64,6 +86,7 @@ impl Observed {
             cpu: None,
             rtt_ns: None,
             link: None,
+            losses: self.losses,
             invalid: None,
             samples_bps: samples.into_iter().map(rate).collect(),
             streams_bps: self.streams.into_iter().map(rate).collect(),

@@ -3,14 +3,14 @@
 use super::document::{CellResult, Kind, Profile, Repetition};
 use super::grid::Disturbance;
 use super::published;
-use super::statistics::{Summary, decrease_per_mile, transition, utilisation_concavity};
+use super::statistics::{Summary, transition, utilisation_concavity};
 use crate::congestion::Algorithm;
 use crate::report::{Axis, Card, HeatMap, LineChart, Mark, Page, Section, Series, Surface, Table};
 use crate::units::{Rate, Span};
 use crate::wan::Change;
 
 /// The streams that SC08 averages over (section III.A).
-const SC08_STREAMS: std::ops::RangeInclusive<u32> = 5..=15;
+pub(super) const SC08_STREAMS: std::ops::RangeInclusive<u32> = 5..=15;
 /// More lines cannot be told apart.
 const LINES: usize = 6;
 /// Longer tables are not read; the document has the rest.
@@ -47,6 +47,7 @@ impl Profile {
             self.heat(),
             self.against_rtt(),
             self.per_mile(),
+            self.hypotheses(),
             self.along_other_axes(),
             self.recoveries(),
             self.over_time(),
@@ -66,7 +67,7 @@ impl Profile {
     }
 
     /// `modelled` or `measured`, behind the name of every curve.
-    fn label(&self) -> &'static str {
+    pub(super) fn label(&self) -> &'static str {
         match (self.kind, self.grid.scale) {
             (Kind::Modelled, _) => "modelled",
             (Kind::Measured, 1) => "measured",
@@ -115,7 +116,7 @@ impl Profile {
     /// The mean goodput in Gbit/s of the cells that `of` takes; `None` where none was measured.
     fn mean_gbps(&self, of: impl Fn(&CellResult) -> bool) -> Option<f64> {
         let means: Vec<f64> =
-            self.cells.iter().filter(|result| of(result)).filter_map(|result| result.summary()).map(|s| s.mean).collect();
+            self.one_way().filter(|result| of(result)).filter_map(|result| result.summary()).map(|s| s.mean).collect();
         (!means.is_empty()).then(|| means.iter().sum::<f64>() / means.len() as f64 / 1e9)
     }
 
@@ -125,9 +126,11 @@ impl Profile {
         if grid.streams.len() < 2 {
             return None;
         }
-        let most = self.cells.iter().filter_map(CellResult::summary).map(|summary| summary.mean / 1e9).fold(0.0, f64::max);
-        let mut section = Section::new("Throughput by length and streams")
-            .text("SC08's distance profile, T(d, n): one map for each congestion control, all in the same colours.");
+        let most = self.one_way().filter_map(CellResult::summary).map(|summary| summary.mean / 1e9).fold(0.0, f64::max);
+        let mut section = Section::new("Throughput by length and streams").text(
+            "SC08's distance profile, T(d, n): one map for each congestion control, all in the same colours, and the same as a \
+                   surface: drag it, or press an arrow key, to turn it.",
+        );
         for &congestion in &grid.congestion {
             let rows = grid.paths.iter().map(|path| {
                 let values = grid.streams.iter().map(|&streams| {
@@ -148,7 +151,7 @@ impl Profile {
             };
             let surface = Surface {
                 title: format!("The same as a surface: {}", map.title),
-                value: format!("{}; drag or use the arrow keys to turn it", map.value),
+                value: map.value.clone(),
                 across: map.across.clone(),
                 along: "Path".to_owned(),
                 columns: map.columns.clone(),
@@ -165,18 +168,18 @@ impl Profile {
 
     /// Samples in Gbit/s of every valid repetition of `congestion` over the path called `path`, over SC08's streams where the
     /// grid has them.
-    fn samples(&self, congestion: Algorithm, path: &str) -> Vec<f64> {
+    pub(super) fn samples(&self, congestion: Algorithm, path: &str) -> Vec<f64> {
         let sc08 = self.grid.streams.iter().any(|streams| SC08_STREAMS.contains(streams));
         let of = |result: &&CellResult| {
             let cell = &result.cell;
             cell.congestion == congestion && cell.path.name == path && (!sc08 || SC08_STREAMS.contains(&cell.streams))
         };
-        self.cells.iter().filter(of).flat_map(CellResult::goodput_bps).map(|bps| bps / 1e9).collect()
+        self.one_way().filter(of).flat_map(CellResult::goodput_bps).map(|bps| bps / 1e9).collect()
     }
 
     /// Throughput against rtt with its interval, the papers' beside, and what the fit says.
     fn against_rtt(&self) -> Option<Section> {
-        if self.grid.paths.len() < 2 {
+        if self.grid.paths.len() < 2 || self.grid.copies.is_some() {
             return None;
         }
         let mut paths: Vec<_> = self.grid.paths.iter().collect();
@@ -201,7 +204,12 @@ impl Profile {
                 ],
                 false,
             ));
-            series.push(Series { name: format!("{congestion}, {}", self.label()), points, band: band.collect() });
+            series.push(Series {
+                name: format!("{congestion}, {}", self.label()),
+                points,
+                band: band.collect(),
+                ..Series::default()
+            });
         }
         for &congestion in &self.grid.congestion {
             let points: Vec<(f64, f64)> = paths
@@ -238,68 +246,14 @@ impl Profile {
         )
     }
 
-    /// The table that SC08 prints, beside SC08's.
-    fn per_mile(&self) -> Option<Section> {
-        let base = self.grid.paths.iter().find(|path| path.miles.is_some())?;
-        let base_miles = base.miles?;
-        if self.grid.paths.iter().filter(|path| path.miles.is_some()).count() < 2 {
-            return None;
-        }
-        let mut rows = Vec::new();
-        for &congestion in &self.grid.congestion {
-            let from = Summary::of(&self.samples(congestion, &base.name));
-            for path in self.grid.paths.iter() {
-                let (Some(miles), Some(found)) = (path.miles, Summary::of(&self.samples(congestion, &path.name))) else {
-                    continue;
-                };
-                let dpm = from.and_then(|from| decrease_per_mile((base_miles, from.mean * 1e3), (miles, found.mean * 1e3)));
-                let paper = published::sc08(congestion, &path.name);
-                let peak = self.peak(congestion, &path.name);
-                rows.push((
-                    vec![
-                        congestion.to_string(),
-                        format!("{miles}"),
-                        format!("{:.2}", found.mean),
-                        paper.map_or_else(String::new, |row| format!("{:.2}", row.gbps)),
-                        format!("{:.1}", found.sd * 1e3),
-                        paper.map_or_else(String::new, |row| format!("{:.1}", row.sd_mbps)),
-                        dpm.map_or_else(String::new, |dpm| format!("{dpm:.2}")),
-                        paper.and_then(|row| row.dpm_mbps).map_or_else(String::new, |dpm| format!("{dpm:.2}")),
-                        peak.map_or_else(String::new, |(n, gbps)| format!("{gbps:.2} at {n}")),
-                        paper.and_then(|row| row.peak).map_or_else(String::new, |(n, gbps)| format!("{gbps:.2} at {n}")),
-                    ],
-                    false,
-                ));
-            }
-        }
-        let columns =
-            ["Control", "Miles", "Gbit/s", "SC08", "sd, Mbit/s", "SC08", "DPM, Mbit/s", "SC08", "Peak at streams", "SC08"];
-        let columns = columns.iter().enumerate().map(|(i, name)| ((*name).to_owned(), i > 0)).collect();
-        Some(
-            Section::new("Decrease per mile")
-                .text(format!("What SC08 prints in its figures 2 and 3, {} here, measured in 2008 there.", self.label()))
-                .table(Table { columns, rows })
-                .note(
-                    "DPM is (T(0.2 miles) - T(d)) / (d - 0.2 miles). SC08's H-TCP over 8600 miles is printed as 0.87; its own \
-                     throughputs give 0.86. A model without host limits is faster over long paths than the hosts of 2008 were: \
-                     their windows, autotuning and ring buffers are not in it. The first of these is tried by --window 4MiB, \
-                     Linux's largest in 2008.",
-                ),
-        )
-    }
-
-    /// The number of streams with the largest mean, and the mean in Gbit/s.
-    fn peak(&self, congestion: Algorithm, path: &str) -> Option<(u32, f64)> {
-        let of = |result: &&CellResult| result.cell.congestion == congestion && result.cell.path.name == path;
-        let means =
-            self.cells.iter().filter(of).filter_map(|result| result.summary().map(|s| (result.cell.streams, s.mean / 1e9)));
-        means.max_by(|a, b| a.1.total_cmp(&b.1))
-    }
-
     /// Lines over each of the other axes that has more than one value.
     fn along_other_axes(&self) -> Option<Section> {
         let grid = &self.grid;
-        let axes: [(bool, Along); 5] = [
+        let axes: [(bool, Along); 6] = [
+            (
+                grid.copies.is_some(),
+                ("Staging", "MiB", |result| result.cell.staged.map_or(f64::NAN, |one| one.staging_bytes.0 as f64 / 1_048_576.0)),
+            ),
             (grid.streams.len() > 1, ("Streams", "", |result| f64::from(result.cell.streams))),
             (
                 grid.windows_bytes.len() > 1,
@@ -313,42 +267,56 @@ impl Profile {
         ];
         let mut section = Section::new("Along each axis");
         let mut any = false;
-        for (_, (name, unit, at)) in axes.iter().filter(|(has, _)| *has) {
-            let mut series: Vec<Series> = Vec::new();
-            for result in &self.cells {
-                let (Some(summary), x) = (result.summary(), at(result)) else { continue };
-                if !x.is_finite() {
-                    continue;
-                }
-                let name = self.line_name(result, name);
-                let line = match series.iter_mut().position(|series| series.name == name) {
-                    Some(place) => &mut series[place],
-                    None if series.len() < LINES => {
-                        series.push(Series { name, ..Series::default() });
-                        let last = series.len() - 1;
-                        &mut series[last]
+        for (_, along) in axes.iter().filter(|(has, _)| *has) {
+            let (name, unit, _) = along;
+            let mut chart = |place: String, mut series: Vec<Series>| {
+                series.truncate(LINES);
+                section = section.clone().chart(LineChart {
+                    title: format!("Throughput by {}{place}", name.to_lowercase()),
+                    x: Axis::new(*name, *unit),
+                    y: Axis::new(format!("Goodput, {}{place}", self.label()), "Gbit/s"),
+                    series,
+                    marks: Vec::new(),
+                });
+            };
+            let all = self.lines(along, |_| true);
+            match grid.paths.len() {
+                // Too many lines for one chart: one for each path.
+                2.. if all.len() > LINES => {
+                    for path in &grid.paths {
+                        chart(format!(", {}", path.name), self.lines(along, |result| result.cell.path == *path));
                     }
-                    None => continue,
-                };
-                line.points.push((x, summary.mean / 1e9));
-                if let Some((low, high)) = summary.ci95 {
-                    line.band.push((x, low.max(0.0) / 1e9, high / 1e9));
                 }
-            }
-            for line in &mut series {
-                line.points.sort_by(|a, b| a.0.total_cmp(&b.0));
-                line.band.sort_by(|a, b| a.0.total_cmp(&b.0));
+                _ => chart(String::new(), all),
             }
             any = true;
-            section = section.chart(LineChart {
-                title: format!("Throughput by {}", name.to_lowercase()),
-                x: Axis::new(*name, *unit),
-                y: Axis::new(format!("Goodput, {}", self.label()), "Gbit/s"),
-                series,
-                marks: Vec::new(),
-            });
         }
         any.then(|| section.note(format!("At most {LINES} lines are drawn; the table below has every cell.")))
+    }
+
+    /// Means of the cells that `of` takes over the axis `along`, a line for each combination of the others.
+    fn lines(&self, (along, _, at): &Along, of: impl Fn(&CellResult) -> bool) -> Vec<Series> {
+        let mut series: Vec<Series> = Vec::new();
+        for result in self.plain().filter(|result| of(result)) {
+            let (Some(summary), x) = (result.summary(), at(result)) else { continue };
+            if !x.is_finite() {
+                continue;
+            }
+            let name = self.line_name(result, along);
+            let place = series.iter().position(|series| series.name == name).unwrap_or(series.len());
+            if place == series.len() {
+                series.push(Series { name, ..Series::default() });
+            }
+            series[place].points.push((x, summary.mean / 1e9));
+            if let Some((low, high)) = summary.ci95 {
+                series[place].band.push((x, low.max(0.0) / 1e9, high / 1e9));
+            }
+        }
+        for line in &mut series {
+            line.points.sort_by(|a, b| a.0.total_cmp(&b.0));
+            line.band.sort_by(|a, b| a.0.total_cmp(&b.0));
+        }
+        series
     }
 
     /// What tells a cell's line from the others of a chart over the axis called `along`.
@@ -373,6 +341,12 @@ impl Profile {
         if grid.cross_bps.len() > 1 && along != "Other traffic" {
             parts.push(format!("cross {}", cell.cross_bps));
         }
+        if grid.directions.len() > 1 {
+            parts.push(cell.direction.name().to_owned());
+        }
+        if let Some(staged) = cell.staged {
+            parts.push(if along == "Staging" { staged.how() } else { staged.to_string() });
+        }
         if grid.losses.len() > 1 && along != "Loss" {
             parts.push(format!("loss {:e}", cell.loss));
         }
@@ -382,7 +356,7 @@ impl Profile {
     /// Time to come back, where something happened in the middle.
     fn recoveries(&self) -> Option<Section> {
         let disturbance = self.grid.disturbance?;
-        let rows = self.cells.iter().map(|result| {
+        let rows = self.plain().map(|result| {
             let found: Vec<f64> = result.valid().filter_map(|repetition| repetition.recovery_s).collect();
             let (back, all) = (found.len(), result.valid().count());
             let summary = Summary::of(&found);
@@ -412,7 +386,7 @@ impl Profile {
 
     /// The first valid repetition of some cells, over time.
     fn over_time(&self) -> Option<Section> {
-        let measured: Vec<&CellResult> = self.cells.iter().filter(|result| result.valid().next().is_some()).collect();
+        let measured: Vec<&CellResult> = self.plain().filter(|result| result.valid().next().is_some()).collect();
         if measured.is_empty() {
             return None;
         }
@@ -420,14 +394,18 @@ impl Profile {
         let step = measured.len().div_ceil(LINES).max(1);
         let chosen: Vec<&&CellResult> = measured.iter().rev().step_by(step).take(LINES).collect();
         let series = chosen.iter().rev().map(|result| {
-            let samples = result.valid().next().map(|repetition| repetition.samples_bps.as_slice()).unwrap_or_default();
+            let first = result.valid().next();
+            let samples = first.map(|repetition| repetition.samples_bps.as_slice()).unwrap_or_default();
+            let losses = first.map(|repetition| repetition.losses.as_slice()).unwrap_or_default();
+            let events = losses.iter().map(|lost| (lost.at_s, format!("{} packets lost, {:.1} s", lost.packets, lost.at_s)));
             let points = samples.iter().enumerate().map(|(i, bps)| ((i + 1) as f64 * self.grid.sample_s, gbit(*bps)));
-            Series { name: result.cell.name(), points: points.collect(), ..Series::default() }
+            Series { name: self.line_name(result, ""), points: points.collect(), events: events.collect(), ..Series::default() }
         });
         Some(
             Section::new("Over time")
                 .text(format!(
-                    "The first repetition of cells from all over the grid, {}: ramp, losses, steady part.",
+                    "The first repetition of cells from all over the grid, {}: ramp, losses, steady part. Each tick on a line is a \
+                     sample in which packets were lost or sent again. A drag zooms; a double click shows all.",
                     self.label()
                 ))
                 .chart(LineChart {

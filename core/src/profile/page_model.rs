@@ -20,7 +20,7 @@ impl Profile {
             let Some(measured) = result.summary() else { continue };
             let cell = &result.cell;
             let job = Job { place, cell: cell.clone(), index: 0, seed: self.grid.seed_of(&cell.name(), 0) };
-            let predicted = repetition(&self.grid, &job).whole.receiver_bps.as_bps() as f64;
+            let predicted = repetition(&self.grid.under(cell), &job).whole.receiver_bps.as_bps() as f64;
             let error = predicted / measured.mean.max(1.0) - 1.0;
             errors.push(error.abs());
             let cells = vec![

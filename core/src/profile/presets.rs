@@ -1,12 +1,14 @@
 //! The papers' experiments over TCP as grids, each in a quick form of at most twenty minutes of measuring and a full one.
 
 use super::grid::{Disturbance, Form, Grid, PathPoint, Repetitions};
+use super::hypothesis::Hypothesis;
+use super::staging::{Copies, Order, Store};
 use crate::congestion::Algorithm;
 use crate::units::{Bytes, Error, Fault, Rate, Span};
 use crate::wan::Change;
 
 /// Name and what it is, in the order of the papers.
-pub const PRESETS: [(&str, &str); 10] = [
+pub const PRESETS: [(&str, &str); 11] = [
     ("sc08-distance", "SC08, figures 2 to 4: bic and htcp over the four USN paths by number of streams"),
     ("sc08-stability", "SC08, figures 2 and 3: ten repetitions"),
     ("sc08-cross-traffic", "SC08, section IV.D, over TCP: 10 streams against other traffic of 0 to 4 Gbit/s"),
@@ -16,6 +18,10 @@ pub const PRESETS: [(&str, &str); 10] = [
     ("wanphy-background", "Trans-European, figure 8: one stream of 1.9 Gbit/s against background traffic"),
     ("wanphy-streams", "Trans-European, figure 9: 1 to 20 streams of 16 MB windows"),
     ("wanphy-recovery", "Trans-European, figure 10: the time to come back from a burst of 2 s"),
+    (
+        "adts-staging",
+        "ADTS, figures 7 to 9: memory and file by staging and delay, reading in turns with sending and at once (--staging, --store, --order)",
+    ),
     ("icpp08-ipoib", "ICPP08, figures 3 and 4: TCP by MTU, window and streams over 8 Gbit/s and delays up to 10 ms"),
 ];
 
@@ -29,6 +35,50 @@ const SDR: Rate = Rate::from_bps(8_000_000_000);
 
 fn gbit(n: u64) -> Rate {
     Rate::from_bps(n * 1_000_000_000)
+}
+
+/// What might make SC08's hosts of 2008 slower, or faster, than ours over the same lengths.
+fn sc08_hypotheses() -> Vec<Hypothesis> {
+    const FAR: [&str; 3] = ["usn-1400", "usn-6600", "usn-8600"];
+    let of = |name, because| Hypothesis::new(name, because, &FAR, &[10]);
+    let window_bytes = Some(Bytes::mib(4));
+    let queue_bytes = Some(Bytes(512 * 9_000));
+    let loss = Some(1e-4);
+    let seconds = Some(10.0);
+    vec![
+        Hypothesis {
+            window_bytes,
+            ..of("windows of 4 MiB", "what autotuning gave a stream at most on Linux 2.6.18 and 2.6.23 (tcp_rmem, tcp_wmem)")
+        },
+        Hypothesis {
+            queue_bytes,
+            ..of(
+                "a ring of 512 packets",
+                "a network card or a switch that holds no more, where ours holds one round trip of the line",
+            )
+        },
+        Hypothesis {
+            loss,
+            ..of(
+                "one of 10 000 packets lost",
+                "rings that overran because a processor was late, whatever the rate; drawn by chance here",
+            )
+        },
+        Hypothesis {
+            seconds,
+            ..of("runs of 10 s", "iperf's default, slow start included; the paper does not say how long its runs were")
+        },
+        Hypothesis {
+            line: Some(10.0 / 9.29),
+            ..Hypothesis::new(
+                "a line of 10 Gbit/s",
+                "a LAN PHY's rate in place of a WAN PHY's 9.29: SC08's 9.21 leave no room for headers in that",
+                &["usn-0.2", "usn-1400"],
+                &[10],
+            )
+        },
+        Hypothesis { window_bytes, queue_bytes, loss, seconds, ..of("the first four at once", "each alone may hide another") },
+    ]
 }
 
 /// The preset called `name`.
@@ -58,7 +108,13 @@ pub fn preset(name: &str, form: Form) -> Result<Grid, Error> {
     let kib = |sizes: &[u64]| sizes.iter().map(|size| Some(Bytes(size * 1_024))).collect::<Vec<_>>();
     let mib = |sizes: &[u64]| sizes.iter().map(|size| Some(Bytes::mib(*size))).collect::<Vec<_>>();
     Ok(match name {
-        "sc08-distance" => Grid { streams, ..grid(all()?, &both) },
+        "sc08-distance" => Grid {
+            streams,
+            // Forty cells and the hypotheses' in twenty minutes: once each, and the spread is that of 5 to 15 streams.
+            repetitions: if quick { Repetitions { least: 1, most: 1, half_width: 0.0 } } else { most(10) },
+            hypotheses: sc08_hypotheses(),
+            ..grid(all()?, &both)
+        },
         "sc08-stability" => Grid {
             streams: if quick { vec![1, 10] } else { streams },
             repetitions: Repetitions { least: 10, most: 10, half_width: 0.0 },
@@ -130,6 +186,21 @@ pub fn preset(name: &str, form: Form) -> Result<Grid, Error> {
             seconds: if quick { 100.0 } else { 180.0 },
             sample_s: 0.1,
             ..grid(geneva()?, if quick { &[Algorithm::Reno, Algorithm::HighSpeed] } else { &Algorithm::ALL })
+        },
+        "adts-staging" => Grid {
+            // The round trip of CCSM's and Ultravis' traces is 30 and 80 ms; the shorter ones are those of figures 7 to 9.
+            paths: if quick { &[1_000, 15_000][..] } else { &[10, 100, 1_000, 15_000, 40_000] }
+                .iter()
+                .map(|us| PathPoint::custom(SDR, Span::from_micros(2 * us)))
+                .collect(),
+            streams: vec![2],
+            copies: Some(Copies {
+                staging_bytes: [16, 32, 64, 128].map(Bytes::mib).to_vec(),
+                stores: vec![Store::Memory, Store::File],
+                orders: vec![Order::Synchronous, Order::Asynchronous],
+                ..Copies::usual()
+            }),
+            ..grid(Vec::new(), &[Algorithm::Cubic])
         },
         "icpp08-ipoib" => Grid {
             // One way; what is left at a delay of 0 is the hosts'.

@@ -17,6 +17,8 @@ pub struct Sc08 {
     pub sd_mbps: f64,
     /// Decrease per mile in Mbit/s; none for the base length.
     pub dpm_mbps: Option<f64>,
+    /// What a single stream got in Gbit/s, as the text says it (section III.C).
+    pub single: &'static str,
     /// The best number of streams with its Gbit/s (section III.C); not given for the base length.
     pub peak: Option<(u32, f64)>,
 }
@@ -27,9 +29,10 @@ const fn row(
     gbps: f64,
     sd_mbps: f64,
     dpm_mbps: Option<f64>,
+    single: &'static str,
     peak: Option<(u32, f64)>,
 ) -> Sc08 {
-    Sc08 { congestion, miles, path, gbps, sd_mbps, dpm_mbps, peak }
+    Sc08 { congestion, miles, path, gbps, sd_mbps, dpm_mbps, single, peak }
 }
 
 const D0: (&str, f64) = ("usn-0.2", 0.2);
@@ -39,14 +42,14 @@ const D3: (&str, f64) = ("usn-8600", 8_600.0);
 
 /// SC08's tables.
 pub const SC08: [Sc08; 8] = [
-    row(Algorithm::Bic, D0, 9.12, 64.11, None, None),
-    row(Algorithm::Bic, D1, 6.69, 70.08, Some(1.74), Some((19, 8.2))),
-    row(Algorithm::Bic, D2, 0.76, 24.96, Some(1.27), Some((20, 1.39))),
-    row(Algorithm::Bic, D3, 0.50, 21.08, Some(1.00), Some((19, 0.96))),
-    row(Algorithm::HTcp, D0, 9.21, 12.25, None, None),
-    row(Algorithm::HTcp, D1, 6.71, 377.42, Some(1.79), Some((12, 8.5))),
-    row(Algorithm::HTcp, D2, 1.22, 18.96, Some(1.21), Some((20, 2.38))),
-    row(Algorithm::HTcp, D3, 1.79, 128.15, Some(0.87), Some((16, 2.59))),
+    row(Algorithm::Bic, D0, 9.12, 64.11, None, "6.98", None),
+    row(Algorithm::Bic, D1, 6.69, 70.08, Some(1.74), "0.78", Some((19, 8.2))),
+    row(Algorithm::Bic, D2, 0.76, 24.96, Some(1.27), "< 0.065", Some((20, 1.39))),
+    row(Algorithm::Bic, D3, 0.50, 21.08, Some(1.00), "< 0.065", Some((19, 0.96))),
+    row(Algorithm::HTcp, D0, 9.21, 12.25, None, "6.78", None),
+    row(Algorithm::HTcp, D1, 6.71, 377.42, Some(1.79), "0.85", Some((12, 8.5))),
+    row(Algorithm::HTcp, D2, 1.22, 18.96, Some(1.21), "0.283", Some((20, 2.38))),
+    row(Algorithm::HTcp, D3, 1.79, 128.15, Some(0.87), "0.283", Some((16, 2.59))),
 ];
 
 /// SC08's row for `congestion` over `path`.

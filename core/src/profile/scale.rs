@@ -2,6 +2,7 @@
 
 use super::document::{Goodput, Profile, Repetition};
 use super::grid::{Disturbance, Grid, PathPoint};
+use super::staging::Copies;
 use crate::units::{Bytes, Error, Fault, Rate};
 use crate::wan::Change;
 
@@ -45,6 +46,15 @@ impl By {
         grid.windows_bytes.iter_mut().flatten().for_each(|window| *window = self.bytes(*window));
         grid.cross_bps.iter_mut().for_each(|cross| *cross = self.rate(*cross));
         grid.host_bps = grid.host_bps.map(|host| self.rate(host));
+        if let Some(copies) = &mut grid.copies {
+            copies.staging_bytes.iter_mut().for_each(|bytes| *bytes = self.bytes(*bytes));
+            copies.read_bps = self.rate(copies.read_bps);
+        }
+        for hypothesis in &mut grid.hypotheses {
+            for bytes in [&mut hypothesis.window_bytes, &mut hypothesis.queue_bytes] {
+                *bytes = bytes.map(|bytes| self.bytes(bytes));
+            }
+        }
         if let Some(Disturbance { change, .. }) = &mut grid.disturbance {
             *change = match *change {
                 Change::Burst(burst) => Change::Burst(self.bytes(burst)),
@@ -90,7 +100,11 @@ impl Grid {
 
     /// The largest `k` for [`Grid::scaled`].
     pub fn largest_scale(&self) -> u32 {
-        self.mtus.iter().map(|mtu| mtu / LEAST_MTU).min().unwrap_or(1).max(1)
+        let packets = self.mtus.iter().map(|mtu| mtu / LEAST_MTU).min().unwrap_or(1);
+        // A mover's blocks are as large at any rate.
+        let least = Copies::least(self.streams.iter().max().copied().unwrap_or(1));
+        let pools = self.copies.iter().flat_map(|copies| &copies.staging_bytes).map(|bytes| (bytes.0 / least.0) as u32).min();
+        packets.min(pools.unwrap_or(packets)).max(1)
     }
 }
 
@@ -106,6 +120,9 @@ impl Profile {
             cell.mtu = times.mtu(cell.mtu);
             cell.window_bytes = cell.window_bytes.map(|window| times.bytes(window));
             cell.cross_bps = times.rate(cell.cross_bps);
+            if let Some(staged) = &mut cell.staged {
+                staged.staging_bytes = times.bytes(staged.staging_bytes);
+            }
             result.repetitions.iter_mut().for_each(|one| times.repetition(one));
         }
         full

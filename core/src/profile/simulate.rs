@@ -1,10 +1,10 @@
 //! Repetitions in virtual time: the bench that needs no path.
 
-use super::document::{Bench, Job, LimitedBy, Repetition};
+use super::document::{Bench, Job, LimitedBy, Lost, Repetition};
 use super::fluid::{Fluid, Scenario};
-use super::grid::Grid;
+use super::grid::{Direction, Grid};
 use super::observe::Observed;
-use crate::units::{Bytes, Error, Span};
+use crate::units::{Bytes, Error, Rng, Span};
 
 /// The fluid model as a bench; it has no state.
 #[derive(Clone, Copy, Debug, Default)]
@@ -16,8 +16,16 @@ impl Bench for Simulator {
     }
 }
 
-/// One repetition by the fluid model.
+/// One repetition by the fluid model. Both ways are two queues that do not meet: acknowledgements take nothing here.
 pub fn repetition(grid: &Grid, job: &Job) -> Repetition {
+    let mut observed = one_way(grid, job, job.seed);
+    if job.cell.direction == Direction::Both {
+        observed = observed.beside(one_way(grid, job, Rng::new(job.seed).fork(2).next_u64()));
+    }
+    observed.repetition(grid, job)
+}
+
+fn one_way(grid: &Grid, job: &Job, seed: u64) -> Observed {
     let cell = &job.cell;
     let mut fluid = Fluid::new(&Scenario {
         rate: cell.path.rate_bps,
@@ -30,20 +38,28 @@ pub fn repetition(grid: &Grid, job: &Job) -> Repetition {
         loss: cell.loss,
         host: grid.host_bps,
         disturbance: grid.disturbance,
-        seed: job.seed,
+        staged: cell.staged.zip(grid.copies.clone()),
+        seed,
     });
     let mut samples = Vec::new();
-    let mut bytes = 0.0;
+    let (mut bytes, mut losses, mut lost) = (0.0, Vec::new(), 0);
     for i in 1..=grid.samples() {
         fluid.run(i as f64 * grid.sample_s, |_| false);
         let now = fluid.delivered_in_all();
         samples.push((now - bytes) * 8.0 / grid.sample_s);
         bytes = now;
+        let packets = fluid.losses().0 - lost;
+        if packets > 0 {
+            lost += packets;
+            losses.push(Lost { at_s: i as f64 * grid.sample_s, packets });
+        }
     }
     let seconds = grid.samples() as f64 * grid.sample_s;
     let (retransmits, reductions, timeouts) = fluid.losses();
     let held = fluid.held();
-    let limited_by = if held.host > held.congestion.max(held.window) {
+    let limited_by = if held.store > held.congestion.max(held.window).max(held.host) {
+        LimitedBy::Store
+    } else if held.host > held.congestion.max(held.window) {
         LimitedBy::Host
     } else if held.window > held.congestion {
         LimitedBy::ReceiverWindow
@@ -51,8 +67,7 @@ pub fn repetition(grid: &Grid, job: &Job) -> Repetition {
         LimitedBy::Congestion
     };
     let streams: Vec<f64> = (0..cell.streams as usize).map(|i| fluid.delivered(i) * 8.0 / seconds).collect();
-    Observed { sender_bps: bytes * 8.0 / seconds, samples, streams, retransmits, reductions, timeouts, limited_by }
-        .repetition(grid, job)
+    Observed { sender_bps: bytes * 8.0 / seconds, samples, streams, retransmits, reductions, timeouts, limited_by, losses }
 }
 
 /// How long the fluid model needs to deliver `size` of payload, at most `most`; `None` when it needs longer.

@@ -22,7 +22,7 @@ const charts = [...document.querySelectorAll("svg.lines")].map((svg, index) => {
   const window = make("g", { "clip-path": `url(#plot${index})` });
   const drawn = make("g", {});
   window.append(drawn);
-  drawn.append(...svg.querySelectorAll("polyline, polygon.band, rect.span, line.event"));
+  drawn.append(...svg.querySelectorAll("polyline, polygon.band, rect.span, line.event, line.loss"));
   svg.insertBefore(window, svg.querySelector(".name"));
   svg.append(clip, cursor);
   const whole = svg.querySelectorAll(".name, .tick");

@@ -38,10 +38,14 @@ pub struct Series {
     pub points: Vec<(f64, f64)>,
     /// How sure the points are: low and high at each x, in ascending order; may be empty.
     pub band: Vec<(f64, f64, f64)>,
+    /// What happened to it: where, and what it was; may be empty.
+    pub events: Vec<(f64, String)>,
 }
 
 /// The colours and dashes that the style sheet knows.
 const STYLES: usize = 6;
+/// Half of the height of an event's tick on its line.
+const TICK: f64 = 5.0;
 /// More points than pixels only make the page heavy.
 const POINTS: usize = 600;
 
@@ -77,7 +81,7 @@ impl LineChart {
                 false => svg.line("event", (from, top), (from, bottom)),
             }
             let anchor = if from + text_width(&mark.name) > x.to { "end" } else { "start" };
-            svg.text("tick", anchor, (from + 3.0, top + TEXT * (1.0 + i as f64)), &mark.name);
+            svg.text("value", anchor, (from + 3.0, bottom - 8.0 - (TEXT + 2.0) * i as f64), &mark.name);
         }
 
         for (i, series) in self.series.iter().enumerate().filter(|(_, series)| series.band.len() > 1) {
@@ -92,6 +96,12 @@ impl LineChart {
             .collect();
         for (i, (series, line)) in self.series.iter().zip(&lines).enumerate() {
             svg.polyline(&format!("line c{}", i % STYLES), &series.name, line);
+        }
+        for (i, (series, line)) in self.series.iter().zip(&lines).enumerate() {
+            for (at, what) in series.events.iter().filter(|(at, _)| (x.low..=x.high).contains(at)) {
+                let (at, level) = (x.place(*at), level(line, x.place(*at)));
+                svg.tip_line(&format!("loss c{}", i % STYLES), (at, level - TICK), (at, level + TICK), what);
+            }
         }
         let dots: Vec<(f64, f64)> = lines.iter().flat_map(|line| dotted(line)).collect();
         let mut placed: Vec<Label> = Vec::new();
@@ -142,6 +152,16 @@ fn thinned(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
     kept
 }
 
+/// How high `line` is at `x`, between its points.
+fn level(line: &[(f64, f64)], x: f64) -> f64 {
+    let next = line.partition_point(|point| point.0 < x);
+    match (next.checked_sub(1).and_then(|before| line.get(before)), line.get(next)) {
+        (Some(a), Some(b)) if b.0 > a.0 => a.1 + (b.1 - a.1) * (x - a.0) / (b.0 - a.0),
+        (Some(point), _) | (None, Some(point)) => point.1,
+        (None, None) => 0.0,
+    }
+}
+
 /// Points every few pixels along a line: what a label should not cover.
 fn dotted(line: &[(f64, f64)]) -> Vec<(f64, f64)> {
     let mut dots = line.to_vec();
@@ -173,7 +193,8 @@ impl Label {
         (left, right): (f64, f64),
         (top, bottom): (f64, f64),
     ) -> Option<Label> {
-        let width = Label::SWATCH + 5.0 + text_width(name);
+        // Names are bold.
+        let width = Label::SWATCH + 5.0 + text_width(name) * 1.1;
         let last = line.len().checked_sub(1)?;
         let peak = (0..=last).min_by(|a, b| line[*a].1.total_cmp(&line[*b].1))?;
         let mut best: Option<(f64, Label)> = None;
@@ -198,6 +219,22 @@ impl Label {
                 // Far from its line a name is worth less.
                 let away = (label.x - (x + dx)).abs() + (label.y - (y + dy)).abs();
                 let cost = covered + clashes * 1_000.0 + away / 10.0;
+                if best.as_ref().is_none_or(|(least, _)| cost < *least) {
+                    best = Some((cost, label));
+                }
+            }
+        }
+        if best.as_ref().is_some_and(|(cost, _)| *cost < 1_000.0) {
+            return best.map(|(_, label)| label);
+        }
+        // On a narrow picture no place near the line is free: the piece of line before the name says whose it is.
+        let room = (right - width - left).max(0.0);
+        for row in 1..((bottom - top) / (TEXT + 4.0)) as usize {
+            for share in [0.0, 0.5, 1.0] {
+                let label = Label { x: left + 4.0 + share * (room - 4.0).max(0.0), y: top + row as f64 * (TEXT + 4.0), width };
+                let covered = dots.iter().filter(|dot| label.covers(**dot)).count() as f64;
+                let clashes = placed.iter().filter(|other| label.clashes(other)).count() as f64;
+                let cost = covered + clashes * 1_000.0 + 50.0;
                 if best.as_ref().is_none_or(|(least, _)| cost < *least) {
                     best = Some((cost, label));
                 }
@@ -247,9 +284,20 @@ mod tests {
     #[test]
     fn a_band_lies_around_its_line_and_widens_the_scale() {
         let band = vec![(0.0, 0.5, 1.5), (1.0, 0.5, 4.0)];
-        let svg = chart(vec![Series { name: "a".to_owned(), points: vec![(0.0, 1.0), (1.0, 1.0)], band }]).svg(180.0, 120.0);
+        let svg = chart(vec![Series { name: "a".to_owned(), points: vec![(0.0, 1.0), (1.0, 1.0)], band, ..Series::default() }])
+            .svg(180.0, 120.0);
         assert!(svg.contains("<polygon class=\"band c0\""), "{svg}");
         assert!(svg.contains("data-y=\"0 4 "), "the band's top is in the scale: {svg}");
+    }
+
+    #[test]
+    fn an_event_is_a_tick_on_its_line() {
+        let events = vec![(0.5, "3 packets <lost>".to_owned()), (7.0, "outside".to_owned())];
+        let points = vec![(0.0, 0.0), (1.0, 1.0)];
+        let svg = chart(vec![Series { name: "a".to_owned(), points, events, ..Series::default() }]).svg(180.0, 120.0);
+        // Half way between 31.8 and 166, and between 80 and 26.
+        let tick = r#"<line class="loss c0" x1="98.9" y1="48" x2="98.9" y2="58"><title>3 packets &lt;lost&gt;</title></line>"#;
+        assert!(svg.contains(tick) && !svg.contains("outside"), "{svg}");
     }
 
     #[test]
@@ -261,6 +309,20 @@ mod tests {
         let placed = [first];
         let second = Label::place("rsync", &nearer, &dots, &placed, (0.0, 300.0), (20.0, 200.0)).expect("a place");
         assert!(!second.clashes(&placed[0]), "{} {} / {} {}", second.x, second.y, placed[0].x, placed[0].y);
+    }
+
+    #[test]
+    fn six_long_names_on_a_phone_find_room_beside_lines_that_lie_on_each_other() {
+        let line = |level: f64| (0..50).map(|i| (40.0 + f64::from(i) * 6.0, level)).collect::<Vec<_>>();
+        let lines: Vec<_> = (0..6).map(|i| line(30.0 + f64::from(i))).collect();
+        let dots: Vec<_> = lines.iter().flat_map(|line| dotted(line)).collect();
+        let mut placed: Vec<Label> = Vec::new();
+        for (i, line) in lines.iter().enumerate() {
+            let name = format!("usn-8600 htcp {i} streams");
+            let label = Label::place(&name, line, &dots, &placed, (40.0, 366.0), (26.0, 260.0)).expect("a place");
+            assert!(placed.iter().all(|other| !label.clashes(other)), "{i}");
+            placed.push(label);
+        }
     }
 
     #[test]

@@ -69,6 +69,16 @@ impl Svg {
         let _ = write!(self.body, "<line class=\"{class}\" x1=\"{x1}\" y1=\"{y1}\" x2=\"{x2}\" y2=\"{y2}\"/>");
     }
 
+    /// A straight line that says what it is.
+    pub(super) fn tip_line(&mut self, class: &str, from: (f64, f64), to: (f64, f64), tip: &str) {
+        let (x1, y1, x2, y2) = (px(from.0), px(from.1), px(to.0), px(to.1));
+        let tip = escape(tip);
+        let _ = write!(
+            self.body,
+            "<line class=\"{class}\" x1=\"{x1}\" y1=\"{y1}\" x2=\"{x2}\" y2=\"{y2}\"><title>{tip}</title></line>"
+        );
+    }
+
     /// Text whose `anchor` (start, middle or end) is at `at`.
     pub(super) fn text(&mut self, class: &str, anchor: &str, at: (f64, f64), text: &str) {
         let (x, y) = (px(at.0), px(at.1));

@@ -29,6 +29,9 @@ const TURNED: f64 = -0.6;
 /// How far it is tilted towards the reader: the sine of the angle.
 const TILT: f64 = 0.5;
 
+/// The greatest height, as a share of the picture's; `turn.js` has it too.
+const HIGH: f64 = 0.3;
+
 /// A point: column, row and height, each from 0 to 1.
 type Point = (f64, f64, f64);
 
@@ -57,7 +60,10 @@ impl Surface {
             svg.placed_polygon(&class, &place(&corners), &corners.map(|point| view.project(point)), &tip);
         }
         for (text, point) in self.labels() {
-            svg.placed_text("tick", &place(&[point]), view.project(point), &text);
+            let (x, y) = view.project(point);
+            let half = text_width(&text) / 2.0 + 2.0;
+            let at = (x.clamp(half, (width - half).max(half)), y.min(height - 4.0));
+            svg.placed_text("value", &place(&[point]), at, &text);
         }
         svg.finish()
     }
@@ -86,7 +92,8 @@ impl Surface {
 
     /// The ends of both axes, and their names between them.
     fn labels(&self) -> Vec<(String, Point)> {
-        let mut labels = vec![(self.across.clone(), (0.5, 1.18, 0.0)), (self.along.clone(), (1.25, 0.5, 0.0))];
+        // Along the two near edges of the floor, where the landscape covers nothing as it is first drawn.
+        let mut labels = vec![(self.across.clone(), (0.5, 1.18, 0.0)), (self.along.clone(), (-0.25, 0.5, 0.0))];
         let ends = |names: &[&String]| match names {
             [first, .., last] => vec![((*first).clone(), 0.0), ((*last).clone(), 1.0)],
             _ => Vec::new(),
@@ -94,7 +101,7 @@ impl Surface {
         let columns: Vec<&String> = self.columns.iter().collect();
         let rows: Vec<&String> = self.rows.iter().map(|(name, _)| name).collect();
         labels.extend(ends(&columns).into_iter().map(|(name, at)| (name, (at, 1.08, 0.0))));
-        labels.extend(ends(&rows).into_iter().map(|(name, at)| (name, (1.1, at, 0.0))));
+        labels.extend(ends(&rows).into_iter().map(|(name, at)| (name, (-0.3, at, 0.0))));
         labels
     }
 }
@@ -117,9 +124,8 @@ struct View {
 
 impl View {
     fn new(width: f64, height: f64) -> View {
-        // Names stand beside the corners.
-        let wide = ((width - 2.0 * text_width("usn-1400 (26.8 ms)")) / 1.4).min(height * 0.95).max(80.0);
-        View { centre: (width / 2.0, height * 0.66), wide, high: height * 0.4 }
+        // Names stand beside the corners, the caption above.
+        View { centre: (width / 2.0, height * 0.62), wide: (width * 0.42).min(height * 0.75), high: height * HIGH }
     }
 
     fn project(&self, point: Point) -> (f64, f64) {
@@ -155,14 +161,16 @@ mod tests {
             most: 9.2,
         };
         assert!(surface.has_faces());
-        let svg = surface.svg(380.0, 300.0);
+        let (svg, wide) = (surface.svg(380.0, 300.0), surface.svg(920.0, 340.0));
         assert_eq!(svg.matches("class=\"face").count(), 3, "one has a corner without a value: {svg}");
         assert!(svg.contains("far, 10: 8.00</title>") && !svg.contains("NaN"), "{svg}");
-        for points in svg.split(" points=\"").skip(1).filter_map(|rest| rest.split('"').next()) {
-            for pair in points.split(' ') {
-                let (x, y) = pair.split_once(',').expect("two numbers");
-                let (x, y): (f64, f64) = (x.parse().expect("x"), y.parse().expect("y"));
-                assert!((0.0..=380.0).contains(&x) && (0.0..=300.0).contains(&y), "{pair}");
+        for (svg, width, height) in [(svg, 380.0, 300.0), (wide, 920.0, 340.0)] {
+            for points in svg.split(" points=\"").skip(1).filter_map(|rest| rest.split('"').next()) {
+                for pair in points.split(' ') {
+                    let (x, y) = pair.split_once(',').expect("two numbers");
+                    let (x, y): (f64, f64) = (x.parse().expect("x"), y.parse().expect("y"));
+                    assert!((0.0..=width).contains(&x) && (TEXT..=height).contains(&y), "{pair}");
+                }
             }
         }
         assert!(!Surface { columns: vec!["1".to_owned()], ..surface }.has_faces());

@@ -12,7 +12,7 @@ for (const svg of document.querySelectorAll("svg.surface")) {
   let turned = +svg.dataset.turned;
   const wide = (drawn[1][0] - drawn[0][0]) / Math.cos(turned);
   const centre = [(drawn[0][0] + drawn[2][0]) / 2, (drawn[0][1] + drawn[2][1]) / 2];
-  const high = height * 0.4;
+  const high = height * 0.3;
   const depth = ([u, v]) => (u - 0.5) * Math.sin(turned) + (v - 0.5) * Math.cos(turned);
   const project = (point) => [
     centre[0] + ((point[0] - 0.5) * Math.cos(turned) - (point[1] - 0.5) * Math.sin(turned)) * wide,
@@ -24,8 +24,9 @@ for (const svg of document.querySelectorAll("svg.surface")) {
       if (element.tagName === "polygon") {
         element.setAttribute("points", at.map(([x, y]) => `${x.toFixed(1)},${y.toFixed(1)}`).join(" "));
       } else {
-        element.setAttribute("x", Math.min(Math.max(at[0][0], 30), width - 30).toFixed(1));
-        element.setAttribute("y", at[0][1].toFixed(1));
+        const half = element.getComputedTextLength() / 2 + 2;
+        element.setAttribute("x", Math.min(Math.max(at[0][0], half), width - half).toFixed(1));
+        element.setAttribute("y", Math.min(at[0][1], height - 4).toFixed(1));
       }
     }
     const faces = parts.filter(({ element }) => element.classList.contains("face"));

@@ -1,17 +1,17 @@
-//! Measuring the path to a node that allows it: the repetitions of a profile, with the node as the receiving end
+//! Measuring the path to a node that allows it: the repetitions of a profile, with the node as the other end
 //! (docs/protocol.md, M-1 to M-5).
 
 use super::control::Control;
 use super::location::{Remote, Via};
 use super::reach::Reach;
 use crate::channels::tcp::{TcpOptions, connect_stream};
-use crate::prober::{Controls, MODULE, Received, Request as Measure, Sent, ceiling, fill, joined};
+use crate::prober::{Controls, MODULE, Received, Request as Measure, Sent, Told, ceiling, drain, fill, is_duplex, joined};
 use farline_core::gridftp::client::{Request, Transfer, What};
-use farline_core::gridftp::{Mode, Module, Pathname};
-use farline_core::profile::{Bench, Cell, Grid, Job, Repetition};
+use farline_core::gridftp::{Command, Mode, Module, Options as Opts, Pathname};
+use farline_core::profile::{Bench, Cell, Direction, Grid, Job, Repetition};
 use farline_core::units::{Error, Fault, Rate, Span};
 use std::io::Write;
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 use tokio::runtime::{Builder, Runtime};
 
@@ -87,6 +87,9 @@ impl NodeBench {
         if grid.cross_bps.iter().any(|cross| cross.as_bps() > 0) || grid.disturbance.is_some() {
             return ours("cross-traffic");
         }
+        if grid.copies.is_some() {
+            return ours("store");
+        }
         if grid.losses.iter().any(|loss| *loss > 0.0) {
             return ours("losses");
         }
@@ -94,7 +97,7 @@ impl NodeBench {
         Ok(())
     }
 
-    async fn measure(&self, grid: &Grid, cell: &Cell) -> Result<(Sent, Received), Error> {
+    async fn measure(&self, grid: &Grid, cell: &Cell) -> Result<Vec<(Sent, Received)>, Error> {
         let (mut control, ahead) = open(&self.remote, &self.reach).await?;
         let ceiling = allowed(&control)?;
         let request = Measure {
@@ -104,8 +107,19 @@ impl NodeBench {
             congestion: self.controls.name(cell.congestion),
             window: cell.window_bytes,
             limit: Some(grid.host_bps.map_or(ceiling, |host| host.min(ceiling))),
+            direction: cell.direction,
             begin_in_s: 0.0,
         };
+        if cell.direction != Direction::Out {
+            if !control.features().lines().iter().any(|line| is_duplex(line)) {
+                let message = format!("{} receives measurements and sends none", control.server());
+                return Err(Error::new(Fault::There, "unsupported", message).hint("measure this way alone: --direction out"));
+            }
+            // The sender's control is the node's to set.
+            let option = Opts::Farline { name: "congestion".to_owned(), value: cell.congestion.name().to_owned() };
+            let asked = control.request(Request::Exec(Command::Options(option)));
+            control.done(asked).await?;
+        }
         let address = control.passive(*ahead.first().unwrap_or(&0)).await?;
         let Some(key) = control.agreed_key().await? else {
             return Err(Error::new(Fault::There, "not-farline", format!("{} knows no keys", control.server())));
@@ -113,43 +127,77 @@ impl NodeBench {
         let module = Some(Module { name: MODULE.to_owned(), parms: request.parms() });
         let transfer = Transfer { module, ..Transfer::new(What::Retrieve, Pathname::new(b"/".to_vec())) };
         let asked = control.request(Request::Transfer(transfer));
-        let sending = {
-            let (request, began) = (request.clone(), Instant::now());
-            let preamble = key.preamble();
-            tokio::task::spawn_blocking(move || {
-                let options = TcpOptions { congestion: Some(request.congestion.clone()), buffer: None };
-                let connect = |_| -> std::io::Result<TcpStream> {
-                    let mut stream = connect_stream(address, None, &options, CONNECT_TIMEOUT)?;
-                    stream.write_all(&preamble)?;
-                    Ok(stream)
-                };
-                let streams: std::io::Result<Vec<_>> = (0..request.streams).map(connect).collect();
-                let streams = streams.map_err(|error| {
-                    Error::new(Fault::Between, "profile-connect", format!("connecting to {address}: {error}"))
-                        .hint("a firewall may hold the node's data ports back")
-                })?;
-                fill(&streams, &request, began)
-            })
-        };
+        let ours = tokio::task::spawn_blocking({
+            let (request, preamble) = (request.clone(), key.preamble());
+            move || Ours::run(address, &preamble, &request)
+        });
         // The node's own words are the cause where both fail.
         let reply = control.done(asked).await;
-        let sent = sending.await.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()));
-        let reply = match (reply, &sent) {
+        let ours = ours.await.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()));
+        let reply = match (reply, &ours) {
             (Ok(reply), _) => reply,
             (Err(error), Err(here)) if error.fault == Fault::Between => return Err(here.clone()),
             (Err(error), _) => return Err(error.while_doing(format!("measuring the path to {}", control.server()))),
         };
         let words: Vec<u8> = reply.lines.iter().skip(1).take(reply.lines.len().saturating_sub(2)).flatten().copied().collect();
-        let received = serde_json::from_slice(&words).map_err(|error| {
-            Error::new(Fault::There, "profile-end", format!("{} did not say what arrived: {error}", control.server()))
-        })?;
-        Ok((sent?, received))
+        let silent =
+            |why: String| Error::new(Fault::There, "profile-end", format!("{} did not say what it saw: {why}", control.server()));
+        let told: Told = serde_json::from_slice(&words).map_err(|error| silent(error.to_string()))?;
+        let ours = ours?;
+        // What one end sent is what the other one received.
+        let ways = [ours.sent.zip(told.received), told.sent.zip(ours.received)].into_iter().flatten().collect::<Vec<_>>();
+        let wanted = if cell.direction == Direction::Both { 2 } else { 1 };
+        if ways.len() < wanted { Err(silent("one direction is missing".to_owned())) } else { Ok(ways) }
+    }
+}
+
+/// What this end sent and received.
+#[derive(Default)]
+struct Ours {
+    sent: Option<Sent>,
+    received: Option<Received>,
+}
+
+impl Ours {
+    /// Opens the connections that `request` asks for and fills or empties them.
+    fn run(address: SocketAddr, preamble: &[u8], request: &Measure) -> Result<Ours, Error> {
+        let began = Instant::now();
+        let options = TcpOptions { congestion: Some(request.congestion.clone()), buffer: None };
+        let connect = || -> std::io::Result<Vec<TcpStream>> {
+            let one = |_| {
+                let mut stream = connect_stream(address, None, &options, CONNECT_TIMEOUT)?;
+                stream.write_all(preamble)?;
+                Ok(stream)
+            };
+            (0..request.streams).map(one).collect()
+        };
+        let streams = || {
+            connect().map_err(|error| {
+                Error::new(Fault::Between, "profile-connect", format!("connecting to {address}: {error}"))
+                    .hint("a firewall may hold the node's data ports back")
+            })
+        };
+        let send = |streams: Vec<TcpStream>| fill(&streams, request, began, &|| Ok(())).map(Some);
+        let take = |streams| drain(streams, request, &|_| Ok(())).map(Some);
+        match request.direction {
+            Direction::Out => Ok(Ours { sent: send(streams()?)?, ..Ours::default() }),
+            Direction::Back => Ok(Ours { received: take(streams()?)?, ..Ours::default() }),
+            Direction::Both => {
+                let (there, back) = (streams()?, streams()?);
+                std::thread::scope(|scope| {
+                    let sending = scope.spawn(|| send(there));
+                    let received = take(back);
+                    let sent = sending.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+                    Ok(Ours { sent: sent?, received: received? })
+                })
+            }
+        }
     }
 }
 
 impl Bench for NodeBench {
     fn run(&mut self, grid: &Grid, job: &Job) -> Result<Repetition, Error> {
-        let (sent, received) = self.runtime.block_on(self.measure(grid, &job.cell))?;
-        Ok(joined(grid, job, sent, received, Vec::new()))
+        let ways = self.runtime.block_on(self.measure(grid, &job.cell))?;
+        Ok(joined(grid, job, ways))
     }
 }

@@ -1,12 +1,15 @@
-//! A node as the receiving end of a measurement, where its operator allows it (docs/protocol.md, M-1 to M-5).
+//! A node as the other end of a measurement, where its operator allows it (docs/protocol.md, M-1 to M-5).
 
 use super::data::DataPlane;
 use super::transfer::Run;
 use crate::channels::Handle;
-use crate::prober::{MODULE, Request, drain};
+use crate::prober::{MODULE, Request, Told, drain, fill};
 use farline_core::gridftp::server::Answer;
+use farline_core::profile::Direction;
 use farline_core::units::{Error, Fault, Rate};
+use rustix::net::{RecvFlags, recv};
 use std::cell::Cell;
+use std::net::TcpStream;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -14,42 +17,96 @@ use std::time::{Duration, Instant};
 const ROOM: f64 = 1.25;
 /// Samples in a row above it after which the measurement ends: M-4.
 const PATIENCE: u32 = 3;
+/// How long the client's streams may stay silent where both ends send.
+const SPEAKS_WITHIN: Duration = Duration::from_secs(15);
 /// How often the client hears that it goes on (112): Q-1.
 const EVERY: Duration = Duration::from_secs(5);
 
-/// Receives what the client sends for as long as it said, and tells it what arrived; answers with the bytes.
-pub(super) fn receive(plane: &mut DataPlane, parms: &str, run: &Run<'_>) -> Result<u64, Error> {
+/// Receives what the client sends, or sends, or both, for as long as it said, and tells it what it saw; answers with the bytes received.
+pub(super) fn measure(plane: &mut DataPlane, parms: &str, run: &Run<'_>) -> Result<u64, Error> {
     let shared = std::sync::Arc::clone(&plane.shared);
     let Some(ceiling) = shared.config.allow_profile else {
         return Err(Error::new(Fault::Refused, "profile-not-allowed", "this node does not let itself be measured")
             .hint("its operator can allow it: farline serve --allow-profile RATE"));
     };
     let request = Request::parse(parms)?;
+    let limit = request.limit.map_or(ceiling, |limit| limit.min(ceiling));
+    let request = Request { limit: Some(limit), ..request };
     if plane.private || plane.door.is_none() {
         return Err(Error::new(Fault::You, "bad-sequence", format!("{MODULE} needs a key, and PROT C")));
     }
     let _turn = Turn::take(&shared.measured)?;
     run.reporter.started(false);
     plane.channels.clear();
-    plane.await_channels(request.streams as usize, run)?;
+    let each = request.streams as usize;
+    plane.await_channels(if request.direction == Direction::Both { 2 * each } else { each }, run)?;
     let streams: Result<Vec<_>, _> =
         plane.channels.iter().map(|channel| channel.handle().and_then(Handle::into_stream)).collect();
     let streams = streams.map_err(|error| Error::new(Fault::Here, "no-descriptor", error.to_string()))?;
     // The streams have descriptors of their own; what is measured ends with them.
     plane.channels.clear();
+    let cancel = run.cancel;
     let watch = Watch { ceiling, over: Cell::new(0), last: Cell::new(Instant::now()) };
     let allow = |bytes: u64| {
         run.tally.add_bytes(usize::try_from(bytes).unwrap_or(usize::MAX));
         run.cancel.reason().map_or(Ok(()), Err)?;
         watch.look(bytes)
     };
-    let (tally, work) = (&run.tally, || drain(streams, &request, &allow));
+    let go_on = || run.cancel.reason().map_or(Ok(()), Err);
+    let work = || -> Result<Told, Error> {
+        let began = Instant::now();
+        let (mine, theirs) = match request.direction {
+            Direction::Out => (Vec::new(), streams),
+            Direction::Back => (streams, Vec::new()),
+            Direction::Both => told_apart(streams, each, &go_on)?,
+        };
+        let mut told = Told::default();
+        // The threads that fill are not the one that counts what comes, which keeps an eye on the ceiling.
+        std::thread::scope(|scope| {
+            let (request, go_on) = (&request, || cancel.reason().map_or(Ok(()), Err));
+            let filling = (!mine.is_empty()).then(|| scope.spawn(move || fill(&mine, request, began, &go_on)));
+            if !theirs.is_empty() {
+                told.received = Some(drain(theirs, request, &allow)?);
+            }
+            if let Some(filling) = filling {
+                told.sent = Some(filling.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?);
+            }
+            Ok(told)
+        })
+    };
+    let mut told = run.reporter.watch(EVERY, &run.tally, work)?;
     // Whole numbers: they cross the control channel as text.
-    let mut received = run.reporter.watch(EVERY, tally, work)?;
-    received.samples_bps.iter_mut().chain(&mut received.streams_bps).for_each(|bps| *bps = bps.round());
-    let words = serde_json::to_string(&received).map_err(|error| Error::new(Fault::Bug, "profile-end", error.to_string()))?;
+    if let Some(received) = &mut told.received {
+        received.samples_bps.iter_mut().chain(&mut received.streams_bps).for_each(|bps| *bps = bps.round());
+    }
+    let words = serde_json::to_string(&told).map_err(|error| Error::new(Fault::Bug, "profile-end", error.to_string()))?;
     run.reporter.say(Answer::Words(words));
     Ok(run.tally.bytes())
+}
+
+/// The streams that the node is to fill, and those that the client fills: the first `each` on which something comes (M-3).
+fn told_apart(
+    streams: Vec<TcpStream>,
+    each: usize,
+    go_on: &dyn Fn() -> Result<(), Error>,
+) -> Result<(Vec<TcpStream>, Vec<TcpStream>), Error> {
+    let deadline = Instant::now() + SPEAKS_WITHIN;
+    loop {
+        let speaks = |stream: &TcpStream| matches!(recv(stream, &mut [0; 1], RecvFlags::PEEK | RecvFlags::DONTWAIT), Ok((_, 1)));
+        let speaking: Vec<bool> = streams.iter().map(speaks).collect();
+        if speaking.iter().filter(|speaks| **speaks).count() >= each {
+            let (mut mine, mut theirs) = (Vec::new(), Vec::new());
+            for (stream, speaks) in streams.into_iter().zip(speaking) {
+                if speaks { theirs.push(stream) } else { mine.push(stream) }
+            }
+            return Ok((mine, theirs));
+        }
+        if Instant::now() > deadline {
+            return Err(Error::new(Fault::Between, "profile-silent", format!("{each} streams were to bring something")));
+        }
+        go_on()?;
+        std::thread::sleep(Duration::from_millis(1));
+    }
 }
 
 /// Holds a client to the ceiling (M-4).

@@ -42,7 +42,7 @@ impl DataPlane {
             return Err(Error::new(Fault::You, "unsupported", "MODE E under PROT P needs a key (OPTS FARLINE key=)"));
         }
         if let Some(module) = request.module.as_ref().filter(|module| module.name.eq_ignore_ascii_case(MODULE)) {
-            return profile::receive(self, &module.parms, &run);
+            return profile::measure(self, &module.parms, &run);
         }
         if let Some(module) = &request.module {
             let phase = Phase::parse(&module.parms)?;

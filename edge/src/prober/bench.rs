@@ -1,9 +1,10 @@
 //! Repetitions over emulated links: each has a link of its own, with an end of the measurement in either side.
 
 use super::joined::{Controls, joined};
+use super::staged::Space;
 use super::{PATIENCE, Received, Request, Sent};
 use crate::link::{Link, Settings, Side, Stats};
-use farline_core::profile::{Bench, Cell, Exactness, Grid, Job, Repetition};
+use farline_core::profile::{Bench, Cell, Direction, Exactness, Grid, Job, LimitedBy, Repetition};
 use farline_core::units::{Error, Fault, Span};
 use farline_core::wan::{self, Change, Event};
 use serde::Deserialize;
@@ -26,6 +27,8 @@ pub struct LinkBench {
     /// Says to others that links of this name are in use; the kernel takes it back when the process ends, however it does.
     _claim: UnixListener,
     held: Controls,
+    /// For the cells that copy files; made when the first one runs.
+    space: Option<Space>,
 }
 
 impl LinkBench {
@@ -45,26 +48,57 @@ impl LinkBench {
                 }
                 _ => failed("the claim", &error),
             })?;
-        Ok(LinkBench { _claim: claim, name, program, held: Controls::obtain(grid)? })
+        Ok(LinkBench { _claim: claim, name, program, held: Controls::obtain(grid)?, space: None })
     }
 
     fn settings(&self, grid: &Grid, cell: &Cell, seed: u64) -> Settings {
         let path = &cell.path;
         let mut wan = wan::Settings::new(path.rate_bps, path.rtt_ns);
         wan.seed = seed;
-        (wan.a_to_b.queue, wan.a_to_b.loss) = (path.queue_bytes, cell.loss);
-        let mut at = |at, change| wan.script.push(Event { at, side: wan::Side::AToB, change });
-        if cell.cross_bps.as_bps() > 0 {
-            at(Span::ZERO, Change::Cross(cell.cross_bps, None));
-        }
-        if let Some(disturbance) = grid.disturbance {
-            at(LEAD + disturbance.at_ns, disturbance.change);
+        for &way in ways(cell.direction) {
+            let (line, side) = match way {
+                Side::A => (&mut wan.a_to_b, wan::Side::AToB),
+                Side::B => (&mut wan.b_to_a, wan::Side::BToA),
+            };
+            (line.queue, line.loss) = (path.queue_bytes, cell.loss);
+            let mut at = |at, change| wan.script.push(Event { at, side, change });
+            if cell.cross_bps.as_bps() > 0 {
+                at(Span::ZERO, Change::Cross(cell.cross_bps, None));
+            }
+            if let Some(disturbance) = grid.disturbance {
+                at(LEAD + disturbance.at_ns, disturbance.change);
+            }
         }
         let settings = Settings::new(&path.name, wan);
         Settings { name: self.name.clone(), mtu: cell.mtu, with_parent: true, program: self.program.clone(), ..settings }
     }
 
-    fn measure(&self, link: &Link, grid: &Grid, cell: &Cell) -> Result<(Sent, Received), Error> {
+    /// The `farline` that runs ends.
+    fn program(&self) -> Result<PathBuf, Error> {
+        match &self.program {
+            Some(program) => Ok(program.clone()),
+            None => std::env::current_exe().map_err(|error| failed("this program", &error)),
+        }
+    }
+
+    /// The repetition of a cell that asks what a mover does with a store.
+    fn copy(&mut self, link: &Link, grid: &Grid, job: &Job) -> Result<Repetition, Error> {
+        let (program, congestion) = (self.program()?, self.held.name(job.cell.congestion));
+        let space = match &mut self.space {
+            Some(space) => space,
+            none => none.insert(Space::new()?),
+        };
+        let seen = space.copy(link, &program, grid, &job.cell, &congestion)?;
+        let by_processor = seen.observed.limited_by == LimitedBy::Cpu;
+        let mut repetition = seen.observed.repetition(grid, job);
+        repetition.rtt_ns = Some(seen.rtt);
+        if by_processor {
+            repetition.doubt(&["a processor was the limit of the copy, not store or path".to_owned()]);
+        }
+        Ok(repetition)
+    }
+
+    fn measure(&self, link: &Link, grid: &Grid, cell: &Cell) -> Result<Vec<(Sent, Received)>, Error> {
         let up = Span::from_secs_f64(link.stats()?.uptime_seconds);
         let request = Request {
             streams: cell.streams,
@@ -73,36 +107,45 @@ impl LinkBench {
             congestion: self.held.name(cell.congestion),
             window: cell.window_bytes,
             limit: grid.host_bps,
+            // Each pair of ends sends one way.
+            direction: Direction::Out,
             begin_in_s: grid.disturbance.map_or(0.0, |_| LEAD.saturating_sub(up).as_secs_f64()),
         };
-        let program = match &self.program {
-            Some(program) => program.clone(),
-            None => std::env::current_exe().map_err(|error| failed("this program", &error))?,
-        };
+        let program = self.program()?;
         let command = |side, end| {
             let mut command = link.command(side, &program);
             command.args(["--json", "profile", "end", end]);
             command
         };
-        let address = link.info().address(Side::B);
-        let mut receiver = End::start(command(Side::B, "receive").args(["--listen", &format!("{address}:0")]), &request)?;
-        let listening: Listening = receiver.answer()?;
-        let sender = End::start(command(Side::A, "send").args(["--to", &format!("{address}:{}", listening.port)]), &request)?;
+        let mut ends = Vec::new();
+        for from in ways(cell.direction) {
+            let to = from.other();
+            let address = link.info().address(to);
+            let mut receiver = End::start(command(to, "receive").args(["--listen", &format!("{address}:0")]), &request)?;
+            let listening: Listening = receiver.answer()?;
+            ends.push((*from, receiver, format!("{address}:{}", listening.port)));
+        }
+        let start = |(from, receiver, to): (Side, End, String)| {
+            End::start(command(from, "send").args(["--to", &to]), &request).map(|sender| (sender, receiver))
+        };
+        let ends: Vec<(End, End)> = ends.into_iter().map(start).collect::<Result<_, _>>()?;
         // Whichever failed first says why; the other one is ended with the link.
-        let sent = sender.result()?;
-        Ok((sent, receiver.result()?))
+        ends.into_iter().map(|(sender, receiver)| Ok((sender.result()?, receiver.result()?))).collect()
     }
 }
 
 impl Bench for LinkBench {
     fn run(&mut self, grid: &Grid, job: &Job) -> Result<Repetition, Error> {
         let link = up(&self.settings(grid, &job.cell, job.seed))?;
-        let measured = self.measure(&link, grid, &job.cell);
+        let measured = match job.cell.staged {
+            Some(_) => self.copy(&link, grid, job),
+            None => self.measure(&link, grid, &job.cell).map(|ways| joined(grid, job, ways)),
+        };
         let stats = link.stats();
         link.down()?;
-        let ((sent, received), stats) = (measured?, stats?);
-        let mut repetition = joined(grid, job, sent, received, stats.invalid_because.clone());
-        repetition.link = Some(exactness(&stats));
+        let (mut repetition, stats) = (measured?, stats?);
+        repetition.doubt(&stats.invalid_because);
+        repetition.link = Some(exactness(&stats, job.cell.direction));
         Ok(repetition)
     }
 }
@@ -120,15 +163,33 @@ fn up(settings: &Settings) -> Result<Link, Error> {
     }
 }
 
-fn exactness(stats: &Stats) -> Exactness {
-    let micros = |us: f64| Span::from_nanos((us * 1e3) as u64);
-    Exactness {
-        late_p50_ns: micros(stats.a_to_b.lateness.p50_us),
-        late_p99_ns: micros(stats.a_to_b.lateness.p99_us),
-        limit_ns: micros(stats.lateness_limit_us),
-        queue_drops: stats.a_to_b.model.dropped_queue,
-        overruns: stats.a_to_b.overrun + stats.b_to_a.overrun,
+/// The sides from which the data of a cell comes.
+fn ways(direction: Direction) -> &'static [Side] {
+    match direction {
+        Direction::Out => &[Side::A],
+        Direction::Back => &[Side::B],
+        Direction::Both => &[Side::A, Side::B],
     }
+}
+
+/// How exact the link was where the data went; of both ways, the worse.
+fn exactness(stats: &Stats, direction: Direction) -> Exactness {
+    let micros = |us: f64| Span::from_nanos((us * 1e3) as u64);
+    let used = ways(direction).iter().map(|from| match from {
+        Side::A => &stats.a_to_b,
+        Side::B => &stats.b_to_a,
+    });
+    let none = Exactness {
+        limit_ns: micros(stats.lateness_limit_us),
+        overruns: stats.a_to_b.overrun + stats.b_to_a.overrun,
+        ..Exactness::default()
+    };
+    used.fold(none, |worst, way| Exactness {
+        late_p50_ns: worst.late_p50_ns.max(micros(way.lateness.p50_us)),
+        late_p99_ns: worst.late_p99_ns.max(micros(way.lateness.p99_us)),
+        queue_drops: worst.queue_drops + way.model.dropped_queue,
+        ..worst
+    })
 }
 
 /// What the receiving end says first.
@@ -170,12 +231,12 @@ impl End {
     }
 }
 
-fn failed(what: &str, error: &io::Error) -> Error {
+pub(super) fn failed(what: &str, error: &io::Error) -> Error {
     Error::new(Fault::Here, "profile-end", format!("running {what} of the measurement: {error}"))
 }
 
 /// What an end said: its result, or its error as `--json` prints it.
-fn parse<T: DeserializeOwned>(text: &str) -> Result<T, Error> {
+pub(super) fn parse<T: DeserializeOwned>(text: &str) -> Result<T, Error> {
     #[derive(Deserialize)]
     struct Failed {
         error: Failure,

@@ -32,29 +32,46 @@ impl Controls {
     }
 }
 
-/// The repetition of `job` that `sent` and `received` saw, invalid for any of `doubts`, or where a processor was the limit.
-pub(crate) fn joined(grid: &Grid, job: &Job, sent: Sent, received: Received, mut doubts: Vec<String>) -> Repetition {
-    let limited_by = sent.limited_by(grid.host_bps);
-    let observed = Observed {
-        samples: received.samples_bps,
-        streams: received.streams_bps,
-        sender_bps: sent.acked_bps,
-        retransmits: sent.retransmits,
-        reductions: sent.reductions,
-        timeouts: sent.timeouts,
-        limited_by: if received.work.busiest > BUSY { LimitedBy::Cpu } else { limited_by },
-    };
-    let mut repetition = observed.repetition(grid, job);
-    for (end, work) in [("sender", sent.work), ("receiver", received.work)] {
-        if work.busiest > BUSY {
-            let busy = work.busiest * 100.0;
-            doubts.push(format!(
-                "a thread of the {end} was busy {busy:.0} % of the time: the processor was measured, not the path"
-            ));
+/// The repetition of `job` whose ends saw this, each direction in turn; invalid where a processor was the limit.
+pub(crate) fn joined(grid: &Grid, job: &Job, ways: Vec<(Sent, Received)>) -> Repetition {
+    let mut doubts = Vec::new();
+    // At both ends: who sends one way receives the other way.
+    let (mut cpu, mut rtt) = ((0.0, 0.0), None);
+    let mut whole: Option<Observed> = None;
+    for (sent, received) in ways {
+        for (end, work) in [("sender", sent.work), ("receiver", received.work)] {
+            if work.busiest > BUSY {
+                let busy = work.busiest * 100.0;
+                doubts.push(format!(
+                    "a thread of the {end} was busy {busy:.0} % of the time: the processor was measured, not the path"
+                ));
+            }
         }
+        cpu = if whole.is_none() {
+            (sent.work.cpu_s, received.work.cpu_s)
+        } else {
+            (cpu.0 + received.work.cpu_s, cpu.1 + sent.work.cpu_s)
+        };
+        rtt = rtt.into_iter().chain([sent.min_rtt]).min();
+        let limited_by = if received.work.busiest > BUSY { LimitedBy::Cpu } else { sent.limited_by(grid.host_bps) };
+        let observed = Observed {
+            samples: received.samples_bps,
+            streams: received.streams_bps,
+            sender_bps: sent.acked_bps,
+            retransmits: sent.retransmits,
+            reductions: sent.reductions,
+            timeouts: sent.timeouts,
+            limited_by,
+            losses: sent.losses,
+        };
+        whole = Some(match whole {
+            Some(before) => before.beside(observed),
+            None => observed,
+        });
     }
-    repetition.invalid = (!doubts.is_empty()).then(|| doubts.join("; "));
-    repetition.cpu = Some((sent.work.cpu_s / repetition.seconds, received.work.cpu_s / repetition.seconds));
-    repetition.rtt_ns = Some(sent.min_rtt);
+    let mut repetition = whole.unwrap_or_default().repetition(grid, job);
+    repetition.doubt(&doubts);
+    repetition.cpu = Some((cpu.0 / repetition.seconds, cpu.1 / repetition.seconds));
+    repetition.rtt_ns = rtt;
     repetition
 }

@@ -10,14 +10,16 @@ mod bench;
 mod joined;
 mod receive;
 mod send;
+mod staged;
 mod wire;
 
 pub use bench::LinkBench;
 pub(crate) use joined::{Controls, joined};
 pub use receive::{Received, drain, receive};
 pub use send::{Limits, Sent, fill, send};
-pub(crate) use wire::{MODULE, ceiling, feature};
+pub(crate) use wire::{MODULE, Told, ceiling, feature, is_duplex};
 
+use farline_core::profile::Direction;
 use farline_core::units::{Bytes, Rate};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
@@ -37,6 +39,9 @@ pub struct Request {
     pub window: Option<Bytes>,
     /// No faster than this, all streams together.
     pub limit: Option<Rate>,
+    /// Which way the data goes, seen from who asks; both ways are as many streams each.
+    #[serde(default)]
+    pub direction: Direction,
     /// The sender's first byte leaves this long after it was asked, so that a scripted event finds it where it should.
     pub begin_in_s: f64,
 }

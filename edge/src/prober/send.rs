@@ -3,7 +3,7 @@
 use super::{BUSY, PATIENCE, Request, Work, thread_time};
 use crate::channels::tcp::{TcpOptions, connect_stream};
 use crate::sys::tcp::{TcpInfo, notice_dead_peer, pace, tcp_info};
-use farline_core::profile::LimitedBy;
+use farline_core::profile::{LimitedBy, Lost};
 use farline_core::units::{Error, Fault, Rate, Span};
 use serde::{Deserialize, Serialize};
 use std::io::{self, Write};
@@ -42,6 +42,9 @@ pub struct Sent {
     pub reductions: u64,
     /// What held the streams back, averaged over them.
     pub limits: Limits,
+    /// When segments were sent again, for each sample interval in which some were.
+    #[serde(default)]
+    pub losses: Vec<Lost>,
     /// The sending threads'.
     pub work: Work,
 }
@@ -78,14 +81,19 @@ pub fn send(address: SocketAddr, request: &Request) -> Result<Sent, Error> {
         })?;
         streams.push(stream);
     }
-    fill(&streams, request, asked)
+    fill(&streams, request, asked, &|| Ok(()))
 }
 
-/// Sends over `streams`, which stand, what `request` asked for at the time `asked`.
+/// Sends over `streams`, which stand, what `request` asked for at the time `asked`; `allow` is asked all the while and may end it.
 ///
 /// # Errors
-/// As [`send`].
-pub fn fill(streams: &[TcpStream], request: &Request, asked: Instant) -> Result<Sent, Error> {
+/// As [`send`], and what `allow` says.
+pub fn fill(
+    streams: &[TcpStream],
+    request: &Request,
+    asked: Instant,
+    allow: &dyn Fn() -> Result<(), Error>,
+) -> Result<Sent, Error> {
     let here = |error: io::Error| Error::new(Fault::Here, "profile-send", format!("setting a socket up: {error}"));
     for stream in streams {
         notice_dead_peer(stream).map_err(here)?;
@@ -100,16 +108,18 @@ pub fn fill(streams: &[TcpStream], request: &Request, asked: Instant) -> Result<
         std::thread::sleep((asked + Duration::from_secs_f64(request.begin_in_s)).saturating_duration_since(Instant::now()));
         start.wait();
         let began = Instant::now();
-        let mut watch = Watch::new(streams.len());
+        let mut watch = Watch::new(streams.len(), request.sample_s);
         let over = Duration::from_secs_f64(request.seconds);
-        while began.elapsed() < over && !threads.iter().any(std::thread::ScopedJoinHandle::is_finished) {
+        let mut allowed = Ok(());
+        while began.elapsed() < over && allowed.is_ok() && !threads.iter().any(std::thread::ScopedJoinHandle::is_finished) {
             std::thread::sleep(LOOK_EVERY);
-            watch.look(streams);
+            watch.look(streams, began.elapsed().as_secs_f64());
+            allowed = allow();
         }
         let elapsed = began.elapsed();
         // The receiver's time began half a round trip later: it ends the connections when that is over.
         let late = began + over + PATIENCE;
-        while Instant::now() < late && !threads.iter().all(std::thread::ScopedJoinHandle::is_finished) {
+        while Instant::now() < late && allowed.is_ok() && !threads.iter().all(std::thread::ScopedJoinHandle::is_finished) {
             std::thread::sleep(LOOK_EVERY);
         }
         for stream in streams {
@@ -119,6 +129,7 @@ pub fn fill(streams: &[TcpStream], request: &Request, asked: Instant) -> Result<
         for thread in threads {
             work.add(thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)), began.elapsed());
         }
+        allowed?;
         if elapsed < over.mul_f64(BUSY) {
             let words = format!("a stream broke after {:.1} of {:.1} s", elapsed.as_secs_f64(), request.seconds);
             return Err(Error::new(Fault::Between, "profile-broken", words).hint("is the path still up?"));
@@ -143,14 +154,18 @@ fn write_on(mut stream: &TcpStream, message: &[u8], start: &Barrier) -> Duration
 struct Watch {
     last: Vec<TcpInfo>,
     reductions: u64,
+    sample_s: f64,
+    losses: Vec<Lost>,
 }
 
 impl Watch {
-    fn new(streams: usize) -> Watch {
-        Watch { last: vec![TcpInfo::default(); streams], reductions: 0 }
+    fn new(streams: usize, sample_s: f64) -> Watch {
+        Watch { last: vec![TcpInfo::default(); streams], reductions: 0, sample_s, losses: Vec::new() }
     }
 
-    fn look(&mut self, streams: &[TcpStream]) {
+    fn look(&mut self, streams: &[TcpStream], elapsed: f64) {
+        let again = |last: &[TcpInfo]| last.iter().map(|info| info.retransmits).sum::<u64>();
+        let before = again(&self.last);
         for (last, stream) in self.last.iter_mut().zip(streams) {
             // A connection that has just ended keeps its last figures.
             let Ok(info) = tcp_info(stream) else { continue };
@@ -158,9 +173,16 @@ impl Watch {
             self.reductions += u64::from(f64::from(info.congestion_window) < before * (1.0 - REDUCED));
             *last = info;
         }
+        let packets = again(&self.last).saturating_sub(before);
+        let at_s = (elapsed / self.sample_s).ceil() * self.sample_s;
+        match self.losses.last_mut() {
+            _ if packets == 0 => {}
+            Some(lost) if lost.at_s == at_s => lost.packets += packets,
+            _ => self.losses.push(Lost { at_s, packets }),
+        }
     }
 
-    fn sent(&self, elapsed: Duration) -> Sent {
+    fn sent(self, elapsed: Duration) -> Sent {
         let sum = |of: fn(&TcpInfo) -> u64| self.last.iter().map(of).sum::<u64>();
         let seconds = elapsed.as_secs_f64().max(1e-9);
         let share = |of: fn(&TcpInfo) -> Span| {
@@ -173,6 +195,7 @@ impl Watch {
             retransmits: sum(|info| info.retransmits),
             timeouts: sum(|info| info.timeouts),
             reductions: self.reductions,
+            losses: self.losses,
             limits: Limits { receiver_window: share(|info| info.rwnd_limited), send_buffer: share(|info| info.sndbuf_limited) },
             work: Work::default(),
         }

@@ -1,7 +1,9 @@
 //! How a client asks a node to be the receiving end: `ERET FARLINE.PROFILE` (docs/protocol.md, M-1 to M-5).
 
-use super::Request;
+use super::{Received, Request, Sent};
+use farline_core::profile::Direction;
 use farline_core::units::{Bytes, Error, Fault, Rate};
+use serde::{Deserialize, Serialize};
 use std::str::FromStr;
 
 /// The module of ERET.
@@ -13,21 +15,45 @@ const LONGEST: f64 = 24.0 * 3_600.0;
 /// More samples than that are no time series that anyone looks at, and would not fit into a reply.
 const MOST_SAMPLES: f64 = 100_000.0;
 
+/// What a node of this version does beyond receiving.
+const DUPLEX: &str = "DUPLEX";
+
 /// The FEAT line of a node that may be measured at `ceiling` at most (M-1).
 pub(crate) fn feature(ceiling: Rate) -> String {
-    format!("{FEATURE}{}", ceiling.as_bps())
+    format!("{FEATURE}{} {DUPLEX}", ceiling.as_bps())
 }
 
 /// The ceiling that a FEAT line tells, if it is the one.
 pub(crate) fn ceiling(line: &str) -> Option<Rate> {
-    line.trim().strip_prefix(FEATURE)?.parse().ok().map(Rate::from_bps)
+    line.trim().strip_prefix(FEATURE)?.split(' ').next()?.parse().ok().map(Rate::from_bps)
+}
+
+/// Whether a FEAT line says that the node sends too.
+pub(crate) fn is_duplex(line: &str) -> bool {
+    line.trim().strip_prefix(FEATURE).is_some_and(|words| words.split(' ').skip(1).any(|word| word == DUPLEX))
+}
+
+/// What a node tells at the end (M-5): what it got, in the object itself, and what it knows of what it sent.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Told {
+    #[serde(flatten)]
+    pub(crate) received: Option<Received>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) sent: Option<Sent>,
 }
 
 impl Request {
     /// The module's parameters (M-2).
     pub(crate) fn parms(&self) -> String {
         let window = self.window.map(|window| format!("window={};", window.0)).unwrap_or_default();
-        format!("streams={};seconds={};sample={};{window}", self.streams, self.seconds, self.sample_s)
+        // The node that sends has to be told what else only a sender needs.
+        let limit = self.limit.filter(|_| self.direction != Direction::Out);
+        let limit = limit.map(|limit| format!("limit={};", limit.as_bps())).unwrap_or_default();
+        let direction = match self.direction {
+            Direction::Out => String::new(),
+            other => format!("direction={};", other.name()),
+        };
+        format!("streams={};seconds={};sample={};{window}{direction}{limit}", self.streams, self.seconds, self.sample_s)
     }
 
     /// Reads them; what only the sender needs is left as it is by default.
@@ -44,10 +70,12 @@ impl Request {
                 "seconds" => number(value).map(|seconds| request.seconds = seconds),
                 "sample" => number(value).map(|sample| request.sample_s = sample),
                 "window" => number(value).map(|window| request.window = Some(Bytes(window))),
+                "limit" => number(value).map(|limit| request.limit = Some(Rate::from_bps(limit))),
+                "direction" => number(value).map(|direction| request.direction = direction),
                 // Later versions may say more.
                 _ => Some(()),
             };
-            read.ok_or_else(|| wrong(format!("`{parm}` is no number")))?;
+            read.ok_or_else(|| wrong(format!("`{parm}` is not to be understood")))?;
         }
         let Request { streams, seconds, sample_s, .. } = request;
         if !(1..=64).contains(&streams) {
@@ -68,11 +96,21 @@ mod tests {
     fn what_is_asked_is_what_is_understood_and_nonsense_is_refused() {
         let asked = Request { streams: 4, seconds: 12.5, sample_s: 0.5, window: Some(Bytes::mib(4)), ..Request::default() };
         assert_eq!(Request::parse(&asked.parms()).expect("its own words"), asked);
-        assert_eq!(ceiling(&feature(Rate::from_bps(2_000_000_000))), Some(Rate::from_bps(2_000_000_000)));
+        let back = Request { direction: Direction::Back, limit: Some(Rate::from_bps(1_000_000_000)), ..asked };
+        assert_eq!(Request::parse(&back.parms()).expect("its own words"), back);
+        let feature = feature(Rate::from_bps(2_000_000_000));
+        assert_eq!((ceiling(&feature), is_duplex(&feature)), (Some(Rate::from_bps(2_000_000_000)), true));
+        assert_eq!((ceiling("FARLINE PROFILE 5"), is_duplex("FARLINE PROFILE 5")), (Some(Rate::from_bps(5)), false));
         for nonsense in ["", "streams=0;seconds=1;sample=1", "streams=1;seconds=nan;sample=1", "streams=1;seconds=9;sample=0"] {
             assert_eq!(Request::parse(nonsense).expect_err(nonsense).fault, Fault::You, "{nonsense}");
         }
-        for nonsense in ["streams=65;seconds=1;sample=1", "streams=1;seconds=1e9;sample=1", "streams", "streams=x"] {
+        for nonsense in [
+            "streams=65;seconds=1;sample=1",
+            "streams=1;seconds=1e9;sample=1",
+            "streams",
+            "streams=x",
+            "direction=up;streams=1;seconds=1;sample=1",
+        ] {
             assert!(Request::parse(nonsense).is_err(), "{nonsense}");
         }
     }

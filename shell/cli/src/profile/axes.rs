@@ -1,7 +1,7 @@
 //! The axes of a grid as flags: lists and ranges of numbers, paths, controls.
 
 use farline_core::congestion::Algorithm;
-use farline_core::profile::{Grid, PathPoint, Repetitions};
+use farline_core::profile::{Copies, Direction, Grid, Order, PathPoint, Repetitions, Store};
 use farline_core::units::{Bytes, Error, Fault, Rate, Span};
 use std::str::FromStr;
 
@@ -34,6 +34,18 @@ pub(super) struct Axes {
     /// Loss probabilities, such as 0,1e-5 [default: 0]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     loss: Vec<f64>,
+    /// Which way: out, back, both [default: out]
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    direction: Vec<Direction>,
+    /// A mover's staging, such as 16MiB [default: no mover]
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    staging: Vec<Bytes>,
+    /// With --staging, where its bytes come from and go to: memory, file [default: memory]
+    #[arg(long, hide = true, value_name = "LIST", value_delimiter = ',', requires = "staging")]
+    store: Vec<Store>,
+    /// With --staging, whether reading waits for sending: synchronous, asynchronous [default: asynchronous]
+    #[arg(long, hide = true, value_name = "LIST", value_delimiter = ',', requires = "staging")]
+    order: Vec<Order>,
     /// The most that the host does [default: no limit]
     #[arg(long, value_name = "RATE")]
     host_rate: Option<Rate>,
@@ -87,7 +99,8 @@ impl Axes {
         if paths.is_empty() {
             // The preset's paths at another rate.
             for path in grid.paths.iter_mut().filter(|path| self.rate.is_some_and(|rate| rate != path.rate_bps)) {
-                *path = PathPoint::named(&path.name, self.rate)?;
+                let rate = self.rate.unwrap_or(path.rate_bps);
+                *path = PathPoint { name: path.name.clone(), miles: path.miles, ..PathPoint::custom(rate, path.rtt_ns) };
             }
         } else {
             grid.paths = paths;
@@ -103,6 +116,14 @@ impl Axes {
         put(&mut grid.mtus, self.mtu.clone());
         put(&mut grid.cross_bps, self.cross.clone());
         put(&mut grid.losses, self.loss.clone());
+        put(&mut grid.directions, self.direction.clone());
+        if !self.staging.is_empty() {
+            let mut copies = grid.copies.take().unwrap_or_else(Copies::usual);
+            copies.staging_bytes.clone_from(&self.staging);
+            put(&mut copies.stores, self.store.clone());
+            put(&mut copies.orders, self.order.clone());
+            grid.copies = Some(copies);
+        }
         grid.host_bps = self.host_rate.or(grid.host_bps);
         grid.seconds = self.seconds.unwrap_or(grid.seconds);
         if let Some(most) = self.repetitions {

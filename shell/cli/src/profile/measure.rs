@@ -41,6 +41,7 @@ pub(super) fn scaled(grid: Grid, output: &Output) -> Result<Grid, Error> {
         let mut trial = Grid { seconds: TRIAL_S, sample_s: 0.5, warm_up_s: 0.0, disturbance: None, ..chosen.clone() };
         trial.paths.sort_by_key(|path| path.rtt_ns);
         trial.seconds = TRIAL_S.max(trial.paths.last().map_or(0.0, |path| path.rtt_ns.as_secs_f64() * 8.0));
+        trial.hypotheses.clear();
         let Some(cell) = trial.cells().pop() else { break };
         let job = Job { place: 0, cell, index: 0, seed: grid.seed };
         let found = LinkBench::new(LINK, None, &trial)?.run(&trial, &job)?;
@@ -68,7 +69,7 @@ pub(super) fn run(profile: &mut Profile, documents: &[&PathBuf], bench: &mut dyn
     while let Some(job) = profile.next(1).pop() {
         let len = text(profile)?.len() as u64;
         let places: Vec<Place> = documents.iter().map(|file| Place::reserve(file, len)).collect::<Result<_, _>>()?;
-        let repetition = bench.run(&profile.grid, &job).map_err(|error| resumable(error, documents))?;
+        let repetition = bench.run(&profile.grid.under(&job.cell), &job).map_err(|error| resumable(error, documents))?;
         ran += 1;
         let each = began.elapsed().as_secs_f64() / f64::from(ran);
         profile.record(&job, repetition);

@@ -21,8 +21,7 @@ use std::time::{Duration, Instant, SystemTime};
 const EXAMPLES: &str = "\
 Examples:
   farline profile --link usn-8600 --streams 1,4,16 -o p.json -o p.html
-  farline profile --simulate --rate 100G --rtt 200ms --streams 1-16
-  farline profile dtn2.example.org --streams 1,4,16 -o dtn2.html";
+  farline profile --simulate --rate 100G --rtt 200ms --streams 1-16";
 
 /// Measure throughput over a grid of paths, streams and controls
 #[derive(clap::Args)]
@@ -47,7 +46,7 @@ pub(crate) struct Args {
     full: bool,
     #[command(flatten)]
     axes: Axes,
-    /// Page (.html), table (.csv) or document [default: none]
+    /// Page .html, table .csv or document [default: none]
     #[arg(long = "out", short, value_name = "FILE")]
     out: Vec<PathBuf>,
     /// Go on with the profile in this file [default: none]
@@ -188,7 +187,7 @@ fn side_by_side<'a>(profile: &Profile, jobs: &'a [Job], workers: usize) -> Vec<(
     let run = || {
         let mut done = Vec::new();
         while let Some(job) = jobs.get(next.fetch_add(1, std::sync::atomic::Ordering::Relaxed)) {
-            done.push((job, repetition(grid, job)));
+            done.push((job, repetition(&grid.under(&job.cell), job)));
         }
         done
     };

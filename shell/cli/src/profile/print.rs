@@ -45,7 +45,7 @@ pub(super) fn table(profile: &Profile) -> String {
     for &congestion in &profile.grid.congestion {
         let mut base: Option<(f64, f64)> = None;
         for path in &profile.grid.paths {
-            let of = || profile.cells.iter().filter(|one| one.cell.congestion == congestion && one.cell.path == *path);
+            let of = || profile.plain().filter(|one| one.cell.congestion == congestion && one.cell.path == *path);
             let samples: Vec<f64> = of().flat_map(|one| one.goodput_bps()).collect();
             let Some(summary) = Summary::of(&samples) else { continue };
             let means = of().filter_map(|one| one.summary().map(|summary| (one.cell.streams, summary.mean)));

@@ -1,0 +1,257 @@
+//! Cells whose bytes come from a store through a staging pool, as a transfer's do: ADTS's experiment.
+
+use super::grid::Cell;
+use crate::units::{Bytes, Error, Fault, Rate, Span};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::str::FromStr;
+
+/// What a mover reads at once; a pool holds one such block for each stream and two more at least.
+const BLOCK: Bytes = Bytes::mib(1);
+
+/// Where bytes come from and go to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Store {
+    /// From memory to nowhere.
+    Memory,
+    /// From a file to a file; the source stalls as [`Copies::stall`] says.
+    File,
+}
+
+/// How reading and sending go together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Order {
+    /// In turns: the pool is filled, then emptied.
+    Synchronous,
+    /// At once.
+    Asynchronous,
+}
+
+/// A source that gives nothing for the last `pause` of every span.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Stall {
+    /// For how long.
+    pub pause_ns: Span,
+    /// How often.
+    pub every_ns: Span,
+}
+
+/// The axes of staging.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Copies {
+    /// Sizes of the pool.
+    pub staging_bytes: Vec<Bytes>,
+    /// Stores.
+    pub stores: Vec<Store>,
+    /// Whether reading waits for sending.
+    pub orders: Vec<Order>,
+    /// How a file's source stalls, as a busy disk does.
+    pub stall: Stall,
+    /// How fast a source is read while it does not stall; for the model only.
+    pub read_bps: Rate,
+}
+
+/// How the bytes of one cell come to the network.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Staged {
+    /// The pool.
+    pub staging_bytes: Bytes,
+    /// From where to where.
+    pub store: Store,
+    /// Whether reading waits for sending.
+    pub order: Order,
+}
+
+impl FromStr for Store {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Store, Error> {
+        match text {
+            "memory" => Ok(Store::Memory),
+            "file" => Ok(Store::File),
+            _ => Err(Error::new(Fault::You, "profile-store", format!("`{text}` is no store")).hint("memory and file are")),
+        }
+    }
+}
+
+impl FromStr for Order {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Order, Error> {
+        match text {
+            "synchronous" => Ok(Order::Synchronous),
+            "asynchronous" => Ok(Order::Asynchronous),
+            _ => {
+                Err(Error::new(Fault::You, "profile-order", format!("`{text}` is no order"))
+                    .hint("synchronous and asynchronous are"))
+            }
+        }
+    }
+}
+
+impl fmt::Display for Staged {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{} staging {}", self.how(), self.staging_bytes)
+    }
+}
+
+impl Staged {
+    /// Store and order, such as `file synchronous`.
+    pub(super) fn how(&self) -> String {
+        let store = if self.store == Store::Memory { "memory" } else { "file" };
+        let order = if self.order == Order::Synchronous { "synchronous" } else { "asynchronous" };
+        format!("{store} {order}")
+    }
+}
+
+impl Copies {
+    /// From memory, asynchronously, with a pool of 64 MiB; a file's source stalls for 50 ms in every second.
+    pub fn usual() -> Copies {
+        Copies {
+            staging_bytes: vec![Bytes::mib(64)],
+            stores: vec![Store::Memory],
+            orders: vec![Order::Asynchronous],
+            stall: Stall { pause_ns: Span::from_millis(50), every_ns: Span::from_secs(1) },
+            read_bps: Rate::from_bps(16_000_000_000),
+        }
+    }
+
+    /// Every combination.
+    pub(super) fn each(&self) -> Vec<Staged> {
+        let mut all = Vec::new();
+        for &store in &self.stores {
+            for &order in &self.orders {
+                all.extend(self.staging_bytes.iter().map(|&staging_bytes| Staged { staging_bytes, store, order }));
+            }
+        }
+        all
+    }
+
+    /// Refuses what cannot be measured with `streams` streams.
+    pub(super) fn check(&self, streams: u32) -> Result<(), Error> {
+        let wrong = |message: String| Err(Error::new(Fault::You, "profile-grid", message));
+        let all = self.each();
+        if all.is_empty() || all.iter().enumerate().any(|(i, one)| all[..i].contains(one)) {
+            return wrong("the axes of staging need a value each, and none twice".to_owned());
+        }
+        if let Some(least) = self.staging_bytes.iter().find(|bytes| **bytes < Copies::least(streams)) {
+            let needed = Copies::least(streams);
+            return wrong(format!("staging of {least}: {streams} streams need {needed}, a block each and two to read ahead"));
+        }
+        if self.stall.pause_ns >= self.stall.every_ns || self.read_bps == Rate::default() {
+            return wrong("a source that never gives anything".to_owned());
+        }
+        Ok(())
+    }
+
+    /// The least pool for `streams` streams.
+    pub(super) fn least(streams: u32) -> Bytes {
+        Bytes(BLOCK.0 * (u64::from(streams) + 2))
+    }
+}
+
+impl Cell {
+    /// What a cell moves in `seconds`, if its path is the limit.
+    pub fn volume(&self, seconds: f64) -> Bytes {
+        super::Profile::payload_rate(self.path.rate_bps, self.mtu).bytes_in(Span::from_secs_f64(seconds))
+    }
+}
+
+/// A source with its pool, in the model: what may leave in a step.
+#[derive(Clone, Debug)]
+pub(super) struct Pool {
+    /// All in packets, and packets a second.
+    size: f64,
+    read: f64,
+    level: f64,
+    in_turns: bool,
+    fills: bool,
+    stall: Option<Stall>,
+}
+
+impl Pool {
+    /// The pool of `staged`, empty; `packet` is the payload of a packet in bytes.
+    pub(super) fn new(staged: Staged, copies: &Copies, packet: f64) -> Pool {
+        Pool {
+            size: staged.staging_bytes.0 as f64 / packet,
+            read: copies.read_bps.as_bps() as f64 / 8.0 / packet,
+            level: 0.0,
+            in_turns: staged.order == Order::Synchronous,
+            fills: true,
+            stall: (staged.store == Store::File).then_some(copies.stall),
+        }
+    }
+
+    /// A step must not be longer than a part of the pool lasts.
+    pub(super) fn longest_step(&self) -> f64 {
+        self.size / self.read / 4.0
+    }
+
+    /// Reads for `step` seconds from `now` on, and answers the packets that may leave meanwhile.
+    pub(super) fn read(&mut self, now: f64, step: f64) -> f64 {
+        let open = self.stall.is_none_or(|stall| {
+            let every = stall.every_ns.as_secs_f64();
+            now % every < every - stall.pause_ns.as_secs_f64()
+        });
+        if open && self.fills {
+            self.level = (self.level + self.read * step).min(self.size);
+        }
+        if self.in_turns && self.fills {
+            self.fills = self.level < self.size;
+            return 0.0;
+        }
+        self.level
+    }
+
+    /// `packets` have left.
+    pub(super) fn take(&mut self, packets: f64) {
+        self.level = (self.level - packets).max(0.0);
+        // Less than a packet is none.
+        self.fills |= self.level < 1.0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::profile::{Environment, Form, Kind, Profile, Simulator, preset};
+
+    #[test]
+    fn staging_hides_a_stalling_file_and_turns_cost_what_reading_takes() {
+        let grid = preset("adts-staging", Form::Quick).expect("a preset");
+        let mut profile = Profile::new(grid, Kind::Modelled, Environment::default(), "").expect("a grid");
+        profile.run(&mut Simulator, |_| true).expect("a model does not fail");
+        let far = profile.grid.paths.last().expect("paths").name.clone();
+        let mean = |store, order, mib| {
+            let staged = Staged { staging_bytes: Bytes::mib(mib), store, order };
+            let of = |result: &&crate::profile::CellResult| result.cell.path.name == far && result.cell.staged == Some(staged);
+            profile.cells.iter().find(of).and_then(crate::profile::CellResult::summary).expect("a cell").mean / 1e9
+        };
+        use {Order::*, Store::*};
+        assert!(mean(Memory, Asynchronous, 64) > 7.0, "{}", mean(Memory, Asynchronous, 64));
+        assert!(mean(Memory, Synchronous, 64) < 0.85 * mean(Memory, Asynchronous, 64));
+        // 50 ms at 8 Gbit/s are 50 MB: a pool of 16 MiB runs dry, one of 128 MiB does not.
+        assert!(mean(File, Asynchronous, 16) < 0.99 * mean(File, Asynchronous, 128));
+        assert!(mean(File, Synchronous, 16) <= mean(File, Asynchronous, 16));
+        assert!(
+            profile.cells.iter().any(|result| { result.valid().any(|one| one.limited_by == crate::profile::LimitedBy::Store) })
+        );
+    }
+
+    #[test]
+    fn a_pool_that_cannot_be_is_refused() {
+        let grid = preset("adts-staging", Form::Quick).expect("a preset");
+        let copies = grid.copies.clone().expect("staging");
+        for (copies, words) in [
+            (Copies { staging_bytes: vec![Bytes::mib(1)], ..copies.clone() }, "a block each"),
+            (Copies { orders: vec![], ..copies.clone() }, "need a value each"),
+            (Copies { stall: Stall { pause_ns: Span::from_secs(1), every_ns: Span::from_secs(1) }, ..copies }, "never gives"),
+        ] {
+            let error = crate::profile::Grid { copies: Some(copies), ..grid.clone() }.check().expect_err(words);
+            assert!(error.message.contains(words), "{error}");
+        }
+        assert_eq!(grid.largest_scale(), 4, "a pool of 16 MiB by 4 holds four blocks");
+    }
+}

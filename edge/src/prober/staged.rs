@@ -1,0 +1,237 @@
+//! Repetitions that ask what a store and a staging pool do: the mover itself, from one side of a link to the other.
+
+use super::bench::{failed, parse};
+use crate::link::{Link, Side};
+use farline_core::profile::{Cell, Copies, Grid, LimitedBy, Observed, Order, Staged, Store};
+use farline_core::units::{Bytes, Error, Fault, Span};
+use serde::Deserialize;
+use std::fs::{self, File};
+use std::io::{self, BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+/// What `farline serve` says first.
+#[derive(Deserialize)]
+struct Listening {
+    address: std::net::SocketAddr,
+}
+
+/// What `farline cp` says at its end.
+#[derive(Deserialize)]
+struct Copied {
+    bytes: u64,
+    seconds: f64,
+    rtt_seconds: f64,
+    retransmits: u64,
+    limited_by: String,
+    streams: usize,
+    samples: Vec<Sample>,
+}
+
+#[derive(Deserialize)]
+struct Sample {
+    t: f64,
+    bytes: u64,
+}
+
+/// What a copy showed, and how far apart its ends were.
+pub(super) struct Seen {
+    pub(super) observed: Observed,
+    pub(super) rtt: Span,
+}
+
+/// A folder for the files of both ends, and the last source in it.
+#[derive(Debug)]
+pub(super) struct Space {
+    folder: PathBuf,
+    source: Option<Bytes>,
+}
+
+impl Space {
+    /// A new folder, private to this process, where temporary files go.
+    pub(super) fn new() -> Result<Space, Error> {
+        let folder = std::env::temp_dir().join(format!("farline-profile-{}", std::process::id()));
+        fs::create_dir(&folder).map_err(|error| failed("a folder for the files", &error))?;
+        Ok(Space { folder, source: None })
+    }
+
+    /// A file of `bytes`: written, so that it has no holes to leap over.
+    fn source(&mut self, bytes: Bytes) -> Result<PathBuf, Error> {
+        let file = self.folder.join("source");
+        if self.source != Some(bytes) {
+            self.source = None;
+            let write = || -> io::Result<()> {
+                let mut out = File::create(&file)?;
+                let (block, mut left) = (vec![0x5a; 1 << 20], bytes.0);
+                while left > 0 {
+                    let now = left.min(block.len() as u64);
+                    out.write_all(&block[..now as usize])?;
+                    left -= now;
+                }
+                out.sync_all()
+            };
+            write().map_err(|error| {
+                Error::new(Fault::Here, "cannot-write", format!("{}, of {bytes}: {error}", file.display()))
+                    .hint("file cells need twice that space: set TMPDIR")
+            })?;
+            self.source = Some(bytes);
+        }
+        Ok(file)
+    }
+
+    /// Copies what `cell` moves in the grid's time over `link`, from side A to side B, with `congestion` as the kernel has it.
+    pub(super) fn copy(
+        &mut self,
+        link: &Link,
+        program: &Path,
+        grid: &Grid,
+        cell: &Cell,
+        congestion: &str,
+    ) -> Result<Seen, Error> {
+        let (Some(staged), Some(copies)) = (cell.staged, &grid.copies) else {
+            return Err(Error::new(Fault::Bug, "profile-staged", "a cell without a store"));
+        };
+        let root = self.folder.join("landed");
+        let _ = fs::remove_dir_all(&root);
+        fs::create_dir(&root).map_err(|error| failed("a folder for the files", &error))?;
+        let bytes = cell.volume(grid.seconds);
+        let source = match staged.store {
+            Store::Memory => format!("memory:{}", bytes.0).into(),
+            Store::File => self.source(bytes)?.into_os_string(),
+        };
+        let node = Node::start(link.command(Side::B, program), link, &root)?;
+        let target = match staged.store {
+            Store::Memory => format!("farline://{}/?null", node.address),
+            Store::File => format!("farline://{}/copy", node.address),
+        };
+        let mut command = link.command(Side::A, program);
+        command.args(["--json", "-q", "cp", "--verify", "none", "--congestion", congestion]);
+        command.args(["--streams", &cell.streams.to_string()]).args(options(staged, copies));
+        command.args(cell.window_bytes.iter().flat_map(|window| ["--buffer".to_owned(), window.0.to_string()]));
+        command.args(grid.host_bps.iter().flat_map(|host| ["--limit".to_owned(), host.as_bps().to_string()]));
+        let output = command.arg(source).arg(target).stdin(Stdio::null()).stderr(Stdio::inherit()).output();
+        let output = output.map_err(|error| failed("a copy", &error))?;
+        // What landed goes at once: the next repetition needs the space.
+        let _ = fs::remove_dir_all(&root);
+        let copied: Copied = parse(&String::from_utf8_lossy(&output.stdout))?;
+        seen(grid, &copied)
+    }
+}
+
+impl Drop for Space {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// The flags of `farline cp` for `staged`.
+fn options(staged: Staged, copies: &Copies) -> Vec<String> {
+    let mut options = vec!["--staging".to_owned(), staged.staging_bytes.0.to_string()];
+    if staged.order == Order::Synchronous {
+        options.push("--trial-in-turns".to_owned());
+    }
+    if staged.store == Store::File {
+        let nanoseconds = |span: Span| format!("{}ns", span.as_nanos());
+        let stall = copies.stall;
+        options.extend(["--trial-stall".to_owned(), format!("{}/{}", nanoseconds(stall.pause_ns), nanoseconds(stall.every_ns))]);
+    }
+    options
+}
+
+/// What arrived in equal intervals: the copy's own samples come when it has something to say.
+fn seen(grid: &Grid, copied: &Copied) -> Result<Seen, Error> {
+    let count = (copied.seconds / grid.sample_s).floor() as usize;
+    if count == 0 || copied.bytes == 0 {
+        return Err(Error::new(Fault::Here, "profile-staged", format!("a copy was over after {:.3} s", copied.seconds))
+            .hint("give --seconds, so that there is more to copy"));
+    }
+    let at = |t: f64| {
+        let next = copied.samples.partition_point(|sample| sample.t < t);
+        let before = next.checked_sub(1).map_or((0.0, 0), |i| (copied.samples[i].t, copied.samples[i].bytes));
+        let after = copied.samples.get(next).map_or((copied.seconds, copied.bytes), |sample| (sample.t, sample.bytes));
+        let share = if after.0 > before.0 { ((t - before.0) / (after.0 - before.0)).clamp(0.0, 1.0) } else { 1.0 };
+        before.1 as f64 + share * (after.1.saturating_sub(before.1)) as f64
+    };
+    let sample = |i: usize| (at((i + 1) as f64 * grid.sample_s) - at(i as f64 * grid.sample_s)) * 8.0 / grid.sample_s;
+    let mean = copied.bytes as f64 * 8.0 / copied.seconds;
+    let limited_by = match copied.limited_by.as_str() {
+        "cpu" | "peer" => LimitedBy::Cpu,
+        "disk_read" | "disk_write" => LimitedBy::Store,
+        "receiver_window" => LimitedBy::ReceiverWindow,
+        "send_buffer" => LimitedBy::SendBuffer,
+        _ => LimitedBy::Congestion,
+    };
+    let observed = Observed {
+        samples: (0..count).map(sample).collect(),
+        // A mover gives the next block to the channel that is free: shares are not its question.
+        streams: vec![mean / copied.streams.max(1) as f64; copied.streams],
+        sender_bps: mean,
+        retransmits: copied.retransmits,
+        reductions: 0,
+        timeouts: 0,
+        limited_by,
+        losses: Vec::new(),
+    };
+    Ok(Seen { observed, rtt: Span::from_secs_f64(copied.rtt_seconds) })
+}
+
+/// A node in side B for the time of one copy.
+struct Node {
+    child: Child,
+    address: std::net::SocketAddr,
+}
+
+impl Node {
+    fn start(mut command: Command, link: &Link, root: &Path) -> Result<Node, Error> {
+        command.args(["--json", "serve", "--anonymous", "write", "--allow-null", "--root"]).arg(root);
+        command.args(["--listen", &format!("{}:0", link.info().address(Side::B))]);
+        let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn();
+        let mut child = child.map_err(|error| failed("a node", &error))?;
+        let mut line = String::new();
+        if let Some(stdout) = child.stdout.take() {
+            BufReader::new(stdout).read_line(&mut line).map_err(|error| failed("a node", &error))?;
+        }
+        match parse::<Listening>(&line) {
+            Ok(Listening { address }) => Ok(Node { child, address }),
+            Err(error) => {
+                let _ = child.kill();
+                let _ = child.wait();
+                Err(error)
+            }
+        }
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        // It has nothing to keep.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use farline_core::congestion::Algorithm;
+
+    #[test]
+    fn samples_at_odd_times_become_even_ones_that_hold_the_same_bytes() {
+        let grid = Grid { sample_s: 0.5, ..Grid::new("custom", Vec::new(), vec![Algorithm::Cubic]) };
+        let sample = |t, bytes| Sample { t, bytes };
+        let copied = Copied {
+            bytes: 4_000_000,
+            seconds: 2.0,
+            rtt_seconds: 0.03,
+            retransmits: 7,
+            limited_by: "disk_read".to_owned(),
+            streams: 2,
+            samples: vec![sample(0.2, 0), sample(0.9, 1_400_000), sample(1.7, 3_000_000), sample(2.0, 4_000_000)],
+        };
+        let seen = seen(&grid, &copied).expect("a copy").observed;
+        let bytes: f64 = seen.samples.iter().map(|bps| bps * grid.sample_s / 8.0).sum();
+        assert_eq!((seen.samples.len(), bytes.round(), seen.limited_by), (4, 4e6, LimitedBy::Store));
+        assert!((seen.samples[0] * 0.5 / 8.0 - 600_000.0).abs() < 1.0, "{:?}", seen.samples);
+        assert!(super::seen(&grid, &Copied { seconds: 0.2, ..copied }).is_err(), "too short for a sample");
+    }
+}
