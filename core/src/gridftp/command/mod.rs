@@ -222,7 +222,7 @@ pub enum Type {
     Ascii,
     /// `I`, and `L 8`.
     Image,
-    /// A type that is not known.
+    /// Another letter, which is not known.
     Other(char),
 }
 

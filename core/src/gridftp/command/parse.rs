@@ -166,6 +166,8 @@ fn parse_arguments(name: &str, rest: &[u8]) -> Result<Command, String> {
         "TYPE" => Command::Type(match (letter()?, text.get(1..).unwrap_or("").trim()) {
             ('A', "" | "N" | "n") => Type::Ascii,
             ('I', "") | ('L', "8") => Type::Image,
+            // A form of these that is not known: RFC 959 has `A T` and `A C`, which nobody offers.
+            ('A' | 'I', _) => return Err(wrong()),
             (other, _) => Type::Other(other),
         }),
         "USER" => Command::User(path()?.into_bytes()),
