@@ -15,8 +15,10 @@ help: ## Say what there is
 test: ## Install what is missing, check the house, build, and run all tests (budget: 25 minutes from a cold clone)
 	@lab/check
 
-lab: setup-guest ## Test congestion controls beside Linux's modules and RDMA between two devices, in a guest with Debian's kernel (10 minutes)
+lab: setup-guest ## Test congestion controls beside Linux's modules and RDMA between two devices, in a guest with Debian's kernel (15 minutes)
 	@lab/guest-tests lib guest rdma
+	@$(CARGO) build --locked --quiet -p farline-lab --bin farline-congestion
+	@lab/guest -v -t 1800 target/debug/farline-congestion modules
 
 demo: setup-demo release ## Copy a real file tree across an emulated 8,600-mile path; writes demo.html (3 minutes after the build)
 	@target/release/farline-demo

@@ -2,7 +2,9 @@
 
 mod globus;
 mod link;
+pub mod modules;
 mod namespaces;
+mod netem;
 pub mod raw;
 pub mod recovery;
 mod sshd;

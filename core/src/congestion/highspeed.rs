@@ -79,6 +79,7 @@ impl HighSpeed {
 
 impl Law for HighSpeed {
     fn avoid(&mut self, _now: Time, window: &mut Window, acked: f64) {
+        // tcp_highspeed counts acknowledgements; where one stands for one packet, that is the same.
         window.add(acked * self.a_and_b(window.packets).0 / window.packets);
     }
 

@@ -10,15 +10,9 @@ pub(super) const LEFT: f64 = 0.875;
 /// Below this window Scalable is Reno: lwnd (Kelly, section 3.2).
 const LOW_WINDOW: f64 = 16.0;
 
-/// Packets added for each packet acknowledged: a.
-pub(super) const fn increase(set: Set) -> f64 {
-    match set {
-        // Kelly, section 2.
-        Set::Paper => 0.01,
-        // tcp_scalable counts one packet for 50 acknowledged, "to account for delayed ACK", and counts packets, so it runs at 2 %.
-        Set::Linux => 0.02,
-    }
-}
+/// Packets added for each packet acknowledged: a (Kelly, section 2). tcp_scalable too, since Linux 5.7; until then it added one for 50
+/// acknowledgements, whether they stood for one packet (2 %) or, delayed, for two.
+pub(super) const INCREASE: f64 = 0.01;
 
 /// The law of Scalable TCP.
 #[derive(Clone, Copy, Debug)]
@@ -35,10 +29,10 @@ impl Scalable {
 impl Law for Scalable {
     fn avoid(&mut self, _now: Time, window: &mut Window, acked: f64) {
         let increase = match self.set {
-            Set::Paper if window.packets > LOW_WINDOW => increase(self.set),
+            Set::Paper if window.packets > LOW_WINDOW => INCREASE,
             Set::Paper => 1.0 / window.packets,
-            // tcp_scalable has no lwnd: one packet for min(window, 50) acknowledged.
-            Set::Linux => increase(self.set).max(1.0 / window.packets),
+            // tcp_scalable has no lwnd: one packet for min(window, 100) acknowledged.
+            Set::Linux => INCREASE.max(1.0 / window.packets),
         };
         window.add(acked * increase);
     }

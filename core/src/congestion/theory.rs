@@ -59,7 +59,7 @@ fn climb(algorithm: Algorithm, set: Set, from: f64, maximum: f64, window: f64, r
         // The integral of dw / a(w).
         Algorithm::HighSpeed => integral(from, window, |w| 1.0 / highspeed::increase(w)),
         // w' = a w.
-        Algorithm::Scalable => (window / from).ln() / scalable::increase(set).ln_1p(),
+        Algorithm::Scalable => (window / from).ln() / scalable::INCREASE.ln_1p(),
         Algorithm::Bic => {
             let near = maximum.clamp(from, window.max(from));
             // A search that would lead beyond the window ends there.

@@ -22,6 +22,7 @@ mod page;
 mod page_link;
 mod page_model;
 mod page_papers;
+mod page_stability;
 mod presets;
 pub mod published;
 mod scale;

@@ -49,6 +49,7 @@ impl Profile {
             self.per_mile(),
             self.hypotheses(),
             self.along_other_axes(),
+            self.stability(),
             self.recoveries(),
             self.over_time(),
             self.against_model(),

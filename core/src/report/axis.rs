@@ -26,6 +26,11 @@ impl Axis {
         if self.unit.is_empty() { self.label.clone() } else { format!("{} ({})", self.label, self.unit) }
     }
 
+    /// Whether equal distances are equal factors.
+    pub(super) fn is_log(&self) -> bool {
+        self.log
+    }
+
     pub(super) fn unit(&self) -> &str {
         &self.unit
     }

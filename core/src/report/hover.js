@@ -1,11 +1,18 @@
 // Reads the values of a line chart out under the pointer; a drag zooms every chart with the same unit, a double click shows
 // all again. The page is whole without it.
 const charts = [...document.querySelectorAll("svg.lines")].map((svg, index) => {
-  const scale = (text) => {
-    const [low, high, from, to, unit = ""] = text.split(" ");
-    return { unit, from: +from, to: +to, value: (px) => +low + ((px - from) / (to - from)) * (high - low), place: (v) => +from + ((v - low) / (high - low)) * (to - from) };
+  const scale = (axis) => {
+    const [numbers, unit] = [svg.dataset[axis].split(" ").slice(0, 4).map(Number), svg.dataset[axis].split(" ").slice(4).join(" ")];
+    // On a logarithmic axis equal distances are equal factors.
+    const [to_scale, back] = (svg.dataset.log ?? "").includes(axis) ? [Math.log, Math.exp] : [Number, Number];
+    const [low, high, from, to] = [to_scale(numbers[0]), to_scale(numbers[1]), numbers[2], numbers[3]];
+    return {
+      unit, from, to,
+      value: (px) => back(low + ((px - from) / (to - from)) * (high - low)),
+      place: (v) => from + ((to_scale(v) - low) / (high - low)) * (to - from),
+    };
   };
-  const x = scale(svg.dataset.x), y = scale(svg.dataset.y);
+  const x = scale("x"), y = scale("y");
   const make = (name, attributes) => {
     const element = document.createElementNS(svg.namespaceURI, name);
     for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, value);

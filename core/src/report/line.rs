@@ -59,8 +59,11 @@ impl LineChart {
         let left = 12.0 + y.ticks().iter().map(|(_, label)| text_width(label)).fold(0.0, f64::max);
         let x = self.x.scale(values(|point| point.0), left, width - 14.0, (width / 90.0) as usize);
 
+        // How a script goes from pixels to values.
+        let log = [(&self.x, "x"), (&self.y, "y")].map(|(axis, name)| if axis.is_log() { name } else { "" }).concat();
+        let log = if log.is_empty() { log } else { format!(" data-log=\"{log}\"") };
         let scales = format!(
-            " class=\"lines\" data-x=\"{} {} {} {} {}\" data-y=\"{} {} {} {} {}\"",
+            " class=\"lines\"{log} data-x=\"{} {} {} {} {}\" data-y=\"{} {} {} {} {}\"",
             x.low,
             x.high,
             px(x.from),
@@ -273,6 +276,14 @@ mod tests {
         assert!(svg.starts_with(golden), "{svg}");
         assert!(svg.contains(r#"<polyline class="line c0" data-name="a&amp;b" points="31.8,80 166,26"/>"#), "{svg}");
         assert!(svg.contains(">a&amp;b</text>") && svg.ends_with("</svg>"), "{svg}");
+    }
+
+    #[test]
+    fn a_script_is_told_which_axis_is_logarithmic() {
+        let mut chart = chart(vec![Series { name: "a".to_owned(), points: vec![(0.1, 0.0), (10.0, 1.0)], ..Series::default() }]);
+        assert!(!chart.svg(180.0, 120.0).contains("data-log"));
+        chart.x = chart.x.log();
+        assert!(chart.svg(180.0, 120.0).contains(" data-log=\"x\" "), "{}", chart.svg(180.0, 120.0));
     }
 
     #[test]

@@ -152,8 +152,13 @@ impl Trace {
         if !rings.is_empty() {
             return Trace::ring(name, &rings);
         }
+        Ok(Trace::by_tcp_info(name, every))
+    }
+
+    /// The trace of a control, whosever it is, from TCP_INFO every `every`: of the flows in this thread's network namespace.
+    pub fn by_tcp_info(name: &str, every: Span) -> Trace {
         let from = From::TcpInfo { every: every.into(), next: Instant::now(), ready: VecDeque::new() };
-        Ok(Trace { name: name.to_owned(), from })
+        Trace { name: name.to_owned(), from }
     }
 
     fn ring(name: &str, rings: &[MapHandle]) -> Result<Trace, Error> {

@@ -11,7 +11,7 @@ mod samples;
 pub use link::{TooBusy, kernel, possible};
 pub use machine::simulated;
 pub(crate) use samples::began;
-pub use samples::{evaluate, pick};
+pub use samples::{Sample, evaluate, pick};
 
 use farline_core::congestion::theory::{self, Cut};
 use farline_core::congestion::{Algorithm, Set};

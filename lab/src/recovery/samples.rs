@@ -21,6 +21,19 @@ pub struct Sample {
     pub state: String,
 }
 
+impl From<&farline::kernelcc::Sample> for Sample {
+    fn from(sample: &farline::kernelcc::Sample) -> Sample {
+        Sample {
+            at: sample.time_us as f64 / 1e6,
+            window: f64::from(sample.cwnd),
+            threshold: sample.ssthresh.map_or(f64::INFINITY, f64::from),
+            rtt: f64::from(sample.srtt_us) / 1e6,
+            delivered: sample.delivered,
+            state: sample.state.to_owned(),
+        }
+    }
+}
+
 /// The samples of the one flow in a trace's lines that came to a window of `window` packets: a test's flow has a control connection
 /// beside it.
 ///
@@ -79,10 +92,13 @@ pub fn evaluate(samples: &[Sample], window: f64, trouble_at: f64, free_at: f64) 
     for (n, &i) in found.iter().enumerate() {
         let next = found.get(n + 1).copied().unwrap_or(samples.len());
         let ended = (i..next).find(|&k| samples[k].state == "open" && samples[k].window >= samples[k].threshold);
+        // One recovery after the other: between two samples the first ended, at its threshold.
+        let again = samples[i].state == "recovery" && samples[i - 1].state == "recovery";
+        let before = if again { samples[i - 1].threshold } else { samples[i - 1].window };
         let after = |k: usize| samples[k..next].iter().map(|sample| (sample.at - samples[k].at, sample.window)).collect();
         reductions.push(Reduction {
             at: samples[i].at - trouble_at,
-            before: samples[i - 1].window,
+            before,
             lasted: ended.map(|k| samples[k].at - samples[i].at),
             from: ended.map_or(samples[i].threshold, |k| samples[k].window),
             timeout: samples[i].state == "loss",
@@ -168,6 +184,11 @@ mod tests {
         let below = evaluate(&below, 100.0, 2.5, 0.0).expect("there are two");
         assert_eq!((below.depth, below.from), (10.0, 30.0));
         assert!((below.seconds.expect("back") - 0.8).abs() < 1e-9);
+        // Two recoveries with nothing seen between them: the second reduced what the first had left, not what was on its way.
+        let mut again = samples.to_vec();
+        again.splice(5..6, [sample(3.3, 55.0, 25.0, "recovery")]);
+        let again = evaluate(&again, 100.0, 2.5, 0.0).expect("there are two");
+        assert_eq!((again.reductions.len(), again.reductions[1].before, again.reductions[1].from), (2, 50.0, 30.0));
         assert!(evaluate(&samples[..3], 100.0, 2.5, 0.0).is_err());
     }
 }

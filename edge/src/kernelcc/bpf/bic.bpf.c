@@ -73,9 +73,9 @@ static __always_inline __u32 linux_count(struct own *own, __u32 cwnd)
 {
 	__u32 count, most = 16;
 
-	if (cwnd <= LOW_WINDOW) {
-		count = cwnd;
-	} else if (cwnd < own->maximum) {
+	if (cwnd <= LOW_WINDOW)
+		return cwnd;
+	if (cwnd < own->maximum) {
 		__u32 distance = (own->maximum - cwnd) / DIVISOR;
 
 		if (distance > most)

@@ -17,6 +17,7 @@ _Static_assert(sizeof(rows) == CAPACITY * sizeof(struct row), "the search below 
 
 struct own {
 	__u64 owed;
+	__u32 row; /* tcp_highspeed: of the last window that grew, counted from 0 */
 	__u32 sampled;
 };
 
@@ -49,15 +50,12 @@ static __always_inline __u32 decrease_of(__u32 i)
 	return rows[i & (CAPACITY - 1)].decrease;
 }
 
-/*
- * 1024 a(w) and 1024 b(w). tcp_highspeed takes the first row that is not below w. The RFC's a and b are continuous: row i is where
- * a(w) reaches i, and between two rows a line is within a hundredth.
- */
+/* 1024 a(w) and 1024 b(w). They are continuous: row i is where a(w) reaches i, and between two rows a line is within a hundredth. */
 static __always_inline void a_and_b(__u32 cwnd, __u64 *a, __u32 *b)
 {
 	__u32 below = rows_below(cwnd);
 
-	if (!config.paper || below == 0 || below >= ROWS) {
+	if (below == 0 || below >= ROWS) {
 		__u32 row = at_most(below, ROWS - 1);
 
 		*a = (__u64)(row + 1) << 10;
@@ -78,6 +76,7 @@ void BPF_PROG(init, struct sock *sk)
 	struct own *own = OWN(sk, own);
 
 	own->owed = 0;
+	own->row = 0;
 	own->sampled = 0;
 }
 
@@ -85,11 +84,28 @@ SEC("struct_ops/ssthresh")
 __u32 BPF_PROG(ssthresh, struct sock *sk)
 {
 	__u32 cwnd = tcp_sk(sk)->snd_cwnd, b;
+	struct own *own = OWN(sk, own);
 	__u64 a;
 
-	a_and_b(cwnd, &a, &b);
-	OWN(sk, own)->owed = 0;
+	if (config.paper)
+		a_and_b(cwnd, &a, &b);
+	else
+		b = decrease_of(own->row) << 2;
+	own->owed = 0;
 	return at_least(cwnd - (__u32)(((__u64)cwnd * b) >> 10), 2);
+}
+
+/* Of the first row that is not below w; a(w) for an acknowledgement, whether of one packet or of two, and at most one packet. */
+static __always_inline void tcp_highspeed(struct tcp_sock *tp, struct own *own)
+{
+	own->row = at_most(rows_below(tp->snd_cwnd), ROWS - 1);
+	if (tp->snd_cwnd < tp->snd_cwnd_clamp) {
+		tp->snd_cwnd_cnt += own->row + 1;
+		if (tp->snd_cwnd_cnt >= tp->snd_cwnd) {
+			tp->snd_cwnd_cnt -= tp->snd_cwnd;
+			grow(tp, 1);
+		}
+	}
 }
 
 SEC("struct_ops/cong_avoid")
@@ -99,14 +115,19 @@ void BPF_PROG(cong_avoid, struct sock *sk, __u32 ack, __u32 acked)
 	struct own *own = OWN(sk, own);
 
 	if (window_limited(tp)) {
-		if (in_slow_start(tp))
+		if (in_slow_start(tp)) {
 			acked = tcp_slow_start(tp, acked);
-		if (acked) {
+			if (!config.paper)
+				acked = 0;
+		}
+		if (acked && config.paper) {
 			__u64 a;
 			__u32 b;
 
 			a_and_b(tp->snd_cwnd, &a, &b);
 			grow_exactly(tp, &own->owed, a, acked);
+		} else if (acked) {
+			tcp_highspeed(tp, own);
 		}
 	}
 	sample(sk, &own->sampled);

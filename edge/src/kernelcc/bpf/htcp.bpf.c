@@ -47,6 +47,9 @@ static __always_inline __u32 alpha_now(const struct own *own, __u64 now)
 
 		factor = ONE + 10 * ONE * over / 1000 + ONE * over * over / 4000000;
 	}
+	/* tcp_htcp works with whole packets, before the scaling and after it. */
+	if (!config.paper)
+		factor = factor / ONE * ONE;
 	/* Divided by 0.1 s / rtt, that within a half and ten. */
 	if (own->least_rtt) {
 		__u64 scale = 100000ULL * ONE / own->least_rtt;
@@ -57,7 +60,6 @@ static __always_inline __u32 alpha_now(const struct own *own, __u64 now)
 			scale = 10 * ONE;
 		factor = factor * ONE / scale;
 	}
-	/* tcp_htcp works with whole packets. */
 	if (!config.paper)
 		factor = factor / ONE * ONE;
 	if (factor < ONE)

@@ -6,9 +6,8 @@ EVENTS(ev_scalable)
 
 /* lwnd (section 3.2): up to this window Scalable is Reno. */
 #define LOW_WINDOW 16
-/* One packet for as many acknowledged: 1/a with a = 0.01 (section 2); tcp_scalable counts 50. */
-#define PAPER_ACKS 100
-#define LINUX_ACKS 50
+/* One packet for as many acknowledged: 1/a with a = 0.01 (section 2); tcp_scalable too, since Linux 5.7 (50 before, of acknowledgements). */
+#define ACKS 100
 /* b = 1/8 (section 2). */
 #define DECREASE_SHIFT 3
 
@@ -42,11 +41,10 @@ void BPF_PROG(cong_avoid, struct sock *sk, __u32 ack, __u32 acked)
 			acked = tcp_slow_start(tp, acked);
 		if (acked) {
 			__u32 cwnd = tp->snd_cwnd;
+			/* tcp_scalable has no lwnd: it is Reno until Reno is slower. */
+			__u32 low = config.paper ? LOW_WINDOW : ACKS;
 
-			if (config.paper)
-				tcp_cong_avoid_ai(tp, cwnd > LOW_WINDOW ? PAPER_ACKS : at_least(cwnd, 1), acked);
-			else
-				tcp_cong_avoid_ai(tp, at_least(at_most(cwnd, LINUX_ACKS), 1), acked);
+			tcp_cong_avoid_ai(tp, cwnd > low ? ACKS : at_least(cwnd, 1), acked);
 		}
 	}
 	sample(sk, &OWN(sk, own)->sampled);

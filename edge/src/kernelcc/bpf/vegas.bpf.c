@@ -84,6 +84,9 @@ static __always_inline void adjust(struct tcp_sock *tp, struct own *own, __u32 a
 	} else if (queued < ALPHA) {
 		grow(tp, 1);
 	}
+	/* tcp_vegas: a flow that is left with less on its way comes back to three quarters of its window by slow start. */
+	if (!config.paper)
+		tp->snd_ssthresh = at_least(tp->snd_ssthresh, (tp->snd_cwnd >> 1) + (tp->snd_cwnd >> 2));
 }
 
 SEC("struct_ops/cong_avoid")
@@ -91,16 +94,18 @@ void BPF_PROG(cong_avoid, struct sock *sk, __u32 ack, __u32 acked)
 {
 	struct tcp_sock *tp = tcp_sk(sk);
 	struct own *own = OWN(sk, own);
+	/* tcp_vegas grows a window that is not used, too. */
+	bool limited = !config.paper || window_limited(tp);
 
 	if (!own->working) {
 		if (window_limited(tp))
 			reno(tp, acked);
 	} else if ((__s32)(own->round_ends - ack) < 0) {
-		if (window_limited(tp))
+		if (limited)
 			adjust(tp, own, acked);
 		own->grows = !own->grows || !config.paper;
 		begin(tp, own);
-	} else if (in_slow_start(tp) && own->grows && window_limited(tp)) {
+	} else if (in_slow_start(tp) && own->grows && limited) {
 		tcp_slow_start(tp, acked);
 	}
 	sample(sk, &own->sampled);
@@ -137,9 +142,14 @@ void BPF_PROG(set_state, struct sock *sk, __u8 state)
 SEC("struct_ops/cwnd_event")
 void BPF_PROG(cwnd_event, struct sock *sk, __u32 event)
 {
-	/* After a pause the rtts of before say nothing of the round that begins. */
-	if (event == CWND_RESTART || event == TX_START)
-		begin(tcp_sk(sk), OWN(sk, own));
+	struct own *own = OWN(sk, own);
+
+	if (event != CWND_RESTART && event != TX_START)
+		return;
+	/* After a pause the rtts of before say nothing of the round that begins; to tcp_vegas nothing of the path, either. */
+	begin(tcp_sk(sk), own);
+	if (!config.paper)
+		own->base = NONE;
 }
 
 SEC("struct_ops/undo_cwnd")

@@ -2,7 +2,9 @@
 //!
 //! `farline-congestion measure [--quick] [--only PART] [--control NAME] [--rate RATE]` prints a JSON line for each measurement;
 //! `farline-congestion render FILE` turns such lines into the document, of two for the same the later. Root, iperf3 and a machine
-//! that is not busy are needed; all takes half an hour, `--quick` four minutes. A part is `loss`, `pattern`, `burst`, `goodput` or `share`.
+//! that is not busy are needed; all takes half an hour, `--quick` four minutes. A part is `loss`, `pattern`, `burst`, `goodput`, `ten` or `share`.
+//! `farline-congestion modules [NAME]` belongs into the guest of `lab/guest`, which has Linux's modules: it prints a line for each control and
+//! fails when Farline's program is more than a tenth from the module.
 
 mod document;
 mod measure;
@@ -12,12 +14,17 @@ use farline_core::units::Rate;
 use measure::{PARTS, Plan};
 use serde_json::Value;
 
-const USAGE: &str = "usage: farline-congestion measure [--quick] [--only PART] [--control NAME] [--rate RATE] | render FILE";
+const USAGE: &str =
+    "usage: farline-congestion measure [--quick] [--only PART] [--control NAME] [--rate RATE] | modules [NAME] | render FILE";
 
 fn main() -> Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     match arguments.split_first() {
         Some((verb, rest)) if verb == "measure" => measure::all(&plan(rest)?),
+        Some((verb, [])) if verb == "modules" => measure::modules(None),
+        Some((verb, [name])) if verb == "modules" => {
+            measure::modules(Some(name.parse().map_err(|error| anyhow::anyhow!("{error}"))?))
+        }
         Some((verb, [file])) if verb == "render" => {
             let text = std::fs::read_to_string(file).with_context(|| file.clone())?;
             let lines: Result<Vec<Value>, _> = text.lines().map(serde_json::from_str).collect();
