@@ -54,6 +54,28 @@ fn measured(seconds: &str, document: &Path, more: &[&str]) -> Option<Command> {
 }
 
 #[test]
+fn rdma_is_modelled_beside_the_paper_and_refuses_what_it_does_not_vary() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let file = |name: &str| dir.path().join(name);
+    let (table, page) = (file("d.csv"), file("d.html"));
+    let mut command = farline();
+    command.args(["--json", "profile", "--simulate", "--preset", "sc08-ib-stability", "-o", text(&table), "-o", text(&page)]);
+    assert_eq!(json(&mut command)["schema"], "farline/verbs/1");
+    assert!(fs::read_to_string(&table).expect("a table").contains(",modelled,7.34"));
+    assert!(fs::read_to_string(&page).expect("a page").contains("Decrease per mile"));
+    let refused: [(&[&str], &str); 3] = [
+        (&["--preset", "sc08-cm"], "--simulate"),
+        (&["--simulate", "--preset", "sc08-cm", "--rtt", "1ms"], "--seed"),
+        (&["--simulate", "--preset", "sc08-tcp-rdma", "--scale", "4"], "--scale"),
+    ];
+    for (arguments, hint) in refused {
+        let error = error_of(farline().args(["--json", "profile"]).args(arguments));
+        assert_eq!(error["code"], "profile-preset", "{arguments:?}");
+        assert!(error["hint"].as_str().is_some_and(|found| found.contains(hint)), "{error}");
+    }
+}
+
+#[test]
 fn a_model_is_written_compared_and_planned_from() {
     let dir = tempfile::tempdir().expect("a folder");
     let file = |name: &str| dir.path().join(name);

@@ -74,7 +74,7 @@ fn list(rates: &[crate::units::Rate]) -> String {
 }
 
 /// RFC 4180, section 2: a field with a comma, a quote or a line end stands in quotes, its own quotes doubled.
-fn quoted(field: String) -> String {
+pub(super) fn quoted(field: String) -> String {
     if field.contains([',', '"', '\r', '\n']) { format!("\"{}\"", field.replace('"', "\"\"")) } else { field }
 }
 

@@ -468,8 +468,7 @@ impl Grid {
 
     /// The seed of one repetition of the cell called `name`: another order or another grid does not change it.
     pub fn seed_of(&self, name: &str, repetition: u32) -> u64 {
-        let hash = blake3::hash(format!("{} {repetition} {name}", self.seed).as_bytes());
-        hash.as_bytes()[..8].iter().fold(0, |seed, byte| seed << 8 | u64::from(*byte))
+        seed_of(self.seed, name, repetition)
     }
 
     /// What tells this grid from every other, in hexadecimal: the BLAKE3 digest of its JSON.
@@ -478,6 +477,12 @@ impl Grid {
         let json = serde_json::to_vec(self).unwrap_or_default();
         blake3::hash(&json).to_hex().to_string()
     }
+}
+
+/// A seed of its own for each repetition of each cell.
+pub(super) fn seed_of(seed: u64, name: &str, repetition: u32) -> u64 {
+    let hash = blake3::hash(format!("{seed} {repetition} {name}").as_bytes());
+    hash.as_bytes()[..8].iter().fold(0, |seed, byte| seed << 8 | u64::from(*byte))
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@
 //! [`statistics`] are the figures of merit, [`models`] the closed forms, [`fluid`] the streams' controls over one queue in
 //! virtual time; [`published`] are the papers' numbers. [`plan`] chooses for a transfer and says how long it will take.
 //!
-//! Not here: the columns of the papers that are not TCP (InfiniBand, message sizes).
+//! RDMA by the model, and TCP beside it, are [`verbs`].
 
 mod advisor;
 mod csv;
@@ -29,6 +29,7 @@ mod scale;
 mod simulate;
 mod staging;
 pub mod statistics;
+pub mod verbs;
 
 pub use advisor::{Known, PLAN_SCHEMA, Plan, Source, plan, plan_from};
 pub use diff::{CellDifference, DIFF_SCHEMA, Difference, diff};

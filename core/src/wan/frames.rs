@@ -69,6 +69,11 @@ impl Frames {
         self.sum(range, framed_bytes)
     }
 
+    /// Bytes that the frames in `range` carry.
+    pub fn carried_bytes(&self, range: &Range<u32>) -> u64 {
+        self.sum(range, |carried| carried)
+    }
+
     fn sum(&self, range: &Range<u32>, size: fn(u64) -> u64) -> u64 {
         if range.is_empty() {
             return 0;

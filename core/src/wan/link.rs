@@ -112,7 +112,7 @@ impl Link {
         let all = 0..frames.count();
         self.counters.packets += 1;
         self.counters.frames += u64::from(frames.count());
-        self.counters.bytes += ip_bytes(&frames, &all);
+        self.counters.bytes += frames.carried_bytes(&all);
 
         let scripted = if now < self.outage_until { frames.count() } else { self.lose(frames.count()) };
         self.drop_frames(token, 0..scripted, Cause::Outage);
@@ -239,7 +239,7 @@ impl Link {
                 let frames_of = run.start + piece * each..run.start + (piece + 1) * each;
                 let leaves = queue.push(frames.wire_bytes(&frames_of));
                 let mut due = leaves + *one_way_delay + jitter.at(leaves);
-                let bytes = ip_bytes(frames, &frames_of);
+                let bytes = frames.carried_bytes(&frames_of);
                 if jitter.reorders() {
                     let place = flights.partition_point(|flight| flight.due <= due);
                     flights.insert(place, Flight { token, frames: frames_of, bytes, leaves, due, flip });
@@ -258,9 +258,4 @@ impl Link {
             self.drops.push_back(Output::Dropped { token, frames, cause });
         }
     }
-}
-
-fn ip_bytes(frames: &Frames, range: &Range<u32>) -> u64 {
-    let last = range.end - 1;
-    u64::from(last - range.start) * u64::from(frames.ip_bytes(0)) + u64::from(frames.ip_bytes(last))
 }

@@ -16,10 +16,13 @@
 //! A train of frames that the sender handed over whole (a TSO super-packet) is delivered whole, when its last frame arrives,
 //! unless an impairment cuts it; then each run of surviving neighbours is delivered by itself.
 //!
+//! An [`Extender`] is InfiniBand over such a link: range extenders at its ends, whose deep buffers stand for the short credits of its cables.
+//!
 //! Invariants: every frame offered is delivered, dropped with a cause, or in flight; order is kept unless `reorder` is set; the
 //! same settings, seed, packets and times give the same outputs, however often the machine is polled.
 
 mod counters;
+mod extender;
 pub mod frames;
 mod impairments;
 mod jitter;
@@ -30,6 +33,7 @@ mod script;
 mod settings;
 
 pub use counters::{Cause, Counters};
+pub use extender::{Extender, Extension, NATIVE_CREDITS};
 pub use frames::Frames;
 pub use link::{Link, Output, Packet};
 pub use path::Path;

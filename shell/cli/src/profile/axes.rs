@@ -75,6 +75,27 @@ impl FromStr for Range {
 }
 
 impl Axes {
+    /// What was given of what a profile of RDMA takes, seed and most runs, or the name of an axis that it does not.
+    pub(super) fn of_verbs(&self) -> Result<(Option<u64>, Option<u32>), &'static str> {
+        let given = [
+            ("--link", !self.link.is_empty()),
+            ("--rtt", !self.rtt.is_empty()),
+            ("--rate", self.rate.is_some()),
+            ("--congestion", !self.congestion.is_empty()),
+            ("--streams", !self.streams.is_empty()),
+            ("--window", !self.window.is_empty()),
+            ("--mtu", !self.mtu.is_empty()),
+            ("--cross", !self.cross.is_empty()),
+            ("--loss", !self.loss.is_empty()),
+            ("--host-rate", self.host_rate.is_some()),
+            ("--seconds", self.seconds.is_some()),
+        ];
+        match given.iter().find(|(_, given)| *given) {
+            Some((flag, _)) => Err(flag),
+            None => Ok((self.seed, self.repetitions)),
+        }
+    }
+
     /// The rate that was asked for.
     pub(super) fn rate(&self) -> Option<Rate> {
         self.rate

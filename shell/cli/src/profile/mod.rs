@@ -7,12 +7,14 @@ mod end;
 mod measure;
 mod node;
 mod print;
+mod verbs;
 
 use crate::output::Output;
 use axes::Axes;
 use document::{text, write};
 use farline_core::congestion::Algorithm;
-use farline_core::profile::{Environment, Form, Grid, Job, Kind, PRESETS, Profile, Repetition, preset, repetition};
+use farline_core::profile::verbs::{BESIDE, PRESETS as VERBS_PRESETS};
+use farline_core::profile::{Environment, Form, Grid, Kind, PRESETS, Profile, preset, repetition};
 use farline_core::units::{Error, Fault};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -80,6 +82,9 @@ pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
     if args.preset.as_deref() == Some("list") {
         return list(output);
     }
+    if let Some(asked) = verbs::asked(&args)? {
+        return verbs::run(asked, &args, output);
+    }
     let mut profile = match &args.resume {
         Some(file) => read(file)?,
         None => start(&args, output)?,
@@ -107,7 +112,7 @@ pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
         },
     }
     documents.iter().try_for_each(|file| write(file, &text(&profile)?))?;
-    let command = std::env::args().map(|word| quoted(&word)).collect::<Vec<_>>().join(" ");
+    let command = command();
     for file in args.out.iter().filter(|file| is(file, "csv")) {
         write(file, profile.csv().as_bytes())?;
     }
@@ -154,6 +159,11 @@ fn start_at(there: &str, args: &Args, form: Form) -> Result<Profile, Error> {
     Profile::new(grid, Kind::Measured, environment, now())
 }
 
+/// The command that was given, as a shell takes it.
+fn command() -> String {
+    std::env::args().map(|word| quoted(&word)).collect::<Vec<_>>().join(" ")
+}
+
 /// The date and time, as text.
 fn now() -> String {
     let seconds = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs());
@@ -170,7 +180,9 @@ fn simulate(profile: &mut Profile, documents: &[&PathBuf]) -> Result<(), Error> 
         if jobs.is_empty() {
             return Ok(());
         }
-        for (job, repetition) in side_by_side(profile, &jobs, workers) {
+        let grid = &profile.grid;
+        let done = side_by_side(&jobs, workers, |job| repetition(&grid.under(&job.cell), job));
+        for (job, repetition) in jobs.iter().zip(done) {
             profile.record(job, repetition);
         }
         if saved.elapsed() > SAVE_EVERY {
@@ -180,26 +192,26 @@ fn simulate(profile: &mut Profile, documents: &[&PathBuf]) -> Result<(), Error> 
     }
 }
 
-/// Runs `jobs` on as many threads as there are workers; the order of the results is the jobs'.
-fn side_by_side<'a>(profile: &Profile, jobs: &'a [Job], workers: usize) -> Vec<(&'a Job, Repetition)> {
-    let grid = &profile.grid;
+/// What `run` makes of each of `items`, in their order, on as many threads as there are workers.
+fn side_by_side<T: Sync, R: Send>(items: &[T], workers: usize, run: impl Fn(&T) -> R + Sync) -> Vec<R> {
     let next = std::sync::atomic::AtomicUsize::new(0);
-    let run = || {
+    let work = || {
         let mut done = Vec::new();
-        while let Some(job) = jobs.get(next.fetch_add(1, std::sync::atomic::Ordering::Relaxed)) {
-            done.push((job, repetition(&grid.under(&job.cell), job)));
+        loop {
+            let place = next.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            let Some(item) = items.get(place) else { return done };
+            done.push((place, run(item)));
         }
-        done
     };
     std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..workers.min(jobs.len())).map(|_| scope.spawn(run)).collect();
+        let threads: Vec<_> = (0..workers.min(items.len())).map(|_| scope.spawn(work)).collect();
         let mut done: Vec<_> = threads
             .into_iter()
             .flat_map(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
             .collect();
-        // A cell's repetitions are recorded in order whichever thread was first.
-        done.sort_by_key(|(job, _)| jobs.iter().position(|one| one == *job));
-        done
+        // Whichever thread was first.
+        done.sort_by_key(|(place, _)| *place);
+        done.into_iter().map(|(_, result)| result).collect()
     })
 }
 
@@ -209,8 +221,9 @@ fn list(output: &Output) -> Result<ExitCode, Error> {
         schema: &'static str,
         presets: Vec<(&'static str, &'static str)>,
     }
-    let text = PRESETS.map(|(name, about)| format!("{name:<20} {about}")).join("\n");
-    output.result(&Presets { schema: "farline/presets/1", presets: PRESETS.to_vec() }, text)?;
+    let presets = [&PRESETS[..], &VERBS_PRESETS[..], &[BESIDE]].concat();
+    let text: Vec<String> = presets.iter().map(|(name, about)| format!("{name:<21} {about}")).collect();
+    output.result(&Presets { schema: "farline/presets/1", presets }, text.join("\n"))?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -1,0 +1,195 @@
+//! The document of a profile of RDMA: the grid, and every run of every cell, the modelled ones and the measured ones each by themselves.
+
+use super::grid::{Cell, Grid, Model, Way};
+use super::model::{Line, MOST_PACKETS, Messages};
+use super::reliable::{Scenario, simulate};
+use super::signal::Signal;
+use crate::profile::document::Kind;
+use crate::profile::statistics::Summary;
+use crate::units::{Bytes, Error, Fault, Rate, Rng, Span};
+use crate::wan::{Extension, Settings};
+use serde::{Deserialize, Serialize};
+
+/// The name and version of the document.
+pub const SCHEMA: &str = "farline/verbs/1";
+
+/// Room at an extender beyond what its path holds; a Longbow's is not printed.
+const LEAST_BUFFER: Bytes = Bytes::mib(4);
+
+/// One run of one cell. Of a round trip only `round_trip_ns` says something, of a throughput everything else.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Run {
+    /// Which of the cell's runs it is, from 0.
+    pub index: u32,
+    /// Of its random choices.
+    pub seed: u64,
+    /// Payload per time.
+    pub throughput_bps: Rate,
+    /// From sending a message to having one back.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub round_trip_ns: Option<Span>,
+    /// Packets sent more than once.
+    pub again: u64,
+    /// Packets lost on the way.
+    pub lost: u64,
+    /// How often nothing was acknowledged in time.
+    pub timeouts: u64,
+    /// Whether the connection was given up.
+    pub broken: bool,
+}
+
+/// A cell with its runs.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CellResult {
+    /// Where it stands in the grid.
+    pub cell: Cell,
+    /// By the model.
+    pub modelled: Vec<Run>,
+    /// Between two devices.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub measured: Vec<Run>,
+}
+
+impl CellResult {
+    /// Runs of `kind`.
+    pub fn runs(&self, kind: Kind) -> &[Run] {
+        match kind {
+            Kind::Modelled => &self.modelled,
+            Kind::Measured => &self.measured,
+        }
+    }
+
+    /// The throughput of the runs of `kind` in Gbit/s, or their round-trip time in microseconds; `None` without a run.
+    pub fn summary(&self, kind: Kind) -> Option<Summary> {
+        let value = |run: &Run| match (self.cell.way, run.round_trip_ns) {
+            (Way::RoundTrip, span) => span.map_or(f64::NAN, |span| span.as_nanos() as f64 / 1e3),
+            _ => run.throughput_bps.as_bps() as f64 / 1e9,
+        };
+        Summary::of(&self.runs(kind).iter().map(value).collect::<Vec<_>>())
+    }
+}
+
+/// A profile of RDMA: the document itself.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Profile {
+    /// [`SCHEMA`].
+    pub schema: String,
+    /// Farline's version.
+    pub farline: String,
+    /// When it was made, as text: the core has no clock.
+    pub date: String,
+    /// What was asked for.
+    pub grid: Grid,
+    /// Every cell, in the order of the grid's axes.
+    pub cells: Vec<CellResult>,
+}
+
+impl Profile {
+    /// The profile of `grid` before its first run.
+    pub fn new(grid: Grid, date: impl Into<String>) -> Profile {
+        let empty = |cell| CellResult { cell, modelled: Vec::new(), measured: Vec::new() };
+        Profile {
+            schema: SCHEMA.to_owned(),
+            farline: env!("CARGO_PKG_VERSION").to_owned(),
+            date: date.into(),
+            cells: grid.cells().into_iter().map(empty).collect(),
+            grid,
+        }
+    }
+
+    /// Reads a profile.
+    ///
+    /// # Errors
+    /// [`Fault::You`] when `json` is not one of this version, or its cells are not its grid's.
+    pub fn read(json: &str) -> Result<Profile, Error> {
+        let wrong = |message: String| {
+            Error::new(Fault::You, "profile-document", message)
+                .hint(format!("a profile of RDMA is a document of schema {SCHEMA}"))
+        };
+        let profile: Profile = serde_json::from_str(json).map_err(|error| wrong(format!("not a profile of RDMA: {error}")))?;
+        if profile.schema != SCHEMA {
+            return Err(wrong(format!("its schema is {}", profile.schema)));
+        }
+        if !profile.cells.iter().map(|result| &result.cell).eq(&profile.grid.cells()) {
+            return Err(wrong("its cells are not those of its grid".to_owned()));
+        }
+        Ok(profile)
+    }
+
+    /// Runs the model, one cell after the other.
+    pub fn run(&mut self) {
+        for result in &mut self.cells {
+            result.modelled = modelled(&self.grid, &result.cell);
+        }
+    }
+
+    /// The mean of the runs of `kind` of the first cell that `of` takes, as [`CellResult::summary`] has it.
+    pub fn summary(&self, kind: Kind, of: impl Fn(&Cell) -> bool) -> Option<Summary> {
+        self.cells.iter().find(|result| of(&result.cell))?.summary(kind)
+    }
+}
+
+/// Every run of `cell` by the grid's model.
+pub fn modelled(grid: &Grid, cell: &Cell) -> Vec<Run> {
+    let name = cell.name();
+    (0..grid.repetitions).map(|index| one(grid, cell, index, grid.seed_of(&name, index))).collect()
+}
+
+fn one(grid: &Grid, cell: &Cell, index: u32, seed: u64) -> Run {
+    let mut rng = Rng::new(seed);
+    let jitter = grid.jitter_ns.as_secs_f64() * rng.normal();
+    let rtt = Span::from_secs_f64((cell.path.rtt_ns.as_secs_f64() + jitter).max(0.0));
+    let messages = Messages {
+        size: cell.size_bytes,
+        count: grid.messages,
+        depth: grid.depth,
+        queue_pairs: cell.queue_pairs,
+        packets: MOST_PACKETS,
+    };
+    let run = Run { index, seed, ..Run::default() };
+    // Only SC08's hosts are known to be slower than their ports, which were SDR.
+    let host = grid.host_bps.filter(|_| cell.signal == Signal::Sdr);
+    if grid.model == Model::Packets {
+        let outcome = simulate(&Scenario {
+            messages,
+            mtu: grid.mtu_bytes,
+            host: host.unwrap_or(cell.signal.data_rate()),
+            way: way(cell, rtt),
+            cross: cell.cross_bps,
+            // A device takes between one and four times what it was told.
+            timeout: cell.setup.timeout().mul_f64(1.0 + 3.0 * rng.unit()),
+            most: Span::from_secs_f64(grid.most_s),
+            seed,
+        });
+        return Run {
+            throughput_bps: outcome.throughput,
+            again: outcome.again,
+            lost: outcome.lost,
+            timeouts: outcome.timeouts,
+            broken: outcome.broken,
+            ..run
+        };
+    }
+    let line = Line { signal: cell.signal, host, mtu: grid.mtu_bytes, rtt, credits: cell.credits_bytes };
+    use super::grid::Transport::{Rc, Ud};
+    let throughput_bps = match (cell.transport, cell.way) {
+        (_, Way::RoundTrip) => return Run { round_trip_ns: Some(messages.round_trip(&line)), ..run },
+        (Rc, Way::OneWay) => messages.reliable(&line),
+        (Rc, Way::BothWays) => messages.reliable_both_ways(&line),
+        (Ud, Way::OneWay) => messages.unreliable(&line).unwrap_or_default(),
+        (Ud, Way::BothWays) => Rate::from_bps(2 * messages.unreliable(&line).unwrap_or_default().as_bps()),
+    };
+    Run { throughput_bps, ..run }
+}
+
+/// The extenders and the long haul of `cell`, on which a round trip takes `rtt`.
+fn way(cell: &Cell, rtt: Span) -> Extension {
+    let mut way = Extension::over(&Settings::new(cell.path.rate_bps, rtt), cell.signal.data_rate(), LEAST_BUFFER);
+    way.haul.queue = cell.queue_bytes.unwrap_or(cell.path.queue_bytes);
+    way.buffer = cell.credits_bytes.unwrap_or(way.buffer);
+    way
+}
+
+#[cfg(test)]
+#[path = "document_tests.rs"]
+mod tests;

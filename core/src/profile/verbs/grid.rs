@@ -1,0 +1,270 @@
+//! What a profile of RDMA varies: path, ports, transport, direction, way of connecting, message size, queue pairs, credits, other traffic.
+
+use super::signal::Signal;
+use crate::profile::grid::{Form, PathPoint, seed_of};
+use crate::units::{Bytes, Rate, Span};
+use serde::{Deserialize, Serialize};
+
+/// How messages travel.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Transport {
+    /// A reliable connection (RC), by RDMA WRITE.
+    #[default]
+    Rc,
+    /// Unreliable datagrams (UD), by SEND.
+    Ud,
+}
+
+/// Which way, and what is measured.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Way {
+    /// Throughput of one end that sends.
+    #[default]
+    OneWay,
+    /// The sum of both ends, which send at once.
+    BothWays,
+    /// The time from sending a message to having one of its size back.
+    RoundTrip,
+}
+
+/// How a connection is made (SC08, section IV.B), which decides how long it waits for an acknowledgement.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Setup {
+    /// By the communication manager, from what the subnet says of the path.
+    #[default]
+    Cm,
+    /// By parameters exchanged over a socket: those that are compiled in.
+    Exchange,
+}
+
+impl Transport {
+    /// `RC` or `UD`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Transport::Rc => "RC",
+            Transport::Ud => "UD",
+        }
+    }
+}
+
+impl Way {
+    /// In words.
+    pub fn name(self) -> &'static str {
+        match self {
+            Way::OneWay => "one way",
+            Way::BothWays => "both ways",
+            Way::RoundTrip => "round trip",
+        }
+    }
+}
+
+impl Setup {
+    /// In words.
+    pub fn name(self) -> &'static str {
+        match self {
+            Setup::Cm => "rdma_cm",
+            Setup::Exchange => "exchanged",
+        }
+    }
+
+    /// The least time that the connection waits for an acknowledgement, 4.096 us * 2^n; a device takes between one and four of it
+    /// (InfiniBand Architecture Specification 1.2.1, section 9.7.6.1.3).
+    ///
+    /// The communication manager takes the subnet's packet life time, of which OpenSM's default is 2^18, and doubles it (Linux, cm.c);
+    /// `ib_rdma_bw` has 2^14 compiled in (perftest, rdma_bw.c: `timeout = 14`).
+    pub fn timeout(self) -> Span {
+        let exponent = match self {
+            Setup::Cm => 19,
+            Setup::Exchange => 14,
+        };
+        Span::from_nanos(4_096 << exponent)
+    }
+}
+
+/// Which model makes a grid's figures.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Model {
+    /// [`Messages`](super::Messages): what can be said without looking at single packets.
+    #[default]
+    ClosedForm,
+    /// [`simulate`](super::simulate): each packet, where packets are lost or waited for in vain.
+    Packets,
+}
+
+/// One point of the grid.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Cell {
+    /// The path.
+    pub path: PathPoint,
+    /// The ports at its ends.
+    pub signal: Signal,
+    /// How messages travel.
+    pub transport: Transport,
+    /// Which way.
+    pub way: Way,
+    /// How the connection was made.
+    pub setup: Setup,
+    /// Payload of a message.
+    pub size_bytes: Bytes,
+    /// Connections side by side.
+    pub queue_pairs: u64,
+    /// What the link is promised room for; `None` with range extenders, which promise more than it holds.
+    pub credits_bytes: Option<Bytes>,
+    /// Other traffic on the long haul.
+    pub cross_bps: Rate,
+    /// The queue that both share before it; `None` for the path's own, which holds what extenders promise.
+    pub queue_bytes: Option<Bytes>,
+}
+
+impl Cell {
+    /// A byte over `path` in the usual way.
+    fn on(path: &PathPoint) -> Cell {
+        Cell {
+            path: path.clone(),
+            signal: Signal::default(),
+            transport: Transport::default(),
+            way: Way::default(),
+            setup: Setup::default(),
+            size_bytes: Bytes(1),
+            queue_pairs: 1,
+            credits_bytes: None,
+            cross_bps: Rate::default(),
+            queue_bytes: None,
+        }
+    }
+
+    /// The cell in one line, the same in every document: `usn-8600 RC one way 8 MiB`, with what differs from the usual after it.
+    pub fn name(&self) -> String {
+        let mut name = format!("{} {} {} {}", self.path.name, self.transport.name(), self.way.name(), self.size_bytes);
+        if self.signal != Signal::default() {
+            name.push_str(&format!(" {}", self.signal.name()));
+        }
+        if self.setup != Setup::default() {
+            name.push_str(&format!(" {}", self.setup.name()));
+        }
+        if self.queue_pairs != 1 {
+            name.push_str(&format!(" {} queue pairs", self.queue_pairs));
+        }
+        if let Some(credits) = self.credits_bytes {
+            name.push_str(&format!(" credits {credits}"));
+        }
+        if self.cross_bps > Rate::default() {
+            name.push_str(&format!(" cross {}", self.cross_bps));
+        }
+        if let Some(queue) = self.queue_bytes {
+            name.push_str(&format!(" queue {queue}"));
+        }
+        name
+    }
+}
+
+/// The axes of a profile of RDMA, and how a cell is run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Grid {
+    /// The preset's name.
+    pub name: String,
+    /// Which form of it.
+    pub form: Form,
+    /// What makes modelled figures.
+    pub model: Model,
+    /// Paths.
+    pub paths: Vec<PathPoint>,
+    /// Ports.
+    pub signals: Vec<Signal>,
+    /// How messages travel.
+    pub transports: Vec<Transport>,
+    /// Which way.
+    pub ways: Vec<Way>,
+    /// How connections are made.
+    pub setups: Vec<Setup>,
+    /// Payloads of a message.
+    pub sizes_bytes: Vec<Bytes>,
+    /// Connections side by side.
+    pub queue_pairs: Vec<u64>,
+    /// Promises of room; `None` for those of range extenders.
+    pub credits_bytes: Vec<Option<Bytes>>,
+    /// Other traffic.
+    pub cross_bps: Vec<Rate>,
+    /// Queues before the long haul; `None` for the paths' own.
+    pub queues_bytes: Vec<Option<Bytes>>,
+    /// Messages of a run.
+    pub messages: u64,
+    /// Messages of one connection that may be unacknowledged.
+    pub depth: u64,
+    /// Payload of a full packet.
+    pub mtu_bytes: Bytes,
+    /// The most of payload that an SDR host carries each way; `None` where its port is the limit.
+    pub host_bps: Option<Rate>,
+    /// The standard deviation of the round-trip time from run to run.
+    pub jitter_ns: Span,
+    /// How often each cell is run.
+    pub repetitions: u32,
+    /// The longest run in virtual time; what was acknowledged until then counts.
+    pub most_s: f64,
+    /// Of every random choice.
+    pub seed: u64,
+}
+
+impl Grid {
+    /// A grid of one cell for each path and size: SDR ports with extenders, `ib_rdma_bw`'s queue and count, one run.
+    pub fn new(name: &str, form: Form, paths: Vec<PathPoint>, sizes_bytes: Vec<Bytes>) -> Grid {
+        Grid {
+            name: name.to_owned(),
+            form,
+            model: Model::default(),
+            paths,
+            signals: vec![Signal::Sdr],
+            transports: vec![Transport::Rc],
+            ways: vec![Way::OneWay],
+            setups: vec![Setup::Cm],
+            sizes_bytes,
+            queue_pairs: vec![1],
+            credits_bytes: vec![None],
+            cross_bps: vec![Rate::default()],
+            queues_bytes: vec![None],
+            messages: 1_000,
+            depth: 100,
+            mtu_bytes: Bytes(2_048),
+            host_bps: None,
+            jitter_ns: Span::ZERO,
+            repetitions: 1,
+            most_s: 120.0,
+            seed: 1,
+        }
+    }
+
+    /// Every cell, in the order of the axes; a datagram is at most one packet, so larger ones have no cell.
+    pub fn cells(&self) -> Vec<Cell> {
+        let cells = self.paths.iter().map(Cell::on).collect();
+        let cells = along(cells, &self.signals, |cell, signal| cell.signal = *signal);
+        let cells = along(cells, &self.transports, |cell, transport| cell.transport = *transport);
+        let cells = along(cells, &self.ways, |cell, way| cell.way = *way);
+        let cells = along(cells, &self.setups, |cell, setup| cell.setup = *setup);
+        let cells = along(cells, &self.queue_pairs, |cell, pairs| cell.queue_pairs = *pairs);
+        let cells = along(cells, &self.credits_bytes, |cell, credits| cell.credits_bytes = *credits);
+        let cells = along(cells, &self.cross_bps, |cell, cross| cell.cross_bps = *cross);
+        let cells = along(cells, &self.queues_bytes, |cell, queue| cell.queue_bytes = *queue);
+        let mut cells = along(cells, &self.sizes_bytes, |cell, size| cell.size_bytes = *size);
+        cells.retain(|cell| cell.transport == Transport::Rc || cell.size_bytes <= self.mtu_bytes);
+        cells
+    }
+
+    /// The seed of one run of the cell called `name`: another order or another grid does not change it.
+    pub fn seed_of(&self, name: &str, index: u32) -> u64 {
+        seed_of(self.seed, name, index)
+    }
+}
+
+/// Each of `cells` with each of `values` put in.
+fn along<T>(cells: Vec<Cell>, values: &[T], put: impl Fn(&mut Cell, &T)) -> Vec<Cell> {
+    let with = |cell: &Cell, value: &T| {
+        let mut cell = cell.clone();
+        put(&mut cell, value);
+        cell
+    };
+    cells.iter().flat_map(|cell| values.iter().map(|value| with(cell, value)).collect::<Vec<_>>()).collect()
+}

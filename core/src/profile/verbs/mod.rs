@@ -1,0 +1,25 @@
+//! RDMA over distance: what a reliable connection and datagrams carry by message size, delay, other traffic and way of connecting.
+//!
+//! [`Messages`] is the closed form, [`simulate`] a connection packet by packet over [`wan::Extender`](crate::wan::Extender). A [`Grid`]
+//! says what is varied, [`preset`] gives the papers' experiments, and a [`Profile`] holds the runs, modelled and measured side by side;
+//! [`published`] are the papers' numbers. [`Beside`] sets TCP beside it and says which to use when.
+
+mod beside;
+mod beside_page;
+mod csv;
+mod document;
+mod grid;
+mod model;
+mod page;
+mod presets;
+pub mod published;
+mod reliable;
+mod signal;
+
+pub use beside::{Beside, PRESET as BESIDE, Use, Verdict, grids as beside};
+pub use document::{CellResult, Profile, Run, SCHEMA, modelled};
+pub use grid::{Cell, Grid, Model, Setup, Transport, Way};
+pub use model::{Line, MOST_PACKETS, Messages, RELIABLE_HEADERS};
+pub use presets::{PRESETS, preset};
+pub use reliable::{Outcome, Scenario, simulate};
+pub use signal::Signal;
