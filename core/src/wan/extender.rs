@@ -1,18 +1,4 @@
 //! InfiniBand over a wide area: a pair of range extenders, and the long haul between them, in one direction.
-//!
-//! An InfiniBand port sends only what the port at the other end of its cable has promised room for, in *credits*. A promise covers at most
-//! [`NATIVE_CREDITS`], so over a long cable the port waits for most of the time. An extender ends the promises on its own side: the sending
-//! host is promised the near extender's buffer, the near extender the far one's, and both are deep enough for the distance (SC08,
-//! section IV.A). A packet's way:
-//!
-//! 1. *Port*: it is serialised into the near extender at the port's rate, which has promised room for it.
-//! 2. *Near buffer*: it waits until the far extender has promised room, and leaves at the long haul's rate.
-//! 3. *Long haul*: a [`Link`], with what is in front of it: a switch's queue that cross-traffic shares. The extender does not see that
-//!    queue. What the two bring above the haul's rate fills it, and then frames are lost, which InfiniBand's hosts take for a broken cable.
-//! 4. *Far port*: what arrived is serialised into the far host's port, and its room is promised again, one way back.
-//!
-//! The room of a lost frame comes back as well: an extender says with its promises how much it has sent in all, as InfiniBand's flow-control
-//! packets do (InfiniBand Architecture Specification 1.2.1, section 7.9.4).
 
 use super::Frames;
 use super::counters::{Cause, Counters};
@@ -55,7 +41,21 @@ struct Crossing {
     left: u32,
 }
 
-/// One direction of InfiniBand over a wide area. See the [module](self) for what it does to a packet.
+/// One direction of InfiniBand over a wide area.
+///
+/// An InfiniBand port sends only what the port at the other end of its cable has promised room for, in *credits*. A promise covers at most
+/// [`NATIVE_CREDITS`], so over a long cable the port waits for most of the time. An extender ends the promises on its own side: the sending
+/// host is promised the near extender's buffer, the near extender the far one's, and both are deep enough for the distance (SC08,
+/// section IV.A). A packet's way:
+///
+/// 1. *Port*: it is serialised into the near extender at the port's rate, which has promised room for it.
+/// 2. *Near buffer*: it waits until the far extender has promised room, and leaves at the long haul's rate.
+/// 3. *Long haul*: a [`Link`], with what is in front of it: a switch's queue that cross-traffic shares. The extender does not see that
+///    queue. What the two bring above the haul's rate fills it, and then frames are lost, which InfiniBand's hosts take for a broken cable.
+/// 4. *Far port*: what arrived is serialised into the far host's port, and its room is promised again, one way back.
+///
+/// The room of a lost frame comes back as well: an extender says with its promises how much it has sent in all, as InfiniBand's flow-control
+/// packets do (InfiniBand Architecture Specification 1.2.1, section 7.9.4).
 #[derive(Clone, Debug)]
 pub struct Extender {
     settings: Extension,
