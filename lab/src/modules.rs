@@ -7,6 +7,7 @@ use crate::succeed;
 use anyhow::{Context, Result, anyhow, ensure};
 use farline::kernelcc::{Held, Source, Wish, obtain};
 use farline_core::congestion::{Algorithm, Set};
+use farline_core::profile::statistics::Summary;
 use farline_core::units::Span;
 use std::ops::ControlFlow;
 use std::process::Command;
@@ -48,11 +49,7 @@ pub struct Pair {
 impl Pair {
     /// The middle one of the module's and of the program's.
     pub fn middle(&self) -> (f64, f64) {
-        let middle = |all: &[f64]| {
-            let mut all = all.to_vec();
-            all.sort_by(f64::total_cmp);
-            all.get(all.len() / 2).copied().unwrap_or(f64::NAN)
-        };
+        let middle = |all: &[f64]| Summary::of(all).map_or(f64::NAN, |summary| summary.median);
         (middle(&self.module), middle(&self.bpf))
     }
 

@@ -416,38 +416,29 @@ impl Grid {
 
     /// Every cell, in the order of the axes; those of hypotheses after them.
     pub fn cells(&self) -> Vec<Cell> {
-        let mut cells = Vec::new();
-        for path in &self.paths {
-            for &congestion in &self.congestion {
-                for &mtu in &self.mtus {
-                    for &window_bytes in &self.windows_bytes {
-                        for &cross_bps in &self.cross_bps {
-                            for &loss in &self.losses {
-                                cells.extend(self.streams.iter().map(|&streams| Cell {
-                                    path: path.clone(),
-                                    congestion,
-                                    set: self.set,
-                                    streams,
-                                    window_bytes,
-                                    mtu,
-                                    cross_bps,
-                                    loss,
-                                    direction: Direction::Out,
-                                    staged: None,
-                                    hypothesis: None,
-                                }));
-                            }
-                        }
-                    }
-                }
-            }
-        }
-        let each_way = |cell: Cell| self.directions.iter().map(move |&direction| Cell { direction, ..cell.clone() });
-        cells = cells.into_iter().flat_map(each_way).collect();
+        let usual = |path: &PathPoint, congestion| Cell {
+            path: path.clone(),
+            congestion,
+            set: self.set,
+            streams: 1,
+            window_bytes: None,
+            mtu: Grid::USUAL_MTU,
+            cross_bps: Rate::default(),
+            loss: 0.0,
+            direction: Direction::Out,
+            staged: None,
+            hypothesis: None,
+        };
+        let with_control = |path| self.congestion.iter().map(move |&congestion| usual(path, congestion));
+        let cells = self.paths.iter().flat_map(with_control).collect();
+        let cells = along(cells, &self.mtus, |cell, mtu| cell.mtu = *mtu);
+        let cells = along(cells, &self.windows_bytes, |cell, window| cell.window_bytes = *window);
+        let cells = along(cells, &self.cross_bps, |cell, cross| cell.cross_bps = *cross);
+        let cells = along(cells, &self.losses, |cell, loss| cell.loss = *loss);
+        let cells = along(cells, &self.streams, |cell, streams| cell.streams = *streams);
+        let mut cells = along(cells, &self.directions, |cell, direction| cell.direction = *direction);
         if let Some(copies) = &self.copies {
-            let staged = copies.each();
-            let with = |cell: Cell| staged.iter().map(move |one| Cell { staged: Some(*one), ..cell.clone() }).collect::<Vec<_>>();
-            cells = cells.into_iter().flat_map(with).collect();
+            cells = along(cells, &copies.each(), |cell, staged| cell.staged = Some(*staged));
         }
         let tested: Vec<Cell> = self.hypotheses.iter().flat_map(|one| one.cells(&cells)).collect();
         cells.extend(tested);
@@ -477,6 +468,19 @@ impl Grid {
         let json = serde_json::to_vec(self).unwrap_or_default();
         blake3::hash(&json).to_hex().to_string()
     }
+}
+
+/// Each of `cells` with each of `values` put in: one axis more.
+pub(super) fn along<C: Clone, V>(cells: Vec<C>, values: &[V], put: impl Fn(&mut C, &V)) -> Vec<C> {
+    let mut all = Vec::with_capacity(cells.len() * values.len());
+    for cell in &cells {
+        for value in values {
+            let mut cell = cell.clone();
+            put(&mut cell, value);
+            all.push(cell);
+        }
+    }
+    all
 }
 
 /// A seed of its own for each repetition of each cell.

@@ -228,8 +228,7 @@ impl Profile {
             series: series.clone(),
             marks: Vec::new(),
         };
-        let columns = ["Control", "Transition RTT", "Error of the fit", "Utilisation-concavity"];
-        let columns = columns.iter().enumerate().map(|(i, name)| ((*name).to_owned(), i > 0)).collect();
+        let columns = Table::headings(["Control", "Transition RTT", "Error of the fit", "Utilisation-concavity"]);
         Some(
             Section::new("Throughput against round-trip time")
                 .text(
@@ -266,13 +265,12 @@ impl Profile {
             (grid.cross_bps.len() > 1, ("Other traffic", "Gbit/s", |result| gbit(result.cell.cross_bps))),
             (grid.losses.len() > 1, ("Loss", "", |result| result.cell.loss)),
         ];
-        let mut section = Section::new("Along each axis");
-        let mut any = false;
+        let mut charts = Vec::new();
         for (_, along) in axes.iter().filter(|(has, _)| *has) {
             let (name, unit, _) = along;
             let mut chart = |place: String, mut series: Vec<Series>| {
                 series.truncate(LINES);
-                section = section.clone().chart(LineChart {
+                charts.push(LineChart {
                     title: format!("Throughput by {}{place}", name.to_lowercase()),
                     x: Axis::new(*name, *unit),
                     y: Axis::new(format!("Goodput, {}{place}", self.label()), "Gbit/s"),
@@ -290,9 +288,11 @@ impl Profile {
                 }
                 _ => chart(String::new(), all),
             }
-            any = true;
         }
-        any.then(|| section.note(format!("At most {LINES} lines are drawn; the table below has every cell.")))
+        let note = format!("At most {LINES} lines are drawn; the table below has every cell.");
+        let section =
+            |charts: Vec<LineChart>| charts.into_iter().fold(Section::new("Along each axis"), Section::chart).note(note);
+        (!charts.is_empty()).then(|| section(charts))
     }
 
     /// Means of the cells that `of` takes over the axis `along`, a line for each combination of the others.

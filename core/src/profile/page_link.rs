@@ -31,8 +31,7 @@ impl Profile {
             ];
             (cells, false)
         });
-        let columns = ["Path", "Late, median ms", "99 %, ms", "Limit, ms", "Overruns", "Valid"];
-        let columns = columns.iter().enumerate().map(|(i, name)| ((*name).to_owned(), i > 0)).collect();
+        let columns = Table::headings(["Path", "Late, median ms", "99 %, ms", "Limit, ms", "Overruns", "Valid"]);
         let mut section = Section::new("How exact the link was")
             .text(
                 "Each repetition had a link of its own. Medians over repetitions of how late packets left it, against its model. A \

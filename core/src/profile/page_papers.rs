@@ -12,11 +12,6 @@ fn printed(paper: Option<&Sc08>, of: impl Fn(&Sc08) -> String) -> String {
     paper.map_or_else(String::new, of)
 }
 
-/// The heads of a table whose first column is a name and whose others are numbers.
-fn heads<S: AsRef<str>>(names: impl IntoIterator<Item = S>) -> Vec<(String, bool)> {
-    names.into_iter().enumerate().map(|(i, name)| (name.as_ref().to_owned(), i > 0)).collect()
-}
-
 impl Profile {
     /// The table that SC08 prints, beside SC08's.
     pub(super) fn per_mile(&self) -> Option<Section> {
@@ -55,7 +50,7 @@ impl Profile {
                 rows.push((cells, false));
             }
         }
-        let columns = heads([
+        let columns = Table::headings([
             "Control",
             "Miles",
             "Gbit/s",
@@ -165,7 +160,7 @@ impl Profile {
         if rows.is_empty() {
             return Some(section.note("None of their runs is there yet."));
         }
-        let columns = heads(["Run", "SC08, Gbit/s", "Ours without", "Ours with", "Explains"]);
+        let columns = Table::headings(["Run", "SC08, Gbit/s", "Ours without", "Ours with", "Explains"]);
         Some(section.table(Table { columns, rows }))
     }
 }

@@ -64,14 +64,54 @@ pub struct Staged {
     pub order: Order,
 }
 
+impl Stall {
+    /// How much longer nothing is given, `at` after the beginning.
+    pub fn left(self, at: Span) -> Span {
+        let phase = Span::from_nanos(at.as_nanos() % self.every_ns.as_nanos().max(1));
+        let open = self.every_ns.saturating_sub(self.pause_ns);
+        if phase < open { Span::ZERO } else { self.every_ns.saturating_sub(phase) }
+    }
+}
+
+impl FromStr for Stall {
+    type Err = Error;
+
+    /// Reads `50ms/1s`.
+    fn from_str(text: &str) -> Result<Stall, Error> {
+        let wrong = || Error::new(Fault::You, "bad-stall", format!("`{text}` is no stall")).hint("write it as 50ms/1s");
+        let (pause, every) = text.split_once('/').ok_or_else(wrong)?;
+        let (pause_ns, every_ns): (Span, Span) = (pause.parse().map_err(|_| wrong())?, every.parse().map_err(|_| wrong())?);
+        if pause_ns >= every_ns { Err(wrong()) } else { Ok(Stall { pause_ns, every_ns }) }
+    }
+}
+
+impl Store {
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Store::Memory => "memory",
+            Store::File => "file",
+        }
+    }
+}
+
 impl FromStr for Store {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Store, Error> {
-        match text {
-            "memory" => Ok(Store::Memory),
-            "file" => Ok(Store::File),
-            _ => Err(Error::new(Fault::You, "profile-store", format!("`{text}` is no store")).hint("memory and file are")),
+        [Store::Memory, Store::File]
+            .into_iter()
+            .find(|store| store.name() == text)
+            .ok_or_else(|| Error::new(Fault::You, "profile-store", format!("`{text}` is no store")).hint("memory and file are"))
+    }
+}
+
+impl Order {
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Order::Synchronous => "synchronous",
+            Order::Asynchronous => "asynchronous",
         }
     }
 }
@@ -80,14 +120,9 @@ impl FromStr for Order {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Order, Error> {
-        match text {
-            "synchronous" => Ok(Order::Synchronous),
-            "asynchronous" => Ok(Order::Asynchronous),
-            _ => {
-                Err(Error::new(Fault::You, "profile-order", format!("`{text}` is no order"))
-                    .hint("synchronous and asynchronous are"))
-            }
-        }
+        [Order::Synchronous, Order::Asynchronous].into_iter().find(|order| order.name() == text).ok_or_else(|| {
+            Error::new(Fault::You, "profile-order", format!("`{text}` is no order")).hint("synchronous and asynchronous are")
+        })
     }
 }
 
@@ -100,9 +135,7 @@ impl fmt::Display for Staged {
 impl Staged {
     /// Store and order, such as `file synchronous`.
     pub(super) fn how(&self) -> String {
-        let store = if self.store == Store::Memory { "memory" } else { "file" };
-        let order = if self.order == Order::Synchronous { "synchronous" } else { "asynchronous" };
-        format!("{store} {order}")
+        format!("{} {}", self.store.name(), self.order.name())
     }
 }
 
@@ -191,10 +224,7 @@ impl Pool {
 
     /// Reads for `step` seconds from `now` on, and answers the packets that may leave meanwhile.
     pub(super) fn read(&mut self, now: f64, step: f64) -> f64 {
-        let open = self.stall.is_none_or(|stall| {
-            let every = stall.every_ns.as_secs_f64();
-            now % every < every - stall.pause_ns.as_secs_f64()
-        });
+        let open = self.stall.is_none_or(|stall| stall.left(Span::from_secs_f64(now)) == Span::ZERO);
         if open && self.fills {
             self.level = (self.level + self.read * step).min(self.size);
         }
@@ -238,6 +268,17 @@ mod tests {
         assert!(
             profile.cells.iter().any(|result| { result.valid().any(|one| one.limited_by == crate::profile::LimitedBy::Store) })
         );
+    }
+
+    #[test]
+    fn the_pause_is_the_end_of_every_span() {
+        let stall: Stall = "50ms/1s".parse().expect("it is one");
+        let left = |ms| stall.left(Span::from_millis(ms));
+        assert_eq!([left(0), left(949), left(1500)], [Span::ZERO; 3]);
+        assert_eq!((left(950), left(999), left(3960)), (Span::from_millis(50), Span::from_millis(1), Span::from_millis(40)));
+        for text in ["", "50ms", "1s/50ms", "1s/1s", "x/1s"] {
+            assert_eq!(text.parse::<Stall>().expect_err(text).code, "bad-stall");
+        }
     }
 
     #[test]

@@ -204,6 +204,11 @@ impl Card {
 }
 
 impl Table {
+    /// The headings of a column of words and columns of numbers behind it.
+    pub fn headings(names: impl IntoIterator<Item = impl Into<String>>) -> Vec<(String, bool)> {
+        names.into_iter().enumerate().map(|(i, name)| (name.into(), i > 0)).collect()
+    }
+
     fn html(&self) -> String {
         let class = |right: bool| if right { " class=\"right\"" } else { "" };
         // A phone shows a table of more columns as a list.

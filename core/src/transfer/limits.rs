@@ -1,10 +1,10 @@
 //! What held a transfer back, from where its threads waited and what the kernel says of its sockets.
 
 use crate::units::Span;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// What limited a transfer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Limit {

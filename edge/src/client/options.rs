@@ -2,7 +2,8 @@
 
 use super::existing::Existing;
 use super::reach::Reach;
-use crate::stores::{DirectIo, Stall};
+use crate::stores::DirectIo;
+use farline_core::profile::Stall;
 use farline_core::transfer::Wishes;
 use farline_core::units::{Bytes, Error, Fault, Rate, Span};
 use std::sync::Arc;

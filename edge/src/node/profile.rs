@@ -47,12 +47,12 @@ pub(super) fn measure(plane: &mut DataPlane, parms: &str, run: &Run<'_>) -> Resu
     plane.channels.clear();
     let cancel = run.cancel;
     let watch = Watch { ceiling, over: Cell::new(0), last: Cell::new(Instant::now()) };
+    let go_on = || cancel.reason().map_or(Ok(()), Err);
     let allow = |bytes: u64| {
         run.tally.add_bytes(usize::try_from(bytes).unwrap_or(usize::MAX));
-        run.cancel.reason().map_or(Ok(()), Err)?;
+        go_on()?;
         watch.look(bytes)
     };
-    let go_on = || run.cancel.reason().map_or(Ok(()), Err);
     let work = || -> Result<Told, Error> {
         let began = Instant::now();
         let (mine, theirs) = match request.direction {
@@ -63,7 +63,7 @@ pub(super) fn measure(plane: &mut DataPlane, parms: &str, run: &Run<'_>) -> Resu
         let mut told = Told::default();
         // The threads that fill are not the one that counts what comes, which keeps an eye on the ceiling.
         std::thread::scope(|scope| {
-            let (request, go_on) = (&request, || cancel.reason().map_or(Ok(()), Err));
+            let request = &request;
             let filling = (!mine.is_empty()).then(|| scope.spawn(move || fill(&mine, request, began, &go_on)));
             if !theirs.is_empty() {
                 told.received = Some(drain(theirs, request, &allow)?);

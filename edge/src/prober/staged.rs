@@ -3,6 +3,7 @@
 use super::bench::{failed, parse};
 use crate::link::{Link, Side};
 use farline_core::profile::{Cell, Copies, Grid, LimitedBy, Observed, Order, Staged, Store};
+use farline_core::transfer::Limit;
 use farline_core::units::{Bytes, Error, Fault, Span};
 use serde::Deserialize;
 use std::fs::{self, File};
@@ -23,7 +24,7 @@ struct Copied {
     seconds: f64,
     rtt_seconds: f64,
     retransmits: u64,
-    limited_by: String,
+    limited_by: Limit,
     streams: usize,
     samples: Vec<Sample>,
 }
@@ -154,11 +155,11 @@ fn seen(grid: &Grid, copied: &Copied) -> Result<Seen, Error> {
     };
     let sample = |i: usize| (at((i + 1) as f64 * grid.sample_s) - at(i as f64 * grid.sample_s)) * 8.0 / grid.sample_s;
     let mean = copied.bytes as f64 * 8.0 / copied.seconds;
-    let limited_by = match copied.limited_by.as_str() {
-        "cpu" | "peer" => LimitedBy::Cpu,
-        "disk_read" | "disk_write" => LimitedBy::Store,
-        "receiver_window" => LimitedBy::ReceiverWindow,
-        "send_buffer" => LimitedBy::SendBuffer,
+    let limited_by = match copied.limited_by {
+        Limit::Cpu | Limit::Peer => LimitedBy::Cpu,
+        Limit::DiskRead | Limit::DiskWrite => LimitedBy::Store,
+        Limit::ReceiverWindow => LimitedBy::ReceiverWindow,
+        Limit::SendBuffer => LimitedBy::SendBuffer,
         _ => LimitedBy::Congestion,
     };
     let observed = Observed {
@@ -224,7 +225,7 @@ mod tests {
             seconds: 2.0,
             rtt_seconds: 0.03,
             retransmits: 7,
-            limited_by: "disk_read".to_owned(),
+            limited_by: Limit::DiskRead,
             streams: 2,
             samples: vec![sample(0.2, 0), sample(0.9, 1_400_000), sample(1.7, 3_000_000), sample(2.0, 4_000_000)],
         };

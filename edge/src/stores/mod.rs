@@ -34,7 +34,7 @@ pub use posix::{Part, PosixSource};
 pub(crate) use receipts::{Parcel, Receipts, receipts_folder, temporary_beside};
 pub use receipts::{Receipt, receipts_in, state_folder};
 pub use root::Root;
-pub use stall::{Stall, StallingSource};
+pub use stall::StallingSource;
 pub use standard::StandardOutput;
 pub use walk::{WalkProblem, walk};
 pub(crate) use walk::{is_special, join, look};

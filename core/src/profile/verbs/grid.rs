@@ -1,7 +1,7 @@
 //! What a profile of RDMA varies: path, ports, transport, direction, way of connecting, message size, queue pairs, credits, other traffic.
 
 use super::signal::Signal;
-use crate::profile::grid::{Form, PathPoint, seed_of};
+use crate::profile::grid::{Form, PathPoint, along, seed_of};
 use crate::units::{Bytes, Rate, Span};
 use serde::{Deserialize, Serialize};
 
@@ -257,14 +257,4 @@ impl Grid {
     pub fn seed_of(&self, name: &str, index: u32) -> u64 {
         seed_of(self.seed, name, index)
     }
-}
-
-/// Each of `cells` with each of `values` put in.
-fn along<T>(cells: Vec<Cell>, values: &[T], put: impl Fn(&mut Cell, &T)) -> Vec<Cell> {
-    let with = |cell: &Cell, value: &T| {
-        let mut cell = cell.clone();
-        put(&mut cell, value);
-        cell
-    };
-    cells.iter().flat_map(|cell| values.iter().map(|value| with(cell, value)).collect::<Vec<_>>()).collect()
 }

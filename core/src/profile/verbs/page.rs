@@ -8,6 +8,8 @@ use crate::profile::statistics::decrease_per_mile;
 use crate::report::{Axis, Card, LineChart, Page, Section, Series, Table};
 use crate::units::Rate;
 
+/// The kinds of runs, as they are labelled.
+const KINDS: [(Kind, &str); 2] = [(Kind::Modelled, "modelled"), (Kind::Measured, "measured")];
 /// Longer tables are not read; the document has the rest.
 const ROWS: usize = 240;
 
@@ -88,7 +90,7 @@ impl Profile {
             let name = format!("{name}, {label}");
             (!points.is_empty()).then(|| Series { name, points, band: band.collect(), ..Series::default() })
         };
-        [(Kind::Modelled, "modelled"), (Kind::Measured, "measured")].into_iter().filter_map(one).collect()
+        KINDS.into_iter().filter_map(one).collect()
     }
 
     /// Whether everything but path, transport, way and size is the first of its axis.
@@ -142,7 +144,7 @@ impl Profile {
         let mut rows = Vec::new();
         for path in &self.grid.paths {
             let paper = published::sc08(&path.name);
-            for (kind, label) in [(Kind::Modelled, "modelled"), (Kind::Measured, "measured")] {
+            for (kind, label) in KINDS {
                 let (Some(miles), Some(found)) = (path.miles, of(&path.name, kind)) else { continue };
                 let from = base.miles.zip(of(&base.name, kind)).map(|(miles, summary)| (miles, summary.mean * 1e3));
                 let dpm = from.and_then(|from| decrease_per_mile(from, (miles, found.mean * 1e3)));
@@ -208,7 +210,7 @@ impl Profile {
                     "Messages of {largest}, modelled. A cable's own credits cover 128 KiB, which a round trip uses up once; extenders end \
                      them on their own side. A faster port with the same queue of messages feels distance more."
                 ))
-                .table(Table { columns: columns.enumerate().map(|(i, name)| (name, i > 0)).collect(), rows }),
+                .table(Table { columns: Table::headings(columns), rows }),
         )
     }
 
@@ -259,7 +261,7 @@ impl Profile {
         let series =
             self.grid.setups.iter().flat_map(|&setup| self.lines(setup.name(), |cell| cell.setup == setup, rtt)).collect();
         let rows = self.cells.iter().flat_map(|result| {
-            [(Kind::Modelled, "modelled"), (Kind::Measured, "measured")].into_iter().filter_map(move |(kind, label)| {
+            KINDS.into_iter().filter_map(move |(kind, label)| {
                 let found = result.summary(kind)?;
                 let timeouts: u64 = result.runs(kind).iter().map(|run| run.timeouts).sum();
                 let (path, setup) = (result.cell.path.name.clone(), result.cell.setup.name().to_owned());
@@ -334,7 +336,7 @@ impl Profile {
         let mut rows = Vec::new();
         for result in &self.cells {
             let Some(printed) = published::of(&self.grid.name, &result.cell) else { continue };
-            for (kind, label) in [(Kind::Modelled, "modelled"), (Kind::Measured, "measured")] {
+            for (kind, label) in KINDS {
                 let Some(found) = result.summary(kind) else { continue };
                 let off = format!("{:+.1} %", (found.mean / printed - 1.0) * 100.0);
                 let cells =
