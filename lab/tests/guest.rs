@@ -1,9 +1,9 @@
-//! Farline's controls beside Linux's own modules, on Debian's own kernel: `make lab` runs these in the guest of `lab/guest`.
+//! What takes Debian's own kernel, or a clock that may be stepped: `make lab` runs these in the guest of `lab/guest`.
 
 use farline::kernelcc::{available, default_control};
 use farline_lab::{Running, error_of, farline, succeed};
 use rustix::process::{Pid, Signal, kill_process};
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -80,4 +80,35 @@ fn on_a_kernel_without_links_nothing_stays_after_a_signal_and_the_next_command_c
     assert!(there(), "without links nobody takes it back");
     succeed(farline().args(["cc", "ls"]));
     until_gone("fl_g_old");
+}
+
+#[test]
+#[ignore = "steps the machine's clock: make lab"]
+fn a_clock_that_steps_changes_nothing_that_is_measured() {
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").expect("Linux");
+    assert!(release.starts_with("6.1."), "{release}: only a guest's clock may be stepped");
+    let path = ["--rtt", "20ms", "--rate", "20M", "--mtu", "1500", "--scale", "1"];
+    let run = ["--seconds", "8", "--repetitions", "1"];
+    let mut command = farline();
+    command.args(["--json", "-q", "profile"]).args(path).args(run).stdout(Stdio::piped());
+    let mut child = Running(command.spawn().expect("farline runs"));
+    let mut steps = 0;
+    while child.0.try_wait().expect("a child").is_none() {
+        // A day forward and two back, by turns: the calendar's clock, not the one that only goes forward.
+        let step = if steps % 2 == 0 { "+1 day" } else { "-2 days" };
+        succeed(Command::new("date").args(["--set", step]));
+        steps += 1;
+        std::thread::sleep(Duration::from_secs(1));
+    }
+    assert!(steps >= 6, "the clock was stepped {steps} times");
+    let mut said = String::new();
+    child.0.stdout.take().expect("piped").read_to_string(&mut said).expect("text");
+    let profile: serde_json::Value = serde_json::from_str(&said).expect("one object");
+    let one = &profile["cells"][0]["repetitions"][0];
+    let samples: Vec<f64> =
+        one["samples_bps"].as_array().expect("samples").iter().map(|bps| bps.as_f64().expect("a rate")).collect();
+    assert_eq!((samples.len(), one["seconds"].as_f64()), (16, Some(8.0)), "{profile}");
+    // A clock that jumped would make a sample a day long, or none: its rate would be nothing, or without bound.
+    assert!(samples[4..].iter().all(|bps| (5e6..25e6).contains(bps)), "{profile}");
+    assert!(one["rtt_ns"].as_u64().is_some_and(|rtt| (20_000_000..60_000_000).contains(&rtt)), "{profile}");
 }

@@ -1,8 +1,9 @@
 //! `farline profile` and `plan` as a user has them: modelled, measured over real links, broken off, and compared.
 
-use farline_lab::{Running, farline, succeed};
+use farline_lab::{Running, farline, farline_binary, succeed};
 use serde_json::Value;
 use std::fs;
+use std::io::{Read, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Mutex;
@@ -96,13 +97,15 @@ fn a_model_is_written_compared_and_planned_from() {
         ]);
         succeed(command.args(more))
     };
-    simulate(&file("a.json"), &["--out", text(&file("a.html"))]);
+    simulate(&file("a.json"), &["--out", text(&file("a.html")), "--out", text(&file("a.parquet"))]);
     simulate(&file("b.json"), &["--host-rate", "300M"]);
     simulate(&file("c.json"), &["--window", "256KiB"]);
     let a = read(&file("a.json"));
     assert_eq!((&a["schema"], &a["kind"], repetitions(&a)), (&"farline/profile/1".into(), &"modelled".into(), 6), "{a}");
     let page = fs::read_to_string(file("a.html")).expect("a page");
     assert!(page.contains("usn-1400 cubic 4 streams") && !page.contains("src=\"http"), "a page that stands alone");
+    let table = fs::read(file("a.parquet")).expect("a table");
+    assert!(table.starts_with(b"PAR1") && table.ends_with(b"PAR1") && table.len() > 1_000, "a Parquet file");
     let differ = |x: &str, y: &str| json(farline().args(["--json", "profile", "diff", text(&file(x)), text(&file(y))]));
     let significant =
         |found: &Value| found["cells"].as_array().expect("cells").iter().filter(|cell| cell["significant"] == true).count();
@@ -144,6 +147,32 @@ fn a_measured_profile_has_what_both_ends_saw_and_a_window_limits_it() {
         if streams == 1.0 && most < 50e6 {
             assert_eq!(one["limited_by"], "receiver_window", "{cell}");
         }
+    }
+}
+
+#[test]
+fn a_send_buffer_holds_a_stream_back_and_messages_of_any_size_arrive() {
+    let _one = ONE.lock();
+    let dir = tempfile::tempdir().expect("a folder");
+    let more = ["--buffer", "16KiB,2MiB", "--message", "700B,1MiB", "--repetitions", "1"];
+    let Some(mut command) = measured("3", &dir.path().join("p.json"), &more) else { return };
+    let profile = json(&mut command);
+    assert_eq!(profile["cells"].as_array().map(Vec::len), Some(4), "{profile}");
+    let rate = |buffer: u64, message: u64| {
+        let of =
+            |cell: &&Value| (&cell["cell"]["buffer_bytes"], &cell["cell"]["message_bytes"]) == (&buffer.into(), &message.into());
+        let cell = profile["cells"].as_array().expect("cells").iter().find(of).expect("a cell of each");
+        cell["repetitions"][0]["whole"]["receiver_bps"].as_f64().expect("a rate")
+    };
+    let wide = rate(2 << 20, 1 << 20);
+    assert!((25e6..51e6).contains(&wide) && rate(2 << 20, 700) > 15e6, "{profile}");
+    // 16 KiB a round trip are 6.6 Mbit/s. Linux looks at the limit before it begins a segment, so that a large write goes beyond it.
+    let narrow = rate(16 << 10, 700);
+    assert!((1e6..0.7 * wide).contains(&narrow), "{narrow} of {wide}: {profile}");
+    if narrow > 4e6 {
+        let held =
+            |cell: &Value| cell["repetitions"][0]["limited_by"] == "send_buffer" && cell["cell"]["buffer_bytes"] == 16 << 10;
+        assert!(profile["cells"].as_array().expect("cells").iter().any(held), "{profile}");
     }
 }
 
@@ -260,6 +289,89 @@ fn a_full_disk_is_found_before_a_repetition_runs() {
 }
 
 #[test]
+fn a_disk_that_fills_up_in_the_middle_costs_no_finished_repetition() {
+    let _one = ONE.lock();
+    let dir = tempfile::tempdir().expect("a folder");
+    let small = ["-t", "tmpfs", "-o", "size=8m", "tmpfs", text(dir.path())];
+    if !Command::new("mount").args(small).stderr(Stdio::null()).status().is_ok_and(|status| status.success()) {
+        eprintln!("SKIPPED: only root can mount a small disk");
+        return;
+    }
+    let mounted = Mounted(dir.path());
+    let document = dir.path().join("p.json");
+    let Some(mut command) = measured("2", &document, &["--streams", "1-8", "--repetitions", "2"]) else { return };
+    let mut child = Running(command.stdout(Stdio::piped()).spawn().expect("farline runs"));
+    wait_for(&document, 1, &mut child);
+    // Somebody else takes all that is left, and what becomes free.
+    let filler = dir.path().join("filler");
+    let mut other = fs::File::create(&filler).expect("a file");
+    while child.0.try_wait().expect("a child").is_none() {
+        while other.write(&[1; 4096]).is_ok_and(|written| written > 0) {}
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let mut said = String::new();
+    child.0.stdout.take().expect("piped").read_to_string(&mut said).expect("text");
+    assert!(!child.0.wait().expect("a child").success(), "{said}");
+    let error: Value = serde_json::from_str(&said).expect("one object");
+    assert_eq!((&error["error"]["code"], &error["error"]["fault"]), (&"cannot-write".into(), &"here".into()), "{error}");
+    // The place that the last one needed went to the next one: only when the document has grown is there none.
+    assert!((1..16).contains(&repetitions(&read(&document))), "{error}");
+    fs::remove_file(&filler).expect("the filler");
+    let known = json(farline().args(["--json", "profile", "diff", text(&document), text(&document)]));
+    assert_eq!(known["schema"], "farline/profile-diff/1", "what is kept is a whole document: {known}");
+    drop(mounted);
+}
+
+/// A file system that is taken away at the end of a test.
+struct Mounted<'a>(&'a Path);
+
+impl Drop for Mounted<'_> {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(self.0).status();
+    }
+}
+
+#[test]
+fn an_ordinary_user_measures_and_is_told_what_takes_a_privilege() {
+    let _one = ONE.lock();
+    let dir = tempfile::Builder::new().prefix("farline-nobody").tempdir().expect("a folder");
+    if measured("2", &dir.path().join("q.json"), &[]).is_none() {
+        return;
+    }
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("SKIPPED: only root can run a command as nobody");
+        return;
+    }
+    let (binary, document) = (dir.path().join("farline"), dir.path().join("p.json"));
+    fs::copy(farline_binary(), &binary).expect("a copy");
+    std::os::unix::fs::chown(dir.path(), Some(65_534), Some(65_534)).expect("nobody's");
+    let nobody = |congestion: &str| {
+        let mut command = Command::new("setpriv");
+        command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(&binary);
+        command.args(["--json", "-q", "profile", "--rtt", "20ms", "--rate", "50M", "--mtu", "1500", "--scale", "1"]);
+        command.args(["--seconds", "2", "--repetitions", "1", "--congestion", congestion, "--out", text(&document)]);
+        command.env("HOME", dir.path()).env_remove("XDG_RUNTIME_DIR").current_dir(dir.path()).stderr(Stdio::null());
+        command
+    };
+    let output = nobody("reno").output().expect("setpriv runs");
+    let said: Value = serde_json::from_slice(&output.stdout).expect("one object");
+    if let Some(code) = said["error"]["code"].as_str() {
+        // Where a kernel keeps namespaces or TUN from ordinary users, nothing is measured and nothing is left.
+        assert!(matches!(code, "link-forbidden" | "link-device"), "{said}");
+        assert!(!document.exists());
+    } else {
+        assert!(said["cells"][0]["repetitions"][0]["whole"]["receiver_bps"].as_f64().is_some_and(|bps| bps > 5e6), "{said}");
+    }
+    let output = nobody("htcp").output().expect("setpriv runs");
+    let said: Value = serde_json::from_slice(&output.stdout).expect("one object");
+    let error = &said["error"];
+    if error["code"] != "link-forbidden" && error["code"] != "link-device" {
+        assert_eq!((&error["fault"], &error["code"]), (&"refused".into(), &"congestion-capability".into()), "{said}");
+        assert!(error["hint"].as_str().is_some_and(|hint| !hint.is_empty()), "{said}");
+    }
+}
+
+#[test]
 fn impossible_grids_and_unknown_names_are_the_askers_fault() {
     for (arguments, words) in [
         (&["--link", "usn-9999"][..], "no path"),
@@ -268,6 +380,9 @@ fn impossible_grids_and_unknown_names_are_the_askers_fault() {
         (&["--link", "usn-1400", "--seconds", "0.01"], "at least four"),
         (&["--preset", "wanphy-window", "--scale", "2"], "divided"),
         (&["--preset", "sc09"], "sc09"),
+        (&["--link", "usn-1400", "--buffer", "1KiB"], "two packets"),
+        (&["--link", "usn-1400", "--message", "1GiB"], "messages of"),
+        (&["--link", "usn-1400", "--staging", "64MiB", "--message", "4KiB"], "the mover's own blocks"),
         (&[], "needs a path"),
     ] {
         let error = error_of(farline().args(["--json", "profile"]).args(arguments));

@@ -1,9 +1,8 @@
 //! What to choose for a transfer, how long it will take, and why: from a stored profile, a probe, or the model.
 
+use super::cell::PathPoint;
 use super::document::{Kind, Profile, TCP_HEADERS};
-use super::fluid::Scenario;
-use super::grid::PathPoint;
-use super::simulate::completion;
+use super::fluid::{Fluid, Scenario};
 use super::statistics::Summary;
 use crate::congestion::{Algorithm, Set};
 use crate::units::{Bytes, Error, Fault, Rate, Span};
@@ -20,6 +19,8 @@ const MOST_STREAMS: u32 = 20;
 const TIE: f64 = 0.02;
 /// Longer transfers are simulated for this long and the rest goes on at the pace of the second half.
 const HORIZON: Span = Span::from_secs(120);
+/// What takes so many times as long as the best so far is not chosen, and not simulated to its end.
+const HOPELESS: f64 = 3.0;
 /// The model's own error: what its throughput was off from packets at most (`fluids_and_packets_agree`).
 const MODEL_ERROR: f64 = 0.1;
 /// Staging below this makes threads wait for each other; above, it only takes memory (ADTS, section V.B: 32 to 64 MB).
@@ -118,21 +119,33 @@ impl Known {
 
     /// Expected seconds for `size`, a number for each seed.
     pub fn seconds(&self, congestion: Algorithm, streams: u32, size: Bytes, seeds: std::ops::Range<u64>) -> Vec<f64> {
-        seeds.map(|seed| seconds(&self.scenario(congestion, streams, seed), size)).collect()
+        self.seconds_within(HORIZON, congestion, streams, size, seeds)
+    }
+
+    /// The same, simulated for at most `horizon`.
+    fn seconds_within(
+        &self,
+        horizon: Span,
+        congestion: Algorithm,
+        streams: u32,
+        size: Bytes,
+        seeds: std::ops::Range<u64>,
+    ) -> Vec<f64> {
+        seeds.map(|seed| seconds(&self.scenario(congestion, streams, seed), size, horizon)).collect()
     }
 }
 
-/// How long `size` takes: simulated whole, or for [`HORIZON`] and then at the pace of its second half.
-fn seconds(scenario: &Scenario, size: Bytes) -> f64 {
-    if let Some(span) = completion(scenario, size, HORIZON) {
-        return span.as_secs_f64();
-    }
-    let horizon = HORIZON.as_secs_f64();
-    let mut fluid = super::fluid::Fluid::new(scenario);
-    fluid.run(horizon / 2.0, |_| false);
+/// How long `size` takes: simulated whole, or for `horizon` and then at the pace of its second half.
+fn seconds(scenario: &Scenario, size: Bytes, horizon: Span) -> f64 {
+    let (horizon, target) = (horizon.as_secs_f64(), size.0 as f64);
+    let mut fluid = Fluid::new(scenario);
+    fluid.run(horizon / 2.0, |fluid| fluid.delivered_in_all() >= target);
     let half = fluid.delivered_in_all();
-    fluid.run(horizon, |_| false);
+    fluid.run(horizon, |fluid| fluid.delivered_in_all() >= target);
     let all = fluid.delivered_in_all();
+    if all >= target {
+        return fluid.now();
+    }
     let pace = ((all - half) / (horizon / 2.0)).max(1.0);
     horizon + (size.0 as f64 - all).max(0.0) / pace
 }
@@ -150,11 +163,14 @@ pub fn plan(known: &Known, size: Bytes) -> Result<Plan, Error> {
         known.path.rate_bps.bytes_in(known.path.rtt_ns.mul_f64(400.0)).max(known.path.rate_bps.bytes_in(Span::from_secs(2)));
     let tried = size.min(enough);
     let mut candidates: Vec<Candidate> = Vec::new();
-    let attempt = |candidates: &mut Vec<Candidate>, congestion: Algorithm, streams: u32| {
+    let mut least = f64::INFINITY;
+    let within = |least: f64| Span::from_secs_f64((least * HOPELESS).min(HORIZON.as_secs_f64()));
+    let mut attempt = |candidates: &mut Vec<Candidate>, congestion: Algorithm, streams: u32| {
         if (1..=MOST_STREAMS).contains(&streams)
             && !candidates.iter().any(|one| (one.congestion, one.streams) == (congestion, streams))
         {
-            let seconds = known.seconds(congestion, streams, tried, 1..2);
+            let seconds = known.seconds_within(within(least), congestion, streams, tried, 1..2);
+            least = seconds.iter().copied().fold(least, f64::min);
             candidates.push(Candidate { congestion, streams, seconds });
         }
     };
@@ -174,7 +190,7 @@ pub fn plan(known: &Known, size: Bytes) -> Result<Plan, Error> {
     candidates.truncate(6);
     // One run is luck: those that lead are run again.
     for one in &mut candidates {
-        one.seconds.extend(known.seconds(one.congestion, one.streams, tried, 2..5));
+        one.seconds.extend(known.seconds_within(within(least), one.congestion, one.streams, tried, 2..5));
     }
     let least = candidates.iter().map(Candidate::mean).fold(f64::INFINITY, f64::min);
     let good = candidates.iter().filter(|one| one.mean() <= least * (1.0 + TIE));

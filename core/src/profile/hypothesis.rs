@@ -1,6 +1,7 @@
 //! What might explain a difference from a paper: cells beside the grid's, each with one thing changed.
 
-use super::grid::{Cell, Grid};
+use super::cell::Cell;
+use super::grid::Grid;
 use crate::units::{Bytes, Rate};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;

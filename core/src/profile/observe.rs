@@ -1,7 +1,8 @@
 //! From what was seen of a repetition to what stands in the document: its ramp, its steady part, its recovery.
 
-use super::document::{Goodput, Job, LimitedBy, Lost, Repetition};
+use super::document::Job;
 use super::grid::Grid;
+use super::repetition::{Goodput, LimitedBy, Lost, Repetition};
 use super::statistics::{jain, recovery, split};
 use crate::units::Rate;
 
@@ -91,5 +92,33 @@ impl Observed {
             samples_bps: samples.into_iter().map(rate).collect(),
             streams_bps: self.streams.into_iter().map(rate).collect(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::congestion::Algorithm;
+    use crate::profile::{Cell, PathPoint};
+    use crate::units::Span;
+
+    fn seen(samples: &[f64], warm_up_s: f64) -> Repetition {
+        let path = PathPoint::custom(Rate::from_bps(1_000_000_000), Span::from_millis(10));
+        let grid = Grid { warm_up_s, sample_s: 0.5, ..Grid::new("custom", vec![path], vec![Algorithm::Cubic]) };
+        let cell: Cell = grid.cells().remove(0);
+        let job = Job { place: 0, cell, index: 0, seed: 1 };
+        Observed { samples: samples.to_vec(), sender_bps: 7.0, ..Observed::default() }.repetition(&grid, &job)
+    }
+
+    #[test]
+    fn ramp_and_steady_part_stand_apart_and_the_warm_up_is_the_least_ramp() {
+        let samples = [100.0, 400.0, 950.0, 1_000.0, 1_000.0, 1_000.0, 1_000.0, 1_000.0];
+        let bps = |goodput: Goodput| goodput.receiver_bps.as_bps();
+        let one = seen(&samples, 0.0);
+        assert_eq!((one.ramp_s, bps(one.ramp), bps(one.steady)), (1.0, 250, 991));
+        assert_eq!((one.whole.sender_bps.as_bps(), bps(one.whole)), (7, 806), "each end's own");
+        let warm = seen(&samples, 1.4);
+        assert_eq!((warm.ramp_s, bps(warm.ramp), bps(warm.steady)), (1.5, 483, 1_000));
+        assert_eq!(bps(warm.whole), 806, "the whole is as it was");
     }
 }

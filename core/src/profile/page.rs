@@ -1,24 +1,16 @@
 //! A profile as one page: heat maps, throughput against rtt, the papers' tables beside ours, time series, every cell.
 
-use super::document::{CellResult, Kind, Profile, Repetition};
-use super::grid::Disturbance;
+use super::document::{CellResult, Kind, Profile};
 use super::published;
 use super::statistics::{Summary, transition, utilisation_concavity};
 use crate::congestion::Algorithm;
-use crate::report::{Axis, Card, HeatMap, LineChart, Mark, Page, Section, Series, Surface, Table};
+use crate::report::{Axis, Card, HeatMap, LineChart, Page, Section, Series, Surface, Table};
 use crate::units::{Rate, Span};
-use crate::wan::Change;
 
 /// The streams that SC08 averages over (section III.A).
 pub(super) const SC08_STREAMS: std::ops::RangeInclusive<u32> = 5..=15;
 /// More lines cannot be told apart.
-const LINES: usize = 6;
-/// Longer tables are not read; the document has the rest.
-const ROWS: usize = 240;
-
-/// An axis of the grid as a chart sees it: its name and unit, and where a cell lies on it.
-type Along = (&'static str, &'static str, fn(&CellResult) -> f64);
-
+pub(super) const LINES: usize = 6;
 impl Profile {
     /// The profile as one page; `commands` give it again.
     pub fn page(&self, commands: &[String]) -> Page {
@@ -48,8 +40,10 @@ impl Profile {
             self.against_rtt(),
             self.per_mile(),
             self.hypotheses(),
+            self.printed(),
             self.along_other_axes(),
             self.stability(),
+            self.how_often(),
             self.recoveries(),
             self.over_time(),
             self.against_model(),
@@ -245,239 +239,9 @@ impl Profile {
                 ),
         )
     }
-
-    /// Lines over each of the other axes that has more than one value.
-    fn along_other_axes(&self) -> Option<Section> {
-        let grid = &self.grid;
-        let axes: [(bool, Along); 6] = [
-            (
-                grid.copies.is_some(),
-                ("Staging", "MiB", |result| result.cell.staged.map_or(f64::NAN, |one| one.staging_bytes.0 as f64 / 1_048_576.0)),
-            ),
-            (grid.streams.len() > 1, ("Streams", "", |result| f64::from(result.cell.streams))),
-            (
-                grid.windows_bytes.len() > 1,
-                ("Largest window", "MiB", |result| {
-                    result.cell.window_bytes.map_or(f64::NAN, |window| window.0 as f64 / 1_048_576.0)
-                }),
-            ),
-            (grid.mtus.len() > 1, ("MTU", "B", |result| f64::from(result.cell.mtu))),
-            (grid.cross_bps.len() > 1, ("Other traffic", "Gbit/s", |result| gbit(result.cell.cross_bps))),
-            (grid.losses.len() > 1, ("Loss", "", |result| result.cell.loss)),
-        ];
-        let mut charts = Vec::new();
-        for (_, along) in axes.iter().filter(|(has, _)| *has) {
-            let (name, unit, _) = along;
-            let mut chart = |place: String, mut series: Vec<Series>| {
-                series.truncate(LINES);
-                charts.push(LineChart {
-                    title: format!("Throughput by {}{place}", name.to_lowercase()),
-                    x: Axis::new(*name, *unit),
-                    y: Axis::new(format!("Goodput, {}{place}", self.label()), "Gbit/s"),
-                    series,
-                    marks: Vec::new(),
-                });
-            };
-            let all = self.lines(along, |_| true);
-            match grid.paths.len() {
-                // Too many lines for one chart: one for each path.
-                2.. if all.len() > LINES => {
-                    for path in &grid.paths {
-                        chart(format!(", {}", path.name), self.lines(along, |result| result.cell.path == *path));
-                    }
-                }
-                _ => chart(String::new(), all),
-            }
-        }
-        let note = format!("At most {LINES} lines are drawn; the table below has every cell.");
-        let section =
-            |charts: Vec<LineChart>| charts.into_iter().fold(Section::new("Along each axis"), Section::chart).note(note);
-        (!charts.is_empty()).then(|| section(charts))
-    }
-
-    /// Means of the cells that `of` takes over the axis `along`, a line for each combination of the others.
-    fn lines(&self, (along, _, at): &Along, of: impl Fn(&CellResult) -> bool) -> Vec<Series> {
-        let mut series: Vec<Series> = Vec::new();
-        for result in self.plain().filter(|result| of(result)) {
-            let (Some(summary), x) = (result.summary(), at(result)) else { continue };
-            if !x.is_finite() {
-                continue;
-            }
-            let name = self.line_name(result, along);
-            let place = series.iter().position(|series| series.name == name).unwrap_or(series.len());
-            if place == series.len() {
-                series.push(Series { name, ..Series::default() });
-            }
-            series[place].points.push((x, summary.mean / 1e9));
-            if let Some((low, high)) = summary.ci95 {
-                series[place].band.push((x, low.max(0.0) / 1e9, high / 1e9));
-            }
-        }
-        for line in &mut series {
-            line.points.sort_by(|a, b| a.0.total_cmp(&b.0));
-            line.band.sort_by(|a, b| a.0.total_cmp(&b.0));
-        }
-        series
-    }
-
-    /// What tells a cell's line from the others of a chart over the axis called `along`.
-    fn line_name(&self, result: &CellResult, along: &str) -> String {
-        let (grid, cell) = (&self.grid, &result.cell);
-        let mut parts = Vec::new();
-        if grid.paths.len() > 1 {
-            parts.push(cell.path.name.clone());
-        }
-        if grid.congestion.len() > 1 || parts.is_empty() {
-            parts.push(cell.congestion.to_string());
-        }
-        if grid.streams.len() > 1 && along != "Streams" {
-            parts.push(format!("{} streams", cell.streams));
-        }
-        if grid.mtus.len() > 1 && along != "MTU" {
-            parts.push(format!("MTU {}", cell.mtu));
-        }
-        if grid.windows_bytes.len() > 1 && along != "Largest window" {
-            parts.push(cell.window_bytes.map_or_else(|| "no window".to_owned(), |window| window.to_string()));
-        }
-        if grid.cross_bps.len() > 1 && along != "Other traffic" {
-            parts.push(format!("cross {}", cell.cross_bps));
-        }
-        if grid.directions.len() > 1 {
-            parts.push(cell.direction.name().to_owned());
-        }
-        if let Some(staged) = cell.staged {
-            parts.push(if along == "Staging" { staged.how() } else { staged.to_string() });
-        }
-        if grid.losses.len() > 1 && along != "Loss" {
-            parts.push(format!("loss {:e}", cell.loss));
-        }
-        parts.join(" ")
-    }
-
-    /// Time to come back, where something happened in the middle.
-    fn recoveries(&self) -> Option<Section> {
-        let disturbance = self.grid.disturbance?;
-        let rows = self.plain().map(|result| {
-            let found: Vec<f64> = result.valid().filter_map(|repetition| repetition.recovery_s).collect();
-            let (back, all) = (found.len(), result.valid().count());
-            let summary = Summary::of(&found);
-            let cells = vec![
-                result.cell.name(),
-                summary.map_or_else(|| "not within the repetition".to_owned(), |s| format!("{:.1} s", s.mean)),
-                summary.map_or_else(String::new, |s| format!("{:.1} to {:.1} s", s.min, s.max)),
-                format!("{back} of {all}"),
-            ];
-            (cells, false)
-        });
-        let columns = [("Cell", false), ("Back after", true), ("Range", true), ("Came back", true)];
-        Some(
-            Section::new("Time to recover")
-                .text(format!(
-                    "From the disturbance at {} to nine tenths of the rate before it, for three samples on end; {}.",
-                    disturbance.at_ns,
-                    self.label()
-                ))
-                .table(Table { columns: columns.map(|(name, right)| (name.to_owned(), right)).to_vec(), rows: rows.collect() })
-                .note(
-                    "The Trans-European paper's figure 10: HighSpeed was back more than nine times sooner than stock TCP. Its 18.6 s \
-                     for Reno at 17 ms and 9.2 Gbit/s and 0.97 s for HighSpeed are what theory says of one loss.",
-                ),
-        )
-    }
-
-    /// The first valid repetition of some cells, over time.
-    fn over_time(&self) -> Option<Section> {
-        let measured: Vec<&CellResult> = self.plain().filter(|result| result.valid().next().is_some()).collect();
-        if measured.is_empty() {
-            return None;
-        }
-        // Cells from all over the grid, the last among them.
-        let step = measured.len().div_ceil(LINES).max(1);
-        let chosen: Vec<&&CellResult> = measured.iter().rev().step_by(step).take(LINES).collect();
-        let series = chosen.iter().rev().map(|result| {
-            let first = result.valid().next();
-            let samples = first.map(|repetition| repetition.samples_bps.as_slice()).unwrap_or_default();
-            let losses = first.map(|repetition| repetition.losses.as_slice()).unwrap_or_default();
-            let events = losses.iter().map(|lost| (lost.at_s, format!("{} packets lost, {:.1} s", lost.packets, lost.at_s)));
-            let points = samples.iter().enumerate().map(|(i, bps)| ((i + 1) as f64 * self.grid.sample_s, gbit(*bps)));
-            Series { name: self.line_name(result, ""), points: points.collect(), events: events.collect(), ..Series::default() }
-        });
-        Some(
-            Section::new("Over time")
-                .text(format!(
-                    "The first repetition of cells from all over the grid, {}: ramp, losses, steady part. Each tick on a line is a \
-                     sample in which packets were lost or sent again. A drag zooms; a double click shows all.",
-                    self.label()
-                ))
-                .chart(LineChart {
-                    title: "Throughput over time of some cells".to_owned(),
-                    x: Axis::new("Time since the streams began", "s"),
-                    y: Axis::new(format!("Goodput, {}", self.label()), "Gbit/s"),
-                    series: series.collect(),
-                    marks: self.events(chosen.last().and_then(|result| result.valid().next())),
-                }),
-        )
-    }
-
-    /// The disturbance, and when the last line of the chart, which is `last`'s, was back.
-    fn events(&self, last: Option<&Repetition>) -> Vec<Mark> {
-        let Some(Disturbance { at_ns, change }) = self.grid.disturbance else { return Vec::new() };
-        let at = at_ns.as_secs_f64();
-        let (to, name) = match change {
-            Change::Cross(rate, during) => (at + during.map_or(0.0, Span::as_secs_f64), format!("other traffic of {rate}")),
-            Change::Lose(frames) => (at, format!("{frames} lost")),
-            _ => (at, "disturbance".to_owned()),
-        };
-        let back = last.and_then(|one| one.recovery_s).map(|after| {
-            let back = at + after;
-            Mark { from: back, to: back, name: format!("back after {after:.1} s") }
-        });
-        [Mark { from: at, to, name }].into_iter().chain(back).collect()
-    }
-
-    fn every_cell(&self) -> Section {
-        let columns = [
-            ("Cell", false),
-            ("n", true),
-            ("Gbit/s", true),
-            ("95 % interval", true),
-            ("CoV", true),
-            ("Steady", true),
-            ("Ramp", true),
-            ("Fairness", true),
-            ("Lost", true),
-            ("Held back by", false),
-        ];
-        let rows = self.cells.iter().take(ROWS).map(|result| {
-            let Some(summary) = result.summary() else {
-                let why = result.repetitions.iter().find_map(|one| one.invalid.clone()).unwrap_or_else(|| "not run".to_owned());
-                return (vec![result.cell.name(), "0".to_owned(), why], false);
-            };
-            let of = |pick: &dyn Fn(&super::Repetition) -> f64| result.valid().map(pick).sum::<f64>() / summary.n as f64;
-            let cells = vec![
-                result.cell.name(),
-                summary.n.to_string(),
-                format!("{:.3}", summary.mean / 1e9),
-                summary.ci95.map_or_else(String::new, |(low, high)| format!("{:.3} to {:.3}", low / 1e9, high / 1e9)),
-                format!("{:.1} %", summary.variation() * 100.0),
-                format!("{:.3}", of(&|one| gbit(one.steady.receiver_bps))),
-                format!("{:.1} s", of(&|one| one.ramp_s)),
-                format!("{:.3}", of(&|one| one.fairness)),
-                format!("{:.0}", of(&|one| one.retransmits as f64)),
-                result.valid().next().map_or_else(String::new, |one| format!("{:?}", one.limited_by)),
-            ];
-            (cells, false)
-        });
-        let section = Section::new("Every cell")
-            .table(Table { columns: columns.map(|(name, right)| (name.to_owned(), right)).to_vec(), rows: rows.collect() });
-        if self.cells.len() > ROWS {
-            return section.note(format!("The first {ROWS} of {} cells; the document has all.", self.cells.len()));
-        }
-        section
-    }
 }
 
-fn gbit(rate: Rate) -> f64 {
+pub(super) fn gbit(rate: Rate) -> f64 {
     rate.as_bps() as f64 / 1e9
 }
 

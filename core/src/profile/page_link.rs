@@ -1,6 +1,7 @@
 //! What a profile's page says of the emulated link: how exact it was, and which repetitions do not count.
 
-use super::document::{Profile, Repetition};
+use super::document::Profile;
+use super::repetition::Repetition;
 use super::statistics::Summary;
 use crate::report::{Section, Table};
 

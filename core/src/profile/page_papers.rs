@@ -54,15 +54,15 @@ impl Profile {
             "Control",
             "Miles",
             "Gbit/s",
-            "SC08",
+            "SC08's Gbit/s",
             "sd, Mbit/s",
-            "SC08",
+            "SC08's sd",
             "DPM, Mbit/s",
-            "SC08",
+            "SC08's DPM",
             "One stream",
-            "SC08",
+            "SC08's stream",
             "Peak at streams",
-            "SC08",
+            "SC08's peak",
         ]);
         Some(
             Section::new("Decrease per mile")

@@ -1,7 +1,9 @@
 //! A profile at a rate that a machine can carry exactly, with the window in packets kept, and back.
 
-use super::document::{Goodput, Profile, Repetition};
-use super::grid::{Disturbance, Grid, PathPoint};
+use super::cell::PathPoint;
+use super::document::Profile;
+use super::grid::{Disturbance, Grid};
+use super::repetition::{Goodput, Repetition};
 use super::staging::Copies;
 use crate::units::{Bytes, Error, Fault, Rate};
 use crate::wan::Change;
@@ -43,7 +45,8 @@ impl By {
     fn grid(self, grid: &mut Grid) {
         grid.paths.iter_mut().for_each(|path| self.path(path));
         grid.mtus.iter_mut().for_each(|mtu| *mtu = self.mtu(*mtu));
-        grid.windows_bytes.iter_mut().flatten().for_each(|window| *window = self.bytes(*window));
+        let buffers = grid.windows_bytes.iter_mut().chain(&mut grid.buffers_bytes).flatten();
+        buffers.for_each(|bytes| *bytes = self.bytes(*bytes));
         grid.cross_bps.iter_mut().for_each(|cross| *cross = self.rate(*cross));
         grid.host_bps = grid.host_bps.map(|host| self.rate(host));
         if let Some(copies) = &mut grid.copies {
@@ -74,7 +77,8 @@ impl By {
 }
 
 impl Grid {
-    /// The same experiment at a rate that is `k` times lower: rates, MTUs, windows, queues and cross-traffic are all divided by `k`.
+    /// The same experiment at a rate that is `k` times lower: rates, MTUs, windows, buffers, queues and cross-traffic are all divided by `k`.
+    /// Messages are not: what one write costs is a processor's matter, which no scale divides.
     ///
     /// The window in packets, the packets in a second and the round trip stay what they were. So the controls that count packets and
     /// time (all eight) take the same windows through the same times, exactly; what is counted in bytes does not scale: segments
@@ -119,6 +123,7 @@ impl Profile {
             times.path(&mut cell.path);
             cell.mtu = times.mtu(cell.mtu);
             cell.window_bytes = cell.window_bytes.map(|window| times.bytes(window));
+            cell.buffer_bytes = cell.buffer_bytes.map(|buffer| times.bytes(buffer));
             cell.cross_bps = times.rate(cell.cross_bps);
             if let Some(staged) = &mut cell.staged {
                 staged.staging_bytes = times.bytes(staged.staging_bytes);

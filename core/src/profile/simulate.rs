@@ -1,10 +1,12 @@
 //! Repetitions in virtual time: the bench that needs no path.
 
-use super::document::{Bench, Job, LimitedBy, Lost, Repetition};
+use super::cell::Direction;
+use super::document::{Bench, Job};
 use super::fluid::{Fluid, Scenario};
-use super::grid::{Direction, Grid};
+use super::grid::Grid;
 use super::observe::Observed;
-use crate::units::{Bytes, Error, Rng, Span};
+use super::repetition::{LimitedBy, Lost, Repetition};
+use crate::units::{Error, Rng};
 
 /// The fluid model as a bench; it has no state.
 #[derive(Clone, Copy, Debug, Default)]
@@ -33,7 +35,9 @@ fn one_way(grid: &Grid, job: &Job, seed: u64) -> Observed {
         queue: cell.path.queue_bytes,
         mtu: cell.mtu,
         streams: vec![(cell.congestion, cell.set); cell.streams as usize],
-        window: cell.window_bytes,
+        // Unacknowledged bytes stand in the sender's buffer. How many writes put them there costs processor time alone, which the model
+        // does not have: messages of any size are the same to it.
+        window: cell.window_bytes.into_iter().chain(cell.buffer_bytes).min(),
         cross: cell.cross_bps,
         loss: cell.loss,
         host: grid.host_bps,
@@ -62,7 +66,8 @@ fn one_way(grid: &Grid, job: &Job, seed: u64) -> Observed {
     } else if held.host > held.congestion.max(held.window) {
         LimitedBy::Host
     } else if held.window > held.congestion {
-        LimitedBy::ReceiverWindow
+        let by_buffer = cell.buffer_bytes.is_some_and(|buffer| cell.window_bytes.is_none_or(|window| buffer < window));
+        if by_buffer { LimitedBy::SendBuffer } else { LimitedBy::ReceiverWindow }
     } else {
         LimitedBy::Congestion
     };
@@ -70,20 +75,15 @@ fn one_way(grid: &Grid, job: &Job, seed: u64) -> Observed {
     Observed { sender_bps: bytes * 8.0 / seconds, samples, streams, retransmits, reductions, timeouts, limited_by, losses }
 }
 
-/// How long the fluid model needs to deliver `size` of payload, at most `most`; `None` when it needs longer.
-pub fn completion(scenario: &Scenario, size: Bytes, most: Span) -> Option<Span> {
-    let mut fluid = Fluid::new(scenario);
-    let target = size.0 as f64;
-    fluid.run(most.as_secs_f64(), |fluid| fluid.delivered_in_all() >= target);
-    (fluid.delivered_in_all() >= target).then(|| Span::from_secs_f64(fluid.now()))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::congestion::Algorithm;
     use crate::profile::Form;
+    use crate::profile::cell::PathPoint;
     use crate::profile::document::{Environment, Kind, Profile};
     use crate::profile::presets::preset;
+    use crate::units::{Bytes, Rate, Span};
 
     fn simulated(name: &str) -> Profile {
         let grid = preset(name, Form::Quick).expect("a preset");
@@ -109,6 +109,33 @@ mod tests {
             rate(4, 9_216)
         );
         assert!((5.0..5.6).contains(&rate(16, 9_216)), "{}", rate(16, 9_216));
+    }
+
+    #[test]
+    fn a_send_buffer_limits_like_a_window_and_says_so_while_messages_change_nothing() {
+        let path = PathPoint::custom(Rate::from_bps(1_000_000_000), Span::from_millis(40));
+        let sizes = |sizes: &[u64]| sizes.iter().map(|kib| Some(Bytes(kib * 1_024))).collect::<Vec<_>>();
+        let grid = Grid {
+            windows_bytes: sizes(&[512]),
+            buffers_bytes: sizes(&[256, 2_048]),
+            messages_bytes: sizes(&[1, 1_024]),
+            ..Grid::new("custom", vec![path], vec![Algorithm::Cubic])
+        };
+        let mut profile = Profile::new(grid, Kind::Modelled, Environment::default(), "").expect("a grid");
+        profile.run(&mut Simulator, |_| true).expect("a model does not fail");
+        for result in &profile.cells {
+            let buffer = result.cell.buffer_bytes.expect("a buffer");
+            let most = buffer.min(Bytes(512 << 10)).0 as f64 * 8.0 / 0.04;
+            let one = &result.repetitions[0];
+            let rate = one.steady.receiver_bps.as_bps() as f64;
+            assert!((0.9..1.01).contains(&(rate / most)), "{rate} of {most}");
+            let cause = if buffer.0 == 256 << 10 { LimitedBy::SendBuffer } else { LimitedBy::ReceiverWindow };
+            assert_eq!(one.limited_by, cause, "{}", result.cell.name());
+        }
+        let steady = |place: usize| profile.cells[place].repetitions[0].steady.receiver_bps;
+        assert_eq!(profile.cells[0].cell.message_bytes, Some(Bytes(1_024)));
+        let apart = steady(0).as_bps() as f64 / steady(1).as_bps() as f64;
+        assert!((0.99..1.01).contains(&apart), "only the seed differs: {apart}");
     }
 
     #[test]

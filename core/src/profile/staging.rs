@@ -1,6 +1,6 @@
 //! Cells whose bytes come from a store through a staging pool, as a transfer's do: ADTS's experiment.
 
-use super::grid::Cell;
+use super::cell::Cell;
 use crate::units::{Bytes, Error, Fault, Rate, Span};
 use serde::{Deserialize, Serialize};
 use std::fmt;

@@ -106,6 +106,8 @@ impl NodeBench {
             sample_s: grid.sample_s,
             congestion: self.controls.name(cell.congestion),
             window: cell.window_bytes,
+            buffer: cell.buffer_bytes,
+            message: cell.message_bytes,
             limit: Some(grid.host_bps.map_or(ceiling, |host| host.min(ceiling))),
             direction: cell.direction,
             begin_in_s: 0.0,

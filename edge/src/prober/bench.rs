@@ -106,6 +106,8 @@ impl LinkBench {
             sample_s: grid.sample_s,
             congestion: self.held.name(cell.congestion),
             window: cell.window_bytes,
+            buffer: cell.buffer_bytes,
+            message: cell.message_bytes,
             limit: grid.host_bps,
             // Each pair of ends sends one way.
             direction: Direction::Out,

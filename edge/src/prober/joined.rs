@@ -6,6 +6,9 @@ use farline_core::congestion::{Algorithm, Set};
 use farline_core::profile::{Grid, Job, LimitedBy, Observed, Repetition};
 use farline_core::units::Error;
 
+/// The kernel's records take a part of a buffer, and a writer is woken when a third of it is free.
+const FULL: f64 = 0.5;
+
 /// A grid's controls, those that this host lacked held for as long as this lives.
 #[derive(Debug, Default)]
 pub(crate) struct Controls(Vec<(Algorithm, Held)>);
@@ -32,7 +35,14 @@ impl Controls {
     }
 }
 
-/// The repetition of `job` whose ends saw this, each direction in turn; invalid where a processor was the limit.
+/// Whether each stream had most of its send buffer on its way: what is acknowledged in a round trip. The kernel's own account of that
+/// counts only the time in which nothing else waits.
+fn fills_buffer(job: &Job, sent: &Sent) -> bool {
+    let on_its_way = sent.acked_bps / 8.0 * sent.min_rtt.as_secs_f64() / f64::from(job.cell.streams);
+    job.cell.buffer_bytes.is_some_and(|buffer| on_its_way > FULL * buffer.0 as f64)
+}
+
+/// The repetition of `job` whose ends saw this, each direction in turn; invalid where a processor was the limit, unless that was asked.
 pub(crate) fn joined(grid: &Grid, job: &Job, ways: Vec<(Sent, Received)>) -> Repetition {
     let mut doubts = Vec::new();
     // At both ends: who sends one way receives the other way.
@@ -40,7 +50,9 @@ pub(crate) fn joined(grid: &Grid, job: &Job, ways: Vec<(Sent, Received)>) -> Rep
     let mut whole: Option<Observed> = None;
     for (sent, received) in ways {
         for (end, work) in [("sender", sent.work), ("receiver", received.work)] {
-            if work.busiest > BUSY {
+            // Of messages the question is what they cost.
+            let asked = end == "sender" && job.cell.message_bytes.is_some();
+            if work.busiest > BUSY && !asked {
                 let busy = work.busiest * 100.0;
                 doubts.push(format!(
                     "a thread of the {end} was busy {busy:.0} % of the time: the processor was measured, not the path"
@@ -53,7 +65,11 @@ pub(crate) fn joined(grid: &Grid, job: &Job, ways: Vec<(Sent, Received)>) -> Rep
             (cpu.0 + received.work.cpu_s, cpu.1 + sent.work.cpu_s)
         };
         rtt = rtt.into_iter().chain([sent.min_rtt]).min();
-        let limited_by = if received.work.busiest > BUSY { LimitedBy::Cpu } else { sent.limited_by(grid.host_bps) };
+        let limited_by = match sent.limited_by(grid.host_bps) {
+            _ if received.work.busiest > BUSY => LimitedBy::Cpu,
+            LimitedBy::Congestion if fills_buffer(job, &sent) => LimitedBy::SendBuffer,
+            found => found,
+        };
         let observed = Observed {
             samples: received.samples_bps,
             streams: received.streams_bps,

@@ -37,6 +37,12 @@ pub struct Request {
     pub congestion: String,
     /// The most that one stream may have on its way; the kernel's own sizing when absent.
     pub window: Option<Bytes>,
+    /// What the sender may hold of one stream that is not acknowledged; the kernel's own sizing when absent.
+    #[serde(default)]
+    pub buffer: Option<Bytes>,
+    /// What the sender hands to the kernel with one call; [`Grid::USUAL_MESSAGE`](farline_core::profile::Grid::USUAL_MESSAGE) when absent.
+    #[serde(default)]
+    pub message: Option<Bytes>,
     /// No faster than this, all streams together.
     pub limit: Option<Rate>,
     /// Which way the data goes, seen from who asks; both ways are as many streams each.

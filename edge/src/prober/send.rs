@@ -2,8 +2,8 @@
 
 use super::{BUSY, PATIENCE, Request, Work, thread_time};
 use crate::channels::tcp::{TcpOptions, connect_stream};
-use crate::sys::tcp::{TcpInfo, notice_dead_peer, pace, tcp_info};
-use farline_core::profile::{LimitedBy, Lost};
+use crate::sys::tcp::{TcpInfo, fix_send_buffer, notice_dead_peer, pace, tcp_info};
+use farline_core::profile::{Grid, LimitedBy, Lost};
 use farline_core::units::{Error, Fault, Rate, Span};
 use serde::{Deserialize, Serialize};
 use std::io::{self, Write};
@@ -11,8 +11,6 @@ use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
-/// What one call hands to the kernel.
-const MESSAGE: usize = 1 << 20;
 /// How often the kernel is asked.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// A window that shrank by more than this share between two looks was reduced.
@@ -97,12 +95,15 @@ pub fn fill(
     let here = |error: io::Error| Error::new(Fault::Here, "profile-send", format!("setting a socket up: {error}"));
     for stream in streams {
         notice_dead_peer(stream).map_err(here)?;
+        if let Some(buffer) = request.buffer {
+            fix_send_buffer(stream, buffer)?;
+        }
         if let Some(limit) = request.limit {
             pace(stream, Some(Rate::from_bps(limit.as_bps() / u64::from(request.streams).max(1)))).map_err(here)?;
         }
     }
     let start = Barrier::new(streams.len() + 1);
-    let message = vec![0; MESSAGE];
+    let message = vec![0; usize::try_from(request.message.unwrap_or(Grid::USUAL_MESSAGE).0).unwrap_or(1).max(1)];
     std::thread::scope(|scope| {
         let threads: Vec<_> = streams.iter().map(|stream| scope.spawn(|| write_on(stream, &message, &start))).collect();
         std::thread::sleep((asked + Duration::from_secs_f64(request.begin_in_s)).saturating_duration_since(Instant::now()));

@@ -15,6 +15,9 @@ const LONGEST: f64 = 24.0 * 3_600.0;
 /// More samples than that are no time series that anyone looks at, and would not fit into a reply.
 const MOST_SAMPLES: f64 = 100_000.0;
 
+/// Larger messages are refused: a sending node keeps one.
+const MOST_MESSAGE: Bytes = Bytes::mib(64);
+
 /// What a node of this version does beyond receiving.
 const DUPLEX: &str = "DUPLEX";
 
@@ -47,13 +50,16 @@ impl Request {
     pub(crate) fn parms(&self) -> String {
         let window = self.window.map(|window| format!("window={};", window.0)).unwrap_or_default();
         // The node that sends has to be told what else only a sender needs.
+        let sizes = [("buffer", self.buffer), ("message", self.message)];
+        let sizes = sizes.into_iter().filter(|_| self.direction != Direction::Out);
+        let sizes: String = sizes.filter_map(|(name, size)| size.map(|size| format!("{name}={};", size.0))).collect();
         let limit = self.limit.filter(|_| self.direction != Direction::Out);
         let limit = limit.map(|limit| format!("limit={};", limit.as_bps())).unwrap_or_default();
         let direction = match self.direction {
             Direction::Out => String::new(),
             other => format!("direction={};", other.name()),
         };
-        format!("streams={};seconds={};sample={};{window}{direction}{limit}", self.streams, self.seconds, self.sample_s)
+        format!("streams={};seconds={};sample={};{window}{sizes}{direction}{limit}", self.streams, self.seconds, self.sample_s)
     }
 
     /// Reads them; what only the sender needs is left as it is by default.
@@ -70,6 +76,8 @@ impl Request {
                 "seconds" => number(value).map(|seconds| request.seconds = seconds),
                 "sample" => number(value).map(|sample| request.sample_s = sample),
                 "window" => number(value).map(|window| request.window = Some(Bytes(window))),
+                "buffer" => number(value).map(|buffer| request.buffer = Some(Bytes(buffer))),
+                "message" => number(value).map(|message| request.message = Some(Bytes(message))),
                 "limit" => number(value).map(|limit| request.limit = Some(Rate::from_bps(limit))),
                 "direction" => number(value).map(|direction| request.direction = direction),
                 // Later versions may say more.
@@ -77,7 +85,10 @@ impl Request {
             };
             read.ok_or_else(|| wrong(format!("`{parm}` is not to be understood")))?;
         }
-        let Request { streams, seconds, sample_s, .. } = request;
+        let Request { streams, seconds, sample_s, message, .. } = request;
+        if let Some(message) = message.filter(|message| !(1..=MOST_MESSAGE.0).contains(&message.0)) {
+            return Err(wrong(format!("messages of {message}: 1 B to {MOST_MESSAGE} are possible")));
+        }
         if !(1..=64).contains(&streams) {
             return Err(wrong(format!("{streams} streams: 1 to 64 are possible")));
         }
@@ -96,7 +107,9 @@ mod tests {
     fn what_is_asked_is_what_is_understood_and_nonsense_is_refused() {
         let asked = Request { streams: 4, seconds: 12.5, sample_s: 0.5, window: Some(Bytes::mib(4)), ..Request::default() };
         assert_eq!(Request::parse(&asked.parms()).expect("its own words"), asked);
-        let back = Request { direction: Direction::Back, limit: Some(Rate::from_bps(1_000_000_000)), ..asked };
+        let sizes = Request { buffer: Some(Bytes::mib(2)), message: Some(Bytes(512)), ..asked };
+        assert!(!sizes.parms().contains("message"), "what only the sender needs stays with it: {}", sizes.parms());
+        let back = Request { direction: Direction::Back, limit: Some(Rate::from_bps(1_000_000_000)), ..sizes };
         assert_eq!(Request::parse(&back.parms()).expect("its own words"), back);
         let feature = feature(Rate::from_bps(2_000_000_000));
         assert_eq!((ceiling(&feature), is_duplex(&feature)), (Some(Rate::from_bps(2_000_000_000)), true));
@@ -107,6 +120,8 @@ mod tests {
         for nonsense in [
             "streams=65;seconds=1;sample=1",
             "streams=1;seconds=1e9;sample=1",
+            "streams=1;seconds=1;sample=1;message=0",
+            "streams=1;seconds=1;sample=1;message=99999999999",
             "streams",
             "streams=x",
             "direction=up;streams=1;seconds=1;sample=1",

@@ -132,16 +132,7 @@ pub fn tcp_info(socket: &impl AsFd) -> io::Result<TcpInfo> {
 /// # Errors
 /// [`Fault::Here`] when the kernel allows this process no buffer of that size.
 pub fn fix_window(socket: &impl AsFd, window: Bytes) -> Result<(), Error> {
-    let fd = socket.as_fd().as_raw_fd();
-    let set = |level, option, value: u64| {
-        let value = libc::c_int::try_from(value).unwrap_or(libc::c_int::MAX);
-        let len = size_of::<libc::c_int>() as libc::socklen_t;
-        // SAFETY: the option reads `len` bytes at the address of a number that outlives the call.
-        match unsafe { libc::setsockopt(fd, level, option, (&raw const value).cast(), len) } {
-            0 => Ok(()),
-            _ => Err(io::Error::last_os_error()),
-        }
-    };
+    let set = |level, option, value| set_number(socket, level, option, value);
     // A buffer that was set is not sized by the kernel any more. It doubles what it is told (socket(7)), and keeps at most half of
     // that for its own records, so a window fits; the clamp says how much is offered.
     let buffer = window.0;
@@ -162,6 +153,39 @@ pub fn fix_window(socket: &impl AsFd, window: Bytes) -> Result<(), Error> {
         }
     }
     set(libc::IPPROTO_TCP, libc::TCP_WINDOW_CLAMP, window.0).map_err(|error| refused(error.to_string()))
+}
+
+/// Has a TCP socket hold at most `buffer` of what it was given to send and was not acknowledged, the kernel's records of it included.
+///
+/// # Errors
+/// [`Fault::Here`] when the kernel allows this process no buffer of that size.
+pub fn fix_send_buffer(socket: &impl AsFd, buffer: Bytes) -> Result<(), Error> {
+    let set = |option, value| set_number(socket, libc::SOL_SOCKET, option, value);
+    // The kernel doubles what it is told (socket(7)), and what it then has is the limit.
+    let told = buffer.0 / 2;
+    let refused = |why: String| {
+        Error::new(Fault::Here, "window-buffer", format!("a send buffer of {buffer}: {why}"))
+            .hint(format!("run as root, or: sysctl -w net.core.wmem_max={told}"))
+    };
+    if set(libc::SO_SNDBUFFORCE, told).is_err() {
+        set(libc::SO_SNDBUF, told).map_err(|error| refused(error.to_string()))?;
+    }
+    let given = socket2::SockRef::from(socket).send_buffer_size().map_err(|error| refused(error.to_string()))?;
+    // It may be its least, or its most.
+    if given as u64 != told * 2 {
+        return Err(refused(format!("the kernel gives {}", Bytes(given as u64))));
+    }
+    Ok(())
+}
+
+fn set_number(socket: &impl AsFd, level: libc::c_int, option: libc::c_int, value: u64) -> io::Result<()> {
+    let value = libc::c_int::try_from(value).unwrap_or(libc::c_int::MAX);
+    let len = size_of::<libc::c_int>() as libc::socklen_t;
+    // SAFETY: the option reads `len` bytes at the address of a number that outlives the call.
+    match unsafe { libc::setsockopt(socket.as_fd().as_raw_fd(), level, option, (&raw const value).cast(), len) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
 }
 
 /// Has the kernel send no faster than `rate` on a TCP connection, spread evenly; `None` lifts the limit.
@@ -248,6 +272,20 @@ mod tests {
     use super::*;
     use std::io::{Read, Write};
     use std::net::{TcpListener, TcpStream};
+
+    #[test]
+    fn a_send_buffer_is_as_large_as_asked_or_refused_in_words() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("loopback");
+        let near = TcpStream::connect(listener.local_addr().expect("bound")).expect("connect");
+        fix_send_buffer(&near, Bytes::mib(1)).map_or_else(
+            // Without a privilege the system's limit holds.
+            |error| assert_eq!((error.fault, error.code), (Fault::Here, "window-buffer")),
+            |()| assert_eq!(socket2::SockRef::from(&near).send_buffer_size().expect("a socket"), 1 << 20),
+        );
+        // Below what any kernel gives (SOCK_MIN_SNDBUF).
+        let error = fix_send_buffer(&near, Bytes(512)).expect_err("too small");
+        assert!(error.message.contains("the kernel gives"), "{error}");
+    }
 
     #[test]
     fn tells_what_a_real_connection_acknowledged() {

@@ -6,13 +6,13 @@ use super::model::RELIABLE_HEADERS;
 use super::presets::{SC08_PATHS, cross_traffic};
 use crate::congestion::Algorithm;
 use crate::profile;
-use crate::profile::csv::quoted;
+use crate::profile::cell::PathPoint;
+use crate::profile::columns::{Columns, Pick};
 use crate::profile::document::Kind;
-use crate::profile::grid::{Form, PathPoint};
+use crate::profile::grid::Form;
 use crate::units::{Bytes, Error, Rate};
 use crate::wan::frames;
 use serde::{Deserialize, Serialize};
-use std::fmt::Write;
 
 /// The preset's name and what it is.
 pub const PRESET: (&str, &str) =
@@ -157,26 +157,23 @@ pub(super) fn of_2008(path: &PathPoint) -> Option<(f64, f64, Use, String)> {
 }
 
 impl Beside {
-    /// Verdicts as comma-separated values (RFC 4180), a line for each path and rate of other traffic; the document has every run.
-    pub fn csv(&self) -> String {
-        let mut text =
-            "path,rtt_ns,cross_bps,tcp_1_gbps,tcp_gbps,congestion,streams,rdma_shallow_gbps,rdma_deep_gbps,use,why\r\n"
-                .to_owned();
-        for verdict in self.verdicts() {
-            let (tcp, control, streams) = verdict.tcp;
-            let (path, cross, (least, most)) = (verdict.path, verdict.cross.as_bps(), verdict.rdma);
-            // Writing to a string does not fail.
-            let _ = write!(
-                text,
-                "{},{},{cross},{},{tcp},{control},{streams},{least},{most},{},{}\r\n",
-                quoted(path.name.clone()),
-                path.rtt_ns.as_nanos(),
-                verdict.one_stream,
-                quoted(verdict.choice.name().to_owned()),
-                quoted(verdict.why),
-            );
-        }
-        text
+    /// A row for each path and rate of other traffic with its verdict; the document has every run.
+    pub fn columns(&self) -> Columns {
+        let picks: [(&str, Pick<Verdict<'_>>); 11] = [
+            ("path", Pick::Text(|verdict| Some(verdict.path.name.clone()))),
+            ("rtt_ns", Pick::Whole(|verdict| Some(verdict.path.rtt_ns.as_nanos()))),
+            ("cross_bps", Pick::Whole(|verdict| Some(verdict.cross.as_bps()))),
+            ("tcp_1_gbps", Pick::Real(|verdict| Some(verdict.one_stream))),
+            ("tcp_gbps", Pick::Real(|verdict| Some(verdict.tcp.0))),
+            ("congestion", Pick::Text(|verdict| Some(verdict.tcp.1.to_string()))),
+            ("streams", Pick::Whole(|verdict| Some(verdict.tcp.2.into()))),
+            ("rdma_shallow_gbps", Pick::Real(|verdict| Some(verdict.rdma.0))),
+            ("rdma_deep_gbps", Pick::Real(|verdict| Some(verdict.rdma.1))),
+            ("use", Pick::Text(|verdict| Some(verdict.choice.name().to_owned()))),
+            ("why", Pick::Text(|verdict| Some(verdict.why.clone()))),
+        ];
+        let about = vec![("schema", self.schema.clone()), ("farline", self.tcp.farline.clone()), ("date", self.tcp.date.clone())];
+        Columns::of(about, &self.verdicts(), &picks)
     }
 }
 

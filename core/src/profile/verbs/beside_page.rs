@@ -3,7 +3,7 @@
 use super::beside::{Beside, PRESET, Verdict, of_2008};
 use super::published::{self as rdma_published, SC08};
 use crate::congestion::Algorithm;
-use crate::profile::grid::PathPoint;
+use crate::profile::cell::PathPoint;
 use crate::profile::published::sc08;
 use crate::profile::statistics::decrease_per_mile;
 use crate::report::{Axis, LineChart, Page, Section, Series, Table};

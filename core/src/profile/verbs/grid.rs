@@ -1,7 +1,8 @@
 //! What a profile of RDMA varies: path, ports, transport, direction, way of connecting, message size, queue pairs, credits, other traffic.
 
 use super::signal::Signal;
-use crate::profile::grid::{Form, PathPoint, along, seed_of};
+use crate::profile::cell::PathPoint;
+use crate::profile::grid::{Form, along, seed_of};
 use crate::units::{Bytes, Rate, Span};
 use serde::{Deserialize, Serialize};
 

@@ -6,7 +6,6 @@
 
 mod beside;
 mod beside_page;
-mod csv;
 mod document;
 mod grid;
 mod model;
@@ -14,6 +13,7 @@ mod page;
 mod presets;
 pub mod published;
 mod reliable;
+mod rows;
 mod signal;
 
 pub use beside::{Beside, PRESET as BESIDE, Use, Verdict, grids as beside};

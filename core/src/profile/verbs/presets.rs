@@ -3,7 +3,8 @@
 use super::grid::{Grid, Model, Setup, Transport, Way};
 use super::published::SC08_BASE;
 use super::signal::Signal;
-use crate::profile::grid::{Form, PathPoint};
+use crate::profile::cell::PathPoint;
+use crate::profile::grid::Form;
 use crate::units::{Bytes, Error, Rate, Span};
 use crate::wan::NATIVE_CREDITS;
 

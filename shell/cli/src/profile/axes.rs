@@ -25,6 +25,12 @@ pub(super) struct Axes {
     /// Largest windows, such as 4MiB,64MiB [default: none]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     window: Vec<Bytes>,
+    /// Send buffers, such as 4MiB [default: kernel's]
+    #[arg(long, hide = true, value_name = "LIST", value_delimiter = ',')]
+    buffer: Vec<Bytes>,
+    /// What one write hands over [default: 1MiB]
+    #[arg(long, hide = true, value_name = "LIST", value_delimiter = ',')]
+    message: Vec<Bytes>,
     /// MTUs in bytes [default: 9000; with --simulate 1500]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     mtu: Vec<u32>,
@@ -84,6 +90,8 @@ impl Axes {
             ("--congestion", !self.congestion.is_empty()),
             ("--streams", !self.streams.is_empty()),
             ("--window", !self.window.is_empty()),
+            ("--buffer", !self.buffer.is_empty()),
+            ("--message", !self.message.is_empty()),
             ("--mtu", !self.mtu.is_empty()),
             ("--cross", !self.cross.is_empty()),
             ("--loss", !self.loss.is_empty()),
@@ -134,6 +142,8 @@ impl Axes {
         put(&mut grid.congestion, self.congestion.clone());
         put(&mut grid.streams, self.streams.iter().flat_map(|range| range.0..=range.1).collect());
         put(&mut grid.windows_bytes, self.window.iter().copied().map(Some).collect());
+        put(&mut grid.buffers_bytes, self.buffer.iter().copied().map(Some).collect());
+        put(&mut grid.messages_bytes, self.message.iter().copied().map(Some).collect());
         put(&mut grid.mtus, self.mtu.clone());
         put(&mut grid.cross_bps, self.cross.clone());
         put(&mut grid.losses, self.loss.clone());

@@ -4,19 +4,22 @@ mod axes;
 mod diff;
 mod document;
 mod end;
+mod export;
 mod measure;
 mod node;
+mod parquet;
 mod print;
 mod verbs;
 
 use crate::output::Output;
 use axes::Axes;
 use document::{text, write};
+use export::{is_document, write_made};
 use farline_core::congestion::Algorithm;
 use farline_core::profile::verbs::{BESIDE, PRESETS as VERBS_PRESETS};
 use farline_core::profile::{Environment, Form, Grid, Kind, PRESETS, Profile, preset, repetition};
 use farline_core::units::{Error, Fault};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -48,7 +51,7 @@ pub(crate) struct Args {
     full: bool,
     #[command(flatten)]
     axes: Axes,
-    /// Page .html, table .csv or document [default: none]
+    /// .html, .csv, .parquet, or document [default: none]
     #[arg(long = "out", short, value_name = "FILE")]
     out: Vec<PathBuf>,
     /// Go on with the profile in this file [default: none]
@@ -94,8 +97,7 @@ pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
             Error::new(Fault::You, "profile-kind", "a measured profile cannot go on by simulation").hint("leave --simulate out")
         );
     }
-    let is_document = |file: &&PathBuf| !is(file, "html") && !is(file, "csv");
-    let documents: Vec<&PathBuf> = args.resume.iter().chain(args.out.iter().filter(is_document)).collect();
+    let documents: Vec<&PathBuf> = args.resume.iter().chain(args.out.iter().filter(|file| is_document(file))).collect();
     match profile.kind {
         Kind::Modelled => simulate(&mut profile, &documents)?,
         Kind::Measured => match profile.environment.node.clone() {
@@ -112,13 +114,7 @@ pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
         },
     }
     documents.iter().try_for_each(|file| write(file, &text(&profile)?))?;
-    let command = command();
-    for file in args.out.iter().filter(|file| is(file, "csv")) {
-        write(file, profile.csv().as_bytes())?;
-    }
-    for file in args.out.iter().filter(|file| is(file, "html")) {
-        write(file, profile.page(std::slice::from_ref(&command)).html().as_bytes())?;
-    }
+    write_made(&args.out, || profile.columns(), |command| profile.page(command))?;
     output.result(&profile, print::table(&profile))?;
     Ok(ExitCode::SUCCESS)
 }
@@ -225,10 +221,6 @@ fn list(output: &Output) -> Result<ExitCode, Error> {
     let text: Vec<String> = presets.iter().map(|(name, about)| format!("{name:<21} {about}")).collect();
     output.result(&Presets { schema: "farline/presets/1", presets }, text.join("\n"))?;
     Ok(ExitCode::SUCCESS)
-}
-
-fn is(file: &Path, extension: &str) -> bool {
-    file.extension().is_some_and(|found| found.eq_ignore_ascii_case(extension))
 }
 
 /// A word as a shell takes it.

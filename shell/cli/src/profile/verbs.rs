@@ -1,10 +1,11 @@
 //! Profiles of RDMA, and TCP beside it: the papers' experiments over verbs, by the model.
 
 use super::document::write;
-use super::{Args, command, is, now, side_by_side, simulate};
+use super::export::{is_document, write_made};
+use super::{Args, now, side_by_side, simulate};
 use crate::output::Output;
 use farline_core::profile::verbs::{BESIDE, Beside, Grid, Profile, Way, beside, modelled, preset};
-use farline_core::profile::{Environment, Form, Grid as TcpGrid, Kind, Profile as TcpProfile};
+use farline_core::profile::{Columns, Environment, Form, Grid as TcpGrid, Kind, Profile as TcpProfile};
 use farline_core::report::Page;
 use farline_core::units::{Error, Fault};
 use serde::Serialize;
@@ -61,14 +62,14 @@ pub(super) fn run(asked: Asked, args: &Args, output: &Output) -> Result<ExitCode
     match asked {
         Asked::Verbs(grid) => {
             let profile = rdma(grid);
-            write_all(&args.out, &profile, || profile.csv(), |command| profile.page(command))?;
+            write_all(&args.out, &profile, || profile.columns(), |command| profile.page(command))?;
             output.result(&profile, table(&profile))?;
         }
         Asked::Beside(tcp, grid) => {
             let mut tcp = TcpProfile::new(*tcp, Kind::Modelled, Environment::default(), now())?;
             simulate(&mut tcp, &[])?;
             let both = Beside::new(tcp, rdma(grid));
-            write_all(&args.out, &both, || both.csv(), |command| both.page(command))?;
+            write_all(&args.out, &both, || both.columns(), |command| both.page(command))?;
             output.result(&both, verdicts(&both))?;
         }
     }
@@ -79,19 +80,15 @@ pub(super) fn run(asked: Asked, args: &Args, output: &Output) -> Result<ExitCode
 fn write_all(
     files: &[PathBuf],
     document: &impl Serialize,
-    csv: impl Fn() -> String,
+    columns: impl Fn() -> Columns,
     page: impl Fn(&[String]) -> Page,
 ) -> Result<(), Error> {
-    for file in files {
-        let bytes = match file {
-            file if is(file, "csv") => csv().into_bytes(),
-            file if is(file, "html") => page(&[command()]).html().into_bytes(),
-            _ => serde_json::to_vec_pretty(document)
-                .map_err(|error| Error::new(Fault::Bug, "profile-document", format!("the document: {error}")))?,
-        };
-        write(file, &bytes)?;
+    for file in files.iter().filter(|file| is_document(file)) {
+        let json = serde_json::to_vec_pretty(document)
+            .map_err(|error| Error::new(Fault::Bug, "profile-document", format!("the document: {error}")))?;
+        write(file, &json)?;
     }
-    Ok(())
+    write_made(files, columns, page)
 }
 
 /// A profile of RDMA on a terminal.

@@ -1,0 +1,164 @@
+//! One point of a grid: a path, and what is sent over it how.
+
+use super::grid::Grid;
+use super::staging::Staged;
+use crate::congestion::{Algorithm, Set};
+use crate::units::{Bytes, Error, Fault, Rate, Span};
+use crate::wan::{Path, Settings};
+use serde::{Deserialize, Serialize};
+use std::str::FromStr;
+
+/// Which way the data of a cell goes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Direction {
+    /// From here to the far side.
+    #[default]
+    Out,
+    /// From the far side to here.
+    Back,
+    /// Both at once, as many streams each way; the goodput is that of both together.
+    Both,
+}
+
+impl Direction {
+    /// Every one, by its name.
+    const ALL: [(&str, Direction); 3] = [("out", Direction::Out), ("back", Direction::Back), ("both", Direction::Both)];
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        Direction::ALL.iter().find(|(_, one)| *one == self).map_or("out", |(name, _)| name)
+    }
+
+    /// Whether it is the usual one, which documents leave out.
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde gives a reference")]
+    pub(super) fn is_out(&self) -> bool {
+        *self == Direction::Out
+    }
+}
+
+impl FromStr for Direction {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Direction, Error> {
+        let found = Direction::ALL.iter().find(|(name, _)| *name == text);
+        found.map(|(_, one)| *one).ok_or_else(|| {
+            Error::new(Fault::You, "profile-direction", format!("`{text}` is no direction")).hint("out, back and both are")
+        })
+    }
+}
+
+/// The path of a cell.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PathPoint {
+    /// Its name: one of [`wan::Path`](crate::wan::Path)'s, or one made from its rtt.
+    pub name: String,
+    /// Bits per second on the wire.
+    pub rate_bps: Rate,
+    /// Round-trip time without load.
+    pub rtt_ns: Span,
+    /// Length of fibre, where it is known.
+    pub miles: Option<f64>,
+    /// The queue before the wire.
+    pub queue_bytes: Bytes,
+}
+
+impl PathPoint {
+    /// A named path, at its own rate or at `rate`, with its default queue.
+    ///
+    /// # Errors
+    /// As [`Path::named`].
+    pub fn named(name: &str, rate: Option<Rate>) -> Result<PathPoint, Error> {
+        let path = Path::named(name)?;
+        let settings = path.settings(rate, None)?;
+        Ok(PathPoint { name: name.to_owned(), miles: path.miles, ..PathPoint::of(&settings) })
+    }
+
+    /// A path of `rate` and `rtt` with its default queue, named after its rtt.
+    pub fn custom(rate: Rate, rtt: Span) -> PathPoint {
+        PathPoint::of(&Settings::new(rate, rtt))
+    }
+
+    fn of(settings: &Settings) -> PathPoint {
+        let (rate_bps, rtt_ns) = (settings.a_to_b.rate, settings.rtt());
+        let name = rtt_ns.to_string().replace(' ', "");
+        PathPoint { name, rate_bps, rtt_ns, miles: None, queue_bytes: settings.a_to_b.queue }
+    }
+}
+
+/// One point of the grid.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Cell {
+    /// The path.
+    pub path: PathPoint,
+    /// The congestion control of every stream.
+    pub congestion: Algorithm,
+    /// With which constants.
+    pub set: Set,
+    /// TCP streams.
+    pub streams: u32,
+    /// The most that one stream may have on its way; without it the path decides.
+    pub window_bytes: Option<Bytes>,
+    /// The sender's buffer, which holds what one stream has sent until it is acknowledged; the kernel's own sizing without it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub buffer_bytes: Option<Bytes>,
+    /// What the sender hands to the kernel with one call; [`Grid::USUAL_MESSAGE`] without it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message_bytes: Option<Bytes>,
+    /// Bytes of IP in a full packet.
+    pub mtu: u32,
+    /// Other traffic on the path, which does not answer loss.
+    pub cross_bps: Rate,
+    /// Probability that a frame is lost on the line.
+    pub loss: f64,
+    /// Which way its data goes.
+    #[serde(default, skip_serializing_if = "Direction::is_out")]
+    pub direction: Direction,
+    /// How its bytes come from a store; absent where the ends send what they have in memory, without a mover.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub staged: Option<Staged>,
+    /// The name of the [`Hypothesis`](super::Hypothesis) that it tests; absent in a cell of the axes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hypothesis: Option<String>,
+}
+
+impl Cell {
+    /// The cell in one line, the same in every document: `usn-8600 htcp 16 streams`, with what differs from the usual after it.
+    pub fn name(&self) -> String {
+        let streams = if self.streams == 1 { "1 stream".to_owned() } else { format!("{} streams", self.streams) };
+        let mut name = format!("{} {} {streams}", self.path.name, self.congestion);
+        if self.set != Set::default() {
+            name.push_str(&format!(" {}", self.set));
+        }
+        if let Some(window) = self.window_bytes {
+            name.push_str(&format!(" window {window}"));
+        }
+        if let Some(buffer) = self.buffer_bytes {
+            name.push_str(&format!(" buffer {buffer}"));
+        }
+        if let Some(message) = self.message_bytes {
+            name.push_str(&format!(" messages of {message}"));
+        }
+        if self.mtu != Grid::USUAL_MTU {
+            name.push_str(&format!(" mtu {}", self.mtu));
+        }
+        if self.cross_bps > Rate::default() {
+            name.push_str(&format!(" cross {}", self.cross_bps));
+        }
+        if self.loss > 0.0 {
+            name.push_str(&format!(" loss {:e}", self.loss));
+        }
+        match self.direction {
+            Direction::Out => {}
+            Direction::Back => name.push_str(" back"),
+            Direction::Both => name.push_str(" both ways"),
+        }
+        if let Some(staged) = &self.staged {
+            name.push_str(&format!(" {staged}"));
+        }
+        if let Some(hypothesis) = &self.hypothesis {
+            name.push_str(&format!(", {hypothesis}"));
+        }
+        name
+    }
+}

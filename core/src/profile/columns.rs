@@ -1,0 +1,102 @@
+//! A profile's rows as typed columns, for whatever reads tables: the type of each column is said once, and every format follows it.
+
+use std::fmt::Write;
+
+/// A table by columns; each has a value, or none, for every row.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Columns {
+    /// What the rows are of, for formats with room for it: the document's schema first.
+    pub about: Vec<(&'static str, String)>,
+    /// Names, units included, and what stands in them.
+    pub columns: Vec<(&'static str, Values)>,
+}
+
+/// The values of one column.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Values {
+    /// Words.
+    Text(Vec<Option<String>>),
+    /// Whole numbers: counts, bytes, bits per second, nanoseconds.
+    Whole(Vec<Option<u64>>),
+    /// Any numbers: seconds, shares.
+    Real(Vec<Option<f64>>),
+    /// Yes or no.
+    Flag(Vec<Option<bool>>),
+    /// A list of whole numbers in each row.
+    Wholes(Vec<Vec<u64>>),
+}
+
+/// How a column takes its values from rows of type `R`.
+pub(super) enum Pick<R> {
+    Text(fn(&R) -> Option<String>),
+    Whole(fn(&R) -> Option<u64>),
+    Real(fn(&R) -> Option<f64>),
+    Flag(fn(&R) -> Option<bool>),
+    Wholes(fn(&R) -> Vec<u64>),
+}
+
+impl<R> Pick<R> {
+    fn of(&self, rows: &[R]) -> Values {
+        match self {
+            Pick::Text(pick) => Values::Text(rows.iter().map(pick).collect()),
+            Pick::Whole(pick) => Values::Whole(rows.iter().map(pick).collect()),
+            Pick::Real(pick) => Values::Real(rows.iter().map(pick).collect()),
+            Pick::Flag(pick) => Values::Flag(rows.iter().map(pick).collect()),
+            Pick::Wholes(pick) => Values::Wholes(rows.iter().map(pick).collect()),
+        }
+    }
+}
+
+impl Values {
+    /// How many rows there are.
+    pub fn rows(&self) -> usize {
+        match self {
+            Values::Text(all) => all.len(),
+            Values::Whole(all) => all.len(),
+            Values::Real(all) => all.len(),
+            Values::Flag(all) => all.len(),
+            Values::Wholes(all) => all.len(),
+        }
+    }
+
+    /// The value of `row` as text, empty where there is none; a list has blanks between its numbers.
+    fn text(&self, row: usize) -> String {
+        fn text<T: ToString>(all: &[Option<T>], row: usize) -> String {
+            all.get(row).and_then(Option::as_ref).map(T::to_string).unwrap_or_default()
+        }
+        match self {
+            Values::Text(all) => text(all, row),
+            Values::Whole(all) => text(all, row),
+            Values::Real(all) => text(all, row),
+            Values::Flag(all) => text(all, row),
+            Values::Wholes(all) => {
+                let list = all.get(row).map(Vec::as_slice).unwrap_or_default();
+                list.iter().map(u64::to_string).collect::<Vec<_>>().join(" ")
+            }
+        }
+    }
+}
+
+impl Columns {
+    /// The columns called `picks` of `rows`.
+    pub(super) fn of<R>(about: Vec<(&'static str, String)>, rows: &[R], picks: &[(&'static str, Pick<R>)]) -> Columns {
+        Columns { about, columns: picks.iter().map(|(name, pick)| (*name, pick.of(rows))).collect() }
+    }
+
+    /// As comma-separated values (RFC 4180): a line of names, and a line for each row.
+    pub fn csv(&self) -> String {
+        let mut text = self.columns.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(",");
+        text.push_str("\r\n");
+        for row in 0..self.columns.first().map_or(0, |(_, values)| values.rows()) {
+            let fields: Vec<String> = self.columns.iter().map(|(_, values)| quoted(values.text(row))).collect();
+            // Writing to a string does not fail.
+            let _ = write!(text, "{}\r\n", fields.join(","));
+        }
+        text
+    }
+}
+
+/// RFC 4180, section 2: a field with a comma, a quote or a line end stands in quotes, its own quotes doubled.
+fn quoted(field: String) -> String {
+    if field.contains([',', '"', '\r', '\n']) { format!("\"{}\"", field.replace('"', "\"\"")) } else { field }
+}

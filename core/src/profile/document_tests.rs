@@ -1,0 +1,142 @@
+//! Profiles of a bench whose throughput is drawn: rounds, early ends, invalid repetitions, resuming, reading.
+
+use super::*;
+use crate::congestion::Algorithm;
+use crate::profile::cell::PathPoint;
+use crate::profile::grid::Repetitions;
+use crate::profile::repetition::{Goodput, LimitedBy};
+use crate::units::Rng;
+
+/// A bench whose throughput is drawn, and of whose repetitions one in seven is invalid.
+struct Drawn {
+    spread: f64,
+}
+
+impl Bench for Drawn {
+    fn run(&mut self, grid: &Grid, job: &Job) -> Result<Repetition, Error> {
+        let rate = Rate::from_bps((1e9 * (5.0 + self.spread * Rng::new(job.seed).normal())) as u64);
+        let goodput = Goodput { sender_bps: rate, receiver_bps: rate };
+        Ok(Repetition {
+            index: job.index,
+            seed: job.seed,
+            began: None,
+            seconds: grid.seconds,
+            ramp_s: 0.0,
+            whole: goodput,
+            ramp: Goodput::default(),
+            steady: goodput,
+            retransmits: 0,
+            reductions: 0,
+            timeouts: 0,
+            limited_by: LimitedBy::Congestion,
+            fairness: 1.0,
+            recovery_s: None,
+            cpu: None,
+            rtt_ns: None,
+            link: None,
+            losses: Vec::new(),
+            invalid: job.seed.is_multiple_of(7).then(|| "the link was late".to_owned()),
+            samples_bps: vec![rate; 4],
+            streams_bps: vec![rate],
+        })
+    }
+}
+
+fn profile(half_width: f64) -> Profile {
+    let path = PathPoint::named("usn-1400", None).expect("a path");
+    let grid = Grid {
+        streams: (1..=10).collect(),
+        repetitions: Repetitions { least: 3, most: 8, half_width },
+        ..Grid::new("custom", vec![path], vec![Algorithm::Cubic])
+    };
+    Profile::new(grid, Kind::Measured, Environment::default(), "today").expect("a grid")
+}
+
+#[test]
+fn narrow_cells_stop_early_and_wide_ones_go_on() {
+    let run = |spread, half_width| {
+        let mut profile = profile(half_width);
+        profile.run(&mut Drawn { spread }, |_| true).expect("a bench that works");
+        profile.cells.iter().map(|result| result.valid().count()).collect::<Vec<_>>()
+    };
+    assert_eq!(run(0.001, 0.03), vec![3; 10]);
+    assert_eq!(run(2.0, 0.0), vec![8; 10]);
+    let mixed = run(0.15, 0.03);
+    assert!(mixed.iter().any(|n| *n > 3) && mixed.iter().any(|n| *n < 8), "{mixed:?}");
+}
+
+#[test]
+fn invalid_repetitions_are_kept_and_never_averaged() {
+    let mut profile = profile(0.0);
+    profile.run(&mut Drawn { spread: 0.1 }, |_| true).expect("a bench that works");
+    let invalid: usize = profile.cells.iter().map(|result| result.repetitions.len() - result.valid().count()).sum();
+    assert!((5..30).contains(&invalid), "one of seven of 80 and more: {invalid}");
+    assert!(profile.cells.iter().all(|result| result.summary().is_some_and(|summary| summary.n == 8)));
+    assert_eq!(profile.progress(), (10, 10));
+}
+
+#[test]
+fn a_bench_that_is_never_valid_is_given_up() {
+    struct Broken;
+    impl Bench for Broken {
+        fn run(&mut self, grid: &Grid, job: &Job) -> Result<Repetition, Error> {
+            let repetition = Drawn { spread: 0.0 }.run(grid, job)?;
+            Ok(Repetition { invalid: Some("never".to_owned()), ..repetition })
+        }
+    }
+    let mut profile = profile(0.03);
+    profile.run(&mut Broken, |_| true).expect("a bench that works");
+    assert!(profile.cells.iter().all(|result| result.repetitions.len() == 16 && result.summary().is_none()));
+}
+
+#[test]
+fn a_profile_that_was_broken_off_and_read_again_ends_like_one_that_was_not() {
+    let mut whole = profile(0.03);
+    whole.run(&mut Drawn { spread: 0.15 }, |_| true).expect("a bench that works");
+    let mut broken = profile(0.03);
+    let mut bench = Drawn { spread: 0.15 };
+    let mut left = 17;
+    broken
+        .run(&mut bench, |_| {
+            left -= 1;
+            left > 0
+        })
+        .expect("a bench that works");
+    let mut resumed = Profile::read(&serde_json::to_string(&broken).expect("JSON")).expect("a profile");
+    assert_eq!(resumed, broken);
+    resumed.run(&mut bench, |_| true).expect("a bench that works");
+    assert_eq!(resumed, whole);
+    // Several at a time give the same document as one at a time: no job depends on another cell's.
+    let mut side_by_side = profile(0.03);
+    loop {
+        let jobs = side_by_side.next(3);
+        if jobs.is_empty() {
+            break;
+        }
+        for job in jobs {
+            let repetition = bench.run(&side_by_side.grid, &job).expect("a bench that works");
+            side_by_side.record(&job, repetition);
+        }
+    }
+    assert_eq!(side_by_side, whole);
+}
+
+#[test]
+fn what_is_not_a_profile_is_refused() {
+    let json = serde_json::to_string(&profile(0.03)).expect("JSON");
+    for (text, words) in [
+        ("{}".to_owned(), "not a profile"),
+        (json.replace("farline/profile/1", "farline/profile/9"), "farline/profile/9"),
+        (json.replace("\"streams\":10", "\"streams\":11"), "not those of its grid"),
+    ] {
+        let error = Profile::read(&text).expect_err(words);
+        assert!(error.fault == Fault::You && error.message.contains(words), "{error}");
+    }
+}
+
+#[test]
+fn the_largest_goodput_leaves_headers_and_gaps_out() {
+    let rate = Rate::from_bps(9_290_000_000);
+    assert_eq!(Profile::payload_rate(rate, 1_500).as_bps() / 1_000_000, 8_746);
+    assert_eq!(Profile::payload_rate(rate, 9_000).as_bps() / 1_000_000, 9_197);
+}

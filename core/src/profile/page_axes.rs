@@ -1,0 +1,203 @@
+//! A profile's page: lines along each axis of the grid, and what tells one line from another.
+
+use super::cell::Cell;
+use super::document::Profile;
+use super::grid::Grid;
+use super::page::{LINES, gbit};
+use crate::report::{Axis, LineChart, Section, Series};
+use crate::units::Bytes;
+
+/// The axis of staging, whose lines are called after store and order.
+const STAGING: &str = "Staging";
+/// Bytes.
+const MIB: f64 = 1_048_576.0;
+
+/// An axis of the grid that has more than one value, as a chart sees it.
+struct Along {
+    name: &'static str,
+    unit: &'static str,
+    /// Whether its values are spread over powers.
+    log: bool,
+    /// Where a cell lies on it; NaN for one without a value.
+    at: fn(&Cell) -> f64,
+    /// What the line of a cell over another axis is called after it.
+    words: fn(&Cell) -> String,
+}
+
+fn or_none(bytes: Option<Bytes>, what: &str) -> String {
+    bytes.map_or_else(|| format!("no {what}"), |bytes| format!("{what} {bytes}"))
+}
+
+fn mib(bytes: Option<Bytes>) -> f64 {
+    bytes.map_or(f64::NAN, |bytes| bytes.0 as f64 / MIB)
+}
+
+fn message(cell: &Cell) -> Bytes {
+    cell.message_bytes.unwrap_or(Grid::USUAL_MESSAGE)
+}
+
+impl Profile {
+    /// The axes with numbers on them, in the order in which a line's name has them.
+    fn axes(&self) -> Vec<Along> {
+        let grid = &self.grid;
+        let all = [
+            (
+                grid.streams.len(),
+                Along {
+                    name: "Streams",
+                    unit: "",
+                    log: false,
+                    at: |cell| f64::from(cell.streams),
+                    words: |cell| format!("{} streams", cell.streams),
+                },
+            ),
+            (
+                grid.mtus.len(),
+                Along {
+                    name: "MTU",
+                    unit: "B",
+                    log: false,
+                    at: |cell| f64::from(cell.mtu),
+                    words: |cell| format!("MTU {}", cell.mtu),
+                },
+            ),
+            (
+                grid.windows_bytes.len(),
+                Along {
+                    name: "Largest window",
+                    unit: "MiB",
+                    log: false,
+                    at: |cell| mib(cell.window_bytes),
+                    words: |cell| cell.window_bytes.map_or_else(|| "no window".to_owned(), |window| window.to_string()),
+                },
+            ),
+            (
+                grid.buffers_bytes.len(),
+                Along {
+                    name: "Send buffer",
+                    unit: "MiB",
+                    log: false,
+                    at: |cell| mib(cell.buffer_bytes),
+                    words: |cell| or_none(cell.buffer_bytes, "buffer"),
+                },
+            ),
+            (
+                grid.messages_bytes.len(),
+                Along {
+                    name: "Message size",
+                    unit: "KiB",
+                    log: true,
+                    at: |cell| message(cell).0 as f64 / 1_024.0,
+                    words: |cell| format!("messages of {}", message(cell)),
+                },
+            ),
+            (
+                grid.cross_bps.len(),
+                Along {
+                    name: "Other traffic",
+                    unit: "Gbit/s",
+                    log: false,
+                    at: |cell| gbit(cell.cross_bps),
+                    words: |cell| format!("cross {}", cell.cross_bps),
+                },
+            ),
+            (
+                grid.losses.len(),
+                Along { name: "Loss", unit: "", log: false, at: |cell| cell.loss, words: |cell| format!("loss {:e}", cell.loss) },
+            ),
+        ];
+        let mut axes: Vec<Along> = all.into_iter().filter(|(values, _)| *values > 1).map(|(_, along)| along).collect();
+        if grid.copies.is_some() {
+            axes.push(Along {
+                name: STAGING,
+                unit: "MiB",
+                log: false,
+                at: |cell| mib(cell.staged.map(|one| one.staging_bytes)),
+                words: |cell| cell.staged.map_or_else(String::new, |staged| staged.to_string()),
+            });
+        }
+        axes
+    }
+
+    /// Lines over each of the other axes that has more than one value.
+    pub(super) fn along_other_axes(&self) -> Option<Section> {
+        let grid = &self.grid;
+        let mut charts = Vec::new();
+        for along in &self.axes() {
+            let mut chart = |place: String, mut series: Vec<Series>| {
+                series.truncate(LINES);
+                charts.push(LineChart {
+                    title: format!("Throughput by {}{place}", spoken(along.name)),
+                    x: if along.log { Axis::new(along.name, along.unit).log() } else { Axis::new(along.name, along.unit) },
+                    y: Axis::new(format!("Goodput, {}{place}", self.label()), "Gbit/s"),
+                    series,
+                    marks: Vec::new(),
+                });
+            };
+            let all = self.lines(along, |_| true);
+            match grid.paths.len() {
+                // Too many lines for one chart: one for each path.
+                2.. if all.len() > LINES => {
+                    for path in &grid.paths {
+                        chart(format!(", {}", path.name), self.lines(along, |cell| cell.path == *path));
+                    }
+                }
+                _ => chart(String::new(), all),
+            }
+        }
+        let note = format!("At most {LINES} lines are drawn; the table below has every cell.");
+        let section =
+            |charts: Vec<LineChart>| charts.into_iter().fold(Section::new("Along each axis"), Section::chart).note(note);
+        (!charts.is_empty()).then(|| section(charts))
+    }
+
+    /// Means of the cells that `of` takes over the axis `along`, a line for each combination of the others.
+    fn lines(&self, along: &Along, of: impl Fn(&Cell) -> bool) -> Vec<Series> {
+        let mut series: Vec<Series> = Vec::new();
+        for result in self.plain().filter(|result| of(&result.cell)) {
+            let (Some(summary), x) = (result.summary(), (along.at)(&result.cell)) else { continue };
+            if !x.is_finite() {
+                continue;
+            }
+            let name = self.line_name(&result.cell, along.name);
+            let place = series.iter().position(|series| series.name == name).unwrap_or(series.len());
+            if place == series.len() {
+                series.push(Series { name, ..Series::default() });
+            }
+            series[place].points.push((x, summary.mean / 1e9));
+            if let Some((low, high)) = summary.ci95 {
+                series[place].band.push((x, low.max(0.0) / 1e9, high / 1e9));
+            }
+        }
+        for line in &mut series {
+            line.points.sort_by(|a, b| a.0.total_cmp(&b.0));
+            line.band.sort_by(|a, b| a.0.total_cmp(&b.0));
+        }
+        series
+    }
+
+    /// What tells a cell's line from the others of a chart over the axis called `along`.
+    pub(super) fn line_name(&self, cell: &Cell, along: &str) -> String {
+        let grid = &self.grid;
+        let mut parts = Vec::new();
+        if grid.paths.len() > 1 {
+            parts.push(cell.path.name.clone());
+        }
+        if grid.congestion.len() > 1 || parts.is_empty() {
+            parts.push(cell.congestion.to_string());
+        }
+        parts.extend(self.axes().iter().filter(|one| one.name != along).map(|one| (one.words)(cell)));
+        if grid.directions.len() > 1 {
+            parts.push(cell.direction.name().to_owned());
+        }
+        if let Some(staged) = cell.staged.filter(|_| along == STAGING) {
+            parts.push(staged.how());
+        }
+        parts.join(" ")
+    }
+}
+
+/// An axis's name within a sentence.
+fn spoken(name: &str) -> String {
+    if name.chars().all(char::is_uppercase) { name.to_owned() } else { name.to_lowercase() }
+}

@@ -1,0 +1,175 @@
+//! A profile's page: what the other papers print of their experiments, beside what ours gave.
+
+use super::cell::Cell;
+use super::document::{CellResult, Profile};
+use super::page::gbit;
+use super::staging::Store;
+use crate::congestion::Algorithm;
+use crate::report::{Section, Table};
+use crate::units::Bytes;
+
+/// A preset, what of it, what the paper prints, and ours; `None` where a profile lacks the cells.
+type Printed = (&'static str, &'static str, &'static str, fn(&Profile) -> Option<String>);
+
+/// The MTU of the Trans-European paper's jumbo frames; what a host sends at once ends at IP's own.
+const JUMBO: u32 = 9_216;
+/// One MB per second is that many Gbit/s.
+const MB: f64 = 8e-3;
+
+/// Figures and statements of the Trans-European paper (section 5), of ICPP08 (section 3.3) and of ADTS (section V.B).
+const PRINTED: [Printed; 15] = [
+    ("wanphy-window", "MTU 9216, window 16 MB, Gbit/s", "5.447", |profile| {
+        figure(profile, |cell| (cell.mtu, cell.window_bytes) == (JUMBO, Some(Bytes::mib(16))))
+    }),
+    ("wanphy-window", "MTU 1500, windows from 1 MB, Gbit/s", "2.057 at most, by the host", |profile| {
+        range(profile, |cell| cell.mtu == 1_500)
+    }),
+    ("wanphy-stability", "Mean, Gbit/s", "5.448", |profile| figure(profile, |_| true)),
+    ("wanphy-stability", "Samples of 10 s within 10 Mbit/s of the mean", "93 %", |profile| {
+        let all = settled(profile);
+        let mean = all.iter().sum::<f64>() / all.len() as f64;
+        share(&all, |gbps| (gbps - mean).abs() <= 0.010)
+    }),
+    ("wanphy-stability", "Samples more than 50 Mbit/s below the mean", "10 of 2700 (0.4 %)", |profile| {
+        let all = settled(profile);
+        let mean = all.iter().sum::<f64>() / all.len() as f64;
+        share(&all, |gbps| gbps < mean - 0.050)
+    }),
+    ("wanphy-stability", "The least sample over the mean", "91 %", |profile| {
+        let all = settled(profile);
+        let mean = all.iter().sum::<f64>() / all.len() as f64;
+        all.into_iter().min_by(f64::total_cmp).map(|least| format!("{:.0} %", least / mean * 100.0))
+    }),
+    ("wanphy-background", "The stream alone, Gbit/s", "1.9", |profile| figure(profile, |cell| cell.cross_bps.as_bps() == 0)),
+    ("wanphy-background", "Other traffic at which packets are lost, share of the line", "above 80 %", |profile| {
+        let lossy = profile.plain().filter(|one| one.valid().any(|one| one.retransmits > 0)).map(|one| &one.cell);
+        let shares = lossy.map(|cell| gbit(cell.cross_bps) / gbit(cell.path.rate_bps) * 100.0);
+        Some(shares.min_by(f64::total_cmp).map_or_else(|| "none is lost".to_owned(), |share| format!("{share:.0} %")))
+    }),
+    ("wanphy-streams", "Least over most of 1 to 20 streams", "little influence", |profile| {
+        let all = means(profile, |_| true);
+        let most = all.iter().copied().max_by(f64::total_cmp)?;
+        all.iter().copied().min_by(f64::total_cmp).map(|least| format!("{:.0} %", least / most * 100.0))
+    }),
+    ("wanphy-recovery", "Reno's time to recover over HighSpeed's", "more than 9", |profile| {
+        let time = |control: Algorithm| {
+            let cells = profile.plain().filter(|one| one.cell.congestion == control);
+            let all: Vec<f64> = cells.flat_map(|one| one.valid().filter_map(|one| one.recovery_s)).collect();
+            (!all.is_empty()).then(|| all.iter().sum::<f64>() / all.len() as f64)
+        };
+        Some(format!("{:.1}", time(Algorithm::Reno)? / time(Algorithm::HighSpeed)?))
+    }),
+    ("icpp08-ipoib", "Best of the largest MTU (IPoIB-RC), MB/s", "890", |profile| {
+        best(profile, |cell| cell.mtu > 60_000).map(|gbps| format!("{:.0}", gbps / MB))
+    }),
+    ("icpp08-ipoib", "MTU 2 KiB, longest delay: gain of streams over one", "up to 50 %", |profile| {
+        let longest = profile.grid.paths.iter().map(|path| path.rtt_ns).max()?;
+        let here = |cell: &Cell| cell.mtu < 4_000 && cell.path.rtt_ns == longest;
+        let (one, several) = (best(profile, |cell| here(cell) && cell.streams == 1)?, best(profile, here)?);
+        Some(format!("{:.0} %", (several / one - 1.0) * 100.0))
+    }),
+    ("icpp08-ipoib", "MTU 2 KiB, several streams: 1 ms of delay over the shortest", "sustained", |profile| {
+        let shortest = profile.grid.paths.iter().map(|path| path.rtt_ns).min()?;
+        let of = |near: bool| {
+            best(profile, |cell| {
+                let rtt = cell.path.rtt_ns;
+                cell.mtu < 4_000 && if near { rtt == shortest } else { (1.9..2.1).contains(&rtt.as_millis_f64()) }
+            })
+        };
+        Some(format!("{:.0} %", of(false)? / of(true)? * 100.0))
+    }),
+    ("adts-staging", "From memory: best staging of TCP, share of the line", "10 to 15 % (IPoIB)", |profile| {
+        line_share(profile, Store::Memory)
+    }),
+    ("adts-staging", "From a file: best staging of TCP, share of the line", "below that (figure 8)", |profile| {
+        line_share(profile, Store::File)
+    }),
+];
+
+/// Means in Gbit/s of the cells that `of` takes.
+fn means(profile: &Profile, of: impl Fn(&Cell) -> bool) -> Vec<f64> {
+    let cells = profile.one_way().filter(|result| of(&result.cell));
+    cells.filter_map(CellResult::summary).map(|summary| summary.mean / 1e9).collect()
+}
+
+fn best(profile: &Profile, of: impl Fn(&Cell) -> bool) -> Option<f64> {
+    means(profile, of).into_iter().max_by(f64::total_cmp)
+}
+
+fn figure(profile: &Profile, of: impl Fn(&Cell) -> bool) -> Option<String> {
+    let all = means(profile, of);
+    (!all.is_empty()).then(|| format!("{:.3}", all.iter().sum::<f64>() / all.len() as f64))
+}
+
+fn range(profile: &Profile, of: impl Fn(&Cell) -> bool) -> Option<String> {
+    let all = means(profile, of);
+    let least = all.iter().copied().min_by(f64::total_cmp)?;
+    all.iter().copied().max_by(f64::total_cmp).map(|most| format!("{least:.3} to {most:.3}"))
+}
+
+/// Samples in Gbit/s after the ramp, of every valid repetition.
+fn settled(profile: &Profile) -> Vec<f64> {
+    profile.plain().flat_map(|result| result.settled(profile.grid.sample_s)).collect()
+}
+
+fn share(all: &[f64], of: impl Fn(f64) -> bool) -> Option<String> {
+    let some = all.iter().filter(|gbps| of(**gbps)).count();
+    (!all.is_empty()).then(|| format!("{:.1} % of {}", some as f64 / all.len() as f64 * 100.0, all.len()))
+}
+
+fn line_share(profile: &Profile, store: Store) -> Option<String> {
+    let shares = profile.one_way().filter(|one| one.cell.staged.is_some_and(|staged| staged.store == store));
+    let shares = shares.filter_map(|one| Some(one.summary()?.mean / one.cell.path.rate_bps.as_bps() as f64 * 100.0));
+    shares.max_by(f64::total_cmp).map(|share| format!("{share:.0} %"))
+}
+
+impl CellResult {
+    /// Samples in Gbit/s after the ramp, of every valid repetition, one after the other; they are `sample_s` apart.
+    pub(super) fn settled(&self, sample_s: f64) -> Vec<f64> {
+        let after = |ramp_s: f64| (ramp_s / sample_s).round() as usize;
+        self.valid().flat_map(|one| one.samples_bps.iter().skip(after(one.ramp_s)).map(|bps| gbit(*bps))).collect()
+    }
+}
+
+impl Profile {
+    /// What the paper of this preset prints, where it is not SC08, whose table stands by itself.
+    pub(super) fn printed(&self) -> Option<Section> {
+        let mine = PRINTED.iter().filter(|(preset, ..)| *preset == self.grid.name);
+        let rows: Vec<(Vec<String>, bool)> = mine
+            .filter_map(|(_, what, printed, ours)| Some((vec![(*what).to_owned(), (*printed).to_owned(), ours(self)?], false)))
+            .collect();
+        let columns = [("What", false), ("Printed", true), ("Ours", true)].map(|(name, right)| (name.to_owned(), right)).to_vec();
+        (!rows.is_empty()).then(|| {
+            Section::new("Beside what the paper prints")
+                .text(format!("Figures and statements of the paper whose experiment this is, and ours, {}.", self.label()))
+                .table(Table { columns, rows })
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::profile::{Environment, Form, Kind, PRESETS, Simulator, preset};
+
+    #[test]
+    fn every_statement_belongs_to_a_preset_and_is_answered_by_its_quick_form() {
+        for (name, _) in PRESETS {
+            let mine = PRINTED.iter().filter(|(preset, ..)| *preset == name).count();
+            assert_eq!(mine > 0, !name.starts_with("sc08"), "{name}");
+            if mine == 0 {
+                continue;
+            }
+            let mut grid = preset(name, Form::Quick).expect("a preset");
+            (grid.repetitions.least, grid.repetitions.most) = (1, 1);
+            let mut profile = Profile::new(grid, Kind::Modelled, Environment::default(), "").expect("a grid");
+            profile.run(&mut Simulator, |_| true).expect("a model does not fail");
+            for (_, what, printed, ours) in PRINTED.iter().filter(|(preset, ..)| *preset == name) {
+                let ours = ours(&profile).unwrap_or_else(|| panic!("{name}: {what}"));
+                println!("{name}: {what}: {printed}, ours {ours}");
+                assert!(!ours.contains("NaN") && !ours.contains("inf"), "{what}: {ours}");
+            }
+            assert!(profile.page(&[]).html().contains("Beside what the paper prints"), "{name}");
+        }
+    }
+}

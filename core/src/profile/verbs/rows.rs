@@ -1,0 +1,77 @@
+//! Every run of a profile of RDMA as a row of typed columns, modelled and measured ones alike.
+
+use super::document::{CellResult, Profile, Run};
+use super::published;
+use crate::profile::columns::Columns;
+use crate::profile::columns::Pick::{self, Flag, Real, Text, Whole};
+use crate::profile::document::Kind;
+
+/// A run, where it stands, whether it was modelled, and what the paper prints for its cell in Gbit/s.
+type Row<'a> = (&'a CellResult, &'a Run, &'static str, Option<f64>);
+
+fn columns<'a>() -> Vec<(&'static str, Pick<Row<'a>>)> {
+    vec![
+        ("path", Text(|(at, ..)| Some(at.cell.path.name.clone()))),
+        ("rtt_ns", Whole(|(at, ..)| Some(at.cell.path.rtt_ns.as_nanos()))),
+        ("port", Text(|(at, ..)| Some(at.cell.signal.name().to_owned()))),
+        ("transport", Text(|(at, ..)| Some(at.cell.transport.name().to_owned()))),
+        ("way", Text(|(at, ..)| Some(at.cell.way.name().to_owned()))),
+        ("setup", Text(|(at, ..)| Some(at.cell.setup.name().to_owned()))),
+        ("size_bytes", Whole(|(at, ..)| Some(at.cell.size_bytes.0))),
+        ("queue_pairs", Whole(|(at, ..)| Some(at.cell.queue_pairs))),
+        ("credits_bytes", Whole(|(at, ..)| at.cell.credits_bytes.map(|credits| credits.0))),
+        ("cross_bps", Whole(|(at, ..)| Some(at.cell.cross_bps.as_bps()))),
+        ("queue_bytes", Whole(|(at, ..)| at.cell.queue_bytes.map(|queue| queue.0))),
+        ("run", Whole(|(_, run, ..)| Some(run.index.into()))),
+        ("seed", Whole(|(_, run, ..)| Some(run.seed))),
+        ("throughput_bps", Whole(|(_, run, ..)| Some(run.throughput_bps.as_bps()))),
+        ("round_trip_ns", Whole(|(_, run, ..)| run.round_trip_ns.map(|span| span.as_nanos()))),
+        ("packets_again", Whole(|(_, run, ..)| Some(run.again))),
+        ("packets_lost", Whole(|(_, run, ..)| Some(run.lost))),
+        ("timeouts", Whole(|(_, run, ..)| Some(run.timeouts))),
+        ("broken", Flag(|(_, run, ..)| Some(run.broken))),
+        ("kind", Text(|(_, _, kind, _)| Some((*kind).to_owned()))),
+        ("published_gbps", Real(|(.., published)| *published)),
+    ]
+}
+
+impl Profile {
+    /// Every run in a row of its own; `kind` says whether it was modelled or measured, `published_gbps` what the paper prints for its cell.
+    pub fn columns(&self) -> Columns {
+        let mut rows: Vec<Row<'_>> = Vec::new();
+        for result in &self.cells {
+            let printed = published::of(&self.grid.name, &result.cell);
+            for (kind, name) in [(Kind::Modelled, "modelled"), (Kind::Measured, "measured")] {
+                rows.extend(result.runs(kind).iter().map(|run| (result, run, name, printed)));
+            }
+        }
+        let about = vec![
+            ("schema", self.schema.clone()),
+            ("farline", self.farline.clone()),
+            ("date", self.date.clone()),
+            ("grid", self.grid.name.clone()),
+        ];
+        Columns::of(about, &rows, &columns())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::presets::preset;
+    use super::*;
+    use crate::profile::grid::Form;
+
+    #[test]
+    fn a_line_for_each_run_has_a_field_for_each_name_and_what_the_paper_prints() {
+        let grid = preset("sc08-ib-distance", Form::Quick).expect("its paths are known").expect("a preset");
+        let mut profile = Profile::new(grid, "");
+        profile.run();
+        let table = profile.columns();
+        let text = table.csv();
+        let lines: Vec<&str> = text.split_terminator("\r\n").collect();
+        assert_eq!(lines.len(), 1 + profile.cells.len());
+        assert!(lines.iter().all(|line| line.split(',').count() == table.columns.len()), "{}", lines[1]);
+        let far = lines.iter().find(|line| line.starts_with("usn-8600,163000000,sdr,RC,one way,rdma_cm,8388608,1,,0,"));
+        assert!(far.is_some_and(|line| line.ends_with(",modelled,7.34")), "{far:?}");
+    }
+}
