@@ -3,6 +3,7 @@
 use super::algorithm::Set;
 use super::loss_based::{Law, Window};
 use crate::units::Time;
+use std::sync::LazyLock;
 
 /// Up to this window HighSpeed is Reno: Low_Window (RFC 3649, section 5).
 pub const LOW_WINDOW: f64 = 38.0;
@@ -57,20 +58,23 @@ pub fn table() -> Vec<Row> {
     rows
 }
 
+/// Worked out once: a stream of a simulation is made in less time than a hundred thousand logarithms take.
+static TABLE: LazyLock<Vec<Row>> = LazyLock::new(table);
+
 /// The law of HighSpeed TCP.
 #[derive(Clone, Debug)]
 pub(super) struct HighSpeed {
     /// Linux looks a(w) and b(w) up in the table of appendix B.
-    rows: Option<Vec<Row>>,
+    rows: Option<&'static [Row]>,
 }
 
 impl HighSpeed {
     pub(super) fn new(set: Set) -> HighSpeed {
-        HighSpeed { rows: (set == Set::Linux).then(table) }
+        HighSpeed { rows: (set == Set::Linux).then(|| TABLE.as_slice()) }
     }
 
     fn a_and_b(&self, w: f64) -> (f64, f64) {
-        let Some(rows) = &self.rows else { return (increase(w), decrease(w)) };
+        let Some(rows) = self.rows else { return (increase(w), decrease(w)) };
         // Linux takes the first row whose window is not below w.
         let row = rows.partition_point(|row| f64::from(row.window) < w).min(rows.len() - 1);
         (f64::from(rows[row].increase), (rows[row].decrease * 256.0).round() / 256.0)

@@ -95,6 +95,8 @@ struct Stream {
     /// In recovery: it ends with the first batch sent from here on.
     recovery: Option<f64>,
     uses_window: bool,
+    /// The window that the control allowed when the stream was last asked what it wants.
+    allowed: f64,
     rtt: f64,
     deviation: f64,
     timer_from: f64,
@@ -273,7 +275,7 @@ impl Fluid {
                 continue;
             }
             let sent = send * share;
-            let allowed = stream.control.poll().window;
+            let allowed = stream.allowed;
             stream.in_flight_after(self.now, sent);
             match () {
                 () if share < 1.0 && by_store => self.held.store += step,
@@ -322,6 +324,7 @@ impl Stream {
             untold: false,
             recovery: None,
             uses_window: true,
+            allowed: 0.0,
             rtt: 0.0,
             deviation: 0.0,
             timer_from: begins,
@@ -374,20 +377,21 @@ impl Stream {
             self.reductions += 1;
         }
         self.part += packets;
-        let whole = self.part.floor();
-        if whole < 1.0 {
+        // To an integer and back: rounding is a call of the mathematical library where the processor may be old.
+        let whole = self.part as u32;
+        if whole == 0 {
             return;
         }
-        self.part -= whole;
-        self.delivered += whole as u64;
+        self.part -= f64::from(whole);
+        self.delivered += u64::from(whole);
         self.delivered_at = now;
         self.first_sent_at = batch.sent_at;
         let acked = Acked {
-            packets: whole as u32,
+            packets: whole,
             delivered: self.delivered,
             delivered_at_send: batch.delivered,
             interval: Span::from_secs_f64((now - batch.delivered_at).max(batch.sent_at - batch.first_sent_at)),
-            in_flight: before.round() as u32,
+            in_flight: (before + 0.5) as u32,
             window_limited: self.uses_window,
         };
         self.control.handle(at, Event::Acked(acked));
@@ -419,11 +423,12 @@ impl Stream {
     }
 
     /// Packets that may leave in this step.
-    fn wants(&self, now: f64, step: f64, most: f64, packet: f64) -> f64 {
+    fn wants(&mut self, now: f64, step: f64, most: f64, packet: f64) -> f64 {
         if now < self.begins {
             return 0.0;
         }
         let allowed = self.control.poll();
+        self.allowed = allowed.window;
         let room = (allowed.window.max(1.0).min(most) - self.in_flight).max(0.0);
         allowed.pacing.map_or(room, |rate| room.min(rate.as_bps() as f64 / packet * step))
     }
@@ -449,8 +454,12 @@ fn poisson(rng: &mut Rng, mean: f64) -> f64 {
         return mean;
     }
     // Knuth: as many as uniform numbers can be multiplied before the product falls below e^-mean.
-    let limit = (-mean).exp();
     let (mut count, mut product) = (0.0, rng.unit());
+    // Which is never less than this; most means are small, and e^ costs more than the rest of a step.
+    if product <= 1.0 - mean {
+        return 0.0;
+    }
+    let limit = (-mean).exp();
     while product > limit {
         count += 1.0;
         product *= rng.unit();
