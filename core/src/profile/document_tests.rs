@@ -3,7 +3,7 @@
 use super::*;
 use crate::congestion::Algorithm;
 use crate::profile::cell::PathPoint;
-use crate::profile::grid::Repetitions;
+use crate::profile::grid::{Form, Repetitions};
 use crate::profile::repetition::{Goodput, LimitedBy};
 use crate::units::Rng;
 
@@ -139,4 +139,17 @@ fn the_largest_goodput_leaves_headers_and_gaps_out() {
     let rate = Rate::from_bps(9_290_000_000);
     assert_eq!(Profile::payload_rate(rate, 1_500).as_bps() / 1_000_000, 8_746);
     assert_eq!(Profile::payload_rate(rate, 9_000).as_bps() / 1_000_000, 9_197);
+}
+
+#[test]
+fn every_presets_document_is_read_as_it_was_written() {
+    for (name, _) in crate::profile::PRESETS {
+        for form in [Form::Quick, Form::Full] {
+            let grid = crate::profile::preset(name, form).expect("a preset");
+            let written = Profile::new(grid, Kind::Measured, Environment::default(), "").expect("a grid");
+            // A line of 10/9.29 takes all digits that a number has: one that is read a bit off is another grid.
+            let read = Profile::read(&serde_json::to_string(&written).expect("JSON"));
+            assert_eq!(read.as_ref(), Ok(&written), "{name}");
+        }
+    }
 }
