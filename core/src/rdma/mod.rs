@@ -10,7 +10,7 @@ mod endpoint;
 mod failure;
 mod greeting;
 mod limits;
-pub mod locked;
+mod locked;
 mod port;
 mod record;
 mod refusal;
@@ -22,10 +22,11 @@ pub use endpoint::{Endpoint, Input, Output, Settings, Violation, Work};
 pub use failure::Failure;
 pub use greeting::{ANSWER_LEN, Answer, GREETING_LEN, Greeting, NoGreeting, VERSION};
 pub use limits::Limits;
+pub use locked::Lockable;
 pub use port::{Gid, Port, Transport, why_none};
 pub use record::{Announcement, Credit, HEADER_LEN_MOST, Record, RecordHeader};
 pub use refusal::{REFUSAL_LEN, Refusal};
-pub use timing::{ack_timeout_exponent, queue_pairs_for};
+pub use timing::{ack_timeout_exponent, credits_for, queue_pairs_for};
 
 /// One of the reliable connections of a channel, by number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

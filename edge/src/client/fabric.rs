@@ -36,7 +36,8 @@ pub(super) async fn open(
     // Streams are TCP's way to fill a path; here queue pairs are.
     let streams = copy.options.wishes.streams.unwrap_or(1).max(1);
     let credits = choice.slots(Bytes(BLOCK_LEN as u64)) / 2 / streams;
-    let fabric = Fabric { queue_pairs, credits, slot_len: Bytes(BLOCK_LEN as u64), rtt: control.rtt() };
+    let elastic = copy.live.is_elastic();
+    let fabric = Fabric { queue_pairs, credits, elastic, slot_len: Bytes(BLOCK_LEN as u64), rtt: control.rtt() };
     match by_rdma(control, address, streams, fabric).await {
         Ok(channels) => {
             copy.ledger.streams = streams;

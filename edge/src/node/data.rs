@@ -15,6 +15,7 @@ use crate::stores::Diskless;
 use crate::sys::pool::{Slot, pool};
 use farline_core::congestion::Algorithm;
 use farline_core::gridftp::{Family, Timestamp};
+use farline_core::rdma::MOST_CREDITS;
 use farline_core::units::{Bytes, Error, Fault};
 use rustls::ServerConfig;
 use std::net::{IpAddr, SocketAddr};
@@ -125,13 +126,15 @@ impl DataPlane {
 
     /// Opens an RDMA port: for the session's key, and never in the place of an encrypted one (V-2).
     fn passive_by_rdma(&mut self, ip: IpAddr) -> Result<SocketAddr, Error> {
-        let credits = self.staging_slots() / 2;
+        let begin = self.staging_slots() / 2;
+        // A pool that may not grow has no more to advertise.
+        let credits = self.shared.config.staging.map_or(usize::from(MOST_CREDITS), |_| begin);
         let Some(door) = self.door.as_mut().filter(|_| !self.private) else {
             let message = "RDMA needs a session with a key and without PROT P: nothing encrypts it";
             return Err(Error::new(Fault::Refused, "cannot-encrypt", message));
         };
         door.clear();
-        door.listen_for_rdma(ip, credits)
+        door.listen_for_rdma(ip, (begin, credits))
     }
 
     fn staging_slots(&self) -> usize {

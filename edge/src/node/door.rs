@@ -7,7 +7,7 @@
 use super::wire::{HANDSHAKE_TIMEOUT, PREAMBLE_TIMEOUT};
 use crate::channels::key::{Key, PREAMBLE_LEN, PROOF_LEN, Token};
 use crate::channels::ordered::OrderedChannel;
-use crate::channels::rdma::RdmaDoor;
+use crate::channels::rdma::{RdmaDoor, Terms};
 use crate::channels::tcp::TcpChannel;
 use crate::channels::{Channel, Handle, tls};
 use crate::mover::{BLOCK_LEN, Incoming};
@@ -99,15 +99,15 @@ impl Door {
         Ok(())
     }
 
-    /// Opens for RDMA channels too, at `ip`, each with at most `credits` slots advertised; answers with the address.
+    /// Opens for RDMA channels too, at `ip`, each with so many slots advertised to begin with, and at most; answers with the address.
     ///
     /// # Errors
     /// When no RDMA device of this host serves that address.
-    pub(super) fn listen_for_rdma(&mut self, ip: IpAddr, credits: usize) -> Result<SocketAddr, Error> {
+    pub(super) fn listen_for_rdma(&mut self, ip: IpAddr, (begin, credits): (usize, usize)) -> Result<SocketAddr, Error> {
         // A weak one: a session that is gone must not be kept by those who knock.
         let inside = Arc::downgrade(&self.inside);
         let deliver = move |channel| inside.upgrade().is_some_and(|inside| inside.arrivals.try_send(Some(channel)).is_ok());
-        let rdma = RdmaDoor::open(ip, self.inside.key.clone(), credits, Bytes(BLOCK_LEN as u64), deliver)?;
+        let rdma = RdmaDoor::open(ip, self.inside.key.clone(), Terms { begin, credits, slot_len: Bytes(BLOCK_LEN as u64) }, deliver)?;
         let address = rdma.address();
         self.rdma = Some(rdma);
         Ok(address)

@@ -1,12 +1,12 @@
 //! Connects RDMA channels to a node.
 
 use super::ports::explained_towards;
-use super::{RdmaChannel, lockable, shape, to_lock};
+use super::{RdmaChannel, lockable, shape};
 use crate::channels::key::Key;
 use crate::channels::told;
 use crate::sys::lock::lock;
 use crate::sys::verbs::{Connecting, Domain, Link, Rejected};
-use farline_core::rdma::{Answer, Greeting, MOST_CREDITS, Placement, QueuePair, Refusal, Settings, ack_timeout_exponent, locked};
+use farline_core::rdma::{Answer, Greeting, MOST_CREDITS, Placement, QueuePair, Refusal, Settings, ack_timeout_exponent, credits_for};
 use farline_core::units::{Bytes, Error, Fault, Span};
 use std::io;
 use std::net::SocketAddr;
@@ -19,8 +19,10 @@ use std::time::Duration;
 pub struct Fabric {
     /// Queue pairs of each channel.
     pub queue_pairs: u8,
-    /// The most slots that a channel's ends may advertise.
+    /// Slots that a channel's ends advertise to begin with.
     pub credits: usize,
+    /// Whether there may be more of them when the path turns out to hold more.
+    pub elastic: bool,
     /// Bytes of a slot.
     pub slot_len: Bytes,
     /// The path's round-trip time.
@@ -59,13 +61,16 @@ impl Dialler {
         let failed = |error: io::Error| failed(address, mtu, error);
         let placement = if domain.is_iwarp() { Placement::Behind } else { Placement::Immediate };
         let queue_pairs = self.fabric.queue_pairs.max(1);
-        let credits = self.fabric.credits.clamp(1, usize::from(MOST_CREDITS)) as u16;
+        let Fabric { slot_len, rtt, elastic, .. } = self.fabric;
+        let begin = self.fabric.credits.clamp(1, usize::from(MOST_CREDITS)) as u16;
+        let credits = if elastic { credits_for(rtt, slot_len, begin) } else { begin };
         let wished = Settings { queue_pairs, credits, placement, connected: true };
-        let mut settings = wished.within(&domain.limits().map_err(failed)?)?;
+        let fit = wished.within(&domain.limits().map_err(failed)?)?;
+        let mut settings = fit.lockable(begin, slot_len, &lockable())?;
         let credits = settings.credits;
-        locked::may_lock(to_lock(&settings, self.fabric.slot_len), lockable())?;
+        let begin = begin.min(credits);
         let mut link = Link::new(domain, shape(&settings)).map_err(failed)?;
-        let ack_timeout = ack_timeout_exponent(self.fabric.rtt);
+        let ack_timeout = ack_timeout_exponent(rtt);
         let mut next = Some(first);
         for on in 0..queue_pairs {
             let connecting = match next.take() {
@@ -74,7 +79,7 @@ impl Dialler {
             };
             let queue_pair = QueuePair(on);
             let proof = self.key.proof_of_queue_pair(channel, on);
-            let greeting = Greeting { proof, channel, queue_pair, queue_pairs, credits, placement, ack_timeout, mtu };
+            let greeting = Greeting { proof, channel, queue_pair, queue_pairs, credits, placement, ack_timeout, mtu, begin, rtt };
             let answer = link.connect(on, connecting, &greeting.encode(), ack_timeout, timeout).map_err(failed)?;
             let answer = Answer::decode(&answer).filter(|answer| answer.credits <= credits).ok_or_else(|| {
                 Error::new(Fault::There, "rdma-broken", "the node's answer to an RDMA connection is none of ours")
@@ -82,7 +87,7 @@ impl Dialler {
             })?;
             settings.credits = answer.credits;
         }
-        RdmaChannel::over(link, settings).map_err(failed)
+        RdmaChannel::over(link, settings, begin, rtt).map_err(failed)
     }
 }
 

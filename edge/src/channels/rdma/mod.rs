@@ -7,10 +7,12 @@ mod connect;
 mod door;
 #[cfg(test)]
 mod guest_tests;
+mod pinned;
 mod ports;
 
 pub use connect::{Dialler, Fabric};
-pub use door::RdmaDoor;
+pub use door::{RdmaDoor, Terms};
+pub(crate) use pinned::lockable;
 
 use super::{Arrival, Breaker, Channel, Handle};
 use crate::sys::pool::Slot;
@@ -18,11 +20,10 @@ use crate::sys::tcp::TcpInfo;
 use crate::sys::verbs::{Completion, Link, Shape};
 use farline_core::gridftp::checked::{self, CHECKED_LEN, Check, DamagedHeader};
 use farline_core::gridftp::mode_e::{Flags, HEADER_LEN, Header};
-use farline_core::rdma::{Endpoint, Failure, Input, Output, QueuePair, Record, RecordHeader, Settings, Violation, Work, locked};
+use farline_core::rdma::{Endpoint, Failure, Input, Output, QueuePair, Record, RecordHeader, Settings, Violation, Work};
 use farline_core::transfer::{Block, SlotId};
-use farline_core::units::{Bytes, Error, Fault};
-use rustix::process::{Resource, getrlimit};
-use rustix::thread::{CapabilitySet, capabilities};
+use farline_core::units::{Bytes, Error, Fault, Span};
+use pinned::pinning;
 use std::collections::VecDeque;
 use std::io;
 use std::ops::Range;
@@ -40,6 +41,10 @@ pub struct RdmaChannel {
     link: Link,
     endpoint: Endpoint,
     settings: Settings,
+    /// Slots that either end has advertised to begin with.
+    begin: usize,
+    /// The path's round-trip time; zero where it is not known.
+    rtt: Span,
     breaker: Arc<Breaker>,
     /// Whether headers are checked ones.
     checked: bool,
@@ -59,17 +64,20 @@ fn shape(settings: &Settings) -> Shape {
         pairs: settings.queue_pairs,
         sends: settings.sends(),
         receives: settings.receives(),
-        record_len: Record::LEN_MOST.next_multiple_of(64),
+        record_len: Record::BUFFER_LEN,
     }
 }
 
 impl RdmaChannel {
-    /// A channel over a link whose queue pairs are all connected.
-    fn over(link: Link, settings: Settings) -> io::Result<RdmaChannel> {
+    /// A channel over a link whose queue pairs are all connected, on a path of a known round-trip time or of none; it begins with so many
+    /// slots on their way.
+    fn over(link: Link, settings: Settings, begin: u16, rtt: Span) -> io::Result<RdmaChannel> {
         Ok(RdmaChannel {
             link,
             endpoint: Endpoint::new(settings),
             settings,
+            begin: usize::from(begin.clamp(1, settings.credits)),
+            rtt,
             breaker: Arc::new(Breaker::new()?),
             checked: false,
             arrived: VecDeque::new(),
@@ -200,6 +208,10 @@ impl RdmaChannel {
 
 impl Channel for RdmaChannel {
     fn depth(&self) -> usize {
+        self.begin
+    }
+
+    fn reach(&self) -> usize {
         usize::from(self.settings.credits)
     }
 
@@ -249,6 +261,10 @@ impl Channel for RdmaChannel {
         let len = u32::try_from(len).unwrap_or(u32::MAX);
         match self.link.hold(slot, true) {
             Ok((address, key)) => self.endpoint.handle(Input::Offer { slot: id, address, key, len }),
+            // More than may be locked: it goes on with those that it has.
+            Err(error) if error.kind() == io::ErrorKind::OutOfMemory && self.link.held() > 1 => {
+                self.unused.extend(self.link.release(id.0));
+            }
             Err(error) => self.failed = Some(pinning(error, Bytes(len.into()))),
         }
     }
@@ -287,7 +303,7 @@ impl Channel for RdmaChannel {
     }
 
     fn handle(&self) -> io::Result<Handle> {
-        Ok(Handle::of_slots(&self.breaker))
+        Ok(Handle::of_slots(&self.breaker, self.rtt))
     }
 }
 
@@ -312,25 +328,4 @@ fn lie(violation: Violation) -> io::Error {
 
 fn damaged() -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, DamagedHeader)
-}
-
-/// What a refused registration of `len` bytes means. That memory is short is mostly the limit of locked memory.
-fn pinning(error: io::Error, len: Bytes) -> io::Error {
-    match error.kind() {
-        io::ErrorKind::OutOfMemory => io::Error::new(error.kind(), locked::refused(len, lockable())),
-        _ => error,
-    }
-}
-
-/// What this process may lock of memory; `None` is without limit.
-fn lockable() -> Option<Bytes> {
-    let privileged = capabilities(None).is_ok_and(|sets| sets.effective.contains(CapabilitySet::IPC_LOCK));
-    getrlimit(Resource::Memlock).current.filter(|_| !privileged).map(Bytes)
-}
-
-/// Bytes that the device is to use of a channel of `settings`, each of whose slots has `slot_len`.
-fn to_lock(settings: &Settings, slot_len: Bytes) -> Bytes {
-    let shape = shape(settings);
-    let records = usize::from(shape.pairs) * (shape.sends + shape.receives) * shape.record_len;
-    Bytes(u64::from(settings.credits) * slot_len.0 + records as u64)
 }

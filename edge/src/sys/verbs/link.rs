@@ -231,6 +231,11 @@ impl Link {
         keys.map(|_| told)
     }
 
+    /// How many slots are held.
+    pub fn held(&self) -> usize {
+        self.held.len()
+    }
+
     /// Gives a slot back. The caller knows from a completion that the device is done with it, or has [shut](Self::shut) the link.
     pub fn release(&mut self, slot: usize) -> Option<Slot> {
         let (slot, _) = self.held.remove(&slot)?;

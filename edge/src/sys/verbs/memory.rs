@@ -119,7 +119,14 @@ impl Domain {
             kept.held = true;
             return Ok(kept.registration.keys());
         }
-        let registration = self.register(slot.as_ptr().cast_mut(), slot.len(), shared)?;
+        let registration = match self.register(slot.as_ptr().cast_mut(), slot.len(), shared) {
+            // What is kept for later use counts against the limit of locked memory.
+            Err(error) if error.kind() == io::ErrorKind::OutOfMemory => {
+                slots.retain(|kept| kept.held);
+                self.register(slot.as_ptr().cast_mut(), slot.len(), shared)?
+            }
+            registered => registered?,
+        };
         let keys = registration.keys();
         slots.push(Kept { slot: slot.index(), shared, held: true, registration });
         Ok(keys)
