@@ -140,7 +140,18 @@ mod tests {
     fn greeting() -> Greeting {
         let (queue_pair, placement) = (QueuePair(2), Placement::Behind);
         let (begin, rtt) = (4, Span::from_millis(163));
-        Greeting { proof: [7; 32], channel: 5, queue_pair, queue_pairs: 3, credits: 9, placement, ack_timeout: 14, mtu: 4096, begin, rtt }
+        Greeting {
+            proof: [7; 32],
+            channel: 5,
+            queue_pair,
+            queue_pairs: 3,
+            credits: 9,
+            placement,
+            ack_timeout: 14,
+            mtu: 4096,
+            begin,
+            rtt,
+        }
     }
 
     #[test]
@@ -156,7 +167,10 @@ mod tests {
     #[test]
     fn a_round_trip_longer_than_the_field_is_the_longest_that_it_holds() {
         let far = Greeting { rtt: Span::from_secs(9), ..greeting() };
-        assert_eq!(Greeting::decode(&far.encode()).map(|greeting| greeting.rtt), Ok(Span::from_millis(655) + Span::from_micros(350)));
+        assert_eq!(
+            Greeting::decode(&far.encode()).map(|greeting| greeting.rtt),
+            Ok(Span::from_millis(655) + Span::from_micros(350))
+        );
     }
 
     #[test]

@@ -6,6 +6,7 @@
 //!
 //! Not here: how a queue pair is connected, how memory is registered, what waits for a completion.
 
+pub mod attention;
 mod endpoint;
 mod failure;
 mod greeting;

@@ -28,6 +28,7 @@ use crate::sys::pool::Slot;
 use crate::sys::tcp::{TcpInfo, pace, tcp_info};
 use farline_core::gridftp::checked::{Check, DamagedHeader};
 use farline_core::gridftp::mode_e::Header;
+use farline_core::rdma::attention::Noticed;
 use farline_core::transfer::Block;
 use farline_core::units::{Bytes, Error, Rate, Span};
 use socket2::Socket;
@@ -94,6 +95,11 @@ pub trait Channel: Send {
 
     /// The congestion control in force, where it is a TCP connection.
     fn congestion(&self) -> Option<String>;
+
+    /// How completions of its device were noticed, where it has one.
+    fn noticed(&self) -> Option<Noticed> {
+        None
+    }
 
     /// A handle to look at the connection, or break it, from another thread.
     ///

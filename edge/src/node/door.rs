@@ -107,7 +107,8 @@ impl Door {
         // A weak one: a session that is gone must not be kept by those who knock.
         let inside = Arc::downgrade(&self.inside);
         let deliver = move |channel| inside.upgrade().is_some_and(|inside| inside.arrivals.try_send(Some(channel)).is_ok());
-        let rdma = RdmaDoor::open(ip, self.inside.key.clone(), Terms { begin, credits, slot_len: Bytes(BLOCK_LEN as u64) }, deliver)?;
+        let rdma =
+            RdmaDoor::open(ip, self.inside.key.clone(), Terms { begin, credits, slot_len: Bytes(BLOCK_LEN as u64) }, deliver)?;
         let address = rdma.address();
         self.rdma = Some(rdma);
         Ok(address)

@@ -6,7 +6,9 @@ use crate::channels::key::Key;
 use crate::channels::told;
 use crate::sys::lock::lock;
 use crate::sys::verbs::{Connecting, Domain, Link, Rejected};
-use farline_core::rdma::{Answer, Greeting, MOST_CREDITS, Placement, QueuePair, Refusal, Settings, ack_timeout_exponent, credits_for};
+use farline_core::rdma::{
+    Answer, Greeting, MOST_CREDITS, Placement, QueuePair, Refusal, Settings, ack_timeout_exponent, credits_for,
+};
 use farline_core::units::{Bytes, Error, Fault, Span};
 use std::io;
 use std::net::SocketAddr;

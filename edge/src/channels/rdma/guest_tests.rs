@@ -34,7 +34,10 @@ fn door(key: &Key, credits: usize) -> (RdmaDoor, mpsc::Receiver<Box<dyn Channel>
     wire();
     let (deliver, delivered) = mpsc::channel();
     let at = "10.9.1.2".parse().expect("an address");
-    let door = RdmaDoor::open(at, key.clone(), Terms { begin: credits, credits, slot_len: Bytes(SLOT_LEN as u64) }, move |channel| deliver.send(channel).is_ok());
+    let door =
+        RdmaDoor::open(at, key.clone(), Terms { begin: credits, credits, slot_len: Bytes(SLOT_LEN as u64) }, move |channel| {
+            deliver.send(channel).is_ok()
+        });
     (door.expect("a door"), delivered)
 }
 
@@ -42,7 +45,8 @@ fn door(key: &Key, credits: usize) -> (RdmaDoor, mpsc::Receiver<Box<dyn Channel>
 fn ends() -> (RdmaDoor, RdmaChannel, Box<dyn Channel>) {
     let key = key();
     let (door, delivered) = door(&key, 2);
-    let fabric = Fabric { queue_pairs: 1, credits: 2, elastic: false, slot_len: Bytes(SLOT_LEN as u64), rtt: Span::from_millis(1) };
+    let fabric =
+        Fabric { queue_pairs: 1, credits: 2, elastic: false, slot_len: Bytes(SLOT_LEN as u64), rtt: Span::from_millis(1) };
     let mut liar = Dialler::new(key, fabric).open(door.address(), PATIENCE).expect("a channel");
     // The first word, without which the other end may not speak.
     liar.turn(None).expect("sent");
@@ -211,7 +215,18 @@ fn a_peer_of_another_version_is_told_so_and_a_stranger_nothing() {
     let greeting = |mtu| {
         let proof = key.proof_of_queue_pair(0, 0);
         let placement = Placement::Immediate;
-        Greeting { proof, channel: 0, queue_pair: QueuePair(0), queue_pairs: 1, credits: 2, placement, ack_timeout: 14, mtu, begin: 2, rtt: Span::ZERO }
+        Greeting {
+            proof,
+            channel: 0,
+            queue_pair: QueuePair(0),
+            queue_pairs: 1,
+            credits: 2,
+            placement,
+            ack_timeout: 14,
+            mtu,
+            begin: 2,
+            rtt: Span::ZERO,
+        }
     };
     let (mut other, stranger) = (greeting(0).encode(), Greeting { proof: [7; 32], ..greeting(0) });
     other[7] = VERSION + 1;
@@ -227,7 +242,8 @@ fn a_peer_of_another_version_is_told_so_and_a_stranger_nothing() {
 #[ignore = "needs two RDMA devices: make lab"]
 fn a_port_that_is_gone_and_a_path_that_is_silent_are_told_apart() {
     let key = key();
-    let fabric = Fabric { queue_pairs: 1, credits: 2, elastic: false, slot_len: Bytes(SLOT_LEN as u64), rtt: Span::from_millis(1) };
+    let fabric =
+        Fabric { queue_pairs: 1, credits: 2, elastic: false, slot_len: Bytes(SLOT_LEN as u64), rtt: Span::from_millis(1) };
     let (door, _delivered) = door(&key, 2);
     let gone = SocketAddr::new(door.address().ip(), 9);
     let error = Dialler::new(key.clone(), fabric).open(gone, PATIENCE).err().expect("nobody listens");

@@ -20,9 +20,10 @@ use crate::sys::tcp::TcpInfo;
 use crate::sys::verbs::{Completion, Link, Shape};
 use farline_core::gridftp::checked::{self, CHECKED_LEN, Check, DamagedHeader};
 use farline_core::gridftp::mode_e::{Flags, HEADER_LEN, Header};
+use farline_core::rdma::attention::{self, Attention, Noticed};
 use farline_core::rdma::{Endpoint, Failure, Input, Output, QueuePair, Record, RecordHeader, Settings, Violation, Work};
 use farline_core::transfer::{Block, SlotId};
-use farline_core::units::{Bytes, Error, Fault, Span};
+use farline_core::units::{Bytes, Error, Fault, Span, Time};
 use pinned::pinning;
 use std::collections::VecDeque;
 use std::io;
@@ -46,6 +47,9 @@ pub struct RdmaChannel {
     /// The path's round-trip time; zero where it is not known.
     rtt: Span,
     breaker: Arc<Breaker>,
+    /// Whether to look for completions or to be told of them.
+    attention: Attention,
+    began: Instant,
     /// Whether headers are checked ones.
     checked: bool,
     arrived: VecDeque<Arrival>,
@@ -60,12 +64,7 @@ pub struct RdmaChannel {
 
 /// The sizes of the link of a channel with these settings.
 fn shape(settings: &Settings) -> Shape {
-    Shape {
-        pairs: settings.queue_pairs,
-        sends: settings.sends(),
-        receives: settings.receives(),
-        record_len: Record::BUFFER_LEN,
-    }
+    Shape { pairs: settings.queue_pairs, sends: settings.sends(), receives: settings.receives(), record_len: Record::BUFFER_LEN }
 }
 
 impl RdmaChannel {
@@ -79,6 +78,8 @@ impl RdmaChannel {
             begin: usize::from(begin.clamp(1, settings.credits)),
             rtt,
             breaker: Arc::new(Breaker::new()?),
+            attention: Attention::default(),
+            began: Instant::now(),
             checked: false,
             arrived: VecDeque::new(),
             sent: VecDeque::new(),
@@ -104,8 +105,8 @@ impl RdmaChannel {
         self.act()?;
         let mut completions = std::mem::take(&mut self.completions);
         let taken = match wait {
-            Some(most) => self.link.wait(&mut completions, self.breaker.as_fd(), most),
-            None => self.link.poll(&mut completions).map(drop),
+            Some(most) => self.await_any(&mut completions, most),
+            None => self.look(&mut completions),
         };
         let fed = completions.drain(..).try_for_each(|completion| self.feed(completion));
         self.completions = completions;
@@ -118,6 +119,34 @@ impl RdmaChannel {
             self.failed = Some(error);
         }
         self.breaker.is_woken()
+    }
+
+    /// Takes what the device has done, without waiting.
+    fn look(&mut self, completions: &mut Vec<Completion>) -> io::Result<()> {
+        self.link.poll(completions)?;
+        self.attention.handle(self.now(), attention::Input::Looked(completions.len()));
+        Ok(())
+    }
+
+    /// Waits until it has done something, or another thread wakes this one.
+    fn await_any(&mut self, completions: &mut Vec<Completion>, most: Duration) -> io::Result<()> {
+        self.attention.handle(self.now(), attention::Input::Waits);
+        while completions.is_empty() {
+            if self.attention.poll(self.now()) == attention::Output::Look {
+                self.look(completions)?;
+                continue;
+            }
+            let slept = self.link.wait(completions, self.breaker.as_fd(), most)?;
+            let count = completions.len();
+            let noticed = if slept { attention::Input::Slept(count) } else { attention::Input::Looked(count) };
+            self.attention.handle(self.now(), noticed);
+            break;
+        }
+        Ok(())
+    }
+
+    fn now(&self) -> Time {
+        Time::ZERO + Span::from(self.began.elapsed())
     }
 
     fn feed(&mut self, completion: Completion) -> io::Result<()> {
@@ -300,6 +329,10 @@ impl Channel for RdmaChannel {
 
     fn congestion(&self) -> Option<String> {
         None
+    }
+
+    fn noticed(&self) -> Option<Noticed> {
+        Some(self.attention.noticed())
     }
 
     fn handle(&self) -> io::Result<Handle> {

@@ -382,13 +382,13 @@ impl Link {
         Ok(Some(completion))
     }
 
-    /// Waits until the device has done something, `wake` becomes readable, or the time is over.
+    /// Waits until the device has done something, `wake` becomes readable, or the time is over; answers whether it slept for that.
     ///
     /// # Errors
     /// When the peer is gone and all that it sent was taken, or the device was removed.
-    pub fn wait(&mut self, into: &mut Vec<Completion>, wake: BorrowedFd<'_>, most: Duration) -> io::Result<()> {
+    pub fn wait(&mut self, into: &mut Vec<Completion>, wake: BorrowedFd<'_>, most: Duration) -> io::Result<bool> {
         if self.poll(into)? {
-            return Ok(());
+            return Ok(false);
         }
         if let Some(why) = self.gone {
             return Err(why.into());
@@ -396,14 +396,14 @@ impl Link {
         self.queue.arm()?;
         // What was done before the queue was armed tells nobody.
         if self.poll(into)? {
-            return Ok(());
+            return Ok(false);
         }
         let mut watched = vec![PollFd::new(&self.queue, PollFlags::IN), PollFd::from_borrowed_fd(wake, PollFlags::IN)];
         watched.extend(self.pairs.iter().flatten().map(|pair| PollFd::new(&pair.id.events, PollFlags::IN)));
         wait(&mut watched, most)?;
         self.queue.disarm();
         self.hear()?;
-        self.poll(into).map(drop)
+        self.poll(into).map(|_| true)
     }
 
     /// Takes what librdmacm has to say of the connections.
