@@ -1,5 +1,6 @@
 //! Connects RDMA channels to a node.
 
+use super::exchange::Offered;
 use super::ports::explained_towards;
 use super::{RdmaChannel, lockable, shape};
 use crate::channels::key::Key;
@@ -29,6 +30,15 @@ pub struct Fabric {
     pub slot_len: Bytes,
     /// The path's round-trip time.
     pub rtt: Span,
+    /// Whether the ends connect by what they tell each other over the control connection (V-9), and not by rdma_cm.
+    pub exchange: bool,
+}
+
+impl Fabric {
+    /// Slots to begin with, as they travel.
+    pub(super) fn begin(&self) -> u16 {
+        self.credits.clamp(1, usize::from(MOST_CREDITS)) as u16
+    }
 }
 
 /// Opens the channels of one session.
@@ -47,6 +57,23 @@ impl Dialler {
         Dialler { key, fabric, opened: AtomicU32::new(0), domain: Mutex::default() }
     }
 
+    /// Whether channels are [offered](Self::offer) over the control connection.
+    pub fn is_by_exchange(&self) -> bool {
+        self.fabric.exchange
+    }
+
+    /// Makes one channel's end, to be offered to the node at `address`.
+    ///
+    /// # Errors
+    /// When no RDMA device leads there, or this one has no room.
+    pub fn offer(&self, address: SocketAddr) -> Result<Offered, Error> {
+        let channel = self.opened.fetch_add(1, Ordering::Relaxed);
+        let mut known = lock(&self.domain);
+        let offered = Offered::new(&self.key, &self.fabric, channel, address, known.as_ref())?;
+        *known = Some(Arc::clone(offered.domain()));
+        Ok(offered)
+    }
+
     /// Opens one channel to the node that listens at `address`; waits for it.
     ///
     /// # Errors
@@ -60,11 +87,11 @@ impl Dialler {
             let domain = first.domain(known.as_ref())?;
             Arc::clone(known.insert(domain))
         };
-        let failed = |error: io::Error| failed(address, mtu, error);
+        let failed = |error: io::Error| refused(address, mtu, error);
         let placement = if domain.is_iwarp() { Placement::Behind } else { Placement::Immediate };
         let queue_pairs = self.fabric.queue_pairs.max(1);
         let Fabric { slot_len, rtt, elastic, .. } = self.fabric;
-        let begin = self.fabric.credits.clamp(1, usize::from(MOST_CREDITS)) as u16;
+        let begin = self.fabric.begin();
         let credits = if elastic { credits_for(rtt, slot_len, begin) } else { begin };
         let wished = Settings { queue_pairs, credits, placement, connected: true };
         let fit = wished.within(&domain.limits().map_err(failed)?)?;
@@ -94,7 +121,7 @@ impl Dialler {
 }
 
 /// Why no connection to `address` came about; this end's packets carry `mtu` bytes.
-fn failed(address: SocketAddr, mtu: u16, error: io::Error) -> Error {
+pub(super) fn refused(address: SocketAddr, mtu: u16, error: io::Error) -> Error {
     if let Some(told) = told(&error) {
         return told.clone();
     }

@@ -33,6 +33,25 @@ pub struct Terms {
     pub slot_len: Bytes,
 }
 
+impl Terms {
+    /// What a greeting comes to at a device: the channel, and with how many credits it begins.
+    pub(super) fn agree(&self, greeting: &Greeting, domain: &Domain) -> Result<(Settings, u16), Refusal> {
+        let begin = greeting.begin.min(within(self.begin));
+        let Greeting { queue_pairs, placement, .. } = *greeting;
+        let credits = greeting.credits.min(within(self.credits));
+        let settings = Settings { queue_pairs, credits, placement, connected: false };
+        let limits = domain.limits().map_err(|_| Refusal::NoRoom)?;
+        let settings = settings.within(&limits).map_err(|_| Refusal::NoRoom)?;
+        let settings = settings.lockable(begin.min(LEAST), self.slot_len, &lockable()).map_err(|_| Refusal::NoRoom)?;
+        Ok((settings, begin))
+    }
+}
+
+/// As many credits as there may be.
+fn within(credits: usize) -> u16 {
+    credits.clamp(1, usize::from(MOST_CREDITS)) as u16
+}
+
 /// A listening RDMA port; it closes when this is dropped.
 #[derive(Debug)]
 pub struct RdmaDoor {
@@ -55,14 +74,13 @@ impl RdmaDoor {
         let address = SocketAddr::new(ip, listener.port());
         let here = |error: io::Error| Error::new(Fault::Here, "no-thread", format!("cannot watch an RDMA port: {error}"));
         let stop = Arc::new(Breaker::new().map_err(here)?);
-        let within = |credits: usize| credits.clamp(1, usize::from(MOST_CREDITS)) as u16;
-        let (begin, credits) = (within(terms.begin), within(terms.credits));
+        let begin = within(terms.begin).min(LEAST);
         let least = Settings { queue_pairs: 1, credits: begin, placement: Placement::Immediate, connected: false };
-        least.lockable(begin.min(LEAST), terms.slot_len, &lockable()).map_err(theirs)?;
+        least.lockable(begin, terms.slot_len, &lockable()).map_err(theirs)?;
         let inside = Arc::clone(&stop);
         let body = move || {
             let (unfinished, served) = (BTreeMap::new(), BTreeSet::new());
-            let mut hall = Hall { key, begin, credits, slot_len: terms.slot_len, domain: None, unfinished, served };
+            let mut hall = Hall { key, terms, domain: None, unfinished, served };
             // The device is gone, or the session: either way nobody comes any more.
             let _ = hall.attend(&listener, &inside, &deliver);
         };
@@ -90,9 +108,7 @@ fn theirs(error: Error) -> Error {
 /// What the thread behind a door knows.
 struct Hall {
     key: Key,
-    begin: u16,
-    credits: u16,
-    slot_len: Bytes,
+    terms: Terms,
     domain: Option<Arc<Domain>>,
     unfinished: BTreeMap<u32, Unfinished>,
     /// Channels whose proofs were used up.
@@ -190,12 +206,7 @@ impl Hall {
         if self.unfinished.len() >= MOST_UNFINISHED {
             return Err(Refusal::NoRoom);
         }
-        let credits = greeting.credits.min(self.credits);
-        let settings = Settings { queue_pairs: greeting.queue_pairs, credits, placement: greeting.placement, connected: false };
-        let limits = domain.limits().map_err(|_| Refusal::NoRoom)?;
-        let begin = greeting.begin.min(self.begin);
-        let settings = settings.within(&limits).map_err(|_| Refusal::NoRoom)?;
-        let settings = settings.lockable(begin.min(LEAST), self.slot_len, &lockable()).map_err(|_| Refusal::NoRoom)?;
+        let (settings, begin) = self.terms.agree(greeting, &domain)?;
         self.domain = Some(Arc::clone(&domain));
         let link = Link::new(domain, shape(&settings)).map_err(|_| Refusal::NoRoom)?;
         self.served.insert(greeting.channel);

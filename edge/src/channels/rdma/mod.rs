@@ -1,10 +1,11 @@
 //! The RDMA channel: blocks written from the sender's staging pool straight into the receiver's, by InfiniBand, RoCE or iWARP.
 //!
 //! [`Endpoint`] decides, [`Link`] does. Who calls a method of the channel drives both: there is no thread in between. Nothing on an
-//! RDMA channel is encrypted (docs/protocol.md, V-1 to V-8).
+//! RDMA channel is encrypted (docs/protocol.md, V-1 to V-10).
 
 mod connect;
 mod door;
+mod exchange;
 #[cfg(test)]
 mod guest_tests;
 mod pinned;
@@ -12,6 +13,7 @@ mod ports;
 
 pub use connect::{Dialler, Fabric};
 pub use door::{RdmaDoor, Terms};
+pub use exchange::{Exchange, Offered};
 pub(crate) use pinned::lockable;
 
 use super::{Arrival, Breaker, Channel, Handle};
@@ -34,6 +36,8 @@ use std::time::{Duration, Instant};
 
 /// How long a channel that is closed waits for what it sent to arrive: the longest path, and some repeats.
 const LINGER: Duration = Duration::from_secs(5);
+/// After this long without a completion the peer of a connection that nobody watches is asked for.
+const SILENCE: Duration = Duration::from_secs(10);
 /// The longest single wait; whoever must end sooner is woken.
 const LONGEST_WAIT: Duration = Duration::from_secs(3600);
 
@@ -136,13 +140,23 @@ impl RdmaChannel {
                 self.look(completions)?;
                 continue;
             }
-            let slept = self.link.wait(completions, self.breaker.as_fd(), most)?;
+            let slept = self.wait(completions, most)?;
             let count = completions.len();
             let noticed = if slept { attention::Input::Slept(count) } else { attention::Input::Looked(count) };
             self.attention.handle(self.now(), noticed);
             break;
         }
         Ok(())
+    }
+
+    /// Sleeps until the device tells of something; answers whether it slept. Where nobody tells that the peer is gone, it is asked for now and then.
+    fn wait(&mut self, completions: &mut Vec<Completion>, most: Duration) -> io::Result<bool> {
+        let since = Instant::now();
+        let slept = self.link.wait(completions, self.breaker.as_fd(), most.min(SILENCE))?;
+        if completions.is_empty() && since.elapsed() >= SILENCE {
+            self.link.ask_after_peer()?;
+        }
+        Ok(slept)
     }
 
     fn now(&self) -> Time {

@@ -6,12 +6,15 @@
 mod abi;
 mod connection;
 mod events;
+mod exchanged;
 mod library;
 mod link;
 mod memory;
+mod pairs_abi;
 
 pub use connection::{Connecting, Listener, Request};
 pub use events::Rejected;
+pub use exchanged::Seat;
 pub use library::device_count;
 pub use link::{Completion, Link, Shape};
 pub use memory::Domain;
