@@ -36,7 +36,7 @@ impl Id {
     }
 
     /// The device that it is bound to.
-    fn context(&self) -> Option<NonNull<Context>> {
+    pub(super) fn context(&self) -> Option<NonNull<Context>> {
         // SAFETY: the identifier is alive; librdmacm sets the field when it binds.
         NonNull::new(unsafe { self.raw.as_ref().verbs })
     }
@@ -48,7 +48,7 @@ impl Id {
     }
 
     /// The port that it is bound to.
-    fn port(&self) -> Option<PortAttributes> {
+    pub(super) fn port(&self) -> Option<PortAttributes> {
         let context = self.context()?;
         let mut attributes = PortAttributes::default();
         // SAFETY: the device is open and the structure has room for what the call fills in.
@@ -65,7 +65,7 @@ impl Id {
     }
 
     /// Bytes that a packet of that port carries; 0 where that is unknown.
-    fn mtu(&self) -> u16 {
+    pub(super) fn mtu(&self) -> u16 {
         // `enum ibv_mtu`.
         let active = self.port().map(|port| port.active_mtu).filter(|mtu| (1..=5).contains(mtu));
         active.map_or(0, |mtu| 128 << mtu)
@@ -201,7 +201,7 @@ impl Connecting {
 
 /// Listens for connections.
 pub struct Listener {
-    id: Id,
+    pub(super) id: Id,
 }
 
 /// A connection that somebody wants; dropped, it is refused.

@@ -6,6 +6,7 @@ use crate::sys::lock::lock;
 use crate::sys::pool::{Region, Slot};
 use farline_core::rdma::Limits;
 use farline_core::units::{Error, Fault};
+use std::ffi::c_int;
 use std::io;
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex};
@@ -141,7 +142,11 @@ impl Domain {
 
     /// Registers memory, which must stay mapped for as long as the registration lives; `shared` lets the peer write to it.
     pub(super) fn register(&self, start: *mut u8, len: usize, shared: bool) -> io::Result<Registration> {
-        let access = if shared { ACCESS_LOCAL_WRITE | ACCESS_REMOTE_WRITE } else { ACCESS_LOCAL_WRITE };
+        self.register_for(start, len, if shared { ACCESS_LOCAL_WRITE | ACCESS_REMOTE_WRITE } else { ACCESS_LOCAL_WRITE })
+    }
+
+    /// The same, for the kinds of access that `access` names.
+    pub(super) fn register_for(&self, start: *mut u8, len: usize, access: c_int) -> io::Result<Registration> {
         // SAFETY: the domain is alive; the callers keep the memory mapped.
         let raw = unsafe { (self.library.ibv_reg_mr)(self.raw.as_ptr(), start.cast(), len, access) };
         let raw = NonNull::new(raw).ok_or_else(io::Error::last_os_error)?;
