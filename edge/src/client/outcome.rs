@@ -136,6 +136,12 @@ impl Ledger {
         }
     }
 
+    /// The failure of the one file that all of this was about: its path below the source is empty, and nothing else is left to tell.
+    pub(super) fn lone_failure(&mut self) -> Option<Error> {
+        let is_alone = self.files == 0 && matches!(&self.failures[..], [(path, _)] if path.is_empty());
+        self.failures.pop_if(|_| is_alone).map(|(_, error)| error)
+    }
+
     pub(super) fn outcome(self, elapsed: Span, cpu: Span, peak_rss: u64) -> Outcome {
         let sum = |part: fn(&TcpInfo) -> Span| self.tcp.iter().map(part).fold(Span::ZERO, |sum, span| sum + span);
         let waits = Waits {
