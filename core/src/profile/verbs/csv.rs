@@ -9,7 +9,7 @@ use std::fmt::Write;
 /// A column: its name, unit included, and what stands in it.
 type Column = (&'static str, fn(&CellResult, &Run) -> String);
 
-const COLUMNS: [Column; 19] = [
+const COLUMNS: [Column; 25] = [
     ("path", |at, _| at.cell.path.name.clone()),
     ("rtt_ns", |at, _| at.cell.path.rtt_ns.as_nanos().to_string()),
     ("port", |at, _| at.cell.signal.name().to_owned()),
@@ -29,6 +29,12 @@ const COLUMNS: [Column; 19] = [
     ("packets_lost", |_, run| run.lost.to_string()),
     ("timeouts", |_, run| run.timeouts.to_string()),
     ("broken", |_, run| run.broken.to_string()),
+    ("sent_bps", |_, run| run.sent_bps.map_or_else(String::new, |rate| rate.as_bps().to_string())),
+    ("messages", |_, run| run.messages.map_or_else(String::new, |count| count.to_string())),
+    ("packets_sent", |_, run| run.packets.map_or_else(String::new, |(sent, _)| sent.to_string())),
+    ("packets_received", |_, run| run.packets.map_or_else(String::new, |(_, received)| received.to_string())),
+    ("connect_ns", |_, run| run.connect_ns.map_or_else(String::new, |span| span.as_nanos().to_string())),
+    ("invalid", |_, run| run.invalid.clone().unwrap_or_default()),
 ];
 
 impl Profile {

@@ -67,7 +67,7 @@ impl Id {
     }
 
     /// The device that it is bound to.
-    fn context(&self) -> Option<NonNull<Context>> {
+    pub(super) fn context(&self) -> Option<NonNull<Context>> {
         // SAFETY: the identifier is alive; librdmacm sets the field when it binds.
         NonNull::new(unsafe { self.raw.as_ref().verbs })
     }
@@ -231,7 +231,7 @@ impl Connecting {
 
 /// Listens for connections.
 pub struct Listener {
-    id: Id,
+    pub(super) id: Id,
 }
 
 /// A connection that somebody wants; dropped, it is refused.

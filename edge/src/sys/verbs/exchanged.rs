@@ -12,14 +12,11 @@ use super::memory::Domain;
 use super::pairs_abi::*;
 use farline_core::rdma::{Numbered as PairNumber, Whereabouts};
 use farline_core::units::Error;
-use std::ffi::{CStr, c_char, c_int};
+use std::ffi::c_int;
 use std::io;
 use std::net::IpAddr;
 use std::ptr::NonNull;
 use std::sync::Arc;
-
-/// `struct ibv_device` has its name here, NUL-terminated, after operations and two numbers.
-const NAME_AT: usize = 24;
 
 /// How often what nobody acknowledges is sent again: one time fewer than there may be, which soft-RoCE takes for always. No event of a
 /// connection would end that here.
@@ -54,13 +51,9 @@ impl Seat {
         let id = Id::bound(ip)?;
         let domain = id.domain(known)?;
         let port = id.port().ok_or_else(no_device)?;
-        // SAFETY: context and device live as long as librdmacm; the name is an array of 64 characters that ends with a zero.
-        let device = unsafe { CStr::from_ptr((*domain.context.as_ptr()).device.cast::<c_char>().add(NAME_AT)) };
-        let device = device.to_string_lossy().into_owned();
-        // The second half of the sixth word of the table of numbers: `lid`.
-        let [_, _, low, high] = port.table[5].to_ne_bytes();
+        let device = domain.device();
         let is_ethernet = port.link_layer == LINK_LAYER_ETHERNET;
-        let lid = if is_ethernet { 0 } else { u16::from_ne_bytes([low, high]) };
+        let lid = if is_ethernet { 0 } else { port.lid() };
         let (number, mtu) = (id.port_number(), id.mtu());
         Ok(Seat { _id: id, domain, device, number, gid_index: 0, gid: [0; 16], lid, mtu, is_ethernet })
     }

@@ -113,8 +113,8 @@ impl Pair {
 }
 
 /// A completion queue and the descriptor that tells of news in it.
-struct Queue {
-    raw: NonNull<CompletionQueue>,
+pub(super) struct Queue {
+    pub(super) raw: NonNull<CompletionQueue>,
     channel: NonNull<CompletionChannel>,
     domain: Arc<Domain>,
 }
@@ -486,7 +486,7 @@ impl Drop for Link {
 }
 
 impl Queue {
-    fn new(domain: &Arc<Domain>, capacity: usize) -> io::Result<Queue> {
+    pub(super) fn new(domain: &Arc<Domain>, capacity: usize) -> io::Result<Queue> {
         let (library, context) = (domain.library, domain.context.as_ptr());
         // SAFETY: the device is open.
         let channel = NonNull::new(unsafe { (library.ibv_create_comp_channel)(context) }).ok_or_else(io::Error::last_os_error)?;
@@ -505,7 +505,7 @@ impl Queue {
     }
 
     /// Has the next completion tell the descriptor.
-    fn arm(&self) -> io::Result<()> {
+    pub(super) fn arm(&self) -> io::Result<()> {
         // SAFETY: the queue is alive.
         let failed = unsafe {
             let arm = (*(*self.raw.as_ptr()).context).req_notify_cq.ok_or(io::ErrorKind::Unsupported)?;
@@ -515,7 +515,7 @@ impl Queue {
     }
 
     /// Takes what the descriptor told.
-    fn disarm(&self) {
+    pub(super) fn disarm(&self) {
         let (mut queue, mut context) = (std::ptr::null_mut(), std::ptr::null_mut());
         // SAFETY: the channel is alive and does not wait; each event taken is acknowledged once, on the one queue that it has.
         unsafe {

@@ -1,8 +1,8 @@
-//! The structures of libibverbs (its ABI 1.1) that queue pairs need which are connected without rdma_cm: attributes and addresses.
+//! The structures of libibverbs (its ABI 1.1) that a measurement's own queue pairs need besides: attributes, addresses, datagrams.
 //!
 //! The offsets are those that a C program prints of rdma-core 44's headers (offsetof, sizeof); the test at the end holds them.
 
-use super::abi::Capacities;
+use super::abi::{Capacities, Opaque, Piece};
 use std::ffi::{c_int, c_uint};
 
 /// The head of `struct ibv_qp`, as far as the number by which a peer knows it.
@@ -72,16 +72,57 @@ pub(super) struct Attributes {
     pub(super) rate_limit: u32,
 }
 
+/// `struct ibv_send_wr` of a datagram: of the same size as any, with the address where a write has that of its memory.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(super) struct Work {
+    pub(super) id: u64,
+    pub(super) next: *mut Work,
+    pub(super) pieces: *mut Piece,
+    pub(super) piece_count: c_int,
+    pub(super) opcode: c_uint,
+    pub(super) flags: c_uint,
+    pub(super) immediate: u32,
+    pub(super) target: Target,
+    pub(super) rest: [u64; 9],
+}
+
+/// The first 16 bytes of its union `wr`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(super) union Target {
+    pub(super) memory: TargetMemory,
+    pub(super) datagram: TargetDatagram,
+}
+
+/// `wr.rdma`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(super) struct TargetMemory {
+    pub(super) address: u64,
+    pub(super) key: u32,
+}
+
+/// `wr.ud`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(super) struct TargetDatagram {
+    pub(super) handle: *mut Opaque,
+    pub(super) number: u32,
+    pub(super) key: u32,
+}
+
 /// `IBV_QPS_INIT`, `IBV_QPS_RTR`, `IBV_QPS_RTS`.
 pub(super) const STATE_INIT: c_uint = 1;
 pub(super) const STATE_RECEIVES: c_uint = 2;
 pub(super) const STATE_SENDS: c_uint = 3;
-/// `enum ibv_qp_attr_mask`: state, access, key index, port; way, MTU; timeout, retries, receiver-not-ready; sequences, reads,
+/// `enum ibv_qp_attr_mask`: state, access, key index, port; datagram key; way, MTU; timeout, retries, receiver-not-ready; sequences, reads,
 /// the other queue pair.
 pub(super) const SET_STATE: c_int = 1;
 pub(super) const SET_ACCESS: c_int = 1 << 3;
 pub(super) const SET_KEY_INDEX: c_int = 1 << 4;
 pub(super) const SET_PORT: c_int = 1 << 5;
+pub(super) const SET_DATAGRAM_KEY: c_int = 1 << 6;
 pub(super) const SET_WAY: c_int = 1 << 7;
 pub(super) const SET_MTU: c_int = 1 << 8;
 pub(super) const SET_TIMEOUT: c_int = 1 << 9;
@@ -93,8 +134,18 @@ pub(super) const SET_LEAST_NOT_READY: c_int = 1 << 15;
 pub(super) const SET_SEND_SEQUENCE: c_int = 1 << 16;
 pub(super) const SET_READS_ANSWERED: c_int = 1 << 17;
 pub(super) const SET_TO_NUMBER: c_int = 1 << 20;
+/// `IBV_QPT_UD`.
+pub(super) const DATAGRAMS: c_uint = 4;
+/// `IBV_WR_RDMA_READ`.
+pub(super) const OP_READ: c_uint = 4;
+/// `IBV_WC_RECV`: every kind of receive has this bit.
+pub(super) const DONE_RECEIVE: c_uint = 1 << 7;
+/// `IBV_ACCESS_REMOTE_READ`.
+pub(super) const ACCESS_REMOTE_READ: c_int = 4;
+
 #[cfg(test)]
 mod tests {
+    use super::super::abi::SendRequest;
     use super::*;
     use std::mem::{offset_of, size_of};
 
@@ -122,5 +173,8 @@ mod tests {
         ];
         assert_eq!(attributes, [8, 16, 28, 32, 36, 56, 88, 120, 126, 129, 130, 132, 136]);
         assert_eq!(size_of::<Attributes>(), 144);
+        assert_eq!((size_of::<Work>(), size_of::<SendRequest>()), (128, 128));
+        assert_eq!((offset_of!(Work, target), offset_of!(Work, rest)), (40, 56));
+        assert_eq!((offset_of!(TargetDatagram, number), offset_of!(TargetDatagram, key)), (8, 12));
     }
 }

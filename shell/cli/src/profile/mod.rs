@@ -5,6 +5,7 @@ mod diff;
 mod document;
 mod end;
 mod measure;
+mod messages;
 mod node;
 mod print;
 mod verbs;
@@ -46,6 +47,8 @@ pub(crate) struct Args {
     /// All cells of the preset, not a choice of them
     #[arg(long, requires = "preset")]
     full: bool,
+    #[command(flatten)]
+    messages: messages::Messages,
     #[command(flatten)]
     axes: Axes,
     /// Page .html, table .csv or document [default: none]
