@@ -8,8 +8,8 @@ use std::net::IpAddr;
 
 #[derive(clap::Args)]
 pub(super) struct Messages {
-    /// What carries it: tcp, or rdma between two devices [default: tcp]
-    #[arg(long, value_name = "CHANNEL")]
+    /// What carries it: tcp, rdma [default: tcp]
+    #[arg(long, value_name = "CHANNEL", hide_possible_values = true)]
     channel: Option<Channel>,
     /// With --channel rdma, the addresses of two devices of this host [default: the only two]
     #[arg(long, hide = true, value_name = "ADDR,ADDR", value_delimiter = ',')]
