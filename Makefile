@@ -16,7 +16,7 @@ test: ## Install what is missing, check the house, build, and run all tests (bud
 	@lab/check
 
 lab: setup-guest ## Test congestion controls beside Linux's modules and RDMA between two devices, in a guest with Debian's kernel (15 minutes)
-	@lab/guest-tests lib guest rdma
+	@lab/guest-tests lib guest rdma verbs
 	@$(CARGO) build --locked --quiet -p farline-lab --bin farline-congestion
 	@lab/guest -v -t 1800 target/debug/farline-congestion modules
 

@@ -7,8 +7,11 @@ use anyhow::{Context, Result, anyhow};
 use farline_core::congestion::sim::{Scenario, Simulation};
 use farline_core::congestion::{Algorithm, Set, Start};
 use farline_core::units::{Rate, Span};
-use farline_core::wan::Path;
+use farline_core::wan::{Direction, Path};
 use serde_json::Value;
+
+/// Before the line: a link's own would be 4 MiB on a path of so little.
+const QUEUE: &str = "1bdp";
 
 /// What was measured.
 #[derive(Clone, Debug)]
@@ -25,8 +28,8 @@ pub struct Throughput {
 /// # Errors
 /// When a flow failed.
 pub fn over_link(name: &str, path: &str, rate: Rate, groups: &[(Subject, u32)], seconds: u32) -> Result<Throughput> {
-    let more = ["--rate".to_owned(), format!("{}bit/s", rate.as_bps()), "--mtu".to_owned(), "1500".to_owned()];
-    let link = Up::new(name, path, &more);
+    let rate = format!("{}bit/s", rate.as_bps());
+    let link = Up::new(name, path, &["--rate", &rate, "--mtu", "1500", "--queue", QUEUE].map(str::to_owned));
     let received = over(&link, groups, seconds)?;
     Ok(Throughput { received, inexact: inexact(&link.stats()?) })
 }
@@ -73,7 +76,8 @@ pub fn over(ends: &dyn Ends, groups: &[(Subject, u32)], seconds: u32) -> Result<
 pub fn simulated(path: &str, rate: Rate, flows: &[(Algorithm, Set)], seconds: u32) -> Result<Vec<Rate>> {
     let settings = Path::named(path).and_then(|path| path.settings(Some(rate), None)).map_err(|error| anyhow!("{error}"))?;
     let scenario = Scenario {
-        direction: settings.a_to_b,
+        // As long as QUEUE says.
+        direction: Direction { queue: settings.bandwidth_delay_product(), ..settings.a_to_b },
         changes: Vec::new(),
         flows: flows.iter().map(|&(algorithm, set)| (algorithm, set, Start::default())).collect(),
         sample_every: Span::from_millis(10),

@@ -67,6 +67,9 @@ pub async fn copy(
             }
         }
     }
+    if let ([source], Some(error)) = (sources, copy.ledger.lone_failure()) {
+        return Err(Error { message: format!("{source}: {}", error.message), ..error });
+    }
     if options.rdma.is_some() && !copy.ledger.tried_rdma && copy.ledger.data_path.is_some() {
         copy.ledger.note("without RDMA, which is for copies between this host and a Farline node".to_owned());
     }

@@ -57,8 +57,10 @@ pub(super) fn exists(name: &str) -> bool {
 
 /// Gives the device in `side` its addresses, its MTU and its queue, and brings it up.
 pub(super) fn configure(info: &Info, side: Side) -> Result<(), Error> {
-    // A sender's whole window can be in the device's queue at once, since TUN disowns packets from their sockets on the way in.
-    let window = 2 * info.wan.bandwidth_delay_product().0 / u64::from(info.mtu);
+    // A sender's whole window can be in the device's queue at once, since TUN disowns packets from their sockets on the way in. It
+    // grows to what is on the path and in the model's queue.
+    let [there, back] = [&info.wan.a_to_b, &info.wan.b_to_a].map(|direction| direction.queue.0);
+    let window = 2 * (info.wan.bandwidth_delay_product().0 + there.max(back)) / u64::from(info.mtu);
     let queue = window.clamp(1_000, 1_000_000);
     let script = format!(
         "link set lo up\n\

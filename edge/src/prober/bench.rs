@@ -39,15 +39,7 @@ impl LinkBench {
     /// Those of [`kernelcc::obtain`](crate::kernelcc::obtain), for a control that cannot be had here; [`Fault::Refused`] when another bench of this name lives.
     pub fn new(name: impl Into<String>, program: Option<PathBuf>, grid: &Grid) -> Result<LinkBench, Error> {
         let name = name.into();
-        let claim = SocketAddr::from_abstract_name(format!("farline-bench-{name}"))
-            .and_then(|address| UnixListener::bind_addr(&address))
-            .map_err(|error| match error.kind() {
-                io::ErrorKind::AddrInUse => {
-                    Error::new(Fault::Refused, "profile-running", "another profile is being measured on this machine")
-                        .hint("two would measure each other: wait for it, or end it")
-                }
-                _ => failed("the claim", &error),
-            })?;
+        let claim = claim(&name)?;
         Ok(LinkBench { _claim: claim, name, program, held: Controls::obtain(grid)?, space: None })
     }
 
@@ -150,6 +142,19 @@ impl Bench for LinkBench {
         repetition.link = Some(exactness(&stats, job.cell.direction));
         Ok(repetition)
     }
+}
+
+/// Says to others on this machine that a profile is being measured with links called `name`.
+pub(super) fn claim(name: &str) -> Result<UnixListener, Error> {
+    SocketAddr::from_abstract_name(format!("farline-bench-{name}")).and_then(|address| UnixListener::bind_addr(&address)).map_err(
+        |error| match error.kind() {
+            io::ErrorKind::AddrInUse => {
+                Error::new(Fault::Refused, "profile-running", "another profile is being measured on this machine")
+                    .hint("two would measure each other: wait for it, or end it")
+            }
+            _ => failed("the claim", &error),
+        },
+    )
 }
 
 /// Brings a link up; the link of a bench that was killed may still be on its way down.

@@ -1,7 +1,8 @@
 //! Measuring a path: TCP streams from one end to the other for a while, with what both ends saw of them.
 //!
 //! [`send`] and [`receive`] are the ends; they share a [`Request`]. [`LinkBench`] runs them in the two sides of an emulated link,
-//! one link for each repetition, and so is the [`Bench`](farline_core::profile::Bench) of a profile that is measured.
+//! one link for each repetition, and so is the [`Bench`](farline_core::profile::Bench) of a profile that is measured. [`VerbsBench`] does
+//! the same with messages between two RDMA devices.
 //!
 //! The receiver has the kernel drop what arrived instead of copying it (`MSG_TRUNC`, tcp(7)): the question is what the path does,
 //! and on a small machine the copy would be the answer. What a transfer does, stores and digests included, is `farline cp`'s to say.
@@ -11,12 +12,14 @@ mod joined;
 mod receive;
 mod send;
 mod staged;
+mod verbs;
 mod wire;
 
 pub use bench::LinkBench;
 pub(crate) use joined::{Controls, joined};
 pub use receive::{Received, drain, receive};
 pub use send::{Limits, Sent, fill, send};
+pub use verbs::{VerbsBench, VerbsEnd};
 pub(crate) use wire::{MODULE, Told, ceiling, feature, is_duplex};
 
 use farline_core::profile::Direction;

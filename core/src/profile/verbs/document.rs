@@ -1,7 +1,8 @@
 //! The document of a profile of RDMA: the grid, and every run of every cell, the modelled ones and the measured ones each by themselves.
 
 use super::grid::{Cell, Grid, Model, Way};
-use super::model::{Line, MOST_PACKETS, Messages};
+use super::measured::Between;
+use super::model::{Line, MOST_PACKETS, MOST_READS, Messages};
 use super::reliable::{Scenario, simulate};
 use super::signal::Signal;
 use crate::profile::document::Kind;
@@ -17,7 +18,7 @@ pub const SCHEMA: &str = "farline/verbs/1";
 const LEAST_BUFFER: Bytes = Bytes::mib(4);
 
 /// One run of one cell. Of a round trip only `round_trip_ns` says something, of a throughput everything else.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Run {
     /// Which of the cell's runs it is, from 0.
     pub index: u32,
@@ -36,6 +37,21 @@ pub struct Run {
     pub timeouts: u64,
     /// Whether the connection was given up.
     pub broken: bool,
+    /// Measured: what the senders of datagrams sent, as `throughput_bps` is what arrived.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sent_bps: Option<Rate>,
+    /// Measured: messages that count.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub messages: Option<u64>,
+    /// Measured: packets that the near device sent and the far one received, as they counted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub packets: Option<(u64, u64)>,
+    /// Measured: how long connecting took.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub connect_ns: Option<Span>,
+    /// Measured: why the run proves nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub invalid: Option<String>,
 }
 
 /// A cell with its runs.
@@ -59,13 +75,14 @@ impl CellResult {
         }
     }
 
-    /// The throughput of the runs of `kind` in Gbit/s, or their round-trip time in microseconds; `None` without a run.
+    /// The throughput of the valid runs of `kind` in Gbit/s, or their round-trip time in microseconds; `None` without one.
     pub fn summary(&self, kind: Kind) -> Option<Summary> {
         let value = |run: &Run| match (self.cell.way, run.round_trip_ns) {
             (Way::RoundTrip, span) => span.map_or(f64::NAN, |span| span.as_nanos() as f64 / 1e3),
             _ => run.throughput_bps.as_bps() as f64 / 1e9,
         };
-        Summary::of(&self.runs(kind).iter().map(value).collect::<Vec<_>>())
+        let valid = self.runs(kind).iter().filter(|run| run.invalid.is_none());
+        Summary::of(&valid.map(value).collect::<Vec<_>>())
     }
 }
 
@@ -80,6 +97,9 @@ pub struct Profile {
     pub date: String,
     /// What was asked for.
     pub grid: Grid,
+    /// Where the measured runs were made.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub between: Option<Between>,
     /// Every cell, in the order of the grid's axes.
     pub cells: Vec<CellResult>,
 }
@@ -93,6 +113,7 @@ impl Profile {
             farline: env!("CARGO_PKG_VERSION").to_owned(),
             date: date.into(),
             cells: grid.cells().into_iter().map(empty).collect(),
+            between: None,
             grid,
         }
     }
@@ -156,6 +177,7 @@ fn one(grid: &Grid, cell: &Cell, index: u32, seed: u64) -> Run {
             host: host.unwrap_or(cell.signal.data_rate()),
             way: way(cell, rtt),
             cross: cell.cross_bps,
+            messages_per_s: grid.messages_per_s,
             // A device takes between one and four times what it was told.
             timeout: cell.setup.timeout().mul_f64(1.0 + 3.0 * rng.unit()),
             most: Span::from_secs_f64(grid.most_s),
@@ -170,12 +192,16 @@ fn one(grid: &Grid, cell: &Cell, index: u32, seed: u64) -> Run {
             ..run
         };
     }
-    let line = Line { signal: cell.signal, host, mtu: grid.mtu_bytes, rtt, credits: cell.credits_bytes };
-    use super::grid::Transport::{Rc, Ud};
+    let messages_per_s = grid.messages_per_s;
+    let line = Line { signal: cell.signal, host, mtu: grid.mtu_bytes, rtt, credits: cell.credits_bytes, messages_per_s };
+    use super::grid::Transport::{Rc, Read, Ud};
+    let reads = Messages { depth: messages.depth.min(MOST_READS), ..messages };
     let throughput_bps = match (cell.transport, cell.way) {
         (_, Way::RoundTrip) => return Run { round_trip_ns: Some(messages.round_trip(&line)), ..run },
         (Rc, Way::OneWay) => messages.reliable(&line),
         (Rc, Way::BothWays) => messages.reliable_both_ways(&line),
+        (Read, Way::OneWay) => reads.reliable(&line),
+        (Read, Way::BothWays) => reads.reliable_both_ways(&line),
         (Ud, Way::OneWay) => messages.unreliable(&line).unwrap_or_default(),
         (Ud, Way::BothWays) => Rate::from_bps(2 * messages.unreliable(&line).unwrap_or_default().as_bps()),
     };

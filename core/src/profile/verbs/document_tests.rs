@@ -106,7 +106,7 @@ fn usns_throughputs_beside_cross_traffic_lie_between_a_shallow_queue_and_one_tha
 #[test]
 fn a_document_is_read_as_it_was_written_and_measured_runs_stand_beside_modelled_ones() {
     let mut profile = run(grid("icpp08-verbs"));
-    let measured = Run { throughput_bps: Rate::from_bps(1_000), ..profile.cells[0].modelled[0] };
+    let measured = Run { throughput_bps: Rate::from_bps(1_000), ..profile.cells[0].modelled[0].clone() };
     profile.cells[0].measured.push(measured);
     let json = serde_json::to_string(&profile).expect("plain data");
     assert_eq!(Profile::read(&json).expect("a profile"), profile);

@@ -1,10 +1,12 @@
 //! What a profile of RDMA varies: path, ports, transport, direction, way of connecting, message size, queue pairs, credits, other traffic.
 
+use super::measured::Measured;
 use super::signal::Signal;
 use crate::profile::cell::PathPoint;
 use crate::profile::grid::{Form, along, seed_of};
-use crate::units::{Bytes, Rate, Span};
+use crate::units::{Bytes, Error, Fault, Rate, Span};
 use serde::{Deserialize, Serialize};
+use std::str::FromStr;
 
 /// How messages travel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -15,6 +17,8 @@ pub enum Transport {
     Rc,
     /// Unreliable datagrams (UD), by SEND.
     Ud,
+    /// A reliable connection (RC), by RDMA READ.
+    Read,
 }
 
 /// Which way, and what is measured.
@@ -42,12 +46,49 @@ pub enum Setup {
 }
 
 impl Transport {
-    /// `RC` or `UD`.
+    /// `RC`, `UD` or `READ`.
     pub fn name(self) -> &'static str {
         match self {
             Transport::Rc => "RC",
             Transport::Ud => "UD",
+            Transport::Read => "READ",
         }
+    }
+}
+
+impl FromStr for Transport {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Transport, Error> {
+        let all = [Transport::Rc, Transport::Ud, Transport::Read];
+        all.into_iter().find(|one| one.name().eq_ignore_ascii_case(text)).ok_or_else(|| {
+            Error::new(Fault::You, "profile-transport", format!("`{text}` is no transport of verbs")).hint("rc, ud and read are")
+        })
+    }
+}
+
+impl FromStr for Setup {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Setup, Error> {
+        match text {
+            "cm" => Ok(Setup::Cm),
+            "exchange" => Ok(Setup::Exchange),
+            _ => Err(Error::new(Fault::You, "profile-setup", format!("`{text}` is no way of connecting queue pairs"))
+                .hint("cm (rdma_cm) and exchange (parameters over a socket) are")),
+        }
+    }
+}
+
+impl FromStr for Way {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Way, Error> {
+        let all = [Way::OneWay, Way::BothWays, Way::RoundTrip];
+        all.into_iter().find(|one| one.name().replace(' ', "-") == text).ok_or_else(|| {
+            Error::new(Fault::You, "profile-direction", format!("`{text}` is no way of measuring messages"))
+                .hint("one-way, both-ways and round-trip are")
+        })
     }
 }
 
@@ -77,11 +118,15 @@ impl Setup {
     /// The communication manager takes the subnet's packet life time, of which OpenSM's default is 2^18, and doubles it (Linux, cm.c);
     /// `ib_rdma_bw` has 2^14 compiled in (perftest, rdma_bw.c: `timeout = 14`).
     pub fn timeout(self) -> Span {
-        let exponent = match self {
+        Span::from_nanos(4_096 << self.timeout_exponent())
+    }
+
+    /// The exponent of [`Self::timeout`], as a queue pair takes it.
+    pub fn timeout_exponent(self) -> u8 {
+        match self {
             Setup::Cm => 19,
             Setup::Exchange => 14,
-        };
-        Span::from_nanos(4_096 << exponent)
+        }
     }
 }
 
@@ -206,8 +251,14 @@ pub struct Grid {
     pub repetitions: u32,
     /// The longest run in virtual time; what was acknowledged until then counts.
     pub most_s: f64,
+    /// Messages that an adapter of the model handles in a second each way; `None` for as many as its port has room for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub messages_per_s: Option<u64>,
     /// Of every random choice.
     pub seed: u64,
+    /// What of it is measured, and how; `None` where there is the model alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub measured: Option<Measured>,
 }
 
 impl Grid {
@@ -234,7 +285,9 @@ impl Grid {
             jitter_ns: Span::ZERO,
             repetitions: 1,
             most_s: 120.0,
+            messages_per_s: None,
             seed: 1,
+            measured: None,
         }
     }
 
@@ -250,7 +303,10 @@ impl Grid {
         let cells = along(cells, &self.cross_bps, |cell, cross| cell.cross_bps = *cross);
         let cells = along(cells, &self.queues_bytes, |cell, queue| cell.queue_bytes = *queue);
         let mut cells = along(cells, &self.sizes_bytes, |cell, size| cell.size_bytes = *size);
-        cells.retain(|cell| cell.transport == Transport::Rc || cell.size_bytes <= self.mtu_bytes);
+        // Nor is there more than one way to tell each other where datagrams go.
+        let setup = self.setups.first();
+        let fits = |cell: &Cell| cell.size_bytes <= self.mtu_bytes && setup == Some(&cell.setup);
+        cells.retain(|cell| cell.transport != Transport::Ud || fits(cell));
         cells
     }
 

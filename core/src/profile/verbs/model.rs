@@ -2,7 +2,7 @@
 //!
 //! A reliable connection sends `depth` messages before it waits for the first acknowledgement, and a measurement ends with the last one: a
 //! round trip after the last bit was sent. For large messages that is the whole of what distance costs, and it is SC08's decrease per mile.
-//! A window of packets or of credits bounds the rate besides. Not in it: what a host's adapter can do of small messages in a second.
+//! A window of packets or of credits bounds the rate besides, and of small messages how many an adapter handles in a second.
 
 use super::signal::Signal;
 use crate::units::{Bytes, Rate, Span};
@@ -18,6 +18,14 @@ const DATAGRAM_HEADER: u64 = 8;
 const ACKNOWLEDGEMENT: u64 = RELIABLE_HEADERS as u64 + 4;
 /// Packets of one reliable connection that may be on their way: half of 24 bits of sequence numbers (chapter 9.7.3.1).
 pub const MOST_PACKETS: u64 = 1 << 23;
+/// RDMA READs of one connection that may be unanswered: what ConnectX cards offer (`max_qp_init_rd_atom` of `ibv_devinfo`).
+pub(super) const MOST_READS: u64 = 16;
+/// Messages that one thread has an adapter of ConnectX's generation handle in a second: 8 to 9 million of 1 to 8 bytes (Mellanox's
+/// slides of 2010, in insideHPC, "Mellanox Message Rate Benchmark Data").
+pub(super) const CONNECTX_MESSAGES: u64 = 8_500_000;
+/// The same of the generation before, InfiniHost III, which the papers' hosts have (ICPP08, section 2.1): ConnectX raises the small
+/// messages' bandwidth up to tenfold (Sur and others, "Performance analysis and evaluation of Mellanox ConnectX", HOTI 2007).
+pub(super) const INFINIHOST_MESSAGES: u64 = CONNECTX_MESSAGES / 10;
 
 /// What lies between two hosts, as verbs see it.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -32,6 +40,8 @@ pub struct Line {
     pub rtt: Span,
     /// What a link at a distance is promised room for before it must wait; `None` where extenders promise more than it holds.
     pub credits: Option<Bytes>,
+    /// Messages that an adapter handles in a second each way; `None` for as many as its port has room for.
+    pub messages_per_s: Option<u64>,
 }
 
 /// A measurement by messages, as perftest makes it.
@@ -84,7 +94,9 @@ impl Messages {
 
     /// From sending a message of this size to having one back.
     pub fn round_trip(&self, line: &Line) -> Span {
-        line.rtt + Span::from_secs_f64(2.0 * self.time_of(self.wire_bytes(line), line))
+        // One message at a time is no matter of how many there can be in a second.
+        let alone = Line { messages_per_s: None, ..*line };
+        line.rtt + Span::from_secs_f64(2.0 * self.time_of(self.wire_bytes(line), &alone))
     }
 
     /// Bytes of one written message on the port.
@@ -92,11 +104,11 @@ impl Messages {
         padded(self.size) + self.packets_each(line.mtu) * u64::from(RELIABLE_HEADERS) + WRITE_HEADER
     }
 
-    /// Seconds that a message of `wire` bytes takes to send.
+    /// Seconds that a message of `wire` bytes takes to send, one after the other.
     fn time_of(&self, wire: u64, line: &Line) -> f64 {
         let on_port = wire as f64 * 8.0 / line.signal.data_rate().as_bps() as f64;
         let of_host = line.host.map_or(0.0, |host| self.size.0 as f64 * 8.0 / host.as_bps().max(1) as f64);
-        on_port.max(of_host)
+        on_port.max(of_host).max(line.messages_per_s.map_or(0.0, |rate| 1.0 / rate.max(1) as f64))
     }
 
     fn reliable_beside(&self, line: &Line, besides: u64) -> Rate {

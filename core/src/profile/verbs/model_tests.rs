@@ -9,7 +9,7 @@ use proptest::prelude::*;
 /// What the papers say before anything is computed: 4x SDR ports (SC08, section I), packets of 2 KiB (rdma_bw.c), the throughput of the
 /// base length as what the hosts do.
 fn sc08_line(rtt: Span) -> Line {
-    Line { signal: Signal::Sdr, host: Some(SC08_BASE), mtu: Bytes(2_048), rtt, credits: None }
+    Line { signal: Signal::Sdr, host: Some(SC08_BASE), mtu: Bytes(2_048), rtt, credits: None, messages_per_s: None }
 }
 
 fn icpp08_line(one_way_us: u64) -> Line {
@@ -107,13 +107,13 @@ proptest! {
     ) {
         let messages = Messages { size: Bytes(1 << power), count, depth, queue_pairs: pairs, packets: MOST_PACKETS };
         let at = |us| {
-            let line = Line { signal: Signal::ALL[kind], host: None, mtu: Bytes(2_048), rtt: Span::from_micros(us), credits: None };
+            let line = Line { signal: Signal::ALL[kind], host: None, mtu: Bytes(2_048), rtt: Span::from_micros(us), credits: None, messages_per_s: None };
             messages.reliable(&line).as_bps()
         };
         prop_assert!(at(us) <= Signal::ALL[kind].data_rate().as_bps());
         prop_assert!(at(us + 1_000) <= at(us));
         let deeper = Messages { depth: depth + 1, ..messages };
-        let line = Line { signal: Signal::ALL[kind], host: None, mtu: Bytes(2_048), rtt: Span::from_micros(us), credits: None };
+        let line = Line { signal: Signal::ALL[kind], host: None, mtu: Bytes(2_048), rtt: Span::from_micros(us), credits: None, messages_per_s: None };
         // A burst that just fills the turn is as good as a deeper one; rounding down is one bit.
         prop_assert!(deeper.reliable(&line).as_bps() + 1 >= at(us));
     }

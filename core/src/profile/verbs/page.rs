@@ -18,7 +18,7 @@ impl Profile {
     pub fn page(&self, commands: &[String]) -> Page {
         let measured = self.cells.iter().any(|result| !result.measured.is_empty());
         let kinds = if measured {
-            "Each curve says whether it was modelled or measured."
+            "Each curve says whether it was modelled, for the papers' hardware, or measured, between the devices named below."
         } else {
             "Every curve is modelled, in virtual time. Nothing here was measured."
         };
@@ -26,6 +26,7 @@ impl Profile {
             .lead(format!("{kinds} Farline {}, {}.", self.farline, self.date))
             .section(self.overview());
         let sections = [
+            self.where_measured(),
             self.by_size(),
             self.per_mile(),
             self.by_port(),
@@ -66,14 +67,24 @@ impl Profile {
             ("Unacknowledged at most", format!("{} messages", grid.depth), "perftest, rdma_bw.c"),
             ("Round-trip times", "as the paths' names say".to_owned(), "SC08, Table II; ICPP08, section 3.1"),
         ];
-        let rows =
-            rows.into_iter().chain(host).map(|(name, value, source)| (vec![name.to_owned(), value, source.to_owned()], false));
+        let adapter = grid.messages_per_s.map(|rate| {
+            (
+                "An adapter's messages",
+                format!("{:.2} million a second", rate as f64 / 1e6),
+                "InfiniHost III: HOTI 2007, insideHPC 2010",
+            )
+        });
+        let rows = rows
+            .into_iter()
+            .chain(host)
+            .chain(adapter)
+            .map(|(name, value, source)| (vec![name.to_owned(), value, source.to_owned()], false));
         let section = Section::new("What was run").cards(cards).table(Table {
             columns: ["Parameter", "Value", "From"].map(|name| (name.to_owned(), false)).to_vec(),
             rows: rows.collect(),
         });
         section.note(
-            "Not in the model: how many messages an adapter handles in a second, which bounds small ones, and a host's own delays. SC08's \
+            "Not in the model: a host's own delays. SC08's \
              table follows from perftest's default of 1000 messages; its text's 5000 would give 0.003 Mbit/s per mile.",
         )
     }
@@ -331,12 +342,14 @@ impl Profile {
         )
     }
 
-    /// Every cell of which a paper prints the throughput.
+    /// Every cell of which a paper prints the throughput; what software carries stands beside no paper's hardware.
     fn beside_the_paper(&self) -> Option<Section> {
+        let cards = self.between.as_ref().is_some_and(|between| !between.near.software && !between.far.software);
+        let kinds = KINDS.into_iter().filter(|(kind, _)| *kind == Kind::Modelled || cards);
         let mut rows = Vec::new();
         for result in &self.cells {
             let Some(printed) = published::of(&self.grid.name, &result.cell) else { continue };
-            for (kind, label) in KINDS {
+            for (kind, label) in kinds.clone() {
                 let Some(found) = result.summary(kind) else { continue };
                 let off = format!("{:+.1} %", (found.mean / printed - 1.0) * 100.0);
                 let cells =
@@ -358,10 +371,17 @@ impl Profile {
                     _ => gbit(found.mean),
                 })
             };
-            let lost: u64 = result.modelled.iter().map(|run| run.lost).sum();
-            (vec![result.cell.name(), value(Kind::Modelled), value(Kind::Measured), lost.to_string()], false)
+            let lost = |kind| result.runs(kind).iter().map(|run| run.lost).sum::<u64>().to_string();
+            let cells = vec![
+                result.cell.name(),
+                value(Kind::Modelled),
+                lost(Kind::Modelled),
+                value(Kind::Measured),
+                if result.measured.is_empty() { String::new() } else { lost(Kind::Measured) },
+            ];
+            (cells, false)
         };
-        let columns = [("Cell", false), ("Modelled, Gbit/s", true), ("Measured, Gbit/s", true), ("Lost", true)];
+        let columns = [("Cell", false), ("Modelled, Gbit/s", true), ("lost", true), ("Measured, Gbit/s", true), ("lost", true)];
         let section = Section::new("Every cell").table(Table {
             columns: columns.map(|(name, right)| (name.to_owned(), right)).to_vec(),
             rows: self.cells.iter().take(ROWS).map(row).collect(),

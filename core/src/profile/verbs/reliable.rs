@@ -29,6 +29,8 @@ pub struct Scenario {
     pub way: Extension,
     /// Other traffic on the long haul all the time.
     pub cross: Rate,
+    /// Messages that the adapter handles in a second; `None` for as many as its port has room for.
+    pub messages_per_s: Option<u64>,
     /// How long the requester waits for progress.
     pub timeout: Span,
     /// What was acknowledged until then counts, if the run takes longer.
@@ -235,10 +237,18 @@ impl<'a> Run<'a> {
             self.outcome.again += self.fresh.min(end).saturating_sub(self.next);
             self.next = end;
             self.fresh = self.fresh.max(end);
-            self.ready = self.now + self.scenario.host.time_for(payload);
+            self.ready = self.now + self.scenario.host.time_for(payload).max(self.handling(end));
             if self.deadline.is_none() {
                 self.wait_for_progress();
             }
+        }
+    }
+
+    /// How long the adapter takes for the message that ends before packet `end`, if one does.
+    fn handling(&self, end: u64) -> Span {
+        match self.scenario.messages_per_s {
+            Some(rate) if end.is_multiple_of(self.each) => Span::from_nanos(1_000_000_000 / rate.max(1)),
+            _ => Span::ZERO,
         }
     }
 

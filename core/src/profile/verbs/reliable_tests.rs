@@ -14,6 +14,7 @@ fn scenario(path: &str, size: Bytes, count: u64) -> Scenario {
         host: SC08_BASE,
         way: Extension::over(&settings, Signal::Sdr.data_rate(), Bytes::mib(4)),
         cross: Rate::default(),
+        messages_per_s: None,
         timeout: Span::from_secs(2),
         most: Span::from_secs(60),
         seed: 1,
@@ -31,7 +32,8 @@ fn without_loss_it_is_the_closed_form() {
     {
         let scenario = scenario(path, Bytes(size), 300);
         let rtt = Path::named(path).expect("a path").rtt.expect("an rtt");
-        let line = Line { signal: Signal::Sdr, host: Some(SC08_BASE), mtu: scenario.mtu, rtt, credits: None };
+        let line =
+            Line { signal: Signal::Sdr, host: Some(SC08_BASE), mtu: scenario.mtu, rtt, credits: None, messages_per_s: None };
         let found = simulate(&scenario);
         let expected = scenario.messages.reliable(&line).as_bps() as f64 / 1e9;
         // A train is serialised three times on its way, which the closed form leaves out.

@@ -30,6 +30,12 @@ fn columns<'a>() -> Vec<(&'static str, Pick<Row<'a>>)> {
         ("packets_lost", Whole(|(_, run, ..)| Some(run.lost))),
         ("timeouts", Whole(|(_, run, ..)| Some(run.timeouts))),
         ("broken", Flag(|(_, run, ..)| Some(run.broken))),
+        ("sent_bps", Whole(|(_, run, ..)| run.sent_bps.map(|rate| rate.as_bps()))),
+        ("messages", Whole(|(_, run, ..)| run.messages)),
+        ("packets_sent", Whole(|(_, run, ..)| run.packets.map(|(sent, _)| sent))),
+        ("packets_received", Whole(|(_, run, ..)| run.packets.map(|(_, received)| received))),
+        ("connect_ns", Whole(|(_, run, ..)| run.connect_ns.map(|span| span.as_nanos()))),
+        ("invalid", Text(|(_, run, ..)| run.invalid.clone())),
         ("kind", Text(|(_, _, kind, _)| Some((*kind).to_owned()))),
         ("published_gbps", Real(|(.., published)| *published)),
     ]

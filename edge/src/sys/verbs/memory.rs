@@ -6,9 +6,13 @@ use crate::sys::lock::lock;
 use crate::sys::pool::{Region, Slot};
 use farline_core::rdma::Limits;
 use farline_core::units::{Error, Fault};
+use std::ffi::{CStr, c_char, c_int};
 use std::io;
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex};
+
+/// `struct ibv_device` has its name here, NUL-terminated, after operations and two numbers.
+const NAME_AT: usize = 24;
 
 /// A protection domain of one device: keys given out in one session mean nothing in another.
 ///
@@ -79,6 +83,13 @@ impl Domain {
         unsafe { (*(*self.context.as_ptr()).device.cast::<super::abi::Device>()).transport == TRANSPORT_IWARP }
     }
 
+    /// The device's name.
+    pub(super) fn device(&self) -> String {
+        // SAFETY: context and device live as long as librdmacm; the name is an array of 64 characters that ends with a zero.
+        let name = unsafe { CStr::from_ptr((*self.context.as_ptr()).device.cast::<c_char>().add(NAME_AT)) };
+        name.to_string_lossy().into_owned()
+    }
+
     /// What the device has room for.
     ///
     /// # Errors
@@ -119,7 +130,14 @@ impl Domain {
             kept.held = true;
             return Ok(kept.registration.keys());
         }
-        let registration = self.register(slot.as_ptr().cast_mut(), slot.len(), shared)?;
+        let registration = match self.register(slot.as_ptr().cast_mut(), slot.len(), shared) {
+            // What is kept for later use counts against the limit of locked memory.
+            Err(error) if error.kind() == io::ErrorKind::OutOfMemory => {
+                slots.retain(|kept| kept.held);
+                self.register(slot.as_ptr().cast_mut(), slot.len(), shared)?
+            }
+            registered => registered?,
+        };
         let keys = registration.keys();
         slots.push(Kept { slot: slot.index(), shared, held: true, registration });
         Ok(keys)
@@ -141,7 +159,11 @@ impl Domain {
 
     /// Registers memory, which must stay mapped for as long as the registration lives; `shared` lets the peer write to it.
     pub(super) fn register(&self, start: *mut u8, len: usize, shared: bool) -> io::Result<Registration> {
-        let access = if shared { ACCESS_LOCAL_WRITE | ACCESS_REMOTE_WRITE } else { ACCESS_LOCAL_WRITE };
+        self.register_for(start, len, if shared { ACCESS_LOCAL_WRITE | ACCESS_REMOTE_WRITE } else { ACCESS_LOCAL_WRITE })
+    }
+
+    /// The same, for the kinds of access that `access` names.
+    pub(super) fn register_for(&self, start: *mut u8, len: usize, access: c_int) -> io::Result<Registration> {
         // SAFETY: the domain is alive; the callers keep the memory mapped.
         let raw = unsafe { (self.library.ibv_reg_mr)(self.raw.as_ptr(), start.cast(), len, access) };
         let raw = NonNull::new(raw).ok_or_else(io::Error::last_os_error)?;

@@ -6,15 +6,24 @@
 mod abi;
 mod connection;
 mod events;
+mod exchanged;
 mod library;
 mod link;
 mod memory;
+mod pairs;
+mod pairs_abi;
+mod station;
+mod work;
 
 pub use connection::{Connecting, Listener, Request};
 pub use events::Rejected;
+pub use exchanged::Seat;
 pub use library::device_count;
 pub use link::{Completion, Link, Shape};
 pub use memory::Domain;
+pub use pairs::{Pairs, Plan};
+pub use station::{Address, Station};
+pub use work::{Done, Verb};
 
 #[cfg(test)]
 mod layout_tests;

@@ -53,7 +53,7 @@ pub(super) struct Axes {
     #[arg(long, hide = true, value_name = "LIST", value_delimiter = ',', requires = "staging")]
     order: Vec<Order>,
     /// The most that the host does [default: no limit]
-    #[arg(long, value_name = "RATE")]
+    #[arg(long, hide = true, value_name = "RATE")]
     host_rate: Option<Rate>,
     /// Seconds of a repetition [default: 20]
     #[arg(long, value_name = "N")]
@@ -64,6 +64,13 @@ pub(super) struct Axes {
     /// Seed of order and chance [default: 1]
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
+}
+
+/// What was given of the runs of a cell.
+pub(super) struct Runs {
+    pub(super) seed: Option<u64>,
+    pub(super) repetitions: Option<u32>,
+    pub(super) seconds: Option<f64>,
 }
 
 /// `8`, or `1-20`.
@@ -81,11 +88,18 @@ impl FromStr for Range {
 }
 
 impl Axes {
-    /// What was given of what a profile of RDMA takes, seed and most runs, or the name of an axis that it does not.
+    /// What was given of what a modelled profile of RDMA takes, seed and most runs, or the name of an axis that it does not.
     pub(super) fn of_verbs(&self) -> Result<(Option<u64>, Option<u32>), &'static str> {
+        let given = [("--link", !self.link.is_empty()), ("--rtt", !self.rtt.is_empty()), ("--seconds", self.seconds.is_some())];
+        match given.iter().find(|(_, given)| *given) {
+            Some((flag, _)) => Err(flag),
+            None => self.of_measured_verbs().map(|runs| (runs.seed, runs.repetitions)),
+        }
+    }
+
+    /// The same of a measured one, which takes the seconds of a run besides, and [paths](Self::paths).
+    pub(super) fn of_measured_verbs(&self) -> Result<Runs, &'static str> {
         let given = [
-            ("--link", !self.link.is_empty()),
-            ("--rtt", !self.rtt.is_empty()),
             ("--rate", self.rate.is_some()),
             ("--congestion", !self.congestion.is_empty()),
             ("--streams", !self.streams.is_empty()),
@@ -95,13 +109,24 @@ impl Axes {
             ("--mtu", !self.mtu.is_empty()),
             ("--cross", !self.cross.is_empty()),
             ("--loss", !self.loss.is_empty()),
+            ("--direction", !self.direction.is_empty()),
+            ("--staging", !self.staging.is_empty()),
             ("--host-rate", self.host_rate.is_some()),
-            ("--seconds", self.seconds.is_some()),
         ];
         match given.iter().find(|(_, given)| *given) {
             Some((flag, _)) => Err(flag),
-            None => Ok((self.seed, self.repetitions)),
+            None => Ok(Runs { seed: self.seed, repetitions: self.repetitions, seconds: self.seconds }),
         }
+    }
+
+    /// The paths that were given.
+    pub(super) fn paths(&self) -> Result<Vec<PathPoint>, Error> {
+        let mut paths = Vec::new();
+        for name in &self.link {
+            paths.push(PathPoint::named(name, self.rate)?);
+        }
+        paths.extend(self.rtt.iter().map(|&rtt| PathPoint::custom(self.rate.unwrap_or(Rate::from_bps(10_000_000_000)), rtt)));
+        Ok(paths)
     }
 
     /// The rate that was asked for.
@@ -120,11 +145,7 @@ impl Axes {
 
     /// `grid` with the axes that were given in place of its own.
     pub(super) fn over(&self, mut grid: Grid) -> Result<Grid, Error> {
-        let mut paths = Vec::new();
-        for name in &self.link {
-            paths.push(PathPoint::named(name, self.rate)?);
-        }
-        paths.extend(self.rtt.iter().map(|&rtt| PathPoint::custom(self.rate.unwrap_or(Rate::from_bps(10_000_000_000)), rtt)));
+        let paths = self.paths()?;
         if paths.is_empty() {
             // The preset's paths at another rate.
             for path in grid.paths.iter_mut().filter(|path| self.rate.is_some_and(|rate| rate != path.rate_bps)) {

@@ -6,6 +6,7 @@ mod document;
 mod end;
 mod export;
 mod measure;
+mod messages;
 mod node;
 mod parquet;
 mod print;
@@ -49,6 +50,8 @@ pub(crate) struct Args {
     /// All cells of the preset, not a choice of them
     #[arg(long, requires = "preset")]
     full: bool,
+    #[command(flatten)]
+    messages: messages::Messages,
     #[command(flatten)]
     axes: Axes,
     /// .html, .csv, .parquet, or document [default: none]

@@ -1,30 +1,49 @@
-//! Profiles of RDMA, and TCP beside it: the papers' experiments over verbs, by the model.
+//! Profiles of RDMA, and TCP beside it: the papers' experiments over verbs, by the model, and measured between two devices.
 
 use super::document::write;
 use super::export::{is_document, write_made};
-use super::{Args, now, side_by_side, simulate};
+use super::{Args, SAVE_EVERY, now, side_by_side, simulate};
 use crate::output::Output;
-use farline_core::profile::verbs::{BESIDE, Beside, Grid, Profile, Way, beside, modelled, preset};
+use farline::prober::VerbsBench;
+use farline_core::profile::verbs::{BESIDE, Beside, CellResult, Grid, Profile, SCHEMA, Way, beside, measured, modelled, preset};
 use farline_core::profile::{Columns, Environment, Form, Grid as TcpGrid, Kind, Profile as TcpProfile};
 use farline_core::report::Page;
 use farline_core::units::{Error, Fault};
 use serde::Serialize;
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Instant;
 
 /// Of a profile of more cells only the page, the table and the document have all.
 const CELLS: usize = 60;
 
 /// What was asked for.
 pub(super) enum Asked {
-    /// RDMA alone.
-    Verbs(Grid),
+    /// RDMA alone: what is missing by the model.
+    Verbs(Box<Profile>),
     /// TCP, and RDMA.
-    Beside(Box<TcpGrid>, Grid),
+    Beside(Box<(TcpGrid, Grid)>),
+    /// RDMA: what is missing between the devices of these addresses, or the only two, and by the model.
+    Measured(Box<Profile>, Option<(IpAddr, IpAddr)>),
 }
 
-/// What was asked for, when it is a preset of this file.
+/// What was asked for, when it is of this file: a preset, or a measurement of verbs.
 pub(super) fn asked(args: &Args) -> Result<Option<Asked>, Error> {
+    if args.messages.measures() {
+        return measurement(args).map(Some);
+    }
+    if let Some(flag) = args.messages.first() {
+        return Err(Error::new(Fault::You, "profile-channel", format!("{flag} is of RDMA")).hint("give --channel rdma"));
+    }
+    if let Some(profile) = resumed(args)? {
+        let message = "what it has can be completed by measuring or by the model";
+        return match args.simulate {
+            true => Ok(Some(Asked::Verbs(profile))),
+            false => Err(Error::new(Fault::You, "profile-kind", format!("a profile of RDMA: {message}"))
+                .hint("give --channel rdma, or --simulate")),
+        };
+    }
     let Some(name) = &args.preset else { return Ok(None) };
     let form = if args.full { Form::Full } else { Form::Quick };
     let wrong = |message: String| Error::new(Fault::You, "profile-preset", message);
@@ -34,7 +53,9 @@ pub(super) fn asked(args: &Args) -> Result<Option<Asked>, Error> {
         (false, None) => return Ok(None),
     };
     if !args.simulate {
-        return Err(wrong(format!("`{name}` is of RDMA, which this command models only")).hint("give --simulate"));
+        let both = "give --channel rdma, which measures it between two devices of this host beside the model, or --simulate, the model alone";
+        let alone = "it is modelled only: give --simulate";
+        return Err(wrong(format!("`{name}` is of RDMA")).hint(if tcp.is_some() { alone } else { both }));
     }
     if args.scale.is_some() {
         return Err(wrong(format!("`{name}` is not divided: it is modelled at its own rate")).hint("leave --scale out"));
@@ -44,36 +65,136 @@ pub(super) fn asked(args: &Args) -> Result<Option<Asked>, Error> {
     })?;
     let rdma = Grid { seed: seed.unwrap_or(rdma.seed), repetitions: runs.unwrap_or(rdma.repetitions).max(1), ..rdma };
     Ok(Some(match tcp {
-        Some(tcp) => Asked::Beside(Box::new(args.axes.over(tcp)?), rdma),
-        None => Asked::Verbs(rdma),
+        Some(tcp) => Asked::Beside(Box::new((args.axes.over(tcp)?, rdma))),
+        None => Asked::Verbs(Box::new(Profile::new(rdma, now()))),
     }))
 }
 
+/// What is to be measured.
+fn measurement(args: &Args) -> Result<Asked, Error> {
+    let wrong = |message: &str, hint: &str| Err(Error::new(Fault::You, "profile-channel", message).hint(hint.to_owned()));
+    if args.node.is_some() {
+        return wrong(
+            "RDMA is measured between two devices of this host, not to a node",
+            "leave the node out; `farline cp --channel rdma` copies to it",
+        );
+    }
+    if args.simulate {
+        return wrong(
+            "--simulate is the model alone, and --channel rdma measures",
+            "leave --simulate out: the model stands beside what is measured",
+        );
+    }
+    if args.scale.is_some() {
+        return wrong("a measurement of RDMA has no --scale", "leave it out");
+    }
+    if args.resume.is_some() {
+        return match resumed(args)? {
+            Some(mut profile) => {
+                if profile.grid.measured.is_none() {
+                    profile.grid = measured(profile.grid.clone());
+                }
+                Ok(Asked::Measured(profile, args.messages.ends()?))
+            }
+            None => wrong("the file of --resume is no profile of RDMA", "leave --channel out"),
+        };
+    }
+    let form = if args.full { Form::Full } else { Form::Quick };
+    let grid = match &args.preset {
+        None => None,
+        Some(name) => match preset(name, form)? {
+            Some(grid) => Some(grid),
+            None => {
+                return wrong(
+                    &format!("`{name}` is not measured over verbs"),
+                    "`farline profile --preset list` says what is of RDMA; sc08-tcp-rdma is modelled only",
+                );
+            }
+        },
+    };
+    let grid = args.messages.grid(grid, &args.axes, form)?;
+    Ok(Asked::Measured(Box::new(Profile::new(grid, now())), args.messages.ends()?))
+}
+
+/// The profile of RDMA in the file of `--resume`; `None` where there is no such file, or it is of something else.
+fn resumed(args: &Args) -> Result<Option<Box<Profile>>, Error> {
+    #[derive(serde::Deserialize)]
+    struct Document {
+        schema: String,
+    }
+    // What cannot be read, the reader of the other kind says.
+    let Some(text) = args.resume.as_ref().and_then(|file| std::fs::read_to_string(file).ok()) else { return Ok(None) };
+    match serde_json::from_str::<Document>(&text) {
+        Ok(document) if document.schema == SCHEMA => Profile::read(&text).map(|profile| Some(Box::new(profile))),
+        _ => Ok(None),
+    }
+}
+
+/// Runs what is missing of `profile` by the model.
+fn model(profile: &mut Profile) {
+    let workers = std::thread::available_parallelism().map_or(1, usize::from);
+    let runs = side_by_side(&profile.cells, workers, |result| match result.modelled.is_empty() {
+        true => modelled(&profile.grid, &result.cell),
+        false => result.modelled.clone(),
+    });
+    for (result, runs) in profile.cells.iter_mut().zip(runs) {
+        result.modelled = runs;
+    }
+}
+
 pub(super) fn run(asked: Asked, args: &Args, output: &Output) -> Result<ExitCode, Error> {
-    let rdma = |grid: Grid| {
-        let mut profile = Profile::new(grid, now());
-        let workers = std::thread::available_parallelism().map_or(1, usize::from);
-        let runs = side_by_side(&profile.cells, workers, |result| modelled(&profile.grid, &result.cell));
-        for (result, runs) in profile.cells.iter_mut().zip(runs) {
-            result.modelled = runs;
-        }
-        profile
+    let files: Vec<PathBuf> = args.resume.iter().chain(&args.out).cloned().collect();
+    let finish = |profile: &Profile| {
+        write_all(&files, profile, || profile.columns(), |command| profile.page(command))?;
+        output.result(profile, table(profile))
     };
     match asked {
-        Asked::Verbs(grid) => {
-            let profile = rdma(grid);
-            write_all(&args.out, &profile, || profile.columns(), |command| profile.page(command))?;
-            output.result(&profile, table(&profile))?;
+        Asked::Measured(mut profile, ends) => {
+            measure(&mut profile, &mut VerbsBench::open(ends, None)?, &files, output)?;
+            if !args.messages.without_model() {
+                model(&mut profile);
+            }
+            finish(&profile)?;
         }
-        Asked::Beside(tcp, grid) => {
-            let mut tcp = TcpProfile::new(*tcp, Kind::Modelled, Environment::default(), now())?;
+        Asked::Verbs(mut profile) => {
+            model(&mut profile);
+            finish(&profile)?;
+        }
+        Asked::Beside(grids) => {
+            let (tcp, grid) = *grids;
+            let mut tcp = TcpProfile::new(tcp, Kind::Modelled, Environment::default(), now())?;
             simulate(&mut tcp, &[])?;
-            let both = Beside::new(tcp, rdma(grid));
+            let mut rdma = Profile::new(grid, now());
+            model(&mut rdma);
+            let both = Beside::new(tcp, rdma);
             write_all(&args.out, &both, || both.columns(), |command| both.page(command))?;
             output.result(&both, verdicts(&both))?;
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Measures what is missing; the documents among `files` hold what there is now and then.
+fn measure(profile: &mut Profile, bench: &mut VerbsBench, files: &[PathBuf], output: &Output) -> Result<(), Error> {
+    profile.between = Some(bench.between().clone());
+    let documents: Vec<PathBuf> = files.iter().filter(|file| is_document(file)).cloned().collect();
+    let mut saved = Instant::now();
+    while let Some(job) = profile.next_measured() {
+        let run = bench.run(&job)?;
+        if !output.quiet() {
+            let (done, cells) = profile.progress();
+            let name = profile.cells.get(job.place).map(|result| result.cell.name()).unwrap_or_default();
+            let found = run.round_trip_ns.map_or_else(|| run.throughput_bps.to_string(), |span| span.to_string());
+            let doubt = run.invalid.as_ref().map_or_else(String::new, |why| format!(", INVALID: {why}"));
+            eprintln!("[{done}/{cells}] {name}: {found}{doubt}");
+        }
+        profile.record(&job, run);
+        if saved.elapsed() > SAVE_EVERY {
+            write_all(&documents, profile, String::new, |_| Page::new(""))?;
+            saved = Instant::now();
+        }
+    }
+    Ok(())
 }
 
 /// Writes each of `files` as its name wants it: a page, a table or the document.
@@ -91,21 +212,39 @@ fn write_all(
     write_made(files, columns, page)
 }
 
-/// A profile of RDMA on a terminal.
+/// A profile of RDMA on a terminal: every measured cell, or as many modelled ones as are read.
 fn table(profile: &Profile) -> String {
-    let cells = profile.cells.len();
-    let mut lines = vec![format!("{}: {cells} cells, modelled, not measured", profile.grid.name)];
-    lines.push(format!("{:<64} {:>12} {:>10}", "cell", "mean", "sd"));
-    for result in profile.cells.iter().take(CELLS) {
-        let Some(found) = result.summary(Kind::Modelled) else { continue };
-        let line = match result.cell.way {
-            Way::RoundTrip => format!("{:>12.1} {:>10.1} us", found.mean, found.sd),
-            _ => format!("{:>12.6} {:>10.6} Gbit/s", found.mean, found.sd),
-        };
-        lines.push(format!("{:<64} {line}", result.cell.name()));
+    let is_measured = profile.between.is_some();
+    let shown: Vec<&CellResult> = profile.cells.iter().filter(|result| !is_measured || !result.measured.is_empty()).collect();
+    let name = &profile.grid.name;
+    let mut lines = match &profile.between {
+        None => vec![format!("{name}: {} cells, modelled, not measured", profile.cells.len())],
+        Some(between) => {
+            vec![format!(
+                "{name}: {} cells, measured between {} and {}, beside the model",
+                shown.len(),
+                between.near.name,
+                between.far.name
+            )]
+        }
+    };
+    let heading = if is_measured { "measured" } else { "mean" };
+    let last = if is_measured { format!("  {:>12}", "modelled") } else { String::new() };
+    lines.push(format!("{:<64} {heading:>12} {:>10}     {last}", "cell", "sd"));
+    for result in shown.iter().take(CELLS) {
+        let modelled = result.summary(Kind::Modelled);
+        let found = if is_measured { result.summary(Kind::Measured) } else { modelled };
+        let (unit, digits) = if result.cell.way == Way::RoundTrip { ("us", 1) } else { ("Gbit/s", 6) };
+        let value = |value: f64| format!("{value:.digits$}");
+        let found = found.map_or_else(
+            || format!("{:>12} {:>10}", "no valid run", ""),
+            |found| format!("{:>12} {:>10}", value(found.mean), value(found.sd)),
+        );
+        let beside = modelled.filter(|_| is_measured).map_or_else(String::new, |found| format!("  {:>12}", value(found.mean)));
+        lines.push(format!("{:<64} {found} {unit:<6}{beside}", result.cell.name()));
     }
-    if cells > CELLS {
-        lines.push(format!("and {} cells more: -o FILE.html, FILE.csv or FILE.json has all", cells - CELLS));
+    if shown.len() > CELLS {
+        lines.push(format!("and {} cells more: -o FILE.html, FILE.csv or FILE.json has all", shown.len() - CELLS));
     }
     lines.join("\n")
 }

@@ -1,0 +1,318 @@
+//! What of a grid is measured between two devices, what one run of it does, and what both ends' reports make of it.
+
+use super::document::{Profile, Run};
+use super::grid::{Cell, Grid, Setup, Transport, Way};
+use crate::units::{Bytes, Rate, Span};
+use serde::{Deserialize, Serialize};
+
+/// A run that is invalid is done again, but a cell that fails more often than this times its repetitions is given up.
+const ATTEMPTS: usize = 2;
+/// Messages that a run of the largest ones has at least: with one alone nothing is ever on its way behind another.
+const LEAST_MESSAGES: u64 = 4;
+
+/// How much of a grid is measured, and how large a run is.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Measured {
+    /// Message sizes; of others there is the model alone.
+    pub sizes_bytes: Vec<Bytes>,
+    /// The most messages of a run...
+    pub messages: u64,
+    /// ...and the most payload: of large messages there are fewer.
+    pub most_bytes: Bytes,
+    /// What is not acknowledged after so long counts no more.
+    pub most_s: f64,
+    /// How often each cell is measured.
+    pub repetitions: u32,
+    /// By what SC08's rates, queues and message sizes are divided, so that software carries them, and what was measured multiplied again;
+    /// `None` where the devices' own rates are asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub divided_by: Option<u64>,
+}
+
+impl Measured {
+    /// Whether a run of `cell` is measured: sizes as said, and of ports and credits the devices' own, which stand for the first of the axes.
+    /// A device in software hands a message over in one burst, which a queue must hold: a port's own pace would not fill it.
+    fn takes(&self, grid: &Grid, cell: &Cell) -> bool {
+        self.sizes_bytes.contains(&cell.size_bytes)
+            && grid.signals.first() == Some(&cell.signal)
+            && grid.credits_bytes.first() == Some(&cell.credits_bytes)
+            && match self.divided_by {
+                Some(_) => cell.size_bytes <= cell.queue_bytes.unwrap_or(cell.path.queue_bytes),
+                None => cell.cross_bps == Rate::default() && cell.queue_bytes.is_none(),
+            }
+    }
+
+    /// Messages of a run of this size.
+    fn messages_of(&self, size: Bytes) -> u64 {
+        (self.most_bytes.0 / size.0.max(1)).max(LEAST_MESSAGES).min(self.messages.max(1))
+    }
+}
+
+/// What the wire is made to do for a run: by a queue and a rate before the distance, which other traffic shares.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Bottleneck {
+    /// Of the wire, headers included.
+    pub rate_bps: Rate,
+    /// Room before it.
+    pub queue_bytes: Bytes,
+    /// Other traffic that wants in.
+    pub cross_bps: Rate,
+    /// The most that the sender offers, as the host that it stands for.
+    pub host_bps: Option<Rate>,
+}
+
+/// One run that is to be measured.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Job {
+    /// Which cell of the profile it is of.
+    pub place: usize,
+    /// Which of its repetitions.
+    pub index: u32,
+    /// Of its bytes and sequence numbers.
+    pub seed: u64,
+    /// How messages travel.
+    pub transport: Transport,
+    /// Which way.
+    pub way: Way,
+    /// How the connection is made.
+    pub setup: Setup,
+    /// Payload of a message.
+    pub size_bytes: Bytes,
+    /// Connections side by side.
+    pub queue_pairs: u8,
+    /// Messages of each that may be unacknowledged.
+    pub depth: u64,
+    /// Messages in all; round trips of a [`Way::RoundTrip`].
+    pub messages: u64,
+    /// What the wire takes there and back, beyond what it takes by itself.
+    pub rtt_ns: Span,
+    /// The longest that it measures.
+    pub most_s: f64,
+    /// Of a run beside other traffic.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bottleneck: Option<Bottleneck>,
+    /// What throughputs are multiplied by: rates and sizes were divided by it.
+    pub divided_by: u64,
+}
+
+/// What one end saw of a run.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct End {
+    /// Messages of its own that were acknowledged, or, of datagrams, that its device sent.
+    pub done: u64,
+    /// From its first message to the last of those.
+    pub seconds: f64,
+    /// Datagrams of the other end that arrived.
+    pub arrived: u64,
+    /// From the first of those to the last.
+    pub arrival_s: f64,
+    /// The median of its round trips.
+    pub round_trip_ns: Option<Span>,
+    /// Round trips that did not come back.
+    pub unanswered: u64,
+    /// Whether what came was what was sent; `None` where it did not look.
+    pub intact: Option<bool>,
+    /// What broke the connection.
+    pub failure: Option<String>,
+    /// From the first word about the connection to its being there.
+    pub connect_ns: Span,
+    /// Packets that its device counted meanwhile, sent and received; `None` where it does not count.
+    pub packets: Option<(u64, u64)>,
+    /// Payload of a full packet.
+    pub mtu_bytes: u64,
+}
+
+impl End {
+    /// Its own messages per time.
+    fn sent(&self, size: Bytes) -> Rate {
+        Rate::of(Bytes(self.done * size.0), Span::from_secs_f64(self.seconds))
+    }
+
+    /// The other end's datagrams per time: between the first and the last, so one less than arrived.
+    fn received(&self, size: Bytes) -> Rate {
+        Rate::of(Bytes(self.arrived.saturating_sub(1) * size.0), Span::from_secs_f64(self.arrival_s))
+    }
+}
+
+impl Job {
+    /// The run that `near` and `far` saw, invalid where it proves nothing.
+    pub fn run(&self, near: &End, far: &End) -> Run {
+        let size = self.size_bytes;
+        let sent = sum(near.sent(size), far.sent(size));
+        let throughput_bps = match (self.transport, self.way) {
+            (_, Way::RoundTrip) => Rate::default(),
+            (Transport::Ud, _) => sum(near.received(size), far.received(size)),
+            (Transport::Rc | Transport::Read, _) => sent,
+        };
+        let full = |rate: Rate| Rate::from_bps(rate.as_bps() * self.divided_by);
+        let failure = near.failure.as_ref().or(far.failure.as_ref());
+        let datagrams = self.transport == Transport::Ud;
+        Run {
+            index: self.index,
+            seed: self.seed,
+            throughput_bps: full(throughput_bps),
+            round_trip_ns: near.round_trip_ns,
+            lost: if datagrams && self.way != Way::RoundTrip {
+                (near.done + far.done).saturating_sub(near.arrived + far.arrived)
+            } else {
+                near.unanswered
+            },
+            broken: failure.is_some(),
+            again: self.again(near),
+            timeouts: 0,
+            sent_bps: (datagrams && self.way != Way::RoundTrip).then_some(full(sent)),
+            messages: Some(near.done + far.done),
+            packets: near.packets.zip(far.packets).map(|(near, far)| (near.0, far.1)),
+            connect_ns: Some(near.connect_ns),
+            invalid: self.doubt(near, far, failure),
+        }
+    }
+
+    /// Packets of `messages`.
+    fn packets_of(&self, messages: u64, mtu: u64) -> u64 {
+        messages * self.size_bytes.0.div_ceil(mtu.max(1)).max(1)
+    }
+
+    /// What the near end sent beyond its messages' packets, where nothing else leaves it.
+    fn again(&self, near: &End) -> u64 {
+        match (self.transport, self.way, near.packets) {
+            (Transport::Rc, Way::OneWay, Some((sent, _))) if near.done == self.messages => {
+                sent.saturating_sub(self.packets_of(near.done, near.mtu_bytes))
+            }
+            _ => 0,
+        }
+    }
+
+    /// Why the run proves nothing.
+    fn doubt(&self, near: &End, far: &End, failure: Option<&String>) -> Option<String> {
+        if let Some(failure) = failure {
+            return Some(format!("the connection broke: {failure}"));
+        }
+        if near.intact == Some(false) || far.intact == Some(false) {
+            return Some("what is in the memory of the receiver is not what was sent".to_owned());
+        }
+        let nothing = match (self.transport, self.way) {
+            (_, Way::RoundTrip) => near.round_trip_ns.is_none(),
+            (Transport::Ud, Way::OneWay) => far.arrived < 2,
+            (Transport::Ud, Way::BothWays) => far.arrived.min(near.arrived) < 2,
+            (_, Way::OneWay) => near.done == 0,
+            (_, Way::BothWays) => near.done.min(far.done) == 0,
+        };
+        if nothing {
+            return Some(format!("nothing arrived within {} s", self.most_s));
+        }
+        // What a device counted is the proof that verbs carried the bytes; who reads receives them.
+        let (to_far, to_near) = match (self.transport, self.way) {
+            (_, Way::RoundTrip) => (near.done, near.done),
+            (Transport::Rc, _) => (near.done, far.done),
+            (Transport::Read, _) => (far.done, near.done),
+            (Transport::Ud, _) => (far.arrived, near.arrived),
+        };
+        for (name, end, messages) in [("far", far, to_far), ("near", near, to_near)] {
+            let least = self.packets_of(messages, end.mtu_bytes);
+            if let Some((_, counted)) = end.packets.filter(|(_, counted)| *counted < least) {
+                return Some(format!("the {name} device counted {counted} packets, and the messages have {least}"));
+            }
+        }
+        None
+    }
+}
+
+fn sum(a: Rate, b: Rate) -> Rate {
+    Rate::from_bps(a.as_bps() + b.as_bps())
+}
+
+impl Profile {
+    /// The next run that is missing, in the order of the cells: that of the paths, so that the wire is changed seldom.
+    pub fn next_measured(&self) -> Option<Job> {
+        let measured = self.grid.measured.as_ref()?;
+        let wanted = measured.repetitions.max(1) as usize;
+        let missing = |place: &usize| {
+            let runs = &self.cells[*place].measured;
+            measured.takes(&self.grid, &self.cells[*place].cell)
+                && runs.iter().filter(|run| run.invalid.is_none()).count() < wanted
+                && runs.len() < wanted * ATTEMPTS
+        };
+        let place = (0..self.cells.len()).find(missing)?;
+        let cell = &self.cells[place].cell;
+        let index = u32::try_from(self.cells[place].measured.len()).unwrap_or(u32::MAX);
+        let by = measured.divided_by.unwrap_or(1).max(1);
+        let messages = measured.messages_of(Bytes(cell.size_bytes.0 / by));
+        Some(Job {
+            place,
+            index,
+            seed: self.grid.seed_of(&cell.name(), index),
+            transport: cell.transport,
+            way: cell.way,
+            setup: cell.setup,
+            size_bytes: Bytes((cell.size_bytes.0 / by).max(1)),
+            queue_pairs: u8::try_from(cell.queue_pairs).unwrap_or(u8::MAX).max(1),
+            depth: self.grid.depth.min(messages),
+            // A round trip is one message after the other: as many as the others have on their way.
+            messages: if cell.way == Way::RoundTrip { messages.min(self.grid.depth) } else { messages },
+            rtt_ns: cell.path.rtt_ns,
+            most_s: measured.most_s,
+            bottleneck: measured.divided_by.map(|_| bottleneck(&self.grid, cell, by)),
+            divided_by: by,
+        })
+    }
+
+    /// Puts the run of `job` into its cell.
+    pub fn record(&mut self, job: &Job, run: Run) {
+        if let Some(result) = self.cells.get_mut(job.place) {
+            result.measured.push(run);
+        }
+    }
+
+    /// Cells whose runs are all there, and all cells that are measured.
+    pub fn progress(&self) -> (usize, usize) {
+        let Some(measured) = &self.grid.measured else { return (0, 0) };
+        let taken = self.cells.iter().filter(|result| measured.takes(&self.grid, &result.cell));
+        let done = taken.clone().filter(|result| {
+            let valid = result.measured.iter().filter(|run| run.invalid.is_none()).count();
+            valid >= measured.repetitions.max(1) as usize || result.measured.len() >= measured.repetitions as usize * ATTEMPTS
+        });
+        (done.count(), taken.count())
+    }
+}
+
+/// The long haul of `cell` with rates and queues divided by `by`; the round-trip time stays, so a queue holds as long as before.
+fn bottleneck(grid: &Grid, cell: &Cell, by: u64) -> Bottleneck {
+    let divided = |rate: Rate| Rate::from_bps(rate.as_bps() / by.max(1));
+    Bottleneck {
+        rate_bps: divided(cell.path.rate_bps),
+        queue_bytes: Bytes(cell.queue_bytes.unwrap_or(cell.path.queue_bytes).0 / by.max(1)),
+        cross_bps: divided(cell.cross_bps),
+        host_bps: grid.host_bps.map(divided),
+    }
+}
+
+/// A device at one end of what was measured.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Device {
+    /// Its name, such as `mlx5_0`.
+    pub name: String,
+    /// The address by which it was found.
+    pub address: String,
+    /// Whether it is software over an Ethernet device (rxe, siw), whose rates say nothing of a card.
+    pub software: bool,
+}
+
+/// Where the measured runs were made.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Between {
+    /// Who sends.
+    pub near: Device,
+    /// Who receives.
+    pub far: Device,
+    /// The machine's name.
+    pub host: Option<String>,
+    /// The kernel's release.
+    pub kernel: Option<String>,
+    /// Processors.
+    pub cpus: Option<u32>,
+}
+
+#[cfg(test)]
+#[path = "measured_tests.rs"]
+mod tests;

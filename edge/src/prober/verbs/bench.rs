@@ -1,0 +1,165 @@
+//! Measured runs of a profile of RDMA, between two devices of this host: an end at each, and the wire between them.
+
+use super::cross::Cross;
+use super::device::{Device, ends};
+use super::wire::{Wire, packet_of};
+use crate::prober::bench::{claim, failed, parse};
+use farline_core::profile::verbs::{Between, End, Job, Run};
+use farline_core::units::{Error, Fault, Rate};
+use serde::Deserialize;
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::net::IpAddr;
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+
+/// Two ends, which stay for all runs.
+pub struct VerbsBench {
+    near: Worker,
+    far: Worker,
+    wire: Wire,
+    between: Between,
+    addresses: (IpAddr, IpAddr),
+    /// Says to others that a profile is being measured.
+    _claim: UnixListener,
+}
+
+impl VerbsBench {
+    /// A bench between the devices at the two addresses, or the only two that there are. `program` is the `farline` that runs ends; this
+    /// process's own when `None`.
+    ///
+    /// # Errors
+    /// When there are no two such devices, or another profile is being measured.
+    pub fn open(asked: Option<(IpAddr, IpAddr)>, program: Option<PathBuf>) -> Result<VerbsBench, Error> {
+        let (mut here, mut there) = ends(asked)?;
+        let claim = claim("profile")?;
+        let program = match program {
+            Some(program) => program,
+            None => std::env::current_exe().map_err(|error| failed("this program", &error))?,
+        };
+        let command = |end: &str, device: &Device| {
+            let mut command = Command::new(&program);
+            command.args(["--json", "profile", "end", end, "--at", &device.address.to_string()]);
+            command.args(["--gid", &device.gid_index.to_string()]);
+            command
+        };
+        let (far, opened) = Worker::start(&mut command("verbs-far", &there))?;
+        there.name = opened.device;
+        let to = std::net::SocketAddr::new(there.address, opened.port).to_string();
+        let (near, opened) = Worker::start(command("verbs-near", &here).args(["--to", &to]))?;
+        here.name = opened.device;
+        let between = Between {
+            near: here.told(),
+            far: there.told(),
+            host: read("/proc/sys/kernel/hostname"),
+            kernel: read("/proc/sys/kernel/osrelease"),
+            cpus: std::thread::available_parallelism().ok().and_then(|count| u32::try_from(count.get()).ok()),
+        };
+        let addresses = (here.address, there.address);
+        Ok(VerbsBench { near, far, wire: Wire::between(&here, &there), between, addresses, _claim: claim })
+    }
+
+    /// Where it measures.
+    pub fn between(&self) -> &Between {
+        &self.between
+    }
+
+    /// Other traffic from the near end to the far one.
+    fn other(&self, rate: Rate, len: u64) -> Result<Cross, Error> {
+        let (near, far) = &self.addresses;
+        Cross::between(*near, *far, rate, len).map_err(|error| failed("the other traffic", &error))
+    }
+
+    /// Measures one run. A run for which no connection comes about is an invalid one.
+    ///
+    /// # Errors
+    /// When the wire cannot be had, or an end is gone.
+    pub fn run(&mut self, job: &Job) -> Result<Run, Error> {
+        self.wire.set(job)?;
+        let cross = job.bottleneck.map(|bottleneck| (bottleneck.cross_bps, packet_of(job.size_bytes)));
+        let other = cross.filter(|(rate, _)| rate.as_bps() > 0).map(|(rate, len)| self.other(rate, len)).transpose()?;
+        self.far.ask(job)?;
+        self.near.ask(job)?;
+        let (near, far) = (self.near.answer(), self.far.answer());
+        drop(other);
+        match (near, far) {
+            (Ok(near), Ok(far)) => Ok(job.run(&near, &far)),
+            (Err(error), _) | (_, Err(error)) if error.code == GONE => Err(error),
+            // Whichever failed first says why; the other one says that it hears nothing.
+            (near, far) => {
+                let errors = [near.err(), far.err()].into_iter().flatten();
+                let first = errors.min_by_key(|error| error.message.contains("says nothing"));
+                let why = first.map_or_else(|| "an end failed".to_owned(), |error| error.message);
+                Ok(Run { index: job.index, seed: job.seed, broken: true, invalid: Some(why), ..Run::default() })
+            }
+        }
+    }
+}
+
+/// The code of an end that ended.
+const GONE: &str = "profile-end";
+
+/// What an end says first.
+#[derive(Deserialize)]
+struct Opened {
+    device: String,
+    port: u16,
+}
+
+/// One end as a process, which does a run for each line that it is given.
+struct Worker {
+    child: Child,
+    stdin: Option<ChildStdin>,
+    stdout: BufReader<ChildStdout>,
+}
+
+impl Worker {
+    fn start(command: &mut Command) -> Result<(Worker, Opened), Error> {
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().map_err(|error| failed("an end", &error))?;
+        let stdin = child.stdin.take();
+        let stdout = child.stdout.take().ok_or_else(|| Error::new(Fault::Bug, "profile-end", "an end has no output"))?;
+        let mut worker = Worker { child, stdin, stdout: BufReader::new(stdout) };
+        let line = worker.line()?;
+        // Its own words about a device that is not there are those for the user.
+        let opened = parse(&line)?;
+        Ok((worker, opened))
+    }
+
+    fn ask(&mut self, job: &Job) -> Result<(), Error> {
+        let mut line = serde_json::to_vec(job).map_err(|error| Error::new(Fault::Bug, "profile-end", error.to_string()))?;
+        line.push(b'\n');
+        match &mut self.stdin {
+            Some(stdin) => stdin.write_all(&line).map_err(|error| failed("an end", &error)),
+            None => Err(Error::new(Fault::Bug, "profile-end", "an end has no input")),
+        }
+    }
+
+    fn answer(&mut self) -> Result<End, Error> {
+        let line = self.line()?;
+        // Its error is about this run, so it has another code than an end that is gone.
+        parse(&line).map_err(|error| Error { code: "no-rdma-path", ..error })
+    }
+
+    fn line(&mut self) -> Result<String, Error> {
+        let mut line = String::new();
+        match self.stdout.read_line(&mut line) {
+            Ok(0) => Err(Error::new(Fault::Here, GONE, "an end of the measurement ended without a word")),
+            Ok(_) => Ok(line),
+            Err(error) => Err(failed("an end", &error)),
+        }
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        // Its input ends, and so does it; one that hangs in a device is not waited for.
+        self.stdin = None;
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn read(file: impl AsRef<Path>) -> Option<String> {
+    fs::read_to_string(file).ok().map(|text| text.trim().to_owned())
+}

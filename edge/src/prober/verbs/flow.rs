@@ -1,0 +1,281 @@
+//! Messages of a run: a window of them one way or both ways, or one after the other there and back.
+
+use super::talk::Talk;
+use crate::sys::verbs::{Done, Pairs, Verb};
+use farline_core::profile::verbs::{End, Job, Transport, Way};
+use farline_core::units::{Error, Span};
+use std::hint::spin_loop;
+use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
+
+/// How long an end looks for news before it sleeps until there are some: waking up takes longer than a message across a room.
+const SPIN: Duration = Duration::from_micros(50);
+/// How long after the last of them datagrams may still come, beyond a round trip, when their sender has finished.
+const QUIET: Duration = Duration::from_millis(100);
+/// How long a round trip may take beyond the path's own before it counts as lost.
+const LOST: Duration = Duration::from_secs(1);
+
+/// What this end does in a run.
+#[derive(Clone, Copy)]
+pub(super) struct Part {
+    /// Whether it has messages of its own.
+    pub(super) sends: bool,
+    /// Whether the other end's datagrams come to it.
+    pub(super) expects: bool,
+}
+
+impl Part {
+    pub(super) fn of(job: &Job, near: bool) -> Part {
+        let sends = near || job.way == Way::BothWays;
+        let comes = !near || job.way == Way::BothWays;
+        Part { sends, expects: comes && job.transport == Transport::Ud }
+    }
+}
+
+pub(super) fn verb(job: &Job) -> Verb {
+    match (job.transport, job.way) {
+        (_, Way::RoundTrip) | (Transport::Ud, _) => Verb::Send,
+        (Transport::Rc, _) => Verb::Write,
+        (Transport::Read, _) => Verb::Read,
+    }
+}
+
+/// Says that this end has finished.
+fn over(talk: &mut Talk) -> Result<(), Error> {
+    talk.say(&"over")
+}
+
+/// Hears that the other one has.
+fn other_over(talk: &mut Talk) -> Result<(), Error> {
+    talk.hear::<String>().map(drop)
+}
+
+/// Takes news, or waits for some: from the device, and from the peer when `talk` is given.
+fn news(pairs: &mut Pairs, into: &mut Vec<Done>, talk: Option<&Talk>, most: Duration) -> std::io::Result<()> {
+    let spun = Instant::now() + SPIN.min(most);
+    loop {
+        if pairs.poll(into)? || talk.is_some_and(Talk::has_news) {
+            return Ok(());
+        }
+        if Instant::now() >= spun {
+            break;
+        }
+        spin_loop();
+    }
+    pairs.wait(into, talk.map(Talk::as_fd), most)
+}
+
+/// Sends the messages of `job`, at most its depth of them unacknowledged on each queue pair, and counts what comes.
+///
+/// # Errors
+/// When the other end is gone; what breaks the connection is part of the answer.
+pub(super) fn stream(pairs: &mut Pairs, talk: &mut Talk, job: &Job, part: Part) -> Result<End, Error> {
+    let mut flow = Flow::new(job, part);
+    let mut said = false;
+    loop {
+        if let Err(error) = flow.step(pairs, talk, said) {
+            flow.end.failure.get_or_insert_with(|| error.to_string());
+        }
+        let finished = flow.has_sent() || flow.end.failure.is_some();
+        if part.sends && finished && !said {
+            over(talk)?;
+            said = true;
+        }
+        if flow.end.failure.is_some() || finished && talk.has_news() && flow.is_quiet() {
+            break;
+        }
+    }
+    other_over(talk)?;
+    if !said {
+        over(talk)?;
+    }
+    Ok(flow.end)
+}
+
+struct Flow<'a> {
+    job: &'a Job,
+    part: Part,
+    began: Instant,
+    deadline: Instant,
+    posted: u64,
+    /// Messages on their way, by queue pair.
+    out: Vec<u64>,
+    first: Option<Instant>,
+    last: Instant,
+    done: Vec<Done>,
+    end: End,
+}
+
+impl Flow<'_> {
+    fn new(job: &Job, part: Part) -> Flow<'_> {
+        let began = Instant::now();
+        Flow {
+            job,
+            part,
+            began,
+            deadline: began + Duration::from_secs_f64(job.most_s),
+            posted: 0,
+            out: vec![0; usize::from(job.queue_pairs)],
+            first: None,
+            last: began,
+            done: Vec::new(),
+            end: End::default(),
+        }
+    }
+
+    /// Whether nothing more of its own is to come.
+    fn has_sent(&self) -> bool {
+        !self.part.sends || self.end.done >= self.job.messages || Instant::now() >= self.deadline
+    }
+
+    /// Whether the other end's datagrams have all come, or no more will, once it has finished.
+    fn is_quiet(&self) -> bool {
+        let rtt = Duration::from_nanos(self.job.rtt_ns.as_nanos());
+        !self.part.expects || self.end.arrived >= self.job.messages || self.last.elapsed() >= QUIET + rtt
+    }
+
+    fn step(&mut self, pairs: &mut Pairs, talk: &Talk, said: bool) -> std::io::Result<()> {
+        let wait = self.post(pairs)?;
+        // While it sends, what the other end says can wait, and must not keep it awake.
+        let listens = (said || !self.part.sends) && !talk.has_news();
+        news(pairs, &mut self.done, listens.then_some(talk), wait)?;
+        let now = Instant::now();
+        for done in std::mem::take(&mut self.done) {
+            match done {
+                Done::Sent(on) => {
+                    if let Some(out) = self.out.get_mut(on) {
+                        *out = out.saturating_sub(1);
+                    }
+                    if now <= self.deadline {
+                        self.end.done += 1;
+                        self.end.seconds = (now - self.began).as_secs_f64();
+                    }
+                }
+                Done::Arrived(on, buffer) => {
+                    self.end.arrived += 1;
+                    self.last = now;
+                    self.end.arrival_s = (now - *self.first.get_or_insert(now)).as_secs_f64();
+                    pairs.receive(on, buffer)?;
+                }
+                Done::Failed(failure) => {
+                    self.end.failure.get_or_insert_with(|| failure.to_string());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Hands over what depth and pace allow; answers how long nothing more can be handed over without news.
+    fn post(&mut self, pairs: &mut Pairs) -> std::io::Result<Duration> {
+        let usual = Duration::from_millis(20);
+        if !self.part.sends || Instant::now() >= self.deadline {
+            return Ok(usual);
+        }
+        let pace = self.job.bottleneck.and_then(|bottleneck| bottleneck.host_bps);
+        for on in 0..self.out.len() {
+            let mut room = (self.job.depth - self.out[on]).min(self.job.messages - self.posted);
+            if let Some(pace) = pace {
+                let each = pace.time_for(self.job.size_bytes).as_secs_f64();
+                let due = (self.began.elapsed().as_secs_f64() / each) as u64 + 1;
+                room = room.min(due.saturating_sub(self.posted));
+                if room == 0 && self.posted < self.job.messages {
+                    let next = self.began + Duration::from_secs_f64(each * self.posted as f64);
+                    return Ok(next.saturating_duration_since(Instant::now()).min(usual));
+                }
+            }
+            pairs.post(on, verb(self.job), room as usize)?;
+            self.posted += room;
+            self.out[on] += room;
+        }
+        Ok(usual)
+    }
+}
+
+/// Sends one message after the other, each when the one before has come back.
+///
+/// # Errors
+/// As [`stream`].
+pub(super) fn ping(pairs: &mut Pairs, talk: &mut Talk, job: &Job) -> Result<End, Error> {
+    let (mut end, mut took) = (End::default(), Vec::new());
+    let deadline = Instant::now() + Duration::from_secs_f64(job.most_s);
+    let patience = LOST + Duration::from_nanos(job.rtt_ns.as_nanos());
+    let began = Instant::now();
+    while end.done < job.messages && end.failure.is_none() && Instant::now() < deadline {
+        let sent = Instant::now();
+        let answered = pairs.post(0, Verb::Send, 1).and_then(|()| answer(pairs, sent + patience));
+        match answered {
+            Ok(Some(Answer::Came(at))) => {
+                end.done += 1;
+                end.seconds = began.elapsed().as_secs_f64();
+                took.push(at - sent);
+            }
+            Ok(Some(Answer::Broken(words))) => end.failure = Some(words),
+            Ok(None) => end.unanswered += 1,
+            Err(error) => end.failure = Some(error.to_string()),
+        }
+    }
+    over(talk)?;
+    other_over(talk)?;
+    took.sort();
+    end.round_trip_ns = took.get(took.len() / 2).map(|median| Span::from_nanos(median.as_nanos() as u64));
+    Ok(end)
+}
+
+enum Answer {
+    Came(Instant),
+    Broken(String),
+}
+
+/// Waits for the message that comes back, and for the own one to be sent: the order does not matter.
+fn answer(pairs: &mut Pairs, until: Instant) -> std::io::Result<Option<Answer>> {
+    let (mut done, mut sent, mut came) = (Vec::new(), false, None);
+    while !sent || came.is_none() {
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Ok(None);
+        }
+        news(pairs, &mut done, None, left)?;
+        for one in done.drain(..) {
+            match one {
+                Done::Sent(_) => sent = true,
+                Done::Arrived(on, buffer) => {
+                    came = Some(Instant::now());
+                    pairs.receive(on, buffer)?;
+                }
+                Done::Failed(failure) => return Ok(Some(Answer::Broken(failure.to_string()))),
+            }
+        }
+    }
+    Ok(came.map(Answer::Came))
+}
+
+/// Sends every message back, until the other end has finished.
+///
+/// # Errors
+/// As [`stream`].
+pub(super) fn pong(pairs: &mut Pairs, talk: &mut Talk) -> Result<End, Error> {
+    let (mut end, mut done) = (End::default(), Vec::new());
+    while !talk.has_news() {
+        let mut step = || {
+            news(pairs, &mut done, Some(talk), LOST)?;
+            for one in done.drain(..) {
+                match one {
+                    Done::Arrived(on, buffer) => {
+                        pairs.receive(on, buffer)?;
+                        pairs.post(on, Verb::Send, 1)?;
+                    }
+                    Done::Sent(_) => end.done += 1,
+                    Done::Failed(failure) => return Err(std::io::Error::other(failure.to_string())),
+                }
+            }
+            Ok(())
+        };
+        if let Err(error) = step() {
+            end.failure = Some(error.to_string());
+            break;
+        }
+    }
+    other_over(talk)?;
+    over(talk)?;
+    Ok(end)
+}

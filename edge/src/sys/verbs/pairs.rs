@@ -1,0 +1,330 @@
+//! The queue pairs of a measurement and the memory between which they carry messages: connections by either way, and datagrams.
+
+use super::abi::*;
+use super::connection::{Connecting, Id, Request};
+use super::events::{Kind, wait};
+use super::library::Library;
+use super::link::Queue;
+use super::memory::{Domain, Registration};
+use super::pairs_abi::*;
+use super::station::{Address, Station};
+use super::work::DATAGRAM_KEY;
+use crate::sys::memory::Memory;
+use farline_core::units::{Error, Fault};
+use rustix::event::{PollFd, PollFlags};
+use std::ffi::c_int;
+use std::io;
+use std::mem::MaybeUninit;
+use std::net::{IpAddr, SocketAddr};
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// What lies before each datagram in a receive buffer: its global route.
+pub(super) const ROUTE_LEN: usize = 40;
+/// RDMA READs that a queue pair may have unanswered, where the device has as many.
+const READS: u32 = 16;
+
+/// What an end is to have.
+#[derive(Clone, Copy, Debug)]
+pub struct Plan {
+    /// Queue pairs.
+    pub pairs: u8,
+    /// Whether they carry datagrams instead of being connected.
+    pub datagrams: bool,
+    /// Messages of each that may be on their way.
+    pub depth: usize,
+    /// Receive buffers of each; none where nobody sends to it.
+    pub receives: usize,
+    /// Bytes of a message.
+    pub size: usize,
+}
+
+/// The queue pairs of one end.
+pub struct Pairs {
+    // Dropped in this order: after the queue pairs the device touches nothing.
+    pub(super) pairs: Vec<Pair>,
+    pub(super) to: Option<Handle>,
+    pub(super) queue: Queue,
+    pub(super) registration: Registration,
+    memory: Memory,
+    domain: Arc<Domain>,
+    pub(super) plan: Plan,
+    pub(super) peer: Address,
+}
+
+// SAFETY: libibverbs allows its calls from any thread, and these are used by one at a time.
+unsafe impl Send for Pairs {}
+
+/// One queue pair; of rdma_cm's when it has an identifier.
+pub(super) struct Pair {
+    library: &'static Library,
+    pub(super) raw: NonNull<QueuePair>,
+    id: Option<Id>,
+}
+
+/// The way that datagrams take.
+pub(super) struct Handle {
+    library: &'static Library,
+    pub(super) raw: NonNull<Opaque>,
+}
+
+impl Pairs {
+    /// An end without queue pairs, and its memory.
+    ///
+    /// # Errors
+    /// When the device has no room for it, or may not pin the memory.
+    pub fn new(station: &Station, plan: Plan) -> io::Result<Pairs> {
+        let domain = Arc::clone(&station.domain);
+        let each = plan.depth + plan.receives;
+        let queue = Queue::new(&domain, usize::from(plan.pairs) * each.max(1))?;
+        let buffers = usize::from(plan.pairs) * plan.receives;
+        let mut memory = Memory::touched(2 * plan.size + buffers * (plan.size + ROUTE_LEN))?;
+        let access = ACCESS_LOCAL_WRITE | ACCESS_REMOTE_WRITE | ACCESS_REMOTE_READ;
+        let registration = domain.register_for(memory.as_mut_ptr(), memory.len(), access)?;
+        Ok(Pairs { pairs: Vec::new(), to: None, queue, registration, memory, domain, plan, peer: Address::default() })
+    }
+
+    /// Puts `bytes` into the source and others into the target, before anything is sent.
+    pub fn fill(&mut self, bytes: &[u8]) {
+        let size = self.plan.size;
+        for (at, byte) in bytes.iter().enumerate().take(size) {
+            self.memory[at] = *byte;
+            self.memory[size + at] = !*byte;
+        }
+    }
+
+    /// Whether the target has `bytes`, when nothing more comes.
+    pub fn has(&self, bytes: &[u8]) -> bool {
+        self.memory[self.plan.size..2 * self.plan.size] == *bytes
+    }
+
+    /// Makes the queue pairs of a connection by exchange, or of datagrams, and readies their receives.
+    ///
+    /// # Errors
+    /// When the device has no queue pair left.
+    pub fn prepare(&mut self, station: &Station) -> io::Result<()> {
+        for on in 0..usize::from(self.plan.pairs) {
+            let mut attributes = self.attributes();
+            // SAFETY: domain and queue are alive, and the attributes are read before the call returns.
+            let raw = unsafe { (self.domain.library.ibv_create_qp)(self.domain.raw.as_ptr(), &raw mut attributes) };
+            let raw = NonNull::new(raw).ok_or_else(io::Error::last_os_error)?;
+            let pair = Pair { library: self.domain.library, raw, id: None };
+            let mut init = Attributes { state: STATE_INIT, port: station.port, ..Attributes::default() };
+            let kind = if self.plan.datagrams {
+                init.datagram_key = DATAGRAM_KEY;
+                SET_DATAGRAM_KEY
+            } else {
+                init.access = (ACCESS_LOCAL_WRITE | ACCESS_REMOTE_WRITE | ACCESS_REMOTE_READ).cast_unsigned();
+                SET_ACCESS
+            };
+            pair.modify(&mut init, SET_STATE | SET_KEY_INDEX | SET_PORT | kind)?;
+            self.pairs.push(pair);
+            self.receive_all(on)?;
+        }
+        Ok(())
+    }
+
+    /// What the peer must know of this end.
+    pub fn address(&self, station: &Station, sequence: u32) -> Address {
+        // SAFETY: a queue pair's number does not change.
+        let number = |pair: &Pair| unsafe { (*pair.raw.as_ptr().cast::<Numbered>()).number };
+        let keys = self.registration.keys();
+        Address {
+            gid: station.gid,
+            lid: station.lid,
+            mtu: station.mtu(),
+            numbers: self.pairs.iter().map(number).collect(),
+            sequence: sequence & 0xff_ffff,
+            memory: keys.address,
+            key: keys.remote,
+            listens: station.listener.port(),
+        }
+    }
+
+    /// Connects the prepared queue pairs with the peer's, with what both have told each other; `timeout` is the exponent of 4.096 us.
+    ///
+    /// # Errors
+    /// When the device refuses.
+    pub fn join(&mut self, station: &Station, own: &Address, peer: &Address, timeout: u8) -> io::Result<()> {
+        if peer.numbers.len() != self.pairs.len() {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "the ends have different numbers of queue pairs"));
+        }
+        let reads = self.reads();
+        let mtu = own.mtu.min(peer.mtu).max(256);
+        for (pair, number) in self.pairs.iter().zip(&peer.numbers) {
+            let mut receives = Attributes { state: STATE_RECEIVES, ..Attributes::default() };
+            let mut sends = Attributes { state: STATE_SENDS, send_sequence: own.sequence, ..Attributes::default() };
+            if self.plan.datagrams {
+                pair.modify(&mut receives, SET_STATE)?;
+                pair.modify(&mut sends, SET_STATE | SET_SEND_SEQUENCE)?;
+                continue;
+            }
+            receives.path_mtu = mtu.ilog2() - 7;
+            (receives.to_number, receives.receive_sequence) = (*number, peer.sequence);
+            // 0.64 ms until a peer without a receive is asked again.
+            (receives.reads_answered, receives.least_not_ready) = (reads, 12);
+            receives.way = station.way_to(peer);
+            let way = SET_WAY | SET_MTU | SET_TO_NUMBER | SET_RECEIVE_SEQUENCE | SET_READS_ANSWERED | SET_LEAST_NOT_READY;
+            pair.modify(&mut receives, SET_STATE | way)?;
+            (sends.timeout, sends.retries, sends.not_ready_retries, sends.reads) = (timeout, 7, 7, reads);
+            let patience = SET_TIMEOUT | SET_RETRIES | SET_NOT_READY_RETRIES | SET_SEND_SEQUENCE | SET_READS;
+            pair.modify(&mut sends, SET_STATE | patience)?;
+        }
+        if self.plan.datagrams {
+            let mut way = station.way_to(peer);
+            // SAFETY: the domain is alive and the way is read before the call returns.
+            let raw = unsafe { (self.domain.library.ibv_create_ah)(self.domain.raw.as_ptr(), &raw mut way) };
+            let raw = NonNull::new(raw).ok_or_else(io::Error::last_os_error)?;
+            self.to = Some(Handle { library: self.domain.library, raw });
+        }
+        self.peer = peer.clone();
+        Ok(())
+    }
+
+    /// Connects by rdma_cm to the peer, which [answers](Self::answer) at `ip`.
+    ///
+    /// # Errors
+    /// When no device leads there, or the peer does not accept in time.
+    pub fn dial(&mut self, ip: IpAddr, own: &Address, peer: &Address, timeout: Duration) -> Result<(), Error> {
+        let failed = |error: io::Error| {
+            Error::new(Fault::Between, "no-rdma-path", format!("no RDMA connection to {ip}: {error}"))
+                .hint("`rdma link` shows whether both ports are up")
+        };
+        for _ in 0..self.plan.pairs {
+            let connecting = Connecting::resolve(SocketAddr::new(ip, peer.listens), timeout)?;
+            let id = self.with_pair(connecting.id).map_err(failed)?;
+            let proof = own.sequence.to_be_bytes();
+            let mut parameters = self.parameters(&proof);
+            // SAFETY: the identifier has a route and a queue pair; the parameters are read before the call returns.
+            let done = unsafe { (self.domain.library.rdma_connect)(id.raw.as_ptr(), &raw mut parameters) };
+            check(done).map_err(failed)?;
+            id.events.wait_for(Kind::Established, Instant::now() + timeout).map_err(failed)?;
+            self.take(id).map_err(failed)?;
+        }
+        self.peer = peer.clone();
+        Ok(())
+    }
+
+    /// Takes the peer's connections by rdma_cm, in the order in which it makes them.
+    ///
+    /// # Errors
+    /// When they do not come in time.
+    pub fn answer(&mut self, station: &Station, peer: &Address, timeout: Duration) -> io::Result<()> {
+        let deadline = Instant::now() + timeout;
+        while self.pairs.len() < usize::from(self.plan.pairs) {
+            let Some(Request { id, private_data }) = station.listener.next()? else {
+                let left = deadline.saturating_duration_since(Instant::now());
+                if left.is_zero() {
+                    return Err(io::ErrorKind::TimedOut.into());
+                }
+                wait(&mut [PollFd::new(&station.listener, PollFlags::IN)], left)?;
+                continue;
+            };
+            if !private_data.starts_with(&peer.sequence.to_be_bytes()) {
+                // Of an earlier run that came to nothing; dropped, it is refused.
+                continue;
+            }
+            let id = self.with_pair(id)?;
+            let mut parameters = self.parameters(&[]);
+            // SAFETY: the identifier came with a request and has a queue pair; the parameters are read before the call returns.
+            check(unsafe { (self.domain.library.rdma_accept)(id.raw.as_ptr(), &raw mut parameters) })?;
+            id.events.wait_for(Kind::Established, deadline)?;
+            self.take(id)?;
+        }
+        self.peer = peer.clone();
+        Ok(())
+    }
+
+    /// `id` with a queue pair.
+    fn with_pair(&self, id: Id) -> io::Result<Id> {
+        if id.context() != Some(self.domain.context) {
+            return Err(io::Error::new(io::ErrorKind::AddrNotAvailable, "another RDMA device leads there"));
+        }
+        id.create_pair(&self.domain, &mut self.attributes())?;
+        Ok(id)
+    }
+
+    /// Keeps a connected queue pair and readies its receives.
+    fn take(&mut self, id: Id) -> io::Result<()> {
+        let raw = id.queue_pair().ok_or(io::ErrorKind::NotConnected)?;
+        self.pairs.push(Pair { library: self.domain.library, raw, id: Some(id) });
+        self.receive_all(self.pairs.len() - 1)
+    }
+
+    /// RDMA READs that a queue pair of this device may have unanswered.
+    fn reads(&self) -> u8 {
+        let mut attributes = MaybeUninit::<DeviceAttributes>::zeroed();
+        // SAFETY: the device is open; a structure of integers may be all zeros, and the call fills it in.
+        let attributes = unsafe {
+            (self.domain.library.ibv_query_device)(self.domain.context.as_ptr(), attributes.as_mut_ptr());
+            attributes.assume_init()
+        };
+        // `max_qp_rd_atom` and `max_qp_init_rd_atom`: what it answers, and what it asks.
+        attributes.rest[1].min(attributes.rest[4]).clamp(1, READS) as u8
+    }
+
+    fn parameters(&self, private_data: &[u8]) -> ConnectionParameters {
+        ConnectionParameters {
+            private_data: private_data.as_ptr().cast(),
+            private_data_len: private_data.len() as u8,
+            responder_resources: self.reads(),
+            initiator_depth: self.reads(),
+            flow_control: 1,
+            retry_count: 7,
+            rnr_retry_count: 7,
+            shared_receives: 0,
+            queue_pair: 0,
+        }
+    }
+
+    fn attributes(&self) -> QueuePairAttributes {
+        QueuePairAttributes {
+            context: std::ptr::null_mut(),
+            send_queue: self.queue.raw.as_ptr(),
+            receive_queue: self.queue.raw.as_ptr(),
+            shared_receives: std::ptr::null_mut(),
+            capacities: Capacities {
+                sends: self.plan.depth.max(1) as u32,
+                receives: self.plan.receives.max(1) as u32,
+                send_pieces: 1,
+                receive_pieces: 1,
+                inline_len: 0,
+            },
+            kind: if self.plan.datagrams { DATAGRAMS } else { RELIABLE_CONNECTION },
+            signal_all: 1,
+        }
+    }
+}
+
+impl Pair {
+    fn modify(&self, attributes: &mut Attributes, mask: c_int) -> io::Result<()> {
+        // SAFETY: the queue pair is alive, and the attributes are read before the call returns.
+        let failed = unsafe { (self.library.ibv_modify_qp)(self.raw.as_ptr(), attributes, mask) };
+        if failed == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(failed.abs())) }
+    }
+}
+
+impl Drop for Pair {
+    fn drop(&mut self) {
+        match &mut self.id {
+            // It destroys its queue pair, and itself.
+            Some(id) => id.disconnect(),
+            None => {
+                // SAFETY: created by `prepare`, destroyed once. A failure would leave it to the end of the process.
+                let _ = unsafe { (self.library.ibv_destroy_qp)(self.raw.as_ptr()) };
+            }
+        }
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        // SAFETY: created by `join`, and the queue pairs that used it are gone.
+        let _ = unsafe { (self.library.ibv_destroy_ah)(self.raw.as_ptr()) };
+    }
+}
+
+fn check(result: c_int) -> io::Result<()> {
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}

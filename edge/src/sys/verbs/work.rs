@@ -1,0 +1,164 @@
+//! Messages of a measurement's queue pairs: handed over, received, and told of when they are done.
+
+use super::abi::*;
+use super::events::wait;
+use super::pairs::{Pairs, ROUTE_LEN};
+use super::pairs_abi::*;
+use farline_core::rdma::Failure;
+use rustix::event::{PollFd, PollFlags};
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::time::Duration;
+
+/// Work requests handed over in one call, and completions read in one.
+const BATCH: usize = 32;
+/// The key of every datagram of a measurement; perftest's is the same.
+pub(super) const DATAGRAM_KEY: u32 = 0x1111_1111;
+
+/// What is done with a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verb {
+    /// RDMA WRITE to the peer's target.
+    Write,
+    /// RDMA READ of the peer's source.
+    Read,
+    /// SEND to a receive buffer.
+    Send,
+}
+
+/// What has been done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Done {
+    /// A message of this queue pair is sent, and acknowledged where it is connected.
+    Sent(usize),
+    /// A message came to this queue pair, in its buffer of this number, which is free again.
+    Arrived(usize, usize),
+    /// A connection is broken.
+    Failed(Failure),
+}
+
+impl Pairs {
+    /// Hands over `count` messages on the queue pair `on`, at once.
+    ///
+    /// # Errors
+    /// When the queue pair is broken or has no room.
+    pub fn post(&mut self, on: usize, verb: Verb, count: usize) -> io::Result<()> {
+        let pair = self.pairs.get(on).ok_or(io::ErrorKind::NotConnected)?.raw;
+        let keys = self.registration.keys();
+        // A read fills the target here with the source there; a write, and a message, brings this source.
+        let (opcode, from, to) = match verb {
+            Verb::Write => (OP_WRITE, 0, self.plan.size as u64),
+            Verb::Read => (OP_READ, self.plan.size as u64, 0),
+            Verb::Send => (OP_SEND, 0, 0),
+        };
+        let mut piece = Piece { address: keys.address + from, len: self.plan.size as u32, local_key: keys.local };
+        let target = match (&self.to, self.peer.numbers.get(on)) {
+            (Some(handle), Some(&number)) => {
+                Target { datagram: TargetDatagram { handle: handle.raw.as_ptr(), number, key: DATAGRAM_KEY } }
+            }
+            _ => Target { memory: TargetMemory { address: self.peer.memory + to, key: self.peer.key } },
+        };
+        let one = Work {
+            id: on as u64,
+            next: std::ptr::null_mut(),
+            pieces: &raw mut piece,
+            piece_count: 1,
+            opcode,
+            flags: 0,
+            immediate: 0,
+            target,
+            rest: [0; 9],
+        };
+        let mut left = count;
+        while left > 0 {
+            let now = left.min(BATCH);
+            let mut chain = [one; BATCH];
+            let first = chain.as_mut_ptr();
+            for at in 1..now {
+                // SAFETY: both lie in the chain, which stays where it is until the device has copied it.
+                unsafe { (*first.add(at - 1)).next = first.add(at) };
+            }
+            let mut bad = std::ptr::null_mut();
+            // SAFETY: the queue pair is alive; the device copies the requests, and what they point to is registered memory of this end.
+            let failed = unsafe {
+                let post = (*(*pair.as_ptr()).context).post_send.ok_or(io::ErrorKind::Unsupported)?;
+                post(pair.as_ptr(), first.cast::<SendRequest>(), &raw mut bad)
+            };
+            if failed != 0 {
+                return Err(io::Error::from_raw_os_error(failed.abs()));
+            }
+            left -= now;
+        }
+        Ok(())
+    }
+
+    pub(super) fn receive_all(&mut self, on: usize) -> io::Result<()> {
+        (0..self.plan.receives).try_for_each(|buffer| self.receive(on, buffer))
+    }
+
+    /// Readies a receive buffer (again).
+    ///
+    /// # Errors
+    /// When the queue pair is broken or has no room.
+    pub fn receive(&mut self, on: usize, buffer: usize) -> io::Result<()> {
+        let pair = self.pairs.get(on).ok_or(io::ErrorKind::NotConnected)?.raw;
+        let keys = self.registration.keys();
+        let room = self.plan.size + ROUTE_LEN;
+        let at = 2 * self.plan.size + (on * self.plan.receives + buffer) * room;
+        let mut piece = Piece { address: keys.address + at as u64, len: room as u32, local_key: keys.local };
+        let mut request = ReceiveRequest {
+            id: (buffer as u64) << 32 | on as u64,
+            next: std::ptr::null_mut(),
+            pieces: &raw mut piece,
+            piece_count: 1,
+        };
+        let mut bad = std::ptr::null_mut();
+        // SAFETY: as in `post`; the buffer lies in the registered memory, behind source and target.
+        let failed = unsafe {
+            let post = (*(*pair.as_ptr()).context).post_recv.ok_or(io::ErrorKind::Unsupported)?;
+            post(pair.as_ptr(), &raw mut request, &raw mut bad)
+        };
+        if failed == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(failed.abs())) }
+    }
+
+    /// Takes what has been done, without waiting; answers whether there was any.
+    ///
+    /// # Errors
+    /// When the device fails.
+    pub fn poll(&mut self, into: &mut Vec<Done>) -> io::Result<bool> {
+        let mut done = [WorkCompletion::default(); BATCH];
+        // SAFETY: the queue is alive and writes as many completions as it says, no more than there is room for.
+        let count = unsafe {
+            let queue = self.queue.raw.as_ptr();
+            let poll = (*(*queue).context).poll_cq.ok_or(io::ErrorKind::Unsupported)?;
+            poll(queue, BATCH as i32, done.as_mut_ptr())
+        };
+        let count = usize::try_from(count).map_err(|_| io::Error::other("the completion queue failed"))?;
+        into.extend(done[..count].iter().map(|done| {
+            let (on, buffer) = ((done.id & 0xffff_ffff) as usize, (done.id >> 32) as usize);
+            match Failure::of_status(done.status) {
+                Some(failure) => Done::Failed(failure),
+                None if done.opcode & DONE_RECEIVE != 0 => Done::Arrived(on, buffer),
+                None => Done::Sent(on),
+            }
+        }));
+        Ok(count > 0)
+    }
+
+    /// Waits until something has been done, `wake` becomes readable, or the time is over.
+    ///
+    /// # Errors
+    /// When the device fails.
+    pub fn wait(&mut self, into: &mut Vec<Done>, wake: Option<BorrowedFd<'_>>, most: Duration) -> io::Result<()> {
+        self.queue.arm()?;
+        // What was done before the queue was armed tells nobody.
+        if self.poll(into)? {
+            return Ok(());
+        }
+        let mut watched = vec![PollFd::new(&self.queue, PollFlags::IN)];
+        watched.extend(wake.map(|wake| PollFd::from_borrowed_fd(wake, PollFlags::IN)));
+        wait(&mut watched, most)?;
+        self.queue.disarm();
+        self.poll(into).map(drop)
+    }
+}

@@ -1,0 +1,126 @@
+//! What a measurement of verbs is told by flags: which devices, which messages, how they travel.
+
+use super::axes::Axes;
+use farline_core::profile::verbs::{Grid, Setup, Transport, Way, measured};
+use farline_core::profile::{Form, PathPoint};
+use farline_core::units::{Bytes, Error, Fault, Rate, Span};
+use std::net::IpAddr;
+
+#[derive(clap::Args)]
+pub(super) struct Messages {
+    /// What carries it: tcp, rdma [default: tcp]
+    #[arg(long, value_name = "CHANNEL", hide_possible_values = true)]
+    channel: Option<Channel>,
+    /// With --channel rdma, the addresses of two devices of this host [default: the only two]
+    #[arg(long, hide = true, value_name = "ADDR,ADDR", value_delimiter = ',')]
+    ends: Vec<IpAddr>,
+    /// With --channel rdma, message sizes, such as 64,2KiB,1MiB [default: 64, 2 KiB, 64 KiB, 1 MiB]
+    #[arg(long, hide = true, value_name = "LIST", value_delimiter = ',')]
+    message_size: Vec<Bytes>,
+    /// With --channel rdma, how messages travel: rc, ud, read [default: rc]
+    #[arg(long, hide = true, value_name = "LIST", value_delimiter = ',')]
+    transport: Vec<Transport>,
+    /// With --channel rdma, one-way, both-ways, round-trip [default: one-way]
+    #[arg(long, hide = true, value_name = "LIST", value_delimiter = ',')]
+    way: Vec<Way>,
+    /// With --channel rdma, how connections are made: cm, exchange [default: cm]
+    #[arg(long, hide = true, value_name = "LIST", value_delimiter = ',')]
+    connect: Vec<Setup>,
+    /// With --channel rdma, connections side by side [default: 1]
+    #[arg(long, hide = true, value_name = "LIST", value_delimiter = ',')]
+    queue_pairs: Vec<u8>,
+    /// With --channel rdma, measure only; --simulate --resume FILE adds the model, on a faster host [default: the model beside]
+    #[arg(long, hide = true)]
+    without_model: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Channel {
+    Tcp,
+    Rdma,
+}
+
+impl Messages {
+    /// Whether verbs are to be measured.
+    pub(super) fn measures(&self) -> bool {
+        self.channel == Some(Channel::Rdma)
+    }
+
+    /// Whether there is to be no model beside.
+    pub(super) fn without_model(&self) -> bool {
+        self.without_model
+    }
+
+    /// The first flag that says something of such a measurement alone.
+    pub(super) fn first(&self) -> Option<&'static str> {
+        let given = [
+            ("--ends", !self.ends.is_empty()),
+            ("--message-size", !self.message_size.is_empty()),
+            ("--transport", !self.transport.is_empty()),
+            ("--way", !self.way.is_empty()),
+            ("--connect", !self.connect.is_empty()),
+            ("--without-model", self.without_model),
+            ("--queue-pairs", !self.queue_pairs.is_empty()),
+        ];
+        given.iter().find(|(_, given)| *given).map(|(flag, _)| *flag)
+    }
+
+    /// The addresses of both ends, if they were given.
+    pub(super) fn ends(&self) -> Result<Option<(IpAddr, IpAddr)>, Error> {
+        match self.ends[..] {
+            [] => Ok(None),
+            [near, far] => Ok(Some((near, far))),
+            _ => Err(Error::new(Fault::You, "profile-devices", "a measurement has two ends")
+                .hint("--ends ADDRESS,ADDRESS names the near one and the far one")),
+        }
+    }
+
+    /// The grid of the flags: that of the preset, or a small one over the path as it is, with what was given in place of its own axes.
+    pub(super) fn grid(&self, preset: Option<Grid>, axes: &Axes, form: Form) -> Result<Grid, Error> {
+        let as_it_is = || vec![PathPoint::custom(Rate::from_bps(10_000_000_000), Span::ZERO)];
+        // What has no name of its own is named after its rtt, and here is none.
+        let named = |path: PathPoint| match path.name.as_str() {
+            "0ns" => PathPoint { name: "as-it-is".to_owned(), ..path },
+            _ => path,
+        };
+        let usual = || ["64", "2KiB", "64KiB", "1MiB"].iter().filter_map(|size| size.parse().ok()).collect();
+        let mut grid = preset.unwrap_or_else(|| Grid::new("custom", form, as_it_is(), usual()));
+        let paths = axes.paths()?;
+        if !paths.is_empty() {
+            grid.paths = paths;
+        }
+        grid.paths = grid.paths.into_iter().map(named).collect();
+        if !self.message_size.is_empty() {
+            grid.sizes_bytes.clone_from(&self.message_size);
+        }
+        if !self.transport.is_empty() {
+            grid.transports.clone_from(&self.transport);
+        }
+        if !self.way.is_empty() {
+            grid.ways.clone_from(&self.way);
+        }
+        if !self.connect.is_empty() {
+            grid.setups.clone_from(&self.connect);
+        }
+        if !self.queue_pairs.is_empty() {
+            grid.queue_pairs = self.queue_pairs.iter().map(|&pairs| u64::from(pairs.max(1))).collect();
+        }
+        let runs = axes.of_measured_verbs().map_err(|flag| {
+            Error::new(Fault::You, "profile-channel", format!("a profile of RDMA has axes of its own: {flag} is not one of them"))
+                .hint("it takes --message-size, --transport, --way, --connect, --queue-pairs, --rtt, --link, --seconds, --repetitions and --seed")
+        })?;
+        grid.seed = runs.seed.unwrap_or(grid.seed);
+        let sizes = (!self.message_size.is_empty() || grid.name == "custom").then(|| grid.sizes_bytes.clone());
+        let mut grid = measured(grid);
+        if let Some(measured) = &mut grid.measured {
+            measured.sizes_bytes = sizes.unwrap_or_else(|| measured.sizes_bytes.clone());
+            measured.repetitions = runs.repetitions.unwrap_or(measured.repetitions).max(1);
+            measured.most_s = runs.seconds.unwrap_or(measured.most_s);
+        }
+        if grid.cells().is_empty() {
+            return Err(Error::new(Fault::You, "profile-channel", "no message fits: a datagram is at most one packet of 2 KiB")
+                .hint("give --message-size 2KiB or less, or --transport rc"));
+        }
+        Ok(grid)
+    }
+}
