@@ -44,14 +44,17 @@ fn without_a_device_a_copy_goes_by_tcp_and_says_why_in_one_line() {
     let (_node, url) = node(&dir.path().join("root"), "write", &[]);
     let url = url.replacen("ftp://", "farline://", 1);
     let source = source.to_str().expect("UTF-8");
-    for (from, to) in [(source, &*format!("{url}/a")), (&*format!("{url}/a"), dir.path().join("b").to_str().expect("UTF-8"))] {
-        let result = copy(&["--channel", "rdma", from, to]);
+    let (there, back) = (format!("{url}/a"), dir.path().join("b"));
+    for (driver, from, to) in [("rdma", source, &*there), ("rdma:4:exchange", &there, back.to_str().expect("UTF-8"))] {
+        let result = copy(&["--channel", driver, from, to]);
         assert_eq!((&result["data_path"], &result["verified"]), (&"direct".into(), &true.into()), "{result}");
         assert_eq!(notes(&result).matches("over TCP instead of RDMA").count(), 1, "{result}");
     }
-    assert_same(Path::new(source), &dir.path().join("b"));
-    let (error, code) = error_of(&["cp", "--channel", "rdma:17", source, &format!("{url}/c")]);
-    assert_eq!((error["code"].as_str(), code), (Some("usage"), 2), "{error}");
+    assert_same(Path::new(source), &back);
+    for driver in ["rdma:17", "rdma:0", "rdma:exchange:4", "rdma:4:4", "tcp:exchange", "udt"] {
+        let (error, code) = error_of(&["cp", "--channel", driver, source, &format!("{url}/c")]);
+        assert_eq!((error["code"].as_str(), code), (Some("usage"), 2), "{driver}: {error}");
+    }
 }
 
 /// Two devices with a wire between them, once for all tests of this process.
@@ -97,6 +100,79 @@ fn a_file_goes_there_and_back_and_the_devices_have_counted_its_packets() {
         }
         assert_same(&source, &dir.path().join("root/there"));
         assert_same(&source, &back);
+    }
+}
+
+#[test]
+#[ignore = "needs two RDMA devices: make lab"]
+fn without_rdma_cm_a_file_goes_there_and_back_too_and_ends_of_different_mtu_use_the_smaller_packet() {
+    wire();
+    let dir = tempfile::tempdir().expect("a folder");
+    let (source, back) = (dir.path().join("source"), dir.path().join("back"));
+    plant(&source, 2 * MIB + 123);
+    let (_node, url) = far_node(&dir.path().join("root"));
+    let (here, there) = (source.to_str().expect("UTF-8"), format!("{url}/there"));
+    for (driver, mtu, carried) in [("rdma:1:exchange", "4200", 4096), ("rdma:4:exchange", "1500", 1024)] {
+        ip(&format!("link set vb mtu {mtu}"));
+        for (from, to, sender) in [(here, &*there, "rxa"), (&there, back.to_str().expect("UTF-8"), "rxb")] {
+            let before = counted(sender, "sent_pkts");
+            let result = copy(&["--channel", driver, "--streams", "2", from, to]);
+            assert_eq!((&result["data_path"], &result["verified"]), (&"rdma".into(), &true.into()), "{result}");
+            let packets = counted(sender, "sent_pkts") - before;
+            assert!(packets >= 2 * MIB as u64 / carried, "{driver} {from}: {packets} packets");
+        }
+        assert_same(&source, &dir.path().join("root/there"));
+        assert_same(&source, &back);
+    }
+    ip("link set vb mtu 4200");
+}
+
+#[test]
+#[ignore = "needs two RDMA devices: make lab"]
+fn on_a_long_path_more_comes_to_be_on_its_way_unless_memory_may_not_be_locked() {
+    wire();
+    let dir = tempfile::tempdir().expect("a folder");
+    let mut command = farline();
+    command.args(["--json", "serve", "--anonymous", "write", "--allow-null", "--listen", "10.9.1.2:0", "--root"]).arg(dir.path());
+    let (_node, url) = announced(&mut command);
+    let there = format!("{}/?null", url.replacen("ftp://", "farline://", 1));
+    // Soft-RoCE has 512 KiB of each queue pair on their way, whatever the window. So the control connection alone is made to see a round trip
+    // of a second, by which both ends size their windows: at 12 MB/s it would hold more than the 8 MiB that a channel begins with.
+    for device in ["va", "vb"] {
+        for words in [
+            format!("qdisc replace dev {device} root handle 1: prio priomap 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0"),
+            format!("qdisc add dev {device} parent 1:3 netem limit 100000 delay 500ms"),
+            format!("filter add dev {device} parent 1: protocol ip prio 1 u32 match ip protocol 6 0xff flowid 1:3"),
+        ] {
+            succeed(Command::new("tc").args(words.split(' ')));
+        }
+    }
+    let wish = [
+        "--json",
+        "cp",
+        "--channel",
+        "rdma:2:exchange",
+        "--streams",
+        "1",
+        "--limit",
+        "100M",
+        "--verify",
+        "none",
+        "memory:80MiB",
+        &there,
+    ];
+    // Root may lock what it likes, unless it gave that right away.
+    let limited = ["--bounding-set=-ipc_lock", "--inh-caps=-ipc_lock", "prlimit", "--memlock=9437184:9437184"];
+    let free = succeed(farline().args(wish));
+    let limited = succeed(Command::new("setpriv").args(limited).arg(farline_lab::farline_binary()).args(wish));
+    weather("delay 0ms");
+    let grew = |result: &Value| result["reasons"].to_string().contains("on its way at once");
+    for (said, may_grow) in [(free, true), (limited, false)] {
+        let result: Value = serde_json::from_str(&said).expect("an object");
+        assert_eq!((&result["data_path"], &result["bytes"]), (&"rdma".into(), &(80 * MIB).into()), "{result}");
+        assert_eq!((grew(&result), result["staging_bytes"].as_u64() > Some(16 * MIB as u64)), (may_grow, may_grow), "{result}");
+        let noticed = ["polled", "told"].map(|way| result["completions"][way].as_u64().unwrap_or(0));
+        assert!(noticed.iter().sum::<u64>() >= 2 * 80, "a record and a block of each slot: {noticed:?}");
     }
 }
 

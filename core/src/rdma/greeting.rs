@@ -1,6 +1,7 @@
 //! What travels in the private data of a connection request and its answer: who connects, and as what.
 
 use super::{MOST_CREDITS, MOST_QUEUE_PAIRS, Placement, QueuePair};
+use crate::units::Span;
 
 /// What all private data begin with.
 pub(super) const MAGIC: [u8; 7] = *b"FARLRDM";
@@ -31,7 +32,14 @@ pub struct Greeting {
     pub ack_timeout: u8,
     /// Bytes that a packet of this end carries; 0 where it does not know.
     pub mtu: u16,
+    /// How many slots either end advertises to begin with; 0 on the wire is as many as there may be.
+    pub begin: u16,
+    /// The path's round-trip time, which travels in tens of microseconds; zero where it is not known.
+    pub rtt: Span,
 }
+
+/// The unit in which a round-trip time travels.
+const RTT_UNIT: Span = Span::from_micros(10);
 
 /// Why private data are no greeting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,6 +64,9 @@ impl Greeting {
         bytes[48] = self.placement.byte();
         bytes[49] = self.ack_timeout;
         bytes[50..52].copy_from_slice(&self.mtu.to_be_bytes());
+        bytes[52..54].copy_from_slice(&self.begin.to_be_bytes());
+        let rtt = u16::try_from(self.rtt.as_nanos() / RTT_UNIT.as_nanos()).unwrap_or(u16::MAX);
+        bytes[54..56].copy_from_slice(&rtt.to_be_bytes());
         bytes
     }
 
@@ -82,10 +93,16 @@ impl Greeting {
             placement: Placement::of_byte(bytes[48])?,
             ack_timeout: bytes[49],
             mtu: u16::from_be_bytes(*bytes[50..52].first_chunk()?),
+            begin: match u16::from_be_bytes(*bytes[52..54].first_chunk()?) {
+                0 => u16::from_be_bytes(*bytes[46..48].first_chunk()?),
+                begin => begin,
+            },
+            rtt: Span::from_nanos(u64::from(u16::from_be_bytes(*bytes[54..56].first_chunk()?)) * RTT_UNIT.as_nanos()),
         };
         let sound = greeting.queue_pair.0 < greeting.queue_pairs
             && greeting.queue_pairs <= MOST_QUEUE_PAIRS
             && (1..=MOST_CREDITS).contains(&greeting.credits)
+            && (1..=greeting.credits).contains(&greeting.begin)
             && greeting.ack_timeout < 32;
         sound.then_some(greeting)
     }
@@ -122,7 +139,19 @@ mod tests {
 
     fn greeting() -> Greeting {
         let (queue_pair, placement) = (QueuePair(2), Placement::Behind);
-        Greeting { proof: [7; 32], channel: 5, queue_pair, queue_pairs: 3, credits: 9, placement, ack_timeout: 14, mtu: 4096 }
+        let (begin, rtt) = (4, Span::from_millis(163));
+        Greeting {
+            proof: [7; 32],
+            channel: 5,
+            queue_pair,
+            queue_pairs: 3,
+            credits: 9,
+            placement,
+            ack_timeout: 14,
+            mtu: 4096,
+            begin,
+            rtt,
+        }
     }
 
     #[test]
@@ -136,9 +165,18 @@ mod tests {
     }
 
     #[test]
+    fn a_round_trip_longer_than_the_field_is_the_longest_that_it_holds() {
+        let far = Greeting { rtt: Span::from_secs(9), ..greeting() };
+        assert_eq!(
+            Greeting::decode(&far.encode()).map(|greeting| greeting.rtt),
+            Ok(Span::from_millis(655) + Span::from_micros(350))
+        );
+    }
+
+    #[test]
     fn another_version_and_what_makes_no_sense_are_no_greeting() {
-        // Name, queue pair number, count, credits, placement, timeout.
-        for (at, byte) in [(6, 0), (44, 3), (45, 0), (45, MOST_QUEUE_PAIRS + 1), (46, 0xff), (48, 0), (49, 32)] {
+        // Name, queue pair number, count, credits, placement, timeout, credits to begin with.
+        for (at, byte) in [(6, 0), (44, 3), (45, 0), (45, MOST_QUEUE_PAIRS + 1), (46, 0xff), (48, 0), (49, 32), (53, 10)] {
             let mut wire = greeting().encode();
             wire[at] = byte;
             assert_eq!(Greeting::decode(&wire), Err(NoGreeting::Foreign), "{at}");

@@ -25,7 +25,8 @@ impl Settings {
         let pairs = usize::from(self.queue_pairs);
         let room = |number: u32| usize::try_from(number).unwrap_or(usize::MAX);
         let fits = |settings: &Settings| {
-            let (sends, receives) = (settings.sends(), settings.receives());
+            // One more send asks after a peer that nobody watches.
+            let (sends, receives) = (settings.sends() + 1, settings.receives());
             pairs <= room(limits.queue_pairs)
                 && sends.max(receives) <= room(limits.work)
                 && pairs * (sends + receives) <= room(limits.completions)

@@ -2,15 +2,17 @@
 //!
 //! A channel is one or more reliable connections (*queue pairs*) between the same two ends. The receiver advertises empty slots, each a
 //! *credit*; the sender announces a block in a record, writes it into a credited slot with an RDMA WRITE, and has nothing to do with
-//! the slot from then on. [`Endpoint`] decides all of it and touches no memory. The wire is in `docs/protocol.md`, clauses V-1 to V-8.
+//! the slot from then on. [`Endpoint`] decides all of it and touches no memory. The wire is in `docs/protocol.md`, clauses V-1 to V-10.
 //!
 //! Not here: how a queue pair is connected, how memory is registered, what waits for a completion.
 
+pub mod attention;
 mod endpoint;
+mod exchange;
 mod failure;
 mod greeting;
 mod limits;
-pub mod locked;
+mod locked;
 mod port;
 mod record;
 mod refusal;
@@ -19,13 +21,15 @@ mod simulation;
 mod timing;
 
 pub use endpoint::{Endpoint, Input, Output, Settings, Violation, Work};
+pub use exchange::{Acceptance, Numbered, Offer, Whereabouts};
 pub use failure::Failure;
 pub use greeting::{ANSWER_LEN, Answer, GREETING_LEN, Greeting, NoGreeting, VERSION};
 pub use limits::Limits;
+pub use locked::Lockable;
 pub use port::{Gid, Port, Transport, why_none};
 pub use record::{Announcement, Credit, HEADER_LEN_MOST, Record, RecordHeader};
 pub use refusal::{REFUSAL_LEN, Refusal};
-pub use timing::{ack_timeout_exponent, queue_pairs_for};
+pub use timing::{ack_timeout_exponent, credits_for, queue_pairs_for};
 
 /// One of the reliable connections of a channel, by number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

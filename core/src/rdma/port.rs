@@ -17,6 +17,8 @@ pub enum Transport {
 /// One GID of a port that stands for an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gid {
+    /// Its place in the port's table.
+    pub index: u8,
     /// The address: GIDs that are IPv4 addresses mapped into IPv6 are given as IPv4 ones.
     pub address: IpAddr,
     /// Whether it is of RoCE v2, whose packets are UDP's and can be routed; else of InfiniBand or RoCE v1.
@@ -36,6 +38,19 @@ pub struct Port {
     pub is_active: bool,
     /// Its GIDs.
     pub gids: Vec<Gid>,
+}
+
+impl Port {
+    /// The place of the GID to send from where packets are to carry `address`, the port's own: that of RoCE v2 on Ethernet, and the port's
+    /// first on InfiniBand, whose GIDs are no addresses.
+    pub fn gid_index(&self, address: IpAddr) -> Option<u8> {
+        let address = address.to_canonical();
+        match self.transport {
+            Transport::Roce => Some(self.gids.iter().find(|gid| gid.routable && gid.address == address)?.index),
+            Transport::InfiniBand => Some(0),
+            Transport::Iwarp => None,
+        }
+    }
 }
 
 /// Why no port of this host serves `address`, its own; `None` when one seems to.
@@ -98,8 +113,13 @@ mod tests {
     use super::*;
 
     fn port(device: &str, transport: Transport, gids: &[(&str, bool)]) -> Port {
-        let gid = |&(address, routable): &(&str, bool)| Gid { address: address.parse().expect("an address"), routable };
-        Port { device: device.to_owned(), number: 1, transport, is_active: true, gids: gids.iter().map(gid).collect() }
+        let gid = |(index, &(address, routable)): (usize, &(&str, bool))| Gid {
+            index: index as u8,
+            address: address.parse().expect("an address"),
+            routable,
+        };
+        let gids = gids.iter().enumerate().map(gid).collect();
+        Port { device: device.to_owned(), number: 1, transport, is_active: true, gids }
     }
 
     fn why(ports: &[Port], address: &str) -> Option<(&'static str, String)> {
@@ -122,6 +142,16 @@ mod tests {
         assert_eq!((code, said.as_str()), ("rdma-port-down", "port 1 of the RDMA device rxa, which has 10.9.1.1, is down"));
         let v1 = port("mlx4_0", Transport::Roce, &[("10.9.1.1", false)]);
         assert_eq!(why(&[v1], "10.9.1.1").map(|(code, _)| code), Some("rdma-gid"));
+    }
+
+    #[test]
+    fn packets_go_from_the_gid_of_the_address_that_routers_pass_on() {
+        let gids = [("fe80::1", true), ("10.9.1.1", false), ("10.9.1.1", true)];
+        let index = |transport, address: &str| port("rxa", transport, &gids).gid_index(address.parse().expect("an address"));
+        assert_eq!(index(Transport::Roce, "10.9.1.1"), Some(2));
+        assert_eq!(index(Transport::Roce, "10.9.1.2"), None);
+        assert_eq!(index(Transport::InfiniBand, "10.9.1.2"), Some(0));
+        assert_eq!(index(Transport::Iwarp, "10.9.1.1"), None);
     }
 
     #[test]

@@ -86,6 +86,9 @@ impl Record {
     /// The longest record in bytes.
     pub const LEN_MOST: usize = 8 + MOST_IN_RECORD * CREDIT_LEN;
 
+    /// Bytes of the buffer that a record is sent from or received into.
+    pub const BUFFER_LEN: usize = Self::LEN_MOST.next_multiple_of(64);
+
     /// How many credits go into one record.
     pub const CREDITS_MOST: usize = MOST_IN_RECORD;
 

@@ -1,6 +1,8 @@
-//! What follows from a path's round-trip time: how long a queue pair waits for an acknowledgement, how many of them fill the path.
+//! What follows from a path's round-trip time: how long a queue pair waits for an acknowledgement, how many of them fill the path, and
+//! for how many slots on their way they are made.
 
-use crate::units::Span;
+use super::MOST_CREDITS;
+use crate::units::{Bytes, Rate, Span};
 
 /// The exponent of the acknowledgement timeout, 4.096 us * 2^n (InfiniBand Architecture Specification 1.2.1, section 9.7.6.1.3), for a
 /// path of this round-trip time.
@@ -23,9 +25,28 @@ pub fn queue_pairs_for(rtt: Span) -> u8 {
     if rtt > Span::from_millis(1) { 4 } else { 1 }
 }
 
+/// The rate for which a channel's queues are made.
+const AIM: Rate = Rate::from_bps(100_000_000_000);
+
+/// For how many slots of `slot_len` on their way a channel should be made that begins with `begin`: for two bandwidth-delay products. Its
+/// window grows up to that when the path turns out to hold as much; what is only agreed on costs some kilobytes for each.
+pub fn credits_for(rtt: Span, slot_len: Bytes, begin: u16) -> u16 {
+    let wanted = 2 * AIM.bytes_in(rtt).0 / slot_len.0.max(1);
+    u16::try_from(wanted).unwrap_or(u16::MAX).max(begin).clamp(1, MOST_CREDITS)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_long_path_is_given_all_credits_and_a_short_one_those_that_it_begins_with() {
+        let credits = |rtt| credits_for(rtt, Bytes::mib(1), 8);
+        assert_eq!((credits(Span::from_micros(50)), credits(Span::from_millis(163))), (8, MOST_CREDITS));
+        // 1 ms at 100 Gbit/s, twice, are 23.8 MiB.
+        assert_eq!(credits(Span::from_millis(1)), 23);
+        assert_eq!(credits_for(Span::ZERO, Bytes::mib(1), 1000), MOST_CREDITS);
+    }
 
     #[test]
     fn a_path_round_the_world_does_not_time_out_and_a_short_one_does_not_wait_for_long() {

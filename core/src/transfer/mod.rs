@@ -26,6 +26,7 @@ mod sender;
 mod simulation;
 mod staging;
 mod tuner;
+mod window;
 
 pub use choice::{Choice, Circumstances, Precedent, Wishes};
 pub use digest::{BlockDigest, Digest, Digests, PieceDigest, Verdict};

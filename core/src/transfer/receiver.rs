@@ -2,6 +2,7 @@
 
 use super::layout::Block;
 use super::staging::Marks;
+use super::window::Windows;
 use super::{ChannelId, SlotId};
 use crate::units::{ByteRanges, Error, Fault};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -13,8 +14,10 @@ pub enum ReceiverInput {
     ChannelOpened {
         /// The channel.
         channel: ChannelId,
-        /// How many slots it can make use of: 1 for ordered bytes.
+        /// How many slots it can make use of to begin with: 1 for ordered bytes.
         depth: usize,
+        /// How many it may come to have: see [`Receiver::widen`].
+        most: usize,
     },
     /// A channel put a block, or part of one, into the slot it had, and wants another.
     Arrived {
@@ -92,6 +95,7 @@ pub struct Receiver {
     waiting: VecDeque<ChannelId>,
     to_write: VecDeque<(SlotId, Block)>,
     writing: BTreeMap<SlotId, Block>,
+    windows: Windows,
     marks: Marks,
     /// Whether the writer is at work, between the marks.
     draining: bool,
@@ -142,6 +146,7 @@ impl Receiver {
             rests: 0,
             deep: slots / 2,
             waiting: VecDeque::new(),
+            windows: Windows::default(),
             to_write: VecDeque::new(),
             writing: BTreeMap::new(),
             open: BTreeSet::new(),
@@ -196,6 +201,16 @@ impl Receiver {
         }
     }
 
+    /// Gives the channels `count` more slots to have filled at once, as far as they can make use of them.
+    pub fn widen(&mut self, count: usize) {
+        self.waiting.extend(self.windows.widen(count));
+    }
+
+    /// Slots that channels of registered slots may have filled at once, and what that may come to.
+    pub fn window(&self) -> (usize, usize) {
+        (self.windows.total(), self.windows.most())
+    }
+
     /// How often the writer has had nothing to do, all that came being written.
     pub fn rests(&self) -> u64 {
         self.rests
@@ -209,12 +224,13 @@ impl Receiver {
     /// Takes in what happened.
     pub fn handle(&mut self, input: ReceiverInput) {
         match input {
-            ReceiverInput::ChannelOpened { channel, depth } => {
+            ReceiverInput::ChannelOpened { channel, depth, most } => {
                 self.quiet = false;
                 self.open.insert(channel);
                 // In order, one that is ahead must wait for the others slot by slot.
                 let more = if self.in_order.is_some() { 0 } else { depth.saturating_sub(1).min(self.deep) };
                 self.deep -= more;
+                self.windows.open(channel, 1 + more, if self.in_order.is_some() { 1 } else { most });
                 self.waiting.extend(std::iter::repeat_n(channel, 1 + more));
             }
             ReceiverInput::Unused(slot) => self.free.push(slot),
@@ -237,6 +253,7 @@ impl Receiver {
             ReceiverInput::Ended { channel, slot, channels } => {
                 self.free.push(slot);
                 self.open.remove(&channel);
+                self.windows.close(channel);
                 self.waiting.retain(|&waiting| waiting != channel);
                 if !self.ended.insert(channel) {
                     self.fail("end-of-data-twice", "a channel ended twice in one transfer");
@@ -274,6 +291,7 @@ impl Receiver {
                 self.waiting.retain(|&waiting| waiting != channel);
                 self.free.extend(slot);
                 self.open.remove(&channel);
+                self.windows.close(channel);
                 if !self.ended.contains(&channel) {
                     self.quiet = false;
                     self.lost.insert(channel);
@@ -380,7 +398,7 @@ mod tests {
             receiver = receiver.in_order(channels);
         }
         let mut due: Vec<ReceiverInput> =
-            (0..channels).map(|i| ReceiverInput::ChannelOpened { channel: ChannelId(i), depth: 1 }).collect();
+            (0..channels).map(|i| ReceiverInput::ChannelOpened { channel: ChannelId(i), depth: 1, most: 1 }).collect();
         let mut held = BTreeSet::new();
         loop {
             while let Some(output) = receiver.poll() {
@@ -431,7 +449,7 @@ mod tests {
     #[test]
     fn a_channel_that_breaks_its_order_is_named_rather_than_waited_for_and_nothing_is_written_out_of_place() {
         let mut receiver = Receiver::new(3, Marks::of_writer(3)).in_order(1);
-        receiver.handle(ReceiverInput::ChannelOpened { channel: ChannelId(0), depth: 1 });
+        receiver.handle(ReceiverInput::ChannelOpened { channel: ChannelId(0), depth: 1, most: 1 });
         for index in [0, 2, 3, 4] {
             loop {
                 match receiver.poll() {
@@ -455,7 +473,7 @@ mod tests {
     #[test]
     fn writes_in_runs_between_the_marks() {
         let mut receiver = Receiver::new(8, Marks { low: 1, high: 3, turns: false });
-        receiver.handle(ReceiverInput::ChannelOpened { channel: ChannelId(0), depth: 1 });
+        receiver.handle(ReceiverInput::ChannelOpened { channel: ChannelId(0), depth: 1, most: 1 });
         let mut runs = Vec::new();
         for index in 0..6 {
             let Some(ReceiverOutput::Offer { channel, slot }) = receiver.poll() else { panic!("a slot is free") };
@@ -474,6 +492,21 @@ mod tests {
             }
         }
         assert_eq!(runs, [0, 0, 3, 0, 0, 3]);
+    }
+
+    #[test]
+    fn a_channel_of_registered_slots_has_more_filled_at_once_when_its_window_widens() {
+        let mut receiver = Receiver::new(16, Marks::of_writer(16));
+        receiver.handle(ReceiverInput::ChannelOpened { channel: ChannelId(0), depth: 4, most: 12 });
+        let offers = |receiver: &mut Receiver| std::iter::from_fn(|| receiver.poll()).count();
+        assert_eq!((offers(&mut receiver), receiver.window()), (4, (4, 12)));
+        receiver.widen(4);
+        assert_eq!((offers(&mut receiver), receiver.window()), (4, (8, 12)));
+        // A slot that the channel could not register is nobody's; no other is asked for in its place.
+        receiver.handle(ReceiverInput::Unused(SlotId(0)));
+        assert_eq!(offers(&mut receiver), 0);
+        receiver.widen(40);
+        assert_eq!((offers(&mut receiver), receiver.window()), (4, (12, 12)));
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use super::layout::Block;
 use super::staging::{Marks, Staging};
+use super::window::Windows;
 use super::{ChannelId, SlotId};
 use std::collections::{BTreeMap, VecDeque};
 
@@ -12,8 +13,10 @@ pub enum SenderInput {
     ChannelOpened {
         /// The channel.
         channel: ChannelId,
-        /// How many blocks it carries at once: 1 for ordered bytes.
+        /// How many blocks it carries at once to begin with: 1 for ordered bytes.
         depth: usize,
+        /// How many it may come to carry: see [`Sender::widen`].
+        most: usize,
     },
     /// A slot holds the block that was asked for.
     BlockRead(SlotId),
@@ -69,7 +72,6 @@ pub enum SenderOutput {
 #[derive(Clone, Copy, Debug)]
 struct ChannelState {
     phase: Phase,
-    depth: usize,
     /// Blocks that it carries.
     busy: usize,
 }
@@ -93,6 +95,7 @@ pub struct Sender<Blocks> {
     reading: BTreeMap<SlotId, Block>,
     ready: VecDeque<(SlotId, Block)>,
     channels: BTreeMap<ChannelId, ChannelState>,
+    windows: Windows,
     /// Channels that can carry one more block, longest waiting first.
     idle: VecDeque<ChannelId>,
     expected_channels: usize,
@@ -112,6 +115,7 @@ impl<Blocks: Iterator<Item = Block>> Sender<Blocks> {
             reading: BTreeMap::new(),
             ready: VecDeque::new(),
             channels: BTreeMap::new(),
+            windows: Windows::default(),
             idle: VecDeque::new(),
             expected_channels: channels,
             ends_begun: 0,
@@ -125,6 +129,22 @@ impl<Blocks: Iterator<Item = Block>> Sender<Blocks> {
         self.free.splice(0..0, (self.slots..self.slots + count).rev().map(SlotId));
         self.slots += count;
         self.staging.move_marks(marks);
+    }
+
+    /// Lets the channels carry `count` more blocks at once, as far as they can.
+    pub fn widen(&mut self, count: usize) {
+        for channel in self.windows.widen(count) {
+            let is_open = self.channels.get(&channel).is_some_and(|state| state.phase == Phase::Open);
+            // It is idle where it was not full.
+            if is_open && !self.idle.contains(&channel) {
+                self.idle.push_back(channel);
+            }
+        }
+    }
+
+    /// Blocks that channels of registered slots may carry at once, and what that may come to.
+    pub fn window(&self) -> (usize, usize) {
+        (self.windows.total(), self.windows.most())
     }
 
     /// How often reading has rested because the pool was full.
@@ -148,8 +168,9 @@ impl<Blocks: Iterator<Item = Block>> Sender<Blocks> {
     /// Takes in what happened. Inputs that fit no state are a caller's defect and change nothing.
     pub fn handle(&mut self, input: SenderInput) {
         match input {
-            SenderInput::ChannelOpened { channel, depth } => {
-                let state = ChannelState { phase: Phase::Open, depth: depth.max(1), busy: 0 };
+            SenderInput::ChannelOpened { channel, depth, most } => {
+                let state = ChannelState { phase: Phase::Open, busy: 0 };
+                self.windows.open(channel, depth, most);
                 if self.channels.insert(channel, state).is_none() {
                     self.idle.push_back(channel);
                 }
@@ -162,7 +183,7 @@ impl<Blocks: Iterator<Item = Block>> Sender<Blocks> {
             SenderInput::BlockSent { channel, slot } => {
                 let carrier = self.channels.get_mut(&channel).filter(|state| state.phase == Phase::Open && state.busy > 0);
                 if let Some(state) = carrier {
-                    if state.busy == state.depth {
+                    if state.busy == self.windows.of(channel) {
                         self.idle.push_back(channel);
                     }
                     state.busy -= 1;
@@ -177,7 +198,8 @@ impl<Blocks: Iterator<Item = Block>> Sender<Blocks> {
             }
             SenderInput::Lost { channel, slot } => {
                 self.idle.retain(|&idle| idle != channel);
-                self.channels.insert(channel, ChannelState { phase: Phase::Lost, depth: 1, busy: 0 });
+                self.windows.close(channel);
+                self.channels.insert(channel, ChannelState { phase: Phase::Lost, busy: 0 });
                 if let Some(slot) = slot {
                     self.free.push(slot);
                     self.staging.drain();
@@ -204,7 +226,7 @@ impl<Blocks: Iterator<Item = Block>> Sender<Blocks> {
         let (slot, block) = self.ready.pop_front()?;
         if let Some(state) = self.channels.get_mut(&channel) {
             state.busy += 1;
-            if state.busy < state.depth {
+            if state.busy < self.windows.of(channel) {
                 self.idle.push_back(channel);
             }
         }
@@ -236,6 +258,7 @@ impl<Blocks: Iterator<Item = Block>> Sender<Blocks> {
         }
         let at = self.idle.iter().position(|channel| self.channels.get(channel).is_some_and(|state| state.busy == 0))?;
         let channel = self.idle.remove(at)?;
+        self.windows.close(channel);
         self.channels.get_mut(&channel)?.phase = Phase::Ending;
         self.ends_begun += 1;
         let channels = (self.ends_begun == 1).then_some(self.expected_channels as u64);
@@ -255,7 +278,7 @@ mod tests {
             let layout = Layout::of_file(3 * 1024, 1024);
             let mut sender = Sender::new((0..3).map(|i| layout.block(i)), 3, Marks::of_pool(3), 1);
             assert!(sender.promise(), "nothing was read yet");
-            sender.handle(SenderInput::ChannelOpened { channel: ChannelId(0), depth: 1 });
+            sender.handle(SenderInput::ChannelOpened { channel: ChannelId(0), depth: 1, most: 1 });
             let mut ended = Vec::new();
             let mut run = |sender: &mut Sender<_>| {
                 while let Some(output) = sender.poll() {
@@ -274,7 +297,7 @@ mod tests {
             assert_eq!(run(&mut sender), 0, "all is sent, and no end can say how many channels there were");
             assert!(!sender.promise(), "too late for another");
             if opens {
-                sender.handle(SenderInput::ChannelOpened { channel: ChannelId(1), depth: 1 })
+                sender.handle(SenderInput::ChannelOpened { channel: ChannelId(1), depth: 1, most: 1 })
             } else {
                 sender.give_up()
             }
@@ -287,7 +310,7 @@ mod tests {
     fn in_turns_nothing_is_sent_while_the_pool_fills_and_nothing_read_until_it_is_empty() {
         let layout = Layout::of_file(7 * 1024, 1024);
         let mut sender = Sender::new((0..7).map(|i| layout.block(i)), 3, Marks::in_turns(3), 1);
-        sender.handle(SenderInput::ChannelOpened { channel: ChannelId(0), depth: 1 });
+        sender.handle(SenderInput::ChannelOpened { channel: ChannelId(0), depth: 1, most: 1 });
         let mut order = String::new();
         while let Some(output) = sender.poll() {
             match output {
@@ -315,7 +338,7 @@ mod tests {
             let blocks = (0..layout.block_count()).map(|i| layout.block(i));
             let mut sender = Sender::new(blocks, slots, Marks::of_pool(slots), channels);
             let mut due: Vec<SenderInput> =
-                (0..channels).map(|i| SenderInput::ChannelOpened { channel: ChannelId(i), depth: 1 }).collect();
+                (0..channels).map(|i| SenderInput::ChannelOpened { channel: ChannelId(i), depth: 1, most: 1 }).collect();
             let mut sent = ByteRanges::new();
             let (mut announced, mut ends, mut held, mut finished) = (None, 0, 0usize, false);
             loop {

@@ -160,9 +160,9 @@ impl World {
         let mut offers: Vec<VecDeque<SlotId>> = vec![VecDeque::new(); channels];
         let mut ended = vec![false; channels];
         let mut to_sender: Vec<SenderInput> =
-            (0..channels).map(|i| SenderInput::ChannelOpened { channel: ChannelId(i), depth }).collect();
+            (0..channels).map(|i| SenderInput::ChannelOpened { channel: ChannelId(i), depth, most: depth + 4 }).collect();
         let mut to_receiver: Vec<ReceiverInput> =
-            (0..channels).map(|i| ReceiverInput::ChannelOpened { channel: ChannelId(i), depth }).collect();
+            (0..channels).map(|i| ReceiverInput::ChannelOpened { channel: ChannelId(i), depth, most: depth + 4 }).collect();
         let mut written: Vec<(SlotId, Block)> = Vec::new();
         let mut over = false;
         while !over {
@@ -186,13 +186,15 @@ impl World {
                 slots += more;
                 sender.grow(more, Marks::of_pool(slots));
                 receiver.grow(more, Marks::of_writer(slots));
+                sender.widen(more);
+                receiver.widen(more);
                 if sender.promise() {
                     let channel = ChannelId(lanes.len());
                     lanes.push(Some(VecDeque::new()));
                     offers.push(VecDeque::new());
                     ended.push(false);
-                    to_sender.push(SenderInput::ChannelOpened { channel, depth });
-                    to_receiver.push(ReceiverInput::ChannelOpened { channel, depth });
+                    to_sender.push(SenderInput::ChannelOpened { channel, depth, most: depth + 4 });
+                    to_receiver.push(ReceiverInput::ChannelOpened { channel, depth, most: depth + 4 });
                     self.joined += 1;
                 }
             }

@@ -28,6 +28,13 @@ impl Marks {
         Marks { low: (slots / 2).max(1), high: slots.max(1), turns: false }
     }
 
+    /// For the reader of a pool of `slots`, of which `window` may be on their way: the same for what is left beside them. A slot counts as
+    /// filled until the network is done with it, so that below half of the pool a wider window would never be full.
+    pub fn beside(window: usize, slots: usize) -> Marks {
+        let window = window.min(slots);
+        Marks { low: (window + (slots - window) / 2).max(1), ..Marks::of_pool(slots) }
+    }
+
     /// For a reader that fills the whole pool while the network rests, and rests until it is empty: ADTS's synchronous I/O (figure 8),
     /// for measuring what the other way is worth.
     pub fn in_turns(slots: usize) -> Marks {
@@ -112,6 +119,13 @@ mod tests {
         assert!(!staging.wants_fill(), "two filled is not below the low mark");
         staging.drain();
         assert!(staging.wants_fill());
+    }
+
+    #[test]
+    fn beside_a_wide_window_reading_begins_again_before_the_window_empties() {
+        assert_eq!(Marks::beside(0, 16), Marks::of_pool(16));
+        assert_eq!(Marks::beside(24, 32), Marks { low: 28, high: 32, turns: false });
+        assert_eq!(Marks::beside(40, 32).low, 32);
     }
 
     #[test]

@@ -9,7 +9,7 @@
 //! | `receive()` | reads a header, then the payload straight into the offered slot | waits for the completion that names the slot |
 //! | `send(header, slot)` | writes header and payload in one call; the slot is done at once | posts an RDMA WRITE; the slot is done later |
 //! | `sent()` | never waits | waits for a completion |
-//! | `depth()` | 1 | as many slots as the path's bandwidth-delay product asks for |
+//! | `depth()`, `reach()` | 1 | slots on their way to begin with, and as many as the path's bandwidth-delay product comes to ask for |
 //!
 //! The machines of `core::transfer` see no difference: a channel of depth *d* asks for *d* blocks before it waits.
 
@@ -28,8 +28,9 @@ use crate::sys::pool::Slot;
 use crate::sys::tcp::{TcpInfo, pace, tcp_info};
 use farline_core::gridftp::checked::{Check, DamagedHeader};
 use farline_core::gridftp::mode_e::Header;
+use farline_core::rdma::attention::Noticed;
 use farline_core::transfer::Block;
-use farline_core::units::{Bytes, Error, Rate};
+use farline_core::units::{Bytes, Error, Rate, Span};
 use socket2::Socket;
 use std::io;
 use std::ops::Range;
@@ -38,8 +39,13 @@ use std::sync::Arc;
 
 /// One data connection of a transfer.
 pub trait Channel: Send {
-    /// How many slots may be on their way at once.
+    /// How many slots may be on their way at once, to begin with.
     fn depth(&self) -> usize;
+
+    /// How many may come to be.
+    fn reach(&self) -> usize {
+        self.depth()
+    }
 
     /// Whether blocks have checked headers from the next on, in both directions; at first they have not.
     fn check_blocks(&mut self, on: bool);
@@ -89,6 +95,11 @@ pub trait Channel: Send {
 
     /// The congestion control in force, where it is a TCP connection.
     fn congestion(&self) -> Option<String>;
+
+    /// How completions of its device were noticed, where it has one.
+    fn noticed(&self) -> Option<Noticed> {
+        None
+    }
 
     /// A handle to look at the connection, or break it, from another thread.
     ///
@@ -144,7 +155,7 @@ pub struct Handle(Kind);
 #[derive(Debug)]
 enum Kind {
     Socket(Socket),
-    Slots(Arc<Breaker>),
+    Slots { breaker: Arc<Breaker>, rtt: Span },
 }
 
 impl Handle {
@@ -156,15 +167,31 @@ impl Handle {
         Ok(Handle(Kind::Socket(stream.as_fd().try_clone_to_owned()?.into())))
     }
 
-    /// The handle of a channel that waits for `breaker` beside its device.
-    pub(crate) fn of_slots(breaker: &Arc<Breaker>) -> Handle {
-        Handle(Kind::Slots(Arc::clone(breaker)))
+    /// The handle of a channel that waits for `breaker` beside its device, on a path of this round-trip time.
+    pub(crate) fn of_slots(breaker: &Arc<Breaker>, rtt: Span) -> Handle {
+        Handle(Kind::Slots { breaker: Arc::clone(breaker), rtt })
+    }
+
+    /// The path's least round-trip time; `None` where nobody knows it.
+    pub(crate) fn rtt(&self) -> Option<Span> {
+        match &self.0 {
+            Kind::Socket(_) => Some(self.tcp_info()?.min_rtt),
+            Kind::Slots { rtt, .. } => Some(*rtt),
+        }
+    }
+
+    /// How much more memory its device may be given; `None` is without limit.
+    pub(crate) fn room(&self) -> Option<Bytes> {
+        match &self.0 {
+            Kind::Socket(_) => None,
+            Kind::Slots { .. } => rdma::lockable().room(),
+        }
     }
 
     fn socket(&self) -> io::Result<&Socket> {
         match &self.0 {
             Kind::Socket(socket) => Ok(socket),
-            Kind::Slots(_) => Err(io::ErrorKind::Unsupported.into()),
+            Kind::Slots { .. } => Err(io::ErrorKind::Unsupported.into()),
         }
     }
 
@@ -198,7 +225,7 @@ impl Handle {
     pub fn into_stream(self) -> io::Result<std::net::TcpStream> {
         match self.0 {
             Kind::Socket(socket) => Ok(socket.into()),
-            Kind::Slots(_) => Err(io::ErrorKind::Unsupported.into()),
+            Kind::Slots { .. } => Err(io::ErrorKind::Unsupported.into()),
         }
     }
 
@@ -218,7 +245,7 @@ impl Handle {
 
     /// Has a channel of more than one slot return from its wait, to be given what has come up meanwhile.
     pub fn wake(&self) {
-        if let Kind::Slots(breaker) = &self.0 {
+        if let Kind::Slots { breaker, .. } = &self.0 {
             breaker.wake();
         }
     }
@@ -228,7 +255,7 @@ impl Handle {
         match &self.0 {
             // Already closed is as good as broken.
             Kind::Socket(socket) => drop(socket.shutdown(std::net::Shutdown::Both)),
-            Kind::Slots(breaker) => breaker.break_now(),
+            Kind::Slots { breaker, .. } => breaker.break_now(),
         }
     }
 }

@@ -267,6 +267,7 @@ async fn from_farline(
     copy.ledger.passes += passes.made;
     take(copy, landed);
     copy.ledger.tcp.extend(rig.tcp);
+    copy.ledger.count_completions(&rig.channels);
     copy.settle();
     Ok(())
 }

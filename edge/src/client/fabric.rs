@@ -4,7 +4,7 @@ use super::control::Control;
 use super::copy::Copy;
 use super::dial::{DataPath, Dialled, dial};
 use crate::channels::Channel;
-use crate::channels::rdma::Fabric;
+use crate::channels::rdma::{Dialler, Fabric, Offered};
 use crate::channels::tcp::TcpOptions;
 use crate::mover::BLOCK_LEN;
 use crate::sys::verbs::device_count;
@@ -12,6 +12,7 @@ use farline_core::rdma::{MOST_QUEUE_PAIRS, queue_pairs_for};
 use farline_core::transfer::Choice;
 use farline_core::units::{Bytes, Error, Fault};
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// How long one channel may take to be made, beside some round trips.
@@ -36,7 +37,9 @@ pub(super) async fn open(
     // Streams are TCP's way to fill a path; here queue pairs are.
     let streams = copy.options.wishes.streams.unwrap_or(1).max(1);
     let credits = choice.slots(Bytes(BLOCK_LEN as u64)) / 2 / streams;
-    let fabric = Fabric { queue_pairs, credits, slot_len: Bytes(BLOCK_LEN as u64), rtt: control.rtt() };
+    let elastic = copy.live.is_elastic();
+    let fabric =
+        Fabric { queue_pairs, credits, elastic, slot_len: Bytes(BLOCK_LEN as u64), rtt: control.rtt(), exchange: wish.exchange };
     match by_rdma(control, address, streams, fabric).await {
         Ok(channels) => {
             copy.ledger.streams = streams;
@@ -64,8 +67,37 @@ async fn by_rdma(
     device_count()?;
     let timeout = PATIENCE + 10 * Duration::from(fabric.rtt);
     let (address, dialler) = control.arrange_rdma(address, fabric).await?;
+    if dialler.is_by_exchange() {
+        return by_exchange(control, address, streams, dialler).await;
+    }
     let opening = tokio::task::spawn_blocking(move || {
         (0..streams).map(|_| Ok(Box::new(dialler.open(address, timeout)?) as Box<dyn Channel>)).collect()
     });
-    opening.await.unwrap_or_else(|_| Err(Error::new(Fault::Bug, "thread-lost", "a thread panicked")))
+    opening.await.unwrap_or_else(|_| Err(thread_lost()))
+}
+
+/// Opens channels by what both ends tell each other over the control connection: V-9.
+async fn by_exchange(
+    control: &mut Control,
+    address: SocketAddr,
+    streams: usize,
+    dialler: Arc<Dialler>,
+) -> Result<Vec<Box<dyn Channel>>, Error> {
+    let making = tokio::task::spawn_blocking(move || (0..streams).map(|_| dialler.offer(address)).collect());
+    let offers: Vec<Offered> = making.await.unwrap_or_else(|_| Err(thread_lost()))?;
+    // All at once: a round trip for all channels, however many queue pairs each has.
+    let asked: Vec<u64> = offers.iter().map(|offer| control.offer_rdma(offer.text())).collect();
+    let mut answers = Vec::new();
+    for id in asked {
+        answers.push(control.taken_rdma(id).await?);
+    }
+    let joining = tokio::task::spawn_blocking(move || {
+        let channels = offers.into_iter().zip(answers);
+        channels.map(|(offer, answer)| Ok(Box::new(offer.connect(&answer)?) as Box<dyn Channel>)).collect()
+    });
+    joining.await.unwrap_or_else(|_| Err(thread_lost()))
+}
+
+fn thread_lost() -> Error {
+    Error::new(Fault::Bug, "thread-lost", "a thread panicked")
 }

@@ -54,9 +54,14 @@ impl Live {
         lock(&self.changes).push(why);
     }
 
+    /// Whether the staging pool may grow.
+    pub(super) fn is_elastic(&self) -> bool {
+        self.is_elastic
+    }
+
     /// Who is told when the pool of the transfer that `tally` counts grows, where it may.
     pub(super) fn growth<'a>(&self, tally: &Tally, tell: Tell<'a>) -> Option<Tell<'a>> {
-        (self.is_elastic && std::ptr::eq(tally, &self.tally)).then_some(tell)
+        (self.is_elastic() && std::ptr::eq(tally, &self.tally)).then_some(tell)
     }
 
     /// Does `work` that the other end has no part in.

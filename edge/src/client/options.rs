@@ -43,6 +43,8 @@ pub struct Options {
 pub struct RdmaWish {
     /// Queue pairs of each channel, when the user fixed them.
     pub queue_pairs: Option<u8>,
+    /// Connect them by what both ends tell each other over the control connection, and not by rdma_cm.
+    pub exchange: bool,
 }
 
 /// What a measurement of staging does to a copy from here to a node.

@@ -1,7 +1,9 @@
 //! What a copy did: the figures that `farline cp --json` ends with.
 
 use super::dial::DataPath;
+use crate::channels::Channel;
 use crate::sys::tcp::TcpInfo;
+use farline_core::rdma::attention::Noticed;
 use farline_core::transfer::{Choice, Limit, Waits};
 use farline_core::units::{Bytes, Error, Rate, Span};
 use serde::Serialize;
@@ -55,6 +57,8 @@ pub struct Outcome {
     pub cpu_seconds: f64,
     /// The most memory this process held.
     pub peak_rss_bytes: u64,
+    /// Over RDMA, how completions of this end's device were noticed; `null` otherwise.
+    pub completions: Option<Noticed>,
     /// What held the transfer back.
     pub limited_by: Limit,
     /// Why these channels, this congestion control, this staging.
@@ -112,6 +116,7 @@ pub(super) struct Ledger {
     pub(super) first_byte: Option<Span>,
     pub(super) first_data: Option<Span>,
     pub(super) tcp: Vec<TcpInfo>,
+    pub(super) completions: Option<Noticed>,
     pub(super) store_wait: Span,
     pub(super) network: Span,
     /// Time in which data moved.
@@ -133,6 +138,13 @@ impl Ledger {
     pub(super) fn note(&mut self, note: String) {
         if !self.notes.contains(&note) {
             self.notes.push(note);
+        }
+    }
+
+    /// Takes in what the channels of a pass that is over know of their devices.
+    pub(super) fn count_completions(&mut self, channels: &[Box<dyn Channel>]) {
+        for noticed in channels.iter().filter_map(|channel| channel.noticed()) {
+            self.completions = Some(self.completions.unwrap_or_default().and(noticed));
         }
     }
 
@@ -182,6 +194,7 @@ impl Ledger {
             retransmits: self.tcp.iter().map(|tcp| tcp.retransmits).sum(),
             cpu_seconds: cpu.as_secs_f64(),
             peak_rss_bytes: peak_rss,
+            completions: self.completions,
             limited_by: self.limited_there.as_deref().map_or(limit, |there| limit.joined(there)),
             reasons,
             notes: self.notes,

@@ -244,6 +244,7 @@ async fn to_farline(copy: &mut Copy<'_>, control: &mut Control, passive: u64, lo
         let moved = copy.attend(Some(control), move |live| pass.send(live, rig)).await;
         let moved = moved.map(|(tcp, rig)| {
             copy.ledger.tcp.extend(tcp);
+            copy.ledger.count_completions(&rig.channels);
             // The tuner may have changed both.
             copy.ledger.streams = rig.channels.len();
             copy.ledger.staging = Some(Bytes((rig.slots.len() * BLOCK_LEN) as u64));

@@ -6,7 +6,7 @@ use super::desk::{Cancel, Parked};
 use super::pace::Pace;
 use super::send::{broken, no_thread};
 use super::tally::Tally;
-use super::tune::{Pool, Tell, least_rtt};
+use super::tune::{Pool, Room, Tell};
 use crate::channels::{Arrival, Channel, Handle, is_damage, is_final};
 use crate::stores::Sink;
 use crate::sys::lock::lock;
@@ -241,11 +241,11 @@ impl<'a> Shared<'a> {
             state.handles.push(Some(channel.handle().map_err(|error| broken(&error))?));
             ChannelId(state.offers.len() - 1)
         };
-        let depth = channel.depth();
+        let (depth, most) = (channel.depth(), channel.reach());
         let body = move || self.drive(id, channel, &queue);
         let thread = std::thread::Builder::new().name(format!("receive {}", id.0)).spawn_scoped(scope, body);
         thread.map(drop).map_err(|error| no_thread(&error))?;
-        self.tell(ReceiverInput::ChannelOpened { channel: id, depth }, None);
+        self.tell(ReceiverInput::ChannelOpened { channel: id, depth, most }, None);
         Ok(())
     }
 
@@ -298,16 +298,19 @@ impl<'a> Shared<'a> {
     fn look(&self, pool: &mut Pool<'_>) {
         let mut guard = lock(&self.state);
         let state = &mut *guard;
-        let open = state.handles.iter().flatten();
-        let slots = pool.look(open.clone().count(), least_rtt(open), self.tally, state.machine.rests());
-        if !slots.is_empty() {
-            state.slots += slots.len();
-            let (more, all) = (slots.len(), state.slots);
-            state.parked.grow(slots);
-            state.machine.grow(more, Marks::of_writer(all));
-            // Free slots end nothing.
-            let _ = self.act(state);
+        let (rests, window) = (state.machine.rests(), state.machine.window());
+        let room = pool.look(state.handles.iter().flatten(), self.tally, rests, window);
+        if room.is_none() {
+            return;
         }
+        let Room { slots, wider } = room;
+        state.slots += slots.len();
+        let (more, all) = (slots.len(), state.slots);
+        state.parked.grow(slots);
+        state.machine.grow(more, Marks::of_writer(all));
+        state.machine.widen(wider);
+        // Free slots end nothing.
+        let _ = self.act(state);
     }
 
     fn stop(&self) {
@@ -372,6 +375,11 @@ impl<'a> Shared<'a> {
                 let Some(slot) = slot else { return };
                 channel.offer(slot);
                 offered += 1;
+            }
+            while let Some(slot) = channel.unused() {
+                // It cannot use as many as it was meant to.
+                offered -= 1;
+                self.tell(ReceiverInput::Unused(SlotId(slot.index())), Some(slot));
             }
             let receiving = Instant::now();
             let arrival = channel.receive();

@@ -4,7 +4,7 @@ use super::Integrity;
 use super::desk::{Cancel, Parked};
 use super::pace::Pace;
 use super::tally::Tally;
-use super::tune::{Further, LOOK_EVERY, Lookout, Pool, Tell, Tuning, least_rtt};
+use super::tune::{Further, LOOK_EVERY, Lookout, Pool, Room, Tell, Tuning};
 use crate::channels::{Channel, Handle, is_final, told};
 use crate::stores::Source;
 use crate::sys::lock::lock;
@@ -330,7 +330,7 @@ impl Shared<'_> {
             .pace
             .as_ref()
             .is_some_and(|pace| channel.handle().is_ok_and(|handle| pace.spread(&handle, lock(&self.state).orders.len())));
-        self.tell(SenderInput::ChannelOpened { channel: id, depth: channel.depth() }, None);
+        self.tell(SenderInput::ChannelOpened { channel: id, depth: channel.depth(), most: channel.reach() }, None);
         let mut under_way = VecDeque::new();
         let driven = loop {
             let order = match under_way.is_empty() {
@@ -367,7 +367,7 @@ impl Shared<'_> {
                     if let Err(error) = sent {
                         break Err(error);
                     }
-                    if channel.depth() == 1
+                    if channel.reach() == 1
                         && let Err(error) = self.await_sent(id, channel.as_mut(), &mut under_way)
                     {
                         break Err(error);
@@ -442,8 +442,11 @@ impl Shared<'_> {
         let (mut wanted, mut congestion) = (watched.len(), None);
         while still.recv_timeout(LOOK_EVERY) == Err(mpsc::RecvTimeoutError::Timeout) {
             if let Some(pool) = &mut pool {
-                let rests = lock(&self.state).machine.rests();
-                self.grow(pool.look(watched.len(), least_rtt(watched.iter()), self.job.tally, rests));
+                let (rests, window) = {
+                    let machine = &lock(&self.state).machine;
+                    (machine.rests(), machine.window())
+                };
+                self.grow(pool.look(watched.iter(), self.job.tally, rests, window));
             }
             let Some((tuner, tuning)) = &mut tuner else { continue };
             if let Some(sample) = lookout.sample(&watched, self.job.tally) {
@@ -478,17 +481,20 @@ impl Shared<'_> {
         threads
     }
 
-    /// Takes new slots into the pool.
-    fn grow(&self, slots: Vec<Slot>) {
-        if slots.is_empty() {
+    /// Takes new slots into the pool, and has more of it on its way.
+    fn grow(&self, room: Room) {
+        if room.is_none() {
             return;
         }
+        let Room { slots, wider } = room;
         let mut guard = lock(&self.state);
         let state = &mut *guard;
         let (more, all) = (slots.len(), state.checks.len() + slots.len());
         state.checks.resize(all, Check::default());
         state.parked.grow(slots);
-        state.machine.grow(more, Marks::of_pool(all));
+        state.machine.widen(wider);
+        let marks = Marks::beside(state.machine.window().0, all);
+        state.machine.grow(more, marks);
         self.act(state);
     }
 

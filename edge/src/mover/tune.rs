@@ -83,15 +83,10 @@ impl Lookout {
             acknowledged: Bytes(infos.iter().map(|info| info.bytes_acked).sum()),
             retransmits: infos.iter().map(|info| info.retransmits).sum(),
             rtt: Span::from_nanos(sum(|info| info.rtt).as_nanos() / u64::from(count)),
-            min_rtt: least_rtt(handles.iter()),
+            min_rtt: infos.iter().map(|info| info.min_rtt).min().unwrap_or_default(),
             network_bound: in_network,
         })
     }
-}
-
-/// The least round-trip time of any channel.
-pub(super) fn least_rtt<'a>(handles: impl Iterator<Item = &'a Handle>) -> Span {
-    handles.filter_map(Handle::tcp_info).map(|info| info.min_rtt).min().unwrap_or_default()
 }
 
 /// Watches a staging pool and maps more of it when that helps.
@@ -108,24 +103,54 @@ impl<'a> Pool<'a> {
         Pool { growth: Growth::new(Bytes((slots * BLOCK_LEN) as u64)), slots, began: Instant::now(), tell }
     }
 
-    /// A look: `rests` is how often the store's side has rested. Answers with the slots that are new, none most of the time.
-    pub(super) fn look(&mut self, channels: usize, rtt: Span, tally: &Tally, rests: u64) -> Vec<Slot> {
+    /// A look at the open channels' `handles`: `rests` is how often the store's side has rested, `window` how many slots channels may have
+    /// on their way, and what that may come to. Answers with what is new, nothing most of the time.
+    pub(super) fn look<'h>(
+        &mut self,
+        handles: impl Iterator<Item = &'h Handle> + Clone,
+        tally: &Tally,
+        rests: u64,
+        (window, most): (usize, usize),
+    ) -> Room {
+        let bytes = |slots: usize| Bytes((slots * BLOCK_LEN) as u64);
+        // The devices' share of what this process may lock is one for all channels.
+        let room = handles.clone().find_map(Handle::room).map_or(u64::MAX, |room| room.0);
         self.growth.handle(PoolSample {
             at: Time::ZERO + Span::from(self.began.elapsed()),
-            channels,
+            channels: handles.clone().count(),
             waited: tally.store_wait(),
             rests,
             moved: Bytes(tally.bytes()),
-            rtt,
+            rtt: handles.filter_map(Handle::rtt).min().unwrap_or_default(),
+            window: bytes(window),
+            widest: Bytes(bytes(most).0.min(bytes(window).0.saturating_add(room))),
         });
-        let Some(grown) = self.growth.poll() else { return Vec::new() };
-        let wanted = usize::try_from(grown.staging.0).unwrap_or(usize::MAX) / BLOCK_LEN;
+        let Some(grown) = self.growth.poll() else { return Room::default() };
+        let in_slots = |size: Bytes| usize::try_from(size.0).unwrap_or(usize::MAX) / BLOCK_LEN;
+        let lacking = in_slots(grown.staging).saturating_sub(self.slots);
         // Without the memory the transfer goes on as it was.
-        let slots = more(self.slots, wanted.saturating_sub(self.slots), BLOCK_LEN).unwrap_or_default();
-        if !slots.is_empty() {
-            self.slots += slots.len();
+        let Ok(slots) = more(self.slots, lacking, BLOCK_LEN) else { return Room::default() };
+        self.slots += slots.len();
+        let room = Room { wider: in_slots(grown.window).saturating_sub(window), slots };
+        if !room.is_none() {
             (self.tell)(grown.why);
         }
-        slots
+        room
+    }
+}
+
+/// What a pool has more than before.
+#[derive(Default)]
+pub(super) struct Room {
+    /// New slots.
+    pub(super) slots: Vec<Slot>,
+    /// How many more may be on their way.
+    pub(super) wider: usize,
+}
+
+impl Room {
+    /// Whether it is as it was.
+    pub(super) fn is_none(&self) -> bool {
+        self.slots.is_empty() && self.wider == 0
     }
 }

@@ -8,6 +8,7 @@ use super::transfer::Run;
 use super::tree::TreeState;
 use crate::channels::Channel;
 use crate::channels::key::Key;
+use crate::channels::rdma::Terms;
 use crate::channels::tcp::{TcpOptions, check, connect};
 use crate::kernelcc::{self, Held, Wish};
 use crate::mover::{Acceptor, BLOCK_LEN, Integrity, Pace, bind};
@@ -15,6 +16,7 @@ use crate::stores::Diskless;
 use crate::sys::pool::{Slot, pool};
 use farline_core::congestion::Algorithm;
 use farline_core::gridftp::{Family, Timestamp};
+use farline_core::rdma::MOST_CREDITS;
 use farline_core::units::{Bytes, Error, Fault};
 use rustls::ServerConfig;
 use std::net::{IpAddr, SocketAddr};
@@ -125,13 +127,28 @@ impl DataPlane {
 
     /// Opens an RDMA port: for the session's key, and never in the place of an encrypted one (V-2).
     fn passive_by_rdma(&mut self, ip: IpAddr) -> Result<SocketAddr, Error> {
-        let credits = self.staging_slots() / 2;
-        let Some(door) = self.door.as_mut().filter(|_| !self.private) else {
-            let message = "RDMA needs a session with a key and without PROT P: nothing encrypts it";
-            return Err(Error::new(Fault::Refused, "cannot-encrypt", message));
-        };
+        let (door, terms) = self.rdma_door()?;
         door.clear();
-        door.listen_for_rdma(ip, credits)
+        door.listen_for_rdma(ip, terms)
+    }
+
+    /// Takes an RDMA channel that the client offers; answers with what to tell it (V-9, V-10).
+    pub(super) fn take_rdma(&mut self, offer: &str) -> Result<String, Error> {
+        let ip = self.local.ip().to_canonical();
+        let (door, terms) = self.rdma_door()?;
+        door.take_rdma(ip, terms, offer)
+    }
+
+    fn rdma_door(&mut self) -> Result<(&mut Door, Terms), Error> {
+        let begin = self.staging_slots() / 2;
+        // A pool that may not grow has no more to advertise.
+        let credits = self.shared.config.staging.map_or(usize::from(MOST_CREDITS), |_| begin);
+        let terms = Terms { begin, credits, slot_len: Bytes(BLOCK_LEN as u64) };
+        let door = self.door.as_mut().filter(|_| !self.private).ok_or_else(|| {
+            let message = "RDMA needs a session with a key and without PROT P: nothing encrypts it";
+            Error::new(Fault::Refused, "cannot-encrypt", message)
+        })?;
+        Ok((door, terms))
     }
 
     fn staging_slots(&self) -> usize {

@@ -7,12 +7,12 @@
 use super::wire::{HANDSHAKE_TIMEOUT, PREAMBLE_TIMEOUT};
 use crate::channels::key::{Key, PREAMBLE_LEN, PROOF_LEN, Token};
 use crate::channels::ordered::OrderedChannel;
-use crate::channels::rdma::RdmaDoor;
+use crate::channels::rdma::{Exchange, RdmaDoor, Terms};
 use crate::channels::tcp::TcpChannel;
 use crate::channels::{Channel, Handle, tls};
-use crate::mover::{BLOCK_LEN, Incoming};
+use crate::mover::Incoming;
 use crate::sys::lock::lock;
-use farline_core::units::{Bytes, Error, Fault};
+use farline_core::units::{Error, Fault};
 use rustls::ServerConfig;
 use std::collections::{HashMap, VecDeque};
 use std::io::{self, Read};
@@ -38,6 +38,7 @@ pub(super) struct Door {
     arrived: Mutex<mpsc::Receiver<Option<Box<dyn Channel>>>>,
     listening: Option<Listening>,
     rdma: Option<RdmaDoor>,
+    exchange: Exchange,
     doors: Arc<Doors>,
 }
 
@@ -68,7 +69,8 @@ impl Doors {
         let (arrivals, arrived) = mpsc::sync_channel(MOST_WAITING);
         let inside = Arc::new(Inside { key, tls, arrivals });
         lock(&self.0).insert(inside.key.token(), Arc::downgrade(&inside));
-        Door { inside, arrived: Mutex::new(arrived), listening: None, rdma: None, doors: Arc::clone(self) }
+        let exchange = Exchange::new(inside.key.clone());
+        Door { inside, arrived: Mutex::new(arrived), listening: None, rdma: None, exchange, doors: Arc::clone(self) }
     }
 
     /// Gives a connection that came with `preamble` to the session it is of. Answers whether there is one.
@@ -99,18 +101,29 @@ impl Door {
         Ok(())
     }
 
-    /// Opens for RDMA channels too, at `ip`, each with at most `credits` slots advertised; answers with the address.
+    /// Opens for RDMA channels too, at `ip`; answers with the address.
     ///
     /// # Errors
     /// When no RDMA device of this host serves that address.
-    pub(super) fn listen_for_rdma(&mut self, ip: IpAddr, credits: usize) -> Result<SocketAddr, Error> {
+    pub(super) fn listen_for_rdma(&mut self, ip: IpAddr, terms: Terms) -> Result<SocketAddr, Error> {
         // A weak one: a session that is gone must not be kept by those who knock.
         let inside = Arc::downgrade(&self.inside);
         let deliver = move |channel| inside.upgrade().is_some_and(|inside| inside.arrivals.try_send(Some(channel)).is_ok());
-        let rdma = RdmaDoor::open(ip, self.inside.key.clone(), credits, Bytes(BLOCK_LEN as u64), deliver)?;
+        let rdma = RdmaDoor::open(ip, self.inside.key.clone(), terms, deliver)?;
         let address = rdma.address();
         self.rdma = Some(rdma);
         Ok(address)
+    }
+
+    /// Takes an RDMA channel that the client offers over the control connection, to this host's `ip`; answers with what to tell it.
+    ///
+    /// # Errors
+    /// When the two ends cannot be connected.
+    pub(super) fn take_rdma(&mut self, ip: IpAddr, terms: Terms, offer: &str) -> Result<String, Error> {
+        let (channel, told) = self.exchange.accept(ip, terms, offer)?;
+        let full = |_| Error::new(Fault::Refused, "too-many-channels", "more RDMA channels than any session uses");
+        self.inside.arrivals.try_send(Some(channel)).map_err(full)?;
+        Ok(told)
     }
 
     /// Lets go of what came and was not taken.

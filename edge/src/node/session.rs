@@ -129,7 +129,7 @@ fn rules(shared: &Shared, arrival: &Arrival) -> ServerConfig {
             shared.identity.iter().map(|identity| format!("FARLINE TLS {}", identity.fingerprint)).collect(),
             arrival.over_ssh.then(|| format!("FARLINE ADDRESS {}", arrival.local.ip())).into_iter().collect(),
             shared.config.allow_profile.map(feature).into_iter().collect(),
-            shared.rdma.then(|| "FARLINE RDMA".to_owned()).into_iter().collect(),
+            shared.rdma.then(|| ["FARLINE RDMA", "FARLINE RDMA EXCHANGE"].map(str::to_owned)).into_iter().flatten().collect(),
             diskless::features(shared.config.allow_null, shared.config.allow_memory),
         ]
         .concat(),
@@ -181,6 +181,7 @@ impl Job {
             Ask::Rename { from, to } => files.rename(&from, &to).map(done),
             Ask::SetMode { mode, path } => files.set_mode(&path, mode).map(done),
             Ask::SetModified { time, path } => files.set_modified(&path, time).map(done),
+            Ask::SetOption { name, value } if name == "rdma" => data.take_rdma(&value).map(Answer::Value),
             Ask::SetOption { name, value } => data.set_option(&name, &value).map(done),
             Ask::Stat { path } => files.look(&path).map(|entry| Answer::Entry(Box::new(entry))),
             _ => Err(Error::new(Fault::Bug, "unsupported", "this node does not do that")),

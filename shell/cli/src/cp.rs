@@ -53,7 +53,7 @@ pub(crate) struct Args {
     /// Leave files of the same size and time alone
     #[arg(long)]
     skip_same: bool,
-    /// tcp, or rdma[:QUEUE-PAIRS] [default: tcp]
+    /// tcp, or rdma and behind it :QUEUE-PAIRS and :exchange [default: tcp]
     #[arg(long, value_name = "DRIVER")]
     channel: Option<Driver>,
     /// Data channels, 1 to 60 [default: by round-trip time]
@@ -117,16 +117,30 @@ impl FromStr for Driver {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Driver, String> {
-        let queue_pairs = match text {
-            "tcp" => return Ok(Driver::Tcp),
-            "rdma" => None,
-            _ => {
-                let count = text.strip_prefix("rdma:").and_then(|count| count.parse().ok());
-                let count = count.filter(|count| (1..=MOST_QUEUE_PAIRS).contains(count));
-                Some(count.ok_or_else(|| format!("write tcp, rdma, or rdma:N with 1 to {MOST_QUEUE_PAIRS} queue pairs"))?)
-            }
+        let mut words = text.split(':');
+        let mut wish = RdmaWish::default();
+        let is_rdma = match words.next() {
+            Some("tcp") => false,
+            Some("rdma") => true,
+            _ => return Err(Driver::usage()),
         };
-        Ok(Driver::Rdma(RdmaWish { queue_pairs }))
+        for word in words {
+            let count = word.parse().ok().filter(|count| (1..=MOST_QUEUE_PAIRS).contains(count));
+            match (word, count) {
+                ("exchange", _) if is_rdma && !wish.exchange => wish.exchange = true,
+                (_, Some(count)) if is_rdma && wish == RdmaWish::default() => wish.queue_pairs = Some(count),
+                _ => return Err(Driver::usage()),
+            }
+        }
+        Ok(if is_rdma { Driver::Rdma(wish) } else { Driver::Tcp })
+    }
+}
+
+impl Driver {
+    fn usage() -> String {
+        format!(
+            "write tcp, rdma, or rdma:N with 1 to {MOST_QUEUE_PAIRS} queue pairs, and :exchange behind it to connect without rdma_cm"
+        )
     }
 }
 

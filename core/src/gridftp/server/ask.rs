@@ -91,7 +91,7 @@ pub enum Ask {
         /// The file.
         path: Pathname,
     },
-    /// Set one of Farline's own options (`OPTS FARLINE`). Answer: `Done`.
+    /// Set one of Farline's own options (`OPTS FARLINE`). Answer: `Done`, or `Value` where it becomes another than was asked for.
     SetOption {
         /// The option.
         name: String,
@@ -227,4 +227,6 @@ pub enum Answer {
     },
     /// What the transfer's last reply says behind the usual words; comes before `Finished`.
     Words(String),
+    /// What the option has become.
+    Value(String),
 }

@@ -90,6 +90,9 @@ impl ServerSession {
     pub(super) fn file_answer(&mut self, id: u64, purpose: Purpose, answer: Answer) {
         match (purpose, answer) {
             (Purpose::Plain(reply), Answer::Done) => self.reply(reply),
+            (Purpose::Option { name, value }, Answer::Done) | (Purpose::Option { name, .. }, Answer::Value(value)) => {
+                self.say(200, format!("{name}={value}"));
+            }
             (Purpose::MakeDirectory(path), Answer::Done) => {
                 self.say(257, [path.quoted(), b" created.".to_vec()].concat());
             }

@@ -64,6 +64,10 @@ pub(super) enum Purpose {
     LongList(Pathname),
     MakeDirectory(Pathname),
     ModifiedTime,
+    Option {
+        name: String,
+        value: String,
+    },
     Passive(PassiveForm),
     /// `Done` gives this reply.
     Plain(Reply),

@@ -146,8 +146,8 @@ impl ServerSession {
                 return self.say(200, format!("MLST OPTS {}", facts.names()));
             }
             Options::Farline { name, value } => {
-                let done = Reply::line(200, format!("{name}={value}"));
-                return self.ask(Ask::SetOption { name, value }, Purpose::Plain(done));
+                let purpose = Purpose::Option { name: name.clone(), value: value.clone() };
+                return self.ask(Ask::SetOption { name, value }, purpose);
             }
             Options::Passive { allow_delayed: false } => {}
             Options::Passive { allow_delayed: true } => return self.say(504, "PASV is never delayed here."),

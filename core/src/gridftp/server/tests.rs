@@ -537,6 +537,19 @@ fn the_edge_is_asked_for_the_data_channel_driver_where_it_has_more_than_one() {
 }
 
 #[test]
+fn the_reply_to_an_option_says_what_it_was_set_to_or_what_it_has_become() {
+    let mut d = Dialogue::new(ServerConfig { logins: Logins::Anyone(Rights::Write), ..ServerConfig::default() });
+    d.client("USER ann\r\nPASS x\r\n");
+    for (answer, said) in [(Answer::Done, "200 rdma=00ff"), (Answer::Value("a5".to_owned()), "200 rdma=a5")] {
+        d.client("OPTS FARLINE rdma=00ff;\r\n");
+        assert_eq!(d.asked(), &Ask::SetOption { name: "rdma".into(), value: "00ff".into() });
+        d.said();
+        d.edge(answer);
+        assert_eq!(d.said().trim_end(), said);
+    }
+}
+
+#[test]
 fn over_a_protected_channel_the_edge_is_asked_to_encrypt_and_paths_start_at_home() {
     let config = ServerConfig {
         secure: true,

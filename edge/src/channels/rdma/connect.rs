@@ -1,12 +1,15 @@
 //! Connects RDMA channels to a node.
 
+use super::exchange::Offered;
 use super::ports::explained_towards;
-use super::{RdmaChannel, lockable, shape, to_lock};
+use super::{RdmaChannel, lockable, shape};
 use crate::channels::key::Key;
 use crate::channels::told;
 use crate::sys::lock::lock;
 use crate::sys::verbs::{Connecting, Domain, Link, Rejected};
-use farline_core::rdma::{Answer, Greeting, MOST_CREDITS, Placement, QueuePair, Refusal, Settings, ack_timeout_exponent, locked};
+use farline_core::rdma::{
+    Answer, Greeting, MOST_CREDITS, Placement, QueuePair, Refusal, Settings, ack_timeout_exponent, credits_for,
+};
 use farline_core::units::{Bytes, Error, Fault, Span};
 use std::io;
 use std::net::SocketAddr;
@@ -19,12 +22,23 @@ use std::time::Duration;
 pub struct Fabric {
     /// Queue pairs of each channel.
     pub queue_pairs: u8,
-    /// The most slots that a channel's ends may advertise.
+    /// Slots that a channel's ends advertise to begin with.
     pub credits: usize,
+    /// Whether there may be more of them when the path turns out to hold more.
+    pub elastic: bool,
     /// Bytes of a slot.
     pub slot_len: Bytes,
     /// The path's round-trip time.
     pub rtt: Span,
+    /// Whether the ends connect by what they tell each other over the control connection (V-9), and not by rdma_cm.
+    pub exchange: bool,
+}
+
+impl Fabric {
+    /// Slots to begin with, as they travel.
+    pub(super) fn begin(&self) -> u16 {
+        self.credits.clamp(1, usize::from(MOST_CREDITS)) as u16
+    }
 }
 
 /// Opens the channels of one session.
@@ -43,6 +57,23 @@ impl Dialler {
         Dialler { key, fabric, opened: AtomicU32::new(0), domain: Mutex::default() }
     }
 
+    /// Whether channels are [offered](Self::offer) over the control connection.
+    pub fn is_by_exchange(&self) -> bool {
+        self.fabric.exchange
+    }
+
+    /// Makes one channel's end, to be offered to the node at `address`.
+    ///
+    /// # Errors
+    /// When no RDMA device leads there, or this one has no room.
+    pub fn offer(&self, address: SocketAddr) -> Result<Offered, Error> {
+        let channel = self.opened.fetch_add(1, Ordering::Relaxed);
+        let mut known = lock(&self.domain);
+        let offered = Offered::new(&self.key, &self.fabric, channel, address, known.as_ref())?;
+        *known = Some(Arc::clone(offered.domain()));
+        Ok(offered)
+    }
+
     /// Opens one channel to the node that listens at `address`; waits for it.
     ///
     /// # Errors
@@ -56,16 +87,19 @@ impl Dialler {
             let domain = first.domain(known.as_ref())?;
             Arc::clone(known.insert(domain))
         };
-        let failed = |error: io::Error| failed(address, mtu, error);
+        let failed = |error: io::Error| refused(address, mtu, error);
         let placement = if domain.is_iwarp() { Placement::Behind } else { Placement::Immediate };
         let queue_pairs = self.fabric.queue_pairs.max(1);
-        let credits = self.fabric.credits.clamp(1, usize::from(MOST_CREDITS)) as u16;
+        let Fabric { slot_len, rtt, elastic, .. } = self.fabric;
+        let begin = self.fabric.begin();
+        let credits = if elastic { credits_for(rtt, slot_len, begin) } else { begin };
         let wished = Settings { queue_pairs, credits, placement, connected: true };
-        let mut settings = wished.within(&domain.limits().map_err(failed)?)?;
+        let fit = wished.within(&domain.limits().map_err(failed)?)?;
+        let mut settings = fit.lockable(begin, slot_len, &lockable())?;
         let credits = settings.credits;
-        locked::may_lock(to_lock(&settings, self.fabric.slot_len), lockable())?;
+        let begin = begin.min(credits);
         let mut link = Link::new(domain, shape(&settings)).map_err(failed)?;
-        let ack_timeout = ack_timeout_exponent(self.fabric.rtt);
+        let ack_timeout = ack_timeout_exponent(rtt);
         let mut next = Some(first);
         for on in 0..queue_pairs {
             let connecting = match next.take() {
@@ -74,7 +108,7 @@ impl Dialler {
             };
             let queue_pair = QueuePair(on);
             let proof = self.key.proof_of_queue_pair(channel, on);
-            let greeting = Greeting { proof, channel, queue_pair, queue_pairs, credits, placement, ack_timeout, mtu };
+            let greeting = Greeting { proof, channel, queue_pair, queue_pairs, credits, placement, ack_timeout, mtu, begin, rtt };
             let answer = link.connect(on, connecting, &greeting.encode(), ack_timeout, timeout).map_err(failed)?;
             let answer = Answer::decode(&answer).filter(|answer| answer.credits <= credits).ok_or_else(|| {
                 Error::new(Fault::There, "rdma-broken", "the node's answer to an RDMA connection is none of ours")
@@ -82,12 +116,12 @@ impl Dialler {
             })?;
             settings.credits = answer.credits;
         }
-        RdmaChannel::over(link, settings).map_err(failed)
+        RdmaChannel::over(link, settings, begin, rtt).map_err(failed)
     }
 }
 
 /// Why no connection to `address` came about; this end's packets carry `mtu` bytes.
-fn failed(address: SocketAddr, mtu: u16, error: io::Error) -> Error {
+pub(super) fn refused(address: SocketAddr, mtu: u16, error: io::Error) -> Error {
     if let Some(told) = told(&error) {
         return told.clone();
     }

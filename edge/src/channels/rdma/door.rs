@@ -1,12 +1,12 @@
 //! Takes RDMA channels for one session: puts together the queue pairs that show the session's key.
 
 use super::ports::explained;
-use super::{RdmaChannel, lockable, shape, to_lock};
+use super::{RdmaChannel, lockable, shape};
 use crate::channels::key::Key;
 use crate::channels::{Breaker, Channel};
 use crate::sys::verbs::{Domain, Link, Listener, Request};
-use farline_core::rdma::{Answer, Greeting, MOST_CREDITS, NoGreeting, Placement, Refusal, Settings, VERSION, locked};
-use farline_core::units::{Bytes, Error, Fault};
+use farline_core::rdma::{Answer, Greeting, MOST_CREDITS, NoGreeting, Placement, Refusal, Settings, VERSION};
+use farline_core::units::{Bytes, Error, Fault, Span};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -19,6 +19,38 @@ use std::time::{Duration, Instant};
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Channels put together at once, and unfinished.
 const MOST_UNFINISHED: usize = 64;
+/// Slots below which a channel is not worth its making: `cp` begins with as many.
+const LEAST: u16 = 8;
+
+/// What a node gives to each channel.
+#[derive(Clone, Copy, Debug)]
+pub struct Terms {
+    /// The most slots that are advertised to begin with.
+    pub begin: usize,
+    /// The most that may come to be.
+    pub credits: usize,
+    /// Bytes of a slot.
+    pub slot_len: Bytes,
+}
+
+impl Terms {
+    /// What a greeting comes to at a device: the channel, and with how many credits it begins.
+    pub(super) fn agree(&self, greeting: &Greeting, domain: &Domain) -> Result<(Settings, u16), Refusal> {
+        let begin = greeting.begin.min(within(self.begin));
+        let Greeting { queue_pairs, placement, .. } = *greeting;
+        let credits = greeting.credits.min(within(self.credits));
+        let settings = Settings { queue_pairs, credits, placement, connected: false };
+        let limits = domain.limits().map_err(|_| Refusal::NoRoom)?;
+        let settings = settings.within(&limits).map_err(|_| Refusal::NoRoom)?;
+        let settings = settings.lockable(begin.min(LEAST), self.slot_len, &lockable()).map_err(|_| Refusal::NoRoom)?;
+        Ok((settings, begin))
+    }
+}
+
+/// As many credits as there may be.
+fn within(credits: usize) -> u16 {
+    credits.clamp(1, usize::from(MOST_CREDITS)) as u16
+}
 
 /// A listening RDMA port; it closes when this is dropped.
 #[derive(Debug)]
@@ -28,28 +60,27 @@ pub struct RdmaDoor {
 }
 
 impl RdmaDoor {
-    /// Listens at `ip` for channels of the session that `key` is of, each with at most `credits` slots of `slot_len` advertised; gives
-    /// them to `deliver`, until it answers false.
+    /// Listens at `ip` for channels of the session that `key` is of; gives them to `deliver`, until it answers false.
     ///
     /// # Errors
     /// When no RDMA device of this host serves that address, or this process may not lock the memory of a channel.
     pub fn open(
         ip: IpAddr,
         key: Key,
-        credits: usize,
-        slot_len: Bytes,
+        terms: Terms,
         deliver: impl Fn(Box<dyn Channel>) -> bool + Send + 'static,
     ) -> Result<RdmaDoor, Error> {
         let listener = Listener::bind(ip).map_err(|error| theirs(explained(error, ip)))?;
         let address = SocketAddr::new(ip, listener.port());
         let here = |error: io::Error| Error::new(Fault::Here, "no-thread", format!("cannot watch an RDMA port: {error}"));
         let stop = Arc::new(Breaker::new().map_err(here)?);
-        let credits = credits.clamp(1, usize::from(MOST_CREDITS)) as u16;
-        let least = Settings { queue_pairs: 1, credits, placement: Placement::Immediate, connected: false };
-        locked::may_lock(to_lock(&least, slot_len), lockable()).map_err(theirs)?;
+        let begin = within(terms.begin).min(LEAST);
+        let least = Settings { queue_pairs: 1, credits: begin, placement: Placement::Immediate, connected: false };
+        least.lockable(begin, terms.slot_len, &lockable()).map_err(theirs)?;
         let inside = Arc::clone(&stop);
         let body = move || {
-            let mut hall = Hall { key, credits, domain: None, unfinished: BTreeMap::new(), served: BTreeSet::new() };
+            let (unfinished, served) = (BTreeMap::new(), BTreeSet::new());
+            let mut hall = Hall { key, terms, domain: None, unfinished, served };
             // The device is gone, or the session: either way nobody comes any more.
             let _ = hall.attend(&listener, &inside, &deliver);
         };
@@ -77,7 +108,7 @@ fn theirs(error: Error) -> Error {
 /// What the thread behind a door knows.
 struct Hall {
     key: Key,
-    credits: u16,
+    terms: Terms,
     domain: Option<Arc<Domain>>,
     unfinished: BTreeMap<u32, Unfinished>,
     /// Channels whose proofs were used up.
@@ -87,6 +118,8 @@ struct Hall {
 struct Unfinished {
     link: Link,
     settings: Settings,
+    begin: u16,
+    rtt: Span,
     came: BTreeSet<u8>,
     since: Instant,
 }
@@ -117,8 +150,9 @@ impl Hall {
                     continue;
                 }
                 let Some(unfinished) = self.unfinished.remove(&number) else { continue };
+                let Unfinished { link, settings, begin, rtt, .. } = unfinished;
                 if established.is_ok()
-                    && let Ok(channel) = RdmaChannel::over(unfinished.link, unfinished.settings)
+                    && let Ok(channel) = RdmaChannel::over(link, settings, begin, rtt)
                     && !deliver(Box::new(channel))
                 {
                     return Ok(());
@@ -172,14 +206,12 @@ impl Hall {
         if self.unfinished.len() >= MOST_UNFINISHED {
             return Err(Refusal::NoRoom);
         }
-        let credits = greeting.credits.min(self.credits);
-        let settings = Settings { queue_pairs: greeting.queue_pairs, credits, placement: greeting.placement, connected: false };
-        let limits = domain.limits().map_err(|_| Refusal::NoRoom)?;
-        let settings = settings.within(&limits).map_err(|_| Refusal::NoRoom)?;
+        let (settings, begin) = self.terms.agree(greeting, &domain)?;
         self.domain = Some(Arc::clone(&domain));
         let link = Link::new(domain, shape(&settings)).map_err(|_| Refusal::NoRoom)?;
         self.served.insert(greeting.channel);
-        self.unfinished.insert(greeting.channel, Unfinished { link, settings, came: BTreeSet::new(), since: Instant::now() });
+        let (rtt, came, since) = (greeting.rtt, BTreeSet::new(), Instant::now());
+        self.unfinished.insert(greeting.channel, Unfinished { link, settings, begin, rtt, came, since });
         Ok(())
     }
 }

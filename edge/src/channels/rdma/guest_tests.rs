@@ -34,7 +34,10 @@ fn door(key: &Key, credits: usize) -> (RdmaDoor, mpsc::Receiver<Box<dyn Channel>
     wire();
     let (deliver, delivered) = mpsc::channel();
     let at = "10.9.1.2".parse().expect("an address");
-    let door = RdmaDoor::open(at, key.clone(), credits, Bytes(SLOT_LEN as u64), move |channel| deliver.send(channel).is_ok());
+    let door =
+        RdmaDoor::open(at, key.clone(), Terms { begin: credits, credits, slot_len: Bytes(SLOT_LEN as u64) }, move |channel| {
+            deliver.send(channel).is_ok()
+        });
     (door.expect("a door"), delivered)
 }
 
@@ -42,7 +45,14 @@ fn door(key: &Key, credits: usize) -> (RdmaDoor, mpsc::Receiver<Box<dyn Channel>
 fn ends() -> (RdmaDoor, RdmaChannel, Box<dyn Channel>) {
     let key = key();
     let (door, delivered) = door(&key, 2);
-    let fabric = Fabric { queue_pairs: 1, credits: 2, slot_len: Bytes(SLOT_LEN as u64), rtt: Span::from_millis(1) };
+    let fabric = Fabric {
+        queue_pairs: 1,
+        credits: 2,
+        elastic: false,
+        exchange: false,
+        slot_len: Bytes(SLOT_LEN as u64),
+        rtt: Span::from_millis(1),
+    };
     let mut liar = Dialler::new(key, fabric).open(door.address(), PATIENCE).expect("a channel");
     // The first word, without which the other end may not speak.
     liar.turn(None).expect("sent");
@@ -211,7 +221,18 @@ fn a_peer_of_another_version_is_told_so_and_a_stranger_nothing() {
     let greeting = |mtu| {
         let proof = key.proof_of_queue_pair(0, 0);
         let placement = Placement::Immediate;
-        Greeting { proof, channel: 0, queue_pair: QueuePair(0), queue_pairs: 1, credits: 2, placement, ack_timeout: 14, mtu }
+        Greeting {
+            proof,
+            channel: 0,
+            queue_pair: QueuePair(0),
+            queue_pairs: 1,
+            credits: 2,
+            placement,
+            ack_timeout: 14,
+            mtu,
+            begin: 2,
+            rtt: Span::ZERO,
+        }
     };
     let (mut other, stranger) = (greeting(0).encode(), Greeting { proof: [7; 32], ..greeting(0) });
     other[7] = VERSION + 1;
@@ -227,11 +248,60 @@ fn a_peer_of_another_version_is_told_so_and_a_stranger_nothing() {
 #[ignore = "needs two RDMA devices: make lab"]
 fn a_port_that_is_gone_and_a_path_that_is_silent_are_told_apart() {
     let key = key();
-    let fabric = Fabric { queue_pairs: 1, credits: 2, slot_len: Bytes(SLOT_LEN as u64), rtt: Span::from_millis(1) };
+    let fabric = Fabric {
+        queue_pairs: 1,
+        credits: 2,
+        elastic: false,
+        exchange: false,
+        slot_len: Bytes(SLOT_LEN as u64),
+        rtt: Span::from_millis(1),
+    };
     let (door, _delivered) = door(&key, 2);
     let gone = SocketAddr::new(door.address().ip(), 9);
     let error = Dialler::new(key.clone(), fabric).open(gone, PATIENCE).err().expect("nobody listens");
     assert!(error.code == "data-connection" && error.message.contains("refused"), "{error:?}");
     let error = Dialler::new(key, fabric).open("10.9.9.9:9".parse().expect("an address"), PATIENCE).err().expect("no way");
     assert!(matches!(error.code, "no-rdma-path" | "data-connection") && error.hint.is_some(), "{error:?}");
+}
+
+/// Both ends of a channel that was connected without rdma_cm, and what the node's end knows.
+fn exchanged() -> (Exchange, RdmaChannel, Box<dyn Channel>) {
+    wire();
+    let key = key();
+    let (mut node, terms) = (Exchange::new(key.clone()), Terms { begin: 2, credits: 2, slot_len: Bytes(SLOT_LEN as u64) });
+    let rtt = Span::from_millis(1);
+    let fabric = Fabric { queue_pairs: 2, credits: 2, elastic: false, slot_len: Bytes(SLOT_LEN as u64), rtt, exchange: true };
+    let offered = Dialler::new(key, fabric).offer("10.9.1.2:9".parse().expect("an address")).expect("an offer");
+    let ip = "10.9.1.2".parse().expect("an address");
+    let (honest, told) = node.accept(ip, terms, offered.text()).expect("it is taken");
+    let error = node.accept(ip, terms, offered.text()).err().expect("a proof serves once");
+    assert_eq!((error.code, error.fault), ("permission-denied", Fault::Refused));
+    (node, offered.connect(&told).expect("a channel"), honest)
+}
+
+#[test]
+#[ignore = "needs two RDMA devices: make lab"]
+fn without_rdma_cm_a_stranger_is_refused_and_a_peer_that_is_gone_is_missed() {
+    let (mut node, mut gone, mut waits) = exchanged();
+    gone.turn(None).expect("sent");
+    for slot in pool(2, SLOT_LEN).expect("memory") {
+        waits.offer(slot);
+    }
+    let stranger =
+        Fabric { queue_pairs: 1, credits: 2, elastic: false, slot_len: Bytes(SLOT_LEN as u64), rtt: Span::ZERO, exchange: true };
+    let offered = Dialler::new(key(), stranger).offer("10.9.1.2:9".parse().expect("an address")).expect("an offer");
+    let terms = Terms { begin: 2, credits: 2, slot_len: Bytes(SLOT_LEN as u64) };
+    let error = node.accept("10.9.1.2".parse().expect("an address"), terms, offered.text()).err().expect("another key");
+    assert_eq!((error.code, error.fault), ("permission-denied", Fault::Refused));
+
+    // Its queue pairs are destroyed without a word.
+    gone.broken = true;
+    drop(gone);
+    let (tell, heard) = mpsc::channel();
+    let driving = std::thread::spawn(move || drive(waits, tell));
+    let error = heard.recv_timeout(2 * PATIENCE).expect("an answer").expect_err("nothing came");
+    let error = told(&error).expect("it says why");
+    assert_eq!((error.code, error.fault), ("channel-lost", Fault::Between), "{error}");
+    let mut waits = driving.join().expect("it lives");
+    assert_eq!(std::iter::from_fn(|| waits.withdraw()).count(), 2, "its slots are its own again");
 }

@@ -1,16 +1,20 @@
 //! The RDMA channel: blocks written from the sender's staging pool straight into the receiver's, by InfiniBand, RoCE or iWARP.
 //!
 //! [`Endpoint`] decides, [`Link`] does. Who calls a method of the channel drives both: there is no thread in between. Nothing on an
-//! RDMA channel is encrypted (docs/protocol.md, V-1 to V-8).
+//! RDMA channel is encrypted (docs/protocol.md, V-1 to V-10).
 
 mod connect;
 mod door;
+mod exchange;
 #[cfg(test)]
 mod guest_tests;
+mod pinned;
 mod ports;
 
 pub use connect::{Dialler, Fabric};
-pub use door::RdmaDoor;
+pub use door::{RdmaDoor, Terms};
+pub use exchange::{Exchange, Offered};
+pub(crate) use pinned::lockable;
 
 use super::{Arrival, Breaker, Channel, Handle};
 use crate::sys::pool::Slot;
@@ -18,11 +22,11 @@ use crate::sys::tcp::TcpInfo;
 use crate::sys::verbs::{Completion, Link, Shape};
 use farline_core::gridftp::checked::{self, CHECKED_LEN, Check, DamagedHeader};
 use farline_core::gridftp::mode_e::{Flags, HEADER_LEN, Header};
-use farline_core::rdma::{Endpoint, Failure, Input, Output, QueuePair, Record, RecordHeader, Settings, Violation, Work, locked};
+use farline_core::rdma::attention::{self, Attention, Noticed};
+use farline_core::rdma::{Endpoint, Failure, Input, Output, QueuePair, Record, RecordHeader, Settings, Violation, Work};
 use farline_core::transfer::{Block, SlotId};
-use farline_core::units::{Bytes, Error, Fault};
-use rustix::process::{Resource, getrlimit};
-use rustix::thread::{CapabilitySet, capabilities};
+use farline_core::units::{Bytes, Error, Fault, Span, Time};
+use pinned::pinning;
 use std::collections::VecDeque;
 use std::io;
 use std::ops::Range;
@@ -32,6 +36,8 @@ use std::time::{Duration, Instant};
 
 /// How long a channel that is closed waits for what it sent to arrive: the longest path, and some repeats.
 const LINGER: Duration = Duration::from_secs(5);
+/// After this long without a completion the peer of a connection that nobody watches is asked for.
+const SILENCE: Duration = Duration::from_secs(10);
 /// The longest single wait; whoever must end sooner is woken.
 const LONGEST_WAIT: Duration = Duration::from_secs(3600);
 
@@ -40,7 +46,14 @@ pub struct RdmaChannel {
     link: Link,
     endpoint: Endpoint,
     settings: Settings,
+    /// Slots that either end has advertised to begin with.
+    begin: usize,
+    /// The path's round-trip time; zero where it is not known.
+    rtt: Span,
     breaker: Arc<Breaker>,
+    /// Whether to look for completions or to be told of them.
+    attention: Attention,
+    began: Instant,
     /// Whether headers are checked ones.
     checked: bool,
     arrived: VecDeque<Arrival>,
@@ -55,22 +68,22 @@ pub struct RdmaChannel {
 
 /// The sizes of the link of a channel with these settings.
 fn shape(settings: &Settings) -> Shape {
-    Shape {
-        pairs: settings.queue_pairs,
-        sends: settings.sends(),
-        receives: settings.receives(),
-        record_len: Record::LEN_MOST.next_multiple_of(64),
-    }
+    Shape { pairs: settings.queue_pairs, sends: settings.sends(), receives: settings.receives(), record_len: Record::BUFFER_LEN }
 }
 
 impl RdmaChannel {
-    /// A channel over a link whose queue pairs are all connected.
-    fn over(link: Link, settings: Settings) -> io::Result<RdmaChannel> {
+    /// A channel over a link whose queue pairs are all connected, on a path of a known round-trip time or of none; it begins with so many
+    /// slots on their way.
+    fn over(link: Link, settings: Settings, begin: u16, rtt: Span) -> io::Result<RdmaChannel> {
         Ok(RdmaChannel {
             link,
             endpoint: Endpoint::new(settings),
             settings,
+            begin: usize::from(begin.clamp(1, settings.credits)),
+            rtt,
             breaker: Arc::new(Breaker::new()?),
+            attention: Attention::default(),
+            began: Instant::now(),
             checked: false,
             arrived: VecDeque::new(),
             sent: VecDeque::new(),
@@ -96,8 +109,8 @@ impl RdmaChannel {
         self.act()?;
         let mut completions = std::mem::take(&mut self.completions);
         let taken = match wait {
-            Some(most) => self.link.wait(&mut completions, self.breaker.as_fd(), most),
-            None => self.link.poll(&mut completions).map(drop),
+            Some(most) => self.await_any(&mut completions, most),
+            None => self.look(&mut completions),
         };
         let fed = completions.drain(..).try_for_each(|completion| self.feed(completion));
         self.completions = completions;
@@ -110,6 +123,44 @@ impl RdmaChannel {
             self.failed = Some(error);
         }
         self.breaker.is_woken()
+    }
+
+    /// Takes what the device has done, without waiting.
+    fn look(&mut self, completions: &mut Vec<Completion>) -> io::Result<()> {
+        self.link.poll(completions)?;
+        self.attention.handle(self.now(), attention::Input::Looked(completions.len()));
+        Ok(())
+    }
+
+    /// Waits until it has done something, or another thread wakes this one.
+    fn await_any(&mut self, completions: &mut Vec<Completion>, most: Duration) -> io::Result<()> {
+        self.attention.handle(self.now(), attention::Input::Waits);
+        while completions.is_empty() {
+            if self.attention.poll(self.now()) == attention::Output::Look {
+                self.look(completions)?;
+                continue;
+            }
+            let slept = self.wait(completions, most)?;
+            let count = completions.len();
+            let noticed = if slept { attention::Input::Slept(count) } else { attention::Input::Looked(count) };
+            self.attention.handle(self.now(), noticed);
+            break;
+        }
+        Ok(())
+    }
+
+    /// Sleeps until the device tells of something; answers whether it slept. Where nobody tells that the peer is gone, it is asked for now and then.
+    fn wait(&mut self, completions: &mut Vec<Completion>, most: Duration) -> io::Result<bool> {
+        let since = Instant::now();
+        let slept = self.link.wait(completions, self.breaker.as_fd(), most.min(SILENCE))?;
+        if completions.is_empty() && since.elapsed() >= SILENCE {
+            self.link.ask_after_peer()?;
+        }
+        Ok(slept)
+    }
+
+    fn now(&self) -> Time {
+        Time::ZERO + Span::from(self.began.elapsed())
     }
 
     fn feed(&mut self, completion: Completion) -> io::Result<()> {
@@ -200,6 +251,10 @@ impl RdmaChannel {
 
 impl Channel for RdmaChannel {
     fn depth(&self) -> usize {
+        self.begin
+    }
+
+    fn reach(&self) -> usize {
         usize::from(self.settings.credits)
     }
 
@@ -249,6 +304,10 @@ impl Channel for RdmaChannel {
         let len = u32::try_from(len).unwrap_or(u32::MAX);
         match self.link.hold(slot, true) {
             Ok((address, key)) => self.endpoint.handle(Input::Offer { slot: id, address, key, len }),
+            // More than may be locked: it goes on with those that it has.
+            Err(error) if error.kind() == io::ErrorKind::OutOfMemory && self.link.held() > 1 => {
+                self.unused.extend(self.link.release(id.0));
+            }
             Err(error) => self.failed = Some(pinning(error, Bytes(len.into()))),
         }
     }
@@ -286,8 +345,12 @@ impl Channel for RdmaChannel {
         None
     }
 
+    fn noticed(&self) -> Option<Noticed> {
+        Some(self.attention.noticed())
+    }
+
     fn handle(&self) -> io::Result<Handle> {
-        Ok(Handle::of_slots(&self.breaker))
+        Ok(Handle::of_slots(&self.breaker, self.rtt))
     }
 }
 
@@ -312,25 +375,4 @@ fn lie(violation: Violation) -> io::Error {
 
 fn damaged() -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, DamagedHeader)
-}
-
-/// What a refused registration of `len` bytes means. That memory is short is mostly the limit of locked memory.
-fn pinning(error: io::Error, len: Bytes) -> io::Error {
-    match error.kind() {
-        io::ErrorKind::OutOfMemory => io::Error::new(error.kind(), locked::refused(len, lockable())),
-        _ => error,
-    }
-}
-
-/// What this process may lock of memory; `None` is without limit.
-fn lockable() -> Option<Bytes> {
-    let privileged = capabilities(None).is_ok_and(|sets| sets.effective.contains(CapabilitySet::IPC_LOCK));
-    getrlimit(Resource::Memlock).current.filter(|_| !privileged).map(Bytes)
-}
-
-/// Bytes that the device is to use of a channel of `settings`, each of whose slots has `slot_len`.
-fn to_lock(settings: &Settings, slot_len: Bytes) -> Bytes {
-    let shape = shape(settings);
-    let records = usize::from(shape.pairs) * (shape.sends + shape.receives) * shape.record_len;
-    Bytes(u64::from(settings.credits) * slot_len.0 + records as u64)
 }

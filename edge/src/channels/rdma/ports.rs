@@ -3,6 +3,7 @@
 use farline_core::rdma::{Gid, Port, Transport, why_none};
 use farline_core::units::Error;
 use std::fs;
+use std::io;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::path::Path;
 
@@ -16,16 +17,25 @@ pub(super) fn explained(error: Error, address: IpAddr) -> Error {
 
 /// The same for a connection to `peer`.
 pub(super) fn explained_towards(error: Error, peer: SocketAddr) -> Error {
-    let any = if peer.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
-    // A UDP socket that is connected sends nothing, and knows from which address it would.
-    let local = UdpSocket::bind(any).and_then(|socket| {
-        socket.connect(peer)?;
-        socket.local_addr()
-    });
-    match local {
-        Ok(local) => explained(error, local.ip()),
+    match towards(peer) {
+        Ok(local) => explained(error, local),
         Err(_) => error,
     }
+}
+
+/// This host's address on the way to `peer`.
+pub(super) fn towards(peer: SocketAddr) -> io::Result<IpAddr> {
+    let any = if peer.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
+    // A UDP socket that is connected sends nothing, and knows from which address it would.
+    let socket = UdpSocket::bind(any)?;
+    socket.connect(peer)?;
+    Ok(socket.local_addr()?.ip())
+}
+
+/// The place of the GID to send from at port `number` of `device`, for packets that carry `address`.
+pub(super) fn gid_index(device: &str, number: u8, address: IpAddr) -> Option<u8> {
+    let found = ports(Path::new(DEVICES)).into_iter().find(|port| port.device == device && port.number == number);
+    found?.gid_index(address)
 }
 
 /// The ports of the devices listed in `devices`.
@@ -66,7 +76,7 @@ fn gid(port: &Path, index: &str) -> Option<Gid> {
         return None;
     }
     let routable = says(&port.join("gid_attrs/types").join(index), "RoCE v2");
-    Some(Gid { address: IpAddr::V6(address).to_canonical(), routable })
+    Some(Gid { index: index.parse().ok()?, address: IpAddr::V6(address).to_canonical(), routable })
 }
 
 #[cfg(test)]

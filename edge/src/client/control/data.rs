@@ -77,12 +77,36 @@ impl Control {
                 Error::new(Fault::You, "cannot-encrypt", "nothing encrypts RDMA").hint("--no-encrypt lets data go in the clear")
             );
         }
-        if !self.features.parameters("FARLINE").any(|feature| feature == "RDMA") {
+        let has = |name| self.features.parameters("FARLINE").any(|feature| feature == name);
+        if !has("RDMA") {
             return Err(Error::new(Fault::There, "no-rdma", format!("{} has no RDMA device, or not its libraries", self.server)));
+        }
+        if fabric.exchange && !has("RDMA EXCHANGE") {
+            let message = format!("{} connects by rdma_cm alone", self.server);
+            return Err(Error::new(Fault::There, "unsupported", message).hint("leave `:exchange` out"));
         }
         let key = self.agreed_key().await?.ok_or_else(|| Error::new(Fault::There, "no-rdma", "the node takes no key"))?;
         let dialler = Arc::clone(self.dialler.insert(Arc::new(Dialler::new(key, fabric))));
+        if fabric.exchange {
+            return Ok((address, dialler));
+        }
         Ok((self.set_net_stack("rdma").await?, dialler))
+    }
+
+    /// Offers a channel to the node (V-9).
+    pub(in crate::client) fn offer_rdma(&mut self, text: &str) -> u64 {
+        let offer = Opts::Farline { name: "rdma".to_owned(), value: text.to_owned() };
+        self.try_request(Request::Exec(Command::Options(offer)))
+    }
+
+    /// What the node says of a channel that it was offered: V-10.
+    pub(in crate::client) async fn taken_rdma(&mut self, id: u64) -> Result<String, Error> {
+        let reply = self.done(id).await?;
+        let told = reply.first().trim().strip_prefix("rdma=").map(str::to_owned);
+        told.ok_or_else(|| {
+            Error::new(Fault::There, "rdma-broken", "the node's reply to an RDMA channel is none of ours")
+                .hint("is it a Farline of another version? --channel tcp goes another way")
+        })
     }
 
     /// Whether the node was asked to make data connections by RDMA.

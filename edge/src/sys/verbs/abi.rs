@@ -174,6 +174,15 @@ pub(super) struct PortAttributes {
     pub(super) rest: [u8; 17],
 }
 
+impl PortAttributes {
+    /// The port's local identifier on an InfiniBand subnet.
+    pub(super) fn lid(&self) -> u16 {
+        // The second half of the sixth word of the table of numbers.
+        let [_, _, low, high] = self.table[5].to_ne_bytes();
+        u16::from_ne_bytes([low, high])
+    }
+}
+
 /// `struct rdma_conn_param`.
 #[repr(C)]
 pub(super) struct ConnectionParameters {

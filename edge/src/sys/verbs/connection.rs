@@ -35,6 +35,37 @@ impl Id {
         }
     }
 
+    /// An identifier that is bound to the device that has `ip`, whose port is up.
+    pub(super) fn bound(ip: IpAddr) -> Result<Id, Error> {
+        let id = Id::new()?;
+        let at = SockAddr::from(SocketAddr::new(ip, 0));
+        let bound = (|| {
+            // SAFETY: the identifier is new, and the address is read before the call returns.
+            check(unsafe { (id.library.rdma_bind_addr)(id.raw.as_ptr(), at.as_ptr().cast_mut().cast()) })?;
+            if id.context().is_none() && !ip.is_unspecified() {
+                return Err(io::ErrorKind::AddrNotAvailable.into());
+            }
+            id.expect_active()
+        })();
+        bound.map_err(|error| none_has(ip, &error))?;
+        Ok(id)
+    }
+
+    /// The protection domain of the device that it is bound to: `known`, when it is of the same.
+    pub(super) fn domain(&self, known: Option<&Arc<Domain>>) -> Result<Arc<Domain>, Error> {
+        let context = self.context().ok_or_else(no_device)?;
+        match known.filter(|known| known.context == context) {
+            Some(known) => Ok(Arc::clone(known)),
+            None => Domain::new(context),
+        }
+    }
+
+    /// The number of the port that it is bound to.
+    pub(super) fn port_number(&self) -> u8 {
+        // SAFETY: the identifier is alive; librdmacm sets the field when it binds.
+        unsafe { self.raw.as_ref().port }
+    }
+
     /// The device that it is bound to.
     pub(super) fn context(&self) -> Option<NonNull<Context>> {
         // SAFETY: the identifier is alive; librdmacm sets the field when it binds.
@@ -52,7 +83,7 @@ impl Id {
         let context = self.context()?;
         let mut attributes = PortAttributes::default();
         // SAFETY: the device is open and the structure has room for what the call fills in.
-        let failed = unsafe { (self.library.ibv_query_port)(context.as_ptr(), self.raw.as_ref().port, &raw mut attributes) };
+        let failed = unsafe { (self.library.ibv_query_port)(context.as_ptr(), self.port_number(), &raw mut attributes) };
         (failed == 0).then_some(attributes)
     }
 
@@ -121,6 +152,9 @@ impl Drop for Id {
     }
 }
 
+/// How often what found no receive is sent again.
+pub(super) const NOT_READY_RETRIES: u8 = 6;
+
 /// What a connection is asked for with: as many retries as there are, each after the acknowledgement timeout. That there is always a
 /// receive is the protocol's promise (V-7), so receiver-not-ready has an end too: 7 would be none (InfiniBand Architecture
 /// Specification 1.2.1, section 9.7.5.2.8), and 6 times 655 ms forgive a peer whose processor is busy.
@@ -132,7 +166,7 @@ fn parameters(private_data: &[u8]) -> ConnectionParameters {
         initiator_depth: 1,
         flow_control: 1,
         retry_count: 7,
-        rnr_retry_count: 6,
+        rnr_retry_count: NOT_READY_RETRIES,
         shared_receives: 0,
         queue_pair: 0,
     }
@@ -142,13 +176,9 @@ fn check(result: i32) -> io::Result<()> {
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// The domain of the device that `id` is bound to: `known`, when it is of the same.
-fn domain_of(id: &Id, known: Option<&Arc<Domain>>) -> Result<Arc<Domain>, Error> {
-    let context = id.context().ok_or_else(no_device)?;
-    match known.filter(|known| known.context == context) {
-        Some(known) => Ok(Arc::clone(known)),
-        None => Domain::new(context),
-    }
+/// No device has `ip`, or its port is down.
+fn none_has(ip: IpAddr, error: &io::Error) -> Error {
+    Error::new(Fault::There, "no-rdma-path", format!("no RDMA device here has the address {ip}: {error}"))
 }
 
 /// A connection that knows its way and is not made yet.
@@ -190,7 +220,7 @@ impl Connecting {
     /// # Errors
     /// When the device has none left.
     pub fn domain(&self, known: Option<&Arc<Domain>>) -> Result<Arc<Domain>, Error> {
-        domain_of(&self.id, known)
+        self.id.domain(known)
     }
 
     /// Bytes that a packet of this end's port carries; 0 where that is unknown.
@@ -217,21 +247,10 @@ impl Listener {
     /// # Errors
     /// When the libraries are missing, or no device has the address.
     pub fn bind(ip: IpAddr) -> Result<Listener, Error> {
-        let id = Id::new()?;
-        let at = SockAddr::from(SocketAddr::new(ip, 0));
-        let bound = (|| {
-            // SAFETY: the identifier is new, and the address is read before the call returns.
-            check(unsafe { (id.library.rdma_bind_addr)(id.raw.as_ptr(), at.as_ptr().cast_mut().cast()) })?;
-            if id.context().is_none() && !ip.is_unspecified() {
-                return Err(io::ErrorKind::AddrNotAvailable.into());
-            }
-            id.expect_active()?;
-            // SAFETY: the identifier is bound.
-            check(unsafe { (id.library.rdma_listen)(id.raw.as_ptr(), 64) })
-        })();
-        bound.map_err(|error| {
-            Error::new(Fault::There, "no-rdma-path", format!("no RDMA device here has the address {ip}: {error}"))
-        })?;
+        let id = Id::bound(ip)?;
+        // SAFETY: the identifier is bound.
+        let listening = check(unsafe { (id.library.rdma_listen)(id.raw.as_ptr(), 64) });
+        listening.map_err(|error| none_has(ip, &error))?;
         Ok(Listener { id })
     }
 
@@ -283,7 +302,7 @@ impl Request {
     /// # Errors
     /// When the device has none left.
     pub fn domain(&self, known: Option<&Arc<Domain>>) -> Result<Arc<Domain>, Error> {
-        domain_of(&self.id, known)
+        self.id.domain(known)
     }
 
     /// Bytes that a packet of this end's port carries; 0 where that is unknown.

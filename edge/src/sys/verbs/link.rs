@@ -2,7 +2,8 @@
 
 use super::abi::*;
 use super::connection::{Connecting, Id, Request};
-use super::events::{Gone, Kind, wait};
+use super::events::{Events, Gone, Kind, wait};
+use super::exchanged::Own;
 use super::memory::{Domain, Keys, Registration};
 use crate::sys::memory::Memory;
 use crate::sys::pool::Slot;
@@ -70,18 +71,45 @@ pub enum Completion {
 /// The queue pairs of one channel.
 pub struct Link {
     // Dropped in this order, after `Drop` has destroyed the queue pairs.
-    pairs: Vec<Option<Pair>>,
+    pub(super) pairs: Vec<Option<Pair>>,
     queue: Queue,
     records: Records,
-    domain: Arc<Domain>,
+    pub(super) domain: Arc<Domain>,
     shape: Shape,
+    /// By queue pair: whether an answer to [`Self::ask_after_peer`] is due.
+    pub(super) asked: Vec<bool>,
     held: BTreeMap<usize, (Slot, Keys)>,
     gone: Option<Gone>,
 }
 
-struct Pair {
-    id: Id,
-    established: bool,
+pub(super) struct Pair {
+    pub(super) ends: Ends,
+    pub(super) established: bool,
+}
+
+/// By whom a queue pair was connected.
+pub(super) enum Ends {
+    /// By rdma_cm.
+    Managed(Id),
+    /// By ourselves.
+    Own(Own),
+}
+
+impl Pair {
+    fn queue_pair(&self) -> Option<NonNull<QueuePair>> {
+        match &self.ends {
+            Ends::Managed(id) => id.queue_pair(),
+            Ends::Own(own) => Some(own.raw),
+        }
+    }
+
+    /// Where rdma_cm tells of it.
+    fn events(&self) -> Option<&Events> {
+        match &self.ends {
+            Ends::Managed(id) => Some(&id.events),
+            Ends::Own(_) => None,
+        }
+    }
 }
 
 /// A completion queue and the descriptor that tells of news in it.
@@ -103,13 +131,15 @@ unsafe impl Send for Link {}
 
 /// What a work request's number says, in its two highest bytes; a buffer's or slot's number is in the rest.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Job {
+pub(super) enum Job {
     Receive = 1,
     Record = 2,
     Write = 3,
+    /// [`Link::ask_after_peer`].
+    Nothing = 4,
 }
 
-fn number(job: Job, on: u8, index: usize) -> u64 {
+pub(super) fn number(job: Job, on: u8, index: usize) -> u64 {
     (job as u64) << 56 | u64::from(on) << 48 | index as u64
 }
 
@@ -120,13 +150,15 @@ impl Link {
     /// When the device has no room for it, or may not pin the memory.
     pub fn new(domain: Arc<Domain>, shape: Shape) -> io::Result<Link> {
         let pairs = usize::from(shape.pairs);
-        let queue = Queue::new(&domain, pairs * (shape.sends + shape.receives))?;
+        // One more send of each pair asks after the peer.
+        let queue = Queue::new(&domain, pairs * (shape.sends + 1 + shape.receives))?;
         let buffers = pairs * (shape.receives + shape.sends);
         let mut memory = Memory::touched(buffers * shape.record_len)?;
         let registration = domain.register(memory.as_mut_ptr(), memory.len(), false)?;
         let records = Records { registration, memory, free: (pairs * shape.receives..buffers).collect() };
+        let asked = vec![false; pairs];
         let pairs = (0..pairs).map(|_| None).collect();
-        Ok(Link { pairs, queue, records, domain, shape, held: BTreeMap::new(), gone: None })
+        Ok(Link { pairs, queue, records, domain, shape, asked, held: BTreeMap::new(), gone: None })
     }
 
     /// Makes a connection the queue pair `on`; answers with the peer's private data.
@@ -144,7 +176,7 @@ impl Link {
         let id = connecting.id;
         self.prepare(on, &id, ack_timeout)?;
         let answer = id.connect(private_data, Instant::now() + timeout)?;
-        self.pairs[usize::from(on)] = Some(Pair { id, established: true });
+        self.pairs[usize::from(on)] = Some(Pair { ends: Ends::Managed(id), established: true });
         Ok(answer)
     }
 
@@ -156,7 +188,7 @@ impl Link {
         let Request { id, private_data: theirs } = request;
         match self.prepare(on, &id, ack_timeout).and_then(|()| id.accept(private_data)) {
             Ok(()) => {
-                self.pairs[usize::from(on)] = Some(Pair { id, established: false });
+                self.pairs[usize::from(on)] = Some(Pair { ends: Ends::Managed(id), established: false });
                 Ok(())
             }
             Err(_) => Err(Request { id, private_data: theirs }),
@@ -168,14 +200,21 @@ impl Link {
         if self.pairs.get(usize::from(on)).is_none_or(Option::is_some) {
             return Err(io::ErrorKind::InvalidInput.into());
         }
+        id.set_ack_timeout(ack_timeout);
+        id.create_pair(&self.domain, &mut self.attributes())?;
+        self.receive_all(on, id.queue_pair())
+    }
+
+    /// What a queue pair is created with.
+    pub(super) fn attributes(&self) -> QueuePairAttributes {
         let capacities = Capacities {
-            sends: self.shape.sends as u32,
+            sends: self.shape.sends as u32 + 1,
             receives: self.shape.receives as u32,
             send_pieces: 1,
             receive_pieces: 1,
             inline_len: 0,
         };
-        let mut attributes = QueuePairAttributes {
+        QueuePairAttributes {
             context: std::ptr::null_mut(),
             send_queue: self.queue.raw.as_ptr(),
             receive_queue: self.queue.raw.as_ptr(),
@@ -183,14 +222,14 @@ impl Link {
             capacities,
             kind: RELIABLE_CONNECTION,
             signal_all: 1,
-        };
-        id.set_ack_timeout(ack_timeout);
-        id.create_pair(&self.domain, &mut attributes)?;
-        let first = usize::from(on) * self.shape.receives;
-        for buffer in first..first + self.shape.receives {
-            self.receive_into(id, on, buffer)?;
         }
-        Ok(())
+    }
+
+    /// Posts every receive of a new queue pair.
+    pub(super) fn receive_all(&self, on: u8, pair: Option<NonNull<QueuePair>>) -> io::Result<()> {
+        let pair = pair.ok_or(io::ErrorKind::NotConnected)?;
+        let first = usize::from(on) * self.shape.receives;
+        (first..first + self.shape.receives).try_for_each(|buffer| self.receive_into(pair, on, buffer))
     }
 
     /// Whether every queue pair is there.
@@ -199,7 +238,7 @@ impl Link {
     /// When one of them will not be.
     pub fn is_established(&mut self) -> io::Result<bool> {
         for pair in self.pairs.iter_mut().flatten() {
-            while let Some(event) = pair.id.events.next()? {
+            while let Some(event) = pair.events().map(Events::next).transpose()?.flatten() {
                 match event.kind {
                     Kind::Established => pair.established = true,
                     Kind::Gone(why) => return Err(why.into()),
@@ -212,7 +251,7 @@ impl Link {
 
     /// Descriptors that become readable when [`Self::is_established`] may have news.
     pub fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        self.pairs.iter().flatten().map(|pair| pair.id.events.as_fd())
+        self.pairs.iter().flatten().filter_map(Pair::events).map(AsFd::as_fd)
     }
 
     /// Whether the device speaks iWARP.
@@ -229,6 +268,11 @@ impl Link {
         let told = keys.as_ref().map_or((0, 0), |keys| (keys.address, keys.remote));
         self.held.insert(slot.index(), (slot, *keys.as_ref().unwrap_or(&Keys { address: 0, local: 0, remote: 0 })));
         keys.map(|_| told)
+    }
+
+    /// How many slots are held.
+    pub fn held(&self) -> usize {
+        self.held.len()
     }
 
     /// Gives a slot back. The caller knows from a completion that the device is done with it, or has [shut](Self::shut) the link.
@@ -278,7 +322,7 @@ impl Link {
     }
 
     #[expect(clippy::too_many_arguments, reason = "they are the fields of one work request")]
-    fn request(
+    pub(super) fn request(
         &self,
         on: u8,
         opcode: u32,
@@ -288,7 +332,7 @@ impl Link {
         remote_address: u64,
         remote_key: u32,
     ) -> io::Result<()> {
-        let pair = self.pairs.get(usize::from(on)).and_then(Option::as_ref).and_then(|pair| pair.id.queue_pair());
+        let pair = self.pairs.get(usize::from(on)).and_then(Option::as_ref).and_then(Pair::queue_pair);
         let pair = pair.ok_or(io::ErrorKind::NotConnected)?;
         let mut request = SendRequest {
             id,
@@ -311,8 +355,7 @@ impl Link {
         if failed == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(failed.abs())) }
     }
 
-    fn receive_into(&self, id: &Id, on: u8, buffer: usize) -> io::Result<()> {
-        let pair = id.queue_pair().ok_or(io::ErrorKind::NotConnected)?;
+    fn receive_into(&self, pair: NonNull<QueuePair>, on: u8, buffer: usize) -> io::Result<()> {
         let keys = self.records.registration.keys();
         let address = keys.address + (buffer * self.shape.record_len) as u64;
         let mut piece = Piece { address, len: self.shape.record_len as u32, local_key: keys.local };
@@ -361,6 +404,10 @@ impl Link {
         if done.id >> 56 == Job::Record as u64 {
             return Ok(Some(Completion::RecordSent { on }));
         }
+        if done.id >> 56 == Job::Nothing as u64 {
+            self.asked[usize::from(on)] = false;
+            return Ok(None);
+        }
         if done.id >> 56 == Job::Write as u64 {
             return Ok(Some(Completion::SlotSent { on, slot: index }));
         }
@@ -371,19 +418,19 @@ impl Link {
             let len = (done.byte_len as usize).min(self.shape.record_len);
             Completion::Record { on, bytes: self.records.memory[at..at + len].to_vec() }
         };
-        if let Some(pair) = self.pairs.get(usize::from(on)).and_then(Option::as_ref) {
-            self.receive_into(&pair.id, on, index)?;
+        if let Some(pair) = self.pairs.get(usize::from(on)).and_then(Option::as_ref).and_then(Pair::queue_pair) {
+            self.receive_into(pair, on, index)?;
         }
         Ok(Some(completion))
     }
 
-    /// Waits until the device has done something, `wake` becomes readable, or the time is over.
+    /// Waits until the device has done something, `wake` becomes readable, or the time is over; answers whether it slept for that.
     ///
     /// # Errors
     /// When the peer is gone and all that it sent was taken, or the device was removed.
-    pub fn wait(&mut self, into: &mut Vec<Completion>, wake: BorrowedFd<'_>, most: Duration) -> io::Result<()> {
+    pub fn wait(&mut self, into: &mut Vec<Completion>, wake: BorrowedFd<'_>, most: Duration) -> io::Result<bool> {
         if self.poll(into)? {
-            return Ok(());
+            return Ok(false);
         }
         if let Some(why) = self.gone {
             return Err(why.into());
@@ -391,20 +438,20 @@ impl Link {
         self.queue.arm()?;
         // What was done before the queue was armed tells nobody.
         if self.poll(into)? {
-            return Ok(());
+            return Ok(false);
         }
         let mut watched = vec![PollFd::new(&self.queue, PollFlags::IN), PollFd::from_borrowed_fd(wake, PollFlags::IN)];
-        watched.extend(self.pairs.iter().flatten().map(|pair| PollFd::new(&pair.id.events, PollFlags::IN)));
+        watched.extend(self.pairs.iter().flatten().filter_map(Pair::events).map(|events| PollFd::new(events, PollFlags::IN)));
         wait(&mut watched, most)?;
         self.queue.disarm();
         self.hear()?;
-        self.poll(into).map(drop)
+        self.poll(into).map(|_| true)
     }
 
     /// Takes what librdmacm has to say of the connections.
     fn hear(&mut self) -> io::Result<()> {
         for pair in self.pairs.iter().flatten() {
-            while let Some(event) = pair.id.events.next()? {
+            while let Some(event) = pair.events().map(Events::next).transpose()?.flatten() {
                 if let Kind::Gone(why) = event.kind
                     && self.gone != Some(Gone::Removed)
                 {
@@ -423,8 +470,10 @@ impl Link {
     /// Ends every connection. The device touches none of the held slots any more.
     pub fn shut(&mut self) {
         for pair in self.pairs.iter_mut().flatten() {
-            pair.id.disconnect();
-            pair.id.destroy_pair();
+            if let Ends::Managed(id) = &mut pair.ends {
+                id.disconnect();
+                id.destroy_pair();
+            }
         }
         self.pairs.clear();
     }

@@ -6,10 +6,13 @@ use crate::sys::lock::lock;
 use crate::sys::pool::{Region, Slot};
 use farline_core::rdma::Limits;
 use farline_core::units::{Error, Fault};
-use std::ffi::c_int;
+use std::ffi::{CStr, c_char, c_int};
 use std::io;
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex};
+
+/// `struct ibv_device` has its name here, NUL-terminated, after operations and two numbers.
+const NAME_AT: usize = 24;
 
 /// A protection domain of one device: keys given out in one session mean nothing in another.
 ///
@@ -80,6 +83,13 @@ impl Domain {
         unsafe { (*(*self.context.as_ptr()).device.cast::<super::abi::Device>()).transport == TRANSPORT_IWARP }
     }
 
+    /// The device's name.
+    pub(super) fn device(&self) -> String {
+        // SAFETY: context and device live as long as librdmacm; the name is an array of 64 characters that ends with a zero.
+        let name = unsafe { CStr::from_ptr((*self.context.as_ptr()).device.cast::<c_char>().add(NAME_AT)) };
+        name.to_string_lossy().into_owned()
+    }
+
     /// What the device has room for.
     ///
     /// # Errors
@@ -120,7 +130,14 @@ impl Domain {
             kept.held = true;
             return Ok(kept.registration.keys());
         }
-        let registration = self.register(slot.as_ptr().cast_mut(), slot.len(), shared)?;
+        let registration = match self.register(slot.as_ptr().cast_mut(), slot.len(), shared) {
+            // What is kept for later use counts against the limit of locked memory.
+            Err(error) if error.kind() == io::ErrorKind::OutOfMemory => {
+                slots.retain(|kept| kept.held);
+                self.register(slot.as_ptr().cast_mut(), slot.len(), shared)?
+            }
+            registered => registered?,
+        };
         let keys = registration.keys();
         slots.push(Kept { slot: slot.index(), shared, held: true, registration });
         Ok(keys)

@@ -6,6 +6,7 @@
 mod abi;
 mod connection;
 mod events;
+mod exchanged;
 mod library;
 mod link;
 mod memory;
@@ -16,6 +17,7 @@ mod work;
 
 pub use connection::{Connecting, Listener, Request};
 pub use events::Rejected;
+pub use exchanged::Seat;
 pub use library::device_count;
 pub use link::{Completion, Link, Shape};
 pub use memory::Domain;

@@ -6,12 +6,9 @@ use super::memory::Domain;
 use super::pairs_abi::{GlobalRoute, Way};
 use farline_core::units::Error;
 use serde::{Deserialize, Serialize};
-use std::ffi::{CStr, c_char, c_int};
+use std::ffi::c_int;
 use std::net::IpAddr;
 use std::sync::Arc;
-
-/// `struct ibv_device` has its name here, NUL-terminated, after operations and two numbers.
-const NAME_AT: usize = 24;
 
 /// A device by one of its addresses.
 pub struct Station {
@@ -54,23 +51,17 @@ impl Station {
         let listener = Listener::bind(ip)?;
         let domain = listener.id.context().map(Domain::new).ok_or_else(super::library::no_device)??;
         let port = listener.id.port().ok_or_else(super::library::no_device)?;
-        // SAFETY: the identifier is bound; librdmacm has set its port.
-        let number = unsafe { listener.id.raw.as_ref().port };
+        let number = listener.id.port_number();
         let mut gid = [0; 16];
         // SAFETY: the device is open, and a GID has 16 bytes. An entry that is not there leaves zeros.
         let _ = unsafe { (domain.library.ibv_query_gid)(domain.context.as_ptr(), number, c_int::from(gid_index), &raw mut gid) };
-        // The second half of the sixth word of the table of numbers: `lid`.
-        let [_, _, low, high] = port.table[5].to_ne_bytes();
-        let lid = u16::from_ne_bytes([low, high]);
-        let ethernet = port.link_layer == LINK_LAYER_ETHERNET;
+        let (lid, ethernet) = (port.lid(), port.link_layer == LINK_LAYER_ETHERNET);
         Ok(Station { listener, domain, gid, gid_index, lid, port: number, ethernet })
     }
 
     /// The device's name.
     pub fn device(&self) -> String {
-        // SAFETY: context and device live as long as librdmacm; the name is an array of 64 characters that ends with a zero.
-        let name = unsafe { CStr::from_ptr((*self.domain.context.as_ptr()).device.cast::<c_char>().add(NAME_AT)) };
-        name.to_string_lossy().into_owned()
+        self.domain.device()
     }
 
     /// The port's number there.

@@ -1,0 +1,203 @@
+//! How a channel's thread learns of completions: it looks again for a moment while they come fast, and has the device tell it when they do not.
+//!
+//! A look at a queue in memory costs a tenth of a microsecond; being woken costs tens, and an interrupt on the way. But who looks in vain
+//! takes a processor from those who have work. So a thread looks on only where that has just paid, for a short time, and a
+//! limited number of times.
+
+use crate::units::{Span, Time};
+use serde::Serialize;
+
+/// The longest time for which a thread looks on before it sleeps: about what being woken costs.
+const LONGEST: Span = Span::from_micros(20);
+/// The most looks of one wait, where a look is slow.
+const MOST_LOOKS: u32 = 200;
+
+/// What happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Input {
+    /// The thread has nothing to do until something is completed.
+    Waits,
+    /// A look found so many completions.
+    Looked(usize),
+    /// A sleep ended, by the device's word or another's, and so many completions were there.
+    Slept(usize),
+}
+
+/// What to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Output {
+    /// Look into the queue.
+    Look,
+    /// Have the device tell of the next completion, and sleep until then.
+    Sleep,
+}
+
+/// How many completions were noticed in which way.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Noticed {
+    /// By looking.
+    pub polled: u64,
+    /// After a sleep that the device ended.
+    pub told: u64,
+}
+
+impl Noticed {
+    /// Both together.
+    #[must_use]
+    pub fn and(self, other: Noticed) -> Noticed {
+        Noticed { polled: self.polled + other.polled, told: self.told + other.told }
+    }
+}
+
+/// Decides for one thread and one completion queue.
+#[derive(Debug, Default)]
+pub struct Attention {
+    /// Whether completions come so fast that looking on is worth it.
+    is_loaded: bool,
+    waits_since: Time,
+    sleeps_since: Time,
+    looks: u32,
+    noticed: Noticed,
+}
+
+impl Attention {
+    /// Takes in what happened.
+    pub fn handle(&mut self, now: Time, input: Input) {
+        match input {
+            Input::Waits => (self.waits_since, self.looks) = (now, 0),
+            Input::Looked(0) => self.looks += 1,
+            Input::Looked(count) => {
+                self.noticed.polled += count as u64;
+                self.is_loaded = true;
+            }
+            Input::Slept(count) => {
+                self.noticed.told += count as u64;
+                // Looking on would have found the first soon, or the others came while the thread was being woken.
+                let was_short = now.since(self.sleeps_since) <= LONGEST + LONGEST;
+                self.is_loaded = count > 1 || (count == 1 && was_short);
+            }
+        }
+    }
+
+    /// What a thread that waits does next.
+    pub fn poll(&mut self, now: Time) -> Output {
+        if self.is_loaded && self.looks < MOST_LOOKS && now.since(self.waits_since) < LONGEST {
+            return Output::Look;
+        }
+        self.is_loaded = false;
+        self.sleeps_since = now;
+        Output::Sleep
+    }
+
+    /// How completions were noticed so far.
+    pub fn noticed(&self) -> Noticed {
+        self.noticed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::units::Rng;
+    use std::collections::VecDeque;
+
+    const LOOK: Span = Span::from_nanos(200);
+    const WAKE: Span = Span::from_micros(15);
+
+    /// What a thread did in a run.
+    struct Run {
+        noticed: Noticed,
+        /// The part of the time that it looked in vain.
+        in_vain: f64,
+        longest: Span,
+    }
+
+    /// Runs a thread over completions at `times`; each costs it a microsecond of work.
+    fn run(times: &[Time]) -> Run {
+        let mut due: VecDeque<Time> = times.iter().copied().collect();
+        let (mut attention, mut now) = (Attention::default(), Time::ZERO);
+        let (mut in_vain, mut longest) = (Span::ZERO, Span::ZERO);
+        let take = |due: &mut VecDeque<Time>, now: Time| {
+            let count = due.iter().take_while(|at| **at <= now).count();
+            due.drain(..count).count()
+        };
+        while !due.is_empty() {
+            attention.handle(now, Input::Waits);
+            let mut looked = Span::ZERO;
+            let found = loop {
+                match attention.poll(now) {
+                    Output::Look => {
+                        now += LOOK;
+                        let found = take(&mut due, now);
+                        attention.handle(now, Input::Looked(found));
+                        if found > 0 {
+                            break found;
+                        }
+                        looked = looked + LOOK;
+                    }
+                    Output::Sleep => {
+                        now = now.max(due[0]) + WAKE;
+                        let found = take(&mut due, now);
+                        attention.handle(now, Input::Slept(found));
+                        break found;
+                    }
+                }
+            };
+            (in_vain, longest) = (in_vain + looked, longest.max(looked));
+            now += Span::from_micros(found as u64);
+        }
+        Run { noticed: attention.noticed(), in_vain: in_vain.as_secs_f64() / now.since(Time::ZERO).as_secs_f64(), longest }
+    }
+
+    /// Moments with `gap` between them, half of it to twice as much.
+    fn moments(count: usize, gap: Span, rng: &mut Rng) -> Vec<Time> {
+        let mut at = Time::ZERO;
+        let mut next = || {
+            at += Span::from_secs_f64(gap.as_secs_f64() * (0.5 + 1.5 * rng.unit()));
+            at
+        };
+        (0..count).map(|_| next()).collect()
+    }
+
+    #[test]
+    fn under_load_completions_are_found_by_looking_and_when_idle_by_being_told_over_many_seeds() {
+        for seed in 0..100 {
+            let mut rng = Rng::new(seed);
+            let busy = run(&moments(5000, Span::from_micros(4), &mut rng));
+            assert_eq!(busy.noticed.polled + busy.noticed.told, 5000, "seed {seed}: each is noticed once");
+            assert!(busy.noticed.polled > 4500, "seed {seed}: {:?}", busy.noticed);
+            let idle = run(&moments(500, Span::from_millis(2), &mut rng));
+            assert!(idle.noticed.told > 490 && idle.in_vain < 0.001, "seed {seed}: {:?}, {} in vain", idle.noticed, idle.in_vain);
+            assert!(busy.longest <= LONGEST + LOOK && idle.longest <= LONGEST + LOOK, "seed {seed}");
+        }
+    }
+
+    #[test]
+    fn a_burst_after_a_rest_is_looked_for_again_and_the_rest_after_it_is_slept() {
+        let mut rng = Rng::new(7);
+        let mut times = Vec::new();
+        for burst in 0..50u64 {
+            let start = Span::from_millis(10 * burst);
+            times.extend(moments(40, Span::from_micros(4), &mut rng).into_iter().map(|at| at + start));
+        }
+        let run = run(&times);
+        assert!(run.noticed.polled > 1500 && run.noticed.told >= 50, "{:?}", run.noticed);
+        assert!(run.in_vain < 0.02, "{}", run.in_vain);
+    }
+
+    #[test]
+    fn where_a_look_is_slow_there_are_few_and_where_the_clock_stands_they_end() {
+        let mut attention = Attention::default();
+        attention.handle(Time::ZERO, Input::Looked(1));
+        attention.handle(Time::ZERO, Input::Waits);
+        let looks = std::iter::from_fn(|| {
+            let output = attention.poll(Time::ZERO);
+            attention.handle(Time::ZERO, Input::Looked(0));
+            (output == Output::Look).then_some(())
+        });
+        assert_eq!(looks.count(), MOST_LOOKS as usize);
+        attention.handle(Time::ZERO, Input::Looked(1));
+        attention.handle(Time::ZERO, Input::Waits);
+        assert_eq!(attention.poll(Time::ZERO + LONGEST), Output::Sleep);
+    }
+}

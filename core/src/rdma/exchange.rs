@@ -1,0 +1,272 @@
+//! The second way of connecting (SC08, section IV.C): what the ends of a channel tell each other over the control connection, where rdma_cm
+//! would carry it. The wire is clauses V-9 and V-10 of `docs/protocol.md`.
+
+use super::greeting::{ANSWER_LEN, GREETING_LEN, NoGreeting};
+use super::{Answer, Greeting, MOST_QUEUE_PAIRS, VERSION};
+use crate::units::{Error, Fault};
+use std::fmt::Write;
+
+/// Bytes before the queue pairs.
+const HEAD_LEN: usize = 20;
+/// Bytes of one queue pair.
+const PAIR_LEN: usize = 6;
+
+/// One queue pair, as its peer must know it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Numbered {
+    /// Its number at its device: 24 bits, and neither 0 nor 1, which are the fabric's own.
+    pub number: u32,
+    /// The sequence number of the first packet that it sends, 24 bits.
+    pub first_packet: u32,
+}
+
+/// Where the queue pairs of one end are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Whereabouts {
+    /// The port's global identifier.
+    pub gid: [u8; 16],
+    /// Its local identifier on an InfiniBand subnet; 0 on Ethernet.
+    pub lid: u16,
+    /// Bytes that a packet of the port carries: 256 to 4096.
+    pub mtu: u16,
+    /// Its queue pairs, in the order of their numbers in the channel.
+    pub pairs: Vec<Numbered>,
+}
+
+/// What who connects says of a whole channel.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Offer {
+    /// Who connects, and as what; it names the first queue pair and stands for all.
+    pub greeting: Greeting,
+    /// Where to.
+    pub whereabouts: Whereabouts,
+}
+
+/// What the node says of a channel that it takes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Acceptance {
+    /// What was agreed.
+    pub answer: Answer,
+    /// Where to.
+    pub whereabouts: Whereabouts,
+}
+
+impl Whereabouts {
+    /// Bytes of the packets between this end and the peer that is at `theirs`: what both ports take.
+    ///
+    /// # Errors
+    /// When the two cannot be connected: each reason is told.
+    pub fn packets_to(&self, theirs: &Whereabouts) -> Result<u16, Error> {
+        let broken = |what: String| Err(nonsense(&what));
+        if self.pairs.len() != theirs.pairs.len() {
+            return broken(format!("{} queue pairs for {}", theirs.pairs.len(), self.pairs.len()));
+        }
+        if let Some(pair) = theirs.pairs.iter().find(|pair| pair.number < 2) {
+            return broken(format!("queue pair {} is the fabric's own", pair.number));
+        }
+        if !(256..=4096).contains(&theirs.mtu) || !theirs.mtu.is_power_of_two() {
+            return broken(format!("packets of {} bytes", theirs.mtu));
+        }
+        if (self.lid == 0) != (theirs.lid == 0) {
+            let kind = |lid: u16| if lid == 0 { "Ethernet" } else { "InfiniBand" };
+            let message = format!("the peer's RDMA port is on {}, this end's on {}", kind(theirs.lid), kind(self.lid));
+            return Err(Error::new(Fault::Between, "rdma-fabric", message)
+                .hint("both ends need devices of one kind; --channel tcp needs none"));
+        }
+        let is_multicast = theirs.gid[0] == 0xff;
+        if is_multicast || (theirs.lid == 0 && theirs.gid == [0; 16]) {
+            return Err(Error::new(Fault::There, "rdma-gid", "the peer's RDMA port has no GID to send to")
+                .hint("its interface needs an address: `ip addr` there; --channel tcp goes without"));
+        }
+        Ok(self.mtu.min(theirs.mtu))
+    }
+
+    fn encode(&self, bytes: &mut Vec<u8>) {
+        bytes.extend(self.gid);
+        bytes.extend(self.lid.to_be_bytes());
+        bytes.extend(self.mtu.to_be_bytes());
+        for pair in &self.pairs {
+            bytes.extend(&pair.number.to_be_bytes()[1..]);
+            bytes.extend(&pair.first_packet.to_be_bytes()[1..]);
+        }
+    }
+
+    fn decode(bytes: &[u8]) -> Option<Whereabouts> {
+        let (head, pairs) = bytes.split_first_chunk::<HEAD_LEN>()?;
+        if pairs.len() % PAIR_LEN != 0 || pairs.is_empty() || pairs.len() / PAIR_LEN > usize::from(MOST_QUEUE_PAIRS) {
+            return None;
+        }
+        let number = |bytes: &[u8]| bytes.iter().fold(0, |number, &byte| number << 8 | u32::from(byte));
+        let pair = |bytes: &[u8]| Numbered { number: number(&bytes[..3]), first_packet: number(&bytes[3..]) };
+        Some(Whereabouts {
+            gid: *head.first_chunk()?,
+            lid: u16::from_be_bytes([head[16], head[17]]),
+            mtu: u16::from_be_bytes([head[18], head[19]]),
+            pairs: pairs.chunks_exact(PAIR_LEN).map(pair).collect(),
+        })
+    }
+}
+
+impl Offer {
+    /// The value of the option.
+    pub fn encode(&self) -> String {
+        let mut bytes = self.greeting.encode().to_vec();
+        self.whereabouts.encode(&mut bytes);
+        hex(&bytes)
+    }
+
+    /// Reads the value of the option.
+    ///
+    /// # Errors
+    /// When it is of another version, or makes no sense.
+    pub fn decode(text: &str) -> Result<Offer, Error> {
+        let bytes = unhex(text).ok_or_else(|| nonsense("it is not hexadecimal"))?;
+        let greeting = Greeting::decode(&bytes).map_err(|reason| match reason {
+            NoGreeting::Foreign => nonsense("it begins with no greeting"),
+            NoGreeting::Version(theirs) => other_version(theirs),
+        })?;
+        let whereabouts = bytes.get(GREETING_LEN..).and_then(Whereabouts::decode);
+        let whereabouts = whereabouts.filter(|found| found.pairs.len() == usize::from(greeting.queue_pairs));
+        let whereabouts = whereabouts.ok_or_else(|| nonsense("its length fits no number of queue pairs"))?;
+        Ok(Offer { greeting, whereabouts })
+    }
+}
+
+impl Acceptance {
+    /// The text of the reply, behind the option's name.
+    pub fn encode(&self) -> String {
+        let mut bytes = self.answer.encode().to_vec();
+        self.whereabouts.encode(&mut bytes);
+        hex(&bytes)
+    }
+
+    /// Reads what follows the option's name in a reply.
+    ///
+    /// # Errors
+    /// When it makes no sense.
+    pub fn decode(text: &str) -> Result<Acceptance, Error> {
+        let bytes = unhex(text).ok_or_else(|| nonsense("it is not hexadecimal"))?;
+        let answer = Answer::decode(&bytes).ok_or_else(|| nonsense("it begins with no answer"))?;
+        let whereabouts = bytes.get(ANSWER_LEN..).and_then(Whereabouts::decode);
+        let whereabouts = whereabouts.ok_or_else(|| nonsense("its length fits no number of queue pairs"))?;
+        Ok(Acceptance { answer, whereabouts })
+    }
+}
+
+fn nonsense(what: &str) -> Error {
+    let message = format!("what the peer said of its RDMA channel makes no sense: {what}");
+    Error::new(Fault::There, "rdma-broken", message).hint("is it a Farline of another version? --channel tcp goes another way")
+}
+
+fn other_version(theirs: u8) -> Error {
+    let message = format!("the peer speaks version {theirs} of the RDMA channel, this Farline version {VERSION}");
+    Error::new(Fault::There, "rdma-version", message).hint("use the same Farline at both ends, or --channel tcp")
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::with_capacity(2 * bytes.len()), |mut text, byte| {
+        // Writing to a string does not fail.
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+fn unhex(text: &str) -> Option<Vec<u8>> {
+    let digit = |byte: &u8| char::from(*byte).to_digit(16).map(|digit| digit as u8);
+    let digits: Option<Vec<u8>> = text.trim().as_bytes().iter().map(digit).collect();
+    let digits = digits.filter(|digits| digits.len() % 2 == 0)?;
+    Some(digits.chunks_exact(2).map(|pair| pair[0] << 4 | pair[1]).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rdma::{Placement, QueuePair};
+    use crate::units::Span;
+    use proptest::prelude::*;
+
+    fn whereabouts(count: u32) -> Whereabouts {
+        let pair = |number| Numbered { number: 0xff_fff0 + number, first_packet: 0x12_3456 + number };
+        let gid = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, 9, 1, 1];
+        Whereabouts { gid, lid: 0, mtu: 4096, pairs: (0..count).map(pair).collect() }
+    }
+
+    fn offer(queue_pairs: u8) -> Offer {
+        let greeting = Greeting {
+            proof: [7; 32],
+            channel: 5,
+            queue_pair: QueuePair(0),
+            queue_pairs,
+            credits: 200,
+            placement: Placement::Immediate,
+            ack_timeout: 18,
+            mtu: 4096,
+            begin: 8,
+            rtt: Span::from_millis(20),
+        };
+        Offer { greeting, whereabouts: whereabouts(queue_pairs.into()) }
+    }
+
+    #[test]
+    fn offers_and_acceptances_of_any_number_of_queue_pairs_read_as_they_were_written() {
+        for count in [1, 4, 16] {
+            assert_eq!(Offer::decode(&offer(count).encode()), Ok(offer(count)));
+            let acceptance = Acceptance { answer: Answer { credits: 9 }, whereabouts: whereabouts(count.into()) };
+            assert_eq!(Acceptance::decode(&acceptance.encode()), Ok(acceptance));
+        }
+        assert!(Offer::decode(&format!("{}\r", offer(2).encode().to_uppercase())).is_ok(), "upper case is hexadecimal too");
+    }
+
+    #[test]
+    fn an_offer_of_another_version_or_of_another_length_than_it_says_is_refused_with_the_reason() {
+        let text = offer(2).encode();
+        let said = |text: &str| Offer::decode(text).map_err(|error| (error.code, error.message)).expect_err("no offer");
+        let mut other = text.clone();
+        other.replace_range(14..16, "09");
+        assert_eq!(said(&other).0, "rdma-version");
+        assert!(said(&other).1.contains("version 9"));
+        for (text, why) in [
+            ("zz", "hexadecimal"),
+            (&text[..41], "hexadecimal"),
+            (&text[..40], "no greeting"),
+            (&text[..text.len() - 2], "fits no number"),
+            (&text[..text.len() - 12], "fits no number"),
+            ("", "no greeting"),
+        ] {
+            let (code, message) = said(text);
+            assert!(code == "rdma-broken" && message.contains(why), "{why}: {message}");
+        }
+    }
+
+    #[test]
+    fn ends_that_cannot_be_connected_are_told_why_and_those_that_can_use_the_smaller_packet() {
+        let own = whereabouts(2);
+        let why = |theirs: Whereabouts| {
+            let error = own.packets_to(&theirs).expect_err("they cannot be connected");
+            assert!(error.hint.is_some(), "{error}");
+            error.code
+        };
+        assert_eq!(own.packets_to(&Whereabouts { mtu: 1024, ..whereabouts(2) }), Ok(1024));
+        assert_eq!(Whereabouts { mtu: 512, ..whereabouts(2) }.packets_to(&own), Ok(512));
+        assert_eq!(why(whereabouts(3)), "rdma-broken");
+        assert_eq!(why(Whereabouts { mtu: 1500, ..whereabouts(2) }), "rdma-broken");
+        assert_eq!(why(Whereabouts { mtu: 8192, ..whereabouts(2) }), "rdma-broken");
+        assert_eq!(why(Whereabouts { lid: 7, ..whereabouts(2) }), "rdma-fabric");
+        assert_eq!(why(Whereabouts { gid: [0; 16], ..whereabouts(2) }), "rdma-gid");
+        assert_eq!(why(Whereabouts { gid: [0xff; 16], ..whereabouts(2) }), "rdma-gid");
+        let mut own_number = whereabouts(2);
+        own_number.pairs[1].number = 1;
+        assert_eq!(why(own_number), "rdma-broken");
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_read_without_panic(text in ".{0,400}", bytes in prop::collection::vec(any::<u8>(), 0..300)) {
+            let _ = (Offer::decode(&text), Acceptance::decode(&text));
+            if let Ok(offer) = Offer::decode(&hex(&bytes)) {
+                prop_assert_eq!(offer.whereabouts.pairs.len(), usize::from(offer.greeting.queue_pairs));
+            }
+            let _ = Acceptance::decode(&hex(&bytes));
+        }
+    }
+}

@@ -1,0 +1,196 @@
+//! Queue pairs that are connected without rdma_cm: both ends tell each other where they are by another way, and each readies its own
+//! (`ibv_modify_qp`: INIT, RTR, RTS).
+//!
+//! Nobody tells then that a peer is gone. An end that has waited for long asks its device to write nothing there: RDMA WRITE of no bytes
+//! needs no receive and no key, and a peer that is gone does not acknowledge it.
+
+use super::abi::*;
+use super::connection::{Id, NOT_READY_RETRIES};
+use super::library::{Library, no_device};
+use super::link::{Ends, Job, Link, Pair, number};
+use super::memory::Domain;
+use super::pairs_abi::*;
+use farline_core::rdma::{Numbered as PairNumber, Whereabouts};
+use farline_core::units::Error;
+use std::ffi::c_int;
+use std::io;
+use std::net::IpAddr;
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+/// How often what nobody acknowledges is sent again: one time fewer than there may be, which soft-RoCE takes for always. No event of a
+/// connection would end that here.
+const RETRIES: u8 = 6;
+
+/// The port of a device that has one of this host's addresses.
+pub struct Seat {
+    // Keeps the device open and the port known.
+    _id: Id,
+    domain: Arc<Domain>,
+    device: String,
+    number: u8,
+    gid_index: u8,
+    gid: [u8; 16],
+    lid: u16,
+    mtu: u16,
+    is_ethernet: bool,
+}
+
+/// A queue pair that rdma_cm knows nothing of.
+pub(super) struct Own {
+    library: &'static Library,
+    pub(super) raw: NonNull<QueuePair>,
+}
+
+impl Seat {
+    /// The port that has `ip`; in `known`, when that is of the same device.
+    ///
+    /// # Errors
+    /// When the libraries are missing, no device has the address, or its port is down.
+    pub fn at(ip: IpAddr, known: Option<&Arc<Domain>>) -> Result<Seat, Error> {
+        let id = Id::bound(ip)?;
+        let domain = id.domain(known)?;
+        let port = id.port().ok_or_else(no_device)?;
+        let device = domain.device();
+        let is_ethernet = port.link_layer == LINK_LAYER_ETHERNET;
+        let lid = if is_ethernet { 0 } else { port.lid() };
+        let (number, mtu) = (id.port_number(), id.mtu());
+        Ok(Seat { _id: id, domain, device, number, gid_index: 0, gid: [0; 16], lid, mtu, is_ethernet })
+    }
+
+    /// The device's name.
+    pub fn device(&self) -> &str {
+        &self.device
+    }
+
+    /// The port's number there.
+    pub fn port(&self) -> u8 {
+        self.number
+    }
+
+    /// Sends from the GID at this place of the port's table.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub fn sit(&mut self, gid_index: u8) -> io::Result<()> {
+        let context = self.domain.context.as_ptr();
+        // SAFETY: the device is open, and a GID has 16 bytes.
+        let failed =
+            unsafe { (self.domain.library.ibv_query_gid)(context, self.number, c_int::from(gid_index), &raw mut self.gid) };
+        self.gid_index = gid_index;
+        if failed == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    }
+
+    /// The protection domain for links from here.
+    pub fn domain(&self) -> &Arc<Domain> {
+        &self.domain
+    }
+
+    fn way_to(&self, peer: &Whereabouts) -> Way {
+        let route = GlobalRoute { to: peer.gid, from_index: self.gid_index, hop_limit: 64, ..GlobalRoute::default() };
+        // Within an InfiniBand subnet the local identifier is enough, and whether a GID is reached is not known.
+        Way { route, lid: peer.lid, is_global: u8::from(self.is_ethernet), port: self.number, ..Way::default() }
+    }
+}
+
+impl Own {
+    fn new(domain: &Domain, attributes: &mut QueuePairAttributes) -> io::Result<Own> {
+        // SAFETY: domain and completion queue are alive and of one device; the attributes are read before the call returns.
+        let raw = unsafe { (domain.library.ibv_create_qp)(domain.raw.as_ptr(), attributes) };
+        let raw = NonNull::new(raw).ok_or_else(io::Error::last_os_error)?;
+        Ok(Own { library: domain.library, raw })
+    }
+
+    fn number(&self) -> u32 {
+        // SAFETY: the queue pair is alive, and its number does not change.
+        unsafe { (*self.raw.as_ptr().cast::<Numbered>()).number }
+    }
+
+    fn modify(&self, mut attributes: Attributes, what: c_int) -> io::Result<()> {
+        // SAFETY: the queue pair is alive; the attributes are read before the call returns.
+        let failed = unsafe { (self.library.ibv_modify_qp)(self.raw.as_ptr(), &raw mut attributes, SET_STATE | what) };
+        if failed == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(failed.abs())) }
+    }
+}
+
+impl Drop for Own {
+    fn drop(&mut self) {
+        // SAFETY: created by `new`, destroyed once; from here the device touches no memory of it.
+        let _ = unsafe { (self.library.ibv_destroy_qp)(self.raw.as_ptr()) };
+    }
+}
+
+impl Link {
+    /// Makes every queue pair, with its receives posted; answers with where they are. The first packets' numbers are of the caller's
+    /// choice, one for each.
+    ///
+    /// # Errors
+    /// When the device has no queue pair left.
+    pub fn make_pairs(&mut self, seat: &Seat, first_packets: &[u32]) -> io::Result<Whereabouts> {
+        let mut pairs = Vec::new();
+        for (on, first_packet) in first_packets.iter().enumerate().take(self.pairs.len()) {
+            let own = Own::new(&self.domain, &mut self.attributes())?;
+            let access = (ACCESS_LOCAL_WRITE | ACCESS_REMOTE_WRITE).cast_unsigned();
+            let init = Attributes { state: STATE_INIT, port: seat.number, access, ..Attributes::default() };
+            own.modify(init, SET_KEY_INDEX | SET_PORT | SET_ACCESS)?;
+            pairs.push(PairNumber { number: own.number(), first_packet: first_packet & 0xff_ffff });
+            self.receive_all(on as u8, Some(own.raw))?;
+            self.pairs[on] = Some(Pair { ends: Ends::Own(own), established: false });
+        }
+        Ok(Whereabouts { gid: seat.gid, lid: seat.lid, mtu: seat.mtu, pairs })
+    }
+
+    /// Connects the queue pairs that are at `own` with those at `theirs`, by packets of `mtu` bytes.
+    ///
+    /// # Errors
+    /// When the device refuses.
+    pub fn join(&mut self, seat: &Seat, own: &Whereabouts, theirs: &Whereabouts, mtu: u16, ack_timeout: u8) -> io::Result<()> {
+        let pairs = self.pairs.iter_mut().flatten();
+        for (pair, (own, peer)) in pairs.zip(own.pairs.iter().zip(&theirs.pairs)) {
+            let Ends::Own(raw) = &pair.ends else { return Err(io::ErrorKind::InvalidInput.into()) };
+            let receives = Attributes {
+                state: STATE_RECEIVES,
+                way: seat.way_to(theirs),
+                // `enum ibv_mtu`.
+                path_mtu: u32::from(mtu).max(256).ilog2() - 7,
+                to_number: peer.number,
+                receive_sequence: peer.first_packet,
+                reads_answered: 1,
+                // The longest wait: 655 ms, as rdma_cm has it.
+                least_not_ready: 0,
+                ..Attributes::default()
+            };
+            let way = SET_WAY | SET_MTU | SET_TO_NUMBER | SET_RECEIVE_SEQUENCE | SET_READS_ANSWERED | SET_LEAST_NOT_READY;
+            raw.modify(receives, way)?;
+            let sends = Attributes {
+                state: STATE_SENDS,
+                send_sequence: own.first_packet,
+                timeout: ack_timeout,
+                retries: RETRIES,
+                not_ready_retries: NOT_READY_RETRIES,
+                reads: 1,
+                ..Attributes::default()
+            };
+            raw.modify(sends, SET_TIMEOUT | SET_RETRIES | SET_NOT_READY_RETRIES | SET_SEND_SEQUENCE | SET_READS)?;
+            pair.established = true;
+        }
+        Ok(())
+    }
+
+    /// Asks on every queue pair whether the peer is there still, where nobody else would tell; a completion comes of it that says nothing, or
+    /// one of failure.
+    ///
+    /// # Errors
+    /// When a queue pair is broken.
+    pub fn ask_after_peer(&mut self) -> io::Result<()> {
+        for on in 0..self.pairs.len() {
+            let Some(pair) = &mut self.pairs[on] else { continue };
+            if matches!(pair.ends, Ends::Managed(_)) || std::mem::replace(&mut self.asked[on], true) {
+                continue;
+            }
+            let nothing = Piece { address: 0, len: 0, local_key: 0 };
+            self.request(on as u8, OP_WRITE, number(Job::Nothing, on as u8, 0), nothing, 0, 0, 0)?;
+        }
+        Ok(())
+    }
+}
