@@ -84,10 +84,11 @@ impl VerbsEnd {
         let bytes = pattern(job);
         pairs.fill(&bytes);
         let peer = self.connect(&mut pairs, &mut talk, job, PATIENCE + rtt * 8)?;
+        let count = || counted(&self.station.device(), self.station.port());
+        // Before this end says that it is ready: the other one may send at once.
+        let before = count();
         talk.swap(&"ready".to_owned())?;
         let connect_ns = Span::from_nanos(began.elapsed().as_nanos() as u64);
-        let count = || counted(&self.station.device(), self.station.port());
-        let before = count();
         let near = matches!(self.side, Side::Near(_));
         let part = Part::of(job, near);
         let seen = match (job.way, near) {
@@ -157,7 +158,12 @@ impl VerbsEnd {
 fn pattern(job: &Job) -> Vec<u8> {
     let mut rng = Rng::new(job.seed);
     let len = usize::try_from(job.size_bytes.0).unwrap_or(1);
-    (0..len.div_ceil(8)).flat_map(|_| rng.next_u64().to_le_bytes()).take(len).collect()
+    let mut bytes = Vec::with_capacity(len + 8);
+    while bytes.len() < len {
+        bytes.extend_from_slice(&rng.next_u64().to_le_bytes());
+    }
+    bytes.truncate(len);
+    bytes
 }
 
 fn here(error: &io::Error) -> Error {

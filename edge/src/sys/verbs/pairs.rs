@@ -85,13 +85,11 @@ impl Pairs {
         Ok(Pairs { pairs: Vec::new(), to: None, queue, registration, memory, domain, plan, peer: Address::default() })
     }
 
-    /// Puts `bytes` into the source and others into the target, before anything is sent.
+    /// Puts `bytes`, a message, into the source and others into the target, before anything is sent.
     pub fn fill(&mut self, bytes: &[u8]) {
-        let size = self.plan.size;
-        for (at, byte) in bytes.iter().enumerate().take(size) {
-            self.memory[at] = *byte;
-            self.memory[size + at] = !*byte;
-        }
+        let (source, rest) = self.memory.split_at_mut(self.plan.size);
+        source.copy_from_slice(bytes);
+        rest[..bytes.len()].fill(bytes.first().map_or(0, |first| !first));
     }
 
     /// Whether the target has `bytes`, when nothing more comes.
