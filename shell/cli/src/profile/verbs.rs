@@ -190,7 +190,7 @@ fn measure(profile: &mut Profile, bench: &mut VerbsBench, files: &[PathBuf], out
         }
         profile.record(&job, run);
         if saved.elapsed() > SAVE_EVERY {
-            write_all(&documents, profile, String::new, |_| Page::new(""))?;
+            write_all(&documents, profile, Columns::default, |_| Page::new(""))?;
             saved = Instant::now();
         }
     }
@@ -244,7 +244,7 @@ fn table(profile: &Profile) -> String {
         lines.push(format!("{:<64} {found} {unit:<6}{beside}", result.cell.name()));
     }
     if shown.len() > CELLS {
-        lines.push(format!("and {} cells more: -o FILE.html, FILE.csv or FILE.json has all", shown.len() - CELLS));
+        lines.push(format!("and {} cells more: -o FILE.html, FILE.parquet or FILE.json has all", shown.len() - CELLS));
     }
     lines.join("\n")
 }
