@@ -53,7 +53,7 @@ pub(crate) struct Args {
     /// Leave files of the same size and time alone
     #[arg(long)]
     skip_same: bool,
-    /// tcp, or rdma and behind it :QUEUE-PAIRS and :exchange [default: tcp]
+    /// Such as tcp, rdma, rdma:4:exchange [default: tcp]
     #[arg(long, value_name = "DRIVER")]
     channel: Option<Driver>,
     /// Data channels, 1 to 60 [default: by round-trip time]

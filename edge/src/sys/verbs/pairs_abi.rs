@@ -13,8 +13,8 @@ pub(super) struct Numbered {
     pub(super) number: u32,
 }
 
-/// `struct ibv_global_route`.
-#[repr(C)]
+/// `struct ibv_global_route`: its GID is also two 64-bit numbers, and aligned as they are.
+#[repr(C, align(8))]
 #[derive(Clone, Copy, Default)]
 pub(super) struct GlobalRoute {
     pub(super) to: [u8; 16],
