@@ -13,15 +13,19 @@ use std::process::{Command, Stdio};
 use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-/// Runs that measure, and those that clean up what others left, take turns.
+/// Every command removes what killed processes left, also what a test left to see it removed: they take turns.
 static TURN: Mutex<()> = Mutex::new(());
+
+fn alone() -> MutexGuard<'static, ()> {
+    TURN.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}
 
 fn turn() -> Option<MutexGuard<'static, ()>> {
     if let Err(why) = recovery::possible() {
         eprintln!("SKIPPED: {why}");
         return None;
     }
-    Some(TURN.lock().unwrap_or_else(std::sync::PoisonError::into_inner))
+    Some(alone())
 }
 
 fn is_there(name: &str) -> bool {
@@ -107,6 +111,7 @@ fn a_pinned_control_stays_until_it_is_unloaded() {
 
 #[test]
 fn wrong_requests_are_refused_with_the_reason_and_nothing_changes() {
+    let _turn = alone();
     let before = default_control();
     let cases: [(&[&str], &str); 6] = [
         (&["cc", "load", "tahoe"], "unknown-congestion"),
@@ -130,6 +135,7 @@ fn wrong_requests_are_refused_with_the_reason_and_nothing_changes() {
 
 #[test]
 fn without_privilege_the_missing_capability_is_named() {
+    let _turn = alone();
     if !rustix::process::geteuid().is_root() {
         eprintln!("SKIPPED: only root can give up capabilities one by one");
         return;
