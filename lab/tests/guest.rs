@@ -87,6 +87,8 @@ fn on_a_kernel_without_links_nothing_stays_after_a_signal_and_the_next_command_c
 fn a_clock_that_steps_changes_nothing_that_is_measured() {
     let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").expect("Linux");
     assert!(release.starts_with("6.1."), "{release}: only a guest's clock may be stepped");
+    // Nobody loads it at the guest's start.
+    succeed(Command::new("modprobe").arg("tun"));
     let path = ["--rtt", "20ms", "--rate", "20M", "--mtu", "1500", "--scale", "1"];
     let run = ["--seconds", "8", "--repetitions", "1"];
     let mut command = farline();
