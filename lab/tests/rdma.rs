@@ -437,7 +437,6 @@ fn ends_of_different_mtu_a_port_that_is_down_and_memory_that_may_not_be_locked_a
     let there = format!("{}/there", url.replacen("ftp://", "farline://", 1));
     let said = by_tcp_instead(farline().args(["--json", "cp", "--channel", "rdma", source, &there]));
     assert!(said.contains(&format!("port 1 of the RDMA device {dark}, which has 10.9.3.1, is down")), "{said}");
-    succeed(Command::new("rdma").args(["link", "delete", &dark]));
 }
 
 #[test]
