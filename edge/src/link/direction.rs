@@ -6,7 +6,8 @@
 //! are then read several at a time.
 //!
 //! The stamp is the time just before the read. Write lateness is the time just before the write less the time due; what the
-//! receiving kernel does with the packet inside the write is the receiver's time, not the link's.
+//! receiving kernel does with the packet after the write is the receiver's time, not the link's: as behind a card, a thread of that
+//! kernel takes it from the device's queue (NAPI).
 
 use super::accuracy::Spans;
 use super::cut;
@@ -23,9 +24,9 @@ use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, TryLockError};
 
-/// Writes in a row before a read gets its turn, and reads in a row before due writes are looked for again.
+/// Writes in a row before reads get their turn, and how long is read before due writes are looked for again.
 const WRITES: u32 = 8;
-const READS: u32 = 8;
+const READING: Span = Span::from_micros(200);
 
 /// The longest that reads are put off: the device's queue must not fill up meanwhile.
 const PUT_OFF: Span = Span::from_micros(200);
@@ -86,8 +87,10 @@ pub(super) struct Direction {
     ring: Ring,
     /// Before this no read is due.
     read_at: Time,
-    /// Since when at most a packet may have waited for us rather than for the wire.
-    empty_at: Time,
+    /// Since when at most the wire may be idle because a packet waits for us.
+    starving_at: Time,
+    /// For how long at most it was so before, since the device was last seen empty: what is late makes late what comes behind it.
+    starved: Span,
     shown: Arc<Mutex<Shown>>,
     /// What `shown` becomes when it is next published.
     own: Shown,
@@ -98,8 +101,9 @@ pub(super) struct Direction {
 impl Direction {
     pub(super) fn new(from: Arc<OwnedFd>, to: Arc<OwnedFd>, link: Link, ring: Ring, shown: Arc<Mutex<Shown>>) -> Direction {
         let now = now();
-        let (read_at, empty_at, published) = (now, now, now);
-        Direction { from, to, link, ring, read_at, empty_at, shown, own: Shown::new(), published, unpublished: false }
+        let (read_at, starving_at, published) = (now, now, now);
+        let (own, starved) = (Shown::new(), Span::ZERO);
+        Direction { from, to, link, ring, read_at, starving_at, starved, shown, own, published, unpublished: false }
     }
 
     /// The device that packets come from.
@@ -107,21 +111,21 @@ impl Direction {
         self.from.as_fd()
     }
 
-    /// Writes what is due and reads what there is, some of each; `clock` is brought up to date. In turns, an empty device is left
-    /// alone for a turn.
-    pub(super) fn step(&mut self, clock: &mut Time, turn: Option<Span>) -> Step {
+    /// Does what is due and reads what there is, some of each; `clock` is brought up to date. An empty device is then left alone for
+    /// `put_off`, else until the wire is about to be idle.
+    pub(super) fn step(&mut self, clock: &mut Time, put_off: Option<Span>) -> Step {
         let (due, written) = self.write_due(clock);
         let (mut read, mut emptied) = (0, true);
         if self.read_at <= *clock {
-            (read, emptied) = self.read_some(clock, due);
+            (read, emptied) = self.read_some(clock);
         }
         // A device that still holds packets is read on as soon as the due writes are done: put off, its queue would stand where
         // the model's should, unseen and undropped.
         if self.read_at <= *clock && emptied {
             let idle_at = self.link.idle_at(*clock);
-            self.read_at = *clock + turn.unwrap_or(idle_at.since(*clock).min(PUT_OFF));
+            self.read_at = *clock + put_off.unwrap_or(idle_at.since(*clock).min(PUT_OFF));
             // Until the wire is idle a packet would have waited in the model as well.
-            self.empty_at = self.empty_at.max(idle_at);
+            self.starving_at = self.starving_at.max(idle_at);
         }
         let watch = self.read_at <= *clock;
         let next = if watch { due } else { Some(due.map_or(self.read_at, |due| due.min(self.read_at))) };
@@ -131,7 +135,7 @@ impl Direction {
     /// Notes that the thread slept until `clock`, to be woken by the device if it was `watched`.
     pub(super) fn slept(&mut self, clock: Time, watched: bool) {
         if watched {
-            self.empty_at = clock;
+            (self.starving_at, self.starved) = (clock, Span::ZERO);
         }
     }
 
@@ -147,10 +151,12 @@ impl Direction {
         (Some(*clock), written)
     }
 
-    /// Reads until the device is empty, a write is due or enough is read; answers how many packets were read, and whether the
-    /// device is empty or cannot be read.
-    fn read_some(&mut self, clock: &mut Time, due: Option<Time>) -> (u32, bool) {
-        for count in 0..READS {
+    /// Reads until the device is empty or enough is read; answers how many packets were read, and whether the device is empty or
+    /// cannot be read. Writes that fall due meanwhile wait: a device that is read more slowly than it is written becomes a queue which
+    /// the model does not know.
+    fn read_some(&mut self, clock: &mut Time) -> (u32, bool) {
+        let (begun, mut count) = (*clock, 0);
+        while clock.since(begun) < READING {
             // A full ring is waited out: the device's queue holds what comes meanwhile.
             let Some(room) = self.ring.room() else {
                 self.read_at = *clock + PAUSE;
@@ -161,13 +167,16 @@ impl Direction {
                     let frames = Layout::of(&room[..len]).frames();
                     let token = self.ring.push(len, frames.count());
                     if self.link.idle_at(*clock) <= *clock {
-                        self.own.stamping.record(clock.since(self.empty_at));
+                        self.starved = self.starved + clock.since(self.starving_at);
+                        self.own.stamping.record(self.starved);
                     }
                     self.link.handle(*clock, Packet { token, frames });
+                    self.starving_at = self.link.idle_at(*clock).max(*clock);
                     self.unpublished = true;
+                    count += 1;
                 }
                 Err(Errno::AGAIN) => {
-                    self.empty_at = *clock;
+                    (self.starving_at, self.starved) = (*clock, Span::ZERO);
                     return (count, true);
                 }
                 Err(Errno::INTR) => {}
@@ -178,11 +187,8 @@ impl Direction {
                 }
             }
             *clock = now();
-            if due.is_some_and(|due| due <= *clock) {
-                return (count + 1, false);
-            }
         }
-        (READS, false)
+        (count, false)
     }
 
     /// Does what the model says; answers how many packets were written.
