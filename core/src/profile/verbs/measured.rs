@@ -1,6 +1,6 @@
 //! What of a grid is measured between two devices, what one run of it does, and what both ends' reports make of it.
 
-use super::document::{Profile, Run};
+use super::document::{CellResult, Profile, Run};
 use super::grid::{Cell, Grid, Setup, Transport, Way};
 use crate::units::{Bytes, Rate, Span};
 use serde::{Deserialize, Serialize};
@@ -45,6 +45,12 @@ impl Measured {
     /// Messages of a run of this size.
     fn messages_of(&self, size: Bytes) -> u64 {
         (self.most_bytes.0 / size.0.max(1)).max(LEAST_MESSAGES).min(self.messages.max(1))
+    }
+
+    /// Whether a cell has all its runs: enough valid ones, or as many as one that fails is given.
+    fn is_enough(&self, runs: &[Run]) -> bool {
+        let wanted = self.repetitions.max(1) as usize;
+        runs.iter().filter(|run| run.invalid.is_none()).count() >= wanted || runs.len() >= wanted * ATTEMPTS
     }
 }
 
@@ -226,14 +232,8 @@ impl Profile {
     /// The next run that is missing, in the order of the cells: that of the paths, so that the wire is changed seldom.
     pub fn next_measured(&self) -> Option<Job> {
         let measured = self.grid.measured.as_ref()?;
-        let wanted = measured.repetitions.max(1) as usize;
-        let missing = |place: &usize| {
-            let runs = &self.cells[*place].measured;
-            measured.takes(&self.grid, &self.cells[*place].cell)
-                && runs.iter().filter(|run| run.invalid.is_none()).count() < wanted
-                && runs.len() < wanted * ATTEMPTS
-        };
-        let place = (0..self.cells.len()).find(missing)?;
+        let missing = |result: &CellResult| measured.takes(&self.grid, &result.cell) && !measured.is_enough(&result.measured);
+        let place = self.cells.iter().position(missing)?;
         let cell = &self.cells[place].cell;
         let index = u32::try_from(self.cells[place].measured.len()).unwrap_or(u32::MAX);
         let by = measured.divided_by.unwrap_or(1).max(1);
@@ -268,10 +268,7 @@ impl Profile {
     pub fn progress(&self) -> (usize, usize) {
         let Some(measured) = &self.grid.measured else { return (0, 0) };
         let taken = self.cells.iter().filter(|result| measured.takes(&self.grid, &result.cell));
-        let done = taken.clone().filter(|result| {
-            let valid = result.measured.iter().filter(|run| run.invalid.is_none()).count();
-            valid >= measured.repetitions.max(1) as usize || result.measured.len() >= measured.repetitions as usize * ATTEMPTS
-        });
+        let done = taken.clone().filter(|result| measured.is_enough(&result.measured));
         (done.count(), taken.count())
     }
 }

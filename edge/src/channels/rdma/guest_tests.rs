@@ -29,15 +29,23 @@ fn key() -> Key {
     Key::random().expect("random bytes")
 }
 
+/// What channels of two slots are like.
+fn fabric() -> Fabric {
+    let (slot_len, rtt) = (Bytes(SLOT_LEN as u64), Span::from_millis(1));
+    Fabric { queue_pairs: 1, credits: 2, elastic: false, exchange: false, slot_len, rtt }
+}
+
+/// What a node gives to a channel.
+fn terms(credits: usize) -> Terms {
+    Terms { begin: credits, credits, slot_len: Bytes(SLOT_LEN as u64) }
+}
+
 /// A door at the far end of the wire, and what comes through it.
 fn door(key: &Key, credits: usize) -> (RdmaDoor, mpsc::Receiver<Box<dyn Channel>>) {
     wire();
     let (deliver, delivered) = mpsc::channel();
     let at = "10.9.1.2".parse().expect("an address");
-    let door =
-        RdmaDoor::open(at, key.clone(), Terms { begin: credits, credits, slot_len: Bytes(SLOT_LEN as u64) }, move |channel| {
-            deliver.send(channel).is_ok()
-        });
+    let door = RdmaDoor::open(at, key.clone(), terms(credits), move |channel| deliver.send(channel).is_ok());
     (door.expect("a door"), delivered)
 }
 
@@ -45,15 +53,7 @@ fn door(key: &Key, credits: usize) -> (RdmaDoor, mpsc::Receiver<Box<dyn Channel>
 fn ends() -> (RdmaDoor, RdmaChannel, Box<dyn Channel>) {
     let key = key();
     let (door, delivered) = door(&key, 2);
-    let fabric = Fabric {
-        queue_pairs: 1,
-        credits: 2,
-        elastic: false,
-        exchange: false,
-        slot_len: Bytes(SLOT_LEN as u64),
-        rtt: Span::from_millis(1),
-    };
-    let mut liar = Dialler::new(key, fabric).open(door.address(), PATIENCE).expect("a channel");
+    let mut liar = Dialler::new(key, fabric()).open(door.address(), PATIENCE).expect("a channel");
     // The first word, without which the other end may not speak.
     liar.turn(None).expect("sent");
     let mut honest = delivered.recv_timeout(PATIENCE).expect("the other end");
@@ -248,19 +248,11 @@ fn a_peer_of_another_version_is_told_so_and_a_stranger_nothing() {
 #[ignore = "needs two RDMA devices: make lab"]
 fn a_port_that_is_gone_and_a_path_that_is_silent_are_told_apart() {
     let key = key();
-    let fabric = Fabric {
-        queue_pairs: 1,
-        credits: 2,
-        elastic: false,
-        exchange: false,
-        slot_len: Bytes(SLOT_LEN as u64),
-        rtt: Span::from_millis(1),
-    };
     let (door, _delivered) = door(&key, 2);
     let gone = SocketAddr::new(door.address().ip(), 9);
-    let error = Dialler::new(key.clone(), fabric).open(gone, PATIENCE).err().expect("nobody listens");
+    let error = Dialler::new(key.clone(), fabric()).open(gone, PATIENCE).err().expect("nobody listens");
     assert!(error.code == "data-connection" && error.message.contains("refused"), "{error:?}");
-    let error = Dialler::new(key, fabric).open("10.9.9.9:9".parse().expect("an address"), PATIENCE).err().expect("no way");
+    let error = Dialler::new(key, fabric()).open("10.9.9.9:9".parse().expect("an address"), PATIENCE).err().expect("no way");
     assert!(matches!(error.code, "no-rdma-path" | "data-connection") && error.hint.is_some(), "{error:?}");
 }
 
@@ -268,9 +260,8 @@ fn a_port_that_is_gone_and_a_path_that_is_silent_are_told_apart() {
 fn exchanged() -> (Exchange, RdmaChannel, Box<dyn Channel>) {
     wire();
     let key = key();
-    let (mut node, terms) = (Exchange::new(key.clone()), Terms { begin: 2, credits: 2, slot_len: Bytes(SLOT_LEN as u64) });
-    let rtt = Span::from_millis(1);
-    let fabric = Fabric { queue_pairs: 2, credits: 2, elastic: false, slot_len: Bytes(SLOT_LEN as u64), rtt, exchange: true };
+    let (mut node, terms) = (Exchange::new(key.clone()), terms(2));
+    let fabric = Fabric { queue_pairs: 2, exchange: true, ..fabric() };
     let offered = Dialler::new(key, fabric).offer("10.9.1.2:9".parse().expect("an address")).expect("an offer");
     let ip = "10.9.1.2".parse().expect("an address");
     let (honest, told) = node.accept(ip, terms, offered.text()).expect("it is taken");
@@ -287,11 +278,9 @@ fn without_rdma_cm_a_stranger_is_refused_and_a_peer_that_is_gone_is_missed() {
     for slot in pool(2, SLOT_LEN).expect("memory") {
         waits.offer(slot);
     }
-    let stranger =
-        Fabric { queue_pairs: 1, credits: 2, elastic: false, slot_len: Bytes(SLOT_LEN as u64), rtt: Span::ZERO, exchange: true };
+    let stranger = Fabric { exchange: true, rtt: Span::ZERO, ..fabric() };
     let offered = Dialler::new(key(), stranger).offer("10.9.1.2:9".parse().expect("an address")).expect("an offer");
-    let terms = Terms { begin: 2, credits: 2, slot_len: Bytes(SLOT_LEN as u64) };
-    let error = node.accept("10.9.1.2".parse().expect("an address"), terms, offered.text()).err().expect("another key");
+    let error = node.accept("10.9.1.2".parse().expect("an address"), terms(2), offered.text()).err().expect("another key");
     assert_eq!((error.code, error.fault), ("permission-denied", Fault::Refused));
 
     // Its queue pairs are destroyed without a word.

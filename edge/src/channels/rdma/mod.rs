@@ -15,6 +15,7 @@ pub use connect::{Dialler, Fabric};
 pub use door::{RdmaDoor, Terms};
 pub use exchange::{Exchange, Offered};
 pub(crate) use pinned::lockable;
+pub(crate) use ports::{DEVICES, ports};
 
 use super::{Arrival, Breaker, Channel, Handle};
 use crate::sys::pool::Slot;

@@ -8,7 +8,7 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::path::Path;
 
 /// Where the kernel shows RDMA devices.
-const DEVICES: &str = "/sys/class/infiniband";
+pub(crate) const DEVICES: &str = "/sys/class/infiniband";
 
 /// `error`, or what is wrong with the ports that should serve `address`, which is this host's.
 pub(super) fn explained(error: Error, address: IpAddr) -> Error {
@@ -38,8 +38,8 @@ pub(super) fn gid_index(device: &str, number: u8, address: IpAddr) -> Option<u8>
     found?.gid_index(address)
 }
 
-/// The ports of the devices listed in `devices`.
-fn ports(devices: &Path) -> Vec<Port> {
+/// The ports of the devices listed in `devices`, in the order of their names.
+pub(crate) fn ports(devices: &Path) -> Vec<Port> {
     let names = |folder: &Path| -> Vec<String> {
         let entries = fs::read_dir(folder).into_iter().flatten().flatten();
         let mut names: Vec<_> = entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();

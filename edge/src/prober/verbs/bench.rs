@@ -4,14 +4,14 @@ use super::cross::Cross;
 use super::device::{Device, ends};
 use super::wire::{Wire, packet_of};
 use crate::prober::bench::{claim, failed, parse};
+use farline_core::profile::Environment;
 use farline_core::profile::verbs::{Between, End, Job, Run};
 use farline_core::units::{Error, Fault, Rate};
 use serde::Deserialize;
-use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::net::IpAddr;
 use std::os::unix::net::UnixListener;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 /// Two ends, which stay for all runs.
@@ -26,12 +26,12 @@ pub struct VerbsBench {
 }
 
 impl VerbsBench {
-    /// A bench between the devices at the two addresses, or the only two that there are. `program` is the `farline` that runs ends; this
-    /// process's own when `None`.
+    /// A bench between the devices at the two addresses of this machine, which `machine` describes, or the only two that there are.
+    /// `program` is the `farline` that runs ends; this process's own when `None`.
     ///
     /// # Errors
     /// When there are no two such devices, or another profile is being measured.
-    pub fn open(asked: Option<(IpAddr, IpAddr)>, program: Option<PathBuf>) -> Result<VerbsBench, Error> {
+    pub fn open(asked: Option<(IpAddr, IpAddr)>, program: Option<PathBuf>, machine: Environment) -> Result<VerbsBench, Error> {
         let (mut here, mut there) = ends(asked)?;
         let claim = claim("profile")?;
         let program = match program {
@@ -49,13 +49,8 @@ impl VerbsBench {
         let to = std::net::SocketAddr::new(there.address, opened.port).to_string();
         let (near, opened) = Worker::start(command("verbs-near", &here).args(["--to", &to]))?;
         here.name = opened.device;
-        let between = Between {
-            near: here.told(),
-            far: there.told(),
-            host: read("/proc/sys/kernel/hostname"),
-            kernel: read("/proc/sys/kernel/osrelease"),
-            cpus: std::thread::available_parallelism().ok().and_then(|count| u32::try_from(count.get()).ok()),
-        };
+        let Environment { host, kernel, cpus, .. } = machine;
+        let between = Between { near: here.told(), far: there.told(), host, kernel, cpus };
         let addresses = (here.address, there.address);
         Ok(VerbsBench { near, far, wire: Wire::between(&here, &there), between, addresses, _claim: claim })
     }
@@ -158,8 +153,4 @@ impl Drop for Worker {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
-}
-
-fn read(file: impl AsRef<Path>) -> Option<String> {
-    fs::read_to_string(file).ok().map(|text| text.trim().to_owned())
 }

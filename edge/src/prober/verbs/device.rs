@@ -1,13 +1,12 @@
 //! RDMA devices as the kernel shows them: by which address one is found, over which interface it sends, and what it has counted.
 
+use crate::channels::rdma::{DEVICES, ports};
 use farline_core::profile::verbs;
+use farline_core::rdma::{Gid, Port};
 use farline_core::units::{Error, Fault};
 use std::fs;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
-
-/// Where the kernel shows RDMA devices.
-const DEVICES: &str = "/sys/class/infiniband";
 
 /// One address of a device's port.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -62,40 +61,17 @@ fn choose(found: Vec<Device>, asked: Option<(IpAddr, IpAddr)>) -> Result<(Device
 
 /// The first address of each port that RoCE v2 has, IPv4 before IPv6; link-local ones do not count.
 fn all(devices: &Path) -> Vec<Device> {
-    let mut found = Vec::new();
-    for device in names(devices) {
-        let place = devices.join(&device);
-        for port in names(&place.join("ports")) {
-            let port = place.join("ports").join(port);
-            if !read(&port.join("state")).contains("ACTIVE") {
-                continue;
-            }
-            let addresses = names(&port.join("gids")).into_iter().filter_map(|index| {
-                let address = gid(&port, &index)?;
-                let interface = Some(read(&port.join("gid_attrs/ndevs").join(&index))).filter(|name| !name.is_empty());
-                // Both kinds of software (rxe, siw) name the interface that they were made of.
-                let software = place.join("parent").exists();
-                Some(Device { name: device.clone(), address, gid_index: index.parse().ok()?, interface, software })
-            });
-            found.extend(addresses.min_by_key(|one| (one.address.is_ipv6(), one.gid_index)));
-        }
-    }
-    found
-}
-
-/// One entry of a port's table, when it is an address that packets can be sent to over RoCE v2.
-fn gid(port: &Path, index: &str) -> Option<IpAddr> {
-    let address: Ipv6Addr = read(&port.join("gids").join(index)).parse().ok()?;
-    let usable = !address.is_unspecified() && !address.is_unicast_link_local();
-    let routable = read(&port.join("gid_attrs/types").join(index)) == "RoCE v2";
-    (usable && routable).then(|| IpAddr::V6(address).to_canonical())
-}
-
-fn names(folder: &Path) -> Vec<String> {
-    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
-    let mut names: Vec<_> = entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
-    names.sort();
-    names
+    let first = |port: Port| {
+        let usable = |gid: &&Gid| gid.routable && !matches!(gid.address, IpAddr::V6(ip) if ip.is_unicast_link_local());
+        let Gid { index, address, .. } = *port.gids.iter().filter(usable).min_by_key(|gid| (gid.address.is_ipv6(), gid.index))?;
+        let place = devices.join(&port.device);
+        let interface = read(&place.join(format!("ports/{}/gid_attrs/ndevs/{index}", port.number)));
+        // Both kinds of software (rxe, siw) name the interface that they were made of.
+        let software = place.join("parent").exists();
+        let interface = Some(interface).filter(|name| !name.is_empty());
+        Some(Device { name: port.device, address, gid_index: index, interface, software })
+    };
+    ports(devices).into_iter().filter(|port| port.is_active).filter_map(first).collect()
 }
 
 fn read(file: &Path) -> String {

@@ -2,7 +2,7 @@
 
 use super::abi::*;
 use super::events::{Event, Events, Kind};
-use super::library::{Library, library, no_device};
+use super::library::{Library, by_errno, library, no_device};
 use super::memory::Domain;
 use farline_core::units::{Error, Fault};
 use socket2::SockAddr;
@@ -41,7 +41,7 @@ impl Id {
         let at = SockAddr::from(SocketAddr::new(ip, 0));
         let bound = (|| {
             // SAFETY: the identifier is new, and the address is read before the call returns.
-            check(unsafe { (id.library.rdma_bind_addr)(id.raw.as_ptr(), at.as_ptr().cast_mut().cast()) })?;
+            by_errno(unsafe { (id.library.rdma_bind_addr)(id.raw.as_ptr(), at.as_ptr().cast_mut().cast()) })?;
             if id.context().is_none() && !ip.is_unspecified() {
                 return Err(io::ErrorKind::AddrNotAvailable.into());
             }
@@ -105,7 +105,7 @@ impl Id {
     /// Creates the queue pair.
     pub(super) fn create_pair(&self, domain: &Domain, attributes: &mut QueuePairAttributes) -> io::Result<()> {
         // SAFETY: identifier, domain and completion queue are alive, and of one device: `Link::add` saw to it.
-        check(unsafe { (self.library.rdma_create_qp)(self.raw.as_ptr(), domain.raw.as_ptr(), attributes) })
+        by_errno(unsafe { (self.library.rdma_create_qp)(self.raw.as_ptr(), domain.raw.as_ptr(), attributes) })
     }
 
     /// Destroys the queue pair: the device touches no memory of it any more.
@@ -132,7 +132,7 @@ impl Id {
     pub(super) fn connect(&self, private_data: &[u8], deadline: Instant) -> io::Result<Vec<u8>> {
         let mut parameters = parameters(private_data);
         // SAFETY: the identifier has a route and a queue pair; the parameters are read before the call returns.
-        check(unsafe { (self.library.rdma_connect)(self.raw.as_ptr(), &raw mut parameters) })?;
+        by_errno(unsafe { (self.library.rdma_connect)(self.raw.as_ptr(), &raw mut parameters) })?;
         Ok(self.events.wait_for(Kind::Established, deadline)?.private_data)
     }
 
@@ -140,7 +140,7 @@ impl Id {
     pub(super) fn accept(&self, private_data: &[u8]) -> io::Result<()> {
         let mut parameters = parameters(private_data);
         // SAFETY: the identifier came with a request and has a queue pair; the parameters are read before the call returns.
-        check(unsafe { (self.library.rdma_accept)(self.raw.as_ptr(), &raw mut parameters) })
+        by_errno(unsafe { (self.library.rdma_accept)(self.raw.as_ptr(), &raw mut parameters) })
     }
 }
 
@@ -172,10 +172,6 @@ fn parameters(private_data: &[u8]) -> ConnectionParameters {
     }
 }
 
-fn check(result: i32) -> io::Result<()> {
-    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
-}
-
 /// No device has `ip`, or its port is down.
 fn none_has(ip: IpAddr, error: &io::Error) -> Error {
     Error::new(Fault::There, "no-rdma-path", format!("no RDMA device here has the address {ip}: {error}"))
@@ -198,14 +194,14 @@ impl Connecting {
         let to = SockAddr::from(address);
         let resolved = (|| {
             // SAFETY: the identifier is new, and the address is read before the call returns.
-            check(unsafe {
+            by_errno(unsafe {
                 let to = to.as_ptr().cast_mut().cast();
                 (id.library.rdma_resolve_addr)(id.raw.as_ptr(), std::ptr::null_mut(), to, millis)
             })?;
             id.events.wait_for(Kind::AddressResolved, deadline)?;
             id.expect_active()?;
             // SAFETY: the identifier is bound to a device.
-            check(unsafe { (id.library.rdma_resolve_route)(id.raw.as_ptr(), millis) })?;
+            by_errno(unsafe { (id.library.rdma_resolve_route)(id.raw.as_ptr(), millis) })?;
             id.events.wait_for(Kind::RouteResolved, deadline).map(drop)
         })();
         resolved.map_err(|error| {
@@ -249,7 +245,7 @@ impl Listener {
     pub fn bind(ip: IpAddr) -> Result<Listener, Error> {
         let id = Id::bound(ip)?;
         // SAFETY: the identifier is bound.
-        let listening = check(unsafe { (id.library.rdma_listen)(id.raw.as_ptr(), 64) });
+        let listening = by_errno(unsafe { (id.library.rdma_listen)(id.raw.as_ptr(), 64) });
         listening.map_err(|error| none_has(ip, &error))?;
         Ok(Listener { id })
     }

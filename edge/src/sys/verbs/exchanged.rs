@@ -6,7 +6,7 @@
 
 use super::abi::*;
 use super::connection::{Id, NOT_READY_RETRIES};
-use super::library::{Library, no_device};
+use super::library::{Library, by_code, by_errno, no_device};
 use super::link::{Ends, Job, Link, Pair, number};
 use super::memory::Domain;
 use super::pairs_abi::*;
@@ -75,10 +75,10 @@ impl Seat {
     pub fn sit(&mut self, gid_index: u8) -> io::Result<()> {
         let context = self.domain.context.as_ptr();
         // SAFETY: the device is open, and a GID has 16 bytes.
-        let failed =
+        let found =
             unsafe { (self.domain.library.ibv_query_gid)(context, self.number, c_int::from(gid_index), &raw mut self.gid) };
         self.gid_index = gid_index;
-        if failed == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+        by_errno(found)
     }
 
     /// The protection domain for links from here.
@@ -108,8 +108,7 @@ impl Own {
 
     fn modify(&self, mut attributes: Attributes, what: c_int) -> io::Result<()> {
         // SAFETY: the queue pair is alive; the attributes are read before the call returns.
-        let failed = unsafe { (self.library.ibv_modify_qp)(self.raw.as_ptr(), &raw mut attributes, SET_STATE | what) };
-        if failed == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(failed.abs())) }
+        by_code(unsafe { (self.library.ibv_modify_qp)(self.raw.as_ptr(), &raw mut attributes, SET_STATE | what) })
     }
 }
 

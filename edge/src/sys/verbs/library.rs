@@ -5,6 +5,7 @@ use super::pairs_abi::{Attributes, Way};
 use farline_core::units::{Error, Fault};
 use libloading::os::unix::{Library as Loaded, RTLD_LOCAL, RTLD_NOW};
 use std::ffi::{c_int, c_uint, c_void};
+use std::io;
 use std::sync::OnceLock;
 
 /// Declares the functions of both libraries, as their headers have them, and how they are found.
@@ -93,6 +94,16 @@ pub(super) fn library() -> Result<&'static Library, Error> {
         Error::new(Fault::Here, "no-rdma", format!("RDMA needs libibverbs and librdmacm: {error}"))
             .hint("install them (Debian: librdmacm1 and ibverbs-providers), or use --channel tcp")
     })
+}
+
+/// What a call of libibverbs answers: 0, or an errno, which some devices' own libraries negate.
+pub(super) fn by_code(code: c_int) -> io::Result<()> {
+    if code == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(code.abs())) }
+}
+
+/// What a call of librdmacm answers, and of libibverbs where it fills in: 0, or another number beside errno.
+pub(super) fn by_errno(result: c_int) -> io::Result<()> {
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 /// How many RDMA devices this host has.

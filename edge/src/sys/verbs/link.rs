@@ -5,11 +5,11 @@ use super::connection::{Connecting, Id, Request};
 use super::events::{Events, Gone, Kind, wait};
 use super::exchanged::Own;
 use super::memory::{Domain, Keys, Registration};
+use super::queue::{Queue, post_receive, post_send};
 use crate::sys::memory::Memory;
 use crate::sys::pool::Slot;
 use farline_core::rdma::Failure;
 use rustix::event::{PollFd, PollFlags};
-use rustix::fs::OFlags;
 use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -110,13 +110,6 @@ impl Pair {
             Ends::Own(_) => None,
         }
     }
-}
-
-/// A completion queue and the descriptor that tells of news in it.
-pub(super) struct Queue {
-    pub(super) raw: NonNull<CompletionQueue>,
-    channel: NonNull<CompletionChannel>,
-    domain: Arc<Domain>,
 }
 
 /// Registered memory for records: those to be received first, by queue pair, then those to be sent.
@@ -346,13 +339,8 @@ impl Link {
             remote_key,
             rest: [0; 9],
         };
-        let mut bad = std::ptr::null_mut();
-        // SAFETY: the queue pair is alive; the device copies the request; what it points to is registered and held or a record's buffer.
-        let failed = unsafe {
-            let post = (*(*pair.as_ptr()).context).post_send.ok_or(io::ErrorKind::Unsupported)?;
-            post(pair.as_ptr(), &raw mut request, &raw mut bad)
-        };
-        if failed == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(failed.abs())) }
+        // SAFETY: the queue pair is alive; what the request points to is registered, and held or a record's buffer.
+        unsafe { post_send(pair, &raw mut request) }
     }
 
     fn receive_into(&self, pair: NonNull<QueuePair>, on: u8, buffer: usize) -> io::Result<()> {
@@ -365,13 +353,8 @@ impl Link {
             pieces: &raw mut piece,
             piece_count: 1,
         };
-        let mut bad = std::ptr::null_mut();
         // SAFETY: as in `request`; the buffer lies in the records' memory.
-        let failed = unsafe {
-            let post = (*(*pair.as_ptr()).context).post_recv.ok_or(io::ErrorKind::Unsupported)?;
-            post(pair.as_ptr(), &raw mut request, &raw mut bad)
-        };
-        if failed == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(failed.abs())) }
+        unsafe { post_receive(pair, &raw mut request) }
     }
 
     /// Takes what the device has done, without waiting; answers whether there was any.
@@ -380,13 +363,7 @@ impl Link {
     /// When the device fails.
     pub fn poll(&mut self, into: &mut Vec<Completion>) -> io::Result<bool> {
         let mut done = [WorkCompletion::default(); BATCH];
-        // SAFETY: the queue is alive and writes as many completions as it says, no more than there is room for.
-        let count = unsafe {
-            let queue = self.queue.raw.as_ptr();
-            let poll = (*(*queue).context).poll_cq.ok_or(io::ErrorKind::Unsupported)?;
-            poll(queue, BATCH as i32, done.as_mut_ptr())
-        };
-        let count = usize::try_from(count).map_err(|_| io::Error::other("the completion queue failed"))?;
+        let count = self.queue.poll(&mut done)?;
         for completion in &done[..count] {
             into.extend(self.take(completion)?);
         }
@@ -482,63 +459,5 @@ impl Link {
 impl Drop for Link {
     fn drop(&mut self) {
         self.shut();
-    }
-}
-
-impl Queue {
-    pub(super) fn new(domain: &Arc<Domain>, capacity: usize) -> io::Result<Queue> {
-        let (library, context) = (domain.library, domain.context.as_ptr());
-        // SAFETY: the device is open.
-        let channel = NonNull::new(unsafe { (library.ibv_create_comp_channel)(context) }).ok_or_else(io::Error::last_os_error)?;
-        // SAFETY: as above; the channel is alive.
-        let raw = unsafe { (library.ibv_create_cq)(context, capacity as i32, std::ptr::null_mut(), channel.as_ptr(), 0) };
-        let Some(raw) = NonNull::new(raw) else {
-            let error = io::Error::last_os_error();
-            // SAFETY: no queue uses it.
-            let _ = unsafe { (library.ibv_destroy_comp_channel)(channel.as_ptr()) };
-            return Err(error);
-        };
-        let queue = Queue { raw, channel, domain: Arc::clone(domain) };
-        let flags = rustix::fs::fcntl_getfl(&queue)?;
-        rustix::fs::fcntl_setfl(&queue, flags | OFlags::NONBLOCK)?;
-        Ok(queue)
-    }
-
-    /// Has the next completion tell the descriptor.
-    pub(super) fn arm(&self) -> io::Result<()> {
-        // SAFETY: the queue is alive.
-        let failed = unsafe {
-            let arm = (*(*self.raw.as_ptr()).context).req_notify_cq.ok_or(io::ErrorKind::Unsupported)?;
-            arm(self.raw.as_ptr(), 0)
-        };
-        if failed == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(failed.abs())) }
-    }
-
-    /// Takes what the descriptor told.
-    pub(super) fn disarm(&self) {
-        let (mut queue, mut context) = (std::ptr::null_mut(), std::ptr::null_mut());
-        // SAFETY: the channel is alive and does not wait; each event taken is acknowledged once, on the one queue that it has.
-        unsafe {
-            while (self.domain.library.ibv_get_cq_event)(self.channel.as_ptr(), &raw mut queue, &raw mut context) == 0 {
-                (self.domain.library.ibv_ack_cq_events)(queue, 1);
-            }
-        }
-    }
-}
-
-impl AsFd for Queue {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        // SAFETY: the channel owns its descriptor and outlives the borrow.
-        unsafe { BorrowedFd::borrow_raw(self.channel.as_ref().fd) }
-    }
-}
-
-impl Drop for Queue {
-    fn drop(&mut self) {
-        // SAFETY: the queue pairs are gone, and every event was acknowledged.
-        unsafe {
-            let _ = (self.domain.library.ibv_destroy_cq)(self.raw.as_ptr());
-            let _ = (self.domain.library.ibv_destroy_comp_channel)(self.channel.as_ptr());
-        }
     }
 }

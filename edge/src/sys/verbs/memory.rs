@@ -1,7 +1,7 @@
 //! Protection domains and the memory that is registered in them.
 
 use super::abi::{ACCESS_LOCAL_WRITE, ACCESS_REMOTE_WRITE, Context, DeviceAttributes, MemoryRegion, Opaque, TRANSPORT_IWARP};
-use super::library::{Library, library};
+use super::library::{Library, by_code, library};
 use crate::sys::lock::lock;
 use crate::sys::pool::{Region, Slot};
 use farline_core::rdma::Limits;
@@ -97,13 +97,10 @@ impl Domain {
     pub fn limits(&self) -> io::Result<Limits> {
         let mut attributes = std::mem::MaybeUninit::<DeviceAttributes>::zeroed();
         // SAFETY: the device is open; a structure of integers may be all zeros, and the call fills it in.
-        let (failed, attributes) = unsafe {
-            let failed = (self.library.ibv_query_device)(self.context.as_ptr(), attributes.as_mut_ptr());
-            (failed, attributes.assume_init())
+        let attributes = unsafe {
+            by_code((self.library.ibv_query_device)(self.context.as_ptr(), attributes.as_mut_ptr()))?;
+            attributes.assume_init()
         };
-        if failed != 0 {
-            return Err(io::Error::from_raw_os_error(failed.abs()));
-        }
         let number = |count: i32| u32::try_from(count).unwrap_or(0);
         Ok(Limits {
             queue_pairs: number(attributes.queue_pairs),

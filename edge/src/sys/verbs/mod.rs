@@ -12,6 +12,7 @@ mod link;
 mod memory;
 mod pairs;
 mod pairs_abi;
+mod queue;
 mod station;
 mod work;
 

@@ -3,10 +3,10 @@
 use super::abi::*;
 use super::connection::{Connecting, Id, Request};
 use super::events::{Kind, wait};
-use super::library::Library;
-use super::link::Queue;
+use super::library::{Library, by_code, by_errno};
 use super::memory::{Domain, Registration};
 use super::pairs_abi::*;
+use super::queue::Queue;
 use super::station::{Address, Station};
 use super::work::DATAGRAM_KEY;
 use crate::sys::memory::Memory;
@@ -196,7 +196,7 @@ impl Pairs {
             let mut parameters = self.parameters(&proof);
             // SAFETY: the identifier has a route and a queue pair; the parameters are read before the call returns.
             let done = unsafe { (self.domain.library.rdma_connect)(id.raw.as_ptr(), &raw mut parameters) };
-            check(done).map_err(failed)?;
+            by_errno(done).map_err(failed)?;
             id.events.wait_for(Kind::Established, Instant::now() + timeout).map_err(failed)?;
             self.take(id).map_err(failed)?;
         }
@@ -226,7 +226,7 @@ impl Pairs {
             let id = self.with_pair(id)?;
             let mut parameters = self.parameters(&[]);
             // SAFETY: the identifier came with a request and has a queue pair; the parameters are read before the call returns.
-            check(unsafe { (self.domain.library.rdma_accept)(id.raw.as_ptr(), &raw mut parameters) })?;
+            by_errno(unsafe { (self.domain.library.rdma_accept)(id.raw.as_ptr(), &raw mut parameters) })?;
             id.events.wait_for(Kind::Established, deadline)?;
             self.take(id)?;
         }
@@ -298,8 +298,7 @@ impl Pairs {
 impl Pair {
     fn modify(&self, attributes: &mut Attributes, mask: c_int) -> io::Result<()> {
         // SAFETY: the queue pair is alive, and the attributes are read before the call returns.
-        let failed = unsafe { (self.library.ibv_modify_qp)(self.raw.as_ptr(), attributes, mask) };
-        if failed == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(failed.abs())) }
+        by_code(unsafe { (self.library.ibv_modify_qp)(self.raw.as_ptr(), attributes, mask) })
     }
 }
 
@@ -321,8 +320,4 @@ impl Drop for Handle {
         // SAFETY: created by `join`, and the queue pairs that used it are gone.
         let _ = unsafe { (self.library.ibv_destroy_ah)(self.raw.as_ptr()) };
     }
-}
-
-fn check(result: c_int) -> io::Result<()> {
-    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }

@@ -4,6 +4,7 @@ use super::abi::*;
 use super::events::wait;
 use super::pairs::{Pairs, ROUTE_LEN};
 use super::pairs_abi::*;
+use super::queue::{post_receive, post_send};
 use farline_core::rdma::Failure;
 use rustix::event::{PollFd, PollFlags};
 use std::io;
@@ -78,15 +79,8 @@ impl Pairs {
                 // SAFETY: both lie in the chain, which stays where it is until the device has copied it.
                 unsafe { (*first.add(at - 1)).next = first.add(at) };
             }
-            let mut bad = std::ptr::null_mut();
-            // SAFETY: the queue pair is alive; the device copies the requests, and what they point to is registered memory of this end.
-            let failed = unsafe {
-                let post = (*(*pair.as_ptr()).context).post_send.ok_or(io::ErrorKind::Unsupported)?;
-                post(pair.as_ptr(), first.cast::<SendRequest>(), &raw mut bad)
-            };
-            if failed != 0 {
-                return Err(io::Error::from_raw_os_error(failed.abs()));
-            }
+            // SAFETY: the queue pair is alive, a datagram's request is of the size of any, and all points to registered memory of this end.
+            unsafe { post_send(pair, first.cast::<SendRequest>())? };
             left -= now;
         }
         Ok(())
@@ -112,13 +106,8 @@ impl Pairs {
             pieces: &raw mut piece,
             piece_count: 1,
         };
-        let mut bad = std::ptr::null_mut();
         // SAFETY: as in `post`; the buffer lies in the registered memory, behind source and target.
-        let failed = unsafe {
-            let post = (*(*pair.as_ptr()).context).post_recv.ok_or(io::ErrorKind::Unsupported)?;
-            post(pair.as_ptr(), &raw mut request, &raw mut bad)
-        };
-        if failed == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(failed.abs())) }
+        unsafe { post_receive(pair, &raw mut request) }
     }
 
     /// Takes what has been done, without waiting; answers whether there was any.
@@ -127,13 +116,7 @@ impl Pairs {
     /// When the device fails.
     pub fn poll(&mut self, into: &mut Vec<Done>) -> io::Result<bool> {
         let mut done = [WorkCompletion::default(); BATCH];
-        // SAFETY: the queue is alive and writes as many completions as it says, no more than there is room for.
-        let count = unsafe {
-            let queue = self.queue.raw.as_ptr();
-            let poll = (*(*queue).context).poll_cq.ok_or(io::ErrorKind::Unsupported)?;
-            poll(queue, BATCH as i32, done.as_mut_ptr())
-        };
-        let count = usize::try_from(count).map_err(|_| io::Error::other("the completion queue failed"))?;
+        let count = self.queue.poll(&mut done)?;
         into.extend(done[..count].iter().map(|done| {
             let (on, buffer) = ((done.id & 0xffff_ffff) as usize, (done.id >> 32) as usize);
             match Failure::of_status(done.status) {

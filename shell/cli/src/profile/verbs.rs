@@ -2,6 +2,7 @@
 
 use super::document::write;
 use super::export::{is_document, write_made};
+use super::measure::environment;
 use super::{Args, SAVE_EVERY, now, side_by_side, simulate};
 use crate::output::Output;
 use farline::prober::VerbsBench;
@@ -150,7 +151,7 @@ pub(super) fn run(asked: Asked, args: &Args, output: &Output) -> Result<ExitCode
     };
     match asked {
         Asked::Measured(mut profile, ends) => {
-            measure(&mut profile, &mut VerbsBench::open(ends, None)?, &files, output)?;
+            measure(&mut profile, &mut VerbsBench::open(ends, None, environment())?, &files, output)?;
             if !args.messages.without_model() {
                 model(&mut profile);
             }
