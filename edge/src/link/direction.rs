@@ -9,7 +9,7 @@
 //! receiving kernel does with the packet after the write is the receiver's time, not the link's: as behind a card, a thread of that
 //! kernel takes it from the device's queue (NAPI).
 
-use super::accuracy::Spans;
+use super::accuracy::{Spans, Stamps};
 use super::cut;
 use super::packet::Layout;
 use super::ring::Ring;
@@ -24,9 +24,9 @@ use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, TryLockError};
 
-/// Writes in a row before reads get their turn, and how long is read before due writes are looked for again.
+/// Writes in a row before a read gets its turn, and reads in a row before due writes are looked for again.
 const WRITES: u32 = 8;
-const READING: Span = Span::from_micros(200);
+const READS: u32 = 8;
 
 /// The longest that reads are put off: the device's queue must not fill up meanwhile.
 const PUT_OFF: Span = Span::from_micros(200);
@@ -87,10 +87,7 @@ pub(super) struct Direction {
     ring: Ring,
     /// Before this no read is due.
     read_at: Time,
-    /// Since when at most the wire may be idle because a packet waits for us.
-    starving_at: Time,
-    /// For how long at most it was so before, since the device was last seen empty: what is late makes late what comes behind it.
-    starved: Span,
+    stamps: Stamps,
     shown: Arc<Mutex<Shown>>,
     /// What `shown` becomes when it is next published.
     own: Shown,
@@ -101,9 +98,9 @@ pub(super) struct Direction {
 impl Direction {
     pub(super) fn new(from: Arc<OwnedFd>, to: Arc<OwnedFd>, link: Link, ring: Ring, shown: Arc<Mutex<Shown>>) -> Direction {
         let now = now();
-        let (read_at, starving_at, published) = (now, now, now);
-        let (own, starved) = (Shown::new(), Span::ZERO);
-        Direction { from, to, link, ring, read_at, starving_at, starved, shown, own, published, unpublished: false }
+        let (read_at, published) = (now, now);
+        let (own, stamps) = (Shown::new(), Stamps::new(now));
+        Direction { from, to, link, ring, read_at, stamps, shown, own, published, unpublished: false }
     }
 
     /// The device that packets come from.
@@ -117,15 +114,13 @@ impl Direction {
         let (due, written) = self.write_due(clock);
         let (mut read, mut emptied) = (0, true);
         if self.read_at <= *clock {
-            (read, emptied) = self.read_some(clock);
+            (read, emptied) = self.read_some(clock, due);
         }
         // A device that still holds packets is read on as soon as the due writes are done: put off, its queue would stand where
         // the model's should, unseen and undropped.
         if self.read_at <= *clock && emptied {
             let idle_at = self.link.idle_at(*clock);
             self.read_at = *clock + put_off.unwrap_or(idle_at.since(*clock).min(PUT_OFF));
-            // Until the wire is idle a packet would have waited in the model as well.
-            self.starving_at = self.starving_at.max(idle_at);
         }
         let watch = self.read_at <= *clock;
         let next = if watch { due } else { Some(due.map_or(self.read_at, |due| due.min(self.read_at))) };
@@ -135,7 +130,7 @@ impl Direction {
     /// Notes that the thread slept until `clock`, to be woken by the device if it was `watched`.
     pub(super) fn slept(&mut self, clock: Time, watched: bool) {
         if watched {
-            (self.starving_at, self.starved) = (clock, Span::ZERO);
+            self.stamps.empty(clock);
         }
     }
 
@@ -151,12 +146,10 @@ impl Direction {
         (Some(*clock), written)
     }
 
-    /// Reads until the device is empty or enough is read; answers how many packets were read, and whether the device is empty or
-    /// cannot be read. Writes that fall due meanwhile wait: a device that is read more slowly than it is written becomes a queue which
-    /// the model does not know.
-    fn read_some(&mut self, clock: &mut Time) -> (u32, bool) {
-        let (begun, mut count) = (*clock, 0);
-        while clock.since(begun) < READING {
+    /// Reads until the device is empty, a write is due and the wire busy, or enough is read; answers how many packets were read, and
+    /// whether the device is empty or cannot be read.
+    fn read_some(&mut self, clock: &mut Time, due: Option<Time>) -> (u32, bool) {
+        for count in 0..READS {
             // A full ring is waited out: the device's queue holds what comes meanwhile.
             let Some(room) = self.ring.room() else {
                 self.read_at = *clock + PAUSE;
@@ -166,17 +159,13 @@ impl Direction {
                 Ok(len) if len > tun::HEADER => {
                     let frames = Layout::of(&room[..len]).frames();
                     let token = self.ring.push(len, frames.count());
-                    if self.link.idle_at(*clock) <= *clock {
-                        self.starved = self.starved + clock.since(self.starving_at);
-                        self.own.stamping.record(self.starved);
-                    }
+                    self.own.stamping.record(self.stamps.read(*clock));
                     self.link.handle(*clock, Packet { token, frames });
-                    self.starving_at = self.link.idle_at(*clock).max(*clock);
+                    self.stamps.busy_until(self.link.idle_at(*clock));
                     self.unpublished = true;
-                    count += 1;
                 }
                 Err(Errno::AGAIN) => {
-                    (self.starving_at, self.starved) = (*clock, Span::ZERO);
+                    self.stamps.empty(*clock);
                     return (count, true);
                 }
                 Err(Errno::INTR) => {}
@@ -187,8 +176,12 @@ impl Direction {
                 }
             }
             *clock = now();
+            // With the wire idle, what waits to be read grows as late as what waits to be written.
+            if due.is_some_and(|due| due <= *clock) && self.link.idle_at(*clock) > *clock {
+                return (count + 1, false);
+            }
         }
-        (count, false)
+        (READS, false)
     }
 
     /// Does what the model says; answers how many packets were written.
