@@ -100,7 +100,7 @@ pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
             Error::new(Fault::You, "profile-kind", "a measured profile cannot go on by simulation").hint("leave --simulate out")
         );
     }
-    let documents: Vec<&PathBuf> = args.resume.iter().chain(args.out.iter().filter(|file| is_document(file))).collect();
+    let documents: Vec<&PathBuf> = args.written().into_iter().filter(|file| is_document(file)).collect();
     match profile.kind {
         Kind::Modelled => simulate(&mut profile, &documents)?,
         Kind::Measured => match profile.environment.node.clone() {
@@ -120,6 +120,14 @@ pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
     write_made(&args.out, || profile.columns(), |command| profile.page(command))?;
     output.result(&profile, print::table(&profile))?;
     Ok(ExitCode::SUCCESS)
+}
+
+impl Args {
+    /// The files to write, each once: whoever goes on with a profile may name its file as the one to write, too.
+    fn written(&self) -> Vec<&PathBuf> {
+        let others = self.out.iter().filter(|file| self.resume.as_ref() != Some(file));
+        self.resume.iter().chain(others).collect()
+    }
 }
 
 /// The profile that the arguments ask for, before its first repetition.
