@@ -3,7 +3,8 @@
 
 use farline_lab::{Running, announced, error_of, farline, node, succeed};
 use serde_json::Value;
-use std::io::Read;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Once;
@@ -45,13 +46,13 @@ fn without_a_device_a_copy_goes_by_tcp_and_says_why_in_one_line() {
     let url = url.replacen("ftp://", "farline://", 1);
     let source = source.to_str().expect("UTF-8");
     let (there, back) = (format!("{url}/a"), dir.path().join("b"));
-    for (driver, from, to) in [("rdma", source, &*there), ("rdma:4:exchange", &there, back.to_str().expect("UTF-8"))] {
+    for (driver, from, to) in [("rdma", source, &*there), ("rdma:4:exchange:read", &there, back.to_str().expect("UTF-8"))] {
         let result = copy(&["--channel", driver, from, to]);
         assert_eq!((&result["data_path"], &result["verified"]), (&"direct".into(), &true.into()), "{result}");
         assert_eq!(notes(&result).matches("over TCP instead of RDMA").count(), 1, "{result}");
     }
     assert_same(Path::new(source), &back);
-    for driver in ["rdma:17", "rdma:0", "rdma:exchange:4", "rdma:4:4", "tcp:exchange", "udt"] {
+    for driver in ["rdma:17", "rdma:0", "rdma:exchange:4", "rdma:4:4", "rdma:read:read", "tcp:read", "udt"] {
         let (error, code) = error_of(&["cp", "--channel", driver, source, &format!("{url}/c")]);
         assert_eq!((error["code"].as_str(), code), (Some("usage"), 2), "{driver}: {error}");
     }
@@ -181,6 +182,59 @@ fn iwarp_is_connected_by_rdma_cm_alone_and_finds_out_what_the_path_takes() {
     let said = by_tcp_instead(farline().args(wish));
     assert!(said.contains("iWARP is connected by rdma_cm alone") && said.contains("leave `:exchange` out"), "{said}");
     goes_there_and_back(&[Way { mtu: (1_500, 1_448), ..Way::by("rdma:1") }]);
+}
+
+#[test]
+#[ignore = "needs two RDMA devices: make lab"]
+fn by_rdma_read_a_file_goes_there_and_back_over_either_way_of_connecting() {
+    let mut ways = vec![Way::by("rdma:1:read"), Way::by("rdma:4:read")];
+    if !is_iwarp() {
+        ways.push(Way { mtu: (1_500, 1_024), ..Way::by("rdma:2:exchange:read") });
+    }
+    goes_there_and_back(&ways);
+}
+
+#[test]
+#[ignore = "needs two RDMA devices: make lab"]
+fn to_a_node_that_does_not_say_that_it_reads_blocks_are_written_and_one_line_says_so() {
+    wire();
+    let dir = tempfile::tempdir().expect("a folder");
+    let source = dir.path().join("source");
+    plant(&source, MIB);
+    let (_node, url) = far_node(&dir.path().join("root"));
+    let node = url.trim_start_matches("farline://").trim_end_matches('/').parse().expect("an address");
+    let relay = mute(node, "FARLINE RDMA READ");
+    for driver in ["rdma:2:read", "rdma:2:exchange:read"] {
+        let result = copy(&["--channel", driver, source.to_str().expect("UTF-8"), &format!("farline://{relay}/{driver}")]);
+        assert_eq!((&result["data_path"], &result["verified"]), (&"rdma".into(), &true.into()), "{result}");
+        assert_eq!(notes(&result).matches("RDMA WRITE instead of READ").count(), 1, "{result}");
+        assert_same(&source, &dir.path().join("root").join(driver));
+    }
+}
+
+/// A relay to the node's control port, at the node's own address, that leaves out lines with `word`.
+fn mute(node: SocketAddr, word: &'static str) -> SocketAddr {
+    let listener = TcpListener::bind((node.ip(), 0)).expect("a port");
+    let address = listener.local_addr().expect("bound");
+    let carry = |from: TcpStream, mut to: TcpStream, without: Option<&'static str>| {
+        std::thread::spawn(move || {
+            for line in BufReader::new(from).split(b'\n').map_while(Result::ok) {
+                let is_left_out = without.is_some_and(|word| String::from_utf8_lossy(&line).contains(word));
+                if !is_left_out && to.write_all(&[&line[..], b"\n"].concat()).is_err() {
+                    break;
+                }
+            }
+            let _ = to.shutdown(Shutdown::Write);
+        });
+    };
+    std::thread::spawn(move || {
+        for client in listener.incoming().map_while(Result::ok) {
+            let there = TcpStream::connect(node).expect("the node listens");
+            carry(client.try_clone().expect("a descriptor"), there.try_clone().expect("a descriptor"), None);
+            carry(there, client, Some(word));
+        }
+    });
+    address
 }
 
 #[test]

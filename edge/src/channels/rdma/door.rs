@@ -191,7 +191,7 @@ impl Hall {
     /// Finds the channel that a queue pair is of, or makes room for it.
     fn join(&mut self, request: &Request, greeting: &Greeting) -> Result<(), Refusal> {
         let domain = request.domain(self.domain.as_ref()).map_err(|_| Refusal::NoRoom)?;
-        if domain.is_iwarp() != (greeting.placement == Placement::Behind) {
+        if !greeting.placement.fits(domain.is_iwarp()) {
             return Err(Refusal::OtherFabric);
         }
         let mtu = request.mtu();

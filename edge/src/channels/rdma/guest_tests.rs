@@ -4,7 +4,7 @@
 use super::*;
 use crate::channels::key::Key;
 use crate::channels::told;
-use crate::sys::pool::pool;
+use crate::sys::pool::{Slot, pool};
 use crate::sys::verbs::{Connecting, Rejected};
 use farline_core::rdma::{Announcement, Credit, Greeting, Placement, Refusal, VERSION};
 use farline_core::units::Span;
@@ -43,7 +43,7 @@ fn key() -> Key {
 /// What channels of two slots are like.
 fn fabric() -> Fabric {
     let (slot_len, rtt) = (Bytes(SLOT_LEN as u64), Span::from_millis(1));
-    Fabric { queue_pairs: 1, credits: 2, elastic: false, exchange: false, slot_len, rtt }
+    Fabric { queue_pairs: 1, credits: 2, elastic: false, exchange: false, read: false, slot_len, rtt }
 }
 
 /// What a node gives to a channel.
@@ -60,18 +60,24 @@ fn door(key: &Key, credits: usize) -> (RdmaDoor, mpsc::Receiver<Box<dyn Channel>
     (door.expect("a door"), delivered)
 }
 
-/// The end that connected, to be used past its rules; and the honest end, which offers two slots.
-fn ends() -> (RdmaDoor, RdmaChannel, Box<dyn Channel>) {
+/// The end that connected, to be used past its rules; and the honest end.
+fn ends(read: bool) -> (RdmaDoor, RdmaChannel, Box<dyn Channel>) {
     let key = key();
     let (door, delivered) = door(&key, 2);
-    let mut liar = Dialler::new(key, fabric()).open(door.address(), PATIENCE).expect("a channel");
+    let mut liar = Dialler::new(key, Fabric { read, ..fabric() }).open(door.address(), PATIENCE).expect("a channel");
     // The first word, without which the other end may not speak.
     liar.turn(None).expect("sent");
-    let mut honest = delivered.recv_timeout(PATIENCE).expect("the other end");
+    (door, liar, delivered.recv_timeout(PATIENCE).expect("the other end"))
+}
+
+fn offer_two(honest: &mut dyn Channel) {
     for slot in pool(2, SLOT_LEN).expect("memory") {
         honest.offer(slot);
     }
-    (door, liar, honest)
+}
+
+fn slot() -> Slot {
+    pool(1, SLOT_LEN).expect("memory").pop().expect("a slot")
 }
 
 /// What the device says next that `wanted` takes.
@@ -119,9 +125,9 @@ fn write(liar: &mut RdmaChannel, to: Credit, announced: u32, written: u32) {
 }
 
 fn write_only(liar: &mut RdmaChannel, to: Credit, len: u32) {
-    let slot = pool(1, SLOT_LEN).expect("memory").pop().expect("a slot");
+    let slot = slot();
     let index = slot.index();
-    liar.link.hold(slot, false).expect("registered");
+    liar.link.hold(slot, Access::Sent).expect("registered");
     liar.link.write(0, index, len, to.address, to.key, (!is_iwarp()).then_some(to.number)).expect("posted");
 }
 
@@ -143,7 +149,8 @@ fn drive(mut honest: Box<dyn Channel>, arrivals: mpsc::Sender<Result<Arrival, io
 #[ignore = "needs two RDMA devices: make lab"]
 fn a_key_opens_nothing_after_its_transfer_nor_a_byte_beside_its_slot() {
     for beside in [false, true] {
-        let (_door, mut liar, honest) = ends();
+        let (_door, mut liar, mut honest) = ends(false);
+        offer_two(&mut *honest);
         let (tell, told) = mpsc::channel();
         let driving = std::thread::spawn(move || drive(honest, tell));
         let credits = advertised(&mut liar);
@@ -187,23 +194,110 @@ fn lies_about_sizes_and_slots_break_the_channel_before_anything_is_used() {
         lies.extend(told);
     }
     for (number, lie) in lies.into_iter().enumerate() {
-        let (_door, mut liar, honest) = ends();
-        let (tell, heard) = mpsc::channel();
-        let driving = std::thread::spawn(move || drive(honest, tell));
-        let credits = advertised(&mut liar);
-        lie(&mut liar, &credits);
-        let error = heard.recv_timeout(PATIENCE).expect("an answer").expect_err("no arrival came of a lie");
-        let error = told(&error).unwrap_or_else(|| panic!("lie {number}: {error}"));
-        assert_eq!((error.code, error.fault), ("rdma-broken", Fault::There), "lie {number}: {error}");
-        let mut honest = driving.join().expect("the honest end lives");
-        assert_eq!(std::iter::from_fn(|| honest.withdraw()).count(), 2, "lie {number}: its slots are its own again");
+        assert_eq!(caught(false, lie), "rdma-broken", "lie {number}");
+    }
+}
+
+/// What an honest end that offers two slots says of a lie; its slots must be its own again.
+fn caught(read: bool, lie: impl Fn(&mut RdmaChannel, &[Credit])) -> &'static str {
+    let (_door, mut liar, mut honest) = ends(read);
+    offer_two(&mut *honest);
+    let (tell, heard) = mpsc::channel();
+    let driving = std::thread::spawn(move || drive(honest, tell));
+    let credits = advertised(&mut liar);
+    lie(&mut liar, &credits);
+    let error = heard.recv_timeout(PATIENCE).expect("an answer").expect_err("no arrival came of a lie");
+    let error = told(&error).unwrap_or_else(|| panic!("{error}"));
+    assert_eq!(error.fault, Fault::There, "{error}");
+    let mut honest = driving.join().expect("the honest end lives");
+    assert_eq!(std::iter::from_fn(|| honest.withdraw()).count(), 2, "{error}");
+    error.code
+}
+
+/// Says of a slot of the liar's that a block of `len` bytes may be read there, once `twist` has changed where.
+fn lend(liar: &mut RdmaChannel, credit: u32, len: u32, twist: impl Fn(&mut Source)) {
+    let (address, key) = liar.link.hold(slot(), Access::Read).expect("registered");
+    let mut source = Source { key, address };
+    twist(&mut source);
+    let header = RecordHeader::new(&Header::data(0, len.into()).encode()).expect("short");
+    let record = Record::Filled(Announcement { credit, len, header }, source);
+    liar.link.post(0, &record.encode()).expect("posted");
+}
+
+#[test]
+#[ignore = "needs two RDMA devices: make lab"]
+fn where_blocks_are_read_lies_about_their_place_length_or_reading_break_the_channel() {
+    type Lie = fn(&mut RdmaChannel, &[Credit]);
+    let lies: [(&str, Lie); 6] = [
+        // A byte past its own slot.
+        ("rdma-access", |liar, credits| lend(liar, credits[0].number, 11, |source| source.address += SLOT_LEN as u64 - 10)),
+        // A key that it never had.
+        ("rdma-access", |liar, credits| lend(liar, credits[0].number, 11, |source| source.key ^= 0xff_ff00)),
+        // Longer than the slot that it is to go to.
+        ("rdma-broken", |liar, credits| lend(liar, credits[0].number, SLOT_LEN as u32 + 1, |_| {})),
+        // A credit that was not given.
+        ("rdma-broken", |liar, _| lend(liar, 77, 11, |_| {})),
+        // A write, for which no bytes need no key.
+        ("rdma-broken", |liar, credits| write_only(liar, credits[0], 0)),
+        // The end of a reading that nobody asked for.
+        ("rdma-broken", |liar, credits| liar.link.post(0, &Record::Done(vec![credits[0].number]).encode()).expect("posted")),
+    ];
+    for (number, (code, lie)) in lies.into_iter().enumerate() {
+        assert_eq!(caught(true, lie), code, "lie {number}");
     }
 }
 
 #[test]
 #[ignore = "needs two RDMA devices: make lab"]
+fn where_blocks_are_read_no_receiver_is_told_of_memory_and_a_source_is_closed_after_its_transfer() {
+    let (_door, mut liar, mut honest) = ends(true);
+    let credits = [0, 1].map(|number| Credit { number, key: 0, address: 0, len: SLOT_LEN as u32 });
+    liar.link.post(0, &Record::Credits { transfer: 0, credits: credits.to_vec() }.encode()).expect("posted");
+    let mut block = slot();
+    block.fill(0x5a);
+    let (is_back, back) = mpsc::channel();
+    let driving = std::thread::spawn(move || {
+        honest.send(Header::data(0, 1000), &Check::default(), block, 0..1000).expect("it has a credit");
+        honest.mark(Header::eof(1).with(Flags::EOD)).expect("and another");
+        is_back.send(honest.sent().expect("the peer has read it").is_some()).expect("somebody waits");
+        offer_two(&mut *honest);
+        let _ = honest.receive();
+    });
+    let found = next(&mut liar, |completion| match completion {
+        Completion::Record { bytes, .. } => match Record::decode(&bytes) {
+            Ok(Record::Filled(announcement, source)) => Some((announcement, source)),
+            _ => None,
+        },
+        _ => None,
+    });
+    let (Announcement { credit, len, .. }, source) = found;
+    let into = slot();
+    let index = into.index();
+    liar.link.hold(into, Access::Fetched).expect("registered");
+    let is_read = |completion| matches!(completion, Completion::SlotRead { .. }).then_some(());
+    liar.link.read(0, index, len, source.address, source.key).expect("posted");
+    next(&mut liar, is_read);
+    liar.link.read(0, index, len, source.address, source.key).expect("posted");
+    next(&mut liar, is_read);
+    liar.link.post(0, &Record::Done(vec![credit]).encode()).expect("posted");
+    assert!(back.recv_timeout(PATIENCE).expect("an answer"), "its slot is its own again");
+    assert_eq!(liar.link.release(index).expect("held")[..1000], [0x5a; 1000]);
+    assert!(advertised(&mut liar).iter().all(|credit| (credit.address, credit.key) == (0, 0)), "no memory is told");
+
+    let into = slot();
+    let index = into.index();
+    liar.link.hold(into, Access::Fetched).expect("registered");
+    liar.link.read(0, index, len, source.address, source.key).expect("posted");
+    assert_eq!(next(&mut liar, failure), Failure::RemoteAccess);
+    drop(liar);
+    driving.join().expect("the honest end lives");
+}
+
+#[test]
+#[ignore = "needs two RDMA devices: make lab"]
 fn a_peer_that_takes_nothing_is_an_error_in_the_end() {
-    let (_door, mut liar, _honest) = ends();
+    let (_door, mut liar, mut honest) = ends(false);
+    offer_two(&mut *honest);
     // Nobody drives the other end: its receives are used up by these.
     let receives = liar.settings.receives();
     let sends = liar.settings.sends();
