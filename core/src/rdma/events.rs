@@ -124,7 +124,7 @@ pub enum Output {
     },
     /// An offered slot comes back unused.
     Returned(SlotId),
-    /// The peer broke the protocol: the channel is of no more use, and [`Endpoint::withdraw`] gives its slots back.
+    /// The peer broke the protocol: the channel is of no more use, and [`Endpoint::withdraw`](super::Endpoint::withdraw) gives its slots back.
     Broken(Violation),
 }
 

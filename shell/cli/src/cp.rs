@@ -53,7 +53,7 @@ pub(crate) struct Args {
     /// Leave files of the same size and time alone
     #[arg(long)]
     skip_same: bool,
-    /// Such as tcp, rdma, rdma:4:exchange, rdma:read [default: tcp]
+    /// Such as tcp or rdma:4:exchange:read [default: tcp]
     #[arg(long, value_name = "DRIVER")]
     channel: Option<Driver>,
     /// Data channels, 1 to 60 [default: by round-trip time]
