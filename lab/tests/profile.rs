@@ -203,7 +203,7 @@ fn data_goes_the_other_way_and_both_ways_at_once() {
 fn a_mover_is_measured_from_memory_and_from_a_file_that_stalls() {
     let _one = ONE.lock();
     let dir = tempfile::tempdir().expect("a folder");
-    let staging = ["--staging", "8MiB", "--store", "memory,file", "--order", "synchronous,asynchronous"];
+    let staging = ["--staging", "8MiB", "--store", "memory,file", "--order", "synchronous"];
     let Some(mut command) =
         measured("2", &dir.path().join("p.json"), &[&staging[..], &["--streams", "2", "--repetitions", "1"]].concat())
     else {
@@ -211,7 +211,7 @@ fn a_mover_is_measured_from_memory_and_from_a_file_that_stalls() {
     };
     let profile = json(command.env("TMPDIR", dir.path()));
     let cells = profile["cells"].as_array().expect("cells");
-    assert_eq!(cells.len(), 4, "{profile}");
+    assert_eq!(cells.len(), 2, "{profile}");
     for cell in cells {
         let one = &cell["repetitions"][0];
         let rate = one["whole"]["receiver_bps"].as_f64().expect("a rate");
@@ -224,6 +224,35 @@ fn a_mover_is_measured_from_memory_and_from_a_file_that_stalls() {
     // Staging that cannot be is refused before anything runs.
     let error = error_of(farline().args(["--json", "profile", "--rtt", "5ms", "--staging", "1MiB"]));
     assert_eq!(error["code"], "profile-grid", "{error}");
+}
+
+#[test]
+fn a_mover_is_measured_over_tcp_and_over_tls_and_rdma_says_where_it_is_measured() {
+    let _one = ONE.lock();
+    let dir = tempfile::tempdir().expect("a folder");
+    let more = ["--channel", "tcp,tls", "--staging", "8MiB", "--streams", "2", "--repetitions", "1"];
+    let Some(mut command) = measured("2", &dir.path().join("p.json"), &more) else { return };
+    let profile = json(command.env("TMPDIR", dir.path()));
+    let cells = profile["cells"].as_array().expect("cells");
+    let driver = |cell: &Value| cell["cell"]["staged"]["driver"].as_str().unwrap_or("tcp").to_owned();
+    assert_eq!(cells.iter().map(driver).collect::<Vec<_>>(), ["tcp", "tls"], "{profile}");
+    for cell in cells {
+        let one = &cell["repetitions"][0];
+        assert!(one["whole"]["receiver_bps"].as_f64().is_some_and(|rate| (10e6..50e6).contains(&rate)), "{cell}");
+        let cpu = one["cpu"].as_array().expect("both ends' processor time");
+        assert!(cpu.len() == 2 && cpu.iter().all(|share| share.as_f64().is_some_and(|share| share < 4.0)), "{cell}");
+    }
+    let refused: [(&[&str], &str, &str); 4] = [
+        (&["--rtt", "5ms", "--channel", "tcp,rdma"], "profile-channel", "--channel rdma alone"),
+        (&["--rtt", "5ms", "--simulate", "--channel", "tls"], "profile-grid", "--host-rate"),
+        (&["--rtt", "5ms", "--channel", "tls", "--direction", "back"], "profile-grid", ""),
+        (&["--rtt", "5ms", "--store", "file"], "profile-grid", "--staging"),
+    ];
+    for (arguments, code, hint) in refused {
+        let error = error_of(farline().args(["--json", "profile"]).args(arguments));
+        assert_eq!(error["code"], code, "{arguments:?}: {error}");
+        assert!(error["hint"].as_str().unwrap_or_default().contains(hint), "{arguments:?}: {error}");
+    }
 }
 
 /// Waits until `file` holds `count` repetitions.
@@ -376,6 +405,7 @@ fn an_ordinary_user_measures_and_is_told_what_takes_a_privilege() {
 fn impossible_grids_and_unknown_names_are_the_askers_fault() {
     for (arguments, words) in [
         (&["--link", "usn-9999"][..], "no path"),
+        (&["--resume", "p.json", "--streams", "4"], "--streams changes nothing"),
         (&["--link", "usn-1400", "--congestion", "quick"], "quick"),
         (&["--link", "usn-1400", "--loss", "1.5"], "probability"),
         (&["--link", "usn-1400", "--seconds", "0.01"], "at least four"),
@@ -390,4 +420,17 @@ fn impossible_grids_and_unknown_names_are_the_askers_fault() {
         assert_eq!(error["fault"], "you", "{arguments:?}: {error}");
         assert!(error.to_string().contains(words), "{arguments:?}: {error}");
     }
+}
+
+#[test]
+fn a_page_that_could_not_be_written_is_refused_before_anything_runs() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let missing = dir.path().join("missing/p.html");
+    for (file, hint) in [(text(&missing), "folder"), (text(dir.path()), "a file in it"), ("/dev/null", "device")] {
+        // Fifteen hours of it: what is refused is refused at once.
+        let error = error_of(farline().args(["--json", "profile", "--preset", "wanphy-stability", "--full", "-o", file]));
+        assert_eq!((&error["code"], &error["fault"]), (&"cannot-write".into(), &"here".into()), "{error}");
+        assert!(error["hint"].as_str().is_some_and(|found| found.contains(hint)), "{error}");
+    }
+    assert_eq!(fs::read_dir(dir.path()).expect("a folder").count(), 0, "and nothing is left");
 }

@@ -280,12 +280,12 @@ pub fn plan_from(profile: &Profile, path: Option<&str>, size: Bytes) -> Result<P
     if size.0 == 0 {
         return Err(Error::new(Fault::You, "plan-nothing", "a plan needs a size above zero"));
     }
-    // Cells of the clean path; cross-traffic and loss are conditions, not choices.
+    // Cells of the clean path; cross-traffic and loss are conditions, not choices, and both ways at once are another quantity.
     let least =
         |pick: fn(&super::Cell) -> f64| profile.cells.iter().map(|result| pick(&result.cell)).fold(f64::INFINITY, f64::min);
     let (cross, loss) = (least(|cell| cell.cross_bps.as_bps() as f64), least(|cell| cell.loss));
     let cells: Vec<_> = profile
-        .plain()
+        .one_way()
         .filter(|result| {
             let cell = &result.cell;
             cell.path.name == path && cell.cross_bps.as_bps() as f64 == cross && cell.loss == loss

@@ -79,6 +79,12 @@ impl PathPoint {
         PathPoint::of(&Settings::new(rate, rtt))
     }
 
+    /// Name and round-trip time; the latter alone where the path is named after it.
+    pub(super) fn label(&self) -> String {
+        let rtt = self.rtt_ns.to_string();
+        if self.name == rtt.replace(' ', "") { rtt } else { format!("{} ({rtt})", self.name) }
+    }
+
     fn of(settings: &Settings) -> PathPoint {
         let (rate_bps, rtt_ns) = (settings.a_to_b.rate, settings.rtt());
         let name = rtt_ns.to_string().replace(' ', "");
@@ -123,10 +129,14 @@ pub struct Cell {
 }
 
 impl Cell {
+    /// `1 stream`, or `4 streams`.
+    pub(super) fn streams_in_words(&self) -> String {
+        if self.streams == 1 { "1 stream".to_owned() } else { format!("{} streams", self.streams) }
+    }
+
     /// The cell in one line, the same in every document: `usn-8600 htcp 16 streams`, with what differs from the usual after it.
     pub fn name(&self) -> String {
-        let streams = if self.streams == 1 { "1 stream".to_owned() } else { format!("{} streams", self.streams) };
-        let mut name = format!("{} {} {streams}", self.path.name, self.congestion);
+        let mut name = format!("{} {} {}", self.path.name, self.congestion, self.streams_in_words());
         if self.set != Set::default() {
             name.push_str(&format!(" {}", self.set));
         }

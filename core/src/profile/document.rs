@@ -1,6 +1,7 @@
 //! The document of a profile: the grid, where it ran, and every repetition with its raw samples.
 
 use super::cell::Cell;
+use super::driver::Driver;
 use super::grid::Grid;
 use super::repetition::Repetition;
 use super::statistics::Summary;
@@ -123,9 +124,13 @@ impl Profile {
     /// The profile of `grid` before its first repetition.
     ///
     /// # Errors
-    /// As [`Grid::check`].
+    /// As [`Grid::check`]; and where the model would have to know what TLS costs a processor.
     pub fn new(grid: Grid, kind: Kind, environment: Environment, date: impl Into<String>) -> Result<Profile, Error> {
         grid.check()?;
+        if kind == Kind::Modelled && grid.copies.as_ref().is_some_and(|copies| copies.drivers.contains(&Driver::Tls)) {
+            return Err(Error::new(Fault::You, "profile-grid", "the model has no processor: TLS would be TCP in it")
+                .hint("measure it over a link, or model TCP with --host-rate, the most that the host encrypts"));
+        }
         let cells = grid.cells().into_iter().map(|cell| CellResult { cell, repetitions: Vec::new() }).collect();
         Ok(Profile {
             schema: SCHEMA.to_owned(),
@@ -211,6 +216,16 @@ impl Profile {
     pub(super) fn one_way(&self) -> impl Iterator<Item = &CellResult> {
         let first = self.grid.directions.first().copied().unwrap_or_default();
         self.plain().filter(move |result| result.cell.direction == first)
+    }
+
+    /// Those at the first value of each axis but path, control and streams: a mean over several would be of nothing in particular.
+    pub(super) fn basic(&self) -> impl Iterator<Item = &CellResult> + Clone {
+        fn rest(cell: &Cell) -> impl PartialEq + Clone + use<> {
+            let sizes = (cell.window_bytes, cell.buffer_bytes, cell.message_bytes, cell.mtu);
+            (sizes, cell.cross_bps, cell.loss, cell.direction, cell.staged)
+        }
+        let first = self.cells.first().map(|result| rest(&result.cell));
+        self.cells.iter().filter(move |result| result.cell.hypothesis.is_none() && first.as_ref() == Some(&rest(&result.cell)))
     }
 
     /// Cells that are finished, and cells in all.

@@ -248,11 +248,12 @@ pub(super) fn seed_of(seed: u64, name: &str, repetition: u32) -> u64 {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn grid() -> Grid {
+    /// Two paths, two controls, three numbers of streams.
+    pub(in crate::profile) fn grid() -> Grid {
         let paths = ["usn-0.2", "usn-8600"].map(|name| PathPoint::named(name, None).expect("a path")).to_vec();
         Grid { streams: vec![1, 4, 16], ..Grid::new("custom", paths, vec![Algorithm::Bic, Algorithm::HTcp]) }
     }

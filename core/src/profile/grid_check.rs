@@ -141,17 +141,11 @@ impl Grid {
 
 #[cfg(test)]
 mod tests {
-    use super::super::cell::PathPoint;
     use super::super::grid::Disturbance;
+    use super::super::grid::tests::grid;
     use super::super::staging::Copies;
     use super::*;
-    use crate::congestion::Algorithm;
     use crate::wan::Change;
-
-    fn grid() -> Grid {
-        let paths = ["usn-0.2", "usn-8600"].map(|name| PathPoint::named(name, None).expect("a path")).to_vec();
-        Grid { streams: vec![1, 4, 16], ..Grid::new("custom", paths, vec![Algorithm::Bic, Algorithm::HTcp]) }
-    }
 
     #[test]
     fn impossible_grids_are_refused_in_words() {

@@ -93,7 +93,14 @@ impl Profile {
         if let Some(host) = grid.host_bps {
             cards.push(Card::new("Host's limit", host));
         }
-        let section = Section::new("What was run").cards(cards);
+        let mut section = Section::new("What was run").cards(cards);
+        let blank = self.cells.iter().filter(|result| result.valid().next().is_none() && !result.repetitions.is_empty()).count();
+        if blank > 0 {
+            section = section.warning(format!(
+                "{blank} of {cells} cells have no valid repetition. What was seen in them is in brackets in the tables, and in no \
+                 chart and no mean."
+            ));
+        }
         match self.kind {
             Kind::Modelled => section.note(
                 "The model has the controls of Linux in full and one tail-drop queue of one bandwidth-delay product. It has no \
@@ -111,7 +118,7 @@ impl Profile {
     /// The mean goodput in Gbit/s of the cells that `of` takes; `None` where none was measured.
     fn mean_gbps(&self, of: impl Fn(&CellResult) -> bool) -> Option<f64> {
         let means: Vec<f64> =
-            self.one_way().filter(|result| of(result)).filter_map(|result| result.summary()).map(|s| s.mean).collect();
+            self.basic().filter(|result| of(result)).filter_map(|result| result.summary()).map(|s| s.mean).collect();
         (!means.is_empty()).then(|| means.iter().sum::<f64>() / means.len() as f64 / 1e9)
     }
 
@@ -121,11 +128,12 @@ impl Profile {
         if grid.streams.len() < 2 {
             return None;
         }
-        let most = self.one_way().filter_map(CellResult::summary).map(|summary| summary.mean / 1e9).fold(0.0, f64::max);
-        let mut section = Section::new("Throughput by length and streams").text(
+        let most = self.basic().filter_map(CellResult::summary).map(|summary| summary.mean / 1e9).fold(0.0, f64::max);
+        let mut section = Section::new("Throughput by length and streams").text(format!(
             "SC08's distance profile, T(d, n): one map for each congestion control, all in the same colours, and the same as a \
-                   surface: drag it, or press an arrow key, to turn it.",
-        );
+             surface: drag it, or press an arrow key, to turn it.{}",
+            self.rest_in_words()
+        ));
         for &congestion in &grid.congestion {
             let rows = grid.paths.iter().map(|path| {
                 let values = grid.streams.iter().map(|&streams| {
@@ -134,7 +142,7 @@ impl Profile {
                         (cell.congestion, cell.streams) == (congestion, streams) && cell.path == *path
                     })
                 });
-                (format!("{} ({})", path.name, path.rtt_ns), values.collect())
+                (path.label(), values.collect())
             });
             let map = HeatMap {
                 title: format!("Throughput of {congestion} by path and streams, {}", self.label()),
@@ -164,12 +172,12 @@ impl Profile {
     /// Samples in Gbit/s of every valid repetition of `congestion` over the path called `path`, over SC08's streams where the
     /// grid has them.
     pub(super) fn samples(&self, congestion: Algorithm, path: &str) -> Vec<f64> {
-        let sc08 = self.grid.streams.iter().any(|streams| SC08_STREAMS.contains(streams));
+        let sc08 = self.averages_as_sc08();
         let of = |result: &&CellResult| {
             let cell = &result.cell;
             cell.congestion == congestion && cell.path.name == path && (!sc08 || SC08_STREAMS.contains(&cell.streams))
         };
-        self.one_way().filter(of).flat_map(CellResult::goodput_bps).map(|bps| bps / 1e9).collect()
+        self.basic().filter(of).flat_map(CellResult::goodput_bps).map(|bps| bps / 1e9).collect()
     }
 
     /// Throughput against rtt with its interval, the papers' beside, and what the fit says.
@@ -225,10 +233,11 @@ impl Profile {
         let columns = Table::headings(["Control", "Transition RTT", "Error of the fit", "Utilisation-concavity"]);
         Some(
             Section::new("Throughput against round-trip time")
-                .text(
-                    "Means of all repetitions and, where the grid has them, of 5 to 15 streams, as SC08 averages; the shade is the \
-                     95 % confidence interval of the mean. SC08's own means stand beside.",
-                )
+                .text(format!(
+                    "Means of all repetitions, of {}; the shade is the 95 % confidence interval of the mean.{}",
+                    self.averaged_in_words(),
+                    self.rest_in_words()
+                ))
                 .chart(chart(Axis::new("Round-trip time", "ms")))
                 .chart(chart(Axis::new("Round-trip time, logarithmic", "ms").log()))
                 .table(Table { columns, rows })

@@ -7,8 +7,12 @@ use super::page::{LINES, gbit};
 use crate::report::{Axis, LineChart, Section, Series};
 use crate::units::Bytes;
 
-/// The axis of staging, whose lines are called after store and order.
+/// The axis of streams.
+const STREAMS: &str = "Streams";
+/// The axis of a mover's pools.
 const STAGING: &str = "Staging";
+/// The axis of paths, whose lines are not called after a path.
+const DISTANCE: &str = "Round-trip time";
 /// Bytes.
 const MIB: f64 = 1_048_576.0;
 
@@ -37,18 +41,18 @@ fn message(cell: &Cell) -> Bytes {
 }
 
 impl Profile {
-    /// The axes with numbers on them, in the order in which a line's name has them.
+    /// The axes of several values with numbers on them, in the order in which a line's name has them.
     fn axes(&self) -> Vec<Along> {
         let grid = &self.grid;
         let all = [
             (
                 grid.streams.len(),
                 Along {
-                    name: "Streams",
+                    name: STREAMS,
                     unit: "",
                     log: false,
                     at: |cell| f64::from(cell.streams),
-                    words: |cell| format!("{} streams", cell.streams),
+                    words: |cell| cell.streams_in_words(),
                 },
             ),
             (
@@ -68,7 +72,7 @@ impl Profile {
                     unit: "MiB",
                     log: false,
                     at: |cell| mib(cell.window_bytes),
-                    words: |cell| cell.window_bytes.map_or_else(|| "no window".to_owned(), |window| window.to_string()),
+                    words: |cell| or_none(cell.window_bytes, "window"),
                 },
             ),
             (
@@ -107,23 +111,51 @@ impl Profile {
             ),
         ];
         let mut axes: Vec<Along> = all.into_iter().filter(|(values, _)| *values > 1).map(|(_, along)| along).collect();
-        if grid.copies.is_some() {
+        if grid.copies.as_ref().is_some_and(|copies| copies.staging_bytes.len() > 1) {
             axes.push(Along {
                 name: STAGING,
                 unit: "MiB",
                 log: false,
                 at: |cell| mib(cell.staged.map(|one| one.staging_bytes)),
-                words: |cell| cell.staged.map_or_else(String::new, |staged| staged.to_string()),
+                words: |cell| cell.staged.map_or_else(String::new, |staged| format!("staging {}", staged.staging_bytes)),
             });
         }
         axes
     }
 
+    /// The distance, where the chart of it that stands beside the papers' has but a part of the cells.
+    fn distance(&self, axes: &[Along]) -> Option<Along> {
+        let others = axes.iter().any(|along| along.name != STREAMS) || self.grid.copies.is_some();
+        (self.grid.paths.len() > 1 && others).then_some(Along {
+            name: DISTANCE,
+            unit: "ms",
+            log: false,
+            at: |cell| cell.path.rtt_ns.as_millis_f64(),
+            // A line's name begins with its path.
+            words: |_| String::new(),
+        })
+    }
+
+    /// What else of the [basic](Profile::basic) cells has to be said: the first values of the other axes.
+    pub(super) fn rest_in_words(&self) -> String {
+        let Some(first) = self.cells.first() else { return String::new() };
+        let axes = self.axes();
+        let mut words: Vec<String> = axes.iter().filter(|one| one.name != STREAMS).map(|one| (one.words)(&first.cell)).collect();
+        if self.grid.directions.len() > 1 {
+            words.push(first.cell.direction.name().to_owned());
+        }
+        if self.grid.copies.as_ref().is_some_and(|copies| copies.each().len() > 1) {
+            words.extend(first.cell.staged.map(|staged| staged.how()));
+        }
+        if words.is_empty() { String::new() } else { format!(" Of the other axes the first value: {}.", words.join(", ")) }
+    }
+
     /// Lines over each of the other axes that has more than one value.
     pub(super) fn along_other_axes(&self) -> Option<Section> {
-        let grid = &self.grid;
+        let mut axes = self.axes();
+        axes.extend(self.distance(&axes));
         let mut charts = Vec::new();
-        for along in &self.axes() {
+        for along in &axes {
             let mut chart = |place: String, mut series: Vec<Series>| {
                 series.truncate(LINES);
                 charts.push(LineChart {
@@ -134,15 +166,29 @@ impl Profile {
                     marks: Vec::new(),
                 });
             };
-            let all = self.lines(along, |_| true);
-            match grid.paths.len() {
-                // Too many lines for one chart: one for each path.
-                2.. if all.len() > LINES => {
-                    for path in &grid.paths {
-                        chart(format!(", {}", path.name), self.lines(along, |cell| cell.path == *path));
-                    }
+            let all = self.lines(&axes, along, |_| true);
+            // Too many lines for one chart: one for each path, or over distance for each value of the first axis.
+            let first = axes.first().filter(|one| one.name != DISTANCE);
+            let part = |cell: &Cell| match (along.name == DISTANCE, first) {
+                (false, _) => cell.path.name.clone(),
+                (true, Some(first)) => (first.words)(cell),
+                (true, None) => cell.staged.map_or_else(String::new, |staged| staged.how()),
+            };
+            let mut parts: Vec<String> = Vec::new();
+            for name in self.plain().map(|result| part(&result.cell)) {
+                if !parts.contains(&name) {
+                    parts.push(name);
                 }
-                _ => chart(String::new(), all),
+            }
+            if all.len() <= LINES || parts.len() < 2 {
+                chart(String::new(), all);
+                continue;
+            }
+            for name in parts {
+                let mut lines = self.lines(&axes, along, |cell| part(cell) == name);
+                // The chart has that part of their names.
+                lines.iter_mut().for_each(|line| line.name = without(&line.name, &name));
+                chart(format!(", {name}"), lines);
             }
         }
         let note = format!("At most {LINES} lines are drawn; the table below has every cell.");
@@ -152,14 +198,14 @@ impl Profile {
     }
 
     /// Means of the cells that `of` takes over the axis `along`, a line for each combination of the others.
-    fn lines(&self, along: &Along, of: impl Fn(&Cell) -> bool) -> Vec<Series> {
+    fn lines(&self, axes: &[Along], along: &Along, of: impl Fn(&Cell) -> bool) -> Vec<Series> {
         let mut series: Vec<Series> = Vec::new();
         for result in self.plain().filter(|result| of(&result.cell)) {
             let (Some(summary), x) = (result.summary(), (along.at)(&result.cell)) else { continue };
             if !x.is_finite() {
                 continue;
             }
-            let name = self.line_name(&result.cell, along.name);
+            let name = self.line_name(axes, &result.cell, along.name);
             let place = series.iter().position(|series| series.name == name).unwrap_or(series.len());
             if place == series.len() {
                 series.push(Series { name, ..Series::default() });
@@ -176,25 +222,33 @@ impl Profile {
         series
     }
 
-    /// What tells a cell's line from the others of a chart over the axis called `along`.
-    pub(super) fn line_name(&self, cell: &Cell, along: &str) -> String {
+    /// What tells a cell from the others of the grid.
+    pub(super) fn short_name(&self, cell: &Cell) -> String {
+        self.line_name(&self.axes(), cell, "")
+    }
+
+    /// What tells a cell's line from the others of a chart over the one of the grid's `axes` that is called `along`.
+    fn line_name(&self, axes: &[Along], cell: &Cell, along: &str) -> String {
         let grid = &self.grid;
         let mut parts = Vec::new();
-        if grid.paths.len() > 1 {
+        if grid.paths.len() > 1 && along != DISTANCE {
             parts.push(cell.path.name.clone());
         }
         if grid.congestion.len() > 1 || parts.is_empty() {
             parts.push(cell.congestion.to_string());
         }
-        parts.extend(self.axes().iter().filter(|one| one.name != along).map(|one| (one.words)(cell)));
+        parts.extend(axes.iter().filter(|one| one.name != along && one.name != DISTANCE).map(|one| (one.words)(cell)));
         if grid.directions.len() > 1 {
             parts.push(cell.direction.name().to_owned());
         }
-        if let Some(staged) = cell.staged.filter(|_| along == STAGING) {
-            parts.push(staged.how());
-        }
+        parts.extend(cell.staged.map(|staged| staged.how()));
         parts.join(" ")
     }
+}
+
+/// A name of several words without `part` of it.
+fn without(name: &str, part: &str) -> String {
+    name.replacen(part, "", 1).split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 /// An axis's name within a sentence.

@@ -1,18 +1,70 @@
-//! What a profile's page says beside a paper: SC08's table, and what might explain where ours differs from it.
+//! What a profile's page and its text say beside a paper: SC08's table, and what might explain where ours differs from it.
 
+use super::cell::Cell;
 use super::document::{CellResult, Profile};
-use super::page::SC08_STREAMS;
+use super::hypothesis::Hypothesis;
+use super::page::{SC08_STREAMS, gbit};
 use super::published::{self, Sc08};
 use super::statistics::{Summary, decrease_per_mile};
 use crate::congestion::Algorithm;
 use crate::report::{Section, Table};
+
+/// Less than this share of the paper's figure between ours and it is nothing to explain.
+const SAME: f64 = 0.02;
+
+/// What was found in some cells, in Gbit/s: by their valid repetitions, or by the others where none of them is valid.
+#[derive(Clone, Copy)]
+struct Found {
+    summary: Summary,
+    is_valid: bool,
+}
+
+impl Found {
+    fn of<'a>(cells: impl Iterator<Item = &'a CellResult> + Clone) -> Option<Found> {
+        let of = |is_valid: bool| {
+            let every = cells.clone().flat_map(|result| &result.repetitions).filter(|one| one.is_valid() == is_valid);
+            let all: Vec<f64> = every.map(|one| gbit(one.whole.receiver_bps)).collect();
+            Summary::of(&all).map(|summary| Found { summary, is_valid })
+        };
+        of(true).or_else(|| of(false))
+    }
+
+    fn mean(&self) -> f64 {
+        self.summary.mean
+    }
+}
+
+/// What is not valid is in brackets: it was seen, and does not count.
+fn counted(is_valid: bool, text: String) -> String {
+    if is_valid { text } else { format!("({text})") }
+}
 
 /// What SC08 says nothing about stays empty.
 fn printed(paper: Option<&Sc08>, of: impl Fn(&Sc08) -> String) -> String {
     paper.map_or_else(String::new, of)
 }
 
+fn or_empty<T>(value: Option<T>, of: impl Fn(T) -> String) -> String {
+    value.map_or_else(String::new, of)
+}
+
 impl Profile {
+    /// What stands beside a paper, as a terminal shows it, of a profile [at its full rate](Profile::at_full_rate).
+    pub fn beside_papers(&self) -> Vec<String> {
+        [self.per_mile(), self.hypotheses(), self.printed()].iter().flatten().map(Section::plain).collect()
+    }
+
+    /// [Basic](Profile::basic) cells with `congestion` over the path called `path`.
+    fn cells_over<'a>(&'a self, congestion: Algorithm, path: &'a str) -> impl Iterator<Item = &'a CellResult> + Clone {
+        self.basic().filter(move |result| (result.cell.congestion, result.cell.path.name.as_str()) == (congestion, path))
+    }
+
+    /// Whether this is over SC08's paths, with streams of those over which SC08 averages.
+    pub(super) fn averages_as_sc08(&self) -> bool {
+        let over = self.grid.paths.iter().any(|path| published::SC08.iter().any(|row| row.path == path.name));
+        over && self.grid.streams.iter().any(|streams| SC08_STREAMS.contains(streams))
+    }
+
     /// The table that SC08 prints, beside SC08's.
     pub(super) fn per_mile(&self) -> Option<Section> {
         let base = self.grid.paths.iter().find(|path| path.miles.is_some())?;
@@ -20,32 +72,39 @@ impl Profile {
         if self.grid.paths.iter().filter(|path| path.miles.is_some()).count() < 2 {
             return None;
         }
+        let all = !self.averages_as_sc08();
+        let averaged = |congestion, path| {
+            self.cells_over(congestion, path).filter(move |result| all || SC08_STREAMS.contains(&result.cell.streams))
+        };
         let mut rows = Vec::new();
         for &congestion in &self.grid.congestion {
-            let from = Summary::of(&self.samples(congestion, &base.name));
+            let from = Found::of(averaged(congestion, base.name.as_str()));
             for path in &self.grid.paths {
-                let (Some(miles), Some(found)) = (path.miles, Summary::of(&self.samples(congestion, &path.name))) else {
+                let (Some(miles), Some(found)) = (path.miles, Found::of(averaged(congestion, path.name.as_str()))) else {
                     continue;
                 };
-                let dpm = from.and_then(|from| decrease_per_mile((base_miles, from.mean * 1e3), (miles, found.mean * 1e3)));
+                let dpm = from.and_then(|from| {
+                    let dpm = decrease_per_mile((base_miles, from.mean() * 1e3), (miles, found.mean() * 1e3))?;
+                    Some(counted(from.is_valid && found.is_valid, format!("{dpm:.2}")))
+                });
                 let paper = published::sc08(congestion, &path.name);
-                let means = self.means(congestion, &path.name);
-                let single = means.iter().find(|(streams, _)| *streams == 1);
-                let peak = means.iter().max_by(|a, b| a.1.total_cmp(&b.1));
-                let at = |(streams, gbps): &(u32, f64)| format!("{gbps:.2} at {streams}");
+                let single = Found::of(self.cells_over(congestion, &path.name).filter(|result| result.cell.streams == 1));
+                let at = |(streams, gbps): (u32, f64)| format!("{gbps:.2} at {streams}");
+                let valid = averaged(congestion, path.name.as_str()).filter(|result| result.summary().is_some()).count();
                 let cells = vec![
                     congestion.to_string(),
                     format!("{miles}"),
-                    format!("{:.2}", found.mean),
+                    counted(found.is_valid, format!("{:.2}", found.mean())),
                     printed(paper, |row| format!("{:.2}", row.gbps)),
-                    format!("{:.1}", found.sd * 1e3),
+                    counted(found.is_valid, format!("{:.1}", found.summary.sd * 1e3)),
                     printed(paper, |row| format!("{:.1}", row.sd_mbps)),
-                    dpm.map_or_else(String::new, |dpm| format!("{dpm:.2}")),
-                    printed(paper, |row| row.dpm_mbps.map_or_else(String::new, |dpm| format!("{dpm:.2}"))),
-                    single.map_or_else(String::new, |(_, gbps)| format!("{gbps:.2}")),
+                    dpm.unwrap_or_default(),
+                    printed(paper, |row| or_empty(row.dpm_mbps, |dpm| format!("{dpm:.2}"))),
+                    or_empty(single, |one| counted(one.is_valid, format!("{:.2}", one.mean()))),
                     printed(paper, |row| row.single.to_owned()),
-                    peak.map_or_else(String::new, at),
-                    printed(paper, |row| row.peak.as_ref().map_or_else(String::new, at)),
+                    or_empty(self.peak(congestion, &path.name), |(peak, is_valid)| counted(is_valid, at(peak))),
+                    printed(paper, |row| or_empty(row.peak, at)),
+                    format!("{valid} of {}", averaged(congestion, path.name.as_str()).count()),
                 ];
                 rows.push((cells, false));
             }
@@ -63,27 +122,48 @@ impl Profile {
             "SC08's stream",
             "Peak at streams",
             "SC08's peak",
+            "Valid cells",
         ]);
-        Some(
-            Section::new("Decrease per mile")
-                .text(format!(
-                    "What SC08 prints in its figures 2 and 3 and in section III.C, {} here, measured in 2008 there. Mean and sd are \
-                     those of 5 to 15 streams, where the grid has them.",
-                    self.label()
-                ))
-                .table(Table { columns, rows })
-                .note(
-                    "DPM is (T(0.2 miles) - T(d)) / (d - 0.2 miles). SC08's H-TCP over 8600 miles is printed as 0.87; its own \
-                     throughputs give 0.86. Its single H-TCP streams of 0.283 Gbit/s, and those of BIC below 0.065, are said of \
-                     both long paths together.",
-                ),
-        )
+        let is_doubted = rows.iter().any(|(cells, _)| cells.iter().any(|cell| cell.starts_with('(')));
+        let section = Section::new("Decrease per mile").text(format!(
+            "What SC08 prints in its figures 2 and 3 and in section III.C, {} here, measured in 2008 there. Mean and sd are \
+             those of {}.{}",
+            self.label(),
+            self.averaged_in_words(),
+            self.rest_in_words()
+        ));
+        let section = if is_doubted { section.warning(Profile::DOUBTED) } else { section };
+        Some(section.table(Table { columns, rows }).note(
+            "DPM is (T(0.2 miles) - T(d)) / (d - 0.2 miles). SC08's H-TCP over 8600 miles is printed as 0.87; its own \
+             throughputs give 0.86. Its single H-TCP streams of 0.283 Gbit/s, and those of BIC below 0.065, are said of \
+             both long paths together.",
+        ))
     }
 
-    /// Numbers of streams with their means in Gbit/s.
-    fn means(&self, congestion: Algorithm, path: &str) -> Vec<(u32, f64)> {
-        let of = |result: &&CellResult| result.cell.congestion == congestion && result.cell.path.name == path;
-        self.one_way().filter(of).filter_map(|result| Some((result.cell.streams, result.summary()?.mean / 1e9))).collect()
+    /// What stands below a table with brackets in it.
+    const DOUBTED: &'static str = "In brackets: none of the repetitions is valid. It is what was seen, and counts nowhere: the link or a \
+                                   processor was a part of it.";
+
+    /// Of which streams means over length are.
+    pub(super) fn averaged_in_words(&self) -> String {
+        let sc08 = self.averages_as_sc08();
+        let of = self.grid.streams.iter().filter(|streams| !sc08 || SC08_STREAMS.contains(streams));
+        let of = of.map(ToString::to_string).collect::<Vec<_>>().join(", ");
+        match (of.as_str(), sc08) {
+            ("1", _) => "1 stream".to_owned(),
+            (_, true) => format!("{of} streams, as SC08 averages over 5 to 15"),
+            (_, false) => format!("{of} streams"),
+        }
+    }
+
+    /// The best number of streams with its Gbit/s, and whether that counts: of valid cells, where there is one.
+    fn peak(&self, congestion: Algorithm, path: &str) -> Option<((u32, f64), bool)> {
+        let each = self.cells_over(congestion, path).map(|result| (result.cell.streams, Found::of(std::iter::once(result))));
+        let found: Vec<(u32, Found)> = each.filter_map(|(streams, found)| Some((streams, found?))).collect();
+        let is_valid = found.iter().any(|(_, found)| found.is_valid);
+        let counted = found.iter().filter(|(_, found)| found.is_valid == is_valid);
+        let peak = counted.max_by(|a, b| a.1.mean().total_cmp(&b.1.mean()))?;
+        Some(((peak.0, peak.1.mean()), is_valid))
     }
 
     /// What might explain where ours differs from the paper, each with what the runs say that test it.
@@ -92,10 +172,6 @@ impl Profile {
         if hypotheses.is_empty() {
             return None;
         }
-        let mean = |of: &dyn Fn(&CellResult) -> bool| {
-            let all: Vec<f64> = self.cells.iter().filter(|one| of(one)).flat_map(CellResult::goodput_bps).collect();
-            Summary::of(&all).map(|summary| summary.mean / 1e9)
-        };
         let mut section = Section::new("Where ours differs, and why").text(format!(
             "Each row is a run, {}, with one thing changed, beside the run without it, with the same streams, and SC08's mean of {} \
              to {} streams. What it explains is how much of the difference it takes away; more than 100 % is too much of it, below \
@@ -108,50 +184,7 @@ impl Profile {
         for &congestion in &self.grid.congestion {
             for path in &self.grid.paths {
                 let Some(paper) = published::sc08(congestion, &path.name) else { continue };
-                let mut nearest: Option<(f64, &str, f64)> = None;
-                let mut without = None;
-                for hypothesis in hypotheses {
-                    let here = |one: &CellResult| {
-                        let cell = &one.cell;
-                        (cell.congestion, cell.path.name.as_str()) == (congestion, path.name.as_str())
-                            && hypothesis.streams.contains(&cell.streams)
-                    };
-                    let plain = mean(&|one| here(one) && one.cell.hypothesis.is_none());
-                    let under = mean(&|one| here(one) && one.cell.hypothesis.as_ref() == Some(&hypothesis.name));
-                    let (Some(plain), Some(under)) = (plain, under) else { continue };
-                    without = Some(plain);
-                    let (left, gap) = (under - paper.gbps, plain - paper.gbps);
-                    if nearest.is_none_or(|(least, ..)| left.abs() < least.abs()) {
-                        nearest = Some((left, &hypothesis.name, under));
-                    }
-                    // A difference within the rounding of both is none.
-                    let share = if gap.abs() < 0.02 { String::new() } else { format!("{:.0} %", (plain - under) / gap * 100.0) };
-                    rows.push((
-                        vec![
-                            format!("{congestion}, {} miles, {}", paper.miles, hypothesis.name),
-                            format!("{:.2}", paper.gbps),
-                            format!("{plain:.2}"),
-                            format!("{under:.2}"),
-                            share,
-                        ],
-                        false,
-                    ));
-                }
-                if let (Some((left, name, under)), Some(plain)) = (nearest, without) {
-                    let (left, name) = if left.abs() < (plain - paper.gbps).abs() {
-                        (left, name)
-                    } else {
-                        (plain - paper.gbps, "nothing changed")
-                    };
-                    let row = vec![
-                        format!("{congestion}, {} miles, left unexplained with {name}", paper.miles),
-                        format!("{:.2}", paper.gbps),
-                        String::new(),
-                        if name == "nothing changed" { format!("{plain:.2}") } else { format!("{under:.2}") },
-                        format!("{left:+.2} Gbit/s"),
-                    ];
-                    rows.push((row, true));
-                }
+                rows.extend(self.explained(congestion, &path.name, paper));
             }
         }
         let reasons = hypotheses.iter().map(|one| (vec![one.name.clone(), one.because.clone()], false)).collect();
@@ -160,8 +193,65 @@ impl Profile {
         if rows.is_empty() {
             return Some(section.note("None of their runs is there yet."));
         }
+        if rows.iter().any(|(cells, _)| cells.iter().any(|cell| cell.starts_with('('))) {
+            section = section.warning(Profile::DOUBTED);
+        }
         let columns = Table::headings(["Run", "SC08, Gbit/s", "Ours without", "Ours with", "Explains"]);
         Some(section.table(Table { columns, rows }))
+    }
+
+    /// A row for each hypothesis that was tested with `congestion` over the path called `path`, and one for what none explains.
+    fn explained(&self, congestion: Algorithm, path: &str, paper: &Sc08) -> Vec<(Vec<String>, bool)> {
+        let mut rows = Vec::new();
+        // What is left of the difference, under what, and its throughput: at first under nothing.
+        let mut nearest: Option<(f64, &str, f64)> = None;
+        let mut tested = false;
+        for hypothesis in &self.grid.hypotheses {
+            let (without, with) = self.with_and_without(hypothesis, congestion, path);
+            let Some(plain) = without else { continue };
+            let gap = plain.mean() - paper.gbps;
+            if plain.is_valid && nearest.is_none() {
+                nearest = Some((gap, "nothing changed", plain.mean()));
+            }
+            let Some(under) = with else { continue };
+            tested = true;
+            let left = under.mean() - paper.gbps;
+            if under.is_valid && nearest.is_some_and(|(least, ..)| left.abs() < least.abs()) {
+                nearest = Some((left, &hypothesis.name, under.mean()));
+            }
+            let both = plain.is_valid && under.is_valid;
+            let share =
+                if gap.abs() < SAME * paper.gbps { String::new() } else { format!("{:.0} %", (gap - left) / gap * 100.0) };
+            let cells = vec![
+                format!("{congestion}, {} miles, {}", paper.miles, hypothesis.name),
+                format!("{:.2}", paper.gbps),
+                counted(plain.is_valid, format!("{:.2}", plain.mean())),
+                counted(under.is_valid, format!("{:.2}", under.mean())),
+                if share.is_empty() { share } else { counted(both, share) },
+            ];
+            rows.push((cells, false));
+        }
+        if !tested {
+            return Vec::new();
+        }
+        let (what, ours, left) = match nearest {
+            Some((left, name, ours)) => (format!("with {name}"), format!("{ours:.2}"), format!("{left:+.2} Gbit/s")),
+            None => ("no run without a change is valid".to_owned(), String::new(), "all of it".to_owned()),
+        };
+        let run = format!("{congestion}, {} miles, left unexplained: {what}", paper.miles);
+        rows.push((vec![run, format!("{:.2}", paper.gbps), String::new(), ours, left], true));
+        rows
+    }
+
+    /// What was found without and with what `hypothesis` changes.
+    fn with_and_without(&self, hypothesis: &Hypothesis, congestion: Algorithm, path: &str) -> (Option<Found>, Option<Found>) {
+        let here = |cell: &Cell| {
+            (cell.congestion, cell.path.name.as_str()) == (congestion, path) && hypothesis.streams.contains(&cell.streams)
+        };
+        let of = |name: Option<&String>| {
+            Found::of(self.cells.iter().filter(|one| here(&one.cell) && one.cell.hypothesis.as_ref() == name))
+        };
+        (of(None), of(Some(&hypothesis.name)))
     }
 }
 
@@ -190,6 +280,39 @@ mod tests {
         // What a hypothesis changes is in no figure but its own.
         assert!(profile.plain().all(|result| result.cell.loss == 0.0 && result.cell.window_bytes.is_none()));
         assert_eq!((profile.plain().count(), profile.cells.len()), (8, 8 + 5 * 2 + 2 * 2));
+        let text = profile.beside_papers().join("\n");
+        for words in ["SC08's", "bic, 1400 miles, windows of 4 MiB", "left unexplained: with", "6.69", "1.79"] {
+            assert!(text.contains(words), "{words} in {text}");
+        }
         assert_eq!(profile.grid.under(&profile.cells.last().expect("cells").cell).seconds, 10.0);
+    }
+    #[test]
+    fn where_no_repetition_is_valid_the_table_has_what_was_seen_in_brackets_and_counts_none_of_it() {
+        let mut grid = preset("sc08-distance", Form::Quick).expect("a preset");
+        grid.paths.retain(|path| path.name == "usn-0.2" || path.name == "usn-1400");
+        grid.streams = vec![1, 5, 10];
+        let mut profile = Profile::new(grid, Kind::Modelled, Environment::default(), "").expect("a grid");
+        profile.run(&mut Simulator, |_| true).expect("a model does not fail");
+        let html = profile.page(&[]).html();
+        assert!(!html.contains("In brackets") && html.contains(">2 of 2<"), "all are valid");
+        // All of BIC over 1400 miles, and one of two cells of H-TCP there.
+        for result in &mut profile.cells {
+            let cell = &result.cell;
+            let bic = cell.congestion.name() == "bic";
+            if cell.path.name == "usn-1400" && (bic || cell.streams == 5) {
+                result.repetitions.iter_mut().for_each(|one| one.doubt(&["the link was late".to_owned()]));
+            }
+        }
+        let html = profile.page(&[]).html();
+        let row = |control: &str| {
+            let start = html.find(&format!(">{control}</td><td class=\"right\" data-label=\"Miles\">1400<")).expect("a row");
+            html[start..].split("</tr>").next().unwrap_or_default().to_owned()
+        };
+        let (bic, htcp) = (row("bic"), row("htcp"));
+        assert!(bic.matches(">(").count() == 5 && bic.contains(">0 of 2<"), "mean, sd, DPM, one stream and peak: {bic}");
+        assert!(!htcp.contains(">(") && htcp.contains(">1 of 2<"), "{htcp}");
+        assert!(html.contains("In brackets: none of the repetitions is valid") && html.contains("the link was late"));
+        assert!(html.contains("bic, 1400 miles, left unexplained: no run without a change is valid"), "nothing to explain");
+        assert!(profile.beside_papers()[0].contains("(") && !html.contains("NaN"));
     }
 }

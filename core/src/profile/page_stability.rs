@@ -14,13 +14,15 @@ impl Profile {
     /// SC08's stability profile, T(repetition, n), and the coefficient of variation over all cells; `None` where cells ran less than
     /// three times.
     pub(super) fn stability(&self) -> Option<Section> {
-        let repeated = || self.one_way().filter(|result| result.valid().count() >= LEAST);
+        let repeated = || self.basic().filter(|result| result.valid().count() >= LEAST);
         let steady = |one: &CellResult| one.summary().map_or(0.0, |summary| summary.variation() * 100.0);
-        let least_steady = repeated().max_by(|a, b| steady(a).total_cmp(&steady(b)))?;
-        let mut section = Section::new("Stability").text(
+        let all = self.one_way().filter(|result| result.valid().count() >= LEAST);
+        let least_steady = all.max_by(|a, b| steady(a).total_cmp(&steady(b)))?;
+        let mut section = Section::new("Stability").text(format!(
             "How much a cell's repetitions differ: their standard deviation over their mean. Below, as SC08 draws it, the throughput by \
-             repetition and streams; at last the least steady cell over time.",
-        );
+             repetition and streams; at last the least steady cell of all over time.{}",
+            self.rest_in_words()
+        ));
         let most = repeated().map(steady).fold(0.0, f64::max);
         for &congestion in &self.grid.congestion {
             let rows = self.grid.paths.iter().map(|path| {
@@ -31,7 +33,7 @@ impl Profile {
                     let all: Vec<f64> = repeated().filter(here).map(steady).collect();
                     (!all.is_empty()).then(|| all.iter().sum::<f64>() / all.len() as f64)
                 };
-                (format!("{} ({})", path.name, path.rtt_ns), self.grid.streams.iter().map(|&streams| of(streams)).collect())
+                (path.label(), self.grid.streams.iter().map(|&streams| of(streams)).collect())
             });
             section = section.chart(HeatMap {
                 title: format!("Coefficient of variation of {congestion} by path and streams, {}", self.label()),

@@ -57,7 +57,7 @@ impl Profile {
             let events = losses.iter().map(|lost| (lost.at_s, format!("{} packets lost, {:.1} s", lost.packets, lost.at_s)));
             let points = samples.iter().enumerate().map(|(i, bps)| ((i + 1) as f64 * self.grid.sample_s, gbit(*bps)));
             Series {
-                name: self.line_name(&result.cell, ""),
+                name: self.short_name(&result.cell),
                 points: points.collect(),
                 events: events.collect(),
                 ..Series::default()

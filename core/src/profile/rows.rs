@@ -27,6 +27,7 @@ fn columns<'a>() -> Vec<(&'static str, Pick<Row<'a>>)> {
         ("direction", Text(|(at, _)| Some(at.cell.direction.name().to_owned()))),
         ("store", Text(|(at, _)| at.cell.staged.map(|one| one.store.name().to_owned()))),
         ("order", Text(|(at, _)| at.cell.staged.map(|one| one.order.name().to_owned()))),
+        ("driver", Text(|(at, _)| at.cell.staged.map(|one| one.driver.name().to_owned()))),
         ("staging_bytes", Whole(|(at, _)| at.cell.staged.map(|one| one.staging_bytes.0))),
         ("hypothesis", Text(|(at, _)| at.cell.hypothesis.clone())),
         ("repetition", Whole(|(_, one)| Some(one.index.into()))),

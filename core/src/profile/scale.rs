@@ -113,8 +113,8 @@ impl Grid {
 }
 
 impl Profile {
-    /// What a scaled profile says of the full rate; another one is as it was.
-    pub(super) fn at_full_rate(&self) -> Profile {
+    /// What a scaled profile says of the full rate, for whoever shows it; another one is as it was. A document holds what was measured.
+    pub fn at_full_rate(&self) -> Profile {
         let mut full = self.clone();
         let times = By::Times(self.grid.scale);
         times.grid(&mut full.grid);

@@ -1,6 +1,7 @@
 //! Cells whose bytes come from a store through a staging pool, as a transfer's do: ADTS's experiment.
 
 use super::cell::Cell;
+use super::driver::{self, Driver};
 use crate::units::{Bytes, Error, Fault, Rate, Span};
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -47,6 +48,9 @@ pub struct Copies {
     pub stores: Vec<Store>,
     /// Whether reading waits for sending.
     pub orders: Vec<Order>,
+    /// What the mover sends over.
+    #[serde(default = "driver::tcp_alone", skip_serializing_if = "driver::is_tcp_alone")]
+    pub drivers: Vec<Driver>,
     /// How a file's source stalls, as a busy disk does.
     pub stall: Stall,
     /// How fast a source is read while it does not stall; for the model only.
@@ -62,6 +66,9 @@ pub struct Staged {
     pub store: Store,
     /// Whether reading waits for sending.
     pub order: Order,
+    /// Over what.
+    #[serde(default, skip_serializing_if = "Driver::is_tcp")]
+    pub driver: Driver,
 }
 
 impl Stall {
@@ -128,24 +135,29 @@ impl FromStr for Order {
 
 impl fmt::Display for Staged {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "{} staging {}", self.how(), self.staging_bytes)
+        write!(out, "{} {} staging {}{}", self.store.name(), self.order.name(), self.staging_bytes, self.over())
     }
 }
 
 impl Staged {
-    /// Store and order, such as `file synchronous`.
+    /// All but the pool's size, such as `file synchronous` or `memory asynchronous over tls`.
     pub(super) fn how(&self) -> String {
-        format!("{} {}", self.store.name(), self.order.name())
+        format!("{} {}{}", self.store.name(), self.order.name(), self.over())
+    }
+
+    fn over(&self) -> String {
+        if self.driver.is_tcp() { String::new() } else { format!(" over {}", self.driver.name()) }
     }
 }
 
 impl Copies {
-    /// From memory, asynchronously, with a pool of 64 MiB; a file's source stalls for 50 ms in every second.
+    /// From memory, asynchronously, over TCP with a pool of 64 MiB; a file's source stalls for 50 ms in every second.
     pub fn usual() -> Copies {
         Copies {
             staging_bytes: vec![Bytes::mib(64)],
             stores: vec![Store::Memory],
             orders: vec![Order::Asynchronous],
+            drivers: driver::tcp_alone(),
             stall: Stall { pause_ns: Span::from_millis(50), every_ns: Span::from_secs(1) },
             read_bps: Rate::from_bps(16_000_000_000),
         }
@@ -156,10 +168,17 @@ impl Copies {
         let mut all = Vec::new();
         for &store in &self.stores {
             for &order in &self.orders {
-                all.extend(self.staging_bytes.iter().map(|&staging_bytes| Staged { staging_bytes, store, order }));
+                for &driver in &self.drivers {
+                    all.extend(self.staging_bytes.iter().map(|&staging_bytes| Staged { staging_bytes, store, order, driver }));
+                }
             }
         }
         all
+    }
+
+    /// Whether the question is what drivers cost: a processor that is busy all the time is then an answer, not a reason to doubt it.
+    pub fn asks_for_drivers(&self) -> bool {
+        !driver::is_tcp_alone(&self.drivers)
     }
 
     /// Refuses what cannot be measured with `streams` streams.
@@ -255,7 +274,7 @@ mod tests {
         profile.run(&mut Simulator, |_| true).expect("a model does not fail");
         let far = profile.grid.paths.last().expect("paths").name.clone();
         let mean = |store, order, mib| {
-            let staged = Staged { staging_bytes: Bytes::mib(mib), store, order };
+            let staged = Staged { staging_bytes: Bytes::mib(mib), store, order, driver: Driver::Tcp };
             let of = |result: &&crate::profile::CellResult| result.cell.path.name == far && result.cell.staged == Some(staged);
             profile.cells.iter().find(of).and_then(crate::profile::CellResult::summary).expect("a cell").mean / 1e9
         };
@@ -288,6 +307,7 @@ mod tests {
         for (copies, words) in [
             (Copies { staging_bytes: vec![Bytes::mib(1)], ..copies.clone() }, "a block each"),
             (Copies { orders: vec![], ..copies.clone() }, "need a value each"),
+            (Copies { drivers: vec![Driver::Tls; 2], ..copies.clone() }, "none twice"),
             (Copies { stall: Stall { pause_ns: Span::from_secs(1), every_ns: Span::from_secs(1) }, ..copies }, "never gives"),
         ] {
             let error = crate::profile::Grid { copies: Some(copies), ..grid.clone() }.check().expect_err(words);

@@ -20,6 +20,9 @@ pub struct HeatMap {
     pub most: f64,
 }
 
+/// How much wider than the average a name may be.
+const WIDE: f64 = 1.08;
+
 /// Steps of colour that the style sheet knows: `h0`, the weakest, to `h9`.
 const STEPS: f64 = 10.0;
 
@@ -28,7 +31,8 @@ impl HeatMap {
 
     /// The chart as SVG, `width` pixels wide and as high as it has to be.
     pub(super) fn svg(&self, width: f64) -> String {
-        let left = 10.0 + self.rows.iter().map(|(name, _)| text_width(name)).fold(0.0, f64::max);
+        // A name in wide letters takes more than the average, and what sticks out is cut.
+        let left = 10.0 + WIDE * self.rows.iter().map(|(name, _)| text_width(name)).fold(0.0, f64::max);
         let top = 50.0;
         let bottom = top + self.rows.len() as f64 * Self::ROW;
         let mut svg = Svg::new(width, bottom + 42.0, &self.title, "");

@@ -77,16 +77,14 @@ impl LineChart {
         );
         let mut svg = Svg::new(width, height, &self.title, &scales);
         frame(&mut svg, &self.x, &x, &self.y, &y);
-        for (i, mark) in self.marks.iter().enumerate().filter(|(_, mark)| mark.from >= x.low && mark.to <= x.high) {
+        let marks = || self.marks.iter().filter(|mark| mark.from >= x.low && mark.to <= x.high);
+        for mark in marks() {
             let (from, to) = (x.place(mark.from), x.place(mark.to));
             match to - from > 1.0 {
                 true => svg.rect("span", (from, top), (to - from, bottom - top), &mark.name),
                 false => svg.line("event", (from, top), (from, bottom)),
             }
-            let anchor = if from + text_width(&mark.name) > x.to { "end" } else { "start" };
-            svg.text("value", anchor, (from + 3.0, bottom - 8.0 - (TEXT + 2.0) * i as f64), &mark.name);
         }
-
         for (i, series) in self.series.iter().enumerate().filter(|(_, series)| series.band.len() > 1) {
             let low = series.band.iter().map(|(at, low, _)| (x.place(*at), y.place(*low)));
             let high = series.band.iter().rev().map(|(at, _, high)| (x.place(*at), y.place(*high)));
@@ -114,6 +112,12 @@ impl LineChart {
             svg.line(&format!("line c{}", i % STYLES), (label.x, swatch), (label.x + Label::SWATCH, swatch));
             svg.text("name", "start", (label.x + Label::SWATCH + 5.0, label.y), &series.name);
             placed.push(label);
+        }
+        // Beside what they name, and over the lines.
+        for (i, mark) in marks().enumerate() {
+            let (from, to) = (x.place(mark.from), x.place(mark.to));
+            let (anchor, at) = if to + text_width(&mark.name) > x.to { ("end", from - 3.0) } else { ("start", to + 3.0) };
+            svg.text("value", anchor, (at, bottom - 8.0 - (TEXT + 2.0) * i as f64), &mark.name);
         }
         svg.finish()
     }

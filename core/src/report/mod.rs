@@ -15,6 +15,7 @@ mod histogram;
 mod line;
 mod markup;
 mod page;
+mod plain;
 mod surface;
 
 pub use axis::Axis;

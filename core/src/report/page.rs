@@ -10,6 +10,8 @@ const TURN: &str = include_str!("turn.js");
 /// The widths for which every chart is drawn, in pixels: a desk's and a phone's.
 const DESK: f64 = 920.0;
 const PHONE: f64 = 380.0;
+/// So many letters have room in a card.
+const UNBROKEN: usize = 10;
 
 /// One self-contained page.
 #[derive(Clone, Debug)]
@@ -23,12 +25,12 @@ pub struct Page {
 /// A heading with what stands below it.
 #[derive(Clone, Debug)]
 pub struct Section {
-    title: String,
-    blocks: Vec<Block>,
+    pub(super) title: String,
+    pub(super) blocks: Vec<Block>,
 }
 
 #[derive(Clone, Debug)]
-enum Block {
+pub(super) enum Block {
     Cards(Vec<Card>),
     Chart(Chart),
     Commands(String),
@@ -181,7 +183,7 @@ impl Section {
                 Block::Cards(cards) => {
                     let cards = cards
                         .iter()
-                        .map(|card| format!("<div><dt>{}</dt><dd>{}</dd></div>", escape(&card.key), escape(&card.value)));
+                        .map(|card| format!("<div><dt>{}</dt><dd>{}</dd></div>", escape(&card.key), card.value_html()));
                     writeln!(html, "<dl class=\"cards\">{}</dl>", cards.collect::<String>())
                 }
                 Block::Chart(chart) => writeln!(html, "{}", chart.html()),
@@ -197,6 +199,15 @@ impl Section {
 }
 
 impl Card {
+    /// The value, in whose lists a name is not broken at its hyphens.
+    fn value_html(&self) -> String {
+        let part = |part: &str| match part.contains('-') && !part.contains(' ') && part.len() <= UNBROKEN {
+            true => format!("<span class=\"whole\">{}</span>", escape(part)),
+            false => escape(part),
+        };
+        self.value.split(", ").map(part).collect::<Vec<_>>().join(", ")
+    }
+
     /// A card for `key` with `value`.
     pub fn new(key: impl Into<String>, value: impl ToString) -> Card {
         Card { key: key.into(), value: value.to_string() }

@@ -59,7 +59,7 @@ impl Surface {
             let class = format!("face h{colour}");
             svg.placed_polygon(&class, &place(&corners), &corners.map(|point| view.project(point)), &tip);
         }
-        for (text, point) in self.labels() {
+        for (text, point) in self.labels(&view) {
             let (x, y) = view.project(point);
             let half = text_width(&text) / 2.0 + 2.0;
             let at = (x.clamp(half, (width - half).max(half)), y.min(height - 4.0));
@@ -91,7 +91,7 @@ impl Surface {
     }
 
     /// The ends of both axes, and their names between them.
-    fn labels(&self) -> Vec<(String, Point)> {
+    fn labels(&self, view: &View) -> Vec<(String, Point)> {
         // Along the two near edges of the floor, where the landscape covers nothing as it is first drawn.
         let mut labels = vec![(self.across.clone(), (0.5, 1.18, 0.0)), (self.along.clone(), (-0.25, 0.5, 0.0))];
         let ends = |names: &[&String]| match names {
@@ -101,7 +101,9 @@ impl Surface {
         let columns: Vec<&String> = self.columns.iter().collect();
         let rows: Vec<&String> = self.rows.iter().map(|(name, _)| name).collect();
         labels.extend(ends(&columns).into_iter().map(|(name, at)| (name, (at, 1.08, 0.0))));
-        labels.extend(ends(&rows).into_iter().map(|(name, at)| (name, (-0.3, at, 0.0))));
+        // A long name ends before the corner, where the first column's stands.
+        let beside = |name: &str| ((text_width(name) / 2.0 + 12.0) / (view.wide * TURNED.cos())).max(0.3);
+        labels.extend(ends(&rows).into_iter().map(|(name, at)| (name.clone(), (-beside(&name), at, 0.0))));
         labels
     }
 }

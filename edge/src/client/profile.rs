@@ -87,8 +87,8 @@ impl NodeBench {
         if grid.cross_bps.iter().any(|cross| cross.as_bps() > 0) || grid.disturbance.is_some() {
             return ours("cross-traffic");
         }
-        if grid.copies.is_some() {
-            return ours("store");
+        if let Some(copies) = &grid.copies {
+            return ours(if copies.asks_for_drivers() { "mover, and so no TLS" } else { "store" });
         }
         if grid.losses.iter().any(|loss| *loss > 0.0) {
             return ours("losses");

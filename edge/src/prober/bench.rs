@@ -4,7 +4,7 @@ use super::joined::{Controls, joined};
 use super::staged::Space;
 use super::{PATIENCE, Received, Request, Sent};
 use crate::link::{Link, Settings, Side, Stats};
-use farline_core::profile::{Bench, Cell, Direction, Exactness, Grid, Job, LimitedBy, Repetition};
+use farline_core::profile::{Bench, Cell, Copies, Direction, Exactness, Grid, Job, LimitedBy, Repetition};
 use farline_core::units::{Error, Fault, Span};
 use farline_core::wan::{self, Change, Event};
 use serde::Deserialize;
@@ -73,7 +73,7 @@ impl LinkBench {
         }
     }
 
-    /// The repetition of a cell that asks what a mover does with a store.
+    /// The repetition of a cell that asks what a mover does with a store or over a driver.
     fn copy(&mut self, link: &Link, grid: &Grid, job: &Job) -> Result<Repetition, Error> {
         let (program, congestion) = (self.program()?, self.held.name(job.cell.congestion));
         let space = match &mut self.space {
@@ -81,9 +81,11 @@ impl LinkBench {
             none => none.insert(Space::new()?),
         };
         let seen = space.copy(link, &program, grid, &job.cell, &congestion)?;
-        let by_processor = seen.observed.limited_by == LimitedBy::Cpu;
+        // Of drivers the question is what they cost.
+        let asked = grid.copies.as_ref().is_some_and(Copies::asks_for_drivers);
+        let by_processor = seen.observed.limited_by == LimitedBy::Cpu && !asked;
         let mut repetition = seen.observed.repetition(grid, job);
-        repetition.rtt_ns = Some(seen.rtt);
+        (repetition.rtt_ns, repetition.cpu) = (Some(seen.rtt), seen.cpu);
         if by_processor {
             repetition.doubt(&["a processor was the limit of the copy, not store or path".to_owned()]);
         }

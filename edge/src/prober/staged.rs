@@ -1,8 +1,8 @@
-//! Repetitions that ask what a store and a staging pool do: the mover itself, from one side of a link to the other.
+//! Repetitions that ask what a store, a staging pool and a driver do: the mover itself, from one side of a link to the other.
 
 use super::bench::{failed, parse};
 use crate::link::{Link, Side};
-use farline_core::profile::{Cell, Copies, Grid, LimitedBy, Observed, Order, Staged, Store};
+use farline_core::profile::{Cell, Copies, Driver, Grid, LimitedBy, Observed, Order, Staged, Store};
 use farline_core::transfer::Limit;
 use farline_core::units::{Bytes, Error, Fault, Span};
 use serde::Deserialize;
@@ -15,6 +15,8 @@ use std::process::{Child, Command, Stdio};
 #[derive(Deserialize)]
 struct Listening {
     address: std::net::SocketAddr,
+    /// Of the certificate, where it offers TLS.
+    fingerprint: Option<String>,
 }
 
 /// What `farline cp` says at its end.
@@ -24,6 +26,8 @@ struct Copied {
     seconds: f64,
     rtt_seconds: f64,
     retransmits: u64,
+    cpu_seconds: f64,
+    encrypted: Option<bool>,
     limited_by: Limit,
     streams: usize,
     samples: Vec<Sample>,
@@ -35,10 +39,11 @@ struct Sample {
     bytes: u64,
 }
 
-/// What a copy showed, and how far apart its ends were.
+/// What a copy showed, how far apart its ends were, and how busy: the processor time of each in its seconds, where the kernel tells.
 pub(super) struct Seen {
     pub(super) observed: Observed,
     pub(super) rtt: Span,
+    pub(super) cpu: Option<(f64, f64)>,
 }
 
 /// A folder for the files of both ends, and the last source in it.
@@ -100,13 +105,15 @@ impl Space {
             Store::Memory => format!("memory:{}", bytes.0).into(),
             Store::File => self.source(bytes)?.into_os_string(),
         };
-        let node = Node::start(link.command(Side::B, program), link, &root)?;
+        let node = Node::start(link.command(Side::B, program), link, &root, staged.driver)?;
+        let (scheme, address) = (if staged.driver == Driver::Tls { "farlines" } else { "farline" }, node.address);
         let target = match staged.store {
-            Store::Memory => format!("farline://{}/?null", node.address),
-            Store::File => format!("farline://{}/copy", node.address),
+            Store::Memory => format!("{scheme}://{address}/?null"),
+            Store::File => format!("{scheme}://{address}/copy"),
         };
         let mut command = link.command(Side::A, program);
         command.args(["--json", "-q", "cp", "--verify", "none", "--congestion", congestion]);
+        command.args(node.fingerprint.iter().flat_map(|fingerprint| ["--tls-pin", fingerprint]));
         command.args(["--streams", &cell.streams.to_string()]).args(options(staged, copies));
         command.args(cell.window_bytes.iter().flat_map(|window| ["--buffer".to_owned(), window.0.to_string()]));
         command.args(grid.host_bps.iter().flat_map(|host| ["--limit".to_owned(), host.as_bps().to_string()]));
@@ -115,7 +122,12 @@ impl Space {
         // What landed goes at once: the next repetition needs the space.
         let _ = fs::remove_dir_all(&root);
         let copied: Copied = parse(&String::from_utf8_lossy(&output.stdout))?;
-        seen(grid, &copied)
+        if (staged.driver == Driver::Tls) != (copied.encrypted == Some(true)) {
+            return Err(Error::new(Fault::Bug, "profile-staged", format!("a copy was not made over {}", staged.driver.name())));
+        }
+        let receiver = node.processor_time().map(|time| time / copied.seconds);
+        let seen = seen(grid, &copied)?;
+        Ok(Seen { cpu: receiver.map(|receiver| (copied.cpu_seconds / copied.seconds, receiver)), ..seen })
     }
 }
 
@@ -173,18 +185,22 @@ fn seen(grid: &Grid, copied: &Copied) -> Result<Seen, Error> {
         limited_by,
         losses: Vec::new(),
     };
-    Ok(Seen { observed, rtt: Span::from_secs_f64(copied.rtt_seconds) })
+    Ok(Seen { observed, rtt: Span::from_secs_f64(copied.rtt_seconds), cpu: None })
 }
 
 /// A node in side B for the time of one copy.
 struct Node {
     child: Child,
     address: std::net::SocketAddr,
+    fingerprint: Option<String>,
 }
 
 impl Node {
-    fn start(mut command: Command, link: &Link, root: &Path) -> Result<Node, Error> {
+    fn start(mut command: Command, link: &Link, root: &Path, driver: Driver) -> Result<Node, Error> {
         command.args(["--json", "serve", "--anonymous", "write", "--allow-null", "--root"]).arg(root);
+        if driver == Driver::Tls {
+            command.arg("--tls");
+        }
         command.args(["--listen", &format!("{}:0", link.info().address(Side::B))]);
         let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn();
         let mut child = child.map_err(|error| failed("a node", &error))?;
@@ -193,13 +209,22 @@ impl Node {
             BufReader::new(stdout).read_line(&mut line).map_err(|error| failed("a node", &error))?;
         }
         match parse::<Listening>(&line) {
-            Ok(Listening { address }) => Ok(Node { child, address }),
+            Ok(Listening { address, fingerprint }) => Ok(Node { child, address, fingerprint }),
             Err(error) => {
                 let _ = child.kill();
                 let _ = child.wait();
                 Err(error)
             }
         }
+    }
+
+    /// The processor time of all its threads so far, in seconds: fields 14 and 15 of proc_pid_stat(5), in ticks of the clock.
+    fn processor_time(&self) -> Option<f64> {
+        let text = fs::read_to_string(format!("/proc/{}/stat", self.child.id())).ok()?;
+        // The name of the program, in brackets, may hold anything.
+        let fields: Vec<&str> = text.rsplit_once(')')?.1.split_whitespace().collect();
+        let ticks = |place: usize| fields.get(place)?.parse::<f64>().ok();
+        Some((ticks(11)? + ticks(12)?) / rustix::param::clock_ticks_per_second() as f64)
     }
 }
 
@@ -225,6 +250,8 @@ mod tests {
             seconds: 2.0,
             rtt_seconds: 0.03,
             retransmits: 7,
+            cpu_seconds: 0.5,
+            encrypted: Some(false),
             limited_by: Limit::DiskRead,
             streams: 2,
             samples: vec![sample(0.2, 0), sample(0.9, 1_400_000), sample(1.7, 3_000_000), sample(2.0, 4_000_000)],

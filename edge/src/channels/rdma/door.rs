@@ -195,8 +195,8 @@ impl Hall {
             return Err(Refusal::OtherFabric);
         }
         let mtu = request.mtu();
-        // InfiniBand's subnet manager knows what the whole path takes; on Ethernet a packet that is too long is dropped.
-        if request.is_ethernet() && mtu != 0 && greeting.mtu > mtu {
+        // InfiniBand's subnet manager knows what the whole path takes, and iWARP's TCP finds out; RoCE's packet that is too long is dropped.
+        if request.is_ethernet() && !domain.is_iwarp() && mtu != 0 && greeting.mtu > mtu {
             return Err(Refusal::Mtu(mtu));
         }
         if self.unfinished.contains_key(&greeting.channel) {

@@ -1,4 +1,5 @@
-//! A peer that breaks the rules, against real verbs: two soft-RoCE devices in the guest of `lab/guest` (`make lab`).
+//! A peer that breaks the rules, against real verbs: two devices of soft-RoCE, or with GUEST_RDMA=siw of soft-iWARP, in a guest of
+//! `lab/guest` (`make lab`).
 
 use super::*;
 use crate::channels::key::Key;
@@ -23,6 +24,16 @@ fn wire() {
         let made = Command::new(script).status().expect("lab/verbs runs");
         assert!(made.success(), "two RDMA devices, as lab/verbs makes them in the guest: make lab");
     });
+}
+
+fn is_iwarp() -> bool {
+    std::env::var_os("GUEST_RDMA").is_some_and(|kind| kind == "siw")
+}
+
+/// What an end sees whose request the other device refused for this reason: iWARP's requests are done when they are sent, and its devices
+/// end the connection.
+fn refused(why: Failure) -> Failure {
+    if is_iwarp() { Failure::Flushed } else { why }
 }
 
 fn key() -> Key {
@@ -103,16 +114,21 @@ fn failure(completion: Completion) -> Option<Failure> {
 /// Announces and writes a block of `announced` bytes, `written` in truth, from the liar's own slot.
 fn write(liar: &mut RdmaChannel, to: Credit, announced: u32, written: u32) {
     let header = RecordHeader::new(&Header::data(0, announced.into()).encode()).expect("short");
-    let record = Record::Block(Announcement { credit: to.number, len: announced, header });
-    liar.link.post(0, &record.encode()).expect("posted");
-    write_only(liar, to, written);
+    let record = Record::Block(Announcement { credit: to.number, len: announced, header }).encode();
+    if is_iwarp() {
+        write_only(liar, to, written);
+        liar.link.post(0, &record).expect("posted");
+    } else {
+        liar.link.post(0, &record).expect("posted");
+        write_only(liar, to, written);
+    }
 }
 
 fn write_only(liar: &mut RdmaChannel, to: Credit, len: u32) {
     let slot = slot();
     let index = slot.index();
     liar.link.hold(slot, Access::Sent).expect("registered");
-    liar.link.write(0, index, len, to.address, to.key, Some(to.number)).expect("posted");
+    liar.link.write(0, index, len, to.address, to.key, (!is_iwarp()).then_some(to.number)).expect("posted");
 }
 
 /// Drives the honest end in a thread of its own: its arrivals in turn, the last of them an error.
@@ -149,7 +165,7 @@ fn a_key_opens_nothing_after_its_transfer_nor_a_byte_beside_its_slot() {
             assert!(matches!(told.recv_timeout(PATIENCE), Ok(Ok(Arrival::End { .. }))));
             write_only(&mut liar, credits[0], 1);
         }
-        assert_eq!(next(&mut liar, failure), Failure::RemoteAccess, "beside: {beside}");
+        assert_eq!(next(&mut liar, failure), refused(Failure::RemoteAccess), "beside: {beside}");
         drop(liar);
         driving.join().expect("the honest end lives");
     }
@@ -158,18 +174,25 @@ fn a_key_opens_nothing_after_its_transfer_nor_a_byte_beside_its_slot() {
 #[test]
 #[ignore = "needs two RDMA devices: make lab"]
 fn lies_about_sizes_and_slots_break_the_channel_before_anything_is_used() {
-    let lies: [fn(&mut RdmaChannel, &[Credit]); 5] = [
-        // Another number of bytes than announced.
-        |liar, credits| write(liar, credits[0], 1000, 999),
+    type Lie = fn(&mut RdmaChannel, &[Credit]);
+    let mut lies: Vec<Lie> = vec![
         // Longer than the slot.
         |liar, credits| write(liar, credits[0], SLOT_LEN as u32 + 1, 1),
-        // Not announced.
-        |liar, credits| write_only(liar, credits[0], 1),
         // A slot that was not given.
         |liar, credits| write(liar, Credit { number: 77, ..credits[0] }, 1, 1),
         // No record.
         |liar, _| liar.link.post(0, b"GET / HTTP/1.1").expect("posted"),
     ];
+    if !is_iwarp() {
+        // What an iWARP device writes it tells nobody of: such a peer spoils its own block, which the check and the digest find.
+        let told: [Lie; 2] = [
+            // Another number of bytes than announced.
+            |liar, credits| write(liar, credits[0], 1000, 999),
+            // Not announced.
+            |liar, credits| write_only(liar, credits[0], 1),
+        ];
+        lies.extend(told);
+    }
     for (number, lie) in lies.into_iter().enumerate() {
         assert_eq!(caught(false, lie), "rdma-broken", "lie {number}");
     }
@@ -294,7 +317,7 @@ fn a_peer_that_takes_nothing_is_an_error_in_the_end() {
             break failure;
         }
     };
-    assert_eq!(failed, Failure::ReceiverNotReady);
+    assert_eq!(failed, refused(Failure::ReceiverNotReady));
 }
 
 #[test]
@@ -302,11 +325,15 @@ fn a_peer_that_takes_nothing_is_an_error_in_the_end() {
 fn a_peer_of_another_version_is_told_so_and_a_stranger_nothing() {
     let key = key();
     let (door, _delivered) = door(&key, 2);
+    let (own, other) = match is_iwarp() {
+        true => (Placement::Behind, Placement::Immediate),
+        false => (Placement::Immediate, Placement::Behind),
+    };
     let greet = |bytes: &[u8]| {
         let connecting = Connecting::resolve(door.address(), PATIENCE).expect("a way");
         let mtu = connecting.mtu();
         let domain = connecting.domain(None).expect("a domain");
-        let settings = Settings { queue_pairs: 1, credits: 2, placement: Placement::Immediate, connected: true };
+        let settings = Settings { queue_pairs: 1, credits: 2, placement: own, connected: true };
         let mut link = Link::new(domain, shape(&settings)).expect("a link");
         let error = link.connect(0, connecting, bytes, 14, PATIENCE).expect_err("nobody wants that");
         let rejected = error.get_ref().and_then(|inner| inner.downcast_ref::<Rejected>());
@@ -314,28 +341,29 @@ fn a_peer_of_another_version_is_told_so_and_a_stranger_nothing() {
     };
     let greeting = |mtu| {
         let proof = key.proof_of_queue_pair(0, 0);
-        let placement = Placement::Immediate;
         Greeting {
             proof,
             channel: 0,
             queue_pair: QueuePair(0),
             queue_pairs: 1,
             credits: 2,
-            placement,
+            placement: own,
             ack_timeout: 14,
             mtu,
             begin: 2,
             rtt: Span::ZERO,
         }
     };
-    let (mut other, stranger) = (greeting(0).encode(), Greeting { proof: [7; 32], ..greeting(0) });
-    other[7] = VERSION + 1;
-    assert_eq!(greet(&other).0, Some(Refusal::Version(VERSION)));
+    let (mut later, stranger) = (greeting(0).encode(), Greeting { proof: [7; 32], ..greeting(0) });
+    later[7] = VERSION + 1;
+    assert_eq!(greet(&later).0, Some(Refusal::Version(VERSION)));
     assert_eq!(greet(&stranger.encode()).0, None);
-    let iwarp = Greeting { placement: Placement::Behind, ..greeting(0) };
-    assert_eq!(greet(&iwarp.encode()).0, Some(Refusal::OtherFabric));
-    let (refusal, mtu) = greet(&greeting(u16::MAX).encode());
-    assert_eq!((refusal, mtu), (Some(Refusal::Mtu(4096)), 4096));
+    let foreign = Greeting { placement: other, ..greeting(0) };
+    assert_eq!(greet(&foreign.encode()).0, Some(Refusal::OtherFabric));
+    if !is_iwarp() {
+        let (refusal, mtu) = greet(&greeting(u16::MAX).encode());
+        assert_eq!((refusal, mtu), (Some(Refusal::Mtu(4096)), 4096));
+    }
 }
 
 #[test]
@@ -367,6 +395,10 @@ fn exchanged() -> (Exchange, RdmaChannel, Box<dyn Channel>) {
 #[test]
 #[ignore = "needs two RDMA devices: make lab"]
 fn without_rdma_cm_a_stranger_is_refused_and_a_peer_that_is_gone_is_missed() {
+    if is_iwarp() {
+        eprintln!("skipped: iWARP is connected by rdma_cm alone");
+        return;
+    }
     let (mut node, mut gone, mut waits) = exchanged();
     gone.turn(None).expect("sent");
     for slot in pool(2, SLOT_LEN).expect("memory") {

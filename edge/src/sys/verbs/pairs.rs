@@ -122,6 +122,11 @@ impl Pairs {
         Ok(())
     }
 
+    /// Whether the device speaks iWARP.
+    pub fn is_iwarp(&self) -> bool {
+        self.domain.is_iwarp()
+    }
+
     /// What the peer must know of this end.
     pub fn address(&self, station: &Station, sequence: u32) -> Address {
         // SAFETY: a queue pair's number does not change.

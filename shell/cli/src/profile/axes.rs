@@ -1,12 +1,15 @@
 //! The axes of a grid as flags: lists and ranges of numbers, paths, controls.
 
 use farline_core::congestion::Algorithm;
-use farline_core::profile::{Copies, Direction, Grid, Order, PathPoint, Repetitions, Store};
+use farline_core::profile::{Copies, Direction, Driver, Grid, Order, PathPoint, Repetitions, Store};
 use farline_core::units::{Bytes, Error, Fault, Rate, Span};
 use std::str::FromStr;
 
 #[derive(clap::Args)]
 pub(super) struct Axes {
+    /// What carries it: tcp, tls; or rdma [default: tcp]
+    #[arg(long, value_name = "LIST", value_delimiter = ',', hide_possible_values = true)]
+    channel: Vec<Channel>,
     /// Paths by name, such as usn-8600 [default: rtts]
     #[arg(long, alias = "path", value_name = "LIST", value_delimiter = ',')]
     link: Vec<String>,
@@ -47,10 +50,10 @@ pub(super) struct Axes {
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     staging: Vec<Bytes>,
     /// With --staging, where its bytes come from and go to: memory, file [default: memory]
-    #[arg(long, hide = true, value_name = "LIST", value_delimiter = ',', requires = "staging")]
+    #[arg(long, hide = true, value_name = "LIST", value_delimiter = ',')]
     store: Vec<Store>,
     /// With --staging, whether reading waits for sending: synchronous, asynchronous [default: asynchronous]
-    #[arg(long, hide = true, value_name = "LIST", value_delimiter = ',', requires = "staging")]
+    #[arg(long, hide = true, value_name = "LIST", value_delimiter = ',')]
     order: Vec<Order>,
     /// The most that the host does [default: no limit]
     #[arg(long, hide = true, value_name = "RATE")]
@@ -64,6 +67,14 @@ pub(super) struct Axes {
     /// Seed of order and chance [default: 1]
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
+}
+
+/// What carries the data, as `farline cp --channel` and its URLs have it.
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Channel {
+    Tcp,
+    Tls,
+    Rdma,
 }
 
 /// What was given of the runs of a cell.
@@ -88,6 +99,44 @@ impl FromStr for Range {
 }
 
 impl Axes {
+    /// Whether verbs are to be measured.
+    ///
+    /// # Errors
+    /// When others are to be beside them.
+    pub(super) fn measures_verbs(&self) -> Result<bool, Error> {
+        match self.channel[..] {
+            [Channel::Rdma] => Ok(true),
+            _ if self.channel.contains(&Channel::Rdma) => {
+                Err(Error::new(Fault::You, "profile-channel", "RDMA is measured by itself: its axes are those of messages")
+                    .hint("give --channel rdma alone, between two devices of this host, and --channel tcp,tls over a link"))
+            }
+            _ => Ok(false),
+        }
+    }
+
+    /// The first axis that was given, if one was: a profile that goes on has its own.
+    pub(super) fn first(&self) -> Option<&'static str> {
+        let of_runs = [
+            ("--seconds", self.seconds.is_some()),
+            ("--repetitions", self.repetitions.is_some()),
+            ("--seed", self.seed.is_some()),
+            ("--store", !self.store.is_empty()),
+            ("--order", !self.order.is_empty()),
+        ];
+        let flag = of_runs.iter().find(|(_, given)| *given).map(|(flag, _)| *flag);
+        self.of_verbs().err().or(flag)
+    }
+
+    /// The drivers over which a mover sends; bare streams are TCP without one.
+    fn drivers(&self) -> Vec<Driver> {
+        let driver = |channel: &Channel| match channel {
+            Channel::Tcp => Some(Driver::Tcp),
+            Channel::Tls => Some(Driver::Tls),
+            Channel::Rdma => None,
+        };
+        self.channel.iter().filter_map(driver).collect()
+    }
+
     /// What was given of what a modelled profile of RDMA takes, seed and most runs, or the name of an axis that it does not.
     pub(super) fn of_verbs(&self) -> Result<(Option<u64>, Option<u32>), &'static str> {
         let given = [("--link", !self.link.is_empty()), ("--rtt", !self.rtt.is_empty()), ("--seconds", self.seconds.is_some())];
@@ -100,6 +149,7 @@ impl Axes {
     /// The same of a measured one, which takes the seconds of a run besides, and [paths](Self::paths).
     pub(super) fn of_measured_verbs(&self) -> Result<Runs, &'static str> {
         let given = [
+            ("--channel", self.channel.contains(&Channel::Tls)),
             ("--rate", self.rate.is_some()),
             ("--congestion", !self.congestion.is_empty()),
             ("--streams", !self.streams.is_empty()),
@@ -169,12 +219,17 @@ impl Axes {
         put(&mut grid.cross_bps, self.cross.clone());
         put(&mut grid.losses, self.loss.clone());
         put(&mut grid.directions, self.direction.clone());
-        if !self.staging.is_empty() {
+        let drivers = self.drivers();
+        if !self.staging.is_empty() || drivers.contains(&Driver::Tls) || grid.copies.is_some() {
             let mut copies = grid.copies.take().unwrap_or_else(Copies::usual);
-            copies.staging_bytes.clone_from(&self.staging);
+            put(&mut copies.drivers, drivers);
+            put(&mut copies.staging_bytes, self.staging.clone());
             put(&mut copies.stores, self.store.clone());
             put(&mut copies.orders, self.order.clone());
             grid.copies = Some(copies);
+        } else if !self.store.is_empty() || !self.order.is_empty() {
+            return Err(Error::new(Fault::You, "profile-grid", "bare streams have no store: --store and --order are of a mover")
+                .hint("give --staging 64MiB, or --channel tcp,tls"));
         }
         grid.host_bps = self.host_rate.or(grid.host_bps);
         grid.seconds = self.seconds.unwrap_or(grid.seconds);

@@ -42,9 +42,7 @@ pub(super) struct Place {
 impl Place {
     /// Takes space for a document of `len` bytes and one repetition more.
     pub(super) fn reserve(file: &Path, len: u64) -> Result<Place, Error> {
-        let mut beside = file.as_os_str().to_owned();
-        beside.push(".part");
-        let beside = PathBuf::from(beside);
+        let beside = beside(file, ".part");
         let part = File::create(&beside).map_err(|error| cannot_write(file, &error))?;
         let place = Place { file: file.to_owned(), beside, part };
         match fallocate(&place.part, FallocateFlags::empty(), 0, len + MARGIN) {
@@ -74,7 +72,35 @@ impl Drop for Place {
     }
 }
 
+/// Refuses a file that could not be written at the end, before anything runs for it.
+pub(super) fn check(file: &Path) -> Result<(), Error> {
+    // A rename would take the place of a device, too.
+    match fs::metadata(file) {
+        Ok(there) if there.is_dir() => return Err(cannot_write(file, &ErrorKind::IsADirectory.into())),
+        Ok(there) if !there.is_file() => return Err(cannot_write(file, &ErrorKind::InvalidInput.into())),
+        _ => {}
+    }
+    // Not the name of a place: another profile may have its own there.
+    let trial = beside(file, &format!(".{}", std::process::id()));
+    File::create_new(&trial).map_err(|error| cannot_write(file, &error))?;
+    let _ = fs::remove_file(&trial);
+    Ok(())
+}
+
+/// `file` with `ending` behind its name.
+fn beside(file: &Path, ending: &str) -> PathBuf {
+    let mut beside = file.as_os_str().to_owned();
+    beside.push(ending);
+    beside.into()
+}
+
 fn cannot_write(file: &Path, error: &std::io::Error) -> Error {
-    Error::new(Fault::Here, "cannot-write", format!("{}: {error}", file.display()))
-        .hint("is there space? results so far stand in the file; `--resume` goes on from it")
+    let hint = match error.kind() {
+        ErrorKind::NotFound => "the folder must be there",
+        ErrorKind::IsADirectory => "name a file in it",
+        ErrorKind::InvalidInput => "a device or a pipe is not replaced: name a file",
+        ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => "name a file where this user may write",
+        _ => "is there space? results so far stand in the file; `--resume` goes on from it",
+    };
+    Error::new(Fault::Here, "cannot-write", format!("{}: {error}", file.display())).hint(hint)
 }

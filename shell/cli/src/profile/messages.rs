@@ -8,9 +8,6 @@ use std::net::IpAddr;
 
 #[derive(clap::Args)]
 pub(super) struct Messages {
-    /// What carries it: tcp, rdma [default: tcp]
-    #[arg(long, value_name = "CHANNEL", hide_possible_values = true)]
-    channel: Option<Channel>,
     /// With --channel rdma, the addresses of two devices of this host [default: the only two]
     #[arg(long, hide = true, value_name = "ADDR,ADDR", value_delimiter = ',')]
     ends: Vec<IpAddr>,
@@ -34,18 +31,7 @@ pub(super) struct Messages {
     without_model: bool,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-enum Channel {
-    Tcp,
-    Rdma,
-}
-
 impl Messages {
-    /// Whether verbs are to be measured.
-    pub(super) fn measures(&self) -> bool {
-        self.channel == Some(Channel::Rdma)
-    }
-
     /// Whether there is to be no model beside.
     pub(super) fn without_model(&self) -> bool {
         self.without_model

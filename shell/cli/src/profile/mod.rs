@@ -20,7 +20,7 @@ use farline_core::congestion::Algorithm;
 use farline_core::profile::verbs::{BESIDE, PRESETS as VERBS_PRESETS};
 use farline_core::profile::{Environment, Form, Grid, Kind, PRESETS, Profile, preset, repetition};
 use farline_core::units::{Error, Fault};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -88,11 +88,13 @@ pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
     if args.preset.as_deref() == Some("list") {
         return list(output);
     }
+    // Not after twenty minutes, or fifteen hours.
+    args.out.iter().try_for_each(|file| document::check(file))?;
     if let Some(asked) = verbs::asked(&args)? {
         return verbs::run(asked, &args, output);
     }
     let mut profile = match &args.resume {
-        Some(file) => read(file)?,
+        Some(file) => resumed(file, &args)?,
         None => start(&args, output)?,
     };
     if args.simulate && profile.kind != Kind::Modelled {
@@ -101,23 +103,17 @@ pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
         );
     }
     let documents: Vec<&PathBuf> = args.written().into_iter().filter(|file| is_document(file)).collect();
-    match profile.kind {
-        Kind::Modelled => simulate(&mut profile, &documents)?,
-        Kind::Measured => match profile.environment.node.clone() {
-            None => {
-                let mut bench = measure::links(&profile.grid)?;
-                measure::run(&mut profile, &documents, &mut bench, output)?;
-            }
-            Some(there) => {
-                let (mut bench, ..) = node::open(&there)?;
-                bench.prepare(&profile.grid)?;
-                measure::run(&mut profile, &documents, &mut bench, output)?;
-                node::store(&profile, &there)?;
-            }
-        },
+    let ran = match profile.kind {
+        Kind::Modelled => simulate(&mut profile, &documents),
+        Kind::Measured => measured(&mut profile, &documents, output),
+    };
+    if ran.is_err() && profile.cells.iter().all(|result| result.repetitions.is_empty()) {
+        return ran.map(|()| ExitCode::SUCCESS);
     }
-    documents.iter().try_for_each(|file| write(file, &text(&profile)?))?;
-    write_made(&args.out, || profile.columns(), |command| profile.page(command))?;
+    // Pages and tables of what ran before it broke off, too: they may be all that was asked for.
+    let written = documents.iter().try_for_each(|file| write(file, &text(&profile)?));
+    let made = write_made(&args.out, || profile.columns(), |command| profile.page(command));
+    ran.and(written).and(made)?;
     output.result(&profile, print::table(&profile))?;
     Ok(ExitCode::SUCCESS)
 }
@@ -127,6 +123,31 @@ impl Args {
     fn written(&self) -> Vec<&PathBuf> {
         let others = self.out.iter().filter(|file| self.resume.as_ref() != Some(file));
         self.resume.iter().chain(others).collect()
+    }
+}
+
+/// The profile in `file`, which goes on as it began.
+fn resumed(file: &Path, args: &Args) -> Result<Profile, Error> {
+    if let Some(flag) = args.axes.first() {
+        let message = format!("a profile that goes on has its own grid: {flag} changes nothing");
+        return Err(Error::new(Fault::You, "profile-grid", message).hint("leave it out, or begin another profile"));
+    }
+    read(file)
+}
+
+/// Measures what is missing of `profile`, over emulated links or to its node, for which it is stored.
+fn measured(profile: &mut Profile, documents: &[&PathBuf], output: &Output) -> Result<(), Error> {
+    match profile.environment.node.clone() {
+        None => {
+            let mut bench = measure::links(&profile.grid)?;
+            measure::run(profile, documents, &mut bench, output)
+        }
+        Some(there) => {
+            let (mut bench, ..) = node::open(&there)?;
+            bench.prepare(&profile.grid)?;
+            measure::run(profile, documents, &mut bench, output)?;
+            node::store(profile, &there)
+        }
     }
 }
 
@@ -227,10 +248,22 @@ fn list(output: &Output) -> Result<ExitCode, Error> {
     struct Presets {
         schema: &'static str,
         presets: Vec<(&'static str, &'static str)>,
+        /// Of those over TCP: name, what the quick form has, what the full one has.
+        forms: Vec<(&'static str, String, String)>,
     }
     let presets = [&PRESETS[..], &VERBS_PRESETS[..], &[BESIDE]].concat();
-    let text: Vec<String> = presets.iter().map(|(name, about)| format!("{name:<21} {about}")).collect();
-    output.result(&Presets { schema: "farline/presets/1", presets }, text.join("\n"))?;
+    let form = |name, form| preset(name, form).map(|grid| grid.outline());
+    let forms = PRESETS.iter().map(|(name, _)| Ok((*name, form(name, Form::Quick)?, form(name, Form::Full)?)));
+    let forms = forms.collect::<Result<Vec<_>, Error>>()?;
+    let text = presets.iter().map(|(name, about)| {
+        let mut lines = format!("{name:<21} {about}");
+        if let Some((_, quick, full)) = forms.iter().find(|(known, ..)| known == name) {
+            lines.push_str(&format!("\n  quick: {quick}\n  --full: {full}"));
+        }
+        lines
+    });
+    let text = text.collect::<Vec<_>>().join("\n");
+    output.result(&Presets { schema: "farline/presets/1", presets, forms }, text)?;
     Ok(ExitCode::SUCCESS)
 }
 

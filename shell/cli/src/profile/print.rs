@@ -1,27 +1,32 @@
 //! A profile on a terminal.
 
 use farline_core::profile::statistics::{Summary, decrease_per_mile};
-use farline_core::profile::{Kind, Profile};
+use farline_core::profile::{CellResult, Kind, Profile};
 use farline_core::units::{Bytes, Rate};
 
 /// More cells than this are printed as one line for each path and control.
 const CELLS: usize = 40;
 
+/// All figures are those of the full rate.
 pub(super) fn table(profile: &Profile) -> String {
+    let profile = &profile.at_full_rate();
     let kind = match profile.kind {
         Kind::Modelled => "modelled, not measured",
         Kind::Measured => "measured",
     };
     let scaled = match profile.grid.scale {
         1 => String::new(),
-        k => format!(", scaled {k}: times {k} for the full rate"),
+        k => format!(", scaled {k}: on paths of a {k}th of the rate, all figures times {k}"),
     };
     let (done, cells) = profile.progress();
     let mut lines = vec![format!("{}: {done} of {cells} cells, {kind}{scaled}; payload in Gbit/s", profile.grid.name)];
     if cells <= CELLS {
         lines.push(format!("{:<44} {:>7} {:>17} {:>7} {:>7} {:>3}", "cell", "mean", "95 %", "steady", "ramp s", "n"));
         for result in &profile.cells {
-            let Some(summary) = result.summary() else { continue };
+            let Some(summary) = result.summary() else {
+                lines.extend(doubted(result));
+                continue;
+            };
             let n = summary.n as f64;
             let steady = result.valid().map(|one| one.steady.receiver_bps.as_bps() as f64).sum::<f64>() / n / 1e9;
             let ramp = result.valid().map(|one| one.ramp_s).sum::<f64>() / n;
@@ -39,9 +44,49 @@ pub(super) fn table(profile: &Profile) -> String {
             }
             lines.push(line);
         }
-        return lines.join("\n");
+    } else {
+        lines.extend(by_path(profile));
     }
-    lines.push(format!("{:<18} {:<10} {:>7} {:>14} {:>7} {:>9}", "path", "control", "mean", "peak", "sd", "Mbit/s/mi"));
+    lines.extend(left_out(profile));
+    lines.extend(profile.beside_papers().into_iter().map(|section| format!("\n{section}")));
+    lines.join("\n")
+}
+
+/// The line of a cell in which nothing counts: what was seen, in brackets, and why.
+fn doubted(result: &CellResult) -> Option<String> {
+    let why = result.repetitions.iter().find_map(|one| one.invalid.as_ref())?.split("; ").next()?;
+    let seen: Vec<f64> = result.repetitions.iter().map(|one| one.whole.receiver_bps.as_bps() as f64 / 1e9).collect();
+    let mean = format!("({:.3})", Summary::of(&seen)?.mean);
+    Some(format!("{:<44} {mean:>7} INVALID, {} times: {why}", result.cell.name(), seen.len()))
+}
+
+/// How many repetitions count nowhere, and why, the most frequent reason first.
+fn left_out(profile: &Profile) -> Vec<String> {
+    // How often, its words without the figures, which differ, and the first one.
+    let mut reasons: Vec<(usize, String, &str)> = Vec::new();
+    let every = || profile.cells.iter().flat_map(|result| &result.repetitions);
+    for why in every().filter_map(|one| one.invalid.as_ref()) {
+        let first = why.split("; ").next().unwrap_or(why);
+        let words: String = first.chars().filter(|letter| letter.is_alphabetic()).collect();
+        match reasons.iter_mut().find(|(_, known, _)| *known == words) {
+            Some((count, ..)) => *count += 1,
+            None => reasons.push((1, words, first)),
+        }
+    }
+    let invalid: usize = reasons.iter().map(|(count, ..)| count).sum();
+    if invalid == 0 {
+        return Vec::new();
+    }
+    reasons.sort_by_key(|(count, ..)| std::cmp::Reverse(*count));
+    let mut lines =
+        vec![format!("{invalid} of {} repetitions are invalid, are in no mean, and stay in the document:", every().count())];
+    lines.extend(reasons.iter().map(|(count, _, first)| format!("  {count} times, such as: {first}")));
+    lines
+}
+
+/// A line for each path and control.
+fn by_path(profile: &Profile) -> Vec<String> {
+    let mut lines = vec![format!("{:<18} {:<10} {:>7} {:>14} {:>7} {:>9}", "path", "control", "mean", "peak", "sd", "Mbit/s/mi")];
     for &congestion in &profile.grid.congestion {
         let mut base: Option<(f64, f64)> = None;
         for path in &profile.grid.paths {
@@ -64,7 +109,7 @@ pub(super) fn table(profile: &Profile) -> String {
             ));
         }
     }
-    lines.join("\n")
+    lines
 }
 
 /// `2026-11-22 01:08 UTC` of seconds since 1970 (Hinnant, "chrono-compatible low-level date algorithms").

@@ -31,7 +31,7 @@ pub(super) enum Asked {
 
 /// What was asked for, when it is of this file: a preset, or a measurement of verbs.
 pub(super) fn asked(args: &Args) -> Result<Option<Asked>, Error> {
-    if args.messages.measures() {
+    if args.axes.measures_verbs()? {
         return measurement(args).map(Some);
     }
     if let Some(flag) = args.messages.first() {
