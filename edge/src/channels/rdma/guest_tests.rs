@@ -227,6 +227,10 @@ fn lend(liar: &mut RdmaChannel, credit: u32, len: u32, twist: impl Fn(&mut Sourc
 #[test]
 #[ignore = "needs two RDMA devices: make lab"]
 fn where_blocks_are_read_lies_about_their_place_length_or_reading_break_the_channel() {
+    if is_iwarp() {
+        eprintln!("skipped: what iWARP's ends say of these lies is not known yet");
+        return;
+    }
     type Lie = fn(&mut RdmaChannel, &[Credit]);
     let lies: [(&str, Lie); 6] = [
         // A byte past its own slot.
@@ -288,7 +292,7 @@ fn where_blocks_are_read_no_receiver_is_told_of_memory_and_a_source_is_closed_af
     let index = into.index();
     liar.link.hold(into, Access::Fetched).expect("registered");
     liar.link.read(0, index, len, source.address, source.key).expect("posted");
-    assert_eq!(next(&mut liar, failure), Failure::RemoteAccess);
+    assert_eq!(next(&mut liar, failure), refused(Failure::RemoteAccess));
     drop(liar);
     driving.join().expect("the honest end lives");
 }
