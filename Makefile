@@ -15,8 +15,11 @@ help: ## Say what there is
 test: ## Install what is missing, check the house, build, and run all tests (budget: 25 minutes from a cold clone)
 	@lab/check
 
-lab: setup-guest ## Test congestion controls beside Linux's modules and RDMA between two devices, in a guest with Debian's kernel (15 minutes)
+lab: setup-guest ## Test congestion controls beside Linux's modules, and RDMA over RoCE and iWARP, in guests (25 minutes, the first time 40)
 	@lab/guest-tests lib guest rdma verbs
+	@GUEST_KIND=uml GUEST_RDMA=rxe lab/guest-tests rdma verbs
+	@GUEST_KIND=uml GUEST_RDMA=siw lab/guest-tests rdma verbs
+	@GUEST_KIND=uml GUEST_RDMA=siw lab/guest-tests lib -- channels::rdma
 	@$(CARGO) build --locked --quiet -p farline-lab --bin farline-congestion
 	@lab/guest -v -t 1800 target/debug/farline-congestion modules
 

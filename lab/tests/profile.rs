@@ -298,7 +298,7 @@ fn a_killed_profile_goes_on_and_one_whose_path_dies_keeps_what_it_has() {
     assert!(!output.status.success() && said["error"]["hint"].as_str().is_some_and(|hint| hint.contains("--resume")), "{said}");
     assert_eq!(repetitions(&read(&document)), kept);
     // And whole in the end.
-    let whole = json(farline().args(["--json", "-q", "profile", "--resume", text(&document)]));
+    let whole = json(farline().args(["--json", "-q", "profile", "--resume", text(&document), "-o", text(&document)]));
     assert!(repetitions(&whole) >= 4, "{whole}");
 }
 

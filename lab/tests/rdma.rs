@@ -1,9 +1,10 @@
-//! Copies by RDMA: what becomes of the wish where there is no device; and, with real verbs between two soft-RoCE devices in the guest of
-//! `lab/guest` (`make lab`), that verbs carry the bytes, what a broken path does, and how a copy goes on.
+//! Copies by RDMA: what becomes of the wish where there is no device; and, with real verbs between two devices in the guests of `lab/guest`
+//! (`make lab`: soft-RoCE, and with GUEST_RDMA=siw soft-iWARP), that verbs carry the bytes, what a broken path does, and how a copy goes on.
 
 use farline_lab::{Running, announced, error_of, farline, node, succeed};
 use serde_json::Value;
-use std::io::Read;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Once;
@@ -45,13 +46,13 @@ fn without_a_device_a_copy_goes_by_tcp_and_says_why_in_one_line() {
     let url = url.replacen("ftp://", "farline://", 1);
     let source = source.to_str().expect("UTF-8");
     let (there, back) = (format!("{url}/a"), dir.path().join("b"));
-    for (driver, from, to) in [("rdma", source, &*there), ("rdma:4:exchange", &there, back.to_str().expect("UTF-8"))] {
+    for (driver, from, to) in [("rdma", source, &*there), ("rdma:4:exchange:read", &there, back.to_str().expect("UTF-8"))] {
         let result = copy(&["--channel", driver, from, to]);
         assert_eq!((&result["data_path"], &result["verified"]), (&"direct".into(), &true.into()), "{result}");
         assert_eq!(notes(&result).matches("over TCP instead of RDMA").count(), 1, "{result}");
     }
     assert_same(Path::new(source), &back);
-    for driver in ["rdma:17", "rdma:0", "rdma:exchange:4", "rdma:4:4", "tcp:exchange", "udt"] {
+    for driver in ["rdma:17", "rdma:0", "rdma:exchange:4", "rdma:4:4", "rdma:read:read", "tcp:read", "udt"] {
         let (error, code) = error_of(&["cp", "--channel", driver, source, &format!("{url}/c")]);
         assert_eq!((error["code"].as_str(), code), (Some("usage"), 2), "{driver}: {error}");
     }
@@ -74,46 +75,167 @@ fn far_node(root: &Path) -> (Running, String) {
     (running, url.replacen("ftp://", "farline://", 1))
 }
 
-/// What a device counted.
-fn counted(device: &str, counter: &str) -> u64 {
-    let path = format!("/sys/class/infiniband/{device}/ports/1/hw_counters/{counter}");
-    std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}; {WHY}")).trim().parse().expect("a number")
+fn is_iwarp() -> bool {
+    std::env::var_os("GUEST_RDMA").is_some_and(|kind| kind == "siw")
 }
 
-/// Copies a file there and back by each of `ways`: a driver, the far interface's MTU, and the bytes that a packet then carries. The digest
-/// says that it came whole, and what the sending device counted that verbs carried it.
-fn goes_there_and_back(ways: &[(&str, &str, u64)]) {
+/// The name of the device at an end of the wire: a or b.
+fn device(end: &str) -> String {
+    format!("{}{end}", if is_iwarp() { "si" } else { "rx" })
+}
+
+/// How many packets the device at an end has sent. Soft-iWARP counts none, so of the bytes that its interface has sent, those that one
+/// holds at most.
+fn sent_packets(end: &str, payload: u64) -> u64 {
+    let number = |path: String| -> u64 {
+        std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}; {WHY}")).trim().parse().expect("a number")
+    };
+    match is_iwarp() {
+        true => number(format!("/sys/class/net/v{end}/statistics/tx_bytes")) / payload,
+        false => number(format!("/sys/class/infiniband/{}/ports/1/hw_counters/sent_pkts", device(end))),
+    }
+}
+
+/// One way for a file to go there and back.
+struct Way {
+    driver: &'static str,
+    /// The far interface's MTU, and the bytes that a packet then carries.
+    mtu: (u32, u64),
+    /// What the wire does, in the words of netem.
+    weather: &'static str,
+}
+
+const CALM: &str = "delay 0ms";
+
+impl Way {
+    const fn by(driver: &'static str) -> Way {
+        Way { driver, mtu: (4_200, 4_096), weather: CALM }
+    }
+}
+
+/// The digest says that it came whole, and what the sending device counted that verbs carried it.
+fn goes_there_and_back(ways: &[Way]) {
     wire();
     let dir = tempfile::tempdir().expect("a folder");
     let (source, back) = (dir.path().join("source"), dir.path().join("back"));
     plant(&source, 2 * MIB + 123);
     let (_node, url) = far_node(&dir.path().join("root"));
     let (here, there) = (source.to_str().expect("UTF-8"), format!("{url}/there"));
-    for (driver, mtu, carried) in ways {
+    for Way { driver, mtu: (mtu, payload), weather: netem } in ways {
         ip(&format!("link set vb mtu {mtu}"));
-        for (from, to, sender) in [(here, &*there, "rxa"), (&there, back.to_str().expect("UTF-8"), "rxb")] {
-            let before = counted(sender, "sent_pkts");
+        weather(netem);
+        for (from, to, sender) in [(here, &*there, "a"), (&there, back.to_str().expect("UTF-8"), "b")] {
+            let before = sent_packets(sender, *payload);
             let result = copy(&["--channel", driver, "--streams", "2", from, to]);
             assert_eq!((&result["data_path"], &result["verified"]), (&"rdma".into(), &true.into()), "{result}");
-            let packets = counted(sender, "sent_pkts") - before;
-            assert!(packets >= 2 * MIB as u64 / carried, "{driver} {from}: {packets} packets");
+            let packets = sent_packets(sender, *payload) - before;
+            assert!(packets >= 2 * MIB as u64 / payload, "{driver}, {netem}, {from}: {packets} packets");
         }
         assert_same(&source, &dir.path().join("root/there"));
         assert_same(&source, &back);
     }
+    weather(CALM);
     ip("link set vb mtu 4200");
 }
 
 #[test]
 #[ignore = "needs two RDMA devices: make lab"]
 fn a_file_goes_there_and_back_and_the_devices_have_counted_its_packets() {
-    goes_there_and_back(&[("rdma:1", "4200", 4096), ("rdma:4", "4200", 4096)]);
+    goes_there_and_back(&[Way::by("rdma:1"), Way::by("rdma:4")]);
+}
+
+#[test]
+#[ignore = "needs two RDMA devices: make lab"]
+fn delay_and_loss_cost_time_and_no_byte_over_any_number_of_queue_pairs() {
+    let weathers = [
+        ("rdma:1", "delay 0.1ms"),
+        ("rdma:2", "delay 1ms loss 0.1%"),
+        ("rdma:4", "delay 5ms loss 0.1%"),
+        ("rdma:8", "delay 20ms"),
+    ];
+    goes_there_and_back(&weathers.map(|(driver, weather)| Way { weather, ..Way::by(driver) }));
 }
 
 #[test]
 #[ignore = "needs two RDMA devices: make lab"]
 fn without_rdma_cm_a_file_goes_there_and_back_too_and_ends_of_different_mtu_use_the_smaller_packet() {
-    goes_there_and_back(&[("rdma:1:exchange", "4200", 4096), ("rdma:4:exchange", "1500", 1024)]);
+    if is_iwarp() {
+        eprintln!("skipped: iWARP is connected by rdma_cm alone, and its packets are TCP's");
+        return;
+    }
+    goes_there_and_back(&[Way::by("rdma:1:exchange"), Way { mtu: (1_500, 1_024), ..Way::by("rdma:4:exchange") }]);
+}
+
+#[test]
+#[ignore = "needs two RDMA devices: make lab"]
+fn iwarp_is_connected_by_rdma_cm_alone_and_finds_out_what_the_path_takes() {
+    if !is_iwarp() {
+        eprintln!("skipped: these devices are soft-RoCE");
+        return;
+    }
+    wire();
+    let dir = tempfile::tempdir().expect("a folder");
+    let source = dir.path().join("source");
+    plant(&source, MIB);
+    let (_node, url) = far_node(&dir.path().join("root"));
+    let wish = ["--json", "cp", "--channel", "rdma:1:exchange", source.to_str().expect("UTF-8"), &format!("{url}/there")];
+    let said = by_tcp_instead(farline().args(wish));
+    assert!(said.contains("iWARP is connected by rdma_cm alone") && said.contains("leave `:exchange` out"), "{said}");
+    goes_there_and_back(&[Way { mtu: (1_500, 1_448), ..Way::by("rdma:1") }]);
+}
+
+#[test]
+#[ignore = "needs two RDMA devices: make lab"]
+fn by_rdma_read_a_file_goes_there_and_back_over_either_way_of_connecting() {
+    let mut ways = vec![Way::by("rdma:1:read"), Way::by("rdma:4:read")];
+    if !is_iwarp() {
+        ways.push(Way { mtu: (1_500, 1_024), ..Way::by("rdma:2:exchange:read") });
+    }
+    goes_there_and_back(&ways);
+}
+
+#[test]
+#[ignore = "needs two RDMA devices: make lab"]
+fn to_a_node_that_does_not_say_that_it_reads_blocks_are_written_and_one_line_says_so() {
+    wire();
+    let dir = tempfile::tempdir().expect("a folder");
+    let source = dir.path().join("source");
+    plant(&source, MIB);
+    let (_node, url) = far_node(&dir.path().join("root"));
+    let node = url.trim_start_matches("farline://").trim_end_matches('/').parse().expect("an address");
+    let relay = mute(node, "FARLINE RDMA READ");
+    let drivers = ["rdma:2:read", "rdma:2:exchange:read"];
+    for driver in &drivers[..if is_iwarp() { 1 } else { 2 }] {
+        let result = copy(&["--channel", driver, source.to_str().expect("UTF-8"), &format!("farline://{relay}/{driver}")]);
+        assert_eq!((&result["data_path"], &result["verified"]), (&"rdma".into(), &true.into()), "{result}");
+        assert_eq!(notes(&result).matches("RDMA WRITE instead of READ").count(), 1, "{result}");
+        assert_same(&source, &dir.path().join("root").join(driver));
+    }
+}
+
+/// A relay to the node's control port, at the node's own address, that leaves out lines with `word`.
+fn mute(node: SocketAddr, word: &'static str) -> SocketAddr {
+    let listener = TcpListener::bind((node.ip(), 0)).expect("a port");
+    let address = listener.local_addr().expect("bound");
+    let carry = |from: TcpStream, mut to: TcpStream, without: Option<&'static str>| {
+        std::thread::spawn(move || {
+            for line in BufReader::new(from).split(b'\n').map_while(Result::ok) {
+                let is_left_out = without.is_some_and(|word| String::from_utf8_lossy(&line).contains(word));
+                if !is_left_out && to.write_all(&[&line[..], b"\n"].concat()).is_err() {
+                    break;
+                }
+            }
+            let _ = to.shutdown(Shutdown::Write);
+        });
+    };
+    std::thread::spawn(move || {
+        for client in listener.incoming().map_while(Result::ok) {
+            let there = TcpStream::connect(node).expect("the node listens");
+            carry(client.try_clone().expect("a descriptor"), there.try_clone().expect("a descriptor"), None);
+            carry(there, client, Some(word));
+        }
+    });
+    address
 }
 
 #[test]
@@ -140,7 +262,7 @@ fn on_a_long_path_more_comes_to_be_on_its_way_unless_memory_may_not_be_locked() 
         "--json",
         "cp",
         "--channel",
-        "rdma:2:exchange",
+        if is_iwarp() { "rdma:2" } else { "rdma:2:exchange" },
         "--streams",
         "1",
         "--limit",
@@ -154,7 +276,7 @@ fn on_a_long_path_more_comes_to_be_on_its_way_unless_memory_may_not_be_locked() 
     let limited = ["--bounding-set=-ipc_lock", "--inh-caps=-ipc_lock", "prlimit", "--memlock=9437184:9437184"];
     let free = succeed(farline().args(wish));
     let limited = succeed(Command::new("setpriv").args(limited).arg(farline_lab::farline_binary()).args(wish));
-    weather("delay 0ms");
+    weather(CALM);
     let grew = |result: &Value| result["reasons"].to_string().contains("on its way at once");
     for (said, may_grow) in [(free, true), (limited, false)] {
         let result: Value = serde_json::from_str(&said).expect("an object");
@@ -176,6 +298,34 @@ fn a_tree_goes_by_rdma_over_two_channels() {
     let result = copy(&["-r", "--streams", "2", "--channel", "rdma:2", source.to_str().expect("UTF-8"), &format!("{url}/")]);
     assert_eq!((&result["data_path"], &result["verified"]), (&"rdma".into(), &true.into()), "{result}");
     farline_lab::assert_same_tree(&source, &dir.path().join("root/tree"));
+}
+
+#[test]
+#[ignore = "needs two RDMA devices: make lab"]
+fn while_a_copy_goes_on_the_devices_have_its_queue_pairs_and_afterwards_none() {
+    wire();
+    let dir = tempfile::tempdir().expect("a folder");
+    let (source, root) = (dir.path().join("source"), dir.path().join("root"));
+    plant(&source, 12 * MIB);
+    let (_node, url) = far_node(&root);
+    let there = format!("{url}/there");
+    let args =
+        ["--json", "cp", "--channel", "rdma:2", "--streams", "1", "--limit", "4M", source.to_str().expect("UTF-8"), &there];
+    let mut copying = Running(farline().args(args).stdout(Stdio::piped()).spawn().expect("farline runs"));
+    wait_for_journal(&root, &mut copying);
+    let id = copying.0.id();
+    let connected = queue_pairs().into_iter().filter(|pair| pair["pid"] == id && pair["state"] == "RTS");
+    let on: Vec<Value> = connected.map(|pair| pair["ifname"].clone()).collect();
+    assert_eq!(on, [device("a"), device("a")]);
+    assert!(copying.0.wait().expect("it ends").success());
+    assert_same(&source, &root.join("there"));
+    assert!(queue_pairs().iter().all(|pair| pair["pid"] != id), "they went with the process");
+}
+
+/// What the kernel knows of queue pairs.
+fn queue_pairs() -> Vec<Value> {
+    let said = succeed(Command::new("rdma").args(["-j", "resource", "show", "qp"]));
+    serde_json::from_str(&said).unwrap_or_else(|error| panic!("{said}: {error}"))
 }
 
 /// Waits until the node's journal has more than its beginning: something is durable.
@@ -220,43 +370,37 @@ fn weather(netem: &str) {
 
 #[test]
 #[ignore = "needs two RDMA devices: make lab"]
-fn delay_and_loss_cost_time_and_no_byte_over_any_number_of_queue_pairs() {
-    wire();
-    let dir = tempfile::tempdir().expect("a folder");
-    let source = dir.path().join("source");
-    plant(&source, 4 * MIB + 5);
-    let (_node, url) = far_node(&dir.path().join("root"));
-    for (driver, netem) in [("rdma:2", "delay 1ms loss 0.1%"), ("rdma:8", "delay 10ms")] {
-        weather(netem);
-        let result = copy(&["--channel", driver, source.to_str().expect("UTF-8"), &format!("{url}/there")]);
-        weather("delay 0ms");
-        assert_eq!((&result["data_path"], &result["verified"]), (&"rdma".into(), &true.into()), "{result}");
-        assert_same(&source, &dir.path().join("root/there"));
-    }
-}
-
-#[test]
-#[ignore = "needs two RDMA devices: make lab"]
 fn a_path_that_dies_is_an_error_and_the_copy_goes_on_when_it_is_back() {
     wire();
-    let dir = tempfile::tempdir().expect("a folder");
-    let (source, root) = (dir.path().join("source"), dir.path().join("root"));
-    plant(&source, 12 * MIB);
-    let (_node, url) = far_node(&root);
-    let (source_arg, there) = (source.to_str().expect("UTF-8"), format!("{url}/there"));
-    let args = ["--json", "cp", "--channel", "rdma", "--limit", "4M", "--timeout", "10", source_arg, &there];
-    let mut copying = Running(farline().args(args).stdout(Stdio::piped()).spawn().expect("farline runs"));
-    wait_for_journal(&root, &mut copying);
-    weather("loss 100%");
-    let mut said = String::new();
-    copying.0.stdout.take().expect("piped").read_to_string(&mut said).expect("what it says");
-    weather("delay 0ms");
-    let said: Value = serde_json::from_str(&said).unwrap_or_else(|error| panic!("{said}: {error}"));
-    assert_eq!(said["error"]["fault"], "between", "{said}");
-    let resumed = go_on(source_arg, &there);
-    assert_eq!((&resumed["data_path"], &resumed["verified"]), (&"rdma".into(), &true.into()), "{resumed}");
-    assert!(resumed["resumed_bytes"].as_u64().is_some_and(|bytes| bytes >= MIB as u64), "{resumed}");
-    assert_same(&source, &root.join("there"));
+    for goes_down in [false, true] {
+        let dir = tempfile::tempdir().expect("a folder");
+        let (source, root) = (dir.path().join("source"), dir.path().join("root"));
+        plant(&source, 12 * MIB);
+        let (_node, url) = far_node(&root);
+        let (source_arg, there) = (source.to_str().expect("UTF-8"), format!("{url}/there"));
+        let args = ["--json", "cp", "--channel", "rdma", "--limit", "4M", "--timeout", "10", source_arg, &there];
+        let mut copying = Running(farline().args(args).stdout(Stdio::piped()).spawn().expect("farline runs"));
+        wait_for_journal(&root, &mut copying);
+        if goes_down {
+            ip("link set vb down")
+        } else {
+            weather("loss 100%")
+        }
+        let mut said = String::new();
+        copying.0.stdout.take().expect("piped").read_to_string(&mut said).expect("what it says");
+        if goes_down {
+            // It has forgotten the route that lab/verbs gave it.
+            ["link set vb up", "route add 10.9.1.1/32 dev vb src 10.9.1.2"].into_iter().for_each(ip);
+        } else {
+            weather(CALM);
+        }
+        let said: Value = serde_json::from_str(&said).unwrap_or_else(|error| panic!("{said}: {error}"));
+        assert_eq!(said["error"]["fault"], "between", "{said}");
+        let resumed = go_on(source_arg, &there);
+        assert_eq!((&resumed["data_path"], &resumed["verified"]), (&"rdma".into(), &true.into()), "{resumed}");
+        assert!(resumed["resumed_bytes"].as_u64().is_some_and(|bytes| bytes >= MIB as u64), "{resumed}");
+        assert_same(&source, &root.join("there"));
+    }
 }
 
 #[test]
@@ -308,6 +452,11 @@ fn ip(words: &str) {
     succeed(Command::new("ip").args(words.split(' ')));
 }
 
+fn add_device(name: &str, interface: &str) {
+    let kind = if is_iwarp() { "siw" } else { "rxe" };
+    succeed(Command::new("rdma").args(["link", "add", name, "type", kind, "netdev", interface]));
+}
+
 #[test]
 #[ignore = "needs two RDMA devices: make lab"]
 fn ends_of_different_mtu_a_port_that_is_down_and_memory_that_may_not_be_locked_are_told_and_copied_by_tcp() {
@@ -320,11 +469,13 @@ fn ends_of_different_mtu_a_port_that_is_down_and_memory_that_may_not_be_locked_a
     let there = format!("{url}/there");
     let wish = ["--json", "cp", "--channel", "rdma", source, &there];
 
-    ip("link set vb mtu 1500");
-    let said = by_tcp_instead(farline().args(wish));
-    ip("link set vb mtu 4200");
-    assert!(said.contains("carry 4096 bytes, the node's device takes 1024 at most"), "{said}");
-    assert!(said.contains("the same MTU"), "{said}");
+    if !is_iwarp() {
+        ip("link set vb mtu 1500");
+        let said = by_tcp_instead(farline().args(wish));
+        ip("link set vb mtu 4200");
+        assert!(said.contains("carry 4096 bytes, the node's device takes 1024 at most"), "{said}");
+        assert!(said.contains("the same MTU"), "{said}");
+    }
 
     // Root may lock what it likes, unless it gave that right away.
     let limited = ["--bounding-set=-ipc_lock", "--inh-caps=-ipc_lock", "prlimit", "--memlock=65536:65536"];
@@ -335,16 +486,21 @@ fn ends_of_different_mtu_a_port_that_is_down_and_memory_that_may_not_be_locked_a
     ip("link add pa mtu 4200 type veth peer name pb");
     ip("addr add 10.9.3.1/24 dev pa");
     ip("link set pa up");
-    succeed(Command::new("rdma").args(["link", "add", "rxp", "type", "rxe", "netdev", "pa"]));
+    let dark = device("p");
+    add_device(&dark, "pa");
     let (_dark, url) = node(dir.path(), "write", &["--listen", "10.9.3.1:0"]);
     let there = format!("{}/there", url.replacen("ftp://", "farline://", 1));
     let said = by_tcp_instead(farline().args(["--json", "cp", "--channel", "rdma", source, &there]));
-    assert!(said.contains("port 1 of the RDMA device rxp, which has 10.9.3.1, is down"), "{said}");
+    assert!(said.contains(&format!("port 1 of the RDMA device {dark}, which has 10.9.3.1, is down")), "{said}");
 }
 
 #[test]
 #[ignore = "needs two RDMA devices: make lab"]
 fn a_device_that_is_removed_is_named_and_the_copy_goes_on_without_it() {
+    if is_iwarp() {
+        eprintln!("skipped: soft-iWARP's device stays until nobody uses it");
+        return;
+    }
     wire();
     let dir = tempfile::tempdir().expect("a folder");
     let (source, root) = (dir.path().join("source"), dir.path().join("root"));
@@ -355,7 +511,7 @@ fn a_device_that_is_removed_is_named_and_the_copy_goes_on_without_it() {
     let mut copying = Running(farline().args(args).stdout(Stdio::piped()).spawn().expect("farline runs"));
     wait_for_journal(&root, &mut copying);
     // The kernel removes it when the last program that has it open has ended.
-    let mut removing = Running(Command::new("rdma").args(["link", "delete", "rxb"]).spawn().expect("rdma runs"));
+    let mut removing = Running(Command::new("rdma").args(["link", "delete", &device("b")]).spawn().expect("rdma runs"));
     let mut said = String::new();
     copying.0.stdout.take().expect("piped").read_to_string(&mut said).expect("what it says");
     let said: Value = serde_json::from_str(&said).unwrap_or_else(|error| panic!("{said}: {error}"));
@@ -365,7 +521,7 @@ fn a_device_that_is_removed_is_named_and_the_copy_goes_on_without_it() {
 
     let (_far, url) = far_node(&root);
     let resumed = go_on(source_arg, &format!("{url}/there"));
-    succeed(Command::new("rdma").args(["link", "add", "rxb", "type", "rxe", "netdev", "vb"]));
+    add_device(&device("b"), "vb");
     assert_eq!((&resumed["data_path"], &resumed["verified"]), (&"direct".into(), &true.into()), "{resumed}");
     assert!(resumed["resumed_bytes"].as_u64().is_some_and(|bytes| bytes >= MIB as u64), "{resumed}");
     assert_same(&source, &root.join("there"));

@@ -5,13 +5,14 @@
 //! way too, so that no slot is written to that has gone to another use.
 //!
 //! No message is ever sent that finds no receive posted. Every message but the first of a queue pair rides on a credit: two for a
-//! block, one for a mark, one at most to advertise; [`Settings::receives`] is what that adds up to.
+//! block, one for a mark, one at most to advertise; [`Settings::receives`] is what that adds up to. Where blocks are read one of a block's two
+//! is the receiver's word that it has, and a sender lends no more slots than there are credits.
 
-use super::record::{Announcement, Credit, Record, RecordHeader};
+use super::events::{Input, Output, Violation, Work};
+use super::record::{Announcement, Credit, Record, RecordHeader, Source};
 use super::{Placement, QueuePair};
 use crate::transfer::SlotId;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::fmt;
 
 /// What both ends agreed on when they connected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,151 +40,10 @@ impl Settings {
     }
 }
 
-/// A work request of this end, once it is done.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Work {
-    /// A record was sent.
-    Record,
-    /// A block was written; the device needs its slot no more.
-    Write(SlotId),
-}
-
-/// What happened.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Input {
-    /// The caller has an empty slot to receive into.
-    Offer {
-        /// The slot.
-        slot: SlotId,
-        /// Where it lies, and the key by which the peer may write there.
-        address: u64,
-        /// The key.
-        key: u32,
-        /// Its length in bytes.
-        len: u32,
-    },
-    /// The caller has a full slot to send.
-    Send {
-        /// The slot.
-        slot: SlotId,
-        /// How many bytes of it, from its start.
-        len: u32,
-        /// The header to go with them.
-        header: RecordHeader,
-    },
-    /// The caller's transfer is over.
-    Mark(RecordHeader),
-    /// A message came, and its receive was posted again.
-    Received {
-        /// On which queue pair.
-        on: QueuePair,
-        /// What it says.
-        record: Record,
-    },
-    /// The device says that a block was written with an immediate, whose receive was posted again.
-    Written {
-        /// On which queue pair.
-        on: QueuePair,
-        /// The immediate.
-        credit: u32,
-        /// How many bytes.
-        len: u32,
-    },
-    /// A work request of this end is done.
-    Completed {
-        /// On which queue pair.
-        on: QueuePair,
-        /// Which.
-        work: Work,
-    },
-}
-
-/// What to do, or what is so.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Output {
-    /// Send a record.
-    Post {
-        /// On which queue pair.
-        on: QueuePair,
-        /// The record.
-        record: Record,
-    },
-    /// Write a block.
-    Write {
-        /// On which queue pair.
-        on: QueuePair,
-        /// The slot that holds it.
-        slot: SlotId,
-        /// Its length in bytes.
-        len: u32,
-        /// Where to.
-        to: Credit,
-        /// Whether the credit's number goes with it as the immediate.
-        immediate: bool,
-    },
-    /// The channel needs this sent slot no more.
-    Sent(SlotId),
-    /// A block lies in an offered slot, which is the caller's again.
-    Arrived {
-        /// The slot.
-        slot: SlotId,
-        /// How many bytes, from its start.
-        len: u32,
-        /// The header that came with them.
-        header: RecordHeader,
-    },
-    /// The peer's transfer is over.
-    Ended {
-        /// An offered slot, which comes back unused.
-        slot: SlotId,
-        /// The mark's header.
-        header: RecordHeader,
-    },
-    /// An offered slot comes back unused.
-    Returned(SlotId),
-    /// The peer broke the protocol: the channel is of no more use, and [`Endpoint::withdraw`] gives its slots back.
-    Broken(Violation),
-}
-
-/// How a peer broke the protocol.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Violation {
-    /// A message that is no record.
-    NoRecord,
-    /// A credit that was not given, or was used already.
-    UnknownCredit,
-    /// Another number of bytes than announced, or more than the slot holds.
-    WrongLength,
-    /// A write that was not announced on its queue pair.
-    NotAnnounced,
-    /// More credits than agreed, or of a transfer that has not begun.
-    WrongCredits,
-    /// An end-of-data mark that does not fit what came before it.
-    WrongMark,
-    /// A slot that is too short for the blocks that were agreed on.
-    ShortSlot,
-}
-
-impl fmt::Display for Violation {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Violation::NoRecord => "the peer sent a message that means nothing",
-            Violation::UnknownCredit => "the peer used a slot that it was not given",
-            Violation::WrongLength => "the peer wrote another number of bytes than it announced",
-            Violation::NotAnnounced => "the peer wrote a block that it had not announced",
-            Violation::WrongCredits => "the peer gave more slots than agreed",
-            Violation::WrongMark => "the peer's end-of-data mark does not fit what it sent",
-            Violation::ShortSlot => "the peer offers slots that are too short for a block",
-        })
-    }
-}
-
-impl std::error::Error for Violation {}
-
 /// What the caller wants sent, and waits for a credit.
 #[derive(Clone, Copy, Debug)]
 enum Job {
-    Block { slot: SlotId, len: u32, header: RecordHeader },
+    Block { slot: SlotId, source: Source, len: u32, header: RecordHeader },
     Mark(RecordHeader),
 }
 
@@ -193,6 +53,13 @@ struct Advertised {
     slot: SlotId,
     len: u32,
     announced: Option<(QueuePair, Announcement)>,
+}
+
+/// A slot that the peer may read.
+#[derive(Clone, Copy, Debug)]
+struct Lent {
+    slot: SlotId,
+    transfer: u32,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -223,12 +90,18 @@ pub struct Endpoint {
     credits: VecDeque<Credit>,
     jobs: VecDeque<Job>,
     writing: BTreeSet<SlotId>,
+    /// By the credit that each block uses.
+    lent: BTreeMap<u32, Lent>,
     blocks: u64,
     // What this end receives.
     peers_transfer: u32,
     next_number: u32,
     offered: VecDeque<(SlotId, Credit)>,
     advertised: BTreeMap<u32, Advertised>,
+    /// Blocks to be read, by the credits that they use.
+    to_read: VecDeque<(u32, Source)>,
+    /// Blocks that were read, of which the peer does not know yet.
+    read: Vec<u32>,
     arrived: u64,
     mark: Option<PeerMark>,
 }
@@ -254,11 +127,14 @@ impl Endpoint {
             credits: VecDeque::new(),
             jobs: VecDeque::new(),
             writing: BTreeSet::new(),
+            lent: BTreeMap::new(),
             blocks: 0,
             peers_transfer: 0,
             next_number: 0,
             offered: VecDeque::new(),
             advertised: BTreeMap::new(),
+            to_read: VecDeque::new(),
+            read: Vec::new(),
             arrived: 0,
             mark: None,
         }
@@ -274,11 +150,13 @@ impl Endpoint {
         }
         let result = match input {
             Input::Offer { slot, address, key, len } => {
+                // Nobody is to write there where blocks are read.
+                let (key, address) = if self.reads() { (0, 0) } else { (key, address) };
                 self.offered.push_back((slot, Credit { number: 0, key, address, len }));
                 Ok(())
             }
-            Input::Send { slot, len, header } => {
-                self.jobs.push_back(Job::Block { slot, len, header });
+            Input::Send { slot, source, len, header } => {
+                self.jobs.push_back(Job::Block { slot, source, len, header });
                 Ok(())
             }
             Input::Mark(header) => {
@@ -286,17 +164,21 @@ impl Endpoint {
                 Ok(())
             }
             Input::Received { on, record } => self.received(on, record),
+            Input::Written { .. } if self.reads() => Err(Violation::NotAnnounced),
             Input::Written { on, credit, len } => self.written(on, credit, len),
             Input::Completed { on, work } => {
                 if let Some(pair) = self.pairs.get_mut(usize::from(on.0)) {
                     pair.under_way = pair.under_way.saturating_sub(1);
                 }
-                if let Work::Write(slot) = work
-                    && self.writing.remove(&slot)
-                {
-                    self.outputs.push_back(Output::Sent(slot));
+                match work {
+                    Work::Record => Ok(()),
+                    Work::Write(slot) => {
+                        let was_writing = self.writing.remove(&slot);
+                        self.outputs.extend(was_writing.then_some(Output::Sent(slot)));
+                        Ok(())
+                    }
+                    Work::Read(slot) => self.fetched(slot),
                 }
-                Ok(())
             }
         };
         if let Err(violation) = result {
@@ -308,7 +190,9 @@ impl Endpoint {
     /// What to do next; `None` until something happens.
     pub fn poll(&mut self) -> Option<Output> {
         if self.outputs.is_empty() && !self.broken {
+            self.acknowledge();
             self.advertise();
+            self.fetch();
             self.carry();
         }
         self.outputs.pop_front()
@@ -319,9 +203,10 @@ impl Endpoint {
         !self.broken && !self.jobs.is_empty()
     }
 
-    /// Whether all that was to be sent has arrived at the peer's device.
+    /// Whether all that was to be sent has arrived at the peer's device, and the peer knows what this end has read.
     pub fn is_idle(&self) -> bool {
-        self.broken || (self.jobs.is_empty() && self.outputs.is_empty() && self.pairs.iter().all(|pair| pair.under_way == 0))
+        let is_quiet = self.jobs.is_empty() && self.lent.is_empty() && self.read.is_empty() && self.outputs.is_empty();
+        self.broken || (is_quiet && self.pairs.iter().all(|pair| pair.under_way == 0))
     }
 
     /// Takes back a slot of a channel whose queue pairs are gone.
@@ -333,8 +218,9 @@ impl Endpoint {
             return Some(slot);
         }
         let advertised = |endpoint: &mut Endpoint| endpoint.advertised.pop_first().map(|(_, advertised)| advertised.slot);
-        let written = self.writing.pop_first().or_else(|| advertised(self));
-        written.or_else(|| self.offered.pop_front().map(|(slot, _)| slot))
+        let lent = |endpoint: &mut Endpoint| endpoint.lent.pop_first().map(|(_, lent)| lent.slot);
+        let sending = self.writing.pop_first().or_else(|| lent(self));
+        sending.or_else(|| advertised(self)).or_else(|| self.offered.pop_front().map(|(slot, _)| slot))
     }
 
     fn received(&mut self, on: QueuePair, record: Record) -> Result<(), Violation> {
@@ -353,20 +239,20 @@ impl Endpoint {
                 self.credits.extend(credits);
                 Ok(())
             }
-            Record::Block(announcement) => {
-                let advertised = self.advertised.get_mut(&announcement.credit).ok_or(Violation::UnknownCredit)?;
-                if advertised.announced.is_some() {
-                    return Err(Violation::UnknownCredit);
-                }
-                if announcement.len > advertised.len {
-                    return Err(Violation::WrongLength);
-                }
-                advertised.announced = Some((on, announcement));
+            Record::Block(announcement) if !self.reads() => {
+                self.announced(on, announcement)?;
                 match self.settings.placement {
-                    Placement::Immediate => Ok(()),
                     Placement::Behind => self.written(on, announcement.credit, announcement.len),
+                    Placement::Immediate | Placement::Read => Ok(()),
                 }
             }
+            Record::Filled(announcement, source) if self.reads() => {
+                self.announced(on, announcement)?;
+                self.to_read.push_back((announcement.credit, source));
+                Ok(())
+            }
+            Record::Done(credits) if self.reads() => credits.into_iter().try_for_each(|credit| self.taken(credit)),
+            Record::Block(_) | Record::Filled(..) | Record::Done(_) => Err(Violation::NoRecord),
             Record::Mark { credit, blocks, header } => {
                 let free = self.advertised.get(&credit).is_some_and(|advertised| advertised.announced.is_none());
                 if self.mark.is_some() || !free {
@@ -378,6 +264,19 @@ impl Endpoint {
         }
     }
 
+    /// The peer announced a block.
+    fn announced(&mut self, on: QueuePair, announcement: Announcement) -> Result<(), Violation> {
+        let advertised = self.advertised.get_mut(&announcement.credit).ok_or(Violation::UnknownCredit)?;
+        if advertised.announced.is_some() {
+            return Err(Violation::UnknownCredit);
+        }
+        if announcement.len > advertised.len {
+            return Err(Violation::WrongLength);
+        }
+        advertised.announced = Some((on, announcement));
+        Ok(())
+    }
+
     fn written(&mut self, on: QueuePair, credit: u32, len: u32) -> Result<(), Violation> {
         let advertised = self.advertised.get(&credit).ok_or(Violation::UnknownCredit)?;
         let Some((_, announcement)) = advertised.announced.filter(|(announced, _)| *announced == on) else {
@@ -386,11 +285,32 @@ impl Endpoint {
         if announcement.len != len {
             return Err(Violation::WrongLength);
         }
-        let slot = advertised.slot;
+        self.landed(credit, advertised.slot, announcement)
+    }
+
+    /// A block of the peer's was read.
+    fn fetched(&mut self, slot: SlotId) -> Result<(), Violation> {
+        let mut read = self.advertised.iter().filter(|(_, advertised)| advertised.slot == slot);
+        let Some((&credit, &Advertised { announced: Some((_, announcement)), .. })) = read.next() else { return Ok(()) };
+        self.read.push(credit);
+        self.landed(credit, slot, announcement)
+    }
+
+    fn landed(&mut self, credit: u32, slot: SlotId, announcement: Announcement) -> Result<(), Violation> {
         self.advertised.remove(&credit);
         self.arrived += 1;
-        self.outputs.push_back(Output::Arrived { slot, len, header: announcement.header });
+        self.outputs.push_back(Output::Arrived { slot, len: announcement.len, header: announcement.header });
         self.end_if_whole()
+    }
+
+    /// The peer has read a block of this end's.
+    fn taken(&mut self, credit: u32) -> Result<(), Violation> {
+        let lent = self.lent.remove(&credit).ok_or(Violation::NotLent)?;
+        self.outputs.push_back(Output::Sent(lent.slot));
+        if lent.transfer != self.transfer && self.lent.values().all(|other| other.transfer == self.transfer) {
+            self.outputs.push_back(Output::Taken);
+        }
+        Ok(())
     }
 
     fn end_if_whole(&mut self) -> Result<(), Violation> {
@@ -432,6 +352,25 @@ impl Endpoint {
         self.post(QueuePair(0), Record::Credits { transfer: self.peers_transfer, credits });
     }
 
+    /// Tells the peer of blocks that were read, many at once where there are many.
+    fn acknowledge(&mut self) {
+        let count = self.read.len().min(Record::DONE_MOST);
+        if count > 0 && self.has_room(0, 1) {
+            let done = self.read.drain(..count).collect();
+            self.post(QueuePair(0), Record::Done(done));
+        }
+    }
+
+    /// Reads what the peer announced.
+    fn fetch(&mut self) {
+        let Some(&(credit, from)) = self.to_read.front() else { return };
+        let Some(&Advertised { slot, announced: Some((_, announcement)), .. }) = self.advertised.get(&credit) else { return };
+        let Some(number) = self.idlest(1) else { return };
+        self.to_read.pop_front();
+        self.pairs[number].under_way += 1;
+        self.outputs.push_back(Output::Read { on: QueuePair(number as u8), slot, len: announcement.len, from });
+    }
+
     /// Sends what waits, while there are credits.
     fn carry(&mut self) {
         let Some(&job) = self.jobs.front() else { return };
@@ -441,23 +380,27 @@ impl Endpoint {
                 self.broken = true;
                 self.outputs.push_back(Output::Broken(Violation::ShortSlot));
             }
-            Job::Block { slot, len, header } => {
-                let open = (0..self.pairs.len()).filter(|&number| self.has_room(number, 2));
-                let Some(number) = open.min_by_key(|&number| self.pairs[number].under_way) else { return };
+            // Of an earlier transfer there may be some still that the peer has read and not said so.
+            Job::Block { .. } if self.lent.len() >= usize::from(self.settings.credits) => {}
+            Job::Block { slot, source, len, header } => {
+                let Some(number) = self.idlest(2) else { return };
                 let on = QueuePair(number as u8);
-                let record = Record::Block(Announcement { credit: to.number, len, header });
-                let immediate = self.settings.placement == Placement::Immediate;
-                let write = Output::Write { on, slot, len, to, immediate };
-                self.pairs[number].under_way += 1;
-                self.writing.insert(slot);
-                self.blocks += 1;
-                if immediate {
-                    self.post(on, record);
-                    self.outputs.push_back(write);
-                } else {
-                    self.outputs.push_back(write);
-                    self.post(on, record);
+                let announcement = Announcement { credit: to.number, len, header };
+                match self.settings.placement {
+                    Placement::Immediate => {
+                        self.post(on, Record::Block(announcement));
+                        self.write(on, slot, len, to, true);
+                    }
+                    Placement::Behind => {
+                        self.write(on, slot, len, to, false);
+                        self.post(on, Record::Block(announcement));
+                    }
+                    Placement::Read => {
+                        self.lent.insert(to.number, Lent { slot, transfer: self.transfer });
+                        self.post(on, Record::Filled(announcement, source));
+                    }
                 }
+                self.blocks += 1;
                 self.jobs.pop_front();
                 self.credits.pop_front();
             }
@@ -470,8 +413,27 @@ impl Endpoint {
                 self.credits.clear();
                 self.blocks = 0;
                 self.transfer = self.transfer.wrapping_add(1);
+                if self.reads() && self.lent.is_empty() {
+                    self.outputs.push_back(Output::Taken);
+                }
             }
         }
+    }
+
+    fn reads(&self) -> bool {
+        self.settings.placement == Placement::Read
+    }
+
+    fn write(&mut self, on: QueuePair, slot: SlotId, len: u32, to: Credit, immediate: bool) {
+        self.pairs[usize::from(on.0)].under_way += 1;
+        self.writing.insert(slot);
+        self.outputs.push_back(Output::Write { on, slot, len, to, immediate });
+    }
+
+    /// The queue pair with the fewest work requests of those that have room for so many more.
+    fn idlest(&self, for_work: usize) -> Option<usize> {
+        let open = (0..self.pairs.len()).filter(|&number| self.has_room(number, for_work));
+        open.min_by_key(|&number| self.pairs[number].under_way)
     }
 
     fn has_room(&self, number: usize, for_work: usize) -> bool {

@@ -2,7 +2,7 @@
 //! would carry it. The wire is clauses V-9 and V-10 of `docs/protocol.md`.
 
 use super::greeting::{ANSWER_LEN, GREETING_LEN, NoGreeting};
-use super::{Answer, Greeting, MOST_QUEUE_PAIRS, VERSION};
+use super::{Answer, Greeting, MOST_QUEUE_PAIRS, Placement, VERSION};
 use crate::units::{Error, Fault};
 use std::fmt::Write;
 
@@ -31,6 +31,8 @@ pub struct Whereabouts {
     pub mtu: u16,
     /// Its queue pairs, in the order of their numbers in the channel.
     pub pairs: Vec<Numbered>,
+    /// RDMA READs that each of them asks for, or answers, at once; 0 where none are to be.
+    pub reads: u8,
 }
 
 /// What who connects says of a whole channel.
@@ -67,6 +69,9 @@ impl Whereabouts {
         if !(256..=4096).contains(&theirs.mtu) || !theirs.mtu.is_power_of_two() {
             return broken(format!("packets of {} bytes", theirs.mtu));
         }
+        if (self.reads == 0) != (theirs.reads == 0) {
+            return broken(format!("{} RDMA READs at once for {}", theirs.reads, self.reads));
+        }
         if (self.lid == 0) != (theirs.lid == 0) {
             let kind = |lid: u16| if lid == 0 { "Ethernet" } else { "InfiniBand" };
             let message = format!("the peer's RDMA port is on {}, this end's on {}", kind(theirs.lid), kind(self.lid));
@@ -89,11 +94,17 @@ impl Whereabouts {
             bytes.extend(&pair.number.to_be_bytes()[1..]);
             bytes.extend(&pair.first_packet.to_be_bytes()[1..]);
         }
+        bytes.extend((self.reads > 0).then_some(self.reads));
     }
 
     fn decode(bytes: &[u8]) -> Option<Whereabouts> {
-        let (head, pairs) = bytes.split_first_chunk::<HEAD_LEN>()?;
-        if pairs.len() % PAIR_LEN != 0 || pairs.is_empty() || pairs.len() / PAIR_LEN > usize::from(MOST_QUEUE_PAIRS) {
+        let (head, rest) = bytes.split_first_chunk::<HEAD_LEN>()?;
+        let (pairs, reads) = match (rest.len() % PAIR_LEN, rest) {
+            (0, pairs) => (pairs, 0),
+            (1, [pairs @ .., reads]) if *reads > 0 => (pairs, *reads),
+            _ => return None,
+        };
+        if pairs.is_empty() || pairs.len() / PAIR_LEN > usize::from(MOST_QUEUE_PAIRS) {
             return None;
         }
         let number = |bytes: &[u8]| bytes.iter().fold(0, |number, &byte| number << 8 | u32::from(byte));
@@ -103,6 +114,7 @@ impl Whereabouts {
             lid: u16::from_be_bytes([head[16], head[17]]),
             mtu: u16::from_be_bytes([head[18], head[19]]),
             pairs: pairs.chunks_exact(PAIR_LEN).map(pair).collect(),
+            reads,
         })
     }
 }
@@ -128,6 +140,9 @@ impl Offer {
         let whereabouts = bytes.get(GREETING_LEN..).and_then(Whereabouts::decode);
         let whereabouts = whereabouts.filter(|found| found.pairs.len() == usize::from(greeting.queue_pairs));
         let whereabouts = whereabouts.ok_or_else(|| nonsense("its length fits no number of queue pairs"))?;
+        if (greeting.placement == Placement::Read) != (whereabouts.reads > 0) {
+            return Err(nonsense(&format!("{} RDMA READs at once", whereabouts.reads)));
+        }
         Ok(Offer { greeting, whereabouts })
     }
 }
@@ -181,14 +196,14 @@ fn unhex(text: &str) -> Option<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rdma::{Placement, QueuePair};
+    use crate::rdma::QueuePair;
     use crate::units::Span;
     use proptest::prelude::*;
 
     fn whereabouts(count: u32) -> Whereabouts {
         let pair = |number| Numbered { number: 0xff_fff0 + number, first_packet: 0x12_3456 + number };
         let gid = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, 9, 1, 1];
-        Whereabouts { gid, lid: 0, mtu: 4096, pairs: (0..count).map(pair).collect() }
+        Whereabouts { gid, lid: 0, mtu: 4096, pairs: (0..count).map(pair).collect(), reads: 0 }
     }
 
     fn offer(queue_pairs: u8) -> Offer {
@@ -213,6 +228,9 @@ mod tests {
             assert_eq!(Offer::decode(&offer(count).encode()), Ok(offer(count)));
             let acceptance = Acceptance { answer: Answer { credits: 9 }, whereabouts: whereabouts(count.into()) };
             assert_eq!(Acceptance::decode(&acceptance.encode()), Ok(acceptance));
+            let mut read = offer(count);
+            (read.greeting.placement, read.whereabouts.reads) = (Placement::Read, 16);
+            assert_eq!(Offer::decode(&read.encode()), Ok(read));
         }
         assert!(Offer::decode(&format!("{}\r", offer(2).encode().to_uppercase())).is_ok(), "upper case is hexadecimal too");
     }
@@ -231,6 +249,8 @@ mod tests {
             (&text[..40], "no greeting"),
             (&text[..text.len() - 2], "fits no number"),
             (&text[..text.len() - 12], "fits no number"),
+            (&format!("{text}00"), "fits no number"),
+            (&format!("{text}10"), "16 RDMA READs"),
             ("", "no greeting"),
         ] {
             let (code, message) = said(text);
@@ -249,6 +269,7 @@ mod tests {
         assert_eq!(own.packets_to(&Whereabouts { mtu: 1024, ..whereabouts(2) }), Ok(1024));
         assert_eq!(Whereabouts { mtu: 512, ..whereabouts(2) }.packets_to(&own), Ok(512));
         assert_eq!(why(whereabouts(3)), "rdma-broken");
+        assert_eq!(why(Whereabouts { reads: 4, ..whereabouts(2) }), "rdma-broken");
         assert_eq!(why(Whereabouts { mtu: 1500, ..whereabouts(2) }), "rdma-broken");
         assert_eq!(why(Whereabouts { mtu: 8192, ..whereabouts(2) }), "rdma-broken");
         assert_eq!(why(Whereabouts { lid: 7, ..whereabouts(2) }), "rdma-fabric");

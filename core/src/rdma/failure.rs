@@ -13,7 +13,7 @@ pub enum Failure {
     /// The peer's device takes no such request: more bytes than its receive has room for, or it lost track of a message that this end's
     /// device began again, which soft-RoCE does.
     RemoteInvalid,
-    /// The peer's memory is not open to this write: another address, length or key than it gave, or one that it took back.
+    /// The peer's memory is not open to this write or read: another address, length or key than it gave, or one that it took back.
     RemoteAccess,
     /// Nobody acknowledges what is sent, however often.
     RetriesExceeded,
@@ -88,7 +88,7 @@ impl fmt::Display for Failure {
             Failure::LocalMemory => "the RDMA device may not use the memory that it was given (local protection error)",
             Failure::Flushed => "it closed before its end-of-data mark",
             Failure::RemoteInvalid => "the peer's RDMA device takes no such request (remote invalid request)",
-            Failure::RemoteAccess => "the peer's memory is not open to this write (remote access error)",
+            Failure::RemoteAccess => "the peer's memory is not open to this request (remote access error)",
             Failure::RetriesExceeded => "the peer acknowledges nothing any more (transport retries exceeded)",
             Failure::ReceiverNotReady => "the peer has no receives posted (receiver-not-ready retries exceeded)",
             Failure::Removed => "the RDMA device failed, was removed, or lost its address",

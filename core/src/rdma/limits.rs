@@ -14,6 +14,8 @@ pub struct Limits {
     pub completions: u32,
     /// Registered pieces of memory.
     pub regions: u32,
+    /// RDMA READs of a queue pair that may be unanswered at once, here or there.
+    pub reads: u32,
 }
 
 impl Settings {
@@ -56,7 +58,7 @@ mod tests {
 
     #[test]
     fn soft_roce_has_room_for_sixteen_queue_pairs_of_most_of_the_credits() {
-        let rxe = Limits { queue_pairs: 1 << 20, work: 1 << 14, completions: 32_767, regions: 1 << 19 };
+        let rxe = Limits { queue_pairs: 1 << 20, work: 1 << 14, completions: 32_767, regions: 1 << 19, reads: 128 };
         let credits = |pairs, limits: &Limits| settings(pairs, MOST_CREDITS).within(limits).map(|fit| fit.credits);
         assert_eq!(credits(8, &rxe), Ok(MOST_CREDITS));
         assert_eq!(credits(16, &rxe), Ok(255));
@@ -73,7 +75,7 @@ mod tests {
             pairs in 1..=MOST_QUEUE_PAIRS,
             wish in 1..=MOST_CREDITS,
         ) {
-            let limits = Limits { queue_pairs, work, completions, regions };
+            let limits = Limits { queue_pairs, work, completions, regions, reads: 1 };
             if let Ok(fit) = settings(pairs, wish).within(&limits) {
                 prop_assert!((1..=wish).contains(&fit.credits) && u32::from(pairs) <= queue_pairs);
                 prop_assert!(fit.sends() <= work as usize && fit.receives() <= work as usize);

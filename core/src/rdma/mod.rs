@@ -2,12 +2,14 @@
 //!
 //! A channel is one or more reliable connections (*queue pairs*) between the same two ends. The receiver advertises empty slots, each a
 //! *credit*; the sender announces a block in a record, writes it into a credited slot with an RDMA WRITE, and has nothing to do with
-//! the slot from then on. [`Endpoint`] decides all of it and touches no memory. The wire is in `docs/protocol.md`, clauses V-1 to V-10.
+//! the slot from then on; or it says where the block lies, and the receiver fetches it with an RDMA READ and says that it has. [`Endpoint`]
+//! decides all of it and touches no memory. The wire is in `docs/protocol.md`, clauses V-1 to V-11.
 //!
 //! Not here: how a queue pair is connected, how memory is registered, what waits for a completion.
 
 pub mod attention;
 mod endpoint;
+mod events;
 mod exchange;
 mod failure;
 mod greeting;
@@ -20,14 +22,15 @@ mod refusal;
 mod simulation;
 mod timing;
 
-pub use endpoint::{Endpoint, Input, Output, Settings, Violation, Work};
+pub use endpoint::{Endpoint, Settings};
+pub use events::{Input, Output, Violation, Work};
 pub use exchange::{Acceptance, Numbered, Offer, Whereabouts};
 pub use failure::Failure;
 pub use greeting::{ANSWER_LEN, Answer, GREETING_LEN, Greeting, NoGreeting, VERSION};
 pub use limits::Limits;
 pub use locked::Lockable;
 pub use port::{Gid, Port, Transport, why_none};
-pub use record::{Announcement, Credit, HEADER_LEN_MOST, Record, RecordHeader};
+pub use record::{Announcement, Credit, HEADER_LEN_MOST, Record, RecordHeader, Source};
 pub use refusal::{REFUSAL_LEN, Refusal};
 pub use timing::{ack_timeout_exponent, credits_for, queue_pairs_for};
 
@@ -35,7 +38,7 @@ pub use timing::{ack_timeout_exponent, credits_for, queue_pairs_for};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct QueuePair(pub u8);
 
-/// How a receiver learns that a block is where it belongs.
+/// How a block comes to where it belongs, and how its receiver learns that it is there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Placement {
     /// The announcing record goes first, and the RDMA WRITE carries the credit's number as its immediate: InfiniBand and RoCE. The device
@@ -43,6 +46,9 @@ pub enum Placement {
     Immediate,
     /// The record goes behind a plain RDMA WRITE: iWARP, which has no immediate (RFC 5040, section 4).
     Behind,
+    /// The record says where the block lies, and the receiver reads it from there with an RDMA READ: the memory of a receiver is open to
+    /// nobody, at the price of a second round trip.
+    Read,
 }
 
 /// The most queue pairs of one channel.

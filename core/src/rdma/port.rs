@@ -19,9 +19,10 @@ pub enum Transport {
 pub struct Gid {
     /// Its place in the port's table.
     pub index: u8,
-    /// The address: GIDs that are IPv4 addresses mapped into IPv6 are given as IPv4 ones.
+    /// The address: GIDs that are IPv4 addresses mapped into IPv6 are given as IPv4 ones. The one GID of an iWARP port is the MAC of the
+    /// interface beneath, and stands for each of that interface's addresses.
     pub address: IpAddr,
-    /// Whether it is of RoCE v2, whose packets are UDP's and can be routed; else of InfiniBand or RoCE v1.
+    /// Whether routers pass its packets on: those of RoCE v2, which are UDP's, and of iWARP, which are TCP's; not of InfiniBand or RoCE v1.
     pub routable: bool,
 }
 
@@ -38,6 +39,8 @@ pub struct Port {
     pub is_active: bool,
     /// Its GIDs.
     pub gids: Vec<Gid>,
+    /// The network interface beneath an iWARP port, where it is known.
+    pub interface: Option<String>,
 }
 
 impl Port {
@@ -51,6 +54,15 @@ impl Port {
             Transport::Iwarp => None,
         }
     }
+
+    /// Whether what addresses it has is known: not where its GIDs are no addresses, nor where nothing was found beneath.
+    fn is_known(&self) -> bool {
+        match self.transport {
+            Transport::Roce => true,
+            Transport::InfiniBand => false,
+            Transport::Iwarp => !self.gids.is_empty(),
+        }
+    }
 }
 
 /// Why no port of this host serves `address`, its own; `None` when one seems to.
@@ -61,9 +73,8 @@ pub fn why_none(ports: &[Port], address: IpAddr) -> Option<Error> {
         ));
     }
     let address = address.to_canonical();
-    // What belongs to it can be told for RoCE alone.
-    let known = ports.iter().all(|port| port.transport == Transport::Roce);
-    let of_it = |port: &&Port| port.transport != Transport::Roce || port.gids.iter().any(|gid| gid.address == address);
+    let known = ports.iter().all(Port::is_known);
+    let of_it = |port: &&Port| !port.is_known() || port.gids.iter().any(|gid| gid.address == address);
     let candidates: Vec<&Port> = ports.iter().filter(of_it).collect();
     if candidates.is_empty() {
         let have: Vec<String> = ports.iter().map(addresses).collect();
@@ -85,8 +96,7 @@ pub fn why_none(ports: &[Port], address: IpAddr) -> Option<Error> {
             .hint("`rdma link` shows its state; look at the cable, the subnet manager, or `ip link set DEVICE up`"),
         );
     }
-    let routable =
-        |port: &&&Port| port.transport != Transport::Roce || port.gids.iter().any(|gid| gid.address == address && gid.routable);
+    let routable = |port: &&&Port| !port.is_known() || port.gids.iter().any(|gid| gid.address == address && gid.routable);
     if candidates.iter().find(routable).is_none() {
         let device = &candidates.first()?.device;
         let message =
@@ -119,7 +129,7 @@ mod tests {
             routable,
         };
         let gids = gids.iter().enumerate().map(gid).collect();
-        Port { device: device.to_owned(), number: 1, transport, is_active: true, gids }
+        Port { device: device.to_owned(), number: 1, transport, is_active: true, gids, interface: None }
     }
 
     fn why(ports: &[Port], address: &str) -> Option<(&'static str, String)> {
@@ -152,6 +162,16 @@ mod tests {
         assert_eq!(index(Transport::Roce, "10.9.1.2"), None);
         assert_eq!(index(Transport::InfiniBand, "10.9.1.2"), Some(0));
         assert_eq!(index(Transport::Iwarp, "10.9.1.1"), None);
+    }
+
+    #[test]
+    fn an_iwarp_port_has_the_addresses_of_the_interface_beneath() {
+        let port = port("sia", Transport::Iwarp, &[("10.9.1.1", true), ("fe80::1", true)]);
+        assert_eq!(why(std::slice::from_ref(&port), "10.9.1.1"), None);
+        let (code, said) = why(std::slice::from_ref(&port), "10.9.2.1").expect("another's");
+        assert!(code == "no-rdma-path" && said.contains("sia has 10.9.1.1 and fe80::1"), "{said}");
+        let down = Port { is_active: false, ..port };
+        assert_eq!(why(&[down], "10.9.1.1").map(|(code, _)| code), Some("rdma-port-down"));
     }
 
     #[test]

@@ -6,6 +6,8 @@ use super::{Placement, Violation};
 pub const HEADER_LEN_MOST: usize = 57;
 /// Credits in one record.
 const MOST_IN_RECORD: usize = 12;
+/// Blocks that one record says are read.
+const MOST_DONE: usize = 60;
 const CREDIT_LEN: usize = 20;
 
 /// An advertised slot: the right to write once into it.
@@ -59,6 +61,15 @@ pub struct Announcement {
     pub header: RecordHeader,
 }
 
+/// Where a block lies that is to be read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Source {
+    /// The remote key of its memory.
+    pub key: u32,
+    /// Its address at the sender.
+    pub address: u64,
+}
+
 /// One message of the control kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Record {
@@ -71,6 +82,10 @@ pub enum Record {
     },
     /// A block.
     Block(Announcement),
+    /// A block that the receiver may read: [`Placement::Read`].
+    Filled(Announcement, Source),
+    /// Blocks of the other direction that were read, by their credits: 60 at most. Their slots are the sender's again.
+    Done(Vec<u32>),
     /// No block follows in this transfer.
     Mark {
         /// The credit that it uses, whose slot stays empty.
@@ -92,6 +107,9 @@ impl Record {
     /// How many credits go into one record.
     pub const CREDITS_MOST: usize = MOST_IN_RECORD;
 
+    /// How many blocks one record says are read.
+    pub const DONE_MOST: usize = MOST_DONE;
+
     /// The bytes of the message.
     pub fn encode(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(Self::LEN_MOST);
@@ -111,6 +129,18 @@ impl Record {
                 bytes.extend(credit.to_be_bytes());
                 bytes.extend(len.to_be_bytes());
                 bytes.extend(header.as_bytes());
+            }
+            Record::Filled(Announcement { credit, len, header }, Source { key, address }) => {
+                bytes.extend([4, header.len, 0, 0]);
+                bytes.extend(credit.to_be_bytes());
+                bytes.extend(len.to_be_bytes());
+                bytes.extend(key.to_be_bytes());
+                bytes.extend(address.to_be_bytes());
+                bytes.extend(header.as_bytes());
+            }
+            Record::Done(credits) => {
+                bytes.extend([5, credits.len() as u8, 0, 0]);
+                bytes.extend(credits.iter().flat_map(|credit| credit.to_be_bytes()));
             }
             Record::Mark { credit, blocks, header } => {
                 bytes.extend([3, header.len, 0, 0]);
@@ -143,6 +173,15 @@ impl Record {
             }
             2 => Record::Block(Announcement { credit: rest.u32()?, len: rest.u32()?, header: rest.header(count)? }),
             3 => Record::Mark { credit: rest.u32()?, blocks: rest.u64()?, header: rest.header(count)? },
+            4 => {
+                let (credit, len) = (rest.u32()?, rest.u32()?);
+                let source = Source { key: rest.u32()?, address: rest.u64()? };
+                Record::Filled(Announcement { credit, len, header: rest.header(count)? }, source)
+            }
+            5 if (1..=MOST_DONE).contains(&usize::from(count)) => {
+                let credits: Result<Vec<_>, Violation> = (0..count).map(|_| rest.u32()).collect();
+                Record::Done(credits?)
+            }
             _ => return Err(Violation::NoRecord),
         };
         if rest.0.is_empty() { Ok(record) } else { Err(Violation::NoRecord) }
@@ -175,16 +214,31 @@ impl Rest<'_> {
 }
 
 impl Placement {
-    /// Its byte in an [`Answer`](super::Answer).
+    /// How blocks are placed between devices of this kind, by RDMA READ or else by RDMA WRITE.
+    pub fn between(is_iwarp: bool, read: bool) -> Placement {
+        match (read, is_iwarp) {
+            (true, _) => Placement::Read,
+            (false, true) => Placement::Behind,
+            (false, false) => Placement::Immediate,
+        }
+    }
+
+    /// Whether devices of this kind can place blocks so.
+    pub fn fits(self, is_iwarp: bool) -> bool {
+        self == Placement::Read || self == Placement::between(is_iwarp, false)
+    }
+
+    /// Its byte in a [`Greeting`](super::Greeting).
     pub(super) fn byte(self) -> u8 {
         match self {
             Placement::Immediate => 1,
             Placement::Behind => 2,
+            Placement::Read => 3,
         }
     }
 
     pub(super) fn of_byte(byte: u8) -> Option<Placement> {
-        [Placement::Immediate, Placement::Behind].into_iter().find(|placement| placement.byte() == byte)
+        [Placement::Immediate, Placement::Behind, Placement::Read].into_iter().find(|placement| placement.byte() == byte)
     }
 }
 
@@ -204,11 +258,14 @@ mod tests {
             credits in prop::collection::vec(credit(), 0..=Record::CREDITS_MOST),
             header in prop::collection::vec(any::<u8>(), 0..=HEADER_LEN_MOST),
             (credit, len, blocks) in any::<(u32, u32, u64)>(),
+            done in prop::collection::vec(any::<u32>(), 1..=Record::DONE_MOST),
         ) {
             let header = RecordHeader::new(&header).expect("short enough");
             for record in [
                 Record::Credits { transfer, credits },
                 Record::Block(Announcement { credit, len, header }),
+                Record::Filled(Announcement { credit, len, header }, Source { key: len, address: blocks }),
+                Record::Done(done),
                 Record::Mark { credit, blocks, header },
             ] {
                 let bytes = record.encode();

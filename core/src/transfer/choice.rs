@@ -18,6 +18,8 @@ pub struct Circumstances {
     pub available: Vec<String>,
     /// The system's default congestion control.
     pub default_congestion: String,
+    /// Queue pairs of all channels of registered slots; 0 where channels are of ordered bytes.
+    pub queue_pairs: usize,
 }
 
 /// What the user fixed by hand.
@@ -98,7 +100,10 @@ impl Choice {
             }
         };
         let staging = wishes.staging.unwrap_or_else(|| {
-            let whole = known.size.map_or(STAGING.0, |size| STAGING.0.min(size.0));
+            // Half of the pool is on its way: two slots for each queue pair, one on the wire and one behind it. A pair without a slot would move
+            // nothing, and with half of them idle the path would never seem to hold more.
+            let begin = STAGING.0.max(4 * known.queue_pairs as u64 * block.0);
+            let whole = known.size.map_or(begin, |size| begin.min(size.0));
             // Reading begins below half the pool: a block on its way in each channel must not hold the next ones back.
             let staging = Bytes(whole.max(2 * (streams as u64 + 1) * block.0));
             reasons.push(format!("{staging} of staging to begin with"));
@@ -174,7 +179,17 @@ mod tests {
 
     fn known(rtt: Span, window_limit: Bytes) -> Circumstances {
         let available = vec!["reno".to_owned(), "cubic".to_owned(), "bbr".to_owned()];
-        Circumstances { rtt, size: None, window_limit, available, default_congestion: "cubic".to_owned() }
+        Circumstances { rtt, size: None, window_limit, available, default_congestion: "cubic".to_owned(), queue_pairs: 0 }
+    }
+
+    #[test]
+    fn a_pool_begins_with_two_slots_on_their_way_for_each_queue_pair_and_no_more_than_there_is_to_move() {
+        let slots = |queue_pairs, size| {
+            let known = Circumstances { queue_pairs, size, ..known(Span::from_millis(20), Bytes::mib(4)) };
+            Choice::new(&known, &Wishes::default(), Bytes::mib(1)).slots(Bytes::mib(1))
+        };
+        assert_eq!([0, 1, 4, 8, 16].map(|queue_pairs| slots(queue_pairs, None)), [16, 16, 16, 32, 64]);
+        assert_eq!(slots(16, Some(Bytes::mib(20))), 20);
     }
 
     #[test]

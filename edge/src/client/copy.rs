@@ -136,6 +136,10 @@ impl Copy<'_> {
                 .map(str::to_owned)
                 .collect(),
             default_congestion: sysctl("tcp_congestion_control").trim().to_owned(),
+            queue_pairs: self
+                .options
+                .rdma
+                .map_or(0, |wish| usize::from(wish.queue_pairs_at(rtt)) * self.options.wishes.streams.unwrap_or(1)),
         };
         let choice = Choice::new(&known, &self.wishes, Bytes(BLOCK_LEN as u64));
         let mut choice = choice;

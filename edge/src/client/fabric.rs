@@ -3,12 +3,12 @@
 use super::control::Control;
 use super::copy::Copy;
 use super::dial::{DataPath, Dialled, dial};
+use super::options::RdmaWish;
 use crate::channels::Channel;
 use crate::channels::rdma::{Dialler, Fabric, Offered};
 use crate::channels::tcp::TcpOptions;
 use crate::mover::BLOCK_LEN;
 use crate::sys::verbs::device_count;
-use farline_core::rdma::{MOST_QUEUE_PAIRS, queue_pairs_for};
 use farline_core::transfer::Choice;
 use farline_core::units::{Bytes, Error, Fault};
 use std::net::SocketAddr;
@@ -33,16 +33,20 @@ pub(super) async fn open(
         return dial(control, address, choice.streams, options).await;
     };
     copy.ledger.tried_rdma = true;
-    let queue_pairs = wish.queue_pairs.unwrap_or_else(|| queue_pairs_for(control.rtt())).clamp(1, MOST_QUEUE_PAIRS);
+    let queue_pairs = wish.queue_pairs_at(control.rtt());
     // Streams are TCP's way to fill a path; here queue pairs are.
     let streams = copy.options.wishes.streams.unwrap_or(1).max(1);
     let credits = choice.slots(Bytes(BLOCK_LEN as u64)) / 2 / streams;
     let elastic = copy.live.is_elastic();
-    let fabric =
-        Fabric { queue_pairs, credits, elastic, slot_len: Bytes(BLOCK_LEN as u64), rtt: control.rtt(), exchange: wish.exchange };
+    let RdmaWish { exchange, read, .. } = wish;
+    let (slot_len, rtt) = (Bytes(BLOCK_LEN as u64), control.rtt());
+    let fabric = Fabric { queue_pairs, credits, elastic, slot_len, rtt, exchange, read };
     match by_rdma(control, address, streams, fabric).await {
-        Ok(channels) => {
+        Ok((channels, reads)) => {
             copy.ledger.streams = streams;
+            if read && !reads {
+                copy.ledger.note("by RDMA WRITE instead of READ: the node does not announce that it reads".to_owned());
+            }
             Ok(Dialled { channels, path: DataPath::Rdma, encrypted: false, line: None })
         }
         Err(error) => {
@@ -58,22 +62,25 @@ pub(super) async fn open(
     }
 }
 
+/// Opens the channels by RDMA; says whether blocks are read on them.
 async fn by_rdma(
     control: &mut Control,
     address: SocketAddr,
     streams: usize,
     fabric: Fabric,
-) -> Result<Vec<Box<dyn Channel>>, Error> {
+) -> Result<(Vec<Box<dyn Channel>>, bool), Error> {
     device_count()?;
     let timeout = PATIENCE + 10 * Duration::from(fabric.rtt);
     let (address, dialler) = control.arrange_rdma(address, fabric).await?;
+    let reads = dialler.reads();
     if dialler.is_by_exchange() {
-        return by_exchange(control, address, streams, dialler).await;
+        return Ok((by_exchange(control, address, streams, dialler).await?, reads));
     }
     let opening = tokio::task::spawn_blocking(move || {
         (0..streams).map(|_| Ok(Box::new(dialler.open(address, timeout)?) as Box<dyn Channel>)).collect()
     });
-    opening.await.unwrap_or_else(|_| Err(thread_lost()))
+    let channels: Result<_, Error> = opening.await.unwrap_or_else(|_| Err(thread_lost()));
+    Ok((channels?, reads))
 }
 
 /// Opens channels by what both ends tell each other over the control connection: V-9.

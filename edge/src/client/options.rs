@@ -4,6 +4,7 @@ use super::existing::Existing;
 use super::reach::Reach;
 use crate::stores::DirectIo;
 use farline_core::profile::Stall;
+use farline_core::rdma::{MOST_QUEUE_PAIRS, queue_pairs_for};
 use farline_core::transfer::Wishes;
 use farline_core::units::{Bytes, Error, Fault, Rate, Span};
 use std::sync::Arc;
@@ -45,6 +46,15 @@ pub struct RdmaWish {
     pub queue_pairs: Option<u8>,
     /// Connect them by what both ends tell each other over the control connection, and not by rdma_cm.
     pub exchange: bool,
+    /// Have receivers read blocks, where the node can, and senders not write them.
+    pub read: bool,
+}
+
+impl RdmaWish {
+    /// Queue pairs of each channel on a path of this round-trip time.
+    pub(super) fn queue_pairs_at(&self, rtt: Span) -> u8 {
+        self.queue_pairs.unwrap_or_else(|| queue_pairs_for(rtt)).clamp(1, MOST_QUEUE_PAIRS)
+    }
 }
 
 /// What a measurement of staging does to a copy from here to a node.

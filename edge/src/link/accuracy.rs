@@ -1,6 +1,6 @@
 //! How exact the link was: histograms of delay error, and the verdict whether a run may be believed.
 
-use farline_core::units::Span;
+use farline_core::units::{Span, Time};
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
@@ -52,6 +52,42 @@ impl Spans {
     }
 }
 
+/// Bounds how much too late packets are stamped, which is when they are read and not when the device had them.
+///
+/// A packet that finds the model's wire idle came after the device was last seen empty, and is later than the one before it by no
+/// more than the wire was idle. One that finds it busy waits its turn whenever it is read, behind those that were late.
+#[derive(Debug)]
+pub(super) struct Stamps {
+    empty_at: Time,
+    busy_until: Time,
+    late: Span,
+}
+
+impl Stamps {
+    pub(super) fn new(now: Time) -> Stamps {
+        Stamps { empty_at: now, busy_until: now, late: Span::ZERO }
+    }
+
+    /// The device was seen empty.
+    pub(super) fn empty(&mut self, now: Time) {
+        self.empty_at = now;
+    }
+
+    /// The wire is busy until `then` with what was read.
+    pub(super) fn busy_until(&mut self, then: Time) {
+        self.busy_until = then;
+    }
+
+    /// A packet is read: how much too late it may be stamped.
+    pub(super) fn read(&mut self, now: Time) -> Span {
+        if self.busy_until <= now {
+            let idle = now.since(self.busy_until.max(self.empty_at));
+            self.late = (self.late + idle).min(now.since(self.empty_at));
+        }
+        self.late
+    }
+}
+
 /// A distribution of delay errors.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Accuracy {
@@ -75,6 +111,26 @@ pub fn lateness_limit(rtt: Span) -> Span {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_stamp_is_late_by_what_the_wire_idled_since_the_device_was_last_seen_empty() {
+        let at = |micros| Time::ZERO + Span::from_micros(micros);
+        let mut stamps = Stamps::new(at(0));
+        // On an idle wire it may have come at once; those behind it are as late.
+        assert_eq!(stamps.read(at(30)), Span::from_micros(30));
+        stamps.busy_until(at(100));
+        assert_eq!(stamps.read(at(40)), Span::from_micros(30));
+        stamps.busy_until(at(200));
+        // Read 20 us after the wire fell idle, from a device that was never empty: later by that.
+        assert_eq!(stamps.read(at(220)), Span::from_micros(50));
+        stamps.busy_until(at(300));
+        // Empty while the wire was busy: what comes next waits for the wire first.
+        stamps.empty(at(290));
+        assert_eq!(stamps.read(at(295)), Span::from_micros(50));
+        stamps.busy_until(at(400));
+        stamps.empty(at(500));
+        assert_eq!(stamps.read(at(505)), Span::from_micros(5));
+    }
 
     #[test]
     fn errors_fall_in_the_bucket_whose_bound_they_do_not_exceed() {

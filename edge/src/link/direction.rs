@@ -6,9 +6,10 @@
 //! are then read several at a time.
 //!
 //! The stamp is the time just before the read. Write lateness is the time just before the write less the time due; what the
-//! receiving kernel does with the packet inside the write is the receiver's time, not the link's.
+//! receiving kernel does with the packet after the write is the receiver's time, not the link's: as behind a card, a thread of that
+//! kernel takes it from the device's queue (NAPI).
 
-use super::accuracy::Spans;
+use super::accuracy::{Spans, Stamps};
 use super::cut;
 use super::packet::Layout;
 use super::ring::Ring;
@@ -86,8 +87,7 @@ pub(super) struct Direction {
     ring: Ring,
     /// Before this no read is due.
     read_at: Time,
-    /// Since when at most a packet may have waited for us rather than for the wire.
-    empty_at: Time,
+    stamps: Stamps,
     shown: Arc<Mutex<Shown>>,
     /// What `shown` becomes when it is next published.
     own: Shown,
@@ -98,8 +98,9 @@ pub(super) struct Direction {
 impl Direction {
     pub(super) fn new(from: Arc<OwnedFd>, to: Arc<OwnedFd>, link: Link, ring: Ring, shown: Arc<Mutex<Shown>>) -> Direction {
         let now = now();
-        let (read_at, empty_at, published) = (now, now, now);
-        Direction { from, to, link, ring, read_at, empty_at, shown, own: Shown::new(), published, unpublished: false }
+        let (read_at, published) = (now, now);
+        let (own, stamps) = (Shown::new(), Stamps::new(now));
+        Direction { from, to, link, ring, read_at, stamps, shown, own, published, unpublished: false }
     }
 
     /// The device that packets come from.
@@ -107,9 +108,9 @@ impl Direction {
         self.from.as_fd()
     }
 
-    /// Writes what is due and reads what there is, some of each; `clock` is brought up to date. In turns, an empty device is left
-    /// alone for a turn.
-    pub(super) fn step(&mut self, clock: &mut Time, turn: Option<Span>) -> Step {
+    /// Does what is due and reads what there is, some of each; `clock` is brought up to date. An empty device is then left alone for
+    /// `put_off`, else until the wire is about to be idle.
+    pub(super) fn step(&mut self, clock: &mut Time, put_off: Option<Span>) -> Step {
         let (due, written) = self.write_due(clock);
         let (mut read, mut emptied) = (0, true);
         if self.read_at <= *clock {
@@ -119,9 +120,7 @@ impl Direction {
         // the model's should, unseen and undropped.
         if self.read_at <= *clock && emptied {
             let idle_at = self.link.idle_at(*clock);
-            self.read_at = *clock + turn.unwrap_or(idle_at.since(*clock).min(PUT_OFF));
-            // Until the wire is idle a packet would have waited in the model as well.
-            self.empty_at = self.empty_at.max(idle_at);
+            self.read_at = *clock + put_off.unwrap_or(idle_at.since(*clock).min(PUT_OFF));
         }
         let watch = self.read_at <= *clock;
         let next = if watch { due } else { Some(due.map_or(self.read_at, |due| due.min(self.read_at))) };
@@ -131,7 +130,7 @@ impl Direction {
     /// Notes that the thread slept until `clock`, to be woken by the device if it was `watched`.
     pub(super) fn slept(&mut self, clock: Time, watched: bool) {
         if watched {
-            self.empty_at = clock;
+            self.stamps.empty(clock);
         }
     }
 
@@ -147,8 +146,8 @@ impl Direction {
         (Some(*clock), written)
     }
 
-    /// Reads until the device is empty, a write is due or enough is read; answers how many packets were read, and whether the
-    /// device is empty or cannot be read.
+    /// Reads until the device is empty, a write is due and the wire busy, or enough is read; answers how many packets were read, and
+    /// whether the device is empty or cannot be read.
     fn read_some(&mut self, clock: &mut Time, due: Option<Time>) -> (u32, bool) {
         for count in 0..READS {
             // A full ring is waited out: the device's queue holds what comes meanwhile.
@@ -160,14 +159,13 @@ impl Direction {
                 Ok(len) if len > tun::HEADER => {
                     let frames = Layout::of(&room[..len]).frames();
                     let token = self.ring.push(len, frames.count());
-                    if self.link.idle_at(*clock) <= *clock {
-                        self.own.stamping.record(clock.since(self.empty_at));
-                    }
+                    self.own.stamping.record(self.stamps.read(*clock));
                     self.link.handle(*clock, Packet { token, frames });
+                    self.stamps.busy_until(self.link.idle_at(*clock));
                     self.unpublished = true;
                 }
                 Err(Errno::AGAIN) => {
-                    self.empty_at = *clock;
+                    self.stamps.empty(*clock);
                     return (count, true);
                 }
                 Err(Errno::INTR) => {}
@@ -178,7 +176,8 @@ impl Direction {
                 }
             }
             *clock = now();
-            if due.is_some_and(|due| due <= *clock) {
+            // With the wire idle, what waits to be read grows as late as what waits to be written.
+            if due.is_some_and(|due| due <= *clock) && self.link.idle_at(*clock) > *clock {
                 return (count + 1, false);
             }
         }

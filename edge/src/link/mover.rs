@@ -35,10 +35,11 @@ const NAP: Span = Span::from_micros(100);
 
 /// Above this many packets read and written in a window (some 2.5 Gbit/s of super-packets) a mover without a core to spare leaves
 /// it to others for a turn whenever nothing is due, and then does what came due meanwhile at once. Devices do not wake it from a
-/// turn, as each acknowledgement would, and are read once in a turn: four of five reads would find them empty.
+/// turn, as each acknowledgement would, and are read only so often: four of five reads would find them empty.
 const HEAVY: u32 = 160;
 const WINDOW: Span = Span::from_millis(10);
 const TURN: Span = Span::from_micros(250);
+const PUT_OFF: Span = Span::from_micros(100);
 
 /// The longest time without a sleep when it takes turns. It sleeps often then, and a sleep with packets left to move would be
 /// delay error: with 2 ms here it was ten times that of a turn.
@@ -75,12 +76,13 @@ impl Mover {
     pub(super) fn run(mut self, stop: &PipeReader) {
         let mut clock = now();
         loop {
-            let turn = self.takes_turns().then_some(TURN);
+            let takes_turns = self.takes_turns();
+            let put_off = takes_turns.then_some(PUT_OFF);
             let mut moved = 0;
             let mut next: Option<Time> = None;
             let mut watch = [false; 2];
             for (direction, watch) in self.directions.iter_mut().zip(&mut watch) {
-                let step = direction.step(&mut clock, turn);
+                let step = direction.step(&mut clock, put_off);
                 moved += step.moved;
                 next = next.into_iter().chain(step.next).min();
                 *watch = step.watch;
@@ -88,11 +90,11 @@ impl Mover {
             self.load.count(clock, moved);
             if moved > 0 {
                 self.stay_awake(clock);
-                if clock.since(self.slept_at) < if turn.is_some() { LONGEST_WORK } else { LONGEST_SPIN } {
+                if clock.since(self.slept_at) < if takes_turns { LONGEST_WORK } else { LONGEST_SPIN } {
                     continue;
                 }
             }
-            if turn.is_some() && next.is_some() {
+            if takes_turns && next.is_some() {
                 watch = [false; 2];
             }
             match self.rest(stop, clock, next, watch) {

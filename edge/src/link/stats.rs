@@ -14,8 +14,8 @@ pub struct DirectionStats {
     pub overrun: u64,
     /// How late packets were written, against the model.
     pub lateness: Accuracy,
-    /// How much too late packets may have been stamped when read: the time since the device was last seen empty or woke us,
-    /// for packets that found the model's wire idle. Those that found it busy wait their turn whenever they are read.
+    /// How much too late packets may have been stamped when read, at most: what one that found the model's wire idle may have waited
+    /// in the device since that was last seen empty or woke us, and with it those behind it.
     pub stamping: Accuracy,
 }
 

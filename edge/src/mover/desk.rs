@@ -66,7 +66,8 @@ impl Cancel {
     pub fn cancel(&self, reason: Error) {
         let mut state = lock(&self.0);
         state.reason.get_or_insert(reason);
-        for handle in &state.handles {
+        // Not kept: a peer with a full window in front of it hears of the end only when the last descriptor is closed.
+        for handle in state.handles.drain(..) {
             handle.break_now();
         }
     }
@@ -79,10 +80,10 @@ impl Cancel {
     /// Takes a channel under its wing; one that comes too late is broken at once.
     pub(crate) fn watch(&self, handle: Handle) {
         let mut state = lock(&self.0);
-        if state.reason.is_some() {
-            handle.break_now();
+        match state.reason {
+            Some(_) => handle.break_now(),
+            None => state.handles.push(handle),
         }
-        state.handles.push(handle);
     }
 
     /// The same for a plain connection.

@@ -28,6 +28,9 @@ pub(super) async fn turn_away(shared: &Shared, mut stream: TcpStream) {
     }
 }
 
+/// What a node with RDMA devices lists: V-1, V-9, V-11.
+const RDMA_FEATURES: [&str; 3] = ["FARLINE RDMA", "FARLINE RDMA EXCHANGE", "FARLINE RDMA READ"];
+
 /// How a client came, and where its data connections meet.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Arrival {
@@ -129,7 +132,7 @@ fn rules(shared: &Shared, arrival: &Arrival) -> ServerConfig {
             shared.identity.iter().map(|identity| format!("FARLINE TLS {}", identity.fingerprint)).collect(),
             arrival.over_ssh.then(|| format!("FARLINE ADDRESS {}", arrival.local.ip())).into_iter().collect(),
             shared.config.allow_profile.map(feature).into_iter().collect(),
-            shared.rdma.then(|| ["FARLINE RDMA", "FARLINE RDMA EXCHANGE"].map(str::to_owned)).into_iter().flatten().collect(),
+            if shared.rdma { RDMA_FEATURES.map(str::to_owned).to_vec() } else { Vec::new() },
             diskless::features(shared.config.allow_null, shared.config.allow_memory),
         ]
         .concat(),

@@ -107,20 +107,27 @@ unsafe fn ask(name: &str, data: *mut c_char) -> io::Result<()> {
 
 /// The interface that has the address `ip`.
 pub fn interface_of(ip: IpAddr) -> Option<String> {
+    addresses().into_iter().find(|(_, address)| *address == ip).map(|(name, _)| name)
+}
+
+/// Every interface's addresses, with the interface's name; nothing where the kernel does not say.
+pub fn addresses() -> Vec<(String, IpAddr)> {
     let mut list: *mut libc::ifaddrs = std::ptr::null_mut();
     // SAFETY: `getifaddrs` writes one pointer, which is freed below.
     if unsafe { libc::getifaddrs(&raw mut list) } != 0 {
-        return None;
+        return Vec::new();
     }
-    let mut found = None;
+    let mut found = Vec::new();
     let mut next = list;
-    while !next.is_null() && found.is_none() {
+    while !next.is_null() {
         // SAFETY: a non-null element of a list that is not freed yet.
         let item = unsafe { &*next };
-        if !item.ifa_addr.is_null() && address(item) == Some(ip) {
-            // SAFETY: every element has a zero-terminated name.
-            let name = unsafe { CStr::from_ptr(item.ifa_name) };
-            found = name.to_str().ok().map(str::to_owned);
+        // SAFETY: every element has a zero-terminated name.
+        let name = unsafe { CStr::from_ptr(item.ifa_name) };
+        if !item.ifa_addr.is_null()
+            && let (Ok(name), Some(address)) = (name.to_str(), address(item))
+        {
+            found.push((name.to_owned(), address));
         }
         next = item.ifa_next;
     }

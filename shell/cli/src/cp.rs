@@ -53,7 +53,7 @@ pub(crate) struct Args {
     /// Leave files of the same size and time alone
     #[arg(long)]
     skip_same: bool,
-    /// Such as tcp, rdma, rdma:4:exchange [default: tcp]
+    /// Such as tcp or rdma:4:exchange:read [default: tcp]
     #[arg(long, value_name = "DRIVER")]
     channel: Option<Driver>,
     /// Data channels, 1 to 60 [default: by round-trip time]
@@ -128,6 +128,7 @@ impl FromStr for Driver {
             let count = word.parse().ok().filter(|count| (1..=MOST_QUEUE_PAIRS).contains(count));
             match (word, count) {
                 ("exchange", _) if is_rdma && !wish.exchange => wish.exchange = true,
+                ("read", _) if is_rdma && !wish.read => wish.read = true,
                 (_, Some(count)) if is_rdma && wish == RdmaWish::default() => wish.queue_pairs = Some(count),
                 _ => return Err(Driver::usage()),
             }
@@ -139,7 +140,7 @@ impl FromStr for Driver {
 impl Driver {
     fn usage() -> String {
         format!(
-            "write tcp, rdma, or rdma:N with 1 to {MOST_QUEUE_PAIRS} queue pairs, and :exchange behind it to connect without rdma_cm"
+            "write tcp, rdma, or rdma:N with 1 to {MOST_QUEUE_PAIRS} queue pairs, and behind it :exchange to connect without rdma_cm, :read for RDMA READ"
         )
     }
 }

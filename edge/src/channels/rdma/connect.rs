@@ -32,6 +32,8 @@ pub struct Fabric {
     pub rtt: Span,
     /// Whether the ends connect by what they tell each other over the control connection (V-9), and not by rdma_cm.
     pub exchange: bool,
+    /// Whether receivers read blocks (V-11), and senders do not write them.
+    pub read: bool,
 }
 
 impl Fabric {
@@ -62,6 +64,11 @@ impl Dialler {
         self.fabric.exchange
     }
 
+    /// Whether blocks are read, and not written.
+    pub fn reads(&self) -> bool {
+        self.fabric.read
+    }
+
     /// Makes one channel's end, to be offered to the node at `address`.
     ///
     /// # Errors
@@ -88,7 +95,7 @@ impl Dialler {
             Arc::clone(known.insert(domain))
         };
         let failed = |error: io::Error| refused(address, mtu, error);
-        let placement = if domain.is_iwarp() { Placement::Behind } else { Placement::Immediate };
+        let placement = Placement::between(domain.is_iwarp(), self.fabric.read);
         let queue_pairs = self.fabric.queue_pairs.max(1);
         let Fabric { slot_len, rtt, elastic, .. } = self.fabric;
         let begin = self.fabric.begin();

@@ -191,12 +191,12 @@ impl Hall {
     /// Finds the channel that a queue pair is of, or makes room for it.
     fn join(&mut self, request: &Request, greeting: &Greeting) -> Result<(), Refusal> {
         let domain = request.domain(self.domain.as_ref()).map_err(|_| Refusal::NoRoom)?;
-        if domain.is_iwarp() != (greeting.placement == Placement::Behind) {
+        if !greeting.placement.fits(domain.is_iwarp()) {
             return Err(Refusal::OtherFabric);
         }
         let mtu = request.mtu();
-        // InfiniBand's subnet manager knows what the whole path takes; on Ethernet a packet that is too long is dropped.
-        if request.is_ethernet() && mtu != 0 && greeting.mtu > mtu {
+        // InfiniBand's subnet manager knows what the whole path takes, and iWARP's TCP finds out; RoCE's packet that is too long is dropped.
+        if request.is_ethernet() && !domain.is_iwarp() && mtu != 0 && greeting.mtu > mtu {
             return Err(Refusal::Mtu(mtu));
         }
         if self.unfinished.contains_key(&greeting.channel) {

@@ -44,11 +44,12 @@ impl Offered {
         let begin = fabric.begin();
         let queue_pairs = fabric.queue_pairs.max(1);
         let credits = if fabric.elastic { credits_for(fabric.rtt, fabric.slot_len, begin) } else { begin };
-        let settings = Settings { queue_pairs, credits, placement: Placement::Immediate, connected: true };
+        let placement = Placement::between(false, fabric.read);
+        let settings = Settings { queue_pairs, credits, placement, connected: true };
         let settings = settings.within(&seat.domain().limits().map_err(failed)?)?;
         let settings = settings.lockable(begin, fabric.slot_len, &lockable())?;
         let mut link = Link::new(Arc::clone(seat.domain()), shape(&settings)).map_err(failed)?;
-        let own = link.make_pairs(&seat, &first_packets(queue_pairs).map_err(failed)?).map_err(failed)?;
+        let own = link.make_pairs(&seat, &first_packets(queue_pairs).map_err(failed)?, fabric.read).map_err(failed)?;
         let greeting = Greeting {
             proof: key.proof_of_queue_pair(channel, 0),
             channel,
@@ -116,7 +117,7 @@ impl Exchange {
         if !self.key.proves_queue_pair(greeting.channel, 0, greeting.proof) || !self.served.insert(greeting.channel) {
             return Err(Error::new(Fault::Refused, "permission-denied", "the RDMA channel shows no right to this session"));
         }
-        if greeting.placement != Placement::Immediate {
+        if !greeting.placement.fits(false) {
             return Err(Refusal::OtherFabric.error(greeting.mtu));
         }
         let seat = seat(ip, self.domain.as_ref()).map_err(|error| Error { fault: Fault::There, ..error })?;
@@ -124,7 +125,8 @@ impl Exchange {
         let (settings, begin) = terms.agree(&greeting, seat.domain()).map_err(|refusal| refusal.error(greeting.mtu))?;
         let connected = (|| {
             let mut link = Link::new(Arc::clone(seat.domain()), shape(&settings))?;
-            let own = link.make_pairs(&seat, &first_packets(settings.queue_pairs)?)?;
+            let reads = settings.placement == Placement::Read;
+            let own = link.make_pairs(&seat, &first_packets(settings.queue_pairs)?, reads)?;
             Ok((link, own))
         })();
         let no_room = |_: io::Error| Refusal::NoRoom.error(greeting.mtu);

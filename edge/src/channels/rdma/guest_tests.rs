@@ -1,9 +1,10 @@
-//! A peer that breaks the rules, against real verbs: two soft-RoCE devices in the guest of `lab/guest` (`make lab`).
+//! A peer that breaks the rules, against real verbs: two devices of soft-RoCE, or with GUEST_RDMA=siw of soft-iWARP, in a guest of
+//! `lab/guest` (`make lab`).
 
 use super::*;
 use crate::channels::key::Key;
 use crate::channels::told;
-use crate::sys::pool::pool;
+use crate::sys::pool::{Slot, pool};
 use crate::sys::verbs::{Connecting, Rejected};
 use farline_core::rdma::{Announcement, Credit, Greeting, Placement, Refusal, VERSION};
 use farline_core::units::Span;
@@ -25,6 +26,16 @@ fn wire() {
     });
 }
 
+fn is_iwarp() -> bool {
+    std::env::var_os("GUEST_RDMA").is_some_and(|kind| kind == "siw")
+}
+
+/// What an end sees whose request the other device refused for this reason: iWARP's requests are done when they are sent, and its devices
+/// end the connection.
+fn refused(why: Failure) -> Failure {
+    if is_iwarp() { Failure::Flushed } else { why }
+}
+
 fn key() -> Key {
     Key::random().expect("random bytes")
 }
@@ -32,7 +43,7 @@ fn key() -> Key {
 /// What channels of two slots are like.
 fn fabric() -> Fabric {
     let (slot_len, rtt) = (Bytes(SLOT_LEN as u64), Span::from_millis(1));
-    Fabric { queue_pairs: 1, credits: 2, elastic: false, exchange: false, slot_len, rtt }
+    Fabric { queue_pairs: 1, credits: 2, elastic: false, exchange: false, read: false, slot_len, rtt }
 }
 
 /// What a node gives to a channel.
@@ -49,18 +60,24 @@ fn door(key: &Key, credits: usize) -> (RdmaDoor, mpsc::Receiver<Box<dyn Channel>
     (door.expect("a door"), delivered)
 }
 
-/// The end that connected, to be used past its rules; and the honest end, which offers two slots.
-fn ends() -> (RdmaDoor, RdmaChannel, Box<dyn Channel>) {
+/// The end that connected, to be used past its rules; and the honest end.
+fn ends(read: bool) -> (RdmaDoor, RdmaChannel, Box<dyn Channel>) {
     let key = key();
     let (door, delivered) = door(&key, 2);
-    let mut liar = Dialler::new(key, fabric()).open(door.address(), PATIENCE).expect("a channel");
+    let mut liar = Dialler::new(key, Fabric { read, ..fabric() }).open(door.address(), PATIENCE).expect("a channel");
     // The first word, without which the other end may not speak.
     liar.turn(None).expect("sent");
-    let mut honest = delivered.recv_timeout(PATIENCE).expect("the other end");
+    (door, liar, delivered.recv_timeout(PATIENCE).expect("the other end"))
+}
+
+fn offer_two(honest: &mut dyn Channel) {
     for slot in pool(2, SLOT_LEN).expect("memory") {
         honest.offer(slot);
     }
-    (door, liar, honest)
+}
+
+fn slot() -> Slot {
+    pool(1, SLOT_LEN).expect("memory").pop().expect("a slot")
 }
 
 /// What the device says next that `wanted` takes.
@@ -97,16 +114,21 @@ fn failure(completion: Completion) -> Option<Failure> {
 /// Announces and writes a block of `announced` bytes, `written` in truth, from the liar's own slot.
 fn write(liar: &mut RdmaChannel, to: Credit, announced: u32, written: u32) {
     let header = RecordHeader::new(&Header::data(0, announced.into()).encode()).expect("short");
-    let record = Record::Block(Announcement { credit: to.number, len: announced, header });
-    liar.link.post(0, &record.encode()).expect("posted");
-    write_only(liar, to, written);
+    let record = Record::Block(Announcement { credit: to.number, len: announced, header }).encode();
+    if is_iwarp() {
+        write_only(liar, to, written);
+        liar.link.post(0, &record).expect("posted");
+    } else {
+        liar.link.post(0, &record).expect("posted");
+        write_only(liar, to, written);
+    }
 }
 
 fn write_only(liar: &mut RdmaChannel, to: Credit, len: u32) {
-    let slot = pool(1, SLOT_LEN).expect("memory").pop().expect("a slot");
+    let slot = slot();
     let index = slot.index();
-    liar.link.hold(slot, false).expect("registered");
-    liar.link.write(0, index, len, to.address, to.key, Some(to.number)).expect("posted");
+    liar.link.hold(slot, Access::Sent).expect("registered");
+    liar.link.write(0, index, len, to.address, to.key, (!is_iwarp()).then_some(to.number)).expect("posted");
 }
 
 /// Drives the honest end in a thread of its own: its arrivals in turn, the last of them an error.
@@ -127,7 +149,8 @@ fn drive(mut honest: Box<dyn Channel>, arrivals: mpsc::Sender<Result<Arrival, io
 #[ignore = "needs two RDMA devices: make lab"]
 fn a_key_opens_nothing_after_its_transfer_nor_a_byte_beside_its_slot() {
     for beside in [false, true] {
-        let (_door, mut liar, honest) = ends();
+        let (_door, mut liar, mut honest) = ends(false);
+        offer_two(&mut *honest);
         let (tell, told) = mpsc::channel();
         let driving = std::thread::spawn(move || drive(honest, tell));
         let credits = advertised(&mut liar);
@@ -142,7 +165,7 @@ fn a_key_opens_nothing_after_its_transfer_nor_a_byte_beside_its_slot() {
             assert!(matches!(told.recv_timeout(PATIENCE), Ok(Ok(Arrival::End { .. }))));
             write_only(&mut liar, credits[0], 1);
         }
-        assert_eq!(next(&mut liar, failure), Failure::RemoteAccess, "beside: {beside}");
+        assert_eq!(next(&mut liar, failure), refused(Failure::RemoteAccess), "beside: {beside}");
         drop(liar);
         driving.join().expect("the honest end lives");
     }
@@ -151,36 +174,134 @@ fn a_key_opens_nothing_after_its_transfer_nor_a_byte_beside_its_slot() {
 #[test]
 #[ignore = "needs two RDMA devices: make lab"]
 fn lies_about_sizes_and_slots_break_the_channel_before_anything_is_used() {
-    let lies: [fn(&mut RdmaChannel, &[Credit]); 5] = [
-        // Another number of bytes than announced.
-        |liar, credits| write(liar, credits[0], 1000, 999),
+    type Lie = fn(&mut RdmaChannel, &[Credit]);
+    let mut lies: Vec<Lie> = vec![
         // Longer than the slot.
         |liar, credits| write(liar, credits[0], SLOT_LEN as u32 + 1, 1),
-        // Not announced.
-        |liar, credits| write_only(liar, credits[0], 1),
         // A slot that was not given.
         |liar, credits| write(liar, Credit { number: 77, ..credits[0] }, 1, 1),
         // No record.
         |liar, _| liar.link.post(0, b"GET / HTTP/1.1").expect("posted"),
     ];
+    if !is_iwarp() {
+        // What an iWARP device writes it tells nobody of: such a peer spoils its own block, which the check and the digest find.
+        let told: [Lie; 2] = [
+            // Another number of bytes than announced.
+            |liar, credits| write(liar, credits[0], 1000, 999),
+            // Not announced.
+            |liar, credits| write_only(liar, credits[0], 1),
+        ];
+        lies.extend(told);
+    }
     for (number, lie) in lies.into_iter().enumerate() {
-        let (_door, mut liar, honest) = ends();
-        let (tell, heard) = mpsc::channel();
-        let driving = std::thread::spawn(move || drive(honest, tell));
-        let credits = advertised(&mut liar);
-        lie(&mut liar, &credits);
-        let error = heard.recv_timeout(PATIENCE).expect("an answer").expect_err("no arrival came of a lie");
-        let error = told(&error).unwrap_or_else(|| panic!("lie {number}: {error}"));
-        assert_eq!((error.code, error.fault), ("rdma-broken", Fault::There), "lie {number}: {error}");
-        let mut honest = driving.join().expect("the honest end lives");
-        assert_eq!(std::iter::from_fn(|| honest.withdraw()).count(), 2, "lie {number}: its slots are its own again");
+        assert_eq!(caught(false, lie), "rdma-broken", "lie {number}");
+    }
+}
+
+/// What an honest end that offers two slots says of a lie; its slots must be its own again.
+fn caught(read: bool, lie: impl Fn(&mut RdmaChannel, &[Credit])) -> &'static str {
+    let (_door, mut liar, mut honest) = ends(read);
+    offer_two(&mut *honest);
+    let (tell, heard) = mpsc::channel();
+    let driving = std::thread::spawn(move || drive(honest, tell));
+    let credits = advertised(&mut liar);
+    lie(&mut liar, &credits);
+    let error = heard.recv_timeout(PATIENCE).expect("an answer").expect_err("no arrival came of a lie");
+    let error = told(&error).unwrap_or_else(|| panic!("{error}"));
+    assert_eq!(error.fault, Fault::There, "{error}");
+    let mut honest = driving.join().expect("the honest end lives");
+    assert_eq!(std::iter::from_fn(|| honest.withdraw()).count(), 2, "{error}");
+    error.code
+}
+
+/// Says of a slot of the liar's that a block of `len` bytes may be read there, once `twist` has changed where.
+fn lend(liar: &mut RdmaChannel, credit: u32, len: u32, twist: impl Fn(&mut Source)) {
+    let (address, key) = liar.link.hold(slot(), Access::Read).expect("registered");
+    let mut source = Source { key, address };
+    twist(&mut source);
+    let header = RecordHeader::new(&Header::data(0, len.into()).encode()).expect("short");
+    let record = Record::Filled(Announcement { credit, len, header }, source);
+    liar.link.post(0, &record.encode()).expect("posted");
+}
+
+#[test]
+#[ignore = "needs two RDMA devices: make lab"]
+fn where_blocks_are_read_lies_about_their_place_length_or_reading_break_the_channel() {
+    if is_iwarp() {
+        eprintln!("skipped: what iWARP's ends say of these lies is not known yet");
+        return;
+    }
+    type Lie = fn(&mut RdmaChannel, &[Credit]);
+    let lies: [(&str, Lie); 6] = [
+        // A byte past its own slot.
+        ("rdma-access", |liar, credits| lend(liar, credits[0].number, 11, |source| source.address += SLOT_LEN as u64 - 10)),
+        // A key that it never had.
+        ("rdma-access", |liar, credits| lend(liar, credits[0].number, 11, |source| source.key ^= 0xff_ff00)),
+        // Longer than the slot that it is to go to.
+        ("rdma-broken", |liar, credits| lend(liar, credits[0].number, SLOT_LEN as u32 + 1, |_| {})),
+        // A credit that was not given.
+        ("rdma-broken", |liar, _| lend(liar, 77, 11, |_| {})),
+        // A write, for which no bytes need no key.
+        ("rdma-broken", |liar, credits| write_only(liar, credits[0], 0)),
+        // The end of a reading that nobody asked for.
+        ("rdma-broken", |liar, credits| liar.link.post(0, &Record::Done(vec![credits[0].number]).encode()).expect("posted")),
+    ];
+    for (number, (code, lie)) in lies.into_iter().enumerate() {
+        assert_eq!(caught(true, lie), code, "lie {number}");
     }
 }
 
 #[test]
 #[ignore = "needs two RDMA devices: make lab"]
+fn where_blocks_are_read_no_receiver_is_told_of_memory_and_a_source_is_closed_after_its_transfer() {
+    let (_door, mut liar, mut honest) = ends(true);
+    let credits = [0, 1].map(|number| Credit { number, key: 0, address: 0, len: SLOT_LEN as u32 });
+    liar.link.post(0, &Record::Credits { transfer: 0, credits: credits.to_vec() }.encode()).expect("posted");
+    let mut block = slot();
+    block.fill(0x5a);
+    let (is_back, back) = mpsc::channel();
+    let driving = std::thread::spawn(move || {
+        honest.send(Header::data(0, 1000), &Check::default(), block, 0..1000).expect("it has a credit");
+        honest.mark(Header::eof(1).with(Flags::EOD)).expect("and another");
+        is_back.send(honest.sent().expect("the peer has read it").is_some()).expect("somebody waits");
+        offer_two(&mut *honest);
+        let _ = honest.receive();
+    });
+    let found = next(&mut liar, |completion| match completion {
+        Completion::Record { bytes, .. } => match Record::decode(&bytes) {
+            Ok(Record::Filled(announcement, source)) => Some((announcement, source)),
+            _ => None,
+        },
+        _ => None,
+    });
+    let (Announcement { credit, len, .. }, source) = found;
+    let into = slot();
+    let index = into.index();
+    liar.link.hold(into, Access::Fetched).expect("registered");
+    let is_read = |completion| matches!(completion, Completion::SlotRead { .. }).then_some(());
+    liar.link.read(0, index, len, source.address, source.key).expect("posted");
+    next(&mut liar, is_read);
+    liar.link.read(0, index, len, source.address, source.key).expect("posted");
+    next(&mut liar, is_read);
+    liar.link.post(0, &Record::Done(vec![credit]).encode()).expect("posted");
+    assert!(back.recv_timeout(PATIENCE).expect("an answer"), "its slot is its own again");
+    assert_eq!(liar.link.release(index).expect("held")[..1000], [0x5a; 1000]);
+    assert!(advertised(&mut liar).iter().all(|credit| (credit.address, credit.key) == (0, 0)), "no memory is told");
+
+    let into = slot();
+    let index = into.index();
+    liar.link.hold(into, Access::Fetched).expect("registered");
+    liar.link.read(0, index, len, source.address, source.key).expect("posted");
+    assert_eq!(next(&mut liar, failure), refused(Failure::RemoteAccess));
+    drop(liar);
+    driving.join().expect("the honest end lives");
+}
+
+#[test]
+#[ignore = "needs two RDMA devices: make lab"]
 fn a_peer_that_takes_nothing_is_an_error_in_the_end() {
-    let (_door, mut liar, _honest) = ends();
+    let (_door, mut liar, mut honest) = ends(false);
+    offer_two(&mut *honest);
     // Nobody drives the other end: its receives are used up by these.
     let receives = liar.settings.receives();
     let sends = liar.settings.sends();
@@ -200,7 +321,7 @@ fn a_peer_that_takes_nothing_is_an_error_in_the_end() {
             break failure;
         }
     };
-    assert_eq!(failed, Failure::ReceiverNotReady);
+    assert_eq!(failed, refused(Failure::ReceiverNotReady));
 }
 
 #[test]
@@ -208,11 +329,15 @@ fn a_peer_that_takes_nothing_is_an_error_in_the_end() {
 fn a_peer_of_another_version_is_told_so_and_a_stranger_nothing() {
     let key = key();
     let (door, _delivered) = door(&key, 2);
+    let (own, other) = match is_iwarp() {
+        true => (Placement::Behind, Placement::Immediate),
+        false => (Placement::Immediate, Placement::Behind),
+    };
     let greet = |bytes: &[u8]| {
         let connecting = Connecting::resolve(door.address(), PATIENCE).expect("a way");
         let mtu = connecting.mtu();
         let domain = connecting.domain(None).expect("a domain");
-        let settings = Settings { queue_pairs: 1, credits: 2, placement: Placement::Immediate, connected: true };
+        let settings = Settings { queue_pairs: 1, credits: 2, placement: own, connected: true };
         let mut link = Link::new(domain, shape(&settings)).expect("a link");
         let error = link.connect(0, connecting, bytes, 14, PATIENCE).expect_err("nobody wants that");
         let rejected = error.get_ref().and_then(|inner| inner.downcast_ref::<Rejected>());
@@ -220,28 +345,29 @@ fn a_peer_of_another_version_is_told_so_and_a_stranger_nothing() {
     };
     let greeting = |mtu| {
         let proof = key.proof_of_queue_pair(0, 0);
-        let placement = Placement::Immediate;
         Greeting {
             proof,
             channel: 0,
             queue_pair: QueuePair(0),
             queue_pairs: 1,
             credits: 2,
-            placement,
+            placement: own,
             ack_timeout: 14,
             mtu,
             begin: 2,
             rtt: Span::ZERO,
         }
     };
-    let (mut other, stranger) = (greeting(0).encode(), Greeting { proof: [7; 32], ..greeting(0) });
-    other[7] = VERSION + 1;
-    assert_eq!(greet(&other).0, Some(Refusal::Version(VERSION)));
+    let (mut later, stranger) = (greeting(0).encode(), Greeting { proof: [7; 32], ..greeting(0) });
+    later[7] = VERSION + 1;
+    assert_eq!(greet(&later).0, Some(Refusal::Version(VERSION)));
     assert_eq!(greet(&stranger.encode()).0, None);
-    let iwarp = Greeting { placement: Placement::Behind, ..greeting(0) };
-    assert_eq!(greet(&iwarp.encode()).0, Some(Refusal::OtherFabric));
-    let (refusal, mtu) = greet(&greeting(u16::MAX).encode());
-    assert_eq!((refusal, mtu), (Some(Refusal::Mtu(4096)), 4096));
+    let foreign = Greeting { placement: other, ..greeting(0) };
+    assert_eq!(greet(&foreign.encode()).0, Some(Refusal::OtherFabric));
+    if !is_iwarp() {
+        let (refusal, mtu) = greet(&greeting(u16::MAX).encode());
+        assert_eq!((refusal, mtu), (Some(Refusal::Mtu(4096)), 4096));
+    }
 }
 
 #[test]
@@ -273,6 +399,10 @@ fn exchanged() -> (Exchange, RdmaChannel, Box<dyn Channel>) {
 #[test]
 #[ignore = "needs two RDMA devices: make lab"]
 fn without_rdma_cm_a_stranger_is_refused_and_a_peer_that_is_gone_is_missed() {
+    if is_iwarp() {
+        eprintln!("skipped: iWARP is connected by rdma_cm alone");
+        return;
+    }
     let (mut node, mut gone, mut waits) = exchanged();
     gone.turn(None).expect("sent");
     for slot in pool(2, SLOT_LEN).expect("memory") {

@@ -1,7 +1,7 @@
-//! The RDMA channel: blocks written from the sender's staging pool straight into the receiver's, by InfiniBand, RoCE or iWARP.
+//! The RDMA channel: blocks from the sender's staging pool straight into the receiver's, by InfiniBand, RoCE or iWARP.
 //!
 //! [`Endpoint`] decides, [`Link`] does. Who calls a method of the channel drives both: there is no thread in between. Nothing on an
-//! RDMA channel is encrypted (docs/protocol.md, V-1 to V-10).
+//! RDMA channel is encrypted (docs/protocol.md, V-1 to V-11).
 
 mod connect;
 mod door;
@@ -20,11 +20,12 @@ pub(crate) use ports::{DEVICES, ports};
 use super::{Arrival, Breaker, Channel, Handle};
 use crate::sys::pool::Slot;
 use crate::sys::tcp::TcpInfo;
-use crate::sys::verbs::{Completion, Link, Shape};
+use crate::sys::verbs::{Access, Completion, Link, Shape};
 use farline_core::gridftp::checked::{self, CHECKED_LEN, Check, DamagedHeader};
 use farline_core::gridftp::mode_e::{Flags, HEADER_LEN, Header};
 use farline_core::rdma::attention::{self, Attention, Noticed};
-use farline_core::rdma::{Endpoint, Failure, Input, Output, QueuePair, Record, RecordHeader, Settings, Violation, Work};
+use farline_core::rdma::{Endpoint, Failure, Input, Output, Placement, QueuePair};
+use farline_core::rdma::{Record, RecordHeader, Settings, Source, Violation, Work};
 use farline_core::transfer::{Block, SlotId};
 use farline_core::units::{Bytes, Error, Fault, Span, Time};
 use pinned::pinning;
@@ -172,6 +173,7 @@ impl RdmaChannel {
             Completion::Written { on, immediate, len } => Input::Written { on: QueuePair(on), credit: immediate, len },
             Completion::RecordSent { on } => Input::Completed { on: QueuePair(on), work: Work::Record },
             Completion::SlotSent { on, slot } => Input::Completed { on: QueuePair(on), work: Work::Write(SlotId(slot)) },
+            Completion::SlotRead { on, slot } => Input::Completed { on: QueuePair(on), work: Work::Read(SlotId(slot)) },
             Completion::Failed(failure) => return Err(self.broken_by(failure)),
         };
         self.endpoint.handle(input);
@@ -186,13 +188,15 @@ impl RdmaChannel {
     }
 
     fn act(&mut self) -> io::Result<()> {
-        let mut ended = false;
+        let mut is_over = false;
         while let Some(output) = self.endpoint.poll() {
             match output {
                 Output::Post { on, record } => self.link.post(on.0, &record.encode())?,
                 Output::Write { on, slot, len, to, immediate } => {
                     self.link.write(on.0, slot.0, len, to.address, to.key, immediate.then_some(to.number))?;
                 }
+                Output::Read { on, slot, len, from } => self.link.read(on.0, slot.0, len, from.address, from.key)?,
+                Output::Taken => is_over = true,
                 Output::Sent(slot) => self.sent.extend(self.link.release(slot.0)),
                 Output::Returned(slot) => self.unused.extend(self.link.release(slot.0)),
                 Output::Arrived { slot, len, header } => {
@@ -217,18 +221,23 @@ impl RdmaChannel {
                     // GFD.20: in an EOF header the offset is the number of channels.
                     let channels = header.flags.contains(Flags::EOF).then_some(header.offset);
                     let closing = header.flags.contains(Flags::CLOSE);
-                    ended = true;
+                    is_over = true;
                     let Some(slot) = self.link.release(slot.0) else { continue };
                     self.arrived.push_back(Arrival::End { slot, channels, closing });
                 }
                 Output::Broken(violation) => return Err(lie(violation)),
             }
         }
-        if ended {
-            // Every slot is ours again: no key may open one until it is offered anew.
+        if is_over {
+            // Every slot is ours again: no key may open one until it is offered or sent anew.
             self.link.close_keys();
         }
         Ok(())
+    }
+
+    /// Whether blocks are read, and not written.
+    fn reads(&self) -> bool {
+        self.settings.placement == Placement::Read
     }
 
     fn read_header(&self, header: &RecordHeader) -> io::Result<(Header, Option<Check>)> {
@@ -266,12 +275,14 @@ impl Channel for RdmaChannel {
     fn send(&mut self, header: Header, check: &Check, slot: Slot, payload: Range<usize>) -> io::Result<()> {
         let id = SlotId(slot.index());
         let len = Bytes(slot.len() as u64);
-        self.link.hold(slot, false).map_err(|error| pinning(error, len))?;
+        let access = if self.reads() { Access::Read } else { Access::Sent };
+        let (address, key) = self.link.hold(slot, access).map_err(|error| pinning(error, len))?;
         if payload.start != 0 {
             return Err(io::Error::other("a block does not begin at its slot's start"));
         }
         let len = u32::try_from(payload.end).map_err(|_| io::ErrorKind::InvalidInput)?;
-        self.endpoint.handle(Input::Send { slot: id, len, header: self.write_header(&header, check)? });
+        let source = Source { key, address };
+        self.endpoint.handle(Input::Send { slot: id, source, len, header: self.write_header(&header, check)? });
         self.turn(None).map(drop)
     }
 
@@ -303,7 +314,8 @@ impl Channel for RdmaChannel {
         }
         let (id, len) = (SlotId(slot.index()), slot.len());
         let len = u32::try_from(len).unwrap_or(u32::MAX);
-        match self.link.hold(slot, true) {
+        let access = if self.reads() { Access::Fetched } else { Access::Written };
+        match self.link.hold(slot, access) {
             Ok((address, key)) => self.endpoint.handle(Input::Offer { slot: id, address, key, len }),
             // More than may be locked: it goes on with those that it has.
             Err(error) if error.kind() == io::ErrorKind::OutOfMemory && self.link.held() > 1 => {
@@ -370,7 +382,7 @@ impl Drop for RdmaChannel {
 
 fn lie(violation: Violation) -> io::Error {
     let error = Error::new(Fault::There, "rdma-broken", format!("data connection: {violation}"))
-        .hint("it breaks clauses V-3 to V-8 of docs/protocol.md: is it of another version? --channel tcp does without");
+        .hint("it breaks clauses V-3 to V-11 of docs/protocol.md: is it of another version? --channel tcp does without");
     io::Error::new(io::ErrorKind::InvalidData, error)
 }
 

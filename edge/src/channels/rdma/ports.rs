@@ -1,5 +1,6 @@
 //! Looks at the ports of this host's RDMA devices, to say why none of them serves an address.
 
+use crate::sys::ethtool;
 use farline_core::rdma::{Gid, Port, Transport, why_none};
 use farline_core::units::Error;
 use std::fs;
@@ -9,6 +10,8 @@ use std::path::Path;
 
 /// Where the kernel shows RDMA devices.
 pub(crate) const DEVICES: &str = "/sys/class/infiniband";
+/// And network interfaces.
+const INTERFACES: &str = "/sys/class/net";
 
 /// `error`, or what is wrong with the ports that should serve `address`, which is this host's.
 pub(super) fn explained(error: Error, address: IpAddr) -> Error {
@@ -40,12 +43,22 @@ pub(super) fn gid_index(device: &str, number: u8, address: IpAddr) -> Option<u8>
 
 /// The ports of the devices listed in `devices`, in the order of their names.
 pub(crate) fn ports(devices: &Path) -> Vec<Port> {
-    let names = |folder: &Path| -> Vec<String> {
-        let entries = fs::read_dir(folder).into_iter().flatten().flatten();
-        let mut names: Vec<_> = entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
-        names.sort();
-        names
+    let addressed = |(interface, address): (String, IpAddr)| {
+        let mac = fs::read_to_string(Path::new(INTERFACES).join(&interface).join("address")).unwrap_or_default();
+        Addressed { mac: mac.trim().to_owned(), interface, address: address.to_canonical() }
     };
+    ports_over(devices, &ethtool::addresses().into_iter().map(addressed).collect::<Vec<_>>())
+}
+
+/// One address of a network interface.
+struct Addressed {
+    mac: String,
+    interface: String,
+    address: IpAddr,
+}
+
+/// The same, over interfaces with these addresses.
+fn ports_over(devices: &Path, addresses: &[Addressed]) -> Vec<Port> {
     let mut ports = Vec::new();
     for device in names(devices) {
         let is_iwarp = says(&devices.join(&device).join("node_type"), "RNIC");
@@ -57,16 +70,36 @@ pub(crate) fn ports(devices: &Path) -> Vec<Port> {
                 true => Transport::Roce,
                 false => Transport::InfiniBand,
             };
-            let gids = names(&place.join("gids")).iter().filter_map(|index| gid(&place, index)).collect();
+            let (gids, interface) = match is_iwarp {
+                true => beneath(&place, addresses),
+                false => (names(&place.join("gids")).iter().filter_map(|index| gid(&place, index)).collect(), None),
+            };
             let is_active = says(&place.join("state"), "ACTIVE");
-            ports.push(Port { device: device.clone(), number, transport, is_active, gids });
+            ports.push(Port { device: device.clone(), number, transport, is_active, gids, interface });
         }
     }
     ports
 }
 
+/// What is in a folder, in order.
+fn names(folder: &Path) -> Vec<String> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let mut names: Vec<_> = entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+    names.sort();
+    names
+}
+
 fn says(file: &Path, word: &str) -> bool {
     fs::read_to_string(file).is_ok_and(|text| text.contains(word))
+}
+
+/// What an iWARP port has for a table, and the interface of the MAC that its only GID begins with.
+fn beneath(port: &Path, addresses: &[Addressed]) -> (Vec<Gid>, Option<String>) {
+    let gid: Option<Ipv6Addr> = fs::read_to_string(port.join("gids/0")).ok().and_then(|text| text.trim().parse().ok());
+    let mac = gid.map(|gid| gid.octets()[..6].iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().join(":"));
+    let own = || addresses.iter().filter(|addressed| Some(&addressed.mac) == mac.as_ref());
+    let gids = own().map(|addressed| Gid { index: 0, address: addressed.address, routable: true });
+    (gids.collect(), own().next().map(|addressed| addressed.interface.clone()))
 }
 
 /// One entry of a port's table; most are empty.
@@ -105,11 +138,21 @@ mod tests {
         plant("rxa/ports/1/gids/1", "0000:0000:0000:0000:0000:ffff:0a09:0101\n");
         plant("rxa/ports/1/gid_attrs/types/1", "IB/RoCE v1\n");
         plant("rxa/ports/1/gids/2", "0000:0000:0000:0000:0000:0000:0000:0000\n");
-        let ports = ports(folder.path());
+        plant("siw0/ports/1/gids/0", "0250:5600:ab01:0000:0000:0000:0000:0000\n");
+        let (beneath, beside) = ("10.9.1.5".parse().expect("an address"), "10.9.1.6".parse().expect("an address"));
+        let addresses = [("02:50:56:00:ab:02", "eth1", beside), ("02:50:56:00:ab:01", "eth0", beneath)];
+        let addressed = |(mac, interface, address): (&str, &str, _)| Addressed {
+            mac: mac.to_owned(),
+            interface: interface.to_owned(),
+            address,
+        };
+        let ports = ports_over(folder.path(), &addresses.map(addressed));
         let seen: Vec<_> = ports.iter().map(|port| (port.device.as_str(), port.transport, port.is_active)).collect();
         let wanted = [("mlx5_0", Transport::InfiniBand, false), ("rxa", Transport::Roce, true), ("siw0", Transport::Iwarp, true)];
         assert_eq!(seen, wanted);
-        let gids: Vec<_> = ports[1].gids.iter().map(|gid| (gid.address.to_string(), gid.routable)).collect();
-        assert_eq!(gids, [("fe80::ff:fe00:1".to_owned(), true), ("10.9.1.1".to_owned(), false)]);
+        let gids = |port: &Port| port.gids.iter().map(|gid| (gid.address.to_string(), gid.routable)).collect::<Vec<_>>();
+        assert_eq!(gids(&ports[1]), [("fe80::ff:fe00:1".to_owned(), true), ("10.9.1.1".to_owned(), false)]);
+        assert_eq!(gids(&ports[2]), [("10.9.1.5".to_owned(), true)]);
+        assert_eq!(ports[2].interface.as_deref(), Some("eth0"));
     }
 }

@@ -85,6 +85,8 @@ impl Control {
             let message = format!("{} connects by rdma_cm alone", self.server);
             return Err(Error::new(Fault::There, "unsupported", message).hint("leave `:exchange` out"));
         }
+        // One that does not read is written to: the same bytes go the same way.
+        let fabric = Fabric { read: fabric.read && has("RDMA READ"), ..fabric };
         let key = self.agreed_key().await?.ok_or_else(|| Error::new(Fault::There, "no-rdma", "the node takes no key"))?;
         let dialler = Arc::clone(self.dialler.insert(Arc::new(Dialler::new(key, fabric))));
         if fabric.exchange {

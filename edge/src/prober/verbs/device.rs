@@ -59,16 +59,16 @@ fn choose(found: Vec<Device>, asked: Option<(IpAddr, IpAddr)>) -> Result<(Device
     }
 }
 
-/// The first address of each port that RoCE v2 has, IPv4 before IPv6; link-local ones do not count.
+/// The first address of each port that RoCE v2 or iWARP has, IPv4 before IPv6; link-local ones do not count.
 fn all(devices: &Path) -> Vec<Device> {
     let first = |port: Port| {
         let usable = |gid: &&Gid| gid.routable && !matches!(gid.address, IpAddr::V6(ip) if ip.is_unicast_link_local());
         let Gid { index, address, .. } = *port.gids.iter().filter(usable).min_by_key(|gid| (gid.address.is_ipv6(), gid.index))?;
         let place = devices.join(&port.device);
         let interface = read(&place.join(format!("ports/{}/gid_attrs/ndevs/{index}", port.number)));
-        // Both kinds of software (rxe, siw) name the interface that they were made of.
-        let software = place.join("parent").exists();
-        let interface = Some(interface).filter(|name| !name.is_empty());
+        // Soft-RoCE names the interface that it was made of; soft-iWARP stands on no device.
+        let software = place.join("parent").exists() || !place.join("device").exists();
+        let interface = Some(interface).filter(|name| !name.is_empty()).or(port.interface);
         Some(Device { name: port.device, address, gid_index: index, interface, software })
     };
     ports(devices).into_iter().filter(|port| port.is_active).filter_map(first).collect()

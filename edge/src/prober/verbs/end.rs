@@ -56,7 +56,7 @@ impl VerbsEnd {
 
     /// The device's name.
     pub fn device(&self) -> String {
-        self.station.device()
+        self.station.device().to_owned()
     }
 
     /// The port at which it waits; 0 for the near end.
@@ -84,7 +84,7 @@ impl VerbsEnd {
         let bytes = pattern(job);
         pairs.fill(&bytes);
         let peer = self.connect(&mut pairs, &mut talk, job, PATIENCE + rtt * 8)?;
-        let count = || counted(&self.station.device(), self.station.port());
+        let count = || counted(self.station.device(), self.station.port());
         // Before this end says that it is ready: the other one may send at once.
         let before = count();
         talk.swap(&"ready".to_owned())?;

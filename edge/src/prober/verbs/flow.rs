@@ -71,12 +71,15 @@ fn news(pairs: &mut Pairs, into: &mut Vec<Done>, talk: Option<&Talk>, most: Dura
 /// When the other end is gone; what breaks the connection is part of the answer.
 pub(super) fn stream(pairs: &mut Pairs, talk: &mut Talk, job: &Job, part: Part) -> Result<End, Error> {
     let mut flow = Flow::new(job, part);
+    if part.sends && pairs.is_iwarp() && verb(job) == Verb::Write {
+        flow.fence = Fence::Due;
+    }
     let mut said = false;
     loop {
         if let Err(error) = flow.step(pairs, talk, said) {
             flow.end.failure.get_or_insert_with(|| error.to_string());
         }
-        let finished = flow.has_sent() || flow.end.failure.is_some();
+        let finished = flow.is_over(pairs) || flow.end.failure.is_some();
         if part.sends && finished && !said {
             over(talk)?;
             said = true;
@@ -92,6 +95,17 @@ pub(super) fn stream(pairs: &mut Pairs, talk: &mut Talk, job: &Job, part: Part) 
     Ok(flow.end)
 }
 
+/// Whether it is still to be asked whether the other end has what was written to it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Fence {
+    /// No: the completions say so, or nothing is written.
+    Needless,
+    /// When all is sent: iWARP's completions say no more than that.
+    Due,
+    /// It is being asked.
+    Asked,
+}
+
 struct Flow<'a> {
     job: &'a Job,
     part: Part,
@@ -100,6 +114,7 @@ struct Flow<'a> {
     posted: u64,
     /// Messages on their way, by queue pair.
     out: Vec<u64>,
+    fence: Fence,
     first: Option<Instant>,
     last: Instant,
     done: Vec<Done>,
@@ -116,6 +131,7 @@ impl Flow<'_> {
             deadline: began + Duration::from_secs_f64(job.most_s),
             posted: 0,
             out: vec![0; usize::from(job.queue_pairs)],
+            fence: Fence::Needless,
             first: None,
             last: began,
             done: Vec::new(),
@@ -126,6 +142,22 @@ impl Flow<'_> {
     /// Whether nothing more of its own is to come.
     fn has_sent(&self) -> bool {
         !self.part.sends || self.end.done >= self.job.messages || Instant::now() >= self.deadline
+    }
+
+    /// Whether all of its own that was sent is there too.
+    fn is_over(&mut self, pairs: &mut Pairs) -> bool {
+        let idle = self.out.iter().all(|out| *out == 0);
+        if self.fence == Fence::Due && self.has_sent() && idle {
+            self.fence = Fence::Asked;
+            for (on, out) in self.out.iter_mut().enumerate() {
+                if let Err(error) = pairs.post(on, Verb::Fence, 1) {
+                    self.end.failure.get_or_insert_with(|| error.to_string());
+                }
+                *out = 1;
+            }
+            return false;
+        }
+        self.has_sent() && (self.fence == Fence::Needless || self.fence == Fence::Asked && idle)
     }
 
     /// Whether the other end's datagrams have all come, or no more will, once it has finished.
@@ -146,7 +178,9 @@ impl Flow<'_> {
                     if let Some(out) = self.out.get_mut(on) {
                         *out = out.saturating_sub(1);
                     }
-                    if now <= self.deadline {
+                    if self.fence == Fence::Asked {
+                        self.end.seconds = (now - self.began).as_secs_f64();
+                    } else if now <= self.deadline {
                         self.end.done += 1;
                         self.end.seconds = (now - self.began).as_secs_f64();
                     }
@@ -168,7 +202,7 @@ impl Flow<'_> {
     /// Hands over what depth and pace allow; answers how long nothing more can be handed over without news.
     fn post(&mut self, pairs: &mut Pairs) -> std::io::Result<Duration> {
         let usual = Duration::from_millis(20);
-        if !self.part.sends || Instant::now() >= self.deadline {
+        if !self.part.sends || Instant::now() >= self.deadline || self.fence == Fence::Asked {
             return Ok(usual);
         }
         let pace = self.job.bottleneck.and_then(|bottleneck| bottleneck.host_bps);

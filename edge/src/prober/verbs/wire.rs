@@ -91,7 +91,7 @@ fn interface(device: &Device) -> Result<&str, Error> {
             Fault::You,
             "profile-path",
             format!(
-                "nothing here holds back the packets of the device at {}: only those of soft-RoCE over a virtual interface",
+                "nothing here holds back the packets of the device at {}: only those of a device in software over a virtual interface",
                 device.address
             ),
         )

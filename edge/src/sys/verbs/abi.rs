@@ -223,15 +223,19 @@ pub(super) const LINK_LAYER_ETHERNET: u8 = 2;
 pub(super) const TRANSPORT_IWARP: c_int = 1;
 /// `IBV_QPT_RC`.
 pub(super) const RELIABLE_CONNECTION: c_uint = 2;
-/// `IBV_WR_RDMA_WRITE`, `IBV_WR_RDMA_WRITE_WITH_IMM`, `IBV_WR_SEND`.
+/// `IBV_WR_RDMA_WRITE`, `IBV_WR_RDMA_WRITE_WITH_IMM`, `IBV_WR_SEND`, `IBV_WR_RDMA_READ`.
 pub(super) const OP_WRITE: c_uint = 0;
 pub(super) const OP_WRITE_WITH_IMMEDIATE: c_uint = 1;
 pub(super) const OP_SEND: c_uint = 2;
+pub(super) const OP_READ: c_uint = 4;
 /// `IBV_WC_RECV_RDMA_WITH_IMM`.
 pub(super) const DONE_RECEIVE_WITH_IMMEDIATE: c_uint = 129;
-/// `IBV_ACCESS_LOCAL_WRITE`, `IBV_ACCESS_REMOTE_WRITE`.
+/// `IBV_ACCESS_LOCAL_WRITE`, `IBV_ACCESS_REMOTE_WRITE`, `IBV_ACCESS_REMOTE_READ`.
 pub(super) const ACCESS_LOCAL_WRITE: c_int = 1;
 pub(super) const ACCESS_REMOTE_WRITE: c_int = 2;
+pub(super) const ACCESS_REMOTE_READ: c_int = 4;
+/// `RDMA_MAX_RESP_RES`, `RDMA_MAX_INIT_DEPTH`: as many RDMA READs at once as the device can have, and no more than the peer asks for.
+pub(super) const MOST_READS: u8 = 0xff;
 /// `RDMA_PS_TCP`.
 pub(super) const PORT_SPACE_TCP: c_uint = 0x0106;
 /// `RDMA_OPTION_ID`, `RDMA_OPTION_ID_ACK_TIMEOUT`.

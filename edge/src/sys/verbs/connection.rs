@@ -162,8 +162,8 @@ fn parameters(private_data: &[u8]) -> ConnectionParameters {
     ConnectionParameters {
         private_data: private_data.as_ptr().cast(),
         private_data_len: private_data.len() as u8,
-        responder_resources: 1,
-        initiator_depth: 1,
+        responder_resources: MOST_READS,
+        initiator_depth: MOST_READS,
         flow_control: 1,
         retry_count: 7,
         rnr_retry_count: NOT_READY_RETRIES,

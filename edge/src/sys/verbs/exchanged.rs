@@ -30,9 +30,9 @@ pub struct Seat {
     device: String,
     number: u8,
     gid_index: u8,
-    gid: [u8; 16],
-    lid: u16,
-    mtu: u16,
+    pub(super) gid: [u8; 16],
+    pub(super) lid: u16,
+    pub(super) mtu: u16,
     is_ethernet: bool,
 }
 
@@ -86,10 +86,11 @@ impl Seat {
         &self.domain
     }
 
-    fn way_to(&self, peer: &Whereabouts) -> Way {
-        let route = GlobalRoute { to: peer.gid, from_index: self.gid_index, hop_limit: 64, ..GlobalRoute::default() };
+    /// The way to a port of these identifiers.
+    pub(super) fn way_to(&self, gid: [u8; 16], lid: u16) -> Way {
+        let route = GlobalRoute { to: gid, from_index: self.gid_index, hop_limit: 64, ..GlobalRoute::default() };
         // Within an InfiniBand subnet the local identifier is enough, and whether a GID is reached is not known.
-        Way { route, lid: peer.lid, is_global: u8::from(self.is_ethernet), port: self.number, ..Way::default() }
+        Way { route, lid, is_global: u8::from(self.is_ethernet), port: self.number, ..Way::default() }
     }
 }
 
@@ -121,22 +122,23 @@ impl Drop for Own {
 
 impl Link {
     /// Makes every queue pair, with its receives posted; answers with where they are. The first packets' numbers are of the caller's
-    /// choice, one for each.
+    /// choice, one for each; `read` is whether there is to be RDMA READ.
     ///
     /// # Errors
     /// When the device has no queue pair left.
-    pub fn make_pairs(&mut self, seat: &Seat, first_packets: &[u32]) -> io::Result<Whereabouts> {
+    pub fn make_pairs(&mut self, seat: &Seat, first_packets: &[u32], read: bool) -> io::Result<Whereabouts> {
+        let reads = if read { self.domain.limits()?.reads.clamp(1, MOST_READS.into()) as u8 } else { 0 };
         let mut pairs = Vec::new();
         for (on, first_packet) in first_packets.iter().enumerate().take(self.pairs.len()) {
             let own = Own::new(&self.domain, &mut self.attributes())?;
-            let access = (ACCESS_LOCAL_WRITE | ACCESS_REMOTE_WRITE).cast_unsigned();
+            let access = (ACCESS_LOCAL_WRITE | ACCESS_REMOTE_WRITE | ACCESS_REMOTE_READ).cast_unsigned();
             let init = Attributes { state: STATE_INIT, port: seat.number, access, ..Attributes::default() };
             own.modify(init, SET_KEY_INDEX | SET_PORT | SET_ACCESS)?;
             pairs.push(PairNumber { number: own.number(), first_packet: first_packet & 0xff_ffff });
             self.receive_all(on as u8, Some(own.raw))?;
             self.pairs[on] = Some(Pair { ends: Ends::Own(own), established: false });
         }
-        Ok(Whereabouts { gid: seat.gid, lid: seat.lid, mtu: seat.mtu, pairs })
+        Ok(Whereabouts { gid: seat.gid, lid: seat.lid, mtu: seat.mtu, pairs, reads })
     }
 
     /// Connects the queue pairs that are at `own` with those at `theirs`, by packets of `mtu` bytes.
@@ -145,16 +147,18 @@ impl Link {
     /// When the device refuses.
     pub fn join(&mut self, seat: &Seat, own: &Whereabouts, theirs: &Whereabouts, mtu: u16, ack_timeout: u8) -> io::Result<()> {
         let pairs = self.pairs.iter_mut().flatten();
+        // Asked for more at once than it answers, the peer would fail.
+        let (answers, asks) = (own.reads.max(1), own.reads.min(theirs.reads).max(1));
         for (pair, (own, peer)) in pairs.zip(own.pairs.iter().zip(&theirs.pairs)) {
             let Ends::Own(raw) = &pair.ends else { return Err(io::ErrorKind::InvalidInput.into()) };
             let receives = Attributes {
                 state: STATE_RECEIVES,
-                way: seat.way_to(theirs),
+                way: seat.way_to(theirs.gid, theirs.lid),
                 // `enum ibv_mtu`.
                 path_mtu: u32::from(mtu).max(256).ilog2() - 7,
                 to_number: peer.number,
                 receive_sequence: peer.first_packet,
-                reads_answered: 1,
+                reads_answered: answers,
                 // The longest wait: 655 ms, as rdma_cm has it.
                 least_not_ready: 0,
                 ..Attributes::default()
@@ -167,7 +171,7 @@ impl Link {
                 timeout: ack_timeout,
                 retries: RETRIES,
                 not_ready_retries: NOT_READY_RETRIES,
-                reads: 1,
+                reads: asks,
                 ..Attributes::default()
             };
             raw.modify(sends, SET_TIMEOUT | SET_RETRIES | SET_NOT_READY_RETRIES | SET_SEND_SEQUENCE | SET_READS)?;

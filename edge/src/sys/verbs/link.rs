@@ -4,7 +4,7 @@ use super::abi::*;
 use super::connection::{Connecting, Id, Request};
 use super::events::{Events, Gone, Kind, wait};
 use super::exchanged::Own;
-use super::memory::{Domain, Keys, Registration};
+use super::memory::{Access, Domain, Keys, Registration};
 use super::queue::{Queue, post_receive, post_send};
 use crate::sys::memory::Memory;
 use crate::sys::pool::Slot;
@@ -59,6 +59,13 @@ pub enum Completion {
     },
     /// A slot of ours was written; it is still held.
     SlotSent {
+        /// On which queue pair.
+        on: u8,
+        /// Its number.
+        slot: usize,
+    },
+    /// A slot of ours has what was read into it; it is still held.
+    SlotRead {
         /// On which queue pair.
         on: u8,
         /// Its number.
@@ -130,6 +137,7 @@ pub(super) enum Job {
     Write = 3,
     /// [`Link::ask_after_peer`].
     Nothing = 4,
+    Read = 5,
 }
 
 pub(super) fn number(job: Job, on: u8, index: usize) -> u64 {
@@ -147,7 +155,7 @@ impl Link {
         let queue = Queue::new(&domain, pairs * (shape.sends + 1 + shape.receives))?;
         let buffers = pairs * (shape.receives + shape.sends);
         let mut memory = Memory::touched(buffers * shape.record_len)?;
-        let registration = domain.register(memory.as_mut_ptr(), memory.len(), false)?;
+        let registration = domain.register(memory.as_mut_ptr(), memory.len(), Access::Sent)?;
         let records = Records { registration, memory, free: (pairs * shape.receives..buffers).collect() };
         let asked = vec![false; pairs];
         let pairs = (0..pairs).map(|_| None).collect();
@@ -252,12 +260,12 @@ impl Link {
         self.domain.is_iwarp()
     }
 
-    /// Keeps a slot while the device may use it; `shared` lets the peer write to it. Answers where it lies, and the key for the peer.
+    /// Keeps a slot while a device may use it. Answers where it lies, and the key for the peer.
     ///
     /// # Errors
     /// When its memory cannot be registered; the slot is held all the same.
-    pub fn hold(&mut self, slot: Slot, shared: bool) -> io::Result<(u64, u32)> {
-        let keys = self.domain.keys(&slot, shared);
+    pub fn hold(&mut self, slot: Slot, access: Access) -> io::Result<(u64, u32)> {
+        let keys = self.domain.keys(&slot, access);
         let told = keys.as_ref().map_or((0, 0), |keys| (keys.address, keys.remote));
         self.held.insert(slot.index(), (slot, *keys.as_ref().unwrap_or(&Keys { address: 0, local: 0, remote: 0 })));
         keys.map(|_| told)
@@ -305,13 +313,27 @@ impl Link {
     /// # Errors
     /// When the queue pair is broken or the slot is not held.
     pub fn write(&mut self, on: u8, slot: usize, len: u32, address: u64, key: u32, immediate: Option<u32>) -> io::Result<()> {
+        let piece = self.start_of(slot, len)?;
+        let opcode = if immediate.is_some() { OP_WRITE_WITH_IMMEDIATE } else { OP_WRITE };
+        self.request(on, opcode, number(Job::Write, on, slot), piece, immediate.unwrap_or(0), address, key)
+    }
+
+    /// Reads `len` bytes of the peer's memory into a held slot, from its start.
+    ///
+    /// # Errors
+    /// When the queue pair is broken or the slot is not held.
+    pub fn read(&mut self, on: u8, slot: usize, len: u32, address: u64, key: u32) -> io::Result<()> {
+        let piece = self.start_of(slot, len)?;
+        self.request(on, OP_READ, number(Job::Read, on, slot), piece, 0, address, key)
+    }
+
+    /// The first `len` bytes of a held slot.
+    fn start_of(&self, slot: usize, len: u32) -> io::Result<Piece> {
         let (held, keys) = self.held.get(&slot).ok_or_else(|| io::Error::other("the slot is not held"))?;
         if held.len() < len as usize {
             return Err(io::ErrorKind::InvalidInput.into());
         }
-        let piece = Piece { address: keys.address, len, local_key: keys.local };
-        let opcode = if immediate.is_some() { OP_WRITE_WITH_IMMEDIATE } else { OP_WRITE };
-        self.request(on, opcode, number(Job::Write, on, slot), piece, immediate.unwrap_or(0), address, key)
+        Ok(Piece { address: keys.address, len, local_key: keys.local })
     }
 
     #[expect(clippy::too_many_arguments, reason = "they are the fields of one work request")]
@@ -387,6 +409,9 @@ impl Link {
         }
         if done.id >> 56 == Job::Write as u64 {
             return Ok(Some(Completion::SlotSent { on, slot: index }));
+        }
+        if done.id >> 56 == Job::Read as u64 {
+            return Ok(Some(Completion::SlotRead { on, slot: index }));
         }
         let completion = if done.opcode == DONE_RECEIVE_WITH_IMMEDIATE {
             Completion::Written { on, immediate: u32::from_be(done.immediate), len: done.byte_len }

@@ -1,6 +1,6 @@
 //! Protection domains and the memory that is registered in them.
 
-use super::abi::{ACCESS_LOCAL_WRITE, ACCESS_REMOTE_WRITE, Context, DeviceAttributes, MemoryRegion, Opaque, TRANSPORT_IWARP};
+use super::abi::*;
 use super::library::{Library, by_code, library};
 use crate::sys::lock::lock;
 use crate::sys::pool::{Region, Slot};
@@ -40,11 +40,42 @@ struct Registered {
 /// The registration of one slot.
 struct Kept {
     slot: usize,
-    /// Whether the peer may write to it.
-    shared: bool,
+    access: Access,
     /// Whether a link holds the slot.
     held: bool,
     registration: Registration,
+}
+
+/// What a slot is used for, and who may.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// This end's device sends from it.
+    Sent,
+    /// This end's device reads into it what the peer has.
+    Fetched,
+    /// The peer writes to it.
+    Written,
+    /// The peer reads from it.
+    Read,
+}
+
+impl Access {
+    /// Whether the peer is told the key.
+    fn is_told(self) -> bool {
+        matches!(self, Access::Written | Access::Read)
+    }
+
+    /// `enum ibv_access_flags`.
+    fn flags(self, is_iwarp: bool) -> c_int {
+        ACCESS_LOCAL_WRITE
+            | match self {
+                // iWARP's answer to a read is addressed to the reader's memory as a write is (RFC 5040, section 4.5).
+                Access::Fetched if is_iwarp => ACCESS_REMOTE_WRITE,
+                Access::Sent | Access::Fetched => 0,
+                Access::Written => ACCESS_REMOTE_WRITE,
+                Access::Read => ACCESS_REMOTE_READ,
+            }
+    }
 }
 
 /// Memory that a device may use.
@@ -107,11 +138,13 @@ impl Domain {
             work: number(attributes.work),
             completions: number(attributes.completions),
             regions: number(attributes.regions),
+            // `max_qp_rd_atom` and `max_qp_init_rd_atom`: what it answers, and what it asks.
+            reads: attributes.rest[1].min(attributes.rest[4]),
         })
     }
 
-    /// The keys of a slot that a link will hold, which is registered if it was not; `shared` lets the peer write to it.
-    pub(super) fn keys(&self, slot: &Slot, shared: bool) -> io::Result<Keys> {
+    /// The keys of a slot that a link will hold, which is registered if it was not.
+    pub(super) fn keys(&self, slot: &Slot, access: Access) -> io::Result<Keys> {
         let mut registered = lock(&self.registered);
         // A pool of which no slot is left anywhere is known by its region being ours alone.
         registered.retain(|pool| Arc::strong_count(&pool.region) > 1);
@@ -123,20 +156,20 @@ impl Domain {
             }
         };
         let slots = &mut registered[at].slots;
-        if let Some(kept) = slots.iter_mut().find(|kept| kept.slot == slot.index() && kept.shared == shared) {
+        if let Some(kept) = slots.iter_mut().find(|kept| kept.slot == slot.index() && kept.access == access) {
             kept.held = true;
             return Ok(kept.registration.keys());
         }
-        let registration = match self.register(slot.as_ptr().cast_mut(), slot.len(), shared) {
+        let registration = match self.register(slot.as_ptr().cast_mut(), slot.len(), access) {
             // What is kept for later use counts against the limit of locked memory.
             Err(error) if error.kind() == io::ErrorKind::OutOfMemory => {
                 slots.retain(|kept| kept.held);
-                self.register(slot.as_ptr().cast_mut(), slot.len(), shared)?
+                self.register(slot.as_ptr().cast_mut(), slot.len(), access)?
             }
             registered => registered?,
         };
         let keys = registration.keys();
-        slots.push(Kept { slot: slot.index(), shared, held: true, registration });
+        slots.push(Kept { slot: slot.index(), access, held: true, registration });
         Ok(keys)
     }
 
@@ -150,19 +183,19 @@ impl Domain {
     /// Makes void every key that a peer was told, but for slots that another channel of the session still offers.
     pub fn close(&self) {
         for pool in lock(&self.registered).iter_mut() {
-            pool.slots.retain(|kept| !kept.shared || kept.held);
+            pool.slots.retain(|kept| !kept.access.is_told() || kept.held);
         }
     }
 
-    /// Registers memory, which must stay mapped for as long as the registration lives; `shared` lets the peer write to it.
-    pub(super) fn register(&self, start: *mut u8, len: usize, shared: bool) -> io::Result<Registration> {
-        self.register_for(start, len, if shared { ACCESS_LOCAL_WRITE | ACCESS_REMOTE_WRITE } else { ACCESS_LOCAL_WRITE })
+    /// Registers memory, which must stay mapped for as long as the registration lives.
+    pub(super) fn register(&self, start: *mut u8, len: usize, access: Access) -> io::Result<Registration> {
+        self.register_for(start, len, access.flags(self.is_iwarp()))
     }
 
-    /// The same, for the kinds of access that `access` names.
-    pub(super) fn register_for(&self, start: *mut u8, len: usize, access: c_int) -> io::Result<Registration> {
+    /// The same, with these of `enum ibv_access_flags`.
+    pub(super) fn register_for(&self, start: *mut u8, len: usize, flags: c_int) -> io::Result<Registration> {
         // SAFETY: the domain is alive; the callers keep the memory mapped.
-        let raw = unsafe { (self.library.ibv_reg_mr)(self.raw.as_ptr(), start.cast(), len, access) };
+        let raw = unsafe { (self.library.ibv_reg_mr)(self.raw.as_ptr(), start.cast(), len, flags) };
         let raw = NonNull::new(raw).ok_or_else(io::Error::last_os_error)?;
         Ok(Registration { library: self.library, raw })
     }

@@ -21,7 +21,7 @@ pub use events::Rejected;
 pub use exchanged::Seat;
 pub use library::device_count;
 pub use link::{Completion, Link, Shape};
-pub use memory::Domain;
+pub use memory::{Access, Domain};
 pub use pairs::{Pairs, Plan};
 pub use station::{Address, Station};
 pub use work::{Done, Verb};

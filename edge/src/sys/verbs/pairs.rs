@@ -14,7 +14,6 @@ use farline_core::units::{Error, Fault};
 use rustix::event::{PollFd, PollFlags};
 use std::ffi::c_int;
 use std::io;
-use std::mem::MaybeUninit;
 use std::net::{IpAddr, SocketAddr};
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -75,7 +74,7 @@ impl Pairs {
     /// # Errors
     /// When the device has no room for it, or may not pin the memory.
     pub fn new(station: &Station, plan: Plan) -> io::Result<Pairs> {
-        let domain = Arc::clone(&station.domain);
+        let domain = Arc::clone(station.seat.domain());
         let each = plan.depth + plan.receives;
         let queue = Queue::new(&domain, usize::from(plan.pairs) * each.max(1))?;
         let buffers = usize::from(plan.pairs) * plan.receives;
@@ -108,7 +107,7 @@ impl Pairs {
             let raw = unsafe { (self.domain.library.ibv_create_qp)(self.domain.raw.as_ptr(), &raw mut attributes) };
             let raw = NonNull::new(raw).ok_or_else(io::Error::last_os_error)?;
             let pair = Pair { library: self.domain.library, raw, id: None };
-            let mut init = Attributes { state: STATE_INIT, port: station.port, ..Attributes::default() };
+            let mut init = Attributes { state: STATE_INIT, port: station.port(), ..Attributes::default() };
             let kind = if self.plan.datagrams {
                 init.datagram_key = DATAGRAM_KEY;
                 SET_DATAGRAM_KEY
@@ -123,15 +122,20 @@ impl Pairs {
         Ok(())
     }
 
+    /// Whether the device speaks iWARP.
+    pub fn is_iwarp(&self) -> bool {
+        self.domain.is_iwarp()
+    }
+
     /// What the peer must know of this end.
     pub fn address(&self, station: &Station, sequence: u32) -> Address {
         // SAFETY: a queue pair's number does not change.
         let number = |pair: &Pair| unsafe { (*pair.raw.as_ptr().cast::<Numbered>()).number };
         let keys = self.registration.keys();
         Address {
-            gid: station.gid,
-            lid: station.lid,
-            mtu: station.mtu(),
+            gid: station.seat.gid,
+            lid: station.seat.lid,
+            mtu: station.seat.mtu,
             numbers: self.pairs.iter().map(number).collect(),
             sequence: sequence & 0xff_ffff,
             memory: keys.address,
@@ -162,7 +166,7 @@ impl Pairs {
             (receives.to_number, receives.receive_sequence) = (*number, peer.sequence);
             // 0.64 ms until a peer without a receive is asked again.
             (receives.reads_answered, receives.least_not_ready) = (reads, 12);
-            receives.way = station.way_to(peer);
+            receives.way = station.seat.way_to(peer.gid, peer.lid);
             let way = SET_WAY | SET_MTU | SET_TO_NUMBER | SET_RECEIVE_SEQUENCE | SET_READS_ANSWERED | SET_LEAST_NOT_READY;
             pair.modify(&mut receives, SET_STATE | way)?;
             (sends.timeout, sends.retries, sends.not_ready_retries, sends.reads) = (timeout, 7, 7, reads);
@@ -170,7 +174,7 @@ impl Pairs {
             pair.modify(&mut sends, SET_STATE | patience)?;
         }
         if self.plan.datagrams {
-            let mut way = station.way_to(peer);
+            let mut way = station.seat.way_to(peer.gid, peer.lid);
             // SAFETY: the domain is alive and the way is read before the call returns.
             let raw = unsafe { (self.domain.library.ibv_create_ah)(self.domain.raw.as_ptr(), &raw mut way) };
             let raw = NonNull::new(raw).ok_or_else(io::Error::last_os_error)?;
@@ -252,14 +256,7 @@ impl Pairs {
 
     /// RDMA READs that a queue pair of this device may have unanswered.
     fn reads(&self) -> u8 {
-        let mut attributes = MaybeUninit::<DeviceAttributes>::zeroed();
-        // SAFETY: the device is open; a structure of integers may be all zeros, and the call fills it in.
-        let attributes = unsafe {
-            (self.domain.library.ibv_query_device)(self.domain.context.as_ptr(), attributes.as_mut_ptr());
-            attributes.assume_init()
-        };
-        // `max_qp_rd_atom` and `max_qp_init_rd_atom`: what it answers, and what it asks.
-        attributes.rest[1].min(attributes.rest[4]).clamp(1, READS) as u8
+        self.domain.limits().map_or(1, |limits| limits.reads.clamp(1, READS) as u8)
     }
 
     fn parameters(&self, private_data: &[u8]) -> ConnectionParameters {

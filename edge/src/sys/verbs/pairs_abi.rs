@@ -136,12 +136,8 @@ pub(super) const SET_READS_ANSWERED: c_int = 1 << 17;
 pub(super) const SET_TO_NUMBER: c_int = 1 << 20;
 /// `IBV_QPT_UD`.
 pub(super) const DATAGRAMS: c_uint = 4;
-/// `IBV_WR_RDMA_READ`.
-pub(super) const OP_READ: c_uint = 4;
 /// `IBV_WC_RECV`: every kind of receive has this bit.
 pub(super) const DONE_RECEIVE: c_uint = 1 << 7;
-/// `IBV_ACCESS_REMOTE_READ`.
-pub(super) const ACCESS_REMOTE_READ: c_int = 4;
 
 #[cfg(test)]
 mod tests {

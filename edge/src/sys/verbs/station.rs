@@ -1,24 +1,15 @@
 //! Where a measurement begins or ends: a device by one of its addresses, and what a peer must know to connect to it.
 
-use super::abi::LINK_LAYER_ETHERNET;
 use super::connection::Listener;
-use super::memory::Domain;
-use super::pairs_abi::{GlobalRoute, Way};
+use super::exchanged::Seat;
 use farline_core::units::Error;
 use serde::{Deserialize, Serialize};
-use std::ffi::c_int;
 use std::net::IpAddr;
-use std::sync::Arc;
 
 /// A device by one of its addresses.
 pub struct Station {
     pub(super) listener: Listener,
-    pub(super) domain: Arc<Domain>,
-    pub(super) gid: [u8; 16],
-    gid_index: u8,
-    pub(super) lid: u16,
-    pub(super) port: u8,
-    ethernet: bool,
+    pub(super) seat: Seat,
 }
 
 /// What a peer must know of an end to connect to it.
@@ -49,39 +40,29 @@ impl Station {
     /// When the libraries are missing, or no device has the address.
     pub fn at(ip: IpAddr, gid_index: u8) -> Result<Station, Error> {
         let listener = Listener::bind(ip)?;
-        let domain = listener.id.context().map(Domain::new).ok_or_else(super::library::no_device)??;
-        let port = listener.id.port().ok_or_else(super::library::no_device)?;
-        let number = listener.id.port_number();
-        let mut gid = [0; 16];
-        // SAFETY: the device is open, and a GID has 16 bytes. An entry that is not there leaves zeros.
-        let _ = unsafe { (domain.library.ibv_query_gid)(domain.context.as_ptr(), number, c_int::from(gid_index), &raw mut gid) };
-        let (lid, ethernet) = (port.lid(), port.link_layer == LINK_LAYER_ETHERNET);
-        Ok(Station { listener, domain, gid, gid_index, lid, port: number, ethernet })
+        let mut seat = Seat::at(ip, None)?;
+        // Where there is no such entry rdma_cm connects all the same.
+        let _ = seat.sit(gid_index);
+        Ok(Station { listener, seat })
     }
 
     /// The device's name.
-    pub fn device(&self) -> String {
-        self.domain.device()
+    pub fn device(&self) -> &str {
+        self.seat.device()
     }
 
     /// The port's number there.
     pub fn port(&self) -> u8 {
-        self.port
+        self.seat.port()
     }
 
     /// Whether the device speaks iWARP, which rdma_cm alone connects, and which has no datagrams.
     pub fn is_iwarp(&self) -> bool {
-        self.domain.is_iwarp()
+        self.seat.domain().is_iwarp()
     }
 
     /// Bytes that a packet carries.
     pub fn mtu(&self) -> u16 {
-        self.listener.id.mtu()
-    }
-
-    /// The way to a peer.
-    pub(super) fn way_to(&self, peer: &Address) -> Way {
-        let route = GlobalRoute { to: peer.gid, from_index: self.gid_index, hop_limit: 64, ..GlobalRoute::default() };
-        Way { route, lid: peer.lid, is_global: u8::from(self.ethernet || peer.lid == 0), port: self.port, ..Way::default() }
+        self.seat.mtu
     }
 }

@@ -25,12 +25,14 @@ pub enum Verb {
     Read,
     /// SEND to a receive buffer.
     Send,
+    /// RDMA READ of one byte, which the peer answers when it has every write before.
+    Fence,
 }
 
 /// What has been done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Done {
-    /// A message of this queue pair is sent, and acknowledged where it is connected.
+    /// A message of this queue pair is sent, and acknowledged where it is connected; under iWARP sent only, but for what was read.
     Sent(usize),
     /// A message came to this queue pair, in its buffer of this number, which is free again.
     Arrived(usize, usize),
@@ -51,8 +53,10 @@ impl Pairs {
             Verb::Write => (OP_WRITE, 0, self.plan.size as u64),
             Verb::Read => (OP_READ, self.plan.size as u64, 0),
             Verb::Send => (OP_SEND, 0, 0),
+            Verb::Fence => (OP_READ, self.plan.size as u64, 0),
         };
-        let mut piece = Piece { address: keys.address + from, len: self.plan.size as u32, local_key: keys.local };
+        let len = if verb == Verb::Fence { 1 } else { self.plan.size as u32 };
+        let mut piece = Piece { address: keys.address + from, len, local_key: keys.local };
         let target = match (&self.to, self.peer.numbers.get(on)) {
             (Some(handle), Some(&number)) => {
                 Target { datagram: TargetDatagram { handle: handle.raw.as_ptr(), number, key: DATAGRAM_KEY } }

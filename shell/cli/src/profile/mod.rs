@@ -102,7 +102,7 @@ pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
             Error::new(Fault::You, "profile-kind", "a measured profile cannot go on by simulation").hint("leave --simulate out")
         );
     }
-    let documents: Vec<&PathBuf> = args.resume.iter().chain(args.out.iter().filter(|file| is_document(file))).collect();
+    let documents: Vec<&PathBuf> = args.written().into_iter().filter(|file| is_document(file)).collect();
     let ran = match profile.kind {
         Kind::Modelled => simulate(&mut profile, &documents),
         Kind::Measured => measured(&mut profile, &documents, output),
@@ -116,6 +116,14 @@ pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
     ran.and(written).and(made)?;
     output.result(&profile, print::table(&profile))?;
     Ok(ExitCode::SUCCESS)
+}
+
+impl Args {
+    /// The files to write, each once: whoever goes on with a profile may name its file as the one to write, too.
+    fn written(&self) -> Vec<&PathBuf> {
+        let others = self.out.iter().filter(|file| self.resume.as_ref() != Some(file));
+        self.resume.iter().chain(others).collect()
+    }
 }
 
 /// The profile in `file`, which goes on as it began.

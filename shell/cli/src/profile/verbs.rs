@@ -144,7 +144,7 @@ fn model(profile: &mut Profile) {
 }
 
 pub(super) fn run(asked: Asked, args: &Args, output: &Output) -> Result<ExitCode, Error> {
-    let files: Vec<PathBuf> = args.resume.iter().chain(&args.out).cloned().collect();
+    let files: Vec<PathBuf> = args.written().into_iter().cloned().collect();
     let finish = |profile: &Profile| {
         write_all(&files, profile, || profile.columns(), |command| profile.page(command))?;
         output.result(profile, table(profile))
