@@ -303,6 +303,21 @@ fn a_killed_profile_goes_on_and_one_whose_path_dies_keeps_what_it_has() {
 }
 
 #[test]
+fn a_killed_profile_whose_page_alone_was_asked_for_goes_on_too() {
+    let _one = ONE.lock();
+    let dir = tempfile::tempdir().expect("a folder");
+    let page = dir.path().join("p.html");
+    let Some(mut command) = measured("2", &page, &["--repetitions", "40"]) else { return };
+    command.env("XDG_STATE_HOME", dir.path()).stdout(Stdio::null());
+    let mut running = Running(command.spawn().expect("farline runs"));
+    let unfinished = dir.path().join(format!("farline/profiles/unfinished-custom-{}.json", running.0.id()));
+    wait_for(&unfinished, 1, &mut running);
+    running.0.kill().expect("a child");
+    running.0.wait().expect("a child");
+    assert!(!page.exists() && repetitions(&read(&unfinished)) >= 1);
+}
+
+#[test]
 fn a_full_disk_is_found_before_a_repetition_runs() {
     let _one = ONE.lock();
     let dir = tempfile::tempdir().expect("a folder");

@@ -38,6 +38,9 @@ fn a_path_to_a_node_is_measured_below_its_ceiling_and_plans_come_from_what_was_f
     // Before anything is stored, a plan probes.
     let probed = json(keeping(&state).args(["--json", "plan", &host, "--size", "10GB"]));
     assert_eq!(probed["source"], "probe", "{probed}");
+    // It is kept: a copy goes by it, and the next plan too.
+    let again = json(keeping(&state).args(["--json", "plan", &host, "--size", "10GB"]));
+    assert_eq!((&again["source"], &again["streams"]), (&"profile".into(), &probed["streams"]), "{again}");
     let axes = ["--streams", "1,3", "--seconds", "2", "--repetitions", "1"];
     let profile = json(keeping(&state).args(["--json", "profile", &host]).args(axes));
     assert_eq!((profile["kind"].as_str(), profile["environment"]["node"].as_str()), (Some("measured"), Some(&*host)));
@@ -77,11 +80,13 @@ fn a_node_is_measured_only_where_its_operator_allows_it_by_one_client_at_a_time_
     let dir = tempfile::tempdir().expect("a folder");
     let (_closed, url) = node(dir.path(), "write", &[]);
     let host = url.trim_start_matches("ftp://");
-    for words in [vec!["profile", host], vec!["plan", host, "--size", "1GB"]] {
-        let error = error_of(keeping(dir.path()).arg("--json").args(words));
-        assert_eq!((error["code"].as_str(), error["fault"].as_str()), (Some("profile-not-allowed"), Some("refused")), "{error}");
-        assert!(error["hint"].as_str().is_some_and(|hint| hint.contains("--allow-profile")), "{error}");
-    }
+    let error = error_of(keeping(dir.path()).args(["--json", "profile", host]));
+    assert_eq!((error["code"].as_str(), error["fault"].as_str()), (Some("profile-not-allowed"), Some("refused")), "{error}");
+    assert!(error["hint"].as_str().is_some_and(|hint| hint.contains("--allow-profile")), "{error}");
+    // A plan for it comes from the model of a path as long as it is, and says so.
+    let planned = json(keeping(dir.path()).args(["--json", "plan", host, "--size", "1GB", "--rate", "1G"]));
+    assert_eq!(planned["source"], "model", "{planned}");
+    assert!(planned["reasons"].to_string().contains("allows no probe: 1.00 Gbit/s as asked"), "{planned}");
     let (_open, host) = measurable(dir.path());
     let error = error_of(keeping(dir.path()).args(["--json", "profile", &host, "--preset", "sc08-cross-traffic"]));
     assert_eq!(error["code"], "profile-grid", "{error}");

@@ -95,6 +95,11 @@ impl Algorithm {
         }
     }
 
+    /// Whether every kernel has it, so that Farline brings none: it always runs with Linux's constants.
+    pub const fn is_native(self) -> bool {
+        matches!(self, Algorithm::Bbr | Algorithm::Cubic | Algorithm::Reno)
+    }
+
     /// A control for a flow that begins as `start` says; `seed` serves those that draw lots (BBR's first phase).
     pub fn control(self, set: Set, start: Start, seed: &Rng) -> Box<dyn Control> {
         match self {

@@ -47,6 +47,9 @@ pub struct CellResult {
     pub cell: Cell,
     /// In the order in which they ran, invalid ones among them.
     pub repetitions: Vec<Repetition>,
+    /// How many of them ran before the profile [went on](Profile::goes_on).
+    #[serde(skip)]
+    earlier: usize,
 }
 
 impl CellResult {
@@ -72,7 +75,7 @@ impl CellResult {
         let narrow = || self.summary().is_some_and(|summary| summary.relative_half_width() <= limits.half_width);
         valid >= limits.most as usize
             || (valid >= limits.least as usize && narrow())
-            || self.repetitions.len() >= ATTEMPTS * limits.most as usize
+            || self.repetitions.len() - self.earlier >= ATTEMPTS * limits.most as usize
     }
 }
 
@@ -131,7 +134,7 @@ impl Profile {
             return Err(Error::new(Fault::You, "profile-grid", "the model has no processor: TLS would be TCP in it")
                 .hint("measure it over a link, or model TCP with --host-rate, the most that the host encrypts"));
         }
-        let cells = grid.cells().into_iter().map(|cell| CellResult { cell, repetitions: Vec::new() }).collect();
+        let cells = grid.cells().into_iter().map(|cell| CellResult { cell, repetitions: Vec::new(), earlier: 0 }).collect();
         Ok(Profile {
             schema: SCHEMA.to_owned(),
             kind,
@@ -162,6 +165,13 @@ impl Profile {
             return Err(wrong("its cells are not those of its grid".to_owned()));
         }
         Ok(profile)
+    }
+
+    /// The same profile after a break: what was given up is tried again, as often as at first.
+    #[must_use]
+    pub fn goes_on(mut self) -> Profile {
+        self.cells.iter_mut().for_each(|result| result.earlier = result.repetitions.len());
+        self
     }
 
     /// What to do next, at most `count` jobs of different cells, which may run side by side; none when all is done.

@@ -75,15 +75,18 @@ fn invalid_repetitions_are_kept_and_never_averaged() {
     assert_eq!(profile.progress(), (10, 10));
 }
 
+/// A bench of whose repetitions none is valid.
+struct Broken;
+
+impl Bench for Broken {
+    fn run(&mut self, grid: &Grid, job: &Job) -> Result<Repetition, Error> {
+        let repetition = Drawn { spread: 0.0 }.run(grid, job)?;
+        Ok(Repetition { invalid: Some("never".to_owned()), ..repetition })
+    }
+}
+
 #[test]
 fn a_bench_that_is_never_valid_is_given_up() {
-    struct Broken;
-    impl Bench for Broken {
-        fn run(&mut self, grid: &Grid, job: &Job) -> Result<Repetition, Error> {
-            let repetition = Drawn { spread: 0.0 }.run(grid, job)?;
-            Ok(Repetition { invalid: Some("never".to_owned()), ..repetition })
-        }
-    }
     let mut profile = profile(0.03);
     profile.run(&mut Broken, |_| true).expect("a bench that works");
     assert!(profile.cells.iter().all(|result| result.repetitions.len() == 16 && result.summary().is_none()));
@@ -152,4 +155,14 @@ fn every_presets_document_is_read_as_it_was_written() {
             assert_eq!(read.as_ref(), Ok(&written), "{name}");
         }
     }
+}
+
+#[test]
+fn a_cell_that_was_given_up_is_tried_again_when_the_profile_goes_on() {
+    let mut profile = profile(0.0);
+    profile.run(&mut Broken, |_| true).expect("a bench that works");
+    assert!(profile.cells.iter().all(|result| result.repetitions.len() == 16) && profile.next(1).is_empty());
+    let mut profile = profile.goes_on();
+    profile.run(&mut Drawn { spread: 0.0 }, |_| true).expect("a bench that works");
+    assert!(profile.cells.iter().all(|result| result.valid().count() == 3 && result.repetitions.len() < 32));
 }

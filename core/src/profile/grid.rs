@@ -82,7 +82,7 @@ pub struct Grid {
     pub paths: Vec<PathPoint>,
     /// Congestion controls.
     pub congestion: Vec<Algorithm>,
-    /// Their constants.
+    /// Their constants; see [`Grid::set_of`].
     pub set: Set,
     /// Numbers of streams.
     pub streams: Vec<u32>,
@@ -163,6 +163,11 @@ impl Grid {
         }
     }
 
+    /// The constants with which `congestion` runs: what every kernel has of its own has one set, whatever the grid says.
+    pub fn set_of(&self, congestion: Algorithm) -> Set {
+        if congestion.is_native() { Set::Linux } else { self.set }
+    }
+
     /// How many samples a repetition has.
     pub fn samples(&self) -> usize {
         (self.seconds / self.sample_s).floor().max(1.0) as usize
@@ -173,7 +178,7 @@ impl Grid {
         let usual = |path: &PathPoint, congestion| Cell {
             path: path.clone(),
             congestion,
-            set: self.set,
+            set: self.set_of(congestion),
             streams: 1,
             window_bytes: None,
             buffer_bytes: None,
@@ -281,6 +286,13 @@ pub(super) mod tests {
             "usn-8600 htcp 16 streams paper window 16 MiB buffer 2 MiB messages of 512 B mtu 9000 cross 1.00 Gbit/s loss 1e-5"
         );
         assert!(grid().check().is_ok());
+    }
+
+    #[test]
+    fn what_every_kernel_has_runs_with_linuxs_constants_whatever_the_grid_says() {
+        let grid = Grid { set: Set::Paper, congestion: vec![Algorithm::Cubic, Algorithm::Bic], ..grid() };
+        let of = |control| grid.cells().into_iter().find(|cell| cell.congestion == control).map(|cell| cell.set);
+        assert_eq!((of(Algorithm::Cubic), of(Algorithm::Bic)), (Some(Set::Linux), Some(Set::Paper)));
     }
 
     proptest! {

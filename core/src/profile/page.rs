@@ -3,7 +3,7 @@
 use super::document::{CellResult, Kind, Profile};
 use super::published;
 use super::statistics::{Summary, transition, utilisation_concavity};
-use crate::congestion::Algorithm;
+use crate::congestion::{Algorithm, Set};
 use crate::report::{Axis, Card, HeatMap, LineChart, Page, Section, Series, Surface, Table};
 use crate::units::{Rate, Span};
 
@@ -15,11 +15,11 @@ impl Profile {
     /// The profile as one page; `commands` give it again.
     pub fn page(&self, commands: &[String]) -> Page {
         let data = serde_json::to_string(self).unwrap_or_default();
-        self.at_full_rate().draw(commands).data(data)
+        self.at_full_rate().draw(self, commands).data(data)
     }
 
-    /// The page of a profile whose rates are those to be shown.
-    fn draw(&self, commands: &[String]) -> Page {
+    /// The page of a profile whose rates are those to be shown; `document` has those that were measured.
+    fn draw(&self, document: &Profile, commands: &[String]) -> Page {
         let kind = match (self.kind, self.grid.scale) {
             (Kind::Modelled, _) => {
                 "Every curve is modelled: streams as fluids over one queue, in virtual time. Nothing here was measured."
@@ -46,7 +46,7 @@ impl Profile {
             self.how_often(),
             self.recoveries(),
             self.over_time(),
-            self.against_model(),
+            document.against_model(self),
             self.exactness(),
         ];
         for section in sections.into_iter().flatten() {
@@ -90,6 +90,9 @@ impl Profile {
         if !machine.is_empty() {
             cards.push(Card::new("Machine", machine.join(", ")));
         }
+        if grid.congestion.iter().any(|&one| grid.set_of(one) == Set::Paper) {
+            cards.push(Card::new("Controls' constants", "of their papers"));
+        }
         if let Some(host) = grid.host_bps {
             cards.push(Card::new("Host's limit", host));
         }
@@ -103,7 +106,7 @@ impl Profile {
         }
         match self.kind {
             Kind::Modelled => section.note(
-                "The model has the controls of Linux in full and one tail-drop queue of one bandwidth-delay product. It has no \
+                "The model has the controls in full and one tail-drop queue of one bandwidth-delay product. It has no \
                  lost retransmission, no delayed acknowledgement, no HyStart, and no processor: real hosts are slower.",
             ),
             Kind::Measured if grid.scale > 1 => section.note(

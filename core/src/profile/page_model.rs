@@ -9,14 +9,16 @@ use crate::report::{Section, Table};
 const ROWS: usize = 60;
 
 impl Profile {
-    /// The model's prediction beside each cell that was measured over an emulated path; of a real one it knows too little.
-    pub(super) fn against_model(&self) -> Option<Section> {
+    /// The model's prediction beside each cell that was measured over an emulated path; of a real one it knows too little. What was scaled
+    /// is predicted as it was measured, since headers are a larger part of small packets; `shown` has it at the full rate.
+    pub(super) fn against_model(&self, shown: &Profile) -> Option<Section> {
         if self.kind != Kind::Measured || self.environment.node.is_some() {
             return None;
         }
         let mut errors = Vec::new();
         let mut rows = Vec::new();
-        for (place, result) in self.cells.iter().enumerate() {
+        let scale = f64::from(self.grid.scale) / 1e9;
+        for (place, (result, shown)) in self.cells.iter().zip(&shown.cells).enumerate() {
             let Some(measured) = result.summary() else { continue };
             let cell = &result.cell;
             let job = Job { place, cell: cell.clone(), index: 0, seed: self.grid.seed_of(&cell.name(), 0) };
@@ -24,9 +26,9 @@ impl Profile {
             let error = predicted / measured.mean.max(1.0) - 1.0;
             errors.push(error.abs());
             let cells = vec![
-                cell.name(),
-                format!("{:.3}", measured.mean / 1e9),
-                format!("{:.3}", predicted / 1e9),
+                shown.cell.name(),
+                format!("{:.3}", measured.mean * scale),
+                format!("{:.3}", predicted * scale),
                 format!("{:+.0} %", error * 100.0),
             ];
             rows.push((cells, false));

@@ -216,7 +216,7 @@ impl Profile {
             let Some(under) = with else { continue };
             tested = true;
             let left = under.mean() - paper.gbps;
-            if under.is_valid && nearest.is_some_and(|(least, ..)| left.abs() < least.abs()) {
+            if under.is_valid && nearest.is_none_or(|(least, ..)| left.abs() < least.abs()) {
                 nearest = Some((left, &hypothesis.name, under.mean()));
             }
             let both = plain.is_valid && under.is_valid;
@@ -236,7 +236,7 @@ impl Profile {
         }
         let (what, ours, left) = match nearest {
             Some((left, name, ours)) => (format!("with {name}"), format!("{ours:.2}"), format!("{left:+.2} Gbit/s")),
-            None => ("no run without a change is valid".to_owned(), String::new(), "all of it".to_owned()),
+            None => ("none of the runs is valid".to_owned(), String::new(), "not known".to_owned()),
         };
         let run = format!("{congestion}, {} miles, left unexplained: {what}", paper.miles);
         rows.push((vec![run, format!("{:.2}", paper.gbps), String::new(), ours, left], true));
@@ -312,7 +312,7 @@ mod tests {
         assert!(bic.matches(">(").count() == 5 && bic.contains(">0 of 2<"), "mean, sd, DPM, one stream and peak: {bic}");
         assert!(!htcp.contains(">(") && htcp.contains(">1 of 2<"), "{htcp}");
         assert!(html.contains("In brackets: none of the repetitions is valid") && html.contains("the link was late"));
-        assert!(html.contains("bic, 1400 miles, left unexplained: no run without a change is valid"), "nothing to explain");
+        assert!(html.contains("bic, 1400 miles, left unexplained: none of the runs is valid"), "nothing to explain");
         assert!(profile.beside_papers()[0].contains("(") && !html.contains("NaN"));
     }
 }

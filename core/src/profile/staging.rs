@@ -53,7 +53,7 @@ pub struct Copies {
     pub drivers: Vec<Driver>,
     /// How a file's source stalls, as a busy disk does.
     pub stall: Stall,
-    /// How fast a source is read while it does not stall; for the model only.
+    /// How fast a file's source is read while it does not stall; in the model every source.
     pub read_bps: Rate,
 }
 

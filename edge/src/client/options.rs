@@ -62,6 +62,8 @@ impl RdmaWish {
 pub struct Trial {
     /// The source stalls so.
     pub stall: Option<Stall>,
+    /// It gives no more than this.
+    pub read: Option<Rate>,
     /// Reading and sending take turns.
     pub in_turns: bool,
 }

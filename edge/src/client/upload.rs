@@ -9,13 +9,14 @@ use super::fabric;
 use super::heard::Heard;
 use super::live::Live;
 use super::location::{Location, Remote, last_name};
+use super::options::Trial;
 use super::passes::{Passes, agree, source_of};
 use super::stream;
 use super::to_stock;
 use crate::channels::Channel;
 use crate::mover::{Audit, BLOCK_LEN, Further, Integrity, SendJob, Sent, TREE_MODULE, Tally, Tuning, send};
 use crate::stores::{
-    BytesSource, DirectIo, Diskless, MEMORY_NAME, MemorySource, Part, PosixSource, Root, Source, StallingSource, join, look, walk,
+    BytesSource, DirectIo, Diskless, MEMORY_NAME, MemorySource, Part, PosixSource, Root, SlowSource, Source, join, look, walk,
 };
 use crate::sys::lock::lock;
 use crate::sys::pool::{Slot, pool};
@@ -204,9 +205,9 @@ async fn to_farline(copy: &mut Copy<'_>, control: &mut Control, passive: u64, lo
     let (manifest, source_id) = (manifest_lines(&load.entries), load.source_id);
     let layout = Arc::new(Layout::new(load.entries, BLOCK_LEN));
     let source = Load::source(load.parts, &layout, &copy.options.direct_io);
-    let source = match copy.options.trial.stall {
-        Some(stall) => Arc::new(StallingSource::new(source, stall)),
-        None => source,
+    let source = match copy.options.trial {
+        Trial { stall: None, read: None, .. } => source,
+        Trial { stall, read, .. } => Arc::new(SlowSource::new(source, stall, read)),
     };
     let address = control.passive(passive).await?;
     let path = Pathname::new(load.target);

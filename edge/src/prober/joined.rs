@@ -20,10 +20,13 @@ impl Controls {
     /// As [`kernelcc::obtain`](crate::kernelcc::obtain), for a control that cannot be had here.
     pub(crate) fn obtain(grid: &Grid) -> Result<Controls, Error> {
         let obtain = |&control: &Algorithm| {
-            // What the kernel has of its own has one set of constants, whatever the grid says.
-            let own = matches!(control, Algorithm::Reno | Algorithm::Cubic | Algorithm::Bbr);
-            let set = (grid.set != Set::default() && !own).then_some(grid.set);
-            Ok((control, kernelcc::obtain(&Wish { set, ..Wish::new(control.name()) })?))
+            let mut wish = Wish::new(control.name());
+            if grid.set_of(control) == Set::Paper {
+                // Under a name of its own: the plain one may be that of Linux's module, or of another profile's.
+                wish.set = Some(Set::Paper);
+                wish.name = Some(format!("{:.8}_{:x}", control.name(), std::process::id()));
+            }
+            Ok((control, kernelcc::obtain(&wish)?))
         };
         grid.congestion.iter().map(obtain).collect::<Result<_, Error>>().map(Controls)
     }

@@ -116,7 +116,7 @@ impl Space {
         command.args(node.fingerprint.iter().flat_map(|fingerprint| ["--tls-pin", fingerprint]));
         command.args(["--streams", &cell.streams.to_string()]).args(options(staged, copies));
         command.args(cell.window_bytes.iter().flat_map(|window| ["--buffer".to_owned(), window.0.to_string()]));
-        command.args(grid.host_bps.iter().flat_map(|host| ["--limit".to_owned(), host.as_bps().to_string()]));
+        command.args(grid.host_bps.iter().flat_map(|host| ["--limit".to_owned(), format!("{}bit/s", host.as_bps())]));
         let output = command.arg(source).arg(target).stdin(Stdio::null()).stderr(Stdio::inherit()).output();
         let output = output.map_err(|error| failed("a copy", &error))?;
         // What landed goes at once: the next repetition needs the space.
@@ -147,6 +147,7 @@ fn options(staged: Staged, copies: &Copies) -> Vec<String> {
         let nanoseconds = |span: Span| format!("{}ns", span.as_nanos());
         let stall = copies.stall;
         options.extend(["--trial-stall".to_owned(), format!("{}/{}", nanoseconds(stall.pause_ns), nanoseconds(stall.every_ns))]);
+        options.extend(["--trial-read".to_owned(), format!("{}bit/s", copies.read_bps.as_bps())]);
     }
     options
 }

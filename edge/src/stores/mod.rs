@@ -17,7 +17,7 @@ mod partial;
 mod posix;
 mod receipts;
 mod root;
-mod stall;
+mod slow;
 mod standard;
 mod walk;
 
@@ -34,7 +34,7 @@ pub use posix::{Part, PosixSource};
 pub(crate) use receipts::{Parcel, Receipts, receipts_folder, temporary_beside};
 pub use receipts::{Receipt, receipts_in, state_folder};
 pub use root::Root;
-pub use stall::StallingSource;
+pub use slow::SlowSource;
 pub use standard::StandardOutput;
 pub use walk::{WalkProblem, walk};
 pub(crate) use walk::{is_special, join, look};

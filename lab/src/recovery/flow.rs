@@ -33,8 +33,7 @@ pub struct Subject {
 impl Subject {
     /// The control of `algorithm` that can be had everywhere: Linux's own CUBIC, Reno and BBR, else Farline's with `set`.
     pub fn of(algorithm: Algorithm, set: Set) -> Subject {
-        let native = matches!(algorithm, Algorithm::Bbr | Algorithm::Cubic | Algorithm::Reno);
-        Subject { algorithm, set: (!native).then_some(set) }
+        Subject { algorithm, set: (!algorithm.is_native()).then_some(set) }
     }
 
     /// The name that it is registered by.

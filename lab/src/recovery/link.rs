@@ -124,10 +124,8 @@ pub fn kernel(run: &Run, name: &str) -> Result<Recovery> {
     more.extend(events.iter().flat_map(|event| ["--at".to_owned(), event.clone()]));
     let link = Up::new(name, "custom", &more);
     let up_at = monotonic();
-    // Linux's own CUBIC and Reno are what the kernel has.
-    let set = (!matches!(run.algorithm, Algorithm::Bbr | Algorithm::Cubic | Algorithm::Reno)).then_some(run.set);
-    ensure!(set.is_some() || run.set == Set::Linux, "the kernel's own {} has Linux's constants", run.algorithm);
-    let subject = Subject { algorithm: run.algorithm, set };
+    let subject = Subject::of(run.algorithm, run.set);
+    ensure!(subject.set.is_some() || run.set == Set::Linux, "the kernel's own {} has Linux's constants", run.algorithm);
     let ready = || {
         let least = 1.2 + 12.0 * run.rtt.as_secs_f64();
         ensure!(monotonic() - up_at < trouble_at - least, TooBusy("it was not ready in time"));

@@ -92,9 +92,11 @@ pub fn evaluate(samples: &[Sample], window: f64, trouble_at: f64, free_at: f64) 
     for (n, &i) in found.iter().enumerate() {
         let next = found.get(n + 1).copied().unwrap_or(samples.len());
         let ended = (i..next).find(|&k| samples[k].state == "open" && samples[k].window >= samples[k].threshold);
-        // One recovery after the other: between two samples the first ended, at its threshold.
-        let again = samples[i].state == "recovery" && samples[i - 1].state == "recovery";
-        let before = if again { samples[i - 1].threshold } else { samples[i - 1].window };
+        // One recovery after the other: between two samples the first ended, at its threshold. So it did where more was left than the window
+        // that was seen last, which recovery had made small: no reduction leaves more than there was.
+        let (last, now) = (&samples[i - 1], &samples[i]);
+        let again = now.state == "recovery" && last.state == "recovery";
+        let before = if again || now.threshold > last.window { last.threshold } else { last.window };
         let after = |k: usize| samples[k..next].iter().map(|sample| (sample.at - samples[k].at, sample.window)).collect();
         reductions.push(Reduction {
             at: samples[i].at - trouble_at,
@@ -189,6 +191,10 @@ mod tests {
         again.splice(5..6, [sample(3.3, 55.0, 25.0, "recovery")]);
         let again = evaluate(&again, 100.0, 2.5, 0.0).expect("there are two");
         assert_eq!((again.reductions.len(), again.reductions[1].before, again.reductions[1].from), (2, 50.0, 30.0));
+        // The same where the first is seen to end, with the small window that was on its way.
+        let mut seen = samples.to_vec();
+        seen.splice(4..6, [sample(3.2, 20.0, 50.0, "open"), sample(3.3, 20.0, 30.0, "recovery")]);
+        assert_eq!(evaluate(&seen, 100.0, 2.5, 0.0).expect("there are two").reductions[1].before, 50.0);
         assert!(evaluate(&samples[..3], 100.0, 2.5, 0.0).is_err());
     }
 }

@@ -1,9 +1,9 @@
 //! `farline check`: is this host fit, and does the other one answer.
 
-use crate::node::remote;
+use crate::node::{hello, remote};
 use crate::output::Output;
 use farline::channels::trust::{Fingerprint, Trust};
-use farline::client::{Greeting, Reach, Remote, greet};
+use farline::client::{Greeting, Reach};
 use farline::host::{facts, measure};
 use farline_core::host::{Facts, Finding, Level, Path, judge};
 use farline_core::units::{Error, Fault, Rate, Span};
@@ -112,10 +112,4 @@ pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
     text.push_str(if fit { "This host is fit." } else { "This host is not fit: see PROBLEM above." });
     output.result(&Report { schema: "farline/check/1", fit, path, findings, facts, node }, text)?;
     Ok(if fit { ExitCode::SUCCESS } else { ExitCode::from(Fault::Here.exit_code()) })
-}
-
-fn hello(remote: &Remote, reach: &Reach) -> Result<Greeting, Error> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| Error::new(Fault::Here, "no-runtime", format!("cannot start: {error}")))?;
-    runtime.block_on(greet(remote, reach))
 }

@@ -101,6 +101,9 @@ pub(crate) struct Args {
     /// For measuring staging (docs/speed.md): the source stalls so, such as 50ms/1s [default: no]
     #[arg(long, hide = true, value_name = "PAUSE/EVERY")]
     trial_stall: Option<Stall>,
+    /// For measuring staging: the source gives no more than this, such as 500M [default: all it can]
+    #[arg(long, hide = true, value_name = "RATE")]
+    trial_read: Option<Rate>,
     /// For measuring staging: reading and sending take turns [default: no]
     #[arg(long, hide = true)]
     trial_in_turns: bool,
@@ -184,7 +187,7 @@ pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
         remote_farline: args.remote_farline,
         timeout: args.timeout.map(Span::from_secs),
     };
-    let trial = Trial { stall: args.trial_stall, in_turns: args.trial_in_turns };
+    let trial = Trial { stall: args.trial_stall, read: args.trial_read, in_turns: args.trial_in_turns };
     let existing = match (args.no_clobber, args.skip_same) {
         (true, _) => Existing::Keep,
         (false, true) => Existing::KeepSame,

@@ -1,8 +1,11 @@
 //! `farline plan`: what to choose for a transfer, how long it will take, and why.
 
-use crate::node::remote;
+use crate::node::{hello, remote};
 use crate::output::Output;
-use crate::profile::{plan_text, probe, read, stored};
+use crate::profile::{USUAL_RATE, plan_text, probe, read, store, stored};
+use farline::client::{Reach, Remote};
+use farline::kernelcc::available;
+use farline::mover::window_limit;
 use farline_core::congestion::Algorithm;
 use farline_core::profile::{Known, PathPoint, Plan, Source, plan, plan_from};
 use farline_core::units::{Bytes, Error, Fault, Rate, Span};
@@ -17,8 +20,9 @@ Examples:
   farline plan farline://dtn2.example.org:2811 --size 1TB
 
 For a node the time comes from its stored profile (`farline profile NODE`), else
-from a probe of at most 20 s that it must allow (`serve --allow-profile`); for a
-path from the model, whose own error the interval has in it, not what disks cost.";
+from a probe of at most 20 s where it allows one (`serve --allow-profile`),
+kept for a day; else, as for a path, from the model, whose own error the
+interval has in it, not what disks cost. `farline cp` goes by the same.";
 
 /// Say how to move a size over a path, and how long it takes
 #[derive(clap::Args)]
@@ -62,7 +66,7 @@ pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
     let found = if is_file {
         plan_from(&read(&file)?, args.path.as_deref(), args.size)?
     } else if is_node(&args.what) {
-        to_node(&args.what, args.size, output)?
+        to_node(&args, output)?
     } else {
         plan(&known(&args)?, args.size)?
     };
@@ -75,19 +79,39 @@ fn is_node(what: &str) -> bool {
     what.contains("://") || (farline_core::wan::Path::named(what).is_err() && (what.contains('.') || what.contains(':')))
 }
 
-/// The plan for a node: by what is stored of the path to it, else by a probe.
-fn to_node(what: &str, size: Bytes, output: &Output) -> Result<Plan, Error> {
-    let remote = remote(what)?;
+/// The plan for a node: by what is stored of the path to it, else by a probe, else by the model of a path as long as it is.
+fn to_node(args: &Args, output: &Output) -> Result<Plan, Error> {
+    let remote = remote(&args.what)?;
     if let Some(profile) = stored(&remote) {
-        return plan_from(&profile, None, size);
+        return plan_from(&profile, None, args.size);
     }
-    let profile = probe(&remote, output).map_err(|error| match error.code {
-        "profile-not-allowed" => error.hint(
-            "its operator can allow it: farline serve --allow-profile RATE; else plan by the model: farline plan custom --rate RATE --rtt RTT",
-        ),
-        _ => error,
-    })?;
-    Ok(Plan { source: Source::Probe, ..plan_from(&profile, None, size)? })
+    match probe(&remote, output) {
+        Ok(profile) => {
+            store(&profile, &args.what)?;
+            Ok(Plan { source: Source::Probe, ..plan_from(&profile, None, args.size)? })
+        }
+        Err(error) if error.code == "profile-not-allowed" => by_model(&remote, args),
+        Err(error) => Err(error),
+    }
+}
+
+/// The plan for a node that does not let itself be measured.
+fn by_model(remote: &Remote, args: &Args) -> Result<Plan, Error> {
+    let rtt = args.rtt.map_or_else(|| hello(remote, &Reach::default()).map(|node| node.rtt), Ok)?;
+    let offered = || available().iter().filter_map(|name| name.parse().ok()).collect();
+    let known = Known {
+        path: PathPoint { name: remote.server(), ..PathPoint::custom(args.rate.unwrap_or(USUAL_RATE), rtt) },
+        loss: args.loss,
+        window: Some(args.window.unwrap_or_else(|| window_limit("tcp_wmem"))),
+        host: args.host_rate,
+        mtu: args.mtu,
+        available: if args.congestion.is_empty() { offered() } else { args.congestion.clone() },
+        source: Source::Model,
+    };
+    let mut found = plan(&known, args.size)?;
+    let rate = args.rate.map_or_else(|| format!("{USUAL_RATE} assumed (--rate)"), |rate| format!("{rate} as asked"));
+    found.reasons.push(format!("by the model, as {} allows no probe: {rate}, rtt {rtt}", remote.server()));
+    Ok(found)
 }
 
 fn known(args: &Args) -> Result<Known, Error> {

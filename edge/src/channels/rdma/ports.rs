@@ -37,8 +37,22 @@ pub(super) fn towards(peer: SocketAddr) -> io::Result<IpAddr> {
 
 /// The place of the GID to send from at port `number` of `device`, for packets that carry `address`.
 pub(super) fn gid_index(device: &str, number: u8, address: IpAddr) -> Option<u8> {
-    let found = ports(Path::new(DEVICES)).into_iter().find(|port| port.device == device && port.number == number);
-    found?.gid_index(address)
+    gid_index_in(Path::new(DEVICES), device, number, address)
+}
+
+/// The same, of the devices listed in `devices`. Up to the first that will do: a table may have a thousand places, each of them a file, and
+/// most are empty.
+fn gid_index_in(devices: &Path, device: &str, number: u8, address: IpAddr) -> Option<u8> {
+    let place = devices.join(device).join("ports").join(number.to_string());
+    if !place.is_dir() {
+        return None;
+    }
+    let transport = transport(&devices.join(device), &place);
+    let only = |gid: Option<Gid>| {
+        let gids = gid.into_iter().collect();
+        Port { device: device.to_owned(), number, transport, is_active: true, gids, interface: None }
+    };
+    (0..=u8::MAX).find_map(|index| only(gid(&place, &index.to_string())).gid_index(address))
 }
 
 /// The ports of the devices listed in `devices`, in the order of their names.
@@ -61,24 +75,28 @@ struct Addressed {
 fn ports_over(devices: &Path, addresses: &[Addressed]) -> Vec<Port> {
     let mut ports = Vec::new();
     for device in names(devices) {
-        let is_iwarp = says(&devices.join(&device).join("node_type"), "RNIC");
         for number in names(&devices.join(&device).join("ports")) {
             let place = devices.join(&device).join("ports").join(&number);
             let Ok(number) = number.parse() else { continue };
-            let transport = match says(&place.join("link_layer"), "Ethernet") {
-                _ if is_iwarp => Transport::Iwarp,
-                true => Transport::Roce,
-                false => Transport::InfiniBand,
-            };
-            let (gids, interface) = match is_iwarp {
-                true => beneath(&place, addresses),
-                false => (names(&place.join("gids")).iter().filter_map(|index| gid(&place, index)).collect(), None),
+            let transport = transport(&devices.join(&device), &place);
+            let (gids, interface) = match transport {
+                Transport::Iwarp => beneath(&place, addresses),
+                _ => (names(&place.join("gids")).iter().filter_map(|index| gid(&place, index)).collect(), None),
             };
             let is_active = says(&place.join("state"), "ACTIVE");
             ports.push(Port { device: device.clone(), number, transport, is_active, gids, interface });
         }
     }
     ports
+}
+
+/// What kind of fabric the port at `place` of the device at `device` is of.
+fn transport(device: &Path, place: &Path) -> Transport {
+    match says(&place.join("link_layer"), "Ethernet") {
+        _ if says(&device.join("node_type"), "RNIC") => Transport::Iwarp,
+        true => Transport::Roce,
+        false => Transport::InfiniBand,
+    }
 }
 
 /// What is in a folder, in order.
@@ -154,5 +172,8 @@ mod tests {
         assert_eq!(gids(&ports[1]), [("fe80::ff:fe00:1".to_owned(), true), ("10.9.1.1".to_owned(), false)]);
         assert_eq!(gids(&ports[2]), [("10.9.1.5".to_owned(), true)]);
         assert_eq!(ports[2].interface.as_deref(), Some("eth0"));
+        let index = |device, address: &str| gid_index_in(folder.path(), device, 1, address.parse().expect("an address"));
+        assert_eq!((index("rxa", "fe80::ff:fe00:1"), index("rxa", "10.9.1.1")), (Some(0), None), "the second is not RoCE v2");
+        assert_eq!((index("mlx5_0", "10.9.1.1"), index("siw0", "10.9.1.5"), index("gone", "10.9.1.5")), (Some(0), None, None));
     }
 }

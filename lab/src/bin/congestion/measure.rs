@@ -24,7 +24,7 @@ pub(crate) struct Plan {
     pub parts: Vec<&'static str>,
     /// All, without one.
     pub control: Option<Algorithm>,
-    /// Of the paths over which goodput is measured; ten streams get a tenth of it.
+    /// Of the paths over which goodput is measured.
     pub rate: Rate,
 }
 
@@ -88,8 +88,7 @@ fn rtt_of(path: &str) -> Result<Span> {
 }
 
 fn run(algorithm: Algorithm, rtt: Span, quick: bool, trouble: Trouble) -> Result<Run> {
-    // Linux's own CUBIC and Reno are what the kernel has.
-    let set = if matches!(algorithm, Algorithm::Cubic | Algorithm::Reno) { Set::Linux } else { Set::Paper };
+    let set = Subject::of(algorithm, Set::Paper).set.unwrap_or(Set::Linux);
     let window = window(algorithm, quick);
     let theory = theory::recovery(algorithm, set, f64::from(window), rtt).context("it is driven by loss")?;
     let watched = match &trouble {
@@ -199,6 +198,7 @@ fn describe(line: &mut Value, run: &Run, kernel: &Recovery) {
         "reductions": kernel.reductions.len(),
         "timeouts": kernel.reductions.iter().filter(|reduction| reduction.timeout).count(),
         "reduced_for_s": kernel.last().at + kernel.last().lasted.unwrap_or(0.0) - kernel.first().at,
+        "cuts": kernel.reductions.iter().map(|one| [one.at, one.before, one.from]).collect::<Vec<_>>(),
         "depth": kernel.depth / window,
         "from": kernel.from / window,
         "theory_s": theory,
@@ -218,27 +218,26 @@ fn carried(plan: &Plan, part: &str) -> Result<()> {
     for path in paths {
         for algorithm in plan.control.map_or(Algorithm::ALL.to_vec(), |control| vec![control]) {
             let ours = Subject::of(algorithm, Set::Paper);
-            // Two processors do not keep a link on time through the losses of ten streams at once, unless it is slow.
-            let (rate, groups) = match part {
-                "goodput" => (plan.rate, vec![(ours, 1)]),
-                "ten" => (Rate::from_bps(plan.rate.as_bps() / 10), vec![(ours, 10)]),
-                _ => (plan.rate, vec![(ours, 1), (Subject::of(Algorithm::Cubic, Set::Linux), 1)]),
+            let groups = match part {
+                "goodput" => vec![(ours, 1)],
+                "ten" => vec![(ours, 10)],
+                _ => vec![(ours, 1), (Subject::of(Algorithm::Cubic, Set::Linux), 1)],
             };
             let seconds = match (part, plan.quick) {
                 (_, true) => 5,
                 ("share", _) => SHARE_SECONDS,
                 _ => GOODPUT_SECONDS,
             };
-            let mut measured = throughput::over_link("fl-cc-t", path, rate, &groups, seconds)?;
+            let mut measured = throughput::over_link("fl-cc-t", path, plan.rate, &groups, seconds)?;
             for _ in 0..2 {
                 if !measured.inexact.is_empty() {
-                    measured = throughput::over_link("fl-cc-t", path, rate, &groups, seconds)?;
+                    measured = throughput::over_link("fl-cc-t", path, plan.rate, &groups, seconds)?;
                 }
             }
             let received: Vec<u64> = measured.received.iter().map(|rate| rate.as_bps()).collect();
             println!(
                 "{}",
-                json!({ "part": part, "control": algorithm.name(), "path": path, "rate_bps": rate.as_bps(),
+                json!({ "part": part, "control": algorithm.name(), "path": path, "rate_bps": plan.rate.as_bps(),
                     "streams": groups[0].1, "seconds": seconds, "received_bps": received,
                     "set": ours.set.map_or("linux".to_owned(), |set| set.to_string()),
                     "void": measured.inexact.first() })

@@ -1,9 +1,12 @@
 //! The axes of a grid as flags: lists and ranges of numbers, paths, controls.
 
-use farline_core::congestion::Algorithm;
+use farline_core::congestion::{Algorithm, Set};
 use farline_core::profile::{Copies, Direction, Driver, Grid, Order, PathPoint, Repetitions, Store};
 use farline_core::units::{Bytes, Error, Fault, Rate, Span};
 use std::str::FromStr;
+
+/// Of a path whose rate nobody said: the papers' 10GE.
+pub(crate) const USUAL_RATE: Rate = Rate::from_bps(10_000_000_000);
 
 #[derive(clap::Args)]
 pub(super) struct Axes {
@@ -22,6 +25,9 @@ pub(super) struct Axes {
     /// Congestion controls [default: cubic]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     congestion: Vec<Algorithm>,
+    /// Their constants: linux, paper [default: linux; in presets paper]
+    #[arg(long, hide = true, value_name = "SET")]
+    set: Option<Set>,
     /// Streams, such as 1,4,8-12 [default: 1]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     streams: Vec<Range>,
@@ -152,6 +158,7 @@ impl Axes {
             ("--channel", self.channel.contains(&Channel::Tls)),
             ("--rate", self.rate.is_some()),
             ("--congestion", !self.congestion.is_empty()),
+            ("--set", self.set.is_some()),
             ("--streams", !self.streams.is_empty()),
             ("--window", !self.window.is_empty()),
             ("--buffer", !self.buffer.is_empty()),
@@ -175,7 +182,7 @@ impl Axes {
         for name in &self.link {
             paths.push(PathPoint::named(name, self.rate)?);
         }
-        paths.extend(self.rtt.iter().map(|&rtt| PathPoint::custom(self.rate.unwrap_or(Rate::from_bps(10_000_000_000)), rtt)));
+        paths.extend(self.rtt.iter().map(|&rtt| PathPoint::custom(self.rate.unwrap_or(USUAL_RATE), rtt)));
         Ok(paths)
     }
 
@@ -231,6 +238,7 @@ impl Axes {
             return Err(Error::new(Fault::You, "profile-grid", "bare streams have no store: --store and --order are of a mover")
                 .hint("give --staging 64MiB, or --channel tcp,tls"));
         }
+        grid.set = self.set.unwrap_or(grid.set);
         grid.host_bps = self.host_rate.or(grid.host_bps);
         grid.seconds = self.seconds.unwrap_or(grid.seconds);
         if let Some(most) = self.repetitions {

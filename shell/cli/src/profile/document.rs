@@ -1,7 +1,8 @@
 //! The document of a profile on disk: read whole, written whole, and no finished repetition is lost to a full disk.
 
-use farline_core::profile::Profile;
-use farline_core::units::{Error, Fault};
+use farline::stores::state_folder;
+use farline_core::profile::{Kind, Profile};
+use farline_core::units::{Error, Fault, Span};
 use rustix::fs::{FallocateFlags, fallocate};
 use std::fs::{self, File};
 use std::io::{ErrorKind, Seek, SeekFrom, Write};
@@ -9,6 +10,21 @@ use std::path::{Path, PathBuf};
 
 /// A repetition's samples and words take less than this.
 const MARGIN: u64 = 1 << 20;
+
+/// What is lost of a profile that takes less is soon measured again.
+const SHORT: Span = Span::from_secs(60);
+
+/// Where a long measured profile is kept while it runs when no document was asked for: a page is not written before the end.
+pub(super) fn spare(profile: &Profile) -> Option<PathBuf> {
+    if profile.kind != Kind::Measured || profile.longest() < SHORT {
+        return None;
+    }
+    let folder = state_folder()?.join("profiles");
+    // A user without a state directory goes without.
+    fs::create_dir_all(&folder).ok()?;
+    let file = folder.join(format!("unfinished-{}-{}.json", profile.grid.name, std::process::id()));
+    check(&file).ok().map(|()| file)
+}
 
 /// Reads a profile's document.
 pub(crate) fn read(file: &Path) -> Result<Profile, Error> {

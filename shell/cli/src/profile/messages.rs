@@ -1,9 +1,9 @@
 //! What a measurement of verbs is told by flags: which devices, which messages, how they travel.
 
-use super::axes::Axes;
+use super::axes::{Axes, USUAL_RATE};
 use farline_core::profile::verbs::{Grid, Setup, Transport, Way, measured};
 use farline_core::profile::{Form, PathPoint};
-use farline_core::units::{Bytes, Error, Fault, Rate, Span};
+use farline_core::units::{Bytes, Error, Fault, Span};
 use std::net::IpAddr;
 
 #[derive(clap::Args)]
@@ -63,7 +63,7 @@ impl Messages {
 
     /// The grid of the flags: that of the preset, or a small one over the path as it is, with what was given in place of its own axes.
     pub(super) fn grid(&self, preset: Option<Grid>, axes: &Axes, form: Form) -> Result<Grid, Error> {
-        let as_it_is = || vec![PathPoint::custom(Rate::from_bps(10_000_000_000), Span::ZERO)];
+        let as_it_is = || vec![PathPoint::custom(USUAL_RATE, Span::ZERO)];
         // What has no name of its own is named after its rtt, and here is none.
         let named = |path: PathPoint| match path.name.as_str() {
             "0ns" => PathPoint { name: "as-it-is".to_owned(), ..path },

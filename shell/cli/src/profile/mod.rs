@@ -69,8 +69,9 @@ enum Command {
     End(end::Args),
 }
 
+pub(crate) use axes::USUAL_RATE;
 pub(crate) use document::read;
-pub(crate) use node::{probe, stored};
+pub(crate) use node::{probe, store, stored};
 pub(crate) use print::plan as plan_text;
 
 /// What links carry by default: it can be divided where the machine does not carry the rate.
@@ -102,7 +103,14 @@ pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
             Error::new(Fault::You, "profile-kind", "a measured profile cannot go on by simulation").hint("leave --simulate out")
         );
     }
-    let documents: Vec<&PathBuf> = args.written().into_iter().filter(|file| is_document(file)).collect();
+    let mut documents: Vec<&PathBuf> = args.written().into_iter().filter(|file| is_document(file)).collect();
+    let spare = if documents.is_empty() { document::spare(&profile) } else { None };
+    if let Some(spare) = &spare
+        && !output.quiet()
+    {
+        eprintln!("farline: until its end the profile is kept in {}; `--resume` goes on from there", spare.display());
+    }
+    documents.extend(&spare);
     let ran = match profile.kind {
         Kind::Modelled => simulate(&mut profile, &documents),
         Kind::Measured => measured(&mut profile, &documents, output),
@@ -114,6 +122,10 @@ pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
     let written = documents.iter().try_for_each(|file| write(file, &text(&profile)?));
     let made = write_made(&args.out, || profile.columns(), |command| profile.page(command));
     ran.and(written).and(made)?;
+    if let Some(spare) = &spare {
+        // What was asked for has it all.
+        let _ = std::fs::remove_file(spare);
+    }
     output.result(&profile, print::table(&profile))?;
     Ok(ExitCode::SUCCESS)
 }
@@ -132,7 +144,7 @@ fn resumed(file: &Path, args: &Args) -> Result<Profile, Error> {
         let message = format!("a profile that goes on has its own grid: {flag} changes nothing");
         return Err(Error::new(Fault::You, "profile-grid", message).hint("leave it out, or begin another profile"));
     }
-    read(file)
+    read(file).map(Profile::goes_on)
 }
 
 /// Measures what is missing of `profile`, over emulated links or to its node, for which it is stored.

@@ -14,6 +14,10 @@ use std::time::{Duration, SystemTime};
 
 /// A stored profile is trusted for so long: paths are rebuilt.
 const FRESH: Duration = Duration::from_secs(30 * 24 * 3_600);
+/// A probe for so long: seconds of a path say little of another day.
+const PROBE_FRESH: Duration = Duration::from_secs(24 * 3_600);
+/// A probe's grid is called so.
+const PROBE: &str = "probe";
 
 /// The streams that a probe tries.
 const PROBE_STREAMS: [u32; 3] = [1, 4, 16];
@@ -41,7 +45,7 @@ fn place(remote: &Remote) -> Option<PathBuf> {
 }
 
 /// Keeps `profile` for plans; a user without a state directory has none.
-pub(super) fn store(profile: &Profile, node: &str) -> Result<(), Error> {
+pub(crate) fn store(profile: &Profile, node: &str) -> Result<(), Error> {
     let Some(place) = place(&remote(node)?) else { return Ok(()) };
     if let Some(folder) = place.parent() {
         // What cannot be made is said by the write.
@@ -54,8 +58,9 @@ pub(super) fn store(profile: &Profile, node: &str) -> Result<(), Error> {
 pub(crate) fn stored(node: &Remote) -> Option<Profile> {
     let place = place(node)?;
     let written = place.metadata().ok()?.modified().ok()?;
-    let fresh = SystemTime::now().duration_since(written).is_ok_and(|age| age < FRESH);
-    fresh.then(|| read(&place).ok()).flatten()
+    let age = SystemTime::now().duration_since(written).ok()?;
+    let profile = read(&place).ok()?;
+    (age < if profile.grid.name == PROBE { PROBE_FRESH } else { FRESH }).then_some(profile)
 }
 
 /// A short profile of the path to `node`, of at most 20 s.
@@ -69,7 +74,7 @@ pub(crate) fn probe(node: &Remote, output: &Output) -> Result<Profile, Error> {
         sample_s: 0.1,
         repetitions: Repetitions { least: 1, most: 1, half_width: 0.0 },
         host_bps: Some(consent.ceiling),
-        ..Grid::new("probe", vec![path(node, consent, None)], controls.to_vec())
+        ..Grid::new(PROBE, vec![path(node, consent, None)], controls.to_vec())
     };
     if bench.prepare(&grid).is_err() {
         // A host without BBR is probed with what every kernel has.
