@@ -7,6 +7,7 @@ mod namespaces;
 mod netem;
 pub mod raw;
 pub mod recovery;
+pub mod relay;
 mod sshd;
 pub mod targets;
 pub mod throughput;

@@ -2,8 +2,10 @@
 //! half-done stays under a final name.
 
 use farline_lab::raw::{Blocks, RawClient, answer_with, server_that_sends};
+use farline_lab::relay::relay_that_spoils_a_preamble;
 use farline_lab::{error_of, farline, node, succeed};
 use std::path::Path;
+use std::sync::atomic::Ordering;
 
 /// What is in `root`, hidden names too.
 fn names(root: &Path) -> Vec<String> {
@@ -178,4 +180,28 @@ fn a_tree_takes_no_block_outside_its_files_and_no_path_outside_the_root() {
     }
     assert_eq!(names(dir.path()), ["root"]);
     assert!(!root.join("x").exists());
+}
+
+#[test]
+fn a_data_connection_that_nobody_knows_costs_a_copy_another_pass_and_not_its_end() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let (root, up, back) = (dir.path().join("root"), dir.path().join("up"), dir.path().join("back"));
+    std::fs::create_dir(&root).expect("a folder");
+    std::fs::write(&up, (0..3_000_000u32).flat_map(|word| word.wrapping_mul(2_654_435_761).to_le_bytes()).collect::<Vec<_>>())
+        .expect("written");
+    // The node waits so long for a connection that does not come.
+    let (_node, url) = node(&root, "write", &["--timeout", "2"]);
+    let port = url.rsplit(':').next().and_then(|port| port.parse().ok()).expect("a port");
+    for (from, to) in [("up", "remote"), ("remote", "back")] {
+        // Each relay spoils one connection.
+        let (port, count) = relay_that_spoils_a_preamble(port);
+        let place = |name: &str| match name {
+            "remote" => format!("ftp://127.0.0.1:{port}/f"),
+            name => dir.path().join(name).to_str().expect("text").to_owned(),
+        };
+        let out = succeed(farline().args(["--json", "cp", "--streams", "3", &place(from), &place(to)]));
+        let result: serde_json::Value = serde_json::from_str(&out).expect("one object");
+        assert!(result["verified"] == true && count.load(Ordering::Relaxed) == 6, "{count:?}: {result}");
+    }
+    assert_eq!(std::fs::read(&up).expect("there"), std::fs::read(&back).expect("landed"));
 }

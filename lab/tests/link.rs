@@ -2,6 +2,7 @@
 //!
 //! A machine that cannot make network namespaces skips these tests, and says so.
 
+use farline::link::Settings;
 use farline_lab::{Link, farline, farline_binary};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -111,6 +112,21 @@ fn a_killed_emulator_leaves_nothing_that_up_or_down_cannot_clean() {
     }
     assert!(listed("t-kill").is_none());
     assert!(!Path::new("/run/netns/t-kill-a").exists() && !Path::new("/etc/netns/t-kill-a").exists());
+}
+
+#[test]
+fn a_link_of_which_nobody_heard_goes_down_again() {
+    let Some(_link) = Link::up("t-heard", &["usn-0.2", "--rate", "100M"]) else { return };
+    let mut settings = Settings::named("usn-0.2").expect("a path");
+    settings.name = "t-unheard".to_owned();
+    let mut emulator =
+        farline().args(["link", "emulate"]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("farline runs");
+    // As when who asked for the link dies before it is up.
+    drop(emulator.stdout.take());
+    let stdin = emulator.stdin.take().expect("piped");
+    serde_json::to_writer(stdin, &settings).expect("it reads its settings");
+    assert!(emulator.wait().expect("it ends").success());
+    assert!(listed("t-unheard").is_none() && !Path::new("/run/netns/t-unheard-a").exists());
 }
 
 #[test]

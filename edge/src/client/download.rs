@@ -112,6 +112,28 @@ async fn reach(
     Ok((Rig { acceptor, channels: dialled.channels, slots, tcp: Vec::new() }, adapts))
 }
 
+/// Begins another pass over new channels (I-7), once the requests of the last are over.
+async fn anew(
+    copy: &mut Copy<'_>,
+    control: &mut Control,
+    address: Option<SocketAddr>,
+    choice: &Choice,
+    is_ordered: bool,
+    requests: impl IntoIterator<Item = u64>,
+    agreed: &mut Vec<u64>,
+) -> Result<Rig, Error> {
+    // Every channel is closed, so that these end soon; how does not matter.
+    for id in requests {
+        let _ = copy.until_done(control, &[id]).await;
+    }
+    copy.settle();
+    let integrity = copy.integrity(control);
+    let (rig, adapts) = reach(copy, control, address, choice, is_ordered).await?;
+    agreed.extend(adapts);
+    agreed.extend(agree(control, integrity, None));
+    Ok(rig)
+}
+
 /// Asks the server for the socket buffers that were asked for here; one that does not know how keeps its own.
 fn tell_buffer(copy: &Copy<'_>, control: &mut Control) {
     if let Some(Bytes(len)) = copy.options.buffer {
@@ -176,11 +198,22 @@ async fn from_farline(
     let (mut rig, adapts) = reach(copy, control, address, choice, is_ordered).await?;
     agreed.extend(adapts);
     agreed.extend(agree(control, integrity, None));
-    let manifest = control.request(transfer("manifest", &nothing));
-    let mut rest = (!resuming).then(|| ["data", "digests"].map(|part| control.request(transfer(part, &nothing))));
-    let done = copy.attend(Some(control), move |live| receive_list(live, rig, MANIFEST_LIMIT, integrity)).await;
-    let text;
-    (rig, text) = done?;
+    let mut lists = Passes::default();
+    let (manifest, mut rest, text) = loop {
+        let manifest = control.request(transfer("manifest", &nothing));
+        let rest = (!resuming).then(|| ["data", "digests"].map(|part| control.request(transfer(part, &nothing))));
+        let error = match copy.attend(Some(control), move |live| receive_list(live, rig, MANIFEST_LIMIT, integrity)).await {
+            Ok((again, text)) => {
+                rig = again;
+                break (manifest, rest, text);
+            }
+            Err(error) if !integrity.checks => return Err(error),
+            Err(error) => error,
+        };
+        lists.failed(error, 0)?;
+        let pending = std::iter::once(manifest).chain(rest.into_iter().flatten());
+        rig = anew(copy, control, address, choice, is_ordered, pending, &mut agreed).await?;
+    };
     let entries = parse_manifest(&text).map_err(|error| Error::new(Fault::There, "bad-manifest", error.to_string()))?;
     let is_folder = !matches!(&entries[..], [only] if only.path.is_empty() && only.kind != EntryKind::Directory);
     if is_folder && !copy.options.recursive {
@@ -239,15 +272,7 @@ async fn from_farline(
             Err(error) => error,
         };
         passes.failed(error, arrived.total())?;
-        // Every channel is closed, so that these end soon; how does not matter.
-        for id in requests {
-            let _ = copy.until_done(control, &[id]).await;
-        }
-        copy.settle();
-        let (again, adapts) = reach(copy, control, address, choice, is_ordered).await?;
-        rig = again;
-        agreed.extend(adapts);
-        agreed.extend(agree(control, integrity, None));
+        rig = anew(copy, control, address, choice, is_ordered, requests, &mut agreed).await?;
     };
     for id in agreed {
         control.done(id).await?;

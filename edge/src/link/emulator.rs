@@ -35,12 +35,13 @@ pub fn emulate() -> Result<(), Error> {
         .map_err(|error| you("link-setting", format!("the emulator's settings: {error}")))
         .and_then(|settings| Emulator::up(&settings));
     let report = Report::of(up.as_ref().map(|_| ()));
-    if let Ok(mut line) = serde_json::to_vec(&report) {
+    let heard = serde_json::to_vec(&report).is_ok_and(|mut line| {
         line.push(b'\n');
-        // Whoever started us may be gone; the link is up all the same.
-        let _ = io::stdout().write_all(&line).and_then(|()| io::stdout().flush());
-    }
-    up?.run()
+        io::stdout().write_all(&line).and_then(|()| io::stdout().flush()).is_ok()
+    });
+    let emulator = up?;
+    // Who started us died before the kernel was asked to tell of it: nobody knows of this link, and nobody would take it down.
+    if heard { emulator.run() } else { emulator.down() }
 }
 
 /// One side's device and its counters.
@@ -194,6 +195,11 @@ impl Emulator {
                 }
             })
             .map_err(failed)?;
+        self.down()
+    }
+
+    /// Takes the link down.
+    fn down(self) -> Result<(), Error> {
         drop(self.stop);
         for mover in self.movers {
             let _ = mover.join();

@@ -295,7 +295,8 @@ impl DataPlane {
 
     /// Waits until the client has opened as many channels as it asked for (K-4).
     pub(super) fn await_channels(&mut self, wanted: usize, run: &Run<'_>) -> Result<(), Error> {
-        let deadline = Instant::now() + CONNECT_TIMEOUT;
+        let patience = self.shared.config.patience.map_or(CONNECT_TIMEOUT, |patience| patience.min(CONNECT_TIMEOUT));
+        let deadline = Instant::now() + patience;
         while self.channels.len() < wanted {
             if let Some(reason) = run.cancel.reason() {
                 return Err(reason);
@@ -352,7 +353,7 @@ impl Run<'_> {
                 *last = (moved, Instant::now());
             } else if last.1.elapsed() >= patience {
                 let message = format!("no data has moved for {}", Span::from(patience));
-                self.cancel.cancel(Error::new(Fault::Between, "peer-silent", message));
+                self.cancel.cancel(Error::new(Fault::Between, "channel-lost", message));
             }
         };
         self.reporter.repeat((patience / 8).clamp(Duration::from_millis(50), Duration::from_secs(1)), look, work)

@@ -178,8 +178,10 @@ pub(super) fn retrieve(plane: &mut DataPlane, phase: Phase, run: &Run<'_>) -> Re
                 Some(_) => Box::new(MemorySource::new()),
             };
             let audit = if plane.integrity.digests { Audit::new(&layout) } else { Audit::without_digests(&layout) };
+            let len = plane.send_bytes(text, run)?;
+            // What was pipelined behind a manifest that did not go has nothing to send, and says so at once (I-7).
             plane.tree().outgoing = Some(Outgoing { layout, source, audit, whole: true });
-            plane.send_bytes(text, run)
+            Ok(len)
         }
         Phase::Data => {
             let mut outgoing = plane.tree().outgoing.take().ok_or_else(|| out_of_order("manifest"))?;

@@ -1,0 +1,81 @@
+//! A relay between a client and a node that changes one byte of what it carries, under checksums that stay right.
+
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// Bytes before which the change is made: the preamble of a data connection (K-1) is longer.
+const SPOILED_AT: usize = 20;
+
+/// Stands before the node on `port` of the loopback address, its data ports too; answers with a port of its own and the count of data
+/// connections. The first of them arrives with a byte of its preamble changed.
+///
+/// # Panics
+/// When there is no port.
+pub fn relay_that_spoils_a_preamble(port: u16) -> (u16, Arc<AtomicU32>) {
+    let (listener, own) = listen();
+    let count = Arc::new(AtomicU32::new(0));
+    let counted = Arc::clone(&count);
+    std::thread::spawn(move || {
+        for client in listener.incoming().flatten() {
+            let count = Arc::clone(&counted);
+            // A session that ends in the middle ends nothing else.
+            std::thread::spawn(move || control(client, port, &count));
+        }
+    });
+    (own, count)
+}
+
+fn listen() -> (TcpListener, u16) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let port = listener.local_addr().expect("an address").port();
+    (listener, port)
+}
+
+/// A control connection, in whose replies data ports are replaced.
+fn control(mut client: TcpStream, port: u16, count: &Arc<AtomicU32>) -> io::Result<()> {
+    let node = TcpStream::connect(("127.0.0.1", port))?;
+    let there = (client.try_clone()?, node.try_clone()?);
+    std::thread::spawn(move || pass(there.0, there.1));
+    for line in BufReader::new(node).split(b'\n') {
+        let line = String::from_utf8_lossy(&line?).into_owned();
+        let line = match line.split('|').nth(3).filter(|_| line.starts_with("229 ")) {
+            Some(told) => line.replace(told, &data_port(told.parse().expect("a port"), count).to_string()),
+            None => line,
+        };
+        client.write_all(format!("{line}\n").as_bytes())?;
+    }
+    client.shutdown(Shutdown::Both)
+}
+
+/// A port before the data port `port`.
+fn data_port(port: u16, count: &Arc<AtomicU32>) -> u16 {
+    let (listener, own) = listen();
+    let count = Arc::clone(count);
+    std::thread::spawn(move || {
+        for mut client in listener.incoming().flatten() {
+            let spoils = count.fetch_add(1, Ordering::Relaxed) == 0;
+            std::thread::spawn(move || {
+                let mut node = TcpStream::connect(("127.0.0.1", port))?;
+                let back = (node.try_clone()?, client.try_clone()?);
+                std::thread::spawn(move || pass(back.0, back.1));
+                if spoils {
+                    let mut begin = [0; SPOILED_AT + 1];
+                    client.read_exact(&mut begin)?;
+                    begin[SPOILED_AT] ^= 1;
+                    node.write_all(&begin)?;
+                }
+                pass(client, node)
+            });
+        }
+    });
+    own
+}
+
+/// Carries one direction to its end.
+fn pass(mut from: TcpStream, mut to: TcpStream) -> io::Result<()> {
+    let carried = io::copy(&mut from, &mut to);
+    to.shutdown(Shutdown::Write)?;
+    carried.map(drop)
+}
