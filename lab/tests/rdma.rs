@@ -312,14 +312,23 @@ fn while_a_copy_goes_on_the_devices_have_its_queue_pairs_and_afterwards_none() {
     let args =
         ["--json", "cp", "--channel", "rdma:2", "--streams", "1", "--limit", "4M", source.to_str().expect("UTF-8"), &there];
     let mut copying = Running(farline().args(args).stdout(Stdio::piped()).spawn().expect("farline runs"));
-    wait_for_journal(&root, &mut copying);
     let id = copying.0.id();
-    let connected = queue_pairs().into_iter().filter(|pair| pair["pid"] == id && pair["state"] == "RTS");
-    let on: Vec<Value> = connected.map(|pair| pair["ifname"].clone()).collect();
+    let until = Instant::now() + Duration::from_secs(120);
+    let mut on: Vec<Value> = Vec::new();
+    while on.len() < 2 {
+        assert!(Instant::now() < until && is_running(&mut copying), "of the copy's queue pairs only these were seen: {on:?}");
+        let connected = queue_pairs().into_iter().filter(|pair| is_of(pair, id) && pair["state"] == "RTS");
+        on = connected.map(|pair| pair["ifname"].clone()).collect();
+    }
     assert_eq!(on, [device("a"), device("a")]);
     assert!(copying.0.wait().expect("it ends").success());
     assert_same(&source, &root.join("there"));
-    assert!(queue_pairs().iter().all(|pair| pair["pid"] != id), "they went with the process");
+    assert!(queue_pairs().iter().all(|pair| pair["type"] != "RC"), "they went with the process");
+}
+
+/// Whether a thread of the process `id` made a queue pair: what the kernel calls its pid is the thread's.
+fn is_of(pair: &Value, id: u32) -> bool {
+    Path::new(&format!("/proc/{id}/task/{}", pair["pid"])).exists()
 }
 
 /// What the kernel knows of queue pairs.
@@ -338,13 +347,25 @@ fn wait_for_journal(root: &Path, copying: &mut Running) {
     };
     while !journaled() {
         assert!(Instant::now() < until, "nothing was made durable");
-        if copying.0.try_wait().expect("it is ours").is_some() {
+        if !is_running(copying) {
             let mut said = String::new();
             copying.0.stdout.take().map(|mut stdout| stdout.read_to_string(&mut said));
             panic!("it ended too early: {said}");
         }
         std::thread::sleep(Duration::from_millis(50));
     }
+}
+
+/// Waits until a node can be reached again: the kernel takes a while to notice an interface that is up, and to ask for an address anew.
+fn await_path(url: &str) {
+    let until = Instant::now() + Duration::from_secs(60);
+    while std::net::TcpStream::connect(url.trim_start_matches("farline://")).is_err() {
+        assert!(Instant::now() < until, "the path did not come back");
+    }
+}
+
+fn is_running(copying: &mut Running) -> bool {
+    copying.0.try_wait().expect("it is ours").is_none()
 }
 
 /// The same copy again, once the node knows that the one before is gone.
@@ -394,6 +415,7 @@ fn a_path_that_dies_is_an_error_and_the_copy_goes_on_when_it_is_back() {
         } else {
             weather(CALM);
         }
+        await_path(&url);
         let said: Value = serde_json::from_str(&said).unwrap_or_else(|error| panic!("{said}: {error}"));
         assert_eq!(said["error"]["fault"], "between", "{said}");
         let resumed = go_on(source_arg, &there);
@@ -499,6 +521,12 @@ fn ends_of_different_mtu_a_port_that_is_down_and_memory_that_may_not_be_locked_a
 fn a_device_that_is_removed_is_named_and_the_copy_goes_on_without_it() {
     if is_iwarp() {
         eprintln!("skipped: soft-iWARP's device stays until nobody uses it");
+        return;
+    }
+    if std::env::var_os("GUEST_KIND").is_some_and(|kind| kind == "uml") {
+        // Built in, verbs come to the device after rdma_cm, and the last that came is asked to leave first: it waits for programs, which
+        // nobody has told yet.
+        eprintln!("skipped: this kernel's device stays until nobody uses it");
         return;
     }
     wire();

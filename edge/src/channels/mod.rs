@@ -36,6 +36,7 @@ use std::io;
 use std::ops::Range;
 use std::os::fd::AsFd;
 use std::sync::Arc;
+use std::time::Instant;
 
 /// One data connection of a transfer.
 pub trait Channel: Send {
@@ -64,11 +65,11 @@ pub trait Channel: Send {
     /// Takes back a slot that a broken channel holds; ask until there is none.
     fn withdraw(&mut self) -> Option<Slot>;
 
-    /// The next slot whose bytes the channel needs no more; waits for it, or for [`Handle::wake`], which answers [`None`].
+    /// The next slot whose bytes the channel needs no more; waits for it, or for [`Handle::wake`] or `until`, which answer [`None`].
     ///
     /// # Errors
     /// When the connection broke.
-    fn sent(&mut self) -> io::Result<Option<Slot>>;
+    fn sent(&mut self, until: Option<Instant>) -> io::Result<Option<Slot>>;
 
     /// Sends a header that has no payload: `EOD`, `EOF`, `CLOSE`.
     ///

@@ -8,6 +8,7 @@ use farline_core::gridftp::mode_e::{Flags, HEADER_LEN, Header};
 use farline_core::transfer::Block;
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::ops::Range;
+use std::time::Instant;
 
 /// Bytes of a payload that are worth waking a thread for: a quarter of a block, so that the wakes are few and what they bring still
 /// fits a processor's cache.
@@ -232,7 +233,7 @@ impl<S: ByteStream> Channel for OrderedChannel<S> {
         sent
     }
 
-    fn sent(&mut self) -> io::Result<Option<Slot>> {
+    fn sent(&mut self, _until: Option<Instant>) -> io::Result<Option<Slot>> {
         self.sent.take().map(Some).ok_or_else(|| io::Error::other("no block was sent"))
     }
 

@@ -6,7 +6,7 @@ use farline_core::transfer::Pacer;
 use farline_core::units::{Bytes, Error, Fault, Rate, Time};
 use std::ops::Range;
 use std::sync::Mutex;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Room for the kernel above a channel's even share, so that a channel may make up for another's pause; the pacer holds the
 /// sum.
@@ -52,29 +52,16 @@ impl Pace {
         handle.pace(Rate::from_bps(share as u64))
     }
 
-    /// Waits until `len` bytes may be handed to something that spreads them.
-    pub(crate) fn before(&self, len: usize) {
-        self.until(self.turn(len).start);
-    }
-
     /// Waits until `len` bytes would be through.
     pub(crate) fn through(&self, len: usize) {
-        self.until(self.turn(len).end);
+        std::thread::sleep(self.turn(len).end.saturating_duration_since(Instant::now()));
     }
 
-    fn now(&self) -> Time {
-        Time::from_nanos(u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(u64::MAX))
-    }
-
-    fn turn(&self, len: usize) -> Range<Time> {
-        let now = self.now();
-        lock(&self.pacer).turn(now, Bytes(len as u64))
-    }
-
-    fn until(&self, time: Time) {
-        let wait = time.since(self.now());
-        if wait.as_nanos() > 0 {
-            std::thread::sleep(wait.into());
-        }
+    /// When the next `len` bytes may be handed to something that spreads them, and when they would be through.
+    pub(crate) fn turn(&self, len: usize) -> Range<Instant> {
+        let now = Time::from_nanos(u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(u64::MAX));
+        let turn = lock(&self.pacer).turn(now, Bytes(len as u64));
+        let at = |time: Time| self.began + Duration::from(time.since(Time::ZERO));
+        at(turn.start)..at(turn.end)
     }
 }

@@ -331,7 +331,7 @@ impl Shared<'_> {
             .as_ref()
             .is_some_and(|pace| channel.handle().is_ok_and(|handle| pace.spread(&handle, lock(&self.state).orders.len())));
         self.tell(SenderInput::ChannelOpened { channel: id, depth: channel.depth(), most: channel.reach() }, None);
-        let mut under_way = VecDeque::new();
+        let (mut under_way, mut kept) = (VecDeque::new(), None);
         let driven = loop {
             let order = match under_way.is_empty() {
                 true => {
@@ -343,7 +343,7 @@ impl Shared<'_> {
                 // More work comes before waiting for what is under way.
                 false => match queue.try_recv() {
                     Ok(order) => order,
-                    Err(_) => match self.await_sent(id, channel.as_mut(), &mut under_way) {
+                    Err(_) => match self.await_sent(id, channel.as_mut(), &mut under_way, None) {
                         Ok(()) => continue,
                         Err(error) => break Err(error),
                     },
@@ -357,7 +357,12 @@ impl Shared<'_> {
                         (header, carried) = (header.with(ZEROS), 0);
                     }
                     if let Some(pace) = &self.job.pace {
-                        if spread { pace.before(carried) } else { pace.through(carried) }
+                        let turn = pace.turn(carried);
+                        let until = if spread { turn.start } else { turn.end };
+                        if let Err(error) = self.await_turn(id, channel.as_mut(), &mut under_way, until) {
+                            kept = Some(slot);
+                            break Err(error);
+                        }
                     }
                     self.job.tally.begin();
                     let sending = Instant::now();
@@ -368,7 +373,7 @@ impl Shared<'_> {
                         break Err(error);
                     }
                     if channel.reach() == 1
-                        && let Err(error) = self.await_sent(id, channel.as_mut(), &mut under_way)
+                        && let Err(error) = self.await_sent(id, channel.as_mut(), &mut under_way, None)
                     {
                         break Err(error);
                     }
@@ -390,7 +395,7 @@ impl Shared<'_> {
             Err(error) if self.job.integrity.checks && !is_final(&error) && self.job.cancel.reason().is_none() => {
                 lock(&self.state).lost_by.get_or_insert_with(|| broken(&error));
                 self.job.tally.add_lost_channel(false);
-                let held: Vec<Slot> = std::iter::from_fn(|| channel.withdraw()).collect();
+                let held: Vec<Slot> = kept.into_iter().chain(std::iter::from_fn(|| channel.withdraw())).collect();
                 self.tell(SenderInput::Lost { channel: id, slot: None }, None);
                 for slot in held {
                     self.tell(SenderInput::Lost { channel: id, slot: Some(SlotId(slot.index())) }, Some(slot));
@@ -404,11 +409,32 @@ impl Shared<'_> {
         }
     }
 
-    /// Waits until a channel is done with one more of the blocks `under_way`, or has been woken. Given are their lengths, and how much
-    /// of each the network carries.
-    fn await_sent(&self, id: ChannelId, channel: &mut dyn Channel, under_way: &mut VecDeque<(usize, usize)>) -> io::Result<()> {
+    /// Waits until the pace lets the next block go. What is under way ends meanwhile, and a channel that breaks says so.
+    fn await_turn(
+        &self,
+        id: ChannelId,
+        channel: &mut dyn Channel,
+        under_way: &mut VecDeque<(usize, usize)>,
+        until: Instant,
+    ) -> io::Result<()> {
+        while !under_way.is_empty() && Instant::now() < until {
+            self.await_sent(id, channel, under_way, Some(until))?;
+        }
+        std::thread::sleep(until.saturating_duration_since(Instant::now()));
+        Ok(())
+    }
+
+    /// Waits until a channel is done with one more of the blocks `under_way`, has been woken, or it is time. Given are their lengths,
+    /// and how much of each the network carries.
+    fn await_sent(
+        &self,
+        id: ChannelId,
+        channel: &mut dyn Channel,
+        under_way: &mut VecDeque<(usize, usize)>,
+        until: Option<Instant>,
+    ) -> io::Result<()> {
         let sending = Instant::now();
-        let sent = channel.sent();
+        let sent = channel.sent(until);
         self.job.tally.add_network(sending);
         if let Some(slot) = sent? {
             // Which of them it was makes no difference: they are counted, not told apart.

@@ -115,7 +115,7 @@ pub fn send_stream(job: StreamJob<'_>) -> Result<(u64, Vec<Box<dyn Channel>>), E
             channel.send(header, &Check::default(), slot, 0..len).map_err(|error| broken(&error))?;
             slot = loop {
                 // Nobody wakes it here, but a wake is no answer.
-                if let Some(slot) = channel.sent().map_err(|error| broken(&error))? {
+                if let Some(slot) = channel.sent(None).map_err(|error| broken(&error))? {
                     break slot;
                 }
             };

@@ -263,7 +263,7 @@ fn where_blocks_are_read_no_receiver_is_told_of_memory_and_a_source_is_closed_af
     let driving = std::thread::spawn(move || {
         honest.send(Header::data(0, 1000), &Check::default(), block, 0..1000).expect("it has a credit");
         honest.mark(Header::eof(1).with(Flags::EOD)).expect("and another");
-        is_back.send(honest.sent().expect("the peer has read it").is_some()).expect("somebody waits");
+        is_back.send(honest.sent(None).expect("the peer has read it").is_some()).expect("somebody waits");
         offer_two(&mut *honest);
         let _ = honest.receive();
     });

@@ -286,12 +286,13 @@ impl Channel for RdmaChannel {
         self.turn(None).map(drop)
     }
 
-    fn sent(&mut self) -> io::Result<Option<Slot>> {
+    fn sent(&mut self, until: Option<Instant>) -> io::Result<Option<Slot>> {
         loop {
             if let Some(slot) = self.sent.pop_front() {
                 return Ok(Some(slot));
             }
-            if self.turn(Some(LONGEST_WAIT))? && self.sent.is_empty() {
+            let left = until.map_or(LONGEST_WAIT, |until| until.saturating_duration_since(Instant::now()));
+            if left.is_zero() || (self.turn(Some(left))? && self.sent.is_empty()) {
                 return Ok(None);
             }
         }

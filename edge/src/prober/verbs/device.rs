@@ -7,6 +7,7 @@ use farline_core::units::{Error, Fault};
 use std::fs;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// One address of a device's port.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -86,6 +87,13 @@ pub(super) fn counted(device: &str, port: u8) -> Option<(u64, u64)> {
     [("hw_counters/sent_pkts", "hw_counters/rcvd_pkts"), ("counters/port_xmit_packets", "counters/port_rcv_packets")]
         .into_iter()
         .find_map(|(sent, received)| number(place.join(sent)).zip(number(place.join(received))))
+}
+
+/// How long a port's counters may show what they were: the kernel asks the device anew after its `lifespan`, counted in ticks of
+/// its clock, the longest of which are 10 ms.
+pub(super) fn staleness(device: &str, port: u8) -> Duration {
+    let lifespan = Path::new(DEVICES).join(device).join(format!("ports/{port}/hw_counters/lifespan"));
+    read(&lifespan).parse().map_or(Duration::ZERO, |ms: u64| Duration::from_millis(ms.min(1_000) + 20))
 }
 
 #[cfg(test)]

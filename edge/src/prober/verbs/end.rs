@@ -1,6 +1,6 @@
 //! One end of a measurement of verbs: it connects for each run anew, moves its messages, and says what it saw.
 
-use super::device::counted;
+use super::device::{counted, staleness};
 use super::flow::{self, Part};
 use super::talk::Talk;
 use crate::prober::PATIENCE;
@@ -96,6 +96,8 @@ impl VerbsEnd {
             (Way::RoundTrip, false) => flow::pong(&mut pairs, &mut talk)?,
             _ => flow::stream(&mut pairs, &mut talk, job, part)?,
         };
+        // A short run ends before what was read at its beginning is old.
+        std::thread::sleep(staleness(self.station.device(), self.station.port()));
         let packets = before.zip(count()).map(|(before, after)| (after.0 - before.0, after.1 - before.1));
         let filled = match (job.transport, job.way) {
             (Transport::Ud, _) | (_, Way::RoundTrip) => false,
