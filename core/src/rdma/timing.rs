@@ -19,10 +19,16 @@ pub fn ack_timeout_exponent(rtt: Span) -> u8 {
 
 /// How many queue pairs a channel should have on a path of this round-trip time.
 ///
-/// One reliable connection has a limited number of packets on their way, whatever is posted (devices differ: 128 in Linux's soft-RoCE).
-/// A millisecond is 12.5 MB at 100 Gbit/s, which one still carries; what is farther gets four, as parallel streams for TCP.
+/// One reliable connection has a limited number of packets on their way, whatever is posted. Devices differ; Linux's soft-RoCE has 128,
+/// of which its own interface may hold 64 (rxe_param.h: `RXE_MAX_UNACKED_PSNS`, `RXE_INFLIGHT_SKBS_PER_QP_HIGH`).
+/// A millisecond is 12.5 MB at 100 Gbit/s, which one still carries; what is farther gets four, as parallel streams for TCP, and beyond
+/// 20 ms eight. More would take longer to connect than they save: rdma_cm asks for one after the other.
 pub fn queue_pairs_for(rtt: Span) -> u8 {
-    if rtt > Span::from_millis(1) { 4 } else { 1 }
+    match rtt {
+        near if near <= Span::from_millis(1) => 1,
+        far if far <= Span::from_millis(20) => 4,
+        _ => 8,
+    }
 }
 
 /// The rate for which a channel's queues are made.

@@ -9,7 +9,7 @@ use crate::report::{Card, Section, Table};
 const ROWS: usize = 120;
 
 impl Profile {
-    /// Devices, scale, and every measured cell with its devices' packets; `None` where nothing was measured.
+    /// Devices and scale; `None` where nothing was measured.
     pub(super) fn where_measured(&self) -> Option<Section> {
         let (between, measured) = (self.between.as_ref()?, self.grid.measured.as_ref()?);
         let name = |device: &Device| {
@@ -37,8 +37,23 @@ impl Profile {
             ));
         }
         if between.near.software || between.far.software {
-            scaled.push_str(" Devices in software say how throughput changes along an axis; their rates are no card's.");
+            scaled.push_str(
+                " Devices in software say how throughput changes along an axis; their rates are no card's: a connection of soft-RoCE has at \
+                 most 64 packets on a wire of netem's.",
+            );
+            if measured.divided_by.is_some() {
+                scaled.push_str(
+                    " Its own interface tells it that the queue is full, and it waits, as a port that is paused would: nothing of it is \
+                     lost, and the other traffic is what the queue drops.",
+                );
+            }
         }
+        Some(Section::new("Where it was measured").cards(cards).text(scaled))
+    }
+
+    /// Every measured cell with its devices' packets; `None` where nothing was measured.
+    pub(super) fn counted(&self) -> Option<Section> {
+        self.between.as_ref()?;
         let rows = self.cells.iter().filter(|result| !result.measured.is_empty()).take(ROWS).map(|result| {
             let valid = result.measured.iter().filter(|run| run.invalid.is_none());
             let counted = valid.clone().filter_map(|run| run.packets).fold((0, 0), |sum, run| (sum.0 + run.0, sum.1 + run.1));
@@ -64,9 +79,7 @@ impl Profile {
         ];
         let reliable = self.grid.transports.iter().any(|transport| *transport != Transport::Ud);
         let round_trips = self.grid.ways.contains(&Way::RoundTrip);
-        let mut section = Section::new("Where it was measured")
-            .cards(cards)
-            .text(scaled)
+        let mut section = Section::new("What the devices counted")
             .table(Table { columns: columns.map(|(name, right)| (name.to_owned(), right)).to_vec(), rows: rows.collect() });
         if reliable {
             section = section.note(

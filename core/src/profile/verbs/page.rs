@@ -34,6 +34,7 @@ impl Profile {
             self.by_setup(),
             self.round_trips(),
             self.beside_the_paper(),
+            self.counted(),
         ];
         for section in sections.into_iter().flatten() {
             page = page.section(section);
