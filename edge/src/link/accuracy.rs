@@ -52,10 +52,15 @@ impl Spans {
     }
 }
 
+/// A stamp that may be later than this is in doubt: half of what makes a run invalid, at least.
+const DOUBT: Span = Span::from_micros(500);
+
 /// Bounds how much too late packets are stamped, which is when they are read and not when the device had them.
 ///
 /// A packet that finds the model's wire idle came after the device was last seen empty, and is later than the one before it by no
-/// more than the wire was idle. One that finds it busy waits its turn whenever it is read, behind those that were late.
+/// more than the wire was idle. One that finds it busy waits its turn whenever it is read, behind those that were late, until the
+/// device is seen empty: what comes then was not held back. So a stop of the mover counts for the packets that it held, as when
+/// they are written late, and not for all that come before the wire is idle again.
 #[derive(Debug)]
 pub(super) struct Stamps {
     empty_at: Time,
@@ -70,12 +75,17 @@ impl Stamps {
 
     /// The device was seen empty.
     pub(super) fn empty(&mut self, now: Time) {
-        self.empty_at = now;
+        (self.empty_at, self.late) = (now, Span::ZERO);
     }
 
     /// The wire is busy until `then` with what was read.
     pub(super) fn busy_until(&mut self, then: Time) {
         self.busy_until = then;
+    }
+
+    /// Whether packets are stamped so late that to see the device empty, which ends it, is worth a read.
+    pub(super) fn in_doubt(&self) -> bool {
+        self.late > DOUBT
     }
 
     /// A packet is read: how much too late it may be stamped.
@@ -124,12 +134,18 @@ mod tests {
         // Read 20 us after the wire fell idle, from a device that was never empty: later by that.
         assert_eq!(stamps.read(at(220)), Span::from_micros(50));
         stamps.busy_until(at(300));
-        // Empty while the wire was busy: what comes next waits for the wire first.
+        // Empty while the wire was busy: what comes next was not held, and waits for the wire anyway.
         stamps.empty(at(290));
-        assert_eq!(stamps.read(at(295)), Span::from_micros(50));
+        assert_eq!(stamps.read(at(295)), Span::ZERO);
         stamps.busy_until(at(400));
         stamps.empty(at(500));
         assert_eq!(stamps.read(at(505)), Span::from_micros(5));
+        // Long not looked at, it is in doubt until it was seen empty.
+        assert_eq!(stamps.read(at(1_200)), Span::from_micros(700));
+        stamps.busy_until(at(1_300));
+        assert!(stamps.in_doubt());
+        stamps.empty(at(1_250));
+        assert!(!stamps.in_doubt());
     }
 
     #[test]

@@ -176,8 +176,9 @@ impl Direction {
                 }
             }
             *clock = now();
-            // With the wire idle, what waits to be read grows as late as what waits to be written.
-            if due.is_some_and(|due| due <= *clock) && self.link.idle_at(*clock) > *clock {
+            // With the wire idle, what waits to be read grows as late as what waits to be written. Nor is a device left before it
+            // was seen empty while its packets are in doubt: under a full queue something is always due, and they would stay so.
+            if due.is_some_and(|due| due <= *clock) && self.link.idle_at(*clock) > *clock && !self.stamps.in_doubt() {
                 return (count + 1, false);
             }
         }
