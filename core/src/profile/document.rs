@@ -4,7 +4,7 @@ use super::cell::Cell;
 use super::driver::Driver;
 use super::grid::Grid;
 use super::repetition::Repetition;
-use super::statistics::Summary;
+use super::statistics::{Pooled, Summary, error_of_mean, needed};
 use crate::units::{Error, Fault, Rate, Span};
 use serde::{Deserialize, Serialize};
 
@@ -50,6 +50,9 @@ pub struct CellResult {
     /// How many of them ran before the profile [went on](Profile::goes_on).
     #[serde(skip)]
     earlier: usize,
+    /// How many valid ones decide how many there are: [`Grid::first_stage`].
+    #[serde(skip)]
+    first: Option<usize>,
 }
 
 impl CellResult {
@@ -65,16 +68,24 @@ impl CellResult {
 
     /// Their summary in bit/s; `None` while there is no valid repetition.
     pub fn summary(&self) -> Option<Summary> {
-        Summary::of(&self.goodput_bps())
+        Summary::in_stages(&self.goodput_bps(), self.first)
+    }
+
+    /// The mean in bit/s of several cells together, each as heavy as the others.
+    pub fn pooled<'a>(cells: impl Iterator<Item = &'a CellResult>) -> Option<Pooled> {
+        let of = |one: &CellResult| one.summary().map(|summary| (summary.mean, error_of_mean(&one.goodput_bps(), one.first)));
+        Pooled::of(&cells.filter_map(of).collect::<Vec<_>>())
     }
 
     /// Whether nothing is left to do: enough repetitions, a narrow interval, or given up.
     fn done(&self, grid: &Grid) -> bool {
-        let valid = self.valid().count();
+        let valid = self.goodput_bps();
         let limits = grid.repetitions;
-        let narrow = || self.summary().is_some_and(|summary| summary.relative_half_width() <= limits.half_width);
-        valid >= limits.most as usize
-            || (valid >= limits.least as usize && narrow())
+        let (count, least) = (valid.len(), limits.least as usize);
+        // The first stage alone decides: who looks again and again stops where chance made the interval narrow.
+        let enough = || count as f64 >= needed(&valid[..least], limits.half_width);
+        count >= limits.most as usize
+            || (count >= least && enough())
             || self.repetitions.len() - self.earlier >= ATTEMPTS * limits.most as usize
     }
 }
@@ -134,7 +145,9 @@ impl Profile {
             return Err(Error::new(Fault::You, "profile-grid", "the model has no processor: TLS would be TCP in it")
                 .hint("measure it over a link, or model TCP with --host-rate, the most that the host encrypts"));
         }
-        let cells = grid.cells().into_iter().map(|cell| CellResult { cell, repetitions: Vec::new(), earlier: 0 }).collect();
+        let first = grid.first_stage();
+        let result = |cell| CellResult { cell, repetitions: Vec::new(), earlier: 0, first };
+        let cells = grid.cells().into_iter().map(result).collect();
         Ok(Profile {
             schema: SCHEMA.to_owned(),
             kind,
@@ -155,7 +168,7 @@ impl Profile {
         let wrong = |message: String| {
             Error::new(Fault::You, "profile-document", message).hint(format!("a profile is a document of schema {SCHEMA}"))
         };
-        let profile: Profile = serde_json::from_str(json).map_err(|error| wrong(format!("not a profile: {error}")))?;
+        let mut profile: Profile = serde_json::from_str(json).map_err(|error| wrong(format!("not a profile: {error}")))?;
         if profile.schema != SCHEMA {
             return Err(wrong(format!("its schema is {}", profile.schema)));
         }
@@ -164,6 +177,8 @@ impl Profile {
         if profile.grid_hash != profile.grid.hash() || !profile.cells.iter().map(|result| &result.cell).eq(&cells) {
             return Err(wrong("its cells are not those of its grid".to_owned()));
         }
+        let first = profile.grid.first_stage();
+        profile.cells.iter_mut().for_each(|result| result.first = first);
         Ok(profile)
     }
 

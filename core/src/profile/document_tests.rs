@@ -46,7 +46,7 @@ fn profile(half_width: f64) -> Profile {
     let path = PathPoint::named("usn-1400", None).expect("a path");
     let grid = Grid {
         streams: (1..=10).collect(),
-        repetitions: Repetitions { least: 3, most: 8, half_width },
+        repetitions: Repetitions { least: 5, most: 8, half_width },
         ..Grid::new("custom", vec![path], vec![Algorithm::Cubic])
     };
     Profile::new(grid, Kind::Measured, Environment::default(), "today").expect("a grid")
@@ -59,10 +59,10 @@ fn narrow_cells_stop_early_and_wide_ones_go_on() {
         profile.run(&mut Drawn { spread }, |_| true).expect("a bench that works");
         profile.cells.iter().map(|result| result.valid().count()).collect::<Vec<_>>()
     };
-    assert_eq!(run(0.001, 0.03), vec![3; 10]);
+    assert_eq!(run(0.001, 0.03), vec![5; 10]);
     assert_eq!(run(2.0, 0.0), vec![8; 10]);
     let mixed = run(0.15, 0.03);
-    assert!(mixed.iter().any(|n| *n > 3) && mixed.iter().any(|n| *n < 8), "{mixed:?}");
+    assert!(mixed.iter().any(|n| *n > 5) && mixed.iter().any(|n| *n < 8), "{mixed:?}");
 }
 
 #[test]
@@ -164,5 +164,5 @@ fn a_cell_that_was_given_up_is_tried_again_when_the_profile_goes_on() {
     assert!(profile.cells.iter().all(|result| result.repetitions.len() == 16) && profile.next(1).is_empty());
     let mut profile = profile.goes_on();
     profile.run(&mut Drawn { spread: 0.0 }, |_| true).expect("a bench that works");
-    assert!(profile.cells.iter().all(|result| result.valid().count() == 3 && result.repetitions.len() < 32));
+    assert!(profile.cells.iter().all(|result| result.valid().count() == 5 && result.repetitions.len() < 32));
 }

@@ -49,14 +49,23 @@ pub struct Repetitions {
     pub least: u32,
     /// At most.
     pub most: u32,
-    /// No more once half of the 95 % confidence interval is at most this share of the mean.
+    /// As many more as it takes, by what the least number of them says, until half of the 95 % confidence interval is at most this share
+    /// of the mean.
     pub half_width: f64,
 }
 
 impl Default for Repetitions {
-    /// Three to ten, until the interval is within 3 %.
+    /// Five to ten, until the interval is within 3 %.
     fn default() -> Repetitions {
-        Repetitions { least: 3, most: 10, half_width: 0.03 }
+        Repetitions::up_to(10)
+    }
+}
+
+impl Repetitions {
+    /// The usual ones, at most `most`: five decide how many there are. Of three the deviation is hardly known, and ten would be too few
+    /// for almost every cell.
+    pub fn up_to(most: u32) -> Repetitions {
+        Repetitions { least: most.min(5), most, half_width: 0.03 }
     }
 }
 
@@ -166,6 +175,12 @@ impl Grid {
     /// The constants with which `congestion` runs: what every kernel has of its own has one set, whatever the grid says.
     pub fn set_of(&self, congestion: Algorithm) -> Set {
         if congestion.is_native() { Set::Linux } else { self.set }
+    }
+
+    /// How many repetitions of a cell decide how many it has; `None` where nothing is decided.
+    pub fn first_stage(&self) -> Option<usize> {
+        let Repetitions { least, most, half_width } = self.repetitions;
+        (least < most && half_width > 0.0).then_some(least as usize)
     }
 
     /// How many samples a repetition has.

@@ -40,6 +40,7 @@ mod scale;
 mod simulate;
 mod staging;
 pub mod statistics;
+mod trial;
 pub mod verbs;
 
 pub use advisor::{Known, PLAN_SCHEMA, Plan, Source, plan, plan_from};

@@ -2,7 +2,7 @@
 
 use super::document::{CellResult, Kind, Profile};
 use super::published;
-use super::statistics::{Summary, transition, utilisation_concavity};
+use super::statistics::{Pooled, transition, utilisation_concavity};
 use crate::congestion::{Algorithm, Set};
 use crate::report::{Axis, Card, HeatMap, LineChart, Page, Section, Series, Surface, Table};
 use crate::units::{Rate, Span};
@@ -172,15 +172,26 @@ impl Profile {
         Some(section)
     }
 
-    /// Samples in Gbit/s of every valid repetition of `congestion` over the path called `path`, over SC08's streams where the
-    /// grid has them.
-    pub(super) fn samples(&self, congestion: Algorithm, path: &str) -> Vec<f64> {
-        let sc08 = self.averages_as_sc08();
+    /// What was found with `congestion` over the path called `path`, over SC08's streams where the grid has them.
+    fn averaged_over(&self, congestion: Algorithm, path: &str) -> Option<Pooled> {
+        let streams: Vec<u32> = self.averaged().collect();
         let of = |result: &&CellResult| {
             let cell = &result.cell;
-            cell.congestion == congestion && cell.path.name == path && (!sc08 || SC08_STREAMS.contains(&cell.streams))
+            cell.congestion == congestion && cell.path.name == path && streams.contains(&cell.streams)
         };
-        self.basic().filter(of).flat_map(CellResult::goodput_bps).map(|bps| bps / 1e9).collect()
+        CellResult::pooled(self.basic().filter(of))
+    }
+
+    /// Of what the means against rtt are, and what their shade is.
+    fn band_in_words(&self) -> String {
+        let averaged = self.averaged_in_words();
+        let several = self.averaged().count() > 1;
+        let means = if several { format!("Means of the means of {averaged}") } else { format!("Means of {averaged}") };
+        format!(
+            "{means}; the shade is the 95 % confidence interval of that mean by how the repetitions differ, and there is none where a \
+             number of streams ran once.{}",
+            if several { " How far apart the streams lie is not in it: the tables have their sd." } else { "" }
+        )
     }
 
     /// Throughput against rtt with its interval, the papers' beside, and what the fit says.
@@ -194,12 +205,13 @@ impl Profile {
         let mut series = Vec::new();
         let mut rows = Vec::new();
         for &congestion in self.grid.congestion.iter().take(LINES) {
-            let summaries: Vec<(f64, Summary)> = paths
+            let found: Vec<(f64, Pooled)> = paths
                 .iter()
-                .filter_map(|path| Summary::of(&self.samples(congestion, &path.name)).map(|s| (path.rtt_ns.as_millis_f64(), s)))
+                .filter_map(|path| Some((path.rtt_ns.as_millis_f64(), self.averaged_over(congestion, &path.name)?)))
                 .collect();
-            let points: Vec<(f64, f64)> = summaries.iter().map(|(ms, summary)| (*ms, summary.mean)).collect();
-            let band = summaries.iter().filter_map(|(ms, summary)| summary.ci95.map(|(low, high)| (*ms, low.max(0.0), high)));
+            let points: Vec<(f64, f64)> = found.iter().map(|(ms, pooled)| (*ms, pooled.mean / 1e9)).collect();
+            let band =
+                found.iter().filter_map(|(ms, pooled)| pooled.ci95.map(|(low, high)| (*ms, low.max(0.0) / 1e9, high / 1e9)));
             let fit = transition(&points, capacity);
             rows.push((
                 vec![
@@ -236,11 +248,7 @@ impl Profile {
         let columns = Table::headings(["Control", "Transition RTT", "Error of the fit", "Utilisation-concavity"]);
         Some(
             Section::new("Throughput against round-trip time")
-                .text(format!(
-                    "Means of all repetitions, of {}; the shade is the 95 % confidence interval of the mean.{}",
-                    self.averaged_in_words(),
-                    self.rest_in_words()
-                ))
+                .text(format!("{}{}", self.band_in_words(), self.rest_in_words()))
                 .chart(chart(Axis::new("Round-trip time", "ms")))
                 .chart(chart(Axis::new("Round-trip time, logarithmic", "ms").log()))
                 .table(Table { columns, rows })

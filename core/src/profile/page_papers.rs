@@ -12,7 +12,8 @@ use crate::report::{Section, Table};
 /// Less than this share of the paper's figure between ours and it is nothing to explain.
 const SAME: f64 = 0.02;
 
-/// What was found in some cells, in Gbit/s: by their valid repetitions, or by the others where none of them is valid.
+/// What was found in some cells, in Gbit/s, each as heavy as the others: by their valid repetitions, or by the others where none of them is
+/// valid. The deviation is that between several cells' means, or that of one cell's repetitions.
 #[derive(Clone, Copy)]
 struct Found {
     summary: Summary,
@@ -22,15 +23,27 @@ struct Found {
 impl Found {
     fn of<'a>(cells: impl Iterator<Item = &'a CellResult> + Clone) -> Option<Found> {
         let of = |is_valid: bool| {
-            let every = cells.clone().flat_map(|result| &result.repetitions).filter(|one| one.is_valid() == is_valid);
-            let all: Vec<f64> = every.map(|one| gbit(one.whole.receiver_bps)).collect();
-            Summary::of(&all).map(|summary| Found { summary, is_valid })
+            let each = cells.clone().filter_map(|result| {
+                let those = result.repetitions.iter().filter(|one| one.is_valid() == is_valid);
+                Summary::of(&those.map(|one| gbit(one.whole.receiver_bps)).collect::<Vec<_>>())
+            });
+            let each: Vec<Summary> = each.collect();
+            let summary = match each[..] {
+                [one] => Some(one),
+                _ => Summary::of(&each.iter().map(|one| one.mean).collect::<Vec<_>>()),
+            };
+            summary.map(|summary| Found { summary, is_valid })
         };
         of(true).or_else(|| of(false))
     }
 
     fn mean(&self) -> f64 {
         self.summary.mean
+    }
+
+    /// The deviation in Mbit/s, where there is one.
+    fn sd(&self) -> Option<f64> {
+        (self.summary.n > 1).then_some(self.summary.sd * 1e3)
     }
 }
 
@@ -96,7 +109,7 @@ impl Profile {
                     format!("{miles}"),
                     counted(found.is_valid, format!("{:.2}", found.mean())),
                     printed(paper, |row| format!("{:.2}", row.gbps)),
-                    counted(found.is_valid, format!("{:.1}", found.summary.sd * 1e3)),
+                    or_empty(found.sd(), |sd| counted(found.is_valid, format!("{sd:.1}"))),
                     printed(paper, |row| format!("{:.1}", row.sd_mbps)),
                     dpm.unwrap_or_default(),
                     printed(paper, |row| or_empty(row.dpm_mbps, |dpm| format!("{dpm:.2}"))),
@@ -126,10 +139,9 @@ impl Profile {
         ]);
         let is_doubted = rows.iter().any(|(cells, _)| cells.iter().any(|cell| cell.starts_with('(')));
         let section = Section::new("Decrease per mile").text(format!(
-            "What SC08 prints in its figures 2 and 3 and in section III.C, {} here, measured in 2008 there. Mean and sd are \
-             those of {}.{}",
+            "What SC08 prints in its figures 2 and 3 and in section III.C, {} here, measured in 2008 there. {}{}",
             self.label(),
-            self.averaged_in_words(),
+            self.spread_in_words(),
             self.rest_in_words()
         ));
         let section = if is_doubted { section.warning(Profile::DOUBTED) } else { section };
@@ -144,15 +156,32 @@ impl Profile {
     const DOUBTED: &'static str = "In brackets: none of the repetitions is valid. It is what was seen, and counts nowhere: the link or a \
                                    processor was a part of it.";
 
-    /// Of which streams means over length are.
+    /// The numbers of streams over which means over length are.
+    pub(super) fn averaged(&self) -> impl Iterator<Item = u32> + '_ {
+        let sc08 = self.averages_as_sc08();
+        self.grid.streams.iter().copied().filter(move |streams| !sc08 || SC08_STREAMS.contains(streams))
+    }
+
+    /// The same in words.
     pub(super) fn averaged_in_words(&self) -> String {
         let sc08 = self.averages_as_sc08();
-        let of = self.grid.streams.iter().filter(|streams| !sc08 || SC08_STREAMS.contains(streams));
-        let of = of.map(ToString::to_string).collect::<Vec<_>>().join(", ");
+        let of = self.averaged().map(|streams| streams.to_string()).collect::<Vec<_>>().join(", ");
         match (of.as_str(), sc08) {
             ("1", _) => "1 stream".to_owned(),
             (_, true) => format!("{of} streams, as SC08 averages over 5 to 15"),
             (_, false) => format!("{of} streams"),
+        }
+    }
+
+    /// What mean and sd are of, beside SC08's, which does not say whether its sd has the repetitions in it.
+    fn spread_in_words(&self) -> String {
+        let averaged = self.averaged_in_words();
+        if self.averaged().count() > 1 {
+            format!(
+                "Mean and sd are those of the means of {averaged}: each number counts alike, and the sd is not that of repetitions."
+            )
+        } else {
+            format!("Mean and sd are those of the repetitions of {averaged}.")
         }
     }
 
@@ -286,6 +315,30 @@ mod tests {
         }
         assert_eq!(profile.grid.under(&profile.cells.last().expect("cells").cell).seconds, 10.0);
     }
+
+    #[test]
+    fn a_number_of_streams_that_ran_more_often_weighs_no_more_and_one_alone_has_no_sd() {
+        let mut grid = preset("sc08-distance", Form::Quick).expect("a preset");
+        grid.paths.retain(|path| path.name == "usn-0.2" || path.name == "usn-8600");
+        (grid.streams, grid.hypotheses, grid.congestion) = (vec![5, 15], Vec::new(), vec![crate::congestion::Algorithm::Bic]);
+        let mut profile = Profile::new(grid, Kind::Modelled, Environment::default(), "").expect("a grid");
+        profile.run(&mut Simulator, |_| true).expect("a model does not fail");
+        let row = |profile: &Profile| {
+            let html = profile.page(&[]).html();
+            html[html.find("data-label=\"Miles\">8600<").expect("a row")..].split("</tr>").next().unwrap_or_default().to_owned()
+        };
+        let before = row(&profile);
+        let place =
+            profile.cells.iter().position(|one| one.cell.streams == 5 && one.cell.path.name == "usn-8600").expect("a cell");
+        let again = profile.cells[place].repetitions[0].clone();
+        profile.cells[place].repetitions.extend(vec![again; 9]);
+        assert_eq!(row(&profile), before);
+        assert!(profile.page(&[]).html().contains("each number counts alike"));
+        // With one number of streams there is nothing between the streams, and one repetition has no sd either.
+        profile.cells[place].repetitions.clear();
+        assert!(row(&profile).contains("data-label=\"sd, Mbit/s\"><"), "{}", row(&profile));
+    }
+
     #[test]
     fn where_no_repetition_is_valid_the_table_has_what_was_seen_in_brackets_and_counts_none_of_it() {
         let mut grid = preset("sc08-distance", Form::Quick).expect("a preset");

@@ -108,7 +108,7 @@ pub fn preset(name: &str, form: Form) -> Result<Grid, Error> {
     let reno = [Algorithm::Reno];
     let both = [Algorithm::Bic, Algorithm::HTcp];
     let streams: Vec<u32> = if quick { vec![1, 5, 10, 15, 20] } else { (1..=20).collect() };
-    let most = |most| Repetitions { least: 3, most, half_width: 0.03 };
+    let most = Repetitions::up_to;
     let kib = |sizes: &[u64]| sizes.iter().map(|size| Some(Bytes(size * 1_024))).collect::<Vec<_>>();
     let mib = |sizes: &[u64]| sizes.iter().map(|size| Some(Bytes::mib(*size))).collect::<Vec<_>>();
     Ok(match name {

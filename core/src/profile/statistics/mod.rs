@@ -5,6 +5,7 @@
 mod compare;
 mod merit;
 mod series;
+mod stages;
 mod student;
 mod summary;
 mod transition;
@@ -12,5 +13,7 @@ mod transition;
 pub use compare::{Comparison, permutation, welch};
 pub use merit::{decrease_per_mile, jain, utilisation_concavity};
 pub use series::{Split, recovery, split};
+pub(super) use stages::error_of_mean;
+pub use stages::{Pooled, needed};
 pub use summary::Summary;
 pub use transition::{Sigmoid, Transition, transition};

@@ -14,8 +14,6 @@ use std::time::Instant;
 const LINK: &str = "profile";
 /// How long one repetition takes beside its own time: the link, the ends, connecting.
 const AROUND_S: f64 = 1.0;
-/// How long a repetition runs that only asks whether the machine carries the rate.
-const TRIAL_S: f64 = 8.0;
 
 /// What of this machine matters to a measurement.
 pub(super) fn environment() -> Environment {
@@ -32,25 +30,17 @@ pub(super) fn environment() -> Environment {
     }
 }
 
-/// `grid` at the highest rate that this machine carries exactly: each scale is tried on the cell with the most streams of its longest
-/// path, and the last one is taken for want of a better.
+/// `grid` at the highest rate that this machine carries exactly, as trials on links of its own say.
+///
+/// # Errors
+/// Those of [`Grid::carried`]: what it carries at no rate is not measured.
 pub(super) fn scaled(grid: Grid, output: &Output) -> Result<Grid, Error> {
-    let mut chosen = grid.clone();
-    for k in [1, 4, 6, 7].into_iter().filter(|k| *k <= grid.largest_scale()) {
-        chosen = grid.clone().scaled(k)?;
-        let mut trial = Grid { seconds: TRIAL_S, sample_s: 0.5, warm_up_s: 0.0, disturbance: None, ..chosen.clone() };
-        trial.paths.sort_by_key(|path| path.rtt_ns);
-        trial.seconds = TRIAL_S.max(trial.paths.last().map_or(0.0, |path| path.rtt_ns.as_secs_f64() * 8.0));
-        trial.hypotheses.clear();
-        let Some(cell) = trial.cells().pop() else { break };
-        let job = Job { place: 0, cell, index: 0, seed: grid.seed };
-        let found = LinkBench::new(LINK, None, &trial)?.run(&trial, &job)?;
-        match found.invalid {
-            None => break,
-            Some(why) if !output.quiet() => eprintln!("farline: not at 1/{k} of the rate on this machine: {why}"),
-            Some(_) => {}
+    let run = |trial: &Grid, job: &Job| LinkBench::new(LINK, None, trial)?.run(trial, job).map(|found| found.invalid);
+    let chosen = grid.carried(run, |k, why| {
+        if !output.quiet() {
+            eprintln!("farline: not at 1/{k} of the rate on this machine: {why}");
         }
-    }
+    })?;
     if chosen.scale > 1 && !output.quiet() {
         eprintln!("farline: measuring scaled {}: rates and packets are divided by it, windows in packets are kept", chosen.scale);
     }

@@ -30,8 +30,9 @@ pub(super) fn table(profile: &Profile) -> String {
             let n = summary.n as f64;
             let steady = result.valid().map(|one| one.steady.receiver_bps.as_bps() as f64).sum::<f64>() / n / 1e9;
             let ramp = result.valid().map(|one| one.ramp_s).sum::<f64>() / n;
-            let (low, high) = summary.ci95.unwrap_or((summary.mean, summary.mean));
-            let interval = format!("{:.3}..{:.3}", low / 1e9, high / 1e9);
+            // One repetition says nothing of how far the mean may be off.
+            let interval =
+                summary.ci95.map_or_else(|| "-".to_owned(), |(low, high)| format!("{:.3}..{:.3}", low / 1e9, high / 1e9));
             let mut line = format!(
                 "{:<44} {:>7.3} {interval:>17} {steady:>7.3} {ramp:>7.1} {:>3}",
                 result.cell.name(),
@@ -84,27 +85,31 @@ fn left_out(profile: &Profile) -> Vec<String> {
     lines
 }
 
-/// A line for each path and control.
+/// A line for each path and control: of its cells' means, each as heavy as the others.
 fn by_path(profile: &Profile) -> Vec<String> {
     let mut lines = vec![format!("{:<18} {:<10} {:>7} {:>14} {:>7} {:>9}", "path", "control", "mean", "peak", "sd", "Mbit/s/mi")];
     for &congestion in &profile.grid.congestion {
         let mut base: Option<(f64, f64)> = None;
         for path in &profile.grid.paths {
             let of = || profile.plain().filter(|one| one.cell.congestion == congestion && one.cell.path == *path);
-            let samples: Vec<f64> = of().flat_map(|one| one.goodput_bps()).collect();
-            let Some(summary) = Summary::of(&samples) else { continue };
+            let Some(summary) = CellResult::pooled(of()) else { continue };
+            let sd = if of().filter(|one| one.summary().is_some()).count() > 1 {
+                format!("{:.3}", summary.sd / 1e9)
+            } else {
+                "-".to_owned()
+            };
             let means = of().filter_map(|one| one.summary().map(|summary| (one.cell.streams, summary.mean)));
             let (streams, peak) = means.max_by(|a, b| a.1.total_cmp(&b.1)).unwrap_or((0, 0.0));
             let here = path.miles.map(|miles| (miles, summary.mean / 1e6));
             let dpm = base.zip(here).and_then(|(base, here)| decrease_per_mile(base, here));
             base = base.or(here);
             lines.push(format!(
-                "{:<18} {:<10} {:>7.3} {:>14} {:>7.3} {:>9}",
+                "{:<18} {:<10} {:>7.3} {:>14} {:>7} {:>9}",
                 path.name,
                 congestion.name(),
                 summary.mean / 1e9,
                 format!("{:.3} at {streams}", peak / 1e9),
-                summary.sd / 1e9,
+                sd,
                 dpm.map_or_else(String::new, |dpm| format!("{dpm:.2}"))
             ));
         }
@@ -164,6 +169,43 @@ pub(super) fn rate(bps: f64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use farline_core::congestion::Algorithm;
+    use farline_core::profile::{Environment, Grid, Kind, PathPoint, Profile, Repetitions, Simulator};
+
+    /// Simulated over 26.8 ms, `streams` with Reno, `times` each.
+    fn simulated(streams: Vec<u32>, times: u32) -> Profile {
+        let path = PathPoint::named("usn-1400", None).expect("a path");
+        let repetitions = Repetitions { least: times, most: times, half_width: 0.0 };
+        let grid = Grid {
+            streams,
+            repetitions,
+            seconds: 4.0,
+            losses: vec![1e-4],
+            ..Grid::new("custom", vec![path], vec![Algorithm::Reno])
+        };
+        let mut profile = Profile::new(grid, Kind::Modelled, Environment::default(), "").expect("a grid");
+        profile.run(&mut Simulator, |_| true).expect("a model");
+        profile
+    }
+
+    #[test]
+    fn one_repetition_has_no_interval_and_two_have_one() {
+        let line = |times| super::table(&simulated(vec![4], times)).lines().nth(2).expect("a cell").to_owned();
+        assert!(line(1).contains("  - ") && !line(1).contains(".."), "{}", line(1));
+        assert!(line(2).contains(".."), "{}", line(2));
+    }
+
+    #[test]
+    fn cells_that_ran_more_often_weigh_no_more() {
+        // More than forty cells are a line for each path.
+        let mut profile = simulated((1..=50).collect(), 1);
+        let mean = |profile: &Profile| super::by_path(profile)[1].split_whitespace().nth(2).expect("a mean").to_owned();
+        let before = mean(&profile);
+        let many = profile.cells[0].repetitions[0].clone();
+        profile.cells[0].repetitions.extend(vec![many; 100]);
+        assert_eq!(mean(&profile), before);
+    }
+
     #[test]
     fn dates_are_those_of_the_calendar() {
         assert_eq!(super::date(0), "1970-01-01 00:00 UTC");
