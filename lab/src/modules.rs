@@ -3,14 +3,12 @@
 
 use crate::netem::Netem;
 use crate::recovery::{Sample, evaluate};
-use crate::succeed;
 use anyhow::{Context, Result, anyhow, ensure};
 use farline::kernelcc::{Held, Source, Wish, obtain};
 use farline_core::congestion::{Algorithm, Set};
 use farline_core::profile::statistics::Summary;
 use farline_core::units::Span;
 use std::ops::ControlFlow;
-use std::process::Command;
 
 /// The controls that are both a module of Debian's kernel and a program of Farline's.
 pub const BOTH: [Algorithm; 5] = [Algorithm::Bic, Algorithm::HighSpeed, Algorithm::HTcp, Algorithm::Scalable, Algorithm::Vegas];
@@ -127,11 +125,6 @@ pub fn pair(algorithm: Algorithm, measure: Measure) -> Result<Pair> {
     while pair.module.len() < least || (pair.module.len() < most && !pair.apart().is_some_and(|apart| apart.is_settled())) {
         pair.module.push(of(&module.name)?);
         pair.bpf.push(of(&ours.name)?);
-    }
-    drop((path, ours));
-    // What was loaded for this goes again.
-    if module.source == Source::Module {
-        succeed(Command::new("modprobe").args(["-r", &format!("tcp_{algorithm}")]));
     }
     Ok(pair)
 }
