@@ -3,14 +3,12 @@
 
 use crate::netem::Netem;
 use crate::recovery::{Sample, evaluate};
-use crate::succeed;
 use anyhow::{Context, Result, anyhow, ensure};
 use farline::kernelcc::{Held, Source, Wish, obtain};
 use farline_core::congestion::{Algorithm, Set};
 use farline_core::profile::statistics::Summary;
 use farline_core::units::Span;
 use std::ops::ControlFlow;
-use std::process::Command;
 
 /// The controls that are both a module of Debian's kernel and a program of Farline's.
 pub const BOTH: [Algorithm; 5] = [Algorithm::Bic, Algorithm::HighSpeed, Algorithm::HTcp, Algorithm::Scalable, Algorithm::Vegas];
@@ -46,27 +44,52 @@ pub struct Pair {
     pub bpf: Vec<f64>,
 }
 
+/// The part by which a program may differ from the module, in the mean.
+pub const AGREE: f64 = 0.1;
+
+/// How the program's mean compares with the module's.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Apart {
+    /// By which part the program's mean differs from the module's.
+    pub part: f64,
+    /// The least and the most that it may be, with 95 % confidence.
+    pub within: (f64, f64),
+}
+
+impl Apart {
+    /// Whether more flows would hardly change the verdict: the whole interval lies on one side of [`AGREE`].
+    pub fn is_settled(&self) -> bool {
+        let (least, most) = self.within;
+        (least >= -AGREE && most <= AGREE) || least > AGREE || most < -AGREE
+    }
+
+    /// Whether the means are close enough.
+    pub fn agrees(&self) -> bool {
+        // What is no number agrees with nothing.
+        self.part.abs() <= AGREE
+    }
+}
+
 impl Pair {
-    /// The middle one of the module's and of the program's.
-    pub fn middle(&self) -> (f64, f64) {
-        let middle = |all: &[f64]| Summary::of(all).map_or(f64::NAN, |summary| summary.median);
-        (middle(&self.module), middle(&self.bpf))
+    /// The mean of the module's flows and of the program's.
+    pub fn means(&self) -> (f64, f64) {
+        let mean = |all: &[f64]| all.iter().sum::<f64>() / all.len() as f64;
+        (mean(&self.module), mean(&self.bpf))
     }
 
-    /// By which part the middle of the program's flows differs from the module's.
-    pub fn apart(&self) -> f64 {
-        let (module, bpf) = self.middle();
-        bpf / module - 1.0
-    }
-
-    /// By which part of the module's middle all flows of the one lie beyond all of the other: zero where they overlap, since flows of one
-    /// and the same control differ by more than a tenth.
-    pub fn gap(&self) -> f64 {
-        let ends = |all: &[f64]| {
-            all.iter().fold((f64::INFINITY, f64::NEG_INFINITY), |(least, most), &value| (value.min(least), value.max(most)))
+    /// How the program's mean compares with the module's; `None` with fewer than two flows of either, or one that measured nothing.
+    ///
+    /// Errors of independent means add by their squares, and for the part that the one is of the other do so relative to each mean.
+    pub fn apart(&self) -> Option<Apart> {
+        let relative = |all: &[f64]| {
+            let summary = Summary::of(all).filter(|summary| summary.n == all.len())?;
+            let (_, most) = summary.ci95?;
+            Some((most - summary.mean) / summary.mean)
         };
-        let (module, bpf) = (ends(&self.module), ends(&self.bpf));
-        (bpf.0 - module.1).max(module.0 - bpf.1).max(0.0) / self.middle().0
+        let (module, bpf) = self.means();
+        let ratio = bpf / module;
+        let half = ratio * relative(&self.module)?.hypot(relative(&self.bpf)?);
+        Some(Apart { part: ratio - 1.0, within: (ratio - 1.0 - half, ratio - 1.0 + half) })
     }
 }
 
@@ -75,11 +98,15 @@ pub fn window(algorithm: Algorithm) -> u32 {
     if algorithm == Algorithm::Vegas { 40 } else { 200 }
 }
 
-/// Measures the module and the program of `algorithm`, each so many `times`.
+/// Flows of one and the same control differ by a third: BIC gains its last packets one in two rounds each, and one flow in some loses a
+/// packet that it had sent again, and waits for its timer. So many of either are measured at least, and at most.
+pub const FLOWS: (usize, usize) = (5, 30);
+
+/// Measures the module and the program of `algorithm`, by turns, until their means can be told from one another or be called the same.
 ///
 /// # Errors
 /// When this kernel has no such module, or a flow did not what it was to do.
-pub fn pair(algorithm: Algorithm, measure: Measure, times: usize) -> Result<Pair> {
+pub fn pair(algorithm: Algorithm, measure: Measure) -> Result<Pair> {
     let module = held(&Wish::new(algorithm.name()))?;
     ensure!(module.source != Source::Bpf, "this kernel has no module of {algorithm}: lab/guest has");
     let name = Some(format!("{}_linux", &algorithm.name()[..3]));
@@ -94,14 +121,10 @@ pub fn pair(algorithm: Algorithm, measure: Measure, times: usize) -> Result<Pair
         Measure::Goodput => goodput(&path, name),
     };
     let mut pair = Pair::default();
-    for _ in 0..times {
+    let (least, most) = FLOWS;
+    while pair.module.len() < least || (pair.module.len() < most && !pair.apart().is_some_and(|apart| apart.is_settled())) {
         pair.module.push(of(&module.name)?);
         pair.bpf.push(of(&ours.name)?);
-    }
-    drop((path, ours));
-    // What was loaded for this goes again.
-    if module.source == Source::Module {
-        succeed(Command::new("modprobe").args(["-r", &format!("tcp_{algorithm}")]));
     }
     Ok(pair)
 }
@@ -148,14 +171,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn flows_that_overlap_have_no_gap_and_others_the_distance_between_them() {
-        let pair = |module: [f64; 3], bpf: [f64; 3]| Pair { module: module.to_vec(), bpf: bpf.to_vec() };
-        // BIC's recoveries in one run, whose middles are 30 % apart.
-        let bistable = pair([3.31, 4.66, 3.55], [4.60, 4.62, 4.62]);
-        assert!(bistable.apart() > 0.29 && bistable.gap() == 0.0);
-        assert!((pair([10.0, 10.0, 9.0], [12.0, 13.0, 12.5]).gap() - 0.2).abs() < 1e-9);
-        assert!((pair([10.0, 11.0, 10.0], [7.0, 8.0, 9.0]).gap() - 0.1).abs() < 1e-9);
+    fn means_agree_within_a_tenth_and_flows_that_spread_do_not_hide_that_they_do_not() {
+        let pair = |module: &[f64], bpf: &[f64]| Pair { module: module.to_vec(), bpf: bpf.to_vec() };
+        // Flows that overlap, whose means are 20 % apart: too few of them to be sure, and enough.
+        let (few, other) = ([3.0, 4.6, 3.4], [4.4, 4.6, 4.2]);
+        let unsure = pair(&few, &other).apart().expect("it is measured");
+        assert!((unsure.part - 0.2).abs() < 1e-9 && !unsure.is_settled() && !unsure.agrees(), "{unsure:?}");
+        let sure = pair(&few.repeat(10), &other.repeat(10)).apart().expect("it is measured");
+        assert!((sure.part - 0.2).abs() < 1e-9 && sure.is_settled() && !sure.agrees(), "{sure:?}");
+        assert!(sure.within.0 > AGREE && sure.within.1 > sure.part, "{sure:?}");
+        let same = pair(&[2.0, 2.02, 2.01], &[2.01, 2.03, 2.02]).apart().expect("it is measured");
+        assert!(same.is_settled() && same.agrees() && same.within.0 < same.part, "{same:?}");
+        let one = pair(&[2.0, 2.0, 2.0], &[1.0, 1.0, 1.0]).apart().expect("it is measured");
+        assert_eq!((one.part, one.within), (-0.5, (-0.5, -0.5)));
         // What measured nothing is no agreement.
-        assert!(pair([f64::NAN; 3], [1.0; 3]).gap().is_nan());
+        assert_eq!(pair(&[f64::NAN; 3], &[1.0; 3]).apart(), None);
+        assert_eq!(pair(&[1.0], &[1.0]).apart(), None);
     }
 }

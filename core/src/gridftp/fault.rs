@@ -26,6 +26,7 @@ const TABLE: &[Row] = &[
     row("blocks-missing", Fault::Between, 451, "BLOCKS_MISSING"),
     row("busy", Fault::Refused, 450, "BUSY"),
     row("channel-lost", Fault::Between, 426, "DATA_CHANNEL_LOST"),
+    row("congestion-capability", Fault::Refused, 550, "CONGESTION_CAPABILITY"),
     row("data-connection", Fault::Between, 425, "DATA_CHANNEL_COMMUNICATION_FAILURE"),
     row("digest-mismatch", Fault::Between, 451, "DIGEST_MISMATCH"),
     row("directory-not-empty", Fault::You, 550, "DIRECTORY_NOT_EMPTY"),

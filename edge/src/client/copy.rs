@@ -4,7 +4,7 @@ use super::control::Control;
 use super::dial::Line;
 use super::heard::Heard;
 use super::live::{Leeway, Live};
-use super::location::Location;
+use super::location::{Location, Remote};
 use super::options::{Options, Standing, Verify};
 use super::outcome::{Ledger, Outcome, Sample};
 use super::silence::Silence;
@@ -14,6 +14,7 @@ use crate::kernelcc::{self, Held, Wish};
 use crate::mover::{BLOCK_LEN, Integrity, Pace, freedom, window_limit};
 use crate::sys::lock::lock;
 use crate::sys::tcp::process_usage;
+use farline_core::congestion::Algorithm;
 use farline_core::gridftp::Reply;
 use farline_core::transfer::{Choice, Circumstances, Wishes};
 use farline_core::units::{Bytes, Error, Fault, Span};
@@ -87,6 +88,17 @@ fn usable(name: &str) -> bool {
     check(&TcpOptions { congestion: Some(name.to_owned()), buffer: None }).is_ok()
 }
 
+/// Whether Farline or this host's kernel knows a congestion control of that name.
+///
+/// # Errors
+/// [`Fault::You`] when neither does.
+pub(super) fn known(name: &str) -> Result<(), Error> {
+    if kernelcc::available().iter().any(|have| have == name) {
+        return Ok(());
+    }
+    name.parse::<Algorithm>().map(drop)
+}
+
 /// A copy under way.
 pub(super) struct Copy<'a> {
     pub(super) options: &'a Options,
@@ -114,12 +126,32 @@ impl Copy<'_> {
                 self.wishes.congestion = None;
                 self.ledger.note(format!("without {name}: {error}"));
             }
-            Ok(held) if usable(&held.name) => self.held = Some(held),
+            Ok(held) if usable(&held.name) => {
+                // While somebody else's transfer has the plain name, ours is another.
+                self.wishes.congestion = Some(held.name.clone());
+                self.held = Some(held);
+            }
             Ok(_) => {
                 self.wishes.congestion = None;
                 self.ledger.note(format!("without {name}: this kernel has it for processes with CAP_NET_ADMIN only"));
             }
         }
+        Ok(())
+    }
+
+    /// The congestion control that was asked for, to be told to the end that sends.
+    pub(super) fn asked_congestion(&self) -> Option<&str> {
+        self.options.wishes.congestion.as_deref()
+    }
+
+    /// Notes that a sender which is no Farline node is not told of the congestion control that was asked for.
+    ///
+    /// # Errors
+    /// [`Fault::You`] for a name that neither Farline nor this host's kernel knows: nobody else will say so.
+    pub(super) fn congestion_untold(&mut self, sender: &Remote) -> Result<(), Error> {
+        let Some(name) = self.asked_congestion().map(str::to_owned) else { return Ok(()) };
+        known(&name)?;
+        self.ledger.note(format!("without {name}: {sender} sends, and is no Farline node that could be told"));
         Ok(())
     }
 

@@ -1,7 +1,7 @@
 //! Copies from a node to this host, as one tree; from any other GridFTP server [`from_stock`] takes over.
 
 use super::control::Control;
-use super::copy::Copy;
+use super::copy::{Copy, known};
 use super::dial::DataPath;
 use super::existing::{Existing, blocks_of, kept_here};
 use super::fabric;
@@ -158,6 +158,22 @@ pub(super) async fn arrange(copy: &mut Copy<'_>, control: &mut Control, choice: 
     Ok((Rig { acceptor: Some(Arc::new(acceptor)), channels: Vec::new(), slots: staging(choice)?, tcp: Vec::new() }, requests))
 }
 
+/// Waits for the node's answer before anything moves when only the node can know the control `asked` for: a word that no host knows
+/// is a mistake. What Farline knows is not waited for.
+async fn told_of_unknown(
+    copy: &mut Copy<'_>,
+    control: &mut Control,
+    asked: Option<(u64, String)>,
+) -> Result<Option<(u64, String)>, Error> {
+    let Some((id, name)) = asked else { return Ok(None) };
+    if copy.asked_congestion().is_none() || known(&name).is_ok() {
+        return Ok(Some((id, name)));
+    }
+    control.done(id).await?;
+    copy.ledger.congestion = Some(name);
+    Ok(None)
+}
+
 async fn from_farline(
     copy: &mut Copy<'_>,
     control: &mut Control,
@@ -172,6 +188,7 @@ async fn from_farline(
         let value = Opts::Farline { name: "congestion".to_owned(), value: name.clone() };
         (control.try_request(Request::Exec(Command::Options(value))), name)
     });
+    let congestion = told_of_unknown(copy, control, congestion).await?;
     let keyed = control.agreed_key().await?.is_some();
     let address = if keyed { Some(control.passive(passive).await?) } else { None };
     let integrity = copy.integrity(control);
@@ -281,7 +298,7 @@ async fn from_farline(
         match control.done(id).await {
             Ok(_) => copy.ledger.congestion = Some(name),
             // What Farline chose by itself is no promise.
-            Err(error) if copy.options.wishes.congestion.is_some() => copy.ledger.note(format!("without {name}: {error}")),
+            Err(error) if copy.asked_congestion().is_some() => copy.ledger.note(format!("without {name}: {error}")),
             Err(_) => {}
         }
     }

@@ -28,6 +28,7 @@ pub(super) async fn run(
     several: bool,
     choice: &Choice,
 ) -> Result<(), Error> {
+    copy.congestion_untold(from)?;
     let not_there = || Error::new(Fault::You, "path-not-found", format!("{from} does not exist"));
     let look = control.request(Request::Stat(Pathname::new(from.path.clone())));
     let top = control.looked(look).await?.ok_or_else(not_there)?;

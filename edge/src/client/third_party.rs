@@ -1,7 +1,7 @@
 //! Copies from one server to another: two control connections here, the data straight between them (`docs/protocol.md`, Y-1).
 
 use super::control::Control;
-use super::copy::Copy;
+use super::copy::{Copy, known};
 use super::download::{entry, list_tree, parallelism};
 use super::existing::Existing;
 use super::live::Live;
@@ -14,7 +14,7 @@ use crate::mover::{Integrity, TREE_MODULE};
 use crate::stores::{Parcel, join};
 use crate::sys::lock::lock;
 use farline_core::gridftp::client::{Request, Transfer, What};
-use farline_core::gridftp::{Command, Kind, Mode, Module, Pathname};
+use farline_core::gridftp::{Command, Kind, Mode, Module, Options as Opts, Pathname};
 use farline_core::transfer::journal::Origin;
 use farline_core::transfer::{Choice, Entry, EntryKind};
 use farline_core::units::{ByteRanges, Bytes, Error, Fault};
@@ -57,6 +57,7 @@ pub(super) async fn run(copy: &mut Copy<'_>, from: &Remote, to: &Remote, several
     copy.live.expect(bytes, files);
     let choice = copy.choose(ends.sender.rtt().max(ends.receiver.rtt()), Some(Bytes(bytes)), true);
     copy.ledger.choice = Some(Choice { congestion: None, staging: Bytes(0), ..choice.clone() });
+    tell_congestion(copy, &mut ends).await?;
     arrange(&mut ends, &choice).await?;
     if [&ends.sender, &ends.receiver].iter().all(|end| end.features().parameters("FARLINE").any(|feature| feature == "TREE")) {
         as_tree(copy, &mut ends, target, bytes, files).await?;
@@ -86,6 +87,22 @@ fn permitted(ends: &Ends<'_>) -> Result<(), Error> {
     let message = format!("{} takes data from its own client only", ends.to);
     Err(Error::new(Fault::Refused, "third-party-refused", message)
         .hint("its operator can allow it with `third_party = true`, or --third-party"))
+}
+
+/// Tells the sender which congestion control its data connections are to have, or notes why they have another.
+async fn tell_congestion(copy: &mut Copy<'_>, ends: &mut Ends<'_>) -> Result<(), Error> {
+    let Some(name) = copy.asked_congestion().map(str::to_owned) else { return Ok(()) };
+    if !ends.sender.features().is_farline() {
+        return copy.congestion_untold(ends.from);
+    }
+    let option = Opts::Farline { name: "congestion".to_owned(), value: name.clone() };
+    let id = ends.sender.try_request(Request::Exec(Command::Options(option)));
+    match ends.sender.done(id).await {
+        Ok(_) => copy.ledger.congestion = Some(name),
+        Err(error) if known(&name).is_err() => return Err(at(ends.from, error)),
+        Err(error) => copy.ledger.note(format!("without {name}: {}", at(ends.from, error))),
+    }
+    Ok(())
 }
 
 /// What the sender has.

@@ -47,16 +47,24 @@ pub(super) fn probe_module(name: &str) -> bool {
     if !capable(CAP_SYS_MODULE) {
         return false;
     }
+    modprobe(&["-q", &format!("tcp_{name}")]);
+    available().iter().any(|have| have == name)
+}
+
+/// Gives a module back to the kernel, which keeps it while a socket uses it.
+pub(super) fn remove_module(name: &str) {
+    modprobe(&["-q", "-r", &format!("tcp_{name}")]);
+}
+
+fn modprobe(arguments: &[&str]) {
     // Not on every user's PATH in Debian, also not on root's under sudo.
     for program in ["/usr/sbin/modprobe", "/sbin/modprobe", "modprobe"] {
         let mut command = Command::new(program);
-        let command =
-            command.args(["-q", &format!("tcp_{name}")]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        let command = command.args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         if command.status().is_ok() {
-            break;
+            return;
         }
     }
-    available().iter().any(|have| have == name)
 }
 
 fn capable(capability: u32) -> bool {

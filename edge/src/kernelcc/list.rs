@@ -1,7 +1,8 @@
 //! Which controls there are on this host, who registered them, and how to be rid of Farline's.
 
 use super::object::map_name;
-use super::{diag, host, object, record};
+use super::record::{self, Claim, Entry, Record};
+use super::{diag, host, object};
 use farline_core::congestion::Algorithm;
 use farline_core::units::{Error, Fault};
 use libbpf_rs::query::MapInfoIter;
@@ -31,6 +32,8 @@ pub enum Origin {
     Pinned,
     /// Farline, as long as this process lives.
     Process(u32),
+    /// Farline, as long as a process lives of which this one may not know more.
+    Held,
 }
 
 /// A control by its name.
@@ -55,11 +58,15 @@ pub fn list() -> Vec<Listed> {
     clean_up();
     let (available, allowed, default) = (host::available(), host::allowed(), host::default_control());
     let flows = diag::flows().ok();
-    let origin = |name: &str| match record::holder(name) {
-        Some(process) => Origin::Process(process),
-        None if is_pinned(name) => Origin::Pinned,
-        None if host::is_module(name) => Origin::Module,
-        None => Origin::Kernel,
+    // Of a process that could make no record there is what it registered.
+    let ours: Vec<String> = registered().into_iter().map(|registered| registered.name).collect();
+    let origin = |name: &str| match record::claim(record::HOLDERS, name) {
+        Claim::Living(Entry { process: Some(process), .. }) => Origin::Process(process),
+        Claim::Living(_) => Origin::Held,
+        _ if is_pinned(name) => Origin::Pinned,
+        _ if ours.iter().any(|ours| ours == name) => Origin::Held,
+        _ if host::is_module(name) => Origin::Module,
+        _ => Origin::Kernel,
     };
     let listed = |name: &String, origin| Listed {
         default: *name == default,
@@ -109,17 +116,31 @@ fn holds(operations: &[u8], name: &str) -> bool {
     operations.chunks_exact(8).collect::<Vec<_>>().windows(2).any(|pair| pair.concat() == field)
 }
 
-fn is_pinned(name: &str) -> bool {
+pub(super) fn is_pinned(name: &str) -> bool {
     let (link, events) = pin_paths(name);
     Path::new(&link).exists() || Path::new(&events).exists()
 }
 
-/// Takes back what killed processes left registered: possible only without links, so before 6.4.
+/// Takes back what killed processes left: their records, and before 6.4, without links, what they registered. Only what has a record
+/// that nobody has locked was left; a control without one is somebody's whom this process does not see.
 pub(super) fn clean_up() {
-    for left in registered() {
-        if left.legacy && record::holder(&left.name).is_none() && !is_pinned(&left.name) {
-            // Somebody else may be doing the same.
-            let _ = left.handle.delete(&0u32.to_ne_bytes());
+    let names = record::names(record::HOLDERS);
+    let left: Vec<&String> = names.iter().filter(|name| record::claim(record::HOLDERS, name) == Claim::Left).collect();
+    if left.is_empty() {
+        return;
+    }
+    let mut registered = registered();
+    registered.retain(|one| one.legacy && !is_pinned(&one.name));
+    for name in left {
+        // While we have it nobody else registers by this name; somebody else may be doing the same.
+        let Some(record) = Record::left(record::HOLDERS, name) else { continue };
+        let gone = match registered.iter().find(|one| one.name == *name) {
+            Some(one) => one.handle.delete(&0u32.to_ne_bytes()).is_ok(),
+            None => false,
+        };
+        if !gone && host::available().contains(name) {
+            // Not ours to remove. Of what is the kernel's or a module's by now the record tells nothing either.
+            record.keep();
         }
     }
 }
@@ -139,12 +160,10 @@ pub fn unload(name: &str) -> Result<usize, Error> {
             "see `farline cc ls`".to_owned(),
         );
     }
-    if let Some(process) = record::holder(name) {
-        return wrong(
-            "congestion-held",
-            format!("`{name}` is held by Farline's process {process} and goes with it"),
-            format!("end that process, for example kill {process}"),
-        );
+    if let Claim::Living(entry) = record::claim(record::HOLDERS, name) {
+        let process = entry.process.map_or_else(|| "a process of Farline's".to_owned(), |pid| format!("Farline's process {pid}"));
+        let hint = entry.process.map_or_else(|| "end that process".to_owned(), |pid| format!("end that process: kill {pid}"));
+        return wrong("congestion-held", format!("`{name}` is held by {process} and goes with it"), hint);
     }
     if !is_pinned(name) {
         let whose = if host::is_module(name) { "a kernel module" } else { "the kernel's, or of somebody else's BPF program" };

@@ -1,17 +1,18 @@
 //! Making a control available: native, then a module, then BPF.
 
+use super::held::{self, Loaded, Table};
 use super::host::{self, Kernel};
-use super::list::{clean_up, pin_paths};
+use super::list::{clean_up, is_pinned, pin_paths};
 use super::object;
-use super::record::Record;
+use super::record::{self, Claim, Entry, Record};
 use farline_core::congestion::{Algorithm, Set};
 use farline_core::units::{Error, Fault, Span};
 use libbpf_rs::{ErrorKind, Link, MapCore, MapHandle, MapType, Object, ObjectBuilder, OpenObject, PrintLevel, set_print};
 use serde::Serialize;
 use std::fs;
 use std::path::Path;
-use std::sync::{Mutex, mpsc};
-use std::thread::JoinHandle;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, mpsc};
 
 /// `BPF_F_LINK` (include/uapi/linux/bpf.h): the registration is a link.
 const F_LINK: u32 = 1 << 13;
@@ -31,13 +32,20 @@ pub struct Wish {
     pub pin: bool,
     /// Registers as kernels before 6.4 do, for tests.
     pub without_link: bool,
+    /// Whether the control is there for others to use by its name too, not for this process's own flows alone.
+    pub offered: bool,
 }
 
 impl Wish {
     /// `control` as this host has it, else from Farline with Linux's constants, for as long as it is held.
     pub fn new(control: impl Into<String>) -> Wish {
         let sample_every = Span::from_millis(10);
-        Wish { control: control.into(), set: None, name: None, sample_every, pin: false, without_link: false }
+        Wish { control: control.into(), set: None, name: None, sample_every, pin: false, without_link: false, offered: false }
+    }
+
+    /// Whether any control of that name serves.
+    pub(super) fn is_plain(&self) -> bool {
+        self.set.is_none() && self.name.is_none()
     }
 }
 
@@ -47,6 +55,8 @@ impl Wish {
 pub enum Source {
     /// Farline's own, in BPF.
     Bpf,
+    /// Farline's own in BPF, which was there: pinned, or held by a process for others to use.
+    Farline,
     /// A kernel module that was loaded for this.
     Module,
     /// It was there.
@@ -56,38 +66,27 @@ pub enum Source {
 /// A control that is available as long as this lives, or for good when it was there before.
 #[derive(Debug)]
 pub struct Held {
-    /// The name to give a socket (`TCP_CONGESTION`).
+    /// The name to give a socket (`TCP_CONGESTION`): for what is held for this process's own flows not always the control's.
     pub name: String,
     /// Where it comes from.
     pub source: Source,
     /// The constants it runs with, where Farline chose them.
     pub set: Option<Set>,
-    registration: Option<Registration>,
-}
-
-/// What keeps a BPF control registered: a thread, as libbpf's links may not leave theirs.
-#[derive(Debug)]
-struct Registration {
-    events: Option<MapHandle>,
-    /// Dropped, it ends the thread.
-    stop: Option<mpsc::Sender<()>>,
-    thread: Option<JoinHandle<()>>,
-}
-
-impl Drop for Registration {
-    fn drop(&mut self) {
-        self.stop = None;
-        if let Some(thread) = self.thread.take() {
-            // It has nothing to tell; a panic there has been printed.
-            let _ = thread.join();
-        }
-    }
+    loaded: Option<Arc<Loaded>>,
 }
 
 impl Held {
+    fn native(name: &str, source: Source) -> Held {
+        Held { name: name.to_owned(), source, set: None, loaded: None }
+    }
+
+    pub(super) fn loaded(&self) -> Option<&Loaded> {
+        self.loaded.as_deref()
+    }
+
     /// The ring buffer of the control's trace.
     pub(super) fn events(&self) -> Option<&MapHandle> {
-        self.registration.as_ref()?.events.as_ref()
+        self.loaded.as_ref()?.events()
     }
 }
 
@@ -95,58 +94,113 @@ impl Held {
 ///
 /// # Errors
 /// [`Fault::You`] for a name that is unknown, too long or taken; [`Fault::Refused`] when a capability is missing, naming it;
-/// [`Fault::Here`] for a kernel without BTF or too old.
+/// [`Fault::Here`] for a kernel without BTF or too old, and for one without links where no record can be made of what is held.
 pub fn obtain(wish: &Wish) -> Result<Held, Error> {
-    let name = wish.name.as_deref().unwrap_or(&wish.control);
-    host::check_name(name)?;
-    clean_up();
-    let algorithm = wish.control.parse::<Algorithm>();
-    let is_there = host::available().iter().any(|have| have == name);
-    if wish.name.is_none() && wish.set != Some(Set::Paper) {
-        let native = |source| Ok(Held { name: name.to_owned(), source, set: None, registration: None });
-        if is_there {
-            return native(Source::Native);
-        }
-        if host::probe_module(name) {
-            return native(Source::Module);
-        }
-    }
-    let algorithm = algorithm.map_err(|error| {
+    let algorithm = wish.control.parse::<Algorithm>().map_err(|error| {
         error
             .hint(format!("this host has {}; Farline brings bic, highspeed, htcp, scalable, vegas", host::available().join(", ")))
-    })?;
-    let Some(image) = object::object(algorithm) else {
-        let message =
-            format!("Farline brings no {algorithm} in BPF: every kernel of today has it, and this one does not offer it");
-        return Err(Error::new(Fault::Here, "congestion-native", message)
-            .hint(format!("what this host has: {}", host::available().join(", "))));
-    };
-    if is_there {
+    });
+    let name = wish.name.as_deref().unwrap_or(&wish.control);
+    match &wish.name {
+        Some(name) => host::check_name(name)?,
+        // Nobody asked to register by it: it is no control, and no bad name.
+        None if host::check_name(name).is_err() => return Err(unknown(algorithm, name)),
+        None => {}
+    }
+    clean_up();
+    let is_there = host::available().iter().any(|have| have == name);
+    let claim = record::claim(record::HOLDERS, name);
+    let living = matches!(claim, Claim::Living(_));
+    // What this process loads, its transfers share.
+    let mut table = held::table();
+    if is_there && wish.is_plain() {
+        let offered = matches!(claim, Claim::Living(ref entry) if entry.offered);
+        if living && !offered && algorithm.is_ok() {
+            // Somebody's own, which goes with a transfer that is not ours.
+            return match table.shared(&wish.control) {
+                Some(loaded) => Ok(of(loaded, Set::default())),
+                None if wish.offered => Err(taken(name)),
+                None => load(wish, algorithm?, &private_name(&wish.control), &mut table),
+            };
+        }
+        let ours = living || is_pinned(name);
+        return Ok(Held::native(name, if ours { Source::Farline } else { Source::Native }));
+    }
+    if is_there && wish.name.is_none() && wish.set == Some(Set::Linux) && !living && !is_pinned(name) {
+        return Ok(Held::native(name, Source::Native));
+    }
+    if !is_there && wish.name.is_none() && wish.set != Some(Set::Paper) {
+        // A name of its own that this process or another registered while the plain one was taken.
+        if let Some(loaded) = table.shared(&wish.control).filter(|_| wish.is_plain()) {
+            return Ok(of(loaded, Set::default()));
+        }
+        if host::probe_module(name) {
+            let loaded = table.keep(wish, Loaded::module(name));
+            return Ok(Held { loaded: Some(loaded), ..Held::native(name, Source::Module) });
+        }
+    }
+    let algorithm = algorithm?;
+    if object::object(algorithm).is_some() && is_there {
         return Err(taken(name));
     }
+    load(wish, algorithm, name, &mut table)
+}
+
+fn unknown(algorithm: Result<Algorithm, Error>, name: &str) -> Error {
+    let missing = || Error::new(Fault::You, "unknown-congestion", format!("there is no congestion control called `{name}`"));
+    algorithm.err().unwrap_or_else(missing)
+}
+
+/// A name that nobody asks for: of the control, the process, and how many it had before.
+fn private_name(control: &str) -> String {
+    static SO_FAR: AtomicU32 = AtomicU32::new(0);
+    let number = SO_FAR.fetch_add(1, Ordering::Relaxed) % 1_000;
+    format!("{control:.4}_{:x}_{number}", std::process::id())
+}
+
+fn of(loaded: Arc<Loaded>, set: Set) -> Held {
+    let source = if loaded.is_module() { Source::Module } else { Source::Bpf };
+    Held { name: loaded.name.clone(), source, set: (source == Source::Bpf).then_some(set), loaded: Some(loaded) }
+}
+
+/// Loads Farline's own and registers it as `name`.
+fn load(wish: &Wish, algorithm: Algorithm, name: &str, table: &mut Table<'_>) -> Result<Held, Error> {
+    let Some(image) = object::object(algorithm) else { return Err(native_alone(algorithm)) };
     let kernel = host::check()?;
     let set = wish.set.unwrap_or_default();
-    let registration = hold(image, algorithm, set, name.to_owned(), wish.clone(), kernel)?;
-    let registration = if wish.pin { None } else { Some(registration) };
-    Ok(Held { name: name.to_owned(), source: Source::Bpf, set: Some(set), registration })
+    let loaded = hold(image, algorithm, set, name.to_owned(), wish.clone(), kernel)?;
+    if wish.pin {
+        // It lasts without what loaded it.
+        drop(loaded);
+        return Ok(Held { set: Some(set), ..Held::native(name, Source::Bpf) });
+    }
+    Ok(of(table.keep(wish, loaded), set))
+}
+
+/// Farline brings no second one of what kernels have.
+fn native_alone(algorithm: Algorithm) -> Error {
+    let available = host::available();
+    if available.iter().any(|have| have == algorithm.name()) {
+        let message =
+            format!("{algorithm} is this kernel's own: it has no other set of constants, and no other name to be registered by");
+        return Error::new(Fault::You, "congestion-native", message)
+            .hint(format!("use it as {algorithm}; bic, highspeed, htcp, scalable and vegas can be loaded with --set and --as"));
+    }
+    let message = format!("Farline brings no {algorithm} in BPF: every kernel of today has it, and this one does not offer it");
+    Error::new(Fault::Here, "congestion-native", message).hint(format!("what this host has: {}", available.join(", ")))
 }
 
 /// Registers on a thread of its own, which keeps what must be kept until it is told to end.
-fn hold(
-    image: &'static [u8],
-    algorithm: Algorithm,
-    set: Set,
-    name: String,
-    wish: Wish,
-    kernel: Kernel,
-) -> Result<Registration, Error> {
+fn hold(image: &'static [u8], algorithm: Algorithm, set: Set, name: String, wish: Wish, kernel: Kernel) -> Result<Loaded, Error> {
     let (stop, stopped) = mpsc::channel::<()>();
     let (tell, told) = mpsc::channel();
+    let registered_name = name.clone();
     let work = move || match register(image, algorithm, set, &name, &wish, kernel) {
         Err(error) => drop(tell.send(Err(error))),
         Ok(registered) => {
             let ring = registered.object.maps().find(|map| map.map_type() == MapType::RingBuf);
-            let events = ring.and_then(|map| MapHandle::from_map_id(map.info().ok()?.info.id).ok());
+            // The descriptor itself: to find a map by its number takes CAP_SYS_ADMIN.
+            let events = ring.and_then(|map| MapHandle::try_from(&map).ok());
             if tell.send(Ok(events)).is_ok() {
                 // An error means that the other end was dropped, which is what is waited for.
                 let _ = stopped.recv();
@@ -157,7 +211,7 @@ fn hold(
     let thread = thread.map_err(|error| Error::new(Fault::Here, "no-thread", format!("starting a thread: {error}")))?;
     let events =
         told.recv().unwrap_or_else(|_| Err(Error::new(Fault::Bug, "thread-lost", "the thread that loads BPF panicked")))?;
-    Ok(Registration { events, stop: Some(stop), thread: Some(thread) })
+    Ok(Loaded::program(registered_name, events, stop, thread))
 }
 
 /// A registered control. The link ends before the object, and that before the record of it.
@@ -168,14 +222,35 @@ struct Registered {
 }
 
 fn taken(name: &str) -> Error {
-    let by = match super::record::holder(name) {
-        Some(process) => format!("by Farline's process {process}"),
-        None if Path::new(&pin_paths(name).0).exists() => "by Farline, pinned".to_owned(),
-        None if host::is_module(name) => format!("by the kernel module tcp_{name}"),
-        None => "by the kernel or by somebody's BPF program".to_owned(),
+    let by = match record::claim(record::HOLDERS, name) {
+        Claim::Living(Entry { process: Some(process), .. }) => format!("by Farline's process {process}"),
+        Claim::Living(_) => "by a process of Farline's".to_owned(),
+        _ if is_pinned(name) => "by Farline, pinned".to_owned(),
+        _ if host::is_module(name) => format!("by the kernel module tcp_{name}"),
+        _ => "by the kernel or by somebody's BPF program".to_owned(),
     };
     Error::new(Fault::You, "congestion-taken", format!("the name `{name}` is taken {by}"))
         .hint("register it by another name, for example --as fl_htcp")
+}
+
+/// Notes who holds `name`. Where a link ends with its process the kernel knows that better; where none does, what has no record is not
+/// told from what a killed process left.
+fn note(name: &str, object: &Object, wish: &Wish, is_link: bool) -> Result<Option<Record>, Error> {
+    let ring = object.maps().find(|map| map.map_type() == MapType::RingBuf);
+    let ring = ring.and_then(|map| Some(map.info().ok()?.info.id));
+    match Record::new(record::HOLDERS, name, ring, wish.offered) {
+        Ok(record) => Ok(Some(record)),
+        Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => Err(taken(name)),
+        Err(_) if is_link => Ok(None),
+        Err(error) => {
+            let message = format!(
+                "this kernel does not end a registration with its process, and it cannot be noted in {} who holds {name}: {error}",
+                record::HOLDERS
+            );
+            Err(Error::new(Fault::Here, "congestion-record", message)
+                .hint(format!("run it as root, or have root make the folder once: install -d -o USER {}", record::HOLDERS)))
+        }
+    }
 }
 
 fn register(image: &[u8], algorithm: Algorithm, set: Set, name: &str, wish: &Wish, kernel: Kernel) -> Result<Registered, Error> {
@@ -185,14 +260,15 @@ fn register(image: &[u8], algorithm: Algorithm, set: Set, name: &str, wish: &Wis
     prepare(&mut open, algorithm, set, name, wish.sample_every, kernel.links && !wish.without_link)
         .map_err(|error| failed("preparing", &error))?;
     let mut object = open.load().map_err(|error| failed("loading", &error))?;
-    let record = if wish.pin { None } else { Record::new(name) };
+    let is_link = kernel.links && !wish.without_link;
+    let record = if wish.pin { None } else { note(name, &object, wish, is_link)? };
     let operations = object.maps_mut().find(|map| map.map_type() == MapType::StructOps);
     let mut link = match operations.map(|mut map| map.attach_struct_ops()) {
         Some(link) => link.map_err(|error| failed("registering", &error))?,
         None => return Err(Error::new(Fault::Bug, "congestion-object", format!("the object of {algorithm} has no operations"))),
     };
     if wish.pin {
-        pin(&mut link, &mut object, name, kernel.links && !wish.without_link)?;
+        pin(&mut link, &mut object, name, is_link)?;
     }
     Ok(Registered { _link: link, object, _record: record })
 }

@@ -6,9 +6,10 @@
 //! to their end.
 //!
 //! A registered name is seen by the whole machine, in every network namespace. Kernels before 6.4 know no links for `struct_ops`:
-//! there a killed process leaves its control behind, and the next [`obtain`] or [`list`] removes it.
+//! there a killed process leaves its control behind, and the next [`obtain`] or [`list`] removes it, told by its record.
 
 mod diag;
+mod held;
 mod host;
 mod list;
 mod load;
@@ -16,6 +17,7 @@ mod object;
 mod record;
 mod trace;
 
+pub use held::give_back;
 pub use host::{available, default_control};
 pub use list::{Listed, Origin, list, unload};
 pub use load::{Held, Source, Wish, obtain};

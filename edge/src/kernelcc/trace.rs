@@ -3,13 +3,13 @@
 use super::diag;
 use super::list::pin_paths;
 use super::load::Held;
+use super::record::{self, Claim, Entry, Record};
 use farline_core::units::{Error, Fault, Span};
-use libbpf_rs::query::MapInfoIter;
-use libbpf_rs::{MapHandle, MapType, RingBuffer, RingBufferBuilder};
+use libbpf_rs::{MapCore, MapHandle, MapType, RingBuffer, RingBufferBuilder};
 use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 use std::cell::RefCell;
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::Path;
 use std::rc::Rc;
@@ -104,10 +104,46 @@ fn parse(event: &[u8]) -> Option<Sample> {
     })
 }
 
+/// What has come of a ring buffer and was not taken yet.
+struct Arrived {
+    name: String,
+    /// No two samples of a flow without a change of state are closer than these microseconds.
+    every_us: u64,
+    ready: VecDeque<Sample>,
+    /// The flows by where the kernel has them, which is nobody's business, and by their ends, as the kernel takes a place again: the
+    /// number that each got, and when its last sample was.
+    flows: HashMap<(u64, u16, SocketAddr), (u64, Option<u64>)>,
+}
+
+impl Arrived {
+    fn new(name: &str, every: Span) -> Arrived {
+        let (name, every_us) = (name.to_owned(), every.as_nanos() / 1_000);
+        Arrived { name, every_us, ready: VecDeque::new(), flows: HashMap::new() }
+    }
+
+    fn take(&mut self, mut sample: Sample) {
+        if sample.control != self.name {
+            return;
+        }
+        let next = self.flows.len() as u64 + 1;
+        let flow = self.flows.entry((sample.flow, sample.local_port, sample.remote)).or_insert((next, None));
+        sample.flow = flow.0;
+        if !sample.changed {
+            if flow.1.is_some_and(|last| sample.time_us.saturating_sub(last) < self.every_us) {
+                return;
+            }
+            flow.1 = Some(sample.time_us);
+        }
+        self.ready.push_back(sample);
+    }
+}
+
 /// The samples of all flows of one control.
 pub struct Trace {
     name: String,
     from: From,
+    /// Of a ring buffer there is one reader: each takes what the other then lacks.
+    _reader: Option<Record>,
 }
 
 impl std::fmt::Debug for Trace {
@@ -117,80 +153,98 @@ impl std::fmt::Debug for Trace {
 }
 
 enum From {
-    Ring(RingBuffer<'static>, Rc<RefCell<VecDeque<Sample>>>),
+    Ring(RingBuffer<'static>, Rc<RefCell<Arrived>>),
     TcpInfo { every: Duration, next: Instant, ready: VecDeque<Sample> },
 }
 
+/// TCP_INFO is asked no more often: each time the kernel goes through all connections.
+const LEAST: Duration = Duration::from_millis(1);
+
 impl Trace {
-    /// The trace of a control that this process holds.
+    /// The trace of a control that this process holds, with a sample of each flow `every` so often at most.
     ///
     /// # Errors
-    /// [`Fault::Here`] when its ring buffer cannot be read.
+    /// [`Fault::Here`] when its ring buffer cannot be read; [`Fault::You`] when somebody else reads it.
     pub fn of(held: &Held, every: Span) -> Result<Trace, Error> {
         match held.events() {
-            Some(events) => Trace::ring(&held.name, std::slice::from_ref(events)),
+            Some(events) => Trace::ring(&held.name, events, every),
             None => Trace::of_name(&held.name, every),
         }
     }
 
     /// The trace of a control that is registered, by whomever: from Farline's ring buffer when it is Farline's and this process
-    /// may read it, else from TCP_INFO every `every`.
+    /// may read it, else from TCP_INFO; [`Trace::told`] says which.
     ///
     /// # Errors
-    /// [`Fault::Here`] when a ring buffer cannot be read.
+    /// As [`Trace::of`].
     pub fn of_name(name: &str, every: Span) -> Result<Trace, Error> {
         let pinned = pin_paths(name).1;
-        let rings: Vec<MapHandle> = if Path::new(&pinned).exists() {
-            MapHandle::from_pinned_path(&pinned).into_iter().collect()
-        } else if super::record::holder(name).is_some() {
-            let maps = MapInfoIter::default().filter(|info| info.ty == MapType::RingBuf);
-            let ours = maps.filter(|info| info.name.to_str().is_some_and(|name| name.starts_with("ev_")));
-            ours.filter_map(|info| MapHandle::from_map_id(info.id).ok()).collect()
+        let ring = if Path::new(&pinned).exists() {
+            MapHandle::from_pinned_path(&pinned).ok()
+        } else if let Claim::Living(Entry { ring: Some(ring), .. }) = record::claim(record::HOLDERS, name) {
+            // The number may be another map's by now, when the record is of a process that ends.
+            let is_ours = |map: &MapHandle| map.map_type() == MapType::RingBuf && map.name().to_string_lossy().starts_with("ev_");
+            MapHandle::from_map_id(ring).ok().filter(is_ours)
         } else {
-            Vec::new()
+            None
         };
-        if !rings.is_empty() {
-            return Trace::ring(name, &rings);
+        match ring {
+            Some(ring) => Trace::ring(name, &ring, every),
+            None => Ok(Trace::by_tcp_info(name, every)),
         }
-        Ok(Trace::by_tcp_info(name, every))
     }
 
     /// The trace of a control, whosever it is, from TCP_INFO every `every`: of the flows in this thread's network namespace.
     pub fn by_tcp_info(name: &str, every: Span) -> Trace {
-        let from = From::TcpInfo { every: every.into(), next: Instant::now(), ready: VecDeque::new() };
-        Trace { name: name.to_owned(), from }
+        let from = From::TcpInfo { every: LEAST.max(every.into()), next: Instant::now(), ready: VecDeque::new() };
+        Trace { name: name.to_owned(), from, _reader: None }
     }
 
-    fn ring(name: &str, rings: &[MapHandle]) -> Result<Trace, Error> {
+    fn ring(name: &str, ring: &MapHandle, every: Span) -> Result<Trace, Error> {
         let failed = |error: libbpf_rs::Error| {
             Error::new(Fault::Here, "congestion-trace", format!("reading the trace of {name}: {error}"))
         };
-        let samples = Rc::new(RefCell::new(VecDeque::new()));
+        let reader = match Record::new(record::READERS, name, None, false) {
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return Err(traced(name)),
+            // Without a place to say so nobody hears of this reader, or of another.
+            reader => reader.ok(),
+        };
+        let arrived = Rc::new(RefCell::new(Arrived::new(name, every)));
         let mut builder = RingBufferBuilder::new();
-        for ring in rings {
-            let (samples, name) = (Rc::clone(&samples), name.to_owned());
-            let note = move |event: &[u8]| {
-                samples.borrow_mut().extend(parse(event).filter(|sample| sample.control == name));
+        let note = {
+            let arrived = Rc::clone(&arrived);
+            move |event: &[u8]| {
+                if let Some(sample) = parse(event) {
+                    arrived.borrow_mut().take(sample);
+                }
                 0
-            };
-            builder.add(ring, note).map_err(failed)?;
-        }
+            }
+        };
+        builder.add(ring, note).map_err(failed)?;
         let ring = builder.build().map_err(failed)?;
         // Events from before the trace are no part of it.
         ring.consume().map_err(failed)?;
-        samples.borrow_mut().clear();
-        Ok(Trace { name: name.to_owned(), from: From::Ring(ring, samples) })
+        *arrived.borrow_mut() = Arrived::new(name, every);
+        Ok(Trace { name: name.to_owned(), from: From::Ring(ring, arrived), _reader: reader })
+    }
+
+    /// Who tells the samples.
+    pub fn told(&self) -> Told {
+        match self.from {
+            From::Ring(..) => Told::Control,
+            From::TcpInfo { .. } => Told::TcpInfo,
+        }
     }
 
     /// The next sample, or `None` when none came within `patience`.
     pub fn next(&mut self, patience: Duration) -> Option<Sample> {
         match &mut self.from {
-            From::Ring(ring, samples) => {
-                if samples.borrow().is_empty() {
+            From::Ring(ring, arrived) => {
+                if arrived.borrow().ready.is_empty() {
                     // Interrupted by a signal is as good as nothing yet.
                     let _ = ring.poll(patience);
                 }
-                samples.borrow_mut().pop_front()
+                arrived.borrow_mut().ready.pop_front()
             }
             From::TcpInfo { every, next, ready } => {
                 let until = Instant::now() + patience;
@@ -208,6 +262,19 @@ impl Trace {
             }
         }
     }
+}
+
+fn traced(name: &str) -> Error {
+    let by = match record::claim(record::READERS, name) {
+        Claim::Living(Entry { process: Some(process), .. }) => format!("process {process}"),
+        _ => "another process".to_owned(),
+    };
+    Error::new(
+        Fault::You,
+        "congestion-traced",
+        format!("`{name}` is traced by {by}, and what the one reads the other would lack"),
+    )
+    .hint("end that trace first")
 }
 
 /// The flows of `name` as TCP_INFO has them.
@@ -232,4 +299,39 @@ fn asked(name: &str) -> Vec<Sample> {
         told: Told::TcpInfo,
     };
     ours.map(sample).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `struct event` of `bpf/flow.h`, of the flow at `address`.
+    fn event(time_us: u64, address: u64, port: u16, changed: bool) -> Vec<u8> {
+        let mut event = vec![0; EVENT];
+        event[..8].copy_from_slice(&time_us.to_ne_bytes());
+        event[8..16].copy_from_slice(&address.to_ne_bytes());
+        event[36..38].copy_from_slice(&port.to_ne_bytes());
+        event[40..42].copy_from_slice(&2u16.to_ne_bytes());
+        event[43] = u8::from(changed);
+        event[64..68].copy_from_slice(b"htcp");
+        event
+    }
+
+    #[test]
+    fn flows_get_numbers_and_no_kernel_address_and_lines_no_closer_than_was_asked() {
+        let mut arrived = Arrived::new("htcp", Span::from_millis(500));
+        let address = 0xffff_8881_0123_4567;
+        // Every tenth of a second for two seconds, and a loss in between; then another connection in the same place.
+        for step in 0..20 {
+            arrived.take(parse(&event(step * 100_000, address, 1, false)).expect("an event"));
+        }
+        arrived.take(parse(&event(1_950_000, address, 1, true)).expect("an event"));
+        arrived.take(parse(&event(2_000_000, address, 2, false)).expect("an event"));
+        arrived.take(parse(&event(2_000_000, address + 64, 3, false)).expect("an event"));
+        let found: Vec<(u64, u64)> = arrived.ready.iter().map(|sample| (sample.flow, sample.time_us / 1_000)).collect();
+        assert_eq!(found, [(1, 0), (1, 500), (1, 1_000), (1, 1_500), (1, 1_950), (2, 2_000), (3, 2_000)]);
+        let mut others = Arrived::new("htcp_2", Span::ZERO);
+        others.take(parse(&event(0, address, 1, false)).expect("an event"));
+        assert!(others.ready.is_empty(), "another control's");
+    }
 }

@@ -19,6 +19,7 @@ use farline_core::gridftp::{Family, Timestamp};
 use farline_core::rdma::MOST_CREDITS;
 use farline_core::units::{Bytes, Error, Fault};
 use rustls::ServerConfig;
+use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -193,20 +194,31 @@ impl DataPlane {
     pub(super) fn set_option(&mut self, name: &str, value: &str) -> Result<(), Error> {
         match name {
             "congestion" => {
-                // Only names that Farline knows: a client may not have this host load modules of its choice. What cannot be
-                // obtained is refused below, by the kernel.
-                if value.parse::<Algorithm>().is_ok() {
-                    self.held = kernelcc::obtain(&Wish::new(value)).ok();
+                // Only names that Farline knows: a client may not have this host load modules of its choice. What the kernel has
+                // is asked of it.
+                let cannot = |error: Error| error.while_doing(format!("this node cannot use congestion control `{value}`"));
+                let mut name = value.to_owned();
+                let held = match value.parse::<Algorithm>() {
+                    Ok(_) => Some(kernelcc::obtain(&Wish::new(value)).map_err(cannot)?),
+                    Err(_) => None,
+                };
+                if let Some(held) = &held {
+                    name.clone_from(&held.name);
                 }
-                let options = TcpOptions { congestion: Some(value.to_owned()), ..self.options.clone() };
+                let options = TcpOptions { congestion: Some(name), ..self.options.clone() };
                 check(&options).map_err(|error| {
+                    let why = match error.kind() {
+                        ErrorKind::NotFound => "its kernel has none of that name".to_owned(),
+                        ErrorKind::PermissionDenied => "its kernel has it for processes with CAP_NET_ADMIN only".to_owned(),
+                        _ => error.to_string(),
+                    };
                     Error::new(
                         Fault::You,
                         "unknown-congestion",
-                        format!("this node cannot use congestion control `{value}`: {error}"),
+                        format!("this node cannot use congestion control `{value}`: {why}"),
                     )
                 })?;
-                self.options = options;
+                (self.options, self.held) = (options, held);
                 Ok(())
             }
             "check" => {

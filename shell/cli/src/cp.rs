@@ -1,5 +1,6 @@
 //! `farline cp`: copy files and trees.
 
+use crate::interrupt::Signals;
 use crate::output::Output;
 use crate::progress::{Progress, Sample};
 use farline::channels::trust::{Fingerprint, Trust};
@@ -225,17 +226,19 @@ pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
         });
     };
     let result = runtime.block_on(async {
+        // Before a congestion control is loaded: a signal in between would leave it.
+        let mut signals = Signals::listen()?;
         let copying = copy(&sources, &destination, &options, &mut watch);
         tokio::pin!(copying);
         tokio::select! {
             result = &mut copying => return result,
-            () = crate::interrupt::interrupted() => stop.ask(),
+            _ = signals.next() => stop.ask(),
         }
         // It makes durable what it can go on from, and says so; who asks twice does not want to wait for that.
         tokio::select! {
             result = copying => result,
             () = tokio::time::sleep(GRACE) => Err(Stop::error()),
-            () = crate::interrupt::interrupted() => Err(Stop::error()),
+            _ = signals.next() => Err(Stop::error()),
         }
     });
     progress.finish();

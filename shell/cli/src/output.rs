@@ -58,6 +58,14 @@ impl Output {
         written(writeln!(self.out(), "{text}"))
     }
 
+    /// Says on stderr, beside the results, what a person should know of them; not with `--quiet`.
+    pub(crate) fn remark(&self, text: impl fmt::Display) {
+        if !self.quiet {
+            // Nobody to hear it is no error.
+            let _ = writeln!(io::stderr().lock(), "farline: {text}");
+        }
+    }
+
     /// Prints `bytes` as they are.
     ///
     /// # Errors

@@ -85,6 +85,7 @@ fn to_node(args: &Args, output: &Output) -> Result<Plan, Error> {
     if let Some(profile) = stored(&remote) {
         return plan_from(&profile, None, args.size);
     }
+    crate::interrupt::give_back_when_asked()?;
     match probe(&remote, output) {
         Ok(profile) => {
             store(&profile, &args.what)?;

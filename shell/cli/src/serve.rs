@@ -1,5 +1,6 @@
 //! `farline serve`: run a node.
 
+use crate::interrupt::{self, Signals};
 use crate::output::Output;
 use farline::node::{Anonymous, ConfigFile, Node, serve_stdio};
 use farline_core::units::{Error, Fault};
@@ -7,7 +8,6 @@ use serde::Serialize;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::process::ExitCode;
-use tokio::signal::unix::{SignalKind, signal};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -149,12 +149,10 @@ pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
             Some(fingerprint) => text.push_str(&format!("; clients that ask are encrypted, the certificate is {fingerprint}")),
         }
         output.result(&listening, text)?;
-        let failed = |error: std::io::Error| Error::new(Fault::Here, "no-signals", format!("cannot wait for signals: {error}"));
-        let mut terminate = signal(SignalKind::terminate()).map_err(failed)?;
+        let mut signals = Signals::listen()?;
         tokio::select! {
             ended = node.run() => ended,
-            _ = tokio::signal::ctrl_c() => Ok(()),
-            _ = terminate.recv() => Ok(()),
+            _ = signals.next() => Ok(()),
         }
     })?;
     Ok(ExitCode::SUCCESS)
@@ -166,6 +164,8 @@ fn stdio(data_ports: Option<String>) -> Result<ExitCode, Error> {
         ConfigFile { root: Some("/".into()), anonymous: Some(Anonymous::Write), data_ports, ..ConfigFile::default() };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Error::new(Fault::Here, "no-runtime", format!("cannot start: {error}")))?;
+    // A connection that breaks off hangs this process up.
+    interrupt::give_back_when_asked()?;
     let connection = std::env::var("SSH_CONNECTION").ok();
     let served = runtime.block_on(serve_stdio(everything.build()?, connection.as_deref()));
     // A thread may still wait for input that nobody will send.

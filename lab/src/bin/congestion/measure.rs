@@ -9,7 +9,6 @@ use farline_lab::recovery::{self, Recovery, Run, Trouble, flow::Subject};
 use farline_lab::throughput;
 use rustix::mm::{MlockAllFlags, mlockall};
 use serde_json::{Value, json};
-use std::cmp::Ordering;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -40,12 +39,6 @@ const BURST: Span = Span::from_secs(2);
 /// For how long flows run alone, and beside CUBIC.
 pub(crate) const GOODPUT_SECONDS: u32 = 12;
 pub(crate) const SHARE_SECONDS: u32 = 16;
-
-/// Flows of either kind beside a module: BIC gains its last packets one in two rounds each, so that one flow is back a third later than
-/// another; and one in some flows loses a packet that it had sent again, and waits for its timer.
-const FLOWS: usize = 5;
-/// The part by which a program's flows may lie beyond the module's.
-const AGREE: f64 = 0.1;
 
 /// Measures all of `plan`, a JSON line for each measurement.
 pub(crate) fn all(plan: &Plan) -> Result<()> {
@@ -256,22 +249,25 @@ pub(crate) fn modules(only: Option<Algorithm>) -> Result<()> {
     // A page of this program that is read from the guest's slow file system while a flow runs holds the flow up.
     mlockall(MlockAllFlags::CURRENT)?;
     let release = std::fs::read_to_string("/proc/sys/kernel/osrelease")?;
-    let mut apart = Vec::new();
+    let mut too_far = Vec::new();
     for algorithm in modules::BOTH.into_iter().filter(|&algorithm| only.is_none_or(|only| only == algorithm)) {
         for (measure, name) in [(Measure::Recovery, "recovery"), (Measure::Goodput, "goodput")] {
-            let pair = modules::pair(algorithm, measure, FLOWS)?;
-            let (module, bpf) = pair.middle();
+            let pair = modules::pair(algorithm, measure)?;
+            let (module, bpf) = pair.means();
+            let found = pair.apart();
             println!(
                 "{}",
                 json!({ "part": "module", "control": algorithm.name(), "kernel": release.trim(), "measure": name,
-                    "window": modules::window(algorithm), "module": module, "bpf": bpf, "apart": pair.apart(),
+                    "window": modules::window(algorithm), "module": module, "bpf": bpf,
+                    "apart": found.map(|apart| apart.part), "apart_within": found.map(|apart| apart.within),
                     "modules": pair.module, "bpfs": pair.bpf })
             );
-            // What is no number agrees with nothing.
-            if pair.gap().partial_cmp(&AGREE).is_none_or(Ordering::is_gt) {
-                apart.push(format!("{algorithm}: {name} {:.1} %", pair.gap() * 100.0));
+            match found {
+                Some(apart) if apart.agrees() => {}
+                Some(apart) => too_far.push(format!("{algorithm}: {name} {:+.1} %", apart.part * 100.0)),
+                None => too_far.push(format!("{algorithm}: {name} not measured")),
             }
         }
     }
-    if apart.is_empty() { Ok(()) } else { bail!("too far from Linux's module: {}", apart.join(", ")) }
+    if too_far.is_empty() { Ok(()) } else { bail!("too far from Linux's module: {}", too_far.join(", ")) }
 }

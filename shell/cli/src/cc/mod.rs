@@ -2,15 +2,17 @@
 
 mod show;
 
+use crate::interrupt::{self, Signals};
 use crate::output::Output;
 use clap::Subcommand;
-use farline::kernelcc::{self, Held, Source, Trace, Wish};
+use farline::kernelcc::{self, Held, Source, Told, Trace, Wish};
 use farline_core::congestion::Set;
 use farline_core::units::{Error, Fault, Span};
 use std::ffi::OsString;
 use std::process::ExitCode;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
-use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::runtime::Runtime;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -61,7 +63,7 @@ enum Action {
         name: String,
         #[command(flatten)]
         how: How,
-        /// The least time between two lines of a flow
+        /// The least time between two lines of a flow, from 1us
         #[arg(long, value_name = "TIME", default_value = "10ms")]
         every: Span,
         /// Stop after this time [default: when interrupted]
@@ -85,7 +87,7 @@ struct How {
 
 impl How {
     fn wish(self, control: String) -> Wish {
-        Wish { set: self.set, name: self.name, without_link: self.without_link, ..Wish::new(control) }
+        Wish { set: self.set, name: self.name, without_link: self.without_link, offered: true, ..Wish::new(control) }
     }
 }
 
@@ -97,15 +99,22 @@ pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
             show::unloaded(&name, flows, output)?;
         }
         Action::Load { name, how, pin, command } => {
-            let signals = Signals::listen()?;
+            // Before a control is registered: on kernels without `struct_ops` links a signal that ended this process at once would
+            // leave it behind.
+            let (runtime, mut signals) = interrupt::listening()?;
             let held = kernelcc::obtain(&Wish { pin, ..how.wish(name) })?;
+            held.keep_module();
             show::loaded(&held, pin, output)?;
             // What was there before, and what is pinned, stays without us.
             let stays = pin || held.source != Source::Bpf;
             return match command.split_first() {
-                Some((program, arguments)) => run_command(signals, program, arguments),
-                None if stays => Ok(ExitCode::SUCCESS),
-                None => until_interrupted(signals, Duration::MAX, |_| Ok(())),
+                Some((program, arguments)) => run_command(&runtime, signals, program, arguments),
+                None => {
+                    if !stays {
+                        runtime.block_on(signals.next());
+                    }
+                    Ok(ExitCode::SUCCESS)
+                }
             };
         }
         Action::Trace { name, how, every, duration } => return trace(&name, how, every, duration, output),
@@ -113,9 +122,21 @@ pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// No sample comes closer to another than the kernel's clock for flows can tell.
+const CLOSEST: Span = Span::from_micros(1);
+/// As long nothing is said of flows that do not come, and as often a signal is looked for.
+const SILENT: Duration = Duration::from_secs(1);
+const TURN: Duration = Duration::from_millis(100);
+/// Lines between two looks for a signal.
+const LINES: usize = 10_000;
+
 fn trace(name: &str, how: How, every: Span, duration: Option<Span>, output: &Output) -> Result<ExitCode, Error> {
+    if every < CLOSEST {
+        return Err(Error::new(Fault::You, "usage", format!("--every {every}: two lines of a flow are 1us apart at least"))
+            .hint("for example --every 10ms"));
+    }
     let registered = how.name.clone().unwrap_or_else(|| name.to_owned());
-    let signals = Signals::listen()?;
+    let (runtime, signals) = interrupt::listening()?;
     let is_there = kernelcc::available().contains(&registered);
     let held: Option<Held> = if is_there && how.set.is_none() {
         None
@@ -126,69 +147,40 @@ fn trace(name: &str, how: How, every: Span, duration: Option<Span>, output: &Out
         Some(held) => Trace::of(held, every)?,
         None => Trace::of_name(&registered, every)?,
     };
-    until_interrupted(signals, duration.map_or(Duration::MAX, Duration::from), |patience| {
-        if let Some(sample) = trace.next(patience) {
+    let said = match trace.told() {
+        Told::Control => "what the control itself tells",
+        Told::TcpInfo => "what TCP_INFO tells of this network namespace; lost: packets sent again",
+    };
+    output.remark(format_args!("{registered}: {said}"));
+    let asked = interrupt::asked(runtime, signals)?;
+    let (began, span) = (Instant::now(), duration.map_or(Duration::MAX, Duration::from));
+    let (mut lines, mut remarked) = (0, false);
+    while began.elapsed() < span && !asked.load(Ordering::Relaxed) {
+        let turn = TURN.min(span.saturating_sub(began.elapsed()));
+        // All that is ready, then a look for a signal.
+        let mut next = trace.next(turn);
+        for _ in 0..LINES {
+            let Some(sample) = next else { break };
+            show::sample(&sample, output)?;
+            lines += 1;
+            next = trace.next(Duration::ZERO);
+        }
+        if let Some(sample) = next {
             show::sample(&sample, output)?;
         }
-        Ok(())
-    })
-}
-
-/// The signals that ask to end. They are listened for before a control is registered: on kernels without `struct_ops` links one that
-/// ended this process at once would leave it behind.
-struct Signals {
-    runtime: tokio::runtime::Runtime,
-    terminated: Signal,
-    interrupted: Signal,
-    hung_up: Signal,
-}
-
-impl Signals {
-    fn listen() -> Result<Signals, Error> {
-        let failed = |error: std::io::Error| Error::new(Fault::Here, "no-runtime", format!("cannot wait for signals: {error}"));
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
-        let within = runtime.enter();
-        let terminated = signal(SignalKind::terminate()).map_err(failed)?;
-        let interrupted = signal(SignalKind::interrupt()).map_err(failed)?;
-        let hung_up = signal(SignalKind::hangup()).map_err(failed)?;
-        drop(within);
-        Ok(Signals { runtime, terminated, interrupted, hung_up })
-    }
-}
-
-/// Runs `step` again and again, with at most a tenth of a second for each, until `span` is over or a signal asks to end.
-fn until_interrupted(
-    signals: Signals,
-    span: Duration,
-    mut step: impl FnMut(Duration) -> Result<(), Error>,
-) -> Result<ExitCode, Error> {
-    let Signals { runtime, mut terminated, mut interrupted, mut hung_up } = signals;
-    runtime.block_on(async {
-        let began = Instant::now();
-        while began.elapsed() < span {
-            let turn = Duration::from_millis(100).min(span - began.elapsed().min(span));
-            let before = Instant::now();
-            step(turn)?;
-            // A step that had nothing to wait for leaves the rest of its turn; else the signals get a look in.
-            let rest = if before.elapsed() < turn / 2 { Duration::from_millis(1).min(turn) } else { Duration::ZERO };
-            tokio::select! {
-                biased;
-                _ = terminated.recv() => break,
-                _ = interrupted.recv() => break,
-                _ = hung_up.recv() => break,
-                () = tokio::time::sleep(rest) => {}
-            }
+        if lines == 0 && !remarked && began.elapsed() >= SILENT.min(span) {
+            output.remark(format_args!("no flow uses {registered} yet"));
+            remarked = true;
         }
-        Ok(ExitCode::SUCCESS)
-    })
+    }
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Runs `program` and answers its exit code. Signals that end us end it too, as it stands in the same process group; we stay
 /// until it is gone, to unregister the control.
-fn run_command(signals: Signals, program: &OsString, arguments: &[OsString]) -> Result<ExitCode, Error> {
+fn run_command(runtime: &Runtime, mut signals: Signals, program: &OsString, arguments: &[OsString]) -> Result<ExitCode, Error> {
     let failed =
         |error: std::io::Error| Error::new(Fault::You, "command", format!("running {}: {error}", program.to_string_lossy()));
-    let Signals { runtime, mut terminated, mut interrupted, .. } = signals;
     runtime.block_on(async {
         let mut child = tokio::process::Command::new(program).args(arguments).spawn().map_err(failed)?;
         loop {
@@ -199,14 +191,19 @@ fn run_command(signals: Signals, program: &OsString, arguments: &[OsString]) -> 
                     let code = status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0));
                     return Ok(ExitCode::from(u8::try_from(code).unwrap_or(1)));
                 }
-                _ = terminated.recv() => {
-                    // A command that will not end keeps its control; one that is gone already needs no signal.
+                code = signals.next() => {
+                    // A terminal tells the whole group of an interrupt. A command that will not end keeps its control; one that is
+                    // gone already needs no signal.
                     let pid = child.id().and_then(|id| i32::try_from(id).ok()).and_then(rustix::process::Pid::from_raw);
-                    if let Some(pid) = pid {
-                        let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
+                    let signal = match code {
+                        interrupt::TERM => Some(rustix::process::Signal::TERM),
+                        interrupt::HUP => Some(rustix::process::Signal::HUP),
+                        _ => None,
+                    };
+                    if let (Some(pid), Some(signal)) = (pid, signal) {
+                        let _ = rustix::process::kill_process(pid, signal);
                     }
                 }
-                _ = interrupted.recv() => {}
             }
         }
     })

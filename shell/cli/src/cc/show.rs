@@ -20,6 +20,7 @@ pub(super) fn list(controls: &[Listed], output: &Output) -> Result<(), Error> {
             Origin::Module => "kernel module".to_owned(),
             Origin::Pinned => "farline, pinned".to_owned(),
             Origin::Process(process) => format!("farline, process {process}"),
+            Origin::Held => "farline, another process".to_owned(),
             _ => "kernel".to_owned(),
         };
         let flows = match (&listed.origin, listed.flows) {
@@ -48,8 +49,10 @@ struct LoadDocument<'a> {
     available: Vec<String>,
 }
 
-pub(super) fn loaded(held: &Held, pinned: bool, output: &Output) -> Result<(), Error> {
+pub(super) fn loaded(held: &Held, pin: bool, output: &Output) -> Result<(), Error> {
     let name = &held.name;
+    // There is nothing to pin of what was there before.
+    let pinned = pin && held.source == Source::Bpf;
     let set = held.set.map(|set| set.to_string());
     let text = match held.source {
         Source::Bpf => {
@@ -57,6 +60,7 @@ pub(super) fn loaded(held: &Held, pinned: bool, output: &Output) -> Result<(), E
             format!("{name}: loaded in BPF with the {} constants, until {until}", set.as_deref().unwrap_or("linux"))
         }
         Source::Module => format!("{name}: loaded as the kernel module tcp_{name}; it stays"),
+        Source::Farline => format!("{name}: Farline has it registered already, pinned or held by a process; nothing to load"),
         _ => format!("{name}: this kernel has it; nothing to load"),
     };
     let source = held.source;

@@ -89,6 +89,8 @@ pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
     if args.preset.as_deref() == Some("list") {
         return list(output);
     }
+    // What a grid's controls had loaded goes also when a signal ends it.
+    crate::interrupt::give_back_when_asked()?;
     // Not after twenty minutes, or fifteen hours.
     args.out.iter().try_for_each(|file| document::check(file))?;
     if let Some(asked) = verbs::asked(&args)? {

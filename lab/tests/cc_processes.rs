@@ -1,0 +1,370 @@
+//! Congestion controls with several processes: who holds what is seen by all, nobody takes another's away, and traces keep apart.
+//!
+//! A machine whose kernel loads no BPF for this user skips these tests, and says so.
+
+use farline::kernelcc::available;
+use farline_lab::{Running, error_of, error_of_command, farline, farline_binary, globus_server, node, recovery, succeed};
+use rustix::net::sockopt::set_tcp_congestion;
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::{Duration, Instant};
+
+static TURN: Mutex<()> = Mutex::new(());
+
+fn turn() -> Option<MutexGuard<'static, ()>> {
+    if let Err(why) = recovery::possible() {
+        eprintln!("SKIPPED: {why}");
+        return None;
+    }
+    Some(TURN.lock().unwrap_or_else(std::sync::PoisonError::into_inner))
+}
+
+fn is_there(name: &str) -> bool {
+    available().iter().any(|have| have == name)
+}
+
+fn until(name: &str, there: bool) {
+    let until = Instant::now() + Duration::from_secs(5);
+    while is_there(name) != there {
+        assert!(Instant::now() < until, "{name}: there {}, wanted {there}", !there);
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+fn send(running: &Running, signal: Signal) {
+    let pid = i32::try_from(running.0.id()).ok().and_then(Pid::from_raw).expect("a process");
+    kill_process(pid, signal).expect("it is ours");
+}
+
+/// A command that has said its first line.
+fn begun(command: &mut Command) -> (Running, String) {
+    let mut child = command.stdout(Stdio::piped()).spawn().expect("farline runs");
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().expect("piped")).read_line(&mut line).expect("it says something");
+    (Running(child), line)
+}
+
+/// The binary where user nobody can run it, and a command that does, with `capabilities` (such as `+bpf,+perfmon`).
+struct Nobody(tempfile::TempDir);
+
+impl Nobody {
+    fn new() -> Nobody {
+        let folder = tempfile::Builder::new().prefix("farline-nobody").tempdir().expect("a folder");
+        std::fs::copy(farline_binary(), folder.path().join("farline")).expect("a copy");
+        std::os::unix::fs::chown(folder.path(), Some(65_534), Some(65_534)).expect("chown");
+        Nobody(folder)
+    }
+
+    fn farline(&self, capabilities: &str) -> Command {
+        let mut command = Command::new("setpriv");
+        command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]);
+        command.args(["--inh-caps", capabilities, "--ambient-caps", capabilities]);
+        command.arg(self.0.path().join("farline"));
+        command
+    }
+}
+
+/// What the hint of a missing capability recommends.
+const RECOMMENDED: &str = "-all,+bpf,+perfmon,+net_admin";
+
+#[test]
+fn what_a_living_process_holds_is_removed_by_nobody_and_a_dead_ones_record_goes() {
+    let Some(_turn) = turn() else { return };
+    let nobody = Nobody::new();
+    let load = ["cc", "load", "scalable", "--set", "paper", "--as", "fl_t_nobody"];
+    // Without links its end would be nobody's: it is refused, not taken for left behind later.
+    let mut command = nobody.farline(RECOMMENDED);
+    let (error, code) = error_of_command(command.arg("--json").args(load).args(["--without-link", "--", "true"]));
+    assert_eq!((error["code"].as_str(), code), (Some("congestion-record"), 3), "{error}");
+    assert!(error["hint"].as_str().is_some_and(|hint| hint.contains("install -d -o USER /run/farline/cc")), "{error}");
+    assert!(!is_there("fl_t_nobody"));
+    // With one it is held, root sees by whom in outline, and leaves it.
+    let (held, said) = begun(nobody.farline(RECOMMENDED).args(load));
+    assert!(said.contains("in BPF with the paper constants"), "{said}");
+    let listed = succeed(farline().args(["cc", "ls"]));
+    assert!(listed.lines().any(|line| line.starts_with("fl_t_nobody") && line.contains("farline, another process")), "{listed}");
+    assert!(is_there("fl_t_nobody"));
+    drop(held);
+    until("fl_t_nobody", false);
+
+    // The other way round: an ordinary user sees who holds what.
+    let (mut held, _) = begun(farline().args(["cc", "load", "scalable", "--as", "fl_t_root", "--without-link"]));
+    let listed = succeed(nobody.farline("-all").args(["cc", "ls"]));
+    assert!(listed.contains(&format!("farline, process {}", held.0.id())), "{listed}");
+    let record = Path::new("/run/farline/cc/fl_t_root");
+    assert!(record.exists());
+    // A control without a record is somebody's whom this process does not see.
+    let aside = Path::new("/run/farline/fl_t_aside");
+    std::fs::rename(record, aside).expect("root may");
+    succeed(farline().args(["cc", "ls"]));
+    assert!(is_there("fl_t_root"), "what has no record was not left by a killed process");
+    std::fs::rename(aside, record).expect("root may");
+    // And of a killed one the record goes too.
+    send(&held, Signal::KILL);
+    held.0.wait().expect("it ends");
+    succeed(farline().args(["cc", "ls"]));
+    until("fl_t_root", false);
+    assert!(!record.exists(), "the record of a process that is gone");
+}
+
+#[test]
+fn a_name_that_another_process_holds_is_not_taken_for_the_kernels() {
+    let Some(_turn) = turn() else { return };
+    if is_there("vegas") || is_there("htcp") {
+        eprintln!("SKIPPED: this kernel has the controls that this would load");
+        return;
+    }
+    let (held, _) = begun(farline().args(["cc", "load", "vegas", "--set", "paper"]));
+    let (error, code) = error_of(&["cc", "load", "vegas", "--set", "linux"]);
+    assert_eq!((error["code"].as_str(), code), (Some("congestion-taken"), 2), "{error}");
+    assert!(error["message"].as_str().is_some_and(|text| text.contains(&format!("process {}", held.0.id()))), "{error}");
+    let said = succeed(farline().args(["cc", "load", "vegas"]));
+    assert!(said.contains("Farline has it registered already"), "{said}");
+    drop(held);
+    until("vegas", false);
+
+    // Two copies at a time: the end of the first takes nothing from the second.
+    let dir = tempfile::tempdir().expect("a folder");
+    std::fs::write(dir.path().join("file"), vec![7; 6 << 20]).expect("written");
+    let (_node, url) = node(dir.path(), "write", &[]);
+    let copy = |limit: &str, to: &str| -> Child {
+        let mut command = farline();
+        command.args(["--json", "-q", "cp", "--congestion", "htcp", "--limit", limit]);
+        command.arg(dir.path().join("file")).arg(format!("{url}/{to}")).stdout(Stdio::piped()).spawn().expect("farline runs")
+    };
+    let first = copy("30Mbit/s", "first");
+    until("htcp", true);
+    let second = copy("12Mbit/s", "second");
+    let outcome = |child: Child| -> Value {
+        let Output { stdout, .. } = child.wait_with_output().expect("it ends");
+        serde_json::from_slice(&stdout).expect("one object")
+    };
+    let first = outcome(first);
+    assert_eq!((first["congestion"].as_str(), first["notes"].as_array().map(Vec::len)), (Some("htcp"), Some(0)), "{first}");
+    until("htcp", false);
+    let own = available().into_iter().find(|name| name.starts_with("htcp_"));
+    let own = own.expect("the second copy has a control of its own");
+    let second = outcome(second);
+    assert_eq!((second["congestion"].as_str(), second["notes"].as_array().map(Vec::len)), (Some(&*own), Some(0)), "{second}");
+    until(&own, false);
+}
+
+#[test]
+fn what_cannot_be_loaded_so_is_said_of_what_was_asked() {
+    let Some(_turn) = turn() else { return };
+    for asked in [&["cubic", "--set", "paper"][..], &["cubic", "--as", "fl_t_cubic"]] {
+        let mut words = vec!["cc", "load"];
+        words.extend(asked);
+        let (error, code) = error_of(&words);
+        assert_eq!((error["code"].as_str(), code), (Some("congestion-native"), 2), "{error}");
+        assert!(error["message"].as_str().is_some_and(|text| text.contains("is this kernel's own")), "{error}");
+    }
+    let (error, code) = error_of(&["cc", "load", "highspeed-tcp"]);
+    assert_eq!((error["code"].as_str(), code), (Some("unknown-congestion"), 2), "{error}");
+    let said: Value =
+        serde_json::from_str(&succeed(farline().args(["--json", "cc", "load", "cubic", "--pin"]))).expect("one object");
+    assert_eq!((said["source"].as_str(), said["pinned"].as_bool()), (Some("native"), Some(false)), "{said}");
+}
+
+#[test]
+fn a_holder_that_waits_sleeps() {
+    let Some(_turn) = turn() else { return };
+    let (held, _) = begun(farline().args(["cc", "load", "scalable", "--as", "fl_t_idle"]));
+    let switches = || -> u64 {
+        let tasks = std::fs::read_dir(format!("/proc/{}/task", held.0.id())).expect("it lives");
+        let of = |task: std::io::Result<std::fs::DirEntry>| {
+            let status = std::fs::read_to_string(task.expect("an entry").path().join("status")).expect("it lives");
+            let line = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:")).expect("Linux says so");
+            line.trim().parse::<u64>().expect("a number")
+        };
+        tasks.map(of).sum()
+    };
+    std::thread::sleep(Duration::from_millis(300));
+    let before = switches();
+    std::thread::sleep(Duration::from_secs(2));
+    let woken = switches() - before;
+    assert!(woken < 20, "{woken} wake-ups in two seconds");
+}
+
+/// Connections over loopback that use `control` and have something on its way all the time, until they are dropped.
+struct Flows {
+    over: Arc<AtomicBool>,
+    ends: Vec<(TcpStream, TcpStream)>,
+    sends: Option<std::thread::JoinHandle<()>>,
+}
+
+impl Flows {
+    fn new(control: &str, count: usize) -> Flows {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("loopback");
+        let connect = |_| {
+            let near = TcpStream::connect(listener.local_addr().expect("bound")).expect("connect");
+            set_tcp_congestion(&near, control).expect("it is there");
+            (near, listener.accept().expect("accept").0)
+        };
+        let ends: Vec<(TcpStream, TcpStream)> = (0..count).map(connect).collect();
+        let over = Arc::new(AtomicBool::new(false));
+        let mut pairs: Vec<(TcpStream, TcpStream)> =
+            ends.iter().map(|(a, b)| (a.try_clone().expect("a copy"), b.try_clone().expect("a copy"))).collect();
+        let stop = Arc::clone(&over);
+        let sends = std::thread::spawn(move || {
+            let mut buffer = [0; 4096];
+            while !stop.load(Ordering::Relaxed) {
+                for (near, far) in &mut pairs {
+                    near.write_all(&buffer).expect("the flow lives");
+                    far.read_exact(&mut buffer).expect("the flow lives");
+                }
+                std::thread::sleep(Duration::from_millis(2));
+            }
+        });
+        Flows { over, ends, sends: Some(sends) }
+    }
+
+    fn ports(&self) -> Vec<u64> {
+        self.ends.iter().map(|(near, _)| u64::from(near.local_addr().expect("bound").port())).collect()
+    }
+}
+
+impl Drop for Flows {
+    fn drop(&mut self) {
+        self.over.store(true, Ordering::Relaxed);
+        let _ = self.sends.take().map(std::thread::JoinHandle::join);
+    }
+}
+
+fn traced(child: Child) -> (Vec<Value>, String) {
+    let Output { status, stdout, stderr } = child.wait_with_output().expect("it ends");
+    let said = String::from_utf8_lossy(&stderr).into_owned();
+    assert!(status.success(), "{said}{}", String::from_utf8_lossy(&stdout));
+    (String::from_utf8_lossy(&stdout).lines().map(|line| serde_json::from_str(line).expect("JSON")).collect(), said)
+}
+
+fn trace(command: &mut Command, more: &[&str]) -> Child {
+    command
+        .args(["--json", "cc", "trace"])
+        .args(more)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("farline runs")
+}
+
+#[test]
+fn traces_of_two_controls_keep_apart_and_a_second_of_one_is_refused() {
+    let Some(_turn) = turn() else { return };
+    let (_x, _) = begun(farline().args(["cc", "load", "scalable", "--as", "fl_t_x"]));
+    let (_y, _) = begun(farline().args(["cc", "load", "vegas", "--as", "fl_t_y"]));
+    let flows = [Flows::new("fl_t_x", 1), Flows::new("fl_t_y", 1)];
+    let of_y = trace(&mut farline(), &["fl_t_y", "--for", "3s"]);
+    std::thread::sleep(Duration::from_millis(300));
+    let of_x = trace(&mut farline(), &["fl_t_x", "--for", "2s"]);
+    std::thread::sleep(Duration::from_millis(500));
+    let (error, code) = error_of(&["cc", "trace", "fl_t_y", "--for", "1s"]);
+    assert_eq!((error["code"].as_str(), code), (Some("congestion-traced"), 2), "{error}");
+    for (child, flow, seconds) in [(of_x, &flows[0], 2), (of_y, &flows[1], 3)] {
+        let (lines, said) = traced(child);
+        assert!(said.contains("what the control itself tells"), "{said}");
+        // Every ten milliseconds, and a busy machine is late now and then.
+        assert!(lines.len() > seconds * 50, "{} lines in {seconds} s", lines.len());
+        let ours = |line: &Value| {
+            line["told"] == "control" && line["local_port"].as_u64() == Some(flow.ports()[0]) && line["flow"].as_u64() == Some(1)
+        };
+        assert!(lines.iter().all(ours), "{lines:#?}");
+    }
+}
+
+#[test]
+fn a_traces_lines_come_as_asked_from_the_source_that_is_named() {
+    let Some(_turn) = turn() else { return };
+    for every in ["0s", "900ns"] {
+        let (error, code) = error_of(&["cc", "trace", "reno", "--every", every, "--for", "1s"]);
+        assert_eq!((error["code"].as_str(), code), (Some("usage"), 2), "{error}");
+    }
+    // A pinned control tells every ten milliseconds; its reader wants less.
+    succeed(farline().args(["cc", "load", "scalable", "--as", "fl_t_thin", "--pin"]));
+    let (nobody_there, said) = traced(trace(&mut farline(), &["fl_t_thin", "--for", "300ms"]));
+    assert!(nobody_there.is_empty() && said.contains("no flow uses fl_t_thin yet"), "{said}");
+    let flows = Flows::new("fl_t_thin", 2);
+    let (lines, _) = traced(trace(&mut farline(), &["fl_t_thin", "--every", "500ms", "--for", "2s"]));
+    drop(flows);
+    succeed(farline().args(["cc", "unload", "fl_t_thin"]));
+    assert!((4..=10).contains(&lines.iter().filter(|line| line["changed"] == false).count()), "{lines:#?}");
+
+    // With the capabilities that are recommended, and no more, the control itself tells of what was loaded for the trace.
+    let nobody = Nobody::new();
+    let ours = ["scalable", "--as", "fl_t_own", "--set", "paper", "--for", "3s"];
+    let child = trace(&mut nobody.farline(RECOMMENDED), &ours);
+    until("fl_t_own", true);
+    let flows = Flows::new("fl_t_own", 1);
+    let (lines, said) = traced(child);
+    drop(flows);
+    assert!(said.contains("what the control itself tells"), "{said}");
+    assert!(lines.len() > 50 && lines.iter().all(|line| line["told"] == "control"), "{} lines", lines.len());
+
+    // Of a control of the kernel's TCP_INFO tells, of each flow each time.
+    let flows = Flows::new("reno", 200);
+    let (lines, said) = traced(trace(&mut farline(), &["reno", "--every", "100ms", "--for", "2s"]));
+    assert!(said.contains("what TCP_INFO tells") && said.contains("packets sent again"), "{said}");
+    let ports = flows.ports();
+    let ours = lines.iter().filter(|line| line["local_port"].as_u64().is_some_and(|port| ports.contains(&port))).count();
+    assert!(ours >= 3_000, "{ours} lines of 200 flows in 2 s");
+}
+
+#[test]
+fn a_copy_tells_the_end_that_sends_which_control_was_asked_for_or_says_that_it_did_not() {
+    let Some(_turn) = turn() else { return };
+    if is_there("htcp") {
+        eprintln!("SKIPPED: this kernel has htcp, so nothing would be loaded");
+        return;
+    }
+    let dir = tempfile::tempdir().expect("a folder");
+    let (a, b) = (dir.path().join("a"), dir.path().join("b"));
+    for folder in [&a, &b] {
+        std::fs::create_dir(folder).expect("a folder");
+    }
+    std::fs::write(a.join("file"), vec![7; 3 << 20]).expect("written");
+    let (_a, from) = node(&a, "write", &["--listen", "127.0.0.2:0", "--third-party"]);
+    let (_b, to) = node(&b, "write", &["--listen", "127.0.0.3:0", "--third-party"]);
+    let there = |name: &str| (format!("{from}/file"), format!("{to}/{name}"));
+    let copied = |control: &str, from: &str, to: &str| -> Value {
+        let said = succeed(farline().args(["--json", "-q", "cp", "--congestion", control, from, to]));
+        serde_json::from_str(&said).expect("one object")
+    };
+    // From node to node.
+    let (file, copy) = there("copy");
+    let outcome = copied("htcp", &file, &copy);
+    assert_eq!((outcome["congestion"].as_str(), outcome["notes"].as_array().map(Vec::len)), (Some("htcp"), Some(0)), "{outcome}");
+    until("htcp", false);
+    // A word that nobody knows is a mistake in each direction, before anything moves.
+    let here = dir.path().join("here");
+    let here = here.to_str().expect("text");
+    for (from, to) in [there("never"), (file.clone(), here.to_owned()), (a.join("file").display().to_string(), copy.clone())] {
+        let (error, code) = error_of(&["cp", "--congestion", "tahoe", &from, &to]);
+        assert_eq!((error["code"].as_str(), code), (Some("unknown-congestion"), 2), "{from} {to}: {error}");
+    }
+    assert!(!b.join("never").exists() && !Path::new(here).exists());
+    // A node without the privilege says which it lacks.
+    let nobody = Nobody::new();
+    std::fs::write(nobody.0.path().join("file"), b"of nobody").expect("written");
+    let mut serve = nobody.farline("-all");
+    serve.args(["--json", "serve", "--anonymous", "read", "--listen", "127.0.0.1:0", "--root"]).arg(nobody.0.path());
+    let (_serves, poor) = farline_lab::announced(&mut serve);
+    let outcome = copied("htcp", &format!("{poor}/file"), here);
+    let note = outcome["notes"][0].as_str().unwrap_or_default();
+    assert!(note.contains("without htcp") && note.contains("needs CAP_BPF and CAP_PERFMON"), "{outcome}");
+    // A stock server cannot be told: that is said, in both ways in which it sends.
+    let (_stock, stock) = globus_server();
+    let file = a.join("file");
+    for to in [here.to_owned(), format!("{to}/of-stock")] {
+        let outcome = copied("htcp", &format!("{stock}{}", file.display()), &to);
+        let note = outcome["notes"].to_string();
+        assert!(note.contains("without htcp") && note.contains("no Farline node"), "{outcome}");
+        let (error, code) = error_of(&["cp", "--congestion", "tahoe", &format!("{stock}{}", file.display()), &to]);
+        assert_eq!((error["code"].as_str(), code), (Some("unknown-congestion"), 2), "{error}");
+    }
+}
