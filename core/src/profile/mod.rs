@@ -10,6 +10,8 @@
 //! RDMA by the model, and TCP beside it, are [`verbs`].
 
 mod advisor;
+mod advisor_model;
+mod advisor_stored;
 mod cell;
 mod columns;
 mod diff;
@@ -43,7 +45,9 @@ pub mod statistics;
 mod trial;
 pub mod verbs;
 
-pub use advisor::{Known, PLAN_SCHEMA, Plan, Source, plan, plan_from};
+pub use advisor::{Known, PLAN_SCHEMA, Plan, Source};
+pub use advisor_model::plan;
+pub use advisor_stored::plan_from;
 pub use cell::{Cell, Direction, PathPoint};
 pub use columns::{Columns, Values};
 pub use diff::{CellDifference, DIFF_SCHEMA, Difference, diff};
