@@ -31,6 +31,7 @@ mod page_link;
 mod page_model;
 mod page_papers;
 mod page_printed;
+mod page_rtt;
 mod page_samples;
 mod page_stability;
 mod page_time;

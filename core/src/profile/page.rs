@@ -1,11 +1,9 @@
 //! A profile as one page: heat maps, throughput against rtt, the papers' tables beside ours, time series, every cell.
 
 use super::document::{CellResult, Kind, Profile};
-use super::published;
-use super::statistics::{Pooled, transition, utilisation_concavity};
-use crate::congestion::{Algorithm, Set};
-use crate::report::{Axis, Card, HeatMap, LineChart, Page, Section, Series, Surface, Table};
-use crate::units::{Rate, Span};
+use crate::congestion::Set;
+use crate::report::{Card, HeatMap, Page, Section, Surface};
+use crate::units::Rate;
 
 /// The streams that SC08 averages over (section III.A).
 pub(super) const SC08_STREAMS: std::ops::RangeInclusive<u32> = 5..=15;
@@ -170,94 +168,6 @@ impl Profile {
             }
         }
         Some(section)
-    }
-
-    /// What was found with `congestion` over the path called `path`, over SC08's streams where the grid has them.
-    fn averaged_over(&self, congestion: Algorithm, path: &str) -> Option<Pooled> {
-        let streams: Vec<u32> = self.averaged().collect();
-        let of = |result: &&CellResult| {
-            let cell = &result.cell;
-            cell.congestion == congestion && cell.path.name == path && streams.contains(&cell.streams)
-        };
-        CellResult::pooled(self.basic().filter(of))
-    }
-
-    /// Of what the means against rtt are, and what their shade is.
-    fn band_in_words(&self) -> String {
-        let averaged = self.averaged_in_words();
-        let several = self.averaged().count() > 1;
-        let means = if several { format!("Means of the means of {averaged}") } else { format!("Means of {averaged}") };
-        format!(
-            "{means}; the shade is the 95 % confidence interval of that mean by how the repetitions differ, and there is none where a \
-             number of streams ran once.{}",
-            if several { " How far apart the streams lie is not in it: the tables have their sd." } else { "" }
-        )
-    }
-
-    /// Throughput against rtt with its interval, the papers' beside, and what the fit says.
-    fn against_rtt(&self) -> Option<Section> {
-        if self.grid.paths.len() < 2 || self.grid.copies.is_some() {
-            return None;
-        }
-        let mut paths: Vec<_> = self.grid.paths.iter().collect();
-        paths.sort_by_key(|path| path.rtt_ns);
-        let capacity = paths.iter().map(|path| gbit(path.rate_bps)).fold(0.0, f64::max);
-        let mut series = Vec::new();
-        let mut rows = Vec::new();
-        for &congestion in self.grid.congestion.iter().take(LINES) {
-            let found: Vec<(f64, Pooled)> = paths
-                .iter()
-                .filter_map(|path| Some((path.rtt_ns.as_millis_f64(), self.averaged_over(congestion, &path.name)?)))
-                .collect();
-            let points: Vec<(f64, f64)> = found.iter().map(|(ms, pooled)| (*ms, pooled.mean / 1e9)).collect();
-            let band =
-                found.iter().filter_map(|(ms, pooled)| pooled.ci95.map(|(low, high)| (*ms, low.max(0.0) / 1e9, high / 1e9)));
-            let fit = transition(&points, capacity);
-            rows.push((
-                vec![
-                    congestion.to_string(),
-                    fit.map_or_else(String::new, |fit| Span::from_secs_f64(fit.rtt_ms / 1e3).to_string()),
-                    fit.map_or_else(String::new, |fit| format!("{:.3}", fit.rmse)),
-                    utilisation_concavity(&points, capacity).map_or_else(String::new, |value| format!("{value:.2}")),
-                ],
-                false,
-            ));
-            series.push(Series {
-                name: format!("{congestion}, {}", self.label()),
-                points,
-                band: band.collect(),
-                ..Series::default()
-            });
-        }
-        for &congestion in &self.grid.congestion {
-            let points: Vec<(f64, f64)> = paths
-                .iter()
-                .filter_map(|path| published::sc08(congestion, &path.name).map(|row| (path.rtt_ns.as_millis_f64(), row.gbps)))
-                .collect();
-            if points.len() > 1 && series.len() < LINES {
-                series.push(Series { name: format!("{congestion}, SC08"), points, ..Series::default() });
-            }
-        }
-        let chart = |x: Axis| LineChart {
-            title: "Throughput against round-trip time".to_owned(),
-            x,
-            y: Axis::new("Goodput", "Gbit/s"),
-            series: series.clone(),
-            marks: Vec::new(),
-        };
-        let columns = Table::headings(["Control", "Transition RTT", "Error of the fit", "Utilisation-concavity"]);
-        Some(
-            Section::new("Throughput against round-trip time")
-                .text(format!("{}{}", self.band_in_words(), self.rest_in_words()))
-                .chart(chart(Axis::new("Round-trip time", "ms")))
-                .chart(chart(Axis::new("Round-trip time, logarithmic", "ms").log()))
-                .table(Table { columns, rows })
-                .note(
-                    "Up to the transition RTT a profile is concave: distance costs little. It is the measured rtt at which two \
-                     sigmoids fit best (Rao et al., HPDC 2017). Utilisation-concavity is 1 for a profile that falls only at its \
-                     end and uses everything, 0 for one that falls at once.",
-                ),
-        )
     }
 }
 

@@ -22,11 +22,23 @@ impl Sigmoid {
     }
 }
 
+/// Where a profile turns, as far as the rtts that were measured tell; in milliseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Turn {
+    /// Convex throughout: if it turns, then below the least rtt.
+    Below(f64),
+    /// Concave up to the first of two neighbouring rtts, convex from the second on: it turns somewhere between them.
+    Between(f64, f64),
+    /// Concave throughout: if it turns, then beyond the largest rtt.
+    Beyond(f64),
+}
+
 /// The fit of a profile.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Transition {
-    /// tau_T in milliseconds: up to it the profile is concave. The first rtt when it is convex throughout.
-    pub rtt_ms: f64,
+    /// Where it turns, tau_T.
+    pub turn: Turn,
     /// The sigmoid up to tau_T; absent when the profile is convex throughout.
     pub concave: Option<Sigmoid>,
     /// The sigmoid beyond tau_T; absent when the profile is concave throughout.
@@ -35,44 +47,59 @@ pub struct Transition {
     pub rmse: f64,
 }
 
-impl Transition {
-    /// The fitted share of capacity at an rtt of `ms`.
-    pub fn at(&self, ms: f64) -> f64 {
-        let side = if ms <= self.rtt_ms { self.concave.or(self.convex) } else { self.convex.or(self.concave) };
-        side.map_or(0.0, |sigmoid| sigmoid.at(ms))
-    }
+/// Why a profile has no transition RTT that could be named.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Unnamed {
+    /// It has so many rtts, and [`LEAST_RTTS`] are needed.
+    TooFew(usize),
+    /// The best fit is off by so much, in shares of capacity.
+    PoorFit(f64),
 }
 
-/// Fits `points`, (rtt in milliseconds, throughput) in ascending rtt, scaled by `capacity`; `None` for fewer than three rtts.
+/// Two sigmoids have four parameters: with fewer rtts than this they go through every point, wherever the profile is divided.
+pub const LEAST_RTTS: usize = 6;
+/// What is farther from the points than this, in shares of capacity, does not describe them.
+const MOST_RMSE: f64 = 0.05;
+/// Throughput is not known better than this, in shares of capacity: what two fits differ by below it is no reason to prefer one.
+const KNOWN_TO: f64 = 0.005;
+
+/// Fits `points`, (rtt in milliseconds, throughput) in ascending rtt, scaled by `capacity`.
 ///
-/// Every measured rtt is tried as tau_T; the least sum of squares wins. The true transition lies between that rtt and the next.
-pub fn transition(points: &[(f64, f64)], capacity: f64) -> Option<Transition> {
-    let last = points.last()?.0;
-    if points.len() < 3 || capacity <= 0.0 || last <= points[0].0 {
-        return None;
+/// Every division between two rtts is tried, and none at all. The least Bayesian information criterion wins (Schwarz 1978), so that a second
+/// sigmoid has to be worth its two parameters. The true transition lies between the two rtts of the division.
+///
+/// # Errors
+/// [`Unnamed`] where there are too few rtts, or no division fits.
+pub fn transition(points: &[(f64, f64)], capacity: f64) -> Result<Transition, Unnamed> {
+    let count = points.len();
+    let last = points.last().map_or(0.0, |point| point.0);
+    if count < LEAST_RTTS || capacity <= 0.0 || last <= points[0].0 {
+        return Err(Unnamed::TooFew(count));
     }
     let shares: Vec<(f64, f64)> = points.iter().map(|&(ms, throughput)| (ms, (throughput / capacity).clamp(0.0, 1.0))).collect();
     let mut best: Option<(f64, Transition)> = None;
-    for turn in 0..shares.len() {
-        let rtt_ms = shares[turn].0;
-        let (left, right) = shares.split_at(turn + 1);
-        // One point on a side is no curve: the other sigmoid takes it.
-        let (left, right) = match (left.len(), right.len()) {
-            (1, _) => (&shares[..0], &shares[..]),
-            (_, 1) => continue,
-            _ => (left, right),
-        };
-        let concave = (!left.is_empty()).then(|| fit(left, (rtt_ms, 10.0 * last)));
-        let convex = (!right.is_empty()).then(|| fit(right, (-10.0 * last, rtt_ms)));
+    for left in 0..=count {
+        let (near, far) = shares.split_at(left);
+        // The turn lies beyond the last rtt of the concave side, and before the first of the convex one.
+        let (from, to) = (near.last().map_or(shares[0].0, |point| point.0), far.first().map_or(last, |point| point.0));
+        let concave = (!near.is_empty()).then(|| fit(near, (from, 10.0 * last)));
+        let convex = (!far.is_empty()).then(|| fit(far, (-10.0 * last, to)));
         let squares = concave.map_or(0.0, |(_, squares)| squares) + convex.map_or(0.0, |(_, squares)| squares);
-        // A turn that gains nothing is not one: the first, simplest division stands.
-        if best.as_ref().is_none_or(|(least, _)| squares < least - 1e-9) {
-            let rmse = (squares / shares.len() as f64).sqrt();
+        let parameters = if concave.is_some() && convex.is_some() { 4.0 } else { 2.0 };
+        let mean = squares / count as f64 + KNOWN_TO * KNOWN_TO;
+        let criterion = count as f64 * mean.ln() + parameters * (count as f64).ln();
+        if best.as_ref().is_none_or(|(least, _)| criterion < least - 1e-9) {
+            let turn = match left {
+                0 => Turn::Below(shares[0].0),
+                all if all == count => Turn::Beyond(last),
+                _ => Turn::Between(from, to),
+            };
             let (concave, convex) = (concave.map(|(sigmoid, _)| sigmoid), convex.map(|(sigmoid, _)| sigmoid));
-            best = Some((squares, Transition { rtt_ms, concave, convex, rmse }));
+            best = Some((criterion, Transition { turn, concave, convex, rmse: (squares / count as f64).sqrt() }));
         }
     }
-    best.map(|(_, found)| found)
+    let found = best.map(|(_, found)| found).ok_or(Unnamed::TooFew(count))?;
+    if found.rmse > MOST_RMSE { Err(Unnamed::PoorFit(found.rmse)) } else { Ok(found) }
 }
 
 /// The sigmoid of least squares with its middle between `low` and `high`, by a grid that is refined around its best point.
@@ -111,28 +138,46 @@ mod tests {
     /// Rao's suite, in milliseconds.
     const SUITE: [f64; 7] = [0.4, 11.8, 22.6, 45.6, 91.6, 183.0, 366.0];
 
+    /// A profile over `rtts` that turns at `turn` between them, of 9.3.
+    fn made(rtts: &[f64], turn: f64) -> Vec<(f64, f64)> {
+        let last = rtts[rtts.len() - 1];
+        let near = Sigmoid { steepness: 6.0 / last, middle_ms: turn + 0.2 * last };
+        let far = Sigmoid { steepness: 4.0 / last, middle_ms: turn - 0.1 * last };
+        rtts.iter().map(|&ms| (ms, 9.3 * if ms <= turn { near.at(ms) } else { far.at(ms) })).collect()
+    }
+
     #[test]
-    fn the_turn_of_a_made_profile_is_found() {
-        for turn in [45.6, 91.6] {
-            let (left, right) =
-                (Sigmoid { steepness: 0.02, middle_ms: turn + 60.0 }, Sigmoid { steepness: 0.012, middle_ms: turn - 30.0 });
-            let points: Vec<(f64, f64)> =
-                SUITE.iter().map(|&ms| (ms, 9.3 * if ms <= turn { left.at(ms) } else { right.at(ms) })).collect();
-            let found = transition(&points, 9.3).expect("enough points");
-            assert_eq!(found.rtt_ms, turn, "{found:?}");
+    fn the_turn_of_a_made_profile_lies_in_its_bracket_wherever_it_is() {
+        for (turn, bracket) in [(60.0, (45.6, 91.6)), (120.0, (91.6, 183.0)), (200.0, (183.0, 366.0))] {
+            let found = transition(&made(&SUITE, turn), 9.3).expect("enough points");
+            assert_eq!(found.turn, Turn::Between(bracket.0, bracket.1), "{turn}: {found:?}");
             assert!(found.rmse < 0.01, "{found:?}");
         }
+        // The last but one of seven is among them; more distances narrow it.
+        let dense: Vec<f64> = (1..=20).map(|i| f64::from(i) * 15.0).collect();
+        let found = transition(&made(&dense, 130.0), 9.3).expect("enough points");
+        assert_eq!(found.turn, Turn::Between(120.0, 135.0), "{found:?}");
     }
 
     #[test]
     fn window_limited_throughput_is_convex_and_a_plateau_concave() {
         // min(C, W / rtt) from the second point on: a hyperbola.
-        let hyperbola: Vec<(f64, f64)> = SUITE.iter().map(|&ms| (ms, (9.3f64).min(0.4 * 9.3 / ms))).collect();
+        let hyperbola: Vec<(f64, f64)> = SUITE.iter().map(|&ms| (ms, 4.0 / (1.0 + ms / 60.0))).collect();
         let found = transition(&hyperbola, 9.3).expect("enough points");
-        assert!(found.rtt_ms <= 11.8, "{found:?}");
+        assert_eq!(found.turn, Turn::Below(0.4), "{found:?}");
         let plateau: Vec<(f64, f64)> = SUITE.iter().map(|&ms| (ms, 9.3 - 0.00002 * ms * ms)).collect();
         let found = transition(&plateau, 9.3).expect("enough points");
-        assert!(found.rtt_ms >= 183.0 && found.rmse < 0.05, "{found:?}");
-        assert_eq!(transition(&plateau[..2], 9.3), None);
+        assert_eq!(found.turn, Turn::Beyond(366.0), "{found:?}");
+        assert!(found.rmse < 0.05, "{found:?}");
+    }
+
+    #[test]
+    fn too_few_distances_and_a_poor_fit_name_nothing() {
+        let all = made(&SUITE, 60.0);
+        // Four free parameters go through SC08's four points.
+        assert_eq!(transition(&all[..4], 9.3), Err(Unnamed::TooFew(4)));
+        assert_eq!(transition(&[], 9.3), Err(Unnamed::TooFew(0)));
+        let saw: Vec<(f64, f64)> = SUITE.iter().enumerate().map(|(i, &ms)| (ms, if i % 2 == 0 { 8.0 } else { 4.0 })).collect();
+        assert!(matches!(transition(&saw, 9.3), Err(Unnamed::PoorFit(rmse)) if rmse > 0.1), "{:?}", transition(&saw, 9.3));
     }
 }
