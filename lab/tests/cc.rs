@@ -304,18 +304,24 @@ fn follows(run: &Run, link: &str) -> Result<bool, String> {
     }
 }
 
-/// Three findings in a row are one; a machine that is busy with something else makes runs that do not count.
+/// Of three runs that count two must follow: a machine that is busy with something else disturbs one in ways that no figure of the link
+/// shows. One that lets none of six count says nothing; one that lets some count must not hide behind the others.
 fn must_follow(run: &Run, link: &str) {
-    let mut wrong = Vec::new();
+    let (mut right, mut wrong) = (0, Vec::new());
     for _ in 0..6 {
         match follows(run, link) {
-            Ok(true) => return,
+            // The usual case: the first counts, and is right.
+            Ok(true) if wrong.is_empty() => return,
+            Ok(true) => right += 1,
             Ok(false) => {}
             Err(said) => wrong.push(said),
         }
-        assert!(wrong.len() < 3, "{wrong:#?}");
+        assert!(wrong.len() < 2, "{wrong:#?}");
+        if right == 2 {
+            return;
+        }
     }
-    assert!(wrong.is_empty(), "{wrong:#?}");
+    assert!(wrong.is_empty(), "only {right} right beside: {wrong:#?}");
     eprintln!("SKIPPED: in six runs this machine was too busy to measure {}", run.algorithm);
 }
 

@@ -1,7 +1,7 @@
 //! What takes Debian's own kernel, or a clock that may be stepped: `make lab` runs these in the guest of `lab/guest`.
 
 use farline::kernelcc::{available, default_control};
-use farline_lab::{Running, error_of, farline, succeed};
+use farline_lab::{Running, error_of, farline, node, succeed};
 use rustix::process::{Pid, Signal, kill_process};
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Command, Stdio};
@@ -80,6 +80,61 @@ fn on_a_kernel_without_links_nothing_stays_after_a_signal_and_the_next_command_c
     assert!(there(), "without links nobody takes it back");
     succeed(farline().args(["cc", "ls"]));
     until_gone("fl_g_old");
+}
+
+#[test]
+#[ignore = "needs Debian's own kernel: make lab"]
+fn a_profile_that_a_signal_ends_leaves_no_control_on_a_kernel_without_links() {
+    // Nobody loads it at the guest's start.
+    succeed(Command::new("modprobe").arg("tun"));
+    let default = default_control();
+    let own = || available().into_iter().find(|name| name.starts_with("scalable_"));
+    for (signal, code) in [(Signal::TERM, 143), (Signal::INT, 130), (Signal::HUP, 129)] {
+        let mut command = farline();
+        command.args(["--json", "-q", "profile", "--rtt", "20ms", "--rate", "20M", "--mtu", "1500", "--scale", "1"]);
+        command.args(["--congestion", "scalable", "--set", "paper", "--seconds", "60"]);
+        let mut child = Running(command.stdout(Stdio::null()).spawn().expect("farline runs"));
+        let until = Instant::now() + Duration::from_secs(60);
+        while own().is_none() {
+            assert!(Instant::now() < until && child.0.try_wait().expect("a child").is_none(), "it loads its control");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        let pid = i32::try_from(child.0.id()).ok().and_then(Pid::from_raw).expect("a process");
+        kill_process(pid, signal).expect("it is ours");
+        assert_eq!(child.0.wait().expect("it ends").code(), Some(code), "{signal:?}");
+        assert_eq!(own(), None, "{signal:?}");
+    }
+    assert_eq!(default_control(), default);
+}
+
+#[test]
+#[ignore = "needs Debian's own kernel: make lab"]
+fn a_module_that_a_copy_had_loaded_goes_with_it() {
+    let is_loaded = || std::path::Path::new("/sys/module/tcp_htcp/initstate").exists();
+    assert!(!is_loaded(), "{WHY}");
+    let dir = tempfile::tempdir().expect("a folder");
+    std::fs::write(dir.path().join("file"), vec![7; 8 << 20]).expect("written");
+    let (_node, url) = node(dir.path(), "write", &[]);
+    let (file, back) = (dir.path().join("file").display().to_string(), dir.path().join("back").display().to_string());
+    // The end that sends loads it: this one, then the node.
+    for (from, to) in [(file, format!("{url}/there")), (format!("{url}/there"), back)] {
+        let mut command = farline();
+        command.args(["--json", "-q", "cp", "--congestion", "htcp", "--limit", "20Mbit/s", &from, &to]);
+        let child = command.stdout(Stdio::piped()).spawn().expect("farline runs");
+        let until = Instant::now() + Duration::from_secs(30);
+        while !is_loaded() {
+            assert!(Instant::now() < until, "the module is loaded");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        let said = child.wait_with_output().expect("it ends");
+        let outcome: serde_json::Value = serde_json::from_slice(&said.stdout).expect("one object");
+        assert_eq!(outcome["congestion"], "htcp", "{outcome}");
+        let until = Instant::now() + Duration::from_secs(10);
+        while is_loaded() {
+            assert!(Instant::now() < until, "nobody uses the module, and it stays");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
 }
 
 #[test]

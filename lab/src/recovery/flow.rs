@@ -89,7 +89,7 @@ pub fn watch(ends: &dyn Ends, subject: Subject, window: u32, seconds: f64, ready
     let binary = farline_binary();
     let binary = binary.to_str().context("a path of text")?;
     let arguments = subject.arguments();
-    let mut trace = vec![binary, "--json", "cc", "trace"];
+    let mut trace = vec![binary, "--json", "--quiet", "cc", "trace"];
     trace.extend(arguments.iter().map(String::as_str));
     trace.extend(["--every", "4ms", "--for", &span]);
     let trace = ends.at("a", &trace).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::inherit()).spawn()?;

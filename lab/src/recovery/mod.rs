@@ -127,7 +127,7 @@ impl Recovery {
 }
 
 /// The largest part by which two windows differ at the same time after a recovery, over the first `seconds` of each; `None` when the
-/// one had another number of reductions.
+/// one had another number of reductions, or there was nothing to compare after one of them.
 pub fn largest_difference(kernel: &Recovery, machine: &Recovery, seconds: f64) -> Option<f64> {
     let at = |trace: &[(f64, f64)], time: f64| {
         let next = trace.partition_point(|(at, _)| *at <= time);
@@ -135,10 +135,45 @@ pub fn largest_difference(kernel: &Recovery, machine: &Recovery, seconds: f64) -
     };
     let apart = |(kernel, machine): (&Reduction, &Reduction)| {
         // The one whose next loss came sooner ends the comparison.
-        let end = machine.trace.last().map_or(0.0, |(time, _)| *time).min(seconds);
+        let end = machine.trace.last()?.0.min(seconds);
         let points = kernel.trace.iter().filter(|(time, _)| *time <= end);
-        points.filter_map(|(time, packets)| Some((packets / at(&machine.trace, *time)? - 1.0).abs())).fold(0.0, f64::max)
+        points.filter_map(|(time, packets)| Some((packets / at(&machine.trace, *time)? - 1.0).abs())).reduce(f64::max)
     };
-    (kernel.reductions.len() == machine.reductions.len())
-        .then(|| kernel.reductions.iter().zip(&machine.reductions).map(apart).fold(0.0, f64::max))
+    if kernel.reductions.len() != machine.reductions.len() {
+        return None;
+    }
+    let each: Option<Vec<f64>> = kernel.reductions.iter().zip(&machine.reductions).map(apart).collect();
+    each?.into_iter().reduce(f64::max)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn recovery(traces: &[&[(f64, f64)]]) -> Recovery {
+        let reduction = |trace: &&[(f64, f64)]| Reduction {
+            at: 0.0,
+            before: 100.0,
+            lasted: Some(0.1),
+            from: 50.0,
+            timeout: false,
+            trace: trace.to_vec(),
+        };
+        let reductions = traces.iter().map(reduction).collect();
+        Recovery { reductions, depth: 50.0, from: 50.0, seconds: Some(1.0), rtt: 0.1, used: 1.0, inexact: Vec::new() }
+    }
+
+    #[test]
+    fn windows_differ_by_the_most_that_was_seen_and_by_nothing_known_where_nothing_was() {
+        let machine = recovery(&[&[(0.0, 50.0), (1.0, 60.0), (2.0, 70.0)]]);
+        let kernel: &[(f64, f64)] = &[(0.0, 50.0), (1.1, 66.0), (1.9, 57.0), (3.0, 700.0)];
+        let apart = largest_difference(&recovery(&[kernel]), &machine, 10.0).expect("it can be compared");
+        assert!((apart - 0.1).abs() < 1e-9, "{apart}");
+        assert_eq!(largest_difference(&recovery(&[kernel]), &machine, 0.5), Some(0.0), "only the first is within");
+        assert_eq!(largest_difference(&recovery(&[&[]]), &machine, 10.0), None, "no trace is no agreement");
+        assert_eq!(largest_difference(&recovery(&[kernel]), &recovery(&[&[]]), 10.0), None);
+        assert_eq!(largest_difference(&recovery(&[kernel, &[]]), &recovery(&[kernel, kernel]), 10.0), None);
+        assert_eq!(largest_difference(&recovery(&[kernel, kernel]), &machine, 10.0), None, "another number of losses");
+        assert_eq!(largest_difference(&recovery(&[]), &recovery(&[]), 10.0), None);
+    }
 }

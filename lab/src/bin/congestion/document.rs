@@ -1,13 +1,14 @@
 //! docs/congestion.md from the lines of a measurement.
 
-use crate::measure::{GOODPUT_SECONDS, SHARE_SECONDS};
+use anyhow::{Result, ensure};
 use farline_core::congestion::{Algorithm, Set};
 use farline_core::profile::published::sc08;
 use farline_core::units::{Rate, Span};
+use farline_core::wan::Path;
 use farline_lab::modules;
 use farline_lab::throughput::simulated;
 use serde_json::Value;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Single streams of SC08's section III.C, in Gbit/s of 9.2; "below 65 Mbps" is given as 0.065.
 const SC08_SINGLE: [(&str, &str, f64); 4] =
@@ -26,8 +27,9 @@ target/release/farline-congestion render congestion.ndjson > docs/congestion.md
 
 Linux UNAME; the control of each line as it stands in `set`: `paper` is Farline's in BPF with the constants of the paper or RFC,
 `linux` the kernel's own. Paths are those of `farline link`, at a rate that this machine carries; what scales is the window in
-packets. A run during which the link was not exact, or the host did not keep up with the flow, does not count: it is repeated twice,
-and then marked *void*.
+packets. A run during which the link was not exact, or the host did not keep up with the flow, does not count: it is repeated, four times
+at most, and then marked *void*. `measure` fails when a line that counts is more than 15 % from theory after losses, or 25 % after a burst,
+or when its window is more than 10 % from the machine's.
 ";
 
 const LOSS: &str = "
@@ -72,7 +74,7 @@ const CARRIED: &str = "
 ## Goodput and share
 
 Over the whole path from a cold start, slow start included, and a queue of one bandwidth-delay product: one stream, and ten, for GOODPUT s.
-500 Mbit/s are 1,090 packets on usn-1400 and 6,620 on usn-8600. *Share* is what one flow takes of the sum with one of CUBIC beside it, over SHARE s. *Machine* is the same of the pure controls over the
+PACKETS. *Share* is what one flow takes of the sum with one of CUBIC beside it, over SHARE s. *Machine* is the same of the pure controls over the
 simulated path, whose CUBIC has no HyStart. *SC08* is what the paper printed over 9.2 Gbit/s and eight hosts' own
 queues: a single stream, and the mean of 5 to 15; beside ours it shows the order, not the amount.
 
@@ -86,11 +88,12 @@ const MODULES: &str = "
 In a guest with Debian's own kernel (Linux KERNEL, `make lab`), which has these controls as modules: each, and Farline's in BPF with the
 constants of `linux`, one after the other over the same path with a round-trip time of RTT (netem). The guest's time is virtual, so that
 it says nothing of this machine's speed. *Recovery* is as above, after one loss from the window given; *goodput* is what the receiver got of
-the first PACKETS packets from a cold start, when one in OF is lost. Each is of the middle one of so many flows, with the least and the most in
+the first PACKETS packets from a cold start, when one in OF is lost. Each is the mean of so many flows, with the least and the most in
 brackets: BIC gains its last packets one in two rounds, so that a flow may be back a third later than the next, and a flow of Vegas that loses a
-packet twice waits for its timer. The program must not lie beyond all of the module's flows by more than a tenth.
+packet twice waits for its timer. *Apart* is how much more the program's mean is than the module's, with the bounds of 95 % confidence: flows were
+measured, from LEAST of either to MOST, until those lay within a tenth or beyond it. The means must be within a tenth.
 
-| control | window | flows | recovery, module | BPF | goodput, module | BPF |
+| control | window | measured | flows | module | BPF | apart |
 |---|---|---|---|---|---|---|
 ";
 
@@ -103,13 +106,21 @@ the acknowledgements before); tcp_vegas doubles each round in slow start, and af
 ";
 
 /// The document.
-pub(crate) fn render(lines: &[Value]) -> String {
-    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
-    let mut text = HEAD.replace("UNAME", release.trim());
+///
+/// # Errors
+/// When lines are of several kernels, or flows ran for several spans: one heading cannot say it of all.
+pub(crate) fn render(lines: &[Value]) -> Result<String> {
     let same =
         |a: &Value, b: &Value| ["part", "control", "rtt_s", "path", "streams", "measure"].iter().all(|key| a[key] == b[key]);
     let last = |at: usize| !lines[at + 1..].iter().any(|later| same(&lines[at], later));
     let lines: Vec<&Value> = (0..lines.len()).filter(|&at| last(at)).map(|at| &lines[at]).collect();
+    let here = |line: &&&Value| word(line, "part") != "module";
+    // Lines from before the kernel stood in them have none.
+    let kernel = only(
+        "kernels",
+        lines.iter().filter(here).map(|line| line["kernel"].as_str().unwrap_or("of a release that was not noted")),
+    )?;
+    let mut text = HEAD.replace("UNAME", kernel.unwrap_or("?"));
     let mut sorted = lines.clone();
     sorted.sort_by_key(|line| ((number(line, "rtt_s").unwrap_or(0.0) * 1e6) as u64, word(line, "control").to_owned()));
     for (part, head, row) in [
@@ -126,11 +137,49 @@ pub(crate) fn render(lines: &[Value]) -> String {
             text.push_str(&format!("| {control} | {set} | {rtt} | {window} | {cells}{} |\n", void(line)));
         }
     }
-    text.push_str(&CARRIED.replace("GOODPUT", &GOODPUT_SECONDS.to_string()).replace("SHARE", &SHARE_SECONDS.to_string()));
+    let spans = |parts: &'static [&'static str]| {
+        let lines = lines.iter().filter(move |line| parts.contains(&word(line, "part")));
+        only("spans of flows", lines.filter_map(|line| line["seconds"].as_u64()))
+    };
+    let (alone, beside) = (spans(&["goodput", "ten"])?.unwrap_or(0) as u32, spans(&["share"])?.unwrap_or(0) as u32);
+    let head = CARRIED.replace("GOODPUT", &alone.to_string()).replace("SHARE", &beside.to_string());
+    text.push_str(&head.replace("PACKETS", &packets(&lines)));
     for ((path, control), cells) in carried(&lines) {
-        text.push_str(&format!("| {control} | {} | {path} | {} |\n", cells.set, cells.row(&path, &control)));
+        text.push_str(&format!("| {control} | {} | {path} | {} |\n", cells.set, cells.row(&path, &control, alone, beside)));
     }
-    text + &beside_modules(&sorted)
+    Ok(text + &beside_modules(&sorted)?)
+}
+
+/// The one value that all have; `None` without any.
+fn only<T: Ord + std::fmt::Debug>(what: &str, values: impl Iterator<Item = T>) -> Result<Option<T>> {
+    let mut different: BTreeSet<T> = values.collect();
+    ensure!(different.len() < 2, "these lines are of different {what}, which one document cannot tell: {different:?}");
+    Ok(different.pop_first())
+}
+
+/// How many packets of 1538 bytes on the wire each path holds at each rate that flows ran at.
+fn packets(lines: &[&Value]) -> String {
+    let all = lines.iter().filter_map(|line| Some((line["rate_bps"].as_u64()?, line["path"].as_str()?)));
+    let mut by_rate: BTreeMap<u64, BTreeSet<&str>> = BTreeMap::new();
+    for (rate, path) in all {
+        by_rate.entry(rate).or_default().insert(path);
+    }
+    let on = |rate: u64, path: &str| {
+        let rtt = Path::named(path).ok()?.rtt?;
+        let packets = rate as f64 * rtt.as_secs_f64() / (1_538.0 * 8.0);
+        // Three digits of it.
+        let unit = 10f64.powf(packets.log10().floor() - 2.0).max(1.0);
+        Some(format!("{} on {path}", thousands((packets / unit).round() as u64 * unit as u64)))
+    };
+    let of = |(rate, paths): (u64, BTreeSet<&str>)| {
+        let each: Vec<String> = paths.into_iter().filter_map(|path| on(rate, path)).collect();
+        format!("{} are {}", Rate::from_bps(rate), each.join(" and ").replacen(" on", " packets on", 1))
+    };
+    by_rate.into_iter().map(of).collect::<Vec<_>>().join("; ")
+}
+
+fn thousands(number: u64) -> String {
+    if number < 1_000 { number.to_string() } else { format!("{},{:03}", thousands(number / 1_000), number % 1_000) }
 }
 
 fn number(line: &Value, key: &str) -> Option<f64> {
@@ -190,29 +239,32 @@ fn burst(line: &Value) -> String {
 }
 
 /// The pairs that were measured in the guest; nothing when none was.
-fn beside_modules(lines: &[&Value]) -> String {
+fn beside_modules(lines: &[&Value]) -> Result<String> {
     let modules: Vec<&Value> = lines.iter().copied().filter(|line| line["part"] == "module").collect();
-    let Some(kernel) = modules.first().map(|line| word(line, "kernel")) else { return String::new() };
+    let Some(kernel) = only("kernels", modules.iter().map(|line| word(line, "kernel")))? else { return Ok(String::new()) };
     let head = MODULES.replace("KERNEL", kernel).replace("RTT", &modules::RTT.to_string());
-    let mut text = head.replace("PACKETS", &modules::PACKETS.to_string()).replace("OF", &modules::OF.to_string());
-    let cells = |line: &Value, unit: &str| {
-        let [module, bpf] = [("module", "modules"), ("bpf", "bpfs")].map(|(middle, all)| {
-            let flows = line[all].as_array().into_iter().flatten().filter_map(Value::as_f64);
-            let (least, most) =
-                flows.fold((f64::INFINITY, f64::NEG_INFINITY), |(least, most), flow| (flow.min(least), flow.max(most)));
-            format!("{:.2} {unit} ({least:.2} to {most:.2})", number(line, middle).unwrap_or(f64::NAN))
-        });
-        format!("{module} | {bpf}")
+    let head = head.replace("PACKETS", &modules::PACKETS.to_string()).replace("OF", &modules::OF.to_string());
+    let (least, most) = modules::FLOWS;
+    let mut text = head.replace("LEAST", &least.to_string()).replace("MOST", &most.to_string());
+    let cell = |line: &Value, (mean, all): (&str, &str), unit: &str| {
+        let flows = line[all].as_array().into_iter().flatten().filter_map(Value::as_f64);
+        let (least, most) =
+            flows.fold((f64::INFINITY, f64::NEG_INFINITY), |(least, most), flow| (flow.min(least), flow.max(most)));
+        format!("{:.2} {unit} ({least:.2} to {most:.2})", number(line, mean).unwrap_or(f64::NAN))
     };
-    for recovery in modules.iter().filter(|line| line["measure"] == "recovery") {
-        let control = word(recovery, "control");
-        let goodput = modules.iter().find(|line| line["measure"] == "goodput" && line["control"] == control);
-        let goodput = goodput.map_or_else(String::new, |line| cells(line, "Mbit/s"));
-        let window = number(recovery, "window").unwrap_or(0.0);
-        let flows = recovery["modules"].as_array().map_or(0, Vec::len);
-        text.push_str(&format!("| {control} | {window} | {flows} | {} | {goodput} |\n", cells(recovery, "s")));
+    for (measure, unit) in [("recovery", "s"), ("goodput", "Mbit/s")] {
+        for line in modules.iter().filter(|line| line["measure"] == measure) {
+            let (control, window) = (word(line, "control"), number(line, "window").unwrap_or(0.0));
+            let window = if measure == "recovery" { window.to_string() } else { "-".to_owned() };
+            let flows = line["modules"].as_array().map_or(0, Vec::len);
+            let [module, bpf] = [("module", "modules"), ("bpf", "bpfs")].map(|of| cell(line, of, unit));
+            let bound = |at: usize| line["apart_within"][at].as_f64().unwrap_or(f64::NAN) * 100.0;
+            let apart = number(line, "apart").unwrap_or(f64::NAN) * 100.0;
+            let apart = format!("{apart:+.1} % ({:+.1} to {:+.1})", bound(0), bound(1));
+            text.push_str(&format!("| {control} | {window} | {measure} | {flows} | {module} | {bpf} | {apart} |\n"));
+        }
     }
-    text + DEVIATIONS
+    Ok(text + DEVIATIONS)
 }
 
 /// What one control carried over one path.
@@ -251,21 +303,64 @@ fn share_of(rates: &[Rate]) -> String {
 }
 
 impl Carried {
-    fn row(&self, path: &str, control: &str) -> String {
+    fn row(&self, path: &str, control: &str, alone: u32, beside: u32) -> String {
         let gbps = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), |gbps| format!("{gbps} Gbit/s"));
         let single = SC08_SINGLE.iter().find(|(name, on, _)| (*name, *on) == (control, path)).map(|&(_, _, gbps)| gbps);
         let mean = control.parse().ok().and_then(|algorithm| sc08(algorithm, path)).map(|row| row.gbps);
         let rate = self.rate.map_or_else(|| "-".to_owned(), |rate| rate.to_string());
-        let (one, share) = self.machine(path, control).unwrap_or_else(|| ("-".to_owned(), "-".to_owned()));
+        let (one, share) = self.machine(path, control, alone, beside).unwrap_or_else(|| ("-".to_owned(), "-".to_owned()));
         let (single, mean) = (gbps(single), gbps(mean));
         format!("{rate} | {} | {one} | {} | {} | {share} | {single} | {mean}", self.one, self.ten, self.share)
     }
 
-    /// The machine's goodput alone, and its share beside CUBIC.
-    fn machine(&self, path: &str, control: &str) -> Option<(String, String)> {
+    /// The machine's goodput alone, and its share beside CUBIC, each over so many seconds; a dash where nothing was measured beside it.
+    fn machine(&self, path: &str, control: &str, alone: u32, beside: u32) -> Option<(String, String)> {
         let (ours, rate) = ((control.parse().ok()?, self.set.parse().ok()?), self.rate?);
-        let alone = simulated(path, rate, &[ours], GOODPUT_SECONDS).ok()?;
-        let beside = simulated(path, rate, &[ours, (Algorithm::Cubic, Set::Linux)], SHARE_SECONDS).ok()?;
-        Some((alone[0].to_string(), share_of(&beside)))
+        let of = |flows: &[_], seconds| (seconds > 0).then(|| simulated(path, rate, flows, seconds).ok()).flatten();
+        let alone = of(&[ours], alone).map(|rates| rates[0].to_string());
+        let share = of(&[ours, (Algorithm::Cubic, Set::Linux)], beside).map(|rates| share_of(&rates));
+        let dash = |cell: Option<String>| cell.unwrap_or_else(|| "-".to_owned());
+        Some((dash(alone), dash(share)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn carried(kernel: &str, seconds: u64, rate: u64) -> Value {
+        json!({ "part": "goodput", "control": "reno", "set": "linux", "path": "usn-1400", "kernel": kernel, "seconds": seconds,
+            "rate_bps": rate, "received_bps": [rate / 2], "void": null })
+    }
+
+    #[test]
+    fn the_document_says_of_kernel_spans_and_rates_what_the_lines_say() {
+        let text = render(&[carried("6.1.0-test", 5, 100_000_000)]).expect("one kernel");
+        assert!(text.contains("\nLinux 6.1.0-test; the control"), "{text}");
+        assert!(text.contains("one stream, and ten, for 5 s.\n100 Mbit/s are 218 packets on usn-1400. *Share*"), "{text}");
+        let text = render(&[carried("6.1.0-test", 12, 500_000_000)]).expect("one kernel");
+        assert!(text.contains("500 Mbit/s are 1,090 packets on usn-1400."), "{text}");
+        let mut other = carried("6.18", 5, 100_000_000);
+        other["control"] = json!("bbr");
+        let error = render(&[carried("6.1.0-test", 5, 100_000_000), other]).expect_err("two kernels").to_string();
+        assert!(error.contains("different kernels") && error.contains("6.18"), "{error}");
+        let mut longer = carried("6.1.0-test", 12, 100_000_000);
+        longer["control"] = json!("bbr");
+        assert!(render(&[carried("6.1.0-test", 5, 100_000_000), longer]).is_err(), "two spans");
+        // What was written before the kernel stood in each line.
+        let mut old = carried("", 5, 100_000_000);
+        old["kernel"] = Value::Null;
+        assert!(render(&[old]).expect("one kernel").contains("Linux of a release that was not noted"));
+    }
+
+    #[test]
+    fn a_row_beside_a_module_has_means_flows_and_bounds() {
+        let line = json!({ "part": "module", "control": "vegas", "kernel": "6.1", "measure": "goodput", "window": 40, "module": 2.0,
+            "bpf": 2.1, "apart": 0.05, "apart_within": [-0.01, 0.11], "modules": [1.5, 2.5], "bpfs": [2.0, 2.2] });
+        let text = render(&[line]).expect("one kernel");
+        let row =
+            "| vegas | - | goodput | 2 | 2.00 Mbit/s (1.50 to 2.50) | 2.10 Mbit/s (2.00 to 2.20) | +5.0 % (-1.0 to +11.0) |";
+        assert!(text.contains(row), "{text}");
     }
 }

@@ -1,13 +1,15 @@
 //! Measures congestion controls in the kernel over emulated paths, and writes docs/congestion.md from what was measured.
 //!
-//! `farline-congestion measure [--quick] [--only PART] [--control NAME] [--rate RATE]` prints a JSON line for each measurement;
-//! `farline-congestion render FILE` turns such lines into the document, of two for the same the later. Root, iperf3 and a machine
+//! `farline-congestion measure [--quick] [--only PART] [--control NAME] [--rate RATE]` prints a JSON line for each measurement, and at
+//! its end fails with the lines that are too far from theory (15 % after losses, 25 % after a burst) or from the pure machine's window
+//! (10 %); `farline-congestion render FILE` turns such lines into the document, of two for the same the later. Root, iperf3 and a machine
 //! that is not busy are needed; all takes half an hour, `--quick` four minutes. A part is `loss`, `pattern`, `burst`, `goodput`, `ten` or `share`.
-//! `farline-congestion modules [NAME]` belongs into the guest of `lab/guest`, which has Linux's modules: it prints a line for each control and
-//! fails when Farline's program is more than a tenth from the module.
+//! `farline-congestion modules [NAME]` belongs into the guest of `lab/guest`, which has Linux's modules: it prints lines for each control and
+//! fails when the mean of Farline's program is more than a tenth from the module's, with as many flows as it takes to tell.
 
 mod document;
 mod measure;
+mod verdict;
 
 use anyhow::{Context, Result, bail};
 use farline_core::units::Rate;
@@ -28,7 +30,7 @@ fn main() -> Result<()> {
         Some((verb, [file])) if verb == "render" => {
             let text = std::fs::read_to_string(file).with_context(|| file.clone())?;
             let lines: Result<Vec<Value>, _> = text.lines().map(serde_json::from_str).collect();
-            print!("{}", document::render(&lines?));
+            print!("{}", document::render(&lines?)?);
             Ok(())
         }
         _ => bail!(USAGE),

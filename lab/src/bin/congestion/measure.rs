@@ -1,6 +1,7 @@
 //! What is measured, in which order, and the lines that say what came of it.
 
-use anyhow::{Context, Result, bail};
+use crate::verdict;
+use anyhow::{Context, Result, bail, ensure};
 use farline_core::congestion::{Algorithm, Set, theory};
 use farline_core::units::{Rate, Span};
 use farline_core::wan::Path;
@@ -37,10 +38,16 @@ const LONGEST: Span = Span::from_secs(120);
 const BURST: Span = Span::from_secs(2);
 
 /// For how long flows run alone, and beside CUBIC.
-pub(crate) const GOODPUT_SECONDS: u32 = 12;
-pub(crate) const SHARE_SECONDS: u32 = 16;
+const GOODPUT_SECONDS: u32 = 12;
+const SHARE_SECONDS: u32 = 16;
+
+/// A run that does not count is repeated, so often in all.
+const MOST_RUNS: u32 = 5;
 
 /// Measures all of `plan`, a JSON line for each measurement.
+///
+/// # Errors
+/// At the end, naming the lines, when one that counts is too far from theory or from the pure machine, or when none counts.
 pub(crate) fn all(plan: &Plan) -> Result<()> {
     if let Err(why) = recovery::possible() {
         bail!("cannot measure here: {why}");
@@ -57,7 +64,8 @@ pub(crate) fn all(plan: &Plan) -> Result<()> {
     runs.retain(|(_, run)| plan.control.is_none_or(|control| control == run.algorithm));
     // The slow ones first, two at a time: they wait more than they work.
     runs.sort_by_key(|(_, run)| run.patience);
-    let queue = Mutex::new(Queue { runs, under_way: Vec::new() });
+    let asked = runs.len();
+    let queue = Mutex::new(Queue { runs, under_way: Vec::new(), wrong: Vec::new(), void: Vec::new() });
     std::thread::scope(|scope| {
         for worker in 0..2 {
             let queue = &queue;
@@ -67,6 +75,10 @@ pub(crate) fn all(plan: &Plan) -> Result<()> {
     for part in plan.parts.iter().filter(|part| matches!(**part, "goodput" | "ten" | "share")) {
         carried(plan, part)?;
     }
+    let Queue { wrong, void, .. } = queue.into_inner().unwrap_or_else(PoisonError::into_inner);
+    void.iter().for_each(|void| eprintln!("does not count: {void}"));
+    ensure!(wrong.is_empty(), "too far from theory or from the pure machine:\n{}", wrong.join("\n"));
+    ensure!(asked == 0 || void.len() < asked, "no run counts: this machine is too busy to measure");
     Ok(())
 }
 
@@ -135,10 +147,12 @@ fn bursts(plan: &Plan) -> Result<Runs> {
     Ok(runs)
 }
 
-/// What is to be run, the next at the end, and of which controls a run is under way.
+/// What is to be run, the next at the end, of which controls a run is under way, and which lines were wrong or do not count.
 struct Queue {
     runs: Runs,
     under_way: Vec<Algorithm>,
+    wrong: Vec<String>,
+    void: Vec<String>,
 }
 
 /// Runs what is in the queue, over a link called `link`. A name is seen by the whole machine: no two runs of one control at a time.
@@ -157,30 +171,53 @@ fn work(queue: &Mutex<Queue>, link: &str) {
         let (part, run) = locked.runs.remove(next);
         locked.under_way.push(run.algorithm);
         drop(locked);
-        println!("{}", one(part, &run, link));
-        queue.lock().unwrap_or_else(PoisonError::into_inner).under_way.retain(|&algorithm| algorithm != run.algorithm);
+        let line = one(part, &run, link);
+        println!("{line}");
+        let mut locked = queue.lock().unwrap_or_else(PoisonError::into_inner);
+        locked.wrong.extend(verdict::wrong(&line));
+        locked.void.extend(verdict::void(&line));
+        locked.under_way.retain(|&algorithm| algorithm != run.algorithm);
     }
 }
 
-/// Runs until the machine has let one count, three times at most.
+/// Of the kernel that runs here.
+fn kernel_release() -> String {
+    std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default().trim().to_owned()
+}
+
+/// Runs until the machine has let one count that is right, or two that are wrong: a machine that is busy with something else disturbs one
+/// in ways that no figure of the link shows. Beside one that is wrong it takes two that are right.
 fn one(part: &str, run: &Run, link: &str) -> Value {
-    let mut line = json!({ "part": part, "control": run.algorithm.name(), "set": run.set.to_string(),
+    let head = json!({ "part": part, "control": run.algorithm.name(), "set": run.set.to_string(), "kernel": kernel_release(),
         "rtt_s": run.rtt.as_secs_f64(), "window": run.window, "watched_s": run.patience.as_secs_f64() });
-    let mut void = None;
-    for _ in 0..3 {
-        match recovery::kernel(run, link) {
-            Err(error) => void = Some(error.to_string()),
+    let (mut right, mut wrong, mut last) = (Vec::new(), Vec::new(), head.clone());
+    for _ in 0..MOST_RUNS {
+        let mut line = head.clone();
+        line["void"] = match recovery::kernel(run, link) {
+            Err(error) => error.to_string().into(),
             Ok(kernel) => {
                 describe(&mut line, run, &kernel);
-                void = kernel.void();
+                kernel.void().into()
             }
+        };
+        if !line["void"].is_null() {
+            last = line;
+            continue;
         }
-        if void.is_none() {
-            break;
+        if verdict::wrong(&line).is_some() { &mut wrong } else { &mut right }.push(line);
+        match (right.len(), wrong.len()) {
+            (1, 0) | (2, _) => return right.swap_remove(0),
+            (_, 2) => return wrong.swap_remove(0),
+            _ => {}
         }
     }
-    line["void"] = void.into();
-    line
+    match right.pop().or(wrong.pop()) {
+        Some(mut line) => {
+            line["void"] = "too few of its runs counted to tell a disturbed one from the others".into();
+            line
+        }
+        None => last,
+    }
 }
 
 fn describe(line: &mut Value, run: &Run, kernel: &Recovery) {
@@ -235,6 +272,7 @@ fn carried(plan: &Plan, part: &str) -> Result<()> {
             println!(
                 "{}",
                 json!({ "part": part, "control": algorithm.name(), "path": path, "rate_bps": plan.rate.as_bps(),
+                    "kernel": kernel_release(),
                     "streams": groups[0].1, "seconds": seconds, "received_bps": received,
                     "set": ours.set.map_or("linux".to_owned(), |set| set.to_string()),
                     "void": measured.inexact.first() })
@@ -248,7 +286,6 @@ fn carried(plan: &Plan, part: &str) -> Result<()> {
 pub(crate) fn modules(only: Option<Algorithm>) -> Result<()> {
     // A page of this program that is read from the guest's slow file system while a flow runs holds the flow up.
     mlockall(MlockAllFlags::CURRENT)?;
-    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease")?;
     let mut too_far = Vec::new();
     for algorithm in modules::BOTH.into_iter().filter(|&algorithm| only.is_none_or(|only| only == algorithm)) {
         for (measure, name) in [(Measure::Recovery, "recovery"), (Measure::Goodput, "goodput")] {
@@ -257,7 +294,7 @@ pub(crate) fn modules(only: Option<Algorithm>) -> Result<()> {
             let found = pair.apart();
             println!(
                 "{}",
-                json!({ "part": "module", "control": algorithm.name(), "kernel": release.trim(), "measure": name,
+                json!({ "part": "module", "control": algorithm.name(), "kernel": kernel_release(), "measure": name,
                     "window": modules::window(algorithm), "module": module, "bpf": bpf,
                     "apart": found.map(|apart| apart.part), "apart_within": found.map(|apart| apart.within),
                     "modules": pair.module, "bpfs": pair.bpf })
