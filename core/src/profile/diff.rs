@@ -4,14 +4,19 @@ use super::document::Profile;
 use super::statistics::{Comparison, Summary, permutation, welch};
 use crate::units::{Error, Fault};
 use serde::Serialize;
+use std::collections::HashMap;
 
 /// The name and version of the document.
-pub const DIFF_SCHEMA: &str = "farline/profile-diff/1";
+pub const DIFF_SCHEMA: &str = "farline/profile-diff/2";
 
 /// Random divisions for each cell's permutation test: p is known to about 0.01 at 0.05.
 const ROUNDS: u32 = 2_000;
 
-/// One cell that both profiles have.
+/// With fewer repetitions on a side no division of them is rare enough to be found at 0.05: of 3 and 3 there are 20, of which every one
+/// has its mirror image, so that p is 0.1 at least.
+const LEAST_PERMUTED: usize = 4;
+
+/// One cell that both profiles have, with a valid repetition in each; its rates are those of the full rate.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct CellDifference {
     /// The cell's name.
@@ -20,9 +25,9 @@ pub struct CellDifference {
     pub a: Summary,
     /// Of the second, in bit/s.
     pub b: Summary,
-    /// Welch's test.
+    /// Welch's test; absent where a side has a single repetition, of which nobody knows how far it is from others.
     pub welch: Option<Comparison>,
-    /// The permutation test, which assumes no distribution.
+    /// The permutation test, which assumes no distribution; absent where a side has fewer than four repetitions.
     pub permutation: Option<Comparison>,
     /// Whether Welch's p is below the level after Holm's correction for as many cells.
     pub significant: bool,
@@ -39,28 +44,45 @@ pub struct Difference {
     pub settings: Vec<String>,
     /// Cells of both, in the first one's order.
     pub cells: Vec<CellDifference>,
-    /// Cells of only one of them, or without a valid repetition in one.
+    /// How many of them could be tested.
+    pub tested: usize,
+    /// Cells of both that have no valid repetition in one of them, or in both.
+    pub without_valid: usize,
+    /// Cells of only one of them.
     pub only_in_one: usize,
 }
 
-/// Compares the goodput of every cell that `a` and `b` have in common at `level`, such as 0.05.
+/// Compares the goodput of every cell that `a` and `b` have in common at `level`, such as 0.05; scaled ones at the full rate.
 ///
 /// # Errors
-/// [`Fault::You`] when they have no cell in common.
+/// [`Fault::You`] when they have no cell in common, and when `level` is no probability between 0 and 1.
 pub fn diff(a: &Profile, b: &Profile, level: f64) -> Result<Difference, Error> {
-    let mut cells = Vec::new();
-    for first in &a.cells {
-        let name = first.cell.name();
-        let Some(second) = b.cells.iter().find(|second| second.cell.name() == name) else { continue };
+    if !(level > 0.0 && level < 1.0) {
+        return Err(Error::new(Fault::You, "profile-diff", format!("a level of {level}: a probability between 0 and 1"))
+            .hint("0.05 is usual: one of twenty pairs of equal profiles then differs somewhere by chance"));
+    }
+    let (full_a, full_b) = (a.at_full_rate(), b.at_full_rate());
+    // Each as it is called at a rate to which both can be divided.
+    let place: HashMap<String, usize> =
+        b.cells.iter().enumerate().map(|(place, result)| (result.cell.divided(a.grid.scale).name(), place)).collect();
+    let (mut cells, mut common) = (Vec::new(), 0);
+    for (result, first) in a.cells.iter().zip(&full_a.cells) {
+        let Some(second) = place.get(&result.cell.divided(b.grid.scale).name()).and_then(|place| full_b.cells.get(*place)) else {
+            continue;
+        };
+        common += 1;
         let (one, other) = (first.goodput_bps(), second.goodput_bps());
         let (Some(sa), Some(sb)) = (Summary::of(&one), Summary::of(&other)) else { continue };
+        // What was divided less has lost less of its sizes.
+        let name = if a.grid.scale <= b.grid.scale { first.cell.name() } else { second.cell.name() };
         let seed = a.grid.seed_of(&name, 0);
+        let enough = one.len().min(other.len()) >= LEAST_PERMUTED;
         cells.push(CellDifference {
             cell: name,
             a: sa,
             b: sb,
             welch: welch(&one, &other),
-            permutation: permutation(&one, &other, ROUNDS, seed),
+            permutation: if enough { permutation(&one, &other, ROUNDS, seed) } else { None },
             significant: false,
         });
     }
@@ -69,8 +91,15 @@ pub fn diff(a: &Profile, b: &Profile, level: f64) -> Result<Difference, Error> {
             .hint("cells are the same when path, control, streams, window, MTU, other traffic and loss are"));
     }
     holm(&mut cells, level);
-    let only_in_one = a.cells.len() + b.cells.len() - 2 * cells.len();
-    Ok(Difference { schema: DIFF_SCHEMA, level, settings: settings(a, b), cells, only_in_one })
+    Ok(Difference {
+        schema: DIFF_SCHEMA,
+        level,
+        settings: settings(&full_a, &full_b),
+        tested: cells.iter().filter(|cell| cell.welch.is_some()).count(),
+        without_valid: common - cells.len(),
+        only_in_one: a.cells.len() + b.cells.len() - 2 * common,
+        cells,
+    })
 }
 
 /// Holm's step-down correction (Scandinavian Journal of Statistics 6, 1979): among many cells some differ by chance.
@@ -95,6 +124,7 @@ fn settings(a: &Profile, b: &Profile) -> Vec<String> {
         }
     };
     compare("kind", format!("{:?}", a.kind), format!("{:?}", b.kind));
+    compare("scale", a.grid.scale.to_string(), b.grid.scale.to_string());
     compare("Farline", a.farline.clone(), b.farline.clone());
     compare("seconds", a.grid.seconds.to_string(), b.grid.seconds.to_string());
     compare("warm-up in seconds", a.grid.warm_up_s.to_string(), b.grid.warm_up_s.to_string());
@@ -117,7 +147,7 @@ mod tests {
     use super::*;
     use crate::congestion::Algorithm;
     use crate::profile::{Environment, Grid, Kind, PathPoint, Repetitions, Simulator};
-    use crate::units::Rate;
+    use crate::units::{Bytes, Rate};
 
     fn simulated(seed: u64, host: Option<u64>) -> Profile {
         let path = PathPoint::named("usn-1400", Some(Rate::from_bps(1_000_000_000))).expect("a path");
@@ -148,5 +178,68 @@ mod tests {
         let slow = diff(&base, &simulated(2, Some(100_000_000)), 0.05).expect("the same cells");
         let lost = slow.cells.iter().filter(|cell| cell.significant && cell.welch.is_some_and(|w| w.relative < -0.3)).count();
         assert!(lost >= 4 && slow.settings.iter().any(|words| words.starts_with("host: no limit")), "{slow:?}");
+    }
+
+    /// One stream over jumbo frames with windows of 16 MiB, divided by `k`.
+    fn scaled(k: u32) -> Profile {
+        let path = PathPoint::named("usn-1400", None).expect("a path");
+        let grid = Grid {
+            mtus: vec![9_000],
+            windows_bytes: vec![Some(Bytes::mib(16))],
+            seconds: 10.0,
+            ..Grid::new("custom", vec![path], vec![Algorithm::Cubic])
+        };
+        let grid = grid.scaled(k).expect("jumbo frames");
+        let mut profile = Profile::new(grid, Kind::Modelled, Environment::default(), "").expect("a grid");
+        profile.run(&mut Simulator, |_| true).expect("a model does not fail");
+        profile
+    }
+
+    #[test]
+    fn scaled_profiles_are_compared_at_the_full_rate_and_the_scale_is_said() {
+        // Neither 16 MiB nor 9000 is a multiple of 7.
+        for (a, b) in [(6, 1), (1, 7), (6, 7)] {
+            let found = diff(&scaled(a), &scaled(b), 0.05).expect("the same cells");
+            let cell = &found.cells[0];
+            assert!((cell.b.mean / cell.a.mean - 1.0).abs() < 0.06 && cell.a.mean > 4e9, "{found:?}");
+            assert_eq!((found.cells.len(), found.only_in_one), (1, 0));
+            assert!(found.settings.contains(&format!("scale: {a} and {b}")), "{:?}", found.settings);
+        }
+        let exact = diff(&scaled(6), &scaled(1), 0.05).expect("the same cells");
+        assert_eq!(exact.cells[0].cell, "usn-1400 cubic 1 stream window 16 MiB mtu 9000");
+    }
+
+    #[test]
+    fn what_cannot_be_tested_is_not_called_the_same() {
+        let base = simulated(1, None);
+        let of = |count: usize| {
+            let mut few = base.clone();
+            few.cells.iter_mut().for_each(|result| result.repetitions.truncate(count));
+            few
+        };
+        let mut slow = of(1);
+        for one in slow.cells.iter_mut().flat_map(|result| &mut result.repetitions) {
+            one.whole.receiver_bps = Rate::from_bps(one.whole.receiver_bps.as_bps() / 10);
+        }
+        let found = diff(&of(1), &slow, 0.05).expect("the same cells");
+        assert_eq!((found.tested, found.cells.len()), (0, 8));
+        assert!(found.cells.iter().all(|cell| cell.welch.is_none() && cell.permutation.is_none()), "{found:?}");
+        // Three against three have Welch's test; p of a permutation could not be small.
+        let three = diff(&of(3), &of(3), 0.05).expect("the same cells");
+        assert!(three.tested == 8 && three.cells.iter().all(|cell| cell.welch.is_some() && cell.permutation.is_none()));
+        assert!(diff(&of(4), &of(4), 0.05).is_ok_and(|four| four.cells.iter().all(|cell| cell.permutation.is_some())));
+        for level in [0.0, 1.0, 7.0, -0.05, f64::NAN] {
+            assert!(diff(&base, &base, level).is_err_and(|error| error.code == "profile-diff"), "{level}");
+        }
+    }
+
+    #[test]
+    fn cells_are_counted_once_each_as_compared_without_a_valid_repetition_or_of_one_alone() {
+        let a = simulated(1, None);
+        let mut b = a.clone();
+        b.cells[0].repetitions.iter_mut().for_each(|one| one.invalid = Some("late".to_owned()));
+        b.cells.truncate(7);
+        let found = diff(&a, &b, 0.05).expect("the same cells");
+        assert_eq!((found.cells.len(), found.without_valid, found.only_in_one), (6, 1, 1));
     }
 }

@@ -1,6 +1,6 @@
 //! What a profile's page and its text say beside a paper: SC08's table, and what might explain where ours differs from it.
 
-use super::cell::Cell;
+use super::cell::{Cell, PathPoint};
 use super::document::{CellResult, Profile};
 use super::hypothesis::Hypothesis;
 use super::page::{SC08_STREAMS, gbit};
@@ -80,11 +80,12 @@ impl Profile {
 
     /// The table that SC08 prints, beside SC08's.
     pub(super) fn per_mile(&self) -> Option<Section> {
-        let base = self.grid.paths.iter().find(|path| path.miles.is_some())?;
-        let base_miles = base.miles?;
+        let (base, base_miles) = self.shortest()?;
         if self.grid.paths.iter().filter(|path| path.miles.is_some()).count() < 2 {
             return None;
         }
+        // From another length SC08's decrease is another quantity.
+        let as_sc08 = published::SC08.iter().any(|row| row.dpm_mbps.is_none() && row.miles == base_miles);
         let all = !self.averages_as_sc08();
         let averaged = |congestion, path| {
             self.cells_over(congestion, path).filter(move |result| all || SC08_STREAMS.contains(&result.cell.streams))
@@ -112,7 +113,7 @@ impl Profile {
                     or_empty(found.sd(), |sd| counted(found.is_valid, format!("{sd:.1}"))),
                     printed(paper, |row| format!("{:.1}", row.sd_mbps)),
                     dpm.unwrap_or_default(),
-                    printed(paper, |row| or_empty(row.dpm_mbps, |dpm| format!("{dpm:.2}"))),
+                    printed(paper.filter(|_| as_sc08), |row| or_empty(row.dpm_mbps, |dpm| format!("{dpm:.2}"))),
                     or_empty(single, |one| counted(one.is_valid, format!("{:.2}", one.mean()))),
                     printed(paper, |row| row.single.to_owned()),
                     or_empty(self.peak(congestion, &path.name), |(peak, is_valid)| counted(is_valid, at(peak))),
@@ -145,11 +146,21 @@ impl Profile {
             self.rest_in_words()
         ));
         let section = if is_doubted { section.warning(Profile::DOUBTED) } else { section };
-        Some(section.table(Table { columns, rows }).note(
-            "DPM is (T(0.2 miles) - T(d)) / (d - 0.2 miles). SC08's H-TCP over 8600 miles is printed as 0.87; its own \
-             throughputs give 0.86. Its single H-TCP streams of 0.283 Gbit/s, and those of BIC below 0.065, are said of \
-             both long paths together.",
-        ))
+        let of_sc08 = if as_sc08 {
+            "SC08's H-TCP over 8600 miles is printed as 0.87; its own throughputs give 0.86."
+        } else {
+            "SC08's is from 0.2 miles, a path that is not here, so that its column is empty."
+        };
+        Some(section.table(Table { columns, rows }).note(format!(
+            "DPM is (T({base_miles} miles) - T(d)) / (d - {base_miles} miles). {of_sc08} Its single H-TCP streams of 0.283 Gbit/s, and those of \
+             BIC below 0.065, are said of both long paths together."
+        )))
+    }
+
+    /// The shortest path of known length, from which decreases are counted, and its miles.
+    pub fn shortest(&self) -> Option<(&PathPoint, f64)> {
+        let lengths = self.grid.paths.iter().filter_map(|path| path.miles.map(|miles| (path, miles)));
+        lengths.min_by(|a, b| a.1.total_cmp(&b.1))
     }
 
     /// What stands below a table with brackets in it.
@@ -286,7 +297,8 @@ impl Profile {
 
 #[cfg(test)]
 mod tests {
-    use crate::profile::{Environment, Form, Kind, Profile, Simulator, preset};
+    use super::*;
+    use crate::profile::{Environment, Form, Kind, Simulator, preset};
 
     #[test]
     fn the_page_has_the_papers_table_and_a_run_for_every_hypothesis() {
@@ -367,5 +379,37 @@ mod tests {
         assert!(html.contains("In brackets: none of the repetitions is valid") && html.contains("the link was late"));
         assert!(html.contains("bic, 1400 miles, left unexplained: none of the runs is valid"), "nothing to explain");
         assert!(profile.beside_papers()[0].contains("(") && !html.contains("NaN"));
+    }
+
+    #[test]
+    fn the_decrease_is_from_the_shortest_path_in_whatever_order_and_sc08s_stands_beside_one_from_its_own_base() {
+        let text = |paths: [&str; 2]| {
+            let mut grid = preset("sc08-distance", Form::Quick).expect("a preset");
+            grid.paths = paths.map(|name| PathPoint::named(name, None).expect("a path")).to_vec();
+            (grid.streams, grid.hypotheses) = (vec![10], Vec::new());
+            let mut profile = Profile::new(grid, Kind::Modelled, Environment::default(), "").expect("a grid");
+            profile.run(&mut Simulator, |_| true).expect("a model does not fail");
+            let mean = |path: &str| {
+                let of = |one: &&CellResult| (one.cell.path.name.as_str(), one.cell.congestion) == (path, Algorithm::Bic);
+                profile.cells.iter().find(of).and_then(|one| one.summary()).expect("it ran").mean / 1e6
+            };
+            let miles =
+                |path: &str| profile.grid.paths.iter().find(|one| one.name == path).and_then(|one| one.miles).unwrap_or(0.0);
+            let (near, far) = (if paths[0] == "usn-8600" { paths[1] } else { paths[0] }, "usn-8600");
+            let dpm = (mean(near) - mean(far)) / (miles(far) - miles(near));
+            (profile.per_mile().expect("two lengths").plain(), format!("{dpm:.2}"))
+        };
+        let row = |text: &str, miles: &str| {
+            let is_row = |line: &&str| line.split_whitespace().take(2).eq(["bic", miles]);
+            text.lines().find(is_row).unwrap_or_else(|| panic!("{miles} in {text}")).to_owned()
+        };
+        let (backward, dpm) = text(["usn-8600", "usn-0.2"]);
+        assert!(backward.contains("(T(0.2 miles) - T(d)) / (d - 0.2 miles)") && backward.contains("0.86"), "{backward}");
+        assert!(row(&backward, "8600").contains("1.00"), "SC08's, in the row of the long path: {backward}");
+        assert!(row(&backward, "8600").contains(&dpm) && !row(&backward, "0.2").contains(&dpm), "{dpm}: {backward}");
+        let (far, dpm) = text(["usn-1400", "usn-8600"]);
+        assert!(far.contains("(T(1400 miles) - T(d)) / (d - 1400 miles)") && far.contains("is from 0.2 miles"), "{far}");
+        // 1.00 is SC08's decrease of BIC over 8600 miles: from 0.2, not from 1400.
+        assert!(row(&far, "8600").contains(&dpm) && !row(&far, "8600").contains("1.00"), "{dpm}: {far}");
     }
 }

@@ -1,7 +1,7 @@
 //! Every repetition of a profile as a row of typed columns, invalid ones among them, for a spreadsheet or a data frame.
 
-use super::columns::Columns;
 use super::columns::Pick::{self, Flag, Real, Text, Whole, Wholes};
+use super::columns::{Columns, Values};
 use super::document::{CellResult, Profile};
 use super::repetition::Repetition;
 use crate::units::Rate;
@@ -56,7 +56,8 @@ fn columns<'a>() -> Vec<(&'static str, Pick<Row<'a>>)> {
 }
 
 impl Profile {
-    /// Every repetition in a row of its own, invalid ones among them. Rates are what was measured: a scaled profile's are not multiplied.
+    /// Every repetition in a row of its own, invalid ones among them. Rates and sizes are what was measured: those of a scaled profile are
+    /// not multiplied, and its `scale` says by how much they were divided. `kind` tells the model from a measurement.
     pub fn columns(&self) -> Columns {
         let rows: Vec<Row<'_>> =
             self.cells.iter().flat_map(|result| result.repetitions.iter().map(move |one| (result, one))).collect();
@@ -69,7 +70,12 @@ impl Profile {
             ("grid_hash", self.grid_hash.clone()),
             ("scale", self.grid.scale.to_string()),
         ];
-        Columns::of(about, &rows, &columns())
+        let mut table = Columns::of(about, &rows, &columns());
+        // In every row: a table is read beside others, without what its file says of it.
+        let kind = Values::Text(vec![word(&self.kind); rows.len()]);
+        let scale = Values::Whole(vec![Some(self.grid.scale.into()); rows.len()]);
+        table.columns.splice(0..0, [("kind", kind), ("scale", scale)]);
+        table
     }
 }
 
@@ -101,9 +107,22 @@ mod tests {
         let repetitions: usize = profile.cells.iter().map(|cell| cell.repetitions.len()).sum();
         assert_eq!(lines.len(), 1 + repetitions);
         assert!(table.columns.iter().all(|(_, values)| values.rows() == repetitions));
-        assert!(lines[1].starts_with("usn-1400,26800000,9290000000,") && lines[1].contains("false,\"late, by \"\"much\"\"\","));
+        assert!(lines[0].starts_with("kind,scale,path,rtt_ns,rate_bps,"), "{}", lines[0]);
+        assert!(
+            lines[1].starts_with("modelled,1,usn-1400,26800000,9290000000,")
+                && lines[1].contains("false,\"late, by \"\"much\"\"\",")
+        );
         for line in &lines[2..] {
             assert_eq!(line.split(',').count(), table.columns.len(), "{line}");
         }
+    }
+    #[test]
+    fn a_row_of_a_scaled_profile_says_that_its_rates_are_a_part_of_the_full_ones() {
+        let path = PathPoint::named("usn-1400", None).expect("a path");
+        let grid = Grid { mtus: vec![9_000], seconds: 4.0, ..Grid::new("custom", vec![path], vec![Algorithm::Cubic]) };
+        let grid = grid.scaled(6).expect("9000 by 6");
+        let mut profile = Profile::new(grid, Kind::Measured, Environment::default(), "").expect("a grid");
+        profile.run(&mut Simulator, |_| true).expect("a model");
+        assert!(profile.columns().csv().lines().skip(1).all(|line| line.starts_with("measured,6,usn-1400,26800000,1548333333,")));
     }
 }

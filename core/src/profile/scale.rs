@@ -1,6 +1,6 @@
 //! A profile at a rate that a machine can carry exactly, with the window in packets kept, and back.
 
-use super::cell::PathPoint;
+use super::cell::{Cell, PathPoint};
 use super::document::Profile;
 use super::grid::{Disturbance, Grid};
 use super::repetition::{Goodput, Repetition};
@@ -68,6 +68,17 @@ impl By {
         }
     }
 
+    fn cell(self, cell: &mut Cell) {
+        self.path(&mut cell.path);
+        cell.mtu = self.mtu(cell.mtu);
+        cell.window_bytes = cell.window_bytes.map(|window| self.bytes(window));
+        cell.buffer_bytes = cell.buffer_bytes.map(|buffer| self.bytes(buffer));
+        cell.cross_bps = self.rate(cell.cross_bps);
+        if let Some(staged) = &mut cell.staged {
+            staged.staging_bytes = self.bytes(staged.staging_bytes);
+        }
+    }
+
     fn repetition(self, one: &mut Repetition) {
         for Goodput { sender_bps, receiver_bps } in [&mut one.whole, &mut one.ramp, &mut one.steady] {
             (*sender_bps, *receiver_bps) = (self.rate(*sender_bps), self.rate(*receiver_bps));
@@ -112,6 +123,16 @@ impl Grid {
     }
 }
 
+impl Cell {
+    /// The cell at a rate that is `k` times lower. What was divided by 6 and then by 7 is what was divided by 42, to the byte: so cells of
+    /// two scales are told to be the same, where multiplying each would have lost what its division left over.
+    pub(super) fn divided(&self, k: u32) -> Cell {
+        let mut cell = self.clone();
+        By::Divided(k.max(1)).cell(&mut cell);
+        cell
+    }
+}
+
 impl Profile {
     /// What a scaled profile says of the full rate, for whoever shows it; another one is as it was. A document holds what was measured.
     pub fn at_full_rate(&self) -> Profile {
@@ -119,15 +140,7 @@ impl Profile {
         let times = By::Times(self.grid.scale);
         times.grid(&mut full.grid);
         for result in &mut full.cells {
-            let cell = &mut result.cell;
-            times.path(&mut cell.path);
-            cell.mtu = times.mtu(cell.mtu);
-            cell.window_bytes = cell.window_bytes.map(|window| times.bytes(window));
-            cell.buffer_bytes = cell.buffer_bytes.map(|buffer| times.bytes(buffer));
-            cell.cross_bps = times.rate(cell.cross_bps);
-            if let Some(staged) = &mut cell.staged {
-                staged.staging_bytes = times.bytes(staged.staging_bytes);
-            }
+            times.cell(&mut result.cell);
             result.repetitions.iter_mut().for_each(|one| times.repetition(one));
         }
         full

@@ -13,7 +13,9 @@ Example:
   farline profile diff before.json after.json
 
 A cell differs when Welch's p is below the level after Holm's correction for
-all cells; p of the permutation test stands beside it.";
+all cells; p of the permutation test stands beside it. `-` is no test: Welch's
+needs two valid repetitions of a cell in each profile, the other one four.
+Scaled profiles are compared at the full rate.";
 
 /// Say which cells of two profiles differ by more than chance
 #[derive(clap::Args)]
@@ -54,11 +56,16 @@ fn text(found: &Difference) -> String {
         ));
     }
     let count = found.cells.iter().filter(|cell| cell.significant).count();
-    lines.push(format!(
-        "{count} of {} cells differ at {}; {} are in only one",
-        found.cells.len(),
-        found.level,
-        found.only_in_one
-    ));
+    let (tested, all) = (found.tested, found.cells.len());
+    lines.push(match tested {
+        0 => format!("none of {all} cells could be tested: a test needs two valid repetitions of a cell in each profile"),
+        _ => format!("{tested} of {all} cells could be tested, of which {count} differ at {}", found.level),
+    });
+    if found.without_valid > 0 {
+        lines.push(format!("{} cells more have no valid repetition in one of the two", found.without_valid));
+    }
+    if found.only_in_one > 0 {
+        lines.push(format!("{} cells are in only one", found.only_in_one));
+    }
     lines.join("\n")
 }

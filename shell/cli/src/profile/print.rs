@@ -1,7 +1,7 @@
 //! A profile on a terminal.
 
 use farline_core::profile::statistics::{Summary, decrease_per_mile};
-use farline_core::profile::{CellResult, Kind, Profile};
+use farline_core::profile::{CellResult, Kind, PathPoint, Profile};
 use farline_core::units::{Bytes, Rate};
 
 /// More cells than this are printed as one line for each path and control.
@@ -89,9 +89,15 @@ fn left_out(profile: &Profile) -> Vec<String> {
 fn by_path(profile: &Profile) -> Vec<String> {
     let mut lines = vec![format!("{:<18} {:<10} {:>7} {:>14} {:>7} {:>9}", "path", "control", "mean", "peak", "sd", "Mbit/s/mi")];
     for &congestion in &profile.grid.congestion {
-        let mut base: Option<(f64, f64)> = None;
+        let over = |path: &PathPoint| {
+            let path = path.clone();
+            profile.plain().filter(move |one| one.cell.congestion == congestion && one.cell.path == path)
+        };
+        let found = |path: &PathPoint| CellResult::pooled(over(path));
+        // From the shortest, wherever it stands.
+        let base = profile.shortest().and_then(|(path, miles)| Some((miles, found(path)?.mean / 1e6)));
         for path in &profile.grid.paths {
-            let of = || profile.plain().filter(|one| one.cell.congestion == congestion && one.cell.path == *path);
+            let of = || over(path);
             let Some(summary) = CellResult::pooled(of()) else { continue };
             let sd = if of().filter(|one| one.summary().is_some()).count() > 1 {
                 format!("{:.3}", summary.sd / 1e9)
@@ -102,7 +108,6 @@ fn by_path(profile: &Profile) -> Vec<String> {
             let (streams, peak) = means.max_by(|a, b| a.1.total_cmp(&b.1)).unwrap_or((0, 0.0));
             let here = path.miles.map(|miles| (miles, summary.mean / 1e6));
             let dpm = base.zip(here).and_then(|(base, here)| decrease_per_mile(base, here));
-            base = base.or(here);
             lines.push(format!(
                 "{:<18} {:<10} {:>7.3} {:>14} {:>7} {:>9}",
                 path.name,
