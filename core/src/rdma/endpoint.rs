@@ -266,6 +266,10 @@ impl Endpoint {
 
     /// The peer announced a block.
     fn announced(&mut self, on: QueuePair, announcement: Announcement) -> Result<(), Violation> {
+        if self.mark.is_some_and(|mark| mark.credit == announcement.credit) {
+            // That slot goes back when the mark's blocks are there, and a device must not be at work in it then.
+            return Err(Violation::UnknownCredit);
+        }
         let advertised = self.advertised.get_mut(&announcement.credit).ok_or(Violation::UnknownCredit)?;
         if advertised.announced.is_some() {
             return Err(Violation::UnknownCredit);
@@ -321,11 +325,11 @@ impl Endpoint {
         if self.arrived < mark.blocks {
             return Ok(());
         }
-        let Some(ended) = self.advertised.remove(&mark.credit) else { return Err(Violation::WrongMark) };
+        // Every slot goes back now, the mark's among them: none may have a block on its way into it.
         if self.advertised.values().any(|advertised| advertised.announced.is_some()) {
-            self.advertised.insert(mark.credit, ended);
             return Err(Violation::WrongMark);
         }
+        let Some(ended) = self.advertised.remove(&mark.credit) else { return Err(Violation::WrongMark) };
         self.outputs.push_back(Output::Ended { slot: ended.slot, header: mark.header });
         let unused = std::mem::take(&mut self.advertised).into_values().map(|advertised| advertised.slot);
         let unused = unused.chain(self.offered.drain(..).map(|(slot, _)| slot));
