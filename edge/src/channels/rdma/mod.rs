@@ -8,6 +8,8 @@ mod door;
 mod exchange;
 #[cfg(test)]
 mod guest_tests;
+#[cfg(test)]
+mod keys_guest_tests;
 mod pinned;
 mod ports;
 

@@ -319,3 +319,9 @@ impl Request {
         let _ = unsafe { (self.id.library.rdma_reject)(self.id.raw.as_ptr(), private_data.as_ptr().cast(), len) };
     }
 }
+    /// Whether it was given a queue pair.
+    #[cfg(test)]
+    pub(crate) fn has_pair(&self) -> bool {
+        self.id.queue_pair().is_some()
+    }
+

@@ -186,13 +186,17 @@ impl Link {
     /// # Errors
     /// When the device has no queue pair left, or who asked is gone: the request, to be refused.
     pub fn accept(&mut self, on: u8, request: Request, private_data: &[u8], ack_timeout: u8) -> Result<(), Request> {
-        let Request { id, private_data: theirs } = request;
+        let Request { mut id, private_data: theirs } = request;
         match self.prepare(on, &id, ack_timeout).and_then(|()| id.accept(private_data)) {
             Ok(()) => {
                 self.pairs[usize::from(on)] = Some(Pair { ends: Ends::Managed(id), established: false });
                 Ok(())
             }
-            Err(_) => Err(Request { id, private_data: theirs }),
+            Err(_) => {
+                // It has its receives in this link's records and tells its completion queue, and the caller may drop the link first.
+                id.destroy_pair();
+                Err(Request { id, private_data: theirs })
+            }
         }
     }
 
