@@ -191,6 +191,17 @@ impl RdmaChannel {
 
     fn act(&mut self) -> io::Result<()> {
         let mut is_over = false;
+        let acted = self.act_until(&mut is_over);
+        if is_over {
+            // Every slot of the transfer is the caller's again, whatever came behind its mark: no key may open one until it is offered or
+            // sent anew.
+            self.link.close_keys();
+        }
+        acted
+    }
+
+    /// Does what the machine says; notes when a transfer `is_over`.
+    fn act_until(&mut self, is_over: &mut bool) -> io::Result<()> {
         while let Some(output) = self.endpoint.poll() {
             match output {
                 Output::Post { on, record } => self.link.post(on.0, &record.encode())?,
@@ -198,7 +209,7 @@ impl RdmaChannel {
                     self.link.write(on.0, slot.0, len, to.address, to.key, immediate.then_some(to.number))?;
                 }
                 Output::Read { on, slot, len, from } => self.link.read(on.0, slot.0, len, from.address, from.key)?,
-                Output::Taken => is_over = true,
+                Output::Taken => *is_over = true,
                 Output::Sent(slot) => self.sent.extend(self.link.release(slot.0)),
                 Output::Returned(slot) => self.unused.extend(self.link.release(slot.0)),
                 Output::Arrived { slot, len, header } => {
@@ -219,20 +230,16 @@ impl RdmaChannel {
                     });
                 }
                 Output::Ended { slot, header } => {
+                    *is_over = true;
                     let (header, _) = self.read_header(&header)?;
                     // GFD.20: in an EOF header the offset is the number of channels.
                     let channels = header.flags.contains(Flags::EOF).then_some(header.offset);
                     let closing = header.flags.contains(Flags::CLOSE);
-                    is_over = true;
                     let Some(slot) = self.link.release(slot.0) else { continue };
                     self.arrived.push_back(Arrival::End { slot, channels, closing });
                 }
                 Output::Broken(violation) => return Err(lie(violation)),
             }
-        }
-        if is_over {
-            // Every slot is ours again: no key may open one until it is offered or sent anew.
-            self.link.close_keys();
         }
         Ok(())
     }
@@ -345,12 +352,14 @@ impl Channel for RdmaChannel {
 
     fn withdraw(&mut self) -> Option<Slot> {
         self.broken = true;
-        // From here the device touches nothing.
+        // From here the device touches nothing, and what the peer was told opens nothing: not to the session's other channels either.
         self.link.shut();
+        self.unused.extend(std::iter::from_fn(|| self.link.release_any()));
+        self.link.close_keys();
         let arrived = self.arrived.pop_front().map(|arrival| match arrival {
             Arrival::Data { slot, .. } | Arrival::End { slot, .. } => slot,
         });
-        arrived.or_else(|| self.sent.pop_front()).or_else(|| self.unused.pop_front()).or_else(|| self.link.release_any())
+        arrived.or_else(|| self.sent.pop_front()).or_else(|| self.unused.pop_front())
     }
 
     fn tcp_info(&self) -> Option<TcpInfo> {

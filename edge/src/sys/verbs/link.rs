@@ -490,3 +490,6 @@ impl Drop for Link {
         self.shut();
     }
 }
+        let held: Vec<Slot> = std::iter::from_fn(|| self.release_any()).collect();
+        self.close_keys();
+        drop(held);

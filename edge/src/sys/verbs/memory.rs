@@ -60,9 +60,14 @@ pub enum Access {
 }
 
 impl Access {
-    /// Whether the peer is told the key.
-    fn is_told(self) -> bool {
-        matches!(self, Access::Written | Access::Read)
+    /// Whether the peer learns a key that opens it.
+    fn is_told(self, is_iwarp: bool) -> bool {
+        match self {
+            Access::Written | Access::Read => true,
+            // In the request that its device makes.
+            Access::Fetched => is_iwarp,
+            Access::Sent => false,
+        }
     }
 
     /// `enum ibv_access_flags`.
@@ -182,8 +187,10 @@ impl Domain {
 
     /// Makes void every key that a peer was told, but for slots that another channel of the session still offers.
     pub fn close(&self) {
-        for pool in lock(&self.registered).iter_mut() {
-            pool.slots.retain(|kept| !kept.access.is_told() || kept.held);
+        let is_iwarp = self.is_iwarp();
+        let mut registered = lock(&self.registered);
+        for pool in registered.iter_mut() {
+            pool.slots.retain(|kept| !kept.access.is_told(is_iwarp) || kept.held);
         }
     }
 
