@@ -33,8 +33,9 @@ unsafe impl Sync for Domain {}
 
 /// One pool's registrations; keeps the pool mapped.
 struct Registered {
-    region: Arc<Region>,
+    // Dropped in this order: the region may be ours alone, and is unmapped then. No device may have it by that time.
     slots: Vec<Kept>,
+    region: Arc<Region>,
 }
 
 /// The registration of one slot.
@@ -156,7 +157,7 @@ impl Domain {
         let at = match registered.iter().position(|pool| Arc::ptr_eq(&pool.region, slot.region())) {
             Some(at) => at,
             None => {
-                registered.push(Registered { region: Arc::clone(slot.region()), slots: Vec::new() });
+                registered.push(Registered { slots: Vec::new(), region: Arc::clone(slot.region()) });
                 registered.len() - 1
             }
         };
