@@ -102,9 +102,18 @@ impl Id {
         active.map_or(0, |mtu| 128 << mtu)
     }
 
+    /// Fails when it is bound to another device than `domain` is of: each connection finds its way anew, and routes change.
+    pub(super) fn expect_device_of(&self, domain: &Domain) -> io::Result<()> {
+        match self.context() == Some(domain.context) {
+            true => Ok(()),
+            false => Err(io::Error::new(io::ErrorKind::AddrNotAvailable, "another RDMA device leads there")),
+        }
+    }
+
     /// Creates the queue pair.
     pub(super) fn create_pair(&self, domain: &Domain, attributes: &mut QueuePairAttributes) -> io::Result<()> {
-        // SAFETY: identifier, domain and completion queue are alive, and of one device: `Link::add` saw to it.
+        // SAFETY: identifier, domain and completion queue are alive, and of one device, as both callers ask `expect_device_of`; the
+        // attributes are read and written before the call returns.
         by_errno(unsafe { (self.library.rdma_create_qp)(self.raw.as_ptr(), domain.raw.as_ptr(), attributes) })
     }
 
@@ -311,6 +320,12 @@ impl Request {
         self.id.port().is_some_and(|port| port.link_layer == LINK_LAYER_ETHERNET)
     }
 
+    /// Whether it was given a queue pair.
+    #[cfg(test)]
+    pub(crate) fn has_pair(&self) -> bool {
+        self.id.queue_pair().is_some()
+    }
+
     /// Refuses it, and says so much.
     pub fn reject(self, private_data: &[u8]) {
         let len = private_data.len() as u8;
@@ -319,9 +334,3 @@ impl Request {
         let _ = unsafe { (self.id.library.rdma_reject)(self.id.raw.as_ptr(), private_data.as_ptr().cast(), len) };
     }
 }
-    /// Whether it was given a queue pair.
-    #[cfg(test)]
-    pub(crate) fn has_pair(&self) -> bool {
-        self.id.queue_pair().is_some()
-    }
-

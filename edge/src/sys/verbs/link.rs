@@ -205,6 +205,7 @@ impl Link {
         if self.pairs.get(usize::from(on)).is_none_or(Option::is_some) {
             return Err(io::ErrorKind::InvalidInput.into());
         }
+        id.expect_device_of(&self.domain)?;
         id.set_ack_timeout(ack_timeout);
         id.create_pair(&self.domain, &mut self.attributes())?;
         self.receive_all(on, id.queue_pair())
@@ -486,10 +487,11 @@ impl Link {
 }
 
 impl Drop for Link {
+    /// What was told of slots that nobody took back is void too: other links of the session share the protection domain.
     fn drop(&mut self) {
         self.shut();
-    }
-}
         let held: Vec<Slot> = std::iter::from_fn(|| self.release_any()).collect();
         self.close_keys();
         drop(held);
+    }
+}

@@ -240,9 +240,7 @@ impl Pairs {
 
     /// `id` with a queue pair.
     fn with_pair(&self, id: Id) -> io::Result<Id> {
-        if id.context() != Some(self.domain.context) {
-            return Err(io::Error::new(io::ErrorKind::AddrNotAvailable, "another RDMA device leads there"));
-        }
+        id.expect_device_of(&self.domain)?;
         id.create_pair(&self.domain, &mut self.attributes())?;
         Ok(id)
     }
