@@ -6,9 +6,11 @@ use crate::channels::key::Key;
 use crate::channels::told;
 use crate::sys::pool::{Slot, pool};
 use crate::sys::verbs::{Connecting, Rejected};
-use farline_core::rdma::{Announcement, Credit, Greeting, Placement, Refusal, VERSION};
-use farline_core::units::Span;
+use farline_core::gridftp::mode_e::Flags;
+use farline_core::rdma::{Announcement, Credit, Failure, Greeting, QueuePair, Refusal, VERSION};
+use farline_core::units::Fault;
 use std::net::SocketAddr;
+use std::os::fd::AsFd;
 use std::process::Command;
 use std::sync::{Once, mpsc};
 

@@ -5,7 +5,8 @@ use super::guest_tests::{
 };
 use super::*;
 use crate::sys::verbs::{Connecting, Listener};
-use farline_core::rdma::{Announcement, Credit};
+use farline_core::gridftp::mode_e::Flags;
+use farline_core::rdma::{Announcement, Credit, Failure};
 use std::net::{IpAddr, SocketAddr};
 
 /// The slots that an honest end advertises, which is driven meanwhile.
