@@ -36,6 +36,8 @@ const TABLE: &[Row] = &[
     row("is-a-directory", Fault::You, 550, "IS_A_DIRECTORY"),
     row("locked-memory", Fault::There, 425, "LOCKED_MEMORY"),
     row("login-refused", Fault::Refused, 530, "LOGIN_DENIED"),
+    row("no-rdma", Fault::There, 425, "NO_RDMA"),
+    row("no-rdma-path", Fault::There, 425, "NO_RDMA_PATH"),
     row("no-space", Fault::There, 552, "NO_SPACE_LEFT"),
     row("not-a-directory", Fault::You, 550, "NOT_A_DIRECTORY"),
     row("path-exists", Fault::You, 553, "PATH_EXISTS"),
@@ -47,10 +49,12 @@ const TABLE: &[Row] = &[
     row("profile-running", Fault::Refused, 450, "PROFILE_RUNNING"),
     row("profile-silent", Fault::Between, 426, "PROFILE_SILENT"),
     row("quota-exceeded", Fault::Refused, 552, "QUOTA_EXCEEDED"),
+    row("rdma-access", Fault::There, 426, "RDMA_ACCESS"),
     row("rdma-broken", Fault::There, 426, "RDMA_BROKEN"),
     row("rdma-device", Fault::There, 426, "RDMA_DEVICE"),
     row("rdma-fabric", Fault::Between, 425, "RDMA_FABRIC"),
     row("rdma-gid", Fault::There, 425, "RDMA_GID"),
+    row("rdma-mtu", Fault::Between, 425, "RDMA_MTU"),
     row("rdma-port-down", Fault::There, 425, "RDMA_PORT_DOWN"),
     row("rdma-room", Fault::Refused, 425, "RDMA_ROOM"),
     row("rdma-version", Fault::There, 425, "RDMA_VERSION"),
@@ -211,5 +215,24 @@ mod tests {
             assert_eq!((back.fault, back.code, back.hint.as_deref()), (row.fault, row.slug, Some("try this")));
         }
         assert!(TABLE.windows(2).all(|pair| pair[0].slug < pair[1].slug));
+    }
+
+    /// The table of docs/rdma.md: what, code and fault, who finds it, what to do. A code may stand there more than once, with other faults.
+    #[test]
+    fn whatever_the_page_on_rdma_says_can_go_wrong_keeps_its_code_and_a_fault_of_its_own_across_the_wire() {
+        let page = include_str!("../../../docs/rdma.md");
+        let cell = |line: &'static str| line.strip_prefix("| ")?.split(" | ").nth(1)?.strip_prefix('`')?.split_once("`, ");
+        let rows: Vec<(&str, &str)> = page.lines().filter_map(cell).collect();
+        assert!(rows.len() >= 14, "{rows:?}");
+        for (code, faults) in &rows {
+            for begun in [false, true] {
+                let here = Error::new(Fault::Here, code, "why").hint("try this");
+                let back = error_of(&reply_to(&here, begun), "RETR x");
+                assert_eq!((back.code, back.hint.as_deref()), (*code, Some("try this")), "begun: {begun}");
+                let fault = format!("{:?}", back.fault).to_lowercase();
+                let said = || rows.iter().filter(|row| row.0 == *code).flat_map(|row| row.1.split(" or "));
+                assert!(said().any(|said| said == fault), "{code} comes back as {fault}, not {faults}");
+            }
+        }
     }
 }

@@ -8,6 +8,9 @@
 //! block, one for a mark, one at most to advertise; [`Settings::receives`] is what that adds up to. Where blocks are read one of a block's two
 //! is the receiver's word that it has, and a sender lends no more slots than there are credits.
 
+mod receiving;
+mod sending;
+
 use super::events::{Input, Output, Violation, Work};
 use super::record::{Announcement, Credit, Record, RecordHeader, Source};
 use super::{Placement, QueuePair};
@@ -264,170 +267,8 @@ impl Endpoint {
         }
     }
 
-    /// The peer announced a block.
-    fn announced(&mut self, on: QueuePair, announcement: Announcement) -> Result<(), Violation> {
-        let advertised = self.advertised.get_mut(&announcement.credit).ok_or(Violation::UnknownCredit)?;
-        if advertised.announced.is_some() {
-            return Err(Violation::UnknownCredit);
-        }
-        if announcement.len > advertised.len {
-            return Err(Violation::WrongLength);
-        }
-        advertised.announced = Some((on, announcement));
-        Ok(())
-    }
-
-    fn written(&mut self, on: QueuePair, credit: u32, len: u32) -> Result<(), Violation> {
-        let advertised = self.advertised.get(&credit).ok_or(Violation::UnknownCredit)?;
-        let Some((_, announcement)) = advertised.announced.filter(|(announced, _)| *announced == on) else {
-            return Err(Violation::NotAnnounced);
-        };
-        if announcement.len != len {
-            return Err(Violation::WrongLength);
-        }
-        self.landed(credit, advertised.slot, announcement)
-    }
-
-    /// A block of the peer's was read.
-    fn fetched(&mut self, slot: SlotId) -> Result<(), Violation> {
-        let mut read = self.advertised.iter().filter(|(_, advertised)| advertised.slot == slot);
-        let Some((&credit, &Advertised { announced: Some((_, announcement)), .. })) = read.next() else { return Ok(()) };
-        self.read.push(credit);
-        self.landed(credit, slot, announcement)
-    }
-
-    fn landed(&mut self, credit: u32, slot: SlotId, announcement: Announcement) -> Result<(), Violation> {
-        self.advertised.remove(&credit);
-        self.arrived += 1;
-        self.outputs.push_back(Output::Arrived { slot, len: announcement.len, header: announcement.header });
-        self.end_if_whole()
-    }
-
-    /// The peer has read a block of this end's.
-    fn taken(&mut self, credit: u32) -> Result<(), Violation> {
-        let lent = self.lent.remove(&credit).ok_or(Violation::NotLent)?;
-        self.outputs.push_back(Output::Sent(lent.slot));
-        if lent.transfer != self.transfer && self.lent.values().all(|other| other.transfer == self.transfer) {
-            self.outputs.push_back(Output::Taken);
-        }
-        Ok(())
-    }
-
-    fn end_if_whole(&mut self) -> Result<(), Violation> {
-        let Some(mark) = self.mark else { return Ok(()) };
-        if self.arrived > mark.blocks {
-            return Err(Violation::WrongMark);
-        }
-        if self.arrived < mark.blocks {
-            return Ok(());
-        }
-        let Some(ended) = self.advertised.remove(&mark.credit) else { return Err(Violation::WrongMark) };
-        if self.advertised.values().any(|advertised| advertised.announced.is_some()) {
-            self.advertised.insert(mark.credit, ended);
-            return Err(Violation::WrongMark);
-        }
-        self.outputs.push_back(Output::Ended { slot: ended.slot, header: mark.header });
-        let unused = std::mem::take(&mut self.advertised).into_values().map(|advertised| advertised.slot);
-        let unused = unused.chain(self.offered.drain(..).map(|(slot, _)| slot));
-        self.outputs.extend(unused.map(Output::Returned));
-        (self.mark, self.arrived) = (None, 0);
-        self.peers_transfer = self.peers_transfer.wrapping_add(1);
-        Ok(())
-    }
-
-    /// Tells the peer of offered slots, many at once where there are many.
-    fn advertise(&mut self) {
-        let room = usize::from(self.settings.credits).saturating_sub(self.advertised.len());
-        let count = self.offered.len().min(room).min(Record::CREDITS_MOST);
-        if count == 0 || !self.has_room(0, 1) {
-            return;
-        }
-        let mut credits = Vec::with_capacity(count);
-        for (slot, credit) in self.offered.drain(..count) {
-            let number = self.next_number;
-            self.next_number = number.wrapping_add(1);
-            self.advertised.insert(number, Advertised { slot, len: credit.len, announced: None });
-            credits.push(Credit { number, ..credit });
-        }
-        self.post(QueuePair(0), Record::Credits { transfer: self.peers_transfer, credits });
-    }
-
-    /// Tells the peer of blocks that were read, many at once where there are many.
-    fn acknowledge(&mut self) {
-        let count = self.read.len().min(Record::DONE_MOST);
-        if count > 0 && self.has_room(0, 1) {
-            let done = self.read.drain(..count).collect();
-            self.post(QueuePair(0), Record::Done(done));
-        }
-    }
-
-    /// Reads what the peer announced.
-    fn fetch(&mut self) {
-        let Some(&(credit, from)) = self.to_read.front() else { return };
-        let Some(&Advertised { slot, announced: Some((_, announcement)), .. }) = self.advertised.get(&credit) else { return };
-        let Some(number) = self.idlest(1) else { return };
-        self.to_read.pop_front();
-        self.pairs[number].under_way += 1;
-        self.outputs.push_back(Output::Read { on: QueuePair(number as u8), slot, len: announcement.len, from });
-    }
-
-    /// Sends what waits, while there are credits.
-    fn carry(&mut self) {
-        let Some(&job) = self.jobs.front() else { return };
-        let Some(&to) = self.credits.front() else { return };
-        match job {
-            Job::Block { len, .. } if len > to.len => {
-                self.broken = true;
-                self.outputs.push_back(Output::Broken(Violation::ShortSlot));
-            }
-            // Of an earlier transfer there may be some still that the peer has read and not said so.
-            Job::Block { .. } if self.lent.len() >= usize::from(self.settings.credits) => {}
-            Job::Block { slot, source, len, header } => {
-                let Some(number) = self.idlest(2) else { return };
-                let on = QueuePair(number as u8);
-                let announcement = Announcement { credit: to.number, len, header };
-                match self.settings.placement {
-                    Placement::Immediate => {
-                        self.post(on, Record::Block(announcement));
-                        self.write(on, slot, len, to, true);
-                    }
-                    Placement::Behind => {
-                        self.write(on, slot, len, to, false);
-                        self.post(on, Record::Block(announcement));
-                    }
-                    Placement::Read => {
-                        self.lent.insert(to.number, Lent { slot, transfer: self.transfer });
-                        self.post(on, Record::Filled(announcement, source));
-                    }
-                }
-                self.blocks += 1;
-                self.jobs.pop_front();
-                self.credits.pop_front();
-            }
-            Job::Mark(header) => {
-                if !self.has_room(0, 1) {
-                    return;
-                }
-                self.post(QueuePair(0), Record::Mark { credit: to.number, blocks: self.blocks, header });
-                self.jobs.pop_front();
-                self.credits.clear();
-                self.blocks = 0;
-                self.transfer = self.transfer.wrapping_add(1);
-                if self.reads() && self.lent.is_empty() {
-                    self.outputs.push_back(Output::Taken);
-                }
-            }
-        }
-    }
-
     fn reads(&self) -> bool {
         self.settings.placement == Placement::Read
-    }
-
-    fn write(&mut self, on: QueuePair, slot: SlotId, len: u32, to: Credit, immediate: bool) {
-        self.pairs[usize::from(on.0)].under_way += 1;
-        self.writing.insert(slot);
-        self.outputs.push_back(Output::Write { on, slot, len, to, immediate });
     }
 
     /// The queue pair with the fewest work requests of those that have room for so many more.

@@ -14,28 +14,29 @@ pub(super) struct Parked(Vec<Option<Slot>>);
 
 impl Parked {
     pub(super) fn new(slots: Vec<Slot>) -> Parked {
-        let mut parked: Vec<Option<Slot>> = slots.iter().map(|_| None).collect();
-        for slot in slots {
-            let index = slot.index();
-            parked[index] = Some(slot);
-        }
-        Parked(parked)
+        let mut parked = Parked(Vec::new());
+        parked.grow(slots);
+        parked
     }
 
-    /// Has room for more slots, and takes them.
+    /// Takes more slots in.
     pub(super) fn grow(&mut self, slots: Vec<Slot>) {
-        self.0.resize_with(self.0.len() + slots.len(), || None);
         for slot in slots {
             self.put(slot);
         }
     }
 
     pub(super) fn take(&mut self, id: SlotId) -> Result<Slot, Error> {
-        self.0[id.0].take().ok_or_else(|| Error::new(Fault::Bug, "slot-held", "a staging slot was handed out twice"))
+        let slot = self.0.get_mut(id.0).and_then(Option::take);
+        slot.ok_or_else(|| Error::new(Fault::Bug, "slot-held", "a staging slot was handed out twice, or lost"))
     }
 
+    /// There is room for as many as the highest number asks for: were one lost, the others' numbers would go beyond their count.
     pub(super) fn put(&mut self, slot: Slot) -> SlotId {
         let id = SlotId(slot.index());
+        if self.0.len() <= id.0 {
+            self.0.resize_with(id.0 + 1, || None);
+        }
         self.0[id.0] = Some(slot);
         id
     }
@@ -96,5 +97,23 @@ impl Cancel {
     /// Lets the channels go: the transfer is over and they may live on.
     pub(super) fn release(&self) {
         lock(&self.0).handles.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sys::pool::pool;
+
+    #[test]
+    fn a_slot_that_was_lost_costs_itself_alone() {
+        let mut slots = pool(4, 1).expect("memory");
+        slots.remove(1);
+        let mut parked = Parked::new(slots);
+        assert_eq!(parked.take(SlotId(3)).map(|slot| slot.index()), Ok(3));
+        for lost in [1, 4] {
+            assert_eq!(parked.take(SlotId(lost)).expect_err("nobody has it").code, "slot-held");
+        }
+        assert_eq!(parked.into_slots().len(), 2);
     }
 }

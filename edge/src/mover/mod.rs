@@ -55,4 +55,6 @@ pub(crate) const MANIFEST_LIMIT: usize = 256 << 20;
 pub(crate) const UNKNOWN_LEN: u64 = 1 << 62;
 
 #[cfg(test)]
+mod idle_tests;
+#[cfg(test)]
 mod tests;

@@ -366,13 +366,13 @@ impl<'a> Shared<'a> {
         loop {
             if offered == 0 {
                 let waiting = Instant::now();
-                let Ok(Some(slot)) = queue.recv() else { return };
+                let Ok(Some(slot)) = queue.recv() else { return self.take_back(channel, queue) };
                 self.tally.add_store_wait(waiting);
                 channel.offer(slot);
                 offered = 1;
             }
             while let Ok(slot) = queue.try_recv() {
-                let Some(slot) = slot else { return };
+                let Some(slot) = slot else { return self.take_back(channel, queue) };
                 channel.offer(slot);
                 offered += 1;
             }
@@ -437,12 +437,7 @@ impl<'a> Shared<'a> {
                     return;
                 }
                 // Broken by `attend`, because the transfer was over without this channel.
-                Err(_) if lock(&self.state).over => {
-                    if let Some(slot) = channel.withdraw() {
-                        lock(&self.state).parked.put(slot);
-                    }
-                    return;
-                }
+                Err(_) if lock(&self.state).over => return self.take_back(channel, queue),
                 Err(error) => {
                     if self.integrity.checks && !is_final(&error) {
                         self.tally.add_lost_channel(is_damage(&error));
@@ -466,6 +461,16 @@ impl<'a> Shared<'a> {
                     return;
                 }
             }
+        }
+    }
+
+    /// Ends a channel that the transfer ended without: the next transfer counts on all the slots that it was given, and on those that were
+    /// on their way to it.
+    fn take_back(&self, mut channel: Box<dyn Channel>, queue: &mpsc::Receiver<Option<Slot>>) {
+        let held: Vec<Slot> = std::iter::from_fn(|| channel.withdraw()).chain(queue.try_iter().flatten()).collect();
+        let mut state = lock(&self.state);
+        for slot in held {
+            state.parked.put(slot);
         }
     }
 

@@ -6,18 +6,20 @@ use crate::channels::key::Key;
 use crate::channels::told;
 use crate::sys::pool::{Slot, pool};
 use crate::sys::verbs::{Connecting, Rejected};
-use farline_core::rdma::{Announcement, Credit, Greeting, Placement, Refusal, VERSION};
-use farline_core::units::Span;
+use farline_core::gridftp::mode_e::Flags;
+use farline_core::rdma::{Announcement, Credit, Failure, Greeting, QueuePair, Refusal, VERSION};
+use farline_core::units::Fault;
 use std::net::SocketAddr;
+use std::os::fd::AsFd;
 use std::process::Command;
 use std::sync::{Once, mpsc};
 
 const SLOT_LEN: usize = 64 << 10;
 /// A guest is slow, and its host may be busy.
-const PATIENCE: Duration = Duration::from_secs(60);
+pub(super) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Two devices with a wire between them, once for all tests of this process.
-fn wire() {
+pub(super) fn wire() {
     static MADE: Once = Once::new();
     MADE.call_once(|| {
         let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../lab/verbs");
@@ -26,22 +28,22 @@ fn wire() {
     });
 }
 
-fn is_iwarp() -> bool {
+pub(super) fn is_iwarp() -> bool {
     std::env::var_os("GUEST_RDMA").is_some_and(|kind| kind == "siw")
 }
 
 /// What an end sees whose request the other device refused for this reason: iWARP's requests are done when they are sent, and its devices
 /// end the connection.
-fn refused(why: Failure) -> Failure {
+pub(super) fn refused(why: Failure) -> Failure {
     if is_iwarp() { Failure::Flushed } else { why }
 }
 
-fn key() -> Key {
+pub(super) fn key() -> Key {
     Key::random().expect("random bytes")
 }
 
 /// What channels of two slots are like.
-fn fabric() -> Fabric {
+pub(super) fn fabric() -> Fabric {
     let (slot_len, rtt) = (Bytes(SLOT_LEN as u64), Span::from_millis(1));
     Fabric { queue_pairs: 1, credits: 2, elastic: false, exchange: false, read: false, slot_len, rtt }
 }
@@ -52,7 +54,7 @@ fn terms(credits: usize) -> Terms {
 }
 
 /// A door at the far end of the wire, and what comes through it.
-fn door(key: &Key, credits: usize) -> (RdmaDoor, mpsc::Receiver<Box<dyn Channel>>) {
+pub(super) fn door(key: &Key, credits: usize) -> (RdmaDoor, mpsc::Receiver<Box<dyn Channel>>) {
     wire();
     let (deliver, delivered) = mpsc::channel();
     let at = "10.9.1.2".parse().expect("an address");
@@ -61,7 +63,7 @@ fn door(key: &Key, credits: usize) -> (RdmaDoor, mpsc::Receiver<Box<dyn Channel>
 }
 
 /// The end that connected, to be used past its rules; and the honest end.
-fn ends(read: bool) -> (RdmaDoor, RdmaChannel, Box<dyn Channel>) {
+pub(super) fn ends(read: bool) -> (RdmaDoor, RdmaChannel, Box<dyn Channel>) {
     let key = key();
     let (door, delivered) = door(&key, 2);
     let mut liar = Dialler::new(key, Fabric { read, ..fabric() }).open(door.address(), PATIENCE).expect("a channel");
@@ -70,7 +72,7 @@ fn ends(read: bool) -> (RdmaDoor, RdmaChannel, Box<dyn Channel>) {
     (door, liar, delivered.recv_timeout(PATIENCE).expect("the other end"))
 }
 
-fn offer_two(honest: &mut dyn Channel) {
+pub(super) fn offer_two(honest: &mut dyn Channel) {
     for slot in pool(2, SLOT_LEN).expect("memory") {
         honest.offer(slot);
     }
@@ -81,7 +83,7 @@ fn slot() -> Slot {
 }
 
 /// What the device says next that `wanted` takes.
-fn next<T>(channel: &mut RdmaChannel, wanted: impl Fn(Completion) -> Option<T>) -> T {
+pub(super) fn next<T>(channel: &mut RdmaChannel, wanted: impl Fn(Completion) -> Option<T>) -> T {
     let until = Instant::now() + PATIENCE;
     let mut completions = Vec::new();
     loop {
@@ -95,16 +97,21 @@ fn next<T>(channel: &mut RdmaChannel, wanted: impl Fn(Completion) -> Option<T>) 
 
 /// The slots that the honest end advertises, which has to be driven meanwhile.
 fn advertised(liar: &mut RdmaChannel) -> Vec<Credit> {
-    next(liar, |completion| match completion {
+    next(liar, advertises)
+}
+
+/// Both slots of the honest end, from the record that advertises them.
+pub(super) fn advertises(completion: Completion) -> Option<Vec<Credit>> {
+    match completion {
         Completion::Record { bytes, .. } => match Record::decode(&bytes) {
             Ok(Record::Credits { credits, .. }) if credits.len() == 2 => Some(credits),
             _ => None,
         },
         _ => None,
-    })
+    }
 }
 
-fn failure(completion: Completion) -> Option<Failure> {
+pub(super) fn failure(completion: Completion) -> Option<Failure> {
     match completion {
         Completion::Failed(failure) => Some(failure),
         _ => None,
@@ -112,7 +119,7 @@ fn failure(completion: Completion) -> Option<Failure> {
 }
 
 /// Announces and writes a block of `announced` bytes, `written` in truth, from the liar's own slot.
-fn write(liar: &mut RdmaChannel, to: Credit, announced: u32, written: u32) {
+pub(super) fn write(liar: &mut RdmaChannel, to: Credit, announced: u32, written: u32) {
     let header = RecordHeader::new(&Header::data(0, announced.into()).encode()).expect("short");
     let record = Record::Block(Announcement { credit: to.number, len: announced, header }).encode();
     if is_iwarp() {
@@ -124,7 +131,7 @@ fn write(liar: &mut RdmaChannel, to: Credit, announced: u32, written: u32) {
     }
 }
 
-fn write_only(liar: &mut RdmaChannel, to: Credit, len: u32) {
+pub(super) fn write_only(liar: &mut RdmaChannel, to: Credit, len: u32) {
     let slot = slot();
     let index = slot.index();
     liar.link.hold(slot, Access::Sent).expect("registered");

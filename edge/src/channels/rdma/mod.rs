@@ -8,8 +8,11 @@ mod door;
 mod exchange;
 #[cfg(test)]
 mod guest_tests;
+#[cfg(test)]
+mod keys_guest_tests;
 mod pinned;
 mod ports;
+mod turn;
 
 pub use connect::{Dialler, Fabric};
 pub use door::{RdmaDoor, Terms};
@@ -21,25 +24,21 @@ use super::{Arrival, Breaker, Channel, Handle};
 use crate::sys::pool::Slot;
 use crate::sys::tcp::TcpInfo;
 use crate::sys::verbs::{Access, Completion, Link, Shape};
-use farline_core::gridftp::checked::{self, CHECKED_LEN, Check, DamagedHeader};
-use farline_core::gridftp::mode_e::{Flags, HEADER_LEN, Header};
-use farline_core::rdma::attention::{self, Attention, Noticed};
-use farline_core::rdma::{Endpoint, Failure, Input, Output, Placement, QueuePair};
-use farline_core::rdma::{Record, RecordHeader, Settings, Source, Violation, Work};
-use farline_core::transfer::{Block, SlotId};
-use farline_core::units::{Bytes, Error, Fault, Span, Time};
+use farline_core::gridftp::checked::{self, Check};
+use farline_core::gridftp::mode_e::Header;
+use farline_core::rdma::attention::{Attention, Noticed};
+use farline_core::rdma::{Endpoint, Input, Placement, Record, RecordHeader, Settings, Source};
+use farline_core::transfer::SlotId;
+use farline_core::units::{Bytes, Span};
 use pinned::pinning;
 use std::collections::VecDeque;
 use std::io;
 use std::ops::Range;
-use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// How long a channel that is closed waits for what it sent to arrive: the longest path, and some repeats.
 const LINGER: Duration = Duration::from_secs(5);
-/// After this long without a completion the peer of a connection that nobody watches is asked for.
-const SILENCE: Duration = Duration::from_secs(10);
 /// The longest single wait; whoever must end sooner is woken.
 const LONGEST_WAIT: Duration = Duration::from_secs(3600);
 
@@ -96,158 +95,9 @@ impl RdmaChannel {
         })
     }
 
-    /// Does what there is to do; `wait`s for something to be done by the device or another thread first. Answers whether that was a wake.
-    fn turn(&mut self, wait: Option<Duration>) -> io::Result<bool> {
-        let turned = self.try_turn(wait);
-        self.broken |= turned.is_err();
-        turned
-    }
-
-    fn try_turn(&mut self, wait: Option<Duration>) -> io::Result<bool> {
-        if let Some(error) = self.failed.take() {
-            return Err(error);
-        }
-        // What is waited for may depend on what was not done yet.
-        self.act()?;
-        let mut completions = std::mem::take(&mut self.completions);
-        let taken = match wait {
-            Some(most) => self.await_any(&mut completions, most),
-            None => self.look(&mut completions),
-        };
-        let fed = completions.drain(..).try_for_each(|completion| self.feed(completion));
-        self.completions = completions;
-        let acted = self.act();
-        if let Err(error) = fed.and(taken).and(acted) {
-            if self.arrived.is_empty() {
-                return Err(error);
-            }
-            // What came before the connection ended counts, and is told first.
-            self.failed = Some(error);
-        }
-        self.breaker.is_woken()
-    }
-
-    /// Takes what the device has done, without waiting.
-    fn look(&mut self, completions: &mut Vec<Completion>) -> io::Result<()> {
-        self.link.poll(completions)?;
-        self.attention.handle(self.now(), attention::Input::Looked(completions.len()));
-        Ok(())
-    }
-
-    /// Waits until it has done something, or another thread wakes this one.
-    fn await_any(&mut self, completions: &mut Vec<Completion>, most: Duration) -> io::Result<()> {
-        self.attention.handle(self.now(), attention::Input::Waits);
-        while completions.is_empty() {
-            if self.attention.poll(self.now()) == attention::Output::Look {
-                self.look(completions)?;
-                continue;
-            }
-            let slept = self.wait(completions, most)?;
-            let count = completions.len();
-            let noticed = if slept { attention::Input::Slept(count) } else { attention::Input::Looked(count) };
-            self.attention.handle(self.now(), noticed);
-            break;
-        }
-        Ok(())
-    }
-
-    /// Sleeps until the device tells of something; answers whether it slept. Where nobody tells that the peer is gone, it is asked for now and then.
-    fn wait(&mut self, completions: &mut Vec<Completion>, most: Duration) -> io::Result<bool> {
-        let since = Instant::now();
-        let slept = self.link.wait(completions, self.breaker.as_fd(), most.min(SILENCE))?;
-        if completions.is_empty() && since.elapsed() >= SILENCE {
-            self.link.ask_after_peer()?;
-        }
-        Ok(slept)
-    }
-
-    fn now(&self) -> Time {
-        Time::ZERO + Span::from(self.began.elapsed())
-    }
-
-    fn feed(&mut self, completion: Completion) -> io::Result<()> {
-        let input = match completion {
-            Completion::Record { on, bytes } => {
-                Input::Received { on: QueuePair(on), record: Record::decode(&bytes).map_err(lie)? }
-            }
-            Completion::Written { on, immediate, len } => Input::Written { on: QueuePair(on), credit: immediate, len },
-            Completion::RecordSent { on } => Input::Completed { on: QueuePair(on), work: Work::Record },
-            Completion::SlotSent { on, slot } => Input::Completed { on: QueuePair(on), work: Work::Write(SlotId(slot)) },
-            Completion::SlotRead { on, slot } => Input::Completed { on: QueuePair(on), work: Work::Read(SlotId(slot)) },
-            Completion::Failed(failure) => return Err(self.broken_by(failure)),
-        };
-        self.endpoint.handle(input);
-        Ok(())
-    }
-
-    /// The error of a failed request. That a connection closed says little where its device was removed.
-    fn broken_by(&mut self, failure: Failure) -> io::Error {
-        let failure = if failure.is_consequence() && self.link.is_removed() { Failure::Removed } else { failure };
-        let kind = if failure.is_consequence() { io::ErrorKind::UnexpectedEof } else { io::ErrorKind::ConnectionAborted };
-        io::Error::new(kind, failure.error())
-    }
-
-    fn act(&mut self) -> io::Result<()> {
-        let mut is_over = false;
-        while let Some(output) = self.endpoint.poll() {
-            match output {
-                Output::Post { on, record } => self.link.post(on.0, &record.encode())?,
-                Output::Write { on, slot, len, to, immediate } => {
-                    self.link.write(on.0, slot.0, len, to.address, to.key, immediate.then_some(to.number))?;
-                }
-                Output::Read { on, slot, len, from } => self.link.read(on.0, slot.0, len, from.address, from.key)?,
-                Output::Taken => is_over = true,
-                Output::Sent(slot) => self.sent.extend(self.link.release(slot.0)),
-                Output::Returned(slot) => self.unused.extend(self.link.release(slot.0)),
-                Output::Arrived { slot, len, header } => {
-                    let (header, check) = self.read_header(&header)?;
-                    let bad = header.flags.contains(Flags::ERROR) || header.flags.contains(Flags::RESTART);
-                    if bad || header.flags.contains(Flags::EOF) || header.count != u64::from(len) {
-                        return Err(io::Error::new(
-                            io::ErrorKind::InvalidData,
-                            "the header of a block does not fit what was written",
-                        ));
-                    }
-                    let Some(slot) = self.link.release(slot.0) else { continue };
-                    self.arrived.push_back(Arrival::Data {
-                        slot,
-                        block: Block { offset: header.offset, len: len as usize },
-                        check,
-                        carried: len as usize,
-                    });
-                }
-                Output::Ended { slot, header } => {
-                    let (header, _) = self.read_header(&header)?;
-                    // GFD.20: in an EOF header the offset is the number of channels.
-                    let channels = header.flags.contains(Flags::EOF).then_some(header.offset);
-                    let closing = header.flags.contains(Flags::CLOSE);
-                    is_over = true;
-                    let Some(slot) = self.link.release(slot.0) else { continue };
-                    self.arrived.push_back(Arrival::End { slot, channels, closing });
-                }
-                Output::Broken(violation) => return Err(lie(violation)),
-            }
-        }
-        if is_over {
-            // Every slot is ours again: no key may open one until it is offered or sent anew.
-            self.link.close_keys();
-        }
-        Ok(())
-    }
-
     /// Whether blocks are read, and not written.
     fn reads(&self) -> bool {
         self.settings.placement == Placement::Read
-    }
-
-    fn read_header(&self, header: &RecordHeader) -> io::Result<(Header, Option<Check>)> {
-        if self.checked {
-            let bytes: &[u8; CHECKED_LEN] = header.as_bytes().try_into().map_err(|_| damaged())?;
-            let (header, check) = checked::decode(bytes).map_err(|_| damaged())?;
-            return Ok((header, Some(check)));
-        }
-        let bytes: &[u8; HEADER_LEN] = header.as_bytes().try_into().map_err(|_| damaged())?;
-        Ok((Header::decode(bytes).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?, None))
     }
 
     fn write_header(&self, header: &Header, check: &Check) -> io::Result<RecordHeader> {
@@ -343,12 +193,14 @@ impl Channel for RdmaChannel {
 
     fn withdraw(&mut self) -> Option<Slot> {
         self.broken = true;
-        // From here the device touches nothing.
+        // From here the device touches nothing, and what the peer was told opens nothing: not to the session's other channels either.
         self.link.shut();
+        self.unused.extend(std::iter::from_fn(|| self.link.release_any()));
+        self.link.close_keys();
         let arrived = self.arrived.pop_front().map(|arrival| match arrival {
             Arrival::Data { slot, .. } | Arrival::End { slot, .. } => slot,
         });
-        arrived.or_else(|| self.sent.pop_front()).or_else(|| self.unused.pop_front()).or_else(|| self.link.release_any())
+        arrived.or_else(|| self.sent.pop_front()).or_else(|| self.unused.pop_front())
     }
 
     fn tcp_info(&self) -> Option<TcpInfo> {
@@ -379,14 +231,4 @@ impl Drop for RdmaChannel {
             }
         }
     }
-}
-
-fn lie(violation: Violation) -> io::Error {
-    let error = Error::new(Fault::There, "rdma-broken", format!("data connection: {violation}"))
-        .hint("it breaks clauses V-3 to V-11 of docs/protocol.md: is it of another version? --channel tcp does without");
-    io::Error::new(io::ErrorKind::InvalidData, error)
-}
-
-fn damaged() -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, DamagedHeader)
 }

@@ -4,6 +4,7 @@ use super::abi::*;
 use super::events::{Event, Events, Kind};
 use super::library::{Library, by_errno, library, no_device};
 use super::memory::Domain;
+use super::own::NotReady;
 use farline_core::units::{Error, Fault};
 use socket2::SockAddr;
 use std::io;
@@ -102,9 +103,18 @@ impl Id {
         active.map_or(0, |mtu| 128 << mtu)
     }
 
+    /// Fails when it is bound to another device than `domain` is of: each connection finds its way anew, and routes change.
+    pub(super) fn expect_device_of(&self, domain: &Domain) -> io::Result<()> {
+        match self.context() == Some(domain.context) {
+            true => Ok(()),
+            false => Err(io::Error::new(io::ErrorKind::AddrNotAvailable, "another RDMA device leads there")),
+        }
+    }
+
     /// Creates the queue pair.
     pub(super) fn create_pair(&self, domain: &Domain, attributes: &mut QueuePairAttributes) -> io::Result<()> {
-        // SAFETY: identifier, domain and completion queue are alive, and of one device: `Link::add` saw to it.
+        // SAFETY: identifier, domain and completion queue are alive, and of one device, as both callers ask `expect_device_of`; the
+        // attributes are read and written before the call returns.
         by_errno(unsafe { (self.library.rdma_create_qp)(self.raw.as_ptr(), domain.raw.as_ptr(), attributes) })
     }
 
@@ -128,17 +138,17 @@ impl Id {
         let _ = unsafe { (self.library.rdma_set_option)(self.raw.as_ptr(), OPTION_ID, OPTION_ACK_TIMEOUT, value, 1) };
     }
 
-    /// Connects, with private data; answers with the peer's.
-    pub(super) fn connect(&self, private_data: &[u8], deadline: Instant) -> io::Result<Vec<u8>> {
-        let mut parameters = parameters(private_data);
+    /// Connects, with private data; answers with the peer's. `reads` may be unanswered at once, here and there.
+    pub(super) fn connect(&self, private_data: &[u8], reads: u8, not_ready: NotReady, deadline: Instant) -> io::Result<Vec<u8>> {
+        let mut parameters = parameters(private_data, reads, not_ready);
         // SAFETY: the identifier has a route and a queue pair; the parameters are read before the call returns.
         by_errno(unsafe { (self.library.rdma_connect)(self.raw.as_ptr(), &raw mut parameters) })?;
         Ok(self.events.wait_for(Kind::Established, deadline)?.private_data)
     }
 
     /// Accepts, with private data; [`Kind::Established`] follows.
-    pub(super) fn accept(&self, private_data: &[u8]) -> io::Result<()> {
-        let mut parameters = parameters(private_data);
+    pub(super) fn accept(&self, private_data: &[u8], reads: u8, not_ready: NotReady) -> io::Result<()> {
+        let mut parameters = parameters(private_data, reads, not_ready);
         // SAFETY: the identifier came with a request and has a queue pair; the parameters are read before the call returns.
         by_errno(unsafe { (self.library.rdma_accept)(self.raw.as_ptr(), &raw mut parameters) })
     }
@@ -152,21 +162,16 @@ impl Drop for Id {
     }
 }
 
-/// How often what found no receive is sent again.
-pub(super) const NOT_READY_RETRIES: u8 = 6;
-
-/// What a connection is asked for with: as many retries as there are, each after the acknowledgement timeout. That there is always a
-/// receive is the protocol's promise (V-7), so receiver-not-ready has an end too: 7 would be none (InfiniBand Architecture
-/// Specification 1.2.1, section 9.7.5.2.8), and 6 times 655 ms forgive a peer whose processor is busy.
-fn parameters(private_data: &[u8]) -> ConnectionParameters {
+/// What a connection is asked for with, or accepted: as many retries as there are, each after the acknowledgement timeout.
+fn parameters(private_data: &[u8], reads: u8, not_ready: NotReady) -> ConnectionParameters {
     ConnectionParameters {
         private_data: private_data.as_ptr().cast(),
         private_data_len: private_data.len() as u8,
-        responder_resources: MOST_READS,
-        initiator_depth: MOST_READS,
+        responder_resources: reads,
+        initiator_depth: reads,
         flow_control: 1,
         retry_count: 7,
-        rnr_retry_count: NOT_READY_RETRIES,
+        rnr_retry_count: not_ready.retries,
         shared_receives: 0,
         queue_pair: 0,
     }
@@ -309,6 +314,12 @@ impl Request {
     /// Whether it came over Ethernet.
     pub fn is_ethernet(&self) -> bool {
         self.id.port().is_some_and(|port| port.link_layer == LINK_LAYER_ETHERNET)
+    }
+
+    /// Whether it was given a queue pair.
+    #[cfg(test)]
+    pub(crate) fn has_pair(&self) -> bool {
+        self.id.queue_pair().is_some()
     }
 
     /// Refuses it, and says so much.

@@ -1,26 +1,21 @@
-//! Queue pairs that are connected without rdma_cm: both ends tell each other where they are by another way, and each readies its own
-//! (`ibv_modify_qp`: INIT, RTR, RTS).
+//! Queue pairs that are connected without rdma_cm: both ends tell each other where they are by another way, and each readies its own.
 //!
 //! Nobody tells then that a peer is gone. An end that has waited for long asks its device to write nothing there: RDMA WRITE of no bytes
 //! needs no receive and no key, and a peer that is gone does not acknowledge it.
 
 use super::abi::*;
-use super::connection::{Id, NOT_READY_RETRIES};
-use super::library::{Library, by_code, by_errno, no_device};
-use super::link::{Ends, Job, Link, Pair, number};
+use super::connection::Id;
+use super::library::{by_errno, no_device};
+use super::link::{Job, Link, Pair, number};
 use super::memory::Domain;
-use super::pairs_abi::*;
+use super::own::{Ends, NotReady, Own, Peer, Reads};
+use super::pairs_abi::{GlobalRoute, Way};
 use farline_core::rdma::{Numbered as PairNumber, Whereabouts};
 use farline_core::units::Error;
 use std::ffi::c_int;
 use std::io;
 use std::net::IpAddr;
-use std::ptr::NonNull;
 use std::sync::Arc;
-
-/// How often what nobody acknowledges is sent again: one time fewer than there may be, which soft-RoCE takes for always. No event of a
-/// connection would end that here.
-const RETRIES: u8 = 6;
 
 /// The port of a device that has one of this host's addresses.
 pub struct Seat {
@@ -34,12 +29,6 @@ pub struct Seat {
     pub(super) lid: u16,
     pub(super) mtu: u16,
     is_ethernet: bool,
-}
-
-/// A queue pair that rdma_cm knows nothing of.
-pub(super) struct Own {
-    library: &'static Library,
-    pub(super) raw: NonNull<QueuePair>,
 }
 
 impl Seat {
@@ -94,32 +83,6 @@ impl Seat {
     }
 }
 
-impl Own {
-    fn new(domain: &Domain, attributes: &mut QueuePairAttributes) -> io::Result<Own> {
-        // SAFETY: domain and completion queue are alive and of one device; the attributes are read before the call returns.
-        let raw = unsafe { (domain.library.ibv_create_qp)(domain.raw.as_ptr(), attributes) };
-        let raw = NonNull::new(raw).ok_or_else(io::Error::last_os_error)?;
-        Ok(Own { library: domain.library, raw })
-    }
-
-    fn number(&self) -> u32 {
-        // SAFETY: the queue pair is alive, and its number does not change.
-        unsafe { (*self.raw.as_ptr().cast::<Numbered>()).number }
-    }
-
-    fn modify(&self, mut attributes: Attributes, what: c_int) -> io::Result<()> {
-        // SAFETY: the queue pair is alive; the attributes are read before the call returns.
-        by_code(unsafe { (self.library.ibv_modify_qp)(self.raw.as_ptr(), &raw mut attributes, SET_STATE | what) })
-    }
-}
-
-impl Drop for Own {
-    fn drop(&mut self) {
-        // SAFETY: created by `new`, destroyed once; from here the device touches no memory of it.
-        let _ = unsafe { (self.library.ibv_destroy_qp)(self.raw.as_ptr()) };
-    }
-}
-
 impl Link {
     /// Makes every queue pair, with its receives posted; answers with where they are. The first packets' numbers are of the caller's
     /// choice, one for each; `read` is whether there is to be RDMA READ.
@@ -131,12 +94,12 @@ impl Link {
         let mut pairs = Vec::new();
         for (on, first_packet) in first_packets.iter().enumerate().take(self.pairs.len()) {
             let own = Own::new(&self.domain, &mut self.attributes())?;
-            let access = (ACCESS_LOCAL_WRITE | ACCESS_REMOTE_WRITE | ACCESS_REMOTE_READ).cast_unsigned();
-            let init = Attributes { state: STATE_INIT, port: seat.number, access, ..Attributes::default() };
-            own.modify(init, SET_KEY_INDEX | SET_PORT | SET_ACCESS)?;
-            pairs.push(PairNumber { number: own.number(), first_packet: first_packet & 0xff_ffff });
-            self.receive_all(on as u8, Some(own.raw))?;
-            self.pairs[on] = Some(Pair { ends: Ends::Own(own), established: false });
+            own.init(seat.number)?;
+            let ends = Ends::Own(own);
+            let number = ends.number().ok_or(io::ErrorKind::NotConnected)?;
+            pairs.push(PairNumber { number, first_packet: first_packet & 0xff_ffff });
+            self.receive_all(on as u8, ends.queue_pair())?;
+            self.pairs[on] = Some(Pair { ends, established: false });
         }
         Ok(Whereabouts { gid: seat.gid, lid: seat.lid, mtu: seat.mtu, pairs, reads })
     }
@@ -148,33 +111,12 @@ impl Link {
     pub fn join(&mut self, seat: &Seat, own: &Whereabouts, theirs: &Whereabouts, mtu: u16, ack_timeout: u8) -> io::Result<()> {
         let pairs = self.pairs.iter_mut().flatten();
         // Asked for more at once than it answers, the peer would fail.
-        let (answers, asks) = (own.reads.max(1), own.reads.min(theirs.reads).max(1));
+        let reads = Reads { answered: own.reads.max(1), asked: own.reads.min(theirs.reads).max(1) };
         for (pair, (own, peer)) in pairs.zip(own.pairs.iter().zip(&theirs.pairs)) {
-            let Ends::Own(raw) = &pair.ends else { return Err(io::ErrorKind::InvalidInput.into()) };
-            let receives = Attributes {
-                state: STATE_RECEIVES,
-                way: seat.way_to(theirs.gid, theirs.lid),
-                // `enum ibv_mtu`.
-                path_mtu: u32::from(mtu).max(256).ilog2() - 7,
-                to_number: peer.number,
-                receive_sequence: peer.first_packet,
-                reads_answered: answers,
-                // The longest wait: 655 ms, as rdma_cm has it.
-                least_not_ready: 0,
-                ..Attributes::default()
-            };
-            let way = SET_WAY | SET_MTU | SET_TO_NUMBER | SET_RECEIVE_SEQUENCE | SET_READS_ANSWERED | SET_LEAST_NOT_READY;
-            raw.modify(receives, way)?;
-            let sends = Attributes {
-                state: STATE_SENDS,
-                send_sequence: own.first_packet,
-                timeout: ack_timeout,
-                retries: RETRIES,
-                not_ready_retries: NOT_READY_RETRIES,
-                reads: asks,
-                ..Attributes::default()
-            };
-            raw.modify(sends, SET_TIMEOUT | SET_RETRIES | SET_NOT_READY_RETRIES | SET_SEND_SEQUENCE | SET_READS)?;
+            let Ends::Own(ends) = &pair.ends else { return Err(io::ErrorKind::InvalidInput.into()) };
+            let way = seat.way_to(theirs.gid, theirs.lid);
+            let peer = Peer { way, mtu, number: peer.number, first_packet: peer.first_packet };
+            ends.connect(peer, own.first_packet, ack_timeout, reads, NotReady::ENDS)?;
             pair.established = true;
         }
         Ok(())

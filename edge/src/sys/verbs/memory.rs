@@ -33,8 +33,9 @@ unsafe impl Sync for Domain {}
 
 /// One pool's registrations; keeps the pool mapped.
 struct Registered {
-    region: Arc<Region>,
+    // Dropped in this order: the region may be ours alone, and is unmapped then. No device may have it by that time.
     slots: Vec<Kept>,
+    region: Arc<Region>,
 }
 
 /// The registration of one slot.
@@ -60,9 +61,14 @@ pub enum Access {
 }
 
 impl Access {
-    /// Whether the peer is told the key.
-    fn is_told(self) -> bool {
-        matches!(self, Access::Written | Access::Read)
+    /// Whether the peer learns a key that opens it.
+    fn is_told(self, is_iwarp: bool) -> bool {
+        match self {
+            Access::Written | Access::Read => true,
+            // In the request that its device makes.
+            Access::Fetched => is_iwarp,
+            Access::Sent => false,
+        }
     }
 
     /// `enum ibv_access_flags`.
@@ -151,7 +157,7 @@ impl Domain {
         let at = match registered.iter().position(|pool| Arc::ptr_eq(&pool.region, slot.region())) {
             Some(at) => at,
             None => {
-                registered.push(Registered { region: Arc::clone(slot.region()), slots: Vec::new() });
+                registered.push(Registered { slots: Vec::new(), region: Arc::clone(slot.region()) });
                 registered.len() - 1
             }
         };
@@ -182,8 +188,10 @@ impl Domain {
 
     /// Makes void every key that a peer was told, but for slots that another channel of the session still offers.
     pub fn close(&self) {
-        for pool in lock(&self.registered).iter_mut() {
-            pool.slots.retain(|kept| !kept.access.is_told() || kept.held);
+        let is_iwarp = self.is_iwarp();
+        let mut registered = lock(&self.registered);
+        for pool in registered.iter_mut() {
+            pool.slots.retain(|kept| !kept.access.is_told(is_iwarp) || kept.held);
         }
     }
 

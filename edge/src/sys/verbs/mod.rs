@@ -10,6 +10,7 @@ mod exchanged;
 mod library;
 mod link;
 mod memory;
+mod own;
 mod pairs;
 mod pairs_abi;
 mod queue;

@@ -3,8 +3,9 @@
 use super::abi::*;
 use super::connection::{Connecting, Id, Request};
 use super::events::{Kind, wait};
-use super::library::{Library, by_code, by_errno};
+use super::library::Library;
 use super::memory::{Domain, Registration};
+use super::own::{Ends, NotReady, Own, Peer, Reads};
 use super::pairs_abi::*;
 use super::queue::Queue;
 use super::station::{Address, Station};
@@ -12,7 +13,6 @@ use super::work::DATAGRAM_KEY;
 use crate::sys::memory::Memory;
 use farline_core::units::{Error, Fault};
 use rustix::event::{PollFd, PollFlags};
-use std::ffi::c_int;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::ptr::NonNull;
@@ -55,11 +55,10 @@ pub struct Pairs {
 // SAFETY: libibverbs allows its calls from any thread, and these are used by one at a time.
 unsafe impl Send for Pairs {}
 
-/// One queue pair; of rdma_cm's when it has an identifier.
+/// One queue pair that has been made.
 pub(super) struct Pair {
-    library: &'static Library,
     pub(super) raw: NonNull<QueuePair>,
-    id: Option<Id>,
+    ends: Ends,
 }
 
 /// The way that datagrams take.
@@ -102,21 +101,12 @@ impl Pairs {
     /// When the device has no queue pair left.
     pub fn prepare(&mut self, station: &Station) -> io::Result<()> {
         for on in 0..usize::from(self.plan.pairs) {
-            let mut attributes = self.attributes();
-            // SAFETY: domain and queue are alive, and the attributes are read before the call returns.
-            let raw = unsafe { (self.domain.library.ibv_create_qp)(self.domain.raw.as_ptr(), &raw mut attributes) };
-            let raw = NonNull::new(raw).ok_or_else(io::Error::last_os_error)?;
-            let pair = Pair { library: self.domain.library, raw, id: None };
-            let mut init = Attributes { state: STATE_INIT, port: station.port(), ..Attributes::default() };
-            let kind = if self.plan.datagrams {
-                init.datagram_key = DATAGRAM_KEY;
-                SET_DATAGRAM_KEY
-            } else {
-                init.access = (ACCESS_LOCAL_WRITE | ACCESS_REMOTE_WRITE | ACCESS_REMOTE_READ).cast_unsigned();
-                SET_ACCESS
-            };
-            pair.modify(&mut init, SET_STATE | SET_KEY_INDEX | SET_PORT | kind)?;
-            self.pairs.push(pair);
+            let own = Own::new(&self.domain, &mut self.attributes())?;
+            match self.plan.datagrams {
+                true => own.init_for_datagrams(station.port(), DATAGRAM_KEY)?,
+                false => own.init(station.port())?,
+            }
+            self.pairs.push(Pair::new(Ends::Own(own))?);
             self.receive_all(on)?;
         }
         Ok(())
@@ -129,14 +119,12 @@ impl Pairs {
 
     /// What the peer must know of this end.
     pub fn address(&self, station: &Station, sequence: u32) -> Address {
-        // SAFETY: a queue pair's number does not change.
-        let number = |pair: &Pair| unsafe { (*pair.raw.as_ptr().cast::<Numbered>()).number };
         let keys = self.registration.keys();
         Address {
             gid: station.seat.gid,
             lid: station.seat.lid,
             mtu: station.seat.mtu,
-            numbers: self.pairs.iter().map(number).collect(),
+            numbers: self.pairs.iter().filter_map(|pair| pair.ends.number()).collect(),
             sequence: sequence & 0xff_ffff,
             memory: keys.address,
             key: keys.remote,
@@ -152,26 +140,16 @@ impl Pairs {
         if peer.numbers.len() != self.pairs.len() {
             return Err(io::Error::new(io::ErrorKind::InvalidData, "the ends have different numbers of queue pairs"));
         }
-        let reads = self.reads();
-        let mtu = own.mtu.min(peer.mtu).max(256);
+        let reads = Reads { answered: self.reads(), asked: self.reads() };
         for (pair, number) in self.pairs.iter().zip(&peer.numbers) {
-            let mut receives = Attributes { state: STATE_RECEIVES, ..Attributes::default() };
-            let mut sends = Attributes { state: STATE_SENDS, send_sequence: own.sequence, ..Attributes::default() };
+            let Ends::Own(ends) = &pair.ends else { return Err(io::ErrorKind::InvalidInput.into()) };
             if self.plan.datagrams {
-                pair.modify(&mut receives, SET_STATE)?;
-                pair.modify(&mut sends, SET_STATE | SET_SEND_SEQUENCE)?;
+                ends.open_for_datagrams(own.sequence)?;
                 continue;
             }
-            receives.path_mtu = mtu.ilog2() - 7;
-            (receives.to_number, receives.receive_sequence) = (*number, peer.sequence);
-            // 0.64 ms until a peer without a receive is asked again.
-            (receives.reads_answered, receives.least_not_ready) = (reads, 12);
-            receives.way = station.seat.way_to(peer.gid, peer.lid);
-            let way = SET_WAY | SET_MTU | SET_TO_NUMBER | SET_RECEIVE_SEQUENCE | SET_READS_ANSWERED | SET_LEAST_NOT_READY;
-            pair.modify(&mut receives, SET_STATE | way)?;
-            (sends.timeout, sends.retries, sends.not_ready_retries, sends.reads) = (timeout, 7, 7, reads);
-            let patience = SET_TIMEOUT | SET_RETRIES | SET_NOT_READY_RETRIES | SET_SEND_SEQUENCE | SET_READS;
-            pair.modify(&mut sends, SET_STATE | patience)?;
+            let way = station.seat.way_to(peer.gid, peer.lid);
+            let to = Peer { way, mtu: own.mtu.min(peer.mtu), number: *number, first_packet: peer.sequence };
+            ends.connect(to, own.sequence, timeout, reads, NotReady::NEVER_ENDS)?;
         }
         if self.plan.datagrams {
             let mut way = station.seat.way_to(peer.gid, peer.lid);
@@ -197,11 +175,8 @@ impl Pairs {
             let connecting = Connecting::resolve(SocketAddr::new(ip, peer.listens), timeout)?;
             let id = self.with_pair(connecting.id).map_err(failed)?;
             let proof = own.sequence.to_be_bytes();
-            let mut parameters = self.parameters(&proof);
-            // SAFETY: the identifier has a route and a queue pair; the parameters are read before the call returns.
-            let done = unsafe { (self.domain.library.rdma_connect)(id.raw.as_ptr(), &raw mut parameters) };
-            by_errno(done).map_err(failed)?;
-            id.events.wait_for(Kind::Established, Instant::now() + timeout).map_err(failed)?;
+            let deadline = Instant::now() + timeout;
+            id.connect(&proof, self.reads(), NotReady::NEVER_ENDS, deadline).map_err(failed)?;
             self.take(id).map_err(failed)?;
         }
         self.peer = peer.clone();
@@ -228,9 +203,7 @@ impl Pairs {
                 continue;
             }
             let id = self.with_pair(id)?;
-            let mut parameters = self.parameters(&[]);
-            // SAFETY: the identifier came with a request and has a queue pair; the parameters are read before the call returns.
-            by_errno(unsafe { (self.domain.library.rdma_accept)(id.raw.as_ptr(), &raw mut parameters) })?;
+            id.accept(&[], self.reads(), NotReady::NEVER_ENDS)?;
             id.events.wait_for(Kind::Established, deadline)?;
             self.take(id)?;
         }
@@ -240,17 +213,14 @@ impl Pairs {
 
     /// `id` with a queue pair.
     fn with_pair(&self, id: Id) -> io::Result<Id> {
-        if id.context() != Some(self.domain.context) {
-            return Err(io::Error::new(io::ErrorKind::AddrNotAvailable, "another RDMA device leads there"));
-        }
+        id.expect_device_of(&self.domain)?;
         id.create_pair(&self.domain, &mut self.attributes())?;
         Ok(id)
     }
 
     /// Keeps a connected queue pair and readies its receives.
     fn take(&mut self, id: Id) -> io::Result<()> {
-        let raw = id.queue_pair().ok_or(io::ErrorKind::NotConnected)?;
-        self.pairs.push(Pair { library: self.domain.library, raw, id: Some(id) });
+        self.pairs.push(Pair::new(Ends::Managed(id))?);
         self.receive_all(self.pairs.len() - 1)
     }
 
@@ -259,55 +229,24 @@ impl Pairs {
         self.domain.limits().map_or(1, |limits| limits.reads.clamp(1, READS) as u8)
     }
 
-    fn parameters(&self, private_data: &[u8]) -> ConnectionParameters {
-        ConnectionParameters {
-            private_data: private_data.as_ptr().cast(),
-            private_data_len: private_data.len() as u8,
-            responder_resources: self.reads(),
-            initiator_depth: self.reads(),
-            flow_control: 1,
-            retry_count: 7,
-            rnr_retry_count: 7,
-            shared_receives: 0,
-            queue_pair: 0,
-        }
-    }
-
     fn attributes(&self) -> QueuePairAttributes {
-        QueuePairAttributes {
-            context: std::ptr::null_mut(),
-            send_queue: self.queue.raw.as_ptr(),
-            receive_queue: self.queue.raw.as_ptr(),
-            shared_receives: std::ptr::null_mut(),
-            capacities: Capacities {
-                sends: self.plan.depth.max(1) as u32,
-                receives: self.plan.receives.max(1) as u32,
-                send_pieces: 1,
-                receive_pieces: 1,
-                inline_len: 0,
-            },
-            kind: if self.plan.datagrams { DATAGRAMS } else { RELIABLE_CONNECTION },
-            signal_all: 1,
-        }
+        let kind = if self.plan.datagrams { DATAGRAMS } else { RELIABLE_CONNECTION };
+        self.queue.attributes(kind, self.plan.depth.max(1), self.plan.receives.max(1))
     }
 }
 
 impl Pair {
-    fn modify(&self, attributes: &mut Attributes, mask: c_int) -> io::Result<()> {
-        // SAFETY: the queue pair is alive, and the attributes are read before the call returns.
-        by_code(unsafe { (self.library.ibv_modify_qp)(self.raw.as_ptr(), attributes, mask) })
+    fn new(ends: Ends) -> io::Result<Pair> {
+        let raw = ends.queue_pair().ok_or(io::ErrorKind::NotConnected)?;
+        Ok(Pair { raw, ends })
     }
 }
 
 impl Drop for Pair {
     fn drop(&mut self) {
-        match &mut self.id {
-            // It destroys its queue pair, and itself.
-            Some(id) => id.disconnect(),
-            None => {
-                // SAFETY: created by `prepare`, destroyed once. A failure would leave it to the end of the process.
-                let _ = unsafe { (self.library.ibv_destroy_qp)(self.raw.as_ptr()) };
-            }
+        // Either kind destroys its queue pair then.
+        if let Ends::Managed(id) = &self.ends {
+            id.disconnect();
         }
     }
 }

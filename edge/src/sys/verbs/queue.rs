@@ -4,7 +4,7 @@ use super::abi::*;
 use super::library::by_code;
 use super::memory::Domain;
 use rustix::fs::OFlags;
-use std::ffi::c_int;
+use std::ffi::{c_int, c_uint};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::ptr::NonNull;
@@ -60,6 +60,25 @@ impl Queue {
         let flags = rustix::fs::fcntl_getfl(&queue)?;
         rustix::fs::fcntl_setfl(&queue, flags | OFlags::NONBLOCK)?;
         Ok(queue)
+    }
+
+    /// What a queue pair is created with that tells of everything here: how many sends it takes at once, and how many receives.
+    pub(super) fn attributes(&self, kind: c_uint, sends: usize, receives: usize) -> QueuePairAttributes {
+        QueuePairAttributes {
+            context: std::ptr::null_mut(),
+            send_queue: self.raw.as_ptr(),
+            receive_queue: self.raw.as_ptr(),
+            shared_receives: std::ptr::null_mut(),
+            capacities: Capacities {
+                sends: sends as u32,
+                receives: receives as u32,
+                send_pieces: 1,
+                receive_pieces: 1,
+                inline_len: 0,
+            },
+            kind,
+            signal_all: 1,
+        }
     }
 
     /// Has the next completion tell the descriptor.

@@ -1,0 +1,73 @@
+//! What an end sends: blocks and marks, each on a credit of the peer's.
+
+use super::{Endpoint, Job, Lent};
+use crate::rdma::record::{Announcement, Credit, Record};
+use crate::rdma::{Output, Placement, QueuePair, Violation};
+use crate::transfer::SlotId;
+
+impl Endpoint {
+    /// The peer has read a block of this end's.
+    pub(super) fn taken(&mut self, credit: u32) -> Result<(), Violation> {
+        let lent = self.lent.remove(&credit).ok_or(Violation::NotLent)?;
+        self.outputs.push_back(Output::Sent(lent.slot));
+        if lent.transfer != self.transfer && self.lent.values().all(|other| other.transfer == self.transfer) {
+            self.outputs.push_back(Output::Taken);
+        }
+        Ok(())
+    }
+
+    /// Sends what waits, while there are credits.
+    pub(super) fn carry(&mut self) {
+        let Some(&job) = self.jobs.front() else { return };
+        let Some(&to) = self.credits.front() else { return };
+        match job {
+            Job::Block { len, .. } if len > to.len => {
+                self.broken = true;
+                self.outputs.push_back(Output::Broken(Violation::ShortSlot));
+            }
+            // Of an earlier transfer there may be some still that the peer has read and not said so.
+            Job::Block { .. } if self.lent.len() >= usize::from(self.settings.credits) => {}
+            Job::Block { slot, source, len, header } => {
+                let Some(number) = self.idlest(2) else { return };
+                let on = QueuePair(number as u8);
+                let announcement = Announcement { credit: to.number, len, header };
+                match self.settings.placement {
+                    Placement::Immediate => {
+                        self.post(on, Record::Block(announcement));
+                        self.write(on, slot, len, to, true);
+                    }
+                    Placement::Behind => {
+                        self.write(on, slot, len, to, false);
+                        self.post(on, Record::Block(announcement));
+                    }
+                    Placement::Read => {
+                        self.lent.insert(to.number, Lent { slot, transfer: self.transfer });
+                        self.post(on, Record::Filled(announcement, source));
+                    }
+                }
+                self.blocks += 1;
+                self.jobs.pop_front();
+                self.credits.pop_front();
+            }
+            Job::Mark(header) => {
+                if !self.has_room(0, 1) {
+                    return;
+                }
+                self.post(QueuePair(0), Record::Mark { credit: to.number, blocks: self.blocks, header });
+                self.jobs.pop_front();
+                self.credits.clear();
+                self.blocks = 0;
+                self.transfer = self.transfer.wrapping_add(1);
+                if self.reads() && self.lent.is_empty() {
+                    self.outputs.push_back(Output::Taken);
+                }
+            }
+        }
+    }
+
+    fn write(&mut self, on: QueuePair, slot: SlotId, len: u32, to: Credit, immediate: bool) {
+        self.pairs[usize::from(on.0)].under_way += 1;
+        self.writing.insert(slot);
+        self.outputs.push_back(Output::Write { on, slot, len, to, immediate });
+    }
+}

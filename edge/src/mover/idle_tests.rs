@@ -1,0 +1,130 @@
+//! A channel of several slots that takes no part in a transfer: what it was offered comes back, and serves the next one.
+
+use super::*;
+use crate::channels::tcp::TcpOptions;
+use crate::channels::{Arrival, Breaker, Channel, Handle};
+use crate::stores::BytesSink;
+use crate::sys::pool::{Slot, pool};
+use crate::sys::tcp::TcpInfo;
+use farline_core::gridftp::checked::Check;
+use farline_core::gridftp::mode_e::{Flags, Header};
+use farline_core::transfer::Layout;
+use farline_core::units::Span;
+use rustix::event::{PollFd, PollFlags, poll};
+use std::io::{self, Write};
+use std::net::TcpStream;
+use std::ops::Range;
+use std::os::fd::AsFd;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+/// A channel on which nothing ever comes. Broken off, it says so, or first that it was woken.
+struct Silent {
+    offered: Vec<Slot>,
+    breaker: Arc<Breaker>,
+    only_wakes: bool,
+}
+
+impl Silent {
+    fn new(only_wakes: bool) -> Silent {
+        Silent { offered: Vec::new(), breaker: Arc::new(Breaker::new().expect("a descriptor")), only_wakes }
+    }
+}
+
+impl Channel for Silent {
+    fn depth(&self) -> usize {
+        4
+    }
+
+    fn check_blocks(&mut self, _: bool) {}
+
+    fn send(&mut self, _: Header, _: &Check, _: Slot, _: Range<usize>) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    fn withdraw(&mut self) -> Option<Slot> {
+        self.offered.pop()
+    }
+
+    fn sent(&mut self, _: Option<Instant>) -> io::Result<Option<Slot>> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    fn mark(&mut self, _: Header) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    fn offer(&mut self, slot: Slot) {
+        self.offered.push(slot);
+    }
+
+    fn receive(&mut self) -> io::Result<Option<Arrival>> {
+        poll(&mut [PollFd::from_borrowed_fd(self.breaker.as_fd(), PollFlags::IN)], None)?;
+        match self.breaker.is_woken() {
+            Err(_) if self.only_wakes => {
+                // Until the end of the transfer stands in its queue.
+                std::thread::sleep(Duration::from_millis(50));
+                Ok(None)
+            }
+            woken => woken.map(|_| None),
+        }
+    }
+
+    fn tcp_info(&self) -> Option<TcpInfo> {
+        None
+    }
+
+    fn congestion(&self) -> Option<String> {
+        None
+    }
+
+    fn handle(&self) -> io::Result<Handle> {
+        Ok(Handle::of_slots(&self.breaker, Span::ZERO))
+    }
+}
+
+/// Receives five bytes over TCP, with `silent` beside it.
+fn receive_beside(silent: Silent, slots: Vec<Slot>) -> Vec<Slot> {
+    let acceptor =
+        Acceptor::bind("127.0.0.1:0".parse().expect("an address"), None, None, &TcpOptions::default()).expect("a port");
+    let address = acceptor.address();
+    let sender = std::thread::spawn(move || {
+        let mut stream = TcpStream::connect(address).expect("loopback");
+        stream.write_all(&Header::data(0, 5).encode()).expect("header");
+        stream.write_all(b"hello").expect("payload");
+        stream.write_all(&Header::eof(1).with(Flags::EOD).encode()).expect("end");
+        stream
+    });
+    let sink = BytesSink::new(5);
+    let received = receive(ReceiveJob {
+        layout: Arc::new(Layout::of_file(5, BLOCK_LEN)),
+        sink: &sink,
+        wire_offset: 0,
+        channels: vec![Box::new(silent)],
+        acceptor: Some(&acceptor),
+        slots,
+        writers: 1,
+        digests: None,
+        tally: &Tally::default(),
+        held: &Mutex::default(),
+        integrity: Integrity::default(),
+        growth: None,
+        pace: None,
+        cancel: Cancel::new(),
+    });
+    drop(sender.join());
+    assert_eq!(sink.take(), b"hello");
+    received.expect("one channel of one has ended").slots
+}
+
+#[test]
+fn what_a_channel_was_offered_that_took_no_part_comes_back_for_the_next_transfer() {
+    for only_wakes in [false, true] {
+        let mut slots = pool(12, BLOCK_LEN).expect("memory");
+        for _ in 0..3 {
+            slots = receive_beside(Silent::new(only_wakes), slots);
+            let numbers: Vec<usize> = slots.iter().map(Slot::index).collect();
+            assert_eq!(numbers, (0..12).collect::<Vec<_>>(), "only wakes: {only_wakes}");
+        }
+    }
+}
