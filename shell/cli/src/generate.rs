@@ -2,6 +2,7 @@
 
 use crate::Cli;
 use crate::output::Output;
+use crate::topic::whole;
 use clap::CommandFactory;
 use clap_complete::Shell;
 use clap_mangen::Man;
@@ -39,13 +40,13 @@ const EXIT_STATUS: [(Fault, &str); 6] = [
 
 pub(crate) fn completions(args: &CompletionsArgs, output: &Output) -> Result<ExitCode, Error> {
     let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut Cli::command(), "farline", &mut script);
+    clap_complete::generate(args.shell, &mut whole(Cli::command()), "farline", &mut script);
     output.bytes(&script)?;
     Ok(ExitCode::SUCCESS)
 }
 
 pub(crate) fn man(args: &ManArgs, output: &Output) -> Result<ExitCode, Error> {
-    let mut cli = Cli::command().disable_help_subcommand(true);
+    let mut cli = whole(Cli::command()).disable_help_subcommand(true);
     cli.build();
     match &args.out {
         None => output.bytes(&page(&cli).map_err(|error| unwritten(Path::new("farline.1"), &error))?)?,
@@ -116,7 +117,7 @@ mod tests {
     fn every_shell_gets_completions_for_every_command() {
         for shell in Shell::value_variants() {
             let mut script = Vec::new();
-            clap_complete::generate(*shell, &mut Cli::command(), "farline", &mut script);
+            clap_complete::generate(*shell, &mut whole(Cli::command()), "farline", &mut script);
             let script = String::from_utf8(script).expect("text");
             for command in Cli::command().get_subcommands() {
                 assert!(script.contains(command.get_name()), "{shell}: no {}", command.get_name());

@@ -13,8 +13,9 @@ mod plan;
 mod profile;
 mod progress;
 mod serve;
+mod topic;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use output::Output;
 use std::process::ExitCode;
 
@@ -63,7 +64,8 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let cli = match Cli::try_parse() {
+    let parsed = topic::of(Cli::command(), std::env::args_os()).try_get_matches();
+    let cli = match parsed.and_then(|matches| Cli::from_arg_matches(&matches)) {
         Ok(cli) => cli,
         Err(wrong) => return output::usage(&wrong, std::env::args_os()),
     };
@@ -86,7 +88,6 @@ fn main() -> ExitCode {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory;
 
     /// `command` and everything below it.
     fn all(command: &clap::Command) -> Vec<&clap::Command> {

@@ -1,6 +1,7 @@
 //! What a measurement of verbs is told by flags: which devices, which messages, how they travel.
 
 use super::axes::{Axes, USUAL_RATE};
+use crate::topic::RDMA;
 use farline_core::profile::verbs::{Grid, Setup, Transport, Way, measured};
 use farline_core::profile::{Form, PathPoint};
 use farline_core::units::{Bytes, Error, Fault, Span};
@@ -8,26 +9,26 @@ use std::net::IpAddr;
 
 #[derive(clap::Args)]
 pub(super) struct Messages {
-    /// With --channel rdma, the addresses of two devices of this host [default: the only two]
-    #[arg(long, hide = true, value_name = "ADDR,ADDR", value_delimiter = ',')]
+    /// Addresses of two devices of this host [default: the only two]
+    #[arg(long, hide = true, help_heading = RDMA, value_name = "ADDR,ADDR", value_delimiter = ',')]
     ends: Vec<IpAddr>,
-    /// With --channel rdma, message sizes, such as 64,2KiB,1MiB [default: 64, 2 KiB, 64 KiB, 1 MiB]
-    #[arg(long, hide = true, value_name = "LIST", value_delimiter = ',')]
+    /// Such as 64,1MiB [default: 64,2KiB,64KiB,1MiB]
+    #[arg(long, hide = true, help_heading = RDMA, value_name = "LIST", value_delimiter = ',')]
     message_size: Vec<Bytes>,
-    /// With --channel rdma, how messages travel: rc, ud, read [default: rc]
-    #[arg(long, hide = true, value_name = "LIST", value_delimiter = ',')]
+    /// How messages travel: rc, ud, read [default: rc]
+    #[arg(long, hide = true, help_heading = RDMA, value_name = "LIST", value_delimiter = ',')]
     transport: Vec<Transport>,
-    /// With --channel rdma, one-way, both-ways, round-trip [default: one-way]
-    #[arg(long, hide = true, value_name = "LIST", value_delimiter = ',')]
+    /// one-way, both-ways, round-trip [default: one-way]
+    #[arg(long, hide = true, help_heading = RDMA, value_name = "LIST", value_delimiter = ',')]
     way: Vec<Way>,
-    /// With --channel rdma, how connections are made: cm, exchange [default: cm]
-    #[arg(long, hide = true, value_name = "LIST", value_delimiter = ',')]
+    /// How connections are made: cm, exchange [default: cm]
+    #[arg(long, hide = true, help_heading = RDMA, value_name = "LIST", value_delimiter = ',')]
     connect: Vec<Setup>,
-    /// With --channel rdma, connections side by side [default: 1]
-    #[arg(long, hide = true, value_name = "LIST", value_delimiter = ',')]
+    /// Connections side by side [default: 1]
+    #[arg(long, hide = true, help_heading = RDMA, value_name = "LIST", value_delimiter = ',')]
     queue_pairs: Vec<u8>,
-    /// With --channel rdma, measure only; --simulate --resume FILE adds the model, on a faster host [default: the model beside]
-    #[arg(long, hide = true)]
+    /// Leave the model to --resume FILE --simulate
+    #[arg(long, hide = true, help_heading = RDMA)]
     without_model: bool,
 }
 
