@@ -14,7 +14,7 @@ use std::os::fd::AsFd;
 use std::process::Command;
 use std::sync::{Once, mpsc};
 
-const SLOT_LEN: usize = 64 << 10;
+pub(super) const SLOT_LEN: usize = 64 << 10;
 /// A guest is slow, and its host may be busy.
 pub(super) const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -82,16 +82,19 @@ fn slot() -> Slot {
     pool(1, SLOT_LEN).expect("memory").pop().expect("a slot")
 }
 
-/// What the device says next that `wanted` takes.
+/// What the device says next that `wanted` takes; what it said behind that waits for the next time.
 pub(super) fn next<T>(channel: &mut RdmaChannel, wanted: impl Fn(Completion) -> Option<T>) -> T {
     let until = Instant::now() + PATIENCE;
-    let mut completions = Vec::new();
     loop {
-        if let Some(found) = completions.drain(..).find_map(&wanted) {
+        let mut said = std::mem::take(&mut channel.completions).into_iter();
+        let found = said.find_map(&wanted);
+        channel.completions = said.collect();
+        if let Some(found) = found {
             return found;
         }
         assert!(Instant::now() < until, "the device says nothing");
-        channel.link.wait(&mut completions, channel.breaker.as_fd(), Duration::from_secs(1)).expect("a working device");
+        let waited = channel.link.wait(&mut channel.completions, channel.breaker.as_fd(), Duration::from_secs(1));
+        waited.expect("a working device");
     }
 }
 
