@@ -3,17 +3,19 @@
 //! Safe code would do for byte channels (a boxed slice a slot). Few large regions are what direct I/O, registered io_uring buffers
 //! and RDMA memory registration need, and huge pages halve the cost of touching it.
 
+use super::lock::lock;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 use std::io;
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 /// A mapped region; unmapped when the last slot goes.
-#[derive(Debug)]
 pub(in crate::sys) struct Region {
     start: NonNull<u8>,
     len: usize,
+    /// What to do before.
+    at_end: Mutex<Vec<Box<dyn FnOnce() + Send>>>,
 }
 
 // SAFETY: the region is plain memory; access goes through slots, each of which is the only owner of its part.
@@ -21,8 +23,22 @@ unsafe impl Send for Region {}
 // SAFETY: as above; `Region` itself offers no access.
 unsafe impl Sync for Region {}
 
+impl Region {
+    /// Has `last` done when no slot is left, while the memory is still there: who told a device of it takes it away from the device.
+    pub(in crate::sys) fn before_unmapping(&self, last: impl FnOnce() + Send + 'static) {
+        lock(&self.at_end).push(Box::new(last));
+    }
+}
+
+impl std::fmt::Debug for Region {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Region({:?}, {})", self.start, self.len)
+    }
+}
+
 impl Drop for Region {
     fn drop(&mut self) {
+        lock(&self.at_end).drain(..).for_each(|last| last());
         // SAFETY: the mapping was made by `pool` with this length, and no slot is left to reach into it.
         // A failure would leave memory mapped until the process ends, which nobody can act on.
         let _ = unsafe { munmap(self.start.as_ptr().cast(), self.len) };
@@ -60,7 +76,7 @@ pub fn more(first: usize, count: usize, slot_len: usize) -> io::Result<Vec<Slot>
     // SAFETY: the range is the mapping just made.
     let _ = unsafe { madvise(start, len, Advice::LinuxHugepage) };
     let start = NonNull::new(start.cast::<u8>()).ok_or(io::ErrorKind::OutOfMemory)?;
-    let region = Arc::new(Region { start, len });
+    let region = Arc::new(Region { start, len, at_end: Mutex::default() });
     let slot = |i| Slot { region: Arc::clone(&region), index: first + i, offset: i * slot_len, len: slot_len };
     Ok((0..count).map(slot).collect())
 }
@@ -107,5 +123,26 @@ mod tests {
         let last = slots.pop().expect("three slots");
         drop(slots);
         assert!(last.len() >= 5000 && last.iter().all(|&byte| byte == 3));
+    }
+
+    #[test]
+    fn what_is_to_be_done_before_the_memory_goes_is_done_with_the_last_slot_and_finds_it_mapped() {
+        let mut slots = pool(2, 1).expect("a small pool");
+        slots.iter_mut().for_each(|slot| slot.fill(7));
+        let (tell, told) = std::sync::mpsc::channel();
+        let at = slots[0].as_ptr().addr();
+        slots[0].region().before_unmapping(move || {
+            let maps = std::fs::read_to_string("/proc/self/maps").expect("this process's memory");
+            let has = |line: &str| {
+                let (start, end) = line.split_once(' ')?.0.split_once('-')?;
+                let of = |hex| usize::from_str_radix(hex, 16).ok();
+                (of(start)?..of(end)?).contains(&at).then_some(())
+            };
+            tell.send(maps.lines().find_map(has).is_some()).expect("somebody waits");
+        });
+        slots.pop();
+        assert!(told.try_recv().is_err(), "a slot is left");
+        slots.pop();
+        assert_eq!(told.try_recv(), Ok(true));
     }
 }

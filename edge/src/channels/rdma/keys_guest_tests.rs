@@ -1,9 +1,10 @@
 //! When keys, queue pairs and devices are let go of, against real verbs, in a guest as `guest_tests` says.
 
 use super::guest_tests::{
-    PATIENCE, advertises, door, ends, fabric, failure, is_iwarp, key, next, offer_two, refused, wire, write, write_only,
+    PATIENCE, SLOT_LEN, advertises, door, ends, fabric, failure, is_iwarp, key, next, offer_two, refused, wire, write, write_only,
 };
 use super::*;
+use crate::sys::pool::pool;
 use crate::sys::verbs::{Connecting, Listener};
 use farline_core::gridftp::mode_e::Flags;
 use farline_core::rdma::{Announcement, Credit, Failure};
@@ -75,6 +76,26 @@ fn keys_of_a_channel_that_failed_open_nothing_to_the_sessions_others_which_go_on
         write_only(&mut liar, of_failed[0], 1);
         assert_eq!(next(&mut liar, failure), refused(Failure::RemoteAccess), "dropped: {dropped}");
     }
+}
+
+#[test]
+#[ignore = "needs two RDMA devices: make lab"]
+fn a_pool_that_nobody_uses_is_pinned_no_longer() {
+    wire();
+    let way = Connecting::resolve("10.9.1.2:9".parse().expect("an address"), PATIENCE).expect("a way");
+    let mut link = link(way.domain(None).expect("a domain"));
+    let before = lockable().pinned;
+    let mut slots = pool(2, SLOT_LEN).expect("memory");
+    for access in [Access::Sent, Access::Fetched] {
+        let slot = slots.pop().expect("two slots");
+        let index = slot.index();
+        link.hold(slot, access).expect("registered");
+        slots.insert(0, link.release(index).expect("held"));
+    }
+    let both = 2 * SLOT_LEN as u64;
+    assert_eq!(lockable().pinned, Bytes(before.0 + both), "kept for the next use");
+    drop(slots);
+    assert_eq!(lockable().pinned, before);
 }
 
 /// A link of one queue pair, for what `wanted` leads to.

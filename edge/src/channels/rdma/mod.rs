@@ -4,6 +4,8 @@
 //! RDMA channel is encrypted (docs/protocol.md, V-1 to V-11).
 
 mod connect;
+#[cfg(test)]
+mod connect_guest_tests;
 mod door;
 mod exchange;
 #[cfg(test)]

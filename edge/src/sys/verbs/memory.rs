@@ -9,7 +9,7 @@ use farline_core::units::{Error, Fault};
 use std::ffi::{CStr, c_char, c_int};
 use std::io;
 use std::ptr::NonNull;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 
 /// `struct ibv_device` has its name here, NUL-terminated, after operations and two numbers.
 const NAME_AT: usize = 24;
@@ -31,11 +31,11 @@ unsafe impl Send for Domain {}
 // SAFETY: as above.
 unsafe impl Sync for Domain {}
 
-/// One pool's registrations; keeps the pool mapped.
+/// One pool's registrations. The pool takes them out with the last of its slots, before it is unmapped: no device may have it by that
+/// time, and what is pinned for nobody counts against the limit of locked memory.
 struct Registered {
-    // Dropped in this order: the region may be ours alone, and is unmapped then. No device may have it by that time.
-    slots: Vec<Kept>,
-    region: Arc<Region>,
+    region: Weak<Region>,
+    slots: Arc<Mutex<Vec<Kept>>>,
 }
 
 /// The registration of one slot.
@@ -58,6 +58,12 @@ pub enum Access {
     Written,
     /// The peer reads from it.
     Read,
+}
+
+impl Registered {
+    fn is_of(&self, slot: &Slot) -> bool {
+        self.region.as_ptr() == Arc::as_ptr(slot.region())
+    }
 }
 
 impl Access {
@@ -89,6 +95,9 @@ pub(super) struct Registration {
     library: &'static Library,
     raw: NonNull<MemoryRegion>,
 }
+
+// SAFETY: libibverbs allows its calls from any thread, and what we read of it does not change.
+unsafe impl Send for Registration {}
 
 /// By which a device finds memory.
 #[derive(Clone, Copy, Debug)]
@@ -152,16 +161,19 @@ impl Domain {
     /// The keys of a slot that a link will hold, which is registered if it was not.
     pub(super) fn keys(&self, slot: &Slot, access: Access) -> io::Result<Keys> {
         let mut registered = lock(&self.registered);
-        // A pool of which no slot is left anywhere is known by its region being ours alone.
-        registered.retain(|pool| Arc::strong_count(&pool.region) > 1);
-        let at = match registered.iter().position(|pool| Arc::ptr_eq(&pool.region, slot.region())) {
-            Some(at) => at,
+        // One that is about to take its registrations out stays until it has: the domain must not go before.
+        registered.retain(|pool| pool.region.strong_count() > 0 || !lock(&pool.slots).is_empty());
+        let slots = match registered.iter().find(|pool| pool.is_of(slot)) {
+            Some(pool) => Arc::clone(&pool.slots),
             None => {
-                registered.push(Registered { slots: Vec::new(), region: Arc::clone(slot.region()) });
-                registered.len() - 1
+                let slots = Arc::<Mutex<Vec<Kept>>>::default();
+                let taken_out = Arc::clone(&slots);
+                slot.region().before_unmapping(move || lock(&taken_out).clear());
+                registered.push(Registered { region: Arc::downgrade(slot.region()), slots: Arc::clone(&slots) });
+                slots
             }
         };
-        let slots = &mut registered[at].slots;
+        let mut slots = lock(&slots);
         if let Some(kept) = slots.iter_mut().find(|kept| kept.slot == slot.index() && kept.access == access) {
             kept.held = true;
             return Ok(kept.registration.keys());
@@ -181,17 +193,16 @@ impl Domain {
 
     /// A link holds `slot` no more; its registration stays until [`Self::close`].
     pub(super) fn let_go(&self, slot: &Slot) {
-        for pool in lock(&self.registered).iter_mut().filter(|pool| Arc::ptr_eq(&pool.region, slot.region())) {
-            pool.slots.iter_mut().filter(|kept| kept.slot == slot.index()).for_each(|kept| kept.held = false);
+        for pool in lock(&self.registered).iter().filter(|pool| pool.is_of(slot)) {
+            lock(&pool.slots).iter_mut().filter(|kept| kept.slot == slot.index()).for_each(|kept| kept.held = false);
         }
     }
 
     /// Makes void every key that a peer was told, but for slots that another channel of the session still offers.
     pub fn close(&self) {
         let is_iwarp = self.is_iwarp();
-        let mut registered = lock(&self.registered);
-        for pool in registered.iter_mut() {
-            pool.slots.retain(|kept| !kept.access.is_told(is_iwarp) || kept.held);
+        for pool in lock(&self.registered).iter() {
+            lock(&pool.slots).retain(|kept| !kept.access.is_told(is_iwarp) || kept.held);
         }
     }
 
@@ -211,7 +222,8 @@ impl Domain {
 
 impl Drop for Domain {
     fn drop(&mut self) {
-        lock(&self.registered).clear();
+        // A pool that takes its own out just now is waited for.
+        lock(&self.registered).drain(..).for_each(|pool| lock(&pool.slots).clear());
         // SAFETY: queue pairs and registrations of this domain are gone: each kept it alive, or went just now.
         // A failure would leave the domain to the end of the process, which nobody can act on.
         let _ = unsafe { (self.library.ibv_dealloc_pd)(self.raw.as_ptr()) };
