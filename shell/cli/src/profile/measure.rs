@@ -59,7 +59,9 @@ pub(super) fn run(profile: &mut Profile, documents: &[&PathBuf], bench: &mut dyn
     while let Some(job) = profile.next(1).pop() {
         let len = text(profile)?.len() as u64;
         let places: Vec<Place> = documents.iter().map(|file| Place::reserve(file, len)).collect::<Result<_, _>>()?;
-        let repetition = bench.run(&profile.grid.under(&job.cell), &job).map_err(|error| resumable(error, documents))?;
+        let start = super::moment();
+        let mut repetition = bench.run(&profile.grid.under(&job.cell), &job).map_err(|error| resumable(error, documents))?;
+        repetition.began = Some(start);
         ran += 1;
         let each = began.elapsed().as_secs_f64() / f64::from(ran);
         profile.record(&job, repetition);

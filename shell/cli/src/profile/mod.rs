@@ -95,7 +95,7 @@ pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
         return verbs::run(asked, &args, output);
     }
     let mut profile = match &args.resume {
-        Some(file) => resumed(file, &args)?,
+        Some(file) => resumed(file, &args, output)?,
         None => start(&args, output)?,
     };
     if args.simulate && profile.kind != Kind::Modelled {
@@ -131,20 +131,38 @@ pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
 }
 
 impl Args {
-    /// The files to write, each once: whoever goes on with a profile may name its file as the one to write, too.
+    /// The files to write, each once, however it is spelled: whoever goes on with a profile may name its file as the one to write, too, and
+    /// two documents under way in one place would take it from each other.
     fn written(&self) -> Vec<&PathBuf> {
-        let others = self.out.iter().filter(|file| self.resume.as_ref() != Some(file));
-        self.resume.iter().chain(others).collect()
+        let mut places = Vec::new();
+        let is_new = |file: &&PathBuf| {
+            let place = document::place(file);
+            let is_new = !places.contains(&place);
+            places.push(place);
+            is_new
+        };
+        self.resume.iter().chain(&self.out).filter(is_new).collect()
     }
 }
 
 /// The profile in `file`, which goes on as it began.
-fn resumed(file: &Path, args: &Args) -> Result<Profile, Error> {
+fn resumed(file: &Path, args: &Args, output: &Output) -> Result<Profile, Error> {
     if let Some(flag) = args.axes.first() {
         let message = format!("a profile that goes on has its own grid: {flag} changes nothing");
         return Err(Error::new(Fault::You, "profile-grid", message).hint("leave it out, or begin another profile"));
     }
-    read(file).map(Profile::goes_on)
+    let profile = read(file)?;
+    if profile.kind == Kind::Modelled {
+        return Ok(profile.goes_on());
+    }
+    let known = profile.changes().len();
+    let environment = Environment { node: profile.environment.node.clone(), ..measure::environment() };
+    let profile = profile.goes_on_in(environment, now());
+    // It is the user's to say whether that is still one profile; the document has it.
+    if let (Some(changed), false) = (profile.changes().get(known), output.quiet()) {
+        eprintln!("farline: this profile began elsewhere; the document says so, {changed}");
+    }
+    Ok(profile)
 }
 
 /// Measures what is missing of `profile`, over emulated links or to its node, for which it is stored.
@@ -204,10 +222,19 @@ fn command() -> String {
     std::env::args().map(|word| quoted(&word)).collect::<Vec<_>>().join(" ")
 }
 
+/// Seconds since 1970.
+fn seconds() -> u64 {
+    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}
+
 /// The date and time, as text.
 fn now() -> String {
-    let seconds = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs());
-    print::date(seconds)
+    print::date(seconds())
+}
+
+/// The same to the second.
+fn moment() -> String {
+    print::moment(seconds())
 }
 
 /// Runs what is missing of `profile` by the model; `documents` are written now and then.
@@ -283,4 +310,35 @@ fn list(output: &Output) -> Result<ExitCode, Error> {
 fn quoted(word: &str) -> String {
     let plain = |letter: char| letter.is_ascii_alphanumeric() || "-_./:=,%+".contains(letter);
     if !word.is_empty() && word.chars().all(plain) { word.to_owned() } else { format!("'{}'", word.replace('\'', "'\\''")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: super::Args,
+    }
+
+    #[test]
+    fn a_file_is_written_once_however_it_is_spelled() {
+        let dir = tempfile::tempdir().expect("a folder");
+        std::fs::create_dir(dir.path().join("sub")).expect("a folder");
+        let file = |name: &str| dir.path().join(name).to_string_lossy().into_owned();
+        let written = |words: &[String]| {
+            let line = ["profile".to_owned()].iter().chain(words).cloned().collect::<Vec<_>>();
+            Line::parse_from(line).args.written().len()
+        };
+        let flag = |name: &str| name.to_owned();
+        let (plain, dotted, up) = (file("p.json"), file("./p.json"), file("sub/../p.json"));
+        assert_eq!(written(&[flag("--resume"), plain.clone(), flag("-o"), dotted, flag("-o"), up]), 1);
+        assert_eq!(written(&[flag("-o"), plain.clone(), flag("-o"), plain.clone()]), 1);
+        assert_eq!(written(&[flag("-o"), plain, flag("-o"), file("q.json"), flag("-o"), file("sub/p.json")]), 3);
+        // Below the working directory with and without saying so; the folder need not be there, which others say.
+        let here = std::env::current_dir().expect("a folder").join("p.json").to_string_lossy().into_owned();
+        assert_eq!(written(&[flag("-o"), flag("p.json"), flag("-o"), flag("./p.json"), flag("-o"), here]), 1);
+        assert_eq!(written(&[flag("-o"), file("none/p.json"), flag("-o"), file("none/q.json")]), 2);
+    }
 }

@@ -131,6 +131,11 @@ pub(super) fn date(seconds: u64) -> String {
     format!("{year}-{month:02}-{day:02} {:02}:{:02} UTC", rest / 3_600, rest % 3_600 / 60)
 }
 
+/// The same to the second: `2026-11-22 01:08:18 UTC`.
+pub(super) fn moment(seconds: u64) -> String {
+    date(seconds).replace(" UTC", &format!(":{:02} UTC", seconds % 60))
+}
+
 /// A time for people: `2.50 s`, `40 s`, `12 min`, `15.0 h`.
 pub(super) fn duration(seconds: f64) -> String {
     match seconds {
@@ -211,5 +216,6 @@ mod tests {
         assert_eq!(super::date(0), "1970-01-01 00:00 UTC");
         assert_eq!(super::date(951_827_696), "2000-02-29 12:34 UTC");
         assert_eq!(super::date(1_795_309_698), "2026-11-22 01:08 UTC");
+        assert_eq!(super::moment(1_795_309_698), "2026-11-22 01:08:18 UTC");
     }
 }
