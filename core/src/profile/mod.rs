@@ -16,6 +16,7 @@ mod diff;
 mod document;
 mod driver;
 pub mod fluid;
+mod fluid_stream;
 mod grid;
 mod grid_check;
 mod hypothesis;

@@ -26,7 +26,13 @@ impl Table {
     /// Headings, a word below the other, and rows. What is too wide stands in parts below each other, each with the columns by which
     /// rows are told apart.
     fn plain(&self) -> Vec<String> {
-        let widths: Vec<usize> = (0..self.columns.len()).map(|column| self.width(column)).collect();
+        let mut widths: Vec<usize> = (0..self.columns.len()).map(|column| self.width(column)).collect();
+        if widths.iter().map(|width| width + GAP).sum::<usize>() > WIDTH + GAP {
+            // Words are broken within their column; figures are not.
+            for (width, _) in widths.iter_mut().zip(&self.columns).filter(|(_, (_, right))| !right) {
+                *width = (*width).min(WORDS);
+            }
+        }
         let wide = |columns: &[usize]| columns.iter().map(|column| widths[*column] + GAP).sum::<usize>().saturating_sub(GAP);
         let keys: Vec<usize> = (0..self.keys()).collect();
         let mut parts = vec![keys.clone()];
@@ -73,23 +79,38 @@ impl Table {
         let head = (0..height).map(|row| {
             line(&mut headings.iter().map(|heading| word(heading, row).and_then(|at| heading.get(at)).copied().unwrap_or("")))
         });
-        let rows = self
-            .rows
-            .iter()
-            .map(|(cells, _)| line(&mut columns.iter().map(|column| cells.get(*column).map_or("", String::as_str))));
+        let rows = self.rows.iter().flat_map(|(cells, _)| {
+            let cells: Vec<Vec<String>> = columns
+                .iter()
+                .map(|&column| match cells.get(column) {
+                    Some(cell) if cell.chars().count() > widths[column] => broken(cell, widths[column]),
+                    cell => vec![cell.cloned().unwrap_or_default()],
+                })
+                .collect();
+            let height = cells.iter().map(Vec::len).max().unwrap_or(0);
+            let row = |row: usize| line(&mut cells.iter().map(|cell| cell.get(row).map_or("", String::as_str)));
+            (0..height).map(row).collect::<Vec<_>>()
+        });
         head.chain(rows).collect()
     }
 }
 
 /// Blanks between two columns.
 const GAP: usize = 2;
+/// What a column of words takes at most where the table is too wide.
+const WORDS: usize = 48;
 
 /// `text` in lines of at most 80 letters, broken between words.
 pub fn wrapped(text: &str) -> Vec<String> {
+    broken(text, WIDTH)
+}
+
+/// The same of at most `width` letters, but for a word that is longer.
+fn broken(text: &str, width: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split_whitespace() {
         match lines.last_mut() {
-            Some(line) if line.chars().count() + 1 + word.chars().count() <= WIDTH => {
+            Some(line) if line.chars().count() + 1 + word.chars().count() <= width => {
                 line.push(' ');
                 line.push_str(word);
             }

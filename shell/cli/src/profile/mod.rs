@@ -10,6 +10,7 @@ mod messages;
 mod node;
 mod parquet;
 mod print;
+mod ticker;
 mod verbs;
 
 use crate::output::Output;
@@ -22,7 +23,10 @@ use farline_core::profile::{Environment, Form, Grid, Kind, PRESETS, Profile, pre
 use farline_core::units::{Error, Fault};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::time::{Duration, Instant, SystemTime};
+use ticker::Ticker;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -112,7 +116,7 @@ pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
     }
     documents.extend(&spare);
     let ran = match profile.kind {
-        Kind::Modelled => simulate(&mut profile, &documents),
+        Kind::Modelled => simulate(&mut profile, &documents, output),
         Kind::Measured => measured(&mut profile, &documents, output),
     };
     if ran.is_err() && profile.cells.iter().all(|result| result.repetitions.is_empty()) {
@@ -238,8 +242,17 @@ fn moment() -> String {
 }
 
 /// Runs what is missing of `profile` by the model; `documents` are written now and then.
-fn simulate(profile: &mut Profile, documents: &[&PathBuf]) -> Result<(), Error> {
+fn simulate(profile: &mut Profile, documents: &[&PathBuf], output: &Output) -> Result<(), Error> {
     let mut saved = Instant::now();
+    let (ran, most) = (Arc::new(AtomicU32::new(0)), profile.most_left());
+    let seen = Arc::clone(&ran);
+    // Most, because a cell may need fewer.
+    let _ticker = Ticker::start(output, move |seconds| {
+        let ran = seen.load(Ordering::Relaxed);
+        let left = f64::from(most.saturating_sub(ran)) * seconds / f64::from(ran.max(1));
+        let left = if ran == 0 { String::new() } else { format!("; at most {} left", print::duration(left)) };
+        format!("{ran} of at most {most} repetitions simulated{left}")
+    });
     let workers = std::thread::available_parallelism().map_or(1, usize::from);
     loop {
         // Many at a time, so that no worker waits long for the others.
@@ -248,7 +261,11 @@ fn simulate(profile: &mut Profile, documents: &[&PathBuf]) -> Result<(), Error> 
             return Ok(());
         }
         let grid = &profile.grid;
-        let done = side_by_side(&jobs, workers, |job| repetition(&grid.under(&job.cell), job));
+        let done = side_by_side(&jobs, workers, |job| {
+            let one = repetition(&grid.under(&job.cell), job);
+            ran.fetch_add(1, Ordering::Relaxed);
+            one
+        });
         for (job, repetition) in jobs.iter().zip(done) {
             profile.record(job, repetition);
         }
@@ -261,11 +278,11 @@ fn simulate(profile: &mut Profile, documents: &[&PathBuf]) -> Result<(), Error> 
 
 /// What `run` makes of each of `items`, in their order, on as many threads as there are workers.
 fn side_by_side<T: Sync, R: Send>(items: &[T], workers: usize, run: impl Fn(&T) -> R + Sync) -> Vec<R> {
-    let next = std::sync::atomic::AtomicUsize::new(0);
+    let next = AtomicUsize::new(0);
     let work = || {
         let mut done = Vec::new();
         loop {
-            let place = next.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            let place = next.fetch_add(1, Ordering::Relaxed);
             let Some(item) = items.get(place) else { return done };
             done.push((place, run(item)));
         }
