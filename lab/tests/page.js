@@ -51,3 +51,5 @@ element.type = "application/json";
 element.id = "tried";
 element.textContent = JSON.stringify(tried);
 document.body.append(element);
+// Whoever has this page in a frame.
+if (parent !== window) parent.postMessage(element.textContent, "*");

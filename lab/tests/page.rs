@@ -45,8 +45,15 @@ fn a_reader_turns_surfaces_and_zooms_charts_together() {
     succeed(farline().args(["-q", "profile", "--simulate"]).args(paths).args(run).arg(&page));
     let html = fs::read_to_string(&page).expect("a page");
     fs::write(&page, html.replace("</body>", &format!("<script>{{{READER}}}</script></body>"))).expect("write");
-    for width in [1100, 500] {
-        let found = tried(&browser, &page, &dir.path().join("state"), width);
+    // A window is not narrower than 500 pixels; a phone is, and a frame in a window can be.
+    let phone = dir.path().join("phone.html");
+    let hears = "<script>addEventListener('message', (event) => { const element = document.createElement('script'); \
+                 element.type = 'application/json'; element.id = 'tried'; element.textContent = event.data; \
+                 document.body.append(element); });</script>";
+    fs::write(&phone, format!("<body>{hears}<iframe src=\"p.html\" width=\"390\" height=\"844\"></iframe></body>"))
+        .expect("write");
+    for (page, width) in [(&page, 1100), (&page, 500), (&phone, 390)] {
+        let found = tried(&browser, page, &dir.path().join("state"), width);
         for done in ["keyTurns", "keyTurnsBack", "dragTurns", "letGoStays"] {
             assert_eq!(found[done], true, "{done} at {width}: {found}");
         }

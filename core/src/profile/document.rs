@@ -4,6 +4,7 @@ use super::cell::Cell;
 use super::driver::Driver;
 use super::grid::Grid;
 use super::repetition::Repetition;
+use super::resumption::Resumption;
 use super::statistics::{Pooled, Summary, error_of_mean, needed};
 use crate::units::{Error, Fault, Rate, Span};
 use serde::{Deserialize, Serialize};
@@ -126,6 +127,9 @@ pub struct Profile {
     pub date: String,
     /// What ran it.
     pub environment: Environment,
+    /// When and where it went on, in their order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub resumptions: Vec<Resumption>,
     /// What was asked for.
     pub grid: Grid,
     /// [`Grid::hash`] of it.
@@ -154,6 +158,7 @@ impl Profile {
             farline: env!("CARGO_PKG_VERSION").to_owned(),
             date: date.into(),
             environment,
+            resumptions: Vec::new(),
             grid_hash: grid.hash(),
             grid,
             cells,
@@ -275,8 +280,7 @@ impl Profile {
 
     /// How long all repetitions of the grid take at most, when they really run.
     pub fn longest(&self) -> Span {
-        let once: f64 = self.cells.iter().map(|result| self.grid.under(&result.cell).seconds).sum();
-        Span::from_secs_f64(once * f64::from(self.grid.repetitions.most))
+        self.grid.longest()
     }
 }
 

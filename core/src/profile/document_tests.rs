@@ -15,7 +15,7 @@ struct Drawn {
 impl Bench for Drawn {
     fn run(&mut self, grid: &Grid, job: &Job) -> Result<Repetition, Error> {
         let rate = Rate::from_bps((1e9 * (5.0 + self.spread * Rng::new(job.seed).normal())) as u64);
-        let goodput = Goodput { sender_bps: rate, receiver_bps: rate };
+        let goodput = Goodput { sender_bps: Some(rate), receiver_bps: rate };
         Ok(Repetition {
             index: job.index,
             seed: job.seed,
@@ -26,10 +26,10 @@ impl Bench for Drawn {
             ramp: Goodput::default(),
             steady: goodput,
             retransmits: 0,
-            reductions: 0,
-            timeouts: 0,
+            reductions: Some(0),
+            timeouts: None,
             limited_by: LimitedBy::Congestion,
-            fairness: 1.0,
+            fairness: Some(1.0),
             recovery_s: None,
             cpu: None,
             rtt_ns: None,
@@ -135,6 +135,24 @@ fn what_is_not_a_profile_is_refused() {
         let error = Profile::read(&text).expect_err(words);
         assert!(error.fault == Fault::You && error.message.contains(words), "{error}");
     }
+}
+
+#[test]
+fn a_document_in_which_every_number_stood_is_read_still() {
+    // Before they could be absent, ramp and steady part had the sender's rate, and every repetition reductions, timeouts and fairness.
+    let mut profile = profile(0.03);
+    profile
+        .run(&mut Drawn { spread: 0.1 }, |profile| profile.cells.iter().all(|one| one.repetitions.is_empty()))
+        .expect("a bench");
+    let mut old: serde_json::Value = serde_json::to_value(&profile).expect("JSON");
+    let place = profile.cells.iter().position(|one| !one.repetitions.is_empty()).expect("one ran");
+    let one = &mut old["cells"][place]["repetitions"][0];
+    (one["timeouts"], one["reductions"], one["fairness"]) = (3.into(), 0.into(), 0.5.into());
+    one["ramp"] = serde_json::json!({ "sender_bps": 5, "receiver_bps": 6 });
+    let read = Profile::read(&old.to_string()).expect("an old profile");
+    let one = &read.cells[place].repetitions[0];
+    assert_eq!((one.timeouts, one.reductions, one.fairness), (Some(3), Some(0), Some(0.5)));
+    assert_eq!(one.ramp.sender_bps, Some(Rate::from_bps(5)));
 }
 
 #[test]

@@ -8,19 +8,17 @@
 //! What a batch cannot have is not here: bursts within a step, delayed acknowledgements, lost retransmissions, HyStart. The
 //! packets of [`congestion::sim`](crate::congestion::sim) are the reference; a test holds this model against them.
 
+use super::fluid_stream::{Batch, Stream, poisson};
 use super::grid::Disturbance;
 use super::staging::{Copies, Pool, Staged};
-use crate::congestion::{Acked, Algorithm, Control, Event, Set, Start};
-use crate::units::{Bytes, Rate, Rng, Span, Time};
+use crate::congestion::{Algorithm, Set, Start};
+use crate::units::{Bytes, Rate, Rng, Span};
 use crate::wan::{Change, frames};
-use std::collections::VecDeque;
 
 /// Steps in a round trip.
 const STEPS: f64 = 16.0;
 /// Steps are never longer or shorter than this, in seconds: a sample must hold several, and a short path must end.
 const STEP: (f64, f64) = (50e-6, 10e-3);
-/// The least retransmission timeout (Linux), in seconds.
-const LEAST_TIMEOUT: f64 = 0.2;
 
 /// Streams, and the path that they share.
 #[derive(Clone, Debug)]
@@ -51,20 +49,6 @@ pub struct Scenario {
     pub seed: u64,
 }
 
-/// What a stream sent in one step.
-#[derive(Clone, Copy, Debug)]
-struct Batch {
-    sent_at: f64,
-    due: f64,
-    arrives: f64,
-    lost: f64,
-    /// The part due before the end of the last step was taken then.
-    begun: bool,
-    delivered: u64,
-    delivered_at: f64,
-    first_sent_at: f64,
-}
-
 /// What held a stream back, in seconds.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Held {
@@ -76,33 +60,6 @@ pub struct Held {
     pub host: f64,
     /// The store.
     pub store: f64,
-}
-
-/// One stream.
-#[derive(Debug)]
-struct Stream {
-    control: Box<dyn Control>,
-    begins: f64,
-    batches: VecDeque<Batch>,
-    in_flight: f64,
-    /// Packets that arrived, and the part of one that was not reported yet.
-    delivered: u64,
-    part: f64,
-    delivered_at: f64,
-    first_sent_at: f64,
-    /// Losses found in batches of which nothing arrived: only a later batch tells of them.
-    untold: bool,
-    /// In recovery: it ends with the first batch sent from here on.
-    recovery: Option<f64>,
-    uses_window: bool,
-    /// The window that the control allowed when the stream was last asked what it wants.
-    allowed: f64,
-    rtt: f64,
-    deviation: f64,
-    timer_from: f64,
-    lost: f64,
-    reductions: u64,
-    timeouts: u64,
 }
 
 /// A simulation under way.
@@ -308,163 +265,6 @@ impl Fluid {
             });
         }
     }
-}
-
-impl Stream {
-    fn new(control: Box<dyn Control>, begins: f64) -> Stream {
-        Stream {
-            control,
-            begins,
-            batches: VecDeque::new(),
-            in_flight: 0.0,
-            delivered: 0,
-            part: 0.0,
-            delivered_at: begins,
-            first_sent_at: begins,
-            untold: false,
-            recovery: None,
-            uses_window: true,
-            allowed: 0.0,
-            rtt: 0.0,
-            deviation: 0.0,
-            timer_from: begins,
-            lost: 0.0,
-            reductions: 0,
-            timeouts: 0,
-        }
-    }
-
-    /// What is due in this step is acknowledged. A batch due within it gives its part now and the rest in the next, so that
-    /// batches keep their delay on average.
-    fn acknowledge(&mut self, now: f64, step: f64) {
-        let mut place = 0;
-        while let Some(batch) = self.batches.get_mut(place).copied() {
-            let all = batch.due <= now;
-            if !all && (batch.due >= now + step || batch.begun) {
-                break;
-            }
-            let share = if all { 1.0 } else { 1.0 - (batch.due - now) / step };
-            if all {
-                self.batches.pop_front();
-            } else {
-                let rest = &mut self.batches[place];
-                (rest.arrives, rest.lost, rest.begun) = (batch.arrives * (1.0 - share), batch.lost * (1.0 - share), true);
-                place += 1;
-            }
-            self.acknowledged(now, &batch, batch.arrives * share, batch.lost * share);
-        }
-    }
-
-    fn acknowledged(&mut self, now: f64, batch: &Batch, packets: f64, lost: f64) {
-        let at = time(now);
-        let before = self.in_flight;
-        self.in_flight = (self.in_flight - packets - lost).max(0.0);
-        self.untold |= lost > 0.0;
-        if packets <= 0.0 {
-            return;
-        }
-        self.timer_from = now;
-        let sample = batch.due - batch.sent_at;
-        self.measured(sample);
-        self.control.handle(at, Event::Rtt(Span::from_secs_f64(sample)));
-        if self.recovery.is_some_and(|from| batch.sent_at >= from) {
-            self.recovery = None;
-            self.control.handle(at, Event::Recovered);
-        }
-        if std::mem::take(&mut self.untold) && self.recovery.is_none() {
-            self.control.handle(at, Event::Loss);
-            self.recovery = Some(now);
-            self.reductions += 1;
-        }
-        self.part += packets;
-        // To an integer and back: rounding is a call of the mathematical library where the processor may be old.
-        let whole = self.part as u32;
-        if whole == 0 {
-            return;
-        }
-        self.part -= f64::from(whole);
-        self.delivered += u64::from(whole);
-        self.delivered_at = now;
-        self.first_sent_at = batch.sent_at;
-        let acked = Acked {
-            packets: whole,
-            delivered: self.delivered,
-            delivered_at_send: batch.delivered,
-            interval: Span::from_secs_f64((now - batch.delivered_at).max(batch.sent_at - batch.first_sent_at)),
-            in_flight: (before + 0.5) as u32,
-            window_limited: self.uses_window,
-        };
-        self.control.handle(at, Event::Acked(acked));
-    }
-
-    /// RFC 6298, section 2, and Linux's least timeout.
-    fn measured(&mut self, sample: f64) {
-        if self.rtt == 0.0 {
-            (self.rtt, self.deviation) = (sample, sample / 2.0);
-            return;
-        }
-        self.deviation = 0.75 * self.deviation + 0.25 * (sample - self.rtt).abs();
-        self.rtt = 0.875 * self.rtt + 0.125 * sample;
-    }
-
-    /// Looks at the retransmission timer.
-    fn tick(&mut self, now: f64) {
-        let timeout = self.rtt + (4.0 * self.deviation).max(LEAST_TIMEOUT);
-        // Before the first sample RFC 6298 waits a second.
-        let timeout = if self.rtt == 0.0 { 1.0f64.max(timeout) } else { timeout };
-        if self.in_flight > 0.0 && now > self.timer_from + timeout {
-            self.batches.clear();
-            (self.in_flight, self.untold, self.recovery) = (0.0, false, None);
-            self.timer_from = now;
-            self.control.handle(time(now), Event::Timeout);
-            self.reductions += 1;
-            self.timeouts += 1;
-        }
-    }
-
-    /// Packets that may leave in this step.
-    fn wants(&mut self, now: f64, step: f64, most: f64, packet: f64) -> f64 {
-        if now < self.begins {
-            return 0.0;
-        }
-        let allowed = self.control.poll();
-        self.allowed = allowed.window;
-        let room = (allowed.window.max(1.0).min(most) - self.in_flight).max(0.0);
-        allowed.pacing.map_or(room, |rate| room.min(rate.as_bps() as f64 / packet * step))
-    }
-
-    fn in_flight_after(&mut self, now: f64, sent: f64) {
-        if self.in_flight <= 0.0 && sent > 0.0 {
-            (self.first_sent_at, self.delivered_at, self.timer_from) = (now, now, now);
-        }
-        self.in_flight += sent;
-    }
-}
-
-fn time(seconds: f64) -> Time {
-    Time::ZERO + Span::from_secs_f64(seconds)
-}
-
-/// A whole number drawn by Poisson's law with this mean; of a large one the mean itself, whose spread does not matter.
-fn poisson(rng: &mut Rng, mean: f64) -> f64 {
-    if mean <= 0.0 {
-        return 0.0;
-    }
-    if mean > 50.0 {
-        return mean;
-    }
-    // Knuth: as many as uniform numbers can be multiplied before the product falls below e^-mean.
-    let (mut count, mut product) = (0.0, rng.unit());
-    // Which is never less than this; most means are small, and e^ costs more than the rest of a step.
-    if product <= 1.0 - mean {
-        return 0.0;
-    }
-    let limit = (-mean).exp();
-    while product > limit {
-        count += 1.0;
-        product *= rng.unit();
-    }
-    count
 }
 
 #[cfg(test)]

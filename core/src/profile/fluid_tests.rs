@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::congestion::sim;
+use crate::units::Time;
 use crate::wan::Direction;
 
 fn scenario(mbps: u64, rtt_ms: u64, algorithm: Algorithm, streams: usize) -> Scenario {

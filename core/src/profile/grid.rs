@@ -8,6 +8,11 @@ use crate::units::{Bytes, Rate, Rng, Span};
 use crate::wan::Change;
 use serde::{Deserialize, Serialize};
 
+/// What a repetition takes beside its own time, in seconds: a link up and down, two ends, connecting. A second and a quarter here.
+const SET_UP_S: f64 = 1.5;
+/// What it waits before its streams begin, where something is scripted.
+const LEAD_S: f64 = 3.0;
+
 fn one() -> u32 {
     1
 }
@@ -73,7 +78,7 @@ impl Repetitions {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Form {
-    /// A choice of cells, in at most twenty minutes of measuring.
+    /// A choice of cells, in at most twenty minutes, setting up and one repetition in ten done again among them.
     #[default]
     Quick,
     /// All of them.
@@ -181,6 +186,13 @@ impl Grid {
     pub fn first_stage(&self) -> Option<usize> {
         let Repetitions { least, most, half_width } = self.repetitions;
         (least < most && half_width > 0.0).then_some(least as usize)
+    }
+
+    /// How long all repetitions take at most, each with its link and its connecting, when they really run and none is invalid.
+    pub fn longest(&self) -> Span {
+        let before = SET_UP_S + self.disturbance.map_or(0.0, |_| LEAD_S);
+        let once: f64 = self.cells().iter().map(|cell| self.under(cell).seconds + before).sum();
+        Span::from_secs_f64(once * f64::from(self.repetitions.most))
     }
 
     /// How many samples a repetition has.

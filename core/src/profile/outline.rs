@@ -28,8 +28,7 @@ impl Grid {
             _ if least == most => format!("{least} times"),
             _ => format!("{least} to {most} times"),
         };
-        let once: f64 = cells.iter().map(|cell| self.under(cell).seconds).sum();
-        let minutes = once * f64::from(most) / 60.0;
+        let minutes = self.longest().as_secs_f64() / 60.0;
         let longest = if minutes < 120.0 { format!("{minutes:.0} min") } else { format!("{:.0} h", minutes / 60.0) };
         text.push_str(&format!(", {times} {} s, at most {longest}", self.seconds));
         let bytes = |sizes: &[Option<Bytes>]| -> Vec<String> {
@@ -79,7 +78,7 @@ mod tests {
         let of = |name, form| preset(name, form).expect("a preset").outline();
         assert_eq!(
             of("sc08-distance", Form::Quick),
-            "40 cells and 34 for 6 hypotheses, once 15 s, at most 18 min: usn-0.2, usn-1400, usn-6600, usn-8600; bic, htcp; 1, 5, \
+            "40 cells and 24 for 6 hypotheses, once 15 s, at most 17 min: usn-0.2, usn-1400, usn-6600, usn-8600; bic, htcp; 1, 5, \
              10, 15, 20 streams"
         );
         assert!(of("sc08-distance", Form::Full).ends_with("; bic, htcp; 1 to 20 streams"));

@@ -25,7 +25,7 @@ impl Profile {
             }
             (Kind::Measured, 1) => "Every curve was measured.".to_owned(),
             (Kind::Measured, k) => format!(
-                "Every curve was measured, scaled {k}: on a path of a {k}th of the rate with packets of a {k}th of the size, so that windows \
+                "Every curve was measured, scaled {k}: on a path of 1/{k} of the rate with packets of 1/{k} of the size, so that windows \
                  in packets and times are those of the full rate. All rates and sizes on this page are times {k}; the document \
                  has what was measured."
             ),
@@ -95,6 +95,10 @@ impl Profile {
             cards.push(Card::new("Host's limit", host));
         }
         let mut section = Section::new("What was run").cards(cards);
+        let changes = self.changes();
+        if !changes.is_empty() {
+            section = section.warning(format!("Not all of it ran in the same place: {}.", changes.join("; ")));
+        }
         let blank = self.cells.iter().filter(|result| result.valid().next().is_none() && !result.repetitions.is_empty()).count();
         if blank > 0 {
             section = section.warning(format!(

@@ -22,6 +22,12 @@ fn processors<'a>(repetitions: impl Iterator<Item = &'a Repetition>) -> String {
     if each.is_empty() { String::new() } else { format!("{:.2}, {:.2}", mean(|both| both.0), mean(|both| both.1)) }
 }
 
+/// Jain's index, the mean of those of `repetitions` that have one.
+fn fairness<'a>(repetitions: impl Iterator<Item = &'a Repetition>) -> String {
+    let each: Vec<f64> = repetitions.filter_map(|one| one.fairness).collect();
+    if each.is_empty() { String::new() } else { format!("{:.3}", each.iter().sum::<f64>() / each.len() as f64) }
+}
+
 /// The row of a cell without a valid repetition: what was seen, in brackets, and why it does not count.
 fn doubted(result: &CellResult) -> Vec<String> {
     let all = &result.repetitions;
@@ -35,7 +41,8 @@ fn doubted(result: &CellResult) -> Vec<String> {
     cells.extend(["", ""].map(str::to_owned));
     cells.push(format!("({:.3})", mean(&|one| gbit(one.steady.receiver_bps))));
     cells.push(format!("({:.1} s)", mean(&|one| one.ramp_s)));
-    cells.push(format!("({:.3})", mean(&|one| one.fairness)));
+    let fairness = fairness(all.iter());
+    cells.push(if fairness.is_empty() { fairness } else { format!("({fairness})") });
     cells.push(format!("({:.0})", mean(&|one| one.retransmits as f64)));
     cells.push(format!("invalid: {why}"));
     cells
@@ -76,7 +83,7 @@ impl Profile {
                 if summary.n > 1 { format!("{:.1} %", summary.variation() * 100.0) } else { String::new() },
                 format!("{:.3}", of(&|one| gbit(one.steady.receiver_bps))),
                 format!("{:.1} s", of(&|one| one.ramp_s)),
-                format!("{:.3}", of(&|one| one.fairness)),
+                fairness(result.valid()),
                 format!("{:.0}", of(&|one| one.retransmits as f64)),
                 result.valid().next().map_or_else(String::new, |one| word(&one.limited_by).unwrap_or_default().replace('_', " ")),
             ];

@@ -152,6 +152,26 @@ mod tests {
     use super::*;
     use crate::profile::{Environment, Form, Kind, PRESETS, Simulator, preset};
 
+    /// The first number of what the model gives in a quick form that runs once, and how far a change may move it.
+    const OURS: [(&str, f64, f64); 15] = [
+        ("MTU 9216, window 16 MB, Gbit/s", 5.2, 5.45),
+        ("MTU 1500, windows from 1 MB, Gbit/s", 0.45, 0.5),
+        ("Mean, Gbit/s", 5.35, 5.46),
+        ("Samples of 10 s within 10 Mbit/s of the mean", 90.0, 100.0),
+        ("Samples more than 50 Mbit/s below the mean", 0.0, 1.0),
+        ("The least sample over the mean", 91.0, 100.0),
+        ("The stream alone, Gbit/s", 1.85, 1.92),
+        ("Other traffic at which packets are lost, share of the line", 80.0, 90.0),
+        ("Least over most of 1 to 20 streams", 95.0, 100.0),
+        ("Reno's time to recover over HighSpeed's", 9.2, 10.8),
+        ("Best of the largest MTU (IPoIB-RC), MB/s", 950.0, 1_010.0),
+        // Windows of 256 KiB, of which eight are eight times as much; the paper's several streams had larger ones.
+        ("MTU 2 KiB, longest delay: gain of streams over one", 600.0, 710.0),
+        ("MTU 2 KiB, several streams: 1 ms of delay over the shortest", 97.0, 103.0),
+        ("From memory: best staging of TCP, share of the line", 90.0, 100.0),
+        ("From a file: best staging of TCP, share of the line", 80.0, 100.0),
+    ];
+
     #[test]
     fn every_statement_belongs_to_a_preset_and_is_answered_by_its_quick_form() {
         for (name, _) in PRESETS {
@@ -167,6 +187,9 @@ mod tests {
             for (_, what, printed, ours) in PRINTED.iter().filter(|(preset, ..)| *preset == name) {
                 let ours = ours(&profile).unwrap_or_else(|| panic!("{name}: {what}"));
                 println!("{name}: {what}: {printed}, ours {ours}");
+                let (_, low, high) = OURS.iter().find(|(known, ..)| known == what).unwrap_or_else(|| panic!("{what}"));
+                let number = ours.split(' ').next().and_then(|word| word.parse::<f64>().ok());
+                assert!(number.is_some_and(|number| (*low..=*high).contains(&number)), "{what}: {ours}, not {low} to {high}");
                 assert!(!ours.contains("NaN") && !ours.contains("inf"), "{what}: {ours}");
             }
             assert!(profile.page(&[]).html().contains("Beside what the paper prints"), "{name}");

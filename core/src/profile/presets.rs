@@ -1,4 +1,4 @@
-//! The papers' experiments over TCP as grids, each in a quick form of at most twenty minutes of measuring and a full one.
+//! The papers' experiments over TCP as grids, each in a quick form of at most twenty minutes and a full one.
 
 use super::cell::PathPoint;
 use super::grid::{Disturbance, Form, Grid, Repetitions};
@@ -39,9 +39,10 @@ fn gbit(n: u64) -> Rate {
 }
 
 /// What might make SC08's hosts of 2008 slower, or faster, than ours over the same lengths.
-fn sc08_hypotheses() -> Vec<Hypothesis> {
-    const FAR: [&str; 3] = ["usn-1400", "usn-6600", "usn-8600"];
-    let of = |name, because| Hypothesis::new(name, because, &FAR, &[10]);
+fn sc08_hypotheses(quick: bool) -> Vec<Hypothesis> {
+    // The two long paths tell the same story; twenty minutes hold one of them.
+    let far: &[&str] = if quick { &["usn-1400", "usn-8600"] } else { &["usn-1400", "usn-6600", "usn-8600"] };
+    let of = |name, because| Hypothesis::new(name, because, far, &[10]);
     let window_bytes = Some(Bytes::mib(4));
     let queue_bytes = Some(Bytes(512 * 9_000));
     let loss = Some(1e-4);
@@ -116,18 +117,18 @@ pub fn preset(name: &str, form: Form) -> Result<Grid, Error> {
             streams,
             // Forty cells and the hypotheses' in twenty minutes: once each, and the spread is that of 5 to 15 streams.
             repetitions: if quick { Repetitions { least: 1, most: 1, half_width: 0.0 } } else { most(10) },
-            hypotheses: sc08_hypotheses(),
+            hypotheses: sc08_hypotheses(quick),
             ..grid(all()?, &both)
         },
         "sc08-stability" => Grid {
-            streams: if quick { vec![1, 10] } else { streams },
+            streams: if quick { vec![1, 5, 10] } else { streams },
             repetitions: Repetitions { least: 10, most: 10, half_width: 0.0 },
-            ..grid(few()?, &both)
+            ..grid(if quick { usn(&["usn-8600"])? } else { all()? }, &both)
         },
         "sc08-cross-traffic" => Grid {
             streams: vec![10],
             cross_bps: (0..=4).map(gbit).collect(),
-            repetitions: if quick { most(4) } else { most(10) },
+            repetitions: if quick { most(3) } else { most(10) },
             ..grid(few()?, &both)
         },
         "sc08-variants" => Grid {
@@ -149,7 +150,7 @@ pub fn preset(name: &str, form: Form) -> Result<Grid, Error> {
             windows_bytes: if quick { mib(&[1, 2, 4, 8, 16, 32]) } else { mib(&[1, 2, 4, 8, 12, 16, 20, 32, 64]) },
             mtus: if quick { vec![1_500, JUMBO] } else { vec![1_500, 4_470, 8_000, 9_000, JUMBO] },
             host_bps: Some(ITANIUM),
-            repetitions: if quick { most(6) } else { most(10) },
+            repetitions: if quick { most(5) } else { most(10) },
             seconds: if quick { 15.0 } else { 120.0 },
             ..grid(geneva()?, &reno)
         },
@@ -163,7 +164,7 @@ pub fn preset(name: &str, form: Form) -> Result<Grid, Error> {
             } else {
                 Repetitions { least: 15, most: 15, half_width: 0.0 }
             },
-            seconds: if quick { 300.0 } else { 3_600.0 },
+            seconds: if quick { 260.0 } else { 3_600.0 },
             sample_s: 10.0,
             ..grid(geneva()?, &reno)
         },
@@ -179,7 +180,7 @@ pub fn preset(name: &str, form: Form) -> Result<Grid, Error> {
             mtus: vec![JUMBO],
             windows_bytes: mib(&[16]),
             host_bps: Some(ITANIUM),
-            streams: if quick { vec![1, 2, 4, 8, 12, 16, 20] } else { streams },
+            streams: if quick { vec![1, 2, 4, 8, 16, 20] } else { streams },
             repetitions: most(10),
             ..grid(geneva()?, &reno)
         },
@@ -193,7 +194,7 @@ pub fn preset(name: &str, form: Form) -> Result<Grid, Error> {
                 at_ns: Span::from_secs(15),
                 change: Change::Cross(gbit(9), Some(Span::from_secs(2))),
             }),
-            repetitions: if quick { most(4) } else { most(10) },
+            repetitions: if quick { most(3) } else { most(10) },
             seconds: if quick { 140.0 } else { 180.0 },
             sample_s: 0.1,
             ..grid(geneva()?, if quick { &[Algorithm::Reno, Algorithm::HighSpeed] } else { &Algorithm::ALL })
@@ -205,6 +206,9 @@ pub fn preset(name: &str, form: Form) -> Result<Grid, Error> {
                 .map(|us| PathPoint::custom(SDR, Span::from_micros(2 * us)))
                 .collect(),
             streams: vec![2],
+            seconds: if quick { 14.0 } else { 60.0 },
+            // The ramp over 80 ms takes less than four seconds.
+            warm_up_s: if quick { 4.0 } else { 5.0 },
             copies: Some(Copies {
                 staging_bytes: [16, 32, 64, 128].map(Bytes::mib).to_vec(),
                 stores: vec![Store::Memory, Store::File],
@@ -222,6 +226,9 @@ pub fn preset(name: &str, form: Form) -> Result<Grid, Error> {
             mtus: if quick { vec![2_044, 65_520] } else { vec![2_044, 4_092, 16_380, 65_520] },
             windows_bytes: if quick { kib(&[256, 1_024]) } else { kib(&[64, 256, 512, 1_024]) },
             streams: if quick { vec![1, 4, 8] } else { vec![1, 2, 4, 6, 8] },
+            // Over 20 ms slow start is soon over.
+            seconds: if quick { 12.0 } else { 60.0 },
+            warm_up_s: if quick { 2.0 } else { 5.0 },
             ..grid(Vec::new(), &[Algorithm::Bic])
         },
         _ => {
@@ -246,7 +253,10 @@ mod tests {
                 assert!(grid.seconds - grid.warm_up_s >= 10.0, "{name}");
                 let profile = Profile::new(grid, Kind::Modelled, Environment::default(), "").expect("a grid");
                 if form == Form::Quick {
-                    assert!(profile.longest() <= Span::from_secs(1_200), "{name}: {}", profile.longest());
+                    // One repetition in ten is invalid and done again; a machine that needs a scale finds it in forty seconds.
+                    let all = profile.longest().as_secs_f64() * 1.1 + 40.0;
+                    println!("{name}: {all:.0} s");
+                    assert!(all <= 1_200.0, "{name}: {all:.0} s");
                 }
             }
             let cells = |form| preset(name, form).expect("a preset").cells().len();

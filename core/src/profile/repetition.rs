@@ -26,8 +26,9 @@ pub enum LimitedBy {
 /// Payload per time at both ends; the receiver's is the result.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Goodput {
-    /// What the sender was told had arrived.
-    pub sender_bps: Rate,
+    /// What the sender was told had arrived; absent where it was not asked in time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sender_bps: Option<Rate>,
     /// What the receiver got.
     pub receiver_bps: Rate,
 }
@@ -78,14 +79,17 @@ pub struct Repetition {
     pub steady: Goodput,
     /// Segments lost or sent again.
     pub retransmits: u64,
-    /// Reductions of a window.
-    pub reductions: u64,
-    /// Retransmission timers that ran out.
-    pub timeouts: u64,
+    /// Reductions of a window; absent where nobody looked at the windows, as in a copy.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reductions: Option<u64>,
+    /// Retransmission timers that ran out; absent where the kernel does not tell, and in a copy.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timeouts: Option<u64>,
     /// What held it back.
     pub limited_by: LimitedBy,
-    /// Jain's index of the streams' shares.
-    pub fairness: f64,
+    /// Jain's index of the streams' shares; absent where these are not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fairness: Option<f64>,
     /// From the disturbance to the rate before it, where there was one and it came back.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recovery_s: Option<f64>,
@@ -106,7 +110,8 @@ pub struct Repetition {
     pub losses: Vec<Lost>,
     /// Payload that arrived in each sample interval, all streams together.
     pub samples_bps: Vec<Rate>,
-    /// Payload per time of each stream.
+    /// Payload per time of each stream; absent in a copy, whose mover gives the next block to the stream that is free.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub streams_bps: Vec<Rate>,
 }
 

@@ -81,7 +81,7 @@ impl By {
 
     fn repetition(self, one: &mut Repetition) {
         for Goodput { sender_bps, receiver_bps } in [&mut one.whole, &mut one.ramp, &mut one.steady] {
-            (*sender_bps, *receiver_bps) = (self.rate(*sender_bps), self.rate(*receiver_bps));
+            (*sender_bps, *receiver_bps) = (sender_bps.map(|sent| self.rate(sent)), self.rate(*receiver_bps));
         }
         one.samples_bps.iter_mut().chain(&mut one.streams_bps).for_each(|rate| *rate = self.rate(*rate));
     }

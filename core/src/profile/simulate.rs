@@ -72,7 +72,18 @@ fn one_way(grid: &Grid, job: &Job, seed: u64) -> Observed {
         LimitedBy::Congestion
     };
     let streams: Vec<f64> = (0..cell.streams as usize).map(|i| fluid.delivered(i) * 8.0 / seconds).collect();
-    Observed { sender_bps: bytes * 8.0 / seconds, samples, streams, retransmits, reductions, timeouts, limited_by, losses }
+    Observed {
+        sender_bps: bytes * 8.0 / seconds,
+        // Nothing is between what arrived and what is known to have arrived.
+        sender_samples: samples.clone(),
+        samples,
+        streams,
+        retransmits,
+        reductions: Some(reductions),
+        timeouts: Some(timeouts),
+        limited_by,
+        losses,
+    }
 }
 
 #[cfg(test)]
@@ -149,7 +160,9 @@ mod tests {
         };
         let (reno, highspeed) = (seconds("reno"), seconds("highspeed"));
         println!("reno {reno:.1} s, highspeed {highspeed:.1} s");
-        assert!(reno > 2.5 * highspeed, "reno {reno} s, highspeed {highspeed} s");
+        // docs/profile.md: 105 and 10.5 s, 10.0 times; the paper has "more than 9 times".
+        assert!((100.0..110.0).contains(&reno) && (9.5..11.5).contains(&highspeed), "reno {reno} s, highspeed {highspeed} s");
+        assert!((9.2..10.8).contains(&(reno / highspeed)), "reno {reno} s, highspeed {highspeed} s");
     }
 
     #[test]

@@ -24,4 +24,5 @@ pub use heat::HeatMap;
 pub use histogram::Histogram;
 pub use line::{LineChart, Mark, Series};
 pub use page::{Card, Chart, Page, Section, Table};
+pub use plain::wrapped;
 pub use surface::Surface;

@@ -2,8 +2,8 @@
 
 use super::page::{Block, Section, Table};
 
-/// Longer paragraphs are broken.
-const WIDTH: usize = 100;
+/// What a terminal has at least: longer paragraphs are broken, and wider tables stand in parts.
+const WIDTH: usize = 80;
 
 impl Section {
     /// Title, paragraphs, notes and tables as lines; no line end stands at the end.
@@ -11,7 +11,7 @@ impl Section {
         let mut lines = vec![self.title.clone()];
         for block in &self.blocks {
             match block {
-                Block::Text(text) | Block::Note(text) | Block::Warning(text) => lines.extend(broken(text)),
+                Block::Text(text) | Block::Note(text) | Block::Warning(text) => lines.extend(wrapped(text)),
                 Block::Table(table) => lines.extend(table.plain()),
                 Block::Cards(cards) => lines.extend(cards.iter().map(|card| format!("{}: {}", card.key, card.value))),
                 Block::Commands(commands) => lines.push(commands.clone()),
@@ -23,19 +23,53 @@ impl Section {
 }
 
 impl Table {
-    /// Headings, a word below the other, and rows.
+    /// Headings, a word below the other, and rows. What is too wide stands in parts below each other, each with the columns by which
+    /// rows are told apart.
     fn plain(&self) -> Vec<String> {
-        let headings: Vec<Vec<&str>> = self.columns.iter().map(|(heading, _)| heading.split(' ').collect()).collect();
-        let height = headings.iter().map(Vec::len).max().unwrap_or(0);
-        let width = |column: usize| {
-            let cells = self.rows.iter().filter_map(|(cells, _)| cells.get(column)).map(String::as_str);
-            cells.chain(headings[column].iter().copied()).map(|text| text.chars().count()).max().unwrap_or(0)
+        let mut widths: Vec<usize> = (0..self.columns.len()).map(|column| self.width(column)).collect();
+        if widths.iter().map(|width| width + GAP).sum::<usize>() > WIDTH + GAP {
+            // Words are broken within their column; figures are not.
+            for (width, _) in widths.iter_mut().zip(&self.columns).filter(|(_, (_, right))| !right) {
+                *width = (*width).min(WORDS);
+            }
+        }
+        let wide = |columns: &[usize]| columns.iter().map(|column| widths[*column] + GAP).sum::<usize>().saturating_sub(GAP);
+        let keys: Vec<usize> = (0..self.keys()).collect();
+        let mut parts = vec![keys.clone()];
+        for column in keys.len()..self.columns.len() {
+            let part = parts.len() - 1;
+            let there = &mut parts[part];
+            if there.len() > keys.len() && wide(&[&there[..], &[column]].concat()) > WIDTH {
+                parts.push([&keys[..], &[column]].concat());
+            } else {
+                there.push(column);
+            }
+        }
+        parts.iter().flat_map(|columns| self.part(columns, &widths)).collect()
+    }
+
+    /// How many of the first columns tell the rows apart: all of them where none do.
+    fn keys(&self) -> usize {
+        let apart = |count: &usize| {
+            let rows = || self.rows.iter().map(|(cells, _)| &cells[..(*count).min(cells.len())]);
+            rows().enumerate().all(|(i, row)| rows().take(i).all(|other| other != row))
         };
-        let widths: Vec<usize> = (0..self.columns.len()).map(width).collect();
+        (1..self.columns.len()).find(apart).unwrap_or(1)
+    }
+
+    fn width(&self, column: usize) -> usize {
+        let cells = self.rows.iter().filter_map(|(cells, _)| cells.get(column)).map(String::as_str);
+        cells.chain(self.columns[column].0.split(' ')).map(|text| text.chars().count()).max().unwrap_or(0)
+    }
+
+    fn part(&self, columns: &[usize], widths: &[usize]) -> Vec<String> {
+        let headings: Vec<Vec<&str>> = columns.iter().map(|column| self.columns[*column].0.split(' ').collect()).collect();
+        let height = headings.iter().map(Vec::len).max().unwrap_or(0);
         let line = |cells: &mut dyn Iterator<Item = &str>| {
             let mut line = String::new();
-            for ((cell, (_, right)), width) in cells.zip(&self.columns).zip(&widths) {
-                let padded = if *right { format!("{cell:>width$}  ") } else { format!("{cell:<width$}  ") };
+            for (cell, &column) in cells.zip(columns) {
+                let width = widths[column];
+                let padded = if self.columns[column].1 { format!("{cell:>width$}  ") } else { format!("{cell:<width$}  ") };
                 line.push_str(&padded);
             }
             line.trim_end().to_owned()
@@ -45,16 +79,38 @@ impl Table {
         let head = (0..height).map(|row| {
             line(&mut headings.iter().map(|heading| word(heading, row).and_then(|at| heading.get(at)).copied().unwrap_or("")))
         });
-        head.chain(self.rows.iter().map(|(cells, _)| line(&mut cells.iter().map(String::as_str)))).collect()
+        let rows = self.rows.iter().flat_map(|(cells, _)| {
+            let cells: Vec<Vec<String>> = columns
+                .iter()
+                .map(|&column| match cells.get(column) {
+                    Some(cell) if cell.chars().count() > widths[column] => broken(cell, widths[column]),
+                    cell => vec![cell.cloned().unwrap_or_default()],
+                })
+                .collect();
+            let height = cells.iter().map(Vec::len).max().unwrap_or(0);
+            let row = |row: usize| line(&mut cells.iter().map(|cell| cell.get(row).map_or("", String::as_str)));
+            (0..height).map(row).collect::<Vec<_>>()
+        });
+        head.chain(rows).collect()
     }
 }
 
-/// `text` in lines of at most [`WIDTH`], broken between words.
-fn broken(text: &str) -> Vec<String> {
+/// Blanks between two columns.
+const GAP: usize = 2;
+/// What a column of words takes at most where the table is too wide.
+const WORDS: usize = 48;
+
+/// `text` in lines of at most 80 letters, broken between words.
+pub fn wrapped(text: &str) -> Vec<String> {
+    broken(text, WIDTH)
+}
+
+/// The same of at most `width` letters, but for a word that is longer.
+fn broken(text: &str, width: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split_whitespace() {
         match lines.last_mut() {
-            Some(line) if line.chars().count() + 1 + word.chars().count() <= WIDTH => {
+            Some(line) if line.chars().count() + 1 + word.chars().count() <= width => {
                 line.push(' ');
                 line.push_str(word);
             }
@@ -75,11 +131,27 @@ mod tests {
         let table = Table { columns, rows: vec![row(["bic", "9.12", "64.11"]), row(["htcp", "9.21", ""])] };
         let text = Section::new("Beside").text("one ".repeat(40)).table(table).plain();
         let lines: Vec<&str> = text.split('\n').collect();
-        assert!(lines[0] == "Beside" && lines[1].len() == 99 && lines[2].starts_with("one one"), "{text}");
+        assert!(lines[0] == "Beside" && lines[1].len() == 79 && lines[2].starts_with("one one"), "{text}");
         assert_eq!(
             lines[3..],
             ["         SC08's", "Control  Gbit/s     sd", "bic        9.12  64.11", "htcp       9.21"],
             "{text}"
         );
+    }
+
+    #[test]
+    fn a_wide_table_stands_in_parts_that_each_say_of_which_row_they_are() {
+        let names: Vec<String> = (0..13).map(|i| format!("Heading{i} here")).collect();
+        let columns = names.iter().enumerate().map(|(i, name)| (name.clone(), i > 0)).collect();
+        let row = |control: &str, miles: &str| {
+            let rest = (2..13).map(|i| format!("{i}.{miles}"));
+            ([control.to_owned(), miles.to_owned()].into_iter().chain(rest).collect(), false)
+        };
+        let table = Table { columns, rows: vec![row("bic", "0.2"), row("bic", "1400"), row("htcp", "0.2")] };
+        let lines = table.plain();
+        assert!(lines.iter().all(|line| line.chars().count() <= 80), "{lines:?}");
+        let of = |words: &str| lines.iter().filter(|line| line.starts_with("bic") && line.contains(words)).count();
+        assert!(of(" 1400 ") == 2 && of(" 0.2 ") == 2, "control and miles in both parts: {lines:#?}");
+        assert_eq!(lines.iter().filter(|line| line.contains("12.1400")).count(), 1, "every column stands once");
     }
 }

@@ -34,8 +34,12 @@ pub struct Sent {
     pub min_rtt: Span,
     /// Segments sent again.
     pub retransmits: u64,
+    /// Acknowledged in each sample interval, in bit/s.
+    #[serde(default)]
+    pub samples_bps: Vec<f64>,
     /// Retransmission timers that ran out; kernels before 6.7 do not tell.
-    pub timeouts: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timeouts: Option<u64>,
     /// How often a window was seen to shrink.
     pub reductions: u64,
     /// What held the streams back, averaged over them.
@@ -157,11 +161,50 @@ struct Watch {
     reductions: u64,
     sample_s: f64,
     losses: Vec<Lost>,
+    acked: Acked,
+}
+
+/// What was acknowledged in equal intervals, by looks at odd times.
+#[derive(Default)]
+struct Acked {
+    samples_bps: Vec<f64>,
+    /// Bytes at the beginning of the interval that is under way.
+    begun: f64,
+    /// The last look, in seconds, and its bytes.
+    last: (f64, f64),
+}
+
+impl Acked {
+    /// `bytes` were acknowledged within `elapsed` seconds.
+    fn look(&mut self, elapsed: f64, bytes: u64, sample_s: f64) {
+        let now = (elapsed, bytes as f64);
+        loop {
+            let end = (self.samples_bps.len() + 1) as f64 * sample_s;
+            if end > now.0 {
+                break;
+            }
+            // Between two looks as if it had come evenly.
+            let share = ((end - self.last.0) / (now.0 - self.last.0).max(1e-9)).clamp(0.0, 1.0);
+            let there = self.last.1 + share * (now.1 - self.last.1);
+            self.samples_bps.push(((there - self.begun) * 8.0 / sample_s).round());
+            self.begun = there;
+        }
+        self.last = now;
+    }
+
+    /// The intervals, with the one that the end cut short by less than half.
+    fn samples(mut self, elapsed: f64, sample_s: f64) -> Vec<f64> {
+        let begun_at = self.samples_bps.len() as f64 * sample_s;
+        if elapsed - begun_at > sample_s / 2.0 && self.last.0 > begun_at {
+            self.samples_bps.push(((self.last.1 - self.begun) * 8.0 / (self.last.0 - begun_at)).round());
+        }
+        self.samples_bps
+    }
 }
 
 impl Watch {
     fn new(streams: usize, sample_s: f64) -> Watch {
-        Watch { last: vec![TcpInfo::default(); streams], reductions: 0, sample_s, losses: Vec::new() }
+        Watch { last: vec![TcpInfo::default(); streams], reductions: 0, sample_s, losses: Vec::new(), acked: Acked::default() }
     }
 
     fn look(&mut self, streams: &[TcpStream], elapsed: f64) {
@@ -174,6 +217,7 @@ impl Watch {
             self.reductions += u64::from(f64::from(info.congestion_window) < before * (1.0 - REDUCED));
             *last = info;
         }
+        self.acked.look(elapsed, self.last.iter().map(|info| info.bytes_acked).sum(), self.sample_s);
         let packets = again(&self.last).saturating_sub(before);
         let at_s = (elapsed / self.sample_s).ceil() * self.sample_s;
         match self.losses.last_mut() {
@@ -194,11 +238,30 @@ impl Watch {
             acked_bps: sum(|info| info.bytes_acked) as f64 * 8.0 / seconds,
             min_rtt: self.last.iter().map(|info| info.min_rtt).min().unwrap_or_default(),
             retransmits: sum(|info| info.retransmits),
-            timeouts: sum(|info| info.timeouts),
+            timeouts: self.last.iter().map(|info| info.timeouts).sum(),
+            samples_bps: self.acked.samples(seconds, self.sample_s),
             reductions: self.reductions,
             losses: self.losses,
             limits: Limits { receiver_window: share(|info| info.rwnd_limited), send_buffer: share(|info| info.sndbuf_limited) },
             work: Work::default(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn looks_at_odd_times_become_even_samples_and_the_last_one_may_be_cut_short() {
+        let mut acked = Acked::default();
+        // 1000 bytes in the first second, 3000 in the next, and so on.
+        for (at, bytes) in [(0.4, 400), (0.9, 900), (1.1, 1_300), (1.9, 3_700), (2.2, 4_000), (2.9, 4_000)] {
+            acked.look(at, bytes, 1.0);
+        }
+        assert_eq!(acked.samples(2.9, 1.0), [8_800.0, 21_600.0, 1_778.0], "as if even between two looks");
+        let mut slow = Acked::default();
+        slow.look(3.0, 3_000, 1.0);
+        assert_eq!(slow.samples(3.3, 1.0), [8_000.0; 3], "one look for three samples, and no part of a fourth");
     }
 }

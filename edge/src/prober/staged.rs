@@ -29,7 +29,6 @@ struct Copied {
     cpu_seconds: f64,
     encrypted: Option<bool>,
     limited_by: Limit,
-    streams: usize,
     samples: Vec<Sample>,
 }
 
@@ -177,12 +176,13 @@ fn seen(grid: &Grid, copied: &Copied) -> Result<Seen, Error> {
     };
     let observed = Observed {
         samples: (0..count).map(sample).collect(),
-        // A mover gives the next block to the channel that is free: shares are not its question.
-        streams: vec![mean / copied.streams.max(1) as f64; copied.streams],
+        // A mover gives the next block to the channel that is free: shares are not its question, and nobody looks at its windows.
+        streams: Vec::new(),
         sender_bps: mean,
+        sender_samples: Vec::new(),
         retransmits: copied.retransmits,
-        reductions: 0,
-        timeouts: 0,
+        reductions: None,
+        timeouts: None,
         limited_by,
         losses: Vec::new(),
     };
@@ -254,11 +254,11 @@ mod tests {
             cpu_seconds: 0.5,
             encrypted: Some(false),
             limited_by: Limit::DiskRead,
-            streams: 2,
             samples: vec![sample(0.2, 0), sample(0.9, 1_400_000), sample(1.7, 3_000_000), sample(2.0, 4_000_000)],
         };
         let seen = seen(&grid, &copied).expect("a copy").observed;
         let bytes: f64 = seen.samples.iter().map(|bps| bps * grid.sample_s / 8.0).sum();
+        assert_eq!((seen.reductions, seen.timeouts, seen.streams.len()), (None, None, 0), "nobody measured these");
         assert_eq!((seen.samples.len(), bytes.round(), seen.limited_by), (4, 4e6, LimitedBy::Store));
         assert!((seen.samples[0] * 0.5 / 8.0 - 600_000.0).abs() < 1.0, "{:?}", seen.samples);
         assert!(super::seen(&grid, &Copied { seconds: 0.2, ..copied }).is_err(), "too short for a sample");

@@ -79,8 +79,8 @@ pub struct TcpInfo {
     pub min_rtt: Span,
     /// Segments sent again over the connection's life.
     pub retransmits: u64,
-    /// Retransmission timers that ran out; zero on kernels before 6.7, which do not tell.
-    pub timeouts: u64,
+    /// Retransmission timers that ran out; kernels before 6.7 do not tell.
+    pub timeouts: Option<u64>,
     /// Bytes the peer has acknowledged.
     pub bytes_acked: u64,
     /// Congestion window in segments.
@@ -109,13 +109,14 @@ pub fn tcp_info(socket: &impl AsFd) -> io::Result<TcpInfo> {
         return Err(io::Error::last_os_error());
     }
     let micros = |us: u64| Span::from_micros(us);
+    let has = |field: usize, size: usize| len as usize >= field + size;
     Ok(TcpInfo {
         // TCP_ESTABLISHED of include/net/tcp_states.h.
         established: info.state == 1,
         rtt: micros(info.rtt_us.into()),
         min_rtt: micros(info.min_rtt_us.into()),
         retransmits: info.total_retrans.into(),
-        timeouts: info.total_rto.into(),
+        timeouts: has(std::mem::offset_of!(KernelTcpInfo, total_rto), size_of::<u16>()).then(|| info.total_rto.into()),
         bytes_acked: info.bytes_acked,
         congestion_window: info.snd_cwnd,
         segment: info.snd_mss,

@@ -94,7 +94,7 @@ impl Progress {
 }
 
 /// The width of the terminal behind stderr.
-fn columns() -> usize {
+pub(crate) fn columns() -> usize {
     rustix::termios::tcgetwinsize(io::stderr()).map_or(80, |size| usize::from(size.ws_col)).max(1)
 }
 

@@ -88,6 +88,16 @@ impl Drop for Place {
     }
 }
 
+/// Where `file` is, whatever its spelling: a name in a folder without links and dots.
+pub(super) fn place(file: &Path) -> PathBuf {
+    let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    match (folder.canonicalize(), file.file_name()) {
+        (Ok(folder), Some(name)) => folder.join(name),
+        // What is not there is refused by whoever writes.
+        _ => file.to_owned(),
+    }
+}
+
 /// Refuses a file that could not be written at the end, before anything runs for it.
 pub(super) fn check(file: &Path) -> Result<(), Error> {
     // A rename would take the place of a device, too.

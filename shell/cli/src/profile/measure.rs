@@ -2,6 +2,7 @@
 
 use super::document::{Place, text};
 use super::print::{duration, rate};
+use super::ticker::Ticker;
 use crate::output::Output;
 use farline::prober::LinkBench;
 use farline_core::profile::{Bench, Environment, Grid, Job, Profile, Repetition};
@@ -59,25 +60,43 @@ pub(super) fn run(profile: &mut Profile, documents: &[&PathBuf], bench: &mut dyn
     while let Some(job) = profile.next(1).pop() {
         let len = text(profile)?.len() as u64;
         let places: Vec<Place> = documents.iter().map(|file| Place::reserve(file, len)).collect::<Result<_, _>>()?;
-        let repetition = bench.run(&profile.grid.under(&job.cell), &job).map_err(|error| resumable(error, documents))?;
+        let start = super::moment();
+        let ran_in = {
+            let grid = profile.grid.under(&job.cell);
+            let (name, seconds, (done, cells)) = (job.cell.name(), grid.seconds, profile.progress());
+            let left = left(profile, began.elapsed().as_secs_f64(), ran);
+            let words = move |so_far: f64| {
+                let left = duration((left - so_far).max(0.0));
+                format!("[{done}/{cells}] {so_far:.0} of {seconds:.0} s; at most {left} left; {name}")
+            };
+            let _ticker = Ticker::start(output, words);
+            bench.run(&grid, &job)
+        };
+        let mut repetition = ran_in.map_err(|error| resumable(error, documents))?;
+        repetition.began = Some(start);
         ran += 1;
-        let each = began.elapsed().as_secs_f64() / f64::from(ran);
         profile.record(&job, repetition);
         let document = text(profile)?;
         places.into_iter().try_for_each(|place| place.write(&document))?;
         if let Some(one) = profile.cells.get(job.place).and_then(|result| result.repetitions.last())
             && !output.quiet()
         {
-            say(profile, &job, one, each);
+            say(profile, &job, one, left(profile, began.elapsed().as_secs_f64(), ran));
         }
     }
     Ok(())
 }
 
+/// How long it still takes at most, in seconds, after `ran` repetitions in `elapsed` seconds.
+fn left(profile: &Profile, elapsed: f64, ran: u32) -> f64 {
+    let each = if ran == 0 { 0.0 } else { elapsed / f64::from(ran) };
+    f64::from(profile.most_left()) * each.max(profile.grid.seconds + AROUND_S)
+}
+
 /// One line for each repetition: where the profile stands, what was found, how long it still takes at most.
-fn say(profile: &Profile, job: &Job, one: &Repetition, each: f64) {
+fn say(profile: &Profile, job: &Job, one: &Repetition, left: f64) {
     let (done, cells) = profile.progress();
-    let left = duration(f64::from(profile.most_left()) * each.max(profile.grid.seconds + AROUND_S));
+    let left = duration(left);
     // The first cause; the document has all.
     let first = |why: &String| why.split("; ").next().map(|why| format!(", INVALID: {why}"));
     let invalid = one.invalid.as_ref().and_then(first).unwrap_or_default();

@@ -10,6 +10,7 @@ mod messages;
 mod node;
 mod parquet;
 mod print;
+mod ticker;
 mod verbs;
 
 use crate::output::Output;
@@ -22,7 +23,10 @@ use farline_core::profile::{Environment, Form, Grid, Kind, PRESETS, Profile, pre
 use farline_core::units::{Error, Fault};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::time::{Duration, Instant, SystemTime};
+use ticker::Ticker;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -97,7 +101,7 @@ pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
         return verbs::run(asked, &args, output);
     }
     let mut profile = match &args.resume {
-        Some(file) => resumed(file, &args)?,
+        Some(file) => resumed(file, &args, output)?,
         None => start(&args, output)?,
     };
     if args.simulate && profile.kind != Kind::Modelled {
@@ -114,7 +118,7 @@ pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
     }
     documents.extend(&spare);
     let ran = match profile.kind {
-        Kind::Modelled => simulate(&mut profile, &documents),
+        Kind::Modelled => simulate(&mut profile, &documents, output),
         Kind::Measured => measured(&mut profile, &documents, output),
     };
     if ran.is_err() && profile.cells.iter().all(|result| result.repetitions.is_empty()) {
@@ -133,20 +137,38 @@ pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
 }
 
 impl Args {
-    /// The files to write, each once: whoever goes on with a profile may name its file as the one to write, too.
+    /// The files to write, each once, however it is spelled: whoever goes on with a profile may name its file as the one to write, too, and
+    /// two documents under way in one place would take it from each other.
     fn written(&self) -> Vec<&PathBuf> {
-        let others = self.out.iter().filter(|file| self.resume.as_ref() != Some(file));
-        self.resume.iter().chain(others).collect()
+        let mut places = Vec::new();
+        let is_new = |file: &&PathBuf| {
+            let place = document::place(file);
+            let is_new = !places.contains(&place);
+            places.push(place);
+            is_new
+        };
+        self.resume.iter().chain(&self.out).filter(is_new).collect()
     }
 }
 
 /// The profile in `file`, which goes on as it began.
-fn resumed(file: &Path, args: &Args) -> Result<Profile, Error> {
+fn resumed(file: &Path, args: &Args, output: &Output) -> Result<Profile, Error> {
     if let Some(flag) = args.axes.first() {
         let message = format!("a profile that goes on has its own grid: {flag} changes nothing");
         return Err(Error::new(Fault::You, "profile-grid", message).hint("leave it out, or begin another profile"));
     }
-    read(file).map(Profile::goes_on)
+    let profile = read(file)?;
+    if profile.kind == Kind::Modelled {
+        return Ok(profile.goes_on());
+    }
+    let known = profile.changes().len();
+    let environment = Environment { node: profile.environment.node.clone(), ..measure::environment() };
+    let profile = profile.goes_on_in(environment, now());
+    // It is the user's to say whether that is still one profile; the document has it.
+    if let (Some(changed), false) = (profile.changes().get(known), output.quiet()) {
+        eprintln!("farline: this profile began elsewhere; the document says so, {changed}");
+    }
+    Ok(profile)
 }
 
 /// Measures what is missing of `profile`, over emulated links or to its node, for which it is stored.
@@ -206,15 +228,33 @@ fn command() -> String {
     std::env::args().map(|word| quoted(&word)).collect::<Vec<_>>().join(" ")
 }
 
+/// Seconds since 1970.
+fn seconds() -> u64 {
+    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}
+
 /// The date and time, as text.
 fn now() -> String {
-    let seconds = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs());
-    print::date(seconds)
+    print::date(seconds())
+}
+
+/// The same to the second.
+fn moment() -> String {
+    print::moment(seconds())
 }
 
 /// Runs what is missing of `profile` by the model; `documents` are written now and then.
-fn simulate(profile: &mut Profile, documents: &[&PathBuf]) -> Result<(), Error> {
+fn simulate(profile: &mut Profile, documents: &[&PathBuf], output: &Output) -> Result<(), Error> {
     let mut saved = Instant::now();
+    let (ran, most) = (Arc::new(AtomicU32::new(0)), profile.most_left());
+    let seen = Arc::clone(&ran);
+    // Most, because a cell may need fewer.
+    let _ticker = Ticker::start(output, move |seconds| {
+        let ran = seen.load(Ordering::Relaxed);
+        let left = f64::from(most.saturating_sub(ran)) * seconds / f64::from(ran.max(1));
+        let left = if ran == 0 { String::new() } else { format!("; at most {} left", print::duration(left)) };
+        format!("{ran} of at most {most} repetitions simulated{left}")
+    });
     let workers = std::thread::available_parallelism().map_or(1, usize::from);
     loop {
         // Many at a time, so that no worker waits long for the others.
@@ -223,7 +263,11 @@ fn simulate(profile: &mut Profile, documents: &[&PathBuf]) -> Result<(), Error> 
             return Ok(());
         }
         let grid = &profile.grid;
-        let done = side_by_side(&jobs, workers, |job| repetition(&grid.under(&job.cell), job));
+        let done = side_by_side(&jobs, workers, |job| {
+            let one = repetition(&grid.under(&job.cell), job);
+            ran.fetch_add(1, Ordering::Relaxed);
+            one
+        });
         for (job, repetition) in jobs.iter().zip(done) {
             profile.record(job, repetition);
         }
@@ -236,11 +280,11 @@ fn simulate(profile: &mut Profile, documents: &[&PathBuf]) -> Result<(), Error> 
 
 /// What `run` makes of each of `items`, in their order, on as many threads as there are workers.
 fn side_by_side<T: Sync, R: Send>(items: &[T], workers: usize, run: impl Fn(&T) -> R + Sync) -> Vec<R> {
-    let next = std::sync::atomic::AtomicUsize::new(0);
+    let next = AtomicUsize::new(0);
     let work = || {
         let mut done = Vec::new();
         loop {
-            let place = next.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            let place = next.fetch_add(1, Ordering::Relaxed);
             let Some(item) = items.get(place) else { return done };
             done.push((place, run(item)));
         }
@@ -285,4 +329,35 @@ fn list(output: &Output) -> Result<ExitCode, Error> {
 fn quoted(word: &str) -> String {
     let plain = |letter: char| letter.is_ascii_alphanumeric() || "-_./:=,%+".contains(letter);
     if !word.is_empty() && word.chars().all(plain) { word.to_owned() } else { format!("'{}'", word.replace('\'', "'\\''")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: super::Args,
+    }
+
+    #[test]
+    fn a_file_is_written_once_however_it_is_spelled() {
+        let dir = tempfile::tempdir().expect("a folder");
+        std::fs::create_dir(dir.path().join("sub")).expect("a folder");
+        let file = |name: &str| dir.path().join(name).to_string_lossy().into_owned();
+        let written = |words: &[String]| {
+            let line = ["profile".to_owned()].iter().chain(words).cloned().collect::<Vec<_>>();
+            Line::parse_from(line).args.written().len()
+        };
+        let flag = |name: &str| name.to_owned();
+        let (plain, dotted, up) = (file("p.json"), file("./p.json"), file("sub/../p.json"));
+        assert_eq!(written(&[flag("--resume"), plain.clone(), flag("-o"), dotted, flag("-o"), up]), 1);
+        assert_eq!(written(&[flag("-o"), plain.clone(), flag("-o"), plain.clone()]), 1);
+        assert_eq!(written(&[flag("-o"), plain, flag("-o"), file("q.json"), flag("-o"), file("sub/p.json")]), 3);
+        // Below the working directory with and without saying so; the folder need not be there, which others say.
+        let here = std::env::current_dir().expect("a folder").join("p.json").to_string_lossy().into_owned();
+        assert_eq!(written(&[flag("-o"), flag("p.json"), flag("-o"), flag("./p.json"), flag("-o"), here]), 1);
+        assert_eq!(written(&[flag("-o"), file("none/p.json"), flag("-o"), file("none/q.json")]), 2);
+    }
 }

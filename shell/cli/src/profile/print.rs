@@ -2,10 +2,14 @@
 
 use farline_core::profile::statistics::{Summary, decrease_per_mile};
 use farline_core::profile::{CellResult, Kind, PathPoint, Profile};
+use farline_core::report::wrapped;
 use farline_core::units::{Bytes, Rate};
 
 /// More cells than this are printed as one line for each path and control.
 const CELLS: usize = 40;
+
+/// A cell with a longer name stands above its figures, so that both fit into eighty columns.
+const NAME: usize = 34;
 
 /// All figures are those of the full rate.
 pub(super) fn table(profile: &Profile) -> String {
@@ -16,12 +20,12 @@ pub(super) fn table(profile: &Profile) -> String {
     };
     let scaled = match profile.grid.scale {
         1 => String::new(),
-        k => format!(", scaled {k}: on paths of a {k}th of the rate, all figures times {k}"),
+        k => format!(", scaled {k}: on paths of 1/{k} of the rate, all figures times {k}"),
     };
     let (done, cells) = profile.progress();
-    let mut lines = vec![format!("{}: {done} of {cells} cells, {kind}{scaled}; payload in Gbit/s", profile.grid.name)];
+    let mut lines = wrapped(&format!("{}: {done} of {cells} cells, {kind}{scaled}; payload in Gbit/s", profile.grid.name));
     if cells <= CELLS {
-        lines.push(format!("{:<44} {:>7} {:>17} {:>7} {:>7} {:>3}", "cell", "mean", "95 %", "steady", "ramp s", "n"));
+        lines.push(format!("{:<NAME$} {:>7} {:>17} {:>7} {:>7} {:>3}", "cell", "mean", "95 %", "steady", "ramp s", "n"));
         for result in &profile.cells {
             let Some(summary) = result.summary() else {
                 lines.extend(doubted(result));
@@ -33,17 +37,11 @@ pub(super) fn table(profile: &Profile) -> String {
             // One repetition says nothing of how far the mean may be off.
             let interval =
                 summary.ci95.map_or_else(|| "-".to_owned(), |(low, high)| format!("{:.3}..{:.3}", low / 1e9, high / 1e9));
-            let mut line = format!(
-                "{:<44} {:>7.3} {interval:>17} {steady:>7.3} {ramp:>7.1} {:>3}",
-                result.cell.name(),
-                summary.mean / 1e9,
-                summary.n
-            );
-            let back: Vec<f64> = result.valid().filter_map(|one| one.recovery_s).collect();
-            if let Some(back) = Summary::of(&back) {
-                line.push_str(&format!("  back after {:.1} s", back.mean));
+            let figures = format!("{:>7.3} {interval:>17} {steady:>7.3} {ramp:>7.1} {:>3}", summary.mean / 1e9, summary.n);
+            lines.extend(named(result, &figures));
+            if profile.grid.disturbance.is_some() {
+                lines.push(format!("  {}", back(result)));
             }
-            lines.push(line);
         }
     } else {
         lines.extend(by_path(profile));
@@ -53,12 +51,39 @@ pub(super) fn table(profile: &Profile) -> String {
     lines.join("\n")
 }
 
+/// The name of a cell and its figures behind it, or below it where both do not fit.
+fn named(result: &CellResult, figures: &str) -> Vec<String> {
+    let name = result.cell.name();
+    if name.chars().count() <= NAME {
+        return vec![format!("{name:<NAME$} {figures}")];
+    }
+    let mut lines = wrapped(&name);
+    lines.push(format!("{:<NAME$} {figures}", ""));
+    lines
+}
+
+/// When the rate was back after what happened in the middle, and in how many repetitions, where it was not in all.
+fn back(result: &CellResult) -> String {
+    let (count, found): (usize, Vec<f64>) = (result.valid().count(), result.valid().filter_map(|one| one.recovery_s).collect());
+    match Summary::of(&found) {
+        None => "not back within the repetition".to_owned(),
+        Some(back) if back.n == count => format!("back after {:.1} s", back.mean),
+        Some(back) => format!("back after {:.1} s in {} of {count} repetitions, not back in the others", back.mean, back.n),
+    }
+}
+
 /// The line of a cell in which nothing counts: what was seen, in brackets, and why.
-fn doubted(result: &CellResult) -> Option<String> {
+fn doubted(result: &CellResult) -> Vec<String> {
+    words_of_doubt(result).unwrap_or_default()
+}
+
+fn words_of_doubt(result: &CellResult) -> Option<Vec<String>> {
     let why = result.repetitions.iter().find_map(|one| one.invalid.as_ref())?.split("; ").next()?;
     let seen: Vec<f64> = result.repetitions.iter().map(|one| one.whole.receiver_bps.as_bps() as f64 / 1e9).collect();
     let mean = format!("({:.3})", Summary::of(&seen)?.mean);
-    Some(format!("{:<44} {mean:>7} INVALID, {} times: {why}", result.cell.name(), seen.len()))
+    let mut lines = named(result, &format!("{mean:>7} INVALID, {} times", seen.len()));
+    lines.extend(wrapped(&format!("because {why}")));
+    Some(lines)
 }
 
 /// How many repetitions count nowhere, and why, the most frequent reason first.
@@ -82,7 +107,7 @@ fn left_out(profile: &Profile) -> Vec<String> {
     let mut lines =
         vec![format!("{invalid} of {} repetitions are invalid, are in no mean, and stay in the document:", every().count())];
     lines.extend(reasons.iter().map(|(count, _, first)| format!("  {count} times, such as: {first}")));
-    lines
+    lines.iter().flat_map(|line| wrapped(line)).collect()
 }
 
 /// A line for each path and control: of its cells' means, each as heavy as the others.
@@ -136,6 +161,11 @@ pub(super) fn date(seconds: u64) -> String {
     format!("{year}-{month:02}-{day:02} {:02}:{:02} UTC", rest / 3_600, rest % 3_600 / 60)
 }
 
+/// The same to the second: `2026-11-22 01:08:18 UTC`.
+pub(super) fn moment(seconds: u64) -> String {
+    date(seconds).replace(" UTC", &format!(":{:02} UTC", seconds % 60))
+}
+
 /// A time for people: `2.50 s`, `40 s`, `12 min`, `15.0 h`.
 pub(super) fn duration(seconds: f64) -> String {
     match seconds {
@@ -175,7 +205,7 @@ pub(super) fn rate(bps: f64) -> String {
 #[cfg(test)]
 mod tests {
     use farline_core::congestion::Algorithm;
-    use farline_core::profile::{Environment, Grid, Kind, PathPoint, Profile, Repetitions, Simulator};
+    use farline_core::profile::{Environment, Form, Grid, Kind, PathPoint, Profile, Repetitions, Simulator, preset};
 
     /// Simulated over 26.8 ms, `streams` with Reno, `times` each.
     fn simulated(streams: Vec<u32>, times: u32) -> Profile {
@@ -201,6 +231,27 @@ mod tests {
     }
 
     #[test]
+    fn text_fits_eighty_columns_and_a_cell_that_does_not_come_back_says_so() {
+        let grid = Grid { seconds: 40.0, ..preset("wanphy-recovery", Form::Quick).expect("a preset") };
+        let mut profile = Profile::new(grid, Kind::Modelled, Environment::default(), "").expect("a grid");
+        profile.run(&mut Simulator, |_| true).expect("a model");
+        let text = super::table(&profile);
+        // HighSpeed needs 10 s, Reno more than there are.
+        assert!(text.contains("  back after 1") && text.contains("  not back within the repetition"), "{text}");
+        for name in ["sc08-distance", "icpp08-ipoib"] {
+            let grid = Grid { seconds: 6.0, warm_up_s: 0.0, ..preset(name, Form::Quick).expect("a preset") };
+            let mut profile = Profile::new(grid, Kind::Modelled, Environment::default(), "").expect("a grid");
+            profile.run(&mut Simulator, |_| true).expect("a model");
+            let small = Profile { grid: Grid { scale: 6, ..profile.grid.clone() }, ..profile.clone() };
+            profile.cells[0].repetitions.iter_mut().for_each(|one| one.doubt(&["the link was late ".repeat(12)]));
+            for text in [text.clone(), super::table(&profile), super::table(&small)] {
+                let wide: Vec<&str> = text.lines().filter(|line| line.chars().count() > 80).collect();
+                assert!(wide.is_empty() && !text.contains("th of"), "{name}: {wide:#?}");
+            }
+        }
+    }
+
+    #[test]
     fn cells_that_ran_more_often_weigh_no_more() {
         // More than forty cells are a line for each path.
         let mut profile = simulated((1..=50).collect(), 1);
@@ -216,5 +267,6 @@ mod tests {
         assert_eq!(super::date(0), "1970-01-01 00:00 UTC");
         assert_eq!(super::date(951_827_696), "2000-02-29 12:34 UTC");
         assert_eq!(super::date(1_795_309_698), "2026-11-22 01:08 UTC");
+        assert_eq!(super::moment(1_795_309_698), "2026-11-22 01:08:18 UTC");
     }
 }

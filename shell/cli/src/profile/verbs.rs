@@ -164,7 +164,7 @@ pub(super) fn run(asked: Asked, args: &Args, output: &Output) -> Result<ExitCode
         Asked::Beside(grids) => {
             let (tcp, grid) = *grids;
             let mut tcp = TcpProfile::new(tcp, Kind::Modelled, Environment::default(), now())?;
-            simulate(&mut tcp, &[])?;
+            simulate(&mut tcp, &[], output)?;
             let mut rdma = Profile::new(grid, now());
             model(&mut rdma);
             let both = Beside::new(tcp, rdma);
