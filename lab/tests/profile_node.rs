@@ -151,6 +151,10 @@ fn what_is_kept_is_of_one_way_and_less_does_not_replace_it_nor_does_what_is_inva
     };
     assert!(matches!(streams(&[]), 1 | 3));
     assert_eq!((streams(&["--direction", "back"]), kept(&host, ".back").exists()), (2, true));
+    // A copy from the node begins with what came from it.
+    fs::write(dir.path().join("data"), vec![7; 32 << 20]).expect("written");
+    let copied = json(keeping(&state).args(["--json", "cp", &format!("farline://{host}/data"), "null:"]));
+    assert!(copied["reasons"].to_string().contains("2 channels to begin with, by the profile of"), "{copied}");
     profile(&["--streams", "2,4,6", "--direction", "out"]);
     assert!(fs::read(kept(&host, "")).is_ok_and(|now| now != first), "more does");
     // A node that allows nothing, of which a profile is stored that has nothing valid.
