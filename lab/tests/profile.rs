@@ -114,10 +114,42 @@ fn a_model_is_written_compared_and_planned_from() {
     assert_eq!((significant(&same), significant(&slower)), (0, 2), "{slower}");
     let error = error_of(farline().args(["--json", "profile", "diff", text(&file("a.json")), text(&file("c.json"))]));
     assert_eq!(error["code"], "profile-diff", "{error}");
+    // One repetition of each says nothing of others, and a level is a probability.
+    let one = ["--repetitions", "1", "--seconds", "5"];
+    simulate(&file("e.json"), &one);
+    simulate(&file("f.json"), &[&one[..], &["--host-rate", "300M"]].concat());
+    let untested = differ("e.json", "f.json");
+    assert_eq!((&untested["tested"], significant(&untested)), (&0.into(), 0), "{untested}");
+    let said = succeed(farline().args(["profile", "diff", text(&file("e.json")), text(&file("f.json"))]));
+    assert!(said.contains("none of 2 cells could be tested"), "{said}");
+    for level in ["7", "nan", "0"] {
+        let mut diff = farline();
+        diff.args(["--json", "profile", "diff", text(&file("a.json")), text(&file("b.json")), "--level", level]);
+        assert_eq!(error_of(&mut diff)["code"], "profile-diff", "{level}");
+    }
     let plan = |file: &Path| json(farline().args(["--json", "plan", text(file), "--size", "100GB"]));
     let (wide, narrow) = (plan(&file("a.json")), plan(&file("c.json")));
     assert_eq!(narrow["streams"], 4, "{narrow}");
     assert!(narrow["seconds"].as_f64() > wide["seconds"].as_f64(), "{wide} {narrow}");
+    // Flags that would change nothing are refused, and so is what is no path.
+    let a = file("a.json");
+    let refused: [(&[&str], &str, &str); 10] = [
+        (&[text(&a), "--loss", "5"], "plan-flag", "--loss"),
+        (&[text(&a), "--congestion", "bbr", "--rate", "1M"], "plan-flag", "--rate"),
+        (&[text(&a), "--direction", "back"], "plan-profile", "goes back"),
+        (&["usn-1400", "--path", "nope"], "plan-flag", "--path"),
+        (&["127.0.0.1:2811", "--path", "nope"], "plan-flag", "--path"),
+        (&["usn-1400", "--direction", "back"], "plan-flag", "same both ways"),
+        (&["usn-1400", "--loss", "5"], "plan-loss", "probability"),
+        (&["usn-1400", "--window", "1B"], "plan-path", "holds no packet"),
+        (&["custom", "--rate", "1G", "--rtt", "100s"], "plan-path", "more than a minute"),
+        (&["127.0.0.1:2811", "--rtt", "100s", "--window", "1B"], "plan-path", "more than a minute"),
+    ];
+    for (arguments, code, words) in refused {
+        let error = error_of(farline().args(["--json", "plan", "--size", "1GB"]).args(arguments));
+        assert_eq!(error["code"], code, "{arguments:?}: {error}");
+        assert!(error["message"].as_str().is_some_and(|found| found.contains(words)), "{arguments:?}: {error}");
+    }
     // What is no profile is refused in words.
     fs::write(file("d.json"), b"{}").expect("write");
     let error = error_of(farline().args(["--json", "plan", text(&file("d.json")), "--size", "1GB"]));
@@ -436,6 +468,7 @@ fn impossible_grids_and_unknown_names_are_the_askers_fault() {
         (&["--link", "usn-1400", "--congestion", "quick"], "quick"),
         (&["--link", "usn-1400", "--loss", "1.5"], "probability"),
         (&["--link", "usn-1400", "--seconds", "0.01"], "at least four"),
+        (&["--simulate", "--link", "usn-1400", "--seconds", "1e15"], "a week"),
         (&["--preset", "wanphy-window", "--scale", "2"], "divided"),
         (&["--preset", "sc09"], "sc09"),
         (&["--link", "usn-1400", "--buffer", "1KiB"], "two packets"),

@@ -1,7 +1,8 @@
 //! `farline profile NODE` and `plan NODE`: a real node as the other end, with its operator's consent and below its ceiling.
 
-use farline_lab::{Running, farline, node, succeed};
+use farline_lab::{Link, Running, farline, node, succeed};
 use serde_json::Value;
+use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -84,9 +85,14 @@ fn a_node_is_measured_only_where_its_operator_allows_it_by_one_client_at_a_time_
     assert_eq!((error["code"].as_str(), error["fault"].as_str()), (Some("profile-not-allowed"), Some("refused")), "{error}");
     assert!(error["hint"].as_str().is_some_and(|hint| hint.contains("--allow-profile")), "{error}");
     // A plan for it comes from the model of a path as long as it is, and says so.
-    let planned = json(keeping(dir.path()).args(["--json", "plan", host, "--size", "1GB", "--rate", "1G"]));
-    assert_eq!(planned["source"], "model", "{planned}");
-    assert!(planned["reasons"].to_string().contains("allows no probe: 1.00 Gbit/s as asked"), "{planned}");
+    let plan = ["--json", "plan", host, "--size", "1GB"];
+    for (more, words) in
+        [(&[][..], "allows no probe: 10.0 Gbit/s assumed"), (&["--rate", "1G"], "told to it: 1.00 Gbit/s as asked")]
+    {
+        let planned = json(keeping(dir.path()).args(plan).args(more));
+        assert_eq!(planned["source"], "model", "{planned}");
+        assert!(planned["reasons"].to_string().contains(words), "{planned}");
+    }
     let (_open, host) = measurable(dir.path());
     let error = error_of(keeping(dir.path()).args(["--json", "profile", &host, "--preset", "sc08-cross-traffic"]));
     assert_eq!(error["code"], "profile-grid", "{error}");
@@ -120,4 +126,68 @@ fn a_node_is_measured_only_where_its_operator_allows_it_by_one_client_at_a_time_
         assert!(began.elapsed() < Duration::from_secs(30), "the node still thinks that it is measured");
         std::thread::sleep(Duration::from_millis(200));
     }
+}
+
+#[test]
+fn what_is_kept_is_of_one_way_and_less_does_not_replace_it_nor_does_what_is_invalid_keep_a_plan_from_the_model() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let (_node, host) = measurable(dir.path());
+    let state = dir.path().join("state");
+    let kept = |host: &str, way: &str| state.join(format!("farline/profiles/{}{way}.json", host.replace(':', "_")));
+    let profile = |axes: &[&str]| {
+        let short = ["--json", "profile", &host, "--seconds", "2", "--repetitions", "1"];
+        json(keeping(&state).args(short).args(axes))
+    };
+    profile(&["--streams", "1,3"]);
+    let first = fs::read(kept(&host, "")).expect("a stored profile");
+    profile(&["--streams", "2"]);
+    assert!(fs::read(kept(&host, "")).is_ok_and(|now| now == first), "less replaces nothing");
+    profile(&["--streams", "2", "--direction", "back"]);
+    assert!(fs::read(kept(&host, "")).is_ok_and(|now| now == first), "the other way is another path");
+    let streams = |way: &[&str]| {
+        let planned = json(keeping(&state).args(["--json", "plan", &host, "--size", "10GB"]).args(way));
+        assert_eq!(planned["source"], "profile", "{planned}");
+        planned["streams"].as_u64().expect("a number")
+    };
+    assert!(matches!(streams(&[]), 1 | 3));
+    assert_eq!((streams(&["--direction", "back"]), kept(&host, ".back").exists()), (2, true));
+    // A copy from the node begins with what came from it.
+    fs::write(dir.path().join("data"), vec![7; 32 << 20]).expect("written");
+    let copied = json(keeping(&state).args(["--json", "cp", &format!("farline://{host}/data"), "null:"]));
+    assert!(copied["reasons"].to_string().contains("2 channels to begin with, by the profile of"), "{copied}");
+    profile(&["--streams", "2,4,6", "--direction", "out"]);
+    assert!(fs::read(kept(&host, "")).is_ok_and(|now| now != first), "more does");
+    // A node that allows nothing, of which a profile is stored that has nothing valid.
+    let (_closed, url) = node(dir.path(), "write", &[]);
+    let closed = url.trim_start_matches("ftp://");
+    let mut document: Value = serde_json::from_slice(&first).expect("a document");
+    for cell in document["cells"].as_array_mut().expect("cells") {
+        cell["repetitions"][0]["invalid"] = "late".into();
+    }
+    fs::write(kept(closed, ""), document.to_string()).expect("written");
+    let planned = json(keeping(&state).args(["--json", "plan", closed, "--size", "10GB"]));
+    assert_eq!(planned["source"], "model", "{planned}");
+}
+
+#[test]
+fn a_probe_over_a_long_path_ends_within_twenty_seconds_with_the_best_cells_first() {
+    let Some(link) = Link::up("t-probe", &["custom", "--rtt", "300ms", "--rate", "100M"]) else { return };
+    let root = tempfile::tempdir().expect("a folder");
+    let _node = link.node(root.path(), &["--allow-profile", "50M"]);
+    let state = root.path().join("state");
+    let began = Instant::now();
+    let mut command = link.farline("a", &["--json", "-q", "plan", "10.77.0.2:2811", "--size", "10GB"]);
+    let planned = json(command.env("XDG_STATE_HOME", &state));
+    let took = began.elapsed();
+    assert_eq!(planned["source"], "probe", "{planned}");
+    // All six cells take half as long again here: 2.5 s each, and eight round trips around.
+    assert!(took < Duration::from_secs(21), "{took:?}");
+    let stored = fs::read(state.join("farline/profiles/10.77.0.2_2811.json")).expect("a stored probe");
+    let stored: Value = serde_json::from_slice(&stored).expect("a document");
+    let tried = |streams: u64| {
+        let of = |cell: &&Value| cell["cell"]["streams"] == streams && cell["cell"]["congestion"] == "cubic";
+        let cell = stored["cells"].as_array().expect("cells").iter().find(of).expect("a cell of each");
+        cell["repetitions"].as_array().expect("a list").len()
+    };
+    assert_eq!((tried(4), tried(16), tried(1)), (1, 1, 0), "{stored}");
 }

@@ -2,6 +2,7 @@
 
 use super::advisor::{Known, Plan, TIE, finished};
 use super::fluid::{Fluid, Scenario};
+use super::grid_check::{host_fault, loss_fault, mtu_fault, path_fault, window_fault};
 use crate::congestion::{Algorithm, Set};
 use crate::units::{Bytes, Error, Fault, Rate, Span};
 
@@ -9,10 +10,12 @@ use crate::units::{Bytes, Error, Fault, Rate, Span};
 const FIRST: [u32; 3] = [1, 4, 16];
 /// More streams cost more processor time than they win (SC08: 20 is where its peaks end).
 const MOST_STREAMS: u32 = 20;
-/// Longer transfers are simulated for this long and the rest goes on at the pace of the second half.
-const HORIZON: Span = Span::from_secs(120);
+/// Longer transfers are simulated for this long, or for as many round trips if those are longer, and the rest goes on at the pace of the
+/// second half: by then a window has grown from ten packets to what a path holds.
+const HORIZON: (Span, f64) = (Span::from_secs(120), 40.0);
 /// What takes so many times as long as the best so far is not chosen, and not simulated to its end.
 const HOPELESS: f64 = 3.0;
+
 /// A candidate with the times that it took.
 #[derive(Clone, Debug)]
 struct Candidate {
@@ -46,9 +49,29 @@ impl Known {
         }
     }
 
-    /// Expected seconds for `size`, a number for each seed.
+    /// Refuses what is no path and no host, by the limits of a [`Grid`](super::Grid).
+    ///
+    /// # Errors
+    /// [`Fault::You`] with the quantity and its limits.
+    pub fn check(&self) -> Result<(), Error> {
+        let packet = u64::from(self.mtu);
+        if let Some(message) = loss_fault(self.loss) {
+            return Err(Error::new(Fault::You, "plan-loss", message));
+        }
+        let found = mtu_fault(self.mtu)
+            .or_else(|| path_fault(&self.path, packet))
+            .or_else(|| self.window.and_then(|window| window_fault(window, packet)))
+            .or_else(|| host_fault(self.host));
+        found.map_or(Ok(()), |message| Err(Error::new(Fault::You, "plan-path", message)))
+    }
+
+    fn horizon(&self) -> Span {
+        HORIZON.0.max(self.path.rtt_ns.mul_f64(HORIZON.1))
+    }
+
+    /// Expected seconds for `size`, a number for each seed; infinite where nothing arrives any more.
     pub fn seconds(&self, congestion: Algorithm, streams: u32, size: Bytes, seeds: std::ops::Range<u64>) -> Vec<f64> {
-        self.seconds_within(HORIZON, congestion, streams, size, seeds)
+        self.seconds_within(self.horizon(), congestion, streams, size, seeds)
     }
 
     /// The same, simulated for at most `horizon`.
@@ -75,25 +98,26 @@ fn seconds(scenario: &Scenario, size: Bytes, horizon: Span) -> f64 {
     if all >= target {
         return fluid.now();
     }
-    let pace = ((all - half) / (horizon / 2.0)).max(1.0);
-    horizon + (size.0 as f64 - all).max(0.0) / pace
+    // Where nothing arrives there is no pace, and no end.
+    horizon + (target - all) / ((all - half) / (horizon / 2.0))
 }
 
 /// Plans a transfer of `size` over what is `known`.
 ///
 /// # Errors
-/// [`Fault::You`] when there is nothing to move or no congestion control to choose from.
+/// [`Fault::You`] when there is nothing to move or no congestion control to choose from, as [`Known::check`], and where nothing would arrive.
 pub fn plan(known: &Known, size: Bytes) -> Result<Plan, Error> {
     if size.0 == 0 || known.available.is_empty() {
         return Err(Error::new(Fault::You, "plan-nothing", "a plan needs a size above zero and a congestion control"));
     }
+    known.check()?;
     // What the shortest paths deliver in a second tells streams apart as well as a day of it; ramps take a few round trips.
     let enough =
         known.path.rate_bps.bytes_in(known.path.rtt_ns.mul_f64(400.0)).max(known.path.rate_bps.bytes_in(Span::from_secs(2)));
     let tried = size.min(enough);
     let mut candidates: Vec<Candidate> = Vec::new();
     let mut least = f64::INFINITY;
-    let within = |least: f64| Span::from_secs_f64((least * HOPELESS).min(HORIZON.as_secs_f64()));
+    let within = |least: f64| Span::from_secs_f64((least * HOPELESS).min(known.horizon().as_secs_f64()));
     let mut attempt = |candidates: &mut Vec<Candidate>, congestion: Algorithm, streams: u32| {
         if (1..=MOST_STREAMS).contains(&streams)
             && !candidates.iter().any(|one| (one.congestion, one.streams) == (congestion, streams))
@@ -127,6 +151,12 @@ pub fn plan(known: &Known, size: Bytes) -> Result<Plan, Error> {
         return Err(Error::new(Fault::Bug, "plan-empty", "no candidate was tried"));
     };
     let all = if tried == size { best.seconds.clone() } else { known.seconds(best.congestion, best.streams, size, 1..5) };
+    if !all.iter().all(|seconds| seconds.is_finite()) {
+        let message = format!("nothing would arrive at a loss of {:e} over an rtt of {}", known.loss, known.path.rtt_ns);
+        return Err(
+            Error::new(Fault::You, "plan-path", message).hint("in the model no congestion control keeps a window open there")
+        );
+    }
     let mut reasons = vec![reason_for_streams(known, best.streams)];
     let others = known.available.len() - 1;
     reasons.push(match others {
@@ -136,7 +166,7 @@ pub fn plan(known: &Known, size: Bytes) -> Result<Plan, Error> {
         }
         _ => format!("{}: the best of {} controls over this path, or as good with fewer streams", best.congestion, others + 1),
     });
-    Ok(finished(known, size, best.congestion, best.streams, &all, known.source, reasons))
+    Ok(finished(known, size, (best.congestion, best.streams), &all, false, reasons))
 }
 
 fn reason_for_streams(known: &Known, streams: u32) -> String {
@@ -154,7 +184,8 @@ fn reason_for_streams(known: &Known, streams: u32) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::profile::{PathPoint, Source};
+    use crate::profile::{Disturbance, PathPoint, Source};
+    use crate::wan::Change;
 
     fn known(path: &str, loss: f64) -> Known {
         Known {
@@ -229,5 +260,66 @@ mod tests {
         assert!(small.seconds < 2.0 && small.interval_s.0 <= small.seconds && small.seconds <= small.interval_s.1, "{small:?}");
         assert!(plan(&far, Bytes(0)).is_err());
         assert!(plan(&Known { available: vec![], ..far }, Bytes(1)).is_err());
+    }
+
+    #[test]
+    fn what_is_no_path_is_refused_and_where_nothing_arrives_no_time_is_made_up() {
+        let far = known("usn-8600", 0.0);
+        let path = |rtt: Span| PathPoint { rtt_ns: rtt, ..far.path.clone() };
+        let refused: [(Known, &str, &str); 7] = [
+            (Known { loss: 1.0, ..far.clone() }, "plan-loss", "probability"),
+            (Known { loss: f64::NAN, ..far.clone() }, "plan-loss", "probability"),
+            (Known { window: Some(Bytes(1)), ..far.clone() }, "plan-path", "holds no packet"),
+            (Known { path: path(Span::from_secs(100)), ..far.clone() }, "plan-path", "more than a minute"),
+            (Known { path: path(Span::ZERO), ..far.clone() }, "plan-path", "above zero"),
+            (Known { mtu: 20, ..far.clone() }, "plan-path", "an MTU of 20"),
+            (Known { host: Some(Rate::default()), ..far.clone() }, "plan-path", "at zero"),
+        ];
+        for (known, code, words) in refused {
+            let error = plan(&known, Bytes(10_000_000_000)).expect_err(words);
+            assert!((error.code, error.fault) == (code, Fault::You) && error.message.contains(words), "{words}: {error}");
+        }
+        let outage = Disturbance { at_ns: Span::ZERO, change: Change::Outage(Span::from_secs(1_000)) };
+        let dead = Scenario { disturbance: Some(outage), ..far.scenario(Algorithm::Cubic, 1, 1) };
+        assert!(seconds(&dead, Bytes(10_000_000_000), Span::from_secs(20)).is_infinite());
+        // A minute of round trip is the most that is planned for: by the pace at its end, not that of slow start.
+        let minute = Known { path: path(Span::from_secs(60)), available: vec![Algorithm::Cubic], ..far };
+        let plan = plan(&minute, Bytes::mib(1)).expect("a plan");
+        assert!(plan.seconds < 1_200.0, "{plan:?}");
+    }
+
+    #[test]
+    fn a_copy_begins_within_a_tenth_of_what_the_advisor_plans() {
+        use crate::transfer::{Choice, Circumstances, Wishes};
+        // A copy does not wait for the model: it goes by the rtt, and by what it sees. This says what that costs where nothing is lost. Below
+        // a gigabyte it is more, which is milliseconds; windows of which even 16 channels do not fill the path are beside the question.
+        for (rtt, window) in [(10, 32), (27, 6), (27, 32), (100, 32), (163, 32), (163, 512)] {
+            for size in [Bytes::mib(1 << 10), Bytes::mib(4 << 10)] {
+                let (rtt, window) = (Span::from_millis(rtt), Bytes::mib(window));
+                let path = PathPoint::custom(Rate::from_bps(10_000_000_000), rtt);
+                let known =
+                    Known { path, window: Some(window), mtu: 1_500, available: vec![Algorithm::Cubic], ..known("usn-0.2", 0.0) };
+                let begins = Choice::new(
+                    &Circumstances {
+                        rtt,
+                        size: Some(size),
+                        window_limit: window,
+                        available: vec!["cubic".to_owned()],
+                        default_congestion: "cubic".to_owned(),
+                        queue_pairs: 0,
+                    },
+                    &Wishes::default(),
+                    Bytes::mib(1),
+                );
+                let planned = plan(&known, size).expect("a plan");
+                let found = known.seconds(Algorithm::Cubic, begins.streams as u32, size, 1..5);
+                let mean = found.iter().sum::<f64>() / found.len() as f64;
+                assert!(
+                    mean <= planned.seconds * 1.1,
+                    "{rtt} {window} {size}: {} channels take {mean}, {planned:?}",
+                    begins.streams
+                );
+            }
+        }
     }
 }

@@ -88,7 +88,7 @@ pub fn diff(a: &Profile, b: &Profile, level: f64) -> Result<Difference, Error> {
     }
     if cells.is_empty() {
         return Err(Error::new(Fault::You, "profile-diff", "the two profiles have no measured cell in common")
-            .hint("cells are the same when path, control, streams, window, MTU, other traffic and loss are"));
+            .hint("cells are the same when path, control, streams, window, MTU, other traffic and loss are, all at the full rate: packets of 1500 bytes scaled 6 are of 9000"));
     }
     holm(&mut cells, level);
     Ok(Difference {

@@ -180,7 +180,7 @@ impl Fluid {
         let mut wanted = 0.0;
         for (stream, send) in self.streams.iter_mut().zip(&mut self.sends) {
             stream.acknowledge(now, step);
-            stream.tick(now);
+            stream.tick(now, self.rtt);
             *send = stream.wants(now, step, queue_full, self.packet);
             wanted += *send;
         }

@@ -146,10 +146,10 @@ impl Stream {
     }
 
     /// Looks at the retransmission timer.
-    pub(super) fn tick(&mut self, now: f64) {
+    pub(super) fn tick(&mut self, now: f64, handshake: f64) {
         let timeout = self.rtt + (4.0 * self.deviation).max(LEAST_TIMEOUT);
-        // Before the first sample RFC 6298 waits a second.
-        let timeout = if self.rtt == 0.0 { 1.0f64.max(timeout) } else { timeout };
+        // Before data brings a sample RFC 6298 goes by the handshake's: R + 4 R / 2 (2.2), and a second at least.
+        let timeout = if self.rtt == 0.0 { (3.0 * handshake).max(1.0) } else { timeout };
         if self.in_flight > 0.0 && now > self.timer_from + timeout {
             self.batches.clear();
             (self.in_flight, self.untold, self.recovery) = (0.0, false, None);

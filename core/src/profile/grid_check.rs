@@ -1,5 +1,6 @@
 //! What cannot be measured is refused before anything runs, with the axis and the value.
 
+use super::cell::PathPoint;
 use super::grid::{Grid, Repetitions, is_out_alone};
 use crate::units::{Bytes, Error, Fault, Rate, Span};
 
@@ -11,6 +12,35 @@ const MOST_STREAMS: u32 = 1_000;
 const MTU: (u32, u32) = (576, 65_535);
 /// Larger messages are refused: the sender has to keep one.
 const MOST_MESSAGE: Bytes = Bytes::mib(64);
+
+/// Repetitions are not longer, in seconds: the longest of the papers is one of 15 hours, and more than a week is a slip of the finger.
+const LONGEST: f64 = 7.0 * 86_400.0;
+
+// The limits of each quantity, in words where one is exceeded: a plan's are the same.
+
+pub(super) fn mtu_fault(mtu: u32) -> Option<String> {
+    (!(MTU.0..=MTU.1).contains(&mtu)).then(|| format!("an MTU of {mtu}: from {} to {}", MTU.0, MTU.1))
+}
+
+pub(super) fn loss_fault(loss: f64) -> Option<String> {
+    (!(0.0..1.0).contains(&loss)).then(|| format!("a loss of {loss}: a probability from 0 to below 1"))
+}
+
+pub(super) fn window_fault(window: Bytes, packet: u64) -> Option<String> {
+    (window.0 < packet).then(|| format!("a window of {window} holds no packet of {packet} bytes"))
+}
+
+pub(super) fn path_fault(path: &PathPoint, packet: u64) -> Option<String> {
+    if path.rate_bps == Rate::default() || path.rtt_ns == Span::ZERO || path.queue_bytes.0 < packet {
+        return Some(format!("the path {}: rate, rtt and a queue of at least one packet must be above zero", path.name));
+    }
+    (path.rtt_ns > Span::from_secs(60))
+        .then(|| format!("the path {}: an rtt of {} is more than a minute", path.name, path.rtt_ns))
+}
+
+pub(super) fn host_fault(host: Option<Rate>) -> Option<String> {
+    (host == Some(Rate::default())).then(|| "a host that sends at zero".to_owned())
+}
 
 impl Grid {
     /// Refuses what cannot be measured.
@@ -51,15 +81,12 @@ impl Grid {
         if let Some(streams) = self.streams.iter().find(|streams| !(1..=MOST_STREAMS).contains(*streams)) {
             return wrong(format!("{streams} streams: from 1 to {MOST_STREAMS}"));
         }
-        if let Some(mtu) = self.mtus.iter().find(|mtu| !(MTU.0..=MTU.1).contains(*mtu)) {
-            return wrong(format!("an MTU of {mtu}: from {} to {}", MTU.0, MTU.1));
-        }
-        if let Some(loss) = self.losses.iter().find(|loss| !(0.0..1.0).contains(*loss)) {
-            return wrong(format!("a loss of {loss}: a probability from 0 to below 1"));
-        }
         let packet = self.mtus.iter().max().map_or(0, |mtu| u64::from(*mtu));
-        if let Some(window) = self.windows_bytes.iter().flatten().find(|window| window.0 < packet) {
-            return wrong(format!("a window of {window} holds no packet of {packet} bytes"));
+        let found = self.mtus.iter().find_map(|mtu| mtu_fault(*mtu));
+        let found = found.or_else(|| self.losses.iter().find_map(|loss| loss_fault(*loss)));
+        let windows = || self.windows_bytes.iter().flatten();
+        if let Some(message) = found.or_else(|| windows().find_map(|window| window_fault(*window, packet))) {
+            return wrong(message);
         }
         if let Some(buffer) = self.buffers_bytes.iter().flatten().find(|buffer| buffer.0 < 2 * packet) {
             return wrong(format!("a send buffer of {buffer} does not hold two packets of {packet} bytes"));
@@ -68,18 +95,15 @@ impl Grid {
             return wrong(format!("messages of {message}: from 1 B to {MOST_MESSAGE}"));
         }
         for path in &self.paths {
-            if path.rate_bps == Rate::default() || path.rtt_ns == Span::ZERO || path.queue_bytes.0 < packet {
-                return wrong(format!("the path {}: rate, rtt and a queue of at least one packet must be above zero", path.name));
-            }
-            if path.rtt_ns > Span::from_secs(60) {
-                return wrong(format!("the path {}: an rtt of {} is more than a minute", path.name, path.rtt_ns));
+            if let Some(message) = path_fault(path, packet) {
+                return wrong(message);
             }
             if let Some(cross) = self.cross_bps.iter().find(|cross| **cross >= path.rate_bps) {
                 return wrong(format!("cross-traffic of {cross} leaves nothing of the {} of {}", path.rate_bps, path.name));
             }
         }
-        if self.host_bps == Some(Rate::default()) {
-            return wrong("a host that sends at zero".to_owned());
+        if let Some(message) = host_fault(self.host_bps) {
+            return wrong(message);
         }
         let Repetitions { least, most, half_width } = self.repetitions;
         if least == 0 || most < least || half_width.is_nan() || half_width < 0.0 {
@@ -125,6 +149,10 @@ impl Grid {
         if !(seconds.is_finite() && seconds > 0.0 && warm_up >= 0.0 && warm_up < seconds) {
             return wrong(format!("{seconds} s with {warm_up} s of warm-up: nothing is left to measure"));
         }
+        if seconds > LONGEST {
+            return wrong(format!("repetitions of {seconds} s: a week, {LONGEST} s, at most"))
+                .map_err(|error: Error| error.hint("several repetitions say more than a long one: --repetitions"));
+        }
         if !(sample > 0.0 && sample <= seconds / 4.0) {
             return wrong(format!("samples {sample} s apart in {seconds} s: at least four are needed"));
         }
@@ -150,7 +178,7 @@ mod tests {
     #[test]
     fn impossible_grids_are_refused_in_words() {
         let ten = Rate::from_bps(10_000_000_000);
-        let cases: [(Grid, &str); 16] = [
+        let cases: [(Grid, &str); 17] = [
             (Grid { paths: vec![], ..grid() }, "paths is empty"),
             (Grid { streams: vec![4, 4], ..grid() }, "streams has a value twice"),
             (Grid { streams: vec![0], ..grid() }, "0 streams"),
@@ -167,6 +195,7 @@ mod tests {
             (Grid { cross_bps: vec![ten], ..grid() }, "leaves nothing"),
             (Grid { repetitions: Repetitions { least: 5, most: 3, half_width: 0.1 }, ..grid() }, "5 to 3 repetitions"),
             (Grid { warm_up_s: 30.0, ..grid() }, "nothing is left to measure"),
+            (Grid { seconds: 1e15, ..grid() }, "a week"),
             (Grid { sample_s: 15.0, ..grid() }, "at least four"),
             (Grid { seconds: 0.5, sample_s: 0.1, ..grid() }, "not four round trips"),
             (
@@ -178,5 +207,6 @@ mod tests {
             let error = grid.check().expect_err(words);
             assert!(error.fault == Fault::You && error.message.contains(words), "{words}: {error}");
         }
+        assert!(Grid { seconds: 54_000.0, ..grid() }.check().is_ok(), "the fifteen hours of the Trans-European paper");
     }
 }

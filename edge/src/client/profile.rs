@@ -48,10 +48,21 @@ fn allowed(control: &Control) -> Result<Rate, Error> {
 /// The bench of a profile whose path leads to a node.
 #[derive(Debug)]
 pub struct NodeBench {
-    runtime: Runtime,
+    /// There until the end.
+    runtime: Option<Runtime>,
     remote: Remote,
     reach: Reach,
     controls: Controls,
+    deadline: Option<Instant>,
+}
+
+impl Drop for NodeBench {
+    fn drop(&mut self) {
+        // What was broken off at the deadline may still wait for a node that says nothing.
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
 }
 
 impl NodeBench {
@@ -71,7 +82,13 @@ impl NodeBench {
             }
             Ok(Consent { ceiling: allowed(&control)?, rtt: control.rtt() })
         })?;
-        Ok((NodeBench { runtime, remote, reach, controls: Controls::default() }, consent))
+        let controls = Controls::default();
+        Ok((NodeBench { runtime: Some(runtime), remote, reach, controls, deadline: None }, consent))
+    }
+
+    /// From `deadline` on nothing more is measured: a repetition that is not over then is broken off.
+    pub fn end_at(&mut self, deadline: Instant) {
+        self.deadline = Some(deadline);
     }
 
     /// Makes ready for the cells of `grid`.
@@ -166,12 +183,17 @@ impl Ours {
         let began = Instant::now();
         let options = TcpOptions { congestion: Some(request.congestion.clone()), buffer: None };
         let connect = || -> std::io::Result<Vec<TcpStream>> {
-            let one = |_| {
+            let one = || {
                 let mut stream = connect_stream(address, None, &options, CONNECT_TIMEOUT)?;
                 stream.write_all(preamble)?;
                 Ok(stream)
             };
-            (0..request.streams).map(one).collect()
+            // At once: one after the other, sixteen over a long path take as long as what is measured through them.
+            std::thread::scope(|scope| {
+                let threads: Vec<_> = (0..request.streams).map(|_| scope.spawn(one)).collect();
+                let joined = threads.into_iter().map(|thread| thread.join());
+                joined.map(|done| done.unwrap_or_else(|panic| std::panic::resume_unwind(panic))).collect()
+            })
         };
         let streams = || {
             connect().map_err(|error| {
@@ -199,7 +221,19 @@ impl Ours {
 
 impl Bench for NodeBench {
     fn run(&mut self, grid: &Grid, job: &Job) -> Result<Repetition, Error> {
-        let ways = self.runtime.block_on(self.measure(grid, &job.cell))?;
+        let late = || {
+            Error::new(Fault::Between, "profile-silent", format!("{} took too long to be measured", self.remote.server()))
+                .hint("measure it without a limit of time: farline profile NODE")
+        };
+        let measuring = async {
+            match self.deadline {
+                None => self.measure(grid, &job.cell).await,
+                Some(deadline) => {
+                    tokio::time::timeout_at(deadline.into(), self.measure(grid, &job.cell)).await.unwrap_or_else(|_| Err(late()))
+                }
+            }
+        };
+        let ways = self.runtime.as_ref().ok_or_else(late)?.block_on(measuring)?;
         Ok(joined(grid, job, ways))
     }
 }

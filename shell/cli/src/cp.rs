@@ -6,8 +6,7 @@ use crate::progress::{Progress, Sample};
 use farline::channels::trust::{Fingerprint, Trust};
 use farline::client::{DataPath, Existing, Location, Options, Outcome, RdmaWish, Reach, Standing, Stop, Trial, Verify, copy};
 use farline::stores::DirectIo;
-use farline_core::profile::Stall;
-use farline_core::profile::plan_from;
+use farline_core::profile::{Direction, Stall, plan_from};
 use farline_core::rdma::MOST_QUEUE_PAIRS;
 use farline_core::transfer::{Limit, Precedent, Wishes};
 use farline_core::units::{Bytes, Error, Fault, Rate, Span};
@@ -178,7 +177,7 @@ pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
     if destination == Location::Standard {
         output.leave_stdout_to_data();
     }
-    let precedent = sources.iter().chain([&destination]).find_map(precedent);
+    let precedent = precedent(&sources, &destination);
     let wishes = Wishes { streams: args.streams.map(usize::from), congestion: args.congestion, staging: args.staging, precedent };
     let ssh = args.ssh.or_else(|| std::env::var("FARLINE_SSH").ok()).unwrap_or_default();
     let reach = Reach {
@@ -252,11 +251,20 @@ pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
     })
 }
 
-/// What the stored profile of the path to `location` says, if there is one: `farline profile NODE` stores it.
-fn precedent(location: &Location) -> Option<Precedent> {
-    let Location::Remote(remote) = location else { return None };
-    let profile = crate::profile::stored(remote)?;
-    let plan = plan_from(&profile, None, ADVISED_FOR).ok()?;
+/// What the stored profile of the path to the one node of a copy says for the way that its data goes, if there is one: `farline profile NODE`
+/// and `farline plan NODE` store it. Of the path between two nodes nothing is known here.
+fn precedent(sources: &[Location], destination: &Location) -> Option<Precedent> {
+    let remote = |location: &Location| match location {
+        Location::Remote(remote) => Some(remote.clone()),
+        _ => None,
+    };
+    let (node, way) = match (sources.iter().find_map(remote), remote(destination)) {
+        (None, Some(node)) => (node, Direction::Out),
+        (Some(node), None) => (node, Direction::Back),
+        _ => return None,
+    };
+    let profile = crate::profile::stored(&node, way)?;
+    let plan = plan_from(&profile, None, Some(way), ADVISED_FOR).ok()?;
     let from = format!("the profile of {}", profile.date);
     Some(Precedent { streams: plan.streams as usize, congestion: plan.congestion.name().to_owned(), from })
 }

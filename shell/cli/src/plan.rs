@@ -7,7 +7,7 @@ use farline::client::{Reach, Remote};
 use farline::kernelcc::available;
 use farline::mover::window_limit;
 use farline_core::congestion::Algorithm;
-use farline_core::profile::{Known, PathPoint, Plan, Source, plan, plan_from};
+use farline_core::profile::{Direction, Grid, Known, PathPoint, Plan, Profile, Source, plan, plan_from};
 use farline_core::units::{Bytes, Error, Fault, Rate, Span};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -21,8 +21,9 @@ Examples:
 
 For a node the time comes from its stored profile (`farline profile NODE`), else
 from a probe of at most 20 s where it allows one (`serve --allow-profile`),
-kept for a day; else, as for a path, from the model, whose own error the
-interval has in it, not what disks cost. `farline cp` goes by the same.";
+kept for a day; else, or where a flag of the model is given, as for a path from
+the model, whose own error the interval has in it, not what disks cost.
+`farline cp` begins with what is stored, else by the rtt, and learns on its way.";
 
 /// Say how to move a size over a path, and how long it takes
 #[derive(clap::Args)]
@@ -34,27 +35,37 @@ pub(crate) struct Args {
     /// How much is to be moved, such as 1TB
     #[arg(long, value_name = "BYTES")]
     size: Bytes,
-    /// Which path of the profile [default: its only one]
+    /// Which path of the document [default: its only one]
     #[arg(long, value_name = "NAME")]
     path: Option<String>,
+    /// out or back, to or from the node [default: out]
+    #[arg(long, value_name = "WAY")]
+    direction: Option<Direction>,
+    #[command(flatten)]
+    model: Model,
+}
+
+/// What the model is told: what was measured has it already.
+#[derive(clap::Args)]
+struct Model {
     /// The bottleneck's rate [default: the path's]
     #[arg(long, value_name = "RATE")]
     rate: Option<Rate>,
     /// The round-trip time [default: the path's]
     #[arg(long, value_name = "SPAN")]
     rtt: Option<Span>,
-    /// Probability that a packet is lost
-    #[arg(long, value_name = "P", default_value_t = 0.0)]
-    loss: f64,
+    /// Probability that a packet is lost [default: 0]
+    #[arg(long, value_name = "P")]
+    loss: Option<f64>,
     /// The largest window of a stream [default: no limit]
     #[arg(long, value_name = "BYTES")]
     window: Option<Bytes>,
     /// The most that the slower host does [default: no limit]
     #[arg(long, value_name = "RATE")]
     host_rate: Option<Rate>,
-    /// Bytes of IP in a packet
-    #[arg(long, value_name = "BYTES", default_value_t = 1_500, value_parser = clap::value_parser!(u32).range(576..=65_535))]
-    mtu: u32,
+    /// Bytes of IP in a packet [default: 1500]
+    #[arg(long, value_name = "BYTES")]
+    mtu: Option<u32>,
     /// Controls to choose from [default: reno,cubic,bbr]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     congestion: Vec<Algorithm>,
@@ -63,9 +74,11 @@ pub(crate) struct Args {
 pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
     let file = PathBuf::from(&args.what);
     let is_file = file.extension().is_some_and(|extension| extension == "json") || Path::new(&file).is_file();
+    let is_node = !is_file && is_node(&args.what);
+    args.check(is_file, is_node)?;
     let found = if is_file {
-        plan_from(&read(&file)?, args.path.as_deref(), args.size)?
-    } else if is_node(&args.what) {
+        plan_from(&read(&file)?, args.path.as_deref(), args.direction, args.size)?
+    } else if is_node {
         to_node(&args, output)?
     } else {
         plan(&known(&args)?, args.size)?
@@ -74,71 +87,116 @@ pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
     Ok(ExitCode::SUCCESS)
 }
 
+impl Model {
+    /// The first of these flags that was given.
+    fn first(&self) -> Option<&'static str> {
+        let given = [
+            ("--rate", self.rate.is_some()),
+            ("--rtt", self.rtt.is_some()),
+            ("--loss", self.loss.is_some()),
+            ("--window", self.window.is_some()),
+            ("--host-rate", self.host_rate.is_some()),
+            ("--mtu", self.mtu.is_some()),
+            ("--congestion", !self.congestion.is_empty()),
+        ];
+        given.iter().find(|(_, is_given)| *is_given).map(|(flag, _)| *flag)
+    }
+
+    /// What is known by these flags of `path`, and of hosts that let a stream have `window` and choose from `available`.
+    fn known(&self, path: PathPoint, window: Option<Bytes>, available: Vec<Algorithm>) -> Known {
+        Known {
+            path,
+            loss: self.loss.unwrap_or(0.0),
+            window: self.window.or(window),
+            host: self.host_rate,
+            mtu: self.mtu.unwrap_or(Grid::USUAL_MTU),
+            available: if self.congestion.is_empty() { available } else { self.congestion.clone() },
+            source: Source::Model,
+        }
+    }
+}
+
+impl Args {
+    /// Refuses flags that would change nothing.
+    fn check(&self, is_file: bool, is_node: bool) -> Result<(), Error> {
+        let wrong = |message: String, hint: &str| Err(Error::new(Fault::You, "plan-flag", message).hint(hint.to_owned()));
+        if self.size.0 == 0 {
+            return Err(Error::new(Fault::You, "plan-nothing", "a plan needs a size above zero"));
+        }
+        if let Some(flag) = self.model.first().filter(|_| is_file) {
+            let message = format!("{flag} is told to the model, and {} has what was found already", self.what);
+            return wrong(message, "leave it out, or name a path in place of the document");
+        }
+        if self.path.is_some() && !is_file {
+            return wrong(format!("--path is of a profile's document, and {} is none", self.what), "leave it out");
+        }
+        match self.direction {
+            Some(Direction::Both) => wrong("a plan is for data that goes one way".to_owned(), "--direction out, or back"),
+            Some(_) if !is_file && !is_node => {
+                wrong(format!("the path {} is the same both ways in the model", self.what), "leave --direction out")
+            }
+            Some(_) if is_node && self.model.first().is_some() => {
+                wrong("the path to a node is the same both ways in the model".to_owned(), "leave --direction out")
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
 /// Whether `what` names a node rather than a path: a URL, or a host that is no path's name.
 fn is_node(what: &str) -> bool {
     what.contains("://") || (farline_core::wan::Path::named(what).is_err() && (what.contains('.') || what.contains(':')))
 }
 
-/// The plan for a node: by what is stored of the path to it, else by a probe, else by the model of a path as long as it is.
+/// The plan for a node: by what is stored of the path to it, else by a probe, else by the model of a path as long as it is. What is stored
+/// or probed and has nothing valid in it is no reason to go without.
 fn to_node(args: &Args, output: &Output) -> Result<Plan, Error> {
     let remote = remote(&args.what)?;
-    if let Some(profile) = stored(&remote) {
-        return plan_from(&profile, None, args.size);
+    if let Some(flag) = args.model.first() {
+        return by_model(&remote, args, &format!("as {flag} is told to it"));
+    }
+    let way = args.direction.unwrap_or_default();
+    let from = |profile: &Profile| plan_from(profile, None, Some(way), args.size);
+    if let Some(plan) = stored(&remote, way).and_then(|profile| from(&profile).ok()) {
+        return Ok(plan);
     }
     crate::interrupt::give_back_when_asked()?;
-    match probe(&remote, output) {
-        Ok(profile) => {
-            store(&profile, &args.what)?;
-            Ok(Plan { source: Source::Probe, ..plan_from(&profile, None, args.size)? })
-        }
-        Err(error) if error.code == "profile-not-allowed" => by_model(&remote, args),
-        Err(error) => Err(error),
-    }
+    let why = match probe(&remote, way, output) {
+        Ok(profile) => match from(&profile) {
+            Ok(plan) => {
+                store(&profile, &args.what, output)?;
+                return Ok(Plan { source: Source::Probe, ..plan });
+            }
+            Err(error) => format!("as the probe found nothing to go by: {}", error.message),
+        },
+        Err(error) if error.code == "profile-not-allowed" => format!("as {} allows no probe", remote.server()),
+        Err(error) if error.code == "profile-running" => format!("as {} is being measured by another client", remote.server()),
+        Err(error) => return Err(error),
+    };
+    by_model(&remote, args, &why)
 }
 
-/// The plan for a node that does not let itself be measured.
-fn by_model(remote: &Remote, args: &Args) -> Result<Plan, Error> {
-    let rtt = args.rtt.map_or_else(|| hello(remote, &Reach::default()).map(|node| node.rtt), Ok)?;
-    let offered = || available().iter().filter_map(|name| name.parse().ok()).collect();
-    let known = Known {
-        path: PathPoint { name: remote.server(), ..PathPoint::custom(args.rate.unwrap_or(USUAL_RATE), rtt) },
-        loss: args.loss,
-        window: Some(args.window.unwrap_or_else(|| window_limit("tcp_wmem"))),
-        host: args.host_rate,
-        mtu: args.mtu,
-        available: if args.congestion.is_empty() { offered() } else { args.congestion.clone() },
-        source: Source::Model,
-    };
-    let mut found = plan(&known, args.size)?;
-    let rate = args.rate.map_or_else(|| format!("{USUAL_RATE} assumed (--rate)"), |rate| format!("{rate} as asked"));
-    found.reasons.push(format!("by the model, as {} allows no probe: {rate}, rtt {rtt}", remote.server()));
+/// The plan for a node of which nothing was measured, and `why` it is the model's.
+fn by_model(remote: &Remote, args: &Args, why: &str) -> Result<Plan, Error> {
+    let model = &args.model;
+    let rtt = model.rtt.map_or_else(|| hello(remote, &Reach::default()).map(|node| node.rtt), Ok)?;
+    let path = PathPoint { name: remote.server(), ..PathPoint::custom(model.rate.unwrap_or(USUAL_RATE), rtt) };
+    let offered = available().iter().filter_map(|name| name.parse().ok()).collect();
+    let mut found = plan(&model.known(path, Some(window_limit("tcp_wmem")), offered), args.size)?;
+    let rate = model.rate.map_or_else(|| format!("{USUAL_RATE} assumed (--rate)"), |rate| format!("{rate} as asked"));
+    found
+        .reasons
+        .push(format!("by the model, {why}: {rate}, rtt {rtt}; `farline cp` begins by this rtt and goes on by what it sees"));
     Ok(found)
 }
 
 fn known(args: &Args) -> Result<Known, Error> {
-    if !(0.0..1.0).contains(&args.loss) {
-        return Err(Error::new(Fault::You, "plan-loss", format!("a loss of {}: a probability from 0 to below 1", args.loss)));
-    }
     let named = farline_core::wan::Path::named(&args.what)?;
-    let rtt = args.rtt.or(named.rtt).ok_or_else(|| {
+    let rtt = args.model.rtt.or(named.rtt).ok_or_else(|| {
         Error::new(Fault::You, "plan-rtt", format!("the path `{}` has no rtt of its own", named.name))
             .hint("give --rtt, such as 50ms")
     })?;
-    let rate = args.rate.unwrap_or(named.rate);
-    if rate == Rate::default() || rtt == Span::ZERO {
-        return Err(Error::new(Fault::You, "plan-path", "rate and rtt must be above zero"));
-    }
-    let available = match &args.congestion[..] {
-        [] => vec![Algorithm::Reno, Algorithm::Cubic, Algorithm::Bbr],
-        given => given.to_vec(),
-    };
-    Ok(Known {
-        path: PathPoint { name: named.name, miles: named.miles, ..PathPoint::custom(rate, rtt) },
-        loss: args.loss,
-        window: args.window,
-        host: args.host_rate,
-        mtu: args.mtu,
-        available,
-        source: Source::Model,
-    })
+    let path = PathPoint::custom(args.model.rate.unwrap_or(named.rate), rtt);
+    let path = PathPoint { name: named.name, miles: named.miles, ..path };
+    Ok(args.model.known(path, None, vec![Algorithm::Reno, Algorithm::Cubic, Algorithm::Bbr]))
 }

@@ -40,6 +40,14 @@ impl Summary {
         Some(Summary { n, mean, sd, min, median, max, ci95 })
     }
 
+    /// Where one more sample lies in 19 of 20 cases, by Student's t: farther off than the mean's interval, which says where the mean is (Hahn
+    /// and Meeker, "Statistical Intervals", section 4.7). `None` for one sample.
+    pub fn prediction95(&self) -> Option<(f64, f64)> {
+        let n = self.n as f64;
+        let half = || student::quantile(0.95, n - 1.0) * self.sd * (1.0 + 1.0 / n).sqrt();
+        (self.n > 1).then(|| (self.mean - half(), self.mean + half()))
+    }
+
     /// The coefficient of variation: deviation over mean; zero where the mean is.
     pub fn variation(&self) -> f64 {
         if self.mean == 0.0 { 0.0 } else { self.sd / self.mean.abs() }
@@ -87,6 +95,21 @@ mod tests {
         });
         let share = holds.count() as f64 / f64::from(trials);
         assert!((share - 0.95).abs() < 0.011, "{share}");
+    }
+
+    #[test]
+    fn nineteen_of_twenty_samples_to_come_are_where_three_foretell_them() {
+        let mut rng = Rng::new(6);
+        let trials = 4_000;
+        let holds = (0..trials).filter(|_| {
+            let samples: Vec<f64> = (0..3).map(|_| 7.0 + 2.0 * rng.normal()).collect();
+            let next = 7.0 + 2.0 * rng.normal();
+            let foretold = Summary::of(&samples).and_then(|summary| summary.prediction95());
+            foretold.is_some_and(|(low, high)| (low..=high).contains(&next))
+        });
+        let share = holds.count() as f64 / f64::from(trials);
+        assert!((share - 0.95).abs() < 0.011, "{share}");
+        assert_eq!(Summary::of(&[3.0]).and_then(|one| one.prediction95()), None);
     }
 
     proptest! {

@@ -182,7 +182,7 @@ fn measured(profile: &mut Profile, documents: &[&PathBuf], output: &Output) -> R
             let (mut bench, ..) = node::open(&there)?;
             bench.prepare(&profile.grid)?;
             measure::run(profile, documents, &mut bench, output)?;
-            node::store(profile, &there)
+            node::store(profile, &there, output)
         }
     }
 }
