@@ -1,7 +1,7 @@
 //! The document of a profile of RDMA: the grid, and every run of every cell, the modelled ones and the measured ones each by themselves.
 
+use super::between::Between;
 use super::grid::{Cell, Grid, Model, Way};
-use super::measured::Between;
 use super::model::{Line, MOST_PACKETS, MOST_READS, Messages};
 use super::reliable::{Scenario, simulate};
 use super::signal::Signal;
@@ -170,6 +170,8 @@ fn one(grid: &Grid, cell: &Cell, index: u32, seed: u64) -> Run {
     let run = Run { index, seed, ..Run::default() };
     // Only SC08's hosts are known to be slower than their ports, which were SDR.
     let host = grid.host_bps.filter(|_| cell.signal == Signal::Sdr);
+    // Of a measured cell too the model is that of a card with such a port.
+    let messages_per_s = cell.signal.adapter().map(|adapter| adapter.messages_per_s);
     if grid.model == Model::Packets {
         let outcome = simulate(&Scenario {
             messages,
@@ -177,7 +179,7 @@ fn one(grid: &Grid, cell: &Cell, index: u32, seed: u64) -> Run {
             host: host.unwrap_or(cell.signal.data_rate()),
             way: way(cell, rtt),
             cross: cell.cross_bps,
-            messages_per_s: grid.messages_per_s,
+            messages_per_s,
             // A device takes between one and four times what it was told.
             timeout: cell.setup.timeout().mul_f64(1.0 + 3.0 * rng.unit()),
             most: Span::from_secs_f64(grid.most_s),
@@ -192,7 +194,6 @@ fn one(grid: &Grid, cell: &Cell, index: u32, seed: u64) -> Run {
             ..run
         };
     }
-    let messages_per_s = grid.messages_per_s;
     let line = Line { signal: cell.signal, host, mtu: grid.mtu_bytes, rtt, credits: cell.credits_bytes, messages_per_s };
     use super::grid::Transport::{Rc, Read, Ud};
     let reads = Messages { depth: messages.depth.min(MOST_READS), ..messages };

@@ -1,8 +1,8 @@
 //! What a page says of the measured half of a profile of RDMA: between which devices, how it was scaled, and which runs prove nothing.
 
+use super::between::Device;
 use super::document::Profile;
 use super::grid::{Transport, Way};
-use super::measured::Device;
 use crate::report::{Card, Section, Table};
 
 /// Longer tables are not read; the document has the rest.

@@ -6,12 +6,17 @@
 
 mod beside;
 mod beside_page;
+mod between;
 mod document;
 mod grid;
+mod kinds;
 mod measured;
 mod measured_page;
 mod model;
+mod outline;
 mod page;
+mod page_beside;
+mod page_distance;
 mod presets;
 pub mod published;
 mod reliable;
@@ -19,10 +24,11 @@ mod rows;
 mod signal;
 
 pub use beside::{Beside, PRESET as BESIDE, Use, Verdict, grids as beside};
+pub use between::{Between, Bottleneck, Device};
 pub use document::{CellResult, Profile, Run, SCHEMA, modelled};
 pub use grid::{Cell, Grid, Model, Setup, Transport, Way};
-pub use measured::{Between, Bottleneck, Device, End, Job, Measured};
+pub use measured::{End, Job, Measured};
 pub use model::{Line, MOST_PACKETS, Messages, RELIABLE_HEADERS};
 pub use presets::{PRESETS, measured, preset};
 pub use reliable::{Outcome, Scenario, simulate};
-pub use signal::Signal;
+pub use signal::{Adapter, Signal};

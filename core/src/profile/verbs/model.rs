@@ -20,12 +20,6 @@ const ACKNOWLEDGEMENT: u64 = RELIABLE_HEADERS as u64 + 4;
 pub const MOST_PACKETS: u64 = 1 << 23;
 /// RDMA READs of one connection that may be unanswered: what ConnectX cards offer (`max_qp_init_rd_atom` of `ibv_devinfo`).
 pub(super) const MOST_READS: u64 = 16;
-/// Messages that one thread has an adapter of ConnectX's generation handle in a second: 8 to 9 million of 1 to 8 bytes (Mellanox's
-/// slides of 2010, in insideHPC, "Mellanox Message Rate Benchmark Data").
-pub(super) const CONNECTX_MESSAGES: u64 = 8_500_000;
-/// The same of the generation before, InfiniHost III, which the papers' hosts have (ICPP08, section 2.1): ConnectX raises the small
-/// messages' bandwidth up to tenfold (Sur and others, "Performance analysis and evaluation of Mellanox ConnectX", HOTI 2007).
-pub(super) const INFINIHOST_MESSAGES: u64 = CONNECTX_MESSAGES / 10;
 
 /// What lies between two hosts, as verbs see it.
 #[derive(Clone, Copy, Debug, PartialEq)]

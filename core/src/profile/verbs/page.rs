@@ -1,17 +1,16 @@
 //! A profile of RDMA as one page: by message size and distance, beside other traffic, by way of connecting, and beside the papers.
 
 use super::document::{CellResult, Profile};
-use super::grid::{Cell, Model, Setup, Way};
-use super::published;
+use super::grid::{Cell, Model, Way};
+use super::signal::Adapter;
 use crate::profile::document::Kind;
-use crate::profile::statistics::decrease_per_mile;
-use crate::report::{Axis, Card, LineChart, Page, Section, Series, Table};
+use crate::report::{Card, Page, Section, Series, Table};
 use crate::units::Rate;
 
 /// The kinds of runs, as they are labelled.
-const KINDS: [(Kind, &str); 2] = [(Kind::Modelled, "modelled"), (Kind::Measured, "measured")];
+pub(super) const KINDS: [(Kind, &str); 2] = [(Kind::Modelled, "modelled"), (Kind::Measured, "measured")];
 /// Longer tables are not read; the document has the rest.
-const ROWS: usize = 240;
+pub(super) const ROWS: usize = 240;
 
 impl Profile {
     /// The profile as one page; `commands` give it again.
@@ -68,18 +67,22 @@ impl Profile {
             ("Unacknowledged at most", format!("{} messages", grid.depth), "perftest, rdma_bw.c"),
             ("Round-trip times", "as the paths' names say".to_owned(), "SC08, Table II; ICPP08, section 3.1"),
         ];
-        let adapter = grid.messages_per_s.map(|rate| {
-            (
-                "An adapter's messages",
-                format!("{:.2} million a second", rate as f64 / 1e6),
-                "InfiniHost III: HOTI 2007, insideHPC 2010",
-            )
+        let adapters = grid.signals.iter().map(|signal| {
+            let name = match grid.signals.len() {
+                1 => "An adapter's messages".to_owned(),
+                _ => format!("An adapter's messages, {}", signal.name().to_uppercase()),
+            };
+            let found = signal.adapter();
+            let value = found.map_or_else(|| "no limit".to_owned(), |adapter| format!("{} million a second", millions(&adapter)));
+            let source =
+                found.map_or_else(|| "none was found".to_owned(), |adapter| format!("{}: {}", adapter.name, adapter.source));
+            (vec![name, value, source], false)
         });
         let rows = rows
             .into_iter()
             .chain(host)
-            .chain(adapter)
-            .map(|(name, value, source)| (vec![name.to_owned(), value, source.to_owned()], false));
+            .map(|(name, value, source)| (vec![name.to_owned(), value, source.to_owned()], false))
+            .chain(adapters);
         let section = Section::new("What was run").cards(cards).table(Table {
             columns: ["Parameter", "Value", "From"].map(|name| (name.to_owned(), false)).to_vec(),
             rows: rows.collect(),
@@ -106,7 +109,7 @@ impl Profile {
     }
 
     /// Whether everything but path, transport, way and size is the first of its axis.
-    fn is_plain(&self, cell: &Cell) -> bool {
+    pub(super) fn is_plain(&self, cell: &Cell) -> bool {
         let grid = &self.grid;
         grid.signals.first() == Some(&cell.signal)
             && grid.setups.first() == Some(&cell.setup)
@@ -114,254 +117,6 @@ impl Profile {
             && grid.credits_bytes.first() == Some(&cell.credits_bytes)
             && grid.cross_bps.first() == Some(&cell.cross_bps)
             && grid.queues_bytes.first() == Some(&cell.queue_bytes)
-    }
-
-    fn by_size(&self) -> Option<Section> {
-        if self.grid.sizes_bytes.len() < 2 {
-            return None;
-        }
-        let mut section = Section::new("Throughput by message size").text(
-            "Both axes are logarithmic. A reliable connection has a limited number of messages on their way, so small ones fall with \
-             distance; large ones fill the path. Datagrams wait for nobody.",
-        );
-        for &transport in &self.grid.transports {
-            for way in self.grid.ways.iter().filter(|way| **way != Way::RoundTrip) {
-                let mut series = Vec::new();
-                for path in &self.grid.paths {
-                    let of = |cell: &Cell| {
-                        self.is_plain(cell) && cell.path == *path && (cell.transport, cell.way) == (transport, *way)
-                    };
-                    series.extend(self.lines(&path.name, of, |cell| cell.size_bytes.0 as f64));
-                }
-                let title = format!("{}, {}", transport.name(), way.name());
-                section = section.chart(LineChart {
-                    title: format!("Throughput by message size: {title}"),
-                    x: Axis::new("Message size", "B").log(),
-                    y: Axis::new(format!("{title}: payload"), "Gbit/s").log(),
-                    series,
-                    marks: Vec::new(),
-                });
-            }
-        }
-        Some(section)
-    }
-
-    /// The table that SC08 prints, beside SC08's.
-    fn per_mile(&self) -> Option<Section> {
-        let largest = *self.grid.sizes_bytes.iter().max()?;
-        let of = |path: &str, kind| {
-            self.summary(kind, |cell| self.is_plain(cell) && cell.path.name == path && cell.size_bytes == largest)
-        };
-        let base = self.grid.paths.iter().find(|path| path.name == published::SC08[0].path)?;
-        let mut rows = Vec::new();
-        for path in &self.grid.paths {
-            let paper = published::sc08(&path.name);
-            for (kind, label) in KINDS {
-                let (Some(miles), Some(found)) = (path.miles, of(&path.name, kind)) else { continue };
-                let from = base.miles.zip(of(&base.name, kind)).map(|(miles, summary)| (miles, summary.mean * 1e3));
-                let dpm = from.and_then(|from| decrease_per_mile(from, (miles, found.mean * 1e3)));
-                let printed = |pick: fn(&published::Sc08) -> Option<f64>, digits: usize| {
-                    paper.and_then(pick).map_or_else(String::new, |value| format!("{value:.digits$}"))
-                };
-                let cells = vec![
-                    miles.to_string(),
-                    label.to_owned(),
-                    format!("{:.3}", found.mean),
-                    printed(|row| Some(row.gbps), 2),
-                    if found.n > 1 { format!("{:.3}", found.sd * 1e3) } else { String::new() },
-                    printed(|row| Some(row.sd_mbps), 2),
-                    dpm.map_or_else(String::new, |dpm| format!("{dpm:.4}")),
-                    printed(|row| row.dpm_mbps, 3),
-                ];
-                rows.push((cells, false));
-            }
-        }
-        if rows.len() < 2 {
-            return None;
-        }
-        let columns = ["Miles", "Figures", "Gbit/s", "SC08", "sd, Mbit/s", "SC08 sd", "DPM, Mbit/s", "SC08 DPM"];
-        let columns = columns.iter().enumerate().map(|(i, name)| ((*name).to_owned(), i != 1)).collect();
-        Some(
-            Section::new("Decrease per mile")
-                .text(format!(
-                    "Messages of {largest}. Nothing slows down with distance; the last acknowledgement comes a round trip later."
-                ))
-                .table(Table { columns, rows })
-                .note("The deviation of several runs is that of the path's round-trip time: 50 us (USN, SONET channels)."),
-        )
-    }
-
-    /// Ports against distance, with extenders and with a cable's own credits.
-    fn by_port(&self) -> Option<Section> {
-        let grid = &self.grid;
-        if grid.signals.len() < 2 {
-            return None;
-        }
-        let largest = *grid.sizes_bytes.iter().max()?;
-        let mut rows = Vec::new();
-        for &signal in &grid.signals {
-            for &credits in &grid.credits_bytes {
-                let of = |path: &str| {
-                    self.summary(Kind::Modelled, |cell| {
-                        (cell.path.name.as_str(), cell.signal, cell.credits_bytes, cell.size_bytes)
-                            == (path, signal, credits, largest)
-                    })
-                };
-                let promise = credits.map_or_else(|| "extenders'".to_owned(), |credits| credits.to_string());
-                let found = grid.paths.iter().map(|path| of(&path.name).map_or_else(String::new, |found| gbit(found.mean)));
-                let cells =
-                    [format!("4x {}", signal.name().to_uppercase()), gbit(signal.data_rate().as_bps() as f64 / 1e9), promise];
-                rows.push((cells.into_iter().chain(found).collect(), false));
-            }
-        }
-        let columns = ["Port", "Data, Gbit/s", "Credits"].map(str::to_owned).into_iter();
-        let columns = columns.chain(grid.paths.iter().map(|path| path.name.clone()));
-        Some(
-            Section::new("Other ports, and without range extenders")
-                .text(format!(
-                    "Messages of {largest}, modelled. A cable's own credits cover 128 KiB, which a round trip uses up once; extenders end \
-                     them on their own side. A faster port with the same queue of messages feels distance more."
-                ))
-                .table(Table { columns: Table::headings(columns), rows }),
-        )
-    }
-
-    /// A chart for each path: what is left beside other traffic.
-    fn beside_cross_traffic(&self) -> Option<Section> {
-        let grid = &self.grid;
-        if grid.cross_bps.len() < 2 {
-            return None;
-        }
-        let largest = *grid.sizes_bytes.iter().max()?;
-        let mut section = Section::new("Beside other traffic").text(format!(
-            "Messages of {largest}. Up to the residual capacity nothing is lost: 8 Gbit/s of ports are 7.7 on the wire at the hosts' rate, \
-             and 9.29 - 7.7 are left. Above it the queue before the long haul fills. Where it holds all that the extenders promise each \
-             other, they share what is left; where it does not, frames are lost, and a reliable connection sends everything again from \
-             the first one, at full rate, into a queue that is full."
-        ));
-        for path in &grid.paths {
-            let mut series = Vec::new();
-            for &queue in &grid.queues_bytes {
-                let of = |cell: &Cell| cell.path == *path && (cell.size_bytes, cell.queue_bytes) == (largest, queue);
-                let name = queue.map_or_else(|| "queue of one BDP".to_owned(), |queue| format!("queue of {queue}"));
-                series.extend(self.lines(&name, of, |cell| gbps(cell.cross_bps)));
-            }
-            let printed = |cross: &Rate| published::sc08_cross(&path.name, *cross).map(|printed| (gbps(*cross), printed));
-            let points: Vec<(f64, f64)> = grid.cross_bps.iter().filter_map(printed).collect();
-            if !points.is_empty() {
-                series.push(Series { name: "USN, measured in 2008".to_owned(), points, ..Series::default() });
-            }
-            section = section.chart(LineChart {
-                title: format!("RDMA over {} beside other traffic", path.name),
-                x: Axis::new("Other traffic", "Gbit/s"),
-                y: Axis::new(format!("{}: payload", path.name), "Gbit/s"),
-                series,
-                marks: Vec::new(),
-            });
-        }
-        Some(section.note(
-            "USN's slide prints three throughputs for 3 and for 4 Gbit/s without their lengths; they stand here in the order of its other \
-             tables, and the last is SC08's for 8600 miles. No paper prints the depth of the switch's queue.",
-        ))
-    }
-
-    fn by_setup(&self) -> Option<Section> {
-        if self.grid.setups.len() < 2 {
-            return None;
-        }
-        let rtt = |cell: &Cell| cell.path.rtt_ns.as_millis_f64();
-        let series =
-            self.grid.setups.iter().flat_map(|&setup| self.lines(setup.name(), |cell| cell.setup == setup, rtt)).collect();
-        let rows = self.cells.iter().flat_map(|result| {
-            KINDS.into_iter().filter_map(move |(kind, label)| {
-                let found = result.summary(kind)?;
-                let timeouts: u64 = result.runs(kind).iter().map(|run| run.timeouts).sum();
-                let (path, setup) = (result.cell.path.name.clone(), result.cell.setup.name().to_owned());
-                let cells = vec![
-                    path,
-                    setup,
-                    label.to_owned(),
-                    format!("{:.3}", found.mean),
-                    format!("{:.3} to {:.3}", found.min, found.max),
-                    format!("{:.2}", found.sd * 1e3),
-                    timeouts.to_string(),
-                ];
-                Some((cells, false))
-            })
-        });
-        let columns = ["Path", "Connected by", "Figures", "Gbit/s", "Range", "sd, Mbit/s", "Timeouts"];
-        let (long, short) = (Setup::Cm.timeout(), Setup::Exchange.timeout());
-        Some(
-            Section::new("Two ways of connecting")
-                .text(format!(
-                    "rdma_cm takes the time to wait for an acknowledgement from what the subnet says of the path: at least {long}. The \
-                     parameters that ib_rdma_bw exchanges over a socket have {short} compiled in, and a device waits between one and four \
-                     times as long. Beyond a round trip of that, everything is sent again before the first acknowledgement can come."
-                ))
-                .chart(LineChart {
-                    title: "Throughput by round-trip time for two ways of connecting".to_owned(),
-                    x: Axis::new("Round-trip time", "ms"),
-                    y: Axis::new("Payload; the shade is least to most", "Gbit/s"),
-                    series,
-                    marks: Vec::new(),
-                })
-                .table(Table {
-                    columns: columns.iter().enumerate().map(|(i, name)| ((*name).to_owned(), i > 2)).collect(),
-                    rows: rows.collect(),
-                })
-                .note(
-                    "SC08, section IV.B: no difference over 1400 miles, a significant one over longer lengths, and measurements without \
-                     rdma_cm varied. It prints no numbers.",
-                ),
-        )
-    }
-
-    fn round_trips(&self) -> Option<Section> {
-        if !self.grid.ways.contains(&Way::RoundTrip) {
-            return None;
-        }
-        let size = |cell: &Cell| cell.size_bytes.0 as f64;
-        let series = self.grid.paths.iter().flat_map(|path| {
-            let of = |cell: &Cell| {
-                self.is_plain(cell)
-                    && cell.path == *path
-                    && cell.way == Way::RoundTrip
-                    && cell.transport == self.grid.transports[0]
-            };
-            self.lines(&path.name, of, size)
-        });
-        Some(
-            Section::new("Round-trip time")
-                .text("A message of each size there and one back: distance, and twice its time on the port.")
-                .chart(LineChart {
-                    title: "Round-trip time by message size".to_owned(),
-                    x: Axis::new("Message size", "B").log(),
-                    y: Axis::new("Round-trip time", "us").log(),
-                    series: series.collect(),
-                    marks: Vec::new(),
-                }),
-        )
-    }
-
-    /// Every cell of which a paper prints the throughput; what software carries stands beside no paper's hardware.
-    fn beside_the_paper(&self) -> Option<Section> {
-        let cards = self.between.as_ref().is_some_and(|between| !between.near.software && !between.far.software);
-        let kinds = KINDS.into_iter().filter(|(kind, _)| *kind == Kind::Modelled || cards);
-        let mut rows = Vec::new();
-        for result in &self.cells {
-            let Some(printed) = published::of(&self.grid.name, &result.cell) else { continue };
-            for (kind, label) in kinds.clone() {
-                let Some(found) = result.summary(kind) else { continue };
-                let off = format!("{:+.1} %", (found.mean / printed - 1.0) * 100.0);
-                let cells =
-                    vec![result.cell.name(), label.to_owned(), format!("{:.3}", found.mean), format!("{printed:.3}"), off];
-                rows.push((cells, false));
-            }
-        }
-        rows.truncate(ROWS);
-        let columns = [("Cell", false), ("Figures", false), ("Gbit/s", true), ("Printed", true), ("Off by", true)];
-        let columns = columns.map(|(name, right)| (name.to_owned(), right)).to_vec();
-        (!rows.is_empty()).then(|| Section::new("Beside what the paper prints").table(Table { columns, rows }))
     }
 
     fn every_cell(&self) -> Section {
@@ -396,12 +151,18 @@ impl Profile {
     }
 }
 
-fn gbps(rate: Rate) -> f64 {
+pub(super) fn gbps(rate: Rate) -> f64 {
     rate.as_bps() as f64 / 1e9
 }
 
+/// Millions of messages in a second.
+pub(super) fn millions(adapter: &Adapter) -> String {
+    let found = format!("{:.2}", adapter.messages_per_s as f64 / 1e6);
+    found.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
 /// A throughput in Gbit/s that may be tiny.
-fn gbit(value: f64) -> String {
+pub(super) fn gbit(value: f64) -> String {
     if value >= 1.0 { format!("{value:.3}") } else { format!("{value:.5}") }
 }
 
@@ -428,6 +189,8 @@ mod tests {
             let html = profile.page(&["farline profile --simulate".to_owned()]).html();
             assert!(html.contains("Nothing here was measured") && html.contains(words), "{name}");
             assert!(!html.contains("NaN") && !html.contains("inf"), "{name}: a number that is none");
+            let of_all = ["0.85", "8.5", "200", "no limit"].iter().all(|rate| html.contains(&format!(">{rate}<")));
+            assert_eq!(of_all, name == "sc08-ib-distance", "{name}: what each port's adapter handles");
         }
     }
 

@@ -2,7 +2,6 @@
 
 use super::grid::{Grid, Model, Setup, Transport, Way};
 use super::measured::Measured;
-use super::model::INFINIHOST_MESSAGES;
 use super::published::SC08_BASE;
 use super::signal::Signal;
 use crate::profile::cell::PathPoint;
@@ -46,7 +45,7 @@ pub fn preset(name: &str, form: Form) -> Result<Option<Grid>, Error> {
     let powers: Vec<u32> = if quick { QUICK_POWERS.to_vec() } else { (0..=23).collect() };
     let sizes: Vec<Bytes> = powers.into_iter().map(|power| Bytes(1 << power)).collect();
     let large = || vec![Bytes::mib(8)];
-    let of = |paths, sizes| Grid { messages_per_s: Some(INFINIHOST_MESSAGES), ..Grid::new(name, form, paths, sizes) };
+    let of = |paths, sizes| Grid::new(name, form, paths, sizes);
     let sc08 = |paths, sizes| Grid { host_bps: Some(SC08_BASE), ..of(paths, sizes) };
     Ok(Some(match name {
         "sc08-ib-distance" => Grid {
@@ -83,7 +82,6 @@ pub(super) fn cross_traffic(name: &str, form: Form, paths: Vec<PathPoint>, sizes
     Grid {
         model: Model::Packets,
         host_bps: Some(SC08_BASE),
-        messages_per_s: Some(INFINIHOST_MESSAGES),
         cross_bps: (0..=4).map(|gbit| Rate::from_bps(gbit * 1_000_000_000)).collect(),
         queues_bytes: vec![None, Some(SHALLOW)],
         repetitions: if quick { 1 } else { 3 },

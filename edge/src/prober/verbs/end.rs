@@ -1,6 +1,7 @@
 //! One end of a measurement of verbs: it connects for each run anew, moves its messages, and says what it saw.
 
 use super::device::{counted, staleness};
+use super::echo;
 use super::flow::{self, Part};
 use super::talk::Talk;
 use crate::prober::PATIENCE;
@@ -92,8 +93,8 @@ impl VerbsEnd {
         let near = matches!(self.side, Side::Near(_));
         let part = Part::of(job, near);
         let seen = match (job.way, near) {
-            (Way::RoundTrip, true) => flow::ping(&mut pairs, &mut talk, job)?,
-            (Way::RoundTrip, false) => flow::pong(&mut pairs, &mut talk)?,
+            (Way::RoundTrip, true) => echo::ping(&mut pairs, &mut talk, job)?,
+            (Way::RoundTrip, false) => echo::pong(&mut pairs, &mut talk)?,
             _ => flow::stream(&mut pairs, &mut talk, job, part)?,
         };
         // A short run ends before what was read at its beginning is old.

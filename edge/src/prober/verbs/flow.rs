@@ -1,9 +1,9 @@
-//! Messages of a run: a window of them one way or both ways, or one after the other there and back.
+//! Messages of a run: a window of them, one way or both ways.
 
 use super::talk::Talk;
 use crate::sys::verbs::{Done, Pairs, Verb};
 use farline_core::profile::verbs::{End, Job, Transport, Way};
-use farline_core::units::{Error, Span};
+use farline_core::units::Error;
 use std::hint::spin_loop;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
@@ -12,8 +12,6 @@ use std::time::{Duration, Instant};
 const SPIN: Duration = Duration::from_micros(50);
 /// How long after the last of them datagrams may still come, beyond a round trip, when their sender has finished.
 const QUIET: Duration = Duration::from_millis(100);
-/// How long a round trip may take beyond the path's own before it counts as lost.
-const LOST: Duration = Duration::from_secs(1);
 
 /// What this end does in a run.
 #[derive(Clone, Copy)]
@@ -41,17 +39,17 @@ pub(super) fn verb(job: &Job) -> Verb {
 }
 
 /// Says that this end has finished.
-fn over(talk: &mut Talk) -> Result<(), Error> {
+pub(super) fn over(talk: &mut Talk) -> Result<(), Error> {
     talk.say(&"over")
 }
 
 /// Hears that the other one has.
-fn other_over(talk: &mut Talk) -> Result<(), Error> {
+pub(super) fn other_over(talk: &mut Talk) -> Result<(), Error> {
     talk.hear::<String>().map(drop)
 }
 
 /// Takes news, or waits for some: from the device, and from the peer when `talk` is given.
-fn news(pairs: &mut Pairs, into: &mut Vec<Done>, talk: Option<&Talk>, most: Duration) -> std::io::Result<()> {
+pub(super) fn news(pairs: &mut Pairs, into: &mut Vec<Done>, talk: Option<&Talk>, most: Duration) -> std::io::Result<()> {
     let spun = Instant::now() + SPIN.min(most);
     loop {
         if pairs.poll(into)? || talk.is_some_and(Talk::has_news) {
@@ -223,93 +221,4 @@ impl Flow<'_> {
         }
         Ok(usual)
     }
-}
-
-/// Sends one message after the other, each when the one before has come back.
-///
-/// # Errors
-/// As [`stream`].
-pub(super) fn ping(pairs: &mut Pairs, talk: &mut Talk, job: &Job) -> Result<End, Error> {
-    let (mut end, mut took) = (End::default(), Vec::new());
-    let deadline = Instant::now() + Duration::from_secs_f64(job.most_s);
-    let patience = LOST + Duration::from_nanos(job.rtt_ns.as_nanos());
-    let began = Instant::now();
-    while end.done < job.messages && end.failure.is_none() && Instant::now() < deadline {
-        let sent = Instant::now();
-        let answered = pairs.post(0, Verb::Send, 1).and_then(|()| answer(pairs, sent + patience));
-        match answered {
-            Ok(Some(Answer::Came(at))) => {
-                end.done += 1;
-                end.seconds = began.elapsed().as_secs_f64();
-                took.push(at - sent);
-            }
-            Ok(Some(Answer::Broken(words))) => end.failure = Some(words),
-            Ok(None) => end.unanswered += 1,
-            Err(error) => end.failure = Some(error.to_string()),
-        }
-    }
-    over(talk)?;
-    other_over(talk)?;
-    took.sort();
-    end.round_trip_ns = took.get(took.len() / 2).map(|median| Span::from_nanos(median.as_nanos() as u64));
-    Ok(end)
-}
-
-enum Answer {
-    Came(Instant),
-    Broken(String),
-}
-
-/// Waits for the message that comes back, and for the own one to be sent: the order does not matter.
-fn answer(pairs: &mut Pairs, until: Instant) -> std::io::Result<Option<Answer>> {
-    let (mut done, mut sent, mut came) = (Vec::new(), false, None);
-    while !sent || came.is_none() {
-        let left = until.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            return Ok(None);
-        }
-        news(pairs, &mut done, None, left)?;
-        for one in done.drain(..) {
-            match one {
-                Done::Sent(_) => sent = true,
-                Done::Arrived(on, buffer) => {
-                    came = Some(Instant::now());
-                    pairs.receive(on, buffer)?;
-                }
-                Done::Failed(failure) => return Ok(Some(Answer::Broken(failure.to_string()))),
-            }
-        }
-    }
-    Ok(came.map(Answer::Came))
-}
-
-/// Sends every message back, until the other end has finished.
-///
-/// # Errors
-/// As [`stream`].
-pub(super) fn pong(pairs: &mut Pairs, talk: &mut Talk) -> Result<End, Error> {
-    let (mut end, mut done) = (End::default(), Vec::new());
-    while !talk.has_news() {
-        let mut step = || {
-            news(pairs, &mut done, Some(talk), LOST)?;
-            for one in done.drain(..) {
-                match one {
-                    Done::Arrived(on, buffer) => {
-                        pairs.receive(on, buffer)?;
-                        pairs.post(on, Verb::Send, 1)?;
-                    }
-                    Done::Sent(_) => end.done += 1,
-                    Done::Failed(failure) => return Err(std::io::Error::other(failure.to_string())),
-                }
-            }
-            Ok(())
-        };
-        if let Err(error) = step() {
-            end.failure = Some(error.to_string());
-            break;
-        }
-    }
-    other_over(talk)?;
-    over(talk)?;
-    Ok(end)
 }

@@ -7,6 +7,7 @@
 mod bench;
 mod cross;
 mod device;
+mod echo;
 mod end;
 mod flow;
 mod talk;

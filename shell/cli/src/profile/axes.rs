@@ -10,7 +10,7 @@ pub(crate) const USUAL_RATE: Rate = Rate::from_bps(10_000_000_000);
 
 #[derive(clap::Args)]
 pub(super) struct Axes {
-    /// tcp, tls; or rdma (`--channel rdma -h`) [default: tcp]
+    /// tcp, tls; rdma: `--channel rdma -h` [default: tcp]
     #[arg(long, value_name = "LIST", value_delimiter = ',', hide_possible_values = true)]
     channel: Vec<Channel>,
     /// Paths by name, such as usn-8600 [default: rtts]

@@ -9,7 +9,7 @@ use std::net::IpAddr;
 
 #[derive(clap::Args)]
 pub(super) struct Messages {
-    /// Addresses of two devices of this host [default: the only two]
+    /// Two devices of this host [default: the only two]
     #[arg(long, hide = true, help_heading = RDMA, value_name = "ADDR,ADDR", value_delimiter = ',')]
     ends: Vec<IpAddr>,
     /// Such as 64,1MiB [default: 64,2KiB,64KiB,1MiB]
@@ -21,7 +21,7 @@ pub(super) struct Messages {
     /// one-way, both-ways, round-trip [default: one-way]
     #[arg(long, hide = true, help_heading = RDMA, value_name = "LIST", value_delimiter = ',')]
     way: Vec<Way>,
-    /// How connections are made: cm, exchange [default: cm]
+    /// How they connect: cm, exchange [default: cm]
     #[arg(long, hide = true, help_heading = RDMA, value_name = "LIST", value_delimiter = ',')]
     connect: Vec<Setup>,
     /// Connections side by side [default: 1]
