@@ -163,6 +163,29 @@ fn every_control_fills_a_link_with_a_queue_of_one_product() {
 }
 
 #[test]
+fn a_slow_start_that_overshoots_by_half_is_one_event_however_often_its_packets_are_lost() {
+    let rtt = Span::from_micros(26_800);
+    let rate = Rate::from_bps(500_000_000);
+    let holds = 2.0 * rate.as_bps() as f64 / 8.0 / 1538.0 * rtt.as_secs_f64();
+    for (algorithm, left) in [(Algorithm::Reno, 0.5), (Algorithm::Cubic, 0.7)] {
+        let direction = Direction { queue: rate.bytes_in(rtt), ..Direction::new(rate, rtt.mul_f64(0.5), rtt) };
+        let flows = vec![(algorithm, Set::Linux, Start::default())];
+        let sample_every = Span::from_millis(10);
+        let mut run = Simulation::new(&Scenario { direction, changes: Vec::new(), flows, sample_every, train: 8, seed: 1 });
+        run.run(Span::from_secs(3), |_| false);
+        let found = run.reductions(0);
+        // Path and queue hold so many; slow start had twice as many on their way when the first loss was found.
+        assert!((found[0].before / holds - 2.0).abs() < 0.1, "{algorithm}: {:?} of {holds}", found[0]);
+        assert!((found[1].before / (found[0].before * left) - 1.0).abs() < 0.1, "{algorithm}: {found:#?}");
+        // Each reduction is of a window that path and queue did not hold, none of one that they did, and each recovery ends.
+        assert!(found.iter().all(|one| one.before > 0.95 * holds && one.ended.is_some()), "{algorithm}: {found:#?}");
+        let delivered = run.trace(0).last().expect("points").delivered as f64;
+        let share = delivered * 1538.0 * 8.0 / 3.0 / rate.as_bps() as f64;
+        assert!(share > 0.8, "{algorithm} got {share:.2} of the link");
+    }
+}
+
+#[test]
 fn vegas_and_bbr_keep_the_queue_short_and_reno_fills_it() {
     let rtt = Span::from_millis(40);
     let rate = Rate::from_bps(20_000_000);

@@ -59,6 +59,29 @@ struct Sent {
     first_sent_at: Time,
 }
 
+/// Proportional Rate Reduction (RFC 9937), without which a sender whose new window is still more than the path holds would lose for ever:
+/// until what is on its way fits the new window, a part of what arrives is sent; from then on as much as arrives.
+#[derive(Debug)]
+struct Reducing {
+    /// The new window as a part of the old one.
+    part: f64,
+    delivered: u64,
+    sent: u64,
+}
+
+impl Reducing {
+    fn room(&self, outstanding: f64, window: f64) -> f64 {
+        let (delivered, sent) = (self.delivered as f64, self.sent as f64);
+        let room = if outstanding > window {
+            (delivered * self.part).ceil() - sent
+        } else {
+            (delivered - sent).min(window - outstanding)
+        };
+        // What was lost first is sent at once.
+        if self.sent == 0 { room.max(1.0) } else { room }
+    }
+}
+
 /// A sender.
 #[derive(Debug)]
 pub(super) struct Flow {
@@ -69,8 +92,13 @@ pub(super) struct Flow {
     delivered: u64,
     delivered_at: Time,
     first_sent_at: Time,
-    /// Recovery ends with the first acknowledgement of a packet from this number on.
+    /// Recovery ends with the first acknowledgement of a packet from this number on, when nothing is `owed`.
     recovery: Option<u64>,
+    /// Packets found lost in this recovery that were not sent again yet. What is sent in their place belongs to the recovery: losing it
+    /// once more is no new event (RFC 6675, 5, which leaves recovery when all of before is acknowledged).
+    owed: u64,
+    /// In the recovery of a control that has no pace of its own.
+    reducing: Option<Reducing>,
     rtt: Span,
     deviation: Span,
     timer_from: Time,
@@ -93,6 +121,8 @@ impl Flow {
             delivered_at: now,
             first_sent_at: now,
             recovery: None,
+            owed: 0,
+            reducing: None,
             rtt: Span::ZERO,
             deviation: Span::ZERO,
             timer_from: now,
@@ -107,7 +137,8 @@ impl Flow {
     /// The numbers of the packets that may leave now, as one train.
     pub(super) fn send(&mut self, now: Time) -> Option<Range<u64>> {
         let allowed = self.control.poll();
-        let room = allowed.window.max(1.0) - self.outstanding.len() as f64;
+        let (window, outstanding) = (allowed.window.max(1.0), self.outstanding.len() as f64);
+        let room = self.reducing.as_ref().map_or(window - outstanding, |reducing| reducing.room(outstanding, window));
         if room < 1.0 || now < self.may_send_at {
             return None;
         }
@@ -121,6 +152,14 @@ impl Flow {
         }
         let numbers = self.next..self.next + count;
         self.next = numbers.end;
+        if let Some(reducing) = &mut self.reducing {
+            reducing.sent += count;
+        }
+        let again = self.owed.min(count);
+        if again > 0 {
+            self.owed -= again;
+            self.recovery = self.recovery.map(|_| numbers.start + again - 1);
+        }
         let (delivered, delivered_at, first_sent_at) = (self.delivered, self.delivered_at, self.first_sent_at);
         self.outstanding.extend(numbers.clone().map(|number| Sent { number, at: now, delivered, delivered_at, first_sent_at }));
         Some(numbers)
@@ -156,8 +195,8 @@ impl Flow {
         let rtt = now.since(sent.at);
         self.measured(rtt);
         self.control.handle(now, Event::Rtt(rtt));
-        if self.recovery.is_some_and(|ends| newest >= ends) {
-            self.recovery = None;
+        if self.owed == 0 && self.recovery.is_some_and(|ends| newest >= ends) {
+            (self.recovery, self.reducing) = (None, None);
             if let Some(reduction) = self.reductions.last_mut() {
                 reduction.ended = Some(now);
             }
@@ -170,6 +209,10 @@ impl Flow {
             if self.recovery.is_none() {
                 self.reduced(now, window, Event::Loss, Why::Loss);
             }
+            self.owed += lost_before as u64;
+        }
+        if let Some(reducing) = &mut self.reducing {
+            reducing.delivered += u64::from(packets);
         }
         self.control.handle(
             now,
@@ -203,6 +246,10 @@ impl Flow {
         self.control.handle(now, event);
         let ended = (why == Why::Timeout).then_some(now);
         self.recovery = (why == Why::Loss).then_some(self.next);
+        self.owed = 0;
+        let allowed = self.control.poll();
+        let reduces = why == Why::Loss && allowed.pacing.is_none();
+        self.reducing = reduces.then(|| Reducing { part: allowed.window / before, delivered: 0, sent: 0 });
         self.reductions.push(Reduction { at: now, before, after: self.control.poll().threshold, ended, why });
     }
 
