@@ -1,7 +1,7 @@
 //! Streams through one queue as fluids: their real congestion controls, no packets, a few steps for each round trip.
 //!
 //! What a stream sends in a step is one batch. A batch meets the queue's backlog, waits, and is acknowledged one round trip
-//! later; the [`Control`] of the stream is told what it would be told by packets. Where the queue
+//! later; the [`Control`](crate::congestion::Control) of the stream is told what it would be told by packets. Where the queue
 //! overflows, each stream loses its share of what does not fit, a whole number drawn by Poisson's law; the same law takes what
 //! the line loses. So a simulated minute costs thousands of steps, not billions of packets, whatever the rate.
 //!

@@ -73,7 +73,8 @@ impl Grid {
             for cell in scaled.hardest() {
                 let seconds = TRIAL.0.max(Span::from_nanos(cell.path.rtt_ns.as_nanos() * TRIAL.1).as_secs_f64());
                 let trial = Grid { seconds, sample_s: 0.5, warm_up_s: 0.0, disturbance: None, ..scaled.clone() };
-                let words = |why: String| format!("{}: {why}", cell.name());
+                // The first cause is enough to know.
+                let words = |why: String| format!("{}: {}", cell.name(), why.split("; ").next().unwrap_or_default());
                 why = run(&trial, &Job { place: 0, cell: cell.clone(), index: 0, seed: self.seed })?.map(words);
                 if why.is_some() {
                     break;
