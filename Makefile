@@ -15,7 +15,7 @@ help: ## Say what there is
 test: ## Install what is missing, check the house, build, and run all tests (budget: 25 minutes from a cold clone)
 	@lab/check
 
-lab: setup-guest ## Test congestion controls beside Linux's modules, and RDMA over RoCE and iWARP, in guests (25 minutes, the first time 40)
+lab: setup-guest ## Test congestion controls beside Linux's modules, and RDMA over RoCE and iWARP, in guests (50 minutes, the first time 65)
 	@lab/guest-tests lib guest rdma verbs
 	@GUEST_KIND=uml GUEST_RDMA=rxe lab/guest-tests rdma verbs
 	@GUEST_KIND=uml GUEST_RDMA=siw lab/guest-tests rdma verbs

@@ -75,10 +75,11 @@ const CARRIED: &str = "
 
 Over the whole path from a cold start, slow start included, and a queue of one bandwidth-delay product: one stream, and ten, for GOODPUT s.
 PACKETS. *Share* is what one flow takes of the sum with one of CUBIC beside it, over SHARE s. *Machine* is the same of the pure controls over the
-simulated path, where nothing is late: that is what the kernel's rows lack most. Vegas takes two packets' share of the round-trip time, 50 us on
-usn-1400, for a queue, and a host and a link on two processors are late by more now and then, so that its window stops growing long before the path is
-full; ten streams fill it. The machine's CUBIC has no HyStart, and so loses a window at its start that the kernel's does not, beside another flow
-too: hence the shares of those that come between. Why BBR's share is larger in the kernel was not found. *SC08* is what the paper printed over 9.2 Gbit/s and eight hosts' own
+simulated path, where nothing is late. Vegas takes two packets' share of the round-trip time, 50 us on usn-1400 at 500 Mbit/s, for a queue, and a host
+and a link that share two processors are late by more now and then: with 0.4 ms of jitter the machine too carries 148 Mbit/s on usn-1400, and with
+0.1 ms 196 Mbit/s on usn-8600. The machine's CUBIC has no HyStart: it loses a window at its start that the kernel's does not, which may be why
+shares differ by up to 11 points. Why BBR's goodput on usn-8600 is less and its share more than the machine's was not found.
+*SC08* is what the paper printed over 9.2 Gbit/s and eight hosts' own
 queues: a single stream, and the mean of 5 to 15; beside ours it shows the order, not the amount.
 
 | control | set | path | rate | 1 stream | machine | 10 streams | share against CUBIC | machine | SC08, 1 stream | SC08, 5 to 15 |
