@@ -56,6 +56,7 @@ pub fn plan_from(profile: &Profile, path: Option<&str>, way: Option<Direction>, 
     let times = if seconds.len() == 1 { "once".to_owned() } else { format!("{} times", seconds.len()) };
     let scaled = match profile.grid.scale {
         1 => String::new(),
+        k if profile.grid.stretched => format!(", scaled {k}: on a path of a {k}th of the rate and {k} times the round trip"),
         k => format!(", scaled {k}: on a path of a {k}th of the rate, all figures times {k}"),
     };
     let reasons = vec![

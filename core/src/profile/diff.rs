@@ -1,6 +1,7 @@
 //! Two profiles beside each other: what was set differently, and which cells differ by more than chance.
 
 use super::document::Profile;
+use super::grid::Grid;
 use super::statistics::{Comparison, Summary, permutation, welch};
 use crate::units::{Error, Fault};
 use serde::Serialize;
@@ -62,19 +63,22 @@ pub fn diff(a: &Profile, b: &Profile, level: f64) -> Result<Difference, Error> {
             .hint("0.05 is usual: one of twenty pairs of equal profiles then differs somewhere by chance"));
     }
     let (full_a, full_b) = (a.at_full_rate(), b.at_full_rate());
+    // What was stretched is as it was before, and was divided by nothing.
+    let (a, b) = (&a.at_full_pace(), &b.at_full_pace());
+    let divided = |profile: &Profile| if profile.grid.stretched { 1 } else { profile.grid.scale };
     // Each as it is called at a rate to which both can be divided.
     let place: HashMap<String, usize> =
-        b.cells.iter().enumerate().map(|(place, result)| (result.cell.divided(a.grid.scale).name(), place)).collect();
+        b.cells.iter().enumerate().map(|(place, result)| (result.cell.divided(divided(a)).name(), place)).collect();
     let (mut cells, mut common) = (Vec::new(), 0);
     for (result, first) in a.cells.iter().zip(&full_a.cells) {
-        let Some(second) = place.get(&result.cell.divided(b.grid.scale).name()).and_then(|place| full_b.cells.get(*place)) else {
+        let Some(second) = place.get(&result.cell.divided(divided(b)).name()).and_then(|place| full_b.cells.get(*place)) else {
             continue;
         };
         common += 1;
         let (one, other) = (first.goodput_bps(), second.goodput_bps());
         let (Some(sa), Some(sb)) = (Summary::of(&one), Summary::of(&other)) else { continue };
         // What was divided less has lost less of its sizes.
-        let name = if a.grid.scale <= b.grid.scale { first.cell.name() } else { second.cell.name() };
+        let name = if divided(a) <= divided(b) { first.cell.name() } else { second.cell.name() };
         let seed = a.grid.seed_of(&name, 0);
         let enough = one.len().min(other.len()) >= LEAST_PERMUTED;
         cells.push(CellDifference {
@@ -124,7 +128,8 @@ fn settings(a: &Profile, b: &Profile) -> Vec<String> {
         }
     };
     compare("kind", format!("{:?}", a.kind), format!("{:?}", b.kind));
-    compare("scale", a.grid.scale.to_string(), b.grid.scale.to_string());
+    let scale = |grid: &Grid| if grid.stretched { format!("{}, stretched", grid.scale) } else { grid.scale.to_string() };
+    compare("scale", scale(&a.grid), scale(&b.grid));
     compare("Farline", a.farline.clone(), b.farline.clone());
     compare("seconds", a.grid.seconds.to_string(), b.grid.seconds.to_string());
     compare("warm-up in seconds", a.grid.warm_up_s.to_string(), b.grid.warm_up_s.to_string());

@@ -130,6 +130,9 @@ pub struct Grid {
     /// By what rates, MTUs, windows and queues were divided so that a machine can carry them exactly: see [`Grid::scaled`]; 1 for an experiment at its full rate.
     #[serde(default = "one", skip_serializing_if = "is_one")]
     pub scale: u32,
+    /// Whether packets could not be divided, so that time was multiplied: round trips, and what happens in the middle.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub stretched: bool,
     /// What happens in the middle.
     pub disturbance: Option<Disturbance>,
     /// Staging and stores, where the mover is measured and not the path alone.
@@ -170,6 +173,7 @@ impl Grid {
             warm_up_s: 0.0,
             sample_s: 0.5,
             scale: 1,
+            stretched: false,
             disturbance: None,
             copies: None,
             hypotheses: Vec::new(),

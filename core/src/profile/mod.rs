@@ -45,6 +45,7 @@ mod scale;
 mod simulate;
 mod staging;
 pub mod statistics;
+mod stretch;
 mod trial;
 pub mod verbs;
 

@@ -24,6 +24,11 @@ impl Profile {
                     .to_owned()
             }
             (Kind::Measured, 1) => "Every curve was measured.".to_owned(),
+            (Kind::Measured, k) if document.grid.stretched => format!(
+                "Every curve was measured, scaled {k} and stretched: on a path of 1/{k} of the rate and {k} times the round trip, so that \
+                 windows in packets are those of the full rate, and everything took {k} times as long. All rates on this page are times {k}, \
+                 and all times are a {k}th; the document has what was measured."
+            ),
             (Kind::Measured, k) => format!(
                 "Every curve was measured, scaled {k}: on a path of 1/{k} of the rate with packets of 1/{k} of the size, so that windows \
                  in packets and times are those of the full rate. All rates and sizes on this page are times {k}; the document \
@@ -110,6 +115,11 @@ impl Profile {
             Kind::Modelled => section.note(
                 "The model has the controls in full and one tail-drop queue of one bandwidth-delay product. It has no \
                  lost retransmission, no delayed acknowledgement, no HyStart, and no processor: real hosts are slower.",
+            ),
+            Kind::Measured if grid.stretched => section.note(
+                "What stretches exactly: controls that count round trips, which are Reno, BIC, HighSpeed, Scalable and Vegas, and whatever a \
+                 window limits. What does not: CUBIC, H-TCP and BBR count seconds, and so do a host's least retransmission timeout \
+                 and the delay of its acknowledgements.",
             ),
             Kind::Measured if grid.scale > 1 => section.note(
                 "What scales exactly: every control that counts packets and time, which is all eight. What does not: 64 KiB that \

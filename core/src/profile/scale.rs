@@ -11,6 +11,9 @@ use crate::wan::Change;
 /// An emulated link's least MTU, as IPv6 asks for it (RFC 8200, section 5).
 const LEAST_MTU: u32 = 1_280;
 
+/// By what the papers' jumbo frames can be divided.
+const LARGEST: u32 = 7;
+
 /// Divides or multiplies everything of an experiment that is counted in bits or bytes.
 #[derive(Clone, Copy)]
 enum By {
@@ -88,7 +91,8 @@ impl By {
 }
 
 impl Grid {
-    /// The same experiment at a rate that is `k` times lower: rates, MTUs, windows, buffers, queues and cross-traffic are all divided by `k`.
+    /// The same experiment at a rate that is `k` times lower, with the window in packets kept. Packets that would become smaller than IPv6
+    /// allows (1280 bytes, RFC 8200) stay as they are, and round trips become longer instead; else rates, MTUs, windows, buffers, queues and cross-traffic are all divided by `k`.
     /// Messages are not: what one write costs is a processor's matter, which no scale divides.
     ///
     /// The window in packets, the packets in a second and the round trip stay what they were. So the controls that count packets and
@@ -96,25 +100,28 @@ impl Grid {
     /// that a host sends at once (64 KiB hold `k` times as many packets), and BBR's pacing, which leaves in such segments.
     ///
     /// # Errors
-    /// [`Fault::You`] when a packet would become smaller than IPv6 allows (1280 bytes, RFC 8200).
+    /// [`Fault::You`] for a `k` that is none from 1 to [`Grid::largest_scale`].
     pub fn scaled(mut self, k: u32) -> Result<Grid, Error> {
         let most = self.largest_scale();
         if !(1..=most).contains(&k) {
-            let mtu = self.mtus.iter().min().copied().unwrap_or_default();
-            let words = format!(
-                "a scale of {k}: an MTU of {mtu} can be divided by 1 to {most}, as packets have at least {LEAST_MTU} bytes"
-            );
-            return Err(
-                Error::new(Fault::You, "profile-scale", words).hint("give --scale 1, or --mtu 9000 as the papers' hosts had")
-            );
+            let words = format!("a scale of {k}: the rates of {} can be divided by 1 to {most}", self.name);
+            return Err(Error::new(Fault::You, "profile-scale", words).hint("give a lower --rate for less"));
+        }
+        if k > self.largest_division() {
+            return Ok(self.stretched_by(k));
         }
         By::Divided(k).grid(&mut self);
         self.scale *= k;
         Ok(self)
     }
 
-    /// The largest `k` for [`Grid::scaled`].
+    /// The largest `k` for [`Grid::scaled`]. A mover's stores keep their own time, so that its paths are not stretched.
     pub fn largest_scale(&self) -> u32 {
+        if self.copies.is_some() { self.largest_division() } else { LARGEST }
+    }
+
+    /// The largest number by which its packets, and the pools of its movers, can be divided.
+    pub(super) fn largest_division(&self) -> u32 {
         let packets = self.mtus.iter().map(|mtu| mtu / LEAST_MTU).min().unwrap_or(1);
         // A mover's blocks are as large at any rate.
         let least = Copies::least(self.streams.iter().max().copied().unwrap_or(1));
@@ -136,6 +143,9 @@ impl Cell {
 impl Profile {
     /// What a scaled profile says of the full rate, for whoever shows it; another one is as it was. A document holds what was measured.
     pub fn at_full_rate(&self) -> Profile {
+        if self.grid.stretched {
+            return self.at_full_pace();
+        }
         let mut full = self.clone();
         let times = By::Times(self.grid.scale);
         times.grid(&mut full.grid);
@@ -180,9 +190,13 @@ mod tests {
     #[test]
     fn packets_do_not_become_smaller_than_the_link_carries() {
         let grid = preset("wanphy-window", Form::Quick).expect("a preset");
-        assert_eq!(grid.largest_scale(), 1);
-        let error = grid.scaled(2).expect_err("1500 by 2");
-        assert!(error.message.contains("1500") && error.hint.is_some_and(|hint| hint.contains("--mtu")), "{}", error.message);
-        assert!(preset("sc08-distance", Form::Quick).expect("a preset").scaled(0).is_err());
+        assert_eq!(grid.largest_division(), 1);
+        let slow = grid.clone().scaled(2).expect("stretched");
+        assert!(slow.stretched && slow.mtus == grid.mtus);
+        let jumbo = preset("sc08-distance", Form::Quick).expect("a preset");
+        assert!(jumbo.clone().scaled(7).is_ok_and(|grid| !grid.stretched && grid.mtus == [1_285]));
+        for k in [0, 8] {
+            assert_eq!(jumbo.clone().scaled(k).expect_err("no scale").code, "profile-scale");
+        }
     }
 }

@@ -46,11 +46,13 @@ impl Grid {
         found
     }
 
-    /// The scales at which it may be measured.
+    /// The scales at which it may be measured: where packets can be divided, that first.
     fn scales(&self) -> Vec<u32> {
-        let most = self.largest_scale();
-        let few = (most > 1 && most < SCALES[1]).then_some(most);
-        SCALES.into_iter().filter(|k| *k <= most).chain(few).collect()
+        let (divided, most) = (self.largest_division(), self.largest_scale());
+        let most = if divided >= SCALES[1] { divided } else { most };
+        let few = (divided > 1 && divided < SCALES[1]).then_some(divided);
+        let (one, more) = SCALES.split_at(1);
+        one.iter().copied().chain(few).chain(more.iter().copied().filter(|k| *k <= most)).collect()
     }
 
     /// This grid [scaled](Grid::scaled) as little as a machine needs to carry its [hardest](Grid::hardest) cells. `run` runs a trial and answers
@@ -93,14 +95,8 @@ impl Grid {
     fn too_fast(&self, last: Option<(u32, String)>) -> Error {
         let (k, why) = last.unwrap_or((1, "nothing was tried".to_owned()));
         let at = if k == 1 { "at its rate".to_owned() } else { format!("even scaled {k}") };
-        let packets = match self.mtus.iter().min() {
-            Some(least) if self.largest_scale() == 1 => {
-                format!("packets of {least} bytes cannot be made smaller: give --mtu 9000, which can, ")
-            }
-            _ => "give ".to_owned(),
-        };
         let hint =
-            format!("{packets}--rate 1G, or --simulate; --scale {k} measures it in spite of that, and marks what does not count");
+            format!("give --rate 1G, or --simulate; --scale {k} measures it in spite of that, and marks what does not count");
         Error::new(Fault::Here, "profile-too-fast", format!("this machine does not carry {} exactly, {at}: {why}", self.name))
             .hint(hint)
     }
@@ -138,15 +134,18 @@ mod tests {
         let grid = found.expect("scaled");
         assert_eq!((grid.scale, failed), (6, vec![1, 4]));
         assert!(grid.paths[0].rate_bps < Rate::from_bps(1_600_000_000));
-        // What cannot be divided is tried twice, and then nothing is measured.
-        let (found, seen, failed) = tried("wanphy-window", 230e3);
-        let error = found.expect_err("1500 cannot be divided");
-        assert_eq!((error.fault, error.code, seen.len(), failed), (Fault::Here, "profile-too-fast", 2, vec![1]));
+        // Packets that cannot be divided: the path is stretched.
+        let grid = tried("wanphy-window", 230e3).0.expect("stretched");
+        assert!(grid.stretched && grid.scale == 4 && grid.mtus.contains(&1_500), "{}", grid.scale);
+        // The last scale is tried twice, and then nothing is measured.
+        let (found, seen, failed) = tried("wanphy-window", 50e3);
+        let error = found.expect_err("too fast at any scale");
+        assert_eq!((error.fault, error.code, seen.len(), failed), (Fault::Here, "profile-too-fast", 5, vec![1, 4, 6, 7]));
         let hint = error.hint.unwrap_or_default();
-        assert!(error.message.contains("late") && hint.contains("1500") && hint.contains("--mtu 9000"), "{hint}");
-        assert!(hint.contains("--scale 1 "), "{hint}");
-        // Its easiest cell, MTU 65520, would be carried.
-        assert!(tried("icpp08-ipoib", 300e3).0.is_err() && tried("icpp08-ipoib", 1e6).0.is_ok());
+        assert!(error.message.contains("late") && hint.contains("--rate 1G") && hint.contains("--scale 7 "), "{hint}");
+        // Its easiest cell, MTU 65520, would be carried as it is.
+        assert!(tried("icpp08-ipoib", 300e3).0.is_ok_and(|grid| grid.stretched));
+        assert!(tried("icpp08-ipoib", 1e6).0.is_ok_and(|grid| grid.scale == 1));
     }
 
     #[test]

@@ -43,7 +43,12 @@ pub(super) fn scaled(grid: Grid, output: &Output) -> Result<Grid, Error> {
         }
     })?;
     if chosen.scale > 1 && !output.quiet() {
-        eprintln!("farline: measuring scaled {}: rates and packets are divided by it, windows in packets are kept", chosen.scale);
+        let how = if chosen.stretched {
+            "rates are divided by it, round trips multiplied"
+        } else {
+            "rates and packets are divided by it"
+        };
+        eprintln!("farline: measuring scaled {}: {how}, windows in packets are kept", chosen.scale);
     }
     Ok(chosen)
 }

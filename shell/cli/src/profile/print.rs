@@ -20,6 +20,11 @@ pub(super) fn table(profile: &Profile) -> String {
     };
     let scaled = match profile.grid.scale {
         1 => String::new(),
+        k if profile.grid.stretched => {
+            format!(
+                ", scaled {k} and stretched: on paths of 1/{k} of the rate and {k} times the round trip, all rates times {k}, all times by {k}"
+            )
+        }
         k => format!(", scaled {k}: on paths of 1/{k} of the rate, all figures times {k}"),
     };
     let (done, cells) = profile.progress();
