@@ -18,7 +18,7 @@ use axes::Axes;
 use document::{text, write};
 use export::{is_document, write_made};
 use farline_core::congestion::Algorithm;
-use farline_core::profile::verbs::{BESIDE, PRESETS as VERBS_PRESETS};
+use farline_core::profile::verbs::{self as of_verbs, BESIDE, PRESETS as VERBS_PRESETS};
 use farline_core::profile::{Environment, Form, Grid, Kind, PRESETS, Profile, preset, repetition};
 use farline_core::units::{Error, Fault};
 use std::path::{Path, PathBuf};
@@ -306,13 +306,17 @@ fn list(output: &Output) -> Result<ExitCode, Error> {
     struct Presets {
         schema: &'static str,
         presets: Vec<(&'static str, &'static str)>,
-        /// Of those over TCP: name, what the quick form has, what the full one has.
+        /// Of each: name, what the quick form has, what the full one has.
         forms: Vec<(&'static str, String, String)>,
     }
     let presets = [&PRESETS[..], &VERBS_PRESETS[..], &[BESIDE]].concat();
     let form = |name, form| preset(name, form).map(|grid| grid.outline());
     let forms = PRESETS.iter().map(|(name, _)| Ok((*name, form(name, Form::Quick)?, form(name, Form::Full)?)));
-    let forms = forms.collect::<Result<Vec<_>, Error>>()?;
+    let rdma = |name, form| Ok(of_verbs::preset(name, form)?.map_or_else(String::new, |grid| of_verbs::measured(grid).outline()));
+    let of_rdma = VERBS_PRESETS.iter().map(|(name, _)| Ok((*name, rdma(name, Form::Quick)?, rdma(name, Form::Full)?)));
+    let both = |form| of_verbs::beside(form).map(|(tcp, rdma)| format!("TCP {}; RDMA {}", tcp.outline(), rdma.outline()));
+    let of_both = std::iter::once_with(|| Ok((BESIDE.0, both(Form::Quick)?, both(Form::Full)?)));
+    let forms = forms.chain(of_rdma).chain(of_both).collect::<Result<Vec<_>, Error>>()?;
     let text = presets.iter().map(|(name, about)| {
         let mut lines = format!("{name:<21} {about}");
         if let Some((_, quick, full)) = forms.iter().find(|(known, ..)| known == name) {
