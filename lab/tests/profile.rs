@@ -469,7 +469,7 @@ fn impossible_grids_and_unknown_names_are_the_askers_fault() {
         (&["--link", "usn-1400", "--loss", "1.5"], "probability"),
         (&["--link", "usn-1400", "--seconds", "0.01"], "at least four"),
         (&["--simulate", "--link", "usn-1400", "--seconds", "1e15"], "a week"),
-        (&["--preset", "wanphy-window", "--scale", "2"], "divided"),
+        (&["--preset", "adts-staging", "--scale", "7"], "divided by 1 to 4"),
         (&["--preset", "sc09"], "sc09"),
         (&["--link", "usn-1400", "--buffer", "1KiB"], "two packets"),
         (&["--link", "usn-1400", "--message", "1GiB"], "messages of"),
