@@ -22,7 +22,7 @@ pub(super) fn table(profile: &Profile) -> String {
         1 => String::new(),
         k if profile.grid.stretched => {
             format!(
-                ", scaled {k} and stretched: on paths of 1/{k} of the rate and {k} times the round trip, all rates times {k}, all times by {k}"
+                ", scaled {k} and stretched: on paths of 1/{k} of the rate and {k} times the round trip, all rates times {k}, all times divided by {k}"
             )
         }
         k => format!(", scaled {k}: on paths of 1/{k} of the rate, all figures times {k}"),
