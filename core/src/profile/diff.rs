@@ -63,9 +63,9 @@ pub fn diff(a: &Profile, b: &Profile, level: f64) -> Result<Difference, Error> {
             .hint("0.05 is usual: one of twenty pairs of equal profiles then differs somewhere by chance"));
     }
     let (full_a, full_b) = (a.at_full_rate(), b.at_full_rate());
-    // What was stretched is as it was before, and was divided by nothing.
-    let (a, b) = (&a.at_full_pace(), &b.at_full_pace());
+    // What was stretched was divided by nothing.
     let divided = |profile: &Profile| if profile.grid.stretched { 1 } else { profile.grid.scale };
+    let (a, b) = (if a.grid.stretched { &full_a } else { a }, if b.grid.stretched { &full_b } else { b });
     // Each as it is called at a rate to which both can be divided.
     let place: HashMap<String, usize> =
         b.cells.iter().enumerate().map(|(place, result)| (result.cell.divided(divided(a)).name(), place)).collect();

@@ -45,7 +45,7 @@ mod scale;
 mod simulate;
 mod staging;
 pub mod statistics;
-mod stretch;
+mod transform;
 mod trial;
 pub mod verbs;
 

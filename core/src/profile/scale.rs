@@ -1,12 +1,11 @@
 //! A profile at a rate that a machine can carry exactly, with the window in packets kept, and back.
 
-use super::cell::{Cell, PathPoint};
+use super::cell::Cell;
 use super::document::Profile;
-use super::grid::{Disturbance, Grid};
-use super::repetition::{Goodput, Repetition};
+use super::grid::{Grid, Repetitions};
 use super::staging::Copies;
-use crate::units::{Bytes, Error, Fault, Rate};
-use crate::wan::Change;
+use super::transform::Transform;
+use crate::units::{Error, Fault};
 
 /// An emulated link's least MTU, as IPv6 asks for it (RFC 8200, section 5).
 const LEAST_MTU: u32 = 1_280;
@@ -14,90 +13,19 @@ const LEAST_MTU: u32 = 1_280;
 /// By what the papers' jumbo frames can be divided.
 const LARGEST: u32 = 7;
 
-/// Divides or multiplies everything of an experiment that is counted in bits or bytes.
-#[derive(Clone, Copy)]
-enum By {
-    Divided(u32),
-    Times(u32),
-}
-
-impl By {
-    fn number(self, value: u64) -> u64 {
-        match self {
-            By::Divided(k) => value / u64::from(k),
-            By::Times(k) => value.saturating_mul(u64::from(k)),
-        }
-    }
-
-    fn rate(self, rate: Rate) -> Rate {
-        Rate::from_bps(self.number(rate.as_bps()))
-    }
-
-    fn bytes(self, bytes: Bytes) -> Bytes {
-        Bytes(self.number(bytes.0))
-    }
-
-    fn mtu(self, mtu: u32) -> u32 {
-        u32::try_from(self.number(mtu.into())).unwrap_or(u32::MAX)
-    }
-
-    fn path(self, path: &mut PathPoint) {
-        (path.rate_bps, path.queue_bytes) = (self.rate(path.rate_bps), self.bytes(path.queue_bytes));
-    }
-
-    fn grid(self, grid: &mut Grid) {
-        grid.paths.iter_mut().for_each(|path| self.path(path));
-        grid.mtus.iter_mut().for_each(|mtu| *mtu = self.mtu(*mtu));
-        let buffers = grid.windows_bytes.iter_mut().chain(&mut grid.buffers_bytes).flatten();
-        buffers.for_each(|bytes| *bytes = self.bytes(*bytes));
-        grid.cross_bps.iter_mut().for_each(|cross| *cross = self.rate(*cross));
-        grid.host_bps = grid.host_bps.map(|host| self.rate(host));
-        if let Some(copies) = &mut grid.copies {
-            copies.staging_bytes.iter_mut().for_each(|bytes| *bytes = self.bytes(*bytes));
-            copies.read_bps = self.rate(copies.read_bps);
-        }
-        for hypothesis in &mut grid.hypotheses {
-            for bytes in [&mut hypothesis.window_bytes, &mut hypothesis.queue_bytes] {
-                *bytes = bytes.map(|bytes| self.bytes(bytes));
-            }
-        }
-        if let Some(Disturbance { change, .. }) = &mut grid.disturbance {
-            *change = match *change {
-                Change::Burst(burst) => Change::Burst(self.bytes(burst)),
-                Change::Cross(cross, span) => Change::Cross(self.rate(cross), span),
-                Change::Rate(line) => Change::Rate(self.rate(line)),
-                other => other,
-            };
-        }
-    }
-
-    fn cell(self, cell: &mut Cell) {
-        self.path(&mut cell.path);
-        cell.mtu = self.mtu(cell.mtu);
-        cell.window_bytes = cell.window_bytes.map(|window| self.bytes(window));
-        cell.buffer_bytes = cell.buffer_bytes.map(|buffer| self.bytes(buffer));
-        cell.cross_bps = self.rate(cell.cross_bps);
-        if let Some(staged) = &mut cell.staged {
-            staged.staging_bytes = self.bytes(staged.staging_bytes);
-        }
-    }
-
-    fn repetition(self, one: &mut Repetition) {
-        for Goodput { sender_bps, receiver_bps } in [&mut one.whole, &mut one.ramp, &mut one.steady] {
-            (*sender_bps, *receiver_bps) = (sender_bps.map(|sent| self.rate(sent)), self.rate(*receiver_bps));
-        }
-        one.samples_bps.iter_mut().chain(&mut one.streams_bps).for_each(|rate| *rate = self.rate(*rate));
-    }
-}
-
 impl Grid {
-    /// The same experiment at a rate that is `k` times lower, with the window in packets kept. Packets that would become smaller than IPv6
-    /// allows (1280 bytes, RFC 8200) stay as they are, and round trips become longer instead; else rates, MTUs, windows, buffers, queues and cross-traffic are all divided by `k`.
-    /// Messages are not: what one write costs is a processor's matter, which no scale divides.
+    /// The same experiment at a rate that is `k` times lower, with the window in packets kept.
     ///
-    /// The window in packets, the packets in a second and the round trip stay what they were. So the controls that count packets and
-    /// time (all eight) take the same windows through the same times, exactly; what is counted in bytes does not scale: segments
-    /// that a host sends at once (64 KiB hold `k` times as many packets), and BBR's pacing, which leaves in such segments.
+    /// Where packets can be divided by `k`, rates, MTUs, windows, buffers, queues and cross-traffic all are. The packets in a second and the
+    /// round trip stay what they were, too. So the controls that count packets and time (all eight) take the same windows through the
+    /// same times, exactly; what is counted in bytes does not scale: segments that a host sends at once (64 KiB hold `k` times as many
+    /// packets), and BBR's pacing, which leaves in such segments. Messages are not divided: what one write costs is a processor's matter.
+    ///
+    /// Packets that would become smaller than IPv6 allows (1280 bytes, RFC 8200) stay as they are, and round trips are multiplied in their
+    /// place. Everything takes `k` times as long then: where something happens in the middle the repetition is as much longer, and there
+    /// are as many fewer of them; else it is as long as it was, and holds a `k`th of the round trips. Exact for the controls that count
+    /// round trips: Reno, BIC, HighSpeed, Scalable, Vegas. CUBIC, H-TCP and BBR count seconds, and so do the least retransmission timeout of
+    /// a host and the delay of its acknowledgements.
     ///
     /// # Errors
     /// [`Fault::You`] for a `k` that is none from 1 to [`Grid::largest_scale`].
@@ -107,11 +35,17 @@ impl Grid {
             let words = format!("a scale of {k}: the rates of {} can be divided by 1 to {most}", self.name);
             return Err(Error::new(Fault::You, "profile-scale", words).hint("give a lower --rate for less"));
         }
-        if k > self.largest_division() {
-            return Ok(self.stretched_by(k));
+        let stretched = k > self.largest_division();
+        let slower = if stretched { Transform::stretched(k) } else { Transform::divided(k) };
+        slower.grid(&mut self);
+        if stretched && self.disturbance.is_some() {
+            slower.run(&mut self);
+            let Repetitions { least, most, .. } = &mut self.repetitions;
+            *most = (*most / k).max(1);
+            *least = (*least).min(*most);
         }
-        By::Divided(k).grid(&mut self);
         self.scale *= k;
+        self.stretched = stretched;
         Ok(self)
     }
 
@@ -135,23 +69,23 @@ impl Cell {
     /// two scales are told to be the same, where multiplying each would have lost what its division left over.
     pub(super) fn divided(&self, k: u32) -> Cell {
         let mut cell = self.clone();
-        By::Divided(k.max(1)).cell(&mut cell);
+        Transform::divided(k.max(1)).cell(&mut cell);
         cell
     }
 }
 
 impl Profile {
-    /// What a scaled profile says of the full rate, for whoever shows it; another one is as it was. A document holds what was measured.
+    /// What a scaled profile says of the full rate and its times, for whoever shows it; another one is as it was. A document holds what was
+    /// measured.
     pub fn at_full_rate(&self) -> Profile {
-        if self.grid.stretched {
-            return self.at_full_pace();
-        }
         let mut full = self.clone();
-        let times = By::Times(self.grid.scale);
-        times.grid(&mut full.grid);
+        let k = self.grid.scale;
+        let back = if self.grid.stretched { Transform::stretched(k) } else { Transform::divided(k) }.back();
+        back.grid(&mut full.grid);
+        back.run(&mut full.grid);
         for result in &mut full.cells {
-            times.cell(&mut result.cell);
-            result.repetitions.iter_mut().for_each(|one| times.repetition(one));
+            back.cell(&mut result.cell);
+            result.repetitions.iter_mut().for_each(|one| back.repetition(one));
         }
         full
     }
@@ -162,6 +96,13 @@ mod tests {
     use super::*;
     use crate::profile::document::{Environment, Kind};
     use crate::profile::{Form, Simulator, preset};
+    use crate::units::Span;
+
+    fn run(grid: &Grid) -> Profile {
+        let mut profile = Profile::new(grid.clone(), Kind::Modelled, Environment::default(), "").expect("a grid");
+        profile.run(&mut Simulator, |_| true).expect("a model");
+        profile
+    }
 
     #[test]
     fn a_scaled_experiment_has_the_same_windows_in_packets_and_comes_back_to_the_full_rate() {
@@ -173,11 +114,6 @@ mod tests {
         };
         assert_eq!((small.mtus[0], small.scale), (1_500, 6));
         assert!((packets(&small) / packets(&grid) - 1.0).abs() < 1e-6);
-        let run = |grid: &Grid| {
-            let mut profile = Profile::new(grid.clone(), Kind::Modelled, Environment::default(), "").expect("a grid");
-            profile.run(&mut Simulator, |_| true).expect("a model");
-            profile
-        };
         // The controls count packets: only the headers' share of a packet differs.
         let (full, scaled) = (run(&grid), run(&small).at_full_rate());
         assert_eq!(scaled.cells[0].cell.mtu, 9_000);
@@ -197,6 +133,39 @@ mod tests {
         assert!(jumbo.clone().scaled(7).is_ok_and(|grid| !grid.stretched && grid.mtus == [1_285]));
         for k in [0, 8] {
             assert_eq!(jumbo.clone().scaled(k).expect_err("no scale").code, "profile-scale");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_divided_is_stretched_and_comes_back_in_rate_and_time() {
+        let grid = preset("wanphy-recovery", Form::Quick).expect("a preset");
+        let slow = grid.clone().scaled(4).expect("1500 is stretched");
+        assert!(slow.stretched && slow.scale == 4 && slow.mtus == grid.mtus && slow.windows_bytes == grid.windows_bytes);
+        assert_eq!(slow.paths[0].rtt_ns, Span::from_nanos(grid.paths[0].rtt_ns.as_nanos() * 4));
+        assert!(slow.paths[0].rate_bps.as_bps() * 4 <= grid.paths[0].rate_bps.as_bps());
+        // Twenty minutes hold each cell once, as long as it needs.
+        assert_eq!((slow.seconds, slow.repetitions.most), (560.0, 1));
+        let (full, back) = (run(&grid), run(&slow).at_full_rate());
+        assert_eq!((back.grid.seconds, back.grid.disturbance), (grid.seconds, grid.disturbance));
+        for (a, b) in full.cells.iter().zip(&back.cells) {
+            let recovery = |result: &crate::profile::CellResult| result.repetitions[0].recovery_s.expect("it came back");
+            assert!((recovery(b) / recovery(a) - 1.0).abs() < 0.1, "{}: {} and {}", a.cell.name(), recovery(a), recovery(b));
+            let rate = |result: &crate::profile::CellResult| result.repetitions[0].whole.receiver_bps.as_bps() as f64;
+            assert!((rate(b) / rate(a) - 1.0).abs() < 0.05, "{}: {} and {}", a.cell.name(), rate(a), rate(b));
+        }
+    }
+
+    #[test]
+    fn windows_limit_a_stretched_path_as_they_limit_the_full_one() {
+        let grid = preset("wanphy-window", Form::Quick).expect("a preset");
+        let slow = grid.clone().scaled(6).expect("1500 is stretched");
+        assert_eq!((slow.seconds, slow.repetitions), (grid.seconds, grid.repetitions));
+        let (full, back) = (run(&grid), run(&slow).at_full_rate());
+        for (a, b) in full.cells.iter().zip(&back.cells) {
+            assert_eq!(a.cell.name(), b.cell.name());
+            // A ramp that takes six times as long, in repetitions that do not.
+            let steady = |result: &crate::profile::CellResult| result.repetitions[0].steady.receiver_bps.as_bps() as f64;
+            assert!((steady(b) / steady(a) - 1.0).abs() < 0.05, "{}: {} and {}", a.cell.name(), steady(a), steady(b));
         }
     }
 }
