@@ -168,10 +168,14 @@ fn trace(name: &str, how: How, every: Span, duration: Option<Span>, output: &Out
         if let Some(sample) = next {
             show::sample(&sample, output)?;
         }
-        if lines == 0 && !remarked && began.elapsed() >= SILENT.min(span) {
+        if lines == 0 && !remarked && began.elapsed() >= SILENT {
             output.remark(format_args!("no flow uses {registered} yet"));
             remarked = true;
         }
+    }
+    // Of a trace that was shorter than that.
+    if lines == 0 && !remarked {
+        output.remark(format_args!("no flow used {registered}"));
     }
     Ok(ExitCode::SUCCESS)
 }
