@@ -73,7 +73,7 @@ fn a_path_to_a_node_is_measured_below_its_ceiling_and_plans_come_from_what_was_f
     succeed(keeping(&state).args(["--json", "profile", &there, "--streams", "3", "--seconds", "2", "--repetitions", "1"]));
     let copied = json(keeping(&state).args(["--json", "cp", "memory:64MiB", &format!("farline://{there}/?null")]));
     let reasons = copied["reasons"].to_string();
-    assert!(reasons.contains("3 channels to begin with, by the profile of"), "{reasons}");
+    assert!(reasons.contains("3 channels to begin with: by the profile of"), "{reasons}");
 }
 
 #[test]
@@ -154,7 +154,7 @@ fn what_is_kept_is_of_one_way_and_less_does_not_replace_it_nor_does_what_is_inva
     // A copy from the node begins with what came from it.
     fs::write(dir.path().join("data"), vec![7; 32 << 20]).expect("written");
     let copied = json(keeping(&state).args(["--json", "cp", &format!("farline://{host}/data"), "null:"]));
-    assert!(copied["reasons"].to_string().contains("2 channels to begin with, by the profile of"), "{copied}");
+    assert!(copied["reasons"].to_string().contains("2 channels to begin with: by the profile of"), "{copied}");
     profile(&["--streams", "2,4,6", "--direction", "out"]);
     assert!(fs::read(kept(&host, "")).is_ok_and(|now| now != first), "more does");
     // A node that allows nothing, of which a profile is stored that has nothing valid.

@@ -287,39 +287,4 @@ mod tests {
         let plan = plan(&minute, Bytes::mib(1)).expect("a plan");
         assert!(plan.seconds < 1_200.0, "{plan:?}");
     }
-
-    #[test]
-    fn a_copy_begins_within_a_tenth_of_what_the_advisor_plans() {
-        use crate::transfer::{Choice, Circumstances, Wishes};
-        // A copy does not wait for the model: it goes by the rtt, and by what it sees. This says what that costs where nothing is lost. Below
-        // a gigabyte it is more, which is milliseconds; windows of which even 16 channels do not fill the path are beside the question.
-        for (rtt, window) in [(10, 32), (27, 6), (27, 32), (100, 32), (163, 32), (163, 512)] {
-            for size in [Bytes::mib(1 << 10), Bytes::mib(4 << 10)] {
-                let (rtt, window) = (Span::from_millis(rtt), Bytes::mib(window));
-                let path = PathPoint::custom(Rate::from_bps(10_000_000_000), rtt);
-                let known =
-                    Known { path, window: Some(window), mtu: 1_500, available: vec![Algorithm::Cubic], ..known("usn-0.2", 0.0) };
-                let begins = Choice::new(
-                    &Circumstances {
-                        rtt,
-                        size: Some(size),
-                        window_limit: window,
-                        available: vec!["cubic".to_owned()],
-                        default_congestion: "cubic".to_owned(),
-                        queue_pairs: 0,
-                    },
-                    &Wishes::default(),
-                    Bytes::mib(1),
-                );
-                let planned = plan(&known, size).expect("a plan");
-                let found = known.seconds(Algorithm::Cubic, begins.streams as u32, size, 1..5);
-                let mean = found.iter().sum::<f64>() / found.len() as f64;
-                assert!(
-                    mean <= planned.seconds * 1.1,
-                    "{rtt} {window} {size}: {} channels take {mean}, {planned:?}",
-                    begins.streams
-                );
-            }
-        }
-    }
 }

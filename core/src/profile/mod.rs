@@ -10,6 +10,7 @@
 //! RDMA by the model, and TCP beside it, are [`verbs`].
 
 mod advisor;
+mod advisor_begin;
 mod advisor_model;
 mod advisor_stored;
 mod cell;
@@ -50,6 +51,7 @@ mod trial;
 pub mod verbs;
 
 pub use advisor::{Known, PLAN_SCHEMA, Plan, Source};
+pub use advisor_begin::{Unmeasured, for_size};
 pub use advisor_model::plan;
 pub use advisor_stored::plan_from;
 pub use cell::{Cell, Direction, PathPoint};

@@ -2,22 +2,17 @@
 //!
 //! The rate is not known then: [`Tuner`](super::Tuner) and [`Growth`](super::Growth) learn it from the first blocks and go on from here. Each choice comes with its reason, in words, so that a user can disagree with it.
 
-use crate::units::{Bytes, Rate, Span};
+use crate::profile::{Unmeasured, for_size};
+use crate::units::Bytes;
 use serde::Serialize;
 
 /// What is known before a transfer starts.
 #[derive(Clone, Debug)]
 pub struct Circumstances {
-    /// The least round-trip time seen on the control channel.
-    pub rtt: Span,
+    /// The path by the least round-trip time seen on the control channel, and what this host lets a channel do.
+    pub path: Unmeasured,
     /// Bytes to move, where known.
     pub size: Option<Bytes>,
-    /// The largest window this host lets one channel grow to (the third number of `tcp_wmem` or `tcp_rmem`).
-    pub window_limit: Bytes,
-    /// Congestion controls this host offers to this process.
-    pub available: Vec<String>,
-    /// The system's default congestion control.
-    pub default_congestion: String,
     /// Queue pairs of all channels of registered slots; 0 where channels are of ordered bytes.
     pub queue_pairs: usize,
 }
@@ -39,7 +34,7 @@ pub struct Wishes {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Precedent {
     /// Channels.
-    pub streams: usize,
+    pub streams: u32,
     /// Congestion control, by Linux's name.
     pub congestion: String,
     /// Which measurement, in words.
@@ -59,10 +54,6 @@ pub struct Choice {
     pub reasons: Vec<String>,
 }
 
-/// The rate that windows should allow while nothing was measured: the papers' 10GE.
-const AIM: Rate = Rate::from_bps(10_000_000_000);
-/// More channels than this cost more processor time than they win on any path of the papers (SC08, figures 2 to 4).
-pub(super) const MOST_STREAMS: usize = 16;
 /// Staging to begin with: below this threads wait for each other, and what a store's pauses need is seen only when it pauses.
 const STAGING: Bytes = Bytes::mib(16);
 
@@ -77,10 +68,11 @@ impl Choice {
             }
             None => {
                 let (streams, why) = match &wishes.precedent {
-                    Some(advice) => advised_streams(known, advice),
-                    None => streams(known),
+                    Some(advice) => for_size(advice.streams.max(1), known.size, format!("by {}", advice.from)),
+                    None => known.path.streams(known.size),
                 };
-                reasons.push(why);
+                let streams = streams as usize;
+                reasons.push(format!("{} to begin with: {why}", count(streams, "channel")));
                 streams
             }
         };
@@ -90,13 +82,13 @@ impl Choice {
                 Some(name.clone())
             }
             None => {
-                let advised = wishes.precedent.as_ref().filter(|advice| known.available.contains(&advice.congestion));
-                let (congestion, why) = match advised {
-                    Some(advice) => (Some(advice.congestion.clone()), format!("{}, by {}", advice.congestion, advice.from)),
-                    None => congestion(known),
+                let has = |advice: &&Precedent| known.path.available.contains(&advice.congestion);
+                let (congestion, why) = match wishes.precedent.as_ref().filter(has) {
+                    Some(advice) => (Some(advice.congestion.as_str()), format!("{}, by {}", advice.congestion, advice.from)),
+                    None => known.path.congestion(),
                 };
                 reasons.push(why);
-                congestion
+                congestion.map(str::to_owned)
             }
         };
         let staging = wishes.staging.unwrap_or_else(|| {
@@ -118,57 +110,6 @@ impl Choice {
     }
 }
 
-fn streams(known: &Circumstances) -> (usize, String) {
-    let product = AIM.bytes_in(known.rtt);
-    let by_window = product.0.div_ceil(known.window_limit.0.max(1));
-    // One loss costs a channel a part of its window; more channels share the cost and grow back together (SC08, III.C).
-    let by_distance = match known.rtt.as_millis_f64() {
-        ms if ms < 1.0 => 1,
-        ms if ms < 10.0 => 2,
-        ms if ms < 100.0 => 4,
-        // Each doubling also saves a round trip of the windows' growth, which is half of a gigabyte's time at 163 ms: 6.24 s with four
-        // channels, 5.69 with eight, 5.72 with sixteen (emulated `usn-8600`, file to file, one run of each).
-        _ => 8,
-    };
-    let by_path = by_window.max(by_distance).min(MOST_STREAMS as u64);
-    let by_size = known.size.map_or(by_path, |size| size.0.div_ceil(4 << 20).max(1));
-    let streams = by_path.min(by_size);
-    let why = if by_size < by_path {
-        format!("{}: there are only {} to move", count(streams as usize, "channel"), known.size.unwrap_or_default())
-    } else if by_window > by_distance {
-        format!(
-            "{}: one window is at most {} and the path holds {product} at {AIM}",
-            count(streams as usize, "channel"),
-            known.window_limit
-        )
-    } else {
-        format!("{} to begin with, for an rtt of {}", count(streams as usize, "channel"), known.rtt)
-    };
-    (streams as usize, why)
-}
-
-/// What a measurement found best, or fewer for a few bytes.
-fn advised_streams(known: &Circumstances, advice: &Precedent) -> (usize, String) {
-    let by_size = known.size.map_or(usize::MAX, |size| usize::try_from(size.0.div_ceil(4 << 20).max(1)).unwrap_or(usize::MAX));
-    let streams = advice.streams.clamp(1, MOST_STREAMS).min(by_size);
-    (streams, format!("{} to begin with, by {}", count(streams, "channel"), advice.from))
-}
-
-/// CUBIC on long paths where the host has it: several channels of it share a loss, and it needs no timer for each packet,
-/// which BBR's pacing does where the kernel has no `fq` (emulated `usn-8600`, 1 GiB, four channels: 4.2 s against 6.3 s).
-fn congestion(known: &Circumstances) -> (Option<String>, String) {
-    let default = &known.default_congestion;
-    if known.rtt >= Span::from_millis(5) && default != "cubic" && known.available.iter().any(|name| name == "cubic") {
-        return (
-            Some("cubic".to_owned()),
-            format!(
-                "cubic rather than this host's {default}: parallel channels share a loss, without a pacing timer for each packet"
-            ),
-        );
-    }
-    (None, format!("{default}, this host's default"))
-}
-
 fn count(n: usize, noun: &str) -> String {
     format!("{n} {noun}{}", if n == 1 { "" } else { "s" })
 }
@@ -176,16 +117,18 @@ fn count(n: usize, noun: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::units::Span;
 
-    fn known(rtt: Span, window_limit: Bytes) -> Circumstances {
-        let available = vec!["reno".to_owned(), "cubic".to_owned(), "bbr".to_owned()];
-        Circumstances { rtt, size: None, window_limit, available, default_congestion: "cubic".to_owned(), queue_pairs: 0 }
+    fn known(rtt: Span, window: Bytes) -> Circumstances {
+        let available = ["reno", "cubic", "bbr"].map(str::to_owned).to_vec();
+        let path = Unmeasured { rtt, window, available, default_congestion: "cubic".to_owned() };
+        Circumstances { path, size: None, queue_pairs: 0 }
     }
 
     #[test]
     fn a_pool_begins_with_two_slots_on_their_way_for_each_queue_pair_and_no_more_than_there_is_to_move() {
         let slots = |queue_pairs, size| {
-            let known = Circumstances { queue_pairs, size, ..known(Span::from_millis(20), Bytes::mib(4)) };
+            let known = Circumstances { queue_pairs, size, ..known(Span::from_millis(20), Bytes::mib(512)) };
             Choice::new(&known, &Wishes::default(), Bytes::mib(1)).slots(Bytes::mib(1))
         };
         assert_eq!([0, 1, 4, 8, 16].map(|queue_pairs| slots(queue_pairs, None)), [16, 16, 16, 32, 64]);
@@ -193,17 +136,12 @@ mod tests {
     }
 
     #[test]
-    fn a_long_path_gets_more_channels_and_a_small_window_more_still() {
-        let block = Bytes::mib(1);
-        let near = Choice::new(&known(Span::from_micros(280), Bytes::mib(32)), &Wishes::default(), block);
-        assert_eq!((near.streams, near.congestion), (1, None));
-        let far = Choice::new(&known(Span::from_millis(163), Bytes::mib(512)), &Wishes::default(), block);
-        assert_eq!((far.streams, far.congestion.as_deref()), (8, None));
-        let paced = Circumstances { default_congestion: "bbr".to_owned(), ..known(Span::from_millis(163), Bytes::mib(512)) };
-        assert_eq!(Choice::new(&paced, &Wishes::default(), block).congestion.as_deref(), Some("cubic"));
-        let squeezed = Choice::new(&known(Span::from_millis(163), Bytes::mib(4)), &Wishes::default(), block);
-        assert_eq!(squeezed.streams, 16);
-        assert!(squeezed.reasons[0].contains("one window is at most 4 MiB"), "{:?}", squeezed.reasons);
+    fn without_a_wish_it_is_as_the_advisor_says() {
+        let mut far = known(Span::from_millis(163), Bytes::mib(4));
+        far.path.default_congestion = "bbr".to_owned();
+        let choice = Choice::new(&far, &Wishes::default(), Bytes::mib(1));
+        assert_eq!((choice.streams, choice.congestion.as_deref()), (far.path.streams(None).0 as usize, Some("cubic")));
+        assert!(choice.reasons[0].contains("one window is at most 4 MiB"), "{:?}", choice.reasons);
     }
 
     #[test]

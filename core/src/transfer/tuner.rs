@@ -8,10 +8,12 @@
 //! for it wastes the path (Mathis et al. 1997: rate ~ MSS / (RTT sqrt(p))), and BBR, which does not take a loss for congestion
 //! (Cardwell et al. 2016), takes its place. Losses with a queue are left to the control that made the queue.
 
-use super::choice::MOST_STREAMS;
 use super::probe::{Measured, Probe};
+use crate::profile::Unmeasured;
 use crate::units::{Bytes, Rate, Span, Time};
 use std::collections::VecDeque;
+
+const MOST_STREAMS: usize = Unmeasured::MOST_STREAMS as usize;
 
 /// The least window over which a rate is believed; longer paths need [`WINDOW_TRIPS`] round trips.
 const WINDOW: Span = Span::from_millis(1_000);

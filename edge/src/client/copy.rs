@@ -16,6 +16,7 @@ use crate::sys::lock::lock;
 use crate::sys::tcp::process_usage;
 use farline_core::congestion::Algorithm;
 use farline_core::gridftp::Reply;
+use farline_core::profile::Unmeasured;
 use farline_core::transfer::{Choice, Circumstances, Wishes};
 use farline_core::units::{Bytes, Error, Fault, Span};
 use std::sync::atomic::Ordering;
@@ -88,6 +89,18 @@ fn usable(name: &str) -> bool {
     check(&TcpOptions { congestion: Some(name.to_owned()), buffer: None }).is_ok()
 }
 
+/// A path that is `rtt` long, over which this host sends, or receives, and of which nothing else is known.
+pub fn unmeasured(rtt: Span, sending: bool) -> Unmeasured {
+    let sysctl = |name: &str| std::fs::read_to_string(format!("/proc/sys/net/ipv4/{name}")).unwrap_or_default();
+    let offered = sysctl("tcp_available_congestion_control");
+    Unmeasured {
+        rtt,
+        window: window_limit(if sending { "tcp_wmem" } else { "tcp_rmem" }),
+        available: offered.split_whitespace().filter(|name| usable(name)).map(str::to_owned).collect(),
+        default_congestion: sysctl("tcp_congestion_control").trim().to_owned(),
+    }
+}
+
 /// Whether Farline or this host's kernel knows a congestion control of that name.
 ///
 /// # Errors
@@ -157,24 +170,15 @@ impl Copy<'_> {
 
     /// Chooses channels, congestion control and staging for what is known now.
     pub(super) fn choose(&mut self, rtt: Span, size: Option<Bytes>, sending: bool) -> Choice {
-        let sysctl = |name: &str| std::fs::read_to_string(format!("/proc/sys/net/ipv4/{name}")).unwrap_or_default();
         let known = Circumstances {
-            rtt,
+            path: unmeasured(rtt, sending),
             size,
-            window_limit: window_limit(if sending { "tcp_wmem" } else { "tcp_rmem" }),
-            available: sysctl("tcp_available_congestion_control")
-                .split_whitespace()
-                .filter(|name| usable(name))
-                .map(str::to_owned)
-                .collect(),
-            default_congestion: sysctl("tcp_congestion_control").trim().to_owned(),
             queue_pairs: self
                 .options
                 .rdma
                 .map_or(0, |wish| usize::from(wish.queue_pairs_at(rtt)) * self.options.wishes.streams.unwrap_or(1)),
         };
-        let choice = Choice::new(&known, &self.wishes, Bytes(BLOCK_LEN as u64));
-        let mut choice = choice;
+        let mut choice = Choice::new(&known, &self.wishes, Bytes(BLOCK_LEN as u64));
         if let Some(wanted) = self.options.buffer {
             choice.reasons.push(format!("socket buffers of {wanted} as asked"));
             if let Some(granted) = granted_buffer(wanted).filter(|&granted| granted < wanted) {

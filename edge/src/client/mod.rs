@@ -28,7 +28,7 @@ mod to_stock;
 mod upload;
 
 pub use crate::stores::Diskless;
-pub use copy::copy;
+pub use copy::{copy, unmeasured};
 pub use dial::DataPath;
 pub use existing::Existing;
 pub use greet::{Greeting, greet};

@@ -266,7 +266,7 @@ fn precedent(sources: &[Location], destination: &Location) -> Option<Precedent> 
     let profile = crate::profile::stored(&node, way)?;
     let plan = plan_from(&profile, None, Some(way), ADVISED_FOR).ok()?;
     let from = format!("the profile of {}", profile.date);
-    Some(Precedent { streams: plan.streams as usize, congestion: plan.congestion.name().to_owned(), from })
+    Some(Precedent { streams: plan.streams, congestion: plan.congestion.name().to_owned(), from })
 }
 
 fn report(outcome: &Outcome, verbose: bool, output: &Output) -> Result<(), Error> {

@@ -3,9 +3,8 @@
 use crate::node::{hello, remote};
 use crate::output::Output;
 use crate::profile::{USUAL_RATE, plan_text, probe, read, store, stored};
-use farline::client::{Reach, Remote};
+use farline::client::{Reach, Remote, unmeasured};
 use farline::kernelcc::available;
-use farline::mover::window_limit;
 use farline_core::congestion::Algorithm;
 use farline_core::profile::{Direction, Grid, Known, PathPoint, Plan, Profile, Source, plan, plan_from};
 use farline_core::units::{Bytes, Error, Fault, Rate, Span};
@@ -23,7 +22,7 @@ For a node the time comes from its stored profile (`farline profile NODE`), else
 from a probe of at most 20 s where it allows one (`serve --allow-profile`),
 kept for a day; else, or where a flag of the model is given, as for a path from
 the model, whose own error the interval has in it, not what disks cost.
-`farline cp` begins with what is stored, else by the rtt, and learns on its way.";
+`farline cp` begins so too, without a probe, and learns on its way.";
 
 /// Say how to move a size over a path, and how long it takes
 #[derive(clap::Args)]
@@ -176,17 +175,22 @@ fn to_node(args: &Args, output: &Output) -> Result<Plan, Error> {
     by_model(&remote, args, &why)
 }
 
-/// The plan for a node of which nothing was measured, and `why` it is the model's.
+/// The plan for a node of which nothing was measured, and `why` it is the model's. What flags tell, the model chooses by; without any it is
+/// as `farline cp` begins.
 fn by_model(remote: &Remote, args: &Args, why: &str) -> Result<Plan, Error> {
     let model = &args.model;
     let rtt = model.rtt.map_or_else(|| hello(remote, &Reach::default()).map(|node| node.rtt), Ok)?;
-    let path = PathPoint { name: remote.server(), ..PathPoint::custom(model.rate.unwrap_or(USUAL_RATE), rtt) };
-    let offered = available().iter().filter_map(|name| name.parse().ok()).collect();
-    let mut found = plan(&model.known(path, Some(window_limit("tcp_wmem")), offered), args.size)?;
+    let begins = unmeasured(rtt, args.direction != Some(Direction::Back));
     let rate = model.rate.map_or_else(|| format!("{USUAL_RATE} assumed (--rate)"), |rate| format!("{rate} as asked"));
-    found
-        .reasons
-        .push(format!("by the model, {why}: {rate}, rtt {rtt}; `farline cp` begins by this rtt and goes on by what it sees"));
+    let mut found = if model.first().is_none() {
+        begins.plan(args.size)?
+    } else {
+        let path = PathPoint { name: remote.server(), ..PathPoint::custom(model.rate.unwrap_or(USUAL_RATE), rtt) };
+        let offered = available().iter().filter_map(|name| name.parse().ok()).collect();
+        plan(&model.known(path, Some(begins.window), offered), args.size)?
+    };
+    let cp = if model.first().is_none() { "begins so" } else { "is told none of this, and begins by the rtt" };
+    found.reasons.push(format!("by the model, {why}: {rate}, rtt {rtt}; `farline cp` {cp}, and goes on by what it sees"));
     Ok(found)
 }
 

@@ -1,12 +1,12 @@
 //! The axes of a grid as flags: lists and ranges of numbers, paths, controls.
 
 use farline_core::congestion::{Algorithm, Set};
-use farline_core::profile::{Copies, Direction, Driver, Grid, Order, PathPoint, Repetitions, Store};
+use farline_core::profile::{Copies, Direction, Driver, Grid, Order, PathPoint, Repetitions, Store, Unmeasured};
 use farline_core::units::{Bytes, Error, Fault, Rate, Span};
 use std::str::FromStr;
 
 /// Of a path whose rate nobody said: the papers' 10GE.
-pub(crate) const USUAL_RATE: Rate = Rate::from_bps(10_000_000_000);
+pub(crate) const USUAL_RATE: Rate = Unmeasured::RATE;
 
 #[derive(clap::Args)]
 pub(super) struct Axes {
