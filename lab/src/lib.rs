@@ -1,5 +1,6 @@
 //! Shared parts of the end-to-end tests: where the binaries are, and what this machine lets a test do.
 
+pub mod controls;
 mod globus;
 mod link;
 pub mod modules;
@@ -15,10 +16,11 @@ pub mod throughput;
 pub use globus::{globus_server, globus_server_at, globus_server_behind};
 pub use link::Link;
 pub use namespaces::Namespaces;
+use rustix::process::{Pid, Signal, kill_process};
 pub use sshd::Sshd;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 
 /// The `farline` binary built beside the running test or program, or `FARLINE_BIN`.
 ///
@@ -44,6 +46,39 @@ pub fn farline() -> Command {
 #[derive(Debug)]
 pub struct Running(pub Child);
 
+impl Running {
+    /// Starts `command` and waits for its first line.
+    ///
+    /// # Panics
+    /// When it cannot be started.
+    pub fn begun(command: &mut Command) -> (Running, String) {
+        let mut child = command.stdout(Stdio::piped()).spawn().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+        let stdout = child.stdout.take().expect("piped");
+        let running = Running(child);
+        let mut line = String::new();
+        BufReader::new(stdout).read_line(&mut line).expect("it says something");
+        (running, line)
+    }
+
+    /// Sends it `signal`.
+    ///
+    /// # Panics
+    /// When it is gone already.
+    pub fn signal(&self, signal: Signal) {
+        let pid = i32::try_from(self.0.id()).ok().and_then(Pid::from_raw).expect("a process");
+        kill_process(pid, signal).expect("it is ours");
+    }
+
+    /// Sends it `signal` and waits for its end.
+    ///
+    /// # Panics
+    /// When it is gone already.
+    pub fn end(&mut self, signal: Signal) -> ExitStatus {
+        self.signal(signal);
+        self.0.wait().expect("it ends")
+    }
+}
+
 impl Drop for Running {
     fn drop(&mut self) {
         // Already gone is as good.
@@ -68,11 +103,7 @@ pub fn node(root: &Path, rights: &str, more: &[&str]) -> (Running, String) {
 /// # Panics
 /// When it says something else.
 pub fn announced(command: &mut Command) -> (Running, String) {
-    let mut child = command.stdout(Stdio::piped()).spawn().expect("farline starts");
-    let stdout = child.stdout.take().expect("piped");
-    let running = Running(child);
-    let mut line = String::new();
-    BufReader::new(stdout).read_line(&mut line).expect("farline serve prints where it listens");
+    let (running, line) = Running::begun(command);
     let said: serde_json::Value = serde_json::from_str(&line).unwrap_or_else(|error| panic!("{line}: {error}"));
     let address = said["address"].as_str().expect("an address").to_owned();
     (running, format!("ftp://{address}"))

@@ -5,56 +5,18 @@
 use farline::kernelcc::{available, default_control};
 use farline_core::congestion::{Algorithm, Set, theory};
 use farline_core::units::Span;
+use farline_lab::controls::{self, Pinned, alone, is_there, turn, until};
 use farline_lab::recovery::{self, Run, TooBusy, Trouble};
 use farline_lab::{Running, error_of, farline, farline_binary, node, succeed};
-use rustix::process::{Pid, Signal, kill_process};
-use std::io::{BufRead, BufReader};
-use std::process::{Command, Stdio};
-use std::sync::{Mutex, MutexGuard};
-use std::time::{Duration, Instant};
-
-/// Every command removes what killed processes left, also what a test left to see it removed: they take turns.
-static TURN: Mutex<()> = Mutex::new(());
-
-fn alone() -> MutexGuard<'static, ()> {
-    TURN.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
-}
-
-fn turn() -> Option<MutexGuard<'static, ()>> {
-    if let Err(why) = recovery::possible() {
-        eprintln!("SKIPPED: {why}");
-        return None;
-    }
-    Some(alone())
-}
-
-fn is_there(name: &str) -> bool {
-    available().iter().any(|have| have == name)
-}
-
-/// Waits until `name` is there, or is not.
-fn until(name: &str, there: bool) {
-    let until = Instant::now() + Duration::from_secs(5);
-    while is_there(name) != there {
-        assert!(Instant::now() < until, "{name}: there {}, wanted {there}", !there);
-        std::thread::sleep(Duration::from_millis(10));
-    }
-}
+use rustix::process::Signal;
+use std::process::Command;
+use std::time::Duration;
 
 /// A `farline cc load` that holds `name`.
 fn holding(name: &str, more: &[&str]) -> Running {
-    let mut command = farline();
-    command.args(["cc", "load", "scalable", "--set", "paper", "--as", name]).args(more);
-    let mut child = command.stdout(Stdio::piped()).spawn().expect("farline runs");
-    let mut line = String::new();
-    BufReader::new(child.stdout.take().expect("piped")).read_line(&mut line).expect("it says what it loaded");
-    assert!(line.contains("in BPF with the paper constants"), "{line}");
-    Running(child)
-}
-
-fn send(running: &Running, signal: Signal) {
-    let pid = i32::try_from(running.0.id()).ok().and_then(Pid::from_raw).expect("a process");
-    kill_process(pid, signal).expect("it is ours");
+    let (held, said) = controls::holding(&[&["scalable", "--set", "paper", "--as", name], more].concat());
+    assert!(said.contains("in BPF with the paper constants"), "{said}");
+    held
 }
 
 #[test]
@@ -68,8 +30,7 @@ fn a_loaded_control_goes_with_its_process_however_that_ends() {
         let taken = error_of(&["cc", "load", "vegas", "--as", "fl_t_life"]).0;
         assert_eq!(taken["code"], "congestion-taken", "{taken}");
         assert_eq!(error_of(&["cc", "unload", "fl_t_life"]).0["code"], "congestion-held");
-        send(&held, signal);
-        held.0.wait().expect("it ends");
+        held.end(signal);
         until("fl_t_life", false);
     }
     let code = farline().args(["cc", "load", "bic", "--as", "fl_t_life", "--", "sh", "-c", "exit 7"]).status();
@@ -83,13 +44,11 @@ fn without_links_what_a_killed_process_left_is_removed_by_the_next_command() {
     let mut held = holding("fl_t_old", &["--without-link"]);
     succeed(farline().args(["cc", "ls"]));
     assert!(is_there("fl_t_old"), "a control that is held stays");
-    send(&held, Signal::TERM);
-    held.0.wait().expect("it ends");
+    held.end(Signal::TERM);
     until("fl_t_old", false);
 
     let mut held = holding("fl_t_old", &["--without-link"]);
-    send(&held, Signal::KILL);
-    held.0.wait().expect("it ends");
+    held.end(Signal::KILL);
     std::thread::sleep(Duration::from_millis(300));
     assert!(is_there("fl_t_old"), "this is what kernels before 6.4 do");
     succeed(farline().args(["cc", "ls"]));
@@ -100,7 +59,7 @@ fn without_links_what_a_killed_process_left_is_removed_by_the_next_command() {
 fn a_pinned_control_stays_until_it_is_unloaded() {
     let Some(_turn) = turn() else { return };
     for more in [&[][..], &["--without-link"][..]] {
-        succeed(farline().args(["cc", "load", "vegas", "--as", "fl_t_pin", "--pin"]).args(more));
+        let _pinned = Pinned::load("vegas", "fl_t_pin", more);
         assert!(is_there("fl_t_pin"));
         let listed = succeed(farline().args(["cc", "ls"]));
         assert!(listed.lines().any(|line| line.starts_with("fl_t_pin") && line.contains("farline, pinned")), "{listed}");
@@ -205,7 +164,7 @@ fn a_flow_keeps_the_control_that_is_unloaded_under_it_and_a_default_is_not_taken
     use std::net::{TcpListener, TcpStream};
     let Some(_turn) = turn() else { return };
     let default = default_control();
-    succeed(farline().args(["cc", "load", "scalable", "--as", "fl_t_flow", "--pin"]));
+    let _pinned = Pinned::load("scalable", "fl_t_flow", &[]);
     let listener = TcpListener::bind("127.0.0.1:0").expect("loopback");
     let mut near = TcpStream::connect(listener.local_addr().expect("bound")).expect("connect");
     let (mut far, _) = listener.accept().expect("accept");

@@ -3,52 +3,18 @@
 //! A machine whose kernel loads no BPF for this user skips these tests, and says so.
 
 use farline::kernelcc::available;
-use farline_lab::{Running, error_of, error_of_command, farline, farline_binary, globus_server, node, recovery, succeed};
+use farline_lab::controls::{Pinned, holding, is_there, turn, until};
+use farline_lab::{Running, error_of, error_of_command, farline, farline_binary, globus_server, node, succeed};
 use rustix::net::sockopt::set_tcp_congestion;
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 use serde_json::Value;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
-use std::time::{Duration, Instant};
-
-static TURN: Mutex<()> = Mutex::new(());
-
-fn turn() -> Option<MutexGuard<'static, ()>> {
-    if let Err(why) = recovery::possible() {
-        eprintln!("SKIPPED: {why}");
-        return None;
-    }
-    Some(TURN.lock().unwrap_or_else(std::sync::PoisonError::into_inner))
-}
-
-fn is_there(name: &str) -> bool {
-    available().iter().any(|have| have == name)
-}
-
-fn until(name: &str, there: bool) {
-    let until = Instant::now() + Duration::from_secs(5);
-    while is_there(name) != there {
-        assert!(Instant::now() < until, "{name}: there {}, wanted {there}", !there);
-        std::thread::sleep(Duration::from_millis(10));
-    }
-}
-
-fn send(running: &Running, signal: Signal) {
-    let pid = i32::try_from(running.0.id()).ok().and_then(Pid::from_raw).expect("a process");
-    kill_process(pid, signal).expect("it is ours");
-}
-
-/// A command that has said its first line.
-fn begun(command: &mut Command) -> (Running, String) {
-    let mut child = command.stdout(Stdio::piped()).spawn().expect("farline runs");
-    let mut line = String::new();
-    BufReader::new(child.stdout.take().expect("piped")).read_line(&mut line).expect("it says something");
-    (Running(child), line)
-}
+use std::time::Duration;
 
 /// The binary where user nobody can run it, and a command that does, with `capabilities` (such as `+bpf,+perfmon`).
 struct Nobody(tempfile::TempDir);
@@ -85,7 +51,7 @@ fn what_a_living_process_holds_is_removed_by_nobody_and_a_dead_ones_record_goes(
     assert!(error["hint"].as_str().is_some_and(|hint| hint.contains("install -d -o USER /run/farline/cc")), "{error}");
     assert!(!is_there("fl_t_nobody"));
     // With one it is held, root sees by whom in outline, and leaves it.
-    let (held, said) = begun(nobody.farline(RECOMMENDED).args(load));
+    let (held, said) = Running::begun(nobody.farline(RECOMMENDED).args(load));
     assert!(said.contains("in BPF with the paper constants"), "{said}");
     let listed = succeed(farline().args(["cc", "ls"]));
     assert!(listed.lines().any(|line| line.starts_with("fl_t_nobody") && line.contains("farline, another process")), "{listed}");
@@ -94,7 +60,7 @@ fn what_a_living_process_holds_is_removed_by_nobody_and_a_dead_ones_record_goes(
     until("fl_t_nobody", false);
 
     // The other way round: an ordinary user sees who holds what.
-    let (mut held, _) = begun(farline().args(["cc", "load", "scalable", "--as", "fl_t_root", "--without-link"]));
+    let (mut held, _) = holding(&["scalable", "--as", "fl_t_root", "--without-link"]);
     let listed = succeed(nobody.farline("-all").args(["cc", "ls"]));
     assert!(listed.contains(&format!("farline, process {}", held.0.id())), "{listed}");
     let record = Path::new("/run/farline/cc/fl_t_root");
@@ -106,8 +72,7 @@ fn what_a_living_process_holds_is_removed_by_nobody_and_a_dead_ones_record_goes(
     assert!(is_there("fl_t_root"), "what has no record was not left by a killed process");
     std::fs::rename(aside, record).expect("root may");
     // And of a killed one the record goes too.
-    send(&held, Signal::KILL);
-    held.0.wait().expect("it ends");
+    held.end(Signal::KILL);
     succeed(farline().args(["cc", "ls"]));
     until("fl_t_root", false);
     assert!(!record.exists(), "the record of a process that is gone");
@@ -120,7 +85,7 @@ fn a_name_that_another_process_holds_is_not_taken_for_the_kernels() {
         eprintln!("SKIPPED: this kernel has the controls that this would load");
         return;
     }
-    let (held, _) = begun(farline().args(["cc", "load", "vegas", "--set", "paper"]));
+    let (held, _) = holding(&["vegas", "--set", "paper"]);
     let (error, code) = error_of(&["cc", "load", "vegas", "--set", "linux"]);
     assert_eq!((error["code"].as_str(), code), (Some("congestion-taken"), 2), "{error}");
     assert!(error["message"].as_str().is_some_and(|text| text.contains(&format!("process {}", held.0.id()))), "{error}");
@@ -175,7 +140,7 @@ fn what_cannot_be_loaded_so_is_said_of_what_was_asked() {
 #[test]
 fn a_holder_that_waits_sleeps() {
     let Some(_turn) = turn() else { return };
-    let (held, _) = begun(farline().args(["cc", "load", "scalable", "--as", "fl_t_idle"]));
+    let (held, _) = holding(&["scalable", "--as", "fl_t_idle"]);
     let switches = || -> u64 {
         let tasks = std::fs::read_dir(format!("/proc/{}/task", held.0.id())).expect("it lives");
         let of = |task: std::io::Result<std::fs::DirEntry>| {
@@ -257,8 +222,8 @@ fn trace(command: &mut Command, more: &[&str]) -> Child {
 #[test]
 fn traces_of_two_controls_keep_apart_and_a_second_of_one_is_refused() {
     let Some(_turn) = turn() else { return };
-    let (_x, _) = begun(farline().args(["cc", "load", "scalable", "--as", "fl_t_x"]));
-    let (_y, _) = begun(farline().args(["cc", "load", "vegas", "--as", "fl_t_y"]));
+    let (_x, _) = holding(&["scalable", "--as", "fl_t_x"]);
+    let (_y, _) = holding(&["vegas", "--as", "fl_t_y"]);
     let flows = [Flows::new("fl_t_x", 1), Flows::new("fl_t_y", 1)];
     let of_y = trace(&mut farline(), &["fl_t_y", "--for", "3s"]);
     std::thread::sleep(Duration::from_millis(300));
@@ -286,13 +251,13 @@ fn a_traces_lines_come_as_asked_from_the_source_that_is_named() {
         assert_eq!((error["code"].as_str(), code), (Some("usage"), 2), "{error}");
     }
     // A pinned control tells every ten milliseconds; its reader wants less.
-    succeed(farline().args(["cc", "load", "scalable", "--as", "fl_t_thin", "--pin"]));
+    let pinned = Pinned::load("scalable", "fl_t_thin", &[]);
     let (nobody_there, said) = traced(trace(&mut farline(), &["fl_t_thin", "--for", "300ms"]));
     assert!(nobody_there.is_empty() && said.contains("no flow used fl_t_thin"), "{said}");
     let flows = Flows::new("fl_t_thin", 2);
     let (lines, _) = traced(trace(&mut farline(), &["fl_t_thin", "--every", "500ms", "--for", "2s"]));
     drop(flows);
-    succeed(farline().args(["cc", "unload", "fl_t_thin"]));
+    drop(pinned);
     assert!((4..=10).contains(&lines.iter().filter(|line| line["changed"] == false).count()), "{lines:#?}");
 
     // With the capabilities that are recommended, and no more, the control itself tells of what was loaded for the trace.

@@ -1,9 +1,10 @@
 //! What takes Debian's own kernel, or a clock that may be stepped: `make lab` runs these in the guest of `lab/guest`.
 
 use farline::kernelcc::{available, default_control};
+use farline_lab::controls::{holding, until};
 use farline_lab::{Running, error_of, farline, node, succeed};
-use rustix::process::{Pid, Signal, kill_process};
-use std::io::{BufRead, BufReader, Read};
+use rustix::process::Signal;
+use std::io::Read;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -36,31 +37,9 @@ fn a_module_is_taken_before_bpf_and_its_name_is_then_taken() {
     // modprobe itself takes "exists" for "is loaded".
     let _ = Command::new("modprobe").args(["-q", "tcp_htcp"]).status();
     assert!(!std::path::Path::new("/sys/module/tcp_htcp").exists(), "the module took a name that was taken");
-    end(&mut held, Signal::TERM);
-    until_gone("htcp");
+    held.end(Signal::TERM);
+    until("htcp", false);
     assert_eq!(default_control(), default);
-}
-
-/// The kernel takes a name from its list a moment after the program is gone.
-fn until_gone(name: &str) {
-    let until = Instant::now() + Duration::from_secs(5);
-    while available().iter().any(|have| have == name) {
-        assert!(Instant::now() < until, "{name} stayed");
-        std::thread::sleep(Duration::from_millis(20));
-    }
-}
-
-fn holding(arguments: &[&str]) -> (Running, String) {
-    let mut child = farline().args(["cc", "load"]).args(arguments).stdout(Stdio::piped()).spawn().expect("farline runs");
-    let mut line = String::new();
-    BufReader::new(child.stdout.take().expect("piped")).read_line(&mut line).expect("it says what it loaded");
-    (Running(child), line)
-}
-
-fn end(held: &mut Running, signal: Signal) {
-    let pid = i32::try_from(held.0.id()).ok().and_then(Pid::from_raw).expect("a process");
-    kill_process(pid, signal).expect("it is ours");
-    held.0.wait().expect("it ends");
 }
 
 #[test]
@@ -72,14 +51,14 @@ fn on_a_kernel_without_links_nothing_stays_after_a_signal_and_the_next_command_c
     for signal in [Signal::TERM, Signal::INT] {
         let (mut held, said) = holding(&["htcp", "--set", "paper", "--as", "fl_g_old"]);
         assert!(said.contains("in BPF with the paper constants") && there(), "{said}");
-        end(&mut held, signal);
-        until_gone("fl_g_old");
+        held.end(signal);
+        until("fl_g_old", false);
     }
     let (mut held, _) = holding(&["htcp", "--set", "paper", "--as", "fl_g_old"]);
-    end(&mut held, Signal::KILL);
+    held.end(Signal::KILL);
     assert!(there(), "without links nobody takes it back");
     succeed(farline().args(["cc", "ls"]));
-    until_gone("fl_g_old");
+    until("fl_g_old", false);
 }
 
 #[test]
@@ -99,9 +78,7 @@ fn a_profile_that_a_signal_ends_leaves_no_control_on_a_kernel_without_links() {
             assert!(Instant::now() < until && child.0.try_wait().expect("a child").is_none(), "it loads its control");
             std::thread::sleep(Duration::from_millis(50));
         }
-        let pid = i32::try_from(child.0.id()).ok().and_then(Pid::from_raw).expect("a process");
-        kill_process(pid, signal).expect("it is ours");
-        assert_eq!(child.0.wait().expect("it ends").code(), Some(code), "{signal:?}");
+        assert_eq!(child.end(signal).code(), Some(code), "{signal:?}");
         assert_eq!(own(), None, "{signal:?}");
     }
     assert_eq!(default_control(), default);
