@@ -18,25 +18,26 @@ impl Profile {
 
     /// The page of a profile whose rates are those to be shown; `document` has those that were measured.
     fn draw(&self, document: &Profile, commands: &[String]) -> Page {
-        let kind = match (self.kind, self.grid.scale) {
-            (Kind::Modelled, _) => {
+        let kind = match self.kind {
+            Kind::Modelled => {
                 "Every curve is modelled: streams as fluids over one queue, in virtual time. Nothing here was measured."
-                    .to_owned()
             }
-            (Kind::Measured, 1) => "Every curve was measured.".to_owned(),
-            (Kind::Measured, k) if document.grid.stretched => format!(
-                "Every curve was measured, scaled {k} and stretched: on a path of 1/{k} of the rate and {k} times the round trip, so that \
-                 windows in packets are those of the full rate, and everything took {k} times as long. All rates on this page are times {k}, \
-                 and all times are a {k}th; the document has what was measured."
+            Kind::Measured => "Every curve was measured.",
+        };
+        let scaled = match self.grid.scale {
+            1 => String::new(),
+            k if document.grid.stretched => format!(
+                " Scaled {k} and stretched: on a path of 1/{k} of the rate and {k} times the round trip, so that windows in packets are those \
+                 of the full rate, and everything took {k} times as long. All rates on this page are times {k}, and all times are a {k}th; \
+                 the document has what it was before."
             ),
-            (Kind::Measured, k) => format!(
-                "Every curve was measured, scaled {k}: on a path of 1/{k} of the rate with packets of 1/{k} of the size, so that windows \
-                 in packets and times are those of the full rate. All rates and sizes on this page are times {k}; the document \
-                 has what was measured."
+            k => format!(
+                " Scaled {k}: on a path of 1/{k} of the rate with packets of 1/{k} of the size, so that windows in packets and times are \
+                 those of the full rate. All rates and sizes on this page are times {k}; the document has what it was before."
             ),
         };
-        let mut page =
-            Page::new(format!("Profile: {}", self.grid.name)).lead(format!("{kind} Farline {}, {}.", self.farline, self.date));
+        let mut page = Page::new(format!("Profile: {}", self.grid.name))
+            .lead(format!("{kind}{scaled} Farline {}, {}.", self.farline, self.date));
         page = page.section(self.overview());
         let sections = [
             self.heat(),
@@ -67,7 +68,8 @@ impl Profile {
     /// `modelled` or `measured`, behind the name of every curve.
     pub(super) fn label(&self) -> &'static str {
         match (self.kind, self.grid.scale) {
-            (Kind::Modelled, _) => "modelled",
+            (Kind::Modelled, 1) => "modelled",
+            (Kind::Modelled, _) => "modelled, scaled",
             (Kind::Measured, 1) => "measured",
             (Kind::Measured, _) => "measured, scaled",
         }
@@ -111,22 +113,24 @@ impl Profile {
                  chart and no mean."
             ));
         }
-        match self.kind {
-            Kind::Modelled => section.note(
+        if self.kind == Kind::Modelled {
+            section = section.note(
                 "The model has the controls in full and one tail-drop queue of one bandwidth-delay product. It has no \
                  lost retransmission, no delayed acknowledgement, no HyStart, and no processor: real hosts are slower.",
-            ),
-            Kind::Measured if grid.stretched => section.note(
+            );
+        }
+        match grid.scale {
+            1 => section,
+            _ if grid.stretched => section.note(
                 "What stretches exactly: controls that count round trips, which are Reno, BIC, HighSpeed, Scalable and Vegas, and whatever a \
                  window limits. What does not: CUBIC, H-TCP and BBR count seconds, and so do a host's least retransmission timeout \
                  and the delay of its acknowledgements.",
             ),
-            Kind::Measured if grid.scale > 1 => section.note(
+            _ => section.note(
                 "What scales exactly: every control that counts packets and time, which is all eight. What does not: 64 KiB that \
                  a host sends at once hold more of the smaller packets, BBR's pacing leaves in such pieces, and headers take a \
                  larger share of a packet.",
             ),
-            Kind::Measured => section,
         }
     }
 
@@ -193,6 +197,27 @@ pub(super) fn gbit(rate: Rate) -> f64 {
 mod tests {
     use super::*;
     use crate::profile::{Environment, Form, Simulator, preset};
+
+    #[test]
+    fn the_page_says_at_which_rate_and_pace_its_profile_ran() {
+        for (name, k, says) in [
+            ("wanphy-streams", 1, None),
+            ("wanphy-streams", 4, Some("Scaled 4: on a path of 1/4 of the rate with packets of 1/4 of the size")),
+            ("wanphy-recovery", 4, Some("Scaled 4 and stretched: on a path of 1/4 of the rate and 4 times the round trip")),
+        ] {
+            let mut grid = preset(name, Form::Quick).expect("a preset").scaled(k).expect("a scale");
+            (grid.repetitions.least, grid.repetitions.most) = (1, 1);
+            let mut profile = Profile::new(grid, Kind::Modelled, Environment::default(), "today").expect("a grid");
+            profile.run(&mut Simulator, |_| true).expect("a model does not fail");
+            let html = profile.page(&[]).html();
+            assert_eq!(
+                (html.contains("Scaled"), html.contains("modelled, scaled")),
+                (says.is_some(), says.is_some()),
+                "{name} {k}"
+            );
+            assert!(says.is_none_or(|words| html.contains(words)), "{name} {k}");
+        }
+    }
 
     #[test]
     fn the_page_has_every_section_and_says_that_it_is_a_model() {

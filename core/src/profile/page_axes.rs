@@ -29,7 +29,7 @@ struct Along {
 }
 
 fn or_none(bytes: Option<Bytes>, what: &str) -> String {
-    bytes.map_or_else(|| format!("no {what}"), |bytes| format!("{what} {bytes}"))
+    bytes.map_or_else(|| format!("the kernel's {what}"), |bytes| format!("{what} {bytes}"))
 }
 
 fn mib(bytes: Option<Bytes>) -> f64 {
@@ -154,9 +154,10 @@ impl Profile {
     pub(super) fn along_other_axes(&self) -> Option<Section> {
         let mut axes = self.axes();
         axes.extend(self.distance(&axes));
-        let mut charts = Vec::new();
+        let (mut charts, mut is_cut) = (Vec::new(), false);
         for along in &axes {
             let mut chart = |place: String, mut series: Vec<Series>| {
+                is_cut |= series.len() > LINES;
                 series.truncate(LINES);
                 charts.push(LineChart {
                     title: format!("Throughput by {}{place}", spoken(along.name)),
@@ -167,6 +168,10 @@ impl Profile {
                 });
             };
             let all = self.lines(&axes, along, |_| true);
+            // Of an axis whose other values have no number.
+            if all.iter().all(|series| series.points.len() < 2) {
+                continue;
+            }
             // Too many lines for one chart: one for each path, or over distance for each value of the first axis.
             let first = axes.first().filter(|one| one.name != DISTANCE);
             let part = |cell: &Cell| match (along.name == DISTANCE, first) {
@@ -191,10 +196,10 @@ impl Profile {
                 chart(format!(", {name}"), lines);
             }
         }
-        let note = format!("At most {LINES} lines are drawn; the table below has every cell.");
-        let section =
-            |charts: Vec<LineChart>| charts.into_iter().fold(Section::new("Along each axis"), Section::chart).note(note);
-        (!charts.is_empty()).then(|| section(charts))
+        let is_drawn = !charts.is_empty();
+        let section = charts.into_iter().fold(Section::new("Along each axis"), Section::chart);
+        let cut = format!("At most {LINES} lines are drawn; the table below has every cell.");
+        is_drawn.then(|| if is_cut { section.note(cut) } else { section })
     }
 
     /// Means of the cells that `of` takes over the axis `along`, a line for each combination of the others.
