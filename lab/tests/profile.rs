@@ -122,6 +122,7 @@ fn a_model_is_written_compared_and_planned_from() {
     assert_eq!((&untested["tested"], significant(&untested)), (&0.into(), 0), "{untested}");
     let said = succeed(farline().args(["profile", "diff", text(&file("e.json")), text(&file("f.json"))]));
     assert!(said.contains("none of 2 cells could be tested"), "{said}");
+    assert!(said.lines().all(|line| line.chars().count() <= 80), "{said}");
     for level in ["7", "nan", "0"] {
         let mut diff = farline();
         diff.args(["--json", "profile", "diff", text(&file("a.json")), text(&file("b.json")), "--level", level]);

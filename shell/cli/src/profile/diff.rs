@@ -1,6 +1,6 @@
 //! `farline profile diff`: two profiles beside each other, with a test of significance.
 
-use super::print::rate;
+use super::print::named;
 use super::read;
 use crate::output::Output;
 use farline_core::profile::{Difference, diff};
@@ -16,6 +16,9 @@ A cell differs when Welch's p is below the level after Holm's correction for
 all cells; p of the permutation test stands beside it. `-` is no test: Welch's
 needs two valid repetitions of a cell in each profile, the other one four.
 Scaled profiles are compared at the full rate.";
+
+/// What is left of 80 columns for a cell's name.
+const NAME: usize = 29;
 
 /// Say which cells of two profiles differ by more than chance
 #[derive(clap::Args)]
@@ -38,22 +41,21 @@ pub(super) fn run(args: &Args, output: &Output) -> Result<ExitCode, Error> {
 
 fn text(found: &Difference) -> String {
     let mut lines: Vec<String> = found.settings.iter().map(|words| format!("set differently: {words}")).collect();
-    lines.push(format!("{:<44} {:>14} {:>14} {:>8} {:>7} {:>7}", "cell", "first", "second", "change", "Welch", "perm."));
+    lines.push(format!("{:<NAME$} {:>8} {:>8} {:>8} {:>7} {:>7}", "Gbit/s", "first", "second", "change", "Welch", "perm."));
     let p = |comparison: Option<farline_core::profile::statistics::Comparison>| {
         comparison.map_or_else(|| "-".to_owned(), |found| format!("{:.4}", found.p))
     };
     for cell in &found.cells {
         let change = if cell.a.mean == 0.0 { 0.0 } else { (cell.b.mean / cell.a.mean - 1.0) * 100.0 };
-        lines.push(format!(
-            "{:<44} {:>14} {:>14} {:>+7.1}% {:>7} {:>7}{}",
-            cell.cell,
-            rate(cell.a.mean),
-            rate(cell.b.mean),
-            change,
+        let figures = format!(
+            "{:>8.3} {:>8.3} {change:>+7.1}% {:>7} {:>7}{}",
+            cell.a.mean / 1e9,
+            cell.b.mean / 1e9,
             p(cell.welch),
             p(cell.permutation),
             if cell.significant { "  differs" } else { "" }
-        ));
+        );
+        lines.extend(named(&cell.cell, NAME, &figures));
     }
     let count = found.cells.iter().filter(|cell| cell.significant).count();
     let (tested, all) = (found.tested, found.cells.len());

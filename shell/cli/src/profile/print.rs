@@ -43,7 +43,7 @@ pub(super) fn table(profile: &Profile) -> String {
             let interval =
                 summary.ci95.map_or_else(|| "-".to_owned(), |(low, high)| format!("{:.3}..{:.3}", low / 1e9, high / 1e9));
             let figures = format!("{:>7.3} {interval:>17} {steady:>7.3} {ramp:>7.1} {:>3}", summary.mean / 1e9, summary.n);
-            lines.extend(named(result, &figures));
+            lines.extend(named(&result.cell.name(), NAME, &figures));
             if profile.grid.disturbance.is_some() {
                 lines.push(format!("  {}", back(result)));
             }
@@ -56,14 +56,13 @@ pub(super) fn table(profile: &Profile) -> String {
     lines.join("\n")
 }
 
-/// The name of a cell and its figures behind it, or below it where both do not fit.
-fn named(result: &CellResult, figures: &str) -> Vec<String> {
-    let name = result.cell.name();
-    if name.chars().count() <= NAME {
-        return vec![format!("{name:<NAME$} {figures}")];
+/// The name of a cell in `width` and its figures behind it, or below it where both do not fit.
+pub(super) fn named(name: &str, width: usize, figures: &str) -> Vec<String> {
+    if name.chars().count() <= width {
+        return vec![format!("{name:<width$} {figures}")];
     }
-    let mut lines = wrapped(&name);
-    lines.push(format!("{:<NAME$} {figures}", ""));
+    let mut lines = wrapped(name);
+    lines.push(format!("{:<width$} {figures}", ""));
     lines
 }
 
@@ -86,7 +85,7 @@ fn words_of_doubt(result: &CellResult) -> Option<Vec<String>> {
     let why = result.repetitions.iter().find_map(|one| one.invalid.as_ref())?.split("; ").next()?;
     let seen: Vec<f64> = result.repetitions.iter().map(|one| one.whole.receiver_bps.as_bps() as f64 / 1e9).collect();
     let mean = format!("({:.3})", Summary::of(&seen)?.mean);
-    let mut lines = named(result, &format!("{mean:>7} INVALID, {} times", seen.len()));
+    let mut lines = named(&result.cell.name(), NAME, &format!("{mean:>7} INVALID, {} times", seen.len()));
     lines.extend(wrapped(&format!("because {why}")));
     Some(lines)
 }
