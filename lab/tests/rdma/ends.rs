@@ -4,9 +4,10 @@ use crate::tap::{Pair, Tap};
 use farline_lab::{Running, announced, farline, succeed};
 use serde_json::Value;
 use std::net::Ipv4Addr;
-use std::path::Path;
-use std::process::Command;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 use std::sync::Once;
+use tempfile::TempDir;
 
 pub(crate) const MIB: usize = 1 << 20;
 pub(crate) const CALM: &str = "delay 0ms";
@@ -193,6 +194,32 @@ pub(crate) fn by_tcp_instead(command: &mut Command) -> String {
     let notes = notes(&result);
     assert_eq!(notes.matches("over TCP instead of RDMA").count(), 1, "{notes}");
     notes
+}
+
+/// A copy of twelve mebibytes to a node at the far end, of which something can be seen on its way.
+pub(crate) struct SlowCopy {
+    pub(crate) running: Running,
+    pub(crate) node: Running,
+    pub(crate) url: String,
+    pub(crate) root: PathBuf,
+    pub(crate) source: PathBuf,
+    _dir: TempDir,
+}
+
+impl SlowCopy {
+    /// Begins it with `more` arguments, and the proof that verbs carry it.
+    pub(crate) fn begun(more: &[&str]) -> (SlowCopy, Proof) {
+        wire();
+        let dir = tempfile::tempdir().expect("a folder");
+        let (source, root) = (dir.path().join("source"), dir.path().join("root"));
+        plant(&source, 12 * MIB);
+        let (node, url) = far_node(&root, &[]);
+        let proof = Proof::of(End::Near);
+        let mut command = farline();
+        command.args(["--json", "cp", "--limit", "4M"]).args(more).arg(&source).arg(format!("{url}/there"));
+        let running = Running(command.stdout(Stdio::piped()).spawn().expect("farline runs"));
+        (SlowCopy { running, node, url, root, source, _dir: dir }, proof)
+    }
 }
 
 pub(crate) fn is_running(copying: &mut Running) -> bool {
