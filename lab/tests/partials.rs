@@ -2,6 +2,7 @@
 
 use farline_core::units::Rng;
 use farline_lab::{Running, error_of, farline, node, succeed};
+use rustix::process::Signal;
 use serde_json::Value;
 use std::path::Path;
 use std::process::Stdio;
@@ -68,8 +69,7 @@ fn what_a_killed_copy_left_is_listed_and_removed_and_what_a_running_one_holds_is
     let (said, code) = rm(&root.join("run7/deep"));
     assert_eq!((said["kept"][0]["error"]["code"].as_str(), code), (Some("busy"), Some(6)), "{said}");
 
-    server.0.kill().expect("killed");
-    server.0.wait().expect("ended");
+    server.end(Signal::KILL);
     assert!(!copy.0.wait().expect("ended").success());
     let listed = ls(&root);
     let left = &listed[0];

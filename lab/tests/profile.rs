@@ -2,6 +2,7 @@
 
 use farline_core::profile::Profile;
 use farline_lab::{Running, farline, farline_binary, succeed};
+use rustix::process::Signal;
 use serde_json::Value;
 use std::fs;
 use std::io::{Read, Write};
@@ -316,8 +317,7 @@ fn a_killed_profile_goes_on_and_one_whose_path_dies_keeps_what_it_has() {
     let mut other = measured("2", &dir.path().join("q.json"), &more).expect("links can be made");
     let error = error_of(&mut other);
     assert_eq!(error["code"], "profile-running", "{error}");
-    running.0.kill().expect("a child");
-    running.0.wait().expect("a child");
+    running.end(Signal::KILL);
     let kept = repetitions(&read(&document));
     assert!(kept >= 1);
     // The path is taken away under the next one.
@@ -356,8 +356,7 @@ fn a_killed_profile_whose_page_alone_was_asked_for_goes_on_too() {
     let mut running = Running(command.spawn().expect("farline runs"));
     let unfinished = dir.path().join(format!("farline/profiles/unfinished-custom-{}.json", running.0.id()));
     wait_for(&unfinished, 1, &mut running);
-    running.0.kill().expect("a child");
-    running.0.wait().expect("a child");
+    running.end(Signal::KILL);
     assert!(!page.exists() && repetitions(&read(&unfinished)) >= 1);
 }
 

@@ -1,12 +1,13 @@
 //! Copies that are broken off and run again, with real processes: what is durable is not sent twice, and nothing half-done shows.
 
 use farline_core::units::Rng;
-use farline_lab::{Link, error_of, farline, node, succeed};
+use farline_lab::{Link, Running, error_of, farline, node, succeed};
+use rustix::process::Signal;
 use serde_json::Value;
 use std::io::Write;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-use std::process::{Child, Stdio};
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 /// A folder in memory where there is one: a disk's pace is not what is tested.
@@ -50,8 +51,10 @@ fn copy(from: &str, to: &str) -> Value {
 }
 
 /// Begins a copy that takes some seconds.
-fn begin(from: &str, to: &str) -> Child {
-    farline().args(["-q", "cp", "--limit", "500Mbit/s", from, to]).stderr(Stdio::null()).spawn().expect("runs")
+fn begin(from: &str, to: &str) -> Running {
+    let mut command = farline();
+    command.args(["-q", "cp", "--limit", "500Mbit/s", from, to]).stderr(Stdio::null());
+    Running(command.spawn().expect("runs"))
 }
 
 /// Bytes on disk of the largest partial file: its length is that of the whole from its beginning on.
@@ -73,8 +76,7 @@ fn a_killed_client_leaves_a_partial_that_the_same_command_goes_on_from() {
     let (_node, url) = node(&root, "write", &[]);
     let mut client = begin(text(&file), &url);
     wait_for("some data", || partial(&root) > 20 << 20);
-    client.kill().expect("killed");
-    client.wait().expect("ended");
+    client.end(Signal::KILL);
     assert!(!root.join("file").exists(), "nothing shows under the final name");
     let result = copy(text(&file), &url);
     assert!(result["resumed_bytes"].as_u64() > Some(10 << 20), "{}", result["resumed_bytes"]);
@@ -98,9 +100,8 @@ fn a_killed_node_and_a_killed_download_go_on_from_what_was_durable() {
     let (mut server, url) = node(&root, "write", &[]);
     let mut client = begin(text(&file), &url);
     wait_for("a durable part", || journaled(&root) || is_over(&root));
-    server.0.kill().expect("killed");
-    server.0.wait().expect("ended");
-    assert!(!client.wait().expect("ended").success(), "the client says that the node is gone");
+    server.end(Signal::KILL);
+    assert!(!client.0.wait().expect("ended").success(), "the client says that the node is gone");
     let (_server, url) = node(&root, "write", &[]);
     let result = copy(text(&file), &url);
     assert!(result["resumed_bytes"].as_u64() > Some(0) && result["verified"] == true, "{result}");
@@ -109,8 +110,7 @@ fn a_killed_node_and_a_killed_download_go_on_from_what_was_durable() {
     let from = format!("{url}/file");
     let mut client = begin(&from, text(&down));
     wait_for("a durable part", || journaled(&down) || is_over(&down));
-    client.kill().expect("killed");
-    client.wait().expect("ended");
+    client.end(Signal::KILL);
     let result = copy(&from, text(&down));
     assert!(result["resumed_bytes"].as_u64() > Some(0) && result["verified"] == true, "{result}");
     assert!(same(&file, &down.join("file")));
@@ -133,8 +133,7 @@ fn a_changed_source_starts_again_and_another_transfer_sweeps_the_stale_partial_u
     for change in [true, false] {
         let mut client = begin(text(&file), &url);
         wait_for("some data", || partial(&root) > 20 << 20);
-        client.kill().expect("killed");
-        client.wait().expect("ended");
+        client.end(Signal::KILL);
         if change {
             plant_file(&file, 200, 4);
         } else {
@@ -278,8 +277,7 @@ fn fifty_kills_at_random_instants_lose_nothing() {
             if rng.below(2) == 0 {
                 client.kill().expect("killed");
             } else {
-                node.0.kill().expect("killed");
-                node.0.wait().expect("ended");
+                node.end(Signal::KILL);
                 node = link.node(&root, &[]);
             }
         }

@@ -8,7 +8,7 @@ use serde_json::Value;
 use std::net::TcpListener;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 /// What --timeout is here, in seconds; and what an error may take beyond it: a look every 200 ms, and a slow machine.
@@ -29,11 +29,6 @@ fn plant_file(path: &Path, mib: usize) {
 
 fn text(path: &Path) -> &str {
     path.to_str().expect("text")
-}
-
-fn stop(child: &Child) {
-    let id = Pid::from_raw(i32::try_from(child.id()).expect("a process id")).expect("a process");
-    kill_process(id, Signal::STOP).expect("the process is ours");
 }
 
 fn hidden(folder: &Path) -> usize {
@@ -95,13 +90,12 @@ fn a_stopped_node_is_given_up_in_the_middle_of_a_copy_either_way_and_the_copy_go
         command.args(["--json", "cp", "--limit", "300Mbit/s", "--timeout", &timeout, from, to]);
         let client = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("farline runs");
         wait_for("some data", || flows(place) && hidden(place) > 0);
-        stop(&server.0);
+        server.signal(Signal::STOP);
         let began = Instant::now();
         let output = client.wait_with_output().expect("ended");
         silent_error(&output, began);
         assert!(!place.join("file").exists() && !down.join("stored").exists(), "nothing half-done under a final name");
-        server.0.kill().expect("killed");
-        server.0.wait().expect("ended");
+        server.end(Signal::KILL);
         // Another node in its place goes on with what it finds; to another port a download begins anew.
         let (_again, url) = node(&root, "write", &[]);
         let stored = format!("{url}/stored");
@@ -158,7 +152,7 @@ fn a_node_does_not_keep_a_place_for_a_client_that_is_stopped() {
     command.args(["--json", "cp", "--limit", "300Mbit/s", text(&file), &url]).stdout(Stdio::null()).stderr(Stdio::null());
     let client = Running(command.spawn().expect("farline runs"));
     wait_for("some data", || flows(&root));
-    stop(&client.0);
+    client.signal(Signal::STOP);
     let began = Instant::now();
     loop {
         let output = farline().args(["--json", "cp", text(&file), &url]).output().expect("farline runs");

@@ -2,6 +2,7 @@
 
 use farline_core::units::Rng;
 use farline_lab::{Link, Running, error_of_command, farline, globus_server_at, globus_server_behind, node, succeed};
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
@@ -91,9 +92,9 @@ impl Bench {
         let server = self.server.take().expect("it runs");
         let id = server.0.id();
         let children = std::fs::read_to_string(format!("/proc/{id}/task/{id}/children")).unwrap_or_default();
-        for child in children.split_whitespace().filter_map(|child| rustix::process::Pid::from_raw(child.parse().ok()?)) {
+        for child in children.split_whitespace().filter_map(|child| Pid::from_raw(child.parse().ok()?)) {
             // One that ended by itself is as good.
-            let _ = rustix::process::kill_process(child, rustix::process::Signal::KILL);
+            let _ = kill_process(child, Signal::KILL);
         }
         drop(server);
         self.server = Some(globus_server_at(self.port));
@@ -140,8 +141,7 @@ fn an_upload_that_is_killed_again_and_again_goes_on_from_what_the_server_said() 
             let status = client.0.wait().expect("ended");
             assert_eq!(status.code(), Some(5), "the client says that the path or the peer broke");
         } else {
-            client.0.kill().expect("killed");
-            client.0.wait().expect("ended");
+            client.end(Signal::KILL);
         }
         let left = bench.left();
         assert_eq!((left.len(), &left[0]["running"], left[0]["total_bytes"].as_u64()), (1, &Value::Bool(false), Some(LEN)));
@@ -185,8 +185,7 @@ fn a_download_that_is_killed_again_and_again_goes_on_from_what_is_durable_here()
             bench.crash_the_server();
             assert_eq!(client.0.wait().expect("ended").code(), Some(5));
         } else {
-            client.0.kill().expect("killed");
-            client.0.wait().expect("ended");
+            client.end(Signal::KILL);
         }
         before = durable(&bench);
         assert!(!target.exists());
@@ -200,8 +199,7 @@ fn a_download_that_is_killed_again_and_again_goes_on_from_what_is_durable_here()
     // Another file under the same name is not the same transfer.
     let mut client = bench.begin(&url, text(&down));
     wait_for("something durable", || durable(&bench) > 0);
-    client.0.kill().expect("killed");
-    client.0.wait().expect("ended");
+    client.end(Signal::KILL);
     bench.plant(&file, 2);
     let result = bench.copy(&url, text(&down));
     assert_eq!(result["resumed_bytes"].as_u64(), Some(0), "{result}");
@@ -216,8 +214,7 @@ fn a_changed_source_starts_again_and_its_stale_partial_goes() {
     wait_for("something stored", || bench.stored() > 0);
     let (error, code) = error_of_command(&mut bench.farline(&["cp", text(&bench.file()), &url]));
     assert_eq!((error["code"].as_str(), code), (Some("busy"), 6), "a second writer of this host is told: {error}");
-    client.0.kill().expect("killed");
-    client.0.wait().expect("ended");
+    client.end(Signal::KILL);
     let stale = hidden(&bench.there());
     bench.plant(&bench.file(), 2);
     let result = bench.copy(text(&bench.file()), &url);
@@ -233,8 +230,7 @@ fn what_the_server_lost_or_changed_of_a_partial_is_found() {
     for change in ["damaged", "gone"] {
         let mut client = bench.begin(text(&bench.file()), &url);
         wait_for("something stored", || bench.stored() > 10 * MIB);
-        client.0.kill().expect("killed");
-        client.0.wait().expect("ended");
+        client.end(Signal::KILL);
         let partial = bench.there().join(&hidden(&bench.there())[0]);
         if change == "damaged" {
             let mut bytes = std::fs::read(&partial).expect("there");
@@ -262,8 +258,7 @@ fn what_is_left_at_a_server_is_listed_and_removed() {
     let output = bench.farline(&["partials", "rm", &url]).output().expect("runs");
     let said: Value = serde_json::from_slice(&output.stdout).expect("one object");
     assert_eq!((said["kept"][0]["error"]["code"].as_str(), output.status.code()), (Some("busy"), Some(6)), "{said}");
-    client.0.kill().expect("killed");
-    client.0.wait().expect("ended");
+    client.end(Signal::KILL);
     let all = succeed(bench.farline(&["partials", "ls"]).current_dir(bench.there()));
     assert!(all.contains(&url), "without a folder every server is listed too: {all}");
     succeed(&mut bench.farline(&["partials", "rm", &bench.url("")]));
@@ -297,8 +292,7 @@ fn a_copy_from_server_to_server_that_is_killed_starts_again_and_its_partial_goes
     let (from, to) = (format!("{node}/big"), bench.url("landed"));
     let mut client = bench.begin(&from, &to);
     wait_for("more that is stored", || bench.stored() > 10 * MIB);
-    client.0.kill().expect("killed");
-    client.0.wait().expect("ended");
+    client.end(Signal::KILL);
     let result = bench.copy(&from, &to);
     assert_eq!(result["resumed_bytes"].as_u64(), Some(0), "nobody could compare the whole: {result}");
     assert!(same(&root.join("big"), &bench.there().join("landed")));

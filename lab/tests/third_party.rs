@@ -1,6 +1,7 @@
 //! `farline cp` between two servers: the data goes straight from one to the other, and an error says which end it is of.
 
 use farline_lab::{Running, assert_same_tree, error_of, farline, globus_server, node, plant, succeed};
+use rustix::process::Signal;
 use serde_json::Value;
 use std::path::Path;
 use std::process::Stdio;
@@ -114,8 +115,7 @@ fn a_copy_between_nodes_that_is_killed_goes_on_from_what_the_receiver_has() {
         assert!(Instant::now() < deadline && !b.join("landed").exists(), "nothing was durable in time");
         std::thread::sleep(Duration::from_millis(10));
     }
-    client.0.kill().expect("killed");
-    client.0.wait().expect("ended");
+    client.end(Signal::KILL);
     let result = copied(&[&from, &to]);
     let (resumed, sent) = (result["resumed_bytes"].as_u64().expect("a count"), result["bytes_sent"].as_u64().expect("a count"));
     assert!(resumed > 0 && sent == (100 << 20) - resumed && result["verified"] == true, "{result}");
