@@ -1,6 +1,7 @@
 //! Shared parts of the end-to-end tests: where the binaries are, and what this machine lets a test do.
 
 pub mod controls;
+pub mod files;
 mod globus;
 mod link;
 pub mod modules;
@@ -21,6 +22,7 @@ pub use sshd::Sshd;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
 
 /// The `farline` binary built beside the running test or program, or `FARLINE_BIN`.
 ///
@@ -107,6 +109,18 @@ pub fn announced(command: &mut Command) -> (Running, String) {
     let said: serde_json::Value = serde_json::from_str(&line).unwrap_or_else(|error| panic!("{line}: {error}"));
     let address = said["address"].as_str().expect("an address").to_owned();
     (running, format!("ftp://{address}"))
+}
+
+/// Waits until `condition` holds.
+///
+/// # Panics
+/// After half a minute: `what` never came.
+pub fn wait_for(what: &str, condition: impl Fn() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while !condition() {
+        assert!(Instant::now() < deadline, "{what} never came");
+        std::thread::sleep(Duration::from_millis(10));
+    }
 }
 
 /// Runs `command` and answers with its standard output.

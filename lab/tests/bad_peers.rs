@@ -1,21 +1,11 @@
 //! Peers that are not what they should be: another protocol, noise, broken MODE E. Each gets one clear error, and nothing
 //! half-done stays under a final name.
 
+use farline_lab::files::names;
 use farline_lab::raw::{Blocks, RawClient, answer_with, server_that_sends};
 use farline_lab::relay::relay_that_spoils_a_preamble;
 use farline_lab::{error_of, farline, node, succeed};
-use std::path::Path;
 use std::sync::atomic::Ordering;
-
-/// What is in `root`, hidden names too.
-fn names(root: &Path) -> Vec<String> {
-    let mut names: Vec<String> = std::fs::read_dir(root)
-        .expect("a folder")
-        .map(|item| item.expect("an entry").file_name().to_string_lossy().into())
-        .collect();
-    names.sort();
-    names
-}
 
 #[test]
 fn a_peer_that_speaks_something_else_is_named_at_once() {

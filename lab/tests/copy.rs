@@ -1,17 +1,13 @@
 //! `farline cp` and `farline serve`, the real binaries, over loopback.
 
+use farline_lab::files::{names, text};
 use farline_lab::{assert_same_tree, error_of, farline, node, plant, succeed};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-fn text(path: &Path) -> &str {
-    path.to_str().expect("a test's path is text")
-}
-
 fn hidden(root: &Path) -> Vec<String> {
-    let names = std::fs::read_dir(root).expect("a folder").map(|item| item.expect("an entry").file_name());
-    names.map(|name| name.to_string_lossy().into_owned()).filter(|name| name.starts_with('.')).collect()
+    names(root).into_iter().filter(|name| name.starts_with('.')).collect()
 }
 
 #[test]

@@ -2,6 +2,7 @@
 //!
 //! `make test` installs them. A machine without one fails here rather than passing untested.
 
+use farline_lab::files::random;
 use farline_lab::{assert_same_tree, farline, globus_server, node, plant, succeed};
 use std::net::TcpListener;
 use std::path::Path;
@@ -9,9 +10,7 @@ use std::process::Command;
 
 /// A file of a few blocks and a rest, not compressible.
 fn big(path: &Path) {
-    let mut rng = farline_core::units::Rng::new(3);
-    let bytes: Vec<u8> = (0..1_500_000).flat_map(|_| rng.next_u64().to_le_bytes()).collect();
-    std::fs::write(path, bytes).expect("written");
+    std::fs::write(path, random(3, 12_000_000)).expect("written");
 }
 
 fn guc() -> Command {

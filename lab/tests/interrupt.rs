@@ -1,5 +1,6 @@
 //! SIGINT and SIGTERM: a copy that is ended keeps what it can go on from, and says so.
 
+use farline_lab::files::random;
 use farline_lab::{farline, node, succeed};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
@@ -23,8 +24,7 @@ fn an_interrupted_copy_says_what_is_kept_and_the_next_one_goes_on() {
     let (root, file) = (dir.path().join("root"), dir.path().join("f"));
     std::fs::create_dir(&root).expect("a folder");
     // Zeros first: what is left out as a hole is journaled like the rest.
-    let mut rng = farline_core::units::Rng::new(3);
-    let bytes: Vec<u8> = (0..8 * MIB).map(|_| 0).chain((0..52 * MIB / 8).flat_map(|_| rng.next_u64().to_le_bytes())).collect();
+    let bytes = [vec![0; 8 * MIB], random(3, 52 * MIB)].concat();
     std::fs::write(&file, &bytes).expect("written");
     let (_node, url) = node(&root, "write", &[]);
     let text = |path: &Path| path.to_str().expect("text").to_owned();

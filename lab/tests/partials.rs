@@ -1,6 +1,6 @@
 //! `farline partials`: what a killed copy left is listed and removed, and what a running one holds is not.
 
-use farline_core::units::Rng;
+use farline_lab::files::{folder, random, text};
 use farline_lab::{Running, error_of, farline, node, succeed};
 use rustix::process::Signal;
 use serde_json::Value;
@@ -10,10 +10,6 @@ use std::time::{Duration, Instant};
 
 /// Bytes of the copied file.
 const LEN: usize = 200 << 20;
-
-fn text(path: &Path) -> &str {
-    path.to_str().expect("text")
-}
 
 fn ls(dir: &Path) -> Vec<Value> {
     let said: Value =
@@ -49,13 +45,11 @@ fn begin(from: &Path, to: &str, root: &Path) -> Running {
 
 #[test]
 fn what_a_killed_copy_left_is_listed_and_removed_and_what_a_running_one_holds_is_refused() {
-    let dir = tempfile::tempdir_in(if Path::new("/dev/shm").is_dir() { "/dev/shm" } else { "/tmp" }).expect("a folder");
+    let dir = folder();
     let (root, tree) = (dir.path().join("root"), dir.path().join("run7"));
     std::fs::create_dir(&root).expect("a folder");
     std::fs::create_dir_all(tree.join("deep")).expect("folders");
-    let mut rng = Rng::new(9);
-    let block: Vec<u8> = (0..1 << 17).flat_map(|_| rng.next_u64().to_le_bytes()).collect();
-    std::fs::write(tree.join("deep/big"), block.repeat(LEN >> 20)).expect("written");
+    std::fs::write(tree.join("deep/big"), random(9, 1 << 20).repeat(LEN >> 20)).expect("written");
     let (mut server, url) = node(&root, "write", &[]);
     let target = root.canonicalize().expect("there").join("run7/deep/big");
 

@@ -1,6 +1,7 @@
 //! `farline profile` and `plan` as a user has them: modelled, measured over real links, broken off, and compared.
 
 use farline_core::profile::Profile;
+use farline_lab::files::text;
 use farline_lab::{Running, farline, farline_binary, succeed};
 use rustix::process::Signal;
 use serde_json::Value;
@@ -13,10 +14,6 @@ use std::time::{Duration, Instant};
 
 /// Every profile's link has the same name: one profile at a time.
 static ONE: Mutex<()> = Mutex::new(());
-
-fn text(path: &Path) -> &str {
-    path.to_str().expect("text")
-}
 
 fn json(command: &mut Command) -> Value {
     serde_json::from_str(&succeed(command)).expect("one object")

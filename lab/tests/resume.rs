@@ -1,50 +1,14 @@
 //! Copies that are broken off and run again, with real processes: what is durable is not sent twice, and nothing half-done shows.
 
 use farline_core::units::Rng;
-use farline_lab::{Link, Running, error_of, farline, node, succeed};
+use farline_lab::files::{folder, hidden, plant_file, same, text};
+use farline_lab::{Link, Running, error_of, farline, node, succeed, wait_for};
 use rustix::process::Signal;
 use serde_json::Value;
-use std::io::Write;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
-
-/// A folder in memory where there is one: a disk's pace is not what is tested.
-fn folder() -> tempfile::TempDir {
-    let memory = Path::new("/dev/shm");
-    let made = if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() };
-    made.expect("a folder")
-}
-
-/// A file of pseudo-random bytes, no mebibyte like another.
-fn plant_file(path: &Path, mib: u64, seed: u64) {
-    let mut rng = Rng::new(seed);
-    let mut block: Vec<u8> = (0..1 << 17).flat_map(|_| rng.next_u64().to_le_bytes()).collect();
-    let mut file = std::fs::File::create(path).expect("made");
-    for index in 0..mib {
-        block[..8].copy_from_slice(&index.to_le_bytes());
-        file.write_all(&block).expect("written");
-    }
-}
-
-fn same(a: &Path, b: &Path) -> bool {
-    std::fs::read(a).expect("there") == std::fs::read(b).expect("landed")
-}
-
-/// Names that are not for users: partial files and journals.
-fn hidden(root: &Path) -> Vec<String> {
-    let names = std::fs::read_dir(root).expect("a folder").map(|item| item.expect("an entry").file_name());
-    names.map(|name| name.to_string_lossy().into_owned()).filter(|name| name.ends_with(".farline")).collect()
-}
-
-fn wait_for(what: &str, condition: impl Fn() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(20);
-    while !condition() {
-        assert!(Instant::now() < deadline, "{what} never came");
-        std::thread::sleep(Duration::from_millis(5));
-    }
-}
 
 fn copy(from: &str, to: &str) -> Value {
     serde_json::from_str(&succeed(farline().args(["--json", "cp", from, to]))).expect("one object")
@@ -61,10 +25,6 @@ fn begin(from: &str, to: &str) -> Running {
 fn partial(root: &Path) -> u64 {
     let files = hidden(root).into_iter().filter(|name| !name.ends_with(".journal.farline"));
     files.filter_map(|name| std::fs::metadata(root.join(name)).ok()).map(|meta| meta.blocks() * 512).max().unwrap_or(0)
-}
-
-fn text(path: &Path) -> &str {
-    path.to_str().expect("text")
 }
 
 #[test]

@@ -1,13 +1,13 @@
 //! Copies to and from a real globus-gridftp-server that are killed and run again: what it has, or this host has, is not sent twice.
 
-use farline_core::units::Rng;
-use farline_lab::{Link, Running, error_of_command, farline, globus_server_at, globus_server_behind, node, succeed};
+use farline_lab::files::{folder, hidden, plant_file, same, text};
+use farline_lab::{Link, Running, error_of_command, farline, globus_server_at, globus_server_behind, node, succeed, wait_for};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 const MIB: u64 = 1 << 20;
 /// Bytes of the file that is copied, and how fast: some four seconds.
@@ -27,22 +27,12 @@ struct Bench {
 
 impl Bench {
     fn new() -> Bench {
-        let memory = Path::new("/dev/shm");
-        let dir = if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() }.expect("a folder");
+        let dir = folder();
         let port = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a free port").port();
         std::fs::create_dir(dir.path().join("there")).expect("a folder");
         let bench = Bench { dir, port, server: Some(globus_server_at(port)) };
-        bench.plant(&bench.file(), 1);
+        plant_file(&bench.file(), LEN / MIB, 1);
         bench
-    }
-
-    fn plant(&self, path: &Path, seed: u64) {
-        let mut rng = Rng::new(seed);
-        let mut bytes: Vec<u8> = (0..MIB / 8).flat_map(|_| rng.next_u64().to_le_bytes()).collect();
-        bytes = bytes.repeat((LEN / MIB) as usize);
-        // No mebibyte like another.
-        bytes.chunks_mut(MIB as usize).zip(0u64..).for_each(|(part, index)| part[..8].copy_from_slice(&index.to_le_bytes()));
-        std::fs::write(path, bytes).expect("written");
     }
 
     fn file(&self) -> PathBuf {
@@ -98,28 +88,6 @@ impl Bench {
         }
         drop(server);
         self.server = Some(globus_server_at(self.port));
-    }
-}
-
-fn text(path: &Path) -> &str {
-    path.to_str().expect("text")
-}
-
-fn same(a: &Path, b: &Path) -> bool {
-    std::fs::read(a).expect("there") == std::fs::read(b).expect("landed")
-}
-
-/// Names that are not for users.
-fn hidden(folder: &Path) -> Vec<String> {
-    let names = std::fs::read_dir(folder).expect("a folder").map(|item| item.expect("an entry").file_name());
-    names.map(|name| name.to_string_lossy().into_owned()).filter(|name| name.ends_with(".farline")).collect()
-}
-
-fn wait_for(what: &str, condition: impl Fn() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(30);
-    while !condition() {
-        assert!(Instant::now() < deadline, "{what} never came");
-        std::thread::sleep(Duration::from_millis(20));
     }
 }
 
@@ -200,7 +168,7 @@ fn a_download_that_is_killed_again_and_again_goes_on_from_what_is_durable_here()
     let mut client = bench.begin(&url, text(&down));
     wait_for("something durable", || durable(&bench) > 0);
     client.end(Signal::KILL);
-    bench.plant(&file, 2);
+    plant_file(&file, LEN / MIB, 2);
     let result = bench.copy(&url, text(&down));
     assert_eq!(result["resumed_bytes"].as_u64(), Some(0), "{result}");
     assert!(same(&file, &target));
@@ -216,7 +184,7 @@ fn a_changed_source_starts_again_and_its_stale_partial_goes() {
     assert_eq!((error["code"].as_str(), code), (Some("busy"), 6), "a second writer of this host is told: {error}");
     client.end(Signal::KILL);
     let stale = hidden(&bench.there());
-    bench.plant(&bench.file(), 2);
+    plant_file(&bench.file(), LEN / MIB, 2);
     let result = bench.copy(text(&bench.file()), &url);
     assert_eq!((stale.len(), result["resumed_bytes"].as_u64()), (1, Some(0)), "{result}");
     assert!(same(&bench.file(), &bench.there().join("landed")));

@@ -1,6 +1,7 @@
 //! Two RDMA devices with a wire between them, a node at the far one, and copies whose blocks verbs must have carried.
 
 use crate::tap::{Pair, Tap};
+use farline_lab::files::random;
 use farline_lab::{Running, announced, farline, succeed};
 use serde_json::Value;
 use std::net::Ipv4Addr;
@@ -102,9 +103,7 @@ pub(crate) fn far_node(root: &Path, more: &[&str]) -> (Running, String) {
 }
 
 pub(crate) fn plant(path: &Path, len: usize) {
-    let mut rng = farline_core::units::Rng::new(len as u64);
-    let bytes: Vec<u8> = (0..len.div_ceil(8)).flat_map(|_| rng.next_u64().to_le_bytes()).take(len).collect();
-    std::fs::write(path, bytes).expect("written");
+    std::fs::write(path, random(len as u64, len)).expect("written");
 }
 
 pub(crate) fn assert_same(a: &Path, b: &Path) {
