@@ -134,6 +134,15 @@ pub fn succeed(command: &mut Command) -> String {
     out.into_owned()
 }
 
+/// Runs `command` and answers with the JSON that it prints.
+///
+/// # Panics
+/// When it fails, or prints something else.
+pub fn json_of(command: &mut Command) -> serde_json::Value {
+    let out = succeed(command);
+    serde_json::from_str(&out).unwrap_or_else(|error| panic!("{out}: {error}"))
+}
+
 /// Runs `farline --json` with `args`, which must fail, and answers with the error object and the exit code.
 ///
 /// # Panics

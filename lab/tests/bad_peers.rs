@@ -4,7 +4,7 @@
 use farline_lab::files::names;
 use farline_lab::raw::{Blocks, RawClient, answer_with, server_that_sends};
 use farline_lab::relay::relay_that_spoils_a_preamble;
-use farline_lab::{error_of, farline, node, succeed};
+use farline_lab::{error_of, farline, json_of, node, succeed};
 use std::sync::atomic::Ordering;
 
 #[test]
@@ -189,8 +189,7 @@ fn a_data_connection_that_nobody_knows_costs_a_copy_another_pass_and_not_its_end
             "remote" => format!("ftp://127.0.0.1:{port}/f"),
             name => dir.path().join(name).to_str().expect("text").to_owned(),
         };
-        let out = succeed(farline().args(["--json", "cp", "--streams", "3", &place(from), &place(to)]));
-        let result: serde_json::Value = serde_json::from_str(&out).expect("one object");
+        let result = json_of(farline().args(["--json", "cp", "--streams", "3", &place(from), &place(to)]));
         assert!(result["verified"] == true && count.load(Ordering::Relaxed) == 6, "{count:?}: {result}");
     }
     assert_eq!(std::fs::read(&up).expect("there"), std::fs::read(&back).expect("landed"));

@@ -1,7 +1,7 @@
 //! `farline partials`: what a killed copy left is listed and removed, and what a running one holds is not.
 
 use farline_lab::files::{folder, random, text};
-use farline_lab::{Running, error_of, farline, node, succeed};
+use farline_lab::{Running, error_of, farline, json_of, node, succeed};
 use rustix::process::Signal;
 use serde_json::Value;
 use std::path::Path;
@@ -12,8 +12,7 @@ use std::time::{Duration, Instant};
 const LEN: usize = 200 << 20;
 
 fn ls(dir: &Path) -> Vec<Value> {
-    let said: Value =
-        serde_json::from_str(&succeed(farline().args(["--json", "partials", "ls", text(dir)]))).expect("one object");
+    let said = json_of(farline().args(["--json", "partials", "ls", text(dir)]));
     assert_eq!(said["schema"], "farline/partials/1");
     said["partials"].as_array().expect("a list").clone()
 }

@@ -2,7 +2,7 @@
 
 use farline_core::units::Rng;
 use farline_lab::files::{folder, hidden, plant_file, same, text};
-use farline_lab::{Link, Running, error_of, farline, node, succeed, wait_for};
+use farline_lab::{Link, Running, error_of, farline, json_of, node, succeed, wait_for};
 use rustix::process::Signal;
 use serde_json::Value;
 use std::os::unix::fs::MetadataExt;
@@ -11,7 +11,7 @@ use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 fn copy(from: &str, to: &str) -> Value {
-    serde_json::from_str(&succeed(farline().args(["--json", "cp", from, to]))).expect("one object")
+    json_of(farline().args(["--json", "cp", from, to]))
 }
 
 /// Begins a copy that takes some seconds.
@@ -146,8 +146,7 @@ fn blocks_that_the_path_changes_are_found_counted_and_sent_again() {
         let up = format!("{host}/file{round}");
         for (from, to) in [(text(&file).to_owned(), up.clone()), (up, text(&dir.path().join(format!("back{round}"))).to_owned())]
         {
-            let out = succeed(&mut link.farline("a", &["--json", "cp", "--streams", "3", &from, &to]));
-            let result: Value = serde_json::from_str(&out).expect("one object");
+            let result = json_of(&mut link.farline("a", &["--json", "cp", "--streams", "3", &from, &to]));
             assert_eq!(result["verified"], true, "{result}");
             bad += result["bad_blocks"].as_u64().expect("a count") + result["bad_headers"].as_u64().expect("a count");
             passes = passes.max(result["passes"].as_u64().expect("a count"));
@@ -254,8 +253,7 @@ fn fifty_kills_at_random_instants_lose_nothing() {
     }
     // Undisturbed, both come to their end.
     for (from, to, target) in [(text(&file), &upload[..], root.join("landed")), (&stored[..], text(&down), down.join("stored"))] {
-        let out = succeed(&mut link.farline("a", &["--json", "cp", from, to]));
-        let result: Value = serde_json::from_str(&out).expect("one object");
+        let result = json_of(&mut link.farline("a", &["--json", "cp", from, to]));
         resumed += result["resumed_bytes"].as_u64().expect("a count");
         assert!(result["verified"] == true && same(&file, &target), "seed {seed}: {result}");
     }

@@ -2,7 +2,7 @@
 //! keep a place for a client that is stopped.
 
 use farline_lab::files::{folder, hidden, plant_file, text};
-use farline_lab::{Namespaces, Running, error_of_command, farline, farline_binary, node, succeed, wait_for};
+use farline_lab::{Namespaces, Running, error_of_command, farline, farline_binary, json_of, node, wait_for};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::net::TcpListener;
@@ -71,7 +71,7 @@ fn a_stopped_node_is_given_up_in_the_middle_of_a_copy_either_way_and_the_copy_go
         let (_again, url) = node(&root, "write", &[]);
         let stored = format!("{url}/stored");
         let (from, to) = if up { (text(&file), &url[..]) } else { (&stored[..], text(&down)) };
-        let result: Value = serde_json::from_str(&succeed(farline().args(["--json", "cp", from, to]))).expect("one object");
+        let result = json_of(farline().args(["--json", "cp", from, to]));
         assert_eq!((&result["verified"], up && result["resumed_bytes"] == 0), (&Value::Bool(true), false), "{result}");
     }
 }
@@ -166,8 +166,7 @@ fn a_stock_server_that_is_stopped_is_given_up_too() {
     silent_error(&output.expect("ended"), began);
     assert!(!there.join("landed").exists());
     let mut again = Command::new(farline_binary());
-    let out = succeed(again.env("XDG_STATE_HOME", dir.path()).args(["--json", "cp", text(&file), &to]));
-    let result: Value = serde_json::from_str(&out).expect("one object");
+    let result = json_of(again.env("XDG_STATE_HOME", dir.path()).args(["--json", "cp", text(&file), &to]));
     assert_eq!(
         result["resumed_bytes"].as_u64(),
         Some(0),

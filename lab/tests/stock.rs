@@ -1,7 +1,9 @@
 //! Copies to and from a real globus-gridftp-server that are killed and run again: what it has, or this host has, is not sent twice.
 
 use farline_lab::files::{folder, hidden, plant_file, same, text};
-use farline_lab::{Link, Running, error_of_command, farline, globus_server_at, globus_server_behind, node, succeed, wait_for};
+use farline_lab::{
+    Link, Running, error_of_command, farline, globus_server_at, globus_server_behind, json_of, node, succeed, wait_for,
+};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::net::TcpListener;
@@ -54,7 +56,7 @@ impl Bench {
     }
 
     fn copy(&self, from: &str, to: &str) -> Value {
-        serde_json::from_str(&succeed(&mut self.farline(&["cp", "--streams", "3", from, to]))).expect("one object")
+        json_of(&mut self.farline(&["cp", "--streams", "3", from, to]))
     }
 
     fn begin(&self, from: &str, to: &str) -> Running {
@@ -68,8 +70,7 @@ impl Bench {
 
     /// What `farline partials ls` knows of the server.
     fn left(&self) -> Vec<Value> {
-        let said = succeed(&mut self.farline(&["partials", "ls", &self.url("")]));
-        serde_json::from_str::<Value>(&said).expect("one object")["partials"].as_array().expect("a list").clone()
+        json_of(&mut self.farline(&["partials", "ls", &self.url("")]))["partials"].as_array().expect("a list").clone()
     }
 
     /// Bytes that the server said that it stored of the one partial file.
@@ -138,8 +139,7 @@ fn a_download_that_is_killed_again_and_again_goes_on_from_what_is_durable_here()
     let (file, target) = (bench.there().join("big"), down.join("big"));
     let url = bench.url("big");
     let durable = |bench: &Bench| {
-        let said = succeed(&mut bench.farline(&["partials", "ls", text(&down)]));
-        let said: Value = serde_json::from_str(&said).expect("one object");
+        let said = json_of(&mut bench.farline(&["partials", "ls", text(&down)]));
         said["partials"][0]["durable_bytes"].as_u64().unwrap_or(0)
     };
     let mut before = 0;
@@ -304,7 +304,7 @@ impl Outage {
     }
 
     fn result(command: &mut Command) -> Value {
-        serde_json::from_str(&succeed(command)).expect("one object")
+        json_of(command)
     }
 }
 

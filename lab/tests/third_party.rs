@@ -1,7 +1,7 @@
 //! `farline cp` between two servers: the data goes straight from one to the other, and an error says which end it is of.
 
 use farline_lab::files::{folder, names, random, same};
-use farline_lab::{Running, assert_same_tree, error_of, farline, globus_server, node, plant, succeed};
+use farline_lab::{Running, assert_same_tree, error_of, farline, globus_server, json_of, node, plant, succeed};
 use rustix::process::Signal;
 use serde_json::Value;
 use std::path::Path;
@@ -17,8 +17,7 @@ fn node_at(root: &Path, address: &str, third_party: bool) -> (Running, String) {
 }
 
 fn copied(args: &[&str]) -> Value {
-    let out = succeed(farline().args(["--json", "cp", "-r"]).args(args));
-    serde_json::from_str(&out).expect("one object")
+    json_of(farline().args(["--json", "cp", "-r"]).args(args))
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use crate::tap::{Pair, Tap};
 use farline_lab::files::random;
-use farline_lab::{Running, announced, farline, succeed};
+use farline_lab::{Running, announced, farline, json_of, succeed};
 use serde_json::Value;
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
@@ -53,8 +53,7 @@ impl End {
 
     /// Packets of all kinds that the weather has taken from those that it sent.
     pub(crate) fn lost(self) -> u64 {
-        let said = succeed(Command::new("tc").args(["-s", "-j", "qdisc", "show", "dev", &self.interface()]));
-        let said: Value = serde_json::from_str(&said).unwrap_or_else(|error| panic!("{said}: {error}"));
+        let said = json_of(Command::new("tc").args(["-s", "-j", "qdisc", "show", "dev", &self.interface()]));
         said[0]["drops"].as_u64().unwrap_or_else(|| panic!("no count: {said}"))
     }
 }
@@ -169,8 +168,7 @@ impl Proof {
 #[track_caller]
 pub(crate) fn by_verbs(command: &mut Command, sender: End) -> (Value, Carried) {
     let proof = Proof::of(sender);
-    let said = succeed(command);
-    let result: Value = serde_json::from_str(&said).unwrap_or_else(|error| panic!("{said}: {error}"));
+    let result = json_of(command);
     assert_eq!(result["data_path"], "rdma", "{result}");
     let carried = proof.holds(result["bytes"].as_u64().expect("a number"));
     (result, carried)
@@ -188,7 +186,7 @@ pub(crate) fn copy(args: &[&str]) -> (Value, Carried) {
 /// Copies by a command that asks for RDMA, which must come about by TCP; answers with what was said of it.
 #[track_caller]
 pub(crate) fn by_tcp_instead(command: &mut Command) -> String {
-    let result: Value = serde_json::from_str(&succeed(command)).expect("an object");
+    let result = json_of(command);
     assert_eq!((&result["data_path"], &result["verified"]), (&"direct".into(), &true.into()), "{result}");
     let notes = notes(&result);
     assert_eq!(notes.matches("over TCP instead of RDMA").count(), 1, "{notes}");
