@@ -1,6 +1,7 @@
 //! Shared parts of the end-to-end tests: where the binaries are, and what this machine lets a test do.
 
 pub mod controls;
+pub mod files;
 mod globus;
 mod link;
 pub mod modules;
@@ -21,6 +22,7 @@ pub use sshd::Sshd;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
 
 /// The `farline` binary built beside the running test or program, or `FARLINE_BIN`.
 ///
@@ -109,6 +111,18 @@ pub fn announced(command: &mut Command) -> (Running, String) {
     (running, format!("ftp://{address}"))
 }
 
+/// Waits until `condition` holds.
+///
+/// # Panics
+/// After half a minute: `what` never came.
+pub fn wait_for(what: &str, condition: impl Fn() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while !condition() {
+        assert!(Instant::now() < deadline, "{what} never came");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
 /// Runs `command` and answers with its standard output.
 ///
 /// # Panics
@@ -118,6 +132,15 @@ pub fn succeed(command: &mut Command) -> String {
     let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success(), "{command:?}: {}\n{out}\n{err}", output.status);
     out.into_owned()
+}
+
+/// Runs `command` and answers with the JSON that it prints.
+///
+/// # Panics
+/// When it fails, or prints something else.
+pub fn json_of(command: &mut Command) -> serde_json::Value {
+    let out = succeed(command);
+    serde_json::from_str(&out).unwrap_or_else(|error| panic!("{out}: {error}"))
 }
 
 /// Runs `farline --json` with `args`, which must fail, and answers with the error object and the exit code.

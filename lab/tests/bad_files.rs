@@ -1,6 +1,7 @@
 //! Files and folders that are not as they should be: changing, full, read-only, oddly named, leading outside. Each gets one clear
 //! error, and nothing half-done stays under a final name.
 
+use farline_lab::files::{names, text};
 use farline_lab::{Running, announced, error_of, error_of_command, farline, farline_binary, globus_server, node, succeed};
 use std::io::Write;
 use std::os::unix::fs::MetadataExt;
@@ -10,14 +11,9 @@ use std::time::{Duration, Instant};
 
 const MIB: usize = 1 << 20;
 
-fn text(path: &Path) -> &str {
-    path.to_str().expect("a test's path is text")
-}
-
 /// What is in `root` and not hidden: a partial file may wait there under a hidden name to be continued.
 fn visible(root: &Path) -> Vec<String> {
-    let names = std::fs::read_dir(root).expect("a folder").map(|item| item.expect("an entry").file_name());
-    names.map(|name| name.to_string_lossy().into_owned()).filter(|name| !name.starts_with('.')).collect()
+    names(root).into_iter().filter(|name| !name.starts_with('.')).collect()
 }
 
 /// Whether something of a partial file has arrived in `folder`.

@@ -1,21 +1,11 @@
 //! Peers that are not what they should be: another protocol, noise, broken MODE E. Each gets one clear error, and nothing
 //! half-done stays under a final name.
 
+use farline_lab::files::names;
 use farline_lab::raw::{Blocks, RawClient, answer_with, server_that_sends};
 use farline_lab::relay::relay_that_spoils_a_preamble;
-use farline_lab::{error_of, farline, node, succeed};
-use std::path::Path;
+use farline_lab::{error_of, farline, json_of, node, succeed};
 use std::sync::atomic::Ordering;
-
-/// What is in `root`, hidden names too.
-fn names(root: &Path) -> Vec<String> {
-    let mut names: Vec<String> = std::fs::read_dir(root)
-        .expect("a folder")
-        .map(|item| item.expect("an entry").file_name().to_string_lossy().into())
-        .collect();
-    names.sort();
-    names
-}
 
 #[test]
 fn a_peer_that_speaks_something_else_is_named_at_once() {
@@ -199,8 +189,7 @@ fn a_data_connection_that_nobody_knows_costs_a_copy_another_pass_and_not_its_end
             "remote" => format!("ftp://127.0.0.1:{port}/f"),
             name => dir.path().join(name).to_str().expect("text").to_owned(),
         };
-        let out = succeed(farline().args(["--json", "cp", "--streams", "3", &place(from), &place(to)]));
-        let result: serde_json::Value = serde_json::from_str(&out).expect("one object");
+        let result = json_of(farline().args(["--json", "cp", "--streams", "3", &place(from), &place(to)]));
         assert!(result["verified"] == true && count.load(Ordering::Relaxed) == 6, "{count:?}: {result}");
     }
     assert_eq!(std::fs::read(&up).expect("there"), std::fs::read(&back).expect("landed"));

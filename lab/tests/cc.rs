@@ -7,7 +7,7 @@ use farline_core::congestion::{Algorithm, Set, theory};
 use farline_core::units::Span;
 use farline_lab::controls::{self, Pinned, alone, is_there, turn, until};
 use farline_lab::recovery::{self, Run, TooBusy, Trouble};
-use farline_lab::{Running, error_of, farline, farline_binary, node, succeed};
+use farline_lab::{Running, error_of, farline, farline_binary, json_of, node, succeed};
 use rustix::process::Signal;
 use std::process::Command;
 use std::time::Duration;
@@ -210,8 +210,7 @@ fn a_copy_loads_what_it_needs_at_the_end_that_sends_and_gives_it_back() {
         (format!("{url}/there"), format!("{}/back", near.path().display())),
     ];
     for (from, to) in copies {
-        let said = succeed(farline().args(["--json", "cp", "--congestion", "htcp", &from, &to]));
-        let outcome: serde_json::Value = serde_json::from_str(&said).expect("one object");
+        let outcome = json_of(farline().args(["--json", "cp", "--congestion", "htcp", &from, &to]));
         assert_eq!(outcome["congestion"], "htcp", "{outcome}");
         assert_eq!(outcome["notes"].as_array().map(Vec::len), Some(0), "{outcome}");
         until("htcp", false);

@@ -4,7 +4,7 @@
 
 use farline::kernelcc::available;
 use farline_lab::controls::{Pinned, holding, is_there, turn, until};
-use farline_lab::{Running, error_of, error_of_command, farline, farline_binary, globus_server, node, succeed};
+use farline_lab::{Running, error_of, error_of_command, farline, farline_binary, globus_server, json_of, node, succeed};
 use rustix::net::sockopt::set_tcp_congestion;
 use rustix::process::Signal;
 use serde_json::Value;
@@ -132,8 +132,7 @@ fn what_cannot_be_loaded_so_is_said_of_what_was_asked() {
     }
     let (error, code) = error_of(&["cc", "load", "highspeed-tcp"]);
     assert_eq!((error["code"].as_str(), code), (Some("unknown-congestion"), 2), "{error}");
-    let said: Value =
-        serde_json::from_str(&succeed(farline().args(["--json", "cc", "load", "cubic", "--pin"]))).expect("one object");
+    let said = json_of(farline().args(["--json", "cc", "load", "cubic", "--pin"]));
     assert_eq!((said["source"].as_str(), said["pinned"].as_bool()), (Some("native"), Some(false)), "{said}");
 }
 
@@ -297,8 +296,7 @@ fn a_copy_tells_the_end_that_sends_which_control_was_asked_for_or_says_that_it_d
     let (_b, to) = node(&b, "write", &["--listen", "127.0.0.3:0", "--third-party"]);
     let there = |name: &str| (format!("{from}/file"), format!("{to}/{name}"));
     let copied = |control: &str, from: &str, to: &str| -> Value {
-        let said = succeed(farline().args(["--json", "-q", "cp", "--congestion", control, from, to]));
-        serde_json::from_str(&said).expect("one object")
+        json_of(farline().args(["--json", "-q", "cp", "--congestion", control, from, to]))
     };
     // From node to node.
     let (file, copy) = there("copy");

@@ -1,17 +1,13 @@
 //! `farline cp` and `farline serve`, the real binaries, over loopback.
 
-use farline_lab::{assert_same_tree, error_of, farline, node, plant, succeed};
+use farline_lab::files::{names, text};
+use farline_lab::{assert_same_tree, error_of, farline, json_of, node, plant, succeed};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-fn text(path: &Path) -> &str {
-    path.to_str().expect("a test's path is text")
-}
-
 fn hidden(root: &Path) -> Vec<String> {
-    let names = std::fs::read_dir(root).expect("a folder").map(|item| item.expect("an entry").file_name());
-    names.map(|name| name.to_string_lossy().into_owned()).filter(|name| name.starts_with('.')).collect()
+    names(root).into_iter().filter(|name| name.starts_with('.')).collect()
 }
 
 #[test]
@@ -26,8 +22,7 @@ fn a_tree_goes_up_and_comes_back_the_same() {
     let (_node, url) = node(&root, "write", &[]);
     for streams in ["1", "4"] {
         let to = format!("{url}/up{streams}");
-        let out = succeed(farline().args(["--json", "cp", "-r", "--streams", streams]).arg(&source).arg(&to));
-        let result: serde_json::Value = serde_json::from_str(&out).expect("one object");
+        let result = json_of(farline().args(["--json", "cp", "-r", "--streams", streams]).arg(&source).arg(&to));
         assert_eq!(result["schema"], "farline/copy/1");
         assert_eq!(result["files"], 208);
         assert_eq!(result["verified"], true);
@@ -39,8 +34,7 @@ fn a_tree_goes_up_and_comes_back_the_same() {
         assert_same_tree(&source, &root.join(format!("up{streams}/src")));
         let from = format!("{url}/up{streams}/src/");
         let target = back.join(streams);
-        let out = succeed(farline().args(["--json", "cp", "-r", "--streams", streams, &from]).arg(&target));
-        let result: serde_json::Value = serde_json::from_str(&out).expect("one object");
+        let result = json_of(farline().args(["--json", "cp", "-r", "--streams", streams, &from]).arg(&target));
         assert_eq!((result["files"].as_u64(), result["verified"].as_bool()), (Some(208), Some(true)));
         assert_same_tree(&source, &target);
     }
@@ -165,9 +159,8 @@ fn memory_stays_within_the_staging_pool_whatever_the_file() {
     std::fs::File::create(root.join("long")).and_then(|file| file.set_len(1 << 30)).expect("a long file");
     let (_node, url) = node(&root, "read", &[]);
     let target = dir.path().join("copy");
-    let out =
-        succeed(farline().args(["--json", "cp", "--staging", "8MiB", "--streams", "2", &format!("{url}/long")]).arg(&target));
-    let result: serde_json::Value = serde_json::from_str(&out).expect("one object");
+    let result =
+        json_of(farline().args(["--json", "cp", "--staging", "8MiB", "--streams", "2", &format!("{url}/long")]).arg(&target));
     let peak = result["peak_rss_bytes"].as_u64().expect("a number");
     assert!(peak < 40 << 20, "{peak} bytes of memory for an 8 MiB pool");
     assert_eq!(std::fs::metadata(&target).expect("landed").len(), 1 << 30);

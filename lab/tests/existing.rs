@@ -1,12 +1,11 @@
 //! `--no-clobber` and `--skip-same`: here, at a Farline node and at a stock server, for files and trees.
 
-use farline_lab::{assert_same_tree, error_of, farline, globus_server, node, plant, succeed};
+use farline_lab::{assert_same_tree, error_of, farline, globus_server, json_of, node, plant, succeed};
 use std::path::Path;
 use std::process::Command;
 
 fn copied(args: &[&str]) -> serde_json::Value {
-    let out = succeed(farline().args(["--json", "cp", "-r"]).args(args));
-    serde_json::from_str(&out).unwrap_or_else(|error| panic!("{out}: {error}"))
+    json_of(farline().args(["--json", "cp", "-r"]).args(args))
 }
 
 fn skipped(result: &serde_json::Value) -> usize {

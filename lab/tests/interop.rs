@@ -2,16 +2,15 @@
 //!
 //! `make test` installs them. A machine without one fails here rather than passing untested.
 
-use farline_lab::{assert_same_tree, farline, globus_server, node, plant, succeed};
+use farline_lab::files::random;
+use farline_lab::{assert_same_tree, farline, globus_server, json_of, node, plant, succeed};
 use std::net::TcpListener;
 use std::path::Path;
 use std::process::Command;
 
 /// A file of a few blocks and a rest, not compressible.
 fn big(path: &Path) {
-    let mut rng = farline_core::units::Rng::new(3);
-    let bytes: Vec<u8> = (0..1_500_000).flat_map(|_| rng.next_u64().to_le_bytes()).collect();
-    std::fs::write(path, bytes).expect("written");
+    std::fs::write(path, random(3, 12_000_000)).expect("written");
 }
 
 fn guc() -> Command {
@@ -79,8 +78,8 @@ fn farline_puts_to_and_gets_from_a_real_globus_server() {
     let (_server, url) = globus_server();
     let at = format!("{url}{}", there.display());
     for channels in ["1", "4"] {
-        let out = succeed(farline().args(["--json", "cp", "--streams", channels]).arg(&file).arg(format!("{at}/big{channels}")));
-        let result: serde_json::Value = serde_json::from_str(&out).expect("one object");
+        let result =
+            json_of(farline().args(["--json", "cp", "--streams", channels]).arg(&file).arg(format!("{at}/big{channels}")));
         assert_eq!(result["verified"], false, "a stock server computes no digest while it receives, and we say so");
         assert!(std::fs::read(&file).expect("source") == std::fs::read(there.join(format!("big{channels}"))).expect("landed"));
         let back = dir.path().join(format!("back{channels}"));

@@ -1,6 +1,7 @@
 //! SIGINT and SIGTERM: a copy that is ended keeps what it can go on from, and says so.
 
-use farline_lab::{farline, node, succeed};
+use farline_lab::files::random;
+use farline_lab::{farline, json_of, node, succeed};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
@@ -23,8 +24,7 @@ fn an_interrupted_copy_says_what_is_kept_and_the_next_one_goes_on() {
     let (root, file) = (dir.path().join("root"), dir.path().join("f"));
     std::fs::create_dir(&root).expect("a folder");
     // Zeros first: what is left out as a hole is journaled like the rest.
-    let mut rng = farline_core::units::Rng::new(3);
-    let bytes: Vec<u8> = (0..8 * MIB).map(|_| 0).chain((0..52 * MIB / 8).flat_map(|_| rng.next_u64().to_le_bytes())).collect();
+    let bytes = [vec![0; 8 * MIB], random(3, 52 * MIB)].concat();
     std::fs::write(&file, &bytes).expect("written");
     let (_node, url) = node(&root, "write", &[]);
     let text = |path: &Path| path.to_str().expect("text").to_owned();
@@ -41,8 +41,7 @@ fn an_interrupted_copy_says_what_is_kept_and_the_next_one_goes_on() {
         assert!(!landed.exists(), "{}", landed.display());
         let listed = succeed(farline().args(["partials", "ls"]).arg(folder));
         assert!(listed.contains(landed.file_name().and_then(|name| name.to_str()).expect("text")), "{listed}");
-        let out = succeed(farline().args(["--json", "cp", &from, &to]));
-        let result: serde_json::Value = serde_json::from_str(&out).expect("one object");
+        let result = json_of(farline().args(["--json", "cp", &from, &to]));
         assert!(result["resumed_bytes"].as_u64() >= Some(8 * MIB as u64), "{result}");
         assert_eq!(result["verified"], true, "{result}");
         assert!(std::fs::read(&landed).expect("landed") == bytes, "{}", landed.display());

@@ -1,6 +1,6 @@
 //! `--limit`: the rate is held within 5 %, in both directions and whoever the other end is.
 
-use farline_lab::{farline, node, succeed};
+use farline_lab::{farline, json_of, node, succeed};
 use serde_json::Value;
 use std::time::Instant;
 
@@ -47,8 +47,7 @@ fn a_limit_spreads_the_bytes_over_the_time() {
     let dir = tempfile::tempdir().expect("a folder");
     let (_node, url) = node(dir.path(), "write", &["--allow-null"]);
     let url = url.replacen("ftp://", "farline://", 1);
-    let out = succeed(farline().args(["--json", "cp", "--limit", "40M", "memory:10MiB", &format!("{url}/?null")]));
-    let result: Value = serde_json::from_str(&out).expect("one object");
+    let result = json_of(farline().args(["--json", "cp", "--limit", "40M", "memory:10MiB", &format!("{url}/?null")]));
     let samples = result["samples"].as_array().expect("a list");
     for sample in samples {
         let (t, bytes) = (sample["t"].as_f64().expect("seconds"), sample["bytes"].as_f64().expect("bytes"));

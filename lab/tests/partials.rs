@@ -1,7 +1,8 @@
 //! `farline partials`: what a killed copy left is listed and removed, and what a running one holds is not.
 
-use farline_core::units::Rng;
-use farline_lab::{Running, error_of, farline, node, succeed};
+use farline_lab::files::{folder, random, text};
+use farline_lab::{Running, error_of, farline, json_of, node, succeed};
+use rustix::process::Signal;
 use serde_json::Value;
 use std::path::Path;
 use std::process::Stdio;
@@ -10,13 +11,8 @@ use std::time::{Duration, Instant};
 /// Bytes of the copied file.
 const LEN: usize = 200 << 20;
 
-fn text(path: &Path) -> &str {
-    path.to_str().expect("text")
-}
-
 fn ls(dir: &Path) -> Vec<Value> {
-    let said: Value =
-        serde_json::from_str(&succeed(farline().args(["--json", "partials", "ls", text(dir)]))).expect("one object");
+    let said = json_of(farline().args(["--json", "partials", "ls", text(dir)]));
     assert_eq!(said["schema"], "farline/partials/1");
     said["partials"].as_array().expect("a list").clone()
 }
@@ -48,13 +44,11 @@ fn begin(from: &Path, to: &str, root: &Path) -> Running {
 
 #[test]
 fn what_a_killed_copy_left_is_listed_and_removed_and_what_a_running_one_holds_is_refused() {
-    let dir = tempfile::tempdir_in(if Path::new("/dev/shm").is_dir() { "/dev/shm" } else { "/tmp" }).expect("a folder");
+    let dir = folder();
     let (root, tree) = (dir.path().join("root"), dir.path().join("run7"));
     std::fs::create_dir(&root).expect("a folder");
     std::fs::create_dir_all(tree.join("deep")).expect("folders");
-    let mut rng = Rng::new(9);
-    let block: Vec<u8> = (0..1 << 17).flat_map(|_| rng.next_u64().to_le_bytes()).collect();
-    std::fs::write(tree.join("deep/big"), block.repeat(LEN >> 20)).expect("written");
+    std::fs::write(tree.join("deep/big"), random(9, 1 << 20).repeat(LEN >> 20)).expect("written");
     let (mut server, url) = node(&root, "write", &[]);
     let target = root.canonicalize().expect("there").join("run7/deep/big");
 
@@ -68,8 +62,7 @@ fn what_a_killed_copy_left_is_listed_and_removed_and_what_a_running_one_holds_is
     let (said, code) = rm(&root.join("run7/deep"));
     assert_eq!((said["kept"][0]["error"]["code"].as_str(), code), (Some("busy"), Some(6)), "{said}");
 
-    server.0.kill().expect("killed");
-    server.0.wait().expect("ended");
+    server.end(Signal::KILL);
     assert!(!copy.0.wait().expect("ended").success());
     let listed = ls(&root);
     let left = &listed[0];

@@ -1,14 +1,9 @@
 //! `-`: standard input as source and standard output as destination, here, at a Farline node and at a stock server.
 
+use farline_lab::files::{names, random};
 use farline_lab::{Sshd, farline, farline_binary, globus_server, node, succeed};
 use std::io::{Read, Write};
-use std::path::Path;
 use std::process::{Command, Output, Stdio};
-
-fn random(len: usize) -> Vec<u8> {
-    let mut rng = farline_core::units::Rng::new(11);
-    (0..len.div_ceil(8)).flat_map(|_| rng.next_u64().to_le_bytes()).take(len).collect()
-}
 
 /// Runs a copy that reads `input`, in uneven parts, and answers with what it said and wrote.
 fn piped(command: &mut Command, input: &[u8]) -> Output {
@@ -26,13 +21,6 @@ fn piped(command: &mut Command, input: &[u8]) -> Output {
     output
 }
 
-fn names(root: &Path) -> Vec<String> {
-    let names = std::fs::read_dir(root).expect("a folder").map(|item| item.expect("an entry").file_name());
-    let mut names: Vec<String> = names.map(|name| name.to_string_lossy().into_owned()).collect();
-    names.sort();
-    names
-}
-
 #[test]
 fn a_pipe_becomes_a_file_and_a_file_a_pipe_everywhere() {
     let dir = tempfile::tempdir().expect("a folder");
@@ -48,7 +36,7 @@ fn a_pipe_becomes_a_file_and_a_file_a_pipe_everywhere() {
         (format!("{}/f", here.display()), &here, false),
     ];
     for len in [0, 1, (1 << 20) - 1, 1 << 20, 9_000_001] {
-        let bytes = random(len);
+        let bytes = random(11, len);
         for (place, folder, verified) in &places {
             for streams in ["1", "4"] {
                 let up = piped(farline().args(["--json", "cp", "--streams", streams, "-", place]), &bytes);
@@ -81,7 +69,7 @@ fn a_pipe_becomes_a_file_and_a_file_a_pipe_everywhere() {
 fn many_channels_through_a_small_pool_come_out_in_order() {
     let dir = tempfile::tempdir().expect("a folder");
     let (_node, url) = node(dir.path(), "read", &[]);
-    let bytes = random(60_000_123);
+    let bytes = random(11, 60_000_123);
     std::fs::write(dir.path().join("f"), &bytes).expect("written");
     let out =
         farline().args(["-q", "cp", "--streams", "6", "--staging", "8MiB", &format!("{url}/f"), "-"]).output().expect("runs");
@@ -92,7 +80,7 @@ fn many_channels_through_a_small_pool_come_out_in_order() {
 fn a_reader_that_goes_away_is_said_and_a_folder_is_refused() {
     let dir = tempfile::tempdir().expect("a folder");
     let (_node, url) = node(dir.path(), "write", &[]);
-    std::fs::write(dir.path().join("f"), random(30_000_000)).expect("written");
+    std::fs::write(dir.path().join("f"), random(11, 30_000_000)).expect("written");
     std::fs::create_dir(dir.path().join("d")).expect("a folder");
     for source in [format!("{url}/f"), format!("{}/f", dir.path().display())] {
         let mut child =
@@ -137,7 +125,7 @@ fn a_copy_of_a_pipe_that_is_broken_off_leaves_nothing() {
         let mut child =
             farline().args(["-q", "cp", "-", &place]).stdin(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("starts");
         let mut pipe = child.stdin.take().expect("piped");
-        pipe.write_all(&random(3_000_000)).expect("read so far");
+        pipe.write_all(&random(11, 3_000_000)).expect("read so far");
         // What was written is on its way; the pipe stays open and silent.
         while names(folder).is_empty() {
             std::thread::sleep(std::time::Duration::from_millis(20));
@@ -165,7 +153,7 @@ fn pipes_go_over_ssh() {
         command.args(["-q", "cp", "--ssh", &format!("ssh -F {}", config.display()), "--remote-farline"]).arg(farline_binary());
         command
     };
-    let bytes = random(5_000_001);
+    let bytes = random(11, 5_000_001);
     let place = format!("far:{}", dir.path().join("f").display());
     let up = piped(cp().args(["-", &place]), &bytes);
     assert!(up.status.success(), "{}", String::from_utf8_lossy(&up.stderr));

@@ -1,7 +1,9 @@
 //! `farline profile` and `plan` as a user has them: modelled, measured over real links, broken off, and compared.
 
 use farline_core::profile::Profile;
-use farline_lab::{Running, farline, farline_binary, succeed};
+use farline_lab::files::text;
+use farline_lab::{Running, error_of_command, farline, farline_binary, json_of, succeed};
+use rustix::process::Signal;
 use serde_json::Value;
 use std::fs;
 use std::io::{Read, Write};
@@ -13,20 +15,9 @@ use std::time::{Duration, Instant};
 /// Every profile's link has the same name: one profile at a time.
 static ONE: Mutex<()> = Mutex::new(());
 
-fn text(path: &Path) -> &str {
-    path.to_str().expect("text")
-}
-
-fn json(command: &mut Command) -> Value {
-    serde_json::from_str(&succeed(command)).expect("one object")
-}
-
 /// The error that `command` must end with.
 fn error_of(command: &mut Command) -> Value {
-    let output = command.output().expect("farline runs");
-    assert!(!output.status.success(), "{output:?}");
-    let said: Value = serde_json::from_slice(&output.stdout).expect("one object");
-    said["error"].clone()
+    error_of_command(command).0
 }
 
 fn read(file: &Path) -> Value {
@@ -62,7 +53,7 @@ fn rdma_is_modelled_beside_the_paper_and_refuses_what_it_does_not_vary() {
     let (table, page) = (file("d.csv"), file("d.html"));
     let mut command = farline();
     command.args(["--json", "profile", "--simulate", "--preset", "sc08-ib-stability", "-o", text(&table), "-o", text(&page)]);
-    assert_eq!(json(&mut command)["schema"], "farline/verbs/1");
+    assert_eq!(json_of(&mut command)["schema"], "farline/verbs/1");
     assert!(fs::read_to_string(&table).expect("a table").contains(",modelled,7.34"));
     assert!(fs::read_to_string(&page).expect("a page").contains("Decrease per mile"));
     let refused: [(&[&str], &str); 3] = [
@@ -107,7 +98,7 @@ fn a_model_is_written_compared_and_planned_from() {
     assert!(page.contains("usn-1400 cubic 4 streams") && !page.contains("src=\"http"), "a page that stands alone");
     let table = fs::read(file("a.parquet")).expect("a table");
     assert!(table.starts_with(b"PAR1") && table.ends_with(b"PAR1") && table.len() > 1_000, "a Parquet file");
-    let differ = |x: &str, y: &str| json(farline().args(["--json", "profile", "diff", text(&file(x)), text(&file(y))]));
+    let differ = |x: &str, y: &str| json_of(farline().args(["--json", "profile", "diff", text(&file(x)), text(&file(y))]));
     let significant =
         |found: &Value| found["cells"].as_array().expect("cells").iter().filter(|cell| cell["significant"] == true).count();
     let (same, slower) = (differ("a.json", "a.json"), differ("a.json", "b.json"));
@@ -128,7 +119,7 @@ fn a_model_is_written_compared_and_planned_from() {
         diff.args(["--json", "profile", "diff", text(&file("a.json")), text(&file("b.json")), "--level", level]);
         assert_eq!(error_of(&mut diff)["code"], "profile-diff", "{level}");
     }
-    let plan = |file: &Path| json(farline().args(["--json", "plan", text(file), "--size", "100GB"]));
+    let plan = |file: &Path| json_of(farline().args(["--json", "plan", text(file), "--size", "100GB"]));
     let (wide, narrow) = (plan(&file("a.json")), plan(&file("c.json")));
     assert_eq!(narrow["streams"], 4, "{narrow}");
     assert!(narrow["seconds"].as_f64() > wide["seconds"].as_f64(), "{wide} {narrow}");
@@ -164,7 +155,7 @@ fn a_measured_profile_has_what_both_ends_saw_and_a_window_limits_it() {
     let document = dir.path().join("p.json");
     let more = ["--streams", "1,3", "--window", "64KiB,1MiB", "--repetitions", "1"];
     let Some(mut command) = measured("3", &document, &more) else { return };
-    let profile = json(&mut command);
+    let profile = json_of(&mut command);
     assert_eq!(profile, read(&document));
     assert_eq!(profile["kind"], "measured");
     for cell in profile["cells"].as_array().expect("cells") {
@@ -194,7 +185,7 @@ fn a_send_buffer_holds_a_stream_back_and_messages_of_any_size_arrive() {
     let dir = tempfile::tempdir().expect("a folder");
     let more = ["--buffer", "16KiB,2MiB", "--message", "700B,1MiB", "--repetitions", "1"];
     let Some(mut command) = measured("3", &dir.path().join("p.json"), &more) else { return };
-    let profile = json(&mut command);
+    let profile = json_of(&mut command);
     assert_eq!(profile["cells"].as_array().map(Vec::len), Some(4), "{profile}");
     let rate = |buffer: u64, message: u64| {
         let of =
@@ -223,7 +214,7 @@ fn data_goes_the_other_way_and_both_ways_at_once() {
     else {
         return;
     };
-    let profile = json(&mut command);
+    let profile = json_of(&mut command);
     let mean = |direction: &str| {
         let of = |cell: &&Value| cell["cell"]["direction"].as_str().unwrap_or("out") == direction;
         let cell = profile["cells"].as_array().expect("cells").iter().find(of).expect("a cell of each");
@@ -246,7 +237,7 @@ fn a_mover_is_measured_from_memory_and_from_a_file_that_stalls() {
     else {
         return;
     };
-    let profile = json(command.env("TMPDIR", dir.path()));
+    let profile = json_of(command.env("TMPDIR", dir.path()));
     let cells = profile["cells"].as_array().expect("cells");
     assert_eq!(cells.len(), 2, "{profile}");
     for cell in cells {
@@ -271,7 +262,7 @@ fn a_mover_is_measured_over_tcp_and_over_tls_and_rdma_says_where_it_is_measured(
     let dir = tempfile::tempdir().expect("a folder");
     let more = ["--channel", "tcp,tls", "--staging", "8MiB", "--streams", "2", "--repetitions", "1"];
     let Some(mut command) = measured("2", &dir.path().join("p.json"), &more) else { return };
-    let profile = json(command.env("TMPDIR", dir.path()));
+    let profile = json_of(command.env("TMPDIR", dir.path()));
     let cells = profile["cells"].as_array().expect("cells");
     let driver = |cell: &Value| cell["cell"]["staged"]["driver"].as_str().unwrap_or("tcp").to_owned();
     assert_eq!(cells.iter().map(driver).collect::<Vec<_>>(), ["tcp", "tls"], "{profile}");
@@ -317,8 +308,7 @@ fn a_killed_profile_goes_on_and_one_whose_path_dies_keeps_what_it_has() {
     let mut other = measured("2", &dir.path().join("q.json"), &more).expect("links can be made");
     let error = error_of(&mut other);
     assert_eq!(error["code"], "profile-running", "{error}");
-    running.0.kill().expect("a child");
-    running.0.wait().expect("a child");
+    running.end(Signal::KILL);
     let kept = repetitions(&read(&document));
     assert!(kept >= 1);
     // The path is taken away under the next one.
@@ -339,7 +329,7 @@ fn a_killed_profile_goes_on_and_one_whose_path_dies_keeps_what_it_has() {
     // And whole in the end.
     let dotted = dir.path().join(".").join("p.json");
     let twice = ["-o", text(&document), "-o", text(&dotted)];
-    let whole = json(farline().args(["--json", "-q", "profile", "--resume", text(&document)]).args(twice));
+    let whole = json_of(farline().args(["--json", "-q", "profile", "--resume", text(&document)]).args(twice));
     assert!(repetitions(&whole) >= 4, "{whole}");
     // That it went on is in the document, and that of two times the first one gave nothing.
     let went_on = whole["resumptions"].as_array().expect("resumptions");
@@ -357,8 +347,7 @@ fn a_killed_profile_whose_page_alone_was_asked_for_goes_on_too() {
     let mut running = Running(command.spawn().expect("farline runs"));
     let unfinished = dir.path().join(format!("farline/profiles/unfinished-custom-{}.json", running.0.id()));
     wait_for(&unfinished, 1, &mut running);
-    running.0.kill().expect("a child");
-    running.0.wait().expect("a child");
+    running.end(Signal::KILL);
     assert!(!page.exists() && repetitions(&read(&unfinished)) >= 1);
 }
 

@@ -1,21 +1,14 @@
 //! `farline profile NODE` and `plan NODE`: a real node as the other end, with its operator's consent and below its ceiling.
 
-use farline_lab::{Link, Running, farline, node, succeed};
+use farline_lab::{Link, Running, error_of_command, farline, json_of, node, succeed};
 use serde_json::Value;
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-fn json(command: &mut Command) -> Value {
-    serde_json::from_str(&succeed(command)).expect("one object")
-}
-
 fn error_of(command: &mut Command) -> Value {
-    let output = command.output().expect("farline runs");
-    assert!(!output.status.success(), "{output:?}");
-    let said: Value = serde_json::from_slice(&output.stdout).expect("one object");
-    said["error"].clone()
+    error_of_command(command).0
 }
 
 /// A node that lets itself be measured at 200 Mbit/s, as HOST:PORT.
@@ -37,13 +30,13 @@ fn a_path_to_a_node_is_measured_below_its_ceiling_and_plans_come_from_what_was_f
     let (_node, host) = measurable(dir.path());
     let state = dir.path().join("state");
     // Before anything is stored, a plan probes.
-    let probed = json(keeping(&state).args(["--json", "plan", &host, "--size", "10GB"]));
+    let probed = json_of(keeping(&state).args(["--json", "plan", &host, "--size", "10GB"]));
     assert_eq!(probed["source"], "probe", "{probed}");
     // It is kept: a copy goes by it, and the next plan too.
-    let again = json(keeping(&state).args(["--json", "plan", &host, "--size", "10GB"]));
+    let again = json_of(keeping(&state).args(["--json", "plan", &host, "--size", "10GB"]));
     assert_eq!((&again["source"], &again["streams"]), (&"profile".into(), &probed["streams"]), "{again}");
     let axes = ["--streams", "1,3", "--seconds", "2", "--repetitions", "1"];
-    let profile = json(keeping(&state).args(["--json", "profile", &host]).args(axes));
+    let profile = json_of(keeping(&state).args(["--json", "profile", &host]).args(axes));
     assert_eq!((profile["kind"].as_str(), profile["environment"]["node"].as_str()), (Some("measured"), Some(&*host)));
     for cell in profile["cells"].as_array().expect("cells") {
         let one = &cell["repetitions"][0];
@@ -56,14 +49,14 @@ fn a_path_to_a_node_is_measured_below_its_ceiling_and_plans_come_from_what_was_f
     }
     // From the node to here, and both at once: each way below the ceiling.
     let ways = ["--direction", "back,both", "--streams", "2", "--seconds", "2", "--repetitions", "1"];
-    let other = json(keeping(&dir.path().join("ways")).args(["--json", "profile", &host]).args(ways));
+    let other = json_of(keeping(&dir.path().join("ways")).args(["--json", "profile", &host]).args(ways));
     for (cell, (streams, most)) in other["cells"].as_array().expect("cells").iter().zip([(2, 200e6), (4, 400e6)]) {
         let one = &cell["repetitions"][0];
         let rates = [&one["whole"]["receiver_bps"], &one["whole"]["sender_bps"]].map(|rate| rate.as_f64().expect("a rate"));
         assert!(rates.iter().all(|rate| *rate > 1e6 && *rate < most * 1.05), "{rates:?}: {cell}");
         assert_eq!(one["streams_bps"].as_array().map(Vec::len), Some(streams), "{cell}");
     }
-    let planned = json(keeping(&state).args(["--json", "plan", &host, "--size", "10GB"]));
+    let planned = json_of(keeping(&state).args(["--json", "plan", &host, "--size", "10GB"]));
     assert_eq!(planned["source"], "profile", "{planned}");
     let rate = planned["rate_bps"].as_f64().expect("a rate");
     assert!(rate > 1e6 && rate < 210e6, "{planned}");
@@ -71,7 +64,7 @@ fn a_path_to_a_node_is_measured_below_its_ceiling_and_plans_come_from_what_was_f
     let (_other, url) = node(dir.path(), "write", &["--allow-null", "--allow-profile", "200M"]);
     let there = url.trim_start_matches("ftp://").to_owned();
     succeed(keeping(&state).args(["--json", "profile", &there, "--streams", "3", "--seconds", "2", "--repetitions", "1"]));
-    let copied = json(keeping(&state).args(["--json", "cp", "memory:64MiB", &format!("farline://{there}/?null")]));
+    let copied = json_of(keeping(&state).args(["--json", "cp", "memory:64MiB", &format!("farline://{there}/?null")]));
     let reasons = copied["reasons"].to_string();
     assert!(reasons.contains("3 channels to begin with: by the profile of"), "{reasons}");
 }
@@ -89,7 +82,7 @@ fn a_node_is_measured_only_where_its_operator_allows_it_by_one_client_at_a_time_
     for (more, words) in
         [(&[][..], "allows no probe: 10.0 Gbit/s assumed"), (&["--rate", "1G"], "told to it: 1.00 Gbit/s as asked")]
     {
-        let planned = json(keeping(dir.path()).args(plan).args(more));
+        let planned = json_of(keeping(dir.path()).args(plan).args(more));
         assert_eq!(planned["source"], "model", "{planned}");
         assert!(planned["reasons"].to_string().contains(words), "{planned}");
     }
@@ -136,7 +129,7 @@ fn what_is_kept_is_of_one_way_and_less_does_not_replace_it_nor_does_what_is_inva
     let kept = |host: &str, way: &str| state.join(format!("farline/profiles/{}{way}.json", host.replace(':', "_")));
     let profile = |axes: &[&str]| {
         let short = ["--json", "profile", &host, "--seconds", "2", "--repetitions", "1"];
-        json(keeping(&state).args(short).args(axes))
+        json_of(keeping(&state).args(short).args(axes))
     };
     profile(&["--streams", "1,3"]);
     let first = fs::read(kept(&host, "")).expect("a stored profile");
@@ -145,7 +138,7 @@ fn what_is_kept_is_of_one_way_and_less_does_not_replace_it_nor_does_what_is_inva
     profile(&["--streams", "2", "--direction", "back"]);
     assert!(fs::read(kept(&host, "")).is_ok_and(|now| now == first), "the other way is another path");
     let streams = |way: &[&str]| {
-        let planned = json(keeping(&state).args(["--json", "plan", &host, "--size", "10GB"]).args(way));
+        let planned = json_of(keeping(&state).args(["--json", "plan", &host, "--size", "10GB"]).args(way));
         assert_eq!(planned["source"], "profile", "{planned}");
         planned["streams"].as_u64().expect("a number")
     };
@@ -153,7 +146,7 @@ fn what_is_kept_is_of_one_way_and_less_does_not_replace_it_nor_does_what_is_inva
     assert_eq!((streams(&["--direction", "back"]), kept(&host, ".back").exists()), (2, true));
     // A copy from the node begins with what came from it.
     fs::write(dir.path().join("data"), vec![7; 32 << 20]).expect("written");
-    let copied = json(keeping(&state).args(["--json", "cp", &format!("farline://{host}/data"), "null:"]));
+    let copied = json_of(keeping(&state).args(["--json", "cp", &format!("farline://{host}/data"), "null:"]));
     assert!(copied["reasons"].to_string().contains("2 channels to begin with: by the profile of"), "{copied}");
     profile(&["--streams", "2,4,6", "--direction", "out"]);
     assert!(fs::read(kept(&host, "")).is_ok_and(|now| now != first), "more does");
@@ -165,7 +158,7 @@ fn what_is_kept_is_of_one_way_and_less_does_not_replace_it_nor_does_what_is_inva
         cell["repetitions"][0]["invalid"] = "late".into();
     }
     fs::write(kept(closed, ""), document.to_string()).expect("written");
-    let planned = json(keeping(&state).args(["--json", "plan", closed, "--size", "10GB"]));
+    let planned = json_of(keeping(&state).args(["--json", "plan", closed, "--size", "10GB"]));
     assert_eq!(planned["source"], "model", "{planned}");
 }
 
@@ -177,7 +170,7 @@ fn a_probe_over_a_long_path_ends_within_twenty_seconds_with_the_best_cells_first
     let state = root.path().join("state");
     let began = Instant::now();
     let mut command = link.farline("a", &["--json", "-q", "plan", "10.77.0.2:2811", "--size", "10GB"]);
-    let planned = json(command.env("XDG_STATE_HOME", &state));
+    let planned = json_of(command.env("XDG_STATE_HOME", &state));
     let took = began.elapsed();
     assert_eq!(planned["source"], "probe", "{planned}");
     // All six cells take half as long again here: 2.5 s each, and eight round trips around.

@@ -1,67 +1,30 @@
 //! Copies that are broken off and run again, with real processes: what is durable is not sent twice, and nothing half-done shows.
 
 use farline_core::units::Rng;
-use farline_lab::{Link, error_of, farline, node, succeed};
+use farline_lab::files::{folder, hidden, plant_file, same, text};
+use farline_lab::{Link, Running, error_of, farline, json_of, node, succeed, wait_for};
+use rustix::process::Signal;
 use serde_json::Value;
-use std::io::Write;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-use std::process::{Child, Stdio};
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-/// A folder in memory where there is one: a disk's pace is not what is tested.
-fn folder() -> tempfile::TempDir {
-    let memory = Path::new("/dev/shm");
-    let made = if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() };
-    made.expect("a folder")
-}
-
-/// A file of pseudo-random bytes, no mebibyte like another.
-fn plant_file(path: &Path, mib: u64, seed: u64) {
-    let mut rng = Rng::new(seed);
-    let mut block: Vec<u8> = (0..1 << 17).flat_map(|_| rng.next_u64().to_le_bytes()).collect();
-    let mut file = std::fs::File::create(path).expect("made");
-    for index in 0..mib {
-        block[..8].copy_from_slice(&index.to_le_bytes());
-        file.write_all(&block).expect("written");
-    }
-}
-
-fn same(a: &Path, b: &Path) -> bool {
-    std::fs::read(a).expect("there") == std::fs::read(b).expect("landed")
-}
-
-/// Names that are not for users: partial files and journals.
-fn hidden(root: &Path) -> Vec<String> {
-    let names = std::fs::read_dir(root).expect("a folder").map(|item| item.expect("an entry").file_name());
-    names.map(|name| name.to_string_lossy().into_owned()).filter(|name| name.ends_with(".farline")).collect()
-}
-
-fn wait_for(what: &str, condition: impl Fn() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(20);
-    while !condition() {
-        assert!(Instant::now() < deadline, "{what} never came");
-        std::thread::sleep(Duration::from_millis(5));
-    }
-}
-
 fn copy(from: &str, to: &str) -> Value {
-    serde_json::from_str(&succeed(farline().args(["--json", "cp", from, to]))).expect("one object")
+    json_of(farline().args(["--json", "cp", from, to]))
 }
 
 /// Begins a copy that takes some seconds.
-fn begin(from: &str, to: &str) -> Child {
-    farline().args(["-q", "cp", "--limit", "500Mbit/s", from, to]).stderr(Stdio::null()).spawn().expect("runs")
+fn begin(from: &str, to: &str) -> Running {
+    let mut command = farline();
+    command.args(["-q", "cp", "--limit", "500Mbit/s", from, to]).stderr(Stdio::null());
+    Running(command.spawn().expect("runs"))
 }
 
 /// Bytes on disk of the largest partial file: its length is that of the whole from its beginning on.
 fn partial(root: &Path) -> u64 {
     let files = hidden(root).into_iter().filter(|name| !name.ends_with(".journal.farline"));
     files.filter_map(|name| std::fs::metadata(root.join(name)).ok()).map(|meta| meta.blocks() * 512).max().unwrap_or(0)
-}
-
-fn text(path: &Path) -> &str {
-    path.to_str().expect("text")
 }
 
 #[test]
@@ -73,8 +36,7 @@ fn a_killed_client_leaves_a_partial_that_the_same_command_goes_on_from() {
     let (_node, url) = node(&root, "write", &[]);
     let mut client = begin(text(&file), &url);
     wait_for("some data", || partial(&root) > 20 << 20);
-    client.kill().expect("killed");
-    client.wait().expect("ended");
+    client.end(Signal::KILL);
     assert!(!root.join("file").exists(), "nothing shows under the final name");
     let result = copy(text(&file), &url);
     assert!(result["resumed_bytes"].as_u64() > Some(10 << 20), "{}", result["resumed_bytes"]);
@@ -98,9 +60,8 @@ fn a_killed_node_and_a_killed_download_go_on_from_what_was_durable() {
     let (mut server, url) = node(&root, "write", &[]);
     let mut client = begin(text(&file), &url);
     wait_for("a durable part", || journaled(&root) || is_over(&root));
-    server.0.kill().expect("killed");
-    server.0.wait().expect("ended");
-    assert!(!client.wait().expect("ended").success(), "the client says that the node is gone");
+    server.end(Signal::KILL);
+    assert!(!client.0.wait().expect("ended").success(), "the client says that the node is gone");
     let (_server, url) = node(&root, "write", &[]);
     let result = copy(text(&file), &url);
     assert!(result["resumed_bytes"].as_u64() > Some(0) && result["verified"] == true, "{result}");
@@ -109,8 +70,7 @@ fn a_killed_node_and_a_killed_download_go_on_from_what_was_durable() {
     let from = format!("{url}/file");
     let mut client = begin(&from, text(&down));
     wait_for("a durable part", || journaled(&down) || is_over(&down));
-    client.kill().expect("killed");
-    client.wait().expect("ended");
+    client.end(Signal::KILL);
     let result = copy(&from, text(&down));
     assert!(result["resumed_bytes"].as_u64() > Some(0) && result["verified"] == true, "{result}");
     assert!(same(&file, &down.join("file")));
@@ -133,8 +93,7 @@ fn a_changed_source_starts_again_and_another_transfer_sweeps_the_stale_partial_u
     for change in [true, false] {
         let mut client = begin(text(&file), &url);
         wait_for("some data", || partial(&root) > 20 << 20);
-        client.kill().expect("killed");
-        client.wait().expect("ended");
+        client.end(Signal::KILL);
         if change {
             plant_file(&file, 200, 4);
         } else {
@@ -187,8 +146,7 @@ fn blocks_that_the_path_changes_are_found_counted_and_sent_again() {
         let up = format!("{host}/file{round}");
         for (from, to) in [(text(&file).to_owned(), up.clone()), (up, text(&dir.path().join(format!("back{round}"))).to_owned())]
         {
-            let out = succeed(&mut link.farline("a", &["--json", "cp", "--streams", "3", &from, &to]));
-            let result: Value = serde_json::from_str(&out).expect("one object");
+            let result = json_of(&mut link.farline("a", &["--json", "cp", "--streams", "3", &from, &to]));
             assert_eq!(result["verified"], true, "{result}");
             bad += result["bad_blocks"].as_u64().expect("a count") + result["bad_headers"].as_u64().expect("a count");
             passes = passes.max(result["passes"].as_u64().expect("a count"));
@@ -278,8 +236,7 @@ fn fifty_kills_at_random_instants_lose_nothing() {
             if rng.below(2) == 0 {
                 client.kill().expect("killed");
             } else {
-                node.0.kill().expect("killed");
-                node.0.wait().expect("ended");
+                node.end(Signal::KILL);
                 node = link.node(&root, &[]);
             }
         }
@@ -296,8 +253,7 @@ fn fifty_kills_at_random_instants_lose_nothing() {
     }
     // Undisturbed, both come to their end.
     for (from, to, target) in [(text(&file), &upload[..], root.join("landed")), (&stored[..], text(&down), down.join("stored"))] {
-        let out = succeed(&mut link.farline("a", &["--json", "cp", from, to]));
-        let result: Value = serde_json::from_str(&out).expect("one object");
+        let result = json_of(&mut link.farline("a", &["--json", "cp", from, to]));
         resumed += result["resumed_bytes"].as_u64().expect("a count");
         assert!(result["verified"] == true && same(&file, &target), "seed {seed}: {result}");
     }

@@ -1,53 +1,19 @@
 //! Peers that fall silent without a word: one clear error, exit code 5, within the time that --timeout says; and a node that does not
 //! keep a place for a client that is stopped.
 
-use farline_core::units::Rng;
-use farline_lab::{Namespaces, Running, error_of_command, farline, farline_binary, node, succeed};
+use farline_lab::files::{folder, hidden, plant_file, text};
+use farline_lab::{Namespaces, Running, error_of_command, farline, farline_binary, json_of, node, wait_for};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::net::TcpListener;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 /// What --timeout is here, in seconds; and what an error may take beyond it: a look every 200 ms, and a slow machine.
 const TIMEOUT: u64 = 3;
 const SLACK: Duration = Duration::from_secs(12);
-
-fn folder() -> tempfile::TempDir {
-    let memory = Path::new("/dev/shm");
-    let made = if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() };
-    made.expect("a folder")
-}
-
-fn plant_file(path: &Path, mib: usize) {
-    let mut rng = Rng::new(5);
-    let block: Vec<u8> = (0..1 << 17).flat_map(|_| rng.next_u64().to_le_bytes()).collect();
-    std::fs::write(path, block.repeat(mib)).expect("written");
-}
-
-fn text(path: &Path) -> &str {
-    path.to_str().expect("text")
-}
-
-fn stop(child: &Child) {
-    let id = Pid::from_raw(i32::try_from(child.id()).expect("a process id")).expect("a process");
-    kill_process(id, Signal::STOP).expect("the process is ours");
-}
-
-fn hidden(folder: &Path) -> usize {
-    let names = std::fs::read_dir(folder).expect("a folder").map(|item| item.expect("an entry").file_name());
-    names.filter(|name| name.to_string_lossy().ends_with(".farline")).count()
-}
-
-fn wait_for(what: &str, condition: impl Fn() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(30);
-    while !condition() {
-        assert!(Instant::now() < deadline, "{what} never came");
-        std::thread::sleep(Duration::from_millis(20));
-    }
-}
 
 /// Whether a partial file in `folder` has come some way: at the rate of these tests, more than a second.
 fn flows(folder: &Path) -> bool {
@@ -84,7 +50,7 @@ fn a_stopped_node_is_given_up_in_the_middle_of_a_copy_either_way_and_the_copy_go
     let (root, down, file) = (dir.path().join("root"), dir.path().join("down"), dir.path().join("file"));
     std::fs::create_dir(&root).expect("a folder");
     std::fs::create_dir(&down).expect("a folder");
-    plant_file(&file, 200);
+    plant_file(&file, 200, 5);
     std::fs::copy(&file, root.join("stored")).expect("copied");
     for up in [true, false] {
         let (mut server, url) = node(&root, "write", &[]);
@@ -94,19 +60,18 @@ fn a_stopped_node_is_given_up_in_the_middle_of_a_copy_either_way_and_the_copy_go
         let timeout = TIMEOUT.to_string();
         command.args(["--json", "cp", "--limit", "300Mbit/s", "--timeout", &timeout, from, to]);
         let client = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("farline runs");
-        wait_for("some data", || flows(place) && hidden(place) > 0);
-        stop(&server.0);
+        wait_for("some data", || flows(place) && !hidden(place).is_empty());
+        server.signal(Signal::STOP);
         let began = Instant::now();
         let output = client.wait_with_output().expect("ended");
         silent_error(&output, began);
         assert!(!place.join("file").exists() && !down.join("stored").exists(), "nothing half-done under a final name");
-        server.0.kill().expect("killed");
-        server.0.wait().expect("ended");
+        server.end(Signal::KILL);
         // Another node in its place goes on with what it finds; to another port a download begins anew.
         let (_again, url) = node(&root, "write", &[]);
         let stored = format!("{url}/stored");
         let (from, to) = if up { (text(&file), &url[..]) } else { (&stored[..], text(&down)) };
-        let result: Value = serde_json::from_str(&succeed(farline().args(["--json", "cp", from, to]))).expect("one object");
+        let result = json_of(farline().args(["--json", "cp", from, to]));
         assert_eq!((&result["verified"], up && result["resumed_bytes"] == 0), (&Value::Bool(true), false), "{result}");
     }
 }
@@ -117,7 +82,7 @@ fn a_path_that_goes_dead_without_a_word_is_noticed_at_both_ends() {
     let dir = folder();
     let (root, file) = (dir.path().join("root"), dir.path().join("file"));
     std::fs::create_dir(&root).expect("a folder");
-    plant_file(&file, 200);
+    plant_file(&file, 200, 5);
     let (_node, url) = spaces.node(&root);
     let copy = |timeout: &str| {
         let mut command = spaces.run_here(&farline_binary());
@@ -152,13 +117,13 @@ fn a_node_does_not_keep_a_place_for_a_client_that_is_stopped() {
     let dir = folder();
     let (root, file) = (dir.path().join("root"), dir.path().join("file"));
     std::fs::create_dir(&root).expect("a folder");
-    plant_file(&file, 200);
+    plant_file(&file, 200, 5);
     let (_node, url) = node(&root, "write", &["--timeout", &TIMEOUT.to_string()]);
     let mut command = farline();
     command.args(["--json", "cp", "--limit", "300Mbit/s", text(&file), &url]).stdout(Stdio::null()).stderr(Stdio::null());
     let client = Running(command.spawn().expect("farline runs"));
     wait_for("some data", || flows(&root));
-    stop(&client.0);
+    client.signal(Signal::STOP);
     let began = Instant::now();
     loop {
         let output = farline().args(["--json", "cp", text(&file), &url]).output().expect("farline runs");
@@ -171,7 +136,7 @@ fn a_node_does_not_keep_a_place_for_a_client_that_is_stopped() {
         let took = began.elapsed();
         assert!(took < Duration::from_secs(TIMEOUT) + SLACK, "the place is still held after {took:?}");
     }
-    assert_eq!(hidden(&root), 0);
+    assert_eq!(hidden(&root), Vec::<String>::new());
 }
 
 #[test]
@@ -179,7 +144,7 @@ fn a_stock_server_that_is_stopped_is_given_up_too() {
     let dir = folder();
     let (there, file) = (dir.path().join("there"), dir.path().join("file"));
     std::fs::create_dir(&there).expect("a folder");
-    plant_file(&file, 200);
+    plant_file(&file, 200, 5);
     let (server, url) = farline_lab::globus_server();
     let to = format!("{url}{}/landed", there.display());
     let mut command = farline();
@@ -201,8 +166,7 @@ fn a_stock_server_that_is_stopped_is_given_up_too() {
     silent_error(&output.expect("ended"), began);
     assert!(!there.join("landed").exists());
     let mut again = Command::new(farline_binary());
-    let out = succeed(again.env("XDG_STATE_HOME", dir.path()).args(["--json", "cp", text(&file), &to]));
-    let result: Value = serde_json::from_str(&out).expect("one object");
+    let result = json_of(again.env("XDG_STATE_HOME", dir.path()).args(["--json", "cp", text(&file), &to]));
     assert_eq!(
         result["resumed_bytes"].as_u64(),
         Some(0),

@@ -1,21 +1,17 @@
 //! Files with holes, direct I/O and fixed socket buffers: here, up to a node and down from it.
 
+use farline_lab::files::random;
 use farline_lab::{farline, globus_server, node, succeed};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 
 const MIB: u64 = 1 << 20;
 
-fn random(len: u64) -> Vec<u8> {
-    let mut rng = farline_core::units::Rng::new(13);
-    (0..len.div_ceil(8)).flat_map(|_| rng.next_u64().to_le_bytes()).take(len as usize).collect()
-}
-
 /// A file of 96 MiB and three bytes: a hole, data, a hole, a little data, a hole to its end.
 fn sparse(path: &Path) {
     let file = std::fs::File::create(path).expect("made");
     file.set_len(96 * MIB + 3).expect("long");
-    file.write_all_at(&random(3 * MIB), 20 * MIB + 4096).expect("written");
+    file.write_all_at(&random(13, (3 * MIB) as usize), 20 * MIB + 4096).expect("written");
     file.write_all_at(b"end", 60 * MIB).expect("written");
 }
 
@@ -83,7 +79,7 @@ fn direct_io_and_fixed_buffers_move_the_same_bytes() {
     let (_node, url) = node(&root, "write", &[]);
     let text = |path: &Path| path.to_str().expect("text").to_owned();
     for len in [0, 5, 4096, MIB, 7 * MIB + 4097] {
-        std::fs::write(&file, random(len)).expect("written");
+        std::fs::write(&file, random(13, len as usize)).expect("written");
         let up = format!("{url}/up");
         for (from, to, landed) in [
             (text(&file), text(&dir.path().join("local")), dir.path().join("local")),

@@ -1,12 +1,15 @@
 //! Copies to and from a real globus-gridftp-server that are killed and run again: what it has, or this host has, is not sent twice.
 
-use farline_core::units::Rng;
-use farline_lab::{Link, Running, error_of_command, farline, globus_server_at, globus_server_behind, node, succeed};
+use farline_lab::files::{folder, hidden, plant_file, same, text};
+use farline_lab::{
+    Link, Running, error_of_command, farline, globus_server_at, globus_server_behind, json_of, node, succeed, wait_for,
+};
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 const MIB: u64 = 1 << 20;
 /// Bytes of the file that is copied, and how fast: some four seconds.
@@ -26,22 +29,12 @@ struct Bench {
 
 impl Bench {
     fn new() -> Bench {
-        let memory = Path::new("/dev/shm");
-        let dir = if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() }.expect("a folder");
+        let dir = folder();
         let port = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a free port").port();
         std::fs::create_dir(dir.path().join("there")).expect("a folder");
         let bench = Bench { dir, port, server: Some(globus_server_at(port)) };
-        bench.plant(&bench.file(), 1);
+        plant_file(&bench.file(), LEN / MIB, 1);
         bench
-    }
-
-    fn plant(&self, path: &Path, seed: u64) {
-        let mut rng = Rng::new(seed);
-        let mut bytes: Vec<u8> = (0..MIB / 8).flat_map(|_| rng.next_u64().to_le_bytes()).collect();
-        bytes = bytes.repeat((LEN / MIB) as usize);
-        // No mebibyte like another.
-        bytes.chunks_mut(MIB as usize).zip(0u64..).for_each(|(part, index)| part[..8].copy_from_slice(&index.to_le_bytes()));
-        std::fs::write(path, bytes).expect("written");
     }
 
     fn file(&self) -> PathBuf {
@@ -63,7 +56,7 @@ impl Bench {
     }
 
     fn copy(&self, from: &str, to: &str) -> Value {
-        serde_json::from_str(&succeed(&mut self.farline(&["cp", "--streams", "3", from, to]))).expect("one object")
+        json_of(&mut self.farline(&["cp", "--streams", "3", from, to]))
     }
 
     fn begin(&self, from: &str, to: &str) -> Running {
@@ -77,8 +70,7 @@ impl Bench {
 
     /// What `farline partials ls` knows of the server.
     fn left(&self) -> Vec<Value> {
-        let said = succeed(&mut self.farline(&["partials", "ls", &self.url("")]));
-        serde_json::from_str::<Value>(&said).expect("one object")["partials"].as_array().expect("a list").clone()
+        json_of(&mut self.farline(&["partials", "ls", &self.url("")]))["partials"].as_array().expect("a list").clone()
     }
 
     /// Bytes that the server said that it stored of the one partial file.
@@ -91,34 +83,12 @@ impl Bench {
         let server = self.server.take().expect("it runs");
         let id = server.0.id();
         let children = std::fs::read_to_string(format!("/proc/{id}/task/{id}/children")).unwrap_or_default();
-        for child in children.split_whitespace().filter_map(|child| rustix::process::Pid::from_raw(child.parse().ok()?)) {
+        for child in children.split_whitespace().filter_map(|child| Pid::from_raw(child.parse().ok()?)) {
             // One that ended by itself is as good.
-            let _ = rustix::process::kill_process(child, rustix::process::Signal::KILL);
+            let _ = kill_process(child, Signal::KILL);
         }
         drop(server);
         self.server = Some(globus_server_at(self.port));
-    }
-}
-
-fn text(path: &Path) -> &str {
-    path.to_str().expect("text")
-}
-
-fn same(a: &Path, b: &Path) -> bool {
-    std::fs::read(a).expect("there") == std::fs::read(b).expect("landed")
-}
-
-/// Names that are not for users.
-fn hidden(folder: &Path) -> Vec<String> {
-    let names = std::fs::read_dir(folder).expect("a folder").map(|item| item.expect("an entry").file_name());
-    names.map(|name| name.to_string_lossy().into_owned()).filter(|name| name.ends_with(".farline")).collect()
-}
-
-fn wait_for(what: &str, condition: impl Fn() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(30);
-    while !condition() {
-        assert!(Instant::now() < deadline, "{what} never came");
-        std::thread::sleep(Duration::from_millis(20));
     }
 }
 
@@ -140,8 +110,7 @@ fn an_upload_that_is_killed_again_and_again_goes_on_from_what_the_server_said() 
             let status = client.0.wait().expect("ended");
             assert_eq!(status.code(), Some(5), "the client says that the path or the peer broke");
         } else {
-            client.0.kill().expect("killed");
-            client.0.wait().expect("ended");
+            client.end(Signal::KILL);
         }
         let left = bench.left();
         assert_eq!((left.len(), &left[0]["running"], left[0]["total_bytes"].as_u64()), (1, &Value::Bool(false), Some(LEN)));
@@ -170,8 +139,7 @@ fn a_download_that_is_killed_again_and_again_goes_on_from_what_is_durable_here()
     let (file, target) = (bench.there().join("big"), down.join("big"));
     let url = bench.url("big");
     let durable = |bench: &Bench| {
-        let said = succeed(&mut bench.farline(&["partials", "ls", text(&down)]));
-        let said: Value = serde_json::from_str(&said).expect("one object");
+        let said = json_of(&mut bench.farline(&["partials", "ls", text(&down)]));
         said["partials"][0]["durable_bytes"].as_u64().unwrap_or(0)
     };
     let mut before = 0;
@@ -185,8 +153,7 @@ fn a_download_that_is_killed_again_and_again_goes_on_from_what_is_durable_here()
             bench.crash_the_server();
             assert_eq!(client.0.wait().expect("ended").code(), Some(5));
         } else {
-            client.0.kill().expect("killed");
-            client.0.wait().expect("ended");
+            client.end(Signal::KILL);
         }
         before = durable(&bench);
         assert!(!target.exists());
@@ -200,9 +167,8 @@ fn a_download_that_is_killed_again_and_again_goes_on_from_what_is_durable_here()
     // Another file under the same name is not the same transfer.
     let mut client = bench.begin(&url, text(&down));
     wait_for("something durable", || durable(&bench) > 0);
-    client.0.kill().expect("killed");
-    client.0.wait().expect("ended");
-    bench.plant(&file, 2);
+    client.end(Signal::KILL);
+    plant_file(&file, LEN / MIB, 2);
     let result = bench.copy(&url, text(&down));
     assert_eq!(result["resumed_bytes"].as_u64(), Some(0), "{result}");
     assert!(same(&file, &target));
@@ -216,10 +182,9 @@ fn a_changed_source_starts_again_and_its_stale_partial_goes() {
     wait_for("something stored", || bench.stored() > 0);
     let (error, code) = error_of_command(&mut bench.farline(&["cp", text(&bench.file()), &url]));
     assert_eq!((error["code"].as_str(), code), (Some("busy"), 6), "a second writer of this host is told: {error}");
-    client.0.kill().expect("killed");
-    client.0.wait().expect("ended");
+    client.end(Signal::KILL);
     let stale = hidden(&bench.there());
-    bench.plant(&bench.file(), 2);
+    plant_file(&bench.file(), LEN / MIB, 2);
     let result = bench.copy(text(&bench.file()), &url);
     assert_eq!((stale.len(), result["resumed_bytes"].as_u64()), (1, Some(0)), "{result}");
     assert!(same(&bench.file(), &bench.there().join("landed")));
@@ -233,8 +198,7 @@ fn what_the_server_lost_or_changed_of_a_partial_is_found() {
     for change in ["damaged", "gone"] {
         let mut client = bench.begin(text(&bench.file()), &url);
         wait_for("something stored", || bench.stored() > 10 * MIB);
-        client.0.kill().expect("killed");
-        client.0.wait().expect("ended");
+        client.end(Signal::KILL);
         let partial = bench.there().join(&hidden(&bench.there())[0]);
         if change == "damaged" {
             let mut bytes = std::fs::read(&partial).expect("there");
@@ -262,8 +226,7 @@ fn what_is_left_at_a_server_is_listed_and_removed() {
     let output = bench.farline(&["partials", "rm", &url]).output().expect("runs");
     let said: Value = serde_json::from_slice(&output.stdout).expect("one object");
     assert_eq!((said["kept"][0]["error"]["code"].as_str(), output.status.code()), (Some("busy"), Some(6)), "{said}");
-    client.0.kill().expect("killed");
-    client.0.wait().expect("ended");
+    client.end(Signal::KILL);
     let all = succeed(bench.farline(&["partials", "ls"]).current_dir(bench.there()));
     assert!(all.contains(&url), "without a folder every server is listed too: {all}");
     succeed(&mut bench.farline(&["partials", "rm", &bench.url("")]));
@@ -297,8 +260,7 @@ fn a_copy_from_server_to_server_that_is_killed_starts_again_and_its_partial_goes
     let (from, to) = (format!("{node}/big"), bench.url("landed"));
     let mut client = bench.begin(&from, &to);
     wait_for("more that is stored", || bench.stored() > 10 * MIB);
-    client.0.kill().expect("killed");
-    client.0.wait().expect("ended");
+    client.end(Signal::KILL);
     let result = bench.copy(&from, &to);
     assert_eq!(result["resumed_bytes"].as_u64(), Some(0), "nobody could compare the whole: {result}");
     assert!(same(&root.join("big"), &bench.there().join("landed")));
@@ -342,7 +304,7 @@ impl Outage {
     }
 
     fn result(command: &mut Command) -> Value {
-        serde_json::from_str(&succeed(command)).expect("one object")
+        json_of(command)
     }
 }
 

@@ -1,11 +1,10 @@
 //! Stores without a disk, at this end and at the node's: `null:`, `memory:SIZE`, `?null`, `?memory=SIZE`.
 
-use farline_lab::{error_of, farline, node, succeed};
+use farline_lab::{error_of, farline, json_of, node};
 use serde_json::Value;
 
 fn copied(args: &[&str]) -> Value {
-    let out = succeed(farline().args(["--json", "cp"]).args(args));
-    serde_json::from_str(&out).expect("one object")
+    json_of(farline().args(["--json", "cp"]).args(args))
 }
 
 /// The URL with the scheme that asks for a Farline node.

@@ -1,6 +1,8 @@
 //! `farline cp` between two servers: the data goes straight from one to the other, and an error says which end it is of.
 
-use farline_lab::{Running, assert_same_tree, error_of, farline, globus_server, node, plant, succeed};
+use farline_lab::files::{folder, names, random, same};
+use farline_lab::{Running, assert_same_tree, error_of, farline, globus_server, json_of, node, plant, succeed};
+use rustix::process::Signal;
 use serde_json::Value;
 use std::path::Path;
 use std::process::Stdio;
@@ -15,13 +17,7 @@ fn node_at(root: &Path, address: &str, third_party: bool) -> (Running, String) {
 }
 
 fn copied(args: &[&str]) -> Value {
-    let out = succeed(farline().args(["--json", "cp", "-r"]).args(args));
-    serde_json::from_str(&out).expect("one object")
-}
-
-fn names(root: &Path) -> Vec<String> {
-    let names = std::fs::read_dir(root).expect("a folder").map(|item| item.expect("an entry").file_name());
-    names.map(|name| name.to_string_lossy().into_owned()).collect()
+    json_of(farline().args(["--json", "cp", "-r"]).args(args))
 }
 
 #[test]
@@ -92,13 +88,11 @@ fn files_and_trees_go_between_a_node_and_a_globus_server() {
 
 #[test]
 fn a_copy_between_nodes_that_is_killed_goes_on_from_what_the_receiver_has() {
-    let dir = tempfile::tempdir_in(if Path::new("/dev/shm").is_dir() { "/dev/shm" } else { "/tmp" }).expect("a folder");
+    let dir = folder();
     let (a, b) = (dir.path().join("a"), dir.path().join("b"));
     let (_a, from) = node_at(&a, "127.0.0.2", true);
     let (_b, to) = node_at(&b, "127.0.0.3", true);
-    let mut rng = farline_core::units::Rng::new(11);
-    let block: Vec<u8> = (0..1 << 17).flat_map(|_| rng.next_u64().to_le_bytes()).collect();
-    std::fs::write(a.join("big"), block.repeat(100)).expect("written");
+    std::fs::write(a.join("big"), random(11, 1 << 20).repeat(100)).expect("written");
     let (from, to) = (format!("{from}/big"), format!("{to}/landed"));
     let mut client = Running(
         farline().args(["-q", "cp", "--limit", "200Mbit/s", &from, &to]).stderr(Stdio::null()).spawn().expect("farline runs"),
@@ -114,11 +108,10 @@ fn a_copy_between_nodes_that_is_killed_goes_on_from_what_the_receiver_has() {
         assert!(Instant::now() < deadline && !b.join("landed").exists(), "nothing was durable in time");
         std::thread::sleep(Duration::from_millis(10));
     }
-    client.0.kill().expect("killed");
-    client.0.wait().expect("ended");
+    client.end(Signal::KILL);
     let result = copied(&[&from, &to]);
     let (resumed, sent) = (result["resumed_bytes"].as_u64().expect("a count"), result["bytes_sent"].as_u64().expect("a count"));
     assert!(resumed > 0 && sent == (100 << 20) - resumed && result["verified"] == true, "{result}");
-    assert!(std::fs::read(a.join("big")).expect("there") == std::fs::read(b.join("landed")).expect("landed"));
+    assert!(same(&a.join("big"), &b.join("landed")));
     assert_eq!(names(&b), ["landed"]);
 }

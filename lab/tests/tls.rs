@@ -1,5 +1,6 @@
 //! TLS on the control channel and on data connections: Farline with itself, with curl and with lftp.
 
+use farline_lab::files::random;
 use farline_lab::{assert_same_tree, error_of, farline, farline_binary, plant, succeed};
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -72,8 +73,7 @@ fn curl_and_lftp_move_files_under_tls() {
     let dir = tempfile::tempdir().expect("a folder");
     let (root, file) = (dir.path().join("root"), dir.path().join("big"));
     std::fs::create_dir_all(&root).expect("a folder");
-    let mut rng = farline_core::units::Rng::new(5);
-    let bytes: Vec<u8> = (0..700_000).flat_map(|_| rng.next_u64().to_le_bytes()).collect();
+    let bytes = random(5, 5_600_000);
     std::fs::write(&file, &bytes).expect("written");
     let (_node, address, _) = node(&root, &["--tls"]);
     let curl = || {

@@ -1,7 +1,7 @@
 //! `farline profile --channel rdma`: what it says where it cannot measure; and, between two devices of soft-RoCE, or with GUEST_RDMA=siw of
 //! soft-iWARP, in a guest of `lab/guest` (`make lab`), that connections, reads and datagrams are measured, that delay costs what it must, and that the devices counted it.
 
-use farline_lab::{error_of, farline, succeed};
+use farline_lab::{error_of, farline, json_of, succeed};
 use serde_json::Value;
 use std::path::Path;
 use std::process::Command;
@@ -51,8 +51,7 @@ fn is_iwarp() -> bool {
 }
 
 fn measured(arguments: &[&str]) -> Value {
-    let out = succeed(farline().args(["--json", "profile", "--channel", "rdma", "--repetitions", "1"]).args(arguments));
-    serde_json::from_str(&out).unwrap_or_else(|error| panic!("{out}: {error}"))
+    json_of(farline().args(["--json", "profile", "--channel", "rdma", "--repetitions", "1"]).args(arguments))
 }
 
 /// Each cell with its valid run.

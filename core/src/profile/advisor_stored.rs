@@ -113,15 +113,14 @@ fn seconds(repetition: &Repetition, size: Bytes) -> f64 {
 mod tests {
     use super::*;
     use crate::congestion::Algorithm;
-    use crate::profile::{Environment, Form, Grid, PathPoint, Simulator, preset};
+    use crate::profile::{Form, Grid, PathPoint, preset};
     use crate::units::Rate;
 
     #[test]
     fn a_stored_profile_decides_where_there_is_one() {
         let mut grid = preset("sc08-distance", Form::Quick).expect("a preset");
         grid.paths.retain(|path| path.name != "usn-0.2");
-        let mut profile = Profile::new(grid, Kind::Modelled, Environment::default(), "today").expect("a grid");
-        profile.run(&mut Simulator, |_| true).expect("a model does not fail");
+        let profile = Profile::modelled(grid);
         let plan = plan_from(&profile, Some("usn-8600"), None, Bytes(1_000_000_000_000)).expect("a plan");
         let best = |streams: u32, congestion| {
             let of = |result: &&super::super::CellResult| {
@@ -150,10 +149,7 @@ mod tests {
             directions,
             ..Grid::new("custom", vec![path], vec![Algorithm::Cubic])
         };
-        let grid = grid.scaled(k).expect("jumbo frames");
-        let mut profile = Profile::new(grid, Kind::Modelled, Environment::default(), "today").expect("a grid");
-        profile.run(&mut Simulator, |_| true).expect("a model does not fail");
-        profile
+        Profile::modelled(grid.scaled(k).expect("jumbo frames"))
     }
 
     #[test]

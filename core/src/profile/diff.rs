@@ -151,23 +151,23 @@ fn settings(a: &Profile, b: &Profile) -> Vec<String> {
 mod tests {
     use super::*;
     use crate::congestion::Algorithm;
-    use crate::profile::{Environment, Grid, Kind, PathPoint, Repetitions, Simulator};
-    use crate::units::{Bytes, Rate};
+    use crate::profile::{Disturbance, PathPoint, Repetitions};
+    use crate::units::{Bytes, Rate, Span};
+    use crate::wan::Change;
 
-    fn simulated(seed: u64, host: Option<u64>) -> Profile {
+    fn lossy() -> Grid {
         let path = PathPoint::named("usn-1400", Some(Rate::from_bps(1_000_000_000))).expect("a path");
-        let grid = Grid {
+        Grid {
             streams: vec![1, 2, 4, 8],
             losses: vec![1e-4],
             seconds: 10.0,
-            host_bps: host.map(Rate::from_bps),
             repetitions: Repetitions { least: 6, most: 6, half_width: 0.0 },
-            seed,
             ..Grid::new("custom", vec![path], vec![Algorithm::Reno, Algorithm::Scalable])
-        };
-        let mut profile = Profile::new(grid, Kind::Modelled, Environment::default(), "").expect("a grid");
-        profile.run(&mut Simulator, |_| true).expect("a model does not fail");
-        profile
+        }
+    }
+
+    fn simulated(seed: u64, host: Option<u64>) -> Profile {
+        Profile::modelled(Grid { host_bps: host.map(Rate::from_bps), seed, ..lossy() })
     }
 
     #[test]
@@ -194,10 +194,7 @@ mod tests {
             seconds: 10.0,
             ..Grid::new("custom", vec![path], vec![Algorithm::Cubic])
         };
-        let grid = grid.scaled(k).expect("jumbo frames");
-        let mut profile = Profile::new(grid, Kind::Modelled, Environment::default(), "").expect("a grid");
-        profile.run(&mut Simulator, |_| true).expect("a model does not fail");
-        profile
+        Profile::modelled(grid.scaled(k).expect("jumbo frames"))
     }
 
     #[test]
@@ -212,6 +209,19 @@ mod tests {
         }
         let exact = diff(&scaled(6), &scaled(1), 0.05).expect("the same cells");
         assert_eq!(exact.cells[0].cell, "usn-1400 cubic 1 stream window 16 MiB mtu 9000");
+    }
+
+    #[test]
+    fn a_stretched_profile_has_the_cells_of_the_full_rate_and_does_not_differ_from_it() {
+        // Where something happens in the middle repetitions are stretched, too, so that slow start is as large a part of them.
+        let disturbance = Disturbance { at_ns: Span::from_secs(5), change: Change::Lose(1) };
+        let full = Grid { disturbance: Some(disturbance), ..lossy() };
+        let stretched = Profile::modelled(full.clone().scaled(2).expect("1500 is stretched"));
+        let found = diff(&stretched, &Profile::modelled(full), 0.05).expect("the same cells");
+        assert_eq!((found.tested, found.only_in_one), (8, 0));
+        assert_eq!(found.settings, ["scale: 2, stretched and 1"]);
+        assert_eq!(found.cells[0].cell, "usn-1400 reno 1 stream loss 1e-4");
+        assert!(found.cells.iter().all(|cell| !cell.significant), "{found:#?}");
     }
 
     #[test]

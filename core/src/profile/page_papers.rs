@@ -333,8 +333,7 @@ mod tests {
         let mut grid = preset("sc08-distance", Form::Quick).expect("a preset");
         grid.paths.retain(|path| path.name == "usn-0.2" || path.name == "usn-8600");
         (grid.streams, grid.hypotheses, grid.congestion) = (vec![5, 15], Vec::new(), vec![crate::congestion::Algorithm::Bic]);
-        let mut profile = Profile::new(grid, Kind::Modelled, Environment::default(), "").expect("a grid");
-        profile.run(&mut Simulator, |_| true).expect("a model does not fail");
+        let mut profile = Profile::modelled(grid);
         let row = |profile: &Profile| {
             let html = profile.page(&[]).html();
             html[html.find("data-label=\"Miles\">8600<").expect("a row")..].split("</tr>").next().unwrap_or_default().to_owned()
@@ -356,8 +355,7 @@ mod tests {
         let mut grid = preset("sc08-distance", Form::Quick).expect("a preset");
         grid.paths.retain(|path| path.name == "usn-0.2" || path.name == "usn-1400");
         grid.streams = vec![1, 5, 10];
-        let mut profile = Profile::new(grid, Kind::Modelled, Environment::default(), "").expect("a grid");
-        profile.run(&mut Simulator, |_| true).expect("a model does not fail");
+        let mut profile = Profile::modelled(grid);
         let html = profile.page(&[]).html();
         assert!(!html.contains("In brackets") && html.contains(">2 of 2<"), "all are valid");
         // All of BIC over 1400 miles, and one of two cells of H-TCP there.
@@ -387,8 +385,7 @@ mod tests {
             let mut grid = preset("sc08-distance", Form::Quick).expect("a preset");
             grid.paths = paths.map(|name| PathPoint::named(name, None).expect("a path")).to_vec();
             (grid.streams, grid.hypotheses) = (vec![10], Vec::new());
-            let mut profile = Profile::new(grid, Kind::Modelled, Environment::default(), "").expect("a grid");
-            profile.run(&mut Simulator, |_| true).expect("a model does not fail");
+            let profile = Profile::modelled(grid);
             let mean = |path: &str| {
                 let of = |one: &&CellResult| (one.cell.path.name.as_str(), one.cell.congestion) == (path, Algorithm::Bic);
                 profile.cells.iter().find(of).and_then(|one| one.summary()).expect("it ran").mean / 1e6

@@ -151,7 +151,7 @@ impl Profile {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::profile::{Environment, Form, Kind, PRESETS, Simulator, preset};
+    use crate::profile::{Form, PRESETS, preset};
 
     /// The first number of what the model gives in a quick form that runs once, and how far a change may move it.
     const OURS: [(&str, f64, f64); 15] = [
@@ -183,8 +183,7 @@ mod tests {
             }
             let mut grid = preset(name, Form::Quick).expect("a preset");
             (grid.repetitions.least, grid.repetitions.most) = (1, 1);
-            let mut profile = Profile::new(grid, Kind::Modelled, Environment::default(), "").expect("a grid");
-            profile.run(&mut Simulator, |_| true).expect("a model does not fail");
+            let profile = Profile::modelled(grid);
             for (_, what, printed, ours) in PRINTED.iter().filter(|(preset, ..)| *preset == name) {
                 let ours = ours(&profile).unwrap_or_else(|| panic!("{name}: {what}"));
                 println!("{name}: {what}: {printed}, ours {ours}");

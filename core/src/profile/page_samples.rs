@@ -49,16 +49,14 @@ impl Profile {
 
 #[cfg(test)]
 mod tests {
-    use crate::profile::{Environment, Form, Kind, Profile, Simulator, preset};
+    use crate::profile::{Form, Profile, preset};
 
     #[test]
     fn a_long_stream_has_a_histogram_and_short_ones_have_none() {
         let html = |seconds: f64| {
             let mut grid = preset("wanphy-stability", Form::Quick).expect("a preset");
             (grid.seconds, grid.sample_s) = (seconds, 1.0);
-            let mut profile = Profile::new(grid, Kind::Modelled, Environment::default(), "").expect("a grid");
-            profile.run(&mut Simulator, |_| true).expect("a model does not fail");
-            profile.page(&[]).html()
+            Profile::modelled(grid).page(&[]).html()
         };
         let (long, short) = (html(60.0), html(20.0));
         assert!(long.contains("How often which throughput") && long.contains("least 5.") && !long.contains("NaN"));

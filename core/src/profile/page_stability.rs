@@ -96,7 +96,7 @@ impl Profile {
 
 #[cfg(test)]
 mod tests {
-    use crate::profile::{Environment, Form, Kind, Profile, Simulator, preset};
+    use crate::profile::{Form, Profile, preset};
 
     #[test]
     fn cells_that_ran_ten_times_have_their_stability_drawn_and_those_that_ran_once_do_not() {
@@ -105,9 +105,7 @@ mod tests {
         let draw = |most| {
             let mut grid = grid.clone();
             (grid.repetitions.least, grid.repetitions.most) = (most, most);
-            let mut profile = Profile::new(grid, Kind::Modelled, Environment::default(), "").expect("a grid");
-            profile.run(&mut Simulator, |_| true).expect("a model does not fail");
-            profile.page(&[]).html()
+            Profile::modelled(grid).page(&[]).html()
         };
         let html = draw(4);
         for words in ["htcp, modelled: coefficient of variation (%)", "bic over usn-8600, modelled", "over time, modelled"] {

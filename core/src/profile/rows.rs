@@ -98,8 +98,7 @@ mod tests {
     fn a_line_for_each_repetition_has_a_field_for_each_name_whatever_stands_in_it() {
         let path = PathPoint::named("usn-1400", None).expect("a path");
         let grid = Grid { streams: vec![1, 2], seconds: 4.0, ..Grid::new("custom", vec![path], vec![Algorithm::Cubic]) };
-        let mut profile = Profile::new(grid, Kind::Modelled, Environment::default(), "").expect("a grid");
-        profile.run(&mut Simulator, |_| true).expect("a model");
+        let mut profile = Profile::modelled(grid);
         profile.cells[0].repetitions[0].invalid = Some("late, by \"much\"".to_owned());
         let table = profile.columns();
         let text = table.csv();

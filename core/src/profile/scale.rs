@@ -94,14 +94,12 @@ impl Profile {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::profile::document::{Environment, Kind};
-    use crate::profile::{Form, Simulator, preset};
+
+    use crate::profile::{Form, preset};
     use crate::units::Span;
 
     fn run(grid: &Grid) -> Profile {
-        let mut profile = Profile::new(grid.clone(), Kind::Modelled, Environment::default(), "").expect("a grid");
-        profile.run(&mut Simulator, |_| true).expect("a model");
-        profile
+        Profile::modelled(grid.clone())
     }
 
     #[test]

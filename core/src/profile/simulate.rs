@@ -96,11 +96,17 @@ mod tests {
     use crate::profile::presets::preset;
     use crate::units::{Bytes, Rate, Span};
 
+    impl Profile {
+        /// What the model makes of `grid`.
+        pub(crate) fn modelled(grid: Grid) -> Profile {
+            let mut profile = Profile::new(grid, Kind::Modelled, Environment::default(), "today").expect("a grid");
+            profile.run(&mut Simulator, |_| true).expect("a model does not fail");
+            profile
+        }
+    }
+
     fn simulated(name: &str) -> Profile {
-        let grid = preset(name, Form::Quick).expect("a preset");
-        let mut profile = Profile::new(grid, Kind::Modelled, Environment::default(), "").expect("a grid");
-        profile.run(&mut Simulator, |_| true).expect("a model does not fail");
-        profile
+        Profile::modelled(preset(name, Form::Quick).expect("a preset"))
     }
 
     #[test]
@@ -132,8 +138,7 @@ mod tests {
             messages_bytes: sizes(&[1, 1_024]),
             ..Grid::new("custom", vec![path], vec![Algorithm::Cubic])
         };
-        let mut profile = Profile::new(grid, Kind::Modelled, Environment::default(), "").expect("a grid");
-        profile.run(&mut Simulator, |_| true).expect("a model does not fail");
+        let profile = Profile::modelled(grid);
         for result in &profile.cells {
             let buffer = result.cell.buffer_bytes.expect("a buffer");
             let most = buffer.min(Bytes(512 << 10)).0 as f64 * 8.0 / 0.04;

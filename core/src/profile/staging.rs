@@ -265,13 +265,12 @@ impl Pool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::profile::{Environment, Form, Kind, Profile, Simulator, preset};
+    use crate::profile::{Form, Profile, preset};
 
     #[test]
     fn staging_hides_a_stalling_file_and_turns_cost_what_reading_takes() {
         let grid = preset("adts-staging", Form::Quick).expect("a preset");
-        let mut profile = Profile::new(grid, Kind::Modelled, Environment::default(), "").expect("a grid");
-        profile.run(&mut Simulator, |_| true).expect("a model does not fail");
+        let profile = Profile::modelled(grid);
         let far = profile.grid.paths.last().expect("paths").name.clone();
         let mean = |store, order, mib| {
             let staged = Staged { staging_bytes: Bytes::mib(mib), store, order, driver: Driver::Tcp };

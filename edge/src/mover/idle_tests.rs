@@ -1,21 +1,18 @@
 //! A channel of several slots that takes no part in a transfer: what it was offered comes back, and serves the next one.
 
-use super::*;
-use crate::channels::tcp::TcpOptions;
+use super::BLOCK_LEN;
+use super::tests::{acceptor, receive_hello};
 use crate::channels::{Arrival, Breaker, Channel, Handle};
-use crate::stores::BytesSink;
 use crate::sys::pool::{Slot, pool};
 use crate::sys::tcp::TcpInfo;
 use farline_core::gridftp::checked::Check;
-use farline_core::gridftp::mode_e::{Flags, Header};
-use farline_core::transfer::Layout;
+use farline_core::gridftp::mode_e::Header;
 use farline_core::units::Span;
 use rustix::event::{PollFd, PollFlags, poll};
-use std::io::{self, Write};
-use std::net::TcpStream;
+use std::io;
 use std::ops::Range;
 use std::os::fd::AsFd;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// A channel on which nothing ever comes. Broken off, it says so, or first that it was woken.
@@ -83,46 +80,12 @@ impl Channel for Silent {
     }
 }
 
-/// Receives five bytes over TCP, with `silent` beside it.
-fn receive_beside(silent: Silent, slots: Vec<Slot>) -> Vec<Slot> {
-    let acceptor =
-        Acceptor::bind("127.0.0.1:0".parse().expect("an address"), None, None, &TcpOptions::default()).expect("a port");
-    let address = acceptor.address();
-    let sender = std::thread::spawn(move || {
-        let mut stream = TcpStream::connect(address).expect("loopback");
-        stream.write_all(&Header::data(0, 5).encode()).expect("header");
-        stream.write_all(b"hello").expect("payload");
-        stream.write_all(&Header::eof(1).with(Flags::EOD).encode()).expect("end");
-        stream
-    });
-    let sink = BytesSink::new(5);
-    let received = receive(ReceiveJob {
-        layout: Arc::new(Layout::of_file(5, BLOCK_LEN)),
-        sink: &sink,
-        wire_offset: 0,
-        channels: vec![Box::new(silent)],
-        acceptor: Some(&acceptor),
-        slots,
-        writers: 1,
-        digests: None,
-        tally: &Tally::default(),
-        held: &Mutex::default(),
-        integrity: Integrity::default(),
-        growth: None,
-        pace: None,
-        cancel: Cancel::new(),
-    });
-    drop(sender.join());
-    assert_eq!(sink.take(), b"hello");
-    received.expect("one channel of one has ended").slots
-}
-
 #[test]
 fn what_a_channel_was_offered_that_took_no_part_comes_back_for_the_next_transfer() {
     for only_wakes in [false, true] {
         let mut slots = pool(12, BLOCK_LEN).expect("memory");
         for _ in 0..3 {
-            slots = receive_beside(Silent::new(only_wakes), slots);
+            slots = receive_hello(&acceptor(), vec![Box::new(Silent::new(only_wakes))], slots);
             let numbers: Vec<usize> = slots.iter().map(Slot::index).collect();
             assert_eq!(numbers, (0..12).collect::<Vec<_>>(), "only wakes: {only_wakes}");
         }

@@ -4,8 +4,9 @@ use super::*;
 use crate::channels::Channel;
 use crate::channels::tcp::{TcpOptions, connect};
 use crate::stores::{BytesSink, PosixSink, PosixSource, Root, Sink, Source, walk};
-use crate::sys::pool::pool;
-use farline_core::transfer::{Digests, Entry, EntryKind, Layout, Marks, Verdict};
+use crate::sys::pool::{Slot, pool};
+use farline_core::gridftp::mode_e::{Flags, Header};
+use farline_core::transfer::{Digests, Layout, Marks, Verdict};
 use farline_core::units::{ByteRanges, Error, Fault, Rng};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -14,6 +15,42 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 const CHECKED: Integrity = Integrity { checks: true, digests: true, short_zeros: false };
+
+pub(super) fn acceptor() -> Acceptor {
+    Acceptor::bind("127.0.0.1:0".parse().expect("an address"), None, None, &TcpOptions::default()).expect("a port")
+}
+
+/// Receives five bytes over a TCP channel, with `channels` beside it.
+pub(super) fn receive_hello(acceptor: &Acceptor, channels: Vec<Box<dyn Channel>>, slots: Vec<Slot>) -> Vec<Slot> {
+    let address = acceptor.address();
+    let sender = std::thread::spawn(move || {
+        let mut stream = TcpStream::connect(address).expect("loopback");
+        stream.write_all(&Header::data(0, 5).encode()).expect("header");
+        stream.write_all(b"hello").expect("payload");
+        stream.write_all(&Header::eof(1).with(Flags::EOD).encode()).expect("end");
+        stream
+    });
+    let sink = BytesSink::new(5);
+    let received = receive(ReceiveJob {
+        layout: Arc::new(Layout::of_file(5, BLOCK_LEN)),
+        sink: &sink,
+        wire_offset: 0,
+        channels,
+        acceptor: Some(acceptor),
+        slots,
+        writers: 1,
+        digests: None,
+        tally: &Tally::default(),
+        held: &Mutex::default(),
+        integrity: Integrity::default(),
+        growth: None,
+        pace: None,
+        cancel: Cancel::new(),
+    });
+    drop(sender.join());
+    assert_eq!(sink.take(), b"hello");
+    received.expect("the sender's channel is all there is to wait for").slots
+}
 
 struct Ends {
     sent: Result<Vec<Verdict>, Error>,
@@ -41,8 +78,7 @@ fn transfer_through(
     integrity: Integrity,
     through: impl FnOnce(SocketAddr) -> SocketAddr,
 ) -> Ends {
-    let options = TcpOptions::default();
-    let acceptor = Acceptor::bind("127.0.0.1:0".parse().expect("an address"), None, None, &options).expect("a port");
+    let acceptor = acceptor();
     let address = through(acceptor.address());
     let (held, tally) = (Mutex::default(), Tally::default());
     std::thread::scope(|scope| {
@@ -72,7 +108,8 @@ fn transfer_through(
         });
         let channels = (0..count)
             .map(|_| {
-                connect(address, None, &options, Duration::from_secs(5)).map(|channel| Box::new(channel) as Box<dyn Channel>)
+                connect(address, None, &TcpOptions::default(), Duration::from_secs(5))
+                    .map(|channel| Box::new(channel) as Box<dyn Channel>)
             })
             .collect::<Result<Vec<_>, _>>()
             .expect("loopback");
@@ -272,40 +309,7 @@ fn blocks_of_zeros_cross_as_headers_alone_and_count_as_other_bytes_do() {
 
 #[test]
 fn a_stranger_who_connects_and_says_nothing_does_not_hold_the_transfer_up() {
-    let layout = Arc::new(Layout::new(
-        vec![Entry { path: Vec::new(), kind: EntryKind::File { len: 5 }, mode: 0o644, modified_ns: 0 }],
-        BLOCK_LEN,
-    ));
-    let acceptor =
-        Acceptor::bind("127.0.0.1:0".parse().expect("an address"), None, None, &TcpOptions::default()).expect("a port");
-    let address = acceptor.address();
-    let _silent = std::net::TcpStream::connect(address).expect("loopback");
-    let sink = BytesSink::new(100);
-    let sender = std::thread::spawn(move || {
-        use farline_core::gridftp::mode_e::{Flags, Header};
-        let mut stream = std::net::TcpStream::connect(address).expect("loopback");
-        stream.write_all(&Header::data(0, 5).encode()).expect("header");
-        stream.write_all(b"hello").expect("payload");
-        stream.write_all(&Header::eof(1).with(Flags::EOD).encode()).expect("end");
-        stream
-    });
-    let received = receive(ReceiveJob {
-        layout,
-        sink: &sink,
-        wire_offset: 0,
-        channels: Vec::new(),
-        acceptor: Some(&acceptor),
-        slots: pool(4, BLOCK_LEN).expect("memory"),
-        writers: 1,
-        digests: None,
-        tally: &Tally::default(),
-        held: &Mutex::default(),
-        integrity: Integrity::default(),
-        growth: None,
-        pace: None,
-        cancel: Cancel::new(),
-    });
-    received.expect("the sender's channel is all there is to wait for");
-    drop(sender.join());
-    assert_eq!(sink.take(), b"hello");
+    let acceptor = acceptor();
+    let _silent = TcpStream::connect(acceptor.address()).expect("loopback");
+    receive_hello(&acceptor, Vec::new(), pool(4, BLOCK_LEN).expect("memory"));
 }

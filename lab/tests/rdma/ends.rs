@@ -1,12 +1,14 @@
 //! Two RDMA devices with a wire between them, a node at the far one, and copies whose blocks verbs must have carried.
 
 use crate::tap::{Pair, Tap};
-use farline_lab::{Running, announced, farline, succeed};
+use farline_lab::files::random;
+use farline_lab::{Running, announced, farline, json_of, succeed};
 use serde_json::Value;
 use std::net::Ipv4Addr;
-use std::path::Path;
-use std::process::Command;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 use std::sync::Once;
+use tempfile::TempDir;
 
 pub(crate) const MIB: usize = 1 << 20;
 pub(crate) const CALM: &str = "delay 0ms";
@@ -51,8 +53,7 @@ impl End {
 
     /// Packets of all kinds that the weather has taken from those that it sent.
     pub(crate) fn lost(self) -> u64 {
-        let said = succeed(Command::new("tc").args(["-s", "-j", "qdisc", "show", "dev", &self.interface()]));
-        let said: Value = serde_json::from_str(&said).unwrap_or_else(|error| panic!("{said}: {error}"));
+        let said = json_of(Command::new("tc").args(["-s", "-j", "qdisc", "show", "dev", &self.interface()]));
         said[0]["drops"].as_u64().unwrap_or_else(|| panic!("no count: {said}"))
     }
 }
@@ -101,9 +102,7 @@ pub(crate) fn far_node(root: &Path, more: &[&str]) -> (Running, String) {
 }
 
 pub(crate) fn plant(path: &Path, len: usize) {
-    let mut rng = farline_core::units::Rng::new(len as u64);
-    let bytes: Vec<u8> = (0..len.div_ceil(8)).flat_map(|_| rng.next_u64().to_le_bytes()).take(len).collect();
-    std::fs::write(path, bytes).expect("written");
+    std::fs::write(path, random(len as u64, len)).expect("written");
 }
 
 pub(crate) fn assert_same(a: &Path, b: &Path) {
@@ -169,8 +168,7 @@ impl Proof {
 #[track_caller]
 pub(crate) fn by_verbs(command: &mut Command, sender: End) -> (Value, Carried) {
     let proof = Proof::of(sender);
-    let said = succeed(command);
-    let result: Value = serde_json::from_str(&said).unwrap_or_else(|error| panic!("{said}: {error}"));
+    let result = json_of(command);
     assert_eq!(result["data_path"], "rdma", "{result}");
     let carried = proof.holds(result["bytes"].as_u64().expect("a number"));
     (result, carried)
@@ -188,11 +186,37 @@ pub(crate) fn copy(args: &[&str]) -> (Value, Carried) {
 /// Copies by a command that asks for RDMA, which must come about by TCP; answers with what was said of it.
 #[track_caller]
 pub(crate) fn by_tcp_instead(command: &mut Command) -> String {
-    let result: Value = serde_json::from_str(&succeed(command)).expect("an object");
+    let result = json_of(command);
     assert_eq!((&result["data_path"], &result["verified"]), (&"direct".into(), &true.into()), "{result}");
     let notes = notes(&result);
     assert_eq!(notes.matches("over TCP instead of RDMA").count(), 1, "{notes}");
     notes
+}
+
+/// A copy of twelve mebibytes to a node at the far end, of which something can be seen on its way.
+pub(crate) struct SlowCopy {
+    pub(crate) running: Running,
+    pub(crate) node: Running,
+    pub(crate) url: String,
+    pub(crate) root: PathBuf,
+    pub(crate) source: PathBuf,
+    _dir: TempDir,
+}
+
+impl SlowCopy {
+    /// Begins it with `more` arguments, and the proof that verbs carry it.
+    pub(crate) fn begun(more: &[&str]) -> (SlowCopy, Proof) {
+        wire();
+        let dir = tempfile::tempdir().expect("a folder");
+        let (source, root) = (dir.path().join("source"), dir.path().join("root"));
+        plant(&source, 12 * MIB);
+        let (node, url) = far_node(&root, &[]);
+        let proof = Proof::of(End::Near);
+        let mut command = farline();
+        command.args(["--json", "cp", "--limit", "4M"]).args(more).arg(&source).arg(format!("{url}/there"));
+        let running = Running(command.stdout(Stdio::piped()).spawn().expect("farline runs"));
+        (SlowCopy { running, node, url, root, source, _dir: dir }, proof)
+    }
 }
 
 pub(crate) fn is_running(copying: &mut Running) -> bool {

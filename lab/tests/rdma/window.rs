@@ -1,10 +1,10 @@
 //! What a copy has on its way and at the devices: a window that grows where memory may be locked, and queue pairs that go with it.
 
-use crate::ends::{CALM, End, MIB, Proof, assert_same, by_verbs, far_node, is_iwarp, is_running, plant, weather, wire};
-use farline_lab::{Running, farline, succeed};
+use crate::ends::{CALM, End, MIB, SlowCopy, assert_same, by_verbs, far_node, is_iwarp, is_running, weather, wire};
+use farline_lab::{farline, succeed};
 use serde_json::Value;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 #[test]
@@ -56,29 +56,23 @@ fn on_a_long_path_more_comes_to_be_on_its_way_unless_memory_may_not_be_locked() 
 #[test]
 #[ignore = "needs two RDMA devices: make lab"]
 fn while_a_copy_goes_on_the_devices_have_its_queue_pairs_and_afterwards_none() {
-    wire();
-    let dir = tempfile::tempdir().expect("a folder");
-    let (source, root) = (dir.path().join("source"), dir.path().join("root"));
-    plant(&source, 12 * MIB);
-    let (_node, url) = far_node(&root, &[]);
-    let there = format!("{url}/there");
-    let args =
-        ["--json", "cp", "--channel", "rdma:2", "--streams", "1", "--limit", "4M", source.to_str().expect("UTF-8"), &there];
-    let proof = Proof::of(End::Near);
-    let mut copying = Running(farline().args(args).stdout(Stdio::piped()).spawn().expect("farline runs"));
-    let id = copying.0.id();
+    let (mut copy, proof) = SlowCopy::begun(&["--channel", "rdma:2", "--streams", "1"]);
+    let id = copy.running.0.id();
     let until = Instant::now() + Duration::from_secs(120);
     let mut on: Vec<Value> = Vec::new();
     while on.len() < 2 {
-        assert!(Instant::now() < until && is_running(&mut copying), "of the copy's queue pairs only these were seen: {on:?}");
+        assert!(
+            Instant::now() < until && is_running(&mut copy.running),
+            "of the copy's queue pairs only these were seen: {on:?}"
+        );
         // Soft-iWARP does not tell of states.
         let connected = queue_pairs().into_iter().filter(|pair| is_of(pair, id) && (is_iwarp() || pair["state"] == "RTS"));
         on = connected.map(|pair| pair["ifname"].clone()).collect();
     }
     assert_eq!(on, [End::Near.device(), End::Near.device()]);
-    assert!(copying.0.wait().expect("it ends").success());
+    assert!(copy.running.0.wait().expect("it ends").success());
     proof.holds(12 * MIB as u64);
-    assert_same(&source, &root.join("there"));
+    assert_same(&copy.source, &copy.root.join("there"));
     assert!(queue_pairs().iter().all(|pair| pair["type"] != "RC"), "they went with the process");
 }
 

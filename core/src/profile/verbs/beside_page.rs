@@ -204,7 +204,6 @@ mod tests {
     use super::super::document::Profile;
     use super::*;
     use crate::profile::grid::{Form, Repetitions};
-    use crate::profile::{Environment, Kind, Simulator};
 
     #[test]
     fn the_page_chooses_rdma_for_a_long_quiet_path_and_tcp_beside_much_traffic_and_says_why() {
@@ -216,8 +215,7 @@ mod tests {
         (tcp.cross_bps, rdma.cross_bps) = (cross.clone(), cross);
         (tcp.repetitions, tcp.seconds) = (Repetitions { least: 1, most: 1, half_width: 1.0 }, 8.0);
         rdma.most_s = 3.0;
-        let mut tcp = crate::profile::Profile::new(tcp, Kind::Modelled, Environment::default(), "today").expect("a grid");
-        tcp.run(&mut Simulator, |_| true).expect("a model");
+        let tcp = crate::profile::Profile::modelled(tcp);
         let mut rdma = Profile::new(rdma, "today");
         rdma.run();
         let beside = Beside::new(tcp, rdma);

@@ -1,0 +1,68 @@
+//! What tests put into folders, and what they find there.
+
+use farline_core::units::Rng;
+use std::fs;
+use std::io::Write;
+use std::path::Path;
+use tempfile::TempDir;
+
+/// A folder in memory where there is one: a disk's pace is not what is tested.
+///
+/// # Panics
+/// When it cannot be made.
+pub fn folder() -> TempDir {
+    let memory = Path::new("/dev/shm");
+    let made = if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() };
+    made.expect("a folder")
+}
+
+/// A path as an argument.
+///
+/// # Panics
+/// When it is no text.
+pub fn text(path: &Path) -> &str {
+    path.to_str().expect("a test's path is text")
+}
+
+/// Bytes that cannot be compressed.
+pub fn random(seed: u64, len: usize) -> Vec<u8> {
+    let mut rng = Rng::new(seed);
+    (0..len.div_ceil(8)).flat_map(|_| rng.next_u64().to_le_bytes()).take(len).collect()
+}
+
+/// A file of pseudo-random bytes, no mebibyte like another.
+///
+/// # Panics
+/// When it cannot be written.
+pub fn plant_file(path: &Path, mib: u64, seed: u64) {
+    let mut block = random(seed, 1 << 20);
+    let mut file = fs::File::create(path).expect("made");
+    for index in 0..mib {
+        block[..8].copy_from_slice(&index.to_le_bytes());
+        file.write_all(&block).expect("written");
+    }
+}
+
+/// Whether two files have the same bytes.
+///
+/// # Panics
+/// When one of them is not there.
+pub fn same(a: &Path, b: &Path) -> bool {
+    fs::read(a).expect("there") == fs::read(b).expect("landed")
+}
+
+/// What is in a folder, sorted.
+///
+/// # Panics
+/// When it cannot be read.
+pub fn names(folder: &Path) -> Vec<String> {
+    let names = fs::read_dir(folder).expect("a folder").map(|item| item.expect("an entry").file_name());
+    let mut names: Vec<String> = names.map(|name| name.to_string_lossy().into_owned()).collect();
+    names.sort();
+    names
+}
+
+/// Names that are not for users: partial files and journals.
+pub fn hidden(folder: &Path) -> Vec<String> {
+    names(folder).into_iter().filter(|name| name.ends_with(".farline")).collect()
+}
