@@ -10,7 +10,7 @@ use super::loss_based::LossBased;
 use super::reno::Reno;
 use super::scalable::Scalable;
 use super::vegas::Vegas;
-use crate::units::{Bytes, Error, Fault, Rng};
+use crate::units::{Bytes, Error, Fault, Rng, Span};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
@@ -59,12 +59,14 @@ pub struct Start {
     pub clamp: f64,
     /// Bytes on the wire of a packet that carries a full segment; turns packets into a pacing rate.
     pub packet: Bytes,
+    /// How long after the run's beginning.
+    pub after: Span,
 }
 
 impl Default for Start {
-    /// Ten packets of 1500 bytes (RFC 6928), no threshold, no clamp.
+    /// Ten packets of 1500 bytes (RFC 6928), no threshold, no clamp, at once.
     fn default() -> Start {
-        Start { window: 10.0, threshold: f64::INFINITY, clamp: f64::INFINITY, packet: Bytes(1500) }
+        Start { window: 10.0, threshold: f64::INFINITY, clamp: f64::INFINITY, packet: Bytes(1500), after: Span::ZERO }
     }
 }
 

@@ -16,7 +16,7 @@ fn idle_link(window: f64, rtt: Span) -> Direction {
 /// A flow that stands at `window`, loses one packet, and runs until it is back: the run, and how long it took from the end of
 /// recovery on.
 fn one_loss(algorithm: Algorithm, set: Set, window: f64, rtt: Span) -> (Simulation, Option<Span>) {
-    let start = Start { window, threshold: window, clamp: window, packet: PACKET };
+    let start = Start { window, threshold: window, clamp: window, packet: PACKET, ..Start::default() };
     let theory = theory::recovery(algorithm, set, window, rtt).unwrap_or(Span::from_secs(10));
     let scenario = Scenario {
         direction: idle_link(window, rtt),
@@ -70,7 +70,7 @@ fn recovery_from_one_loss_takes_as_long_as_theory_says_at_three_rtts() {
 /// Two seconds in which other traffic takes nine tenths of a link that holds half as much again as the flow's window. The flow runs
 /// until `patience` after them: the run, and how long it took from the window that its last reduction left.
 fn burst(algorithm: Algorithm, set: Set, window: f64, rtt: Span, patience: Span) -> (Simulation, Option<(Span, Span)>) {
-    let start = Start { window, threshold: window, clamp: window, packet: PACKET };
+    let start = Start { window, threshold: window, clamp: window, packet: PACKET, ..Start::default() };
     let idle = idle_link(window, rtt);
     let cross = Change::Cross(Rate::from_bps(idle.rate.as_bps() / 10 * 9), Some(Span::from_secs(2)));
     let scenario = Scenario {

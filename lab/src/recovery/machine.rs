@@ -14,7 +14,7 @@ pub fn simulated(run: &Run, rtt: f64) -> Recovery {
     let window = f64::from(run.window);
     let rtt = Span::from_secs_f64(rtt);
     let packet = Bytes(u64::from(run.mtu));
-    let start = Start { window, threshold: window, clamp: window, packet };
+    let start = Start { window, threshold: window, clamp: window, packet, ..Start::default() };
     let begins = rtt.mul_f64(5.0);
     let rate = run.rate();
     let changes = match &run.trouble {

@@ -46,7 +46,7 @@ impl Simulation {
         let link = Link::new(now, &scenario.direction, scenario.changes.iter().copied(), &seed.fork(1));
         let flow = |(index, (algorithm, set, start)): (usize, &(Algorithm, Set, Start))| {
             let control = algorithm.control(*set, *start, &seed.fork(100 + index as u64));
-            Flow::new(now, control, start.packet, scenario.sample_every, scenario.train)
+            Flow::new(now + start.after, control, start.packet, scenario.sample_every, scenario.train)
         };
         let flows = scenario.flows.iter().enumerate().map(flow).collect();
         Simulation { now, link, return_delay: scenario.direction.one_way_delay, flows, acknowledgements: VecDeque::new() }
