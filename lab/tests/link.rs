@@ -3,10 +3,9 @@
 //! A machine that cannot make network namespaces skips these tests, and says so.
 
 use farline::link::Settings;
-use farline_lab::{Link, farline, farline_binary};
+use farline_lab::{Link, Running, farline, farline_binary};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
-use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -52,12 +51,22 @@ fn a_link_delays_packets_of_both_families_by_its_rtt_and_accounts_for_them() {
         // Never faster than the path; how much slower depends on the machine.
         assert!((20.0..30.0).contains(&rtt), "{peer}: {rtt} ms");
     }
-    let stats = stats("t-rtt");
+    // The kernel has words of its own for a new device's neighbours, which may be on their way when the link is asked.
+    let arrived = |stats: &Value| {
+        ["a_to_b", "b_to_a"].iter().all(|way| stats[way]["model"]["frames"] == stats[way]["model"]["delivered_frames"])
+    };
+    let until = Instant::now() + Duration::from_secs(20);
+    let stats = loop {
+        let stats = stats("t-rtt");
+        if arrived(&stats) {
+            break stats;
+        }
+        assert!(Instant::now() < until, "frames do not arrive: {stats}");
+    };
     assert_eq!(stats["schema"], "farline/link-stats/1");
     for direction in ["a_to_b", "b_to_a"] {
         let model = &stats[direction]["model"];
         assert!(model["delivered_frames"].as_u64() >= Some(10), "{stats}");
-        assert_eq!(model["frames"], model["delivered_frames"], "{stats}");
         assert!(stats[direction]["lateness"]["buckets"].is_array(), "{stats}");
     }
     assert!(stats["valid"].is_boolean(), "{stats}");
@@ -72,7 +81,7 @@ fn tcp_crosses_a_lossy_link_and_the_losses_are_counted_by_cause() {
     let options = ["custom", "--rtt", "4ms", "--rate", "200M", "--loss", "0.03"];
     let Some(link) = Link::up("t-tcp", &options) else { return };
     let serve = ["link", "exec", "t-tcp", "b", "--", "iperf3", "-s", "-1"];
-    let mut server = farline().args(serve).stdout(Stdio::null()).spawn().expect("farline runs");
+    let _server = Running(farline().args(serve).stdout(Stdio::null()).spawn().expect("farline runs"));
     let until = Instant::now() + Duration::from_secs(20);
     let result = loop {
         // The server may need a moment to listen; iperf3 answers success with an error in its JSON.
@@ -84,8 +93,6 @@ fn tcp_crosses_a_lossy_link_and_the_losses_are_counted_by_cause() {
     };
     assert!(result["end"]["sum_sent"]["bytes"].as_u64() >= Some(4 << 20), "{result}");
     assert!(stats("t-tcp")["a_to_b"]["model"]["dropped_loss"].as_u64() > Some(0), "of some 470 frames 3 % are lost");
-    let _ = server.kill();
-    let _ = server.wait();
 }
 
 #[test]
@@ -148,12 +155,9 @@ fn exec_and_run_answer_the_exit_code_of_the_command_and_set_its_environment() {
 fn run_takes_its_link_down_when_terminated() {
     let Some(_link) = Link::up("t-probe", &["usn-0.2", "--rate", "100M"]) else { return };
     let run = ["link", "run", "usn-0.2", "--rate", "100M", "--name", "t-term", "--", "sh", "-c", "echo ready; exec sleep 60"];
-    let mut run = farline().args(run).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("farline runs");
-    let mut ready = String::new();
-    BufReader::new(run.stdout.take().expect("a pipe")).read_line(&mut ready).expect("the command speaks");
+    let (mut run, _) = Running::begun(farline().args(run).stderr(Stdio::null()));
     assert!(listed("t-term").is_some());
-    kill_process(process(run.id().into()), Signal::TERM).expect("the run is ours");
-    assert_eq!(run.wait().expect("it ends").code(), Some(128 + 15));
+    assert_eq!(run.end(Signal::TERM).code(), Some(128 + 15));
     assert!(listed("t-term").is_none());
 }
 
