@@ -83,7 +83,7 @@ fn strangers_at_the_data_port_get_nothing_and_disturb_nothing() {
             }
         }
         over.store(true, Ordering::Relaxed);
-        assert!(began.elapsed() < Duration::from_secs(40), "ten copies took {:?}", began.elapsed());
+        assert!(began.elapsed() < Duration::from_secs(90), "ten copies took {:?}", began.elapsed());
     });
     assert_eq!(heard.into_inner(), 0, "a stranger heard something");
     assert!(came.into_inner() > 300, "the strangers were there");
