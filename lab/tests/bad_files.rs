@@ -22,6 +22,14 @@ fn begun(folder: &Path) -> bool {
     found.any(|meta| meta.is_ok_and(|meta| meta.len() > MIB as u64 && meta.blocks() > 0))
 }
 
+fn wait_for_data(folder: &Path) {
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while !begun(folder) {
+        assert!(Instant::now() < deadline, "nothing came");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
 /// Runs `script` with mounts of its own; `None`, with a word on stderr, where this machine does not allow that.
 fn with_mounts(script: &str) -> Option<Command> {
     if !rustix::process::geteuid().is_root() {
@@ -64,18 +72,22 @@ fn a_file_that_changes_while_it_is_read_does_not_land() {
             std::fs::OpenOptions::new().write(true).open(path).and_then(|file| file.write_all_at(b"new", 9)).expect("changed");
         }),
     ] {
-        std::fs::write(&file, vec![3; 10 * MIB]).expect("written");
+        std::fs::write(&file, vec![3; 40 * MIB]).expect("written");
+        // A folder for each: nothing that comes is another's.
+        let there = root.join(what.replace(' ', "-"));
+        std::fs::create_dir(&there).expect("a folder");
+        let to = format!("{url}/{}/f", what.replace(' ', "-"));
         let mut client = farline();
-        client.args(["--json", "cp", "--streams", "1", "--staging", "3MiB", "--limit", "30M"]).arg(&file).arg(format!("{url}/f"));
+        client.args(["--json", "cp", "--streams", "1", "--staging", "3MiB", "--limit", "80M"]).arg(&file).arg(&to);
         let client = client.stdout(Stdio::piped()).spawn().expect("farline starts");
-        // The copy takes 2.8 s; by now some blocks have been read and most have not.
-        std::thread::sleep(Duration::from_millis(900));
+        // The copy takes 4.2 s. When the first blocks are in the node's file some have been read, and most have not.
+        wait_for_data(&there);
         change(&file);
         let output = client.wait_with_output().expect("it ends");
         let said = String::from_utf8_lossy(&output.stdout).into_owned();
         assert_eq!(output.status.code(), Some(3), "{what}: {said}");
         assert!(said.contains("source-changed"), "{what}: {said}");
-        assert_eq!(visible(&root), Vec::<String>::new(), "{what}");
+        assert_eq!(visible(&there), Vec::<String>::new(), "{what}");
     }
 }
 
@@ -198,11 +210,7 @@ fn a_file_that_changes_while_a_node_reads_it_does_not_land() {
         client.args(["--json", "cp", "--streams", "1", "--limit", "360M", &format!("{url}/f")]).arg(&down);
         let client = client.stdout(Stdio::piped()).spawn().expect("farline starts");
         // The copy takes 2.8 s. When the first blocks are here the node has read its staging of 64 MiB ahead, and not the rest.
-        let deadline = Instant::now() + Duration::from_secs(30);
-        while !begun(&down) {
-            assert!(Instant::now() < deadline, "nothing came");
-            std::thread::sleep(Duration::from_millis(10));
-        }
+        wait_for_data(&down);
         std::fs::OpenOptions::new().write(true).open(&file).and_then(|file| change(&file)).expect("changed");
         let output = client.wait_with_output().expect("it ends");
         let said = String::from_utf8_lossy(&output.stdout).into_owned();

@@ -35,7 +35,7 @@ fn a_loaded_control_goes_with_its_process_however_that_ends() {
     }
     let code = farline().args(["cc", "load", "bic", "--as", "fl_t_life", "--", "sh", "-c", "exit 7"]).status();
     assert_eq!(code.expect("farline runs").code(), Some(7));
-    assert!(!is_there("fl_t_life"));
+    until("fl_t_life", false);
 }
 
 #[test]

@@ -8,13 +8,14 @@ use farline_lab::{Running, error_of, error_of_command, farline, farline_binary, 
 use rustix::net::sockopt::set_tcp_congestion;
 use rustix::process::Signal;
 use serde_json::Value;
-use std::io::{Read, Write};
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{ChildStderr, Command, Stdio};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 /// The binary where user nobody can run it, and a command that does, with `capabilities` (such as `+bpf,+perfmon`).
 struct Nobody(tempfile::TempDir);
@@ -33,6 +34,23 @@ impl Nobody {
         command.args(["--inh-caps", capabilities, "--ambient-caps", capabilities]);
         command.arg(self.0.path().join("farline"));
         command
+    }
+}
+
+/// A file that is put aside, and back at the end, however that comes: without its record what a process left would stay for good.
+struct Aside<'a>(&'a Path, &'a Path);
+
+impl<'a> Aside<'a> {
+    fn put(file: &'a Path, aside: &'a Path) -> Aside<'a> {
+        std::fs::rename(file, aside).expect("root may");
+        Aside(file, aside)
+    }
+}
+
+impl Drop for Aside<'_> {
+    fn drop(&mut self) {
+        // Where that fails the test does, which looks for what the record is of.
+        let _ = std::fs::rename(self.1, self.0);
     }
 }
 
@@ -66,11 +84,10 @@ fn what_a_living_process_holds_is_removed_by_nobody_and_a_dead_ones_record_goes(
     let record = Path::new("/run/farline/cc/fl_t_root");
     assert!(record.exists());
     // A control without a record is somebody's whom this process does not see.
-    let aside = Path::new("/run/farline/fl_t_aside");
-    std::fs::rename(record, aside).expect("root may");
+    let aside = Aside::put(record, Path::new("/run/farline/fl_t_aside"));
     succeed(farline().args(["cc", "ls"]));
     assert!(is_there("fl_t_root"), "what has no record was not left by a killed process");
-    std::fs::rename(aside, record).expect("root may");
+    drop(aside);
     // And of a killed one the record goes too.
     held.end(Signal::KILL);
     succeed(farline().args(["cc", "ls"]));
@@ -96,26 +113,36 @@ fn a_name_that_another_process_holds_is_not_taken_for_the_kernels() {
 
     // Two copies at a time: the end of the first takes nothing from the second.
     let dir = tempfile::tempdir().expect("a folder");
-    std::fs::write(dir.path().join("file"), vec![7; 6 << 20]).expect("written");
     let (_node, url) = node(dir.path(), "write", &[]);
-    let copy = |limit: &str, to: &str| -> Child {
+    // Of pipes: each lasts until the test closes its own.
+    let copy = |to: &str| {
         let mut command = farline();
-        command.args(["--json", "-q", "cp", "--congestion", "htcp", "--limit", limit]);
-        command.arg(dir.path().join("file")).arg(format!("{url}/{to}")).stdout(Stdio::piped()).spawn().expect("farline runs")
+        command.args(["--json", "-q", "cp", "--congestion", "htcp", "-"]).arg(format!("{url}/{to}"));
+        Running(command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("farline runs"))
     };
-    let first = copy("30Mbit/s", "first");
+    let mut first = copy("first");
     until("htcp", true);
-    let second = copy("12Mbit/s", "second");
-    let outcome = |child: Child| -> Value {
-        let Output { stdout, .. } = child.wait_with_output().expect("it ends");
-        serde_json::from_slice(&stdout).expect("one object")
+    let mut second = copy("second");
+    let deadline = Instant::now() + Duration::from_secs(30);
+    let own = loop {
+        if let Some(own) = available().into_iter().find(|name| name.starts_with("htcp_")) {
+            break own;
+        }
+        assert!(Instant::now() < deadline, "the second copy has no control of its own");
+        std::thread::sleep(Duration::from_millis(10));
     };
-    let first = outcome(first);
+    let outcome = |copy: &mut Running| -> Value {
+        copy.0.stdin.take().expect("piped").write_all(&[7; 4096]).expect("it reads");
+        let mut said = String::new();
+        copy.0.stdout.take().expect("piped").read_to_string(&mut said).expect("text");
+        copy.0.wait().expect("it ends");
+        serde_json::from_str(&said).expect("one object")
+    };
+    let first = outcome(&mut first);
     assert_eq!((first["congestion"].as_str(), first["notes"].as_array().map(Vec::len)), (Some("htcp"), Some(0)), "{first}");
     until("htcp", false);
-    let own = available().into_iter().find(|name| name.starts_with("htcp_"));
-    let own = own.expect("the second copy has a control of its own");
-    let second = outcome(second);
+    assert!(is_there(&own), "the end of the first took it from the second");
+    let second = outcome(&mut second);
     assert_eq!((second["congestion"].as_str(), second["notes"].as_array().map(Vec::len)), (Some(&*own), Some(0)), "{second}");
     until(&own, false);
 }
@@ -201,21 +228,61 @@ impl Drop for Flows {
     }
 }
 
-fn traced(child: Child) -> (Vec<Value>, String) {
-    let Output { status, stdout, stderr } = child.wait_with_output().expect("it ends");
-    let said = String::from_utf8_lossy(&stderr).into_owned();
-    assert!(status.success(), "{said}{}", String::from_utf8_lossy(&stdout));
-    (String::from_utf8_lossy(&stdout).lines().map(|line| serde_json::from_str(line).expect("JSON")).collect(), said)
+/// A `farline cc trace` that has begun, what it said first, and its lines as they come.
+struct Tracing {
+    process: Running,
+    said: String,
+    stderr: BufReader<ChildStderr>,
+    lines: std::thread::JoinHandle<Vec<Value>>,
+    count: Arc<AtomicUsize>,
 }
 
-fn trace(command: &mut Command, more: &[&str]) -> Child {
-    command
-        .args(["--json", "cc", "trace"])
-        .args(more)
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("farline runs")
+impl Tracing {
+    fn begun(command: &mut Command, more: &[&str]) -> Tracing {
+        command.args(["--json", "cc", "trace"]).args(more);
+        let mut process = Running(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("farline runs"));
+        let stdout = BufReader::new(process.0.stdout.take().expect("piped"));
+        let count = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&count);
+        let note = move |line: std::io::Result<String>| {
+            counted.fetch_add(1, Ordering::Relaxed);
+            serde_json::from_str(&line.expect("text")).expect("JSON")
+        };
+        let lines = std::thread::spawn(move || stdout.lines().map(note).collect());
+        let (mut said, mut stderr) = (String::new(), BufReader::new(process.0.stderr.take().expect("piped")));
+        // Who tells is said when the trace reads already.
+        stderr.read_line(&mut said).expect("text");
+        Tracing { process, said, stderr, lines, count }
+    }
+
+    /// Waits until `count` lines have come.
+    fn until(&self, count: usize) {
+        let deadline = Instant::now() + Duration::from_secs(60);
+        while self.count.load(Ordering::Relaxed) < count {
+            assert!(Instant::now() < deadline, "no {count} lines in a minute: {}", self.said);
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    /// Its lines and its words, when it has come to its end or is `asked` to.
+    fn end(mut self, asked: bool) -> (Vec<Value>, String) {
+        if asked {
+            self.process.signal(Signal::TERM);
+        }
+        let lines = self.lines.join().expect("lines of JSON");
+        self.stderr.read_to_string(&mut self.said).expect("text");
+        assert!(self.process.0.wait().expect("it ends").success(), "{}", self.said);
+        (lines, self.said)
+    }
+}
+
+/// Microseconds between a line of a flow and the next, in order of size.
+fn gaps(lines: &[Value], flow: u64) -> Vec<u64> {
+    let ours = lines.iter().filter(|line| line["flow"].as_u64() == Some(flow) && line["changed"] == false);
+    let times: Vec<u64> = ours.map(|line| line["time_us"].as_u64().expect("microseconds")).collect();
+    let mut gaps: Vec<u64> = times.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    gaps.sort_unstable();
+    gaps
 }
 
 #[test]
@@ -224,17 +291,17 @@ fn traces_of_two_controls_keep_apart_and_a_second_of_one_is_refused() {
     let (_x, _) = holding(&["scalable", "--as", "fl_t_x"]);
     let (_y, _) = holding(&["vegas", "--as", "fl_t_y"]);
     let flows = [Flows::new("fl_t_x", 1), Flows::new("fl_t_y", 1)];
-    let of_y = trace(&mut farline(), &["fl_t_y", "--for", "3s"]);
-    std::thread::sleep(Duration::from_millis(300));
-    let of_x = trace(&mut farline(), &["fl_t_x", "--for", "2s"]);
-    std::thread::sleep(Duration::from_millis(500));
+    let of_y = Tracing::begun(&mut farline(), &["fl_t_y"]);
+    let of_x = Tracing::begun(&mut farline(), &["fl_t_x"]);
     let (error, code) = error_of(&["cc", "trace", "fl_t_y", "--for", "1s"]);
     assert_eq!((error["code"].as_str(), code), (Some("congestion-traced"), 2), "{error}");
-    for (child, flow, seconds) in [(of_x, &flows[0], 2), (of_y, &flows[1], 3)] {
-        let (lines, said) = traced(child);
+    for (trace, flow) in [(of_x, &flows[0]), (of_y, &flows[1])] {
+        trace.until(100);
+        let (lines, said) = trace.end(true);
         assert!(said.contains("what the control itself tells"), "{said}");
-        // Every ten milliseconds, and a busy machine is late now and then.
-        assert!(lines.len() > seconds * 50, "{} lines in {seconds} s", lines.len());
+        // Ten milliseconds at least, and usually little more: a busy machine is late now and then.
+        let gaps = gaps(&lines, 1);
+        assert!(gaps[0] >= 10_000 && gaps[gaps.len() / 2] < 50_000, "{gaps:?}");
         let ours = |line: &Value| {
             line["told"] == "control" && line["local_port"].as_u64() == Some(flow.ports()[0]) && line["flow"].as_u64() == Some(1)
         };
@@ -251,32 +318,45 @@ fn a_traces_lines_come_as_asked_from_the_source_that_is_named() {
     }
     // A pinned control tells every ten milliseconds; its reader wants less.
     let pinned = Pinned::load("scalable", "fl_t_thin", &[]);
-    let (nobody_there, said) = traced(trace(&mut farline(), &["fl_t_thin", "--for", "300ms"]));
+    let (nobody_there, said) = Tracing::begun(&mut farline(), &["fl_t_thin", "--for", "300ms"]).end(false);
     assert!(nobody_there.is_empty() && said.contains("no flow used fl_t_thin"), "{said}");
     let flows = Flows::new("fl_t_thin", 2);
-    let (lines, _) = traced(trace(&mut farline(), &["fl_t_thin", "--every", "500ms", "--for", "2s"]));
+    let trace = Tracing::begun(&mut farline(), &["fl_t_thin", "--every", "500ms"]);
+    trace.until(6);
+    let (lines, _) = trace.end(true);
     drop(flows);
     drop(pinned);
-    assert!((4..=10).contains(&lines.iter().filter(|line| line["changed"] == false).count()), "{lines:#?}");
+    let gaps = [1, 2].map(|flow| gaps(&lines, flow));
+    assert!(gaps.iter().all(|gaps| !gaps.is_empty() && gaps[0] >= 500_000), "{gaps:?}: {lines:#?}");
 
     // With the capabilities that are recommended, and no more, the control itself tells of what was loaded for the trace.
     let nobody = Nobody::new();
-    let ours = ["scalable", "--as", "fl_t_own", "--set", "paper", "--for", "3s"];
-    let child = trace(&mut nobody.farline(RECOMMENDED), &ours);
+    let trace = Tracing::begun(&mut nobody.farline(RECOMMENDED), &["scalable", "--as", "fl_t_own", "--set", "paper"]);
     until("fl_t_own", true);
     let flows = Flows::new("fl_t_own", 1);
-    let (lines, said) = traced(child);
+    trace.until(50);
+    // Before the trace: what it has loaded goes with it.
     drop(flows);
+    let (lines, said) = trace.end(true);
     assert!(said.contains("what the control itself tells"), "{said}");
-    assert!(lines.len() > 50 && lines.iter().all(|line| line["told"] == "control"), "{} lines", lines.len());
+    assert!(lines.iter().all(|line| line["told"] == "control"), "{lines:#?}");
 
     // Of a control of the kernel's TCP_INFO tells, of each flow each time.
     let flows = Flows::new("reno", 200);
-    let (lines, said) = traced(trace(&mut farline(), &["reno", "--every", "100ms", "--for", "2s"]));
+    let trace = Tracing::begun(&mut farline(), &["reno", "--every", "100ms"]);
+    trace.until(4_000);
+    let (lines, said) = trace.end(true);
     assert!(said.contains("what TCP_INFO tells") && said.contains("packets sent again"), "{said}");
+    let number = |line: &Value, key: &str| line[key].as_u64().expect("a number");
+    let mut asked: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
+    for line in &lines {
+        asked.entry(number(line, "time_us")).or_default().push(number(line, "local_port"));
+    }
     let ports = flows.ports();
-    let ours = lines.iter().filter(|line| line["local_port"].as_u64().is_some_and(|port| ports.contains(&port))).count();
-    assert!(ours >= 3_000, "{ours} lines of 200 flows in 2 s");
+    assert!(asked.values().all(|told| ports.iter().all(|port| told.contains(port))), "a flow is missing: {asked:?}");
+    let mut gaps: Vec<u64> = asked.keys().zip(asked.keys().skip(1)).map(|(this, next)| next - this).collect();
+    gaps.sort_unstable();
+    assert!((90_000..500_000).contains(&gaps[gaps.len() / 2]), "{gaps:?}");
 }
 
 #[test]

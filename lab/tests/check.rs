@@ -40,7 +40,8 @@ fn a_node_is_greeted_and_one_that_is_not_there_is_an_error() {
     let report = check(&["--no-disk", address]);
     assert_eq!((report["node"]["farline"].as_bool(), report["path"]["measured"].as_bool()), (Some(true), Some(true)));
     let rtt = report["path"]["rtt"].as_u64().expect("nanoseconds");
-    assert!((1_000..1_000_000_000).contains(&rtt), "{rtt} ns over the loopback");
+    // Nanoseconds, whatever this machine did meanwhile.
+    assert!((1_000..10_000_000_000).contains(&rtt), "{rtt} ns over the loopback");
     assert_eq!(report["facts"]["interfaces"][0]["name"], "lo");
     let (error, exit) = error_of(&["check", "--no-disk", "127.0.0.1:9"]);
     assert_eq!((error["code"].as_str(), exit), (Some("unreachable"), 5), "{error}");

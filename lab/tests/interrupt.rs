@@ -4,18 +4,29 @@ use farline_lab::files::random;
 use farline_lab::{farline, json_of, node, succeed};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const MIB: usize = 1 << 20;
 
-/// Starts a copy at 10 MiB/s, ends it after more than one checkpoint, and answers with what it said.
-fn interrupted(signal: &str, from: &str, to: &str) -> Output {
+/// Starts a copy that takes some ten seconds, ends it when it has `come` far enough, and answers with what it said.
+fn interrupted(signal: &str, from: &str, to: &str, come: impl Fn() -> bool) -> Output {
     let mut command = farline();
-    command.args(["-q", "cp", "--streams", "2", "--limit", "84Mbit/s", from, to]);
+    command.args(["-q", "cp", "--streams", "2", "--limit", "42Mbit/s", from, to]);
     let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("farline starts");
-    std::thread::sleep(Duration::from_millis(2500));
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while !come() {
+        assert!(Instant::now() < deadline, "{to} has not come far enough in half a minute");
+        std::thread::sleep(Duration::from_millis(20));
+    }
     succeed(Command::new("kill").args([signal, &child.id().to_string()]));
     child.wait_with_output().expect("it ends")
+}
+
+/// Bytes of the one partial file in `folder` that are journaled.
+fn durable(folder: &Path) -> u64 {
+    let said = succeed(farline().args(["--json", "partials", "ls"]).arg(folder));
+    let said: serde_json::Value = serde_json::from_str(&said).expect("one object");
+    said["partials"][0]["durable_bytes"].as_u64().unwrap_or(0)
 }
 
 #[test]
@@ -33,7 +44,8 @@ fn an_interrupted_copy_says_what_is_kept_and_the_next_one_goes_on() {
         ("-INT", text(&file), format!("{url}/up"), root.join("up"), &root),
         ("-TERM", format!("{url}/up"), text(&here), here.clone(), &dir.path().to_path_buf()),
     ] {
-        let output = interrupted(signal, &from, &to);
+        // More than the zeros: one checkpoint has followed another.
+        let output = interrupted(signal, &from, &to, || durable(folder) > 10 * MIB as u64);
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         assert_eq!(output.status.code(), Some(2), "{said}");
         assert!(said.contains("interrupted; what had arrived is kept"), "{said}");
@@ -47,7 +59,12 @@ fn an_interrupted_copy_says_what_is_kept_and_the_next_one_goes_on() {
         assert!(std::fs::read(&landed).expect("landed") == bytes, "{}", landed.display());
     }
     // Within this host nothing is kept, and nothing is said to be.
-    let output = interrupted("-TERM", &text(&file), &text(&dir.path().join("local")));
+    let begun = || {
+        let names = std::fs::read_dir(dir.path()).expect("a folder").map(|item| item.expect("an entry").file_name());
+        names.into_iter().any(|name| name.to_string_lossy().starts_with('.'))
+    };
+    assert!(!begun());
+    let output = interrupted("-TERM", &text(&file), &text(&dir.path().join("local")), begun);
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(2), "{said}");
     assert!(said.contains("nothing half-done was left") && !said.contains("kept"), "{said}");

@@ -47,12 +47,22 @@ fn a_link_delays_packets_of_both_families_by_its_rtt_and_accounts_for_them() {
         // Never faster than the path; how much slower depends on the machine.
         assert!((20.0..30.0).contains(&rtt), "{peer}: {rtt} ms");
     }
-    let stats = stats("t-rtt");
+    // The kernel has words of its own for a new device's neighbours, which may be on their way when the link is asked.
+    let arrived = |stats: &Value| {
+        ["a_to_b", "b_to_a"].iter().all(|way| stats[way]["model"]["frames"] == stats[way]["model"]["delivered_frames"])
+    };
+    let until = Instant::now() + Duration::from_secs(20);
+    let stats = loop {
+        let stats = stats("t-rtt");
+        if arrived(&stats) {
+            break stats;
+        }
+        assert!(Instant::now() < until, "frames do not arrive: {stats}");
+    };
     assert_eq!(stats["schema"], "farline/link-stats/1");
     for direction in ["a_to_b", "b_to_a"] {
         let model = &stats[direction]["model"];
         assert!(model["delivered_frames"].as_u64() >= Some(10), "{stats}");
-        assert_eq!(model["frames"], model["delivered_frames"], "{stats}");
         assert!(stats[direction]["lateness"]["buckets"].is_array(), "{stats}");
     }
     assert!(stats["valid"].is_boolean(), "{stats}");

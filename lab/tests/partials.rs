@@ -31,7 +31,7 @@ fn files(dir: &Path) -> usize {
 /// Copies `from` slowly to `to`, and answers when `root` shows that some of it is durable.
 fn begin(from: &Path, to: &str, root: &Path) -> Running {
     let mut command = farline();
-    command.args(["-q", "cp", "-r", "--limit", "300Mbit/s", text(from), to]).stderr(Stdio::null()).stdout(Stdio::null());
+    command.args(["-q", "cp", "-r", "--limit", "100Mbit/s", text(from), to]).stderr(Stdio::null()).stdout(Stdio::null());
     let mut copy = Running(command.spawn().expect("farline runs"));
     let deadline = Instant::now() + Duration::from_secs(20);
     while !ls(root).iter().any(|left| left["durable_bytes"].as_u64() > Some(0)) {

@@ -28,6 +28,16 @@ fn repetitions(profile: &Value) -> usize {
     profile["cells"].as_array().expect("cells").iter().map(|cell| cell["repetitions"].as_array().map_or(0, Vec::len)).sum()
 }
 
+/// The repetition of `cell` that counts; `None`, loudly, where this machine was too busy for any: then nothing is known of the path.
+fn valid(cell: &Value) -> Option<&Value> {
+    let all = cell["repetitions"].as_array().expect("repetitions");
+    let one = all.iter().find(|one| one["invalid"].is_null());
+    if one.is_none() {
+        eprintln!("SKIPPED: this machine was too busy to measure {}: {}", cell["cell"], all[0]["invalid"]);
+    }
+    one
+}
+
 /// Profiles over an emulated path of 50 Mbit/s; `None` where this machine makes no link.
 fn measured(seconds: &str, document: &Path, more: &[&str]) -> Option<Command> {
     let probe = ["--json", "link", "up", "custom", "--rtt", "1ms", "--rate", "1M", "--name", "t-profile"];
@@ -159,7 +169,7 @@ fn a_measured_profile_has_what_both_ends_saw_and_a_window_limits_it() {
     assert_eq!(profile, read(&document));
     assert_eq!(profile["kind"], "measured");
     for cell in profile["cells"].as_array().expect("cells") {
-        let one = &cell["repetitions"][0];
+        let Some(one) = valid(cell) else { continue };
         let (streams, window) = (cell["cell"]["streams"].as_f64().expect("a number"), cell["cell"]["window_bytes"].as_f64());
         let (sent, got) = (one["whole"]["sender_bps"].as_f64(), one["whole"]["receiver_bps"].as_f64().expect("a rate"));
         // The path's rate or one window a round trip, whichever is less; the ramp takes some of three seconds.
@@ -191,16 +201,17 @@ fn a_send_buffer_holds_a_stream_back_and_messages_of_any_size_arrive() {
         let of =
             |cell: &&Value| (&cell["cell"]["buffer_bytes"], &cell["cell"]["message_bytes"]) == (&buffer.into(), &message.into());
         let cell = profile["cells"].as_array().expect("cells").iter().find(of).expect("a cell of each");
-        cell["repetitions"][0]["whole"]["receiver_bps"].as_f64().expect("a rate")
+        valid(cell).map(|one| one["whole"]["receiver_bps"].as_f64().expect("a rate"))
     };
-    let wide = rate(2 << 20, 1 << 20);
-    assert!((25e6..51e6).contains(&wide) && rate(2 << 20, 700) > 15e6, "{profile}");
+    let (wide, small, narrow) = (rate(2 << 20, 1 << 20), rate(2 << 20, 700), rate(16 << 10, 700));
+    let (Some(wide), Some(small), Some(narrow)) = (wide, small, narrow) else { return };
+    assert!((25e6..51e6).contains(&wide) && small > 15e6, "{profile}");
     // 16 KiB a round trip are 6.6 Mbit/s. Linux looks at the limit before it begins a segment, so that a large write goes beyond it.
-    let narrow = rate(16 << 10, 700);
     assert!((1e6..0.7 * wide).contains(&narrow), "{narrow} of {wide}: {profile}");
     if narrow > 4e6 {
-        let held =
-            |cell: &Value| cell["repetitions"][0]["limited_by"] == "send_buffer" && cell["cell"]["buffer_bytes"] == 16 << 10;
+        let held = |cell: &Value| {
+            cell["cell"]["buffer_bytes"] == 16 << 10 && valid(cell).is_some_and(|one| one["limited_by"] == "send_buffer")
+        };
         assert!(profile["cells"].as_array().expect("cells").iter().any(held), "{profile}");
     }
 }
@@ -218,10 +229,10 @@ fn data_goes_the_other_way_and_both_ways_at_once() {
     let mean = |direction: &str| {
         let of = |cell: &&Value| cell["cell"]["direction"].as_str().unwrap_or("out") == direction;
         let cell = profile["cells"].as_array().expect("cells").iter().find(of).expect("a cell of each");
-        let one = &cell["repetitions"][0];
-        (one["whole"]["receiver_bps"].as_f64().expect("a rate"), one["streams_bps"].as_array().expect("streams").len())
+        let one = valid(cell)?;
+        Some((one["whole"]["receiver_bps"].as_f64().expect("a rate"), one["streams_bps"].as_array().expect("streams").len()))
     };
-    let (out, back, both) = (mean("out"), mean("back"), mean("both"));
+    let (Some(out), Some(back), Some(both)) = (mean("out"), mean("back"), mean("both")) else { return };
     assert_eq!((out.1, back.1, both.1), (2, 2, 4), "as many streams each way");
     assert!([out.0, back.0].iter().all(|rate| (20e6..50e6).contains(rate)), "{out:?} {back:?}");
     assert!((50e6..100e6).contains(&both.0), "each way has a line of its own: {both:?}");
@@ -241,7 +252,7 @@ fn a_mover_is_measured_from_memory_and_from_a_file_that_stalls() {
     let cells = profile["cells"].as_array().expect("cells");
     assert_eq!(cells.len(), 2, "{profile}");
     for cell in cells {
-        let one = &cell["repetitions"][0];
+        let Some(one) = valid(cell) else { continue };
         let rate = one["whole"]["receiver_bps"].as_f64().expect("a rate");
         assert!((10e6..50e6).contains(&rate), "{cell}");
         assert!(one["seconds"].as_f64().is_some_and(|seconds| seconds >= 1.5), "what two seconds carry was moved: {cell}");
@@ -267,7 +278,7 @@ fn a_mover_is_measured_over_tcp_and_over_tls_and_rdma_says_where_it_is_measured(
     let driver = |cell: &Value| cell["cell"]["staged"]["driver"].as_str().unwrap_or("tcp").to_owned();
     assert_eq!(cells.iter().map(driver).collect::<Vec<_>>(), ["tcp", "tls"], "{profile}");
     for cell in cells {
-        let one = &cell["repetitions"][0];
+        let Some(one) = valid(cell) else { continue };
         assert!(one["whole"]["receiver_bps"].as_f64().is_some_and(|rate| (10e6..50e6).contains(&rate)), "{cell}");
         let cpu = one["cpu"].as_array().expect("both ends' processor time");
         assert!(cpu.len() == 2 && cpu.iter().all(|share| share.as_f64().is_some_and(|share| share < 4.0)), "{cell}");
@@ -295,6 +306,15 @@ fn wait_for(file: &Path, count: usize, running: &mut Running) {
     }
 }
 
+/// Waits until the link `name` is up, or is not.
+fn link_is(name: &str, up: bool) {
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while farline().args(["link", "stats", name]).output().is_ok_and(|output| output.status.success()) != up {
+        assert!(Instant::now() < deadline, "link {name}: up {}, wanted {up}", !up);
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
 #[test]
 fn a_killed_profile_goes_on_and_one_whose_path_dies_keeps_what_it_has() {
     let _one = ONE.lock();
@@ -309,23 +329,26 @@ fn a_killed_profile_goes_on_and_one_whose_path_dies_keeps_what_it_has() {
     let error = error_of(&mut other);
     assert_eq!(error["code"], "profile-running", "{error}");
     running.end(Signal::KILL);
-    let kept = repetitions(&read(&document));
-    assert!(kept >= 1);
+    assert!(repetitions(&read(&document)) >= 1);
+    // Its link goes with it, and is not to be taken for the next one's.
+    link_is("profile", false);
     // The path is taken away under the next one.
     let mut command = farline();
     command.args(["--json", "profile", "--resume", text(&document)]).stdout(Stdio::piped()).stderr(Stdio::null());
     let child = command.spawn().expect("farline runs");
-    let deadline = Instant::now() + Duration::from_secs(20);
-    while !farline().args(["link", "stats", "profile"]).output().is_ok_and(|output| output.status.success()) {
-        assert!(Instant::now() < deadline, "no link");
+    link_is("profile", true);
+    std::thread::sleep(Duration::from_millis(300));
+    // Each repetition has its own: there may be none at this moment.
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while !farline().args(["link", "down", "profile"]).output().is_ok_and(|output| output.status.success()) {
+        assert!(Instant::now() < deadline, "no link to take down");
         std::thread::sleep(Duration::from_millis(10));
     }
-    std::thread::sleep(Duration::from_millis(300));
-    succeed(farline().args(["link", "down", "profile"]));
     let output = child.wait_with_output().expect("a child");
     let said: Value = serde_json::from_slice(&output.stdout).expect("one object");
     assert!(!output.status.success() && said["error"]["hint"].as_str().is_some_and(|hint| hint.contains("--resume")), "{said}");
-    assert_eq!(repetitions(&read(&document)), kept);
+    // One that ended before the path did counts too.
+    let kept = repetitions(&read(&document));
     // And whole in the end.
     let dotted = dir.path().join(".").join("p.json");
     let twice = ["-o", text(&document), "-o", text(&dotted)];
@@ -360,9 +383,10 @@ fn a_full_disk_is_found_before_a_repetition_runs() {
         eprintln!("SKIPPED: only root can mount a small disk");
         return;
     }
+    let mounted = Mounted(dir.path());
     let error = measured("2", &dir.path().join("p.json"), &["--repetitions", "1"]).map(|mut command| error_of(&mut command));
     let left = fs::read_dir(dir.path()).expect("a folder").count();
-    succeed(Command::new("umount").arg(dir.path()));
+    drop(mounted);
     let Some(error) = error else { return };
     assert_eq!((&error["code"], &error["fault"], left), (&"cannot-write".into(), &"here".into(), 0), "{error}");
 }

@@ -34,6 +34,16 @@ impl Hosts {
     }
 }
 
+/// A file outside of the test's folder, which goes when the test does.
+struct Removed(PathBuf);
+
+impl Drop for Removed {
+    fn drop(&mut self) {
+        // Never made is as good.
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
 fn result(text: &str) -> serde_json::Value {
     serde_json::from_str(text).unwrap_or_else(|error| panic!("{text}: {error}"))
 }
@@ -72,10 +82,10 @@ fn a_tree_goes_over_ssh_and_back_encrypted_on_connections_of_its_own() {
     // The home directory is where relative paths begin.
     let home = std::env::var("HOME").expect("a home");
     let name = format!(".farline-test-{}", std::process::id());
+    let there = Removed(Path::new(&home).join(&name));
     succeed(hosts.cp().arg(hosts.path("src/one/small9")).arg(format!("far:{name}")));
-    let landed = std::fs::read(Path::new(&home).join(&name));
+    let landed = std::fs::read(&there.0);
     succeed(hosts.cp().arg(format!("far:~/{name}")).arg(hosts.path("again")));
-    let _ = std::fs::remove_file(Path::new(&home).join(&name));
     let source = std::fs::read(hosts.path("src/one/small9")).expect("planted");
     assert!(landed.is_ok_and(|bytes| bytes == source) && std::fs::read(hosts.path("again")).is_ok_and(|bytes| bytes == source));
 }

@@ -12,9 +12,9 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 const MIB: u64 = 1 << 20;
-/// Bytes of the file that is copied, and how fast: some four seconds.
+/// Bytes of the file that is copied, and how fast: some eight seconds, so that one that is killed three times is not over before.
 const LEN: u64 = 96 * MIB;
-const RATE: &str = "200Mbit/s";
+const RATE: &str = "100Mbit/s";
 /// What is sent again of the beginning, where a stock server may have written what it should not.
 const STRAY: u64 = 4 * MIB;
 /// Longer than a second writer waits for a predecessor to be gone.

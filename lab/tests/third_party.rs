@@ -95,7 +95,7 @@ fn a_copy_between_nodes_that_is_killed_goes_on_from_what_the_receiver_has() {
     std::fs::write(a.join("big"), random(11, 1 << 20).repeat(100)).expect("written");
     let (from, to) = (format!("{from}/big"), format!("{to}/landed"));
     let mut client = Running(
-        farline().args(["-q", "cp", "--limit", "200Mbit/s", &from, &to]).stderr(Stdio::null()).spawn().expect("farline runs"),
+        farline().args(["-q", "cp", "--limit", "80Mbit/s", &from, &to]).stderr(Stdio::null()).spawn().expect("farline runs"),
     );
     let journaled = || {
         std::fs::read_dir(&b).expect("a folder").any(|item| {

@@ -15,7 +15,7 @@ fn copied(link: &Link, from: &str, to: &str) -> Value {
     let outcome = link.farline("a", &["--json", "cp", from, to]).output().expect("farline runs");
     assert!(outcome.status.success(), "{outcome:?}");
     let outcome: Value = serde_json::from_slice(&outcome.stdout).expect("one object");
-    assert_eq!((&outcome["verified"], &outcome["passes"]), (&true.into(), &1.into()), "{outcome}");
+    assert_eq!(outcome["verified"], true, "{outcome}");
     outcome
 }
 
@@ -56,10 +56,14 @@ fn windows_that_the_path_outgrows_get_more_channels_whichever_way_data_goes() {
         let outcome = copied(&link, from, to);
         assert!(says(&outcome, "measured: "), "{outcome}");
         assert!(outcome["streams"].as_u64() > Some(4), "{outcome}");
+        // A path that loses packets may lose a connection too; this one does not, and gets its channels in the middle of the pass.
+        assert_eq!(outcome["passes"], 1, "{outcome}");
         outcome
     };
     let down = opened("b", "farline://10.77.0.2:2811/?memory=256MiB", "null:");
-    assert!(says(&down, "channels to begin with: ") && says(&down, "all that one window"), "{down}");
+    // At once, when the first blocks fill the windows; on a machine that is busy then, when a later look finds the network to limit.
+    let why = ["all that one window", "channels: the network limits"];
+    assert!(says(&down, "channels to begin with: ") && why.iter().any(|why| says(&down, why)), "{down}");
     // The first choice knows this end's windows, and begins with as many channels as make up for them.
     let up = opened("a", "memory:256MiB", "farline://10.77.0.2:2811/?null");
     assert!(says(&up, "one window is at most 256 KiB"), "{up}");

@@ -356,8 +356,9 @@ impl Copy<'_> {
     }
 
     pub(super) fn show(&mut self) {
-        let elapsed = Span::from(self.began.elapsed());
+        // In this order: a thread that is put aside between the two must not show more bytes than there were by then.
         let bytes = self.base + self.live.arrived();
+        let elapsed = Span::from(self.began.elapsed());
         let (total, files) = *lock(&self.live.total);
         self.ledger.samples.push(Sample { t: elapsed.as_secs_f64(), bytes });
         let bytes_total = total.map(|total| Bytes(self.base + total.0));

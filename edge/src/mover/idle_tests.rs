@@ -20,11 +20,13 @@ struct Silent {
     offered: Vec<Slot>,
     breaker: Arc<Breaker>,
     only_wakes: bool,
+    /// Whether it said that it was woken.
+    told: bool,
 }
 
 impl Silent {
     fn new(only_wakes: bool) -> Silent {
-        Silent { offered: Vec::new(), breaker: Arc::new(Breaker::new().expect("a descriptor")), only_wakes }
+        Silent { offered: Vec::new(), breaker: Arc::new(Breaker::new().expect("a descriptor")), only_wakes, told: false }
     }
 }
 
@@ -56,11 +58,14 @@ impl Channel for Silent {
     }
 
     fn receive(&mut self) -> io::Result<Option<Arrival>> {
-        poll(&mut [PollFd::from_borrowed_fd(self.breaker.as_fd(), PollFlags::IN)], None)?;
+        if !self.told {
+            poll(&mut [PollFd::from_borrowed_fd(self.breaker.as_fd(), PollFlags::IN)], None)?;
+        }
         match self.breaker.is_woken() {
-            Err(_) if self.only_wakes => {
-                // Until the end of the transfer stands in its queue.
+            Err(_) if self.only_wakes && !self.told => {
+                // Until the end of the transfer stands in its queue; where that takes longer, the next call says what this one did not.
                 std::thread::sleep(Duration::from_millis(50));
+                self.told = true;
                 Ok(None)
             }
             woken => woken.map(|_| None),

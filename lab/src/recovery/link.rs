@@ -18,8 +18,16 @@ impl Up {
     /// # Panics
     /// When it does not come up.
     pub fn new(name: &str, path: &str, more: &[String]) -> Up {
+        let up = Up(name.to_owned());
+        // What a killed run left of that name goes first.
+        up.down();
         succeed(farline().args(["link", "up", path, "--name", name]).args(more).stdin(Stdio::null()));
-        Up(name.to_owned())
+        up
+    }
+
+    fn down(&self) {
+        // Not there is as good.
+        let _ = farline().args(["link", "down", &self.0]).output();
     }
 
     /// What the link says of itself.
@@ -51,7 +59,7 @@ impl Ends for Up {
 
 impl Drop for Up {
     fn drop(&mut self) {
-        let _ = farline().args(["link", "down", &self.0]).output();
+        self.down();
     }
 }
 
@@ -139,14 +147,34 @@ pub fn kernel(run: &Run, name: &str) -> Result<Recovery> {
     );
     let stats = link.stats()?;
     drop(link);
-    let samples = pick(&lines, f64::from(run.window))?;
+    let found = judged(run, &lines, &stats, up_at, trouble_at);
+    if !stood_still(&stats, run) {
+        return found;
+    }
+    let mut found = found.map_err(|_| TooBusy(STOOD_STILL))?;
+    found.inexact.push(STOOD_STILL.to_owned());
+    Ok(found)
+}
+
+const STOOD_STILL: &str = "the link stood still for longer than a round trip";
+
+/// Whether a packet was late by more than a round trip: the sender then takes for lost what is not, and one such stop is less than the one
+/// packet in a hundred that makes a link inexact.
+fn stood_still(stats: &Value, run: &Run) -> bool {
+    let late = ["a_to_b", "b_to_a"].into_iter().flat_map(|way| ["lateness", "stamping"].map(|what| &stats[way][what]["max_us"]));
+    late.filter_map(Value::as_f64).any(|late| late > run.rtt.as_secs_f64() * 1e6)
+}
+
+/// What the trace's `lines` show of the run, and the link's `stats`.
+fn judged(run: &Run, lines: &str, stats: &Value, up_at: f64, trouble_at: f64) -> Result<Recovery> {
+    let samples = pick(lines, f64::from(run.window))?;
     // Vegas heeds the burst's queue as long as the burst lasts; the others add to it.
     let free_at = match &run.trouble {
         Trouble::Burst(span) if run.algorithm == Algorithm::Vegas => up_at + trouble_at + span.as_secs_f64(),
         _ => 0.0,
     };
     let mut recovery = evaluate(&samples, f64::from(run.window), up_at + trouble_at, free_at)?;
-    recovery.inexact = inexact(&stats);
+    recovery.inexact = inexact(stats);
     if let Trouble::Losses(spans) = &run.trouble {
         let model = &stats["a_to_b"]["model"];
         ensure!(model["dropped_outage"] == spans.len(), "not the scripted losses: {model}");

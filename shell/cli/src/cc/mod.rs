@@ -168,12 +168,13 @@ fn trace(name: &str, how: How, every: Span, duration: Option<Span>, output: &Out
         if let Some(sample) = next {
             show::sample(&sample, output)?;
         }
-        if lines == 0 && !remarked && began.elapsed() >= SILENT {
+        // Not when the time is over, however late that was seen: then it is said below what came of it.
+        let elapsed = began.elapsed();
+        if lines == 0 && !remarked && (SILENT..span).contains(&elapsed) {
             output.remark(format_args!("no flow uses {registered} yet"));
             remarked = true;
         }
     }
-    // Of a trace that was shorter than that.
     if lines == 0 && !remarked {
         output.remark(format_args!("no flow used {registered}"));
     }
