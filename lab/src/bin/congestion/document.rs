@@ -76,7 +76,7 @@ const CARRIED: &str = "
 Over the whole path from a cold start, slow start included, and a queue of one bandwidth-delay product: one stream, and ten, for GOODPUT s.
 PACKETS. *Share* is what one flow takes of the sum with one of CUBIC beside it, over SHARE s after SKIPPED s that do not count. *Machine* is the same of
 the pure controls over the simulated path, where nothing is late; shares as far apart as those of three runs, in which the flow begins 100 ms after CUBIC,
-with it, and 100 ms before: loss-based flows over a long path do not forget in a minute which was first. Vegas takes two packets' share of the round-trip time, 50 us on usn-1400 at 500 Mbit/s, for a queue, and a host
+with it, and 100 ms before: loss-based flows do not forget in a minute which was first. Vegas takes two packets' share of the round-trip time, 50 us on usn-1400 at 500 Mbit/s, for a queue, and a host
 and a link that share two processors are late by more now and then: with 0.4 ms of jitter the machine too carries 148 Mbit/s on usn-1400, and with
 0.1 ms 196 Mbit/s on usn-8600. BBR's goodput and share must be within a tenth of the machine's. (They were not while the link's hosts had buffers of
 four bandwidth-delay products, of which half is window: on usn-8600 the receiver's held it for 42 to 46 % of its time, and its own stayed at what the
