@@ -4,6 +4,7 @@ use super::print::named;
 use super::read;
 use crate::output::Output;
 use farline_core::profile::{Difference, diff};
+use farline_core::report::wrapped;
 use farline_core::units::Error;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -40,7 +41,7 @@ pub(super) fn run(args: &Args, output: &Output) -> Result<ExitCode, Error> {
 }
 
 fn text(found: &Difference) -> String {
-    let mut lines: Vec<String> = found.settings.iter().map(|words| format!("set differently: {words}")).collect();
+    let mut lines: Vec<String> = found.settings.iter().flat_map(|words| wrapped(&format!("set differently: {words}"))).collect();
     lines.push(format!("{:<NAME$} {:>8} {:>8} {:>8} {:>7} {:>7}", "Gbit/s", "first", "second", "change", "Welch", "perm."));
     let p = |comparison: Option<farline_core::profile::statistics::Comparison>| {
         comparison.map_or_else(|| "-".to_owned(), |found| format!("{:.4}", found.p))
@@ -59,10 +60,10 @@ fn text(found: &Difference) -> String {
     }
     let count = found.cells.iter().filter(|cell| cell.significant).count();
     let (tested, all) = (found.tested, found.cells.len());
-    lines.push(match tested {
+    lines.extend(wrapped(&match tested {
         0 => format!("none of {all} cells could be tested: a test needs two valid repetitions of a cell in each profile"),
         _ => format!("{tested} of {all} cells could be tested, of which {count} differ at {}", found.level),
-    });
+    }));
     if found.without_valid > 0 {
         lines.push(format!("{} cells more have no valid repetition in one of the two", found.without_valid));
     }
