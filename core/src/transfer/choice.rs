@@ -96,8 +96,10 @@ impl Choice {
             // nothing, and with half of them idle the path would never seem to hold more.
             let begin = STAGING.0.max(4 * known.queue_pairs as u64 * block.0);
             let whole = known.size.map_or(begin, |size| begin.min(size.0));
-            // Reading begins below half the pool: a block on its way in each channel must not hold the next ones back.
-            let staging = Bytes(whole.max(2 * (streams as u64 + 1) * block.0));
+            // Reading begins below half the pool: a block on its way in each channel must not hold the next ones back. Channels of queue pairs are
+            // as many as was asked for, or one: others are for the way over ordered bytes, should there be none over these.
+            let channels = if known.queue_pairs > 0 { wishes.streams.unwrap_or(1) } else { streams };
+            let staging = Bytes(whole.max(2 * (channels as u64 + 1) * block.0));
             reasons.push(format!("{staging} of staging to begin with"));
             staging
         });
@@ -106,7 +108,12 @@ impl Choice {
 
     /// Slots of the staging pool: at least two more than channels, so that none waits for the disk's turn.
     pub fn slots(&self, block: Bytes) -> usize {
-        usize::try_from(self.staging.0 / block.0.max(1)).unwrap_or(usize::MAX).max(self.streams + 2)
+        self.slots_for(self.streams, block)
+    }
+
+    /// The same of another number of channels.
+    pub fn slots_for(&self, channels: usize, block: Bytes) -> usize {
+        usize::try_from(self.staging.0 / block.0.max(1)).unwrap_or(usize::MAX).max(channels + 2)
     }
 }
 
@@ -133,6 +140,11 @@ mod tests {
         };
         assert_eq!([0, 1, 4, 8, 16].map(|queue_pairs| slots(queue_pairs, None)), [16, 16, 16, 32, 64]);
         assert_eq!(slots(16, Some(Bytes::mib(20))), 20);
+        // However many channels the way over ordered bytes would have.
+        let far = |queue_pairs| Circumstances { queue_pairs, ..known(Span::from_millis(163), Bytes::mib(4)) };
+        let choice = |queue_pairs| Choice::new(&far(queue_pairs), &Wishes::default(), Bytes::mib(1));
+        assert_eq!((choice(0).streams, choice(0).slots(Bytes::mib(1))), (16, 34));
+        assert_eq!((choice(1).streams, choice(1).slots_for(1, Bytes::mib(1))), (16, 16));
     }
 
     #[test]

@@ -36,7 +36,7 @@ pub(super) async fn open(
     let queue_pairs = wish.queue_pairs_at(control.rtt());
     // Streams are TCP's way to fill a path; here queue pairs are.
     let streams = copy.options.wishes.streams.unwrap_or(1).max(1);
-    let credits = choice.slots(Bytes(BLOCK_LEN as u64)) / 2 / streams;
+    let credits = choice.slots_for(streams, Bytes(BLOCK_LEN as u64)) / 2 / streams;
     let elastic = copy.live.is_elastic();
     let RdmaWish { exchange, read, .. } = wish;
     let (slot_len, rtt) = (Bytes(BLOCK_LEN as u64), control.rtt());
