@@ -15,8 +15,8 @@ const WORTH: f64 = 0.05;
 const BEGINNING: (f64, Span) = (40.0, Span::from_millis(200));
 /// A smaller part of a transfer is through a window's growth before a stream of its own would help.
 const LEAST: Bytes = Bytes::mib(4);
-/// Round trips that a path may have: what was measured may be less than the clock tells, or more than the model is for.
-const RTT: (Span, Span) = (Span::from_micros(1), Span::from_secs(60));
+/// Round trips that a path may have: one within a host is less than the model's shortest step, in which it would send one window at most.
+const RTT: (Span, Span) = (Span::from_micros(50), Span::from_secs(60));
 
 /// A path to a node, and the host that sends, before anything but the round trip is known.
 #[derive(Clone, Debug, PartialEq)]
@@ -145,8 +145,10 @@ mod tests {
     #[test]
     fn near_paths_begin_with_one_stream_long_ones_with_several_and_small_windows_with_more() {
         let streams = |us, mib, size| path(Span::from_micros(us), Bytes::mib(mib)).streams(size);
-        for near in [0, 20, 200, 1_000] {
+        for near in [0, 6, 20, 200, 1_000] {
             assert_eq!(streams(near, 6, Some(GIB)).0, 1, "{near} us");
+            let paced = Unmeasured { default_congestion: "bbr".to_owned(), ..path(Span::from_micros(near), Bytes::mib(6)) };
+            assert_eq!(paced.streams(Some(GIB)).0, 1, "{near} us, bbr");
         }
         // A long path is over before a window has grown, so that several grow together; a long transfer needs fewer of them.
         let of = [Bytes::mib(100), GIB, Bytes::mib(4 << 10), Bytes::mib(1 << 20)].map(|size| streams(163_000, 512, Some(size)).0);
