@@ -1,7 +1,7 @@
 //! How a transfer begins over a path of which nothing was measured but the round trip: the control is the host's, its streams the model's.
 
 use super::advisor::{Known, Plan, Source, finished};
-use super::cell::PathPoint;
+use super::cell::{PathPoint, streams_in_words};
 use super::grid::Grid;
 use crate::congestion::Algorithm;
 use crate::units::{Bytes, Error, Fault, Rate, Span};
@@ -125,8 +125,7 @@ impl Unmeasured {
         let (streams, why) = self.streams(Some(size));
         let congestion = known.available[0];
         let seconds = known.seconds(congestion, streams, size, 1..5);
-        let count = if streams == 1 { "1 stream".to_owned() } else { format!("{streams} streams") };
-        let reasons = vec![format!("{count}: {why}"), self.congestion().1];
+        let reasons = vec![format!("{}: {why}", streams_in_words(streams)), self.congestion().1];
         Ok(finished(&known, size, (congestion, streams), &seconds, false, reasons))
     }
 }
@@ -150,7 +149,7 @@ mod tests {
             let paced = Unmeasured { default_congestion: "bbr".to_owned(), ..path(Span::from_micros(near), Bytes::mib(6)) };
             assert_eq!(paced.streams(Some(GIB)).0, 1, "{near} us, bbr");
         }
-        // A long path is over before a window has grown, so that several grow together; a long transfer needs fewer of them.
+        // Over a long path a short transfer is over before one window has grown, so that several grow together; a long one needs fewer.
         let of = [Bytes::mib(100), GIB, Bytes::mib(4 << 10), Bytes::mib(1 << 20)].map(|size| streams(163_000, 512, Some(size)).0);
         assert!(of[0] == 16 && of.is_sorted_by(|a, b| a >= b) && of[3] >= 2, "{of:?}");
         let (squeezed, why) = streams(163_000, 4, None);

@@ -1,6 +1,7 @@
 //! A plan from the model: candidates are simulated, those that lead again, and the best with the fewest streams is taken.
 
 use super::advisor::{Known, Plan, TIE, finished};
+use super::cell::streams_in_words;
 use super::fluid::{Fluid, Scenario};
 use super::grid_check::{host_fault, loss_fault, mtu_fault, path_fault, window_fault};
 use crate::congestion::{Algorithm, Set};
@@ -171,7 +172,7 @@ pub fn plan(known: &Known, size: Bytes) -> Result<Plan, Error> {
 
 fn reason_for_streams(known: &Known, streams: u32) -> String {
     let product = known.path.rate_bps.bytes_in(known.path.rtt_ns);
-    let count = if streams == 1 { "1 stream".to_owned() } else { format!("{streams} streams") };
+    let count = streams_in_words(streams);
     match known.window {
         Some(window) if window < product => {
             format!("{count}: one window is at most {window} and the path holds {product}")

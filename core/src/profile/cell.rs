@@ -128,10 +128,15 @@ pub struct Cell {
     pub hypothesis: Option<String>,
 }
 
+/// So many streams, in words.
+pub(super) fn streams_in_words(streams: u32) -> String {
+    if streams == 1 { "1 stream".to_owned() } else { format!("{streams} streams") }
+}
+
 impl Cell {
     /// `1 stream`, or `4 streams`.
     pub(super) fn streams_in_words(&self) -> String {
-        if self.streams == 1 { "1 stream".to_owned() } else { format!("{} streams", self.streams) }
+        streams_in_words(self.streams)
     }
 
     /// The cell in one line, the same in every document: `usn-8600 htcp 16 streams`, with what differs from the usual after it.

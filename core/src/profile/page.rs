@@ -207,9 +207,7 @@ mod tests {
         ] {
             let mut grid = preset(name, Form::Quick).expect("a preset").scaled(k).expect("a scale");
             (grid.repetitions.least, grid.repetitions.most) = (1, 1);
-            let mut profile = Profile::new(grid, Kind::Modelled, Environment::default(), "today").expect("a grid");
-            profile.run(&mut Simulator, |_| true).expect("a model does not fail");
-            let html = profile.page(&[]).html();
+            let html = Profile::modelled(grid).page(&[]).html();
             assert_eq!(
                 (html.contains("Scaled"), html.contains("modelled, scaled")),
                 (says.is_some(), says.is_some()),
