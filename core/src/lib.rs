@@ -1,7 +1,9 @@
-//! Farline's pure logic: every decision, and no clock, socket, file, thread, process or environment.
+//! Farline's pure logic: every decision, and no clock, socket, file, thread, process or
+//! environment.
 //!
-//! Time and randomness are arguments. A machine has two verbs, `handle(now, input)` and `poll(now) -> Output`; after each
-//! `handle` the caller polls until the machine says `Wait`. Machines move descriptors, never payload.
+//! Time and randomness are arguments. A machine has two verbs, `handle(now, input)` and `poll(now)
+//! -> Output`; after each `handle` the caller polls until the machine says `Wait`. Machines move
+//! descriptors, never payload.
 #![forbid(unsafe_code)]
 
 pub mod congestion;

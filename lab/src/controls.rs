@@ -1,4 +1,5 @@
-//! Congestion controls in tests: the kernel has one list of them for all, so those that change it take turns and leave it as it was.
+//! Congestion controls in tests: the kernel has one list of them for all, so those that change it
+//! take turns and leave it as it was.
 
 use crate::{Running, farline, recovery, succeed};
 use farline::kernelcc::available;
@@ -15,7 +16,8 @@ pub fn alone() -> MutexGuard<'static, ()> {
 
 /// A turn where this kernel loads BPF for this user; else `None`, and why, loudly.
 pub fn turn() -> Option<MutexGuard<'static, ()>> {
-    // First: to find out is to load one, beside which another test's list would change, and what it has killed would be cleared away.
+    // First: to find out is to load one, beside which another test's list would change, and what it
+    // has killed would be cleared away.
     let turn = alone();
     if let Err(why) = recovery::possible() {
         eprintln!("SKIPPED: {why}");
@@ -29,7 +31,8 @@ pub fn is_there(name: &str) -> bool {
     available().iter().any(|have| have == name)
 }
 
-/// Waits until `name` is there, or is not: the kernel takes a name from its list a moment after the program is gone.
+/// Waits until `name` is there, or is not: the kernel takes a name from its list a moment after the
+/// program is gone.
 ///
 /// # Panics
 /// After half a minute.
@@ -54,7 +57,8 @@ pub fn holding(arguments: &[&str]) -> (Running, String) {
 pub struct Pinned<'a>(&'a str);
 
 impl<'a> Pinned<'a> {
-    /// Loads `algorithm` as `name`, with `more` flags; what a killed test left of that name goes first.
+    /// Loads `algorithm` as `name`, with `more` flags; what a killed test left of that name goes
+    /// first.
     ///
     /// # Panics
     /// When it cannot be loaded.

@@ -56,7 +56,8 @@ pub fn same(a: &Path, b: &Path) -> bool {
 /// # Panics
 /// When it cannot be read.
 pub fn names(folder: &Path) -> Vec<String> {
-    let names = fs::read_dir(folder).expect("a folder").map(|item| item.expect("an entry").file_name());
+    let names =
+        fs::read_dir(folder).expect("a folder").map(|item| item.expect("an entry").file_name());
     let mut names: Vec<String> = names.map(|name| name.to_string_lossy().into_owned()).collect();
     names.sort();
     names

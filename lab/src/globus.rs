@@ -10,7 +10,10 @@ use std::time::{Duration, Instant};
 /// # Panics
 /// When it is not installed or does not listen.
 pub fn globus_server() -> (Running, String) {
-    let port = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a free port").port();
+    let port = TcpListener::bind("127.0.0.1:0")
+        .and_then(|listener| listener.local_addr())
+        .expect("a free port")
+        .port();
     (globus_server_at(port), format!("ftp://127.0.0.1:{port}"))
 }
 
@@ -20,7 +23,16 @@ pub fn globus_server() -> (Running, String) {
 /// When it does not listen.
 pub fn globus_server_behind(link: &Link) -> (Running, String) {
     let mut command = link.command("b", "globus-gridftp-server");
-    command.args(["-aa", "-p", "2812", "-log-level", "NONE", "-anonymous-user", "root", "-allow-root"]);
+    command.args([
+        "-aa",
+        "-p",
+        "2812",
+        "-log-level",
+        "NONE",
+        "-anonymous-user",
+        "root",
+        "-allow-root",
+    ]);
     command.args(["-data-interface", "10.77.0.2", "-control-interface", "10.77.0.2"]);
     let server = Running(command.stdout(Stdio::null()).spawn().expect("farline runs"));
     let deadline = Instant::now() + Duration::from_secs(20);
@@ -42,7 +54,10 @@ pub fn globus_server_at(port: u16) -> Running {
     if rustix::process::geteuid().is_root() {
         command.args(["-anonymous-user", "root", "-allow-root"]);
     }
-    let child = command.stdout(Stdio::null()).spawn().expect("globus-gridftp-server is installed by make test");
+    let child = command
+        .stdout(Stdio::null())
+        .spawn()
+        .expect("globus-gridftp-server is installed by make test");
     let server = Running(child);
     let deadline = Instant::now() + Duration::from_secs(20);
     while TcpStream::connect(("127.0.0.1", port)).is_err() {

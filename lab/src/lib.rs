@@ -1,4 +1,5 @@
-//! Shared parts of the end-to-end tests: where the binaries are, and what this machine lets a test do.
+//! Shared parts of the end-to-end tests: where the binaries are, and what this machine lets a test
+//! do.
 
 pub mod controls;
 pub mod files;
@@ -36,7 +37,9 @@ pub fn farline_binary() -> PathBuf {
     // This is target/PROFILE/PROGRAM or target/PROFILE/deps/TEST.
     let beside = this.ancestors().skip(1).take(2).map(|folder| folder.join("farline"));
     let mut there = beside.filter(|binary| binary.exists());
-    there.next().unwrap_or_else(|| panic!("no farline beside {}: run `cargo build -p farline-cli`", this.display()))
+    there.next().unwrap_or_else(|| {
+        panic!("no farline beside {}: run `cargo build -p farline-cli`", this.display())
+    })
 }
 
 /// A command that runs the `farline` binary.
@@ -54,7 +57,10 @@ impl Running {
     /// # Panics
     /// When it cannot be started.
     pub fn begun(command: &mut Command) -> (Running, String) {
-        let mut child = command.stdout(Stdio::piped()).spawn().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+        let mut child = command
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap_or_else(|error| panic!("{command:?}: {error}"));
         let stdout = child.stdout.take().expect("piped");
         let running = Running(child);
         let mut line = String::new();
@@ -89,24 +95,32 @@ impl Drop for Running {
     }
 }
 
-/// A `farline serve` of `root` on a free loopback port, and its `ftp://127.0.0.1:PORT` without a path.
+/// A `farline serve` of `root` on a free loopback port, and its `ftp://127.0.0.1:PORT` without a
+/// path.
 ///
 /// # Panics
 /// When it does not say within ten seconds that it listens.
 pub fn node(root: &Path, rights: &str, more: &[&str]) -> (Running, String) {
     let mut command = farline();
-    let listen = if more.contains(&"--listen") { &[][..] } else { &["--listen", "127.0.0.1:0"][..] };
-    command.args(["--json", "serve", "--anonymous", rights, "--root"]).arg(root).args(listen).args(more);
+    let listen =
+        if more.contains(&"--listen") { &[][..] } else { &["--listen", "127.0.0.1:0"][..] };
+    command
+        .args(["--json", "serve", "--anonymous", rights, "--root"])
+        .arg(root)
+        .args(listen)
+        .args(more);
     announced(&mut command)
 }
 
-/// Starts a `farline --json serve` and waits until it says where it listens: an `ftp://` URL without a path.
+/// Starts a `farline --json serve` and waits until it says where it listens: an `ftp://` URL
+/// without a path.
 ///
 /// # Panics
 /// When it says something else.
 pub fn announced(command: &mut Command) -> (Running, String) {
     let (running, line) = Running::begun(command);
-    let said: serde_json::Value = serde_json::from_str(&line).unwrap_or_else(|error| panic!("{line}: {error}"));
+    let said: serde_json::Value =
+        serde_json::from_str(&line).unwrap_or_else(|error| panic!("{line}: {error}"));
     let address = said["address"].as_str().expect("an address").to_owned();
     (running, format!("ftp://{address}"))
 }
@@ -129,7 +143,8 @@ pub fn wait_for(what: &str, condition: impl Fn() -> bool) {
 /// When it fails: with all that it said.
 pub fn succeed(command: &mut Command) -> String {
     let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
-    let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    let (out, err) =
+        (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success(), "{command:?}: {}\n{out}\n{err}", output.status);
     out.into_owned()
 }
@@ -143,7 +158,8 @@ pub fn json_of(command: &mut Command) -> serde_json::Value {
     serde_json::from_str(&out).unwrap_or_else(|error| panic!("{out}: {error}"))
 }
 
-/// Runs `farline --json` with `args`, which must fail, and answers with the error object and the exit code.
+/// Runs `farline --json` with `args`, which must fail, and answers with the error object and the
+/// exit code.
 ///
 /// # Panics
 /// When it succeeds, or says no error object.
@@ -159,19 +175,27 @@ pub fn error_of_command(command: &mut Command) -> (serde_json::Value, i32) {
     let output = command.output().expect("farline starts");
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(!output.status.success(), "{command:?} succeeded: {text}");
-    let object: serde_json::Value = serde_json::from_str(text.trim()).unwrap_or_else(|error| panic!("{text}: {error}"));
+    let object: serde_json::Value =
+        serde_json::from_str(text.trim()).unwrap_or_else(|error| panic!("{text}: {error}"));
     assert_eq!(object["schema"], "farline/error/1");
     (object["error"].clone(), output.status.code().expect("an exit code"))
 }
 
-/// Whether two trees have the same files, contents, modes and links, as `diff` and `find` of this machine see them.
+/// Whether two trees have the same files, contents, modes and links, as `diff` and `find` of this
+/// machine see them.
 ///
 /// # Panics
 /// When they differ: with where.
 pub fn assert_same_tree(a: &Path, b: &Path) {
     succeed(Command::new("diff").args(["-r", "--no-dereference"]).arg(a).arg(b));
     let listing = |root: &Path| {
-        let list = succeed(Command::new("find").current_dir(root).args([".", "-mindepth", "1", "-printf", "%P %y %m %T@ %l\\n"]));
+        let list = succeed(Command::new("find").current_dir(root).args([
+            ".",
+            "-mindepth",
+            "1",
+            "-printf",
+            "%P %y %m %T@ %l\\n",
+        ]));
         let mut lines: Vec<String> = list.lines().map(str::to_owned).collect();
         lines.sort();
         lines
@@ -179,7 +203,8 @@ pub fn assert_same_tree(a: &Path, b: &Path) {
     assert_eq!(listing(a), listing(b));
 }
 
-/// Fills `root` with files around every size that matters, three folders deep, with an empty folder and a link.
+/// Fills `root` with files around every size that matters, three folders deep, with an empty folder
+/// and a link.
 ///
 /// # Panics
 /// When they cannot be written.
@@ -191,12 +216,17 @@ pub fn plant(root: &Path) {
     }
     // Nothing, one byte, odd; around a block; several blocks and a rest.
     for (i, len) in [0, 1, 4095, MIB - 1, MIB, MIB + 1, 5 * MIB + 123].into_iter().enumerate() {
-        let bytes: Vec<u8> = (0..len.div_ceil(8)).flat_map(|_| rng.next_u64().to_le_bytes()).take(len).collect();
+        let bytes: Vec<u8> =
+            (0..len.div_ceil(8)).flat_map(|_| rng.next_u64().to_le_bytes()).take(len).collect();
         let folder = ["", "one", "one/two", "one/two/three"][i % 4];
         std::fs::write(root.join(folder).join(format!("file {i} %")), bytes).expect("written");
     }
     for i in 0..200 {
-        std::fs::write(root.join("one").join(format!("small{i}")), format!("content of {i}\n").repeat(i)).expect("written");
+        std::fs::write(
+            root.join("one").join(format!("small{i}")),
+            format!("content of {i}\n").repeat(i),
+        )
+        .expect("written");
     }
     std::os::unix::fs::symlink("one/two", root.join("link")).expect("linked");
 }

@@ -17,8 +17,13 @@ impl Link {
     pub fn up(name: &'static str, arguments: &[&str]) -> Option<Link> {
         // What a killed test left of that name goes first; nothing there is as good.
         let _ = farline().args(["link", "down", name]).output();
-        let output = farline().args(["--json", "link", "up", "--name", name]).args(arguments).output().expect("farline runs");
-        let said: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {output:?}"));
+        let output = farline()
+            .args(["--json", "link", "up", "--name", name])
+            .args(arguments)
+            .output()
+            .expect("farline runs");
+        let said: Value = serde_json::from_slice(&output.stdout)
+            .unwrap_or_else(|error| panic!("{error}: {output:?}"));
         match said["error"]["code"].as_str() {
             None => Some(Link(name)),
             Some("link-forbidden" | "link-device") => {
@@ -56,7 +61,8 @@ impl Link {
     /// # Panics
     /// When it does not say that it listens.
     pub fn node(&self, root: &Path, more: &[&str]) -> Running {
-        let mut command = self.farline("b", &["--json", "serve", "--anonymous", "write", "--listen", "[::]:2811"]);
+        let mut command = self
+            .farline("b", &["--json", "serve", "--anonymous", "write", "--listen", "[::]:2811"]);
         announced(command.args(more).arg("--root").arg(root)).0
     }
 }

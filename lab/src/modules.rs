@@ -1,5 +1,5 @@
-//! Linux's module of a control and Farline's program with the same constants, one after the other over the same path: in the guest
-//! of `lab/guest`, whose kernel has both.
+//! Linux's module of a control and Farline's program with the same constants, one after the other
+//! over the same path: in the guest of `lab/guest`, whose kernel has both.
 
 use crate::netem::Netem;
 use crate::recovery::{Sample, evaluate};
@@ -11,7 +11,8 @@ use farline_core::units::Span;
 use std::ops::ControlFlow;
 
 /// The controls that are both a module of Debian's kernel and a program of Farline's.
-pub const BOTH: [Algorithm; 5] = [Algorithm::Bic, Algorithm::HighSpeed, Algorithm::HTcp, Algorithm::Scalable, Algorithm::Vegas];
+pub const BOTH: [Algorithm; 5] =
+    [Algorithm::Bic, Algorithm::HighSpeed, Algorithm::HTcp, Algorithm::Scalable, Algorithm::Vegas];
 
 /// Of the path.
 pub const RTT: Span = Span::from_millis(200);
@@ -57,7 +58,8 @@ pub struct Apart {
 }
 
 impl Apart {
-    /// Whether more flows would hardly change the verdict: the whole interval lies on one side of [`AGREE`].
+    /// Whether more flows would hardly change the verdict: the whole interval lies on one side of
+    /// [`AGREE`].
     pub fn is_settled(&self) -> bool {
         let (least, most) = self.within;
         (least >= -AGREE && most <= AGREE) || least > AGREE || most < -AGREE
@@ -77,9 +79,11 @@ impl Pair {
         (mean(&self.module), mean(&self.bpf))
     }
 
-    /// How the program's mean compares with the module's; `None` with fewer than two flows of either, or one that measured nothing.
+    /// How the program's mean compares with the module's; `None` with fewer than two flows of
+    /// either, or one that measured nothing.
     ///
-    /// Errors of independent means add by their squares, and for the part that the one is of the other do so relative to each mean.
+    /// Errors of independent means add by their squares, and for the part that the one is of the
+    /// other do so relative to each mean.
     pub fn apart(&self) -> Option<Apart> {
         let relative = |all: &[f64]| {
             let summary = Summary::of(all).filter(|summary| summary.n == all.len())?;
@@ -98,17 +102,22 @@ pub fn window(algorithm: Algorithm) -> u32 {
     if algorithm == Algorithm::Vegas { 40 } else { 200 }
 }
 
-/// Flows of one and the same control differ by a third: BIC gains its last packets one in two rounds each, and one flow in some loses a
-/// packet that it had sent again, and waits for its timer. So many of either are measured at least, and at most.
+/// Flows of one and the same control differ by a third: BIC gains its last packets one in two
+/// rounds each, and one flow in some loses a packet that it had sent again, and waits for its
+/// timer. So many of either are measured at least, and at most.
 pub const FLOWS: (usize, usize) = (5, 30);
 
-/// Measures the module and the program of `algorithm`, by turns, until their means can be told from one another or be called the same.
+/// Measures the module and the program of `algorithm`, by turns, until their means can be told from
+/// one another or be called the same.
 ///
 /// # Errors
 /// When this kernel has no such module, or a flow did not what it was to do.
 pub fn pair(algorithm: Algorithm, measure: Measure) -> Result<Pair> {
     let module = held(&Wish::new(algorithm.name()))?;
-    ensure!(module.source != Source::Bpf, "this kernel has no module of {algorithm}: lab/guest has");
+    ensure!(
+        module.source != Source::Bpf,
+        "this kernel has no module of {algorithm}: lab/guest has"
+    );
     let name = Some(format!("{}_linux", &algorithm.name()[..3]));
     let ours = held(&Wish { set: Some(Set::Linux), name, ..Wish::new(algorithm.name()) })?;
     ensure!(ours.source == Source::Bpf, "{} is the kernel's", ours.name);
@@ -122,7 +131,9 @@ pub fn pair(algorithm: Algorithm, measure: Measure) -> Result<Pair> {
     };
     let mut pair = Pair::default();
     let (least, most) = FLOWS;
-    while pair.module.len() < least || (pair.module.len() < most && !pair.apart().is_some_and(|apart| apart.is_settled())) {
+    while pair.module.len() < least
+        || (pair.module.len() < most && !pair.apart().is_some_and(|apart| apart.is_settled()))
+    {
         pair.module.push(of(&module.name)?);
         pair.bpf.push(of(&ours.name)?);
     }
@@ -142,13 +153,23 @@ fn recovery(path: &Netem, window: u32, control: &str) -> Result<f64> {
         samples.push(sample.into());
         match evaluate(&samples, window, 0.0, 0.0) {
             Ok(recovery) if recovery.seconds.is_some() => ControlFlow::Break(Some(recovery)),
-            _ if samples[samples.len() - 1].at > samples[0].at + LONGEST => ControlFlow::Break(None),
+            _ if samples[samples.len() - 1].at > samples[0].at + LONGEST => {
+                ControlFlow::Break(None)
+            }
             _ => ControlFlow::Continue(()),
         }
     })?;
-    let recovery = recovery.with_context(|| format!("{control} did not recover: {:?}", samples.last()))?;
-    ensure!(samples.iter().all(|sample| sample.window <= window), "{control}: the route did not hold the window");
-    ensure!(recovery.reductions.len() == 1, "{control}: one loss made {} reductions", recovery.reductions.len());
+    let recovery =
+        recovery.with_context(|| format!("{control} did not recover: {:?}", samples.last()))?;
+    ensure!(
+        samples.iter().all(|sample| sample.window <= window),
+        "{control}: the route did not hold the window"
+    );
+    ensure!(
+        recovery.reductions.len() == 1,
+        "{control}: one loss made {} reductions",
+        recovery.reductions.len()
+    );
     recovery.seconds.context("it is back")
 }
 
@@ -172,11 +193,15 @@ mod tests {
 
     #[test]
     fn means_agree_within_a_tenth_and_flows_that_spread_do_not_hide_that_they_do_not() {
-        let pair = |module: &[f64], bpf: &[f64]| Pair { module: module.to_vec(), bpf: bpf.to_vec() };
+        let pair =
+            |module: &[f64], bpf: &[f64]| Pair { module: module.to_vec(), bpf: bpf.to_vec() };
         // Flows that overlap, whose means are 20 % apart: too few of them to be sure, and enough.
         let (few, other) = ([3.0, 4.6, 3.4], [4.4, 4.6, 4.2]);
         let unsure = pair(&few, &other).apart().expect("it is measured");
-        assert!((unsure.part - 0.2).abs() < 1e-9 && !unsure.is_settled() && !unsure.agrees(), "{unsure:?}");
+        assert!(
+            (unsure.part - 0.2).abs() < 1e-9 && !unsure.is_settled() && !unsure.agrees(),
+            "{unsure:?}"
+        );
         let sure = pair(&few.repeat(10), &other.repeat(10)).apart().expect("it is measured");
         assert!((sure.part - 0.2).abs() < 1e-9 && sure.is_settled() && !sure.agrees(), "{sure:?}");
         assert!(sure.within.0 > AGREE && sure.within.1 > sure.part, "{sure:?}");

@@ -1,4 +1,5 @@
-//! Two network namespaces joined by a veth pair, for tests about reachability; they go when the test does.
+//! Two network namespaces joined by a veth pair, for tests about reachability; they go when the
+//! test does.
 
 use crate::{Running, announced, farline_binary, succeed};
 use std::path::Path;
@@ -17,7 +18,10 @@ impl Namespaces {
     /// # Panics
     /// When a part of it fails that should not.
     pub fn pair(name: &str) -> Option<Namespaces> {
-        if !rustix::process::geteuid().is_root() || !works("nft", &["--version"]) || !works("ip", &["netns", "list"]) {
+        if !rustix::process::geteuid().is_root()
+            || !works("nft", &["--version"])
+            || !works("ip", &["netns", "list"])
+        {
             eprintln!("SKIPPED: {name} needs root, ip and nft");
             return None;
         }
@@ -26,7 +30,8 @@ impl Namespaces {
         for space in [&spaces.here, &spaces.there] {
             succeed(Command::new("ip").args(["netns", "add", space]));
         }
-        let veth = ["link", "add", "v", "type", "veth", "peer", "name", "v", "netns", &spaces.there];
+        let veth =
+            ["link", "add", "v", "type", "veth", "peer", "name", "v", "netns", &spaces.there];
         succeed(Command::new("ip").args(["-n", &spaces.here]).args(veth));
         for (space, ip) in [(&spaces.here, "10.77.0.1/24"), (&spaces.there, "10.77.0.2/24")] {
             succeed(Command::new("ip").args(["-n", space, "addr", "add", ip, "dev", "v"]));
@@ -59,7 +64,17 @@ impl Namespaces {
     /// A `farline serve` of `root` at the other end's port 2811, writable, and its URL.
     pub fn node(&self, root: &Path) -> (Running, String) {
         let mut command = self.run_there(&farline_binary());
-        command.args(["--json", "serve", "--anonymous", "write", "--listen", "10.77.0.2:2811", "--root"]).arg(root);
+        command
+            .args([
+                "--json",
+                "serve",
+                "--anonymous",
+                "write",
+                "--listen",
+                "10.77.0.2:2811",
+                "--root",
+            ])
+            .arg(root);
         announced(&mut command)
     }
 
@@ -84,5 +99,10 @@ fn inside(space: &str, program: &Path) -> Command {
 }
 
 fn works(program: &str, args: &[&str]) -> bool {
-    Command::new(program).args(args).stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok_and(|status| status.success())
+    Command::new(program)
+        .args(args)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status()
+        .is_ok_and(|status| status.success())
 }

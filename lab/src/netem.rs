@@ -1,6 +1,8 @@
-//! Two hosts with netem between them, and flows from one to the other in threads of this process: for the guest of `lab/guest`.
+//! Two hosts with netem between them, and flows from one to the other in threads of this process:
+//! for the guest of `lab/guest`.
 //!
-//! Processes would have to be read through the guest's slow file system while the flow's clock runs; threads are there already.
+//! Processes would have to be read through the guest's slow file system while the flow's clock
+//! runs; threads are there already.
 
 use crate::succeed;
 use anyhow::{Context, Result, anyhow};
@@ -34,8 +36,8 @@ fn ip(arguments: &str) {
 }
 
 impl Netem {
-    /// With half of `rtt` each way. Packets are sent one by one, so that what is lost is one of them, and let through every ten
-    /// milliseconds, so that a slow machine is not woken for each.
+    /// With half of `rtt` each way. Packets are sent one by one, so that what is lost is one of
+    /// them, and let through every ten milliseconds, so that a slow machine is not woken for each.
     ///
     /// # Panics
     /// When this machine does not let us, or has no netem.
@@ -53,14 +55,21 @@ impl Netem {
             ip(&format!("-n {name}-r addr add {there}/24 dev {host}"));
             ip(&format!("-n {name}-{host} link set dev eth up"));
             ip(&format!("-n {name}-r link set dev {host} up"));
-            // A window that is smaller than the buffer does not shrink while packets wait to be read, so that a receiver that is
-            // woken late acknowledges each second one all the same.
+            // A window that is smaller than the buffer does not shrink while packets wait to be
+            // read, so that a receiver that is woken late acknowledges each second one all the
+            // same.
             ip(&format!("-n {name}-{host} route add default via {there} dev eth window 4000000"));
-            path.run("r", &format!("tc qdisc add dev {host} root netem limit 100000 delay {delay}us slot 10ms"));
+            path.run(
+                "r",
+                &format!(
+                    "tc qdisc add dev {host} root netem limit 100000 delay {delay}us slot 10ms"
+                ),
+            );
             // No flow begins with what the one before it found.
             path.run(
                 host,
-                "sysctl -qw net.ipv4.tcp_rmem='4096 33554432 67108864' net.ipv4.tcp_wmem='4096 131072 67108864' \
+                "sysctl -qw net.ipv4.tcp_rmem='4096 33554432 67108864' net.ipv4.tcp_wmem='4096 \
+                 131072 67108864' \
                  net.ipv4.tcp_no_metrics_save=1",
             );
         }
@@ -69,7 +78,14 @@ impl Netem {
     }
 
     fn run(&self, host: &str, script: &str) {
-        succeed(Command::new("ip").args(["netns", "exec", &format!("{}-{host}", self.name), "sh", "-c", script]));
+        succeed(Command::new("ip").args([
+            "netns",
+            "exec",
+            &format!("{}-{host}", self.name),
+            "sh",
+            "-c",
+            script,
+        ]));
     }
 
     /// Holds the window of `a`'s flows at `window` packets.
@@ -80,11 +96,14 @@ impl Netem {
         self.run(
             "a",
             &format!(
-                "sysctl -qw net.ipv4.tcp_no_metrics_save=0 net.ipv4.tcp_no_ssthresh_metrics_save=0 &&
-                 ip route replace {FAR}/32 dev eth via 10.77.1.9 ssthresh lock {window} cwnd lock {window}"
+                "sysctl -qw net.ipv4.tcp_no_metrics_save=0 \
+                 net.ipv4.tcp_no_ssthresh_metrics_save=0 &&
+                 ip route replace {FAR}/32 dev eth via 10.77.1.9 ssthresh lock {window} cwnd lock \
+                 {window}"
             ),
         );
-        // A first connection leaves the route's metrics with the kernel when it has ended, where the next one finds them.
+        // A first connection leaves the route's metrics with the kernel when it has ended, where
+        // the next one finds them.
         let closed = |stream: &mut TcpStream| stream.read_to_end(&mut Vec::new());
         self.between(
             |listener| {
@@ -100,21 +119,24 @@ impl Netem {
         )
     }
 
-    /// Loses each `of`th of the data's packets from now on, beginning with the `first`, once what an earlier flow sent is through.
+    /// Loses each `of`th of the data's packets from now on, beginning with the `first`, once what
+    /// an earlier flow sent is through.
     pub(crate) fn lose(&self, first: u32, of: u32) {
         std::thread::sleep(self.rtt.into());
         let rule = format!("iif a meta length > 1000 numgen inc mod {of} == {} drop", first - 1);
         self.run(
             "r",
             &format!(
-                "nft flush ruleset && nft 'table ip lab {{ chain forward {{ type filter hook forward priority 0; {rule}; }}; }}'"
+                "nft flush ruleset && nft 'table ip lab {{ chain forward {{ type filter hook \
+                 forward priority 0; {rule}; }}; }}'"
             ),
         );
     }
 
     fn enter(&self, host: &str) -> Result<()> {
         let space = File::open(format!("/run/netns/{}-{host}", self.name))?;
-        move_into_link_name_space(space.as_fd(), Some(LinkNameSpaceType::Network)).context("entering a namespace")
+        move_into_link_name_space(space.as_fd(), Some(LinkNameSpaceType::Network))
+            .context("entering a namespace")
     }
 
     /// Runs `there` at `b` with a listening socket, and `here` at `a` with its address.
@@ -141,12 +163,16 @@ impl Netem {
         })
     }
 
-    /// Sends from `a` to `b` as fast as `control` lets it, until `look` breaks: again and again it gets what TCP_INFO says, and how
-    /// many bytes `b` has received.
+    /// Sends from `a` to `b` as fast as `control` lets it, until `look` breaks: again and again it
+    /// gets what TCP_INFO says, and how many bytes `b` has received.
     ///
     /// # Errors
     /// When there is no such control, or no connection.
-    pub(crate) fn flow<T: Send>(&self, control: &str, mut look: impl FnMut(&Sample, u64) -> ControlFlow<T> + Send) -> Result<T> {
+    pub(crate) fn flow<T: Send>(
+        &self,
+        control: &str,
+        mut look: impl FnMut(&Sample, u64) -> ControlFlow<T> + Send,
+    ) -> Result<T> {
         let (received, over) = (&AtomicU64::new(0), &AtomicBool::new(false));
         let far = move |listener: TcpListener| {
             let (mut stream, _) = listener.accept()?;
@@ -175,7 +201,9 @@ impl Netem {
                 let mut trace = Trace::by_tcp_info(control, EVERY);
                 let found = loop {
                     let Some(sample) = trace.next(Duration::from_secs(1)) else { continue };
-                    if let ControlFlow::Break(found) = look(&sample, received.load(Ordering::Relaxed)) {
+                    if let ControlFlow::Break(found) =
+                        look(&sample, received.load(Ordering::Relaxed))
+                    {
                         break found;
                     }
                 };
@@ -190,7 +218,10 @@ impl Drop for Netem {
     fn drop(&mut self) {
         for host in ["a", "r", "b"] {
             // Not there is as good.
-            let _ = Command::new("ip").args(["netns", "del", &format!("{}-{host}", self.name)]).stderr(Stdio::null()).status();
+            let _ = Command::new("ip")
+                .args(["netns", "del", &format!("{}-{host}", self.name)])
+                .stderr(Stdio::null())
+                .status();
         }
     }
 }

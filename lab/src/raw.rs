@@ -1,4 +1,5 @@
-//! A client of a few lines that says what no good client would, and servers that say what no good server would.
+//! A client of a few lines that says what no good client would, and servers that say what no good
+//! server would.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -35,7 +36,10 @@ impl RawClient {
     /// # Panics
     /// When the connection is gone.
     pub fn say(&mut self, command: &str) {
-        self.reader.get_mut().write_all(format!("{command}\r\n").as_bytes()).expect("the control connection stands");
+        self.reader
+            .get_mut()
+            .write_all(format!("{command}\r\n").as_bytes())
+            .expect("the control connection stands");
     }
 
     /// Says a line and answers with the final reply.
@@ -57,7 +61,9 @@ impl RawClient {
                 assert!(read > 0, "the node closed the control connection after: {reply}");
                 let line = String::from_utf8_lossy(&line).into_owned();
                 reply.push_str(&line);
-                let last = line.len() > 3 && line.as_bytes()[..3].iter().all(u8::is_ascii_digit) && line.as_bytes()[3] == b' ';
+                let last = line.len() > 3
+                    && line.as_bytes()[..3].iter().all(u8::is_ascii_digit)
+                    && line.as_bytes()[3] == b' ';
                 if last {
                     break;
                 }
@@ -74,7 +80,11 @@ impl RawClient {
     /// When there is none.
     pub fn passive(&mut self) -> TcpStream {
         let reply = self.ask("EPSV");
-        let port = reply.split('|').nth(3).and_then(|text| text.parse().ok()).unwrap_or_else(|| panic!("no port in {reply}"));
+        let port = reply
+            .split('|')
+            .nth(3)
+            .and_then(|text| text.parse().ok())
+            .unwrap_or_else(|| panic!("no port in {reply}"));
         TcpStream::connect(SocketAddr::new(self.host.ip(), port)).expect("the data port")
     }
 }
@@ -100,7 +110,8 @@ impl Blocks {
     }
 }
 
-/// A server on a loopback port that says `words` to the first that come, and closes when they have spoken; answers with the port.
+/// A server on a loopback port that says `words` to the first that come, and closes when they have
+/// spoken; answers with the port.
 ///
 /// # Panics
 /// When there is no port.
@@ -118,8 +129,9 @@ pub fn answer_with(words: Vec<u8>) -> u16 {
     port
 }
 
-/// A GridFTP server on a loopback port, as stock as its commands go: it has one file of `size` bytes under any name, and sends `blocks` for it
-/// over one channel, whatever they are. Answers with the port.
+/// A GridFTP server on a loopback port, as stock as its commands go: it has one file of `size`
+/// bytes under any name, and sends `blocks` for it over one channel, whatever they are. Answers
+/// with the port.
 ///
 /// # Panics
 /// When there is no port.
@@ -150,7 +162,8 @@ fn serve(control: TcpStream, size: u64, blocks: &[u8]) -> std::io::Result<()> {
             "MDTM" => "213 20200101000000".to_owned(),
             "TYPE" | "MODE" | "OPTS" => "200 yes".to_owned(),
             "PORT" => {
-                let bytes: Vec<u16> = rest.split(',').filter_map(|number| number.parse().ok()).collect();
+                let bytes: Vec<u16> =
+                    rest.split(',').filter_map(|number| number.parse().ok()).collect();
                 target = bytes.get(4).zip(bytes.get(5)).map(|(high, low)| high * 256 + low);
                 "200 yes".to_owned()
             }

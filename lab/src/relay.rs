@@ -1,4 +1,5 @@
-//! A relay between a client and a node that changes one byte of what it carries, under checksums that stay right.
+//! A relay between a client and a node that changes one byte of what it carries, under checksums
+//! that stay right.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -8,8 +9,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 /// Bytes before which the change is made: the preamble of a data connection (K-1) is longer.
 const SPOILED_AT: usize = 20;
 
-/// Stands before the node on `port` of the loopback address, its data ports too; answers with a port of its own and the count of data
-/// connections. The first of them arrives with a byte of its preamble changed.
+/// Stands before the node on `port` of the loopback address, its data ports too; answers with a
+/// port of its own and the count of data connections. The first of them arrives with a byte of its
+/// preamble changed.
 ///
 /// # Panics
 /// When there is no port.
@@ -41,7 +43,9 @@ fn control(mut client: TcpStream, port: u16, count: &Arc<AtomicU32>) -> io::Resu
     for line in BufReader::new(node).split(b'\n') {
         let line = String::from_utf8_lossy(&line?).into_owned();
         let line = match line.split('|').nth(3).filter(|_| line.starts_with("229 ")) {
-            Some(told) => line.replace(told, &data_port(told.parse().expect("a port"), count).to_string()),
+            Some(told) => {
+                line.replace(told, &data_port(told.parse().expect("a port"), count).to_string())
+            }
             None => line,
         };
         client.write_all(format!("{line}\n").as_bytes())?;

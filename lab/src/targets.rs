@@ -1,6 +1,8 @@
-//! What the fuzzers feed: one function for each reader of bytes from the network. Each holds laws, not just "no panic".
+//! What the fuzzers feed: one function for each reader of bytes from the network. Each holds laws,
+//! not just "no panic".
 //!
-//! `lab/fuzz/run` feeds them with libFuzzer; `lab/tests/corpus.rs` feeds them the committed corpus and seeded mutations of it.
+//! `lab/fuzz/run` feeds them with libFuzzer; `lab/tests/corpus.rs` feeds them the committed corpus
+//! and seeded mutations of it.
 
 use farline_core::gridftp::mode_e::{HEADER_LEN, Header};
 use farline_core::gridftp::{Command, Reply, ReplyReader};
@@ -11,7 +13,8 @@ use std::mem::take;
 pub type Target = fn(&[u8]);
 
 /// Every target, by the name of its corpus.
-pub const ALL: [(&str, Target); 4] = [("command", command), ("manifest", manifest), ("mode_e", mode_e), ("reply", reply)];
+pub const ALL: [(&str, Target); 4] =
+    [("command", command), ("manifest", manifest), ("mode_e", mode_e), ("reply", reply)];
 
 /// A command line: what is understood can be printed and is then understood the same, on one line.
 ///
@@ -22,8 +25,17 @@ pub fn command(line: &[u8]) {
     // What cannot be printed was refused with an error: a name that would end the line early.
     let Ok(printed) = command.encode() else { return };
     let body = printed.strip_suffix(b"\r\n").expect("a command line ends with CR LF");
-    assert!(!body.contains(&b'\n'), "two lines from one command: {:?}", String::from_utf8_lossy(&printed));
-    assert_eq!(Command::parse(body).as_ref(), Ok(&command), "{:?}", String::from_utf8_lossy(&printed));
+    assert!(
+        !body.contains(&b'\n'),
+        "two lines from one command: {:?}",
+        String::from_utf8_lossy(&printed)
+    );
+    assert_eq!(
+        Command::parse(body).as_ref(),
+        Ok(&command),
+        "{:?}",
+        String::from_utf8_lossy(&printed)
+    );
 }
 
 /// Replies: however the bytes are cut on their way, the same replies or the same refusal come out.
@@ -64,7 +76,8 @@ pub fn mode_e(bytes: &[u8]) {
     }
 }
 
-/// A manifest: what is taken names nothing outside the tree, survives being written again, and can be laid out.
+/// A manifest: what is taken names nothing outside the tree, survives being written again, and can
+/// be laid out.
 ///
 /// # Panics
 /// When the law does not hold.
@@ -72,7 +85,11 @@ pub fn manifest(text: &[u8]) {
     let Ok(entries) = parse_manifest(text) else { return };
     for entry in &entries {
         assert!(!entry.path.starts_with(b"/") && !entry.path.contains(&0), "{:?}", entry.path);
-        assert!(entry.path.split(|&byte| byte == b'/').all(|part| part != b".."), "{:?}", entry.path);
+        assert!(
+            entry.path.split(|&byte| byte == b'/').all(|part| part != b".."),
+            "{:?}",
+            entry.path
+        );
         assert!(entry.mode <= 0o7777);
     }
     assert_eq!(parse_manifest(&manifest_lines(&entries)).as_ref(), Ok(&entries));
@@ -81,16 +98,30 @@ pub fn manifest(text: &[u8]) {
         if index < layout.block_count() {
             let block = layout.block(index);
             assert!(block.len > 0 && block.len <= 1 << 20, "{block:?}");
-            let covered: usize = layout.pieces(block.offset, block.len).map(|piece| piece.len).sum();
+            let covered: usize =
+                layout.pieces(block.offset, block.len).map(|piece| piece.len).sum();
             assert_eq!(covered, block.len, "{block:?}");
         }
     }
 }
 
-/// Changes `bytes` a little, as `seed` says: flips, cuts, repeats, and splices of words that mean something to a parser.
+/// Changes `bytes` a little, as `seed` says: flips, cuts, repeats, and splices of words that mean
+/// something to a parser.
 pub fn mutate(bytes: &[u8], seed: u64) -> Vec<u8> {
-    const WORDS: [&[u8]; 12] =
-        [b"\r\n", b"\0", b"..", b"/", b"%", b"%00", b";", b"=", b" ", b"18446744073709551615", b"-1", b"\xff\xf4"];
+    const WORDS: [&[u8]; 12] = [
+        b"\r\n",
+        b"\0",
+        b"..",
+        b"/",
+        b"%",
+        b"%00",
+        b";",
+        b"=",
+        b" ",
+        b"18446744073709551615",
+        b"-1",
+        b"\xff\xf4",
+    ];
     let mut rng = farline_core::units::Rng::new(seed);
     let mut bytes = bytes.to_vec();
     for _ in 0..1 + rng.below(6) {
@@ -102,7 +133,9 @@ pub fn mutate(bytes: &[u8], seed: u64) -> Vec<u8> {
                 let word = WORDS[rng.below(WORDS.len() as u64) as usize];
                 bytes.splice(at..at, word.iter().copied());
             }
-            3 if at < bytes.len() => drop(bytes.drain(at..(at + 1 + rng.below(8) as usize).min(bytes.len()))),
+            3 if at < bytes.len() => {
+                drop(bytes.drain(at..(at + 1 + rng.below(8) as usize).min(bytes.len())))
+            }
             _ => {
                 let tail: Vec<u8> = take(&mut bytes);
                 bytes = [&tail[..at], &tail[at.saturating_sub(9)..]].concat();

@@ -1,8 +1,11 @@
-//! Files and folders that are not as they should be: changing, full, read-only, oddly named, leading outside. Each gets one clear
-//! error, and nothing half-done stays under a final name.
+//! Files and folders that are not as they should be: changing, full, read-only, oddly named,
+//! leading outside. Each gets one clear error, and nothing half-done stays under a final name.
 
 use farline_lab::files::{names, text};
-use farline_lab::{Running, announced, error_of, error_of_command, farline, farline_binary, globus_server, node, succeed};
+use farline_lab::{
+    Running, announced, error_of, error_of_command, farline, farline_binary, globus_server, node,
+    succeed,
+};
 use std::io::Write;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -11,14 +14,16 @@ use std::time::{Duration, Instant};
 
 const MIB: usize = 1 << 20;
 
-/// What is in `root` and not hidden: a partial file may wait there under a hidden name to be continued.
+/// What is in `root` and not hidden: a partial file may wait there under a hidden name to be
+/// continued.
 fn visible(root: &Path) -> Vec<String> {
     names(root).into_iter().filter(|name| !name.starts_with('.')).collect()
 }
 
 /// Whether something of a partial file has arrived in `folder`.
 fn begun(folder: &Path) -> bool {
-    let mut found = std::fs::read_dir(folder).expect("a folder").map(|item| item.expect("an entry").metadata());
+    let mut found =
+        std::fs::read_dir(folder).expect("a folder").map(|item| item.expect("an entry").metadata());
     found.any(|meta| meta.is_ok_and(|meta| meta.len() > MIB as u64 && meta.blocks() > 0))
 }
 
@@ -30,7 +35,8 @@ fn wait_for_data(folder: &Path) {
     }
 }
 
-/// Runs `script` with mounts of its own; `None`, with a word on stderr, where this machine does not allow that.
+/// Runs `script` with mounts of its own; `None`, with a word on stderr, where this machine does not
+/// allow that.
 fn with_mounts(script: &str) -> Option<Command> {
     if !rustix::process::geteuid().is_root() {
         eprintln!("SKIPPED: a mount of its own needs root");
@@ -44,9 +50,13 @@ fn with_mounts(script: &str) -> Option<Command> {
 /// A node whose root is a tmpfs with these mount options.
 fn node_on(root: &Path, options: &str) -> Option<(Running, String)> {
     let farline = farline_binary();
-    let serve =
-        format!("exec {} --json serve --anonymous write --listen 127.0.0.1:0 --root {}", farline.display(), root.display());
-    let mut command = with_mounts(&format!("mount -t tmpfs -o {options} none {} && {serve}", root.display()))?;
+    let serve = format!(
+        "exec {} --json serve --anonymous write --listen 127.0.0.1:0 --root {}",
+        farline.display(),
+        root.display()
+    );
+    let mut command =
+        with_mounts(&format!("mount -t tmpfs -o {options} none {} && {serve}", root.display()))?;
     Some(announced(&mut command))
 }
 
@@ -65,11 +75,19 @@ fn a_file_that_changes_while_it_is_read_does_not_land() {
             }) as fn(&Path),
         ),
         ("shrinks", |path| {
-            std::fs::OpenOptions::new().write(true).open(path).and_then(|file| file.set_len(5)).expect("cut");
+            std::fs::OpenOptions::new()
+                .write(true)
+                .open(path)
+                .and_then(|file| file.set_len(5))
+                .expect("cut");
         }),
         ("is written over", |path| {
             use std::os::unix::fs::FileExt;
-            std::fs::OpenOptions::new().write(true).open(path).and_then(|file| file.write_all_at(b"new", 9)).expect("changed");
+            std::fs::OpenOptions::new()
+                .write(true)
+                .open(path)
+                .and_then(|file| file.write_all_at(b"new", 9))
+                .expect("changed");
         }),
     ] {
         std::fs::write(&file, vec![3; 40 * MIB]).expect("written");
@@ -78,9 +96,13 @@ fn a_file_that_changes_while_it_is_read_does_not_land() {
         std::fs::create_dir(&there).expect("a folder");
         let to = format!("{url}/{}/f", what.replace(' ', "-"));
         let mut client = farline();
-        client.args(["--json", "cp", "--streams", "1", "--staging", "3MiB", "--limit", "80M"]).arg(&file).arg(&to);
+        client
+            .args(["--json", "cp", "--streams", "1", "--staging", "3MiB", "--limit", "80M"])
+            .arg(&file)
+            .arg(&to);
         let client = client.stdout(Stdio::piped()).spawn().expect("farline starts");
-        // The copy takes 4.2 s. When the first blocks are in the node's file some have been read, and most have not.
+        // The copy takes 4.2 s. When the first blocks are in the node's file some have been read,
+        // and most have not.
         wait_for_data(&there);
         change(&file);
         let output = client.wait_with_output().expect("it ends");
@@ -108,7 +130,8 @@ fn a_full_disk_is_said_and_the_old_file_stays() {
     assert_eq!(std::fs::read_to_string(&back).expect("came back"), "old");
     // The same within this host.
     let script = format!(
-        "mount -t tmpfs -o size=4m none {0} && echo old > {0}/f; {1} --json cp {2} {0}/f; echo \" $?\"; cat {0}/f; ls {0}",
+        "mount -t tmpfs -o size=4m none {0} && echo old > {0}/f; {1} --json cp {2} {0}/f; echo \" \
+         $?\"; cat {0}/f; ls {0}",
         root.display(),
         farline_binary().display(),
         file.display()
@@ -144,24 +167,33 @@ fn a_source_that_may_not_be_read_is_said() {
         return;
     }
     let dir = tempfile::Builder::new().prefix("farline-nobody").tempdir().expect("a folder");
-    let (root, binary, file) = (dir.path().join("root"), dir.path().join("farline"), dir.path().join("secret"));
+    let (root, binary, file) =
+        (dir.path().join("root"), dir.path().join("farline"), dir.path().join("secret"));
     std::fs::create_dir(&root).expect("a folder");
     std::fs::copy(farline_binary(), &binary).expect("a copy");
     for file in [&file, &root.join("secret")] {
         std::fs::write(file, "s").expect("written");
-        std::fs::set_permissions(file, std::os::unix::fs::PermissionsExt::from_mode(0o600)).expect("root's own");
+        std::fs::set_permissions(file, std::os::unix::fs::PermissionsExt::from_mode(0o600))
+            .expect("root's own");
     }
     for folder in [dir.path(), &root] {
         std::os::unix::fs::chown(folder, Some(65_534), Some(65_534)).expect("nobody's");
     }
     let nobody = || {
         let mut command = Command::new("setpriv");
-        command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(&binary).arg("--json");
+        command
+            .args(["--reuid=65534", "--regid=65534", "--clear-groups"])
+            .arg(&binary)
+            .arg("--json");
         command
     };
-    let (_node, url) =
-        announced(nobody().args(["serve", "--anonymous", "write", "--listen", "127.0.0.1:0", "--root"]).arg(&root));
-    let (stored, up, here) = (format!("{url}/secret"), format!("{url}/up"), dir.path().join("here"));
+    let (_node, url) = announced(
+        nobody()
+            .args(["serve", "--anonymous", "write", "--listen", "127.0.0.1:0", "--root"])
+            .arg(&root),
+    );
+    let (stored, up, here) =
+        (format!("{url}/secret"), format!("{url}/up"), dir.path().join("here"));
     for (from, to, code, exit) in [
         (text(&file), &up[..], "permission-denied", 3),
         (text(&file), text(&here), "permission-denied", 3),
@@ -169,7 +201,10 @@ fn a_source_that_may_not_be_read_is_said() {
     ] {
         let (error, exited) = error_of_command(nobody().args(["cp", from, to]));
         assert_eq!((error["code"].as_str(), exited), (Some(code), exit), "{from} {to}: {error}");
-        assert!(error["message"].as_str().is_some_and(|message| message.contains("secret")), "{from} {to}: {error}");
+        assert!(
+            error["message"].as_str().is_some_and(|message| message.contains("secret")),
+            "{from} {to}: {error}"
+        );
     }
     assert!(!here.exists() && !root.join("up").exists());
 }
@@ -188,7 +223,8 @@ fn a_name_that_is_no_line_or_no_text_is_refused_where_it_cannot_go_and_shown_as_
     assert_eq!((error["code"].as_str(), exit), (Some("invalid-name"), 2), "{error}");
     assert_eq!(visible(&there), Vec::<String>::new());
     let missing = dir.path().join(std::ffi::OsStr::from_bytes(b"no \xff text"));
-    let (error, exit) = error_of_command(farline().args(["--json", "cp"]).arg(&missing).arg(&there));
+    let (error, exit) =
+        error_of_command(farline().args(["--json", "cp"]).arg(&missing).arg(&there));
     assert_eq!((error["code"].as_str(), exit), (Some("path-not-found"), 2), "{error}");
 }
 
@@ -207,11 +243,18 @@ fn a_file_that_changes_while_a_node_reads_it_does_not_land() {
         let file = root.join("f");
         std::fs::write(&file, vec![3; 120 * MIB]).expect("written");
         let mut client = farline();
-        client.args(["--json", "cp", "--streams", "1", "--limit", "360M", &format!("{url}/f")]).arg(&down);
+        client
+            .args(["--json", "cp", "--streams", "1", "--limit", "360M", &format!("{url}/f")])
+            .arg(&down);
         let client = client.stdout(Stdio::piped()).spawn().expect("farline starts");
-        // The copy takes 2.8 s. When the first blocks are here the node has read its staging of 64 MiB ahead, and not the rest.
+        // The copy takes 2.8 s. When the first blocks are here the node has read its staging of 64
+        // MiB ahead, and not the rest.
         wait_for_data(&down);
-        std::fs::OpenOptions::new().write(true).open(&file).and_then(|file| change(&file)).expect("changed");
+        std::fs::OpenOptions::new()
+            .write(true)
+            .open(&file)
+            .and_then(|file| change(&file))
+            .expect("changed");
         let output = client.wait_with_output().expect("it ends");
         let said = String::from_utf8_lossy(&output.stdout).into_owned();
         assert_eq!(output.status.code(), Some(4), "{what}: {said}");
@@ -230,20 +273,27 @@ fn a_name_of_255_bytes_goes_everywhere() {
     std::fs::write(dir.path().join(&name), "long").expect("written");
     let (_node, url) = node(&root, "write", &[]);
     let (_globus, globus) = globus_server();
-    for (target, landed) in [(format!("{url}/"), root.join(&name)), (format!("{globus}{}/", there.display()), there.join(&name))]
-    {
+    for (target, landed) in [
+        (format!("{url}/"), root.join(&name)),
+        (format!("{globus}{}/", there.display()), there.join(&name)),
+    ] {
         succeed(farline().args(["-q", "cp"]).arg(dir.path().join(&name)).arg(&target));
         assert_eq!(std::fs::read_to_string(&landed).expect("landed"), "long", "{target}");
         let back = tempfile::tempdir().expect("a folder");
         succeed(farline().args(["-q", "cp", &format!("{target}{name}")]).arg(back.path()));
-        assert_eq!(std::fs::read_to_string(back.path().join(&name)).expect("came back"), "long", "{target}");
+        assert_eq!(
+            std::fs::read_to_string(back.path().join(&name)).expect("came back"),
+            "long",
+            "{target}"
+        );
     }
 }
 
 #[test]
 fn links_that_leave_the_root_are_not_followed() {
     let dir = tempfile::tempdir().expect("a folder");
-    let (root, outside, source) = (dir.path().join("root"), dir.path().join("outside"), dir.path().join("src"));
+    let (root, outside, source) =
+        (dir.path().join("root"), dir.path().join("outside"), dir.path().join("src"));
     for folder in [&root, &outside, &source.join("out")] {
         std::fs::create_dir_all(folder).expect("a folder");
     }
@@ -257,7 +307,8 @@ fn links_that_leave_the_root_are_not_followed() {
         assert!(matches!(exit, 2 | 6), "{path}: {error}");
         assert!(!here.exists(), "{path}");
     }
-    let (error, exit) = error_of(&["cp", "-r", &format!("{}/", source.display()), &format!("{url}/")]);
+    let (error, exit) =
+        error_of(&["cp", "-r", &format!("{}/", source.display()), &format!("{url}/")]);
     assert_eq!((error["code"].as_str(), exit), (Some("permission-denied"), 6), "{error}");
     assert_eq!(visible(&outside), ["secret"]);
 }
@@ -266,5 +317,8 @@ fn links_that_leave_the_root_are_not_followed() {
 fn a_host_that_does_not_exist_is_said() {
     let (error, exit) = error_of(&["cp", "memory:1KiB", "ftp://no-such-host.invalid/x"]);
     assert_eq!((error["code"].as_str(), exit), (Some("unreachable"), 5), "{error}");
-    assert!(error["message"].as_str().is_some_and(|message| message.contains("no-such-host.invalid")), "{error}");
+    assert!(
+        error["message"].as_str().is_some_and(|message| message.contains("no-such-host.invalid")),
+        "{error}"
+    );
 }

@@ -1,5 +1,5 @@
-//! Peers that are not what they should be: another protocol, noise, broken MODE E. Each gets one clear error, and nothing
-//! half-done stays under a final name.
+//! Peers that are not what they should be: another protocol, noise, broken MODE E. Each gets one
+//! clear error, and nothing half-done stays under a final name.
 
 use farline_lab::files::names;
 use farline_lab::raw::{Blocks, RawClient, answer_with, server_that_sends};
@@ -11,7 +11,8 @@ use std::sync::atomic::Ordering;
 fn a_peer_that_speaks_something_else_is_named_at_once() {
     let dir = tempfile::tempdir().expect("a folder");
     let here = dir.path().join("got");
-    let noise: Vec<u8> = (0..4096u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
+    let noise: Vec<u8> =
+        (0..4096u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
     for (what, said) in [
         ("HTTP", &b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n"[..]),
         ("SSH", b"SSH-2.0-OpenSSH_9.6\r\n"),
@@ -23,9 +24,13 @@ fn a_peer_that_speaks_something_else_is_named_at_once() {
     ] {
         let port = answer_with(said.to_vec());
         let began = std::time::Instant::now();
-        let (error, exit) = error_of(&["cp", &format!("ftp://127.0.0.1:{port}/x"), here.to_str().expect("text")]);
+        let (error, exit) =
+            error_of(&["cp", &format!("ftp://127.0.0.1:{port}/x"), here.to_str().expect("text")]);
         assert!(matches!(exit, 4..=6), "{what}: exit code {exit}: {error}");
-        assert!(matches!(error["fault"].as_str(), Some("there" | "between" | "refused")), "{what}: {error}");
+        assert!(
+            matches!(error["fault"].as_str(), Some("there" | "between" | "refused")),
+            "{what}: {error}"
+        );
         assert!(
             error["message"].as_str().is_some_and(|message| message.contains(&port.to_string())),
             "{what}: which peer? {error}"
@@ -90,15 +95,41 @@ fn a_server_that_breaks_mode_e_is_named_and_leaves_nothing_under_the_name() {
     for (what, blocks, code, exit) in [
         ("a header cut short", four(0)[..9].to_vec(), "channel-lost", 5),
         ("a block cut short", four(0)[..19].to_vec(), "channel-lost", 5),
-        ("a block longer than any file", [Blocks::header(0, 0, u64::MAX), vec![7; 100]].concat(), "channel-lost", 5),
-        ("an offset beyond any file", [Blocks::header(0, u64::MAX - 3, 10), vec![7; 10]].concat(), "mode-e-broken", 4),
-        ("a block outside the file", [four(20), four(0), Blocks::eof(1)].concat(), "block-out-of-range", 4),
-        ("a block across its end", [four(8), four(0), four(4), Blocks::eof(1)].concat(), "block-out-of-range", 4),
-        ("a block marked as bad", [Blocks::header(0x20, 0, 4), b"abcd".to_vec()].concat(), "mode-e-broken", 4),
+        (
+            "a block longer than any file",
+            [Blocks::header(0, 0, u64::MAX), vec![7; 100]].concat(),
+            "channel-lost",
+            5,
+        ),
+        (
+            "an offset beyond any file",
+            [Blocks::header(0, u64::MAX - 3, 10), vec![7; 10]].concat(),
+            "mode-e-broken",
+            4,
+        ),
+        (
+            "a block outside the file",
+            [four(20), four(0), Blocks::eof(1)].concat(),
+            "block-out-of-range",
+            4,
+        ),
+        (
+            "a block across its end",
+            [four(8), four(0), four(4), Blocks::eof(1)].concat(),
+            "block-out-of-range",
+            4,
+        ),
+        (
+            "a block marked as bad",
+            [Blocks::header(0x20, 0, 4), b"abcd".to_vec()].concat(),
+            "mode-e-broken",
+            4,
+        ),
         ("less than the file", [four(0), Blocks::eof(1)].concat(), "incomplete", 4),
     ] {
         let port = server_that_sends(10, blocks);
-        let (error, actual) = error_of(&["cp", &format!("ftp://127.0.0.1:{port}/f"), here.to_str().expect("text")]);
+        let (error, actual) =
+            error_of(&["cp", &format!("ftp://127.0.0.1:{port}/f"), here.to_str().expect("text")]);
         assert_eq!((error["code"].as_str(), actual), (Some(code), exit), "{what}: {error}");
         assert!(!here.exists(), "{what}");
     }
@@ -109,11 +140,14 @@ fn a_server_may_send_blocks_larger_than_our_slots_and_overlapping_ones() {
     let dir = tempfile::tempdir().expect("a folder");
     let here = dir.path().join("got");
     let content: Vec<u8> = (0..5 * (1 << 20) + 3).map(|i: usize| (i / 7) as u8).collect();
-    let block =
-        |from: usize, to: usize| [Blocks::header(0, from as u64, (to - from) as u64), content[from..to].to_vec()].concat();
+    let block = |from: usize, to: usize| {
+        [Blocks::header(0, from as u64, (to - from) as u64), content[from..to].to_vec()].concat()
+    };
     let (len, third) = (content.len(), content.len() / 3);
-    let port =
-        server_that_sends(len as u64, [block(third, len), block(0, 2 * third), block(third, third + 1), Blocks::eof(1)].concat());
+    let port = server_that_sends(
+        len as u64,
+        [block(third, len), block(0, 2 * third), block(third, third + 1), Blocks::eof(1)].concat(),
+    );
     succeed(farline().args(["-q", "cp", &format!("ftp://127.0.0.1:{port}/f")]).arg(&here));
     assert!(std::fs::read(&here).expect("landed") == content);
 }
@@ -140,8 +174,14 @@ fn a_tree_takes_no_block_outside_its_files_and_no_path_outside_the_root() {
     let root = dir.path().join("root");
     std::fs::create_dir(&root).expect("a folder");
     let (_node, url) = node(&root, "write", &[]);
-    let entry = |path: &str| format!("Type=file;Size=5;Modify=0.000000000;UNIX.mode=0644; {path}\n").into_bytes();
-    let transfer = |client: &mut RawClient, data: &mut std::net::TcpStream, part: &str, offset: u64, bytes: &[u8]| {
+    let entry = |path: &str| {
+        format!("Type=file;Size=5;Modify=0.000000000;UNIX.mode=0644; {path}\n").into_bytes()
+    };
+    let transfer = |client: &mut RawClient,
+                    data: &mut std::net::TcpStream,
+                    part: &str,
+                    offset: u64,
+                    bytes: &[u8]| {
         client.say(&format!("ESTO FARLINE.TREE=\"{part}\" /"));
         Blocks::write(data, &Blocks::header(0, offset, bytes.len() as u64));
         Blocks::write(data, bytes);
@@ -175,10 +215,16 @@ fn a_tree_takes_no_block_outside_its_files_and_no_path_outside_the_root() {
 #[test]
 fn a_data_connection_that_nobody_knows_costs_a_copy_another_pass_and_not_its_end() {
     let dir = tempfile::tempdir().expect("a folder");
-    let (root, up, back) = (dir.path().join("root"), dir.path().join("up"), dir.path().join("back"));
+    let (root, up, back) =
+        (dir.path().join("root"), dir.path().join("up"), dir.path().join("back"));
     std::fs::create_dir(&root).expect("a folder");
-    std::fs::write(&up, (0..3_000_000u32).flat_map(|word| word.wrapping_mul(2_654_435_761).to_le_bytes()).collect::<Vec<_>>())
-        .expect("written");
+    std::fs::write(
+        &up,
+        (0..3_000_000u32)
+            .flat_map(|word| word.wrapping_mul(2_654_435_761).to_le_bytes())
+            .collect::<Vec<_>>(),
+    )
+    .expect("written");
     // The node waits so long for a connection that does not come.
     let (_node, url) = node(&root, "write", &["--timeout", "2"]);
     let port = url.rsplit(':').next().and_then(|port| port.parse().ok()).expect("a port");
@@ -189,8 +235,10 @@ fn a_data_connection_that_nobody_knows_costs_a_copy_another_pass_and_not_its_end
             "remote" => format!("ftp://127.0.0.1:{port}/f"),
             name => dir.path().join(name).to_str().expect("text").to_owned(),
         };
-        let result = json_of(farline().args(["--json", "cp", "--streams", "3", &place(from), &place(to)]));
-        // Three for each pass. Usually there are two; a node that was put aside for longer than it waits gives up another.
+        let result =
+            json_of(farline().args(["--json", "cp", "--streams", "3", &place(from), &place(to)]));
+        // Three for each pass. Usually there are two; a node that was put aside for longer than it
+        // waits gives up another.
         let count = count.load(Ordering::Relaxed);
         assert!(result["verified"] == true && count >= 6 && count % 3 == 0, "{count}: {result}");
     }

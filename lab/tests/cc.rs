@@ -1,4 +1,5 @@
-//! `farline cc` with the real kernel: what is loaded works as theory says, and goes away however its process ends.
+//! `farline cc` with the real kernel: what is loaded works as theory says, and goes away however
+//! its process ends.
 //!
 //! A machine whose kernel loads no BPF for this user skips these tests, and says so.
 
@@ -14,7 +15,8 @@ use std::time::Duration;
 
 /// A `farline cc load` that holds `name`.
 fn holding(name: &str, more: &[&str]) -> Running {
-    let (held, said) = controls::holding(&[&["scalable", "--set", "paper", "--as", name], more].concat());
+    let (held, said) =
+        controls::holding(&[&["scalable", "--set", "paper", "--as", name], more].concat());
     assert!(said.contains("in BPF with the paper constants"), "{said}");
     held
 }
@@ -33,7 +35,9 @@ fn a_loaded_control_goes_with_its_process_however_that_ends() {
         held.end(signal);
         until("fl_t_life", false);
     }
-    let code = farline().args(["cc", "load", "bic", "--as", "fl_t_life", "--", "sh", "-c", "exit 7"]).status();
+    let code = farline()
+        .args(["cc", "load", "bic", "--as", "fl_t_life", "--", "sh", "-c", "exit 7"])
+        .status();
     assert_eq!(code.expect("farline runs").code(), Some(7));
     until("fl_t_life", false);
 }
@@ -62,7 +66,12 @@ fn a_pinned_control_stays_until_it_is_unloaded() {
         let _pinned = Pinned::load("vegas", "fl_t_pin", more);
         assert!(is_there("fl_t_pin"));
         let listed = succeed(farline().args(["cc", "ls"]));
-        assert!(listed.lines().any(|line| line.starts_with("fl_t_pin") && line.contains("farline, pinned")), "{listed}");
+        assert!(
+            listed
+                .lines()
+                .any(|line| line.starts_with("fl_t_pin") && line.contains("farline, pinned")),
+            "{listed}"
+        );
         succeed(farline().args(["cc", "unload", "fl_t_pin"]));
         until("fl_t_pin", false);
     }
@@ -103,7 +112,9 @@ fn without_privilege_the_missing_capability_is_named() {
     let binary = folder.path().join("farline");
     std::fs::copy(farline_binary(), &binary).expect("a copy");
     std::os::unix::fs::chown(folder.path(), Some(65_534), Some(65_534)).expect("chown");
-    for (capabilities, missing) in [("-all", "CAP_BPF and CAP_PERFMON"), ("-all,+bpf", "CAP_PERFMON")] {
+    for (capabilities, missing) in
+        [("-all", "CAP_BPF and CAP_PERFMON"), ("-all,+bpf", "CAP_PERFMON")]
+    {
         let mut command = Command::new("setpriv");
         command.args([
             "--reuid=65534",
@@ -114,43 +125,69 @@ fn without_privilege_the_missing_capability_is_named() {
             "--ambient-caps",
             capabilities,
         ]);
-        let output = command.arg(&binary).args(["cc", "load", "htcp", "--as", "fl_t_cap"]).output().expect("setpriv runs");
+        let output = command
+            .arg(&binary)
+            .args(["cc", "load", "htcp", "--as", "fl_t_cap"])
+            .output()
+            .expect("setpriv runs");
         let said = String::from_utf8_lossy(&output.stderr);
         if said.contains("setpriv") {
             eprintln!("SKIPPED: this setpriv does not know the capabilities: {said}");
             return;
         }
-        assert!(said.contains(&format!("needs {missing}, which")) && said.contains("setcap"), "{capabilities}: {said}");
+        assert!(
+            said.contains(&format!("needs {missing}, which")) && said.contains("setcap"),
+            "{capabilities}: {said}"
+        );
         assert_eq!(output.status.code(), Some(6), "{said}");
     }
     assert!(!is_there("fl_t_cap"));
 }
 
-/// What a kernel looks like that does not describe its types, or describes none of those that are called: in a mount namespace of
-/// its own, where another file stands for the kernel's.
+/// What a kernel looks like that does not describe its types, or describes none of those that are
+/// called: in a mount namespace of its own, where another file stands for the kernel's.
 #[test]
 fn a_kernel_without_types_or_without_what_is_called_is_refused_in_these_words() {
     let Some(_turn) = turn() else { return };
     let folder = tempfile::tempdir().expect("a folder");
     let types = folder.path().join("vmlinux");
-    // BTF (Documentation/bpf/btf.rst): magic, version, flags, length of the header; no types; strings of one zero.
+    // BTF (Documentation/bpf/btf.rst): magic, version, flags, length of the header; no types;
+    // strings of one zero.
     let words = [24u32, 0, 0, 0, 1];
-    let bytes: Vec<u8> =
-        [0x9f, 0xeb, 1, 0].into_iter().chain(words.iter().flat_map(|word| word.to_le_bytes())).chain([0]).collect();
+    let bytes: Vec<u8> = [0x9f, 0xeb, 1, 0]
+        .into_iter()
+        .chain(words.iter().flat_map(|word| word.to_le_bytes()))
+        .chain([0])
+        .collect();
     std::fs::write(&types, bytes).expect("written");
     let types = types.display();
     let (before, default) = (available(), default_control());
     for (mount, code, words) in [
-        ("mount -t tmpfs none /sys/kernel/btf".to_owned(), "kernel-btf", "/sys/kernel/btf/vmlinux is missing"),
-        (format!("mount --bind {types} /sys/kernel/btf/vmlinux"), "kernel-too-old", "it has no tcp_slow_start to call"),
+        (
+            "mount -t tmpfs none /sys/kernel/btf".to_owned(),
+            "kernel-btf",
+            "/sys/kernel/btf/vmlinux is missing",
+        ),
+        (
+            format!("mount --bind {types} /sys/kernel/btf/vmlinux"),
+            "kernel-too-old",
+            "it has no tcp_slow_start to call",
+        ),
     ] {
         let script = format!("{mount} && exec \"$0\" --json cc load htcp --as fl_t_types -- true");
         let mut command = Command::new("unshare");
-        let output = command.args(["--mount", "sh", "-c", &script]).arg(farline_binary()).output().expect("unshare runs");
-        let said: serde_json::Value =
-            serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {output:?}"));
+        let output = command
+            .args(["--mount", "sh", "-c", &script])
+            .arg(farline_binary())
+            .output()
+            .expect("unshare runs");
+        let said: serde_json::Value = serde_json::from_slice(&output.stdout)
+            .unwrap_or_else(|error| panic!("{error}: {output:?}"));
         assert_eq!(said["error"]["code"], code, "{said}");
-        assert!(said["error"]["message"].as_str().is_some_and(|message| message.contains(words)), "{said}");
+        assert!(
+            said["error"]["message"].as_str().is_some_and(|message| message.contains(words)),
+            "{said}"
+        );
         assert!(said["error"]["hint"].is_string(), "{said}");
         assert_eq!(output.status.code(), Some(3), "{said}");
     }
@@ -176,17 +213,26 @@ fn a_flow_keeps_the_control_that_is_unloaded_under_it_and_a_default_is_not_taken
     };
     carries(&mut near, &mut far);
     let said = succeed(farline().args(["cc", "unload", "fl_t_flow"]));
-    assert!(said.contains("unloaded; one flow here still uses it and keeps it to its end"), "{said}");
+    assert!(
+        said.contains("unloaded; one flow here still uses it and keeps it to its end"),
+        "{said}"
+    );
     until("fl_t_flow", false);
     carries(&mut near, &mut far);
     assert_eq!(tcp_congestion(&near).expect("it says"), "fl_t_flow");
     assert!(set_tcp_congestion(&far, "fl_t_flow").is_err(), "no new flow gets it");
 
-    // Where it is the default, new sockets would go on getting it: in a network namespace of its own.
-    let script = "\"$0\" cc load scalable --as fl_t_flow --pin && sysctl -qw net.ipv4.tcp_congestion_control=fl_t_flow &&
-        \"$0\" cc unload fl_t_flow; code=$?; sysctl -qw net.ipv4.tcp_congestion_control=reno; \"$0\" cc unload fl_t_flow; exit $code";
-    let output =
-        Command::new("unshare").args(["--net", "sh", "-c", script]).arg(farline_binary()).output().expect("unshare runs");
+    // Where it is the default, new sockets would go on getting it: in a network namespace of its
+    // own.
+    let script = "\"$0\" cc load scalable --as fl_t_flow --pin && sysctl -qw \
+        net.ipv4.tcp_congestion_control=fl_t_flow &&
+        \"$0\" cc unload fl_t_flow; code=$?; sysctl -qw net.ipv4.tcp_congestion_control=reno; \
+        \"$0\" cc unload fl_t_flow; exit $code";
+    let output = Command::new("unshare")
+        .args(["--net", "sh", "-c", script])
+        .arg(farline_binary())
+        .output()
+        .expect("unshare runs");
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(said.contains("`fl_t_flow` is the default of this network namespace"), "{output:?}");
     assert_eq!(output.status.code(), Some(2), "{output:?}");
@@ -201,7 +247,8 @@ fn a_copy_loads_what_it_needs_at_the_end_that_sends_and_gives_it_back() {
         eprintln!("SKIPPED: this kernel has htcp, so nothing would be loaded");
         return;
     }
-    let (near, far) = (tempfile::tempdir().expect("a folder"), tempfile::tempdir().expect("a folder"));
+    let (near, far) =
+        (tempfile::tempdir().expect("a folder"), tempfile::tempdir().expect("a folder"));
     std::fs::write(near.path().join("file"), vec![7; 3 << 20]).expect("written");
     let (_node, url) = node(far.path(), "write", &[]);
     let here = near.path().join("file");
@@ -215,7 +262,14 @@ fn a_copy_loads_what_it_needs_at_the_end_that_sends_and_gives_it_back() {
         assert_eq!(outcome["notes"].as_array().map(Vec::len), Some(0), "{outcome}");
         until("htcp", false);
     }
-    let error = error_of(&["cp", "--congestion", "tahoe", here.to_str().expect("text"), &format!("{url}/never")]).0;
+    let error = error_of(&[
+        "cp",
+        "--congestion",
+        "tahoe",
+        here.to_str().expect("text"),
+        &format!("{url}/never"),
+    ])
+    .0;
     assert_eq!(error["code"], "unknown-congestion", "{error}");
 
     // Without privilege the copy goes on with what the kernel has, and says so once.
@@ -226,14 +280,22 @@ fn a_copy_loads_what_it_needs_at_the_end_that_sends_and_gives_it_back() {
     std::os::unix::fs::chown(open.path(), Some(65_534), Some(65_534)).expect("chown");
     let mut command = Command::new("setpriv");
     command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(&binary);
-    let said =
-        succeed(command.args(["cp", "--congestion", "htcp"]).arg(open.path().join("file")).arg(format!("{url}/of-nobody")));
-    assert_eq!(said.matches("without htcp: loading a congestion control needs CAP_BPF").count(), 1, "{said}");
+    let said = succeed(
+        command
+            .args(["cp", "--congestion", "htcp"])
+            .arg(open.path().join("file"))
+            .arg(format!("{url}/of-nobody")),
+    );
+    assert_eq!(
+        said.matches("without htcp: loading a congestion control needs CAP_BPF").count(),
+        1,
+        "{said}"
+    );
     assert!(far.path().join("of-nobody").exists());
 }
 
-/// A run in the kernel, held against theory and against the pure machine. `Err` says what was wrong; `Ok(false)` that the machine was
-/// too busy for the run to say anything.
+/// A run in the kernel, held against theory and against the pure machine. `Err` says what was
+/// wrong; `Ok(false)` that the machine was too busy for the run to say anything.
 fn follows(run: &Run, link: &str) -> Result<bool, String> {
     let Run { algorithm, set, window, .. } = *run;
     let kernel = match recovery::kernel(run, link) {
@@ -245,9 +307,12 @@ fn follows(run: &Run, link: &str) -> Result<bool, String> {
     };
     let theory = kernel.theory(run).expect("it is driven by loss").as_secs_f64();
     let took = kernel.seconds.map_or(f64::INFINITY, |seconds| seconds);
-    let apart = recovery::largest_difference(&kernel, &recovery::simulated(run, kernel.rtt), theory).unwrap_or(f64::INFINITY);
+    let apart =
+        recovery::largest_difference(&kernel, &recovery::simulated(run, kernel.rtt), theory)
+            .unwrap_or(f64::INFINITY);
     let said = format!(
-        "{algorithm} ({set}): {window} packets, rtt {:.1} ms, {} reductions: {took:.3} s, theory {theory:.3} s; at most {:.1} % from \
+        "{algorithm} ({set}): {window} packets, rtt {:.1} ms, {} reductions: {took:.3} s, theory \
+         {theory:.3} s; at most {:.1} % from \
          the pure machine; void because {:?}",
         kernel.rtt * 1e3,
         kernel.reductions.len(),
@@ -262,8 +327,9 @@ fn follows(run: &Run, link: &str) -> Result<bool, String> {
     }
 }
 
-/// Of three runs that count two must follow: a machine that is busy with something else disturbs one in ways that no figure of the link
-/// shows. One that lets none of six count says nothing; one that lets some count must not hide behind the others.
+/// Of three runs that count two must follow: a machine that is busy with something else disturbs
+/// one in ways that no figure of the link shows. One that lets none of six count says nothing; one
+/// that lets some count must not hide behind the others.
 fn must_follow(run: &Run, link: &str) {
     let (mut right, mut wrong) = (0, Vec::new());
     for _ in 0..6 {
@@ -284,8 +350,13 @@ fn must_follow(run: &Run, link: &str) {
 }
 
 fn run(algorithm: Algorithm, window: u32, rtt: Span, losses: &[f64]) -> Run {
-    let set = if matches!(algorithm, Algorithm::Cubic | Algorithm::Reno) { Set::Linux } else { Set::Paper };
-    let theory = theory::recovery(algorithm, set, f64::from(window), rtt).expect("it is driven by loss");
+    let set = if matches!(algorithm, Algorithm::Cubic | Algorithm::Reno) {
+        Set::Linux
+    } else {
+        Set::Paper
+    };
+    let theory =
+        theory::recovery(algorithm, set, f64::from(window), rtt).expect("it is driven by loss");
     let spans: Vec<Span> = losses.iter().map(|&part| theory.mul_f64(part)).collect();
     let last = spans.last().copied().unwrap_or_default();
     let patience = last + theory.mul_f64(1.5) + Span::from_millis(800);

@@ -1,10 +1,14 @@
-//! Congestion controls with several processes: who holds what is seen by all, nobody takes another's away, and traces keep apart.
+//! Congestion controls with several processes: who holds what is seen by all, nobody takes
+//! another's away, and traces keep apart.
 //!
 //! A machine whose kernel loads no BPF for this user skips these tests, and says so.
 
 use farline::kernelcc::available;
 use farline_lab::controls::{Pinned, holding, is_there, turn, until};
-use farline_lab::{Running, error_of, error_of_command, farline, farline_binary, globus_server, json_of, node, succeed};
+use farline_lab::{
+    Running, error_of, error_of_command, farline, farline_binary, globus_server, json_of, node,
+    succeed,
+};
 use rustix::net::sockopt::set_tcp_congestion;
 use rustix::process::Signal;
 use serde_json::Value;
@@ -17,7 +21,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-/// The binary where user nobody can run it, and a command that does, with `capabilities` (such as `+bpf,+perfmon`).
+/// The binary where user nobody can run it, and a command that does, with `capabilities` (such as
+/// `+bpf,+perfmon`).
 struct Nobody(tempfile::TempDir);
 
 impl Nobody {
@@ -37,7 +42,8 @@ impl Nobody {
     }
 }
 
-/// A file that is put aside, and back at the end, however that comes: without its record what a process left would stay for good.
+/// A file that is put aside, and back at the end, however that comes: without its record what a
+/// process left would stay for good.
 struct Aside<'a>(&'a Path, &'a Path);
 
 impl<'a> Aside<'a> {
@@ -64,15 +70,26 @@ fn what_a_living_process_holds_is_removed_by_nobody_and_a_dead_ones_record_goes(
     let load = ["cc", "load", "scalable", "--set", "paper", "--as", "fl_t_nobody"];
     // Without links its end would be nobody's: it is refused, not taken for left behind later.
     let mut command = nobody.farline(RECOMMENDED);
-    let (error, code) = error_of_command(command.arg("--json").args(load).args(["--without-link", "--", "true"]));
+    let (error, code) =
+        error_of_command(command.arg("--json").args(load).args(["--without-link", "--", "true"]));
     assert_eq!((error["code"].as_str(), code), (Some("congestion-record"), 3), "{error}");
-    assert!(error["hint"].as_str().is_some_and(|hint| hint.contains("install -d -o USER /run/farline/cc")), "{error}");
+    assert!(
+        error["hint"]
+            .as_str()
+            .is_some_and(|hint| hint.contains("install -d -o USER /run/farline/cc")),
+        "{error}"
+    );
     assert!(!is_there("fl_t_nobody"));
     // With one it is held, root sees by whom in outline, and leaves it.
     let (held, said) = Running::begun(nobody.farline(RECOMMENDED).args(load));
     assert!(said.contains("in BPF with the paper constants"), "{said}");
     let listed = succeed(farline().args(["cc", "ls"]));
-    assert!(listed.lines().any(|line| line.starts_with("fl_t_nobody") && line.contains("farline, another process")), "{listed}");
+    assert!(
+        listed.lines().any(
+            |line| line.starts_with("fl_t_nobody") && line.contains("farline, another process")
+        ),
+        "{listed}"
+    );
     assert!(is_there("fl_t_nobody"));
     drop(held);
     until("fl_t_nobody", false);
@@ -105,7 +122,12 @@ fn a_name_that_another_process_holds_is_not_taken_for_the_kernels() {
     let (held, _) = holding(&["vegas", "--set", "paper"]);
     let (error, code) = error_of(&["cc", "load", "vegas", "--set", "linux"]);
     assert_eq!((error["code"].as_str(), code), (Some("congestion-taken"), 2), "{error}");
-    assert!(error["message"].as_str().is_some_and(|text| text.contains(&format!("process {}", held.0.id()))), "{error}");
+    assert!(
+        error["message"]
+            .as_str()
+            .is_some_and(|text| text.contains(&format!("process {}", held.0.id()))),
+        "{error}"
+    );
     let said = succeed(farline().args(["cc", "load", "vegas"]));
     assert!(said.contains("Farline has it registered already"), "{said}");
     drop(held);
@@ -117,7 +139,9 @@ fn a_name_that_another_process_holds_is_not_taken_for_the_kernels() {
     // Of pipes: each lasts until the test closes its own.
     let copy = |to: &str| {
         let mut command = farline();
-        command.args(["--json", "-q", "cp", "--congestion", "htcp", "-"]).arg(format!("{url}/{to}"));
+        command
+            .args(["--json", "-q", "cp", "--congestion", "htcp", "-"])
+            .arg(format!("{url}/{to}"));
         Running(command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("farline runs"))
     };
     let mut first = copy("first");
@@ -139,11 +163,19 @@ fn a_name_that_another_process_holds_is_not_taken_for_the_kernels() {
         serde_json::from_str(&said).expect("one object")
     };
     let first = outcome(&mut first);
-    assert_eq!((first["congestion"].as_str(), first["notes"].as_array().map(Vec::len)), (Some("htcp"), Some(0)), "{first}");
+    assert_eq!(
+        (first["congestion"].as_str(), first["notes"].as_array().map(Vec::len)),
+        (Some("htcp"), Some(0)),
+        "{first}"
+    );
     until("htcp", false);
     assert!(is_there(&own), "the end of the first took it from the second");
     let second = outcome(&mut second);
-    assert_eq!((second["congestion"].as_str(), second["notes"].as_array().map(Vec::len)), (Some(&*own), Some(0)), "{second}");
+    assert_eq!(
+        (second["congestion"].as_str(), second["notes"].as_array().map(Vec::len)),
+        (Some(&*own), Some(0)),
+        "{second}"
+    );
     until(&own, false);
 }
 
@@ -155,12 +187,19 @@ fn what_cannot_be_loaded_so_is_said_of_what_was_asked() {
         words.extend(asked);
         let (error, code) = error_of(&words);
         assert_eq!((error["code"].as_str(), code), (Some("congestion-native"), 2), "{error}");
-        assert!(error["message"].as_str().is_some_and(|text| text.contains("is this kernel's own")), "{error}");
+        assert!(
+            error["message"].as_str().is_some_and(|text| text.contains("is this kernel's own")),
+            "{error}"
+        );
     }
     let (error, code) = error_of(&["cc", "load", "highspeed-tcp"]);
     assert_eq!((error["code"].as_str(), code), (Some("unknown-congestion"), 2), "{error}");
     let said = json_of(farline().args(["--json", "cc", "load", "cubic", "--pin"]));
-    assert_eq!((said["source"].as_str(), said["pinned"].as_bool()), (Some("native"), Some(false)), "{said}");
+    assert_eq!(
+        (said["source"].as_str(), said["pinned"].as_bool()),
+        (Some("native"), Some(false)),
+        "{said}"
+    );
 }
 
 #[test]
@@ -170,8 +209,12 @@ fn a_holder_that_waits_sleeps() {
     let switches = || -> u64 {
         let tasks = std::fs::read_dir(format!("/proc/{}/task", held.0.id())).expect("it lives");
         let of = |task: std::io::Result<std::fs::DirEntry>| {
-            let status = std::fs::read_to_string(task.expect("an entry").path().join("status")).expect("it lives");
-            let line = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:")).expect("Linux says so");
+            let status = std::fs::read_to_string(task.expect("an entry").path().join("status"))
+                .expect("it lives");
+            let line = status
+                .lines()
+                .find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"))
+                .expect("Linux says so");
             line.trim().parse::<u64>().expect("a number")
         };
         tasks.map(of).sum()
@@ -183,7 +226,8 @@ fn a_holder_that_waits_sleeps() {
     assert!(woken < 20, "{woken} wake-ups in two seconds");
 }
 
-/// Connections over loopback that use `control` and have something on its way all the time, until they are dropped.
+/// Connections over loopback that use `control` and have something on its way all the time, until
+/// they are dropped.
 struct Flows {
     over: Arc<AtomicBool>,
     ends: Vec<(TcpStream, TcpStream)>,
@@ -200,8 +244,10 @@ impl Flows {
         };
         let ends: Vec<(TcpStream, TcpStream)> = (0..count).map(connect).collect();
         let over = Arc::new(AtomicBool::new(false));
-        let mut pairs: Vec<(TcpStream, TcpStream)> =
-            ends.iter().map(|(a, b)| (a.try_clone().expect("a copy"), b.try_clone().expect("a copy"))).collect();
+        let mut pairs: Vec<(TcpStream, TcpStream)> = ends
+            .iter()
+            .map(|(a, b)| (a.try_clone().expect("a copy"), b.try_clone().expect("a copy")))
+            .collect();
         let stop = Arc::clone(&over);
         let sends = std::thread::spawn(move || {
             let mut buffer = [0; 4096];
@@ -217,7 +263,10 @@ impl Flows {
     }
 
     fn ports(&self) -> Vec<u64> {
-        self.ends.iter().map(|(near, _)| u64::from(near.local_addr().expect("bound").port())).collect()
+        self.ends
+            .iter()
+            .map(|(near, _)| u64::from(near.local_addr().expect("bound").port()))
+            .collect()
     }
 }
 
@@ -240,7 +289,9 @@ struct Tracing {
 impl Tracing {
     fn begun(command: &mut Command, more: &[&str]) -> Tracing {
         command.args(["--json", "cc", "trace"]).args(more);
-        let mut process = Running(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("farline runs"));
+        let mut process = Running(
+            command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("farline runs"),
+        );
         let stdout = BufReader::new(process.0.stdout.take().expect("piped"));
         let count = Arc::new(AtomicUsize::new(0));
         let counted = Arc::clone(&count);
@@ -249,7 +300,8 @@ impl Tracing {
             serde_json::from_str(&line.expect("text")).expect("JSON")
         };
         let lines = std::thread::spawn(move || stdout.lines().map(note).collect());
-        let (mut said, mut stderr) = (String::new(), BufReader::new(process.0.stderr.take().expect("piped")));
+        let (mut said, mut stderr) =
+            (String::new(), BufReader::new(process.0.stderr.take().expect("piped")));
         // Who tells is said when the trace reads already.
         stderr.read_line(&mut said).expect("text");
         Tracing { process, said, stderr, lines, count }
@@ -278,8 +330,10 @@ impl Tracing {
 
 /// Microseconds between a line of a flow and the next, in order of size.
 fn gaps(lines: &[Value], flow: u64) -> Vec<u64> {
-    let ours = lines.iter().filter(|line| line["flow"].as_u64() == Some(flow) && line["changed"] == false);
-    let times: Vec<u64> = ours.map(|line| line["time_us"].as_u64().expect("microseconds")).collect();
+    let ours =
+        lines.iter().filter(|line| line["flow"].as_u64() == Some(flow) && line["changed"] == false);
+    let times: Vec<u64> =
+        ours.map(|line| line["time_us"].as_u64().expect("microseconds")).collect();
     let mut gaps: Vec<u64> = times.windows(2).map(|pair| pair[1] - pair[0]).collect();
     gaps.sort_unstable();
     gaps
@@ -303,7 +357,9 @@ fn traces_of_two_controls_keep_apart_and_a_second_of_one_is_refused() {
         let gaps = gaps(&lines, 1);
         assert!(gaps[0] >= 10_000 && gaps[gaps.len() / 2] < 50_000, "{gaps:?}");
         let ours = |line: &Value| {
-            line["told"] == "control" && line["local_port"].as_u64() == Some(flow.ports()[0]) && line["flow"].as_u64() == Some(1)
+            line["told"] == "control"
+                && line["local_port"].as_u64() == Some(flow.ports()[0])
+                && line["flow"].as_u64() == Some(1)
         };
         assert!(lines.iter().all(ours), "{lines:#?}");
     }
@@ -318,7 +374,8 @@ fn a_traces_lines_come_as_asked_from_the_source_that_is_named() {
     }
     // A pinned control tells every ten milliseconds; its reader wants less.
     let pinned = Pinned::load("scalable", "fl_t_thin", &[]);
-    let (nobody_there, said) = Tracing::begun(&mut farline(), &["fl_t_thin", "--for", "300ms"]).end(false);
+    let (nobody_there, said) =
+        Tracing::begun(&mut farline(), &["fl_t_thin", "--for", "300ms"]).end(false);
     assert!(nobody_there.is_empty() && said.contains("no flow used fl_t_thin"), "{said}");
     let flows = Flows::new("fl_t_thin", 2);
     let trace = Tracing::begun(&mut farline(), &["fl_t_thin", "--every", "500ms"]);
@@ -329,9 +386,13 @@ fn a_traces_lines_come_as_asked_from_the_source_that_is_named() {
     let gaps = [1, 2].map(|flow| gaps(&lines, flow));
     assert!(gaps.iter().all(|gaps| !gaps.is_empty() && gaps[0] >= 500_000), "{gaps:?}: {lines:#?}");
 
-    // With the capabilities that are recommended, and no more, the control itself tells of what was loaded for the trace.
+    // With the capabilities that are recommended, and no more, the control itself tells of what was
+    // loaded for the trace.
     let nobody = Nobody::new();
-    let trace = Tracing::begun(&mut nobody.farline(RECOMMENDED), &["scalable", "--as", "fl_t_own", "--set", "paper"]);
+    let trace = Tracing::begun(
+        &mut nobody.farline(RECOMMENDED),
+        &["scalable", "--as", "fl_t_own", "--set", "paper"],
+    );
     until("fl_t_own", true);
     let flows = Flows::new("fl_t_own", 1);
     trace.until(50);
@@ -353,8 +414,12 @@ fn a_traces_lines_come_as_asked_from_the_source_that_is_named() {
         asked.entry(number(line, "time_us")).or_default().push(number(line, "local_port"));
     }
     let ports = flows.ports();
-    assert!(asked.values().all(|told| ports.iter().all(|port| told.contains(port))), "a flow is missing: {asked:?}");
-    let mut gaps: Vec<u64> = asked.keys().zip(asked.keys().skip(1)).map(|(this, next)| next - this).collect();
+    assert!(
+        asked.values().all(|told| ports.iter().all(|port| told.contains(port))),
+        "a flow is missing: {asked:?}"
+    );
+    let mut gaps: Vec<u64> =
+        asked.keys().zip(asked.keys().skip(1)).map(|(this, next)| next - this).collect();
     gaps.sort_unstable();
     assert!((90_000..500_000).contains(&gaps[gaps.len() / 2]), "{gaps:?}");
 }
@@ -381,25 +446,42 @@ fn a_copy_tells_the_end_that_sends_which_control_was_asked_for_or_says_that_it_d
     // From node to node.
     let (file, copy) = there("copy");
     let outcome = copied("htcp", &file, &copy);
-    assert_eq!((outcome["congestion"].as_str(), outcome["notes"].as_array().map(Vec::len)), (Some("htcp"), Some(0)), "{outcome}");
+    assert_eq!(
+        (outcome["congestion"].as_str(), outcome["notes"].as_array().map(Vec::len)),
+        (Some("htcp"), Some(0)),
+        "{outcome}"
+    );
     until("htcp", false);
     // A word that nobody knows is a mistake in each direction, before anything moves.
     let here = dir.path().join("here");
     let here = here.to_str().expect("text");
-    for (from, to) in [there("never"), (file.clone(), here.to_owned()), (a.join("file").display().to_string(), copy.clone())] {
+    for (from, to) in [
+        there("never"),
+        (file.clone(), here.to_owned()),
+        (a.join("file").display().to_string(), copy.clone()),
+    ] {
         let (error, code) = error_of(&["cp", "--congestion", "tahoe", &from, &to]);
-        assert_eq!((error["code"].as_str(), code), (Some("unknown-congestion"), 2), "{from} {to}: {error}");
+        assert_eq!(
+            (error["code"].as_str(), code),
+            (Some("unknown-congestion"), 2),
+            "{from} {to}: {error}"
+        );
     }
     assert!(!b.join("never").exists() && !Path::new(here).exists());
     // A node without the privilege says which it lacks.
     let nobody = Nobody::new();
     std::fs::write(nobody.0.path().join("file"), b"of nobody").expect("written");
     let mut serve = nobody.farline("-all");
-    serve.args(["--json", "serve", "--anonymous", "read", "--listen", "127.0.0.1:0", "--root"]).arg(nobody.0.path());
+    serve
+        .args(["--json", "serve", "--anonymous", "read", "--listen", "127.0.0.1:0", "--root"])
+        .arg(nobody.0.path());
     let (_serves, poor) = farline_lab::announced(&mut serve);
     let outcome = copied("htcp", &format!("{poor}/file"), here);
     let note = outcome["notes"][0].as_str().unwrap_or_default();
-    assert!(note.contains("without htcp") && note.contains("needs CAP_BPF and CAP_PERFMON"), "{outcome}");
+    assert!(
+        note.contains("without htcp") && note.contains("needs CAP_BPF and CAP_PERFMON"),
+        "{outcome}"
+    );
     // A stock server cannot be told: that is said, in both ways in which it sends.
     let (_stock, stock) = globus_server();
     let file = a.join("file");
@@ -407,7 +489,8 @@ fn a_copy_tells_the_end_that_sends_which_control_was_asked_for_or_says_that_it_d
         let outcome = copied("htcp", &format!("{stock}{}", file.display()), &to);
         let note = outcome["notes"].to_string();
         assert!(note.contains("without htcp") && note.contains("no Farline node"), "{outcome}");
-        let (error, code) = error_of(&["cp", "--congestion", "tahoe", &format!("{stock}{}", file.display()), &to]);
+        let (error, code) =
+            error_of(&["cp", "--congestion", "tahoe", &format!("{stock}{}", file.display()), &to]);
         assert_eq!((error["code"].as_str(), code), (Some("unknown-congestion"), 2), "{error}");
     }
 }

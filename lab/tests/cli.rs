@@ -1,4 +1,5 @@
-//! The command's shell: help that fits a screen and gives an example, errors as objects, completions and man pages.
+//! The command's shell: help that fits a screen and gives an example, errors as objects,
+//! completions and man pages.
 
 use farline_lab::farline;
 use serde_json::Value;
@@ -15,7 +16,11 @@ fn stdout(output: &Output) -> String {
 /// The commands that the help of `path` lists.
 fn commands_below(path: &[&str]) -> Vec<String> {
     let help = stdout(&run(&[path, &["--help"]].concat()));
-    let listed = help.lines().skip_while(|line| *line != "Commands:").skip(1).take_while(|line| !line.is_empty());
+    let listed = help
+        .lines()
+        .skip_while(|line| *line != "Commands:")
+        .skip(1)
+        .take_while(|line| !line.is_empty());
     // A long description goes on in the next line, further to the right.
     let names = listed.filter(|line| line.starts_with("  ") && !line.starts_with("   "));
     names.filter_map(|line| line.split_whitespace().next()).map(str::to_owned).collect()
@@ -53,15 +58,26 @@ fn help_of_every_command_fits_a_screen_and_gives_an_example() {
         let help = stdout(&output);
         assert!(output.status.success(), "{words:?}");
         assert!(help.lines().count() <= 40, "{words:?}: {} lines:\n{help}", help.lines().count());
-        assert!(help.lines().all(|line| line.chars().count() <= 80), "{words:?}: wider than 80 columns:\n{help}");
+        assert!(
+            help.lines().all(|line| line.chars().count() <= 80),
+            "{words:?}: wider than 80 columns:\n{help}"
+        );
         let example = format!("\n  farline {}", path.join(" "));
-        assert!(help.contains("Example") && help.contains(&example), "{words:?}: no example:\n{help}");
+        assert!(
+            help.contains("Example") && help.contains(&example),
+            "{words:?}: no example:\n{help}"
+        );
     }
 }
 
 #[test]
 fn a_wrong_command_line_is_an_error_object_when_json_is_asked_for() {
-    for words in [&["--json", "fly"][..], &["cp", "--no-such-flag", "--json"], &["--json"], &["completions", "tcl", "--json"]] {
+    for words in [
+        &["--json", "fly"][..],
+        &["cp", "--no-such-flag", "--json"],
+        &["--json"],
+        &["completions", "tcl", "--json"],
+    ] {
         let output = run(words);
         assert_eq!(output.status.code(), Some(2), "{words:?}");
         assert!(output.stderr.is_empty(), "{words:?}: an object on stdout is all there is");
@@ -69,7 +85,10 @@ fn a_wrong_command_line_is_an_error_object_when_json_is_asked_for() {
         assert_eq!(document["schema"], "farline/error/1", "{words:?}");
         assert_eq!(document["error"]["fault"], "you", "{words:?}");
         assert_eq!(document["error"]["code"], "usage", "{words:?}");
-        assert!(document["error"]["message"].as_str().is_some_and(|message| message.len() > 10), "{document}");
+        assert!(
+            document["error"]["message"].as_str().is_some_and(|message| message.len() > 10),
+            "{document}"
+        );
         assert!(document["error"]["hint"].is_string(), "{document}");
     }
 }
@@ -81,7 +100,10 @@ fn a_wrong_command_line_is_text_on_stderr_otherwise() {
     assert!(output.stdout.is_empty());
     assert!(String::from_utf8_lossy(&output.stderr).contains("'fly'"));
     let output = run(&["link", "up", "usn-1400", "--at", "3s:vanish"]);
-    assert!(String::from_utf8_lossy(&output.stderr).contains("hint: TIME:"), "the parser of events advises: {output:?}");
+    assert!(
+        String::from_utf8_lossy(&output.stderr).contains("hint: TIME:"),
+        "the parser of events advises: {output:?}"
+    );
     // Behind `--` stands somebody else's command line.
     let output = run(&["fly", "--", "--json"]);
     assert!(output.stdout.is_empty());
@@ -103,14 +125,18 @@ fn man_pages_cover_every_command_and_the_exit_codes() {
     let top = stdout(&run(&["man"]));
     assert!(top.contains(".TH farline 1") && top.contains("EXIT STATUS"), "{top}");
     for command in commands_below(&[]) {
-        assert!(top.contains(&format!("farline\\-{command}(1)")), "nothing about {command}:\n{top}");
+        assert!(
+            top.contains(&format!("farline\\-{command}(1)")),
+            "nothing about {command}:\n{top}"
+        );
     }
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().to_str().expect("UTF-8");
     assert!(run(&["man", "--out", path]).status.success());
     for command in every_command() {
         let page = folder.path().join(format!("farline-{}.1", command.join("-")));
-        let text = std::fs::read_to_string(&page).unwrap_or_else(|error| panic!("{}: {error}", page.display()));
+        let text = std::fs::read_to_string(&page)
+            .unwrap_or_else(|error| panic!("{}: {error}", page.display()));
         assert!(text.contains(".SH OPTIONS") && text.contains("EXIT STATUS"), "{}", page.display());
     }
 }
@@ -125,7 +151,8 @@ fn a_folder_that_cannot_be_made_is_this_hosts_fault() {
 
 #[test]
 fn a_reader_that_has_seen_enough_is_no_error() {
-    let mut child = farline().arg("man").stdout(std::process::Stdio::piped()).spawn().expect("farline runs");
+    let mut child =
+        farline().arg("man").stdout(std::process::Stdio::piped()).spawn().expect("farline runs");
     drop(child.stdout.take());
     assert!(child.wait().expect("an exit code").success());
 }

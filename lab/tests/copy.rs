@@ -13,7 +13,8 @@ fn hidden(root: &Path) -> Vec<String> {
 #[test]
 fn a_tree_goes_up_and_comes_back_the_same() {
     let dir = tempfile::tempdir().expect("a folder");
-    let (source, root, back) = (dir.path().join("src"), dir.path().join("root"), dir.path().join("back"));
+    let (source, root, back) =
+        (dir.path().join("src"), dir.path().join("root"), dir.path().join("back"));
     std::fs::create_dir_all(&root).expect("a folder");
     plant(&source);
     // A name need not be text, nor fit on a line.
@@ -22,20 +23,38 @@ fn a_tree_goes_up_and_comes_back_the_same() {
     let (_node, url) = node(&root, "write", &[]);
     for streams in ["1", "4"] {
         let to = format!("{url}/up{streams}");
-        let result = json_of(farline().args(["--json", "cp", "-r", "--streams", streams]).arg(&source).arg(&to));
+        let result = json_of(
+            farline().args(["--json", "cp", "-r", "--streams", streams]).arg(&source).arg(&to),
+        );
         assert_eq!(result["schema"], "farline/copy/1");
         assert_eq!(result["files"], 208);
         assert_eq!(result["verified"], true);
         assert_eq!(result["streams"].to_string(), streams);
-        assert!(result["bytes"].as_u64() < result["bytes_sent"].as_u64(), "headers and lists count as sent: {result}");
-        for key in ["seconds", "rate_bps", "congestion", "cpu_seconds", "peak_rss_bytes", "limited_by", "samples"] {
+        assert!(
+            result["bytes"].as_u64() < result["bytes_sent"].as_u64(),
+            "headers and lists count as sent: {result}"
+        );
+        for key in [
+            "seconds",
+            "rate_bps",
+            "congestion",
+            "cpu_seconds",
+            "peak_rss_bytes",
+            "limited_by",
+            "samples",
+        ] {
             assert!(!result[key].is_null(), "{key} is missing: {result}");
         }
         assert_same_tree(&source, &root.join(format!("up{streams}/src")));
         let from = format!("{url}/up{streams}/src/");
         let target = back.join(streams);
-        let result = json_of(farline().args(["--json", "cp", "-r", "--streams", streams, &from]).arg(&target));
-        assert_eq!((result["files"].as_u64(), result["verified"].as_bool()), (Some(208), Some(true)));
+        let result = json_of(
+            farline().args(["--json", "cp", "-r", "--streams", streams, &from]).arg(&target),
+        );
+        assert_eq!(
+            (result["files"].as_u64(), result["verified"].as_bool()),
+            (Some(208), Some(true))
+        );
         assert_same_tree(&source, &target);
     }
 }
@@ -49,7 +68,9 @@ fn names_at_the_destination_are_as_rsync_has_them() {
     std::fs::write(dir.path().join("a"), "a").expect("written");
     std::fs::write(dir.path().join("tree/b"), "b").expect("written");
     let (_node, url) = node(&root, "write", &[]);
-    let cp = |args: &[&str]| succeed(farline().current_dir(dir.path()).args(["--quiet", "cp", "-r"]).args(args));
+    let cp = |args: &[&str]| {
+        succeed(farline().current_dir(dir.path()).args(["--quiet", "cp", "-r"]).args(args))
+    };
     cp(&["a", &format!("{url}/renamed")]);
     cp(&["a", &format!("{url}/there")]);
     cp(&["a", "tree", &format!("{url}/made")]);
@@ -68,7 +89,11 @@ fn names_at_the_destination_are_as_rsync_has_them() {
         ("folder/b", "b"),
         ("folder/tree/b", "b"),
     ] {
-        assert_eq!(std::fs::read_to_string(dir.path().join(path)).ok().as_deref(), Some(content), "{path}");
+        assert_eq!(
+            std::fs::read_to_string(dir.path().join(path)).ok().as_deref(),
+            Some(content),
+            "{path}"
+        );
     }
 }
 
@@ -85,7 +110,10 @@ fn an_existing_file_is_replaced_whole_and_a_device_never() {
     succeed(std::process::Command::new("mkfifo").arg(root.join("pipe")));
     let (error, code) = error_of(&["cp", text(&dir.path().join("f")), &format!("{url}/pipe")]);
     assert_eq!((error["code"].as_str(), code), (Some("special-file"), 2), "{error}");
-    assert!(std::fs::metadata(root.join("pipe")).is_ok_and(|meta| !meta.is_file()), "the FIFO is still one");
+    assert!(
+        std::fs::metadata(root.join("pipe")).is_ok_and(|meta| !meta.is_file()),
+        "the FIFO is still one"
+    );
     assert_eq!(hidden(&root), Vec::<String>::new());
 }
 
@@ -99,7 +127,12 @@ fn a_file_that_cannot_be_read_is_named_and_the_others_arrive() {
         plant(&source);
         succeed(std::process::Command::new("mkfifo").arg(source.join("one/pipe")));
         let (_node, url) = node(&root, "write", &[]);
-        let output = farline().args(["--json", "cp", "-r"]).arg(&source).arg(format!("{url}/up")).output().expect("runs");
+        let output = farline()
+            .args(["--json", "cp", "-r"])
+            .arg(&source)
+            .arg(format!("{url}/up"))
+            .output()
+            .expect("runs");
         assert_eq!(output.status.code(), Some(2));
         let result: serde_json::Value = serde_json::from_slice(&output.stdout).expect("one object");
         assert_eq!(result["failures"][0]["path"], "src/one/pipe");
@@ -110,9 +143,15 @@ fn a_file_that_cannot_be_read_is_named_and_the_others_arrive() {
     let (source, root) = (dir.path().join("src"), dir.path().join("root"));
     std::fs::create_dir_all(&root).expect("a folder");
     plant(&source);
-    std::fs::set_permissions(source.join("one/small3"), PermissionsExt::from_mode(0o000)).expect("forbidden");
+    std::fs::set_permissions(source.join("one/small3"), PermissionsExt::from_mode(0o000))
+        .expect("forbidden");
     let (_node, url) = node(&root, "write", &[]);
-    let output = farline().args(["--json", "cp", "-r"]).arg(&source).arg(format!("{url}/up")).output().expect("runs");
+    let output = farline()
+        .args(["--json", "cp", "-r"])
+        .arg(&source)
+        .arg(format!("{url}/up"))
+        .output()
+        .expect("runs");
     let result: serde_json::Value = serde_json::from_slice(&output.stdout).expect("one object");
     assert_eq!(result["failures"][0]["path"], "src/one/small3", "{result}");
     assert_eq!((result["files"].as_u64(), result["verified"].as_bool()), (Some(206), Some(false)));
@@ -143,7 +182,11 @@ fn bad_input_gets_one_clear_error() {
         (vec!["cp", "--streams", "0", f, &nothing], "usage", 2),
         (vec!["serve", "--root", "/no/such/root", "--anonymous", "read"], "path-not-found", 2),
         (vec!["serve", "--root", tree], "nobody-may-enter", 2),
-        (vec!["serve", "--root", tree, "--anonymous", "read", "--data-ports", "9-1"], "bad-config", 2),
+        (
+            vec!["serve", "--root", tree, "--anonymous", "read", "--data-ports", "9-1"],
+            "bad-config",
+            2,
+        ),
     ] {
         let (error, actual) = error_of(&args);
         assert_eq!((error["code"].as_str(), actual), (Some(code), exit), "{args:?}: {error}");
@@ -156,11 +199,16 @@ fn memory_stays_within_the_staging_pool_whatever_the_file() {
     let dir = tempfile::tempdir().expect("a folder");
     let root = dir.path().join("root");
     std::fs::create_dir_all(&root).expect("a folder");
-    std::fs::File::create(root.join("long")).and_then(|file| file.set_len(1 << 30)).expect("a long file");
+    std::fs::File::create(root.join("long"))
+        .and_then(|file| file.set_len(1 << 30))
+        .expect("a long file");
     let (_node, url) = node(&root, "read", &[]);
     let target = dir.path().join("copy");
-    let result =
-        json_of(farline().args(["--json", "cp", "--staging", "8MiB", "--streams", "2", &format!("{url}/long")]).arg(&target));
+    let result = json_of(
+        farline()
+            .args(["--json", "cp", "--staging", "8MiB", "--streams", "2", &format!("{url}/long")])
+            .arg(&target),
+    );
     let peak = result["peak_rss_bytes"].as_u64().expect("a number");
     assert!(peak < 40 << 20, "{peak} bytes of memory for an 8 MiB pool");
     assert_eq!(std::fs::metadata(&target).expect("landed").len(), 1 << 30);

@@ -1,4 +1,5 @@
-//! The fuzz targets on stable: every file of the corpus, and some thousand seeded mutations of each.
+//! The fuzz targets on stable: every file of the corpus, and some thousand seeded mutations of
+//! each.
 
 use farline_lab::targets::{ALL, mutate};
 use std::path::Path;
@@ -7,8 +8,10 @@ use std::path::Path;
 fn every_target_holds_its_laws_on_its_corpus_and_on_mutations_of_it() {
     for (name, target) in ALL {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/corpus").join(name);
-        let mut files: Vec<_> =
-            std::fs::read_dir(&folder).expect("a corpus").map(|item| item.expect("an entry").path()).collect();
+        let mut files: Vec<_> = std::fs::read_dir(&folder)
+            .expect("a corpus")
+            .map(|item| item.expect("an entry").path())
+            .collect();
         files.sort();
         assert!(files.len() >= 3, "{}: {} files", folder.display(), files.len());
         for file in files {
@@ -17,7 +20,12 @@ fn every_target_holds_its_laws_on_its_corpus_and_on_mutations_of_it() {
             for seed in 0..3000 {
                 let changed = mutate(&bytes, seed);
                 let held = std::panic::catch_unwind(|| target(&changed));
-                assert!(held.is_ok(), "{name}: {} with seed {seed}: {:?}", file.display(), String::from_utf8_lossy(&changed));
+                assert!(
+                    held.is_ok(),
+                    "{name}: {} with seed {seed}: {:?}",
+                    file.display(),
+                    String::from_utf8_lossy(&changed)
+                );
             }
         }
     }

@@ -1,6 +1,9 @@
-//! `--no-clobber` and `--skip-same`: here, at a Farline node and at a stock server, for files and trees.
+//! `--no-clobber` and `--skip-same`: here, at a Farline node and at a stock server, for files and
+//! trees.
 
-use farline_lab::{assert_same_tree, error_of, farline, globus_server, json_of, node, plant, succeed};
+use farline_lab::{
+    assert_same_tree, error_of, farline, globus_server, json_of, node, plant, succeed,
+};
 use std::path::Path;
 use std::process::Command;
 
@@ -32,7 +35,9 @@ fn what_exists_is_left_alone_and_named_and_the_rest_arrives() {
         _ => format!("{}/kept/", root.display()),
     };
     // The source as others serve it.
-    succeed(Command::new("cp").arg("-a").arg(format!("{}/.", source.display())).arg(root.join("kept")));
+    succeed(
+        Command::new("cp").arg("-a").arg(format!("{}/.", source.display())).arg(root.join("kept")),
+    );
     let here = format!("{}/", source.display());
     let (up, up_globus) = (format!("{url}/up"), format!("{globus}{}/upg", root.display()));
     let targets = ["local", "down", "downg"].map(|name| dir.path().join(name));
@@ -49,9 +54,17 @@ fn what_exists_is_left_alone_and_named_and_the_rest_arrives() {
             std::fs::write(folder.join(name), "mine").expect("written");
         }
         let result = copied(&["--no-clobber", &source_of, &to]);
-        let names: Vec<_> = result["skipped"].as_array().expect("a list").iter().filter_map(|name| name.as_str()).collect();
+        let names: Vec<_> = result["skipped"]
+            .as_array()
+            .expect("a list")
+            .iter()
+            .filter_map(|name| name.as_str())
+            .collect();
         assert_eq!(names.len(), 2, "{to}: {names:?}");
-        assert!(names.contains(&"one/small3") && names.contains(&"one/small150"), "{to}: {names:?}");
+        assert!(
+            names.contains(&"one/small3") && names.contains(&"one/small150"),
+            "{to}: {names:?}"
+        );
         assert_eq!(result["files"], 205, "{to}: {result}");
         assert_eq!(read(&folder.join("one/small3")), "mine", "{to}");
         assert_eq!(read(&folder.join("one/small4")), read(&source.join("one/small4")), "{to}");
@@ -61,13 +74,20 @@ fn what_exists_is_left_alone_and_named_and_the_rest_arrives() {
         );
         // All of it is there now.
         let again = copied(&["--no-clobber", &source_of, &to]);
-        assert_eq!((again["files"].as_u64(), again["bytes"].as_u64()), (Some(0), Some(0)), "{to}: {again}");
+        assert_eq!(
+            (again["files"].as_u64(), again["bytes"].as_u64()),
+            (Some(0), Some(0)),
+            "{to}: {again}"
+        );
         assert!(skipped(&again) == 207, "{to}: {again}");
     }
     let one = source.join("one/small7");
-    let alone = copied(&["--no-clobber", one.to_str().expect("text"), &format!("{url}/up/one/small7")]);
+    let alone =
+        copied(&["--no-clobber", one.to_str().expect("text"), &format!("{url}/up/one/small7")]);
     assert_eq!((skipped(&alone), alone["files"].as_u64()), (1, Some(0)), "{alone}");
-    let said = succeed(farline().args(["cp", "--no-clobber"]).arg(&one).arg(targets[0].join("one/small7")));
+    let said = succeed(
+        farline().args(["cp", "--no-clobber"]).arg(&one).arg(targets[0].join("one/small7")),
+    );
     assert!(said.contains("1 skipped") && said.contains("skipped: small7"), "{said}");
 }
 
@@ -98,8 +118,16 @@ fn what_has_the_same_size_and_time_is_not_moved_again() {
     let (_globus, globus) = globus_server();
     std::fs::remove_file(root.join("up/link")).expect("removed");
     let again = copied(&["--skip-same", &format!("{globus}{}/up/", root.display()), &text(&down)]);
-    assert_eq!((again["files"].as_u64(), skipped(&again)), (Some(0), 207), "a server that tells whole seconds: {again}");
-    let (error, exit) =
-        error_of(&["cp", "--skip-same", &format!("{url}/up/one/small9"), &format!("{globus}{}/x", root.display())]);
+    assert_eq!(
+        (again["files"].as_u64(), skipped(&again)),
+        (Some(0), 207),
+        "a server that tells whole seconds: {again}"
+    );
+    let (error, exit) = error_of(&[
+        "cp",
+        "--skip-same",
+        &format!("{url}/up/one/small9"),
+        &format!("{globus}{}/x", root.display()),
+    ]);
     assert_eq!((error["code"].as_str(), exit), (Some("unsupported"), 2), "{error}");
 }

@@ -30,11 +30,22 @@ fn globus_url_copy_gets_and_puts_with_one_and_four_channels() {
         let here = format!("file://{}", file.display());
         let back = dir.path().join(format!("back{channels}"));
         succeed(guc().args(["-p", channels, &here, &format!("{url}/big{channels}")]));
-        succeed(guc().args(["-p", channels, &format!("{url}/big{channels}"), &format!("file://{}", back.display())]));
-        assert!(std::fs::read(&file).expect("source") == std::fs::read(&back).expect("came back"), "-p {channels} changed bytes");
+        succeed(guc().args([
+            "-p",
+            channels,
+            &format!("{url}/big{channels}"),
+            &format!("file://{}", back.display()),
+        ]));
+        assert!(
+            std::fs::read(&file).expect("source") == std::fs::read(&back).expect("came back"),
+            "-p {channels} changed bytes"
+        );
         // MODE E for one channel too, several files over the same channels.
         succeed(guc().args(["-fast", "-p", channels, &here, &format!("{url}/fast{channels}")]));
-        assert!(std::fs::read(&file).expect("source") == std::fs::read(root.join(format!("fast{channels}"))).expect("landed"));
+        assert!(
+            std::fs::read(&file).expect("source")
+                == std::fs::read(root.join(format!("fast{channels}"))).expect("landed")
+        );
     }
 }
 
@@ -45,22 +56,41 @@ fn globus_url_copy_copies_trees_and_parts_and_says_what_is_missing() {
     std::fs::create_dir_all(&root).expect("a folder");
     std::fs::create_dir_all(source.join("deep/er")).expect("a folder");
     for i in 0..30 {
-        std::fs::write(source.join(["", "deep", "deep/er"][i % 3]).join(format!("f{i}")), format!("{i}").repeat(i * 50))
-            .expect("written");
+        std::fs::write(
+            source.join(["", "deep", "deep/er"][i % 3]).join(format!("f{i}")),
+            format!("{i}").repeat(i * 50),
+        )
+        .expect("written");
     }
     let (_node, url) = node(&root, "write", &[]);
     let here = format!("file://{}/", source.display());
     succeed(guc().args(["-r", "-cd", "-fast", "-p", "2", &here, &format!("{url}/tree/")]));
     succeed(Command::new("diff").arg("-r").arg(&source).arg(root.join("tree")));
     let back = dir.path().join("back");
-    succeed(guc().args(["-r", "-cd", "-fast", "-p", "2", &format!("{url}/tree/"), &format!("file://{}/", back.display())]));
+    succeed(guc().args([
+        "-r",
+        "-cd",
+        "-fast",
+        "-p",
+        "2",
+        &format!("{url}/tree/"),
+        &format!("file://{}/", back.display()),
+    ]));
     succeed(Command::new("diff").arg("-r").arg(&source).arg(&back));
     let part = dir.path().join("part");
-    succeed(guc().args(["-off", "100", "-len", "50", &format!("{url}/tree/f27"), &format!("file://{}", part.display())]));
+    succeed(guc().args([
+        "-off",
+        "100",
+        "-len",
+        "50",
+        &format!("{url}/tree/f27"),
+        &format!("file://{}", part.display()),
+    ]));
     let whole = std::fs::read(source.join("f27")).expect("source");
     // globus-url-copy puts the part where it stood in the whole.
     assert_eq!(std::fs::read(&part).expect("a part")[100..], whole[100..150]);
-    let missing = guc().args([&format!("{url}/missing"), "file:///dev/stdout"]).output().expect("runs");
+    let missing =
+        guc().args([&format!("{url}/missing"), "file:///dev/stdout"]).output().expect("runs");
     assert!(!missing.status.success());
     let said = String::from_utf8_lossy(&missing.stderr);
     assert!(said.contains("No such file"), "the client hears the reason: {said}");
@@ -69,7 +99,8 @@ fn globus_url_copy_copies_trees_and_parts_and_says_what_is_missing() {
 #[test]
 fn farline_puts_to_and_gets_from_a_real_globus_server() {
     let dir = tempfile::tempdir().expect("a folder");
-    let (file, source, there) = (dir.path().join("big"), dir.path().join("src"), dir.path().join("there"));
+    let (file, source, there) =
+        (dir.path().join("big"), dir.path().join("src"), dir.path().join("there"));
     std::fs::create_dir_all(&there).expect("a folder");
     big(&file);
     plant(&source);
@@ -78,17 +109,45 @@ fn farline_puts_to_and_gets_from_a_real_globus_server() {
     let (_server, url) = globus_server();
     let at = format!("{url}{}", there.display());
     for channels in ["1", "4"] {
-        let result =
-            json_of(farline().args(["--json", "cp", "--streams", channels]).arg(&file).arg(format!("{at}/big{channels}")));
-        assert_eq!(result["verified"], false, "a stock server computes no digest while it receives, and we say so");
-        assert!(std::fs::read(&file).expect("source") == std::fs::read(there.join(format!("big{channels}"))).expect("landed"));
+        let result = json_of(
+            farline()
+                .args(["--json", "cp", "--streams", channels])
+                .arg(&file)
+                .arg(format!("{at}/big{channels}")),
+        );
+        assert_eq!(
+            result["verified"], false,
+            "a stock server computes no digest while it receives, and we say so"
+        );
+        assert!(
+            std::fs::read(&file).expect("source")
+                == std::fs::read(there.join(format!("big{channels}"))).expect("landed")
+        );
         let back = dir.path().join(format!("back{channels}"));
-        succeed(farline().args(["-q", "cp", "--streams", channels, &format!("{at}/big{channels}")]).arg(&back));
+        succeed(
+            farline()
+                .args(["-q", "cp", "--streams", channels, &format!("{at}/big{channels}")])
+                .arg(&back),
+        );
         assert!(std::fs::read(&file).expect("source") == std::fs::read(&back).expect("came back"));
-        succeed(farline().args(["-q", "cp", "-r", "--streams", channels]).arg(&source).arg(format!("{at}/up{channels}")));
-        succeed(Command::new("diff").arg("-r").arg(&source).arg(there.join(format!("up{channels}/src"))));
+        succeed(
+            farline()
+                .args(["-q", "cp", "-r", "--streams", channels])
+                .arg(&source)
+                .arg(format!("{at}/up{channels}")),
+        );
+        succeed(
+            Command::new("diff")
+                .arg("-r")
+                .arg(&source)
+                .arg(there.join(format!("up{channels}/src"))),
+        );
         let tree = dir.path().join(format!("tree{channels}"));
-        succeed(farline().args(["-q", "cp", "-r", "--streams", channels, &format!("{at}/up{channels}/src/")]).arg(&tree));
+        succeed(
+            farline()
+                .args(["-q", "cp", "-r", "--streams", channels, &format!("{at}/up{channels}/src/")])
+                .arg(&tree),
+        );
         succeed(Command::new("diff").arg("-r").arg(&source).arg(&tree));
     }
     let hidden = succeed(Command::new("find").arg(&there).args(["-name", ".*.farline"]));
@@ -108,7 +167,9 @@ fn curl_and_lftp_list_get_put_and_resume() {
         command
     };
     succeed(curl().arg("-T").arg(&file).arg(format!("{url}/big")));
-    assert!(std::fs::read(&file).expect("source") == std::fs::read(root.join("big")).expect("landed"));
+    assert!(
+        std::fs::read(&file).expect("source") == std::fs::read(root.join("big")).expect("landed")
+    );
     assert!(succeed(curl().arg(format!("{url}/"))).contains("big"));
     let part = dir.path().join("part");
     std::fs::write(&part, &std::fs::read(&file).expect("source")[..1_000_000]).expect("written");
@@ -125,7 +186,10 @@ fn curl_and_lftp_list_get_put_and_resume() {
     assert!(said.contains("d/x"), "{said}");
     assert_eq!(std::fs::read_to_string(root.join("d/x/y")).expect("mirrored"), "z");
     assert!(!root.join("big").exists(), "lftp removed it");
-    assert!(std::fs::read(&file).expect("source") == std::fs::read(dir.path().join("got")).expect("got"));
+    assert!(
+        std::fs::read(&file).expect("source")
+            == std::fs::read(dir.path().join("got")).expect("got")
+    );
 }
 
 #[test]
@@ -139,8 +203,14 @@ fn ipv6_works_as_ipv4_does() {
     std::fs::create_dir_all(&root).expect("a folder");
     plant(&dir.path().join("src"));
     let (_node, url) = node(&root, "write", &["--listen", "[::1]:0"]);
-    succeed(farline().args(["-q", "cp", "-r", "--streams", "3"]).arg(dir.path().join("src")).arg(&url));
+    succeed(
+        farline().args(["-q", "cp", "-r", "--streams", "3"]).arg(dir.path().join("src")).arg(&url),
+    );
     assert_same_tree(&dir.path().join("src"), &root.join("src"));
-    succeed(farline().args(["-q", "cp", "-r", "--streams", "3", &format!("{url}/src")]).arg(dir.path().join("back")));
+    succeed(
+        farline()
+            .args(["-q", "cp", "-r", "--streams", "3", &format!("{url}/src")])
+            .arg(dir.path().join("back")),
+    );
     assert_same_tree(&dir.path().join("src"), &dir.path().join("back/src"));
 }

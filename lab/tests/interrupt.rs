@@ -8,11 +8,13 @@ use std::time::{Duration, Instant};
 
 const MIB: usize = 1 << 20;
 
-/// Starts a copy that takes some ten seconds, ends it when it has `come` far enough, and answers with what it said.
+/// Starts a copy that takes some ten seconds, ends it when it has `come` far enough, and answers
+/// with what it said.
 fn interrupted(signal: &str, from: &str, to: &str, come: impl Fn() -> bool) -> Output {
     let mut command = farline();
     command.args(["-q", "cp", "--streams", "2", "--limit", "42Mbit/s", from, to]);
-    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("farline starts");
+    let child =
+        command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("farline starts");
     let deadline = Instant::now() + Duration::from_secs(30);
     while !come() {
         assert!(Instant::now() < deadline, "{to} has not come far enough in half a minute");
@@ -49,10 +51,16 @@ fn an_interrupted_copy_says_what_is_kept_and_the_next_one_goes_on() {
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         assert_eq!(output.status.code(), Some(2), "{said}");
         assert!(said.contains("interrupted; what had arrived is kept"), "{said}");
-        assert!(said.contains("run the same command again") && said.contains("farline partials ls"), "{said}");
+        assert!(
+            said.contains("run the same command again") && said.contains("farline partials ls"),
+            "{said}"
+        );
         assert!(!landed.exists(), "{}", landed.display());
         let listed = succeed(farline().args(["partials", "ls"]).arg(folder));
-        assert!(listed.contains(landed.file_name().and_then(|name| name.to_str()).expect("text")), "{listed}");
+        assert!(
+            listed.contains(landed.file_name().and_then(|name| name.to_str()).expect("text")),
+            "{listed}"
+        );
         let result = json_of(farline().args(["--json", "cp", &from, &to]));
         assert!(result["resumed_bytes"].as_u64() >= Some(8 * MIB as u64), "{result}");
         assert_eq!(result["verified"], true, "{result}");
@@ -60,7 +68,9 @@ fn an_interrupted_copy_says_what_is_kept_and_the_next_one_goes_on() {
     }
     // Within this host nothing is kept, and nothing is said to be.
     let begun = || {
-        let names = std::fs::read_dir(dir.path()).expect("a folder").map(|item| item.expect("an entry").file_name());
+        let names = std::fs::read_dir(dir.path())
+            .expect("a folder")
+            .map(|item| item.expect("an entry").file_name());
         names.into_iter().any(|name| name.to_string_lossy().starts_with('.'))
     };
     assert!(!begun());

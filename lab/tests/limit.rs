@@ -25,14 +25,23 @@ fn a_limited_copy_goes_at_its_limit_up_and_down_over_one_channel_and_four() {
     let size = format!("memory:{}", 75 * MIB);
     let there = format!("{url}/?memory={}", 75 * MIB);
     let null = format!("{url}/?null");
-    for (from, to, streams) in
-        [(&*size, &*null, "1"), (&size, &null, "4"), (&there, "null:", "1"), (&there, "null:", "4"), (&size, "null:", "1")]
-    {
+    for (from, to, streams) in [
+        (&*size, &*null, "1"),
+        (&size, &null, "4"),
+        (&there, "null:", "1"),
+        (&there, "null:", "4"),
+        (&size, "null:", "1"),
+    ] {
         let mut best = 0f64;
-        // Never faster; and as fast as that as soon as this machine has the processors to spare: a shared one may not at once.
+        // Never faster; and as fast as that as soon as this machine has the processors to spare: a
+        // shared one may not at once.
         for _ in 0..12 {
             let (rate, wall) = rates(&["--limit", "210M", "--streams", streams, from, to]);
-            assert!(rate <= 220.5e6 && wall <= 220.5e6, "{from} {to} over {streams}: {:.1} Mbit/s", rate / 1e6);
+            assert!(
+                rate <= 220.5e6 && wall <= 220.5e6,
+                "{from} {to} over {streams}: {:.1} Mbit/s",
+                rate / 1e6
+            );
             best = best.max(rate);
             if best >= 199.5e6 {
                 break;
@@ -47,12 +56,23 @@ fn a_limit_spreads_the_bytes_over_the_time() {
     let dir = tempfile::tempdir().expect("a folder");
     let (_node, url) = node(dir.path(), "write", &["--allow-null"]);
     let url = url.replacen("ftp://", "farline://", 1);
-    let result = json_of(farline().args(["--json", "cp", "--limit", "40M", "memory:20MiB", &format!("{url}/?null")]));
+    let result = json_of(farline().args([
+        "--json",
+        "cp",
+        "--limit",
+        "40M",
+        "memory:20MiB",
+        &format!("{url}/?null"),
+    ]));
     let samples = result["samples"].as_array().expect("a list");
     for sample in samples {
-        let (t, bytes) = (sample["t"].as_f64().expect("seconds"), sample["bytes"].as_f64().expect("bytes"));
+        let (t, bytes) =
+            (sample["t"].as_f64().expect("seconds"), sample["bytes"].as_f64().expect("bytes"));
         let even = 40e6 / 8.0 * t;
-        assert!(bytes <= even + 2.2 * MIB as f64, "{bytes} bytes had arrived after {t} s, evenly it would be {even}");
+        assert!(
+            bytes <= even + 2.2 * MIB as f64,
+            "{bytes} bytes had arrived after {t} s, evenly it would be {even}"
+        );
     }
     // Five a second; some of them fail where the machine stands still.
     assert!(samples.len() >= 8, "four seconds have about twenty samples: {samples:?}");

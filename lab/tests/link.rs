@@ -1,4 +1,5 @@
-//! `farline link` with real namespaces: it comes up, carries packets with the right delay, says how exact it was, and goes away.
+//! `farline link` with real namespaces: it comes up, carries packets with the right delay, says how
+//! exact it was, and goes away.
 //!
 //! A machine that cannot make network namespaces skips these tests, and says so.
 
@@ -18,7 +19,8 @@ fn stats(name: &str) -> Value {
 /// The object that a command prints with `--json`.
 fn json(arguments: &[&str]) -> Value {
     let output = farline().arg("--json").args(arguments).output().expect("farline runs");
-    serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{arguments:?}: {error}: {output:?}"))
+    serde_json::from_slice(&output.stdout)
+        .unwrap_or_else(|error| panic!("{arguments:?}: {error}: {output:?}"))
 }
 
 /// The record of a link, when it is listed.
@@ -34,22 +36,30 @@ fn text(bytes: &[u8]) -> String {
 /// The smallest round trip that ping saw, in milliseconds.
 fn smallest_rtt(output: &Output) -> f64 {
     let said = text(&output.stdout);
-    let line = said.lines().find(|line| line.starts_with("rtt")).unwrap_or_else(|| panic!("ping: {output:?}"));
+    let line = said
+        .lines()
+        .find(|line| line.starts_with("rtt"))
+        .unwrap_or_else(|| panic!("ping: {output:?}"));
     let least = line.split(" = ").nth(1).and_then(|times| times.split('/').next());
     least.and_then(|least| least.parse().ok()).expect("rtt min/avg/max/mdev = ...")
 }
 
 #[test]
 fn a_link_delays_packets_of_both_families_by_its_rtt_and_accounts_for_them() {
-    let Some(link) = Link::up("t-rtt", &["custom", "--rtt", "20ms", "--rate", "100M"]) else { return };
+    let Some(link) = Link::up("t-rtt", &["custom", "--rtt", "20ms", "--rate", "100M"]) else {
+        return;
+    };
     for peer in ["t-rtt-b", "fd77::2"] {
         let rtt = smallest_rtt(&link.exec("a", &["ping", "-c", "5", "-i", "0.1", peer]));
         // Never faster than the path; how much slower depends on the machine.
         assert!((20.0..30.0).contains(&rtt), "{peer}: {rtt} ms");
     }
-    // The kernel has words of its own for a new device's neighbours, which may be on their way when the link is asked.
+    // The kernel has words of its own for a new device's neighbours, which may be on their way when
+    // the link is asked.
     let arrived = |stats: &Value| {
-        ["a_to_b", "b_to_a"].iter().all(|way| stats[way]["model"]["frames"] == stats[way]["model"]["delivered_frames"])
+        ["a_to_b", "b_to_a"]
+            .iter()
+            .all(|way| stats[way]["model"]["frames"] == stats[way]["model"]["delivered_frames"])
     };
     let until = Instant::now() + Duration::from_secs(20);
     let stats = loop {
@@ -77,7 +87,8 @@ fn tcp_crosses_a_lossy_link_and_the_losses_are_counted_by_cause() {
     let options = ["custom", "--rtt", "4ms", "--rate", "200M", "--loss", "0.03"];
     let Some(link) = Link::up("t-tcp", &options) else { return };
     let serve = ["link", "exec", "t-tcp", "b", "--", "iperf3", "-s", "-1"];
-    let _server = Running(farline().args(serve).stdout(Stdio::null()).spawn().expect("farline runs"));
+    let _server =
+        Running(farline().args(serve).stdout(Stdio::null()).spawn().expect("farline runs"));
     let until = Instant::now() + Duration::from_secs(20);
     let result = loop {
         // The server may need a moment to listen; iperf3 answers success with an error in its JSON.
@@ -88,14 +99,18 @@ fn tcp_crosses_a_lossy_link_and_the_losses_are_counted_by_cause() {
         }
     };
     assert!(result["end"]["sum_sent"]["bytes"].as_u64() >= Some(4 << 20), "{result}");
-    assert!(stats("t-tcp")["a_to_b"]["model"]["dropped_loss"].as_u64() > Some(0), "of some 470 frames 3 % are lost");
+    assert!(
+        stats("t-tcp")["a_to_b"]["model"]["dropped_loss"].as_u64() > Some(0),
+        "of some 470 frames 3 % are lost"
+    );
 }
 
 #[test]
 fn a_killed_emulator_leaves_nothing_that_up_or_down_cannot_clean() {
     let Some(link) = Link::up("t-kill", &["usn-0.2", "--rate", "100M"]) else { return };
     for next in ["up", "down"] {
-        let pid = listed("t-kill").and_then(|link| link["pid"].as_i64()).expect("the link is listed");
+        let pid =
+            listed("t-kill").and_then(|link| link["pid"].as_i64()).expect("the link is listed");
         let emulator = i32::try_from(pid).ok().and_then(Pid::from_raw).expect("a process");
         kill_process(emulator, Signal::KILL).expect("the emulator is ours");
         let until = Instant::now() + Duration::from_secs(10);
@@ -115,7 +130,9 @@ fn a_killed_emulator_leaves_nothing_that_up_or_down_cannot_clean() {
         }
     }
     assert!(listed("t-kill").is_none());
-    assert!(!Path::new("/run/netns/t-kill-a").exists() && !Path::new("/etc/netns/t-kill-a").exists());
+    assert!(
+        !Path::new("/run/netns/t-kill-a").exists() && !Path::new("/etc/netns/t-kill-a").exists()
+    );
 }
 
 #[test]
@@ -123,8 +140,12 @@ fn a_link_of_which_nobody_heard_goes_down_again() {
     let Some(_link) = Link::up("t-heard", &["usn-0.2", "--rate", "100M"]) else { return };
     let mut settings = Settings::named("usn-0.2").expect("a path");
     settings.name = "t-unheard".to_owned();
-    let mut emulator =
-        farline().args(["link", "emulate"]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("farline runs");
+    let mut emulator = farline()
+        .args(["link", "emulate"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("farline runs");
     // As when who asked for the link dies before it is up.
     drop(emulator.stdout.take());
     let stdin = emulator.stdin.take().expect("piped");
@@ -137,21 +158,40 @@ fn a_link_of_which_nobody_heard_goes_down_again() {
 fn exec_and_run_answer_the_exit_code_of_the_command_and_set_its_environment() {
     let Some(link) = Link::up("t-exec", &["usn-0.2", "--rate", "100M"]) else { return };
     assert_eq!(link.exec("b", &["sh", "-c", "exit 7"]).status.code(), Some(7));
-    let environment = link.exec("b", &["sh", "-c", "echo $FARLINE_LINK $FARLINE_PEER $FARLINE_PEER_NS"]);
+    let environment =
+        link.exec("b", &["sh", "-c", "echo $FARLINE_LINK $FARLINE_PEER $FARLINE_PEER_NS"]);
     assert_eq!(text(&environment.stdout), "t-exec 10.77.0.1 t-exec-a\n");
 
-    let script = "ping -c 1 -W 5 $FARLINE_PEER >/dev/null && ip netns exec $FARLINE_PEER_NS true && exit 9";
-    let run = ["link", "run", "usn-0.2", "--rate", "100M", "--name", "t-run", "--", "sh", "-c", script];
+    let script =
+        "ping -c 1 -W 5 $FARLINE_PEER >/dev/null && ip netns exec $FARLINE_PEER_NS true && exit 9";
+    let run =
+        ["link", "run", "usn-0.2", "--rate", "100M", "--name", "t-run", "--", "sh", "-c", script];
     let run = farline().args(run).output().expect("farline runs");
     assert_eq!(run.status.code(), Some(9), "{}", text(&run.stderr));
-    assert!(text(&run.stderr).contains("link t-run:"), "it says how exact it was: {}", text(&run.stderr));
+    assert!(
+        text(&run.stderr).contains("link t-run:"),
+        "it says how exact it was: {}",
+        text(&run.stderr)
+    );
     assert!(listed("t-run").is_none(), "run takes its link down");
 }
 
 #[test]
 fn run_takes_its_link_down_when_terminated() {
     let Some(_link) = Link::up("t-probe", &["usn-0.2", "--rate", "100M"]) else { return };
-    let run = ["link", "run", "usn-0.2", "--rate", "100M", "--name", "t-term", "--", "sh", "-c", "echo ready; exec sleep 60"];
+    let run = [
+        "link",
+        "run",
+        "usn-0.2",
+        "--rate",
+        "100M",
+        "--name",
+        "t-term",
+        "--",
+        "sh",
+        "-c",
+        "echo ready; exec sleep 60",
+    ];
     let (mut run, _) = Running::begun(farline().args(run).stderr(Stdio::null()));
     assert!(listed("t-term").is_some());
     assert_eq!(run.end(Signal::TERM).code(), Some(128 + 15));
@@ -163,10 +203,18 @@ fn wrong_requests_get_one_error_with_a_hint() {
     let unknown = farline().args(["link", "up", "mars"]).output().expect("farline runs");
     assert_eq!(unknown.status.code(), Some(2));
     let said = text(&unknown.stderr);
-    assert!(said.contains("no path called `mars`") && said.contains("hint:") && said.contains("usn-8600"), "{said}");
+    assert!(
+        said.contains("no path called `mars`")
+            && said.contains("hint:")
+            && said.contains("usn-8600"),
+        "{said}"
+    );
 
     let gone = json(&["link", "down", "no-such-link"]);
-    assert_eq!((&gone["schema"], &gone["error"]["code"]), (&Value::from("farline/error/1"), &Value::from("link-gone")));
+    assert_eq!(
+        (&gone["schema"], &gone["error"]["code"]),
+        (&Value::from("farline/error/1"), &Value::from("link-gone"))
+    );
 
     let Some(_link) = Link::up("t-taken", &["usn-0.2", "--rate", "100M"]) else { return };
     let taken = json(&["link", "up", "usn-1400", "--rate", "100M", "--name", "t-taken"]);
@@ -184,21 +232,35 @@ fn an_ordinary_user_can_run_a_command_over_a_link() {
     let binary = folder.path().join("the-binary");
     std::fs::copy(farline_binary(), &binary).expect("a copy");
     std::os::unix::fs::chown(folder.path(), Some(65_534), Some(65_534)).expect("chown");
-    // Some machines keep /dev/net/tun for root: in a mount namespace of the test's own it is open to all, as elsewhere.
-    let script = "mknod -m 666 $DIR/tun c 10 200 && mount --bind $DIR/tun /dev/net/tun && export XDG_RUNTIME_DIR=$DIR HOME=$DIR && cd / &&
-        exec setpriv --reuid=65534 --regid=65534 --clear-groups $DIR/the-binary link run custom --rtt 10ms --rate 1G -- sh -c \"$CMD\"";
-    let command = "ping -c 2 -i 0.2 $FARLINE_PEER && ip netns exec $FARLINE_PEER_NS cat /proc/sys/net/ipv4/tcp_rmem";
+    // Some machines keep /dev/net/tun for root: in a mount namespace of the test's own it is open
+    // to all, as elsewhere.
+    let script = "mknod -m 666 $DIR/tun c 10 200 && mount --bind $DIR/tun /dev/net/tun && export \
+        XDG_RUNTIME_DIR=$DIR HOME=$DIR && cd / &&
+        exec setpriv --reuid=65534 --regid=65534 --clear-groups $DIR/the-binary link run custom \
+        --rtt 10ms --rate 1G -- sh -c \"$CMD\"";
+    let command = "ping -c 2 -i 0.2 $FARLINE_PEER && ip netns exec $FARLINE_PEER_NS cat \
+        /proc/sys/net/ipv4/tcp_rmem";
     let mut run = Command::new("unshare");
-    let run = run.args(["-m", "sh", "-c", script]).env("DIR", folder.path()).env("CMD", command).output().expect("unshare runs");
+    let run = run
+        .args(["-m", "sh", "-c", script])
+        .env("DIR", folder.path())
+        .env("CMD", command)
+        .output()
+        .expect("unshare runs");
     let said = text(&run.stderr);
     if said.contains("making a user namespace") || said.contains("making a TUN device") {
-        eprintln!("SKIPPED: this machine gives ordinary users no namespaces or no TUN device: {said}");
+        eprintln!(
+            "SKIPPED: this machine gives ordinary users no namespaces or no TUN device: {said}"
+        );
         return;
     }
     assert!(run.status.success(), "{}\n{said}", text(&run.stdout));
     let rtt = smallest_rtt(&run);
     assert!((10.0..30.0).contains(&rtt), "{rtt} ms");
     assert!(said.contains("without root"), "{said}");
-    let left: Vec<_> = std::fs::read_dir(folder.path().join("farline")).expect("the runtime folder").flatten().collect();
+    let left: Vec<_> = std::fs::read_dir(folder.path().join("farline"))
+        .expect("the runtime folder")
+        .flatten()
+        .collect();
     assert!(left.is_empty(), "{left:?}");
 }

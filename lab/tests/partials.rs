@@ -1,4 +1,5 @@
-//! `farline partials`: what a killed copy left is listed and removed, and what a running one holds is not.
+//! `farline partials`: what a killed copy left is listed and removed, and what a running one holds
+//! is not.
 
 use farline_lab::files::{folder, random, text};
 use farline_lab::{Running, error_of, farline, json_of, node, succeed};
@@ -18,7 +19,8 @@ fn ls(dir: &Path) -> Vec<Value> {
 }
 
 fn rm(path: &Path) -> (Value, Option<i32>) {
-    let output = farline().args(["--json", "partials", "rm", text(path)]).output().expect("farline runs");
+    let output =
+        farline().args(["--json", "partials", "rm", text(path)]).output().expect("farline runs");
     let said: Value = serde_json::from_slice(&output.stdout).expect("one object");
     assert_eq!(said["schema"], "farline/partials-rm/1", "{said}");
     (said, output.status.code())
@@ -31,11 +33,17 @@ fn files(dir: &Path) -> usize {
 /// Copies `from` slowly to `to`, and answers when `root` shows that some of it is durable.
 fn begin(from: &Path, to: &str, root: &Path) -> Running {
     let mut command = farline();
-    command.args(["-q", "cp", "-r", "--limit", "100Mbit/s", text(from), to]).stderr(Stdio::null()).stdout(Stdio::null());
+    command
+        .args(["-q", "cp", "-r", "--limit", "100Mbit/s", text(from), to])
+        .stderr(Stdio::null())
+        .stdout(Stdio::null());
     let mut copy = Running(command.spawn().expect("farline runs"));
     let deadline = Instant::now() + Duration::from_secs(20);
     while !ls(root).iter().any(|left| left["durable_bytes"].as_u64() > Some(0)) {
-        assert!(copy.0.try_wait().expect("asked").is_none(), "the copy was over before something was durable");
+        assert!(
+            copy.0.try_wait().expect("asked").is_none(),
+            "the copy was over before something was durable"
+        );
         assert!(Instant::now() < deadline, "nothing was durable within 20 s");
         std::thread::sleep(Duration::from_millis(20));
     }
@@ -60,18 +68,31 @@ fn what_a_killed_copy_left_is_listed_and_removed_and_what_a_running_one_holds_is
     assert_eq!(said["kept"][0]["error"]["code"], "busy", "{said}");
     // Seen from below, too: its journal lies above.
     let (said, code) = rm(&root.join("run7/deep"));
-    assert_eq!((said["kept"][0]["error"]["code"].as_str(), code), (Some("busy"), Some(6)), "{said}");
+    assert_eq!(
+        (said["kept"][0]["error"]["code"].as_str(), code),
+        (Some("busy"), Some(6)),
+        "{said}"
+    );
 
     server.end(Signal::KILL);
     assert!(!copy.0.wait().expect("ended").success());
     let listed = ls(&root);
     let left = &listed[0];
     assert_eq!((listed.len(), &left["running"]), (1, &Value::Bool(false)), "{listed:?}");
-    assert_eq!((left["target"].as_str(), left["total_bytes"].as_u64()), (Some(text(&target)), Some(LEN as u64)));
-    let (durable, age) = (left["durable_bytes"].as_u64().expect("bytes"), left["age"].as_u64().expect("nanoseconds"));
+    assert_eq!(
+        (left["target"].as_str(), left["total_bytes"].as_u64()),
+        (Some(text(&target)), Some(LEN as u64))
+    );
+    let (durable, age) = (
+        left["durable_bytes"].as_u64().expect("bytes"),
+        left["age"].as_u64().expect("nanoseconds"),
+    );
     assert!((1 << 20..LEN as u64).contains(&durable) && age < 60_000_000_000, "{left}");
     let table = succeed(farline().args(["partials", "ls", text(&root)]));
-    assert!(table.contains("broken off") && table.contains(text(&target)) && table.contains("200 MiB"), "{table}");
+    assert!(
+        table.contains("broken off") && table.contains(text(&target)) && table.contains("200 MiB"),
+        "{table}"
+    );
 
     // A copy of the tree leaves it out.
     let beside = dir.path().join("beside");

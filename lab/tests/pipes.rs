@@ -1,4 +1,5 @@
-//! `-`: standard input as source and standard output as destination, here, at a Farline node and at a stock server.
+//! `-`: standard input as source and standard output as destination, here, at a Farline node and at
+//! a stock server.
 
 use farline_lab::files::{names, random};
 use farline_lab::{Sshd, farline, farline_binary, globus_server, node, succeed};
@@ -7,7 +8,12 @@ use std::process::{Command, Output, Stdio};
 
 /// Runs a copy that reads `input`, in uneven parts, and answers with what it said and wrote.
 fn piped(command: &mut Command, input: &[u8]) -> Output {
-    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("starts");
+    let mut child = command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("starts");
     let mut pipe = child.stdin.take().expect("piped");
     let input = input.to_vec();
     let feeding = std::thread::spawn(move || {
@@ -24,7 +30,8 @@ fn piped(command: &mut Command, input: &[u8]) -> Output {
 #[test]
 fn a_pipe_becomes_a_file_and_a_file_a_pipe_everywhere() {
     let dir = tempfile::tempdir().expect("a folder");
-    let (root, there, here) = (dir.path().join("root"), dir.path().join("there"), dir.path().join("here"));
+    let (root, there, here) =
+        (dir.path().join("root"), dir.path().join("there"), dir.path().join("here"));
     for folder in [&root, &there, &here] {
         std::fs::create_dir(folder).expect("a folder");
     }
@@ -39,9 +46,16 @@ fn a_pipe_becomes_a_file_and_a_file_a_pipe_everywhere() {
         let bytes = random(11, len);
         for (place, folder, verified) in &places {
             for streams in ["1", "4"] {
-                let up = piped(farline().args(["--json", "cp", "--streams", streams, "-", place]), &bytes);
+                let up = piped(
+                    farline().args(["--json", "cp", "--streams", streams, "-", place]),
+                    &bytes,
+                );
                 let said = String::from_utf8_lossy(&up.stdout).into_owned();
-                assert!(up.status.success(), "{place} {len}: {said} {}", String::from_utf8_lossy(&up.stderr));
+                assert!(
+                    up.status.success(),
+                    "{place} {len}: {said} {}",
+                    String::from_utf8_lossy(&up.stderr)
+                );
                 let result: serde_json::Value = serde_json::from_str(&said).expect("one object");
                 assert_eq!(
                     (result["bytes"].as_u64(), result["files"].as_u64()),
@@ -49,11 +63,21 @@ fn a_pipe_becomes_a_file_and_a_file_a_pipe_everywhere() {
                     "{place}: {result}"
                 );
                 assert_eq!(result["verified"], false, "{result}");
-                assert!(std::fs::read(folder.join("f")).expect("landed") == bytes, "{place} {len} -> other bytes");
-                let down = farline().args(["--json", "cp", "--streams", streams, place, "-"]).output().expect("runs");
+                assert!(
+                    std::fs::read(folder.join("f")).expect("landed") == bytes,
+                    "{place} {len} -> other bytes"
+                );
+                let down = farline()
+                    .args(["--json", "cp", "--streams", streams, place, "-"])
+                    .output()
+                    .expect("runs");
                 let said = String::from_utf8_lossy(&down.stderr).into_owned();
-                assert!(down.status.success() && down.stdout == bytes, "{place} {len} {streams}: {said}");
-                let result: serde_json::Value = serde_json::from_str(&said).expect("one object, on stderr");
+                assert!(
+                    down.status.success() && down.stdout == bytes,
+                    "{place} {len} {streams}: {said}"
+                );
+                let result: serde_json::Value =
+                    serde_json::from_str(&said).expect("one object, on stderr");
                 assert_eq!(
                     (result["bytes"].as_u64(), result["verified"].as_bool()),
                     (Some(len as u64), Some(*verified)),
@@ -71,9 +95,15 @@ fn many_channels_through_a_small_pool_come_out_in_order() {
     let (_node, url) = node(dir.path(), "read", &[]);
     let bytes = random(11, 60_000_123);
     std::fs::write(dir.path().join("f"), &bytes).expect("written");
-    let out =
-        farline().args(["-q", "cp", "--streams", "6", "--staging", "8MiB", &format!("{url}/f"), "-"]).output().expect("runs");
-    assert!(out.status.success() && out.stdout == bytes, "{}", String::from_utf8_lossy(&out.stderr));
+    let out = farline()
+        .args(["-q", "cp", "--streams", "6", "--staging", "8MiB", &format!("{url}/f"), "-"])
+        .output()
+        .expect("runs");
+    assert!(
+        out.status.success() && out.stdout == bytes,
+        "{}",
+        String::from_utf8_lossy(&out.stderr)
+    );
 }
 
 #[test]
@@ -83,8 +113,12 @@ fn a_reader_that_goes_away_is_said_and_a_folder_is_refused() {
     std::fs::write(dir.path().join("f"), random(11, 30_000_000)).expect("written");
     std::fs::create_dir(dir.path().join("d")).expect("a folder");
     for source in [format!("{url}/f"), format!("{}/f", dir.path().display())] {
-        let mut child =
-            farline().args(["cp", &source, "-"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("starts");
+        let mut child = farline()
+            .args(["cp", &source, "-"])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("starts");
         let mut some = [0; 10];
         let mut pipe = child.stdout.take().expect("piped");
         pipe.read_exact(&mut some).expect("the first bytes");
@@ -101,7 +135,12 @@ fn a_reader_that_goes_away_is_said_and_a_folder_is_refused() {
         (vec!["-", &url], "no-name"),
         (vec!["-", "Cargo.toml", &folder], "one-source"),
     ] {
-        let output = farline().args(["--json", "cp"]).args(&args).stdin(Stdio::null()).output().expect("runs");
+        let output = farline()
+            .args(["--json", "cp"])
+            .args(&args)
+            .stdin(Stdio::null())
+            .output()
+            .expect("runs");
         let said = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
         assert_eq!(output.status.code(), Some(2), "{args:?}: {said}");
         assert!(said.contains(&format!("\"code\":\"{code}\"")), "{args:?}: {said}");
@@ -111,7 +150,8 @@ fn a_reader_that_goes_away_is_said_and_a_folder_is_refused() {
 #[test]
 fn a_copy_of_a_pipe_that_is_broken_off_leaves_nothing() {
     let dir = tempfile::tempdir().expect("a folder");
-    let (root, there, here) = (dir.path().join("root"), dir.path().join("there"), dir.path().join("here"));
+    let (root, there, here) =
+        (dir.path().join("root"), dir.path().join("there"), dir.path().join("here"));
     for folder in [&root, &there, &here] {
         std::fs::create_dir(folder).expect("a folder");
     }
@@ -122,8 +162,12 @@ fn a_copy_of_a_pipe_that_is_broken_off_leaves_nothing() {
         (format!("{globus}{}/f", there.display()), &there),
         (format!("{}/f", here.display()), &here),
     ] {
-        let mut child =
-            farline().args(["-q", "cp", "-", &place]).stdin(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("starts");
+        let mut child = farline()
+            .args(["-q", "cp", "-", &place])
+            .stdin(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("starts");
         let mut pipe = child.stdin.take().expect("piped");
         pipe.write_all(&random(11, 3_000_000)).expect("read so far");
         // What was written is on its way; the pipe stays open and silent.
@@ -150,7 +194,15 @@ fn pipes_go_over_ssh() {
     std::fs::write(&config, sshd.client_config("far", None)).expect("written");
     let cp = || {
         let mut command = farline();
-        command.args(["-q", "cp", "--ssh", &format!("ssh -F {}", config.display()), "--remote-farline"]).arg(farline_binary());
+        command
+            .args([
+                "-q",
+                "cp",
+                "--ssh",
+                &format!("ssh -F {}", config.display()),
+                "--remote-farline",
+            ])
+            .arg(farline_binary());
         command
     };
     let bytes = random(11, 5_000_001);
@@ -158,5 +210,9 @@ fn pipes_go_over_ssh() {
     let up = piped(cp().args(["-", &place]), &bytes);
     assert!(up.status.success(), "{}", String::from_utf8_lossy(&up.stderr));
     let down = cp().args([&place, "-"]).output().expect("runs");
-    assert!(down.status.success() && down.stdout == bytes, "{}", String::from_utf8_lossy(&down.stderr));
+    assert!(
+        down.status.success() && down.stdout == bytes,
+        "{}",
+        String::from_utf8_lossy(&down.stderr)
+    );
 }

@@ -1,4 +1,5 @@
-//! `farline profile` and `plan` as a user has them: modelled, measured over real links, broken off, and compared.
+//! `farline profile` and `plan` as a user has them: modelled, measured over real links, broken off,
+//! and compared.
 
 use farline_core::profile::Profile;
 use farline_lab::files::text;
@@ -25,33 +26,59 @@ fn read(file: &Path) -> Value {
 }
 
 fn repetitions(profile: &Value) -> usize {
-    profile["cells"].as_array().expect("cells").iter().map(|cell| cell["repetitions"].as_array().map_or(0, Vec::len)).sum()
+    profile["cells"]
+        .as_array()
+        .expect("cells")
+        .iter()
+        .map(|cell| cell["repetitions"].as_array().map_or(0, Vec::len))
+        .sum()
 }
 
-/// The repetition of `cell` that counts; `None`, loudly, where this machine was too busy for any: then nothing is known of the path.
+/// The repetition of `cell` that counts; `None`, loudly, where this machine was too busy for any:
+/// then nothing is known of the path.
 fn valid(cell: &Value) -> Option<&Value> {
     let all = cell["repetitions"].as_array().expect("repetitions");
     let one = all.iter().find(|one| one["invalid"].is_null());
     if one.is_none() {
-        eprintln!("SKIPPED: this machine was too busy to measure {}: {}", cell["cell"], all[0]["invalid"]);
+        eprintln!(
+            "SKIPPED: this machine was too busy to measure {}: {}",
+            cell["cell"], all[0]["invalid"]
+        );
     }
     one
 }
 
 /// Profiles over an emulated path of 50 Mbit/s; `None` where this machine makes no link.
 fn measured(seconds: &str, document: &Path, more: &[&str]) -> Option<Command> {
-    let probe = ["--json", "link", "up", "custom", "--rtt", "1ms", "--rate", "1M", "--name", "t-profile"];
+    let probe =
+        ["--json", "link", "up", "custom", "--rtt", "1ms", "--rate", "1M", "--name", "t-profile"];
     let up = farline().args(probe).output().expect("farline runs");
     if !up.status.success() {
         let said = String::from_utf8_lossy(&up.stdout).into_owned();
         let error: Value = serde_json::from_str(&said).expect("one object");
-        assert!(matches!(error["error"]["code"].as_str(), Some("link-forbidden" | "link-device")), "{said}");
+        assert!(
+            matches!(error["error"]["code"].as_str(), Some("link-forbidden" | "link-device")),
+            "{said}"
+        );
         eprintln!("SKIPPED: this machine does not let us make a link: {said}");
         return None;
     }
     succeed(farline().args(["link", "down", "t-profile"]));
     let mut command = farline();
-    command.args(["--json", "profile", "--rtt", "20ms", "--rate", "50M", "--mtu", "1500", "--scale", "1", "--seconds", seconds]);
+    command.args([
+        "--json",
+        "profile",
+        "--rtt",
+        "20ms",
+        "--rate",
+        "50M",
+        "--mtu",
+        "1500",
+        "--scale",
+        "1",
+        "--seconds",
+        seconds,
+    ]);
     command.args(["--out", text(document)]).args(more).stderr(Stdio::null());
     Some(command)
 }
@@ -62,7 +89,17 @@ fn rdma_is_modelled_beside_the_paper_and_refuses_what_it_does_not_vary() {
     let file = |name: &str| dir.path().join(name);
     let (table, page) = (file("d.csv"), file("d.html"));
     let mut command = farline();
-    command.args(["--json", "profile", "--simulate", "--preset", "sc08-ib-stability", "-o", text(&table), "-o", text(&page)]);
+    command.args([
+        "--json",
+        "profile",
+        "--simulate",
+        "--preset",
+        "sc08-ib-stability",
+        "-o",
+        text(&table),
+        "-o",
+        text(&page),
+    ]);
     assert_eq!(json_of(&mut command)["schema"], "farline/verbs/1");
     assert!(fs::read_to_string(&table).expect("a table").contains(",modelled,7.34"));
     assert!(fs::read_to_string(&page).expect("a page").contains("Decrease per mile"));
@@ -103,17 +140,41 @@ fn a_model_is_written_compared_and_planned_from() {
     simulate(&file("b.json"), &["--host-rate", "300M"]);
     simulate(&file("c.json"), &["--window", "256KiB"]);
     let a = read(&file("a.json"));
-    assert_eq!((&a["schema"], &a["kind"], repetitions(&a)), (&"farline/profile/1".into(), &"modelled".into(), 10), "{a}");
+    assert_eq!(
+        (&a["schema"], &a["kind"], repetitions(&a)),
+        (&"farline/profile/1".into(), &"modelled".into(), 10),
+        "{a}"
+    );
     let page = fs::read_to_string(file("a.html")).expect("a page");
-    assert!(page.contains("usn-1400 cubic 4 streams") && !page.contains("src=\"http"), "a page that stands alone");
+    assert!(
+        page.contains("usn-1400 cubic 4 streams") && !page.contains("src=\"http"),
+        "a page that stands alone"
+    );
     let table = fs::read(file("a.parquet")).expect("a table");
-    assert!(table.starts_with(b"PAR1") && table.ends_with(b"PAR1") && table.len() > 1_000, "a Parquet file");
-    let differ = |x: &str, y: &str| json_of(farline().args(["--json", "profile", "diff", text(&file(x)), text(&file(y))]));
-    let significant =
-        |found: &Value| found["cells"].as_array().expect("cells").iter().filter(|cell| cell["significant"] == true).count();
+    assert!(
+        table.starts_with(b"PAR1") && table.ends_with(b"PAR1") && table.len() > 1_000,
+        "a Parquet file"
+    );
+    let differ = |x: &str, y: &str| {
+        json_of(farline().args(["--json", "profile", "diff", text(&file(x)), text(&file(y))]))
+    };
+    let significant = |found: &Value| {
+        found["cells"]
+            .as_array()
+            .expect("cells")
+            .iter()
+            .filter(|cell| cell["significant"] == true)
+            .count()
+    };
     let (same, slower) = (differ("a.json", "a.json"), differ("a.json", "b.json"));
     assert_eq!((significant(&same), significant(&slower)), (0, 2), "{slower}");
-    let error = error_of(farline().args(["--json", "profile", "diff", text(&file("a.json")), text(&file("c.json"))]));
+    let error = error_of(farline().args([
+        "--json",
+        "profile",
+        "diff",
+        text(&file("a.json")),
+        text(&file("c.json")),
+    ]));
     assert_eq!(error["code"], "profile-diff", "{error}");
     // One repetition of each says nothing of others, and a level is a probability.
     let one = ["--repetitions", "1", "--seconds", "5"];
@@ -121,15 +182,25 @@ fn a_model_is_written_compared_and_planned_from() {
     simulate(&file("f.json"), &[&one[..], &["--host-rate", "300M"]].concat());
     let untested = differ("e.json", "f.json");
     assert_eq!((&untested["tested"], significant(&untested)), (&0.into(), 0), "{untested}");
-    let said = succeed(farline().args(["profile", "diff", text(&file("e.json")), text(&file("f.json"))]));
+    let said =
+        succeed(farline().args(["profile", "diff", text(&file("e.json")), text(&file("f.json"))]));
     assert!(said.contains("none of 2 cells could be tested"), "{said}");
     assert!(said.lines().all(|line| line.chars().count() <= 80), "{said}");
     for level in ["7", "nan", "0"] {
         let mut diff = farline();
-        diff.args(["--json", "profile", "diff", text(&file("a.json")), text(&file("b.json")), "--level", level]);
+        diff.args([
+            "--json",
+            "profile",
+            "diff",
+            text(&file("a.json")),
+            text(&file("b.json")),
+            "--level",
+            level,
+        ]);
         assert_eq!(error_of(&mut diff)["code"], "profile-diff", "{level}");
     }
-    let plan = |file: &Path| json_of(farline().args(["--json", "plan", text(file), "--size", "100GB"]));
+    let plan =
+        |file: &Path| json_of(farline().args(["--json", "plan", text(file), "--size", "100GB"]));
     let (wide, narrow) = (plan(&file("a.json")), plan(&file("c.json")));
     assert_eq!(narrow["streams"], 4, "{narrow}");
     assert!(narrow["seconds"].as_f64() > wide["seconds"].as_f64(), "{wide} {narrow}");
@@ -150,12 +221,20 @@ fn a_model_is_written_compared_and_planned_from() {
     for (arguments, code, words) in refused {
         let error = error_of(farline().args(["--json", "plan", "--size", "1GB"]).args(arguments));
         assert_eq!(error["code"], code, "{arguments:?}: {error}");
-        assert!(error["message"].as_str().is_some_and(|found| found.contains(words)), "{arguments:?}: {error}");
+        assert!(
+            error["message"].as_str().is_some_and(|found| found.contains(words)),
+            "{arguments:?}: {error}"
+        );
     }
     // What is no profile is refused in words.
     fs::write(file("d.json"), b"{}").expect("write");
-    let error = error_of(farline().args(["--json", "plan", text(&file("d.json")), "--size", "1GB"]));
-    assert_eq!((&error["code"], &error["fault"]), (&"profile-document".into(), &"you".into()), "{error}");
+    let error =
+        error_of(farline().args(["--json", "plan", text(&file("d.json")), "--size", "1GB"]));
+    assert_eq!(
+        (&error["code"], &error["fault"]),
+        (&"profile-document".into(), &"you".into()),
+        "{error}"
+    );
 }
 
 #[test]
@@ -170,19 +249,34 @@ fn a_measured_profile_has_what_both_ends_saw_and_a_window_limits_it() {
     assert_eq!(profile["kind"], "measured");
     for cell in profile["cells"].as_array().expect("cells") {
         let Some(one) = valid(cell) else { continue };
-        let (streams, window) = (cell["cell"]["streams"].as_f64().expect("a number"), cell["cell"]["window_bytes"].as_f64());
-        let (sent, got) = (one["whole"]["sender_bps"].as_f64(), one["whole"]["receiver_bps"].as_f64().expect("a rate"));
-        // The path's rate or one window a round trip, whichever is less; the ramp takes some of three seconds.
+        let (streams, window) = (
+            cell["cell"]["streams"].as_f64().expect("a number"),
+            cell["cell"]["window_bytes"].as_f64(),
+        );
+        let (sent, got) = (
+            one["whole"]["sender_bps"].as_f64(),
+            one["whole"]["receiver_bps"].as_f64().expect("a rate"),
+        );
+        // The path's rate or one window a round trip, whichever is less; the ramp takes some of
+        // three seconds.
         let most = 50e6_f64.min(streams * window.expect("a window") * 8.0 / 0.020);
         assert!((0.5 * most..1.02 * most).contains(&got), "{got} of {most}: {cell}");
         assert!((sent.expect("a rate") / got - 1.0).abs() < 0.2, "{cell}");
         // Each end's own, so that they are not the same to the last bit.
-        let steady = [&one["steady"]["sender_bps"], &one["steady"]["receiver_bps"]].map(|rate| rate.as_f64().expect("a rate"));
+        let steady = [&one["steady"]["sender_bps"], &one["steady"]["receiver_bps"]]
+            .map(|rate| rate.as_f64().expect("a rate"));
         assert!((steady[0] / steady[1] - 1.0).abs() < 0.2 && steady[0] != steady[1], "{cell}");
         assert!(one["began"].as_str().is_some_and(|began| began.ends_with(" UTC")), "{cell}");
         assert_eq!(one["samples_bps"].as_array().expect("samples").len(), 6, "{cell}");
-        assert!(one["rtt_ns"].as_u64().is_some_and(|rtt| (20_000_000..40_000_000).contains(&rtt)), "{cell}");
-        assert_eq!((&one["link"]["limit_ns"], &one["link"]["overruns"]), (&1_000_000.into(), &0.into()), "{cell}");
+        assert!(
+            one["rtt_ns"].as_u64().is_some_and(|rtt| (20_000_000..40_000_000).contains(&rtt)),
+            "{cell}"
+        );
+        assert_eq!(
+            (&one["link"]["limit_ns"], &one["link"]["overruns"]),
+            (&1_000_000.into(), &0.into()),
+            "{cell}"
+        );
         if streams == 1.0 && most < 50e6 {
             assert_eq!(one["limited_by"], "receiver_window", "{cell}");
         }
@@ -198,19 +292,24 @@ fn a_send_buffer_holds_a_stream_back_and_messages_of_any_size_arrive() {
     let profile = json_of(&mut command);
     assert_eq!(profile["cells"].as_array().map(Vec::len), Some(4), "{profile}");
     let rate = |buffer: u64, message: u64| {
-        let of =
-            |cell: &&Value| (&cell["cell"]["buffer_bytes"], &cell["cell"]["message_bytes"]) == (&buffer.into(), &message.into());
-        let cell = profile["cells"].as_array().expect("cells").iter().find(of).expect("a cell of each");
+        let of = |cell: &&Value| {
+            (&cell["cell"]["buffer_bytes"], &cell["cell"]["message_bytes"])
+                == (&buffer.into(), &message.into())
+        };
+        let cell =
+            profile["cells"].as_array().expect("cells").iter().find(of).expect("a cell of each");
         valid(cell).map(|one| one["whole"]["receiver_bps"].as_f64().expect("a rate"))
     };
     let (wide, small, narrow) = (rate(2 << 20, 1 << 20), rate(2 << 20, 700), rate(16 << 10, 700));
     let (Some(wide), Some(small), Some(narrow)) = (wide, small, narrow) else { return };
     assert!((25e6..51e6).contains(&wide) && small > 15e6, "{profile}");
-    // 16 KiB a round trip are 6.6 Mbit/s. Linux looks at the limit before it begins a segment, so that a large write goes beyond it.
+    // 16 KiB a round trip are 6.6 Mbit/s. Linux looks at the limit before it begins a segment, so
+    // that a large write goes beyond it.
     assert!((1e6..0.7 * wide).contains(&narrow), "{narrow} of {wide}: {profile}");
     if narrow > 4e6 {
         let held = |cell: &Value| {
-            cell["cell"]["buffer_bytes"] == 16 << 10 && valid(cell).is_some_and(|one| one["limited_by"] == "send_buffer")
+            cell["cell"]["buffer_bytes"] == 16 << 10
+                && valid(cell).is_some_and(|one| one["limited_by"] == "send_buffer")
         };
         assert!(profile["cells"].as_array().expect("cells").iter().any(held), "{profile}");
     }
@@ -220,19 +319,27 @@ fn a_send_buffer_holds_a_stream_back_and_messages_of_any_size_arrive() {
 fn data_goes_the_other_way_and_both_ways_at_once() {
     let _one = ONE.lock();
     let dir = tempfile::tempdir().expect("a folder");
-    let Some(mut command) =
-        measured("3", &dir.path().join("p.json"), &["--direction", "out,back,both", "--streams", "2", "--repetitions", "1"])
-    else {
+    let Some(mut command) = measured(
+        "3",
+        &dir.path().join("p.json"),
+        &["--direction", "out,back,both", "--streams", "2", "--repetitions", "1"],
+    ) else {
         return;
     };
     let profile = json_of(&mut command);
     let mean = |direction: &str| {
         let of = |cell: &&Value| cell["cell"]["direction"].as_str().unwrap_or("out") == direction;
-        let cell = profile["cells"].as_array().expect("cells").iter().find(of).expect("a cell of each");
+        let cell =
+            profile["cells"].as_array().expect("cells").iter().find(of).expect("a cell of each");
         let one = valid(cell)?;
-        Some((one["whole"]["receiver_bps"].as_f64().expect("a rate"), one["streams_bps"].as_array().expect("streams").len()))
+        Some((
+            one["whole"]["receiver_bps"].as_f64().expect("a rate"),
+            one["streams_bps"].as_array().expect("streams").len(),
+        ))
     };
-    let (Some(out), Some(back), Some(both)) = (mean("out"), mean("back"), mean("both")) else { return };
+    let (Some(out), Some(back), Some(both)) = (mean("out"), mean("back"), mean("both")) else {
+        return;
+    };
     assert_eq!((out.1, back.1, both.1), (2, 2, 4), "as many streams each way");
     assert!([out.0, back.0].iter().all(|rate| (20e6..50e6).contains(rate)), "{out:?} {back:?}");
     assert!((50e6..100e6).contains(&both.0), "each way has a line of its own: {both:?}");
@@ -243,9 +350,11 @@ fn a_mover_is_measured_from_memory_and_from_a_file_that_stalls() {
     let _one = ONE.lock();
     let dir = tempfile::tempdir().expect("a folder");
     let staging = ["--staging", "8MiB", "--store", "memory,file", "--order", "synchronous"];
-    let Some(mut command) =
-        measured("2", &dir.path().join("p.json"), &[&staging[..], &["--streams", "2", "--repetitions", "1"]].concat())
-    else {
+    let Some(mut command) = measured(
+        "2",
+        &dir.path().join("p.json"),
+        &[&staging[..], &["--streams", "2", "--repetitions", "1"]].concat(),
+    ) else {
         return;
     };
     let profile = json_of(command.env("TMPDIR", dir.path()));
@@ -255,15 +364,22 @@ fn a_mover_is_measured_from_memory_and_from_a_file_that_stalls() {
         let Some(one) = valid(cell) else { continue };
         let rate = one["whole"]["receiver_bps"].as_f64().expect("a rate");
         assert!((10e6..50e6).contains(&rate), "{cell}");
-        assert!(one["seconds"].as_f64().is_some_and(|seconds| seconds >= 1.5), "what two seconds carry was moved: {cell}");
+        assert!(
+            one["seconds"].as_f64().is_some_and(|seconds| seconds >= 1.5),
+            "what two seconds carry was moved: {cell}"
+        );
         for nobody_measured in ["streams_bps", "reductions", "timeouts", "fairness"] {
             assert!(one[nobody_measured].is_null(), "{nobody_measured}: {cell}");
         }
     }
-    let left: Vec<_> = fs::read_dir(dir.path()).expect("a folder").map(|entry| entry.expect("an entry").file_name()).collect();
+    let left: Vec<_> = fs::read_dir(dir.path())
+        .expect("a folder")
+        .map(|entry| entry.expect("an entry").file_name())
+        .collect();
     assert_eq!(left, ["p.json"], "the files are gone");
     // Staging that cannot be is refused before anything runs.
-    let error = error_of(farline().args(["--json", "profile", "--rtt", "5ms", "--staging", "1MiB"]));
+    let error =
+        error_of(farline().args(["--json", "profile", "--rtt", "5ms", "--staging", "1MiB"]));
     assert_eq!(error["code"], "profile-grid", "{error}");
 }
 
@@ -271,17 +387,26 @@ fn a_mover_is_measured_from_memory_and_from_a_file_that_stalls() {
 fn a_mover_is_measured_over_tcp_and_over_tls_and_rdma_says_where_it_is_measured() {
     let _one = ONE.lock();
     let dir = tempfile::tempdir().expect("a folder");
-    let more = ["--channel", "tcp,tls", "--staging", "8MiB", "--streams", "2", "--repetitions", "1"];
+    let more =
+        ["--channel", "tcp,tls", "--staging", "8MiB", "--streams", "2", "--repetitions", "1"];
     let Some(mut command) = measured("2", &dir.path().join("p.json"), &more) else { return };
     let profile = json_of(command.env("TMPDIR", dir.path()));
     let cells = profile["cells"].as_array().expect("cells");
-    let driver = |cell: &Value| cell["cell"]["staged"]["driver"].as_str().unwrap_or("tcp").to_owned();
+    let driver =
+        |cell: &Value| cell["cell"]["staged"]["driver"].as_str().unwrap_or("tcp").to_owned();
     assert_eq!(cells.iter().map(driver).collect::<Vec<_>>(), ["tcp", "tls"], "{profile}");
     for cell in cells {
         let Some(one) = valid(cell) else { continue };
-        assert!(one["whole"]["receiver_bps"].as_f64().is_some_and(|rate| (10e6..50e6).contains(&rate)), "{cell}");
+        assert!(
+            one["whole"]["receiver_bps"].as_f64().is_some_and(|rate| (10e6..50e6).contains(&rate)),
+            "{cell}"
+        );
         let cpu = one["cpu"].as_array().expect("both ends' processor time");
-        assert!(cpu.len() == 2 && cpu.iter().all(|share| share.as_f64().is_some_and(|share| share < 4.0)), "{cell}");
+        assert!(
+            cpu.len() == 2
+                && cpu.iter().all(|share| share.as_f64().is_some_and(|share| share < 4.0)),
+            "{cell}"
+        );
     }
     let refused: [(&[&str], &str, &str); 4] = [
         (&["--rtt", "5ms", "--channel", "tcp,rdma"], "profile-channel", "--channel rdma alone"),
@@ -292,7 +417,10 @@ fn a_mover_is_measured_over_tcp_and_over_tls_and_rdma_says_where_it_is_measured(
     for (arguments, code, hint) in refused {
         let error = error_of(farline().args(["--json", "profile"]).args(arguments));
         assert_eq!(error["code"], code, "{arguments:?}: {error}");
-        assert!(error["hint"].as_str().unwrap_or_default().contains(hint), "{arguments:?}: {error}");
+        assert!(
+            error["hint"].as_str().unwrap_or_default().contains(hint),
+            "{arguments:?}: {error}"
+        );
     }
 }
 
@@ -309,7 +437,12 @@ fn wait_for(file: &Path, count: usize, running: &mut Running) {
 /// Waits until the link `name` is up, or is not.
 fn link_is(name: &str, up: bool) {
     let deadline = Instant::now() + Duration::from_secs(30);
-    while farline().args(["link", "stats", name]).output().is_ok_and(|output| output.status.success()) != up {
+    while farline()
+        .args(["link", "stats", name])
+        .output()
+        .is_ok_and(|output| output.status.success())
+        != up
+    {
         assert!(Instant::now() < deadline, "link {name}: up {}, wanted {up}", !up);
         std::thread::sleep(Duration::from_millis(10));
     }
@@ -334,29 +467,46 @@ fn a_killed_profile_goes_on_and_one_whose_path_dies_keeps_what_it_has() {
     link_is("profile", false);
     // The path is taken away under the next one.
     let mut command = farline();
-    command.args(["--json", "profile", "--resume", text(&document)]).stdout(Stdio::piped()).stderr(Stdio::null());
+    command
+        .args(["--json", "profile", "--resume", text(&document)])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null());
     let child = command.spawn().expect("farline runs");
     link_is("profile", true);
     std::thread::sleep(Duration::from_millis(300));
     // Each repetition has its own: there may be none at this moment.
     let deadline = Instant::now() + Duration::from_secs(30);
-    while !farline().args(["link", "down", "profile"]).output().is_ok_and(|output| output.status.success()) {
+    while !farline()
+        .args(["link", "down", "profile"])
+        .output()
+        .is_ok_and(|output| output.status.success())
+    {
         assert!(Instant::now() < deadline, "no link to take down");
         std::thread::sleep(Duration::from_millis(10));
     }
     let output = child.wait_with_output().expect("a child");
     let said: Value = serde_json::from_slice(&output.stdout).expect("one object");
-    assert!(!output.status.success() && said["error"]["hint"].as_str().is_some_and(|hint| hint.contains("--resume")), "{said}");
+    assert!(
+        !output.status.success()
+            && said["error"]["hint"].as_str().is_some_and(|hint| hint.contains("--resume")),
+        "{said}"
+    );
     // One that ended before the path did counts too.
     let kept = repetitions(&read(&document));
     // And whole in the end.
     let dotted = dir.path().join(".").join("p.json");
     let twice = ["-o", text(&document), "-o", text(&dotted)];
-    let whole = json_of(farline().args(["--json", "-q", "profile", "--resume", text(&document)]).args(twice));
+    let whole = json_of(
+        farline().args(["--json", "-q", "profile", "--resume", text(&document)]).args(twice),
+    );
     assert!(repetitions(&whole) >= 4, "{whole}");
     // That it went on is in the document, and that of two times the first one gave nothing.
     let went_on = whole["resumptions"].as_array().expect("resumptions");
-    assert_eq!(went_on.last().map(|one| one["repetitions"].as_u64()), Some(Some(kept as u64)), "{went_on:?}");
+    assert_eq!(
+        went_on.last().map(|one| one["repetitions"].as_u64()),
+        Some(Some(kept as u64)),
+        "{went_on:?}"
+    );
     assert_eq!(went_on[0]["environment"], whole["environment"], "the same machine");
 }
 
@@ -368,7 +518,8 @@ fn a_killed_profile_whose_page_alone_was_asked_for_goes_on_too() {
     let Some(mut command) = measured("2", &page, &["--repetitions", "40"]) else { return };
     command.env("XDG_STATE_HOME", dir.path()).stdout(Stdio::null());
     let mut running = Running(command.spawn().expect("farline runs"));
-    let unfinished = dir.path().join(format!("farline/profiles/unfinished-custom-{}.json", running.0.id()));
+    let unfinished =
+        dir.path().join(format!("farline/profiles/unfinished-custom-{}.json", running.0.id()));
     wait_for(&unfinished, 1, &mut running);
     running.end(Signal::KILL);
     assert!(!page.exists() && repetitions(&read(&unfinished)) >= 1);
@@ -379,16 +530,26 @@ fn a_full_disk_is_found_before_a_repetition_runs() {
     let _one = ONE.lock();
     let dir = tempfile::tempdir().expect("a folder");
     let small = ["-t", "tmpfs", "-o", "size=64k", "tmpfs", text(dir.path())];
-    if !Command::new("mount").args(small).stderr(Stdio::null()).status().is_ok_and(|status| status.success()) {
+    if !Command::new("mount")
+        .args(small)
+        .stderr(Stdio::null())
+        .status()
+        .is_ok_and(|status| status.success())
+    {
         eprintln!("SKIPPED: only root can mount a small disk");
         return;
     }
     let mounted = Mounted(dir.path());
-    let error = measured("2", &dir.path().join("p.json"), &["--repetitions", "1"]).map(|mut command| error_of(&mut command));
+    let error = measured("2", &dir.path().join("p.json"), &["--repetitions", "1"])
+        .map(|mut command| error_of(&mut command));
     let left = fs::read_dir(dir.path()).expect("a folder").count();
     drop(mounted);
     let Some(error) = error else { return };
-    assert_eq!((&error["code"], &error["fault"], left), (&"cannot-write".into(), &"here".into(), 0), "{error}");
+    assert_eq!(
+        (&error["code"], &error["fault"], left),
+        (&"cannot-write".into(), &"here".into(), 0),
+        "{error}"
+    );
 }
 
 #[test]
@@ -396,13 +557,21 @@ fn a_disk_that_fills_up_in_the_middle_costs_no_finished_repetition() {
     let _one = ONE.lock();
     let dir = tempfile::tempdir().expect("a folder");
     let small = ["-t", "tmpfs", "-o", "size=8m", "tmpfs", text(dir.path())];
-    if !Command::new("mount").args(small).stderr(Stdio::null()).status().is_ok_and(|status| status.success()) {
+    if !Command::new("mount")
+        .args(small)
+        .stderr(Stdio::null())
+        .status()
+        .is_ok_and(|status| status.success())
+    {
         eprintln!("SKIPPED: only root can mount a small disk");
         return;
     }
     let mounted = Mounted(dir.path());
     let document = dir.path().join("p.json");
-    let Some(mut command) = measured("2", &document, &["--streams", "1-8", "--repetitions", "2"]) else { return };
+    let Some(mut command) = measured("2", &document, &["--streams", "1-8", "--repetitions", "2"])
+    else {
+        return;
+    };
     let mut child = Running(command.stdout(Stdio::piped()).spawn().expect("farline runs"));
     wait_for(&document, 1, &mut child);
     // Somebody else takes all that is left, and what becomes free.
@@ -416,8 +585,13 @@ fn a_disk_that_fills_up_in_the_middle_costs_no_finished_repetition() {
     child.0.stdout.take().expect("piped").read_to_string(&mut said).expect("text");
     assert!(!child.0.wait().expect("a child").success(), "{said}");
     let error: Value = serde_json::from_str(&said).expect("one object");
-    assert_eq!((&error["error"]["code"], &error["error"]["fault"]), (&"cannot-write".into(), &"here".into()), "{error}");
-    // The place that the last one needed went to the next one: only when the document has grown is there none.
+    assert_eq!(
+        (&error["error"]["code"], &error["error"]["fault"]),
+        (&"cannot-write".into(), &"here".into()),
+        "{error}"
+    );
+    // The place that the last one needed went to the next one: only when the document has grown is
+    // there none.
     assert!((1..16).contains(&repetitions(&read(&document))), "{error}");
     fs::remove_file(&filler).expect("the filler");
     let kept = Profile::read(&fs::read_to_string(&document).expect("the document"));
@@ -451,25 +625,51 @@ fn an_ordinary_user_measures_and_is_told_what_takes_a_privilege() {
     let nobody = |congestion: &str| {
         let mut command = Command::new("setpriv");
         command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(&binary);
-        command.args(["--json", "-q", "profile", "--rtt", "20ms", "--rate", "50M", "--mtu", "1500", "--scale", "1"]);
-        command.args(["--seconds", "2", "--repetitions", "1", "--congestion", congestion, "--out", text(&document)]);
-        command.env("HOME", dir.path()).env_remove("XDG_RUNTIME_DIR").current_dir(dir.path()).stderr(Stdio::null());
+        command.args([
+            "--json", "-q", "profile", "--rtt", "20ms", "--rate", "50M", "--mtu", "1500",
+            "--scale", "1",
+        ]);
+        command.args([
+            "--seconds",
+            "2",
+            "--repetitions",
+            "1",
+            "--congestion",
+            congestion,
+            "--out",
+            text(&document),
+        ]);
+        command
+            .env("HOME", dir.path())
+            .env_remove("XDG_RUNTIME_DIR")
+            .current_dir(dir.path())
+            .stderr(Stdio::null());
         command
     };
     let output = nobody("reno").output().expect("setpriv runs");
     let said: Value = serde_json::from_slice(&output.stdout).expect("one object");
     if let Some(code) = said["error"]["code"].as_str() {
-        // Where a kernel keeps namespaces or TUN from ordinary users, nothing is measured and nothing is left.
+        // Where a kernel keeps namespaces or TUN from ordinary users, nothing is measured and
+        // nothing is left.
         assert!(matches!(code, "link-forbidden" | "link-device"), "{said}");
         assert!(!document.exists());
     } else {
-        assert!(said["cells"][0]["repetitions"][0]["whole"]["receiver_bps"].as_f64().is_some_and(|bps| bps > 5e6), "{said}");
+        assert!(
+            said["cells"][0]["repetitions"][0]["whole"]["receiver_bps"]
+                .as_f64()
+                .is_some_and(|bps| bps > 5e6),
+            "{said}"
+        );
     }
     let output = nobody("htcp").output().expect("setpriv runs");
     let said: Value = serde_json::from_slice(&output.stdout).expect("one object");
     let error = &said["error"];
     if error["code"] != "link-forbidden" && error["code"] != "link-device" {
-        assert_eq!((&error["fault"], &error["code"]), (&"refused".into(), &"congestion-capability".into()), "{said}");
+        assert_eq!(
+            (&error["fault"], &error["code"]),
+            (&"refused".into(), &"congestion-capability".into()),
+            "{said}"
+        );
         assert!(error["hint"].as_str().is_some_and(|hint| !hint.is_empty()), "{said}");
     }
 }
@@ -487,7 +687,10 @@ fn impossible_grids_and_unknown_names_are_the_askers_fault() {
         (&["--preset", "sc09"], "sc09"),
         (&["--link", "usn-1400", "--buffer", "1KiB"], "two packets"),
         (&["--link", "usn-1400", "--message", "1GiB"], "messages of"),
-        (&["--link", "usn-1400", "--staging", "64MiB", "--message", "4KiB"], "the mover's own blocks"),
+        (
+            &["--link", "usn-1400", "--staging", "64MiB", "--message", "4KiB"],
+            "the mover's own blocks",
+        ),
         (&[], "needs a path"),
     ] {
         let error = error_of(farline().args(["--json", "profile"]).args(arguments));
@@ -500,10 +703,24 @@ fn impossible_grids_and_unknown_names_are_the_askers_fault() {
 fn a_page_that_could_not_be_written_is_refused_before_anything_runs() {
     let dir = tempfile::tempdir().expect("a folder");
     let missing = dir.path().join("missing/p.html");
-    for (file, hint) in [(text(&missing), "folder"), (text(dir.path()), "a file in it"), ("/dev/null", "device")] {
+    for (file, hint) in
+        [(text(&missing), "folder"), (text(dir.path()), "a file in it"), ("/dev/null", "device")]
+    {
         // Fifteen hours of it: what is refused is refused at once.
-        let error = error_of(farline().args(["--json", "profile", "--preset", "wanphy-stability", "--full", "-o", file]));
-        assert_eq!((&error["code"], &error["fault"]), (&"cannot-write".into(), &"here".into()), "{error}");
+        let error = error_of(farline().args([
+            "--json",
+            "profile",
+            "--preset",
+            "wanphy-stability",
+            "--full",
+            "-o",
+            file,
+        ]));
+        assert_eq!(
+            (&error["code"], &error["fault"]),
+            (&"cannot-write".into(), &"here".into()),
+            "{error}"
+        );
         assert!(error["hint"].as_str().is_some_and(|found| found.contains(hint)), "{error}");
     }
     assert_eq!(fs::read_dir(dir.path()).expect("a folder").count(), 0, "and nothing is left");

@@ -1,4 +1,5 @@
-//! `farline profile NODE` and `plan NODE`: a real node as the other end, with its operator's consent and below its ceiling.
+//! `farline profile NODE` and `plan NODE`: a real node as the other end, with its operator's
+//! consent and below its ceiling.
 
 use farline_lab::{Link, Running, error_of_command, farline, json_of, node, succeed};
 use serde_json::Value;
@@ -34,13 +35,21 @@ fn a_path_to_a_node_is_measured_below_its_ceiling_and_plans_come_from_what_was_f
     assert_eq!(probed["source"], "probe", "{probed}");
     // It is kept: a copy goes by it, and the next plan too.
     let again = json_of(keeping(&state).args(["--json", "plan", &host, "--size", "10GB"]));
-    assert_eq!((&again["source"], &again["streams"]), (&"profile".into(), &probed["streams"]), "{again}");
+    assert_eq!(
+        (&again["source"], &again["streams"]),
+        (&"profile".into(), &probed["streams"]),
+        "{again}"
+    );
     let axes = ["--streams", "1,3", "--seconds", "2", "--repetitions", "1"];
     let profile = json_of(keeping(&state).args(["--json", "profile", &host]).args(axes));
-    assert_eq!((profile["kind"].as_str(), profile["environment"]["node"].as_str()), (Some("measured"), Some(&*host)));
+    assert_eq!(
+        (profile["kind"].as_str(), profile["environment"]["node"].as_str()),
+        (Some("measured"), Some(&*host))
+    );
     for cell in profile["cells"].as_array().expect("cells") {
         let one = &cell["repetitions"][0];
-        let both = [&one["whole"]["receiver_bps"], &one["whole"]["sender_bps"]].map(|rate| rate.as_f64().expect("a rate"));
+        let both = [&one["whole"]["receiver_bps"], &one["whole"]["sender_bps"]]
+            .map(|rate| rate.as_f64().expect("a rate"));
         // What was measured is slower than the ceiling, and not nothing; both ends agree.
         assert!(both.iter().all(|rate| *rate > 1e6 && *rate < 200e6 * 1.05), "{both:?}");
         assert!((both[0] / both[1] - 1.0).abs() < 0.3, "{both:?}");
@@ -48,11 +57,16 @@ fn a_path_to_a_node_is_measured_below_its_ceiling_and_plans_come_from_what_was_f
         assert_eq!(one["streams_bps"].as_array().map(Vec::len), usize::try_from(streams).ok());
     }
     // From the node to here, and both at once: each way below the ceiling.
-    let ways = ["--direction", "back,both", "--streams", "2", "--seconds", "2", "--repetitions", "1"];
-    let other = json_of(keeping(&dir.path().join("ways")).args(["--json", "profile", &host]).args(ways));
-    for (cell, (streams, most)) in other["cells"].as_array().expect("cells").iter().zip([(2, 200e6), (4, 400e6)]) {
+    let ways =
+        ["--direction", "back,both", "--streams", "2", "--seconds", "2", "--repetitions", "1"];
+    let other =
+        json_of(keeping(&dir.path().join("ways")).args(["--json", "profile", &host]).args(ways));
+    for (cell, (streams, most)) in
+        other["cells"].as_array().expect("cells").iter().zip([(2, 200e6), (4, 400e6)])
+    {
         let one = &cell["repetitions"][0];
-        let rates = [&one["whole"]["receiver_bps"], &one["whole"]["sender_bps"]].map(|rate| rate.as_f64().expect("a rate"));
+        let rates = [&one["whole"]["receiver_bps"], &one["whole"]["sender_bps"]]
+            .map(|rate| rate.as_f64().expect("a rate"));
         assert!(rates.iter().all(|rate| *rate > 1e6 && *rate < most * 1.05), "{rates:?}: {cell}");
         assert_eq!(one["streams_bps"].as_array().map(Vec::len), Some(streams), "{cell}");
     }
@@ -63,35 +77,64 @@ fn a_path_to_a_node_is_measured_below_its_ceiling_and_plans_come_from_what_was_f
     // A copy to the same node begins as the profile found best.
     let (_other, url) = node(dir.path(), "write", &["--allow-null", "--allow-profile", "200M"]);
     let there = url.trim_start_matches("ftp://").to_owned();
-    succeed(keeping(&state).args(["--json", "profile", &there, "--streams", "3", "--seconds", "2", "--repetitions", "1"]));
-    let copied = json_of(keeping(&state).args(["--json", "cp", "memory:64MiB", &format!("farline://{there}/?null")]));
+    succeed(keeping(&state).args([
+        "--json",
+        "profile",
+        &there,
+        "--streams",
+        "3",
+        "--seconds",
+        "2",
+        "--repetitions",
+        "1",
+    ]));
+    let copied = json_of(keeping(&state).args([
+        "--json",
+        "cp",
+        "memory:64MiB",
+        &format!("farline://{there}/?null"),
+    ]));
     let reasons = copied["reasons"].to_string();
     assert!(reasons.contains("3 channels to begin with: by the profile of"), "{reasons}");
 }
 
 #[test]
-fn a_node_is_measured_only_where_its_operator_allows_it_by_one_client_at_a_time_and_as_a_path_that_is_not_ours() {
+fn a_node_is_measured_only_where_its_operator_allows_it_by_one_client_at_a_time_and_as_a_path_that_is_not_ours()
+ {
     let dir = tempfile::tempdir().expect("a folder");
     let (_closed, url) = node(dir.path(), "write", &[]);
     let host = url.trim_start_matches("ftp://");
     let error = error_of(keeping(dir.path()).args(["--json", "profile", host]));
-    assert_eq!((error["code"].as_str(), error["fault"].as_str()), (Some("profile-not-allowed"), Some("refused")), "{error}");
+    assert_eq!(
+        (error["code"].as_str(), error["fault"].as_str()),
+        (Some("profile-not-allowed"), Some("refused")),
+        "{error}"
+    );
     assert!(error["hint"].as_str().is_some_and(|hint| hint.contains("--allow-profile")), "{error}");
     // A plan for it comes from the model of a path as long as it is, and says so.
     let plan = ["--json", "plan", host, "--size", "1GB"];
-    for (more, words) in
-        [(&[][..], "allows no probe: 10.0 Gbit/s assumed"), (&["--rate", "1G"], "told to it: 1.00 Gbit/s as asked")]
-    {
+    for (more, words) in [
+        (&[][..], "allows no probe: 10.0 Gbit/s assumed"),
+        (&["--rate", "1G"], "told to it: 1.00 Gbit/s as asked"),
+    ] {
         let planned = json_of(keeping(dir.path()).args(plan).args(more));
         assert_eq!(planned["source"], "model", "{planned}");
         assert!(planned["reasons"].to_string().contains(words), "{planned}");
     }
     let (_open, host) = measurable(dir.path());
-    let error = error_of(keeping(dir.path()).args(["--json", "profile", &host, "--preset", "sc08-cross-traffic"]));
+    let error = error_of(keeping(dir.path()).args([
+        "--json",
+        "profile",
+        &host,
+        "--preset",
+        "sc08-cross-traffic",
+    ]));
     assert_eq!(error["code"], "profile-grid", "{error}");
     let start = || {
         let mut first = keeping(dir.path());
-        first.args(["--json", "profile", &host, "--seconds", "60", "--repetitions", "1"]).stdout(Stdio::null());
+        first
+            .args(["--json", "profile", &host, "--seconds", "60", "--repetitions", "1"])
+            .stdout(Stdio::null());
         Running(first.spawn().expect("farline runs"))
     };
     let mut first = start();
@@ -116,17 +159,23 @@ fn a_node_is_measured_only_where_its_operator_allows_it_by_one_client_at_a_time_
     let began = Instant::now();
     let short = ["--json", "profile", &host, "--seconds", "2", "--repetitions", "1"];
     while !keeping(dir.path()).args(short).output().expect("farline runs").status.success() {
-        assert!(began.elapsed() < Duration::from_secs(30), "the node still thinks that it is measured");
+        assert!(
+            began.elapsed() < Duration::from_secs(30),
+            "the node still thinks that it is measured"
+        );
         std::thread::sleep(Duration::from_millis(200));
     }
 }
 
 #[test]
-fn what_is_kept_is_of_one_way_and_less_does_not_replace_it_nor_does_what_is_invalid_keep_a_plan_from_the_model() {
+fn what_is_kept_is_of_one_way_and_less_does_not_replace_it_nor_does_what_is_invalid_keep_a_plan_from_the_model()
+ {
     let dir = tempfile::tempdir().expect("a folder");
     let (_node, host) = measurable(dir.path());
     let state = dir.path().join("state");
-    let kept = |host: &str, way: &str| state.join(format!("farline/profiles/{}{way}.json", host.replace(':', "_")));
+    let kept = |host: &str, way: &str| {
+        state.join(format!("farline/profiles/{}{way}.json", host.replace(':', "_")))
+    };
     let profile = |axes: &[&str]| {
         let short = ["--json", "profile", &host, "--seconds", "2", "--repetitions", "1"];
         json_of(keeping(&state).args(short).args(axes))
@@ -136,9 +185,13 @@ fn what_is_kept_is_of_one_way_and_less_does_not_replace_it_nor_does_what_is_inva
     profile(&["--streams", "2"]);
     assert!(fs::read(kept(&host, "")).is_ok_and(|now| now == first), "less replaces nothing");
     profile(&["--streams", "2", "--direction", "back"]);
-    assert!(fs::read(kept(&host, "")).is_ok_and(|now| now == first), "the other way is another path");
+    assert!(
+        fs::read(kept(&host, "")).is_ok_and(|now| now == first),
+        "the other way is another path"
+    );
     let streams = |way: &[&str]| {
-        let planned = json_of(keeping(&state).args(["--json", "plan", &host, "--size", "10GB"]).args(way));
+        let planned =
+            json_of(keeping(&state).args(["--json", "plan", &host, "--size", "10GB"]).args(way));
         assert_eq!(planned["source"], "profile", "{planned}");
         planned["streams"].as_u64().expect("a number")
     };
@@ -146,8 +199,12 @@ fn what_is_kept_is_of_one_way_and_less_does_not_replace_it_nor_does_what_is_inva
     assert_eq!((streams(&["--direction", "back"]), kept(&host, ".back").exists()), (2, true));
     // A copy from the node begins with what came from it.
     fs::write(dir.path().join("data"), vec![7; 32 << 20]).expect("written");
-    let copied = json_of(keeping(&state).args(["--json", "cp", &format!("farline://{host}/data"), "null:"]));
-    assert!(copied["reasons"].to_string().contains("2 channels to begin with: by the profile of"), "{copied}");
+    let copied =
+        json_of(keeping(&state).args(["--json", "cp", &format!("farline://{host}/data"), "null:"]));
+    assert!(
+        copied["reasons"].to_string().contains("2 channels to begin with: by the profile of"),
+        "{copied}"
+    );
     profile(&["--streams", "2,4,6", "--direction", "out"]);
     assert!(fs::read(kept(&host, "")).is_ok_and(|now| now != first), "more does");
     // A node that allows nothing, of which a profile is stored that has nothing valid.
@@ -164,22 +221,30 @@ fn what_is_kept_is_of_one_way_and_less_does_not_replace_it_nor_does_what_is_inva
 
 #[test]
 fn a_probe_over_a_long_path_ends_within_twenty_seconds_with_the_best_cells_first() {
-    let Some(link) = Link::up("t-probe", &["custom", "--rtt", "300ms", "--rate", "100M"]) else { return };
+    let Some(link) = Link::up("t-probe", &["custom", "--rtt", "300ms", "--rate", "100M"]) else {
+        return;
+    };
     let root = tempfile::tempdir().expect("a folder");
     let _node = link.node(root.path(), &["--allow-profile", "50M"]);
     let state = root.path().join("state");
     let began = Instant::now();
-    let mut command = link.farline("a", &["--json", "-q", "plan", "10.77.0.2:2811", "--size", "10GB"]);
+    let mut command =
+        link.farline("a", &["--json", "-q", "plan", "10.77.0.2:2811", "--size", "10GB"]);
     let planned = json_of(command.env("XDG_STATE_HOME", &state));
     let took = began.elapsed();
     assert_eq!(planned["source"], "probe", "{planned}");
-    // All six cells take half as long again here: 2.5 s each, and eight round trips around. A machine may stand still for a while.
+    // All six cells take half as long again here: 2.5 s each, and eight round trips around. A
+    // machine may stand still for a while.
     assert!(took < Duration::from_secs(28), "{took:?}");
-    let stored = fs::read(state.join("farline/profiles/10.77.0.2_2811.json")).expect("a stored probe");
+    let stored =
+        fs::read(state.join("farline/profiles/10.77.0.2_2811.json")).expect("a stored probe");
     let stored: Value = serde_json::from_slice(&stored).expect("a document");
     let tried = |streams: u64| {
-        let of = |cell: &&Value| cell["cell"]["streams"] == streams && cell["cell"]["congestion"] == "cubic";
-        let cell = stored["cells"].as_array().expect("cells").iter().find(of).expect("a cell of each");
+        let of = |cell: &&Value| {
+            cell["cell"]["streams"] == streams && cell["cell"]["congestion"] == "cubic"
+        };
+        let cell =
+            stored["cells"].as_array().expect("cells").iter().find(of).expect("a cell of each");
         cell["repetitions"].as_array().expect("a list").len()
     };
     assert_eq!((tried(4), tried(16), tried(1)), (1, 1, 0), "{stored}");

@@ -8,13 +8,21 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a free port").port()
+    TcpListener::bind("127.0.0.1:0")
+        .and_then(|listener| listener.local_addr())
+        .expect("a free port")
+        .port()
 }
 
 /// Copies `source` up to `url` and back, and answers with the two results.
 fn there_and_back(source: &Path, root: &Path, url: &str, name: &str) -> [serde_json::Value; 2] {
     let back = source.with_file_name(format!("back-{name}"));
-    let up = succeed(farline().args(["--json", "cp", "-r", "--streams", "3"]).arg(source).arg(format!("{url}/{name}/")));
+    let up = succeed(
+        farline()
+            .args(["--json", "cp", "-r", "--streams", "3"])
+            .arg(source)
+            .arg(format!("{url}/{name}/")),
+    );
     assert_same_tree(source, &root.join(name).join("src"));
     let from = format!("{url}/{name}/src/");
     let down = succeed(farline().args(["--json", "cp", "-r", "--streams", "3", &from]).arg(&back));
@@ -22,7 +30,8 @@ fn there_and_back(source: &Path, root: &Path, url: &str, name: &str) -> [serde_j
     [up, down].map(|text| serde_json::from_str(&text).expect("one object"))
 }
 
-/// Copies `source` from one host to the other and back, by the way that is expected; no way may cost a wait that a user would feel.
+/// Copies `source` from one host to the other and back, by the way that is expected; no way may
+/// cost a wait that a user would feel.
 fn both_ways(spaces: &Namespaces, source: &Path, root: &Path, url: &str, way: &str) {
     let back = source.with_file_name("back");
     for (args, path) in [
@@ -30,7 +39,12 @@ fn both_ways(spaces: &Namespaces, source: &Path, root: &Path, url: &str, way: &s
         ([format!("{url}/up/src/").into(), back.clone()], back),
     ] {
         let began = Instant::now();
-        let out = succeed(spaces.run_here(&farline_binary()).args(["--json", "cp", "-r", "--streams", "2"]).args(args));
+        let out = succeed(
+            spaces
+                .run_here(&farline_binary())
+                .args(["--json", "cp", "-r", "--streams", "2"])
+                .args(args),
+        );
         assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
         assert_same_tree(source, &path);
         let result: serde_json::Value = serde_json::from_str(&out).expect("one object");
@@ -57,7 +71,8 @@ fn strangers_at_the_data_port_get_nothing_and_disturb_nothing() {
     let (_node, url) = node(&root, "write", &["--data-ports", &format!("{port}-{port}")]);
     let (over, heard, came) = (AtomicBool::new(false), AtomicUsize::new(0), AtomicUsize::new(0));
     std::thread::scope(|scope| {
-        // Some say nothing and stay, some speak MODE E without a key, some send half a preamble byte by byte.
+        // Some say nothing and stay, some speak MODE E without a key, some send half a preamble
+        // byte by byte.
         for kind in 0..3usize {
             let (over, heard, came) = (&over, &heard, &came);
             scope.spawn(move || {
@@ -72,7 +87,9 @@ fn strangers_at_the_data_port_get_nothing_and_disturb_nothing() {
                     let _ = match kind {
                         0 => Ok(()),
                         1 => stream.write_all(&[0x48; 57]),
-                        _ => b"FARLINE\x01AAAA".iter().try_for_each(|byte| stream.write_all(&[*byte])),
+                        _ => b"FARLINE\x01AAAA"
+                            .iter()
+                            .try_for_each(|byte| stream.write_all(&[*byte])),
                     };
                     if kind > 0 || kept.len() % 100 == 0 {
                         heard.fetch_add(stream.read(&mut [0; 100]).unwrap_or(0), Ordering::Relaxed);
@@ -90,7 +107,11 @@ fn strangers_at_the_data_port_get_nothing_and_disturb_nothing() {
         for i in 0..5 {
             let results = there_and_back(&source, &root, &url, &format!("n{i}"));
             for result in results {
-                assert_eq!((&result["data_path"], &result["verified"]), (&"direct".into(), &true.into()), "{result}");
+                assert_eq!(
+                    (&result["data_path"], &result["verified"]),
+                    (&"direct".into(), &true.into()),
+                    "{result}"
+                );
             }
         }
         drop(ended);
@@ -104,7 +125,10 @@ fn strangers_at_the_data_port_get_nothing_and_disturb_nothing() {
 fn a_laptop_behind_a_firewall_fetches_and_stores() {
     let Some(spaces) = Namespaces::pair("reach-fw") else { return };
     // Nothing may connect to the laptop.
-    spaces.here("nft add table inet f; nft add chain inet f i '{ type filter hook input priority 0; policy drop; }'");
+    spaces.here(
+        "nft add table inet f; nft add chain inet f i \
+        '{ type filter hook input priority 0; policy drop; }'",
+    );
     spaces.here("nft add rule inet f i ct state established,related accept");
     let dir = tempfile::tempdir().expect("a folder");
     let (source, root) = (dir.path().join("src"), dir.path().join("root"));
@@ -117,7 +141,10 @@ fn a_laptop_behind_a_firewall_fetches_and_stores() {
 #[test]
 fn where_data_ports_are_blocked_data_goes_through_the_control_port_and_it_says_so() {
     let Some(spaces) = Namespaces::pair("reach-ctl") else { return };
-    spaces.there("nft add table inet f; nft add chain inet f i '{ type filter hook input priority 0; policy drop; }'");
+    spaces.there(
+        "nft add table inet f; nft add chain inet f i \
+        '{ type filter hook input priority 0; policy drop; }'",
+    );
     spaces.there("nft add rule inet f i tcp dport 2811 accept");
     let dir = tempfile::tempdir().expect("a folder");
     let (source, root) = (dir.path().join("src"), dir.path().join("root"));
@@ -125,7 +152,12 @@ fn where_data_ports_are_blocked_data_goes_through_the_control_port_and_it_says_s
     plant(&source);
     let (_node, url) = spaces.node(&root);
     both_ways(&spaces, &source, &root, &url, "control-port");
-    let said =
-        succeed(spaces.run_here(&farline_binary()).args(["-q", "cp"]).arg(source.join("one/small3")).arg(format!("{url}/")));
+    let said = succeed(
+        spaces
+            .run_here(&farline_binary())
+            .args(["-q", "cp"])
+            .arg(source.join("one/small3"))
+            .arg(format!("{url}/")),
+    );
     assert!(said.contains("control port"), "{said}");
 }

@@ -1,4 +1,5 @@
-//! Copies that are broken off and run again, with real processes: what is durable is not sent twice, and nothing half-done shows.
+//! Copies that are broken off and run again, with real processes: what is durable is not sent
+//! twice, and nothing half-done shows.
 
 use farline_core::units::Rng;
 use farline_lab::files::{folder, hidden, plant_file, same, text};
@@ -21,10 +22,15 @@ fn begin(from: &str, to: &str) -> Running {
     Running(command.spawn().expect("runs"))
 }
 
-/// Bytes on disk of the largest partial file: its length is that of the whole from its beginning on.
+/// Bytes on disk of the largest partial file: its length is that of the whole from its beginning
+/// on.
 fn partial(root: &Path) -> u64 {
     let files = hidden(root).into_iter().filter(|name| !name.ends_with(".journal.farline"));
-    files.filter_map(|name| std::fs::metadata(root.join(name)).ok()).map(|meta| meta.blocks() * 512).max().unwrap_or(0)
+    files
+        .filter_map(|name| std::fs::metadata(root.join(name)).ok())
+        .map(|meta| meta.blocks() * 512)
+        .max()
+        .unwrap_or(0)
 }
 
 #[test]
@@ -38,11 +44,20 @@ fn a_killed_client_leaves_a_partial_that_the_same_command_goes_on_from() {
     wait_for("some data", || partial(&root) > 60 << 20);
     client.end(Signal::KILL);
     assert!(!root.join("file").exists(), "nothing shows under the final name");
-    // The node tells what it holds while blocks are on their way already: unlimited, all of that has gone before a busy machine hears it.
-    let result = json_of(farline().args(["--json", "cp", "--limit", "400Mbit/s", text(&file), &url]));
+    // The node tells what it holds while blocks are on their way already: unlimited, all of
+    // that has gone before a busy machine hears it.
+    let result =
+        json_of(farline().args(["--json", "cp", "--limit", "400Mbit/s", text(&file), &url]));
     assert!(result["resumed_bytes"].as_u64() > Some(10 << 20), "{}", result["resumed_bytes"]);
-    assert!(result["bytes_sent"].as_u64() < Some(200 << 20), "what was held is not sent again: {}", result["bytes_sent"]);
-    assert_eq!((result["verified"].as_bool(), result["bytes"].as_u64()), (Some(true), Some(200 << 20)));
+    assert!(
+        result["bytes_sent"].as_u64() < Some(200 << 20),
+        "what was held is not sent again: {}",
+        result["bytes_sent"]
+    );
+    assert_eq!(
+        (result["verified"].as_bool(), result["bytes"].as_u64()),
+        (Some(true), Some(200 << 20))
+    );
     assert!(same(&file, &root.join("file")));
     assert_eq!(hidden(&root), Vec::<String>::new());
 }
@@ -50,13 +65,16 @@ fn a_killed_client_leaves_a_partial_that_the_same_command_goes_on_from() {
 #[test]
 fn a_killed_node_and_a_killed_download_go_on_from_what_was_durable() {
     let dir = folder();
-    let (root, file, down) = (dir.path().join("root"), dir.path().join("file"), dir.path().join("down"));
+    let (root, file, down) =
+        (dir.path().join("root"), dir.path().join("file"), dir.path().join("down"));
     std::fs::create_dir(&root).expect("a folder");
     std::fs::create_dir(&down).expect("a folder");
     plant_file(&file, 250, 2);
     let journaled = |root: &Path| {
         let journal = hidden(root).into_iter().find(|name| name.ends_with(".journal.farline"));
-        journal.and_then(|name| std::fs::metadata(root.join(name)).ok()).is_some_and(|meta| meta.len() > 0)
+        journal
+            .and_then(|name| std::fs::metadata(root.join(name)).ok())
+            .is_some_and(|meta| meta.len() > 0)
     };
     let (mut server, url) = node(&root, "write", &[]);
     let mut client = begin(text(&file), &url);
@@ -78,7 +96,8 @@ fn a_killed_node_and_a_killed_download_go_on_from_what_was_durable() {
     assert_eq!((hidden(&root), hidden(&down)), (Vec::new(), Vec::new()));
 }
 
-/// Whether the copy was over before it could be broken off: then the test could test nothing and must say so.
+/// Whether the copy was over before it could be broken off: then the test could test nothing and
+/// must say so.
 fn is_over(root: &Path) -> bool {
     assert!(!root.join("file").exists(), "the copy was over within a second: plant a larger file");
     false
@@ -103,7 +122,11 @@ fn a_changed_source_starts_again_and_another_transfer_sweeps_the_stale_partial_u
         }
         let source = if change { file.clone() } else { dir.path().join("other/file") };
         let result = copy(text(&source), &url);
-        assert_eq!((result["resumed_bytes"].as_u64(), result["verified"].as_bool()), (Some(0), Some(true)), "change {change}");
+        assert_eq!(
+            (result["resumed_bytes"].as_u64(), result["verified"].as_bool()),
+            (Some(0), Some(true)),
+            "change {change}"
+        );
         assert!(same(&source, &root.join("file")));
         assert_eq!(hidden(&root), Vec::<String>::new());
         std::fs::remove_file(root.join("file")).expect("removed");
@@ -113,18 +136,26 @@ fn a_changed_source_starts_again_and_another_transfer_sweeps_the_stale_partial_u
 #[test]
 fn of_two_writers_to_one_target_one_wins_whole_and_the_other_is_told() {
     let dir = folder();
-    let (root, file, other) = (dir.path().join("root"), dir.path().join("file"), dir.path().join("other"));
+    let (root, file, other) =
+        (dir.path().join("root"), dir.path().join("file"), dir.path().join("other"));
     std::fs::create_dir(&root).expect("a folder");
     plant_file(&file, 150, 5);
     plant_file(&other, 1, 6);
     let (_node, url) = node(&root, "write", &[]);
     let target = format!("{url}/target");
     // Longer than the second waits for a predecessor to be gone.
-    let first = farline().args(["-q", "cp", "--limit", "100M", text(&file), &target]).stderr(Stdio::null()).spawn();
+    let first = farline()
+        .args(["-q", "cp", "--limit", "100M", text(&file), &target])
+        .stderr(Stdio::null())
+        .spawn();
     let mut first = first.expect("runs");
     wait_for("the first writer", || !hidden(&root).is_empty());
     let (error, code) = error_of(&["cp", text(&other), &format!("{url}/target")]);
-    assert_eq!((error["code"].as_str(), error["fault"].as_str(), code), (Some("busy"), Some("refused"), 6), "{error}");
+    assert_eq!(
+        (error["code"].as_str(), error["fault"].as_str(), code),
+        (Some("busy"), Some("refused"), 6),
+        "{error}"
+    );
     assert!(first.wait().expect("ended").success());
     assert!(same(&file, &root.join("target")), "the first writer's file is whole");
     copy(text(&other), &format!("{url}/target"));
@@ -134,8 +165,13 @@ fn of_two_writers_to_one_target_one_wins_whole_and_the_other_is_told() {
 
 #[test]
 fn blocks_that_the_path_changes_are_found_counted_and_sent_again() {
-    // One frame in five thousand arrives with a bit turned and a right checksum: several in every copy below.
-    let Some(link) = Link::up("t-flips", &["custom", "--rtt", "2ms", "--rate", "1G", "--flips", "2e-4"]) else { return };
+    // One frame in five thousand arrives with a bit turned and a right checksum: several in every
+    // copy below.
+    let Some(link) =
+        Link::up("t-flips", &["custom", "--rtt", "2ms", "--rate", "1G", "--flips", "2e-4"])
+    else {
+        return;
+    };
     let dir = folder();
     let (root, file) = (dir.path().join("root"), dir.path().join("file"));
     std::fs::create_dir(&root).expect("a folder");
@@ -145,14 +181,21 @@ fn blocks_that_the_path_changes_are_found_counted_and_sent_again() {
     let host = "ftp://t-flips-b:2811";
     for round in 0..6 {
         let up = format!("{host}/file{round}");
-        for (from, to) in [(text(&file).to_owned(), up.clone()), (up, text(&dir.path().join(format!("back{round}"))).to_owned())]
-        {
-            let result = json_of(&mut link.farline("a", &["--json", "cp", "--streams", "3", &from, &to]));
+        for (from, to) in [
+            (text(&file).to_owned(), up.clone()),
+            (up, text(&dir.path().join(format!("back{round}"))).to_owned()),
+        ] {
+            let result =
+                json_of(&mut link.farline("a", &["--json", "cp", "--streams", "3", &from, &to]));
             assert_eq!(result["verified"], true, "{result}");
-            bad += result["bad_blocks"].as_u64().expect("a count") + result["bad_headers"].as_u64().expect("a count");
+            bad += result["bad_blocks"].as_u64().expect("a count")
+                + result["bad_headers"].as_u64().expect("a count");
             passes = passes.max(result["passes"].as_u64().expect("a count"));
         }
-        assert!(same(&file, &root.join(format!("file{round}"))) && same(&file, &dir.path().join(format!("back{round}"))));
+        assert!(
+            same(&file, &root.join(format!("file{round}")))
+                && same(&file, &dir.path().join(format!("back{round}")))
+        );
     }
     assert!(bad > 0 && passes > 1, "{bad} bad blocks in {passes} passes: the path changed nothing");
 }
@@ -166,10 +209,15 @@ fn a_copy_whose_link_is_torn_down_goes_on_over_another() {
     std::fs::create_dir(&root).expect("a folder");
     plant_file(&file, 200, 10);
     let _silent = link.node(&root, &[]);
-    let copy = |link: &Link| link.farline("a", &["--json", "cp", text(&file), "ftp://t-torn-b:2811"]).output().expect("runs");
+    let copy = |link: &Link| {
+        link.farline("a", &["--json", "cp", text(&file), "ftp://t-torn-b:2811"])
+            .output()
+            .expect("runs")
+    };
     let (broken, torn) = std::thread::scope(|scope| {
         let broken = scope.spawn(|| copy(&link));
-        let journaled = |name: &String| name.ends_with(".journal.farline") && longer(&root.join(name), 0);
+        let journaled =
+            |name: &String| name.ends_with(".journal.farline") && longer(&root.join(name), 0);
         wait_for("a durable part", || hidden(&root).iter().any(journaled) || is_over(&root));
         succeed(farline().args(["link", "down", "t-torn"]));
         let torn = Instant::now();
@@ -186,7 +234,11 @@ fn a_copy_whose_link_is_torn_down_goes_on_over_another() {
         if output.status.success() {
             break said;
         }
-        assert!(said["error"]["code"] == "busy" && torn.elapsed() < Duration::from_secs(60), "{:?}: {said}", torn.elapsed());
+        assert!(
+            said["error"]["code"] == "busy" && torn.elapsed() < Duration::from_secs(60),
+            "{:?}: {said}",
+            torn.elapsed()
+        );
         std::thread::sleep(Duration::from_millis(200));
     };
     println!("it went on {:?} after the link went down", torn.elapsed());
@@ -207,9 +259,12 @@ fn fifty_kills_at_random_instants_lose_nothing() {
     let seed = std::time::UNIX_EPOCH.elapsed().map_or(1, |since| since.as_nanos() as u64);
     println!("seed {seed}");
     let mut rng = Rng::new(seed);
-    let Some(link) = Link::up("t-kills", &["custom", "--rtt", "4ms", "--rate", "500M"]) else { return };
+    let Some(link) = Link::up("t-kills", &["custom", "--rtt", "4ms", "--rate", "500M"]) else {
+        return;
+    };
     let dir = folder();
-    let (root, down, file) = (dir.path().join("root"), dir.path().join("down"), dir.path().join("file"));
+    let (root, down, file) =
+        (dir.path().join("root"), dir.path().join("down"), dir.path().join("file"));
     std::fs::create_dir(&root).expect("a folder");
     std::fs::create_dir(&down).expect("a folder");
     plant_file(&file, 200, 8);
@@ -253,7 +308,10 @@ fn fifty_kills_at_random_instants_lose_nothing() {
         }
     }
     // Undisturbed, both come to their end.
-    for (from, to, target) in [(text(&file), &upload[..], root.join("landed")), (&stored[..], text(&down), down.join("stored"))] {
+    for (from, to, target) in [
+        (text(&file), &upload[..], root.join("landed")),
+        (&stored[..], text(&down), down.join("stored")),
+    ] {
         let result = json_of(&mut link.farline("a", &["--json", "cp", from, to]));
         resumed += result["resumed_bytes"].as_u64().expect("a count");
         assert!(result["verified"] == true && same(&file, &target), "seed {seed}: {result}");

@@ -36,7 +36,9 @@ fn holes_stay_holes_and_the_digest_is_that_of_the_whole_file() {
         eprintln!("skipped: the file system of {} makes no holes", dir.path().display());
         return;
     }
-    std::fs::File::create(dir.path().join("hole")).and_then(|file| file.set_len(5 * MIB + 1)).expect("a hole alone");
+    std::fs::File::create(dir.path().join("hole"))
+        .and_then(|file| file.set_len(5 * MIB + 1))
+        .expect("a hole alone");
     let (_node, url) = node(&root, "write", &[]);
     let (_globus, globus) = globus_server();
     let up = format!("{url}/up");
@@ -61,8 +63,12 @@ fn holes_stay_holes_and_the_digest_is_that_of_the_whole_file() {
                 assert!(said["bytes_sent"].as_u64() < Some(6 * MIB), "holes crossed: {out}");
             }
             let (there, here) = (allocated(&landed), allocated(&source));
-            // As much as the finest step at which zeros are left out may add at each edge of the data.
-            assert!(there <= here + 4 * (64 << 10), "{from} {to}: {there} bytes allocated of {here}");
+            // As much as the finest step at which zeros are left out may add at each edge of the
+            // data.
+            assert!(
+                there <= here + 4 * (64 << 10),
+                "{from} {to}: {there} bytes allocated of {here}"
+            );
         }
     }
     // What is there already is no hole in an older file: that file is replaced, not written into.
@@ -86,11 +92,23 @@ fn direct_io_and_fixed_buffers_move_the_same_bytes() {
             (text(&file), up.clone(), root.join("up")),
             (up.clone(), text(&dir.path().join("down")), dir.path().join("down")),
         ] {
-            succeed(farline().args(["--json", "cp", "--direct-io", "--buffer", "256KiB", "--streams", "3", &from, &to]));
+            succeed(farline().args([
+                "--json",
+                "cp",
+                "--direct-io",
+                "--buffer",
+                "256KiB",
+                "--streams",
+                "3",
+                &from,
+                &to,
+            ]));
             same(&file, &landed);
         }
     }
-    let said = succeed(farline().args(["cp", "-v", "--buffer", "1GiB"]).arg(&file).arg(format!("{url}/again")));
+    let said = succeed(
+        farline().args(["cp", "-v", "--buffer", "1GiB"]).arg(&file).arg(format!("{url}/again")),
+    );
     assert!(said.contains("socket buffers of 1 GiB as asked"), "{said}");
     assert!(said.contains("rather than 1 GiB: net.core.wmem_max"), "{said}");
 }

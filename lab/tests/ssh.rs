@@ -1,4 +1,5 @@
-//! `farline cp` over a real sshd: straight, through a jump host, past a firewall, and where the other host has no farline.
+//! `farline cp` over a real sshd: straight, through a jump host, past a firewall, and where the
+//! other host has no farline.
 
 use farline_lab::{Namespaces, Sshd, assert_same_tree, farline, farline_binary, plant, succeed};
 use std::path::{Path, PathBuf};
@@ -17,7 +18,11 @@ impl Hosts {
         let far = Sshd::start(&dir.path().join("far"), "127.0.0.1", "", &[]);
         let near = Sshd::start(&dir.path().join("near"), "127.0.0.1", "", &[]);
         let config = dir.path().join("ssh_config");
-        let lines = [far.client_config("far", None), near.client_config("near", None), far.client_config("hop", Some("near"))];
+        let lines = [
+            far.client_config("far", None),
+            near.client_config("near", None),
+            far.client_config("hop", Some("near")),
+        ];
         std::fs::write(&config, lines.concat()).expect("written");
         let ssh = format!("ssh -F {}", config.display());
         Hosts { dir, _servers: [far, near], ssh }
@@ -29,7 +34,9 @@ impl Hosts {
 
     fn cp(&self) -> Command {
         let mut command = farline();
-        command.args(["--json", "cp", "-r", "--ssh", &self.ssh, "--remote-farline"]).arg(farline_binary());
+        command
+            .args(["--json", "cp", "-r", "--ssh", &self.ssh, "--remote-farline"])
+            .arg(farline_binary());
         command
     }
 }
@@ -56,7 +63,8 @@ fn failing(command: &mut Command) -> (serde_json::Value, Option<i32>) {
 
 /// Up to `host` and back; answers with both results.
 fn there_and_back(hosts: &Hosts, host: &str) -> [serde_json::Value; 2] {
-    let (source, there, back) = (hosts.path("src"), hosts.path(&format!("to-{host}")), hosts.path(&format!("from-{host}")));
+    let (source, there, back) =
+        (hosts.path("src"), hosts.path(&format!("to-{host}")), hosts.path(&format!("from-{host}")));
     if !source.exists() {
         plant(&source);
     }
@@ -72,11 +80,23 @@ fn there_and_back(hosts: &Hosts, host: &str) -> [serde_json::Value; 2] {
 fn a_tree_goes_over_ssh_and_back_encrypted_on_connections_of_its_own() {
     let hosts = Hosts::new();
     for result in there_and_back(&hosts, "far") {
-        assert_eq!((&result["data_path"], &result["encrypted"]), (&"direct".into(), &true.into()), "{result}");
-        assert_eq!((&result["verified"], &result["files"]), (&true.into(), &207.into()), "{result}");
+        assert_eq!(
+            (&result["data_path"], &result["encrypted"]),
+            (&"direct".into(), &true.into()),
+            "{result}"
+        );
+        assert_eq!(
+            (&result["verified"], &result["files"]),
+            (&true.into(), &207.into()),
+            "{result}"
+        );
     }
     let plain = succeed(
-        hosts.cp().arg("--no-encrypt").arg(hosts.path("src/one/small9")).arg(format!("far:{}", hosts.path("x").display())),
+        hosts
+            .cp()
+            .arg("--no-encrypt")
+            .arg(hosts.path("src/one/small9"))
+            .arg(format!("far:{}", hosts.path("x").display())),
     );
     assert_eq!(result(&plain)["encrypted"], false);
     // The home directory is where relative paths begin.
@@ -87,14 +107,21 @@ fn a_tree_goes_over_ssh_and_back_encrypted_on_connections_of_its_own() {
     let landed = std::fs::read(&there.0);
     succeed(hosts.cp().arg(format!("far:~/{name}")).arg(hosts.path("again")));
     let source = std::fs::read(hosts.path("src/one/small9")).expect("planted");
-    assert!(landed.is_ok_and(|bytes| bytes == source) && std::fs::read(hosts.path("again")).is_ok_and(|bytes| bytes == source));
+    assert!(
+        landed.is_ok_and(|bytes| bytes == source)
+            && std::fs::read(hosts.path("again")).is_ok_and(|bytes| bytes == source)
+    );
 }
 
 #[test]
 fn a_jump_host_stands_between() {
     let hosts = Hosts::new();
     for result in there_and_back(&hosts, "hop") {
-        assert_eq!((&result["verified"], &result["encrypted"]), (&true.into(), &true.into()), "{result}");
+        assert_eq!(
+            (&result["verified"], &result["encrypted"]),
+            (&true.into(), &true.into()),
+            "{result}"
+        );
     }
 }
 
@@ -103,11 +130,22 @@ fn what_is_wrong_is_said_once_with_what_to_do() {
     let hosts = Hosts::new();
     std::fs::write(hosts.path("f"), "x").expect("written");
     let cp = |more: &[&str]| {
-        failing(farline().args(["--json", "cp", "--ssh", &hosts.ssh]).args(more).arg(hosts.path("f")).arg("far:/tmp/x"))
+        failing(
+            farline()
+                .args(["--json", "cp", "--ssh", &hosts.ssh])
+                .args(more)
+                .arg(hosts.path("f"))
+                .arg("far:/tmp/x"),
+        )
     };
     let (error, code) = cp(&["--remote-farline", "/no/such/farline"]);
     assert_eq!((error["code"].as_str(), code), (Some("no-remote-farline"), Some(4)), "{error}");
-    assert!(error["hint"].as_str().is_some_and(|hint| hint.contains("scp") && hint.contains("--remote-farline")), "{error}");
+    assert!(
+        error["hint"]
+            .as_str()
+            .is_some_and(|hint| hint.contains("scp") && hint.contains("--remote-farline")),
+        "{error}"
+    );
     // Nothing of that name in the PATH of a login-less shell either.
     if Command::new("sh")
         .args(["-c", "PATH=$PATH:$HOME/.local/bin:$HOME/.cargo/bin; command -v farline"])
@@ -120,15 +158,26 @@ fn what_is_wrong_is_said_once_with_what_to_do() {
     let (error, code) = cp(&["--remote-farline", "/bin/false"]);
     assert_eq!((error["code"].as_str(), code), (Some("remote-farline-failed"), Some(4)), "{error}");
     let nowhere = |ssh: String, host: &str| {
-        failing(farline().args(["--json", "cp", "--ssh", &ssh]).arg(hosts.path("f")).arg(format!("{host}:x")))
+        failing(
+            farline()
+                .args(["--json", "cp", "--ssh", &ssh])
+                .arg(hosts.path("f"))
+                .arg(format!("{host}:x")),
+        )
     };
     let (error, code) = nowhere(hosts.ssh.clone(), "no-such-host.invalid");
     assert_eq!((error["code"].as_str(), code), (Some("ssh-failed"), Some(5)), "{error}");
-    assert!(error["message"].as_str().is_some_and(|text| text.contains("resolve")), "ssh's own words: {error}");
+    assert!(
+        error["message"].as_str().is_some_and(|text| text.contains("resolve")),
+        "ssh's own words: {error}"
+    );
     std::fs::remove_file(hosts.path("far/authorized")).expect("removed");
     let (error, code) = nowhere(format!("{} -o BatchMode=yes", hosts.ssh), "far");
     assert_eq!((error["code"].as_str(), code), (Some("ssh-failed"), Some(6)), "{error}");
-    assert!(error["message"].as_str().is_some_and(|text| text.contains("Permission denied")), "{error}");
+    assert!(
+        error["message"].as_str().is_some_and(|text| text.contains("Permission denied")),
+        "{error}"
+    );
     let (error, code) = nowhere("/no/such/ssh".to_owned(), "far");
     assert_eq!((error["code"].as_str(), code), (Some("no-ssh"), Some(3)), "{error}");
 }
@@ -137,19 +186,34 @@ fn what_is_wrong_is_said_once_with_what_to_do() {
 fn past_a_firewall_that_lets_only_ssh_through_data_goes_through_ssh_and_it_says_so() {
     let Some(spaces) = Namespaces::pair("reach-ssh") else { return };
     let dir = tempfile::tempdir().expect("a folder");
-    let sshd = Sshd::start(&dir.path().join("sshd"), "10.77.0.2", "", &["ip", "netns", "exec", "reach-ssh-b"]);
-    spaces.there("nft add table inet f; nft add chain inet f i '{ type filter hook input priority 0; policy drop; }'");
+    let sshd = Sshd::start(
+        &dir.path().join("sshd"),
+        "10.77.0.2",
+        "",
+        &["ip", "netns", "exec", "reach-ssh-b"],
+    );
+    spaces.there(
+        "nft add table inet f; nft add chain inet f i \
+        '{ type filter hook input priority 0; policy drop; }'",
+    );
     // sshd reaches the data port over the loopback device.
-    spaces.there(&format!("nft add rule inet f i iifname lo accept; nft add rule inet f i tcp dport {} accept", sshd.port));
+    spaces.there(&format!(
+        "nft add rule inet f i iifname lo accept; nft add rule inet f i tcp dport {} accept",
+        sshd.port
+    ));
     let config = dir.path().join("ssh_config");
     std::fs::write(&config, sshd.client_config("far", None)).expect("written");
     let ssh = format!("ssh -F {}", config.display());
-    let (source, there, back) = (dir.path().join("src"), dir.path().join("there"), dir.path().join("back"));
+    let (source, there, back) =
+        (dir.path().join("src"), dir.path().join("there"), dir.path().join("back"));
     plant(&source);
     std::fs::create_dir_all(&there).expect("a folder");
     let cp = |json: &[&str]| {
         let mut command = spaces.run_here(&farline_binary());
-        command.args(json).args(["cp", "-r", "--streams", "2", "--ssh", &ssh, "--remote-farline"]).arg(farline_binary());
+        command
+            .args(json)
+            .args(["cp", "-r", "--streams", "2", "--ssh", &ssh, "--remote-farline"])
+            .arg(farline_binary());
         command
     };
     let up = succeed(cp(&["--json"]).arg(&source).arg(format!("far:{}/", there.display())));
@@ -164,6 +228,8 @@ fn past_a_firewall_that_lets_only_ssh_through_data_goes_through_ssh_and_it_says_
             "{result}"
         );
     }
-    let said = succeed(cp(&["-q"]).arg(source.join("one/small3")).arg(format!("far:{}/", there.display())));
+    let said = succeed(
+        cp(&["-q"]).arg(source.join("one/small3")).arg(format!("far:{}/", there.display())),
+    );
     assert!(said.contains("through ssh"), "{said}");
 }

@@ -1,8 +1,10 @@
-//! Copies to and from a real globus-gridftp-server that are killed and run again: what it has, or this host has, is not sent twice.
+//! Copies to and from a real globus-gridftp-server that are killed and run again: what it has, or
+//! this host has, is not sent twice.
 
 use farline_lab::files::{folder, hidden, plant_file, same, text};
 use farline_lab::{
-    Link, Running, error_of_command, farline, globus_server_at, globus_server_behind, json_of, node, succeed, wait_for,
+    Link, Running, error_of_command, farline, globus_server_at, globus_server_behind, json_of,
+    node, succeed, wait_for,
 };
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -12,7 +14,8 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 const MIB: u64 = 1 << 20;
-/// Bytes of the file that is copied, and how fast: some eight seconds, so that one that is killed three times is not over before.
+/// Bytes of the file that is copied, and how fast: some eight seconds, so that one that is killed
+/// three times is not over before.
 const LEN: u64 = 96 * MIB;
 const RATE: &str = "100Mbit/s";
 /// What is sent again of the beginning, where a stock server may have written what it should not.
@@ -30,7 +33,10 @@ struct Bench {
 impl Bench {
     fn new() -> Bench {
         let dir = folder();
-        let port = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a free port").port();
+        let port = TcpListener::bind("127.0.0.1:0")
+            .and_then(|listener| listener.local_addr())
+            .expect("a free port")
+            .port();
         std::fs::create_dir(dir.path().join("there")).expect("a folder");
         let bench = Bench { dir, port, server: Some(globus_server_at(port)) };
         plant_file(&bench.file(), LEN / MIB, 1);
@@ -70,7 +76,10 @@ impl Bench {
 
     /// What `farline partials ls` knows of the server.
     fn left(&self) -> Vec<Value> {
-        json_of(&mut self.farline(&["partials", "ls", &self.url("")]))["partials"].as_array().expect("a list").clone()
+        json_of(&mut self.farline(&["partials", "ls", &self.url("")]))["partials"]
+            .as_array()
+            .expect("a list")
+            .clone()
     }
 
     /// Bytes that the server said that it stored of the one partial file.
@@ -82,8 +91,11 @@ impl Bench {
     fn crash_the_server(&mut self) {
         let server = self.server.take().expect("it runs");
         let id = server.0.id();
-        let children = std::fs::read_to_string(format!("/proc/{id}/task/{id}/children")).unwrap_or_default();
-        for child in children.split_whitespace().filter_map(|child| Pid::from_raw(child.parse().ok()?)) {
+        let children =
+            std::fs::read_to_string(format!("/proc/{id}/task/{id}/children")).unwrap_or_default();
+        for child in
+            children.split_whitespace().filter_map(|child| Pid::from_raw(child.parse().ok()?))
+        {
             // One that ended by itself is as good.
             let _ = kill_process(child, Signal::KILL);
         }
@@ -113,20 +125,33 @@ fn an_upload_that_is_killed_again_and_again_goes_on_from_what_the_server_said() 
             client.end(Signal::KILL);
         }
         let left = bench.left();
-        assert_eq!((left.len(), &left[0]["running"], left[0]["total_bytes"].as_u64()), (1, &Value::Bool(false), Some(LEN)));
+        assert_eq!(
+            (left.len(), &left[0]["running"], left[0]["total_bytes"].as_u64()),
+            (1, &Value::Bool(false), Some(LEN))
+        );
         assert!(left[0]["target"].as_str().is_some_and(|named| named == url), "{}", left[0]);
         assert!(bench.stored() > before, "round {round} brought something");
         before = bench.stored();
-        assert!(!target.exists() && hidden(&bench.there()).len() == 1, "nothing half-done under the final name");
+        assert!(
+            !target.exists() && hidden(&bench.there()).len() == 1,
+            "nothing half-done under the final name"
+        );
     }
     let result = bench.copy(text(&file), &url);
     assert!(same(&file, &target));
-    let (resumed, sent) = (result["resumed_bytes"].as_u64().expect("a count"), result["bytes_sent"].as_u64().expect("a count"));
+    let (resumed, sent) = (
+        result["resumed_bytes"].as_u64().expect("a count"),
+        result["bytes_sent"].as_u64().expect("a count"),
+    );
     assert!(
         resumed + STRAY >= before && sent < LEN - resumed + MIB,
         "{before} bytes of {LEN} were there, {sent} were sent: {result}"
     );
-    assert!(result["verified"] == true && result["verified_how"].as_str().is_some_and(|how| how.contains("SHA256")), "{result}");
+    assert!(
+        result["verified"] == true
+            && result["verified_how"].as_str().is_some_and(|how| how.contains("SHA256")),
+        "{result}"
+    );
     assert_eq!((hidden(&bench.there()), bench.left()), (Vec::new(), Vec::new()));
 }
 
@@ -160,8 +185,14 @@ fn a_download_that_is_killed_again_and_again_goes_on_from_what_is_durable_here()
     }
     let result = bench.copy(&url, text(&down));
     assert!(same(&file, &target));
-    let (resumed, sent) = (result["resumed_bytes"].as_u64().expect("a count"), result["bytes_sent"].as_u64().expect("a count"));
-    assert!(resumed > 20 * MIB && sent < LEN - resumed + MIB, "{resumed} bytes were here, and {sent} of {LEN} came again");
+    let (resumed, sent) = (
+        result["resumed_bytes"].as_u64().expect("a count"),
+        result["bytes_sent"].as_u64().expect("a count"),
+    );
+    assert!(
+        resumed > 20 * MIB && sent < LEN - resumed + MIB,
+        "{resumed} bytes were here, and {sent} of {LEN} came again"
+    );
     assert!(result["verified"] == true, "{result}");
     assert_eq!(hidden(&down), Vec::<String>::new());
     // Another file under the same name is not the same transfer.
@@ -181,7 +212,11 @@ fn a_changed_source_starts_again_and_its_stale_partial_goes() {
     let mut client = bench.begin_at(SLOW, text(&bench.file()), &url);
     wait_for("something stored", || bench.stored() > 0);
     let (error, code) = error_of_command(&mut bench.farline(&["cp", text(&bench.file()), &url]));
-    assert_eq!((error["code"].as_str(), code), (Some("busy"), 6), "a second writer of this host is told: {error}");
+    assert_eq!(
+        (error["code"].as_str(), code),
+        (Some("busy"), 6),
+        "a second writer of this host is told: {error}"
+    );
     client.end(Signal::KILL);
     let stale = hidden(&bench.there());
     plant_file(&bench.file(), LEN / MIB, 2);
@@ -204,9 +239,14 @@ fn what_the_server_lost_or_changed_of_a_partial_is_found() {
             let mut bytes = std::fs::read(&partial).expect("there");
             bytes[5 << 20] ^= 1;
             std::fs::write(&partial, bytes).expect("written");
-            let (error, code) = error_of_command(&mut bench.farline(&["cp", text(&bench.file()), &url]));
+            let (error, code) =
+                error_of_command(&mut bench.farline(&["cp", text(&bench.file()), &url]));
             assert_eq!((error["code"].as_str(), code), (Some("digest-mismatch"), 5), "{error}");
-            assert_eq!((hidden(&bench.there()), bench.left()), (Vec::new(), Vec::new()), "what is wrong is not gone on with");
+            assert_eq!(
+                (hidden(&bench.there()), bench.left()),
+                (Vec::new(), Vec::new()),
+                "what is wrong is not gone on with"
+            );
         } else {
             std::fs::remove_file(&partial).expect("removed");
         }
@@ -225,7 +265,11 @@ fn what_is_left_at_a_server_is_listed_and_removed() {
     wait_for("something stored", || bench.stored() > 0);
     let output = bench.farline(&["partials", "rm", &url]).output().expect("runs");
     let said: Value = serde_json::from_slice(&output.stdout).expect("one object");
-    assert_eq!((said["kept"][0]["error"]["code"].as_str(), output.status.code()), (Some("busy"), Some(6)), "{said}");
+    assert_eq!(
+        (said["kept"][0]["error"]["code"].as_str(), output.status.code()),
+        (Some("busy"), Some(6)),
+        "{said}"
+    );
     client.end(Signal::KILL);
     let all = succeed(bench.farline(&["partials", "ls"]).current_dir(bench.there()));
     assert!(all.contains(&url), "without a folder every server is listed too: {all}");
@@ -243,9 +287,16 @@ fn a_checksum_is_compared_where_it_is_asked_for() {
     for (from, to) in [(text(&file), &url[..]), (&url[..], text(&back))] {
         let asked = succeed(&mut bench.farline(&["cp", "--verify", "digest", from, to]));
         let asked: Value = serde_json::from_str(&asked).expect("one object");
-        assert!(asked["verified"] == true && asked["verified_how"].as_str().is_some_and(|how| how.contains("SHA256")), "{asked}");
+        assert!(
+            asked["verified"] == true
+                && asked["verified_how"].as_str().is_some_and(|how| how.contains("SHA256")),
+            "{asked}"
+        );
         let plain = bench.copy(from, to);
-        assert!(plain["verified"] == false && plain["verified_how"].as_str().is_some_and(|how| how.contains("not verified")));
+        assert!(
+            plain["verified"] == false
+                && plain["verified_how"].as_str().is_some_and(|how| how.contains("not verified"))
+        );
     }
     assert!(same(&bench.file(), &back));
 }
@@ -262,7 +313,11 @@ fn a_copy_from_server_to_server_that_is_killed_starts_again_and_its_partial_goes
     wait_for("more that is stored", || bench.stored() > 10 * MIB);
     client.end(Signal::KILL);
     let result = bench.copy(&from, &to);
-    assert_eq!(result["resumed_bytes"].as_u64(), Some(0), "nobody could compare the whole: {result}");
+    assert_eq!(
+        result["resumed_bytes"].as_u64(),
+        Some(0),
+        "nobody could compare the whole: {result}"
+    );
     assert!(same(&root.join("big"), &bench.there().join("landed")));
     assert_eq!((hidden(&bench.there()), bench.left()), (Vec::new(), Vec::new()));
 }
@@ -287,7 +342,8 @@ impl Outage {
     }
 
     fn begins(&self) {
-        let table = "add table inet f; add chain inet f i { type filter hook input priority 0; policy drop; }; \
+        let table = "add table inet f; add chain inet f i \
+            { type filter hook input priority 0; policy drop; }; \
             add chain inet f o { type filter hook output priority 0; policy drop; }";
         assert!(self.link.exec("b", &["nft", table]).status.success());
     }
@@ -298,7 +354,10 @@ impl Outage {
 
     fn copy(&self, more: &[&str], from: &str, to: &str) -> Command {
         let mut command = self.link.farline("a", &["--json", "cp", "--streams", "3"]);
-        command.env("XDG_STATE_HOME", self.bench.dir.path().join("state")).args(more).args([from, to]);
+        command
+            .env("XDG_STATE_HOME", self.bench.dir.path().join("state"))
+            .args(more)
+            .args([from, to]);
         command.stdout(Stdio::piped()).stderr(Stdio::null());
         command
     }
@@ -312,8 +371,10 @@ impl Outage {
 fn arrived(folder: &Path) -> u64 {
     use std::os::unix::fs::MetadataExt;
     let names = hidden(folder);
-    let held =
-        names.iter().filter(|name| !name.ends_with(".journal.farline")).filter_map(|name| folder.join(name).metadata().ok());
+    let held = names
+        .iter()
+        .filter(|name| !name.ends_with(".journal.farline"))
+        .filter_map(|name| folder.join(name).metadata().ok());
     held.map(|meta| meta.blocks() * 512).sum()
 }
 
@@ -323,41 +384,64 @@ fn a_path_that_goes_dead_for_a_while_costs_a_copy_from_a_stock_server_only_what_
     let (bench, here) = (&outage.bench, outage.bench.dir.path().join("here"));
     std::fs::create_dir(&here).expect("a folder");
     let from = format!("{}{}", outage.url, bench.file().display());
-    let mut client =
-        Running(outage.copy(&["--limit", RATE, "--timeout", "3"], &from, text(&here)).spawn().expect("farline runs"));
+    let mut client = Running(
+        outage
+            .copy(&["--limit", RATE, "--timeout", "3"], &from, text(&here))
+            .spawn()
+            .expect("farline runs"),
+    );
     wait_for("some of it", || arrived(&here) > 40 * MIB);
     outage.begins();
     assert_eq!(client.0.wait().expect("ended").code(), Some(5), "the path is to blame");
-    assert!(!here.join("file").exists() && arrived(&here) > 20 * MIB, "what had arrived is kept, under no final name");
+    assert!(
+        !here.join("file").exists() && arrived(&here) > 20 * MIB,
+        "what had arrived is kept, under no final name"
+    );
     outage.ends();
     let result = Outage::result(&mut outage.copy(&[], &from, text(&here)));
-    let (resumed, sent) = (result["resumed_bytes"].as_u64().expect("a count"), result["bytes_sent"].as_u64().expect("a count"));
+    let (resumed, sent) = (
+        result["resumed_bytes"].as_u64().expect("a count"),
+        result["bytes_sent"].as_u64().expect("a count"),
+    );
     assert!(resumed > 20 * MIB && sent < LEN - resumed + MIB, "{result}");
     assert!(result["verified"] == true && same(&bench.file(), &here.join("file")), "{result}");
     assert_eq!(hidden(&here), Vec::<String>::new());
 }
 
 #[test]
-fn an_upload_to_a_stock_server_rides_out_a_short_outage_and_after_a_long_one_its_file_is_whole_all_the_same() {
+fn an_upload_to_a_stock_server_rides_out_a_short_outage_and_after_a_long_one_its_file_is_whole_all_the_same()
+ {
     let Some(outage) = Outage::new("t-out-up") else { return };
     let (bench, there) = (&outage.bench, outage.bench.there());
     let to = |name: &str| format!("{}{}/{name}", outage.url, there.display());
     let file = bench.file();
-    let short = outage.copy(&["--limit", RATE], text(&file), &to("short")).spawn().expect("farline runs");
+    let short =
+        outage.copy(&["--limit", RATE], text(&file), &to("short")).spawn().expect("farline runs");
     wait_for("some of it", || arrived(&there) > 20 * MIB);
     outage.begins();
     std::thread::sleep(Duration::from_secs(1));
     outage.ends();
     let output = short.wait_with_output().expect("ended");
     assert!(output.status.success() && same(&file, &there.join("short")), "{output:?}");
-    let mut long =
-        Running(outage.copy(&["--limit", RATE, "--timeout", "3"], text(&file), &to("long")).spawn().expect("farline runs"));
+    let mut long = Running(
+        outage
+            .copy(&["--limit", RATE, "--timeout", "3"], text(&file), &to("long"))
+            .spawn()
+            .expect("farline runs"),
+    );
     wait_for("some of it", || arrived(&there) > 20 * MIB);
     outage.begins();
     assert_eq!(long.0.wait().expect("ended").code(), Some(5), "the path is to blame");
     assert!(!there.join("long").exists(), "nothing half-done under the final name");
     outage.ends();
-    // Clause G-3: a server that was given up in silence may still write to the partial file, so another is begun.
-    let result = Outage::result(&mut outage.copy(&["--verify", "digest"], text(&file), &to("long")));
-    assert!(result["verified"] == true && result["resumed_bytes"] == 0 && same(&file, &there.join("long")), "{result}");
+    // Clause G-3: a server that was given up in silence may still write to the partial file, so
+    // another is begun.
+    let result =
+        Outage::result(&mut outage.copy(&["--verify", "digest"], text(&file), &to("long")));
+    assert!(
+        result["verified"] == true
+            && result["resumed_bytes"] == 0
+            && same(&file, &there.join("long")),
+        "{result}"
+    );
 }

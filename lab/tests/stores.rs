@@ -1,4 +1,5 @@
-//! Stores without a disk, at this end and at the node's: `null:`, `memory:SIZE`, `?null`, `?memory=SIZE`.
+//! Stores without a disk, at this end and at the node's: `null:`, `memory:SIZE`, `?null`,
+//! `?memory=SIZE`.
 
 use farline_lab::{error_of, farline, json_of, node};
 use serde_json::Value;
@@ -25,14 +26,25 @@ fn memory_goes_to_null_and_comes_from_memory_as_one_verified_file() {
     ] {
         for streams in ["1", "3"] {
             let result = copied(&["--streams", streams, from, &to]);
-            assert_eq!((result["bytes"].as_u64(), result["files"].as_u64()), (Some(40_000_001), Some(1)), "{from} {to}");
+            assert_eq!(
+                (result["bytes"].as_u64(), result["files"].as_u64()),
+                (Some(40_000_001), Some(1)),
+                "{from} {to}"
+            );
             assert_eq!(result["verified"], true, "{from} {to}");
-            assert!(result["bytes_sent"].as_u64() > Some(40_000_000), "every byte crossed the network: {result}");
+            assert!(
+                result["bytes_sent"].as_u64() > Some(40_000_000),
+                "every byte crossed the network: {result}"
+            );
         }
     }
     let local = copied(&["memory:5000001", "null:"]);
     assert_eq!((local["bytes"].as_u64(), local["files"].as_u64()), (Some(5_000_001), Some(1)));
-    assert_eq!(std::fs::read_dir(dir.path()).expect("a folder").count(), 0, "no file was made at the node");
+    assert_eq!(
+        std::fs::read_dir(dir.path()).expect("a folder").count(),
+        0,
+        "no file was made at the node"
+    );
 }
 
 #[test]

@@ -1,7 +1,10 @@
-//! `farline cp` between two servers: the data goes straight from one to the other, and an error says which end it is of.
+//! `farline cp` between two servers: the data goes straight from one to the other, and an error
+//! says which end it is of.
 
 use farline_lab::files::{folder, names, random, same};
-use farline_lab::{Running, assert_same_tree, error_of, farline, globus_server, json_of, node, plant, succeed};
+use farline_lab::{
+    Running, assert_same_tree, error_of, farline, globus_server, json_of, node, plant, succeed,
+};
 use rustix::process::Signal;
 use serde_json::Value;
 use std::path::Path;
@@ -12,7 +15,8 @@ use std::time::{Duration, Instant};
 fn node_at(root: &Path, address: &str, third_party: bool) -> (Running, String) {
     std::fs::create_dir_all(root).expect("a folder");
     let listen = format!("{address}:0");
-    let more: &[&str] = if third_party { &["--listen", &listen, "--third-party"] } else { &["--listen", &listen] };
+    let more: &[&str] =
+        if third_party { &["--listen", &listen, "--third-party"] } else { &["--listen", &listen] };
     node(root, "write", more)
 }
 
@@ -28,15 +32,23 @@ fn a_tree_goes_from_node_to_node_and_is_verified() {
     let (_a, from) = node_at(&a, "127.0.0.2", true);
     let (_b, to) = node_at(&b, "127.0.0.3", true);
     for streams in ["1", "3"] {
-        let result = copied(&["--streams", streams, &format!("{from}/src"), &format!("{to}/up{streams}")]);
-        assert_eq!((result["verified"].as_bool(), result["files"].as_u64()), (Some(true), Some(207)), "{result}");
+        let result =
+            copied(&["--streams", streams, &format!("{from}/src"), &format!("{to}/up{streams}")]);
+        assert_eq!(
+            (result["verified"].as_bool(), result["files"].as_u64()),
+            (Some(true), Some(207)),
+            "{result}"
+        );
         assert_same_tree(&a.join("src"), &b.join(format!("up{streams}/src")));
     }
     copied(&[&format!("{from}/src/"), &format!("{to}/content")]);
     assert_same_tree(&a.join("src"), &b.join("content"));
     let from = from.replacen("ftp", "farline", 1);
     copied(&[&format!("{from}/src/one/small7"), &format!("{to}/renamed")]);
-    assert_eq!(std::fs::read(b.join("renamed")).expect("landed"), std::fs::read(a.join("src/one/small7")).expect("there"));
+    assert_eq!(
+        std::fs::read(b.join("renamed")).expect("landed"),
+        std::fs::read(a.join("src/one/small7")).expect("there")
+    );
 }
 
 #[test]
@@ -75,13 +87,40 @@ fn files_and_trees_go_between_a_node_and_a_globus_server() {
     let (_globus, globus) = globus_server();
     let globus = format!("{globus}{}", there.display());
     for streams in ["1", "4"] {
-        let result = copied(&["--streams", streams, &format!("{node}/src"), &format!("{globus}/up{streams}")]);
-        assert_eq!((result["verified"].as_bool(), result["files"].as_u64()), (Some(false), Some(17)), "{result}");
-        succeed(std::process::Command::new("diff").arg("-r").arg(root.join("src")).arg(there.join(format!("up{streams}/src"))));
-        copied(&["--streams", streams, &format!("{globus}/up{streams}/src"), &format!("{node}/back{streams}")]);
-        succeed(std::process::Command::new("diff").arg("-r").arg(root.join("src")).arg(root.join(format!("back{streams}/src"))));
+        let result = copied(&[
+            "--streams",
+            streams,
+            &format!("{node}/src"),
+            &format!("{globus}/up{streams}"),
+        ]);
+        assert_eq!(
+            (result["verified"].as_bool(), result["files"].as_u64()),
+            (Some(false), Some(17)),
+            "{result}"
+        );
+        succeed(
+            std::process::Command::new("diff")
+                .arg("-r")
+                .arg(root.join("src"))
+                .arg(there.join(format!("up{streams}/src"))),
+        );
+        copied(&[
+            "--streams",
+            streams,
+            &format!("{globus}/up{streams}/src"),
+            &format!("{node}/back{streams}"),
+        ]);
+        succeed(
+            std::process::Command::new("diff")
+                .arg("-r")
+                .arg(root.join("src"))
+                .arg(root.join(format!("back{streams}/src"))),
+        );
     }
-    assert_eq!(succeed(std::process::Command::new("find").arg(dir.path()).args(["-name", ".*.farline"])), "");
+    assert_eq!(
+        succeed(std::process::Command::new("find").arg(dir.path()).args(["-name", ".*.farline"])),
+        ""
+    );
     let (error, exit) = error_of(&["cp", &format!("{globus}/no-such-file"), &format!("{node}/x")]);
     assert_eq!((error["code"].as_str(), exit), (Some("path-not-found"), 2), "{error}");
 }
@@ -95,22 +134,33 @@ fn a_copy_between_nodes_that_is_killed_goes_on_from_what_the_receiver_has() {
     std::fs::write(a.join("big"), random(11, 1 << 20).repeat(100)).expect("written");
     let (from, to) = (format!("{from}/big"), format!("{to}/landed"));
     let mut client = Running(
-        farline().args(["-q", "cp", "--limit", "80Mbit/s", &from, &to]).stderr(Stdio::null()).spawn().expect("farline runs"),
+        farline()
+            .args(["-q", "cp", "--limit", "80Mbit/s", &from, &to])
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("farline runs"),
     );
     let journaled = || {
         std::fs::read_dir(&b).expect("a folder").any(|item| {
             let item = item.expect("an entry");
-            item.file_name().to_string_lossy().ends_with(".journal.farline") && item.metadata().is_ok_and(|meta| meta.len() > 0)
+            item.file_name().to_string_lossy().ends_with(".journal.farline")
+                && item.metadata().is_ok_and(|meta| meta.len() > 0)
         })
     };
     let deadline = Instant::now() + Duration::from_secs(20);
     while !journaled() {
-        assert!(Instant::now() < deadline && !b.join("landed").exists(), "nothing was durable in time");
+        assert!(
+            Instant::now() < deadline && !b.join("landed").exists(),
+            "nothing was durable in time"
+        );
         std::thread::sleep(Duration::from_millis(10));
     }
     client.end(Signal::KILL);
     let result = copied(&[&from, &to]);
-    let (resumed, sent) = (result["resumed_bytes"].as_u64().expect("a count"), result["bytes_sent"].as_u64().expect("a count"));
+    let (resumed, sent) = (
+        result["resumed_bytes"].as_u64().expect("a count"),
+        result["bytes_sent"].as_u64().expect("a count"),
+    );
     assert!(resumed > 0 && sent == (100 << 20) - resumed && result["verified"] == true, "{result}");
     assert!(same(&a.join("big"), &b.join("landed")));
     assert_eq!(names(&b), ["landed"]);

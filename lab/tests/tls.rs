@@ -1,4 +1,5 @@
-//! TLS on the control channel and on data connections: Farline with itself, with curl and with lftp.
+//! TLS on the control channel and on data connections: Farline with itself, with curl and with
+//! lftp.
 
 use farline_lab::files::random;
 use farline_lab::{assert_same_tree, error_of, farline, farline_binary, plant, succeed};
@@ -9,13 +10,17 @@ use std::process::{Command, Stdio};
 /// A node that offers TLS: itself, its address, its fingerprint.
 fn node(root: &Path, more: &[&str]) -> (farline_lab::Running, String, String) {
     let mut command = Command::new(farline_binary());
-    command.args(["--json", "serve", "--anonymous", "write", "--listen", "127.0.0.1:0", "--root"]).arg(root).args(more);
+    command
+        .args(["--json", "serve", "--anonymous", "write", "--listen", "127.0.0.1:0", "--root"])
+        .arg(root)
+        .args(more);
     let mut child = command.stdout(Stdio::piped()).spawn().expect("farline starts");
     let stdout = child.stdout.take().expect("piped");
     let running = farline_lab::Running(child);
     let mut line = String::new();
     BufReader::new(stdout).read_line(&mut line).expect("farline serve says where it listens");
-    let said: serde_json::Value = serde_json::from_str(&line).unwrap_or_else(|error| panic!("{line}: {error}"));
+    let said: serde_json::Value =
+        serde_json::from_str(&line).unwrap_or_else(|error| panic!("{line}: {error}"));
     let fingerprint = said["fingerprint"].as_str().unwrap_or_default().to_owned();
     (running, said["address"].as_str().expect("an address").to_owned(), fingerprint)
 }
@@ -23,7 +28,8 @@ fn node(root: &Path, more: &[&str]) -> (farline_lab::Running, String, String) {
 #[test]
 fn a_tree_goes_there_and_back_under_tls() {
     let dir = tempfile::tempdir().expect("a folder");
-    let (source, root, back) = (dir.path().join("src"), dir.path().join("root"), dir.path().join("back"));
+    let (source, root, back) =
+        (dir.path().join("src"), dir.path().join("root"), dir.path().join("back"));
     std::fs::create_dir_all(&root).expect("a folder");
     plant(&source);
     let (_node, address, fingerprint) = node(&root, &["--tls"]);
@@ -38,9 +44,17 @@ fn a_tree_goes_there_and_back_under_tls() {
     assert_same_tree(&source, &back);
     for text in [up, down] {
         let result: serde_json::Value = serde_json::from_str(&text).expect("one object");
-        assert_eq!((&result["encrypted"], &result["verified"]), (&true.into(), &true.into()), "{result}");
+        assert_eq!(
+            (&result["encrypted"], &result["verified"]),
+            (&true.into(), &true.into()),
+            "{result}"
+        );
     }
-    let plain = succeed(cp().arg("--no-encrypt").arg(source.join("one/small7")).arg(format!("ftps://{address}/plain")));
+    let plain = succeed(
+        cp().arg("--no-encrypt")
+            .arg(source.join("one/small7"))
+            .arg(format!("ftps://{address}/plain")),
+    );
     assert!(plain.contains("\"encrypted\":false"), "{plain}");
 }
 
@@ -84,10 +98,14 @@ fn curl_and_lftp_move_files_under_tls() {
     succeed(curl().arg("-T").arg(&file).arg(format!("ftp://{address}/big")));
     assert!(std::fs::read(root.join("big")).expect("landed") == bytes, "what curl stored differs");
     succeed(curl().arg("-o").arg(dir.path().join("back")).arg(format!("ftp://{address}/big")));
-    assert!(std::fs::read(dir.path().join("back")).expect("came") == bytes, "what curl fetched differs");
+    assert!(
+        std::fs::read(dir.path().join("back")).expect("came") == bytes,
+        "what curl fetched differs"
+    );
     assert!(succeed(curl().arg(format!("ftp://{address}/"))).contains("big"));
     let script = format!(
-        "set ssl:verify-certificate no; set ftp:ssl-force yes; set ftp:ssl-protect-data yes; open ftp://{address}; \
+        "set ssl:verify-certificate no; set ftp:ssl-force yes; set ftp:ssl-protect-data yes; open \
+         ftp://{address}; \
          get big -o {got}; put {got} -o again; cls -1; quit",
         got = dir.path().join("got").display()
     );
@@ -98,26 +116,64 @@ fn curl_and_lftp_move_files_under_tls() {
 
 /// Runs openssl, quietly.
 fn openssl(folder: &Path, args: &[&str]) {
-    let output = Command::new("openssl").current_dir(folder).args(args).output().expect("openssl is installed by make test");
-    assert!(output.status.success(), "openssl {args:?}: {}", String::from_utf8_lossy(&output.stderr));
+    let output = Command::new("openssl")
+        .current_dir(folder)
+        .args(args)
+        .output()
+        .expect("openssl is installed by make test");
+    assert!(
+        output.status.success(),
+        "openssl {args:?}: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
 }
 
 #[test]
-fn a_certificate_of_an_authority_is_trusted_by_name_and_by_nobody_who_does_not_know_the_authority() {
+fn a_certificate_of_an_authority_is_trusted_by_name_and_by_nobody_who_does_not_know_the_authority()
+{
     let dir = tempfile::tempdir().expect("a folder");
     let (root, pki) = (dir.path().join("root"), dir.path().join("pki"));
     for folder in [&root, &pki] {
         std::fs::create_dir(folder).expect("a folder");
     }
     let key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"];
-    let authority = ["req", "-x509", "-subj", "/CN=Test authority", "-days", "2", "-keyout", "ca.key", "-out", "ca.pem"];
+    let authority = [
+        "req",
+        "-x509",
+        "-subj",
+        "/CN=Test authority",
+        "-days",
+        "2",
+        "-keyout",
+        "ca.key",
+        "-out",
+        "ca.pem",
+    ];
     openssl(&pki, &[&authority[..], &key[..]].concat());
-    openssl(&pki, &[&["req", "-subj", "/CN=node", "-keyout", "node.key", "-out", "node.csr"][..], &key[..]].concat());
-    std::fs::write(pki.join("names"), "subjectAltName=DNS:localhost,IP:127.0.0.1\n").expect("written");
-    let sign = ["x509", "-req", "-in", "node.csr", "-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial", "-days", "2"];
+    openssl(
+        &pki,
+        &[&["req", "-subj", "/CN=node", "-keyout", "node.key", "-out", "node.csr"][..], &key[..]]
+            .concat(),
+    );
+    std::fs::write(pki.join("names"), "subjectAltName=DNS:localhost,IP:127.0.0.1\n")
+        .expect("written");
+    let sign = [
+        "x509",
+        "-req",
+        "-in",
+        "node.csr",
+        "-CA",
+        "ca.pem",
+        "-CAkey",
+        "ca.key",
+        "-CAcreateserial",
+        "-days",
+        "2",
+    ];
     openssl(&pki, &[&sign[..], &["-extfile", "names", "-out", "node.pem"][..]].concat());
     let at = |name: &str| pki.join(name).to_str().expect("text").to_owned();
-    let (_node, address, fingerprint) = node(&root, &["--tls-cert", &at("node.pem"), "--tls-key", &at("node.key")]);
+    let (_node, address, fingerprint) =
+        node(&root, &["--tls-cert", &at("node.pem"), "--tls-key", &at("node.key")]);
     assert_eq!(fingerprint.len(), "sha256=".len() + 64, "{fingerprint}");
     let file = dir.path().join("f");
     std::fs::write(&file, vec![5; 3_000_001]).expect("written");
@@ -138,6 +194,11 @@ fn a_certificate_of_an_authority_is_trusted_by_name_and_by_nobody_who_does_not_k
     succeed(Command::new("cmp").arg(&file).arg(dir.path().join("back")));
     succeed(curl().arg("-T").arg(&file).arg(format!("ftp://{address}/again")));
     succeed(Command::new("cmp").arg(&file).arg(root.join("again")));
-    let stranger = Command::new("curl").args(["-sS", "--max-time", "60", "--ssl-reqd", &format!("ftp://{address}/up")]).output();
-    assert!(stranger.is_ok_and(|output| !output.status.success()), "who does not know the authority gets nothing");
+    let stranger = Command::new("curl")
+        .args(["-sS", "--max-time", "60", "--ssl-reqd", &format!("ftp://{address}/up")])
+        .output();
+    assert!(
+        stranger.is_ok_and(|output| !output.status.success()),
+        "who does not know the authority gets nothing"
+    );
 }

@@ -4,7 +4,8 @@ use farline_lab::Link;
 use serde_json::Value;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// One copy at a time: what the sender sees of a path is late where links share two cores, and lateness looks like a queue.
+/// One copy at a time: what the sender sees of a path is late where links share two cores, and
+/// lateness looks like a queue.
 fn alone() -> MutexGuard<'static, ()> {
     static ONE: Mutex<()> = Mutex::new(());
     ONE.lock().unwrap_or_else(PoisonError::into_inner)
@@ -21,20 +22,31 @@ fn copied(link: &Link, more: &[&str], from: &str, to: &str) -> Value {
 }
 
 fn says(outcome: &Value, what: &str) -> bool {
-    outcome["reasons"].as_array().expect("a list").iter().any(|reason| reason.as_str().is_some_and(|text| text.contains(what)))
+    outcome["reasons"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .any(|reason| reason.as_str().is_some_and(|text| text.contains(what)))
 }
 
-/// Random loss on a path without a queue: CUBIC cannot fill it, and the sending end finds out and takes BBR for all its channels.
+/// Random loss on a path without a queue: CUBIC cannot fill it, and the sending end finds out and
+/// takes BBR for all its channels.
 #[test]
 fn losses_without_congestion_lead_to_bbr_whichever_way_data_goes() {
-    let offered = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control").unwrap_or_default();
+    let offered = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control")
+        .unwrap_or_default();
     if !["bbr", "cubic"].iter().all(|name| offered.split_whitespace().any(|offer| offer == *name)) {
         eprintln!("SKIPPED: this kernel has not both cubic and bbr ({})", offered.trim());
         return;
     }
     let _alone = alone();
-    // So lossy that CUBIC stays far below the rate and what the machine can do: no queue, whatever else runs.
-    let Some(link) = Link::up("t-tuning", &["custom", "--rtt", "20ms", "--rate", "1G", "--loss", "0.03"]) else { return };
+    // So lossy that CUBIC stays far below the rate and what the machine can do: no queue, whatever
+    // else runs.
+    let Some(link) =
+        Link::up("t-tuning", &["custom", "--rtt", "20ms", "--rate", "1G", "--loss", "0.03"])
+    else {
+        return;
+    };
     let root = tempfile::tempdir().expect("a folder");
     let _node = link.node(root.path(), &["--allow-null", "--allow-memory", "1GiB"]);
     // Few channels take little of the machine, which then is not late by what looks like a queue.
@@ -45,12 +57,14 @@ fn losses_without_congestion_lead_to_bbr_whichever_way_data_goes() {
     assert!(says(&down, "at 10.77.0.2:2811: bbr: segments are lost"), "{down}");
 }
 
-/// The sending host's windows are far smaller than what the path holds: the first blocks tell, and further channels open, from this end
-/// whichever way data goes.
+/// The sending host's windows are far smaller than what the path holds: the first blocks tell, and
+/// further channels open, from this end whichever way data goes.
 #[test]
 fn windows_that_the_path_outgrows_get_more_channels_whichever_way_data_goes() {
     let _alone = alone();
-    let Some(link) = Link::up("t-windows", &["custom", "--rtt", "40ms", "--rate", "1G"]) else { return };
+    let Some(link) = Link::up("t-windows", &["custom", "--rtt", "40ms", "--rate", "1G"]) else {
+        return;
+    };
     let root = tempfile::tempdir().expect("a folder");
     let _node = link.node(root.path(), &["--allow-null", "--allow-memory", "1GiB"]);
     let opened = |side: &str, from: &str, to: &str| {
@@ -59,30 +73,39 @@ fn windows_that_the_path_outgrows_get_more_channels_whichever_way_data_goes() {
         let outcome = copied(&link, &[], from, to);
         assert!(says(&outcome, "measured: "), "{outcome}");
         assert!(outcome["streams"].as_u64() > Some(4), "{outcome}");
-        // A path that loses packets may lose a connection too; this one does not, and gets its channels in the middle of the pass.
+        // A path that loses packets may lose a connection too; this one does not, and gets its
+        // channels in the middle of the pass.
         assert_eq!(outcome["passes"], 1, "{outcome}");
         outcome
     };
     let down = opened("b", "farline://10.77.0.2:2811/?memory=256MiB", "null:");
-    // At once, when the first blocks fill the windows; on a machine that is busy then, when a later look finds the network to limit.
+    // At once, when the first blocks fill the windows; on a machine that is busy then, when a later
+    // look finds the network to limit.
     let why = ["all that one window", "channels: the network limits"];
-    assert!(says(&down, "channels to begin with: ") && why.iter().any(|why| says(&down, why)), "{down}");
-    // The first choice knows this end's windows, and begins with as many channels as make up for them.
+    assert!(
+        says(&down, "channels to begin with: ") && why.iter().any(|why| says(&down, why)),
+        "{down}"
+    );
+    // The first choice knows this end's windows, and begins with as many channels as make up for
+    // them.
     let up = opened("a", "memory:256MiB", "farline://10.77.0.2:2811/?null");
     assert!(says(&up, "one window is at most 256 KiB"), "{up}");
 }
 
-/// A source that rests for a part of each second makes the network wait, until the pool is large enough or at its bound; one that the user
-/// fixed stays.
+/// A source that rests for a part of each second makes the network wait, until the pool is large
+/// enough or at its bound; one that the user fixed stays.
 #[test]
 fn a_source_that_stalls_gets_a_larger_pool_within_its_bound() {
     let _alone = alone();
-    let Some(link) = Link::up("t-pool", &["custom", "--rtt", "20ms", "--rate", "1G"]) else { return };
+    let Some(link) = Link::up("t-pool", &["custom", "--rtt", "20ms", "--rate", "1G"]) else {
+        return;
+    };
     let root = tempfile::tempdir().expect("a folder");
     let _node = link.node(root.path(), &["--allow-null"]);
     let copy = |more: &[&str]| {
         let plain = ["--json", "cp", "--verify", "none"];
-        let arguments = [&plain, more, &["memory:512MiB", "farline://10.77.0.2:2811/?null"]].concat();
+        let arguments =
+            [&plain, more, &["memory:512MiB", "farline://10.77.0.2:2811/?null"]].concat();
         let outcome = link.farline("a", &arguments).output().expect("farline runs");
         assert!(outcome.status.success(), "{outcome:?}");
         serde_json::from_slice::<Value>(&outcome.stdout).expect("one object")
@@ -90,7 +113,8 @@ fn a_source_that_stalls_gets_a_larger_pool_within_its_bound() {
     let stalled = copy(&["--trial-stall", "300ms/1s"]);
     assert!(says(&stalled, "the store comes in bursts"), "{stalled}");
     let staging = stalled["staging_bytes"].as_u64().expect("a number");
-    // Two bandwidth-delay products of this link and what is allowed beside them; a busy machine's least round trip is a little longer.
+    // Two bandwidth-delay products of this link and what is allowed beside them; a busy machine's
+    // least round trip is a little longer.
     assert!(staging > 16 << 20 && staging <= 2 * 2_500_000 * 5 / 4 + (32 << 20), "{stalled}");
     let fixed = copy(&["--trial-stall", "300ms/1s", "--staging", "16MiB"]);
     assert_eq!(fixed["staging_bytes"], 16 << 20, "{fixed}");

@@ -38,7 +38,9 @@ pub enum Algorithm {
 }
 
 /// Which constants a control runs with.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
 #[serde(rename_all = "lowercase")]
 pub enum Set {
     /// Those of Linux's module of the same name.
@@ -66,7 +68,13 @@ pub struct Start {
 impl Default for Start {
     /// Ten packets of 1500 bytes (RFC 6928), no threshold, no clamp, at once.
     fn default() -> Start {
-        Start { window: 10.0, threshold: f64::INFINITY, clamp: f64::INFINITY, packet: Bytes(1500), after: Span::ZERO }
+        Start {
+            window: 10.0,
+            threshold: f64::INFINITY,
+            clamp: f64::INFINITY,
+            packet: Bytes(1500),
+            after: Span::ZERO,
+        }
     }
 }
 
@@ -97,12 +105,14 @@ impl Algorithm {
         }
     }
 
-    /// Whether every kernel has it, so that Farline brings none: it always runs with Linux's constants.
+    /// Whether every kernel has it, so that Farline brings none: it always runs with Linux's
+    /// constants.
     pub const fn is_native(self) -> bool {
         matches!(self, Algorithm::Bbr | Algorithm::Cubic | Algorithm::Reno)
     }
 
-    /// A control for a flow that begins as `start` says; `seed` serves those that draw lots (BBR's first phase).
+    /// A control for a flow that begins as `start` says; `seed` serves those that draw lots (BBR's
+    /// first phase).
     pub fn control(self, set: Set, start: Start, seed: &Rng) -> Box<dyn Control> {
         match self {
             Algorithm::Bbr => Box::new(Bbr::new(start, seed)),
@@ -127,9 +137,14 @@ impl FromStr for Algorithm {
     type Err = Error;
     fn from_str(text: &str) -> Result<Algorithm, Error> {
         Algorithm::ALL.into_iter().find(|algorithm| algorithm.name() == text).ok_or_else(|| {
-            let known: Vec<&str> = Algorithm::ALL.iter().map(|algorithm| algorithm.name()).collect();
-            Error::new(Fault::You, "unknown-congestion", format!("there is no congestion control called `{text}`"))
-                .hint(format!("known ones: {}", known.join(", ")))
+            let known: Vec<&str> =
+                Algorithm::ALL.iter().map(|algorithm| algorithm.name()).collect();
+            Error::new(
+                Fault::You,
+                "unknown-congestion",
+                format!("there is no congestion control called `{text}`"),
+            )
+            .hint(format!("known ones: {}", known.join(", ")))
         })
     }
 }
@@ -149,8 +164,12 @@ impl FromStr for Set {
         match text {
             "linux" => Ok(Set::Linux),
             "paper" => Ok(Set::Paper),
-            _ => Err(Error::new(Fault::You, "congestion-set", format!("`{text}` is not a set of constants"))
-                .hint("paper: as published; linux: as Linux's module of that name")),
+            _ => Err(Error::new(
+                Fault::You,
+                "congestion-set",
+                format!("`{text}` is not a set of constants"),
+            )
+            .hint("paper: as published; linux: as Linux's module of that name")),
         }
     }
 }

@@ -1,8 +1,9 @@
-//! BBR version 1: a pacing rate from the largest delivery rate and the least rtt of late (Cardwell et al., ACM Queue 14(5), 2016).
+//! BBR version 1: a pacing rate from the largest delivery rate and the least rtt of late (Cardwell
+//! et al., ACM Queue 14(5), 2016).
 //!
-//! Constants are those of draft-cardwell-iccrg-bbr-congestion-control-00 (section numbers below), which Linux has too. Left out
-//! is what the draft leaves out of the model and Linux adds around it: the detector of token-bucket policers and the allowance
-//! for aggregated acknowledgements.
+//! Constants are those of draft-cardwell-iccrg-bbr-congestion-control-00 (section numbers below),
+//! which Linux has too. Left out is what the draft leaves out of the model and Linux adds around
+//! it: the detector of token-bucket policers and the allowance for aggregated acknowledgements.
 
 use super::algorithm::Start;
 use super::control::{Acked, Allowed, Control, Event};
@@ -148,7 +149,10 @@ impl Bbr {
 
     /// 4.3.4.2: on to the next gain of the cycle.
     fn advance_cycle(&mut self, now: Time, in_flight: f64) {
-        let (Mode::ProbeBandwidth { phase, since }, Some((least, _))) = (self.mode, self.rtt) else { return };
+        let (Mode::ProbeBandwidth { phase, since }, Some((least, _))) = (self.mode, self.rtt)
+        else {
+            return;
+        };
         let over = now.since(since) > least;
         let gain = CYCLE[phase];
         let next = if gain > 1.0 {
@@ -164,7 +168,8 @@ impl Bbr {
         }
     }
 
-    /// 4.3.5: when no lower rtt was seen for ten seconds, four packets for at least 200 ms and a round.
+    /// 4.3.5: when no lower rtt was seen for ten seconds, four packets for at least 200 ms and a
+    /// round.
     fn probe_rtt(&mut self, now: Time, expired: bool, in_flight: f64) {
         if expired && !matches!(self.mode, Mode::ProbeRtt { .. }) {
             self.window_before_probe = self.window_before_probe.max(self.window);
@@ -203,7 +208,9 @@ impl Bbr {
             // The first round of recovery sends one packet for each that was delivered (4.2.3.5).
             Some((_, round)) if self.rounds <= round => self.window = self.window.max(in_flight),
             _ if self.is_full => self.window = (self.window + acked).min(target),
-            _ if self.window < target || (self.delivered as f64) < self.first_window => self.window += acked,
+            _ if self.window < target || (self.delivered as f64) < self.first_window => {
+                self.window += acked
+            }
             _ => {}
         }
         self.window = self.window.max(LEAST_WINDOW).min(self.clamp);
@@ -222,7 +229,9 @@ impl Bbr {
             self.rounds += 1;
         }
         self.sample(acked);
-        while self.rates.len() > 1 && self.rates.front().is_some_and(|&(round, _)| round + BANDWIDTH_ROUNDS < self.rounds) {
+        while self.rates.len() > 1
+            && self.rates.front().is_some_and(|&(round, _)| round + BANDWIDTH_ROUNDS < self.rounds)
+        {
             self.rates.pop_front();
         }
         self.advance_cycle(now, f64::from(acked.in_flight));
@@ -246,7 +255,8 @@ impl Control for Bbr {
     fn handle(&mut self, now: Time, event: Event) {
         match event {
             Event::Rtt(sample) => {
-                // As Linux: only a lower sample, or the first after ten seconds, which also starts the probe.
+                // As Linux: only a lower sample, or the first after ten seconds, which also starts
+                // the probe.
                 let expired = self.rtt.is_some_and(|(_, at)| now.since(at) > RTT_LASTS);
                 self.expired |= expired;
                 if expired || self.rtt.is_none_or(|(least, _)| sample < least) {
@@ -272,7 +282,8 @@ impl Control for Bbr {
             }
             Event::Timeout => {
                 self.full = (0.0, 0);
-                self.recovery = Some((self.recovery.map_or(self.window, |(before, _)| before), self.rounds));
+                self.recovery =
+                    Some((self.recovery.map_or(self.window, |(before, _)| before), self.rounds));
                 // 4.2.3.5: start anew from what is left, which is nothing.
                 self.window = LEAST_WINDOW;
             }
@@ -280,7 +291,8 @@ impl Control for Bbr {
     }
 
     fn poll(&self) -> Allowed {
-        let pacing = self.pacing.map(|packets| Rate::from_bps((packets * self.packet_bits).round() as u64));
+        let pacing =
+            self.pacing.map(|packets| Rate::from_bps((packets * self.packet_bits).round() as u64));
         Allowed { window: self.window, threshold: f64::INFINITY, pacing }
     }
 }

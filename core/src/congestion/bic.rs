@@ -1,4 +1,5 @@
-//! BIC: a binary search for the window at which the last loss came (Xu, Harfoush, Rhee, INFOCOM 2004).
+//! BIC: a binary search for the window at which the last loss came (Xu, Harfoush, Rhee, INFOCOM
+//! 2004).
 
 use super::algorithm::Set;
 use super::loss_based::{Law, Window};
@@ -23,9 +24,11 @@ pub(super) struct Constants {
 
 pub(super) const fn constants(set: Set) -> Constants {
     match set {
-        // Section IV and the simulations of section V: Smax 32, Smin 0.01, beta 0.125; a target half-way to the maximum.
+        // Section IV and the simulations of section V: Smax 32, Smin 0.01, beta 0.125; a target
+        // half-way to the maximum.
         Set::Paper => Constants { most: 32.0, least: 0.01, left: 0.875, divisor: 2.0 },
-        // tcp_bic: max_increment 16, BICTCP_B 4, beta 819/1024; below a step of one packet, smooth_part 20 gives 4/20 of a packet.
+        // tcp_bic: max_increment 16, BICTCP_B 4, beta 819/1024; below a step of one packet,
+        // smooth_part 20 gives 4/20 of a packet.
         Set::Linux => Constants { most: 16.0, least: 0.2, left: 819.0 / 1024.0, divisor: 4.0 },
     }
 }
@@ -37,7 +40,8 @@ pub(super) struct Bic {
     constants: Constants,
     /// The window at the last loss; zero before the first.
     maximum: f64,
-    /// Beyond the maximum: packets a round, and the window at which they double (the paper's `ss_cwnd` and `ss_target`).
+    /// Beyond the maximum: packets a round, and the window at which they double (the paper's
+    /// `ss_cwnd` and `ss_target`).
     probing: Option<(f64, f64)>,
     /// The last step that was worked out, and for which window and when.
     step: Option<(f64, f64, Time)>,
@@ -59,7 +63,8 @@ impl Bic {
             self.probing = None;
             return distance.min(most);
         }
-        // Section III.C, slow start: past the maximum by one packet, then two, four, up to Smax a round.
+        // Section III.C, slow start: past the maximum by one packet, then two, four, up to Smax a
+        // round.
         match &mut self.probing {
             probing @ None => {
                 *probing = Some((1.0, packets.max(self.maximum) + 1.0));
@@ -107,7 +112,9 @@ impl Law for Bic {
         } else {
             match self.step {
                 // A whole packet or 31 ms later the step is worked out again.
-                Some((step, of, at)) if of == packets.floor() && now.since(at) <= STEP_LASTS => step,
+                Some((step, of, at)) if of == packets.floor() && now.since(at) <= STEP_LASTS => {
+                    step
+                }
                 _ => {
                     let step = self.linux_step(packets.floor());
                     self.step = Some((step, packets.floor(), now));

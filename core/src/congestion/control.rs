@@ -10,13 +10,16 @@ pub struct Acked {
     pub packets: u32,
     /// How many over the flow's life, these included.
     pub delivered: u64,
-    /// What `delivered` was when the newest of these was sent: at or above the last round's `delivered`, a round has passed.
+    /// What `delivered` was when the newest of these was sent: at or above the last round's
+    /// `delivered`, a round has passed.
     pub delivered_at_send: u64,
-    /// The longer of the spans in which the packets between those two counts were sent and were acknowledged.
+    /// The longer of the spans in which the packets between those two counts were sent and were
+    /// acknowledged.
     pub interval: Span,
     /// Packets on their way, before this acknowledgement.
     pub in_flight: u32,
-    /// Whether the window is what held the sender back. A window that is not used up does not grow (RFC 9438, 5.8).
+    /// Whether the window is what held the sender back. A window that is not used up does not grow
+    /// (RFC 9438, 5.8).
     pub window_limited: bool,
 }
 
@@ -27,7 +30,8 @@ pub enum Event {
     Acked(Acked),
     /// An acknowledgement carried a congestion mark. Told once for each round (RFC 3168, 6.1.2).
     Ecn,
-    /// Packets were found lost and the sender enters recovery. Told once for each window of data (RFC 6582, 3.2).
+    /// Packets were found lost and the sender enters recovery. Told once for each window of data
+    /// (RFC 6582, 3.2).
     Loss,
     /// All that was on its way when recovery began is accounted for.
     Recovered,

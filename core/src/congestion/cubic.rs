@@ -29,14 +29,17 @@ struct Epoch {
     reno: f64,
 }
 
-/// The law of CUBIC. Slow start is RFC 5681's: HyStart is a way out of slow start of its own and not part of the law.
+/// The law of CUBIC. Slow start is RFC 5681's: HyStart is a way out of slow start of its own and
+/// not part of the law.
 #[derive(Clone, Debug)]
 pub(super) struct Cubic {
     set: Set,
     left: f64,
-    /// The window before the last reduction, less what fast convergence took: W_max; zero before the first.
+    /// The window before the last reduction, less what fast convergence took: W_max; zero before
+    /// the first.
     maximum: f64,
-    /// The window before the last reduction: where W_est turns from alpha_cubic to one packet a round (section 4.3).
+    /// The window before the last reduction: where W_est turns from alpha_cubic to one packet a
+    /// round (section 4.3).
     before: f64,
     rtt: Span,
     epoch: Option<Epoch>,
@@ -53,20 +56,31 @@ impl Law for Cubic {
         let packets = window.packets;
         let maximum = self.maximum;
         let epoch = self.epoch.get_or_insert_with(|| {
-            // Without a loss before, or beyond its window, the cubic starts at its plateau (RFC 9438, section 4.8).
-            let (k, origin) = if packets < maximum { (((maximum - packets) / C).cbrt(), maximum) } else { (0.0, packets) };
+            // Without a loss before, or beyond its window, the cubic starts at its plateau (RFC
+            // 9438, section 4.8).
+            let (k, origin) = if packets < maximum {
+                (((maximum - packets) / C).cbrt(), maximum)
+            } else {
+                (0.0, packets)
+            };
             Epoch { began: now, k, origin, reno: packets }
         });
-        // Section 4.3: alpha_cubic until W_est has reached the window before the loss, then one packet a round.
-        let alpha = if epoch.reno >= self.before { 1.0 } else { 3.0 * (1.0 - self.left) / (1.0 + self.left) };
+        // Section 4.3: alpha_cubic until W_est has reached the window before the loss, then one
+        // packet a round.
+        let alpha = if epoch.reno >= self.before {
+            1.0
+        } else {
+            3.0 * (1.0 - self.left) / (1.0 + self.left)
+        };
         epoch.reno += alpha * acked / packets;
-        // Section 4.4: the target is where the cubic will be a round from now, within half a window.
+        // Section 4.4: the target is where the cubic will be a round from now, within half a
+        // window.
         let t = now.since(epoch.began).as_secs_f64() + self.rtt.as_secs_f64();
         let away = C * (t - epoch.k).powi(3);
         let (target, from, crawl) = match self.set {
             Set::Paper => (epoch.origin + away, packets, 0.0),
-            // tcp_cubic counts whole packets, so that it is at the plateau where its cubic is less than one below; and it never grows
-            // by less than a hundredth of a packet a round.
+            // tcp_cubic counts whole packets, so that it is at the plateau where its cubic is less
+            // than one below; and it never grows by less than a hundredth of a packet a round.
             Set::Linux => (epoch.origin + away.trunc(), packets.floor().max(1.0), 0.01),
         };
         window.add(acked * (target.min(1.5 * from) - from).max(crawl) / from);
@@ -79,12 +93,17 @@ impl Law for Cubic {
         self.epoch = None;
         self.before = packets;
         // Fast convergence (RFC 9438, section 4.7).
-        self.maximum = if packets < self.maximum { packets * (1.0 + self.left) / 2.0 } else { packets };
+        self.maximum =
+            if packets < self.maximum { packets * (1.0 + self.left) / 2.0 } else { packets };
         packets * self.left
     }
 
     fn rtt(&mut self, _now: Time, sample: Span, _open: bool) {
-        self.rtt = if self.rtt == Span::ZERO { sample } else { self.rtt.mul_f64(0.875) + sample.mul_f64(0.125) };
+        self.rtt = if self.rtt == Span::ZERO {
+            sample
+        } else {
+            self.rtt.mul_f64(0.875) + sample.mul_f64(0.125)
+        };
     }
 
     fn timeout(&mut self, _now: Time) {

@@ -19,15 +19,19 @@ pub fn decrease(w: f64) -> f64 {
     if w <= LOW_WINDOW {
         return LOW_DECREASE;
     }
-    (HIGH_DECREASE - LOW_DECREASE) * (w.ln() - LOW_WINDOW.ln()) / (HIGH_WINDOW.ln() - LOW_WINDOW.ln()) + LOW_DECREASE
+    (HIGH_DECREASE - LOW_DECREASE) * (w.ln() - LOW_WINDOW.ln())
+        / (HIGH_WINDOW.ln() - LOW_WINDOW.ln())
+        + LOW_DECREASE
 }
 
-/// a(w): the packets added to a window of `w` packets each round (RFC 3649, section 5: w^2 p(w) 2 b(w) / (2 - b(w))).
+/// a(w): the packets added to a window of `w` packets each round (RFC 3649, section 5: w^2 p(w) 2
+/// b(w) / (2 - b(w))).
 pub fn increase(w: f64) -> f64 {
     if w <= LOW_WINDOW {
         return 1.0;
     }
-    // p(w) = 0.078 / w^1.2; the RFC's own program, which made the table of its appendix B, writes it as 1 / (w^1.2 * 12.8).
+    // p(w) = 0.078 / w^1.2; the RFC's own program, which made the table of its appendix B, writes
+    // it as 1 / (w^1.2 * 12.8).
     let p = 1.0 / (w.powf(1.2) * 12.8);
     let b = decrease(w);
     w * w * p * 2.0 * b / (2.0 - b)
@@ -44,21 +48,27 @@ pub struct Row {
     pub decrease: f64,
 }
 
-/// The table of RFC 3649's appendix B, by the RFC's rule: a row for each whole packet that a(w) gains.
+/// The table of RFC 3649's appendix B, by the RFC's rule: a row for each whole packet that a(w)
+/// gains.
 pub fn table() -> Vec<Row> {
     let mut rows = vec![Row { window: 38, increase: 1, decrease: LOW_DECREASE }];
     let mut last = 1.0;
     for window in 39..=100_000u32 {
         let now = increase(f64::from(window));
         if now > last + 1.0 {
-            rows.push(Row { window, increase: rows.len() as u32 + 1, decrease: decrease(f64::from(window)) });
+            rows.push(Row {
+                window,
+                increase: rows.len() as u32 + 1,
+                decrease: decrease(f64::from(window)),
+            });
             last = now;
         }
     }
     rows
 }
 
-/// Worked out once: a stream of a simulation is made in less time than a hundred thousand logarithms take.
+/// Worked out once: a stream of a simulation is made in less time than a hundred thousand
+/// logarithms take.
 static TABLE: LazyLock<Vec<Row>> = LazyLock::new(table);
 
 /// The law of HighSpeed TCP.

@@ -1,4 +1,5 @@
-//! H-TCP: the longer since the last loss, the more is added each round (Leith, Shorten, PFLDnet 2004; draft-leith-tcp-htcp-06).
+//! H-TCP: the longer since the last loss, the more is added each round (Leith, Shorten, PFLDnet
+//! 2004; draft-leith-tcp-htcp-06).
 
 use super::algorithm::Set;
 use super::loss_based::{Law, Window};
@@ -8,20 +9,23 @@ use crate::units::{Span, Time};
 pub(super) const LOW: f64 = 1.0;
 /// The least and the most that is left after a loss (draft, section 3).
 const LEFT: (f64, f64) = (0.5, 0.8);
-/// A change of throughput between two losses above this: the path has changed, half is left (draft, section 3: Delta_B).
+/// A change of throughput between two losses above this: the path has changed, half is left (draft,
+/// section 3: Delta_B).
 const CHANGED: f64 = 0.2;
 /// Below this rtt the buffer cannot be told from timers: half is left (tcp_htcp).
 const SHORT: Span = Span::from_millis(10);
 /// The most by which one sample may raise the longest rtt (tcp_htcp).
 const RISE: Span = Span::from_millis(20);
 
-/// Packets added each round `since` seconds after the last loss, before scaling: alpha(Delta) (draft, section 3).
+/// Packets added each round `since` seconds after the last loss, before scaling: alpha(Delta)
+/// (draft, section 3).
 pub(super) fn alpha(since: f64) -> f64 {
     let over = since - LOW;
     if over <= 0.0 { 1.0 } else { 1.0 + 10.0 * over + (over / 2.0).powi(2) }
 }
 
-/// What alpha is divided by, so that flows of different rtt add alike in time (draft, section 3, "RTT scaling", as tcp_htcp).
+/// What alpha is divided by, so that flows of different rtt add alike in time (draft, section 3,
+/// "RTT scaling", as tcp_htcp).
 pub(super) fn scaling(least_rtt: Span) -> f64 {
     (0.1 / least_rtt.as_secs_f64().max(1e-9)).clamp(0.5, 10.0)
 }
@@ -35,7 +39,8 @@ pub(super) struct HTcp {
     since: Option<Time>,
     least_rtt: Option<Span>,
     longest_rtt: Span,
-    /// Packets delivered since `counted_from`, and packets per second: the smoothed and the largest of this stage.
+    /// Packets delivered since `counted_from`, and packets per second: the smoothed and the largest
+    /// of this stage.
     counted: f64,
     counted_from: Option<Time>,
     rate: f64,
@@ -63,7 +68,8 @@ impl HTcp {
         }
     }
 
-    /// Draft, section 3: beta = RTT_min / RTT_max within 0.5 and 0.8, but a half when throughput changed or for the first time.
+    /// Draft, section 3: beta = RTT_min / RTT_max within 0.5 and 0.8, but a half when throughput
+    /// changed or for the first time.
     fn adapted(&mut self) -> f64 {
         let (before, now) = (self.rate_before, self.largest_rate);
         self.rate_before = now;
@@ -86,7 +92,8 @@ impl Law for HTcp {
     fn avoid(&mut self, now: Time, window: &mut Window, acked: f64) {
         let since = now.since(*self.since.get_or_insert(now)).as_secs_f64();
         let scaled = alpha(since) / self.least_rtt.map_or(1.0, scaling);
-        // Draft, section 3: alpha <- 2 (1 - beta) alpha; never below one packet a round at a half, as tcp_htcp.
+        // Draft, section 3: alpha <- 2 (1 - beta) alpha; never below one packet a round at a half,
+        // as tcp_htcp.
         let alpha = (2.0 * (1.0 - self.left) * scaled.max(1.0)).max(f64::MIN_POSITIVE);
         window.add(acked * alpha / window.packets);
     }
@@ -120,7 +127,8 @@ impl Law for HTcp {
     fn rtt(&mut self, _now: Time, sample: Span, open: bool) {
         self.least_rtt = Some(self.least_rtt.map_or(sample, |least| least.min(sample)));
         if open && sample > self.longest_rtt {
-            let most = if self.longest_rtt == Span::ZERO { sample } else { self.longest_rtt + RISE };
+            let most =
+                if self.longest_rtt == Span::ZERO { sample } else { self.longest_rtt + RISE };
             self.longest_rtt = sample.min(most);
         }
     }

@@ -1,4 +1,5 @@
-//! What all window-based controls share: slow start, one reduction for each window of data, recovery.
+//! What all window-based controls share: slow start, one reduction for each window of data,
+//! recovery.
 
 use super::algorithm::Start;
 use super::control::{Acked, Allowed, Control, Event};
@@ -22,7 +23,8 @@ impl Window {
         self.packets = (self.packets + packets).min(self.clamp);
     }
 
-    /// Grows by one packet for each of `acked` up to the threshold (RFC 5681, 3.1) and answers how many are left over.
+    /// Grows by one packet for each of `acked` up to the threshold (RFC 5681, 3.1) and answers how
+    /// many are left over.
     pub(super) fn slow_start(&mut self, acked: f64) -> f64 {
         let used = acked.min((self.threshold - self.packets).max(0.0));
         self.add(used);
@@ -38,7 +40,8 @@ pub(super) trait Law: fmt::Debug + Send {
     /// The window after a loss in a window of `packets`.
     fn backoff(&mut self, now: Time, packets: f64) -> f64;
 
-    /// Every acknowledgement outside recovery; by default slow start up to the threshold, then [`avoid`](Law::avoid).
+    /// Every acknowledgement outside recovery; by default slow start up to the threshold, then
+    /// [`avoid`](Law::avoid).
     fn acked(&mut self, now: Time, window: &mut Window, acked: &Acked) {
         if !acked.window_limited {
             return;
@@ -79,7 +82,11 @@ pub(super) struct LossBased<L> {
 
 impl<L: Law> LossBased<L> {
     pub(super) fn new(start: Start, law: L) -> LossBased<L> {
-        let window = Window { packets: start.window.min(start.clamp), threshold: start.threshold, clamp: start.clamp };
+        let window = Window {
+            packets: start.window.min(start.clamp),
+            threshold: start.threshold,
+            clamp: start.clamp,
+        };
         LossBased { window, phase: Phase::Open, law }
     }
 
@@ -101,7 +108,8 @@ impl<L: Law> Control for LossBased<L> {
             Event::Loss | Event::Ecn if self.phase == Phase::Recovery => {}
             Event::Loss => {
                 self.reduce(now);
-                // Proportional Rate Reduction ends recovery at the threshold (RFC 9937); the way there is the sender's.
+                // Proportional Rate Reduction ends recovery at the threshold (RFC 9937); the way
+                // there is the sender's.
                 self.window.packets = self.window.threshold;
                 self.phase = Phase::Recovery;
             }

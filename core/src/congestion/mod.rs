@@ -1,8 +1,10 @@
-//! TCP's congestion controls as pure machines, from their papers and RFCs, with what theory says of them.
+//! TCP's congestion controls as pure machines, from their papers and RFCs, with what theory says of
+//! them.
 //!
-//! A [`Control`] is told what happened to a flow ([`Event`]: acknowledged, an rtt sample, a loss, a timeout, an ECN mark) and
-//! says what the flow may do ([`Allowed`]: window, slow-start threshold, pacing rate). Windows are counted in packets and are
-//! not whole numbers. Eight controls exist, those that the papers measured and those that Linux has today:
+//! A [`Control`] is told what happened to a flow ([`Event`]: acknowledged, an rtt sample, a loss, a
+//! timeout, an ECN mark) and says what the flow may do ([`Allowed`]: window, slow-start threshold,
+//! pacing rate). Windows are counted in packets and are not whole numbers. Eight controls exist,
+//! those that the papers measured and those that Linux has today:
 //!
 //! | name | source |
 //! |---|---|
@@ -15,9 +17,10 @@
 //! | `vegas` | Brakmo, Peterson, JSAC 13(8), 1995 |
 //! | `bbr` | Cardwell et al., ACM Queue 14(5), 2016; draft-cardwell-iccrg-bbr-congestion-control-00, version 1 as in Linux |
 //!
-//! Each has two sets of constants ([`Set`]): what its source says, and what Linux's module of the same name does.
-//! [`theory`] answers how long a flow needs to win back its window after one loss; [`sim`] runs flows over
-//! [`wan::Link`](crate::wan::Link) in virtual time. The kernel versions in the edge are held against these machines.
+//! Each has two sets of constants ([`Set`]): what its source says, and what Linux's module of the
+//! same name does. [`theory`] answers how long a flow needs to win back its window after one loss;
+//! [`sim`] runs flows over [`wan::Link`](crate::wan::Link) in virtual time. The kernel versions in
+//! the edge are held against these machines.
 
 mod algorithm;
 mod bbr;

@@ -1,4 +1,5 @@
-//! Scalable TCP: a fixed fraction of the window each round, an eighth off on a loss (Kelly, CCR 33(2), 2003).
+//! Scalable TCP: a fixed fraction of the window each round, an eighth off on a loss (Kelly, CCR
+//! 33(2), 2003).
 
 use super::algorithm::Set;
 use super::loss_based::{Law, Window};
@@ -10,8 +11,9 @@ pub(super) const LEFT: f64 = 0.875;
 /// Below this window Scalable is Reno: lwnd (Kelly, section 3.2).
 const LOW_WINDOW: f64 = 16.0;
 
-/// Packets added for each packet acknowledged: a (Kelly, section 2). tcp_scalable too, since Linux 5.7; until then it added one for 50
-/// acknowledgements, whether they stood for one packet (2 %) or, delayed, for two.
+/// Packets added for each packet acknowledged: a (Kelly, section 2). tcp_scalable too, since Linux
+/// 5.7; until then it added one for 50 acknowledgements, whether they stood for one packet (2 %)
+/// or, delayed, for two.
 pub(super) const INCREASE: f64 = 0.01;
 
 /// The law of Scalable TCP.
@@ -38,6 +40,10 @@ impl Law for Scalable {
     }
 
     fn backoff(&mut self, _now: Time, packets: f64) -> f64 {
-        if self.set == Set::Paper && packets <= LOW_WINDOW { packets * reno::LEFT } else { packets * LEFT }
+        if self.set == Set::Paper && packets <= LOW_WINDOW {
+            packets * reno::LEFT
+        } else {
+            packets * LEFT
+        }
     }
 }

@@ -1,4 +1,5 @@
-//! Vegas: a window that keeps two to four packets in the path's queues (Brakmo, Peterson, JSAC 13(8), 1995).
+//! Vegas: a window that keeps two to four packets in the path's queues (Brakmo, Peterson, JSAC
+//! 13(8), 1995).
 
 use super::algorithm::Set;
 use super::control::Acked;
@@ -12,7 +13,8 @@ const ALPHA: f64 = 2.0;
 const BETA: f64 = 4.0;
 /// More than this ends slow start (section IV.C).
 const GAMMA: f64 = 1.0;
-/// With fewer samples of a round a delayed acknowledgement could pass for a queue: Reno (tcp_vegas).
+/// With fewer samples of a round a delayed acknowledgement could pass for a queue: Reno
+/// (tcp_vegas).
 const SAMPLES: u32 = 2;
 
 /// The law of Vegas.
@@ -35,7 +37,8 @@ impl Vegas {
         Vegas { set, base: None, least: None, samples: 0, round_ends: 0, grows: true }
     }
 
-    /// Packets in queues and the window that would leave them empty (section IV.B: Diff, and Expected times the rtt).
+    /// Packets in queues and the window that would leave them empty (section IV.B: Diff, and
+    /// Expected times the rtt).
     fn queued(&self, packets: f64) -> Option<(f64, f64)> {
         let (base, least) = (self.base?.as_secs_f64(), self.least?.as_secs_f64());
         Some((packets * (least - base) / base, packets * base / least))

@@ -35,7 +35,8 @@ impl Family {
     }
 }
 
-/// Prints `127,0,0,1,181,93` (RFC 959 section 4.1.2); `None` for an IPv6 address, which that form cannot hold.
+/// Prints `127,0,0,1,181,93` (RFC 959 section 4.1.2); `None` for an IPv6 address, which that form
+/// cannot hold.
 pub fn host_port(address: &SocketAddr) -> Option<String> {
     let SocketAddr::V4(address) = address else { return None };
     let [a, b, c, d] = address.ip().octets();
@@ -52,7 +53,8 @@ pub fn parse_host_port(text: &str) -> Option<SocketAddr> {
     }
     let [a, b, c, d, high, low] = numbers;
     let port = u16::from_be_bytes([high, low]);
-    (parts.next().is_none()).then_some(SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::new(a, b, c, d), port)))
+    (parts.next().is_none())
+        .then_some(SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::new(a, b, c, d), port)))
 }
 
 /// Prints `|1|127.0.0.1|37133|` (RFC 2428 section 2).
@@ -65,10 +67,12 @@ pub fn extended_port(port: u16) -> String {
     format!("|||{port}|")
 }
 
-/// Reads `|1|127.0.0.1|37133|`, or `|||37133|` as a port on `host`. Any printable delimiter serves (RFC 2428 section 2).
+/// Reads `|1|127.0.0.1|37133|`, or `|||37133|` as a port on `host`. Any printable delimiter serves
+/// (RFC 2428 section 2).
 pub fn parse_extended(text: &str, host: Option<IpAddr>) -> Option<SocketAddr> {
     let text = text.trim();
-    let delimiter = text.chars().next().filter(|c| c.is_ascii_graphic() && !c.is_ascii_alphanumeric())?;
+    let delimiter =
+        text.chars().next().filter(|c| c.is_ascii_graphic() && !c.is_ascii_alphanumeric())?;
     let mut parts = text.split(delimiter).skip(1);
     let (family, ip, port) = (parts.next()?, parts.next()?, parts.next()?.parse().ok()?);
     if parts.next() != Some("") || parts.next().is_some() {
@@ -103,7 +107,17 @@ mod tests {
         for text in ["", "1,2,3,4,5", "1,2,3,4,5,6,7", "256,0,0,1,1,1", "a,b,c,d,e,f"] {
             assert_eq!(parse_host_port(text), None, "{text}");
         }
-        for text in ["", "|", "||||", "|1|::1|5|", "|3|1.2.3.4|5|", "|||5", "|||65536|", "1|1.2.3.4|5|", "|1|1.2.3.4|5|x"] {
+        for text in [
+            "",
+            "|",
+            "||||",
+            "|1|::1|5|",
+            "|3|1.2.3.4|5|",
+            "|||5",
+            "|||65536|",
+            "1|1.2.3.4|5|",
+            "|1|1.2.3.4|5|x",
+        ] {
             assert_eq!(parse_extended(text, Some(IpAddr::V4(Ipv4Addr::LOCALHOST))), None, "{text}");
         }
     }

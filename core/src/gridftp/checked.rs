@@ -1,7 +1,9 @@
-//! The 57-byte header of a checked block: MODE E's, with CRC32C of payload and header and a digest of the block.
+//! The 57-byte header of a checked block: MODE E's, with CRC32C of payload and header and a digest
+//! of the block.
 //!
-//! `docs/protocol.md`, clauses I-1 to I-4. A receiver reads one header of fixed length before each payload and can tell a header that
-//! is damaged (its channel is of no more use) from a payload that is (the block is sent again).
+//! `docs/protocol.md`, clauses I-1 to I-4. A receiver reads one header of fixed length before each
+//! payload and can tell a header that is damaged (its channel is of no more use) from a payload
+//! that is (the block is sent again).
 //!
 //! ```
 //! use farline_core::gridftp::checked::{Check, decode, encode};
@@ -25,12 +27,15 @@ const PAYLOAD_AT: usize = HEADER_LEN;
 const DIGEST_AT: usize = PAYLOAD_AT + 4;
 const HEADER_SUM_AT: usize = DIGEST_AT + 32;
 
-/// The flag of a block of nothing but zeros, which are not sent (clause Z-2). Only checked headers have it: GFD.20 leaves the bit undefined.
+/// The flag of a block of nothing but zeros, which are not sent (clause Z-2). Only checked headers
+/// have it: GFD.20 leaves the bit undefined.
 pub const ZEROS: Flags = Flags::from_bits(0x02);
 
-/// Whether a block may go as [`ZEROS`]; one with a byte of another value in its first page is told at once.
+/// Whether a block may go as [`ZEROS`]; one with a byte of another value in its first page is told
+/// at once.
 pub fn is_zeros(block: &[u8]) -> bool {
-    // Each byte is the one before it, and the first is zero: one comparison of memory, which ends at the first that differs.
+    // Each byte is the one before it, and the first is zero: one comparison of memory, which ends
+    // at the first that differs.
     block.first() == Some(&0) && block[1..] == block[..block.len() - 1]
 }
 
@@ -76,7 +81,9 @@ pub fn encode(header: &Header, check: &Check) -> [u8; CHECKED_LEN] {
 /// # Errors
 /// When its own checksum fails, or it passes and what it says is impossible.
 pub fn decode(bytes: &[u8; CHECKED_LEN]) -> Result<(Header, Check), DamagedHeader> {
-    let number = |at: usize| bytes[at..at + 4].iter().fold(0u32, |number, &byte| number << 8 | u32::from(byte));
+    let number = |at: usize| {
+        bytes[at..at + 4].iter().fold(0u32, |number, &byte| number << 8 | u32::from(byte))
+    };
     if number(HEADER_SUM_AT) != crc32_iscsi(&bytes[..HEADER_SUM_AT]) {
         return Err(DamagedHeader);
     }

@@ -1,4 +1,5 @@
-//! When a MODE E transfer is complete: the EODs received against the count that the EOF block announced.
+//! When a MODE E transfer is complete: the EODs received against the count that the EOF block
+//! announced.
 
 use super::mode_e::{Flags, Header};
 use crate::units::{Error, Fault};
@@ -6,9 +7,10 @@ use std::collections::BTreeSet;
 
 /// The receiver's account of one MODE E transfer's end.
 ///
-/// GFD.20 section 4.1: channels end one by one with an EOD; one of them also carries the EOF block, whose offset field is
-/// the number of EODs of the whole transfer. The transfer is complete when that many EODs came, never when the open
-/// channels fall quiet, for a channel of this transfer may not have connected yet.
+/// GFD.20 section 4.1: channels end one by one with an EOD; one of them also carries the EOF block,
+/// whose offset field is the number of EODs of the whole transfer. The transfer is complete when
+/// that many EODs came, never when the open channels fall quiet, for a channel of this transfer may
+/// not have connected yet.
 ///
 /// Channels that stay open serve the next transfer: give that one a fresh `EndOfData`.
 ///
@@ -39,20 +41,28 @@ impl EndOfData {
     /// Takes the header of a block that came on `channel`, a number the caller gives each channel.
     ///
     /// # Errors
-    /// With [`Fault::There`] when the sender breaks the protocol: a block or a second EOD after a channel's EOD, two EOF
-    /// blocks that disagree, an EOF that announces no EOD, more EODs than announced.
+    /// With [`Fault::There`] when the sender breaks the protocol: a block or a second EOD after a
+    /// channel's EOD, two EOF blocks that disagree, an EOF that announces no EOD, more EODs than
+    /// announced.
     pub fn block(&mut self, channel: u64, header: &Header) -> Result<(), Error> {
         if self.ended.contains(&channel) {
             // GCT sends a bare CLOSE when it drops a cached channel: that belongs to no transfer.
             let bare_close = header.count == 0 && header.flags == Flags::CLOSE;
-            return if bare_close { Ok(()) } else { Err(broken(format!("a block on channel {channel} after its EOD"))) };
+            return if bare_close {
+                Ok(())
+            } else {
+                Err(broken(format!("a block on channel {channel} after its EOD")))
+            };
         }
         if header.flags.contains(Flags::EOF) {
             if header.offset == 0 {
                 return Err(broken("an EOF block that announces no EOD".to_owned()));
             }
             if let Some(before) = self.expected.filter(|&before| before != header.offset) {
-                return Err(broken(format!("two EOF blocks, for {before} and {} EODs", header.offset)));
+                return Err(broken(format!(
+                    "two EOF blocks, for {before} and {} EODs",
+                    header.offset
+                )));
             }
             self.expected = Some(header.offset);
         }
@@ -70,13 +80,17 @@ impl EndOfData {
     /// Takes the end of `channel`'s connection.
     ///
     /// # Errors
-    /// With [`Fault::Between`] when the channel had not sent its EOD and carried a part of this transfer (`used`):
-    /// what was sent on it after its last whole block is lost.
+    /// With [`Fault::Between`] when the channel had not sent its EOD and carried a part of this
+    /// transfer (`used`): what was sent on it after its last whole block is lost.
     pub fn disconnected(&mut self, channel: u64, used: bool) -> Result<(), Error> {
         if self.ended.contains(&channel) || !used {
             return Ok(());
         }
-        Err(Error::new(Fault::Between, "data-connection", format!("data channel {channel} closed before its EOD")))
+        Err(Error::new(
+            Fault::Between,
+            "data-connection",
+            format!("data channel {channel} closed before its EOD"),
+        ))
     }
 
     /// Whether `channel` has ended in this transfer.
@@ -120,7 +134,11 @@ mod tests {
         assert_eq!(take(&mut end, 1, Header::close()), Ok(()));
         assert!(!end.is_complete());
         assert_eq!(take(&mut end, 2, Header::data(5, 5)), Ok(()));
-        assert_eq!(take(&mut end, 2, Header::data(0, 0)), Ok(()), "blocks without payload are tolerated");
+        assert_eq!(
+            take(&mut end, 2, Header::data(0, 0)),
+            Ok(()),
+            "blocks without payload are tolerated"
+        );
         assert_eq!(take(&mut end, 2, Header::eod()), Ok(()));
         assert!(end.is_complete());
         assert_eq!(take(&mut end, 2, Header { flags: Flags::CLOSE, count: 0, offset: 0 }), Ok(()));
@@ -131,12 +149,18 @@ mod tests {
         let mut end = EndOfData::new();
         assert!(take(&mut end, 0, Header::eof(0)).is_err());
         assert_eq!(take(&mut end, 0, Header::eof(2)), Ok(()));
-        assert!(take(&mut end, 1, Header::eof(3)).is_err_and(|e| e.contains("two EOF blocks, for 2 and 3 EODs")));
+        assert!(
+            take(&mut end, 1, Header::eof(3))
+                .is_err_and(|e| e.contains("two EOF blocks, for 2 and 3 EODs"))
+        );
         assert_eq!(take(&mut end, 0, Header::eod()), Ok(()));
         assert!(take(&mut end, 0, Header::eod()).is_err_and(|e| e.contains("after its EOD")));
         assert!(take(&mut end, 0, Header::data(9, 9)).is_err());
         assert_eq!(take(&mut end, 1, Header::eod()), Ok(()));
-        assert!(take(&mut end, 2, Header::eod()).is_err_and(|e| e.contains("3 EODs where EOF announced 2")));
+        assert!(
+            take(&mut end, 2, Header::eod())
+                .is_err_and(|e| e.contains("3 EODs where EOF announced 2"))
+        );
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! What is known about one file, as MLST and MLSD lines: `Type=file;Size=6;Modify=...; name` (RFC 3659 section 7).
+//! What is known about one file, as MLST and MLSD lines: `Type=file;Size=6;Modify=...; name` (RFC
+//! 3659 section 7).
 
 use super::pathname::Pathname;
 use super::timestamp::Timestamp;
@@ -22,7 +23,8 @@ pub enum Kind {
     Symlink,
 }
 
-/// One file, directory or link: the source of every listing format, and what every listing is read into.
+/// One file, directory or link: the source of every listing format, and what every listing is read
+/// into.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Entry {
     /// The name, or in MLST replies the whole pathname.
@@ -33,7 +35,8 @@ pub struct Entry {
     pub size: Option<u64>,
     /// When its content last changed.
     pub modified: Option<Timestamp>,
-    /// What the asking user may do, as RFC 3659 section 7.5.5 spells it: `r` retrieve, `w` store, `el` enter and list ...
+    /// What the asking user may do, as RFC 3659 section 7.5.5 spells it: `r` retrieve, `w` store,
+    /// `el` enter and list ...
     pub permissions: Option<String>,
     /// Unix permission bits.
     pub mode: Option<u32>,
@@ -141,14 +144,21 @@ impl FactSet {
         FactSet(self.0 | 1 << fact as u16)
     }
 
-    /// Reads the argument of `OPTS MLST`, `Type;Size;`: facts that are not known are left out (RFC 3659 section 7.9).
+    /// Reads the argument of `OPTS MLST`, `Type;Size;`: facts that are not known are left out (RFC
+    /// 3659 section 7.9).
     pub fn parse(text: &str) -> FactSet {
-        text.split(';').filter_map(|name| Fact::from_name(name.trim())).fold(FactSet::NONE, FactSet::with)
+        text.split(';')
+            .filter_map(|name| Fact::from_name(name.trim()))
+            .fold(FactSet::NONE, FactSet::with)
     }
 
     /// Prints `Type;Size;`.
     pub fn names(self) -> String {
-        Fact::ALL.into_iter().filter(|&fact| self.contains(fact)).map(|fact| format!("{};", fact.name())).collect()
+        Fact::ALL
+            .into_iter()
+            .filter(|&fact| self.contains(fact))
+            .map(|fact| format!("{};", fact.name()))
+            .collect()
     }
 
     /// Prints the argument of the FEAT line, chosen facts starred: `Type*;Size*;Perm;`.
@@ -201,17 +211,19 @@ impl Entry {
             Fact::Unique => self.unique.clone()?,
             Fact::UnixSlink => return self.link.as_ref().map(|link| escape(link.as_bytes())),
         };
-        // RFC 3659 section 7.2: a value holds no blank and no `;`. A group called `domain users` is left out, for the name
-        // of the file would seem to begin there.
+        // RFC 3659 section 7.2: a value holds no blank and no `;`. A group called `domain users` is
+        // left out, for the name of the file would seem to begin there.
         (!text.bytes().any(|b| b == b';' || b <= b' ')).then(|| text.into_bytes())
     }
 
     /// Reads `facts name`, with or without the leading blank of MLST and MLSC replies.
     ///
-    /// Facts that are not known, and values that do not parse, are passed over; `None` when there is no name.
+    /// Facts that are not known, and values that do not parse, are passed over; `None` when there
+    /// is no name.
     pub fn parse(line: &[u8]) -> Option<Entry> {
         let line = line.strip_prefix(b" ").unwrap_or(line);
-        // RFC 3659 section 7.2: the facts hold no blank, so the first one ends them; the name may hold any number.
+        // RFC 3659 section 7.2: the facts hold no blank, so the first one ends them; the name may
+        // hold any number.
         let blank = line.iter().position(|&b| b == b' ')?;
         let (facts, name) = (&line[..blank], &line[blank + 1..]);
         if name.is_empty() {
@@ -220,7 +232,10 @@ impl Entry {
         let mut entry = Entry { name: Pathname::read(name), kind: Kind::Other, ..Entry::default() };
         for fact in facts.split(|&b| b == b';') {
             let Some(equals) = fact.iter().position(|&b| b == b'=') else { continue };
-            let (Ok(name), value) = (std::str::from_utf8(&fact[..equals]), &fact[equals + 1..]) else { continue };
+            let (Ok(name), value) = (std::str::from_utf8(&fact[..equals]), &fact[equals + 1..])
+            else {
+                continue;
+            };
             if let Some(fact) = Fact::from_name(name) {
                 entry.take(fact, value);
             }
@@ -259,14 +274,20 @@ impl Entry {
 /// Percent-encodes what a fact's value cannot hold, as GCT does for `UNIX.slink`.
 fn escape(bytes: &[u8]) -> Vec<u8> {
     let plain = |b: u8| b.is_ascii_graphic() && !matches!(b, b'%' | b';' | b'=') || b >= 0x80;
-    bytes.iter().flat_map(|&b| if plain(b) { vec![b] } else { format!("%{b:02X}").into_bytes() }).collect()
+    bytes
+        .iter()
+        .flat_map(|&b| if plain(b) { vec![b] } else { format!("%{b:02X}").into_bytes() })
+        .collect()
 }
 
 fn unescape(bytes: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(bytes.len());
     let mut at = 0;
     while at < bytes.len() {
-        let digits = bytes.get(at + 1..at + 3).filter(|_| bytes[at] == b'%').and_then(|d| std::str::from_utf8(d).ok());
+        let digits = bytes
+            .get(at + 1..at + 3)
+            .filter(|_| bytes[at] == b'%')
+            .and_then(|d| std::str::from_utf8(d).ok());
         match digits.and_then(|digits| u8::from_str_radix(digits, 16).ok()) {
             Some(byte) => (out.push(byte), at += 3).1,
             None => (out.push(bytes[at]), at += 1).1,
@@ -294,7 +315,13 @@ mod tests {
 
     #[test]
     fn only_the_chosen_facts_are_written() {
-        let entry = Entry { name: "d".into(), kind: Kind::Directory, size: Some(4096), mode: Some(0o755), ..Entry::default() };
+        let entry = Entry {
+            name: "d".into(),
+            kind: Kind::Directory,
+            size: Some(4096),
+            mode: Some(0o755),
+            ..Entry::default()
+        };
         let mut line = Vec::new();
         entry.write_facts(FactSet::parse("type;SIZE;nonsense;"), &mut line);
         assert_eq!(line, b"Type=dir;Size=4096; d");
@@ -307,10 +334,18 @@ mod tests {
     }
 
     fn entries() -> impl Strategy<Value = Entry> {
-        let name = prop::collection::vec(1u8.., 1..9).prop_filter("no line feed", |n| !n.contains(&b'\n'));
-        let link = prop::option::of(prop::collection::vec(any::<u8>(), 1..9).prop_map(Pathname::new));
-        (name, link, any::<Option<u64>>(), prop::option::of(0i64..9_000_000_000), prop::option::of(0u32..0o10000)).prop_map(
-            |(name, link, size, seconds, mode)| Entry {
+        let name =
+            prop::collection::vec(1u8.., 1..9).prop_filter("no line feed", |n| !n.contains(&b'\n'));
+        let link =
+            prop::option::of(prop::collection::vec(any::<u8>(), 1..9).prop_map(Pathname::new));
+        (
+            name,
+            link,
+            any::<Option<u64>>(),
+            prop::option::of(0i64..9_000_000_000),
+            prop::option::of(0u32..0o10000),
+        )
+            .prop_map(|(name, link, size, seconds, mode)| Entry {
                 name: Pathname::new(name),
                 kind: if link.is_some() { Kind::Symlink } else { Kind::File },
                 modified: seconds.map(Timestamp::from_seconds),
@@ -318,8 +353,7 @@ mod tests {
                 size,
                 mode,
                 ..Entry::default()
-            },
-        )
+            })
     }
 
     proptest! {

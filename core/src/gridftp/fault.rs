@@ -10,7 +10,8 @@ struct Row {
     fault: Fault,
     /// The reply code when the command had not begun to move data.
     reply: u16,
-    /// The `c=` of a structured reply, as GCT's `globus_i_gfs_ftp_response_error.c` spells it where it has one.
+    /// The `c=` of a structured reply, as GCT's `globus_i_gfs_ftp_response_error.c` spells it where
+    /// it has one.
     globus: &'static str,
 }
 
@@ -18,7 +19,8 @@ const fn row(slug: &'static str, fault: Fault, reply: u16, globus: &'static str)
     Row { slug, fault, reply, globus }
 }
 
-/// Sorted by slug. An edge that uses these slugs has its errors arrive unchanged at a Farline client.
+/// Sorted by slug. An edge that uses these slugs has its errors arrive unchanged at a Farline
+/// client.
 const TABLE: &[Row] = &[
     row("aborted", Fault::You, 426, "ABORTED"),
     row("bad-manifest", Fault::There, 501, "BAD_MANIFEST"),
@@ -70,8 +72,8 @@ const TABLE: &[Row] = &[
 
 /// The reply that tells a client of `error`.
 ///
-/// `begun` says that data had begun to move: RFC 959 then wants a 4xx about the connection or the action, where before it
-/// a 5xx says that asking again is of no use.
+/// `begun` says that data had begun to move: RFC 959 then wants a 4xx about the connection or the
+/// action, where before it a 5xx says that asking again is of no use.
 pub(super) fn reply_to(error: &Error, begun: bool) -> Reply {
     let row = TABLE.iter().find(|row| row.slug == error.code);
     let code = match row.map(|row| row.reply) {
@@ -85,8 +87,10 @@ pub(super) fn reply_to(error: &Error, begun: bool) -> Reply {
         },
     };
     let globus = row.map_or("INTERNAL_ERROR", |row| row.globus);
-    // GCT ends with a bare `550 End.`; many clients show only the last line, so ours carries the words.
-    let mut lines = vec![format!("GlobusError: v=1 c={globus}"), format!("GridFTP-Reason: {}", error.message)];
+    // GCT ends with a bare `550 End.`; many clients show only the last line, so ours carries the
+    // words.
+    let mut lines =
+        vec![format!("GlobusError: v=1 c={globus}"), format!("GridFTP-Reason: {}", error.message)];
     lines.extend(error.hint.as_ref().map(|hint| format!("Hint: {hint}")));
     lines.push(error.message.clone());
     Reply::new(code, lines)
@@ -114,18 +118,32 @@ fn named(reply: &Reply) -> Option<&'static Row> {
     TABLE.iter().find(|row| row.globus == first && row.slug != "io")
 }
 
-/// Plain FTP servers have one 550 for everything: their words tell a missing file from a forbidden one.
+/// Plain FTP servers have one 550 for everything: their words tell a missing file from a forbidden
+/// one.
 fn guessed(code: u16, words: &str) -> Option<&'static Row> {
     let words = words.to_ascii_lowercase();
     let says = |needles: &[&str]| needles.iter().any(|needle| words.contains(needle));
     let slug = match code {
-        // GCT answers `500 Command failed. ... No such file or directory` to RETR: the system's words, whatever the code.
+        // GCT answers `500 Command failed. ... No such file or directory` to RETR: the system's
+        // words, whatever the code.
         500..=559 if says(&["no such file"]) => "path-not-found",
         500..=559 if says(&["permission denied"]) => "permission-denied",
         500..=559 if says(&["not empty"]) => "directory-not-empty",
         550 | 553 if says(&["exists"]) => "path-exists",
-        550 if says(&["permission", "denied", "not allowed", "not permitted", "read-only", "forbidden"]) => "permission-denied",
-        550 if says(&["not found", "no such", "does not exist", "doesn't exist"]) => "path-not-found",
+        550 if says(&[
+            "permission",
+            "denied",
+            "not allowed",
+            "not permitted",
+            "read-only",
+            "forbidden",
+        ]) =>
+        {
+            "permission-denied"
+        }
+        550 if says(&["not found", "no such", "does not exist", "doesn't exist"]) => {
+            "path-not-found"
+        }
         _ => return None,
     };
     TABLE.iter().find(|row| row.slug == slug)
@@ -155,7 +173,12 @@ fn words(reply: &Reply) -> String {
         .map(|reason| String::from_utf8_lossy(reason).into_owned())
         .collect();
     if said.is_empty() {
-        said = reply.lines.iter().map(text).filter(|line| line.trim() != "End." && !line.trim().is_empty()).collect();
+        said = reply
+            .lines
+            .iter()
+            .map(text)
+            .filter(|line| line.trim() != "End." && !line.trim().is_empty())
+            .collect();
     }
     let mut words = said.join(": ");
     if let Some((end, _)) = words.char_indices().nth(400) {
@@ -186,8 +209,14 @@ mod tests {
         );
         let error = error_of(&missing, "SIZE /x");
         assert_eq!((error.fault, error.code), (Fault::You, "path-not-found"));
-        assert_eq!(error.message, "SIZE /x: the server said 550 System error in stat: No such file or directory");
-        let cwd = reply(550, &["/none: Could not change directory. : GlobusError: v=1 c=PATH_NOT_FOUND", "End."]);
+        assert_eq!(
+            error.message,
+            "SIZE /x: the server said 550 System error in stat: No such file or directory"
+        );
+        let cwd = reply(
+            550,
+            &["/none: Could not change directory. : GlobusError: v=1 c=PATH_NOT_FOUND", "End."],
+        );
         assert_eq!(error_of(&cwd, "CWD /none").code, "path-not-found");
     }
 
@@ -200,7 +229,12 @@ mod tests {
             (530, "Login incorrect.", "login-refused", Fault::Refused),
             (425, "Can't open data connection.", "data-connection", Fault::Between),
             (500, "Command not supported.", "unsupported", Fault::There),
-            (500, "Command failed. : open failed.: No such file or directory", "path-not-found", Fault::You),
+            (
+                500,
+                "Command failed. : open failed.: No such file or directory",
+                "path-not-found",
+                Fault::You,
+            ),
         ] {
             let error = error_of(&reply(code, &[words]), "X");
             assert_eq!((error.code, error.fault), (slug, fault), "{words}");
@@ -212,26 +246,41 @@ mod tests {
         for row in TABLE.iter().filter(|row| row.slug != "io") {
             let error = Error::new(row.fault, row.slug, "why").hint("try this");
             let back = error_of(&reply_to(&error, false), "X");
-            assert_eq!((back.fault, back.code, back.hint.as_deref()), (row.fault, row.slug, Some("try this")));
+            assert_eq!(
+                (back.fault, back.code, back.hint.as_deref()),
+                (row.fault, row.slug, Some("try this"))
+            );
         }
         assert!(TABLE.windows(2).all(|pair| pair[0].slug < pair[1].slug));
     }
 
-    /// The table of docs/rdma.md: what, code and fault, who finds it, what to do. A code may stand there more than once, with other faults.
+    /// The table of docs/rdma.md: what, code and fault, who finds it, what to do. A code may stand
+    /// there more than once, with other faults.
     #[test]
-    fn whatever_the_page_on_rdma_says_can_go_wrong_keeps_its_code_and_a_fault_of_its_own_across_the_wire() {
+    fn whatever_the_page_on_rdma_says_can_go_wrong_keeps_its_code_and_a_fault_of_its_own_across_the_wire()
+     {
         let page = include_str!("../../../docs/rdma.md");
-        let cell = |line: &'static str| line.strip_prefix("| ")?.split(" | ").nth(1)?.strip_prefix('`')?.split_once("`, ");
+        let cell = |line: &'static str| {
+            line.strip_prefix("| ")?.split(" | ").nth(1)?.strip_prefix('`')?.split_once("`, ")
+        };
         let rows: Vec<(&str, &str)> = page.lines().filter_map(cell).collect();
         assert!(rows.len() >= 14, "{rows:?}");
         for (code, faults) in &rows {
             for begun in [false, true] {
                 let here = Error::new(Fault::Here, code, "why").hint("try this");
                 let back = error_of(&reply_to(&here, begun), "RETR x");
-                assert_eq!((back.code, back.hint.as_deref()), (*code, Some("try this")), "begun: {begun}");
+                assert_eq!(
+                    (back.code, back.hint.as_deref()),
+                    (*code, Some("try this")),
+                    "begun: {begun}"
+                );
                 let fault = format!("{:?}", back.fault).to_lowercase();
-                let said = || rows.iter().filter(|row| row.0 == *code).flat_map(|row| row.1.split(" or "));
-                assert!(said().any(|said| said == fault), "{code} comes back as {fault}, not {faults}");
+                let said =
+                    || rows.iter().filter(|row| row.0 == *code).flat_map(|row| row.1.split(" or "));
+                assert!(
+                    said().any(|said| said == fault),
+                    "{code} comes back as {fault}, not {faults}"
+                );
             }
         }
     }

@@ -1,12 +1,14 @@
 //! Lines of a control connection: cut from chunks of any size, bounded, never copied twice.
 
-/// The longest line accepted, in bytes, without its end. Range markers and SPOR lists are the longest legal ones.
+/// The longest line accepted, in bytes, without its end. Range markers and SPOR lists are the
+/// longest legal ones.
 pub const MAX_LINE: usize = 8 * 1024;
 
 /// Cuts a byte stream into lines that end with CR LF, or with a bare LF as typed by people.
 #[derive(Clone, Debug)]
 pub(super) struct Lines {
-    /// Bytes of the line under way; at most `max` + 1, the excess byte being a CR that may belong to its end.
+    /// Bytes of the line under way; at most `max` + 1, the excess byte being a CR that may belong
+    /// to its end.
     partial: Vec<u8>,
     /// Set while the rest of a line that was too long is thrown away.
     skipping: bool,
@@ -25,7 +27,8 @@ impl Lines {
         Lines { partial: Vec::new(), skipping: false, max }
     }
 
-    /// Takes from the front of `bytes` up to the end of one line; `None` when there is no more line end in them.
+    /// Takes from the front of `bytes` up to the end of one line; `None` when there is no more line
+    /// end in them.
     pub(super) fn next(&mut self, bytes: &mut &[u8]) -> Option<Line> {
         let end = bytes.iter().position(|&b| b == b'\n');
         let (taken, rest) = bytes.split_at(end.map_or(bytes.len(), |end| end + 1));
@@ -67,7 +70,10 @@ mod tests {
     fn a_line_that_is_too_long_is_dropped_and_the_next_is_read() {
         let mut lines = Lines::new(4);
         let complete = |text: &str| Line::Complete(text.as_bytes().to_vec());
-        assert_eq!(cut(&mut lines, b"NOOP\r\nNOOPS\r\nQUIT\nxxxxxxxxx"), [complete("NOOP"), Line::TooLong, complete("QUIT")]);
+        assert_eq!(
+            cut(&mut lines, b"NOOP\r\nNOOPS\r\nQUIT\nxxxxxxxxx"),
+            [complete("NOOP"), Line::TooLong, complete("QUIT")]
+        );
         assert_eq!(cut(&mut lines, b"xxxx\r\n\r\n"), [Line::TooLong, complete("")]);
     }
 

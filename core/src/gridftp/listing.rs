@@ -1,4 +1,5 @@
-//! Listings for the data channel: `ls -l` lines, bare names, and fact lines, all from the same entries.
+//! Listings for the data channel: `ls -l` lines, bare names, and fact lines, all from the same
+//! entries.
 
 use super::facts::{Entry, FactSet, Kind};
 use super::timestamp::Timestamp;
@@ -16,8 +17,9 @@ pub enum ListFormat {
 }
 
 impl ListFormat {
-    /// Appends `entry` and CR LF; false, and nothing appended, when its name cannot stand in a listing (it holds a line
-    /// feed or NUL): the caller says so rather than listing a name that does not exist.
+    /// Appends `entry` and CR LF; false, and nothing appended, when its name cannot stand in a
+    /// listing (it holds a line feed or NUL): the caller says so rather than listing a name that
+    /// does not exist.
     #[must_use]
     pub fn write(self, entry: &Entry, now: Timestamp, out: &mut Vec<u8>) -> bool {
         if !entry.name.fits_a_line() {
@@ -35,7 +37,8 @@ impl ListFormat {
 
 /// Appends `-rw-r--r--   1 root     root            6 Nov 21 21:04 a.txt`, without a line end.
 pub(super) fn write_long(entry: &Entry, now: Timestamp, out: &mut Vec<u8>) {
-    let is_directory = matches!(entry.kind, Kind::Directory | Kind::CurrentDirectory | Kind::ParentDirectory);
+    let is_directory =
+        matches!(entry.kind, Kind::Directory | Kind::CurrentDirectory | Kind::ParentDirectory);
     let kind = match entry.kind {
         Kind::File => '-',
         Kind::Symlink => 'l',
@@ -43,11 +46,22 @@ pub(super) fn write_long(entry: &Entry, now: Timestamp, out: &mut Vec<u8>) {
         _ => '?',
     };
     let mode = entry.mode.unwrap_or(if is_directory { 0o755 } else { 0o644 });
-    let owner = entry.owner.clone().or(entry.uid.map(|uid| uid.to_string())).unwrap_or_else(|| "-".to_owned());
-    let group = entry.group.clone().or(entry.gid.map(|gid| gid.to_string())).unwrap_or_else(|| "-".to_owned());
+    let owner = entry
+        .owner
+        .clone()
+        .or(entry.uid.map(|uid| uid.to_string()))
+        .unwrap_or_else(|| "-".to_owned());
+    let group = entry
+        .group
+        .clone()
+        .or(entry.gid.map(|gid| gid.to_string()))
+        .unwrap_or_else(|| "-".to_owned());
     let modified = date(entry.modified.unwrap_or_default(), now);
     let (links, size) = (entry.links.unwrap_or(1), entry.size.unwrap_or(0));
-    let line = format!("{kind}{} {links:>3} {owner:<8} {group:<8} {size:>12} {modified} ", permissions(mode));
+    let line = format!(
+        "{kind}{} {links:>3} {owner:<8} {group:<8} {size:>12} {modified} ",
+        permissions(mode)
+    );
     out.extend_from_slice(line.as_bytes());
     entry.name.write_to(out);
     if let Some(link) = entry.link.as_ref().filter(|link| link.fits_a_line()) {
@@ -74,9 +88,11 @@ fn permissions(mode: u32) -> String {
     text
 }
 
-/// `Nov 21 21:04` within the last half year, `Nov 21  2025` otherwise: POSIX `ls -l`, and what clients parse.
+/// `Nov 21 21:04` within the last half year, `Nov 21  2025` otherwise: POSIX `ls -l`, and what
+/// clients parse.
 fn date(time: Timestamp, now: Timestamp) -> String {
-    const MONTHS: [&str; 12] = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+    const MONTHS: [&str; 12] =
+        ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
     const HALF_YEAR: i64 = 31_556_952 / 2;
     let civil = time.civil();
     let month = MONTHS[usize::from(civil.month - 1) % 12];
@@ -110,7 +126,10 @@ mod tests {
             modified: Timestamp::parse("20261121210441"),
             ..Entry::default()
         };
-        assert_eq!(line(ListFormat::Long, &file), "-rwSr--r--   1 root     7                   6 Nov 21 21:04 a.txt\r\n");
+        assert_eq!(
+            line(ListFormat::Long, &file),
+            "-rwSr--r--   1 root     7                   6 Nov 21 21:04 a.txt\r\n"
+        );
         let link = Entry {
             name: "l".into(),
             kind: Kind::Symlink,
@@ -119,7 +138,10 @@ mod tests {
             link: Some("a.txt".into()),
             ..Entry::default()
         };
-        assert_eq!(line(ListFormat::Long, &link), "lrwxrwxrwt   1 -        -                   0 Jan  1  2020 l -> a.txt\r\n");
+        assert_eq!(
+            line(ListFormat::Long, &link),
+            "lrwxrwxrwt   1 -        -                   0 Jan  1  2020 l -> a.txt\r\n"
+        );
     }
 
     #[test]

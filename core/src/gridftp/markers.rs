@@ -1,4 +1,5 @@
-//! What a server says while a transfer runs: restart ranges (111), performance (112) and checksum progress (113).
+//! What a server says while a transfer runs: restart ranges (111), performance (112) and checksum
+//! progress (113).
 
 use super::reply::Reply;
 use super::timestamp::Timestamp;
@@ -20,7 +21,8 @@ pub struct Perf {
     pub stripes: u32,
 }
 
-/// The 111 replies that say `held` is stored: each `Range Marker 0-29,90-120`, ends exclusive. None when nothing is.
+/// The 111 replies that say `held` is stored: each `Range Marker 0-29,90-120`, ends exclusive. None
+/// when nothing is.
 pub fn range_replies(held: &ByteRanges) -> Vec<Reply> {
     let mut replies = Vec::new();
     let mut text = String::new();
@@ -64,7 +66,9 @@ impl Perf {
         let number = |label| field(reply, label).and_then(|value| value.parse::<u64>().ok());
         Some(Perf {
             bytes: number("Stripe Bytes Transferred").filter(|_| reply.code == 112)?,
-            timestamp: field(reply, "Timestamp").and_then(|text| parse_seconds(&text)).unwrap_or_default(),
+            timestamp: field(reply, "Timestamp")
+                .and_then(|text| parse_seconds(&text))
+                .unwrap_or_default(),
             stripe: number("Stripe Index").and_then(|n| n.try_into().ok()).unwrap_or(0),
             stripes: number("Total Stripe Count").and_then(|n| n.try_into().ok()).unwrap_or(1),
         })
@@ -111,8 +115,12 @@ mod tests {
 
     #[test]
     fn a_perf_marker_reads_and_prints_as_the_globus_server_does() {
-        let perf =
-            Perf { timestamp: Timestamp { seconds: 1_795_295_126, nanos: 900_000_000 }, stripe: 0, bytes: 3_000_000, stripes: 1 };
+        let perf = Perf {
+            timestamp: Timestamp { seconds: 1_795_295_126, nanos: 900_000_000 },
+            stripe: 0,
+            bytes: 3_000_000,
+            stripes: 1,
+        };
         let wire = b"112-Perf Marker\r\n Timestamp: 1795295126.9\r\n Stripe Index: 0\r\n \
             Stripe Bytes Transferred: 3000000\r\n Total Stripe Count: 1\r\n112 End.\r\n";
         assert_eq!(perf.to_reply().encode(), wire);

@@ -1,19 +1,21 @@
 //! The GridFTP protocol: commands, replies, MODE E blocks, and the client and server sessions.
 //!
-//! A GridFTP session is a control channel of text lines (RFC 959, 2228, 2389, 2428, 3659, 4217; GFD.20, GFD.47) and data
-//! channels of its own. This module is both ends of the control channel as machines, and the header before each block on
-//! the data channels (17 bytes; 57 where blocks are [`checked`]). It moves no payload and opens nothing: the edge does, when a machine asks.
+//! A GridFTP session is a control channel of text lines (RFC 959, 2228, 2389, 2428, 3659, 4217;
+//! GFD.20, GFD.47) and data channels of its own. This module is both ends of the control channel as
+//! machines, and the header before each block on the data channels (17 bytes; 57 where blocks are
+//! [`checked`]). It moves no payload and opens nothing: the edge does, when a machine asks.
 //!
 //! # How an edge drives a machine
 //!
-//! Both machines have two verbs: after each `handle(now, input)`, call `poll(now)` until it answers `Wait`, and do what it
-//! says in order. `Wait(Some(at))` wants another poll at that time.
+//! Both machines have two verbs: after each `handle(now, input)`, call `poll(now)` until it answers
+//! `Wait`, and do what it says in order. `Wait(Some(at))` wants another poll at that time.
 //!
 //! # One store, followed through the server
 //!
-//! [`ServerSession`](server::ServerSession) turns lines into [`Ask`](server::Ask)s, one open at a time; each is answered by
-//! its number. While one is open, further commands queue (`wants_input` says when to stop reading), so a client may write
-//! a thousand STORs in one segment. ABOR alone overtakes.
+//! [`ServerSession`](server::ServerSession) turns lines into [`Ask`](server::Ask)s, one open at a
+//! time; each is answered by its number. While one is open, further commands queue (`wants_input`
+//! says when to stop reading), so a client may write a thousand STORs in one segment. ABOR alone
+//! overtakes.
 //!
 //! | the client writes | the session puts out | the edge answers | the session puts out |
 //! |---|---|---|---|
@@ -30,9 +32,10 @@
 //!
 //! # The same through the client
 //!
-//! [`ClientSession`](client::ClientSession) takes numbered [`Request`](client::Request)s, any number at once, and sends what is
-//! safe to send without waiting: one command at a time to plain FTP servers, commands together to GridFTP servers,
-//! transfers too to Farline. Each request ends with one `Done` or `Failed`.
+//! [`ClientSession`](client::ClientSession) takes numbered [`Request`](client::Request)s, any
+//! number at once, and sends what is safe to send without waiting: one command at a time to plain
+//! FTP servers, commands together to GridFTP servers, transfers too to Farline. Each request ends
+//! with one `Done` or `Failed`.
 //!
 //! | the edge requests | the session sends | the server replies | the session says |
 //! |---|---|---|---|
@@ -76,11 +79,14 @@
 //!
 //! # What every part keeps
 //!
-//! - No byte from the network panics or grows memory without bound: lines end at [`MAX_LINE`], replies at [`MAX_REPLY`],
-//!   queues at a limit.
-//! - Pathnames are bytes. One that a command line cannot carry is refused, never shortened or split in two.
-//! - What GridFTP calls by three digits becomes a [`units::Error`](crate::units::Error) with a fault and the server's words, and back.
-//! - Not here: GSI (AUTH GSSAPI, ENC lines), record structure, EBCDIC, compressed and block mode, and line-end conversion.
+//! - No byte from the network panics or grows memory without bound: lines end at [`MAX_LINE`],
+//!   replies at [`MAX_REPLY`], queues at a limit.
+//! - Pathnames are bytes. One that a command line cannot carry is refused, never shortened or split
+//!   in two.
+//! - What GridFTP calls by three digits becomes a [`units::Error`](crate::units::Error) with a
+//!   fault and the server's words, and back.
+//! - Not here: GSI (AUTH GSSAPI, ENC lines), record structure, EBCDIC, compressed and block mode,
+//!   and line-end conversion.
 
 pub mod address;
 pub mod checked;

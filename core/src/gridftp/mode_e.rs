@@ -1,7 +1,8 @@
 //! The 17-byte block header of extended block mode (MODE E).
 //!
-//! GFD.20 section 4.1: one descriptor byte, a 64-bit count and a 64-bit offset, big-endian; `count` bytes of payload
-//! follow on the same channel. The header is all this module touches: payload goes from the channel straight into its slot.
+//! GFD.20 section 4.1: one descriptor byte, a 64-bit count and a 64-bit offset, big-endian; `count`
+//! bytes of payload follow on the same channel. The header is all this module touches: payload goes
+//! from the channel straight into its slot.
 //!
 //! ```
 //! use farline_core::gridftp::mode_e::Header;
@@ -30,7 +31,8 @@ impl Flags {
     pub const RESTART: Flags = Flags(0x10);
     /// Nothing follows on this channel in this transfer.
     pub const EOD: Flags = Flags(0x08);
-    /// The sender closes this channel after this block; without it the channel stays open for the next transfer.
+    /// The sender closes this channel after this block; without it the channel stays open for the
+    /// next transfer.
     pub const CLOSE: Flags = Flags(0x04);
 
     /// The flags of a descriptor byte. The two lowest bits are undefined, and kept.
@@ -79,7 +81,8 @@ impl Header {
         Header { flags: Flags(0), count, offset }
     }
 
-    /// The end of the file: the receiver is done after `eods_expected` EODs. Sent once per transfer and stripe.
+    /// The end of the file: the receiver is done after `eods_expected` EODs. Sent once per transfer
+    /// and stripe.
     pub const fn eof(eods_expected: u64) -> Header {
         Header { flags: Flags::EOF, count: 0, offset: eods_expected }
     }
@@ -112,8 +115,8 @@ impl Header {
     /// Reads a header.
     ///
     /// # Errors
-    /// When the block would end beyond the last 64-bit offset, or an EOF block carries payload: its offset field is
-    /// taken, so the payload would have no place.
+    /// When the block would end beyond the last 64-bit offset, or an EOF block carries payload: its
+    /// offset field is taken, so the payload would have no place.
     pub fn decode(bytes: &[u8; HEADER_LEN]) -> Result<Header, HeaderError> {
         let field = |at: usize| {
             let mut value = [0; 8];
@@ -123,11 +126,17 @@ impl Header {
         let header = Header { flags: Flags(bytes[0]), count: field(1), offset: field(9) };
         if header.flags.contains(Flags::EOF) {
             // GFD.20 4.1 leaves the count of an EOF block unused: senders put zero there.
-            return if header.count == 0 { Ok(header) } else { Err(HeaderError::EofWithPayload { count: header.count }) };
+            return if header.count == 0 {
+                Ok(header)
+            } else {
+                Err(HeaderError::EofWithPayload { count: header.count })
+            };
         }
         match header.offset.checked_add(header.count) {
             Some(_) => Ok(header),
-            None => Err(HeaderError::BeyondLastOffset { offset: header.offset, count: header.count }),
+            None => {
+                Err(HeaderError::BeyondLastOffset { offset: header.offset, count: header.count })
+            }
         }
     }
 
@@ -159,9 +168,15 @@ impl fmt::Display for HeaderError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             HeaderError::BeyondLastOffset { offset, count } => {
-                write!(f, "a MODE E block of {count} bytes at offset {offset} ends beyond the last 64-bit offset")
+                write!(
+                    f,
+                    "a MODE E block of {count} bytes at offset {offset} ends beyond the last \
+                     64-bit offset"
+                )
             }
-            HeaderError::EofWithPayload { count } => write!(f, "a MODE E EOF block claims {count} bytes of payload"),
+            HeaderError::EofWithPayload { count } => {
+                write!(f, "a MODE E EOF block claims {count} bytes of payload")
+            }
         }
     }
 }
@@ -182,13 +197,19 @@ mod tests {
         let mut eof = [0; 17];
         (eof[0], eof[16]) = (0x48, 2);
         assert_eq!(Header::decode(&eof), Ok(Header::eof(2).with(Flags::EOD)));
-        assert_eq!(Header::data(0x0102, 0x40000).encode(), [0, 0, 0, 0, 0, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 1, 2]);
+        assert_eq!(
+            Header::data(0x0102, 0x40000).encode(),
+            [0, 0, 0, 0, 0, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 1, 2]
+        );
     }
 
     #[test]
     fn impossible_blocks_are_refused() {
         let beyond = Header::data(u64::MAX, 2);
-        assert_eq!(Header::decode(&beyond.encode()), Err(HeaderError::BeyondLastOffset { offset: u64::MAX, count: 2 }));
+        assert_eq!(
+            Header::decode(&beyond.encode()),
+            Err(HeaderError::BeyondLastOffset { offset: u64::MAX, count: 2 })
+        );
         let eof = Header { count: 1, ..Header::eof(3) };
         assert_eq!(Header::decode(&eof.encode()), Err(HeaderError::EofWithPayload { count: 1 }));
     }

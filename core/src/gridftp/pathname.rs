@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-/// A pathname as it travels in commands: bytes, by convention UTF-8 (RFC 2640), separated by `/` (RFC 3659 section 6).
+/// A pathname as it travels in commands: bytes, by convention UTF-8 (RFC 2640), separated by `/`
+/// (RFC 3659 section 6).
 #[derive(Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Pathname(Vec<u8>);
 
@@ -36,11 +37,11 @@ impl Pathname {
         }
     }
 
-    /// The absolute pathname that `given` means in this directory: `.` and `..` resolved lexically, never above `/`,
-    /// empty components and a trailing `/` dropped.
+    /// The absolute pathname that `given` means in this directory: `.` and `..` resolved lexically,
+    /// never above `/`, empty components and a trailing `/` dropped.
     ///
-    /// Lexical on purpose: the result names a place in the virtual tree, and whoever opens it must resolve it beneath
-    /// the exported root, for symbolic links are not looked at here.
+    /// Lexical on purpose: the result names a place in the virtual tree, and whoever opens it must
+    /// resolve it beneath the exported root, for symbolic links are not looked at here.
     #[must_use]
     pub fn resolve(&self, given: &Pathname) -> Pathname {
         let base: &[u8] = if given.0.first() == Some(&b'/') { b"" } else { &self.0 };
@@ -64,8 +65,8 @@ impl Pathname {
 
     /// Whether a command line can carry this pathname.
     ///
-    /// A line feed ends the line for nearly every server, and NUL ends the name; a carriage return travels as CR NUL
-    /// (RFC 2640 section 3.1).
+    /// A line feed ends the line for nearly every server, and NUL ends the name; a carriage return
+    /// travels as CR NUL (RFC 2640 section 3.1).
     pub fn fits_a_line(&self) -> bool {
         !self.0.iter().any(|b| matches!(b, b'\n' | 0))
     }
@@ -136,7 +137,8 @@ impl fmt::Display for Pathname {
     /// For people: bytes that are not UTF-8, and control characters, are replaced.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let text = String::from_utf8_lossy(&self.0);
-        text.chars().try_for_each(|c| fmt::Write::write_char(f, if c.is_control() { '?' } else { c }))
+        text.chars()
+            .try_for_each(|c| fmt::Write::write_char(f, if c.is_control() { '?' } else { c }))
     }
 }
 

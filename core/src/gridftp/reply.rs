@@ -1,17 +1,20 @@
-//! Replies: three digits and text, on one line or several (RFC 959 section 4.2), written whole and read from chunks.
+//! Replies: three digits and text, on one line or several (RFC 959 section 4.2), written whole and
+//! read from chunks.
 
 use super::line::{Line, Lines, MAX_LINE};
 use crate::units::{Error, Fault};
 use std::borrow::Cow;
 use std::fmt;
 
-/// The most text one reply may hold, in bytes: a directory listed on the control channel (MLSC) is the longest.
+/// The most text one reply may hold, in bytes: a directory listed on the control channel (MLSC) is
+/// the longest.
 pub const MAX_REPLY: usize = 8 << 20;
 
 /// One reply.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Reply {
-    /// 100 to 659: 1xx more follows, 2xx done, 3xx go on, 4xx not now, 5xx no, 6xx protected (RFC 2228).
+    /// 100 to 659: 1xx more follows, 2xx done, 3xx go on, 4xx not now, 5xx no, 6xx protected (RFC
+    /// 2228).
     pub code: u16,
     /// The text of each line, without code, separator and line end; at least one.
     pub lines: Vec<Vec<u8>>,
@@ -20,7 +23,9 @@ pub struct Reply {
 impl Reply {
     /// A reply of `lines`, each a text without line ends; ends in a text are replaced by blanks.
     pub fn new<T: Into<Vec<u8>>>(code: u16, lines: impl IntoIterator<Item = T>) -> Reply {
-        let clean = |line: Vec<u8>| line.into_iter().map(|b| if matches!(b, b'\r' | b'\n') { b' ' } else { b }).collect();
+        let clean = |line: Vec<u8>| {
+            line.into_iter().map(|b| if matches!(b, b'\r' | b'\n') { b' ' } else { b }).collect()
+        };
         let mut lines: Vec<Vec<u8>> = lines.into_iter().map(|line| clean(line.into())).collect();
         if lines.is_empty() {
             lines.push(Vec::new());
@@ -55,14 +60,16 @@ impl Reply {
 
     /// All lines, joined by blanks.
     pub fn text(&self) -> String {
-        let lines: Vec<Cow<'_, str>> = self.lines.iter().map(|line| String::from_utf8_lossy(line)).collect();
+        let lines: Vec<Cow<'_, str>> =
+            self.lines.iter().map(|line| String::from_utf8_lossy(line)).collect();
         lines.join(" ")
     }
 
     /// The bytes on the wire.
     ///
-    /// Lines between the first and the last are marked `ddd-`, except those that begin with a blank, which stand as they
-    /// are: so FEAT (RFC 2389 section 3.2) and MLST (RFC 3659 section 7.2) want it, and no line can pass for the last.
+    /// Lines between the first and the last are marked `ddd-`, except those that begin with a
+    /// blank, which stand as they are: so FEAT (RFC 2389 section 3.2) and MLST (RFC 3659 section
+    /// 7.2) want it, and no line can pass for the last.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();
         let last = self.lines.len().saturating_sub(1);
@@ -112,16 +119,19 @@ impl ReplyReader {
         ReplyReader { lines: Lines::new(MAX_LINE), open: None, held: 0 }
     }
 
-    /// Takes from the front of `bytes` up to the end of one reply; `None` when they do not complete one.
+    /// Takes from the front of `bytes` up to the end of one reply; `None` when they do not complete
+    /// one.
     ///
     /// # Errors
-    /// With [`Fault::There`] when the bytes are no replies, or one is longer than [`MAX_LINE`] or [`MAX_REPLY`]; the
-    /// connection is of no more use, for what answers which command is lost.
+    /// With [`Fault::There`] when the bytes are no replies, or one is longer than [`MAX_LINE`] or
+    /// [`MAX_REPLY`]; the connection is of no more use, for what answers which command is lost.
     pub fn next(&mut self, bytes: &mut &[u8]) -> Result<Option<Reply>, Error> {
         while let Some(line) = self.lines.next(bytes) {
             let line = match line {
                 Line::Complete(line) => line,
-                Line::TooLong => return Err(broken(format!("a reply line longer than {MAX_LINE} bytes"))),
+                Line::TooLong => {
+                    return Err(broken(format!("a reply line longer than {MAX_LINE} bytes")));
+                }
             };
             if let Some(reply) = self.take(line)? {
                 return Ok(Some(reply));
@@ -165,7 +175,10 @@ impl ReplyReader {
 /// Code, separator and text of a line that begins with three digits from 100 to 659.
 fn split(line: &[u8]) -> Option<(u16, u8, &[u8])> {
     let digits = line.get(..3)?;
-    if !digits.iter().all(u8::is_ascii_digit) || !(b'1'..=b'6').contains(&digits[0]) || digits[1] > b'5' {
+    if !digits.iter().all(u8::is_ascii_digit)
+        || !(b'1'..=b'6').contains(&digits[0])
+        || digits[1] > b'5'
+    {
         return None;
     }
     let code = digits.iter().fold(0, |code, digit| code * 10 + u16::from(digit - b'0'));
@@ -202,17 +215,30 @@ mod tests {
     #[test]
     fn reads_every_multi_line_shape_of_the_globus_server() {
         let bytes = b"211-Extensions supported\r\n MFMT\r\n 211 is inside\r\n211 End.\r\n\
-            550-GlobusError: v=1 c=PATH_NOT_FOUND\r\n550-GridFTP-Errno: 2\r\n550 End.\r\n226 Transfer Complete.\r\n";
+            550-GlobusError: v=1 c=PATH_NOT_FOUND\r\n550-GridFTP-Errno: 2\r\n550 End.\r\n226 \
+            Transfer Complete.\r\n";
         let replies = read(bytes).expect("real replies");
-        assert_eq!(replies[0], Reply::new(211, ["Extensions supported", " MFMT", " 211 is inside", "End."]));
-        assert_eq!(replies[1], Reply::new(550, ["GlobusError: v=1 c=PATH_NOT_FOUND", "GridFTP-Errno: 2", "End."]));
+        assert_eq!(
+            replies[0],
+            Reply::new(211, ["Extensions supported", " MFMT", " 211 is inside", "End."])
+        );
+        assert_eq!(
+            replies[1],
+            Reply::new(550, ["GlobusError: v=1 c=PATH_NOT_FOUND", "GridFTP-Errno: 2", "End."])
+        );
         assert_eq!(replies[2], Reply::line(226, "Transfer Complete."));
         assert_eq!(replies.iter().flat_map(Reply::encode).collect::<Vec<u8>>(), bytes);
     }
 
     #[test]
     fn what_is_no_reply_is_the_servers_fault() {
-        for bytes in [&b"SSH-2.0-OpenSSH_9.2\r\n"[..], b"22 x\r\n", b"999 x\r\n", b"2200 x\r\n", b"\x16\x03\x01\r\n"] {
+        for bytes in [
+            &b"SSH-2.0-OpenSSH_9.2\r\n"[..],
+            b"22 x\r\n",
+            b"999 x\r\n",
+            b"2200 x\r\n",
+            b"\x16\x03\x01\r\n",
+        ] {
             assert_eq!(read(bytes).map_err(|error| error.fault), Err(Fault::There));
         }
         let long = [b"220 ".to_vec(), vec![b'x'; MAX_LINE], b"\r\n".to_vec()].concat();

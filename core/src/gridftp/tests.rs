@@ -1,7 +1,9 @@
 //! A client and a server session talking to each other in virtual time, over chunks of any size.
 
 use super::client::{self, ClientConfig, ClientSession, Event, Request, Transfer, What};
-use super::server::{self, Action, Answer, Ask, Logins, Rights, ServerConfig, ServerSession, TransferRequest};
+use super::server::{
+    self, Action, Answer, Ask, Logins, Rights, ServerConfig, ServerSession, TransferRequest,
+};
 use super::*;
 use crate::units::{ByteRanges, Error, Fault, Rng, Span, Time};
 use proptest::prelude::*;
@@ -62,7 +64,12 @@ impl World {
         loop {
             self.poll_both();
             let chunks = [self.to_server.front(), self.to_client.front()];
-            let next = chunks.into_iter().flatten().map(|(at, _)| *at).chain(self.answers.iter().map(|(at, ..)| *at)).min();
+            let next = chunks
+                .into_iter()
+                .flatten()
+                .map(|(at, _)| *at)
+                .chain(self.answers.iter().map(|(at, ..)| *at))
+                .min();
             let Some(next) = next else { return };
             self.now = next;
             if let Some(bytes) = pop_due(&mut self.to_server, next) {
@@ -100,7 +107,9 @@ impl World {
                     let error = Error::new(Fault::Between, "data-connection", "cut off");
                     self.answers.push((self.now, id, Answer::Failed(error)));
                 }
-                server::Output::Close | server::Output::CloseChannels | server::Output::StartTls => {}
+                server::Output::Close
+                | server::Output::CloseChannels
+                | server::Output::StartTls => {}
                 server::Output::Wait(_) => break,
             }
         }
@@ -120,16 +129,30 @@ impl World {
     }
 
     fn disk(&mut self, id: u64, ask: Ask) {
-        let missing = |path: &Pathname| Answer::Failed(Error::new(Fault::You, "path-not-found", format!("No such file: {path}")));
+        let missing = |path: &Pathname| {
+            Answer::Failed(Error::new(
+                Fault::You,
+                "path-not-found",
+                format!("No such file: {path}"),
+            ))
+        };
         let answer = match ask {
-            Ask::Passive { .. } => Answer::Passive(vec!["10.0.0.1:2000".parse().expect("an address")]),
+            Ask::Passive { .. } => {
+                Answer::Passive(vec!["10.0.0.1:2000".parse().expect("an address")])
+            }
             Ask::MakeDirectory { path } => match self.directories.insert(path.clone()) {
                 true => Answer::Done,
-                false => Answer::Failed(Error::new(Fault::You, "path-exists", format!("{path} exists"))),
+                false => {
+                    Answer::Failed(Error::new(Fault::You, "path-exists", format!("{path} exists")))
+                }
             },
             Ask::Stat { path } => match (self.files.get(&path), self.directories.contains(&path)) {
-                (Some(&size), _) => Answer::Entry(Box::new(Entry { size: Some(size), ..Entry::default() })),
-                (None, true) => Answer::Entry(Box::new(Entry { kind: Kind::Directory, ..Entry::default() })),
+                (Some(&size), _) => {
+                    Answer::Entry(Box::new(Entry { size: Some(size), ..Entry::default() }))
+                }
+                (None, true) => {
+                    Answer::Entry(Box::new(Entry { kind: Kind::Directory, ..Entry::default() }))
+                }
                 (None, false) => missing(&path),
             },
             Ask::Rename { from, to } => match self.files.remove(&from) {
@@ -140,8 +163,11 @@ impl World {
                 None => missing(&from),
             },
             Ask::List { .. } => {
-                let entry =
-                    |(name, &size): (&Pathname, &u64)| Entry { name: name.name().into(), size: Some(size), ..Entry::default() };
+                let entry = |(name, &size): (&Pathname, &u64)| Entry {
+                    name: name.name().into(),
+                    size: Some(size),
+                    ..Entry::default()
+                };
                 Answer::Entries(self.files.iter().map(entry).collect())
             }
             Ask::Transfer(request) => return self.move_data(id, *request),
@@ -163,12 +189,18 @@ impl World {
         let end = self.now + Span::from_millis(10);
         let (end, last) = match path.name() {
             b"slow" => (self.now + Span::from_secs(3600), Answer::Finished { bytes: 0 }),
-            b"full" => (end, Answer::Failed(Error::new(Fault::There, "no-space", "the disk is full"))),
+            b"full" => {
+                (end, Answer::Failed(Error::new(Fault::There, "no-space", "the disk is full")))
+            }
             _ => (end, Answer::Finished { bytes: 100 }),
         };
         let mut held = ByteRanges::new();
         held.insert(0..50);
-        self.answers.push((self.now, id, Answer::Perf(Perf { bytes: 50, stripes: 1, ..Perf::default() })));
+        self.answers.push((
+            self.now,
+            id,
+            Answer::Perf(Perf { bytes: 50, stripes: 1, ..Perf::default() }),
+        ));
         self.answers.push((self.now, id, Answer::Ranges(held)));
         if stores && matches!(last, Answer::Finished { .. }) {
             self.files.insert(path, 100);
@@ -218,9 +250,16 @@ fn session(world: &mut World) {
     world.want(9, Request::Rename { from: "/run7/b".into(), to: "/run7/c d".into() });
     world.want(10, Request::Stat("/run7/b".into()));
     world.want(11, Request::List("/run7".into()));
-    let parallelism = RetrieveOptions { parallelism: Some((4, 4, 4)), ..RetrieveOptions::default() };
+    let parallelism =
+        RetrieveOptions { parallelism: Some((4, 4, 4)), ..RetrieveOptions::default() };
     world.want(12, Request::Exec(Command::Options(Options::Retrieve(parallelism))));
-    world.want(13, Request::Active { mode: Mode::Extended, addresses: vec!["10.0.0.2:3000".parse().expect("an address")] });
+    world.want(
+        13,
+        Request::Active {
+            mode: Mode::Extended,
+            addresses: vec!["10.0.0.2:3000".parse().expect("an address")],
+        },
+    );
     world.want(14, Request::Transfer(Transfer::new(What::Retrieve, "/run7/c d".into())));
     world.want(15, Request::Transfer(Transfer::new(What::Retrieve, "/none".into())));
     world.want(16, Request::Exec(Command::Quit));
@@ -251,8 +290,13 @@ fn a_whole_session_submitted_at_once_has_every_outcome_in_order() {
     session(&mut world);
     world.run();
     assert_eq!(world.outcomes(), OUTCOMES);
-    let markers =
-        |wanted| world.events.iter().filter(|(_, id, event)| *id == 5 && std::mem::discriminant(event) == wanted).count();
+    let markers = |wanted| {
+        world
+            .events
+            .iter()
+            .filter(|(_, id, event)| *id == 5 && std::mem::discriminant(event) == wanted)
+            .count()
+    };
     assert_eq!(markers(std::mem::discriminant(&Event::Perf(Perf::default()))), 1);
     assert_eq!(markers(std::mem::discriminant(&Event::Ranges(ByteRanges::new()))), 1);
     assert_eq!(world.transfers[3].parallelism, 4);

@@ -4,7 +4,8 @@ use std::fmt;
 
 /// A point in UTC, whatever clock it came from: a file's modification time or a marker's.
 ///
-/// Not [`Time`](crate::units::Time), whose origin is the caller's own: this one travels between hosts.
+/// Not [`Time`](crate::units::Time), whose origin is the caller's own: this one travels between
+/// hosts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Timestamp {
     /// Seconds since 1970-01-01T00:00:00Z, leap seconds not counted.
@@ -32,13 +33,17 @@ impl Timestamp {
         Timestamp { seconds, nanos: 0 }
     }
 
-    /// Reads `YYYYMMDDHHMMSS`, with a fraction if there is one (RFC 3659 section 2.3); digits beyond nanoseconds are dropped.
+    /// Reads `YYYYMMDDHHMMSS`, with a fraction if there is one (RFC 3659 section 2.3); digits
+    /// beyond nanoseconds are dropped.
     pub fn parse(text: &str) -> Option<Timestamp> {
-        let (whole, fraction) = text.split_once('.').map_or((text, ""), |(whole, fraction)| (whole, fraction));
+        let (whole, fraction) =
+            text.split_once('.').map_or((text, ""), |(whole, fraction)| (whole, fraction));
         if whole.len() != 14 || !whole.bytes().chain(fraction.bytes()).all(|b| b.is_ascii_digit()) {
             return None;
         }
-        let field = |from: usize, to: usize| whole.get(from..to).and_then(|digits| digits.parse::<u8>().ok());
+        let field = |from: usize, to: usize| {
+            whole.get(from..to).and_then(|digits| digits.parse::<u8>().ok())
+        };
         let civil = Civil {
             year: whole.get(..4)?.parse().ok()?,
             month: field(4, 6)?,
@@ -48,11 +53,18 @@ impl Timestamp {
             // 60 is a leap second, which the count of seconds does not know.
             second: field(12, 14).filter(|&s| s <= 60)?.min(59),
         };
-        let valid = (1..=12).contains(&civil.month) && civil.day >= 1 && civil.hour < 24 && civil.minute < 60;
+        let valid = (1..=12).contains(&civil.month)
+            && civil.day >= 1
+            && civil.hour < 24
+            && civil.minute < 60;
         let seconds = valid.then(|| seconds_of(&civil))?;
         // The 31st of a shorter month would silently become another day.
         let same_day = civil_of(seconds).day == civil.day;
-        let nanos = fraction.bytes().chain(std::iter::repeat(b'0')).take(9).fold(0, |n, b| n * 10 + u32::from(b - b'0'));
+        let nanos = fraction
+            .bytes()
+            .chain(std::iter::repeat(b'0'))
+            .take(9)
+            .fold(0, |n, b| n * 10 + u32::from(b - b'0'));
         same_day.then_some(Timestamp { seconds, nanos })
     }
 
@@ -73,12 +85,14 @@ impl fmt::Display for Timestamp {
     }
 }
 
-/// Days to date, proleptic Gregorian (Hinnant, "chrono-Compatible Low-Level Date Algorithms", `civil_from_days`).
+/// Days to date, proleptic Gregorian (Hinnant, "chrono-Compatible Low-Level Date Algorithms",
+/// `civil_from_days`).
 fn civil_of(seconds: i64) -> Civil {
     let (days, of_day) = (seconds.div_euclid(DAY) + 719_468, seconds.rem_euclid(DAY));
     let era = days.div_euclid(146_097);
     let day_of_era = days.rem_euclid(146_097);
-    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let year_of_era =
+        (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
     let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
     let shifted_month = (5 * day_of_year + 2) / 153;
     let month = if shifted_month < 10 { shifted_month + 3 } else { shifted_month - 9 };
@@ -101,7 +115,10 @@ fn seconds_of(civil: &Civil) -> i64 {
     let day_of_year = (153 * shifted_month + 2) / 5 + i64::from(civil.day) - 1;
     let day_of_era = year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year;
     let days = era * 146_097 + day_of_era - 719_468;
-    days * DAY + i64::from(civil.hour) * 3_600 + i64::from(civil.minute) * 60 + i64::from(civil.second)
+    days * DAY
+        + i64::from(civil.hour) * 3_600
+        + i64::from(civil.minute) * 60
+        + i64::from(civil.second)
 }
 
 #[cfg(test)]
@@ -122,9 +139,15 @@ mod tests {
 
     #[test]
     fn refuses_days_that_do_not_exist() {
-        for text in
-            ["20230229000000", "20200431000000", "20201301000000", "20200101240000", "2020010100000", "2020010100000x", ""]
-        {
+        for text in [
+            "20230229000000",
+            "20200431000000",
+            "20201301000000",
+            "20200101240000",
+            "2020010100000",
+            "2020010100000x",
+            "",
+        ] {
             assert_eq!(Timestamp::parse(text), None, "{text}");
         }
         assert!(Timestamp::parse("20240229000000").is_some());

@@ -8,19 +8,27 @@ use super::timestamp::Timestamp;
 use std::net::{IpAddr, SocketAddr};
 
 impl Reply {
-    /// The addresses of a passive reply: 227 (PASV), 229 (EPSV, SPAS), or 127 and 129 that come late (`AllowDelayed`).
+    /// The addresses of a passive reply: 227 (PASV), 229 (EPSV, SPAS), or 127 and 129 that come
+    /// late (`AllowDelayed`).
     ///
-    /// `host` is the control connection's peer, for EPSV gives the port alone. Empty when there is none.
+    /// `host` is the control connection's peer, for EPSV gives the port alone. Empty when there is
+    /// none.
     pub fn passive(&self, host: Option<IpAddr>) -> Vec<SocketAddr> {
         if !matches!(self.code, 127 | 129 | 227 | 229) {
             return Vec::new();
         }
         let texts: Vec<_> = self.lines.iter().map(|line| String::from_utf8_lossy(line)).collect();
         if let [only] = texts.as_slice() {
-            // RFC 1123 section 4.1.2.6: clients scan for the digits, for the parentheses may be missing.
-            let inside = only.split_once('(').map_or(&**only, |(_, rest)| rest.split(')').next().unwrap_or(rest));
+            // RFC 1123 section 4.1.2.6: clients scan for the digits, for the parentheses may be
+            // missing.
+            let inside = only
+                .split_once('(')
+                .map_or(&**only, |(_, rest)| rest.split(')').next().unwrap_or(rest));
             let bare = inside.trim_start_matches(|c: char| !(c.is_ascii_digit() || c == '|'));
-            return parse_extended(inside, host).or_else(|| parse_host_port(bare.trim_end_matches('.'))).into_iter().collect();
+            return parse_extended(inside, host)
+                .or_else(|| parse_host_port(bare.trim_end_matches('.')))
+                .into_iter()
+                .collect();
         }
         texts.iter().filter_map(|text| parse_any(text.trim(), host)).collect()
     }
@@ -50,10 +58,15 @@ impl Reply {
     /// The entries of an MLST or MLSC reply; lines that are none are passed over.
     pub fn entries(&self) -> Vec<Entry> {
         let inner = self.lines.get(1..self.lines.len().saturating_sub(1)).unwrap_or_default();
-        inner.iter().filter(|line| line.first() == Some(&b' ')).filter_map(|line| Entry::parse(line)).collect()
+        inner
+            .iter()
+            .filter(|line| line.first() == Some(&b' '))
+            .filter_map(|line| Entry::parse(line))
+            .collect()
     }
 
-    /// Whether a 125 reply says that open data connections serve again, or a 150 that new ones are made.
+    /// Whether a 125 reply says that open data connections serve again, or a 150 that new ones are
+    /// made.
     pub fn reuses_channels(&self) -> bool {
         self.code == 125
     }
@@ -70,11 +83,26 @@ mod tests {
 
     #[test]
     fn every_passive_reply_of_the_globus_server_is_read() {
-        assert_eq!(addresses(&Reply::line(227, "Entering Passive Mode (127,0,0,1,232,39)")), ["127.0.0.1:59431"]);
-        assert_eq!(addresses(&Reply::line(227, "Entering Passive Mode 127,0,0,1,232,39.")), ["127.0.0.1:59431"]);
-        assert_eq!(addresses(&Reply::line(229, "Entering Extended Passive Mode (|||38777|)")), ["10.0.0.1:38777"]);
-        assert_eq!(addresses(&Reply::line(229, "Entering Extended Passive Mode (|1|127.0.0.1|5|)")), ["127.0.0.1:5"]);
-        let striped = Reply::new(229, ["Entering Striped Passive Mode.", " 127,0,0,1,194,229", " |2|::1|9|", "End"]);
+        assert_eq!(
+            addresses(&Reply::line(227, "Entering Passive Mode (127,0,0,1,232,39)")),
+            ["127.0.0.1:59431"]
+        );
+        assert_eq!(
+            addresses(&Reply::line(227, "Entering Passive Mode 127,0,0,1,232,39.")),
+            ["127.0.0.1:59431"]
+        );
+        assert_eq!(
+            addresses(&Reply::line(229, "Entering Extended Passive Mode (|||38777|)")),
+            ["10.0.0.1:38777"]
+        );
+        assert_eq!(
+            addresses(&Reply::line(229, "Entering Extended Passive Mode (|1|127.0.0.1|5|)")),
+            ["127.0.0.1:5"]
+        );
+        let striped = Reply::new(
+            229,
+            ["Entering Striped Passive Mode.", " 127,0,0,1,194,229", " |2|::1|9|", "End"],
+        );
         assert_eq!(addresses(&striped), ["127.0.0.1:49893", "[::1]:9"]);
         assert_eq!(addresses(&Reply::line(227, "Entering Passive Mode (1,2,3)")), [""; 0]);
         assert_eq!(addresses(&Reply::line(200, "Passive delayed.")), [""; 0]);
@@ -84,11 +112,18 @@ mod tests {
     fn numbers_times_digests_and_entries_are_read() {
         assert_eq!(Reply::line(213, "6").size(), Some(6));
         assert_eq!(Reply::line(213, "x").size(), None);
-        assert_eq!(Reply::line(213, "20261121210441").modified(), Timestamp::parse("20261121210441"));
+        assert_eq!(
+            Reply::line(213, "20261121210441").modified(),
+            Timestamp::parse("20261121210441")
+        );
         assert_eq!(Reply::line(213, "B1946AC9").digest().as_deref(), Some("b1946ac9"));
         assert_eq!(Reply::line(213, "none").digest(), None);
-        let list = Reply::new(250, ["Contents of /", " Type=file;Size=6; a.txt", " Type=dir; d", "End."]);
-        assert_eq!(list.entries().iter().map(|e| e.name.to_string()).collect::<Vec<_>>(), ["a.txt", "d"]);
+        let list =
+            Reply::new(250, ["Contents of /", " Type=file;Size=6; a.txt", " Type=dir; d", "End."]);
+        assert_eq!(
+            list.entries().iter().map(|e| e.name.to_string()).collect::<Vec<_>>(),
+            ["a.txt", "d"]
+        );
         assert_eq!(Reply::line(250, " Type=file; a").entries(), []);
     }
 }

@@ -8,7 +8,8 @@ use serde::Serialize;
 pub struct Facts {
     /// Processors that this process may use.
     pub processors: usize,
-    /// The frequency governors in use, each once; empty where the processor's speed is not this system's to choose.
+    /// The frequency governors in use, each once; empty where the processor's speed is not this
+    /// system's to choose.
     pub governors: Vec<String>,
     /// `net.ipv4.tcp_rmem`: least, initial and largest receive buffer.
     pub tcp_rmem: Option<[Bytes; 3]>,
@@ -34,7 +35,8 @@ pub struct Facts {
     pub congestion: Option<String>,
     /// `net.ipv4.tcp_available_congestion_control`.
     pub congestion_available: Vec<String>,
-    /// The network interfaces that are up, without the loopback; only the one towards the other host when there is one.
+    /// The network interfaces that are up, without the loopback; only the one towards the other
+    /// host when there is one.
     pub interfaces: Vec<Interface>,
     /// How much memory this process may lock; absent when unlimited or unknown.
     pub memlock: Option<Bytes>,

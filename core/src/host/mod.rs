@@ -1,7 +1,8 @@
-//! Whether a host is fit for long fast paths: what was read of it goes in, findings come out, in words and with the command
-//! that mends each.
+//! Whether a host is fit for long fast paths: what was read of it goes in, findings come out, in
+//! words and with the command that mends each.
 //!
-//! Nothing is read here; `farline::host` does that. A fact that could not be read is absent, and what is absent is not judged.
+//! Nothing is read here; `farline::host` does that. A fact that could not be read is absent, and
+//! what is absent is not judged.
 
 mod facts;
 mod judge;

@@ -4,12 +4,21 @@ use super::*;
 use crate::units::{Bytes, Rate, Span};
 
 fn long() -> Path {
-    Path { rtt: Span::from_millis(163), rate: Rate::from_bps(10_000_000_000), measured: true, rate_known: true }
+    Path {
+        rtt: Span::from_millis(163),
+        rate: Rate::from_bps(10_000_000_000),
+        measured: true,
+        rate_known: true,
+    }
 }
 
 fn about(facts: &Facts, path: &Path, slug: &str) -> Finding {
     let found = judge(facts, path);
-    found.iter().find(|finding| finding.about == slug).unwrap_or_else(|| panic!("nothing about {slug}: {found:?}")).clone()
+    found
+        .iter()
+        .find(|finding| finding.about == slug)
+        .unwrap_or_else(|| panic!("nothing about {slug}: {found:?}"))
+        .clone()
 }
 
 fn buffers(most: u64) -> Option<[Bytes; 3]> {
@@ -21,9 +30,16 @@ fn buffers_are_judged_by_what_the_path_holds() {
     let small = Facts { tcp_rmem: buffers(6 << 20), ..Facts::default() };
     let finding = about(&small, &long(), "receive-buffers");
     assert_eq!(finding.level, Level::Problem);
-    assert!(finding.words.contains("3 MiB in flight") && finding.words.contains("194.3 MiB"), "{}", finding.words);
+    assert!(
+        finding.words.contains("3 MiB in flight") && finding.words.contains("194.3 MiB"),
+        "{}",
+        finding.words
+    );
     // 10 Gbit/s x 163 ms are 203,750,000 bytes; a window is half of a buffer; whole mebibytes.
-    assert_eq!(finding.mend.as_deref(), Some("sysctl -w net.ipv4.tcp_rmem=\"4096 131072 407896064\""));
+    assert_eq!(
+        finding.mend.as_deref(),
+        Some("sysctl -w net.ipv4.tcp_rmem=\"4096 131072 407896064\"")
+    );
     let middling = Facts { tcp_wmem: buffers(64 << 20), ..Facts::default() };
     let finding = about(&middling, &long(), "send-buffers");
     assert_eq!(finding.level, Level::Advice);
@@ -31,17 +47,29 @@ fn buffers_are_judged_by_what_the_path_holds() {
     let large = Facts { tcp_rmem: buffers(512 << 20), ..Facts::default() };
     assert_eq!(about(&large, &long(), "receive-buffers").level, Level::Good);
     let near = Path { rtt: Span::from_micros(200), ..long() };
-    assert_eq!(about(&small, &near, "receive-buffers").level, Level::Good, "the same buffer is enough nearby");
+    assert_eq!(
+        about(&small, &near, "receive-buffers").level,
+        Level::Good,
+        "the same buffer is enough nearby"
+    );
 }
 
 #[test]
 fn the_mended_buffer_is_found_good() {
     for rtt in [1, 27, 85, 163, 300] {
         let path = Path { rtt: Span::from_millis(rtt), ..long() };
-        let mend = about(&Facts { tcp_rmem: buffers(1 << 20), ..Facts::default() }, &path, "receive-buffers").mend;
-        let most = mend.as_deref().and_then(|mend| mend.trim_end_matches('"').rsplit(' ').next()?.parse().ok());
+        let mend = about(
+            &Facts { tcp_rmem: buffers(1 << 20), ..Facts::default() },
+            &path,
+            "receive-buffers",
+        )
+        .mend;
+        let most = mend
+            .as_deref()
+            .and_then(|mend| mend.trim_end_matches('"').rsplit(' ').next()?.parse().ok());
         let Some(most) = most else { continue };
-        let mended = about(&Facts { tcp_rmem: buffers(most), ..Facts::default() }, &path, "receive-buffers");
+        let mended =
+            about(&Facts { tcp_rmem: buffers(most), ..Facts::default() }, &path, "receive-buffers");
         assert_eq!(mended.level, Level::Good, "{rtt} ms: {}", mended.words);
     }
 }
@@ -97,12 +125,20 @@ fn what_holds_a_transfer_back_is_named_with_the_command_that_mends_it() {
     ] {
         let finding = about(&facts, &long(), slug);
         assert_eq!(finding.level, level, "{slug}: {}", finding.words);
-        assert!(finding.mend.as_deref().is_some_and(|mend| mend.contains(command)), "{slug}: {:?}", finding.mend);
+        assert!(
+            finding.mend.as_deref().is_some_and(|mend| mend.contains(command)),
+            "{slug}: {:?}",
+            finding.mend
+        );
     }
     let disk = about(&facts, &long(), "disk");
     assert!(disk.level == Level::Advice && disk.words.contains("set the pace"), "{}", disk.words);
     assert_eq!(about(&facts, &long(), "processors").level, Level::Advice);
-    assert!(judge(&facts, &long()).iter().all(|finding| finding.level != Level::Problem || finding.mend.is_some()));
+    assert!(
+        judge(&facts, &long())
+            .iter()
+            .all(|finding| finding.level != Level::Problem || finding.mend.is_some())
+    );
 }
 
 #[test]
@@ -136,13 +172,18 @@ fn a_host_in_order_has_nothing_but_good_findings() {
         disk: None,
     };
     let found = judge(&facts, &long());
-    assert!(found.iter().all(|finding| finding.level == Level::Good && finding.mend.is_none()), "{found:?}");
+    assert!(
+        found.iter().all(|finding| finding.level == Level::Good && finding.mend.is_none()),
+        "{found:?}"
+    );
     assert!(found.len() >= 12, "{found:?}");
 }
 
 #[test]
 fn what_could_not_be_read_is_not_judged() {
-    let found: Vec<_> =
-        judge(&Facts { processors: 2, ..Facts::default() }, &long()).iter().map(|finding| finding.about).collect();
+    let found: Vec<_> = judge(&Facts { processors: 2, ..Facts::default() }, &long())
+        .iter()
+        .map(|finding| finding.about)
+        .collect();
     assert_eq!(found, ["path", "processors"]);
 }

@@ -1,4 +1,5 @@
-//! What a plan is: what to choose for a transfer, how long it will take, and why, whatever its figures come from.
+//! What a plan is: what to choose for a transfer, how long it will take, and why, whatever its
+//! figures come from.
 
 use super::cell::PathPoint;
 use super::document::TCP_HEADERS;
@@ -12,10 +13,12 @@ pub const PLAN_SCHEMA: &str = "farline/plan/1";
 
 /// A plan with fewer streams is preferred when it takes at most this much longer.
 pub(super) const TIE: f64 = 0.02;
-/// The model's own error: what its throughput was off from packets at most (`fluids_and_packets_agree`). What one repetition may be off
-/// from others nobody knows: the same is assumed.
+/// The model's own error: what its throughput was off from packets at most
+/// (`fluids_and_packets_agree`). What one repetition may be off from others nobody knows: the same
+/// is assumed.
 const ASSUMED: f64 = 0.1;
-/// Staging below this makes threads wait for each other; above, it only takes memory (ADTS, section V.B: 32 to 64 MB).
+/// Staging below this makes threads wait for each other; above, it only takes memory (ADTS, section
+/// V.B: 32 to 64 MB).
 const STAGING: (Bytes, Bytes) = (Bytes::mib(16), Bytes::mib(64));
 
 /// Where a plan's figures come from.
@@ -66,8 +69,9 @@ pub struct Plan {
     pub staging_bytes: Bytes,
     /// Expected time.
     pub seconds: f64,
-    /// It lies between these in 19 of 20 cases: by Student's t where runs differ, and a tenth to either side at least where they are the
-    /// model's, which is its own error, or where one repetition says nothing of the others, which is an assumption. The reasons say which.
+    /// It lies between these in 19 of 20 cases: by Student's t where runs differ, and a tenth to
+    /// either side at least where they are the model's, which is its own error, or where one
+    /// repetition says nothing of the others, which is an assumption. The reasons say which.
     pub interval_s: (f64, f64),
     /// Payload per time that this is.
     pub rate_bps: Rate,
@@ -77,8 +81,8 @@ pub struct Plan {
     pub reasons: Vec<String>,
 }
 
-/// The plan of `streams` streams of `congestion` that took `all` seconds, each in a run of its own; `is_measured` says whether they are those
-/// of a path, and not of the model.
+/// The plan of `streams` streams of `congestion` that took `all` seconds, each in a run of its own;
+/// `is_measured` says whether they are those of a path, and not of the model.
 pub(super) fn finished(
     known: &Known,
     size: Bytes,
@@ -87,22 +91,35 @@ pub(super) fn finished(
     is_measured: bool,
     mut reasons: Vec<String>,
 ) -> Plan {
-    // No transfer is faster than the wire; what was measured for seconds may be, by what a queue or a pacer had saved up.
-    let share = (f64::from(known.mtu) - TCP_HEADERS as f64) / crate::wan::frames::wire_bytes(u64::from(known.mtu)) as f64;
+    // No transfer is faster than the wire; what was measured for seconds may be, by what a queue or
+    // a pacer had saved up.
+    let share = (f64::from(known.mtu) - TCP_HEADERS as f64)
+        / crate::wan::frames::wire_bytes(u64::from(known.mtu)) as f64;
     let least = size.0 as f64 * 8.0 / (known.path.rate_bps.as_bps() as f64 * share);
     let mean = all.iter().sum::<f64>() / all.len().max(1) as f64;
     let seconds = mean.max(least);
     let foretold = Summary::of(all).and_then(|summary| summary.prediction95());
     let spread = foretold.map_or(0.0, |(_, high)| high - mean);
-    let off = if is_measured && foretold.is_some() { spread } else { spread.max(seconds * ASSUMED) };
+    let off =
+        if is_measured && foretold.is_some() { spread } else { spread.max(seconds * ASSUMED) };
     let tenth = ASSUMED * 100.0;
     reasons.push(match (is_measured, foretold) {
-        (true, Some(_)) => format!("the interval is where Student's t of {} repetitions has 19 of 20 more", all.len()),
+        (true, Some(_)) => format!(
+            "the interval is where Student's t of {} repetitions has 19 of \
+            20 more",
+            all.len()
+        ),
         (true, None) => {
-            format!("the interval is {tenth:.0} % to either side, which is assumed: one repetition says nothing of others")
+            format!(
+                "the interval is {tenth:.0} % to either side, which is assumed: one \
+                repetition says nothing of others"
+            )
         }
         (false, _) => {
-            format!("the interval has at least {tenth:.0} % to either side, the most that the model was off from packets")
+            format!(
+                "the interval has at least {tenth:.0} % to either side, the most that the \
+                model was off from packets"
+            )
         }
     });
     // A full pipe and a full queue, shared by the streams.
@@ -110,8 +127,10 @@ pub(super) fn finished(
     let window = Bytes((held / u64::from(streams)).max(64 << 10));
     let window = known.window.map_or(window, |most| window.min(most));
     let staging =
-        Bytes(known.path.rate_bps.bytes_in(known.path.rtt_ns).0.clamp(STAGING.0.0, STAGING.1.0)).min(size.max(STAGING.0));
-    reasons.push(format!("{window} of window for each stream: its share of what path and queue hold"));
+        Bytes(known.path.rate_bps.bytes_in(known.path.rtt_ns).0.clamp(STAGING.0.0, STAGING.1.0))
+            .min(size.max(STAGING.0));
+    reasons
+        .push(format!("{window} of window for each stream: its share of what path and queue hold"));
     reasons.push(format!("{staging} of staging for an rtt of {}", known.path.rtt_ns));
     Plan {
         schema: PLAN_SCHEMA.to_owned(),

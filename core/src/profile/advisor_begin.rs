@@ -1,4 +1,5 @@
-//! How a transfer begins over a path of which nothing was measured but the round trip: the control is the host's, its streams the model's.
+//! How a transfer begins over a path of which nothing was measured but the round trip: the control
+//! is the host's, its streams the model's.
 
 use super::advisor::{Known, Plan, Source, finished};
 use super::cell::{PathPoint, streams_in_words};
@@ -8,14 +9,17 @@ use crate::units::{Bytes, Error, Fault, Rate, Span};
 
 /// Streams that are tried.
 const TRIED: [u32; 5] = [1, 2, 4, 8, Unmeasured::MOST_STREAMS];
-/// What more streams must win of the time: each costs a connection and processor time, which the model does not have, and a transfer that
-/// needs more than it began with sees it from its first blocks on.
+/// What more streams must win of the time: each costs a connection and processor time, which the
+/// model does not have, and a transfer that needs more than it began with sees it from its first
+/// blocks on.
 const WORTH: f64 = 0.05;
-/// So much of a transfer is simulated, the longer of the two: windows have grown by then, or nobody notices what they did.
+/// So much of a transfer is simulated, the longer of the two: windows have grown by then, or nobody
+/// notices what they did.
 const BEGINNING: (f64, Span) = (40.0, Span::from_millis(200));
 /// A smaller part of a transfer is through a window's growth before a stream of its own would help.
 const LEAST: Bytes = Bytes::mib(4);
-/// Round trips that a path may have: one within a host is less than the model's shortest step, in which it would send one window at most.
+/// Round trips that a path may have: one within a host is less than the model's shortest step, in
+/// which it would send one window at most.
 const RTT: (Span, Span) = (Span::from_micros(50), Span::from_secs(60));
 
 /// A path to a node, and the host that sends, before anything but the round trip is known.
@@ -40,7 +44,9 @@ fn most_streams(size: Option<Bytes>) -> u32 {
 pub fn for_size(streams: u32, size: Option<Bytes>, why: String) -> (u32, String) {
     let streams = streams.clamp(1, Unmeasured::MOST_STREAMS);
     match size {
-        Some(size) if most_streams(Some(size)) < streams => (most_streams(Some(size)), format!("there are only {size} to move")),
+        Some(size) if most_streams(Some(size)) < streams => {
+            (most_streams(Some(size)), format!("there are only {size} to move"))
+        }
         _ => (streams, why),
     }
 }
@@ -49,7 +55,8 @@ impl Unmeasured {
     /// What a path is taken to carry: the papers' 10GE.
     pub const RATE: Rate = Rate::from_bps(10_000_000_000);
 
-    /// More streams cost more processor time than they win on any path of the papers (SC08, figures 2 to 4).
+    /// More streams cost more processor time than they win on any path of the papers (SC08, figures
+    /// 2 to 4).
     pub const MOST_STREAMS: u32 = 16;
 
     /// What the model is told.
@@ -65,14 +72,19 @@ impl Unmeasured {
         }
     }
 
-    /// The congestion control by name, or none where it is the host's default, and why. Without a loss seen the model has nothing to tell
-    /// controls apart by; processors have: parallel streams of CUBIC share a loss, and need no timer for each packet, which BBR's pacing
-    /// does where the kernel has no `fq` (emulated `usn-8600`, 1 GiB, four channels: 4.2 s against 6.3 s).
+    /// The congestion control by name, or none where it is the host's default, and why. Without a
+    /// loss seen the model has nothing to tell controls apart by; processors have: parallel streams
+    /// of CUBIC share a loss, and need no timer for each packet, which BBR's pacing does where the
+    /// kernel has no `fq` (emulated `usn-8600`, 1 GiB, four channels: 4.2 s against 6.3 s).
     pub fn congestion(&self) -> (Option<&'static str>, String) {
         let (cubic, default) = (Algorithm::Cubic.name(), &self.default_congestion);
-        if self.rtt >= Span::from_millis(5) && default != cubic && self.available.iter().any(|name| name == cubic) {
+        if self.rtt >= Span::from_millis(5)
+            && default != cubic
+            && self.available.iter().any(|name| name == cubic)
+        {
             let why = format!(
-                "{cubic} rather than this host's {default}: parallel channels share a loss, without a pacing timer for each packet"
+                "{cubic} rather than this host's {default}: parallel channels share a loss, \
+                 without a pacing timer for each packet"
             );
             return (Some(cubic), why);
         }
@@ -90,8 +102,13 @@ impl Unmeasured {
         if most_streams(size) == 1 {
             return for_size(Self::MOST_STREAMS, size, String::new());
         }
-        let (streams, rate, product) = (self.by_path(size), Self::RATE, Self::RATE.bytes_in(self.rtt));
-        let more = format!("more win less than {:.0} %, by the model of {rate} and an rtt of {}", WORTH * 100.0, self.rtt);
+        let (streams, rate, product) =
+            (self.by_path(size), Self::RATE, Self::RATE.bytes_in(self.rtt));
+        let more = format!(
+            "more win less than {:.0} %, by the model of {rate} and an rtt of {}",
+            WORTH * 100.0,
+            self.rtt
+        );
         let why = if self.window < product {
             format!("one window is at most {} and the path holds {product}; {more}", self.window)
         } else {
@@ -106,7 +123,9 @@ impl Unmeasured {
         let path = &known.path;
         let beginning = path.rate_bps.bytes_in(path.rtt_ns.mul_f64(BEGINNING.0).max(BEGINNING.1));
         let size = size.map_or(beginning, |size| size.min(beginning));
-        let seconds = TRIED.map(|streams| known.seconds(known.available[0], streams, size, 1..2).into_iter().sum::<f64>());
+        let seconds = TRIED.map(|streams| {
+            known.seconds(known.available[0], streams, size, 1..2).into_iter().sum::<f64>()
+        });
         let least = seconds.iter().copied().fold(f64::INFINITY, f64::min);
         let good = TRIED.iter().zip(seconds).find(|(_, seconds)| *seconds <= least * (1.0 + WORTH));
         good.map_or(1, |(streams, _)| *streams)
@@ -146,16 +165,31 @@ mod tests {
         let streams = |us, mib, size| path(Span::from_micros(us), Bytes::mib(mib)).streams(size);
         for near in [0, 6, 20, 200, 1_000] {
             assert_eq!(streams(near, 6, Some(GIB)).0, 1, "{near} us");
-            let paced = Unmeasured { default_congestion: "bbr".to_owned(), ..path(Span::from_micros(near), Bytes::mib(6)) };
+            let paced = Unmeasured {
+                default_congestion: "bbr".to_owned(),
+                ..path(Span::from_micros(near), Bytes::mib(6))
+            };
             assert_eq!(paced.streams(Some(GIB)).0, 1, "{near} us, bbr");
         }
-        // Over a long path a short transfer is over before one window has grown, so that several grow together; a long one needs fewer.
-        let of = [Bytes::mib(100), GIB, Bytes::mib(4 << 10), Bytes::mib(1 << 20)].map(|size| streams(163_000, 512, Some(size)).0);
+        // Over a long path a short transfer is over before one window has grown, so that several
+        // grow together; a long one needs fewer.
+        let of = [Bytes::mib(100), GIB, Bytes::mib(4 << 10), Bytes::mib(1 << 20)]
+            .map(|size| streams(163_000, 512, Some(size)).0);
         assert!(of[0] == 16 && of.is_sorted_by(|a, b| a >= b) && of[3] >= 2, "{of:?}");
         let (squeezed, why) = streams(163_000, 4, None);
-        assert!(squeezed == 16 && why.contains("one window is at most 4 MiB and the path holds 194.3 MiB"), "{why}");
-        assert_eq!(streams(163_000, 512, Some(Bytes(1_000))), (1, "there are only 1000 B to move".to_owned()));
-        assert_eq!(streams(163_000, 512, Some(Bytes::mib(30))), (8, "there are only 30 MiB to move".to_owned()));
+        assert!(
+            squeezed == 16
+                && why.contains("one window is at most 4 MiB and the path holds 194.3 MiB"),
+            "{why}"
+        );
+        assert_eq!(
+            streams(163_000, 512, Some(Bytes(1_000))),
+            (1, "there are only 1000 B to move".to_owned())
+        );
+        assert_eq!(
+            streams(163_000, 512, Some(Bytes::mib(30))),
+            (8, "there are only 30 MiB to move".to_owned())
+        );
     }
 
     #[test]
@@ -166,21 +200,36 @@ mod tests {
         assert_eq!(far.congestion().0, Some("cubic"));
         assert_eq!(Unmeasured { rtt: Span::from_millis(1), ..far.clone() }.congestion().0, None);
         // One that the model has not is CUBIC there.
-        let other = Unmeasured { default_congestion: "dctcp".to_owned(), available: vec!["dctcp".to_owned()], ..far };
+        let other = Unmeasured {
+            default_congestion: "dctcp".to_owned(),
+            available: vec!["dctcp".to_owned()],
+            ..far
+        };
         assert_eq!((other.congestion().0, other.known().available), (None, vec![Algorithm::Cubic]));
     }
 
     #[test]
     fn what_begins_so_takes_at_most_a_tenth_longer_than_the_best_of_all_numbers_of_streams() {
-        for (rtt, window) in [(1, 6), (10, 32), (27, 6), (27, 32), (100, 32), (163, 32), (163, 512)] {
+        for (rtt, window) in [(1, 6), (10, 32), (27, 6), (27, 32), (100, 32), (163, 32), (163, 512)]
+        {
             for size in [Bytes::mib(100), GIB, Bytes::mib(4 << 10)] {
                 let path = path(Span::from_millis(rtt), Bytes::mib(window));
                 let plan = path.plan(size).expect("a plan");
                 assert_eq!(plan.streams, path.streams(Some(size)).0);
                 // Seeds that it has not seen.
-                let mean = |streams| path.known().seconds(Algorithm::Cubic, streams, size, 100..103).iter().sum::<f64>() / 3.0;
-                let (took, best) = (mean(plan.streams), (1..=16).map(mean).fold(f64::INFINITY, f64::min));
-                assert!(took <= best * 1.1, "{rtt} ms, {window} MiB, {size}: {took} s, but {best}: {plan:?}");
+                let mean = |streams| {
+                    path.known()
+                        .seconds(Algorithm::Cubic, streams, size, 100..103)
+                        .iter()
+                        .sum::<f64>()
+                        / 3.0
+                };
+                let (took, best) =
+                    (mean(plan.streams), (1..=16).map(mean).fold(f64::INFINITY, f64::min));
+                assert!(
+                    took <= best * 1.1,
+                    "{rtt} ms, {window} MiB, {size}: {took} s, but {best}: {plan:?}"
+                );
                 assert!(
                     (plan.interval_s.0 * 0.99..=plan.interval_s.1).contains(&took),
                     "{rtt} {window} {size}: {plan:?}: {took}"

@@ -1,4 +1,5 @@
-//! A plan from the model: candidates are simulated, those that lead again, and the best with the fewest streams is taken.
+//! A plan from the model: candidates are simulated, those that lead again, and the best with the
+//! fewest streams is taken.
 
 use super::advisor::{Known, Plan, TIE, finished};
 use super::cell::streams_in_words;
@@ -11,8 +12,9 @@ use crate::units::{Bytes, Error, Fault, Rate, Span};
 const FIRST: [u32; 3] = [1, 4, 16];
 /// More streams cost more processor time than they win (SC08: 20 is where its peaks end).
 const MOST_STREAMS: u32 = 20;
-/// Longer transfers are simulated for this long, or for as many round trips if those are longer, and the rest goes on at the pace of the
-/// second half: by then a window has grown from ten packets to what a path holds.
+/// Longer transfers are simulated for this long, or for as many round trips if those are longer,
+/// and the rest goes on at the pace of the second half: by then a window has grown from ten packets
+/// to what a path holds.
 const HORIZON: (Span, f64) = (Span::from_secs(120), 40.0);
 /// What takes so many times as long as the best so far is not chosen, and not simulated to its end.
 const HOPELESS: f64 = 3.0;
@@ -70,8 +72,15 @@ impl Known {
         HORIZON.0.max(self.path.rtt_ns.mul_f64(HORIZON.1))
     }
 
-    /// Expected seconds for `size`, a number for each seed; infinite where nothing arrives any more.
-    pub fn seconds(&self, congestion: Algorithm, streams: u32, size: Bytes, seeds: std::ops::Range<u64>) -> Vec<f64> {
+    /// Expected seconds for `size`, a number for each seed; infinite where nothing arrives any
+    /// more.
+    pub fn seconds(
+        &self,
+        congestion: Algorithm,
+        streams: u32,
+        size: Bytes,
+        seeds: std::ops::Range<u64>,
+    ) -> Vec<f64> {
         self.seconds_within(self.horizon(), congestion, streams, size, seeds)
     }
 
@@ -84,11 +93,14 @@ impl Known {
         size: Bytes,
         seeds: std::ops::Range<u64>,
     ) -> Vec<f64> {
-        seeds.map(|seed| seconds(&self.scenario(congestion, streams, seed), size, horizon)).collect()
+        seeds
+            .map(|seed| seconds(&self.scenario(congestion, streams, seed), size, horizon))
+            .collect()
     }
 }
 
-/// How long `size` takes: simulated whole, or for `horizon` and then at the pace of its second half.
+/// How long `size` takes: simulated whole, or for `horizon` and then at the pace of its second
+/// half.
 fn seconds(scenario: &Scenario, size: Bytes, horizon: Span) -> f64 {
     let (horizon, target) = (horizon.as_secs_f64(), size.0 as f64);
     let mut fluid = Fluid::new(scenario);
@@ -106,19 +118,29 @@ fn seconds(scenario: &Scenario, size: Bytes, horizon: Span) -> f64 {
 /// Plans a transfer of `size` over what is `known`.
 ///
 /// # Errors
-/// [`Fault::You`] when there is nothing to move or no congestion control to choose from, as [`Known::check`], and where nothing would arrive.
+/// [`Fault::You`] when there is nothing to move or no congestion control to choose from, as
+/// [`Known::check`], and where nothing would arrive.
 pub fn plan(known: &Known, size: Bytes) -> Result<Plan, Error> {
     if size.0 == 0 || known.available.is_empty() {
-        return Err(Error::new(Fault::You, "plan-nothing", "a plan needs a size above zero and a congestion control"));
+        return Err(Error::new(
+            Fault::You,
+            "plan-nothing",
+            "a plan needs a size above zero and a congestion control",
+        ));
     }
     known.check()?;
-    // What the shortest paths deliver in a second tells streams apart as well as a day of it; ramps take a few round trips.
-    let enough =
-        known.path.rate_bps.bytes_in(known.path.rtt_ns.mul_f64(400.0)).max(known.path.rate_bps.bytes_in(Span::from_secs(2)));
+    // What the shortest paths deliver in a second tells streams apart as well as a day of it; ramps
+    // take a few round trips.
+    let enough = known
+        .path
+        .rate_bps
+        .bytes_in(known.path.rtt_ns.mul_f64(400.0))
+        .max(known.path.rate_bps.bytes_in(Span::from_secs(2)));
     let tried = size.min(enough);
     let mut candidates: Vec<Candidate> = Vec::new();
     let mut least = f64::INFINITY;
-    let within = |least: f64| Span::from_secs_f64((least * HOPELESS).min(known.horizon().as_secs_f64()));
+    let within =
+        |least: f64| Span::from_secs_f64((least * HOPELESS).min(known.horizon().as_secs_f64()));
     let mut attempt = |candidates: &mut Vec<Candidate>, congestion: Algorithm, streams: u32| {
         if (1..=MOST_STREAMS).contains(&streams)
             && !candidates.iter().any(|one| (one.congestion, one.streams) == (congestion, streams))
@@ -134,7 +156,8 @@ pub fn plan(known: &Known, size: Bytes) -> Result<Plan, Error> {
         }
     }
     candidates.sort_by(|a, b| a.mean().total_cmp(&b.mean()));
-    let leaders: Vec<(Algorithm, u32)> = candidates.iter().take(3).map(|one| (one.congestion, one.streams)).collect();
+    let leaders: Vec<(Algorithm, u32)> =
+        candidates.iter().take(3).map(|one| (one.congestion, one.streams)).collect();
     for (congestion, streams) in leaders {
         for next in [streams / 2, streams * 2, MOST_STREAMS] {
             attempt(&mut candidates, congestion, next);
@@ -144,28 +167,51 @@ pub fn plan(known: &Known, size: Bytes) -> Result<Plan, Error> {
     candidates.truncate(6);
     // One run is luck: those that lead are run again.
     for one in &mut candidates {
-        one.seconds.extend(known.seconds_within(within(least), one.congestion, one.streams, tried, 2..5));
+        one.seconds.extend(known.seconds_within(
+            within(least),
+            one.congestion,
+            one.streams,
+            tried,
+            2..5,
+        ));
     }
     let least = candidates.iter().map(Candidate::mean).fold(f64::INFINITY, f64::min);
     let good = candidates.iter().filter(|one| one.mean() <= least * (1.0 + TIE));
-    let Some(best) = good.min_by(|a, b| a.streams.cmp(&b.streams).then(a.mean().total_cmp(&b.mean()))) else {
+    let Some(best) =
+        good.min_by(|a, b| a.streams.cmp(&b.streams).then(a.mean().total_cmp(&b.mean())))
+    else {
         return Err(Error::new(Fault::Bug, "plan-empty", "no candidate was tried"));
     };
-    let all = if tried == size { best.seconds.clone() } else { known.seconds(best.congestion, best.streams, size, 1..5) };
+    let all = if tried == size {
+        best.seconds.clone()
+    } else {
+        known.seconds(best.congestion, best.streams, size, 1..5)
+    };
     if !all.iter().all(|seconds| seconds.is_finite()) {
-        let message = format!("nothing would arrive at a loss of {:e} over an rtt of {}", known.loss, known.path.rtt_ns);
-        return Err(
-            Error::new(Fault::You, "plan-path", message).hint("in the model no congestion control keeps a window open there")
+        let message = format!(
+            "nothing would arrive at a loss of {:e} over an rtt of {}",
+            known.loss, known.path.rtt_ns
         );
+        return Err(Error::new(Fault::You, "plan-path", message)
+            .hint("in the model no congestion control keeps a window open there"));
     }
     let mut reasons = vec![reason_for_streams(known, best.streams)];
     let others = known.available.len() - 1;
     reasons.push(match others {
         0 => format!("{}, the only congestion control to choose from", best.congestion),
         _ if known.loss > 0.0 => {
-            format!("{}: the best of {} controls where {:e} of the packets are lost", best.congestion, others + 1, known.loss)
+            format!(
+                "{}: the best of {} controls where {:e} of the packets are lost",
+                best.congestion,
+                others + 1,
+                known.loss
+            )
         }
-        _ => format!("{}: the best of {} controls over this path, or as good with fewer streams", best.congestion, others + 1),
+        _ => format!(
+            "{}: the best of {} controls over this path, or as good with fewer streams",
+            best.congestion,
+            others + 1
+        ),
     });
     Ok(finished(known, size, (best.congestion, best.streams), &all, false, reasons))
 }
@@ -178,7 +224,10 @@ fn reason_for_streams(known: &Known, streams: u32) -> String {
             format!("{count}: one window is at most {window} and the path holds {product}")
         }
         _ if streams == 1 => format!("{count}: more win less than {:.0} %", TIE * 100.0),
-        _ => format!("{count}: a loss then costs only one of them a part of its window; the path holds {product}"),
+        _ => format!(
+            "{count}: a loss then costs only one of them a part of its window; the path holds \
+             {product}"
+        ),
     }
 }
 
@@ -200,12 +249,14 @@ mod tests {
         }
     }
 
-    /// Holds the advisor against every control with each of `streams`, simulated with seeds that it has not seen.
+    /// Holds the advisor against every control with each of `streams`, simulated with seeds that it
+    /// has not seen.
     fn against_the_grid(sizes: (u64, u64), streams: &[u32], seeds: std::ops::Range<u64>) {
         for path in ["usn-0.2", "usn-1400", "usn-6600", "usn-8600"] {
             for loss in [0.0, 1e-5, 1e-4] {
                 let known = known(path, loss);
-                // A step over the shortest path is a thousand times shorter, so it gets less to move.
+                // A step over the shortest path is a thousand times shorter, so it gets less to
+                // move.
                 let size = Bytes(if path == "usn-0.2" { sizes.0 } else { sizes.1 });
                 let plan = plan(&known, size).expect("a plan");
                 let mean = |congestion, streams| {
@@ -223,7 +274,8 @@ mod tests {
                 }
                 let planned = mean(plan.congestion, plan.streams);
                 println!(
-                    "{path:>8} loss {loss:e}: {} x {} {planned:.2} s, expected {:.2} ({:.2} to {:.2}); best {} x {} {:.2} s; {:+.1} %",
+                    "{path:>8} loss {loss:e}: {} x {} {planned:.2} s, expected {:.2} ({:.2} to \
+                     {:.2}); best {} x {} {:.2} s; {:+.1} %",
                     plan.streams,
                     plan.congestion,
                     plan.seconds,
@@ -235,7 +287,10 @@ mod tests {
                     (planned / best.0 - 1.0) * 100.0
                 );
                 assert!(planned <= best.0 * 1.1, "{path} {loss}: {plan:?}, but {best:?}");
-                assert!((plan.interval_s.0 * 0.99..=plan.interval_s.1).contains(&planned), "{path} {loss}: {plan:?}: {planned}");
+                assert!(
+                    (plan.interval_s.0 * 0.99..=plan.interval_s.1).contains(&planned),
+                    "{path} {loss}: {plan:?}: {planned}"
+                );
             }
         }
     }
@@ -255,10 +310,20 @@ mod tests {
     #[test]
     fn a_small_window_needs_more_streams_and_a_small_file_few() {
         let far = known("usn-8600", 0.0);
-        let squeezed = plan(&Known { window: Some(Bytes::mib(16)), ..far.clone() }, Bytes(100_000_000_000)).expect("a plan");
-        assert!(squeezed.streams >= 10 && squeezed.reasons[0].contains("one window is at most 16 MiB"), "{squeezed:?}");
+        let squeezed =
+            plan(&Known { window: Some(Bytes::mib(16)), ..far.clone() }, Bytes(100_000_000_000))
+                .expect("a plan");
+        assert!(
+            squeezed.streams >= 10 && squeezed.reasons[0].contains("one window is at most 16 MiB"),
+            "{squeezed:?}"
+        );
         let small = plan(&far, Bytes(100_000)).expect("a plan");
-        assert!(small.seconds < 2.0 && small.interval_s.0 <= small.seconds && small.seconds <= small.interval_s.1, "{small:?}");
+        assert!(
+            small.seconds < 2.0
+                && small.interval_s.0 <= small.seconds
+                && small.seconds <= small.interval_s.1,
+            "{small:?}"
+        );
         assert!(plan(&far, Bytes(0)).is_err());
         assert!(plan(&Known { available: vec![], ..far }, Bytes(1)).is_err());
     }
@@ -271,20 +336,30 @@ mod tests {
             (Known { loss: 1.0, ..far.clone() }, "plan-loss", "probability"),
             (Known { loss: f64::NAN, ..far.clone() }, "plan-loss", "probability"),
             (Known { window: Some(Bytes(1)), ..far.clone() }, "plan-path", "holds no packet"),
-            (Known { path: path(Span::from_secs(100)), ..far.clone() }, "plan-path", "more than a minute"),
+            (
+                Known { path: path(Span::from_secs(100)), ..far.clone() },
+                "plan-path",
+                "more than a minute",
+            ),
             (Known { path: path(Span::ZERO), ..far.clone() }, "plan-path", "above zero"),
             (Known { mtu: 20, ..far.clone() }, "plan-path", "an MTU of 20"),
             (Known { host: Some(Rate::default()), ..far.clone() }, "plan-path", "at zero"),
         ];
         for (known, code, words) in refused {
             let error = plan(&known, Bytes(10_000_000_000)).expect_err(words);
-            assert!((error.code, error.fault) == (code, Fault::You) && error.message.contains(words), "{words}: {error}");
+            assert!(
+                (error.code, error.fault) == (code, Fault::You) && error.message.contains(words),
+                "{words}: {error}"
+            );
         }
-        let outage = Disturbance { at_ns: Span::ZERO, change: Change::Outage(Span::from_secs(1_000)) };
+        let outage =
+            Disturbance { at_ns: Span::ZERO, change: Change::Outage(Span::from_secs(1_000)) };
         let dead = Scenario { disturbance: Some(outage), ..far.scenario(Algorithm::Cubic, 1, 1) };
         assert!(seconds(&dead, Bytes(10_000_000_000), Span::from_secs(20)).is_infinite());
-        // A minute of round trip is the most that is planned for: by the pace at its end, not that of slow start.
-        let minute = Known { path: path(Span::from_secs(60)), available: vec![Algorithm::Cubic], ..far };
+        // A minute of round trip is the most that is planned for: by the pace at its end, not that
+        // of slow start.
+        let minute =
+            Known { path: path(Span::from_secs(60)), available: vec![Algorithm::Cubic], ..far };
         let plan = plan(&minute, Bytes::mib(1)).expect("a plan");
         assert!(plan.seconds < 1_200.0, "{plan:?}");
     }

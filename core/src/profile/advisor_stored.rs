@@ -1,4 +1,5 @@
-//! A plan from a stored profile: the best of its cells, and how long a transfer takes at what was seen in it.
+//! A plan from a stored profile: the best of its cells, and how long a transfer takes at what was
+//! seen in it.
 
 use super::advisor::{Known, Plan, Source, TIE, finished};
 use super::cell::{Cell, Direction};
@@ -7,19 +8,29 @@ use super::repetition::Repetition;
 use super::statistics::Summary;
 use crate::units::{Bytes, Error, Fault};
 
-/// Plans a transfer of `size` from a stored profile, over the path of it called `path`, or its only one; its data goes `way`, or the way of
-/// the profile, out where it has both. A scaled profile is [at its full rate](Profile::at_full_rate) first.
+/// Plans a transfer of `size` from a stored profile, over the path of it called `path`, or its only
+/// one; its data goes `way`, or the way of the profile, out where it has both. A scaled profile is
+/// [at its full rate](Profile::at_full_rate) first.
 ///
-/// The cell with the largest mean is taken, or one with fewer streams that is as good; the time is its ramp and the rest at its
-/// steady rate, a figure for each valid repetition: their mean is expected, and the interval is where one more of them would be.
+/// The cell with the largest mean is taken, or one with fewer streams that is as good; the time is
+/// its ramp and the rest at its steady rate, a figure for each valid repetition: their mean is
+/// expected, and the interval is where one more of them would be.
 ///
 /// # Errors
-/// [`Fault::You`] when the profile has no such path, several and none was named, no such direction, or no valid repetition of it.
-pub fn plan_from(profile: &Profile, path: Option<&str>, way: Option<Direction>, size: Bytes) -> Result<Plan, Error> {
+/// [`Fault::You`] when the profile has no such path, several and none was named, no such direction,
+/// or no valid repetition of it.
+pub fn plan_from(
+    profile: &Profile,
+    path: Option<&str>,
+    way: Option<Direction>,
+    size: Bytes,
+) -> Result<Plan, Error> {
     let profile = &profile.at_full_rate();
     let names: Vec<&str> = profile.grid.paths.iter().map(|path| path.name.as_str()).collect();
-    let wrong =
-        |message: String| Error::new(Fault::You, "plan-profile", message).hint(format!("its paths: {}", names.join(", ")));
+    let wrong = |message: String| {
+        Error::new(Fault::You, "plan-profile", message)
+            .hint(format!("its paths: {}", names.join(", ")))
+    };
     let path = match path {
         Some(path) if names.contains(&path) => path,
         Some(path) => return Err(wrong(format!("the profile has no path called `{path}`"))),
@@ -32,8 +43,11 @@ pub fn plan_from(profile: &Profile, path: Option<&str>, way: Option<Direction>, 
     let way = way_of(profile, way)?;
     let cells = clean(profile, path, way);
     let most = cells.iter().map(|(_, summary)| summary.mean).fold(0.0, f64::max);
-    let good = cells.iter().filter(|(_, summary)| summary.mean > 0.0 && summary.mean >= most / (1.0 + TIE));
-    let Some((result, _)) = good.min_by(|a, b| a.0.cell.streams.cmp(&b.0.cell.streams).then(b.1.mean.total_cmp(&a.1.mean)))
+    let good = cells
+        .iter()
+        .filter(|(_, summary)| summary.mean > 0.0 && summary.mean >= most / (1.0 + TIE));
+    let Some((result, _)) = good
+        .min_by(|a, b| a.0.cell.streams.cmp(&b.0.cell.streams).then(b.1.mean.total_cmp(&a.1.mean)))
     else {
         return Err(wrong(format!("the profile has no valid repetition over `{path}`")));
     };
@@ -52,11 +66,15 @@ pub fn plan_from(profile: &Profile, path: Option<&str>, way: Option<Direction>, 
         source: Source::Profile,
     };
     let is_measured = profile.kind == Kind::Measured;
-    let there = if way == Direction::Back { format!("back over {path}") } else { format!("over {path}") };
-    let times = if seconds.len() == 1 { "once".to_owned() } else { format!("{} times", seconds.len()) };
+    let there =
+        if way == Direction::Back { format!("back over {path}") } else { format!("over {path}") };
+    let times =
+        if seconds.len() == 1 { "once".to_owned() } else { format!("{} times", seconds.len()) };
     let scaled = match profile.grid.scale {
         1 => String::new(),
-        k if profile.grid.stretched => format!(", scaled {k}: on a path of a {k}th of the rate and {k} times the round trip"),
+        k if profile.grid.stretched => {
+            format!(", scaled {k}: on a path of a {k}th of the rate and {k} times the round trip")
+        }
         k => format!(", scaled {k}: on a path of a {k}th of the rate, all figures times {k}"),
     };
     let reasons = vec![
@@ -75,31 +93,45 @@ pub fn plan_from(profile: &Profile, path: Option<&str>, way: Option<Direction>, 
     Ok(finished(&known, size, (cell.congestion, cell.streams), &seconds, is_measured, reasons))
 }
 
-/// The way that is planned for: `asked`, if the profile has it. Both ways at once are another quantity than one.
+/// The way that is planned for: `asked`, if the profile has it. Both ways at once are another
+/// quantity than one.
 fn way_of(profile: &Profile, asked: Option<Direction>) -> Result<Direction, Error> {
     let one_way = [Direction::Out, Direction::Back];
     let ways = &profile.grid.directions;
-    let found = one_way.into_iter().find(|way| ways.contains(way) && asked.is_none_or(|asked| asked == *way));
+    let found = one_way
+        .into_iter()
+        .find(|way| ways.contains(way) && asked.is_none_or(|asked| asked == *way));
     found.ok_or_else(|| {
         let has = ways.iter().map(|way| way.name()).collect::<Vec<_>>().join(", ");
         let wanted = asked.map_or("out and none that goes back", Direction::name);
-        Error::new(Fault::You, "plan-profile", format!("the profile has no data that goes {wanted}"))
-            .hint(format!("its directions: {has}; `both` is both ways at once"))
+        Error::new(
+            Fault::You,
+            "plan-profile",
+            format!("the profile has no data that goes {wanted}"),
+        )
+        .hint(format!("its directions: {has}; `both` is both ways at once"))
     })
 }
 
-/// Cells of `path` whose data goes `way` and alone: cross-traffic and loss are conditions, not choices.
+/// Cells of `path` whose data goes `way` and alone: cross-traffic and loss are conditions, not
+/// choices.
 fn clean<'a>(profile: &'a Profile, path: &str, way: Direction) -> Vec<(&'a CellResult, Summary)> {
-    let least = |pick: fn(&Cell) -> f64| profile.cells.iter().map(|result| pick(&result.cell)).fold(f64::INFINITY, f64::min);
+    let least = |pick: fn(&Cell) -> f64| {
+        profile.cells.iter().map(|result| pick(&result.cell)).fold(f64::INFINITY, f64::min)
+    };
     let (cross, loss) = (least(|cell| cell.cross_bps.as_bps() as f64), least(|cell| cell.loss));
     let is_clean = |cell: &Cell| {
-        cell.path.name == path && cell.direction == way && cell.cross_bps.as_bps() as f64 == cross && cell.loss == loss
+        cell.path.name == path
+            && cell.direction == way
+            && cell.cross_bps.as_bps() as f64 == cross
+            && cell.loss == loss
     };
     let cells = profile.plain().filter(|result| is_clean(&result.cell));
     cells.filter_map(|result| result.summary().map(|summary| (result, summary))).collect()
 }
 
-/// How long `size` takes at what `repetition` saw: its ramp, and the rest at its steady rate. Infinite where that is none.
+/// How long `size` takes at what `repetition` saw: its ramp, and the rest at its steady rate.
+/// Infinite where that is none.
 fn seconds(repetition: &Repetition, size: Bytes) -> f64 {
     let in_ramp = repetition.ramp.receiver_bps.as_bps() as f64 * repetition.ramp_s / 8.0;
     let rest = size.0 as f64 - in_ramp;
@@ -121,13 +153,21 @@ mod tests {
         let mut grid = preset("sc08-distance", Form::Quick).expect("a preset");
         grid.paths.retain(|path| path.name != "usn-0.2");
         let profile = Profile::modelled(grid);
-        let plan = plan_from(&profile, Some("usn-8600"), None, Bytes(1_000_000_000_000)).expect("a plan");
+        let plan =
+            plan_from(&profile, Some("usn-8600"), None, Bytes(1_000_000_000_000)).expect("a plan");
         let best = |streams: u32, congestion| {
             let of = |result: &&super::super::CellResult| {
                 let cell = &result.cell;
-                (cell.path.name.as_str(), cell.streams, cell.congestion) == ("usn-8600", streams, congestion)
+                (cell.path.name.as_str(), cell.streams, cell.congestion)
+                    == ("usn-8600", streams, congestion)
             };
-            profile.cells.iter().find(of).and_then(|result| result.summary()).expect("measured").mean
+            profile
+                .cells
+                .iter()
+                .find(of)
+                .and_then(|result| result.summary())
+                .expect("measured")
+                .mean
         };
         let chosen = best(plan.streams, plan.congestion);
         for streams in [1, 5, 10, 15, 20] {
@@ -155,31 +195,50 @@ mod tests {
     #[test]
     fn a_scaled_profile_gives_the_plan_of_the_full_rate() {
         let size = Bytes(1_000_000_000_000);
-        let plan = |k| plan_from(&small(k, vec![Direction::Out]), None, None, size).expect("a plan");
+        let plan =
+            |k| plan_from(&small(k, vec![Direction::Out]), None, None, size).expect("a plan");
         let (full, scaled) = (plan(1), plan(6));
         // Headers are a larger part of small packets, nothing else.
         assert!((scaled.seconds / full.seconds - 1.0).abs() < 0.06, "{full:?} {scaled:?}");
-        let window =
-            scaled.window_bytes.0 as f64 / full.window_bytes.0 as f64 * f64::from(scaled.streams) / f64::from(full.streams);
+        let window = scaled.window_bytes.0 as f64 / full.window_bytes.0 as f64
+            * f64::from(scaled.streams)
+            / f64::from(full.streams);
         assert!((window - 1.0).abs() < 1e-3, "{full:?} {scaled:?}");
-        assert!(scaled.reasons[1].contains("scaled 6") && !full.reasons[1].contains("scaled"), "{scaled:?}");
+        assert!(
+            scaled.reasons[1].contains("scaled 6") && !full.reasons[1].contains("scaled"),
+            "{scaled:?}"
+        );
     }
 
     #[test]
     fn a_plan_for_one_way_is_from_what_went_that_way() {
         let mut both_ways = small(1, vec![Direction::Back, Direction::Out]);
-        for result in both_ways.cells.iter_mut().filter(|result| result.cell.direction == Direction::Out) {
-            result.repetitions.iter_mut().for_each(|one| one.steady.receiver_bps = Rate::from_bps(1_000_000_000));
+        for result in
+            both_ways.cells.iter_mut().filter(|result| result.cell.direction == Direction::Out)
+        {
+            result
+                .repetitions
+                .iter_mut()
+                .for_each(|one| one.steady.receiver_bps = Rate::from_bps(1_000_000_000));
         }
         let plan = |profile: &Profile, way| plan_from(profile, None, way, Bytes(1_000_000_000_000));
         let rate = |way| plan(&both_ways, way).expect("a plan").rate_bps.as_bps();
-        assert!((900_000_000..1_100_000_000).contains(&rate(Some(Direction::Out))), "{}", rate(Some(Direction::Out)));
-        assert!(rate(Some(Direction::Back)) > 8_000_000_000 && rate(None) == rate(Some(Direction::Out)));
+        assert!(
+            (900_000_000..1_100_000_000).contains(&rate(Some(Direction::Out))),
+            "{}",
+            rate(Some(Direction::Out))
+        );
+        assert!(
+            rate(Some(Direction::Back)) > 8_000_000_000 && rate(None) == rate(Some(Direction::Out))
+        );
         let back = small(1, vec![Direction::Back]);
         assert!(plan(&back, None).is_ok_and(|plan| plan.reasons[0].contains("back over usn-1400")));
         let error = plan(&back, Some(Direction::Out)).expect_err("there is none");
         assert!(error.code == "plan-profile" && error.message.contains("goes out"), "{error}");
-        assert!(plan(&small(1, vec![Direction::Both]), None).is_err(), "both at once are no plan for one");
+        assert!(
+            plan(&small(1, vec![Direction::Both]), None).is_err(),
+            "both at once are no plan for one"
+        );
     }
 
     #[test]
@@ -191,17 +250,26 @@ mod tests {
             for result in &mut profile.cells {
                 result.repetitions.truncate(rates.len());
                 for (one, rate) in result.repetitions.iter_mut().zip(rates) {
-                    (one.ramp_s, one.steady.receiver_bps, one.whole.receiver_bps) = (0.0, gbit(*rate), gbit(*rate));
+                    (one.ramp_s, one.steady.receiver_bps, one.whole.receiver_bps) =
+                        (0.0, gbit(*rate), gbit(*rate));
                 }
             }
             plan_from(profile, None, None, Bytes(1_000_000_000)).expect("a plan")
         };
         let three = steady(&mut profile, &[38, 40, 42]);
-        // 8 Gbit at 3.8, 4.0 and 4.2 Gbit/s: 2.105, 2 and 1.905 s, so sd = 0.1003; t = 4.303 of two degrees, and sqrt(1 + 1/3).
+        // 8 Gbit at 3.8, 4.0 and 4.2 Gbit/s: 2.105, 2 and 1.905 s, so sd = 0.1003; t = 4.303 of two
+        // degrees, and sqrt(1 + 1/3).
         assert!((three.interval_s.1 - three.seconds - 0.498).abs() < 0.002, "{three:?}");
-        assert!(three.reasons.iter().any(|why| why.contains("Student's t of 3 repetitions")), "{three:?}");
+        assert!(
+            three.reasons.iter().any(|why| why.contains("Student's t of 3 repetitions")),
+            "{three:?}"
+        );
         let one = steady(&mut profile, &[40]);
-        assert!((one.interval_s.1 - 2.2).abs() < 1e-9 && one.reasons.iter().any(|why| why.contains("assumed")), "{one:?}");
+        assert!(
+            (one.interval_s.1 - 2.2).abs() < 1e-9
+                && one.reasons.iter().any(|why| why.contains("assumed")),
+            "{one:?}"
+        );
         // Nothing arrives: no rate is made up.
         for result in &mut profile.cells {
             result.repetitions[0].steady.receiver_bps = Rate::default();

@@ -23,7 +23,8 @@ pub enum Direction {
 
 impl Direction {
     /// Every one, by its name.
-    const ALL: [(&str, Direction); 3] = [("out", Direction::Out), ("back", Direction::Back), ("both", Direction::Both)];
+    const ALL: [(&str, Direction); 3] =
+        [("out", Direction::Out), ("back", Direction::Back), ("both", Direction::Both)];
 
     /// Its name.
     pub fn name(self) -> &'static str {
@@ -43,7 +44,8 @@ impl FromStr for Direction {
     fn from_str(text: &str) -> Result<Direction, Error> {
         let found = Direction::ALL.iter().find(|(name, _)| *name == text);
         found.map(|(_, one)| *one).ok_or_else(|| {
-            Error::new(Fault::You, "profile-direction", format!("`{text}` is no direction")).hint("out, back and both are")
+            Error::new(Fault::You, "profile-direction", format!("`{text}` is no direction"))
+                .hint("out, back and both are")
         })
     }
 }
@@ -105,7 +107,8 @@ pub struct Cell {
     pub streams: u32,
     /// The most that one stream may have on its way; without it the path decides.
     pub window_bytes: Option<Bytes>,
-    /// The sender's buffer, which holds what one stream has sent until it is acknowledged; the kernel's own sizing without it.
+    /// The sender's buffer, which holds what one stream has sent until it is acknowledged; the
+    /// kernel's own sizing without it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub buffer_bytes: Option<Bytes>,
     /// What the sender hands to the kernel with one call; [`Grid::USUAL_MESSAGE`] without it.
@@ -120,10 +123,12 @@ pub struct Cell {
     /// Which way its data goes.
     #[serde(default, skip_serializing_if = "Direction::is_out")]
     pub direction: Direction,
-    /// How its bytes come from a store; absent where the ends send what they have in memory, without a mover.
+    /// How its bytes come from a store; absent where the ends send what they have in memory,
+    /// without a mover.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub staged: Option<Staged>,
-    /// The name of the [`Hypothesis`](super::Hypothesis) that it tests; absent in a cell of the axes.
+    /// The name of the [`Hypothesis`](super::Hypothesis) that it tests; absent in a cell of the
+    /// axes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hypothesis: Option<String>,
 }
@@ -139,9 +144,11 @@ impl Cell {
         streams_in_words(self.streams)
     }
 
-    /// The cell in one line, the same in every document: `usn-8600 htcp 16 streams`, with what differs from the usual after it.
+    /// The cell in one line, the same in every document: `usn-8600 htcp 16 streams`, with what
+    /// differs from the usual after it.
     pub fn name(&self) -> String {
-        let mut name = format!("{} {} {}", self.path.name, self.congestion, self.streams_in_words());
+        let mut name =
+            format!("{} {} {}", self.path.name, self.congestion, self.streams_in_words());
         if self.set != Set::default() {
             name.push_str(&format!(" {}", self.set));
         }

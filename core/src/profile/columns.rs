@@ -1,4 +1,5 @@
-//! A profile's rows as typed columns, for whatever reads tables: the type of each column is said once, and every format follows it.
+//! A profile's rows as typed columns, for whatever reads tables: the type of each column is said
+//! once, and every format follows it.
 
 use std::fmt::Write;
 
@@ -59,7 +60,8 @@ impl Values {
         }
     }
 
-    /// The value of `row` as text, empty where there is none; a list has blanks between its numbers.
+    /// The value of `row` as text, empty where there is none; a list has blanks between its
+    /// numbers.
     fn text(&self, row: usize) -> String {
         fn text<T: ToString>(all: &[Option<T>], row: usize) -> String {
             all.get(row).and_then(Option::as_ref).map(T::to_string).unwrap_or_default()
@@ -79,8 +81,15 @@ impl Values {
 
 impl Columns {
     /// The columns called `picks` of `rows`.
-    pub(super) fn of<R>(about: Vec<(&'static str, String)>, rows: &[R], picks: &[(&'static str, Pick<R>)]) -> Columns {
-        Columns { about, columns: picks.iter().map(|(name, pick)| (*name, pick.of(rows))).collect() }
+    pub(super) fn of<R>(
+        about: Vec<(&'static str, String)>,
+        rows: &[R],
+        picks: &[(&'static str, Pick<R>)],
+    ) -> Columns {
+        Columns {
+            about,
+            columns: picks.iter().map(|(name, pick)| (*name, pick.of(rows))).collect(),
+        }
     }
 
     /// As comma-separated values (RFC 4180): a line of names, and a line for each row.
@@ -88,7 +97,8 @@ impl Columns {
         let mut text = self.columns.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(",");
         text.push_str("\r\n");
         for row in 0..self.columns.first().map_or(0, |(_, values)| values.rows()) {
-            let fields: Vec<String> = self.columns.iter().map(|(_, values)| quoted(values.text(row))).collect();
+            let fields: Vec<String> =
+                self.columns.iter().map(|(_, values)| quoted(values.text(row))).collect();
             // Writing to a string does not fail.
             let _ = write!(text, "{}\r\n", fields.join(","));
         }
@@ -96,7 +106,12 @@ impl Columns {
     }
 }
 
-/// RFC 4180, section 2: a field with a comma, a quote or a line end stands in quotes, its own quotes doubled.
+/// RFC 4180, section 2: a field with a comma, a quote or a line end stands in quotes, its own
+/// quotes doubled.
 fn quoted(field: String) -> String {
-    if field.contains([',', '"', '\r', '\n']) { format!("\"{}\"", field.replace('"', "\"\"")) } else { field }
+    if field.contains([',', '"', '\r', '\n']) {
+        format!("\"{}\"", field.replace('"', "\"\""))
+    } else {
+        field
+    }
 }

@@ -1,4 +1,5 @@
-//! Two profiles beside each other: what was set differently, and which cells differ by more than chance.
+//! Two profiles beside each other: what was set differently, and which cells differ by more than
+//! chance.
 
 use super::document::Profile;
 use super::grid::Grid;
@@ -13,11 +14,12 @@ pub const DIFF_SCHEMA: &str = "farline/profile-diff/2";
 /// Random divisions for each cell's permutation test: p is known to about 0.01 at 0.05.
 const ROUNDS: u32 = 2_000;
 
-/// With fewer repetitions on a side no division of them is rare enough to be found at 0.05: of 3 and 3 there are 20, of which every one
-/// has its mirror image, so that p is 0.1 at least.
+/// With fewer repetitions on a side no division of them is rare enough to be found at 0.05: of 3
+/// and 3 there are 20, of which every one has its mirror image, so that p is 0.1 at least.
 const LEAST_PERMUTED: usize = 4;
 
-/// One cell that both profiles have, with a valid repetition in each; its rates are those of the full rate.
+/// One cell that both profiles have, with a valid repetition in each; its rates are those of the
+/// full rate.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct CellDifference {
     /// The cell's name.
@@ -26,9 +28,11 @@ pub struct CellDifference {
     pub a: Summary,
     /// Of the second, in bit/s.
     pub b: Summary,
-    /// Welch's test; absent where a side has a single repetition, of which nobody knows how far it is from others.
+    /// Welch's test; absent where a side has a single repetition, of which nobody knows how far it
+    /// is from others.
     pub welch: Option<Comparison>,
-    /// The permutation test, which assumes no distribution; absent where a side has fewer than four repetitions.
+    /// The permutation test, which assumes no distribution; absent where a side has fewer than four
+    /// repetitions.
     pub permutation: Option<Comparison>,
     /// Whether Welch's p is below the level after Holm's correction for as many cells.
     pub significant: bool,
@@ -53,25 +57,41 @@ pub struct Difference {
     pub only_in_one: usize,
 }
 
-/// Compares the goodput of every cell that `a` and `b` have in common at `level`, such as 0.05; scaled ones at the full rate.
+/// Compares the goodput of every cell that `a` and `b` have in common at `level`, such as 0.05;
+/// scaled ones at the full rate.
 ///
 /// # Errors
-/// [`Fault::You`] when they have no cell in common, and when `level` is no probability between 0 and 1.
+/// [`Fault::You`] when they have no cell in common, and when `level` is no probability between 0
+/// and 1.
 pub fn diff(a: &Profile, b: &Profile, level: f64) -> Result<Difference, Error> {
     if !(level > 0.0 && level < 1.0) {
-        return Err(Error::new(Fault::You, "profile-diff", format!("a level of {level}: a probability between 0 and 1"))
-            .hint("0.05 is usual: one of twenty pairs of equal profiles then differs somewhere by chance"));
+        return Err(Error::new(
+            Fault::You,
+            "profile-diff",
+            format!("a level of {level}: a probability between 0 and 1"),
+        )
+        .hint(
+            "0.05 is usual: one of twenty pairs of equal profiles then differs somewhere by chance",
+        ));
     }
     let (full_a, full_b) = (a.at_full_rate(), b.at_full_rate());
     // What was stretched was divided by nothing.
     let divided = |profile: &Profile| if profile.grid.stretched { 1 } else { profile.grid.scale };
-    let (a, b) = (if a.grid.stretched { &full_a } else { a }, if b.grid.stretched { &full_b } else { b });
+    let (a, b) =
+        (if a.grid.stretched { &full_a } else { a }, if b.grid.stretched { &full_b } else { b });
     // Each as it is called at a rate to which both can be divided.
-    let place: HashMap<String, usize> =
-        b.cells.iter().enumerate().map(|(place, result)| (result.cell.divided(divided(a)).name(), place)).collect();
+    let place: HashMap<String, usize> = b
+        .cells
+        .iter()
+        .enumerate()
+        .map(|(place, result)| (result.cell.divided(divided(a)).name(), place))
+        .collect();
     let (mut cells, mut common) = (Vec::new(), 0);
     for (result, first) in a.cells.iter().zip(&full_a.cells) {
-        let Some(second) = place.get(&result.cell.divided(divided(b)).name()).and_then(|place| full_b.cells.get(*place)) else {
+        let Some(second) = place
+            .get(&result.cell.divided(divided(b)).name())
+            .and_then(|place| full_b.cells.get(*place))
+        else {
             continue;
         };
         common += 1;
@@ -91,8 +111,16 @@ pub fn diff(a: &Profile, b: &Profile, level: f64) -> Result<Difference, Error> {
         });
     }
     if cells.is_empty() {
-        return Err(Error::new(Fault::You, "profile-diff", "the two profiles have no measured cell in common")
-            .hint("cells are the same when path, control, streams, window, MTU, other traffic and loss are, all at the full rate: packets of 1500 bytes scaled 6 are of 9000"));
+        return Err(Error::new(
+            Fault::You,
+            "profile-diff",
+            "the two profiles have no measured cell \
+            in common",
+        )
+        .hint(
+            "cells are the same when path, control, streams, window, MTU, other traffic and \
+                loss are, all at the full rate: packets of 1500 bytes scaled 6 are of 9000",
+        ));
     }
     holm(&mut cells, level);
     Ok(Difference {
@@ -106,10 +134,14 @@ pub fn diff(a: &Profile, b: &Profile, level: f64) -> Result<Difference, Error> {
     })
 }
 
-/// Holm's step-down correction (Scandinavian Journal of Statistics 6, 1979): among many cells some differ by chance.
+/// Holm's step-down correction (Scandinavian Journal of Statistics 6, 1979): among many cells some
+/// differ by chance.
 fn holm(cells: &mut [CellDifference], level: f64) {
-    let mut order: Vec<(usize, f64)> =
-        cells.iter().enumerate().filter_map(|(i, cell)| cell.welch.map(|found| (i, found.p))).collect();
+    let mut order: Vec<(usize, f64)> = cells
+        .iter()
+        .enumerate()
+        .filter_map(|(i, cell)| cell.welch.map(|found| (i, found.p)))
+        .collect();
     order.sort_by(|a, b| a.1.total_cmp(&b.1));
     let count = order.len();
     for (rank, (i, p)) in order.into_iter().enumerate() {
@@ -128,21 +160,39 @@ fn settings(a: &Profile, b: &Profile) -> Vec<String> {
         }
     };
     compare("kind", format!("{:?}", a.kind), format!("{:?}", b.kind));
-    let scale = |grid: &Grid| if grid.stretched { format!("{}, stretched", grid.scale) } else { grid.scale.to_string() };
+    let scale = |grid: &Grid| {
+        if grid.stretched { format!("{}, stretched", grid.scale) } else { grid.scale.to_string() }
+    };
     compare("scale", scale(&a.grid), scale(&b.grid));
     compare("Farline", a.farline.clone(), b.farline.clone());
     compare("seconds", a.grid.seconds.to_string(), b.grid.seconds.to_string());
     compare("warm-up in seconds", a.grid.warm_up_s.to_string(), b.grid.warm_up_s.to_string());
-    let host = |profile: &Profile| profile.grid.host_bps.map_or_else(|| "no limit".to_owned(), |rate| rate.to_string());
+    let host = |profile: &Profile| {
+        profile.grid.host_bps.map_or_else(|| "no limit".to_owned(), |rate| rate.to_string())
+    };
     compare("host", host(a), host(b));
-    compare("disturbance", format!("{:?}", a.grid.disturbance), format!("{:?}", b.grid.disturbance));
+    compare(
+        "disturbance",
+        format!("{:?}", a.grid.disturbance),
+        format!("{:?}", b.grid.disturbance),
+    );
     compare("machine", format!("{:?}", a.environment.host), format!("{:?}", b.environment.host));
     compare("kernel", format!("{:?}", a.environment.kernel), format!("{:?}", b.environment.kernel));
     for one in &a.grid.paths {
-        let Some(other) = b.grid.paths.iter().find(|other| other.name == one.name) else { continue };
-        compare(&format!("rate of {}", one.name), one.rate_bps.to_string(), other.rate_bps.to_string());
+        let Some(other) = b.grid.paths.iter().find(|other| other.name == one.name) else {
+            continue;
+        };
+        compare(
+            &format!("rate of {}", one.name),
+            one.rate_bps.to_string(),
+            other.rate_bps.to_string(),
+        );
         compare(&format!("rtt of {}", one.name), one.rtt_ns.to_string(), other.rtt_ns.to_string());
-        compare(&format!("queue of {}", one.name), one.queue_bytes.to_string(), other.queue_bytes.to_string());
+        compare(
+            &format!("queue of {}", one.name),
+            one.queue_bytes.to_string(),
+            other.queue_bytes.to_string(),
+        );
     }
     found
 }
@@ -156,7 +206,8 @@ mod tests {
     use crate::wan::Change;
 
     fn lossy() -> Grid {
-        let path = PathPoint::named("usn-1400", Some(Rate::from_bps(1_000_000_000))).expect("a path");
+        let path =
+            PathPoint::named("usn-1400", Some(Rate::from_bps(1_000_000_000))).expect("a path");
         Grid {
             streams: vec![1, 2, 4, 8],
             losses: vec![1e-4],
@@ -181,8 +232,15 @@ mod tests {
         }
         assert!(found <= 2, "{found} of 80 cells differ by chance");
         let slow = diff(&base, &simulated(2, Some(100_000_000)), 0.05).expect("the same cells");
-        let lost = slow.cells.iter().filter(|cell| cell.significant && cell.welch.is_some_and(|w| w.relative < -0.3)).count();
-        assert!(lost >= 4 && slow.settings.iter().any(|words| words.starts_with("host: no limit")), "{slow:?}");
+        let lost = slow
+            .cells
+            .iter()
+            .filter(|cell| cell.significant && cell.welch.is_some_and(|w| w.relative < -0.3))
+            .count();
+        assert!(
+            lost >= 4 && slow.settings.iter().any(|words| words.starts_with("host: no limit")),
+            "{slow:?}"
+        );
     }
 
     /// One stream over jumbo frames with windows of 16 MiB, divided by `k`.
@@ -203,9 +261,16 @@ mod tests {
         for (a, b) in [(6, 1), (1, 7), (6, 7)] {
             let found = diff(&scaled(a), &scaled(b), 0.05).expect("the same cells");
             let cell = &found.cells[0];
-            assert!((cell.b.mean / cell.a.mean - 1.0).abs() < 0.06 && cell.a.mean > 4e9, "{found:?}");
+            assert!(
+                (cell.b.mean / cell.a.mean - 1.0).abs() < 0.06 && cell.a.mean > 4e9,
+                "{found:?}"
+            );
             assert_eq!((found.cells.len(), found.only_in_one), (1, 0));
-            assert!(found.settings.contains(&format!("scale: {a} and {b}")), "{:?}", found.settings);
+            assert!(
+                found.settings.contains(&format!("scale: {a} and {b}")),
+                "{:?}",
+                found.settings
+            );
         }
         let exact = diff(&scaled(6), &scaled(1), 0.05).expect("the same cells");
         assert_eq!(exact.cells[0].cell, "usn-1400 cubic 1 stream window 16 MiB mtu 9000");
@@ -213,7 +278,8 @@ mod tests {
 
     #[test]
     fn a_stretched_profile_has_the_cells_of_the_full_rate_and_does_not_differ_from_it() {
-        // Where something happens in the middle repetitions are stretched, too, so that slow start is as large a part of them.
+        // Where something happens in the middle repetitions are stretched, too, so that slow start
+        // is as large a part of them.
         let disturbance = Disturbance { at_ns: Span::from_secs(5), change: Change::Lose(1) };
         let full = Grid { disturbance: Some(disturbance), ..lossy() };
         let stretched = Profile::modelled(full.clone().scaled(2).expect("1500 is stretched"));
@@ -238,13 +304,28 @@ mod tests {
         }
         let found = diff(&of(1), &slow, 0.05).expect("the same cells");
         assert_eq!((found.tested, found.cells.len()), (0, 8));
-        assert!(found.cells.iter().all(|cell| cell.welch.is_none() && cell.permutation.is_none()), "{found:?}");
+        assert!(
+            found.cells.iter().all(|cell| cell.welch.is_none() && cell.permutation.is_none()),
+            "{found:?}"
+        );
         // Three against three have Welch's test; p of a permutation could not be small.
         let three = diff(&of(3), &of(3), 0.05).expect("the same cells");
-        assert!(three.tested == 8 && three.cells.iter().all(|cell| cell.welch.is_some() && cell.permutation.is_none()));
-        assert!(diff(&of(4), &of(4), 0.05).is_ok_and(|four| four.cells.iter().all(|cell| cell.permutation.is_some())));
+        assert!(
+            three.tested == 8
+                && three
+                    .cells
+                    .iter()
+                    .all(|cell| cell.welch.is_some() && cell.permutation.is_none())
+        );
+        assert!(
+            diff(&of(4), &of(4), 0.05)
+                .is_ok_and(|four| four.cells.iter().all(|cell| cell.permutation.is_some()))
+        );
         for level in [0.0, 1.0, 7.0, -0.05, f64::NAN] {
-            assert!(diff(&base, &base, level).is_err_and(|error| error.code == "profile-diff"), "{level}");
+            assert!(
+                diff(&base, &base, level).is_err_and(|error| error.code == "profile-diff"),
+                "{level}"
+            );
         }
     }
 

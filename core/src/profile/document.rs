@@ -12,7 +12,8 @@ use serde::{Deserialize, Serialize};
 /// The name and version of the document.
 pub const SCHEMA: &str = "farline/profile/1";
 
-/// A repetition that is invalid is done again, but a cell that fails more often than this times its repetitions is given up.
+/// A repetition that is invalid is done again, but a cell that fails more often than this times its
+/// repetitions is given up.
 const ATTEMPTS: usize = 2;
 
 /// Where the figures come from.
@@ -74,7 +75,10 @@ impl CellResult {
 
     /// The mean in bit/s of several cells together, each as heavy as the others.
     pub fn pooled<'a>(cells: impl Iterator<Item = &'a CellResult>) -> Option<Pooled> {
-        let of = |one: &CellResult| one.summary().map(|summary| (summary.mean, error_of_mean(&one.goodput_bps(), one.first)));
+        let of = |one: &CellResult| {
+            one.summary()
+                .map(|summary| (summary.mean, error_of_mean(&one.goodput_bps(), one.first)))
+        };
         Pooled::of(&cells.filter_map(of).collect::<Vec<_>>())
     }
 
@@ -83,7 +87,8 @@ impl CellResult {
         let valid = self.goodput_bps();
         let limits = grid.repetitions;
         let (count, least) = (valid.len(), limits.least as usize);
-        // The first stage alone decides: who looks again and again stops where chance made the interval narrow.
+        // The first stage alone decides: who looks again and again stops where chance made the
+        // interval narrow.
         let enough = || count as f64 >= needed(&valid[..least], limits.half_width);
         count >= limits.most as usize
             || (count >= least && enough())
@@ -109,8 +114,8 @@ pub trait Bench {
     /// Runs one repetition of `grid`.
     ///
     /// # Errors
-    /// When the path or the machine fails; a repetition that ran but must not be believed is not an error but
-    /// [`Repetition::invalid`].
+    /// When the path or the machine fails; a repetition that ran but must not be believed is not an
+    /// error but [`Repetition::invalid`].
     fn run(&mut self, grid: &Grid, job: &Job) -> Result<Repetition, Error>;
 }
 
@@ -143,11 +148,26 @@ impl Profile {
     ///
     /// # Errors
     /// As [`Grid::check`]; and where the model would have to know what TLS costs a processor.
-    pub fn new(grid: Grid, kind: Kind, environment: Environment, date: impl Into<String>) -> Result<Profile, Error> {
+    pub fn new(
+        grid: Grid,
+        kind: Kind,
+        environment: Environment,
+        date: impl Into<String>,
+    ) -> Result<Profile, Error> {
         grid.check()?;
-        if kind == Kind::Modelled && grid.copies.as_ref().is_some_and(|copies| copies.drivers.contains(&Driver::Tls)) {
-            return Err(Error::new(Fault::You, "profile-grid", "the model has no processor: TLS would be TCP in it")
-                .hint("measure it over a link, or model TCP with --host-rate, the most that the host encrypts"));
+        if kind == Kind::Modelled
+            && grid.copies.as_ref().is_some_and(|copies| copies.drivers.contains(&Driver::Tls))
+        {
+            return Err(Error::new(
+                Fault::You,
+                "profile-grid",
+                "the model has no processor: TLS \
+                would be TCP in it",
+            )
+            .hint(
+                "measure it over a link, or model TCP with --host-rate, the most that the \
+                    host encrypts",
+            ));
         }
         let first = grid.first_stage();
         let result = |cell| CellResult { cell, repetitions: Vec::new(), earlier: 0, first };
@@ -168,18 +188,23 @@ impl Profile {
     /// Reads a profile.
     ///
     /// # Errors
-    /// [`Fault::You`] when `json` is not one of this version, or was changed by hand: its cells or its hash are not its grid's.
+    /// [`Fault::You`] when `json` is not one of this version, or was changed by hand: its cells or
+    /// its hash are not its grid's.
     pub fn read(json: &str) -> Result<Profile, Error> {
         let wrong = |message: String| {
-            Error::new(Fault::You, "profile-document", message).hint(format!("a profile is a document of schema {SCHEMA}"))
+            Error::new(Fault::You, "profile-document", message)
+                .hint(format!("a profile is a document of schema {SCHEMA}"))
         };
-        let mut profile: Profile = serde_json::from_str(json).map_err(|error| wrong(format!("not a profile: {error}")))?;
+        let mut profile: Profile =
+            serde_json::from_str(json).map_err(|error| wrong(format!("not a profile: {error}")))?;
         if profile.schema != SCHEMA {
             return Err(wrong(format!("its schema is {}", profile.schema)));
         }
         profile.grid.check()?;
         let cells = profile.grid.cells();
-        if profile.grid_hash != profile.grid.hash() || !profile.cells.iter().map(|result| &result.cell).eq(&cells) {
+        if profile.grid_hash != profile.grid.hash()
+            || !profile.cells.iter().map(|result| &result.cell).eq(&cells)
+        {
             return Err(wrong("its cells are not those of its grid".to_owned()));
         }
         let first = profile.grid.first_stage();
@@ -194,10 +219,11 @@ impl Profile {
         self
     }
 
-    /// What to do next, at most `count` jobs of different cells, which may run side by side; none when all is done.
+    /// What to do next, at most `count` jobs of different cells, which may run side by side; none
+    /// when all is done.
     ///
-    /// Rounds come one after the other, each in its own random order, so a profile that was broken off and read again goes on
-    /// where it stood. Cells whose interval is narrow are left out.
+    /// Rounds come one after the other, each in its own random order, so a profile that was broken
+    /// off and read again goes on where it stood. Cells whose interval is narrow are left out.
     pub fn next(&self, count: usize) -> Vec<Job> {
         let round_of = |result: &CellResult| result.valid().count() as u32;
         let open = || self.cells.iter().filter(|result| !result.done(&self.grid));
@@ -222,11 +248,16 @@ impl Profile {
         }
     }
 
-    /// Runs what is missing on `bench`; `watch` sees the profile after each repetition and answers whether to go on.
+    /// Runs what is missing on `bench`; `watch` sees the profile after each repetition and answers
+    /// whether to go on.
     ///
     /// # Errors
     /// The bench's; what ran before stays in the profile.
-    pub fn run(&mut self, bench: &mut dyn Bench, mut watch: impl FnMut(&Profile) -> bool) -> Result<(), Error> {
+    pub fn run(
+        &mut self,
+        bench: &mut dyn Bench,
+        mut watch: impl FnMut(&Profile) -> bool,
+    ) -> Result<(), Error> {
         while let Some(job) = self.next(1).pop() {
             let repetition = bench.run(&self.grid.under(&job.cell), &job)?;
             self.record(&job, repetition);
@@ -242,20 +273,24 @@ impl Profile {
         self.cells.iter().filter(|result| result.cell.hypothesis.is_none())
     }
 
-    /// Those whose data goes the grid's first way: beside them, both ways at once are another quantity.
+    /// Those whose data goes the grid's first way: beside them, both ways at once are another
+    /// quantity.
     pub(super) fn one_way(&self) -> impl Iterator<Item = &CellResult> {
         let first = self.grid.directions.first().copied().unwrap_or_default();
         self.plain().filter(move |result| result.cell.direction == first)
     }
 
-    /// Those at the first value of each axis but path, control and streams: a mean over several would be of nothing in particular.
+    /// Those at the first value of each axis but path, control and streams: a mean over several
+    /// would be of nothing in particular.
     pub(super) fn basic(&self) -> impl Iterator<Item = &CellResult> + Clone {
         fn rest(cell: &Cell) -> impl PartialEq + Clone + use<> {
             let sizes = (cell.window_bytes, cell.buffer_bytes, cell.message_bytes, cell.mtu);
             (sizes, cell.cross_bps, cell.loss, cell.direction, cell.staged)
         }
         let first = self.cells.first().map(|result| rest(&result.cell));
-        self.cells.iter().filter(move |result| result.cell.hypothesis.is_none() && first.as_ref() == Some(&rest(&result.cell)))
+        self.cells.iter().filter(move |result| {
+            result.cell.hypothesis.is_none() && first.as_ref() == Some(&rest(&result.cell))
+        })
     }
 
     /// Cells that are finished, and cells in all.
@@ -266,15 +301,22 @@ impl Profile {
     /// How many repetitions may still come, at most, if all of them are valid.
     pub fn most_left(&self) -> u32 {
         let most = self.grid.repetitions.most;
-        let left =
-            |result: &CellResult| if result.done(&self.grid) { 0 } else { most.saturating_sub(result.valid().count() as u32) };
+        let left = |result: &CellResult| {
+            if result.done(&self.grid) {
+                0
+            } else {
+                most.saturating_sub(result.valid().count() as u32)
+            }
+        };
         self.cells.iter().map(left).sum()
     }
 
-    /// The largest goodput that a frame of `mtu` allows on `rate`: payload of TCP with timestamps over wire bytes.
+    /// The largest goodput that a frame of `mtu` allows on `rate`: payload of TCP with timestamps
+    /// over wire bytes.
     pub fn payload_rate(rate: Rate, mtu: u32) -> Rate {
         let mtu = u64::from(mtu);
-        let share = mtu.saturating_sub(TCP_HEADERS) as f64 / crate::wan::frames::wire_bytes(mtu) as f64;
+        let share =
+            mtu.saturating_sub(TCP_HEADERS) as f64 / crate::wan::frames::wire_bytes(mtu) as f64;
         Rate::from_bps((rate.as_bps() as f64 * share) as u64)
     }
 

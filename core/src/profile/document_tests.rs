@@ -1,4 +1,5 @@
-//! Profiles of a bench whose throughput is drawn: rounds, early ends, invalid repetitions, resuming, reading.
+//! Profiles of a bench whose throughput is drawn: rounds, early ends, invalid repetitions,
+//! resuming, reading.
 
 use super::*;
 use crate::congestion::Algorithm;
@@ -69,9 +70,12 @@ fn narrow_cells_stop_early_and_wide_ones_go_on() {
 fn invalid_repetitions_are_kept_and_never_averaged() {
     let mut profile = profile(0.0);
     profile.run(&mut Drawn { spread: 0.1 }, |_| true).expect("a bench that works");
-    let invalid: usize = profile.cells.iter().map(|result| result.repetitions.len() - result.valid().count()).sum();
+    let invalid: usize =
+        profile.cells.iter().map(|result| result.repetitions.len() - result.valid().count()).sum();
     assert!((5..30).contains(&invalid), "one of seven of 80 and more: {invalid}");
-    assert!(profile.cells.iter().all(|result| result.summary().is_some_and(|summary| summary.n == 8)));
+    assert!(
+        profile.cells.iter().all(|result| result.summary().is_some_and(|summary| summary.n == 8))
+    );
     assert_eq!(profile.progress(), (10, 10));
 }
 
@@ -89,7 +93,12 @@ impl Bench for Broken {
 fn a_bench_that_is_never_valid_is_given_up() {
     let mut profile = profile(0.03);
     profile.run(&mut Broken, |_| true).expect("a bench that works");
-    assert!(profile.cells.iter().all(|result| result.repetitions.len() == 16 && result.summary().is_none()));
+    assert!(
+        profile
+            .cells
+            .iter()
+            .all(|result| result.repetitions.len() == 16 && result.summary().is_none())
+    );
 }
 
 #[test]
@@ -105,7 +114,8 @@ fn a_profile_that_was_broken_off_and_read_again_ends_like_one_that_was_not() {
             left > 0
         })
         .expect("a bench that works");
-    let mut resumed = Profile::read(&serde_json::to_string(&broken).expect("JSON")).expect("a profile");
+    let mut resumed =
+        Profile::read(&serde_json::to_string(&broken).expect("JSON")).expect("a profile");
     assert_eq!(resumed, broken);
     resumed.run(&mut bench, |_| true).expect("a bench that works");
     assert_eq!(resumed, whole);
@@ -139,10 +149,13 @@ fn what_is_not_a_profile_is_refused() {
 
 #[test]
 fn a_document_in_which_every_number_stood_is_read_still() {
-    // Before they could be absent, ramp and steady part had the sender's rate, and every repetition reductions, timeouts and fairness.
+    // Before they could be absent, ramp and steady part had the sender's rate, and every repetition
+    // reductions, timeouts and fairness.
     let mut profile = profile(0.03);
     profile
-        .run(&mut Drawn { spread: 0.1 }, |profile| profile.cells.iter().all(|one| one.repetitions.is_empty()))
+        .run(&mut Drawn { spread: 0.1 }, |profile| {
+            profile.cells.iter().all(|one| one.repetitions.is_empty())
+        })
         .expect("a bench");
     let mut old: serde_json::Value = serde_json::to_value(&profile).expect("JSON");
     let place = profile.cells.iter().position(|one| !one.repetitions.is_empty()).expect("one ran");
@@ -167,8 +180,10 @@ fn every_presets_document_is_read_as_it_was_written() {
     for (name, _) in crate::profile::PRESETS {
         for form in [Form::Quick, Form::Full] {
             let grid = crate::profile::preset(name, form).expect("a preset");
-            let written = Profile::new(grid, Kind::Measured, Environment::default(), "").expect("a grid");
-            // A line of 10/9.29 takes all digits that a number has: one that is read a bit off is another grid.
+            let written =
+                Profile::new(grid, Kind::Measured, Environment::default(), "").expect("a grid");
+            // A line of 10/9.29 takes all digits that a number has: one that is read a bit off is
+            // another grid.
             let read = Profile::read(&serde_json::to_string(&written).expect("JSON"));
             assert_eq!(read.as_ref(), Ok(&written), "{name}");
         }
@@ -179,8 +194,16 @@ fn every_presets_document_is_read_as_it_was_written() {
 fn a_cell_that_was_given_up_is_tried_again_when_the_profile_goes_on() {
     let mut profile = profile(0.0);
     profile.run(&mut Broken, |_| true).expect("a bench that works");
-    assert!(profile.cells.iter().all(|result| result.repetitions.len() == 16) && profile.next(1).is_empty());
+    assert!(
+        profile.cells.iter().all(|result| result.repetitions.len() == 16)
+            && profile.next(1).is_empty()
+    );
     let mut profile = profile.goes_on();
     profile.run(&mut Drawn { spread: 0.0 }, |_| true).expect("a bench that works");
-    assert!(profile.cells.iter().all(|result| result.valid().count() == 5 && result.repetitions.len() < 32));
+    assert!(
+        profile
+            .cells
+            .iter()
+            .all(|result| result.valid().count() == 5 && result.repetitions.len() < 32)
+    );
 }

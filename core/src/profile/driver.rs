@@ -2,7 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-/// A channel driver over IP. RDMA is no value of this axis: no emulated link carries it, and [`verbs`](super::verbs) measure it.
+/// A channel driver over IP. RDMA is no value of this axis: no emulated link carries it, and
+/// [`verbs`](super::verbs) measure it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Driver {
@@ -42,23 +43,33 @@ pub(super) fn is_tcp_alone(drivers: &[Driver]) -> bool {
 mod tests {
     use super::*;
     use crate::congestion::Algorithm;
-    use crate::profile::{CellResult, Copies, Environment, Grid, Kind, PathPoint, Profile, Simulator, Values, diff};
+    use crate::profile::{
+        CellResult, Copies, Environment, Grid, Kind, PathPoint, Profile, Simulator, Values, diff,
+    };
     use crate::units::{Fault, Span};
 
     fn grid(drivers: &[Driver]) -> Grid {
-        let paths = [10, 40].map(|ms| PathPoint::custom(crate::units::Rate::from_bps(1_000_000_000), Span::from_millis(ms)));
+        let paths = [10, 40].map(|ms| {
+            PathPoint::custom(crate::units::Rate::from_bps(1_000_000_000), Span::from_millis(ms))
+        });
         let copies = Copies { drivers: drivers.to_vec(), ..Copies::usual() };
         Grid { copies: Some(copies), ..Grid::new("custom", paths.to_vec(), vec![Algorithm::Cubic]) }
     }
 
     /// A measured profile of both drivers, in which TLS did four fifths of TCP.
     fn measured() -> Profile {
-        let both = Profile::new(grid(&[Driver::Tcp, Driver::Tls]), Kind::Measured, Environment::default(), "");
+        let both = Profile::new(
+            grid(&[Driver::Tcp, Driver::Tls]),
+            Kind::Measured,
+            Environment::default(),
+            "",
+        );
         let mut both = both.expect("a grid");
         both.run(&mut Simulator, |_| true).expect("a model stands in for the link");
         for result in both.cells.iter_mut().filter(|result| over(result) == Driver::Tls) {
             for one in &mut result.repetitions {
-                one.whole.receiver_bps = crate::units::Rate::from_bps(one.whole.receiver_bps.as_bps() / 5 * 4);
+                one.whole.receiver_bps =
+                    crate::units::Rate::from_bps(one.whole.receiver_bps.as_bps() / 5 * 4);
             }
         }
         both
@@ -73,16 +84,30 @@ mod tests {
         let profile = measured();
         let names: Vec<String> = profile.cells.iter().map(|result| result.cell.name()).collect();
         let common = "10.0ms cubic 1 stream memory asynchronous staging 64 MiB";
-        assert_eq!((profile.cells.len(), names[0].as_str(), names[1].clone()), (4, common, format!("{common} over tls")));
+        assert_eq!(
+            (profile.cells.len(), names[0].as_str(), names[1].clone()),
+            (4, common, format!("{common} over tls"))
+        );
         let read = Profile::read(&serde_json::to_string(&profile).expect("JSON"));
         assert_eq!(read.as_ref(), Ok(&profile), "and what is missing of it can be measured");
-        let column = profile.columns().columns.into_iter().find(|(name, _)| *name == "driver").expect("a column");
+        let column = profile
+            .columns()
+            .columns
+            .into_iter()
+            .find(|(name, _)| *name == "driver")
+            .expect("a column");
         let Values::Text(drivers) = column.1 else { panic!("words") };
-        assert!(drivers.contains(&Some("tcp".to_owned())) && drivers.contains(&Some("tls".to_owned())));
+        assert!(
+            drivers.contains(&Some("tcp".to_owned())) && drivers.contains(&Some("tls".to_owned()))
+        );
         let html = profile.page(&[]).html();
-        assert!(html.contains("Throughput by round-trip time") && html.contains("memory asynchronous over tls"));
+        assert!(
+            html.contains("Throughput by round-trip time")
+                && html.contains("memory asynchronous over tls")
+        );
         // A profile of TCP alone is the same document as before there were drivers.
-        let plain = Profile::new(grid(&[Driver::Tcp]), Kind::Measured, Environment::default(), "").expect("a grid");
+        let plain = Profile::new(grid(&[Driver::Tcp]), Kind::Measured, Environment::default(), "")
+            .expect("a grid");
         assert!(!serde_json::to_string(&plain).expect("JSON").contains("driver"));
         let found = diff(&plain_of(&profile), &profile, 0.05).expect("cells of both");
         assert_eq!((found.cells.len(), found.only_in_one), (2, 2), "TLS is another cell");
@@ -97,8 +122,16 @@ mod tests {
 
     #[test]
     fn the_model_says_that_it_cannot_tell_tls_from_tcp() {
-        let error = Profile::new(grid(&[Driver::Tls]), Kind::Modelled, Environment::default(), "").expect_err("no processor");
-        assert!(error.fault == Fault::You && error.hint.is_some_and(|hint| hint.contains("--host-rate")), "{}", error.message);
-        assert!(Profile::new(grid(&[Driver::Tcp]), Kind::Modelled, Environment::default(), "").is_ok());
+        let error = Profile::new(grid(&[Driver::Tls]), Kind::Modelled, Environment::default(), "")
+            .expect_err("no processor");
+        assert!(
+            error.fault == Fault::You
+                && error.hint.is_some_and(|hint| hint.contains("--host-rate")),
+            "{}",
+            error.message
+        );
+        assert!(
+            Profile::new(grid(&[Driver::Tcp]), Kind::Modelled, Environment::default(), "").is_ok()
+        );
     }
 }

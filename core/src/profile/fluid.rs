@@ -1,12 +1,16 @@
-//! Streams through one queue as fluids: their real congestion controls, no packets, a few steps for each round trip.
+//! Streams through one queue as fluids: their real congestion controls, no packets, a few steps for
+//! each round trip.
 //!
-//! What a stream sends in a step is one batch. A batch meets the queue's backlog, waits, and is acknowledged one round trip
-//! later; the [`Control`](crate::congestion::Control) of the stream is told what it would be told by packets. Where the queue
-//! overflows, each stream loses its share of what does not fit, a whole number drawn by Poisson's law; the same law takes what
-//! the line loses. So a simulated minute costs thousands of steps, not billions of packets, whatever the rate.
+//! What a stream sends in a step is one batch. A batch meets the queue's backlog, waits, and is
+//! acknowledged one round trip later; the [`Control`](crate::congestion::Control) of the stream is
+//! told what it would be told by packets. Where the queue overflows, each stream loses its share of
+//! what does not fit, a whole number drawn by Poisson's law; the same law takes what the line
+//! loses. So a simulated minute costs thousands of steps, not billions of packets, whatever the
+//! rate.
 //!
-//! What a batch cannot have is not here: bursts within a step, delayed acknowledgements, lost retransmissions, HyStart. The
-//! packets of [`congestion::sim`](crate::congestion::sim) are the reference; a test holds this model against them.
+//! What a batch cannot have is not here: bursts within a step, delayed acknowledgements, lost
+//! retransmissions, HyStart. The packets of [`congestion::sim`](crate::congestion::sim) are the
+//! reference; a test holds this model against them.
 
 use super::fluid_stream::{Batch, Stream, poisson};
 use super::grid::Disturbance;
@@ -17,7 +21,8 @@ use crate::wan::{Change, frames};
 
 /// Steps in a round trip.
 const STEPS: f64 = 16.0;
-/// Steps are never longer or shorter than this, in seconds: a sample must hold several, and a short path must end.
+/// Steps are never longer or shorter than this, in seconds: a sample must hold several, and a short
+/// path must end.
 const STEP: (f64, f64) = (50e-6, 10e-3);
 
 /// Streams, and the path that they share.
@@ -43,7 +48,8 @@ pub struct Scenario {
     pub host: Option<Rate>,
     /// What happens on the way.
     pub disturbance: Option<Disturbance>,
-    /// From what store the bytes come, through which pool; as fast as the network takes them when `None`.
+    /// From what store the bytes come, through which pool; as fast as the network takes them when
+    /// `None`.
     pub staged: Option<(Staged, Copies)>,
     /// Of every random choice.
     pub seed: u64,
@@ -92,7 +98,8 @@ pub struct Fluid {
 }
 
 impl Fluid {
-    /// The beginning of `scenario`. Streams begin within the first round trip, at times that the seed decides.
+    /// The beginning of `scenario`. Streams begin within the first round trip, at times that the
+    /// seed decides.
     pub fn new(scenario: &Scenario) -> Fluid {
         let wire = frames::wire_bytes(u64::from(scenario.mtu));
         let packet = wire as f64 * 8.0;
@@ -116,14 +123,19 @@ impl Fluid {
             backlog: 0.0,
             rtt,
             loss: scenario.loss,
-            window: scenario.window.map_or(f64::INFINITY, |window| (window.0 as f64 / f64::from(scenario.mtu)).max(1.0)),
+            window: scenario.window.map_or(f64::INFINITY, |window| {
+                (window.0 as f64 / f64::from(scenario.mtu)).max(1.0)
+            }),
             host: scenario.host.map_or(f64::INFINITY, packets),
             packet,
             payload,
             sends: vec![0.0; streams.len()],
             streams,
             disturbance: scenario.disturbance,
-            pool: scenario.staged.as_ref().map(|(staged, copies)| Pool::new(*staged, copies, payload)),
+            pool: scenario
+                .staged
+                .as_ref()
+                .map(|(staged, copies)| Pool::new(*staged, copies, payload)),
             outage_until: 0.0,
             cross_until: f64::INFINITY,
             to_lose: 0.0,
@@ -173,7 +185,8 @@ impl Fluid {
 
     fn step(&mut self, end: f64) {
         let round = self.rtt + self.backlog / self.capacity;
-        let most = self.pool.as_ref().map_or(STEP.1, |pool| pool.longest_step().clamp(STEP.0, STEP.1));
+        let most =
+            self.pool.as_ref().map_or(STEP.1, |pool| pool.longest_step().clamp(STEP.0, STEP.1));
         let step = (round / STEPS).clamp(STEP.0, most).min(end - self.now).max(1e-9);
         self.happen();
         let (now, queue_full) = (self.now, self.window);
@@ -199,10 +212,13 @@ impl Fluid {
         if self.now >= self.cross_until {
             (self.cross, self.cross_until) = (self.cross_before, f64::INFINITY);
         }
-        let due = self.disturbance.take_if(|disturbance| disturbance.at_ns.as_secs_f64() <= self.now);
+        let due =
+            self.disturbance.take_if(|disturbance| disturbance.at_ns.as_secs_f64() <= self.now);
         let Some(Disturbance { change, .. }) = due else { return };
         match change {
-            Change::Burst(bytes) => self.backlog = self.queue.min(self.backlog + bytes.0 as f64 * 8.0 / self.packet),
+            Change::Burst(bytes) => {
+                self.backlog = self.queue.min(self.backlog + bytes.0 as f64 * 8.0 / self.packet)
+            }
             Change::Cross(rate, span) => {
                 self.cross = rate.as_bps() as f64 / self.packet;
                 self.cross_until = span.map_or(f64::INFINITY, |span| self.now + span.as_secs_f64());
@@ -213,7 +229,8 @@ impl Fluid {
         }
     }
 
-    /// The queue takes what the streams send in this step, and the wire and the line what they take.
+    /// The queue takes what the streams send in this step, and the wire and the line what they
+    /// take.
     fn transmit(&mut self, step: f64, share: f64, by_store: bool) {
         let arrives: f64 = self.sends.iter().sum::<f64>() * share;
         let other = self.cross * step;

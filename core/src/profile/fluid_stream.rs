@@ -1,4 +1,5 @@
-//! One stream of the fluid model: what it has on its way, what its control is told of it, and when its timer runs out.
+//! One stream of the fluid model: what it has on its way, what its control is told of it, and when
+//! its timer runs out.
 
 use crate::congestion::{Acked, Control, Event};
 use crate::units::{Rng, Span, Time};
@@ -72,8 +73,8 @@ impl Stream {
         }
     }
 
-    /// What is due in this step is acknowledged. A batch due within it gives its part now and the rest in the next, so that
-    /// batches keep their delay on average.
+    /// What is due in this step is acknowledged. A batch due within it gives its part now and the
+    /// rest in the next, so that batches keep their delay on average.
     pub(super) fn acknowledge(&mut self, now: f64, step: f64) {
         let mut place = 0;
         while let Some(batch) = self.batches.get_mut(place).copied() {
@@ -86,7 +87,8 @@ impl Stream {
                 self.batches.pop_front();
             } else {
                 let rest = &mut self.batches[place];
-                (rest.arrives, rest.lost, rest.begun) = (batch.arrives * (1.0 - share), batch.lost * (1.0 - share), true);
+                (rest.arrives, rest.lost, rest.begun) =
+                    (batch.arrives * (1.0 - share), batch.lost * (1.0 - share), true);
                 place += 1;
             }
             self.acknowledged(now, &batch, batch.arrives * share, batch.lost * share);
@@ -115,7 +117,8 @@ impl Stream {
             self.reductions += 1;
         }
         self.part += packets;
-        // To an integer and back: rounding is a call of the mathematical library where the processor may be old.
+        // To an integer and back: rounding is a call of the mathematical library where the
+        // processor may be old.
         let whole = self.part as u32;
         if whole == 0 {
             return;
@@ -128,7 +131,9 @@ impl Stream {
             packets: whole,
             delivered: self.delivered,
             delivered_at_send: batch.delivered,
-            interval: Span::from_secs_f64((now - batch.delivered_at).max(batch.sent_at - batch.first_sent_at)),
+            interval: Span::from_secs_f64(
+                (now - batch.delivered_at).max(batch.sent_at - batch.first_sent_at),
+            ),
             in_flight: (before + 0.5) as u32,
             window_limited: self.uses_window,
         };
@@ -148,7 +153,8 @@ impl Stream {
     /// Looks at the retransmission timer.
     pub(super) fn tick(&mut self, now: f64, handshake: f64) {
         let timeout = self.rtt + (4.0 * self.deviation).max(LEAST_TIMEOUT);
-        // Before data brings a sample RFC 6298 goes by the handshake's: R + 4 R / 2 (2.2), and a second at least.
+        // Before data brings a sample RFC 6298 goes by the handshake's: R + 4 R / 2 (2.2), and a
+        // second at least.
         let timeout = if self.rtt == 0.0 { (3.0 * handshake).max(1.0) } else { timeout };
         if self.in_flight > 0.0 && now > self.timer_from + timeout {
             self.batches.clear();
@@ -183,7 +189,8 @@ fn time(seconds: f64) -> Time {
     Time::ZERO + Span::from_secs_f64(seconds)
 }
 
-/// A whole number drawn by Poisson's law with this mean; of a large one the mean itself, whose spread does not matter.
+/// A whole number drawn by Poisson's law with this mean; of a large one the mean itself, whose
+/// spread does not matter.
 pub(super) fn poisson(rng: &mut Rng, mean: f64) -> f64 {
     if mean <= 0.0 {
         return 0.0;
@@ -193,7 +200,8 @@ pub(super) fn poisson(rng: &mut Rng, mean: f64) -> f64 {
     }
     // Knuth: as many as uniform numbers can be multiplied before the product falls below e^-mean.
     let (mut count, mut product) = (0.0, rng.unit());
-    // Which is never less than this; most means are small, and e^ costs more than the rest of a step.
+    // Which is never less than this; most means are small, and e^ costs more than the rest of a
+    // step.
     if product <= 1.0 - mean {
         return 0.0;
     }

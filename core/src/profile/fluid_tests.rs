@@ -35,11 +35,17 @@ fn goodput(scenario: &Scenario, from: f64, to: f64) -> f64 {
 #[test]
 fn a_window_is_delivered_once_a_round_trip() {
     for (window, rtt) in [(4, 163), (16, 17), (1, 100)] {
-        let scenario = Scenario { window: Some(Bytes::mib(window)), ..scenario(10_000, rtt, Algorithm::Reno, 1) };
+        let scenario = Scenario {
+            window: Some(Bytes::mib(window)),
+            ..scenario(10_000, rtt, Algorithm::Reno, 1)
+        };
         let expected = (window << 20) as f64 / 1_500.0 * 1_448.0 * 8.0 / (rtt as f64 / 1e3);
         let found = goodput(&scenario, 10.0, 20.0);
         let most = 1e10 * 1_448.0 / 1_538.0;
-        assert!((found / expected.min(most) - 1.0).abs() < 0.01, "{window} MiB, {rtt} ms: {found:e}, not {expected:e}");
+        assert!(
+            (found / expected.min(most) - 1.0).abs() < 0.01,
+            "{window} MiB, {rtt} ms: {found:e}, not {expected:e}"
+        );
     }
 }
 
@@ -54,7 +60,10 @@ fn nothing_is_faster_than_the_wire_the_host_or_what_cross_traffic_leaves() {
             (Scenario { cross: Rate::from_bps(400_000_000), ..plain.clone() }, 6e8),
         ] {
             let found = goodput(&scenario, 0.0, 20.0);
-            assert!(found <= limit * most * 1.001 && found > limit * 0.5, "{algorithm}: {found:e} of {limit:e}");
+            assert!(
+                found <= limit * most * 1.001 && found > limit * 0.5,
+                "{algorithm}: {found:e} of {limit:e}"
+            );
         }
     }
 }
@@ -64,12 +73,16 @@ fn the_same_seed_gives_the_same_run_and_another_another() {
     let base = scenario(1_000, 50, Algorithm::Cubic, 5);
     let lossy = Scenario { loss: 1e-4, ..base };
     assert_eq!(goodput(&lossy, 0.0, 10.0), goodput(&lossy, 0.0, 10.0));
-    assert_ne!(goodput(&lossy, 0.0, 10.0), goodput(&Scenario { seed: 8, ..lossy.clone() }, 0.0, 10.0));
+    assert_ne!(
+        goodput(&lossy, 0.0, 10.0),
+        goodput(&Scenario { seed: 8, ..lossy.clone() }, 0.0, 10.0)
+    );
 }
 
 #[test]
 fn slow_start_doubles_each_round_trip() {
-    let mut fluid = Fluid::new(&Scenario { window: None, ..scenario(100_000, 100, Algorithm::Reno, 1) });
+    let mut fluid =
+        Fluid::new(&Scenario { window: None, ..scenario(100_000, 100, Algorithm::Reno, 1) });
     let begins = fluid.streams[0].begins;
     let mut at = |rounds: f64| {
         fluid.run(begins + rounds * 0.1, |_| false);
@@ -85,7 +98,11 @@ fn by_packets(scenario: &Scenario, from: u64, to: u64) -> f64 {
     let one_way = Span::from_nanos(scenario.rtt.as_nanos() / 2);
     let mut direction = Direction::new(scenario.rate, one_way, scenario.rtt);
     (direction.queue, direction.loss) = (scenario.queue, scenario.loss);
-    let flows = scenario.streams.iter().map(|&(algorithm, set)| (algorithm, set, Start::default())).collect();
+    let flows = scenario
+        .streams
+        .iter()
+        .map(|&(algorithm, set)| (algorithm, set, Start::default()))
+        .collect();
     let mut simulation = sim::Simulation::new(&sim::Scenario {
         direction,
         changes: Vec::new(),
@@ -97,9 +114,16 @@ fn by_packets(scenario: &Scenario, from: u64, to: u64) -> f64 {
     simulation.run(Span::from_secs(to), |_| false);
     let delivered = |index: usize, second: u64| {
         let until = Time::ZERO + Span::from_secs(second);
-        simulation.trace(index).iter().take_while(|point| point.at <= until).last().map_or(0, |point| point.delivered)
+        simulation
+            .trace(index)
+            .iter()
+            .take_while(|point| point.at <= until)
+            .last()
+            .map_or(0, |point| point.delivered)
     };
-    let packets: u64 = (0..scenario.streams.len()).map(|index| delivered(index, to) - delivered(index, from)).sum();
+    let packets: u64 = (0..scenario.streams.len())
+        .map(|index| delivered(index, to) - delivered(index, from))
+        .sum();
     packets as f64 * 1_448.0 * 8.0 / (to - from) as f64
 }
 
@@ -109,13 +133,22 @@ fn fluids_and_packets_agree() {
         for loss in [0.0, 1e-3] {
             let scenario = Scenario { loss, ..scenario(40, 40, algorithm, 4) };
             let mean = |goodput: &dyn Fn(&Scenario) -> f64| {
-                (1..=2).map(|seed| goodput(&Scenario { seed, ..scenario.clone() })).sum::<f64>() / 2.0
+                (1..=2).map(|seed| goodput(&Scenario { seed, ..scenario.clone() })).sum::<f64>()
+                    / 2.0
             };
             let fluid = mean(&|scenario| goodput(scenario, 3.0, 23.0));
             let packets = mean(&|scenario| by_packets(scenario, 3, 23));
             let off = fluid / packets - 1.0;
-            println!("{algorithm}, loss {loss:e}: {:.1} and {:.1} Mbit/s, {:+.1} %", fluid / 1e6, packets / 1e6, off * 100.0);
-            assert!(off.abs() < 0.1, "{algorithm}, loss {loss:e}: {fluid:e}, by packets {packets:e}");
+            println!(
+                "{algorithm}, loss {loss:e}: {:.1} and {:.1} Mbit/s, {:+.1} %",
+                fluid / 1e6,
+                packets / 1e6,
+                off * 100.0
+            );
+            assert!(
+                off.abs() < 0.1,
+                "{algorithm}, loss {loss:e}: {fluid:e}, by packets {packets:e}"
+            );
         }
     }
 }

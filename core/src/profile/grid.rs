@@ -8,7 +8,8 @@ use crate::units::{Bytes, Rate, Rng, Span};
 use crate::wan::Change;
 use serde::{Deserialize, Serialize};
 
-/// What a repetition takes beside its own time, in seconds: a link up and down, two ends, connecting. A second and a quarter here.
+/// What a repetition takes beside its own time, in seconds: a link up and down, two ends,
+/// connecting. A second and a quarter here.
 const SET_UP_S: f64 = 1.5;
 /// What it waits before its streams begin, where something is scripted.
 const LEAD_S: f64 = 3.0;
@@ -38,7 +39,8 @@ fn is_none_alone(sizes: &[Option<Bytes>]) -> bool {
     sizes == [None]
 }
 
-/// Something that happens to the path in the middle of every repetition, to see how long the streams need to come back.
+/// Something that happens to the path in the middle of every repetition, to see how long the
+/// streams need to come back.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Disturbance {
     /// Since the repetition began.
@@ -54,8 +56,8 @@ pub struct Repetitions {
     pub least: u32,
     /// At most.
     pub most: u32,
-    /// As many more as it takes, by what the least number of them says, until half of the 95 % confidence interval is at most this share
-    /// of the mean.
+    /// As many more as it takes, by what the least number of them says, until half of the 95 %
+    /// confidence interval is at most this share of the mean.
     pub half_width: f64,
 }
 
@@ -67,8 +69,8 @@ impl Default for Repetitions {
 }
 
 impl Repetitions {
-    /// The usual ones, at most `most`: five decide how many there are. Of three the deviation is hardly known, and ten would be too few
-    /// for almost every cell.
+    /// The usual ones, at most `most`: five decide how many there are. Of three the deviation is
+    /// hardly known, and ten would be too few for almost every cell.
     pub fn up_to(most: u32) -> Repetitions {
         Repetitions { least: most.min(5), most, half_width: 0.03 }
     }
@@ -78,7 +80,8 @@ impl Repetitions {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Form {
-    /// A choice of cells, in at most twenty minutes, setting up and one repetition in ten done again among them.
+    /// A choice of cells, in at most twenty minutes, setting up and one repetition in ten done
+    /// again among them.
     #[default]
     Quick,
     /// All of them.
@@ -127,10 +130,12 @@ pub struct Grid {
     pub warm_up_s: f64,
     /// How far apart the samples of a repetition are.
     pub sample_s: f64,
-    /// By what rates, MTUs, windows and queues were divided so that a machine can carry them exactly: see [`Grid::scaled`]; 1 for an experiment at its full rate.
+    /// By what rates, MTUs, windows and queues were divided so that a machine can carry them
+    /// exactly: see [`Grid::scaled`]; 1 for an experiment at its full rate.
     #[serde(default = "one", skip_serializing_if = "is_one")]
     pub scale: u32,
-    /// Whether packets could not be divided, so that time was multiplied: round trips, and what happens in the middle.
+    /// Whether packets could not be divided, so that time was multiplied: round trips, and what
+    /// happens in the middle.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub stretched: bool,
     /// What happens in the middle.
@@ -151,7 +156,8 @@ impl Grid {
     /// What a sender writes at once unless a cell says otherwise: as a mover's blocks are.
     pub const USUAL_MESSAGE: Bytes = Bytes::mib(1);
 
-    /// A grid of one cell for each path and congestion control: one stream, no limits, 20 s, the usual repetitions.
+    /// A grid of one cell for each path and congestion control: one stream, no limits, 20 s, the
+    /// usual repetitions.
     pub fn new(name: impl Into<String>, paths: Vec<PathPoint>, congestion: Vec<Algorithm>) -> Grid {
         Grid {
             name: name.into(),
@@ -181,7 +187,8 @@ impl Grid {
         }
     }
 
-    /// The constants with which `congestion` runs: what every kernel has of its own has one set, whatever the grid says.
+    /// The constants with which `congestion` runs: what every kernel has of its own has one set,
+    /// whatever the grid says.
     pub fn set_of(&self, congestion: Algorithm) -> Set {
         if congestion.is_native() { Set::Linux } else { self.set }
     }
@@ -192,7 +199,8 @@ impl Grid {
         (least < most && half_width > 0.0).then_some(least as usize)
     }
 
-    /// How long all repetitions take at most, each with its link and its connecting, when they really run and none is invalid.
+    /// How long all repetitions take at most, each with its link and its connecting, when they
+    /// really run and none is invalid.
     pub fn longest(&self) -> Span {
         let before = SET_UP_S + self.disturbance.map_or(0.0, |_| LEAD_S);
         let once: f64 = self.cells().iter().map(|cell| self.under(cell).seconds + before).sum();
@@ -221,16 +229,19 @@ impl Grid {
             staged: None,
             hypothesis: None,
         };
-        let with_control = |path| self.congestion.iter().map(move |&congestion| usual(path, congestion));
+        let with_control =
+            |path| self.congestion.iter().map(move |&congestion| usual(path, congestion));
         let cells = self.paths.iter().flat_map(with_control).collect();
         let cells = along(cells, &self.mtus, |cell, mtu| cell.mtu = *mtu);
         let cells = along(cells, &self.windows_bytes, |cell, window| cell.window_bytes = *window);
         let cells = along(cells, &self.buffers_bytes, |cell, buffer| cell.buffer_bytes = *buffer);
-        let cells = along(cells, &self.messages_bytes, |cell, message| cell.message_bytes = *message);
+        let cells =
+            along(cells, &self.messages_bytes, |cell, message| cell.message_bytes = *message);
         let cells = along(cells, &self.cross_bps, |cell, cross| cell.cross_bps = *cross);
         let cells = along(cells, &self.losses, |cell, loss| cell.loss = *loss);
         let cells = along(cells, &self.streams, |cell, streams| cell.streams = *streams);
-        let mut cells = along(cells, &self.directions, |cell, direction| cell.direction = *direction);
+        let mut cells =
+            along(cells, &self.directions, |cell, direction| cell.direction = *direction);
         if let Some(copies) = &self.copies {
             cells = along(cells, &copies.each(), |cell, staged| cell.staged = Some(*staged));
         }
@@ -251,7 +262,8 @@ impl Grid {
         order
     }
 
-    /// The seed of one repetition of the cell called `name`: another order or another grid does not change it.
+    /// The seed of one repetition of the cell called `name`: another order or another grid does not
+    /// change it.
     pub fn seed_of(&self, name: &str, repetition: u32) -> u64 {
         seed_of(self.seed, name, repetition)
     }
@@ -290,8 +302,13 @@ pub(super) mod tests {
 
     /// Two paths, two controls, three numbers of streams.
     pub(in crate::profile) fn grid() -> Grid {
-        let paths = ["usn-0.2", "usn-8600"].map(|name| PathPoint::named(name, None).expect("a path")).to_vec();
-        Grid { streams: vec![1, 4, 16], ..Grid::new("custom", paths, vec![Algorithm::Bic, Algorithm::HTcp]) }
+        let paths = ["usn-0.2", "usn-8600"]
+            .map(|name| PathPoint::named(name, None).expect("a path"))
+            .to_vec();
+        Grid {
+            streams: vec![1, 4, 16],
+            ..Grid::new("custom", paths, vec![Algorithm::Bic, Algorithm::HTcp])
+        }
     }
 
     #[test]
@@ -314,16 +331,23 @@ pub(super) mod tests {
         };
         assert_eq!(
             special.name(),
-            "usn-8600 htcp 16 streams paper window 16 MiB buffer 2 MiB messages of 512 B mtu 9000 cross 1.00 Gbit/s loss 1e-5"
+            "usn-8600 htcp 16 streams paper window 16 MiB buffer 2 MiB messages of 512 B mtu 9000 \
+             cross 1.00 Gbit/s loss 1e-5"
         );
         assert!(grid().check().is_ok());
     }
 
     #[test]
     fn what_every_kernel_has_runs_with_linuxs_constants_whatever_the_grid_says() {
-        let grid = Grid { set: Set::Paper, congestion: vec![Algorithm::Cubic, Algorithm::Bic], ..grid() };
-        let of = |control| grid.cells().into_iter().find(|cell| cell.congestion == control).map(|cell| cell.set);
-        assert_eq!((of(Algorithm::Cubic), of(Algorithm::Bic)), (Some(Set::Linux), Some(Set::Paper)));
+        let grid =
+            Grid { set: Set::Paper, congestion: vec![Algorithm::Cubic, Algorithm::Bic], ..grid() };
+        let of = |control| {
+            grid.cells().into_iter().find(|cell| cell.congestion == control).map(|cell| cell.set)
+        };
+        assert_eq!(
+            (of(Algorithm::Cubic), of(Algorithm::Bic)),
+            (Some(Set::Linux), Some(Set::Paper))
+        );
     }
 
     proptest! {

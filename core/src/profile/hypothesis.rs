@@ -1,4 +1,5 @@
-//! What might explain a difference from a paper: cells beside the grid's, each with one thing changed.
+//! What might explain a difference from a paper: cells beside the grid's, each with one thing
+//! changed.
 
 use super::cell::Cell;
 use super::grid::Grid;
@@ -50,9 +51,12 @@ impl Hypothesis {
         }
     }
 
-    /// Its cells: `plain` are the grid's own, of which those with its paths and streams are taken once for each control.
+    /// Its cells: `plain` are the grid's own, of which those with its paths and streams are taken
+    /// once for each control.
     pub(super) fn cells<'a>(&'a self, plain: &'a [Cell]) -> impl Iterator<Item = Cell> + 'a {
-        let mine = |cell: &&Cell| self.paths.contains(&cell.path.name) && self.streams.contains(&cell.streams);
+        let mine = |cell: &&Cell| {
+            self.paths.contains(&cell.path.name) && self.streams.contains(&cell.streams)
+        };
         plain.iter().filter(mine).map(|cell| {
             let mut cell = Cell { hypothesis: Some(self.name.clone()), ..cell.clone() };
             cell.window_bytes = self.window_bytes.or(cell.window_bytes);

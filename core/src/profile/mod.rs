@@ -1,11 +1,15 @@
-//! Profiles: throughput over a grid of cells, what the samples say, what models predict, and what to choose.
+//! Profiles: throughput over a grid of cells, what the samples say, what models predict, and what
+//! to choose.
 //!
-//! A [`Grid`] is axes, repetitions and a seed; [`preset`] gives the papers' experiments. A [`Profile`] is the document: the grid
-//! and every repetition with its raw samples. It says what to do next and takes the results, so whatever runs them is a
-//! [`Bench`]: the [`Simulator`] here, streams over a path in the edge's `prober`. A profile that was broken off goes on where it stood.
+//! A [`Grid`] is axes, repetitions and a seed; [`preset`] gives the papers' experiments. A
+//! [`Profile`] is the document: the grid and every repetition with its raw samples. It says what to
+//! do next and takes the results, so whatever runs them is a [`Bench`]: the [`Simulator`] here,
+//! streams over a path in the edge's `prober`. A profile that was broken off goes on where it
+//! stood.
 //!
-//! [`statistics`] are the figures of merit, [`models`] the closed forms, [`fluid`] the streams' controls over one queue in
-//! virtual time; [`published`] are the papers' numbers. [`plan`] chooses for a transfer and says how long it will take.
+//! [`statistics`] are the figures of merit, [`models`] the closed forms, [`fluid`] the streams'
+//! controls over one queue in virtual time; [`published`] are the papers' numbers. [`plan`] chooses
+//! for a transfer and says how long it will take.
 //!
 //! RDMA by the model, and TCP beside it, are [`verbs`].
 

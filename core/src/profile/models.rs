@@ -1,4 +1,5 @@
-//! Closed forms: what a window, a ramp and a loss rate allow, to set beside measurements and simulations.
+//! Closed forms: what a window, a ramp and a loss rate allow, to set beside measurements and
+//! simulations.
 
 use crate::congestion::Algorithm;
 use crate::units::{Bytes, Rate, Span};
@@ -8,28 +9,36 @@ pub fn window_limited(capacity: Rate, window: Bytes, rtt: Span) -> Rate {
     capacity.min(Rate::of(window, rtt))
 }
 
-/// How long slow start needs from `first` packets to `window` packets: `rtt log2(W / IW)` (Rao et al., HPDC 2017).
+/// How long slow start needs from `first` packets to `window` packets: `rtt log2(W / IW)` (Rao et
+/// al., HPDC 2017).
 pub fn ramp(first: f64, window: f64, rtt: Span) -> Span {
     rtt.mul_f64((window / first.max(1.0)).max(1.0).log2())
 }
 
-/// The mean over `observed` of a stream that ramps for `ramp` and then runs at `sustained`: `f theta_R + (1 - f) theta_S`
-/// (Rao et al., HPDC 2017). In doubling windows the mean of the ramp is `sustained / (log2(W / IW) ln 2)`.
+/// The mean over `observed` of a stream that ramps for `ramp` and then runs at `sustained`: `f
+/// theta_R + (1 - f) theta_S` (Rao et al., HPDC 2017). In doubling windows the mean of the ramp is
+/// `sustained / (log2(W / IW) ln 2)`.
 pub fn with_ramp(sustained: Rate, ramp: Span, rtt: Span, observed: Span) -> Rate {
     let (ramp, rtt, observed) = (ramp.as_secs_f64(), rtt.as_secs_f64(), observed.as_secs_f64());
     if observed <= 0.0 || rtt <= 0.0 {
         return sustained;
     }
-    // Delivered by the end of the ramp: the integral of 2^(t / rtt), which ends at the sustained rate.
-    let delivered = |until: f64| rtt / std::f64::consts::LN_2 * (((until - ramp) / rtt).exp2() - (-ramp / rtt).exp2());
-    let seconds = if observed < ramp { delivered(observed) } else { delivered(ramp) + observed - ramp };
+    // Delivered by the end of the ramp: the integral of 2^(t / rtt), which ends at the sustained
+    // rate.
+    let delivered = |until: f64| {
+        rtt / std::f64::consts::LN_2 * (((until - ramp) / rtt).exp2() - (-ramp / rtt).exp2())
+    };
+    let seconds =
+        if observed < ramp { delivered(observed) } else { delivered(ramp) + observed - ramp };
     Rate::from_bps((sustained.as_bps() as f64 * (seconds / observed).clamp(0.0, 1.0)) as u64)
 }
 
-/// The mean window in packets at a probability `p` of loss: the response function of `algorithm`; `None` for those without one.
+/// The mean window in packets at a probability `p` of loss: the response function of `algorithm`;
+/// `None` for those without one.
 ///
-/// Reno: Mathis et al., CCR 27(3), 1997. HighSpeed: RFC 3649, section 5. Scalable: Kelly 2003. CUBIC: RFC 9438, section 5.2,
-/// never below Reno. BIC and H-TCP have none that is closed; Vegas and BBR do not answer loss by a law of its rate.
+/// Reno: Mathis et al., CCR 27(3), 1997. HighSpeed: RFC 3649, section 5. Scalable: Kelly 2003.
+/// CUBIC: RFC 9438, section 5.2, never below Reno. BIC and H-TCP have none that is closed; Vegas
+/// and BBR do not answer loss by a law of its rate.
 pub fn response(algorithm: Algorithm, p: f64, rtt: Span) -> Option<f64> {
     let reno = (1.5 / p).sqrt();
     match algorithm {
@@ -49,9 +58,12 @@ mod tests {
 
     #[test]
     fn a_ten_second_test_over_half_a_world_shows_half_of_the_rate() {
-        // 9.2 Gbit/s, 1448 B: at 366 ms a test of 10 s shows 53 %, one of 60 s 92 %; at 163 ms 81 and 97 %.
+        // 9.2 Gbit/s, 1448 B: at 366 ms a test of 10 s shows 53 %, one of 60 s 92 %; at 163 ms 81
+        // and 97 %.
         let rate = Rate::from_bps(9_200_000_000);
-        for (rtt, observed, share) in [(366, 10, 0.53), (366, 60, 0.92), (163, 10, 0.81), (163, 60, 0.97)] {
+        for (rtt, observed, share) in
+            [(366, 10, 0.53), (366, 60, 0.92), (163, 10, 0.81), (163, 60, 0.97)]
+        {
             let rtt = Span::from_millis(rtt);
             let window = rate.bytes_in(rtt).0 as f64 / 1_448.0;
             let found = with_ramp(rate, ramp(10.0, window, rtt), rtt, Span::from_secs(observed));
@@ -91,7 +103,10 @@ mod tests {
                 windows += (fluid.delivered_in_all() - before) / 1_448.0 * 0.1 / 300.0 / 4.0;
             }
             let expected = response(algorithm, p, rtt).expect("a response function");
-            assert!((windows / expected - 1.0).abs() < 0.25, "{algorithm}: {windows:.0} packets, not {expected:.0}");
+            assert!(
+                (windows / expected - 1.0).abs() < 0.25,
+                "{algorithm}: {windows:.0} packets, not {expected:.0}"
+            );
         }
     }
 }

@@ -1,4 +1,5 @@
-//! From what was seen of a repetition to what stands in the document: its ramp, its steady part, its recovery.
+//! From what was seen of a repetition to what stands in the document: its ramp, its steady part,
+//! its recovery.
 
 use super::document::Job;
 use super::grid::Grid;
@@ -16,7 +17,8 @@ const STAYS: usize = 3;
 /// What was seen of one repetition, by a model or at a path's ends.
 #[derive(Clone, Debug, Default)]
 pub struct Observed {
-    /// What arrived in each sample interval, in bit/s, all streams together; [`Grid::samples`] of them.
+    /// What arrived in each sample interval, in bit/s, all streams together; [`Grid::samples`] of
+    /// them.
     pub samples: Vec<f64>,
     /// What arrived of each stream, in bit/s; empty where that is not known.
     pub streams: Vec<f64>,
@@ -60,17 +62,24 @@ impl Observed {
         self
     }
 
-    /// The repetition that `job` asked for. Where ramp and steady part meet is the receiver's to say; the sender's samples are cut there,
-    /// half a round trip off, since its time began so much earlier.
+    /// The repetition that `job` asked for. Where ramp and steady part meet is the receiver's to
+    /// say; the sender's samples are cut there, half a round trip off, since its time began so much
+    /// earlier.
     pub fn repetition(self, grid: &Grid, job: &Job) -> Repetition {
         let samples = self.samples;
         let seconds = samples.len() as f64 * grid.sample_s;
-        let disturbed = grid.disturbance.map(|disturbance| (disturbance.at_ns.as_secs_f64() / grid.sample_s) as usize);
+        let disturbed = grid
+            .disturbance
+            .map(|disturbance| (disturbance.at_ns.as_secs_f64() / grid.sample_s) as usize);
         // What a disturbance does is not the ramp.
         let undisturbed = disturbed.map_or(&samples[..], |at| &samples[..at.min(samples.len())]);
         let ramp = split(undisturbed, RAMPED).map_or(0, |split| split.ramp);
-        let ramp = ramp.max((grid.warm_up_s / grid.sample_s).ceil() as usize).min(samples.len().saturating_sub(1));
-        let mean = |part: &[f64]| if part.is_empty() { 0.0 } else { part.iter().sum::<f64>() / part.len() as f64 };
+        let ramp = ramp
+            .max((grid.warm_up_s / grid.sample_s).ceil() as usize)
+            .min(samples.len().saturating_sub(1));
+        let mean = |part: &[f64]| {
+            if part.is_empty() { 0.0 } else { part.iter().sum::<f64>() / part.len() as f64 }
+        };
         let rate = |bps: f64| Rate::from_bps(bps as u64);
         let sent = &self.sender_samples;
         let goodput = |part: std::ops::Range<usize>| Goodput {
@@ -83,7 +92,10 @@ impl Observed {
             began: None,
             seconds,
             ramp_s: ramp as f64 * grid.sample_s,
-            whole: Goodput { sender_bps: Some(rate(self.sender_bps)), receiver_bps: rate(mean(&samples)) },
+            whole: Goodput {
+                sender_bps: Some(rate(self.sender_bps)),
+                receiver_bps: rate(mean(&samples)),
+            },
             ramp: goodput(0..ramp),
             steady: goodput(ramp..samples.len()),
             retransmits: self.retransmits,
@@ -114,10 +126,20 @@ mod tests {
 
     fn seen(samples: &[f64], sender_samples: Vec<f64>, warm_up_s: f64) -> Repetition {
         let path = PathPoint::custom(Rate::from_bps(1_000_000_000), Span::from_millis(10));
-        let grid = Grid { warm_up_s, sample_s: 0.5, ..Grid::new("custom", vec![path], vec![Algorithm::Cubic]) };
+        let grid = Grid {
+            warm_up_s,
+            sample_s: 0.5,
+            ..Grid::new("custom", vec![path], vec![Algorithm::Cubic])
+        };
         let cell: Cell = grid.cells().remove(0);
         let job = Job { place: 0, cell, index: 0, seed: 1 };
-        Observed { samples: samples.to_vec(), sender_bps: 7.0, sender_samples, ..Observed::default() }.repetition(&grid, &job)
+        Observed {
+            samples: samples.to_vec(),
+            sender_bps: 7.0,
+            sender_samples,
+            ..Observed::default()
+        }
+        .repetition(&grid, &job)
     }
 
     #[test]
@@ -128,7 +150,11 @@ mod tests {
         assert_eq!((one.ramp_s, bps(one.ramp), bps(one.steady)), (1.0, 250, 991));
         let sent = |goodput: Goodput| goodput.sender_bps.map(Rate::as_bps);
         assert_eq!((sent(one.ramp), sent(one.steady)), (Some(254), Some(995)), "the sender's own");
-        assert_eq!((one.whole.sender_bps, bps(one.whole)), (Some(Rate::from_bps(7)), 806), "each end's own");
+        assert_eq!(
+            (one.whole.sender_bps, bps(one.whole)),
+            (Some(Rate::from_bps(7)), 806),
+            "each end's own"
+        );
         let warm = seen(&samples, vec![400.0; 3], 1.4);
         assert_eq!(sent(warm.steady), None, "a sender that was asked for a part of the time");
         assert_eq!((warm.ramp_s, bps(warm.ramp), bps(warm.steady)), (1.5, 483, 1_000));

@@ -13,7 +13,8 @@ fn varied<T: Display>(values: impl IntoIterator<Item = T>, what: &str) -> Option
 }
 
 impl Grid {
-    /// Cells, repetitions, time and axes, such as `10 cells, 3 to 10 times 20 s, at most 33 min: bic, htcp; 1 to 5 streams`.
+    /// Cells, repetitions, time and axes, such as `10 cells, 3 to 10 times 20 s, at most 33 min:
+    /// bic, htcp; 1 to 5 streams`.
     pub fn outline(&self) -> String {
         let cells = self.cells();
         let hypotheses = cells.iter().filter(|cell| cell.hypothesis.is_some()).count();
@@ -29,10 +30,17 @@ impl Grid {
             _ => format!("{least} to {most} times"),
         };
         let minutes = self.longest().as_secs_f64() / 60.0;
-        let longest = if minutes < 120.0 { format!("{minutes:.0} min") } else { format!("{:.0} h", minutes / 60.0) };
+        let longest = if minutes < 120.0 {
+            format!("{minutes:.0} min")
+        } else {
+            format!("{:.0} h", minutes / 60.0)
+        };
         text.push_str(&format!(", {times} {} s, at most {longest}", self.seconds));
         let bytes = |sizes: &[Option<Bytes>]| -> Vec<String> {
-            sizes.iter().map(|size| size.map_or_else(|| "any".to_owned(), |size| size.to_string())).collect()
+            sizes
+                .iter()
+                .map(|size| size.map_or_else(|| "any".to_owned(), |size| size.to_string()))
+                .collect()
         };
         let streams = match self.streams[..] {
             [first, .., last] if self.streams.windows(2).all(|pair| pair[1] == pair[0] + 1) => {
@@ -78,11 +86,17 @@ mod tests {
         let of = |name, form| preset(name, form).expect("a preset").outline();
         assert_eq!(
             of("sc08-distance", Form::Quick),
-            "40 cells and 24 for 6 hypotheses, once 15 s, at most 17 min: usn-0.2, usn-1400, usn-6600, usn-8600; bic, htcp; 1, 5, \
+            "40 cells and 24 for 6 hypotheses, once 15 s, at most 17 min: usn-0.2, usn-1400, \
+             usn-6600, usn-8600; bic, htcp; 1, 5, \
              10, 15, 20 streams"
         );
         assert!(of("sc08-distance", Form::Full).ends_with("; bic, htcp; 1 to 20 streams"));
-        assert!(of("wanphy-stability", Form::Full).starts_with("1 cell, 15 times 3600 s, at most 15 h"));
-        assert!(of("adts-staging", Form::Quick).contains("; 16 MiB, 32 MiB, 64 MiB, 128 MiB of staging; memory, file; "));
+        assert!(
+            of("wanphy-stability", Form::Full).starts_with("1 cell, 15 times 3600 s, at most 15 h")
+        );
+        assert!(
+            of("adts-staging", Form::Quick)
+                .contains("; 16 MiB, 32 MiB, 64 MiB, 128 MiB of staging; memory, file; ")
+        );
     }
 }

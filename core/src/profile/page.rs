@@ -1,4 +1,5 @@
-//! A profile as one page: heat maps, throughput against rtt, the papers' tables beside ours, time series, every cell.
+//! A profile as one page: heat maps, throughput against rtt, the papers' tables beside ours, time
+//! series, every cell.
 
 use super::document::{CellResult, Kind, Profile};
 use crate::congestion::Set;
@@ -16,24 +17,30 @@ impl Profile {
         self.at_full_rate().draw(self, commands).data(data)
     }
 
-    /// The page of a profile whose rates are those to be shown; `document` has those that were measured.
+    /// The page of a profile whose rates are those to be shown; `document` has those that were
+    /// measured.
     fn draw(&self, document: &Profile, commands: &[String]) -> Page {
         let kind = match self.kind {
             Kind::Modelled => {
-                "Every curve is modelled: streams as fluids over one queue, in virtual time. Nothing here was measured."
+                "Every curve is modelled: streams as fluids over one queue, in virtual time. \
+                 Nothing here was measured."
             }
             Kind::Measured => "Every curve was measured.",
         };
         let scaled = match self.grid.scale {
             1 => String::new(),
             k if document.grid.stretched => format!(
-                " Scaled {k} and stretched: on a path of 1/{k} of the rate and {k} times the round trip, so that windows in packets are those \
-                 of the full rate, and everything took {k} times as long. All rates on this page are times {k}, and all times are a {k}th; \
+                " Scaled {k} and stretched: on a path of 1/{k} of the rate and {k} times the \
+                 round trip, so that windows in packets are those \
+                 of the full rate, and everything took {k} times as long. All rates on this page \
+                 are times {k}, and all times are a {k}th; \
                  the document has what it was before."
             ),
             k => format!(
-                " Scaled {k}: on a path of 1/{k} of the rate with packets of 1/{k} of the size, so that windows in packets and times are \
-                 those of the full rate. All rates and sizes on this page are times {k}; the document has what it was before."
+                " Scaled {k}: on a path of 1/{k} of the rate with packets of 1/{k} of the size, \
+                 so that windows in packets and times are \
+                 those of the full rate. All rates and sizes on this page are times {k}; the \
+                 document has what it was before."
             ),
         };
         let mut page = Page::new(format!("Profile: {}", self.grid.name))
@@ -58,7 +65,8 @@ impl Profile {
         }
         page = page.section(self.every_cell());
         let again = Section::new("How to get this page again").commands(commands.join("\n")).note(format!(
-            "The document behind this page is in the page itself: the element with the id data, schema {}. Grid {}.",
+            "The document behind this page is in the page itself: the element with the id data, \
+             schema {}. Grid {}.",
             self.schema,
             &self.grid_hash[..16.min(self.grid_hash.len())]
         ));
@@ -81,16 +89,28 @@ impl Profile {
         let all: usize = self.cells.iter().map(|result| result.repetitions.len()).sum();
         let (done, cells) = self.progress();
         let mut cards = vec![
-            Card::new("Paths", grid.paths.iter().map(|path| path.name.as_str()).collect::<Vec<_>>().join(", ")),
-            Card::new("Congestion controls", grid.congestion.iter().map(|one| one.name()).collect::<Vec<_>>().join(", ")),
+            Card::new(
+                "Paths",
+                grid.paths.iter().map(|path| path.name.as_str()).collect::<Vec<_>>().join(", "),
+            ),
+            Card::new(
+                "Congestion controls",
+                grid.congestion.iter().map(|one| one.name()).collect::<Vec<_>>().join(", "),
+            ),
             Card::new("Cells finished", format!("{done} of {cells}")),
             Card::new("Repetitions", format!("{valid} valid of {all}")),
-            Card::new("Each", format!("{} s, {} s of warm-up at least", grid.seconds, grid.warm_up_s)),
+            Card::new(
+                "Each",
+                format!("{} s, {} s of warm-up at least", grid.seconds, grid.warm_up_s),
+            ),
             Card::new("Seed", grid.seed),
         ];
         let environment = &self.environment;
-        let machine =
-            [environment.host.clone(), environment.kernel.clone(), environment.cpus.map(|cpus| format!("{cpus} processors"))];
+        let machine = [
+            environment.host.clone(),
+            environment.kernel.clone(),
+            environment.cpus.map(|cpus| format!("{cpus} processors")),
+        ];
         let machine: Vec<String> = machine.into_iter().flatten().collect();
         if !machine.is_empty() {
             cards.push(Card::new("Machine", machine.join(", ")));
@@ -104,31 +124,43 @@ impl Profile {
         let mut section = Section::new("What was run").cards(cards);
         let changes = self.changes();
         if !changes.is_empty() {
-            section = section.warning(format!("Not all of it ran in the same place: {}.", changes.join("; ")));
+            section = section
+                .warning(format!("Not all of it ran in the same place: {}.", changes.join("; ")));
         }
-        let blank = self.cells.iter().filter(|result| result.valid().next().is_none() && !result.repetitions.is_empty()).count();
+        let blank = self
+            .cells
+            .iter()
+            .filter(|result| result.valid().next().is_none() && !result.repetitions.is_empty())
+            .count();
         if blank > 0 {
             section = section.warning(format!(
-                "{blank} of {cells} cells have no valid repetition. What was seen in them is in brackets in the tables, and in no \
+                "{blank} of {cells} cells have no valid repetition. What was seen in them is in \
+                 brackets in the tables, and in no \
                  chart and no mean."
             ));
         }
         if self.kind == Kind::Modelled {
             section = section.note(
-                "The model has the controls in full and one tail-drop queue of one bandwidth-delay product. It has no \
-                 lost retransmission, no delayed acknowledgement, no HyStart, and no processor: real hosts are slower.",
+                "The model has the controls in full and one tail-drop queue of one \
+                 bandwidth-delay product. It has no \
+                 lost retransmission, no delayed acknowledgement, no HyStart, and no processor: \
+                 real hosts are slower.",
             );
         }
         match grid.scale {
             1 => section,
             _ if grid.stretched => section.note(
-                "What stretches exactly: controls that count round trips, which are Reno, BIC, HighSpeed, Scalable and Vegas, and whatever a \
-                 window limits. What does not: CUBIC, H-TCP and BBR count seconds, and so do a host's least retransmission timeout \
+                "What stretches exactly: controls that count round trips, which are Reno, BIC, \
+                 HighSpeed, Scalable and Vegas, and whatever a \
+                 window limits. What does not: CUBIC, H-TCP and BBR count seconds, and so do a \
+                 host's least retransmission timeout \
                  and the delay of its acknowledgements.",
             ),
             _ => section.note(
-                "What scales exactly: every control that counts packets and time, which is all eight. What does not: 64 KiB that \
-                 a host sends at once hold more of the smaller packets, BBR's pacing leaves in such pieces, and headers take a \
+                "What scales exactly: every control that counts packets and time, which is all \
+                 eight. What does not: 64 KiB that \
+                 a host sends at once hold more of the smaller packets, BBR's pacing leaves in \
+                 such pieces, and headers take a \
                  larger share of a packet.",
             ),
         }
@@ -136,8 +168,12 @@ impl Profile {
 
     /// The mean goodput in Gbit/s of the cells that `of` takes; `None` where none was measured.
     fn mean_gbps(&self, of: impl Fn(&CellResult) -> bool) -> Option<f64> {
-        let means: Vec<f64> =
-            self.basic().filter(|result| of(result)).filter_map(|result| result.summary()).map(|s| s.mean).collect();
+        let means: Vec<f64> = self
+            .basic()
+            .filter(|result| of(result))
+            .filter_map(|result| result.summary())
+            .map(|s| s.mean)
+            .collect();
         (!means.is_empty()).then(|| means.iter().sum::<f64>() / means.len() as f64 / 1e9)
     }
 
@@ -147,9 +183,14 @@ impl Profile {
         if grid.streams.len() < 2 {
             return None;
         }
-        let most = self.basic().filter_map(CellResult::summary).map(|summary| summary.mean / 1e9).fold(0.0, f64::max);
+        let most = self
+            .basic()
+            .filter_map(CellResult::summary)
+            .map(|summary| summary.mean / 1e9)
+            .fold(0.0, f64::max);
         let mut section = Section::new("Throughput by length and streams").text(format!(
-            "SC08's distance profile, T(d, n): one map for each congestion control, all in the same colours, and the same as a \
+            "SC08's distance profile, T(d, n): one map for each congestion control, all in the \
+             same colours, and the same as a \
              surface: drag it, or press an arrow key, to turn it.{}",
             self.rest_in_words()
         ));
@@ -158,7 +199,8 @@ impl Profile {
                 let values = grid.streams.iter().map(|&streams| {
                     self.mean_gbps(|result| {
                         let cell = &result.cell;
-                        (cell.congestion, cell.streams) == (congestion, streams) && cell.path == *path
+                        (cell.congestion, cell.streams) == (congestion, streams)
+                            && cell.path == *path
                     })
                 });
                 (path.label(), values.collect())
@@ -202,8 +244,19 @@ mod tests {
     fn the_page_says_at_which_rate_and_pace_its_profile_ran() {
         for (name, k, says) in [
             ("wanphy-streams", 1, None),
-            ("wanphy-streams", 4, Some("Scaled 4: on a path of 1/4 of the rate with packets of 1/4 of the size")),
-            ("wanphy-recovery", 4, Some("Scaled 4 and stretched: on a path of 1/4 of the rate and 4 times the round trip")),
+            (
+                "wanphy-streams",
+                4,
+                Some("Scaled 4: on a path of 1/4 of the rate with packets of 1/4 of the size"),
+            ),
+            (
+                "wanphy-recovery",
+                4,
+                Some(
+                    "Scaled 4 and stretched: on a path of 1/4 of the rate and 4 times the round \
+                     trip",
+                ),
+            ),
         ] {
             let mut grid = preset(name, Form::Quick).expect("a preset").scaled(k).expect("a scale");
             (grid.repetitions.least, grid.repetitions.most) = (1, 1);
@@ -222,7 +275,8 @@ mod tests {
         let mut grid = preset("sc08-distance", Form::Quick).expect("a preset");
         grid.streams = vec![1, 5];
         grid.seconds = 8.0;
-        let mut profile = Profile::new(grid, Kind::Modelled, Environment::default(), "today").expect("a grid");
+        let mut profile =
+            Profile::new(grid, Kind::Modelled, Environment::default(), "today").expect("a grid");
         let empty = profile.page(&[]).html();
         assert!(empty.contains("not run") && !empty.contains("NaN"));
         profile.run(&mut Simulator, |_| true).expect("a model does not fail");

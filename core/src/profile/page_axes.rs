@@ -41,7 +41,8 @@ fn message(cell: &Cell) -> Bytes {
 }
 
 impl Profile {
-    /// The axes of several values with numbers on them, in the order in which a line's name has them.
+    /// The axes of several values with numbers on them, in the order in which a line's name has
+    /// them.
     fn axes(&self) -> Vec<Along> {
         let grid = &self.grid;
         let all = [
@@ -107,23 +108,35 @@ impl Profile {
             ),
             (
                 grid.losses.len(),
-                Along { name: "Loss", unit: "", log: false, at: |cell| cell.loss, words: |cell| format!("loss {:e}", cell.loss) },
+                Along {
+                    name: "Loss",
+                    unit: "",
+                    log: false,
+                    at: |cell| cell.loss,
+                    words: |cell| format!("loss {:e}", cell.loss),
+                },
             ),
         ];
-        let mut axes: Vec<Along> = all.into_iter().filter(|(values, _)| *values > 1).map(|(_, along)| along).collect();
+        let mut axes: Vec<Along> =
+            all.into_iter().filter(|(values, _)| *values > 1).map(|(_, along)| along).collect();
         if grid.copies.as_ref().is_some_and(|copies| copies.staging_bytes.len() > 1) {
             axes.push(Along {
                 name: STAGING,
                 unit: "MiB",
                 log: false,
                 at: |cell| mib(cell.staged.map(|one| one.staging_bytes)),
-                words: |cell| cell.staged.map_or_else(String::new, |staged| format!("staging {}", staged.staging_bytes)),
+                words: |cell| {
+                    cell.staged.map_or_else(String::new, |staged| {
+                        format!("staging {}", staged.staging_bytes)
+                    })
+                },
             });
         }
         axes
     }
 
-    /// The distance, where the chart of it that stands beside the papers' has but a part of the cells.
+    /// The distance, where the chart of it that stands beside the papers' has but a part of the
+    /// cells.
     fn distance(&self, axes: &[Along]) -> Option<Along> {
         let others = axes.iter().any(|along| along.name != STREAMS) || self.grid.copies.is_some();
         (self.grid.paths.len() > 1 && others).then_some(Along {
@@ -136,18 +149,27 @@ impl Profile {
         })
     }
 
-    /// What else of the [basic](Profile::basic) cells has to be said: the first values of the other axes.
+    /// What else of the [basic](Profile::basic) cells has to be said: the first values of the other
+    /// axes.
     pub(super) fn rest_in_words(&self) -> String {
         let Some(first) = self.cells.first() else { return String::new() };
         let axes = self.axes();
-        let mut words: Vec<String> = axes.iter().filter(|one| one.name != STREAMS).map(|one| (one.words)(&first.cell)).collect();
+        let mut words: Vec<String> = axes
+            .iter()
+            .filter(|one| one.name != STREAMS)
+            .map(|one| (one.words)(&first.cell))
+            .collect();
         if self.grid.directions.len() > 1 {
             words.push(first.cell.direction.name().to_owned());
         }
         if self.grid.copies.as_ref().is_some_and(|copies| copies.each().len() > 1) {
             words.extend(first.cell.staged.map(|staged| staged.how()));
         }
-        if words.is_empty() { String::new() } else { format!(" Of the other axes the first value: {}.", words.join(", ")) }
+        if words.is_empty() {
+            String::new()
+        } else {
+            format!(" Of the other axes the first value: {}.", words.join(", "))
+        }
     }
 
     /// Lines over each of the other axes that has more than one value.
@@ -161,7 +183,11 @@ impl Profile {
                 series.truncate(LINES);
                 charts.push(LineChart {
                     title: format!("Throughput by {}{place}", spoken(along.name)),
-                    x: if along.log { Axis::new(along.name, along.unit).log() } else { Axis::new(along.name, along.unit) },
+                    x: if along.log {
+                        Axis::new(along.name, along.unit).log()
+                    } else {
+                        Axis::new(along.name, along.unit)
+                    },
                     y: Axis::new(format!("Goodput, {}{place}", self.label()), "Gbit/s"),
                     series,
                     marks: Vec::new(),
@@ -172,7 +198,8 @@ impl Profile {
             if all.iter().all(|series| series.points.len() < 2) {
                 continue;
             }
-            // Too many lines for one chart: one for each path, or over distance for each value of the first axis.
+            // Too many lines for one chart: one for each path, or over distance for each value of
+            // the first axis.
             let first = axes.first().filter(|one| one.name != DISTANCE);
             let part = |cell: &Cell| match (along.name == DISTANCE, first) {
                 (false, _) => cell.path.name.clone(),
@@ -202,7 +229,8 @@ impl Profile {
         is_drawn.then(|| if is_cut { section.note(cut) } else { section })
     }
 
-    /// Means of the cells that `of` takes over the axis `along`, a line for each combination of the others.
+    /// Means of the cells that `of` takes over the axis `along`, a line for each combination of the
+    /// others.
     fn lines(&self, axes: &[Along], along: &Along, of: impl Fn(&Cell) -> bool) -> Vec<Series> {
         let mut series: Vec<Series> = Vec::new();
         for result in self.plain().filter(|result| of(&result.cell)) {
@@ -211,7 +239,8 @@ impl Profile {
                 continue;
             }
             let name = self.line_name(axes, &result.cell, along.name);
-            let place = series.iter().position(|series| series.name == name).unwrap_or(series.len());
+            let place =
+                series.iter().position(|series| series.name == name).unwrap_or(series.len());
             if place == series.len() {
                 series.push(Series { name, ..Series::default() });
             }
@@ -232,7 +261,8 @@ impl Profile {
         self.line_name(&self.axes(), cell, "")
     }
 
-    /// What tells a cell's line from the others of a chart over the one of the grid's `axes` that is called `along`.
+    /// What tells a cell's line from the others of a chart over the one of the grid's `axes` that
+    /// is called `along`.
     fn line_name(&self, axes: &[Along], cell: &Cell, along: &str) -> String {
         let grid = &self.grid;
         let mut parts = Vec::new();
@@ -242,7 +272,11 @@ impl Profile {
         if grid.congestion.len() > 1 || parts.is_empty() {
             parts.push(cell.congestion.to_string());
         }
-        parts.extend(axes.iter().filter(|one| one.name != along && one.name != DISTANCE).map(|one| (one.words)(cell)));
+        parts.extend(
+            axes.iter()
+                .filter(|one| one.name != along && one.name != DISTANCE)
+                .map(|one| (one.words)(cell)),
+        );
         if grid.directions.len() > 1 {
             parts.push(cell.direction.name().to_owned());
         }

@@ -1,4 +1,5 @@
-//! What a profile's page and its text say beside a paper: SC08's table, and what might explain where ours differs from it.
+//! What a profile's page and its text say beside a paper: SC08's table, and what might explain
+//! where ours differs from it.
 
 use super::cell::{Cell, PathPoint};
 use super::document::{CellResult, Profile};
@@ -12,8 +13,9 @@ use crate::report::{Section, Table};
 /// Less than this share of the paper's figure between ours and it is nothing to explain.
 const SAME: f64 = 0.02;
 
-/// What was found in some cells, in Gbit/s, each as heavy as the others: by their valid repetitions, or by the others where none of them is
-/// valid. The deviation is that between several cells' means, or that of one cell's repetitions.
+/// What was found in some cells, in Gbit/s, each as heavy as the others: by their valid
+/// repetitions, or by the others where none of them is valid. The deviation is that between several
+/// cells' means, or that of one cell's repetitions.
 #[derive(Clone, Copy)]
 struct Found {
     summary: Summary,
@@ -62,19 +64,34 @@ fn or_empty<T>(value: Option<T>, of: impl Fn(T) -> String) -> String {
 }
 
 impl Profile {
-    /// What stands beside a paper, as a terminal shows it, of a profile [at its full rate](Profile::at_full_rate).
+    /// What stands beside a paper, as a terminal shows it, of a profile [at its full
+    /// rate](Profile::at_full_rate).
     pub fn beside_papers(&self) -> Vec<String> {
-        [self.per_mile(), self.hypotheses(), self.printed()].iter().flatten().map(Section::plain).collect()
+        [self.per_mile(), self.hypotheses(), self.printed()]
+            .iter()
+            .flatten()
+            .map(Section::plain)
+            .collect()
     }
 
     /// [Basic](Profile::basic) cells with `congestion` over the path called `path`.
-    fn cells_over<'a>(&'a self, congestion: Algorithm, path: &'a str) -> impl Iterator<Item = &'a CellResult> + Clone {
-        self.basic().filter(move |result| (result.cell.congestion, result.cell.path.name.as_str()) == (congestion, path))
+    fn cells_over<'a>(
+        &'a self,
+        congestion: Algorithm,
+        path: &'a str,
+    ) -> impl Iterator<Item = &'a CellResult> + Clone {
+        self.basic().filter(move |result| {
+            (result.cell.congestion, result.cell.path.name.as_str()) == (congestion, path)
+        })
     }
 
     /// Whether this is over SC08's paths, with streams of those over which SC08 averages.
     pub(super) fn averages_as_sc08(&self) -> bool {
-        let over = self.grid.paths.iter().any(|path| published::SC08.iter().any(|row| row.path == path.name));
+        let over = self
+            .grid
+            .paths
+            .iter()
+            .any(|path| published::SC08.iter().any(|row| row.path == path.name));
         over && self.grid.streams.iter().any(|streams| SC08_STREAMS.contains(streams))
     }
 
@@ -85,26 +102,38 @@ impl Profile {
             return None;
         }
         // From another length SC08's decrease is another quantity.
-        let as_sc08 = published::SC08.iter().any(|row| row.dpm_mbps.is_none() && row.miles == base_miles);
+        let as_sc08 =
+            published::SC08.iter().any(|row| row.dpm_mbps.is_none() && row.miles == base_miles);
         let all = !self.averages_as_sc08();
         let averaged = |congestion, path| {
-            self.cells_over(congestion, path).filter(move |result| all || SC08_STREAMS.contains(&result.cell.streams))
+            self.cells_over(congestion, path)
+                .filter(move |result| all || SC08_STREAMS.contains(&result.cell.streams))
         };
         let mut rows = Vec::new();
         for &congestion in &self.grid.congestion {
             let from = Found::of(averaged(congestion, base.name.as_str()));
             for path in &self.grid.paths {
-                let (Some(miles), Some(found)) = (path.miles, Found::of(averaged(congestion, path.name.as_str()))) else {
+                let (Some(miles), Some(found)) =
+                    (path.miles, Found::of(averaged(congestion, path.name.as_str())))
+                else {
                     continue;
                 };
                 let dpm = from.and_then(|from| {
-                    let dpm = decrease_per_mile((base_miles, from.mean() * 1e3), (miles, found.mean() * 1e3))?;
+                    let dpm = decrease_per_mile(
+                        (base_miles, from.mean() * 1e3),
+                        (miles, found.mean() * 1e3),
+                    )?;
                     Some(counted(from.is_valid && found.is_valid, format!("{dpm:.2}")))
                 });
                 let paper = published::sc08(congestion, &path.name);
-                let single = Found::of(self.cells_over(congestion, &path.name).filter(|result| result.cell.streams == 1));
+                let single = Found::of(
+                    self.cells_over(congestion, &path.name)
+                        .filter(|result| result.cell.streams == 1),
+                );
                 let at = |(streams, gbps): (u32, f64)| format!("{gbps:.2} at {streams}");
-                let valid = averaged(congestion, path.name.as_str()).filter(|result| result.summary().is_some()).count();
+                let valid = averaged(congestion, path.name.as_str())
+                    .filter(|result| result.summary().is_some())
+                    .count();
                 let cells = vec![
                     congestion.to_string(),
                     format!("{miles}"),
@@ -113,10 +142,14 @@ impl Profile {
                     or_empty(found.sd(), |sd| counted(found.is_valid, format!("{sd:.1}"))),
                     printed(paper, |row| format!("{:.1}", row.sd_mbps)),
                     dpm.unwrap_or_default(),
-                    printed(paper.filter(|_| as_sc08), |row| or_empty(row.dpm_mbps, |dpm| format!("{dpm:.2}"))),
+                    printed(paper.filter(|_| as_sc08), |row| {
+                        or_empty(row.dpm_mbps, |dpm| format!("{dpm:.2}"))
+                    }),
                     or_empty(single, |one| counted(one.is_valid, format!("{:.2}", one.mean()))),
                     printed(paper, |row| row.single.to_owned()),
-                    or_empty(self.peak(congestion, &path.name), |(peak, is_valid)| counted(is_valid, at(peak))),
+                    or_empty(self.peak(congestion, &path.name), |(peak, is_valid)| {
+                        counted(is_valid, at(peak))
+                    }),
                     printed(paper, |row| or_empty(row.peak, at)),
                     format!("{valid} of {}", averaged(congestion, path.name.as_str()).count()),
                 ];
@@ -138,9 +171,11 @@ impl Profile {
             "SC08's peak",
             "Valid cells",
         ]);
-        let is_doubted = rows.iter().any(|(cells, _)| cells.iter().any(|cell| cell.starts_with('(')));
+        let is_doubted =
+            rows.iter().any(|(cells, _)| cells.iter().any(|cell| cell.starts_with('(')));
         let section = Section::new("Decrease per mile").text(format!(
-            "What SC08 prints in its figures 2 and 3 and in section III.C, {} here, measured in 2008 there. {}{}",
+            "What SC08 prints in its figures 2 and 3 and in section III.C, {} here, measured in \
+             2008 there. {}{}",
             self.label(),
             self.spread_in_words(),
             self.rest_in_words()
@@ -152,25 +187,32 @@ impl Profile {
             "SC08's is from 0.2 miles, a path that is not here, so that its column is empty."
         };
         Some(section.table(Table { columns, rows }).note(format!(
-            "DPM is (T({base_miles} miles) - T(d)) / (d - {base_miles} miles). {of_sc08} Its single H-TCP streams of 0.283 Gbit/s, and those of \
+            "DPM is (T({base_miles} miles) - T(d)) / (d - {base_miles} miles). {of_sc08} Its \
+             single H-TCP streams of 0.283 Gbit/s, and those of \
              BIC below 0.065, are said of both long paths together."
         )))
     }
 
     /// The shortest path of known length, from which decreases are counted, and its miles.
     pub fn shortest(&self) -> Option<(&PathPoint, f64)> {
-        let lengths = self.grid.paths.iter().filter_map(|path| path.miles.map(|miles| (path, miles)));
+        let lengths =
+            self.grid.paths.iter().filter_map(|path| path.miles.map(|miles| (path, miles)));
         lengths.min_by(|a, b| a.1.total_cmp(&b.1))
     }
 
     /// What stands below a table with brackets in it.
-    const DOUBTED: &'static str = "In brackets: none of the repetitions is valid. It is what was seen, and counts nowhere: the link or a \
+    const DOUBTED: &'static str = "In brackets: none of the repetitions is valid. It is what was \
+        seen, and counts nowhere: the link or a \
                                    processor was a part of it.";
 
     /// The numbers of streams over which means over length are.
     pub(super) fn averaged(&self) -> impl Iterator<Item = u32> + '_ {
         let sc08 = self.averages_as_sc08();
-        self.grid.streams.iter().copied().filter(move |streams| !sc08 || SC08_STREAMS.contains(streams))
+        self.grid
+            .streams
+            .iter()
+            .copied()
+            .filter(move |streams| !sc08 || SC08_STREAMS.contains(streams))
     }
 
     /// The same in words.
@@ -184,37 +226,46 @@ impl Profile {
         }
     }
 
-    /// What mean and sd are of, beside SC08's, which does not say whether its sd has the repetitions in it.
+    /// What mean and sd are of, beside SC08's, which does not say whether its sd has the
+    /// repetitions in it.
     fn spread_in_words(&self) -> String {
         let averaged = self.averaged_in_words();
         if self.averaged().count() > 1 {
             format!(
-                "Mean and sd are those of the means of {averaged}: each number counts alike, and the sd is not that of repetitions."
+                "Mean and sd are those of the means of {averaged}: each number counts alike, and \
+                 the sd is not that of repetitions."
             )
         } else {
             format!("Mean and sd are those of the repetitions of {averaged}.")
         }
     }
 
-    /// The best number of streams with its Gbit/s, and whether that counts: of valid cells, where there is one.
+    /// The best number of streams with its Gbit/s, and whether that counts: of valid cells, where
+    /// there is one.
     fn peak(&self, congestion: Algorithm, path: &str) -> Option<((u32, f64), bool)> {
-        let each = self.cells_over(congestion, path).map(|result| (result.cell.streams, Found::of(std::iter::once(result))));
-        let found: Vec<(u32, Found)> = each.filter_map(|(streams, found)| Some((streams, found?))).collect();
+        let each = self
+            .cells_over(congestion, path)
+            .map(|result| (result.cell.streams, Found::of(std::iter::once(result))));
+        let found: Vec<(u32, Found)> =
+            each.filter_map(|(streams, found)| Some((streams, found?))).collect();
         let is_valid = found.iter().any(|(_, found)| found.is_valid);
         let counted = found.iter().filter(|(_, found)| found.is_valid == is_valid);
         let peak = counted.max_by(|a, b| a.1.mean().total_cmp(&b.1.mean()))?;
         Some(((peak.0, peak.1.mean()), is_valid))
     }
 
-    /// What might explain where ours differs from the paper, each with what the runs say that test it.
+    /// What might explain where ours differs from the paper, each with what the runs say that test
+    /// it.
     pub(super) fn hypotheses(&self) -> Option<Section> {
         let hypotheses = &self.grid.hypotheses;
         if hypotheses.is_empty() {
             return None;
         }
         let mut section = Section::new("Where ours differs, and why").text(format!(
-            "Each row is a run, {}, with one thing changed, beside the run without it, with the same streams, and SC08's mean of {} \
-             to {} streams. What it explains is how much of the difference it takes away; more than 100 % is too much of it, below \
+            "Each row is a run, {}, with one thing changed, beside the run without it, with the \
+             same streams, and SC08's mean of {} \
+             to {} streams. What it explains is how much of the difference it takes away; more \
+             than 100 % is too much of it, below \
              0 % makes it larger.",
             self.label(),
             SC08_STREAMS.start(),
@@ -227,8 +278,13 @@ impl Profile {
                 rows.extend(self.explained(congestion, &path.name, paper));
             }
         }
-        let reasons = hypotheses.iter().map(|one| (vec![one.name.clone(), one.because.clone()], false)).collect();
-        let names = [("What is changed", false), ("Because", false)].map(|(name, right)| (name.to_owned(), right)).to_vec();
+        let reasons = hypotheses
+            .iter()
+            .map(|one| (vec![one.name.clone(), one.because.clone()], false))
+            .collect();
+        let names = [("What is changed", false), ("Because", false)]
+            .map(|(name, right)| (name.to_owned(), right))
+            .to_vec();
         section = section.table(Table { columns: names, rows: reasons });
         if rows.is_empty() {
             return Some(section.note("None of their runs is there yet."));
@@ -236,12 +292,19 @@ impl Profile {
         if rows.iter().any(|(cells, _)| cells.iter().any(|cell| cell.starts_with('('))) {
             section = section.warning(Profile::DOUBTED);
         }
-        let columns = Table::headings(["Run", "SC08, Gbit/s", "Ours without", "Ours with", "Explains"]);
+        let columns =
+            Table::headings(["Run", "SC08, Gbit/s", "Ours without", "Ours with", "Explains"]);
         Some(section.table(Table { columns, rows }))
     }
 
-    /// A row for each hypothesis that was tested with `congestion` over the path called `path`, and one for what none explains.
-    fn explained(&self, congestion: Algorithm, path: &str, paper: &Sc08) -> Vec<(Vec<String>, bool)> {
+    /// A row for each hypothesis that was tested with `congestion` over the path called `path`, and
+    /// one for what none explains.
+    fn explained(
+        &self,
+        congestion: Algorithm,
+        path: &str,
+        paper: &Sc08,
+    ) -> Vec<(Vec<String>, bool)> {
         let mut rows = Vec::new();
         // What is left of the difference, under what, and its throughput: at first under nothing.
         let mut nearest: Option<(f64, &str, f64)> = None;
@@ -260,8 +323,11 @@ impl Profile {
                 nearest = Some((left, &hypothesis.name, under.mean()));
             }
             let both = plain.is_valid && under.is_valid;
-            let share =
-                if gap.abs() < SAME * paper.gbps { String::new() } else { format!("{:.0} %", (gap - left) / gap * 100.0) };
+            let share = if gap.abs() < SAME * paper.gbps {
+                String::new()
+            } else {
+                format!("{:.0} %", (gap - left) / gap * 100.0)
+            };
             let cells = vec![
                 format!("{congestion}, {} miles, {}", paper.miles, hypothesis.name),
                 format!("{:.2}", paper.gbps),
@@ -275,7 +341,9 @@ impl Profile {
             return Vec::new();
         }
         let (what, ours, left) = match nearest {
-            Some((left, name, ours)) => (format!("with {name}"), format!("{ours:.2}"), format!("{left:+.2} Gbit/s")),
+            Some((left, name, ours)) => {
+                (format!("with {name}"), format!("{ours:.2}"), format!("{left:+.2} Gbit/s"))
+            }
             None => ("none of the runs is valid".to_owned(), String::new(), "not known".to_owned()),
         };
         let run = format!("{congestion}, {} miles, left unexplained: {what}", paper.miles);
@@ -284,12 +352,22 @@ impl Profile {
     }
 
     /// What was found without and with what `hypothesis` changes.
-    fn with_and_without(&self, hypothesis: &Hypothesis, congestion: Algorithm, path: &str) -> (Option<Found>, Option<Found>) {
+    fn with_and_without(
+        &self,
+        hypothesis: &Hypothesis,
+        congestion: Algorithm,
+        path: &str,
+    ) -> (Option<Found>, Option<Found>) {
         let here = |cell: &Cell| {
-            (cell.congestion, cell.path.name.as_str()) == (congestion, path) && hypothesis.streams.contains(&cell.streams)
+            (cell.congestion, cell.path.name.as_str()) == (congestion, path)
+                && hypothesis.streams.contains(&cell.streams)
         };
         let of = |name: Option<&String>| {
-            Found::of(self.cells.iter().filter(|one| here(&one.cell) && one.cell.hypothesis.as_ref() == name))
+            Found::of(
+                self.cells
+                    .iter()
+                    .filter(|one| here(&one.cell) && one.cell.hypothesis.as_ref() == name),
+            )
         };
         (of(None), of(Some(&hypothesis.name)))
     }
@@ -305,13 +383,18 @@ mod tests {
         let mut grid = preset("sc08-distance", Form::Quick).expect("a preset");
         grid.paths.retain(|path| path.name == "usn-0.2" || path.name == "usn-1400");
         grid.streams = vec![1, 10];
-        let mut profile = Profile::new(grid, Kind::Modelled, Environment::default(), "").expect("a grid");
+        let mut profile =
+            Profile::new(grid, Kind::Modelled, Environment::default(), "").expect("a grid");
         assert!(profile.page(&[]).html().contains("None of their runs is there yet"));
         profile.run(&mut Simulator, |_| true).expect("a model does not fail");
         let html = profile.page(&[]).html();
         for hypothesis in &profile.grid.hypotheses {
             for control in ["bic", "htcp"] {
-                assert!(html.contains(&format!("{control}, 1400 miles, {}", hypothesis.name)), "{}", hypothesis.name);
+                assert!(
+                    html.contains(&format!("{control}, 1400 miles, {}", hypothesis.name)),
+                    "{}",
+                    hypothesis.name
+                );
             }
         }
         assert_eq!(html.matches("left unexplained").count(), 4, "two controls over two paths");
@@ -319,10 +402,20 @@ mod tests {
             assert!(html.contains(&format!(">{printed}<")), "{printed}");
         }
         // What a hypothesis changes is in no figure but its own.
-        assert!(profile.plain().all(|result| result.cell.loss == 0.0 && result.cell.window_bytes.is_none()));
+        assert!(
+            profile
+                .plain()
+                .all(|result| result.cell.loss == 0.0 && result.cell.window_bytes.is_none())
+        );
         assert_eq!((profile.plain().count(), profile.cells.len()), (8, 8 + 5 * 2 + 2 * 2));
         let text = profile.beside_papers().join("\n");
-        for words in ["SC08's", "bic, 1400 miles, windows of 4 MiB", "left unexplained: with", "6.69", "1.79"] {
+        for words in [
+            "SC08's",
+            "bic, 1400 miles, windows of 4 MiB",
+            "left unexplained: with",
+            "6.69",
+            "1.79",
+        ] {
             assert!(text.contains(words), "{words} in {text}");
         }
         assert_eq!(profile.grid.under(&profile.cells.last().expect("cells").cell).seconds, 10.0);
@@ -332,26 +425,36 @@ mod tests {
     fn a_number_of_streams_that_ran_more_often_weighs_no_more_and_one_alone_has_no_sd() {
         let mut grid = preset("sc08-distance", Form::Quick).expect("a preset");
         grid.paths.retain(|path| path.name == "usn-0.2" || path.name == "usn-8600");
-        (grid.streams, grid.hypotheses, grid.congestion) = (vec![5, 15], Vec::new(), vec![crate::congestion::Algorithm::Bic]);
+        (grid.streams, grid.hypotheses, grid.congestion) =
+            (vec![5, 15], Vec::new(), vec![crate::congestion::Algorithm::Bic]);
         let mut profile = Profile::modelled(grid);
         let row = |profile: &Profile| {
             let html = profile.page(&[]).html();
-            html[html.find("data-label=\"Miles\">8600<").expect("a row")..].split("</tr>").next().unwrap_or_default().to_owned()
+            html[html.find("data-label=\"Miles\">8600<").expect("a row")..]
+                .split("</tr>")
+                .next()
+                .unwrap_or_default()
+                .to_owned()
         };
         let before = row(&profile);
-        let place =
-            profile.cells.iter().position(|one| one.cell.streams == 5 && one.cell.path.name == "usn-8600").expect("a cell");
+        let place = profile
+            .cells
+            .iter()
+            .position(|one| one.cell.streams == 5 && one.cell.path.name == "usn-8600")
+            .expect("a cell");
         let again = profile.cells[place].repetitions[0].clone();
         profile.cells[place].repetitions.extend(vec![again; 9]);
         assert_eq!(row(&profile), before);
         assert!(profile.page(&[]).html().contains("each number counts alike"));
-        // With one number of streams there is nothing between the streams, and one repetition has no sd either.
+        // With one number of streams there is nothing between the streams, and one repetition has
+        // no sd either.
         profile.cells[place].repetitions.clear();
         assert!(row(&profile).contains("data-label=\"sd, Mbit/s\"><"), "{}", row(&profile));
     }
 
     #[test]
-    fn where_no_repetition_is_valid_the_table_has_what_was_seen_in_brackets_and_counts_none_of_it() {
+    fn where_no_repetition_is_valid_the_table_has_what_was_seen_in_brackets_and_counts_none_of_it()
+    {
         let mut grid = preset("sc08-distance", Form::Quick).expect("a preset");
         grid.paths.retain(|path| path.name == "usn-0.2" || path.name == "usn-1400");
         grid.streams = vec![1, 5, 10];
@@ -363,36 +466,62 @@ mod tests {
             let cell = &result.cell;
             let bic = cell.congestion.name() == "bic";
             if cell.path.name == "usn-1400" && (bic || cell.streams == 5) {
-                result.repetitions.iter_mut().for_each(|one| one.doubt(&["the link was late".to_owned()]));
+                result
+                    .repetitions
+                    .iter_mut()
+                    .for_each(|one| one.doubt(&["the link was late".to_owned()]));
             }
         }
         let html = profile.page(&[]).html();
         let row = |control: &str| {
-            let start = html.find(&format!(">{control}</td><td class=\"right\" data-label=\"Miles\">1400<")).expect("a row");
+            let start = html
+                .find(&format!(">{control}</td><td class=\"right\" data-label=\"Miles\">1400<"))
+                .expect("a row");
             html[start..].split("</tr>").next().unwrap_or_default().to_owned()
         };
         let (bic, htcp) = (row("bic"), row("htcp"));
-        assert!(bic.matches(">(").count() == 5 && bic.contains(">0 of 2<"), "mean, sd, DPM, one stream and peak: {bic}");
+        assert!(
+            bic.matches(">(").count() == 5 && bic.contains(">0 of 2<"),
+            "mean, sd, DPM, one stream and peak: {bic}"
+        );
         assert!(!htcp.contains(">(") && htcp.contains(">1 of 2<"), "{htcp}");
-        assert!(html.contains("In brackets: none of the repetitions is valid") && html.contains("the link was late"));
-        assert!(html.contains("bic, 1400 miles, left unexplained: none of the runs is valid"), "nothing to explain");
+        assert!(
+            html.contains("In brackets: none of the repetitions is valid")
+                && html.contains("the link was late")
+        );
+        assert!(
+            html.contains("bic, 1400 miles, left unexplained: none of the runs is valid"),
+            "nothing to explain"
+        );
         assert!(profile.beside_papers()[0].contains("(") && !html.contains("NaN"));
     }
 
     #[test]
-    fn the_decrease_is_from_the_shortest_path_in_whatever_order_and_sc08s_stands_beside_one_from_its_own_base() {
+    fn the_decrease_is_from_the_shortest_path_in_whatever_order_and_sc08s_stands_beside_one_from_its_own_base()
+     {
         let text = |paths: [&str; 2]| {
             let mut grid = preset("sc08-distance", Form::Quick).expect("a preset");
             grid.paths = paths.map(|name| PathPoint::named(name, None).expect("a path")).to_vec();
             (grid.streams, grid.hypotheses) = (vec![10], Vec::new());
             let profile = Profile::modelled(grid);
             let mean = |path: &str| {
-                let of = |one: &&CellResult| (one.cell.path.name.as_str(), one.cell.congestion) == (path, Algorithm::Bic);
-                profile.cells.iter().find(of).and_then(|one| one.summary()).expect("it ran").mean / 1e6
+                let of = |one: &&CellResult| {
+                    (one.cell.path.name.as_str(), one.cell.congestion) == (path, Algorithm::Bic)
+                };
+                profile.cells.iter().find(of).and_then(|one| one.summary()).expect("it ran").mean
+                    / 1e6
             };
-            let miles =
-                |path: &str| profile.grid.paths.iter().find(|one| one.name == path).and_then(|one| one.miles).unwrap_or(0.0);
-            let (near, far) = (if paths[0] == "usn-8600" { paths[1] } else { paths[0] }, "usn-8600");
+            let miles = |path: &str| {
+                profile
+                    .grid
+                    .paths
+                    .iter()
+                    .find(|one| one.name == path)
+                    .and_then(|one| one.miles)
+                    .unwrap_or(0.0)
+            };
+            let (near, far) =
+                (if paths[0] == "usn-8600" { paths[1] } else { paths[0] }, "usn-8600");
             let dpm = (mean(near) - mean(far)) / (miles(far) - miles(near));
             (profile.per_mile().expect("two lengths").plain(), format!("{dpm:.2}"))
         };
@@ -401,12 +530,29 @@ mod tests {
             text.lines().find(is_row).unwrap_or_else(|| panic!("{miles} in {text}")).to_owned()
         };
         let (backward, dpm) = text(["usn-8600", "usn-0.2"]);
-        assert!(backward.contains("(T(0.2 miles) - T(d)) / (d - 0.2 miles)") && backward.contains("0.86"), "{backward}");
-        assert!(row(&backward, "8600").contains("1.00"), "SC08's, in the row of the long path: {backward}");
-        assert!(row(&backward, "8600").contains(&dpm) && !row(&backward, "0.2").contains(&dpm), "{dpm}: {backward}");
+        assert!(
+            backward.contains("(T(0.2 miles) - T(d)) / (d - 0.2 miles)")
+                && backward.contains("0.86"),
+            "{backward}"
+        );
+        assert!(
+            row(&backward, "8600").contains("1.00"),
+            "SC08's, in the row of the long path: {backward}"
+        );
+        assert!(
+            row(&backward, "8600").contains(&dpm) && !row(&backward, "0.2").contains(&dpm),
+            "{dpm}: {backward}"
+        );
         let (far, dpm) = text(["usn-1400", "usn-8600"]);
-        assert!(far.contains("(T(1400 miles) - T(d)) / (d - 1400 miles)") && far.contains("is from 0.2 miles"), "{far}");
+        assert!(
+            far.contains("(T(1400 miles) - T(d)) / (d - 1400 miles)")
+                && far.contains("is from 0.2 miles"),
+            "{far}"
+        );
         // 1.00 is SC08's decrease of BIC over 8600 miles: from 0.2, not from 1400.
-        assert!(row(&far, "8600").contains(&dpm) && !row(&far, "8600").contains("1.00"), "{dpm}: {far}");
+        assert!(
+            row(&far, "8600").contains(&dpm) && !row(&far, "8600").contains("1.00"),
+            "{dpm}: {far}"
+        );
     }
 }

@@ -16,45 +16,72 @@ const JUMBO: u32 = 9_216;
 /// One MB per second is that many Gbit/s.
 const MB: f64 = 8e-3;
 
-/// Figures and statements of the Trans-European paper (section 5), of ICPP08 (section 3.3) and of ADTS (section V.B).
+/// Figures and statements of the Trans-European paper (section 5), of ICPP08 (section 3.3) and of
+/// ADTS (section V.B).
 const PRINTED: [Printed; 15] = [
     ("wanphy-window", "MTU 9216, window 16 MB, Gbit/s", "5.447", |profile| {
         figure(profile, |cell| (cell.mtu, cell.window_bytes) == (JUMBO, Some(Bytes::mib(16))))
     }),
-    ("wanphy-window", "MTU 1500, windows from 1 MB, Gbit/s", "2.057 at most, by the host", |profile| {
-        range(profile, |cell| cell.mtu == 1_500)
-    }),
+    (
+        "wanphy-window",
+        "MTU 1500, windows from 1 MB, Gbit/s",
+        "2.057 at most, by the host",
+        |profile| range(profile, |cell| cell.mtu == 1_500),
+    ),
     ("wanphy-stability", "Mean, Gbit/s", "5.448", |profile| figure(profile, |_| true)),
     ("wanphy-stability", "Samples of 10 s within 10 Mbit/s of the mean", "93 %", |profile| {
         let all = settled(profile);
         let mean = all.iter().sum::<f64>() / all.len() as f64;
         share(&all, |gbps| (gbps - mean).abs() <= 0.010)
     }),
-    ("wanphy-stability", "Samples more than 50 Mbit/s below the mean", "10 of 2700 (0.4 %)", |profile| {
-        let all = settled(profile);
-        let mean = all.iter().sum::<f64>() / all.len() as f64;
-        share(&all, |gbps| gbps < mean - 0.050)
-    }),
+    (
+        "wanphy-stability",
+        "Samples more than 50 Mbit/s below the mean",
+        "10 of 2700 (0.4 %)",
+        |profile| {
+            let all = settled(profile);
+            let mean = all.iter().sum::<f64>() / all.len() as f64;
+            share(&all, |gbps| gbps < mean - 0.050)
+        },
+    ),
     ("wanphy-stability", "The least sample over the mean", "91 %", |profile| {
         let all = settled(profile);
         let mean = all.iter().sum::<f64>() / all.len() as f64;
         all.into_iter().min_by(f64::total_cmp).map(|least| format!("{:.0} %", least / mean * 100.0))
     }),
-    ("wanphy-background", "The stream alone, Gbit/s", "1.9", |profile| figure(profile, |cell| cell.cross_bps.as_bps() == 0)),
-    ("wanphy-background", "Other traffic at which packets are lost, share of the line", "above 80 %", |profile| {
-        let lossy = profile.plain().filter(|one| one.valid().any(|one| one.retransmits > 0)).map(|one| &one.cell);
-        let shares = lossy.map(|cell| gbit(cell.cross_bps) / gbit(cell.path.rate_bps) * 100.0);
-        Some(shares.min_by(f64::total_cmp).map_or_else(|| "none is lost".to_owned(), |share| format!("{share:.0} %")))
+    ("wanphy-background", "The stream alone, Gbit/s", "1.9", |profile| {
+        figure(profile, |cell| cell.cross_bps.as_bps() == 0)
     }),
+    (
+        "wanphy-background",
+        "Other traffic at which packets are lost, share of the line",
+        "above 80 %",
+        |profile| {
+            let lossy = profile
+                .plain()
+                .filter(|one| one.valid().any(|one| one.retransmits > 0))
+                .map(|one| &one.cell);
+            let shares = lossy.map(|cell| gbit(cell.cross_bps) / gbit(cell.path.rate_bps) * 100.0);
+            Some(
+                shares
+                    .min_by(f64::total_cmp)
+                    .map_or_else(|| "none is lost".to_owned(), |share| format!("{share:.0} %")),
+            )
+        },
+    ),
     ("wanphy-streams", "Least over most of 1 to 20 streams", "little influence", |profile| {
         let all = means(profile, |_| true);
         let most = all.iter().copied().max_by(f64::total_cmp)?;
-        all.iter().copied().min_by(f64::total_cmp).map(|least| format!("{:.0} %", least / most * 100.0))
+        all.iter()
+            .copied()
+            .min_by(f64::total_cmp)
+            .map(|least| format!("{:.0} %", least / most * 100.0))
     }),
     ("wanphy-recovery", "Reno's time to recover over HighSpeed's", "more than 9", |profile| {
         let time = |control: Algorithm| {
             let cells = profile.plain().filter(|one| one.cell.congestion == control);
-            let all: Vec<f64> = cells.flat_map(|one| one.valid().filter_map(|one| one.recovery_s)).collect();
+            let all: Vec<f64> =
+                cells.flat_map(|one| one.valid().filter_map(|one| one.recovery_s)).collect();
             (!all.is_empty()).then(|| all.iter().sum::<f64>() / all.len() as f64)
         };
         Some(format!("{:.1}", time(Algorithm::Reno)? / time(Algorithm::HighSpeed)?))
@@ -62,29 +89,53 @@ const PRINTED: [Printed; 15] = [
     ("icpp08-ipoib", "Best of the largest MTU (IPoIB-RC), MB/s", "890", |profile| {
         best(profile, |cell| cell.mtu > 60_000).map(|gbps| format!("{:.0}", gbps / MB))
     }),
-    ("icpp08-ipoib", "MTU 2 KiB, longest delay: gain of streams over one", "up to 50 %", |profile| {
-        let longest = profile.grid.paths.iter().map(|path| path.rtt_ns).max()?;
-        // "We use this default window size in all of the following experiments" (section 3.3).
-        let here = |cell: &Cell| cell.mtu < 4_000 && cell.path.rtt_ns == longest && cell.window_bytes.is_none();
-        let (one, several) = (best(profile, |cell| here(cell) && cell.streams == 1)?, best(profile, here)?);
-        Some(format!("{:.0} %", (several / one - 1.0) * 100.0))
-    }),
-    ("icpp08-ipoib", "MTU 2 KiB, several streams: 1 ms of delay over the shortest", "sustained", |profile| {
-        let shortest = profile.grid.paths.iter().map(|path| path.rtt_ns).min()?;
-        let of = |near: bool| {
-            best(profile, |cell| {
-                let rtt = cell.path.rtt_ns;
-                cell.mtu < 4_000 && if near { rtt == shortest } else { (1.9..2.1).contains(&rtt.as_millis_f64()) }
-            })
-        };
-        Some(format!("{:.0} %", of(false)? / of(true)? * 100.0))
-    }),
-    ("adts-staging", "From memory: best staging of TCP, share of the line", "10 to 15 % (IPoIB)", |profile| {
-        line_share(profile, Store::Memory)
-    }),
-    ("adts-staging", "From a file: best staging of TCP, share of the line", "below that (figure 8)", |profile| {
-        line_share(profile, Store::File)
-    }),
+    (
+        "icpp08-ipoib",
+        "MTU 2 KiB, longest delay: gain of streams over one",
+        "up to 50 %",
+        |profile| {
+            let longest = profile.grid.paths.iter().map(|path| path.rtt_ns).max()?;
+            // "We use this default window size in all of the following experiments" (section 3.3).
+            let here = |cell: &Cell| {
+                cell.mtu < 4_000 && cell.path.rtt_ns == longest && cell.window_bytes.is_none()
+            };
+            let (one, several) =
+                (best(profile, |cell| here(cell) && cell.streams == 1)?, best(profile, here)?);
+            Some(format!("{:.0} %", (several / one - 1.0) * 100.0))
+        },
+    ),
+    (
+        "icpp08-ipoib",
+        "MTU 2 KiB, several streams: 1 ms of delay over the shortest",
+        "sustained",
+        |profile| {
+            let shortest = profile.grid.paths.iter().map(|path| path.rtt_ns).min()?;
+            let of = |near: bool| {
+                best(profile, |cell| {
+                    let rtt = cell.path.rtt_ns;
+                    cell.mtu < 4_000
+                        && if near {
+                            rtt == shortest
+                        } else {
+                            (1.9..2.1).contains(&rtt.as_millis_f64())
+                        }
+                })
+            };
+            Some(format!("{:.0} %", of(false)? / of(true)? * 100.0))
+        },
+    ),
+    (
+        "adts-staging",
+        "From memory: best staging of TCP, share of the line",
+        "10 to 15 % (IPoIB)",
+        |profile| line_share(profile, Store::Memory),
+    ),
+    (
+        "adts-staging",
+        "From a file: best staging of TCP, share of the line",
+        "below that (figure 8)",
+        |profile| line_share(profile, Store::File),
+    ),
 ];
 
 /// Means in Gbit/s of the cells that `of` takes.
@@ -115,20 +166,27 @@ fn settled(profile: &Profile) -> Vec<f64> {
 
 fn share(all: &[f64], of: impl Fn(f64) -> bool) -> Option<String> {
     let some = all.iter().filter(|gbps| of(**gbps)).count();
-    (!all.is_empty()).then(|| format!("{:.1} % of {}", some as f64 / all.len() as f64 * 100.0, all.len()))
+    (!all.is_empty())
+        .then(|| format!("{:.1} % of {}", some as f64 / all.len() as f64 * 100.0, all.len()))
 }
 
 fn line_share(profile: &Profile, store: Store) -> Option<String> {
-    let shares = profile.one_way().filter(|one| one.cell.staged.is_some_and(|staged| staged.store == store));
-    let shares = shares.filter_map(|one| Some(one.summary()?.mean / one.cell.path.rate_bps.as_bps() as f64 * 100.0));
+    let shares =
+        profile.one_way().filter(|one| one.cell.staged.is_some_and(|staged| staged.store == store));
+    let shares = shares.filter_map(|one| {
+        Some(one.summary()?.mean / one.cell.path.rate_bps.as_bps() as f64 * 100.0)
+    });
     shares.max_by(f64::total_cmp).map(|share| format!("{share:.0} %"))
 }
 
 impl CellResult {
-    /// Samples in Gbit/s after the ramp, of every valid repetition, one after the other; they are `sample_s` apart.
+    /// Samples in Gbit/s after the ramp, of every valid repetition, one after the other; they are
+    /// `sample_s` apart.
     pub(super) fn settled(&self, sample_s: f64) -> Vec<f64> {
         let after = |ramp_s: f64| (ramp_s / sample_s).round() as usize;
-        self.valid().flat_map(|one| one.samples_bps.iter().skip(after(one.ramp_s)).map(|bps| gbit(*bps))).collect()
+        self.valid()
+            .flat_map(|one| one.samples_bps.iter().skip(after(one.ramp_s)).map(|bps| gbit(*bps)))
+            .collect()
     }
 }
 
@@ -137,12 +195,19 @@ impl Profile {
     pub(super) fn printed(&self) -> Option<Section> {
         let mine = PRINTED.iter().filter(|(preset, ..)| *preset == self.grid.name);
         let rows: Vec<(Vec<String>, bool)> = mine
-            .filter_map(|(_, what, printed, ours)| Some((vec![(*what).to_owned(), (*printed).to_owned(), ours(self)?], false)))
+            .filter_map(|(_, what, printed, ours)| {
+                Some((vec![(*what).to_owned(), (*printed).to_owned(), ours(self)?], false))
+            })
             .collect();
-        let columns = [("What", false), ("Printed", true), ("Ours", true)].map(|(name, right)| (name.to_owned(), right)).to_vec();
+        let columns = [("What", false), ("Printed", true), ("Ours", true)]
+            .map(|(name, right)| (name.to_owned(), right))
+            .to_vec();
         (!rows.is_empty()).then(|| {
             Section::new("Beside what the paper prints")
-                .text(format!("Figures and statements of the paper whose experiment this is, and ours, {}.", self.label()))
+                .text(format!(
+                    "Figures and statements of the paper whose experiment this is, and ours, {}.",
+                    self.label()
+                ))
                 .table(Table { columns, rows })
         })
     }
@@ -153,7 +218,8 @@ mod tests {
     use super::*;
     use crate::profile::{Form, PRESETS, preset};
 
-    /// The first number of what the model gives in a quick form that runs once, and how far a change may move it.
+    /// The first number of what the model gives in a quick form that runs once, and how far a
+    /// change may move it.
     const OURS: [(&str, f64, f64); 15] = [
         ("MTU 9216, window 16 MB, Gbit/s", 5.2, 5.45),
         ("MTU 1500, windows from 1 MB, Gbit/s", 0.45, 0.5),
@@ -187,9 +253,15 @@ mod tests {
             for (_, what, printed, ours) in PRINTED.iter().filter(|(preset, ..)| *preset == name) {
                 let ours = ours(&profile).unwrap_or_else(|| panic!("{name}: {what}"));
                 println!("{name}: {what}: {printed}, ours {ours}");
-                let (_, low, high) = OURS.iter().find(|(known, ..)| known == what).unwrap_or_else(|| panic!("{what}"));
+                let (_, low, high) = OURS
+                    .iter()
+                    .find(|(known, ..)| known == what)
+                    .unwrap_or_else(|| panic!("{what}"));
                 let number = ours.split(' ').next().and_then(|word| word.parse::<f64>().ok());
-                assert!(number.is_some_and(|number| (*low..=*high).contains(&number)), "{what}: {ours}, not {low} to {high}");
+                assert!(
+                    number.is_some_and(|number| (*low..=*high).contains(&number)),
+                    "{what}: {ours}, not {low} to {high}"
+                );
                 assert!(!ours.contains("NaN") && !ours.contains("inf"), "{what}: {ours}");
             }
             assert!(profile.page(&[]).html().contains("Beside what the paper prints"), "{name}");

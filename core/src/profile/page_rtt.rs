@@ -1,20 +1,26 @@
-//! A profile's page: throughput against round-trip time, with its interval, and where it turns from concave to convex.
+//! A profile's page: throughput against round-trip time, with its interval, and where it turns from
+//! concave to convex.
 
 use super::document::{CellResult, Profile};
 use super::page::{LINES, gbit};
 use super::published;
-use super::statistics::{LEAST_RTTS, Pooled, Transition, Turn, Unnamed, transition, utilisation_concavity};
+use super::statistics::{
+    LEAST_RTTS, Pooled, Transition, Turn, Unnamed, transition, utilisation_concavity,
+};
 use crate::congestion::Algorithm;
 use crate::report::{Axis, LineChart, Section, Series, Table};
 use crate::units::Span;
 
 impl Profile {
-    /// What was found with `congestion` over the path called `path`, over SC08's streams where the grid has them.
+    /// What was found with `congestion` over the path called `path`, over SC08's streams where the
+    /// grid has them.
     fn averaged_over(&self, congestion: Algorithm, path: &str) -> Option<Pooled> {
         let streams: Vec<u32> = self.averaged().collect();
         let of = |result: &&CellResult| {
             let cell = &result.cell;
-            cell.congestion == congestion && cell.path.name == path && streams.contains(&cell.streams)
+            cell.congestion == congestion
+                && cell.path.name == path
+                && streams.contains(&cell.streams)
         };
         CellResult::pooled(self.basic().filter(of))
     }
@@ -23,11 +29,20 @@ impl Profile {
     fn band_in_words(&self) -> String {
         let averaged = self.averaged_in_words();
         let several = self.averaged().count() > 1;
-        let means = if several { format!("Means of the means of {averaged}") } else { format!("Means of {averaged}") };
+        let means = if several {
+            format!("Means of the means of {averaged}")
+        } else {
+            format!("Means of {averaged}")
+        };
         format!(
-            "{means}; the shade is the 95 % confidence interval of that mean by how the repetitions differ, and there is none where a \
+            "{means}; the shade is the 95 % confidence interval of that mean by how the \
+             repetitions differ, and there is none where a \
              number of streams ran once.{}",
-            if several { " How far apart the streams lie is not in it: the tables have their sd." } else { "" }
+            if several {
+                " How far apart the streams lie is not in it: the tables have their sd."
+            } else {
+                ""
+            }
         )
     }
 
@@ -44,21 +59,28 @@ impl Profile {
         for &congestion in self.grid.congestion.iter().take(LINES) {
             let found: Vec<(f64, Pooled)> = paths
                 .iter()
-                .filter_map(|path| Some((path.rtt_ns.as_millis_f64(), self.averaged_over(congestion, &path.name)?)))
+                .filter_map(|path| {
+                    Some((path.rtt_ns.as_millis_f64(), self.averaged_over(congestion, &path.name)?))
+                })
                 .collect();
-            let points: Vec<(f64, f64)> = found.iter().map(|(ms, pooled)| (*ms, pooled.mean / 1e9)).collect();
-            let band =
-                found.iter().filter_map(|(ms, pooled)| pooled.ci95.map(|(low, high)| (*ms, low.max(0.0) / 1e9, high / 1e9)));
+            let points: Vec<(f64, f64)> =
+                found.iter().map(|(ms, pooled)| (*ms, pooled.mean / 1e9)).collect();
+            let band = found.iter().filter_map(|(ms, pooled)| {
+                pooled.ci95.map(|(low, high)| (*ms, low.max(0.0) / 1e9, high / 1e9))
+            });
             let fit = transition(&points, capacity);
             rows.push((
                 vec![
                     congestion.to_string(),
                     turn_in_words(&fit),
                     match fit {
-                        Ok(Transition { rmse, .. }) | Err(Unnamed::PoorFit(rmse)) => format!("{rmse:.3}"),
+                        Ok(Transition { rmse, .. }) | Err(Unnamed::PoorFit(rmse)) => {
+                            format!("{rmse:.3}")
+                        }
                         Err(Unnamed::TooFew(_)) => String::new(),
                     },
-                    utilisation_concavity(&points, capacity).map_or_else(String::new, |value| format!("{value:.2}")),
+                    utilisation_concavity(&points, capacity)
+                        .map_or_else(String::new, |value| format!("{value:.2}")),
                 ],
                 false,
             ));
@@ -72,10 +94,17 @@ impl Profile {
         for &congestion in &self.grid.congestion {
             let points: Vec<(f64, f64)> = paths
                 .iter()
-                .filter_map(|path| published::sc08(congestion, &path.name).map(|row| (path.rtt_ns.as_millis_f64(), row.gbps)))
+                .filter_map(|path| {
+                    published::sc08(congestion, &path.name)
+                        .map(|row| (path.rtt_ns.as_millis_f64(), row.gbps))
+                })
                 .collect();
             if points.len() > 1 && series.len() < LINES {
-                series.push(Series { name: format!("{congestion}, SC08"), points, ..Series::default() });
+                series.push(Series {
+                    name: format!("{congestion}, SC08"),
+                    points,
+                    ..Series::default()
+                });
             }
         }
         let chart = |x: Axis| LineChart {
@@ -85,7 +114,12 @@ impl Profile {
             series: series.clone(),
             marks: Vec::new(),
         };
-        let columns = Table::headings(["Control", "Transition RTT", "Error of the fit", "Utilisation-concavity"]);
+        let columns = Table::headings([
+            "Control",
+            "Transition RTT",
+            "Error of the fit",
+            "Utilisation-concavity",
+        ]);
         Some(
             Section::new("Throughput against round-trip time")
                 .text(format!("{}{}", self.band_in_words(), self.rest_in_words()))
@@ -93,9 +127,12 @@ impl Profile {
                 .chart(chart(Axis::new("Round-trip time, logarithmic", "ms").log()))
                 .table(Table { columns, rows })
                 .note(
-                    "Up to the transition RTT a profile is concave: distance costs little. Two sigmoids are fitted (Rao et al., HPDC 2017); it \
-                     lies between the two measured rtts at which one hands over to the other, and is named from six distances on and \
-                     where the fit is within 0.05 of capacity. Utilisation-concavity is 1 for a profile that falls only at its \
+                    "Up to the transition RTT a profile is concave: distance costs little. Two \
+                     sigmoids are fitted (Rao et al., HPDC 2017); it \
+                     lies between the two measured rtts at which one hands over to the other, and \
+                     is named from six distances on and \
+                     where the fit is within 0.05 of capacity. Utilisation-concavity is 1 for a \
+                     profile that falls only at its \
                      end and uses everything, 0 for one that falls at once.",
                 ),
         )
@@ -107,9 +144,13 @@ fn turn_in_words(found: &Result<Transition, Unnamed>) -> String {
     let rtt = |ms: f64| Span::from_secs_f64(ms / 1e3).to_string();
     match *found {
         Ok(Transition { turn: Turn::Below(least), .. }) => format!("below {}", rtt(least)),
-        Ok(Transition { turn: Turn::Between(from, to), .. }) => format!("{} to {}", rtt(from), rtt(to)),
+        Ok(Transition { turn: Turn::Between(from, to), .. }) => {
+            format!("{} to {}", rtt(from), rtt(to))
+        }
         Ok(Transition { turn: Turn::Beyond(most), .. }) => format!("none up to {}", rtt(most)),
-        Err(Unnamed::TooFew(count)) => format!("not named: {count} distances, {LEAST_RTTS} are needed"),
+        Err(Unnamed::TooFew(count)) => {
+            format!("not named: {count} distances, {LEAST_RTTS} are needed")
+        }
         Err(Unnamed::PoorFit(_)) => "not named: no fit".to_owned(),
     }
 }
@@ -123,14 +164,18 @@ mod tests {
     #[test]
     fn a_transition_is_named_by_two_rtts_or_not_at_all() {
         let page = |rtts: &[f64], window: Option<u64>| {
-            let path = |ms: &f64| PathPoint::custom(Rate::from_bps(1_000_000_000), Span::from_secs_f64(ms / 1e3));
-            let mut grid = Grid::new("custom", rtts.iter().map(path).collect(), vec![Algorithm::Cubic]);
+            let path = |ms: &f64| {
+                PathPoint::custom(Rate::from_bps(1_000_000_000), Span::from_secs_f64(ms / 1e3))
+            };
+            let mut grid =
+                Grid::new("custom", rtts.iter().map(path).collect(), vec![Algorithm::Cubic]);
             grid.windows_bytes = vec![window.map(Bytes)];
             (grid.seconds, grid.repetitions.least, grid.repetitions.most) = (8.0, 1, 1);
             Profile::modelled(grid).page(&[]).html()
         };
         let rtts = [1.0, 5.0, 10.0, 20.0, 40.0, 80.0, 160.0];
-        // Windows of a round trip of a few ms: convex from the beginning. Without them it does not turn before slow start takes the time.
+        // Windows of a round trip of a few ms: convex from the beginning. Without them it does not
+        // turn before slow start takes the time.
         assert!(page(&rtts, Some(1 << 15)).contains(">below 1.00 ms<"), "convex");
         assert!(page(&rtts[..5], None).contains("not named: 5 distances, 6 are needed"));
         let whole = page(&rtts[..6], None);

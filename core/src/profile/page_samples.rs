@@ -9,7 +9,8 @@ const LEAST: usize = 100;
 const BARS: usize = 40;
 
 impl Profile {
-    /// The samples of the cell that has most of them, after its ramp; the Trans-European paper's figure 7 in another form.
+    /// The samples of the cell that has most of them, after its ramp; the Trans-European paper's
+    /// figure 7 in another form.
     pub(super) fn how_often(&self) -> Option<Section> {
         let (result, samples) = self
             .plain()
@@ -21,7 +22,8 @@ impl Profile {
         let mean = samples.iter().sum::<f64>() / samples.len() as f64;
         // A rate that never changes fills one bar.
         let each = ((most - least) / BARS as f64).max(most * 1e-4).max(1e-9);
-        let mut buckets: Vec<(f64, u64)> = (0..=BARS).map(|i| (least + i as f64 * each, 0)).collect();
+        let mut buckets: Vec<(f64, u64)> =
+            (0..=BARS).map(|i| (least + i as f64 * each, 0)).collect();
         for sample in &samples {
             // The first bucket ends where the samples begin, and is empty.
             let place = 1 + ((sample - least) / each) as usize;
@@ -59,7 +61,11 @@ mod tests {
             Profile::modelled(grid).page(&[]).html()
         };
         let (long, short) = (html(60.0), html(20.0));
-        assert!(long.contains("How often which throughput") && long.contains("least 5.") && !long.contains("NaN"));
+        assert!(
+            long.contains("How often which throughput")
+                && long.contains("least 5.")
+                && !long.contains("NaN")
+        );
         assert!(!short.contains("How often which throughput"));
     }
 }

@@ -1,4 +1,5 @@
-//! What a profile's page says of how steady a path is: from repetition to repetition, and over time within them.
+//! What a profile's page says of how steady a path is: from repetition to repetition, and over time
+//! within them.
 
 use super::document::{CellResult, Profile};
 use crate::report::{HeatMap, Section, Surface};
@@ -11,15 +12,17 @@ const SURFACES: usize = 6;
 const COLUMNS: usize = 24;
 
 impl Profile {
-    /// SC08's stability profile, T(repetition, n), and the coefficient of variation over all cells; `None` where cells ran less than
-    /// three times.
+    /// SC08's stability profile, T(repetition, n), and the coefficient of variation over all cells;
+    /// `None` where cells ran less than three times.
     pub(super) fn stability(&self) -> Option<Section> {
         let repeated = || self.basic().filter(|result| result.valid().count() >= LEAST);
-        let steady = |one: &CellResult| one.summary().map_or(0.0, |summary| summary.variation() * 100.0);
+        let steady =
+            |one: &CellResult| one.summary().map_or(0.0, |summary| summary.variation() * 100.0);
         let all = self.one_way().filter(|result| result.valid().count() >= LEAST);
         let least_steady = all.max_by(|a, b| steady(a).total_cmp(&steady(b)))?;
         let mut section = Section::new("Stability").text(format!(
-            "How much a cell's repetitions differ: their standard deviation over their mean. Below, as SC08 draws it, the throughput by \
+            "How much a cell's repetitions differ: their standard deviation over their mean. \
+             Below, as SC08 draws it, the throughput by \
              repetition and streams; at last the least steady cell of all over time.{}",
             self.rest_in_words()
         ));
@@ -28,7 +31,8 @@ impl Profile {
             let rows = self.grid.paths.iter().map(|path| {
                 let of = |streams: u32| {
                     let here = |one: &&CellResult| {
-                        (one.cell.congestion, one.cell.streams) == (congestion, streams) && one.cell.path == *path
+                        (one.cell.congestion, one.cell.streams) == (congestion, streams)
+                            && one.cell.path == *path
                     };
                     let all: Vec<f64> = repeated().filter(here).map(steady).collect();
                     (!all.is_empty()).then(|| all.iter().sum::<f64>() / all.len() as f64)
@@ -36,7 +40,10 @@ impl Profile {
                 (path.label(), self.grid.streams.iter().map(|&streams| of(streams)).collect())
             });
             section = section.chart(HeatMap {
-                title: format!("Coefficient of variation of {congestion} by path and streams, {}", self.label()),
+                title: format!(
+                    "Coefficient of variation of {congestion} by path and streams, {}",
+                    self.label()
+                ),
                 value: format!("{congestion}, {}: coefficient of variation (%)", self.label()),
                 across: "Streams".to_owned(),
                 columns: self.grid.streams.iter().map(ToString::to_string).collect(),
@@ -47,26 +54,40 @@ impl Profile {
         let mut surfaces: Vec<Surface> = Vec::new();
         for &congestion in &self.grid.congestion {
             for path in &self.grid.paths {
-                let of = |one: &&CellResult| one.cell.congestion == congestion && one.cell.path == *path;
-                let rows: Vec<(String, Vec<f64>)> =
-                    repeated().filter(of).map(|one| (one.cell.streams.to_string(), one.goodput_bps())).collect();
-                surfaces
-                    .push(self.surface(&format!("{congestion} over {}", path.name), ("Repetition", "Streams"), rows, |i| i + 1));
+                let of =
+                    |one: &&CellResult| one.cell.congestion == congestion && one.cell.path == *path;
+                let rows: Vec<(String, Vec<f64>)> = repeated()
+                    .filter(of)
+                    .map(|one| (one.cell.streams.to_string(), one.goodput_bps()))
+                    .collect();
+                surfaces.push(self.surface(
+                    &format!("{congestion} over {}", path.name),
+                    ("Repetition", "Streams"),
+                    rows,
+                    |i| i + 1,
+                ));
             }
         }
         let rows = least_steady.valid().enumerate().map(|(i, one)| {
             let group = one.samples_bps.len().div_ceil(COLUMNS).max(1);
-            let mean =
-                |part: &[crate::units::Rate]| part.iter().map(|rate| rate.as_bps() as f64).sum::<f64>() / part.len() as f64;
+            let mean = |part: &[crate::units::Rate]| {
+                part.iter().map(|rate| rate.as_bps() as f64).sum::<f64>() / part.len() as f64
+            };
             ((i + 1).to_string(), one.samples_bps.chunks_exact(group).map(mean).collect())
         });
         let samples = least_steady.valid().map(|one| one.samples_bps.len()).max().unwrap_or(1);
         let each = samples.div_ceil(COLUMNS).max(1) as f64 * self.grid.sample_s;
         let name = format!("{}, over time", least_steady.cell.name());
         surfaces.truncate(SURFACES);
-        surfaces
-            .push(self.surface(&name, ("Seconds", "Repetition"), rows.collect(), |i| ((i + 1) as f64 * each).round() as usize));
-        Some(surfaces.into_iter().filter(Surface::has_faces).fold(section, |section, surface| section.chart(surface)))
+        surfaces.push(self.surface(&name, ("Seconds", "Repetition"), rows.collect(), |i| {
+            ((i + 1) as f64 * each).round() as usize
+        }));
+        Some(
+            surfaces
+                .into_iter()
+                .filter(Surface::has_faces)
+                .fold(section, |section, surface| section.chart(surface)),
+        )
     }
 
     /// `rows` in bit/s over columns that `column` numbers.
@@ -78,16 +99,26 @@ impl Profile {
         column: impl Fn(usize) -> usize,
     ) -> Surface {
         let columns = rows.iter().map(|(_, values)| values.len()).min().unwrap_or(0);
-        let most = rows.iter().flat_map(|(_, values)| values).fold(0.0, |most: f64, bps| most.max(bps / 1e9));
+        let most = rows
+            .iter()
+            .flat_map(|(_, values)| values)
+            .fold(0.0, |most: f64, bps| most.max(bps / 1e9));
         Surface {
-            title: format!("Throughput by {} and {}: {name}, {}", across.to_lowercase(), along.to_lowercase(), self.label()),
+            title: format!(
+                "Throughput by {} and {}: {name}, {}",
+                across.to_lowercase(),
+                along.to_lowercase(),
+                self.label()
+            ),
             value: format!("{name}, {}: goodput (Gbit/s)", self.label()),
             across: across.to_owned(),
             along: along.to_owned(),
             columns: (0..columns).map(|i| column(i).to_string()).collect(),
             rows: rows
                 .into_iter()
-                .map(|(name, values)| (name, values.into_iter().take(columns).map(|bps| Some(bps / 1e9)).collect()))
+                .map(|(name, values)| {
+                    (name, values.into_iter().take(columns).map(|bps| Some(bps / 1e9)).collect())
+                })
                 .collect(),
             most,
         }
@@ -108,7 +139,11 @@ mod tests {
             Profile::modelled(grid).page(&[]).html()
         };
         let html = draw(4);
-        for words in ["htcp, modelled: coefficient of variation (%)", "bic over usn-8600, modelled", "over time, modelled"] {
+        for words in [
+            "htcp, modelled: coefficient of variation (%)",
+            "bic over usn-8600, modelled",
+            "over time, modelled",
+        ] {
             assert!(html.contains(words), "{words}");
         }
         assert!(!html.contains("NaN"), "a number that is none");

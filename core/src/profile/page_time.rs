@@ -1,4 +1,5 @@
-//! A profile's page: the streams over time, what happened meanwhile, and how long they took to come back.
+//! A profile's page: the streams over time, what happened meanwhile, and how long they took to come
+//! back.
 
 use super::document::{CellResult, Profile};
 use super::grid::Disturbance;
@@ -14,12 +15,16 @@ impl Profile {
     pub(super) fn recoveries(&self) -> Option<Section> {
         let disturbance = self.grid.disturbance?;
         let rows = self.plain().map(|result| {
-            let found: Vec<f64> = result.valid().filter_map(|repetition| repetition.recovery_s).collect();
+            let found: Vec<f64> =
+                result.valid().filter_map(|repetition| repetition.recovery_s).collect();
             let (back, all) = (found.len(), result.valid().count());
             let summary = Summary::of(&found);
             let cells = vec![
                 result.cell.name(),
-                summary.map_or_else(|| "not within the repetition".to_owned(), |s| format!("{:.1} s", s.mean)),
+                summary.map_or_else(
+                    || "not within the repetition".to_owned(),
+                    |s| format!("{:.1} s", s.mean),
+                ),
                 summary.map_or_else(String::new, |s| format!("{:.1} to {:.1} s", s.min, s.max)),
                 format!("{back} of {all}"),
             ];
@@ -29,21 +34,28 @@ impl Profile {
         Some(
             Section::new("Time to recover")
                 .text(format!(
-                    "From the disturbance at {} to nine tenths of the rate before it, for three samples on end; {}.",
+                    "From the disturbance at {} to nine tenths of the rate before it, for three \
+                     samples on end; {}.",
                     disturbance.at_ns,
                     self.label()
                 ))
-                .table(Table { columns: columns.map(|(name, right)| (name.to_owned(), right)).to_vec(), rows: rows.collect() })
+                .table(Table {
+                    columns: columns.map(|(name, right)| (name.to_owned(), right)).to_vec(),
+                    rows: rows.collect(),
+                })
                 .note(
-                    "The Trans-European paper's figure 10: HighSpeed was back more than nine times sooner than stock TCP. Its 18.6 s \
-                     for Reno at 17 ms and 9.2 Gbit/s and 0.97 s for HighSpeed are what theory says of one loss.",
+                    "The Trans-European paper's figure 10: HighSpeed was back more than nine \
+                     times sooner than stock TCP. Its 18.6 s \
+                     for Reno at 17 ms and 9.2 Gbit/s and 0.97 s for HighSpeed are what theory \
+                     says of one loss.",
                 ),
         )
     }
 
     /// The first valid repetition of some cells, over time.
     pub(super) fn over_time(&self) -> Option<Section> {
-        let measured: Vec<&CellResult> = self.plain().filter(|result| result.valid().next().is_some()).collect();
+        let measured: Vec<&CellResult> =
+            self.plain().filter(|result| result.valid().next().is_some()).collect();
         if measured.is_empty() {
             return None;
         }
@@ -52,10 +64,16 @@ impl Profile {
         let chosen: Vec<&&CellResult> = measured.iter().rev().step_by(step).take(LINES).collect();
         let series = chosen.iter().rev().map(|result| {
             let first = result.valid().next();
-            let samples = first.map(|repetition| repetition.samples_bps.as_slice()).unwrap_or_default();
+            let samples =
+                first.map(|repetition| repetition.samples_bps.as_slice()).unwrap_or_default();
             let losses = first.map(|repetition| repetition.losses.as_slice()).unwrap_or_default();
-            let events = losses.iter().map(|lost| (lost.at_s, format!("{} packets lost, {:.1} s", lost.packets, lost.at_s)));
-            let points = samples.iter().enumerate().map(|(i, bps)| ((i + 1) as f64 * self.grid.sample_s, gbit(*bps)));
+            let events = losses.iter().map(|lost| {
+                (lost.at_s, format!("{} packets lost, {:.1} s", lost.packets, lost.at_s))
+            });
+            let points = samples
+                .iter()
+                .enumerate()
+                .map(|(i, bps)| ((i + 1) as f64 * self.grid.sample_s, gbit(*bps)));
             Series {
                 name: self.short_name(&result.cell),
                 points: points.collect(),
@@ -66,8 +84,10 @@ impl Profile {
         Some(
             Section::new("Over time")
                 .text(format!(
-                    "The first repetition of cells from all over the grid, {}: ramp, losses, steady part. Each tick on a line is a \
-                     sample in which packets were lost or sent again. A drag zooms; a double click shows all.",
+                    "The first repetition of cells from all over the grid, {}: ramp, losses, \
+                     steady part. Each tick on a line is a \
+                     sample in which packets were lost or sent again. A drag zooms; a double \
+                     click shows all.",
                     self.label()
                 ))
                 .chart(LineChart {
@@ -85,7 +105,9 @@ impl Profile {
         let Some(Disturbance { at_ns, change }) = self.grid.disturbance else { return Vec::new() };
         let at = at_ns.as_secs_f64();
         let (to, name) = match change {
-            Change::Cross(rate, during) => (at + during.map_or(0.0, Span::as_secs_f64), format!("other traffic of {rate}")),
+            Change::Cross(rate, during) => {
+                (at + during.map_or(0.0, Span::as_secs_f64), format!("other traffic of {rate}"))
+            }
             Change::Lose(frames) => (at, format!("{frames} lost")),
             _ => (at, "disturbance".to_owned()),
         };

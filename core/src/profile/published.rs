@@ -66,11 +66,15 @@ mod tests {
     fn the_papers_throughputs_give_the_papers_decrease_per_mile() {
         for row in SC08.iter().filter(|row| row.dpm_mbps.is_some()) {
             let base = sc08(row.congestion, "usn-0.2").expect("the base length");
-            let found = decrease_per_mile((base.miles, base.gbps * 1e3), (row.miles, row.gbps * 1e3)).expect("another length");
+            let found =
+                decrease_per_mile((base.miles, base.gbps * 1e3), (row.miles, row.gbps * 1e3))
+                    .expect("another length");
             let printed = row.dpm_mbps.expect("a printed value");
-            // The throughputs are printed to 0.01 Gbit/s, which leaves each end 5 Mbit/s; the result is printed to 0.01.
+            // The throughputs are printed to 0.01 Gbit/s, which leaves each end 5 Mbit/s; the
+            // result is printed to 0.01.
             let rounding = 10.0 / (row.miles - base.miles) + 0.005;
-            // One value is out of the paper's own line: H-TCP over 8600 miles is printed as 0.87; its throughputs give 0.863.
+            // One value is out of the paper's own line: H-TCP over 8600 miles is printed as 0.87;
+            // its throughputs give 0.863.
             let known = (row.congestion, row.path) == (Algorithm::HTcp, "usn-8600");
             assert!(((found - printed).abs() <= rounding) != known, "{row:?}: {found:.4}");
             assert!((found - printed).abs() < 0.01, "{row:?}: {found:.4}");
@@ -80,7 +84,11 @@ mod tests {
     #[test]
     fn the_papers_mean_decrease_per_mile_is_that_of_its_three_lengths() {
         for (congestion, printed) in [(Algorithm::Bic, 1.34), (Algorithm::HTcp, 1.29)] {
-            let found: Vec<f64> = SC08.iter().filter(|row| row.congestion == congestion).filter_map(|row| row.dpm_mbps).collect();
+            let found: Vec<f64> = SC08
+                .iter()
+                .filter(|row| row.congestion == congestion)
+                .filter_map(|row| row.dpm_mbps)
+                .collect();
             assert!((found.iter().sum::<f64>() / 3.0 - printed).abs() < 0.006, "{congestion}");
         }
     }

@@ -60,7 +60,8 @@ pub struct Lost {
 /// One measurement of one cell.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Repetition {
-    /// Which of the cell's repetitions it is, from 0; an invalid one is followed by another of the same number.
+    /// Which of the cell's repetitions it is, from 0; an invalid one is followed by another of the
+    /// same number.
     pub index: u32,
     /// Of its random choices.
     pub seed: u64,
@@ -102,15 +103,18 @@ pub struct Repetition {
     /// How exact the link was, where it was emulated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub link: Option<Exactness>,
-    /// Why it must not be averaged in: the link was not exact, a processor was the limit. Absent when it is valid.
+    /// Why it must not be averaged in: the link was not exact, a processor was the limit. Absent
+    /// when it is valid.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub invalid: Option<String>,
-    /// When packets were lost, or sent again as far as a kernel tells: how many in each sample interval that had some.
+    /// When packets were lost, or sent again as far as a kernel tells: how many in each sample
+    /// interval that had some.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub losses: Vec<Lost>,
     /// Payload that arrived in each sample interval, all streams together.
     pub samples_bps: Vec<Rate>,
-    /// Payload per time of each stream; absent in a copy, whose mover gives the next block to the stream that is free.
+    /// Payload per time of each stream; absent in a copy, whose mover gives the next block to the
+    /// stream that is free.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub streams_bps: Vec<Rate>,
 }

@@ -1,4 +1,5 @@
-//! When and where a profile went on: its repetitions may be of several days, kernels and machines, and the document says so.
+//! When and where a profile went on: its repetitions may be of several days, kernels and machines,
+//! and the document says so.
 
 use super::document::{Environment, Profile};
 use serde::{Deserialize, Serialize};
@@ -23,11 +24,17 @@ impl Profile {
         let mut profile = self.goes_on();
         let repetitions = profile.cells.iter().map(|result| result.repetitions.len()).sum();
         let farline = env!("CARGO_PKG_VERSION").to_owned();
-        profile.resumptions.push(Resumption { date: date.into(), farline, environment, repetitions });
+        profile.resumptions.push(Resumption {
+            date: date.into(),
+            farline,
+            environment,
+            repetitions,
+        });
         profile
     }
 
-    /// What was not the same all the time, a sentence for each resumption in which something changed.
+    /// What was not the same all the time, a sentence for each resumption in which something
+    /// changed.
     pub fn changes(&self) -> Vec<String> {
         let (mut farline, mut before) = (&self.farline, &self.environment);
         let mut all = Vec::new();
@@ -44,16 +51,26 @@ impl Profile {
             compare("kernel", before.kernel.clone(), one.environment.kernel.clone());
             let cpus = |environment: &Environment| environment.cpus.map(|cpus| cpus.to_string());
             compare("processors", cpus(before), cpus(&one.environment));
-            let names = before.settings.iter().chain(&one.environment.settings).map(|(name, _)| name);
+            let names =
+                before.settings.iter().chain(&one.environment.settings).map(|(name, _)| name);
             let names: std::collections::BTreeSet<&String> = names.collect();
             for name in names {
                 let of = |environment: &Environment| {
-                    environment.settings.iter().find(|(known, _)| known == name).map(|(_, value)| value.clone())
+                    environment
+                        .settings
+                        .iter()
+                        .find(|(known, _)| known == name)
+                        .map(|(_, value)| value.clone())
                 };
                 compare(name, of(before), of(&one.environment));
             }
             if !changed.is_empty() {
-                all.push(format!("from repetition {} on ({}): {}", one.repetitions + 1, one.date, changed.join(", ")));
+                all.push(format!(
+                    "from repetition {} on ({}): {}",
+                    one.repetitions + 1,
+                    one.date,
+                    changed.join(", ")
+                ));
             }
             (farline, before) = (&one.farline, &one.environment);
         }
@@ -81,11 +98,21 @@ mod tests {
         let old = serde_json::to_string(&profile).expect("JSON");
         assert!(!old.contains("resumptions"), "the field is absent in what never went on");
         let same = Profile::read(&old).expect("a profile").goes_on_in(of("6.1", "4"), "Monday");
-        assert!(same.changes().is_empty() && same.resumptions.len() == 1, "it is recorded, and nothing changed");
+        assert!(
+            same.changes().is_empty() && same.resumptions.len() == 1,
+            "it is recorded, and nothing changed"
+        );
         let other = same.goes_on_in(of("6.18", "8"), "Tuesday");
         let said = other.changes();
-        assert_eq!(said, ["from repetition 1 on (Tuesday): kernel 6.18 in place of 6.1, net.core.rmem_max 8 in place of 4"]);
+        assert_eq!(
+            said,
+            ["from repetition 1 on (Tuesday): kernel 6.18 in place of 6.1, net.core.rmem_max 8 \
+                 in place of 4"]
+        );
         assert!(other.page(&[]).html().contains("kernel 6.18 in place of 6.1"));
-        assert_eq!(Profile::read(&serde_json::to_string(&other).expect("JSON")).as_ref(), Ok(&other));
+        assert_eq!(
+            Profile::read(&serde_json::to_string(&other).expect("JSON")).as_ref(),
+            Ok(&other)
+        );
     }
 }

@@ -1,4 +1,5 @@
-//! Every repetition of a profile as a row of typed columns, invalid ones among them, for a spreadsheet or a data frame.
+//! Every repetition of a profile as a row of typed columns, invalid ones among them, for a
+//! spreadsheet or a data frame.
 
 use super::columns::Pick::{self, Flag, Real, Text, Whole, Wholes};
 use super::columns::{Columns, Values};
@@ -56,11 +57,15 @@ fn columns<'a>() -> Vec<(&'static str, Pick<Row<'a>>)> {
 }
 
 impl Profile {
-    /// Every repetition in a row of its own, invalid ones among them. Rates and sizes are what was measured: those of a scaled profile are
-    /// not multiplied, and its `scale` says by how much they were divided. `kind` tells the model from a measurement.
+    /// Every repetition in a row of its own, invalid ones among them. Rates and sizes are what was
+    /// measured: those of a scaled profile are not multiplied, and its `scale` says by how much
+    /// they were divided. `kind` tells the model from a measurement.
     pub fn columns(&self) -> Columns {
-        let rows: Vec<Row<'_>> =
-            self.cells.iter().flat_map(|result| result.repetitions.iter().map(move |one| (result, one))).collect();
+        let rows: Vec<Row<'_>> = self
+            .cells
+            .iter()
+            .flat_map(|result| result.repetitions.iter().map(move |one| (result, one)))
+            .collect();
         let about = vec![
             ("schema", self.schema.clone()),
             ("kind", word(&self.kind).unwrap_or_default()),
@@ -97,7 +102,11 @@ mod tests {
     #[test]
     fn a_line_for_each_repetition_has_a_field_for_each_name_whatever_stands_in_it() {
         let path = PathPoint::named("usn-1400", None).expect("a path");
-        let grid = Grid { streams: vec![1, 2], seconds: 4.0, ..Grid::new("custom", vec![path], vec![Algorithm::Cubic]) };
+        let grid = Grid {
+            streams: vec![1, 2],
+            seconds: 4.0,
+            ..Grid::new("custom", vec![path], vec![Algorithm::Cubic])
+        };
         let mut profile = Profile::modelled(grid);
         profile.cells[0].repetitions[0].invalid = Some("late, by \"much\"".to_owned());
         let table = profile.columns();
@@ -118,10 +127,22 @@ mod tests {
     #[test]
     fn a_row_of_a_scaled_profile_says_that_its_rates_are_a_part_of_the_full_ones() {
         let path = PathPoint::named("usn-1400", None).expect("a path");
-        let grid = Grid { mtus: vec![9_000], seconds: 4.0, ..Grid::new("custom", vec![path], vec![Algorithm::Cubic]) };
+        let grid = Grid {
+            mtus: vec![9_000],
+            seconds: 4.0,
+            ..Grid::new("custom", vec![path], vec![Algorithm::Cubic])
+        };
         let grid = grid.scaled(6).expect("9000 by 6");
-        let mut profile = Profile::new(grid, Kind::Measured, Environment::default(), "").expect("a grid");
+        let mut profile =
+            Profile::new(grid, Kind::Measured, Environment::default(), "").expect("a grid");
         profile.run(&mut Simulator, |_| true).expect("a model");
-        assert!(profile.columns().csv().lines().skip(1).all(|line| line.starts_with("measured,6,usn-1400,26800000,1548333333,")));
+        assert!(
+            profile
+                .columns()
+                .csv()
+                .lines()
+                .skip(1)
+                .all(|line| line.starts_with("measured,6,usn-1400,26800000,1548333333,"))
+        );
     }
 }

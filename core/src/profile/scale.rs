@@ -16,24 +16,31 @@ const LARGEST: u32 = 7;
 impl Grid {
     /// The same experiment at a rate that is `k` times lower, with the window in packets kept.
     ///
-    /// Where packets can be divided by `k`, rates, MTUs, windows, buffers, queues and cross-traffic all are. The packets in a second and the
-    /// round trip stay what they were, too. So the controls that count packets and time (all eight) take the same windows through the
-    /// same times, exactly; what is counted in bytes does not scale: segments that a host sends at once (64 KiB hold `k` times as many
-    /// packets), and BBR's pacing, which leaves in such segments. Messages are not divided: what one write costs is a processor's matter.
+    /// Where packets can be divided by `k`, rates, MTUs, windows, buffers, queues and cross-traffic
+    /// all are. The packets in a second and the round trip stay what they were, too. So the
+    /// controls that count packets and time (all eight) take the same windows through the same
+    /// times, exactly; what is counted in bytes does not scale: segments that a host sends at once
+    /// (64 KiB hold `k` times as many packets), and BBR's pacing, which leaves in such segments.
+    /// Messages are not divided: what one write costs is a processor's matter.
     ///
-    /// Packets that would become smaller than IPv6 allows (1280 bytes, RFC 8200) stay as they are, and round trips are multiplied in their
-    /// place. Everything takes `k` times as long then: where something happens in the middle the repetition is as much longer, and there
-    /// are as many fewer of them; else it is as long as it was, and holds a `k`th of the round trips. Exact for the controls that count
-    /// round trips: Reno, BIC, HighSpeed, Scalable, Vegas. CUBIC, H-TCP and BBR count seconds, and so do the least retransmission timeout of
-    /// a host and the delay of its acknowledgements.
+    /// Packets that would become smaller than IPv6 allows (1280 bytes, RFC 8200) stay as they are,
+    /// and round trips are multiplied in their place. Everything takes `k` times as long then:
+    /// where something happens in the middle the repetition is as much longer, and there are as
+    /// many fewer of them; else it is as long as it was, and holds a `k`th of the round trips.
+    /// Exact for the controls that count round trips: Reno, BIC, HighSpeed, Scalable, Vegas. CUBIC,
+    /// H-TCP and BBR count seconds, and so do the least retransmission timeout of a host and the
+    /// delay of its acknowledgements.
     ///
     /// # Errors
     /// [`Fault::You`] for a `k` that is none from 1 to [`Grid::largest_scale`].
     pub fn scaled(mut self, k: u32) -> Result<Grid, Error> {
         let most = self.largest_scale();
         if !(1..=most).contains(&k) {
-            let words = format!("a scale of {k}: the rates of {} can be divided by 1 to {most}", self.name);
-            return Err(Error::new(Fault::You, "profile-scale", words).hint("give a lower --rate for less"));
+            let words =
+                format!("a scale of {k}: the rates of {} can be divided by 1 to {most}", self.name);
+            return Err(
+                Error::new(Fault::You, "profile-scale", words).hint("give a lower --rate for less")
+            );
         }
         let stretched = k > self.largest_division();
         let slower = if stretched { Transform::stretched(k) } else { Transform::divided(k) };
@@ -49,7 +56,8 @@ impl Grid {
         Ok(self)
     }
 
-    /// The largest `k` for [`Grid::scaled`]. A mover's stores keep their own time, so that its paths are not stretched.
+    /// The largest `k` for [`Grid::scaled`]. A mover's stores keep their own time, so that its
+    /// paths are not stretched.
     pub fn largest_scale(&self) -> u32 {
         if self.copies.is_some() { self.largest_division() } else { LARGEST }
     }
@@ -59,14 +67,20 @@ impl Grid {
         let packets = self.mtus.iter().map(|mtu| mtu / LEAST_MTU).min().unwrap_or(1);
         // A mover's blocks are as large at any rate.
         let least = Copies::least(self.streams.iter().max().copied().unwrap_or(1));
-        let pools = self.copies.iter().flat_map(|copies| &copies.staging_bytes).map(|bytes| (bytes.0 / least.0) as u32).min();
+        let pools = self
+            .copies
+            .iter()
+            .flat_map(|copies| &copies.staging_bytes)
+            .map(|bytes| (bytes.0 / least.0) as u32)
+            .min();
         packets.min(pools.unwrap_or(packets)).max(1)
     }
 }
 
 impl Cell {
-    /// The cell at a rate that is `k` times lower. What was divided by 6 and then by 7 is what was divided by 42, to the byte: so cells of
-    /// two scales are told to be the same, where multiplying each would have lost what its division left over.
+    /// The cell at a rate that is `k` times lower. What was divided by 6 and then by 7 is what was
+    /// divided by 42, to the byte: so cells of two scales are told to be the same, where
+    /// multiplying each would have lost what its division left over.
     pub(super) fn divided(&self, k: u32) -> Cell {
         let mut cell = self.clone();
         Transform::divided(k.max(1)).cell(&mut cell);
@@ -75,12 +89,14 @@ impl Cell {
 }
 
 impl Profile {
-    /// What a scaled profile says of the full rate and its times, for whoever shows it; another one is as it was. A document holds what was
-    /// measured.
+    /// What a scaled profile says of the full rate and its times, for whoever shows it; another one
+    /// is as it was. A document holds what was measured.
     pub fn at_full_rate(&self) -> Profile {
         let mut full = self.clone();
         let k = self.grid.scale;
-        let back = if self.grid.stretched { Transform::stretched(k) } else { Transform::divided(k) }.back();
+        let back =
+            if self.grid.stretched { Transform::stretched(k) } else { Transform::divided(k) }
+                .back();
         back.grid(&mut full.grid);
         back.run(&mut full.grid);
         for result in &mut full.cells {
@@ -104,7 +120,8 @@ mod tests {
 
     #[test]
     fn a_scaled_experiment_has_the_same_windows_in_packets_and_comes_back_to_the_full_rate() {
-        let grid = Grid { streams: vec![4], ..preset("sc08-distance", Form::Quick).expect("a preset") };
+        let grid =
+            Grid { streams: vec![4], ..preset("sc08-distance", Form::Quick).expect("a preset") };
         let small = grid.clone().scaled(6).expect("9000 by 6");
         let packets = |grid: &Grid| {
             let path = &grid.paths[3];
@@ -116,8 +133,15 @@ mod tests {
         let (full, scaled) = (run(&grid), run(&small).at_full_rate());
         assert_eq!(scaled.cells[0].cell.mtu, 9_000);
         for (a, b) in full.cells.iter().zip(&scaled.cells) {
-            let mean = |result: &crate::profile::CellResult| result.summary().expect("samples").mean;
-            assert!((mean(b) / mean(a) - 1.0).abs() < 0.06, "{}: {} and {}", a.cell.name(), mean(a), mean(b));
+            let mean =
+                |result: &crate::profile::CellResult| result.summary().expect("samples").mean;
+            assert!(
+                (mean(b) / mean(a) - 1.0).abs() < 0.06,
+                "{}: {} and {}",
+                a.cell.name(),
+                mean(a),
+                mean(b)
+            );
         }
     }
 
@@ -138,7 +162,12 @@ mod tests {
     fn what_cannot_be_divided_is_stretched_and_comes_back_in_rate_and_time() {
         let grid = preset("wanphy-recovery", Form::Quick).expect("a preset");
         let slow = grid.clone().scaled(4).expect("1500 is stretched");
-        assert!(slow.stretched && slow.scale == 4 && slow.mtus == grid.mtus && slow.windows_bytes == grid.windows_bytes);
+        assert!(
+            slow.stretched
+                && slow.scale == 4
+                && slow.mtus == grid.mtus
+                && slow.windows_bytes == grid.windows_bytes
+        );
         assert_eq!(slow.paths[0].rtt_ns, Span::from_nanos(grid.paths[0].rtt_ns.as_nanos() * 4));
         assert!(slow.paths[0].rate_bps.as_bps() * 4 <= grid.paths[0].rate_bps.as_bps());
         // Twenty minutes hold each cell once, as long as it needs.
@@ -146,10 +175,26 @@ mod tests {
         let (full, back) = (run(&grid), run(&slow).at_full_rate());
         assert_eq!((back.grid.seconds, back.grid.disturbance), (grid.seconds, grid.disturbance));
         for (a, b) in full.cells.iter().zip(&back.cells) {
-            let recovery = |result: &crate::profile::CellResult| result.repetitions[0].recovery_s.expect("it came back");
-            assert!((recovery(b) / recovery(a) - 1.0).abs() < 0.1, "{}: {} and {}", a.cell.name(), recovery(a), recovery(b));
-            let rate = |result: &crate::profile::CellResult| result.repetitions[0].whole.receiver_bps.as_bps() as f64;
-            assert!((rate(b) / rate(a) - 1.0).abs() < 0.05, "{}: {} and {}", a.cell.name(), rate(a), rate(b));
+            let recovery = |result: &crate::profile::CellResult| {
+                result.repetitions[0].recovery_s.expect("it came back")
+            };
+            assert!(
+                (recovery(b) / recovery(a) - 1.0).abs() < 0.1,
+                "{}: {} and {}",
+                a.cell.name(),
+                recovery(a),
+                recovery(b)
+            );
+            let rate = |result: &crate::profile::CellResult| {
+                result.repetitions[0].whole.receiver_bps.as_bps() as f64
+            };
+            assert!(
+                (rate(b) / rate(a) - 1.0).abs() < 0.05,
+                "{}: {} and {}",
+                a.cell.name(),
+                rate(a),
+                rate(b)
+            );
         }
     }
 
@@ -162,8 +207,16 @@ mod tests {
         for (a, b) in full.cells.iter().zip(&back.cells) {
             assert_eq!(a.cell.name(), b.cell.name());
             // A ramp that takes six times as long, in repetitions that do not.
-            let steady = |result: &crate::profile::CellResult| result.repetitions[0].steady.receiver_bps.as_bps() as f64;
-            assert!((steady(b) / steady(a) - 1.0).abs() < 0.05, "{}: {} and {}", a.cell.name(), steady(a), steady(b));
+            let steady = |result: &crate::profile::CellResult| {
+                result.repetitions[0].steady.receiver_bps.as_bps() as f64
+            };
+            assert!(
+                (steady(b) / steady(a) - 1.0).abs() < 0.05,
+                "{}: {} and {}",
+                a.cell.name(),
+                steady(a),
+                steady(b)
+            );
         }
     }
 }

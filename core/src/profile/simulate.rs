@@ -18,7 +18,8 @@ impl Bench for Simulator {
     }
 }
 
-/// One repetition by the fluid model. Both ways are two queues that do not meet: acknowledgements take nothing here.
+/// One repetition by the fluid model. Both ways are two queues that do not meet: acknowledgements
+/// take nothing here.
 pub fn repetition(grid: &Grid, job: &Job) -> Repetition {
     let mut observed = one_way(grid, job, job.seed);
     if job.cell.direction == Direction::Both {
@@ -35,8 +36,9 @@ fn one_way(grid: &Grid, job: &Job, seed: u64) -> Observed {
         queue: cell.path.queue_bytes,
         mtu: cell.mtu,
         streams: vec![(cell.congestion, cell.set); cell.streams as usize],
-        // Unacknowledged bytes stand in the sender's buffer. How many writes put them there costs processor time alone, which the model
-        // does not have: messages of any size are the same to it.
+        // Unacknowledged bytes stand in the sender's buffer. How many writes put them there costs
+        // processor time alone, which the model does not have: messages of any size are the same to
+        // it.
         window: cell.window_bytes.into_iter().chain(cell.buffer_bytes).min(),
         cross: cell.cross_bps,
         loss: cell.loss,
@@ -66,12 +68,15 @@ fn one_way(grid: &Grid, job: &Job, seed: u64) -> Observed {
     } else if held.host > held.congestion.max(held.window) {
         LimitedBy::Host
     } else if held.window > held.congestion {
-        let by_buffer = cell.buffer_bytes.is_some_and(|buffer| cell.window_bytes.is_none_or(|window| buffer < window));
+        let by_buffer = cell
+            .buffer_bytes
+            .is_some_and(|buffer| cell.window_bytes.is_none_or(|window| buffer < window));
         if by_buffer { LimitedBy::SendBuffer } else { LimitedBy::ReceiverWindow }
     } else {
         LimitedBy::Congestion
     };
-    let streams: Vec<f64> = (0..cell.streams as usize).map(|i| fluid.delivered(i) * 8.0 / seconds).collect();
+    let streams: Vec<f64> =
+        (0..cell.streams as usize).map(|i| fluid.delivered(i) * 8.0 / seconds).collect();
     Observed {
         sender_bps: bytes * 8.0 / seconds,
         // Nothing is between what arrived and what is known to have arrived.
@@ -99,7 +104,8 @@ mod tests {
     impl Profile {
         /// What the model makes of `grid`.
         pub(crate) fn modelled(grid: Grid) -> Profile {
-            let mut profile = Profile::new(grid, Kind::Modelled, Environment::default(), "today").expect("a grid");
+            let mut profile = Profile::new(grid, Kind::Modelled, Environment::default(), "today")
+                .expect("a grid");
             profile.run(&mut Simulator, |_| true).expect("a model does not fail");
             profile
         }
@@ -116,7 +122,14 @@ mod tests {
             let of = |result: &&crate::profile::CellResult| {
                 (result.cell.window_bytes, result.cell.mtu) == (Some(Bytes::mib(window)), mtu)
             };
-            profile.cells.iter().find(of).and_then(|result| result.summary()).expect("measured").mean / 1e9
+            profile
+                .cells
+                .iter()
+                .find(of)
+                .and_then(|result| result.summary())
+                .expect("measured")
+                .mean
+                / 1e9
         };
         // W / rtt, until the host's 5.447 Gbit/s.
         assert!(
@@ -131,7 +144,8 @@ mod tests {
     #[test]
     fn a_send_buffer_limits_like_a_window_and_says_so_while_messages_change_nothing() {
         let path = PathPoint::custom(Rate::from_bps(1_000_000_000), Span::from_millis(40));
-        let sizes = |sizes: &[u64]| sizes.iter().map(|kib| Some(Bytes(kib * 1_024))).collect::<Vec<_>>();
+        let sizes =
+            |sizes: &[u64]| sizes.iter().map(|kib| Some(Bytes(kib * 1_024))).collect::<Vec<_>>();
         let grid = Grid {
             windows_bytes: sizes(&[512]),
             buffers_bytes: sizes(&[256, 2_048]),
@@ -145,7 +159,11 @@ mod tests {
             let one = &result.repetitions[0];
             let rate = one.steady.receiver_bps.as_bps() as f64;
             assert!((0.9..1.01).contains(&(rate / most)), "{rate} of {most}");
-            let cause = if buffer.0 == 256 << 10 { LimitedBy::SendBuffer } else { LimitedBy::ReceiverWindow };
+            let cause = if buffer.0 == 256 << 10 {
+                LimitedBy::SendBuffer
+            } else {
+                LimitedBy::ReceiverWindow
+            };
             assert_eq!(one.limited_by, cause, "{}", result.cell.name());
         }
         let steady = |place: usize| profile.cells[place].repetitions[0].steady.receiver_bps;
@@ -158,16 +176,27 @@ mod tests {
     fn highspeed_recovers_from_a_two_second_burst_sooner_than_reno() {
         let profile = simulated("wanphy-recovery");
         let seconds = |name: &str| {
-            let result = profile.cells.iter().find(|result| result.cell.congestion.name() == name).expect("a cell");
-            let found: Vec<f64> = result.valid().filter_map(|repetition| repetition.recovery_s).collect();
+            let result = profile
+                .cells
+                .iter()
+                .find(|result| result.cell.congestion.name() == name)
+                .expect("a cell");
+            let found: Vec<f64> =
+                result.valid().filter_map(|repetition| repetition.recovery_s).collect();
             assert_eq!(found.len(), result.valid().count(), "{name} came back each time");
             found.iter().sum::<f64>() / found.len() as f64
         };
         let (reno, highspeed) = (seconds("reno"), seconds("highspeed"));
         println!("reno {reno:.1} s, highspeed {highspeed:.1} s");
         // docs/profile.md: 105 and 10.5 s, 10.0 times; the paper has "more than 9 times".
-        assert!((100.0..110.0).contains(&reno) && (9.5..11.5).contains(&highspeed), "reno {reno} s, highspeed {highspeed} s");
-        assert!((9.2..10.8).contains(&(reno / highspeed)), "reno {reno} s, highspeed {highspeed} s");
+        assert!(
+            (100.0..110.0).contains(&reno) && (9.5..11.5).contains(&highspeed),
+            "reno {reno} s, highspeed {highspeed} s"
+        );
+        assert!(
+            (9.2..10.8).contains(&(reno / highspeed)),
+            "reno {reno} s, highspeed {highspeed} s"
+        );
     }
 
     #[test]

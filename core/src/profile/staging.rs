@@ -1,4 +1,5 @@
-//! Cells whose bytes come from a store through a staging pool, as a transfer's do: ADTS's experiment.
+//! Cells whose bytes come from a store through a staging pool, as a transfer's do: ADTS's
+//! experiment.
 
 use super::cell::Cell;
 use super::driver::{self, Driver};
@@ -85,9 +86,13 @@ impl FromStr for Stall {
 
     /// Reads `50ms/1s`.
     fn from_str(text: &str) -> Result<Stall, Error> {
-        let wrong = || Error::new(Fault::You, "bad-stall", format!("`{text}` is no stall")).hint("write it as 50ms/1s");
+        let wrong = || {
+            Error::new(Fault::You, "bad-stall", format!("`{text}` is no stall"))
+                .hint("write it as 50ms/1s")
+        };
         let (pause, every) = text.split_once('/').ok_or_else(wrong)?;
-        let (pause_ns, every_ns): (Span, Span) = (pause.parse().map_err(|_| wrong())?, every.parse().map_err(|_| wrong())?);
+        let (pause_ns, every_ns): (Span, Span) =
+            (pause.parse().map_err(|_| wrong())?, every.parse().map_err(|_| wrong())?);
         if pause_ns >= every_ns { Err(wrong()) } else { Ok(Stall { pause_ns, every_ns }) }
     }
 }
@@ -106,10 +111,12 @@ impl FromStr for Store {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Store, Error> {
-        [Store::Memory, Store::File]
-            .into_iter()
-            .find(|store| store.name() == text)
-            .ok_or_else(|| Error::new(Fault::You, "profile-store", format!("`{text}` is no store")).hint("memory and file are"))
+        [Store::Memory, Store::File].into_iter().find(|store| store.name() == text).ok_or_else(
+            || {
+                Error::new(Fault::You, "profile-store", format!("`{text}` is no store"))
+                    .hint("memory and file are")
+            },
+        )
     }
 }
 
@@ -127,15 +134,26 @@ impl FromStr for Order {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Order, Error> {
-        [Order::Synchronous, Order::Asynchronous].into_iter().find(|order| order.name() == text).ok_or_else(|| {
-            Error::new(Fault::You, "profile-order", format!("`{text}` is no order")).hint("synchronous and asynchronous are")
-        })
+        [Order::Synchronous, Order::Asynchronous]
+            .into_iter()
+            .find(|order| order.name() == text)
+            .ok_or_else(|| {
+                Error::new(Fault::You, "profile-order", format!("`{text}` is no order"))
+                    .hint("synchronous and asynchronous are")
+            })
     }
 }
 
 impl fmt::Display for Staged {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "{} {} staging {}{}", self.store.name(), self.order.name(), self.staging_bytes, self.over())
+        write!(
+            out,
+            "{} {} staging {}{}",
+            self.store.name(),
+            self.order.name(),
+            self.staging_bytes,
+            self.over()
+        )
     }
 }
 
@@ -151,7 +169,8 @@ impl Staged {
 }
 
 impl Copies {
-    /// From memory, asynchronously, over TCP with a pool of 64 MiB; a file's source stalls for 50 ms in every second.
+    /// From memory, asynchronously, over TCP with a pool of 64 MiB; a file's source stalls for 50
+    /// ms in every second.
     pub fn usual() -> Copies {
         Copies {
             staging_bytes: vec![Bytes::mib(64)],
@@ -169,14 +188,20 @@ impl Copies {
         for &store in &self.stores {
             for &order in &self.orders {
                 for &driver in &self.drivers {
-                    all.extend(self.staging_bytes.iter().map(|&staging_bytes| Staged { staging_bytes, store, order, driver }));
+                    all.extend(self.staging_bytes.iter().map(|&staging_bytes| Staged {
+                        staging_bytes,
+                        store,
+                        order,
+                        driver,
+                    }));
                 }
             }
         }
         all
     }
 
-    /// Whether the question is what drivers cost: a processor that is busy all the time is then an answer, not a reason to doubt it.
+    /// Whether the question is what drivers cost: a processor that is busy all the time is then an
+    /// answer, not a reason to doubt it.
     pub fn asks_for_drivers(&self) -> bool {
         !driver::is_tcp_alone(&self.drivers)
     }
@@ -188,9 +213,14 @@ impl Copies {
         if all.is_empty() || all.iter().enumerate().any(|(i, one)| all[..i].contains(one)) {
             return wrong("the axes of staging need a value each, and none twice".to_owned());
         }
-        if let Some(least) = self.staging_bytes.iter().find(|bytes| **bytes < Copies::least(streams)) {
+        if let Some(least) =
+            self.staging_bytes.iter().find(|bytes| **bytes < Copies::least(streams))
+        {
             let needed = Copies::least(streams);
-            return wrong(format!("staging of {least}: {streams} streams need {needed}, a block each and two to read ahead"));
+            return wrong(format!(
+                "staging of {least}: {streams} streams need {needed}, a block each and two to \
+                 read ahead"
+            ));
         }
         if self.stall.pause_ns >= self.stall.every_ns || self.read_bps == Rate::default() {
             return wrong("a source that never gives anything".to_owned());
@@ -207,7 +237,8 @@ impl Copies {
 impl Cell {
     /// What a cell moves in `seconds`, if its path is the limit.
     pub fn volume(&self, seconds: f64) -> Bytes {
-        super::Profile::payload_rate(self.path.rate_bps, self.mtu).bytes_in(Span::from_secs_f64(seconds))
+        super::Profile::payload_rate(self.path.rate_bps, self.mtu)
+            .bytes_in(Span::from_secs_f64(seconds))
     }
 }
 
@@ -243,7 +274,8 @@ impl Pool {
 
     /// Reads for `step` seconds from `now` on, and answers the packets that may leave meanwhile.
     pub(super) fn read(&mut self, now: f64, step: f64) -> f64 {
-        let open = self.stall.is_none_or(|stall| stall.left(Span::from_secs_f64(now)) == Span::ZERO);
+        let open =
+            self.stall.is_none_or(|stall| stall.left(Span::from_secs_f64(now)) == Span::ZERO);
         if open && self.fills {
             self.level = (self.level + self.read * step).min(self.size);
         }
@@ -273,9 +305,19 @@ mod tests {
         let profile = Profile::modelled(grid);
         let far = profile.grid.paths.last().expect("paths").name.clone();
         let mean = |store, order, mib| {
-            let staged = Staged { staging_bytes: Bytes::mib(mib), store, order, driver: Driver::Tcp };
-            let of = |result: &&crate::profile::CellResult| result.cell.path.name == far && result.cell.staged == Some(staged);
-            profile.cells.iter().find(of).and_then(crate::profile::CellResult::summary).expect("a cell").mean / 1e9
+            let staged =
+                Staged { staging_bytes: Bytes::mib(mib), store, order, driver: Driver::Tcp };
+            let of = |result: &&crate::profile::CellResult| {
+                result.cell.path.name == far && result.cell.staged == Some(staged)
+            };
+            profile
+                .cells
+                .iter()
+                .find(of)
+                .and_then(crate::profile::CellResult::summary)
+                .expect("a cell")
+                .mean
+                / 1e9
         };
         use {Order::*, Store::*};
         assert!(mean(Memory, Asynchronous, 64) > 7.0, "{}", mean(Memory, Asynchronous, 64));
@@ -283,9 +325,9 @@ mod tests {
         // 50 ms at 8 Gbit/s are 50 MB: a pool of 16 MiB runs dry, one of 128 MiB does not.
         assert!(mean(File, Asynchronous, 16) < 0.99 * mean(File, Asynchronous, 128));
         assert!(mean(File, Synchronous, 16) <= mean(File, Asynchronous, 16));
-        assert!(
-            profile.cells.iter().any(|result| { result.valid().any(|one| one.limited_by == crate::profile::LimitedBy::Store) })
-        );
+        assert!(profile.cells.iter().any(|result| {
+            result.valid().any(|one| one.limited_by == crate::profile::LimitedBy::Store)
+        }));
     }
 
     #[test]
@@ -293,7 +335,10 @@ mod tests {
         let stall: Stall = "50ms/1s".parse().expect("it is one");
         let left = |ms| stall.left(Span::from_millis(ms));
         assert_eq!([left(0), left(949), left(1500)], [Span::ZERO; 3]);
-        assert_eq!((left(950), left(999), left(3960)), (Span::from_millis(50), Span::from_millis(1), Span::from_millis(40)));
+        assert_eq!(
+            (left(950), left(999), left(3960)),
+            (Span::from_millis(50), Span::from_millis(1), Span::from_millis(40))
+        );
         for text in ["", "50ms", "1s/50ms", "1s/1s", "x/1s"] {
             assert_eq!(text.parse::<Stall>().expect_err(text).code, "bad-stall");
         }
@@ -307,9 +352,17 @@ mod tests {
             (Copies { staging_bytes: vec![Bytes::mib(1)], ..copies.clone() }, "a block each"),
             (Copies { orders: vec![], ..copies.clone() }, "need a value each"),
             (Copies { drivers: vec![Driver::Tls; 2], ..copies.clone() }, "none twice"),
-            (Copies { stall: Stall { pause_ns: Span::from_secs(1), every_ns: Span::from_secs(1) }, ..copies }, "never gives"),
+            (
+                Copies {
+                    stall: Stall { pause_ns: Span::from_secs(1), every_ns: Span::from_secs(1) },
+                    ..copies
+                },
+                "never gives",
+            ),
         ] {
-            let error = crate::profile::Grid { copies: Some(copies), ..grid.clone() }.check().expect_err(words);
+            let error = crate::profile::Grid { copies: Some(copies), ..grid.clone() }
+                .check()
+                .expect_err(words);
             assert!(error.message.contains(words), "{error}");
         }
         assert_eq!(grid.largest_scale(), 4, "a pool of 16 MiB by 4 holds four blocks");

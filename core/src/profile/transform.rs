@@ -1,4 +1,5 @@
-//! An experiment at another rate: what becomes of everything in it that is counted in bits, in bytes, or in time.
+//! An experiment at another rate: what becomes of everything in it that is counted in bits, in
+//! bytes, or in time.
 
 use super::cell::{Cell, PathPoint};
 use super::grid::{Disturbance, Grid};
@@ -36,7 +37,8 @@ impl Factor {
     }
 }
 
-/// Another rate, with the window in packets kept: by packets that are smaller, or by round trips that are longer.
+/// Another rate, with the window in packets kept: by packets that are smaller, or by round trips
+/// that are longer.
 #[derive(Clone, Copy)]
 pub(super) struct Transform {
     rates: Factor,
@@ -77,7 +79,8 @@ impl Transform {
     }
 
     fn path(self, path: &mut PathPoint) {
-        (path.rate_bps, path.queue_bytes) = (self.rate(path.rate_bps), self.bytes(path.queue_bytes));
+        (path.rate_bps, path.queue_bytes) =
+            (self.rate(path.rate_bps), self.bytes(path.queue_bytes));
         path.rtt_ns = self.span(path.rtt_ns);
     }
 
@@ -102,7 +105,9 @@ impl Transform {
             *at_ns = self.span(*at_ns);
             *change = match *change {
                 Change::Burst(burst) => Change::Burst(self.bytes(burst)),
-                Change::Cross(cross, span) => Change::Cross(self.rate(cross), span.map(|span| self.span(span))),
+                Change::Cross(cross, span) => {
+                    Change::Cross(self.rate(cross), span.map(|span| self.span(span)))
+                }
                 Change::Outage(span) => Change::Outage(self.span(span)),
                 Change::Rate(line) => Change::Rate(self.rate(line)),
                 other @ Change::Lose(_) => other,
@@ -129,12 +134,19 @@ impl Transform {
     }
 
     pub(super) fn repetition(self, one: &mut Repetition) {
-        for Goodput { sender_bps, receiver_bps } in [&mut one.whole, &mut one.ramp, &mut one.steady] {
-            (*sender_bps, *receiver_bps) = (sender_bps.map(|sent| self.rate(sent)), self.rate(*receiver_bps));
+        for Goodput { sender_bps, receiver_bps } in [&mut one.whole, &mut one.ramp, &mut one.steady]
+        {
+            (*sender_bps, *receiver_bps) =
+                (sender_bps.map(|sent| self.rate(sent)), self.rate(*receiver_bps));
         }
-        one.samples_bps.iter_mut().chain(&mut one.streams_bps).for_each(|rate| *rate = self.rate(*rate));
+        one.samples_bps
+            .iter_mut()
+            .chain(&mut one.streams_bps)
+            .for_each(|rate| *rate = self.rate(*rate));
         let seconds = [&mut one.seconds, &mut one.ramp_s].into_iter().chain(&mut one.recovery_s);
-        seconds.chain(one.losses.iter_mut().map(|lost| &mut lost.at_s)).for_each(|seconds| *seconds = self.times.real(*seconds));
+        seconds
+            .chain(one.losses.iter_mut().map(|lost| &mut lost.at_s))
+            .for_each(|seconds| *seconds = self.times.real(*seconds));
         one.rtt_ns = one.rtt_ns.map(|rtt| self.span(rtt));
     }
 }

@@ -1,4 +1,5 @@
-//! At which rate a machine carries a grid exactly: the cells that ask most of it are tried before anything is measured.
+//! At which rate a machine carries a grid exactly: the cells that ask most of it are tried before
+//! anything is measured.
 
 use super::cell::{Cell, Direction, PathPoint};
 use super::document::Job;
@@ -12,12 +13,14 @@ const SCALES: [u32; 4] = [1, 4, 6, 7];
 const TRIAL: (f64, u64) = (8.0, 8);
 
 impl Cell {
-    /// Packets in a second at most, of a host that sends at most `host` bit/s: rate, windows and round trip decide, whatever the control does.
+    /// Packets in a second at most, of a host that sends at most `host` bit/s: rate, windows and
+    /// round trip decide, whatever the control does.
     fn packets_per_second(&self, host: f64) -> f64 {
         let on_wire = frames::wire_bytes(u64::from(self.mtu)) as f64 * 8.0;
         let window = self.window_bytes.into_iter().chain(self.buffer_bytes).min();
         let by_window = window.map_or(f64::INFINITY, |window| {
-            let packets = (window.0 as f64 / f64::from(self.mtu)).max(1.0) * f64::from(self.streams);
+            let packets =
+                (window.0 as f64 / f64::from(self.mtu)).max(1.0) * f64::from(self.streams);
             packets / self.path.rtt_ns.as_secs_f64()
         });
         let left = self.path.rate_bps.as_bps().saturating_sub(self.cross_bps.as_bps()) as f64;
@@ -27,21 +30,25 @@ impl Cell {
 }
 
 impl Grid {
-    /// The cells with the most packets in a second, and of those the most streams, of the shortest and of the longest path: what a machine
-    /// carries there it carries everywhere. On a short path packets come back soonest, on a long one most of them are on their way at once.
+    /// The cells with the most packets in a second, and of those the most streams, of the shortest
+    /// and of the longest path: what a machine carries there it carries everywhere. On a short path
+    /// packets come back soonest, on a long one most of them are on their way at once.
     pub fn hardest(&self) -> Vec<Cell> {
         let host = self.host_bps.map_or(f64::INFINITY, |host| host.as_bps() as f64);
         let (cells, load) = (self.cells(), |cell: &Cell| cell.packets_per_second(host));
         let on = |path: &PathPoint| {
             let cells = cells.iter().filter(|cell| cell.path.name == path.name);
-            cells.max_by(|a, b| load(a).total_cmp(&load(b)).then(a.streams.cmp(&b.streams))).cloned()
+            cells
+                .max_by(|a, b| load(a).total_cmp(&load(b)).then(a.streams.cmp(&b.streams)))
+                .cloned()
         };
         let by_rtt = |path: &&PathPoint| path.rtt_ns;
-        let mut found: Vec<Cell> = [self.paths.iter().min_by_key(by_rtt), self.paths.iter().max_by_key(by_rtt)]
-            .into_iter()
-            .flatten()
-            .filter_map(on)
-            .collect();
+        let mut found: Vec<Cell> =
+            [self.paths.iter().min_by_key(by_rtt), self.paths.iter().max_by_key(by_rtt)]
+                .into_iter()
+                .flatten()
+                .filter_map(on)
+                .collect();
         found.dedup();
         found
     }
@@ -55,12 +62,14 @@ impl Grid {
         one.iter().copied().chain(few).chain(more.iter().copied().filter(|k| *k <= most)).collect()
     }
 
-    /// This grid [scaled](Grid::scaled) as little as a machine needs to carry its [hardest](Grid::hardest) cells. `run` runs a trial and answers
-    /// why it is invalid, if it is; `failed` is told the scales that were too fast, with the reason. A machine may be busy for a moment: the last
-    /// scale is tried twice.
+    /// This grid [scaled](Grid::scaled) as little as a machine needs to carry its
+    /// [hardest](Grid::hardest) cells. `run` runs a trial and answers why it is invalid, if it is;
+    /// `failed` is told the scales that were too fast, with the reason. A machine may be busy for a
+    /// moment: the last scale is tried twice.
     ///
     /// # Errors
-    /// Those of `run`; [`Fault::Here`] when the machine carries none of the scales: nothing is measured that could not count.
+    /// Those of `run`; [`Fault::Here`] when the machine carries none of the scales: nothing is
+    /// measured that could not count.
     pub fn carried(
         self,
         mut run: impl FnMut(&Grid, &Job) -> Result<Option<String>, Error>,
@@ -73,11 +82,23 @@ impl Grid {
             let scaled = self.clone().scaled(k)?;
             let mut why = None;
             for cell in scaled.hardest() {
-                let seconds = TRIAL.0.max(Span::from_nanos(cell.path.rtt_ns.as_nanos() * TRIAL.1).as_secs_f64());
-                let trial = Grid { seconds, sample_s: 0.5, warm_up_s: 0.0, disturbance: None, ..scaled.clone() };
+                let seconds = TRIAL
+                    .0
+                    .max(Span::from_nanos(cell.path.rtt_ns.as_nanos() * TRIAL.1).as_secs_f64());
+                let trial = Grid {
+                    seconds,
+                    sample_s: 0.5,
+                    warm_up_s: 0.0,
+                    disturbance: None,
+                    ..scaled.clone()
+                };
                 // The first cause is enough to know.
-                let words = |why: String| format!("{}: {}", cell.name(), why.split("; ").next().unwrap_or_default());
-                why = run(&trial, &Job { place: 0, cell: cell.clone(), index: 0, seed: self.seed })?.map(words);
+                let words = |why: String| {
+                    format!("{}: {}", cell.name(), why.split("; ").next().unwrap_or_default())
+                };
+                why =
+                    run(&trial, &Job { place: 0, cell: cell.clone(), index: 0, seed: self.seed })?
+                        .map(words);
                 if why.is_some() {
                     break;
                 }
@@ -91,14 +112,21 @@ impl Grid {
         Err(self.too_fast(last))
     }
 
-    /// What is said of a grid that the machine does not carry, tried last at a scale and invalid for a reason.
+    /// What is said of a grid that the machine does not carry, tried last at a scale and invalid
+    /// for a reason.
     fn too_fast(&self, last: Option<(u32, String)>) -> Error {
         let (k, why) = last.unwrap_or((1, "nothing was tried".to_owned()));
         let at = if k == 1 { "at its rate".to_owned() } else { format!("even scaled {k}") };
-        let hint =
-            format!("give --rate 1G, or --simulate; --scale {k} measures it in spite of that, and marks what does not count");
-        Error::new(Fault::Here, "profile-too-fast", format!("this machine does not carry {} exactly, {at}: {why}", self.name))
-            .hint(hint)
+        let hint = format!(
+            "give --rate 1G, or --simulate; --scale {k} measures it in spite of that, and marks \
+             what does not count"
+        );
+        Error::new(
+            Fault::Here,
+            "profile-too-fast",
+            format!("this machine does not carry {} exactly, {at}: {why}", self.name),
+        )
+        .hint(hint)
     }
 }
 
@@ -116,7 +144,8 @@ mod tests {
             seen.push(job.cell.name());
             // A small packet costs it as much as a large one, but a large one is copied, too.
             let host = grid.host_bps.map_or(f64::INFINITY, |host| host.as_bps() as f64);
-            let load = job.cell.packets_per_second(host) * (1.0 + f64::from(job.cell.mtu) / 3_000.0);
+            let load =
+                job.cell.packets_per_second(host) * (1.0 + f64::from(job.cell.mtu) / 3_000.0);
             Ok((load > most).then(|| "late".to_owned()))
         };
         let found = preset(name, Form::Quick).expect("a preset").carried(run, |k, why| {
@@ -129,7 +158,10 @@ mod tests {
     #[test]
     fn a_grid_is_scaled_as_little_as_the_machine_needs_and_refused_where_no_scale_helps() {
         let (found, seen, failed) = tried("sc08-distance", 1e9);
-        assert!(found.is_ok_and(|grid| grid.scale == 1) && seen.len() == 2 && failed.is_empty(), "{seen:?}");
+        assert!(
+            found.is_ok_and(|grid| grid.scale == 1) && seen.len() == 2 && failed.is_empty(),
+            "{seen:?}"
+        );
         let (found, _, failed) = tried("sc08-distance", 230e3);
         let grid = found.expect("scaled");
         assert_eq!((grid.scale, failed), (6, vec![1, 4]));
@@ -140,9 +172,17 @@ mod tests {
         // The last scale is tried twice, and then nothing is measured.
         let (found, seen, failed) = tried("wanphy-window", 50e3);
         let error = found.expect_err("too fast at any scale");
-        assert_eq!((error.fault, error.code, seen.len(), failed), (Fault::Here, "profile-too-fast", 5, vec![1, 4, 6, 7]));
+        assert_eq!(
+            (error.fault, error.code, seen.len(), failed),
+            (Fault::Here, "profile-too-fast", 5, vec![1, 4, 6, 7])
+        );
         let hint = error.hint.unwrap_or_default();
-        assert!(error.message.contains("late") && hint.contains("--rate 1G") && hint.contains("--scale 7 "), "{hint}");
+        assert!(
+            error.message.contains("late")
+                && hint.contains("--rate 1G")
+                && hint.contains("--scale 7 "),
+            "{hint}"
+        );
         // Its easiest cell, MTU 65520, would be carried as it is.
         assert!(tried("icpp08-ipoib", 300e3).0.is_ok_and(|grid| grid.stretched));
         assert!(tried("icpp08-ipoib", 1e6).0.is_ok_and(|grid| grid.scale == 1));
@@ -153,18 +193,30 @@ mod tests {
         let of = |name: &str| preset(name, Form::Quick).expect("a preset").hardest();
         // MTU 2044 over 20 us and 20 ms, not MTU 65520, whichever stands last.
         let cells = of("icpp08-ipoib");
-        let seen: Vec<_> = cells.iter().map(|cell| (cell.mtu, cell.streams, cell.path.rtt_ns)).collect();
+        let seen: Vec<_> =
+            cells.iter().map(|cell| (cell.mtu, cell.streams, cell.path.rtt_ns)).collect();
         assert_eq!(seen, [(2_044, 8, Span::from_micros(20)), (2_044, 8, Span::from_millis(20))]);
         let load = |cell: &Cell| cell.packets_per_second(f64::INFINITY);
         // 8 Gbit/s of packets of 2044 bytes and their frames; 8 windows of 1 MiB in 20 ms.
-        assert!(cells.iter().all(|cell| (load(cell) / 480e3 - 1.0).abs() < 0.02), "{}", load(&cells[0]));
+        assert!(
+            cells.iter().all(|cell| (load(cell) / 480e3 - 1.0).abs() < 0.02),
+            "{}",
+            load(&cells[0])
+        );
         let windowed = Cell { window_bytes: Some(Bytes::mib(1)), ..cells[1].clone() };
         assert!((load(&windowed) / 205e3 - 1.0).abs() < 0.02, "{}", load(&windowed));
         let window = of("wanphy-window");
         assert_eq!((window.len(), window[0].mtu), (1, 1_500), "one path: one trial");
         // The most streams, whatever their order; and a stream that has the line for itself.
-        let grid = Grid { streams: vec![20, 1, 5], ..preset("sc08-distance", Form::Quick).expect("a preset") };
-        assert!(grid.hardest().iter().all(|cell| cell.streams == 20 || cell.hypothesis.is_some()), "{:?}", grid.hardest());
+        let grid = Grid {
+            streams: vec![20, 1, 5],
+            ..preset("sc08-distance", Form::Quick).expect("a preset")
+        };
+        assert!(
+            grid.hardest().iter().all(|cell| cell.streams == 20 || cell.hypothesis.is_some()),
+            "{:?}",
+            grid.hardest()
+        );
         assert!(of("sc08-cross-traffic").iter().all(|cell| cell.cross_bps.as_bps() == 0));
         let both = Grid {
             directions: vec![Direction::Both, Direction::Out],

@@ -1,8 +1,9 @@
-//! How a channel's thread learns of completions: it looks again for a moment while they come fast, and has the device tell it when they do not.
+//! How a channel's thread learns of completions: it looks again for a moment while they come fast,
+//! and has the device tell it when they do not.
 //!
-//! A look at a queue in memory costs a tenth of a microsecond; being woken costs tens, and an interrupt on the way. But who looks in vain
-//! takes a processor from those who have work. So a thread looks on only where that has just paid, for a short time, and a
-//! limited number of times.
+//! A look at a queue in memory costs a tenth of a microsecond; being woken costs tens, and an
+//! interrupt on the way. But who looks in vain takes a processor from those who have work. So a
+//! thread looks on only where that has just paid, for a short time, and a limited number of times.
 
 use crate::units::{Span, Time};
 use serde::Serialize;
@@ -72,7 +73,8 @@ impl Attention {
             }
             Input::Slept(count) => {
                 self.noticed.told += count as u64;
-                // Looking on would have found the first soon, or the others came while the thread was being woken.
+                // Looking on would have found the first soon, or the others came while the thread
+                // was being woken.
                 let was_short = now.since(self.sleeps_since) <= LONGEST + LONGEST;
                 self.is_loaded = count > 1 || (count == 1 && was_short);
             }
@@ -146,7 +148,11 @@ mod tests {
             (in_vain, longest) = (in_vain + looked, longest.max(looked));
             now += Span::from_micros(found as u64);
         }
-        Run { noticed: attention.noticed(), in_vain: in_vain.as_secs_f64() / now.since(Time::ZERO).as_secs_f64(), longest }
+        Run {
+            noticed: attention.noticed(),
+            in_vain: in_vain.as_secs_f64() / now.since(Time::ZERO).as_secs_f64(),
+            longest,
+        }
     }
 
     /// Moments with `gap` between them, half of it to twice as much.
@@ -164,11 +170,23 @@ mod tests {
         for seed in 0..100 {
             let mut rng = Rng::new(seed);
             let busy = run(&moments(5000, Span::from_micros(4), &mut rng));
-            assert_eq!(busy.noticed.polled + busy.noticed.told, 5000, "seed {seed}: each is noticed once");
+            assert_eq!(
+                busy.noticed.polled + busy.noticed.told,
+                5000,
+                "seed {seed}: each is noticed once"
+            );
             assert!(busy.noticed.polled > 4500, "seed {seed}: {:?}", busy.noticed);
             let idle = run(&moments(500, Span::from_millis(2), &mut rng));
-            assert!(idle.noticed.told > 490 && idle.in_vain < 0.001, "seed {seed}: {:?}, {} in vain", idle.noticed, idle.in_vain);
-            assert!(busy.longest <= LONGEST + LOOK && idle.longest <= LONGEST + LOOK, "seed {seed}");
+            assert!(
+                idle.noticed.told > 490 && idle.in_vain < 0.001,
+                "seed {seed}: {:?}, {} in vain",
+                idle.noticed,
+                idle.in_vain
+            );
+            assert!(
+                busy.longest <= LONGEST + LOOK && idle.longest <= LONGEST + LOOK,
+                "seed {seed}"
+            );
         }
     }
 
@@ -178,7 +196,9 @@ mod tests {
         let mut times = Vec::new();
         for burst in 0..50u64 {
             let start = Span::from_millis(10 * burst);
-            times.extend(moments(40, Span::from_micros(4), &mut rng).into_iter().map(|at| at + start));
+            times.extend(
+                moments(40, Span::from_micros(4), &mut rng).into_iter().map(|at| at + start),
+            );
         }
         let run = run(&times);
         assert!(run.noticed.polled > 1500 && run.noticed.told >= 50, "{:?}", run.noticed);

@@ -1,12 +1,15 @@
-//! One end of an RDMA channel as a machine: credits out, credits in, and what each completion means.
+//! One end of an RDMA channel as a machine: credits out, credits in, and what each completion
+//! means.
 //!
-//! `handle(input)`, then `poll()` until [`None`]. No clock: the device keeps the timeouts, and reports them as lost connections. Each
-//! direction counts *transfers*, from one end-of-data mark to the next: a mark takes every unused credit back, those on their
-//! way too, so that no slot is written to that has gone to another use.
+//! `handle(input)`, then `poll()` until [`None`]. No clock: the device keeps the timeouts, and
+//! reports them as lost connections. Each direction counts *transfers*, from one end-of-data mark
+//! to the next: a mark takes every unused credit back, those on their way too, so that no slot is
+//! written to that has gone to another use.
 //!
-//! No message is ever sent that finds no receive posted. Every message but the first of a queue pair rides on a credit: two for a
-//! block, one for a mark, one at most to advertise; [`Settings::receives`] is what that adds up to. Where blocks are read one of a block's two
-//! is the receiver's word that it has, and a sender lends no more slots than there are credits.
+//! No message is ever sent that finds no receive posted. Every message but the first of a queue
+//! pair rides on a credit: two for a block, one for a mark, one at most to advertise;
+//! [`Settings::receives`] is what that adds up to. Where blocks are read one of a block's two is
+//! the receiver's word that it has, and a sender lends no more slots than there are credits.
 
 mod receiving;
 mod sending;
@@ -26,13 +29,15 @@ pub struct Settings {
     pub credits: u16,
     /// How blocks are placed.
     pub placement: Placement,
-    /// Whether this end connected. It speaks first on each queue pair, as iWARP demands (RFC 5044, section 7.1.3).
+    /// Whether this end connected. It speaks first on each queue pair, as iWARP demands (RFC 5044,
+    /// section 7.1.3).
     pub connected: bool,
 }
 
 impl Settings {
-    /// Receives that must stay posted on each queue pair: two for each block on its way, one for each advertising record. Of these
-    /// there may be twice as many as credits, since those of a transfer that is over may still lie unread.
+    /// Receives that must stay posted on each queue pair: two for each block on its way, one for
+    /// each advertising record. Of these there may be twice as many as credits, since those of a
+    /// transfer that is over may still lie unread.
     pub fn receives(&self) -> usize {
         4 * usize::from(self.credits) + 2
     }
@@ -112,7 +117,10 @@ pub struct Endpoint {
 impl Endpoint {
     /// One end of a channel whose queue pairs are all connected.
     pub fn new(settings: Settings) -> Endpoint {
-        let mut pairs = vec![Pair { may_speak: settings.connected, under_way: 0 }; usize::from(settings.queue_pairs.max(1))];
+        let mut pairs = vec![
+            Pair { may_speak: settings.connected, under_way: 0 };
+            usize::from(settings.queue_pairs.max(1))
+        ];
         let mut outputs = VecDeque::new();
         if settings.connected {
             for (number, pair) in pairs.iter_mut().enumerate() {
@@ -206,9 +214,13 @@ impl Endpoint {
         !self.broken && !self.jobs.is_empty()
     }
 
-    /// Whether all that was to be sent has arrived at the peer's device, and the peer knows what this end has read.
+    /// Whether all that was to be sent has arrived at the peer's device, and the peer knows what
+    /// this end has read.
     pub fn is_idle(&self) -> bool {
-        let is_quiet = self.jobs.is_empty() && self.lent.is_empty() && self.read.is_empty() && self.outputs.is_empty();
+        let is_quiet = self.jobs.is_empty()
+            && self.lent.is_empty()
+            && self.read.is_empty()
+            && self.outputs.is_empty();
         self.broken || (is_quiet && self.pairs.iter().all(|pair| pair.under_way == 0))
     }
 
@@ -216,14 +228,22 @@ impl Endpoint {
     pub fn withdraw(&mut self) -> Option<SlotId> {
         self.broken = true;
         self.outputs.clear();
-        let job = self.jobs.iter().position(|job| matches!(job, Job::Block { .. })).and_then(|at| self.jobs.remove(at));
+        let job = self
+            .jobs
+            .iter()
+            .position(|job| matches!(job, Job::Block { .. }))
+            .and_then(|at| self.jobs.remove(at));
         if let Some(Job::Block { slot, .. }) = job {
             return Some(slot);
         }
-        let advertised = |endpoint: &mut Endpoint| endpoint.advertised.pop_first().map(|(_, advertised)| advertised.slot);
+        let advertised = |endpoint: &mut Endpoint| {
+            endpoint.advertised.pop_first().map(|(_, advertised)| advertised.slot)
+        };
         let lent = |endpoint: &mut Endpoint| endpoint.lent.pop_first().map(|(_, lent)| lent.slot);
         let sending = self.writing.pop_first().or_else(|| lent(self));
-        sending.or_else(|| advertised(self)).or_else(|| self.offered.pop_front().map(|(slot, _)| slot))
+        sending
+            .or_else(|| advertised(self))
+            .or_else(|| self.offered.pop_front().map(|(slot, _)| slot))
     }
 
     fn received(&mut self, on: QueuePair, record: Record) -> Result<(), Violation> {
@@ -236,7 +256,9 @@ impl Endpoint {
                     // They crossed the mark that took them back.
                     return Ok(());
                 }
-                if transfer > self.transfer || self.credits.len() + credits.len() > usize::from(self.settings.credits) {
+                if transfer > self.transfer
+                    || self.credits.len() + credits.len() > usize::from(self.settings.credits)
+                {
                     return Err(Violation::WrongCredits);
                 }
                 self.credits.extend(credits);
@@ -254,10 +276,15 @@ impl Endpoint {
                 self.to_read.push_back((announcement.credit, source));
                 Ok(())
             }
-            Record::Done(credits) if self.reads() => credits.into_iter().try_for_each(|credit| self.taken(credit)),
+            Record::Done(credits) if self.reads() => {
+                credits.into_iter().try_for_each(|credit| self.taken(credit))
+            }
             Record::Block(_) | Record::Filled(..) | Record::Done(_) => Err(Violation::NoRecord),
             Record::Mark { credit, blocks, header } => {
-                let free = self.advertised.get(&credit).is_some_and(|advertised| advertised.announced.is_none());
+                let free = self
+                    .advertised
+                    .get(&credit)
+                    .is_some_and(|advertised| advertised.announced.is_none());
                 if self.mark.is_some() || !free {
                     return Err(Violation::WrongMark);
                 }
@@ -278,7 +305,8 @@ impl Endpoint {
     }
 
     fn has_room(&self, number: usize, for_work: usize) -> bool {
-        self.pairs[number].may_speak && self.pairs[number].under_way + for_work <= self.settings.sends()
+        self.pairs[number].may_speak
+            && self.pairs[number].under_way + for_work <= self.settings.sends()
     }
 
     fn post(&mut self, on: QueuePair, record: Record) {

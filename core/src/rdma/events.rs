@@ -23,7 +23,8 @@ pub enum Input {
     Offer {
         /// The slot.
         slot: SlotId,
-        /// Where it lies, and the key by which the peer may write there: neither is told where blocks are read.
+        /// Where it lies, and the key by which the peer may write there: neither is told where
+        /// blocks are read.
         address: u64,
         /// The key.
         key: u32,
@@ -34,7 +35,8 @@ pub enum Input {
     Send {
         /// The slot.
         slot: SlotId,
-        /// Where it lies, and the key by which the peer may read there: both are told where blocks are read, and nowhere else.
+        /// Where it lies, and the key by which the peer may read there: both are told where blocks
+        /// are read, and nowhere else.
         source: Source,
         /// How many bytes of it, from its start.
         len: u32,
@@ -104,7 +106,8 @@ pub enum Output {
     },
     /// The channel needs this sent slot no more.
     Sent(SlotId),
-    /// The peer has read all blocks of a transfer of this end's that is over: what it was told may become void.
+    /// The peer has read all blocks of a transfer of this end's that is over: what it was told may
+    /// become void.
     Taken,
     /// A block lies in an offered slot, which is the caller's again.
     Arrived {
@@ -124,7 +127,8 @@ pub enum Output {
     },
     /// An offered slot comes back unused.
     Returned(SlotId),
-    /// The peer broke the protocol: the channel is of no more use, and [`Endpoint::withdraw`](super::Endpoint::withdraw) gives its slots back.
+    /// The peer broke the protocol: the channel is of no more use, and
+    /// [`Endpoint::withdraw`](super::Endpoint::withdraw) gives its slots back.
     Broken(Violation),
 }
 
@@ -137,7 +141,8 @@ pub enum Violation {
     UnknownCredit,
     /// Another number of bytes than announced, or more than the slot holds.
     WrongLength,
-    /// A write that was not announced on its queue pair, or that nobody may make since blocks are read.
+    /// A write that was not announced on its queue pair, or that nobody may make since blocks are
+    /// read.
     NotAnnounced,
     /// More credits than agreed, or of a transfer that has not begun.
     WrongCredits,

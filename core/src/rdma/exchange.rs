@@ -1,5 +1,6 @@
-//! The second way of connecting (SC08, section IV.C): what the ends of a channel tell each other over the control connection, where rdma_cm
-//! would carry it. The wire is clauses V-9 and V-10 of `docs/protocol.md`.
+//! The second way of connecting (SC08, section IV.C): what the ends of a channel tell each other
+//! over the control connection, where rdma_cm would carry it. The wire is clauses V-9 and V-10 of
+//! `docs/protocol.md`.
 
 use super::greeting::{ANSWER_LEN, GREETING_LEN, NoGreeting};
 use super::{Answer, Greeting, MOST_QUEUE_PAIRS, Placement, VERSION};
@@ -54,7 +55,8 @@ pub struct Acceptance {
 }
 
 impl Whereabouts {
-    /// Bytes of the packets between this end and the peer that is at `theirs`: what both ports take.
+    /// Bytes of the packets between this end and the peer that is at `theirs`: what both ports
+    /// take.
     ///
     /// # Errors
     /// When the two cannot be connected: each reason is told.
@@ -74,14 +76,22 @@ impl Whereabouts {
         }
         if (self.lid == 0) != (theirs.lid == 0) {
             let kind = |lid: u16| if lid == 0 { "Ethernet" } else { "InfiniBand" };
-            let message = format!("the peer's RDMA port is on {}, this end's on {}", kind(theirs.lid), kind(self.lid));
+            let message = format!(
+                "the peer's RDMA port is on {}, this end's on {}",
+                kind(theirs.lid),
+                kind(self.lid)
+            );
             return Err(Error::new(Fault::Between, "rdma-fabric", message)
                 .hint("both ends need devices of one kind; --channel tcp needs none"));
         }
         let is_multicast = theirs.gid[0] == 0xff;
         if is_multicast || (theirs.lid == 0 && theirs.gid == [0; 16]) {
-            return Err(Error::new(Fault::There, "rdma-gid", "the peer's RDMA port has no GID to send to")
-                .hint("its interface needs an address: `ip addr` there; --channel tcp goes without"));
+            return Err(Error::new(
+                Fault::There,
+                "rdma-gid",
+                "the peer's RDMA port has no GID to send to",
+            )
+            .hint("its interface needs an address: `ip addr` there; --channel tcp goes without"));
         }
         Ok(self.mtu.min(theirs.mtu))
     }
@@ -107,8 +117,12 @@ impl Whereabouts {
         if pairs.is_empty() || pairs.len() / PAIR_LEN > usize::from(MOST_QUEUE_PAIRS) {
             return None;
         }
-        let number = |bytes: &[u8]| bytes.iter().fold(0, |number, &byte| number << 8 | u32::from(byte));
-        let pair = |bytes: &[u8]| Numbered { number: number(&bytes[..3]), first_packet: number(&bytes[3..]) };
+        let number =
+            |bytes: &[u8]| bytes.iter().fold(0, |number, &byte| number << 8 | u32::from(byte));
+        let pair = |bytes: &[u8]| Numbered {
+            number: number(&bytes[..3]),
+            first_packet: number(&bytes[3..]),
+        };
         Some(Whereabouts {
             gid: *head.first_chunk()?,
             lid: u16::from_be_bytes([head[16], head[17]]),
@@ -138,8 +152,10 @@ impl Offer {
             NoGreeting::Version(theirs) => other_version(theirs),
         })?;
         let whereabouts = bytes.get(GREETING_LEN..).and_then(Whereabouts::decode);
-        let whereabouts = whereabouts.filter(|found| found.pairs.len() == usize::from(greeting.queue_pairs));
-        let whereabouts = whereabouts.ok_or_else(|| nonsense("its length fits no number of queue pairs"))?;
+        let whereabouts =
+            whereabouts.filter(|found| found.pairs.len() == usize::from(greeting.queue_pairs));
+        let whereabouts =
+            whereabouts.ok_or_else(|| nonsense("its length fits no number of queue pairs"))?;
         if (greeting.placement == Placement::Read) != (whereabouts.reads > 0) {
             return Err(nonsense(&format!("{} RDMA READs at once", whereabouts.reads)));
         }
@@ -163,19 +179,24 @@ impl Acceptance {
         let bytes = unhex(text).ok_or_else(|| nonsense("it is not hexadecimal"))?;
         let answer = Answer::decode(&bytes).ok_or_else(|| nonsense("it begins with no answer"))?;
         let whereabouts = bytes.get(ANSWER_LEN..).and_then(Whereabouts::decode);
-        let whereabouts = whereabouts.ok_or_else(|| nonsense("its length fits no number of queue pairs"))?;
+        let whereabouts =
+            whereabouts.ok_or_else(|| nonsense("its length fits no number of queue pairs"))?;
         Ok(Acceptance { answer, whereabouts })
     }
 }
 
 fn nonsense(what: &str) -> Error {
     let message = format!("what the peer said of its RDMA channel makes no sense: {what}");
-    Error::new(Fault::There, "rdma-broken", message).hint("is it a Farline of another version? --channel tcp goes another way")
+    Error::new(Fault::There, "rdma-broken", message)
+        .hint("is it a Farline of another version? --channel tcp goes another way")
 }
 
 fn other_version(theirs: u8) -> Error {
-    let message = format!("the peer speaks version {theirs} of the RDMA channel, this Farline version {VERSION}");
-    Error::new(Fault::There, "rdma-version", message).hint("use the same Farline at both ends, or --channel tcp")
+    let message = format!(
+        "the peer speaks version {theirs} of the RDMA channel, this Farline version {VERSION}"
+    );
+    Error::new(Fault::There, "rdma-version", message)
+        .hint("use the same Farline at both ends, or --channel tcp")
 }
 
 fn hex(bytes: &[u8]) -> String {
@@ -201,7 +222,8 @@ mod tests {
     use proptest::prelude::*;
 
     fn whereabouts(count: u32) -> Whereabouts {
-        let pair = |number| Numbered { number: 0xff_fff0 + number, first_packet: 0x12_3456 + number };
+        let pair =
+            |number| Numbered { number: 0xff_fff0 + number, first_packet: 0x12_3456 + number };
         let gid = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, 9, 1, 1];
         Whereabouts { gid, lid: 0, mtu: 4096, pairs: (0..count).map(pair).collect(), reads: 0 }
     }
@@ -226,19 +248,27 @@ mod tests {
     fn offers_and_acceptances_of_any_number_of_queue_pairs_read_as_they_were_written() {
         for count in [1, 4, 16] {
             assert_eq!(Offer::decode(&offer(count).encode()), Ok(offer(count)));
-            let acceptance = Acceptance { answer: Answer { credits: 9 }, whereabouts: whereabouts(count.into()) };
+            let acceptance = Acceptance {
+                answer: Answer { credits: 9 },
+                whereabouts: whereabouts(count.into()),
+            };
             assert_eq!(Acceptance::decode(&acceptance.encode()), Ok(acceptance));
             let mut read = offer(count);
             (read.greeting.placement, read.whereabouts.reads) = (Placement::Read, 16);
             assert_eq!(Offer::decode(&read.encode()), Ok(read));
         }
-        assert!(Offer::decode(&format!("{}\r", offer(2).encode().to_uppercase())).is_ok(), "upper case is hexadecimal too");
+        assert!(
+            Offer::decode(&format!("{}\r", offer(2).encode().to_uppercase())).is_ok(),
+            "upper case is hexadecimal too"
+        );
     }
 
     #[test]
     fn an_offer_of_another_version_or_of_another_length_than_it_says_is_refused_with_the_reason() {
         let text = offer(2).encode();
-        let said = |text: &str| Offer::decode(text).map_err(|error| (error.code, error.message)).expect_err("no offer");
+        let said = |text: &str| {
+            Offer::decode(text).map_err(|error| (error.code, error.message)).expect_err("no offer")
+        };
         let mut other = text.clone();
         other.replace_range(14..16, "09");
         assert_eq!(said(&other).0, "rdma-version");

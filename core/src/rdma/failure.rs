@@ -3,17 +3,19 @@
 use crate::units::{Error, Fault};
 use std::fmt;
 
-/// Why a work request failed: `enum ibv_wc_status` of infiniband/verbs.h, and what becomes of a connection without one.
+/// Why a work request failed: `enum ibv_wc_status` of infiniband/verbs.h, and what becomes of a
+/// connection without one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Failure {
     /// The device may not use the memory that this end gave it.
     LocalMemory,
     /// The queue pair was closed, by the peer or because of an earlier failure.
     Flushed,
-    /// The peer's device takes no such request: more bytes than its receive has room for, or it lost track of a message that this end's
-    /// device began again, which soft-RoCE does.
+    /// The peer's device takes no such request: more bytes than its receive has room for, or it
+    /// lost track of a message that this end's device began again, which soft-RoCE does.
     RemoteInvalid,
-    /// The peer's memory is not open to this write or read: another address, length or key than it gave, or one that it took back.
+    /// The peer's memory is not open to this write or read: another address, length or key than it
+    /// gave, or one that it took back.
     RemoteAccess,
     /// Nobody acknowledges what is sent, however often.
     RetriesExceeded,
@@ -41,43 +43,60 @@ impl Failure {
         })
     }
 
-    /// Whether what caused it is told by another failure, which comes first or is to be found at the peer.
+    /// Whether what caused it is told by another failure, which comes first or is to be found at
+    /// the peer.
     pub fn is_consequence(self) -> bool {
         self == Failure::Flushed
     }
 
     /// The error for who asked for the transfer.
     pub fn error(self) -> Error {
-        let lost = |fault, code, hint: &str| Error::new(fault, code, format!("data connection lost: {self}")).hint(hint);
+        let lost = |fault, code, hint: &str| {
+            Error::new(fault, code, format!("data connection lost: {self}")).hint(hint)
+        };
         match self {
-            Failure::LocalMemory => lost(Fault::Bug, "rdma-memory", "report it; --channel tcp goes another way"),
-            Failure::Flushed => {
-                lost(Fault::Between, "channel-lost", "the peer stopped or the path broke; run the same command again")
+            Failure::LocalMemory => {
+                lost(Fault::Bug, "rdma-memory", "report it; --channel tcp goes another way")
             }
+            Failure::Flushed => lost(
+                Fault::Between,
+                "channel-lost",
+                "the peer stopped or the path broke; run the same command again",
+            ),
             Failure::RemoteInvalid => lost(
                 Fault::Between,
                 "channel-lost",
-                "run the same command again; with fewer queue pairs (--channel rdma:1) or --channel tcp if it repeats",
+                "run the same command again; with fewer queue pairs (--channel rdma:1) or \
+                 --channel tcp if it repeats",
             ),
             Failure::RemoteAccess => lost(
                 Fault::There,
                 "rdma-access",
-                "the peer gave a wrong key or took it back too early: run the same command again, or use --channel tcp",
+                "the peer gave a wrong key or took it back too early: run the same command again, \
+                 or use --channel tcp",
             ),
             Failure::RetriesExceeded => lost(
                 Fault::Between,
                 "channel-lost",
-                "the peer or the path is gone, or a device on it drops packets of this MTU; run the same command again",
+                "the peer or the path is gone, or a device on it drops packets of this MTU; run \
+                 the same command again",
             ),
-            Failure::ReceiverNotReady => {
-                lost(Fault::There, "channel-lost", "the peer hangs or breaks clause V-7; run the same command again")
-            }
+            Failure::ReceiverNotReady => lost(
+                Fault::There,
+                "channel-lost",
+                "the peer hangs or breaks clause V-7; run the same command again",
+            ),
             Failure::Removed => lost(
                 Fault::Here,
                 "rdma-device",
-                "`rdma link` lists the devices that are left; --channel tcp goes without, and the same command goes on where this one stopped",
+                "`rdma link` lists the devices that are left; --channel tcp goes without, and the \
+                 same command goes on where this one stopped",
             ),
-            Failure::Other(_) => lost(Fault::Between, "channel-lost", "run the same command again, or use --channel tcp"),
+            Failure::Other(_) => lost(
+                Fault::Between,
+                "channel-lost",
+                "run the same command again, or use --channel tcp",
+            ),
         }
     }
 }
@@ -85,14 +104,26 @@ impl Failure {
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Failure::LocalMemory => "the RDMA device may not use the memory that it was given (local protection error)",
+            Failure::LocalMemory => {
+                "the RDMA device may not use the memory that it was given (local protection error)"
+            }
             Failure::Flushed => "it closed before its end-of-data mark",
-            Failure::RemoteInvalid => "the peer's RDMA device takes no such request (remote invalid request)",
-            Failure::RemoteAccess => "the peer's memory is not open to this request (remote access error)",
-            Failure::RetriesExceeded => "the peer acknowledges nothing any more (transport retries exceeded)",
-            Failure::ReceiverNotReady => "the peer has no receives posted (receiver-not-ready retries exceeded)",
+            Failure::RemoteInvalid => {
+                "the peer's RDMA device takes no such request (remote invalid request)"
+            }
+            Failure::RemoteAccess => {
+                "the peer's memory is not open to this request (remote access error)"
+            }
+            Failure::RetriesExceeded => {
+                "the peer acknowledges nothing any more (transport retries exceeded)"
+            }
+            Failure::ReceiverNotReady => {
+                "the peer has no receives posted (receiver-not-ready retries exceeded)"
+            }
             Failure::Removed => "the RDMA device failed, was removed, or lost its address",
-            Failure::Other(status) => return write!(f, "an RDMA request failed with status {status} of ibv_wc_status"),
+            Failure::Other(status) => {
+                return write!(f, "an RDMA request failed with status {status} of ibv_wc_status");
+            }
         })
     }
 }
@@ -110,7 +141,9 @@ mod tests {
             let error = failure.error();
             assert!(error.message.len() > 30 && error.hint.is_some(), "{error:?}");
         }
-        let of = |status| Failure::of_status(status).map(|failure| (failure.error().fault, failure.error().code));
+        let of = |status| {
+            Failure::of_status(status).map(|failure| (failure.error().fault, failure.error().code))
+        };
         assert_eq!(Failure::of_status(0), None);
         assert_eq!(of(10), Some((Fault::There, "rdma-access")));
         assert_eq!(of(12), Some((Fault::Between, "channel-lost")));

@@ -1,4 +1,5 @@
-//! What travels in the private data of a connection request and its answer: who connects, and as what.
+//! What travels in the private data of a connection request and its answer: who connects, and as
+//! what.
 
 use super::{MOST_CREDITS, MOST_QUEUE_PAIRS, Placement, QueuePair};
 use crate::units::Span;
@@ -8,7 +9,8 @@ pub(super) const MAGIC: [u8; 7] = *b"FARLRDM";
 /// The version of the protocol, which follows.
 pub const VERSION: u8 = 1;
 
-/// Bytes of a greeting: as much as rdma_cm leaves free in an InfiniBand request (92 bytes, of which its own header takes 36).
+/// Bytes of a greeting: as much as rdma_cm leaves free in an InfiniBand request (92 bytes, of which
+/// its own header takes 36).
 pub const GREETING_LEN: usize = 56;
 /// Bytes of an answer.
 pub const ANSWER_LEN: usize = 16;
@@ -16,7 +18,8 @@ pub const ANSWER_LEN: usize = 16;
 /// What who connects says of one queue pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Greeting {
-    /// Shows that the session is theirs: made of the session's key and of the channel and queue pair, so that it serves once.
+    /// Shows that the session is theirs: made of the session's key and of the channel and queue
+    /// pair, so that it serves once.
     pub proof: [u8; 32],
     /// The channel that the queue pair is of, among those of the session.
     pub channel: u32,
@@ -32,9 +35,11 @@ pub struct Greeting {
     pub ack_timeout: u8,
     /// Bytes that a packet of this end carries; 0 where it does not know.
     pub mtu: u16,
-    /// How many slots either end advertises to begin with; 0 on the wire is as many as there may be.
+    /// How many slots either end advertises to begin with; 0 on the wire is as many as there may
+    /// be.
     pub begin: u16,
-    /// The path's round-trip time, which travels in tens of microseconds; zero where it is not known.
+    /// The path's round-trip time, which travels in tens of microseconds; zero where it is not
+    /// known.
     pub rtt: Span,
 }
 
@@ -97,7 +102,9 @@ impl Greeting {
                 0 => u16::from_be_bytes(*bytes[46..48].first_chunk()?),
                 begin => begin,
             },
-            rtt: Span::from_nanos(u64::from(u16::from_be_bytes(*bytes[54..56].first_chunk()?)) * RTT_UNIT.as_nanos()),
+            rtt: Span::from_nanos(
+                u64::from(u16::from_be_bytes(*bytes[54..56].first_chunk()?)) * RTT_UNIT.as_nanos(),
+            ),
         };
         let sound = greeting.queue_pair.0 < greeting.queue_pairs
             && greeting.queue_pairs <= MOST_QUEUE_PAIRS
@@ -125,11 +132,13 @@ impl Answer {
         bytes
     }
 
-    /// Reads private data, which the fabric may have padded; `None` when it is of another program or version, or makes no sense.
+    /// Reads private data, which the fabric may have padded; `None` when it is of another program
+    /// or version, or makes no sense.
     pub fn decode(bytes: &[u8]) -> Option<Answer> {
         let bytes: &[u8; ANSWER_LEN] = bytes.first_chunk()?;
         let credits = u16::from_be_bytes(*bytes[8..10].first_chunk()?);
-        (bytes[..7] == MAGIC && bytes[7] == VERSION && (1..=MOST_CREDITS).contains(&credits)).then_some(Answer { credits })
+        (bytes[..7] == MAGIC && bytes[7] == VERSION && (1..=MOST_CREDITS).contains(&credits))
+            .then_some(Answer { credits })
     }
 }
 
@@ -176,7 +185,16 @@ mod tests {
     #[test]
     fn another_version_and_what_makes_no_sense_are_no_greeting() {
         // Name, queue pair number, count, credits, placement, timeout, credits to begin with.
-        for (at, byte) in [(6, 0), (44, 3), (45, 0), (45, MOST_QUEUE_PAIRS + 1), (46, 0xff), (48, 0), (49, 32), (53, 10)] {
+        for (at, byte) in [
+            (6, 0),
+            (44, 3),
+            (45, 0),
+            (45, MOST_QUEUE_PAIRS + 1),
+            (46, 0xff),
+            (48, 0),
+            (49, 32),
+            (53, 10),
+        ] {
             let mut wire = greeting().encode();
             wire[at] = byte;
             assert_eq!(Greeting::decode(&wire), Err(NoGreeting::Foreign), "{at}");

@@ -19,7 +19,8 @@ pub struct Limits {
 }
 
 impl Settings {
-    /// The same channel with as many credits, or as many fewer as the device needs: all its completions go to one queue.
+    /// The same channel with as many credits, or as many fewer as the device needs: all its
+    /// completions go to one queue.
     ///
     /// # Errors
     /// When the device cannot have the channel with a single credit.
@@ -38,10 +39,14 @@ impl Settings {
         let fewer = (1..=self.credits).rev().map(|credits| Settings { credits, ..self });
         fewer.into_iter().find(fits).ok_or_else(|| {
             let message = format!(
-                "the RDMA device has no room for a channel of {pairs} queue pairs: it allows {} of them, {} requests in each queue, {} completions, {} pieces of memory",
+                "the RDMA device has no room for a channel of {pairs} queue pairs: it allows {} \
+                 of them, {} requests in each queue, {} completions, {} pieces of memory",
                 limits.queue_pairs, limits.work, limits.completions, limits.regions
             );
-            Error::new(Fault::Here, "rdma-room", message).hint("use fewer queue pairs: --channel rdma:1")
+            Error::new(Fault::Here, "rdma-room", message).hint(
+                "use fewer queue pairs: --channel \
+                rdma:1",
+            )
         })
     }
 }
@@ -58,13 +63,25 @@ mod tests {
 
     #[test]
     fn soft_roce_has_room_for_sixteen_queue_pairs_of_most_of_the_credits() {
-        let rxe = Limits { queue_pairs: 1 << 20, work: 1 << 14, completions: 32_767, regions: 1 << 19, reads: 128 };
-        let credits = |pairs, limits: &Limits| settings(pairs, MOST_CREDITS).within(limits).map(|fit| fit.credits);
+        let rxe = Limits {
+            queue_pairs: 1 << 20,
+            work: 1 << 14,
+            completions: 32_767,
+            regions: 1 << 19,
+            reads: 128,
+        };
+        let credits = |pairs, limits: &Limits| {
+            settings(pairs, MOST_CREDITS).within(limits).map(|fit| fit.credits)
+        };
         assert_eq!(credits(8, &rxe), Ok(MOST_CREDITS));
         assert_eq!(credits(16, &rxe), Ok(255));
-        let error = credits(4, &Limits { queue_pairs: 3, ..rxe }).expect_err("too many queue pairs");
+        let error =
+            credits(4, &Limits { queue_pairs: 3, ..rxe }).expect_err("too many queue pairs");
         assert_eq!((error.code, error.fault), ("rdma-room", Fault::Here));
-        assert!(error.message.contains("4 queue pairs") && error.message.contains("allows 3"), "{error}");
+        assert!(
+            error.message.contains("4 queue pairs") && error.message.contains("allows 3"),
+            "{error}"
+        );
         assert!(credits(1, &Limits { work: 7, ..rxe }).is_err());
     }
 

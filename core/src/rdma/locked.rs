@@ -20,27 +20,41 @@ impl Lockable {
 
     /// The error of a registration of `wanted` bytes that was refused, or would be.
     pub fn refuses(&self, wanted: Bytes) -> Error {
-        let limit = self.limit.map_or("without limit".to_owned(), |limit| format!("{limit} at most"));
-        let beside = if self.pinned.0 > 0 { format!(", and {} is", self.pinned) } else { String::new() };
-        let message = format!("RDMA needs {wanted} of memory locked for its device; this process may lock {limit}{beside}");
+        let limit =
+            self.limit.map_or("without limit".to_owned(), |limit| format!("{limit} at most"));
+        let beside =
+            if self.pinned.0 > 0 { format!(", and {} is", self.pinned) } else { String::new() };
+        let message = format!(
+            "RDMA needs {wanted} of memory locked for its device; this process may lock \
+             {limit}{beside}"
+        );
         Error::new(Fault::Here, "locked-memory", message).hint(
-            "raise the limit (`ulimit -l unlimited`, or memlock in /etc/security/limits.d), lower --staging, or use --channel tcp",
+            "raise the limit (`ulimit -l unlimited`, or memlock in /etc/security/limits.d), lower \
+             --staging, or use --channel tcp",
         )
     }
 }
 
 impl Settings {
-    /// Bytes that the device is to use of a channel whose slots have `slot_len` each, when all its credits are given.
+    /// Bytes that the device is to use of a channel whose slots have `slot_len` each, when all its
+    /// credits are given.
     pub fn memory(&self, slot_len: Bytes) -> Bytes {
-        let records = usize::from(self.queue_pairs) * (self.sends() + self.receives()) * Record::BUFFER_LEN;
+        let records =
+            usize::from(self.queue_pairs) * (self.sends() + self.receives()) * Record::BUFFER_LEN;
         Bytes(u64::from(self.credits) * slot_len.0 + records as u64)
     }
 
-    /// The same channel with as many credits, or as many fewer as may be locked, but for no fewer than `begin`.
+    /// The same channel with as many credits, or as many fewer as may be locked, but for no fewer
+    /// than `begin`.
     ///
     /// # Errors
     /// When not even those may be locked: with what to do.
-    pub fn lockable(self, begin: u16, slot_len: Bytes, lockable: &Lockable) -> Result<Settings, Error> {
+    pub fn lockable(
+        self,
+        begin: u16,
+        slot_len: Bytes,
+        lockable: &Lockable,
+    ) -> Result<Settings, Error> {
         let Some(room) = lockable.room() else { return Ok(self) };
         let begin = begin.min(self.credits);
         let fewer = (begin..=self.credits).rev().map(|credits| Settings { credits, ..self });
@@ -54,7 +68,8 @@ mod tests {
     use super::*;
     use crate::rdma::Placement;
 
-    const CHANNEL: Settings = Settings { queue_pairs: 1, credits: 200, placement: Placement::Immediate, connected: true };
+    const CHANNEL: Settings =
+        Settings { queue_pairs: 1, credits: 200, placement: Placement::Immediate, connected: true };
 
     #[test]
     fn too_low_a_limit_is_told_with_all_numbers_and_what_to_do() {
@@ -71,7 +86,9 @@ mod tests {
     fn a_channel_gets_the_credits_that_may_be_locked_beside_what_is() {
         let credits = |limit, pinned| {
             let lockable = Lockable { limit, pinned };
-            CHANNEL.lockable(8, Bytes::mib(1), &lockable).map(|fit| (fit.credits, fit.memory(Bytes::mib(1))))
+            CHANNEL
+                .lockable(8, Bytes::mib(1), &lockable)
+                .map(|fit| (fit.credits, fit.memory(Bytes::mib(1))))
         };
         assert_eq!(credits(None, Bytes::mib(1 << 20)).map(|fit| fit.0), Ok(200));
         let (alone, memory) = credits(Some(Bytes::mib(64)), Bytes(0)).expect("it fits");

@@ -1,9 +1,12 @@
-//! An RDMA channel's protocol: who may write which block into which advertised slot, and what each completion means.
+//! An RDMA channel's protocol: who may write which block into which advertised slot, and what each
+//! completion means.
 //!
-//! A channel is one or more reliable connections (*queue pairs*) between the same two ends. The receiver advertises empty slots, each a
-//! *credit*; the sender announces a block in a record, writes it into a credited slot with an RDMA WRITE, and has nothing to do with
-//! the slot from then on; or it says where the block lies, and the receiver fetches it with an RDMA READ and says that it has. [`Endpoint`]
-//! decides all of it and touches no memory. The wire is in `docs/protocol.md`, clauses V-1 to V-11.
+//! A channel is one or more reliable connections (*queue pairs*) between the same two ends. The
+//! receiver advertises empty slots, each a *credit*; the sender announces a block in a record,
+//! writes it into a credited slot with an RDMA WRITE, and has nothing to do with the slot from then
+//! on; or it says where the block lies, and the receiver fetches it with an RDMA READ and says that
+//! it has. [`Endpoint`] decides all of it and touches no memory. The wire is in `docs/protocol.md`,
+//! clauses V-1 to V-11.
 //!
 //! Not here: how a queue pair is connected, how memory is registered, what waits for a completion.
 
@@ -41,13 +44,14 @@ pub struct QueuePair(pub u8);
 /// How a block comes to where it belongs, and how its receiver learns that it is there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Placement {
-    /// The announcing record goes first, and the RDMA WRITE carries the credit's number as its immediate: InfiniBand and RoCE. The device
-    /// itself then says how many bytes were written.
+    /// The announcing record goes first, and the RDMA WRITE carries the credit's number as its
+    /// immediate: InfiniBand and RoCE. The device itself then says how many bytes were written.
     Immediate,
-    /// The record goes behind a plain RDMA WRITE: iWARP, which has no immediate (RFC 5040, section 4).
+    /// The record goes behind a plain RDMA WRITE: iWARP, which has no immediate (RFC 5040, section
+    /// 4).
     Behind,
-    /// The record says where the block lies, and the receiver reads it from there with an RDMA READ: the memory of a receiver is open to
-    /// nobody, at the price of a second round trip.
+    /// The record says where the block lies, and the receiver reads it from there with an RDMA
+    /// READ: the memory of a receiver is open to nobody, at the price of a second round trip.
     Read,
 }
 

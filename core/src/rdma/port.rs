@@ -19,10 +19,12 @@ pub enum Transport {
 pub struct Gid {
     /// Its place in the port's table.
     pub index: u8,
-    /// The address: GIDs that are IPv4 addresses mapped into IPv6 are given as IPv4 ones. The one GID of an iWARP port is the MAC of the
-    /// interface beneath, and stands for each of that interface's addresses.
+    /// The address: GIDs that are IPv4 addresses mapped into IPv6 are given as IPv4 ones. The one
+    /// GID of an iWARP port is the MAC of the interface beneath, and stands for each of that
+    /// interface's addresses.
     pub address: IpAddr,
-    /// Whether routers pass its packets on: those of RoCE v2, which are UDP's, and of iWARP, which are TCP's; not of InfiniBand or RoCE v1.
+    /// Whether routers pass its packets on: those of RoCE v2, which are UDP's, and of iWARP, which
+    /// are TCP's; not of InfiniBand or RoCE v1.
     pub routable: bool,
 }
 
@@ -44,18 +46,21 @@ pub struct Port {
 }
 
 impl Port {
-    /// The place of the GID to send from where packets are to carry `address`, the port's own: that of RoCE v2 on Ethernet, and the port's
-    /// first on InfiniBand, whose GIDs are no addresses.
+    /// The place of the GID to send from where packets are to carry `address`, the port's own: that
+    /// of RoCE v2 on Ethernet, and the port's first on InfiniBand, whose GIDs are no addresses.
     pub fn gid_index(&self, address: IpAddr) -> Option<u8> {
         let address = address.to_canonical();
         match self.transport {
-            Transport::Roce => Some(self.gids.iter().find(|gid| gid.routable && gid.address == address)?.index),
+            Transport::Roce => {
+                Some(self.gids.iter().find(|gid| gid.routable && gid.address == address)?.index)
+            }
             Transport::InfiniBand => Some(0),
             Transport::Iwarp => None,
         }
     }
 
-    /// Whether what addresses it has is known: not where its GIDs are no addresses, nor where nothing was found beneath.
+    /// Whether what addresses it has is known: not where its GIDs are no addresses, nor where
+    /// nothing was found beneath.
     fn is_known(&self) -> bool {
         match self.transport {
             Transport::Roce => true,
@@ -69,23 +74,25 @@ impl Port {
 pub fn why_none(ports: &[Port], address: IpAddr) -> Option<Error> {
     if ports.is_empty() {
         return Some(Error::new(Fault::Here, "no-rdma", "this host has no RDMA device").hint(
-            "`rdma link` (iproute2) lists them; without a card, `rdma link add NAME type rxe netdev DEVICE` makes one of an Ethernet device",
+            "`rdma link` (iproute2) lists them; without a card, `rdma link add NAME type rxe \
+             netdev DEVICE` makes one of an Ethernet device",
         ));
     }
     let address = address.to_canonical();
     let known = ports.iter().all(Port::is_known);
-    let of_it = |port: &&Port| !port.is_known() || port.gids.iter().any(|gid| gid.address == address);
+    let of_it =
+        |port: &&Port| !port.is_known() || port.gids.iter().any(|gid| gid.address == address);
     let candidates: Vec<&Port> = ports.iter().filter(of_it).collect();
     if candidates.is_empty() {
         let have: Vec<String> = ports.iter().map(addresses).collect();
         let message = format!("no RDMA device here has the address {address}: {}", have.join(", "));
-        return Some(
-            Error::new(Fault::Here, "no-rdma-path", message).hint(
-                "use an address of one of them, or make its GID: `ip addr add` on the device's interface, which must be up",
-            ),
-        );
+        return Some(Error::new(Fault::Here, "no-rdma-path", message).hint(
+            "use an address of one of them, or make its GID: `ip addr add` on the device's \
+                 interface, which must be up",
+        ));
     }
-    if let Some(down) = candidates.first().filter(|_| candidates.iter().all(|port| !port.is_active)) {
+    if let Some(down) = candidates.first().filter(|_| candidates.iter().all(|port| !port.is_active))
+    {
         let what = if known { format!(", which has {address},") } else { String::new() };
         return Some(
             Error::new(
@@ -93,18 +100,24 @@ pub fn why_none(ports: &[Port], address: IpAddr) -> Option<Error> {
                 "rdma-port-down",
                 format!("port {} of the RDMA device {}{what} is down", down.number, down.device),
             )
-            .hint("`rdma link` shows its state; look at the cable, the subnet manager, or `ip link set DEVICE up`"),
+            .hint(
+                "`rdma link` shows its state; look at the cable, the subnet manager, or `ip \
+                link set DEVICE up`",
+            ),
         );
     }
-    let routable = |port: &&&Port| !port.is_known() || port.gids.iter().any(|gid| gid.address == address && gid.routable);
+    let routable = |port: &&&Port| {
+        !port.is_known() || port.gids.iter().any(|gid| gid.address == address && gid.routable)
+    };
     if candidates.iter().find(routable).is_none() {
         let device = &candidates.first()?.device;
-        let message =
-            format!("the RDMA device {device} has no RoCE v2 GID of {address}, only one of RoCE v1, which no router passes on");
-        return Some(
-            Error::new(Fault::Here, "rdma-gid", message)
-                .hint(format!("`cma_roce_mode -d {device} -p 1 -m 2` makes v2 the default where the device can")),
+        let message = format!(
+            "the RDMA device {device} has no RoCE v2 GID of {address}, only one of RoCE v1, which \
+             no router passes on"
         );
+        return Some(Error::new(Fault::Here, "rdma-gid", message).hint(format!(
+            "`cma_roce_mode -d {device} -p 1 -m 2` makes v2 the default where the device can"
+        )));
     }
     None
 }
@@ -129,7 +142,14 @@ mod tests {
             routable,
         };
         let gids = gids.iter().enumerate().map(gid).collect();
-        Port { device: device.to_owned(), number: 1, transport, is_active: true, gids, interface: None }
+        Port {
+            device: device.to_owned(),
+            number: 1,
+            transport,
+            is_active: true,
+            gids,
+            interface: None,
+        }
     }
 
     fn why(ports: &[Port], address: &str) -> Option<(&'static str, String)> {
@@ -144,12 +164,16 @@ mod tests {
         assert_eq!(why(&[], "10.9.1.1").map(|(code, _)| code), Some("no-rdma"));
         assert_eq!(why(std::slice::from_ref(&roce), "10.9.1.1"), None);
         assert_eq!(why(std::slice::from_ref(&roce), "::ffff:10.9.1.1"), None);
-        let (code, said) = why(&[roce.clone(), port("rxb", Transport::Roce, &[])], "10.9.1.2").expect("nobody has it");
+        let (code, said) = why(&[roce.clone(), port("rxb", Transport::Roce, &[])], "10.9.1.2")
+            .expect("nobody has it");
         assert_eq!(code, "no-rdma-path");
         assert!(said.contains("rxa has fe80::1 and 10.9.1.1, rxb has none"), "{said}");
         let down = Port { is_active: false, ..roce };
         let (code, said) = why(&[down], "10.9.1.1").expect("it is down");
-        assert_eq!((code, said.as_str()), ("rdma-port-down", "port 1 of the RDMA device rxa, which has 10.9.1.1, is down"));
+        assert_eq!(
+            (code, said.as_str()),
+            ("rdma-port-down", "port 1 of the RDMA device rxa, which has 10.9.1.1, is down")
+        );
         let v1 = port("mlx4_0", Transport::Roce, &[("10.9.1.1", false)]);
         assert_eq!(why(&[v1], "10.9.1.1").map(|(code, _)| code), Some("rdma-gid"));
     }
@@ -157,7 +181,9 @@ mod tests {
     #[test]
     fn packets_go_from_the_gid_of_the_address_that_routers_pass_on() {
         let gids = [("fe80::1", true), ("10.9.1.1", false), ("10.9.1.1", true)];
-        let index = |transport, address: &str| port("rxa", transport, &gids).gid_index(address.parse().expect("an address"));
+        let index = |transport, address: &str| {
+            port("rxa", transport, &gids).gid_index(address.parse().expect("an address"))
+        };
         assert_eq!(index(Transport::Roce, "10.9.1.1"), Some(2));
         assert_eq!(index(Transport::Roce, "10.9.1.2"), None);
         assert_eq!(index(Transport::InfiniBand, "10.9.1.2"), Some(0));

@@ -33,7 +33,8 @@ pub struct RecordHeader {
 impl RecordHeader {
     /// Takes `bytes`; `None` when they are too many.
     pub fn new(bytes: &[u8]) -> Option<RecordHeader> {
-        let mut header = RecordHeader { bytes: [0; HEADER_LEN_MOST], len: u8::try_from(bytes.len()).ok()? };
+        let mut header =
+            RecordHeader { bytes: [0; HEADER_LEN_MOST], len: u8::try_from(bytes.len()).ok()? };
         header.bytes.get_mut(..bytes.len())?.copy_from_slice(bytes);
         Some(header)
     }
@@ -73,7 +74,8 @@ pub struct Source {
 /// One message of the control kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Record {
-    /// Slots that may be written to, in the numbered transfer of this channel. Empty, it is the first word of who connected.
+    /// Slots that may be written to, in the numbered transfer of this channel. Empty, it is the
+    /// first word of who connected.
     Credits {
         /// Counts the end-of-data marks that came before.
         transfer: u32,
@@ -84,7 +86,8 @@ pub enum Record {
     Block(Announcement),
     /// A block that the receiver may read: [`Placement::Read`].
     Filled(Announcement, Source),
-    /// Blocks of the other direction that were read, by their credits: 60 at most. Their slots are the sender's again.
+    /// Blocks of the other direction that were read, by their credits: 60 at most. Their slots are
+    /// the sender's again.
     Done(Vec<u32>),
     /// No block follows in this transfer.
     Mark {
@@ -166,13 +169,27 @@ impl Record {
                 }
                 let transfer = rest.u32()?;
                 let credit = |rest: &mut Rest<'_>| {
-                    Ok(Credit { number: rest.u32()?, key: rest.u32()?, address: rest.u64()?, len: rest.u32()? })
+                    Ok(Credit {
+                        number: rest.u32()?,
+                        key: rest.u32()?,
+                        address: rest.u64()?,
+                        len: rest.u32()?,
+                    })
                 };
-                let credits: Result<Vec<_>, Violation> = (0..count).map(|_| credit(&mut rest)).collect();
+                let credits: Result<Vec<_>, Violation> =
+                    (0..count).map(|_| credit(&mut rest)).collect();
                 Record::Credits { transfer, credits: credits? }
             }
-            2 => Record::Block(Announcement { credit: rest.u32()?, len: rest.u32()?, header: rest.header(count)? }),
-            3 => Record::Mark { credit: rest.u32()?, blocks: rest.u64()?, header: rest.header(count)? },
+            2 => Record::Block(Announcement {
+                credit: rest.u32()?,
+                len: rest.u32()?,
+                header: rest.header(count)?,
+            }),
+            3 => Record::Mark {
+                credit: rest.u32()?,
+                blocks: rest.u64()?,
+                header: rest.header(count)?,
+            },
             4 => {
                 let (credit, len) = (rest.u32()?, rest.u32()?);
                 let source = Source { key: rest.u32()?, address: rest.u64()? };
@@ -207,7 +224,8 @@ impl Rest<'_> {
     }
 
     fn header(&mut self, len: u8) -> Result<RecordHeader, Violation> {
-        let (header, rest) = self.0.split_at_checked(usize::from(len)).ok_or(Violation::NoRecord)?;
+        let (header, rest) =
+            self.0.split_at_checked(usize::from(len)).ok_or(Violation::NoRecord)?;
         self.0 = rest;
         RecordHeader::new(header).ok_or(Violation::NoRecord)
     }
@@ -238,7 +256,9 @@ impl Placement {
     }
 
     pub(super) fn of_byte(byte: u8) -> Option<Placement> {
-        [Placement::Immediate, Placement::Behind, Placement::Read].into_iter().find(|placement| placement.byte() == byte)
+        [Placement::Immediate, Placement::Behind, Placement::Read]
+            .into_iter()
+            .find(|placement| placement.byte() == byte)
     }
 }
 
@@ -248,7 +268,12 @@ mod tests {
     use proptest::prelude::*;
 
     fn credit() -> impl Strategy<Value = Credit> {
-        any::<(u32, u32, u64, u32)>().prop_map(|(number, key, address, len)| Credit { number, key, address, len })
+        any::<(u32, u32, u64, u32)>().prop_map(|(number, key, address, len)| Credit {
+            number,
+            key,
+            address,
+            len,
+        })
     }
 
     proptest! {

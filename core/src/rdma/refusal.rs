@@ -1,4 +1,5 @@
-//! Why a node refuses a queue pair of who has a right to it: what travels in the private data of a rejection.
+//! Why a node refuses a queue pair of who has a right to it: what travels in the private data of a
+//! rejection.
 
 use super::greeting::{MAGIC, VERSION};
 use crate::units::{Error, Fault};
@@ -36,8 +37,9 @@ impl Refusal {
         bytes
     }
 
-    /// Reads private data, which the fabric may have padded; `None` when nothing was said. A node of a later version may give reasons that
-    /// this one does not know: those are about versions too.
+    /// Reads private data, which the fabric may have padded; `None` when nothing was said. A node
+    /// of a later version may give reasons that this one does not know: those are about versions
+    /// too.
     pub fn decode(bytes: &[u8]) -> Option<Refusal> {
         let bytes: &[u8; REFUSAL_LEN] = bytes.first_chunk()?;
         if bytes[..7] != MAGIC {
@@ -59,23 +61,41 @@ impl Refusal {
             Refusal::Version(theirs) => Error::new(
                 Fault::There,
                 "rdma-version",
-                format!("the node speaks version {theirs} of the RDMA channel, this Farline version {VERSION}"),
+                format!(
+                    "the node speaks version {theirs} of the RDMA channel, this Farline \
+                    version {VERSION}"
+                ),
             )
             .hint("use the same Farline at both ends, or --channel tcp"),
             Refusal::Mtu(theirs) => Error::new(
                 Fault::Between,
                 "rdma-mtu",
-                format!("RDMA packets of this host's device carry {mtu} bytes, the node's device takes {theirs} at most"),
+                format!(
+                    "RDMA packets of this host's device carry {mtu} bytes, the node's device \
+                    takes {theirs} at most"
+                ),
             )
-            .hint("give both interfaces the same MTU: ip link set DEVICE mtu 4200 for 4096 bytes, 1500 for 1024"),
-            Refusal::NoRoom => {
-                Error::new(Fault::Refused, "rdma-room", "the node's RDMA device has no room for another connection of this size")
-                    .hint("use fewer queue pairs (--channel rdma:1) or less --staging, or try again when others are done")
-            }
-            Refusal::OtherFabric => {
-                Error::new(Fault::Between, "rdma-fabric", "one end's RDMA device speaks iWARP, the other's InfiniBand or RoCE")
-                    .hint("both ends need devices of one kind; --channel tcp needs none")
-            }
+            .hint(
+                "give both interfaces the same MTU: ip link set DEVICE mtu 4200 for 4096 bytes, \
+                1500 for 1024",
+            ),
+            Refusal::NoRoom => Error::new(
+                Fault::Refused,
+                "rdma-room",
+                "the node's RDMA device has no room for \
+                    another connection of this size",
+            )
+            .hint(
+                "use fewer queue pairs (--channel rdma:1) or less --staging, or try \
+                        again when others are done",
+            ),
+            Refusal::OtherFabric => Error::new(
+                Fault::Between,
+                "rdma-fabric",
+                "one end's RDMA device speaks iWARP, \
+                    the other's InfiniBand or RoCE",
+            )
+            .hint("both ends need devices of one kind; --channel tcp needs none"),
         }
     }
 }
@@ -86,7 +106,9 @@ mod tests {
 
     #[test]
     fn each_reason_survives_the_padding_of_the_fabric_and_says_what_to_try() {
-        for refusal in [Refusal::Version(3), Refusal::Mtu(1024), Refusal::NoRoom, Refusal::OtherFabric] {
+        for refusal in
+            [Refusal::Version(3), Refusal::Mtu(1024), Refusal::NoRoom, Refusal::OtherFabric]
+        {
             let mut wire = refusal.encode().to_vec();
             wire.extend([0; 136]);
             assert_eq!(Refusal::decode(&wire), Some(refusal));

@@ -1,5 +1,5 @@
-//! Two ends of a channel in virtual time: queue pairs of different delay, blocks written and read, several transfers, a peer that dies, a
-//! peer that lies.
+//! Two ends of a channel in virtual time: queue pairs of different delay, blocks written and read,
+//! several transfers, a peer that dies, a peer that lies.
 
 mod honest;
 mod lies;
@@ -25,7 +25,8 @@ struct Lane {
     queue: VecDeque<(Time, Packet, Option<SlotId>)>,
     /// Receives posted at its end.
     receives: usize,
-    /// RDMA READs of its sender's: when each finds what it reads, by when it brings that, and what it has found.
+    /// RDMA READs of its sender's: when each finds what it reads, by when it brings that, and what
+    /// it has found.
     reads: Vec<Fetch>,
 }
 
@@ -70,7 +71,8 @@ struct World {
 impl World {
     fn new(seed: u64, queue_pairs: u8, credits: u16, slots: usize, delay: Option<Span>) -> World {
         let mut rng = Rng::new(seed);
-        let placement = [Placement::Immediate, Placement::Behind, Placement::Read][(seed % 3) as usize];
+        let placement =
+            [Placement::Immediate, Placement::Behind, Placement::Read][(seed % 3) as usize];
         let settings = Settings { queue_pairs, credits, placement, connected: true };
         let end = |connected| End {
             endpoint: Endpoint::new(Settings { connected, ..settings }),
@@ -95,7 +97,13 @@ impl World {
             (0..queue_pairs).map(lane).collect()
         };
         let lanes = [lanes(), lanes()];
-        World { now: Time::ZERO, rng, settings, ends: [end(!seed.is_multiple_of(5)), end(seed.is_multiple_of(5))], lanes }
+        World {
+            now: Time::ZERO,
+            rng,
+            settings,
+            ends: [end(!seed.is_multiple_of(5)), end(seed.is_multiple_of(5))],
+            lanes,
+        }
     }
 
     /// Carries out what both machines ask for.
@@ -108,9 +116,16 @@ impl World {
     }
 
     fn act(&mut self, side: usize, output: Output) {
-        if let Output::Sent(slot) | Output::Returned(slot) | Output::Arrived { slot, .. } | Output::Ended { slot, .. } = &output {
+        if let Output::Sent(slot)
+        | Output::Returned(slot)
+        | Output::Arrived { slot, .. }
+        | Output::Ended { slot, .. } = &output
+        {
             let reads = self.lanes[side].iter().flat_map(|lane| &lane.reads);
-            assert!(reads.into_iter().all(|read| read.into != *slot), "{slot:?} comes back while it is read into");
+            assert!(
+                reads.into_iter().all(|read| read.into != *slot),
+                "{slot:?} comes back while it is read into"
+            );
         }
         let end = &mut self.ends[side];
         match output {
@@ -119,9 +134,13 @@ impl World {
                     end.gave.extend(credits.iter().map(|credit| credit.number));
                 }
                 match &record {
-                    Record::Filled(_, source) => drop(end.lent.insert(SlotId(source.address as usize), end.marked)),
+                    Record::Filled(_, source) => {
+                        end.lent.insert(SlotId(source.address as usize), end.marked);
+                    }
                     Record::Mark { .. } => end.marked += 1,
-                    Record::Credits { credits, .. } if self.settings.placement == Placement::Read => {
+                    Record::Credits { credits, .. }
+                        if self.settings.placement == Placement::Read =>
+                    {
                         assert!(
                             credits.iter().all(|credit| (credit.key, credit.address) == (0, 0)),
                             "a receiver's memory is told"
@@ -136,14 +155,26 @@ impl World {
                 self.send(side, on, Packet::Write { to, len, content, immediate }, Some(slot));
             }
             Output::Read { on, slot: into, len, from } => {
-                assert!(len <= SLOT_LEN && end.held.contains(&into), "a read into memory that was not offered");
+                assert!(
+                    len <= SLOT_LEN && end.held.contains(&into),
+                    "a read into memory that was not offered"
+                );
                 let lane = &mut self.lanes[side][usize::from(on.0)];
                 let finds = self.now + lane.delay;
-                lane.reads.push(Fetch { finds, brings: finds + lane.delay, from, into, content: None });
+                lane.reads.push(Fetch {
+                    finds,
+                    brings: finds + lane.delay,
+                    from,
+                    into,
+                    content: None,
+                });
                 self.assert_room(side, on);
             }
             Output::Taken => {
-                assert!(end.lent.values().all(|&before| before == end.marked), "a slot of a transfer that is over is lent still");
+                assert!(
+                    end.lent.values().all(|&before| before == end.marked),
+                    "a slot of a transfer that is over is lent still"
+                );
                 end.taken += 1;
             }
             Output::Sent(slot) | Output::Returned(slot) => {
@@ -157,7 +188,11 @@ impl World {
                 end.free.push(slot.0);
                 let told = u64::from_be_bytes(header.as_bytes().try_into().unwrap_or_default());
                 if self.ends.iter().all(|end| end.broken.is_none()) {
-                    assert_eq!(self.ends[side].memory[&(slot.0 as u64)], told, "another block than announced");
+                    assert_eq!(
+                        self.ends[side].memory[&(slot.0 as u64)],
+                        told,
+                        "another block than announced"
+                    );
                 }
                 let end = &mut self.ends[side];
                 end.got.push((end.ended, told));
@@ -188,10 +223,13 @@ impl World {
     fn step(&mut self) -> bool {
         let next = (0..2)
             .flat_map(|side| (0..self.lanes[side].len()).map(move |number| (side, number)))
-            .filter_map(|(side, number)| self.lanes[side][number].queue.front().map(|(at, ..)| (*at, side, number)))
+            .filter_map(|(side, number)| {
+                self.lanes[side][number].queue.front().map(|(at, ..)| (*at, side, number))
+            })
             .min();
         let is_before = |at: Time| next.is_none_or(|(next, ..)| at <= next);
-        if let Some((at, side, number, index)) = self.next_fetch().filter(|&(at, ..)| is_before(at)) {
+        if let Some((at, side, number, index)) = self.next_fetch().filter(|&(at, ..)| is_before(at))
+        {
             self.now = at;
             self.fetch(side, number, index);
             return true;
@@ -199,7 +237,9 @@ impl World {
         let Some((at, side, number)) = next else { return false };
         self.now = at;
         let on = QueuePair(number as u8);
-        let Some((_, packet, slot)) = self.lanes[side][number].queue.pop_front() else { return false };
+        let Some((_, packet, slot)) = self.lanes[side][number].queue.pop_front() else {
+            return false;
+        };
         let to = &mut self.ends[1 - side];
         let input = match packet {
             Packet::Record(record) => Some(Input::Received { on, record }),
@@ -231,10 +271,14 @@ impl World {
 
     /// The RDMA READ that finds or brings something next.
     fn next_fetch(&self) -> Option<(Time, usize, usize, usize)> {
-        let lanes = (0..2).flat_map(|side| self.lanes[side].iter().enumerate().map(move |(number, lane)| (side, number, lane)));
+        let lanes = (0..2).flat_map(|side| {
+            self.lanes[side].iter().enumerate().map(move |(number, lane)| (side, number, lane))
+        });
         let at = |fetch: &Fetch| if fetch.content.is_none() { fetch.finds } else { fetch.brings };
         lanes
-            .flat_map(|(side, number, lane)| lane.reads.iter().enumerate().map(move |(i, read)| (at(read), side, number, i)))
+            .flat_map(|(side, number, lane)| {
+                lane.reads.iter().enumerate().map(move |(i, read)| (at(read), side, number, i))
+            })
             .min()
     }
 
@@ -257,7 +301,12 @@ impl World {
         let end = &mut self.ends[1];
         if let Some(slot) = end.free.pop() {
             end.held.insert(SlotId(slot));
-            end.endpoint.handle(Input::Offer { slot: SlotId(slot), address: slot as u64, key: 1, len: SLOT_LEN });
+            end.endpoint.handle(Input::Offer {
+                slot: SlotId(slot),
+                address: slot as u64,
+                key: 1,
+                len: SLOT_LEN,
+            });
         }
     }
 
@@ -273,15 +322,23 @@ impl World {
         true
     }
 
-    /// Runs `transfers` of `blocks` each, in random order of what may happen; stops after `most` steps.
+    /// Runs `transfers` of `blocks` each, in random order of what may happen; stops after `most`
+    /// steps.
     fn run(&mut self, transfers: u32, blocks: u64, most: u64) {
         let (mut given, mut marked, mut steps) = (0, 0, 0);
-        while self.ends[1].ended < transfers && steps < most && self.ends.iter().all(|end| end.broken.is_none()) {
+        while self.ends[1].ended < transfers
+            && steps < most
+            && self.ends.iter().all(|end| end.broken.is_none())
+        {
             steps += 1;
             match self.rng.below(4) {
-                0 if marked < transfers && given < blocks => given += u64::from(self.give(u64::from(marked) * blocks + given)),
+                0 if marked < transfers && given < blocks => {
+                    given += u64::from(self.give(u64::from(marked) * blocks + given))
+                }
                 0 if marked < transfers => {
-                    self.ends[0].endpoint.handle(Input::Mark(RecordHeader::new(b"end").expect("short")));
+                    self.ends[0]
+                        .endpoint
+                        .handle(Input::Mark(RecordHeader::new(b"end").expect("short")));
                     (given, marked) = (0, marked + 1);
                 }
                 1 => self.offer(),

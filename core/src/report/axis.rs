@@ -9,7 +9,8 @@ pub struct Axis {
 }
 
 impl Axis {
-    /// An axis for `label` in `unit`, such as `"Throughput"` in `"Gbit/s"`; the unit may be empty for a count.
+    /// An axis for `label` in `unit`, such as `"Throughput"` in `"Gbit/s"`; the unit may be empty
+    /// for a count.
     pub fn new(label: impl Into<String>, unit: impl Into<String>) -> Axis {
         Axis { label: label.into(), unit: unit.into(), log: false }
     }
@@ -23,7 +24,11 @@ impl Axis {
 
     /// `Throughput (Gbit/s)`.
     pub(super) fn caption(&self) -> String {
-        if self.unit.is_empty() { self.label.clone() } else { format!("{} ({})", self.label, self.unit) }
+        if self.unit.is_empty() {
+            self.label.clone()
+        } else {
+            format!("{} ({})", self.label, self.unit)
+        }
     }
 
     /// Whether equal distances are equal factors.
@@ -37,11 +42,18 @@ impl Axis {
 
     /// The scale that shows `values` between the pixels `from` and `to`.
     ///
-    /// A linear scale starts at zero, so that lengths can be compared, and ends at a tick. A logarithmic one covers the values
-    /// above zero.
-    pub(super) fn scale(&self, values: impl Iterator<Item = f64>, from: f64, to: f64, ticks: usize) -> Scale {
+    /// A linear scale starts at zero, so that lengths can be compared, and ends at a tick. A
+    /// logarithmic one covers the values above zero.
+    pub(super) fn scale(
+        &self,
+        values: impl Iterator<Item = f64>,
+        from: f64,
+        to: f64,
+        ticks: usize,
+    ) -> Scale {
         let values = values.filter(|value| value.is_finite() && (!self.log || *value > 0.0));
-        let (low, high) = values.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), v| (low.min(v), high.max(v)));
+        let (low, high) = values
+            .fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), v| (low.min(v), high.max(v)));
         if self.log {
             // Without a value, one decade; with a single one, the decade around it.
             let low = if low.is_finite() { low } else { 1.0 };
@@ -59,7 +71,10 @@ impl Axis {
 /// The smallest of 1, 2, 5, 10 times a power of ten that is not below `raw`.
 fn nice_step(raw: f64) -> f64 {
     let power = 10f64.powf(raw.log10().floor());
-    let factor = [1.0, 2.0, 5.0].into_iter().find(|factor| factor * power >= raw * (1.0 - 1e-9)).unwrap_or(10.0);
+    let factor = [1.0, 2.0, 5.0]
+        .into_iter()
+        .find(|factor| factor * power >= raw * (1.0 - 1e-9))
+        .unwrap_or(10.0);
     factor * power
 }
 
@@ -97,7 +112,10 @@ impl Scale {
         if self.log {
             let first = self.low.log10().ceil() as i32;
             let last = (self.high.log10() + 1e-9).floor() as i32;
-            return (first..=last).map(|power| 10f64.powi(power)).map(|value| (value, short(value))).collect();
+            return (first..=last)
+                .map(|power| 10f64.powi(power))
+                .map(|value| (value, short(value)))
+                .collect();
         }
         // The number of digits is the step's, so that 0.5 stands beside 1.0 and 10 beside 20.
         let digits = (-self.step.log10().floor()).max(0.0) as usize;
@@ -122,7 +140,11 @@ mod tests {
     use super::*;
 
     fn labels(values: &[f64], axis: &Axis, ticks: usize) -> Vec<String> {
-        axis.scale(values.iter().copied(), 0.0, 100.0, ticks).ticks().into_iter().map(|(_, label)| label).collect()
+        axis.scale(values.iter().copied(), 0.0, 100.0, ticks)
+            .ticks()
+            .into_iter()
+            .map(|(_, label)| label)
+            .collect()
     }
 
     #[test]

@@ -33,7 +33,8 @@ impl BarChart {
     /// The chart as SVG, `width` pixels wide and as high as it has to be.
     pub(super) fn svg(&self, width: f64) -> String {
         let bars = || self.groups.iter().flat_map(|(_, bars)| bars);
-        let widest = |texts: &mut dyn Iterator<Item = &str>| texts.map(text_width).fold(0.0, f64::max);
+        let widest =
+            |texts: &mut dyn Iterator<Item = &str>| texts.map(text_width).fold(0.0, f64::max);
         let names = widest(&mut bars().map(|bar| bar.name.as_str())).min(width * 0.4);
         let labels = widest(&mut bars().map(|bar| bar.label.as_str())) + 8.0;
         let left = names + 10.0;
@@ -74,9 +75,15 @@ mod tests {
 
     #[test]
     fn bars_are_as_long_as_their_values() {
-        let bar = |name: &str, value: f64| Bar { name: name.to_owned(), value, label: format!("{value}"), colour: 0 };
+        let bar = |name: &str, value: f64| Bar {
+            name: name.to_owned(),
+            value,
+            label: format!("{value}"),
+            colour: 0,
+        };
         let groups = vec![("files".to_owned(), vec![bar("a", 10.0), bar("b", 5.0)])];
-        let chart = BarChart { title: "Rates".to_owned(), value: Axis::new("Rate", "Gbit/s"), groups };
+        let chart =
+            BarChart { title: "Rates".to_owned(), value: Axis::new("Rate", "Gbit/s"), groups };
         let svg = chart.svg(300.0);
         let widths: Vec<f64> = svg
             .split("<rect")

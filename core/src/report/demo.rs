@@ -108,7 +108,8 @@ pub struct Run {
     pub files: u64,
     /// Bytes of files per time.
     pub rate_bps: Rate,
-    /// Whether it ended by itself; if not it was stopped at a time limit, and bytes and files are what had arrived by then.
+    /// Whether it ended by itself; if not it was stopped at a time limit, and bytes and files are
+    /// what had arrived by then.
     pub finished: bool,
     /// Whether every byte arrived as it was sent.
     pub identical: bool,
@@ -154,17 +155,21 @@ impl DemoResult {
     pub fn page(&self) -> Page {
         let link = &self.link;
         let lead = format!(
-            "The same files with each tool over {}: {} round trip, {}, emulated on this machine. {}, Farline {}.",
+            "The same files with each tool over {}: {} round trip, {}, emulated on this machine. \
+             {}, Farline {}.",
             link.path, link.rtt_ns, link.rate_bps, self.date, self.farline
         );
-        let mut page = Page::new("Files across an emulated wide-area path").lead(lead).section(self.summary());
+        let mut page =
+            Page::new("Files across an emulated wide-area path").lead(lead).section(self.summary());
         for dataset in &self.datasets {
             page = page.section(self.over_time(dataset));
         }
         page = page.section(self.chosen()).section(self.exactness());
-        let commands = Section::new("How to get this page again")
-            .commands(self.reproduce.join("\n"))
-            .note("The numbers behind this page are in demo.json, and in the page itself: the element with the id data.");
+        let commands =
+            Section::new("How to get this page again").commands(self.reproduce.join("\n")).note(
+                "The numbers behind this page are in demo.json, and in the page itself: the \
+                element with the id data.",
+            );
         page.section(commands).data(serde_json::to_string(self).unwrap_or_default())
     }
 
@@ -182,11 +187,16 @@ impl DemoResult {
     fn summary(&self) -> Section {
         let mut section = Section::new("Who was how fast");
         if !self.accuracy.valid {
-            section = section
-                .warning("The link was not exact in this run, so its figures are not to be believed: see below for how inexact.");
+            section = section.warning(
+                "The link was not exact in this run, so its figures are not to be \
+                    believed: see below for how inexact.",
+            );
         }
         for run in self.runs.iter().filter(|run| run.finished && !run.identical) {
-            section = section.warning(format!("{} on {}: the copy differs: {}.", run.tool, run.dataset, run.verified));
+            section = section.warning(format!(
+                "{} on {}: the copy differs: {}.",
+                run.tool, run.dataset, run.verified
+            ));
         }
         let groups = self.datasets.iter().map(|dataset| {
             let bars = self.runs_on(dataset).map(|run| Bar {
@@ -199,7 +209,10 @@ impl DemoResult {
                 },
                 colour: self.colour(&run.tool),
             });
-            (format!("{}: {} files, {}", dataset.name, dataset.files, dataset.bytes), bars.collect())
+            (
+                format!("{}: {} files, {}", dataset.name, dataset.files, dataset.bytes),
+                bars.collect(),
+            )
         });
         section = section.chart(BarChart {
             title: "Rate of each tool on each dataset".to_owned(),
@@ -227,7 +240,11 @@ impl DemoResult {
                 run.streams.to_string(),
                 run.congestion.clone(),
                 run.settings.clone(),
-                if run.finished && !run.identical { format!("DIFFERS: {}", run.verified) } else { run.verified.clone() },
+                if run.finished && !run.identical {
+                    format!("DIFFERS: {}", run.verified)
+                } else {
+                    run.verified.clone()
+                },
                 run.limited_by.clone().unwrap_or_default(),
             ];
             (cells, run.tool == "farline")
@@ -240,12 +257,14 @@ impl DemoResult {
     }
 
     fn over_time(&self, dataset: &Dataset) -> Section {
-        let series = self.runs_on(dataset).map(|run| (self.colour(&run.tool), run)).collect::<Vec<_>>();
+        let series =
+            self.runs_on(dataset).map(|run| (self.colour(&run.tool), run)).collect::<Vec<_>>();
         // A series' place is its colour, so tools without a run leave their place empty.
         let count = series.iter().map(|(colour, _)| colour + 1).max().unwrap_or(0);
         let mut lines = vec![Series::default(); count];
         for (colour, run) in series {
-            lines[colour] = Series { name: run.tool.clone(), points: rates(&run.samples), ..Series::default() };
+            lines[colour] =
+                Series { name: run.tool.clone(), points: rates(&run.samples), ..Series::default() };
         }
         Section::new(format!("Throughput over time: {}", dataset.name))
             .text(dataset.about.clone())
@@ -256,18 +275,28 @@ impl DemoResult {
                 series: lines,
                 marks: Vec::new(),
             })
-            .note("Counted where packets leave the link, with headers and retransmissions, in the same way for every tool.")
+            .note(
+                "Counted where packets leave the link, with headers and retransmissions, in the \
+                same way for every tool.",
+            )
     }
 
     fn chosen(&self) -> Section {
-        let columns = vec![("Parameter".to_owned(), false), ("Chosen".to_owned(), false), ("Why".to_owned(), false)];
-        let rows = self
-            .choices
-            .iter()
-            .map(|choice| (vec![choice.parameter.clone(), choice.value.clone(), choice.reason.clone()], false));
+        let columns = vec![
+            ("Parameter".to_owned(), false),
+            ("Chosen".to_owned(), false),
+            ("Why".to_owned(), false),
+        ];
+        let rows = self.choices.iter().map(|choice| {
+            (vec![choice.parameter.clone(), choice.value.clone(), choice.reason.clone()], false)
+        });
         let rows: Vec<_> = rows.collect();
         let section = Section::new("What Farline chose, and why");
-        if rows.is_empty() { section.note("It reported no choices.") } else { section.table(Table { columns, rows }) }
+        if rows.is_empty() {
+            section.note("It reported no choices.")
+        } else {
+            section.table(Table { columns, rows })
+        }
     }
 
     fn exactness(&self) -> Section {
@@ -286,7 +315,12 @@ impl DemoResult {
             Card::new("Lateness p99", micros(accuracy.p99_us)),
             Card::new("Lateness max", micros(accuracy.max_us)),
         ];
-        cards.extend(accuracy.drops.iter().map(|(cause, count)| Card::new(format!("Dropped: {cause}"), count)));
+        cards.extend(
+            accuracy
+                .drops
+                .iter()
+                .map(|(cause, count)| Card::new(format!("Dropped: {cause}"), count)),
+        );
         let section = Section::new("How exact the link was").cards(cards);
         let section = match accuracy.valid {
             true => section.text(format!("The run is valid: {}.", accuracy.reason)),
@@ -305,7 +339,10 @@ impl DemoResult {
                     .map(|(name, us)| (format!("{name} {}", micros(us)), us))
                     .to_vec(),
             })
-            .note("Both axes are logarithmic: a single late packet is visible beside a million punctual ones.")
+            .note(
+                "Both axes are logarithmic: a single late packet is visible beside a million \
+                punctual ones.",
+            )
     }
 
     fn runs_on(&self, dataset: &Dataset) -> impl Iterator<Item = &Run> {
@@ -317,7 +354,8 @@ fn gbit(rate: Rate) -> f64 {
     rate.as_bps() as f64 / 1e9
 }
 
-/// The rate between each two readings, in Gbit/s, at the time of the second; a reading that repeats a time adds nothing.
+/// The rate between each two readings, in Gbit/s, at the time of the second; a reading that repeats
+/// a time adds nothing.
 fn rates(samples: &[Sample]) -> Vec<(f64, f64)> {
     let between = samples.windows(2).filter(|pair| pair[1].t_s > pair[0].t_s);
     between

@@ -32,7 +32,8 @@ impl HeatMap {
     /// The chart as SVG, `width` pixels wide and as high as it has to be.
     pub(super) fn svg(&self, width: f64) -> String {
         // A name in wide letters takes more than the average, and what sticks out is cut.
-        let left = 10.0 + WIDE * self.rows.iter().map(|(name, _)| text_width(name)).fold(0.0, f64::max);
+        let left =
+            10.0 + WIDE * self.rows.iter().map(|(name, _)| text_width(name)).fold(0.0, f64::max);
         let top = 50.0;
         let bottom = top + self.rows.len() as f64 * Self::ROW;
         let mut svg = Svg::new(width, bottom + 42.0, &self.title, "");
@@ -76,7 +77,12 @@ impl HeatMap {
         for i in 0..STEPS as usize {
             let from = self.most * i as f64 / STEPS;
             let tip = format!("from {}", digits(from));
-            svg.rect(&format!("heat h{i}"), (left + i as f64 * box_width, 24.0), (box_width, 12.0), &tip);
+            svg.rect(
+                &format!("heat h{i}"),
+                (left + i as f64 * box_width, 24.0),
+                (box_width, 12.0),
+                &tip,
+            );
         }
         svg.text("tick", "start", (left + STEPS * box_width + 5.0, 34.0), &most);
     }
@@ -103,15 +109,28 @@ mod tests {
             value: "Gbit/s".to_owned(),
             across: "Streams".to_owned(),
             columns: vec!["1".to_owned(), "2".to_owned()],
-            rows: vec![("near".to_owned(), vec![Some(9.21), Some(0.0)]), ("far".to_owned(), vec![None, Some(4.7)])],
+            rows: vec![
+                ("near".to_owned(), vec![Some(9.21), Some(0.0)]),
+                ("far".to_owned(), vec![None, Some(4.7)]),
+            ],
             most: 9.21,
         };
         let svg = map.svg(400.0);
         assert_eq!(svg.matches("<rect").count(), 10 + 3, "{svg}");
-        for words in ["near, 1: 9.21</title>", "far, 2: 4.70</title>", "heat h9\" x=\"", "heat h0\"", ">Streams</text>"] {
+        for words in [
+            "near, 1: 9.21</title>",
+            "far, 2: 4.70</title>",
+            "heat h9\" x=\"",
+            "heat h0\"",
+            ">Streams</text>",
+        ] {
             assert!(svg.contains(words), "{words}: {svg}");
         }
-        let far = svg.split("far, 2").next().and_then(|before| before.rsplit("<rect class=\"").next()).expect("a box");
+        let far = svg
+            .split("far, 2")
+            .next()
+            .and_then(|before| before.rsplit("<rect class=\"").next())
+            .expect("a box");
         assert!(far.starts_with("heat h5"), "4.7 of 9.21 is the sixth of ten colours: {far}");
         // A phone has room for boxes, not for numbers.
         let many = HeatMap {

@@ -13,7 +13,8 @@ pub struct Histogram {
     pub x: Axis,
     /// How often; logarithmic where rare values matter.
     pub y: Axis,
-    /// Each bucket's upper edge in the unit of `x`, ascending, and its count. A bucket begins where the one before ends.
+    /// Each bucket's upper edge in the unit of `x`, ascending, and its count. A bucket begins where
+    /// the one before ends.
     pub buckets: Vec<(f64, u64)>,
     /// Upright lines with what is written beside them, such as `p99 430 us`.
     pub marks: Vec<(String, f64)>,
@@ -28,11 +29,22 @@ impl Histogram {
         let y = self.y.scale(counts.filter(|count| *count > 0.0), bottom, top, 4);
         let y = if y.low > 0.0 { y.starting_at(0.5) } else { y };
         let left = 12.0 + y.ticks().iter().map(|(_, label)| text_width(label)).fold(0.0, f64::max);
-        let edges = self.buckets.iter().map(|(upper, _)| *upper).chain(self.marks.iter().map(|(_, at)| *at));
-        // The first bucket begins at zero, which is infinitely far away on a logarithmic axis: it is drawn as wide as the second.
+        let edges = self
+            .buckets
+            .iter()
+            .map(|(upper, _)| *upper)
+            .chain(self.marks.iter().map(|(_, at)| *at));
+        // The first bucket begins at zero, which is infinitely far away on a logarithmic axis: it
+        // is drawn as wide as the second.
         let first = self.buckets.first().map(|(upper, _)| *upper).unwrap_or(1.0);
-        let ratio = self.buckets.get(1).map(|(upper, _)| upper / first).filter(|ratio| ratio.is_finite()).unwrap_or(2.0);
-        let x = self.x.scale(edges.chain([first / ratio]), left, width - 14.0, (width / 90.0) as usize);
+        let ratio = self
+            .buckets
+            .get(1)
+            .map(|(upper, _)| upper / first)
+            .filter(|ratio| ratio.is_finite())
+            .unwrap_or(2.0);
+        let x =
+            self.x.scale(edges.chain([first / ratio]), left, width - 14.0, (width / 90.0) as usize);
 
         let mut svg = Svg::new(width, height, &self.title, "");
         frame(&mut svg, &self.x, &x, &self.y, &y);
@@ -41,7 +53,8 @@ impl Histogram {
             let to = x.place(*upper);
             if *count > 0 {
                 let at = y.place(*count as f64);
-                let tip = format!("{} to {} {}: {count}", short(lower), short(*upper), self.x.unit());
+                let tip =
+                    format!("{} to {} {}: {count}", short(lower), short(*upper), self.x.unit());
                 svg.rect("bar c0", (from, at), ((to - from - 1.0).max(1.0), bottom - at), &tip);
             }
             (from, lower) = (to, *upper);
@@ -50,7 +63,11 @@ impl Histogram {
             let at = x.place(*value);
             let level = 26.0 + 14.0 * i as f64;
             svg.line("limit", (at, level - 8.0), (at, bottom));
-            let (anchor, at) = if at + 4.0 + text_width(name) > width { ("end", at - 4.0) } else { ("start", at + 4.0) };
+            let (anchor, at) = if at + 4.0 + text_width(name) > width {
+                ("end", at - 4.0)
+            } else {
+                ("start", at + 4.0)
+            };
             svg.text("name", anchor, (at, level + TEXT / 4.0), name);
         }
         svg.finish()
@@ -72,8 +89,14 @@ mod tests {
         };
         let svg = chart.svg(400.0, 240.0);
         assert_eq!(svg.matches("<rect").count(), 3, "{svg}");
-        assert!(svg.contains("100 to 1000 us: 1</title>") && svg.contains(">p99 9 us</text>"), "{svg}");
-        let heights = svg.split("height=\"").skip(1).filter_map(|rest| rest.split('"').next()?.parse::<f64>().ok());
+        assert!(
+            svg.contains("100 to 1000 us: 1</title>") && svg.contains(">p99 9 us</text>"),
+            "{svg}"
+        );
+        let heights = svg
+            .split("height=\"")
+            .skip(1)
+            .filter_map(|rest| rest.split('"').next()?.parse::<f64>().ok());
         assert!(heights.clone().all(|height| height > 5.0), "{svg}");
     }
 }

@@ -52,15 +52,20 @@ const POINTS: usize = 600;
 impl LineChart {
     /// The chart as SVG, `width` by `height` pixels.
     pub(super) fn svg(&self, width: f64, height: f64) -> String {
-        let values = |pick: fn(&(f64, f64)) -> f64| self.series.iter().flat_map(move |series| series.points.iter().map(pick));
+        let values = |pick: fn(&(f64, f64)) -> f64| {
+            self.series.iter().flat_map(move |series| series.points.iter().map(pick))
+        };
         let (top, bottom) = (26.0, height - 40.0);
-        let bands = self.series.iter().flat_map(|series| series.band.iter().map(|(_, _, high)| *high));
+        let bands =
+            self.series.iter().flat_map(|series| series.band.iter().map(|(_, _, high)| *high));
         let y = self.y.scale(values(|point| point.1).chain(bands), bottom, top, 5);
         let left = 12.0 + y.ticks().iter().map(|(_, label)| text_width(label)).fold(0.0, f64::max);
         let x = self.x.scale(values(|point| point.0), left, width - 14.0, (width / 90.0) as usize);
 
         // How a script goes from pixels to values.
-        let log = [(&self.x, "x"), (&self.y, "y")].map(|(axis, name)| if axis.is_log() { name } else { "" }).concat();
+        let log = [(&self.x, "x"), (&self.y, "y")]
+            .map(|(axis, name)| if axis.is_log() { name } else { "" })
+            .concat();
         let log = if log.is_empty() { log } else { format!(" data-log=\"{log}\"") };
         let scales = format!(
             " class=\"lines\"{log} data-x=\"{} {} {} {} {}\" data-y=\"{} {} {} {} {}\"",
@@ -85,7 +90,9 @@ impl LineChart {
                 false => svg.line("event", (from, top), (from, bottom)),
             }
         }
-        for (i, series) in self.series.iter().enumerate().filter(|(_, series)| series.band.len() > 1) {
+        for (i, series) in
+            self.series.iter().enumerate().filter(|(_, series)| series.band.len() > 1)
+        {
             let low = series.band.iter().map(|(at, low, _)| (x.place(*at), y.place(*low)));
             let high = series.band.iter().rev().map(|(at, _, high)| (x.place(*at), y.place(*high)));
             svg.polygon(&format!("band c{}", i % STYLES), &low.chain(high).collect::<Vec<_>>());
@@ -93,7 +100,9 @@ impl LineChart {
         let lines: Vec<Vec<(f64, f64)>> = self
             .series
             .iter()
-            .map(|series| thinned(&series.points).into_iter().map(|(a, b)| (x.place(a), y.place(b))).collect())
+            .map(|series| {
+                thinned(&series.points).into_iter().map(|(a, b)| (x.place(a), y.place(b))).collect()
+            })
             .collect();
         for (i, (series, line)) in self.series.iter().zip(&lines).enumerate() {
             svg.polyline(&format!("line c{}", i % STYLES), &series.name, line);
@@ -101,22 +110,39 @@ impl LineChart {
         for (i, (series, line)) in self.series.iter().zip(&lines).enumerate() {
             for (at, what) in series.events.iter().filter(|(at, _)| (x.low..=x.high).contains(at)) {
                 let (at, level) = (x.place(*at), level(line, x.place(*at)));
-                svg.tip_line(&format!("loss c{}", i % STYLES), (at, level - TICK), (at, level + TICK), what);
+                svg.tip_line(
+                    &format!("loss c{}", i % STYLES),
+                    (at, level - TICK),
+                    (at, level + TICK),
+                    what,
+                );
             }
         }
         let dots: Vec<(f64, f64)> = lines.iter().flat_map(|line| dotted(line)).collect();
         let mut placed: Vec<Label> = Vec::new();
         for (i, (series, line)) in self.series.iter().zip(&lines).enumerate() {
-            let Some(label) = Label::place(&series.name, line, &dots, &placed, (left, x.to), (top, bottom)) else { continue };
+            let Some(label) =
+                Label::place(&series.name, line, &dots, &placed, (left, x.to), (top, bottom))
+            else {
+                continue;
+            };
             let swatch = label.y - 4.0;
-            svg.line(&format!("line c{}", i % STYLES), (label.x, swatch), (label.x + Label::SWATCH, swatch));
+            svg.line(
+                &format!("line c{}", i % STYLES),
+                (label.x, swatch),
+                (label.x + Label::SWATCH, swatch),
+            );
             svg.text("name", "start", (label.x + Label::SWATCH + 5.0, label.y), &series.name);
             placed.push(label);
         }
         // Beside what they name, and over the lines.
         for (i, mark) in marks().enumerate() {
             let (from, to) = (x.place(mark.from), x.place(mark.to));
-            let (anchor, at) = if to + text_width(&mark.name) > x.to { ("end", from - 3.0) } else { ("start", to + 3.0) };
+            let (anchor, at) = if to + text_width(&mark.name) > x.to {
+                ("end", from - 3.0)
+            } else {
+                ("start", to + 3.0)
+            };
             svg.text("value", anchor, (at, bottom - 8.0 - (TEXT + 2.0) * i as f64), &mark.name);
         }
         svg.finish()
@@ -143,7 +169,8 @@ pub(super) fn frame(svg: &mut Svg, x_axis: &Axis, x: &Scale, y_axis: &Axis, y: &
     svg.text("caption", "end", (x.to, bottom), &x_axis.caption());
 }
 
-/// At most `POINTS` points, keeping the lowest and the highest of each group, so that no spike is lost.
+/// At most `POINTS` points, keeping the lowest and the highest of each group, so that no spike is
+/// lost.
 fn thinned(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
     if points.len() <= POINTS {
         return points.to_vec();
@@ -175,7 +202,11 @@ fn dotted(line: &[(f64, f64)]) -> Vec<(f64, f64)> {
     for pair in line.windows(2) {
         let ((x1, y1), (x2, y2)) = (pair[0], pair[1]);
         let steps = ((x2 - x1).hypot(y2 - y1) / 4.0) as usize;
-        dots.extend((1..steps).map(|i| i as f64 / steps as f64).map(|share| (x1 + share * (x2 - x1), y1 + share * (y2 - y1))));
+        dots.extend(
+            (1..steps)
+                .map(|i| i as f64 / steps as f64)
+                .map(|share| (x1 + share * (x2 - x1), y1 + share * (y2 - y1))),
+        );
     }
     dots
 }
@@ -234,11 +265,16 @@ impl Label {
         if best.as_ref().is_some_and(|(cost, _)| *cost < 1_000.0) {
             return best.map(|(_, label)| label);
         }
-        // On a narrow picture no place near the line is free: the piece of line before the name says whose it is.
+        // On a narrow picture no place near the line is free: the piece of line before the name
+        // says whose it is.
         let room = (right - width - left).max(0.0);
         for row in 1..((bottom - top) / (TEXT + 4.0)) as usize {
             for share in [0.0, 0.5, 1.0] {
-                let label = Label { x: left + 4.0 + share * (room - 4.0).max(0.0), y: top + row as f64 * (TEXT + 4.0), width };
+                let label = Label {
+                    x: left + 4.0 + share * (room - 4.0).max(0.0),
+                    y: top + row as f64 * (TEXT + 4.0),
+                    width,
+                };
                 let covered = dots.iter().filter(|dot| label.covers(**dot)).count() as f64;
                 let clashes = placed.iter().filter(|other| label.clashes(other)).count() as f64;
                 let cost = covered + clashes * 1_000.0 + 50.0;
@@ -251,11 +287,14 @@ impl Label {
     }
 
     fn covers(&self, (x, y): (f64, f64)) -> bool {
-        (self.x - 2.0..=self.x + self.width + 2.0).contains(&x) && (self.y - TEXT..=self.y + 4.0).contains(&y)
+        (self.x - 2.0..=self.x + self.width + 2.0).contains(&x)
+            && (self.y - TEXT..=self.y + 4.0).contains(&y)
     }
 
     fn clashes(&self, other: &Label) -> bool {
-        self.x < other.x + other.width + 6.0 && other.x < self.x + self.width + 6.0 && (self.y - other.y).abs() < TEXT + 3.0
+        self.x < other.x + other.width + 6.0
+            && other.x < self.x + self.width + 6.0
+            && (self.y - other.y).abs() < TEXT + 3.0
     }
 }
 
@@ -270,37 +309,60 @@ mod tests {
 
     #[test]
     fn a_small_chart_is_drawn_like_this() {
-        let svg = chart(vec![Series { name: "a&b".to_owned(), points: vec![(0.0, 0.0), (1.0, 1.0)], ..Series::default() }])
-            .svg(180.0, 120.0);
+        let svg = chart(vec![Series {
+            name: "a&b".to_owned(),
+            points: vec![(0.0, 0.0), (1.0, 1.0)],
+            ..Series::default()
+        }])
+        .svg(180.0, 120.0);
         let golden = concat!(
             r#"<svg viewBox="0 0 180 120" role="img" class="lines" data-x="0 1 31.8 166 s" data-y="0 1 80 26 Gbit/s">"#,
             r#"<title>Throughput of &lt;two&gt; tools</title>"#,
             r#"<text class="caption" text-anchor="start" x="2" y="12">Throughput (Gbit/s)</text>"#,
         );
         assert!(svg.starts_with(golden), "{svg}");
-        assert!(svg.contains(r#"<polyline class="line c0" data-name="a&amp;b" points="31.8,80 166,26"/>"#), "{svg}");
+        assert!(
+            svg.contains(
+                r#"<polyline class="line c0" data-name="a&amp;b" points="31.8,80 166,26"/>"#
+            ),
+            "{svg}"
+        );
         assert!(svg.contains(">a&amp;b</text>") && svg.ends_with("</svg>"), "{svg}");
     }
 
     #[test]
     fn a_script_is_told_which_axis_is_logarithmic() {
-        let mut chart = chart(vec![Series { name: "a".to_owned(), points: vec![(0.1, 0.0), (10.0, 1.0)], ..Series::default() }]);
+        let mut chart = chart(vec![Series {
+            name: "a".to_owned(),
+            points: vec![(0.1, 0.0), (10.0, 1.0)],
+            ..Series::default()
+        }]);
         assert!(!chart.svg(180.0, 120.0).contains("data-log"));
         chart.x = chart.x.log();
-        assert!(chart.svg(180.0, 120.0).contains(" data-log=\"x\" "), "{}", chart.svg(180.0, 120.0));
+        assert!(
+            chart.svg(180.0, 120.0).contains(" data-log=\"x\" "),
+            "{}",
+            chart.svg(180.0, 120.0)
+        );
     }
 
     #[test]
     fn an_empty_series_draws_nothing_and_breaks_nothing() {
-        let svg = chart(vec![Series { name: "none".to_owned(), ..Series::default() }]).svg(300.0, 200.0);
+        let svg =
+            chart(vec![Series { name: "none".to_owned(), ..Series::default() }]).svg(300.0, 200.0);
         assert!(!svg.contains("NaN") && !svg.contains(">none<"), "{svg}");
     }
 
     #[test]
     fn a_band_lies_around_its_line_and_widens_the_scale() {
         let band = vec![(0.0, 0.5, 1.5), (1.0, 0.5, 4.0)];
-        let svg = chart(vec![Series { name: "a".to_owned(), points: vec![(0.0, 1.0), (1.0, 1.0)], band, ..Series::default() }])
-            .svg(180.0, 120.0);
+        let svg = chart(vec![Series {
+            name: "a".to_owned(),
+            points: vec![(0.0, 1.0), (1.0, 1.0)],
+            band,
+            ..Series::default()
+        }])
+        .svg(180.0, 120.0);
         assert!(svg.contains("<polygon class=\"band c0\""), "{svg}");
         assert!(svg.contains("data-y=\"0 4 "), "the band's top is in the scale: {svg}");
     }
@@ -309,7 +371,8 @@ mod tests {
     fn an_event_is_a_tick_on_its_line() {
         let events = vec![(0.5, "3 packets <lost>".to_owned()), (7.0, "outside".to_owned())];
         let points = vec![(0.0, 0.0), (1.0, 1.0)];
-        let svg = chart(vec![Series { name: "a".to_owned(), points, events, ..Series::default() }]).svg(180.0, 120.0);
+        let svg = chart(vec![Series { name: "a".to_owned(), points, events, ..Series::default() }])
+            .svg(180.0, 120.0);
         // Half way between 31.8 and 166, and between 80 and 26.
         let tick = r#"<line class="loss c0" x1="98.9" y1="48" x2="98.9" y2="58"><title>3 packets &lt;lost&gt;</title></line>"#;
         assert!(svg.contains(tick) && !svg.contains("outside"), "{svg}");
@@ -320,21 +383,32 @@ mod tests {
         let line = |level: f64| (0..50).map(|i| (f64::from(i) * 6.0, level)).collect::<Vec<_>>();
         let (near, nearer) = (line(100.0), line(101.0));
         let dots = [dotted(&near), dotted(&nearer)].concat();
-        let first = Label::place("globus-url-copy", &near, &dots, &[], (0.0, 300.0), (20.0, 200.0)).expect("a place");
+        let first = Label::place("globus-url-copy", &near, &dots, &[], (0.0, 300.0), (20.0, 200.0))
+            .expect("a place");
         let placed = [first];
-        let second = Label::place("rsync", &nearer, &dots, &placed, (0.0, 300.0), (20.0, 200.0)).expect("a place");
-        assert!(!second.clashes(&placed[0]), "{} {} / {} {}", second.x, second.y, placed[0].x, placed[0].y);
+        let second = Label::place("rsync", &nearer, &dots, &placed, (0.0, 300.0), (20.0, 200.0))
+            .expect("a place");
+        assert!(
+            !second.clashes(&placed[0]),
+            "{} {} / {} {}",
+            second.x,
+            second.y,
+            placed[0].x,
+            placed[0].y
+        );
     }
 
     #[test]
     fn six_long_names_on_a_phone_find_room_beside_lines_that_lie_on_each_other() {
-        let line = |level: f64| (0..50).map(|i| (40.0 + f64::from(i) * 6.0, level)).collect::<Vec<_>>();
+        let line =
+            |level: f64| (0..50).map(|i| (40.0 + f64::from(i) * 6.0, level)).collect::<Vec<_>>();
         let lines: Vec<_> = (0..6).map(|i| line(30.0 + f64::from(i))).collect();
         let dots: Vec<_> = lines.iter().flat_map(|line| dotted(line)).collect();
         let mut placed: Vec<Label> = Vec::new();
         for (i, line) in lines.iter().enumerate() {
             let name = format!("usn-8600 htcp {i} streams");
-            let label = Label::place(&name, line, &dots, &placed, (40.0, 366.0), (26.0, 260.0)).expect("a place");
+            let label = Label::place(&name, line, &dots, &placed, (40.0, 366.0), (26.0, 260.0))
+                .expect("a place");
             assert!(placed.iter().all(|other| !label.clashes(other)), "{i}");
             placed.push(label);
         }
@@ -345,6 +419,10 @@ mod tests {
         let mut points: Vec<(f64, f64)> = (0..10_000).map(|i| (f64::from(i), 1.0)).collect();
         points[7_777].1 = 9.0;
         let kept = thinned(&points);
-        assert!(kept.len() <= POINTS + 2 && kept.iter().any(|point| point.1 == 9.0), "{} points", kept.len());
+        assert!(
+            kept.len() <= POINTS + 2 && kept.iter().any(|point| point.1 == 9.0),
+            "{} points",
+            kept.len()
+        );
     }
 }

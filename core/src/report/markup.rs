@@ -2,7 +2,8 @@
 
 use std::fmt::Write;
 
-/// The pixels that a letter of chart text takes on average; labels are placed with it, as no font can be asked here.
+/// The pixels that a letter of chart text takes on average; labels are placed with it, as no font
+/// can be asked here.
 pub(super) const LETTER: f64 = 6.6;
 /// The height of a line of chart text.
 pub(super) const TEXT: f64 = 12.0;
@@ -23,7 +24,8 @@ pub(super) fn escape(text: &str) -> String {
     safe
 }
 
-/// JSON as it may stand in a `script` element: nothing in it can close the element or open a comment.
+/// JSON as it may stand in a `script` element: nothing in it can close the element or open a
+/// comment.
 pub(super) fn script_data(json: &str) -> String {
     json.replace('<', "\\u003c")
 }
@@ -48,9 +50,11 @@ pub(super) struct Svg {
 }
 
 impl Svg {
-    /// An empty picture; `description` is what a screen reader says, `attributes` stand in the root element.
+    /// An empty picture; `description` is what a screen reader says, `attributes` stand in the root
+    /// element.
     pub(super) fn new(width: f64, height: f64, description: &str, attributes: &str) -> Svg {
-        let mut body = format!("<svg viewBox=\"0 0 {} {}\" role=\"img\"{attributes}>", px(width), px(height));
+        let mut body =
+            format!("<svg viewBox=\"0 0 {} {}\" role=\"img\"{attributes}>", px(width), px(height));
         let _ = write!(body, "<title>{}</title>", escape(description));
         Svg { body, width, height }
     }
@@ -66,7 +70,10 @@ impl Svg {
     /// A straight line.
     pub(super) fn line(&mut self, class: &str, from: (f64, f64), to: (f64, f64)) {
         let (x1, y1, x2, y2) = (px(from.0), px(from.1), px(to.0), px(to.1));
-        let _ = write!(self.body, "<line class=\"{class}\" x1=\"{x1}\" y1=\"{y1}\" x2=\"{x2}\" y2=\"{y2}\"/>");
+        let _ = write!(
+            self.body,
+            "<line class=\"{class}\" x1=\"{x1}\" y1=\"{y1}\" x2=\"{x2}\" y2=\"{y2}\"/>"
+        );
     }
 
     /// A straight line that says what it is.
@@ -75,14 +82,19 @@ impl Svg {
         let tip = escape(tip);
         let _ = write!(
             self.body,
-            "<line class=\"{class}\" x1=\"{x1}\" y1=\"{y1}\" x2=\"{x2}\" y2=\"{y2}\"><title>{tip}</title></line>"
+            "<line class=\"{class}\" x1=\"{x1}\" y1=\"{y1}\" x2=\"{x2}\" \
+             y2=\"{y2}\"><title>{tip}</title></line>"
         );
     }
 
     /// Text whose `anchor` (start, middle or end) is at `at`.
     pub(super) fn text(&mut self, class: &str, anchor: &str, at: (f64, f64), text: &str) {
         let (x, y) = (px(at.0), px(at.1));
-        let _ = write!(self.body, "<text class=\"{class}\" text-anchor=\"{anchor}\" x=\"{x}\" y=\"{y}\">{}</text>", escape(text));
+        let _ = write!(
+            self.body,
+            "<text class=\"{class}\" text-anchor=\"{anchor}\" x=\"{x}\" y=\"{y}\">{}</text>",
+            escape(text)
+        );
     }
 
     /// A filled box.
@@ -91,23 +103,40 @@ impl Svg {
         let tip = escape(tip);
         let _ = write!(
             self.body,
-            "<rect class=\"{class}\" x=\"{x}\" y=\"{y}\" width=\"{w}\" height=\"{h}\"><title>{tip}</title></rect>"
+            "<rect class=\"{class}\" x=\"{x}\" y=\"{y}\" width=\"{w}\" \
+             height=\"{h}\"><title>{tip}</title></rect>"
         );
     }
 
     /// A line through `points`, named for the read-out.
     pub(super) fn polyline(&mut self, class: &str, name: &str, points: &[(f64, f64)]) {
-        let points: Vec<String> = points.iter().map(|(x, y)| format!("{},{}", px(*x), px(*y))).collect();
+        let points: Vec<String> =
+            points.iter().map(|(x, y)| format!("{},{}", px(*x), px(*y))).collect();
         let name = escape(name);
-        let _ = write!(self.body, "<polyline class=\"{class}\" data-name=\"{name}\" points=\"{}\"/>", points.join(" "));
+        let _ = write!(
+            self.body,
+            "<polyline class=\"{class}\" data-name=\"{name}\" points=\"{}\"/>",
+            points.join(" ")
+        );
     }
 
     /// A filled shape with these corners; a script finds in `place` where they are in space.
-    pub(super) fn placed_polygon(&mut self, class: &str, place: &str, points: &[(f64, f64)], tip: &str) {
-        let points: Vec<String> = points.iter().map(|(x, y)| format!("{},{}", px(*x), px(*y))).collect();
-        let tip = if tip.is_empty() { String::new() } else { format!("<title>{}</title>", escape(tip)) };
-        let _ =
-            write!(self.body, "<polygon class=\"{class}\" data-at=\"{place}\" points=\"{}\">{tip}</polygon>", points.join(" "));
+    pub(super) fn placed_polygon(
+        &mut self,
+        class: &str,
+        place: &str,
+        points: &[(f64, f64)],
+        tip: &str,
+    ) {
+        let points: Vec<String> =
+            points.iter().map(|(x, y)| format!("{},{}", px(*x), px(*y))).collect();
+        let tip =
+            if tip.is_empty() { String::new() } else { format!("<title>{}</title>", escape(tip)) };
+        let _ = write!(
+            self.body,
+            "<polygon class=\"{class}\" data-at=\"{place}\" points=\"{}\">{tip}</polygon>",
+            points.join(" ")
+        );
     }
 
     /// Text around `at`; a script finds in `place` where that is in space.
@@ -115,13 +144,15 @@ impl Svg {
         let (x, y, text) = (px(at.0), px(at.1), escape(text));
         let _ = write!(
             self.body,
-            "<text class=\"{class}\" text-anchor=\"middle\" data-at=\"{place}\" x=\"{x}\" y=\"{y}\">{text}</text>"
+            "<text class=\"{class}\" text-anchor=\"middle\" data-at=\"{place}\" x=\"{x}\" \
+             y=\"{y}\">{text}</text>"
         );
     }
 
     /// A filled shape with these corners.
     pub(super) fn polygon(&mut self, class: &str, points: &[(f64, f64)]) {
-        let points: Vec<String> = points.iter().map(|(x, y)| format!("{},{}", px(*x), px(*y))).collect();
+        let points: Vec<String> =
+            points.iter().map(|(x, y)| format!("{},{}", px(*x), px(*y))).collect();
         let _ = write!(self.body, "<polygon class=\"{class}\" points=\"{}\"/>", points.join(" "));
     }
 
@@ -137,7 +168,10 @@ mod tests {
 
     #[test]
     fn nothing_gets_out_of_text_or_an_attribute() {
-        assert_eq!(escape("<b title=\"it's\">&</b>"), "&lt;b title=&quot;it&#39;s&quot;&gt;&amp;&lt;/b&gt;");
+        assert_eq!(
+            escape("<b title=\"it's\">&</b>"),
+            "&lt;b title=&quot;it&#39;s&quot;&gt;&amp;&lt;/b&gt;"
+        );
     }
 
     #[test]
@@ -150,6 +184,9 @@ mod tests {
 
     #[test]
     fn coordinates_are_short() {
-        assert_eq!((px(1.0), px(-0.04), px(10.26)), ("1".to_owned(), "0".to_owned(), "10.3".to_owned()));
+        assert_eq!(
+            (px(1.0), px(-0.04), px(10.26)),
+            ("1".to_owned(), "0".to_owned(), "10.3".to_owned())
+        );
     }
 }

@@ -1,11 +1,14 @@
-//! Results as one self-contained HTML page: no network, no server, legible printed, on a phone, and by day or night.
+//! Results as one self-contained HTML page: no network, no server, legible printed, on a phone, and
+//! by day or night.
 //!
-//! A [`Page`] holds [`Section`]s, a section holds notes, cards, tables and charts. Charts are static SVG, drawn once for a
-//! desk and once for a phone (text that shrinks with its picture cannot be read); style sheets choose which is seen. Without
-//! JavaScript everything is there; with it, a pointer over a line chart reads the values out, and surfaces can be turned. The data that a page was made
-//! from travels inside it as JSON.
+//! A [`Page`] holds [`Section`]s, a section holds notes, cards, tables and charts. Charts are
+//! static SVG, drawn once for a desk and once for a phone (text that shrinks with its picture
+//! cannot be read); style sheets choose which is seen. Without JavaScript everything is there; with
+//! it, a pointer over a line chart reads the values out, and surfaces can be turned. The data that
+//! a page was made from travels inside it as JSON.
 //!
-//! Not here: measuring, and deciding what a figure means. `demo` turns the demo's results into their page.
+//! Not here: measuring, and deciding what a figure means. `demo` turns the demo's results into
+//! their page.
 
 mod axis;
 mod bars;

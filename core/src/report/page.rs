@@ -115,7 +115,11 @@ impl Page {
             section.write(&mut html);
         }
         if let Some(data) = &self.data {
-            let _ = writeln!(html, "<script type=\"application/json\" id=\"data\">{}</script>", script_data(data));
+            let _ = writeln!(
+                html,
+                "<script type=\"application/json\" id=\"data\">{}</script>",
+                script_data(data)
+            );
         }
         let _ = write!(html, "<script>\n{HOVER}{TURN}</script>\n</body>\n</html>\n");
         html
@@ -181,9 +185,13 @@ impl Section {
             // Writing to a string cannot fail.
             let _ = match block {
                 Block::Cards(cards) => {
-                    let cards = cards
-                        .iter()
-                        .map(|card| format!("<div><dt>{}</dt><dd>{}</dd></div>", escape(&card.key), card.value_html()));
+                    let cards = cards.iter().map(|card| {
+                        format!(
+                            "<div><dt>{}</dt><dd>{}</dd></div>",
+                            escape(&card.key),
+                            card.value_html()
+                        )
+                    });
                     writeln!(html, "<dl class=\"cards\">{}</dl>", cards.collect::<String>())
                 }
                 Block::Chart(chart) => writeln!(html, "{}", chart.html()),
@@ -191,7 +199,9 @@ impl Section {
                 Block::Note(text) => writeln!(html, "<p class=\"note\">{}</p>", escape(text)),
                 Block::Table(table) => writeln!(html, "{}", table.html()),
                 Block::Text(text) => writeln!(html, "<p>{}</p>", escape(text)),
-                Block::Warning(text) => writeln!(html, "<p class=\"warning\" role=\"note\">{}</p>", escape(text)),
+                Block::Warning(text) => {
+                    writeln!(html, "<p class=\"warning\" role=\"note\">{}</p>", escape(text))
+                }
             };
         }
         html.push_str("</section>\n");
@@ -201,7 +211,10 @@ impl Section {
 impl Card {
     /// The value, in whose lists a name is not broken at its hyphens.
     fn value_html(&self) -> String {
-        let part = |part: &str| match part.contains('-') && !part.contains(' ') && part.len() <= UNBROKEN {
+        let part = |part: &str| match part.contains('-')
+            && !part.contains(' ')
+            && part.len() <= UNBROKEN
+        {
             true => format!("<span class=\"whole\">{}</span>", escape(part)),
             false => escape(part),
         };
@@ -232,7 +245,13 @@ impl Table {
         for (cells, strong) in &self.rows {
             html.push_str(if *strong { "<tr class=\"strong\">" } else { "<tr>" });
             for (cell, (heading, right)) in cells.iter().zip(&self.columns) {
-                let _ = write!(html, "<td{} data-label=\"{}\">{}</td>", class(*right), escape(heading), escape(cell));
+                let _ = write!(
+                    html,
+                    "<td{} data-label=\"{}\">{}</td>",
+                    class(*right),
+                    escape(heading),
+                    escape(cell)
+                );
             }
             html.push_str("</tr>");
         }
@@ -295,9 +314,17 @@ mod tests {
     #[test]
     fn text_stays_text_wherever_it_stands() {
         let evil = "<img src=x onerror=\"alert('1')\">";
-        let table = Table { columns: vec![(evil.to_owned(), true)], rows: vec![(vec![evil.to_owned()], false)] };
-        let section = Section::new(evil).text(evil).note(evil).warning(evil).commands(evil).table(table);
-        let html = Page::new(evil).lead(evil).section(section.cards(vec![Card::new(evil, evil)])).data(evil).html();
+        let table = Table {
+            columns: vec![(evil.to_owned(), true)],
+            rows: vec![(vec![evil.to_owned()], false)],
+        };
+        let section =
+            Section::new(evil).text(evil).note(evil).warning(evil).commands(evil).table(table);
+        let html = Page::new(evil)
+            .lead(evil)
+            .section(section.cards(vec![Card::new(evil, evil)]))
+            .data(evil)
+            .html();
         assert!(!html.contains("<img"), "{html}");
     }
 

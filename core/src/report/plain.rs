@@ -1,4 +1,5 @@
-//! A section as text for a terminal: its paragraphs and tables; what only a picture shows is left to the page.
+//! A section as text for a terminal: its paragraphs and tables; what only a picture shows is left
+//! to the page.
 
 use super::page::{Block, Section, Table};
 
@@ -11,9 +12,13 @@ impl Section {
         let mut lines = vec![self.title.clone()];
         for block in &self.blocks {
             match block {
-                Block::Text(text) | Block::Note(text) | Block::Warning(text) => lines.extend(wrapped(text)),
+                Block::Text(text) | Block::Note(text) | Block::Warning(text) => {
+                    lines.extend(wrapped(text))
+                }
                 Block::Table(table) => lines.extend(table.plain()),
-                Block::Cards(cards) => lines.extend(cards.iter().map(|card| format!("{}: {}", card.key, card.value))),
+                Block::Cards(cards) => {
+                    lines.extend(cards.iter().map(|card| format!("{}: {}", card.key, card.value)))
+                }
                 Block::Commands(commands) => lines.push(commands.clone()),
                 Block::Chart(_) => {}
             }
@@ -23,17 +28,21 @@ impl Section {
 }
 
 impl Table {
-    /// Headings, a word below the other, and rows. What is too wide stands in parts below each other, each with the columns by which
-    /// rows are told apart.
+    /// Headings, a word below the other, and rows. What is too wide stands in parts below each
+    /// other, each with the columns by which rows are told apart.
     fn plain(&self) -> Vec<String> {
-        let mut widths: Vec<usize> = (0..self.columns.len()).map(|column| self.width(column)).collect();
+        let mut widths: Vec<usize> =
+            (0..self.columns.len()).map(|column| self.width(column)).collect();
         if widths.iter().map(|width| width + GAP).sum::<usize>() > WIDTH + GAP {
             // Words are broken within their column; figures are not.
-            for (width, _) in widths.iter_mut().zip(&self.columns).filter(|(_, (_, right))| !right) {
+            for (width, _) in widths.iter_mut().zip(&self.columns).filter(|(_, (_, right))| !right)
+            {
                 *width = (*width).min(WORDS);
             }
         }
-        let wide = |columns: &[usize]| columns.iter().map(|column| widths[*column] + GAP).sum::<usize>().saturating_sub(GAP);
+        let wide = |columns: &[usize]| {
+            columns.iter().map(|column| widths[*column] + GAP).sum::<usize>().saturating_sub(GAP)
+        };
         let keys: Vec<usize> = (0..self.keys()).collect();
         let mut parts = vec![keys.clone()];
         for column in keys.len()..self.columns.len() {
@@ -59,17 +68,26 @@ impl Table {
 
     fn width(&self, column: usize) -> usize {
         let cells = self.rows.iter().filter_map(|(cells, _)| cells.get(column)).map(String::as_str);
-        cells.chain(self.columns[column].0.split(' ')).map(|text| text.chars().count()).max().unwrap_or(0)
+        cells
+            .chain(self.columns[column].0.split(' '))
+            .map(|text| text.chars().count())
+            .max()
+            .unwrap_or(0)
     }
 
     fn part(&self, columns: &[usize], widths: &[usize]) -> Vec<String> {
-        let headings: Vec<Vec<&str>> = columns.iter().map(|column| self.columns[*column].0.split(' ').collect()).collect();
+        let headings: Vec<Vec<&str>> =
+            columns.iter().map(|column| self.columns[*column].0.split(' ').collect()).collect();
         let height = headings.iter().map(Vec::len).max().unwrap_or(0);
         let line = |cells: &mut dyn Iterator<Item = &str>| {
             let mut line = String::new();
             for (cell, &column) in cells.zip(columns) {
                 let width = widths[column];
-                let padded = if self.columns[column].1 { format!("{cell:>width$}  ") } else { format!("{cell:<width$}  ") };
+                let padded = if self.columns[column].1 {
+                    format!("{cell:>width$}  ")
+                } else {
+                    format!("{cell:<width$}  ")
+                };
                 line.push_str(&padded);
             }
             line.trim_end().to_owned()
@@ -77,18 +95,24 @@ impl Table {
         // A short heading stands at the bottom, beside the last words of the long ones.
         let word = |heading: &Vec<&'_ str>, row: usize| (row + heading.len()).checked_sub(height);
         let head = (0..height).map(|row| {
-            line(&mut headings.iter().map(|heading| word(heading, row).and_then(|at| heading.get(at)).copied().unwrap_or("")))
+            line(&mut headings.iter().map(|heading| {
+                word(heading, row).and_then(|at| heading.get(at)).copied().unwrap_or("")
+            }))
         });
         let rows = self.rows.iter().flat_map(|(cells, _)| {
             let cells: Vec<Vec<String>> = columns
                 .iter()
                 .map(|&column| match cells.get(column) {
-                    Some(cell) if cell.chars().count() > widths[column] => broken(cell, widths[column]),
+                    Some(cell) if cell.chars().count() > widths[column] => {
+                        broken(cell, widths[column])
+                    }
                     cell => vec![cell.cloned().unwrap_or_default()],
                 })
                 .collect();
             let height = cells.iter().map(Vec::len).max().unwrap_or(0);
-            let row = |row: usize| line(&mut cells.iter().map(|cell| cell.get(row).map_or("", String::as_str)));
+            let row = |row: usize| {
+                line(&mut cells.iter().map(|cell| cell.get(row).map_or("", String::as_str)))
+            };
             (0..height).map(row).collect::<Vec<_>>()
         });
         head.chain(rows).collect()
@@ -128,13 +152,22 @@ mod tests {
     fn a_table_stands_in_columns_under_headings_of_several_words() {
         let columns = Table::headings(["Control", "SC08's Gbit/s", "sd"]);
         let row = |cells: [&str; 3]| (cells.map(str::to_owned).to_vec(), false);
-        let table = Table { columns, rows: vec![row(["bic", "9.12", "64.11"]), row(["htcp", "9.21", ""])] };
+        let table =
+            Table { columns, rows: vec![row(["bic", "9.12", "64.11"]), row(["htcp", "9.21", ""])] };
         let text = Section::new("Beside").text("one ".repeat(40)).table(table).plain();
         let lines: Vec<&str> = text.split('\n').collect();
-        assert!(lines[0] == "Beside" && lines[1].len() == 79 && lines[2].starts_with("one one"), "{text}");
+        assert!(
+            lines[0] == "Beside" && lines[1].len() == 79 && lines[2].starts_with("one one"),
+            "{text}"
+        );
         assert_eq!(
             lines[3..],
-            ["         SC08's", "Control  Gbit/s     sd", "bic        9.12  64.11", "htcp       9.21"],
+            [
+                "         SC08's",
+                "Control  Gbit/s     sd",
+                "bic        9.12  64.11",
+                "htcp       9.21"
+            ],
             "{text}"
         );
     }
@@ -147,11 +180,23 @@ mod tests {
             let rest = (2..13).map(|i| format!("{i}.{miles}"));
             ([control.to_owned(), miles.to_owned()].into_iter().chain(rest).collect(), false)
         };
-        let table = Table { columns, rows: vec![row("bic", "0.2"), row("bic", "1400"), row("htcp", "0.2")] };
+        let table = Table {
+            columns,
+            rows: vec![row("bic", "0.2"), row("bic", "1400"), row("htcp", "0.2")],
+        };
         let lines = table.plain();
         assert!(lines.iter().all(|line| line.chars().count() <= 80), "{lines:?}");
-        let of = |words: &str| lines.iter().filter(|line| line.starts_with("bic") && line.contains(words)).count();
-        assert!(of(" 1400 ") == 2 && of(" 0.2 ") == 2, "control and miles in both parts: {lines:#?}");
-        assert_eq!(lines.iter().filter(|line| line.contains("12.1400")).count(), 1, "every column stands once");
+        let of = |words: &str| {
+            lines.iter().filter(|line| line.starts_with("bic") && line.contains(words)).count()
+        };
+        assert!(
+            of(" 1400 ") == 2 && of(" 0.2 ") == 2,
+            "control and miles in both parts: {lines:#?}"
+        );
+        assert_eq!(
+            lines.iter().filter(|line| line.contains("12.1400")).count(),
+            1,
+            "every column stands once"
+        );
     }
 }

@@ -1,6 +1,9 @@
-//! With how many channels, which congestion control and how much staging a transfer begins, from what is known before its first byte.
+//! With how many channels, which congestion control and how much staging a transfer begins, from
+//! what is known before its first byte.
 //!
-//! The rate is not known then: [`Tuner`](super::Tuner) and [`Growth`](super::Growth) learn it from the first blocks and go on from here. Each choice comes with its reason, in words, so that a user can disagree with it.
+//! The rate is not known then: [`Tuner`](super::Tuner) and [`Growth`](super::Growth) learn it from
+//! the first blocks and go on from here. Each choice comes with its reason, in words, so that a
+//! user can disagree with it.
 
 use crate::profile::{Unmeasured, for_size};
 use crate::units::Bytes;
@@ -9,7 +12,8 @@ use serde::Serialize;
 /// What is known before a transfer starts.
 #[derive(Clone, Debug)]
 pub struct Circumstances {
-    /// The path by the least round-trip time seen on the control channel, and what this host lets a channel do.
+    /// The path by the least round-trip time seen on the control channel, and what this host lets a
+    /// channel do.
     pub path: Unmeasured,
     /// Bytes to move, where known.
     pub size: Option<Bytes>,
@@ -54,7 +58,8 @@ pub struct Choice {
     pub reasons: Vec<String>,
 }
 
-/// Staging to begin with: below this threads wait for each other, and what a store's pauses need is seen only when it pauses.
+/// Staging to begin with: below this threads wait for each other, and what a store's pauses need is
+/// seen only when it pauses.
 const STAGING: Bytes = Bytes::mib(16);
 
 impl Choice {
@@ -68,7 +73,9 @@ impl Choice {
             }
             None => {
                 let (streams, why) = match &wishes.precedent {
-                    Some(advice) => for_size(advice.streams.max(1), known.size, format!("by {}", advice.from)),
+                    Some(advice) => {
+                        for_size(advice.streams.max(1), known.size, format!("by {}", advice.from))
+                    }
                     None => known.path.streams(known.size),
                 };
                 let streams = streams as usize;
@@ -84,7 +91,10 @@ impl Choice {
             None => {
                 let has = |advice: &&Precedent| known.path.available.contains(&advice.congestion);
                 let (congestion, why) = match wishes.precedent.as_ref().filter(has) {
-                    Some(advice) => (Some(advice.congestion.as_str()), format!("{}, by {}", advice.congestion, advice.from)),
+                    Some(advice) => (
+                        Some(advice.congestion.as_str()),
+                        format!("{}, by {}", advice.congestion, advice.from),
+                    ),
                     None => known.path.congestion(),
                 };
                 reasons.push(why);
@@ -92,13 +102,16 @@ impl Choice {
             }
         };
         let staging = wishes.staging.unwrap_or_else(|| {
-            // Half of the pool is on its way: two slots for each queue pair, one on the wire and one behind it. A pair without a slot would move
-            // nothing, and with half of them idle the path would never seem to hold more.
+            // Half of the pool is on its way: two slots for each queue pair, one on the wire and
+            // one behind it. A pair without a slot would move nothing, and with half of them idle
+            // the path would never seem to hold more.
             let begin = STAGING.0.max(4 * known.queue_pairs as u64 * block.0);
             let whole = known.size.map_or(begin, |size| begin.min(size.0));
-            // Reading begins below half the pool: a block on its way in each channel must not hold the next ones back. Channels of queue pairs are
-            // as many as was asked for, or one: others are for the way over ordered bytes, should there be none over these.
-            let channels = if known.queue_pairs > 0 { wishes.streams.unwrap_or(1) } else { streams };
+            // Reading begins below half the pool: a block on its way in each channel must not hold
+            // the next ones back. Channels of queue pairs are as many as was asked for, or one:
+            // others are for the way over ordered bytes, should there be none over these.
+            let channels =
+                if known.queue_pairs > 0 { wishes.streams.unwrap_or(1) } else { streams };
             let staging = Bytes(whole.max(2 * (channels as u64 + 1) * block.0));
             reasons.push(format!("{staging} of staging to begin with"));
             staging
@@ -106,7 +119,8 @@ impl Choice {
         Choice { streams, congestion, staging, reasons }
     }
 
-    /// Slots of the staging pool: at least two more than channels, so that none waits for the disk's turn.
+    /// Slots of the staging pool: at least two more than channels, so that none waits for the
+    /// disk's turn.
     pub fn slots(&self, block: Bytes) -> usize {
         self.slots_for(self.streams, block)
     }
@@ -133,16 +147,28 @@ mod tests {
     }
 
     #[test]
-    fn a_pool_begins_with_two_slots_on_their_way_for_each_queue_pair_and_no_more_than_there_is_to_move() {
+    fn a_pool_begins_with_two_slots_on_their_way_for_each_queue_pair_and_no_more_than_there_is_to_move()
+     {
         let slots = |queue_pairs, size| {
-            let known = Circumstances { queue_pairs, size, ..known(Span::from_millis(20), Bytes::mib(512)) };
+            let known = Circumstances {
+                queue_pairs,
+                size,
+                ..known(Span::from_millis(20), Bytes::mib(512))
+            };
             Choice::new(&known, &Wishes::default(), Bytes::mib(1)).slots(Bytes::mib(1))
         };
-        assert_eq!([0, 1, 4, 8, 16].map(|queue_pairs| slots(queue_pairs, None)), [16, 16, 16, 32, 64]);
+        assert_eq!(
+            [0, 1, 4, 8, 16].map(|queue_pairs| slots(queue_pairs, None)),
+            [16, 16, 16, 32, 64]
+        );
         assert_eq!(slots(16, Some(Bytes::mib(20))), 20);
         // However many channels the way over ordered bytes would have.
-        let far = |queue_pairs| Circumstances { queue_pairs, ..known(Span::from_millis(163), Bytes::mib(4)) };
-        let choice = |queue_pairs| Choice::new(&far(queue_pairs), &Wishes::default(), Bytes::mib(1));
+        let far = |queue_pairs| Circumstances {
+            queue_pairs,
+            ..known(Span::from_millis(163), Bytes::mib(4))
+        };
+        let choice =
+            |queue_pairs| Choice::new(&far(queue_pairs), &Wishes::default(), Bytes::mib(1));
         assert_eq!((choice(0).streams, choice(0).slots(Bytes::mib(1))), (16, 34));
         assert_eq!((choice(1).streams, choice(1).slots_for(1, Bytes::mib(1))), (16, 16));
     }
@@ -152,34 +178,57 @@ mod tests {
         let mut far = known(Span::from_millis(163), Bytes::mib(4));
         far.path.default_congestion = "bbr".to_owned();
         let choice = Choice::new(&far, &Wishes::default(), Bytes::mib(1));
-        assert_eq!((choice.streams, choice.congestion.as_deref()), (far.path.streams(None).0 as usize, Some("cubic")));
+        assert_eq!(
+            (choice.streams, choice.congestion.as_deref()),
+            (far.path.streams(None).0 as usize, Some("cubic"))
+        );
         assert!(choice.reasons[0].contains("one window is at most 4 MiB"), "{:?}", choice.reasons);
     }
 
     #[test]
     fn what_the_user_fixed_stands_and_small_files_need_one_channel() {
         let block = Bytes::mib(1);
-        let wishes =
-            Wishes { streams: Some(3), congestion: Some("reno".to_owned()), staging: Some(Bytes::mib(8)), precedent: None };
+        let wishes = Wishes {
+            streams: Some(3),
+            congestion: Some("reno".to_owned()),
+            staging: Some(Bytes::mib(8)),
+            precedent: None,
+        };
         let choice = Choice::new(&known(Span::from_millis(163), Bytes::mib(4)), &wishes, block);
-        assert_eq!((choice.streams, choice.congestion.as_deref(), choice.slots(block)), (3, Some("reno"), 8));
-        let small = Circumstances { size: Some(Bytes(1000)), ..known(Span::from_millis(163), Bytes::mib(4)) };
+        assert_eq!(
+            (choice.streams, choice.congestion.as_deref(), choice.slots(block)),
+            (3, Some("reno"), 8)
+        );
+        let small = Circumstances {
+            size: Some(Bytes(1000)),
+            ..known(Span::from_millis(163), Bytes::mib(4))
+        };
         assert_eq!(Choice::new(&small, &Wishes::default(), block).streams, 1);
     }
 
     #[test]
     fn a_measured_path_begins_with_what_was_found_best_unless_the_user_says_otherwise() {
         let block = Bytes::mib(1);
-        let advice = Precedent { streams: 8, congestion: "bbr".to_owned(), from: "the profile of today".to_owned() };
+        let advice = Precedent {
+            streams: 8,
+            congestion: "bbr".to_owned(),
+            from: "the profile of today".to_owned(),
+        };
         let wishes = Wishes { precedent: Some(advice.clone()), ..Wishes::default() };
         let far = known(Span::from_millis(163), Bytes::mib(512));
         let choice = Choice::new(&far, &wishes, block);
         assert_eq!((choice.streams, choice.congestion.as_deref()), (8, Some("bbr")));
         assert!(choice.reasons[0].contains("the profile of today"), "{:?}", choice.reasons);
         // What this host lacks it does not try.
-        let lacking = Wishes { precedent: Some(Precedent { congestion: "htcp".to_owned(), ..advice }), ..wishes.clone() };
+        let lacking = Wishes {
+            precedent: Some(Precedent { congestion: "htcp".to_owned(), ..advice }),
+            ..wishes.clone()
+        };
         assert_eq!(Choice::new(&far, &lacking, block).congestion, None);
-        assert_eq!(Choice::new(&far, &Wishes { streams: Some(2), ..wishes.clone() }, block).streams, 2);
+        assert_eq!(
+            Choice::new(&far, &Wishes { streams: Some(2), ..wishes.clone() }, block).streams,
+            2
+        );
         let small = Circumstances { size: Some(Bytes(1000)), ..far };
         assert_eq!(Choice::new(&small, &wishes, block).streams, 1);
     }

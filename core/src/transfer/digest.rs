@@ -1,12 +1,15 @@
 //! BLAKE3 digests of files whose blocks arrive in any order.
 //!
-//! A block is an aligned power of two of BLAKE3's 1 KiB chunks, so its chaining value is a node of the file's own tree
-//! (BLAKE3 specification, section 2.1, "Tree Structure") and the file's digest comes from the blocks' without reading a byte
-//! twice. Neighbours are joined as soon as both are there, so memory follows the disorder, not the file.
+//! A block is an aligned power of two of BLAKE3's 1 KiB chunks, so its chaining value is a node of
+//! the file's own tree (BLAKE3 specification, section 2.1, "Tree Structure") and the file's digest
+//! comes from the blocks' without reading a byte twice. Neighbours are joined as soon as both are
+//! there, so memory follows the disorder, not the file.
 
 use super::layout::{Layout, Piece};
 use crate::units::{Error, Fault};
-use blake3::hazmat::{ChainingValue, HasherExt, Mode, merge_subtrees_non_root, merge_subtrees_root};
+use blake3::hazmat::{
+    ChainingValue, HasherExt, Mode, merge_subtrees_non_root, merge_subtrees_root,
+};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A BLAKE3 digest of a whole file.
@@ -54,7 +57,12 @@ impl PieceDigest {
         } else {
             hasher.set_input_offset(piece.file_offset).update(bytes).finalize_non_root()
         };
-        PieceDigest { entry: piece.entry, index: piece.file_offset / layout.block_len() as u64, value, whole }
+        PieceDigest {
+            entry: piece.entry,
+            index: piece.file_offset / layout.block_len() as u64,
+            value,
+            whole,
+        }
     }
 }
 
@@ -100,7 +108,8 @@ enum FileDigest {
 pub enum Verdict {
     /// The digest of what was read and sent.
     Read(Digest),
-    /// Read in part, because the receiver held the rest: each block had its digest with it (clause T-7).
+    /// Read in part, because the receiver held the rest: each block had its digest with it (clause
+    /// T-7).
     Part,
     /// The source could not be read whole: what was sent in its place is worthless.
     Unreadable,
@@ -134,7 +143,13 @@ impl Verdict {
     pub fn decode_for(layout: &Layout, wire: &[u8]) -> Result<Vec<Verdict>, Error> {
         Verdict::decode_all(wire)
             .filter(|verdicts| verdicts.len() == layout.entries().len())
-            .ok_or_else(|| Error::new(Fault::There, "bad-digests", "the list of digests does not fit the list of files"))
+            .ok_or_else(|| {
+                Error::new(
+                    Fault::There,
+                    "bad-digests",
+                    "the list of digests does not fit the list of files",
+                )
+            })
     }
 
     /// Reads the wire form of a list of verdicts; `None` when its length or a status is wrong.
@@ -158,7 +173,10 @@ impl Digests {
     pub fn new(layout: &Layout) -> Digests {
         let file = |len: u64| match len {
             0 => FileDigest::Known(*blake3::hash(b"").as_bytes()),
-            len => FileDigest::Partial { nodes: BTreeMap::new(), blocks: len.div_ceil(layout.block_len() as u64) },
+            len => FileDigest::Partial {
+                nodes: BTreeMap::new(),
+                blocks: len.div_ceil(layout.block_len() as u64),
+            },
         };
         let files = layout.entries().iter().map(|entry| file(entry.len())).collect();
         Digests { files, doubted: BTreeSet::new(), computed: true }
@@ -195,7 +213,9 @@ impl Digests {
         // Held already, alone or joined with its neighbours.
         let heights = 0..=64 - blocks.leading_zeros();
         if piece.index >= *blocks
-            || heights.into_iter().any(|height| nodes.contains_key(&(piece.index >> height << height, height)))
+            || heights
+                .into_iter()
+                .any(|height| nodes.contains_key(&(piece.index >> height << height, height)))
         {
             return;
         }
@@ -227,7 +247,10 @@ impl Digests {
     pub fn forget(&mut self, layout: &Layout, entry: usize) {
         let len = layout.entries()[entry].len();
         if len > 0 {
-            self.files[entry] = FileDigest::Partial { nodes: BTreeMap::new(), blocks: len.div_ceil(layout.block_len() as u64) };
+            self.files[entry] = FileDigest::Partial {
+                nodes: BTreeMap::new(),
+                blocks: len.div_ceil(layout.block_len() as u64),
+            };
         }
     }
 
@@ -260,7 +283,8 @@ impl Digests {
 
 /// The root from the joined nodes, once they cover every block.
 fn root(nodes: &BTreeMap<(u64, u32), ChainingValue>, blocks: u64) -> Option<Digest> {
-    // Cheap refusal first: the nodes of a whole file are at most one for each bit of `blocks`, plus the last partial join.
+    // Cheap refusal first: the nodes of a whole file are at most one for each bit of `blocks`, plus
+    // the last partial join.
     if nodes.keys().map(|&(_, height)| 1u64 << height).sum::<u64>() != blocks || blocks < 2 {
         return None;
     }
@@ -270,8 +294,13 @@ fn root(nodes: &BTreeMap<(u64, u32), ChainingValue>, blocks: u64) -> Option<Dige
     Some(*merge_subtrees_root(&left, &right, Mode::Hash).as_bytes())
 }
 
-/// The chaining value of `count` blocks from `at`: BLAKE3 puts the largest power of two that leaves a rest on the left.
-fn subtree(nodes: &BTreeMap<(u64, u32), ChainingValue>, at: u64, count: u64) -> Option<ChainingValue> {
+/// The chaining value of `count` blocks from `at`: BLAKE3 puts the largest power of two that leaves
+/// a rest on the left.
+fn subtree(
+    nodes: &BTreeMap<(u64, u32), ChainingValue>,
+    at: u64,
+    count: u64,
+) -> Option<ChainingValue> {
     if count.is_power_of_two()
         && let Some(value) = nodes.get(&(at, count.trailing_zeros()))
     {
@@ -294,7 +323,21 @@ mod tests {
     #[test]
     fn blocks_in_any_order_give_the_digest_of_the_file() {
         let mut rng = Rng::new(3);
-        for len in [0u64, 1, 1023, 1024, 1025, 2048, 2049, 3 * 1024, 5000, 8192, 8193, 64 * 1024 - 1, 100_000] {
+        for len in [
+            0u64,
+            1,
+            1023,
+            1024,
+            1025,
+            2048,
+            2049,
+            3 * 1024,
+            5000,
+            8192,
+            8193,
+            64 * 1024 - 1,
+            100_000,
+        ] {
             let content: Vec<u8> = (0..len).map(|_| rng.next_u64() as u8).collect();
             let layout = Layout::of_file(len, 1024);
             for _ in 0..20 {
@@ -307,12 +350,19 @@ mod tests {
                 let again: Vec<u64> = order.iter().copied().filter(|_| rng.below(3) == 0).collect();
                 for index in again.iter().copied().chain(order).chain(again.iter().copied()) {
                     let block = layout.block(index);
-                    let piece = layout.pieces(block.offset, block.len).next().expect("a block of a file has a piece");
+                    let piece = layout
+                        .pieces(block.offset, block.len)
+                        .next()
+                        .expect("a block of a file has a piece");
                     let from = piece.file_offset as usize;
                     let digest = PieceDigest::of(&layout, &piece, &content[from..from + piece.len]);
                     digests.insert(&digest);
                 }
-                assert_eq!(digests.digest(0), Some(*blake3::hash(&content).as_bytes()), "{len} bytes");
+                assert_eq!(
+                    digests.digest(0),
+                    Some(*blake3::hash(&content).as_bytes()),
+                    "{len} bytes"
+                );
             }
         }
     }
@@ -324,7 +374,9 @@ mod tests {
         for index in 0..999 {
             let piece = Piece { entry: 0, file_offset: index * 1024, block_offset: 0, len: 1024 };
             digests.insert(&PieceDigest::of(&layout, &piece, &[7; 1024]));
-            let FileDigest::Partial { nodes, .. } = &digests.files[0] else { panic!("not whole yet") };
+            let FileDigest::Partial { nodes, .. } = &digests.files[0] else {
+                panic!("not whole yet")
+            };
             assert!(nodes.len() <= 12, "{} nodes after block {index}", nodes.len());
         }
         assert_eq!(digests.digest(0), None, "the last block is missing");
@@ -332,7 +384,8 @@ mod tests {
 
     #[test]
     fn verdicts_cross_the_wire() {
-        let verdicts = [Verdict::Read([9; 32]), Verdict::Unreadable, Verdict::Part, Verdict::Uncomputed];
+        let verdicts =
+            [Verdict::Read([9; 32]), Verdict::Unreadable, Verdict::Part, Verdict::Uncomputed];
         let wire: Vec<u8> = verdicts.iter().flat_map(|verdict| verdict.encode()).collect();
         assert_eq!(Verdict::decode_all(&wire).as_deref(), Some(&verdicts[..]));
         assert_eq!(Verdict::decode_all(&wire[1..]), None);

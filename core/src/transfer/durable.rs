@@ -1,7 +1,8 @@
 //! What a receiver has written, what of it is durable, and what its journal must say next.
 //!
-//! A piece is noted with its value when it arrives, written when the store has it, and durable when the store says so of a batch. Only
-//! then do its records exist (`docs/protocol.md`, clause R-4): the order is in the types, a [`Batch`] must be settled for its records.
+//! A piece is noted with its value when it arrives, written when the store has it, and durable when
+//! the store says so of a batch. Only then do its records exist (`docs/protocol.md`, clause R-4):
+//! the order is in the types, a [`Batch`] must be settled for its records.
 
 use super::digest::PieceDigest;
 use super::journal::{self, Origin};
@@ -50,8 +51,15 @@ impl Batch {
 }
 
 impl Durability {
-    /// Nothing written; `held` of the space is durable from before. `begun` says whether the journal has this origin's beginning.
-    pub fn new(layout: Arc<Layout>, prefix: Vec<u8>, origin: Origin, held: ByteRanges, begun: bool) -> Durability {
+    /// Nothing written; `held` of the space is durable from before. `begun` says whether the
+    /// journal has this origin's beginning.
+    pub fn new(
+        layout: Arc<Layout>,
+        prefix: Vec<u8>,
+        origin: Origin,
+        held: ByteRanges,
+        begun: bool,
+    ) -> Durability {
         let (noted, written, named) = (BTreeMap::new(), Pieces::default(), BTreeSet::new());
         Durability { layout, prefix, origin, noted, written, named, begun, durable: held }
     }
@@ -79,8 +87,12 @@ impl Durability {
     /// What has been written since the last batch; `None` when nothing was.
     pub fn batch(&mut self) -> Option<Batch> {
         let pieces = std::mem::take(&mut self.written);
-        let entries: BTreeSet<usize> =
-            pieces.values.iter().map(|&(entry, ..)| entry).chain(pieces.ranges.keys().copied()).collect();
+        let entries: BTreeSet<usize> = pieces
+            .values
+            .iter()
+            .map(|&(entry, ..)| entry)
+            .chain(pieces.ranges.keys().copied())
+            .collect();
         (!entries.is_empty()).then_some(Batch { pieces, entries })
     }
 
@@ -104,7 +116,9 @@ impl Durability {
             let (entry, first, _) = run[0];
             let values: Vec<[u8; 32]> = run.iter().map(|&(.., value)| value).collect();
             journal::blocks(entry as u32, first, &values, &mut records);
-            let end = (first + run.len() as u64).saturating_mul(block).min(self.layout.entries()[entry].len());
+            let end = (first + run.len() as u64)
+                .saturating_mul(block)
+                .min(self.layout.entries()[entry].len());
             self.mark(entry, first * block..end);
         }
         for (entry, held) in &pieces.ranges {
@@ -135,7 +149,8 @@ mod tests {
     fn only_settled_pieces_are_journaled_and_each_once() {
         let layout = Arc::new(Layout::of_file(5000, 1024));
         let origin = Origin { source: [1; 32], digests: true };
-        let mut account = Durability::new(Arc::clone(&layout), Vec::new(), origin, ByteRanges::new(), false);
+        let mut account =
+            Durability::new(Arc::clone(&layout), Vec::new(), origin, ByteRanges::new(), false);
         for index in 0..4 {
             account.note(&PieceDigest::known(&layout, 0, index, [index as u8; 32]));
         }

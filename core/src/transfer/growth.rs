@@ -1,12 +1,16 @@
-//! How large the staging pool should be, and how much of it may be on its way: both begin small. The pool doubles while a store that
-//! comes in bursts makes the network wait; the window of registered slots while it is what holds the path back.
+//! How large the staging pool should be, and how much of it may be on its way: both begin small.
+//! The pool doubles while a store that comes in bursts makes the network wait; the window of
+//! registered slots while it is what holds the path back.
 //!
-//! A pool bridges the pauses of a store. Where the network always waits for the store, the store is slow and no pool helps; where it
-//! never does, the pool is large enough, and a larger one only drives blocks out of the processor's caches before they are sent. Where
-//! the network waited *and* the store's side rested within one window, a larger pool would have carried something over the pause.
+//! A pool bridges the pauses of a store. Where the network always waits for the store, the store is
+//! slow and no pool helps; where it never does, the pool is large enough, and a larger one only
+//! drives blocks out of the processor's caches before they are sent. Where the network waited *and*
+//! the store's side rested within one window, a larger pool would have carried something over the
+//! pause.
 //!
-//! A window that is full all the time moves as much in a round trip as it holds, so that twice the rate times the round-trip time is twice
-//! the window; on a path that carries no more, a larger window changes no rate, and two bandwidth-delay products are where it ends.
+//! A window that is full all the time moves as much in a round trip as it holds, so that twice the
+//! rate times the round-trip time is twice the window; on a path that carries no more, a larger
+//! window changes no rate, and two bandwidth-delay products are where it ends.
 
 use crate::units::{Bytes, Rate, Span, Time};
 use std::collections::VecDeque;
@@ -14,7 +18,8 @@ use std::collections::VecDeque;
 /// The time over which waiting and resting are looked at together.
 const WINDOW: Span = Span::from_millis(1_000);
 
-/// The least time over which the rate is looked at for the window; on long paths it is two round trips.
+/// The least time over which the rate is looked at for the window; on long paths it is two round
+/// trips.
 const ROUND: Span = Span::from_millis(200);
 
 /// The pool's part beside the window, for the store to read ahead or to lag behind.
@@ -36,18 +41,21 @@ pub struct PoolSample {
     pub at: Time,
     /// Channels that are open.
     pub channels: usize,
-    /// Time that channels waited for the store since the start: for a full slot when sending, for a free one when receiving. Summed
-    /// over channels.
+    /// Time that channels waited for the store since the start: for a full slot when sending, for a
+    /// free one when receiving. Summed over channels.
     pub waited: Span,
-    /// How often the store's side rested since the start: the pool was full when reading, empty when writing.
+    /// How often the store's side rested since the start: the pool was full when reading, empty
+    /// when writing.
     pub rests: u64,
     /// Bytes that moved since the start.
     pub moved: Bytes,
     /// Round-trip time of the path; zero where it is not known.
     pub rtt: Span,
-    /// Bytes of the slots that channels may have on their way; zero where they are of ordered bytes, whose window is the kernel's.
+    /// Bytes of the slots that channels may have on their way; zero where they are of ordered
+    /// bytes, whose window is the kernel's.
     pub window: Bytes,
-    /// What that may come to: by what both ends and their devices agreed on, and by the memory that may be locked.
+    /// What that may come to: by what both ends and their devices agreed on, and by the memory that
+    /// may be locked.
     pub widest: Bytes,
 }
 
@@ -62,7 +70,8 @@ impl PoolSample {
 pub struct Grown {
     /// The pool's new size, or the one that it has.
     pub staging: Bytes,
-    /// How much of it may be on its way, by channels of registered slots; what it was where only the pool grew.
+    /// How much of it may be on its way, by channels of registered slots; what it was where only
+    /// the pool grew.
     pub window: Bytes,
     /// Why.
     pub why: String,
@@ -84,7 +93,14 @@ pub struct Growth {
 impl Growth {
     /// Watches a pool of `staging`.
     pub fn new(staging: Bytes) -> Growth {
-        Growth { staging, opened: None, round: None, before: None, is_over: false, grown: VecDeque::new() }
+        Growth {
+            staging,
+            opened: None,
+            round: None,
+            before: None,
+            is_over: false,
+            grown: VecDeque::new(),
+        }
     }
 
     /// Takes in a sample; several a second.
@@ -112,7 +128,10 @@ impl Growth {
         }
         self.staging = self.staging.max(Bytes(window + FOR_THE_STORE.0));
         let (staging, window) = (self.staging, Bytes(window));
-        let why = format!("{window} on its way at once, of {staging}: {} held no more than {product} of the path", sample.window);
+        let why = format!(
+            "{window} on its way at once, of {staging}: {} held no more than {product} of the path",
+            sample.window
+        );
         self.grown.push_back(Grown { staging, window, why });
     }
 
@@ -141,7 +160,8 @@ impl Growth {
         self.before = Some(waited);
         self.staging = staging;
         let why = format!(
-            "{staging} of staging: the store comes in bursts, and channels waited for it for {:.0} % of their time",
+            "{staging} of staging: the store comes in bursts, and channels waited for it for \
+             {:.0} % of their time",
             waited * 100.0
         );
         self.grown.push_back(Grown { staging, window: sample.window, why });
@@ -158,7 +178,8 @@ mod tests {
     use super::*;
     use crate::units::Rng;
 
-    /// A store that gives `rate` while it works and nothing in the last `pause` of each second, before a network of `network` bytes a second.
+    /// A store that gives `rate` while it works and nothing in the last `pause` of each second,
+    /// before a network of `network` bytes a second.
     struct Store {
         rate: f64,
         pause: f64,
@@ -166,13 +187,15 @@ mod tests {
         rtt: Span,
     }
 
-    /// Runs for a virtual minute; answers with the pool's size and the part of the last ten seconds in which the network waited.
+    /// Runs for a virtual minute; answers with the pool's size and the part of the last ten seconds
+    /// in which the network waited.
     fn run(store: &Store, seed: u64) -> (Bytes, f64) {
         const STEP: f64 = 0.001;
         let mut rng = Rng::new(seed);
         let mut pool = Bytes::mib(8);
         let mut growth = Growth::new(pool);
-        let (mut filled, mut moved, mut waited, mut rests, mut is_resting) = (0.0, 0.0, 0.0, 0, false);
+        let (mut filled, mut moved, mut waited, mut rests, mut is_resting) =
+            (0.0, 0.0, 0.0, 0, false);
         let mut late = 0.0;
         for step in 0..60_000u32 {
             let now = f64::from(step) * STEP;
@@ -219,7 +242,11 @@ mod tests {
             let store = Store { rate: 1e9, pause: 0.05, network: 5e8, rtt: Span::from_millis(27) };
             let (pool, waited) = run(&store, seed);
             assert!(pool >= Bytes::mib(24) && pool <= Bytes::mib(64), "seed {seed}: {pool}");
-            assert!(waited < 0.01, "seed {seed}: the network still waits for {:.1} %", waited * 100.0);
+            assert!(
+                waited < 0.01,
+                "seed {seed}: the network still waits for {:.1} %",
+                waited * 100.0
+            );
         }
     }
 
@@ -244,8 +271,8 @@ mod tests {
         }
     }
 
-    /// A path of `rate` bytes a second that registered slots fill: as much moves in a round trip as is on its way. Runs for ten virtual
-    /// seconds; answers with pool, window and rate at the end.
+    /// A path of `rate` bytes a second that registered slots fill: as much moves in a round trip as
+    /// is on its way. Runs for ten virtual seconds; answers with pool, window and rate at the end.
     fn fill(rate: f64, rtt: Span, widest: Bytes, seed: u64) -> (Bytes, Bytes, f64) {
         let mut rng = Rng::new(seed);
         let (mut pool, mut window) = (Bytes::mib(16), Bytes::mib(8));
@@ -266,7 +293,10 @@ mod tests {
             });
             moved += 0.1 * last;
             while let Some(grown) = growth.poll() {
-                assert!(grown.window > window && grown.staging >= pool, "seed {seed}: {grown:?} is no growth");
+                assert!(
+                    grown.window > window && grown.staging >= pool,
+                    "seed {seed}: {grown:?} is no growth"
+                );
                 (pool, window) = (grown.staging, grown.window);
             }
         }
@@ -290,7 +320,9 @@ mod tests {
 
     #[test]
     fn on_a_short_path_and_on_one_of_unknown_length_the_window_stays() {
-        for (rate, rtt) in [(1.25e9, Span::from_micros(50)), (1e7, Span::from_millis(163)), (1.25e9, Span::ZERO)] {
+        for (rate, rtt) in
+            [(1.25e9, Span::from_micros(50)), (1e7, Span::from_millis(163)), (1.25e9, Span::ZERO)]
+        {
             // A path of no length moves at its rate whatever the window.
             let (pool, window, _) = fill(rate, rtt.max(Span::from_nanos(1)), Bytes::mib(1024), 1);
             assert_eq!((pool, window), (Bytes::mib(16), Bytes::mib(8)), "{rtt}");

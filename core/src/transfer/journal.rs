@@ -1,7 +1,9 @@
-//! The journal of a partial transfer: records of what is durable, and their replay, which is resume.
+//! The journal of a partial transfer: records of what is durable, and their replay, which is
+//! resume.
 //!
-//! `docs/protocol.md`, clauses. A record is its payload's length and CRC32C (4 bytes each, big-endian) and the payload; reading
-//! ends at the first record that is cut or damaged, so a write that a crash tore costs only what it would have said.
+//! `docs/protocol.md`, clauses. A record is its payload's length and CRC32C (4 bytes
+//! each, big-endian) and the payload; reading ends at the first record that is cut or damaged, so a
+//! write that a crash tore costs only what it would have said.
 
 mod survey;
 
@@ -49,7 +51,8 @@ pub fn begin(origin: &Origin, block_len: usize, to: &mut Vec<u8>) {
     record(&payload, to);
 }
 
-/// Appends the record that names a file, by its path below the place, length and modification time; later records call it `number`.
+/// Appends the record that names a file, by its path below the place, length and modification time;
+/// later records call it `number`.
 pub fn file(number: u32, len: u64, modified_ns: i64, path: &[u8], to: &mut Vec<u8>) {
     let mut payload = vec![FILE];
     payload.extend(number.to_be_bytes());
@@ -135,10 +138,14 @@ pub struct Recovered {
 }
 
 impl<'a> Replay<'a> {
-    /// A journal for the files of `layout` from `origin`, of which nothing is read yet. `prefix` is the path of the layout below
-    /// the place that the journal is of (clause R-1).
+    /// A journal for the files of `layout` from `origin`, of which nothing is read yet. `prefix` is
+    /// the path of the layout below the place that the journal is of (clause R-1).
     pub fn new(layout: &'a Layout, prefix: &[u8], origin: Origin) -> Replay<'a> {
-        let files = layout.entries().iter().enumerate().filter(|(_, entry)| matches!(entry.kind, EntryKind::File { .. }));
+        let files = layout
+            .entries()
+            .iter()
+            .enumerate()
+            .filter(|(_, entry)| matches!(entry.kind, EntryKind::File { .. }));
         Replay {
             layout,
             origin,
@@ -199,7 +206,9 @@ impl<'a> Replay<'a> {
                 let (&digests, source) = rest.split_first()?;
                 let source: [u8; 32] = source.try_into().ok()?;
                 let origin = Origin { source, digests: digests == 1 };
-                let same = *version == VERSION && block_len == self.layout.block_len() as u64 && origin == self.origin;
+                let same = *version == VERSION
+                    && block_len == self.layout.block_len() as u64
+                    && origin == self.origin;
                 // A second run of the same transfer begins no new one.
                 self.matches = same && (self.matches || !self.begun);
                 self.begun = true;
@@ -212,7 +221,8 @@ impl<'a> Replay<'a> {
                     let now = &self.layout.entries()[entry];
                     self.matches && now.len() == len && now.modified_ns == modified as i64
                 });
-                // The same name with other facts: what was said of the file before is of another one.
+                // The same name with other facts: what was said of the file before is of another
+                // one.
                 if entry.is_none() {
                     self.drop_path(path);
                 }
@@ -225,11 +235,17 @@ impl<'a> Replay<'a> {
                 let (values, []) = values.as_chunks::<VALUE>() else { return None };
                 let entry = *self.numbers.get(&(number_of as u32))?;
                 let (Some(entry), true) = (entry, self.origin.digests) else { return Some(()) };
-                let (len, block) = (self.layout.entries()[entry].len(), self.layout.block_len() as u64);
+                let (len, block) =
+                    (self.layout.entries()[entry].len(), self.layout.block_len() as u64);
                 for (i, value) in (0u64..).zip(values) {
-                    let index = first.checked_add(i).filter(|index| index.checked_mul(block).is_some_and(|start| start < len))?;
+                    let index = first.checked_add(i).filter(|index| {
+                        index.checked_mul(block).is_some_and(|start| start < len)
+                    })?;
                     self.digests.insert(&PieceDigest::known(self.layout, entry, index, *value));
-                    self.held.entry(entry).or_default().insert(index * block..(index * block).saturating_add(block).min(len));
+                    self.held
+                        .entry(entry)
+                        .or_default()
+                        .insert(index * block..(index * block).saturating_add(block).min(len));
                 }
             }
             RANGES => {
@@ -238,8 +254,10 @@ impl<'a> Replay<'a> {
                 let entry = *self.numbers.get(&(number_of as u32))?;
                 let (Some(entry), false) = (entry, self.origin.digests) else { return Some(()) };
                 for pair in pairs {
-                    let ((start, end), len) =
-                        ((number::<8>(&pair[..8])?.0, number::<8>(&pair[8..])?.0), self.layout.entries()[entry].len());
+                    let ((start, end), len) = (
+                        (number::<8>(&pair[..8])?.0, number::<8>(&pair[8..])?.0),
+                        self.layout.entries()[entry].len(),
+                    );
                     if start >= end || end > len {
                         return None;
                     }
@@ -269,18 +287,20 @@ impl Recovered {
         self.digests.forget(layout, entry);
     }
 
-    /// The blocks of the space that are held whole (clause R-6); what is held of others is as good as not.
+    /// The blocks of the space that are held whole (clause R-6); what is held of others is as good
+    /// as not.
     pub fn blocks(&self, layout: &Layout) -> ByteRanges {
         let mut whole = ByteRanges::new();
         if self.held.is_empty() {
             return whole;
         }
         for block in (0..layout.block_count()).map(|index| layout.block(index)) {
-            let held = |entry, range: Range<u64>| self.held.get(&entry).is_some_and(|held| held.contains(&range));
-            if layout
-                .pieces(block.offset, block.len)
-                .all(|piece| held(piece.entry, piece.file_offset..piece.file_offset + piece.len as u64))
-            {
+            let held = |entry, range: Range<u64>| {
+                self.held.get(&entry).is_some_and(|held| held.contains(&range))
+            };
+            if layout.pieces(block.offset, block.len).all(|piece| {
+                held(piece.entry, piece.file_offset..piece.file_offset + piece.len as u64)
+            }) {
                 whole.insert(block.range());
             }
         }
@@ -341,7 +361,11 @@ mod tests {
         assert!(back.matches && back.valid_len == journal.len() as u64);
         assert_eq!(back.held[&0].to_string(), "1024-3072");
         assert_eq!(back.digests.digest(1), Some([3; 32]));
-        assert_eq!(back.blocks(&before).to_string(), "1024-3072", "the block that a's end and b share is held in part");
+        assert_eq!(
+            back.blocks(&before).to_string(),
+            "1024-3072",
+            "the block that a's end and b share is held in part"
+        );
         let changed = replay(&layout(&[("a", 5000, 9), ("b", 10, 2)]), origin(true), &journal);
         assert_eq!((changed.held.get(&0), changed.held[&1].to_string()), (None, "0-10".to_owned()));
         assert!(changed.paths.contains(&b"a"[..]), "its stale partial can be found");

@@ -1,17 +1,20 @@
 //! Where each file of a tree lies in the space of bytes that a transfer moves.
 //!
-//! A file that is longer than a block starts on a block boundary, so that its blocks are aligned parts of it and their
-//! digests join into the file's own. A shorter file goes into what is left of the current block when it fits, else into
-//! the next block: no short file crosses a boundary. What is skipped belongs to no file and is never sent.
+//! A file that is longer than a block starts on a block boundary, so that its blocks are aligned
+//! parts of it and their digests join into the file's own. A shorter file goes into what is left of
+//! the current block when it fits, else into the next block: no short file crosses a boundary. What
+//! is skipped belongs to no file and is never sent.
 
 use crate::units::ByteRanges;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// One thing of a tree: a file, a directory or a symbolic link, with the metadata that travels with it.
+/// One thing of a tree: a file, a directory or a symbolic link, with the metadata that travels with
+/// it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// The path below the tree's root, `/`-separated, without `.`, `..` or a leading `/`; empty for the root itself.
+    /// The path below the tree's root, `/`-separated, without `.`, `..` or a leading `/`; empty for
+    /// the root itself.
     pub path: Vec<u8>,
     /// What it is.
     pub kind: EntryKind,
@@ -93,14 +96,18 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// Lays `entries` out in blocks of `block_len` bytes, a power of two of at least 1 KiB (BLAKE3's chunk).
+    /// Lays `entries` out in blocks of `block_len` bytes, a power of two of at least 1 KiB
+    /// (BLAKE3's chunk).
     ///
     /// Both ends compute the same layout from the same manifest.
     ///
     /// # Panics
     /// When `block_len` is not such a power of two: a constant of the caller, never a peer's word.
     pub fn new(entries: Vec<Entry>, block_len: usize) -> Layout {
-        assert!(block_len.is_power_of_two() && block_len >= 1024, "a block is a power of two of at least 1 KiB");
+        assert!(
+            block_len.is_power_of_two() && block_len >= 1024,
+            "a block is a power of two of at least 1 KiB"
+        );
         let block = block_len as u64;
         let mut cursor = 0u64;
         let mut payload = 0u64;
@@ -120,7 +127,8 @@ impl Layout {
 
     /// A layout of one file of `len` bytes: what a plain `STOR` or `RETR` moves.
     pub fn of_file(len: u64, block_len: usize) -> Layout {
-        let entry = Entry { path: Vec::new(), kind: EntryKind::File { len }, mode: 0o644, modified_ns: 0 };
+        let entry =
+            Entry { path: Vec::new(), kind: EntryKind::File { len }, mode: 0o644, modified_ns: 0 };
         Layout::new(vec![entry], block_len)
     }
 
@@ -166,12 +174,16 @@ impl Layout {
         block.len > 0 && index < self.block_count() && self.block(index) == *block
     }
 
-    /// The pieces of files in the bytes `offset..offset + len` of the space, ascending; skipped parts yield nothing.
+    /// The pieces of files in the bytes `offset..offset + len` of the space, ascending; skipped
+    /// parts yield nothing.
     pub fn pieces(&self, offset: u64, len: usize) -> impl Iterator<Item = Piece> + '_ {
         let end = offset.saturating_add(len as u64);
         let first = self.starts.partition_point(|&(start, _)| start <= offset).saturating_sub(1);
-        self.starts[first.min(self.starts.len())..].iter().enumerate().take_while(move |(_, (start, _))| *start < end).filter_map(
-            move |(i, &(start, entry))| {
+        self.starts[first.min(self.starts.len())..]
+            .iter()
+            .enumerate()
+            .take_while(move |(_, (start, _))| *start < end)
+            .filter_map(move |(i, &(start, entry))| {
                 let (from, to) = (start.max(offset), self.end_of(first + i).min(end));
                 (from < to).then(|| Piece {
                     entry,
@@ -179,16 +191,20 @@ impl Layout {
                     block_offset: (from - offset) as usize,
                     len: (to - from) as usize,
                 })
-            },
-        )
+            })
     }
 
-    /// The blocks that a receiver which holds `held` of the space lacks, whole or in parts, in order.
-    pub fn blocks_without(self: &Arc<Layout>, held: &ByteRanges) -> impl Iterator<Item = Block> + Send + use<> {
+    /// The blocks that a receiver which holds `held` of the space lacks, whole or in parts, in
+    /// order.
+    pub fn blocks_without(
+        self: &Arc<Layout>,
+        held: &ByteRanges,
+    ) -> impl Iterator<Item = Block> + Send + use<> {
         let (layout, held) = (Arc::clone(self), held.clone());
         (0..layout.block_count()).flat_map(move |index| {
             let gaps = held.gaps(layout.block(index).range());
-            gaps.into_iter().map(|gap| Block { offset: gap.start, len: (gap.end - gap.start) as usize })
+            gaps.into_iter()
+                .map(|gap| Block { offset: gap.start, len: (gap.end - gap.start) as usize })
         })
     }
 

@@ -1,4 +1,5 @@
-//! What held a transfer back, from where its threads waited and what the kernel says of its sockets.
+//! What held a transfer back, from where its threads waited and what the kernel says of its
+//! sockets.
 
 use crate::units::Span;
 use serde::{Deserialize, Serialize};
@@ -12,7 +13,8 @@ pub enum Limit {
     Cpu,
     /// Reading the source.
     DiskRead,
-    /// Writing the destination, at this end or, when sending, as far as the receiver's closed window tells.
+    /// Writing the destination, at this end or, when sending, as far as the receiver's closed
+    /// window tells.
     DiskWrite,
     /// The network: congestion window, rate or loss.
     Network,
@@ -41,8 +43,8 @@ impl Limit {
         }
     }
 
-    /// What held a transfer back by both ends' word: this end's, unless it waited for the network and the other end, which called it
-    /// `there`, knows why.
+    /// What held a transfer back by both ends' word: this end's, unless it waited for the network
+    /// and the other end, which called it `there`, knows why.
     #[must_use]
     pub fn joined(self, there: &str) -> Limit {
         if !matches!(self, Limit::Network | Limit::ReceiverWindow) {
@@ -74,7 +76,8 @@ pub struct Waits {
     pub channels_in_network: Span,
     /// Processor time of this process.
     pub cpu: Span,
-    /// From `TCP_INFO`: time with data in flight, limited by the receiver's window, limited by the send buffer.
+    /// From `TCP_INFO`: time with data in flight, limited by the receiver's window, limited by the
+    /// send buffer.
     pub tcp_busy: Span,
     /// See [`Self::tcp_busy`].
     pub tcp_rwnd_limited: Span,
@@ -128,7 +131,12 @@ mod tests {
     use super::*;
 
     fn waits() -> Waits {
-        Waits { moving: Span::from_secs(10), channels: 4, tcp_busy: Span::from_secs(40), ..Waits::default() }
+        Waits {
+            moving: Span::from_secs(10),
+            channels: 4,
+            tcp_busy: Span::from_secs(40),
+            ..Waits::default()
+        }
     }
 
     #[test]
@@ -141,7 +149,8 @@ mod tests {
         assert_eq!(small_window.sender_limit(), Limit::ReceiverWindow);
         let hot = Waits { cpu: Span::from_secs(11), ..waits() };
         assert_eq!(hot.sender_limit(), Limit::Cpu);
-        let short = Waits { moving: Span::from_millis(10), setting_up: Span::from_millis(600), ..waits() };
+        let short =
+            Waits { moving: Span::from_millis(10), setting_up: Span::from_millis(600), ..waits() };
         assert_eq!(short.sender_limit(), Limit::SetUp);
     }
 

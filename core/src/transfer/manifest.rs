@@ -1,8 +1,9 @@
 //! The list of a tree's entries as text: MLST fact lines (RFC 3659, section 7), one entry a line.
 //!
-//! `Type=file;Size=5;Modify=1795286624.000000001;UNIX.mode=0644; dir/name` with a path whose control bytes and `%` are
-//! percent-encoded, so that any Unix name fits on a line. `Modify` is in seconds since the Unix epoch here, because
-//! RFC 3659's calendar form cannot hold times before year 0 or after 9999 and needs no less arithmetic.
+//! `Type=file;Size=5;Modify=1795286624.000000001;UNIX.mode=0644; dir/name` with a path whose
+//! control bytes and `%` are percent-encoded, so that any Unix name fits on a line. `Modify` is in
+//! seconds since the Unix epoch here, because RFC 3659's calendar form cannot hold times before
+//! year 0 or after 9999 and needs no less arithmetic.
 
 use super::layout::{Entry, EntryKind};
 use std::fmt;
@@ -20,7 +21,10 @@ pub fn manifest_lines(entries: &[Entry]) -> Vec<u8> {
                 text.push(b';');
             }
         }
-        let (seconds, nanos) = (entry.modified_ns.div_euclid(1_000_000_000), entry.modified_ns.rem_euclid(1_000_000_000));
+        let (seconds, nanos) = (
+            entry.modified_ns.div_euclid(1_000_000_000),
+            entry.modified_ns.rem_euclid(1_000_000_000),
+        );
         text.extend(format!("Modify={seconds}.{nanos:09};UNIX.mode={:04o}; ", entry.mode).bytes());
         escape(&entry.path, false, &mut text);
         text.push(b'\n');
@@ -28,10 +32,12 @@ pub fn manifest_lines(entries: &[Entry]) -> Vec<u8> {
     text
 }
 
-/// The largest space of bytes that a manifest may describe: more than any file system holds, and offsets in it still add up.
+/// The largest space of bytes that a manifest may describe: more than any file system holds, and
+/// offsets in it still add up.
 const MOST_SPACE: u64 = 1 << 62;
 
-/// Reads what [`manifest_lines`] wrote, trusting nothing: a path that could leave the tree is refused.
+/// Reads what [`manifest_lines`] wrote, trusting nothing: a path that could leave the tree is
+/// refused.
 pub fn parse_manifest(text: &[u8]) -> Result<Vec<Entry>, ManifestError> {
     let lines = text.strip_suffix(b"\n").unwrap_or(text);
     if lines.is_empty() {
@@ -41,10 +47,16 @@ pub fn parse_manifest(text: &[u8]) -> Result<Vec<Entry>, ManifestError> {
     let mut read = |line: &[u8]| {
         let entry = entry(line)?;
         // Each file may waste the rest of a block before it.
-        space = space.checked_add(entry.len().checked_add(1 << 20)?).filter(|&space| space <= MOST_SPACE)?;
+        space = space
+            .checked_add(entry.len().checked_add(1 << 20)?)
+            .filter(|&space| space <= MOST_SPACE)?;
         Some(entry)
     };
-    lines.split(|&byte| byte == b'\n').enumerate().map(|(i, line)| read(line).ok_or(ManifestError { line: i + 1 })).collect()
+    lines
+        .split(|&byte| byte == b'\n')
+        .enumerate()
+        .map(|(i, line)| read(line).ok_or(ManifestError { line: i + 1 }))
+        .collect()
 }
 
 /// A line of a manifest that makes no sense or names a path outside the tree.
@@ -56,7 +68,11 @@ pub struct ManifestError {
 
 impl fmt::Display for ManifestError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "line {} of the sender's file list is malformed or names a path outside the tree", self.line)
+        write!(
+            f,
+            "line {} of the sender's file list is malformed or names a path outside the tree",
+            self.line
+        )
     }
 }
 
@@ -72,11 +88,14 @@ fn entry(line: &[u8]) -> Option<Entry> {
             "Type" => kind = Some(value),
             "Size" => len = Some(value.parse().ok()?),
             "UNIX.slink" => target = Some(unescape(value.as_bytes())?),
-            "UNIX.mode" => mode = Some(u32::from_str_radix(value, 8).ok().filter(|&mode| mode <= 0o7777)?),
+            "UNIX.mode" => {
+                mode = Some(u32::from_str_radix(value, 8).ok().filter(|&mode| mode <= 0o7777)?)
+            }
             "Modify" => {
                 let (seconds, nanos) = value.split_once('.')?;
                 let (seconds, nanos): (i64, u32) = (seconds.parse().ok()?, nanos.parse().ok()?);
-                modified_ns = Some(seconds.checked_mul(1_000_000_000)?.checked_add(i64::from(nanos))?);
+                modified_ns =
+                    Some(seconds.checked_mul(1_000_000_000)?.checked_add(i64::from(nanos))?);
             }
             // Facts of a later version are skipped, as RFC 3659 has it.
             _ => {}
@@ -88,13 +107,22 @@ fn entry(line: &[u8]) -> Option<Entry> {
         "OS.unix=symlink" => EntryKind::Symlink { target: target? },
         _ => return None,
     };
-    let inside = path.is_empty() || path.split(|&byte| byte == b'/').all(|part| !matches!(part, b"" | b"." | b".."));
-    (inside && !path.contains(&0)).then_some(Entry { path, kind, mode: mode?, modified_ns: modified_ns? })
+    let inside = path.is_empty()
+        || path.split(|&byte| byte == b'/').all(|part| !matches!(part, b"" | b"." | b".."));
+    (inside && !path.contains(&0)).then_some(Entry {
+        path,
+        kind,
+        mode: mode?,
+        modified_ns: modified_ns?,
+    })
 }
 
 fn escape(bytes: &[u8], in_fact: bool, text: &mut Vec<u8>) {
     for &byte in bytes {
-        let special = byte < 0x20 || byte == 0x7f || byte == b'%' || (in_fact && (matches!(byte, b';' | b' ') || byte > 0x7e));
+        let special = byte < 0x20
+            || byte == 0x7f
+            || byte == b'%'
+            || (in_fact && (matches!(byte, b';' | b' ') || byte > 0x7e));
         if special { text.extend(format!("%{byte:02X}").bytes()) } else { text.push(byte) }
     }
 }
@@ -130,7 +158,8 @@ mod tests {
 
     #[test]
     fn sizes_that_do_not_add_up_are_refused() {
-        let line = |len: u64| format!("Type=file;Size={len};Modify=0.000000000;UNIX.mode=0644; f{len}\n");
+        let line =
+            |len: u64| format!("Type=file;Size={len};Modify=0.000000000;UNIX.mode=0644; f{len}\n");
         assert_eq!(parse_manifest(line(u64::MAX).as_bytes()), Err(ManifestError { line: 1 }));
         let both = [line(1 << 61), line((1 << 61) + 1)].concat();
         assert_eq!(parse_manifest(both.as_bytes()), Err(ManifestError { line: 2 }));
@@ -149,7 +178,8 @@ mod tests {
                 1 => EntryKind::File { len },
                 _ => EntryKind::Symlink { target: bytes },
             };
-            // The smallest representable time needs a second below i64's range to print; no file system has it.
+            // The smallest representable time needs a second below i64's range to print; no file
+            // system has it.
             prop_assume!(modified_ns > i64::MIN + 1_000_000_000);
             let entries = vec![Entry { path: parts.join("/").into_bytes(), kind, mode, modified_ns }];
             prop_assert_eq!(parse_manifest(&manifest_lines(&entries)), Ok(entries));

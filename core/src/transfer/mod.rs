@@ -1,12 +1,15 @@
-//! A transfer: what is sent (layout, manifest), in which order and through which buffers (sender, receiver, staging), and
-//! whether it arrived (digests), and what of it survives a crash (durability, journal).
+//! A transfer: what is sent (layout, manifest), in which order and through which buffers (sender,
+//! receiver, staging), and whether it arrived (digests), and what of it survives a crash
+//! (durability, journal).
 //!
-//! A transfer moves one *space* of bytes from a sender to a receiver over any number of channels. For a plain `STOR` or
-//! `RETR` the space is the file. For a tree it is a [`Layout`]: every file of the tree at an offset of its own, small files
-//! packed into common blocks, so that ten thousand small files travel as a few large blocks and one round trip.
+//! A transfer moves one *space* of bytes from a sender to a receiver over any number of channels.
+//! For a plain `STOR` or `RETR` the space is the file. For a tree it is a [`Layout`]: every file of
+//! the tree at an offset of its own, small files packed into common blocks, so that ten thousand
+//! small files travel as a few large blocks and one round trip.
 //!
-//! [`Sender`] and [`Receiver`] are machines of two verbs: `handle(input)`, then `poll()` until [`None`]. They need no clock
-//! and move no payload: a [`Block`] names bytes of the space, a [`SlotId`] names the buffer that holds them.
+//! [`Sender`] and [`Receiver`] are machines of two verbs: `handle(input)`, then `poll()` until
+//! [`None`]. They need no clock and move no payload: a [`Block`] names bytes of the space, a
+//! [`SlotId`] names the buffer that holds them.
 //!
 //! Not here: how a channel moves bytes, how a file is opened, what a thread does.
 

@@ -1,14 +1,16 @@
-//! Spaces a transfer's bytes so that no more than a rate passes: a token bucket kept as one point in time.
+//! Spaces a transfer's bytes so that no more than a rate passes: a token bucket kept as one point
+//! in time.
 
 use crate::units::{Bytes, Rate, Span, Time};
 use std::ops::Range;
 
-/// How much unused time may be made up for: a thread that the system woke late catches up, a path that stood still for
-/// seconds is not answered with seconds' worth of bytes at once.
+/// How much unused time may be made up for: a thread that the system woke late catches up, a path
+/// that stood still for seconds is not answered with seconds' worth of bytes at once.
 const SLACK: Span = Span::from_millis(100);
 /// The time that one turn's bytes take: short against [`SLACK`], long against a wake-up.
 const TURN: Span = Span::from_millis(5);
-/// Fewer bytes than one packet's are not worth a system call; more than a block's are never asked for.
+/// Fewer bytes than one packet's are not worth a system call; more than a block's are never asked
+/// for.
 const LEAST_TURN: u64 = 1448;
 const MOST_TURN: u64 = 1 << 20;
 
@@ -38,8 +40,9 @@ impl Pacer {
 
     /// Takes a turn for `bytes`; answers when it begins and when it ends at the rate.
     ///
-    /// Who sends them at once does so at the end: then `n` bytes never take less than `n` at the rate, however short the
-    /// transfer. Who has something below that spreads them (the kernel's pacing) hands them over at the beginning.
+    /// Who sends them at once does so at the end: then `n` bytes never take less than `n` at the
+    /// rate, however short the transfer. Who has something below that spreads them (the kernel's
+    /// pacing) hands them over at the beginning.
     pub fn turn(&mut self, now: Time, bytes: Bytes) -> Range<Time> {
         let begin = self.due.max(now - SLACK);
         self.due = begin + self.rate.time_for(bytes);
@@ -52,8 +55,16 @@ mod tests {
     use super::*;
     use crate::units::Rng;
 
-    /// Lets `channels` take turns until `total` bytes went, each waking up to `late` after its time; answers the time it took.
-    fn run(seed: u64, rate: Rate, channels: usize, total: u64, late: Span, stall: Option<(Time, Span)>) -> Span {
+    /// Lets `channels` take turns until `total` bytes went, each waking up to `late` after its
+    /// time; answers the time it took.
+    fn run(
+        seed: u64,
+        rate: Rate,
+        channels: usize,
+        total: u64,
+        late: Span,
+        stall: Option<(Time, Span)>,
+    ) -> Span {
         let mut rng = Rng::new(seed);
         let mut pacer = Pacer::new(Time::ZERO, rate);
         let mut awake = vec![Time::ZERO; channels];
@@ -75,7 +86,10 @@ mod tests {
             gone += len;
             // What has gone by any time fits the rate, but for the slack.
             let allowed = rate.bytes_in(may.since(Time::ZERO) + SLACK).0 + len;
-            assert!(gone <= allowed, "seed {seed}: {gone} bytes by {may:?}, at most {allowed} may have");
+            assert!(
+                gone <= allowed,
+                "seed {seed}: {gone} bytes by {may:?}, at most {allowed} may have"
+            );
         }
         end.since(Time::ZERO)
     }
@@ -105,6 +119,9 @@ mod tests {
         let total = rate.bytes_in(Span::from_secs(4)).0;
         let stall = Some((Time::ZERO + Span::from_secs(1), Span::from_secs(2)));
         let took = run(2, rate, 2, total, Span::from_micros(100), stall).as_secs_f64();
-        assert!((5.85..6.05).contains(&took), "{took} s: four at the rate and two of standing still");
+        assert!(
+            (5.85..6.05).contains(&took),
+            "{took} s: four at the rate and two of standing still"
+        );
     }
 }

@@ -1,8 +1,10 @@
-//! Learns a path's rate from the first blocks of the transfer itself, so that no round trip goes into asking.
+//! Learns a path's rate from the first blocks of the transfer itself, so that no round trip goes
+//! into asking.
 //!
-//! The sender's windows double each round trip until something holds them: BBR's test for a full pipe (Cardwell et al. 2016,
-//! section 4.1) says when, three rounds in a row in which the best rate has grown by less than a quarter. Until then a rate is
-//! what the windows allow, not what the path does.
+//! The sender's windows double each round trip until something holds them: BBR's test for a full
+//! pipe (Cardwell et al. 2016, section 4.1) says when, three rounds in a row in which the best rate
+//! has grown by less than a quarter. Until then a rate is what the windows allow, not what the path
+//! does.
 
 use super::tuner::PathSample;
 use crate::units::{Bytes, Rate, Span};
@@ -44,7 +46,8 @@ impl Probe {
             return None;
         }
         self.round = Some(*sample);
-        let rate = Rate::of(Bytes(sample.acknowledged.0.saturating_sub(round.acknowledged.0)), took).as_bps() as f64;
+        let rate = Rate::of(Bytes(sample.acknowledged.0.saturating_sub(round.acknowledged.0)), took)
+            .as_bps() as f64;
         if rate <= 0.0 {
             // Nothing has come back yet.
             return None;
@@ -91,15 +94,27 @@ mod tests {
     #[test]
     fn the_first_blocks_tell_the_paths_rate_once_the_windows_have_grown_into_it() {
         for seed in 0..100 {
-            for (rtt, capacity, channels) in
-                [(0.0003, 8e9, 1), (0.0268, 1e9, 4), (0.0268, 1e10, 2), (0.163, 1e10, 4), (0.163, 1e8, 1)]
-            {
+            for (rtt, capacity, channels) in [
+                (0.0003, 8e9, 1),
+                (0.0268, 1e9, 4),
+                (0.0268, 1e10, 2),
+                (0.163, 1e10, 4),
+                (0.163, 1e8, 1),
+            ] {
                 let measured = run(rtt, capacity, channels, seed);
                 let rate = measured.rate.as_bps() as f64;
-                assert!((0.9..1.2).contains(&(rate / capacity)), "seed {seed}, rtt {rtt}: {} of {capacity:.1e}", measured.rate);
-                let ramp = rtt * (capacity / 8.0 * rtt / 14_480.0 / channels as f64).log2().max(0.0);
+                assert!(
+                    (0.9..1.2).contains(&(rate / capacity)),
+                    "seed {seed}, rtt {rtt}: {} of {capacity:.1e}",
+                    measured.rate
+                );
+                let ramp =
+                    rtt * (capacity / 8.0 * rtt / 14_480.0 / channels as f64).log2().max(0.0);
                 let took = measured.took.as_secs_f64();
-                assert!(took <= ramp + 5.5 * rtt.max(0.1) + 0.2, "seed {seed}: {took} s after a ramp of {ramp}");
+                assert!(
+                    took <= ramp + 5.5 * rtt.max(0.1) + 0.2,
+                    "seed {seed}: {took} s after a ramp of {ramp}"
+                );
             }
         }
     }

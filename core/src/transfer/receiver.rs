@@ -1,4 +1,5 @@
-//! The receiving end of a transfer: which slot each channel fills, when it is written, and when everything has come.
+//! The receiving end of a transfer: which slot each channel fills, when it is written, and when
+//! everything has come.
 
 use super::layout::Block;
 use super::staging::Marks;
@@ -48,7 +49,8 @@ pub enum ReceiverInput {
         /// The slot, whose content is worthless.
         slot: SlotId,
     },
-    /// A channel broke before its end-of-data mark; what it held comes back, one input for each slot.
+    /// A channel broke before its end-of-data mark; what it held comes back, one input for each
+    /// slot.
     Lost {
         /// The channel.
         channel: ChannelId,
@@ -82,14 +84,16 @@ pub enum ReceiverOutput {
     Failed(Error),
 }
 
-/// The receiving end: offers slots to channels, hands full ones to the writer, and knows when all has come.
+/// The receiving end: offers slots to channels, hands full ones to the writer, and knows when all
+/// has come.
 #[derive(Debug)]
 pub struct Receiver {
     free: Vec<SlotId>,
     slots: usize,
     /// How often the writer had nothing to do.
     rests: u64,
-    /// Slots that may be with deep channels beyond each one's first: half of them all, so that the writer has the other half.
+    /// Slots that may be with deep channels beyond each one's first: half of them all, so that the
+    /// writer has the other half.
     deep: usize,
     /// Each as often as it wants a slot.
     waiting: VecDeque<ChannelId>,
@@ -121,8 +125,8 @@ struct Order {
     next: u64,
     /// Channels that will bring blocks.
     channels: usize,
-    /// Slots that each of them may fill with what cannot be written yet: else one that is ahead would take those that the
-    /// others need to catch up.
+    /// Slots that each of them may fill with what cannot be written yet: else one that is ahead
+    /// would take those that the others need to catch up.
     quota: usize,
     /// Who filled which slot.
     filled: BTreeMap<SlotId, ChannelId>,
@@ -135,8 +139,8 @@ impl Order {
 }
 
 impl Receiver {
-    /// Receives through `slots` buffers, which are written in runs between `marks`. Each open channel holds one slot, so there
-    /// should be more slots than channels.
+    /// Receives through `slots` buffers, which are written in runs between `marks`. Each open
+    /// channel holds one slot, so there should be more slots than channels.
     pub fn new(slots: usize, marks: Marks) -> Receiver {
         Receiver {
             marks,
@@ -163,14 +167,25 @@ impl Receiver {
         }
     }
 
-    /// The same receiver, which hands blocks to the writer one at a time and in ascending order, from the end of what is held.
-    /// Each of `channels` channels must bring its own in ascending order (`docs/protocol.md`, clause O-3); one that does not ends
-    /// the transfer when every slot waits for a block before its own, and so does a bad block or a lost channel.
+    /// The same receiver, which hands blocks to the writer one at a time and in ascending order,
+    /// from the end of what is held. Each of `channels` channels must bring its own in ascending
+    /// order (`docs/protocol.md`, clause O-3); one that does not ends the transfer when every slot
+    /// waits for a block before its own, and so does a bad block or a lost channel.
     #[must_use]
     pub fn in_order(mut self, channels: usize) -> Receiver {
-        let next = self.written.iter().next().filter(|range| range.start == 0).map_or(0, |range| range.end);
+        let next = self
+            .written
+            .iter()
+            .next()
+            .filter(|range| range.start == 0)
+            .map_or(0, |range| range.end);
         let channels = channels.max(1);
-        self.in_order = Some(Order { next, channels, quota: (self.free.len() / channels).max(1), filled: BTreeMap::new() });
+        self.in_order = Some(Order {
+            next,
+            channels,
+            quota: (self.free.len() / channels).max(1),
+            filled: BTreeMap::new(),
+        });
         self
     }
 
@@ -182,14 +197,16 @@ impl Receiver {
         self
     }
 
-    /// The same receiver, which outlives lost channels (`docs/protocol.md`, clause I-6): it finishes without what they carried.
+    /// The same receiver, which outlives lost channels (`docs/protocol.md`, clause I-6): it
+    /// finishes without what they carried.
     #[must_use]
     pub fn tolerant(mut self) -> Receiver {
         self.tolerant = true;
         self
     }
 
-    /// Adds `count` slots, numbered after those that there are; they are written in runs between `marks`.
+    /// Adds `count` slots, numbered after those that there are; they are written in runs between
+    /// `marks`.
     pub fn grow(&mut self, count: usize, marks: Marks) {
         // Those that were used before are in the caches, so they go first.
         self.free.splice(0..0, (self.slots..self.slots + count).rev().map(SlotId));
@@ -201,7 +218,8 @@ impl Receiver {
         }
     }
 
-    /// Gives the channels `count` more slots to have filled at once, as far as they can make use of them.
+    /// Gives the channels `count` more slots to have filled at once, as far as they can make use of
+    /// them.
     pub fn widen(&mut self, count: usize) {
         self.waiting.extend(self.windows.widen(count));
     }
@@ -228,9 +246,17 @@ impl Receiver {
                 self.quiet = false;
                 self.open.insert(channel);
                 // In order, one that is ahead must wait for the others slot by slot.
-                let more = if self.in_order.is_some() { 0 } else { depth.saturating_sub(1).min(self.deep) };
+                let more = if self.in_order.is_some() {
+                    0
+                } else {
+                    depth.saturating_sub(1).min(self.deep)
+                };
                 self.deep -= more;
-                self.windows.open(channel, 1 + more, if self.in_order.is_some() { 1 } else { most });
+                self.windows.open(
+                    channel,
+                    1 + more,
+                    if self.in_order.is_some() { 1 } else { most },
+                );
                 self.waiting.extend(std::iter::repeat_n(channel, 1 + more));
             }
             ReceiverInput::Unused(slot) => self.free.push(slot),
@@ -238,13 +264,17 @@ impl Receiver {
                 self.waiting.push_back(channel);
                 if block.offset.checked_add(block.len as u64).is_none() {
                     self.free.push(slot);
-                    self.fail("block-out-of-range", "the sender named bytes beyond the end of any file");
+                    self.fail(
+                        "block-out-of-range",
+                        "the sender named bytes beyond the end of any file",
+                    );
                 } else if self.arrived.insert(block.range()) == 0 {
                     // A sender may repeat what it is unsure of; the first copy stands.
                     self.free.push(slot);
                 } else if let Some(order) = &mut self.in_order {
                     order.filled.insert(slot, channel);
-                    let at = self.to_write.partition_point(|(_, before)| before.offset < block.offset);
+                    let at =
+                        self.to_write.partition_point(|(_, before)| before.offset < block.offset);
                     self.to_write.insert(at, (slot, block));
                 } else {
                     self.to_write.push_back((slot, block));
@@ -260,12 +290,18 @@ impl Receiver {
                 }
                 if let Some(count) = channels {
                     if self.expected_channels.is_some_and(|before| before != count) {
-                        self.fail("end-of-file-twice", "two channels disagree on how many channels there are");
+                        self.fail(
+                            "end-of-file-twice",
+                            "two channels disagree on how many channels there are",
+                        );
                     }
                     self.expected_channels = Some(count);
                 }
                 if self.expected_channels.is_some_and(|count| count < self.ended.len() as u64) {
-                    self.fail("too-many-channels", "more channels ended than the sender said it opened");
+                    self.fail(
+                        "too-many-channels",
+                        "more channels ended than the sender said it opened",
+                    );
                 }
             }
             ReceiverInput::Written(slot) => {
@@ -284,7 +320,9 @@ impl Receiver {
                 if self.in_order.is_some() {
                     // What comes behind it could not be written before it comes again.
                     let message = "a block did not arrive as it was sent";
-                    self.failure.get_or_insert_with(|| Error::new(Fault::Between, "blocks-missing", message));
+                    self.failure.get_or_insert_with(|| {
+                        Error::new(Fault::Between, "blocks-missing", message)
+                    });
                 }
             }
             ReceiverInput::Lost { channel, slot } => {
@@ -297,8 +335,12 @@ impl Receiver {
                     self.lost.insert(channel);
                     if !self.tolerant || self.in_order.is_some() {
                         self.failure.get_or_insert_with(|| {
-                            Error::new(Fault::Between, "channel-lost", "a data channel closed before its end-of-data mark")
-                                .hint("the peer stopped or the path broke; run the same command again")
+                            Error::new(
+                                Fault::Between,
+                                "channel-lost",
+                                "a data channel closed before its end-of-data mark",
+                            )
+                            .hint("the peer stopped or the path broke; run the same command again")
                         });
                     }
                 }
@@ -337,7 +379,8 @@ impl Receiver {
             && self.open.len() + self.ended.len() >= order.channels
         {
             self.over = true;
-            let message = "the sender's blocks come in an order that the staging memory cannot set right";
+            let message =
+                "the sender's blocks come in an order that the staging memory cannot set right";
             let error = Error::new(Fault::There, "out-of-order", message);
             return Some(ReceiverOutput::Failed(error.hint("use --streams 1, or more --staging")));
         }
@@ -350,16 +393,21 @@ impl Receiver {
 
     fn poll_write(&mut self) -> Option<ReceiverOutput> {
         if let Some(order) = &mut self.in_order {
-            let (_, block) = self.to_write.front().filter(|(_, block)| self.writing.is_empty() && block.offset == order.next)?;
+            let (_, block) = self
+                .to_write
+                .front()
+                .filter(|(_, block)| self.writing.is_empty() && block.offset == order.next)?;
             order.next = block.range().end;
             let (slot, block) = self.to_write.pop_front()?;
             self.writing.insert(slot, block);
             return Some(ReceiverOutput::Write { slot, block });
         }
         let filled = self.to_write.len();
-        // Without a free slot no channel could bring what is missing to the mark; after the end none will.
+        // Without a free slot no channel could bring what is missing to the mark; after the end
+        // none will.
         let must = self.free.is_empty() || self.all_ended();
-        self.draining = must || filled >= self.marks.high || (self.draining && filled >= self.marks.low);
+        self.draining =
+            must || filled >= self.marks.high || (self.draining && filled >= self.marks.low);
         let (slot, block) = if self.draining { self.to_write.pop_front()? } else { return None };
         self.writing.insert(slot, block);
         Some(ReceiverOutput::Write { slot, block })
@@ -377,157 +425,4 @@ impl Receiver {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::transfer::Layout;
-    use crate::units::Rng;
-
-    /// A sender's end as the receiver sees it: each channel has blocks, then an end.
-    fn run(seed: u64, lose: Option<usize>, in_order: bool) -> (Option<ReceiverOutput>, u64, u64) {
-        let mut rng = Rng::new(seed);
-        let channels = 1 + rng.below(5) as usize;
-        let slots = channels + 1 + rng.below(4) as usize;
-        let layout = Layout::of_file(rng.below(60_000), 1024);
-        let mut lanes: Vec<VecDeque<Block>> = vec![VecDeque::new(); channels];
-        for index in 0..layout.block_count() {
-            lanes[rng.below(channels as u64) as usize].push_back(layout.block(index));
-        }
-        let mut receiver = Receiver::new(slots, Marks::of_writer(slots * (1 + rng.below(8) as usize)));
-        let mut next = 0;
-        if in_order {
-            receiver = receiver.in_order(channels);
-        }
-        let mut due: Vec<ReceiverInput> =
-            (0..channels).map(|i| ReceiverInput::ChannelOpened { channel: ChannelId(i), depth: 1, most: 1 }).collect();
-        let mut held = BTreeSet::new();
-        loop {
-            while let Some(output) = receiver.poll() {
-                match output {
-                    ReceiverOutput::Offer { channel, slot } => {
-                        assert!(held.insert(slot), "seed {seed}: a slot was given twice");
-                        due.push(match lanes[channel.0].pop_front() {
-                            _ if lose == Some(channel.0) && lanes[channel.0].len() < 2 => {
-                                ReceiverInput::Lost { channel, slot: Some(slot) }
-                            }
-                            Some(block) => ReceiverInput::Arrived { channel, slot, block },
-                            None => {
-                                let channels = (channel.0 == 0).then_some(channels as u64);
-                                ReceiverInput::Ended { channel, slot, channels }
-                            }
-                        });
-                    }
-                    ReceiverOutput::Write { slot, block } => {
-                        assert!(!in_order || block.offset == next, "seed {seed}: {block:?} before {next}");
-                        next = block.range().end;
-                        due.push(ReceiverInput::Written(slot));
-                    }
-                    end => return (Some(end), receiver.written().total(), layout.payload()),
-                }
-            }
-            if due.is_empty() {
-                return (None, receiver.written().total(), layout.payload());
-            }
-            let input = due.swap_remove(rng.below(due.len() as u64) as usize);
-            if let ReceiverInput::Written(slot) | ReceiverInput::Ended { slot, .. } = &input {
-                held.remove(slot);
-            }
-            receiver.handle(input);
-        }
-    }
-
-    #[test]
-    fn finishes_when_every_channel_ended_and_every_byte_is_written() {
-        for seed in 0..300 {
-            for in_order in [false, true] {
-                let (end, written, payload) = run(seed, None, in_order);
-                assert_eq!(end, Some(ReceiverOutput::Finished), "seed {seed}");
-                assert_eq!(written, payload, "seed {seed}");
-            }
-        }
-    }
-
-    #[test]
-    fn a_channel_that_breaks_its_order_is_named_rather_than_waited_for_and_nothing_is_written_out_of_place() {
-        let mut receiver = Receiver::new(3, Marks::of_writer(3)).in_order(1);
-        receiver.handle(ReceiverInput::ChannelOpened { channel: ChannelId(0), depth: 1, most: 1 });
-        for index in [0, 2, 3, 4] {
-            loop {
-                match receiver.poll() {
-                    Some(ReceiverOutput::Offer { channel, slot }) => {
-                        let block = Block { offset: index * 1024, len: 1024 };
-                        break receiver.handle(ReceiverInput::Arrived { channel, slot, block });
-                    }
-                    Some(ReceiverOutput::Write { slot, block }) => {
-                        assert_eq!(block.offset, 0);
-                        receiver.handle(ReceiverInput::Written(slot));
-                    }
-                    other => panic!("{index}: {other:?}"),
-                }
-            }
-        }
-        let end = receiver.poll();
-        assert!(matches!(&end, Some(ReceiverOutput::Failed(error)) if error.code == "out-of-order"), "{end:?}");
-        assert_eq!(receiver.written().to_string(), "0-1024");
-    }
-
-    #[test]
-    fn writes_in_runs_between_the_marks() {
-        let mut receiver = Receiver::new(8, Marks { low: 1, high: 3, turns: false });
-        receiver.handle(ReceiverInput::ChannelOpened { channel: ChannelId(0), depth: 1, most: 1 });
-        let mut runs = Vec::new();
-        for index in 0..6 {
-            let Some(ReceiverOutput::Offer { channel, slot }) = receiver.poll() else { panic!("a slot is free") };
-            let block = Block { offset: index * 1024, len: 1024 };
-            receiver.handle(ReceiverInput::Arrived { channel, slot, block });
-            let mut run = 0;
-            while receiver.to_write.len() + receiver.writing.len() > 0 && run < 9 {
-                let before = receiver.writing.len();
-                let Some(write) = receiver.poll_write() else { break };
-                assert!(matches!(write, ReceiverOutput::Write { .. }) && receiver.writing.len() == before + 1);
-                run += 1;
-            }
-            runs.push(run);
-            for slot in receiver.writing.keys().copied().collect::<Vec<_>>() {
-                receiver.handle(ReceiverInput::Written(slot));
-            }
-        }
-        assert_eq!(runs, [0, 0, 3, 0, 0, 3]);
-    }
-
-    #[test]
-    fn a_channel_of_registered_slots_has_more_filled_at_once_when_its_window_widens() {
-        let mut receiver = Receiver::new(16, Marks::of_writer(16));
-        receiver.handle(ReceiverInput::ChannelOpened { channel: ChannelId(0), depth: 4, most: 12 });
-        let offers = |receiver: &mut Receiver| std::iter::from_fn(|| receiver.poll()).count();
-        assert_eq!((offers(&mut receiver), receiver.window()), (4, (4, 12)));
-        receiver.widen(4);
-        assert_eq!((offers(&mut receiver), receiver.window()), (4, (8, 12)));
-        // A slot that the channel could not register is nobody's; no other is asked for in its place.
-        receiver.handle(ReceiverInput::Unused(SlotId(0)));
-        assert_eq!(offers(&mut receiver), 0);
-        receiver.widen(40);
-        assert_eq!((offers(&mut receiver), receiver.window()), (4, (12, 12)));
-    }
-
-    #[test]
-    fn a_lost_channel_fails_the_transfer_and_never_finishes_it() {
-        for seed in 0..300 {
-            let (end, ..) = run(seed, Some(0), false);
-            assert!(matches!(&end, Some(ReceiverOutput::Failed(error)) if error.code == "channel-lost"), "seed {seed}: {end:?}");
-        }
-    }
-
-    #[test]
-    fn refuses_more_ends_than_channels_and_ranges_that_overflow() {
-        let mut receiver = Receiver::new(4, Marks::of_writer(4));
-        for i in 0..2 {
-            let channels = Some(1);
-            receiver.handle(ReceiverInput::Ended { channel: ChannelId(i), slot: SlotId(i), channels });
-        }
-        assert!(matches!(receiver.poll(), Some(ReceiverOutput::Failed(error)) if error.code == "too-many-channels"));
-        let mut receiver = Receiver::new(4, Marks::of_writer(4));
-        let block = Block { offset: u64::MAX, len: 2 };
-        receiver.handle(ReceiverInput::Arrived { channel: ChannelId(0), slot: SlotId(0), block });
-        assert!(matches!(receiver.poll(), Some(ReceiverOutput::Failed(error)) if error.code == "block-out-of-range"));
-    }
-}
+mod tests;

@@ -1,4 +1,5 @@
-//! The sending end of a transfer: which block is read into which slot, and which channel carries it.
+//! The sending end of a transfer: which block is read into which slot, and which channel carries
+//! it.
 
 use super::layout::Block;
 use super::staging::{Marks, Staging};
@@ -9,7 +10,8 @@ use std::collections::{BTreeMap, VecDeque};
 /// What happened at the sending end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SenderInput {
-    /// A channel is connected. Every channel opens before the last block is sent; the receiver learns their number at the end.
+    /// A channel is connected. Every channel opens before the last block is sent; the receiver
+    /// learns their number at the end.
     ChannelOpened {
         /// The channel.
         channel: ChannelId,
@@ -29,8 +31,9 @@ pub enum SenderInput {
     },
     /// A channel sent its end-of-data mark.
     EndSent(ChannelId),
-    /// A channel broke; what it carried comes back, one input for each slot. The others go on: the receiver says what it lacks, and a later pass brings it
-    /// (`docs/protocol.md`, clauses I-6 and I-7).
+    /// A channel broke; what it carried comes back, one input for each slot. The others go on: the
+    /// receiver says what it lacks, and a later pass brings it (`docs/protocol.md`, clauses I-6 and
+    /// I-7).
     Lost {
         /// The channel.
         channel: ChannelId,
@@ -58,14 +61,16 @@ pub enum SenderOutput {
         /// What it is.
         block: Block,
     },
-    /// End the transfer on a channel: `EOD`, with `EOF` and the number of channels on exactly one of them.
+    /// End the transfer on a channel: `EOD`, with `EOF` and the number of channels on exactly one
+    /// of them.
     End {
         /// The channel.
         channel: ChannelId,
         /// On the one channel that says it: how many channels there were.
         channels: Option<u64>,
     },
-    /// Every channel has ended or was lost: all bytes are with the network, but for those that lost channels carried.
+    /// Every channel has ended or was lost: all bytes are with the network, but for those that lost
+    /// channels carried.
     Finished,
 }
 
@@ -84,7 +89,8 @@ enum Phase {
     Lost,
 }
 
-/// The sending end: reads ahead between two marks, gives each idle channel the next block, ends every channel.
+/// The sending end: reads ahead between two marks, gives each idle channel the next block, ends
+/// every channel.
 #[derive(Debug)]
 pub struct Sender<Blocks> {
     blocks: Blocks,
@@ -134,7 +140,8 @@ impl<Blocks: Iterator<Item = Block>> Sender<Blocks> {
     /// Lets the channels carry `count` more blocks at once, as far as they can.
     pub fn widen(&mut self, count: usize) {
         for channel in self.windows.widen(count) {
-            let is_open = self.channels.get(&channel).is_some_and(|state| state.phase == Phase::Open);
+            let is_open =
+                self.channels.get(&channel).is_some_and(|state| state.phase == Phase::Open);
             // It is idle where it was not full.
             if is_open && !self.idle.contains(&channel) {
                 self.idle.push_back(channel);
@@ -152,8 +159,9 @@ impl<Blocks: Iterator<Item = Block>> Sender<Blocks> {
         self.staging.rests()
     }
 
-    /// Promises one more channel, which must then open or be [given up](Self::give_up): until then no channel is ended, as the end
-    /// says how many there were. False when it is too late for more.
+    /// Promises one more channel, which must then open or be [given up](Self::give_up): until then
+    /// no channel is ended, as the end says how many there were. False when it is too late for
+    /// more.
     pub fn promise(&mut self) -> bool {
         let in_time = self.ends_begun == 0 && !self.exhausted && !self.finished;
         self.expected_channels += usize::from(in_time);
@@ -181,7 +189,10 @@ impl<Blocks: Iterator<Item = Block>> Sender<Blocks> {
                 }
             }
             SenderInput::BlockSent { channel, slot } => {
-                let carrier = self.channels.get_mut(&channel).filter(|state| state.phase == Phase::Open && state.busy > 0);
+                let carrier = self
+                    .channels
+                    .get_mut(&channel)
+                    .filter(|state| state.phase == Phase::Open && state.busy > 0);
                 if let Some(state) = carrier {
                     if state.busy == self.windows.of(channel) {
                         self.idle.push_back(channel);
@@ -192,7 +203,9 @@ impl<Blocks: Iterator<Item = Block>> Sender<Blocks> {
                 }
             }
             SenderInput::EndSent(channel) => {
-                if let Some(state) = self.channels.get_mut(&channel).filter(|state| state.phase == Phase::Ending) {
+                if let Some(state) =
+                    self.channels.get_mut(&channel).filter(|state| state.phase == Phase::Ending)
+                {
                     state.phase = Phase::Ended;
                 }
             }
@@ -211,7 +224,10 @@ impl<Blocks: Iterator<Item = Block>> Sender<Blocks> {
     /// What to do next; `None` until something happens.
     pub fn poll(&mut self) -> Option<SenderOutput> {
         // Sending again: a reader that finds nothing more to read has no turn to finish.
-        self.poll_send().or_else(|| self.poll_read()).or_else(|| self.poll_send()).or_else(|| self.poll_end())
+        self.poll_send()
+            .or_else(|| self.poll_read())
+            .or_else(|| self.poll_send())
+            .or_else(|| self.poll_end())
     }
 
     fn poll_send(&mut self) -> Option<SenderOutput> {
@@ -249,14 +265,20 @@ impl<Blocks: Iterator<Item = Block>> Sender<Blocks> {
 
     fn poll_end(&mut self) -> Option<SenderOutput> {
         let all_open = self.channels.len() == self.expected_channels;
-        if all_open && self.channels.values().all(|state| matches!(state.phase, Phase::Lost | Phase::Ended)) {
+        if all_open
+            && self.channels.values().all(|state| matches!(state.phase, Phase::Lost | Phase::Ended))
+        {
             // Also with blocks left: nobody is there to carry them.
-            return (!std::mem::replace(&mut self.finished, true)).then_some(SenderOutput::Finished);
+            return (!std::mem::replace(&mut self.finished, true))
+                .then_some(SenderOutput::Finished);
         }
         if !(self.exhausted && self.reading.is_empty() && self.ready.is_empty() && all_open) {
             return None;
         }
-        let at = self.idle.iter().position(|channel| self.channels.get(channel).is_some_and(|state| state.busy == 0))?;
+        let at = self
+            .idle
+            .iter()
+            .position(|channel| self.channels.get(channel).is_some_and(|state| state.busy == 0))?;
         let channel = self.idle.remove(at)?;
         self.windows.close(channel);
         self.channels.get_mut(&channel)?.phase = Phase::Ending;
@@ -283,8 +305,12 @@ mod tests {
             let mut run = |sender: &mut Sender<_>| {
                 while let Some(output) = sender.poll() {
                     match output {
-                        SenderOutput::Read { slot, .. } => sender.handle(SenderInput::BlockRead(slot)),
-                        SenderOutput::Send { channel, slot, .. } => sender.handle(SenderInput::BlockSent { channel, slot }),
+                        SenderOutput::Read { slot, .. } => {
+                            sender.handle(SenderInput::BlockRead(slot))
+                        }
+                        SenderOutput::Send { channel, slot, .. } => {
+                            sender.handle(SenderInput::BlockSent { channel, slot })
+                        }
                         SenderOutput::End { channel, channels } => {
                             ended.push(channels);
                             sender.handle(SenderInput::EndSent(channel));
@@ -294,10 +320,18 @@ mod tests {
                 }
                 ended.len()
             };
-            assert_eq!(run(&mut sender), 0, "all is sent, and no end can say how many channels there were");
+            assert_eq!(
+                run(&mut sender),
+                0,
+                "all is sent, and no end can say how many channels there were"
+            );
             assert!(!sender.promise(), "too late for another");
             if opens {
-                sender.handle(SenderInput::ChannelOpened { channel: ChannelId(1), depth: 1, most: 1 })
+                sender.handle(SenderInput::ChannelOpened {
+                    channel: ChannelId(1),
+                    depth: 1,
+                    most: 1,
+                })
             } else {
                 sender.give_up()
             }
@@ -337,8 +371,9 @@ mod tests {
             let layout = Layout::of_file(rng.below(40_000), 1024);
             let blocks = (0..layout.block_count()).map(|i| layout.block(i));
             let mut sender = Sender::new(blocks, slots, Marks::of_pool(slots), channels);
-            let mut due: Vec<SenderInput> =
-                (0..channels).map(|i| SenderInput::ChannelOpened { channel: ChannelId(i), depth: 1, most: 1 }).collect();
+            let mut due: Vec<SenderInput> = (0..channels)
+                .map(|i| SenderInput::ChannelOpened { channel: ChannelId(i), depth: 1, most: 1 })
+                .collect();
             let mut sent = ByteRanges::new();
             let (mut announced, mut ends, mut held, mut finished) = (None, 0, 0usize, false);
             loop {
@@ -351,7 +386,11 @@ mod tests {
                             due.push(SenderInput::BlockRead(slot));
                         }
                         SenderOutput::Send { channel, slot, block } => {
-                            assert_eq!(sent.insert(block.range()), block.len as u64, "seed {seed}: a block went twice");
+                            assert_eq!(
+                                sent.insert(block.range()),
+                                block.len as u64,
+                                "seed {seed}: a block went twice"
+                            );
                             due.push(SenderInput::BlockSent { channel, slot });
                         }
                         SenderOutput::End { channel, channels } => {
@@ -370,7 +409,11 @@ mod tests {
                 sender.handle(input);
             }
             assert!(finished, "seed {seed}: stuck");
-            assert_eq!((sent.total(), ends, announced), (layout.payload(), channels, Some(channels as u64)), "seed {seed}");
+            assert_eq!(
+                (sent.total(), ends, announced),
+                (layout.payload(), channels, Some(channels as u64)),
+                "seed {seed}"
+            );
         }
     }
 }

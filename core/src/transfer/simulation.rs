@@ -1,7 +1,9 @@
-//! Whole transfers in virtual time: sender, receiver and journal with bad blocks, lost channels, pools that grow, kills, power cuts and torn journals.
+//! Whole transfers in virtual time: sender, receiver and journal with bad blocks, lost channels,
+//! pools that grow, kills, power cuts and torn journals.
 //!
-//! After every crash the same transfer is run again. What is asserted: nothing is held on resume that the disk does not hold, and the
-//! copy ends equal to its source, whatever happened on the way.
+//! After every crash the same transfer is run again. What is asserted: nothing is held on resume
+//! that the disk does not hold, and the copy ends equal to its source, whatever happened on the
+//! way.
 
 use super::journal::{Origin, Recovered, Replay};
 use super::*;
@@ -20,7 +22,8 @@ struct Disk {
 }
 
 impl Disk {
-    /// A power cut: of what was not synced each sector is old or new, and the journal's tail is torn and may be rubbish.
+    /// A power cut: of what was not synced each sector is old or new, and the journal's tail is
+    /// torn and may be rubbish.
     fn power_cut(&mut self, rng: &mut Rng) {
         for (volatile, durable) in self.volatile.iter_mut().zip(&mut self.durable) {
             for (new, old) in volatile.chunks_mut(512).zip(durable.chunks_mut(512)) {
@@ -77,11 +80,28 @@ impl World {
             modified_ns: i as i64,
         };
         let layout = Arc::new(Layout::new(lens.iter().enumerate().map(entry).collect(), BLOCK));
-        let source: Vec<Vec<u8>> = lens.iter().map(|&len| (0..len).map(|_| rng.next_u64() as u8).collect()).collect();
+        let source: Vec<Vec<u8>> =
+            lens.iter().map(|&len| (0..len).map(|_| rng.next_u64() as u8).collect()).collect();
         let empty: Vec<Vec<u8>> = lens.iter().map(|&len| vec![0; len as usize]).collect();
-        let disk = Disk { volatile: empty.clone(), durable: empty, journal: Vec::new(), journal_durable: 0 };
+        let disk = Disk {
+            volatile: empty.clone(),
+            durable: empty,
+            journal: Vec::new(),
+            journal_durable: 0,
+        };
         let origin = Origin { source: [seed as u8; 32], digests: !seed.is_multiple_of(4) };
-        World { rng, layout, source, disk, origin, bad_blocks: 0, lost_channels: 0, joined: 0, crashes: 0, resumed: 0 }
+        World {
+            rng,
+            layout,
+            source,
+            disk,
+            origin,
+            bad_blocks: 0,
+            lost_channels: 0,
+            joined: 0,
+            crashes: 0,
+            resumed: 0,
+        }
     }
 
     fn recover(&mut self) -> Recovered {
@@ -111,7 +131,8 @@ impl World {
         self.resumed += held.total();
         let mut digests = recovered.digests;
         let begun = recovered.valid_len > 0;
-        let mut account = Durability::new(Arc::clone(&layout), Vec::new(), self.origin, held.clone(), begun);
+        let mut account =
+            Durability::new(Arc::clone(&layout), Vec::new(), self.origin, held.clone(), begun);
         for pass in 0.. {
             assert!(pass < 200, "no end of passes");
             match self.pass(&mut held, &mut digests, &mut account, hazard) {
@@ -125,7 +146,11 @@ impl World {
         for (entry, source) in self.source.iter().enumerate() {
             assert!(self.disk.volatile[entry] == *source, "file {entry} differs from its source");
             if self.origin.digests {
-                assert_eq!(digests.digest(entry), Some(*blake3::hash(source).as_bytes()), "file {entry}");
+                assert_eq!(
+                    digests.digest(entry),
+                    Some(*blake3::hash(source).as_bytes()),
+                    "file {entry}"
+                );
             }
         }
         Ending::Over
@@ -148,21 +173,34 @@ impl World {
         None
     }
 
-    fn pass(&mut self, held: &mut ByteRanges, digests: &mut Digests, account: &mut Durability, hazard: u64) -> Ending {
+    fn pass(
+        &mut self,
+        held: &mut ByteRanges,
+        digests: &mut Digests,
+        account: &mut Durability,
+        hazard: u64,
+    ) -> Ending {
         let layout = Arc::clone(&self.layout);
-        let (channels, mut slots) = (1 + self.rng.below(4) as usize, 6 + self.rng.below(4) as usize);
+        let (channels, mut slots) =
+            (1 + self.rng.below(4) as usize, 6 + self.rng.below(4) as usize);
         let depth = 1 + self.rng.below(3) as usize;
-        let missing: Vec<Block> =
-            (0..layout.block_count()).map(|i| layout.block(i)).filter(|block| !held.contains(&block.range())).collect();
+        let missing: Vec<Block> = (0..layout.block_count())
+            .map(|i| layout.block(i))
+            .filter(|block| !held.contains(&block.range()))
+            .collect();
         let mut sender = Sender::new(missing.into_iter(), slots, Marks::of_pool(slots), channels);
-        let mut receiver = Receiver::new(slots, Marks::of_writer(slots)).holding(held.clone()).tolerant();
-        let mut lanes: Vec<Option<VecDeque<Message>>> = (0..channels).map(|_| Some(VecDeque::new())).collect();
+        let mut receiver =
+            Receiver::new(slots, Marks::of_writer(slots)).holding(held.clone()).tolerant();
+        let mut lanes: Vec<Option<VecDeque<Message>>> =
+            (0..channels).map(|_| Some(VecDeque::new())).collect();
         let mut offers: Vec<VecDeque<SlotId>> = vec![VecDeque::new(); channels];
         let mut ended = vec![false; channels];
-        let mut to_sender: Vec<SenderInput> =
-            (0..channels).map(|i| SenderInput::ChannelOpened { channel: ChannelId(i), depth, most: depth + 4 }).collect();
-        let mut to_receiver: Vec<ReceiverInput> =
-            (0..channels).map(|i| ReceiverInput::ChannelOpened { channel: ChannelId(i), depth, most: depth + 4 }).collect();
+        let mut to_sender: Vec<SenderInput> = (0..channels)
+            .map(|i| SenderInput::ChannelOpened { channel: ChannelId(i), depth, most: depth + 4 })
+            .collect();
+        let mut to_receiver: Vec<ReceiverInput> = (0..channels)
+            .map(|i| ReceiverInput::ChannelOpened { channel: ChannelId(i), depth, most: depth + 4 })
+            .collect();
         let mut written: Vec<(SlotId, Block)> = Vec::new();
         let mut over = false;
         while !over {
@@ -194,7 +232,11 @@ impl World {
                     offers.push(VecDeque::new());
                     ended.push(false);
                     to_sender.push(SenderInput::ChannelOpened { channel, depth, most: depth + 4 });
-                    to_receiver.push(ReceiverInput::ChannelOpened { channel, depth, most: depth + 4 });
+                    to_receiver.push(ReceiverInput::ChannelOpened {
+                        channel,
+                        depth,
+                        most: depth + 4,
+                    });
                     self.joined += 1;
                 }
             }
@@ -251,7 +293,11 @@ impl World {
                     Some(Some(Message::Block { block, .. })) => {
                         for piece in layout.pieces(block.offset, block.len) {
                             let from = piece.file_offset as usize;
-                            let digest = PieceDigest::of(&layout, &piece, &self.source[piece.entry][from..from + piece.len]);
+                            let digest = PieceDigest::of(
+                                &layout,
+                                &piece,
+                                &self.source[piece.entry][from..from + piece.len],
+                            );
                             digests.insert(&digest);
                             account.note(&digest);
                         }
@@ -275,13 +321,18 @@ impl World {
             } else if choice < to_sender.len() + to_receiver.len() {
                 // A channel's thread tells what happened in order.
                 let of = channel_of(&to_receiver[choice - to_sender.len()]);
-                let first = to_receiver.iter().position(|input| channel_of(input) == of).expect("it is there");
+                let first = to_receiver
+                    .iter()
+                    .position(|input| channel_of(input) == of)
+                    .expect("it is there");
                 receiver.handle(to_receiver.remove(first));
             } else {
-                let (slot, block) = written.swap_remove(choice - to_sender.len() - to_receiver.len());
+                let (slot, block) =
+                    written.swap_remove(choice - to_sender.len() - to_receiver.len());
                 for piece in layout.pieces(block.offset, block.len) {
                     let range = piece.file_offset as usize..piece.file_offset as usize + piece.len;
-                    self.disk.volatile[piece.entry][range.clone()].copy_from_slice(&self.source[piece.entry][range.clone()]);
+                    self.disk.volatile[piece.entry][range.clone()]
+                        .copy_from_slice(&self.source[piece.entry][range.clone()]);
                     account.wrote(piece.entry, range.start as u64..range.end as u64);
                 }
                 receiver.handle(ReceiverInput::Written(slot));

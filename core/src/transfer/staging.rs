@@ -1,8 +1,9 @@
 //! When to read ahead and when to rest: the low- and high-water marks of the staging pool.
 //!
-//! The marks are those of ADTS (Subramoni et al., "High Performance Data Transfer in Grid Environment Using GridFTP over
-//! InfiniBand", section IV.A): reading begins when fewer buffers than the low mark are filled and goes on up to the high
-//! mark, so that the disk works in long runs and the network threads keep the processor in between.
+//! The marks are those of ADTS (Subramoni et al., "High Performance Data Transfer in Grid
+//! Environment Using GridFTP over InfiniBand", section IV.A): reading begins when fewer buffers
+//! than the low mark are filled and goes on up to the high mark, so that the disk works in long
+//! runs and the network threads keep the processor in between.
 
 /// The marks, in slots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -11,14 +12,16 @@ pub struct Marks {
     pub low: usize,
     /// Reading rests, and writing begins, at this many filled slots.
     pub high: usize,
-    /// Whether filling and emptying take turns, as with synchronous I/O on one buffer; else both go on at once.
+    /// Whether filling and emptying take turns, as with synchronous I/O on one buffer; else both go
+    /// on at once.
     pub turns: bool,
 }
 
 impl Marks {
     /// For the writer of a pool of `slots`: it begins at an eighth of the pool and empties it.
     ///
-    /// Writing also begins when no slot is free and when the sender has ended, so that nothing waits for a mark that it cannot reach.
+    /// Writing also begins when no slot is free and when the sender has ended, so that nothing
+    /// waits for a mark that it cannot reach.
     pub fn of_writer(slots: usize) -> Marks {
         Marks { low: 1, high: (slots / 8).clamp(1, 8), turns: false }
     }
@@ -28,15 +31,16 @@ impl Marks {
         Marks { low: (slots / 2).max(1), high: slots.max(1), turns: false }
     }
 
-    /// For the reader of a pool of `slots`, of which `window` may be on their way: the same for what is left beside them. A slot counts as
-    /// filled until the network is done with it, so that below half of the pool a wider window would never be full.
+    /// For the reader of a pool of `slots`, of which `window` may be on their way: the same for
+    /// what is left beside them. A slot counts as filled until the network is done with it, so that
+    /// below half of the pool a wider window would never be full.
     pub fn beside(window: usize, slots: usize) -> Marks {
         let window = window.min(slots);
         Marks { low: (window + (slots - window) / 2).max(1), ..Marks::of_pool(slots) }
     }
 
-    /// For a reader that fills the whole pool while the network rests, and rests until it is empty: ADTS's synchronous I/O (figure 8),
-    /// for measuring what the other way is worth.
+    /// For a reader that fills the whole pool while the network rests, and rests until it is empty:
+    /// ADTS's synchronous I/O (figure 8), for measuring what the other way is worth.
     pub fn in_turns(slots: usize) -> Marks {
         Marks { low: 1, high: slots.max(1), turns: true }
     }

@@ -1,12 +1,16 @@
-//! Adapts a transfer while it runs: more channels while they help, another congestion control when losses are not congestion.
+//! Adapts a transfer while it runs: more channels while they help, another congestion control when
+//! losses are not congestion.
 //!
-//! The choice before a transfer knows the round trip but not the rate. The transfer's first blocks are the probe that tells it; then
-//! the tuner looks at one window of time after the other, and changes one thing at a time, so that the next windows show what it did.
+//! The choice before a transfer knows the round trip but not the rate. The transfer's first blocks
+//! are the probe that tells it; then the tuner looks at one window of time after the other, and
+//! changes one thing at a time, so that the next windows show what it did.
 //!
-//! *Channels* are doubled while the network is what limits and each doubling brings at least [`WORTH`] more. *Loss* with a
-//! round-trip time near the path's least is not congestion, since congestion fills a queue first: a control that halves its window
-//! for it wastes the path (Mathis et al. 1997: rate ~ MSS / (RTT sqrt(p))), and BBR, which does not take a loss for congestion
-//! (Cardwell et al. 2016), takes its place. Losses with a queue are left to the control that made the queue.
+//! *Channels* are doubled while the network is what limits and each doubling brings at least
+//! [`WORTH`] more. *Loss* with a round-trip time near the path's least is not congestion, since
+//! congestion fills a queue first: a control that halves its window for it wastes the path (Mathis
+//! et al. 1997: rate ~ MSS / (RTT sqrt(p))), and BBR, which does not take a loss for congestion
+//! (Cardwell et al. 2016), takes its place. Losses with a queue are left to the control that made
+//! the queue.
 
 use super::probe::{Measured, Probe};
 use crate::profile::Unmeasured;
@@ -28,8 +32,9 @@ const PATIENCE: u32 = 4;
 /// What a doubling of the channels must bring to be kept up.
 const WORTH: f64 = 1.10;
 
-/// A round trip that is longer than the least by more than this part, or this span, met a queue. A queue that overflows is of the
-/// order of the round trip; hosts that are late by less are not taken for one.
+/// A round trip that is longer than the least by more than this part, or this span, met a queue. A
+/// queue that overflows is of the order of the round trip; hosts that are late by less are not
+/// taken for one.
 const QUEUE_PART: f64 = 0.4;
 const QUEUE: Span = Span::from_millis(5);
 
@@ -51,7 +56,8 @@ pub struct PathSample {
     pub rtt: Span,
     /// The least round-trip time of any channel.
     pub min_rtt: Span,
-    /// Whether the network held the channels back since the last sample, rather than a store, the processor or the receiver.
+    /// Whether the network held the channels back since the last sample, rather than a store, the
+    /// processor or the receiver.
     pub network_bound: bool,
 }
 
@@ -169,11 +175,16 @@ impl Tuner {
         let Measured { rate, took, lost } = *measured;
         self.last = rate;
         // Long enough to be believed about losses too, if there were any.
-        self.lossy = u32::from(lost > 0 && end.rtt <= end.min_rtt + end.min_rtt.mul_f64(QUEUE_PART).max(QUEUE));
+        self.lossy = u32::from(
+            lost > 0 && end.rtt <= end.min_rtt + end.min_rtt.mul_f64(QUEUE_PART).max(QUEUE),
+        );
         let channels = end.channels.max(1);
         let held = Bytes(rate.bytes_in(end.rtt).0 / channels as u64);
         let count = |n| format!("{n} channel{}", if n == 1 { "" } else { "s" });
-        let why = format!("measured: {rate} over {} in the first {took}, {held} on its way in each", count(channels));
+        let why = format!(
+            "measured: {rate} over {} in the first {took}, {held} on its way in each",
+            count(channels)
+        );
         self.advice.push_back(Advice::Measured { why });
         let room = channels.min(MOST_STREAMS.saturating_sub(channels));
         if bound && self.freedom.channels && room > 0 && held.0 * 2 >= self.freedom.window_limit.0 {
@@ -205,12 +216,17 @@ impl Tuner {
             self.before = None;
             return;
         }
-        self.lossy = if lost > 0 && window.queued * 2 < window.samples { self.lossy + 1 } else { self.lossy };
+        self.lossy = if lost > 0 && window.queued * 2 < window.samples {
+            self.lossy + 1
+        } else {
+            self.lossy
+        };
         if self.freedom.bbr && self.lossy >= LOSSY_WINDOWS {
             self.freedom.bbr = false;
             self.changed();
             let why = format!(
-                "bbr: segments are lost while the round trip is {} at a least of {}, so without congestion",
+                "bbr: segments are lost while the round trip is {} at a least of {}, so without \
+                 congestion",
                 end.rtt, end.min_rtt
             );
             return self.advice.push_back(Advice::Congestion { name: "bbr", why });
@@ -231,7 +247,11 @@ impl Tuner {
         }
         self.before = Some(rate);
         self.changed();
-        let why = format!("{} channels: the network limits {} to {rate}", end.channels + count, end.channels);
+        let why = format!(
+            "{} channels: the network limits {} to {rate}",
+            end.channels + count,
+            end.channels
+        );
         self.advice.push_back(Advice::AddChannels { count, why });
     }
 
@@ -260,7 +280,11 @@ mod tests {
     impl Path {
         fn rate(&self, channels: usize, bbr: bool) -> f64 {
             // Mathis et al.: 1.22 segments of 1,448 bytes.
-            let by_loss = if self.loss > 0.0 && !bbr { 1.22 * 11_584.0 / (self.rtt * self.loss.sqrt()) } else { f64::MAX };
+            let by_loss = if self.loss > 0.0 && !bbr {
+                1.22 * 11_584.0 / (self.rtt * self.loss.sqrt())
+            } else {
+                f64::MAX
+            };
             (by_loss.min(self.window / self.rtt) * channels as f64).min(self.capacity)
         }
     }
@@ -316,9 +340,15 @@ mod tests {
     #[test]
     fn a_window_limited_path_gets_channels_until_they_bring_nothing() {
         for seed in 0..200 {
-            let path = Path { capacity: 9e9, rtt: 0.163, loss: 0.0, window: 8e6 * 8.0 * 4.0, queue: true };
+            let path =
+                Path { capacity: 9e9, rtt: 0.163, loss: 0.0, window: 8e6 * 8.0 * 4.0, queue: true };
             let run = run(&path, FREE, true, seed);
-            assert!(run.channels >= 8 && run.rate > 0.85 * path.capacity, "seed {seed}: {} at {:.2e}", run.channels, run.rate);
+            assert!(
+                run.channels >= 8 && run.rate > 0.85 * path.capacity,
+                "seed {seed}: {} at {:.2e}",
+                run.channels,
+                run.rate
+            );
             assert!(!run.bbr, "seed {seed}: nothing was lost");
         }
     }
@@ -337,8 +367,13 @@ mod tests {
         for seed in 0..200 {
             let lossy = Path { capacity: 5e9, rtt: 0.08, loss: 1e-4, window: 1e12, queue: false };
             let run_lossy = run(&lossy, FREE, true, seed);
-            assert!(run_lossy.bbr && run_lossy.rate > 0.9 * lossy.capacity, "seed {seed}: {:.2e}", run_lossy.rate);
-            // A queue that overflows now and then: the loss rate is small, the control fills the path.
+            assert!(
+                run_lossy.bbr && run_lossy.rate > 0.9 * lossy.capacity,
+                "seed {seed}: {:.2e}",
+                run_lossy.rate
+            );
+            // A queue that overflows now and then: the loss rate is small, the control fills the
+            // path.
             let full = Path { capacity: 1e9, rtt: 0.08, loss: 1e-9, window: 1e12, queue: true };
             assert!(!run(&full, FREE, true, seed).bbr, "seed {seed}");
         }
@@ -355,9 +390,12 @@ mod tests {
     #[test]
     fn the_probe_says_the_rate_and_windows_that_are_full_get_company_at_once() {
         for seed in 0..200 {
-            let path = Path { capacity: 9e9, rtt: 0.163, loss: 0.0, window: 8e6 * 8.0 * 4.0, queue: true };
+            let path =
+                Path { capacity: 9e9, rtt: 0.163, loss: 0.0, window: 8e6 * 8.0 * 4.0, queue: true };
             let run = run(&path, FREE, true, seed);
-            let [Advice::Measured { why }, Advice::AddChannels { count: 2, .. }, ..] = &run.changes[..] else {
+            let [Advice::Measured { why }, Advice::AddChannels { count: 2, .. }, ..] =
+                &run.changes[..]
+            else {
                 panic!("seed {seed}: {:?}", run.changes)
             };
             assert!(why.contains("over 2 channels"), "{why}");

@@ -1,5 +1,6 @@
-//! How many slots each channel may have on its way: for ordered bytes one, since the kernel keeps their window; for registered slots as
-//! many as are agreed to begin with, and more when [`Growth`](super::Growth) says so.
+//! How many slots each channel may have on its way: for ordered bytes one, since the kernel keeps
+//! their window; for registered slots as many as are agreed to begin with, and more when
+//! [`Growth`](super::Growth) says so.
 
 use super::ChannelId;
 use std::collections::BTreeMap;
@@ -42,12 +43,15 @@ impl Windows {
         self.deep().map(|window| window.most).sum()
     }
 
-    /// Gives `count` more slots to the channels, to the narrowest first; answers to which, each as often as it was given one.
+    /// Gives `count` more slots to the channels, to the narrowest first; answers to which, each as
+    /// often as it was given one.
     pub(super) fn widen(&mut self, count: usize) -> Vec<ChannelId> {
         let mut given = Vec::with_capacity(count);
         while given.len() < count {
             let open = self.0.iter_mut().filter(|(_, window)| window.slots < window.most);
-            let Some((&channel, window)) = open.min_by_key(|(_, window)| window.slots) else { break };
+            let Some((&channel, window)) = open.min_by_key(|(_, window)| window.slots) else {
+                break;
+            };
             window.slots += 1;
             given.push(channel);
         }
@@ -69,7 +73,11 @@ mod tests {
         windows.open(ChannelId(0), 4, 8);
         windows.open(ChannelId(1), 2, 256);
         windows.open(ChannelId(2), 1, 1);
-        assert_eq!((windows.total(), windows.most()), (6, 264), "a channel of ordered bytes has no window of ours");
+        assert_eq!(
+            (windows.total(), windows.most()),
+            (6, 264),
+            "a channel of ordered bytes has no window of ours"
+        );
         assert_eq!(windows.widen(2), [ChannelId(1); 2]);
         assert_eq!(windows.widen(10).len(), 10);
         assert_eq!([0, 1, 2].map(|channel| windows.of(ChannelId(channel))), [8, 10, 1]);

@@ -63,7 +63,8 @@ impl Error {
         self
     }
 
-    /// The same error with what was being done, put before the message: `copying a to b: disk full`.
+    /// The same error with what was being done, put before the message: `copying a to b: disk
+    /// full`.
     #[must_use]
     pub fn while_doing(mut self, doing: impl fmt::Display) -> Error {
         self.message = format!("{doing}: {}", self.message);

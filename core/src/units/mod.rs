@@ -1,4 +1,5 @@
-//! Quantities with their units: time, spans, sizes, rates, byte ranges, faults and seeded random numbers.
+//! Quantities with their units: time, spans, sizes, rates, byte ranges, faults and seeded random
+//! numbers.
 
 mod fault;
 mod quantity;

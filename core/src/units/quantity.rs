@@ -6,12 +6,16 @@ use std::fmt;
 use std::str::FromStr;
 
 /// A size in bytes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
 #[serde(transparent)]
 pub struct Bytes(pub u64);
 
 /// A rate in bits per second.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
 #[serde(transparent)]
 pub struct Rate(u64);
 
@@ -30,7 +34,11 @@ impl Rate {
 
     /// The rate that moves `bytes` in `span`; zero when the span is.
     pub fn of(bytes: Bytes, span: Span) -> Rate {
-        if span == Span::ZERO { Rate(0) } else { Rate((bytes.0 as f64 * 8.0 / span.as_secs_f64()).round() as u64) }
+        if span == Span::ZERO {
+            Rate(0)
+        } else {
+            Rate((bytes.0 as f64 * 8.0 / span.as_secs_f64()).round() as u64)
+        }
     }
 
     /// Bits per second.
@@ -49,7 +57,8 @@ impl Rate {
         Span::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
     }
 
-    /// The bytes that pass in `span` at this rate: the bandwidth-delay product when `span` is an rtt.
+    /// The bytes that pass in `span` at this rate: the bandwidth-delay product when `span` is an
+    /// rtt.
     pub fn bytes_in(self, span: Span) -> Bytes {
         let bytes = u128::from(self.0) * u128::from(span.as_nanos()) / 8_000_000_000;
         Bytes(u64::try_from(bytes).unwrap_or(u64::MAX))
@@ -91,7 +100,8 @@ impl fmt::Display for Rate {
 
 impl FromStr for Bytes {
     type Err = ParseQuantityError;
-    /// `4MiB`, `256 KiB`, `1.5GiB`, `160TB`; `K`, `M`, `G`, `T` alone are binary; a bare number is bytes.
+    /// `4MiB`, `256 KiB`, `1.5GiB`, `160TB`; `K`, `M`, `G`, `T` alone are binary; a bare number is
+    /// bytes.
     fn from_str(text: &str) -> Result<Bytes, ParseQuantityError> {
         let (number, unit) = number_and_unit(text)?;
         let scale = match unit {
@@ -135,7 +145,8 @@ pub(super) fn number_and_unit(text: &str) -> Result<(f64, &str), ParseQuantityEr
     let trimmed = text.trim();
     let end = trimmed.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(trimmed.len());
     let (digits, unit) = trimmed.split_at(end);
-    let number: f64 = digits.parse().map_err(|_| ParseQuantityError::new(text, "a number with a unit"))?;
+    let number: f64 =
+        digits.parse().map_err(|_| ParseQuantityError::new(text, "a number with a unit"))?;
     Ok((number, unit.trim_start()))
 }
 

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::Range;
 
-/// A set of bytes as disjoint, non-touching half-open ranges. Prints and reads as GridFTP's `0-29,90-120`.
+/// A set of bytes as disjoint, non-touching half-open ranges. Prints and reads as GridFTP's
+/// `0-29,90-120`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ByteRanges {
     /// Start to end of each range; ends are greater than starts and less than the next start.
@@ -49,8 +50,13 @@ impl ByteRanges {
         if range.is_empty() {
             return;
         }
-        let overlapping: Vec<(u64, u64)> =
-            self.ranges.range(..range.end).rev().take_while(|&(_, &e)| e > range.start).map(|(&s, &e)| (s, e)).collect();
+        let overlapping: Vec<(u64, u64)> = self
+            .ranges
+            .range(..range.end)
+            .rev()
+            .take_while(|&(_, &e)| e > range.start)
+            .map(|(&s, &e)| (s, e))
+            .collect();
         for (s, e) in overlapping {
             self.ranges.remove(&s);
             self.total -= e - s;
@@ -65,7 +71,8 @@ impl ByteRanges {
 
     /// Whether every byte of `range` is in the set; true for an empty range.
     pub fn contains(&self, range: &Range<u64>) -> bool {
-        range.is_empty() || self.ranges.range(..=range.start).next_back().is_some_and(|(_, &e)| e >= range.end)
+        range.is_empty()
+            || self.ranges.range(..=range.start).next_back().is_some_and(|(_, &e)| e >= range.end)
     }
 
     /// Bytes in the set.
@@ -92,13 +99,16 @@ impl ByteRanges {
     pub fn gaps(&self, within: Range<u64>) -> Vec<Range<u64>> {
         let mut left = ByteRanges::new();
         left.insert(within.clone());
-        for range in self.iter().skip_while(|r| r.end <= within.start).take_while(|r| r.start < within.end) {
+        for range in
+            self.iter().skip_while(|r| r.end <= within.start).take_while(|r| r.start < within.end)
+        {
             left.remove(range);
         }
         left.iter().collect()
     }
 
-    /// Reads `0-29,90-120`, end exclusive as GridFTP servers print it; `None` when it is not such a list.
+    /// Reads `0-29,90-120`, end exclusive as GridFTP servers print it; `None` when it is not such a
+    /// list.
     pub fn parse(text: &str) -> Option<ByteRanges> {
         let mut set = ByteRanges::new();
         for part in text.split(',').filter(|part| !part.trim().is_empty()) {

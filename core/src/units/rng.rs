@@ -3,7 +3,8 @@
 use rand_core::{Rng as _, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-/// A seeded generator (xoshiro256++, Blackman and Vigna 2019); its stream is part of Farline's results.
+/// A seeded generator (xoshiro256++, Blackman and Vigna 2019); its stream is part of Farline's
+/// results.
 #[derive(Clone, Debug)]
 pub struct Rng(Xoshiro256PlusPlus);
 
@@ -13,7 +14,8 @@ impl Rng {
         Rng(Xoshiro256PlusPlus::seed_from_u64(seed))
     }
 
-    /// An independent generator for `purpose`, so that one more draw in one place does not shift another.
+    /// An independent generator for `purpose`, so that one more draw in one place does not shift
+    /// another.
     pub fn fork(&self, purpose: u64) -> Rng {
         let mut base = self.0.clone();
         Rng::new(base.next_u64() ^ purpose.wrapping_mul(0x9E37_79B9_7F4A_7C15))
@@ -44,7 +46,8 @@ impl Rng {
         (self.next_u64() >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    /// Trials before the first success when each succeeds with probability `p`: 0 for `p >= 1`, `u64::MAX` for `p <= 0`.
+    /// Trials before the first success when each succeeds with probability `p`: 0 for `p >= 1`,
+    /// `u64::MAX` for `p <= 0`.
     ///
     /// Geometric by inversion, `floor(ln(1-u) / ln(1-p))`.
     pub fn trials_before_success(&mut self, p: f64) -> u64 {
@@ -81,7 +84,10 @@ mod tests {
             let sum: f64 = (0..n).map(|_| rng.trials_before_success(p) as f64).sum();
             let expected = (1.0 - p) / p;
             let mean = sum / f64::from(n);
-            assert!((mean / expected - 1.0).abs() < 0.05, "p {p}: mean {mean}, expected {expected}");
+            assert!(
+                (mean / expected - 1.0).abs() < 0.05,
+                "p {p}: mean {mean}, expected {expected}"
+            );
         }
         assert_eq!(Rng::new(1).trials_before_success(0.0), u64::MAX);
         assert_eq!(Rng::new(1).trials_before_success(1.0), 0);

@@ -6,8 +6,11 @@ use std::fmt;
 use std::ops::{Add, AddAssign, Sub};
 use std::str::FromStr;
 
-/// A point in time: nanoseconds since an origin that the caller chose (a simulation's start, the monotonic clock's zero).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+/// A point in time: nanoseconds since an origin that the caller chose (a simulation's start, the
+/// monotonic clock's zero).
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
 #[serde(transparent)]
 pub struct Time(u64);
 
@@ -52,7 +55,9 @@ impl Sub<Span> for Time {
 }
 
 /// A length of time in nanoseconds, never negative.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
 #[serde(transparent)]
 pub struct Span(u64);
 
@@ -131,7 +136,8 @@ impl From<std::time::Duration> for Span {
 }
 
 impl fmt::Display for Span {
-    /// Three significant digits and the unit that keeps the number between 1 and 1000: `26.8 ms`, `163 ms`, `4.00 us`.
+    /// Three significant digits and the unit that keeps the number between 1 and 1000: `26.8 ms`,
+    /// `163 ms`, `4.00 us`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (value, unit) = match self.0 {
             n if n < 1_000 => return write!(f, "{n} ns"),
@@ -156,7 +162,9 @@ impl FromStr for Span {
             "s" => 1e9,
             "min" => 60e9,
             "h" => 3600e9,
-            _ => return Err(ParseQuantityError::new(text, "a time such as 163ms, 50us, 2s or 15h")),
+            _ => {
+                return Err(ParseQuantityError::new(text, "a time such as 163ms, 50us, 2s or 15h"));
+            }
         };
         Ok(Span((number * nanos).round() as u64))
     }

@@ -1,4 +1,5 @@
-//! InfiniBand over a wide area: a pair of range extenders, and the long haul between them, in one direction.
+//! InfiniBand over a wide area: a pair of range extenders, and the long haul between them, in one
+//! direction.
 
 use super::Frames;
 use super::counters::{Cause, Counters};
@@ -8,7 +9,8 @@ use super::settings::{Direction, Settings};
 use crate::units::{Bytes, Rate, Rng, Span, Time};
 use std::collections::{BTreeMap, VecDeque};
 
-/// The most that one InfiniBand link promises: 2048 blocks of 64 bytes (InfiniBand Architecture Specification 1.2.1, section 7.9.4.4).
+/// The most that one InfiniBand link promises: 2048 blocks of 64 bytes (InfiniBand Architecture
+/// Specification 1.2.1, section 7.9.4.4).
 pub const NATIVE_CREDITS: Bytes = Bytes(2_048 * 64);
 
 /// A pair of extenders and the long haul between them.
@@ -25,10 +27,16 @@ pub struct Extension {
 }
 
 impl Extension {
-    /// Extenders around the direction from a to b of a link, with room for its bandwidth and distance, and for `least`.
+    /// Extenders around the direction from a to b of a link, with room for its bandwidth and
+    /// distance, and for `least`.
     pub fn over(settings: &Settings, port: Rate, least: Bytes) -> Extension {
         let buffer = settings.bandwidth_delay_product().max(least);
-        Extension { port, buffer, back: settings.b_to_a.one_way_delay, haul: settings.a_to_b.clone() }
+        Extension {
+            port,
+            buffer,
+            back: settings.b_to_a.one_way_delay,
+            haul: settings.a_to_b.clone(),
+        }
     }
 }
 
@@ -43,19 +51,25 @@ struct Crossing {
 
 /// One direction of InfiniBand over a wide area.
 ///
-/// An InfiniBand port sends only what the port at the other end of its cable has promised room for, in *credits*. A promise covers at most
-/// [`NATIVE_CREDITS`], so over a long cable the port waits for most of the time. An extender ends the promises on its own side: the sending
-/// host is promised the near extender's buffer, the near extender the far one's, and both are deep enough for the distance (SC08,
-/// section IV.A). A packet's way:
+/// An InfiniBand port sends only what the port at the other end of its cable has promised room for,
+/// in *credits*. A promise covers at most [`NATIVE_CREDITS`], so over a long cable the port waits
+/// for most of the time. An extender ends the promises on its own side: the sending host is
+/// promised the near extender's buffer, the near extender the far one's, and both are deep enough
+/// for the distance (SC08, section IV.A). A packet's way:
 ///
-/// 1. *Port*: it is serialised into the near extender at the port's rate, which has promised room for it.
-/// 2. *Near buffer*: it waits until the far extender has promised room, and leaves at the long haul's rate.
-/// 3. *Long haul*: a [`Link`], with what is in front of it: a switch's queue that cross-traffic shares. The extender does not see that
-///    queue. What the two bring above the haul's rate fills it, and then frames are lost, which InfiniBand's hosts take for a broken cable.
-/// 4. *Far port*: what arrived is serialised into the far host's port, and its room is promised again, one way back.
+/// 1. *Port*: it is serialised into the near extender at the port's rate, which has promised room
+///    for it.
+/// 2. *Near buffer*: it waits until the far extender has promised room, and leaves at the long
+///    haul's rate.
+/// 3. *Long haul*: a [`Link`], with what is in front of it: a switch's queue that cross-traffic
+///    shares. The extender does not see that queue. What the two bring above the haul's rate fills
+///    it, and then frames are lost, which InfiniBand's hosts take for a broken cable.
+/// 4. *Far port*: what arrived is serialised into the far host's port, and its room is promised
+///    again, one way back.
 ///
-/// The room of a lost frame comes back as well: an extender says with its promises how much it has sent in all, as InfiniBand's flow-control
-/// packets do (InfiniBand Architecture Specification 1.2.1, section 7.9.4).
+/// The room of a lost frame comes back as well: an extender says with its promises how much it has
+/// sent in all, as InfiniBand's flow-control packets do (InfiniBand Architecture Specification
+/// 1.2.1, section 7.9.4).
 #[derive(Clone, Debug)]
 pub struct Extender {
     settings: Extension,
@@ -81,8 +95,14 @@ pub struct Extender {
 }
 
 impl Extender {
-    /// Idle extenders that begin at `now`; `changes` happen to the long haul, random choices come from `seed`, as for a [`Link`].
-    pub fn new(now: Time, settings: Extension, changes: impl IntoIterator<Item = (Span, Change)>, seed: &Rng) -> Extender {
+    /// Idle extenders that begin at `now`; `changes` happen to the long haul, random choices come
+    /// from `seed`, as for a [`Link`].
+    pub fn new(
+        now: Time,
+        settings: Extension,
+        changes: impl IntoIterator<Item = (Span, Change)>,
+        seed: &Rng,
+    ) -> Extender {
         Extender {
             haul: Link::new(now, &settings.haul, changes, seed),
             settings,
@@ -107,7 +127,8 @@ impl Extender {
         Bytes(self.settings.buffer.0.saturating_sub(self.held))
     }
 
-    /// Takes `packet` from the host at `now`; times must not run backwards. A frame's bytes are those of its InfiniBand packet.
+    /// Takes `packet` from the host at `now`; times must not run backwards. A frame's bytes are
+    /// those of its InfiniBand packet.
     ///
     /// A packet beyond the promise is lost whole, as a port discards it.
     pub fn handle(&mut self, now: Time, packet: Packet) {
@@ -143,10 +164,15 @@ impl Extender {
 
     /// When something moves inside; none when nothing waits and nothing is on its way.
     fn next_event(&self) -> Option<Time> {
-        self.departure().into_iter().chain(self.haul_next).chain(self.promises.keys().next().copied()).min()
+        self.departure()
+            .into_iter()
+            .chain(self.haul_next)
+            .chain(self.promises.keys().next().copied())
+            .min()
     }
 
-    /// When the first packet of the near buffer leaves, if the far extender has promised room for it.
+    /// When the first packet of the near buffer leaves, if the far extender has promised room for
+    /// it.
     fn departure(&self) -> Option<Time> {
         let (ready, packet) = self.near.front()?;
         let bytes = packet.frames.carried_bytes(&(0..packet.frames.count()));
@@ -158,7 +184,9 @@ impl Extender {
     fn advance(&mut self, now: Time) {
         while let Some(at) = self.next_event().filter(|at| *at <= now) {
             self.now = self.now.max(at);
-            while let Some(entry) = self.promises.first_entry().filter(|entry| *entry.key() <= self.now) {
+            while let Some(entry) =
+                self.promises.first_entry().filter(|entry| *entry.key() <= self.now)
+            {
                 self.unpromised = self.unpromised.saturating_sub(entry.remove());
             }
             if self.departure().is_some_and(|departure| departure <= self.now)
@@ -177,7 +205,8 @@ impl Extender {
         let bytes = frames.carried_bytes(&all);
         self.held = self.held.saturating_sub(bytes);
         self.unpromised += bytes;
-        self.haul_free = self.now + self.settings.haul.rate.time_for(Bytes(frames.wire_bytes(&all)));
+        self.haul_free =
+            self.now + self.settings.haul.rate.time_for(Bytes(frames.wire_bytes(&all)));
         self.crossing.insert(self.sent, Crossing { token, frames, left: frames.count() });
         self.haul.handle(self.now, Packet { token: self.sent, frames });
         self.sent += 1;
@@ -202,7 +231,8 @@ impl Extender {
             }
             let passed = match fate {
                 Ok((due, flip)) => {
-                    self.far_free = self.far_free.max(due) + self.settings.port.time_for(Bytes(bytes));
+                    self.far_free =
+                        self.far_free.max(due) + self.settings.port.time_for(Bytes(bytes));
                     let due = self.far_free;
                     self.outputs.push_back((due, Output::Deliver { token, frames, due, flip }));
                     due

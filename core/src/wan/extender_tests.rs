@@ -1,4 +1,5 @@
-//! Range extenders over many seeds: what they carry at a distance, what they promise, what cross-traffic does to them.
+//! Range extenders over many seeds: what they carry at a distance, what they promise, what
+//! cross-traffic does to them.
 
 use super::*;
 use crate::wan::Path;
@@ -35,7 +36,8 @@ fn offer(extender: &mut Extender, span: Span) -> Seen {
         match extender.poll(now) {
             Output::Deliver { frames, due, .. } => {
                 assert!(due <= now && due >= seen.last, "in order, and not from the future");
-                (seen.delivered, seen.last) = (seen.delivered + u64::from(frames.end - frames.start), due);
+                (seen.delivered, seen.last) =
+                    (seen.delivered + u64::from(frames.end - frames.start), due);
             }
             Output::Dropped { frames, .. } => seen.lost += u64::from(frames.end - frames.start),
             Output::Wait(next) => {
@@ -56,11 +58,16 @@ fn gbps(seen: &Seen) -> f64 {
 #[test]
 fn deep_buffers_carry_the_ports_rate_over_half_the_world_and_native_credits_do_not() {
     for path in ["usn-0.2", "usn-1400", "usn-8600"] {
-        let seen = offer(&mut Extender::new(Time::ZERO, over(path), [], &Rng::new(1)), Span::from_secs(2));
+        let seen =
+            offer(&mut Extender::new(Time::ZERO, over(path), [], &Rng::new(1)), Span::from_secs(2));
         let port = PORT.as_bps() as f64 / 1e9 * 2_048.0 / 2_074.0;
         let one_way = Path::named(path).expect("a path").rtt.expect("an rtt").as_secs_f64() / 2.0;
         let expected = port * 2.0 / (2.0 + one_way);
-        assert!((gbps(&seen) / expected - 1.0).abs() < 0.002, "{path}: {:.4}, not {expected:.4}", gbps(&seen));
+        assert!(
+            (gbps(&seen) / expected - 1.0).abs() < 0.002,
+            "{path}: {:.4}, not {expected:.4}",
+            gbps(&seen)
+        );
         assert_eq!((seen.lost, seen.offered), (0, seen.delivered), "{path}");
     }
     // What a cable's own promise allows: 128 KiB in each round trip, which is three whole trains.
@@ -81,19 +88,27 @@ fn what_the_haul_cannot_carry_makes_the_host_wait_and_loses_nothing() {
 
 #[test]
 fn cross_traffic_up_to_the_residual_capacity_costs_nothing_and_above_it_frames() {
-    // A packet of 2074 bytes is 2112 on the wire: the port's 8 Gbit/s are 8.15 there, and 9.29 - 8.15 are left.
+    // A packet of 2074 bytes is 2112 on the wire: the port's 8 Gbit/s are 8.15 there, and 9.29 -
+    // 8.15 are left.
     let lost = |gbit: f64, seed: u64| {
         let cross = Change::Cross(Rate::from_bps((gbit * 1e9) as u64), None);
         let mut extension = over("usn-1400");
         extension.haul.queue = Bytes::mib(4);
-        let seen = offer(&mut Extender::new(Time::ZERO, extension, [(Span::ZERO, cross)], &Rng::new(seed)), Span::from_secs(1));
+        let seen = offer(
+            &mut Extender::new(Time::ZERO, extension, [(Span::ZERO, cross)], &Rng::new(seed)),
+            Span::from_secs(1),
+        );
         assert_eq!(seen.offered, seen.delivered + seen.lost, "{gbit} Gbit/s, seed {seed}");
         seen.lost as f64 / seen.offered as f64
     };
     assert!([0.0, 0.5, 1.0, 1.1].iter().all(|gbit| lost(*gbit, 1) == 0.0));
     for gbit in [2.0, 3.0, 4.0] {
         let excess = (8.147 + gbit - 9.29) / 8.147;
-        assert!((lost(gbit, 1) - excess).abs() < 0.02, "{gbit}: {:.3}, not {excess:.3}", lost(gbit, 1));
+        assert!(
+            (lost(gbit, 1) - excess).abs() < 0.02,
+            "{gbit}: {:.3}, not {excess:.3}",
+            lost(gbit, 1)
+        );
     }
 }
 
@@ -105,15 +120,26 @@ fn every_frame_is_delivered_or_lost_once_whatever_the_seed_and_the_promises_come
         extension.haul.loss = rng.unit() / 100.0;
         extension.haul.queue = Bytes(100_000 + rng.below(1 << 22));
         extension.buffer = Bytes(200_000 + rng.below(1 << 24));
-        let cross = Change::Cross(Rate::from_bps(rng.below(6_000_000_000)), Some(Span::from_millis(rng.below(300))));
+        let cross = Change::Cross(
+            Rate::from_bps(rng.below(6_000_000_000)),
+            Some(Span::from_millis(rng.below(300))),
+        );
         let outage = Change::Outage(Span::from_millis(rng.below(20)));
-        let changes = [(Span::from_millis(rng.below(100)), cross), (Span::from_millis(rng.below(300)), outage)];
+        let changes = [
+            (Span::from_millis(rng.below(100)), cross),
+            (Span::from_millis(rng.below(300)), outage),
+        ];
         let mut extender = Extender::new(Time::ZERO, extension.clone(), changes, &rng);
         let seen = offer(&mut extender, Span::from_millis(400));
         assert_eq!(seen.offered, seen.delivered + seen.lost, "seed {seed}");
         assert!(seen.delivered > 0, "seed {seed}");
-        assert_eq!((extender.held, extender.unpromised), (0, 0), "seed {seed}: promises that never came back");
-        let again = offer(&mut Extender::new(Time::ZERO, extension, changes, &rng), Span::from_millis(400));
+        assert_eq!(
+            (extender.held, extender.unpromised),
+            (0, 0),
+            "seed {seed}: promises that never came back"
+        );
+        let again =
+            offer(&mut Extender::new(Time::ZERO, extension, changes, &rng), Span::from_millis(400));
         assert_eq!(seen, again, "seed {seed}");
     }
 }
@@ -124,5 +150,8 @@ fn what_was_not_promised_is_lost() {
     let mut extender = Extender::new(Time::ZERO, extension, [], &Rng::new(1));
     extender.handle(Time::ZERO, Packet { token: 1, frames: TRAIN });
     extender.handle(Time::ZERO, Packet { token: 2, frames: TRAIN });
-    assert!(matches!(extender.poll(Time::ZERO), Output::Dropped { token: 2, cause: Cause::Queue, .. }));
+    assert!(matches!(
+        extender.poll(Time::ZERO),
+        Output::Dropped { token: 2, cause: Cause::Queue, .. }
+    ));
 }

@@ -13,7 +13,8 @@ pub const GAP: u64 = 12;
 /// The shortest frame, header to FCS; shorter ones are padded.
 pub const SHORTEST: u64 = 64;
 
-/// Bytes from Ethernet header to FCS of a frame that carries `ip_bytes` of IP: what the FCS protects.
+/// Bytes from Ethernet header to FCS of a frame that carries `ip_bytes` of IP: what the FCS
+/// protects.
 pub const fn framed_bytes(ip_bytes: u64) -> u64 {
     let bytes = ip_bytes + HEADER + FCS;
     if bytes < SHORTEST { SHORTEST } else { bytes }
@@ -38,8 +39,8 @@ impl Frames {
         Frames { count: 1, ip_bytes, last_ip_bytes: ip_bytes }
     }
 
-    /// A super-packet: `header` bytes of IP and transport header that each frame repeats, and `payload` bytes cut in pieces of
-    /// `segment`. A `segment` of zero or no payload is one frame.
+    /// A super-packet: `header` bytes of IP and transport header that each frame repeats, and
+    /// `payload` bytes cut in pieces of `segment`. A `segment` of zero or no payload is one frame.
     pub const fn train(header: u32, payload: u32, segment: u32) -> Frames {
         if segment == 0 || payload <= segment {
             return Frames::one(header + payload);
@@ -79,7 +80,8 @@ impl Frames {
             return 0;
         }
         let last = range.end - 1;
-        u64::from(last - range.start) * size(u64::from(self.ip_bytes)) + size(u64::from(self.ip_bytes(last)))
+        u64::from(last - range.start) * size(u64::from(self.ip_bytes))
+            + size(u64::from(self.ip_bytes(last)))
     }
 }
 

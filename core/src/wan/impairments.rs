@@ -1,7 +1,8 @@
-//! What the line does to frames: random loss, bit errors and, when asked, flips that no checksum shows.
+//! What the line does to frames: random loss, bit errors and, when asked, flips that no checksum
+//! shows.
 //!
-//! Each impairment keeps the number of trials (frames or bits) until it strikes next, drawn from the geometric distribution, so
-//! a train in which nothing strikes costs three comparisons.
+//! Each impairment keeps the number of trials (frames or bits) until it strikes next, drawn from
+//! the geometric distribution, so a train in which nothing strikes costs three comparisons.
 
 use super::counters::Cause;
 use super::frames::Frames;
@@ -14,7 +15,8 @@ use std::ops::Range;
 pub(super) enum Fate {
     /// They arrive.
     Arrives,
-    /// They arrive, with one payload bit flipped in the only frame of the run: which one follows from the number.
+    /// They arrive, with one payload bit flipped in the only frame of the run: which one follows
+    /// from the number.
     Flipped(u64),
     /// They are lost.
     Lost(Cause),
@@ -74,7 +76,12 @@ impl Impairments {
     }
 
     /// Calls `emit` with runs of neighbours that share a fate and together are `range`.
-    pub(super) fn pass(&mut self, frames: &Frames, range: Range<u32>, mut emit: impl FnMut(Range<u32>, Fate)) {
+    pub(super) fn pass(
+        &mut self,
+        frames: &Frames,
+        range: Range<u32>,
+        mut emit: impl FnMut(Range<u32>, Fate),
+    ) {
         let count = u64::from(range.end - range.start);
         let bits = frames.framed_bytes(&range) * 8;
         if self.loss.left >= count && self.bit_error.left >= bits && self.flip.left >= count {
@@ -87,7 +94,9 @@ impl Impairments {
         for index in range {
             let fate = self.fate(frames, index);
             match &mut run {
-                Some((run, same)) if *same == fate && !matches!(fate, Fate::Flipped(_)) => run.end = index + 1,
+                Some((run, same)) if *same == fate && !matches!(fate, Fate::Flipped(_)) => {
+                    run.end = index + 1
+                }
                 _ => {
                     if let Some((done, fate)) = run.replace((index..index + 1, fate)) {
                         emit(done, fate);
@@ -100,7 +109,8 @@ impl Impairments {
         }
     }
 
-    /// The fate of one frame: loss first, then bit errors; only a frame that arrives can carry a flip.
+    /// The fate of one frame: loss first, then bit errors; only a frame that arrives can carry a
+    /// flip.
     fn fate(&mut self, frames: &Frames, index: u32) -> Fate {
         if self.loss.strikes(1) {
             return Fate::Lost(Cause::Loss);

@@ -1,8 +1,9 @@
 //! Extra delay that varies with time, without overtaking unless it is asked for.
 //!
-//! Independent delays per packet would either reorder a dense stream or, forced in order, push every packet to the largest delay
-//! drawn so far (the mean then depends on the packet rate). So the extra delay is a function of time: at every multiple of the
-//! jitter span a value is drawn uniformly from zero to that span, and in between it runs in a straight line. Its slope is never
+//! Independent delays per packet would either reorder a dense stream or, forced in order, push
+//! every packet to the largest delay drawn so far (the mean then depends on the packet rate). So
+//! the extra delay is a function of time: at every multiple of the jitter span a value is drawn
+//! uniformly from zero to that span, and in between it runs in a straight line. Its slope is never
 //! below -1, so what leaves later never arrives earlier, at any rate; its mean is half the span.
 
 use crate::units::{Rng, Span, Time};
@@ -35,9 +36,11 @@ impl Jitter {
         if self.independent {
             return self.span.mul_f64(self.draws.unit());
         }
-        let (knot, into) = (time.as_nanos() / self.span.as_nanos(), time.as_nanos() % self.span.as_nanos());
+        let (knot, into) =
+            (time.as_nanos() / self.span.as_nanos(), time.as_nanos() % self.span.as_nanos());
         let part = into as f64 / self.span.as_nanos() as f64;
-        let (before, after) = (self.knots.fork(knot).unit(), self.knots.fork(knot.wrapping_add(1)).unit());
+        let (before, after) =
+            (self.knots.fork(knot).unit(), self.knots.fork(knot.wrapping_add(1)).unit());
         self.span.mul_f64(before + (after - before) * part)
     }
 }

@@ -1,4 +1,5 @@
-//! One direction of a link as a machine: packets in, deliveries and drops out, nothing but descriptors.
+//! One direction of a link as a machine: packets in, deliveries and drops out, nothing but
+//! descriptors.
 
 use super::counters::{Cause, Counters};
 use super::frames::Frames;
@@ -31,7 +32,8 @@ pub enum Output {
         frames: Range<u32>,
         /// When their last bit arrived: at or before the `now` of the poll.
         due: Time,
-        /// When there is one: a payload bit of the only frame is to be flipped, chosen by this number.
+        /// When there is one: a payload bit of the only frame is to be flipped, chosen by this
+        /// number.
         flip: Option<u64>,
     },
     /// These frames of the packet will never arrive.
@@ -78,10 +80,16 @@ pub struct Link {
 }
 
 impl Link {
-    /// An idle link that begins at `now`, with `changes` at spans from then, and random choices from `seed`.
+    /// An idle link that begins at `now`, with `changes` at spans from then, and random choices
+    /// from `seed`.
     ///
     /// The two directions of a path want seeds of their own: [`Rng::fork`] gives them.
-    pub fn new(now: Time, direction: &Direction, changes: impl IntoIterator<Item = (Span, Change)>, seed: &Rng) -> Link {
+    pub fn new(
+        now: Time,
+        direction: &Direction,
+        changes: impl IntoIterator<Item = (Span, Change)>,
+        seed: &Rng,
+    ) -> Link {
         let mut script: Vec<(Time, Change)> = Vec::new();
         for (at, change) in changes {
             script.push((now + at, change));
@@ -114,7 +122,8 @@ impl Link {
         self.counters.frames += u64::from(frames.count());
         self.counters.bytes += frames.carried_bytes(&all);
 
-        let scripted = if now < self.outage_until { frames.count() } else { self.lose(frames.count()) };
+        let scripted =
+            if now < self.outage_until { frames.count() } else { self.lose(frames.count()) };
         self.drop_frames(token, 0..scripted, Cause::Outage);
         let accepted = self.accepted(&frames, scripted..frames.count());
         self.drop_frames(token, accepted.end..frames.count(), Cause::Queue);
@@ -135,7 +144,12 @@ impl Link {
             self.counters.delivered_frames += u64::from(flight.frames.end - flight.frames.start);
             self.counters.delivered_bytes += flight.bytes;
             self.counters.flipped_frames += u64::from(flight.flip.is_some());
-            return Output::Deliver { token: flight.token, frames: flight.frames, due: flight.due, flip: flight.flip };
+            return Output::Deliver {
+                token: flight.token,
+                frames: flight.frames,
+                due: flight.due,
+                flip: flight.flip,
+            };
         }
         // A change of rate may bring the next arrival forward, so it is worth waking for.
         let due = self.flights.front().map(|flight| flight.due);
@@ -148,14 +162,15 @@ impl Link {
         self.counters
     }
 
-    /// Bytes on the wire that wait or are being sent at `now`, cross-traffic included; zero when the wire is idle.
+    /// Bytes on the wire that wait or are being sent at `now`, cross-traffic included; zero when
+    /// the wire is idle.
     pub fn backlog(&mut self, now: Time) -> Bytes {
         self.advance(now);
         self.queue.backlog()
     }
 
-    /// When the wire will be idle if nothing more is offered: at or before `now` when it is. A packet offered before then is
-    /// delivered at the same time as one offered now.
+    /// When the wire will be idle if nothing more is offered: at or before `now` when it is. A
+    /// packet offered before then is delivered at the same time as one offered now.
     pub fn idle_at(&mut self, now: Time) -> Time {
         self.advance(now);
         self.queue.drained_at()
@@ -205,7 +220,8 @@ impl Link {
         lost
     }
 
-    /// The part of `range`, from its start, that the queue has room for; it is put in the queue by [`send`](Link::send).
+    /// The part of `range`, from its start, that the queue has room for; it is put in the queue by
+    /// [`send`](Link::send).
     fn accepted(&self, frames: &Frames, range: Range<u32>) -> Range<u32> {
         if range.is_empty() || self.queue.accepts(frames.wire_bytes(&range)) {
             return range;
@@ -213,7 +229,11 @@ impl Link {
         let (mut fits, mut too_many) = (range.start, range.end);
         while too_many - fits > 1 {
             let middle = fits + (too_many - fits) / 2;
-            if self.queue.accepts(frames.wire_bytes(&(range.start..middle))) { fits = middle } else { too_many = middle }
+            if self.queue.accepts(frames.wire_bytes(&(range.start..middle))) {
+                fits = middle
+            } else {
+                too_many = middle
+            }
         }
         // An idle wire sends one frame, however short its queue.
         range.start..if fits == range.start && self.queue.is_idle() { fits + 1 } else { fits }
@@ -221,7 +241,17 @@ impl Link {
 
     /// Puts `range` on the wire and schedules what survives it.
     fn send(&mut self, token: u64, frames: &Frames, range: Range<u32>) {
-        let Link { queue, impairments, jitter, flights, drops, counters, last_due, one_way_delay, .. } = self;
+        let Link {
+            queue,
+            impairments,
+            jitter,
+            flights,
+            drops,
+            counters,
+            last_due,
+            one_way_delay,
+            ..
+        } = self;
         impairments.pass(frames, range, |run, fate| {
             let flip = match fate {
                 Fate::Lost(cause) => {
@@ -242,11 +272,21 @@ impl Link {
                 let bytes = frames.carried_bytes(&frames_of);
                 if jitter.reorders() {
                     let place = flights.partition_point(|flight| flight.due <= due);
-                    flights.insert(place, Flight { token, frames: frames_of, bytes, leaves, due, flip });
+                    flights.insert(
+                        place,
+                        Flight { token, frames: frames_of, bytes, leaves, due, flip },
+                    );
                 } else {
                     due = due.max(*last_due);
                     *last_due = due;
-                    flights.push_back(Flight { token, frames: frames_of, bytes, leaves, due, flip });
+                    flights.push_back(Flight {
+                        token,
+                        frames: frames_of,
+                        bytes,
+                        leaves,
+                        due,
+                        flip,
+                    });
                 }
             }
         });

@@ -1,8 +1,9 @@
 //! The queue before the wire, kept as one number: how many bits are waiting or being sent.
 //!
-//! No packet is stored here. A first-in first-out queue served at a constant rate is fully described by its backlog: what is
-//! accepted now leaves when the backlog, itself included, has drained. Cross-traffic is a fluid that arrives at a constant rate in
-//! the same queue, so it takes capacity, builds delay and causes drops as real traffic would.
+//! No packet is stored here. A first-in first-out queue served at a constant rate is fully
+//! described by its backlog: what is accepted now leaves when the backlog, itself included, has
+//! drained. Cross-traffic is a fluid that arrives at a constant rate in the same queue, so it takes
+//! capacity, builds delay and causes drops as real traffic would.
 
 use crate::units::{Bytes, Rate, Span, Time};
 
@@ -23,7 +24,13 @@ impl Queue {
     /// An empty queue at `now`. A `rate` of zero is taken for 1 bit/s.
     pub(super) fn new(now: Time, rate: Rate, limit: Bytes) -> Queue {
         let limit = u128::from(limit.0) * 8 * PER_BIT;
-        Queue { rate: at_least_one(rate), cross: Rate::from_bps(0), limit, backlog: 0, updated: now }
+        Queue {
+            rate: at_least_one(rate),
+            cross: Rate::from_bps(0),
+            limit,
+            backlog: 0,
+            updated: now,
+        }
     }
 
     /// Lets time pass until `now`: the wire drains, cross-traffic arrives.
@@ -116,7 +123,11 @@ mod tests {
         queue.set_cross(Rate::from_bps(750_000_000));
         queue.push(125_000);
         queue.advance(Time::ZERO + Span::from_millis(2));
-        assert_eq!(queue.backlog(), Bytes(62_500), "1 ms of backlog drains at a quarter of the rate");
+        assert_eq!(
+            queue.backlog(),
+            Bytes(62_500),
+            "1 ms of backlog drains at a quarter of the rate"
+        );
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Scripted events: what happens to a link at a given time after it came up.
 //!
-//! The text form is `TIME:[SIDE:]CHANGE`, where `SIDE` is `a-to-b` or `b-to-a` (both when left out) and `CHANGE` is one of
+//! The text form is `TIME:[SIDE:]CHANGE`, where `SIDE` is `a-to-b` or `b-to-a` (both when left out)
+//! and `CHANGE` is one of
 //!
 //! ```text
 //! outage=2s        every frame offered during these 2 s is lost
@@ -60,7 +61,8 @@ impl FromStr for Event {
     fn from_str(text: &str) -> Result<Event, Error> {
         let wrong = |why: String| {
             Error::new(Fault::You, "link-script", format!("`{text}` is not an event: {why}")).hint(
-                "TIME:[a-to-b:|b-to-a:]outage=2s | lose=100 | rate=1G | cross=4G/10s | burst=64MiB, for example 10s:outage=2s",
+                "TIME:[a-to-b:|b-to-a:]outage=2s | lose=100 | rate=1G | cross=4G/10s | \
+                 burst=64MiB, for example 10s:outage=2s",
             )
         };
         let (at, rest) = text.split_once(':').ok_or_else(|| wrong("it has no time".to_owned()))?;
@@ -82,7 +84,8 @@ impl FromStr for Change {
         fn value<T: FromStr<Err: fmt::Display>>(text: &str) -> Result<T, String> {
             text.parse().map_err(|error| format!("{error}"))
         }
-        let (verb, argument) = text.split_once('=').ok_or_else(|| format!("`{text}` says nothing to do"))?;
+        let (verb, argument) =
+            text.split_once('=').ok_or_else(|| format!("`{text}` says nothing to do"))?;
         match verb {
             "burst" => value(argument).map(Change::Burst),
             "cross" => match argument.split_once('/') {
@@ -92,7 +95,9 @@ impl FromStr for Change {
             "lose" => value(argument).map(Change::Lose),
             "outage" => value(argument).map(Change::Outage),
             "rate" => match value(argument)? {
-                rate if rate == Rate::from_bps(0) => Err("a rate of zero is an outage=SPAN".to_owned()),
+                rate if rate == Rate::from_bps(0) => {
+                    Err("a rate of zero is an outage=SPAN".to_owned())
+                }
                 rate => Ok(Change::Rate(rate)),
             },
             _ => Err(format!("`{verb}` is unknown")),
@@ -106,19 +111,36 @@ mod tests {
 
     #[test]
     fn events_read_as_documented() {
-        let event = |text: &str| text.parse::<Event>().map(|event| (event.at, event.side, event.change));
+        let event =
+            |text: &str| text.parse::<Event>().map(|event| (event.at, event.side, event.change));
         let ten = Span::from_secs(10);
-        assert_eq!(event("10s:outage=2s"), Ok((ten, Side::Both, Change::Outage(Span::from_secs(2)))));
+        assert_eq!(
+            event("10s:outage=2s"),
+            Ok((ten, Side::Both, Change::Outage(Span::from_secs(2))))
+        );
         assert_eq!(event("10s:a-to-b:lose=100"), Ok((ten, Side::AToB, Change::Lose(100))));
-        assert_eq!(event("10s:b-to-a:rate=1G"), Ok((ten, Side::BToA, Change::Rate(Rate::from_bps(1_000_000_000)))));
+        assert_eq!(
+            event("10s:b-to-a:rate=1G"),
+            Ok((ten, Side::BToA, Change::Rate(Rate::from_bps(1_000_000_000))))
+        );
         assert_eq!(
             event("10s:cross=4G/10s"),
-            Ok((ten, Side::Both, Change::Cross(Rate::from_bps(4_000_000_000), Some(Span::from_secs(10)))))
+            Ok((
+                ten,
+                Side::Both,
+                Change::Cross(Rate::from_bps(4_000_000_000), Some(Span::from_secs(10)))
+            ))
         );
         assert_eq!(event("10s:burst=64MiB"), Ok((ten, Side::Both, Change::Burst(Bytes::mib(64)))));
-        for wrong in
-            ["outage=2s", "10:outage=2s", "10s:pause=2s", "10s:c-to-d:lose=1", "10s:rate=0G", "10s:outage", "10s:lose=-1"]
-        {
+        for wrong in [
+            "outage=2s",
+            "10:outage=2s",
+            "10s:pause=2s",
+            "10s:c-to-d:lose=1",
+            "10s:rate=0G",
+            "10s:outage",
+            "10s:lose=-1",
+        ] {
             assert!(event(wrong).is_err(), "{wrong}");
         }
     }

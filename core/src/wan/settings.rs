@@ -4,7 +4,8 @@ use super::script::Event;
 use crate::units::{Bytes, Error, Fault, Rate, Span};
 use serde::{Deserialize, Serialize};
 
-/// The queue is never shorter than this by default: short paths would otherwise drop a sender's first burst.
+/// The queue is never shorter than this by default: short paths would otherwise drop a sender's
+/// first burst.
 const SHORTEST_DEFAULT_QUEUE: Bytes = Bytes::mib(4);
 
 /// One direction of a link.
@@ -16,10 +17,11 @@ pub struct Direction {
     pub one_way_delay: Span,
     /// Probability that a frame is lost, `0.0..1.0`.
     pub loss: f64,
-    /// Probability that a bit of a frame (header to FCS) is wrong; one wrong bit costs the frame. `0.0..1.0`.
+    /// Probability that a bit of a frame (header to FCS) is wrong; one wrong bit costs the frame.
+    /// `0.0..1.0`.
     pub ber: f64,
-    /// Probability that a frame arrives with one payload bit flipped and a *valid* checksum, `0.0..1.0`: what a faulty
-    /// router or host memory does, and only an end-to-end digest catches.
+    /// Probability that a frame arrives with one payload bit flipped and a *valid* checksum,
+    /// `0.0..1.0`: what a faulty router or host memory does, and only an end-to-end digest catches.
     pub flips: f64,
     /// Extra one-way delay, varying between zero and this.
     pub jitter: Span,
@@ -30,22 +32,34 @@ pub struct Direction {
 }
 
 impl Direction {
-    /// A clean direction of `rate` and `one_way_delay` with the default queue for a round trip of `rtt`:
-    /// the larger of one bandwidth-delay product and 4 MiB.
+    /// A clean direction of `rate` and `one_way_delay` with the default queue for a round trip of
+    /// `rtt`: the larger of one bandwidth-delay product and 4 MiB.
     pub fn new(rate: Rate, one_way_delay: Span, rtt: Span) -> Direction {
         let queue = rate.bytes_in(rtt).max(SHORTEST_DEFAULT_QUEUE);
-        Direction { rate, one_way_delay, loss: 0.0, ber: 0.0, flips: 0.0, jitter: Span::ZERO, reorder: false, queue }
+        Direction {
+            rate,
+            one_way_delay,
+            loss: 0.0,
+            ber: 0.0,
+            flips: 0.0,
+            jitter: Span::ZERO,
+            reorder: false,
+            queue,
+        }
     }
 
     /// Refuses what is not a link.
     ///
     /// # Errors
-    /// [`Fault::You`] when a probability is outside `0..1`, the rate or the queue is zero, or a delay is above ten minutes.
+    /// [`Fault::You`] when a probability is outside `0..1`, the rate or the queue is zero, or a
+    /// delay is above ten minutes.
     pub fn check(&self) -> Result<(), Error> {
         let wrong = |message: String| Err(Error::new(Fault::You, "link-setting", message));
         for (name, value) in [("loss", self.loss), ("ber", self.ber), ("flips", self.flips)] {
             if !(0.0..1.0).contains(&value) {
-                return wrong(format!("{name} is {value}: a probability from 0 to below 1 is needed"));
+                return wrong(format!(
+                    "{name} is {value}: a probability from 0 to below 1 is needed"
+                ));
             }
         }
         if self.rate.as_bps() == 0 {

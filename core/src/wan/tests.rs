@@ -1,4 +1,5 @@
-//! The link in virtual time, over many seeds: nothing is lost without a cause, order is kept, the rate and the queue are respected.
+//! The link in virtual time, over many seeds: nothing is lost without a cause, order is kept, the
+//! rate and the queue are respected.
 
 use super::*;
 use crate::units::{Bytes, Rate, Rng, Span, Time};
@@ -25,8 +26,14 @@ struct Run {
 
 impl Run {
     fn new(direction: &Direction, script: &[&str], seed: u64) -> Run {
-        let events = script.iter().map(|text| text.parse::<Event>().expect("a test's event is well formed"));
-        let link = Link::new(Time::ZERO, direction, events.map(|event| (event.at, event.change)), &Rng::new(seed));
+        let events =
+            script.iter().map(|text| text.parse::<Event>().expect("a test's event is well formed"));
+        let link = Link::new(
+            Time::ZERO,
+            direction,
+            events.map(|event| (event.at, event.change)),
+            &Rng::new(seed),
+        );
         Run { link, arrivals: Vec::new(), drops: BTreeMap::new() }
     }
 
@@ -60,7 +67,10 @@ impl Run {
     }
 
     fn delivered(&self) -> u64 {
-        self.arrivals.iter().map(|arrival| u64::from(arrival.frames.end - arrival.frames.start)).sum()
+        self.arrivals
+            .iter()
+            .map(|arrival| u64::from(arrival.frames.end - arrival.frames.start))
+            .sum()
     }
 
     fn dropped(&self, cause: Cause) -> u64 {
@@ -81,7 +91,15 @@ fn a_lone_frame_arrives_after_its_wire_time_and_the_one_way_delay() {
     run.offer(Time::from_nanos(1_000), 7, Frames::one(9_000));
     run.finish();
     // 9,038 bytes at 10 Gbit/s are 7,230.4 ns.
-    assert_eq!(run.arrivals, [Arrival { token: 7, frames: 0..1, due: Time::from_nanos(1_000 + 7_231 + 81_500_000), flip: None }]);
+    assert_eq!(
+        run.arrivals,
+        [Arrival {
+            token: 7,
+            frames: 0..1,
+            due: Time::from_nanos(1_000 + 7_231 + 81_500_000),
+            flip: None
+        }]
+    );
 }
 
 #[test]
@@ -114,9 +132,13 @@ fn losses_cut_a_train_into_runs_of_neighbours() {
         run.offer(Time::from_nanos(token * 60_000), token, TRAIN);
     }
     run.finish();
-    let cut = run.arrivals.windows(2).filter(|pair| pair[0].token == pair[1].token).collect::<Vec<_>>();
+    let cut =
+        run.arrivals.windows(2).filter(|pair| pair[0].token == pair[1].token).collect::<Vec<_>>();
     assert!(!cut.is_empty());
-    assert!(cut.iter().all(|pair| pair[0].frames.end < pair[1].frames.start), "neighbours that both survive stay together");
+    assert!(
+        cut.iter().all(|pair| pair[0].frames.end < pair[1].frames.start),
+        "neighbours that both survive stay together"
+    );
     let rate = run.dropped(Cause::Loss) as f64 / 7_000.0;
     assert!((0.18..0.22).contains(&rate), "lost {rate}");
 }
@@ -134,7 +156,10 @@ fn bit_errors_take_frames_in_proportion_to_their_size() {
         let bits = frames::framed_bytes(u64::from(ip_bytes)) * 8;
         let expected = 1.0 - (1.0 - ber).powi(bits as i32);
         let measured = run.dropped(Cause::BitError) as f64 / count as f64;
-        assert!((measured / expected - 1.0).abs() < 0.1, "{ip_bytes} bytes at {ber}: {measured}, expected {expected}");
+        assert!(
+            (measured / expected - 1.0).abs() < 0.1,
+            "{ip_bytes} bytes at {ber}: {measured}, expected {expected}"
+        );
     }
 }
 
@@ -146,7 +171,8 @@ fn flips_arrive_marked_and_alone() {
         run.offer(Time::from_nanos(token * 60_000), token, TRAIN);
     }
     run.finish();
-    let flipped: Vec<&Arrival> = run.arrivals.iter().filter(|arrival| arrival.flip.is_some()).collect();
+    let flipped: Vec<&Arrival> =
+        run.arrivals.iter().filter(|arrival| arrival.flip.is_some()).collect();
     assert!((100..180).contains(&flipped.len()), "{} of 14,000", flipped.len());
     assert!(flipped.iter().all(|arrival| arrival.frames.end - arrival.frames.start == 1));
     assert_eq!(run.delivered(), 14_000, "a flip loses nothing");
@@ -186,8 +212,12 @@ fn cross_traffic_and_bursts_delay_and_drop() {
     }
     run.finish();
     assert!(run.dropped(Cause::Queue) > 5, "{:?}", run.drops);
-    let delay =
-        |token: u64| run.arrivals.iter().find(|a| a.token == token).map(|a| a.due.since(Time::ZERO + Span::from_micros(token)));
+    let delay = |token: u64| {
+        run.arrivals
+            .iter()
+            .find(|a| a.token == token)
+            .map(|a| a.due.since(Time::ZERO + Span::from_micros(token)))
+    };
     assert_eq!(delay(500), Some(Span::from_nanos(7_231)));
     assert!(delay(1_500) > Some(Span::from_micros(250)), "behind the burst: {:?}", delay(1_500));
     assert_eq!(delay(19_000), Some(Span::from_nanos(7_231)), "cross-traffic has ended");
@@ -196,13 +226,15 @@ fn cross_traffic_and_bursts_delay_and_drop() {
 #[test]
 fn reordering_needs_to_be_asked_for() {
     for reorder in [false, true] {
-        let direction = Direction { jitter: Span::from_millis(1), reorder, ..clean(Span::from_millis(5)) };
+        let direction =
+            Direction { jitter: Span::from_millis(1), reorder, ..clean(Span::from_millis(5)) };
         let mut run = Run::new(&direction, &[], 9);
         for token in 0..500 {
             run.offer(Time::from_nanos(token * 60_000), token, TRAIN);
         }
         run.finish();
-        let in_order = run.arrivals.is_sorted_by_key(|arrival| (arrival.token, arrival.frames.start));
+        let in_order =
+            run.arrivals.is_sorted_by_key(|arrival| (arrival.token, arrival.frames.start));
         assert_eq!(in_order, !reorder);
         assert_eq!(run.delivered(), 3_500);
         assert!(run.arrivals.is_sorted_by_key(|arrival| arrival.due));
@@ -213,8 +245,16 @@ fn reordering_needs_to_be_asked_for() {
 fn any_direction() -> impl Strategy<Value = Direction> {
     let probability = prop_oneof![Just(0.0), 0.0..0.3f64];
     let rate = 1_000_000u64..20_000_000_000;
-    (rate, 0u64..20_000, probability.clone(), probability, 0u64..2_000, any::<bool>(), 1_000u64..2_000_000).prop_map(
-        |(rate, delay, loss, flips, jitter, reorder, queue)| Direction {
+    (
+        rate,
+        0u64..20_000,
+        probability.clone(),
+        probability,
+        0u64..2_000,
+        any::<bool>(),
+        1_000u64..2_000_000,
+    )
+        .prop_map(|(rate, delay, loss, flips, jitter, reorder, queue)| Direction {
             rate: Rate::from_bps(rate),
             one_way_delay: Span::from_micros(delay),
             loss,
@@ -223,13 +263,19 @@ fn any_direction() -> impl Strategy<Value = Direction> {
             jitter: Span::from_micros(jitter),
             reorder,
             queue: Bytes(queue),
-        },
-    )
+        })
 }
 
 fn any_script() -> impl Strategy<Value = Vec<&'static str>> {
-    let events =
-        ["2ms:outage=1ms", "1ms:lose=9", "3ms:rate=100M", "4ms:rate=5G", "1ms:cross=3G/4ms", "5ms:burst=100KiB", "0ms:cross=1G"];
+    let events = [
+        "2ms:outage=1ms",
+        "1ms:lose=9",
+        "3ms:rate=100M",
+        "4ms:rate=5G",
+        "1ms:cross=3G/4ms",
+        "5ms:burst=100KiB",
+        "0ms:cross=1G",
+    ];
     prop::sample::subsequence(events.to_vec(), 0..=events.len())
 }
 

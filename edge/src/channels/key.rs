@@ -1,4 +1,5 @@
-//! The key of a session's data connections, and the preamble by which one is known (docs/protocol.md, K-1 and P-2).
+//! The key of a session's data connections, and the preamble by which one is known
+//! (docs/protocol.md, K-1 and P-2).
 
 use std::io;
 
@@ -28,7 +29,8 @@ impl Key {
         let mut key = [0; 32];
         let mut filled = 0;
         while filled < key.len() {
-            filled += rustix::rand::getrandom(&mut key[filled..], rustix::rand::GetRandomFlags::empty())?;
+            filled +=
+                rustix::rand::getrandom(&mut key[filled..], rustix::rand::GetRandomFlags::empty())?;
         }
         Ok(Key(key))
     }
@@ -66,7 +68,8 @@ impl Key {
         blake3::Hash::from(self.proof()) == proof
     }
 
-    /// What shows, in the private data of a connection request, that one queue pair of one RDMA channel is the session's: V-3.
+    /// What shows, in the private data of a connection request, that one queue pair of one RDMA
+    /// channel is the session's: V-3.
     pub fn proof_of_queue_pair(&self, channel: u32, queue_pair: u8) -> [u8; PROOF_LEN] {
         let mut hasher = blake3::Hasher::new_derive_key("farline 2026 rdma queue pair");
         hasher.update(&self.0).update(&channel.to_be_bytes()).update(&[queue_pair]);
@@ -123,7 +126,11 @@ mod tests {
         let mut damaged = key.preamble();
         damaged[7] ^= 1;
         assert_eq!(Token::of(&damaged), None);
-        assert!(Token::may_begin_with(b"FAR") && !Token::may_begin_with(b"USER") && Token::may_begin_with(b""));
+        assert!(
+            Token::may_begin_with(b"FAR")
+                && !Token::may_begin_with(b"USER")
+                && Token::may_begin_with(b"")
+        );
         for text in ["", "00", &"g".repeat(64), &"0".repeat(65)] {
             assert!(Key::from_hex(text).is_none(), "{text}");
         }

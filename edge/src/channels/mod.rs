@@ -1,7 +1,8 @@
 //! Channel drivers: how blocks travel between two nodes.
 //!
-//! One trait covers channels that carry *ordered bytes* (TCP, TLS, UDT, QUIC) and channels that write into *registered
-//! slots* (RDMA). Both speak in slots of the staging pool and MODE E headers:
+//! One trait covers channels that carry *ordered bytes* (TCP, TLS, UDT, QUIC) and channels that
+//! write into *registered slots* (RDMA). Both speak in slots of the staging pool and MODE E
+//! headers:
 //!
 //! | step | ordered bytes | registered slots |
 //! |---|---|---|
@@ -11,7 +12,8 @@
 //! | `sent()` | never waits | waits for a completion |
 //! | `depth()`, `reach()` | 1 | slots on their way to begin with, and as many as the path's bandwidth-delay product comes to ask for |
 //!
-//! The machines of `core::transfer` see no difference: a channel of depth *d* asks for *d* blocks before it waits.
+//! The machines of `core::transfer` see no difference: a channel of depth *d* asks for *d* blocks
+//! before it waits.
 
 pub mod key;
 pub mod ordered;
@@ -48,10 +50,12 @@ pub trait Channel: Send {
         self.depth()
     }
 
-    /// Whether blocks have checked headers from the next on, in both directions; at first they have not.
+    /// Whether blocks have checked headers from the next on, in both directions; at first they have
+    /// not.
     fn check_blocks(&mut self, on: bool);
 
-    /// Whether a header with [`ZEROS`](farline_core::gridftp::checked::ZEROS) may go without the payload that it counts.
+    /// Whether a header with [`ZEROS`](farline_core::gridftp::checked::ZEROS) may go without the
+    /// payload that it counts.
     fn leaves_zeros_out(&self) -> bool {
         false
     }
@@ -60,12 +64,19 @@ pub trait Channel: Send {
     ///
     /// # Errors
     /// When the connection broke; [`Self::withdraw`] gives the slot back.
-    fn send(&mut self, header: Header, check: &Check, slot: Slot, payload: Range<usize>) -> io::Result<()>;
+    fn send(
+        &mut self,
+        header: Header,
+        check: &Check,
+        slot: Slot,
+        payload: Range<usize>,
+    ) -> io::Result<()>;
 
     /// Takes back a slot that a broken channel holds; ask until there is none.
     fn withdraw(&mut self) -> Option<Slot>;
 
-    /// The next slot whose bytes the channel needs no more; waits for it, or for [`Handle::wake`] or `until`, which answer [`None`].
+    /// The next slot whose bytes the channel needs no more; waits for it, or for [`Handle::wake`]
+    /// or `until`, which answer [`None`].
     ///
     /// # Errors
     /// When the connection broke.
@@ -80,10 +91,12 @@ pub trait Channel: Send {
     /// Gives the channel a slot to receive into.
     fn offer(&mut self, slot: Slot);
 
-    /// Waits for the next arrival into an offered slot, or for [`Handle::wake`], which answers [`None`].
+    /// Waits for the next arrival into an offered slot, or for [`Handle::wake`], which answers
+    /// [`None`].
     ///
     /// # Errors
-    /// When the connection broke or closed before an end-of-data mark, or the peer broke MODE E; [`Self::withdraw`] gives the slot back.
+    /// When the connection broke or closed before an end-of-data mark, or the peer broke MODE E;
+    /// [`Self::withdraw`] gives the slot back.
     fn receive(&mut self) -> io::Result<Option<Arrival>>;
 
     /// Takes back an offered slot that the end-of-data mark left unused; ask until there is none.
@@ -168,7 +181,8 @@ impl Handle {
         Ok(Handle(Kind::Socket(stream.as_fd().try_clone_to_owned()?.into())))
     }
 
-    /// The handle of a channel that waits for `breaker` beside its device, on a path of this round-trip time.
+    /// The handle of a channel that waits for `breaker` beside its device, on a path of this
+    /// round-trip time.
     pub(crate) fn of_slots(breaker: &Arc<Breaker>, rtt: Span) -> Handle {
         Handle(Kind::Slots { breaker: Arc::clone(breaker), rtt })
     }
@@ -238,13 +252,16 @@ impl Handle {
         self.socket()?.set_read_timeout(timeout)
     }
 
-    /// Has the kernel spread what is sent so that it goes no faster than `rate`; answers whether it can.
+    /// Has the kernel spread what is sent so that it goes no faster than `rate`; answers whether it
+    /// can.
     pub fn pace(&self, rate: Rate) -> bool {
         // Any socket takes the rate; only TCP heeds it.
-        self.tcp_info().is_some() && self.socket().is_ok_and(|socket| pace(socket, Some(rate)).is_ok())
+        self.tcp_info().is_some()
+            && self.socket().is_ok_and(|socket| pace(socket, Some(rate)).is_ok())
     }
 
-    /// Has a channel of more than one slot return from its wait, to be given what has come up meanwhile.
+    /// Has a channel of more than one slot return from its wait, to be given what has come up
+    /// meanwhile.
     pub fn wake(&self) {
         if let Kind::Slots { breaker, .. } = &self.0 {
             breaker.wake();

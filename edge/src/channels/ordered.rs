@@ -10,11 +10,12 @@ use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::ops::Range;
 use std::time::Instant;
 
-/// Bytes of a payload that are worth waking a thread for: a quarter of a block, so that the wakes are few and what they bring still
-/// fits a processor's cache.
+/// Bytes of a payload that are worth waking a thread for: a quarter of a block, so that the wakes
+/// are few and what they bring still fits a processor's cache.
 const WAKE_AT: usize = 256 << 10;
 
-/// A connected stream of ordered bytes: TCP, TLS over it, a socket pair to a program that carries them.
+/// A connected stream of ordered bytes: TCP, TLS over it, a socket pair to a program that carries
+/// them.
 pub trait ByteStream: Read + Write + Send {
     /// What the kernel knows of the connection, where it is a TCP one.
     fn tcp_info(&self) -> Option<TcpInfo>;
@@ -28,7 +29,8 @@ pub trait ByteStream: Read + Write + Send {
     /// The congestion control in force, where it is a TCP connection.
     fn congestion(&self) -> Option<String>;
 
-    /// Says that at least `len` bytes are to come, so that the kernel need not wake the reader before they are there.
+    /// Says that at least `len` bytes are to come, so that the kernel need not wake the reader
+    /// before they are there.
     fn expect(&mut self, _len: usize) {}
 
     /// Says that nothing more will be sent.
@@ -51,7 +53,8 @@ pub struct OrderedChannel<S> {
     header_filled: usize,
     /// What the stream was last told to expect.
     expected: usize,
-    /// What is still to come of the block being received: offset, bytes, and whether data ends with it.
+    /// What is still to come of the block being received: offset, bytes, and whether data ends with
+    /// it.
     rest: Option<(u64, u64, bool)>,
     /// From an `EOF` header of the transfer being received.
     channels: Option<u64>,
@@ -91,7 +94,8 @@ impl<S: ByteStream> OrderedChannel<S> {
         if self.checked { CHECKED_LEN } else { HEADER_LEN }
     }
 
-    /// Tells the stream how much is sure to come: never more than the payload that is left, since what follows it may come late.
+    /// Tells the stream how much is sure to come: never more than the payload that is left, since
+    /// what follows it may come late.
     fn expect(&mut self, len: usize) {
         let len = len.clamp(1, 2 * WAKE_AT);
         if len != self.expected {
@@ -120,21 +124,26 @@ impl<S: ByteStream> OrderedChannel<S> {
         }
         let mut plain = [0; HEADER_LEN];
         plain.copy_from_slice(&self.header[..HEADER_LEN]);
-        let header = Header::decode(&plain).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
+        let header = Header::decode(&plain)
+            .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
         Ok((header, None))
     }
 
-    /// Fills `into`. When a header follows (`block_ends`) it takes along whatever of it is there, so that a block costs one
-    /// system call.
+    /// Fills `into`. When a header follows (`block_ends`) it takes along whatever of it is there,
+    /// so that a block costs one system call.
     fn read_payload(&mut self, into: &mut [u8], block_ends: bool) -> io::Result<()> {
         let mut filled = 0;
         let ahead = if block_ends { self.header_len() } else { 0 };
         while filled < into.len() {
             self.expect(into.len() - filled);
-            let mut parts = [IoSliceMut::new(&mut into[filled..]), IoSliceMut::new(&mut self.header[..ahead])];
+            let mut parts =
+                [IoSliceMut::new(&mut into[filled..]), IoSliceMut::new(&mut self.header[..ahead])];
             let read = retry(|| self.stream.read_vectored(&mut parts))?;
             if read == 0 {
-                return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the data connection closed inside a block"));
+                return Err(io::Error::new(
+                    io::ErrorKind::UnexpectedEof,
+                    "the data connection closed inside a block",
+                ));
             }
             let left = into.len() - filled;
             filled += read.min(left);
@@ -155,8 +164,12 @@ impl<S: ByteStream> OrderedChannel<S> {
         Ok(())
     }
 
-    /// Receives the next block into `slot`, and says how much of it was sent; `None` at the end-of-data mark.
-    fn receive_into(&mut self, slot: &mut Slot) -> io::Result<Option<(Block, Option<Check>, usize)>> {
+    /// Receives the next block into `slot`, and says how much of it was sent; `None` at the
+    /// end-of-data mark.
+    fn receive_into(
+        &mut self,
+        slot: &mut Slot,
+    ) -> io::Result<Option<(Block, Option<Check>, usize)>> {
         let mut checks = None;
         let mut is_sent = true;
         let (offset, left, eod) = loop {
@@ -174,7 +187,8 @@ impl<S: ByteStream> OrderedChannel<S> {
             let eod = header.flags.contains(Flags::EOD);
             self.closing |= header.flags.contains(Flags::CLOSE);
             let count = if header.flags.contains(Flags::EOF) {
-                // GFD.20: in an EOF header the offset is the number of channels and the count is unused.
+                // GFD.20: in an EOF header the offset is the number of channels and the count is
+                // unused.
                 self.channels = Some(header.offset);
                 0
             } else {
@@ -223,7 +237,13 @@ impl<S: ByteStream> Channel for OrderedChannel<S> {
         self.checked
     }
 
-    fn send(&mut self, header: Header, check: &Check, slot: Slot, payload: Range<usize>) -> io::Result<()> {
+    fn send(
+        &mut self,
+        header: Header,
+        check: &Check,
+        slot: Slot,
+        payload: Range<usize>,
+    ) -> io::Result<()> {
         let sent = if self.checked {
             self.write_block(&checked::encode(&header, check), &slot[payload])
         } else {
@@ -254,10 +274,17 @@ impl<S: ByteStream> Channel for OrderedChannel<S> {
     }
 
     fn receive(&mut self) -> io::Result<Option<Arrival>> {
-        let mut slot = self.offered.take().ok_or_else(|| io::Error::other("no slot was offered"))?;
+        let mut slot =
+            self.offered.take().ok_or_else(|| io::Error::other("no slot was offered"))?;
         match self.receive_into(&mut slot) {
-            Ok(Some((block, check, carried))) => Ok(Some(Arrival::Data { slot, block, check, carried })),
-            Ok(None) => Ok(Some(Arrival::End { slot, channels: self.channels.take(), closing: self.closing })),
+            Ok(Some((block, check, carried))) => {
+                Ok(Some(Arrival::Data { slot, block, check, carried }))
+            }
+            Ok(None) => Ok(Some(Arrival::End {
+                slot,
+                channels: self.channels.take(),
+                closing: self.closing,
+            })),
             Err(error) => {
                 self.offered = Some(slot);
                 Err(error)
@@ -306,7 +333,8 @@ mod tests {
         let payload: Vec<u8> = (0..len).map(|at| (at / 256) as u8).collect();
         for first in [1, WAKE_AT / 2, WAKE_AT - 1, WAKE_AT, len - 1] {
             let listener = TcpListener::bind("127.0.0.1:0").expect("loopback");
-            let mut near = TcpStream::connect(listener.local_addr().expect("bound")).expect("connect");
+            let mut near =
+                TcpStream::connect(listener.local_addr().expect("bound")).expect("connect");
             let (far, _) = listener.accept().expect("accept");
             let look = far.try_clone().expect("a descriptor");
             look.set_read_timeout(Some(Duration::from_secs(10))).expect("a socket");

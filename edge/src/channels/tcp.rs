@@ -1,4 +1,5 @@
-//! TCP connections for data: options, connecting, listening; and the TCP channel, MODE E over one socket.
+//! TCP connections for data: options, connecting, listening; and the TCP channel, MODE E over one
+//! socket.
 
 use super::Handle;
 use super::ordered::{ByteStream, OrderedChannel};
@@ -14,12 +15,14 @@ use std::time::Duration;
 pub struct TcpOptions {
     /// Congestion control by Linux's name; the system's default when absent.
     pub congestion: Option<String>,
-    /// Fixed send and receive buffer; the kernel sizes them by itself when absent, which is better where `tcp_rmem` allows it.
+    /// Fixed send and receive buffer; the kernel sizes them by itself when absent, which is better
+    /// where `tcp_rmem` allows it.
     pub buffer: Option<Bytes>,
 }
 
-/// Bytes that the kernel may hold of a channel beyond its window: a few blocks, so that a block goes to the channel that can send it,
-/// and no channel is left with a long queue of its own at the end.
+/// Bytes that the kernel may hold of a channel beyond its window: a few blocks, so that a block
+/// goes to the channel that can send it, and no channel is left with a long queue of its own at the
+/// end.
 const UNSENT: usize = 4 << 20;
 
 /// One TCP data connection.
@@ -29,7 +32,12 @@ pub type TcpChannel = OrderedChannel<TcpStream>;
 ///
 /// # Errors
 /// As `connect(2)`, and when `options` name a congestion control that this host does not have.
-pub fn connect(address: SocketAddr, from: Option<SocketAddr>, options: &TcpOptions, timeout: Duration) -> io::Result<TcpChannel> {
+pub fn connect(
+    address: SocketAddr,
+    from: Option<SocketAddr>,
+    options: &TcpOptions,
+    timeout: Duration,
+) -> io::Result<TcpChannel> {
     TcpChannel::new(connect_stream(address, from, options, timeout)?)
 }
 
@@ -54,7 +62,8 @@ pub fn connect_stream(
 /// Listens on `address` (port 0: any free one) for channels.
 ///
 /// # Errors
-/// As `bind(2)` and `listen(2)`, and when `options` name a congestion control that this host does not have.
+/// As `bind(2)` and `listen(2)`, and when `options` name a congestion control that this host does
+/// not have.
 pub fn listen(address: SocketAddr, options: &TcpOptions) -> io::Result<TcpListener> {
     let socket = socket(address, options)?;
     socket.set_reuse_address(true)?;
@@ -71,7 +80,8 @@ pub fn check(options: &TcpOptions) -> io::Result<()> {
     socket(SocketAddr::from(([127, 0, 0, 1], 0)), options).map(drop)
 }
 
-/// How much of a fixed buffer of `wanted` bytes the system grants in both directions; `None` when it does not say.
+/// How much of a fixed buffer of `wanted` bytes the system grants in both directions; `None` when
+/// it does not say.
 pub fn granted_buffer(wanted: Bytes) -> Option<Bytes> {
     let options = TcpOptions { congestion: None, buffer: Some(wanted) };
     let socket = socket(SocketAddr::from(([127, 0, 0, 1], 0)), &options).ok()?;
@@ -109,8 +119,8 @@ impl ByteStream for TcpStream {
     }
 
     fn expect(&mut self, len: usize) {
-        // Half: a read may take less than it waits for and wait again, and the kernel counts anew then. What is left must be enough.
-        // Only a wish: without it the reader wakes more often.
+        // Half: a read may take less than it waits for and wait again, and the kernel counts anew
+        // then. What is left must be enough. Only a wish: without it the reader wakes more often.
         let _ = wake_at(self, (len / 2).max(1));
     }
 

@@ -1,5 +1,5 @@
-//! TLS 1.3 over TCP for data connections, by rustls: records are sealed into and opened from buffers of a quarter of a
-//! mebibyte, so that the kernel is asked as seldom as without TLS.
+//! TLS 1.3 over TCP for data connections, by rustls: records are sealed into and opened from
+//! buffers of a quarter of a mebibyte, so that the kernel is asked as seldom as without TLS.
 
 use super::Handle;
 use super::ordered::{ByteStream, OrderedChannel};
@@ -14,9 +14,11 @@ use std::net::{Shutdown, TcpStream};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Plaintext sealed in one go: half of a processor's second-level cache, so that what is copied is still in it.
+/// Plaintext sealed in one go: half of a processor's second-level cache, so that what is copied is
+/// still in it.
 const CHUNK: usize = 256 << 10;
-/// What TLS 1.3 adds to CHUNK: header, content type and tag for each of its records of 16 KiB, and for one more.
+/// What TLS 1.3 adds to CHUNK: header, content type and tag for each of its records of 16 KiB, and
+/// for one more.
 const OVERHEAD: usize = 64 * (CHUNK / (16 << 10) + 2);
 /// More than any handshake message of ours.
 const HANDSHAKE: usize = 16 << 10;
@@ -27,13 +29,19 @@ pub trait Engine: Send {
     type Data;
 
     /// Goes on with what came.
-    fn process<'c, 'i>(&'c mut self, incoming: &'i mut [u8]) -> UnbufferedStatus<'c, 'i, Self::Data>;
+    fn process<'c, 'i>(
+        &'c mut self,
+        incoming: &'i mut [u8],
+    ) -> UnbufferedStatus<'c, 'i, Self::Data>;
 }
 
 impl Engine for UnbufferedClientConnection {
     type Data = ClientConnectionData;
 
-    fn process<'c, 'i>(&'c mut self, incoming: &'i mut [u8]) -> UnbufferedStatus<'c, 'i, Self::Data> {
+    fn process<'c, 'i>(
+        &'c mut self,
+        incoming: &'i mut [u8],
+    ) -> UnbufferedStatus<'c, 'i, Self::Data> {
         self.process_tls_records(incoming)
     }
 }
@@ -41,7 +49,10 @@ impl Engine for UnbufferedClientConnection {
 impl Engine for UnbufferedServerConnection {
     type Data = ServerConnectionData;
 
-    fn process<'c, 'i>(&'c mut self, incoming: &'i mut [u8]) -> UnbufferedStatus<'c, 'i, Self::Data> {
+    fn process<'c, 'i>(
+        &'c mut self,
+        incoming: &'i mut [u8],
+    ) -> UnbufferedStatus<'c, 'i, Self::Data> {
         self.process_tls_records(incoming)
     }
 }
@@ -88,7 +99,11 @@ pub fn connect(
 ///
 /// # Errors
 /// When the peer breaks TLS or takes too long.
-pub fn accept(tcp: TcpStream, config: Arc<ServerConfig>, timeout: Duration) -> io::Result<ServerStream> {
+pub fn accept(
+    tcp: TcpStream,
+    config: Arc<ServerConfig>,
+    timeout: Duration,
+) -> io::Result<ServerStream> {
     let engine = UnbufferedServerConnection::new(config).map_err(broken)?;
     TlsStream::new(tcp, engine, timeout)
 }
@@ -105,8 +120,8 @@ enum Turn {
     Ended,
 }
 
-/// Goes on with `incoming`: hands opened data to `take`, sends what the protocol itself wants sent, and seals `plaintext`
-/// as soon as that may be. Answers also how much of `incoming` is done with.
+/// Goes on with `incoming`: hands opened data to `take`, sends what the protocol itself wants sent,
+/// and seals `plaintext` as soon as that may be. Answers also how much of `incoming` is done with.
 fn turn<E: Engine>(
     engine: &mut E,
     tcp: &mut TcpStream,
@@ -143,7 +158,9 @@ fn turn<E: Engine>(
         ConnectionState::WriteTraffic(mut write) => {
             let mut len = 0;
             for part in plaintext {
-                len += write.encrypt(part, &mut outgoing[len..]).map_err(|error| io::Error::other(error.to_string()))?;
+                len += write
+                    .encrypt(part, &mut outgoing[len..])
+                    .map_err(|error| io::Error::other(error.to_string()))?;
             }
             Turn::Sealed(len)
         }
@@ -180,12 +197,14 @@ impl<E: Engine> TlsStream<E> {
         Ok(stream)
     }
 
-    /// One turn whose data is kept for later; reads when nothing goes on without, unless that is only for data to be sent.
+    /// One turn whose data is kept for later; reads when nothing goes on without, unless that is
+    /// only for data to be sent.
     fn turn(&mut self, plaintext: &[&[u8]]) -> io::Result<Turn> {
         let plain = &mut self.plain;
         let incoming = &mut self.incoming[self.head..self.tail];
         let take = &mut |bytes: &[u8]| plain.extend_from_slice(bytes);
-        let (discard, turn) = turn(&mut self.engine, &mut self.tcp, incoming, &mut self.outgoing, plaintext, take)?;
+        let (discard, turn) =
+            turn(&mut self.engine, &mut self.tcp, incoming, &mut self.outgoing, plaintext, take)?;
         self.head += discard;
         match turn {
             Turn::Input { ready: false } => self.fill()?,
@@ -211,7 +230,10 @@ impl<E: Engine> TlsStream<E> {
         }
         match self.tcp.read(&mut self.incoming[self.tail..])? {
             // Without TLS's own farewell anybody may have cut the rest off.
-            0 => Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the connection was cut off: TLS did not say goodbye")),
+            0 => Err(io::Error::new(
+                io::ErrorKind::UnexpectedEof,
+                "the connection was cut off: TLS did not say goodbye",
+            )),
             read => {
                 self.tail += read;
                 Ok(())
@@ -269,7 +291,8 @@ impl<E: Engine> Read for TlsStream<E> {
                 filled += took;
                 plain.extend_from_slice(&bytes[took..]);
             };
-            let (discard, turn) = turn(&mut self.engine, &mut self.tcp, incoming, &mut self.outgoing, &[], take)?;
+            let (discard, turn) =
+                turn(&mut self.engine, &mut self.tcp, incoming, &mut self.outgoing, &[], take)?;
             self.head += discard;
             match turn {
                 Turn::Input { .. } if filled > 0 => break,
@@ -332,7 +355,9 @@ impl<E: Engine> ByteStream for TlsStream<E> {
     fn finish(&mut self) -> io::Result<()> {
         let incoming = &mut self.incoming[self.head..self.tail];
         if let Ok(ConnectionState::WriteTraffic(mut write)) = self.engine.process(incoming).state {
-            let len = write.queue_close_notify(&mut self.outgoing).map_err(|error| io::Error::other(error.to_string()))?;
+            let len = write
+                .queue_close_notify(&mut self.outgoing)
+                .map_err(|error| io::Error::other(error.to_string()))?;
             self.tcp.write_all(&self.outgoing[..len])?;
         }
         self.tcp.shutdown(Shutdown::Write)

@@ -71,7 +71,8 @@ impl fmt::Debug for Identity {
 
 /// TLS 1.3 with AES-GCM, for which processors have instructions.
 fn provider() -> Arc<CryptoProvider> {
-    let cipher_suites = vec![cipher_suite::TLS13_AES_128_GCM_SHA256, cipher_suite::TLS13_AES_256_GCM_SHA384];
+    let cipher_suites =
+        vec![cipher_suite::TLS13_AES_128_GCM_SHA256, cipher_suite::TLS13_AES_256_GCM_SHA384];
     Arc::new(CryptoProvider { cipher_suites, ..default_provider() })
 }
 
@@ -81,8 +82,11 @@ impl Identity {
     /// # Errors
     /// When no key can be made.
     pub fn fresh() -> Result<Identity, Error> {
-        let failed = |error: &dyn fmt::Display| Error::new(Fault::Here, "no-key", format!("cannot make a TLS key: {error}"));
-        let made = rcgen::generate_simple_self_signed(vec!["farline".to_owned()]).map_err(|error| failed(&error))?;
+        let failed = |error: &dyn fmt::Display| {
+            Error::new(Fault::Here, "no-key", format!("cannot make a TLS key: {error}"))
+        };
+        let made = rcgen::generate_simple_self_signed(vec!["farline".to_owned()])
+            .map_err(|error| failed(&error))?;
         let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(made.signing_key.serialize_der()));
         Identity::of(vec![made.cert.der().clone()], key).map_err(|error| failed(&error))
     }
@@ -96,7 +100,8 @@ impl Identity {
             Error::new(Fault::You, "bad-certificate", format!("{}: {error}", path.display()))
                 .hint("a PEM file with the certificate, and one with its private key, are wanted")
         };
-        let chain: Result<Vec<_>, _> = CertificateDer::pem_file_iter(certificate).and_then(Iterator::collect);
+        let chain: Result<Vec<_>, _> =
+            CertificateDer::pem_file_iter(certificate).and_then(Iterator::collect);
         let chain = chain.map_err(|error| wrong(certificate, &error))?;
         let secret = PrivateKeyDer::from_pem_file(key).map_err(|error| wrong(key, &error))?;
         if chain.is_empty() {
@@ -105,9 +110,14 @@ impl Identity {
         Identity::of(chain, secret).map_err(|error| wrong(key, &error))
     }
 
-    fn of(chain: Vec<CertificateDer<'static>>, key: PrivateKeyDer<'static>) -> Result<Identity, rustls::Error> {
-        let fingerprint = chain.first().map(Fingerprint::of).ok_or(rustls::Error::NoCertificatesPresented)?;
-        let builder = ServerConfig::builder_with_provider(provider()).with_protocol_versions(&[&rustls::version::TLS13])?;
+    fn of(
+        chain: Vec<CertificateDer<'static>>,
+        key: PrivateKeyDer<'static>,
+    ) -> Result<Identity, rustls::Error> {
+        let fingerprint =
+            chain.first().map(Fingerprint::of).ok_or(rustls::Error::NoCertificatesPresented)?;
+        let builder = ServerConfig::builder_with_provider(provider())
+            .with_protocol_versions(&[&rustls::version::TLS13])?;
         let mut config = builder.with_no_client_auth().with_single_cert(chain, key)?;
         // A ticket is a message that the receiver of one direction might never read.
         config.send_tls13_tickets = 0;
@@ -159,19 +169,34 @@ pub fn client(trust: &Trust) -> Result<(Arc<ClientConfig>, Arc<Verifier>), Error
         Some(_) => None,
         None => {
             let roots = Arc::new(roots(trust.authorities.as_deref())?);
-            let built = WebPkiServerVerifier::builder_with_provider(roots, Arc::clone(&provider)).build();
+            let built =
+                WebPkiServerVerifier::builder_with_provider(roots, Arc::clone(&provider)).build();
             Some(built.map_err(|error| {
-                Error::new(Fault::Here, "no-authorities", format!("no certificate authority to trust: {error}"))
-                    .hint("install ca-certificates, or say whom to trust with --tls-ca FILE or --tls-pin")
+                Error::new(
+                    Fault::Here,
+                    "no-authorities",
+                    format!("no certificate authority to trust: {error}"),
+                )
+                .hint(
+                    "install ca-certificates, or say whom to trust with --tls-ca FILE or --tls-pin",
+                )
             })?)
         }
     };
-    let verifier =
-        Arc::new(Verifier { provider: Arc::clone(&provider), pinned: trust.fingerprint, authorities, seen: Mutex::default() });
-    let builder = ClientConfig::builder_with_provider(provider).with_protocol_versions(&[&rustls::version::TLS13]);
+    let verifier = Arc::new(Verifier {
+        provider: Arc::clone(&provider),
+        pinned: trust.fingerprint,
+        authorities,
+        seen: Mutex::default(),
+    });
+    let builder = ClientConfig::builder_with_provider(provider)
+        .with_protocol_versions(&[&rustls::version::TLS13]);
     let builder = builder.map_err(|error| Error::new(Fault::Bug, "no-tls", error.to_string()))?;
     let verifier_of_config = Arc::clone(&verifier);
-    let mut config = builder.dangerous().with_custom_certificate_verifier(verifier_of_config).with_no_client_auth();
+    let mut config = builder
+        .dangerous()
+        .with_custom_certificate_verifier(verifier_of_config)
+        .with_no_client_auth();
     config.resumption = rustls::client::Resumption::disabled();
     Ok((Arc::new(config), verifier))
 }
@@ -179,12 +204,16 @@ pub fn client(trust: &Trust) -> Result<(Arc<ClientConfig>, Arc<Verifier>), Error
 fn roots(file: Option<&Path>) -> Result<RootCertStore, Error> {
     let mut roots = RootCertStore::empty();
     let Some(file) = file else {
-        // Certificates of the system that cannot be read are not trusted; none at all is told by the builder.
+        // Certificates of the system that cannot be read are not trusted; none at all is told by
+        // the builder.
         roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
         return Ok(roots);
     };
-    let wrong = |error: &dyn fmt::Display| Error::new(Fault::You, "bad-certificate", format!("{}: {error}", file.display()));
-    let certificates: Result<Vec<_>, _> = CertificateDer::pem_file_iter(file).and_then(Iterator::collect);
+    let wrong = |error: &dyn fmt::Display| {
+        Error::new(Fault::You, "bad-certificate", format!("{}: {error}", file.display()))
+    };
+    let certificates: Result<Vec<_>, _> =
+        CertificateDer::pem_file_iter(file).and_then(Iterator::collect);
     let certificates = certificates.map_err(|error| wrong(&error))?;
     if certificates.is_empty() {
         return Err(wrong(&"no certificate is in it"));
@@ -208,8 +237,12 @@ impl ServerCertVerifier for Verifier {
         *self.seen.lock().unwrap_or_else(PoisonError::into_inner) = Some(seen);
         match (&self.authorities, self.pinned) {
             (_, Some(pinned)) if pinned == seen => Ok(ServerCertVerified::assertion()),
-            (Some(authorities), None) => authorities.verify_server_cert(certificate, intermediates, name, ocsp, now),
-            _ => Err(rustls::Error::InvalidCertificate(rustls::CertificateError::ApplicationVerificationFailure)),
+            (Some(authorities), None) => {
+                authorities.verify_server_cert(certificate, intermediates, name, ocsp, now)
+            }
+            _ => Err(rustls::Error::InvalidCertificate(
+                rustls::CertificateError::ApplicationVerificationFailure,
+            )),
         }
     }
 
@@ -228,7 +261,12 @@ impl ServerCertVerifier for Verifier {
         certificate: &CertificateDer<'_>,
         signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        verify_tls13_signature(message, certificate, signature, &self.provider.signature_verification_algorithms)
+        verify_tls13_signature(
+            message,
+            certificate,
+            signature,
+            &self.provider.signature_verification_algorithms,
+        )
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {

@@ -1,4 +1,5 @@
-//! Whether a stock server has the bytes that this host has: `CKSM`, against the same computed here meanwhile.
+//! Whether a stock server has the bytes that this host has: `CKSM`, against the same computed here
+//! meanwhile.
 //!
 //! `docs/protocol.md`, clause G-6.
 
@@ -26,15 +27,31 @@ enum Algorithm {
 
 impl Algorithm {
     const ALL: [(Algorithm, &'static str, &'static str); 5] = [
-        (Algorithm::Sha256, "SHA256", "SHA256 of every file, computed at both ends, compared (CKSM)"),
-        (Algorithm::Sha512, "SHA512", "SHA512 of every file, computed at both ends, compared (CKSM)"),
+        (
+            Algorithm::Sha256,
+            "SHA256",
+            "SHA256 of every file, computed at both ends, compared (CKSM)",
+        ),
+        (
+            Algorithm::Sha512,
+            "SHA512",
+            "SHA512 of every file, computed at both ends, compared (CKSM)",
+        ),
         (Algorithm::Sha1, "SHA1", "SHA1 of every file, computed at both ends, compared (CKSM)"),
         (Algorithm::Md5, "MD5", "MD5 of every file, computed at both ends, compared (CKSM)"),
-        (Algorithm::Adler32, "ADLER32", "ADLER32 of every file, computed at both ends, compared (CKSM)"),
+        (
+            Algorithm::Adler32,
+            "ADLER32",
+            "ADLER32 of every file, computed at both ends, compared (CKSM)",
+        ),
     ];
 
     /// In lower-case hexadecimal digits, as servers say it.
-    fn of(self, len: u64, read: impl FnMut(u64, &mut [u8]) -> Result<(), Error>) -> Result<String, Error> {
+    fn of(
+        self,
+        len: u64,
+        read: impl FnMut(u64, &mut [u8]) -> Result<(), Error>,
+    ) -> Result<String, Error> {
         let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect();
         let sha = match self {
             Algorithm::Sha512 => &digest::SHA512,
@@ -58,7 +75,11 @@ impl Algorithm {
 }
 
 /// Reads `len` bytes from their start to their end.
-fn whole(len: u64, mut read: impl FnMut(u64, &mut [u8]) -> Result<(), Error>, mut take: impl FnMut(&[u8])) -> Result<(), Error> {
+fn whole(
+    len: u64,
+    mut read: impl FnMut(u64, &mut [u8]) -> Result<(), Error>,
+    mut take: impl FnMut(&[u8]),
+) -> Result<(), Error> {
     let mut buffer = vec![0; BLOCK_LEN];
     let mut at = 0;
     while at < len {
@@ -80,8 +101,9 @@ fn common(control: &Control) -> Option<(Algorithm, &'static str, &'static str)> 
     Algorithm::ALL.into_iter().find(|(_, name, _)| offered.iter().any(|offer| offer == name))
 }
 
-/// Compares a file of `len` bytes, read by `here`, with the one at `path` there, where that is asked for: outright, or because some of it
-/// came in an earlier copy. Both ends read their file at the same time, so it costs one reading.
+/// Compares a file of `len` bytes, read by `here`, with the one at `path` there, where that is
+/// asked for: outright, or because some of it came in an earlier copy. Both ends read their file at
+/// the same time, so it costs one reading.
 ///
 /// # Errors
 /// When they differ, or this end's cannot be read.
@@ -96,14 +118,22 @@ pub(super) async fn compare(
         return Ok(());
     }
     let Some((algorithm, name, how)) = common(control) else {
-        copy.ledger.note("not compared: this server offers no checksum (CKSM) that this host knows".to_owned());
+        copy.ledger.note(
+            "not compared: this server offers no checksum (CKSM) that this host knows".to_owned(),
+        );
         return Ok(());
     };
     // A server that is busy for long says how far it is, if it knows how to.
     control.try_request(Request::Exec(Command::Options(Opts::Checksum { markers: MARKERS_EVERY })));
-    let ask = Command::Checksum { algorithm: name.to_owned(), offset: 0, length: None, path: path.clone() };
+    let ask = Command::Checksum {
+        algorithm: name.to_owned(),
+        offset: 0,
+        length: None,
+        path: path.clone(),
+    };
     let id = control.try_request(Request::Exec(ask));
-    let ours = copy.attend(Some(control), move |live| live.alone(|| algorithm.of(len, here))).await?;
+    let ours =
+        copy.attend(Some(control), move |live| live.alone(|| algorithm.of(len, here))).await?;
     let theirs = match copy.reply_to(control, id).await {
         Ok(reply) => reply.first().trim().to_ascii_lowercase(),
         Err(error) if error.fault == Fault::Between => return Err(error),
@@ -126,8 +156,8 @@ pub(super) async fn compare(
 pub(super) fn conclude(copy: &mut Copy<'_>, files: u64) {
     copy.ledger.verified = files > 0 && copy.ledger.compared == copy.ledger.files;
     if !copy.ledger.verified {
-        copy.ledger.verified_how =
-            "not verified: this server computes no digest while it moves; --verify digest has it compute one after";
+        copy.ledger.verified_how = "not verified: this server computes no digest while it moves; \
+            --verify digest has it compute one after";
     }
 }
 

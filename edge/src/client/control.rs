@@ -72,7 +72,8 @@ impl Control {
         self.features.parameters("FARLINE").any(|feature| feature == "CHECK")
     }
 
-    /// Lets the server change what it sends by itself, or has it tell at least what limits it (D-1, D-3); answers with the request.
+    /// Lets the server change what it sends by itself, or has it tell at least what limits it (D-1,
+    /// D-3); answers with the request.
     pub(super) fn adapt(&mut self, channels: bool, congestion: bool) -> Option<u64> {
         self.features.parameters("FARLINE").find(|feature| *feature == "ADAPT")?;
         let what = match (channels, congestion) {
@@ -87,7 +88,9 @@ impl Control {
 
     /// Has the server hold what it sends to a rate; answers whether it knows how to (O-2).
     pub(super) fn limit(&mut self, limit: Option<Rate>) -> bool {
-        let Some(rate) = limit.filter(|_| self.features.parameters("FARLINE").any(|feature| feature == "LIMIT")) else {
+        let Some(rate) =
+            limit.filter(|_| self.features.parameters("FARLINE").any(|feature| feature == "LIMIT"))
+        else {
             return false;
         };
         let option = Opts::Farline { name: "limit".to_owned(), value: rate.as_bps().to_string() };
@@ -116,7 +119,11 @@ impl Control {
 
     /// The least round-trip time seen.
     pub(super) fn rtt(&self) -> Span {
-        let kernel = self.line.as_ref().and_then(|line| line.handle.as_ref()?.tcp_info()).map(|info| info.min_rtt);
+        let kernel = self
+            .line
+            .as_ref()
+            .and_then(|line| line.handle.as_ref()?.tcp_info())
+            .map(|info| info.min_rtt);
         kernel.or(self.answered_in).unwrap_or_default()
     }
 
@@ -126,7 +133,8 @@ impl Control {
     }
 
     fn ends(&self) -> Result<(SocketAddr, SocketAddr), Error> {
-        let no_address = || Error::new(Fault::Bug, "no-address", "a connection through ssh has no address");
+        let no_address =
+            || Error::new(Fault::Bug, "no-address", "a connection through ssh has no address");
         self.line.as_ref().and_then(|line| line.ends).ok_or_else(no_address)
     }
 
@@ -185,8 +193,10 @@ impl Control {
             }
             match read {
                 Some(Ok(0) | Err(_)) => {
-                    let heard_of_it = [std::io::ErrorKind::ConnectionReset, std::io::ErrorKind::BrokenPipe];
-                    self.is_cut_off |= matches!(&read, Some(Err(error)) if !heard_of_it.contains(&error.kind()));
+                    let heard_of_it =
+                        [std::io::ErrorKind::ConnectionReset, std::io::ErrorKind::BrokenPipe];
+                    self.is_cut_off |=
+                        matches!(&read, Some(Err(error)) if !heard_of_it.contains(&error.kind()));
                     self.session.handle(now, Input::Closed);
                 }
                 Some(Ok(len)) => {
@@ -198,7 +208,8 @@ impl Control {
         }
     }
 
-    /// Serves the connection until a request fails; what happens to the others is kept for [`Self::done`]. Cancel-safe.
+    /// Serves the connection until a request fails; what happens to the others is kept for
+    /// [`Self::done`]. Cancel-safe.
     pub(super) async fn failure(&mut self) -> Error {
         loop {
             match self.next().await {
@@ -273,7 +284,8 @@ impl Control {
         }
     }
 
-    /// Waits for a transfer's end and tells `moved` how many bytes the server says it has stored or sent so far (112).
+    /// Waits for a transfer's end and tells `moved` how many bytes the server says it has stored or
+    /// sent so far (112).
     pub(super) async fn transferred(&mut self, id: u64, moved: &AtomicU64) -> Result<Reply, Error> {
         loop {
             match self.event_of(id).await? {
@@ -297,10 +309,19 @@ impl Control {
             }
         }
         // K-6: where the node says so, its data ports are at another address.
-        let told =
-            self.features.parameters("FARLINE").find_map(|feature| feature.strip_prefix("ADDRESS ")?.parse::<IpAddr>().ok());
-        let address = address.map(|address| told.map_or(address, |ip| SocketAddr::new(ip, address.port())));
-        address.ok_or_else(|| Error::new(Fault::There, "no-address", format!("{} did not say where it listens", self.server)))
+        let told = self
+            .features
+            .parameters("FARLINE")
+            .find_map(|feature| feature.strip_prefix("ADDRESS ")?.parse::<IpAddr>().ok());
+        let address =
+            address.map(|address| told.map_or(address, |ip| SocketAddr::new(ip, address.port())));
+        address.ok_or_else(|| {
+            Error::new(
+                Fault::There,
+                "no-address",
+                format!("{} did not say where it listens", self.server),
+            )
+        })
     }
 
     /// What is at a path, by the answer to the `Stat` request `id`; `None` when nothing is.

@@ -27,7 +27,8 @@ use tokio::time::MissedTickBehavior;
 /// Copies `sources` to `destination`; `watch` is told several times a second how it stands.
 ///
 /// # Errors
-/// When nothing could be copied: what, whose fault, what to try. Single files that failed are in the outcome.
+/// When nothing could be copied: what, whose fault, what to try. Single files that failed are in
+/// the outcome.
 pub async fn copy(
     sources: &[Location],
     destination: &Location,
@@ -37,8 +38,16 @@ pub async fn copy(
     let began = Instant::now();
     let (cpu_before, _) = process_usage();
     let live = Arc::new(Live::new(options, options.limit.map(|rate| Arc::new(Pace::new(rate)))));
-    let mut copy =
-        Copy { options, wishes: options.wishes.clone(), held: None, began, ledger: Ledger::default(), watch, live, base: 0 };
+    let mut copy = Copy {
+        options,
+        wishes: options.wishes.clone(),
+        held: None,
+        began,
+        ledger: Ledger::default(),
+        watch,
+        live,
+        base: 0,
+    };
     let remote = |location: &Location| matches!(location, Location::Remote(_));
     match destination {
         Location::Remote(to) if sources.iter().all(remote) => {
@@ -63,7 +72,9 @@ pub async fn copy(
         here => {
             for source in sources {
                 match source {
-                    Location::Remote(from) => download::run(&mut copy, from, here, sources.len() > 1).await?,
+                    Location::Remote(from) => {
+                        download::run(&mut copy, from, here, sources.len() > 1).await?
+                    }
                     from => local::run(&mut copy, from, here, sources.len() > 1).await?,
                 }
             }
@@ -73,10 +84,14 @@ pub async fn copy(
         return Err(Error { message: format!("{source}: {}", error.message), ..error });
     }
     if options.rdma.is_some() && !copy.ledger.tried_rdma && copy.ledger.data_path.is_some() {
-        copy.ledger.note("without RDMA, which is for copies between this host and a Farline node".to_owned());
+        copy.ledger.note(
+            "without RDMA, which is for copies between this host and a Farline node".to_owned(),
+        );
     }
     if let Some(refusal) = options.direct_io.refusal() {
-        copy.ledger.note(format!("without direct I/O, through the page cache, where a file system refused it: {refusal}"));
+        copy.ledger.note(format!(
+            "without direct I/O, through the page cache, where a file system refused it: {refusal}"
+        ));
     }
     let elapsed = Span::from(began.elapsed());
     copy.ledger.samples.push(Sample { t: elapsed.as_secs_f64(), bytes: copy.ledger.bytes });
@@ -89,14 +104,21 @@ fn usable(name: &str) -> bool {
     check(&TcpOptions { congestion: Some(name.to_owned()), buffer: None }).is_ok()
 }
 
-/// A path that is `rtt` long, over which this host sends, or receives, and of which nothing else is known.
+/// A path that is `rtt` long, over which this host sends, or receives, and of which nothing else is
+/// known.
 pub fn unmeasured(rtt: Span, sending: bool) -> Unmeasured {
-    let sysctl = |name: &str| std::fs::read_to_string(format!("/proc/sys/net/ipv4/{name}")).unwrap_or_default();
+    let sysctl = |name: &str| {
+        std::fs::read_to_string(format!("/proc/sys/net/ipv4/{name}")).unwrap_or_default()
+    };
     let offered = sysctl("tcp_available_congestion_control");
     Unmeasured {
         rtt,
         window: window_limit(if sending { "tcp_wmem" } else { "tcp_rmem" }),
-        available: offered.split_whitespace().filter(|name| usable(name)).map(str::to_owned).collect(),
+        available: offered
+            .split_whitespace()
+            .filter(|name| usable(name))
+            .map(str::to_owned)
+            .collect(),
         default_congestion: sysctl("tcp_congestion_control").trim().to_owned(),
     }
 }
@@ -129,7 +151,8 @@ pub(super) struct Copy<'a> {
 }
 
 impl Copy<'_> {
-    /// Makes the congestion control that was asked for available to this host's channels, or notes why they use another.
+    /// Makes the congestion control that was asked for available to this host's channels, or notes
+    /// why they use another.
     fn obtain_congestion(&mut self) -> Result<(), Error> {
         let Some(name) = self.wishes.congestion.clone() else { return Ok(()) };
         let obtained = kernelcc::obtain(&Wish::new(name.clone()));
@@ -146,7 +169,9 @@ impl Copy<'_> {
             }
             Ok(_) => {
                 self.wishes.congestion = None;
-                self.ledger.note(format!("without {name}: this kernel has it for processes with CAP_NET_ADMIN only"));
+                self.ledger.note(format!(
+                    "without {name}: this kernel has it for processes with CAP_NET_ADMIN only"
+                ));
             }
         }
         Ok(())
@@ -157,14 +182,18 @@ impl Copy<'_> {
         self.options.wishes.congestion.as_deref()
     }
 
-    /// Notes that a sender which is no Farline node is not told of the congestion control that was asked for.
+    /// Notes that a sender which is no Farline node is not told of the congestion control that was
+    /// asked for.
     ///
     /// # Errors
-    /// [`Fault::You`] for a name that neither Farline nor this host's kernel knows: nobody else will say so.
+    /// [`Fault::You`] for a name that neither Farline nor this host's kernel knows: nobody else
+    /// will say so.
     pub(super) fn congestion_untold(&mut self, sender: &Remote) -> Result<(), Error> {
         let Some(name) = self.asked_congestion().map(str::to_owned) else { return Ok(()) };
         known(&name)?;
-        self.ledger.note(format!("without {name}: {sender} sends, and is no Farline node that could be told"));
+        self.ledger.note(format!(
+            "without {name}: {sender} sends, and is no Farline node that could be told"
+        ));
         Ok(())
     }
 
@@ -173,17 +202,17 @@ impl Copy<'_> {
         let known = Circumstances {
             path: unmeasured(rtt, sending),
             size,
-            queue_pairs: self
-                .options
-                .rdma
-                .map_or(0, |wish| usize::from(wish.queue_pairs_at(rtt)) * self.options.wishes.streams.unwrap_or(1)),
+            queue_pairs: self.options.rdma.map_or(0, |wish| {
+                usize::from(wish.queue_pairs_at(rtt)) * self.options.wishes.streams.unwrap_or(1)
+            }),
         };
         let mut choice = Choice::new(&known, &self.wishes, Bytes(BLOCK_LEN as u64));
         if let Some(wanted) = self.options.buffer {
             choice.reasons.push(format!("socket buffers of {wanted} as asked"));
             if let Some(granted) = granted_buffer(wanted).filter(|&granted| granted < wanted) {
                 let why = "net.core.wmem_max or net.core.rmem_max allows no more";
-                self.ledger.note(format!("socket buffers of {granted} rather than {wanted}: {why}"));
+                self.ledger
+                    .note(format!("socket buffers of {granted} rather than {wanted}: {why}"));
             }
         }
         self.ledger.rtt = rtt;
@@ -198,7 +227,8 @@ impl Copy<'_> {
         TcpOptions { congestion, buffer: self.options.buffer }
     }
 
-    /// What may change of a transfer that this end sends over channels with `congestion`, more of which open by `line`.
+    /// What may change of a transfer that this end sends over channels with `congestion`, more of
+    /// which open by `line`.
     pub(super) fn leeway(&self, congestion: Option<&str>, line: Option<Line>) -> Leeway {
         let paced = self.live.pace.is_some();
         let congestion = congestion.filter(|_| self.options.wishes.congestion.is_none() && !paced);
@@ -209,12 +239,14 @@ impl Copy<'_> {
     /// Takes over what the other end said while it moved data (D-3).
     pub(super) fn take_remarks(&mut self, control: &Control) {
         let (changed, limited) = lock(&control.heard()).take_remarks();
-        changed.into_iter().for_each(|why| self.live.changed(format!("at {}: {why}", control.server())));
+        changed
+            .into_iter()
+            .for_each(|why| self.live.changed(format!("at {}: {why}", control.server())));
         self.ledger.limited_there = limited.or(self.ledger.limited_there.take());
     }
 
-    /// Runs blocking `work` on a thread of its own and watches it. Meanwhile `control` is served, and a failure that the
-    /// server reports there breaks the work off and stands as the reason.
+    /// Runs blocking `work` on a thread of its own and watches it. Meanwhile `control` is served,
+    /// and a failure that the server reports there breaks the work off and stands as the reason.
     pub(super) async fn attend<T: Send + 'static>(
         &mut self,
         mut control: Option<&mut Control>,
@@ -224,7 +256,8 @@ impl Copy<'_> {
         let moving = Instant::now();
         let mut work = tokio::task::spawn_blocking(move || work(&live));
         let mut said = None;
-        let watched = control.as_ref().map(|control| (control.server().to_owned(), control.heard()));
+        let watched =
+            control.as_ref().map(|control| (control.server().to_owned(), control.heard()));
         let mut silence = Silence::new(control.as_ref().and_then(|control| control.patience()));
         let mut tick = tokio::time::interval(Duration::from_millis(200));
         tick.set_missed_tick_behavior(MissedTickBehavior::Skip);
@@ -259,9 +292,12 @@ impl Copy<'_> {
         };
         self.show();
         self.ledger.moving = self.ledger.moving + moving.elapsed().into();
-        let result = result.unwrap_or_else(|_| Err(Error::new(Fault::Bug, "thread-lost", "a transfer thread panicked")));
+        let result = result.unwrap_or_else(|_| {
+            Err(Error::new(Fault::Bug, "thread-lost", "a transfer thread panicked"))
+        });
         match (result, said, control) {
-            // A peer that fails closes its channels and says why: the reason counts, and is worth a moment's wait.
+            // A peer that fails closes its channels and says why: the reason counts, and is worth a
+            // moment's wait.
             (Err(error), Some(said), _) if error.code == "channel-lost" => Err(said),
             (Err(error), None, Some(control)) if error.code == "channel-lost" => {
                 let patience = Duration::from_secs(2) + Duration::from(control.rtt());
@@ -278,12 +314,17 @@ impl Copy<'_> {
     }
 
     /// Waits for the server's last word on each of `requests`, still showing what arrives.
-    pub(super) async fn until_done(&mut self, control: &mut Control, requests: &[u64]) -> Result<(), Error> {
+    pub(super) async fn until_done(
+        &mut self,
+        control: &mut Control,
+        requests: &[u64],
+    ) -> Result<(), Error> {
         let moving = Instant::now();
         let mut result = Ok(());
         for &id in requests {
             let ended = self.reply_to(control, id).await.map(drop);
-            let is_given_up = matches!(&ended, Err(error) if error.code == "peer-silent") || self.options.stop.reason().is_some();
+            let is_given_up = matches!(&ended, Err(error) if error.code == "peer-silent")
+                || self.options.stop.reason().is_some();
             // The first failure is the cause; those behind it follow from it.
             result = result.and(ended);
             if is_given_up {
@@ -295,7 +336,11 @@ impl Copy<'_> {
     }
 
     /// The server's answer to the request `id`, which may take it long.
-    pub(super) async fn reply_to(&mut self, control: &mut Control, id: u64) -> Result<Reply, Error> {
+    pub(super) async fn reply_to(
+        &mut self,
+        control: &mut Control,
+        id: u64,
+    ) -> Result<Reply, Error> {
         let (server, heard) = (control.server().to_owned(), control.heard());
         let mut silence = Silence::new(control.patience());
         let mut tick = tokio::time::interval(Duration::from_millis(200));
@@ -322,7 +367,8 @@ impl Copy<'_> {
     pub(super) fn integrity(&self, control: &Control) -> Integrity {
         // Without checked blocks the file's digest is all there is.
         let checks = control.checks() && self.options.verify != Verify::None;
-        let short_zeros = checks && control.features().parameters("FARLINE").any(|feature| feature == "ZEROS");
+        let short_zeros =
+            checks && control.features().parameters("FARLINE").any(|feature| feature == "ZEROS");
         Integrity { checks, digests: self.options.verify == Verify::Digest, short_zeros }
     }
 
@@ -346,9 +392,13 @@ impl Copy<'_> {
         if let Some(choice) = &mut self.ledger.choice {
             choice.reasons.append(&mut lock(&live.changes));
         }
-        let first = live.tally.first_byte().map(|first| Span::from(first.saturating_duration_since(self.began)));
+        let first = live
+            .tally
+            .first_byte()
+            .map(|first| Span::from(first.saturating_duration_since(self.began)));
         self.ledger.first_byte = self.ledger.first_byte.or(first);
-        let began = live.tally.began().map(|began| Span::from(began.saturating_duration_since(self.began)));
+        let began =
+            live.tally.began().map(|began| Span::from(began.saturating_duration_since(self.began)));
         self.ledger.first_data = self.ledger.first_data.or(began);
         self.ledger.bad_blocks += live.tally.bad_blocks();
         self.ledger.bad_headers += live.tally.bad_headers();
@@ -356,7 +406,8 @@ impl Copy<'_> {
     }
 
     pub(super) fn show(&mut self) {
-        // In this order: a thread that is put aside between the two must not show more bytes than there were by then.
+        // In this order: a thread that is put aside between the two must not show more bytes than
+        // there were by then.
         let bytes = self.base + self.live.arrived();
         let elapsed = Span::from(self.began.elapsed());
         let (total, files) = *lock(&self.live.total);

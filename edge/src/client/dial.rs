@@ -1,5 +1,5 @@
-//! Opens the data connections of a copy from this end: straight to the node's data port, or, where that cannot be
-//! reached, through ssh or the control port (docs/protocol.md: K-1, K-5, P-2, H-2).
+//! Opens the data connections of a copy from this end: straight to the node's data port, or, where
+//! that cannot be reached, through ssh or the control port (docs/protocol.md: K-1, K-5, P-2, H-2).
 
 use super::control::Control;
 use super::ssh::Ssh;
@@ -18,7 +18,8 @@ use std::time::Duration;
 
 /// How long a stock server's data port may take; it has no other way in.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
-/// How long a node's data port may take, beside three round trips, before another way is tried: H-2.
+/// How long a node's data port may take, beside three round trips, before another way is tried:
+/// H-2.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// How long a TLS handshake may take.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(30);
@@ -63,37 +64,74 @@ pub(super) async fn dial(
     let tls = control.data_tls().await?;
     let Some(key) = control.agreed_key().await? else {
         if tls.is_some() {
-            return Err(Error::new(Fault::There, "cannot-encrypt", "the server encrypts, but knows no keys"));
+            return Err(Error::new(
+                Fault::There,
+                "cannot-encrypt",
+                "the server encrypts, but knows no keys",
+            ));
         }
-        let line =
-            Line { address, options: options.clone(), timeout: within(control, CONNECT_TIMEOUT), key: None, greeted: false, tls };
-        let channels = line.open(streams).await.map_err(|error| unreachable(address, options, &error))?;
+        let line = Line {
+            address,
+            options: options.clone(),
+            timeout: within(control, CONNECT_TIMEOUT),
+            key: None,
+            greeted: false,
+            tls,
+        };
+        let channels =
+            line.open(streams).await.map_err(|error| unreachable(address, options, &error))?;
         return Ok(Dialled { channels, path: DataPath::Direct, encrypted: false, line: None });
     };
     let encrypted = tls.is_some();
     let timeout = within(control, PATIENCE + 3 * Duration::from(control.rtt()));
-    let straight = Line { address, options: options.clone(), timeout, key: Some(key), greeted: false, tls };
+    let straight =
+        Line { address, options: options.clone(), timeout, key: Some(key), greeted: false, tls };
     let tried = match control.is_carried() {
         // What was arranged in the clear for ssh must not go any other way in a later pass.
         true => Err(io::ErrorKind::TimedOut.into()),
         false => straight.clone().open(streams).await,
     };
     let error = match tried {
-        Ok(channels) => return Ok(Dialled { channels, path: DataPath::Direct, encrypted, line: Some(straight) }),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(unreachable(address, options, &error)),
+        Ok(channels) => {
+            return Ok(Dialled {
+                channels,
+                path: DataPath::Direct,
+                encrypted,
+                line: Some(straight),
+            });
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            return Err(unreachable(address, options, &error));
+        }
         Err(error) => error,
     };
     if control.is_over_ssh() {
         let (ssh, address) = control.rearrange_for_ssh().await?;
         control.data_tls().await?;
-        let key = control.agreed_key().await?.ok_or_else(|| unreachable(address, options, &error))?;
-        let carried: io::Result<Vec<_>> = (0..streams).map(|_| carry(&ssh, address, &key)).collect();
-        let failed = |error: io::Error| Error::new(Fault::Here, "no-ssh", format!("cannot run ssh for data: {error}"));
-        return Ok(Dialled { channels: carried.map_err(failed)?, path: DataPath::Ssh, encrypted: true, line: None });
+        let key =
+            control.agreed_key().await?.ok_or_else(|| unreachable(address, options, &error))?;
+        let carried: io::Result<Vec<_>> =
+            (0..streams).map(|_| carry(&ssh, address, &key)).collect();
+        let failed = |error: io::Error| {
+            Error::new(Fault::Here, "no-ssh", format!("cannot run ssh for data: {error}"))
+        };
+        return Ok(Dialled {
+            channels: carried.map_err(failed)?,
+            path: DataPath::Ssh,
+            encrypted: true,
+            line: None,
+        });
     }
-    let through = Line { address: control.peer()?, timeout: within(control, CONNECT_TIMEOUT), greeted: true, ..straight };
+    let through = Line {
+        address: control.peer()?,
+        timeout: within(control, CONNECT_TIMEOUT),
+        greeted: true,
+        ..straight
+    };
     match through.clone().open(streams).await {
-        Ok(channels) => Ok(Dialled { channels, path: DataPath::ControlPort, encrypted, line: Some(through) }),
+        Ok(channels) => {
+            Ok(Dialled { channels, path: DataPath::ControlPort, encrypted, line: Some(through) })
+        }
         Err(_) => Err(unreachable(address, options, &error)),
     }
 }
@@ -186,11 +224,19 @@ fn unreachable(address: SocketAddr, options: &TcpOptions, error: &io::Error) -> 
     if error.kind() == io::ErrorKind::NotFound
         && let Some(name) = &options.congestion
     {
-        return Error::new(Fault::You, "unknown-congestion", format!("this kernel has no congestion control `{name}`"))
-            .hint("see /proc/sys/net/ipv4/tcp_available_congestion_control");
+        return Error::new(
+            Fault::You,
+            "unknown-congestion",
+            format!("this kernel has no congestion control `{name}`"),
+        )
+        .hint("see /proc/sys/net/ipv4/tcp_available_congestion_control");
     }
     let said = error.to_string();
     let said = said.split(" (os error").next().unwrap_or_default();
-    Error::new(Fault::Between, "data-connection", format!("cannot connect to {address} for data: {said}"))
-        .hint("a firewall may hold the node's data ports back")
+    Error::new(
+        Fault::Between,
+        "data-connection",
+        format!("cannot connect to {address} for data: {said}"),
+    )
+    .hint("a firewall may hold the node's data ports back")
 }

@@ -1,4 +1,5 @@
-//! Copies from a node to this host, as one tree; from any other GridFTP server [`from_stock`] takes over.
+//! Copies from a node to this host, as one tree; from any other GridFTP server [`from_stock`] takes
+//! over.
 
 use super::control::Control;
 use super::copy::{Copy, known};
@@ -13,12 +14,17 @@ use super::location::{Location, Remote};
 use super::passes::{Passes, agree, nameable, source_of};
 use super::upload::staging;
 use crate::channels::Channel;
-use crate::mover::{Acceptor, BLOCK_LEN, Incoming, Integrity, MANIFEST_LIMIT, ReceiveJob, Received, TREE_MODULE, Tally, receive};
+use crate::mover::{
+    Acceptor, BLOCK_LEN, Incoming, Integrity, MANIFEST_LIMIT, ReceiveJob, Received, TREE_MODULE,
+    Tally, receive,
+};
 use crate::stores::{BytesSink, Held, Landed, Landing, Sink, join};
 use crate::sys::pool::Slot;
 use crate::sys::tcp::TcpInfo;
 use farline_core::gridftp::client::{Request, Transfer, What};
-use farline_core::gridftp::{self, Command, Kind, Mode, Module, Options as Opts, Pathname, RetrieveOptions};
+use farline_core::gridftp::{
+    self, Command, Kind, Mode, Module, Options as Opts, Pathname, RetrieveOptions,
+};
 use farline_core::transfer::journal::Origin;
 use farline_core::transfer::{Choice, Digests, Entry, EntryKind, Layout, Verdict, parse_manifest};
 use farline_core::units::{ByteRanges, Bytes, Error, Fault};
@@ -27,7 +33,8 @@ use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Channels and slots between the transfers of one copy, and where channels come in unless this end opened them.
+/// Channels and slots between the transfers of one copy, and where channels come in unless this end
+/// opened them.
 pub(super) struct Rig {
     acceptor: Option<Arc<dyn Incoming + Send>>,
     channels: Vec<Box<dyn Channel>>,
@@ -35,15 +42,23 @@ pub(super) struct Rig {
     pub(super) tcp: Vec<TcpInfo>,
 }
 
-pub(super) async fn run(copy: &mut Copy<'_>, from: &Remote, to: &Location, several: bool) -> Result<(), Error> {
+pub(super) async fn run(
+    copy: &mut Copy<'_>,
+    from: &Remote,
+    to: &Location,
+    several: bool,
+) -> Result<(), Error> {
     // Where the node knows keys its data port is known as soon as the login is done.
     let passive = Request::Passive { mode: Mode::Extended, striped: false };
-    let (mut control, ahead) = Control::open(from, &copy.options.reach, vec![Request::ToFarline(Box::new(passive))]).await?;
+    let (mut control, ahead) =
+        Control::open(from, &copy.options.reach, vec![Request::ToFarline(Box::new(passive))])
+            .await?;
     control.require(from).await?;
     let mut choice = copy.choose(control.rtt(), None, false);
     let is_ordered = control.features().parameters("FARLINE").any(|feature| feature == "ORDER");
     if *to == Location::Standard && !is_ordered {
-        // What several channels bring cannot be set right with bounded memory unless each is in order.
+        // What several channels bring cannot be set right with bounded memory unless each is in
+        // order.
         choice.streams = 1;
         copy.ledger.streams = 1;
     }
@@ -76,17 +91,24 @@ fn shown(folder: &Path) -> String {
 
 /// The error of an interrupted copy of which something durable is kept.
 pub(super) fn interrupted(error: Error, list: &str) -> Error {
-    Error { message: "interrupted; what had arrived is kept under a hidden name".to_owned(), ..error }
-        .hint(format!("run the same command again to go on from there; `{list}` shows what is kept"))
+    Error {
+        message: "interrupted; what had arrived is kept under a hidden name".to_owned(),
+        ..error
+    }
+    .hint(format!("run the same command again to go on from there; `{list}` shows what is kept"))
 }
 
 pub(super) fn parallelism(streams: usize) -> Request {
     let streams = u32::try_from(streams).unwrap_or(1);
-    let retrieve = RetrieveOptions { parallelism: Some((streams, streams, streams)), ..RetrieveOptions::default() };
+    let retrieve = RetrieveOptions {
+        parallelism: Some((streams, streams, streams)),
+        ..RetrieveOptions::default()
+    };
     Request::Exec(Command::Options(Opts::Retrieve(retrieve)))
 }
 
-/// Opens the channels to the node, so that this end need not be reachable: K-4. A node without keys connects to us.
+/// Opens the channels to the node, so that this end need not be reachable: K-4. A node without keys
+/// connects to us.
 async fn reach(
     copy: &mut Copy<'_>,
     control: &mut Control,
@@ -103,10 +125,17 @@ async fn reach(
     copy.ledger.encrypted = Some(dialled.encrypted);
     let slots = staging(choice)?;
     // A receiver in order has shared its slots out among the channels that there are.
-    let line = dialled.line.filter(|_| copy.options.wishes.streams.is_none() && !is_ordered && copy.live.pace.is_none());
+    let line = dialled.line.filter(|_| {
+        copy.options.wishes.streams.is_none() && !is_ordered && copy.live.pace.is_none()
+    });
     let adapts = control.adapt(line.is_some(), copy.options.wishes.congestion.is_none());
     let acceptor = line.filter(|_| adapts.is_some()).map(|line| {
-        let further = Further::new(line, control.heard(), dialled.channels.len(), slots.len().saturating_sub(2));
+        let further = Further::new(
+            line,
+            control.heard(),
+            dialled.channels.len(),
+            slots.len().saturating_sub(2),
+        );
         Arc::new(further) as Arc<dyn Incoming + Send>
     });
     Ok((Rig { acceptor, channels: dialled.channels, slots, tcp: Vec::new() }, adapts))
@@ -134,7 +163,8 @@ async fn anew(
     Ok(rig)
 }
 
-/// Asks the server for the socket buffers that were asked for here; one that does not know how keeps its own.
+/// Asks the server for the socket buffers that were asked for here; one that does not know how
+/// keeps its own.
 fn tell_buffer(copy: &Copy<'_>, control: &mut Control) {
     if let Some(Bytes(len)) = copy.options.buffer {
         control.try_request(Request::Exec(Command::SocketBuffer(len)));
@@ -142,24 +172,42 @@ fn tell_buffer(copy: &Copy<'_>, control: &mut Control) {
 }
 
 /// Listens for the server's channels and tells it where and how many.
-pub(super) async fn arrange(copy: &mut Copy<'_>, control: &mut Control, choice: &Choice) -> Result<(Rig, Vec<u64>), Error> {
+pub(super) async fn arrange(
+    copy: &mut Copy<'_>,
+    control: &mut Control,
+    choice: &Choice,
+) -> Result<(Rig, Vec<u64>), Error> {
     if control.data_tls().await?.is_some() {
-        return Err(Error::new(Fault::There, "cannot-encrypt", "the server encrypts, but knows no keys"));
+        return Err(Error::new(
+            Fault::There,
+            "cannot-encrypt",
+            "the server encrypts, but knows no keys",
+        ));
     }
     copy.ledger.data_path = Some(DataPath::Direct);
     copy.ledger.encrypted = Some(false);
     let local = control.local()?;
-    let acceptor = Acceptor::bind(SocketAddr::new(local.ip(), 0), None, None, &copy.tcp_options(None))?;
+    let acceptor =
+        Acceptor::bind(SocketAddr::new(local.ip(), 0), None, None, &copy.tcp_options(None))?;
     tell_buffer(copy, control);
     let requests = vec![
         control.request(parallelism(choice.streams)),
-        control.request(Request::Active { mode: Mode::Extended, addresses: vec![acceptor.address()] }),
+        control
+            .request(Request::Active { mode: Mode::Extended, addresses: vec![acceptor.address()] }),
     ];
-    Ok((Rig { acceptor: Some(Arc::new(acceptor)), channels: Vec::new(), slots: staging(choice)?, tcp: Vec::new() }, requests))
+    Ok((
+        Rig {
+            acceptor: Some(Arc::new(acceptor)),
+            channels: Vec::new(),
+            slots: staging(choice)?,
+            tcp: Vec::new(),
+        },
+        requests,
+    ))
 }
 
-/// Waits for the node's answer before anything moves when only the node can know the control `asked` for: a word that no host knows
-/// is a mistake. What Farline knows is not waited for.
+/// Waits for the node's answer before anything moves when only the node can know the control
+/// `asked` for: a word that no host knows is a mistake. What Farline knows is not waited for.
 async fn told_of_unknown(
     copy: &mut Copy<'_>,
     control: &mut Control,
@@ -183,7 +231,8 @@ async fn from_farline(
     several: bool,
     choice: &Choice,
 ) -> Result<(), Error> {
-    // The node sends, so the congestion control is at its end; one that does not have it says so and uses its own.
+    // The node sends, so the congestion control is at its end; one that does not have it says so
+    // and uses its own.
     let congestion = choice.congestion.clone().map(|name| {
         let value = Opts::Farline { name: "congestion".to_owned(), value: name.clone() };
         (control.try_request(Request::Exec(Command::Options(value))), name)
@@ -193,7 +242,9 @@ async fn from_farline(
     let address = if keyed { Some(control.passive(passive).await?) } else { None };
     let integrity = copy.integrity(control);
     let mut agreed = Vec::new();
-    if *to == Location::Standard && control.features().parameters("FARLINE").any(|feature| feature == "ORDER") {
+    if *to == Location::Standard
+        && control.features().parameters("FARLINE").any(|feature| feature == "ORDER")
+    {
         let option = Opts::Farline { name: "order".to_owned(), value: "ascending".to_owned() };
         agreed.push(control.request(Request::Exec(Command::Options(option))));
     }
@@ -203,10 +254,15 @@ async fn from_farline(
     let path = Pathname::new(from.path.clone());
     let transfer = |parms: &str, held: &ByteRanges| {
         let module = Some(Module { name: TREE_MODULE.to_owned(), parms: parms.to_owned() });
-        Request::Transfer(Transfer { module, held: held.clone(), ..Transfer::new(What::Retrieve, path.clone()) })
+        Request::Transfer(Transfer {
+            module,
+            held: held.clone(),
+            ..Transfer::new(What::Retrieve, path.clone())
+        })
     };
     let nothing = ByteRanges::new();
-    let (name, contents) = (from.name().to_vec(), from.path.ends_with(b"/") && from.store.is_none());
+    let (name, contents) =
+        (from.name().to_vec(), from.path.ends_with(b"/") && from.store.is_none());
     // Clause R-7: where something is left, what it is can be told when the manifest is there.
     // So it can where files may stay: which, is known when the manifest is there.
     let picks = copy.options.existing != Existing::Replace;
@@ -218,8 +274,12 @@ async fn from_farline(
     let mut lists = Passes::default();
     let (manifest, mut rest, text) = loop {
         let manifest = control.request(transfer("manifest", &nothing));
-        let rest = (!resuming).then(|| ["data", "digests"].map(|part| control.request(transfer(part, &nothing))));
-        let error = match copy.attend(Some(control), move |live| receive_list(live, rig, MANIFEST_LIMIT, integrity)).await {
+        let rest = (!resuming)
+            .then(|| ["data", "digests"].map(|part| control.request(transfer(part, &nothing))));
+        let error = match copy
+            .attend(Some(control), move |live| receive_list(live, rig, MANIFEST_LIMIT, integrity))
+            .await
+        {
             Ok((again, text)) => {
                 rig = again;
                 break (manifest, rest, text);
@@ -231,14 +291,23 @@ async fn from_farline(
         let pending = std::iter::once(manifest).chain(rest.into_iter().flatten());
         rig = anew(copy, control, address, choice, is_ordered, pending, &mut agreed).await?;
     };
-    let entries = parse_manifest(&text).map_err(|error| Error::new(Fault::There, "bad-manifest", error.to_string()))?;
+    let entries = parse_manifest(&text)
+        .map_err(|error| Error::new(Fault::There, "bad-manifest", error.to_string()))?;
     let is_folder = !matches!(&entries[..], [only] if only.path.is_empty() && only.kind != EntryKind::Directory);
     if is_folder && !copy.options.recursive {
-        return Err(Error::new(Fault::You, "is-a-directory", format!("{} is a directory", String::from_utf8_lossy(&name)))
-            .hint("add -r to copy it with all that is in it"));
+        return Err(Error::new(
+            Fault::You,
+            "is-a-directory",
+            format!("{} is a directory", String::from_utf8_lossy(&name)),
+        )
+        .hint("add -r to copy it with all that is in it"));
     }
     let layout = Arc::new(Layout::new(entries, BLOCK_LEN));
-    let files = layout.entries().iter().filter(|entry| matches!(entry.kind, EntryKind::File { .. })).count() as u64;
+    let files = layout
+        .entries()
+        .iter()
+        .filter(|entry| matches!(entry.kind, EntryKind::File { .. }))
+        .count() as u64;
     let place = destination(to, &name, is_folder, contents, several)?;
     let kept = kept_here(copy, &place, layout.entries());
     let sink: Arc<dyn Landing> = place.sink(&layout, &copy.options.direct_io)?.into();
@@ -247,7 +316,8 @@ async fn from_farline(
         source: source_of(&format!("{}:{}", from.host, from.port), [&from.path[..]].into_iter()),
         digests: integrity.digests,
     };
-    let held = if integrity.checks { sink.begin(origin)? } else { None }.unwrap_or_else(|| Held::nothing(&layout));
+    let held = if integrity.checks { sink.begin(origin)? } else { None }
+        .unwrap_or_else(|| Held::nothing(&layout));
     sink.make_folders()?;
     copy.ledger.resumed_bytes += held.blocks.total();
     let digests = if integrity.digests { held.digests } else { Digests::uncomputed(&layout) };
@@ -261,7 +331,10 @@ async fn from_farline(
         passes.made += 1;
         let requests = rest.take().unwrap_or_else(|| {
             let named = nameable(&arrived);
-            [control.request(transfer("data", &named)), control.request(transfer("digests", &nothing))]
+            [
+                control.request(transfer("data", &named)),
+                control.request(transfer("digests", &nothing)),
+            ]
         });
         copy.live.expect(layout.payload(), files);
         copy.live.held.store(arrived.total(), Ordering::Relaxed);
@@ -298,7 +371,9 @@ async fn from_farline(
         match control.done(id).await {
             Ok(_) => copy.ledger.congestion = Some(name),
             // What Farline chose by itself is no promise.
-            Err(error) if copy.asked_congestion().is_some() => copy.ledger.note(format!("without {name}: {error}")),
+            Err(error) if copy.asked_congestion().is_some() => {
+                copy.ledger.note(format!("without {name}: {error}"))
+            }
             Err(_) => {}
         }
     }
@@ -332,12 +407,15 @@ impl Pass {
         if total != layout.payload() {
             let message = format!("{total} of {} bytes are here", layout.payload());
             return Err(match integrity.checks {
-                true => Error::new(Fault::Between, "blocks-missing", message)
-                    .hint("the path changed or lost data; run the same command again, it goes on from what arrived"),
+                true => Error::new(Fault::Between, "blocks-missing", message).hint(
+                    "the path changed or lost data; run the same command again, it goes on \
+                        from what arrived",
+                ),
                 false => Error::new(Fault::There, "incomplete", message),
             });
         }
-        let (rig, list) = receive_list(live, rig, layout.entries().len() * Verdict::WIRE_LEN, integrity)?;
+        let (rig, list) =
+            receive_list(live, rig, layout.entries().len() * Verdict::WIRE_LEN, integrity)?;
         let verdicts = Verdict::decode_for(&layout, &list)?;
         let digests = digests.lock().unwrap_or_else(PoisonError::into_inner);
         Ok((live.alone(|| sink.land(Some((&verdicts, &digests)))), rig))
@@ -351,14 +429,20 @@ pub(super) fn take(copy: &mut Copy<'_>, landed: Landed) {
 }
 
 /// Lists a remote tree, folder by folder.
-pub(super) async fn list_tree(copy: &mut Copy<'_>, control: &mut Control, top: &[u8]) -> Result<Vec<Entry>, Error> {
+pub(super) async fn list_tree(
+    copy: &mut Copy<'_>,
+    control: &mut Control,
+    top: &[u8],
+) -> Result<Vec<Entry>, Error> {
     let mut entries = Vec::new();
     let mut folders = vec![Vec::new()];
     while let Some(folder) = folders.pop() {
         let at = join(top.strip_suffix(b"/").unwrap_or(top), &folder);
         for found in control.list(&at).await? {
             let name = found.name.name();
-            if matches!(found.kind, Kind::CurrentDirectory | Kind::ParentDirectory) || matches!(name, b"" | b"." | b"..") {
+            if matches!(found.kind, Kind::CurrentDirectory | Kind::ParentDirectory)
+                || matches!(name, b"" | b"." | b"..")
+            {
                 continue;
             }
             let path = join(&folder, name);
@@ -372,7 +456,11 @@ pub(super) async fn list_tree(copy: &mut Copy<'_>, control: &mut Control, top: &
                 Kind::Directory => folders.push(path.clone()),
                 Kind::File => {}
                 _ => {
-                    let error = Error::new(Fault::You, "not-a-file", "it is neither a file nor a directory");
+                    let error = Error::new(
+                        Fault::You,
+                        "not-a-file",
+                        "it is neither a file nor a directory",
+                    );
                     copy.ledger.failures.push((path, error));
                     continue;
                 }
@@ -389,20 +477,30 @@ pub(super) fn entry(path: Vec<u8>, found: &gridftp::Entry) -> Entry {
         _ => EntryKind::File { len: found.size.unwrap_or(0) },
     };
     let time = found.modified.unwrap_or_default();
-    let modified_ns = time.seconds.saturating_mul(1_000_000_000).saturating_add(i64::from(time.nanos));
+    let modified_ns =
+        time.seconds.saturating_mul(1_000_000_000).saturating_add(i64::from(time.nanos));
     let mode = found.mode.unwrap_or(if kind == EntryKind::Directory { 0o755 } else { 0o644 });
     Entry { path, kind, mode, modified_ns }
 }
 
 /// Receives a list of bytes as a transfer of its own; it counts as overhead, not as payload.
-fn receive_list(live: &Live, rig: Rig, limit: usize, integrity: Integrity) -> Result<(Rig, Vec<u8>), Error> {
+fn receive_list(
+    live: &Live,
+    rig: Rig,
+    limit: usize,
+    integrity: Integrity,
+) -> Result<(Rig, Vec<u8>), Error> {
     let sink = BytesSink::new(limit);
     let layout = Arc::new(Layout::of_file(limit.max(1) as u64, BLOCK_LEN));
     let tally = Tally::default();
-    let (rig, lost) = receive_layout(live, rig, &layout, &sink, (integrity, None), &Mutex::default(), &tally)?;
+    let (rig, lost) =
+        receive_layout(live, rig, &layout, &sink, (integrity, None), &Mutex::default(), &tally)?;
     match lost || tally.bad_blocks() > 0 {
         true => Err(Error::new(Fault::Between, "blocks-missing", "a list did not arrive whole")
-            .hint("the path changed or lost data; run the same command again, it goes on from what arrived")),
+            .hint(
+                "the path changed or lost data; run the same command again, it goes on from \
+                what arrived",
+            )),
         false => Ok((rig, sink.into_bytes())),
     }
 }

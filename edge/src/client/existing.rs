@@ -1,6 +1,7 @@
 //! `--no-clobber` and `--skip-same`: which files stay as they are at the destination.
 //!
-//! They are looked at before data moves, not under a lock: a file that another process makes meanwhile is replaced, whole, as ever.
+//! They are looked at before data moves, not under a lock: a file that another process makes
+//! meanwhile is replaced, whole, as ever.
 
 use super::control::Control;
 use super::copy::Copy;
@@ -51,8 +52,14 @@ impl Existing {
 }
 
 /// Which of `entries` stay as they are on this host, by their number; notes their names.
-pub(super) fn kept_here(copy: &mut Copy<'_>, place: &Destination, entries: &[Entry]) -> BTreeSet<usize> {
-    let (existing, Destination::Files { root, start }) = (copy.options.existing, place) else { return BTreeSet::new() };
+pub(super) fn kept_here(
+    copy: &mut Copy<'_>,
+    place: &Destination,
+    entries: &[Entry],
+) -> BTreeSet<usize> {
+    let (existing, Destination::Files { root, start }) = (copy.options.existing, place) else {
+        return BTreeSet::new();
+    };
     if existing == Existing::Replace {
         return BTreeSet::new();
     }
@@ -62,7 +69,8 @@ pub(super) fn kept_here(copy: &mut Copy<'_>, place: &Destination, entries: &[Ent
         Err(error) => existing == Existing::Keep && error.code == "not-a-file",
     };
     let leaves = entries.iter().enumerate().filter(|(_, entry)| entry.kind != EntryKind::Directory);
-    let kept: BTreeSet<usize> = leaves.filter(|(_, entry)| stays(entry)).map(|(index, _)| index).collect();
+    let kept: BTreeSet<usize> =
+        leaves.filter(|(_, entry)| stays(entry)).map(|(index, _)| index).collect();
     note(copy, &kept, entries, |entry| join(start, &entry.path));
     kept
 }
@@ -79,12 +87,18 @@ pub(super) async fn kept_there(
     if existing == Existing::Replace {
         return Ok(kept);
     }
-    let leaves: Vec<usize> = (0..entries.len()).filter(|&index| entries[index].kind != EntryKind::Directory).collect();
+    let leaves: Vec<usize> =
+        (0..entries.len()).filter(|&index| entries[index].kind != EntryKind::Directory).collect();
     for some in leaves.chunks(LOOKS_AT_ONCE) {
-        let looks: Vec<u64> = some.iter().map(|&index| control.request(Request::Stat(path_of(&entries[index])))).collect();
+        let looks: Vec<u64> = some
+            .iter()
+            .map(|&index| control.request(Request::Stat(path_of(&entries[index]))))
+            .collect();
         for (&index, look) in some.iter().zip(looks) {
             let there = control.looked(look).await?;
-            if there.is_some_and(|there| existing.keeps(&entries[index], &download::entry(Vec::new(), &there))) {
+            if there.is_some_and(|there| {
+                existing.keeps(&entries[index], &download::entry(Vec::new(), &there))
+            }) {
                 kept.insert(index);
             }
         }
@@ -94,14 +108,25 @@ pub(super) async fn kept_there(
 }
 
 /// Names what stays; one file alone has no path below its source, and is named by its target.
-fn note(copy: &mut Copy<'_>, kept: &BTreeSet<usize>, entries: &[Entry], target: impl Fn(&Entry) -> Vec<u8>) {
-    let name = |entry: &Entry| if entry.path.is_empty() { target(entry) } else { entry.path.clone() };
+fn note(
+    copy: &mut Copy<'_>,
+    kept: &BTreeSet<usize>,
+    entries: &[Entry],
+    target: impl Fn(&Entry) -> Vec<u8>,
+) {
+    let name =
+        |entry: &Entry| if entry.path.is_empty() { target(entry) } else { entry.path.clone() };
     copy.ledger.skipped.extend(kept.iter().map(|&index| name(&entries[index])));
 }
 
 /// `entries` without those that stay.
 pub(super) fn without(entries: Vec<Entry>, kept: &BTreeSet<usize>) -> Vec<Entry> {
-    entries.into_iter().enumerate().filter(|(index, _)| !kept.contains(index)).map(|(_, entry)| entry).collect()
+    entries
+        .into_iter()
+        .enumerate()
+        .filter(|(index, _)| !kept.contains(index))
+        .map(|(_, entry)| entry)
+        .collect()
 }
 
 /// The blocks of `layout` in which nothing lies but what stays: they need not come.
@@ -140,7 +165,8 @@ mod tests {
 
     #[test]
     fn a_block_with_one_wanted_file_comes_whole() {
-        let layout = Layout::new(vec![file(100, 0), file(100, 0), file(1024, 0), file(3000, 0)], 1024);
+        let layout =
+            Layout::new(vec![file(100, 0), file(100, 0), file(1024, 0), file(3000, 0)], 1024);
         assert_eq!(blocks_of(&layout, &BTreeSet::from([0, 2])).to_string(), "1024-2048");
         assert_eq!(blocks_of(&layout, &BTreeSet::from([0, 1, 3])).to_string(), "0-200,2048-5048");
     }

@@ -1,4 +1,5 @@
-//! Opens a copy's data connections by RDMA where that was asked for and can be, else by TCP, and then says why.
+//! Opens a copy's data connections by RDMA where that was asked for and can be, else by TCP, and
+//! then says why.
 
 use super::control::Control;
 use super::copy::Copy;
@@ -45,7 +46,10 @@ pub(super) async fn open(
         Ok((channels, reads)) => {
             copy.ledger.streams = streams;
             if read && !reads {
-                copy.ledger.note("by RDMA WRITE instead of READ: the node does not announce that it reads".to_owned());
+                copy.ledger.note(
+                    "by RDMA WRITE instead of READ: the node does not announce that it reads"
+                        .to_owned(),
+                );
             }
             Ok(Dialled { channels, path: DataPath::Rdma, encrypted: false, line: None })
         }
@@ -77,7 +81,9 @@ async fn by_rdma(
         return Ok((by_exchange(control, address, streams, dialler).await?, reads));
     }
     let opening = tokio::task::spawn_blocking(move || {
-        (0..streams).map(|_| Ok(Box::new(dialler.open(address, timeout)?) as Box<dyn Channel>)).collect()
+        (0..streams)
+            .map(|_| Ok(Box::new(dialler.open(address, timeout)?) as Box<dyn Channel>))
+            .collect()
     });
     let channels: Result<_, Error> = opening.await.unwrap_or_else(|_| Err(thread_lost()));
     Ok((channels?, reads))
@@ -90,7 +96,8 @@ async fn by_exchange(
     streams: usize,
     dialler: Arc<Dialler>,
 ) -> Result<Vec<Box<dyn Channel>>, Error> {
-    let making = tokio::task::spawn_blocking(move || (0..streams).map(|_| dialler.offer(address)).collect());
+    let making =
+        tokio::task::spawn_blocking(move || (0..streams).map(|_| dialler.offer(address)).collect());
     let offers: Vec<Offered> = making.await.unwrap_or_else(|_| Err(thread_lost()))?;
     // All at once: a round trip for all channels, however many queue pairs each has.
     let asked: Vec<u64> = offers.iter().map(|offer| control.offer_rdma(offer.text())).collect();
@@ -100,7 +107,9 @@ async fn by_exchange(
     }
     let joining = tokio::task::spawn_blocking(move || {
         let channels = offers.into_iter().zip(answers);
-        channels.map(|(offer, answer)| Ok(Box::new(offer.connect(&answer)?) as Box<dyn Channel>)).collect()
+        channels
+            .map(|(offer, answer)| Ok(Box::new(offer.connect(&answer)?) as Box<dyn Channel>))
+            .collect()
     });
     joining.await.unwrap_or_else(|_| Err(thread_lost()))
 }

@@ -1,4 +1,5 @@
-//! Copies from a stock GridFTP server to this host: file by file, each gone on with from what is durable here.
+//! Copies from a stock GridFTP server to this host: file by file, each gone on with from what is
+//! durable here.
 //!
 //! `docs/protocol.md`, clauses G-5 and G-6.
 
@@ -50,17 +51,29 @@ pub(super) async fn run(
     for id in requests {
         control.done(id).await?;
     }
-    let files = layout.entries().iter().filter(|entry| matches!(entry.kind, EntryKind::File { .. })).count() as u64;
+    let files = layout
+        .entries()
+        .iter()
+        .filter(|entry| matches!(entry.kind, EntryKind::File { .. }))
+        .count() as u64;
     for item in layout.entries() {
         let at_its_path = |(_, error): (Vec<u8>, Error)| (item.path.clone(), error);
-        let one = Arc::new(Layout::new(vec![Entry { path: Vec::new(), ..item.clone() }], BLOCK_LEN));
+        let one =
+            Arc::new(Layout::new(vec![Entry { path: Vec::new(), ..item.clone() }], BLOCK_LEN));
         let mut landed = match item.kind {
             EntryKind::Directory => continue,
-            EntryKind::Symlink { .. } => place.below(&item.path).sink(&one, &copy.options.direct_io)?.land(None),
+            EntryKind::Symlink { .. } => {
+                place.below(&item.path).sink(&one, &copy.options.direct_io)?.land(None)
+            }
             EntryKind::File { .. } => {
                 let path = join(from.path.strip_suffix(b"/").unwrap_or(&from.path), &item.path);
                 copy.live.expect(layout.payload() - copy.ledger.bytes, files);
-                let file = File { place: from.place(), path, one: Arc::clone(&one), sink: place.below(&item.path) };
+                let file = File {
+                    place: from.place(),
+                    path,
+                    one: Arc::clone(&one),
+                    sink: place.below(&item.path),
+                };
                 let (landed, back) = file.fetch(copy, control, rig).await?;
                 rig = back;
                 landed
@@ -86,10 +99,16 @@ struct File {
 }
 
 impl File {
-    async fn fetch(self, copy: &mut Copy<'_>, control: &mut Control, rig: Rig) -> Result<(crate::stores::Landed, Rig), Error> {
+    async fn fetch(
+        self,
+        copy: &mut Copy<'_>,
+        control: &mut Control,
+        rig: Rig,
+    ) -> Result<(crate::stores::Landed, Rig), Error> {
         let doing = || format!("retrieving {}", String::from_utf8_lossy(&self.path));
         let sink: Arc<dyn Landing> = self.sink.sink(&self.one, &copy.options.direct_io)?.into();
-        let origin = Origin { source: source_of(&self.place, [&self.path[..]].into_iter()), digests: false };
+        let origin =
+            Origin { source: source_of(&self.place, [&self.path[..]].into_iter()), digests: false };
         let held = sink.begin(origin)?.unwrap_or_else(|| Held::nothing(&self.one)).blocks;
         copy.ledger.resumed_bytes += held.total();
         let moved = self.receive(copy, control, rig, &sink, &held).await;
@@ -98,8 +117,11 @@ impl File {
             error => error,
         };
         let rig = moved.map_err(|error| {
-            // Clause R-9: what the network broke is kept, what turned out to be another file is not.
-            if error.fault == Fault::There || matches!(error.code, "source-changed" | "digest-mismatch") {
+            // Clause R-9: what the network broke is kept, what turned out to be another file is
+            // not.
+            if error.fault == Fault::There
+                || matches!(error.code, "source-changed" | "digest-mismatch")
+            {
                 sink.refuse();
             }
             error.while_doing(doing())
@@ -126,14 +148,20 @@ impl File {
         let mut transfer = Transfer::new(What::Retrieve, Pathname::new(self.path.clone()));
         transfer.held = nameable(held);
         let id = control.request(Request::Transfer(transfer));
-        let (one, sink, arrived) = (Arc::clone(&self.one), Arc::clone(sink), Mutex::new(held.clone()));
+        let (one, sink, arrived) =
+            (Arc::clone(&self.one), Arc::clone(sink), Mutex::new(held.clone()));
         let done = copy.attend(Some(control), move |live| {
             let plain = (Integrity::default(), None);
             let (rig, _) = receive_layout(live, rig, &one, &*sink, plain, &arrived, &live.tally)?;
             let came = arrived.into_inner().unwrap_or_else(PoisonError::into_inner).total();
             if came != len {
-                // A stock server says the size beforehand and the end with EOF: if they differ the file changed, or was cut.
-                return Err(Error::new(Fault::There, "incomplete", format!("{came} bytes are here of a file of {len}")));
+                // A stock server says the size beforehand and the end with EOF: if they differ the
+                // file changed, or was cut.
+                return Err(Error::new(
+                    Fault::There,
+                    "incomplete",
+                    format!("{came} bytes are here of a file of {len}"),
+                ));
             }
             Ok(rig)
         });
@@ -154,12 +182,25 @@ impl File {
         if resumed {
             let look = control.request(Request::Stat(Pathname::new(self.path.clone())));
             let now = control.looked(look).await?.map(|found| entry(Vec::new(), &found));
-            if now.is_none_or(|now| (now.len(), now.modified_ns) != (listed.len(), listed.modified_ns)) {
-                return Err(Error::new(Fault::There, "source-changed", "the file changed while it was copied")
-                    .hint("run the same command again when nobody writes to it"));
+            if now.is_none_or(|now| {
+                (now.len(), now.modified_ns) != (listed.len(), listed.modified_ns)
+            }) {
+                return Err(Error::new(
+                    Fault::There,
+                    "source-changed",
+                    "the file changed while it was copied",
+                )
+                .hint("run the same command again when nobody writes to it"));
             }
         }
         let Some(read_back) = sink.read_back(0)? else { return Ok(()) };
-        checksum::compare(copy, control, Pathname::new(self.path.clone()), resumed, (listed.len(), read_back)).await
+        checksum::compare(
+            copy,
+            control,
+            Pathname::new(self.path.clone()),
+            resumed,
+            (listed.len(), read_back),
+        )
+        .await
     }
 }

@@ -1,4 +1,5 @@
-//! Data connections that a node asks for while it sends (`docs/protocol.md`, D-2), opened from this end beside the transfer.
+//! Data connections that a node asks for while it sends (`docs/protocol.md`, D-2), opened from this
+//! end beside the transfer.
 
 use super::dial::Line;
 use super::heard::Heard;
@@ -25,10 +26,18 @@ pub(super) struct Further {
 }
 
 impl Further {
-    /// Opens by `line` what `heard` tells, beyond the `open` connections that there are and up to `most`.
+    /// Opens by `line` what `heard` tells, beyond the `open` connections that there are and up to
+    /// `most`.
     pub(super) fn new(line: Line, heard: Arc<Mutex<Heard>>, open: usize, most: usize) -> Further {
         let (arrivals, arrived) = mpsc::channel();
-        Further { line, heard, tried: Mutex::new(open), most, arrivals, arrived: Mutex::new(arrived) }
+        Further {
+            line,
+            heard,
+            tried: Mutex::new(open),
+            most,
+            arrivals,
+            arrived: Mutex::new(arrived),
+        }
     }
 
     /// Begins to open what was asked for since.
@@ -38,8 +47,8 @@ impl Further {
         while *tried < wanted {
             *tried += 1;
             let (line, arrivals) = (self.line.clone(), self.arrivals.clone());
-            // On threads of their own: the transfer must not wait a round trip for each. Who cannot connect, or connects too late, is
-            // not missed.
+            // On threads of their own: the transfer must not wait a round trip for each. Who cannot
+            // connect, or connects too late, is not missed.
             let open = move || {
                 if let Ok(channel) = line.open_one() {
                     let _ = arrivals.send(Some(channel));

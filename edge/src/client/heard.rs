@@ -1,4 +1,5 @@
-//! What a server says on the control connection while a transfer runs: what it holds, what it would use, what it changed.
+//! What a server says on the control connection while a transfer runs: what it holds, what it would
+//! use, what it changed.
 
 use crate::stores::Receipts;
 use farline_core::units::ByteRanges;
@@ -52,13 +53,21 @@ impl Heard {
 
     /// Takes in a 114. What no clause names is no concern of ours.
     pub(super) fn remark(&mut self, text: &str) {
-        let Some((name, value)) = text.strip_prefix("FARLINE ").and_then(|said| said.split_once('=')) else { return };
+        let Some((name, value)) =
+            text.strip_prefix("FARLINE ").and_then(|said| said.split_once('='))
+        else {
+            return;
+        };
         match name {
-            "channels" => self.wanted_channels = value.trim_end_matches(';').parse().unwrap_or(self.wanted_channels),
+            "channels" => {
+                self.wanted_channels =
+                    value.trim_end_matches(';').parse().unwrap_or(self.wanted_channels)
+            }
             "limited" => self.limited = Some(value.trim_end_matches(';').to_owned()),
             // A server has no reason to say more, and may not fill our memory.
             "changed" if self.changed.len() < MOST_REMARKS => {
-                self.changed.push(value.chars().map(|c| if c.is_control() { ' ' } else { c }).collect());
+                self.changed
+                    .push(value.chars().map(|c| if c.is_control() { ' ' } else { c }).collect());
             }
             _ => {}
         }

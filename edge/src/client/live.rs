@@ -31,7 +31,8 @@ pub(super) struct Live {
     /// What was measured and changed, in words.
     pub(super) changes: Mutex<Vec<String>>,
     pub(super) total: Mutex<(Option<Bytes>, Option<u64>)>,
-    /// The sending end's channels with the bytes they had acknowledged before, to see what has really arrived.
+    /// The sending end's channels with the bytes they had acknowledged before, to see what has
+    /// really arrived.
     handles: Mutex<Vec<(Handle, u64)>>,
 }
 
@@ -80,7 +81,8 @@ impl Live {
         let acked = |handle: &Handle| handle.tcp_info().map_or(0, |info| info.bytes_acked);
         // Of a connection that ssh carries the kernel knows nothing.
         let handles = handles.into_iter().filter(|handle| handle.tcp_info().is_some());
-        let handles = handles.map(|handle| (acked(&handle), handle)).map(|(base, handle)| (handle, base));
+        let handles =
+            handles.map(|handle| (acked(&handle), handle)).map(|(base, handle)| (handle, base));
         *lock(&self.handles) = handles.collect();
     }
 
@@ -93,15 +95,20 @@ impl Live {
         }
     }
 
-    /// Payload that has arrived: what the peer's kernel acknowledged when we send, what is in the store when we receive.
+    /// Payload that has arrived: what the peer's kernel acknowledged when we send, what is in the
+    /// store when we receive.
     pub(super) fn arrived(&self) -> u64 {
         let handles = lock(&self.handles);
         let held = self.held.load(Ordering::Relaxed);
         if handles.is_empty() {
             return held + self.tally.bytes();
         }
-        let acked: u64 =
-            handles.iter().map(|(handle, base)| handle.tcp_info().map_or(0, |info| info.bytes_acked.saturating_sub(*base))).sum();
+        let acked: u64 = handles
+            .iter()
+            .map(|(handle, base)| {
+                handle.tcp_info().map_or(0, |info| info.bytes_acked.saturating_sub(*base))
+            })
+            .sum();
         held + acked.min(self.tally.bytes())
     }
 }

@@ -6,8 +6,8 @@ use super::location::{Location, last_name};
 use super::stream;
 use crate::mover::BLOCK_LEN;
 use crate::stores::{
-    DirectIo, Diskless, Landing, MEMORY_NAME, MemorySource, PosixSink, PosixSource, Root, Source, StandardOutput, join, look,
-    storage_error, walk,
+    DirectIo, Diskless, Landing, MEMORY_NAME, MemorySource, PosixSink, PosixSource, Root, Source,
+    StandardOutput, join, look, storage_error, walk,
 };
 use crate::sys::lock::lock;
 use crate::sys::pool::pool;
@@ -30,11 +30,16 @@ pub(super) enum Destination {
 
 impl Destination {
     /// What the files of `layout` land in.
-    pub(super) fn sink(&self, layout: &Arc<Layout>, direct: &DirectIo) -> Result<Box<dyn Landing>, Error> {
+    pub(super) fn sink(
+        &self,
+        layout: &Arc<Layout>,
+        direct: &DirectIo,
+    ) -> Result<Box<dyn Landing>, Error> {
         Ok(match self {
-            Destination::Files { root, start } => {
-                Box::new(PosixSink::new(Arc::clone(root), start.clone(), Arc::clone(layout), true).directly(direct.clone()))
-            }
+            Destination::Files { root, start } => Box::new(
+                PosixSink::new(Arc::clone(root), start.clone(), Arc::clone(layout), true)
+                    .directly(direct.clone()),
+            ),
             Destination::Diskless(store) => Box::new(store.sink(layout)?),
             Destination::Standard => Box::new(StandardOutput::open()?),
         })
@@ -43,7 +48,9 @@ impl Destination {
     /// The same place for what lies at `path` below it.
     pub(super) fn below(&self, path: &[u8]) -> Destination {
         match self {
-            Destination::Files { root, start } => Destination::Files { root: Arc::clone(root), start: join(start, path) },
+            Destination::Files { root, start } => {
+                Destination::Files { root: Arc::clone(root), start: join(start, path) }
+            }
             Destination::Diskless(store) => Destination::Diskless(*store),
             Destination::Standard => Destination::Standard,
         }
@@ -58,8 +65,9 @@ impl Destination {
     }
 }
 
-/// Decides where something called `name` lands: in `to` when that is a folder or is written as one, else under `to`'s own
-/// name. `contents` says that a folder's content goes without the folder's name.
+/// Decides where something called `name` lands: in `to` when that is a folder or is written as one,
+/// else under `to`'s own name. `contents` says that a folder's content goes without the folder's
+/// name.
 pub(super) fn destination(
     to: &Location,
     name: &[u8],
@@ -70,28 +78,39 @@ pub(super) fn destination(
     let to = match to {
         Location::Diskless(store) => return Ok(Destination::Diskless(*store)),
         Location::Standard if is_folder || several => {
-            return Err(Error::new(Fault::You, "one-file", "one file goes to standard output, no folder and no list of files"));
+            return Err(Error::new(
+                Fault::You,
+                "one-file",
+                "one file goes to standard output, no folder and no list of files",
+            ));
         }
         Location::Standard => return Ok(Destination::Standard),
         Location::Local(to) => to,
-        Location::Remote(_) => return Err(Error::new(Fault::Bug, "not-here", format!("{to} is not of this host"))),
+        Location::Remote(_) => {
+            return Err(Error::new(Fault::Bug, "not-here", format!("{to} is not of this host")));
+        }
     };
     let bytes = to.as_os_str().as_bytes();
     if is_folder || several || bytes.ends_with(b"/") || to.is_dir() {
-        std::fs::create_dir_all(to).map_err(|error| storage_error("create directory", bytes, &error))?;
+        std::fs::create_dir_all(to)
+            .map_err(|error| storage_error("create directory", bytes, &error))?;
         let start = if contents { Vec::new() } else { name.to_vec() };
         return Ok(Destination::Files { root: Arc::new(Root::open(to)?), start });
     }
-    let parent = to.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let parent =
+        to.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     Ok(Destination::Files { root: Arc::new(Root::open(parent)?), start: last_name(bytes).to_vec() })
 }
 
-/// Whether something called `name` may have been left half-done in `to`, by the rules of [`destination`].
+/// Whether something called `name` may have been left half-done in `to`, by the rules of
+/// [`destination`].
 pub(super) fn has_partial(to: &Location, name: &[u8], contents: bool) -> bool {
     let Location::Local(to) = to else { return false };
-    let parent = to.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let parent =
+        to.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let inside = if contents { b"" } else { name };
-    crate::stores::has_journal(to, inside) || crate::stores::has_journal(parent, last_name(to.as_os_str().as_bytes()))
+    crate::stores::has_journal(to, inside)
+        || crate::stores::has_journal(parent, last_name(to.as_os_str().as_bytes()))
 }
 
 /// What a copy within this host reads.
@@ -110,14 +129,20 @@ fn files_at(copy: &mut Copy<'_>, from: &Path) -> Result<Origin, Error> {
     let bytes = from.as_os_str().as_bytes();
     let meta = std::fs::metadata(from).map_err(|error| storage_error("read", bytes, &error))?;
     if meta.is_dir() && !copy.options.recursive {
-        return Err(Error::new(Fault::You, "is-a-directory", format!("{} is a directory", from.display()))
-            .hint("add -r to copy it with all that is in it"));
+        return Err(Error::new(
+            Fault::You,
+            "is-a-directory",
+            format!("{} is a directory", from.display()),
+        )
+        .hint("add -r to copy it with all that is in it"));
     }
     let real = from.canonicalize().map_err(|error| storage_error("read", bytes, &error))?;
     let (root, start, entries) = if meta.is_dir() {
         let root = Arc::new(Root::open(&real)?);
         let (entries, problems) = walk(&root, b"")?;
-        copy.ledger.failures.extend(problems.into_iter().map(|problem| (problem.path, problem.error)));
+        copy.ledger
+            .failures
+            .extend(problems.into_iter().map(|problem| (problem.path, problem.error)));
         (root, Vec::new(), entries)
     } else {
         let root = Arc::new(Root::open(real.parent().unwrap_or(Path::new("/")))?);
@@ -127,17 +152,34 @@ fn files_at(copy: &mut Copy<'_>, from: &Path) -> Result<Origin, Error> {
     };
     let name = last_name(bytes).to_vec();
     let contents = bytes.ends_with(b"/") || matches!(&name[..], b"." | b"..");
-    Ok(Origin { entries, at: Some((root, start)), name, folder: meta.is_dir().then_some(real), contents })
+    Ok(Origin {
+        entries,
+        at: Some((root, start)),
+        name,
+        folder: meta.is_dir().then_some(real),
+        contents,
+    })
 }
 
-pub(super) async fn run(copy: &mut Copy<'_>, from: &Location, to: &Location, several: bool) -> Result<(), Error> {
+pub(super) async fn run(
+    copy: &mut Copy<'_>,
+    from: &Location,
+    to: &Location,
+    several: bool,
+) -> Result<(), Error> {
     let origin = match from {
         Location::Local(path) => files_at(copy, path)?,
-        Location::Diskless(store) => {
-            Origin { entries: vec![store.entry(b"")?], at: None, name: MEMORY_NAME.to_vec(), folder: None, contents: false }
-        }
+        Location::Diskless(store) => Origin {
+            entries: vec![store.entry(b"")?],
+            at: None,
+            name: MEMORY_NAME.to_vec(),
+            folder: None,
+            contents: false,
+        },
         Location::Standard => return stream::run(copy, to, several).await,
-        Location::Remote(_) => return Err(Error::new(Fault::Bug, "not-here", format!("{from} is not of this host"))),
+        Location::Remote(_) => {
+            return Err(Error::new(Fault::Bug, "not-here", format!("{from} is not of this host")));
+        }
     };
     let Origin { entries, at, name, folder, contents } = origin;
     let place = destination(to, &name, folder.is_some(), contents, several)?;
@@ -153,14 +195,19 @@ pub(super) async fn run(copy: &mut Copy<'_>, from: &Location, to: &Location, sev
         return Ok(());
     }
     let source: Box<dyn Source> = match at {
-        Some((root, start)) => {
-            Box::new(PosixSource::new(root, start, Arc::clone(&layout)).directly(copy.options.direct_io.clone()))
-        }
+        Some((root, start)) => Box::new(
+            PosixSource::new(root, start, Arc::clone(&layout))
+                .directly(copy.options.direct_io.clone()),
+        ),
         None => Box::new(MemorySource::new()),
     };
     let sink = place.sink(&layout, &copy.options.direct_io)?;
     let most = if sink.wants_order() { 1 } else { 4 };
-    let files = layout.entries().iter().filter(|entry| matches!(entry.kind, EntryKind::File { .. })).count() as u64;
+    let files = layout
+        .entries()
+        .iter()
+        .filter(|entry| matches!(entry.kind, EntryKind::File { .. }))
+        .count() as u64;
     copy.live.expect(layout.payload(), files);
     let landed = copy
         .attend(None, move |live| {
@@ -169,8 +216,9 @@ pub(super) async fn run(copy: &mut Copy<'_>, from: &Location, to: &Location, sev
             let unreadable = Mutex::new(Vec::new());
             let next = AtomicU64::new(0);
             let threads = std::thread::available_parallelism().map_or(1, |n| n.get().min(most));
-            let no_memory =
-                |error: std::io::Error| Error::new(Fault::Here, "no-memory", format!("no memory for staging: {error}"));
+            let no_memory = |error: std::io::Error| {
+                Error::new(Fault::Here, "no-memory", format!("no memory for staging: {error}"))
+            };
             // Aligned, as direct I/O wants it.
             let buffers = Mutex::new(pool(threads, BLOCK_LEN).map_err(no_memory)?);
             std::thread::scope(|scope| {
@@ -188,14 +236,27 @@ pub(super) async fn run(copy: &mut Copy<'_>, from: &Location, to: &Location, sev
                             }
                             for piece in layout.pieces(block.offset, block.len) {
                                 let bytes = &mut buffer[..piece.len];
-                                if let Err(error) = source.read(piece.entry, piece.file_offset, bytes) {
-                                    digests.lock().unwrap_or_else(PoisonError::into_inner).fail(piece.entry);
-                                    unreadable.lock().unwrap_or_else(PoisonError::into_inner).push((piece.entry, error));
+                                if let Err(error) =
+                                    source.read(piece.entry, piece.file_offset, bytes)
+                                {
+                                    digests
+                                        .lock()
+                                        .unwrap_or_else(PoisonError::into_inner)
+                                        .fail(piece.entry);
+                                    unreadable
+                                        .lock()
+                                        .unwrap_or_else(PoisonError::into_inner)
+                                        .push((piece.entry, error));
                                     continue;
                                 }
                                 let digest = PieceDigest::of(&layout, &piece, bytes);
-                                digests.lock().unwrap_or_else(PoisonError::into_inner).insert(&digest);
-                                if let Err(error) = sink.write(piece.entry, piece.file_offset, bytes) {
+                                digests
+                                    .lock()
+                                    .unwrap_or_else(PoisonError::into_inner)
+                                    .insert(&digest);
+                                if let Err(error) =
+                                    sink.write(piece.entry, piece.file_offset, bytes)
+                                {
                                     live.cancel.cancel(error);
                                     return;
                                 }
@@ -214,7 +275,8 @@ pub(super) async fn run(copy: &mut Copy<'_>, from: &Location, to: &Location, sev
             // The reader's own words say more than the verdict does.
             for (index, error) in unreadable.into_inner().unwrap_or_else(PoisonError::into_inner) {
                 let path = &layout.entries()[index].path;
-                if let Some(failure) = landed.failures.iter_mut().find(|(failed, _)| failed == path) {
+                if let Some(failure) = landed.failures.iter_mut().find(|(failed, _)| failed == path)
+                {
                     failure.1 = error;
                 }
             }

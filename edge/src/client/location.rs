@@ -31,7 +31,8 @@ pub enum Via {
     Ssh,
 }
 
-/// A path of a server: `ftp://[user[:password]@]host[:port]/path`, or the same with `farline://`, or with TLS `ftps://` or `farlines://`; or `[user@]host:path`, over ssh.
+/// A path of a server: `ftp://[user[:password]@]host[:port]/path`, or the same with `farline://`,
+/// or with TLS `ftps://` or `farlines://`; or `[user@]host:path`, over ssh.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Remote {
     /// The user; anonymous when absent.
@@ -44,11 +45,13 @@ pub struct Remote {
     pub via: Via,
     /// The control port; ssh knows its own.
     pub port: u16,
-    /// The path, percent-decoded; absolute, as every GridFTP client has it, or over ssh relative to the home directory.
+    /// The path, percent-decoded; absolute, as every GridFTP client has it, or over ssh relative to
+    /// the home directory.
     pub path: Vec<u8>,
     /// Whether it must be a Farline node (`farline://`, `farlines://`).
     pub farline: bool,
-    /// The node's store without a disk instead of its files: `farline://host/?null`, `farline://host/?memory=SIZE`.
+    /// The node's store without a disk instead of its files: `farline://host/?null`,
+    /// `farline://host/?memory=SIZE`.
     pub store: Option<Diskless>,
 }
 
@@ -83,16 +86,23 @@ impl Location {
         let (scheme, rest) = (&bytes[..colon], &bytes[colon + 3..]);
         match scheme {
             b"ftp" => Remote::parse(rest, false, &shown).map(Location::Remote),
-            b"ftps" => Remote::parse(rest, false, &shown).map(|remote| Location::Remote(Remote { via: Via::Tls, ..remote })),
+            b"ftps" => Remote::parse(rest, false, &shown)
+                .map(|remote| Location::Remote(Remote { via: Via::Tls, ..remote })),
             b"farline" => Remote::parse(rest, true, &shown).map(Location::Remote),
-            b"farlines" => Remote::parse(rest, true, &shown).map(|remote| Location::Remote(Remote { via: Via::Tls, ..remote })),
-            b"file" => Ok(Location::Local(PathBuf::from(std::ffi::OsString::from_vec(decode(rest, &shown)?)))),
+            b"farlines" => Remote::parse(rest, true, &shown)
+                .map(|remote| Location::Remote(Remote { via: Via::Tls, ..remote })),
+            b"file" => Ok(Location::Local(PathBuf::from(std::ffi::OsString::from_vec(decode(
+                rest, &shown,
+            )?)))),
             _ => Err(Error::new(
                 Fault::You,
                 "unknown-scheme",
                 format!("{shown}: scheme `{}` is not known", String::from_utf8_lossy(scheme)),
             )
-            .hint("known are farline://, ftp://, with TLS farlines:// and ftps://, file://, host:path, null:, memory:SIZE, `-` and plain local paths")),
+            .hint(
+                "known are farline://, ftp://, with TLS farlines:// and ftps://, file://, \
+                host:path, null:, memory:SIZE, `-` and plain local paths",
+            )),
         }
     }
 }
@@ -101,7 +111,8 @@ impl Remote {
     fn parse(rest: &[u8], farline: bool, shown: &str) -> Result<Remote, Error> {
         let scheme = if farline { "farline" } else { "ftp" };
         let wrong = |what: &str| {
-            Error::new(Fault::You, "bad-url", format!("{shown}: {what}")).hint(format!("write {scheme}://host:port/path"))
+            Error::new(Fault::You, "bad-url", format!("{shown}: {what}"))
+                .hint(format!("write {scheme}://host:port/path"))
         };
         // An FTP URL has no query (RFC 1738, section 3.2): there, `?` belongs to the path.
         let (rest, query) = match rest.iter().position(|&byte| byte == b'?').filter(|_| farline) {
@@ -110,11 +121,15 @@ impl Remote {
         };
         let slash = rest.iter().position(|&byte| byte == b'/').unwrap_or(rest.len());
         let (authority, path) = rest.split_at(slash);
-        let authority = std::str::from_utf8(authority).map_err(|_| wrong("the host is not text"))?;
-        let (login, place) = authority.rsplit_once('@').map_or((None, authority), |(login, place)| (Some(login), place));
+        let authority =
+            std::str::from_utf8(authority).map_err(|_| wrong("the host is not text"))?;
+        let (login, place) = authority
+            .rsplit_once('@')
+            .map_or((None, authority), |(login, place)| (Some(login), place));
         let (host, port) = match place.strip_prefix('[') {
             Some(inside) => {
-                let (host, after) = inside.split_once(']').ok_or_else(|| wrong("`[` without `]`"))?;
+                let (host, after) =
+                    inside.split_once(']').ok_or_else(|| wrong("`[` without `]`"))?;
                 (host, after.strip_prefix(':'))
             }
             None => place.split_once(':').map_or((place, None), |(host, port)| (host, Some(port))),
@@ -125,17 +140,22 @@ impl Remote {
         let port = match port {
             None if farline => FARLINE_PORT,
             None => FTP_PORT,
-            Some(port) => {
-                port.parse().ok().filter(|&port| port != 0).ok_or_else(|| wrong("the port is not a number from 1 to 65535"))?
-            }
+            Some(port) => port
+                .parse()
+                .ok()
+                .filter(|&port| port != 0)
+                .ok_or_else(|| wrong("the port is not a number from 1 to 65535"))?,
         };
         let text = |part: &str| -> Result<String, Error> {
-            String::from_utf8(decode(part.as_bytes(), shown)?).map_err(|_| wrong("user and password must be text"))
+            String::from_utf8(decode(part.as_bytes(), shown)?)
+                .map_err(|_| wrong("user and password must be text"))
         };
         let (user, password) = match login {
             None => (None, None),
             Some(login) => {
-                let (user, password) = login.split_once(':').map_or((login, None), |(user, password)| (user, Some(password)));
+                let (user, password) = login
+                    .split_once(':')
+                    .map_or((login, None), |(user, password)| (user, Some(password)));
                 (Some(text(user)?), password.map(text).transpose()?)
             }
         };
@@ -147,26 +167,42 @@ impl Remote {
         let store = match query {
             None => None,
             Some(query) => {
-                let known = std::str::from_utf8(query).ok().and_then(|query| Diskless::parse(query, '='));
+                let known =
+                    std::str::from_utf8(query).ok().and_then(|query| Diskless::parse(query, '='));
                 Some(known.ok_or_else(|| {
-                    wrong("behind `?` stands neither null nor memory=SIZE").hint("a `?` in a path is written `%3F` here")
+                    wrong("behind `?` stands neither null nor memory=SIZE")
+                        .hint("a `?` in a path is written `%3F` here")
                 })??)
             }
         };
-        Ok(Remote { user, password, host: host.to_owned(), via: Via::Tcp, port, path, farline, store })
+        Ok(Remote {
+            user,
+            password,
+            host: host.to_owned(),
+            via: Via::Tcp,
+            port,
+            path,
+            farline,
+            store,
+        })
     }
 
     /// The server, for people.
     /// The server, for people.
     pub fn server(&self) -> String {
-        if self.via == Via::Ssh { self.host.clone() } else { format!("{}:{}", self.host, self.port) }
+        if self.via == Via::Ssh {
+            self.host.clone()
+        } else {
+            format!("{}:{}", self.host, self.port)
+        }
     }
 
     /// The server as in a URL, with the user and without a password.
     pub fn place(&self) -> String {
         let scheme = if self.via == Via::Tls { "ftps" } else { "ftp" };
         let user = self.user.as_ref().map(|user| format!("{user}@")).unwrap_or_default();
-        let host = if self.host.contains(':') { format!("[{}]", self.host) } else { self.host.clone() };
+        let host =
+            if self.host.contains(':') { format!("[{}]", self.host) } else { self.host.clone() };
         format!("{scheme}://{user}{host}:{}", self.port)
     }
 
@@ -182,10 +218,13 @@ impl Remote {
     }
 }
 
-/// `[user@]host:path` as scp reads it: a colon before any slash makes it remote; `./a:b` is a file here.
+/// `[user@]host:path` as scp reads it: a colon before any slash makes it remote; `./a:b` is a file
+/// here.
 fn over_ssh(text: &[u8]) -> Result<Option<Remote>, Error> {
     let shown = String::from_utf8_lossy(text);
-    let wrong = |what: &str, hint: &str| Error::new(Fault::You, "bad-location", format!("{shown}: {what}")).hint(hint);
+    let wrong = |what: &str, hint: &str| {
+        Error::new(Fault::You, "bad-location", format!("{shown}: {what}")).hint(hint)
+    };
     let before = |text: &[u8]| text.iter().position(|&byte| byte == b'/').unwrap_or(text.len());
     let login = text[..before(text)].iter().rposition(|&byte| byte == b'@').map_or(0, |at| at + 1);
     let (host, path) = if text[login..].starts_with(b"[") {
@@ -202,30 +241,52 @@ fn over_ssh(text: &[u8]) -> Result<Option<Remote>, Error> {
     };
     let as_file = "a file of such a name is written with ./ before it";
     let host = std::str::from_utf8(host).map_err(|_| wrong("the host is not text", as_file))?;
-    let user = std::str::from_utf8(&text[..login.saturating_sub(1)]).map_err(|_| wrong("the user is not text", as_file))?;
+    let user = std::str::from_utf8(&text[..login.saturating_sub(1)])
+        .map_err(|_| wrong("the user is not text", as_file))?;
     if host.is_empty() || host.starts_with('-') || user.starts_with('-') || login == 1 {
         return Err(wrong("no host can be called so", as_file));
     }
     if path.iter().any(|byte| matches!(byte, 0 | b'\n')) {
-        return Err(wrong("a path at another host has no line breaks and no zero bytes here", as_file));
+        return Err(wrong(
+            "a path at another host has no line breaks and no zero bytes here",
+            as_file,
+        ));
     }
     let path = match path {
         b"" | b"~" | b"~/" => b"./".to_vec(),
         path if path.starts_with(b"~/") => path[2..].to_vec(),
         path if path.starts_with(b"~") => {
-            return Err(wrong("only `~` alone, the own home, is understood", "write the absolute path"));
+            return Err(wrong(
+                "only `~` alone, the own home, is understood",
+                "write the absolute path",
+            ));
         }
         // `.` and `..` are what is in them: they have no name to copy under.
-        path if matches!(last_name(path), b"." | b"..") && !path.ends_with(b"/") => [path, b"/"].concat(),
+        path if matches!(last_name(path), b"." | b"..") && !path.ends_with(b"/") => {
+            [path, b"/"].concat()
+        }
         path => path.to_vec(),
     };
     let user = (!user.is_empty()).then(|| user.to_owned());
-    Ok(Some(Remote { user, password: None, host: host.to_owned(), via: Via::Ssh, port: 22, path, farline: true, store: None }))
+    Ok(Some(Remote {
+        user,
+        password: None,
+        host: host.to_owned(),
+        via: Via::Ssh,
+        port: 22,
+        path,
+        farline: true,
+        store: None,
+    }))
 }
 
 /// `null:` or `memory:SIZE`; `None` for anything else. A file of such a name is written `./null:`.
 fn diskless(text: &str) -> Option<Result<Diskless, Error>> {
-    if text == "null:" { Some(Ok(Diskless::Null)) } else { Diskless::parse(text, ':').filter(|_| text.contains(':')) }
+    if text == "null:" {
+        Some(Ok(Diskless::Null))
+    } else {
+        Diskless::parse(text, ':').filter(|_| text.contains(':'))
+    }
 }
 
 /// The part after the last `/`, ignoring one at the end.
@@ -237,7 +298,8 @@ pub(crate) fn last_name(path: &[u8]) -> &[u8] {
 impl fmt::Display for Remote {
     /// Without the password.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let host = if self.host.contains(':') { format!("[{}]", self.host) } else { self.host.clone() };
+        let host =
+            if self.host.contains(':') { format!("[{}]", self.host) } else { self.host.clone() };
         if self.via == Via::Ssh {
             return write!(f, "{host}:{}", String::from_utf8_lossy(&self.path));
         }
@@ -281,8 +343,12 @@ fn decode(text: &[u8], shown: &str) -> Result<Vec<u8>, Error> {
         if byte == b'%' {
             let hex = rest.as_slice().get(..2).and_then(|hex| std::str::from_utf8(hex).ok());
             let value = hex.and_then(|hex| u8::from_str_radix(hex, 16).ok()).ok_or_else(|| {
-                Error::new(Fault::You, "bad-url", format!("{shown}: `%` is not followed by two hexadecimal digits"))
-                    .hint("write `%25` for a `%` in a URL")
+                Error::new(
+                    Fault::You,
+                    "bad-url",
+                    format!("{shown}: `%` is not followed by two hexadecimal digits"),
+                )
+                .hint("write `%25` for a `%` in a URL")
             })?;
             bytes.push(value);
             rest = rest.as_slice()[2..].iter();
@@ -319,15 +385,25 @@ mod tests {
             ("ann@[::1]:/b@c", Some("ann"), "::1", "/b@c"),
         ] {
             let remote = remote(text);
-            assert_eq!((remote.via, remote.user.as_deref(), remote.host.as_str()), (Via::Ssh, user, host), "{text}");
+            assert_eq!(
+                (remote.via, remote.user.as_deref(), remote.host.as_str()),
+                (Via::Ssh, user, host),
+                "{text}"
+            );
             assert_eq!(remote.path, path.as_bytes(), "{text}");
         }
         assert_eq!(remote("ftps://a/b").via, Via::Tls);
         assert_eq!(remote("farlines://a/?null").to_string(), "farlines://a:2811/?null");
         assert_eq!(remote("farlines://a/?null").via, Via::Tls);
-        assert_eq!(Location::parse(OsStr::new("file:///x%20y")), Ok(Location::Local("/x y".into())));
+        assert_eq!(
+            Location::parse(OsStr::new("file:///x%20y")),
+            Ok(Location::Local("/x y".into()))
+        );
         let plain = remote("ftp://dtn2.example.org/data/run%207");
-        assert_eq!((plain.host.as_str(), plain.port, &plain.path[..]), ("dtn2.example.org", 21, &b"/data/run 7"[..]));
+        assert_eq!(
+            (plain.host.as_str(), plain.port, &plain.path[..]),
+            ("dtn2.example.org", 21, &b"/data/run 7"[..])
+        );
         let full = remote("ftp://ann:s%40cret@[fe80::1]:2811");
         assert_eq!((full.user.as_deref(), full.password.as_deref()), (Some("ann"), Some("s@cret")));
         assert_eq!((full.host.as_str(), full.port, &full.path[..]), ("fe80::1", 2811, &b"/"[..]));
@@ -337,9 +413,15 @@ mod tests {
     #[test]
     fn a_farline_url_has_its_own_port_and_stores_without_a_disk() {
         let plain = remote("farline://dtn2/data/a%3Fb");
-        assert_eq!((plain.port, plain.farline, &plain.path[..], plain.store), (2811, true, &b"/data/a?b"[..], None));
+        assert_eq!(
+            (plain.port, plain.farline, &plain.path[..], plain.store),
+            (2811, true, &b"/data/a?b"[..], None)
+        );
         let null = remote("farline://dtn2:5000/?null");
-        assert_eq!((null.port, null.store, null.to_string().as_str()), (5000, Some(Diskless::Null), "farline://dtn2:5000/?null"));
+        assert_eq!(
+            (null.port, null.store, null.to_string().as_str()),
+            (5000, Some(Diskless::Null), "farline://dtn2:5000/?null")
+        );
         let memory = remote("farline://[::1]?memory=10GiB");
         assert_eq!(
             (&memory.path[..], memory.store, memory.name()),
@@ -347,10 +429,17 @@ mod tests {
         );
         assert_eq!(remote("ftp://h/a?null").path, b"/a?null", "an FTP URL has no query");
         assert_eq!(Location::parse(OsStr::new("null:")), Ok(Location::Diskless(Diskless::Null)));
-        assert_eq!(Location::parse(OsStr::new("memory:1G")), Ok(Location::Diskless(Diskless::Memory(Bytes(1 << 30)))));
+        assert_eq!(
+            Location::parse(OsStr::new("memory:1G")),
+            Ok(Location::Diskless(Diskless::Memory(Bytes(1 << 30))))
+        );
         assert_eq!(Location::parse(OsStr::new("-")), Ok(Location::Standard));
         for file in ["./-", "--", "null", "memory", "./null:", "memory.h5"] {
-            assert_eq!(Location::parse(OsStr::new(file)), Ok(Location::Local(file.into())), "{file}");
+            assert_eq!(
+                Location::parse(OsStr::new(file)),
+                Ok(Location::Local(file.into())),
+                "{file}"
+            );
         }
     }
 
@@ -371,7 +460,11 @@ mod tests {
             ("-oProxyCommand=x:y", "bad-location"),
             ("a:~bob/x", "bad-location"),
         ] {
-            assert_eq!(Location::parse(OsStr::new(text)).map_err(|error| error.code), Err(code), "{text}");
+            assert_eq!(
+                Location::parse(OsStr::new(text)).map_err(|error| error.code),
+                Err(code),
+                "{text}"
+            );
         }
     }
 }

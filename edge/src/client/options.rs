@@ -31,7 +31,8 @@ pub struct Options {
     pub buffer: Option<Bytes>,
     /// Whether files are read and written past the page cache.
     pub direct_io: DirectIo,
-    /// Move data by RDMA, over so many queue pairs a channel, or as many as the round-trip time asks for.
+    /// Move data by RDMA, over so many queue pairs a channel, or as many as the round-trip time
+    /// asks for.
     pub rdma: Option<RdmaWish>,
     /// How it is asked to end early.
     pub stop: Stop,
@@ -44,7 +45,8 @@ pub struct Options {
 pub struct RdmaWish {
     /// Queue pairs of each channel, when the user fixed them.
     pub queue_pairs: Option<u8>,
-    /// Connect them by what both ends tell each other over the control connection, and not by rdma_cm.
+    /// Connect them by what both ends tell each other over the control connection, and not by
+    /// rdma_cm.
     pub exchange: bool,
     /// Have receivers read blocks, where the node can, and senders not write them.
     pub read: bool,
@@ -80,7 +82,11 @@ impl Stop {
 
     /// The error of a copy that ends because it was asked to.
     pub fn error() -> Error {
-        Error::new(Fault::You, "interrupted", "interrupted; nothing half-done was left under a final name")
+        Error::new(
+            Fault::You,
+            "interrupted",
+            "interrupted; nothing half-done was left under a final name",
+        )
     }
 
     /// Why the copy ends, if it was asked to.

@@ -8,7 +8,8 @@ use farline_core::transfer::{Choice, Limit, Waits};
 use farline_core::units::{Bytes, Error, Rate, Span};
 use serde::Serialize;
 
-/// The result document; its schema is `farline/copy/1`. Fields may be added to it, never change their meaning.
+/// The result document; its schema is `farline/copy/1`. Fields may be added to it, never change
+/// their meaning.
 #[derive(Clone, Debug, Serialize)]
 pub struct Outcome {
     /// `farline/copy/1`.
@@ -21,13 +22,16 @@ pub struct Outcome {
     pub files: u64,
     /// From the first connection to the last file's rename.
     pub seconds: f64,
-    /// From the start until the first block of a file was with the network, when sending, or in the store, when receiving.
+    /// From the start until the first block of a file was with the network, when sending, or in the
+    /// store, when receiving.
     pub first_byte_seconds: Option<f64>,
-    /// From the start until the first byte of a file was given to the network, when sending, or the first block of one had come, when receiving.
+    /// From the start until the first byte of a file was given to the network, when sending, or the
+    /// first block of one had come, when receiving.
     pub first_data_seconds: Option<f64>,
     /// `bytes` over `seconds`.
     pub rate_bps: u64,
-    /// Whether every file's digest, computed from what was read at the source, equals that of what arrived.
+    /// Whether every file's digest, computed from what was read at the source, equals that of what
+    /// arrived.
     pub verified: bool,
     /// How, or why not.
     pub verified_how: &'static str,
@@ -67,7 +71,8 @@ pub struct Outcome {
     pub notes: Vec<String>,
     /// What did not arrive, and why.
     pub failures: Vec<Failure>,
-    /// What stayed as it was at the destination, by `--no-clobber` or `--skip-same`: paths below the source.
+    /// What stayed as it was at the destination, by `--no-clobber` or `--skip-same`: paths below
+    /// the source.
     pub skipped: Vec<String>,
     /// Bytes that had arrived, over time.
     pub samples: Vec<Sample>,
@@ -87,7 +92,8 @@ pub struct Failure {
 pub struct Sample {
     /// Seconds since the start.
     pub t: f64,
-    /// Payload bytes that had arrived by then: acknowledged by the receiver's kernel when sending, in the store when receiving.
+    /// Payload bytes that had arrived by then: acknowledged by the receiver's kernel when sending,
+    /// in the store when receiving.
     pub bytes: u64,
 }
 
@@ -148,14 +154,18 @@ impl Ledger {
         }
     }
 
-    /// The failure of the one file that all of this was about: its path below the source is empty, and nothing else is left to tell.
+    /// The failure of the one file that all of this was about: its path below the source is empty,
+    /// and nothing else is left to tell.
     pub(super) fn lone_failure(&mut self) -> Option<Error> {
-        let is_alone = self.files == 0 && matches!(&self.failures[..], [(path, _)] if path.is_empty());
+        let is_alone =
+            self.files == 0 && matches!(&self.failures[..], [(path, _)] if path.is_empty());
         self.failures.pop_if(|_| is_alone).map(|(_, error)| error)
     }
 
     pub(super) fn outcome(self, elapsed: Span, cpu: Span, peak_rss: u64) -> Outcome {
-        let sum = |part: fn(&TcpInfo) -> Span| self.tcp.iter().map(part).fold(Span::ZERO, |sum, span| sum + span);
+        let sum = |part: fn(&TcpInfo) -> Span| {
+            self.tcp.iter().map(part).fold(Span::ZERO, |sum, span| sum + span)
+        };
         let waits = Waits {
             moving: self.moving,
             setting_up: elapsed.saturating_sub(self.moving),
@@ -168,8 +178,12 @@ impl Ledger {
             tcp_sndbuf_limited: sum(|tcp| tcp.sndbuf_limited),
         };
         let limit = if self.sending { waits.sender_limit() } else { waits.receiver_limit() };
-        let (staging, reasons) = self.choice.map_or((Bytes(0), Vec::new()), |choice| (choice.staging, choice.reasons));
-        let failure = |(path, error): (Vec<u8>, Error)| Failure { path: String::from_utf8_lossy(&path).into_owned(), error };
+        let (staging, reasons) =
+            self.choice.map_or((Bytes(0), Vec::new()), |choice| (choice.staging, choice.reasons));
+        let failure = |(path, error): (Vec<u8>, Error)| Failure {
+            path: String::from_utf8_lossy(&path).into_owned(),
+            error,
+        };
         Outcome {
             schema: "farline/copy/1",
             bytes: self.bytes,
@@ -199,7 +213,11 @@ impl Ledger {
             reasons,
             notes: self.notes,
             failures: self.failures.into_iter().map(failure).collect(),
-            skipped: self.skipped.iter().map(|path| String::from_utf8_lossy(path).into_owned()).collect(),
+            skipped: self
+                .skipped
+                .iter()
+                .map(|path| String::from_utf8_lossy(path).into_owned())
+                .collect(),
             samples: self.samples,
         }
     }

@@ -1,4 +1,5 @@
-//! When blocks went missing, whether another pass is worth making; and what a resumed transfer is known by.
+//! When blocks went missing, whether another pass is worth making; and what a resumed transfer is
+//! known by.
 
 use super::control::Control;
 use crate::mover::Integrity;
@@ -23,8 +24,8 @@ pub(super) struct Passes {
 }
 
 impl Passes {
-    /// Takes in that a pass ended with `error` when the receiver held `held` bytes; answers with the error where another pass is
-    /// of no use.
+    /// Takes in that a pass ended with `error` when the receiver held `held` bytes; answers with
+    /// the error where another pass is of no use.
     pub(super) fn failed(&mut self, error: Error, held: u64) -> Result<(), Error> {
         if !matches!(error.code, "blocks-missing" | "channel-lost" | "data-connection") {
             return Err(error);
@@ -41,8 +42,13 @@ impl Passes {
     }
 }
 
-/// Tells the server how blocks are guarded and, when it is to store, what the transfer is known by. Answers with the requests.
-pub(super) fn agree(control: &mut Control, integrity: Integrity, origin: Option<&Origin>) -> Vec<u64> {
+/// Tells the server how blocks are guarded and, when it is to store, what the transfer is known by.
+/// Answers with the requests.
+pub(super) fn agree(
+    control: &mut Control,
+    integrity: Integrity,
+    origin: Option<&Origin>,
+) -> Vec<u64> {
     let mut options = Vec::new();
     if control.checks() {
         options.push(("check", if integrity.checks { "crc32c" } else { "none" }.to_owned()));
@@ -50,13 +56,18 @@ pub(super) fn agree(control: &mut Control, integrity: Integrity, origin: Option<
         if integrity.short_zeros {
             options.push(("zeros", "short".to_owned()));
         }
-        options.extend(origin.map(|origin| ("source", blake3::Hash::from_bytes(origin.source).to_hex().to_string())));
+        options.extend(origin.map(|origin| {
+            ("source", blake3::Hash::from_bytes(origin.source).to_hex().to_string())
+        }));
     }
-    let option = |(name, value): (&str, String)| Request::Exec(Command::Options(Opts::Farline { name: name.to_owned(), value }));
+    let option = |(name, value): (&str, String)| {
+        Request::Exec(Command::Options(Opts::Farline { name: name.to_owned(), value }))
+    };
     options.into_iter().map(option).map(|request| control.request(request)).collect()
 }
 
-/// As much of `held` as a REST line can name: its longest ranges. What is not named comes again, and is dropped.
+/// As much of `held` as a REST line can name: its longest ranges. What is not named comes again,
+/// and is dropped.
 pub(super) fn nameable(held: &ByteRanges) -> ByteRanges {
     let mut ranges: Vec<_> = held.iter().collect();
     ranges.sort_by_key(|range| std::cmp::Reverse(range.end - range.start));

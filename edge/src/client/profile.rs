@@ -1,11 +1,14 @@
-//! Measuring the path to a node that allows it: the repetitions of a profile, with the node as the other end
-//! (docs/protocol.md, M-1 to M-5).
+//! Measuring the path to a node that allows it: the repetitions of a profile, with the node as the
+//! other end (docs/protocol.md, M-1 to M-5).
 
 use super::control::Control;
 use super::location::{Remote, Via};
 use super::reach::Reach;
 use crate::channels::tcp::{TcpOptions, connect_stream};
-use crate::prober::{Controls, MODULE, Received, Request as Measure, Sent, Told, ceiling, drain, fill, is_duplex, joined};
+use crate::prober::{
+    Controls, MODULE, Received, Request as Measure, Sent, Told, ceiling, drain, fill, is_duplex,
+    joined,
+};
 use farline_core::gridftp::client::{Request, Transfer, What};
 use farline_core::gridftp::{Command, Mode, Module, Options as Opts, Pathname};
 use farline_core::profile::{Bench, Cell, Direction, Grid, Job, Repetition};
@@ -30,8 +33,14 @@ pub struct Consent {
 /// A session whose data, zeros, goes in the clear.
 async fn open(remote: &Remote, reach: &Reach) -> Result<(Control, Vec<u64>), Error> {
     if remote.via == Via::Ssh {
-        return Err(Error::new(Fault::You, "unsupported", format!("{remote}: a node that ssh starts lets nobody measure it"))
-            .hint("run `farline serve --allow-profile RATE` there, and name it as farline://HOST:PORT"));
+        return Err(Error::new(
+            Fault::You,
+            "unsupported",
+            format!("{remote}: a node that ssh starts lets nobody measure it"),
+        )
+        .hint(
+            "run `farline serve --allow-profile RATE` there, and name it as farline://HOST:PORT",
+        ));
     }
     let reach = Reach { no_encrypt: true, ..reach.clone() };
     let ahead = vec![Request::Passive { mode: Mode::Extended, striped: false }];
@@ -40,8 +49,12 @@ async fn open(remote: &Remote, reach: &Reach) -> Result<(Control, Vec<u64>), Err
 
 fn allowed(control: &Control) -> Result<Rate, Error> {
     control.features().lines().iter().find_map(|line| ceiling(line)).ok_or_else(|| {
-        Error::new(Fault::Refused, "profile-not-allowed", format!("{} does not let itself be measured", control.server()))
-            .hint("its operator can allow it: farline serve --allow-profile RATE")
+        Error::new(
+            Fault::Refused,
+            "profile-not-allowed",
+            format!("{} does not let itself be measured", control.server()),
+        )
+        .hint("its operator can allow it: farline serve --allow-profile RATE")
     })
 }
 
@@ -72,7 +85,9 @@ impl NodeBench {
     /// When it cannot be reached, and [`Fault::Refused`] when it does not allow it.
     pub fn open(remote: Remote, reach: Reach) -> Result<(NodeBench, Consent), Error> {
         let runtime = Builder::new_current_thread().enable_all().build();
-        let runtime = runtime.map_err(|error| Error::new(Fault::Here, "no-runtime", format!("cannot start: {error}")))?;
+        let runtime = runtime.map_err(|error| {
+            Error::new(Fault::Here, "no-runtime", format!("cannot start: {error}"))
+        })?;
         let consent = runtime.block_on(async {
             let (mut control, _) = open(&remote, &reach).await?;
             // A few harmless questions, so that the kernel sees some round trips.
@@ -86,7 +101,8 @@ impl NodeBench {
         Ok((NodeBench { runtime: Some(runtime), remote, reach, controls, deadline: None }, consent))
     }
 
-    /// From `deadline` on nothing more is measured: a repetition that is not over then is broken off.
+    /// From `deadline` on nothing more is measured: a repetition that is not over then is broken
+    /// off.
     pub fn end_at(&mut self, deadline: Instant) {
         self.deadline = Some(deadline);
     }
@@ -94,12 +110,16 @@ impl NodeBench {
     /// Makes ready for the cells of `grid`.
     ///
     /// # Errors
-    /// When a congestion control of the grid cannot be had here; and [`Fault::You`] when the grid asks for what a path that is not
-    /// ours does not do.
+    /// When a congestion control of the grid cannot be had here; and [`Fault::You`] when the grid
+    /// asks for what a path that is not ours does not do.
     pub fn prepare(&mut self, grid: &Grid) -> Result<(), Error> {
         let ours = |what: &str| {
-            Err(Error::new(Fault::You, "profile-grid", format!("a real path has no {what} of ours"))
-                .hint("leave it out, or measure an emulated path with --link"))
+            Err(Error::new(
+                Fault::You,
+                "profile-grid",
+                format!("a real path has no {what} of ours"),
+            )
+            .hint("leave it out, or measure an emulated path with --link"))
         };
         if grid.cross_bps.iter().any(|cross| cross.as_bps() > 0) || grid.disturbance.is_some() {
             return ours("cross-traffic");
@@ -132,19 +152,28 @@ impl NodeBench {
         if cell.direction != Direction::Out {
             if !control.features().lines().iter().any(|line| is_duplex(line)) {
                 let message = format!("{} receives measurements and sends none", control.server());
-                return Err(Error::new(Fault::There, "unsupported", message).hint("measure this way alone: --direction out"));
+                return Err(Error::new(Fault::There, "unsupported", message)
+                    .hint("measure this way alone: --direction out"));
             }
             // The sender's control is the node's to set.
-            let option = Opts::Farline { name: "congestion".to_owned(), value: cell.congestion.name().to_owned() };
+            let option = Opts::Farline {
+                name: "congestion".to_owned(),
+                value: cell.congestion.name().to_owned(),
+            };
             let asked = control.request(Request::Exec(Command::Options(option)));
             control.done(asked).await?;
         }
         let address = control.passive(*ahead.first().unwrap_or(&0)).await?;
         let Some(key) = control.agreed_key().await? else {
-            return Err(Error::new(Fault::There, "not-farline", format!("{} knows no keys", control.server())));
+            return Err(Error::new(
+                Fault::There,
+                "not-farline",
+                format!("{} knows no keys", control.server()),
+            ));
         };
         let module = Some(Module { name: MODULE.to_owned(), parms: request.parms() });
-        let transfer = Transfer { module, ..Transfer::new(What::Retrieve, Pathname::new(b"/".to_vec())) };
+        let transfer =
+            Transfer { module, ..Transfer::new(What::Retrieve, Pathname::new(b"/".to_vec())) };
         let asked = control.request(Request::Transfer(transfer));
         let ours = tokio::task::spawn_blocking({
             let (request, preamble) = (request.clone(), key.preamble());
@@ -156,17 +185,41 @@ impl NodeBench {
         let reply = match (reply, &ours) {
             (Ok(reply), _) => reply,
             (Err(error), Err(here)) if error.fault == Fault::Between => return Err(here.clone()),
-            (Err(error), _) => return Err(error.while_doing(format!("measuring the path to {}", control.server()))),
+            (Err(error), _) => {
+                return Err(
+                    error.while_doing(format!("measuring the path to {}", control.server()))
+                );
+            }
         };
-        let words: Vec<u8> = reply.lines.iter().skip(1).take(reply.lines.len().saturating_sub(2)).flatten().copied().collect();
-        let silent =
-            |why: String| Error::new(Fault::There, "profile-end", format!("{} did not say what it saw: {why}", control.server()));
-        let told: Told = serde_json::from_slice(&words).map_err(|error| silent(error.to_string()))?;
+        let words: Vec<u8> = reply
+            .lines
+            .iter()
+            .skip(1)
+            .take(reply.lines.len().saturating_sub(2))
+            .flatten()
+            .copied()
+            .collect();
+        let silent = |why: String| {
+            Error::new(
+                Fault::There,
+                "profile-end",
+                format!("{} did not say what it saw: {why}", control.server()),
+            )
+        };
+        let told: Told =
+            serde_json::from_slice(&words).map_err(|error| silent(error.to_string()))?;
         let ours = ours?;
         // What one end sent is what the other one received.
-        let ways = [ours.sent.zip(told.received), told.sent.zip(ours.received)].into_iter().flatten().collect::<Vec<_>>();
+        let ways = [ours.sent.zip(told.received), told.sent.zip(ours.received)]
+            .into_iter()
+            .flatten()
+            .collect::<Vec<_>>();
         let wanted = if cell.direction == Direction::Both { 2 } else { 1 };
-        if ways.len() < wanted { Err(silent("one direction is missing".to_owned())) } else { Ok(ways) }
+        if ways.len() < wanted {
+            Err(silent("one direction is missing".to_owned()))
+        } else {
+            Ok(ways)
+        }
     }
 }
 
@@ -188,17 +241,24 @@ impl Ours {
                 stream.write_all(preamble)?;
                 Ok(stream)
             };
-            // At once: one after the other, sixteen over a long path take as long as what is measured through them.
+            // At once: one after the other, sixteen over a long path take as long as what is
+            // measured through them.
             std::thread::scope(|scope| {
                 let threads: Vec<_> = (0..request.streams).map(|_| scope.spawn(one)).collect();
                 let joined = threads.into_iter().map(|thread| thread.join());
-                joined.map(|done| done.unwrap_or_else(|panic| std::panic::resume_unwind(panic))).collect()
+                joined
+                    .map(|done| done.unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+                    .collect()
             })
         };
         let streams = || {
             connect().map_err(|error| {
-                Error::new(Fault::Between, "profile-connect", format!("connecting to {address}: {error}"))
-                    .hint("a firewall may hold the node's data ports back")
+                Error::new(
+                    Fault::Between,
+                    "profile-connect",
+                    format!("connecting to {address}: {error}"),
+                )
+                .hint("a firewall may hold the node's data ports back")
             })
         };
         let send = |streams: Vec<TcpStream>| fill(&streams, request, began, &|| Ok(())).map(Some);
@@ -211,7 +271,8 @@ impl Ours {
                 std::thread::scope(|scope| {
                     let sending = scope.spawn(|| send(there));
                     let received = take(back);
-                    let sent = sending.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+                    let sent =
+                        sending.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
                     Ok(Ours { sent: sent?, received: received? })
                 })
             }
@@ -222,14 +283,20 @@ impl Ours {
 impl Bench for NodeBench {
     fn run(&mut self, grid: &Grid, job: &Job) -> Result<Repetition, Error> {
         let late = || {
-            Error::new(Fault::Between, "profile-silent", format!("{} took too long to be measured", self.remote.server()))
-                .hint("measure it without a limit of time: farline profile NODE")
+            Error::new(
+                Fault::Between,
+                "profile-silent",
+                format!("{} took too long to be measured", self.remote.server()),
+            )
+            .hint("measure it without a limit of time: farline profile NODE")
         };
         let measuring = async {
             match self.deadline {
                 None => self.measure(grid, &job.cell).await,
                 Some(deadline) => {
-                    tokio::time::timeout_at(deadline.into(), self.measure(grid, &job.cell)).await.unwrap_or_else(|_| Err(late()))
+                    tokio::time::timeout_at(deadline.into(), self.measure(grid, &job.cell))
+                        .await
+                        .unwrap_or_else(|_| Err(late()))
                 }
             }
         };

@@ -1,4 +1,5 @@
-//! How a node is reached: the connection that carries the control channel, and what is trusted on the way.
+//! How a node is reached: the connection that carries the control channel, and what is trusted on
+//! the way.
 
 use super::location::{Remote, Via};
 use super::silence::DEFAULT_PATIENCE;
@@ -37,7 +38,9 @@ pub struct Reach {
 impl Reach {
     /// How long a server may neither move data nor say a word; for ever when `None`.
     pub(super) fn patience(&self) -> Option<Duration> {
-        Some(self.timeout.unwrap_or(DEFAULT_PATIENCE)).filter(|span| *span > Span::ZERO).map(Duration::from)
+        Some(self.timeout.unwrap_or(DEFAULT_PATIENCE))
+            .filter(|span| *span > Span::ZERO)
+            .map(Duration::from)
     }
 
     /// How long a step of setting a connection up may take, of which `usual` is the most.
@@ -66,17 +69,30 @@ impl Line {
     pub(super) async fn open(remote: &Remote, reach: &Reach) -> Result<Line, Error> {
         if remote.via == Via::Ssh {
             let (ssh, stream) = Ssh::start(remote, reach)?;
-            return Ok(Line { stream: Box::new(stream), handle: None, ends: None, ssh: Some(Arc::new(ssh)) });
+            return Ok(Line {
+                stream: Box::new(stream),
+                handle: None,
+                ends: None,
+                ssh: Some(Arc::new(ssh)),
+            });
         }
         let server = format!("{}:{}", remote.host, remote.port);
         let failed = |error: std::io::Error| {
-            let message = format!("cannot reach {server}: {}", error.to_string().split(" (os error").next().unwrap_or_default());
+            let message = format!(
+                "cannot reach {server}: {}",
+                error.to_string().split(" (os error").next().unwrap_or_default()
+            );
             Error::new(Fault::Between, "unreachable", message)
                 .hint("is the node running, is the port right, does a firewall stand between?")
         };
-        let connecting =
-            tokio::time::timeout(reach.at_most(CONNECT_TIMEOUT), TcpStream::connect((remote.host.as_str(), remote.port)));
-        let stream = connecting.await.map_err(|_| failed(std::io::ErrorKind::TimedOut.into()))?.map_err(failed)?;
+        let connecting = tokio::time::timeout(
+            reach.at_most(CONNECT_TIMEOUT),
+            TcpStream::connect((remote.host.as_str(), remote.port)),
+        );
+        let stream = connecting
+            .await
+            .map_err(|_| failed(std::io::ErrorKind::TimedOut.into()))?
+            .map_err(failed)?;
         // Commands are short and their answers awaited.
         stream.set_nodelay(true).map_err(failed)?;
         crate::sys::tcp::notice_dead_peer(&stream).map_err(failed)?;
@@ -88,25 +104,45 @@ impl Line {
     /// Does the client's side of the TLS handshake.
     pub(super) async fn start_tls(self, remote: &Remote, trust: &Trust) -> Result<Line, Error> {
         let (config, verifier) = client(trust)?;
-        let name = ServerName::try_from(remote.host.clone())
-            .map_err(|_| Error::new(Fault::You, "bad-url", format!("`{}` is no name for TLS", remote.host)))?;
+        let name = ServerName::try_from(remote.host.clone()).map_err(|_| {
+            Error::new(Fault::You, "bad-url", format!("`{}` is no name for TLS", remote.host))
+        })?;
         let handshake = TlsConnector::from(config).connect(name, self.stream);
         let stream = tokio::time::timeout(HANDSHAKE_TIMEOUT, handshake).await;
-        let stream = stream.map_err(|_| Error::new(Fault::Between, "tls-timeout", "the TLS handshake takes too long"))?;
+        let stream = stream.map_err(|_| {
+            Error::new(Fault::Between, "tls-timeout", "the TLS handshake takes too long")
+        })?;
         let stream = stream.map_err(|error| untrusted(remote, trust, verifier.seen(), &error))?;
         Ok(Line { stream: Box::new(stream), ..self })
     }
 }
 
-fn untrusted(remote: &Remote, trust: &Trust, seen: Option<Fingerprint>, error: &std::io::Error) -> Error {
+fn untrusted(
+    remote: &Remote,
+    trust: &Trust,
+    seen: Option<Fingerprint>,
+    error: &std::io::Error,
+) -> Error {
     match (trust.fingerprint, seen) {
-        (_, None) => Error::new(Fault::There, "tls-failed", format!("TLS with {}: {error}", remote.host)),
-        (Some(wanted), Some(seen)) => {
-            let message = format!("{} shows another certificate than {wanted}: {seen}", remote.host);
-            Error::new(Fault::Refused, "tls-untrusted", message)
-                .hint("somebody may stand between; if the node has a new key, its operator tells the new fingerprint")
+        (_, None) => {
+            Error::new(Fault::There, "tls-failed", format!("TLS with {}: {error}", remote.host))
         }
-        (None, Some(seen)) => Error::new(Fault::Refused, "tls-untrusted", format!("{} cannot be trusted: {error}", remote.host))
-            .hint(format!("name its authority with --tls-ca FILE or, if its operator confirms it, --tls-pin {seen}")),
+        (Some(wanted), Some(seen)) => {
+            let message =
+                format!("{} shows another certificate than {wanted}: {seen}", remote.host);
+            Error::new(Fault::Refused, "tls-untrusted", message).hint(
+                "somebody may stand between; if the node has a new key, its operator tells \
+                    the new fingerprint",
+            )
+        }
+        (None, Some(seen)) => Error::new(
+            Fault::Refused,
+            "tls-untrusted",
+            format!("{} cannot be trusted: {error}", remote.host),
+        )
+        .hint(format!(
+            "name its authority with --tls-ca FILE or, if its operator confirms it, \
+                --tls-pin {seen}"
+        )),
     }
 }

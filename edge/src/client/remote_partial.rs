@@ -1,4 +1,5 @@
-//! A file on its way to a stock server: under a temporary name there, gone on with from what the server said, renamed when it is whole.
+//! A file on its way to a stock server: under a temporary name there, gone on with from what the
+//! server said, renamed when it is whole.
 //!
 //! `docs/protocol.md`, clauses G-1 to G-6.
 
@@ -7,7 +8,10 @@ use super::copy::Copy;
 use super::location::Remote;
 use super::passes::nameable;
 use super::reach::Reach;
-use crate::stores::{Parcel, Receipt, Receipts, lock_if_free, receipts_folder, receipts_in, storage_error, temporary_beside};
+use crate::stores::{
+    Parcel, Receipt, Receipts, lock_if_free, receipts_folder, receipts_in, storage_error,
+    temporary_beside,
+};
 use crate::sys::lock::lock;
 use farline_core::gridftp::client::{Request, Transfer, What};
 use farline_core::gridftp::{Command, Kind, Pathname, TransferEvent};
@@ -15,17 +19,20 @@ use farline_core::units::{ByteRanges, Error, Fault};
 use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 
-/// Between 111 markers, where the server lets us choose: what a killed copy sends again at most, beside what was on its way.
+/// Between 111 markers, where the server lets us choose: what a killed copy sends again at most,
+/// beside what was on its way.
 const MARKERS_EVERY_SECS: u64 = 1;
-/// What is sent again of a resumed file's beginning: globus-gridftp-server 13.24 writes the buffer that it was filling when its channel broke
-/// to the file's start (G-3). Its buffers have 256 KiB unless its operator says otherwise.
+/// What is sent again of a resumed file's beginning: globus-gridftp-server 13.24 writes the buffer
+/// that it was filling when its channel broke to the file's start (G-3). Its buffers have 256 KiB
+/// unless its operator says otherwise.
 const STRAY: u64 = 4 << 20;
 /// How long the removal of what is of no use may take.
 const REMOVAL_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Asks for markers as often as is of use; a server that does not know how says them when it likes.
 pub(super) fn ask_for_markers(control: &mut Control) {
-    let event = Command::TransferEvents { event: TransferEvent::Restart, seconds: MARKERS_EVERY_SECS };
+    let event =
+        Command::TransferEvents { event: TransferEvent::Restart, seconds: MARKERS_EVERY_SECS };
     control.try_request(Request::Exec(event));
 }
 
@@ -39,8 +46,9 @@ pub(super) struct RemotePartial<'a> {
 }
 
 impl<'a> RemotePartial<'a> {
-    /// Finds what the server holds of `parcel` from an earlier copy, and clears away what it holds of another source, or all that it
-    /// holds where nothing may be resumed: where it could not be compared when it is whole.
+    /// Finds what the server holds of `parcel` from an earlier copy, and clears away what it holds
+    /// of another source, or all that it holds where nothing may be resumed: where it could not be
+    /// compared when it is whole.
     pub(super) async fn begin(
         copy: &mut Copy<'_>,
         control: &mut Control,
@@ -55,13 +63,21 @@ impl<'a> RemotePartial<'a> {
                 None
             }
             None => {
-                copy.ledger.note("cannot be resumed if it is broken off: neither XDG_STATE_HOME nor HOME is set".to_owned());
+                copy.ledger.note(
+                    "cannot be resumed if it is broken off: neither XDG_STATE_HOME nor HOME is set"
+                        .to_owned(),
+                );
                 None
             }
         };
         let Some((mut receipts, stale)) = begun else {
             let temporary = temporary_beside(parcel.target)?;
-            return Ok(RemotePartial { parcel, receipts: None, temporary, held: ByteRanges::new() });
+            return Ok(RemotePartial {
+                parcel,
+                receipts: None,
+                temporary,
+                held: ByteRanges::new(),
+            });
         };
         if let Some(stale) = stale {
             // Gone already is as good.
@@ -69,13 +85,15 @@ impl<'a> RemotePartial<'a> {
         }
         let mut held = receipts.held().clone();
         if !may_resume && !held.is_empty() {
-            control.try_request(Request::Exec(Command::Delete(Pathname::new(receipts.temporary()))));
+            control
+                .try_request(Request::Exec(Command::Delete(Pathname::new(receipts.temporary()))));
             receipts.renew(&parcel)?;
         }
         held = if may_resume { nameable(&held) } else { ByteRanges::new() };
         held.remove(0..STRAY);
         if let Some(needed) = held.iter().last().map(|range| range.end) {
-            // The size is no word on what is stored, but a file that is not as long as what was said is another one.
+            // The size is no word on what is stored, but a file that is not as long as what was
+            // said is another one.
             let size = size_of(control, receipts.temporary()).await?;
             if size.is_none_or(|size| size < needed) {
                 receipts.renew(&parcel)?;
@@ -83,7 +101,12 @@ impl<'a> RemotePartial<'a> {
             }
         }
         copy.ledger.resumed_bytes += held.total();
-        Ok(RemotePartial { parcel, temporary: receipts.temporary().to_vec(), receipts: Some(receipts), held })
+        Ok(RemotePartial {
+            parcel,
+            temporary: receipts.temporary().to_vec(),
+            receipts: Some(receipts),
+            held,
+        })
     }
 
     /// Where the file is until it has landed.
@@ -120,28 +143,39 @@ impl<'a> RemotePartial<'a> {
         if !self.held.is_empty() {
             let size = size_of(control, &self.temporary).await?;
             if size != Some(self.parcel.len) {
-                let message = format!("{target} was to have {} bytes, and its partial file has {size:?}", self.parcel.len);
+                let message = format!(
+                    "{target} was to have {} bytes, and its partial file has {size:?}",
+                    self.parcel.len
+                );
                 self.remove(control).await;
-                return Err(Error::new(Fault::There, "incomplete", message).hint("run the same command again, it starts anew"));
+                return Err(Error::new(Fault::There, "incomplete", message)
+                    .hint("run the same command again, it starts anew"));
             }
         }
         let rename = control.request(Request::Rename { from: self.temporary(), to: target });
-        control.done(rename).await.map_err(|error| error.while_doing("renaming the finished file"))?;
+        control
+            .done(rename)
+            .await
+            .map_err(|error| error.while_doing("renaming the finished file"))?;
         if let Some(receipts) = self.receipts {
             receipts.finish();
         }
         Ok(())
     }
 
-    /// The copy was broken off: what is stored stays for the next, and nothing else does. Answers whether anything stays.
+    /// The copy was broken off: what is stored stays for the next, and nothing else does. Answers
+    /// whether anything stays.
     pub(super) async fn abandon(mut self, control: &mut Control, error: &Error) -> bool {
         self.take_back(control);
-        let useless = (matches!(error.fault, Fault::You | Fault::Here) && error.code != "interrupted")
+        let useless = (matches!(error.fault, Fault::You | Fault::Here)
+            && error.code != "interrupted")
             || matches!(error.code, "source-changed" | "digest-mismatch");
         let empty = self.receipts.as_ref().is_none_or(|receipts| receipts.held().is_empty());
-        let is_deaf = matches!(error.code, "peer-silent" | "control-timeout") || control.is_cut_off();
+        let is_deaf =
+            matches!(error.code, "peer-silent" | "control-timeout") || control.is_cut_off();
         if is_deaf {
-            // The server may not know yet that this copy is over, and write again when it learns of it.
+            // The server may not know yet that this copy is over, and write again when it learns of
+            // it.
             self.receipts.iter_mut().for_each(Receipts::distrust);
         } else if useless || empty {
             self.remove(control).await;
@@ -149,7 +183,8 @@ impl<'a> RemotePartial<'a> {
         !(useless || empty)
     }
 
-    /// Removes the file at the server, and then the journal: while the file may be there, its name must be known.
+    /// Removes the file at the server, and then the journal: while the file may be there, its name
+    /// must be known.
     async fn remove(&mut self, control: &mut Control) {
         let remove = control.try_request(Request::Exec(Command::Delete(self.temporary())));
         let removed = tokio::time::timeout(REMOVAL_TIMEOUT, control.done(remove)).await;
@@ -183,7 +218,8 @@ async fn size_of(control: &mut Control, path: &[u8]) -> Result<Option<u64>, Erro
 /// When the journals cannot be read.
 pub fn stored_elsewhere() -> Result<Vec<Receipt>, Error> {
     let Some(folder) = receipts_folder() else { return Ok(Vec::new()) };
-    receipts_in(&folder).map_err(|error| storage_error("read", folder.as_os_str().as_bytes(), &error))
+    receipts_in(&folder)
+        .map_err(|error| storage_error("read", folder.as_os_str().as_bytes(), &error))
 }
 
 /// Removes what `receipt` speaks of at its server, reached as `login` says, and then the journal.
@@ -193,7 +229,11 @@ pub fn stored_elsewhere() -> Result<Vec<Receipt>, Error> {
 pub async fn remove_elsewhere(receipt: &Receipt, login: &Remote) -> Result<(), Error> {
     let place = login.place();
     let path = receipt.partial.strip_prefix(place.as_bytes()).ok_or_else(|| {
-        Error::new(Fault::You, "no-partial", format!("{} is not at {place}", String::from_utf8_lossy(&receipt.partial)))
+        Error::new(
+            Fault::You,
+            "no-partial",
+            format!("{} is not at {place}", String::from_utf8_lossy(&receipt.partial)),
+        )
     })?;
     // Held until the file is gone: a copy that begins meanwhile waits for it.
     let Some(_lock) = lock_if_free(&receipt.journal)? else { return Ok(()) };

@@ -1,4 +1,5 @@
-//! Notices a server that neither moves data nor says a word: one that is stopped, or at the end of a path that is dead.
+//! Notices a server that neither moves data nor says a word: one that is stopped, or at the end of
+//! a path that is dead.
 
 use farline_core::units::{Error, Fault, Span};
 use std::time::{Duration, Instant};
@@ -20,17 +21,26 @@ impl Silence {
         Silence { patience, moved: 0, since: Instant::now() }
     }
 
-    /// Takes in that `moved` bytes have moved in all and that `server` was last heard at `heard`; answers with the error when
-    /// it has been silent for too long. `excused` says that it has nothing to say now.
-    pub(super) fn check(&mut self, server: &str, moved: u64, heard: Option<Instant>, excused: bool) -> Option<Error> {
+    /// Takes in that `moved` bytes have moved in all and that `server` was last heard at `heard`;
+    /// answers with the error when it has been silent for too long. `excused` says that it has
+    /// nothing to say now.
+    pub(super) fn check(
+        &mut self,
+        server: &str,
+        moved: u64,
+        heard: Option<Instant>,
+        excused: bool,
+    ) -> Option<Error> {
         if moved != self.moved || excused {
             (self.moved, self.since) = (moved, Instant::now());
         }
         self.since = self.since.max(heard.unwrap_or(self.since));
         let patience = self.patience.filter(|patience| self.since.elapsed() >= *patience)?;
-        let message = format!("{server} has neither moved data nor said a word for {}", Span::from(patience));
+        let message =
+            format!("{server} has neither moved data nor said a word for {}", Span::from(patience));
         Some(Error::new(Fault::Between, "peer-silent", message).hint(
-            "it is stopped or overloaded, or the path is dead; run the same command again, or wait longer with --timeout SECONDS",
+            "it is stopped or overloaded, or the path is dead; run the same command again, or \
+             wait longer with --timeout SECONDS",
         ))
     }
 }
@@ -43,7 +53,9 @@ mod tests {
     fn data_and_words_end_a_silence_and_without_patience_it_lasts() {
         let now = Instant::now();
         let mut silence = Silence::new(Some(Duration::ZERO));
-        let error = silence.check("old.site:2811", 0, Some(now), false).expect("nothing was said for no time at all");
+        let error = silence
+            .check("old.site:2811", 0, Some(now), false)
+            .expect("nothing was said for no time at all");
         assert_eq!((error.code, error.fault), ("peer-silent", Fault::Between));
         assert_eq!(Silence::new(None).check("old.site:2811", 0, Some(now), false), None);
         let mut silence = Silence::new(Some(Duration::from_secs(3600)));

@@ -1,5 +1,5 @@
-//! The user's own ssh, which starts `farline serve --stdio` at the other host and carries what cannot go straight
-//! (docs/protocol.md, H-1 and H-2).
+//! The user's own ssh, which starts `farline serve --stdio` at the other host and carries what
+//! cannot go straight (docs/protocol.md, H-1 and H-2).
 //!
 //! One ssh logs in and is the master of the others, which so ask for no password again.
 
@@ -38,30 +38,51 @@ pub(super) struct Ssh {
 
 impl Ssh {
     /// Starts ssh, and in it farline at the other end; the stream is the control channel.
-    pub(super) fn start(remote: &Remote, reach: &Reach) -> Result<(Ssh, tokio::net::UnixStream), Error> {
-        let failed = |what: &str, error: io::Error| Error::new(Fault::Here, "no-ssh", format!("{what}: {error}"));
+    pub(super) fn start(
+        remote: &Remote,
+        reach: &Reach,
+    ) -> Result<(Ssh, tokio::net::UnixStream), Error> {
+        let failed = |what: &str, error: io::Error| {
+            Error::new(Fault::Here, "no-ssh", format!("{what}: {error}"))
+        };
         let program = if reach.ssh.is_empty() { vec!["ssh".to_owned()] } else { reach.ssh.clone() };
         let mut destination = Vec::new();
         if let Some(user) = &remote.user {
             destination.extend(["-l".to_owned(), user.clone()]);
         }
         destination.extend(["--".to_owned(), remote.host.clone()]);
-        let folder = folder().map_err(|error| failed("cannot make a folder for ssh's socket", error))?;
+        let folder =
+            folder().map_err(|error| failed("cannot make a folder for ssh's socket", error))?;
         let (ours, theirs) = UnixStream::pair().map_err(|error| failed("no socket pair", error))?;
         ours.set_nonblocking(true).map_err(|error| failed("no socket pair", error))?;
         let mut command = Command::new(&program[0]);
-        // As scp has it: nothing of the user's configuration that would start, forward or ask for a terminal.
+        // As scp has it: nothing of the user's configuration that would start, forward or ask for a
+        // terminal.
         command.args(&program[1..]).args(["-x", "-a", "-T", "-M", "-S"]).arg(folder.join("s"));
-        command.args(["-oControlPersist=no", "-oPermitLocalCommand=no", "-oClearAllForwardings=yes", "-oRemoteCommand=none"]);
+        command.args([
+            "-oControlPersist=no",
+            "-oPermitLocalCommand=no",
+            "-oClearAllForwardings=yes",
+            "-oRemoteCommand=none",
+        ]);
         command.args(&destination).arg(remote_command(reach.remote_farline.as_deref()));
-        // Questions about passwords and keys go to the terminal; what is said at one belongs there too.
+        // Questions about passwords and keys go to the terminal; what is said at one belongs there
+        // too.
         let words = if io::stderr().is_terminal() { Stdio::inherit() } else { Stdio::piped() };
         let child = two_ways(&mut command, theirs, words).map_err(|error| {
             let _ = std::fs::remove_dir(&folder);
-            failed(&format!("cannot run {}", program[0]), error).hint("install OpenSSH's client, or say which with --ssh")
+            failed(&format!("cannot run {}", program[0]), error)
+                .hint("install OpenSSH's client, or say which with --ssh")
         })?;
-        let ours = tokio::net::UnixStream::from_std(ours).map_err(|error| failed("no socket pair", error))?;
-        let ssh = Ssh { program, destination, folder, host: remote.host.clone(), child: Mutex::new(child) };
+        let ours = tokio::net::UnixStream::from_std(ours)
+            .map_err(|error| failed("no socket pair", error))?;
+        let ssh = Ssh {
+            program,
+            destination,
+            folder,
+            host: remote.host.clone(),
+            child: Mutex::new(child),
+        };
         Ok((ssh, ours))
     }
 
@@ -85,24 +106,36 @@ impl Ssh {
         Some(match status.code() {
             Some(0) => return None,
             Some(255) => {
-                let refused = |said: &str| said.contains("denied") || said.contains("verification failed");
+                let refused =
+                    |said: &str| said.contains("denied") || said.contains("verification failed");
                 let fault = if said.is_some_and(refused) { Fault::Refused } else { Fault::Between };
                 let message = match said {
                     Some(said) => format!("ssh to {host} failed: {said}"),
                     None => format!("ssh to {host} failed; it says why above"),
                 };
-                Error::new(fault, "ssh-failed", message).hint(format!("does `ssh {host} true` work?"))
+                Error::new(fault, "ssh-failed", message)
+                    .hint(format!("does `ssh {host} true` work?"))
             }
             Some(code @ (126 | 127)) => {
                 let what = if code == 127 { "is not there" } else { "cannot be run" };
-                Error::new(Fault::There, "no-remote-farline", format!("farline {what} on {host}{because}")).hint(format!(
-                    "copy this program there: `scp {} {host}:.local/bin/farline` (after `ssh {host} mkdir -p .local/bin`), \
+                Error::new(
+                    Fault::There,
+                    "no-remote-farline",
+                    format!("farline {what} on {host}{because}"),
+                )
+                .hint(format!(
+                    "copy this program there: `scp {} {host}:.local/bin/farline` (after `ssh \
+                     {host} mkdir -p .local/bin`), \
                      or say where it is with --remote-farline PATH",
                     std::env::current_exe().unwrap_or_else(|_| "farline".into()).display()
                 ))
             }
-            _ => Error::new(Fault::There, "remote-farline-failed", format!("farline on {host} ended with {status}{because}"))
-                .hint("is it of a version that knows `farline serve --stdio`?"),
+            _ => Error::new(
+                Fault::There,
+                "remote-farline-failed",
+                format!("farline on {host} ended with {status}{because}"),
+            )
+            .hint("is it of a version that knows `farline serve --stdio`?"),
         })
     }
 }
@@ -123,7 +156,11 @@ impl Drop for Ssh {
 /// Runs `command` with `theirs` for standard input and output.
 fn two_ways(command: &mut Command, theirs: UnixStream, words: Stdio) -> io::Result<Child> {
     let input: OwnedFd = theirs.try_clone()?.into();
-    command.stdin(Stdio::from(input)).stdout(Stdio::from(OwnedFd::from(theirs))).stderr(words).spawn()
+    command
+        .stdin(Stdio::from(input))
+        .stdout(Stdio::from(OwnedFd::from(theirs)))
+        .stderr(words)
+        .spawn()
 }
 
 /// A new folder for this user alone, of a short name: a socket's path has 107 bytes.
@@ -138,16 +175,20 @@ fn folder() -> io::Result<PathBuf> {
     make(base).or_else(|_| make("/tmp".into()))
 }
 
-/// What the other host's shell is to run. Its PATH, without a login, often lacks what a user installed.
+/// What the other host's shell is to run. Its PATH, without a login, often lacks what a user
+/// installed.
 fn remote_command(path: Option<&str>) -> String {
     match path {
-        // In any shell `'` ends a quoted string and `'\''` stands for one; `~` must stay outside to be expanded.
+        // In any shell `'` ends a quoted string and `'\''` stands for one; `~` must stay outside to
+        // be expanded.
         Some(path) => {
             let (home, rest) = path.strip_prefix("~/").map_or(("", path), |rest| ("~/", rest));
             format!("exec {home}'{}' serve --stdio", rest.replace('\'', "'\\''"))
         }
         None => {
-            "exec sh -c 'PATH=\"$PATH:$HOME/.local/bin:$HOME/.cargo/bin:/usr/local/bin\"; exec farline serve --stdio'".to_owned()
+            "exec sh -c 'PATH=\"$PATH:$HOME/.local/bin:$HOME/.cargo/bin:/usr/local/bin\"; exec \
+             farline serve --stdio'"
+                .to_owned()
         }
     }
 }
@@ -184,7 +225,10 @@ impl SshStream {
     /// `error`, or what ssh says of it.
     fn explain(&mut self, error: io::Error) -> io::Error {
         match ended(&mut self.child).and_then(|_| words(&mut self.child)) {
-            Some(said) => io::Error::new(error.kind(), format!("ssh did not carry it: {said} (sshd needs AllowTcpForwarding)")),
+            Some(said) => io::Error::new(
+                error.kind(),
+                format!("ssh did not carry it: {said} (sshd needs AllowTcpForwarding)"),
+            ),
             None => error,
         }
     }
@@ -259,7 +303,10 @@ mod tests {
 
     #[test]
     fn the_remote_command_survives_any_path() {
-        assert_eq!(remote_command(Some("/opt/it's/farline")), "exec '/opt/it'\\''s/farline' serve --stdio");
+        assert_eq!(
+            remote_command(Some("/opt/it's/farline")),
+            "exec '/opt/it'\\''s/farline' serve --stdio"
+        );
         assert_eq!(remote_command(Some("~/bin/farline")), "exec ~/'bin/farline' serve --stdio");
     }
 }

@@ -1,4 +1,5 @@
-//! Copies what comes in on standard input: to a file of this host, or with STOR to a node, which need not know its length.
+//! Copies what comes in on standard input: to a file of this host, or with STOR to a node, which
+//! need not know its length.
 
 use super::control::Control;
 use super::copy::Copy;
@@ -25,12 +26,18 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 fn standard_input() -> Result<File, Error> {
     let input = io::stdin().as_fd().try_clone_to_owned();
-    input.map(File::from).map_err(|error| crate::stores::storage_error("read", b"standard input", &error))
+    input
+        .map(File::from)
+        .map_err(|error| crate::stores::storage_error("read", b"standard input", &error))
 }
 
 fn nameless(to: &dyn std::fmt::Display) -> Error {
-    Error::new(Fault::You, "no-name", format!("{to} is a directory, and standard input has no name to be copied under"))
-        .hint("write the name of the file behind the directory")
+    Error::new(
+        Fault::You,
+        "no-name",
+        format!("{to} is a directory, and standard input has no name to be copied under"),
+    )
+    .hint("write the name of the file behind the directory")
 }
 
 /// The file of standard input to `to`, which is of this host.
@@ -41,14 +48,18 @@ pub(super) async fn run(copy: &mut Copy<'_>, to: &Location, several: bool) -> Re
         return Err(nameless(to));
     }
     if several {
-        return Err(Error::new(Fault::You, "one-source", "standard input is copied alone, not among other sources"));
+        return Err(Error::new(
+            Fault::You,
+            "one-source",
+            "standard input is copied alone, not among other sources",
+        ));
     }
     let layout = Arc::new(Layout::of_file(UNKNOWN_LEN, BLOCK_LEN));
     let sink: Box<dyn Landing> = match destination(to, b"", false, false, false)? {
         // Its mode and time are nobody's to keep.
-        Destination::Files { root, start } => {
-            Box::new(PosixSink::new(root, start, layout, false).directly(copy.options.direct_io.clone()))
-        }
+        Destination::Files { root, start } => Box::new(
+            PosixSink::new(root, start, layout, false).directly(copy.options.direct_io.clone()),
+        ),
         other => other.sink(&layout, &copy.options.direct_io)?,
     };
     if let (Existing::Keep, Location::Local(path)) = (copy.options.existing, to)
@@ -60,7 +71,9 @@ pub(super) async fn run(copy: &mut Copy<'_>, to: &Location, several: bool) -> Re
     let mut reader = BlockReader::new(standard_input()?);
     let landed = copy.attend(None, move |live| {
         sink.open(0)?;
-        let no_memory = |error: io::Error| Error::new(Fault::Here, "no-memory", format!("no memory for staging: {error}"));
+        let no_memory = |error: io::Error| {
+            Error::new(Fault::Here, "no-memory", format!("no memory for staging: {error}"))
+        };
         // Aligned, as direct I/O wants it.
         let Some(mut buffer) = pool(1, BLOCK_LEN).map_err(no_memory)?.pop() else {
             return Err(no_memory(io::ErrorKind::OutOfMemory.into()));
@@ -89,18 +102,25 @@ pub(super) async fn run(copy: &mut Copy<'_>, to: &Location, several: bool) -> Re
     Ok(())
 }
 
-/// The file of standard input to a node or server: in MODE E, whose end says the length. A Farline node lands it by itself, any other
-/// server gets it under a temporary name.
+/// The file of standard input to a node or server: in MODE E, whose end says the length. A Farline
+/// node lands it by itself, any other server gets it under a temporary name.
 pub(super) async fn to_node(copy: &mut Copy<'_>, to: &Remote) -> Result<(), Error> {
     if to.store.is_some() {
-        return Err(Error::new(Fault::You, "unsupported", "standard input goes to files only, not to ?null or ?memory")
-            .hint("name its size: memory:SIZE goes to such stores"));
+        return Err(Error::new(
+            Fault::You,
+            "unsupported",
+            "standard input goes to files only, not to ?null or ?memory",
+        )
+        .hint("name its size: memory:SIZE goes to such stores"));
     }
     if to.path.ends_with(b"/") {
         return Err(nameless(to));
     }
     let input = standard_input()?;
-    let ahead = vec![Request::Passive { mode: Mode::Extended, striped: false }, Request::Stat(Pathname::new(to.path.clone()))];
+    let ahead = vec![
+        Request::Passive { mode: Mode::Extended, striped: false },
+        Request::Stat(Pathname::new(to.path.clone())),
+    ];
     let (mut control, ahead) = Control::open(to, &copy.options.reach, ahead).await?;
     control.require(to).await?;
     match control.looked(ahead[1]).await? {
@@ -120,11 +140,19 @@ pub(super) async fn to_node(copy: &mut Copy<'_>, to: &Remote) -> Result<(), Erro
     let (rig, congestion) = open_rig(copy, &mut control, address, &choice).await?;
     copy.ledger.congestion = congestion;
     let name = if lands { to.path.clone() } else { temporary_beside(&to.path)? };
-    let store = control.request(Request::Transfer(Transfer::new(What::Store, Pathname::new(name.clone()))));
+    let store =
+        control.request(Request::Transfer(Transfer::new(What::Store, Pathname::new(name.clone()))));
     let moved = copy.attend(Some(&mut control), move |live| {
         live.follow(handles(&rig.channels)?);
         let (tally, pace) = (&live.tally, live.pace.as_deref());
-        let job = StreamJob { input, channels: rig.channels, slots: rig.slots, tally, pace, cancel: &live.cancel };
+        let job = StreamJob {
+            input,
+            channels: rig.channels,
+            slots: rig.slots,
+            tally,
+            pace,
+            cancel: &live.cancel,
+        };
         send_stream(job)
     });
     let moved = match moved.await {
@@ -140,7 +168,11 @@ pub(super) async fn to_node(copy: &mut Copy<'_>, to: &Remote) -> Result<(), Erro
         Ok(len) => {
             let (from, to) = (Pathname::new(name.clone()), Pathname::new(to.path.clone()));
             let rename = control.request(Request::Rename { from, to });
-            control.done(rename).await.map(|_| len).map_err(|error| error.while_doing("renaming the finished file"))
+            control
+                .done(rename)
+                .await
+                .map(|_| len)
+                .map_err(|error| error.while_doing("renaming the finished file"))
         }
         Err(error) => Err(error),
     };
@@ -148,9 +180,11 @@ pub(super) async fn to_node(copy: &mut Copy<'_>, to: &Remote) -> Result<(), Erro
         Ok(len) => len,
         Err(error) => {
             if !lands {
-                // Half a file under a hidden name is of use to nobody; how the store ended does not matter.
+                // Half a file under a hidden name is of use to nobody; how the store ended does not
+                // matter.
                 let _ = tokio::time::timeout(PATIENCE, control.done(store)).await;
-                let remove = control.try_request(Request::Exec(Command::Delete(Pathname::new(name))));
+                let remove =
+                    control.try_request(Request::Exec(Command::Delete(Pathname::new(name))));
                 let _ = tokio::time::timeout(PATIENCE, control.done(remove)).await;
             }
             return Err(error);

@@ -1,4 +1,5 @@
-//! Copies from one server to another: two control connections here, the data straight between them (`docs/protocol.md`, Y-1).
+//! Copies from one server to another: two control connections here, the data straight between them
+//! (`docs/protocol.md`, Y-1).
 
 use super::control::Control;
 use super::copy::{Copy, known};
@@ -30,26 +31,38 @@ struct Ends<'a> {
     receiver: Control,
 }
 
-pub(super) async fn run(copy: &mut Copy<'_>, from: &Remote, to: &Remote, several: bool) -> Result<(), Error> {
+pub(super) async fn run(
+    copy: &mut Copy<'_>,
+    from: &Remote,
+    to: &Remote,
+    several: bool,
+) -> Result<(), Error> {
     if copy.options.existing != Existing::Replace {
-        let message = "between two other hosts what is there is replaced: --no-clobber and --skip-same cannot be kept";
+        let message = "between two other hosts what is there is replaced: --no-clobber and \
+            --skip-same cannot be kept";
         return Err(Error::new(Fault::You, "unsupported", message).hint("copy to this host first"));
     }
-    let sender = Control::open_for_another(from, &copy.options.reach).await.map_err(|error| at(from, error))?;
-    let receiver = Control::open_for_another(to, &copy.options.reach).await.map_err(|error| at(to, error))?;
+    let sender = Control::open_for_another(from, &copy.options.reach)
+        .await
+        .map_err(|error| at(from, error))?;
+    let receiver =
+        Control::open_for_another(to, &copy.options.reach).await.map_err(|error| at(to, error))?;
     let mut ends = Ends { from, to, sender, receiver };
     ends.sender.require(from).await.map_err(|error| at(from, error))?;
     ends.receiver.require(to).await.map_err(|error| at(to, error))?;
     for (control, remote) in [(&ends.sender, from), (&ends.receiver, to)] {
         if !control.features().is_gridftp() {
             let message = format!("{remote} is a plain FTP server, not a GridFTP one");
-            return Err(Error::new(Fault::There, "unsupported", message).hint("copy to this host first, with curl or lftp"));
+            return Err(Error::new(Fault::There, "unsupported", message)
+                .hint("copy to this host first, with curl or lftp"));
         }
     }
     permitted(&ends)?;
     if copy.options.limit.is_some() && !ends.sender.limit(copy.options.limit) {
-        let message = format!("{from} cannot be told to hold a rate, and the data does not pass this host");
-        return Err(Error::new(Fault::There, "unsupported", message).hint("leave --limit out, or copy to this host first"));
+        let message =
+            format!("{from} cannot be told to hold a rate, and the data does not pass this host");
+        return Err(Error::new(Fault::There, "unsupported", message)
+            .hint("leave --limit out, or copy to this host first"));
     }
     let (entries, is_folder) = listed(copy, &mut ends).await?;
     let target = target(&mut ends, is_folder, several).await?;
@@ -59,7 +72,10 @@ pub(super) async fn run(copy: &mut Copy<'_>, from: &Remote, to: &Remote, several
     copy.ledger.choice = Some(Choice { congestion: None, staging: Bytes(0), ..choice.clone() });
     tell_congestion(copy, &mut ends).await?;
     arrange(&mut ends, &choice).await?;
-    if [&ends.sender, &ends.receiver].iter().all(|end| end.features().parameters("FARLINE").any(|feature| feature == "TREE")) {
+    if [&ends.sender, &ends.receiver]
+        .iter()
+        .all(|end| end.features().parameters("FARLINE").any(|feature| feature == "TREE"))
+    {
         as_tree(copy, &mut ends, target, bytes, files).await?;
     } else {
         file_by_file(copy, &mut ends, &target, is_folder, &entries).await?;
@@ -77,10 +93,12 @@ fn count(entries: &[Entry]) -> u64 {
     entries.iter().filter(|entry| matches!(entry.kind, EntryKind::File { .. })).count() as u64
 }
 
-/// Refuses early what a Farline node would refuse without words: connections from elsewhere are closed unread there.
+/// Refuses early what a Farline node would refuse without words: connections from elsewhere are
+/// closed unread there.
 fn permitted(ends: &Ends<'_>) -> Result<(), Error> {
     let features = ends.receiver.features();
-    let permits = !features.is_farline() || features.parameters("FARLINE").any(|feature| feature == "THIRDPARTY");
+    let permits = !features.is_farline()
+        || features.parameters("FARLINE").any(|feature| feature == "THIRDPARTY");
     if permits || ends.sender.peer()?.ip() == ends.receiver.local()?.ip() {
         return Ok(());
     }
@@ -89,7 +107,8 @@ fn permitted(ends: &Ends<'_>) -> Result<(), Error> {
         .hint("its operator can allow it with `third_party = true`, or --third-party"))
 }
 
-/// Tells the sender which congestion control its data connections are to have, or notes why they have another.
+/// Tells the sender which congestion control its data connections are to have, or notes why they
+/// have another.
 async fn tell_congestion(copy: &mut Copy<'_>, ends: &mut Ends<'_>) -> Result<(), Error> {
     let Some(name) = copy.asked_congestion().map(str::to_owned) else { return Ok(()) };
     if !ends.sender.features().is_farline() {
@@ -113,7 +132,9 @@ async fn listed(copy: &mut Copy<'_>, ends: &mut Ends<'_>) -> Result<(Vec<Entry>,
     let from = ends.from;
     let look = ends.sender.request(Request::Stat(Pathname::new(from.path.clone())));
     let top = ends.sender.looked(look).await.map_err(|error| at(from, error))?;
-    let top = top.ok_or_else(|| Error::new(Fault::You, "path-not-found", format!("{from} does not exist")))?;
+    let top = top.ok_or_else(|| {
+        Error::new(Fault::You, "path-not-found", format!("{from} does not exist"))
+    })?;
     if top.kind != Kind::Directory {
         return Ok((vec![entry(Vec::new(), &top)], false));
     }
@@ -121,7 +142,8 @@ async fn listed(copy: &mut Copy<'_>, ends: &mut Ends<'_>) -> Result<(Vec<Entry>,
         return Err(Error::new(Fault::You, "is-a-directory", format!("{from} is a directory"))
             .hint("add -r to copy it with all that is in it"));
     }
-    let entries = list_tree(copy, &mut ends.sender, &from.path).await.map_err(|error| at(from, error))?;
+    let entries =
+        list_tree(copy, &mut ends.sender, &from.path).await.map_err(|error| at(from, error))?;
     Ok((entries, true))
 }
 
@@ -145,7 +167,8 @@ async fn arrange(ends: &mut Ends<'_>, choice: &Choice) -> Result<(), Error> {
     let passive = ends.receiver.request(Request::Passive { mode: Mode::Extended, striped: false });
     let address = ends.receiver.passive(passive).await.map_err(|error| at(ends.to, error))?;
     let parallel = ends.sender.request(parallelism(choice.streams));
-    let active = ends.sender.request(Request::Active { mode: Mode::Extended, addresses: vec![address] });
+    let active =
+        ends.sender.request(Request::Active { mode: Mode::Extended, addresses: vec![address] });
     for id in [parallel, active] {
         ends.sender.done(id).await.map_err(|error| at(ends.from, error))?;
     }
@@ -153,32 +176,48 @@ async fn arrange(ends: &mut Ends<'_>, choice: &Choice) -> Result<(), Error> {
 }
 
 /// Two Farline nodes: the tree as one, verified by the receiver.
-async fn as_tree(copy: &mut Copy<'_>, ends: &mut Ends<'_>, target: Vec<u8>, bytes: u64, files: u64) -> Result<(), Error> {
+async fn as_tree(
+    copy: &mut Copy<'_>,
+    ends: &mut Ends<'_>,
+    target: Vec<u8>,
+    bytes: u64,
+    files: u64,
+) -> Result<(), Error> {
     let module = |what: What, path: &[u8], parms: &str, held: ByteRanges| {
         let module = Some(Module { name: TREE_MODULE.to_owned(), parms: parms.to_owned() });
         Request::Transfer(Transfer { module, held, ..Transfer::new(what, Pathname::new(path)) })
     };
     let (sends, receives) = (copy.integrity(&ends.sender), copy.integrity(&ends.receiver));
     let checks = sends.checks && receives.checks;
-    let integrity = Integrity { checks, short_zeros: sends.short_zeros && receives.short_zeros, ..receives };
-    let source = source_of(&format!("{}:{}", ends.from.host, ends.from.port), [&ends.from.path[..]].into_iter());
+    let integrity =
+        Integrity { checks, short_zeros: sends.short_zeros && receives.short_zeros, ..receives };
+    let source = source_of(
+        &format!("{}:{}", ends.from.host, ends.from.port),
+        [&ends.from.path[..]].into_iter(),
+    );
     let agreed = agree(&mut ends.sender, integrity, None);
     for id in agreed {
         ends.sender.done(id).await.map_err(|error| at(ends.from, error))?;
     }
-    let agreed = agree(&mut ends.receiver, integrity, Some(&Origin { source, digests: integrity.digests }));
+    let agreed =
+        agree(&mut ends.receiver, integrity, Some(&Origin { source, digests: integrity.digests }));
     for id in agreed {
         ends.receiver.done(id).await.map_err(|error| at(ends.to, error))?;
     }
     let store = ends.receiver.request(module(What::Store, &target, "manifest", ByteRanges::new()));
-    let retrieve = ends.sender.request(module(What::Retrieve, &ends.from.path, "manifest", ByteRanges::new()));
+    let retrieve =
+        ends.sender.request(module(What::Retrieve, &ends.from.path, "manifest", ByteRanges::new()));
     side_by_side(copy, ends, store, retrieve, false).await?;
     // Y-3: what the receiver holds from before is known now, and the sender is told.
     let held = nameable(lock(&ends.receiver.heard()).all());
     copy.ledger.resumed_bytes += held.total();
     let parts = [("data", held.clone()), ("digests", ByteRanges::new())];
-    let stores = parts.clone().map(|(part, _)| ends.receiver.request(module(What::Store, &target, part, ByteRanges::new())));
-    let retrieves = parts.map(|(part, held)| ends.sender.request(module(What::Retrieve, &ends.from.path, part, held)));
+    let stores = parts.clone().map(|(part, _)| {
+        ends.receiver.request(module(What::Store, &target, part, ByteRanges::new()))
+    });
+    let retrieves = parts.map(|(part, held)| {
+        ends.sender.request(module(What::Retrieve, &ends.from.path, part, held))
+    });
     for (index, (store, retrieve)) in stores.into_iter().zip(retrieves).enumerate() {
         // Lists are not payload.
         side_by_side(copy, ends, store, retrieve, index == 0).await?;
@@ -202,10 +241,15 @@ async fn file_by_file(
         let message = "stores without a disk need Farline at both ends of a third-party copy";
         return Err(Error::new(Fault::You, "unsupported", message));
     }
-    let folders = entries.iter().filter(|entry| entry.kind == EntryKind::Directory).map(|entry| join(target, &entry.path));
-    let above = if is_folder { vec![trim(&ends.to.path).to_vec(), target.to_vec()] } else { Vec::new() };
+    let folders = entries
+        .iter()
+        .filter(|entry| entry.kind == EntryKind::Directory)
+        .map(|entry| join(target, &entry.path));
+    let above =
+        if is_folder { vec![trim(&ends.to.path).to_vec(), target.to_vec()] } else { Vec::new() };
     for folder in above.into_iter().chain(folders) {
-        let id = ends.receiver.request(Request::Exec(Command::MakeDirectory(Pathname::new(folder))));
+        let id =
+            ends.receiver.request(Request::Exec(Command::MakeDirectory(Pathname::new(folder))));
         match ends.receiver.done(id).await {
             Err(error) if error.code != "path-exists" => return Err(at(ends.to, error)),
             _ => {}
@@ -218,7 +262,11 @@ async fn file_by_file(
             EntryKind::File { .. } => {}
             EntryKind::Directory => continue,
             EntryKind::Symlink { .. } => {
-                let error = Error::new(Fault::There, "unsupported", "a server that is not Farline cannot make symbolic links");
+                let error = Error::new(
+                    Fault::There,
+                    "unsupported",
+                    "a server that is not Farline cannot make symbolic links",
+                );
                 copy.ledger.failures.push((entry.path.clone(), error));
                 continue;
             }
@@ -228,10 +276,13 @@ async fn file_by_file(
         let identity = source_of(&here, [&source[..]].into_iter());
         let (server, len, modified_ns) = (&there[..], entry.len(), entry.modified_ns);
         let parcel = Parcel { server, target: &path, source: identity, len, modified_ns };
-        let mut partial =
-            RemotePartial::begin(copy, &mut ends.receiver, parcel, false).await.map_err(|error| at(ends.to, error))?;
+        let mut partial = RemotePartial::begin(copy, &mut ends.receiver, parcel, false)
+            .await
+            .map_err(|error| at(ends.to, error))?;
         let store = partial.store(&mut ends.receiver);
-        let retrieve = ends.sender.request(Request::Transfer(Transfer::new(What::Retrieve, Pathname::new(source))));
+        let retrieve = ends
+            .sender
+            .request(Request::Transfer(Transfer::new(What::Retrieve, Pathname::new(source))));
         if let Err(error) = side_by_side(copy, ends, store, retrieve, true).await {
             partial.abandon(&mut ends.receiver, &error).await;
             return Err(error);
@@ -241,12 +292,20 @@ async fn file_by_file(
         copy.ledger.bytes += len;
         copy.ledger.files += 1;
     }
-    copy.ledger.verified_how = "not verified: one of these servers computes no digest while it moves";
+    copy.ledger.verified_how =
+        "not verified: one of these servers computes no digest while it moves";
     Ok(())
 }
 
-/// Waits for both ends' last words on one transfer. The first that fails ends the wait: the other would wait for it.
-async fn side_by_side(copy: &mut Copy<'_>, ends: &mut Ends<'_>, store: u64, retrieve: u64, payload: bool) -> Result<(), Error> {
+/// Waits for both ends' last words on one transfer. The first that fails ends the wait: the other
+/// would wait for it.
+async fn side_by_side(
+    copy: &mut Copy<'_>,
+    ends: &mut Ends<'_>,
+    store: u64,
+    retrieve: u64,
+    payload: bool,
+) -> Result<(), Error> {
     let moving = Instant::now();
     let (moved, ignored) = (AtomicU64::new(0), AtomicU64::new(0));
     let base = copy.live.tally.bytes();
@@ -255,8 +314,10 @@ async fn side_by_side(copy: &mut Copy<'_>, ends: &mut Ends<'_>, store: u64, retr
     let names = format!("{} or {}", ends.from, ends.to);
     let Ends { from, to, sender, receiver } = ends;
     let both = async {
-        let stored = async { receiver.transferred(store, &moved).await.map_err(|error| at(to, error)) };
-        let sent = async { sender.transferred(retrieve, &ignored).await.map_err(|error| at(from, error)) };
+        let stored =
+            async { receiver.transferred(store, &moved).await.map_err(|error| at(to, error)) };
+        let sent =
+            async { sender.transferred(retrieve, &ignored).await.map_err(|error| at(from, error)) };
         tokio::pin!(stored, sent);
         tokio::select! {
             first = &mut stored => match first {
@@ -282,7 +343,8 @@ async fn side_by_side(copy: &mut Copy<'_>, ends: &mut Ends<'_>, store: u64, retr
                 if let Some(reason) = copy.options.stop.reason() {
                     break Err(reason);
                 }
-                // A receiver goes on to say that nothing comes: of payload, words alone are no sign of life.
+                // A receiver goes on to say that nothing comes: of payload, words alone are no sign
+                // of life.
                 let words = heard.iter().filter_map(|heard| lock(heard).at()).max().filter(|_| !payload);
                 if let Some(error) = silence.check(&names, moved.load(Ordering::Relaxed), words, false) {
                     break Err(error);
@@ -307,7 +369,9 @@ async fn patient<T>(other: impl Future<Output = Result<T, Error>>) -> Option<Err
 
 /// Of two errors the one that is not just a lost connection: that is the other end's symptom.
 fn blame(first: Error, second: Option<Error>) -> Error {
-    let symptom = |error: &Error| matches!(error.code, "channel-lost" | "data-connection" | "aborted" | "incomplete");
+    let symptom = |error: &Error| {
+        matches!(error.code, "channel-lost" | "data-connection" | "aborted" | "incomplete")
+    };
     match second {
         Some(second) if symptom(&first) && !symptom(&second) => second,
         _ => first,

@@ -1,4 +1,5 @@
-//! Copies from this host to a stock GridFTP server: folders first, then each file under a temporary name, then renamed.
+//! Copies from this host to a stock GridFTP server: folders first, then each file under a temporary
+//! name, then renamed.
 
 use super::checksum;
 use super::control::Control;
@@ -27,17 +28,26 @@ pub(super) async fn run(
     choice: &Choice,
 ) -> Result<(), Error> {
     let alone = load.entries.len() == 1 && load.entries[0].path.is_empty();
-    let at = |entry: &Entry| if alone { load.target.clone() } else { join(trim(&load.target), &entry.path) };
+    let at = |entry: &Entry| {
+        if alone { load.target.clone() } else { join(trim(&load.target), &entry.path) }
+    };
     let mut folders: Vec<Vec<u8>> = Vec::new();
     if !alone {
         folders.push(trim(&load.target).to_vec());
     }
-    folders.extend(load.entries.iter().filter(|entry| entry.kind == EntryKind::Directory && !entry.path.is_empty()).map(at));
+    folders.extend(
+        load.entries
+            .iter()
+            .filter(|entry| entry.kind == EntryKind::Directory && !entry.path.is_empty())
+            .map(at),
+    );
     let make = |path| Request::Exec(Command::MakeDirectory(Pathname::new(path)));
     let made: Vec<u64> = folders.into_iter().map(|path| control.request(make(path))).collect();
     for id in made {
         match control.done(id).await {
-            Err(error) if error.code != "path-exists" => return Err(error.while_doing("creating directories")),
+            Err(error) if error.code != "path-exists" => {
+                return Err(error.while_doing("creating directories"));
+            }
             _ => {}
         }
     }
@@ -47,7 +57,11 @@ pub(super) async fn run(
     copy.ledger.congestion = congestion;
     let layout = Arc::new(Layout::new(load.entries.clone(), BLOCK_LEN));
     let source = Load::source(load.parts, &layout, &copy.options.direct_io);
-    let files = layout.entries().iter().filter(|entry| matches!(entry.kind, EntryKind::File { .. })).count() as u64;
+    let files = layout
+        .entries()
+        .iter()
+        .filter(|entry| matches!(entry.kind, EntryKind::File { .. }))
+        .count() as u64;
     let (place, may_resume) = (to.place(), checksum::is_offered(control));
     let mut rig = Some(rig);
     for (index, entry) in layout.entries().iter().enumerate() {
@@ -55,7 +69,11 @@ pub(super) async fn run(
             EntryKind::File { .. } => {}
             EntryKind::Directory => continue,
             EntryKind::Symlink { .. } => {
-                let error = Error::new(Fault::There, "unsupported", "the server cannot make symbolic links");
+                let error = Error::new(
+                    Fault::There,
+                    "unsupported",
+                    "the server cannot make symbolic links",
+                );
                 copy.ledger.failures.push((entry.path.clone(), error));
                 continue;
             }
@@ -72,7 +90,14 @@ pub(super) async fn run(
             Ok(()) => {
                 let source = Arc::clone(&source);
                 let here = move |at, into: &mut [u8]| source.read(index, at, into);
-                checksum::compare(copy, control, partial.temporary(), !partial.held().is_empty(), (len, here)).await
+                checksum::compare(
+                    copy,
+                    control,
+                    partial.temporary(),
+                    !partial.held().is_empty(),
+                    (len, here),
+                )
+                .await
             }
             error => error,
         };
@@ -103,14 +128,27 @@ async fn send(
     if partial.is_whole() {
         return Ok(());
     }
-    let Some(channels) = rig.take() else { return Err(Error::new(Fault::Bug, "no-channel", "the channels are gone")) };
+    let Some(channels) = rig.take() else {
+        return Err(Error::new(Fault::Bug, "no-channel", "the channels are gone"));
+    };
     let (id, held) = (partial.store(control), partial.held().clone());
     let done = copy.attend(Some(control), move |live| {
         live.follow(handles(&channels.channels)?);
         let layout = Arc::new(Layout::of_file(one.len, BLOCK_LEN));
         let blocks = Box::new(layout.blocks_without(&held));
-        let sent = send_layout(live, &layout, &one, blocks, (Integrity::default(), None), &live.tally, channels)?;
-        Ok::<(Rig, Vec<TcpInfo>), Error>((Rig { channels: sent.channels, slots: sent.slots }, sent.tcp))
+        let sent = send_layout(
+            live,
+            &layout,
+            &one,
+            blocks,
+            (Integrity::default(), None),
+            &live.tally,
+            channels,
+        )?;
+        Ok::<(Rig, Vec<TcpInfo>), Error>((
+            Rig { channels: sent.channels, slots: sent.slots },
+            sent.tcp,
+        ))
     });
     let (back, tcp) = done.await?;
     copy.until_done(control, &[id]).await?;

@@ -1,4 +1,5 @@
-//! Copies from this host to a node, as one tree; to any other GridFTP server [`to_stock`] takes over.
+//! Copies from this host to a node, as one tree; to any other GridFTP server [`to_stock`] takes
+//! over.
 
 use super::control::Control;
 use super::copy::Copy;
@@ -14,9 +15,12 @@ use super::passes::{Passes, agree, source_of};
 use super::stream;
 use super::to_stock;
 use crate::channels::Channel;
-use crate::mover::{Audit, BLOCK_LEN, Further, Integrity, SendJob, Sent, TREE_MODULE, Tally, Tuning, send};
+use crate::mover::{
+    Audit, BLOCK_LEN, Further, Integrity, SendJob, Sent, TREE_MODULE, Tally, Tuning, send,
+};
 use crate::stores::{
-    BytesSource, DirectIo, Diskless, MEMORY_NAME, MemorySource, Part, PosixSource, Root, SlowSource, Source, join, look, walk,
+    BytesSource, DirectIo, Diskless, MEMORY_NAME, MemorySource, Part, PosixSource, Root,
+    SlowSource, Source, join, look, walk,
 };
 use crate::sys::lock::lock;
 use crate::sys::pool::{Slot, pool};
@@ -24,7 +28,9 @@ use crate::sys::tcp::TcpInfo;
 use farline_core::gridftp::client::{Request, Transfer, What};
 use farline_core::gridftp::{Kind, Mode, Module, Pathname};
 use farline_core::transfer::journal::Origin;
-use farline_core::transfer::{Block, Choice, Entry, EntryKind, Layout, Marks, Verdict, manifest_lines};
+use farline_core::transfer::{
+    Block, Choice, Entry, EntryKind, Layout, Marks, Verdict, manifest_lines,
+};
 use farline_core::units::{ByteRanges, Bytes, Error, Fault};
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -53,10 +59,16 @@ impl Load {
         self.entries = without(std::mem::take(&mut self.entries), kept);
     }
 
-    pub(super) fn source(parts: Vec<Part>, layout: &Arc<Layout>, direct: &DirectIo) -> Arc<dyn Source> {
+    pub(super) fn source(
+        parts: Vec<Part>,
+        layout: &Arc<Layout>,
+        direct: &DirectIo,
+    ) -> Arc<dyn Source> {
         match parts.is_empty() {
             true => Arc::new(MemorySource::new()),
-            false => Arc::new(PosixSource::of_parts(parts, Arc::clone(layout)).directly(direct.clone())),
+            false => {
+                Arc::new(PosixSource::of_parts(parts, Arc::clone(layout)).directly(direct.clone()))
+            }
         }
     }
 }
@@ -67,10 +79,18 @@ pub(super) struct Rig {
     pub(super) slots: Vec<Slot>,
 }
 
-pub(super) async fn run(copy: &mut Copy<'_>, sources: &[Location], to: &Remote) -> Result<(), Error> {
+pub(super) async fn run(
+    copy: &mut Copy<'_>,
+    sources: &[Location],
+    to: &Remote,
+) -> Result<(), Error> {
     if sources.contains(&Location::Standard) {
         if sources.len() > 1 {
-            return Err(Error::new(Fault::You, "one-source", "standard input is copied alone, not among other sources"));
+            return Err(Error::new(
+                Fault::You,
+                "one-source",
+                "standard input is copied alone, not among other sources",
+            ));
         }
         return stream::to_node(copy, to).await;
     }
@@ -85,8 +105,12 @@ pub(super) async fn run(copy: &mut Copy<'_>, sources: &[Location], to: &Remote) 
     // What is wrong here should not cost a round trip to learn.
     for path in &paths {
         if look_at(path)?.is_dir() && !copy.options.recursive {
-            return Err(Error::new(Fault::You, "is-a-directory", format!("{} is a directory", path.display()))
-                .hint("add -r to copy it with all that is in it"));
+            return Err(Error::new(
+                Fault::You,
+                "is-a-directory",
+                format!("{} is a directory", path.display()),
+            )
+            .hint("add -r to copy it with all that is in it"));
         }
     }
     // As rsync has it, a file goes into what is a folder and under the name of what is not.
@@ -97,19 +121,32 @@ pub(super) async fn run(copy: &mut Copy<'_>, sources: &[Location], to: &Remote) 
     let (mut control, ahead) = Control::open(to, &copy.options.reach, ahead).await?;
     control.require(to).await?;
     let into_folder = match ahead.get(1) {
-        Some(&look) => control.looked(look).await?.is_some_and(|entry| entry.kind == Kind::Directory),
+        Some(&look) => {
+            control.looked(look).await?.is_some_and(|entry| entry.kind == Kind::Directory)
+        }
         None => true,
     };
     let load = match memory {
         Some(store) => {
             let entry = store.entry(if into_folder { MEMORY_NAME } else { b"" })?;
-            Load { target: to.path.clone(), entries: vec![entry], parts: Vec::new(), source_id: [0; 32] }
+            Load {
+                target: to.path.clone(),
+                entries: vec![entry],
+                parts: Vec::new(),
+                source_id: [0; 32],
+            }
         }
         None => load(copy, &paths, to, into_folder)?,
     };
     let mut load = load;
     let target = load.target.clone();
-    let at = |entry: &Entry| Pathname::new(if entry.path.is_empty() { target.clone() } else { join(trim(&target), &entry.path) });
+    let at = |entry: &Entry| {
+        Pathname::new(if entry.path.is_empty() {
+            target.clone()
+        } else {
+            join(trim(&target), &entry.path)
+        })
+    };
     let kept = kept_there(copy, &mut control, &load.entries, at).await?;
     load.leave_out(&kept);
     if load.entries.is_empty() {
@@ -121,9 +158,12 @@ pub(super) async fn run(copy: &mut Copy<'_>, sources: &[Location], to: &Remote) 
     if control.features().parameters("FARLINE").any(|feature| feature == "TREE") {
         let copied = to_farline(copy, &mut control, ahead[0], load, &choice).await;
         // The node makes durable what it has whole when its client goes (R-9).
-        let is_kept = control.checks() && to.store.is_none() && copy.live.tally.bytes() > BLOCK_LEN as u64;
+        let is_kept =
+            control.checks() && to.store.is_none() && copy.live.tally.bytes() > BLOCK_LEN as u64;
         copied.map_err(|error| match error.code {
-            "interrupted" if is_kept => interrupted(error, &format!("farline partials ls, at {},", to.server())),
+            "interrupted" if is_kept => {
+                interrupted(error, &format!("farline partials ls, at {},", to.server()))
+            }
             _ => error,
         })
     } else if control.features().is_gridftp() {
@@ -134,8 +174,12 @@ pub(super) async fn run(copy: &mut Copy<'_>, sources: &[Location], to: &Remote) 
 }
 
 pub(super) fn not_gridftp(to: &Remote) -> Error {
-    Error::new(Fault::There, "unsupported", format!("{}:{} is a plain FTP server, not a GridFTP one", to.host, to.port))
-        .hint("curl -T or lftp put can store to it")
+    Error::new(
+        Fault::There,
+        "unsupported",
+        format!("{}:{} is a plain FTP server, not a GridFTP one", to.host, to.port),
+    )
+    .hint("curl -T or lftp put can store to it")
 }
 
 /// The store without a disk that is the source, if one is.
@@ -145,22 +189,34 @@ fn memory_among(sources: &[Location]) -> Result<Option<Diskless>, Error> {
         _ => None,
     });
     if let (Some(store), true) = (store, sources.len() > 1) {
-        return Err(Error::new(Fault::You, "one-source", format!("{store} is copied alone, not among other sources")));
+        return Err(Error::new(
+            Fault::You,
+            "one-source",
+            format!("{store} is copied alone, not among other sources"),
+        ));
     }
     Ok(store)
 }
 
 fn look_at(path: &Path) -> Result<std::fs::Metadata, Error> {
-    std::fs::metadata(path).map_err(|error| crate::stores::storage_error("read", path.as_os_str().as_bytes(), &error))
+    std::fs::metadata(path)
+        .map_err(|error| crate::stores::storage_error("read", path.as_os_str().as_bytes(), &error))
 }
 
 /// Lists the sources, and decides what each is called at the destination.
 ///
-/// As rsync has it: `src` goes into the destination by its name, `src/` goes with its content alone.
-fn load(copy: &mut Copy<'_>, paths: &[PathBuf], to: &Remote, into_folder: bool) -> Result<Load, Error> {
+/// As rsync has it: `src` goes into the destination by its name, `src/` goes with its content
+/// alone.
+fn load(
+    copy: &mut Copy<'_>,
+    paths: &[PathBuf],
+    to: &Remote,
+    into_folder: bool,
+) -> Result<Load, Error> {
     let target = to.path.clone();
     let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
-    let real: Vec<PathBuf> = paths.iter().map(|path| path.canonicalize().unwrap_or_else(|_| path.clone())).collect();
+    let real: Vec<PathBuf> =
+        paths.iter().map(|path| path.canonicalize().unwrap_or_else(|_| path.clone())).collect();
     let source_id = source_of(&host, real.iter().map(|path| path.as_os_str().as_bytes()));
     let mut load = Load { target, entries: Vec::new(), parts: Vec::new(), source_id };
     for path in paths {
@@ -168,20 +224,33 @@ fn load(copy: &mut Copy<'_>, paths: &[PathBuf], to: &Remote, into_folder: bool) 
         let first = load.entries.len();
         if look_at(path)?.is_dir() {
             let root = Arc::new(Root::open(path)?);
-            let name = if bytes.ends_with(b"/") || matches!(last_name(bytes), b"." | b"..") { b"" } else { last_name(bytes) };
+            let name = if bytes.ends_with(b"/") || matches!(last_name(bytes), b"." | b"..") {
+                b""
+            } else {
+                last_name(bytes)
+            };
             let (entries, problems) = walk(&root, b"")?;
-            copy.ledger.failures.extend(problems.into_iter().map(|problem| (join(name, &problem.path), problem.error)));
-            load.entries.extend(entries.into_iter().map(|entry| Entry { path: join(name, &entry.path), ..entry }));
+            copy.ledger.failures.extend(
+                problems.into_iter().map(|problem| (join(name, &problem.path), problem.error)),
+            );
+            load.entries.extend(
+                entries.into_iter().map(|entry| Entry { path: join(name, &entry.path), ..entry }),
+            );
             load.parts.push(Part { first, root, start: Vec::new(), strip: name.len() });
         } else {
-            let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+            let parent = path
+                .parent()
+                .filter(|parent| !parent.as_os_str().is_empty())
+                .unwrap_or(Path::new("."));
             let root = Arc::new(Root::open(parent)?);
             let name = last_name(bytes);
             let mut entry = look(&root, name, if into_folder { name } else { b"" })?;
             if let EntryKind::Symlink { .. } = entry.kind {
                 // A file that is named on the command line is meant itself, as cp has it.
                 let meta = look_at(path)?;
-                let real = path.canonicalize().map_err(|error| crate::stores::storage_error("read", bytes, &error))?;
+                let real = path
+                    .canonicalize()
+                    .map_err(|error| crate::stores::storage_error("read", bytes, &error))?;
                 let parent = real.parent().unwrap_or(Path::new("/"));
                 let root = Arc::new(Root::open(parent)?);
                 let real_name = last_name(real.as_os_str().as_bytes()).to_vec();
@@ -200,8 +269,15 @@ fn load(copy: &mut Copy<'_>, paths: &[PathBuf], to: &Remote, into_folder: bool) 
     Ok(load)
 }
 
-/// A tree in three pipelined transfers: manifest, data, digests; the last two again while blocks are missing.
-async fn to_farline(copy: &mut Copy<'_>, control: &mut Control, passive: u64, load: Load, choice: &Choice) -> Result<(), Error> {
+/// A tree in three pipelined transfers: manifest, data, digests; the last two again while blocks
+/// are missing.
+async fn to_farline(
+    copy: &mut Copy<'_>,
+    control: &mut Control,
+    passive: u64,
+    load: Load,
+    choice: &Choice,
+) -> Result<(), Error> {
     let (manifest, source_id) = (manifest_lines(&load.entries), load.source_id);
     let layout = Arc::new(Layout::new(load.entries, BLOCK_LEN));
     let source = Load::source(load.parts, &layout, &copy.options.direct_io);
@@ -218,8 +294,16 @@ async fn to_farline(copy: &mut Copy<'_>, control: &mut Control, passive: u64, lo
     let integrity = copy.integrity(control);
     let origin = Origin { source: source_id, digests: integrity.digests };
     let mut agreed = Vec::new();
-    let files = layout.entries().iter().filter(|entry| matches!(entry.kind, EntryKind::File { .. })).count() as u64;
-    let audit = Arc::new(if integrity.digests { Audit::new(&layout) } else { Audit::without_digests(&layout) });
+    let files = layout
+        .entries()
+        .iter()
+        .filter(|entry| matches!(entry.kind, EntryKind::File { .. }))
+        .count() as u64;
+    let audit = Arc::new(if integrity.digests {
+        Audit::new(&layout)
+    } else {
+        Audit::without_digests(&layout)
+    });
     let (mut passes, mut listed) = (Passes::default(), false);
     let heard = control.heard();
     let landing = loop {
@@ -249,8 +333,11 @@ async fn to_farline(copy: &mut Copy<'_>, control: &mut Control, passive: u64, lo
             // The tuner may have changed both.
             copy.ledger.streams = rig.channels.len();
             copy.ledger.staging = Some(Bytes((rig.slots.len() * BLOCK_LEN) as u64));
-            copy.ledger.congestion =
-                rig.channels.first().and_then(|channel| channel.congestion()).or(copy.ledger.congestion.take());
+            copy.ledger.congestion = rig
+                .channels
+                .first()
+                .and_then(|channel| channel.congestion())
+                .or(copy.ledger.congestion.take());
             rig
         });
         if let Err(error) = &moved
@@ -259,8 +346,8 @@ async fn to_farline(copy: &mut Copy<'_>, control: &mut Control, passive: u64, lo
             // The node may wait for data that will not come: no reply of it is worth waiting for.
             return Err(error.clone());
         }
-        // All bytes are with this host's kernel; the digests' reply says that they are in the node's store. Channels stay open
-        // until then: closing one early would look like a loss.
+        // All bytes are with this host's kernel; the digests' reply says that they are in the
+        // node's store. Channels stay open until then: closing one early would look like a loss.
         let mut said = Ok(());
         for id in first.into_iter().chain(rest) {
             let done = copy.until_done(control, &[id]).await;
@@ -331,16 +418,25 @@ impl Pass {
         let (layout, heard) = (Arc::clone(&self.layout), Arc::clone(&self.heard));
         let held = &live.held;
         // What the node holds is learned while the rest is on its way (clause R-6).
-        let blocks = (0..layout.block_count()).map(move |index| layout.block(index)).filter(move |block| {
-            let heard = lock(&heard);
-            let skipped = heard.all().contains(&block.range());
-            if skipped {
-                held.fetch_add(block.len as u64, Ordering::Relaxed);
-            }
-            !skipped
-        });
+        let blocks =
+            (0..layout.block_count()).map(move |index| layout.block(index)).filter(move |block| {
+                let heard = lock(&heard);
+                let skipped = heard.all().contains(&block.range());
+                if skipped {
+                    held.fetch_add(block.len as u64, Ordering::Relaxed);
+                }
+                !skipped
+            });
         let guard = (self.integrity, Some(&*self.audit));
-        let sent = send_layout(live, &self.layout, &*self.source, Box::new(blocks), guard, &live.tally, rig)?;
+        let sent = send_layout(
+            live,
+            &self.layout,
+            &*self.source,
+            Box::new(blocks),
+            guard,
+            &live.tally,
+            rig,
+        )?;
         let tcp: Vec<_> = sent.channels.iter().filter_map(|channel| channel.tcp_info()).collect();
         let lost = sent.lost > 0;
         rig = Rig { channels: sent.channels, slots: sent.slots };
@@ -348,7 +444,10 @@ impl Pass {
             // The node knows what it lacks; this pass has nothing to add.
             rig.channels.clear();
             return Err(Error::new(Fault::Between, "channel-lost", "data channels were lost")
-                .hint("the path lost connections; run the same command again, it goes on from what arrived"));
+                .hint(
+                    "the path lost connections; run the same command again, it goes on from \
+                    what arrived",
+                ));
         }
         let list = self.audit.finish().0.into_iter().flat_map(Verdict::encode).collect();
         rig = send_bytes(live, BytesSource(list), self.integrity, rig)?;
@@ -379,15 +478,26 @@ pub(super) async fn open_rig(
 }
 
 pub(super) fn staging(choice: &Choice) -> Result<Vec<Slot>, Error> {
-    pool(choice.slots(Bytes(BLOCK_LEN as u64)), BLOCK_LEN)
-        .map_err(|error| Error::new(Fault::Here, "no-memory", format!("no memory for {} of staging: {error}", choice.staging)))
+    pool(choice.slots(Bytes(BLOCK_LEN as u64)), BLOCK_LEN).map_err(|error| {
+        Error::new(
+            Fault::Here,
+            "no-memory",
+            format!("no memory for {} of staging: {error}", choice.staging),
+        )
+    })
 }
 
 /// Sends a list of bytes as a transfer of its own; it counts as overhead, not as payload.
-fn send_bytes(live: &Live, bytes: BytesSource, integrity: Integrity, rig: Rig) -> Result<Rig, Error> {
+fn send_bytes(
+    live: &Live,
+    bytes: BytesSource,
+    integrity: Integrity,
+    rig: Rig,
+) -> Result<Rig, Error> {
     let layout = Arc::new(Layout::of_file(bytes.0.len() as u64, BLOCK_LEN));
     let blocks = Box::new(layout.blocks_without(&ByteRanges::new()));
-    let sent = send_layout(live, &layout, &bytes, blocks, (integrity, None), &Tally::default(), rig)?;
+    let sent =
+        send_layout(live, &layout, &bytes, blocks, (integrity, None), &Tally::default(), rig)?;
     Ok(Rig { channels: sent.channels, slots: sent.slots })
 }
 
@@ -414,7 +524,12 @@ pub(super) fn send_layout<'a>(
     };
     let tell = |why: String| live.changed(why);
     // This end opens them itself.
-    let tuning = leeway.map(|leeway| Tuning { freedom: leeway.freedom, ask: &|_| {}, further: &further, tell: &tell });
+    let tuning = leeway.map(|leeway| Tuning {
+        freedom: leeway.freedom,
+        ask: &|_| {},
+        further: &further,
+        tell: &tell,
+    });
     let slots = rig.slots.len();
     let marks = if live.trial.in_turns { Marks::in_turns(slots) } else { Marks::of_pool(slots) };
     send(SendJob {

@@ -1,4 +1,5 @@
-//! A short test of a directory: one stream written and made durable, then read back, past the page cache where that can be.
+//! A short test of a directory: one stream written and made durable, then read back, past the page
+//! cache where that can be.
 
 use crate::stores::storage_error;
 use crate::sys::pool::pool;
@@ -21,12 +22,17 @@ const MOST: u64 = 1 << 30;
 /// # Errors
 /// When nothing can be written there.
 pub fn measure(directory: &Path, span: Duration) -> Result<Disk, Error> {
-    let failed = |error: io::Error| storage_error("measure", directory.as_os_str().as_bytes(), &error);
+    let failed =
+        |error: io::Error| storage_error("measure", directory.as_os_str().as_bytes(), &error);
     let (file, direct) = unnamed(directory).map_err(failed)?;
     let room = fstatvfs(&file).map_or(MOST, |room| room.f_bavail.saturating_mul(room.f_frsize) / 4);
     let most = room.min(MOST) / BLOCK as u64 * BLOCK as u64;
     if most == 0 {
-        return Err(Error::new(Fault::Here, "no-space", format!("too little room in {} for a test", directory.display())));
+        return Err(Error::new(
+            Fault::Here,
+            "no-space",
+            format!("too little room in {} for a test", directory.display()),
+        ));
     }
     let mut slots = pool(1, BLOCK).map_err(failed)?;
     let block = &mut slots[0];
@@ -42,7 +48,8 @@ pub fn measure(directory: &Path, span: Duration) -> Result<Disk, Error> {
     }
     file.sync_all().map_err(failed)?;
     let write = speed(written, began);
-    // Without direct I/O what was written is still in memory; now that it is durable it can be dropped.
+    // Without direct I/O what was written is still in memory; now that it is durable it can be
+    // dropped.
     let _ = fadvise(&file, 0, None, Advice::DontNeed);
     let began = Instant::now();
     let mut read = 0;
@@ -71,7 +78,12 @@ fn unnamed(directory: &Path) -> io::Result<(File, bool)> {
         // Not every file system has files without names (overlay on old kernels, NFS).
         Err(_) => {
             let path = directory.join(format!(".farline-check.{}", std::process::id()));
-            let file = std::fs::OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(&path)?;
+            let file = std::fs::OpenOptions::new()
+                .read(true)
+                .write(true)
+                .create_new(true)
+                .mode(0o600)
+                .open(&path)?;
             std::fs::remove_file(&path)?;
             Ok((file, false))
         }
@@ -86,10 +98,14 @@ mod tests {
     fn a_directory_is_measured_and_left_as_it_was() {
         let dir = tempfile::tempdir().expect("a folder");
         let disk = measure(dir.path(), Duration::from_millis(20)).expect("writable");
-        assert!(disk.write.bytes.0 >= BLOCK as u64 && disk.read.bytes.0 >= BLOCK as u64, "{disk:?}");
+        assert!(
+            disk.write.bytes.0 >= BLOCK as u64 && disk.read.bytes.0 >= BLOCK as u64,
+            "{disk:?}"
+        );
         assert!(disk.write.rate.as_bps() > 0 && disk.read.rate.as_bps() > 0, "{disk:?}");
         assert_eq!(std::fs::read_dir(dir.path()).expect("a folder").count(), 0);
-        let error = measure(Path::new("/no/such/folder"), Duration::ZERO).expect_err("nothing there");
+        let error =
+            measure(Path::new("/no/such/folder"), Duration::ZERO).expect_err("nothing there");
         assert_eq!(error.code, "path-not-found");
     }
 }

@@ -1,4 +1,5 @@
-//! Reads what [`farline_core::host`] judges: this host's kernel, interfaces and clock, and how fast a directory is.
+//! Reads what [`farline_core::host`] judges: this host's kernel, interfaces and clock, and how fast
+//! a directory is.
 
 mod disk;
 mod interfaces;
@@ -11,7 +12,8 @@ use farline_core::units::Bytes;
 use std::net::IpAddr;
 use std::str::FromStr;
 
-/// Reads everything but the disk. With `local` only the interface of that address is looked at: the one towards a peer.
+/// Reads everything but the disk. With `local` only the interface of that address is looked at: the
+/// one towards a peer.
 pub fn facts(local: Option<IpAddr>) -> Facts {
     let memlock = rustix::process::getrlimit(rustix::process::Resource::Memlock);
     Facts {
@@ -21,7 +23,9 @@ pub fn facts(local: Option<IpAddr>) -> Facts {
         tcp_wmem: three("ipv4/tcp_wmem"),
         rmem_max: number("core/rmem_max").map(Bytes),
         wmem_max: number("core/wmem_max").map(Bytes),
-        tcp_mem: numbers("ipv4/tcp_mem").get(2).map(|pages| Bytes(pages.saturating_mul(rustix::param::page_size() as u64))),
+        tcp_mem: numbers("ipv4/tcp_mem")
+            .get(2)
+            .map(|pages| Bytes(pages.saturating_mul(rustix::param::page_size() as u64))),
         window_scaling: number("ipv4/tcp_window_scaling").map(|on: u64| on != 0),
         sack: number("ipv4/tcp_sack").map(|on: u64| on != 0),
         slow_start_after_idle: number("ipv4/tcp_slow_start_after_idle").map(|on: u64| on != 0),
@@ -52,7 +56,11 @@ fn number<T: FromStr>(name: &str) -> Option<T> {
 }
 
 fn numbers(name: &str) -> Vec<u64> {
-    sysctl(name).unwrap_or_default().split_whitespace().filter_map(|text| text.parse().ok()).collect()
+    sysctl(name)
+        .unwrap_or_default()
+        .split_whitespace()
+        .filter_map(|text| text.parse().ok())
+        .collect()
 }
 
 fn three(name: &str) -> Option<[Bytes; 3]> {

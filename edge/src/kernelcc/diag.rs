@@ -1,8 +1,11 @@
-//! The TCP connections of this network namespace as the kernel lists them (`sock_diag(7)`), with control and TCP_INFO.
+//! The TCP connections of this network namespace as the kernel lists them (`sock_diag(7)`), with
+//! control and TCP_INFO.
 
 use rustix::io;
 use rustix::net::netlink::{self, SocketAddrNetlink};
-use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, sendto, socket_with};
+use rustix::net::{
+    AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, sendto, socket_with,
+};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 /// One connection.
@@ -17,7 +20,8 @@ pub(super) struct Flow {
 }
 
 impl Flow {
-    /// The field of `struct tcp_info` (include/uapi/linux/tcp.h) at byte `at`; zero where the kernel is older than the field.
+    /// The field of `struct tcp_info` (include/uapi/linux/tcp.h) at byte `at`; zero where the
+    /// kernel is older than the field.
     fn field(&self, at: usize) -> u32 {
         self.info.get(at..at + 4).map_or(0, u32_of)
     }
@@ -70,7 +74,12 @@ pub(super) fn flows() -> io::Result<Vec<Flow>> {
 }
 
 fn dump(family: AddressFamily) -> io::Result<Vec<Flow>> {
-    let socket = socket_with(AddressFamily::NETLINK, SocketType::DGRAM, SocketFlags::CLOEXEC, Some(netlink::SOCK_DIAG))?;
+    let socket = socket_with(
+        AddressFamily::NETLINK,
+        SocketType::DGRAM,
+        SocketFlags::CLOEXEC,
+        Some(netlink::SOCK_DIAG),
+    )?;
     let mut request = Vec::with_capacity(72);
     request.extend(72u32.to_ne_bytes());
     request.extend(SOCK_DIAG_BY_FAMILY.to_ne_bytes());
@@ -114,12 +123,20 @@ fn flow(message: &[u8]) -> Option<Flow> {
         let Some(value) = rest.get(4..len) else { break };
         match u16_of(&rest[2..4]) {
             ATTRIBUTE_INFO => info = value.to_vec(),
-            ATTRIBUTE_CONG => control = String::from_utf8_lossy(value).trim_end_matches('\0').to_owned(),
+            ATTRIBUTE_CONG => {
+                control = String::from_utf8_lossy(value).trim_end_matches('\0').to_owned()
+            }
             _ => {}
         }
         rest = &rest[len.next_multiple_of(4).min(rest.len())..];
     }
-    Some(Flow { cookie, control, local_port: port(0), remote: SocketAddr::new(address, port(2)), info })
+    Some(Flow {
+        cookie,
+        control,
+        local_port: port(0),
+        remote: SocketAddr::new(address, port(2)),
+        info,
+    })
 }
 
 fn u16_of(bytes: &[u8]) -> u16 {

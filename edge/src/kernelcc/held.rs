@@ -1,4 +1,5 @@
-//! What this process has loaded: shared by its transfers, and given back when nobody has it, or when a signal ends the process.
+//! What this process has loaded: shared by its transfers, and given back when nobody has it, or
+//! when a signal ends the process.
 
 use super::host;
 use super::load::Wish;
@@ -32,7 +33,12 @@ struct Thread {
 }
 
 impl Loaded {
-    pub(super) fn program(name: String, events: Option<MapHandle>, stop: mpsc::Sender<()>, thread: JoinHandle<()>) -> Loaded {
+    pub(super) fn program(
+        name: String,
+        events: Option<MapHandle>,
+        stop: mpsc::Sender<()>,
+        thread: JoinHandle<()>,
+    ) -> Loaded {
         let held = Mutex::new(Some(Thread { stop, thread }));
         Loaded { name, kind: Kind::Program { events, held }, over: AtomicBool::new(false) }
     }
@@ -59,7 +65,9 @@ impl Loaded {
         }
         match &self.kind {
             Kind::Program { held, .. } => {
-                if let Some(Thread { stop, thread }) = held.lock().unwrap_or_else(PoisonError::into_inner).take() {
+                if let Some(Thread { stop, thread }) =
+                    held.lock().unwrap_or_else(PoisonError::into_inner).take()
+                {
                     drop(stop);
                     // It has nothing to tell; a panic there has been printed.
                     let _ = thread.join();
@@ -108,21 +116,28 @@ impl Table<'_> {
     /// What was loaded of `control` for whoever wants any of that name.
     pub(super) fn shared(&self, control: &str) -> Option<Arc<Loaded>> {
         let ours = self.0.iter().filter(|entry| entry.plain && entry.control == control);
-        ours.filter_map(|entry| entry.loaded.upgrade()).find(|loaded| !loaded.over.load(Ordering::Relaxed))
+        ours.filter_map(|entry| entry.loaded.upgrade())
+            .find(|loaded| !loaded.over.load(Ordering::Relaxed))
     }
 
     /// Notes what was loaded for `wish`.
     pub(super) fn keep(&mut self, wish: &Wish, loaded: Loaded) -> Arc<Loaded> {
         let loaded = Arc::new(loaded);
-        let entry = Entry { control: wish.control.clone(), plain: wish.is_plain(), loaded: Arc::downgrade(&loaded) };
+        let entry = Entry {
+            control: wish.control.clone(),
+            plain: wish.is_plain(),
+            loaded: Arc::downgrade(&loaded),
+        };
         self.0.push(entry);
         loaded
     }
 }
 
-/// Gives back all that this process has loaded: for a signal that ends it, after which nothing is dropped.
+/// Gives back all that this process has loaded: for a signal that ends it, after which nothing is
+/// dropped.
 pub fn give_back() {
-    let all: Vec<Arc<Loaded>> = table().0.iter().filter_map(|entry| entry.loaded.upgrade()).collect();
+    let all: Vec<Arc<Loaded>> =
+        table().0.iter().filter_map(|entry| entry.loaded.upgrade()).collect();
     for loaded in all {
         loaded.give_back();
     }

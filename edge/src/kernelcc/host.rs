@@ -60,7 +60,11 @@ fn modprobe(arguments: &[&str]) {
     // Not on every user's PATH in Debian, also not on root's under sudo.
     for program in ["/usr/sbin/modprobe", "/sbin/modprobe", "modprobe"] {
         let mut command = Command::new(program);
-        let command = command.args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        let command = command
+            .args(arguments)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
         if command.status().is_ok() {
             return;
         }
@@ -88,7 +92,10 @@ pub(super) fn check_name(name: &str) -> Result<(), Error> {
             .hint("up to 15 letters, digits, `_` and `.`, for example --as my_htcp"))
     };
     if name.len() > LONGEST_NAME {
-        return wrong(format!("`{name}` has {} characters: a congestion control's name has at most {LONGEST_NAME}", name.len()));
+        return wrong(format!(
+            "`{name}` has {} characters: a congestion control's name has at most {LONGEST_NAME}",
+            name.len()
+        ));
     }
     let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.');
     if name.is_empty() || !name.chars().all(fits) {
@@ -109,19 +116,26 @@ pub(super) fn check() -> Result<Kernel, Error> {
     let here = |code, message: &str| Error::new(Fault::Here, code, message);
     check_capabilities()?;
     if !Path::new(KERNEL_TYPES).exists() {
-        return Err(here("kernel-btf", "this kernel does not describe its types: /sys/kernel/btf/vmlinux is missing")
-            .hint("a kernel with CONFIG_DEBUG_INFO_BTF=y, as distributions build them since 2021"));
+        return Err(here(
+            "kernel-btf",
+            "this kernel does not describe its types: /sys/kernel/btf/vmlinux is missing",
+        )
+        .hint("a kernel with CONFIG_DEBUG_INFO_BTF=y, as distributions build them since 2021"));
     }
-    let types = Btf::from_vmlinux()
-        .map_err(|error| here("kernel-btf", &format!("reading the kernel's types from {KERNEL_TYPES}: {error}")))?;
+    let types = Btf::from_vmlinux().map_err(|error| {
+        here("kernel-btf", &format!("reading the kernel's types from {KERNEL_TYPES}: {error}"))
+    })?;
     let has = |function: &str| types.type_by_name::<Func<'_>>(function).is_some();
     // The three that every program here calls; all are there from 5.13 on.
     for function in ["tcp_slow_start", "tcp_cong_avoid_ai", "tcp_reno_undo_cwnd"] {
         if !has(function) {
             let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
-            let message =
-                format!("Linux {} is too old for a congestion control in BPF: it has no {function} to call", release.trim());
-            return Err(here("kernel-too-old", &message).hint("Linux 6.1 or newer; or one of the controls in `farline cc ls`"));
+            let message = format!(
+                "Linux {} is too old for a congestion control in BPF: it has no {function} to call",
+                release.trim()
+            );
+            return Err(here("kernel-too-old", &message)
+                .hint("Linux 6.1 or newer; or one of the controls in `farline cc ls`"));
         }
     }
     Ok(Kernel { links: has("bpf_struct_ops_link_create") })
@@ -129,12 +143,16 @@ pub(super) fn check() -> Result<Kernel, Error> {
 
 fn check_capabilities() -> Result<(), Error> {
     let refused = |message: String| {
-        Err(Error::new(Fault::Refused, "congestion-capability", message)
-            .hint("run it as root, or give the binary: setcap cap_bpf,cap_perfmon,cap_net_admin+ep farline"))
+        Err(Error::new(Fault::Refused, "congestion-capability", message).hint(
+            "run it as root, or give the binary: setcap \
+                cap_bpf,cap_perfmon,cap_net_admin+ep farline",
+        ))
     };
     if !in_first_user_namespace() && (capable(CAP_BPF) || capable(CAP_SYS_ADMIN)) {
         return refused(
-            "root of a user namespace may not load a congestion control: the kernel asks the machine's root".to_owned(),
+            "root of a user namespace may not load a congestion control: the kernel asks the \
+             machine's root"
+                .to_owned(),
         );
     }
     if capable(CAP_SYS_ADMIN) {
@@ -148,7 +166,10 @@ fn check_capabilities() -> Result<(), Error> {
     if missing.is_empty() {
         return Ok(());
     }
-    refused(format!("loading a congestion control needs {}, which this process lacks", missing.join(" and ")))
+    refused(format!(
+        "loading a congestion control needs {}, which this process lacks",
+        missing.join(" and ")
+    ))
 }
 
 #[cfg(test)]

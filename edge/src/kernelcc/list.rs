@@ -47,7 +47,8 @@ pub struct Listed {
     pub default: bool,
     /// Whether a process without privilege may choose it.
     pub allowed: bool,
-    /// TCP connections of this network namespace that use it; `None` where the kernel does not tell.
+    /// TCP connections of this network namespace that use it; `None` where the kernel does not
+    /// tell.
     pub flows: Option<usize>,
 }
 
@@ -56,7 +57,8 @@ pub struct Listed {
 /// What a killed process left behind on a kernel without `struct_ops` links is removed first.
 pub fn list() -> Vec<Listed> {
     clean_up();
-    let (available, allowed, default) = (host::available(), host::allowed(), host::default_control());
+    let (available, allowed, default) =
+        (host::available(), host::allowed(), host::default_control());
     let flows = diag::flows().ok();
     // Of a process that could make no record there is what it registered.
     let ours: Vec<String> = registered().into_iter().map(|registered| registered.name).collect();
@@ -71,13 +73,18 @@ pub fn list() -> Vec<Listed> {
     let listed = |name: &String, origin| Listed {
         default: *name == default,
         allowed: allowed.contains(name),
-        flows: flows.as_ref().map(|flows| flows.iter().filter(|flow| flow.control == *name).count()),
+        flows: flows
+            .as_ref()
+            .map(|flows| flows.iter().filter(|flow| flow.control == *name).count()),
         name: name.clone(),
         origin,
     };
     let mut all: Vec<Listed> = available.iter().map(|name| listed(name, origin(name))).collect();
-    let brought = Algorithm::ALL.into_iter().filter(|&algorithm| object::object(algorithm).is_some());
-    let brought = brought.map(|algorithm| algorithm.name().to_owned()).filter(|name| !available.contains(name));
+    let brought =
+        Algorithm::ALL.into_iter().filter(|&algorithm| object::object(algorithm).is_some());
+    let brought = brought
+        .map(|algorithm| algorithm.name().to_owned())
+        .filter(|name| !available.contains(name));
     all.extend(brought.map(|name| listed(&name, Origin::Brought)));
     all.sort_by(|a, b| a.name.cmp(&b.name));
     all
@@ -94,12 +101,14 @@ struct Registered {
 /// `BPF_F_LINK`.
 const F_LINK: u32 = 1 << 13;
 
-/// Farline's registered operations, found by their variables' names. Empty without the privilege to look.
+/// Farline's registered operations, found by their variables' names. Empty without the privilege to
+/// look.
 fn registered() -> Vec<Registered> {
     let available = host::available();
     let ours: Vec<String> = Algorithm::ALL.into_iter().map(map_name).collect();
     let maps = MapInfoIter::default().filter(|info| info.ty == MapType::StructOps);
-    let ours = maps.filter(|info| info.name.to_str().is_some_and(|name| ours.iter().any(|ours| ours == name)));
+    let ours = maps
+        .filter(|info| info.name.to_str().is_some_and(|name| ours.iter().any(|ours| ours == name)));
     ours.filter_map(|info| {
         let handle = MapHandle::from_map_id(info.id).ok()?;
         let value = handle.lookup(&0u32.to_ne_bytes(), MapFlags::empty()).ok()??;
@@ -109,7 +118,8 @@ fn registered() -> Vec<Registered> {
     .collect()
 }
 
-/// Whether the kernel's copy of the operations bears `name`: 16 bytes, filled with zeros, behind pointers.
+/// Whether the kernel's copy of the operations bears `name`: 16 bytes, filled with zeros, behind
+/// pointers.
 fn holds(operations: &[u8], name: &str) -> bool {
     let mut field = [0; 16];
     field[..name.len().min(15)].copy_from_slice(&name.as_bytes()[..name.len().min(15)]);
@@ -121,11 +131,13 @@ pub(super) fn is_pinned(name: &str) -> bool {
     Path::new(&link).exists() || Path::new(&events).exists()
 }
 
-/// Takes back what killed processes left: their records, and before 6.4, without links, what they registered. Only what has a record
-/// that nobody has locked was left; a control without one is somebody's whom this process does not see.
+/// Takes back what killed processes left: their records, and before 6.4, without links, what they
+/// registered. Only what has a record that nobody has locked was left; a control without one is
+/// somebody's whom this process does not see.
 pub(super) fn clean_up() {
     let names = record::names(record::HOLDERS);
-    let left: Vec<&String> = names.iter().filter(|name| record::claim(record::HOLDERS, name) == Claim::Left).collect();
+    let left: Vec<&String> =
+        names.iter().filter(|name| record::claim(record::HOLDERS, name) == Claim::Left).collect();
     if left.is_empty() {
         return;
     }
@@ -139,20 +151,23 @@ pub(super) fn clean_up() {
             None => false,
         };
         if !gone && host::available().contains(name) {
-            // Not ours to remove. Of what is the kernel's or a module's by now the record tells nothing either.
+            // Not ours to remove. Of what is the kernel's or a module's by now the record tells
+            // nothing either.
             record.keep();
         }
     }
 }
 
-/// Unregisters a control that was pinned; answers how many connections of this network namespace keep it to their end.
+/// Unregisters a control that was pinned; answers how many connections of this network namespace
+/// keep it to their end.
 ///
 /// # Errors
-/// [`Fault::You`] for a control that is not Farline's, that a living process holds, or that is the default of this network
-/// namespace: there new sockets would go on getting it.
+/// [`Fault::You`] for a control that is not Farline's, that a living process holds, or that is the
+/// default of this network namespace: there new sockets would go on getting it.
 pub fn unload(name: &str) -> Result<usize, Error> {
     clean_up();
-    let wrong = |code, message: String, hint: String| Err(Error::new(Fault::You, code, message).hint(hint));
+    let wrong =
+        |code, message: String, hint: String| Err(Error::new(Fault::You, code, message).hint(hint));
     if !host::available().iter().any(|have| have == name) {
         return wrong(
             "unknown-congestion",
@@ -161,32 +176,61 @@ pub fn unload(name: &str) -> Result<usize, Error> {
         );
     }
     if let Claim::Living(entry) = record::claim(record::HOLDERS, name) {
-        let process = entry.process.map_or_else(|| "a process of Farline's".to_owned(), |pid| format!("Farline's process {pid}"));
-        let hint = entry.process.map_or_else(|| "end that process".to_owned(), |pid| format!("end that process: kill {pid}"));
-        return wrong("congestion-held", format!("`{name}` is held by {process} and goes with it"), hint);
+        let process = entry.process.map_or_else(
+            || "a process of Farline's".to_owned(),
+            |pid| format!("Farline's process {pid}"),
+        );
+        let hint = entry.process.map_or_else(
+            || "end that process".to_owned(),
+            |pid| format!("end that process: kill {pid}"),
+        );
+        return wrong(
+            "congestion-held",
+            format!("`{name}` is held by {process} and goes with it"),
+            hint,
+        );
     }
     if !is_pinned(name) {
-        let whose = if host::is_module(name) { "a kernel module" } else { "the kernel's, or of somebody else's BPF program" };
-        let hint = if host::is_module(name) { format!("modprobe -r tcp_{name}") } else { "it stays".to_owned() };
-        return wrong("congestion-foreign", format!("`{name}` is not Farline's to unload: it is {whose}"), hint);
+        let whose = if host::is_module(name) {
+            "a kernel module"
+        } else {
+            "the kernel's, or of somebody else's BPF program"
+        };
+        let hint = if host::is_module(name) {
+            format!("modprobe -r tcp_{name}")
+        } else {
+            "it stays".to_owned()
+        };
+        return wrong(
+            "congestion-foreign",
+            format!("`{name}` is not Farline's to unload: it is {whose}"),
+            hint,
+        );
     }
     if host::default_control() == name {
         return wrong(
             "congestion-default",
-            format!("`{name}` is the default of this network namespace: new sockets would go on getting it"),
+            format!(
+                "`{name}` is the default of this network namespace: new sockets would go on \
+                 getting it"
+            ),
             "set another first: sysctl -w net.ipv4.tcp_congestion_control=cubic".to_owned(),
         );
     }
     for left in registered().into_iter().filter(|left| left.legacy && left.name == name) {
-        left.handle
-            .delete(&0u32.to_ne_bytes())
-            .map_err(|error| Error::new(Fault::Here, "congestion-unload", format!("unregistering {name}: {error}")))?;
+        left.handle.delete(&0u32.to_ne_bytes()).map_err(|error| {
+            Error::new(Fault::Here, "congestion-unload", format!("unregistering {name}: {error}"))
+        })?;
     }
     let (link, events) = pin_paths(name);
     for path in [link, events] {
         match fs::remove_file(&path) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                return Err(Error::new(Fault::Here, "congestion-unload", format!("removing {path}: {error}")));
+                return Err(Error::new(
+                    Fault::Here,
+                    "congestion-unload",
+                    format!("removing {path}: {error}"),
+                ));
             }
             _ => {}
         }
@@ -211,7 +255,11 @@ mod tests {
     #[test]
     fn the_kernels_own_are_listed_and_the_five_are_brought_or_there() {
         let all = list();
-        let of = |name: &str| all.iter().find(|listed| listed.name == name).unwrap_or_else(|| panic!("{name}: {all:?}"));
+        let of = |name: &str| {
+            all.iter()
+                .find(|listed| listed.name == name)
+                .unwrap_or_else(|| panic!("{name}: {all:?}"))
+        };
         assert_eq!(of("reno").origin, Origin::Kernel);
         for name in ["bic", "htcp", "highspeed", "scalable", "vegas"] {
             of(name);

@@ -7,7 +7,10 @@ use super::object;
 use super::record::{self, Claim, Entry, Record};
 use farline_core::congestion::{Algorithm, Set};
 use farline_core::units::{Error, Fault, Span};
-use libbpf_rs::{ErrorKind, Link, MapCore, MapHandle, MapType, Object, ObjectBuilder, OpenObject, PrintLevel, set_print};
+use libbpf_rs::{
+    ErrorKind, Link, MapCore, MapHandle, MapType, Object, ObjectBuilder, OpenObject, PrintLevel,
+    set_print,
+};
 use serde::Serialize;
 use std::fs;
 use std::path::Path;
@@ -32,15 +35,25 @@ pub struct Wish {
     pub pin: bool,
     /// Registers as kernels before 6.4 do, for tests.
     pub without_link: bool,
-    /// Whether the control is there for others to use by its name too, not for this process's own flows alone.
+    /// Whether the control is there for others to use by its name too, not for this process's own
+    /// flows alone.
     pub offered: bool,
 }
 
 impl Wish {
-    /// `control` as this host has it, else from Farline with Linux's constants, for as long as it is held.
+    /// `control` as this host has it, else from Farline with Linux's constants, for as long as it
+    /// is held.
     pub fn new(control: impl Into<String>) -> Wish {
         let sample_every = Span::from_millis(10);
-        Wish { control: control.into(), set: None, name: None, sample_every, pin: false, without_link: false, offered: false }
+        Wish {
+            control: control.into(),
+            set: None,
+            name: None,
+            sample_every,
+            pin: false,
+            without_link: false,
+            offered: false,
+        }
     }
 
     /// Whether any control of that name serves.
@@ -66,7 +79,8 @@ pub enum Source {
 /// A control that is available as long as this lives, or for good when it was there before.
 #[derive(Debug)]
 pub struct Held {
-    /// The name to give a socket (`TCP_CONGESTION`): for what is held for this process's own flows not always the control's.
+    /// The name to give a socket (`TCP_CONGESTION`): for what is held for this process's own flows
+    /// not always the control's.
     pub name: String,
     /// Where it comes from.
     pub source: Source,
@@ -93,12 +107,15 @@ impl Held {
 /// Makes the control of `wish` available.
 ///
 /// # Errors
-/// [`Fault::You`] for a name that is unknown, too long or taken; [`Fault::Refused`] when a capability is missing, naming it;
-/// [`Fault::Here`] for a kernel without BTF or too old, and for one without links where no record can be made of what is held.
+/// [`Fault::You`] for a name that is unknown, too long or taken; [`Fault::Refused`] when a
+/// capability is missing, naming it; [`Fault::Here`] for a kernel without BTF or too old, and for
+/// one without links where no record can be made of what is held.
 pub fn obtain(wish: &Wish) -> Result<Held, Error> {
     let algorithm = wish.control.parse::<Algorithm>().map_err(|error| {
-        error
-            .hint(format!("this host has {}; Farline brings bic, highspeed, htcp, scalable, vegas", host::available().join(", ")))
+        error.hint(format!(
+            "this host has {}; Farline brings bic, highspeed, htcp, scalable, vegas",
+            host::available().join(", ")
+        ))
     });
     let name = wish.name.as_deref().unwrap_or(&wish.control);
     match &wish.name {
@@ -126,7 +143,12 @@ pub fn obtain(wish: &Wish) -> Result<Held, Error> {
         let ours = living || is_pinned(name);
         return Ok(Held::native(name, if ours { Source::Farline } else { Source::Native }));
     }
-    if is_there && wish.name.is_none() && wish.set == Some(Set::Linux) && !living && !is_pinned(name) {
+    if is_there
+        && wish.name.is_none()
+        && wish.set == Some(Set::Linux)
+        && !living
+        && !is_pinned(name)
+    {
         return Ok(Held::native(name, Source::Native));
     }
     if !is_there && wish.name.is_none() && wish.set != Some(Set::Paper) {
@@ -147,7 +169,13 @@ pub fn obtain(wish: &Wish) -> Result<Held, Error> {
 }
 
 fn unknown(algorithm: Result<Algorithm, Error>, name: &str) -> Error {
-    let missing = || Error::new(Fault::You, "unknown-congestion", format!("there is no congestion control called `{name}`"));
+    let missing = || {
+        Error::new(
+            Fault::You,
+            "unknown-congestion",
+            format!("there is no congestion control called `{name}`"),
+        )
+    };
     algorithm.err().unwrap_or_else(missing)
 }
 
@@ -160,11 +188,21 @@ fn private_name(control: &str) -> String {
 
 fn of(loaded: Arc<Loaded>, set: Set) -> Held {
     let source = if loaded.is_module() { Source::Module } else { Source::Bpf };
-    Held { name: loaded.name.clone(), source, set: (source == Source::Bpf).then_some(set), loaded: Some(loaded) }
+    Held {
+        name: loaded.name.clone(),
+        source,
+        set: (source == Source::Bpf).then_some(set),
+        loaded: Some(loaded),
+    }
 }
 
 /// Loads Farline's own and registers it as `name`.
-fn load(wish: &Wish, algorithm: Algorithm, name: &str, table: &mut Table<'_>) -> Result<Held, Error> {
+fn load(
+    wish: &Wish,
+    algorithm: Algorithm,
+    name: &str,
+    table: &mut Table<'_>,
+) -> Result<Held, Error> {
     let Some(image) = object::object(algorithm) else { return Err(native_alone(algorithm)) };
     let kernel = host::check()?;
     let set = wish.set.unwrap_or_default();
@@ -181,17 +219,32 @@ fn load(wish: &Wish, algorithm: Algorithm, name: &str, table: &mut Table<'_>) ->
 fn native_alone(algorithm: Algorithm) -> Error {
     let available = host::available();
     if available.iter().any(|have| have == algorithm.name()) {
-        let message =
-            format!("{algorithm} is this kernel's own: it has no other set of constants, and no other name to be registered by");
-        return Error::new(Fault::You, "congestion-native", message)
-            .hint(format!("use it as {algorithm}; bic, highspeed, htcp, scalable and vegas can be loaded with --set and --as"));
+        let message = format!(
+            "{algorithm} is this kernel's own: it has no other set of constants, and no other \
+             name to be registered by"
+        );
+        return Error::new(Fault::You, "congestion-native", message).hint(format!(
+            "use it as {algorithm}; bic, highspeed, htcp, scalable and vegas can be \
+                loaded with --set and --as"
+        ));
     }
-    let message = format!("Farline brings no {algorithm} in BPF: every kernel of today has it, and this one does not offer it");
-    Error::new(Fault::Here, "congestion-native", message).hint(format!("what this host has: {}", available.join(", ")))
+    let message = format!(
+        "Farline brings no {algorithm} in BPF: every kernel of today has it, and this one does \
+         not offer it"
+    );
+    Error::new(Fault::Here, "congestion-native", message)
+        .hint(format!("what this host has: {}", available.join(", ")))
 }
 
 /// Registers on a thread of its own, which keeps what must be kept until it is told to end.
-fn hold(image: &'static [u8], algorithm: Algorithm, set: Set, name: String, wish: Wish, kernel: Kernel) -> Result<Loaded, Error> {
+fn hold(
+    image: &'static [u8],
+    algorithm: Algorithm,
+    set: Set,
+    name: String,
+    wish: Wish,
+    kernel: Kernel,
+) -> Result<Loaded, Error> {
     let (stop, stopped) = mpsc::channel::<()>();
     let (tell, told) = mpsc::channel();
     let registered_name = name.clone();
@@ -208,9 +261,12 @@ fn hold(image: &'static [u8], algorithm: Algorithm, set: Set, name: String, wish
         }
     };
     let thread = std::thread::Builder::new().name("congestion".to_owned()).spawn(work);
-    let thread = thread.map_err(|error| Error::new(Fault::Here, "no-thread", format!("starting a thread: {error}")))?;
-    let events =
-        told.recv().unwrap_or_else(|_| Err(Error::new(Fault::Bug, "thread-lost", "the thread that loads BPF panicked")))?;
+    let thread = thread.map_err(|error| {
+        Error::new(Fault::Here, "no-thread", format!("starting a thread: {error}"))
+    })?;
+    let events = told.recv().unwrap_or_else(|_| {
+        Err(Error::new(Fault::Bug, "thread-lost", "the thread that loads BPF panicked"))
+    })?;
     Ok(Loaded::program(registered_name, events, stop, thread))
 }
 
@@ -223,7 +279,9 @@ struct Registered {
 
 fn taken(name: &str) -> Error {
     let by = match record::claim(record::HOLDERS, name) {
-        Claim::Living(Entry { process: Some(process), .. }) => format!("by Farline's process {process}"),
+        Claim::Living(Entry { process: Some(process), .. }) => {
+            format!("by Farline's process {process}")
+        }
         Claim::Living(_) => "by a process of Farline's".to_owned(),
         _ if is_pinned(name) => "by Farline, pinned".to_owned(),
         _ if host::is_module(name) => format!("by the kernel module tcp_{name}"),
@@ -233,8 +291,8 @@ fn taken(name: &str) -> Error {
         .hint("register it by another name, for example --as fl_htcp")
 }
 
-/// Notes who holds `name`. Where a link ends with its process the kernel knows that better; where none does, what has no record is not
-/// told from what a killed process left.
+/// Notes who holds `name`. Where a link ends with its process the kernel knows that better; where
+/// none does, what has no record is not told from what a killed process left.
 fn note(name: &str, object: &Object, wish: &Wish, is_link: bool) -> Result<Option<Record>, Error> {
     let ring = object.maps().find(|map| map.map_type() == MapType::RingBuf);
     let ring = ring.and_then(|map| Some(map.info().ok()?.info.id));
@@ -244,19 +302,30 @@ fn note(name: &str, object: &Object, wish: &Wish, is_link: bool) -> Result<Optio
         Err(_) if is_link => Ok(None),
         Err(error) => {
             let message = format!(
-                "this kernel does not end a registration with its process, and it cannot be noted in {} who holds {name}: {error}",
+                "this kernel does not end a registration with its process, and it cannot be noted \
+                 in {} who holds {name}: {error}",
                 record::HOLDERS
             );
-            Err(Error::new(Fault::Here, "congestion-record", message)
-                .hint(format!("run it as root, or have root make the folder once: install -d -o USER {}", record::HOLDERS)))
+            Err(Error::new(Fault::Here, "congestion-record", message).hint(format!(
+                "run it as root, or have root make the folder once: install -d -o USER {}",
+                record::HOLDERS
+            )))
         }
     }
 }
 
-fn register(image: &[u8], algorithm: Algorithm, set: Set, name: &str, wish: &Wish, kernel: Kernel) -> Result<Registered, Error> {
+fn register(
+    image: &[u8],
+    algorithm: Algorithm,
+    set: Set,
+    name: &str,
+    wish: &Wish,
+    kernel: Kernel,
+) -> Result<Registered, Error> {
     let failed = |doing: &str, error: &libbpf_rs::Error| explain(name, doing, error);
     listen();
-    let mut open = ObjectBuilder::default().open_memory(image).map_err(|error| failed("reading", &error))?;
+    let mut open =
+        ObjectBuilder::default().open_memory(image).map_err(|error| failed("reading", &error))?;
     prepare(&mut open, algorithm, set, name, wish.sample_every, kernel.links && !wish.without_link)
         .map_err(|error| failed("preparing", &error))?;
     let mut object = open.load().map_err(|error| failed("loading", &error))?;
@@ -265,7 +334,13 @@ fn register(image: &[u8], algorithm: Algorithm, set: Set, name: &str, wish: &Wis
     let operations = object.maps_mut().find(|map| map.map_type() == MapType::StructOps);
     let mut link = match operations.map(|mut map| map.attach_struct_ops()) {
         Some(link) => link.map_err(|error| failed("registering", &error))?,
-        None => return Err(Error::new(Fault::Bug, "congestion-object", format!("the object of {algorithm} has no operations"))),
+        None => {
+            return Err(Error::new(
+                Fault::Bug,
+                "congestion-object",
+                format!("the object of {algorithm} has no operations"),
+            ));
+        }
     };
     if wish.pin {
         pin(&mut link, &mut object, name, is_link)?;
@@ -309,12 +384,16 @@ fn pin(link: &mut Link, object: &mut Object, name: &str, is_link: bool) -> Resul
     let folder = Path::new(&link_path).parent().unwrap_or(Path::new("/"));
     let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
     // A pin anywhere else is an error at best.
-    if !mounts.lines().any(|line| line.split(' ').nth(1) == Some("/sys/fs/bpf") && line.contains(" bpf ")) {
+    if !mounts
+        .lines()
+        .any(|line| line.split(' ').nth(1) == Some("/sys/fs/bpf") && line.contains(" bpf "))
+    {
         rustix::mount::mount("bpf", "/sys/fs/bpf", "bpf", rustix::mount::MountFlags::empty(), None)
             .map_err(|error| here("mounting /sys/fs/bpf", &error))?;
     }
     fs::create_dir_all(folder).map_err(|error| here(&folder.display().to_string(), &error))?;
-    // First what may fail without a trace: until the link is pinned, an error takes the registration back.
+    // First what may fail without a trace: until the link is pinned, an error takes the
+    // registration back.
     if let Some(mut events) = object.maps_mut().find(|map| map.map_type() == MapType::RingBuf) {
         events.pin(&events_path).map_err(|error| here(&events_path, &error))?;
     }
@@ -349,13 +428,20 @@ fn listen() {
 }
 
 fn explain(name: &str, doing: &str, error: &libbpf_rs::Error) -> Error {
-    let said = SAID.lock().map(|said| said.trim().lines().last().unwrap_or_default().to_owned()).unwrap_or_default();
+    let said = SAID
+        .lock()
+        .map(|said| said.trim().lines().last().unwrap_or_default().to_owned())
+        .unwrap_or_default();
     let message = format!("{doing} the congestion control `{name}`: {error}");
     match error.kind() {
         ErrorKind::AlreadyExists => taken(name),
         ErrorKind::PermissionDenied => Error::new(Fault::Refused, "congestion-capability", message)
-            .hint("it needs CAP_BPF and CAP_PERFMON in the machine's first user namespace, and no lockdown of the kernel"),
+            .hint(
+                "it needs CAP_BPF and CAP_PERFMON in the machine's first user namespace, and no \
+                lockdown of the kernel",
+            ),
         _ if said.is_empty() => Error::new(Fault::Here, "congestion-load", message),
-        _ => Error::new(Fault::Here, "congestion-load", message).hint(format!("the kernel or libbpf said: {said}")),
+        _ => Error::new(Fault::Here, "congestion-load", message)
+            .hint(format!("the kernel or libbpf said: {said}")),
     }
 }

@@ -1,12 +1,14 @@
 //! Congestion controls that this host's kernel lacks, brought along as BPF programs.
 //!
-//! [`obtain`] makes a control available by its name: one that the kernel has, else a kernel module, else one of five BPF
-//! programs (`struct_ops`) that Farline carries, compiled and loaded here without a compiler. What it answers, [`Held`], keeps a
-//! BPF control registered; when it is dropped, or the process dies, the name is gone again. Flows that use the control keep it
-//! to their end.
+//! [`obtain`] makes a control available by its name: one that the kernel has, else a kernel module,
+//! else one of five BPF programs (`struct_ops`) that Farline carries, compiled and loaded here
+//! without a compiler. What it answers, [`Held`], keeps a BPF control registered; when it is
+//! dropped, or the process dies, the name is gone again. Flows that use the control keep it to
+//! their end.
 //!
-//! A registered name is seen by the whole machine, in every network namespace. Kernels before 6.4 know no links for `struct_ops`:
-//! there a killed process leaves its control behind, and the next [`obtain`] or [`list`] removes it, told by its record.
+//! A registered name is seen by the whole machine, in every network namespace. Kernels before 6.4
+//! know no links for `struct_ops`: there a killed process leaves its control behind, and the next
+//! [`obtain`] or [`list`] removes it, told by its record.
 
 mod diag;
 mod held;

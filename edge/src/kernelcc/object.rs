@@ -1,6 +1,7 @@
 //! The compiled BPF programs that Farline carries, and what is set in them before they are loaded.
 //!
-//! `lab/bpf` compiles them from `bpf/*.bpf.c` and records with which compiler; `make test` checks that they match.
+//! `lab/bpf` compiles them from `bpf/*.bpf.c` and records with which compiler; `make test` checks
+//! that they match.
 
 use farline_core::congestion::{Algorithm, Set};
 use farline_core::units::Span;
@@ -34,7 +35,8 @@ pub(super) fn object(algorithm: Algorithm) -> Option<&'static [u8]> {
 /// The section with `struct config` of `bpf/flow.h`.
 pub(super) const CONFIG: &str = ".rodata.config";
 
-/// Writes `struct config`: which constants, how often a flow is sampled (zero: never), and the registered name.
+/// Writes `struct config`: which constants, how often a flow is sampled (zero: never), and the
+/// registered name.
 pub(super) fn write_config(config: &mut [u8], set: Set, sample_every: Span, name: &str) {
     let every = u32::try_from(sample_every.as_nanos() / 1_000).unwrap_or(u32::MAX);
     config[..4].copy_from_slice(&u32::from(set == Set::Paper).to_ne_bytes());
@@ -55,7 +57,8 @@ fn write_name(place: &mut [u8], name: &str) {
     place[..name.len()].copy_from_slice(name.as_bytes());
 }
 
-/// The names of the operations' variables in `bpf/*.c`, by which Farline knows its own in a list of BPF maps.
+/// The names of the operations' variables in `bpf/*.c`, by which Farline knows its own in a list of
+/// BPF maps.
 pub(super) fn map_name(algorithm: Algorithm) -> String {
     format!("fl_{}", algorithm.name())
 }
@@ -69,10 +72,15 @@ mod tests {
         let text = include_str!("bpf/highspeed.h");
         let rows: Vec<(u32, u32)> = text
             .lines()
-            .filter_map(|line| line.trim().strip_prefix("{ ")?.strip_suffix(" },")?.split_once(", "))
-            .map(|(window, decrease)| (window.parse().expect("a window"), decrease.parse().expect("256 b")))
+            .filter_map(|line| {
+                line.trim().strip_prefix("{ ")?.strip_suffix(" },")?.split_once(", ")
+            })
+            .map(|(window, decrease)| {
+                (window.parse().expect("a window"), decrease.parse().expect("256 b"))
+            })
             .collect();
-        let expected: Vec<(u32, u32)> = table().iter().map(|row| (row.window, (row.decrease * 256.0).round() as u32)).collect();
+        let expected: Vec<(u32, u32)> =
+            table().iter().map(|row| (row.window, (row.decrease * 256.0).round() as u32)).collect();
         assert_eq!(rows, expected);
         assert!(text.contains(&format!("#define ROWS {}\n", expected.len())));
     }

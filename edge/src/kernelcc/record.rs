@@ -1,4 +1,5 @@
-//! Who holds a BPF control, and who reads its trace: a locked file for each, so that what a killed process left is told from what is in use.
+//! Who holds a BPF control, and who reads its trace: a locked file for each, so that what a killed
+//! process left is told from what is in use.
 
 use std::fs::{self, DirBuilder, File, Permissions, TryLockError};
 use std::io::{self, ErrorKind, Read, Write};
@@ -45,15 +46,23 @@ pub(super) struct Entry {
 }
 
 impl Record {
-    /// Notes in `folder` that this process claims `name`, by which `ring` its flows are traced, and whether it is `offered` to others.
+    /// Notes in `folder` that this process claims `name`, by which `ring` its flows are traced, and
+    /// whether it is `offered` to others.
     ///
     /// # Errors
-    /// [`ErrorKind::WouldBlock`] when a living process has claimed it; others when the folder cannot be written.
-    pub(super) fn new(folder: &str, name: &str, ring: Option<u32>, offered: bool) -> io::Result<Record> {
+    /// [`ErrorKind::WouldBlock`] when a living process has claimed it; others when the folder
+    /// cannot be written.
+    pub(super) fn new(
+        folder: &str,
+        name: &str,
+        ring: Option<u32>,
+        offered: bool,
+    ) -> io::Result<Record> {
         // Also below a umask that hides things: everybody's `cc ls` says who holds what.
         DirBuilder::new().recursive(true).mode(0o755).create(folder)?;
         let path = Path::new(folder).join(name);
-        let mut file = lock(&path, File::options().create(true).truncate(false).read(true).write(true))?;
+        let mut file =
+            lock(&path, File::options().create(true).truncate(false).read(true).write(true))?;
         // Another user's is not ours to change; it is as good.
         let _ = file.set_permissions(Permissions::from_mode(0o644));
         file.set_len(0)?;
@@ -63,8 +72,9 @@ impl Record {
         Ok(Record { path, _locked: file })
     }
 
-    /// Takes over the record of `name` that a process which is gone left, to remove what else it left; the record goes when this is
-    /// dropped. `None` while the process lives, without a record, and where it is not ours to remove.
+    /// Takes over the record of `name` that a process which is gone left, to remove what else it
+    /// left; the record goes when this is dropped. `None` while the process lives, without a
+    /// record, and where it is not ours to remove.
     pub(super) fn left(folder: &str, name: &str) -> Option<Record> {
         let path = Path::new(folder).join(name);
         let file = lock(&path, File::options().read(true).write(true)).ok()?;
@@ -90,9 +100,13 @@ fn lock(path: &Path, how: &fs::OpenOptions) -> io::Result<File> {
     loop {
         let file = how.open(path)?;
         match file.try_lock() {
-            Ok(()) if fs::metadata(path).is_ok_and(|there| is_same(&there, &file)) => return Ok(file),
+            Ok(()) if fs::metadata(path).is_ok_and(|there| is_same(&there, &file)) => {
+                return Ok(file);
+            }
             Ok(()) => {}
-            Err(TryLockError::WouldBlock) if moments >= MOMENTS => return Err(ErrorKind::WouldBlock.into()),
+            Err(TryLockError::WouldBlock) if moments >= MOMENTS => {
+                return Err(ErrorKind::WouldBlock.into());
+            }
             Err(TryLockError::WouldBlock) => std::thread::sleep(MOMENT),
             Err(TryLockError::Error(error)) => return Err(error),
         }
@@ -143,11 +157,19 @@ mod tests {
         let folder = folder.to_str().expect("text");
         assert_eq!(claim(folder, "htcp"), Claim::Nobody);
         let record = Record::new(folder, "htcp", Some(7), true).expect("the folder is ours");
-        let ours = Claim::Living(Entry { process: Some(std::process::id()), ring: Some(7), offered: true });
+        let ours = Claim::Living(Entry {
+            process: Some(std::process::id()),
+            ring: Some(7),
+            offered: true,
+        });
         assert_eq!(claim(folder, "htcp"), ours);
-        assert_eq!(Record::new(folder, "htcp", None, false).expect_err("it is claimed").kind(), ErrorKind::WouldBlock);
+        assert_eq!(
+            Record::new(folder, "htcp", None, false).expect_err("it is claimed").kind(),
+            ErrorKind::WouldBlock
+        );
         assert!(Record::left(folder, "htcp").is_none(), "a living process's is not to be removed");
-        let mode = fs::metadata(Path::new(folder).join("htcp")).expect("it is there").permissions().mode();
+        let mode =
+            fs::metadata(Path::new(folder).join("htcp")).expect("it is there").permissions().mode();
         assert_eq!(mode & 0o777, 0o644, "everybody may ask");
         // As after a kill: the file stays, and nobody has it locked.
         record.keep();

@@ -1,4 +1,5 @@
-//! What the flows of a control do: window, threshold, rtt and losses, as the control itself tells or as TCP_INFO has it.
+//! What the flows of a control do: window, threshold, rtt and losses, as the control itself tells
+//! or as TCP_INFO has it.
 
 use super::diag;
 use super::list::pin_paths;
@@ -44,7 +45,8 @@ pub struct Sample {
     pub ssthresh: Option<u32>,
     /// Smoothed round-trip time in microseconds.
     pub srtt_us: u32,
-    /// Packets found lost when the control tells, sent again when TCP_INFO does, over the flow's life.
+    /// Packets found lost when the control tells, sent again when TCP_INFO does, over the flow's
+    /// life.
     pub lost: u32,
     /// Packets delivered over the flow's life, modulo 2^32.
     pub delivered: u32,
@@ -78,7 +80,8 @@ const EVENT: usize = 80;
 
 fn parse(event: &[u8]) -> Option<Sample> {
     let event: &[u8; EVENT] = event.get(..EVENT)?.try_into().ok()?;
-    let u32_at = |at: usize| u32::from_ne_bytes([event[at], event[at + 1], event[at + 2], event[at + 3]]);
+    let u32_at =
+        |at: usize| u32::from_ne_bytes([event[at], event[at + 1], event[at + 2], event[at + 3]]);
     let u64_at = |at: usize| u64::from(u32_at(at)) | (u64::from(u32_at(at + 4)) << 32);
     let address: IpAddr = if u16::from_ne_bytes([event[40], event[41]]) == 2 {
         Ipv4Addr::new(event[48], event[49], event[50], event[51]).into()
@@ -110,8 +113,8 @@ struct Arrived {
     /// No two samples of a flow without a change of state are closer than these microseconds.
     every_us: u64,
     ready: VecDeque<Sample>,
-    /// The flows by where the kernel has them, which is nobody's business, and by their ends, as the kernel takes a place again: the
-    /// number that each got, and when its last sample was.
+    /// The flows by where the kernel has them, which is nobody's business, and by their ends, as
+    /// the kernel takes a place again: the number that each got, and when its last sample was.
     flows: HashMap<(u64, u16, SocketAddr), (u64, Option<u64>)>,
 }
 
@@ -126,7 +129,10 @@ impl Arrived {
             return;
         }
         let next = self.flows.len() as u64 + 1;
-        let flow = self.flows.entry((sample.flow, sample.local_port, sample.remote)).or_insert((next, None));
+        let flow = self
+            .flows
+            .entry((sample.flow, sample.local_port, sample.remote))
+            .or_insert((next, None));
         sample.flow = flow.0;
         if !sample.changed {
             if flow.1.is_some_and(|last| sample.time_us.saturating_sub(last) < self.every_us) {
@@ -161,10 +167,12 @@ enum From {
 const LEAST: Duration = Duration::from_millis(1);
 
 impl Trace {
-    /// The trace of a control that this process holds, with a sample of each flow `every` so often at most.
+    /// The trace of a control that this process holds, with a sample of each flow `every` so often
+    /// at most.
     ///
     /// # Errors
-    /// [`Fault::Here`] when its ring buffer cannot be read; [`Fault::You`] when somebody else reads it.
+    /// [`Fault::Here`] when its ring buffer cannot be read; [`Fault::You`] when somebody else reads
+    /// it.
     pub fn of(held: &Held, every: Span) -> Result<Trace, Error> {
         match held.events() {
             Some(events) => Trace::ring(&held.name, events, every),
@@ -172,8 +180,8 @@ impl Trace {
         }
     }
 
-    /// The trace of a control that is registered, by whomever: from Farline's ring buffer when it is Farline's and this process
-    /// may read it, else from TCP_INFO; [`Trace::told`] says which.
+    /// The trace of a control that is registered, by whomever: from Farline's ring buffer when it
+    /// is Farline's and this process may read it, else from TCP_INFO; [`Trace::told`] says which.
     ///
     /// # Errors
     /// As [`Trace::of`].
@@ -181,9 +189,14 @@ impl Trace {
         let pinned = pin_paths(name).1;
         let ring = if Path::new(&pinned).exists() {
             MapHandle::from_pinned_path(&pinned).ok()
-        } else if let Claim::Living(Entry { ring: Some(ring), .. }) = record::claim(record::HOLDERS, name) {
+        } else if let Claim::Living(Entry { ring: Some(ring), .. }) =
+            record::claim(record::HOLDERS, name)
+        {
             // The number may be another map's by now, when the record is of a process that ends.
-            let is_ours = |map: &MapHandle| map.map_type() == MapType::RingBuf && map.name().to_string_lossy().starts_with("ev_");
+            let is_ours = |map: &MapHandle| {
+                map.map_type() == MapType::RingBuf
+                    && map.name().to_string_lossy().starts_with("ev_")
+            };
             MapHandle::from_map_id(ring).ok().filter(is_ours)
         } else {
             None
@@ -194,18 +207,29 @@ impl Trace {
         }
     }
 
-    /// The trace of a control, whosever it is, from TCP_INFO every `every`: of the flows in this thread's network namespace.
+    /// The trace of a control, whosever it is, from TCP_INFO every `every`: of the flows in this
+    /// thread's network namespace.
     pub fn by_tcp_info(name: &str, every: Span) -> Trace {
-        let from = From::TcpInfo { every: LEAST.max(every.into()), next: Instant::now(), ready: VecDeque::new() };
+        let from = From::TcpInfo {
+            every: LEAST.max(every.into()),
+            next: Instant::now(),
+            ready: VecDeque::new(),
+        };
         Trace { name: name.to_owned(), from, _reader: None }
     }
 
     fn ring(name: &str, ring: &MapHandle, every: Span) -> Result<Trace, Error> {
         let failed = |error: libbpf_rs::Error| {
-            Error::new(Fault::Here, "congestion-trace", format!("reading the trace of {name}: {error}"))
+            Error::new(
+                Fault::Here,
+                "congestion-trace",
+                format!("reading the trace of {name}: {error}"),
+            )
         };
         let reader = match Record::new(record::READERS, name, None, false) {
-            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return Err(traced(name)),
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
+                return Err(traced(name));
+            }
             // Without a place to say so nobody hears of this reader, or of another.
             reader => reader.ok(),
         };
@@ -321,15 +345,20 @@ mod tests {
     fn flows_get_numbers_and_no_kernel_address_and_lines_no_closer_than_was_asked() {
         let mut arrived = Arrived::new("htcp", Span::from_millis(500));
         let address = 0xffff_8881_0123_4567;
-        // Every tenth of a second for two seconds, and a loss in between; then another connection in the same place.
+        // Every tenth of a second for two seconds, and a loss in between; then another connection
+        // in the same place.
         for step in 0..20 {
             arrived.take(parse(&event(step * 100_000, address, 1, false)).expect("an event"));
         }
         arrived.take(parse(&event(1_950_000, address, 1, true)).expect("an event"));
         arrived.take(parse(&event(2_000_000, address, 2, false)).expect("an event"));
         arrived.take(parse(&event(2_000_000, address + 64, 3, false)).expect("an event"));
-        let found: Vec<(u64, u64)> = arrived.ready.iter().map(|sample| (sample.flow, sample.time_us / 1_000)).collect();
-        assert_eq!(found, [(1, 0), (1, 500), (1, 1_000), (1, 1_500), (1, 1_950), (2, 2_000), (3, 2_000)]);
+        let found: Vec<(u64, u64)> =
+            arrived.ready.iter().map(|sample| (sample.flow, sample.time_us / 1_000)).collect();
+        assert_eq!(
+            found,
+            [(1, 0), (1, 500), (1, 1_000), (1, 1_500), (1, 1_950), (2, 2_000), (3, 2_000)]
+        );
         let mut others = Arrived::new("htcp_2", Span::ZERO);
         others.take(parse(&event(0, address, 1, false)).expect("an event"));
         assert!(others.ready.is_empty(), "another control's");

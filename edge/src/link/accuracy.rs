@@ -1,4 +1,5 @@
-//! How exact the link was: histograms of delay error, and the verdict whether a run may be believed.
+//! How exact the link was: histograms of delay error, and the verdict whether a run may be
+//! believed.
 
 use farline_core::units::{Span, Time};
 use hdrhistogram::Histogram;
@@ -9,8 +10,8 @@ const LONGEST: u64 = 60_000_000_000;
 
 /// Upper bounds of the buckets that are reported, in microseconds.
 const BOUNDS_US: [u64; 22] = [
-    1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 20_000, 50_000, 100_000, 200_000, 500_000, 1_000_000,
-    2_000_000, 5_000_000, 60_000_000,
+    1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 20_000, 50_000, 100_000,
+    200_000, 500_000, 1_000_000, 2_000_000, 5_000_000, 60_000_000,
 ];
 
 /// A histogram of spans with two significant digits.
@@ -19,7 +20,10 @@ pub(super) struct Spans(Histogram<u64>);
 
 impl Spans {
     pub(super) fn new() -> Spans {
-        Spans(Histogram::new_with_bounds(1, LONGEST, 2).expect("these constants are in the histogram's range"))
+        Spans(
+            Histogram::new_with_bounds(1, LONGEST, 2)
+                .expect("these constants are in the histogram's range"),
+        )
     }
 
     pub(super) fn record(&mut self, span: Span) {
@@ -36,7 +40,8 @@ impl Spans {
         let mut buckets: Vec<(u64, u64)> = BOUNDS_US.iter().map(|&bound| (bound, 0)).collect();
         for recorded in self.0.iter_recorded() {
             let nanos = recorded.value_iterated_to();
-            let place = BOUNDS_US.partition_point(|bound| bound * 1_000 < nanos).min(BOUNDS_US.len() - 1);
+            let place =
+                BOUNDS_US.partition_point(|bound| bound * 1_000 < nanos).min(BOUNDS_US.len() - 1);
             buckets[place].1 += recorded.count_at_value();
         }
         while buckets.last().is_some_and(|&(_, count)| count == 0) {
@@ -55,12 +60,14 @@ impl Spans {
 /// A stamp that may be later than this is in doubt: half of what makes a run invalid, at least.
 const DOUBT: Span = Span::from_micros(500);
 
-/// Bounds how much too late packets are stamped, which is when they are read and not when the device had them.
+/// Bounds how much too late packets are stamped, which is when they are read and not when the
+/// device had them.
 ///
-/// A packet that finds the model's wire idle came after the device was last seen empty, and is later than the one before it by no
-/// more than the wire was idle. One that finds it busy waits its turn whenever it is read, behind those that were late, until the
-/// device is seen empty: what comes then was not held back. So a stop of the mover counts for the packets that it held, as when
-/// they are written late, and not for all that come before the wire is idle again.
+/// A packet that finds the model's wire idle came after the device was last seen empty, and is
+/// later than the one before it by no more than the wire was idle. One that finds it busy waits its
+/// turn whenever it is read, behind those that were late, until the device is seen empty: what
+/// comes then was not held back. So a stop of the mover counts for the packets that it held, as
+/// when they are written late, and not for all that come before the wire is idle again.
 #[derive(Debug)]
 pub(super) struct Stamps {
     empty_at: Time,
@@ -83,7 +90,8 @@ impl Stamps {
         self.busy_until = then;
     }
 
-    /// Whether packets are stamped so late that to see the device empty, which ends it, is worth a read.
+    /// Whether packets are stamped so late that to see the device empty, which ends it, is worth a
+    /// read.
     pub(super) fn in_doubt(&self) -> bool {
         self.late > DOUBT
     }
@@ -109,11 +117,13 @@ pub struct Accuracy {
     pub p99_us: f64,
     /// Largest, in microseconds.
     pub max_us: f64,
-    /// Upper bound of each bucket in microseconds, and how many errors fell in it; empty buckets at the end are left out.
+    /// Upper bound of each bucket in microseconds, and how many errors fell in it; empty buckets at
+    /// the end are left out.
     pub buckets: Vec<(u64, u64)>,
 }
 
-/// The most that the 99th percentile of lateness may be: the larger of 1 ms and 2 % of the round trip.
+/// The most that the 99th percentile of lateness may be: the larger of 1 ms and 2 % of the round
+/// trip.
 pub fn lateness_limit(rtt: Span) -> Span {
     rtt.mul_f64(0.02).max(Span::from_millis(1))
 }
@@ -134,7 +144,8 @@ mod tests {
         // Read 20 us after the wire fell idle, from a device that was never empty: later by that.
         assert_eq!(stamps.read(at(220)), Span::from_micros(50));
         stamps.busy_until(at(300));
-        // Empty while the wire was busy: what comes next was not held, and waits for the wire anyway.
+        // Empty while the wire was busy: what comes next was not held, and waits for the wire
+        // anyway.
         stamps.empty(at(290));
         assert_eq!(stamps.read(at(295)), Span::ZERO);
         stamps.busy_until(at(400));

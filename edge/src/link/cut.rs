@@ -1,9 +1,11 @@
-//! Cutting a super-packet into what a network card would have sent, and flipping a bit that no checksum shows.
+//! Cutting a super-packet into what a network card would have sent, and flipping a bit that no
+//! checksum shows.
 //!
-//! A piece is written as new headers and a slice of the packet where it lies. It follows segmentation offload as cards do it: TCP
-//! sequence numbers advance, PSH and FIN stay with the last segment and CWR with the first, IPv4 identifications advance, lengths
-//! and the IPv4 header checksum are made anew, and the transport checksum field gets the sum of the pseudo-header, which the
-//! receiving stack or card completes (CHECKSUM_PARTIAL).
+//! A piece is written as new headers and a slice of the packet where it lies. It follows
+//! segmentation offload as cards do it: TCP sequence numbers advance, PSH and FIN stay with the
+//! last segment and CWR with the first, IPv4 identifications advance, lengths and the IPv4 header
+//! checksum are made anew, and the transport checksum field gets the sum of the pseudo-header,
+//! which the receiving stack or card completes (CHECKSUM_PARTIAL).
 
 use super::packet::{Layout, Transport};
 use crate::sys::tun;
@@ -34,7 +36,10 @@ pub(super) fn payload(layout: &Layout, frames: &Range<u32>) -> Range<usize> {
     let end = tun::HEADER + layout.len;
     match usize::from(layout.offload.segment) {
         0 => start..end,
-        segment => (start + frames.start as usize * segment).min(end)..(start + frames.end as usize * segment).min(end),
+        segment => {
+            (start + frames.start as usize * segment).min(end)
+                ..(start + frames.end as usize * segment).min(end)
+        }
     }
 }
 
@@ -63,7 +68,9 @@ pub(super) fn head(packet: &[u8], layout: &Layout, frames: &Range<u32>) -> Head 
     match layout.transport {
         Transport::Tcp => {
             let advance = frames.start.wrapping_mul(u32::from(layout.offload.segment));
-            let sequence = u32::from_be_bytes([transport[4], transport[5], transport[6], transport[7]]).wrapping_add(advance);
+            let sequence =
+                u32::from_be_bytes([transport[4], transport[5], transport[6], transport[7]])
+                    .wrapping_add(advance);
             transport[4..8].copy_from_slice(&sequence.to_be_bytes());
             if payload.end < tun::HEADER + layout.len {
                 transport[13] &= !TCP_FIN_PSH;
@@ -82,7 +89,8 @@ pub(super) fn head(packet: &[u8], layout: &Layout, frames: &Range<u32>) -> Head 
     head
 }
 
-/// Flips the payload bit of frame `frame` that `which` chooses, and keeps a finished checksum right.
+/// Flips the payload bit of frame `frame` that `which` chooses, and keeps a finished checksum
+/// right.
 ///
 /// Answers whether there was a payload bit to flip: an acknowledgement has none.
 pub(super) fn flip(packet: &mut [u8], layout: &Layout, frame: u32, which: u64) -> bool {
@@ -94,19 +102,27 @@ pub(super) fn flip(packet: &mut [u8], layout: &Layout, frame: u32, which: u64) -
     let bit = which % (payload.len() as u64 * 8);
     let at = payload.start + (bit / 8) as usize;
     let transport = tun::HEADER + layout.transport_start;
-    // The checksum is over words from the transport header on; this is the word that holds the byte.
+    // The checksum is over words from the transport header on; this is the word that holds the
+    // byte.
     let word = transport + ((at - transport) & !1);
-    let read = |packet: &[u8]| u16::from_be_bytes([packet[word], packet.get(word + 1).copied().unwrap_or(0)]);
+    let read = |packet: &[u8]| {
+        u16::from_be_bytes([packet[word], packet.get(word + 1).copied().unwrap_or(0)])
+    };
     let before = read(packet);
     packet[at] ^= 1 << (bit % 8);
     let after = read(packet);
     let checksum = transport + checksum;
     let old = take(packet, checksum);
-    // Without an offload the checksum is finished: RFC 1624, equation 3. A UDP checksum of zero means none.
+    // Without an offload the checksum is finished: RFC 1624, equation 3. A UDP checksum of zero
+    // means none.
     let unused = layout.transport == Transport::Udp && old == 0;
     if !layout.offload.needs_checksum && !unused {
         let new = !fold(u64::from(!old) + u64::from(!before) + u64::from(after));
-        put(packet, checksum, if layout.transport == Transport::Udp && new == 0 { 0xffff } else { new });
+        put(
+            packet,
+            checksum,
+            if layout.transport == Transport::Udp && new == 0 { 0xffff } else { new },
+        );
     }
     true
 }
@@ -119,7 +135,10 @@ fn pseudo_header(ip: &[u8], layout: &Layout, transport_len: usize) -> u16 {
 
 /// The sum of the 16-bit words of `bytes`, an odd last byte padded with zero (RFC 1071).
 fn sum(bytes: &[u8]) -> u64 {
-    bytes.chunks(2).map(|word| u64::from(u16::from_be_bytes([word[0], word.get(1).copied().unwrap_or(0)]))).sum()
+    bytes
+        .chunks(2)
+        .map(|word| u64::from(u16::from_be_bytes([word[0], word.get(1).copied().unwrap_or(0)])))
+        .sum()
 }
 
 fn fold(mut sum: u64) -> u16 {

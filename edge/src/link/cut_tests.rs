@@ -1,10 +1,18 @@
-//! Cutting against a byte-exact reference: pieces are put together again, and every checksum is computed from nothing.
+//! Cutting against a byte-exact reference: pieces are put together again, and every checksum is
+//! computed from nothing.
 
 use super::*;
 use farline_core::units::Rng;
 
 /// A super-packet as TUN hands it over: virtio header, IP, transport, payload.
-fn packet(ipv6: bool, tcp: bool, payload: usize, segment: u16, flags: u8, rng: &mut Rng) -> Vec<u8> {
+fn packet(
+    ipv6: bool,
+    tcp: bool,
+    payload: usize,
+    segment: u16,
+    flags: u8,
+    rng: &mut Rng,
+) -> Vec<u8> {
     let transport_len = if tcp { 32 } else { 8 };
     let ip_len = if ipv6 { 40 } else { 20 };
     let total = ip_len + transport_len + payload;
@@ -96,11 +104,20 @@ fn frames_cut_from_a_train_are_what_a_card_would_send() {
                 assert_well_formed(&ip);
                 let start = layout.transport_start;
                 if tcp {
-                    let sequence = u32::from_be_bytes([ip[start + 4], ip[start + 5], ip[start + 6], ip[start + 7]]);
+                    let sequence = u32::from_be_bytes([
+                        ip[start + 4],
+                        ip[start + 5],
+                        ip[start + 6],
+                        ip[start + 7],
+                    ]);
                     assert_eq!(sequence, 0xffff_f000u32.wrapping_add(frame * 1_000));
                     let first = if frame == 0 { 0x80 } else { 0 };
                     let last = if frame + 1 == count { 0x09 } else { 0 };
-                    assert_eq!(ip[start + 13], 0x10 | first | last, "flags of frame {frame} of {count}");
+                    assert_eq!(
+                        ip[start + 13],
+                        0x10 | first | last,
+                        "flags of frame {frame} of {count}"
+                    );
                 }
                 if !ipv6 {
                     assert_eq!(take(&ip, 4), 0xffffu16.wrapping_add(frame as u16));
@@ -135,7 +152,8 @@ fn a_flip_changes_one_payload_bit_and_no_verdict() {
     for (ipv6, tcp) in [(false, true), (true, true), (false, false), (true, false)] {
         for round in 0..200u64 {
             // A finished packet: no offload, checksum in place.
-            let super_packet = packet(ipv6, tcp, 1 + rng.below(1_400) as usize, 1_448, 0x18, &mut rng);
+            let super_packet =
+                packet(ipv6, tcp, 1 + rng.below(1_400) as usize, 1_448, 0x18, &mut rng);
             let layout = Layout::of(&super_packet);
             let ip = completed(&piece(&super_packet, &layout, 0..1));
             let mut finished = vec![0u8; tun::HEADER];
@@ -145,7 +163,11 @@ fn a_flip_changes_one_payload_bit_and_no_verdict() {
             assert!(flip(&mut finished, &layout, 0, rng.next_u64() ^ round));
             assert_well_formed(&finished[tun::HEADER..]);
             let start = tun::HEADER + layout.payload_start;
-            let changed: u32 = before[start..].iter().zip(&finished[start..]).map(|(a, b)| (a ^ b).count_ones()).sum();
+            let changed: u32 = before[start..]
+                .iter()
+                .zip(&finished[start..])
+                .map(|(a, b)| (a ^ b).count_ones())
+                .sum();
             assert_eq!(changed, 1);
         }
     }

@@ -1,13 +1,15 @@
 //! One direction of a running link: packets from one TUN device to the other, when the model says.
 //!
-//! A packet is read into the ring, stamped and described to the model; when the model delivers, it is written from where it lies.
-//! Due writes go first, since each moment they wait is delay error. A read that comes late is harmless while the model's wire is
-//! busy, because the packet would have waited there anyway: so reads are put off until the wire is about to be idle, and packets
-//! are then read several at a time.
+//! A packet is read into the ring, stamped and described to the model; when the model delivers, it
+//! is written from where it lies. Due writes go first, since each moment they wait is delay error.
+//! A read that comes late is harmless while the model's wire is busy, because the packet would have
+//! waited there anyway: so reads are put off until the wire is about to be idle, and packets are
+//! then read several at a time.
 //!
-//! The stamp is the time just before the read. Write lateness is the time just before the write less the time due; what the
-//! receiving kernel does with the packet after the write is the receiver's time, not the link's: as behind a card, a thread of that
-//! kernel takes it from the device's queue (NAPI).
+//! The stamp is the time just before the read. Write lateness is the time just before the write
+//! less the time due; what the receiving kernel does with the packet after the write is the
+//! receiver's time, not the link's: as behind a card, a thread of that kernel takes it from the
+//! device's queue (NAPI).
 
 use super::accuracy::{Spans, Stamps};
 use super::cut;
@@ -24,7 +26,8 @@ use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, TryLockError};
 
-/// Writes in a row before a read gets its turn, and reads in a row before due writes are looked for again.
+/// Writes in a row before a read gets its turn, and reads in a row before due writes are looked for
+/// again.
 const WRITES: u32 = 8;
 const READS: u32 = 8;
 
@@ -54,10 +57,16 @@ pub(super) struct Shown {
 
 impl Shown {
     pub(super) fn new() -> Shown {
-        Shown { model: wan::Counters::default(), refused: 0, lateness: Spans::new(), stamping: Spans::new() }
+        Shown {
+            model: wan::Counters::default(),
+            refused: 0,
+            lateness: Spans::new(),
+            stamping: Spans::new(),
+        }
     }
 
-    /// The statistics, when `dropped` packets were dropped by the sending device before they were read.
+    /// The statistics, when `dropped` packets were dropped by the sending device before they were
+    /// read.
     pub(super) fn stats(&self, dropped: u64) -> DirectionStats {
         DirectionStats {
             model: self.model,
@@ -96,11 +105,28 @@ pub(super) struct Direction {
 }
 
 impl Direction {
-    pub(super) fn new(from: Arc<OwnedFd>, to: Arc<OwnedFd>, link: Link, ring: Ring, shown: Arc<Mutex<Shown>>) -> Direction {
+    pub(super) fn new(
+        from: Arc<OwnedFd>,
+        to: Arc<OwnedFd>,
+        link: Link,
+        ring: Ring,
+        shown: Arc<Mutex<Shown>>,
+    ) -> Direction {
         let now = now();
         let (read_at, published) = (now, now);
         let (own, stamps) = (Shown::new(), Stamps::new(now));
-        Direction { from, to, link, ring, read_at, stamps, shown, own, published, unpublished: false }
+        Direction {
+            from,
+            to,
+            link,
+            ring,
+            read_at,
+            stamps,
+            shown,
+            own,
+            published,
+            unpublished: false,
+        }
     }
 
     /// The device that packets come from.
@@ -108,22 +134,23 @@ impl Direction {
         self.from.as_fd()
     }
 
-    /// Does what is due and reads what there is, some of each; `clock` is brought up to date. An empty device is then left alone for
-    /// `put_off`, else until the wire is about to be idle.
+    /// Does what is due and reads what there is, some of each; `clock` is brought up to date. An
+    /// empty device is then left alone for `put_off`, else until the wire is about to be idle.
     pub(super) fn step(&mut self, clock: &mut Time, put_off: Option<Span>) -> Step {
         let (due, written) = self.write_due(clock);
         let (mut read, mut emptied) = (0, true);
         if self.read_at <= *clock {
             (read, emptied) = self.read_some(clock, due);
         }
-        // A device that still holds packets is read on as soon as the due writes are done: put off, its queue would stand where
-        // the model's should, unseen and undropped.
+        // A device that still holds packets is read on as soon as the due writes are done: put off,
+        // its queue would stand where the model's should, unseen and undropped.
         if self.read_at <= *clock && emptied {
             let idle_at = self.link.idle_at(*clock);
             self.read_at = *clock + put_off.unwrap_or(idle_at.since(*clock).min(PUT_OFF));
         }
         let watch = self.read_at <= *clock;
-        let next = if watch { due } else { Some(due.map_or(self.read_at, |due| due.min(self.read_at))) };
+        let next =
+            if watch { due } else { Some(due.map_or(self.read_at, |due| due.min(self.read_at))) };
         Step { moved: written + read, next, watch }
     }
 
@@ -134,7 +161,8 @@ impl Direction {
         }
     }
 
-    /// Does what is due, at most [`WRITES`] writes; answers when the next is due and how many were done.
+    /// Does what is due, at most [`WRITES`] writes; answers when the next is due and how many were
+    /// done.
     fn write_due(&mut self, clock: &mut Time) -> (Option<Time>, u32) {
         let mut written = 0;
         while written < WRITES {
@@ -146,8 +174,8 @@ impl Direction {
         (Some(*clock), written)
     }
 
-    /// Reads until the device is empty, a write is due and the wire busy, or enough is read; answers how many packets were read, and
-    /// whether the device is empty or cannot be read.
+    /// Reads until the device is empty, a write is due and the wire busy, or enough is read;
+    /// answers how many packets were read, and whether the device is empty or cannot be read.
     fn read_some(&mut self, clock: &mut Time, due: Option<Time>) -> (u32, bool) {
         for count in 0..READS {
             // A full ring is waited out: the device's queue holds what comes meanwhile.
@@ -169,16 +197,21 @@ impl Direction {
                     return (count, true);
                 }
                 Err(Errno::INTR) => {}
-                // The device is gone; what is in flight has nowhere to go either, but the end is not ours to decide.
+                // The device is gone; what is in flight has nowhere to go either, but the end is
+                // not ours to decide.
                 Ok(_) | Err(_) => {
                     self.read_at = *clock + PAUSE;
                     return (count, true);
                 }
             }
             *clock = now();
-            // With the wire idle, what waits to be read grows as late as what waits to be written. Nor is a device left before it
-            // was seen empty while its packets are in doubt: under a full queue something is always due, and they would stay so.
-            if due.is_some_and(|due| due <= *clock) && self.link.idle_at(*clock) > *clock && !self.stamps.in_doubt() {
+            // With the wire idle, what waits to be read grows as late as what waits to be written.
+            // Nor is a device left before it was seen empty while its packets are in doubt: under a
+            // full queue something is always due, and they would stay so.
+            if due.is_some_and(|due| due <= *clock)
+                && self.link.idle_at(*clock) > *clock
+                && !self.stamps.in_doubt()
+            {
                 return (count + 1, false);
             }
         }

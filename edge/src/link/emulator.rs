@@ -1,4 +1,5 @@
-//! The emulator: the process that makes a link's namespaces and devices, moves its packets, answers for it and cleans up.
+//! The emulator: the process that makes a link's namespaces and devices, moves its packets, answers
+//! for it and cleans up.
 
 use super::direction::{Direction, Shown, now};
 use super::failure::{Report, here, you};
@@ -22,11 +23,13 @@ use std::thread::JoinHandle;
 use tokio::io::AsyncWriteExt;
 use tokio::signal::unix::{SignalKind, signal};
 
-/// How far the movers may fall behind before the ring, and not the device's queue, is what holds packets back.
+/// How far the movers may fall behind before the ring, and not the device's queue, is what holds
+/// packets back.
 const LAG: Span = Span::from_millis(20);
 
-/// Runs an emulator: settings come as JSON on standard input, one line about how it went goes to standard output, and then it moves
-/// packets until it is told to end (SIGTERM). The process must have one thread.
+/// Runs an emulator: settings come as JSON on standard input, one line about how it went goes to
+/// standard output, and then it moves packets until it is told to end (SIGTERM). The process must
+/// have one thread.
 ///
 /// # Errors
 /// What was reported already, for the exit code.
@@ -40,7 +43,8 @@ pub fn emulate() -> Result<(), Error> {
         io::stdout().write_all(&line).and_then(|()| io::stdout().flush()).is_ok()
     });
     let emulator = up?;
-    // Who started us died before the kernel was asked to tell of it: nobody knows of this link, and nobody would take it down.
+    // Who started us died before the kernel was asked to tell of it: nobody knows of this link, and
+    // nobody would take it down.
     if heard { emulator.run() } else { emulator.down() }
 }
 
@@ -57,7 +61,8 @@ impl Device {
         let mut text = [0; 4096];
         let len = self.counters.read_at(&mut text, 0).unwrap_or(0);
         let text = String::from_utf8_lossy(&text[..len]);
-        let line = text.lines().find_map(|line| line.trim_start().strip_prefix(DEVICE)?.strip_prefix(':'));
+        let line =
+            text.lines().find_map(|line| line.trim_start().strip_prefix(DEVICE)?.strip_prefix(':'));
         // Eight receive counters, then sent bytes, packets, errors and drops.
         line.and_then(|line| line.split_whitespace().nth(11)?.parse().ok()).unwrap_or(0)
     }
@@ -82,8 +87,9 @@ impl Emulator {
         settings.check()?;
         let name = &settings.name;
         let taken = || {
-            you("link-taken", format!("a link called `{name}` is up"))
-                .hint(format!("choose another --name, or take it down with `farline link down {name}`"))
+            you("link-taken", format!("a link called `{name}` is up")).hint(format!(
+                "choose another --name, or take it down with `farline link down {name}`"
+            ))
         };
         let lock = place::lock(name)?.ok_or_else(taken)?;
         // Out of the terminal's reach: its Ctrl-C is for the command that runs over the link.
@@ -91,8 +97,8 @@ impl Emulator {
         let old = place::read(name);
         let socket = place::file(name, "sock");
         let _ = std::fs::remove_file(&socket);
-        let listener =
-            UnixListener::bind(&socket).map_err(|error| here("link-state", format!("{}: {error}", socket.display())))?;
+        let listener = UnixListener::bind(&socket)
+            .map_err(|error| here("link-state", format!("{}: {error}", socket.display())))?;
 
         let rootless = !rustix::process::geteuid().is_root();
         if rootless {
@@ -115,8 +121,11 @@ impl Emulator {
         for side in [Side::A, Side::B] {
             let namespace = info.namespace(side);
             if namespaces::exists(&namespace) {
-                return Err(you("link-taken", format!("there is a network namespace `{namespace}` that no link made"))
-                    .hint("choose another --name"));
+                return Err(you(
+                    "link-taken",
+                    format!("there is a network namespace `{namespace}` that no link made"),
+                )
+                .hint("choose another --name"));
             }
         }
         // From here on there is something to clean up, so it is on record first.
@@ -132,12 +141,14 @@ impl Emulator {
     fn start(info: &Info, listener: UnixListener, lock: place::Lock) -> Result<Emulator, Error> {
         let rings = rings(&info.wan)?;
         let devices = [device(info, Side::A)?, device(info, Side::B)?];
-        // Before anything moves: a device that is not up yet refuses what the other side's kernel says as soon as its own is.
+        // Before anything moves: a device that is not up yet refuses what the other side's kernel
+        // says as soon as its own is.
         for side in [Side::A, Side::B] {
             namespaces::configure(info, side)?;
         }
         let shown = [(); 2].map(|()| Arc::new(Mutex::new(Shown::new())));
-        let (stopped, stop) = io::pipe().map_err(|error| here("link-emulator", format!("a pipe: {error}")))?;
+        let (stopped, stop) =
+            io::pipe().map_err(|error| here("link-emulator", format!("a pipe: {error}")))?;
         let (started, realtime) = (now(), Arc::new(AtomicBool::new(true)));
         let seed = Rng::new(info.wan.seed);
         let directions = [
@@ -146,17 +157,37 @@ impl Emulator {
         ];
         let mut moved = Vec::new();
         for ((side, direction, which, seed), ring) in directions.into_iter().zip(rings) {
-            let script = info.wan.script.iter().filter(|event| event.side == which || event.side == wan::Side::Both);
-            let link = wan::Link::new(started, direction, script.map(|event| (event.at, event.change)), &seed);
+            let script = info
+                .wan
+                .script
+                .iter()
+                .filter(|event| event.side == which || event.side == wan::Side::Both);
+            let link = wan::Link::new(
+                started,
+                direction,
+                script.map(|event| (event.at, event.change)),
+                &seed,
+            );
             let (from, to) = (&devices[side as usize].tun, &devices[side.other() as usize].tun);
-            moved.push(Direction::new(Arc::clone(from), Arc::clone(to), link, ring, Arc::clone(&shown[side as usize])));
+            moved.push(Direction::new(
+                Arc::clone(from),
+                Arc::clone(to),
+                link,
+                ring,
+                Arc::clone(&shown[side as usize]),
+            ));
         }
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let mut movers = Vec::new();
         while !moved.is_empty() {
             let spare = Spare::of(cores);
-            let mover = Mover::new(moved.split_off(if spare == Spare::Core { moved.len() - 1 } else { 0 }), spare);
-            let stopped = stopped.try_clone().map_err(|error| here("link-emulator", format!("a pipe: {error}")))?;
+            let mover = Mover::new(
+                moved.split_off(if spare == Spare::Core { moved.len() - 1 } else { 0 }),
+                spare,
+            );
+            let stopped = stopped
+                .try_clone()
+                .map_err(|error| here("link-emulator", format!("a pipe: {error}")))?;
             let realtime = Arc::clone(&realtime);
             let run = move || {
                 if !Mover::be_precise() {
@@ -165,7 +196,11 @@ impl Emulator {
                 mover.run(&stopped);
             };
             let thread = std::thread::Builder::new().name("mover".to_owned());
-            movers.push(thread.spawn(run).map_err(|error| here("link-emulator", format!("a thread: {error}")))?);
+            movers.push(
+                thread
+                    .spawn(run)
+                    .map_err(|error| here("link-emulator", format!("a thread: {error}")))?,
+            );
         }
         let info = info.clone();
         Ok(Emulator { info, started, devices, shown, movers, realtime, stop, listener, lock })
@@ -173,8 +208,10 @@ impl Emulator {
 
     /// Answers for the link until it is told to end, then removes it.
     fn run(self) -> Result<(), Error> {
-        let failed = |error: io::Error| here("link-emulator", format!("waiting for requests: {error}"));
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
+        let failed =
+            |error: io::Error| here("link-emulator", format!("waiting for requests: {error}"));
+        let runtime =
+            tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
         runtime
             .block_on(async {
                 let mut ends = [signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?];
@@ -240,13 +277,15 @@ fn device(info: &Info, side: Side) -> Result<Device, Error> {
         namespaces::widen_buffers(info)?;
         let (tun, _offloads) = tun::create(DEVICE).map_err(|error| {
             let hint = match error.kind() {
-                io::ErrorKind::NotFound => "load the module: modprobe tun; in a container, add the device /dev/net/tun",
+                io::ErrorKind::NotFound => {
+                    "load the module: modprobe tun; in a container, add the device /dev/net/tun"
+                }
                 _ => "run as root, or give this user access to /dev/net/tun",
             };
             here("link-device", format!("making a TUN device: {error}")).hint(hint)
         })?;
-        let counters =
-            File::open("/proc/thread-self/net/dev").map_err(|error| here("link-device", format!("/proc/net/dev: {error}")))?;
+        let counters = File::open("/proc/thread-self/net/dev")
+            .map_err(|error| here("link-device", format!("/proc/net/dev: {error}")))?;
         Ok(Device { tun: Arc::new(tun), counters })
     })
 }
@@ -267,13 +306,16 @@ fn rings(settings: &wan::Settings) -> Result<[Ring; 2], Error> {
         let (needed, available) = (needed >> 20, available.unwrap_or(0) >> 20);
         return Err(here(
             "link-memory",
-            format!("this link holds up to {needed} MiB in flight, and {available} MiB are available"),
+            format!(
+                "this link holds up to {needed} MiB in flight, and {available} MiB are available"
+            ),
         )
         .hint("a lower --rate, a shorter --rtt or a smaller --queue needs less"));
     }
     let ring = |bytes: u64| {
-        Ring::new(bytes as usize)
-            .map_err(|error| here("link-memory", format!("{} MiB for packets in flight: {error}", bytes >> 20)))
+        Ring::new(bytes as usize).map_err(|error| {
+            here("link-memory", format!("{} MiB for packets in flight: {error}", bytes >> 20))
+        })
     };
     Ok([ring(bytes[0])?, ring(bytes[1])?])
 }

@@ -54,8 +54,14 @@ impl Report {
         match self {
             Report::Ready => Ok(()),
             Report::Failed { yours, code, message, hint } => {
-                let code = CODES.into_iter().find(|&known| known == code).unwrap_or("link-emulator");
-                Err(Error { fault: if yours { Fault::You } else { Fault::Here }, code, message, hint })
+                let code =
+                    CODES.into_iter().find(|&known| known == code).unwrap_or("link-emulator");
+                Err(Error {
+                    fault: if yours { Fault::You } else { Fault::Here },
+                    code,
+                    message,
+                    hint,
+                })
             }
         }
     }

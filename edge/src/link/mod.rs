@@ -1,8 +1,10 @@
-//! The wide-area link in user space: namespaces, TUN devices and the packet mover around the core's `wan`.
+//! The wide-area link in user space: namespaces, TUN devices and the packet mover around the core's
+//! `wan`.
 //!
-//! A link is two network namespaces, `NAME-a` and `NAME-b`, with a TUN device `wan0` in each, and an *emulator*: a process of its
-//! own that holds the other ends of the devices and moves packets between them when [`farline_core::wan`] says. What runs in the
-//! namespaces uses this machine's real TCP over a path of the given rate, delay and trouble.
+//! A link is two network namespaces, `NAME-a` and `NAME-b`, with a TUN device `wan0` in each, and
+//! an *emulator*: a process of its own that holds the other ends of the devices and moves packets
+//! between them when [`farline_core::wan`] says. What runs in the namespaces uses this machine's
+//! real TCP over a path of the given rate, delay and trouble.
 //!
 //! ```no_run
 //! use farline::link::{Link, Settings, Side};
@@ -13,12 +15,14 @@
 //! # Ok::<(), farline::core::units::Error>(())
 //! ```
 //!
-//! How it fits: [`Link`] is the handle that commands and tests use; `emulator` is the process; `mover` is a thread in it that moves one
-//! `direction` or both, with `ring` for the bytes, `packet` and `cut` for their layout, `accuracy` for how late it was; `place`
-//! records what runs; `namespaces` and `rootless` set up the sides.
+//! How it fits: [`Link`] is the handle that commands and tests use; `emulator` is the process;
+//! `mover` is a thread in it that moves one `direction` or both, with `ring` for the bytes,
+//! `packet` and `cut` for their layout, `accuracy` for how late it was; `place` records what runs;
+//! `namespaces` and `rootless` set up the sides.
 //!
-//! Invariants: nothing that a dead emulator leaves stops the next `up` or `down`; a packet that is lost for lack of CPU time is
-//! never counted as loss of the model; a run that was not exact says so ([`Stats::valid`]).
+//! Invariants: nothing that a dead emulator leaves stops the next `up` or `down`; a packet that is
+//! lost for lack of CPU time is never counted as loss of the model; a run that was not exact says
+//! so ([`Stats::valid`]).
 
 mod accuracy;
 mod cut;
@@ -57,7 +61,8 @@ use std::time::{Duration, Instant};
 /// How long an emulator may take to end when asked to.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// A link that is up, or was when this handle was made. Dropping the handle leaves the link as it is.
+/// A link that is up, or was when this handle was made. Dropping the handle leaves the link as it
+/// is.
 #[derive(Debug)]
 pub struct Link {
     info: Info,
@@ -69,11 +74,14 @@ impl Link {
     ///
     /// # Errors
     /// [`Fault::You`](farline_core::units::Fault::You) for wrong settings or a name that is taken;
-    /// [`Fault::Here`](farline_core::units::Fault::Here) when this machine does not allow or have what is needed.
+    /// [`Fault::Here`](farline_core::units::Fault::Here) when this machine does not allow or have
+    /// what is needed.
     pub fn up(settings: &Settings) -> Result<Link, Error> {
         settings.check()?;
         place::make_folder()?;
-        let failed = |error: std::io::Error| here("link-emulator", format!("starting the emulator: {error}"));
+        let failed = |error: std::io::Error| {
+            here("link-emulator", format!("starting the emulator: {error}"))
+        };
         let log = File::create(place::file(&settings.name, "log")).map_err(failed)?;
         let mut emulator = Command::new(program(settings.program.as_ref())?)
             .args(["link", "emulate"])
@@ -92,7 +100,8 @@ impl Link {
         }
         let silent = || {
             let log = place::file(&settings.name, "log");
-            here("link-emulator", "the emulator ended without a word").hint(format!("see {}", log.display()))
+            here("link-emulator", "the emulator ended without a word")
+                .hint(format!("see {}", log.display()))
         };
         let report: Report = serde_json::from_str(&line).map_err(|_| silent())?;
         if let Err(error) = report.into_result() {
@@ -111,7 +120,8 @@ impl Link {
         place::check_name(name)?;
         match place::read(name) {
             Some(info) => Ok(Link { info, emulator: None }),
-            None => Err(you("link-gone", format!("there is no link called `{name}`")).hint("`farline link ls` lists them")),
+            None => Err(you("link-gone", format!("there is no link called `{name}`"))
+                .hint("`farline link ls` lists them")),
         }
     }
 
@@ -140,24 +150,34 @@ impl Link {
             here("link-gone", format!("the emulator of link `{name}` does not answer: {error}"))
                 .hint(format!("clean up with `farline link down {name}`"))
         };
-        let mut stream = UnixStream::connect(place::file(name, "sock")).map_err(|error| dead(error.to_string()))?;
+        let mut stream = UnixStream::connect(place::file(name, "sock"))
+            .map_err(|error| dead(error.to_string()))?;
         let mut text = Vec::new();
         stream.read_to_end(&mut text).map_err(|error| dead(error.to_string()))?;
         serde_json::from_slice(&text).map_err(|error| dead(error.to_string()))
     }
 
-    /// A command that runs `program` in a side of the link, with `FARLINE_LINK`, `FARLINE_PEER` and `FARLINE_PEER_NS` set.
+    /// A command that runs `program` in a side of the link, with `FARLINE_LINK`, `FARLINE_PEER` and
+    /// `FARLINE_PEER_NS` set.
     ///
-    /// It is started through `farline link exec`, since a thread-ridden process cannot enter a user namespace.
+    /// It is started through `farline link exec`, since a thread-ridden process cannot enter a user
+    /// namespace.
     pub fn command(&self, side: Side, program: impl AsRef<OsStr>) -> Command {
-        let farline = self::program(self.info.program.as_ref()).unwrap_or_else(|_| "farline".into());
+        let farline =
+            self::program(self.info.program.as_ref()).unwrap_or_else(|_| "farline".into());
         let mut command = Command::new(farline);
         command.args(["link", "exec", &self.info.name, side.letter(), "--"]).arg(program);
         command
     }
 
-    /// Becomes `program` with `arguments` in a side of the link. Returns only when that fails. The process must have one thread.
-    pub fn become_command(&self, side: Side, program: &OsStr, arguments: &[impl AsRef<OsStr>]) -> Error {
+    /// Becomes `program` with `arguments` in a side of the link. Returns only when that fails. The
+    /// process must have one thread.
+    pub fn become_command(
+        &self,
+        side: Side,
+        program: &OsStr,
+        arguments: &[impl AsRef<OsStr>],
+    ) -> Error {
         if !self.is_alive() {
             let name = &self.info.name;
             return here("link-gone", format!("the emulator of link `{name}` is dead"))
@@ -178,10 +198,12 @@ impl Link {
             .env("FARLINE_PEER6", self.info.address6(peer))
             .env("FARLINE_PEER_NS", self.info.namespace(peer))
             .exec();
-        here("link-ip", format!("running `ip`: {failed}")).hint("install iproute2, for example: apt-get install iproute2")
+        here("link-ip", format!("running `ip`: {failed}"))
+            .hint("install iproute2, for example: apt-get install iproute2")
     }
 
-    /// Takes the link down: ends its emulator and every process in its namespaces, and removes what it made.
+    /// Takes the link down: ends its emulator and every process in its namespaces, and removes what
+    /// it made.
     ///
     /// # Errors
     /// [`Fault::Here`](farline_core::units::Fault::Here) when something cannot be removed.
@@ -193,11 +215,20 @@ impl Link {
             if let Some(lock) = place::lock(name)? {
                 break lock;
             }
-            // The lock is held, so the process is the emulator: its number has not been given to another.
-            if let Some(pid) = Pid::from_raw(self.info.pid).filter(|_| asked.elapsed() < PATIENCE * 2) {
+            // The lock is held, so the process is the emulator: its number has not been given to
+            // another.
+            if let Some(pid) =
+                Pid::from_raw(self.info.pid).filter(|_| asked.elapsed() < PATIENCE * 2)
+            {
                 let _ = kill_process(pid, signal);
             } else {
-                return Err(here("link-lock", format!("the emulator of link `{name}` (process {}) does not end", self.info.pid)));
+                return Err(here(
+                    "link-lock",
+                    format!(
+                        "the emulator of link `{name}` (process {}) does not end",
+                        self.info.pid
+                    ),
+                ));
             }
             if asked.elapsed() > PATIENCE {
                 signal = Signal::KILL;
@@ -207,7 +238,8 @@ impl Link {
         if let Some(mut emulator) = self.emulator.take() {
             let _ = emulator.wait();
         }
-        // Nothing is left of an emulator that ended by itself; of one that was killed, everything but its devices.
+        // Nothing is left of an emulator that ended by itself; of one that was killed, everything
+        // but its devices.
         if !self.info.rootless && place::read(name).is_some() {
             namespaces::remove(&self.info)?;
         }
@@ -221,6 +253,7 @@ impl Link {
 fn program(given: Option<&PathBuf>) -> Result<PathBuf, Error> {
     match given {
         Some(program) => Ok(program.clone()),
-        None => std::env::current_exe().map_err(|error| here("link-emulator", format!("finding this program: {error}"))),
+        None => std::env::current_exe()
+            .map_err(|error| here("link-emulator", format!("finding this program: {error}"))),
     }
 }

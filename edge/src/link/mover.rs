@@ -1,17 +1,20 @@
 //! The thread that moves packets, for one direction or both, and how it wakes in time.
 //!
-//! A timer wakes a thread some 10 us late on bare metal and 50 to 100 us late in a virtual machine, and arming it and switching to
-//! the thread costs as much CPU time again. So the thread sleeps only through waits that are worth it, and spins through the
-//! rest: it sleeps until shortly before the next packet is due, then looks at the clock until it is. At 10 Gbit/s super-packets
-//! are 52 us apart, so it then has a core of its own, and senders need not wake it for each packet. With nothing in flight it
-//! sleeps until the device has a packet.
+//! A timer wakes a thread some 10 us late on bare metal and 50 to 100 us late in a virtual machine,
+//! and arming it and switching to the thread costs as much CPU time again. So the thread sleeps
+//! only through waits that are worth it, and spins through the rest: it sleeps until shortly before
+//! the next packet is due, then looks at the clock until it is. At 10 Gbit/s super-packets are 52
+//! us apart, so it then has a core of its own, and senders need not wake it for each packet. With
+//! nothing in flight it sleeps until the device has a packet.
 //!
-//! On two or three cores the spinning would take from the very programs that the link is for when they need all cores: above some
-//! rate the thread then sleeps in short turns instead and moves all that there is after each. Delay error grows to the length of a
-//! turn and a late timer, some 0.4 ms, below what makes a run invalid.
+//! On two or three cores the spinning would take from the very programs that the link is for when
+//! they need all cores: above some rate the thread then sleeps in short turns instead and moves all
+//! that there is after each. Delay error grows to the length of a turn and a late timer, some 0.4
+//! ms, below what makes a run invalid.
 //!
-//! A spinning real-time thread must not starve what the kernel has to do on its core, so it naps now and then. On one core it
-//! never spins. On two or three one thread moves both directions, so that as many cores are left for what the link is for.
+//! A spinning real-time thread must not starve what the kernel has to do on its core, so it naps
+//! now and then. On one core it never spins. On two or three one thread moves both directions, so
+//! that as many cores are left for what the link is for.
 
 use super::direction::{Direction, now};
 use crate::sys::realtime;
@@ -28,21 +31,23 @@ const EARLY: Span = Span::from_micros(100);
 /// The shortest sleep worth its cost.
 const SHORTEST_SLEEP: Span = Span::from_micros(50);
 
-/// The longest time without a sleep, and how long the nap is that ends it: 5 % for others in small pieces. Linux gives ordinary
-/// tasks that starve behind real-time ones the same 5 %, but 50 ms at a time, which would be 50 ms of delay error.
+/// The longest time without a sleep, and how long the nap is that ends it: 5 % for others in small
+/// pieces. Linux gives ordinary tasks that starve behind real-time ones the same 5 %, but 50 ms at
+/// a time, which would be 50 ms of delay error.
 const LONGEST_SPIN: Span = Span::from_millis(2);
 const NAP: Span = Span::from_micros(100);
 
-/// Above this many packets read and written in a window (some 2.5 Gbit/s of super-packets) a mover without a core to spare leaves
-/// it to others for a turn whenever nothing is due, and then does what came due meanwhile at once. Devices do not wake it from a
-/// turn, as each acknowledgement would, and are read only so often: four of five reads would find them empty.
+/// Above this many packets read and written in a window (some 2.5 Gbit/s of super-packets) a mover
+/// without a core to spare leaves it to others for a turn whenever nothing is due, and then does
+/// what came due meanwhile at once. Devices do not wake it from a turn, as each acknowledgement
+/// would, and are read only so often: four of five reads would find them empty.
 const HEAVY: u32 = 160;
 const WINDOW: Span = Span::from_millis(10);
 const TURN: Span = Span::from_micros(250);
 const PUT_OFF: Span = Span::from_micros(100);
 
-/// The longest time without a sleep when it takes turns. It sleeps often then, and a sleep with packets left to move would be
-/// delay error: with 2 ms here it was ten times that of a turn.
+/// The longest time without a sleep when it takes turns. It sleeps often then, and a sleep with
+/// packets left to move would be delay error: with 2 ms here it was ten times that of a turn.
 const LONGEST_WORK: Span = Span::from_millis(10);
 
 /// How long after the last packet the cores are still kept from deep idle states.
@@ -62,10 +67,18 @@ impl Mover {
     /// A mover of `directions` on a machine with this much to spare.
     pub(super) fn new(directions: Vec<Direction>, spare: Spare) -> Mover {
         let now = now();
-        Mover { directions, spare, load: Load { since: now, moved: 0, heavy: false }, slept_at: now, active_at: now, awake: None }
+        Mover {
+            directions,
+            spare,
+            load: Load { since: now, moved: 0, heavy: false },
+            slept_at: now,
+            active_at: now,
+            awake: None,
+        }
     }
 
-    /// Makes the calling thread wake as exactly as this machine permits; answers whether it got real-time priority.
+    /// Makes the calling thread wake as exactly as this machine permits; answers whether it got
+    /// real-time priority.
     pub(super) fn be_precise() -> bool {
         // The default slack lets the kernel wake us 50 us late to save power.
         let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
@@ -90,7 +103,9 @@ impl Mover {
             self.load.count(clock, moved);
             if moved > 0 {
                 self.stay_awake(clock);
-                if clock.since(self.slept_at) < if takes_turns { LONGEST_WORK } else { LONGEST_SPIN } {
+                if clock.since(self.slept_at)
+                    < if takes_turns { LONGEST_WORK } else { LONGEST_SPIN }
+                {
                     continue;
                 }
             }
@@ -102,7 +117,10 @@ impl Mover {
                 Rest::Slept => {
                     clock = now();
                     self.slept_at = clock;
-                    self.directions.iter_mut().zip(watch).for_each(|(direction, watched)| direction.slept(clock, watched));
+                    self.directions
+                        .iter_mut()
+                        .zip(watch)
+                        .for_each(|(direction, watched)| direction.slept(clock, watched));
                 }
                 Rest::Stop => break,
             }
@@ -118,7 +136,13 @@ impl Mover {
     }
 
     /// Sleeps or spins until shortly before `next`, a packet on a watched device, or the end.
-    fn rest(&mut self, stop: &PipeReader, clock: Time, next: Option<Time>, watch: [bool; 2]) -> Rest {
+    fn rest(
+        &mut self,
+        stop: &PipeReader,
+        clock: Time,
+        next: Option<Time>,
+        watch: [bool; 2],
+    ) -> Rest {
         let wait = next.map(|next| next.since(clock));
         let has_time = wait.is_none_or(|wait| wait > Span::from_millis(1));
         self.directions.iter_mut().for_each(|direction| direction.publish(clock, has_time));
@@ -154,14 +178,16 @@ impl Mover {
         if descriptors[0].revents().is_empty() { Rest::Slept } else { Rest::Stop }
     }
 
-    /// Keeps idle cores from deep sleep while packets move: they take 100 us and more to wake from it.
+    /// Keeps idle cores from deep sleep while packets move: they take 100 us and more to wake from
+    /// it.
     ///
     /// Where there is no such file or no permission, wake-ups are that much later.
     fn stay_awake(&mut self, clock: Time) {
         self.active_at = clock;
         if self.awake.is_none() {
             let open = File::options().write(true).open("/dev/cpu_dma_latency");
-            // The longest time to wake that is tolerated, in microseconds, as long as the file is open (Linux, PM QoS).
+            // The longest time to wake that is tolerated, in microseconds, as long as the file is
+            // open (Linux, PM QoS).
             self.awake = open.ok().filter(|mut file| file.write_all(&0i32.to_ne_bytes()).is_ok());
         }
     }

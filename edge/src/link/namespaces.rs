@@ -1,4 +1,5 @@
-//! The two sides of a link as network namespaces: names, addresses, buffers, hosts files, and their removal.
+//! The two sides of a link as network namespaces: names, addresses, buffers, hosts files, and their
+//! removal.
 
 use super::failure::here;
 use super::{Info, Side};
@@ -15,7 +16,8 @@ use std::time::{Duration, Instant};
 /// The device in each side.
 pub(super) const DEVICE: &str = "wan0";
 
-/// Largest buffer that the kernel's TCP takes: its limits are signed 32-bit numbers and windows scale to 1 GiB.
+/// Largest buffer that the kernel's TCP takes: its limits are signed 32-bit numbers and windows
+/// scale to 1 GiB.
 const LARGEST_BUFFER: u64 = 1 << 30;
 
 /// How long a process in a namespace may take to end when asked to.
@@ -24,7 +26,8 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// Runs `ip` with `arguments`, feeding it `input`.
 fn ip(arguments: &[&str], input: &str) -> Result<Output, Error> {
     let missing = |error: std::io::Error| {
-        here("link-ip", format!("running `ip`: {error}")).hint("install iproute2, for example: apt-get install iproute2")
+        here("link-ip", format!("running `ip`: {error}"))
+            .hint("install iproute2, for example: apt-get install iproute2")
     };
     let mut child = Command::new("ip")
         .args(arguments)
@@ -57,8 +60,8 @@ pub(super) fn exists(name: &str) -> bool {
 
 /// Gives the device in `side` its addresses, its MTU and its queue, and brings it up.
 pub(super) fn configure(info: &Info, side: Side) -> Result<(), Error> {
-    // A sender's whole window can be in the device's queue at once, since TUN disowns packets from their sockets on the way in. It
-    // grows to what is on the path and in the model's queue.
+    // A sender's whole window can be in the device's queue at once, since TUN disowns packets from
+    // their sockets on the way in. It grows to what is on the path and in the model's queue.
     let [there, back] = [&info.wan.a_to_b, &info.wan.b_to_a].map(|direction| direction.queue.0);
     let window = 2 * (info.wan.bandwidth_delay_product().0 + there.max(back)) / u64::from(info.mtu);
     let queue = window.clamp(1_000, 1_000_000);
@@ -72,60 +75,92 @@ pub(super) fn configure(info: &Info, side: Side) -> Result<(), Error> {
         info.address6(side),
     );
     ip(&["-n", &info.namespace(side), "-batch", "-"], &script)?;
-    // A thread of the kernel then receives what the mover writes, beside it: inside a write, TCP's answers and all that they set off
-    // took milliseconds with ten streams. Kernels before 5.12 do not know this, and then the mover's time pays.
-    let _ = ip(&["netns", "exec", &info.namespace(side), "tee", &format!("/sys/class/net/{DEVICE}/threaded")], "1");
+    // A thread of the kernel then receives what the mover writes, beside it: inside a write, TCP's
+    // answers and all that they set off took milliseconds with ten streams. Kernels before 5.12 do
+    // not know this, and then the mover's time pays.
+    let _ = ip(
+        &[
+            "netns",
+            "exec",
+            &info.namespace(side),
+            "tee",
+            &format!("/sys/class/net/{DEVICE}/threaded"),
+        ],
+        "1",
+    );
     Ok(())
 }
 
 /// Runs `work` on a thread inside the namespace `name`.
-pub(super) fn inside<T: Send>(name: &str, work: impl FnOnce() -> Result<T, Error> + Send) -> Result<T, Error> {
+pub(super) fn inside<T: Send>(
+    name: &str,
+    work: impl FnOnce() -> Result<T, Error> + Send,
+) -> Result<T, Error> {
     std::thread::scope(|scope| {
         let thread = scope.spawn(|| {
             let path = Path::new("/run/netns").join(name);
-            let entered =
-                File::open(&path).and_then(|file| Ok(move_into_link_name_space(file.as_fd(), Some(LinkNameSpaceType::Network))?));
-            entered.map_err(|error| here("link-forbidden", format!("entering {}: {error}", path.display())))?;
+            let entered = File::open(&path).and_then(|file| {
+                Ok(move_into_link_name_space(file.as_fd(), Some(LinkNameSpaceType::Network))?)
+            });
+            entered.map_err(|error| {
+                here("link-forbidden", format!("entering {}: {error}", path.display()))
+            })?;
             work()
         });
-        thread.join().unwrap_or_else(|_| Err(here("link-emulator", "a thread of the emulator panicked")))
+        thread
+            .join()
+            .unwrap_or_else(|_| Err(here("link-emulator", "a thread of the emulator panicked")))
     })
 }
 
-/// Lets TCP in the calling thread's namespace use buffers that limit no flow: half of one is window, and while a lost packet is on its way
-/// again, a second round trip's worth of others arrives behind it, each of what path and queue hold. With less, BBR, which goes on sending,
-/// met the receiver's window for 40 % of the time and never left its start-up (usn-8600, 500 Mbit/s).
+/// Lets TCP in the calling thread's namespace use buffers that limit no flow: half of one is
+/// window, and while a lost packet is on its way again, a second round trip's worth of others
+/// arrives behind it, each of what path and queue hold. With less, BBR, which goes on sending, met
+/// the receiver's window for 40 % of the time and never left its start-up (usn-8600, 500 Mbit/s).
 pub(super) fn widen_buffers(info: &Info) -> Result<(), Error> {
     let queue = info.wan.a_to_b.queue.0.max(info.wan.b_to_a.queue.0);
     let wanted = (4 * (info.wan.bandwidth_delay_product().0 + queue)).min(LARGEST_BUFFER);
     for file in ["/proc/sys/net/ipv4/tcp_rmem", "/proc/sys/net/ipv4/tcp_wmem"] {
         let failed = |error| here("link-forbidden", format!("widening {file}: {error}"));
         let text = fs::read_to_string(file).map_err(failed)?;
-        let limits: Vec<u64> = text.split_whitespace().filter_map(|limit| limit.parse().ok()).collect();
+        let limits: Vec<u64> =
+            text.split_whitespace().filter_map(|limit| limit.parse().ok()).collect();
         let [least, default, most] = limits[..] else { continue };
         fs::write(file, format!("{least} {default} {}", most.max(wanted))).map_err(failed)?;
     }
     for file in ["/proc/sys/net/core/rmem_max", "/proc/sys/net/core/wmem_max"] {
-        // Kernels that have these for each namespace are new; elsewhere the file is absent in here or not ours to write.
+        // Kernels that have these for each namespace are new; elsewhere the file is absent in here
+        // or not ours to write.
         let _ = fs::write(file, wanted.to_string());
     }
     Ok(())
 }
 
-/// Where the hosts file of `side` is: where `ip netns exec` looks for it, or inside the link's own mount namespace.
+/// Where the hosts file of `side` is: where `ip netns exec` looks for it, or inside the link's own
+/// mount namespace.
 pub(super) fn hosts(info: &Info, side: Side) -> PathBuf {
     let namespace = info.namespace(side);
-    if info.rootless { format!("/run/farline-hosts/{namespace}/hosts") } else { format!("/etc/netns/{namespace}/hosts") }.into()
+    if info.rootless {
+        format!("/run/farline-hosts/{namespace}/hosts")
+    } else {
+        format!("/etc/netns/{namespace}/hosts")
+    }
+    .into()
 }
 
-/// Writes the hosts file of `side`: both sides by name, and this machine's own name, which servers look up, as this side.
+/// Writes the hosts file of `side`: both sides by name, and this machine's own name, which servers
+/// look up, as this side.
 pub(super) fn write_hosts(info: &Info, side: Side) -> Result<(), Error> {
     let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
     let mut text = "127.0.0.1 localhost\n::1 localhost\n".to_owned();
     for each in [Side::A, Side::B] {
         let own = if each == side { format!(" {host}") } else { String::new() };
         let namespace = info.namespace(each);
-        text += &format!("{} {namespace}{own}\n{} {namespace}\n", info.address(each), info.address6(each));
+        text += &format!(
+            "{} {namespace}{own}\n{} {namespace}\n",
+            info.address(each),
+            info.address6(each)
+        );
     }
     let path = hosts(info, side);
     let folder = path.parent().unwrap_or(Path::new("/"));
@@ -134,7 +169,8 @@ pub(super) fn write_hosts(info: &Info, side: Side) -> Result<(), Error> {
         .map_err(|error| here("link-state", format!("writing {}: {error}", path.display())))
 }
 
-/// Ends the processes in both sides, removes the namespaces and the hosts files. What is not there is no error.
+/// Ends the processes in both sides, removes the namespaces and the hosts files. What is not there
+/// is no error.
 pub(super) fn remove(info: &Info) -> Result<(), Error> {
     let sides = [Side::A, Side::B].map(|side| info.namespace(side));
     let present: Vec<&String> = sides.iter().filter(|name| exists(name)).collect();
@@ -176,5 +212,8 @@ fn processes(name: &str) -> Vec<Pid> {
     let Ok(output) = ip(&["netns", "pids", name], "") else { return Vec::new() };
     let own = rustix::process::getpid();
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    text.split_whitespace().filter_map(|pid| Pid::from_raw(pid.parse().ok()?)).filter(|&pid| pid != own).collect()
+    text.split_whitespace()
+        .filter_map(|pid| Pid::from_raw(pid.parse().ok()?))
+        .filter(|&pid| pid != own)
+        .collect()
 }

@@ -1,4 +1,5 @@
-//! What a packet read from a TUN device is: its super-packet header, its headers and payload, its frames on the wire.
+//! What a packet read from a TUN device is: its super-packet header, its headers and payload, its
+//! frames on the wire.
 
 use crate::sys::tun;
 use farline_core::wan::Frames;
@@ -35,12 +36,15 @@ impl Offload {
         }
     }
 
-    /// Writes the header of `segments` segments with `header` bytes of headers into the start of `bytes`.
+    /// Writes the header of `segments` segments with `header` bytes of headers into the start of
+    /// `bytes`.
     pub(super) fn write(&self, bytes: &mut [u8], segments: u32, header: u16) {
         let (kind, segment) = if segments > 1 { (self.kind, self.segment) } else { (TYPE_NONE, 0) };
         bytes[0] = u8::from(self.needs_checksum) * NEEDS_CHECKSUM;
         bytes[1] = kind;
-        for (at, word) in [(2, header), (4, segment), (6, self.checksum_start), (8, self.checksum_offset)] {
+        for (at, word) in
+            [(2, header), (4, segment), (6, self.checksum_start), (8, self.checksum_offset)]
+        {
             bytes[at..at + 2].copy_from_slice(&word.to_ne_bytes());
         }
     }
@@ -82,7 +86,8 @@ pub(super) struct Layout {
 }
 
 impl Layout {
-    /// Reads the layout of `bytes`, header included. A packet that is not understood is one frame without parts.
+    /// Reads the layout of `bytes`, header included. A packet that is not understood is one frame
+    /// without parts.
     pub(super) fn of(bytes: &[u8]) -> Layout {
         let offload = Offload::read(bytes);
         let ip = &bytes[tun::HEADER..];
@@ -97,7 +102,9 @@ impl Layout {
         };
         let Some((transport, transport_start)) = transport(ip, ipv6) else { return opaque };
         let header = match transport {
-            Transport::Tcp => ip.get(transport_start + 12).map(|offset| usize::from(offset >> 4) * 4),
+            Transport::Tcp => {
+                ip.get(transport_start + 12).map(|offset| usize::from(offset >> 4) * 4)
+            }
             Transport::Udp | Transport::Icmp => Some(8),
             Transport::Other => None,
         };
@@ -108,7 +115,13 @@ impl Layout {
                     (TYPE_TCP4 | TYPE_TCP6, Transport::Tcp) | (TYPE_UDP, Transport::Udp)
                 );
                 let segment = if cuts { offload.segment } else { 0 };
-                Layout { offload: Offload { segment, ..offload }, transport, transport_start, payload_start, ..opaque }
+                Layout {
+                    offload: Offload { segment, ..offload },
+                    transport,
+                    transport_start,
+                    payload_start,
+                    ..opaque
+                }
             }
             _ => opaque,
         }

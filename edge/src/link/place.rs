@@ -1,6 +1,8 @@
-//! Where running links are recorded: one folder for each user, in it a state file, a lock and a socket for each link.
+//! Where running links are recorded: one folder for each user, in it a state file, a lock and a
+//! socket for each link.
 //!
-//! The emulator holds the lock as long as it lives, so a link whose lock is free has no emulator, however it ended.
+//! The emulator holds the lock as long as it lives, so a link whose lock is free has no emulator,
+//! however it ended.
 
 use super::Info;
 use super::failure::{here, you};
@@ -12,7 +14,8 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-/// The folder of this user's links. It is decided once: an emulator without root is root of its own namespace later.
+/// The folder of this user's links. It is decided once: an emulator without root is root of its own
+/// namespace later.
 fn folder() -> &'static Path {
     static FOLDER: OnceLock<PathBuf> = OnceLock::new();
     FOLDER.get_or_init(|| {
@@ -29,7 +32,8 @@ fn folder() -> &'static Path {
 pub(super) fn make_folder() -> Result<(), Error> {
     let folder = folder();
     DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(|error| {
-        here("link-folder", format!("making {}: {error}", folder.display())).hint("set XDG_RUNTIME_DIR to a folder of yours")
+        here("link-folder", format!("making {}: {error}", folder.display()))
+            .hint("set XDG_RUNTIME_DIR to a folder of yours")
     })?;
     // In a shared temporary folder somebody else may have been first.
     let owner = fs::metadata(folder).map(|metadata| metadata.uid());
@@ -48,7 +52,8 @@ pub(super) fn file(name: &str, ending: &str) -> PathBuf {
 /// Refuses a name that is not fit for a namespace, a host and a file.
 pub(super) fn check_name(name: &str) -> Result<(), Error> {
     let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_');
-    if name.is_empty() || name.len() > 40 || name.starts_with(['.', '-']) || !name.chars().all(fits) {
+    if name.is_empty() || name.len() > 40 || name.starts_with(['.', '-']) || !name.chars().all(fits)
+    {
         return Err(you("link-name", format!("`{name}` cannot be the name of a link"))
             .hint("up to 40 letters, digits, `.`, `-` and `_`, for example --name lab1"));
     }
@@ -59,7 +64,8 @@ pub(super) fn check_name(name: &str) -> Result<(), Error> {
 #[derive(Debug)]
 pub(super) struct Lock(#[expect(dead_code, reason = "held for its lock")] File);
 
-/// Takes the lock of link `name`, or answers `None` when somebody holds it: its emulator, or a command about it.
+/// Takes the lock of link `name`, or answers `None` when somebody holds it: its emulator, or a
+/// command about it.
 pub(super) fn lock(name: &str) -> Result<Option<Lock>, Error> {
     let path = file(name, "lock");
     loop {
@@ -87,7 +93,8 @@ pub(super) fn read(name: &str) -> Option<Info> {
 /// Writes the record of a link, whole or not at all.
 pub(super) fn write(info: &Info) -> Result<(), Error> {
     let (path, new) = (file(&info.name, "json"), file(&info.name, "new"));
-    let text = serde_json::to_vec_pretty(info).map_err(|error| here("link-state", error.to_string()))?;
+    let text =
+        serde_json::to_vec_pretty(info).map_err(|error| here("link-state", error.to_string()))?;
     fs::write(&new, text)
         .and_then(|()| fs::rename(&new, &path))
         .map_err(|error| here("link-state", format!("writing {}: {error}", path.display())))
@@ -103,8 +110,10 @@ pub(super) fn remove(name: &str) {
 /// The names of all recorded links, sorted.
 pub(super) fn names() -> Vec<String> {
     let Ok(entries) = fs::read_dir(folder()) else { return Vec::new() };
-    let mut names: Vec<String> =
-        entries.flatten().filter_map(|entry| entry.file_name().to_str()?.strip_suffix(".json").map(str::to_owned)).collect();
+    let mut names: Vec<String> = entries
+        .flatten()
+        .filter_map(|entry| entry.file_name().to_str()?.strip_suffix(".json").map(str::to_owned))
+        .collect();
     names.sort();
     names
 }

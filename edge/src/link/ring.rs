@@ -1,14 +1,16 @@
 //! A ring of bytes that packets are read into and written from: nothing is copied in between.
 //!
-//! Records lie one after the other; each is whole, so a record that would cross the end starts at the beginning instead. They are
-//! freed from the oldest, when all frames of it are delivered or dropped.
+//! Records lie one after the other; each is whole, so a record that would cross the end starts at
+//! the beginning instead. They are freed from the oldest, when all frames of it are delivered or
+//! dropped.
 
 use crate::sys::memory::Memory;
 use crate::sys::tun;
 use std::collections::VecDeque;
 use std::io;
 
-/// Records begin at multiples of this, so that headers do not straddle cache lines more than they must.
+/// Records begin at multiples of this, so that headers do not straddle cache lines more than they
+/// must.
 const ALIGN: usize = 8;
 
 #[derive(Debug)]
@@ -57,7 +59,8 @@ impl Ring {
         self.memory.get_mut(self.head..self.head + tun::LARGEST)
     }
 
-    /// Keeps the `len` bytes just read into [`room`](Ring::room) as a packet of `frames`; answers its token.
+    /// Keeps the `len` bytes just read into [`room`](Ring::room) as a packet of `frames`; answers
+    /// its token.
     pub(super) fn push(&mut self, len: usize, frames: u32) -> u64 {
         self.records.push_back(Record { offset: self.head, len, frames_left: frames });
         self.head += len.next_multiple_of(ALIGN);

@@ -1,7 +1,8 @@
-//! Without root: a user and a mount namespace of the link's own, in which it may make network namespaces.
+//! Without root: a user and a mount namespace of the link's own, in which it may make network
+//! namespaces.
 //!
-//! What does not work there: congestion controls loaded as BPF programs, and socket buffers set by hand above
-//! `net.core.rmem_max`. TCP's own tuning may go as far as as root.
+//! What does not work there: congestion controls loaded as BPF programs, and socket buffers set by
+//! hand above `net.core.rmem_max`. TCP's own tuning may go as far as as root.
 
 use super::failure::here;
 use super::{Info, Side, namespaces};
@@ -9,7 +10,8 @@ use crate::sys::process::{Unshare, unshare};
 use farline_core::units::Error;
 use rustix::fs::{CWD, Mode, mkdir};
 use rustix::mount::{
-    MountFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags, mount, mount_bind, mount_change, move_mount, open_tree,
+    MountFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags, mount, mount_bind,
+    mount_change, move_mount, open_tree,
 };
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use std::fs::{self, File};
@@ -18,20 +20,27 @@ use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
 /// What does not work in a link without root, in one line.
-pub const WITHOUT_ROOT: &str =
-    "without root: no BPF congestion controls, and socket buffers set by hand stay below net.core.rmem_max and wmem_max";
+pub const WITHOUT_ROOT: &str = "without root: no BPF congestion controls, and socket buffers set \
+    by hand stay below net.core.rmem_max and wmem_max";
 
-/// Moves this process, which must have one thread, into new user, mount and network namespaces as their root.
+/// Moves this process, which must have one thread, into new user, mount and network namespaces as
+/// their root.
 pub(super) fn enter_new() -> Result<(), Error> {
     let (user, group) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
     let failed = |doing: &'static str| {
         move |error: io::Error| {
-            here("link-forbidden", format!("{doing}: {error}"))
-                .hint("run as root, or allow unprivileged user namespaces (sysctl user.max_user_namespaces, kernel.unprivileged_userns_clone, or the AppArmor rule for them)")
+            here("link-forbidden", format!("{doing}: {error}")).hint(
+                "run as root, or allow unprivileged user namespaces (sysctl \
+                    user.max_user_namespaces, kernel.unprivileged_userns_clone, or the AppArmor \
+                    rule for them)",
+            )
         }
     };
-    // The network namespace of its own is where `ip netns add` returns to: it may not return to one of the host's.
-    unshare(Unshare::UserMountAndNetwork).map_err(io::Error::from).map_err(failed("making a user namespace"))?;
+    // The network namespace of its own is where `ip netns add` returns to: it may not return to one
+    // of the host's.
+    unshare(Unshare::UserMountAndNetwork)
+        .map_err(io::Error::from)
+        .map_err(failed("making a user namespace"))?;
     let map = || {
         fs::write("/proc/self/setgroups", "deny")?;
         fs::write("/proc/self/uid_map", format!("0 {user} 1"))?;
@@ -41,13 +50,18 @@ pub(super) fn enter_new() -> Result<(), Error> {
     own_run().map_err(failed("mounting a /run of its own"))
 }
 
-/// An empty /run, so that `ip netns` can keep its files there; the user's runtime folder stays where it is.
+/// An empty /run, so that `ip netns` can keep its files there; the user's runtime folder stays
+/// where it is.
 fn own_run() -> io::Result<()> {
     mount_change("/", MountPropagationFlags::DOWNSTREAM | MountPropagationFlags::REC)?;
-    let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|path| path.starts_with("/run") && path.exists());
+    let runtime = std::env::var_os("XDG_RUNTIME_DIR")
+        .map(PathBuf::from)
+        .filter(|path| path.starts_with("/run") && path.exists());
     let kept = match &runtime {
         Some(path) => {
-            let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | OpenTreeFlags::AT_RECURSIVE;
+            let flags = OpenTreeFlags::OPEN_TREE_CLONE
+                | OpenTreeFlags::OPEN_TREE_CLOEXEC
+                | OpenTreeFlags::AT_RECURSIVE;
             Some((path, open_tree(CWD, path, flags)?))
         }
         None => None,
@@ -60,10 +74,12 @@ fn own_run() -> io::Result<()> {
     Ok(mkdir("/run/netns", Mode::from_raw_mode(0o755))?)
 }
 
-/// Moves this process, which must have one thread, into the namespaces of a running link without root, where `side`'s hosts file
-/// is /etc/hosts.
+/// Moves this process, which must have one thread, into the namespaces of a running link without
+/// root, where `side`'s hosts file is /etc/hosts.
 pub(super) fn enter(info: &Info, side: Side) -> Result<(), Error> {
-    let failed = |error: io::Error| here("link-forbidden", format!("entering the link `{}`: {error}", info.name));
+    let failed = |error: io::Error| {
+        here("link-forbidden", format!("entering the link `{}`: {error}", info.name))
+    };
     let open = |kind: &str| File::open(format!("/proc/{}/ns/{kind}", info.pid));
     let enter = || -> io::Result<()> {
         let (user, mounts) = (open("user")?, open("mnt")?);

@@ -11,17 +11,19 @@ use std::process::Child;
 use std::time::{Duration, Instant};
 use tokio::signal::unix::{SignalKind, signal};
 
-/// How long the command may take to end after a signal has been passed on to it, before it is killed; and how often its end is
-/// looked for.
+/// How long the command may take to end after a signal has been passed on to it, before it is
+/// killed; and how often its end is looked for.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Brings a link up, runs `program` in side a and takes the link down, also when interrupted or when the command cannot be run.
+/// Brings a link up, runs `program` in side a and takes the link down, also when interrupted or
+/// when the command cannot be run.
 ///
-/// `started` is called when the link is up. Answers the command's exit code (128 and the signal's number when a signal ended it,
-/// as shells do) and the link's last statistics.
+/// `started` is called when the link is up. Answers the command's exit code (128 and the signal's
+/// number when a signal ended it, as shells do) and the link's last statistics.
 ///
 /// # Errors
-/// Those of [`Link::up`], and [`Fault::Here`](farline_core::units::Fault::Here) when the link cannot be removed.
+/// Those of [`Link::up`], and [`Fault::Here`](farline_core::units::Fault::Here) when the link
+/// cannot be removed.
 pub fn run(
     settings: &Settings,
     program: &OsStr,
@@ -30,7 +32,8 @@ pub fn run(
 ) -> Result<(u8, Stats), Error> {
     let failed = |error: io::Error| here("link-emulator", format!("running a command: {error}"));
     let settings = Settings { with_parent: true, ..settings.clone() };
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
     runtime.block_on(async {
         // Before the link is up: a signal in between must not leave it behind.
         let mut ended = signal(SignalKind::child()).map_err(failed)?;
@@ -47,8 +50,10 @@ pub fn run(
                     let code = status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0));
                     return Ok(u8::try_from(code).unwrap_or(1));
                 }
-                // A child's end could be missed only if its signal came before we listened; look now and then.
-                let look = kill_at.map_or(PATIENCE, |at| at.saturating_duration_since(Instant::now()));
+                // A child's end could be missed only if its signal came before we listened; look
+                // now and then.
+                let look =
+                    kill_at.map_or(PATIENCE, |at| at.saturating_duration_since(Instant::now()));
                 tokio::select! {
                     _ = ended.recv() => {}
                     _ = interrupt.recv() => pass_on(&child, Signal::INT, &mut kill_at),
@@ -71,7 +76,8 @@ pub fn run(
     })
 }
 
-/// Passes `signal` on; `kill_at` is when the command's time to obey it ends. A second signal does not prolong it.
+/// Passes `signal` on; `kill_at` is when the command's time to obey it ends. A second signal does
+/// not prolong it.
 fn pass_on(child: &Child, signal: Signal, kill_at: &mut Option<Instant>) {
     kill_at.get_or_insert(Instant::now() + PATIENCE);
     send(child, signal);

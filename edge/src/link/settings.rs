@@ -66,7 +66,8 @@ impl Settings {
     /// The clean link of a named path (`usn-8600`), called as the path is.
     ///
     /// # Errors
-    /// [`Fault::You`](farline_core::units::Fault::You) when there is no such path, or it has no rtt of its own.
+    /// [`Fault::You`](farline_core::units::Fault::You) when there is no such path, or it has no rtt
+    /// of its own.
     pub fn named(path: &str) -> Result<Settings, Error> {
         Ok(Settings::new(path, Path::named(path)?.settings(None, None)?))
     }
@@ -74,7 +75,14 @@ impl Settings {
     /// A link called as `path` is, with jumbo frames.
     pub fn new(path: &str, wan: wan::Settings) -> Settings {
         let name = path.split(':').next().unwrap_or(path).to_owned();
-        Settings { name, path: path.to_owned(), wan, mtu: DEFAULT_MTU, with_parent: false, program: None }
+        Settings {
+            name,
+            path: path.to_owned(),
+            wan,
+            mtu: DEFAULT_MTU,
+            with_parent: false,
+            program: None,
+        }
     }
 
     /// Refuses what is not a link.
@@ -86,7 +94,10 @@ impl Settings {
         self.wan.check()?;
         // IPv6 needs 1280 (RFC 8200, section 5).
         if !(1_280..=65_521).contains(&self.mtu) {
-            return Err(you("link-setting", format!("the MTU is {}: 1280 to 65521 bytes", self.mtu)));
+            return Err(you(
+                "link-setting",
+                format!("the MTU is {}: 1280 to 65521 bytes", self.mtu),
+            ));
         }
         Ok(())
     }
@@ -117,7 +128,8 @@ impl Info {
         format!("{}-{side}", self.name)
     }
 
-    /// The IPv4 address of `side`. All links use the same two: their namespaces know nothing of each other.
+    /// The IPv4 address of `side`. All links use the same two: their namespaces know nothing of
+    /// each other.
     pub fn address(&self, side: Side) -> String {
         match side {
             Side::A => "10.77.0.1".to_owned(),

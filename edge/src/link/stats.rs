@@ -9,13 +9,14 @@ use serde::{Deserialize, Serialize};
 pub struct DirectionStats {
     /// What the model did: frames offered, delivered, dropped by cause.
     pub model: wan::Counters,
-    /// Packets lost because the emulator had no CPU time: dropped by the sending device before they were read, or refused by the
-    /// receiving one. Each makes the run invalid.
+    /// Packets lost because the emulator had no CPU time: dropped by the sending device before they
+    /// were read, or refused by the receiving one. Each makes the run invalid.
     pub overrun: u64,
     /// How late packets were written, against the model.
     pub lateness: Accuracy,
-    /// How much too late packets may have been stamped when read, at most: what one that found the model's wire idle may have waited
-    /// in the device since that was last seen empty or woke us, and with it those behind it.
+    /// How much too late packets may have been stamped when read, at most: what one that found the
+    /// model's wire idle may have waited in the device since that was last seen empty or woke us,
+    /// and with it those behind it.
     pub stamping: Accuracy,
 }
 
@@ -50,17 +51,22 @@ impl Stats {
         self.lateness_limit_us = lateness_limit(settings.rtt()).as_nanos() as f64 / 1e3;
         self.invalid_because.clear();
         for (name, direction) in [("a to b", &self.a_to_b), ("b to a", &self.b_to_a)] {
-            for (what, accuracy) in [("written", &direction.lateness), ("read", &direction.stamping)] {
+            for (what, accuracy) in
+                [("written", &direction.lateness), ("read", &direction.stamping)]
+            {
                 if accuracy.p99_us > self.lateness_limit_us {
                     let (late, limit) = (accuracy.p99_us, self.lateness_limit_us);
                     self.invalid_because.push(format!(
-                        "{name}: 1 % of the packets were {what} more than {late:.0} us late, above the limit of {limit:.0} us"
+                        "{name}: 1 % of the packets were {what} more than {late:.0} us late, \
+                         above the limit of {limit:.0} us"
                     ));
                 }
             }
             if direction.overrun > 0 {
                 let lost = direction.overrun;
-                self.invalid_because.push(format!("{name}: {lost} packets were lost for lack of CPU time, not by the model"));
+                self.invalid_because.push(format!(
+                    "{name}: {lost} packets were lost for lack of CPU time, not by the model"
+                ));
             }
         }
         self.valid = self.invalid_because.is_empty();

@@ -25,7 +25,11 @@ pub trait Incoming: Sync {
 ///
 /// # Errors
 /// When no port can be had.
-pub fn bind(address: SocketAddr, ports: Option<(u16, u16)>, options: &TcpOptions) -> Result<TcpListener, Error> {
+pub fn bind(
+    address: SocketAddr,
+    ports: Option<(u16, u16)>,
+    options: &TcpOptions,
+) -> Result<TcpListener, Error> {
     let listener = match ports.filter(|_| address.port() == 0) {
         None => listen(address, options),
         Some((low, high)) => (low..=high)
@@ -40,7 +44,8 @@ pub fn bind(address: SocketAddr, ports: Option<(u16, u16)>, options: &TcpOptions
 
 fn no_port(address: SocketAddr, error: &io::Error) -> Error {
     let message = format!("cannot listen for data connections on {}: {error}", address.ip());
-    Error::new(Fault::Here, "no-data-port", message).hint("check the address and the range of --data-ports")
+    Error::new(Fault::Here, "no-data-port", message)
+        .hint("check the address and the range of --data-ports")
 }
 
 /// A listening data port for any peer: who connects is a channel.
@@ -56,8 +61,8 @@ pub struct Acceptor {
 impl Acceptor {
     /// Listens on `address`; port 0 means any free port, of `ports` when given.
     ///
-    /// `peer` is the only address whose connections are taken; others are closed without a word. RFC 2577, section 3:
-    /// without that, a stranger who connects first takes or gives the data.
+    /// `peer` is the only address whose connections are taken; others are closed without a word.
+    /// RFC 2577, section 3: without that, a stranger who connects first takes or gives the data.
     ///
     /// # Errors
     /// When no port can be had.
@@ -87,10 +92,17 @@ impl Acceptor {
     /// # Errors
     /// As [`Incoming::accept`].
     pub fn accept_stream(&self, timeout: Duration) -> Result<Option<TcpStream>, Error> {
-        let failed =
-            |error: io::Error| Error::new(Fault::Here, "accept-failed", format!("cannot accept a data connection: {error}"));
-        let mut watched = [PollFd::new(&self.listener, PollFlags::IN), PollFd::new(&self.wake, PollFlags::IN)];
-        let timeout = Timespec { tv_sec: timeout.as_secs() as i64, tv_nsec: timeout.subsec_nanos().into() };
+        let failed = |error: io::Error| {
+            Error::new(
+                Fault::Here,
+                "accept-failed",
+                format!("cannot accept a data connection: {error}"),
+            )
+        };
+        let mut watched =
+            [PollFd::new(&self.listener, PollFlags::IN), PollFd::new(&self.wake, PollFlags::IN)];
+        let timeout =
+            Timespec { tv_sec: timeout.as_secs() as i64, tv_nsec: timeout.subsec_nanos().into() };
         match poll(&mut watched, Some(&timeout)) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(errno) => return Err(failed(errno.into())),
@@ -108,7 +120,9 @@ impl Acceptor {
             Err(error)
                 if matches!(
                     error.kind(),
-                    io::ErrorKind::WouldBlock | io::ErrorKind::ConnectionAborted | io::ErrorKind::Interrupted
+                    io::ErrorKind::WouldBlock
+                        | io::ErrorKind::ConnectionAborted
+                        | io::ErrorKind::Interrupted
                 ) =>
             {
                 Ok(None)

@@ -1,4 +1,5 @@
-//! What the threads of one transfer share: parked slots, the first error, and the way to break everything off.
+//! What the threads of one transfer share: parked slots, the first error, and the way to break
+//! everything off.
 
 use crate::channels::Handle;
 use crate::sys::lock::lock;
@@ -28,10 +29,13 @@ impl Parked {
 
     pub(super) fn take(&mut self, id: SlotId) -> Result<Slot, Error> {
         let slot = self.0.get_mut(id.0).and_then(Option::take);
-        slot.ok_or_else(|| Error::new(Fault::Bug, "slot-held", "a staging slot was handed out twice, or lost"))
+        slot.ok_or_else(|| {
+            Error::new(Fault::Bug, "slot-held", "a staging slot was handed out twice, or lost")
+        })
     }
 
-    /// There is room for as many as the highest number asks for: were one lost, the others' numbers would go beyond their count.
+    /// There is room for as many as the highest number asks for: were one lost, the others' numbers
+    /// would go beyond their count.
     pub(super) fn put(&mut self, slot: Slot) -> SlotId {
         let id = SlotId(slot.index());
         if self.0.len() <= id.0 {
@@ -67,7 +71,8 @@ impl Cancel {
     pub fn cancel(&self, reason: Error) {
         let mut state = lock(&self.0);
         state.reason.get_or_insert(reason);
-        // Not kept: a peer with a full window in front of it hears of the end only when the last descriptor is closed.
+        // Not kept: a peer with a full window in front of it hears of the end only when the last
+        // descriptor is closed.
         for handle in state.handles.drain(..) {
             handle.break_now();
         }
@@ -89,7 +94,8 @@ impl Cancel {
 
     /// The same for a plain connection.
     pub(crate) fn watch_stream(&self, stream: &TcpStream) -> Result<(), Error> {
-        let handle = Handle::of(stream).map_err(|error| Error::new(Fault::Here, "no-descriptor", error.to_string()))?;
+        let handle = Handle::of(stream)
+            .map_err(|error| Error::new(Fault::Here, "no-descriptor", error.to_string()))?;
         self.watch(handle);
         Ok(())
     }

@@ -1,4 +1,5 @@
-//! A channel of several slots that takes no part in a transfer: what it was offered comes back, and serves the next one.
+//! A channel of several slots that takes no part in a transfer: what it was offered comes back, and
+//! serves the next one.
 
 use super::BLOCK_LEN;
 use super::tests::{acceptor, receive_hello};
@@ -26,7 +27,12 @@ struct Silent {
 
 impl Silent {
     fn new(only_wakes: bool) -> Silent {
-        Silent { offered: Vec::new(), breaker: Arc::new(Breaker::new().expect("a descriptor")), only_wakes, told: false }
+        Silent {
+            offered: Vec::new(),
+            breaker: Arc::new(Breaker::new().expect("a descriptor")),
+            only_wakes,
+            told: false,
+        }
     }
 }
 
@@ -63,7 +69,8 @@ impl Channel for Silent {
         }
         match self.breaker.is_woken() {
             Err(_) if self.only_wakes && !self.told => {
-                // Until the end of the transfer stands in its queue; where that takes longer, the next call says what this one did not.
+                // Until the end of the transfer stands in its queue; where that takes longer, the
+                // next call says what this one did not.
                 std::thread::sleep(Duration::from_millis(50));
                 self.told = true;
                 Ok(None)

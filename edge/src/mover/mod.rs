@@ -1,11 +1,15 @@
-//! The data path that node and client share: threads, slots and channels around the machines of `core::transfer`.
+//! The data path that node and client share: threads, slots and channels around the machines of
+//! `core::transfer`.
 //!
-//! Sending: reader threads fill slots from a [`Source`](crate::stores::Source), one thread a channel empties them.
-//! Receiving: one thread a channel fills slots, writer threads empty them into a [`Sink`](crate::stores::Sink).
-//! In between, a machine behind a mutex decides; its answers go to the threads' queues. A block is a mebibyte, so a
-//! 10 Gbit/s transfer takes the mutex some thousand times a second.
+//! Sending: reader threads fill slots from a [`Source`](crate::stores::Source), one thread a
+//! channel empties them. Receiving: one thread a channel fills slots, writer threads empty them
+//! into a [`Sink`](crate::stores::Sink). In between, a machine behind a mutex decides; its answers
+//! go to the threads' queues. A block is a mebibyte, so a 10 Gbit/s transfer takes the mutex some
+//! thousand times a second.
 
 mod acceptor;
+mod audit;
+mod broken;
 mod desk;
 mod pace;
 mod receive;
@@ -18,10 +22,11 @@ use farline_core::gridftp::checked::CHECKED_LEN;
 use farline_core::gridftp::mode_e::HEADER_LEN;
 
 pub use acceptor::{Acceptor, Incoming, bind};
+pub use audit::Audit;
 pub use desk::Cancel;
 pub use pace::Pace;
 pub use receive::{ReceiveJob, Received, receive};
-pub use send::{Audit, SendJob, Sent, send};
+pub use send::{SendJob, Sent, send};
 pub use stream::{BlockReader, StreamJob, send_stream};
 pub use tally::Tally;
 pub use tune::{Further, Tell, Tuning, freedom, window_limit};
@@ -29,7 +34,8 @@ pub use tune::{Further, Tell, Tuning, freedom, window_limit};
 /// How a transfer is guarded, as its ends agreed (`docs/protocol.md`, clauses I-1 and I-5).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Integrity {
-    /// Blocks have checked headers; bad ones count as not received, and lost channels do not end the transfer.
+    /// Blocks have checked headers; bad ones count as not received, and lost channels do not end
+    /// the transfer.
     pub checks: bool,
     /// Blocks' digests are compared on arrival and journaled. Only with `checks`.
     pub digests: bool,
@@ -44,7 +50,8 @@ impl Integrity {
     }
 }
 
-/// Bytes in a block and a slot: the network buffer of the ADTS paper (section IV.A), at which it filled its link.
+/// Bytes in a block and a slot: the network buffer of the ADTS paper (section IV.A), at which it
+/// filled its link.
 pub const BLOCK_LEN: usize = 1 << 20;
 
 /// The ERET and ESTO module that moves trees between Farline ends (`docs/protocol.md`).

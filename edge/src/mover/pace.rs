@@ -8,8 +8,8 @@ use std::ops::Range;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-/// Room for the kernel above a channel's even share, so that a channel may make up for another's pause; the pacer holds the
-/// sum.
+/// Room for the kernel above a channel's even share, so that a channel may make up for another's
+/// pause; the pacer holds the sum.
 const ROOM: f64 = 1.05;
 
 /// Holds a transfer to a rate.
@@ -31,7 +31,9 @@ impl Pace {
     /// # Errors
     /// When it is no number.
     pub fn parse(value: &str) -> Result<Option<Pace>, Error> {
-        let wrong = |_| Error::new(Fault::You, "bad-rate", format!("`{value}` is no number of bits a second"));
+        let wrong = |_| {
+            Error::new(Fault::You, "bad-rate", format!("`{value}` is no number of bits a second"))
+        };
         let bits: u64 = value.parse().map_err(wrong)?;
         Ok((bits > 0).then(|| Pace::new(Rate::from_bps(bits))))
     }
@@ -57,9 +59,11 @@ impl Pace {
         std::thread::sleep(self.turn(len).end.saturating_duration_since(Instant::now()));
     }
 
-    /// When the next `len` bytes may be handed to something that spreads them, and when they would be through.
+    /// When the next `len` bytes may be handed to something that spreads them, and when they would
+    /// be through.
     pub(crate) fn turn(&self, len: usize) -> Range<Instant> {
-        let now = Time::from_nanos(u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(u64::MAX));
+        let now =
+            Time::from_nanos(u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(u64::MAX));
         let turn = lock(&self.pacer).turn(now, Bytes(len as u64));
         let at = |time: Time| self.began + Duration::from(time.since(Time::ZERO));
         at(turn.start)..at(turn.end)

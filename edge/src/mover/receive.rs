@@ -2,9 +2,9 @@
 
 use super::Integrity;
 use super::acceptor::Incoming;
+use super::broken::{broken, no_thread};
 use super::desk::{Cancel, Parked};
 use super::pace::Pace;
-use super::send::{broken, no_thread};
 use super::tally::Tally;
 use super::tune::{Pool, Room, Tell};
 use crate::channels::{Arrival, Channel, Handle, is_damage, is_final};
@@ -14,14 +14,16 @@ use crate::sys::pool::Slot;
 use crate::sys::tcp::TcpInfo;
 use farline_core::gridftp::checked::Check;
 use farline_core::transfer::{
-    Block, BlockDigest, ChannelId, Digests, Layout, Marks, PieceDigest, Receiver, ReceiverInput, ReceiverOutput, SlotId,
+    Block, BlockDigest, ChannelId, Digests, Layout, Marks, PieceDigest, Receiver, ReceiverInput,
+    ReceiverOutput, SlotId,
 };
 use farline_core::units::{ByteRanges, Error, Fault};
 use std::sync::{Arc, Condvar, Mutex, PoisonError, mpsc};
 use std::thread::Scope;
 use std::time::{Duration, Instant};
 
-/// After this long without a new channel none is expected where one was lost (`docs/protocol.md`, clause I-6).
+/// After this long without a new channel none is expected where one was lost (`docs/protocol.md`,
+/// clause I-6).
 const QUIET: Duration = Duration::from_millis(250);
 /// Between two points at which what came is made durable (clause R-4).
 const CHECKPOINT: Duration = Duration::from_secs(1);
@@ -46,14 +48,15 @@ pub struct ReceiveJob<'a> {
     pub digests: Option<&'a Mutex<Digests>>,
     /// Running totals.
     pub tally: &'a Tally,
-    /// What is in the store: before, so that it is dropped when it comes again, and after, however the transfer ends. A guarded
-    /// transfer may lack bytes: bad blocks, lost channels.
+    /// What is in the store: before, so that it is dropped when it comes again, and after, however
+    /// the transfer ends. A guarded transfer may lack bytes: bad blocks, lost channels.
     pub held: &'a Mutex<ByteRanges>,
     /// How blocks are guarded.
     pub integrity: Integrity,
     /// Is told of it when the staging pool grows, where it may.
     pub growth: Option<Tell<'a>>,
-    /// Holds the transfer to a rate, when the sender cannot be told to: by not reading, so that its window closes.
+    /// Holds the transfer to a rate, when the sender cannot be told to: by not reading, so that its
+    /// window closes.
     pub pace: Option<Arc<Pace>>,
     /// How to break it off.
     pub cancel: Cancel,
@@ -148,12 +151,16 @@ pub fn receive(mut job: ReceiveJob<'_>) -> Result<Received, Error> {
         let result = (|| {
             if job.sink.journals() {
                 let body = || journal.keep(job.sink);
-                let thread = std::thread::Builder::new().name("journal".to_owned()).spawn_scoped(scope, body);
+                let thread = std::thread::Builder::new()
+                    .name("journal".to_owned())
+                    .spawn_scoped(scope, body);
                 thread.map_err(|error| no_thread(&error))?;
             }
             for i in 0..writers {
                 let body = || shared.write(&write_queue);
-                let thread = std::thread::Builder::new().name(format!("write {i}")).spawn_scoped(scope, body);
+                let thread = std::thread::Builder::new()
+                    .name(format!("write {i}"))
+                    .spawn_scoped(scope, body);
                 thread.map_err(|error| no_thread(&error))?;
             }
             for channel in job.channels.drain(..) {
@@ -176,12 +183,22 @@ pub fn receive(mut job: ReceiveJob<'_>) -> Result<Received, Error> {
     shared.cancel.release();
     let state = shared.state.into_inner().unwrap_or_else(PoisonError::into_inner);
     let channel_count = state.offers.len();
-    Ok(Received { channels: state.finished, slots: state.parked.into_slots(), channel_count, tcp: state.tcp, lost: state.lost })
+    Ok(Received {
+        channels: state.finished,
+        slots: state.parked.into_slots(),
+        channel_count,
+        tcp: state.tcp,
+        lost: state.lost,
+    })
 }
 
 impl<'a> Shared<'a> {
     /// Accepts channels until the machine says that the transfer is over.
-    fn attend<'scope>(&'scope self, scope: &'scope Scope<'scope, '_>, mut pool: Option<Pool<'_>>) -> Result<(), Error> {
+    fn attend<'scope>(
+        &'scope self,
+        scope: &'scope Scope<'scope, '_>,
+        mut pool: Option<Pool<'_>>,
+    ) -> Result<(), Error> {
         let mut last = Instant::now();
         loop {
             if last.elapsed() >= QUIET {
@@ -196,7 +213,8 @@ impl<'a> Shared<'a> {
                 return Err(error);
             }
             if state.over {
-                // A channel that took no part in the transfer would keep its thread waiting for ever.
+                // A channel that took no part in the transfer would keep its thread waiting for
+                // ever.
                 for handle in state.handles.iter_mut().filter_map(Option::take) {
                     handle.break_now();
                 }
@@ -210,7 +228,9 @@ impl<'a> Shared<'a> {
                 }
             } else {
                 // A cancellation from outside breaks the channels, whose threads then wake us.
-                drop(self.changed.wait_timeout(state, QUIET).unwrap_or_else(PoisonError::into_inner));
+                drop(
+                    self.changed.wait_timeout(state, QUIET).unwrap_or_else(PoisonError::into_inner),
+                );
             }
         }
     }
@@ -222,7 +242,11 @@ impl<'a> Shared<'a> {
         }
     }
 
-    fn start<'scope>(&'scope self, scope: &'scope Scope<'scope, '_>, mut channel: Box<dyn Channel>) -> Result<(), Error> {
+    fn start<'scope>(
+        &'scope self,
+        scope: &'scope Scope<'scope, '_>,
+        mut channel: Box<dyn Channel>,
+    ) -> Result<(), Error> {
         channel.check_blocks(self.integrity.checks);
         self.cancel.watch(channel.handle().map_err(|error| broken(&error))?);
         let (offers, queue) = mpsc::channel();
@@ -243,7 +267,8 @@ impl<'a> Shared<'a> {
         };
         let (depth, most) = (channel.depth(), channel.reach());
         let body = move || self.drive(id, channel, &queue);
-        let thread = std::thread::Builder::new().name(format!("receive {}", id.0)).spawn_scoped(scope, body);
+        let thread =
+            std::thread::Builder::new().name(format!("receive {}", id.0)).spawn_scoped(scope, body);
         thread.map(drop).map_err(|error| no_thread(&error))?;
         self.tell(ReceiverInput::ChannelOpened { channel: id, depth, most }, None);
         Ok(())
@@ -332,7 +357,13 @@ impl<'a> Shared<'a> {
     }
 
     /// Whether a block is what its sender read; notes its digests if it is. `pieces` is scratch.
-    fn is_good(&self, slot: &Slot, block: &Block, check: Option<Check>, pieces: &mut Vec<PieceDigest>) -> bool {
+    fn is_good(
+        &self,
+        slot: &Slot,
+        block: &Block,
+        check: Option<Check>,
+        pieces: &mut Vec<PieceDigest>,
+    ) -> bool {
         if check.is_some_and(|check| !check.fits(&slot[..block.len])) {
             return false;
         }
@@ -360,7 +391,12 @@ impl<'a> Shared<'a> {
         true
     }
 
-    fn drive(&self, id: ChannelId, mut channel: Box<dyn Channel>, queue: &mpsc::Receiver<Option<Slot>>) {
+    fn drive(
+        &self,
+        id: ChannelId,
+        mut channel: Box<dyn Channel>,
+        queue: &mpsc::Receiver<Option<Slot>>,
+    ) {
         let mut pieces = Vec::new();
         let mut offered = 0;
         loop {
@@ -427,8 +463,11 @@ impl<'a> Shared<'a> {
                     state.handles[id.0] = None;
                     drop(state);
                     // Before the last word of this channel: after it the slots may be asked for.
-                    unused.drain(..).for_each(|slot| self.tell(ReceiverInput::Unused(SlotId(slot.index())), Some(slot)));
-                    let input = ReceiverInput::Ended { channel: id, slot: SlotId(slot.index()), channels };
+                    unused.drain(..).for_each(|slot| {
+                        self.tell(ReceiverInput::Unused(SlotId(slot.index())), Some(slot))
+                    });
+                    let input =
+                        ReceiverInput::Ended { channel: id, slot: SlotId(slot.index()), channels };
                     self.tell(input, Some(slot));
                     // Offered before the machine knew.
                     while let Ok(Some(slot)) = queue.try_recv() {
@@ -445,14 +484,18 @@ impl<'a> Shared<'a> {
                         state.lost = true;
                         state.handles[id.0] = None;
                     } else {
-                        // The machine says what a lost channel means; the channel's own error says more.
+                        // The machine says what a lost channel means; the channel's own error says
+                        // more.
                         self.fail(broken(&error));
                     }
                     let held: Vec<Slot> = std::iter::from_fn(|| channel.withdraw()).collect();
                     // Closed before the machine knows: the sender must learn of it too.
                     drop(channel);
                     for slot in held {
-                        self.tell(ReceiverInput::Lost { channel: id, slot: Some(SlotId(slot.index())) }, Some(slot));
+                        self.tell(
+                            ReceiverInput::Lost { channel: id, slot: Some(SlotId(slot.index())) },
+                            Some(slot),
+                        );
                     }
                     self.tell(ReceiverInput::Lost { channel: id, slot: None }, None);
                     while let Ok(Some(slot)) = queue.try_recv() {
@@ -464,10 +507,11 @@ impl<'a> Shared<'a> {
         }
     }
 
-    /// Ends a channel that the transfer ended without: the next transfer counts on all the slots that it was given, and on those that were
-    /// on their way to it.
+    /// Ends a channel that the transfer ended without: the next transfer counts on all the slots
+    /// that it was given, and on those that were on their way to it.
     fn take_back(&self, mut channel: Box<dyn Channel>, queue: &mpsc::Receiver<Option<Slot>>) {
-        let held: Vec<Slot> = std::iter::from_fn(|| channel.withdraw()).chain(queue.try_iter().flatten()).collect();
+        let held: Vec<Slot> =
+            std::iter::from_fn(|| channel.withdraw()).chain(queue.try_iter().flatten()).collect();
         let mut state = lock(&self.state);
         for slot in held {
             state.parked.put(slot);
@@ -482,12 +526,19 @@ impl<'a> Shared<'a> {
             for piece in self.layout.pieces(block.offset, block.len) {
                 at += piece.len;
                 let bytes = &slot[piece.block_offset..piece.block_offset + piece.len];
-                if let Err(error) = self.tally.while_storing(|| self.sink.write(piece.entry, piece.file_offset, bytes)) {
+                if let Err(error) = self
+                    .tally
+                    .while_storing(|| self.sink.write(piece.entry, piece.file_offset, bytes))
+                {
                     return self.fail(error);
                 }
             }
             if at != block.len {
-                return self.fail(Error::new(Fault::There, "block-out-of-range", "the sender named bytes that no file has"));
+                return self.fail(Error::new(
+                    Fault::There,
+                    "block-out-of-range",
+                    "the sender named bytes that no file has",
+                ));
             }
             self.tally.add_bytes(block.len);
             let id = SlotId(slot.index());

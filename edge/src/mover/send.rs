@@ -1,11 +1,15 @@
 //! Sends one space of bytes over open channels.
 
+mod adapt;
+
 use super::Integrity;
+use super::audit::Audit;
+use super::broken::{broken, no_thread};
 use super::desk::{Cancel, Parked};
 use super::pace::Pace;
 use super::tally::Tally;
 use super::tune::{Further, LOOK_EVERY, Lookout, Pool, Room, Tell, Tuning};
-use crate::channels::{Channel, Handle, is_final, told};
+use crate::channels::{Channel, Handle, is_final};
 use crate::stores::Source;
 use crate::sys::lock::lock;
 use crate::sys::pool::Slot;
@@ -13,8 +17,8 @@ use crate::sys::tcp::TcpInfo;
 use farline_core::gridftp::checked::{Check, ZEROS, is_zeros};
 use farline_core::gridftp::mode_e::{Flags, Header};
 use farline_core::transfer::{
-    Advice, Block, BlockDigest, ChannelId, Digests, Layout, Marks, PieceDigest, Sender, SenderInput, SenderOutput, SlotId, Tuner,
-    Verdict,
+    Advice, Block, BlockDigest, ChannelId, Layout, Marks, PieceDigest, Sender, SenderInput,
+    SenderOutput, SlotId, Tuner,
 };
 use farline_core::units::{Error, Fault};
 use std::collections::VecDeque;
@@ -58,32 +62,6 @@ pub struct SendJob<'a> {
     pub cancel: Cancel,
 }
 
-/// What the readers learn of the files as they read them.
-#[derive(Debug)]
-pub struct Audit {
-    /// The digests, which the receiver is told.
-    pub digests: Mutex<Digests>,
-    /// Files that could not be read whole, by entry: zeros went in their place, and their digests are failed.
-    pub unreadable: Mutex<Vec<(usize, Error)>>,
-}
-
-impl Audit {
-    /// Nothing read yet.
-    pub fn new(layout: &Layout) -> Audit {
-        Audit { digests: Mutex::new(Digests::new(layout)), unreadable: Mutex::new(Vec::new()) }
-    }
-
-    /// The same for a transfer that computes no digests.
-    pub fn without_digests(layout: &Layout) -> Audit {
-        Audit { digests: Mutex::new(Digests::uncomputed(layout)), unreadable: Mutex::new(Vec::new()) }
-    }
-
-    /// What to tell the receiver of each entry, and what could not be read.
-    pub fn finish(&self) -> (Vec<Verdict>, Vec<(usize, Error)>) {
-        (lock(&self.digests).verdicts(), lock(&self.unreadable).clone())
-    }
-}
-
 /// What is left after sending: the channels and slots for the next transfer.
 pub struct Sent {
     /// The channels, each past its end-of-data mark.
@@ -92,7 +70,8 @@ pub struct Sent {
     pub slots: Vec<Slot>,
     /// What the kernel said of each channel at the end.
     pub tcp: Vec<TcpInfo>,
-    /// Channels that broke on the way, which a guarded transfer outlives: the receiver says what it lacks.
+    /// Channels that broke on the way, which a guarded transfer outlives: the receiver says what it
+    /// lacks.
     pub lost: usize,
 }
 
@@ -166,7 +145,13 @@ pub fn send(mut job: SendJob<'_>) -> Result<Sent, Error> {
     let orders = orders.into_iter().zip(wakers).collect();
     let readers = job.readers.max(1);
     let pool = job.growth.map(|tell| Pool::new(job.slots.len(), tell));
-    let state = Mutex::new(State { orders, checks, machine, parked: Parked::new(job.slots), lost_by: None });
+    let state = Mutex::new(State {
+        orders,
+        checks,
+        machine,
+        parked: Parked::new(job.slots),
+        lost_by: None,
+    });
     let shared = Shared { job: &parts, state, reads, readers };
     let (over, still) = mpsc::channel::<()>();
     let channels = std::thread::scope(|scope| {
@@ -180,7 +165,8 @@ pub fn send(mut job: SendJob<'_>) -> Result<Sent, Error> {
         for (i, (channel, queue)) in job.channels.into_iter().zip(queues).enumerate() {
             let shared = &shared;
             let body = move || shared.drive(ChannelId(i), channel, &queue);
-            let thread = std::thread::Builder::new().name(format!("send {i}")).spawn_scoped(scope, body);
+            let thread =
+                std::thread::Builder::new().name(format!("send {i}")).spawn_scoped(scope, body);
             threads.push(thread.map_err(|error| {
                 shared.fail(no_thread(&error));
                 no_thread(&error)
@@ -191,7 +177,8 @@ pub fn send(mut job: SendJob<'_>) -> Result<Sent, Error> {
             let shared = &shared;
             scope.spawn(move || shared.look(scope, tuning.as_ref(), pool, watched, &still))
         });
-        let mut channels: Vec<_> = threads.into_iter().filter_map(|thread| thread.join().unwrap_or(None)).collect();
+        let mut channels: Vec<_> =
+            threads.into_iter().filter_map(|thread| thread.join().unwrap_or(None)).collect();
         drop(over);
         let joined = tuner.and_then(|tuner| tuner.join().ok()).unwrap_or_default();
         channels.extend(joined.into_iter().filter_map(|thread| thread.join().unwrap_or(None)));
@@ -245,10 +232,12 @@ impl Shared<'_> {
                     // A closed queue means that the transfer is over.
                     let _ = self.reads.send(Some((slot, block)));
                 }),
-                SenderOutput::Send { channel, slot, block } => state.parked.take(slot).map(|slot| {
-                    let check = state.checks[slot.index()];
-                    order(&state.orders[channel.0], Some(Order::Block { slot, block, check }));
-                }),
+                SenderOutput::Send { channel, slot, block } => {
+                    state.parked.take(slot).map(|slot| {
+                        let check = state.checks[slot.index()];
+                        order(&state.orders[channel.0], Some(Order::Block { slot, block, check }));
+                    })
+                }
                 SenderOutput::End { channel, channels } => {
                     order(&state.orders[channel.0], Some(Order::End { channels }));
                     Ok(())
@@ -285,7 +274,8 @@ impl Shared<'_> {
                 // A channel may be waiting for this very block.
                 return self.stop();
             }
-            let (mut digest_of_block, mut vouched) = (BlockDigest::default(), self.job.computes_digests);
+            let (mut digest_of_block, mut vouched) =
+                (BlockDigest::default(), self.job.computes_digests);
             for piece in self.job.layout.pieces(block.offset, block.len) {
                 let bytes = &mut slot[piece.block_offset..piece.block_offset + piece.len];
                 let read = self.job.source.read(piece.entry, piece.file_offset, bytes);
@@ -297,7 +287,8 @@ impl Shared<'_> {
                     }
                     (Ok(()), _) => {}
                     (Err(error), Some(audit)) => {
-                        // The block's place must be filled; the receiver learns that it is worthless.
+                        // The block's place must be filled; the receiver learns that it is
+                        // worthless.
                         bytes.fill(0);
                         vouched = false;
                         lock(&audit.digests).fail(piece.entry);
@@ -310,7 +301,10 @@ impl Shared<'_> {
                 }
             }
             let check = match self.job.integrity.checks {
-                true => Check::of(&slot[..block.len], if vouched { digest_of_block.finish() } else { [0; 32] }),
+                true => Check::of(
+                    &slot[..block.len],
+                    if vouched { digest_of_block.finish() } else { [0; 32] },
+                ),
                 false => Check::default(),
             };
             let id = SlotId(slot.index());
@@ -325,12 +319,19 @@ impl Shared<'_> {
         mut channel: Box<dyn Channel>,
         queue: &mpsc::Receiver<Option<Order>>,
     ) -> Option<Box<dyn Channel>> {
-        let spread = self
-            .job
-            .pace
-            .as_ref()
-            .is_some_and(|pace| channel.handle().is_ok_and(|handle| pace.spread(&handle, lock(&self.state).orders.len())));
-        self.tell(SenderInput::ChannelOpened { channel: id, depth: channel.depth(), most: channel.reach() }, None);
+        let spread = self.job.pace.as_ref().is_some_and(|pace| {
+            channel
+                .handle()
+                .is_ok_and(|handle| pace.spread(&handle, lock(&self.state).orders.len()))
+        });
+        self.tell(
+            SenderInput::ChannelOpened {
+                channel: id,
+                depth: channel.depth(),
+                most: channel.reach(),
+            },
+            None,
+        );
         let (mut under_way, mut kept) = (VecDeque::new(), None);
         let driven = loop {
             let order = match under_way.is_empty() {
@@ -351,15 +352,21 @@ impl Shared<'_> {
             };
             match order? {
                 Order::Block { slot, block, check } => {
-                    let mut header = Header::data(self.job.wire_offset + block.offset, block.len as u64);
+                    let mut header =
+                        Header::data(self.job.wire_offset + block.offset, block.len as u64);
                     let mut carried = block.len;
-                    if self.job.integrity.short_zeros && channel.leaves_zeros_out() && is_zeros(&slot[..block.len]) {
+                    if self.job.integrity.short_zeros
+                        && channel.leaves_zeros_out()
+                        && is_zeros(&slot[..block.len])
+                    {
                         (header, carried) = (header.with(ZEROS), 0);
                     }
                     if let Some(pace) = &self.job.pace {
                         let turn = pace.turn(carried);
                         let until = if spread { turn.start } else { turn.end };
-                        if let Err(error) = self.await_turn(id, channel.as_mut(), &mut under_way, until) {
+                        if let Err(error) =
+                            self.await_turn(id, channel.as_mut(), &mut under_way, until)
+                        {
                             kept = Some(slot);
                             break Err(error);
                         }
@@ -373,7 +380,8 @@ impl Shared<'_> {
                         break Err(error);
                     }
                     if channel.reach() == 1
-                        && let Err(error) = self.await_sent(id, channel.as_mut(), &mut under_way, None)
+                        && let Err(error) =
+                            self.await_sent(id, channel.as_mut(), &mut under_way, None)
                     {
                         break Err(error);
                     }
@@ -392,13 +400,21 @@ impl Shared<'_> {
                 self.tell(SenderInput::EndSent(id), None);
                 Some(channel)
             }
-            Err(error) if self.job.integrity.checks && !is_final(&error) && self.job.cancel.reason().is_none() => {
+            Err(error)
+                if self.job.integrity.checks
+                    && !is_final(&error)
+                    && self.job.cancel.reason().is_none() =>
+            {
                 lock(&self.state).lost_by.get_or_insert_with(|| broken(&error));
                 self.job.tally.add_lost_channel(false);
-                let held: Vec<Slot> = kept.into_iter().chain(std::iter::from_fn(|| channel.withdraw())).collect();
+                let held: Vec<Slot> =
+                    kept.into_iter().chain(std::iter::from_fn(|| channel.withdraw())).collect();
                 self.tell(SenderInput::Lost { channel: id, slot: None }, None);
                 for slot in held {
-                    self.tell(SenderInput::Lost { channel: id, slot: Some(SlotId(slot.index())) }, Some(slot));
+                    self.tell(
+                        SenderInput::Lost { channel: id, slot: Some(SlotId(slot.index())) },
+                        Some(slot),
+                    );
                 }
                 None
             }
@@ -409,7 +425,8 @@ impl Shared<'_> {
         }
     }
 
-    /// Waits until the pace lets the next block go. What is under way ends meanwhile, and a channel that breaks says so.
+    /// Waits until the pace lets the next block go. What is under way ends meanwhile, and a channel
+    /// that breaks says so.
     fn await_turn(
         &self,
         id: ChannelId,
@@ -424,8 +441,8 @@ impl Shared<'_> {
         Ok(())
     }
 
-    /// Waits until a channel is done with one more of the blocks `under_way`, has been woken, or it is time. Given are their lengths,
-    /// and how much of each the network carries.
+    /// Waits until a channel is done with one more of the blocks `under_way`, has been woken, or it
+    /// is time. Given are their lengths, and how much of each the network carries.
     fn await_sent(
         &self,
         id: ChannelId,
@@ -441,7 +458,10 @@ impl Shared<'_> {
             let (len, carried) = under_way.pop_front().unwrap_or_default();
             self.job.tally.add_bytes(len);
             self.job.tally.add_on_wire(carried + self.job.integrity.header_len());
-            self.tell(SenderInput::BlockSent { channel: id, slot: SlotId(slot.index()) }, Some(slot));
+            self.tell(
+                SenderInput::BlockSent { channel: id, slot: SlotId(slot.index()) },
+                Some(slot),
+            );
         }
         Ok(())
     }
@@ -451,149 +471,4 @@ fn order(channel: &(mpsc::Sender<Option<Order>>, Handle), order: Option<Order>) 
     // A channel that is gone needs none; the transfer is over or failing then.
     let _ = channel.0.send(order);
     channel.1.wake();
-}
-
-impl Shared<'_> {
-    /// Looks at channels and pool until `still` closes and does what tuner and growth say; answers with the threads of channels it opened.
-    fn look<'scope>(
-        &'scope self,
-        scope: &'scope Scope<'scope, '_>,
-        tuning: Option<&Tuning<'_>>,
-        mut pool: Option<Pool<'_>>,
-        mut watched: Vec<Handle>,
-        still: &mpsc::Receiver<()>,
-    ) -> Vec<ScopedJoinHandle<'scope, Option<Box<dyn Channel>>>> {
-        let (mut threads, mut lookout) = (Vec::new(), Lookout::new());
-        let mut tuner = tuning.map(|tuning| (Tuner::new(tuning.freedom), tuning));
-        let (mut wanted, mut congestion) = (watched.len(), None);
-        while still.recv_timeout(LOOK_EVERY) == Err(mpsc::RecvTimeoutError::Timeout) {
-            if let Some(pool) = &mut pool {
-                let (rests, window) = {
-                    let machine = &lock(&self.state).machine;
-                    (machine.rests(), machine.window())
-                };
-                self.grow(pool.look(watched.iter(), self.job.tally, rests, window));
-            }
-            let Some((tuner, tuning)) = &mut tuner else { continue };
-            if let Some(sample) = lookout.sample(&watched, self.job.tally) {
-                tuner.handle(sample);
-            }
-            while let Some(advice) = tuner.poll() {
-                match advice {
-                    Advice::Measured { why } => (tuning.tell)(why),
-                    Advice::Congestion { name, why } => {
-                        // A control that this process may not use changes nothing.
-                        let taken = watched.iter().filter(|handle| handle.set_congestion(name).is_ok()).count();
-                        congestion = Some(name).filter(|_| taken > 0);
-                        if taken > 0 {
-                            (tuning.tell)(why);
-                        }
-                    }
-                    Advice::AddChannels { count, why } => {
-                        wanted = watched.len() + count;
-                        (tuning.ask)(wanted);
-                        (tuning.tell)(why);
-                    }
-                }
-            }
-            while watched.len() < wanted {
-                match self.join(scope, tuning, congestion, &mut watched) {
-                    Joined::Runs(thread) => threads.push(thread),
-                    Joined::NotYet => break,
-                    Joined::NoMore => wanted = watched.len(),
-                }
-            }
-        }
-        threads
-    }
-
-    /// Takes new slots into the pool, and has more of it on its way.
-    fn grow(&self, room: Room) {
-        if room.is_none() {
-            return;
-        }
-        let Room { slots, wider } = room;
-        let mut guard = lock(&self.state);
-        let state = &mut *guard;
-        let (more, all) = (slots.len(), state.checks.len() + slots.len());
-        state.checks.resize(all, Check::default());
-        state.parked.grow(slots);
-        state.machine.widen(wider);
-        let marks = Marks::beside(state.machine.window().0, all);
-        state.machine.grow(more, marks);
-        self.act(state);
-    }
-
-    /// Opens one more channel and runs it.
-    fn join<'scope>(
-        &'scope self,
-        scope: &'scope Scope<'scope, '_>,
-        tuning: &Tuning<'_>,
-        congestion: Option<&str>,
-        watched: &mut Vec<Handle>,
-    ) -> Joined<'scope> {
-        if !lock(&self.state).machine.promise() {
-            return Joined::NoMore;
-        }
-        let opened = match (tuning.further)() {
-            Further::Opened(channel) => match (channel.handle(), channel.handle()) {
-                (Ok(handle), Ok(waker)) => Ok((handle, waker, channel)),
-                _ => Err(Joined::NoMore),
-            },
-            Further::NotYet => Err(Joined::NotYet),
-            Further::NoMore => Err(Joined::NoMore),
-        };
-        let (handle, waker, mut channel) = match opened {
-            Ok(opened) => opened,
-            Err(why) => {
-                let mut state = lock(&self.state);
-                state.machine.give_up();
-                // An end may have waited for this channel.
-                self.act(&mut state);
-                return why;
-            }
-        };
-        if let Some(name) = congestion {
-            // The others took it a moment ago; without it the channel is as good as it was.
-            let _ = handle.set_congestion(name);
-        }
-        channel.check_blocks(self.job.integrity.checks);
-        watched.extend(channel.handle());
-        self.job.cancel.watch(handle);
-        let (orders, queue) = mpsc::channel();
-        let id = {
-            let mut state = lock(&self.state);
-            // Who cancelled while this channel was opened has told the others to end, and does not know of this one.
-            if self.job.cancel.reason().is_some() {
-                let _ = orders.send(None);
-            }
-            state.orders.push((orders, waker));
-            ChannelId(state.orders.len() - 1)
-        };
-        Joined::Runs(scope.spawn(move || self.drive(id, channel, &queue)))
-    }
-}
-
-/// What came of one more channel.
-enum Joined<'scope> {
-    Runs(ScopedJoinHandle<'scope, Option<Box<dyn Channel>>>),
-    NotYet,
-    NoMore,
-}
-
-/// A data connection that broke, in words.
-pub(super) fn broken(error: &io::Error) -> Error {
-    if let Some(told) = told(error) {
-        return told.clone();
-    }
-    match error.kind() {
-        io::ErrorKind::InvalidData => Error::new(Fault::There, "mode-e-broken", format!("data connection: {error}")),
-        _ => Error::new(Fault::Between, "channel-lost", format!("data connection lost: {error}"))
-            .hint("the peer stopped or the path broke; run the same command again"),
-    }
-}
-
-pub(super) fn no_thread(error: &io::Error) -> Error {
-    Error::new(Fault::Here, "no-thread", format!("cannot start a thread: {error}"))
-        .hint("raise the limit of processes (ulimit -u)")
 }

@@ -1,10 +1,11 @@
 //! Sends what comes out of a pipe, whose end nobody knows beforehand, over open channels in MODE E.
 //!
-//! No machine plans here: whoever has a channel free reads the next block, and MODE E's offsets put it in its place.
+//! No machine plans here: whoever has a channel free reads the next block, and MODE E's offsets put
+//! it in its place.
 
+use super::broken::{broken, no_thread};
 use super::desk::Cancel;
 use super::pace::Pace;
-use super::send::{broken, no_thread};
 use super::tally::Tally;
 use crate::channels::Channel;
 use crate::sys::lock::lock;
@@ -55,13 +56,18 @@ impl BlockReader {
         self.next
     }
 
-    /// Fills `into` as far as the input goes; answers with where the bytes belong and how many there are, 0 at the end.
+    /// Fills `into` as far as the input goes; answers with where the bytes belong and how many
+    /// there are, 0 at the end.
     ///
     /// # Errors
     /// When the input cannot be read, or the reason of `cancel`.
     pub fn read(&mut self, into: &mut [u8], cancel: &Cancel) -> Result<(u64, usize), Error> {
         let failed = |error: io::Error| {
-            Error::new(Fault::Here, "storage", format!("read standard input: {}", crate::stores::plain(&error)))
+            Error::new(
+                Fault::Here,
+                "storage",
+                format!("read standard input: {}", crate::stores::plain(&error)),
+            )
         };
         let mut len = 0;
         while len < into.len() && !self.is_over {
@@ -77,7 +83,11 @@ impl BlockReader {
             match self.input.read(&mut into[len..]) {
                 Ok(0) => self.is_over = true,
                 Ok(read) => len += read,
-                Err(error) if matches!(error.kind(), io::ErrorKind::Interrupted | io::ErrorKind::WouldBlock) => {}
+                Err(error)
+                    if matches!(
+                        error.kind(),
+                        io::ErrorKind::Interrupted | io::ErrorKind::WouldBlock
+                    ) => {}
                 Err(error) => return Err(failed(error)),
             }
         }
@@ -87,43 +97,47 @@ impl BlockReader {
     }
 }
 
-/// Sends all of `job.input`; answers with its length when every channel is past its end-of-data mark. The channels come back with it:
-/// closing one before the receiver's last word would look like a loss.
+/// Sends all of `job.input`; answers with its length when every channel is past its end-of-data
+/// mark. The channels come back with it: closing one before the receiver's last word would look
+/// like a loss.
 ///
 /// # Errors
-/// The first error of any channel or of the input, or the reason of a cancellation. No end of file was sent then, so that the receiver
-/// does not take the part for the whole.
+/// The first error of any channel or of the input, or the reason of a cancellation. No end of file
+/// was sent then, so that the receiver does not take the part for the whole.
 pub fn send_stream(job: StreamJob<'_>) -> Result<(u64, Vec<Box<dyn Channel>>), Error> {
     let StreamJob { input, channels, slots, tally, pace, cancel } = job;
     for channel in &channels {
         cancel.watch(channel.handle().map_err(|error| broken(&error))?);
     }
     let reader = Mutex::new(BlockReader::new(input));
-    let carry = |mut channel: Box<dyn Channel>, mut slot: Slot| -> Result<Box<dyn Channel>, Error> {
-        loop {
-            let waiting = Instant::now();
-            let (offset, len) = lock(&reader).read(&mut slot, cancel)?;
-            tally.add_store_wait(waiting);
-            if len == 0 {
-                return Ok(channel);
-            }
-            if let Some(pace) = pace {
-                pace.through(len);
-            }
-            let sending = Instant::now();
-            let header = Header::data(offset, len as u64);
-            channel.send(header, &Check::default(), slot, 0..len).map_err(|error| broken(&error))?;
-            slot = loop {
-                // Nobody wakes it here, but a wake is no answer.
-                if let Some(slot) = channel.sent(None).map_err(|error| broken(&error))? {
-                    break slot;
+    let carry =
+        |mut channel: Box<dyn Channel>, mut slot: Slot| -> Result<Box<dyn Channel>, Error> {
+            loop {
+                let waiting = Instant::now();
+                let (offset, len) = lock(&reader).read(&mut slot, cancel)?;
+                tally.add_store_wait(waiting);
+                if len == 0 {
+                    return Ok(channel);
                 }
-            };
-            tally.add_network(sending);
-            tally.add_bytes(len);
-            tally.add_on_wire(len + HEADER_LEN);
-        }
-    };
+                if let Some(pace) = pace {
+                    pace.through(len);
+                }
+                let sending = Instant::now();
+                let header = Header::data(offset, len as u64);
+                channel
+                    .send(header, &Check::default(), slot, 0..len)
+                    .map_err(|error| broken(&error))?;
+                slot = loop {
+                    // Nobody wakes it here, but a wake is no answer.
+                    if let Some(slot) = channel.sent(None).map_err(|error| broken(&error))? {
+                        break slot;
+                    }
+                };
+                tally.add_network(sending);
+                tally.add_bytes(len);
+                tally.add_on_wire(len + HEADER_LEN);
+            }
+        };
     let count = channels.len() as u64;
     let mut channels = std::thread::scope(|scope| {
         let threads: Vec<_> = channels
@@ -131,15 +145,20 @@ pub fn send_stream(job: StreamJob<'_>) -> Result<(u64, Vec<Box<dyn Channel>>), E
             .zip(slots)
             .map(|(channel, slot)| {
                 let carry = &carry;
-                let body = move || carry(channel, slot).inspect_err(|error| cancel.cancel(error.clone()));
+                let body =
+                    move || carry(channel, slot).inspect_err(|error| cancel.cancel(error.clone()));
                 std::thread::Builder::new().name("stream".to_owned()).spawn_scoped(scope, body)
             })
             .collect();
         let ended: Vec<_> = threads
             .into_iter()
             .map(|thread| {
-                let thread = thread.map_err(|error| no_thread(&error)).inspect_err(|error| cancel.cancel(error.clone()))?;
-                thread.join().unwrap_or_else(|_| Err(Error::new(Fault::Bug, "thread-lost", "a sending thread panicked")))
+                let thread = thread
+                    .map_err(|error| no_thread(&error))
+                    .inspect_err(|error| cancel.cancel(error.clone()))?;
+                thread.join().unwrap_or_else(|_| {
+                    Err(Error::new(Fault::Bug, "thread-lost", "a sending thread panicked"))
+                })
             })
             .collect();
         ended.into_iter().collect::<Result<Vec<_>, Error>>()

@@ -8,7 +8,8 @@ use std::time::Instant;
 /// Totals that threads add to and anyone reads.
 #[derive(Debug, Default)]
 pub struct Tally {
-    /// Payload bytes through this end: handed to the network when sending, in the store when receiving.
+    /// Payload bytes through this end: handed to the network when sending, in the store when
+    /// receiving.
     bytes: AtomicU64,
     /// The same with bytes sent again.
     on_wire: AtomicU64,
@@ -59,7 +60,8 @@ impl Tally {
         Span::from_nanos(self.network.load(Ordering::Relaxed))
     }
 
-    /// When the first payload was given to the network, when sending, or had come whole into a slot, when receiving.
+    /// When the first payload was given to the network, when sending, or had come whole into a
+    /// slot, when receiving.
     pub fn began(&self) -> Option<Instant> {
         self.began.get().copied()
     }
@@ -79,7 +81,8 @@ impl Tally {
         self.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 
-    /// Whether something is being written to the store now: for long, where the store is what is slow.
+    /// Whether something is being written to the store now: for long, where the store is what is
+    /// slow.
     pub fn is_storing(&self) -> bool {
         self.storing.load(Ordering::Relaxed) > 0
     }

@@ -17,11 +17,16 @@ use std::time::Duration;
 const CHECKED: Integrity = Integrity { checks: true, digests: true, short_zeros: false };
 
 pub(super) fn acceptor() -> Acceptor {
-    Acceptor::bind("127.0.0.1:0".parse().expect("an address"), None, None, &TcpOptions::default()).expect("a port")
+    Acceptor::bind("127.0.0.1:0".parse().expect("an address"), None, None, &TcpOptions::default())
+        .expect("a port")
 }
 
 /// Receives five bytes over a TCP channel, with `channels` beside it.
-pub(super) fn receive_hello(acceptor: &Acceptor, channels: Vec<Box<dyn Channel>>, slots: Vec<Slot>) -> Vec<Slot> {
+pub(super) fn receive_hello(
+    acceptor: &Acceptor,
+    channels: Vec<Box<dyn Channel>>,
+    slots: Vec<Slot>,
+) -> Vec<Slot> {
     let address = acceptor.address();
     let sender = std::thread::spawn(move || {
         let mut stream = TcpStream::connect(address).expect("loopback");
@@ -62,8 +67,15 @@ struct Ends {
     carried: u64,
 }
 
-/// Moves `layout` from `source` to `sink` over `count` loopback channels, with digests at both ends.
-fn transfer(layout: &Arc<Layout>, source: &dyn Source, sink: &dyn Sink, count: usize, cancel: &Cancel) -> Ends {
+/// Moves `layout` from `source` to `sink` over `count` loopback channels, with digests at both
+/// ends.
+fn transfer(
+    layout: &Arc<Layout>,
+    source: &dyn Source,
+    sink: &dyn Sink,
+    count: usize,
+    cancel: &Cancel,
+) -> Ends {
     let through = |address| address;
     transfer_through(layout, source, sink, count, cancel, CHECKED, through)
 }
@@ -101,7 +113,11 @@ fn transfer_through(
                 cancel: cancel.clone(),
             });
             done.map(|received| {
-                assert_eq!((received.channel_count, received.slots.len()), (count, count + 3), "no slot is lost");
+                assert_eq!(
+                    (received.channel_count, received.slots.len()),
+                    (count, count + 3),
+                    "no slot is lost"
+                );
                 assert_eq!(received.channels.len(), count - usize::from(received.lost));
                 digests.into_inner().expect("no thread panicked")
             })
@@ -165,7 +181,8 @@ fn tree(path: &Path) -> (Arc<Root>, Arc<Layout>) {
 
 #[test]
 fn a_tree_lands_whole_with_digests_modes_and_times() {
-    let (from, to) = (tempfile::tempdir().expect("a folder"), tempfile::tempdir().expect("a folder"));
+    let (from, to) =
+        (tempfile::tempdir().expect("a folder"), tempfile::tempdir().expect("a folder"));
     plant(from.path());
     for channels in [1, 4] {
         let (root, layout) = tree(from.path());
@@ -176,25 +193,41 @@ fn a_tree_lands_whole_with_digests_modes_and_times() {
         let ends = transfer(&layout, &source, &sink, channels, &Cancel::new());
         let (verdicts, digests) = (ends.sent.expect("sent"), ends.received.expect("received"));
         let landed = sink.land(Some((&verdicts, &digests)));
-        assert_eq!((landed.files, landed.bytes, &landed.failures[..]), (8, layout.payload(), &[][..]));
+        assert_eq!(
+            (landed.files, landed.bytes, &landed.failures[..]),
+            (8, layout.payload(), &[][..])
+        );
         let (_, copy) = tree(&to.path().join("new/tree"));
-        assert_eq!(copy.entries()[1..], layout.entries()[1..], "same paths, lengths, modes, times and links");
+        assert_eq!(
+            copy.entries()[1..],
+            layout.entries()[1..],
+            "same paths, lengths, modes, times and links"
+        );
         for entry in layout.entries().iter().filter(|entry| !entry.is_empty()) {
             use std::os::unix::ffi::OsStrExt;
             let name = std::ffi::OsStr::from_bytes(&entry.path);
             let copy = std::fs::read(to.path().join("new/tree").join(name)).expect("landed");
-            assert!(copy == std::fs::read(from.path().join(name)).expect("source"), "{name:?} differs");
+            assert!(
+                copy == std::fs::read(from.path().join(name)).expect("source"),
+                "{name:?} differs"
+            );
         }
     }
 }
 
 #[test]
 fn a_file_whose_digest_differs_does_not_land_and_the_others_do() {
-    let (from, to) = (tempfile::tempdir().expect("a folder"), tempfile::tempdir().expect("a folder"));
+    let (from, to) =
+        (tempfile::tempdir().expect("a folder"), tempfile::tempdir().expect("a folder"));
     plant(from.path());
     let (root, layout) = tree(from.path());
     let source = PosixSource::new(root, Vec::new(), Arc::clone(&layout));
-    let sink = PosixSink::new(Arc::new(Root::open(to.path()).expect("open")), Vec::new(), Arc::clone(&layout), true);
+    let sink = PosixSink::new(
+        Arc::new(Root::open(to.path()).expect("open")),
+        Vec::new(),
+        Arc::clone(&layout),
+        true,
+    );
     sink.make_folders().expect("folders");
     let ends = transfer(&layout, &source, &sink, 2, &Cancel::new());
     let (mut verdicts, digests) = (ends.sent.expect("sent"), ends.received.expect("received"));
@@ -204,7 +237,11 @@ fn a_file_whose_digest_differs_does_not_land_and_the_others_do() {
     assert_eq!((landed.files, landed.failures.len()), (7, 1));
     assert_eq!(landed.failures[0].1.code, "digest-mismatch");
     let (_, copy) = tree(to.path());
-    assert_eq!(copy.entries().len(), layout.entries().len() - 1, "neither the file nor its temporary is there");
+    assert_eq!(
+        copy.entries().len(),
+        layout.entries().len() - 1,
+        "neither the file nor its temporary is there"
+    );
 }
 
 #[test]
@@ -212,7 +249,11 @@ fn a_failing_sink_ends_both_ends_and_leaves_nothing() {
     struct Full;
     impl Sink for Full {
         fn write(&self, _: usize, offset: u64, _: &[u8]) -> Result<(), Error> {
-            if offset < 3 << 20 { Ok(()) } else { Err(Error::new(Fault::Here, "no-space", "disk full")) }
+            if offset < 3 << 20 {
+                Ok(())
+            } else {
+                Err(Error::new(Fault::Here, "no-space", "disk full"))
+            }
         }
     }
     let layout = Arc::new(Layout::of_file(64 << 20, BLOCK_LEN));
@@ -234,7 +275,15 @@ fn a_cancelled_transfer_ends_at_once() {
     let layout = Arc::new(Layout::of_file(1 << 40, BLOCK_LEN));
     // Guarded, a channel that was never accepted would wait for the control channel's word.
     let (sink, plain) = (Endless(cancel.clone()), Integrity { checks: false, ..CHECKED });
-    let ends = transfer_through(&layout, &crate::stores::ZeroSource, &sink, 3, &cancel, plain, |address| address);
+    let ends = transfer_through(
+        &layout,
+        &crate::stores::ZeroSource,
+        &sink,
+        3,
+        &cancel,
+        plain,
+        |address| address,
+    );
     assert_eq!(ends.received.expect_err("cancelled").code, "cancelled");
     assert!(ends.sent.is_err());
 }
@@ -271,7 +320,8 @@ fn a_bad_block_is_left_out_and_counted_and_a_bad_header_costs_its_channel_alone(
     for (at, bad, lost) in [(57 + 5000, (1, 0), 1..=1), (57 + BLOCK_LEN + 3, (0, 1), 1..=20)] {
         let sink = BytesSink::new(24 << 20);
         let source = crate::stores::MemorySource::new();
-        let ends = transfer_through(&layout, &source, &sink, 3, &Cancel::new(), CHECKED, flipping(at));
+        let ends =
+            transfer_through(&layout, &source, &sink, 3, &Cancel::new(), CHECKED, flipping(at));
         let digests = ends.received.expect("the others go on");
         assert_eq!(ends.bad, bad, "byte {at}");
         let missing = (layout.payload() - ends.held.total()) / BLOCK_LEN as u64;
@@ -281,7 +331,10 @@ fn a_bad_block_is_left_out_and_counted_and_a_bad_header_costs_its_channel_alone(
         let mut expected = vec![0; BLOCK_LEN];
         for range in ends.held.iter().flat_map(|range| range.step_by(BLOCK_LEN)) {
             source.read(0, range, &mut expected).expect("memory");
-            assert!(came[range as usize..][..BLOCK_LEN] == expected, "the block at {range} is not what was sent");
+            assert!(
+                came[range as usize..][..BLOCK_LEN] == expected,
+                "the block at {range} is not what was sent"
+            );
         }
     }
 }
@@ -295,11 +348,18 @@ fn blocks_of_zeros_cross_as_headers_alone_and_count_as_other_bytes_do() {
     let layout = Arc::new(Layout::of_file(bytes.len() as u64, BLOCK_LEN));
     let whole = blake3::hash(&bytes);
     for (short_zeros, blocks) in [(true, 2), (false, 7)] {
-        let (source, sink) = (crate::stores::BytesSource(bytes.clone()), BytesSink::new(bytes.len()));
+        let (source, sink) =
+            (crate::stores::BytesSource(bytes.clone()), BytesSink::new(bytes.len()));
         let integrity = Integrity { short_zeros, ..CHECKED };
-        let ends = transfer_through(&layout, &source, &sink, 2, &Cancel::new(), integrity, |address| address);
+        let ends =
+            transfer_through(&layout, &source, &sink, 2, &Cancel::new(), integrity, |address| {
+                address
+            });
         assert_eq!(ends.received.expect("received").digest(0), Some(*whole.as_bytes()));
-        assert_eq!((ends.sent.expect("sent"), ends.bad), (vec![Verdict::Read(*whole.as_bytes())], (0, 0)));
+        assert_eq!(
+            (ends.sent.expect("sent"), ends.bad),
+            (vec![Verdict::Read(*whole.as_bytes())], (0, 0))
+        );
         assert_eq!(ends.held.total(), bytes.len() as u64);
         assert!(sink.take() == bytes);
         let payload = ends.carried.checked_sub(7 * 57).expect("seven headers came");

@@ -1,4 +1,5 @@
-//! Watches a transfer's channels and its staging pool for the core's tuner and its measure of growth.
+//! Watches a transfer's channels and its staging pool for the core's tuner and its measure of
+//! growth.
 
 use super::BLOCK_LEN;
 use super::tally::Tally;
@@ -37,7 +38,8 @@ pub struct Tuning<'a> {
     pub tell: Tell<'a>,
 }
 
-/// What the tuner may change on this host: `channels`, and the control `congestion`, if one is named, for BBR.
+/// What the tuner may change on this host: `channels`, and the control `congestion`, if one is
+/// named, for BBR.
 pub fn freedom(channels: bool, congestion: Option<&str>) -> Freedom {
     let bbr = TcpOptions { congestion: Some("bbr".to_owned()), buffer: None };
     Freedom {
@@ -47,7 +49,8 @@ pub fn freedom(channels: bool, congestion: Option<&str>) -> Freedom {
     }
 }
 
-/// The largest window that this host lets a connection grow to: the third number of `tcp_wmem` or `tcp_rmem`.
+/// The largest window that this host lets a connection grow to: the third number of `tcp_wmem` or
+/// `tcp_rmem`.
 pub fn window_limit(sysctl: &str) -> Bytes {
     let text = std::fs::read_to_string(format!("/proc/sys/net/ipv4/{sysctl}")).unwrap_or_default();
     // Linux's own default for both, roughly.
@@ -71,11 +74,15 @@ impl Lookout {
     pub(super) fn sample(&mut self, handles: &[Handle], tally: &Tally) -> Option<PathSample> {
         let infos: Vec<_> = handles.iter().filter_map(Handle::tcp_info).collect();
         let count = u32::try_from(infos.len()).ok().filter(|&count| count > 0)?;
-        let sum = |part: fn(&crate::sys::tcp::TcpInfo) -> Span| infos.iter().map(part).fold(Span::ZERO, |sum, span| sum + span);
+        let sum = |part: fn(&crate::sys::tcp::TcpInfo) -> Span| {
+            infos.iter().map(part).fold(Span::ZERO, |sum, span| sum + span)
+        };
         let (network, store_wait) = (tally.network(), tally.store_wait());
-        // Channels that mostly wait for the store say nothing of the network. Those that wait for room at the other end may be many
-        // windows of a long path or one slow store; more channels help the one, and the tuner sees that they do not help the other.
-        let in_network = network.saturating_sub(self.network) > store_wait.saturating_sub(self.store_wait);
+        // Channels that mostly wait for the store say nothing of the network. Those that wait for
+        // room at the other end may be many windows of a long path or one slow store; more channels
+        // help the one, and the tuner sees that they do not help the other.
+        let in_network =
+            network.saturating_sub(self.network) > store_wait.saturating_sub(self.store_wait);
         (self.network, self.store_wait) = (network, store_wait);
         Some(PathSample {
             at: Time::ZERO + Span::from(self.began.elapsed()),
@@ -100,11 +107,17 @@ pub(super) struct Pool<'a> {
 impl<'a> Pool<'a> {
     /// Watches a pool of `slots`; `tell` learns when it grew.
     pub(super) fn new(slots: usize, tell: Tell<'a>) -> Pool<'a> {
-        Pool { growth: Growth::new(Bytes((slots * BLOCK_LEN) as u64)), slots, began: Instant::now(), tell }
+        Pool {
+            growth: Growth::new(Bytes((slots * BLOCK_LEN) as u64)),
+            slots,
+            began: Instant::now(),
+            tell,
+        }
     }
 
-    /// A look at the open channels' `handles`: `rests` is how often the store's side has rested, `window` how many slots channels may have
-    /// on their way, and what that may come to. Answers with what is new, nothing most of the time.
+    /// A look at the open channels' `handles`: `rests` is how often the store's side has rested,
+    /// `window` how many slots channels may have on their way, and what that may come to. Answers
+    /// with what is new, nothing most of the time.
     pub(super) fn look<'h>(
         &mut self,
         handles: impl Iterator<Item = &'h Handle> + Clone,

@@ -1,4 +1,5 @@
-//! `OPTS FARLINE adapt=`: what a node changes by itself of what it sends, and what it tells its client of it (`docs/protocol.md`, D-1 to D-3).
+//! `OPTS FARLINE adapt=`: what a node changes by itself of what it sends, and what it tells its
+//! client of it (`docs/protocol.md`, D-1 to D-3).
 
 use super::data::DataPlane;
 use super::door::Door;
@@ -32,7 +33,10 @@ impl Adapt {
                 "channels" => adapt.channels = true,
                 "congestion" => adapt.congestion = true,
                 other => {
-                    let message = format!("nothing is adapted that is called `{other}`; channels, congestion and none are known");
+                    let message = format!(
+                        "nothing is adapted that is called `{other}`; channels, congestion and \
+                         none are known"
+                    );
                     return Err(Error::new(Fault::You, "unsupported", message));
                 }
             }
@@ -50,7 +54,8 @@ impl Adapt {
     }
 }
 
-/// The connections that come in through a session's door, with what the client wished of all of them.
+/// The connections that come in through a session's door, with what the client wished of all of
+/// them.
 #[derive(Clone, Copy)]
 pub(super) struct Newcomers<'a> {
     door: Option<&'a Door>,
@@ -60,10 +65,15 @@ pub(super) struct Newcomers<'a> {
 
 impl<'a> Newcomers<'a> {
     pub(super) fn of(plane: &'a DataPlane, run: &Run<'_>) -> Newcomers<'a> {
-        Newcomers { door: plane.door.as_ref(), congestion: plane.options.congestion.as_deref(), buffer: run.request.buffer_size }
+        Newcomers {
+            door: plane.door.as_ref(),
+            congestion: plane.options.congestion.as_deref(),
+            buffer: run.request.buffer_size,
+        }
     }
 
-    /// The next within `timeout` whose client is still there: it may have given up since what came too late for a transfer (D-2).
+    /// The next within `timeout` whose client is still there: it may have given up since what came
+    /// too late for a transfer (D-2).
     pub(super) fn next(&self, timeout: Duration) -> Result<Option<Box<dyn Channel>>, Error> {
         let Some(door) = self.door else { return Ok(None) };
         let Some(channel) = door.accept(timeout)? else { return Ok(None) };
@@ -115,7 +125,9 @@ impl Watch {
 
     /// Tells the client what limited this end, over channels of which the kernel says `tcp`.
     pub(super) fn tell(&self, run: &Run<'_>, tally: &Tally, tcp: &[TcpInfo], sending: bool) {
-        let sum = |part: fn(&TcpInfo) -> Span| tcp.iter().map(part).fold(Span::ZERO, |sum, span| sum + span);
+        let sum = |part: fn(&TcpInfo) -> Span| {
+            tcp.iter().map(part).fold(Span::ZERO, |sum, span| sum + span)
+        };
         let waits = Waits {
             moving: self.began.elapsed().into(),
             setting_up: Span::ZERO,
@@ -141,7 +153,10 @@ mod tests {
         let all = Adapt { told: true, channels: true, congestion: true };
         assert_eq!(Adapt::parse("channels+congestion").expect("a list"), all);
         assert_eq!(Adapt::parse("congestion").expect("a list"), Adapt { channels: false, ..all });
-        assert_eq!(Adapt::parse("none").expect("nothing"), Adapt { channels: false, congestion: false, ..all });
+        assert_eq!(
+            Adapt::parse("none").expect("nothing"),
+            Adapt { channels: false, congestion: false, ..all }
+        );
         for wrong in ["", "staging", "channels+", "none+channels"] {
             assert_eq!(Adapt::parse(wrong).expect_err("refused").code, "unsupported", "{wrong}");
         }

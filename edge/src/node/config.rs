@@ -1,4 +1,5 @@
-//! What a node exports, where it listens and whom it lets in: from flags, from a TOML file, flags first.
+//! What a node exports, where it listens and whom it lets in: from flags, from a TOML file, flags
+//! first.
 
 use crate::channels::trust::Identity;
 use farline_core::units::{Bytes, Error, Fault, ParseQuantityError, Rate};
@@ -66,7 +67,8 @@ pub struct Config {
     pub allow_memory: Option<Bytes>,
     /// How fast clients may measure the path to here; not at all when absent.
     pub allow_profile: Option<Rate>,
-    /// Staging pool of each session that moves data; when absent it begins with 64 MiB and grows where that helps.
+    /// Staging pool of each session that moves data; when absent it begins with 64 MiB and grows
+    /// where that helps.
     pub staging: Option<Bytes>,
     /// Sessions at once.
     pub sessions: usize,
@@ -90,7 +92,8 @@ pub struct ConfigFile {
     pub data_address: Option<IpAddr>,
     /// See [`Config::third_party`].
     pub third_party: Option<bool>,
-    /// Whether to offer TLS, with a key made at the start unless `tls_cert` and `tls_key` are given.
+    /// Whether to offer TLS, with a key made at the start unless `tls_cert` and `tls_key` are
+    /// given.
     pub tls: Option<bool>,
     /// See [`TlsKey::Files`].
     pub tls_cert: Option<PathBuf>,
@@ -113,7 +116,8 @@ pub struct ConfigFile {
 /// Where a node listens when nothing is said: this host alone, GridFTP's port.
 pub const DEFAULT_LISTEN: &str = "127.0.0.1:2811";
 
-/// Seconds in which nothing moves before a transfer is ended when nothing is said: longer than a disk stalls.
+/// Seconds in which nothing moves before a transfer is ended when nothing is said: longer than a
+/// disk stalls.
 const DEFAULT_TIMEOUT: u64 = 300;
 
 impl ConfigFile {
@@ -122,7 +126,9 @@ impl ConfigFile {
     /// # Errors
     /// When it cannot be read, is not TOML, or has a key that no node knows.
     pub fn read(path: &Path) -> Result<ConfigFile, Error> {
-        let wrong = |what: String| Error::new(Fault::You, "bad-config", format!("{}: {what}", path.display()));
+        let wrong = |what: String| {
+            Error::new(Fault::You, "bad-config", format!("{}: {what}", path.display()))
+        };
         let text = std::fs::read_to_string(path).map_err(|error| wrong(error.to_string()))?;
         toml::from_str(&text).map_err(|error| wrong(error.to_string().trim_end().to_owned()))
     }
@@ -133,10 +139,14 @@ impl ConfigFile {
     /// When the root is missing or a value makes no sense.
     pub fn build(self) -> Result<Config, Error> {
         let wrong = |message: String| Error::new(Fault::You, "bad-config", message);
-        let root = self.root.ok_or_else(|| wrong("no directory to serve".to_owned()).hint("say which with --root DIR"))?;
+        let root = self.root.ok_or_else(|| {
+            wrong("no directory to serve".to_owned()).hint("say which with --root DIR")
+        })?;
         let listen = match self.listen {
             Some(listen) => listen,
-            None => DEFAULT_LISTEN.parse().map_err(|_| Error::new(Fault::Bug, "bad-default", "the default address is none"))?,
+            None => DEFAULT_LISTEN.parse().map_err(|_| {
+                Error::new(Fault::Bug, "bad-default", "the default address is none")
+            })?,
         };
         let staging = self.staging.map(|text| text.parse()).transpose();
         let staging = staging.map_err(|error: ParseQuantityError| wrong(error.to_string()))?;
@@ -155,9 +165,8 @@ impl ConfigFile {
             (None, None, Some(true)) => Some(TlsKey::Fresh),
             (None, None, _) => None,
             _ => {
-                return Err(
-                    wrong("a TLS certificate and its key go together".to_owned()).hint("give both --tls-cert and --tls-key")
-                );
+                return Err(wrong("a TLS certificate and its key go together".to_owned())
+                    .hint("give both --tls-cert and --tls-key"));
             }
         };
         let data_ports = self.data_ports.as_deref().map(parse_ports).transpose().map_err(wrong)?;
@@ -178,7 +187,8 @@ impl ConfigFile {
             allow_profile,
             staging,
             sessions,
-            patience: Some(Duration::from_secs(self.timeout.unwrap_or(DEFAULT_TIMEOUT))).filter(|patience| !patience.is_zero()),
+            patience: Some(Duration::from_secs(self.timeout.unwrap_or(DEFAULT_TIMEOUT)))
+                .filter(|patience| !patience.is_zero()),
         })
     }
 }
@@ -188,7 +198,9 @@ impl ConfigFile {
 /// # Errors
 /// In words, when it is no range of ports.
 pub fn parse_ports(text: &str) -> Result<(u16, u16), String> {
-    let range = text.split_once('-').and_then(|(low, high)| Some((low.trim().parse().ok()?, high.trim().parse().ok()?)));
+    let range = text
+        .split_once('-')
+        .and_then(|(low, high)| Some((low.trim().parse().ok()?, high.trim().parse().ok()?)));
     range
         .filter(|&(low, high)| low > 0 && low <= high)
         .ok_or_else(|| format!("`{text}` is not a range of ports such as 50000-50100"))
@@ -200,9 +212,18 @@ mod tests {
 
     #[test]
     fn a_file_may_say_little_but_not_nonsense() {
-        let read = |text: &str| toml::from_str::<ConfigFile>(text).map_err(|error| error.to_string()).map(ConfigFile::build);
-        let config = read("root = '/data'\nanonymous = 'read'\ndata_ports = '50000-50100'").expect("TOML").expect("valid");
-        assert_eq!((config.anonymous, config.data_ports, config.sessions), (Anonymous::Read, Some((50000, 50100)), 64));
+        let read = |text: &str| {
+            toml::from_str::<ConfigFile>(text)
+                .map_err(|error| error.to_string())
+                .map(ConfigFile::build)
+        };
+        let config = read("root = '/data'\nanonymous = 'read'\ndata_ports = '50000-50100'")
+            .expect("TOML")
+            .expect("valid");
+        assert_eq!(
+            (config.anonymous, config.data_ports, config.sessions),
+            (Anonymous::Read, Some((50000, 50100)), 64)
+        );
         assert!(config.listen.ip().is_loopback(), "the default reaches nobody by accident");
         assert!(read("").expect("TOML").is_err(), "a root is needed");
         assert!(read("root = '/data'\ndata_ports = '9-1'").expect("TOML").is_err());

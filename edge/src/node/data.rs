@@ -33,7 +33,10 @@ const STAGING: Bytes = Bytes::mib(64);
 /// The time of day, for markers and listings.
 pub(super) fn wall_clock() -> Timestamp {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    Timestamp { seconds: i64::try_from(since.as_secs()).unwrap_or(i64::MAX), nanos: since.subsec_nanos() }
+    Timestamp {
+        seconds: i64::try_from(since.as_secs()).unwrap_or(i64::MAX),
+        nanos: since.subsec_nanos(),
+    }
 }
 
 /// Listeners, channels and staging of one session.
@@ -106,22 +109,35 @@ impl DataPlane {
         self.targets.clear();
         let ip = self.local.ip().to_canonical();
         if family.is_some_and(|family| family != Family::of(&SocketAddr::new(ip, 0))) {
-            let message = "the control connection is of another address family, and so would the data connection be";
+            let message = "the control connection is of another address family, and so would the \
+                data connection be";
             return Err(Error::new(Fault::You, "unsupported", message));
         }
         if self.by_rdma {
             return self.passive_by_rdma(ip);
         }
         if let Some(door) = &mut self.door {
-            let listener = bind(SocketAddr::new(ip, 0), self.shared.config.data_ports, &self.options)?;
-            let failed = |error: std::io::Error| Error::new(Fault::Here, "no-data-port", error.to_string());
+            let listener =
+                bind(SocketAddr::new(ip, 0), self.shared.config.data_ports, &self.options)?;
+            let failed =
+                |error: std::io::Error| Error::new(Fault::Here, "no-data-port", error.to_string());
             door.clear();
             door.listen(listener).map_err(failed)?;
-            return door.address().ok_or_else(|| Error::new(Fault::Bug, "no-data-port", "the data port has no address"));
+            return door.address().ok_or_else(|| {
+                Error::new(Fault::Bug, "no-data-port", "the data port has no address")
+            });
         }
         let peer = (!self.shared.config.third_party).then(|| self.peer.ip().to_canonical());
-        let acceptor = Acceptor::bind(SocketAddr::new(ip, 0), self.shared.config.data_ports, peer, &self.options)?;
-        let told = SocketAddr::new(self.shared.config.data_address.unwrap_or(ip), acceptor.address().port());
+        let acceptor = Acceptor::bind(
+            SocketAddr::new(ip, 0),
+            self.shared.config.data_ports,
+            peer,
+            &self.options,
+        )?;
+        let told = SocketAddr::new(
+            self.shared.config.data_address.unwrap_or(ip),
+            acceptor.address().port(),
+        );
         self.acceptor = Some(acceptor);
         Ok(told)
     }
@@ -153,7 +169,8 @@ impl DataPlane {
     }
 
     fn staging_slots(&self) -> usize {
-        usize::try_from(self.shared.config.staging.unwrap_or(STAGING).0).unwrap_or(usize::MAX) / BLOCK_LEN
+        usize::try_from(self.shared.config.staging.unwrap_or(STAGING).0).unwrap_or(usize::MAX)
+            / BLOCK_LEN
     }
 
     /// Takes the addresses to connect to.
@@ -161,14 +178,24 @@ impl DataPlane {
         self.channels.clear();
         if self.door.is_some() {
             // K-1: the client opens every data connection of a session that has a key.
-            return Err(Error::new(Fault::You, "bad-sequence", "with a key the client connects: say PASV, EPSV or SPAS"));
+            return Err(Error::new(
+                Fault::You,
+                "bad-sequence",
+                "with a key the client connects: say PASV, EPSV or SPAS",
+            ));
         }
         self.acceptor = None;
         let own = |ip: IpAddr| ip.to_canonical() == self.peer.ip().to_canonical();
-        if !self.shared.config.third_party && !addresses.iter().all(|address| own(address.ip()) && address.port() >= 1024) {
+        if !self.shared.config.third_party
+            && !addresses.iter().all(|address| own(address.ip()) && address.port() >= 1024)
+        {
             // RFC 2577, section 3: else the node is a weapon against hosts that trust it.
-            return Err(Error::new(Fault::Refused, "permission-denied", "data connections go to the client's own address only")
-                .hint("the operator can allow third-party transfers with `third_party = true`"));
+            return Err(Error::new(
+                Fault::Refused,
+                "permission-denied",
+                "data connections go to the client's own address only",
+            )
+            .hint("the operator can allow third-party transfers with `third_party = true`"));
         }
         self.targets = addresses;
         Ok(())
@@ -187,16 +214,22 @@ impl DataPlane {
 
     /// What data connections are encrypted with, if they are.
     pub(super) fn tls(&self) -> Option<Arc<ServerConfig>> {
-        self.shared.identity.as_ref().filter(|_| self.private).map(|identity| Arc::clone(&identity.config))
+        self.shared
+            .identity
+            .as_ref()
+            .filter(|_| self.private)
+            .map(|identity| Arc::clone(&identity.config))
     }
 
     /// Farline's own options.
     pub(super) fn set_option(&mut self, name: &str, value: &str) -> Result<(), Error> {
         match name {
             "congestion" => {
-                // Only names that Farline knows: a client may not have this host load modules of its choice. What the kernel has
-                // is asked of it.
-                let cannot = |error: Error| error.while_doing(format!("this node cannot use congestion control `{value}`"));
+                // Only names that Farline knows: a client may not have this host load modules of
+                // its choice. What the kernel has is asked of it.
+                let cannot = |error: Error| {
+                    error.while_doing(format!("this node cannot use congestion control `{value}`"))
+                };
                 let mut name = value.to_owned();
                 let held = match value.parse::<Algorithm>() {
                     Ok(_) => Some(kernelcc::obtain(&Wish::new(value)).map_err(cannot)?),
@@ -209,7 +242,9 @@ impl DataPlane {
                 check(&options).map_err(|error| {
                     let why = match error.kind() {
                         ErrorKind::NotFound => "its kernel has none of that name".to_owned(),
-                        ErrorKind::PermissionDenied => "its kernel has it for processes with CAP_NET_ADMIN only".to_owned(),
+                        ErrorKind::PermissionDenied => {
+                            "its kernel has it for processes with CAP_NET_ADMIN only".to_owned()
+                        }
                         _ => error.to_string(),
                     };
                     Error::new(
@@ -230,13 +265,17 @@ impl DataPlane {
             "zeros" => set(&mut self.integrity.short_zeros, value, "short"),
             "source" => {
                 let source = blake3::Hash::from_hex(value);
-                self.source =
-                    *source.map_err(|_| Error::new(Fault::You, "rejected", "a source is 64 hexadecimal digits"))?.as_bytes();
+                self.source = *source
+                    .map_err(|_| {
+                        Error::new(Fault::You, "rejected", "a source is 64 hexadecimal digits")
+                    })?
+                    .as_bytes();
                 Ok(())
             }
             "key" => {
-                let key =
-                    Key::from_hex(value).ok_or_else(|| Error::new(Fault::You, "bad-key", "a key is 64 hexadecimal digits"))?;
+                let key = Key::from_hex(value).ok_or_else(|| {
+                    Error::new(Fault::You, "bad-key", "a key is 64 hexadecimal digits")
+                })?;
                 self.channels.clear();
                 self.targets.clear();
                 self.acceptor = None;
@@ -248,7 +287,11 @@ impl DataPlane {
                     self.in_order = value == "ascending";
                     Ok(())
                 }
-                _ => Err(Error::new(Fault::You, "unsupported", format!("`{value}` is not offered; ascending and any are"))),
+                _ => Err(Error::new(
+                    Fault::You,
+                    "unsupported",
+                    format!("`{value}` is not offered; ascending and any are"),
+                )),
             },
             "adapt" => {
                 self.adapt = Adapt::parse(value)?;
@@ -274,14 +317,26 @@ impl DataPlane {
     }
 
     /// Connects to the client, or the stripe whose turn it is.
-    pub(super) fn connect(&self, turn: usize, buffer: Option<Bytes>) -> Result<crate::channels::tcp::TcpChannel, Error> {
+    pub(super) fn connect(
+        &self,
+        turn: usize,
+        buffer: Option<Bytes>,
+    ) -> Result<crate::channels::tcp::TcpChannel, Error> {
         let Some(&target) = self.targets.get(turn % self.targets.len().max(1)) else {
-            return Err(Error::new(Fault::You, "data-connection", "no data connection was arranged: say PORT or EPRT first"));
+            return Err(Error::new(
+                Fault::You,
+                "data-connection",
+                "no data connection was arranged: say PORT or EPRT first",
+            ));
         };
         let options = TcpOptions { buffer: buffer.or(self.options.buffer), ..self.options.clone() };
         connect(target, Some(self.local), &options, CONNECT_TIMEOUT).map_err(|error| {
-            Error::new(Fault::Between, "data-connection", format!("cannot connect to {target} for data: {error}"))
-                .hint("a firewall before the client may refuse connections from outside")
+            Error::new(
+                Fault::Between,
+                "data-connection",
+                format!("cannot connect to {target} for data: {error}"),
+            )
+            .hint("a firewall before the client may refuse connections from outside")
         })
     }
 
@@ -290,8 +345,9 @@ impl DataPlane {
         if slots.len() >= least {
             return Ok(slots);
         }
-        pool(self.staging_slots().max(least), BLOCK_LEN)
-            .map_err(|error| Error::new(Fault::Here, "no-memory", format!("no memory for the staging pool: {error}")))
+        pool(self.staging_slots().max(least), BLOCK_LEN).map_err(|error| {
+            Error::new(Fault::Here, "no-memory", format!("no memory for the staging pool: {error}"))
+        })
     }
 
     /// Checked blocks are for trees (clause I-1).
@@ -321,7 +377,11 @@ impl DataPlane {
 /// Switches `what` on by its `name`, or off by `none`.
 fn set(what: &mut bool, value: &str, name: &str) -> Result<(), Error> {
     if value != name && value != "none" {
-        return Err(Error::new(Fault::You, "unsupported", format!("`{value}` is not offered; {name} and none are")));
+        return Err(Error::new(
+            Fault::You,
+            "unsupported",
+            format!("`{value}` is not offered; {name} and none are"),
+        ));
     }
     *what = value == name;
     Ok(())

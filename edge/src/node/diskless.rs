@@ -1,4 +1,5 @@
-//! `OPTS FARLINE store=`: a session's store without a disk, where the operator allows it (`docs/protocol.md`, S-1 to S-3).
+//! `OPTS FARLINE store=`: a session's store without a disk, where the operator allows it
+//! (`docs/protocol.md`, S-1 to S-3).
 
 use super::Shared;
 use crate::stores::{Diskless, DisklessSink};
@@ -19,13 +20,18 @@ pub(super) fn choose(shared: &Shared, value: &str) -> Result<Option<Diskless>, E
         return Ok(None);
     }
     let known = Diskless::parse(value, ':');
-    let store = known.ok_or_else(|| Error::new(Fault::You, "unsupported", format!("there is no store `{value}`")))??;
+    let store = known.ok_or_else(|| {
+        Error::new(Fault::You, "unsupported", format!("there is no store `{value}`"))
+    })??;
     let refused = |message: String| {
-        Err(Error::new(Fault::Refused, "store-not-allowed", message)
-            .hint("the node's operator can allow it: farline serve --allow-null --allow-memory SIZE"))
+        Err(Error::new(Fault::Refused, "store-not-allowed", message).hint(
+            "the node's operator can allow it: farline serve --allow-null --allow-memory SIZE",
+        ))
     };
     match (store, shared.config.allow_memory) {
-        (Diskless::Null, _) if !shared.config.allow_null => refused("this node does not allow ?null".to_owned()),
+        (Diskless::Null, _) if !shared.config.allow_null => {
+            refused("this node does not allow ?null".to_owned())
+        }
         (Diskless::Memory(_), None) => refused("this node does not allow ?memory".to_owned()),
         (Diskless::Memory(size), Some(limit)) if size > limit => {
             refused(format!("this node allows at most {limit} of memory, not {size}"))
@@ -34,7 +40,8 @@ pub(super) fn choose(shared: &Shared, value: &str) -> Result<Option<Diskless>, E
     }
 }
 
-/// A memory store's share of what the operator allows all sessions together; given back when dropped.
+/// A memory store's share of what the operator allows all sessions together; given back when
+/// dropped.
 #[derive(Debug)]
 pub(super) struct Share {
     shared: Arc<Shared>,
@@ -48,7 +55,11 @@ impl Drop for Share {
 }
 
 /// Makes the store that `layout` lands in.
-pub(super) fn sink(shared: &Arc<Shared>, store: Diskless, layout: &Arc<Layout>) -> Result<(DisklessSink, Option<Share>), Error> {
+pub(super) fn sink(
+    shared: &Arc<Shared>,
+    store: Diskless,
+    layout: &Arc<Layout>,
+) -> Result<(DisklessSink, Option<Share>), Error> {
     let share = match store {
         Diskless::Null => None,
         Diskless::Memory(size) => Some(reserve(shared, size)?),
@@ -59,13 +70,18 @@ pub(super) fn sink(shared: &Arc<Shared>, store: Diskless, layout: &Arc<Layout>) 
 fn reserve(shared: &Arc<Shared>, size: Bytes) -> Result<Share, Error> {
     let limit = shared.config.allow_memory.unwrap_or_default();
     let used: &AtomicU64 = &shared.memory_used;
-    let taken = used
-        .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |used| used.checked_add(size.0).filter(|&total| total <= limit.0));
+    let taken = used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |used| {
+        used.checked_add(size.0).filter(|&total| total <= limit.0)
+    });
     match taken {
         Ok(_) => Ok(Share { shared: Arc::clone(shared), bytes: size.0 }),
         Err(used) => {
-            let message = format!("{} of this node's {limit} of memory are in use, and {size} were asked for", Bytes(used));
-            Err(Error::new(Fault::Refused, "store-not-allowed", message).hint("try again when the other transfers are over"))
+            let message = format!(
+                "{} of this node's {limit} of memory are in use, and {size} were asked for",
+                Bytes(used)
+            );
+            Err(Error::new(Fault::Refused, "store-not-allowed", message)
+                .hint("try again when the other transfers are over"))
         }
     }
 }

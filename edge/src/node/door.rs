@@ -1,8 +1,9 @@
-//! Where a session's data connections come in when the client opens them all: each shows the session's key first.
+//! Where a session's data connections come in when the client opens them all: each shows the
+//! session's key first.
 //!
-//! Preambles are read side by side on the node's runtime, so that who connects and says nothing, or says it slowly, holds
-//! nobody up (docs/protocol.md, K-3). Connections come from the session's own data port, or from the control port, where
-//! [`Doors`] finds the session by the preamble (K-5).
+//! Preambles are read side by side on the node's runtime, so that who connects and says nothing, or
+//! says it slowly, holds nobody up (docs/protocol.md, K-3). Connections come from the session's own
+//! data port, or from the control port, where [`Doors`] finds the session by the preamble (K-5).
 
 use super::wire::{HANDSHAKE_TIMEOUT, PREAMBLE_TIMEOUT};
 use crate::channels::key::{Key, PREAMBLE_LEN, PROOF_LEN, Token};
@@ -70,10 +71,18 @@ impl Doors {
         let inside = Arc::new(Inside { key, tls, arrivals });
         lock(&self.0).insert(inside.key.token(), Arc::downgrade(&inside));
         let exchange = Exchange::new(inside.key.clone());
-        Door { inside, arrived: Mutex::new(arrived), listening: None, rdma: None, exchange, doors: Arc::clone(self) }
+        Door {
+            inside,
+            arrived: Mutex::new(arrived),
+            listening: None,
+            rdma: None,
+            exchange,
+            doors: Arc::clone(self),
+        }
     }
 
-    /// Gives a connection that came with `preamble` to the session it is of. Answers whether there is one.
+    /// Gives a connection that came with `preamble` to the session it is of. Answers whether there
+    /// is one.
     pub(super) async fn admit(&self, preamble: &[u8; PREAMBLE_LEN], stream: TcpStream) -> bool {
         let Some(token) = Token::of(preamble) else { return false };
         let Some(inside) = lock(&self.0).get(&token).and_then(Weak::upgrade) else { return false };
@@ -105,23 +114,41 @@ impl Door {
     ///
     /// # Errors
     /// When no RDMA device of this host serves that address.
-    pub(super) fn listen_for_rdma(&mut self, ip: IpAddr, terms: Terms) -> Result<SocketAddr, Error> {
+    pub(super) fn listen_for_rdma(
+        &mut self,
+        ip: IpAddr,
+        terms: Terms,
+    ) -> Result<SocketAddr, Error> {
         // A weak one: a session that is gone must not be kept by those who knock.
         let inside = Arc::downgrade(&self.inside);
-        let deliver = move |channel| inside.upgrade().is_some_and(|inside| inside.arrivals.try_send(Some(channel)).is_ok());
+        let deliver = move |channel| {
+            inside.upgrade().is_some_and(|inside| inside.arrivals.try_send(Some(channel)).is_ok())
+        };
         let rdma = RdmaDoor::open(ip, self.inside.key.clone(), terms, deliver)?;
         let address = rdma.address();
         self.rdma = Some(rdma);
         Ok(address)
     }
 
-    /// Takes an RDMA channel that the client offers over the control connection, to this host's `ip`; answers with what to tell it.
+    /// Takes an RDMA channel that the client offers over the control connection, to this host's
+    /// `ip`; answers with what to tell it.
     ///
     /// # Errors
     /// When the two ends cannot be connected.
-    pub(super) fn take_rdma(&mut self, ip: IpAddr, terms: Terms, offer: &str) -> Result<String, Error> {
+    pub(super) fn take_rdma(
+        &mut self,
+        ip: IpAddr,
+        terms: Terms,
+        offer: &str,
+    ) -> Result<String, Error> {
         let (channel, told) = self.exchange.accept(ip, terms, offer)?;
-        let full = |_| Error::new(Fault::Refused, "too-many-channels", "more RDMA channels than any session uses");
+        let full = |_| {
+            Error::new(
+                Fault::Refused,
+                "too-many-channels",
+                "more RDMA channels than any session uses",
+            )
+        };
         self.inside.arrivals.try_send(Some(channel)).map_err(full)?;
         Ok(told)
     }
@@ -165,13 +192,15 @@ impl Incoming for Door {
 impl Inside {
     /// Makes a channel of a connection whose preamble was right.
     async fn enter(&self, stream: TcpStream) {
-        // A connection that died meanwhile, or one more than a session can use, is dropped; its client sees that.
+        // A connection that died meanwhile, or one more than a session can use, is dropped; its
+        // client sees that.
         let Ok(stream) = stream.into_std() else { return };
         let channel: io::Result<Box<dyn Channel>> = match &self.tls {
             None => TcpChannel::new(stream).map(|channel| Box::new(channel) as Box<dyn Channel>),
             Some(config) => {
                 let (key, config) = (self.key.clone(), Arc::clone(config));
-                let secured = tokio::task::spawn_blocking(move || secure(stream, config, &key)).await;
+                let secured =
+                    tokio::task::spawn_blocking(move || secure(stream, config, &key)).await;
                 secured.unwrap_or_else(|_| Err(io::Error::other("a thread panicked")))
             }
         };
@@ -182,7 +211,11 @@ impl Inside {
 }
 
 /// The TLS handshake, and the proof that must follow it (P-2).
-fn secure(stream: std::net::TcpStream, config: Arc<ServerConfig>, key: &Key) -> io::Result<Box<dyn Channel>> {
+fn secure(
+    stream: std::net::TcpStream,
+    config: Arc<ServerConfig>,
+    key: &Key,
+) -> io::Result<Box<dyn Channel>> {
     stream.set_nonblocking(false)?;
     let handle = Handle::of(&stream)?;
     let mut stream = tls::accept(stream, config, HANDSHAKE_TIMEOUT)?;
@@ -212,7 +245,8 @@ async fn attend(listener: tokio::net::TcpListener, inside: Weak<Inside>) {
         let Some(inside) = inside.upgrade() else { return };
         pending.retain(|pending| !pending.0.is_finished());
         if pending.len() >= MOST_PENDING {
-            // A client's preamble comes with its connection: whoever has waited longest is no client.
+            // A client's preamble comes with its connection: whoever has waited longest is no
+            // client.
             pending.pop_front();
         }
         pending.push_back(Pending(tokio::spawn(greet(inside, stream)).abort_handle()));

@@ -1,10 +1,12 @@
-//! What a session asks of the node's files: look, list, make, remove, rename; all beneath the exported root.
+//! What a session asks of the node's files: look, list, make, remove, rename; all beneath the
+//! exported root.
 
 use crate::stores::{Root, storage_error};
 use farline_core::gridftp::{Entry, Kind, Pathname, Timestamp};
 use farline_core::units::Error;
 use rustix::fs::{
-    AtFlags, Dir, FileType, Mode, OFlags, Stat, Timespec, Timestamps, UTIME_OMIT, mkdirat, readlinkat, renameat, statat, unlinkat,
+    AtFlags, Dir, FileType, Mode, OFlags, Stat, Timespec, Timestamps, UTIME_OMIT, mkdirat,
+    readlinkat, renameat, statat, unlinkat,
 };
 use std::ffi::OsStr;
 use std::fs::{File, Permissions};
@@ -36,7 +38,11 @@ impl Files<'_> {
         let at = beneath(path);
         let stat = self.root.stat(at).or_else(|error| {
             // A link that leads nowhere, or outside, can still be looked at.
-            self.root.stat_link(at).ok().filter(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Symlink).ok_or(error)
+            self.root
+                .stat_link(at)
+                .ok()
+                .filter(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Symlink)
+                .ok_or(error)
         });
         let stat = stat.map_err(|error| storage_error("look at", path.as_bytes(), &error))?;
         Ok(self.entry(path.clone(), &stat))
@@ -46,7 +52,8 @@ impl Files<'_> {
     pub(crate) fn list(&self, path: &Pathname) -> Result<Vec<Entry>, Error> {
         let at = beneath(path);
         let failed = |error: io::Error| storage_error("list", path.as_bytes(), &error);
-        let folder = self.root.open_beneath(at, OFlags::RDONLY | OFlags::DIRECTORY, 0).map_err(failed)?;
+        let folder =
+            self.root.open_beneath(at, OFlags::RDONLY | OFlags::DIRECTORY, 0).map_err(failed)?;
         let names = Dir::read_from(&folder).map_err(|errno| failed(errno.into()))?;
         let mut entries = Vec::new();
         for name in names {
@@ -57,7 +64,10 @@ impl Files<'_> {
             if matches!(name, b"." | b"..") || !pathname.fits_a_line() {
                 continue;
             }
-            let Ok(own) = statat(&folder, OsStr::from_bytes(name), AtFlags::SYMLINK_NOFOLLOW) else { continue };
+            let Ok(own) = statat(&folder, OsStr::from_bytes(name), AtFlags::SYMLINK_NOFOLLOW)
+            else {
+                continue;
+            };
             let mut entry = self.entry(pathname, &own);
             if entry.kind == Kind::Symlink {
                 let target = readlinkat(&folder, OsStr::from_bytes(name), Vec::new()).ok();
@@ -74,11 +84,15 @@ impl Files<'_> {
     }
 
     pub(crate) fn make_directory(&self, path: &Pathname) -> Result<(), Error> {
-        self.within("create directory", path, |folder, name| Ok(mkdirat(folder, name, Mode::from_raw_mode(0o777))?))
+        self.within("create directory", path, |folder, name| {
+            Ok(mkdirat(folder, name, Mode::from_raw_mode(0o777))?)
+        })
     }
 
     pub(crate) fn remove_directory(&self, path: &Pathname) -> Result<(), Error> {
-        self.within("remove directory", path, |folder, name| Ok(unlinkat(folder, name, AtFlags::REMOVEDIR)?))
+        self.within("remove directory", path, |folder, name| {
+            Ok(unlinkat(folder, name, AtFlags::REMOVEDIR)?)
+        })
     }
 
     pub(crate) fn remove_file(&self, path: &Pathname) -> Result<(), Error> {
@@ -89,32 +103,50 @@ impl Files<'_> {
     pub(crate) fn rename(&self, from: &Pathname, to: &Pathname) -> Result<(), Error> {
         let (target, target_name) = self.parent("rename to", to)?;
         if crate::stores::is_special(&target, &target_name) {
-            let refused = io::Error::new(io::ErrorKind::PermissionDenied, "a device, FIFO or socket is not replaced");
+            let refused = io::Error::new(
+                io::ErrorKind::PermissionDenied,
+                "a device, FIFO or socket is not replaced",
+            );
             return Err(storage_error("rename to", to.as_bytes(), &refused));
         }
-        self.within("rename", from, |folder, name| Ok(renameat(folder, name, &target, OsStr::from_bytes(&target_name))?))
+        self.within("rename", from, |folder, name| {
+            Ok(renameat(folder, name, &target, OsStr::from_bytes(&target_name))?)
+        })
     }
 
     pub(crate) fn set_modified(&self, path: &Pathname, modified: Timestamp) -> Result<(), Error> {
         let times = Timestamps {
             last_access: Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT as _ },
-            last_modification: Timespec { tv_sec: modified.seconds, tv_nsec: modified.nanos.into() },
+            last_modification: Timespec {
+                tv_sec: modified.seconds,
+                tv_nsec: modified.nanos.into(),
+            },
         };
         let set = self.file(path).and_then(|file| Ok(rustix::fs::futimens(&file, &times)?));
         set.map_err(|error| storage_error("set time of", path.as_bytes(), &error))
     }
 
     pub(crate) fn set_mode(&self, path: &Pathname, mode: u32) -> Result<(), Error> {
-        let set = self.file(path).and_then(|file| file.set_permissions(Permissions::from_mode(mode & 0o777)));
+        let set = self
+            .file(path)
+            .and_then(|file| file.set_permissions(Permissions::from_mode(mode & 0o777)));
         set.map_err(|error| storage_error("set mode of", path.as_bytes(), &error))
     }
 
     fn file(&self, path: &Pathname) -> io::Result<File> {
-        self.root.open_beneath(beneath(path), OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY, 0).map(File::from)
+        self.root
+            .open_beneath(beneath(path), OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY, 0)
+            .map(File::from)
     }
 
-    fn parent(&self, doing: &str, path: &Pathname) -> Result<(std::os::fd::OwnedFd, Vec<u8>), Error> {
-        self.root.parent(beneath(path)).map_err(|error| storage_error(doing, path.as_bytes(), &error))
+    fn parent(
+        &self,
+        doing: &str,
+        path: &Pathname,
+    ) -> Result<(std::os::fd::OwnedFd, Vec<u8>), Error> {
+        self.root
+            .parent(beneath(path))
+            .map_err(|error| storage_error(doing, path.as_bytes(), &error))
     }
 
     fn within(
@@ -124,7 +156,8 @@ impl Files<'_> {
         act: impl FnOnce(&std::os::fd::OwnedFd, &OsStr) -> io::Result<()>,
     ) -> Result<(), Error> {
         let (folder, name) = self.parent(doing, path)?;
-        act(&folder, OsStr::from_bytes(&name)).map_err(|error| storage_error(doing, path.as_bytes(), &error))
+        act(&folder, OsStr::from_bytes(&name))
+            .map_err(|error| storage_error(doing, path.as_bytes(), &error))
     }
 
     fn entry(&self, name: Pathname, stat: &Stat) -> Entry {

@@ -1,8 +1,9 @@
 //! A running node: a GridFTP server for one exported directory.
 //!
-//! tokio carries the control channels, one task a session, each a [`ServerSession`](farline_core::gridftp::server::ServerSession)
-//! fed with bytes and answers. What touches a disk or moves data runs on threads of its own, so that one slow disk does
-//! not hold the other sessions' control channels up.
+//! tokio carries the control channels, one task a session, each a
+//! [`ServerSession`](farline_core::gridftp::server::ServerSession) fed with bytes and answers. What
+//! touches a disk or moves data runs on threads of its own, so that one slow disk does not hold the
+//! other sessions' control channels up.
 
 mod adapt;
 mod config;
@@ -78,8 +79,9 @@ impl Shared {
     }
 }
 
-/// Serves one session on standard input and output, as ssh starts it: the whole file system with the rights of this user
-/// (`docs/protocol.md`, H-1). `connection` is sshd's SSH_CONNECTION. Returns when the client is gone.
+/// Serves one session on standard input and output, as ssh starts it: the whole file system with
+/// the rights of this user (`docs/protocol.md`, H-1). `connection` is sshd's SSH_CONNECTION.
+/// Returns when the client is gone.
 ///
 /// # Errors
 /// When the session cannot begin.
@@ -90,7 +92,12 @@ pub async fn serve_stdio(config: Config, connection: Option<&str>) -> Result<(),
         let here = SocketAddr::from(([127, 0, 0, 1], 0));
         (here, here)
     });
-    let shared = Shared::new(config, root, Some(Identity::fresh()?), Pathname::new(home.into_os_string().into_vec()));
+    let shared = Shared::new(
+        config,
+        root,
+        Some(Identity::fresh()?),
+        Pathname::new(home.into_os_string().into_vec()),
+    );
     let wire = wire::Wire::Stdio(tokio::io::join(tokio::io::stdin(), tokio::io::stdout()));
     session::serve(Arc::new(shared), wire, session::Arrival { local, peer, over_ssh: true }).await;
     Ok(())
@@ -114,7 +121,8 @@ impl Node {
         let root = Root::open(&config.root)?;
         let failed = |error: std::io::Error| {
             let message = format!("cannot listen on {}: {error}", config.listen);
-            Error::new(Fault::Here, "listen-failed", message).hint("choose another address with --listen ADDR:PORT")
+            Error::new(Fault::Here, "listen-failed", message)
+                .hint("choose another address with --listen ADDR:PORT")
         };
         let listener = TcpListener::bind(config.listen).await.map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
@@ -142,7 +150,8 @@ impl Node {
             match self.listener.accept().await {
                 Ok((stream, peer)) => {
                     let Ok(permit) = Arc::clone(&self.shared.sessions).try_acquire_owned() else {
-                        if let Ok(permit) = Arc::clone(&self.shared.turned_away).try_acquire_owned() {
+                        if let Ok(permit) = Arc::clone(&self.shared.turned_away).try_acquire_owned()
+                        {
                             let shared = Arc::clone(&self.shared);
                             tokio::spawn(async move {
                                 session::turn_away(&shared, stream).await;
@@ -154,7 +163,8 @@ impl Node {
                     let Ok(local) = stream.local_addr() else { continue };
                     // Replies are short and a client waits for each.
                     let _ = stream.set_nodelay(true);
-                    // A client that vanished without a word still holds the place that it was writing to.
+                    // A client that vanished without a word still holds the place that it was
+                    // writing to.
                     let _ = crate::sys::tcp::notice_dead_peer(&stream);
                     let shared = Arc::clone(&self.shared);
                     tokio::spawn(async move {
@@ -168,7 +178,13 @@ impl Node {
                     tokio::time::sleep(std::time::Duration::from_millis(100)).await;
                 }
                 Err(error) if error.kind() == std::io::ErrorKind::ConnectionAborted => {}
-                Err(error) => return Err(Error::new(Fault::Here, "listen-failed", format!("the control port failed: {error}"))),
+                Err(error) => {
+                    return Err(Error::new(
+                        Fault::Here,
+                        "listen-failed",
+                        format!("the control port failed: {error}"),
+                    ));
+                }
             }
         }
     }

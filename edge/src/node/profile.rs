@@ -1,4 +1,5 @@
-//! A node as the other end of a measurement, where its operator allows it (docs/protocol.md, M-1 to M-5).
+//! A node as the other end of a measurement, where its operator allows it (docs/protocol.md, M-1 to
+//! M-5).
 
 use super::data::DataPlane;
 use super::transfer::Run;
@@ -22,27 +23,41 @@ const SPEAKS_WITHIN: Duration = Duration::from_secs(15);
 /// How often the client hears that it goes on (112): Q-1.
 const EVERY: Duration = Duration::from_secs(5);
 
-/// Receives what the client sends, or sends, or both, for as long as it said, and tells it what it saw; answers with the bytes received.
+/// Receives what the client sends, or sends, or both, for as long as it said, and tells it what it
+/// saw; answers with the bytes received.
 pub(super) fn measure(plane: &mut DataPlane, parms: &str, run: &Run<'_>) -> Result<u64, Error> {
     let shared = std::sync::Arc::clone(&plane.shared);
     let Some(ceiling) = shared.config.allow_profile else {
-        return Err(Error::new(Fault::Refused, "profile-not-allowed", "this node does not let itself be measured")
-            .hint("its operator can allow it: farline serve --allow-profile RATE"));
+        return Err(Error::new(
+            Fault::Refused,
+            "profile-not-allowed",
+            "this node does not let itself be measured",
+        )
+        .hint("its operator can allow it: farline serve --allow-profile RATE"));
     };
     let request = Request::parse(parms)?;
     let limit = request.limit.map_or(ceiling, |limit| limit.min(ceiling));
     let request = Request { limit: Some(limit), ..request };
     if plane.private || plane.door.is_none() {
-        return Err(Error::new(Fault::You, "bad-sequence", format!("{MODULE} needs a key, and PROT C")));
+        return Err(Error::new(
+            Fault::You,
+            "bad-sequence",
+            format!("{MODULE} needs a key, and PROT C"),
+        ));
     }
     let _turn = Turn::take(&shared.measured)?;
     run.reporter.started(false);
     plane.channels.clear();
     let each = request.streams as usize;
-    plane.await_channels(if request.direction == Direction::Both { 2 * each } else { each }, run)?;
-    let streams: Result<Vec<_>, _> =
-        plane.channels.iter().map(|channel| channel.handle().and_then(Handle::into_stream)).collect();
-    let streams = streams.map_err(|error| Error::new(Fault::Here, "no-descriptor", error.to_string()))?;
+    plane
+        .await_channels(if request.direction == Direction::Both { 2 * each } else { each }, run)?;
+    let streams: Result<Vec<_>, _> = plane
+        .channels
+        .iter()
+        .map(|channel| channel.handle().and_then(Handle::into_stream))
+        .collect();
+    let streams =
+        streams.map_err(|error| Error::new(Fault::Here, "no-descriptor", error.to_string()))?;
     // The streams have descriptors of their own; what is measured ends with them.
     plane.channels.clear();
     let cancel = run.cancel;
@@ -61,15 +76,18 @@ pub(super) fn measure(plane: &mut DataPlane, parms: &str, run: &Run<'_>) -> Resu
             Direction::Both => told_apart(streams, each, &go_on)?,
         };
         let mut told = Told::default();
-        // The threads that fill are not the one that counts what comes, which keeps an eye on the ceiling.
+        // The threads that fill are not the one that counts what comes, which keeps an eye on the
+        // ceiling.
         std::thread::scope(|scope| {
             let request = &request;
-            let filling = (!mine.is_empty()).then(|| scope.spawn(move || fill(&mine, request, began, &go_on)));
+            let filling = (!mine.is_empty())
+                .then(|| scope.spawn(move || fill(&mine, request, began, &go_on)));
             if !theirs.is_empty() {
                 told.received = Some(drain(theirs, request, &allow)?);
             }
             if let Some(filling) = filling {
-                told.sent = Some(filling.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?);
+                told.sent =
+                    Some(filling.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?);
             }
             Ok(told)
         })
@@ -77,14 +95,20 @@ pub(super) fn measure(plane: &mut DataPlane, parms: &str, run: &Run<'_>) -> Resu
     let mut told = run.reporter.watch(EVERY, &run.tally, work)?;
     // Whole numbers: they cross the control channel as text.
     if let Some(received) = &mut told.received {
-        received.samples_bps.iter_mut().chain(&mut received.streams_bps).for_each(|bps| *bps = bps.round());
+        received
+            .samples_bps
+            .iter_mut()
+            .chain(&mut received.streams_bps)
+            .for_each(|bps| *bps = bps.round());
     }
-    let words = serde_json::to_string(&told).map_err(|error| Error::new(Fault::Bug, "profile-end", error.to_string()))?;
+    let words = serde_json::to_string(&told)
+        .map_err(|error| Error::new(Fault::Bug, "profile-end", error.to_string()))?;
     run.reporter.say(Answer::Words(words));
     Ok(run.tally.bytes())
 }
 
-/// The streams that the node is to fill, and those that the client fills: the first `each` on which something comes (M-3).
+/// The streams that the node is to fill, and those that the client fills: the first `each` on which
+/// something comes (M-3).
 fn told_apart(
     streams: Vec<TcpStream>,
     each: usize,
@@ -92,7 +116,9 @@ fn told_apart(
 ) -> Result<(Vec<TcpStream>, Vec<TcpStream>), Error> {
     let deadline = Instant::now() + SPEAKS_WITHIN;
     loop {
-        let speaks = |stream: &TcpStream| matches!(recv(stream, &mut [0; 1], RecvFlags::PEEK | RecvFlags::DONTWAIT), Ok((_, 1)));
+        let speaks = |stream: &TcpStream| {
+            matches!(recv(stream, &mut [0; 1], RecvFlags::PEEK | RecvFlags::DONTWAIT), Ok((_, 1)))
+        };
         let speaking: Vec<bool> = streams.iter().map(speaks).collect();
         if speaking.iter().filter(|speaks| **speaks).count() >= each {
             let (mut mine, mut theirs) = (Vec::new(), Vec::new());
@@ -102,7 +128,11 @@ fn told_apart(
             return Ok((mine, theirs));
         }
         if Instant::now() > deadline {
-            return Err(Error::new(Fault::Between, "profile-silent", format!("{each} streams were to bring something")));
+            return Err(Error::new(
+                Fault::Between,
+                "profile-silent",
+                format!("{each} streams were to bring something"),
+            ));
         }
         go_on()?;
         std::thread::sleep(Duration::from_millis(1));
@@ -120,12 +150,17 @@ impl Watch {
     fn look(&self, bytes: u64) -> Result<(), Error> {
         let elapsed = self.last.replace(Instant::now()).elapsed().as_secs_f64();
         let rate = bytes as f64 * 8.0 / elapsed.max(1e-3);
-        self.over.set(if rate > ROOM * self.ceiling.as_bps() as f64 { self.over.get() + 1 } else { 0 });
+        self.over.set(if rate > ROOM * self.ceiling.as_bps() as f64 {
+            self.over.get() + 1
+        } else {
+            0
+        });
         if self.over.get() < PATIENCE {
             return Ok(());
         }
         let message = format!("this node may be measured at {} at most", self.ceiling);
-        Err(Error::new(Fault::Refused, "profile-ceiling", message).hint("send no faster: --host-rate"))
+        Err(Error::new(Fault::Refused, "profile-ceiling", message)
+            .hint("send no faster: --host-rate"))
     }
 }
 
@@ -136,8 +171,12 @@ impl Turn<'_> {
     fn take(measured: &std::sync::atomic::AtomicBool) -> Result<Turn<'_>, Error> {
         match measured.swap(true, Ordering::AcqRel) {
             false => Ok(Turn(measured)),
-            true => Err(Error::new(Fault::Refused, "profile-running", "this node is being measured by another client")
-                .hint("two would measure each other: wait for it")),
+            true => Err(Error::new(
+                Fault::Refused,
+                "profile-running",
+                "this node is being measured by another client",
+            )
+            .hint("two would measure each other: wait for it")),
         }
     }
 }

@@ -42,14 +42,20 @@ impl<'a> Reporter<'a> {
     }
 
     /// Runs `work` while saying now and then what is durable.
-    pub(super) fn watch_durable<T>(&self, every: Duration, sink: &dyn Sink, work: impl FnOnce() -> T) -> T {
+    pub(super) fn watch_durable<T>(
+        &self,
+        every: Duration,
+        sink: &dyn Sink,
+        work: impl FnOnce() -> T,
+    ) -> T {
         if every.is_zero() || !sink.journals() {
             return work();
         }
         self.repeat(every, || self.ranges(&sink.durable()), work)
     }
 
-    /// Runs `work` while saying how many bytes have moved: at once, every `every`, and at the end, as GCT does.
+    /// Runs `work` while saying how many bytes have moved: at once, every `every`, and at the end,
+    /// as GCT does.
     pub(super) fn watch<T>(&self, every: Duration, tally: &Tally, work: impl FnOnce() -> T) -> T {
         if every.is_zero() {
             return work();
@@ -66,18 +72,31 @@ impl<'a> Reporter<'a> {
     }
 
     fn mark(&self, tally: &Tally) {
-        (self.tell)(Answer::Perf(Perf { timestamp: wall_clock(), stripe: 0, bytes: tally.bytes(), stripes: 1 }));
+        (self.tell)(Answer::Perf(Perf {
+            timestamp: wall_clock(),
+            stripe: 0,
+            bytes: tally.bytes(),
+            stripes: 1,
+        }));
     }
 
     /// Runs `work` while doing `mark` every `every`.
-    pub(super) fn repeat<T>(&self, every: Duration, mark: impl Fn() + Sync, work: impl FnOnce() -> T) -> T {
+    pub(super) fn repeat<T>(
+        &self,
+        every: Duration,
+        mark: impl Fn() + Sync,
+        work: impl FnOnce() -> T,
+    ) -> T {
         let over = (Mutex::new(false), Condvar::new());
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 let mut done = over.0.lock().unwrap_or_else(PoisonError::into_inner);
                 loop {
                     // Looks before it waits: work of a moment may be over before this thread runs.
-                    (done, _) = over.1.wait_timeout_while(done, every, |over| !*over).unwrap_or_else(PoisonError::into_inner);
+                    (done, _) = over
+                        .1
+                        .wait_timeout_while(done, every, |over| !*over)
+                        .unwrap_or_else(PoisonError::into_inner);
                     if *done {
                         return;
                     }

@@ -9,7 +9,9 @@ use super::{Shared, adapt, diskless, tree};
 use crate::channels::key::PREAMBLE_LEN;
 use crate::mover::{Cancel, TREE_MODULE};
 use crate::prober::{MODULE, feature};
-use farline_core::gridftp::server::{Answer, Ask, Input, Logins, Output, Rights, ServerConfig, ServerSession};
+use farline_core::gridftp::server::{
+    Answer, Ask, Input, Logins, Output, Rights, ServerConfig, ServerSession,
+};
 use farline_core::units::{Error, Fault, Time};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -18,12 +20,15 @@ use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 
-/// Tells a client that the node is full; a data connection of a session that is served is let in (K-5).
+/// Tells a client that the node is full; a data connection of a session that is served is let in
+/// (K-5).
 pub(super) async fn turn_away(shared: &Shared, mut stream: TcpStream) {
     // A client that reads nothing loses the words, not we the task.
     let _ = stream.try_write(b"421 Too many sessions; try again later.\r\n");
     let mut preamble = [0; PREAMBLE_LEN];
-    if let Ok(Ok(_)) = tokio::time::timeout(PREAMBLE_TIMEOUT, stream.read_exact(&mut preamble)).await {
+    if let Ok(Ok(_)) =
+        tokio::time::timeout(PREAMBLE_TIMEOUT, stream.read_exact(&mut preamble)).await
+    {
         shared.doors.admit(&preamble, stream).await;
     }
 }
@@ -46,7 +51,8 @@ pub(super) async fn serve(shared: Arc<Shared>, mut wire: Wire, arrival: Arrival)
     let began = Instant::now();
     let now = || Time::from_nanos(u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX));
     let mut session = ServerSession::new(rules(&shared, &arrival), now());
-    let data = Arc::new(Mutex::new(DataPlane::new(Arc::clone(&shared), arrival.local, arrival.peer)));
+    let data =
+        Arc::new(Mutex::new(DataPlane::new(Arc::clone(&shared), arrival.local, arrival.peer)));
     let (answers, mut answered) = mpsc::unbounded_channel::<(u64, Answer)>();
     let mut cancel = Cancel::new();
     let mut received = vec![0; 16 * 1024];
@@ -61,17 +67,27 @@ pub(super) async fn serve(shared: Arc<Shared>, mut wire: Wire, arrival: Arrival)
                 }
                 Output::Ask { id, ask } => {
                     cancel = Cancel::new();
-                    let job = Job { shared: Arc::clone(&shared), data: Arc::clone(&data), cancel: cancel.clone() };
+                    let job = Job {
+                        shared: Arc::clone(&shared),
+                        data: Arc::clone(&data),
+                        cancel: cancel.clone(),
+                    };
                     let answers = answers.clone();
                     tokio::task::spawn_blocking(move || job.answer(id, ask, answers));
                 }
                 Output::Abort { .. } => {
-                    cancel.cancel(Error::new(Fault::You, "aborted", "the client ended the transfer"));
+                    cancel.cancel(Error::new(
+                        Fault::You,
+                        "aborted",
+                        "the client ended the transfer",
+                    ));
                 }
                 Output::CloseChannels => {
                     let data = Arc::clone(&data);
                     // Behind the running job, if there is one.
-                    tokio::task::spawn_blocking(move || data.lock().unwrap_or_else(PoisonError::into_inner).close_channels());
+                    tokio::task::spawn_blocking(move || {
+                        data.lock().unwrap_or_else(PoisonError::into_inner).close_channels()
+                    });
                 }
                 Output::Close => {
                     cancel.cancel(Error::new(Fault::You, "aborted", "the client went away"));
@@ -126,11 +142,26 @@ fn rules(shared: &Shared, arrival: &Arrival) -> ServerConfig {
         banner: format!("Farline {} GridFTP server ready.", env!("CARGO_PKG_VERSION")),
         logins,
         features: [
-            [tree::FEATURE, tree::CHECK_FEATURE, tree::ZEROS_FEATURE, adapt::FEATURE].map(str::to_owned).to_vec(),
+            [tree::FEATURE, tree::CHECK_FEATURE, tree::ZEROS_FEATURE, adapt::FEATURE]
+                .map(str::to_owned)
+                .to_vec(),
             ["FARLINE KEY", "FARLINE LIMIT", "FARLINE ORDER"].map(str::to_owned).to_vec(),
-            shared.config.third_party.then(|| "FARLINE THIRDPARTY".to_owned()).into_iter().collect(),
-            shared.identity.iter().map(|identity| format!("FARLINE TLS {}", identity.fingerprint)).collect(),
-            arrival.over_ssh.then(|| format!("FARLINE ADDRESS {}", arrival.local.ip())).into_iter().collect(),
+            shared
+                .config
+                .third_party
+                .then(|| "FARLINE THIRDPARTY".to_owned())
+                .into_iter()
+                .collect(),
+            shared
+                .identity
+                .iter()
+                .map(|identity| format!("FARLINE TLS {}", identity.fingerprint))
+                .collect(),
+            arrival
+                .over_ssh
+                .then(|| format!("FARLINE ADDRESS {}", arrival.local.ip()))
+                .into_iter()
+                .collect(),
             shared.config.allow_profile.map(feature).into_iter().collect(),
             if shared.rdma { RDMA_FEATURES.map(str::to_owned).to_vec() } else { Vec::new() },
             diskless::features(shared.config.allow_null, shared.config.allow_memory),
@@ -141,7 +172,11 @@ fn rules(shared: &Shared, arrival: &Arrival) -> ServerConfig {
         secure: arrival.over_ssh,
         home: shared.home.clone(),
         modules: vec![TREE_MODULE.to_owned(), MODULE.to_owned()],
-        net_stacks: ["tcp"].into_iter().chain(shared.rdma.then_some("rdma")).map(str::to_owned).collect(),
+        net_stacks: ["tcp"]
+            .into_iter()
+            .chain(shared.rdma.then_some("rdma"))
+            .map(str::to_owned)
+            .collect(),
         ..ServerConfig::default()
     }
 }
@@ -160,7 +195,8 @@ impl Job {
         let answer = match ask {
             Ask::Transfer(request) => {
                 let mut data = self.data.lock().unwrap_or_else(PoisonError::into_inner);
-                data.transfer(&request, &self.cancel, &Reporter::new(&tell)).map(|bytes| Answer::Finished { bytes })
+                data.transfer(&request, &self.cancel, &Reporter::new(&tell))
+                    .map(|bytes| Answer::Finished { bytes })
             }
             other => self.quick(other),
         };
@@ -174,17 +210,23 @@ impl Job {
         match ask {
             Ask::Act { addresses } => data.act(addresses).map(done),
             Ask::List { path } => files.list(&path).map(Answer::Entries),
-            Ask::Login { .. } => Err(Error::new(Fault::Refused, "login-refused", "this node has no accounts")),
+            Ask::Login { .. } => {
+                Err(Error::new(Fault::Refused, "login-refused", "this node has no accounts"))
+            }
             Ask::MakeDirectory { path } => files.make_directory(&path).map(done),
             Ask::NetStack { name } => data.choose_driver(&name).map(done),
-            Ask::Passive { family, .. } => data.passive(family).map(|address| Answer::Passive(vec![address])),
+            Ask::Passive { family, .. } => {
+                data.passive(family).map(|address| Answer::Passive(vec![address]))
+            }
             Ask::Protect { private } => data.protect(private).map(done),
             Ask::Remove { path, directory: true } => files.remove_directory(&path).map(done),
             Ask::Remove { path, directory: false } => files.remove_file(&path).map(done),
             Ask::Rename { from, to } => files.rename(&from, &to).map(done),
             Ask::SetMode { mode, path } => files.set_mode(&path, mode).map(done),
             Ask::SetModified { time, path } => files.set_modified(&path, time).map(done),
-            Ask::SetOption { name, value } if name == "rdma" => data.take_rdma(&value).map(Answer::Value),
+            Ask::SetOption { name, value } if name == "rdma" => {
+                data.take_rdma(&value).map(Answer::Value)
+            }
             Ask::SetOption { name, value } => data.set_option(&name, &value).map(done),
             Ask::Stat { path } => files.look(&path).map(|entry| Answer::Entry(Box::new(entry))),
             _ => Err(Error::new(Fault::Bug, "unsupported", "this node does not do that")),

@@ -1,4 +1,5 @@
-//! MODE S: bytes in order on one connection, whose close is the end. What curl, lftp and every plain FTP client speak.
+//! MODE S: bytes in order on one connection, whose close is the end. What curl, lftp and every
+//! plain FTP client speak.
 
 use super::data::DataPlane;
 use super::transfer::Run;
@@ -17,7 +18,13 @@ use std::time::{Duration, Instant};
 const ACCEPT_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Sends the one file of `layout` from byte `from` on.
-pub(super) fn send(plane: &mut DataPlane, layout: &Layout, source: &dyn Source, from: u64, run: &Run<'_>) -> Result<u64, Error> {
+pub(super) fn send(
+    plane: &mut DataPlane,
+    layout: &Layout,
+    source: &dyn Source,
+    from: u64,
+    run: &Run<'_>,
+) -> Result<u64, Error> {
     run.reporter.started(false);
     let mut stream = open(plane, run)?;
     let mut buffer = vec![0; BLOCK_LEN];
@@ -29,7 +36,11 @@ pub(super) fn send(plane: &mut DataPlane, layout: &Layout, source: &dyn Source, 
         }
         let bytes = &mut buffer[..block.len];
         for piece in layout.pieces(block.offset, block.len) {
-            source.read(piece.entry, piece.file_offset, &mut bytes[piece.block_offset..piece.block_offset + piece.len])?;
+            source.read(
+                piece.entry,
+                piece.file_offset,
+                &mut bytes[piece.block_offset..piece.block_offset + piece.len],
+            )?;
         }
         let skip = usize::try_from(from.saturating_sub(block.offset)).unwrap_or(0);
         let most = plane.pace().map_or(bytes.len(), |pace| pace.turn_len());
@@ -65,15 +76,16 @@ pub(super) fn receive(plane: &mut DataPlane, sink: &dyn Sink, run: &Run<'_>) -> 
     }
 }
 
-/// The transfer's one connection: accepted or made, as was arranged, under TLS if that was (P-3). A listener serves one
-/// transfer.
+/// The transfer's one connection: accepted or made, as was arranged, under TLS if that was (P-3). A
+/// listener serves one transfer.
 fn open(plane: &mut DataPlane, run: &Run<'_>) -> Result<Box<dyn ByteStream>, Error> {
     let stream = connection(plane, run)?;
     run.cancel.watch_stream(&stream)?;
     match plane.tls() {
         None => Ok(Box::new(stream)),
         Some(config) => {
-            let secured = tls::accept(stream, config, HANDSHAKE_TIMEOUT).map_err(|error| broken(run, &error))?;
+            let secured = tls::accept(stream, config, HANDSHAKE_TIMEOUT)
+                .map_err(|error| broken(run, &error))?;
             Ok(Box::new(secured))
         }
     }
@@ -95,10 +107,16 @@ fn connection(plane: &mut DataPlane, run: &Run<'_>) -> Result<TcpStream, Error> 
             return Ok(stream);
         }
     }
-    Err(Error::new(Fault::Between, "data-connection", format!("no data connection came from {} in time", plane.peer().ip()))
-        .hint("a firewall may hold the node's data ports back"))
+    Err(Error::new(
+        Fault::Between,
+        "data-connection",
+        format!("no data connection came from {} in time", plane.peer().ip()),
+    )
+    .hint("a firewall may hold the node's data ports back"))
 }
 
 fn broken(run: &Run<'_>, error: &io::Error) -> Error {
-    run.cancel.reason().unwrap_or_else(|| Error::new(Fault::Between, "data-connection", format!("data connection lost: {error}")))
+    run.cancel.reason().unwrap_or_else(|| {
+        Error::new(Fault::Between, "data-connection", format!("data connection lost: {error}"))
+    })
 }

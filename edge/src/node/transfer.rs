@@ -7,7 +7,10 @@ use super::profile;
 use super::reporter::Reporter;
 use super::stream_mode;
 use super::tree::{self, Phase};
-use crate::mover::{Audit, BLOCK_LEN, Cancel, Incoming, ReceiveJob, SendJob, Tally, Tell, Tuning, UNKNOWN_LEN, receive, send};
+use crate::mover::{
+    Audit, BLOCK_LEN, Cancel, Incoming, ReceiveJob, SendJob, Tally, Tell, Tuning, UNKNOWN_LEN,
+    receive, send,
+};
 use crate::prober::MODULE;
 use crate::stores::{BytesSource, PosixSink, PosixSource, Sink, Source, storage_error};
 use crate::sys::lock::lock;
@@ -23,7 +26,12 @@ const MOST_CHANNELS: usize = 64;
 
 impl DataPlane {
     /// Runs one transfer; answers with its payload bytes.
-    pub(super) fn transfer(&mut self, request: &TransferRequest, cancel: &Cancel, reporter: &Reporter<'_>) -> Result<u64, Error> {
+    pub(super) fn transfer(
+        &mut self,
+        request: &TransferRequest,
+        cancel: &Cancel,
+        reporter: &Reporter<'_>,
+    ) -> Result<u64, Error> {
         let result = self.dispatch(request, cancel, reporter);
         if result.is_err() {
             self.channels.clear();
@@ -35,18 +43,33 @@ impl DataPlane {
         result
     }
 
-    fn dispatch(&mut self, request: &TransferRequest, cancel: &Cancel, reporter: &Reporter<'_>) -> Result<u64, Error> {
+    fn dispatch(
+        &mut self,
+        request: &TransferRequest,
+        cancel: &Cancel,
+        reporter: &Reporter<'_>,
+    ) -> Result<u64, Error> {
         let run = Run { request, cancel, reporter, tally: Tally::default() };
         if self.private && self.door.is_none() && request.mode == Mode::Extended {
             // P-3: nobody but Farline is known to want it, and Farline has a key.
-            return Err(Error::new(Fault::You, "unsupported", "MODE E under PROT P needs a key (OPTS FARLINE key=)"));
+            return Err(Error::new(
+                Fault::You,
+                "unsupported",
+                "MODE E under PROT P needs a key (OPTS FARLINE key=)",
+            ));
         }
-        if let Some(module) = request.module.as_ref().filter(|module| module.name.eq_ignore_ascii_case(MODULE)) {
+        if let Some(module) =
+            request.module.as_ref().filter(|module| module.name.eq_ignore_ascii_case(MODULE))
+        {
             return profile::measure(self, &module.parms, &run);
         }
         if let Some(module) = &request.module {
             let phase = Phase::parse(&module.parms)?;
-            return if request.action.is_store() { tree::store(self, phase, &run) } else { tree::retrieve(self, phase, &run) };
+            return if request.action.is_store() {
+                tree::store(self, phase, &run)
+            } else {
+                tree::retrieve(self, phase, &run)
+            };
         }
         match request.action {
             Action::List(format) => self.list(format, &run),
@@ -60,10 +83,18 @@ impl DataPlane {
         let now = wall_clock();
         let mut text = Vec::new();
         let looked = files.look(&run.request.path)?;
-        let entries = if looked.kind == Kind::Directory { files.list(&run.request.path)? } else { vec![looked] };
+        let entries = if looked.kind == Kind::Directory {
+            files.list(&run.request.path)?
+        } else {
+            vec![looked]
+        };
         if let ListFormat::Facts(_) = format {
             let here = files.look(&run.request.path)?;
-            let here = Entry { name: farline_core::gridftp::Pathname::new("."), kind: Kind::CurrentDirectory, ..here };
+            let here = Entry {
+                name: farline_core::gridftp::Pathname::new("."),
+                kind: Kind::CurrentDirectory,
+                ..here
+            };
             // Names that cannot stand in a listing were left out by `Files::list` already.
             let _ = format.write(&here, now, &mut text);
         }
@@ -91,7 +122,8 @@ impl DataPlane {
             _ => return Err(Error::new(Fault::You, "unsupported", "this is no regular file")),
         }
         let size = entry.size.unwrap_or(0);
-        let (offset, length) = run.request.part.map_or((0, None), |part| (part.offset, part.length));
+        let (offset, length) =
+            run.request.part.map_or((0, None), |part| (part.offset, part.length));
         if offset > size {
             return Err(Error::new(
                 Fault::You,
@@ -101,7 +133,8 @@ impl DataPlane {
         }
         let len = length.unwrap_or(u64::MAX).min(size - offset);
         let layout = Arc::new(Layout::of_file(len, BLOCK_LEN));
-        let source = PosixSource::new(Arc::clone(&self.shared.root), path, Arc::clone(&layout)).skipping(offset);
+        let source = PosixSource::new(Arc::clone(&self.shared.root), path, Arc::clone(&layout))
+            .skipping(offset);
         self.send_from(&layout, &source, 0, None, run)
     }
 
@@ -119,7 +152,8 @@ impl DataPlane {
         let in_place = match (request.action, request.part) {
             (Action::Append, _) => Some(size),
             (_, Some(part)) => Some(part.offset),
-            // MODE S: `REST n` and `STOR`. In MODE E the offsets on the wire count from the file's start.
+            // MODE S: `REST n` and `STOR`. In MODE E the offsets on the wire count from the file's
+            // start.
             (_, None) if held > 0 => Some(if request.mode == Mode::Stream { held } else { 0 }),
             _ => None,
         };
@@ -148,10 +182,15 @@ impl DataPlane {
             whole.insert(range);
         }
         if whole.count() > 1 || whole.iter().next().is_some_and(|range| range.start != 0) {
-            return Err(Error::new(Fault::There, "incomplete", format!("the sender left holes: only {whole} came")));
+            return Err(Error::new(
+                Fault::There,
+                "incomplete",
+                format!("the sender left holes: only {whole} came"),
+            ));
         }
         if let Some(size) = request.size.filter(|&size| size > written.total() && held == 0) {
-            let message = format!("{} of the {size} bytes announced with ALLO came", written.total());
+            let message =
+                format!("{} of the {size} bytes announced with ALLO came", written.total());
             return Err(Error::new(Fault::Between, "incomplete", message));
         }
         match run.landing(|| sink.land(None)).failures.into_iter().next() {
@@ -172,11 +211,13 @@ impl DataPlane {
         if run.request.mode == Mode::Stream {
             let from = run.request.held.total();
             let patience = self.shared.config.patience;
-            return run.while_it_moves(patience, || stream_mode::send(self, layout, source, from, run));
+            return run
+                .while_it_moves(patience, || stream_mode::send(self, layout, source, from, run));
         }
         let wanted = (run.request.parallelism.max(1) as usize).min(MOST_CHANNELS);
         // Beyond what was asked for are those that the client opened while the last transfer ran.
-        let reused = self.channels.len() == wanted || (self.door.is_some() && self.channels.len() > wanted);
+        let reused =
+            self.channels.len() == wanted || (self.door.is_some() && self.channels.len() > wanted);
         if !reused && self.door.is_none() {
             self.channels.clear();
         }
@@ -185,19 +226,23 @@ impl DataPlane {
             self.await_channels(wanted, run)?;
         }
         while self.channels.len() < wanted {
-            self.channels.push(Box::new(self.connect(self.channels.len(), run.request.buffer_size)?));
+            self.channels
+                .push(Box::new(self.connect(self.channels.len(), run.request.buffer_size)?));
         }
         let slots = self.slots(wanted + 2)?;
         let (count, integrity) = (slots.len(), self.integrity_of(run));
         let channels = std::mem::take(&mut self.channels);
-        let (pace, patience, in_order) = (self.pace().cloned(), self.shared.config.patience, self.in_order);
+        let (pace, patience, in_order) =
+            (self.pace().cloned(), self.shared.config.patience, self.in_order);
         let newcomers = Newcomers::of(self, run);
         let adapts = run.is_data() && self.adapt.told;
         let tell = |why: String| run.changed(adapts, &why);
         let (ask, further) = (|count| run.ask_for(count), || newcomers.further());
         let freedom = self.adapt.freedom(self, &channels);
-        let tuning = adapts.then_some(Tuning { freedom, ask: &ask, further: &further, tell: &tell });
-        let growth = (run.is_data() && self.shared.config.staging.is_none()).then_some(&tell as Tell<'_>);
+        let tuning =
+            adapts.then_some(Tuning { freedom, ask: &ask, further: &further, tell: &tell });
+        let growth =
+            (run.is_data() && self.shared.config.staging.is_none()).then_some(&tell as Tell<'_>);
         let watch = Watch::new();
         let work = || {
             send(SendJob {
@@ -227,7 +272,10 @@ impl DataPlane {
         self.channels = sent.channels;
         self.slots = sent.slots;
         if sent.lost > 0 {
-            return Err(blocks_missing(format!("{} data channels were lost", sent.lost), &run.tally));
+            return Err(blocks_missing(
+                format!("{} data channels were lost", sent.lost),
+                &run.tally,
+            ));
         }
         Ok(run.tally.bytes())
     }
@@ -244,11 +292,16 @@ impl DataPlane {
         if run.request.mode == Mode::Stream {
             let mut arrived = held;
             let patience = self.shared.config.patience;
-            arrived.insert(0..run.while_it_moves(patience, || stream_mode::receive(self, sink, run))?);
+            arrived
+                .insert(0..run.while_it_moves(patience, || stream_mode::receive(self, sink, run))?);
             return Ok(Came { arrived, holes: false });
         }
         if self.acceptor.is_none() && self.door.is_none() && self.channels.is_empty() {
-            return Err(Error::new(Fault::You, "data-connection", "in MODE E the sender connects: say PASV or EPSV before STOR"));
+            return Err(Error::new(
+                Fault::You,
+                "data-connection",
+                "in MODE E the sender connects: say PASV or EPSV before STOR",
+            ));
         }
         run.reporter.started(!self.channels.is_empty());
         let slots = self.slots(self.channels.len() + 3)?;
@@ -258,7 +311,8 @@ impl DataPlane {
         let integrity = self.integrity_of(run);
         let adapts = run.is_data() && self.adapt.told;
         let tell = |why: String| run.changed(adapts, &why);
-        let growth = (run.is_data() && self.shared.config.staging.is_none()).then_some(&tell as Tell<'_>);
+        let growth =
+            (run.is_data() && self.shared.config.staging.is_none()).then_some(&tell as Tell<'_>);
         let watch = Watch::new();
         let work = |held| {
             receive(ReceiveJob {
@@ -295,17 +349,21 @@ impl DataPlane {
 
     /// Waits until the client has opened as many channels as it asked for (K-4).
     pub(super) fn await_channels(&mut self, wanted: usize, run: &Run<'_>) -> Result<(), Error> {
-        let patience = self.shared.config.patience.map_or(CONNECT_TIMEOUT, |patience| patience.min(CONNECT_TIMEOUT));
+        let patience = self
+            .shared
+            .config
+            .patience
+            .map_or(CONNECT_TIMEOUT, |patience| patience.min(CONNECT_TIMEOUT));
         let deadline = Instant::now() + patience;
         while self.channels.len() < wanted {
             if let Some(reason) = run.cancel.reason() {
                 return Err(reason);
             }
             if Instant::now() > deadline {
-                let message = format!("{} of {wanted} data connections came in time", self.channels.len());
-                return Err(
-                    Error::new(Fault::Between, "data-connection", message).hint("a firewall may hold the node's data ports back")
-                );
+                let message =
+                    format!("{} of {wanted} data connections came in time", self.channels.len());
+                return Err(Error::new(Fault::Between, "data-connection", message)
+                    .hint("a firewall may hold the node's data ports back"));
             }
             self.channels.extend(Newcomers::of(self, run).next(Duration::from_millis(200))?);
         }
@@ -315,10 +373,12 @@ impl DataPlane {
 
 /// The end of a pass that left blocks missing (clause I-7).
 pub(super) fn blocks_missing(what: String, tally: &Tally) -> Error {
-    let (blocks, headers, channels) = (tally.bad_blocks(), tally.bad_headers(), tally.lost_channels());
+    let (blocks, headers, channels) =
+        (tally.bad_blocks(), tally.bad_headers(), tally.lost_channels());
     let counts = format!("bad_blocks={blocks} bad_headers={headers} lost_channels={channels}");
-    Error::new(Fault::Between, "blocks-missing", format!("{what}; {counts}"))
-        .hint("the path changed or lost data; run the same command again, it goes on from what arrived")
+    Error::new(Fault::Between, "blocks-missing", format!("{what}; {counts}")).hint(
+        "the path changed or lost data; run the same command again, it goes on from what arrived",
+    )
 }
 
 /// What a receiving transfer brought.
@@ -340,10 +400,14 @@ pub(super) struct Run<'a> {
 impl Run<'_> {
     /// Whether this moves a tree's bytes, rather than a list or what a stock client asks for.
     fn is_data(&self) -> bool {
-        self.request.module.as_ref().is_some_and(|module| Phase::parse(&module.parms) == Ok(Phase::Data))
+        self.request
+            .module
+            .as_ref()
+            .is_some_and(|module| Phase::parse(&module.parms) == Ok(Phase::Data))
     }
 
-    /// Runs `work`, and ends it when nothing moves for `patience`: the client is stopped, or gone without a word.
+    /// Runs `work`, and ends it when nothing moves for `patience`: the client is stopped, or gone
+    /// without a word.
     fn while_it_moves<T>(&self, patience: Option<Duration>, work: impl FnOnce() -> T) -> T {
         let Some(patience) = patience else { return work() };
         let last = Mutex::new((0, Instant::now()));
@@ -356,10 +420,15 @@ impl Run<'_> {
                 self.cancel.cancel(Error::new(Fault::Between, "channel-lost", message));
             }
         };
-        self.reporter.repeat((patience / 8).clamp(Duration::from_millis(50), Duration::from_secs(1)), look, work)
+        self.reporter.repeat(
+            (patience / 8).clamp(Duration::from_millis(50), Duration::from_secs(1)),
+            look,
+            work,
+        )
     }
 
-    /// Runs `work` that lands what came, and says now and then that it is at it: on a slow disk it may take minutes.
+    /// Runs `work` that lands what came, and says now and then that it is at it: on a slow disk it
+    /// may take minutes.
     pub(super) fn landing<T>(&self, work: impl FnOnce() -> T) -> T {
         self.reporter.alive(self.request.perf_every.into(), &self.tally, work)
     }

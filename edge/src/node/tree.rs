@@ -1,17 +1,21 @@
-//! The server's side of `FARLINE.TREE`: a whole tree, or one file, in three transfers over the same channels.
+//! The server's side of `FARLINE.TREE`: a whole tree, or one file, in three transfers over the same
+//! channels.
 //!
 //! 1. `manifest`: the list of entries ([`manifest_lines`](farline_core::transfer::manifest_lines)).
 //! 2. `data`: every file's bytes in one space, small files packed together ([`Layout`]).
 //! 3. `digests`: what the sender read, file by file; the receiver compares, makes durable, renames.
 //!
-//! The three are pipelined: a sender begins the next as soon as its channels are past the last. `docs/protocol.md`.
+//! The three are pipelined: a sender begins the next as soon as its channels are past the last.
+//! `docs/protocol.md`.
 
 use super::data::DataPlane;
 use super::diskless::{self, Share};
 use super::files::{Files, beneath};
 use super::transfer::{Run, blocks_missing};
 use crate::mover::{Audit, BLOCK_LEN, MANIFEST_LIMIT, TREE_MODULE};
-use crate::stores::{BytesSink, Held, Landing, MemorySource, PosixSink, PosixSource, Source, look, walk};
+use crate::stores::{
+    BytesSink, Held, Landing, MemorySource, PosixSink, PosixSource, Source, look, walk,
+};
 use farline_core::gridftp::Kind;
 use farline_core::transfer::journal::Origin;
 use farline_core::transfer::{Digests, Entry, Layout, Verdict, manifest_lines, parse_manifest};
@@ -39,7 +43,11 @@ impl Phase {
             "manifest" => Ok(Phase::Manifest),
             "data" => Ok(Phase::Data),
             "digests" => Ok(Phase::Digests),
-            other => Err(Error::new(Fault::You, "unsupported", format!("{TREE_MODULE} knows no part `{other}`"))),
+            other => Err(Error::new(
+                Fault::You,
+                "unsupported",
+                format!("{TREE_MODULE} knows no part `{other}`"),
+            )),
         }
     }
 }
@@ -77,11 +85,20 @@ pub(super) fn store(plane: &mut DataPlane, phase: Phase, run: &Run<'_>) -> Resul
             plane.tree().incoming = None;
             let text = receive_list(plane, MANIFEST_LIMIT, run)?;
             let len = text.len() as u64;
-            let entries = parse_manifest(&text).map_err(|error| Error::new(Fault::There, "bad-manifest", error.to_string()))?;
+            let entries = parse_manifest(&text)
+                .map_err(|error| Error::new(Fault::There, "bad-manifest", error.to_string()))?;
             let layout = Arc::new(Layout::new(entries, BLOCK_LEN));
             let start = beneath(&run.request.path).to_vec();
             let (sink, share): (Box<dyn Landing>, _) = match plane.store_kind() {
-                None => (Box::new(PosixSink::new(Arc::clone(&plane.shared.root), start, Arc::clone(&layout), true)), None),
+                None => (
+                    Box::new(PosixSink::new(
+                        Arc::clone(&plane.shared.root),
+                        start,
+                        Arc::clone(&layout),
+                        true,
+                    )),
+                    None,
+                ),
                 Some(store) => {
                     let (sink, share) = diskless::sink(&plane.shared, store, &layout)?;
                     (Box::new(sink), share)
@@ -96,18 +113,27 @@ pub(super) fn store(plane: &mut DataPlane, phase: Phase, run: &Run<'_>) -> Resul
             run.landing(|| sink.make_folders())?;
             // Clause R-6: before the 226, so that the client leaves them out.
             run.reporter.ranges(&held.blocks);
-            let digests = if integrity.digests { held.digests } else { Digests::uncomputed(&layout) };
+            let digests =
+                if integrity.digests { held.digests } else { Digests::uncomputed(&layout) };
             let (digests, held) = (Mutex::new(digests), held.blocks);
             plane.tree().incoming = Some(Incoming { layout, sink, digests, held, _share: share });
             Ok(len)
         }
         Phase::Data => {
-            let mut incoming = plane.tree().incoming.take().ok_or_else(|| out_of_order("manifest"))?;
+            let mut incoming =
+                plane.tree().incoming.take().ok_or_else(|| out_of_order("manifest"))?;
             let before = incoming.held.total();
             let digests = plane.integrity.digests.then_some(&incoming.digests);
-            let came = plane.receive_into(&incoming.layout, &*incoming.sink, digests, incoming.held.clone(), run);
+            let came = plane.receive_into(
+                &incoming.layout,
+                &*incoming.sink,
+                digests,
+                incoming.held.clone(),
+                run,
+            );
             let came = came.inspect_err(|error| {
-                // Clause R-9: what breaks the rules is not worth keeping; what the network broke is.
+                // Clause R-9: what breaks the rules is not worth keeping; what the network broke
+                // is.
                 if error.fault == Fault::There {
                     incoming.sink.refuse();
                 }
@@ -152,7 +178,10 @@ pub(super) fn store(plane: &mut DataPlane, phase: Phase, run: &Run<'_>) -> Resul
                         0 => String::new(),
                         n => format!(", and {n} more"),
                     };
-                    Err(error.clone().while_doing(format!("{} did not land{others}", String::from_utf8_lossy(path))))
+                    Err(error.clone().while_doing(format!(
+                        "{} did not land{others}",
+                        String::from_utf8_lossy(path)
+                    )))
                 }
             }
         }
@@ -173,19 +202,30 @@ pub(super) fn retrieve(plane: &mut DataPlane, phase: Phase, run: &Run<'_>) -> Re
             let source: Box<dyn Source> = match plane.store_kind() {
                 None => {
                     let start = beneath(&run.request.path).to_vec();
-                    Box::new(PosixSource::new(Arc::clone(&plane.shared.root), start, Arc::clone(&layout)))
+                    Box::new(PosixSource::new(
+                        Arc::clone(&plane.shared.root),
+                        start,
+                        Arc::clone(&layout),
+                    ))
                 }
                 Some(_) => Box::new(MemorySource::new()),
             };
-            let audit = if plane.integrity.digests { Audit::new(&layout) } else { Audit::without_digests(&layout) };
+            let audit = if plane.integrity.digests {
+                Audit::new(&layout)
+            } else {
+                Audit::without_digests(&layout)
+            };
             let len = plane.send_bytes(text, run)?;
-            // What was pipelined behind a manifest that did not go has nothing to send, and says so at once (I-7).
+            // What was pipelined behind a manifest that did not go has nothing to send, and says so
+            // at once (I-7).
             plane.tree().outgoing = Some(Outgoing { layout, source, audit, whole: true });
             Ok(len)
         }
         Phase::Data => {
-            let mut outgoing = plane.tree().outgoing.take().ok_or_else(|| out_of_order("manifest"))?;
-            let sent = plane.send_from(&outgoing.layout, &*outgoing.source, 0, Some(&outgoing.audit), run);
+            let mut outgoing =
+                plane.tree().outgoing.take().ok_or_else(|| out_of_order("manifest"))?;
+            let sent =
+                plane.send_from(&outgoing.layout, &*outgoing.source, 0, Some(&outgoing.audit), run);
             outgoing.whole = sent.is_ok();
             plane.tree().outgoing = Some(outgoing);
             sent

@@ -1,4 +1,5 @@
-//! A control connection as the session sees it: TCP, TLS over it, or the standard streams of `serve --stdio`.
+//! A control connection as the session sees it: TCP, TLS over it, or the standard streams of `serve
+//! --stdio`.
 
 use crate::channels::key::{PREAMBLE_LEN, Token};
 use crate::channels::trust::Identity;
@@ -70,7 +71,8 @@ impl Wire {
         Some(Wire::Tls(Box::new(stream)))
     }
 
-    /// Reads; from a connection that has said nothing yet, a preamble whole and not a byte beyond. Cancel-safe.
+    /// Reads; from a connection that has said nothing yet, a preamble whole and not a byte beyond.
+    /// Cancel-safe.
     pub(super) async fn receive(&mut self, fresh: bool, into: &mut [u8]) -> Received {
         let read = match self {
             Wire::Tcp(stream) => {
@@ -99,7 +101,11 @@ async fn preamble(stream: &mut TcpStream) -> Option<Received> {
             Ok(len) if !Token::may_begin_with(&preamble[..len]) => return None,
             Ok(PREAMBLE_LEN) => {
                 // All of it is there: this does not wait.
-                return stream.read_exact(&mut preamble).await.ok().map(|_| Received::Preamble(preamble));
+                return stream
+                    .read_exact(&mut preamble)
+                    .await
+                    .ok()
+                    .map(|_| Received::Preamble(preamble));
             }
             Ok(_) => {}
         }

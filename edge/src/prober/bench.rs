@@ -1,10 +1,13 @@
-//! Repetitions over emulated links: each has a link of its own, with an end of the measurement in either side.
+//! Repetitions over emulated links: each has a link of its own, with an end of the measurement in
+//! either side.
 
 use super::joined::{Controls, joined};
 use super::staged::Space;
 use super::{PATIENCE, Received, Request, Sent};
 use crate::link::{Link, Settings, Side, Stats};
-use farline_core::profile::{Bench, Cell, Copies, Direction, Exactness, Grid, Job, LimitedBy, Repetition};
+use farline_core::profile::{
+    Bench, Cell, Copies, Direction, Exactness, Grid, Job, LimitedBy, Repetition,
+};
 use farline_core::units::{Error, Fault, Span};
 use farline_core::wan::{self, Change, Event};
 use serde::Deserialize;
@@ -16,7 +19,8 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// When the streams begin on a link on which something is scripted: time enough for both ends to come up and connect.
+/// When the streams begin on a link on which something is scripted: time enough for both ends to
+/// come up and connect.
 const LEAD: Span = Span::from_secs(3);
 
 /// The bench of a profile over emulated links.
@@ -24,7 +28,8 @@ const LEAD: Span = Span::from_secs(3);
 pub struct LinkBench {
     name: String,
     program: Option<PathBuf>,
-    /// Says to others that links of this name are in use; the kernel takes it back when the process ends, however it does.
+    /// Says to others that links of this name are in use; the kernel takes it back when the process
+    /// ends, however it does.
     _claim: UnixListener,
     held: Controls,
     /// For the cells that copy files; made when the first one runs.
@@ -32,12 +37,17 @@ pub struct LinkBench {
 }
 
 impl LinkBench {
-    /// A bench for `grid`, whose links are called `name`. `program` is the `farline` that runs links and ends; this process's own when
-    /// `None`.
+    /// A bench for `grid`, whose links are called `name`. `program` is the `farline` that runs
+    /// links and ends; this process's own when `None`.
     ///
     /// # Errors
-    /// Those of [`kernelcc::obtain`](crate::kernelcc::obtain), for a control that cannot be had here; [`Fault::Refused`] when another bench of this name lives.
-    pub fn new(name: impl Into<String>, program: Option<PathBuf>, grid: &Grid) -> Result<LinkBench, Error> {
+    /// Those of [`kernelcc::obtain`](crate::kernelcc::obtain), for a control that cannot be had
+    /// here; [`Fault::Refused`] when another bench of this name lives.
+    pub fn new(
+        name: impl Into<String>,
+        program: Option<PathBuf>,
+        grid: &Grid,
+    ) -> Result<LinkBench, Error> {
         let name = name.into();
         let claim = claim(&name)?;
         Ok(LinkBench { _claim: claim, name, program, held: Controls::obtain(grid)?, space: None })
@@ -62,7 +72,13 @@ impl LinkBench {
             }
         }
         let settings = Settings::new(&path.name, wan);
-        Settings { name: self.name.clone(), mtu: cell.mtu, with_parent: true, program: self.program.clone(), ..settings }
+        Settings {
+            name: self.name.clone(),
+            mtu: cell.mtu,
+            with_parent: true,
+            program: self.program.clone(),
+            ..settings
+        }
     }
 
     /// The `farline` that runs ends.
@@ -87,12 +103,18 @@ impl LinkBench {
         let mut repetition = seen.observed.repetition(grid, job);
         (repetition.rtt_ns, repetition.cpu) = (Some(seen.rtt), seen.cpu);
         if by_processor {
-            repetition.doubt(&["a processor was the limit of the copy, not store or path".to_owned()]);
+            repetition
+                .doubt(&["a processor was the limit of the copy, not store or path".to_owned()]);
         }
         Ok(repetition)
     }
 
-    fn measure(&self, link: &Link, grid: &Grid, cell: &Cell) -> Result<Vec<(Sent, Received)>, Error> {
+    fn measure(
+        &self,
+        link: &Link,
+        grid: &Grid,
+        cell: &Cell,
+    ) -> Result<Vec<(Sent, Received)>, Error> {
         let up = Span::from_secs_f64(link.stats()?.uptime_seconds);
         let request = Request {
             streams: cell.streams,
@@ -117,16 +139,22 @@ impl LinkBench {
         for from in ways(cell.direction) {
             let to = from.other();
             let address = link.info().address(to);
-            let mut receiver = End::start(command(to, "receive").args(["--listen", &format!("{address}:0")]), &request)?;
+            let mut receiver = End::start(
+                command(to, "receive").args(["--listen", &format!("{address}:0")]),
+                &request,
+            )?;
             let listening: Listening = receiver.answer()?;
             ends.push((*from, receiver, format!("{address}:{}", listening.port)));
         }
         let start = |(from, receiver, to): (Side, End, String)| {
-            End::start(command(from, "send").args(["--to", &to]), &request).map(|sender| (sender, receiver))
+            End::start(command(from, "send").args(["--to", &to]), &request)
+                .map(|sender| (sender, receiver))
         };
         let ends: Vec<(End, End)> = ends.into_iter().map(start).collect::<Result<_, _>>()?;
         // Whichever failed first says why; the other one is ended with the link.
-        ends.into_iter().map(|(sender, receiver)| Ok((sender.result()?, receiver.result()?))).collect()
+        ends.into_iter()
+            .map(|(sender, receiver)| Ok((sender.result()?, receiver.result()?)))
+            .collect()
     }
 }
 
@@ -148,15 +176,17 @@ impl Bench for LinkBench {
 
 /// Says to others on this machine that a profile is being measured with links called `name`.
 pub(super) fn claim(name: &str) -> Result<UnixListener, Error> {
-    SocketAddr::from_abstract_name(format!("farline-bench-{name}")).and_then(|address| UnixListener::bind_addr(&address)).map_err(
-        |error| match error.kind() {
-            io::ErrorKind::AddrInUse => {
-                Error::new(Fault::Refused, "profile-running", "another profile is being measured on this machine")
-                    .hint("two would measure each other: wait for it, or end it")
-            }
+    SocketAddr::from_abstract_name(format!("farline-bench-{name}"))
+        .and_then(|address| UnixListener::bind_addr(&address))
+        .map_err(|error| match error.kind() {
+            io::ErrorKind::AddrInUse => Error::new(
+                Fault::Refused,
+                "profile-running",
+                "another profile is being measured on this machine",
+            )
+            .hint("two would measure each other: wait for it, or end it"),
             _ => failed("the claim", &error),
-        },
-    )
+        })
 }
 
 /// Brings a link up; the link of a bench that was killed may still be on its way down.
@@ -215,12 +245,19 @@ struct End {
 
 impl End {
     fn start(command: &mut Command, request: &Request) -> Result<End, Error> {
-        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().map_err(|error| failed("an end", &error))?;
+        let mut child = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .map_err(|error| failed("an end", &error))?;
         if let (Some(mut stdin), Ok(text)) = (child.stdin.take(), serde_json::to_vec(request)) {
             // An end that stops early says why on its standard output.
             let _ = stdin.write_all(&text);
         }
-        let stdout = child.stdout.take().ok_or_else(|| Error::new(Fault::Bug, "profile-end", "an end has no output"))?;
+        let stdout = child
+            .stdout
+            .take()
+            .ok_or_else(|| Error::new(Fault::Bug, "profile-end", "an end has no output"))?;
         Ok(End { child, stdout: BufReader::new(stdout) })
     }
 
@@ -260,7 +297,11 @@ pub(super) fn parse<T: DeserializeOwned>(text: &str) -> Result<T, Error> {
         return Ok(result);
     }
     let Ok(Failed { error }) = serde_json::from_str(text) else {
-        return Err(Error::new(Fault::Here, "profile-end", "an end of the measurement ended without a word"));
+        return Err(Error::new(
+            Fault::Here,
+            "profile-end",
+            "an end of the measurement ended without a word",
+        ));
     };
     Err(Error { fault: error.fault, code: "profile-end", message: error.message, hint: error.hint })
 }

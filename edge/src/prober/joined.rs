@@ -1,4 +1,5 @@
-//! What both ends of a repetition saw, joined into one; and the congestion controls that a grid needs.
+//! What both ends of a repetition saw, joined into one; and the congestion controls that a grid
+//! needs.
 
 use super::{BUSY, Received, Sent};
 use crate::kernelcc::{self, Held, Wish};
@@ -22,7 +23,8 @@ impl Controls {
         let obtain = |&control: &Algorithm| {
             let mut wish = Wish::new(control.name());
             if grid.set_of(control) == Set::Paper {
-                // Under a name of its own: the plain one may be that of Linux's module, or of another profile's.
+                // Under a name of its own: the plain one may be that of Linux's module, or of
+                // another profile's.
                 wish.set = Some(Set::Paper);
                 wish.name = Some(format!("{:.8}_{:x}", control.name(), std::process::id()));
             }
@@ -38,14 +40,16 @@ impl Controls {
     }
 }
 
-/// Whether each stream had most of its send buffer on its way: what is acknowledged in a round trip. The kernel's own account of that
-/// counts only the time in which nothing else waits.
+/// Whether each stream had most of its send buffer on its way: what is acknowledged in a round
+/// trip. The kernel's own account of that counts only the time in which nothing else waits.
 fn fills_buffer(job: &Job, sent: &Sent) -> bool {
-    let on_its_way = sent.acked_bps / 8.0 * sent.min_rtt.as_secs_f64() / f64::from(job.cell.streams);
+    let on_its_way =
+        sent.acked_bps / 8.0 * sent.min_rtt.as_secs_f64() / f64::from(job.cell.streams);
     job.cell.buffer_bytes.is_some_and(|buffer| on_its_way > FULL * buffer.0 as f64)
 }
 
-/// The repetition of `job` whose ends saw this, each direction in turn; invalid where a processor was the limit, unless that was asked.
+/// The repetition of `job` whose ends saw this, each direction in turn; invalid where a processor
+/// was the limit, unless that was asked.
 pub(crate) fn joined(grid: &Grid, job: &Job, ways: Vec<(Sent, Received)>) -> Repetition {
     let mut doubts = Vec::new();
     // At both ends: who sends one way receives the other way.
@@ -58,7 +62,8 @@ pub(crate) fn joined(grid: &Grid, job: &Job, ways: Vec<(Sent, Received)>) -> Rep
             if work.busiest > BUSY && !asked {
                 let busy = work.busiest * 100.0;
                 doubts.push(format!(
-                    "a thread of the {end} was busy {busy:.0} % of the time: the processor was measured, not the path"
+                    "a thread of the {end} was busy {busy:.0} % of the time: the processor was \
+                     measured, not the path"
                 ));
             }
         }

@@ -1,11 +1,14 @@
-//! Measuring a path: TCP streams from one end to the other for a while, with what both ends saw of them.
+//! Measuring a path: TCP streams from one end to the other for a while, with what both ends saw of
+//! them.
 //!
-//! [`send`] and [`receive`] are the ends; they share a [`Request`]. [`LinkBench`] runs them in the two sides of an emulated link,
-//! one link for each repetition, and so is the [`Bench`](farline_core::profile::Bench) of a profile that is measured. [`VerbsBench`] does
-//! the same with messages between two RDMA devices.
+//! [`send`] and [`receive`] are the ends; they share a [`Request`]. [`LinkBench`] runs them in the
+//! two sides of an emulated link, one link for each repetition, and so is the
+//! [`Bench`](farline_core::profile::Bench) of a profile that is measured. [`VerbsBench`] does the
+//! same with messages between two RDMA devices.
 //!
-//! The receiver has the kernel drop what arrived instead of copying it (`MSG_TRUNC`, tcp(7)): the question is what the path does,
-//! and on a small machine the copy would be the answer. What a transfer does, stores and digests included, is `farline cp`'s to say.
+//! The receiver has the kernel drop what arrived instead of copying it (`MSG_TRUNC`, tcp(7)): the
+//! question is what the path does, and on a small machine the copy would be the answer. What a
+//! transfer does, stores and digests included, is `farline cp`'s to say.
 
 mod bench;
 mod joined;
@@ -40,10 +43,12 @@ pub struct Request {
     pub congestion: String,
     /// The most that one stream may have on its way; the kernel's own sizing when absent.
     pub window: Option<Bytes>,
-    /// What the sender may hold of one stream that is not acknowledged; the kernel's own sizing when absent.
+    /// What the sender may hold of one stream that is not acknowledged; the kernel's own sizing
+    /// when absent.
     #[serde(default)]
     pub buffer: Option<Bytes>,
-    /// What the sender hands to the kernel with one call; [`Grid::USUAL_MESSAGE`](farline_core::profile::Grid::USUAL_MESSAGE) when absent.
+    /// What the sender hands to the kernel with one call;
+    /// [`Grid::USUAL_MESSAGE`](farline_core::profile::Grid::USUAL_MESSAGE) when absent.
     #[serde(default)]
     pub message: Option<Bytes>,
     /// No faster than this, all streams together.
@@ -51,7 +56,8 @@ pub struct Request {
     /// Which way the data goes, seen from who asks; both ways are as many streams each.
     #[serde(default)]
     pub direction: Direction,
-    /// The sender's first byte leaves this long after it was asked, so that a scripted event finds it where it should.
+    /// The sender's first byte leaves this long after it was asked, so that a scripted event finds
+    /// it where it should.
     pub begin_in_s: f64,
 }
 

@@ -32,9 +32,12 @@ pub struct Received {
 /// Takes the streams of `request` from `listener` and counts.
 ///
 /// # Errors
-/// [`Fault::Between`] when they do not come, or bring nothing; [`Fault::Here`] when this host refuses a socket option.
+/// [`Fault::Between`] when they do not come, or bring nothing; [`Fault::Here`] when this host
+/// refuses a socket option.
 pub fn receive(listener: &TcpListener, request: &Request) -> Result<Received, Error> {
-    let here = |error: io::Error| Error::new(Fault::Here, "profile-receive", format!("receiving: {error}"));
+    let here = |error: io::Error| {
+        Error::new(Fault::Here, "profile-receive", format!("receiving: {error}"))
+    };
     if let Some(window) = request.window {
         fix_window(listener, window)?;
     }
@@ -49,15 +52,24 @@ pub fn receive(listener: &TcpListener, request: &Request) -> Result<Received, Er
 }
 
 fn silent(what: &str) -> Error {
-    Error::new(Fault::Between, "profile-silent", format!("the receiver waited {} s for {what}", PATIENCE.as_secs()))
-        .hint("is the path up? `ping` the other end")
+    Error::new(
+        Fault::Between,
+        "profile-silent",
+        format!("the receiver waited {} s for {what}", PATIENCE.as_secs()),
+    )
+    .hint("is the path up? `ping` the other end")
 }
 
-/// Receives from `streams` what `request` says and counts; `allow` is told the bytes of each sample interval and may end it.
+/// Receives from `streams` what `request` says and counts; `allow` is told the bytes of each sample
+/// interval and may end it.
 ///
 /// # Errors
 /// As [`receive`], and what `allow` says.
-pub fn drain(streams: Vec<TcpStream>, request: &Request, allow: &dyn Fn(u64) -> Result<(), Error>) -> Result<Received, Error> {
+pub fn drain(
+    streams: Vec<TcpStream>,
+    request: &Request,
+    allow: &dyn Fn(u64) -> Result<(), Error>,
+) -> Result<Received, Error> {
     for stream in &streams {
         if let Some(window) = request.window {
             fix_window(stream, window)?;
@@ -66,7 +78,8 @@ pub fn drain(streams: Vec<TcpStream>, request: &Request, allow: &dyn Fn(u64) -> 
     let streams: Vec<_> = streams.into_iter().map(Counted::new).collect();
     let began = OnceLock::new();
     std::thread::scope(|scope| {
-        let threads: Vec<_> = streams.iter().map(|stream| scope.spawn(|| stream.drain(&began))).collect();
+        let threads: Vec<_> =
+            streams.iter().map(|stream| scope.spawn(|| stream.drain(&began))).collect();
         let counted = count(&streams, &began, request, allow);
         for stream in &streams {
             // Nothing more is wanted; a connection that is gone already is no trouble.
@@ -75,7 +88,10 @@ pub fn drain(streams: Vec<TcpStream>, request: &Request, allow: &dyn Fn(u64) -> 
         let elapsed = began.get().map_or(Duration::ZERO, Instant::elapsed);
         let mut work = Work::default();
         for thread in threads {
-            work.add(thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)), elapsed);
+            work.add(
+                thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
+                elapsed,
+            );
         }
         Ok(Received { work, ..counted? })
     })
@@ -131,11 +147,19 @@ fn count(
     let total = || streams.iter().map(|stream| stream.bytes.load(Ordering::Relaxed)).sum::<u64>();
     let (mut samples_bps, mut last) = (Vec::new(), (start, 0));
     for index in 1..=(request.seconds / request.sample_s).floor().max(1.0) as u32 {
-        while let Some(left) = (start + sample * index).checked_duration_since(Instant::now()).filter(|left| !left.is_zero()) {
+        while let Some(left) = (start + sample * index)
+            .checked_duration_since(Instant::now())
+            .filter(|left| !left.is_zero())
+        {
             std::thread::sleep(left.min(LOOK_EVERY));
             if streams.iter().all(|stream| stream.ended.load(Ordering::Relaxed)) {
-                let words = format!("every stream ended after {:.1} of {:.1} s", start.elapsed().as_secs_f64(), request.seconds);
-                return Err(Error::new(Fault::Between, "profile-broken", words).hint("is the path still up?"));
+                let words = format!(
+                    "every stream ended after {:.1} of {:.1} s",
+                    start.elapsed().as_secs_f64(),
+                    request.seconds
+                );
+                return Err(Error::new(Fault::Between, "profile-broken", words)
+                    .hint("is the path still up?"));
             }
             for stream in request.window.iter().flat_map(|_| streams) {
                 // It was possible before; a connection that is gone needs no window.
@@ -144,11 +168,15 @@ fn count(
         }
         let here = (Instant::now(), total());
         // A thread that was woken late counts more in more time: the rate is right.
-        samples_bps.push((here.1 - last.1) as f64 * 8.0 / (here.0 - last.0).as_secs_f64().max(1e-9));
+        samples_bps
+            .push((here.1 - last.1) as f64 * 8.0 / (here.0 - last.0).as_secs_f64().max(1e-9));
         allow(here.1 - last.1)?;
         last = here;
     }
     let elapsed = (last.0 - start).as_secs_f64();
-    let streams_bps = streams.iter().map(|stream| stream.bytes.load(Ordering::Relaxed) as f64 * 8.0 / elapsed).collect();
+    let streams_bps = streams
+        .iter()
+        .map(|stream| stream.bytes.load(Ordering::Relaxed) as f64 * 8.0 / elapsed)
+        .collect();
     Ok(Received { samples_bps, streams_bps, work: Work::default() })
 }

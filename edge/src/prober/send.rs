@@ -1,4 +1,5 @@
-//! The sending end of a measurement: keeps every stream full, and asks the kernel what held it back.
+//! The sending end of a measurement: keeps every stream full, and asks the kernel what held it
+//! back.
 
 use super::{BUSY, PATIENCE, Request, Work, thread_time};
 use crate::channels::tcp::{TcpOptions, connect_stream};
@@ -71,22 +72,28 @@ impl Sent {
 /// Sends to `address` what `request` asks for.
 ///
 /// # Errors
-/// [`Fault::Between`] when the path fails before the time is over; [`Fault::Here`] when this host refuses a socket option.
+/// [`Fault::Between`] when the path fails before the time is over; [`Fault::Here`] when this host
+/// refuses a socket option.
 pub fn send(address: SocketAddr, request: &Request) -> Result<Sent, Error> {
     let asked = Instant::now();
     let options = TcpOptions { congestion: Some(request.congestion.clone()), buffer: None };
     let mut streams = Vec::new();
     for _ in 0..request.streams {
         let stream = connect_stream(address, None, &options, PATIENCE).map_err(|error| {
-            Error::new(Fault::Between, "profile-connect", format!("connecting to {address}: {error}"))
-                .hint("is the other end there?")
+            Error::new(
+                Fault::Between,
+                "profile-connect",
+                format!("connecting to {address}: {error}"),
+            )
+            .hint("is the other end there?")
         })?;
         streams.push(stream);
     }
     fill(&streams, request, asked, &|| Ok(()))
 }
 
-/// Sends over `streams`, which stand, what `request` asked for at the time `asked`; `allow` is asked all the while and may end it.
+/// Sends over `streams`, which stand, what `request` asked for at the time `asked`; `allow` is
+/// asked all the while and may end it.
 ///
 /// # Errors
 /// As [`send`], and what `allow` says.
@@ -96,35 +103,55 @@ pub fn fill(
     asked: Instant,
     allow: &dyn Fn() -> Result<(), Error>,
 ) -> Result<Sent, Error> {
-    let here = |error: io::Error| Error::new(Fault::Here, "profile-send", format!("setting a socket up: {error}"));
+    let here = |error: io::Error| {
+        Error::new(Fault::Here, "profile-send", format!("setting a socket up: {error}"))
+    };
     for stream in streams {
         notice_dead_peer(stream).map_err(here)?;
         if let Some(buffer) = request.buffer {
             fix_send_buffer(stream, buffer)?;
         }
         if let Some(limit) = request.limit {
-            pace(stream, Some(Rate::from_bps(limit.as_bps() / u64::from(request.streams).max(1)))).map_err(here)?;
+            pace(stream, Some(Rate::from_bps(limit.as_bps() / u64::from(request.streams).max(1))))
+                .map_err(here)?;
         }
     }
     let start = Barrier::new(streams.len() + 1);
-    let message = vec![0; usize::try_from(request.message.unwrap_or(Grid::USUAL_MESSAGE).0).unwrap_or(1).max(1)];
+    let message =
+        vec![
+            0;
+            usize::try_from(request.message.unwrap_or(Grid::USUAL_MESSAGE).0).unwrap_or(1).max(1)
+        ];
     std::thread::scope(|scope| {
-        let threads: Vec<_> = streams.iter().map(|stream| scope.spawn(|| write_on(stream, &message, &start))).collect();
-        std::thread::sleep((asked + Duration::from_secs_f64(request.begin_in_s)).saturating_duration_since(Instant::now()));
+        let threads: Vec<_> = streams
+            .iter()
+            .map(|stream| scope.spawn(|| write_on(stream, &message, &start)))
+            .collect();
+        std::thread::sleep(
+            (asked + Duration::from_secs_f64(request.begin_in_s))
+                .saturating_duration_since(Instant::now()),
+        );
         start.wait();
         let began = Instant::now();
         let mut watch = Watch::new(streams.len(), request.sample_s);
         let over = Duration::from_secs_f64(request.seconds);
         let mut allowed = Ok(());
-        while began.elapsed() < over && allowed.is_ok() && !threads.iter().any(std::thread::ScopedJoinHandle::is_finished) {
+        while began.elapsed() < over
+            && allowed.is_ok()
+            && !threads.iter().any(std::thread::ScopedJoinHandle::is_finished)
+        {
             std::thread::sleep(LOOK_EVERY);
             watch.look(streams, began.elapsed().as_secs_f64());
             allowed = allow();
         }
         let elapsed = began.elapsed();
-        // The receiver's time began half a round trip later: it ends the connections when that is over.
+        // The receiver's time began half a round trip later: it ends the connections when that is
+        // over.
         let late = began + over + PATIENCE;
-        while Instant::now() < late && allowed.is_ok() && !threads.iter().all(std::thread::ScopedJoinHandle::is_finished) {
+        while Instant::now() < late
+            && allowed.is_ok()
+            && !threads.iter().all(std::thread::ScopedJoinHandle::is_finished)
+        {
             std::thread::sleep(LOOK_EVERY);
         }
         for stream in streams {
@@ -132,12 +159,21 @@ pub fn fill(
         }
         let mut work = Work::default();
         for thread in threads {
-            work.add(thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)), began.elapsed());
+            work.add(
+                thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
+                began.elapsed(),
+            );
         }
         allowed?;
         if elapsed < over.mul_f64(BUSY) {
-            let words = format!("a stream broke after {:.1} of {:.1} s", elapsed.as_secs_f64(), request.seconds);
-            return Err(Error::new(Fault::Between, "profile-broken", words).hint("is the path still up?"));
+            let words = format!(
+                "a stream broke after {:.1} of {:.1} s",
+                elapsed.as_secs_f64(),
+                request.seconds
+            );
+            return Err(
+                Error::new(Fault::Between, "profile-broken", words).hint("is the path still up?")
+            );
         }
         Ok(Sent { work, ..watch.sent(elapsed) })
     })
@@ -196,7 +232,8 @@ impl Acked {
     fn samples(mut self, elapsed: f64, sample_s: f64) -> Vec<f64> {
         let begun_at = self.samples_bps.len() as f64 * sample_s;
         if elapsed - begun_at > sample_s / 2.0 && self.last.0 > begun_at {
-            self.samples_bps.push(((self.last.1 - self.begun) * 8.0 / (self.last.0 - begun_at)).round());
+            self.samples_bps
+                .push(((self.last.1 - self.begun) * 8.0 / (self.last.0 - begun_at)).round());
         }
         self.samples_bps
     }
@@ -204,7 +241,13 @@ impl Acked {
 
 impl Watch {
     fn new(streams: usize, sample_s: f64) -> Watch {
-        Watch { last: vec![TcpInfo::default(); streams], reductions: 0, sample_s, losses: Vec::new(), acked: Acked::default() }
+        Watch {
+            last: vec![TcpInfo::default(); streams],
+            reductions: 0,
+            sample_s,
+            losses: Vec::new(),
+            acked: Acked::default(),
+        }
     }
 
     fn look(&mut self, streams: &[TcpStream], elapsed: f64) {
@@ -214,10 +257,15 @@ impl Watch {
             // A connection that has just ended keeps its last figures.
             let Ok(info) = tcp_info(stream) else { continue };
             let before = f64::from(last.congestion_window);
-            self.reductions += u64::from(f64::from(info.congestion_window) < before * (1.0 - REDUCED));
+            self.reductions +=
+                u64::from(f64::from(info.congestion_window) < before * (1.0 - REDUCED));
             *last = info;
         }
-        self.acked.look(elapsed, self.last.iter().map(|info| info.bytes_acked).sum(), self.sample_s);
+        self.acked.look(
+            elapsed,
+            self.last.iter().map(|info| info.bytes_acked).sum(),
+            self.sample_s,
+        );
         let packets = again(&self.last).saturating_sub(before);
         let at_s = (elapsed / self.sample_s).ceil() * self.sample_s;
         match self.losses.last_mut() {
@@ -242,7 +290,10 @@ impl Watch {
             samples_bps: self.acked.samples(seconds, self.sample_s),
             reductions: self.reductions,
             losses: self.losses,
-            limits: Limits { receiver_window: share(|info| info.rwnd_limited), send_buffer: share(|info| info.sndbuf_limited) },
+            limits: Limits {
+                receiver_window: share(|info| info.rwnd_limited),
+                send_buffer: share(|info| info.sndbuf_limited),
+            },
             work: Work::default(),
         }
     }
@@ -256,12 +307,22 @@ mod tests {
     fn looks_at_odd_times_become_even_samples_and_the_last_one_may_be_cut_short() {
         let mut acked = Acked::default();
         // 1000 bytes in the first second, 3000 in the next, and so on.
-        for (at, bytes) in [(0.4, 400), (0.9, 900), (1.1, 1_300), (1.9, 3_700), (2.2, 4_000), (2.9, 4_000)] {
+        for (at, bytes) in
+            [(0.4, 400), (0.9, 900), (1.1, 1_300), (1.9, 3_700), (2.2, 4_000), (2.9, 4_000)]
+        {
             acked.look(at, bytes, 1.0);
         }
-        assert_eq!(acked.samples(2.9, 1.0), [8_800.0, 21_600.0, 1_778.0], "as if even between two looks");
+        assert_eq!(
+            acked.samples(2.9, 1.0),
+            [8_800.0, 21_600.0, 1_778.0],
+            "as if even between two looks"
+        );
         let mut slow = Acked::default();
         slow.look(3.0, 3_000, 1.0);
-        assert_eq!(slow.samples(3.3, 1.0), [8_000.0; 3], "one look for three samples, and no part of a fourth");
+        assert_eq!(
+            slow.samples(3.3, 1.0),
+            [8_000.0; 3],
+            "one look for three samples, and no part of a fourth"
+        );
     }
 }

@@ -1,8 +1,11 @@
-//! Repetitions that ask what a store, a staging pool and a driver do: the mover itself, from one side of a link to the other.
+//! Repetitions that ask what a store, a staging pool and a driver do: the mover itself, from one
+//! side of a link to the other.
 
 use super::bench::{failed, parse};
 use crate::link::{Link, Side};
-use farline_core::profile::{Cell, Copies, Driver, Grid, LimitedBy, Observed, Order, Staged, Store};
+use farline_core::profile::{
+    Cell, Copies, Driver, Grid, LimitedBy, Observed, Order, Staged, Store,
+};
 use farline_core::transfer::Limit;
 use farline_core::units::{Bytes, Error, Fault, Span};
 use serde::Deserialize;
@@ -38,7 +41,8 @@ struct Sample {
     bytes: u64,
 }
 
-/// What a copy showed, how far apart its ends were, and how busy: the processor time of each in its seconds, where the kernel tells.
+/// What a copy showed, how far apart its ends were, and how busy: the processor time of each in its
+/// seconds, where the kernel tells.
 pub(super) struct Seen {
     pub(super) observed: Observed,
     pub(super) rtt: Span,
@@ -76,15 +80,20 @@ impl Space {
                 out.sync_all()
             };
             write().map_err(|error| {
-                Error::new(Fault::Here, "cannot-write", format!("{}, of {bytes}: {error}", file.display()))
-                    .hint("file cells need twice that space: set TMPDIR")
+                Error::new(
+                    Fault::Here,
+                    "cannot-write",
+                    format!("{}, of {bytes}: {error}", file.display()),
+                )
+                .hint("file cells need twice that space: set TMPDIR")
             })?;
             self.source = Some(bytes);
         }
         Ok(file)
     }
 
-    /// Copies what `cell` moves in the grid's time over `link`, from side A to side B, with `congestion` as the kernel has it.
+    /// Copies what `cell` moves in the grid's time over `link`, from side A to side B, with
+    /// `congestion` as the kernel has it.
     pub(super) fn copy(
         &mut self,
         link: &Link,
@@ -105,7 +114,8 @@ impl Space {
             Store::File => self.source(bytes)?.into_os_string(),
         };
         let node = Node::start(link.command(Side::B, program), link, &root, staged.driver)?;
-        let (scheme, address) = (if staged.driver == Driver::Tls { "farlines" } else { "farline" }, node.address);
+        let (scheme, address) =
+            (if staged.driver == Driver::Tls { "farlines" } else { "farline" }, node.address);
         let target = match staged.store {
             Store::Memory => format!("{scheme}://{address}/?null"),
             Store::File => format!("{scheme}://{address}/copy"),
@@ -114,19 +124,35 @@ impl Space {
         command.args(["--json", "-q", "cp", "--verify", "none", "--congestion", congestion]);
         command.args(node.fingerprint.iter().flat_map(|fingerprint| ["--tls-pin", fingerprint]));
         command.args(["--streams", &cell.streams.to_string()]).args(options(staged, copies));
-        command.args(cell.window_bytes.iter().flat_map(|window| ["--buffer".to_owned(), window.0.to_string()]));
-        command.args(grid.host_bps.iter().flat_map(|host| ["--limit".to_owned(), format!("{}bit/s", host.as_bps())]));
-        let output = command.arg(source).arg(target).stdin(Stdio::null()).stderr(Stdio::inherit()).output();
+        command.args(
+            cell.window_bytes
+                .iter()
+                .flat_map(|window| ["--buffer".to_owned(), window.0.to_string()]),
+        );
+        command.args(
+            grid.host_bps
+                .iter()
+                .flat_map(|host| ["--limit".to_owned(), format!("{}bit/s", host.as_bps())]),
+        );
+        let output =
+            command.arg(source).arg(target).stdin(Stdio::null()).stderr(Stdio::inherit()).output();
         let output = output.map_err(|error| failed("a copy", &error))?;
         // What landed goes at once: the next repetition needs the space.
         let _ = fs::remove_dir_all(&root);
         let copied: Copied = parse(&String::from_utf8_lossy(&output.stdout))?;
         if (staged.driver == Driver::Tls) != (copied.encrypted == Some(true)) {
-            return Err(Error::new(Fault::Bug, "profile-staged", format!("a copy was not made over {}", staged.driver.name())));
+            return Err(Error::new(
+                Fault::Bug,
+                "profile-staged",
+                format!("a copy was not made over {}", staged.driver.name()),
+            ));
         }
         let receiver = node.processor_time().map(|time| time / copied.seconds);
         let seen = seen(grid, &copied)?;
-        Ok(Seen { cpu: receiver.map(|receiver| (copied.cpu_seconds / copied.seconds, receiver)), ..seen })
+        Ok(Seen {
+            cpu: receiver.map(|receiver| (copied.cpu_seconds / copied.seconds, receiver)),
+            ..seen
+        })
     }
 }
 
@@ -145,7 +171,10 @@ fn options(staged: Staged, copies: &Copies) -> Vec<String> {
     if staged.store == Store::File {
         let nanoseconds = |span: Span| format!("{}ns", span.as_nanos());
         let stall = copies.stall;
-        options.extend(["--trial-stall".to_owned(), format!("{}/{}", nanoseconds(stall.pause_ns), nanoseconds(stall.every_ns))]);
+        options.extend([
+            "--trial-stall".to_owned(),
+            format!("{}/{}", nanoseconds(stall.pause_ns), nanoseconds(stall.every_ns)),
+        ]);
         options.extend(["--trial-read".to_owned(), format!("{}bit/s", copies.read_bps.as_bps())]);
     }
     options
@@ -155,17 +184,32 @@ fn options(staged: Staged, copies: &Copies) -> Vec<String> {
 fn seen(grid: &Grid, copied: &Copied) -> Result<Seen, Error> {
     let count = (copied.seconds / grid.sample_s).floor() as usize;
     if count == 0 || copied.bytes == 0 {
-        return Err(Error::new(Fault::Here, "profile-staged", format!("a copy was over after {:.3} s", copied.seconds))
-            .hint("give --seconds, so that there is more to copy"));
+        return Err(Error::new(
+            Fault::Here,
+            "profile-staged",
+            format!("a copy was over after {:.3} s", copied.seconds),
+        )
+        .hint("give --seconds, so that there is more to copy"));
     }
     let at = |t: f64| {
         let next = copied.samples.partition_point(|sample| sample.t < t);
-        let before = next.checked_sub(1).map_or((0.0, 0), |i| (copied.samples[i].t, copied.samples[i].bytes));
-        let after = copied.samples.get(next).map_or((copied.seconds, copied.bytes), |sample| (sample.t, sample.bytes));
-        let share = if after.0 > before.0 { ((t - before.0) / (after.0 - before.0)).clamp(0.0, 1.0) } else { 1.0 };
+        let before = next
+            .checked_sub(1)
+            .map_or((0.0, 0), |i| (copied.samples[i].t, copied.samples[i].bytes));
+        let after = copied
+            .samples
+            .get(next)
+            .map_or((copied.seconds, copied.bytes), |sample| (sample.t, sample.bytes));
+        let share = if after.0 > before.0 {
+            ((t - before.0) / (after.0 - before.0)).clamp(0.0, 1.0)
+        } else {
+            1.0
+        };
         before.1 as f64 + share * (after.1.saturating_sub(before.1)) as f64
     };
-    let sample = |i: usize| (at((i + 1) as f64 * grid.sample_s) - at(i as f64 * grid.sample_s)) * 8.0 / grid.sample_s;
+    let sample = |i: usize| {
+        (at((i + 1) as f64 * grid.sample_s) - at(i as f64 * grid.sample_s)) * 8.0 / grid.sample_s
+    };
     let mean = copied.bytes as f64 * 8.0 / copied.seconds;
     let limited_by = match copied.limited_by {
         Limit::Cpu | Limit::Peer => LimitedBy::Cpu,
@@ -176,7 +220,8 @@ fn seen(grid: &Grid, copied: &Copied) -> Result<Seen, Error> {
     };
     let observed = Observed {
         samples: (0..count).map(sample).collect(),
-        // A mover gives the next block to the channel that is free: shares are not its question, and nobody looks at its windows.
+        // A mover gives the next block to the channel that is free: shares are not its question,
+        // and nobody looks at its windows.
         streams: Vec::new(),
         sender_bps: mean,
         sender_samples: Vec::new(),
@@ -197,17 +242,27 @@ struct Node {
 }
 
 impl Node {
-    fn start(mut command: Command, link: &Link, root: &Path, driver: Driver) -> Result<Node, Error> {
-        command.args(["--json", "serve", "--anonymous", "write", "--allow-null", "--root"]).arg(root);
+    fn start(
+        mut command: Command,
+        link: &Link,
+        root: &Path,
+        driver: Driver,
+    ) -> Result<Node, Error> {
+        command
+            .args(["--json", "serve", "--anonymous", "write", "--allow-null", "--root"])
+            .arg(root);
         if driver == Driver::Tls {
             command.arg("--tls");
         }
         command.args(["--listen", &format!("{}:0", link.info().address(Side::B))]);
-        let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn();
+        let child =
+            command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn();
         let mut child = child.map_err(|error| failed("a node", &error))?;
         let mut line = String::new();
         if let Some(stdout) = child.stdout.take() {
-            BufReader::new(stdout).read_line(&mut line).map_err(|error| failed("a node", &error))?;
+            BufReader::new(stdout)
+                .read_line(&mut line)
+                .map_err(|error| failed("a node", &error))?;
         }
         match parse::<Listening>(&line) {
             Ok(Listening { address, fingerprint }) => Ok(Node { child, address, fingerprint }),
@@ -219,7 +274,8 @@ impl Node {
         }
     }
 
-    /// The processor time of all its threads so far, in seconds: fields 14 and 15 of proc_pid_stat(5), in ticks of the clock.
+    /// The processor time of all its threads so far, in seconds: fields 14 and 15 of
+    /// proc_pid_stat(5), in ticks of the clock.
     fn processor_time(&self) -> Option<f64> {
         let text = fs::read_to_string(format!("/proc/{}/stat", self.child.id())).ok()?;
         // The name of the program, in brackets, may hold anything.
@@ -244,7 +300,8 @@ mod tests {
 
     #[test]
     fn samples_at_odd_times_become_even_ones_that_hold_the_same_bytes() {
-        let grid = Grid { sample_s: 0.5, ..Grid::new("custom", Vec::new(), vec![Algorithm::Cubic]) };
+        let grid =
+            Grid { sample_s: 0.5, ..Grid::new("custom", Vec::new(), vec![Algorithm::Cubic]) };
         let sample = |t, bytes| Sample { t, bytes };
         let copied = Copied {
             bytes: 4_000_000,
@@ -254,13 +311,28 @@ mod tests {
             cpu_seconds: 0.5,
             encrypted: Some(false),
             limited_by: Limit::DiskRead,
-            samples: vec![sample(0.2, 0), sample(0.9, 1_400_000), sample(1.7, 3_000_000), sample(2.0, 4_000_000)],
+            samples: vec![
+                sample(0.2, 0),
+                sample(0.9, 1_400_000),
+                sample(1.7, 3_000_000),
+                sample(2.0, 4_000_000),
+            ],
         };
         let seen = seen(&grid, &copied).expect("a copy").observed;
         let bytes: f64 = seen.samples.iter().map(|bps| bps * grid.sample_s / 8.0).sum();
-        assert_eq!((seen.reductions, seen.timeouts, seen.streams.len()), (None, None, 0), "nobody measured these");
-        assert_eq!((seen.samples.len(), bytes.round(), seen.limited_by), (4, 4e6, LimitedBy::Store));
+        assert_eq!(
+            (seen.reductions, seen.timeouts, seen.streams.len()),
+            (None, None, 0),
+            "nobody measured these"
+        );
+        assert_eq!(
+            (seen.samples.len(), bytes.round(), seen.limited_by),
+            (4, 4e6, LimitedBy::Store)
+        );
         assert!((seen.samples[0] * 0.5 / 8.0 - 600_000.0).abs() < 1.0, "{:?}", seen.samples);
-        assert!(super::seen(&grid, &Copied { seconds: 0.2, ..copied }).is_err(), "too short for a sample");
+        assert!(
+            super::seen(&grid, &Copied { seconds: 0.2, ..copied }).is_err(),
+            "too short for a sample"
+        );
     }
 }

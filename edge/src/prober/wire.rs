@@ -1,4 +1,5 @@
-//! How a client asks a node to be the receiving end: `ERET FARLINE.PROFILE` (docs/protocol.md, M-1 to M-5).
+//! How a client asks a node to be the receiving end: `ERET FARLINE.PROFILE` (docs/protocol.md, M-1
+//! to M-5).
 
 use super::{Received, Request, Sent};
 use farline_core::profile::Direction;
@@ -33,10 +34,13 @@ pub(crate) fn ceiling(line: &str) -> Option<Rate> {
 
 /// Whether a FEAT line says that the node sends too.
 pub(crate) fn is_duplex(line: &str) -> bool {
-    line.trim().strip_prefix(FEATURE).is_some_and(|words| words.split(' ').skip(1).any(|word| word == DUPLEX))
+    line.trim()
+        .strip_prefix(FEATURE)
+        .is_some_and(|words| words.split(' ').skip(1).any(|word| word == DUPLEX))
 }
 
-/// What a node tells at the end (M-5): what it got, in the object itself, and what it knows of what it sent.
+/// What a node tells at the end (M-5): what it got, in the object itself, and what it knows of what
+/// it sent.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Told {
     #[serde(flatten)]
@@ -52,14 +56,19 @@ impl Request {
         // The node that sends has to be told what else only a sender needs.
         let sizes = [("buffer", self.buffer), ("message", self.message)];
         let sizes = sizes.into_iter().filter(|_| self.direction != Direction::Out);
-        let sizes: String = sizes.filter_map(|(name, size)| size.map(|size| format!("{name}={};", size.0))).collect();
+        let sizes: String = sizes
+            .filter_map(|(name, size)| size.map(|size| format!("{name}={};", size.0)))
+            .collect();
         let limit = self.limit.filter(|_| self.direction != Direction::Out);
         let limit = limit.map(|limit| format!("limit={};", limit.as_bps())).unwrap_or_default();
         let direction = match self.direction {
             Direction::Out => String::new(),
             other => format!("direction={};", other.name()),
         };
-        format!("streams={};seconds={};sample={};{window}{sizes}{direction}{limit}", self.streams, self.seconds, self.sample_s)
+        format!(
+            "streams={};seconds={};sample={};{window}{sizes}{direction}{limit}",
+            self.streams, self.seconds, self.sample_s
+        )
     }
 
     /// Reads them; what only the sender needs is left as it is by default.
@@ -67,7 +76,8 @@ impl Request {
         let wrong = |what: String| Error::new(Fault::You, "rejected", format!("{MODULE}: {what}"));
         let mut request = Request::default();
         for parm in parms.split(';').filter(|parm| !parm.is_empty()) {
-            let (name, value) = parm.split_once('=').ok_or_else(|| wrong(format!("`{parm}` has no value")))?;
+            let (name, value) =
+                parm.split_once('=').ok_or_else(|| wrong(format!("`{parm}` has no value")))?;
             fn number<T: FromStr>(value: &str) -> Option<T> {
                 value.parse().ok()
             }
@@ -86,14 +96,24 @@ impl Request {
             read.ok_or_else(|| wrong(format!("`{parm}` is not to be understood")))?;
         }
         let Request { streams, seconds, sample_s, message, .. } = request;
-        if let Some(message) = message.filter(|message| !(1..=MOST_MESSAGE.0).contains(&message.0)) {
-            return Err(wrong(format!("messages of {message}: 1 B to {MOST_MESSAGE} are possible")));
+        if let Some(message) = message.filter(|message| !(1..=MOST_MESSAGE.0).contains(&message.0))
+        {
+            return Err(wrong(format!(
+                "messages of {message}: 1 B to {MOST_MESSAGE} are possible"
+            )));
         }
         if !(1..=64).contains(&streams) {
             return Err(wrong(format!("{streams} streams: 1 to 64 are possible")));
         }
-        if !(seconds > 0.0 && seconds <= LONGEST && sample_s > 0.0 && sample_s <= seconds && seconds / sample_s <= MOST_SAMPLES) {
-            return Err(wrong(format!("{seconds} s in samples of {sample_s} s cannot be measured")));
+        if !(seconds > 0.0
+            && seconds <= LONGEST
+            && sample_s > 0.0
+            && sample_s <= seconds
+            && seconds / sample_s <= MOST_SAMPLES)
+        {
+            return Err(wrong(format!(
+                "{seconds} s in samples of {sample_s} s cannot be measured"
+            )));
         }
         Ok(request)
     }
@@ -105,17 +125,46 @@ mod tests {
 
     #[test]
     fn what_is_asked_is_what_is_understood_and_nonsense_is_refused() {
-        let asked = Request { streams: 4, seconds: 12.5, sample_s: 0.5, window: Some(Bytes::mib(4)), ..Request::default() };
+        let asked = Request {
+            streams: 4,
+            seconds: 12.5,
+            sample_s: 0.5,
+            window: Some(Bytes::mib(4)),
+            ..Request::default()
+        };
         assert_eq!(Request::parse(&asked.parms()).expect("its own words"), asked);
         let sizes = Request { buffer: Some(Bytes::mib(2)), message: Some(Bytes(512)), ..asked };
-        assert!(!sizes.parms().contains("message"), "what only the sender needs stays with it: {}", sizes.parms());
-        let back = Request { direction: Direction::Back, limit: Some(Rate::from_bps(1_000_000_000)), ..sizes };
+        assert!(
+            !sizes.parms().contains("message"),
+            "what only the sender needs stays with it: {}",
+            sizes.parms()
+        );
+        let back = Request {
+            direction: Direction::Back,
+            limit: Some(Rate::from_bps(1_000_000_000)),
+            ..sizes
+        };
         assert_eq!(Request::parse(&back.parms()).expect("its own words"), back);
         let feature = feature(Rate::from_bps(2_000_000_000));
-        assert_eq!((ceiling(&feature), is_duplex(&feature)), (Some(Rate::from_bps(2_000_000_000)), true));
-        assert_eq!((ceiling("FARLINE PROFILE 5"), is_duplex("FARLINE PROFILE 5")), (Some(Rate::from_bps(5)), false));
-        for nonsense in ["", "streams=0;seconds=1;sample=1", "streams=1;seconds=nan;sample=1", "streams=1;seconds=9;sample=0"] {
-            assert_eq!(Request::parse(nonsense).expect_err(nonsense).fault, Fault::You, "{nonsense}");
+        assert_eq!(
+            (ceiling(&feature), is_duplex(&feature)),
+            (Some(Rate::from_bps(2_000_000_000)), true)
+        );
+        assert_eq!(
+            (ceiling("FARLINE PROFILE 5"), is_duplex("FARLINE PROFILE 5")),
+            (Some(Rate::from_bps(5)), false)
+        );
+        for nonsense in [
+            "",
+            "streams=0;seconds=1;sample=1",
+            "streams=1;seconds=nan;sample=1",
+            "streams=1;seconds=9;sample=0",
+        ] {
+            assert_eq!(
+                Request::parse(nonsense).expect_err(nonsense).fault,
+                Fault::You,
+                "{nonsense}"
+            );
         }
         for nonsense in [
             "streams=65;seconds=1;sample=1",

@@ -1,4 +1,5 @@
-//! Stores without a disk, for measuring everything but the disk: `null`, which drops what it is given, and `memory:SIZE`.
+//! Stores without a disk, for measuring everything but the disk: `null`, which drops what it is
+//! given, and `memory:SIZE`.
 
 use super::landing::check_digest;
 use super::{Landed, Landing, Sink, Source};
@@ -22,7 +23,8 @@ pub enum Diskless {
 pub(crate) const MEMORY_NAME: &[u8] = b"memory";
 
 impl Diskless {
-    /// Reads `null` or, with the store's separator, `memory:SIZE` or `memory=SIZE`; `None` when it is neither.
+    /// Reads `null` or, with the store's separator, `memory:SIZE` or `memory=SIZE`; `None` when it
+    /// is neither.
     pub fn parse(text: &str, separator: char) -> Option<Result<Diskless, Error>> {
         if text == "null" {
             return Some(Ok(Diskless::Null));
@@ -31,8 +33,12 @@ impl Diskless {
         let size: Result<Bytes, _> = size.parse();
         Some(match size {
             Ok(size) if size.0 > 0 => Ok(Diskless::Memory(size)),
-            _ => Err(Error::new(Fault::You, "bad-size", format!("`{text}`: the size of a memory store is missing or wrong"))
-                .hint(format!("write it with a unit, such as memory{separator}10GiB"))),
+            _ => Err(Error::new(
+                Fault::You,
+                "bad-size",
+                format!("`{text}`: the size of a memory store is missing or wrong"),
+            )
+            .hint(format!("write it with a unit, such as memory{separator}10GiB"))),
         })
     }
 
@@ -42,12 +48,22 @@ impl Diskless {
     /// `null` holds nothing.
     pub fn entry(self, path: &[u8]) -> Result<Entry, Error> {
         match self {
-            Diskless::Null => Err(Error::new(Fault::You, "nothing-to-read", "`null` holds nothing that could be copied")
-                .hint("read from memory:SIZE instead")),
+            Diskless::Null => Err(Error::new(
+                Fault::You,
+                "nothing-to-read",
+                "`null` holds nothing that could be copied",
+            )
+            .hint("read from memory:SIZE instead")),
             Diskless::Memory(Bytes(len)) => {
-                let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+                let since =
+                    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
                 let modified_ns = i64::try_from(since.as_nanos()).unwrap_or(i64::MAX);
-                Ok(Entry { path: path.to_vec(), kind: EntryKind::File { len }, mode: 0o644, modified_ns })
+                Ok(Entry {
+                    path: path.to_vec(),
+                    kind: EntryKind::File { len },
+                    mode: 0o644,
+                    modified_ns,
+                })
             }
         }
     }
@@ -83,11 +99,12 @@ impl fmt::Display for Diskless {
     }
 }
 
-/// Bytes of the pattern that a memory source repeats: small enough to stay in a processor's cache, so that making data
-/// costs one copy out of it.
+/// Bytes of the pattern that a memory source repeats: small enough to stay in a processor's cache,
+/// so that making data costs one copy out of it.
 const PATTERN: usize = 1 << 20;
 
-/// The file of a memory store: pseudo-random bytes, the same in every run, none of its blocks like another.
+/// The file of a memory store: pseudo-random bytes, the same in every run, none of its blocks like
+/// another.
 pub struct MemorySource {
     pattern: Vec<u8>,
 }
@@ -96,7 +113,9 @@ impl MemorySource {
     /// Makes the pattern, which touches its pages.
     pub fn new() -> MemorySource {
         let mut rng = Rng::new(1);
-        MemorySource { pattern: (0..PATTERN / 8).flat_map(|_| rng.next_u64().to_le_bytes()).collect() }
+        MemorySource {
+            pattern: (0..PATTERN / 8).flat_map(|_| rng.next_u64().to_le_bytes()).collect(),
+        }
     }
 }
 
@@ -116,7 +135,8 @@ impl Source for MemorySource {
             let len = (PATTERN - from).min(into.len() - done);
             let part = &mut into[done..done + len];
             part.copy_from_slice(&self.pattern[from..from + len]);
-            // Each repetition begins with its number: a block in another's place would change the digest.
+            // Each repetition begins with its number: a block in another's place would change the
+            // digest.
             let stamp = (at / period).to_le_bytes();
             if let Some(rest) = stamp.get(from..) {
                 let len = rest.len().min(part.len());
@@ -128,7 +148,8 @@ impl Source for MemorySource {
     }
 }
 
-/// A region of memory that many threads write: one lock a mebibyte, so that two blocks never wait for each other.
+/// A region of memory that many threads write: one lock a mebibyte, so that two blocks never wait
+/// for each other.
 struct Region {
     chunks: Vec<Mutex<Slot>>,
     size: u64,
@@ -139,10 +160,15 @@ const CHUNK: usize = 1 << 20;
 impl Region {
     fn touched(size: Bytes) -> Result<Region, Error> {
         let failed = |error: std::io::Error| {
-            Error::new(Fault::Here, "no-memory", format!("no memory for a store of {size}: {error}"))
-                .hint("name a smaller size, or write to null")
+            Error::new(
+                Fault::Here,
+                "no-memory",
+                format!("no memory for a store of {size}: {error}"),
+            )
+            .hint("name a smaller size, or write to null")
         };
-        let count = usize::try_from(size.0.div_ceil(CHUNK as u64)).map_err(|_| failed(std::io::ErrorKind::OutOfMemory.into()))?;
+        let count = usize::try_from(size.0.div_ceil(CHUNK as u64))
+            .map_err(|_| failed(std::io::ErrorKind::OutOfMemory.into()))?;
         let chunks = pool(count, CHUNK).map_err(failed)?.into_iter();
         // A page fault in the middle of a transfer would be measured as if the network were slow.
         let touched = chunks.map(|mut chunk| {
@@ -161,7 +187,9 @@ impl Region {
         while !bytes.is_empty() {
             let from = (at % CHUNK as u64) as usize;
             let len = (CHUNK - from).min(bytes.len());
-            let mut chunk = self.chunks[(at / CHUNK as u64) as usize].lock().unwrap_or_else(PoisonError::into_inner);
+            let mut chunk = self.chunks[(at / CHUNK as u64) as usize]
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner);
             chunk[from..from + len].copy_from_slice(&bytes[..len]);
             bytes = &bytes[len..];
             at += len as u64;
@@ -180,7 +208,9 @@ pub struct DisklessSink {
 
 impl fmt::Debug for DisklessSink {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("DisklessSink").field("size", &self.region.as_ref().map(|region| region.size)).finish_non_exhaustive()
+        f.debug_struct("DisklessSink")
+            .field("size", &self.region.as_ref().map(|region| region.size))
+            .finish_non_exhaustive()
     }
 }
 
@@ -204,7 +234,9 @@ impl Landing for DisklessSink {
     fn land(&self, check: Option<(&[Verdict], &Digests)>) -> Landed {
         let mut landed = Landed::default();
         let entries = self.layout.entries().iter().enumerate();
-        for (index, entry) in entries.filter(|(_, entry)| matches!(entry.kind, EntryKind::File { .. })) {
+        for (index, entry) in
+            entries.filter(|(_, entry)| matches!(entry.kind, EntryKind::File { .. }))
+        {
             match check_digest(index, check) {
                 Ok(()) => {
                     landed.files += 1;
@@ -226,7 +258,9 @@ mod tests {
         let source = MemorySource::new();
         let mut whole = vec![0; 3 * PATTERN + 100];
         source.read(0, 0, &mut whole).expect("memory");
-        for (from, len) in [(0, 5), (3, 9), (PATTERN - 4, 10), (PATTERN + 5, 2), (2 * PATTERN, PATTERN + 50)] {
+        for (from, len) in
+            [(0, 5), (3, 9), (PATTERN - 4, 10), (PATTERN + 5, 2), (2 * PATTERN, PATTERN + 50)]
+        {
             let mut part = vec![0; len];
             source.read(0, from as u64, &mut part).expect("memory");
             assert!(part == whole[from..from + len], "{from} {len}");

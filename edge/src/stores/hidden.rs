@@ -1,4 +1,5 @@
-//! The hidden names of partial files and journals: made, and recognised (`docs/protocol.md`, clauses ).
+//! The hidden names of partial files and journals: made, and recognised (`docs/protocol.md`,
+//! clauses ).
 
 /// What ends the names of partial files and of journals.
 pub(super) const PARTIAL_TAIL: &str = ".farline";
@@ -42,7 +43,11 @@ pub(super) fn recognise(name: &[u8]) -> Option<Hidden> {
     let (name, tag) = rest.split_at_checked(rest.len().checked_sub(TAG_LEN)?)?;
     let name = name.strip_suffix(b".").filter(|name| !name.is_empty())?;
     let is_tag = tag.iter().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
-    is_tag.then(|| Hidden { is_journal, name: name.to_vec(), tag: String::from_utf8_lossy(tag).into_owned() })
+    is_tag.then(|| Hidden {
+        is_journal,
+        name: name.to_vec(),
+        tag: String::from_utf8_lossy(tag).into_owned(),
+    })
 }
 
 #[cfg(test)]
@@ -51,15 +56,24 @@ mod tests {
 
     #[test]
     fn what_is_made_is_recognised_and_what_users_make_is_not() {
-        for (name, is_journal) in [(&b"x"[..], false), (b"a.b c", true), (&[b'n'; 255], false), (&[0xff; 255], true)] {
-            let tail = format!(".0123456789ab{}", if is_journal { JOURNAL_TAIL } else { PARTIAL_TAIL });
+        for (name, is_journal) in
+            [(&b"x"[..], false), (b"a.b c", true), (&[b'n'; 255], false), (&[0xff; 255], true)]
+        {
+            let tail =
+                format!(".0123456789ab{}", if is_journal { JOURNAL_TAIL } else { PARTIAL_TAIL });
             let made = hidden(name, &tail);
             assert!(made.len() <= NAME_MAX);
             let known = recognise(&made).expect("ours");
             assert_eq!((known.is_journal, &known.tag[..]), (is_journal, "0123456789ab"));
             assert!(known.name == name || made.len() == NAME_MAX);
         }
-        for name in ["x.farline", ".x.farline", ".x.0123456789AB.farline", ".x.123456789ab.farline", "..0123456789ab.farline"] {
+        for name in [
+            "x.farline",
+            ".x.farline",
+            ".x.0123456789AB.farline",
+            ".x.123456789ab.farline",
+            "..0123456789ab.farline",
+        ] {
             assert_eq!(recognise(name.as_bytes()), None, "{name}");
         }
         assert_eq!(recognise(b".farline"), None);

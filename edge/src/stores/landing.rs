@@ -1,8 +1,10 @@
-//! Writes the files of a tree under temporary names beside their targets; [`finish`] lands them whole.
+//! Writes the files of a tree under temporary names beside their targets; [`finish`] lands them
+//! whole.
 //!
-//! A reader of the destination sees the old file or the new one, never a part. What fails is removed and named; the rest
-//! lands. Partial writes that the protocol makes in place (`APPE`, `REST`, `ESTO A`) use [`PosixSink::in_place`].
-//! What a broken-off transfer made durable stays, with its journal ([`PosixSink::begin`]).
+//! A reader of the destination sees the old file or the new one, never a part. What fails is
+//! removed and named; the rest lands. Partial writes that the protocol makes in place (`APPE`,
+//! `REST`, `ESTO A`) use [`PosixSink::in_place`]. What a broken-off transfer made durable stays,
+//! with its journal ([`PosixSink::begin`]).
 
 mod finish;
 
@@ -67,8 +69,8 @@ pub struct PosixSink {
 }
 
 impl PosixSink {
-    /// Files of `layout` below `start`; an entry with an empty path is `start` itself. `metadata` says whether the
-    /// entries' modes and times are to be set or, for a plain `STOR`, unknown.
+    /// Files of `layout` below `start`; an entry with an empty path is `start` itself. `metadata`
+    /// says whether the entries' modes and times are to be set or, for a plain `STOR`, unknown.
     pub fn new(root: Arc<Root>, start: Vec<u8>, layout: Arc<Layout>, metadata: bool) -> PosixSink {
         PosixSink {
             place: Place::of(&start, &layout),
@@ -90,7 +92,8 @@ impl PosixSink {
         }
     }
 
-    /// Locks the place, and finds what is held there of the transfer from `origin` (`docs/protocol.md`, clauses ).
+    /// Locks the place, and finds what is held there of the transfer from `origin`
+    /// (`docs/protocol.md`, clauses ).
     ///
     /// # Errors
     /// When another transfer writes to the place (`busy`), or the folder cannot be written.
@@ -98,11 +101,14 @@ impl PosixSink {
         if self.layout.entries().iter().any(|entry| entry.kind == EntryKind::Directory) {
             self.root.create_directories(&self.place.folder)?;
         }
-        let (partial, held) = Partial::begin(&self.root, self.place.clone(), &self.layout, Some(origin))?;
+        let (partial, held) =
+            Partial::begin(&self.root, self.place.clone(), &self.layout, Some(origin))?;
         let mut resumed = BTreeMap::new();
         let block_len = self.layout.block_len() as u64;
         for range in held.blocks.iter() {
-            for block in (range.start / block_len..range.end.div_ceil(block_len)).map(|index| self.layout.block(index)) {
+            for block in (range.start / block_len..range.end.div_ceil(block_len))
+                .map(|index| self.layout.block(index))
+            {
                 for piece in self.layout.pieces(block.offset, block.len) {
                     *resumed.entry(piece.entry).or_insert(0) += piece.len as u64;
                 }
@@ -132,7 +138,8 @@ impl PosixSink {
         self.refused.store(true, Ordering::Release);
     }
 
-    /// The same sink, which writes past the page cache where `direct` says so and the file system can.
+    /// The same sink, which writes past the page cache where `direct` says so and the file system
+    /// can.
     #[must_use]
     pub fn directly(mut self, direct: DirectIo) -> PosixSink {
         self.direct = direct;
@@ -144,7 +151,8 @@ impl PosixSink {
         lock(&self.left).clone_from(entries);
     }
 
-    /// The same sink, but writing into the existing target from `offset` on: no temporary name, no landing.
+    /// The same sink, but writing into the existing target from `offset` on: no temporary name, no
+    /// landing.
     #[must_use]
     pub fn in_place(mut self, offset: u64) -> PosixSink {
         self.in_place = Some(offset);
@@ -164,7 +172,8 @@ impl PosixSink {
     /// # Errors
     /// When one cannot be made.
     pub fn make_folders(&self) -> Result<(), Error> {
-        for entry in self.layout.entries().iter().filter(|entry| entry.kind == EntryKind::Directory) {
+        for entry in self.layout.entries().iter().filter(|entry| entry.kind == EntryKind::Directory)
+        {
             self.root.create_directories(&self.path(entry))?;
         }
         Ok(())
@@ -177,7 +186,8 @@ impl PosixSink {
     /// Opens the folder of `entry`, and its name and temporary name in it.
     fn place(&self, entry: &Entry) -> Result<(OwnedFd, Vec<u8>, Vec<u8>), Error> {
         let path = self.path(entry);
-        let (folder, name) = self.root.parent(&path).map_err(|error| storage_error("write", &path, &error))?;
+        let (folder, name) =
+            self.root.parent(&path).map_err(|error| storage_error("write", &path, &error))?;
         let temporary = self.place.temporary(&below(&self.place.prefix, &entry.path), &name);
         Ok((folder, name, temporary))
     }
@@ -191,7 +201,10 @@ impl PosixSink {
         }
         let (folder, name, temporary) = self.place(entry)?;
         if is_special(&folder, &name) {
-            let message = format!("{} is a device, FIFO or socket and is not replaced", String::from_utf8_lossy(&path));
+            let message = format!(
+                "{} is a device, FIFO or socket and is not replaced",
+                String::from_utf8_lossy(&path)
+            );
             return Err(Error::new(Fault::You, "special-file", message));
         }
         self.partial()?;
@@ -199,21 +212,30 @@ impl PosixSink {
         if !lock(&self.made).insert(index) || lock(&self.resumed).contains_key(&index) {
             lock(&self.reopened).insert(index);
             let flags = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-            let file = openat(&folder, at, flags, Mode::empty()).map(File::from).map_err(|errno| failed(errno.into()))?;
+            let file = openat(&folder, at, flags, Mode::empty())
+                .map(File::from)
+                .map_err(|errno| failed(errno.into()))?;
             if fstat(&file).is_ok_and(|stat| is_own(&stat)) {
                 return Ok(file);
             }
-            return Err(failed(io::Error::new(io::ErrorKind::PermissionDenied, "the partial file was replaced by another")));
+            return Err(failed(io::Error::new(
+                io::ErrorKind::PermissionDenied,
+                "the partial file was replaced by another",
+            )));
         }
         lock(&self.unnamed).insert(index);
-        // Under the lock nobody else writes it: what is there was left by a run that journaled nothing.
+        // Under the lock nobody else writes it: what is there was left by a run that journaled
+        // nothing.
         let _ = unlinkat(&folder, at, AtFlags::empty());
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
         // A file with metadata of its own is private until it has it.
         let mode = Mode::from_raw_mode(if self.metadata { 0o600 } else { 0o666 });
-        let file = openat(&folder, at, flags, mode).map(File::from).map_err(|errno| failed(errno.into()))?;
+        let file = openat(&folder, at, flags, mode)
+            .map(File::from)
+            .map_err(|errno| failed(errno.into()))?;
         if self.is_sparse(entry) {
-            // Before anybody writes: what is left out at the end is a hole then, not a shorter file.
+            // Before anybody writes: what is left out at the end is a hole then, not a shorter
+            // file.
             file.set_len(entry.len()).map_err(failed)?;
         }
         Ok(file)
@@ -253,7 +275,11 @@ impl PosixSink {
     /// Makes the temporary files of `entries` durable.
     fn sync(&self, entries: &[usize]) -> io::Result<()> {
         if entries.len() >= SYNC_TOGETHER {
-            let root = self.root.open_beneath(&self.place.folder, OFlags::RDONLY | OFlags::DIRECTORY, 0)?;
+            let root = self.root.open_beneath(
+                &self.place.folder,
+                OFlags::RDONLY | OFlags::DIRECTORY,
+                0,
+            )?;
             return Ok(rustix::fs::syncfs(&root)?);
         }
         for &index in entries {
@@ -267,7 +293,12 @@ impl PosixSink {
                     let path = below(&self.place.prefix, &self.layout.entries()[index].path);
                     let temporary = self.place.temporary(&path, &name);
                     let flags = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-                    File::from(openat(&folder, OsStr::from_bytes(&temporary), flags, Mode::empty())?)
+                    File::from(openat(
+                        &folder,
+                        OsStr::from_bytes(&temporary),
+                        flags,
+                        Mode::empty(),
+                    )?)
                 }
             };
             file.sync_data()?;
@@ -291,8 +322,11 @@ impl PosixSink {
         let (folder, _, temporary) = self.place(item)?;
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let opened = openat(&folder, OsStr::from_bytes(&temporary), flags, Mode::empty());
-        let file = opened.map(File::from).map_err(|errno| storage_error("read", &path, &errno.into()))?;
-        Ok(Box::new(move |at, into| file.read_exact_at(into, at).map_err(|error| storage_error("read", &path, &error))))
+        let file =
+            opened.map(File::from).map_err(|errno| storage_error("read", &path, &errno.into()))?;
+        Ok(Box::new(move |at, into| {
+            file.read_exact_at(into, at).map_err(|error| storage_error("read", &path, &error))
+        }))
     }
 
     fn remove_temporary(&self, entry: &Entry) {
@@ -316,9 +350,11 @@ impl Sink for PosixSink {
         let item = &self.layout.entries()[entry];
         // What a run before this one left is written over.
         let is_new = self.is_sparse(item) && !lock(&self.reopened).contains(&entry);
-        let written = if is_new { file.write_around_zeros(bytes, at) } else { file.write_all_at(bytes, at) };
+        let written =
+            if is_new { file.write_around_zeros(bytes, at) } else { file.write_all_at(bytes, at) };
         written.map_err(|error| storage_error("write", &self.path(item), &error))?;
-        // The disk begins while the network still brings: else the whole file waits for the fsync at its end.
+        // The disk begins while the network still brings: else the whole file waits for the fsync
+        // at its end.
         start_writeback(&file.file, at, bytes.len());
         if let Some(partial) = self.journal()
             && let Some(mut account) = partial.account()
@@ -353,7 +389,8 @@ impl Sink for PosixSink {
 }
 
 impl Drop for PosixSink {
-    /// A transfer that did not come to its landing keeps what is durable, and leaves nothing else (clause R-9).
+    /// A transfer that did not come to its landing keeps what is durable, and leaves nothing else
+    /// (clause R-9).
     fn drop(&mut self) {
         if self.landed.load(Ordering::Acquire) || self.in_place.is_some() {
             return;
@@ -365,7 +402,12 @@ impl Drop for PosixSink {
                 return;
             }
         }
-        for entry in self.layout.entries().iter().filter(|entry| matches!(entry.kind, EntryKind::File { .. })) {
+        for entry in self
+            .layout
+            .entries()
+            .iter()
+            .filter(|entry| matches!(entry.kind, EntryKind::File { .. }))
+        {
             self.remove_temporary(entry);
         }
         partial.finish();

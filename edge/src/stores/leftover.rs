@@ -1,7 +1,9 @@
-//! What broken-off transfers left below a folder: found with the state of each, and removed where no running transfer holds it.
+//! What broken-off transfers left below a folder: found with the state of each, and removed where
+//! no running transfer holds it.
 //!
-//! `docs/protocol.md`, clauses R-1 to R-3. A partial file belongs to a journal beside it or in a folder above, which may lie outside
-//! the folder that is searched; who holds that journal's lock may be writing it.
+//! `docs/protocol.md`, clauses R-1 to R-3. A partial file belongs to a journal beside it or in a
+//! folder above, which may lie outside the folder that is searched; who holds that journal's lock
+//! may be writing it.
 
 use super::hidden::{Hidden, NAME_MAX, recognise};
 use super::partial::Place;
@@ -38,7 +40,8 @@ pub struct Leftover {
     pub age: Span,
     /// Whether a running transfer holds it; `None` when this cannot be told.
     pub running: Option<bool>,
-    /// Device and inode of the partial file, or of the journal without one: a name may be another file's since.
+    /// Device and inode of the partial file, or of the journal without one: a name may be another
+    /// file's since.
     identity: (u64, u64),
     /// Whether its journal lies in the folder that was searched.
     is_inside: bool,
@@ -76,7 +79,8 @@ impl Leftovers {
     /// # Errors
     /// When `folder` cannot be read.
     pub fn below(folder: &Path) -> Result<Leftovers, Error> {
-        let failed = |error: io::Error| storage_error("read", folder.as_os_str().as_bytes(), &error);
+        let failed =
+            |error: io::Error| storage_error("read", folder.as_os_str().as_bytes(), &error);
         let top = folder.canonicalize().map_err(failed)?;
         let (mut journals, mut partials, mut problems) = (Vec::new(), Vec::new(), Vec::new());
         let mut open = vec![top.clone()];
@@ -85,7 +89,9 @@ impl Leftovers {
                 Ok(items) => {
                     for (path, meta) in items {
                         match recognise(name_of(&path)).filter(|_| meta.is_file()) {
-                            Some(known) if known.is_journal => journals.extend(Journal::read(&path, known, meta, true)),
+                            Some(known) if known.is_journal => {
+                                journals.extend(Journal::read(&path, known, meta, true))
+                            }
                             Some(known) => partials.push((path, known, meta)),
                             None if meta.is_dir() => open.push(path),
                             None => {}
@@ -95,7 +101,8 @@ impl Leftovers {
                 Err(error) if at == top => return Err(failed(error)),
                 Err(error) => {
                     let path = at.as_os_str().as_bytes().to_vec();
-                    problems.push(WalkProblem { error: storage_error("list", &path, &error), path });
+                    problems
+                        .push(WalkProblem { error: storage_error("list", &path, &error), path });
                 }
             }
         }
@@ -107,14 +114,20 @@ impl Leftovers {
                 Vec::new()
             });
             for (path, meta) in items {
-                let known = recognise(name_of(&path)).filter(|known| known.is_journal && meta.is_file());
+                let known =
+                    recognise(name_of(&path)).filter(|known| known.is_journal && meta.is_file());
                 journals.extend(known.and_then(|known| Journal::read(&path, known, meta, false)));
             }
         }
-        let mut found: Vec<Leftover> =
-            partials.into_iter().map(|(path, known, meta)| of_partial(&journals, is_blind, path, &known, &meta)).collect();
-        let claimed: BTreeSet<PathBuf> = found.iter().filter_map(|left| left.journal.clone()).collect();
-        let bare = journals.into_iter().filter(|journal| journal.is_inside && !claimed.contains(&journal.path));
+        let mut found: Vec<Leftover> = partials
+            .into_iter()
+            .map(|(path, known, meta)| of_partial(&journals, is_blind, path, &known, &meta))
+            .collect();
+        let claimed: BTreeSet<PathBuf> =
+            found.iter().filter_map(|left| left.journal.clone()).collect();
+        let bare = journals
+            .into_iter()
+            .filter(|journal| journal.is_inside && !claimed.contains(&journal.path));
         found.extend(bare.map(|journal| Leftover {
             target: journal.folder.join(OsStr::from_bytes(&journal.name)),
             partial: None,
@@ -131,7 +144,8 @@ impl Leftovers {
         Ok(Leftovers { found, problems })
     }
 
-    /// Removes those of `found` that `wanted` names and nobody holds, and answers with each and what became of it.
+    /// Removes those of `found` that `wanted` names and nobody holds, and answers with each and
+    /// what became of it.
     pub fn remove(&self, wanted: &dyn Fn(&Leftover) -> bool) -> Vec<Removal> {
         let mut groups: BTreeMap<Option<&Path>, Vec<&Leftover>> = BTreeMap::new();
         for left in &self.found {
@@ -139,13 +153,15 @@ impl Leftovers {
         }
         let mut outcome = Vec::new();
         for (journal, group) in groups {
-            let wanted: Vec<&Leftover> = group.iter().copied().filter(|left| wanted(left)).collect();
+            let wanted: Vec<&Leftover> =
+                group.iter().copied().filter(|left| wanted(left)).collect();
             if wanted.is_empty() {
                 continue;
             }
             // Held until its partial files are gone: a transfer that begins meanwhile waits for it.
             let lock = journal.map(lock_if_free).unwrap_or(Ok(None));
-            let results: Vec<Result<(), Error>> = wanted.iter().map(|left| left.remove(&lock)).collect();
+            let results: Vec<Result<(), Error>> =
+                wanted.iter().map(|left| left.remove(&lock)).collect();
             let is_all = wanted.len() == group.len()
                 && wanted.iter().all(|left| left.is_inside && left.partial.is_some())
                 && results.iter().all(Result::is_ok);
@@ -155,11 +171,15 @@ impl Leftovers {
             }
             outcome.extend(wanted.into_iter().cloned().zip(results));
         }
-        // Of a journal above the searched folder there may be more elsewhere: it goes with the last.
+        // Of a journal above the searched folder there may be more elsewhere: it goes with the
+        // last.
         let done = outcome.iter().filter(|(left, result)| result.is_ok() && !left.is_inside);
-        for journal in done.filter_map(|(left, _)| left.journal.as_deref()).collect::<BTreeSet<_>>() {
+        for journal in done.filter_map(|(left, _)| left.journal.as_deref()).collect::<BTreeSet<_>>()
+        {
             if let Some(Ok(around)) = journal.parent().map(Leftovers::below) {
-                around.remove(&|left| left.partial.is_none() && left.journal.as_deref() == Some(journal));
+                around.remove(&|left| {
+                    left.partial.is_none() && left.journal.as_deref() == Some(journal)
+                });
             }
         }
         outcome
@@ -173,13 +193,17 @@ impl Leftover {
             (Err(error), _) => return Err(error.clone()),
             (Ok(None), Some(true)) => return Err(held(path)),
             (Ok(None), None) => {
-                let message = format!("cannot tell whether a running transfer writes {}", path.display());
-                return Err(Error::new(Fault::Refused, "busy", message)
-                    .hint("run it as the user who owns the journals there, or when no transfer is running"));
+                let message =
+                    format!("cannot tell whether a running transfer writes {}", path.display());
+                return Err(Error::new(Fault::Refused, "busy", message).hint(
+                    "run it as the user who owns the journals there, or when no transfer is \
+                        running",
+                ));
             }
             _ => {}
         }
-        let failed = |error: io::Error| storage_error("remove", path.as_os_str().as_bytes(), &error);
+        let failed =
+            |error: io::Error| storage_error("remove", path.as_os_str().as_bytes(), &error);
         let folder = open(
             path.parent().unwrap_or(Path::new("/")),
             OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC,
@@ -191,8 +215,12 @@ impl Leftover {
             Ok(stat) if (stat.st_dev, stat.st_ino) == self.identity => {
                 unlinkat(&folder, name, AtFlags::empty()).map_err(|errno| failed(errno.into()))
             }
-            Ok(_) => Err(Error::new(Fault::Refused, "busy", format!("{} was written anew meanwhile", path.display()))
-                .hint("a transfer has begun there: `farline partials ls` shows it")),
+            Ok(_) => Err(Error::new(
+                Fault::Refused,
+                "busy",
+                format!("{} was written anew meanwhile", path.display()),
+            )
+            .hint("a transfer has begun there: `farline partials ls` shows it")),
             // Its transfer came to its end, or somebody else removed it.
             Err(rustix::io::Errno::NOENT) => Ok(()),
             Err(errno) => Err(failed(errno.into())),
@@ -204,9 +232,14 @@ impl Journal {
     /// Reads the journal at `path`; `None` when it is gone meanwhile.
     fn read(path: &Path, known: Hidden, meta: Metadata, is_inside: bool) -> Option<Journal> {
         let (mut survey, mut running) = (Survey::default(), None);
-        match open(path, OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC, Mode::empty()) {
+        match open(
+            path,
+            OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC,
+            Mode::empty(),
+        ) {
             Ok(fd) => {
-                // Shared, and let go at once: a transfer that begins meanwhile tries again, and two of us do not see each other.
+                // Shared, and let go at once: a transfer that begins meanwhile tries again, and two
+                // of us do not see each other.
                 running = match flock(&fd, FlockOperation::NonBlockingLockShared) {
                     Ok(()) => Some(false),
                     Err(rustix::io::Errno::WOULDBLOCK) => Some(true),
@@ -228,19 +261,37 @@ impl Journal {
             Err(_) => {}
         }
         let files = survey.files();
-        let first = |path: &Vec<u8>| path.split(|&byte| byte == b'/').next().unwrap_or_default().to_vec();
-        let candidates = [BTreeSet::from([known.name.clone()]), BTreeSet::from([Vec::new()]), files.keys().map(first).collect()];
+        let first =
+            |path: &Vec<u8>| path.split(|&byte| byte == b'/').next().unwrap_or_default().to_vec();
+        let candidates = [
+            BTreeSet::from([known.name.clone()]),
+            BTreeSet::from([Vec::new()]),
+            files.keys().map(first).collect(),
+        ];
         // The tag vouches for the guess.
-        let place = candidates.into_iter().map(Place::of_names).find(|place| place.tag(b"") == known.tag);
+        let place =
+            candidates.into_iter().map(Place::of_names).find(|place| place.tag(b"") == known.tag);
         let folder = path.parent().unwrap_or(Path::new("/")).to_owned();
-        Some(Journal { path: path.to_owned(), folder, name: known.name, place, files, running, meta, is_inside })
+        Some(Journal {
+            path: path.to_owned(),
+            folder,
+            name: known.name,
+            place,
+            files,
+            running,
+            meta,
+            is_inside,
+        })
     }
 
-    /// The path, below the journal's folder, of the file whose partial lies in `folder` under the name `hidden`, if it is of this place.
+    /// The path, below the journal's folder, of the file whose partial lies in `folder` under the
+    /// name `hidden`, if it is of this place.
     fn path_of(&self, folder: &Path, hidden: &[u8], known: &Hidden) -> Option<Vec<u8>> {
         let rest = folder.strip_prefix(&self.folder).ok()?.as_os_str().as_bytes();
         let path = join(rest, &known.name);
-        let Some(place) = &self.place else { return self.files.contains_key(&path).then_some(path) };
+        let Some(place) = &self.place else {
+            return self.files.contains_key(&path).then_some(path);
+        };
         if place.tag(&path) == known.tag {
             return Some(path);
         }
@@ -253,9 +304,19 @@ impl Journal {
     }
 }
 
-fn of_partial(journals: &[Journal], is_blind: bool, path: PathBuf, known: &Hidden, meta: &Metadata) -> Leftover {
+fn of_partial(
+    journals: &[Journal],
+    is_blind: bool,
+    path: PathBuf,
+    known: &Hidden,
+    meta: &Metadata,
+) -> Leftover {
     let folder = path.parent().unwrap_or(Path::new("/"));
-    let owners = || journals.iter().filter_map(|journal| Some((journal, journal.path_of(folder, name_of(&path), known)?)));
+    let owners = || {
+        journals
+            .iter()
+            .filter_map(|journal| Some((journal, journal.path_of(folder, name_of(&path), known)?)))
+    };
     let owner = owners().find(|(journal, _)| journal.place.is_some()).or_else(|| owners().next());
     let mut left = Leftover {
         target: folder.join(OsStr::from_bytes(&known.name)),
@@ -278,10 +339,9 @@ fn of_partial(journals: &[Journal], is_blind: bool, path: PathBuf, known: &Hidde
         if let Some(file) = journal.files.get(&path) {
             (left.durable, left.total) = (file.held.total(), Some(file.len));
         }
-    } else if journals
-        .iter()
-        .any(|other| other.place.is_none() && other.running != Some(false) && folder.starts_with(&other.folder))
-    {
+    } else if journals.iter().any(|other| {
+        other.place.is_none() && other.running != Some(false) && folder.starts_with(&other.folder)
+    }) {
         left.running = None;
     }
     left.partial = Some(path);
@@ -290,8 +350,14 @@ fn of_partial(journals: &[Journal], is_blind: bool, path: PathBuf, known: &Hidde
 
 /// Locks the journal at `path` for a removal; `None` when it is gone.
 pub(crate) fn lock_if_free(path: &Path) -> Result<Option<File>, Error> {
-    let failed = |errno: rustix::io::Errno| storage_error("lock", path.as_os_str().as_bytes(), &errno.into());
-    let file = match open(path, OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC, Mode::empty()) {
+    let failed = |errno: rustix::io::Errno| {
+        storage_error("lock", path.as_os_str().as_bytes(), &errno.into())
+    };
+    let file = match open(
+        path,
+        OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC,
+        Mode::empty(),
+    ) {
         Ok(fd) => File::from(fd),
         Err(rustix::io::Errno::NOENT) => return Ok(None),
         Err(errno) => return Err(failed(errno)),

@@ -12,7 +12,9 @@ impl Source for BytesSource {
     fn read(&self, _entry: usize, offset: u64, into: &mut [u8]) -> Result<(), Error> {
         let from = usize::try_from(offset).unwrap_or(usize::MAX);
         let part = self.0.get(from..).and_then(|rest| rest.get(..into.len()));
-        let part = part.ok_or_else(|| Error::new(Fault::Bug, "read-beyond-end", "read beyond the end of a list of bytes"))?;
+        let part = part.ok_or_else(|| {
+            Error::new(Fault::Bug, "read-beyond-end", "read beyond the end of a list of bytes")
+        })?;
         into.copy_from_slice(part);
         Ok(())
     }
@@ -58,7 +60,9 @@ impl Sink for BytesSink {
         let end = usize::try_from(offset).ok().and_then(|offset| offset.checked_add(part.len()));
         let Some(end) = end.filter(|&end| end <= self.limit) else {
             let message = format!("the peer sent a list of more than {} bytes", self.limit);
-            return Err(Error::new(Fault::There, "list-too-long", message).hint("copy the tree in parts"));
+            return Err(
+                Error::new(Fault::There, "list-too-long", message).hint("copy the tree in parts")
+            );
         };
         let mut bytes = self.bytes.lock().unwrap_or_else(PoisonError::into_inner);
         if bytes.len() < end {

@@ -1,4 +1,5 @@
-//! Store drivers: where bytes rest. A [`Source`] is read, a [`Sink`] is written, both by entry and offset, from many threads.
+//! Store drivers: where bytes rest. A [`Source`] is read, a [`Sink`] is written, both by entry and
+//! offset, from many threads.
 //!
 //! | store | source | sink |
 //! |---|---|---|
@@ -81,7 +82,8 @@ pub trait Sink: Send + Sync {
     /// Notes the value of a piece that arrived as it was sent and will be written, for the journal.
     fn note(&self, _piece: &PieceDigest) {}
 
-    /// Makes durable what was written, and journals it. What cannot be is sent again after a crash: no error.
+    /// Makes durable what was written, and journals it. What cannot be is sent again after a crash:
+    /// no error.
     fn checkpoint(&self) {}
 }
 
@@ -102,7 +104,8 @@ pub trait Landing: Sink + fmt::Debug {
     /// When one cannot be made.
     fn make_folders(&self) -> Result<(), Error>;
 
-    /// Claims the destination for a transfer from `origin`, and finds what is held there of it; nothing where nothing can be kept.
+    /// Claims the destination for a transfer from `origin`, and finds what is held there of it;
+    /// nothing where nothing can be kept.
     ///
     /// # Errors
     /// When another transfer writes there (`busy`).
@@ -116,7 +119,8 @@ pub trait Landing: Sink + fmt::Debug {
     /// What comes of these entries is dropped: what is at their places stays.
     fn leave(&self, _entries: &BTreeSet<usize>) {}
 
-    /// Reads back what was written of `entry` before it has landed, as a function of offset and room; `None` where nothing is kept.
+    /// Reads back what was written of `entry` before it has landed, as a function of offset and
+    /// room; `None` where nothing is kept.
     ///
     /// # Errors
     /// When it cannot be opened.
@@ -124,7 +128,8 @@ pub trait Landing: Sink + fmt::Debug {
         Ok(None)
     }
 
-    /// Lands every file whose digest is what the sender says (`verdicts`, by entry), or every file when there are none.
+    /// Lands every file whose digest is what the sender says (`verdicts`, by entry), or every file
+    /// when there are none.
     fn land(&self, check: Option<(&[Verdict], &Digests)>) -> Landed;
 }
 
@@ -168,12 +173,13 @@ pub(crate) fn storage_error(doing: &str, path: &[u8], error: &io::Error) -> Erro
         io::ErrorKind::IsADirectory => Error::new(Fault::You, "is-a-directory", message),
         io::ErrorKind::NotADirectory => Error::new(Fault::You, "not-a-directory", message),
         io::ErrorKind::DirectoryNotEmpty => Error::new(Fault::You, "directory-not-empty", message),
-        io::ErrorKind::InvalidFilename | io::ErrorKind::InvalidInput => Error::new(Fault::You, "invalid-name", message),
+        io::ErrorKind::InvalidFilename | io::ErrorKind::InvalidInput => {
+            Error::new(Fault::You, "invalid-name", message)
+        }
         io::ErrorKind::PermissionDenied => Error::new(Fault::Here, "permission-denied", message)
             .hint("check the permissions of the file and of every folder above it"),
-        io::ErrorKind::StorageFull => {
-            Error::new(Fault::Here, "no-space", message).hint("free space at the destination and run the same command again")
-        }
+        io::ErrorKind::StorageFull => Error::new(Fault::Here, "no-space", message)
+            .hint("free space at the destination and run the same command again"),
         io::ErrorKind::QuotaExceeded => Error::new(Fault::Here, "quota-exceeded", message),
         io::ErrorKind::ReadOnlyFilesystem => Error::new(Fault::Here, "read-only", message),
         _ => Error::new(Fault::Here, "storage", message),

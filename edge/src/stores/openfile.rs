@@ -1,4 +1,5 @@
-//! An open file as transfers read and write it: past the page cache where that was asked for, and without its holes.
+//! An open file as transfers read and write it: past the page cache where that was asked for, and
+//! without its holes.
 
 use crate::sys::lock::lock;
 use rustix::fs::{Mode, OFlags, SeekFrom, open, seek};
@@ -37,7 +38,8 @@ impl DirectIo {
         match open(path, access | OFlags::DIRECT | OFlags::CLOEXEC, Mode::empty()) {
             Ok(direct) => Some(direct.into()),
             Err(errno) => {
-                *refused.lock().unwrap_or_else(PoisonError::into_inner) = Some(io::Error::from(errno).kind());
+                *refused.lock().unwrap_or_else(PoisonError::into_inner) =
+                    Some(io::Error::from(errno).kind());
                 None
             }
         }
@@ -49,7 +51,8 @@ impl DirectIo {
 pub(super) struct OpenFile {
     pub(super) file: File,
     direct: Option<File>,
-    /// Who writes through the page cache. The kernel lets one at a time do so to a file; others would spin for it.
+    /// Who writes through the page cache. The kernel lets one at a time do so to a file; others
+    /// would spin for it.
     turn: Mutex<()>,
     /// Whether less is allocated than the file is long.
     has_holes: bool,
@@ -57,12 +60,23 @@ pub(super) struct OpenFile {
 
 impl OpenFile {
     pub(super) fn to_read(file: File, direct: &DirectIo) -> OpenFile {
-        let has_holes = file.metadata().is_ok_and(|meta| meta.blocks().saturating_mul(512) < meta.len());
-        OpenFile { direct: direct.open(&file, OFlags::RDONLY), turn: Mutex::default(), has_holes, file }
+        let has_holes =
+            file.metadata().is_ok_and(|meta| meta.blocks().saturating_mul(512) < meta.len());
+        OpenFile {
+            direct: direct.open(&file, OFlags::RDONLY),
+            turn: Mutex::default(),
+            has_holes,
+            file,
+        }
     }
 
     pub(super) fn to_write(file: File, direct: &DirectIo) -> OpenFile {
-        OpenFile { direct: direct.open(&file, OFlags::WRONLY), turn: Mutex::default(), has_holes: false, file }
+        OpenFile {
+            direct: direct.open(&file, OFlags::WRONLY),
+            turn: Mutex::default(),
+            has_holes: false,
+            file,
+        }
     }
 
     /// Fills `into` from `offset`; what lies in a hole is not read.
@@ -70,7 +84,9 @@ impl OpenFile {
         if self.has_holes {
             match seek(&self.file, SeekFrom::Data(offset)) {
                 // No data until the end: as long as the end is not before that of the part.
-                Err(rustix::io::Errno::NXIO) if self.file.metadata()?.len() >= offset + into.len() as u64 => {
+                Err(rustix::io::Errno::NXIO)
+                    if self.file.metadata()?.len() >= offset + into.len() as u64 =>
+                {
                     into.fill(0);
                     return Ok(());
                 }
@@ -112,15 +128,18 @@ impl OpenFile {
         self.file.write_all_at(&bytes[done..], offset + done as u64)
     }
 
-    /// The same where nothing but zeros is now, within the file's length: long runs of zeros are left as the hole that they are.
+    /// The same where nothing but zeros is now, within the file's length: long runs of zeros are
+    /// left as the hole that they are.
     pub(super) fn write_around_zeros(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
-        data_runs(bytes).try_for_each(|run| self.write_all_at(&bytes[run.clone()], offset + run.start as u64))
+        data_runs(bytes)
+            .try_for_each(|run| self.write_all_at(&bytes[run.clone()], offset + run.start as u64))
     }
 }
 
 /// How many of the first bytes direct I/O takes.
 fn aligned(bytes: &[u8], offset: u64) -> usize {
-    let fits = bytes.as_ptr().addr().is_multiple_of(ALIGNMENT) && offset.is_multiple_of(ALIGNMENT as u64);
+    let fits =
+        bytes.as_ptr().addr().is_multiple_of(ALIGNMENT) && offset.is_multiple_of(ALIGNMENT as u64);
     if fits { bytes.len() - bytes.len() % ALIGNMENT } else { 0 }
 }
 
@@ -177,7 +196,9 @@ mod tests {
                 open.read_exact_at(&mut slot[at..end], at as u64).expect("read");
             }
             assert!(slot[..expected.len()] == expected[..]);
-            let beyond = open.read_exact_at(&mut slot[..100], (3 << 20) - 10).expect_err("it ends before that");
+            let beyond = open
+                .read_exact_at(&mut slot[..100], (3 << 20) - 10)
+                .expect_err("it ends before that");
             assert_eq!(beyond.kind(), io::ErrorKind::UnexpectedEof);
         }
     }

@@ -1,6 +1,8 @@
-//! Partial transfers on disk: their hidden names, the lock that makes one writer of two, and the journal of what is durable.
+//! Partial transfers on disk: their hidden names, the lock that makes one writer of two, and the
+//! journal of what is durable.
 //!
-//! `docs/protocol.md`, clauses R-1 to R-5 and R-9. A place without a journal's records costs one empty file, made and removed.
+//! `docs/protocol.md`, clauses R-1 to R-5 and R-9. A place without a journal's records costs one
+//! empty file, made and removed.
 
 use super::hidden::{JOURNAL_TAIL, PARTIAL_TAIL, hidden};
 use super::root::Root;
@@ -10,7 +12,9 @@ use crate::sys::lock::lock;
 use farline_core::transfer::journal::{self, HEAD_LEN, Origin, Recovered, Replay};
 use farline_core::transfer::{Digests, Durability, Layout};
 use farline_core::units::{ByteRanges, Error, Fault};
-use rustix::fs::{AtFlags, FileType, FlockOperation, Mode, OFlags, Stat, flock, fstat, openat, statat, unlinkat};
+use rustix::fs::{
+    AtFlags, FileType, FlockOperation, Mode, OFlags, Stat, flock, fstat, openat, statat, unlinkat,
+};
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fs::File;
@@ -41,12 +45,21 @@ impl Place {
         let whole = layout.entries().iter().any(|entry| entry.path.is_empty());
         if whole && !start.is_empty() {
             let slash = start.iter().rposition(|&byte| byte == b'/');
-            let (folder, name) = slash.map_or((&b""[..], start), |slash| (&start[..slash], &start[slash + 1..]));
-            return Place { folder: folder.to_vec(), prefix: name.to_vec(), names: BTreeSet::from([name.to_vec()]) };
+            let (folder, name) =
+                slash.map_or((&b""[..], start), |slash| (&start[..slash], &start[slash + 1..]));
+            return Place {
+                folder: folder.to_vec(),
+                prefix: name.to_vec(),
+                names: BTreeSet::from([name.to_vec()]),
+            };
         }
-        let first = |path: &[u8]| path.split(|&byte| byte == b'/').next().unwrap_or_default().to_vec();
-        let names =
-            if whole { BTreeSet::from([Vec::new()]) } else { layout.entries().iter().map(|entry| first(&entry.path)).collect() };
+        let first =
+            |path: &[u8]| path.split(|&byte| byte == b'/').next().unwrap_or_default().to_vec();
+        let names = if whole {
+            BTreeSet::from([Vec::new()])
+        } else {
+            layout.entries().iter().map(|entry| first(&entry.path)).collect()
+        };
         Place { folder: start.to_vec(), prefix: Vec::new(), names }
     }
 
@@ -55,7 +68,8 @@ impl Place {
         Place { folder: Vec::new(), prefix: Vec::new(), names }
     }
 
-    /// Twelve hexadecimal digits that tell the partial of `path`, below the folder, from those of other places.
+    /// Twelve hexadecimal digits that tell the partial of `path`, below the folder, from those of
+    /// other places.
     pub(super) fn tag(&self, path: &[u8]) -> String {
         let mut hasher = blake3::Hasher::new_derive_key("farline 2026 partial transfer");
         for name in &self.names {
@@ -79,10 +93,12 @@ impl Place {
     }
 }
 
-/// Whether `folder` has a journal, with something in it, of a transfer that writes `name` there alone, or the folder's content.
+/// Whether `folder` has a journal, with something in it, of a transfer that writes `name` there
+/// alone, or the folder's content.
 pub(crate) fn has_journal(folder: &Path, name: &[u8]) -> bool {
     let place = Place::of_names(BTreeSet::from([name.to_vec()]));
-    std::fs::metadata(folder.join(OsStr::from_bytes(&place.journal()))).is_ok_and(|meta| meta.len() > 0)
+    std::fs::metadata(folder.join(OsStr::from_bytes(&place.journal())))
+        .is_ok_and(|meta| meta.len() > 0)
 }
 
 /// What a place holds of a transfer from before.
@@ -115,8 +131,8 @@ pub(super) struct Partial {
 }
 
 impl Partial {
-    /// Locks the place of `layout` and finds what is left there of the transfer from `origin`; of any other the partials are
-    /// removed. Without an origin nothing is kept or journaled.
+    /// Locks the place of `layout` and finds what is left there of the transfer from `origin`; of
+    /// any other the partials are removed. Without an origin nothing is kept or journaled.
     ///
     /// # Errors
     /// When another transfer writes there, or the folder cannot be written.
@@ -128,15 +144,30 @@ impl Partial {
     ) -> Result<(Partial, Held), Error> {
         let shown = join(&place.folder, place.names.first().map_or(&b""[..], |name| name));
         let failed = |error: io::Error| storage_error("write", &shown, &error);
-        let folder = root.open_beneath(&place.folder, OFlags::RDONLY | OFlags::DIRECTORY, 0).map_err(failed)?;
+        let folder = root
+            .open_beneath(&place.folder, OFlags::RDONLY | OFlags::DIRECTORY, 0)
+            .map_err(failed)?;
         let name = place.journal();
         let journal = lock_journal(&folder, &name).map_err(failed)?.ok_or_else(|| {
-            let message = format!("another transfer is writing to {}", String::from_utf8_lossy(&shown));
-            Error::new(Fault::Refused, "busy", message)
-                .hint("wait for it to end; `farline partials ls` shows what is written there, and whether a running transfer still holds it")
+            let message =
+                format!("another transfer is writing to {}", String::from_utf8_lossy(&shown));
+            Error::new(Fault::Refused, "busy", message).hint(
+                "wait for it to end; `farline partials ls` shows what is written there, and \
+                    whether a running transfer still holds it",
+            )
         })?;
-        let partial = Partial { place, folder, name, journal, end: Mutex::new(None), account: None, durable: Mutex::default() };
-        let recovered = partial.replay(layout, origin.unwrap_or(Origin { source: [0; 32], digests: false })).map_err(failed)?;
+        let partial = Partial {
+            place,
+            folder,
+            name,
+            journal,
+            end: Mutex::new(None),
+            account: None,
+            durable: Mutex::default(),
+        };
+        let recovered = partial
+            .replay(layout, origin.unwrap_or(Origin { source: [0; 32], digests: false }))
+            .map_err(failed)?;
         match origin.filter(|_| recovered.matches || recovered.paths.is_empty()) {
             Some(origin) => partial.resume(root, layout, origin, recovered).map_err(failed),
             None => {
@@ -144,8 +175,14 @@ impl Partial {
                     partial.remove(root, path);
                 }
                 partial.journal.set_len(0).map_err(failed)?;
-                let fresh = Recovered { matches: false, held: Default::default(), valid_len: 0, ..recovered };
-                let fresh = Recovered { digests: Digests::new(layout), paths: BTreeSet::new(), ..fresh };
+                let fresh = Recovered {
+                    matches: false,
+                    held: Default::default(),
+                    valid_len: 0,
+                    ..recovered
+                };
+                let fresh =
+                    Recovered { digests: Digests::new(layout), paths: BTreeSet::new(), ..fresh };
                 match origin {
                     Some(origin) => partial.resume(root, layout, origin, fresh).map_err(failed),
                     None => Ok((partial, Held::nothing(layout))),
@@ -175,18 +212,23 @@ impl Partial {
         origin: Origin,
         mut recovered: Recovered,
     ) -> io::Result<(Partial, Held)> {
-        let path_of = |entry: usize| journal::below(&self.place.prefix, &layout.entries()[entry].path);
+        let path_of =
+            |entry: usize| journal::below(&self.place.prefix, &layout.entries()[entry].path);
         let mut forgotten = Vec::new();
         for entry in recovered.held.keys().copied().collect::<Vec<_>>() {
             let path = path_of(entry);
             let needed = recovered.held[&entry].iter().last().map_or(0, |range| range.end);
             // What is not as we left it is not ours any more.
-            if !self.stat(root, &path).is_ok_and(|stat| is_own(&stat) && stat.st_size as u64 >= needed) {
+            if !self
+                .stat(root, &path)
+                .is_ok_and(|stat| is_own(&stat) && stat.st_size as u64 >= needed)
+            {
                 recovered.drop_entry(layout, entry);
                 journal::forget(&path, &mut forgotten);
             }
         }
-        let current: BTreeSet<Vec<u8>> = recovered.held.keys().map(|&entry| path_of(entry)).collect();
+        let current: BTreeSet<Vec<u8>> =
+            recovered.held.keys().map(|&entry| path_of(entry)).collect();
         for path in recovered.paths.difference(&current) {
             self.remove(root, path);
             journal::forget(path, &mut forgotten);
@@ -199,8 +241,13 @@ impl Partial {
         }
         let end = recovered.valid_len + forgotten.len() as u64;
         let blocks = recovered.blocks(layout);
-        let account =
-            Durability::new(Arc::clone(layout), self.place.prefix.clone(), origin, blocks.clone(), recovered.valid_len > 0);
+        let account = Durability::new(
+            Arc::clone(layout),
+            self.place.prefix.clone(),
+            origin,
+            blocks.clone(),
+            recovered.valid_len > 0,
+        );
         self.account = Some(Mutex::new(account));
         self.end = Mutex::new(Some(end));
         self.durable = Mutex::new(blocks.clone());
@@ -217,7 +264,8 @@ impl Partial {
         lock(&self.durable).clone()
     }
 
-    /// Makes durable what was written since the last time, with `sync` for the files, and journals it.
+    /// Makes durable what was written since the last time, with `sync` for the files, and journals
+    /// it.
     pub(super) fn checkpoint(&self, sync: impl FnOnce(&[usize]) -> io::Result<()>) {
         // Held throughout: records go in the order of their batches.
         let mut end = lock(&self.end);
@@ -232,7 +280,13 @@ impl Partial {
             self.journal.write_all_at(&records, at)?;
             self.journal.sync_data()?;
             if at == 0 {
-                File::from(openat(&self.folder, c".", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?).sync_all()?;
+                File::from(openat(
+                    &self.folder,
+                    c".",
+                    OFlags::RDONLY | OFlags::CLOEXEC,
+                    Mode::empty(),
+                )?)
+                .sync_all()?;
             }
             *lock(&self.durable) = durable;
             Ok(at + records.len() as u64)
@@ -259,7 +313,11 @@ impl Partial {
 
     fn stat(&self, root: &Root, path: &[u8]) -> io::Result<Stat> {
         let (folder, name) = self.parent(root, path)?;
-        Ok(statat(&folder, OsStr::from_bytes(&self.place.temporary(path, &name)), AtFlags::SYMLINK_NOFOLLOW)?)
+        Ok(statat(
+            &folder,
+            OsStr::from_bytes(&self.place.temporary(path, &name)),
+            AtFlags::SYMLINK_NOFOLLOW,
+        )?)
     }
 
     fn parent(&self, root: &Root, path: &[u8]) -> io::Result<(OwnedFd, Vec<u8>)> {
@@ -279,14 +337,18 @@ pub(super) fn lock_journal(folder: &impl AsFd, name: &[u8]) -> io::Result<Option
     let deadline = Instant::now() + PATIENCE;
     let name = OsStr::from_bytes(name);
     loop {
-        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
+        let flags =
+            OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
         let file = File::from(openat(folder, name, flags, Mode::from_raw_mode(0o600))?);
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {
                 let opened = fstat(&file)?;
-                // Whoever held it may have removed it while we waited: then the name is another file's, or nobody's.
+                // Whoever held it may have removed it while we waited: then the name is another
+                // file's, or nobody's.
                 let named = statat(folder, name, AtFlags::SYMLINK_NOFOLLOW);
-                if named.is_ok_and(|named| (named.st_dev, named.st_ino) == (opened.st_dev, opened.st_ino)) {
+                if named.is_ok_and(|named| {
+                    (named.st_dev, named.st_ino) == (opened.st_dev, opened.st_ino)
+                }) {
                     if !is_own(&opened) {
                         let text = "a journal of another user is in the way";
                         return Err(io::Error::new(io::ErrorKind::PermissionDenied, text));

@@ -37,14 +37,21 @@ pub struct Part {
 }
 
 impl PosixSource {
-    /// The entries of `layout`, whose paths are below `start`. An entry with an empty path is `start` itself.
+    /// The entries of `layout`, whose paths are below `start`. An entry with an empty path is
+    /// `start` itself.
     pub fn new(root: Arc<Root>, start: Vec<u8>, layout: Arc<Layout>) -> PosixSource {
         PosixSource::of_parts(vec![Part { first: 0, root, start, strip: 0 }], layout)
     }
 
     /// Entries that lie in several places; `parts` are ascending and the first begins at entry 0.
     pub fn of_parts(parts: Vec<Part>, layout: Arc<Layout>) -> PosixSource {
-        PosixSource { parts, layout, skip: 0, direct: DirectIo::default(), open: Mutex::new(HashMap::new()) }
+        PosixSource {
+            parts,
+            layout,
+            skip: 0,
+            direct: DirectIo::default(),
+            open: Mutex::new(HashMap::new()),
+        }
     }
 
     /// The same source with every file read from `skip` on.
@@ -54,7 +61,8 @@ impl PosixSource {
         self
     }
 
-    /// The same source, which reads past the page cache where `direct` says so and the file system can.
+    /// The same source, which reads past the page cache where `direct` says so and the file system
+    /// can.
     #[must_use]
     pub fn directly(mut self, direct: DirectIo) -> PosixSource {
         self.direct = direct;
@@ -62,7 +70,8 @@ impl PosixSource {
     }
 
     fn place(&self, entry: usize) -> (&Root, Vec<u8>) {
-        let part = &self.parts[self.parts.partition_point(|part| part.first <= entry).saturating_sub(1)];
+        let part =
+            &self.parts[self.parts.partition_point(|part| part.first <= entry).saturating_sub(1)];
         let path = &self.layout.entries()[entry].path;
         let rest = &path[part.strip.min(path.len())..];
         (&part.root, join(&part.start, rest.strip_prefix(b"/").unwrap_or(rest)))
@@ -81,8 +90,9 @@ impl PosixSource {
         }
         drop(open);
         let (root, path) = self.place(entry);
-        let fd =
-            root.open_beneath(&path, OFlags::RDONLY | OFlags::NOCTTY, 0).map_err(|error| storage_error("read", &path, &error))?;
+        let fd = root
+            .open_beneath(&path, OFlags::RDONLY | OFlags::NOCTTY, 0)
+            .map_err(|error| storage_error("read", &path, &error))?;
         // Only a wish: the kernel reads ahead further.
         let _ = fadvise(&fd, 0, None, Advice::Sequential);
         let file = Arc::new(OpenFile::to_read(File::from(fd), &self.direct));
@@ -100,14 +110,17 @@ impl Source for PosixSource {
         let file = self.file(entry, into.len() as u64)?;
         let changed = |how: &str| {
             let (_, path) = self.place(entry);
-            let message = format!("{} {how} while it was being read", String::from_utf8_lossy(&path));
-            Error::new(Fault::Here, "source-changed", message).hint("copy it again when nobody writes to it")
+            let message =
+                format!("{} {how} while it was being read", String::from_utf8_lossy(&path));
+            Error::new(Fault::Here, "source-changed", message)
+                .hint("copy it again when nobody writes to it")
         };
         file.read_exact_at(into, self.skip + offset).map_err(|error| match error.kind() {
             io::ErrorKind::UnexpectedEof => changed("became shorter"),
             _ => storage_error("read", &self.place(entry).1, &error),
         })?;
-        // After the read: so the file's last piece sees every change that came before it. A plain `RETR` knows no time.
+        // After the read: so the file's last piece sees every change that came before it. A plain
+        // `RETR` knows no time.
         let listed = &self.layout.entries()[entry];
         if listed.modified_ns != 0
             && let Ok(stat) = rustix::fs::fstat(&file.file)

@@ -1,7 +1,9 @@
-//! What stock servers said that they stored of our files: journals that are kept here, because such a server keeps none.
+//! What stock servers said that they stored of our files: journals that are kept here, because such
+//! a server keeps none.
 //!
-//! `docs/protocol.md`, clauses G-1 to G-4. A journal is of one target at one server; its records are those of every other journal
-//! ([`farline_core::transfer::journal`]), its one file is the temporary name at the server, and its ranges are the server's 111 markers.
+//! `docs/protocol.md`, clauses G-1 to G-4. A journal is of one target at one server; its records
+//! are those of every other journal ([`farline_core::transfer::journal`]), its one file is the
+//! temporary name at the server, and its ranges are the server's 111 markers.
 
 use super::hidden::{PARTIAL_TAIL, hidden, recognise};
 use super::partial::lock_journal;
@@ -41,7 +43,8 @@ pub(crate) struct Receipts {
     temporary: Vec<u8>,
     len: u64,
     held: ByteRanges,
-    /// Where the next record goes; `None` when one could not be written: what the others said stays true.
+    /// Where the next record goes; `None` when one could not be written: what the others said stays
+    /// true.
     end: Option<u64>,
 }
 
@@ -69,18 +72,23 @@ pub(crate) fn receipts_folder() -> Option<PathBuf> {
 
 /// Farline's part of the user's state directory, as XDG has it; `None` when there is none.
 pub fn state_folder() -> Option<PathBuf> {
-    let absolute = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
-    let state = absolute("XDG_STATE_HOME").or_else(|| Some(absolute("HOME")?.join(".local/state")))?;
+    let absolute =
+        |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let state =
+        absolute("XDG_STATE_HOME").or_else(|| Some(absolute("HOME")?.join(".local/state")))?;
     Some(state.join("farline"))
 }
 
-/// A name for a partial file beside `target` that no other transfer has: whoever still writes under another one disturbs nobody.
+/// A name for a partial file beside `target` that no other transfer has: whoever still writes under
+/// another one disturbs nobody.
 ///
 /// # Errors
 /// When the kernel gives no random bytes.
 pub(crate) fn temporary_beside(target: &[u8]) -> Result<Vec<u8>, Error> {
     let mut tag = [0; 6];
-    let failed = |errno: rustix::io::Errno| Error::new(Fault::Here, "no-randomness", io::Error::from(errno).to_string());
+    let failed = |errno: rustix::io::Errno| {
+        Error::new(Fault::Here, "no-randomness", io::Error::from(errno).to_string())
+    };
     getrandom(&mut tag, GetRandomFlags::empty()).map_err(failed)?;
     let tag: String = tag.iter().map(|byte| format!("{byte:02x}")).collect();
     let name = target.iter().rposition(|&byte| byte == b'/').map_or(0, |slash| slash + 1);
@@ -90,30 +98,40 @@ pub(crate) fn temporary_beside(target: &[u8]) -> Result<Vec<u8>, Error> {
 impl Receipt {
     /// What it was to become: a URL, its path as it is at the server; a long name is cut.
     pub fn target(&self) -> Vec<u8> {
-        let slash = self.partial.iter().rposition(|&byte| byte == b'/').map_or(0, |slash| slash + 1);
+        let slash =
+            self.partial.iter().rposition(|&byte| byte == b'/').map_or(0, |slash| slash + 1);
         let (folder, name) = self.partial.split_at(slash);
         [folder, &recognise(name).map_or(name.to_vec(), |known| known.name)].concat()
     }
 }
 
 impl Receipts {
-    /// Locks the journal of `parcel` in `folder`, which is made. Answers also with the partial file that it was of, where the
-    /// source is another one since: that file is of no more use.
+    /// Locks the journal of `parcel` in `folder`, which is made. Answers also with the partial file
+    /// that it was of, where the source is another one since: that file is of no more use.
     ///
     /// # Errors
     /// When another copy holds it (`busy`), or the folder cannot be written.
-    pub(crate) fn begin(folder: &Path, parcel: &Parcel<'_>) -> Result<(Receipts, Option<Vec<u8>>), Error> {
+    pub(crate) fn begin(
+        folder: &Path,
+        parcel: &Parcel<'_>,
+    ) -> Result<(Receipts, Option<Vec<u8>>), Error> {
         let shown = folder.as_os_str().as_bytes();
         let failed = |error: io::Error| storage_error("write", shown, &error);
         DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(failed)?;
         let mut hasher = blake3::Hasher::new_derive_key("farline 2026 receipts of a stock server");
         hasher.update(parcel.server.as_bytes()).update(b"\0").update(parcel.target);
         let name = format!("{}{TAIL}", &hasher.finalize().to_hex()[..32]);
-        let file = lock_journal(&File::open(folder).map_err(failed)?, name.as_bytes()).map_err(failed)?.ok_or_else(|| {
-            let target = String::from_utf8_lossy(parcel.target);
-            Error::new(Fault::Refused, "busy", format!("another copy of this host is writing to {}{target}", parcel.server))
+        let file = lock_journal(&File::open(folder).map_err(failed)?, name.as_bytes())
+            .map_err(failed)?
+            .ok_or_else(|| {
+                let target = String::from_utf8_lossy(parcel.target);
+                Error::new(
+                    Fault::Refused,
+                    "busy",
+                    format!("another copy of this host is writing to {}{target}", parcel.server),
+                )
                 .hint("wait for it to end; `farline partials ls` shows what is written there")
-        })?;
+            })?;
         let (survey, end) = read(&file);
         let same_source = survey.source() == Some(parcel.source);
         let before = survey.files().pop_first().and_then(|(path, facts)| {
@@ -156,17 +174,22 @@ impl Receipts {
         let path = [parcel.server.as_bytes(), &self.temporary].concat();
         journal::file(0, parcel.len, parcel.modified_ns, &path, &mut records);
         let written = self.file.set_len(0).and_then(|()| self.file.write_all_at(&records, 0));
-        written.map_err(|error| storage_error("write", self.path.as_os_str().as_bytes(), &error))?;
+        written
+            .map_err(|error| storage_error("write", self.path.as_os_str().as_bytes(), &error))?;
         self.end = Some(records.len() as u64);
         Ok(())
     }
 
-    /// Has the next copy begin anew: what is at the server may still change. Its name stays known, so that it can be removed.
+    /// Has the next copy begin anew: what is at the server may still change. Its name stays known,
+    /// so that it can be removed.
     pub(crate) fn distrust(&mut self) {
         let mut records = Vec::new();
         // A source of no file: whatever comes next is another one.
         journal::begin(&Origin { source: [0; 32], digests: false }, BLOCK_LEN, &mut records);
-        self.end = self.end.filter(|&at| self.file.write_all_at(&records, at).is_ok()).map(|at| at + records.len() as u64);
+        self.end = self
+            .end
+            .filter(|&at| self.file.write_all_at(&records, at).is_ok())
+            .map(|at| at + records.len() as u64);
     }
 
     /// The partial file's path at the server.
@@ -196,7 +219,8 @@ impl Receipts {
         let mut records = Vec::new();
         journal::ranges(0, &news, &mut records);
         // No fsync: what a crash of this host takes from the journal is sent again.
-        self.end = self.file.write_all_at(&records, at).is_ok().then_some(at + records.len() as u64);
+        self.end =
+            self.file.write_all_at(&records, at).is_ok().then_some(at + records.len() as u64);
     }
 
     /// Removes the journal: its file has landed, or there is none.
@@ -233,7 +257,14 @@ fn receipt(path: &Path) -> Option<Receipt> {
     let _ = flock(&file, FlockOperation::Unlock);
     let changed = file.metadata().and_then(|meta| meta.modified()).ok()?;
     let (partial, facts) = read(&file).0.files().pop_first()?;
-    Some(Receipt { journal: path.to_owned(), partial, stored: facts.held.total(), total: facts.len, changed, running })
+    Some(Receipt {
+        journal: path.to_owned(),
+        partial,
+        stored: facts.held.total(),
+        total: facts.len,
+        changed,
+        running,
+    })
 }
 
 /// The records that are good, and where they end.
@@ -256,8 +287,13 @@ fn read(file: &File) -> (Survey, u64) {
 mod tests {
     use super::*;
 
-    const PARCEL: Parcel<'_> =
-        Parcel { server: "ftp://old.site:2811", target: b"/data/big", source: [7; 32], len: 1000, modified_ns: 5 };
+    const PARCEL: Parcel<'_> = Parcel {
+        server: "ftp://old.site:2811",
+        target: b"/data/big",
+        source: [7; 32],
+        len: 1000,
+        modified_ns: 5,
+    };
 
     fn ranges(text: &str) -> ByteRanges {
         ByteRanges::parse(text).expect("ranges")
@@ -272,7 +308,11 @@ mod tests {
         receipts.note(&ranges("0-100,200-300"));
         receipts.note(&ranges("50-250,900-5000"));
         let first = receipts.temporary().to_vec();
-        assert!(first.starts_with(b"/data/.big.") && first.ends_with(b".farline"), "{}", String::from_utf8_lossy(&first));
+        assert!(
+            first.starts_with(b"/data/.big.") && first.ends_with(b".farline"),
+            "{}",
+            String::from_utf8_lossy(&first)
+        );
         assert_eq!(receipts_in(&at).expect("read")[0].running, Some(true));
         drop(receipts);
         let listed = &receipts_in(&at).expect("read")[0];
@@ -280,19 +320,32 @@ mod tests {
         assert_eq!(listed.partial, [b"ftp://old.site:2811", &first[..]].concat());
         assert_eq!(listed.target(), b"ftp://old.site:2811/data/big");
         let (receipts, _) = Receipts::begin(&at, &PARCEL).expect("again");
-        assert_eq!((receipts.held().to_string(), receipts.temporary()), ("0-300,900-1000".to_owned(), &first[..]));
+        assert_eq!(
+            (receipts.held().to_string(), receipts.temporary()),
+            ("0-300,900-1000".to_owned(), &first[..])
+        );
         drop(receipts);
-        for changed in [Parcel { len: 1001, ..PARCEL }, Parcel { modified_ns: 6, ..PARCEL }, Parcel { source: [8; 32], ..PARCEL }]
-        {
+        for changed in [
+            Parcel { len: 1001, ..PARCEL },
+            Parcel { modified_ns: 6, ..PARCEL },
+            Parcel { source: [8; 32], ..PARCEL },
+        ] {
             let (receipts, stale) = Receipts::begin(&at, &changed).expect("begun");
-            assert!(stale.is_some() && stale.as_deref() != Some(receipts.temporary()) && receipts.held().is_empty());
+            assert!(
+                stale.is_some()
+                    && stale.as_deref() != Some(receipts.temporary())
+                    && receipts.held().is_empty()
+            );
         }
         let (mut receipts, _) = Receipts::begin(&at, &PARCEL).expect("begun");
         receipts.note(&ranges("0-100"));
         receipts.distrust();
         drop(receipts);
         let (receipts, stale) = Receipts::begin(&at, &PARCEL).expect("begun");
-        assert!(stale.is_some() && receipts.held().is_empty(), "what is not trusted is not gone on with");
+        assert!(
+            stale.is_some() && receipts.held().is_empty(),
+            "what is not trusted is not gone on with"
+        );
         receipts.finish();
         assert_eq!(receipts_in(&at).expect("read"), []);
     }
@@ -311,6 +364,9 @@ mod tests {
         assert_eq!(receipts.held().to_string(), "0-100");
         receipts.note(&ranges("300-400"));
         drop(receipts);
-        assert_eq!(Receipts::begin(folder.path(), &PARCEL).expect("again").0.held().to_string(), "0-100,300-400");
+        assert_eq!(
+            Receipts::begin(folder.path(), &PARCEL).expect("again").0.held().to_string(),
+            "0-100,300-400"
+        );
     }
 }

@@ -1,7 +1,8 @@
-//! A directory that nothing below it can escape: every open, rename and removal is resolved beneath it by the kernel.
+//! A directory that nothing below it can escape: every open, rename and removal is resolved beneath
+//! it by the kernel.
 //!
-//! `openat2(RESOLVE_BENEATH)` refuses `..` and symbolic links that lead out, without a race between check and use.
-//! Links that stay inside work.
+//! `openat2(RESOLVE_BENEATH)` refuses `..` and symbolic links that lead out, without a race between
+//! check and use. Links that stay inside work.
 
 use super::storage_error;
 use farline_core::units::Error;
@@ -32,10 +33,16 @@ impl Root {
         match rustix::fs::open(path, flags, Mode::empty()) {
             Ok(fd) => {
                 // Nothing is outside `/`, and a link to an absolute path does not leave it.
-                let within = if path == Path::new("/") { ResolveFlags::IN_ROOT } else { ResolveFlags::BENEATH };
+                let within = if path == Path::new("/") {
+                    ResolveFlags::IN_ROOT
+                } else {
+                    ResolveFlags::BENEATH
+                };
                 Ok(Root { path: path.to_owned(), fd, within })
             }
-            Err(errno) => Err(storage_error("open directory", path.as_os_str().as_bytes(), &errno.into())),
+            Err(errno) => {
+                Err(storage_error("open directory", path.as_os_str().as_bytes(), &errno.into()))
+            }
         }
     }
 
@@ -51,15 +58,24 @@ impl Root {
     pub fn open_beneath(&self, path: &[u8], flags: OFlags, mode: u32) -> io::Result<OwnedFd> {
         let name = if path.is_empty() { b"." as &[u8] } else { path };
         let flags = flags | OFlags::CLOEXEC;
-        let mode = if flags.contains(OFlags::CREATE) { Mode::from_raw_mode(mode) } else { Mode::empty() };
+        let mode =
+            if flags.contains(OFlags::CREATE) { Mode::from_raw_mode(mode) } else { Mode::empty() };
         loop {
-            return match openat2(&self.fd, OsStr::from_bytes(name), flags, mode, self.within | ResolveFlags::NO_MAGICLINKS) {
+            return match openat2(
+                &self.fd,
+                OsStr::from_bytes(name),
+                flags,
+                mode,
+                self.within | ResolveFlags::NO_MAGICLINKS,
+            ) {
                 Ok(fd) => Ok(fd),
-                // A rename elsewhere on the machine raced with the resolution (openat2(2)): the kernel asks for another try.
+                // A rename elsewhere on the machine raced with the resolution (openat2(2)): the
+                // kernel asks for another try.
                 Err(Errno::AGAIN | Errno::INTR) => continue,
-                Err(Errno::XDEV) => {
-                    Err(io::Error::new(io::ErrorKind::PermissionDenied, "the path leads outside the exported directory"))
-                }
+                Err(Errno::XDEV) => Err(io::Error::new(
+                    io::ErrorKind::PermissionDenied,
+                    "the path leads outside the exported directory",
+                )),
                 Err(errno) => Err(errno.into()),
             };
         }
@@ -75,7 +91,10 @@ impl Root {
             None => (&b""[..], path),
         };
         if name.is_empty() || name == b"." || name == b".." {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "the path names a directory, not something in it"));
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                "the path names a directory, not something in it",
+            ));
         }
         Ok((self.open_beneath(folder, OFlags::PATH | OFlags::DIRECTORY, 0)?, name.to_vec()))
     }
@@ -108,15 +127,20 @@ impl Root {
     pub fn create_directories(&self, path: &[u8]) -> Result<(), Error> {
         let mut end = 0;
         while end < path.len() {
-            end = path[end + 1..].iter().position(|&byte| byte == b'/').map_or(path.len(), |slash| end + 1 + slash);
+            end = path[end + 1..]
+                .iter()
+                .position(|&byte| byte == b'/')
+                .map_or(path.len(), |slash| end + 1 + slash);
             let part = &path[..end];
             let made = self.parent(part).and_then(|(folder, name)| {
-                rustix::fs::mkdirat(&folder, OsStr::from_bytes(&name), Mode::from_raw_mode(0o777)).map_err(io::Error::from)
+                rustix::fs::mkdirat(&folder, OsStr::from_bytes(&name), Mode::from_raw_mode(0o777))
+                    .map_err(io::Error::from)
             });
             match made {
                 Ok(()) => {}
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                    if let Err(error) = self.open_beneath(part, OFlags::PATH | OFlags::DIRECTORY, 0) {
+                    if let Err(error) = self.open_beneath(part, OFlags::PATH | OFlags::DIRECTORY, 0)
+                    {
                         return Err(storage_error("create directory", part, &error));
                     }
                 }

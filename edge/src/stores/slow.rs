@@ -1,4 +1,5 @@
-//! A source that stalls now and then, as a busy disk does, or is slow: for measuring what staging is worth.
+//! A source that stalls now and then, as a busy disk does, or is slow: for measuring what staging
+//! is worth.
 
 use super::Source;
 use farline_core::profile::Stall;
@@ -22,7 +23,8 @@ impl SlowSource {
         SlowSource { source, stall, rate, began: Instant::now(), busy_until: Mutex::default() }
     }
 
-    /// When `len` more bytes have been given, if they are asked for `now`: behind what was asked for before, and not while it stalls.
+    /// When `len` more bytes have been given, if they are asked for `now`: behind what was asked
+    /// for before, and not while it stalls.
     fn given(&self, now: Span, len: u64) -> Span {
         let mut busy_until = self.busy_until.lock().unwrap_or_else(PoisonError::into_inner);
         let from = now.max(*busy_until);
@@ -51,13 +53,23 @@ mod tests {
 
     #[test]
     fn readers_share_the_rate_and_wait_while_the_source_stalls() {
-        let source = |stall| SlowSource::new(Arc::new(MemorySource::new()), stall, Some(Rate::from_bps(8_000_000)));
+        let source = |stall| {
+            SlowSource::new(Arc::new(MemorySource::new()), stall, Some(Rate::from_bps(8_000_000)))
+        };
         let ms = Span::from_millis;
         let slow = source(None);
-        assert_eq!((slow.given(ms(0), 1_000), slow.given(ms(0), 2_000)), (ms(1), ms(3)), "one behind the other");
+        assert_eq!(
+            (slow.given(ms(0), 1_000), slow.given(ms(0), 2_000)),
+            (ms(1), ms(3)),
+            "one behind the other"
+        );
         assert_eq!(slow.given(ms(10), 1_000), ms(11), "what was not used is gone");
         let stalling = source(Some("50ms/1s".parse().expect("a stall")));
         assert_eq!(stalling.given(ms(940), 20_000), ms(960));
-        assert_eq!(stalling.given(ms(945), 1_000), ms(1_001), "asked for when it stalls, behind what came before");
+        assert_eq!(
+            stalling.given(ms(945), 1_000),
+            ms(1_001),
+            "asked for when it stalls, behind what came before"
+        );
     }
 }

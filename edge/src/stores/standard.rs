@@ -30,9 +30,11 @@ impl StandardOutput {
 
 fn failed(error: &io::Error) -> Error {
     match error.kind() {
-        io::ErrorKind::BrokenPipe => {
-            Error::new(Fault::Here, "output-closed", "who read standard output went away before the end of the file")
-        }
+        io::ErrorKind::BrokenPipe => Error::new(
+            Fault::Here,
+            "output-closed",
+            "who read standard output went away before the end of the file",
+        ),
         _ => super::storage_error("write", b"standard output", error),
     }
 }
@@ -40,7 +42,11 @@ fn failed(error: &io::Error) -> Error {
 impl Sink for StandardOutput {
     fn write(&self, _entry: usize, offset: u64, bytes: &[u8]) -> Result<(), Error> {
         if self.next.swap(offset + bytes.len() as u64, Ordering::AcqRel) != offset {
-            return Err(Error::new(Fault::Bug, "out-of-order", "bytes for standard output came out of order"));
+            return Err(Error::new(
+                Fault::Bug,
+                "out-of-order",
+                "bytes for standard output came out of order",
+            ));
         }
         (&self.file).write_all(bytes).map_err(|error| failed(&error))
     }

@@ -1,4 +1,5 @@
-//! Lists a tree below a root as the entries of a transfer, parents before children, in the order of their names.
+//! Lists a tree below a root as the entries of a transfer, parents before children, in the order of
+//! their names.
 
 use super::hidden::recognise;
 use super::root::Root;
@@ -20,8 +21,9 @@ pub struct WalkProblem {
 
 /// Lists `start` (a folder below `root`, empty for the root itself) and everything in it.
 ///
-/// Partial files and journals of other transfers are left out: nobody means to copy them, and at the destination they would pass for
-/// its own. Symbolic links are listed as links and not followed. Devices, sockets and FIFOs are problems, as is what may not be read.
+/// Partial files and journals of other transfers are left out: nobody means to copy them, and at
+/// the destination they would pass for its own. Symbolic links are listed as links and not
+/// followed. Devices, sockets and FIFOs are problems, as is what may not be read.
 ///
 /// # Errors
 /// When `start` itself cannot be listed.
@@ -38,7 +40,9 @@ pub fn walk(root: &Root, start: &[u8]) -> Result<(Vec<Entry>, Vec<WalkProblem>),
                 for name in names {
                     let path = join(&folder, &name);
                     match look(root, &join(start, &path), &path) {
-                        Ok(entry) if matches!(entry.kind, EntryKind::File { .. }) && recognise(&name).is_some() => {}
+                        Ok(entry)
+                            if matches!(entry.kind, EntryKind::File { .. })
+                                && recognise(&name).is_some() => {}
                         Ok(entry) => {
                             if entry.kind == EntryKind::Directory {
                                 below.push(path);
@@ -76,11 +80,13 @@ pub(crate) fn look(root: &Root, at: &[u8], path: &[u8]) -> Result<Entry, Error> 
         FileType::RegularFile => EntryKind::File { len: stat.st_size as u64 },
         FileType::Symlink => {
             let (folder, name) = root.parent(at).map_err(failed)?;
-            let target = readlinkat(&folder, OsStr::from_bytes(&name), Vec::new()).map_err(|errno| failed(errno.into()))?;
+            let target = readlinkat(&folder, OsStr::from_bytes(&name), Vec::new())
+                .map_err(|errno| failed(errno.into()))?;
             EntryKind::Symlink { target: target.into_bytes() }
         }
         other => {
-            let message = format!("{} is a {}, not a file", String::from_utf8_lossy(at), describe(other));
+            let message =
+                format!("{} is a {}, not a file", String::from_utf8_lossy(at), describe(other));
             return Err(Error::new(Fault::You, "not-a-file", message));
         }
     };
@@ -91,9 +97,11 @@ fn list(root: &Root, start: &[u8], folder: &[u8]) -> Result<Vec<Vec<u8>>, Error>
     let at = join(start, folder);
     let failed = |error: std::io::Error| storage_error("list", &at, &error);
     let fd = root.open_beneath(&at, OFlags::RDONLY | OFlags::DIRECTORY, 0).map_err(failed)?;
-    let names =
-        Dir::new(fd).map_err(|errno| failed(errno.into()))?.map(|item| item.map(|item| item.file_name().to_bytes().to_vec()));
-    let names: Result<Vec<_>, _> = names.filter(|name| !matches!(name.as_deref(), Ok(b"." | b".."))).collect();
+    let names = Dir::new(fd)
+        .map_err(|errno| failed(errno.into()))?
+        .map(|item| item.map(|item| item.file_name().to_bytes().to_vec()));
+    let names: Result<Vec<_>, _> =
+        names.filter(|name| !matches!(name.as_deref(), Ok(b"." | b".."))).collect();
     names.map_err(|errno| failed(errno.into()))
 }
 
@@ -118,7 +126,10 @@ fn describe(kind: FileType) -> &'static str {
 /// Whether `path` is a device, FIFO or socket: what a transfer never replaces.
 pub(crate) fn is_special(folder: &impl std::os::fd::AsFd, name: &[u8]) -> bool {
     statat(folder, OsStr::from_bytes(name), AtFlags::SYMLINK_NOFOLLOW).is_ok_and(|stat| {
-        !matches!(FileType::from_raw_mode(stat.st_mode), FileType::RegularFile | FileType::Symlink | FileType::Directory)
+        !matches!(
+            FileType::from_raw_mode(stat.st_mode),
+            FileType::RegularFile | FileType::Symlink | FileType::Directory
+        )
     })
 }
 
@@ -130,12 +141,23 @@ mod tests {
     fn partial_files_and_journals_of_farline_are_left_out_and_nothing_else() {
         let dir = tempfile::tempdir().expect("a folder");
         std::fs::create_dir_all(dir.path().join("d/.d.0123456789ab.farline")).expect("folders");
-        for name in ["a", ".a.0123456789ab.farline", "d/.b.ba9876543210.journal.farline", ".config.farline", "d/.b.xyz.farline"] {
+        for name in [
+            "a",
+            ".a.0123456789ab.farline",
+            "d/.b.ba9876543210.journal.farline",
+            ".config.farline",
+            "d/.b.xyz.farline",
+        ] {
             std::fs::write(dir.path().join(name), b"x").expect("written");
         }
-        let (entries, problems) = walk(&Root::open(dir.path()).expect("opened"), b"").expect("walked");
-        let paths: Vec<_> = entries.iter().map(|entry| String::from_utf8_lossy(&entry.path).into_owned()).collect();
-        assert_eq!(paths, ["", ".config.farline", "a", "d", "d/.b.xyz.farline", "d/.d.0123456789ab.farline"]);
+        let (entries, problems) =
+            walk(&Root::open(dir.path()).expect("opened"), b"").expect("walked");
+        let paths: Vec<_> =
+            entries.iter().map(|entry| String::from_utf8_lossy(&entry.path).into_owned()).collect();
+        assert_eq!(
+            paths,
+            ["", ".config.farline", "a", "d", "d/.b.xyz.farline", "d/.d.0123456789ab.farline"]
+        );
         assert!(problems.is_empty(), "{problems:?}");
     }
 }

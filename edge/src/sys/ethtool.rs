@@ -1,5 +1,5 @@
-//! What a network interface says of its offloads and rings, and which interface an address belongs to. ethtool's ioctl and
-//! `getifaddrs` have no safe wrapper in the crates we use.
+//! What a network interface says of its offloads and rings, and which interface an address belongs
+//! to. ethtool's ioctl and `getifaddrs` have no safe wrapper in the crates we use.
 
 use std::ffi::{CStr, c_char};
 use std::io;

@@ -1,4 +1,5 @@
-//! A large block of memory that is all there before it is used: no page fault later, huge pages where the kernel has them.
+//! A large block of memory that is all there before it is used: no page fault later, huge pages
+//! where the kernel has them.
 
 use rustix::io;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
@@ -8,7 +9,8 @@ use std::ptr::NonNull;
 /// Pages are touched one by one: the smallest page size of the machines we run on.
 const PAGE: usize = 4096;
 
-/// An owned, zeroed, private mapping. Safe code could not ask for huge pages before the first touch.
+/// An owned, zeroed, private mapping. Safe code could not ask for huge pages before the first
+/// touch.
 #[derive(Debug)]
 pub struct Memory {
     start: NonNull<u8>,
@@ -26,10 +28,18 @@ impl Memory {
     pub fn touched(len: usize) -> io::Result<Memory> {
         let len = len.max(1);
         // SAFETY: a fresh anonymous mapping at an address of the kernel's choice overlaps nothing.
-        let start = unsafe { mmap_anonymous(std::ptr::null_mut(), len, ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE)? };
+        let start = unsafe {
+            mmap_anonymous(
+                std::ptr::null_mut(),
+                len,
+                ProtFlags::READ | ProtFlags::WRITE,
+                MapFlags::PRIVATE,
+            )?
+        };
         let start = NonNull::new(start.cast::<u8>()).ok_or(io::Errno::NOMEM)?;
         let mut memory = Memory { start, len };
-        // SAFETY: the range is the mapping made above. Huge pages are a wish: kernels without them refuse, and that is fine.
+        // SAFETY: the range is the mapping made above. Huge pages are a wish: kernels without them
+        // refuse, and that is fine.
         let _ = unsafe { madvise(start.as_ptr().cast(), len, Advice::LinuxHugepage) };
         for offset in (0..len).step_by(PAGE) {
             memory[offset] = 0;
@@ -41,7 +51,8 @@ impl Memory {
 impl Deref for Memory {
     type Target = [u8];
     fn deref(&self) -> &[u8] {
-        // SAFETY: the mapping is `len` readable bytes, zeroed by the kernel, and lives as long as `self`.
+        // SAFETY: the mapping is `len` readable bytes, zeroed by the kernel, and lives as long as
+        // `self`.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len) }
     }
 }

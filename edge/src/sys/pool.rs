@@ -1,7 +1,9 @@
-//! The staging pool: mapped regions, one for each time that it grew, cut into page-aligned slots that move between threads by ownership.
+//! The staging pool: mapped regions, one for each time that it grew, cut into page-aligned slots
+//! that move between threads by ownership.
 //!
-//! Safe code would do for byte channels (a boxed slice a slot). Few large regions are what direct I/O, registered io_uring buffers
-//! and RDMA memory registration need, and huge pages halve the cost of touching it.
+//! Safe code would do for byte channels (a boxed slice a slot). Few large regions are what direct
+//! I/O, registered io_uring buffers and RDMA memory registration need, and huge pages halve the
+//! cost of touching it.
 
 use super::lock::lock;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
@@ -18,13 +20,15 @@ pub(in crate::sys) struct Region {
     at_end: Mutex<Vec<Box<dyn FnOnce() + Send>>>,
 }
 
-// SAFETY: the region is plain memory; access goes through slots, each of which is the only owner of its part.
+// SAFETY: the region is plain memory; access goes through slots, each of which is the only owner of
+// its part.
 unsafe impl Send for Region {}
 // SAFETY: as above; `Region` itself offers no access.
 unsafe impl Sync for Region {}
 
 impl Region {
-    /// Has `last` done when no slot is left, while the memory is still there: who told a device of it takes it away from the device.
+    /// Has `last` done when no slot is left, while the memory is still there: who told a device of
+    /// it takes it away from the device.
     pub(in crate::sys) fn before_unmapping(&self, last: impl FnOnce() + Send + 'static) {
         lock(&self.at_end).push(Box::new(last));
     }
@@ -39,8 +43,9 @@ impl std::fmt::Debug for Region {
 impl Drop for Region {
     fn drop(&mut self) {
         lock(&self.at_end).drain(..).for_each(|last| last());
-        // SAFETY: the mapping was made by `pool` with this length, and no slot is left to reach into it.
-        // A failure would leave memory mapped until the process ends, which nobody can act on.
+        // SAFETY: the mapping was made by `pool` with this length, and no slot is left to reach
+        // into it. A failure would leave memory mapped until the process ends, which nobody can act
+        // on.
         let _ = unsafe { munmap(self.start.as_ptr().cast(), self.len) };
     }
 }
@@ -71,13 +76,25 @@ pub fn more(first: usize, count: usize, slot_len: usize) -> io::Result<Vec<Slot>
     let slot_len = slot_len.max(1).next_multiple_of(page);
     let len = slot_len.checked_mul(count.max(1)).ok_or(io::ErrorKind::OutOfMemory)?;
     // SAFETY: a new anonymous mapping at an address of the kernel's choice overlaps nothing.
-    let start = unsafe { mmap_anonymous(std::ptr::null_mut(), len, ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE)? };
+    let start = unsafe {
+        mmap_anonymous(
+            std::ptr::null_mut(),
+            len,
+            ProtFlags::READ | ProtFlags::WRITE,
+            MapFlags::PRIVATE,
+        )?
+    };
     // Huge pages are a wish: without them the pool works the same, slower.
     // SAFETY: the range is the mapping just made.
     let _ = unsafe { madvise(start, len, Advice::LinuxHugepage) };
     let start = NonNull::new(start.cast::<u8>()).ok_or(io::ErrorKind::OutOfMemory)?;
     let region = Arc::new(Region { start, len, at_end: Mutex::default() });
-    let slot = |i| Slot { region: Arc::clone(&region), index: first + i, offset: i * slot_len, len: slot_len };
+    let slot = |i| Slot {
+        region: Arc::clone(&region),
+        index: first + i,
+        offset: i * slot_len,
+        len: slot_len,
+    };
     Ok((0..count).map(slot).collect())
 }
 
@@ -96,7 +113,8 @@ impl Slot {
 impl Deref for Slot {
     type Target = [u8];
     fn deref(&self) -> &[u8] {
-        // SAFETY: `offset..offset + len` lies in the region, belongs to this slot alone, and anonymous memory is initialised.
+        // SAFETY: `offset..offset + len` lies in the region, belongs to this slot alone, and
+        // anonymous memory is initialised.
         unsafe { std::slice::from_raw_parts(self.region.start.as_ptr().add(self.offset), self.len) }
     }
 }
@@ -104,7 +122,9 @@ impl Deref for Slot {
 impl DerefMut for Slot {
     fn deref_mut(&mut self) -> &mut [u8] {
         // SAFETY: as in `deref`, and `&mut self` makes this the only reference.
-        unsafe { std::slice::from_raw_parts_mut(self.region.start.as_ptr().add(self.offset), self.len) }
+        unsafe {
+            std::slice::from_raw_parts_mut(self.region.start.as_ptr().add(self.offset), self.len)
+        }
     }
 }
 

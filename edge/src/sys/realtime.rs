@@ -1,4 +1,5 @@
-//! Scheduling of a thread that must wake in time. rustix and libc have no wrapper for these policies, hence the unsafe calls.
+//! Scheduling of a thread that must wake in time. rustix and libc have no wrapper for these
+//! policies, hence the unsafe calls.
 
 use std::io;
 
@@ -15,19 +16,22 @@ struct Attributes {
     period: u64,
 }
 
-/// The kernel's share for a thread that must be in time: this much of each period, whatever else runs.
+/// The kernel's share for a thread that must be in time: this much of each period, whatever else
+/// runs.
 ///
-/// Not all of it, so that nothing starves; and in pieces this short, since what others get is our delay error.
+/// Not all of it, so that nothing starves; and in pieces this short, since what others get is our
+/// delay error.
 const RUNTIME: u64 = 900_000;
 const PERIOD: u64 = 1_000_000;
 
 /// Among first-in first-out threads, where other programs leave room above and below.
 const PRIORITY: u32 = 10;
 
-/// Asks for real-time scheduling of the calling thread: a deadline of 1 ms, else first-in first-out.
+/// Asks for real-time scheduling of the calling thread: a deadline of 1 ms, else first-in
+/// first-out.
 ///
-/// A deadline is better where it is to be had: Linux lets ordinary tasks that starve run before first-in first-out ones, for up to
-/// 50 ms at a time.
+/// A deadline is better where it is to be had: Linux lets ordinary tasks that starve run before
+/// first-in first-out ones, for up to 50 ms at a time.
 ///
 /// # Errors
 /// `EPERM` without `CAP_SYS_NICE` and without a real-time limit (`ulimit -r`).
@@ -42,14 +46,22 @@ pub fn be_realtime() -> io::Result<()> {
         deadline: 0,
         period: 0,
     };
-    let deadline = Attributes { runtime: RUNTIME, deadline: PERIOD, period: PERIOD, ..policy(libc::SCHED_DEADLINE) };
+    let deadline = Attributes {
+        runtime: RUNTIME,
+        deadline: PERIOD,
+        period: PERIOD,
+        ..policy(libc::SCHED_DEADLINE)
+    };
     set(&deadline).or_else(|_| set(&Attributes { priority: PRIORITY, ..policy(libc::SCHED_FIFO) }))
 }
 
 fn set(attributes: &Attributes) -> io::Result<()> {
     let (thread, flags) = (0, 0);
-    // SAFETY: the kernel reads `size` bytes of the structure, which has its layout, and keeps no pointer to it.
-    match unsafe { libc::syscall(libc::SYS_sched_setattr, thread, std::ptr::from_ref(attributes), flags) } {
+    // SAFETY: the kernel reads `size` bytes of the structure, which has its layout, and keeps no
+    // pointer to it.
+    match unsafe {
+        libc::syscall(libc::SYS_sched_setattr, thread, std::ptr::from_ref(attributes), flags)
+    } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
     }

@@ -5,7 +5,8 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 use std::time::Duration;
 
-/// The head of Linux's `struct tcp_info` (include/uapi/linux/tcp.h), as far as we read it; the kernel only ever appends.
+/// The head of Linux's `struct tcp_info` (include/uapi/linux/tcp.h), as far as we read it; the
+/// kernel only ever appends.
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
 struct KernelTcpInfo {
@@ -103,8 +104,17 @@ pub fn tcp_info(socket: &impl AsFd) -> io::Result<TcpInfo> {
     let mut info = KernelTcpInfo::default();
     let mut len = size_of::<KernelTcpInfo>() as libc::socklen_t;
     let fd = socket.as_fd().as_raw_fd();
-    // SAFETY: `info` is plain old data of `len` bytes; an older kernel writes less and leaves the rest zero.
-    let result = unsafe { libc::getsockopt(fd, libc::IPPROTO_TCP, libc::TCP_INFO, (&raw mut info).cast(), &raw mut len) };
+    // SAFETY: `info` is plain old data of `len` bytes; an older kernel writes less and leaves the
+    // rest zero.
+    let result = unsafe {
+        libc::getsockopt(
+            fd,
+            libc::IPPROTO_TCP,
+            libc::TCP_INFO,
+            (&raw mut info).cast(),
+            &raw mut len,
+        )
+    };
     if result != 0 {
         return Err(io::Error::last_os_error());
     }
@@ -116,7 +126,8 @@ pub fn tcp_info(socket: &impl AsFd) -> io::Result<TcpInfo> {
         rtt: micros(info.rtt_us.into()),
         min_rtt: micros(info.min_rtt_us.into()),
         retransmits: info.total_retrans.into(),
-        timeouts: has(std::mem::offset_of!(KernelTcpInfo, total_rto), size_of::<u16>()).then(|| info.total_rto.into()),
+        timeouts: has(std::mem::offset_of!(KernelTcpInfo, total_rto), size_of::<u16>())
+            .then(|| info.total_rto.into()),
         bytes_acked: info.bytes_acked,
         congestion_window: info.snd_cwnd,
         segment: info.snd_mss,
@@ -126,16 +137,19 @@ pub fn tcp_info(socket: &impl AsFd) -> io::Result<TcpInfo> {
     })
 }
 
-/// Has a TCP socket offer its peer a window of `window` and no more; on a listening socket, its future connections.
+/// Has a TCP socket offer its peer a window of `window` and no more; on a listening socket, its
+/// future connections.
 ///
-/// A kernel since 6.8 moves the limit when it learns what a packet costs it: say it again now and then.
+/// A kernel since 6.8 moves the limit when it learns what a packet costs it: say it again now and
+/// then.
 ///
 /// # Errors
 /// [`Fault::Here`] when the kernel allows this process no buffer of that size.
 pub fn fix_window(socket: &impl AsFd, window: Bytes) -> Result<(), Error> {
     let set = |level, option, value| set_number(socket, level, option, value);
-    // A buffer that was set is not sized by the kernel any more. It doubles what it is told (socket(7)), and keeps at most half of
-    // that for its own records, so a window fits; the clamp says how much is offered.
+    // A buffer that was set is not sized by the kernel any more. It doubles what it is told
+    // (socket(7)), and keeps at most half of that for its own records, so a window fits; the clamp
+    // says how much is offered.
     let buffer = window.0;
     let forced = set(libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, buffer);
     let refused = |why: String| {
@@ -147,16 +161,21 @@ pub fn fix_window(socket: &impl AsFd, window: Bytes) -> Result<(), Error> {
         .hint(format!("run as root, or: sysctl -w net.core.rmem_max={buffer}"))
     };
     if forced.is_err() {
-        set(libc::SOL_SOCKET, libc::SO_RCVBUF, buffer).map_err(|error| refused(error.to_string()))?;
-        let given = socket2::SockRef::from(socket).recv_buffer_size().map_err(|error| refused(error.to_string()))?;
+        set(libc::SOL_SOCKET, libc::SO_RCVBUF, buffer)
+            .map_err(|error| refused(error.to_string()))?;
+        let given = socket2::SockRef::from(socket)
+            .recv_buffer_size()
+            .map_err(|error| refused(error.to_string()))?;
         if (given as u64) < buffer.saturating_mul(2) {
             return Err(refused(format!("the kernel gives {}", Bytes(given as u64))));
         }
     }
-    set(libc::IPPROTO_TCP, libc::TCP_WINDOW_CLAMP, window.0).map_err(|error| refused(error.to_string()))
+    set(libc::IPPROTO_TCP, libc::TCP_WINDOW_CLAMP, window.0)
+        .map_err(|error| refused(error.to_string()))
 }
 
-/// Has a TCP socket hold at most `buffer` of what it was given to send and was not acknowledged, the kernel's records of it included.
+/// Has a TCP socket hold at most `buffer` of what it was given to send and was not acknowledged,
+/// the kernel's records of it included.
 ///
 /// # Errors
 /// [`Fault::Here`] when the kernel allows this process no buffer of that size.
@@ -171,7 +190,9 @@ pub fn fix_send_buffer(socket: &impl AsFd, buffer: Bytes) -> Result<(), Error> {
     if set(libc::SO_SNDBUFFORCE, told).is_err() {
         set(libc::SO_SNDBUF, told).map_err(|error| refused(error.to_string()))?;
     }
-    let given = socket2::SockRef::from(socket).send_buffer_size().map_err(|error| refused(error.to_string()))?;
+    let given = socket2::SockRef::from(socket)
+        .send_buffer_size()
+        .map_err(|error| refused(error.to_string()))?;
     // It may be its least, or its most.
     if given as u64 != told * 2 {
         return Err(refused(format!("the kernel gives {}", Bytes(given as u64))));
@@ -179,17 +200,25 @@ pub fn fix_send_buffer(socket: &impl AsFd, buffer: Bytes) -> Result<(), Error> {
     Ok(())
 }
 
-fn set_number(socket: &impl AsFd, level: libc::c_int, option: libc::c_int, value: u64) -> io::Result<()> {
+fn set_number(
+    socket: &impl AsFd,
+    level: libc::c_int,
+    option: libc::c_int,
+    value: u64,
+) -> io::Result<()> {
     let value = libc::c_int::try_from(value).unwrap_or(libc::c_int::MAX);
     let len = size_of::<libc::c_int>() as libc::socklen_t;
     // SAFETY: the option reads `len` bytes at the address of a number that outlives the call.
-    match unsafe { libc::setsockopt(socket.as_fd().as_raw_fd(), level, option, (&raw const value).cast(), len) } {
+    match unsafe {
+        libc::setsockopt(socket.as_fd().as_raw_fd(), level, option, (&raw const value).cast(), len)
+    } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
     }
 }
 
-/// Has the kernel send no faster than `rate` on a TCP connection, spread evenly; `None` lifts the limit.
+/// Has the kernel send no faster than `rate` on a TCP connection, spread evenly; `None` lifts the
+/// limit.
 ///
 /// # Errors
 /// When it is not a socket that paces.
@@ -199,13 +228,22 @@ pub fn pace(socket: &impl AsFd, rate: Option<Rate>) -> io::Result<()> {
     let fd = socket.as_fd().as_raw_fd();
     let len = size_of::<u64>() as libc::socklen_t;
     // SAFETY: the option reads `len` bytes at the address of a number that outlives the call.
-    match unsafe { libc::setsockopt(fd, libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE, (&raw const bytes).cast(), len) } {
+    match unsafe {
+        libc::setsockopt(
+            fd,
+            libc::SOL_SOCKET,
+            libc::SO_MAX_PACING_RATE,
+            (&raw const bytes).cast(),
+            len,
+        )
+    } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
     }
 }
 
-/// Has the kernel wake a reader of `socket` only when `len` bytes are there, the connection ended, or its buffer is full.
+/// Has the kernel wake a reader of `socket` only when `len` bytes are there, the connection ended,
+/// or its buffer is full.
 ///
 /// # Errors
 /// When it is not a socket.
@@ -214,7 +252,9 @@ pub fn wake_at(socket: &impl AsFd, len: usize) -> io::Result<()> {
     let fd = socket.as_fd().as_raw_fd();
     let size = size_of::<libc::c_int>() as libc::socklen_t;
     // SAFETY: the option reads `size` bytes at the address of a number that outlives the call.
-    match unsafe { libc::setsockopt(fd, libc::SOL_SOCKET, libc::SO_RCVLOWAT, (&raw const bytes).cast(), size) } {
+    match unsafe {
+        libc::setsockopt(fd, libc::SOL_SOCKET, libc::SO_RCVLOWAT, (&raw const bytes).cast(), size)
+    } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
     }
@@ -229,7 +269,15 @@ pub fn hold_back(socket: &impl AsFd, len: usize) -> io::Result<()> {
     let fd = socket.as_fd().as_raw_fd();
     let size = size_of::<libc::c_int>() as libc::socklen_t;
     // SAFETY: the option reads `size` bytes at the address of a number that outlives the call.
-    match unsafe { libc::setsockopt(fd, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, (&raw const bytes).cast(), size) } {
+    match unsafe {
+        libc::setsockopt(
+            fd,
+            libc::IPPROTO_TCP,
+            libc::TCP_NOTSENT_LOWAT,
+            (&raw const bytes).cast(),
+            size,
+        )
+    } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
     }
@@ -241,15 +289,19 @@ pub fn process_usage() -> (Span, u64) {
     let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
     // SAFETY: RUSAGE_SELF with a valid pointer cannot fail.
     unsafe { libc::getrusage(libc::RUSAGE_SELF, &raw mut usage) };
-    let span = |time: libc::timeval| Span::from_secs(time.tv_sec as u64) + Span::from_micros(time.tv_usec as u64);
+    let span = |time: libc::timeval| {
+        Span::from_secs(time.tv_sec as u64) + Span::from_micros(time.tv_usec as u64)
+    };
     // Not `ru_maxrss`: it survives exec, and so tells the size of whoever started us.
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
-    let peak_kib: u64 = peak.and_then(|text| text.trim().trim_end_matches(" kB").parse().ok()).unwrap_or(0);
+    let peak_kib: u64 =
+        peak.and_then(|text| text.trim().trim_end_matches(" kB").parse().ok()).unwrap_or(0);
     (span(usage.ru_utime) + span(usage.ru_stime), peak_kib * 1024)
 }
 
-/// Has the kernel give a connection up half a minute after its peer fell silent: idle (keepalive) or owing acknowledgements.
+/// Has the kernel give a connection up half a minute after its peer fell silent: idle (keepalive)
+/// or owing acknowledgements.
 ///
 /// # Errors
 /// When the socket is none of TCP.
@@ -258,13 +310,16 @@ pub fn notice_dead_peer(stream: &impl AsFd) -> io::Result<()> {
     socket2::SockRef::from(stream).set_tcp_user_timeout(Some(Duration::from_secs(30)))
 }
 
-/// The same only while nothing is on its way to the peer: one that reads slowly, and lets its window close for long, is not dead.
+/// The same only while nothing is on its way to the peer: one that reads slowly, and lets its
+/// window close for long, is not dead.
 ///
 /// # Errors
 /// When the socket is none of TCP.
 pub fn notice_dead_idle_peer(stream: &impl AsFd) -> io::Result<()> {
-    let keepalive =
-        socket2::TcpKeepalive::new().with_time(Duration::from_secs(10)).with_interval(Duration::from_secs(5)).with_retries(4);
+    let keepalive = socket2::TcpKeepalive::new()
+        .with_time(Duration::from_secs(10))
+        .with_interval(Duration::from_secs(5))
+        .with_retries(4);
     socket2::SockRef::from(stream).set_tcp_keepalive(&keepalive)
 }
 
@@ -281,7 +336,12 @@ mod tests {
         fix_send_buffer(&near, Bytes::mib(1)).map_or_else(
             // Without a privilege the system's limit holds.
             |error| assert_eq!((error.fault, error.code), (Fault::Here, "window-buffer")),
-            |()| assert_eq!(socket2::SockRef::from(&near).send_buffer_size().expect("a socket"), 1 << 20),
+            |()| {
+                assert_eq!(
+                    socket2::SockRef::from(&near).send_buffer_size().expect("a socket"),
+                    1 << 20
+                )
+            },
         );
         // Below what any kernel gives (SOCK_MIN_SNDBUF).
         let error = fix_send_buffer(&near, Bytes(512)).expect_err("too small");

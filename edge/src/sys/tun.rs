@@ -1,11 +1,13 @@
-//! TUN devices that hand over whole super-packets. No safe crate sets the offloads of a TUN queue, hence the ioctls.
+//! TUN devices that hand over whole super-packets. No safe crate sets the offloads of a TUN queue,
+//! hence the ioctls.
 
 use rustix::fs::{Mode, OFlags, open};
 use std::ffi::{c_int, c_uint};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 
-/// Bytes of the header before each packet: a `virtio_net_hdr` without merged buffers (virtio 1.2, section 5.1.6).
+/// Bytes of the header before each packet: a `virtio_net_hdr` without merged buffers (virtio 1.2,
+/// section 5.1.6).
 pub const HEADER: usize = 10;
 /// Most bytes of one read: header and the largest IP packet.
 pub const LARGEST: usize = HEADER + 65_535;
@@ -18,7 +20,8 @@ const TUN_F_TSO_ECN: c_uint = 0x08;
 const TUN_F_USO4: c_uint = 0x20;
 const TUN_F_USO6: c_uint = 0x40;
 
-/// Most bytes that the kernel holds of what was written and not yet received: some 200 ms at 10 Gbit/s.
+/// Most bytes that the kernel holds of what was written and not yet received: some 200 ms at 10
+/// Gbit/s.
 static UNRECEIVED: c_int = 256 << 20;
 
 /// What a new device can do.
@@ -28,15 +31,19 @@ pub struct Offloads {
     pub udp: bool,
 }
 
-/// Makes the TUN device `name` in the calling thread's network namespace. It goes when the descriptor is closed.
+/// Makes the TUN device `name` in the calling thread's network namespace. It goes when the
+/// descriptor is closed.
 ///
-/// Reads and writes do not block and carry one packet behind [`HEADER`] bytes. A write leaves the packet in the device's NAPI queue,
-/// so that, once the device is threaded, a thread of the kernel receives it and not the writer.
+/// Reads and writes do not block and carry one packet behind [`HEADER`] bytes. A write leaves the
+/// packet in the device's NAPI queue, so that, once the device is threaded, a thread of the kernel
+/// receives it and not the writer.
 ///
 /// # Errors
-/// `ENOENT` without /dev/net/tun, `EPERM` without `CAP_NET_ADMIN` in the namespace, `EBUSY` when the name is taken.
+/// `ENOENT` without /dev/net/tun, `EPERM` without `CAP_NET_ADMIN` in the namespace, `EBUSY` when
+/// the name is taken.
 pub fn create(name: &str) -> io::Result<(OwnedFd, Offloads)> {
-    let tun = open("/dev/net/tun", OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC, Mode::empty())?;
+    let tun =
+        open("/dev/net/tun", OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC, Mode::empty())?;
     // SAFETY: an all-zero `ifreq` is valid: bytes and integers.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
     if name.len() >= request.ifr_name.len() {
@@ -45,7 +52,8 @@ pub fn create(name: &str) -> io::Result<(OwnedFd, Offloads)> {
     for (to, from) in request.ifr_name.iter_mut().zip(name.bytes()) {
         *to = from as libc::c_char;
     }
-    request.ifr_ifru.ifru_flags = (libc::IFF_TUN | libc::IFF_NO_PI | libc::IFF_VNET_HDR | libc::IFF_NAPI) as libc::c_short;
+    request.ifr_ifru.ifru_flags =
+        (libc::IFF_TUN | libc::IFF_NO_PI | libc::IFF_VNET_HDR | libc::IFF_NAPI) as libc::c_short;
     // SAFETY: TUNSETIFF reads and writes an `ifreq`, which `request` is.
     check(unsafe { libc::ioctl(tun.as_raw_fd(), libc::TUNSETIFF, &raw mut request) })?;
     let header = HEADER as c_int;
@@ -55,7 +63,9 @@ pub fn create(name: &str) -> io::Result<(OwnedFd, Offloads)> {
     check(unsafe { libc::ioctl(tun.as_raw_fd(), libc::TUNSETSNDBUF, &raw const UNRECEIVED) })?;
     let tcp = TUN_F_CSUM | TUN_F_TSO4 | TUN_F_TSO6 | TUN_F_TSO_ECN;
     // SAFETY: TUNSETOFFLOAD takes its flags by value.
-    let udp = unsafe { libc::ioctl(tun.as_raw_fd(), libc::TUNSETOFFLOAD, tcp | TUN_F_USO4 | TUN_F_USO6) } == 0;
+    let udp =
+        unsafe { libc::ioctl(tun.as_raw_fd(), libc::TUNSETOFFLOAD, tcp | TUN_F_USO4 | TUN_F_USO6) }
+            == 0;
     if !udp {
         // SAFETY: as above.
         check(unsafe { libc::ioctl(tun.as_raw_fd(), libc::TUNSETOFFLOAD, tcp) })?;

@@ -1,7 +1,8 @@
 //! Fuzzes `targets::command`.
 #![no_main]
 
-// The file rather than its crate, whose dependencies take minutes to build; the other targets in it are not used here.
+// The file rather than its crate, whose dependencies take minutes to build; the other targets in it
+// are not used here.
 #[allow(dead_code)]
 #[path = "../../src/targets.rs"]
 mod targets;

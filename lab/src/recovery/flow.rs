@@ -31,7 +31,8 @@ pub struct Subject {
 }
 
 impl Subject {
-    /// The control of `algorithm` that can be had everywhere: Linux's own CUBIC, Reno and BBR, else Farline's with `set`.
+    /// The control of `algorithm` that can be had everywhere: Linux's own CUBIC, Reno and BBR, else
+    /// Farline's with `set`.
     pub fn of(algorithm: Algorithm, set: Set) -> Subject {
         Subject { algorithm, set: (!algorithm.is_native()).then_some(set) }
     }
@@ -49,7 +50,13 @@ impl Subject {
         let name = self.algorithm.name().to_owned();
         match self.set {
             None => vec![name],
-            Some(set) => vec![name, "--set".to_owned(), set.to_string(), "--as".to_owned(), self.registered()],
+            Some(set) => vec![
+                name,
+                "--set".to_owned(),
+                set.to_string(),
+                "--as".to_owned(),
+                self.registered(),
+            ],
         }
     }
 }
@@ -67,15 +74,22 @@ pub fn until_registered(name: &str) -> Result<()> {
     Ok(())
 }
 
-/// Runs a flow of `subject` with its window held at `window` for `seconds`, and answers with the lines of the trace. When all is
-/// ready for the flow, `ready` is asked whether it may begin.
+/// Runs a flow of `subject` with its window held at `window` for `seconds`, and answers with the
+/// lines of the trace. When all is ready for the flow, `ready` is asked whether it may begin.
 ///
 /// # Errors
 /// When the flow or the trace failed, or `ready` says no.
-pub fn watch(ends: &dyn Ends, subject: Subject, window: u32, seconds: f64, ready: impl FnOnce() -> Result<()>) -> Result<String> {
+pub fn watch(
+    ends: &dyn Ends,
+    subject: Subject,
+    window: u32,
+    seconds: f64,
+    ready: impl FnOnce() -> Result<()>,
+) -> Result<String> {
     let (device, peer) = ends.route();
     let script = format!(
-        "sysctl -qw net.ipv4.tcp_no_metrics_save=0 && {{ sysctl -qw net.ipv4.tcp_no_ssthresh_metrics_save=0 2>/dev/null || true; }} &&
+        "sysctl -qw net.ipv4.tcp_no_metrics_save=0 && {{ sysctl -qw \
+         net.ipv4.tcp_no_ssthresh_metrics_save=0 2>/dev/null || true; }} &&
          ip route replace {peer}/32 dev {device} ssthresh lock {window} cwnd lock {window}"
     );
     succeed(quiet(&mut ends.at("a", &["sh", "-c", &script])).stderr(Stdio::inherit()));
@@ -92,7 +106,12 @@ pub fn watch(ends: &dyn Ends, subject: Subject, window: u32, seconds: f64, ready
     let mut trace = vec![binary, "--json", "--quiet", "cc", "trace"];
     trace.extend(arguments.iter().map(String::as_str));
     trace.extend(["--every", "4ms", "--for", &span]);
-    let trace = ends.at("a", &trace).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::inherit()).spawn()?;
+    let trace = ends
+        .at("a", &trace)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::inherit())
+        .spawn()?;
     until_registered(&registered)?;
     ready()?;
     let time = format!("{}", seconds.ceil());

@@ -21,7 +21,9 @@ impl Up {
         let up = Up(name.to_owned());
         // What a killed run left of that name goes first.
         up.down();
-        succeed(farline().args(["link", "up", path, "--name", name]).args(more).stdin(Stdio::null()));
+        succeed(
+            farline().args(["link", "up", path, "--name", name]).args(more).stdin(Stdio::null()),
+        );
         up
     }
 
@@ -75,7 +77,8 @@ impl std::fmt::Display for TooBusy {
 
 impl std::error::Error for TooBusy {}
 
-/// Rounds in which a flow comes to any window of these runs, Vegas with its growth every other round too.
+/// Rounds in which a flow comes to any window of these runs, Vegas with its growth every other
+/// round too.
 const SLOW_START: f64 = 10.0;
 
 /// Whether this machine can run these: as root, with namespaces, and with iperf3. Says why not.
@@ -89,11 +92,16 @@ pub fn possible() -> Result<(), String> {
     if Command::new("iperf3").arg("--version").output().is_err() {
         return Err("iperf3 is not installed".to_owned());
     }
-    let output =
-        farline().args(["--json", "cc", "load", "scalable", "--set", "paper", "--as", "fl_probe", "--", "true"]).output();
+    let output = farline()
+        .args([
+            "--json", "cc", "load", "scalable", "--set", "paper", "--as", "fl_probe", "--", "true",
+        ])
+        .output();
     let output = output.map_err(|error| format!("farline does not run: {error}"))?;
-    let said: Vec<Value> =
-        String::from_utf8_lossy(&output.stdout).lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+    let said: Vec<Value> = String::from_utf8_lossy(&output.stdout)
+        .lines()
+        .filter_map(|line| serde_json::from_str(line).ok())
+        .collect();
     match said.iter().find_map(|value| value["error"]["code"].as_str()) {
         Some(code @ ("congestion-capability" | "kernel-btf" | "kernel-too-old")) => {
             Err(format!("this kernel loads no BPF: {code}"))
@@ -121,9 +129,10 @@ pub fn kernel(run: &Run, name: &str) -> Result<Recovery> {
     .flat_map(|(option, value)| [option.to_owned(), value])
     .collect();
     let events: Vec<String> = match &run.trouble {
-        Trouble::Losses(spans) => {
-            spans.iter().map(|span| format!("{}s:a-to-b:lose=1", trouble_at + span.as_secs_f64())).collect()
-        }
+        Trouble::Losses(spans) => spans
+            .iter()
+            .map(|span| format!("{}s:a-to-b:lose=1", trouble_at + span.as_secs_f64()))
+            .collect(),
         Trouble::Burst(span) => {
             let cross = rate.as_bps() / 10 * 9 / 1_000;
             vec![format!("{trouble_at}s:a-to-b:cross={cross}k/{}ms", span.as_nanos() / 1_000_000)]
@@ -133,7 +142,11 @@ pub fn kernel(run: &Run, name: &str) -> Result<Recovery> {
     let link = Up::new(name, "custom", &more);
     let up_at = monotonic();
     let subject = Subject::of(run.algorithm, run.set);
-    ensure!(subject.set.is_some() || run.set == Set::Linux, "the kernel's own {} has Linux's constants", run.algorithm);
+    ensure!(
+        subject.set.is_some() || run.set == Set::Linux,
+        "the kernel's own {} has Linux's constants",
+        run.algorithm
+    );
     let ready = || {
         let least = 1.2 + 12.0 * run.rtt.as_secs_f64();
         ensure!(monotonic() - up_at < trouble_at - least, TooBusy("it was not ready in time"));
@@ -158,10 +171,12 @@ pub fn kernel(run: &Run, name: &str) -> Result<Recovery> {
 
 const STOOD_STILL: &str = "the link stood still for longer than a round trip";
 
-/// Whether a packet was late by more than a round trip: the sender then takes for lost what is not, and one such stop is less than the one
-/// packet in a hundred that makes a link inexact.
+/// Whether a packet was late by more than a round trip: the sender then takes for lost what is not,
+/// and one such stop is less than the one packet in a hundred that makes a link inexact.
 fn stood_still(stats: &Value, run: &Run) -> bool {
-    let late = ["a_to_b", "b_to_a"].into_iter().flat_map(|way| ["lateness", "stamping"].map(|what| &stats[way][what]["max_us"]));
+    let late = ["a_to_b", "b_to_a"]
+        .into_iter()
+        .flat_map(|way| ["lateness", "stamping"].map(|what| &stats[way][what]["max_us"]));
     late.filter_map(Value::as_f64).any(|late| late > run.rtt.as_secs_f64() * 1e6)
 }
 
@@ -170,7 +185,9 @@ fn judged(run: &Run, lines: &str, stats: &Value, up_at: f64, trouble_at: f64) ->
     let samples = pick(lines, f64::from(run.window))?;
     // Vegas heeds the burst's queue as long as the burst lasts; the others add to it.
     let free_at = match &run.trouble {
-        Trouble::Burst(span) if run.algorithm == Algorithm::Vegas => up_at + trouble_at + span.as_secs_f64(),
+        Trouble::Burst(span) if run.algorithm == Algorithm::Vegas => {
+            up_at + trouble_at + span.as_secs_f64()
+        }
         _ => 0.0,
     };
     let mut recovery = evaluate(&samples, f64::from(run.window), up_at + trouble_at, free_at)?;

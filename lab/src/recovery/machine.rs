@@ -6,7 +6,8 @@ use farline_core::congestion::sim::{Scenario, Simulation, Why};
 use farline_core::units::{Bytes, Rate, Span, Time};
 use farline_core::wan::{Change, Direction};
 
-/// Runs it with the pure machine, over a path with a round-trip time of `rtt` seconds: the one that the kernel's flow measured.
+/// Runs it with the pure machine, over a path with a round-trip time of `rtt` seconds: the one that
+/// the kernel's flow measured.
 ///
 /// # Panics
 /// When the trouble made no reduction: the simulated link does as it is told.
@@ -18,11 +19,18 @@ pub fn simulated(run: &Run, rtt: f64) -> Recovery {
     let begins = rtt.mul_f64(5.0);
     let rate = run.rate();
     let changes = match &run.trouble {
-        Trouble::Losses(spans) => spans.iter().map(|&span| (begins + span, Change::Lose(1))).collect(),
-        Trouble::Burst(span) => vec![(begins, Change::Cross(Rate::from_bps(rate.as_bps() / 10 * 9), Some(*span)))],
+        Trouble::Losses(spans) => {
+            spans.iter().map(|&span| (begins + span, Change::Lose(1))).collect()
+        }
+        Trouble::Burst(span) => {
+            vec![(begins, Change::Cross(Rate::from_bps(rate.as_bps() / 10 * 9), Some(*span)))]
+        }
     };
     let scenario = Scenario {
-        direction: Direction { queue: rate.bytes_in(rtt), ..Direction::new(rate, rtt.mul_f64(0.5), rtt) },
+        direction: Direction {
+            queue: rate.bytes_in(rtt),
+            ..Direction::new(rate, rtt.mul_f64(0.5), rtt)
+        },
         changes,
         flows: vec![(run.algorithm, run.set, start)],
         sample_every: Span::from_millis(4),
@@ -38,8 +46,12 @@ pub fn simulated(run: &Run, rtt: f64) -> Recovery {
         let next = found.get(n + 1).map(|next| next.at);
         // Slow start after a timeout is over where the threshold is.
         let ended = reduction.ended.filter(|&ended| next.is_none_or(|next| ended < next));
-        let within = |at: Time| ended.is_some_and(|ended| at >= ended) && next.is_none_or(|next| at < next);
-        let points = simulation.trace(0).iter().filter(|point| within(point.at) && point.window >= reduction.after - 0.5);
+        let within =
+            |at: Time| ended.is_some_and(|ended| at >= ended) && next.is_none_or(|next| at < next);
+        let points = simulation
+            .trace(0)
+            .iter()
+            .filter(|point| within(point.at) && point.window >= reduction.after - 0.5);
         let points: Vec<(Time, f64)> = points.map(|point| (point.at, point.window)).collect();
         let first = points.first().copied();
         reductions.push(Reduction {
@@ -48,12 +60,25 @@ pub fn simulated(run: &Run, rtt: f64) -> Recovery {
             lasted: first.map(|(at, _)| at.since(reduction.at).as_secs_f64()),
             from: first.map_or(reduction.after, |(_, packets)| packets),
             timeout: reduction.why == Why::Timeout,
-            trace: points.iter().map(|&(at, packets)| (at.since(points[0].0).as_secs_f64(), packets)).collect(),
+            trace: points
+                .iter()
+                .map(|&(at, packets)| (at.since(points[0].0).as_secs_f64(), packets))
+                .collect(),
         });
     }
     let last = reductions.last().expect("the trouble made a reduction");
-    // A kernel's window is a whole number; BIC's search ends at steps of Smin, and CUBIC's plateau is flat.
-    let seconds = last.trace.iter().find(|(_, packets)| *packets >= window - 0.02).map(|(time, _)| *time);
+    // A kernel's window is a whole number; BIC's search ends at steps of Smin, and CUBIC's plateau
+    // is flat.
+    let seconds =
+        last.trace.iter().find(|(_, packets)| *packets >= window - 0.02).map(|(time, _)| *time);
     let depth = reductions.iter().map(|reduction| reduction.from).fold(f64::INFINITY, f64::min);
-    Recovery { depth, from: last.from, seconds, reductions, rtt: rtt.as_secs_f64(), used: 1.0, inexact: Vec::new() }
+    Recovery {
+        depth,
+        from: last.from,
+        seconds,
+        reductions,
+        rtt: rtt.as_secs_f64(),
+        used: 1.0,
+        inexact: Vec::new(),
+    }
 }

@@ -34,15 +34,17 @@ impl From<&farline::kernelcc::Sample> for Sample {
     }
 }
 
-/// The samples of the one flow in a trace's lines that came to a window of `window` packets: a test's flow has a control connection
-/// beside it.
+/// The samples of the one flow in a trace's lines that came to a window of `window` packets: a
+/// test's flow has a control connection beside it.
 ///
 /// # Errors
 /// When none did.
 pub fn pick(lines: &str, window: f64) -> Result<Vec<Sample>> {
-    let samples: Vec<Value> = lines.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+    let samples: Vec<Value> =
+        lines.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
     let number = |sample: &Value, key: &str| sample[key].as_f64();
-    let ours = samples.iter().find(|sample| number(sample, "cwnd").is_some_and(|cwnd| cwnd >= window));
+    let ours =
+        samples.iter().find(|sample| number(sample, "cwnd").is_some_and(|cwnd| cwnd >= window));
     let flow = ours.with_context(|| format!("no flow came to {window} packets"))?["flow"].clone();
     let sample = |sample: &Value| {
         Some(Sample {
@@ -57,7 +59,8 @@ pub fn pick(lines: &str, window: f64) -> Result<Vec<Sample>> {
     Ok(samples.iter().filter(|sample| sample["flow"] == flow).filter_map(sample).collect())
 }
 
-/// When the youngest flow in a trace's lines began, in seconds of the monotonic clock: the one that carries data.
+/// When the youngest flow in a trace's lines began, in seconds of the monotonic clock: the one that
+/// carries data.
 pub(crate) fn began(lines: &str) -> Option<f64> {
     let mut flows: Vec<(Value, f64)> = Vec::new();
     for sample in lines.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok()) {
@@ -74,13 +77,22 @@ fn is_open(sample: &Sample) -> bool {
     matches!(sample.state.as_str(), "open" | "disorder")
 }
 
-/// Finds the reductions after the flow stood at `window` packets, and its way back there. `trouble_at` is when what made them began,
-/// and before `free_at` the way back does not begin: a control that yields to a queue waits until the queue is gone.
+/// Finds the reductions after the flow stood at `window` packets, and its way back there.
+/// `trouble_at` is when what made them began, and before `free_at` the way back does not begin: a
+/// control that yields to a queue waits until the queue is gone.
 ///
 /// # Errors
 /// When there was none.
-pub fn evaluate(samples: &[Sample], window: f64, trouble_at: f64, free_at: f64) -> Result<Recovery> {
-    let stood = samples.iter().position(|sample| sample.window >= window).context("the flow never stood")?;
+pub fn evaluate(
+    samples: &[Sample],
+    window: f64,
+    trouble_at: f64,
+    free_at: f64,
+) -> Result<Recovery> {
+    let stood = samples
+        .iter()
+        .position(|sample| sample.window >= window)
+        .context("the flow never stood")?;
     let samples = &samples[stood..];
     let is_reduction = |i: usize| {
         let (before, now) = (&samples[i - 1], &samples[i]);
@@ -91,13 +103,21 @@ pub fn evaluate(samples: &[Sample], window: f64, trouble_at: f64, free_at: f64) 
     let mut reductions = Vec::new();
     for (n, &i) in found.iter().enumerate() {
         let next = found.get(n + 1).copied().unwrap_or(samples.len());
-        let ended = (i..next).find(|&k| samples[k].state == "open" && samples[k].window >= samples[k].threshold);
-        // One recovery after the other: between two samples the first ended, at its threshold. So it did where more was left than the window
-        // that was seen last, which recovery had made small: no reduction leaves more than there was.
+        let ended = (i..next)
+            .find(|&k| samples[k].state == "open" && samples[k].window >= samples[k].threshold);
+        // One recovery after the other: between two samples the first ended, at its threshold. So
+        // it did where more was left than the window that was seen last, which recovery had made
+        // small: no reduction leaves more than there was.
         let (last, now) = (&samples[i - 1], &samples[i]);
         let again = now.state == "recovery" && last.state == "recovery";
-        let before = if again || now.threshold > last.window { last.threshold } else { last.window };
-        let after = |k: usize| samples[k..next].iter().map(|sample| (sample.at - samples[k].at, sample.window)).collect();
+        let before =
+            if again || now.threshold > last.window { last.threshold } else { last.window };
+        let after = |k: usize| {
+            samples[k..next]
+                .iter()
+                .map(|sample| (sample.at - samples[k].at, sample.window))
+                .collect()
+        };
         reductions.push(Reduction {
             at: samples[i].at - trouble_at,
             before,
@@ -111,33 +131,41 @@ pub fn evaluate(samples: &[Sample], window: f64, trouble_at: f64, free_at: f64) 
     let ended = last.lasted.map_or(f64::INFINITY, |lasted| trouble_at + last.at + lasted);
     let after = || samples.iter().filter(|sample| sample.at >= ended.max(free_at));
     let least = after().map(|sample| sample.window).fold(f64::INFINITY, f64::min);
-    // Vegas gives way to a queue without a loss, and a flow with little on its way may be left below its threshold: where its window
-    // was least, or slow start brought it back from there, its way back begins.
+    // Vegas gives way to a queue without a loss, and a flow with little on its way may be left
+    // below its threshold: where its window was least, or slow start brought it back from there,
+    // its way back begins.
     let (began, from) = match after().rfind(|sample| sample.window <= least) {
         Some(lowest) if least < last.from || ended < free_at => {
-            let mut grown = after().filter(|sample| sample.at >= lowest.at && sample.window >= sample.threshold);
+            let mut grown = after()
+                .filter(|sample| sample.at >= lowest.at && sample.window >= sample.threshold);
             grown.next().map_or((lowest.at, least), |sample| (sample.at, sample.window))
         }
         _ => (ended, last.from),
     };
     let depth = reductions.iter().map(|reduction| reduction.from).fold(least, f64::min);
-    let whole = after().find(|sample| sample.at >= began && sample.window >= window).map(|sample| sample.at);
-    let way: Vec<&Sample> =
-        samples.iter().filter(|sample| (began..=whole.unwrap_or(f64::INFINITY)).contains(&sample.at)).collect();
+    let whole = after()
+        .find(|sample| sample.at >= began && sample.window >= window)
+        .map(|sample| sample.at);
+    let way: Vec<&Sample> = samples
+        .iter()
+        .filter(|sample| (began..=whole.unwrap_or(f64::INFINITY)).contains(&sample.at))
+        .collect();
     let (rtt, used) = way_back(&way).unwrap_or((samples[samples.len() - 1].rtt, 1.0));
     let seconds = whole.map(|whole| whole - began);
     Ok(Recovery { reductions, depth, from, seconds, rtt, used, inexact: Vec::new() })
 }
 
-/// The mean round-trip time on the way back, and which part of the window was used: packets delivered to those that the window
-/// let through.
+/// The mean round-trip time on the way back, and which part of the window was used: packets
+/// delivered to those that the window let through.
 fn way_back(way: &[&Sample]) -> Option<(f64, f64)> {
     let (first, last) = (way.first()?, way.last()?);
     let elapsed = last.at - first.at;
     if elapsed <= 0.0 {
         return None;
     }
-    let over = |of: fn(&Sample) -> f64| way.windows(2).map(|pair| of(pair[0]) * (pair[1].at - pair[0].at)).sum::<f64>();
+    let over = |of: fn(&Sample) -> f64| {
+        way.windows(2).map(|pair| of(pair[0]) * (pair[1].at - pair[0].at)).sum::<f64>()
+    };
     let rtt = over(|sample| sample.rtt) / elapsed;
     let allowed = over(|sample| sample.window / sample.rtt);
     Some((rtt, f64::from(last.delivered.wrapping_sub(first.delivered)) / allowed))
@@ -179,22 +207,30 @@ mod tests {
         let later = evaluate(&samples, 100.0, 2.5, 3.7).expect("there are two");
         assert_eq!(later.from, 30.0);
         assert!((later.seconds.expect("back") - 1.0).abs() < 1e-9);
-        // A flow that is left below its threshold comes back by slow start first, and that is no part of the way back.
+        // A flow that is left below its threshold comes back by slow start first, and that is no
+        // part of the way back.
         let mut below = samples.to_vec();
         below.insert(8, sample(3.9, 10.0, 30.0, "open"));
         below.insert(9, sample(4.0, 30.0, 30.0, "open"));
         let below = evaluate(&below, 100.0, 2.5, 0.0).expect("there are two");
         assert_eq!((below.depth, below.from), (10.0, 30.0));
         assert!((below.seconds.expect("back") - 0.8).abs() < 1e-9);
-        // Two recoveries with nothing seen between them: the second reduced what the first had left, not what was on its way.
+        // Two recoveries with nothing seen between them: the second reduced what the first had
+        // left, not what was on its way.
         let mut again = samples.to_vec();
         again.splice(5..6, [sample(3.3, 55.0, 25.0, "recovery")]);
         let again = evaluate(&again, 100.0, 2.5, 0.0).expect("there are two");
-        assert_eq!((again.reductions.len(), again.reductions[1].before, again.reductions[1].from), (2, 50.0, 30.0));
+        assert_eq!(
+            (again.reductions.len(), again.reductions[1].before, again.reductions[1].from),
+            (2, 50.0, 30.0)
+        );
         // The same where the first is seen to end, with the small window that was on its way.
         let mut seen = samples.to_vec();
         seen.splice(4..6, [sample(3.2, 20.0, 50.0, "open"), sample(3.3, 20.0, 30.0, "recovery")]);
-        assert_eq!(evaluate(&seen, 100.0, 2.5, 0.0).expect("there are two").reductions[1].before, 50.0);
+        assert_eq!(
+            evaluate(&seen, 100.0, 2.5, 0.0).expect("there are two").reductions[1].before,
+            50.0
+        );
         assert!(evaluate(&samples[..3], 100.0, 2.5, 0.0).is_err());
     }
 }

@@ -1,6 +1,10 @@
-//! What a copy does when the path dies, the interface goes down, a process is killed or a device is removed, and how it goes on.
+//! What a copy does when the path dies, the interface goes down, a process is killed or a device is
+//! removed, and how it goes on.
 
-use crate::ends::{CALM, End, MIB, Proof, SlowCopy, add_device, assert_same, far_node, ip, is_iwarp, is_running, weather};
+use crate::ends::{
+    CALM, End, MIB, Proof, SlowCopy, add_device, assert_same, far_node, ip, is_iwarp, is_running,
+    weather,
+};
 use farline_lab::{Running, farline};
 use rustix::process::Signal;
 use serde_json::Value;
@@ -9,13 +13,15 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// A copy that verbs carry, of which something is durable: the node's journal has more than its beginning.
+/// A copy that verbs carry, of which something is durable: the node's journal has more than its
+/// beginning.
 fn begun(more: &[&str]) -> SlowCopy {
     let (mut copy, proof) = SlowCopy::begun(&[&["--channel", "rdma"], more].concat());
     let until = Instant::now() + Duration::from_secs(120);
     let journaled = |root: &Path| {
         let entries = std::fs::read_dir(root).expect("the root").flatten();
-        let mut journals = entries.filter(|entry| entry.file_name().to_string_lossy().contains(".journal."));
+        let mut journals =
+            entries.filter(|entry| entry.file_name().to_string_lossy().contains(".journal."));
         journals.any(|entry| entry.metadata().is_ok_and(|metadata| metadata.len() > 300))
     };
     while !journaled(&copy.root) {
@@ -39,14 +45,19 @@ fn last_words(copy: &mut SlowCopy) -> String {
 fn goes_on_by_verbs(copy: &SlowCopy) {
     let proof = Proof::of(End::Near);
     let resumed = go_on(copy, &copy.url);
-    assert_eq!((&resumed["data_path"], &resumed["verified"]), (&"rdma".into(), &true.into()), "{resumed}");
+    assert_eq!(
+        (&resumed["data_path"], &resumed["verified"]),
+        (&"rdma".into(), &true.into()),
+        "{resumed}"
+    );
     let before = resumed["resumed_bytes"].as_u64().expect("a number");
     assert!(before >= MIB as u64, "{resumed}");
     proof.holds(resumed["bytes"].as_u64().expect("a number") - before);
     assert_same(&copy.source, &copy.root.join("there"));
 }
 
-/// Waits until a node can be reached again: the kernel takes a while to notice an interface that is up, and to ask for an address anew.
+/// Waits until a node can be reached again: the kernel takes a while to notice an interface that is
+/// up, and to ask for an address anew.
 fn await_path(url: &str) {
     let until = Instant::now() + Duration::from_secs(60);
     while std::net::TcpStream::connect(url.trim_start_matches("farline://")).is_err() {
@@ -59,7 +70,10 @@ fn go_on(copy: &SlowCopy, url: &str) -> Value {
     let until = Instant::now() + Duration::from_secs(120);
     loop {
         let mut command = farline();
-        command.args(["--json", "cp", "--channel", "rdma"]).arg(&copy.source).arg(format!("{url}/there"));
+        command
+            .args(["--json", "cp", "--channel", "rdma"])
+            .arg(&copy.source)
+            .arg(format!("{url}/there"));
         let out = command.output().expect("farline runs");
         let said: Value = serde_json::from_slice(&out.stdout).expect("an object");
         if said["error"]["code"] != "busy" || Instant::now() > until {
@@ -82,12 +96,15 @@ fn a_path_that_dies_is_an_error_and_the_copy_goes_on_when_it_is_back() {
         let said = last_words(&mut copy);
         if goes_down {
             // It has forgotten the route that lab/verbs gave it.
-            ["link set vb up", "route add 10.9.1.1/32 dev vb src 10.9.1.2"].into_iter().for_each(ip);
+            ["link set vb up", "route add 10.9.1.1/32 dev vb src 10.9.1.2"]
+                .into_iter()
+                .for_each(ip);
         } else {
             weather(CALM);
         }
         await_path(&copy.url);
-        let said: Value = serde_json::from_str(&said).unwrap_or_else(|error| panic!("{said}: {error}"));
+        let said: Value =
+            serde_json::from_str(&said).unwrap_or_else(|error| panic!("{said}: {error}"));
         assert_eq!(said["error"]["fault"], "between", "{said}");
         goes_on_by_verbs(&copy);
     }
@@ -109,24 +126,39 @@ fn a_device_that_is_removed_is_named_and_the_copy_goes_on_without_it() {
         return;
     }
     if std::env::var_os("GUEST_KIND").is_some_and(|kind| kind == "uml") {
-        // Built in, verbs come to the device after rdma_cm, and the last that came is asked to leave first: it waits for programs, which
-        // nobody has told yet.
+        // Built in, verbs come to the device after rdma_cm, and the last that came is asked to
+        // leave first: it waits for programs, which nobody has told yet.
         eprintln!("skipped: this kernel's device stays until nobody uses it");
         return;
     }
     let mut copy = begun(&["--timeout", "30"]);
     // The kernel removes it when the last program that has it open has ended.
-    let mut removing = Running(Command::new("rdma").args(["link", "delete", &End::Far.device()]).spawn().expect("rdma runs"));
+    let mut removing = Running(
+        Command::new("rdma")
+            .args(["link", "delete", &End::Far.device()])
+            .spawn()
+            .expect("rdma runs"),
+    );
     let said = last_words(&mut copy);
     let said: Value = serde_json::from_str(&said).unwrap_or_else(|error| panic!("{said}: {error}"));
-    assert!(said["error"]["message"].as_str().is_some_and(|text| text.contains("removed")), "{said}");
+    assert!(
+        said["error"]["message"].as_str().is_some_and(|text| text.contains("removed")),
+        "{said}"
+    );
     copy.node.end(Signal::KILL);
     assert!(removing.0.wait().expect("it ends").success());
 
     let (_far, url) = far_node(&copy.root, &[]);
     let resumed = go_on(&copy, &url);
     add_device(&End::Far.device(), "vb");
-    assert_eq!((&resumed["data_path"], &resumed["verified"]), (&"direct".into(), &true.into()), "{resumed}");
-    assert!(resumed["resumed_bytes"].as_u64().is_some_and(|bytes| bytes >= MIB as u64), "{resumed}");
+    assert_eq!(
+        (&resumed["data_path"], &resumed["verified"]),
+        (&"direct".into(), &true.into()),
+        "{resumed}"
+    );
+    assert!(
+        resumed["resumed_bytes"].as_u64().is_some_and(|bytes| bytes >= MIB as u64),
+        "{resumed}"
+    );
     assert_same(&copy.source, &copy.root.join("there"));
 }

@@ -1,4 +1,5 @@
-//! Two RDMA devices with a wire between them, a node at the far one, and copies whose blocks verbs must have carried.
+//! Two RDMA devices with a wire between them, a node at the far one, and copies whose blocks verbs
+//! must have carried.
 
 use crate::tap::{Pair, Tap};
 use farline_lab::files::random;
@@ -47,13 +48,21 @@ impl End {
     /// What its device has counted; soft-iWARP counts nothing.
     pub(crate) fn counted(self, what: &str) -> u64 {
         let path = format!("/sys/class/infiniband/{}/ports/1/hw_counters/{what}", self.device());
-        let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}; {WHY}"));
+        let text =
+            std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}; {WHY}"));
         text.trim().parse().expect("a number")
     }
 
     /// Packets of all kinds that the weather has taken from those that it sent.
     pub(crate) fn lost(self) -> u64 {
-        let said = json_of(Command::new("tc").args(["-s", "-j", "qdisc", "show", "dev", &self.interface()]));
+        let said = json_of(Command::new("tc").args([
+            "-s",
+            "-j",
+            "qdisc",
+            "show",
+            "dev",
+            &self.interface(),
+        ]));
         said[0]["drops"].as_u64().unwrap_or_else(|| panic!("no count: {said}"))
     }
 }
@@ -79,7 +88,8 @@ pub(crate) fn ip(words: &str) {
 /// What the wire does from now on, in the words of netem.
 pub(crate) fn weather(netem: &str) {
     for end in [End::Near, End::Far] {
-        let words = format!("qdisc replace dev {} root netem limit 100000 {netem}", end.interface());
+        let words =
+            format!("qdisc replace dev {} root netem limit 100000 {netem}", end.interface());
         succeed(Command::new("tc").args(words.split(' ')));
     }
 }
@@ -88,7 +98,11 @@ pub(crate) fn weather(netem: &str) {
 pub(crate) fn wire() {
     static MADE: Once = Once::new();
     MADE.call_once(|| {
-        succeed(Command::new("lab/verbs").current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the repository")));
+        succeed(
+            Command::new("lab/verbs").current_dir(
+                Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the repository"),
+            ),
+        );
     });
 }
 
@@ -96,7 +110,10 @@ pub(crate) fn wire() {
 pub(crate) fn far_node(root: &Path, more: &[&str]) -> (Running, String) {
     std::fs::create_dir_all(root).expect("a folder");
     let mut command = farline();
-    command.args(["--json", "serve", "--anonymous", "write", "--listen", "10.9.1.2:0", "--root"]).arg(root).args(more);
+    command
+        .args(["--json", "serve", "--anonymous", "write", "--listen", "10.9.1.2:0", "--root"])
+        .arg(root)
+        .args(more);
     let (running, url) = announced(&mut command);
     (running, url.replacen("ftp://", "farline://", 1))
 }
@@ -106,7 +123,12 @@ pub(crate) fn plant(path: &Path, len: usize) {
 }
 
 pub(crate) fn assert_same(a: &Path, b: &Path) {
-    assert!(std::fs::read(a).expect("read") == std::fs::read(b).expect("read"), "{} and {} differ", a.display(), b.display());
+    assert!(
+        std::fs::read(a).expect("read") == std::fs::read(b).expect("read"),
+        "{} and {} differ",
+        a.display(),
+        b.display()
+    );
 }
 
 pub(crate) fn notes(result: &Value) -> String {
@@ -147,18 +169,30 @@ impl Proof {
         Proof { tap: Tap::new(), sender, packets }
     }
 
-    /// Verbs carried `bytes` since: the sender's device counted their packets, the wire saw them go to queue pairs, and what TCP carried
-    /// besides is a control connection's.
+    /// Verbs carried `bytes` since: the sender's device counted their packets, the wire saw them go
+    /// to queue pairs, and what TCP carried besides is a control connection's.
     #[track_caller]
     pub(crate) fn holds(self, bytes: u64) -> Carried {
         let seen = self.tap.seen();
         let carried = Carried { pairs: seen.pairs(self.sender.address()) };
         let found: u64 = carried.pairs.iter().map(|pair| pair.bytes).sum();
-        assert!(found >= bytes, "{bytes} bytes, of which verbs carried {found}, TCP {}", seen.tcp_bytes());
-        assert!(seen.tcp_bytes() < 200_000 + bytes / 8, "{bytes} bytes, and {} by TCP", seen.tcp_bytes());
+        assert!(
+            found >= bytes,
+            "{bytes} bytes, of which verbs carried {found}, TCP {}",
+            seen.tcp_bytes()
+        );
+        assert!(
+            seen.tcp_bytes() < 200_000 + bytes / 8,
+            "{bytes} bytes, and {} by TCP",
+            seen.tcp_bytes()
+        );
         if !is_iwarp() {
             let packets = self.sender.counted("sent_pkts") - self.packets;
-            assert!(packets >= bytes / MOST_PAYLOAD, "{bytes} bytes in {packets} packets of {}", self.sender.device());
+            assert!(
+                packets >= bytes / MOST_PAYLOAD,
+                "{bytes} bytes in {packets} packets of {}",
+                self.sender.device()
+            );
         }
         carried
     }
@@ -177,17 +211,26 @@ pub(crate) fn by_verbs(command: &mut Command, sender: End) -> (Value, Carried) {
 /// Copies, which verbs must have carried, and says whole what was.
 #[track_caller]
 pub(crate) fn copy(args: &[&str]) -> (Value, Carried) {
-    let sender = if args.last().is_some_and(|to| to.starts_with("farline://")) { End::Near } else { End::Far };
+    let sender = if args.last().is_some_and(|to| to.starts_with("farline://")) {
+        End::Near
+    } else {
+        End::Far
+    };
     let (result, carried) = by_verbs(farline().args(["--json", "cp"]).args(args), sender);
     assert_eq!(result["verified"], true, "{result}");
     (result, carried)
 }
 
-/// Copies by a command that asks for RDMA, which must come about by TCP; answers with what was said of it.
+/// Copies by a command that asks for RDMA, which must come about by TCP; answers with what was said
+/// of it.
 #[track_caller]
 pub(crate) fn by_tcp_instead(command: &mut Command) -> String {
     let result = json_of(command);
-    assert_eq!((&result["data_path"], &result["verified"]), (&"direct".into(), &true.into()), "{result}");
+    assert_eq!(
+        (&result["data_path"], &result["verified"]),
+        (&"direct".into(), &true.into()),
+        "{result}"
+    );
     let notes = notes(&result);
     assert_eq!(notes.matches("over TCP instead of RDMA").count(), 1, "{notes}");
     notes
@@ -213,7 +256,11 @@ impl SlowCopy {
         let (node, url) = far_node(&root, &[]);
         let proof = Proof::of(End::Near);
         let mut command = farline();
-        command.args(["--json", "cp", "--limit", "4M"]).args(more).arg(&source).arg(format!("{url}/there"));
+        command
+            .args(["--json", "cp", "--limit", "4M"])
+            .args(more)
+            .arg(&source)
+            .arg(format!("{url}/there"));
         let running = Running(command.stdout(Stdio::piped()).spawn().expect("farline runs"));
         (SlowCopy { running, node, url, root, source, _dir: dir }, proof)
     }

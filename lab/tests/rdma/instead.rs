@@ -1,6 +1,10 @@
-//! What comes about instead where the other end, the path or this host cannot do what was wished for, and the line that says so.
+//! What comes about instead where the other end, the path or this host cannot do what was wished
+//! for, and the line that says so.
 
-use crate::ends::{MIB, add_device, assert_same, by_tcp_instead, copy, device, far_node, ip, is_iwarp, notes, plant, wire};
+use crate::ends::{
+    MIB, add_device, assert_same, by_tcp_instead, copy, device, far_node, ip, is_iwarp, notes,
+    plant, wire,
+};
 use farline_lab::{farline, node};
 use std::io::{BufRead, BufReader, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -14,24 +18,32 @@ fn to_a_node_that_does_not_say_that_it_reads_blocks_are_written_and_one_line_say
     let source = dir.path().join("source");
     plant(&source, MIB);
     let (_node, url) = far_node(&dir.path().join("root"), &[]);
-    let node = url.trim_start_matches("farline://").trim_end_matches('/').parse().expect("an address");
+    let node =
+        url.trim_start_matches("farline://").trim_end_matches('/').parse().expect("an address");
     let relay = mute(node, "FARLINE RDMA READ");
     let drivers = ["rdma:2:read", "rdma:2:exchange:read"];
     for driver in &drivers[..if is_iwarp() { 1 } else { 2 }] {
-        let (result, _) = copy(&["--channel", driver, source.to_str().expect("UTF-8"), &format!("farline://{relay}/{driver}")]);
+        let (result, _) = copy(&[
+            "--channel",
+            driver,
+            source.to_str().expect("UTF-8"),
+            &format!("farline://{relay}/{driver}"),
+        ]);
         assert_eq!(notes(&result).matches("RDMA WRITE instead of READ").count(), 1, "{result}");
         assert_same(&source, &dir.path().join("root").join(driver));
     }
 }
 
-/// A relay to the node's control port, at the node's own address, that leaves out lines with `word`.
+/// A relay to the node's control port, at the node's own address, that leaves out lines with
+/// `word`.
 fn mute(node: SocketAddr, word: &'static str) -> SocketAddr {
     let listener = TcpListener::bind((node.ip(), 0)).expect("a port");
     let address = listener.local_addr().expect("bound");
     let carry = |from: TcpStream, mut to: TcpStream, without: Option<&'static str>| {
         std::thread::spawn(move || {
             for line in BufReader::new(from).split(b'\n').map_while(Result::ok) {
-                let is_left_out = without.is_some_and(|word| String::from_utf8_lossy(&line).contains(word));
+                let is_left_out =
+                    without.is_some_and(|word| String::from_utf8_lossy(&line).contains(word));
                 if !is_left_out && to.write_all(&[&line[..], b"\n"].concat()).is_err() {
                     break;
                 }
@@ -42,7 +54,11 @@ fn mute(node: SocketAddr, word: &'static str) -> SocketAddr {
     std::thread::spawn(move || {
         for client in listener.incoming().map_while(Result::ok) {
             let there = TcpStream::connect(node).expect("the node listens");
-            carry(client.try_clone().expect("a descriptor"), there.try_clone().expect("a descriptor"), None);
+            carry(
+                client.try_clone().expect("a descriptor"),
+                there.try_clone().expect("a descriptor"),
+                None,
+            );
             carry(there, client, Some(word));
         }
     });
@@ -53,19 +69,29 @@ fn mute(node: SocketAddr, word: &'static str) -> SocketAddr {
 #[ignore = "needs two RDMA devices: make lab"]
 fn a_node_whose_address_has_no_device_is_reached_by_tcp_and_said_so() {
     wire();
-    ["link add plain type dummy", "addr add 10.9.2.1/24 dev plain", "link set plain up"].into_iter().for_each(ip);
+    ["link add plain type dummy", "addr add 10.9.2.1/24 dev plain", "link set plain up"]
+        .into_iter()
+        .for_each(ip);
     let dir = tempfile::tempdir().expect("a folder");
     let source = dir.path().join("source");
     plant(&source, MIB);
     let (_node, url) = node(dir.path(), "write", &["--listen", "10.9.2.1:0"]);
     let there = format!("{}/there", url.replacen("ftp://", "farline://", 1));
-    let said = by_tcp_instead(farline().args(["--json", "cp", "--channel", "rdma", source.to_str().expect("UTF-8"), &there]));
+    let said = by_tcp_instead(farline().args([
+        "--json",
+        "cp",
+        "--channel",
+        "rdma",
+        source.to_str().expect("UTF-8"),
+        &there,
+    ]));
     assert!(said.contains("no RDMA device here has the address 10.9.2.1"), "{said}");
 }
 
 #[test]
 #[ignore = "needs two RDMA devices: make lab"]
-fn ends_of_different_mtu_a_port_that_is_down_and_memory_that_may_not_be_locked_are_told_and_copied_by_tcp() {
+fn ends_of_different_mtu_a_port_that_is_down_and_memory_that_may_not_be_locked_are_told_and_copied_by_tcp()
+ {
     wire();
     let dir = tempfile::tempdir().expect("a folder");
     let source = dir.path().join("source");
@@ -84,11 +110,18 @@ fn ends_of_different_mtu_a_port_that_is_down_and_memory_that_may_not_be_locked_a
     }
 
     // Root may lock what it likes, unless it gave that right away.
-    let limited = ["--bounding-set=-ipc_lock", "--inh-caps=-ipc_lock", "prlimit", "--memlock=65536:65536"];
-    let said = by_tcp_instead(Command::new("setpriv").args(limited).arg(farline_lab::farline_binary()).args(wish));
-    assert!(said.contains("this process may lock 64 KiB at most") && said.contains("ulimit -l"), "{said}");
+    let limited =
+        ["--bounding-set=-ipc_lock", "--inh-caps=-ipc_lock", "prlimit", "--memlock=65536:65536"];
+    let said = by_tcp_instead(
+        Command::new("setpriv").args(limited).arg(farline_lab::farline_binary()).args(wish),
+    );
+    assert!(
+        said.contains("this process may lock 64 KiB at most") && said.contains("ulimit -l"),
+        "{said}"
+    );
 
-    // The node's interface has no carrier, because the other end of its wire is down; its own address still answers itself.
+    // The node's interface has no carrier, because the other end of its wire is down; its own
+    // address still answers itself.
     ip("link add pa mtu 4200 type veth peer name pb");
     ip("addr add 10.9.3.1/24 dev pa");
     ip("link set pa up");
@@ -96,6 +129,10 @@ fn ends_of_different_mtu_a_port_that_is_down_and_memory_that_may_not_be_locked_a
     add_device(&dark, "pa");
     let (_dark, url) = node(dir.path(), "write", &["--listen", "10.9.3.1:0"]);
     let there = format!("{}/there", url.replacen("ftp://", "farline://", 1));
-    let said = by_tcp_instead(farline().args(["--json", "cp", "--channel", "rdma", source, &there]));
-    assert!(said.contains(&format!("port 1 of the RDMA device {dark}, which has 10.9.3.1, is down")), "{said}");
+    let said =
+        by_tcp_instead(farline().args(["--json", "cp", "--channel", "rdma", source, &there]));
+    assert!(
+        said.contains(&format!("port 1 of the RDMA device {dark}, which has 10.9.3.1, is down")),
+        "{said}"
+    );
 }

@@ -1,6 +1,9 @@
-//! What a copy has on its way and at the devices: a window that grows where memory may be locked, and queue pairs that go with it.
+//! What a copy has on its way and at the devices: a window that grows where memory may be locked,
+//! and queue pairs that go with it.
 
-use crate::ends::{CALM, End, MIB, SlowCopy, assert_same, by_verbs, far_node, is_iwarp, is_running, weather, wire};
+use crate::ends::{
+    CALM, End, MIB, SlowCopy, assert_same, by_verbs, far_node, is_iwarp, is_running, weather, wire,
+};
 use farline_lab::{farline, succeed};
 use serde_json::Value;
 use std::path::Path;
@@ -14,13 +17,20 @@ fn on_a_long_path_more_comes_to_be_on_its_way_unless_memory_may_not_be_locked() 
     let dir = tempfile::tempdir().expect("a folder");
     let (_node, url) = far_node(dir.path(), &["--allow-null"]);
     let there = format!("{url}/?null");
-    // Soft-RoCE has 512 KiB of each queue pair on their way, whatever the window. So the control connection alone is made to see a round trip
-    // of a second, by which both ends size their windows: at 12 MB/s it would hold more than the 8 MiB that a channel begins with.
+    // Soft-RoCE has 512 KiB of each queue pair on their way, whatever the window. So the control
+    // connection alone is made to see a round trip of a second, by which both ends size their
+    // windows: at 12 MB/s it would hold more than the 8 MiB that a channel begins with.
     for device in ["va", "vb"] {
         for words in [
-            format!("qdisc replace dev {device} root handle 1: prio priomap 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0"),
+            format!(
+                "qdisc replace dev {device} root handle 1: prio priomap 0 0 0 0 0 0 0 0 0 0 0 0 0 \
+                 0 0 0"
+            ),
             format!("qdisc add dev {device} parent 1:3 netem limit 100000 delay 500ms"),
-            format!("filter add dev {device} parent 1: protocol ip prio 1 u32 match ip protocol 6 0xff flowid 1:3"),
+            format!(
+                "filter add dev {device} parent 1: protocol ip prio 1 u32 match ip protocol 6 \
+                 0xff flowid 1:3"
+            ),
         ] {
             succeed(Command::new("tc").args(words.split(' ')));
         }
@@ -40,16 +50,32 @@ fn on_a_long_path_more_comes_to_be_on_its_way_unless_memory_may_not_be_locked() 
         &there,
     ];
     // Root may lock what it likes, unless it gave that right away.
-    let limited = ["--bounding-set=-ipc_lock", "--inh-caps=-ipc_lock", "prlimit", "--memlock=9437184:9437184"];
+    let limited = [
+        "--bounding-set=-ipc_lock",
+        "--inh-caps=-ipc_lock",
+        "prlimit",
+        "--memlock=9437184:9437184",
+    ];
     let (free, _) = by_verbs(farline().args(wish), End::Near);
-    let (limited, _) = by_verbs(Command::new("setpriv").args(limited).arg(farline_lab::farline_binary()).args(wish), End::Near);
+    let (limited, _) = by_verbs(
+        Command::new("setpriv").args(limited).arg(farline_lab::farline_binary()).args(wish),
+        End::Near,
+    );
     weather(CALM);
     let grew = |result: &Value| result["reasons"].to_string().contains("on its way at once");
     for (result, may_grow) in [(free, true), (limited, false)] {
         assert_eq!(result["bytes"], 80 * MIB, "{result}");
-        assert_eq!((grew(&result), result["staging_bytes"].as_u64() > Some(16 * MIB as u64)), (may_grow, may_grow), "{result}");
-        let noticed = ["polled", "told"].map(|way| result["completions"][way].as_u64().unwrap_or(0));
-        assert!(noticed.iter().sum::<u64>() >= 2 * 80, "a record and a block of each slot: {noticed:?}");
+        assert_eq!(
+            (grew(&result), result["staging_bytes"].as_u64() > Some(16 * MIB as u64)),
+            (may_grow, may_grow),
+            "{result}"
+        );
+        let noticed =
+            ["polled", "told"].map(|way| result["completions"][way].as_u64().unwrap_or(0));
+        assert!(
+            noticed.iter().sum::<u64>() >= 2 * 80,
+            "a record and a block of each slot: {noticed:?}"
+        );
     }
 }
 
@@ -66,7 +92,9 @@ fn while_a_copy_goes_on_the_devices_have_its_queue_pairs_and_afterwards_none() {
             "of the copy's queue pairs only these were seen: {on:?}"
         );
         // Soft-iWARP does not tell of states.
-        let connected = queue_pairs().into_iter().filter(|pair| is_of(pair, id) && (is_iwarp() || pair["state"] == "RTS"));
+        let connected = queue_pairs()
+            .into_iter()
+            .filter(|pair| is_of(pair, id) && (is_iwarp() || pair["state"] == "RTS"));
         on = connected.map(|pair| pair["ifname"].clone()).collect();
     }
     assert_eq!(on, [End::Near.device(), End::Near.device()]);
@@ -76,7 +104,8 @@ fn while_a_copy_goes_on_the_devices_have_its_queue_pairs_and_afterwards_none() {
     assert!(queue_pairs().iter().all(|pair| pair["type"] != "RC"), "they went with the process");
 }
 
-/// Whether a thread of the process `id` made a queue pair: what the kernel calls its pid is the thread's.
+/// Whether a thread of the process `id` made a queue pair: what the kernel calls its pid is the
+/// thread's.
 fn is_of(pair: &Value, id: u32) -> bool {
     Path::new(&format!("/proc/{id}/task/{}", pair["pid"])).exists()
 }

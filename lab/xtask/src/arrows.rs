@@ -1,9 +1,9 @@
 //! The table of allowed imports: the block marked `arrows` in ARCHITECTURE.md.
 //!
-//! One line for each crate folder and for each top-level module of a crate whose modules are listed:
-//! `edge -> core` says that the crate in `edge/` may depend on the crate in `core/`, and
-//! `edge/node -> sys channels` that the module `node` may import from `sys` and `channels` of the same crate.
-//! A line without an arrow, `core/units:`, allows nothing.
+//! One line for each crate folder and for each top-level module of a crate whose modules are
+//! listed: `edge -> core` says that the crate in `edge/` may depend on the crate in `core/`, and
+//! `edge/node -> sys channels` that the module `node` may import from `sys` and `channels` of the
+//! same crate. A line without an arrow, `core/units:`, allows nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -29,7 +29,8 @@ impl Arrows {
                 "" => {}
                 "```" => inside = false,
                 rule => {
-                    let (from, to) = rule.split_once("->").unwrap_or((rule.trim_end_matches(':'), ""));
+                    let (from, to) =
+                        rule.split_once("->").unwrap_or((rule.trim_end_matches(':'), ""));
                     let to = to.split_whitespace().map(str::to_owned).collect();
                     if from.trim().contains(char::is_whitespace) {
                         wrong.push(format!("{place}: `{rule}` is not `FROM -> TO TO ...`"));
@@ -56,17 +57,25 @@ impl Arrows {
     }
 
     /// Lines that name a crate or module that is not there, and circles among those that are.
-    pub(crate) fn check(&self, crates: &BTreeSet<String>, modules: &BTreeSet<String>) -> Vec<String> {
+    pub(crate) fn check(
+        &self,
+        crates: &BTreeSet<String>,
+        modules: &BTreeSet<String>,
+    ) -> Vec<String> {
         let mut found = Vec::new();
         for (from, targets) in &self.0 {
             if !crates.contains(from) && !modules.contains(from) {
-                found.push(format!("ARCHITECTURE.md: the arrows name `{from}`, which is neither a crate nor a module"));
+                found.push(format!(
+                    "ARCHITECTURE.md: the arrows name `{from}`, which is neither a \
+                    crate nor a module"
+                ));
                 continue;
             }
             for to in targets {
                 let target = self.resolve(from, to, crates);
                 if !crates.contains(&target) && !modules.contains(&target) {
-                    found.push(format!("ARCHITECTURE.md: `{from} -> {to}`: there is no `{target}`"));
+                    found
+                        .push(format!("ARCHITECTURE.md: `{from} -> {to}`: there is no `{target}`"));
                 }
             }
         }
@@ -82,13 +91,16 @@ impl Arrows {
                 }
             }
             if reached.contains(start) {
-                found.push(format!("ARCHITECTURE.md: the arrows lead from `{start}` back to itself"));
+                found.push(format!(
+                    "ARCHITECTURE.md: the arrows lead from `{start}` back to itself"
+                ));
             }
         }
         found
     }
 
-    /// The full name of `to` as written in the line of `from`: a crate's own, a module's with its crate's folder before it.
+    /// The full name of `to` as written in the line of `from`: a crate's own, a module's with its
+    /// crate's folder before it.
     fn resolve(&self, from: &str, to: &str, crates: &BTreeSet<String>) -> String {
         if crates.contains(from) {
             return to.to_owned();
@@ -111,7 +123,8 @@ mod tests {
     }
 
     fn table(rules: &str) -> Arrows {
-        Arrows::parse(&format!("# Plan\n```arrows\n{rules}\n```\nedge -> nothing, this is prose\n")).expect("a good table")
+        Arrows::parse(&format!("# Plan\n```arrows\n{rules}\n```\nedge -> nothing, this is prose\n"))
+            .expect("a good table")
     }
 
     #[test]
@@ -142,10 +155,16 @@ mod tests {
     fn finds_stale_names_and_circles() {
         let crates = set(&["core", "edge"]);
         let modules = set(&["core/units", "core/wan"]);
-        assert_eq!(table("core:\nedge -> core\ncore/wan -> units\ncore/units:").check(&crates, &modules), Vec::<String>::new());
+        assert_eq!(
+            table("core:\nedge -> core\ncore/wan -> units\ncore/units:").check(&crates, &modules),
+            Vec::<String>::new()
+        );
         assert_eq!(table("core:\nshed -> core").check(&crates, &modules).len(), 1);
         assert_eq!(table("core/wan -> unit").check(&crates, &modules).len(), 1);
         let circle = table("core/wan -> units\ncore/units -> wan").check(&crates, &modules);
-        assert!(circle.iter().all(|line| line.contains("back to itself")) && circle.len() == 2, "{circle:?}");
+        assert!(
+            circle.iter().all(|line| line.contains("back to itself")) && circle.len() == 2,
+            "{circle:?}"
+        );
     }
 }

@@ -1,4 +1,5 @@
-//! `docs/errors.md` against the sources: every error code with its faults, and none that is gone; and every test that it names.
+//! `docs/errors.md` against the sources: every error code with its faults, and none that is gone;
+//! and every test that it names.
 
 use anyhow::{Context, Result};
 use std::collections::{BTreeMap, BTreeSet};
@@ -26,7 +27,8 @@ pub(crate) fn check(root: &Path) -> Result<Vec<String>> {
     let table = read_table(&document);
     let mut found = Vec::new();
     for (file, test) in named_tests(&document) {
-        let source = fs::read_to_string(root.join(format!("lab/tests/{file}.rs"))).unwrap_or_default();
+        let source =
+            fs::read_to_string(root.join(format!("lab/tests/{file}.rs"))).unwrap_or_default();
         if !source.contains(&format!("\nfn {test}() {{")) {
             found.push(format!("{TABLE}: there is no test `{file}::{test}`"));
         }
@@ -35,12 +37,19 @@ pub(crate) fn check(root: &Path) -> Result<Vec<String>> {
         match table.get(code) {
             None => found.push(format!("{TABLE}: no row for `{code}` ({faults:?})")),
             Some(listed) if listed != faults => {
-                found.push(format!("{TABLE}: `{code}` is listed as {listed:?}, the sources say {faults:?}"));
+                found.push(format!(
+                    "{TABLE}: `{code}` is listed as {listed:?}, the sources say {faults:?}"
+                ));
             }
             Some(_) => {}
         }
     }
-    found.extend(table.keys().filter(|code| !said.contains_key(*code)).map(|code| format!("{TABLE}: nothing says `{code}`")));
+    found.extend(
+        table
+            .keys()
+            .filter(|code| !said.contains_key(*code))
+            .map(|code| format!("{TABLE}: nothing says `{code}`")),
+    );
     Ok(found)
 }
 
@@ -59,20 +68,25 @@ fn named_tests(text: &str) -> impl Iterator<Item = (&str, &str)> {
     text.split('`').skip(1).step_by(2).filter_map(|name| name.split_once("::"))
 }
 
-/// `Fault::You, "code"`, the rows of the wire's table, which have it the other way round, and the receiver's own complaints of its peer.
+/// `Fault::You, "code"`, the rows of the wire's table, which have it the other way round, and the
+/// receiver's own complaints of its peer.
 fn read_source(text: &str, said: &mut Codes) {
     for (at, _) in text.match_indices("Fault::") {
         let rest = &text[at + "Fault::".len()..];
         let end = rest.find(|c: char| !c.is_alphanumeric()).unwrap_or(rest.len());
         let Some(fault) = listed(&rest[..end]) else { continue };
         let after = rest[end..].strip_prefix(',').and_then(|rest| quoted(rest.trim_start()));
-        let before = text[..at].trim_end().strip_suffix("\",").and_then(|rest| rest.rsplit_once("row(\"")).map(|(_, code)| code);
+        let before = text[..at]
+            .trim_end()
+            .strip_suffix("\",")
+            .and_then(|rest| rest.rsplit_once("row(\""))
+            .map(|(_, code)| code);
         for code in [after, before.filter(|code| is_code(code))].into_iter().flatten() {
             said.entry(code.to_owned()).or_default().insert(fault.to_owned());
         }
     }
     for (at, call) in text.match_indices("self.fail(") {
-        if let Some(code) = quoted(&text[at + call.len()..]) {
+        if let Some(code) = quoted(text[at + call.len()..].trim_start()) {
             said.entry(code.to_owned()).or_default().extend(listed("There").map(str::to_owned));
         }
     }
@@ -84,7 +98,10 @@ fn quoted(text: &str) -> Option<&str> {
 }
 
 fn is_code(text: &str) -> bool {
-    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-')
+    !text.is_empty()
+        && text
+            .bytes()
+            .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-')
 }
 
 /// A fault as the document lists it, with its exit code; CONTRIBUTING.md has the same.
@@ -105,27 +122,41 @@ mod tests {
     use super::*;
 
     fn codes(pairs: &[(&str, &[&str])]) -> Codes {
-        pairs.iter().map(|(code, faults)| ((*code).to_owned(), faults.iter().map(|&fault| fault.to_owned()).collect())).collect()
+        pairs
+            .iter()
+            .map(|(code, faults)| {
+                ((*code).to_owned(), faults.iter().map(|&fault| fault.to_owned()).collect())
+            })
+            .collect()
     }
 
     #[test]
     fn codes_are_found_however_they_are_laid_out() {
-        let text = "Error::new(Fault::You, \"a-b\", x); Error::new(\n    Fault::Here,\n    \"a-b\",\n); row(\"c\", Fault::There, 1, \"C\"); \
-                    self.fail(\"d\", \"words\"); Error::new(Fault::You, code, \"not this\"); Fault::exit_code";
+        let text = "Error::new(Fault::You, \"a-b\", x); Error::new(\n    Fault::Here,\n    \
+            \"a-b\",\n); row(\"c\", Fault::There, 1, \"C\"); \
+                    self.fail(\"d\", \"words\"); Error::new(Fault::You, code, \"not this\"); \
+                    Fault::exit_code";
         let mut said = Codes::new();
         read_source(text, &mut said);
-        assert_eq!(said, codes(&[("a-b", &["you 2", "here 3"]), ("c", &["there 4"]), ("d", &["there 4"])]));
+        assert_eq!(
+            said,
+            codes(&[("a-b", &["you 2", "here 3"]), ("c", &["there 4"]), ("d", &["there 4"])])
+        );
     }
 
     #[test]
     fn tests_are_named_by_file_and_function() {
         let row = "| a case | `code` 2 | `copy::it_lands`, `peers::it_is_refused` |";
-        assert_eq!(named_tests(row).collect::<Vec<_>>(), [("copy", "it_lands"), ("peers", "it_is_refused")]);
+        assert_eq!(
+            named_tests(row).collect::<Vec<_>>(),
+            [("copy", "it_lands"), ("peers", "it_is_refused")]
+        );
     }
 
     #[test]
     fn rows_are_read_and_headings_are_not() {
-        let table = "| code | fault | what |\n|---|---|---|\n| `a-b` | you 2, here 3 | words | `x` |\n";
+        let table =
+            "| code | fault | what |\n|---|---|---|\n| `a-b` | you 2, here 3 | words | `x` |\n";
         assert_eq!(read_table(table), codes(&[("a-b", &["you 2", "here 3"])]));
     }
 }

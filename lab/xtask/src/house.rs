@@ -1,7 +1,8 @@
-//! The law of the house: arrows between crates and modules, where unsafe code may stand, names, sizes, opening sentences.
+//! The law of the house: arrows between crates and modules, where unsafe code may stand, names,
+//! sizes, opening sentences.
 //!
-//! Dependencies of crates are checked with their tests (a dev-dependency is an arrow too); imports between modules without
-//! them (a unit test may bring any two modules together).
+//! Dependencies of crates are checked with their tests (a dev-dependency is an arrow too); imports
+//! between modules without them (a unit test may bring any two modules together).
 
 use crate::arrows::Arrows;
 use crate::source::Facts;
@@ -51,18 +52,26 @@ fn crates(root: &Path, metadata: &serde_json::Value) -> Result<Vec<Crate>> {
     let mut crates = Vec::new();
     for package in packages.iter().filter(|package| members.contains(&package["id"])) {
         let manifest = Path::new(package["manifest_path"].as_str().context("manifest_path")?);
-        let folder = manifest.parent().and_then(|dir| dir.strip_prefix(root).ok()).and_then(Path::to_str);
+        let folder =
+            manifest.parent().and_then(|dir| dir.strip_prefix(root).ok()).and_then(Path::to_str);
         let dependencies = package["dependencies"].as_array().context("dependencies")?;
         crates.push(Crate {
             folder: folder.context("a member outside the workspace")?.to_owned(),
-            needs: dependencies.iter().filter_map(|dependency| folder_of(&dependency["path"])).collect(),
+            needs: dependencies
+                .iter()
+                .filter_map(|dependency| folder_of(&dependency["path"]))
+                .collect(),
         });
     }
     Ok(crates)
 }
 
 /// Reads every `.rs` file below `folder` into `files`, under its path from `root`.
-pub(crate) fn read_sources(root: &Path, folder: &Path, files: &mut BTreeMap<String, String>) -> Result<()> {
+pub(crate) fn read_sources(
+    root: &Path,
+    folder: &Path,
+    files: &mut BTreeMap<String, String>,
+) -> Result<()> {
     if !folder.is_dir() {
         return Ok(());
     }
@@ -85,26 +94,35 @@ fn read_source(root: &Path, path: &Path, files: &mut BTreeMap<String, String>) -
     Ok(())
 }
 
-/// The violations of a house given as values: the text of ARCHITECTURE.md, the crates, and each source file's text by path.
+/// The violations of a house given as values: the text of ARCHITECTURE.md, the crates, and each
+/// source file's text by path.
 fn violations(plan: &str, crates: &[Crate], files: &BTreeMap<String, String>) -> Vec<String> {
     let mut found = Vec::new();
     if plan.lines().count() > PLAN_LINES {
-        found.push(format!("ARCHITECTURE.md: {} lines, at most {PLAN_LINES}", plan.lines().count()));
+        found
+            .push(format!("ARCHITECTURE.md: {} lines, at most {PLAN_LINES}", plan.lines().count()));
     }
     let arrows = match Arrows::parse(plan) {
         Ok(arrows) => arrows,
         Err(wrong) => return [found, wrong].concat(),
     };
     let folders: BTreeSet<String> = crates.iter().map(|member| member.folder.clone()).collect();
-    let modules: BTreeSet<String> = files.keys().filter_map(|path| top_module(path, &folders)).collect();
+    let modules: BTreeSet<String> =
+        files.keys().filter_map(|path| top_module(path, &folders)).collect();
     found.extend(arrows.check(&folders, &modules));
     for member in crates {
         let Some(allowed) = arrows.of(&member.folder) else {
-            found.push(format!("{}: a crate without a line in ARCHITECTURE.md's arrows", member.folder));
+            found.push(format!(
+                "{}: a crate without a line in ARCHITECTURE.md's arrows",
+                member.folder
+            ));
             continue;
         };
         for need in member.needs.difference(allowed) {
-            found.push(format!("{}/Cargo.toml: depends on {need}, which its arrows do not allow", member.folder));
+            found.push(format!(
+                "{}/Cargo.toml: depends on {need}, which its arrows do not allow",
+                member.folder
+            ));
         }
     }
     for module in &modules {
@@ -114,13 +132,23 @@ fn violations(plan: &str, crates: &[Crate], files: &BTreeMap<String, String>) ->
         }
     }
     for (path, text) in files {
-        found.extend(in_file(path, text, &arrows, &folders, &modules).into_iter().map(|wrong| format!("{path}:{wrong}")));
+        found.extend(
+            in_file(path, text, &arrows, &folders, &modules)
+                .into_iter()
+                .map(|wrong| format!("{path}:{wrong}")),
+        );
     }
     found
 }
 
 /// The violations in one file, each as `line: what is wrong`.
-fn in_file(path: &str, text: &str, arrows: &Arrows, folders: &BTreeSet<String>, modules: &BTreeSet<String>) -> Vec<String> {
+fn in_file(
+    path: &str,
+    text: &str,
+    arrows: &Arrows,
+    folders: &BTreeSet<String>,
+    modules: &BTreeSet<String>,
+) -> Vec<String> {
     let mut found = Vec::new();
     let is_test = is_test(path);
     let lines = text.lines().count();
@@ -135,10 +163,17 @@ fn in_file(path: &str, text: &str, arrows: &Arrows, folders: &BTreeSet<String>, 
         Err(error) => return [found, vec![format!("1: {error}")]].concat(),
     };
     if !path.starts_with(UNSAFE_HOME) {
-        found.extend(facts.unsafe_lines.iter().map(|line| format!("{line}: unsafe code outside {UNSAFE_HOME}")));
+        found.extend(
+            facts
+                .unsafe_lines
+                .iter()
+                .map(|line| format!("{line}: unsafe code outside {UNSAFE_HOME}")),
+        );
     }
     for (name, line) in &facts.bad_names {
-        found.push(format!("{line}: `{name}`: name the thing itself (no Manager, Helper, Util or get_)"));
+        found.push(format!(
+            "{line}: `{name}`: name the thing itself (no Manager, Helper, Util or get_)"
+        ));
     }
     let Some(from) = top_module(path, folders) else { return found };
     let Some(allowed) = arrows.of(&from) else { return found };
@@ -153,13 +188,16 @@ fn in_file(path: &str, text: &str, arrows: &Arrows, folders: &BTreeSet<String>, 
         }
         found.push(match modules.contains(&to) {
             true => format!("{line}: {from} imports `{name}`, which its arrows do not allow"),
-            false => format!("{line}: imports `{name}` from the crate root; name the module that it comes from"),
+            false => format!(
+                "{line}: imports `{name}` from the crate root; name the module that it comes from"
+            ),
         });
     }
     found
 }
 
-/// `core/units` for `core/src/units/time.rs` and for `core/src/units.rs`; nothing for a crate's root and for what is not in `src`.
+/// `core/units` for `core/src/units/time.rs` and for `core/src/units.rs`; nothing for a crate's
+/// root and for what is not in `src`.
 fn top_module(path: &str, folders: &BTreeSet<String>) -> Option<String> {
     let (folder, rest) = path.split_once("/src/")?;
     if !folders.contains(folder) {
@@ -173,24 +211,28 @@ fn top_module(path: &str, folders: &BTreeSet<String>) -> Option<String> {
 /// The module path of a file in `src`: `units`, `time` for `core/src/units/time.rs`.
 fn module_path(path: &str) -> Vec<String> {
     let inside = path.split_once("/src/").map_or(path, |(_, rest)| rest);
-    let mut names: Vec<String> = inside.trim_end_matches(".rs").split('/').map(str::to_owned).collect();
+    let mut names: Vec<String> =
+        inside.trim_end_matches(".rs").split('/').map(str::to_owned).collect();
     if names.last().is_some_and(|name| matches!(name.as_str(), "mod" | "lib" | "main")) {
         names.pop();
     }
     names
 }
 
-/// Whether a file holds nothing but tests or measurements: `tests.rs`, `cut_tests.rs`, or in a folder `tests` or `benches`.
+/// Whether a file holds nothing but tests or measurements: `tests.rs`, `cut_tests.rs`, or in a
+/// folder `tests` or `benches`.
 fn is_test(path: &str) -> bool {
-    path.ends_with("/tests.rs") || path.ends_with("_tests.rs") || path.split('/').any(|part| matches!(part, "tests" | "benches"))
+    path.ends_with("/tests.rs")
+        || path.ends_with("_tests.rs")
+        || path.split('/').any(|part| matches!(part, "tests" | "benches"))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const PLAN: &str =
-        "```arrows\ncore:\nedge -> core\nlab -> core edge\ncore/units:\ncore/wan -> units\nedge/sys:\nedge/node -> sys\n```";
+    const PLAN: &str = "```arrows\ncore:\nedge -> core\nlab -> core edge\ncore/units:\ncore/wan \
+        -> units\nedge/sys:\nedge/node -> sys\n```";
 
     /// A house in order, but for the files and needs given.
     fn house(plan: &str, edge_needs: &[&str], planted: &[(&str, &str)]) -> Vec<String> {
@@ -198,7 +240,8 @@ mod tests {
             folder: folder.to_owned(),
             needs: needs.iter().map(|&need| need.to_owned()).collect(),
         };
-        let crates = [member("core", &[]), member("edge", edge_needs), member("lab", &["core", "edge"])];
+        let crates =
+            [member("core", &[]), member("edge", edge_needs), member("lab", &["core", "edge"])];
         let mut files: BTreeMap<String, String> = BTreeMap::new();
         for (path, text) in [
             ("core/src/lib.rs", "//! Core.\npub mod units;\npub mod wan;"),
@@ -219,7 +262,10 @@ mod tests {
     /// Asserts that planting `text` at `path` is found once, in words that hold `expected`.
     fn assert_found(path: &str, text: &str, expected: &str) {
         let found = house(PLAN, &["core"], &[(path, text)]);
-        assert!(found.len() == 1 && found[0].contains(expected), "planted {text:?} in {path}: {found:#?}");
+        assert!(
+            found.len() == 1 && found[0].contains(expected),
+            "planted {text:?} in {path}: {found:#?}"
+        );
     }
 
     #[test]
@@ -234,14 +280,29 @@ mod tests {
             "//! Time.\nuse crate::wan::Link;",
             "core/src/units/time.rs:2: core/units imports `wan`",
         );
-        assert_found("core/src/units/time.rs", "//! Time.\nuse super::super::wan::Link;", "core/units imports `wan`");
-        assert_found("core/src/units/mod.rs", "//! Units.\nuse super::wan::Link;", "core/units imports `wan`");
-        assert_found("edge/src/node/mod.rs", "//! Node.\nuse crate::Everything;", "from the crate root");
+        assert_found(
+            "core/src/units/time.rs",
+            "//! Time.\nuse super::super::wan::Link;",
+            "core/units imports `wan`",
+        );
+        assert_found(
+            "core/src/units/mod.rs",
+            "//! Units.\nuse super::wan::Link;",
+            "core/units imports `wan`",
+        );
+        assert_found(
+            "edge/src/node/mod.rs",
+            "//! Node.\nuse crate::Everything;",
+            "from the crate root",
+        );
     }
 
     #[test]
     fn a_unit_test_may_import_any_module() {
-        let inline = ("core/src/units/time.rs", "//! Time.\n#[cfg(test)]\nmod tests { use crate::wan::Link; }");
+        let inline = (
+            "core/src/units/time.rs",
+            "//! Time.\n#[cfg(test)]\nmod tests { use crate::wan::Link; }",
+        );
         let file = ("core/src/units/tests.rs", "//! Tests of units.\nuse crate::wan::Link;");
         assert_eq!(house(PLAN, &["core"], &[inline, file]), Vec::<String>::new());
     }
@@ -261,14 +322,30 @@ mod tests {
 
     #[test]
     fn finds_unsafe_code_away_from_home() {
-        assert_found("edge/src/node/mod.rs", "//! Node.\nfn f() { unsafe { g() } }", "mod.rs:2: unsafe code outside");
-        assert_found("lab/tests/copy.rs", "//! Copies.\nfn f() { unsafe { g() } }", "copy.rs:2: unsafe code outside");
+        assert_found(
+            "edge/src/node/mod.rs",
+            "//! Node.\nfn f() { unsafe { g() } }",
+            "mod.rs:2: unsafe code outside",
+        );
+        assert_found(
+            "lab/tests/copy.rs",
+            "//! Copies.\nfn f() { unsafe { g() } }",
+            "copy.rs:2: unsafe code outside",
+        );
     }
 
     #[test]
     fn finds_empty_names() {
-        assert_found("edge/src/node/mod.rs", "//! Node.\nstruct SessionManager;", "mod.rs:2: `SessionManager`");
-        assert_found("edge/src/node/mod.rs", "//! Node.\nfn get_root() {}", "mod.rs:2: `fn get_root`");
+        assert_found(
+            "edge/src/node/mod.rs",
+            "//! Node.\nstruct SessionManager;",
+            "mod.rs:2: `SessionManager`",
+        );
+        assert_found(
+            "edge/src/node/mod.rs",
+            "//! Node.\nfn get_root() {}",
+            "mod.rs:2: `fn get_root`",
+        );
     }
 
     #[test]
@@ -276,7 +353,11 @@ mod tests {
         assert_found("edge/src/node/mod.rs", "fn f() {}", "does not open with one sentence");
         let long = format!("//! Long.\n{}", "\n".repeat(FILE_LINES));
         assert_found("edge/src/node/mod.rs", &long, "lines, at most 600");
-        assert_eq!(house(PLAN, &["core"], &[("lab/tests/long.rs", &long)]), Vec::<String>::new(), "a test may be long");
+        assert_eq!(
+            house(PLAN, &["core"], &[("lab/tests/long.rs", &long)]),
+            Vec::<String>::new(),
+            "a test may be long"
+        );
         let found = house(&format!("{PLAN}{}", "\nmore".repeat(PLAN_LINES)), &["core"], &[]);
         assert!(found.len() == 1 && found[0].contains("at most 200"), "{found:?}");
     }

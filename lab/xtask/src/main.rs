@@ -21,7 +21,8 @@ fn main() -> Result<ExitCode> {
 /// Runs every check over the workspace and prints each violation as `place: what is wrong`.
 fn tidy() -> Result<ExitCode> {
     let metadata = metadata()?;
-    let root = metadata["workspace_root"].as_str().context("cargo metadata names no workspace_root")?;
+    let root =
+        metadata["workspace_root"].as_str().context("cargo metadata names no workspace_root")?;
     let root = Path::new(root);
     let mut found = house::check(root, &metadata)?;
     found.extend(supply::check(root, &metadata)?);
@@ -30,17 +31,23 @@ fn tidy() -> Result<ExitCode> {
         eprintln!("{violation}");
     }
     if found.is_empty() {
-        println!("tidy: arrows, names, sizes, unsafe code, licences and sources are as the house says");
+        println!(
+            "tidy: arrows, names, sizes, unsafe code, licences and sources are as the house says"
+        );
         return Ok(ExitCode::SUCCESS);
     }
-    eprintln!("tidy: {} violations of the house rules (CONTRIBUTING.md, ARCHITECTURE.md)", found.len());
+    eprintln!(
+        "tidy: {} violations of the house rules (CONTRIBUTING.md, ARCHITECTURE.md)",
+        found.len()
+    );
     Ok(ExitCode::FAILURE)
 }
 
 /// What cargo knows about the workspace and everything it depends on.
 fn metadata() -> Result<serde_json::Value> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let out = Command::new(cargo).args(["metadata", "--format-version", "1", "--locked"]).output()?;
+    let out =
+        Command::new(cargo).args(["metadata", "--format-version", "1", "--locked"]).output()?;
     if !out.status.success() {
         bail!("cargo metadata failed: {}", String::from_utf8_lossy(&out.stderr));
     }

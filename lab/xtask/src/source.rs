@@ -1,6 +1,8 @@
-//! What one source file says: the modules it imports, the types and functions it names, whether it holds unsafe code.
+//! What one source file says: the modules it imports, the types and functions it names, whether it
+//! holds unsafe code.
 //!
-//! The file is read as tokens, so text inside comments and strings does not count and code inside macros does.
+//! The file is read as tokens, so text inside comments and strings does not count and code inside
+//! macros does.
 
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
 use std::collections::BTreeSet;
@@ -8,7 +10,8 @@ use std::collections::BTreeSet;
 /// The facts of one file that the house rules are about.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Facts {
-    /// Top-level names reached through `crate::` or through enough `super::`, with the line; tests are left out.
+    /// Top-level names reached through `crate::` or through enough `super::`, with the line; tests
+    /// are left out.
     pub(crate) imports: BTreeSet<(String, usize)>,
     /// Lines with the word `unsafe`, tests included.
     pub(crate) unsafe_lines: Vec<usize>,
@@ -20,9 +23,11 @@ pub(crate) struct Facts {
 const EMPTY_WORDS: [&str; 6] = ["manager", "managers", "helper", "helpers", "util", "utils"];
 
 impl Facts {
-    /// Reads `text`, the file of the module `path` (empty for the crate root). A file of tests has no imports to check.
+    /// Reads `text`, the file of the module `path` (empty for the crate root). A file of tests has
+    /// no imports to check.
     pub(crate) fn read(text: &str, path: &[String], is_test: bool) -> Result<Facts, String> {
-        let tokens: TokenStream = text.parse().map_err(|error| format!("not Rust tokens: {error}"))?;
+        let tokens: TokenStream =
+            text.parse().map_err(|error| format!("not Rust tokens: {error}"))?;
         let mut facts = Facts::default();
         facts.walk(tokens, &mut path.to_vec(), is_test);
         Ok(facts)
@@ -32,13 +37,18 @@ impl Facts {
     fn walk(&mut self, tokens: TokenStream, path: &mut Vec<String>, mut in_test: bool) {
         let tokens: Vec<TokenTree> = tokens.into_iter().collect();
         let outer = in_test;
-        // `#[cfg(test)]` covers the tokens up to the end of the item behind it: its `;` or its braces.
+        // `#[cfg(test)]` covers the tokens up to the end of the item behind it: its `;` or its
+        // braces.
         let mut covered = false;
         for (i, token) in tokens.iter().enumerate() {
             match token {
                 TokenTree::Ident(word) => self.word(&word.to_string(), &tokens[i..], path, in_test),
-                TokenTree::Punct(mark) if covered && mark.as_char() == ';' => (covered, in_test) = (false, outer),
-                TokenTree::Group(group) if is_test_attribute(&tokens[..i], group) => (covered, in_test) = (true, true),
+                TokenTree::Punct(mark) if covered && mark.as_char() == ';' => {
+                    (covered, in_test) = (false, outer)
+                }
+                TokenTree::Group(group) if is_test_attribute(&tokens[..i], group) => {
+                    (covered, in_test) = (true, true)
+                }
                 TokenTree::Group(group) => {
                     let module = module_opened(&tokens[..i], group);
                     path.extend(module.clone());
@@ -61,10 +71,14 @@ impl Facts {
         match word {
             "unsafe" => self.unsafe_lines.push(line),
             "crate" if !in_test => self.reach(&[], &tokens[1..], line),
-            "super" if !in_test => self.reach(&path[..path.len().saturating_sub(1)], &tokens[1..], line),
+            "super" if !in_test => {
+                self.reach(&path[..path.len().saturating_sub(1)], &tokens[1..], line)
+            }
             "struct" | "enum" | "trait" | "type" | "union" | "mod" => {
                 if let Some(TokenTree::Ident(name)) = tokens.get(1)
-                    && words(&name.to_string()).iter().any(|word| EMPTY_WORDS.contains(&word.as_str()))
+                    && words(&name.to_string())
+                        .iter()
+                        .any(|word| EMPTY_WORDS.contains(&word.as_str()))
                 {
                     self.bad_names.push((name.to_string(), line));
                 }
@@ -80,7 +94,8 @@ impl Facts {
         }
     }
 
-    /// Follows `::name`, `::super` or `::{...}` from the module `base` and notes a name that stands in the crate root.
+    /// Follows `::name`, `::super` or `::{...}` from the module `base` and notes a name that stands
+    /// in the crate root.
     fn reach(&mut self, base: &[String], tokens: &[TokenTree], line: usize) {
         let [TokenTree::Punct(a), TokenTree::Punct(b), rest @ ..] = tokens else { return };
         if a.as_char() == ':' && b.as_char() == ':' {
@@ -91,7 +106,8 @@ impl Facts {
     fn step(&mut self, base: &[String], tokens: &[TokenTree], line: usize) {
         match tokens.first() {
             Some(TokenTree::Ident(name)) if name == "super" => {
-                // The word is met again when the walk comes to it, but without its base: only this step knows it.
+                // The word is met again when the walk comes to it, but without its base: only this
+                // step knows it.
                 self.reach(&base[..base.len().saturating_sub(1)], &tokens[1..], line);
             }
             Some(TokenTree::Ident(name)) if base.is_empty() => {
@@ -104,7 +120,11 @@ impl Facts {
                 let inner: Vec<TokenTree> = group.stream().into_iter().collect();
                 let comma = |token: &TokenTree| matches!(token, TokenTree::Punct(mark) if mark.as_char() == ',');
                 for entry in inner.split(comma) {
-                    self.step(base, entry, entry.first().map_or(line, |token| token.span().start().line));
+                    self.step(
+                        base,
+                        entry,
+                        entry.first().map_or(line, |token| token.span().start().line),
+                    );
                 }
             }
             _ => {}
@@ -122,7 +142,9 @@ fn is_test_attribute(before: &[TokenTree], group: &proc_macro2::Group) -> bool {
 /// The module that `group` is the body of.
 fn module_opened(before: &[TokenTree], group: &proc_macro2::Group) -> Option<String> {
     match before {
-        [.., TokenTree::Ident(word), TokenTree::Ident(name)] if word == "mod" && group.delimiter() == Delimiter::Brace => {
+        [.., TokenTree::Ident(word), TokenTree::Ident(name)]
+            if word == "mod" && group.delimiter() == Delimiter::Brace =>
+        {
             Some(name.to_string())
         }
         _ => None,
@@ -151,14 +173,18 @@ mod tests {
 
     /// The top-level names that `text` imports when it is the module `transfer::plan`.
     fn imports(text: &str) -> Vec<String> {
-        let facts = Facts::read(text, &["transfer".to_owned(), "plan".to_owned()], false).expect("tokens");
+        let facts =
+            Facts::read(text, &["transfer".to_owned(), "plan".to_owned()], false).expect("tokens");
         facts.imports.into_iter().map(|(name, _)| name).collect()
     }
 
     #[test]
     fn finds_imports_however_they_are_written() {
         assert_eq!(imports("use crate::units::Time;"), ["units"]);
-        assert_eq!(imports("use crate::{gridftp::Reply, units::{Span, Time}};"), ["gridftp", "units"]);
+        assert_eq!(
+            imports("use crate::{gridftp::Reply, units::{Span, Time}};"),
+            ["gridftp", "units"]
+        );
         assert_eq!(imports("use super::super::wan::Link;"), ["wan"]);
         assert_eq!(imports("use super::{Block, super::wan::Link};"), ["wan"]);
         assert_eq!(imports("fn f() -> crate::report::Page { todo!() }"), ["report"]);
@@ -166,7 +192,10 @@ mod tests {
         assert_eq!(imports("use crate::*;"), ["*"]);
         assert_eq!(imports("pub(crate) fn f() {}"), Vec::<String>::new());
         assert_eq!(
-            imports("use super::Block; // crate::wan\n/// [`crate::report`]\nconst X: &str = \"crate::units\";"),
+            imports(
+                "use super::Block; // crate::wan\n/// [`crate::report`]\nconst X: &str = \
+                 \"crate::units\";"
+            ),
             Vec::<String>::new()
         );
     }
@@ -179,17 +208,25 @@ mod tests {
 
     #[test]
     fn imports_of_tests_do_not_count_and_those_behind_them_do() {
-        assert_eq!(imports("#[cfg(test)]\nmod tests { use crate::wan::Link; }\nuse crate::units::Time;"), ["units"]);
-        assert_eq!(imports("#[cfg(test)]\nuse crate::wan::Link;\nuse crate::units::Time;"), ["units"]);
+        assert_eq!(
+            imports("#[cfg(test)]\nmod tests { use crate::wan::Link; }\nuse crate::units::Time;"),
+            ["units"]
+        );
+        assert_eq!(
+            imports("#[cfg(test)]\nuse crate::wan::Link;\nuse crate::units::Time;"),
+            ["units"]
+        );
         assert_eq!(imports("#[cfg(not(test))]\nuse crate::wan::Link;"), ["wan"]);
     }
 
     #[test]
     fn finds_unsafe_code_and_empty_names() {
-        let text = "// unsafe\nstruct Utility;\nstruct BufferManager;\nmod utils {}\nfn get_size() {}\nfn f() { unsafe { g() } }";
+        let text = "// unsafe\nstruct Utility;\nstruct BufferManager;\nmod utils {}\nfn \
+            get_size() {}\nfn f() { unsafe { g() } }";
         let facts = Facts::read(text, &[], false).expect("tokens");
         assert_eq!(facts.unsafe_lines, [6]);
-        let names: Vec<_> = facts.bad_names.iter().map(|(name, line)| (name.as_str(), *line)).collect();
+        let names: Vec<_> =
+            facts.bad_names.iter().map(|(name, line)| (name.as_str(), *line)).collect();
         assert_eq!(names, [("BufferManager", 3), ("utils", 4), ("fn get_size", 5)]);
     }
 }

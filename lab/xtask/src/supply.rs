@@ -1,8 +1,8 @@
 //! What the project depends on: licences, banned crates and sources, as deny.toml says.
 //!
-//! The same file drives cargo-deny, which checks more and takes minutes to build; this check needs nothing but cargo and
-//! runs in every `make test`. It reads `[licenses] allow`, `[bans] deny`, `[bans] multiple-versions` and
-//! `[sources] allow-registry`.
+//! The same file drives cargo-deny, which checks more and takes minutes to build; this check needs
+//! nothing but cargo and runs in every `make test`. It reads `[licenses] allow`, `[bans] deny`,
+//! `[bans] multiple-versions` and `[sources] allow-registry`.
 
 use anyhow::{Context, Result};
 use serde::Deserialize;
@@ -75,13 +75,20 @@ fn violations(rules: &Rules, packages: &[Package<'_>]) -> Vec<String> {
         let label = format!("{} {}", package.name, package.version);
         versions.entry(package.name).or_default().push(package.version);
         if !licence_allowed(package.license, &rules.licenses.allow) {
-            found.push(format!("{label}: licence `{}` is not among those that deny.toml allows", package.license));
+            found.push(format!(
+                "{label}: licence `{}` is not among those that deny.toml allows",
+                package.license
+            ));
         }
         if rules.bans.deny.iter().any(|banned| banned.name == package.name) {
             found.push(format!("{label}: banned by deny.toml"));
         }
         if let Some(source) = package.source
-            && !rules.sources.allow_registry.iter().any(|registry| source == format!("registry+{registry}"))
+            && !rules
+                .sources
+                .allow_registry
+                .iter()
+                .any(|registry| source == format!("registry+{registry}"))
         {
             found.push(format!("{label}: comes from {source}, which deny.toml does not allow"));
         }
@@ -89,17 +96,24 @@ fn violations(rules: &Rules, packages: &[Package<'_>]) -> Vec<String> {
     if rules.bans.multiple_versions == "deny" {
         for (name, versions) in versions.iter().filter(|(_, versions)| versions.len() > 1) {
             if !rules.bans.skip.iter().any(|skipped| skipped.name == *name) {
-                found.push(format!("{name}: {} versions at once ({})", versions.len(), versions.join(", ")));
+                found.push(format!(
+                    "{name}: {} versions at once ({})",
+                    versions.len(),
+                    versions.join(", ")
+                ));
             }
         }
     }
     found
 }
 
-/// Whether the SPDX expression can be satisfied with allowed licences alone; the old `MIT/Apache-2.0` means `OR`.
+/// Whether the SPDX expression can be satisfied with allowed licences alone; the old
+/// `MIT/Apache-2.0` means `OR`.
 fn licence_allowed(expression: &str, allowed: &[String]) -> bool {
     let parsed = spdx::Expression::parse_mode(expression, spdx::ParseMode::LAX);
-    parsed.is_ok_and(|parsed| parsed.evaluate(|wanted| allowed.iter().any(|name| wanted.to_string() == *name)))
+    parsed.is_ok_and(|parsed| {
+        parsed.evaluate(|wanted| allowed.iter().any(|name| wanted.to_string() == *name))
+    })
 }
 
 #[cfg(test)]
@@ -111,7 +125,8 @@ mod tests {
     fn found(name: &str, license: &str, source: Option<&str>) -> Vec<String> {
         let rules = format!(
             "[licenses]\nallow = ['MIT', 'Apache-2.0 WITH LLVM-exception']\n\
-             [bans]\nmultiple-versions = 'deny'\ndeny = [{{ name = 'openssl' }}]\n[sources]\nallow-registry = ['{HOME}']"
+             [bans]\nmultiple-versions = 'deny'\ndeny = [{{ name = 'openssl' \
+             }}]\n[sources]\nallow-registry = ['{HOME}']"
         );
         let rules: Rules = toml::from_str(&rules).expect("rules");
         let own = Package { name: "own", version: "0.1.0", license: "MIT", source: None };
@@ -123,7 +138,10 @@ mod tests {
         let home = format!("registry+{HOME}");
         assert_eq!(found("good", "GPL-3.0 OR MIT", Some(&home)), Vec::<String>::new());
         assert_eq!(found("good", "Apache-2.0/MIT", Some(&home)), Vec::<String>::new());
-        assert_eq!(found("good", "Apache-2.0 WITH LLVM-exception", Some(&home)), Vec::<String>::new());
+        assert_eq!(
+            found("good", "Apache-2.0 WITH LLVM-exception", Some(&home)),
+            Vec::<String>::new()
+        );
     }
 
     #[test]
@@ -132,7 +150,9 @@ mod tests {
         assert!(found("bad", "GPL-3.0 AND MIT", Some(&home))[0].contains("licence"));
         assert!(found("bad", "", Some(&home))[0].contains("licence"));
         assert!(found("openssl", "MIT", Some(&home))[0].contains("banned"));
-        assert!(found("bad", "MIT", Some("git+https://host.example/bad"))[0].contains("comes from"));
+        assert!(
+            found("bad", "MIT", Some("git+https://host.example/bad"))[0].contains("comes from")
+        );
         assert!(found("own", "MIT", Some(&home))[0].contains("2 versions"));
     }
 }

@@ -75,10 +75,15 @@ pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
         remote_farline: args.remote_farline,
         timeout: None,
     };
-    let node = args.host.as_deref().map(|host| remote(host).and_then(|remote| hello(&remote, &reach))).transpose()?;
+    let node = args
+        .host
+        .as_deref()
+        .map(|host| remote(host).and_then(|remote| hello(&remote, &reach)))
+        .transpose()?;
     let mut facts = facts(node.as_ref().and_then(|node| node.local));
     if !args.no_disk {
-        facts.disk = Some(measure(&args.dir.unwrap_or_else(|| ".".into()), Duration::from_secs(1))?);
+        facts.disk =
+            Some(measure(&args.dir.unwrap_or_else(|| ".".into()), Duration::from_secs(1))?);
     }
     let interface = facts.interfaces.iter().filter_map(|interface| interface.rate).max();
     let path = Path {
@@ -96,7 +101,10 @@ pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
             (_, true) => "a GridFTP server that is not Farline",
             _ => "a plain FTP server: farline cp cannot use it",
         };
-        text.push_str(&format!("good     node: it answers, over {} of rtt; it is {what}\n", node.rtt));
+        text.push_str(&format!(
+            "good     node: it answers, over {} of rtt; it is {what}\n",
+            node.rtt
+        ));
     }
     for finding in &findings {
         let level = match finding.level {
@@ -109,7 +117,11 @@ pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
             text.push_str(&format!("         mend: {mend}\n"));
         }
     }
-    text.push_str(if fit { "This host is fit." } else { "This host is not fit: see PROBLEM above." });
+    text.push_str(if fit {
+        "This host is fit."
+    } else {
+        "This host is not fit: see PROBLEM above."
+    });
     output.result(&Report { schema: "farline/check/1", fit, path, findings, facts, node }, text)?;
     Ok(if fit { ExitCode::SUCCESS } else { ExitCode::from(Fault::Here.exit_code()) })
 }

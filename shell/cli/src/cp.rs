@@ -4,7 +4,10 @@ use crate::interrupt::Signals;
 use crate::output::Output;
 use crate::progress::{Progress, Sample};
 use farline::channels::trust::{Fingerprint, Trust};
-use farline::client::{DataPath, Existing, Location, Options, Outcome, RdmaWish, Reach, Standing, Stop, Trial, Verify, copy};
+use farline::client::{
+    DataPath, Existing, Location, Options, Outcome, RdmaWish, Reach, Standing, Stop, Trial, Verify,
+    copy,
+};
 use farline::stores::DirectIo;
 use farline_core::profile::{Direction, Stall, plan_from};
 use farline_core::rdma::MOST_QUEUE_PAIRS;
@@ -38,7 +41,8 @@ compared by BLAKE3 (stock: --verify digest). Over ssh and ftps:// encrypted.";
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// What to copy: paths, USER@HOST:PATH, -, memory:SIZE, farline://, ftp:// or ftps://user:password@host:port/path
+    /// What to copy: paths, USER@HOST:PATH, -, memory:SIZE, farline://, ftp:// or
+    /// ftps://user:password@host:port/path
     #[arg(required = true, value_name = "SRC")]
     sources: Vec<OsString>,
     /// Where to: the same, or null:; what ends in / is a directory
@@ -101,7 +105,8 @@ pub(crate) struct Args {
     /// For measuring staging (docs/speed.md): the source stalls so, such as 50ms/1s [default: no]
     #[arg(long, hide = true, value_name = "PAUSE/EVERY")]
     trial_stall: Option<Stall>,
-    /// For measuring staging: the source gives no more than this, such as 500M [default: all it can]
+    /// For measuring staging: the source gives no more than this, such as 500M [default: all it
+    /// can]
     #[arg(long, hide = true, value_name = "RATE")]
     trial_read: Option<Rate>,
     /// For measuring staging: reading and sending take turns [default: no]
@@ -132,7 +137,9 @@ impl FromStr for Driver {
             match (word, count) {
                 ("exchange", _) if is_rdma && !wish.exchange => wish.exchange = true,
                 ("read", _) if is_rdma && !wish.read => wish.read = true,
-                (_, Some(count)) if is_rdma && wish == RdmaWish::default() => wish.queue_pairs = Some(count),
+                (_, Some(count)) if is_rdma && wish == RdmaWish::default() => {
+                    wish.queue_pairs = Some(count)
+                }
                 _ => return Err(Driver::usage()),
             }
         }
@@ -143,7 +150,8 @@ impl FromStr for Driver {
 impl Driver {
     fn usage() -> String {
         format!(
-            "write tcp, rdma, or rdma:N with 1 to {MOST_QUEUE_PAIRS} queue pairs, and behind it :exchange to connect without rdma_cm, :read for RDMA READ"
+            "write tcp, rdma, or rdma:N with 1 to {MOST_QUEUE_PAIRS} queue pairs, and behind it \
+             :exchange to connect without rdma_cm, :read for RDMA READ"
         )
     }
 }
@@ -151,8 +159,8 @@ impl Driver {
 /// How a copy's arrival is checked.
 #[derive(Clone, Copy, clap::ValueEnum)]
 enum VerifyHow {
-    // Not doc comments: clap would give each value a paragraph, and the help would not fit a screen.
-    // CRC32C of every block and BLAKE3 of every file, end to end
+    // Not doc comments: clap would give each value a paragraph, and the help would not fit a
+    // screen. CRC32C of every block and BLAKE3 of every file, end to end
     Digest,
     // CRC32C of every block
     Checksum,
@@ -171,14 +179,20 @@ impl From<VerifyHow> for Verify {
 }
 
 pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
-    let sources: Result<Vec<Location>, Error> = args.sources.iter().map(|text| Location::parse(text)).collect();
+    let sources: Result<Vec<Location>, Error> =
+        args.sources.iter().map(|text| Location::parse(text)).collect();
     let sources = sources?;
     let destination = Location::parse(&args.destination)?;
     if destination == Location::Standard {
         output.leave_stdout_to_data();
     }
     let precedent = precedent(&sources, &destination);
-    let wishes = Wishes { streams: args.streams.map(usize::from), congestion: args.congestion, staging: args.staging, precedent };
+    let wishes = Wishes {
+        streams: args.streams.map(usize::from),
+        congestion: args.congestion,
+        staging: args.staging,
+        precedent,
+    };
     let ssh = args.ssh.or_else(|| std::env::var("FARLINE_SSH").ok()).unwrap_or_default();
     let reach = Reach {
         trust: Trust { authorities: args.tls_ca, fingerprint: args.tls_pin },
@@ -187,7 +201,8 @@ pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
         remote_farline: args.remote_farline,
         timeout: args.timeout.map(Span::from_secs),
     };
-    let trial = Trial { stall: args.trial_stall, read: args.trial_read, in_turns: args.trial_in_turns };
+    let trial =
+        Trial { stall: args.trial_stall, read: args.trial_read, in_turns: args.trial_in_turns };
     let existing = match (args.no_clobber, args.skip_same) {
         (true, _) => Existing::Keep,
         (false, true) => Existing::KeepSame,
@@ -212,7 +227,8 @@ pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
         stop: stop.clone(),
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| Error::new(Fault::Here, "no-runtime", format!("cannot start: {error}")))?;
+    let runtime = runtime
+        .map_err(|error| Error::new(Fault::Here, "no-runtime", format!("cannot start: {error}")))?;
     let mut progress = Progress::new(output, "copy");
     let mut watch = |standing: &Standing| {
         progress.update(&Sample {
@@ -233,7 +249,8 @@ pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
             result = &mut copying => return result,
             _ = signals.next() => stop.ask(),
         }
-        // It makes durable what it can go on from, and says so; who asks twice does not want to wait for that.
+        // It makes durable what it can go on from, and says so; who asks twice does not want to
+        // wait for that.
         tokio::select! {
             result = copying => result,
             () = tokio::time::sleep(GRACE) => Err(Stop::error()),
@@ -251,8 +268,9 @@ pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
     })
 }
 
-/// What the stored profile of the path to the one node of a copy says for the way that its data goes, if there is one: `farline profile NODE`
-/// and `farline plan NODE` store it. Of the path between two nodes nothing is known here.
+/// What the stored profile of the path to the one node of a copy says for the way that its data
+/// goes, if there is one: `farline profile NODE` and `farline plan NODE` store it. Of the path
+/// between two nodes nothing is known here.
 fn precedent(sources: &[Location], destination: &Location) -> Option<Precedent> {
     let remote = |location: &Location| match location {
         Location::Remote(remote) => Some(remote.clone()),
@@ -289,10 +307,13 @@ fn report(outcome: &Outcome, verbose: bool, output: &Output) -> Result<(), Error
     }
     match outcome.data_path {
         Some(DataPath::ControlPort) => {
-            text.push_str("\ndata went through the control port: the node's data ports could not be reached");
+            text.push_str(
+                "\ndata went through the control port: the node's data ports could not be reached",
+            );
         }
         Some(DataPath::Rdma) => text.push_str(", by RDMA"),
-        Some(DataPath::Ssh) => text.push_str("\ndata went through ssh: the other host's data ports could not be reached"),
+        Some(DataPath::Ssh) => text
+            .push_str("\ndata went through ssh: the other host's data ports could not be reached"),
         _ => {}
     }
     for note in &outcome.notes {
@@ -318,7 +339,10 @@ fn report(outcome: &Outcome, verbose: bool, output: &Output) -> Result<(), Error
         text.push_str(&format!("\nskipped: {path}"));
     }
     if outcome.skipped.len() > listed {
-        text.push_str(&format!("\nskipped: {} more (-v names them)", outcome.skipped.len() - listed));
+        text.push_str(&format!(
+            "\nskipped: {} more (-v names them)",
+            outcome.skipped.len() - listed
+        ));
     }
     for failure in &outcome.failures {
         text.push_str(&format!("\nnot copied: {}: {}", failure.path, failure.error));

@@ -1,4 +1,5 @@
-//! `farline completions` and `farline man`: generated from the argument definitions, so they cannot drift from them.
+//! `farline completions` and `farline man`: generated from the argument definitions, so they cannot
+//! drift from them.
 
 use crate::Cli;
 use crate::output::Output;
@@ -13,7 +14,8 @@ use std::process::ExitCode;
 
 /// Print completions for a shell
 #[derive(clap::Args)]
-#[command(after_help = "Example:\n  farline completions bash > ~/.local/share/bash-completion/completions/farline")]
+#[command(after_help = "Example:\n  farline completions bash > \
+        ~/.local/share/bash-completion/completions/farline")]
 pub(crate) struct CompletionsArgs {
     /// The shell
     shell: Shell,
@@ -21,14 +23,17 @@ pub(crate) struct CompletionsArgs {
 
 /// Print the man page, or write one for each command
 #[derive(clap::Args)]
-#[command(after_help = "Examples:\n  farline man | man -l -\n  farline man --out ~/.local/share/man/man1")]
+#[command(
+    after_help = "Examples:\n  farline man | man -l -\n  farline man --out ~/.local/share/man/man1"
+)]
 pub(crate) struct ManArgs {
     /// Folder for the pages farline.1, farline-cp.1, ... (default: print the first)
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
 }
 
-/// What each fault means as an exit status. Link commands that run a command pass its own status on.
+/// What each fault means as an exit status. Link commands that run a command pass its own status
+/// on.
 const EXIT_STATUS: [(Fault, &str); 6] = [
     (Fault::You, "The request: a bad argument, a file that is not there."),
     (Fault::Here, "This host: a full disk, no permission, a kernel without the feature."),
@@ -49,7 +54,9 @@ pub(crate) fn man(args: &ManArgs, output: &Output) -> Result<ExitCode, Error> {
     let mut cli = whole(Cli::command()).disable_help_subcommand(true);
     cli.build();
     match &args.out {
-        None => output.bytes(&page(&cli).map_err(|error| unwritten(Path::new("farline.1"), &error))?)?,
+        None => {
+            output.bytes(&page(&cli).map_err(|error| unwritten(Path::new("farline.1"), &error))?)?
+        }
         Some(folder) => {
             std::fs::create_dir_all(folder).map_err(|error| unwritten(folder, &error))?;
             write_pages(&cli, folder)?;
@@ -88,18 +95,27 @@ fn page(command: &clap::Command) -> io::Result<Vec<u8>> {
     }
     roff.extend_from_slice(b".SH \"EXIT STATUS\"\n.TP\n\\fB0\\fR\nDone.\n");
     for (fault, meaning) in EXIT_STATUS {
-        roff.extend_from_slice(format!(".TP\n\\fB{}\\fR\n{meaning}\n", fault.exit_code()).as_bytes());
+        roff.extend_from_slice(
+            format!(".TP\n\\fB{}\\fR\n{meaning}\n", fault.exit_code()).as_bytes(),
+        );
     }
     Ok(roff)
 }
 
 /// The text below a command's help, line for line: filling would run the examples together.
 fn examples(command: &clap::Command, roff: &mut Vec<u8>) {
-    let text = command.get_after_long_help().or(command.get_after_help()).map(ToString::to_string).unwrap_or_default();
+    let text = command
+        .get_after_long_help()
+        .or(command.get_after_help())
+        .map(ToString::to_string)
+        .unwrap_or_default();
     roff.extend_from_slice(b".SH NOTES\n.nf\n");
     for line in text.lines() {
-        // A full stop or an apostrophe at the start of a line is a request to roff, a backslash an escape anywhere.
-        roff.extend_from_slice(format!("\\&{}\n", line.replace('\\', "\\e").replace('-', "\\-")).as_bytes());
+        // A full stop or an apostrophe at the start of a line is a request to roff, a backslash an
+        // escape anywhere.
+        roff.extend_from_slice(
+            format!("\\&{}\n", line.replace('\\', "\\e").replace('-', "\\-")).as_bytes(),
+        );
     }
     roff.extend_from_slice(b".fi\n");
 }
@@ -129,7 +145,10 @@ mod tests {
     fn help_and_man_page_tell_the_same_exit_codes() {
         let mut codes: Vec<u8> = EXIT_STATUS.iter().map(|(fault, _)| fault.exit_code()).collect();
         for code in &codes {
-            assert!(crate::TOP_EXAMPLES.contains(&format!(" {code} ")), "{code} is not in the top help");
+            assert!(
+                crate::TOP_EXAMPLES.contains(&format!(" {code} ")),
+                "{code} is not in the top help"
+            );
         }
         codes.dedup();
         assert_eq!(codes.len(), EXIT_STATUS.len(), "two faults share a code");

@@ -1,4 +1,5 @@
-//! Signals that ask the command to end, and what it holds to be given back: congestion controls stay where a process just dies.
+//! Signals that ask the command to end, and what it holds to be given back: congestion controls
+//! stay where a process just dies.
 
 use farline::kernelcc;
 use farline_core::units::{Error, Fault};
@@ -23,10 +24,16 @@ impl Signals {
     /// Listens from now on; within a runtime.
     pub(crate) fn listen() -> Result<Signals, Error> {
         let listen = |kind| {
-            signal(kind).map_err(|error| Error::new(Fault::Here, "no-signals", format!("cannot wait for signals: {error}")))
+            signal(kind).map_err(|error| {
+                Error::new(Fault::Here, "no-signals", format!("cannot wait for signals: {error}"))
+            })
         };
         let hangup = if ignores_hangup() { None } else { Some(listen(SignalKind::hangup())?) };
-        Ok(Signals { interrupt: listen(SignalKind::interrupt())?, terminate: listen(SignalKind::terminate())?, hangup })
+        Ok(Signals {
+            interrupt: listen(SignalKind::interrupt())?,
+            terminate: listen(SignalKind::terminate())?,
+            hangup,
+        })
     }
 
     /// Waits for the next one; answers the exit code of a command that it ends.
@@ -49,13 +56,16 @@ impl Signals {
 fn ignores_hangup() -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
-    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).is_some_and(|mask| mask & 1 == 1)
+    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())
+        .is_some_and(|mask| mask & 1 == 1)
 }
 
 /// A runtime that does nothing but listen.
 pub(crate) fn listening() -> Result<(Runtime, Signals), Error> {
     let runtime = Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| Error::new(Fault::Here, "no-runtime", format!("cannot wait for signals: {error}")))?;
+    let runtime = runtime.map_err(|error| {
+        Error::new(Fault::Here, "no-runtime", format!("cannot wait for signals: {error}"))
+    })?;
     let within = runtime.enter();
     let signals = Signals::listen()?;
     drop(within);
@@ -73,7 +83,8 @@ pub(crate) fn asked(runtime: Runtime, mut signals: Signals) -> Result<Arc<Atomic
     Ok(asked)
 }
 
-/// For a command that never looks: gives the congestion controls back that this process holds when a signal comes, and ends it.
+/// For a command that never looks: gives the congestion controls back that this process holds when
+/// a signal comes, and ends it.
 pub(crate) fn give_back_when_asked() -> Result<(), Error> {
     let (runtime, mut signals) = listening()?;
     beside(move || {
@@ -85,5 +96,7 @@ pub(crate) fn give_back_when_asked() -> Result<(), Error> {
 
 fn beside(work: impl FnOnce() + Send + 'static) -> Result<(), Error> {
     let thread = std::thread::Builder::new().name("signals".to_owned()).spawn(work);
-    thread.map(drop).map_err(|error| Error::new(Fault::Here, "no-thread", format!("starting a thread: {error}")))
+    thread.map(drop).map_err(|error| {
+        Error::new(Fault::Here, "no-thread", format!("starting a thread: {error}"))
+    })
 }

@@ -19,7 +19,8 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use output::Output;
 use std::process::ExitCode;
 
-/// Shown below the top help. The exit codes are those of `Fault::exit_code`; a test in `generate` keeps them equal.
+/// Shown below the top help. The exit codes are those of `Fault::exit_code`; a test in `generate`
+/// keeps them equal.
 const TOP_EXAMPLES: &str = "\
 Examples:
   farline cp -r run7 ftp://dtn2.example.org:2811/data/
@@ -108,9 +109,18 @@ mod tests {
         let mut cli = Cli::command();
         cli.build();
         for command in all(&cli) {
-            for arg in command.get_arguments().filter(|arg| !arg.is_positional() && arg.get_action().takes_values()) {
-                let text = arg.get_long_help().or(arg.get_help()).map(ToString::to_string).unwrap_or_default();
-                let said = arg.is_required_set() || !arg.get_default_values().is_empty() || text.contains("default");
+            for arg in command
+                .get_arguments()
+                .filter(|arg| !arg.is_positional() && arg.get_action().takes_values())
+            {
+                let text = arg
+                    .get_long_help()
+                    .or(arg.get_help())
+                    .map(ToString::to_string)
+                    .unwrap_or_default();
+                let said = arg.is_required_set()
+                    || !arg.get_default_values().is_empty()
+                    || text.contains("default");
                 let flag = arg.get_long().unwrap_or_default();
                 assert!(said, "{} --{flag}: `{text}` names no default", command.get_name());
             }
@@ -123,9 +133,18 @@ mod tests {
         cli.build();
         for command in all(&cli) {
             let about = command.get_about().map(ToString::to_string).unwrap_or_default();
-            assert!(!about.is_empty() && !about.contains('\n'), "{}: `{about}`", command.get_name());
+            assert!(
+                !about.is_empty() && !about.contains('\n'),
+                "{}: `{about}`",
+                command.get_name()
+            );
             for arg in command.get_arguments() {
-                assert!(arg.get_help().is_some(), "{} {}: no help", command.get_name(), arg.get_id());
+                assert!(
+                    arg.get_help().is_some(),
+                    "{} {}: no help",
+                    command.get_name(),
+                    arg.get_id()
+                );
             }
         }
     }

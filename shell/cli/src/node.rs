@@ -4,11 +4,14 @@ use farline::client::{Greeting, Location, Reach, Remote, greet};
 use farline_core::units::{Error, Fault};
 use std::ffi::OsStr;
 
-/// A host's name stands for its Farline node, with its port behind a colon if it has one; `host:` and `host:path` go over ssh.
+/// A host's name stands for its Farline node, with its port behind a colon if it has one; `host:`
+/// and `host:path` go over ssh.
 pub(crate) fn remote(text: &str) -> Result<Remote, Error> {
     let behind = text.rsplit_once(':').map(|(_, behind)| behind);
-    let is_ssh = behind.is_some_and(|behind| behind.parse::<u16>().is_err()) && !text.ends_with(']');
-    let url = if text.contains("://") || is_ssh { text.to_owned() } else { format!("farline://{text}/") };
+    let is_ssh =
+        behind.is_some_and(|behind| behind.parse::<u16>().is_err()) && !text.ends_with(']');
+    let url =
+        if text.contains("://") || is_ssh { text.to_owned() } else { format!("farline://{text}/") };
     match Location::parse(OsStr::new(&url))? {
         Location::Remote(remote) => Ok(remote),
         _ => Err(Error::new(Fault::You, "bad-url", format!("{text} is not another host"))),
@@ -18,6 +21,7 @@ pub(crate) fn remote(text: &str) -> Result<Remote, Error> {
 /// Whether the node of `remote` answers, and how far it is.
 pub(crate) fn hello(remote: &Remote, reach: &Reach) -> Result<Greeting, Error> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| Error::new(Fault::Here, "no-runtime", format!("cannot start: {error}")))?;
+    let runtime = runtime
+        .map_err(|error| Error::new(Fault::Here, "no-runtime", format!("cannot start: {error}")))?;
     runtime.block_on(greet(remote, reach))
 }

@@ -23,14 +23,19 @@ impl Output {
         Output { json, quiet, beside_data: AtomicBool::new(false) }
     }
 
-    /// Leaves standard output to the file that is copied there: results and errors go to stderr from now on.
+    /// Leaves standard output to the file that is copied there: results and errors go to stderr
+    /// from now on.
     pub(crate) fn leave_stdout_to_data(&self) {
         self.beside_data.store(true, Ordering::Relaxed);
     }
 
     /// Where results go.
     fn out(&self) -> Box<dyn Write> {
-        if self.beside_data.load(Ordering::Relaxed) { Box::new(io::stderr()) } else { Box::new(io::stdout().lock()) }
+        if self.beside_data.load(Ordering::Relaxed) {
+            Box::new(io::stderr())
+        } else {
+            Box::new(io::stdout().lock())
+        }
     }
 
     /// Whether results are printed as JSON.
@@ -46,7 +51,11 @@ impl Output {
     /// Prints a result: `document` on one line with `--json`, else `text`.
     ///
     /// A document's first field is `schema`, such as `farline/copy/1`.
-    pub(crate) fn result(&self, document: &impl Serialize, text: impl fmt::Display) -> Result<(), Error> {
+    pub(crate) fn result(
+        &self,
+        document: &impl Serialize,
+        text: impl fmt::Display,
+    ) -> Result<(), Error> {
         if self.json { self.text(json(document)) } else { self.text(text) }
     }
 
@@ -84,7 +93,9 @@ impl Output {
             writeln!(self.out(), "{}", json(&ErrorDocument { schema: "farline/error/1", error }))
         } else {
             let mut stderr = io::stderr().lock();
-            let hint = |stderr: &mut io::StderrLock<'_>| error.hint.iter().try_for_each(|hint| writeln!(stderr, "hint: {hint}"));
+            let hint = |stderr: &mut io::StderrLock<'_>| {
+                error.hint.iter().try_for_each(|hint| writeln!(stderr, "hint: {hint}"))
+            };
             writeln!(stderr, "farline: {error}").and_then(|()| hint(&mut stderr))
         };
         ExitCode::from(error.fault.exit_code())
@@ -100,7 +111,8 @@ struct ErrorDocument<'a> {
 
 /// Answers a command line that was not understood, or that asked for help or the version.
 ///
-/// `args` are the words of the command line: after a failed parse only they tell whether `--json` was asked for.
+/// `args` are the words of the command line: after a failed parse only they tell whether `--json`
+/// was asked for.
 pub(crate) fn usage(wrong: &clap::Error, args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let is_answer = matches!(wrong.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion);
     let json = args.into_iter().take_while(|word| word != "--").any(|word| word == "--json");
@@ -119,27 +131,40 @@ fn advice(wrong: &clap::Error) -> Option<String> {
 /// A mistake on the command line as an error: clap's first line, and its suggestion as the hint.
 fn usage_error(wrong: &clap::Error) -> Error {
     let text = wrong.render().to_string();
-    let first = text.lines().find(|line| line.starts_with("error: ")).unwrap_or("error: a command is missing");
+    let first = text
+        .lines()
+        .find(|line| line.starts_with("error: "))
+        .unwrap_or("error: a command is missing");
     // What is missing stands in a list below the first line.
-    let listed = text.lines().skip(1).skip_while(|line| line.is_empty()).take_while(|line| line.starts_with("  "));
-    let listed: Vec<&str> = listed.map(str::trim).filter(|line| !line.starts_with("tip: ")).collect();
+    let listed = text
+        .lines()
+        .skip(1)
+        .skip_while(|line| line.is_empty())
+        .take_while(|line| line.starts_with("  "));
+    let listed: Vec<&str> =
+        listed.map(str::trim).filter(|line| !line.starts_with("tip: ")).collect();
     let message = [&first["error: ".len()..], &listed.join(", ")].join(" ");
-    let suggested = [ContextKind::SuggestedArg, ContextKind::SuggestedSubcommand, ContextKind::SuggestedValue]
-        .into_iter()
-        .find_map(|kind| wrong.get(kind))
-        .map(|suggestion| format!("did you mean `{suggestion}`?"));
-    let hint =
-        suggested.or_else(|| advice(wrong)).unwrap_or_else(|| "see `farline --help` or `farline COMMAND --help`".to_owned());
+    let suggested =
+        [ContextKind::SuggestedArg, ContextKind::SuggestedSubcommand, ContextKind::SuggestedValue]
+            .into_iter()
+            .find_map(|kind| wrong.get(kind))
+            .map(|suggestion| format!("did you mean `{suggestion}`?"));
+    let hint = suggested
+        .or_else(|| advice(wrong))
+        .unwrap_or_else(|| "see `farline --help` or `farline COMMAND --help`".to_owned());
     Error::new(Fault::You, "usage", message.trim().to_owned()).hint(hint)
 }
 
 /// One JSON object on one line.
 fn json(document: &impl Serialize) -> String {
-    // Farline's documents have string keys and no failing serializers: the two ways in which this could fail.
-    serde_json::to_string(document).unwrap_or_else(|error| serde_json::json!({ "unprintable": error.to_string() }).to_string())
+    // Farline's documents have string keys and no failing serializers: the two ways in which this
+    // could fail.
+    serde_json::to_string(document)
+        .unwrap_or_else(|error| serde_json::json!({ "unprintable": error.to_string() }).to_string())
 }
 
-/// Prints a line where no [`Output`] is at hand; a reader that has seen enough (`| head`) is no reason to panic.
+/// Prints a line where no [`Output`] is at hand; a reader that has seen enough (`| head`) is no
+/// reason to panic.
 macro_rules! line {
     ($($text:tt)*) => { $crate::output::print_line(format_args!($($text)*)) };
 }

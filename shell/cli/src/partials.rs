@@ -33,14 +33,16 @@ enum Action {
     /// List partial files: how much is durable, how old, whether a copy runs.
     #[command(after_help = "Example:\n  farline partials ls /data")]
     Ls {
-        /// Directories, each with everything below it, or URLs of servers that are not Farline [default: . and all such servers]
+        /// Directories, each with everything below it, or URLs of servers that are not Farline
+        /// [default: . and all such servers]
         #[arg(value_name = "DIR")]
         dirs: Vec<PathBuf>,
     },
     /// Remove partial files and their journals, unless a running copy holds them.
     #[command(after_help = "Example:\n  farline partials rm /data/run7 /data/big.h5")]
     Rm {
-        /// Directories with everything below, files by their target's name or their own, or URLs at servers that are not Farline
+        /// Directories with everything below, files by their target's name or their own, or URLs at
+        /// servers that are not Farline
         #[arg(required = true, value_name = "PATH")]
         paths: Vec<PathBuf>,
     },
@@ -87,7 +89,9 @@ struct Problem {
 
 pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
     match args.action {
-        Action::Ls { dirs } if dirs.is_empty() => list(&[PathBuf::from(".")], stored_elsewhere()?, output),
+        Action::Ls { dirs } if dirs.is_empty() => {
+            list(&[PathBuf::from(".")], stored_elsewhere()?, output)
+        }
         Action::Ls { dirs } => {
             let (mut here, mut elsewhere) = (Vec::new(), Vec::new());
             for dir in dirs {
@@ -117,7 +121,8 @@ fn stored_at(remote: &Remote) -> Result<Vec<Receipt>, Error> {
     let named = named.strip_suffix(b"/").unwrap_or(&named);
     let is_there = |receipt: &Receipt| {
         let target = receipt.target();
-        receipt.partial == named || target.strip_prefix(named).is_some_and(|rest| rest.is_empty() || rest[0] == b'/')
+        receipt.partial == named
+            || target.strip_prefix(named).is_some_and(|rest| rest.is_empty() || rest[0] == b'/')
     };
     Ok(stored_elsewhere()?.into_iter().filter(is_there).collect())
 }
@@ -146,7 +151,8 @@ fn list(dirs: &[PathBuf], elsewhere: Vec<Receipt>, output: &Output) -> Result<Ex
         text.push_str(&format!("\n{durable:>9} {total:>9} {age:>8}  {state:<10}  {}", row.target));
     }
     let failed: Vec<Error> = problems.iter().map(|problem| problem.error.clone()).collect();
-    output.result(&ListDocument { schema: "farline/partials/1", partials: rows, problems }, text)?;
+    output
+        .result(&ListDocument { schema: "farline/partials/1", partials: rows, problems }, text)?;
     Ok(end(&failed, output))
 }
 
@@ -180,9 +186,15 @@ fn remove(paths: &[PathBuf], output: &Output) -> Result<ExitCode, Error> {
     let freed = Bytes(removed.iter().map(|row| row.disk_bytes.0).sum());
     let lines = removed.iter().map(|row| format!("removed what was left of {}\n", row.target));
     let text = format!("{}{} removed, {freed} freed", lines.collect::<String>(), removed.len());
-    let errors = kept.iter().filter_map(|row| row.error.clone()).chain(problems.iter().map(|problem| problem.error.clone()));
+    let errors = kept
+        .iter()
+        .filter_map(|row| row.error.clone())
+        .chain(problems.iter().map(|problem| problem.error.clone()));
     let failed: Vec<Error> = errors.collect();
-    output.result(&RemoveDocument { schema: "farline/partials-rm/1", removed, kept, problems }, text)?;
+    output.result(
+        &RemoveDocument { schema: "farline/partials-rm/1", removed, kept, problems },
+        text,
+    )?;
     Ok(end(&failed, output))
 }
 
@@ -196,7 +208,8 @@ fn remove_at(remote: &Remote) -> Result<Vec<RemovalElsewhere>, Error> {
         return Err(nothing_of(&remote.to_string()));
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| Error::new(Fault::Here, "no-runtime", format!("cannot start: {error}")))?;
+    let runtime = runtime
+        .map_err(|error| Error::new(Fault::Here, "no-runtime", format!("cannot start: {error}")))?;
     let removal = |receipt: Receipt| {
         let removed = runtime.block_on(remove_elsewhere(&receipt, remote));
         (receipt, removed)
@@ -212,11 +225,15 @@ fn nothing_of(what: &str) -> Error {
 /// Removes what is left of one file, named as its target or by its own hidden name.
 fn remove_file(path: &Path) -> Result<Vec<Removal>, Error> {
     let nothing = || nothing_of(&path.display().to_string());
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let folder =
+        path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let folder = folder.canonicalize().map_err(|_| nothing())?;
     let full = folder.join(path.file_name().ok_or_else(nothing)?);
-    let is_it =
-        |left: &Leftover| left.target == full || left.partial.as_ref() == Some(&full) || left.journal.as_ref() == Some(&full);
+    let is_it = |left: &Leftover| {
+        left.target == full
+            || left.partial.as_ref() == Some(&full)
+            || left.journal.as_ref() == Some(&full)
+    };
     let outcome = Leftovers::below(&folder)?.remove(&is_it);
     if outcome.is_empty() { Err(nothing()) } else { Ok(outcome) }
 }
@@ -232,9 +249,10 @@ fn end(failed: &[Error], output: &Output) -> ExitCode {
 }
 
 fn problems_of(all: Leftovers) -> impl Iterator<Item = Problem> {
-    all.problems
-        .into_iter()
-        .map(|problem| Problem { path: String::from_utf8_lossy(&problem.path).into_owned(), error: problem.error })
+    all.problems.into_iter().map(|problem| Problem {
+        path: String::from_utf8_lossy(&problem.path).into_owned(),
+        error: problem.error,
+    })
 }
 
 fn row(left: &Leftover, error: Option<Error>) -> Row {
@@ -283,7 +301,8 @@ mod tests {
 
     #[test]
     fn ages_are_told_in_a_unit_that_fits() {
-        let told = [5, 119, 120, 7199, 7200, 172_799, 172_800].map(|secs| human(Span::from_secs(secs)));
+        let told =
+            [5, 119, 120, 7199, 7200, 172_799, 172_800].map(|secs| human(Span::from_secs(secs)));
         assert_eq!(told, ["5 s", "119 s", "2 min", "119 min", "2 h", "47 h", "2 days"]);
     }
 }

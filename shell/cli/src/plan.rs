@@ -6,7 +6,9 @@ use crate::profile::{USUAL_RATE, plan_text, probe, read, store, stored};
 use farline::client::{Reach, Remote, unmeasured};
 use farline::kernelcc::available;
 use farline_core::congestion::Algorithm;
-use farline_core::profile::{Direction, Grid, Known, PathPoint, Plan, Profile, Source, plan, plan_from};
+use farline_core::profile::{
+    Direction, Grid, Known, PathPoint, Plan, Profile, Source, plan, plan_from,
+};
 use farline_core::units::{Bytes, Error, Fault, Rate, Span};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -72,7 +74,8 @@ struct Model {
 
 pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
     let file = PathBuf::from(&args.what);
-    let is_file = file.extension().is_some_and(|extension| extension == "json") || Path::new(&file).is_file();
+    let is_file =
+        file.extension().is_some_and(|extension| extension == "json") || Path::new(&file).is_file();
     let is_node = !is_file && is_node(&args.what);
     args.check(is_file, is_node)?;
     let found = if is_file {
@@ -101,7 +104,8 @@ impl Model {
         given.iter().find(|(_, is_given)| *is_given).map(|(flag, _)| *flag)
     }
 
-    /// What is known by these flags of `path`, and of hosts that let a stream have `window` and choose from `available`.
+    /// What is known by these flags of `path`, and of hosts that let a stream have `window` and
+    /// choose from `available`.
     fn known(&self, path: PathPoint, window: Option<Bytes>, available: Vec<Algorithm>) -> Known {
         Known {
             path,
@@ -118,25 +122,37 @@ impl Model {
 impl Args {
     /// Refuses flags that would change nothing.
     fn check(&self, is_file: bool, is_node: bool) -> Result<(), Error> {
-        let wrong = |message: String, hint: &str| Err(Error::new(Fault::You, "plan-flag", message).hint(hint.to_owned()));
+        let wrong = |message: String, hint: &str| {
+            Err(Error::new(Fault::You, "plan-flag", message).hint(hint.to_owned()))
+        };
         if self.size.0 == 0 {
             return Err(Error::new(Fault::You, "plan-nothing", "a plan needs a size above zero"));
         }
         if let Some(flag) = self.model.first().filter(|_| is_file) {
-            let message = format!("{flag} is told to the model, and {} has what was found already", self.what);
+            let message = format!(
+                "{flag} is told to the model, and {} has what was found already",
+                self.what
+            );
             return wrong(message, "leave it out, or name a path in place of the document");
         }
         if self.path.is_some() && !is_file {
-            return wrong(format!("--path is of a profile's document, and {} is none", self.what), "leave it out");
+            return wrong(
+                format!("--path is of a profile's document, and {} is none", self.what),
+                "leave it out",
+            );
         }
         match self.direction {
-            Some(Direction::Both) => wrong("a plan is for data that goes one way".to_owned(), "--direction out, or back"),
-            Some(_) if !is_file && !is_node => {
-                wrong(format!("the path {} is the same both ways in the model", self.what), "leave --direction out")
+            Some(Direction::Both) => {
+                wrong("a plan is for data that goes one way".to_owned(), "--direction out, or back")
             }
-            Some(_) if is_node && self.model.first().is_some() => {
-                wrong("the path to a node is the same both ways in the model".to_owned(), "leave --direction out")
-            }
+            Some(_) if !is_file && !is_node => wrong(
+                format!("the path {} is the same both ways in the model", self.what),
+                "leave --direction out",
+            ),
+            Some(_) if is_node && self.model.first().is_some() => wrong(
+                "the path to a node is the same both ways in the model".to_owned(),
+                "leave --direction out",
+            ),
             _ => Ok(()),
         }
     }
@@ -144,11 +160,14 @@ impl Args {
 
 /// Whether `what` names a node rather than a path: a URL, or a host that is no path's name.
 fn is_node(what: &str) -> bool {
-    what.contains("://") || (farline_core::wan::Path::named(what).is_err() && (what.contains('.') || what.contains(':')))
+    what.contains("://")
+        || (farline_core::wan::Path::named(what).is_err()
+            && (what.contains('.') || what.contains(':')))
 }
 
-/// The plan for a node: by what is stored of the path to it, else by a probe, else by the model of a path as long as it is. What is stored
-/// or probed and has nothing valid in it is no reason to go without.
+/// The plan for a node: by what is stored of the path to it, else by a probe, else by the model of
+/// a path as long as it is. What is stored or probed and has nothing valid in it is no reason to go
+/// without.
 fn to_node(args: &Args, output: &Output) -> Result<Plan, Error> {
     let remote = remote(&args.what)?;
     if let Some(flag) = args.model.first() {
@@ -168,37 +187,58 @@ fn to_node(args: &Args, output: &Output) -> Result<Plan, Error> {
             }
             Err(error) => format!("as the probe found nothing to go by: {}", error.message),
         },
-        Err(error) if error.code == "profile-not-allowed" => format!("as {} allows no probe", remote.server()),
-        Err(error) if error.code == "profile-running" => format!("as {} is being measured by another client", remote.server()),
+        Err(error) if error.code == "profile-not-allowed" => {
+            format!("as {} allows no probe", remote.server())
+        }
+        Err(error) if error.code == "profile-running" => {
+            format!("as {} is being measured by another client", remote.server())
+        }
         Err(error) => return Err(error),
     };
     by_model(&remote, args, &why)
 }
 
-/// The plan for a node of which nothing was measured, and `why` it is the model's. What flags tell, the model chooses by; without any it is
-/// as `farline cp` begins.
+/// The plan for a node of which nothing was measured, and `why` it is the model's. What flags tell,
+/// the model chooses by; without any it is as `farline cp` begins.
 fn by_model(remote: &Remote, args: &Args, why: &str) -> Result<Plan, Error> {
     let model = &args.model;
-    let rtt = model.rtt.map_or_else(|| hello(remote, &Reach::default()).map(|node| node.rtt), Ok)?;
+    let rtt =
+        model.rtt.map_or_else(|| hello(remote, &Reach::default()).map(|node| node.rtt), Ok)?;
     let begins = unmeasured(rtt, args.direction != Some(Direction::Back));
-    let rate = model.rate.map_or_else(|| format!("{USUAL_RATE} assumed (--rate)"), |rate| format!("{rate} as asked"));
+    let rate = model.rate.map_or_else(
+        || format!("{USUAL_RATE} assumed (--rate)"),
+        |rate| format!("{rate} as asked"),
+    );
     let mut found = if model.first().is_none() {
         begins.plan(args.size)?
     } else {
-        let path = PathPoint { name: remote.server(), ..PathPoint::custom(model.rate.unwrap_or(USUAL_RATE), rtt) };
+        let path = PathPoint {
+            name: remote.server(),
+            ..PathPoint::custom(model.rate.unwrap_or(USUAL_RATE), rtt)
+        };
         let offered = available().iter().filter_map(|name| name.parse().ok()).collect();
         plan(&model.known(path, Some(begins.window), offered), args.size)?
     };
-    let cp = if model.first().is_none() { "begins so" } else { "is told none of this, and begins by the rtt" };
-    found.reasons.push(format!("by the model, {why}: {rate}, rtt {rtt}; `farline cp` {cp}, and goes on by what it sees"));
+    let cp = if model.first().is_none() {
+        "begins so"
+    } else {
+        "is told none of this, and begins by the rtt"
+    };
+    found.reasons.push(format!(
+        "by the model, {why}: {rate}, rtt {rtt}; `farline cp` {cp}, and goes on by what it sees"
+    ));
     Ok(found)
 }
 
 fn known(args: &Args) -> Result<Known, Error> {
     let named = farline_core::wan::Path::named(&args.what)?;
     let rtt = args.model.rtt.or(named.rtt).ok_or_else(|| {
-        Error::new(Fault::You, "plan-rtt", format!("the path `{}` has no rtt of its own", named.name))
-            .hint("give --rtt, such as 50ms")
+        Error::new(
+            Fault::You,
+            "plan-rtt",
+            format!("the path `{}` has no rtt of its own", named.name),
+        )
+        .hint("give --rtt, such as 50ms")
     })?;
     let path = PathPoint::custom(args.model.rate.unwrap_or(named.rate), rtt);
     let path = PathPoint { name: named.name, miles: named.miles, ..path };

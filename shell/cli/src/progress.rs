@@ -1,7 +1,9 @@
-//! The progress of one transfer: a bar on a terminal, one plain line a second elsewhere, nothing when asked to be quiet.
+//! The progress of one transfer: a bar on a terminal, one plain line a second elsewhere, nothing
+//! when asked to be quiet.
 //!
-//! Everything goes to stderr. Rate and time left come from the samples' own clock, over the last seconds, so a path that
-//! changes its speed is seen to. No colour is used, so none has to be switched off.
+//! Everything goes to stderr. Rate and time left come from the samples' own clock, over the last
+//! seconds, so a path that changes its speed is seen to. No colour is used, so none has to be
+//! switched off.
 
 use crate::output::Output;
 use farline_core::units::{Bytes, Rate, Span};
@@ -66,7 +68,12 @@ impl Progress {
                 let columns = columns();
                 let with_bar = columns >= BAR_COLUMNS && sample.bytes_total.is_some();
                 // The template leaves a third of the line to the bar.
-                let text = describe(&self.label, sample, rate, if with_bar { columns * 2 / 3 } else { columns });
+                let text = describe(
+                    &self.label,
+                    sample,
+                    rate,
+                    if with_bar { columns * 2 / 3 } else { columns },
+                );
                 if let Some(total) = sample.bytes_total {
                     bar.set_length(total.0);
                 }
@@ -78,7 +85,11 @@ impl Progress {
                 if sample.elapsed >= *next {
                     *next = sample.elapsed + Span::from_secs(1);
                     // A stderr that is gone is no reason to end a transfer.
-                    let _ = writeln!(io::stderr().lock(), "{}", describe(&self.label, sample, rate, usize::MAX));
+                    let _ = writeln!(
+                        io::stderr().lock(),
+                        "{}",
+                        describe(&self.label, sample, rate, usize::MAX)
+                    );
                 }
             }
             Face::Silent => {}
@@ -100,7 +111,9 @@ pub(crate) fn columns() -> usize {
 
 fn style(with_bar: bool) -> ProgressStyle {
     let template = if with_bar { "[{wide_bar}] {msg}" } else { "{msg}" };
-    ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar()).progress_chars("=> ")
+    ProgressStyle::with_template(template)
+        .unwrap_or_else(|_| ProgressStyle::default_bar())
+        .progress_chars("=> ")
 }
 
 /// One line with as much of the truth as fits into `columns`, the most wanted first to stay.
@@ -115,20 +128,30 @@ fn describe(label: &str, sample: &Sample, rate: Option<Rate>, columns: usize) ->
         (Some(done), None) => Some(format!("{done} files")),
         (None, Some(total)) => Some(format!("{total} files")),
     };
-    let left = sample.bytes_total.zip(rate).filter(|(_, rate)| rate.as_bps() > 0).map(|(total, rate)| {
-        let bytes = Bytes(total.0.saturating_sub(sample.bytes_done.0));
-        format!("{} left", clock(rate.time_for(bytes)))
-    });
+    let left =
+        sample.bytes_total.zip(rate).filter(|(_, rate)| rate.as_bps() > 0).map(|(total, rate)| {
+            let bytes = Bytes(total.0.saturating_sub(sample.bytes_done.0));
+            format!("{} left", clock(rate.time_for(bytes)))
+        });
     // As they stand on the line, with the order in which they go when it is too short.
-    let mut parts =
-        [(1, Some(format!("{label}:"))), (3, Some(bytes)), (0, files), (4, rate.map(|rate| rate.to_string())), (5, left)];
+    let mut parts = [
+        (1, Some(format!("{label}:"))),
+        (3, Some(bytes)),
+        (0, files),
+        (4, rate.map(|rate| rate.to_string())),
+        (5, left),
+    ];
     loop {
         let shown: Vec<&str> = parts.iter().filter_map(|(_, part)| part.as_deref()).collect();
         let line = shown.join("  ");
         if line.chars().count() < columns || shown.len() <= 1 {
             return line;
         }
-        let least = parts.iter().enumerate().filter(|(_, (_, part))| part.is_some()).min_by_key(|(_, (rank, _))| *rank);
+        let least = parts
+            .iter()
+            .enumerate()
+            .filter(|(_, (_, part))| part.is_some())
+            .min_by_key(|(_, (rank, _))| *rank);
         if let Some((i, _)) = least {
             parts[i].1 = None;
         }
@@ -164,7 +187,8 @@ impl Pace {
     fn rate(&self) -> Option<Rate> {
         let ((from, bytes_from), (to, bytes_to)) = (self.0.front()?, self.0.back()?);
         let span = to.saturating_sub(*from);
-        (span >= Span::from_millis(250)).then(|| Rate::of(Bytes(bytes_to.0.saturating_sub(bytes_from.0)), span))
+        (span >= Span::from_millis(250))
+            .then(|| Rate::of(Bytes(bytes_to.0.saturating_sub(bytes_from.0)), span))
     }
 }
 
@@ -199,7 +223,8 @@ mod tests {
 
     #[test]
     fn a_line_tells_all_where_there_is_room() {
-        let line = describe("run7", &sample(1_000, 512), Some(Rate::from_bps(8_000_000_000)), usize::MAX);
+        let line =
+            describe("run7", &sample(1_000, 512), Some(Rate::from_bps(8_000_000_000)), usize::MAX);
         assert_eq!(line, "run7:  512 MiB of 1 GiB  3 of 4 files  8.00 Gbit/s  1 s left");
     }
 
@@ -217,8 +242,13 @@ mod tests {
     fn unknown_totals_and_stalls_promise_no_time_left() {
         let mut unknown = sample(1_000, 512);
         (unknown.bytes_total, unknown.files_total) = (None, None);
-        assert_eq!(describe("run7", &unknown, Some(Rate::from_bps(8_000_000_000)), 99), "run7:  512 MiB  3 files  8.00 Gbit/s");
-        assert!(!describe("run7", &sample(1_000, 512), Some(Rate::from_bps(0)), 99).contains("left"));
+        assert_eq!(
+            describe("run7", &unknown, Some(Rate::from_bps(8_000_000_000)), 99),
+            "run7:  512 MiB  3 files  8.00 Gbit/s"
+        );
+        assert!(
+            !describe("run7", &sample(1_000, 512), Some(Rate::from_bps(0)), 99).contains("left")
+        );
     }
 
     #[test]

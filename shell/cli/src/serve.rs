@@ -60,7 +60,8 @@ pub(crate) struct Args {
     /// Its private key, in PEM [default: none]
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     tls_key: Option<PathBuf>,
-    /// Serve one session on standard input and output with the rights of this user; what ssh starts [default: no]
+    /// Serve one session on standard input and output with the rights of this user; what ssh starts
+    /// [default: no]
     #[arg(long, hide = true, conflicts_with_all = ["file", "config", "listen", "root", "anonymous", "tls", "tls_cert"])]
     stdio: bool,
     /// Longest standstill; 0: any [default: 300]
@@ -91,7 +92,12 @@ struct Listening {
 }
 
 pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
-    let file = args.file.or(args.config).map(|path| ConfigFile::read(&path)).transpose()?.unwrap_or_default();
+    let file = args
+        .file
+        .or(args.config)
+        .map(|path| ConfigFile::read(&path))
+        .transpose()?
+        .unwrap_or_default();
     let anonymous = args.anonymous.map(|rights| match rights {
         Rights::Read => Anonymous::Read,
         Rights::Write => Anonymous::Write,
@@ -125,7 +131,8 @@ pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
         .hint("let everybody read with --anonymous read, or write with --anonymous write"));
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| Error::new(Fault::Here, "no-runtime", format!("cannot start: {error}")))?;
+    let runtime = runtime
+        .map_err(|error| Error::new(Fault::Here, "no-runtime", format!("cannot start: {error}")))?;
     runtime.block_on(async {
         let (root, rights) = (config.root.clone(), config.anonymous);
         let node = Node::bind(config).await?;
@@ -146,7 +153,9 @@ pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
         );
         match &listening.fingerprint {
             None => text.push_str("; nothing is encrypted"),
-            Some(fingerprint) => text.push_str(&format!("; clients that ask are encrypted, the certificate is {fingerprint}")),
+            Some(fingerprint) => text.push_str(&format!(
+                "; clients that ask are encrypted, the certificate is {fingerprint}"
+            )),
         }
         output.result(&listening, text)?;
         let mut signals = Signals::listen()?;
@@ -160,10 +169,15 @@ pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
 
 /// One session on the standard streams.
 fn stdio(data_ports: Option<String>) -> Result<ExitCode, Error> {
-    let everything =
-        ConfigFile { root: Some("/".into()), anonymous: Some(Anonymous::Write), data_ports, ..ConfigFile::default() };
+    let everything = ConfigFile {
+        root: Some("/".into()),
+        anonymous: Some(Anonymous::Write),
+        data_ports,
+        ..ConfigFile::default()
+    };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| Error::new(Fault::Here, "no-runtime", format!("cannot start: {error}")))?;
+    let runtime = runtime
+        .map_err(|error| Error::new(Fault::Here, "no-runtime", format!("cannot start: {error}")))?;
     // A connection that breaks off hangs this process up.
     interrupt::give_back_when_asked()?;
     let connection = std::env::var("SSH_CONNECTION").ok();

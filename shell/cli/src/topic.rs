@@ -1,4 +1,5 @@
-//! Help of `farline profile` for RDMA: with `--channel rdma` a profile has other flags, and neither set leaves the other room on a screen.
+//! Help of `farline profile` for RDMA: with `--channel rdma` a profile has other flags, and neither
+//! set leaves the other room on a screen.
 
 use clap::Command;
 use std::ffi::OsString;
@@ -7,8 +8,20 @@ use std::ffi::OsString;
 pub(crate) const RDMA: &str = "RDMA";
 
 /// What a profile of RDMA does not take.
-const OF_TCP: [&str; 12] =
-    ["node", "simulate", "scale", "rate", "congestion", "streams", "window", "mtu", "cross", "loss", "direction", "staging"];
+const OF_TCP: [&str; 12] = [
+    "node",
+    "simulate",
+    "scale",
+    "rate",
+    "congestion",
+    "streams",
+    "window",
+    "mtu",
+    "cross",
+    "loss",
+    "direction",
+    "staging",
+];
 
 const EXAMPLES: &str = "\
 Examples:
@@ -18,21 +31,31 @@ Examples:
 /// `command` with the flags of RDMA shown.
 pub(crate) fn whole(command: Command) -> Command {
     command.mut_subcommand("profile", |profile| {
-        profile.mut_args(|arg| if arg.get_help_heading() == Some(RDMA) { arg.hide(false) } else { arg })
+        profile.mut_args(
+            |arg| if arg.get_help_heading() == Some(RDMA) { arg.hide(false) } else { arg },
+        )
     })
 }
 
 /// `command`, whose help is that of RDMA where `words` ask for a profile of it.
 pub(crate) fn of(command: Command, words: impl IntoIterator<Item = OsString>) -> Command {
-    let words: Vec<String> = words.into_iter().map(|word| word.to_string_lossy().into_owned()).collect();
+    let words: Vec<String> =
+        words.into_iter().map(|word| word.to_string_lossy().into_owned()).collect();
     let is_rdma = words.iter().any(|word| word == "--channel=rdma")
-        || words.windows(2).any(|pair| matches!(pair, [flag, channel] if flag == "--channel" && channel == "rdma"));
+        || words.windows(2).any(
+            |pair| matches!(pair, [flag, channel] if flag == "--channel" && channel == "rdma"),
+        );
     if !is_rdma || !words.iter().any(|word| word == "profile") {
         return command;
     }
     whole(command).mut_subcommand("profile", |profile| {
-        let shown = |arg: clap::Arg| if OF_TCP.contains(&arg.get_id().as_str()) { arg.hide(true) } else { arg };
-        profile.about("Measure messages by verbs between two RDMA devices of this host").mut_args(shown).after_help(EXAMPLES)
+        let shown = |arg: clap::Arg| {
+            if OF_TCP.contains(&arg.get_id().as_str()) { arg.hide(true) } else { arg }
+        };
+        profile
+            .about("Measure messages by verbs between two RDMA devices of this host")
+            .mut_args(shown)
+            .after_help(EXAMPLES)
     })
 }
 
@@ -44,11 +67,15 @@ mod tests {
 
     fn help(words: &[&str]) -> String {
         let words: Vec<OsString> = words.iter().map(OsString::from).collect();
-        of(Cli::command(), words.clone()).try_get_matches_from(words).expect_err("help is no result").to_string()
+        of(Cli::command(), words.clone())
+            .try_get_matches_from(words)
+            .expect_err("help is no result")
+            .to_string()
     }
 
     #[test]
-    fn with_its_channel_the_help_shows_every_flag_of_rdma_and_none_that_it_refuses_and_fits_a_screen() {
+    fn with_its_channel_the_help_shows_every_flag_of_rdma_and_none_that_it_refuses_and_fits_a_screen()
+     {
         let usual = help(&["farline", "profile", "--help"]);
         let mut command = Cli::command();
         command.build();
@@ -59,11 +86,19 @@ mod tests {
             .filter_map(|arg| arg.get_long().map(|flag| format!("--{flag} ")))
             .collect();
         assert_eq!(flags.len(), 7, "{flags:?}");
-        for words in [&["farline", "profile", "--channel", "rdma", "--help"][..], &["farline", "profile", "--channel=rdma", "-h"]]
-        {
+        for words in [
+            &["farline", "profile", "--channel", "rdma", "--help"][..],
+            &["farline", "profile", "--channel=rdma", "-h"],
+        ] {
             let rdma = help(words);
-            assert!(flags.iter().all(|flag| rdma.contains(flag) && !usual.contains(flag)), "{rdma}");
-            assert!(rdma.lines().count() <= 40 && rdma.lines().all(|line| line.chars().count() <= 80), "{rdma}");
+            assert!(
+                flags.iter().all(|flag| rdma.contains(flag) && !usual.contains(flag)),
+                "{rdma}"
+            );
+            assert!(
+                rdma.lines().count() <= 40 && rdma.lines().all(|line| line.chars().count() <= 80),
+                "{rdma}"
+            );
             for flag in ["--congestion", "--streams", "--loss", "--scale"] {
                 assert!(usual.contains(flag) && !rdma.contains(flag), "{flag}: {rdma}");
             }

@@ -59,8 +59,9 @@ struct Sent {
     first_sent_at: Time,
 }
 
-/// Proportional Rate Reduction (RFC 9937), without which a sender whose new window is still more than the path holds would lose for ever:
-/// until what is on its way fits the new window, a part of what arrives is sent; from then on as much as arrives.
+/// Proportional Rate Reduction (RFC 9937), without which a sender whose new window is still more
+/// than the path holds would lose for ever: until what is on its way fits the new window, a part of
+/// what arrives is sent; from then on as much as arrives.
 #[derive(Debug)]
 struct Reducing {
     /// The new window as a part of the old one.
@@ -92,10 +93,12 @@ pub(super) struct Flow {
     delivered: u64,
     delivered_at: Time,
     first_sent_at: Time,
-    /// Recovery ends with the first acknowledgement of a packet from this number on, when nothing is `owed`.
+    /// Recovery ends with the first acknowledgement of a packet from this number on, when nothing
+    /// is `owed`.
     recovery: Option<u64>,
-    /// Packets found lost in this recovery that were not sent again yet. What is sent in their place belongs to the recovery: losing it
-    /// once more is no new event (RFC 6675, 5, which leaves recovery when all of before is acknowledged).
+    /// Packets found lost in this recovery that were not sent again yet. What is sent in their
+    /// place belongs to the recovery: losing it once more is no new event (RFC 6675, 5, which
+    /// leaves recovery when all of before is acknowledged).
     owed: u64,
     /// In the recovery of a control that has no pace of its own.
     reducing: Option<Reducing>,
@@ -111,7 +114,13 @@ pub(super) struct Flow {
 }
 
 impl Flow {
-    pub(super) fn new(now: Time, control: Box<dyn Control>, packet: Bytes, sample_every: Span, train: u64) -> Flow {
+    pub(super) fn new(
+        now: Time,
+        control: Box<dyn Control>,
+        packet: Bytes,
+        sample_every: Span,
+        train: u64,
+    ) -> Flow {
         Flow {
             control,
             packet,
@@ -138,7 +147,10 @@ impl Flow {
     pub(super) fn send(&mut self, now: Time) -> Option<Range<u64>> {
         let allowed = self.control.poll();
         let (window, outstanding) = (allowed.window.max(1.0), self.outstanding.len() as f64);
-        let room = self.reducing.as_ref().map_or(window - outstanding, |reducing| reducing.room(outstanding, window));
+        let room = self
+            .reducing
+            .as_ref()
+            .map_or(window - outstanding, |reducing| reducing.room(outstanding, window));
         if room < 1.0 || now < self.may_send_at {
             return None;
         }
@@ -160,8 +172,15 @@ impl Flow {
             self.owed -= again;
             self.recovery = self.recovery.map(|_| numbers.start + again - 1);
         }
-        let (delivered, delivered_at, first_sent_at) = (self.delivered, self.delivered_at, self.first_sent_at);
-        self.outstanding.extend(numbers.clone().map(|number| Sent { number, at: now, delivered, delivered_at, first_sent_at }));
+        let (delivered, delivered_at, first_sent_at) =
+            (self.delivered, self.delivered_at, self.first_sent_at);
+        self.outstanding.extend(numbers.clone().map(|number| Sent {
+            number,
+            at: now,
+            delivered,
+            delivered_at,
+            first_sent_at,
+        }));
         Some(numbers)
     }
 
@@ -169,7 +188,8 @@ impl Flow {
     pub(super) fn wakes(&self, now: Time) -> Option<Time> {
         let timer = (!self.outstanding.is_empty()).then(|| self.timer());
         let window = self.control.poll().window.max(1.0);
-        let paced = (self.may_send_at > now && self.outstanding.len() as f64 + 1.0 <= window).then_some(self.may_send_at);
+        let paced = (self.may_send_at > now && self.outstanding.len() as f64 + 1.0 <= window)
+            .then_some(self.may_send_at);
         [timer, paced].into_iter().flatten().min()
     }
 
@@ -183,7 +203,9 @@ impl Flow {
         let from = self.outstanding.partition_point(|sent| sent.number < numbers.start);
         let until = self.outstanding.partition_point(|sent| sent.number < numbers.end);
         // Those given up after a timeout are no longer there.
-        let Some(sent) = self.outstanding.get(from).copied().filter(|_| until > from) else { return };
+        let Some(sent) = self.outstanding.get(from).copied().filter(|_| until > from) else {
+            return;
+        };
         self.outstanding.drain(from..until);
         let packets = (until - from) as u32;
         let newest = numbers.end - 1;
@@ -202,10 +224,12 @@ impl Flow {
             }
             self.control.handle(now, Event::Recovered);
         }
-        let lost_before = self.outstanding.partition_point(|sent| sent.number + REORDERING <= newest);
+        let lost_before =
+            self.outstanding.partition_point(|sent| sent.number + REORDERING <= newest);
         if lost_before > 0 {
             self.outstanding.drain(..lost_before);
-            // A loss among packets of the window that was reduced already is the same event (RFC 6582, 3.2).
+            // A loss among packets of the window that was reduced already is the same event (RFC
+            // 6582, 3.2).
             if self.recovery.is_none() {
                 self.reduced(now, window, Event::Loss, Why::Loss);
             }
@@ -249,8 +273,15 @@ impl Flow {
         self.owed = 0;
         let allowed = self.control.poll();
         let reduces = why == Why::Loss && allowed.pacing.is_none();
-        self.reducing = reduces.then(|| Reducing { part: allowed.window / before, delivered: 0, sent: 0 });
-        self.reductions.push(Reduction { at: now, before, after: self.control.poll().threshold, ended, why });
+        self.reducing =
+            reduces.then(|| Reducing { part: allowed.window / before, delivered: 0, sent: 0 });
+        self.reductions.push(Reduction {
+            at: now,
+            before,
+            after: self.control.poll().threshold,
+            ended,
+            why,
+        });
     }
 
     /// RFC 6298, section 2.
@@ -268,7 +299,13 @@ impl Flow {
         if self.trace.last().is_none_or(|last| now.since(last.at) >= self.sample_every) {
             let allowed = self.control.poll();
             let Flow { rtt, delivered, .. } = *self;
-            self.trace.push(Point { at: now, window: allowed.window, threshold: allowed.threshold, rtt, delivered });
+            self.trace.push(Point {
+                at: now,
+                window: allowed.window,
+                threshold: allowed.threshold,
+                rtt,
+                delivered,
+            });
         }
     }
 }

@@ -18,7 +18,8 @@ pub struct Scenario {
     pub flows: Vec<(Algorithm, Set, Start)>,
     /// The least span between two points of a trace.
     pub sample_every: Span,
-    /// The most packets that leave and are acknowledged as one train, as segmentation offload has it; 1 is exact.
+    /// The most packets that leave and are acknowledged as one train, as segmentation offload has
+    /// it; 1 is exact.
     pub train: u64,
     /// Of the link's and the controls' random choices.
     pub seed: u64,
@@ -43,13 +44,26 @@ impl Simulation {
     pub fn new(scenario: &Scenario) -> Simulation {
         let now = Time::ZERO;
         let seed = Rng::new(scenario.seed);
-        let link = Link::new(now, &scenario.direction, scenario.changes.iter().copied(), &seed.fork(1));
+        let link =
+            Link::new(now, &scenario.direction, scenario.changes.iter().copied(), &seed.fork(1));
         let flow = |(index, (algorithm, set, start)): (usize, &(Algorithm, Set, Start))| {
             let control = algorithm.control(*set, *start, &seed.fork(100 + index as u64));
-            Flow::new(now + start.after, control, start.packet, scenario.sample_every, scenario.train)
+            Flow::new(
+                now + start.after,
+                control,
+                start.packet,
+                scenario.sample_every,
+                scenario.train,
+            )
         };
         let flows = scenario.flows.iter().enumerate().map(flow).collect();
-        Simulation { now, link, return_delay: scenario.direction.one_way_delay, flows, acknowledgements: VecDeque::new() }
+        Simulation {
+            now,
+            link,
+            return_delay: scenario.direction.one_way_delay,
+            flows,
+            acknowledgements: VecDeque::new(),
+        }
     }
 
     /// Runs until `end`, or until `enough` says so after an acknowledgement.
@@ -63,7 +77,9 @@ impl Simulation {
             let next = self.deliver();
             let acknowledged = self.acknowledgements.front().map(|&(at, ..)| at);
             let woken = self.flows.iter().filter_map(|flow| flow.wakes(self.now)).min();
-            let Some(next) = [next, acknowledged, woken].into_iter().flatten().min().filter(|&next| next <= end) else {
+            let Some(next) =
+                [next, acknowledged, woken].into_iter().flatten().min().filter(|&next| next <= end)
+            else {
                 self.now = end;
                 return;
             };
@@ -98,7 +114,11 @@ impl Simulation {
                 Output::Deliver { token, frames, due, .. } => {
                     let first = token & ((1 << FLOW_SHIFT) - 1);
                     let numbers = first + u64::from(frames.start)..first + u64::from(frames.end);
-                    self.acknowledgements.push_back((due + self.return_delay, (token >> FLOW_SHIFT) as usize, numbers));
+                    self.acknowledgements.push_back((
+                        due + self.return_delay,
+                        (token >> FLOW_SHIFT) as usize,
+                        numbers,
+                    ));
                 }
                 Output::Dropped { .. } => {}
                 Output::Wait(until) => return until,

@@ -12,12 +12,21 @@ impl Features {
     /// The features of a 211 reply.
     pub fn of(reply: &Reply) -> Features {
         let inner = reply.lines.get(1..reply.lines.len().saturating_sub(1)).unwrap_or_default();
-        Features { lines: inner.iter().map(|line| String::from_utf8_lossy(line).trim().to_owned()).collect() }
+        Features {
+            lines: inner
+                .iter()
+                .map(|line| String::from_utf8_lossy(line).trim().to_owned())
+                .collect(),
+        }
     }
 
     /// What every Farline server announces, for use between its greeting and its answer to FEAT.
     pub(super) fn of_any_farline() -> Features {
-        Features { lines: ["ERET", "ESTO", "FARLINE", "MLSC", "MLST", "PARALLEL", "SPAS"].map(str::to_owned).to_vec() }
+        Features {
+            lines: ["ERET", "ESTO", "FARLINE", "MLSC", "MLST", "PARALLEL", "SPAS"]
+                .map(str::to_owned)
+                .to_vec(),
+        }
     }
 
     /// Whether a feature of this name was announced, with or without parameters.
@@ -50,7 +59,8 @@ impl Features {
             .flat_map(|list| list.split(';'))
             .filter_map(|item| {
                 let (name, preference) = item.trim().split_once(':').unwrap_or((item.trim(), "99"));
-                (!name.is_empty()).then(|| (preference.parse().unwrap_or(99), name.to_ascii_uppercase()))
+                (!name.is_empty())
+                    .then(|| (preference.parse().unwrap_or(99), name.to_ascii_uppercase()))
             })
             .collect();
         named.sort_by_key(|(preference, _)| *preference);
@@ -81,7 +91,12 @@ mod tests {
             ],
         );
         let features = Features::of(&reply);
-        assert!(features.has("mlst") && features.has("SPAS") && !features.has("SPA") && features.is_gridftp());
+        assert!(
+            features.has("mlst")
+                && features.has("SPAS")
+                && !features.has("SPA")
+                && features.is_gridftp()
+        );
         assert_eq!(features.checksums(), ["MD5", "ADLER32", "SHA256"]);
         assert_eq!(features.parameters("FARLINE").collect::<Vec<_>>(), ["TREE"]);
         assert_eq!(Features::of(&Reply::line(211, "none")), Features::default());

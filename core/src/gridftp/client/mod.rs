@@ -17,8 +17,9 @@ use crate::units::Time;
 /// What happens to a client session.
 #[derive(Clone, Debug)]
 pub enum Input<'a> {
-    /// The edge gives up the request `id`. One that was not sent yet is dropped; a transfer that was is ended with ABOR,
-    /// and so are those pipelined around it. It still ends with `Done` or `Failed`.
+    /// The edge gives up the request `id`. One that was not sent yet is dropped; a transfer that
+    /// was is ended with ABOR, and so are those pipelined around it. It still ends with `Done` or
+    /// `Failed`.
     Abort {
         /// The request's.
         id: u64,
@@ -27,7 +28,8 @@ pub enum Input<'a> {
     Closed,
     /// The server sent bytes.
     Received(&'a [u8]),
-    /// The edge wants something. Requests are sent in the order they are given, without waiting where that is safe.
+    /// The edge wants something. Requests are sent in the order they are given, without waiting
+    /// where that is safe.
     Request {
         /// A number of the edge's choice, for the events.
         id: u64,
@@ -50,6 +52,7 @@ pub enum Output {
     },
     /// Write these bytes to the control connection.
     Send(Vec<u8>),
-    /// Nothing to do until the next input, or until the time given, when the session is to be polled again.
+    /// Nothing to do until the next input, or until the time given, when the session is to be
+    /// polled again.
     Wait(Option<Time>),
 }

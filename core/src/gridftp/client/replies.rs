@@ -17,12 +17,16 @@ impl ClientSession {
                 self.greeted = true;
                 let farline = reply.first().split(' ').any(|word| word == "Farline");
                 if self.config.known_farline && !farline {
-                    let message = format!("the server is no Farline node; it says: {}", reply.first());
-                    return self
-                        .end(Error::new(Fault::There, "not-farline", message).hint("write ftp:// for other GridFTP servers"));
+                    let message =
+                        format!("the server is no Farline node; it says: {}", reply.first());
+                    return self.end(
+                        Error::new(Fault::There, "not-farline", message)
+                            .hint("write ftp:// for other GridFTP servers"),
+                    );
                 }
-                // A server that says in its greeting that it is Farline queues whatever comes: the login, which costs four
-                // round trips elsewhere, goes out at once with all that is asked for behind it.
+                // A server that says in its greeting that it is Farline queues whatever comes: the
+                // login, which costs four round trips elsewhere, goes out at once with all that is
+                // asked for behind it.
                 if self.config.pipelining.is_none() && farline {
                     self.pipelining = Pipelining::Transfers;
                     self.features = Features::of_any_farline();
@@ -40,7 +44,10 @@ impl ClientSession {
         }
         // RFC 959 section 5.4: 421 may answer any command, or none, and ends the session.
         if reply.code == 421 {
-            let doing = self.in_flight.front().map_or("control connection".to_owned(), |sent| sent.step.command.shown());
+            let doing = self
+                .in_flight
+                .front()
+                .map_or("control connection".to_owned(), |sent| sent.step.command.shown());
             return self.end(error_of(&reply, &doing));
         }
         // A reply that nobody waits for harms nobody.
@@ -59,7 +66,9 @@ impl ClientSession {
         if !over {
             self.step_answered(&sent, reply);
         }
-        if let Some(active) = self.active(sent.id).filter(|active| active.over && active.unanswered == 0) {
+        if let Some(active) =
+            self.active(sent.id).filter(|active| active.over && active.unanswered == 0)
+        {
             let id = active.id;
             self.forget(id);
         }
@@ -91,7 +100,9 @@ impl ClientSession {
         let plain = Step { command: Command::Passive, role: Role::Passive };
         match sent.step.role {
             Role::Abort => {}
-            Role::Features => self.learn(id, if good { Features::of(&reply) } else { Features::default() }),
+            Role::Features => {
+                self.learn(id, if good { Features::of(&reply) } else { Features::default() })
+            }
             Role::Optional => {}
             Role::User if reply.is_intermediate() => {
                 if let Some(active) = self.active(id) {
@@ -103,8 +114,13 @@ impl ClientSession {
                 }
             }
             // RFC 2428 section 3: servers of before 1998 do not know EPSV.
-            Role::PassiveOrPlain if matches!(reply.code, 500..=504 | 522) && !self.config.host.is_some_and(|ip| ip.is_ipv6()) => {
-                self.active(id).into_iter().for_each(|active| active.steps.push_front(plain.clone()));
+            Role::PassiveOrPlain
+                if matches!(reply.code, 500..=504 | 522)
+                    && !self.config.host.is_some_and(|ip| ip.is_ipv6()) =>
+            {
+                self.active(id)
+                    .into_iter()
+                    .for_each(|active| active.steps.push_front(plain.clone()));
             }
             Role::PlainStat if matches!(sent.step.command, Command::ModifiedTime(_)) && !good => {}
             _ if !good => return self.fail(id, error_of(&reply, &sent.step.command.shown())),
@@ -112,7 +128,8 @@ impl ClientSession {
                 let addresses = reply.passive(self.config.host);
                 // `200 Passive delayed.` has none yet.
                 if addresses.is_empty() && reply.code != 200 {
-                    let message = format!("no address in the server's reply {} {}", reply.code, reply.text());
+                    let message =
+                        format!("no address in the server's reply {} {}", reply.code, reply.text());
                     return self.fail(id, Error::new(Fault::There, "protocol-broken", message));
                 }
                 if !addresses.is_empty() {
@@ -122,7 +139,9 @@ impl ClientSession {
             Role::Entries => {
                 let mut entries = reply.entries();
                 if matches!(sent.step.command, Command::MachineListControl(_)) {
-                    entries.retain(|entry| !matches!(entry.kind, Kind::CurrentDirectory | Kind::ParentDirectory));
+                    entries.retain(|entry| {
+                        !matches!(entry.kind, Kind::CurrentDirectory | Kind::ParentDirectory)
+                    });
                 }
                 self.event(id, Event::Entries(entries));
             }
@@ -134,7 +153,9 @@ impl ClientSession {
     }
 
     fn finish_if_last(&mut self, sent: &InFlight, reply: Reply) {
-        let Some(active) = self.active(sent.id).filter(|active| active.steps.is_empty() && active.unanswered == 0) else {
+        let Some(active) =
+            self.active(sent.id).filter(|active| active.steps.is_empty() && active.unanswered == 0)
+        else {
             return;
         };
         active.over = true;

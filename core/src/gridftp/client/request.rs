@@ -9,8 +9,8 @@ use std::net::SocketAddr;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Request {
-    /// Have the server connect its data channels: for retrieves in MODE E. MODE is sent first when it is another, for GCT
-    /// arranges channels for the mode it is in.
+    /// Have the server connect its data channels: for retrieves in MODE E. MODE is sent first when
+    /// it is another, for GCT arranges channels for the mode it is in.
     Active {
         /// How data will travel.
         mode: Mode,
@@ -19,8 +19,8 @@ pub enum Request {
     },
     /// One command: MODE, OPTS, MKD, DELE, CKSM, QUIT ... Its final reply comes with `Done`.
     Exec(Command),
-    /// The entries of a directory without `.` and `..`, over the control channel (MLSC). Servers without it list over a data channel
-    /// ([`What::List`]).
+    /// The entries of a directory without `.` and `..`, over the control channel (MLSC). Servers
+    /// without it list over a data channel ([`What::List`]).
     List(Pathname),
     /// Log in, learn the server's features, set TYPE I. The first request of a session.
     Login {
@@ -29,8 +29,9 @@ pub enum Request {
         /// Not shown anywhere.
         password: String,
     },
-    /// Have the server listen for data channels: for stores in MODE E, and for anything in MODE S. Connect as soon as
-    /// [`Event::PassiveAt`] comes: GCT begins a transfer only when a channel is there. MODE is sent as for `Active`.
+    /// Have the server listen for data channels: for stores in MODE E, and for anything in MODE S.
+    /// Connect as soon as [`Event::PassiveAt`] comes: GCT begins a transfer only when a channel is
+    /// there. MODE is sent as for `Active`.
     Passive {
         /// How data will travel.
         mode: Mode,
@@ -44,12 +45,13 @@ pub enum Request {
         /// The new name.
         to: Pathname,
     },
-    /// The same, if the server is Farline; to another nothing is sent, and it fails as `unsupported`.
+    /// The same, if the server is Farline; to another nothing is sent, and it fails as
+    /// `unsupported`.
     ToFarline(Box<Request>),
     /// What is at a pathname: MLST, or SIZE and MDTM where the server has no MLST.
     Stat(Pathname),
-    /// Move data, in the mode and over the channels that `Passive` or `Active` arranged. Channels of MODE E serve any number
-    /// of transfers, those of MODE S one.
+    /// Move data, in the mode and over the channels that `Passive` or `Active` arranged. Channels
+    /// of MODE E serve any number of transfers, those of MODE S one.
     Transfer(Transfer),
 }
 
@@ -60,7 +62,8 @@ pub struct Transfer {
     pub what: What,
     /// The server's file or directory.
     pub path: Pathname,
-    /// A part of the file (`ERET P offset length`, `ESTO A offset`), whose MODE E offsets start at 0.
+    /// A part of the file (`ERET P offset length`, `ESTO A offset`), whose MODE E offsets start at
+    /// 0.
     pub part: Option<(u64, u64)>,
     /// A server's module that interprets the transfer (`ERET`, `ESTO`); then there is no part.
     pub module: Option<Module>,
@@ -98,7 +101,8 @@ pub enum Event {
     Entries(Vec<Entry>),
     /// It failed, in the server's own words, or for want of the server.
     Failed(Error),
-    /// The server listens here: after `Passive`, or during a transfer when it was told it may delay.
+    /// The server listens here: after `Passive`, or during a transfer when it was told it may
+    /// delay.
     PassiveAt(Vec<SocketAddr>),
     /// How far one stripe is (112).
     Perf(Perf),
@@ -110,7 +114,8 @@ pub enum Event {
     Ready(Features),
     /// A word of an extension while a transfer runs (114).
     Remark(String),
-    /// The server opened the file and data may move; it uses the last transfer's channels again if `reused`.
+    /// The server opened the file and data may move; it uses the last transfer's channels again if
+    /// `reused`.
     Started {
         /// Whether it does.
         reused: bool,

@@ -10,8 +10,8 @@ use crate::units::{Error, Fault, Span, Time};
 use std::collections::VecDeque;
 use std::net::IpAddr;
 
-/// The most commands in flight, and the most bytes: well below what servers queue, so that neither end waits for the other
-/// to read.
+/// The most commands in flight, and the most bytes: well below what servers queue, so that neither
+/// end waits for the other to read.
 const MAX_IN_FLIGHT: usize = 1_000;
 const MAX_BYTES_IN_FLIGHT: usize = 64 * 1024;
 
@@ -31,10 +31,11 @@ pub enum Pipelining {
 pub struct ClientConfig {
     /// The server's address, which EPSV replies leave out.
     pub host: Option<IpAddr>,
-    /// How far to pipeline. By default as FEAT tells: transfers with Farline, commands with GridFTP servers, else nothing.
+    /// How far to pipeline. By default as FEAT tells: transfers with Farline, commands with GridFTP
+    /// servers, else nothing.
     pub pipelining: Option<Pipelining>,
-    /// Whether the server is known to be Farline before it says so: the login does not wait for its greeting, which saves a round trip,
-    /// and any other server is an error.
+    /// Whether the server is known to be Farline before it says so: the login does not wait for its
+    /// greeting, which saves a round trip, and any other server is an error.
     pub known_farline: bool,
     /// How long a reply may take; transfers and checksums may take any time. Default: 60 s.
     pub reply_timeout: Span,
@@ -44,7 +45,13 @@ pub struct ClientConfig {
 
 impl Default for ClientConfig {
     fn default() -> ClientConfig {
-        ClientConfig { host: None, pipelining: None, known_farline: false, reply_timeout: Span::from_secs(60), client_info: None }
+        ClientConfig {
+            host: None,
+            pipelining: None,
+            known_farline: false,
+            reply_timeout: Span::from_secs(60),
+            client_info: None,
+        }
     }
 }
 
@@ -97,7 +104,8 @@ pub(super) struct InFlight {
 }
 
 impl ClientSession {
-    /// A session at its beginning: it waits for the greeting, unless the server is known to be Farline.
+    /// A session at its beginning: it waits for the greeting, unless the server is known to be
+    /// Farline.
     pub fn new(config: ClientConfig, now: Time) -> ClientSession {
         let (features, pipelining) = match config.known_farline {
             true => (Features::of_any_farline(), Pipelining::Transfers),
@@ -139,7 +147,11 @@ impl ClientSession {
             Input::Abort { id } => self.abort(id),
             Input::Received(bytes) if !self.closed => self.receive(now, bytes),
             Input::Closed if !self.closed => {
-                self.end(Error::new(Fault::Between, "control-closed", "the server closed the control connection"));
+                self.end(Error::new(
+                    Fault::Between,
+                    "control-closed",
+                    "the server closed the control connection",
+                ));
             }
             Input::Received(_) | Input::Closed => {}
         }
@@ -151,7 +163,8 @@ impl ClientSession {
         if let Some(output) = self.outputs.pop_front() {
             return output;
         }
-        let waits = !self.greeted || self.in_flight.front().is_some_and(|front| !front.step.may_take_long());
+        let waits = !self.greeted
+            || self.in_flight.front().is_some_and(|front| !front.step.may_take_long());
         if self.closed || !waits {
             return Output::Wait(None);
         }
@@ -159,8 +172,9 @@ impl ClientSession {
         if now < deadline {
             return Output::Wait(Some(deadline));
         }
-        let what =
-            self.in_flight.front().map_or("a greeting".to_owned(), |front| format!("a reply to {}", front.step.command.shown()));
+        let what = self.in_flight.front().map_or("a greeting".to_owned(), |front| {
+            format!("a reply to {}", front.step.command.shown())
+        });
         let message = format!("the server has not sent {what} for {}", self.config.reply_timeout);
         self.end(Error::new(Fault::Between, "control-timeout", message));
         self.outputs.pop_front().unwrap_or(Output::Close)
@@ -168,7 +182,8 @@ impl ClientSession {
 
     fn request(&mut self, id: u64, request: Request) {
         if self.closed {
-            let error = Error::new(Fault::Between, "control-closed", "the control connection is closed");
+            let error =
+                Error::new(Fault::Between, "control-closed", "the control connection is closed");
             return self.event(id, Event::Failed(error));
         }
         self.requests.push_back(Active {
@@ -183,13 +198,19 @@ impl ClientSession {
     }
 
     fn abort(&mut self, id: u64) {
-        let Some(active) = self.requests.iter_mut().find(|active| active.id == id && !active.over) else { return };
+        let Some(active) = self.requests.iter_mut().find(|active| active.id == id && !active.over)
+        else {
+            return;
+        };
         active.request = None;
         active.steps.clear();
         if active.unanswered == 0 {
             active.over = true;
             self.forget(id);
-            return self.event(id, Event::Failed(Error::new(Fault::You, "aborted", "given up before it was sent")));
+            return self.event(
+                id,
+                Event::Failed(Error::new(Fault::You, "aborted", "given up before it was sent")),
+            );
         }
         if self.in_flight.iter().any(|sent| sent.id == id && sent.step.role == Role::Transfer) {
             self.write(InFlight::new(id, Step { command: Command::Abort, role: Role::Abort }));
@@ -199,14 +220,20 @@ impl ClientSession {
     /// Sends what may be sent now.
     fn send(&mut self, now: Time) {
         while (self.greeted || self.config.known_farline) && !self.closed {
-            let Some(active) = self.requests.iter_mut().find(|active| active.request.is_some() || !active.steps.is_empty())
+            let Some(active) = self
+                .requests
+                .iter_mut()
+                .find(|active| active.request.is_some() || !active.steps.is_empty())
             else {
                 return;
             };
             let id = active.id;
             if let Some(request) = active.request.take() {
-                // What a request needs depends on features that a login before it is still asking for.
-                if self.alone > 0 || self.pipelining == Pipelining::None && !self.in_flight.is_empty() {
+                // What a request needs depends on features that a login before it is still asking
+                // for.
+                if self.alone > 0
+                    || self.pipelining == Pipelining::None && !self.in_flight.is_empty()
+                {
                     active.request = Some(request);
                     return;
                 }
@@ -243,9 +270,12 @@ impl ClientSession {
         if self.in_flight.is_empty() {
             return true;
         }
-        let room = self.in_flight.len() < MAX_IN_FLIGHT && self.bytes_in_flight < MAX_BYTES_IN_FLIGHT;
+        let room =
+            self.in_flight.len() < MAX_IN_FLIGHT && self.bytes_in_flight < MAX_BYTES_IN_FLIGHT;
         let fits = match (self.pipelining, step.class(self.pipelining)) {
-            (Pipelining::None, _) | (_, Class::Alone) | (Pipelining::Commands, Class::Transfer) => false,
+            (Pipelining::None, _) | (_, Class::Alone) | (Pipelining::Commands, Class::Transfer) => {
+                false
+            }
             (Pipelining::Commands, Class::Command) => self.transfers == 0,
             (Pipelining::Transfers, _) => true,
         };

@@ -59,12 +59,15 @@ impl Step {
         match self.role {
             Role::Transfer => Class::Transfer,
             Role::Password => Class::Alone,
-            Role::Features | Role::Passive | Role::PassiveOrPlain | Role::User if pipelining != Pipelining::Transfers => {
+            Role::Features | Role::Passive | Role::PassiveOrPlain | Role::User
+                if pipelining != Pipelining::Transfers =>
+            {
                 Class::Alone
             }
             _ => match self.command {
                 Command::Auth(_) | Command::Quit => Class::Alone,
-                // Were it refused, what follows would move data in a form nobody expects. Farline knows both modes.
+                // Were it refused, what follows would move data in a form nobody expects. Farline
+                // knows both modes.
                 Command::Mode(_) if pipelining != Pipelining::Transfers => Class::Alone,
                 _ => Class::Command,
             },
@@ -93,24 +96,34 @@ pub(super) fn steps(
     pipelining: Pipelining,
 ) -> Result<VecDeque<Step>, Error> {
     let steps = match request {
-        Request::Active { mode: wanted, addresses } => in_mode(wanted, mode, step(active(addresses), Role::Required)),
+        Request::Active { mode: wanted, addresses } => {
+            in_mode(wanted, mode, step(active(addresses), Role::Required))
+        }
         Request::Exec(command) => {
             let role = match command {
-                Command::Passive | Command::StripedPassive(_) | Command::ExtendedPassive(Epsv::Any | Epsv::Family(_)) => {
-                    Role::Passive
-                }
+                Command::Passive
+                | Command::StripedPassive(_)
+                | Command::ExtendedPassive(Epsv::Any | Epsv::Family(_)) => Role::Passive,
                 _ => Role::Required,
             };
             vec![step(command, role)]
         }
-        Request::ToFarline(request) if features.is_farline() => return steps(*request, features, config, mode, pipelining),
-        Request::ToFarline(_) => return Err(Error::new(Fault::There, "unsupported", "the server is not Farline")),
+        Request::ToFarline(request) if features.is_farline() => {
+            return steps(*request, features, config, mode, pipelining);
+        }
+        Request::ToFarline(_) => {
+            return Err(Error::new(Fault::There, "unsupported", "the server is not Farline"));
+        }
         Request::List(path) if features.has("MLSC") => {
             vec![step(Command::MachineListControl(Some(path)), Role::Entries)]
         }
         Request::List(_) => {
-            return Err(Error::new(Fault::There, "unsupported", "the server does not list on the control channel (MLSC)")
-                .hint("list over a data channel (MLSD)"));
+            return Err(Error::new(
+                Fault::There,
+                "unsupported",
+                "the server does not list on the control channel (MLSC)",
+            )
+            .hint("list over a data channel (MLSD)"));
         }
         Request::Login { user, password } => {
             let mut steps = vec![step(Command::User(user.into_bytes()), Role::User)];
@@ -118,25 +131,40 @@ pub(super) fn steps(
                 steps.push(step(Command::Password(password.into_bytes()), Role::Required));
             }
             steps.push(step(Command::Features, Role::Features));
-            let info = config.client_info.clone().map(|info| step(Command::Site(Site::ClientInfo(info)), Role::Optional));
+            let info = config
+                .client_info
+                .clone()
+                .map(|info| step(Command::Site(Site::ClientInfo(info)), Role::Optional));
             steps.extend(info);
             steps.push(step(Command::Type(Type::Image), Role::Required));
             steps
         }
         Request::Passive { mode: wanted, striped: true } => {
-            let family = config.host.map(|host| Family::of(&SocketAddr::new(host, 0))).filter(|&family| family == Family::V6);
+            let family = config
+                .host
+                .map(|host| Family::of(&SocketAddr::new(host, 0)))
+                .filter(|&family| family == Family::V6);
             in_mode(wanted, mode, step(Command::StripedPassive(family), Role::Passive))
         }
-        // RFC 2428 section 3: EPSV works through address translation, where PASV's address may be another's.
+        // RFC 2428 section 3: EPSV works through address translation, where PASV's address may be
+        // another's.
         Request::Passive { mode: wanted, striped: false } => {
             in_mode(wanted, mode, step(Command::ExtendedPassive(Epsv::Any), Role::PassiveOrPlain))
         }
         Request::Rename { from, to } => {
-            vec![step(Command::RenameFrom(from), Role::Required), step(Command::RenameTo(to), Role::Required)]
+            vec![
+                step(Command::RenameFrom(from), Role::Required),
+                step(Command::RenameTo(to), Role::Required),
+            ]
         }
-        Request::Stat(path) if features.has("MLST") => vec![step(Command::MachineStatus(Some(path)), Role::Entries)],
+        Request::Stat(path) if features.has("MLST") => {
+            vec![step(Command::MachineStatus(Some(path)), Role::Entries)]
+        }
         Request::Stat(path) => {
-            vec![step(Command::Size(path.clone()), Role::PlainStat), step(Command::ModifiedTime(path), Role::PlainStat)]
+            vec![
+                step(Command::Size(path.clone()), Role::PlainStat),
+                step(Command::ModifiedTime(path), Role::PlainStat),
+            ]
         }
         Request::Transfer(transfer) => transfer_steps(transfer, mode)?,
     };
@@ -164,7 +192,11 @@ fn transfer_steps(transfer: Transfer, current: Option<Mode>) -> Result<Vec<Step>
     let contradiction = |why: &str| Err(Error::new(Fault::Bug, "bad-request", why));
     let mut steps = Vec::new();
     let Some(mode) = current else {
-        return Err(Error::new(Fault::There, "unsupported", "the server refused the mode this transfer was to use"));
+        return Err(Error::new(
+            Fault::There,
+            "unsupported",
+            "the server refused the mode this transfer was to use",
+        ));
     };
     if let Some(size) = size.filter(|_| what == What::Store) {
         steps.push(step(Command::Allocate(size), Role::Optional));

@@ -5,7 +5,8 @@ use crate::gridftp::{Command, Kind, Mode, Module, Pathname};
 use crate::units::{ByteRanges, Error, Fault, Span};
 use proptest::prelude::*;
 
-const GLOBUS_FEAT: &str = "211-Extensions supported\r\n MLSC\r\n MLST Type*;Size*;\r\n PARALLEL\r\n SPAS\r\n211 End.\r\n";
+const GLOBUS_FEAT: &str =
+    "211-Extensions supported\r\n MLSC\r\n MLST Type*;Size*;\r\n PARALLEL\r\n SPAS\r\n211 End.\r\n";
 
 struct Dialogue {
     session: ClientSession,
@@ -18,12 +19,21 @@ struct Dialogue {
 impl Dialogue {
     fn new(config: ClientConfig) -> Dialogue {
         let session = ClientSession::new(config, Time::ZERO);
-        Dialogue { session, now: Time::ZERO, sent: String::new(), events: Vec::new(), closed: false }
+        Dialogue {
+            session,
+            now: Time::ZERO,
+            sent: String::new(),
+            events: Vec::new(),
+            closed: false,
+        }
     }
 
     /// Logged in to a server that says `features`.
     fn with(features: &str) -> Dialogue {
-        let mut d = Dialogue::new(ClientConfig { host: "10.0.0.1".parse().ok(), ..ClientConfig::default() });
+        let mut d = Dialogue::new(ClientConfig {
+            host: "10.0.0.1".parse().ok(),
+            ..ClientConfig::default()
+        });
         d.want(1, Request::Login { user: "anonymous".into(), password: "me@".into() });
         assert_eq!(d.sent(), "", "the greeting comes first");
         d.server("220 ready\r\n")
@@ -37,7 +47,9 @@ impl Dialogue {
     }
 
     fn farline() -> Dialogue {
-        Dialogue::with("211-Extensions\r\n FARLINE TREE\r\n PARALLEL\r\n MLST Type*;\r\n211 End\r\n")
+        Dialogue::with(
+            "211-Extensions\r\n FARLINE TREE\r\n PARALLEL\r\n MLST Type*;\r\n211 End\r\n",
+        )
     }
 
     fn want(&mut self, id: u64, request: Request) -> &mut Dialogue {
@@ -54,7 +66,9 @@ impl Dialogue {
         loop {
             match self.session.poll(self.now) {
                 Output::Wait(_) => return self,
-                Output::Send(bytes) => self.sent.push_str(&String::from_utf8(bytes).expect("ASCII")),
+                Output::Send(bytes) => {
+                    self.sent.push_str(&String::from_utf8(bytes).expect("ASCII"))
+                }
                 Output::Event { id, event } => self.events.push((id, event)),
                 Output::Close => self.closed = true,
             }
@@ -82,7 +96,10 @@ fn store(path: &str) -> Request {
 }
 
 fn active() -> Request {
-    Request::Active { mode: Mode::Extended, addresses: vec!["10.0.0.2:258".parse().expect("an address")] }
+    Request::Active {
+        mode: Mode::Extended,
+        addresses: vec!["10.0.0.2:258".parse().expect("an address")],
+    }
 }
 
 fn mkdir(path: &str) -> Request {
@@ -93,27 +110,41 @@ fn mkdir(path: &str) -> Request {
 fn a_globus_server_gets_commands_together_and_transfers_alone() {
     let mut d = Dialogue::with(GLOBUS_FEAT);
     assert_eq!(d.session.pipelining(), Pipelining::Commands);
-    d.want(2, mkdir("/x")).want(3, mkdir("/x/y")).want(6, active()).want(4, store("/x/y/a")).want(5, store("/x/y/b"));
+    d.want(2, mkdir("/x"))
+        .want(3, mkdir("/x/y"))
+        .want(6, active())
+        .want(4, store("/x/y/a"))
+        .want(5, store("/x/y/b"));
     assert_eq!(d.sent(), "MKD /x\r\nMKD /x/y\r\n");
     d.server(
-        "257 \"/x\" created.\r\n553-GlobusError: v=1 c=PATH_EXISTS\r\n553-GridFTP-Reason: System error in mkdir\r\n553 End.\r\n",
+        "257 \"/x\" created.\r\n553-GlobusError: v=1 c=PATH_EXISTS\r\n553-GridFTP-Reason: System \
+         error in mkdir\r\n553 End.\r\n",
     );
-    assert!(matches!(&d.events()[..], [(2, Event::Done(_)), (3, Event::Failed(error))] if error.code == "path-exists"));
+    assert!(
+        matches!(&d.events()[..], [(2, Event::Done(_)), (3, Event::Failed(error))] if error.code == "path-exists")
+    );
     assert_eq!(d.sent(), "MODE E\r\n");
     d.server("200 Mode set to E.\r\n");
     assert_eq!(d.sent(), "PORT 10,0,0,2,1,2\r\n", "STOR waits until both are known to hold");
     d.server("200 PORT Command successful.\r\n");
     assert_eq!((d.sent(), d.events().len()), ("STOR /x/y/a\r\n".into(), 1));
     d.server(
-        "150 Beginning transfer.\r\n112-Perf Marker\r\n Timestamp: 1.0\r\n Stripe Index: 0\r\n Stripe Bytes Transferred: 5\r\n",
+        "150 Beginning transfer.\r\n112-Perf Marker\r\n Timestamp: 1.0\r\n Stripe Index: 0\r\n \
+         Stripe Bytes Transferred: 5\r\n",
     );
-    d.server(" Total Stripe Count: 1\r\n112 End.\r\n111 Range Marker 0-5\r\n114 FARLINE channels=8;\r\n");
-    assert!(matches!(&d.events()[..], [(4, Event::Started { reused: false }), (4, Event::Perf(p)), (4, Event::Ranges(r)),
-        (4, Event::Remark(said))] if p.bytes == 5 && r.total() == 5 && said == "FARLINE channels=8;"));
+    d.server(
+        " Total Stripe Count: 1\r\n112 End.\r\n111 Range Marker 0-5\r\n114 FARLINE channels=8;\r\n",
+    );
+    assert!(
+        matches!(&d.events()[..], [(4, Event::Started { reused: false }), (4, Event::Perf(p)), (4, Event::Ranges(r)),
+        (4, Event::Remark(said))] if p.bytes == 5 && r.total() == 5 && said == "FARLINE channels=8;")
+    );
     assert_eq!(d.sent(), "");
     d.server("226 Transfer Complete.\r\n");
     assert_eq!(d.sent(), "STOR /x/y/b\r\n", "the mode is set once");
-    d.server("125 Beginning transfer; reusing existing data connection.\r\n226 Transfer Complete.\r\n");
+    d.server(
+        "125 Beginning transfer; reusing existing data connection.\r\n226 Transfer Complete.\r\n",
+    );
     assert!(matches!(d.events()[1..], [(5, Event::Started { reused: true }), (5, Event::Done(_))]));
 }
 
@@ -123,13 +154,18 @@ fn farline_gets_everything_at_once() {
     d.want(2, mkdir("/x")).want(9999, active());
     (3..1003).for_each(|id| _ = d.want(id, store("/x/f")));
     let sent = d.sent();
-    assert!(sent.starts_with("MKD /x\r\nMODE E\r\nPORT 10,0,0,2,1,2\r\nSTOR /x/f\r\nSTOR /x/f\r\n"));
+    assert!(
+        sent.starts_with("MKD /x\r\nMODE E\r\nPORT 10,0,0,2,1,2\r\nSTOR /x/f\r\nSTOR /x/f\r\n")
+    );
     let first = sent.matches("STOR").count();
     assert!((900..=997).contains(&first), "bounded: {first}");
     d.server("257 ok\r\n200 ok\r\n200 ok\r\n");
     (0..1000).for_each(|_| _ = d.server("125 ok\r\n226 ok\r\n"));
     assert_eq!(first + d.sent().matches("STOR").count(), 1000);
-    assert_eq!(d.events().iter().filter(|(_, event)| matches!(event, Event::Done(_))).count(), 1002);
+    assert_eq!(
+        d.events().iter().filter(|(_, event)| matches!(event, Event::Done(_))).count(),
+        1002
+    );
 }
 
 #[test]
@@ -144,7 +180,9 @@ fn a_plain_ftp_server_gets_one_command_at_a_time_and_less_of_them() {
     assert_eq!(d.sent(), "PASV\r\n");
     d.server("227 Entering Passive Mode (10,0,0,1,1,2).\r\n");
     let address = "10.0.0.1:258".parse().expect("an address");
-    assert!(matches!(&d.events()[..], [(2, Event::PassiveAt(at)), (2, Event::Done(_))] if at[..] == [address]));
+    assert!(
+        matches!(&d.events()[..], [(2, Event::PassiveAt(at)), (2, Event::Done(_))] if at[..] == [address])
+    );
     d.server("213 6\r\n").server("550 MDTM not allowed\r\n");
     assert_eq!(d.sent(), "SIZE /a\r\nMDTM /a\r\n");
     let events = d.events();
@@ -175,9 +213,14 @@ fn restarts_parts_and_modules_are_spelled_out() {
     let module = Some(Module { name: "FARLINE.TREE".into(), parms: "data".into() });
     let stored = Transfer { what: What::Store, module, size: Some(7), ..whole };
     d.events();
-    d.want(5, Request::Transfer(stored)).server("500 no ALLO here\r\n").server("150 ok\r\n226 ok\r\n");
+    d.want(5, Request::Transfer(stored))
+        .server("500 no ALLO here\r\n")
+        .server("150 ok\r\n226 ok\r\n");
     assert_eq!(d.sent(), "ALLO 7\r\nESTO FARLINE.TREE=\"data\" /a\r\n");
-    assert!(matches!(d.events()[..], [(5, Event::Started { .. }), (5, Event::Done(_))]), "ALLO is optional");
+    assert!(
+        matches!(d.events()[..], [(5, Event::Started { .. }), (5, Event::Done(_))]),
+        "ALLO is optional"
+    );
 }
 
 #[test]
@@ -195,7 +238,9 @@ fn a_transfer_does_not_begin_in_a_mode_the_server_refused() {
     let mut d = Dialogue::with("500 Unknown command.\r\n");
     d.want(2, active()).want(3, store("/a")).server("504 MODE E is unknown\r\n");
     assert_eq!(d.sent(), "MODE E\r\n");
-    assert!(matches!(&d.events()[..], [(2, Event::Failed(_)), (3, Event::Failed(error))] if error.code == "unsupported"));
+    assert!(
+        matches!(&d.events()[..], [(2, Event::Failed(_)), (3, Event::Failed(error))] if error.code == "unsupported")
+    );
     d.want(4, Request::Passive { mode: Mode::Stream, striped: false });
     assert_eq!(d.sent(), "MODE S\r\n");
 }
@@ -204,11 +249,17 @@ fn a_transfer_does_not_begin_in_a_mode_the_server_refused() {
 fn errors_have_a_fault_and_the_servers_words() {
     let mut d = Dialogue::with(GLOBUS_FEAT);
     d.want(2, Request::Stat("/none".into()));
-    d.server("550-GlobusError: v=1 c=PATH_NOT_FOUND\r\n550-GridFTP-Errno: 2\r\n550-GridFTP-Reason: System error in stat\r\n");
+    d.server(
+        "550-GlobusError: v=1 c=PATH_NOT_FOUND\r\n550-GridFTP-Errno: \
+        2\r\n550-GridFTP-Reason: System error in stat\r\n",
+    );
     d.server("550-GridFTP-Error-String: No such file or directory\r\n550 End.\r\n");
     let error = d.failure(2);
     assert_eq!((error.fault, error.code), (Fault::You, "path-not-found"));
-    assert_eq!(error.message, "MLST /none: the server said 550 System error in stat: No such file or directory");
+    assert_eq!(
+        error.message,
+        "MLST /none: the server said 550 System error in stat: No such file or directory"
+    );
     d.want(3, mkdir("/a\nDELE /b"));
     assert_eq!(d.failure(3).code, "invalid-name");
     assert_eq!(d.sent(), "MLST /none\r\n");
@@ -220,7 +271,10 @@ fn a_refused_login_says_so_without_the_password() {
     d.want(1, Request::Login { user: "bob".into(), password: "secret".into() });
     d.server("220 ready\r\n").server("331 Password\r\n").server("530 Login incorrect.\r\n");
     let error = d.failure(1);
-    assert_eq!((error.fault, &*error.message), (Fault::Refused, "PASS ****: the server said 530 Login incorrect."));
+    assert_eq!(
+        (error.fault, &*error.message),
+        (Fault::Refused, "PASS ****: the server said 530 Login incorrect.")
+    );
 }
 
 #[test]
@@ -231,7 +285,8 @@ fn silence_and_closing_end_every_request() {
     d.poll();
     let events = d.events();
     assert!(matches!(&events[..], [(2, Event::Failed(a)), (3, Event::Failed(_))]
-        if a.fault == Fault::Between && a.message == "the server has not sent a reply to MKD /a for 60.0 s"));
+        if a.fault == Fault::Between && a.message == "the server has not sent a reply to MKD /a \
+            for 60.0 s"));
     assert!(d.closed);
     d.want(4, mkdir("/c"));
     assert_eq!(d.failure(4).code, "control-closed");
@@ -304,49 +359,68 @@ proptest! {
 
 #[test]
 fn to_farline_the_login_and_what_follows_go_out_in_one_segment() {
-    let mut d = Dialogue::new(ClientConfig { host: "10.0.0.1".parse().ok(), ..ClientConfig::default() });
+    let mut d =
+        Dialogue::new(ClientConfig { host: "10.0.0.1".parse().ok(), ..ClientConfig::default() });
     d.want(1, Request::Login { user: "anonymous".into(), password: "me@".into() });
-    d.want(2, Request::Passive { mode: Mode::Extended, striped: false }).want(3, Request::Stat("/a".into()));
+    d.want(2, Request::Passive { mode: Mode::Extended, striped: false })
+        .want(3, Request::Stat("/a".into()));
     assert_eq!(
         d.server("220 Farline 0.1.0 GridFTP server ready.\r\n").sent(),
         "USER anonymous\r\nPASS me@\r\nFEAT\r\nTYPE I\r\nMODE E\r\nEPSV\r\nMLST /a\r\n"
     );
     d.server(
-        "331 Password required.\r\n230 in\r\n211-Extensions\r\n FARLINE TREE\r\n MLST Type*;\r\n211 End\r\n200 ok\r\n200 ok\r\n",
+        "331 Password required.\r\n230 in\r\n211-Extensions\r\n FARLINE TREE\r\n MLST \
+         Type*;\r\n211 End\r\n200 ok\r\n200 ok\r\n",
     );
     assert!(matches!(d.events()[..], [(1, Event::Ready(_)), (1, Event::Done(_))]));
     d.server("229 ok (|||5000|)\r\n550 No such file\r\n");
-    assert!(matches!(d.events()[..], [(2, Event::PassiveAt(_)), (2, Event::Done(_)), (3, Event::Failed(_))]));
+    assert!(matches!(
+        d.events()[..],
+        [(2, Event::PassiveAt(_)), (2, Event::Done(_)), (3, Event::Failed(_))]
+    ));
 }
 
 #[test]
-fn to_a_server_known_to_be_farline_the_login_goes_out_before_the_greeting_and_to_another_nothing_else_does() {
-    let config = ClientConfig { host: "10.0.0.1".parse().ok(), known_farline: true, ..ClientConfig::default() };
+fn to_a_server_known_to_be_farline_the_login_goes_out_before_the_greeting_and_to_another_nothing_else_does()
+ {
+    let config = ClientConfig {
+        host: "10.0.0.1".parse().ok(),
+        known_farline: true,
+        ..ClientConfig::default()
+    };
     let mut d = Dialogue::new(config.clone());
     d.want(1, Request::Login { user: "anonymous".into(), password: "me@".into() });
     d.want(2, Request::Passive { mode: Mode::Extended, striped: false });
     assert_eq!(d.sent(), "USER anonymous\r\nPASS me@\r\nFEAT\r\nTYPE I\r\nMODE E\r\nEPSV\r\n");
     d.server("220 Farline 0.1.0 GridFTP server ready.\r\n331 Password required.\r\n230 in\r\n");
-    d.server("211-Extensions\r\n FARLINE TREE\r\n211 End\r\n200 ok\r\n200 ok\r\n229 ok (|||5000|)\r\n");
-    assert!(matches!(d.events()[..], [(1, Event::Ready(_)), (1, Event::Done(_)), (2, Event::PassiveAt(_)), (2, Event::Done(_))]));
+    d.server(
+        "211-Extensions\r\n FARLINE TREE\r\n211 End\r\n200 ok\r\n200 ok\r\n229 ok (|||5000|)\r\n",
+    );
+    assert!(matches!(
+        d.events()[..],
+        [(1, Event::Ready(_)), (1, Event::Done(_)), (2, Event::PassiveAt(_)), (2, Event::Done(_))]
+    ));
     let mut d = Dialogue::new(config);
     d.want(1, Request::Login { user: "anonymous".into(), password: "me@".into() });
     d.sent();
     d.server("220 vsFTPd 3\r\n").want(2, Request::Stat("/a".into()));
     assert_eq!(d.sent(), "");
-    let failed =
-        |event: &(u64, Event)| matches!(&event.1, Event::Failed(error) if matches!(error.code, "not-farline" | "control-closed"));
+    let failed = |event: &(u64, Event)| matches!(&event.1, Event::Failed(error) if matches!(error.code, "not-farline" | "control-closed"));
     let events = d.events();
     assert!(events.len() == 2 && events.iter().all(failed), "{events:?}");
 }
 
 #[test]
 fn a_refused_login_fails_all_that_went_out_with_it() {
-    let mut d = Dialogue::new(ClientConfig { host: "10.0.0.1".parse().ok(), ..ClientConfig::default() });
+    let mut d =
+        Dialogue::new(ClientConfig { host: "10.0.0.1".parse().ok(), ..ClientConfig::default() });
     d.want(1, Request::Login { user: "ann".into(), password: "x".into() });
     d.want(2, Request::Passive { mode: Mode::Extended, striped: false });
     d.server("220 Farline 0.1.0 GridFTP server ready.\r\n").sent();
-    d.server("331 Password required.\r\n530 Login incorrect.\r\n530 no\r\n530 no\r\n530 no\r\n530 no\r\n");
+    d.server(
+        "331 Password required.\r\n530 Login incorrect.\r\n530 no\r\n530 no\r\n530 no\r\n530 \
+        no\r\n",
+    );
     let failed: Vec<_> = d
         .events()
         .into_iter()

@@ -1,7 +1,8 @@
 //! Every command of the control channel, as values.
 //!
-//! [`Command::parse`] and [`Command::encode`] are inverse to each other. One table, [`VERBS`], names each command with its
-//! syntax: the parser looks there, and so do HELP, SITE HELP and the 501 replies.
+//! [`Command::parse`] and [`Command::encode`] are inverse to each other. One table, [`VERBS`],
+//! names each command with its syntax: the parser looks there, and so do HELP, SITE HELP and the
+//! 501 replies.
 
 mod options;
 mod parse;
@@ -68,7 +69,8 @@ pub enum Command {
     Help(Option<String>),
     /// `LANG`, `LANG EN` (RFC 2640).
     Language(Option<String>),
-    /// `LIST path`. Options such as `-la` before the path are dropped: every listing shows everything.
+    /// `LIST path`. Options such as `-la` before the path are dropped: every listing shows
+    /// everything.
     List(Option<Pathname>),
     /// `MDTM path` (RFC 3659).
     ModifiedTime(Pathname),

@@ -35,7 +35,8 @@ pub enum Options {
 /// What `OPTS RETR` sets; what is absent stays as it was.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RetrieveOptions {
-    /// Channels to start with, at least and at most (GFD.20 section 5.3). GCT heeds the first number only.
+    /// Channels to start with, at least and at most (GFD.20 section 5.3). GCT heeds the first
+    /// number only.
     pub parallelism: Option<(u32, u32, u32)>,
     /// How blocks are spread over stripes.
     pub layout: Option<Layout>,
@@ -69,7 +70,10 @@ impl Options {
             }
             "FARLINE" => {
                 let (name, value) = single(rest)?;
-                let fits = |text: &str| !text.is_empty() && !text.contains(|c: char| c == ';' || c == '=' || c.is_control());
+                let fits = |text: &str| {
+                    !text.is_empty()
+                        && !text.contains(|c: char| c == ';' || c == '=' || c.is_control())
+                };
                 if !fits(name) || value.contains(|c: char| c == ';' || c.is_control()) {
                     return Err(rest.to_owned());
                 }
@@ -99,7 +103,9 @@ impl Options {
             Options::Checksum { markers } => format!("CKSM markers={};", whole_seconds(*markers)),
             Options::Farline { name, value } => format!("FARLINE {name}={value};"),
             Options::Facts(facts) => format!("MLST {}", facts.names()),
-            Options::Passive { allow_delayed } => format!("PASV AllowDelayed={};", u8::from(*allow_delayed)),
+            Options::Passive { allow_delayed } => {
+                format!("PASV AllowDelayed={};", u8::from(*allow_delayed))
+            }
             Options::Retrieve(options) => format!("RETR {}", options.print()),
             Options::Utf8(on) => format!("UTF8 {}", if *on { "ON" } else { "OFF" }),
         }
@@ -153,12 +159,16 @@ impl RetrieveOptions {
 /// `name=value;`.
 fn single(text: &str) -> Result<(&str, &str), String> {
     let inner = text.strip_suffix(';').unwrap_or(text);
-    inner.split_once('=').map(|(name, value)| (name.trim(), value.trim())).ok_or_else(|| text.to_owned())
+    inner
+        .split_once('=')
+        .map(|(name, value)| (name.trim(), value.trim()))
+        .ok_or_else(|| text.to_owned())
 }
 
 /// `4,4,4`; one number stands for all three.
 fn three(text: &str) -> Option<(u32, u32, u32)> {
-    let numbers: Vec<u32> = text.split(',').map(|n| n.trim().parse().ok()).collect::<Option<_>>()?;
+    let numbers: Vec<u32> =
+        text.split(',').map(|n| n.trim().parse().ok()).collect::<Option<_>>()?;
     match numbers[..] {
         [n] => Some((n, n, n)),
         [start, min, max] => Some((start, min, max)),

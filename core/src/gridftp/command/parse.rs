@@ -2,7 +2,10 @@
 
 use super::site::{Site, word};
 use super::verbs::Verb;
-use super::{Command, DataAuthentication, Epsv, Extent, Mode, Module, Options, Protection, Restart, TransferEvent, Type};
+use super::{
+    Command, DataAuthentication, Epsv, Extent, Mode, Module, Options, Protection, Restart,
+    TransferEvent, Type,
+};
 use crate::gridftp::address::{Family, parse_any, parse_extended, parse_host_port};
 use crate::gridftp::pathname::Pathname;
 use crate::gridftp::timestamp::Timestamp;
@@ -30,11 +33,21 @@ pub enum CommandError {
 impl fmt::Display for CommandError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            CommandError::Arguments { verb, part } if part.is_empty() => write!(f, "Syntax: {} {}", verb.name, verb.syntax),
-            CommandError::Arguments { verb, part } => {
-                write!(f, "`{}` is not understood. Syntax: {} {}", shown(part.as_bytes()), verb.name, verb.syntax)
+            CommandError::Arguments { verb, part } if part.is_empty() => {
+                write!(f, "Syntax: {} {}", verb.name, verb.syntax)
             }
-            CommandError::Unknown { verb } => write!(f, "Command `{verb}` is not known; HELP lists those that are."),
+            CommandError::Arguments { verb, part } => {
+                write!(
+                    f,
+                    "`{}` is not understood. Syntax: {} {}",
+                    shown(part.as_bytes()),
+                    verb.name,
+                    verb.syntax
+                )
+            }
+            CommandError::Unknown { verb } => {
+                write!(f, "Command `{verb}` is not known; HELP lists those that are.")
+            }
         }
     }
 }
@@ -67,18 +80,24 @@ fn parse_arguments(name: &str, rest: &[u8]) -> Result<Command, String> {
     Ok(match name {
         "ABOR" => Command::Abort,
         // RFC 959 has a second number, ` R n`, for record files: there are none.
-        "ALLO" => Command::Allocate(text.split(' ').next().and_then(|n| n.parse().ok()).ok_or_else(wrong)?),
+        "ALLO" => Command::Allocate(
+            text.split(' ').next().and_then(|n| n.parse().ok()).ok_or_else(wrong)?,
+        ),
         "APPE" => Command::Append(path()?),
         "AUTH" => Command::Auth(optional_text().ok_or_else(wrong)?.to_ascii_uppercase()),
         "CDUP" => Command::ChangeUp,
         "CKSM" => checksum(rest).ok_or_else(wrong)?,
         "CWD" => Command::ChangeDirectory(path()?),
-        "DCAU" => Command::DataAuthentication(match (letter()?, text.get(1..).unwrap_or("").trim()) {
-            ('N', "") => DataAuthentication::None,
-            ('A', "") => DataAuthentication::Own,
-            ('S', subject) if !subject.is_empty() => DataAuthentication::Subject(subject.to_owned()),
-            _ => return Err(wrong()),
-        }),
+        "DCAU" => {
+            Command::DataAuthentication(match (letter()?, text.get(1..).unwrap_or("").trim()) {
+                ('N', "") => DataAuthentication::None,
+                ('A', "") => DataAuthentication::Own,
+                ('S', subject) if !subject.is_empty() => {
+                    DataAuthentication::Subject(subject.to_owned())
+                }
+                _ => return Err(wrong()),
+            })
+        }
         "DELE" => Command::Delete(path()?),
         "EPRT" => Command::ExtendedPort(parse_extended(&text, None).ok_or_else(wrong)?),
         "EPSV" => Command::ExtendedPassive(match text.to_ascii_uppercase().as_str() {
@@ -86,8 +105,12 @@ fn parse_arguments(name: &str, rest: &[u8]) -> Result<Command, String> {
             "ALL" => Epsv::All,
             family => Epsv::Family(Family::parse(family).ok_or_else(wrong)?),
         }),
-        "ERET" => extent(rest, true).map(|(extent, path)| Command::ExtendedRetrieve(extent, path)).ok_or_else(wrong)?,
-        "ESTO" => extent(rest, false).map(|(extent, path)| Command::ExtendedStore(extent, path)).ok_or_else(wrong)?,
+        "ERET" => extent(rest, true)
+            .map(|(extent, path)| Command::ExtendedRetrieve(extent, path))
+            .ok_or_else(wrong)?,
+        "ESTO" => extent(rest, false)
+            .map(|(extent, path)| Command::ExtendedStore(extent, path))
+            .ok_or_else(wrong)?,
         "FEAT" => Command::Features,
         "HELP" => Command::Help(optional_text()),
         "LANG" => Command::Language(optional_text()),
@@ -95,7 +118,10 @@ fn parse_arguments(name: &str, rest: &[u8]) -> Result<Command, String> {
         "MDTM" => Command::ModifiedTime(path()?),
         "MFMT" => {
             let (time, path) = word(rest);
-            let time = std::str::from_utf8(time).ok().and_then(Timestamp::parse).filter(|_| !path.is_empty());
+            let time = std::str::from_utf8(time)
+                .ok()
+                .and_then(Timestamp::parse)
+                .filter(|_| !path.is_empty());
             Command::SetModified(time.ok_or_else(wrong)?, Pathname::read(path))
         }
         "MKD" => Command::MakeDirectory(path()?),
@@ -123,7 +149,9 @@ fn parse_arguments(name: &str, rest: &[u8]) -> Result<Command, String> {
         }),
         "PWD" => Command::PrintDirectory,
         "QUIT" => Command::Quit,
-        "REST" if text.contains('-') => Command::Restart(Restart::Held(ByteRanges::parse(&text).ok_or_else(wrong)?)),
+        "REST" if text.contains('-') => {
+            Command::Restart(Restart::Held(ByteRanges::parse(&text).ok_or_else(wrong)?))
+        }
         "REST" => Command::Restart(Restart::Offset(number()?)),
         "RETR" => Command::Retrieve(path()?),
         "RMD" => Command::RemoveDirectory(path()?),
@@ -134,7 +162,9 @@ fn parse_arguments(name: &str, rest: &[u8]) -> Result<Command, String> {
             Some((algorithm, digest)) => Command::ExpectChecksum {
                 algorithm: algorithm.to_ascii_uppercase(),
                 digest: Some(digest.trim().to_ascii_lowercase())
-                    .filter(|digest| !digest.is_empty() && digest.bytes().all(|b| b.is_ascii_hexdigit()))
+                    .filter(|digest| {
+                        !digest.is_empty() && digest.bytes().all(|b| b.is_ascii_hexdigit())
+                    })
                     .ok_or_else(wrong)?,
             },
             None => return Err(wrong()),
@@ -145,8 +175,11 @@ fn parse_arguments(name: &str, rest: &[u8]) -> Result<Command, String> {
         "SPAS" if text.is_empty() => Command::StripedPassive(None),
         "SPAS" => Command::StripedPassive(Some(Family::parse(&text).ok_or_else(wrong)?)),
         "SPOR" => {
-            let addresses: Option<Vec<_>> = text.split_ascii_whitespace().map(|part| parse_any(part, None)).collect();
-            Command::StripedPort(addresses.filter(|addresses| !addresses.is_empty()).ok_or_else(wrong)?)
+            let addresses: Option<Vec<_>> =
+                text.split_ascii_whitespace().map(|part| parse_any(part, None)).collect();
+            Command::StripedPort(
+                addresses.filter(|addresses| !addresses.is_empty()).ok_or_else(wrong)?,
+            )
         }
         "STAT" => Command::Status(listed(rest)),
         "STOR" => Command::Store(path()?),
@@ -159,7 +192,8 @@ fn parse_arguments(name: &str, rest: &[u8]) -> Result<Command, String> {
                 "RESTART" => TransferEvent::Restart,
                 _ => return Err(wrong()),
             };
-            let seconds = seconds.trim().parse().ok().filter(|&n| n <= 7 * 86_400).ok_or_else(wrong)?;
+            let seconds =
+                seconds.trim().parse().ok().filter(|&n| n <= 7 * 86_400).ok_or_else(wrong)?;
             Command::TransferEvents { event, seconds }
         }
         // RFC 959: `A N` and `L 8` are what everyone means by A and L.
@@ -185,7 +219,8 @@ fn checksum(rest: &[u8]) -> Option<Command> {
         "-1" => None,
         length => Some(length.parse().ok()?),
     };
-    let algorithm = text(algorithm).filter(|name| !name.is_empty() && name.bytes().all(|b| b.is_ascii_graphic()))?;
+    let algorithm = text(algorithm)
+        .filter(|name| !name.is_empty() && name.bytes().all(|b| b.is_ascii_graphic()))?;
     let offset = text(offset)?.parse().ok()?;
     (!path.is_empty()).then(|| Command::Checksum {
         algorithm: algorithm.to_ascii_uppercase(),
@@ -246,11 +281,13 @@ fn module(rest: &[u8]) -> Option<(Module, &[u8])> {
 impl Module {
     /// Whether `name` can be a module's.
     pub(super) fn is_name(name: &str) -> bool {
-        !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-'))
+        !name.is_empty()
+            && name.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-'))
     }
 }
 
-/// The path of LIST, NLST and STAT after options such as `-la`, which lftp and Windows clients send.
+/// The path of LIST, NLST and STAT after options such as `-la`, which lftp and Windows clients
+/// send.
 fn listed(rest: &[u8]) -> Option<Pathname> {
     let mut rest = rest;
     while rest.first() == Some(&b'-') {
@@ -259,7 +296,8 @@ fn listed(rest: &[u8]) -> Option<Pathname> {
     (!rest.is_empty()).then(|| Pathname::read(rest))
 }
 
-/// Drops Telnet's interrupt and data mark, which RFC 959 section 4.1.3 has clients put before ABOR and STAT.
+/// Drops Telnet's interrupt and data mark, which RFC 959 section 4.1.3 has clients put before ABOR
+/// and STAT.
 fn without_telnet(mut line: &[u8]) -> &[u8] {
     while let [0xFF, 0xF2 | 0xF4, rest @ ..] = line {
         line = rest;
@@ -269,5 +307,9 @@ fn without_telnet(mut line: &[u8]) -> &[u8] {
 
 /// The start of something a client sent, safe to show.
 fn shown(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).chars().take(40).map(|c| if c.is_control() { '?' } else { c }).collect()
+    String::from_utf8_lossy(bytes)
+        .chars()
+        .take(40)
+        .map(|c| if c.is_control() { '?' } else { c })
+        .collect()
 }

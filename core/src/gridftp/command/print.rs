@@ -1,6 +1,8 @@
 //! [`Command`]s into command lines.
 
-use super::{Command, DataAuthentication, Epsv, Extent, Mode, Protection, Restart, TransferEvent, Type};
+use super::{
+    Command, DataAuthentication, Epsv, Extent, Mode, Protection, Restart, TransferEvent, Type,
+};
 use crate::gridftp::address::{extended, host_port};
 use crate::gridftp::line::MAX_LINE;
 use crate::gridftp::pathname::Pathname;
@@ -19,8 +21,8 @@ impl Command {
     /// The command line, with its CR LF.
     ///
     /// # Errors
-    /// With [`Fault::You`] and the code `invalid-name` when an argument holds what would end the line early and begin
-    /// another command, and when the line is longer than [`MAX_LINE`].
+    /// With [`Fault::You`] and the code `invalid-name` when an argument holds what would end the
+    /// line early and begin another command, and when the line is longer than [`MAX_LINE`].
     pub fn encode(&self) -> Result<Vec<u8>, Error> {
         let (verb, arguments) = self.parts();
         let mut line = verb.as_bytes().to_vec();
@@ -45,11 +47,18 @@ impl Command {
             }
         }
         if carries_a_line_end(&line) {
-            return Err(Error::new(Fault::You, "invalid-name", format!("{}: no command line can carry this name", self.shown()))
-                .hint("names with line feeds or NUL travel only between two Farline ends, in a tree"));
+            return Err(Error::new(
+                Fault::You,
+                "invalid-name",
+                format!("{}: no command line can carry this name", self.shown()),
+            )
+            .hint("names with line feeds or NUL travel only between two Farline ends, in a tree"));
         }
         if line.len() > MAX_LINE {
-            let message = format!("{verb}: the command line would have {} bytes, and {MAX_LINE} are allowed", line.len());
+            let message = format!(
+                "{verb}: the command line would have {} bytes, and {MAX_LINE} are allowed",
+                line.len()
+            );
             return Err(Error::new(Fault::You, "invalid-name", message));
         }
         line.extend_from_slice(b"\r\n");
@@ -109,8 +118,12 @@ impl Command {
             Command::ExtendedPort(address) => ("EPRT", A::Text(extended(address))),
             Command::ExtendedPassive(Epsv::Any) => ("EPSV", A::None),
             Command::ExtendedPassive(Epsv::All) => ("EPSV", A::Text("ALL".to_owned())),
-            Command::ExtendedPassive(Epsv::Family(family)) => ("EPSV", A::Text(family.number().to_string())),
-            Command::ExtendedRetrieve(extent, path) => ("ERET", A::TextAndPath(extent.print(), path)),
+            Command::ExtendedPassive(Epsv::Family(family)) => {
+                ("EPSV", A::Text(family.number().to_string()))
+            }
+            Command::ExtendedRetrieve(extent, path) => {
+                ("ERET", A::TextAndPath(extent.print(), path))
+            }
             Command::ExtendedStore(extent, path) => ("ESTO", A::TextAndPath(extent.print(), path)),
             Command::Features => ("FEAT", A::None),
             Command::Help(verb) => ("HELP", verb.clone().map_or(A::None, A::Text)),
@@ -159,14 +172,18 @@ impl Command {
             Command::RenameFrom(path) => ("RNFR", A::Path(path)),
             Command::RenameTo(path) => ("RNTO", A::Path(path)),
             Command::SocketBuffer(size) => ("SBUF", A::Text(size.to_string())),
-            Command::ExpectChecksum { algorithm, digest } => ("SCKS", A::Text(format!("{algorithm} {digest}"))),
+            Command::ExpectChecksum { algorithm, digest } => {
+                ("SCKS", A::Text(format!("{algorithm} {digest}")))
+            }
             Command::Site(_) => ("SITE", A::None),
             Command::Size(path) => ("SIZE", A::Path(path)),
             Command::StripedPassive(None) => ("SPAS", A::None),
             Command::StripedPassive(Some(family)) => ("SPAS", A::Text(family.number().to_string())),
             Command::StripedPort(addresses) => {
-                let all: Vec<String> =
-                    addresses.iter().map(|address| host_port(address).unwrap_or_else(|| extended(address))).collect();
+                let all: Vec<String> = addresses
+                    .iter()
+                    .map(|address| host_port(address).unwrap_or_else(|| extended(address)))
+                    .collect();
                 ("SPOR", A::Text(all.join(" ")))
             }
             Command::Status(path) => ("STAT", optional(path.as_ref())),
@@ -206,7 +223,8 @@ impl Extent {
     }
 }
 
-/// Whether `line` holds a line feed, a NUL that is not a padded carriage return's, or a carriage return without it.
+/// Whether `line` holds a line feed, a NUL that is not a padded carriage return's, or a carriage
+/// return without it.
 fn carries_a_line_end(line: &[u8]) -> bool {
     let mut after_return = false;
     for &byte in line {
@@ -218,7 +236,8 @@ fn carries_a_line_end(line: &[u8]) -> bool {
     after_return
 }
 
-/// `0-30,60-90`, without the shortest ranges when the line would be too long: what is not said to be held is sent again.
+/// `0-30,60-90`, without the shortest ranges when the line would be too long: what is not said to
+/// be held is sent again.
 fn ranges_that_fit(held: &ByteRanges) -> String {
     const ROOM: usize = MAX_LINE - "REST ".len();
     let mut ranges: Vec<_> = held.iter().collect();

@@ -14,7 +14,8 @@ pub enum Site {
     ClientInfo(String),
     /// `SITE HELP`: globus-url-copy reads the command names from the reply.
     Help,
-    /// `SITE RETRBUFSIZE n` or, with `store`, `SITE STORBUFSIZE n`: the socket buffer of one direction.
+    /// `SITE RETRBUFSIZE n` or, with `store`, `SITE STORBUFSIZE n`: the socket buffer of one
+    /// direction.
     SocketBuffer {
         /// Whether for stores.
         store: bool,
@@ -38,7 +39,9 @@ impl Site {
         match verb.to_ascii_uppercase().as_slice() {
             b"CHMOD" => {
                 let (mode, path) = word(rest);
-                let mode = std::str::from_utf8(mode).ok().and_then(|mode| u32::from_str_radix(mode, 8).ok());
+                let mode = std::str::from_utf8(mode)
+                    .ok()
+                    .and_then(|mode| u32::from_str_radix(mode, 8).ok());
                 match mode.filter(|&mode| mode <= 0o7777 && !path.is_empty()) {
                     Some(mode) => Ok(Site::SetMode(mode, Pathname::read(path))),
                     None => Err("CHMOD <octal mode> <path>"),
@@ -69,13 +72,17 @@ impl Site {
         };
         match self {
             Site::SetMode(mode, path) => with_path(format!("CHMOD {mode:04o} "), path, out),
-            Site::ClientInfo(info) => out.extend_from_slice(format!("CLIENTINFO {info}").as_bytes()),
+            Site::ClientInfo(info) => {
+                out.extend_from_slice(format!("CLIENTINFO {info}").as_bytes())
+            }
             Site::Help => out.extend_from_slice(b"HELP"),
             Site::SocketBuffer { store, size } => {
                 let verb = if *store { "STORBUFSIZE" } else { "RETRBUFSIZE" };
                 out.extend_from_slice(format!("{verb} {}", size.0).as_bytes());
             }
-            Site::NetStack(stack) => out.extend_from_slice(format!("SETNETSTACK {stack}").as_bytes()),
+            Site::NetStack(stack) => {
+                out.extend_from_slice(format!("SETNETSTACK {stack}").as_bytes())
+            }
             Site::SetModified(time, path) => with_path(format!("UTIME {time} "), path, out),
             Site::Other(text) => out.extend_from_slice(text.as_bytes()),
         }

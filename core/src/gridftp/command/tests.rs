@@ -22,14 +22,26 @@ fn what_globus_url_copy_sends_is_understood() {
     ));
     assert_eq!(
         parse("OPTS RETR Parallelism=4,4,4;"),
-        Command::Options(Options::Retrieve(RetrieveOptions { parallelism: Some((4, 4, 4)), ..Default::default() }))
+        Command::Options(Options::Retrieve(RetrieveOptions {
+            parallelism: Some((4, 4, 4)),
+            ..Default::default()
+        }))
     );
-    assert_eq!(parse("SITE STORBUFSIZE 1000000"), Command::Site(Site::SocketBuffer { store: true, size: Bytes(1_000_000) }));
-    assert_eq!(parse("ESTO A 100 /tmp/x y"), Command::ExtendedStore(Extent::At { offset: 100 }, "/tmp/x y".into()));
+    assert_eq!(
+        parse("SITE STORBUFSIZE 1000000"),
+        Command::Site(Site::SocketBuffer { store: true, size: Bytes(1_000_000) })
+    );
+    assert_eq!(
+        parse("ESTO A 100 /tmp/x y"),
+        Command::ExtendedStore(Extent::At { offset: 100 }, "/tmp/x y".into())
+    );
     let part = Extent::Part { offset: 100, length: 1000 };
     assert_eq!(parse("ERET P 100 1000 /big"), Command::ExtendedRetrieve(part, "/big".into()));
     assert_eq!(parse("MLSD /data/run7/"), Command::MachineList(Some("/data/run7/".into())));
-    assert_eq!(parse("PORT 127,0,0,1,164,165"), Command::Port("127.0.0.1:42149".parse().expect("an address")));
+    assert_eq!(
+        parse("PORT 127,0,0,1,164,165"),
+        Command::Port("127.0.0.1:42149".parse().expect("an address"))
+    );
     assert_eq!(parse("ALLO 3000000"), Command::Allocate(3_000_000));
 }
 
@@ -37,18 +49,28 @@ fn what_globus_url_copy_sends_is_understood() {
 fn what_lftp_and_curl_send_is_understood() {
     assert_eq!(parse("LANG"), Command::Language(None));
     assert_eq!(parse("OPTS UTF8 ON"), Command::Options(Options::Utf8(true)));
-    assert_eq!(parse("OPTS MLST Type;Size;"), Command::Options(Options::Facts(FactSet::NONE.with(Fact::Type).with(Fact::Size))));
+    assert_eq!(
+        parse("OPTS MLST Type;Size;"),
+        Command::Options(Options::Facts(FactSet::NONE.with(Fact::Type).with(Fact::Size)))
+    );
     assert_eq!(parse("LIST -a -l"), Command::List(None));
     assert_eq!(parse("LIST -la /x"), Command::List(Some("/x".into())));
     assert_eq!(parse("xpwd"), Command::PrintDirectory);
     assert_eq!(Command::parse(b"\xff\xf4\xff\xf2ABOR"), Ok(Command::Abort));
-    assert_eq!(Command::parse(b"\xff\xf4\xf2ABOR"), Ok(Command::Abort), "the urgent byte went another way");
+    assert_eq!(
+        Command::parse(b"\xff\xf4\xf2ABOR"),
+        Ok(Command::Abort),
+        "the urgent byte went another way"
+    );
 }
 
 #[test]
 fn farlines_own_extensions_ride_on_modules_and_options() {
     let module = Module { name: "FARLINE.TREE".into(), parms: "manifest".into() };
-    assert_eq!(parse("ESTO FARLINE.TREE=\"manifest\" /dst"), Command::ExtendedStore(Extent::Module(module), "/dst".into()));
+    assert_eq!(
+        parse("ESTO FARLINE.TREE=\"manifest\" /dst"),
+        Command::ExtendedStore(Extent::Module(module), "/dst".into())
+    );
     assert_eq!(
         parse("OPTS FARLINE congestion=bbr;"),
         Command::Options(Options::Farline { name: "congestion".into(), value: "bbr".into() })
@@ -57,13 +79,32 @@ fn farlines_own_extensions_ride_on_modules_and_options() {
 
 #[test]
 fn what_is_wrong_is_said_with_the_syntax() {
-    assert_eq!(refused("REST 30-0"), "`30-0` is not understood. Syntax: REST <offset> | <start>-<end>,...");
+    assert_eq!(
+        refused("REST 30-0"),
+        "`30-0` is not understood. Syntax: REST <offset> | <start>-<end>,..."
+    );
     assert_eq!(refused("RETR"), "Syntax: RETR <path>");
     assert_eq!(refused("NOPE x"), "Command `NOPE` is not known; HELP lists those that are.");
-    for line in ["", " ", "OPTS RETR Parallelism=4,4;", "CKSM MD5 0 x", "ERET A 0 /x", "ESTO P 0 1 /x", "SPOR", "SPOR x"] {
+    for line in [
+        "",
+        " ",
+        "OPTS RETR Parallelism=4,4;",
+        "CKSM MD5 0 x",
+        "ERET A 0 /x",
+        "ESTO P 0 1 /x",
+        "SPOR",
+        "SPOR x",
+    ] {
         assert!(Command::parse(line.as_bytes()).is_err(), "{line}");
     }
-    for line in ["ERET P 18446744073709551615 2 /x", "ESTO M=\"a /x", "ESTO M=\"a\"/x", "ESTO =\"a\" /x", "OPTS X", "SITE"] {
+    for line in [
+        "ERET P 18446744073709551615 2 /x",
+        "ESTO M=\"a /x",
+        "ESTO M=\"a\"/x",
+        "ESTO =\"a\" /x",
+        "OPTS X",
+        "SITE",
+    ] {
         assert!(Command::parse(line.as_bytes()).is_err(), "{line}");
     }
 }
@@ -71,11 +112,19 @@ fn what_is_wrong_is_said_with_the_syntax() {
 #[test]
 fn no_name_can_smuggle_in_a_second_command() {
     for name in ["a\nDELE b", "a\r\nDELE b", "a\0b"] {
-        assert!(Command::Retrieve(name.into()).encode().is_err_and(|error| error.code == "invalid-name"));
+        assert!(
+            Command::Retrieve(name.into())
+                .encode()
+                .is_err_and(|error| error.code == "invalid-name")
+        );
     }
     assert!(Command::User(b"me\r\nQUIT".to_vec()).encode().is_err());
     assert!(Command::Site(Site::Other("X\r".into())).encode().is_err());
-    assert_eq!(Command::Retrieve("a\rb".into()).encode().ok(), Some(b"RETR a\r\0b\r\n".to_vec()), "RFC 2640 section 3.1");
+    assert_eq!(
+        Command::Retrieve("a\rb".into()).encode().ok(),
+        Some(b"RETR a\r\0b\r\n".to_vec()),
+        "RFC 2640 section 3.1"
+    );
     assert!(Command::Retrieve(Pathname::new(vec![b'x'; 9000])).encode().is_err());
 }
 
@@ -89,10 +138,14 @@ fn passwords_are_not_shown() {
 fn a_restart_with_too_many_ranges_names_the_longest() {
     let mut held = ByteRanges::new();
     held.insert(0..1 << 40);
-    (0..2_000u64).map(|i| (1 << 41) + i * 1_000).for_each(|start| _ = held.insert(start..start + 1 + start % 7));
+    (0..2_000u64)
+        .map(|i| (1 << 41) + i * 1_000)
+        .for_each(|start| _ = held.insert(start..start + 1 + start % 7));
     let line = Command::Restart(Restart::Held(held.clone())).encode().expect("it fits");
     assert!(line.len() <= crate::gridftp::line::MAX_LINE + 2);
-    let Ok(Command::Restart(Restart::Held(said))) = Command::parse(&line[..line.len() - 2]) else { panic!("REST") };
+    let Ok(Command::Restart(Restart::Held(said))) = Command::parse(&line[..line.len() - 2]) else {
+        panic!("REST")
+    };
     assert!(said.contains(&(0..1 << 40)));
     assert!(said.iter().all(|range| held.contains(&range)), "only what is held is said to be");
 }
@@ -107,20 +160,21 @@ fn extents() -> impl Strategy<Value = Extent> {
     prop_oneof![
         (0u64..1 << 60, 0u64..1 << 60).prop_map(|(offset, length)| Extent::Part { offset, length }),
         any::<u64>().prop_map(|offset| Extent::At { offset }),
-        ("[A-Z.]{1,9}", "[ -~é]{0,9}").prop_map(|(name, parms)| Extent::Module(Module { name, parms })),
+        ("[A-Z.]{1,9}", "[ -~é]{0,9}")
+            .prop_map(|(name, parms)| Extent::Module(Module { name, parms })),
     ]
 }
 
 fn options() -> impl Strategy<Value = Options> {
-    let retrieve = (any::<Option<(u32, u32, u32)>>(), any::<Option<u64>>(), prop::option::of(0u64..999)).prop_map(
-        |(parallelism, size, seconds)| RetrieveOptions {
-            parallelism,
-            layout: parallelism.map(|_| Layout::Partitioned),
-            block_size: size.map(Bytes),
-            window: None,
-            markers: seconds.map(Span::from_secs),
-        },
-    );
+    let retrieve =
+        (any::<Option<(u32, u32, u32)>>(), any::<Option<u64>>(), prop::option::of(0u64..999))
+            .prop_map(|(parallelism, size, seconds)| RetrieveOptions {
+                parallelism,
+                layout: parallelism.map(|_| Layout::Partitioned),
+                block_size: size.map(Bytes),
+                window: None,
+                markers: seconds.map(Span::from_secs),
+            });
     prop_oneof![
         retrieve.prop_map(Options::Retrieve),
         ("[a-z]{1,9}", "[a-z0-9.]{0,9}").prop_map(|(name, value)| Options::Farline { name, value }),
@@ -173,8 +227,11 @@ fn commands() -> impl Strategy<Value = Command> {
             extent => Command::ExtendedRetrieve(extent, path),
         }),
         options().prop_map(Command::Options),
-        prop::collection::vec((any::<std::net::IpAddr>(), any::<u16>()).prop_map(SocketAddr::from), 1..4)
-            .prop_map(Command::StripedPort),
+        prop::collection::vec(
+            (any::<std::net::IpAddr>(), any::<u16>()).prop_map(SocketAddr::from),
+            1..4
+        )
+        .prop_map(Command::StripedPort),
         any::<u64>().prop_map(|n| Command::Restart(Restart::Offset(n))),
     ]
 }

@@ -5,18 +5,20 @@ use crate::gridftp::{Entry, Family, Layout, ListFormat, Mode, Module, Pathname, 
 use crate::units::{ByteRanges, Bytes, Error, Span};
 use std::net::SocketAddr;
 
-/// One thing the edge is asked to do. Every pathname is absolute, normalised and virtual: the edge resolves it beneath its
-/// exported root.
+/// One thing the edge is asked to do. Every pathname is absolute, normalised and virtual: the edge
+/// resolves it beneath its exported root.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Ask {
-    /// Data channels will be connected *to* these addresses. Earlier listeners and channels are closed. The edge refuses
-    /// what its policy forbids (RFC 2577: ports of others), and need not connect yet. Answer: `Done`.
+    /// Data channels will be connected *to* these addresses. Earlier listeners and channels are
+    /// closed. The edge refuses what its policy forbids (RFC 2577: ports of others), and need not
+    /// connect yet. Answer: `Done`.
     Act {
         /// One address for each stripe.
         addresses: Vec<SocketAddr>,
     },
-    /// Compute a file's digest. Answers: any number of `Processed` when `markers` is not zero, then `Digest`.
+    /// Compute a file's digest. Answers: any number of `Processed` when `markers` is not zero, then
+    /// `Digest`.
     Checksum {
         /// One of the configured algorithms.
         algorithm: String,
@@ -41,7 +43,8 @@ pub enum Ask {
         /// As the client sent it.
         password: Vec<u8>,
     },
-    /// Make a directory; one that exists is the error `path-exists`, which globus-url-copy counts on. Answer: `Done`.
+    /// Make a directory; one that exists is the error `path-exists`, which globus-url-copy counts
+    /// on. Answer: `Done`.
     MakeDirectory {
         /// The directory.
         path: Pathname,
@@ -53,12 +56,14 @@ pub enum Ask {
         /// Whether every stripe is to listen; otherwise one address is wanted.
         striped: bool,
     },
-    /// Encrypt the data channels from now on with TLS, or no more (`PROT`). When that changes, those open are closed. Answer: `Done`.
+    /// Encrypt the data channels from now on with TLS, or no more (`PROT`). When that changes,
+    /// those open are closed. Answer: `Done`.
     Protect {
         /// Whether.
         private: bool,
     },
-    /// Make data connections by another driver from the next [`Passive`](Ask::Passive) on. Answer: `Done`.
+    /// Make data connections by another driver from the next [`Passive`](Ask::Passive) on. Answer:
+    /// `Done`.
     NetStack {
         /// One of the configured ones.
         name: String,
@@ -91,20 +96,23 @@ pub enum Ask {
         /// The file.
         path: Pathname,
     },
-    /// Set one of Farline's own options (`OPTS FARLINE`). Answer: `Done`, or `Value` where it becomes another than was asked for.
+    /// Set one of Farline's own options (`OPTS FARLINE`). Answer: `Done`, or `Value` where it
+    /// becomes another than was asked for.
     SetOption {
         /// The option.
         name: String,
         /// Its value.
         value: String,
     },
-    /// What is at a pathname, following a symbolic link: `kind` is the target's, `link` what the link says. Answer: `Entry`.
+    /// What is at a pathname, following a symbolic link: `kind` is the target's, `link` what the
+    /// link says. Answer: `Entry`.
     Stat {
         /// What.
         path: Pathname,
     },
-    /// Move data. Answers: `Started` when the file is open, any number of `Ranges`, `Perf` and `Remark`, then `Finished`; or `Failed`
-    /// at any point. After [`Output::Abort`](super::Output::Abort) it still answers, soon.
+    /// Move data. Answers: `Started` when the file is open, any number of `Ranges`, `Perf` and
+    /// `Remark`, then `Finished`; or `Failed` at any point. After
+    /// [`Output::Abort`](super::Output::Abort) it still answers, soon.
     Transfer(Box<TransferRequest>),
 }
 
@@ -128,7 +136,8 @@ impl Action {
     }
 }
 
-/// A part of a file (`ERET P`, `ESTO A`). MODE E offsets, and the ranges of restarts and markers, count from its start.
+/// A part of a file (`ERET P`, `ESTO A`). MODE E offsets, and the ranges of restarts and markers,
+/// count from its start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Part {
     /// Where it begins in the file.
@@ -146,11 +155,12 @@ pub struct ExpectedDigest {
     pub digest: String,
 }
 
-/// Everything a transfer needs beside the data channels, which [`Ask::Passive`] or [`Ask::Act`] arranged.
+/// Everything a transfer needs beside the data channels, which [`Ask::Passive`] or [`Ask::Act`]
+/// arranged.
 ///
-/// MODE S: one channel, closed at the end; a listener serves one transfer. MODE E: sender connects; channels that ended
-/// with EOD but no CLOSE may serve the next transfer. After a failed transfer the edge closes its channels; a listener
-/// and the client's addresses stay good.
+/// MODE S: one channel, closed at the end; a listener serves one transfer. MODE E: sender connects;
+/// channels that ended with EOD but no CLOSE may serve the next transfer. After a failed transfer
+/// the edge closes its channels; a listener and the client's addresses stay good.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TransferRequest {
     /// What to do.
@@ -163,7 +173,8 @@ pub struct TransferRequest {
     pub mode: Mode,
     /// The part of the file, or all of it.
     pub part: Option<Part>,
-    /// What the receiver holds already, so it is not sent. In MODE S either empty or one range from 0.
+    /// What the receiver holds already, so it is not sent. In MODE S either empty or one range from
+    /// 0.
     pub held: ByteRanges,
     /// Channels to send on; at least 1, and 1 in MODE S. A receiver accepts as many as come.
     pub parallelism: u32,
@@ -195,8 +206,8 @@ pub enum Answer {
     Entries(Vec<Entry>),
     /// What is at the pathname.
     Entry(Box<Entry>),
-    /// It cannot be done. Slugs such as `path-not-found`, `path-exists`, `permission-denied`, `no-space` reach the client
-    /// as the reply codes and GridFTP error names it knows.
+    /// It cannot be done. Slugs such as `path-not-found`, `path-exists`, `permission-denied`,
+    /// `no-space` reach the client as the reply codes and GridFTP error names it knows.
     Failed(Error),
     /// All data moved; for a store, it rests where it belongs.
     Finished {
@@ -220,7 +231,8 @@ pub enum Answer {
     Ranges(ByteRanges),
     /// A word of an extension to its client while the transfer runs, of one line: 114.
     Remark(String),
-    /// The file is open and data may move: 150, or 125 when channels of the last transfer serve again.
+    /// The file is open and data may move: 150, or 125 when channels of the last transfer serve
+    /// again.
     Started {
         /// Whether they do.
         reused: bool,

@@ -37,28 +37,41 @@ impl ServerSession {
         }
         self.data = Data::None;
         // PASV's reply holds an IPv4 address only; `SPAS` without a family lists the same form.
-        let family = if form == PassiveForm::Extended { family } else { family.or(Some(Family::V4)) };
-        self.ask(Ask::Passive { family, striped: form == PassiveForm::Striped }, Purpose::Passive(form));
+        let family =
+            if form == PassiveForm::Extended { family } else { family.or(Some(Family::V4)) };
+        self.ask(
+            Ask::Passive { family, striped: form == PassiveForm::Striped },
+            Purpose::Passive(form),
+        );
     }
 
     pub(super) fn passive_answer(&mut self, form: PassiveForm, addresses: Vec<SocketAddr>) {
         let reply = match (form, addresses.first()) {
             (PassiveForm::Striped, Some(_)) => {
-                let line = |address: &SocketAddr| format!(" {}", host_port(address).unwrap_or_else(|| extended(address)));
+                let line = |address: &SocketAddr| {
+                    format!(" {}", host_port(address).unwrap_or_else(|| extended(address)))
+                };
                 let lines = std::iter::once("Entering Striped Passive Mode.".to_owned())
                     .chain(addresses.iter().map(line))
                     .chain(["End".to_owned()]);
                 Reply::new(229, lines)
             }
-            (PassiveForm::Extended, Some(address)) => {
-                Reply::line(229, format!("Entering Extended Passive Mode ({})", extended_port(address.port())))
-            }
+            (PassiveForm::Extended, Some(address)) => Reply::line(
+                229,
+                format!("Entering Extended Passive Mode ({})", extended_port(address.port())),
+            ),
             (PassiveForm::Plain, Some(address)) => match host_port(address) {
                 Some(text) => Reply::line(227, format!("Entering Passive Mode ({text})")),
                 // RFC 2428 section 2: 522 names the families; for PASV the client is sent to EPSV.
                 None => Reply::line(522, "PASV cannot tell an IPv6 address; use EPSV (2)"),
             },
-            (_, None) => return self.fail(&Error::new(Fault::Bug, "data-connection", "no address to listen on")),
+            (_, None) => {
+                return self.fail(&Error::new(
+                    Fault::Bug,
+                    "data-connection",
+                    "no address to listen on",
+                ));
+            }
         };
         if reply.is_success() {
             self.data = Data::Passive;

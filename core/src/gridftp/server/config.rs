@@ -43,15 +43,19 @@ pub struct ServerConfig {
     pub modules: Vec<String>,
     /// The most channels a client may ask the server to send on. Default: 64.
     pub max_parallelism: u32,
-    /// The drivers of data channels between which `SITE SETNETSTACK` chooses ([`Ask::NetStack`](super::Ask::NetStack)). Default: `tcp` alone.
+    /// The drivers of data channels between which `SITE SETNETSTACK` chooses
+    /// ([`Ask::NetStack`](super::Ask::NetStack)). Default: `tcp` alone.
     pub net_stacks: Vec<String>,
-    /// How long the client may be silent while nothing runs. Default: 15 minutes, as RFC 1123 section 4.1.3.2 wants at least five.
+    /// How long the client may be silent while nothing runs. Default: 15 minutes, as RFC 1123
+    /// section 4.1.3.2 wants at least five.
     pub idle: Span,
     /// Whether `AUTH TLS` is offered ([`Output::StartTls`](super::Output::StartTls)).
     pub tls: bool,
-    /// Whether the control channel is protected already, as over ssh; `AUTH TLS` makes it so. Only then `PROT P` is offered.
+    /// Whether the control channel is protected already, as over ssh; `AUTH TLS` makes it so. Only
+    /// then `PROT P` is offered.
     pub secure: bool,
-    /// Whether a client may retrieve in MODE E over channels that it opened itself, if the edge agrees (`docs/protocol.md`, K-4).
+    /// Whether a client may retrieve in MODE E over channels that it opened itself, if the edge
+    /// agrees (`docs/protocol.md`, K-4).
     pub passive_retrieve: bool,
     /// The directory that relative pathnames start from at first. Default: the root.
     pub home: Pathname,

@@ -30,13 +30,18 @@ impl ServerSession {
                 self.ask(Ask::List { path: path.clone() }, Purpose::Entries(path));
             }
             Command::Size(path) => self.ask(Ask::Stat { path: self.resolve(&path) }, Purpose::Size),
-            Command::ModifiedTime(path) => self.ask(Ask::Stat { path: self.resolve(&path) }, Purpose::ModifiedTime),
+            Command::ModifiedTime(path) => {
+                self.ask(Ask::Stat { path: self.resolve(&path) }, Purpose::ModifiedTime)
+            }
             Command::Checksum { algorithm, offset, length, path } => {
                 if !self.config.checksums.contains(&algorithm) {
                     return self.say(504, format!("The checksum {algorithm} is not offered here."));
                 }
                 let (markers, path) = (self.settings.checksum_markers, self.resolve(&path));
-                self.ask(Ask::Checksum { algorithm, offset, length, markers, path }, Purpose::Checksum);
+                self.ask(
+                    Ask::Checksum { algorithm, offset, length, markers, path },
+                    Purpose::Checksum,
+                );
             }
             Command::MakeDirectory(path) if self.may_write() => {
                 let path = self.resolve(&path);
@@ -51,13 +56,17 @@ impl ServerSession {
             Command::RenameTo(path) if self.may_write() => match self.next.rename_from.take() {
                 Some(from) => {
                     let to = self.resolve(&path);
-                    self.ask(Ask::Rename { from, to }, Purpose::Plain(Reply::line(250, "Renamed.")));
+                    self.ask(
+                        Ask::Rename { from, to },
+                        Purpose::Plain(Reply::line(250, "Renamed.")),
+                    );
                 }
                 None => self.say(503, "Send RNFR first."),
             },
             Command::SetModified(time, path) => {
                 // draft-somers-ftp-mfxx section 4: the reply repeats the fact.
-                let text = [format!("Modify={time}; ").into_bytes(), path.as_bytes().to_vec()].concat();
+                let text =
+                    [format!("Modify={time}; ").into_bytes(), path.as_bytes().to_vec()].concat();
                 self.set_modified(time, &path, Reply::line(213, text));
             }
             // The guards above have replied.
@@ -90,7 +99,8 @@ impl ServerSession {
     pub(super) fn file_answer(&mut self, id: u64, purpose: Purpose, answer: Answer) {
         match (purpose, answer) {
             (Purpose::Plain(reply), Answer::Done) => self.reply(reply),
-            (Purpose::Option { name, value }, Answer::Done) | (Purpose::Option { name, .. }, Answer::Value(value)) => {
+            (Purpose::Option { name, value }, Answer::Done)
+            | (Purpose::Option { name, .. }, Answer::Value(value)) => {
                 self.say(200, format!("{name}={value}"));
             }
             (Purpose::MakeDirectory(path), Answer::Done) => {
@@ -101,7 +111,9 @@ impl ServerSession {
                 self.waiting = Some(Waiting { id, purpose: Purpose::Checksum });
                 self.reply(status_reply(timestamp, bytes));
             }
-            (Purpose::Entries(path), Answer::Entries(entries)) => self.reply_entries(&path, &entries),
+            (Purpose::Entries(path), Answer::Entries(entries)) => {
+                self.reply_entries(&path, &entries)
+            }
             (purpose, Answer::Entry(entry)) => self.entry_answer(purpose, *entry),
             (_, other) => self.misanswered(&other),
         }
@@ -114,7 +126,11 @@ impl ServerSession {
                 self.say(250, "CWD command successful.");
             }
             Purpose::ChangeDirectory(path) => {
-                self.fail(&Error::new(Fault::You, "not-a-directory", format!("{path} is not a directory.")));
+                self.fail(&Error::new(
+                    Fault::You,
+                    "not-a-directory",
+                    format!("{path} is not a directory."),
+                ));
             }
             Purpose::RenameFrom(path) => {
                 self.next.rename_from = Some(path);
@@ -127,17 +143,25 @@ impl ServerSession {
             },
             Purpose::ModifiedTime => match entry.modified {
                 Some(time) => self.say(213, time.to_string()),
-                None => self.fail(&Error::new(Fault::There, "unsupported", "This file's time is not known.")),
+                None => self.fail(&Error::new(
+                    Fault::There,
+                    "unsupported",
+                    "This file's time is not known.",
+                )),
             },
             Purpose::Facts(path) => {
                 let head = Reply::line(250, format!("status of {path}"));
                 entry.name = path;
-                self.reply_lines(head, |session, out| entry.write_facts(session.settings.facts, out));
+                self.reply_lines(head, |session, out| {
+                    entry.write_facts(session.settings.facts, out)
+                });
             }
             Purpose::LongList(path) => {
                 // Without a clock every time is shown with its year.
                 let head = Reply::line(213, format!("status of {path}"));
-                self.reply_lines(head, |_, out| write_long(&entry, Timestamp::from_seconds(i64::MAX), out));
+                self.reply_lines(head, |_, out| {
+                    write_long(&entry, Timestamp::from_seconds(i64::MAX), out)
+                });
             }
             _ => self.misanswered(&Answer::Entry(Box::new(entry))),
         }

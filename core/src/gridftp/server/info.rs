@@ -4,7 +4,8 @@ use super::session::ServerSession;
 use crate::gridftp::Reply;
 use crate::gridftp::command::{Mode, VERBS, Verb};
 
-/// Command names in a row of HELP, as GCT prints them; globus-url-copy takes the features it looks for from there.
+/// Command names in a row of HELP, as GCT prints them; globus-url-copy takes the features it looks
+/// for from there.
 const HELP_COLUMNS: usize = 8;
 
 impl ServerSession {
@@ -42,13 +43,24 @@ impl ServerSession {
         let reply = match topic.map(|topic| (topic, Verb::find(topic))) {
             Some((_, Some(verb))) => Reply::new(
                 214,
-                [format!("Help for {}:", verb.name), format!(" {} {}", verb.name, verb.syntax), "End.".to_owned()],
+                [
+                    format!("Help for {}:", verb.name),
+                    format!(" {} {}", verb.name, verb.syntax),
+                    "End.".to_owned(),
+                ],
             ),
-            Some((topic, None)) if !topic.eq_ignore_ascii_case("SITE") => Reply::line(502, "This command is not known."),
+            Some((topic, None)) if !topic.eq_ignore_ascii_case("SITE") => {
+                Reply::line(502, "This command is not known.")
+            }
             _ => {
-                let names: Vec<&str> =
-                    VERBS.iter().map(|verb| verb.name).filter(|&name| name != "AUTH" || self.config.tls).collect();
-                let row = |names: &[&str]| names.iter().map(|name| format!("    {name:<4}")).collect::<String>();
+                let names: Vec<&str> = VERBS
+                    .iter()
+                    .map(|verb| verb.name)
+                    .filter(|&name| name != "AUTH" || self.config.tls)
+                    .collect();
+                let row = |names: &[&str]| {
+                    names.iter().map(|name| format!("    {name:<4}")).collect::<String>()
+                };
                 let lines = std::iter::once("The following commands are recognized:".to_owned())
                     .chain(names.chunks(HELP_COLUMNS).map(row))
                     .chain(["End".to_owned()]);
@@ -73,7 +85,9 @@ impl ServerSession {
     pub(super) fn language(&mut self, language: Option<&str>) {
         match language {
             None => self.say(200, "Language is EN."),
-            Some(tag) if tag.get(..2).is_some_and(|tag| tag.eq_ignore_ascii_case("en")) => self.say(200, "Language is EN."),
+            Some(tag) if tag.get(..2).is_some_and(|tag| tag.eq_ignore_ascii_case("en")) => {
+                self.say(200, "Language is EN.")
+            }
             Some(_) => self.say(504, "Only LANG EN is offered here."),
         }
     }

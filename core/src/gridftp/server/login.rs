@@ -27,7 +27,11 @@ impl ServerSession {
     pub(super) fn may_write(&mut self) -> bool {
         let may = self.login.rights == Some(Rights::Write);
         if !may {
-            let error = Error::new(Fault::Refused, "permission-denied", "This server lets you read, not write.");
+            let error = Error::new(
+                Fault::Refused,
+                "permission-denied",
+                "This server lets you read, not write.",
+            );
             self.fail(&error);
         }
         may

@@ -51,13 +51,15 @@ pub enum Output {
     },
     /// Close the control connection after what was sent; the session is over.
     Close,
-    /// Close the data channels kept from the last transfer: how they are protected, or the mode, changed.
+    /// Close the data channels kept from the last transfer: how they are protected, or the mode,
+    /// changed.
     CloseChannels,
     /// Write these bytes to the control connection.
     Send(Vec<u8>),
-    /// What was sent so far is in the clear; now do the TLS handshake, and give the session only what TLS yields. Bytes that
-    /// came before the handshake must be thrown away.
+    /// What was sent so far is in the clear; now do the TLS handshake, and give the session only
+    /// what TLS yields. Bytes that came before the handshake must be thrown away.
     StartTls,
-    /// Nothing to do until the next input, or until the time given, when the session is to be polled again.
+    /// Nothing to do until the next input, or until the time given, when the session is to be
+    /// polled again.
     Wait(Option<Time>),
 }

@@ -14,15 +14,17 @@ use crate::gridftp::{Pathname, Reply};
 use crate::units::{Error, Fault, Time};
 use std::collections::VecDeque;
 
-/// The queue of pipelined commands beyond which [`ServerSession::wants_input`] is false: thousands of STORs.
+/// The queue of pipelined commands beyond which [`ServerSession::wants_input`] is false: thousands
+/// of STORs.
 const QUEUE_FULL: usize = 256 * 1024;
 /// The queue beyond which a client that is not held back is sent away.
 const QUEUE_LIMIT: usize = 2 * QUEUE_FULL;
 
 /// The server's end of one control channel.
 ///
-/// The edge feeds it bytes and answers; it parses commands, keeps the session's state, queues what is pipelined while a
-/// transfer runs, and puts every reply in order. See the [module](crate::gridftp) for a dialogue.
+/// The edge feeds it bytes and answers; it parses commands, keeps the session's state, queues what
+/// is pipelined while a transfer runs, and puts every reply in order. See the
+/// [module](crate::gridftp) for a dialogue.
 #[derive(Debug)]
 pub struct ServerSession {
     pub(super) config: ServerConfig,
@@ -157,7 +159,8 @@ impl ServerSession {
         self.outputs.pop_front().unwrap_or(Output::Close)
     }
 
-    /// Whether the edge should read more from the control connection: false while too much is queued behind a transfer.
+    /// Whether the edge should read more from the control connection: false while too much is
+    /// queued behind a transfer.
     pub fn wants_input(&self) -> bool {
         !self.closed && self.queued < QUEUE_FULL
     }
@@ -171,7 +174,9 @@ impl ServerSession {
         while let Some(line) = self.lines.next(&mut bytes) {
             let (command, length) = match line {
                 Line::Complete(line) if line.is_empty() => continue,
-                Line::Complete(line) => (Command::parse(&line).map_err(|error| Refused::new(&error)), line.len()),
+                Line::Complete(line) => {
+                    (Command::parse(&line).map_err(|error| Refused::new(&error)), line.len())
+                }
                 Line::TooLong => (Err(Refused::too_long()), 0),
             };
             match command {
@@ -179,8 +184,8 @@ impl ServerSession {
                     self.aborts += 1;
                     self.abort_running();
                 }
-                // RFC 959 section 4.1.3: STAT may be asked while a transfer runs. Not past queued commands: their replies
-                // could no longer be told apart.
+                // RFC 959 section 4.1.3: STAT may be asked while a transfer runs. Not past queued
+                // commands: their replies could no longer be told apart.
                 Ok(Command::Status(None)) if self.is_transferring() && self.queue.is_empty() => {
                     self.status();
                     continue;
@@ -204,8 +209,8 @@ impl ServerSession {
     }
 
     fn starts_tls_next(&mut self) -> bool {
-        let starts =
-            self.config.tls && matches!(self.queue.back(), Some(Queued { command: Ok(Command::Auth(name)), .. }) if is_tls(name));
+        let starts = self.config.tls
+            && matches!(self.queue.back(), Some(Queued { command: Ok(Command::Auth(name)), .. }) if is_tls(name));
         if starts {
             self.lines.clear();
         }
@@ -270,7 +275,9 @@ impl ServerSession {
 
             Command::Allocate(size) => self.allocate(size),
             Command::Restart(restart) => self.restart(restart),
-            Command::ExpectChecksum { algorithm, digest } => self.expect_checksum(algorithm, digest),
+            Command::ExpectChecksum { algorithm, digest } => {
+                self.expect_checksum(algorithm, digest)
+            }
             Command::Retrieve(path) => self.retrieve(None, &path),
             Command::Store(path) => self.store(None, &path, false),
             Command::Append(path) => self.store(None, &path, true),
@@ -278,19 +285,25 @@ impl ServerSession {
             Command::ExtendedStore(extent, path) => self.store(Some(extent), &path, false),
             Command::List(path) => self.list(crate::gridftp::ListFormat::Long, path),
             Command::NameList(path) => self.list(crate::gridftp::ListFormat::Names, path),
-            Command::MachineList(path) => self.list(crate::gridftp::ListFormat::Facts(self.settings.facts), path),
+            Command::MachineList(path) => {
+                self.list(crate::gridftp::ListFormat::Facts(self.settings.facts), path)
+            }
 
             command => self.run_on_files(command),
         }
     }
 
     fn answer(&mut self, id: u64, answer: Answer) {
-        let Some(Waiting { purpose, .. }) = self.waiting.take_if(|waiting| waiting.id == id) else { return };
+        let Some(Waiting { purpose, .. }) = self.waiting.take_if(|waiting| waiting.id == id) else {
+            return;
+        };
         match (purpose, answer) {
             (Purpose::Transfer(running), answer) => self.transfer_answer(id, running, answer),
             (Purpose::LogIn, answer) => self.login_answer(&answer),
             (_, Answer::Failed(error)) => self.fail(&error),
-            (Purpose::Passive(form), Answer::Passive(addresses)) => self.passive_answer(form, addresses),
+            (Purpose::Passive(form), Answer::Passive(addresses)) => {
+                self.passive_answer(form, addresses)
+            }
             (Purpose::Active(verb), Answer::Done) => self.active_answer(verb),
             (purpose, answer) => self.file_answer(id, purpose, answer),
         }
@@ -303,7 +316,9 @@ impl ServerSession {
                 running.aborting = true;
                 self.outputs.push_back(Output::Abort { id: *id });
             }
-            Some(Waiting { id, purpose: Purpose::Checksum }) => self.outputs.push_back(Output::Abort { id: *id }),
+            Some(Waiting { id, purpose: Purpose::Checksum }) => {
+                self.outputs.push_back(Output::Abort { id: *id })
+            }
             _ => {}
         }
     }
@@ -371,7 +386,8 @@ impl Refused {
     }
 }
 
-/// What can be said before USER: what clients ask to decide how to log in (RFC 2228, RFC 2389, RFC 4217 and lftp's habit).
+/// What can be said before USER: what clients ask to decide how to log in (RFC 2228, RFC 2389, RFC
+/// 4217 and lftp's habit).
 fn allowed_before_login(command: &Command) -> bool {
     use crate::gridftp::command::{Options, Site};
     matches!(

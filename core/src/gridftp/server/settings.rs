@@ -1,10 +1,12 @@
-//! What the client set for later: TYPE, MODE, OPTS, buffers, markers, and what only the next transfer takes up.
+//! What the client set for later: TYPE, MODE, OPTS, buffers, markers, and what only the next
+//! transfer takes up.
 
 use super::Output;
 use super::ask::{Ask, ExpectedDigest};
 use super::session::{Purpose, ServerSession};
 use crate::gridftp::command::{
-    DataAuthentication, Mode, Options, Protection, Restart, RetrieveOptions, Site, TransferEvent, Type,
+    DataAuthentication, Mode, Options, Protection, Restart, RetrieveOptions, Site, TransferEvent,
+    Type,
 };
 use crate::gridftp::{FactSet, Layout, Pathname, Reply};
 use crate::units::{ByteRanges, Bytes, Span};
@@ -75,21 +77,29 @@ impl ServerSession {
     pub(super) fn set_type(&mut self, kind: Type) {
         match kind {
             Type::Image => self.say(200, "Type set to I."),
-            // Listings are the same in either type; converting line ends in files would break their digests.
+            // Listings are the same in either type; converting line ends in files would break their
+            // digests.
             Type::Ascii => self.say(200, "Type set to A; files move unchanged all the same."),
-            Type::Other(letter) => self.say(504, format!("TYPE {letter} is not offered; A and I are.")),
+            Type::Other(letter) => {
+                self.say(504, format!("TYPE {letter} is not offered; A and I are."))
+            }
         }
     }
 
     pub(super) fn set_mode(&mut self, mode: Mode) {
         match mode {
-            Mode::Other(letter) => self.say(504, format!("MODE {letter} is not offered; S and E are.")),
+            Mode::Other(letter) => {
+                self.say(504, format!("MODE {letter} is not offered; S and E are."))
+            }
             mode => {
                 if self.settings.mode != mode {
                     self.settings.mode = mode;
                     self.output(Output::CloseChannels);
                 }
-                self.say(200, if mode == Mode::Extended { "Mode set to E." } else { "Mode set to S." });
+                self.say(
+                    200,
+                    if mode == Mode::Extended { "Mode set to E." } else { "Mode set to S." },
+                );
             }
         }
     }
@@ -110,15 +120,23 @@ impl ServerSession {
 
     pub(super) fn set_protection(&mut self, level: Protection) {
         let private = match level {
-            Protection::Clear if !self.config.secure => return self.say(200, "Protection level set to C."),
+            Protection::Clear if !self.config.secure => {
+                return self.say(200, "Protection level set to C.");
+            }
             Protection::Clear => false,
-            // What tells the client whom to trust on the data channels must itself be out of a stranger's reach.
+            // What tells the client whom to trust on the data channels must itself be out of a
+            // stranger's reach.
             Protection::Private if self.config.secure => true,
-            Protection::Private => return self.say(503, "PROT P needs a protected control channel: AUTH TLS first."),
+            Protection::Private => {
+                return self.say(503, "PROT P needs a protected control channel: AUTH TLS first.");
+            }
             // RFC 2228 section 3: 536 when the mechanism does not support the level.
             _ => return self.say(536, "Data channels are either clear (C) or private (P)."),
         };
-        let done = Reply::line(200, if private { "Protection level set to P." } else { "Protection level set to C." });
+        let done = Reply::line(
+            200,
+            if private { "Protection level set to P." } else { "Protection level set to C." },
+        );
         self.ask(Ask::Protect { private }, Purpose::Plain(done));
     }
 
@@ -150,9 +168,13 @@ impl ServerSession {
                 return self.ask(Ask::SetOption { name, value }, purpose);
             }
             Options::Passive { allow_delayed: false } => {}
-            Options::Passive { allow_delayed: true } => return self.say(504, "PASV is never delayed here."),
+            Options::Passive { allow_delayed: true } => {
+                return self.say(504, "PASV is never delayed here.");
+            }
             Options::Retrieve(options) => return self.retrieve_options(&options),
-            Options::Utf8(true) => return self.say(200, "Pathnames are bytes; UTF-8 is understood."),
+            Options::Utf8(true) => {
+                return self.say(200, "Pathnames are bytes; UTF-8 is understood.");
+            }
             Options::Utf8(false) => return self.say(504, "Pathnames travel as they are stored."),
         }
         self.say(200, "OPTS command successful.");
@@ -161,13 +183,18 @@ impl ServerSession {
     fn retrieve_options(&mut self, options: &RetrieveOptions) {
         if let Some((start, ..)) = options.parallelism {
             if start == 0 || start > self.config.max_parallelism {
-                return self.say(501, format!("Parallelism is 1 to {} here.", self.config.max_parallelism));
+                return self.say(
+                    501,
+                    format!("Parallelism is 1 to {} here.", self.config.max_parallelism),
+                );
             }
             self.settings.parallelism = start;
         }
         self.settings.layout = options.layout.unwrap_or(self.settings.layout);
-        self.settings.block_size = options.block_size.filter(|size| size.0 > 0).or(self.settings.block_size);
-        self.settings.retrieve_buffer = options.window.filter(|size| size.0 > 0).or(self.settings.retrieve_buffer);
+        self.settings.block_size =
+            options.block_size.filter(|size| size.0 > 0).or(self.settings.block_size);
+        self.settings.retrieve_buffer =
+            options.window.filter(|size| size.0 > 0).or(self.settings.retrieve_buffer);
         self.settings.retrieve_markers = options.markers.unwrap_or(self.settings.retrieve_markers);
         self.say(200, "OPTS command successful.");
     }
@@ -178,7 +205,8 @@ impl ServerSession {
     }
 
     pub(super) fn restart(&mut self, restart: Restart) {
-        // Ranges held say the same in both modes; whether MODE S can use them is decided when the transfer begins.
+        // Ranges held say the same in both modes; whether MODE S can use them is decided when the
+        // transfer begins.
         self.next.held = match restart {
             Restart::Held(held) => held,
             Restart::Offset(offset) => {
@@ -204,9 +232,17 @@ impl ServerSession {
         match self.config.net_stacks.iter().any(|known| known == name) {
             // Nothing to choose between, and no thread to ask.
             true if self.config.net_stacks.len() == 1 => self.say(250, "OK."),
-            true => self.ask(Ask::NetStack { name: name.to_owned() }, Purpose::Plain(Reply::line(250, "OK."))),
-            false => self
-                .say(500, format!("There is no data channel driver of that name; {} is.", self.config.net_stacks.join(" or "))),
+            true => self.ask(
+                Ask::NetStack { name: name.to_owned() },
+                Purpose::Plain(Reply::line(250, "OK.")),
+            ),
+            false => self.say(
+                500,
+                format!(
+                    "There is no data channel driver of that name; {} is.",
+                    self.config.net_stacks.join(" or ")
+                ),
+            ),
         }
     }
 
@@ -225,7 +261,9 @@ impl ServerSession {
             }
             Site::NetStack(stack) => self.set_net_stack(stack.trim()),
             Site::SetMode(mode, path) => self.set_file_mode(mode, &path),
-            Site::SetModified(time, path) => self.set_modified(time, &path, Reply::line(250, "OK.")),
+            Site::SetModified(time, path) => {
+                self.set_modified(time, &path, Reply::line(250, "OK."))
+            }
             Site::Other(_) => self.say(500, "This SITE command is not known."),
         }
     }

@@ -18,7 +18,13 @@ struct Dialogue {
 impl Dialogue {
     fn new(config: ServerConfig) -> Dialogue {
         let session = ServerSession::new(config, Time::ZERO);
-        let mut dialogue = Dialogue { session, now: Time::ZERO, open: None, said: String::new(), others: Vec::new() };
+        let mut dialogue = Dialogue {
+            session,
+            now: Time::ZERO,
+            open: None,
+            said: String::new(),
+            others: Vec::new(),
+        };
         dialogue.poll();
         assert_eq!(dialogue.said(), "220 Farline GridFTP server ready.\r\n");
         dialogue
@@ -33,7 +39,10 @@ impl Dialogue {
             ..ServerConfig::default()
         });
         dialogue.client("USER anonymous\r\nPASS x@\r\n");
-        assert_eq!(dialogue.said(), "331 Password required for anonymous.\r\n230 User logged in.\r\n");
+        assert_eq!(
+            dialogue.said(),
+            "331 Password required for anonymous.\r\n230 User logged in.\r\n"
+        );
         dialogue
     }
 
@@ -66,8 +75,12 @@ impl Dialogue {
         loop {
             match self.session.poll(self.now) {
                 Output::Wait(_) => return,
-                Output::Send(bytes) => self.said.push_str(&String::from_utf8(bytes).expect("ASCII")),
-                Output::Ask { id, ask } => assert!(self.open.replace((id, ask)).is_none(), "one ask at a time"),
+                Output::Send(bytes) => {
+                    self.said.push_str(&String::from_utf8(bytes).expect("ASCII"))
+                }
+                Output::Ask { id, ask } => {
+                    assert!(self.open.replace((id, ask)).is_none(), "one ask at a time")
+                }
                 other => self.others.push(other),
             }
         }
@@ -101,7 +114,8 @@ impl Dialogue {
     }
 
     fn listening(&mut self, command: &str) -> &mut Dialogue {
-        self.client(&format!("{command}\r\n")).edge(Answer::Passive(vec!["127.0.0.1:35077".parse().expect("an address")]));
+        self.client(&format!("{command}\r\n"))
+            .edge(Answer::Passive(vec!["127.0.0.1:35077".parse().expect("an address")]));
         assert_eq!(self.code(), if command == "PASV" { "227" } else { "229" });
         self
     }
@@ -120,11 +134,20 @@ fn globus_url_copy_puts_a_file_over_parallel_channels() {
     let mut d = Dialogue::writable();
     d.client("SITE HELP\r\n");
     let help = d.said();
-    assert!(help.starts_with("214-The following commands are recognized:\r\n    ABOR    ALLO ") && help.ends_with("214 End\r\n"));
+    assert!(
+        help.starts_with("214-The following commands are recognized:\r\n    ABOR    ALLO ")
+            && help.ends_with("214 End\r\n")
+    );
     assert!(!help.contains("AUTH"), "what is not offered is not announced");
-    d.client("FEAT\r\nSITE CLIENTINFO scheme=ftp;appname=\"globus-url-copy\";\r\nTYPE I\r\nMODE E\r\n");
+    d.client(
+        "FEAT\r\nSITE CLIENTINFO scheme=ftp;appname=\"globus-url-copy\";\r\nTYPE I\r\nMODE E\r\n",
+    );
     let said = d.said();
-    for line in ["\r\n CKSM SHA256:10;MD5:11;\r\n", "\r\n PARALLEL\r\n", "\r\n FARLINE TREE\r\n211 End.\r\n250 OK.\r\n200 "] {
+    for line in [
+        "\r\n CKSM SHA256:10;MD5:11;\r\n",
+        "\r\n PARALLEL\r\n",
+        "\r\n FARLINE TREE\r\n211 End.\r\n250 OK.\r\n200 ",
+    ] {
         assert!(said.contains(line), "{said}");
     }
     d.client("MKD /tmp/\r\n");
@@ -141,19 +164,36 @@ fn globus_url_copy_puts_a_file_over_parallel_channels() {
     d.client("SITE STORBUFSIZE 1000000\r\nALLO 3000000\r\nSTOR /tmp/x/big\r\n");
     assert_eq!(d.said(), "250 OK.\r\n200 ALLO command successful.\r\n");
     let request = d.transfer();
-    assert_eq!((request.action, request.mode, request.size), (Action::Store, Mode::Extended, Some(3_000_000)));
-    assert_eq!((&request.path, request.buffer_size.map(|b| b.0)), (&"/tmp/x/big".into(), Some(1_000_000)));
-    assert_eq!((request.perf_every, request.ranges_every), (Span::from_secs(5), Span::from_secs(5)));
+    assert_eq!(
+        (request.action, request.mode, request.size),
+        (Action::Store, Mode::Extended, Some(3_000_000))
+    );
+    assert_eq!(
+        (&request.path, request.buffer_size.map(|b| b.0)),
+        (&"/tmp/x/big".into(), Some(1_000_000))
+    );
+    assert_eq!(
+        (request.perf_every, request.ranges_every),
+        (Span::from_secs(5), Span::from_secs(5))
+    );
 
     d.edge(Answer::Started { reused: false });
-    d.edge(Answer::Perf(Perf { bytes: 7, stripes: 1, timestamp: Timestamp::from_seconds(9), ..Perf::default() }));
+    d.edge(Answer::Perf(Perf {
+        bytes: 7,
+        stripes: 1,
+        timestamp: Timestamp::from_seconds(9),
+        ..Perf::default()
+    }));
     let mut held = ByteRanges::new();
     held.insert(0..3_000_000);
-    d.edge(Answer::Ranges(held)).edge(Answer::Remark("FARLINE channels=8;".into())).edge(Answer::Finished { bytes: 3_000_000 });
+    d.edge(Answer::Ranges(held))
+        .edge(Answer::Remark("FARLINE channels=8;".into()))
+        .edge(Answer::Finished { bytes: 3_000_000 });
     assert_eq!(
         d.said(),
         "150 Beginning transfer.\r\n112-Perf Marker\r\n Timestamp: 9.0\r\n Stripe Index: 0\r\n \
-         Stripe Bytes Transferred: 7\r\n Total Stripe Count: 1\r\n112 End.\r\n111 Range Marker 0-3000000\r\n\
+         Stripe Bytes Transferred: 7\r\n Total Stripe Count: 1\r\n112 End.\r\n111 Range Marker \
+         0-3000000\r\n\
          114 FARLINE channels=8;\r\n226 Transfer complete.\r\n"
     );
     d.client("STOR /tmp/x/next\r\n");
@@ -167,14 +207,24 @@ fn globus_url_copy_gets_a_file_over_four_channels_of_the_server() {
     let mut d = Dialogue::writable();
     d.client("TYPE I\r\nMODE E\r\nOPTS RETR Parallelism=4,4,4;\r\n").said();
     d.client("PORT 127,0,0,1,164,165\r\n");
-    assert_eq!(d.asked(), &Ask::Act { addresses: vec!["127.0.0.1:42149".parse().expect("an address")] });
+    assert_eq!(
+        d.asked(),
+        &Ask::Act { addresses: vec!["127.0.0.1:42149".parse().expect("an address")] }
+    );
     d.edge(Answer::Done).client("ERET P 100 1000 big\r\n");
     let request = d.transfer();
-    assert_eq!((request.parallelism, request.part), (4, Some(Part { offset: 100, length: Some(1000) })));
+    assert_eq!(
+        (request.parallelism, request.part),
+        (4, Some(Part { offset: 100, length: Some(1000) }))
+    );
     assert_eq!((request.action, &request.path), (Action::Retrieve, &"/big".into()));
     d.edge(not_found());
     let said = d.said();
-    assert!(said.contains("550-GlobusError: v=1 c=PATH_NOT_FOUND\r\n") && said.ends_with("550 No such file: /x\r\n"), "{said}");
+    assert!(
+        said.contains("550-GlobusError: v=1 c=PATH_NOT_FOUND\r\n")
+            && said.ends_with("550 No such file: /x\r\n"),
+        "{said}"
+    );
     d.client("SPOR 127,0,0,1,0,1 |2|::1|2|\r\n").edge(Answer::Done);
     assert_eq!(d.code(), "200");
 }
@@ -183,18 +233,33 @@ fn globus_url_copy_gets_a_file_over_four_channels_of_the_server() {
 fn lftp_and_curl_list_and_get() {
     let mut d = Dialogue::new(ServerConfig::default());
     d.client("FEAT\r\nLANG\r\nOPTS UTF8 ON\r\n");
-    assert!(d.said().ends_with("200 Language is EN.\r\n200 Pathnames are bytes; UTF-8 is understood.\r\n"));
-    d.client("USER anonymous\r\nPASS lftp@\r\nOPTS MLST Type;Size;\r\nPWD\r\nCWD tmp\r\n").edge(directory());
     assert!(
-        d.said().ends_with("200 MLST OPTS Type;Size;\r\n257 \"/\" is the current directory.\r\n250 CWD command successful.\r\n")
+        d.said()
+            .ends_with("200 Language is EN.\r\n200 Pathnames are bytes; UTF-8 is understood.\r\n")
     );
+    d.client("USER anonymous\r\nPASS lftp@\r\nOPTS MLST Type;Size;\r\nPWD\r\nCWD tmp\r\n")
+        .edge(directory());
+    assert!(d.said().ends_with(
+        "200 MLST OPTS Type;Size;\r\n257 \"/\" is the current \
+            directory.\r\n250 CWD command successful.\r\n"
+    ));
     d.listening("PASV").client("LIST -a\r\n");
-    assert_eq!((d.transfer().action, &d.transfer().path), (Action::List(ListFormat::Long), &"/tmp".into()));
-    d.edge(Answer::Started { reused: false }).edge(Answer::Perf(Perf::default())).edge(Answer::Finished { bytes: 1 });
-    assert_eq!(d.said(), "150 Beginning transfer.\r\n226 Transfer complete.\r\n", "no markers in MODE S");
+    assert_eq!(
+        (d.transfer().action, &d.transfer().path),
+        (Action::List(ListFormat::Long), &"/tmp".into())
+    );
+    d.edge(Answer::Started { reused: false })
+        .edge(Answer::Perf(Perf::default()))
+        .edge(Answer::Finished { bytes: 1 });
+    assert_eq!(
+        d.said(),
+        "150 Beginning transfer.\r\n226 Transfer complete.\r\n",
+        "no markers in MODE S"
+    );
     d.client("MLSD\r\n");
     assert_eq!(d.code(), "425", "in MODE S a listener serves once");
-    d.client("SIZE a.txt\r\n").edge(Answer::Entry(Box::new(Entry { size: Some(6), ..Entry::default() })));
+    d.client("SIZE a.txt\r\n")
+        .edge(Answer::Entry(Box::new(Entry { size: Some(6), ..Entry::default() })));
     assert_eq!(d.said(), "213 6\r\n");
     d.listening("EPSV").client("REST 3\r\nRETR a.txt\r\n");
     assert_eq!(d.said(), "350 Restart marker accepted; send STOR or RETR to go on from it.\r\n");
@@ -235,7 +300,8 @@ fn abort_ends_the_transfer_and_those_queued_before_it() {
     assert_eq!(d.others.len(), 1, "asked to abort once");
     d.edge(Answer::Failed(Error::new(Fault::Between, "data-connection", "closed")));
     let said = d.said();
-    let codes: Vec<&str> = said.lines().filter(|line| line.as_bytes()[3] == b' ').map(|line| &line[..3]).collect();
+    let codes: Vec<&str> =
+        said.lines().filter(|line| line.as_bytes()[3] == b' ').map(|line| &line[..3]).collect();
     assert_eq!(codes, ["426", "426", "200", "500", "226", "200", "226"]);
     d.client("STOR /c\r\n");
     assert_eq!(d.transfer().path, "/c".into(), "the next transfer is unharmed");
@@ -252,7 +318,15 @@ fn status_is_told_while_a_transfer_runs() {
 #[test]
 fn nothing_is_done_before_login_and_nothing_written_without_the_right() {
     let mut d = Dialogue::new(ServerConfig::default());
-    for line in ["PWD", "MKD /x", "STOR /x", "PASV", "SITE CHMOD 644 /x", "OPTS RETR Parallelism=2;", "SIZE /x"] {
+    for line in [
+        "PWD",
+        "MKD /x",
+        "STOR /x",
+        "PASV",
+        "SITE CHMOD 644 /x",
+        "OPTS RETR Parallelism=2;",
+        "SIZE /x",
+    ] {
         assert_eq!(d.told(line), "530", "{line}");
     }
     assert_eq!(d.told("PASS x"), "503");
@@ -274,7 +348,8 @@ fn nothing_is_done_before_login_and_nothing_written_without_the_right() {
         assert!(d.open.is_none(), "{line}");
         let said = d.said();
         assert!(
-            said.contains("c=PERMISSION_DENIED") && said.ends_with("550 This server lets you read, not write.\r\n"),
+            said.contains("c=PERMISSION_DENIED")
+                && said.ends_with("550 This server lets you read, not write.\r\n"),
             "{said}"
         );
     }
@@ -282,7 +357,10 @@ fn nothing_is_done_before_login_and_nothing_written_without_the_right() {
 
 #[test]
 fn asked_logins_are_the_edges_choice_and_guessing_ends() {
-    let mut d = Dialogue::new(ServerConfig { logins: Logins::Asked { anonymous: None }, ..ServerConfig::default() });
+    let mut d = Dialogue::new(ServerConfig {
+        logins: Logins::Asked { anonymous: None },
+        ..ServerConfig::default()
+    });
     for _ in 0..4 {
         d.client("USER bob\r\nPASS guess\r\n");
         assert_eq!(d.asked(), &Ask::Login { user: b"bob".to_vec(), password: b"guess".to_vec() });
@@ -316,10 +394,16 @@ fn a_refused_restart_never_lets_the_transfer_begin_anew() {
     let long = format!("REST {}\r\nSTOR /x\r\n", "0-1,".repeat(3000));
     for lines in ["REST 9-1\r\nSTOR /x\r\n", &long] {
         d.client(lines);
-        assert!(d.open.is_none() && d.said().ends_with("503 Not begun: the REST before was refused.\r\n"));
+        assert!(
+            d.open.is_none()
+                && d.said().ends_with("503 Not begun: the REST before was refused.\r\n")
+        );
     }
     d.client("REST 0-10,20-30\r\nESTO A 5 /x\r\n");
-    assert_eq!((d.transfer().held.to_string(), d.transfer().part), ("0-10,20-30".into(), Some(Part { offset: 5, length: None })));
+    assert_eq!(
+        (d.transfer().held.to_string(), d.transfer().part),
+        ("0-10,20-30".into(), Some(Part { offset: 5, length: None }))
+    );
     d.edge(Answer::Finished { bytes: 1 }).said();
     d.client("STOR /x\r\n");
     assert!(d.transfer().held.is_empty(), "REST is of one transfer");
@@ -368,8 +452,14 @@ fn modules_and_options_reach_the_edge() {
     let mut d = Dialogue::writable();
     d.listening("PASV").client("SCKS MD5 B1946AC9\r\nESTO FARLINE.TREE=\"manifest\" /dst/../d\r\n");
     let request = d.transfer();
-    assert_eq!(request.module.as_ref().map(|m| (&*m.name, &*m.parms)), Some(("FARLINE.TREE", "manifest")));
-    assert_eq!((&request.path, request.expected.as_ref().map(|e| &*e.digest)), (&"/d".into(), Some("b1946ac9")));
+    assert_eq!(
+        request.module.as_ref().map(|m| (&*m.name, &*m.parms)),
+        Some(("FARLINE.TREE", "manifest"))
+    );
+    assert_eq!(
+        (&request.path, request.expected.as_ref().map(|e| &*e.digest)),
+        (&"/d".into(), Some("b1946ac9"))
+    );
     d.edge(Answer::Finished { bytes: 1 }).client("OPTS FARLINE congestion=bbr;\r\n");
     assert_eq!(d.asked(), &Ask::SetOption { name: "congestion".into(), value: "bbr".into() });
     d.edge(Answer::Done);
@@ -398,18 +488,30 @@ fn names_are_listed_renamed_and_checked_on_the_control_channel() {
     let file = Entry { name: "a".into(), size: Some(6), ..Entry::default() };
     d.client("MLST a\r\n").edge(Answer::Entry(Box::new(file.clone())));
     assert_eq!(d.said(), "250-status of /a\r\n Type=file;Size=6; /a\r\n250 End.\r\n");
-    d.client("MLSC /\r\n").edge(Answer::Entries(vec![file.clone(), Entry { name: "b\nc".into(), ..Entry::default() }]));
+    d.client("MLSC /\r\n").edge(Answer::Entries(vec![
+        file.clone(),
+        Entry { name: "b\nc".into(), ..Entry::default() },
+    ]));
     assert_eq!(d.said(), "250-Contents of /\r\n Type=file;Size=6; a\r\n250 End.\r\n");
     d.client("STAT a\r\n").edge(Answer::Entry(Box::new(file.clone())));
-    assert_eq!(d.said(), "213-status of /a\r\n -rw-r--r--   1 -        -                   6 Jan  1  1970 a\r\n213 End.\r\n");
+    assert_eq!(
+        d.said(),
+        "213-status of /a\r\n -rw-r--r--   1 -        -                   6 Jan  1  1970 a\r\n213 \
+         End.\r\n"
+    );
     d.client("RNFR a\r\nRNTO b\r\n").edge(Answer::Entry(Box::new(file.clone())));
     assert_eq!(d.asked(), &Ask::Rename { from: "/a".into(), to: "/b".into() });
     d.edge(Answer::Done);
     assert_eq!(d.said(), "350 RNFR accepted; send RNTO.\r\n250 Renamed.\r\n");
     d.client("OPTS CKSM markers=5;\r\nCKSM md5 0 -1 a\r\n").said();
     assert!(matches!(d.asked(), Ask::Checksum { length: None, offset: 0, .. }));
-    d.edge(Answer::Processed { timestamp: Timestamp::default(), bytes: 3 }).edge(Answer::Digest("b1946ac9".into()));
-    assert_eq!(d.said(), "113-Status Marker\r\n Timestamp: 0.0\r\n Bytes Processed: 3\r\n113 End.\r\n213 b1946ac9\r\n");
+    d.edge(Answer::Processed { timestamp: Timestamp::default(), bytes: 3 })
+        .edge(Answer::Digest("b1946ac9".into()));
+    assert_eq!(
+        d.said(),
+        "113-Status Marker\r\n Timestamp: 0.0\r\n Bytes Processed: 3\r\n113 End.\r\n213 \
+         b1946ac9\r\n"
+    );
     d.client("CWD a\r\n").edge(Answer::Entry(Box::new(file)));
     assert!(d.said().contains("c=NOT_A_DIRECTORY"));
 }
@@ -451,7 +553,11 @@ fn quit_waits_for_the_transfer() {
 
 #[test]
 fn plain_text_behind_auth_tls_is_thrown_away() {
-    let mut d = Dialogue::new(ServerConfig { tls: true, logins: Logins::Anyone(Rights::Write), ..ServerConfig::default() });
+    let mut d = Dialogue::new(ServerConfig {
+        tls: true,
+        logins: Logins::Anyone(Rights::Write),
+        ..ServerConfig::default()
+    });
     d.client("AUTH TLS\r\nUSER evil\r\nPASS x\r\nDELE");
     assert_eq!(d.said(), "234 Proceed with the TLS handshake.\r\n");
     assert_eq!(d.others, [Output::StartTls]);
@@ -475,7 +581,10 @@ fn a_flood_of_commands_is_held_back_and_then_ended() {
 fn a_line_that_is_too_long_gets_500_and_the_session_goes_on() {
     let mut d = Dialogue::writable();
     d.client(&format!("RETR {}\r\nNOOP\r\n", "x".repeat(9000)));
-    assert_eq!(d.said(), "500 A command line has at most 8192 bytes.\r\n200 NOOP command successful.\r\n");
+    assert_eq!(
+        d.said(),
+        "500 A command line has at most 8192 bytes.\r\n200 NOOP command successful.\r\n"
+    );
 }
 
 proptest! {
@@ -523,7 +632,11 @@ proptest! {
 #[test]
 fn the_edge_is_asked_for_the_data_channel_driver_where_it_has_more_than_one() {
     let net_stacks = vec!["tcp".to_owned(), "rdma".to_owned()];
-    let config = ServerConfig { net_stacks, logins: Logins::Anyone(Rights::Write), ..ServerConfig::default() };
+    let config = ServerConfig {
+        net_stacks,
+        logins: Logins::Anyone(Rights::Write),
+        ..ServerConfig::default()
+    };
     let mut d = Dialogue::new(config);
     d.client("USER ann\r\nPASS x\r\n");
     for (said, asked) in [("rdma", "rdma"), ("default", "tcp"), ("tcp", "tcp")] {
@@ -538,9 +651,14 @@ fn the_edge_is_asked_for_the_data_channel_driver_where_it_has_more_than_one() {
 
 #[test]
 fn the_reply_to_an_option_says_what_it_was_set_to_or_what_it_has_become() {
-    let mut d = Dialogue::new(ServerConfig { logins: Logins::Anyone(Rights::Write), ..ServerConfig::default() });
+    let mut d = Dialogue::new(ServerConfig {
+        logins: Logins::Anyone(Rights::Write),
+        ..ServerConfig::default()
+    });
     d.client("USER ann\r\nPASS x\r\n");
-    for (answer, said) in [(Answer::Done, "200 rdma=00ff"), (Answer::Value("a5".to_owned()), "200 rdma=a5")] {
+    for (answer, said) in
+        [(Answer::Done, "200 rdma=00ff"), (Answer::Value("a5".to_owned()), "200 rdma=a5")]
+    {
         d.client("OPTS FARLINE rdma=00ff;\r\n");
         assert_eq!(d.asked(), &Ask::SetOption { name: "rdma".into(), value: "00ff".into() });
         d.said();

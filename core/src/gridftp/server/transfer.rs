@@ -38,7 +38,11 @@ impl ServerSession {
     fn transfer(&mut self, action: Action, extent: Option<Extent>, path: &Pathname) {
         // Used up even when the transfer is refused: a later one must not find them.
         let held = self.next.take_held();
-        let (size, expected) = if action.is_store() { (self.next.size.take(), self.next.expected.take()) } else { (None, None) };
+        let (size, expected) = if action.is_store() {
+            (self.next.size.take(), self.next.expected.take())
+        } else {
+            (None, None)
+        };
         if self.is_aborting() {
             return self.fail(&aborted());
         }
@@ -61,14 +65,26 @@ impl ServerSession {
         if action == Action::Append && !held.is_empty() {
             return self.say(503, "APPE knows its offset; REST does not go with it.");
         }
-        // GFD.20 section 4.1: in MODE E the sender connects, for only it knows how many channels it wants.
+        // GFD.20 section 4.1: in MODE E the sender connects, for only it knows how many channels it
+        // wants.
         match (self.data, mode, action.is_store()) {
-            (Data::None, ..) => return self.say(425, "No data channel: send PASV, EPSV, SPAS, PORT, EPRT or SPOR first."),
+            (Data::None, ..) => {
+                return self
+                    .say(425, "No data channel: send PASV, EPSV, SPAS, PORT, EPRT or SPOR first.");
+            }
             (Data::Passive, Mode::Extended, false) if !self.config.passive_retrieve => {
-                return self.say(503, "In MODE E the sender connects, so I must: send PORT, EPRT or SPOR, or use MODE S.");
+                return self.say(
+                    503,
+                    "In MODE E the sender connects, so I must: send PORT, EPRT \
+                    or SPOR, or use MODE S.",
+                );
             }
             (Data::Active, Mode::Extended, true) => {
-                return self.say(503, "In MODE E the sender connects, so you must: send PASV, EPSV or SPAS, or use MODE S.");
+                return self.say(
+                    503,
+                    "In MODE E the sender connects, so you must: send PASV, EPSV \
+                    or SPAS, or use MODE S.",
+                );
             }
             _ => {}
         }
@@ -82,13 +98,22 @@ impl ServerSession {
             parallelism: if mode == Mode::Extended { self.settings.parallelism } else { 1 },
             layout: self.settings.layout,
             block_size: self.settings.block_size,
-            buffer_size: if action.is_store() { self.settings.store_buffer } else { self.settings.retrieve_buffer },
+            buffer_size: if action.is_store() {
+                self.settings.store_buffer
+            } else {
+                self.settings.retrieve_buffer
+            },
             size,
             expected,
             perf_every: self.marker_interval(action, self.settings.perf_every),
-            ranges_every: if action.is_store() { self.marker_interval(action, self.settings.ranges_every) } else { Span::ZERO },
+            ranges_every: if action.is_store() {
+                self.marker_interval(action, self.settings.ranges_every)
+            } else {
+                Span::ZERO
+            },
         };
-        let running = Running { begun: false, aborting: false, markers: mode == Mode::Extended, words: None };
+        let running =
+            Running { begun: false, aborting: false, markers: mode == Mode::Extended, words: None };
         self.ask(Ask::Transfer(Box::new(request)), Purpose::Transfer(running));
     }
 
@@ -158,7 +183,10 @@ fn with_words(words: &str) -> Reply {
     let mut lines = vec!["Transfer complete.".to_owned()];
     let mut rest = words;
     while !rest.is_empty() {
-        let cut = (0..=rest.len().min(LINE)).rev().find(|at| rest.is_char_boundary(*at)).unwrap_or(rest.len());
+        let cut = (0..=rest.len().min(LINE))
+            .rev()
+            .find(|at| rest.is_char_boundary(*at))
+            .unwrap_or(rest.len());
         lines.push(rest[..cut].to_owned());
         rest = &rest[cut..];
     }

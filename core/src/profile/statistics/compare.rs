@@ -22,7 +22,8 @@ impl Comparison {
     }
 }
 
-/// Welch's t test of two means, which does not take the variances for equal (Welch, Biometrika 34, 1947).
+/// Welch's t test of two means, which does not take the variances for equal (Welch, Biometrika 34,
+/// 1947).
 ///
 /// `None` with fewer than two samples on a side.
 pub fn welch(a: &[f64], b: &[f64]) -> Option<Comparison> {
@@ -37,20 +38,23 @@ pub fn welch(a: &[f64], b: &[f64]) -> Option<Comparison> {
     } else {
         let t = (second.mean - first.mean) / (va + vb).sqrt();
         // The Welch-Satterthwaite equation.
-        let degrees = (va + vb).powi(2) / (va.powi(2) / (first.n - 1) as f64 + vb.powi(2) / (second.n - 1) as f64);
+        let degrees = (va + vb).powi(2)
+            / (va.powi(2) / (first.n - 1) as f64 + vb.powi(2) / (second.n - 1) as f64);
         student::beyond(t, degrees)
     };
     Some(compared(first.mean, second.mean, p))
 }
 
-/// The permutation test of two means: how often a random division of all samples differs as much. It assumes no distribution.
+/// The permutation test of two means: how often a random division of all samples differs as much.
+/// It assumes no distribution.
 ///
-/// `rounds` random divisions of `seed`; the division that was measured is one of them, so that p is never zero. `None` without
-/// samples on a side.
+/// `rounds` random divisions of `seed`; the division that was measured is one of them, so that p is
+/// never zero. `None` without samples on a side.
 pub fn permutation(a: &[f64], b: &[f64], rounds: u32, seed: u64) -> Option<Comparison> {
     let (first, second) = (Summary::of(a)?, Summary::of(b)?);
     let difference = second.mean - first.mean;
-    let mut pool: Vec<f64> = a.iter().chain(b).copied().filter(|sample| sample.is_finite()).collect();
+    let mut pool: Vec<f64> =
+        a.iter().chain(b).copied().filter(|sample| sample.is_finite()).collect();
     let total: f64 = pool.iter().sum();
     let mut rng = Rng::new(seed);
     let slack = 1e-12 * pool.iter().fold(0.0f64, |most, sample| most.max(sample.abs()));
@@ -83,9 +87,16 @@ mod tests {
 
     #[test]
     fn welch_gives_the_p_of_a_worked_example() {
-        // t = -2.8353 with 27.71 degrees of freedom; the density integrated beyond it gives p = 0.008453.
-        let a = [27.5, 21.0, 19.0, 23.6, 17.0, 17.9, 16.9, 20.1, 21.9, 22.6, 23.1, 19.6, 19.0, 21.7, 21.4];
-        let b = [27.1, 22.0, 20.8, 23.4, 23.4, 23.5, 25.8, 22.0, 24.8, 20.2, 21.9, 22.1, 22.9, 30.0, 23.9];
+        // t = -2.8353 with 27.71 degrees of freedom; the density integrated beyond it gives p =
+        // 0.008453.
+        let a = [
+            27.5, 21.0, 19.0, 23.6, 17.0, 17.9, 16.9, 20.1, 21.9, 22.6, 23.1, 19.6, 19.0, 21.7,
+            21.4,
+        ];
+        let b = [
+            27.1, 22.0, 20.8, 23.4, 23.4, 23.5, 25.8, 22.0, 24.8, 20.2, 21.9, 22.1, 22.9, 30.0,
+            23.9,
+        ];
         let found = welch(&a, &b).expect("enough samples");
         let by_chance = permutation(&a, &b, 20_000, 1).expect("enough samples");
         assert!((found.p - by_chance.p).abs() < 0.004, "{found:?} {by_chance:?}");
@@ -103,18 +114,29 @@ mod tests {
             by_welch += u32::from(welch(&a, &b).is_some_and(|found| found.significant(0.05)));
             if trial < 400 {
                 let b = normals(&mut rng, 10, 5.0, 1.0);
-                by_permutation += u32::from(permutation(&a, &b, 400, trial.into()).is_some_and(|found| found.significant(0.05)));
+                by_permutation += u32::from(
+                    permutation(&a, &b, 400, trial.into())
+                        .is_some_and(|found| found.significant(0.05)),
+                );
             }
         }
-        assert!((0.038..0.062).contains(&(f64::from(by_welch) / f64::from(trials))), "{by_welch} of {trials}");
-        assert!((0.02..0.08).contains(&(f64::from(by_permutation) / 400.0)), "{by_permutation} of 400");
+        assert!(
+            (0.038..0.062).contains(&(f64::from(by_welch) / f64::from(trials))),
+            "{by_welch} of {trials}"
+        );
+        assert!(
+            (0.02..0.08).contains(&(f64::from(by_permutation) / 400.0)),
+            "{by_permutation} of 400"
+        );
     }
 
     #[test]
     fn a_difference_of_three_deviations_is_found_and_one_sample_says_nothing() {
         let mut rng = Rng::new(3);
         let (a, b) = (normals(&mut rng, 10, 5.0, 1.0), normals(&mut rng, 10, 8.0, 1.0));
-        assert!(welch(&a, &b).is_some_and(|found| found.significant(0.001) && found.relative > 0.3));
+        assert!(
+            welch(&a, &b).is_some_and(|found| found.significant(0.001) && found.relative > 0.3)
+        );
         assert!(permutation(&a, &b, 2_000, 1).is_some_and(|found| found.significant(0.01)));
         assert_eq!(welch(&a, &b[..1]), None);
         assert_eq!(welch(&[2.0, 2.0], &[2.0, 2.0]).map(|found| found.p), Some(1.0));

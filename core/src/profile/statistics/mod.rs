@@ -1,6 +1,8 @@
-//! What samples say: summaries with confidence, figures of merit of the papers, fits, and tests of significance.
+//! What samples say: summaries with confidence, figures of merit of the papers, fits, and tests of
+//! significance.
 //!
-//! Samples are plain numbers in whatever unit the caller measures; each function says what it expects and answers in.
+//! Samples are plain numbers in whatever unit the caller measures; each function says what it
+//! expects and answers in.
 
 mod compare;
 mod merit;

@@ -13,21 +13,26 @@ pub struct Split {
     pub steady_mean: f64,
 }
 
-/// Cuts `series` at the first sample from which the mean of the rest is reached: what is below it is the ramp.
+/// Cuts `series` at the first sample from which the mean of the rest is reached: what is below it
+/// is the ramp.
 ///
-/// The level asked for is `share`, such as 0.9, of the median of the series' second half, so that neither the ramp itself nor a
-/// late dip decides. A series that never gets there is all ramp. `None` for an empty one.
+/// The level asked for is `share`, such as 0.9, of the median of the series' second half, so that
+/// neither the ramp itself nor a late dip decides. A series that never gets there is all ramp.
+/// `None` for an empty one.
 pub fn split(series: &[f64], share: f64) -> Option<Split> {
     let mut later = series.get(series.len() / 2..).filter(|half| !half.is_empty())?.to_vec();
     later.sort_by(f64::total_cmp);
     let level = share * later[later.len() / 2];
     let ramp = series.iter().position(|sample| *sample >= level).unwrap_or(series.len());
-    let mean = |part: &[f64]| if part.is_empty() { 0.0 } else { part.iter().sum::<f64>() / part.len() as f64 };
+    let mean = |part: &[f64]| {
+        if part.is_empty() { 0.0 } else { part.iter().sum::<f64>() / part.len() as f64 }
+    };
     let steady = if ramp < series.len() { &series[ramp..] } else { series };
     Some(Split { ramp, ramp_mean: mean(&series[..ramp]), steady_mean: mean(steady) })
 }
 
-/// How many samples after `from` the series is back at `share` of its mean before, for `hold` samples on end.
+/// How many samples after `from` the series is back at `share` of its mean before, for `hold`
+/// samples on end.
 ///
 /// `None` when there was nothing before, or it never comes back.
 pub fn recovery(series: &[f64], from: usize, share: f64, hold: usize) -> Option<usize> {
@@ -64,7 +69,11 @@ mod tests {
         assert_eq!(recovery(&series, 10, 0.9, 3), Some(5), "a short return does not count");
         assert_eq!(recovery(&series[..15], 10, 0.9, 3), None);
         assert_eq!(recovery(&[], 0, 0.9, 1), None);
-        assert_eq!(recovery(&[5.0; 20], 10, 0.9, 3), Some(0), "what does not fall has nothing to recover");
+        assert_eq!(
+            recovery(&[5.0; 20], 10, 0.9, 3),
+            Some(0),
+            "what does not fall has nothing to recover"
+        );
     }
 
     proptest! {

@@ -1,9 +1,12 @@
-//! How many repetitions a narrow interval takes, decided so that the interval still holds what it says: Stein's two stages.
+//! How many repetitions a narrow interval takes, decided so that the interval still holds what it
+//! says: Stein's two stages.
 //!
-//! Whoever looks after each repetition and stops as soon as the interval is narrow, stops where chance made it narrow: with three to ten
-//! looks and a variation of 5 % nine of ten intervals hold the mean, not nineteen of twenty. Stein (Annals of Mathematical Statistics 16,
-//! 1945) looks once. The first stage decides by its deviation how many there are in all, and that deviation, with the first stage's
-//! degrees of freedom, makes the interval: the mean of all does not depend on it, so the interval is Student's whatever was decided.
+//! Whoever looks after each repetition and stops as soon as the interval is narrow, stops where
+//! chance made it narrow: with three to ten looks and a variation of 5 % nine of ten intervals hold
+//! the mean, not nineteen of twenty. Stein (Annals of Mathematical Statistics 16, 1945) looks once.
+//! The first stage decides by its deviation how many there are in all, and that deviation, with the
+//! first stage's degrees of freedom, makes the interval: the mean of all does not depend on it, so
+//! the interval is Student's whatever was decided.
 
 use super::student;
 use super::summary::Summary;
@@ -11,16 +14,23 @@ use super::summary::Summary;
 /// The share of intervals that hold the mean.
 const HOLDS: f64 = 0.95;
 
-/// The standard error of the mean of `samples` with its degrees of freedom: by the deviation of the `first` of them where these decided how
-/// many there are, else by that of all. `None` for one sample.
-pub(in crate::profile) fn error_of_mean(samples: &[f64], first: Option<usize>) -> Option<(f64, f64)> {
-    let decided = first.map_or(samples, |first| &samples[..first.clamp(2, samples.len().max(2)).min(samples.len())]);
+/// The standard error of the mean of `samples` with its degrees of freedom: by the deviation of the
+/// `first` of them where these decided how many there are, else by that of all. `None` for one
+/// sample.
+pub(in crate::profile) fn error_of_mean(
+    samples: &[f64],
+    first: Option<usize>,
+) -> Option<(f64, f64)> {
+    let decided = first.map_or(samples, |first| {
+        &samples[..first.clamp(2, samples.len().max(2)).min(samples.len())]
+    });
     let stage = Summary::of(decided).filter(|stage| stage.n > 1)?;
     Some((stage.sd / (samples.len() as f64).sqrt(), (stage.n - 1) as f64))
 }
 
 impl Summary {
-    /// The summary of `samples` of which the `first` decided how many there are; as [`Summary::of`] where nothing was decided.
+    /// The summary of `samples` of which the `first` decided how many there are; as [`Summary::of`]
+    /// where nothing was decided.
     pub fn in_stages(samples: &[f64], first: Option<usize>) -> Option<Summary> {
         let summary = Summary::of(samples)?;
         let ci95 = error_of_mean(samples, first).map(|(error, degrees)| {
@@ -31,7 +41,8 @@ impl Summary {
     }
 }
 
-/// How many samples it takes until half of the interval is `half_width` of the mean, as the `first` stage says.
+/// How many samples it takes until half of the interval is `half_width` of the mean, as the `first`
+/// stage says.
 pub fn needed(first: &[f64], half_width: f64) -> f64 {
     let Some(stage) = Summary::of(first).filter(|stage| stage.n > 1) else { return f64::INFINITY };
     if stage.sd == 0.0 {
@@ -48,14 +59,16 @@ pub struct Pooled {
     pub mean: f64,
     /// How far the cells' means lie apart; zero for one cell.
     pub sd: f64,
-    /// The 95 % interval of the mean of these cells, from how each cell's repetitions differ; absent where one was measured once.
+    /// The 95 % interval of the mean of these cells, from how each cell's repetitions differ;
+    /// absent where one was measured once.
     pub ci95: Option<(f64, f64)>,
 }
 
 impl Pooled {
     /// Of cells with their mean and what [`error_of_mean`] says of it; `None` without a cell.
     ///
-    /// Errors of independent means add by their squares, with the degrees of freedom of Welch and Satterthwaite.
+    /// Errors of independent means add by their squares, with the degrees of freedom of Welch and
+    /// Satterthwaite.
     pub(in crate::profile) fn of(cells: &[(f64, Option<(f64, f64)>)]) -> Option<Pooled> {
         let between = Summary::of(&cells.iter().map(|(mean, _)| *mean).collect::<Vec<_>>())?;
         let errors: Option<Vec<(f64, f64)>> = cells.iter().map(|(_, error)| *error).collect();
@@ -63,7 +76,8 @@ impl Pooled {
             let squares: f64 = errors.iter().map(|(error, _)| error * error).sum();
             let fourths: f64 = errors.iter().map(|(error, degrees)| error.powi(4) / degrees).sum();
             let half = if squares > 0.0 {
-                student::quantile(HOLDS, squares * squares / fourths) * squares.sqrt() / cells.len() as f64
+                student::quantile(HOLDS, squares * squares / fourths) * squares.sqrt()
+                    / cells.len() as f64
             } else {
                 0.0
             };
@@ -78,14 +92,16 @@ mod tests {
     use super::*;
     use crate::units::Rng;
 
-    /// Of cells with the `variation`, measured `least` to ten times until within 3 %: the share whose interval holds the true mean, and how
-    /// often they were measured.
+    /// Of cells with the `variation`, measured `least` to ten times until within 3 %: the share
+    /// whose interval holds the true mean, and how often they were measured.
     fn covered(variation: f64, least: usize, seed: u64) -> (f64, f64) {
         let (mut rng, trials, mut held, mut ran) = (Rng::new(seed), 2_500, 0, 0);
         for _ in 0..trials {
             let all: Vec<f64> = (0..10).map(|_| 8.0 * (1.0 + variation * rng.normal())).collect();
             let count = needed(&all[..least], 0.03).clamp(least as f64, 10.0) as usize;
-            let (low, high) = Summary::in_stages(&all[..count], Some(least)).and_then(|one| one.ci95).expect("an interval");
+            let (low, high) = Summary::in_stages(&all[..count], Some(least))
+                .and_then(|one| one.ci95)
+                .expect("an interval");
             held += usize::from((low..=high).contains(&8.0));
             ran += count;
         }
@@ -93,7 +109,8 @@ mod tests {
     }
 
     #[test]
-    fn nineteen_of_twenty_intervals_hold_the_mean_though_the_first_repetitions_decide_how_many_there_are() {
+    fn nineteen_of_twenty_intervals_hold_the_mean_though_the_first_repetitions_decide_how_many_there_are()
+     {
         for (i, variation) in [0.01, 0.02, 0.03, 0.05, 0.10].into_iter().enumerate() {
             let (share, ran) = covered(variation, 5, 7 + i as u64);
             println!("variation {variation}: {share:.3} hold the mean after {ran:.1} repetitions");
@@ -108,9 +125,12 @@ mod tests {
         let (mut rng, trials, mut held) = (Rng::new(3), 2_000, 0);
         for _ in 0..trials {
             let all: Vec<f64> = (0..10).map(|_| 8.0 * (1.0 + 0.05 * rng.normal())).collect();
-            let narrow = |n: &usize| Summary::of(&all[..*n]).is_some_and(|one| one.relative_half_width() <= 0.03);
+            let narrow = |n: &usize| {
+                Summary::of(&all[..*n]).is_some_and(|one| one.relative_half_width() <= 0.03)
+            };
             let count = (3..10).find(narrow).unwrap_or(10);
-            let (low, high) = Summary::of(&all[..count]).and_then(|one| one.ci95).expect("an interval");
+            let (low, high) =
+                Summary::of(&all[..count]).and_then(|one| one.ci95).expect("an interval");
             held += usize::from((low..=high).contains(&8.0));
         }
         let share = held as f64 / f64::from(trials);
@@ -134,7 +154,10 @@ mod tests {
         }
         let share = held as f64 / f64::from(trials);
         assert!((share - 0.95).abs() < 0.02, "{share}");
-        assert_eq!(Pooled::of(&[(5.0, Some((0.1, 4.0))), (7.0, None)]).map(|one| (one.mean, one.ci95)), Some((6.0, None)));
+        assert_eq!(
+            Pooled::of(&[(5.0, Some((0.1, 4.0))), (7.0, None)]).map(|one| (one.mean, one.ci95)),
+            Some((6.0, None))
+        );
         assert_eq!(Pooled::of(&[]), None);
         let once = Summary::in_stages(&[5.0], Some(5)).expect("a sample");
         assert_eq!((once.ci95, error_of_mean(&[], Some(5))), (None, None));

@@ -1,6 +1,8 @@
-//! Student's t distribution: the share of it beyond a value, and the value beyond which a share lies.
+//! Student's t distribution: the share of it beyond a value, and the value beyond which a share
+//! lies.
 
-/// The probability that a t of `degrees` of freedom lies farther from zero than `t`, on both sides together.
+/// The probability that a t of `degrees` of freedom lies farther from zero than `t`, on both sides
+/// together.
 ///
 /// `I_x(v/2, 1/2)` with `x = v / (v + t^2)` (Abramowitz and Stegun, 26.7.1).
 pub(super) fn beyond(t: f64, degrees: f64) -> f64 {
@@ -10,7 +12,8 @@ pub(super) fn beyond(t: f64, degrees: f64) -> f64 {
     incomplete_beta(degrees / (degrees + t * t), degrees / 2.0, 0.5)
 }
 
-/// The t of `degrees` of freedom between minus and plus which lies `share` of the distribution: 2.262 for 9 and 0.95.
+/// The t of `degrees` of freedom between minus and plus which lies `share` of the distribution:
+/// 2.262 for 9 and 0.95.
 pub(super) fn quantile(share: f64, degrees: f64) -> f64 {
     let outside = 1.0 - share;
     let mut high = 1.0;
@@ -25,7 +28,8 @@ pub(super) fn quantile(share: f64, degrees: f64) -> f64 {
     (low + high) / 2.0
 }
 
-/// The regularised incomplete beta function by its continued fraction (Abramowitz and Stegun, 26.5.8), with Lentz's method.
+/// The regularised incomplete beta function by its continued fraction (Abramowitz and Stegun,
+/// 26.5.8), with Lentz's method.
 fn incomplete_beta(x: f64, a: f64, b: f64) -> f64 {
     if x <= 0.0 || x >= 1.0 {
         return x.clamp(0.0, 1.0);
@@ -34,7 +38,8 @@ fn incomplete_beta(x: f64, a: f64, b: f64) -> f64 {
     if x > (a + 1.0) / (a + b + 2.0) {
         return 1.0 - incomplete_beta(1.0 - x, b, a);
     }
-    let front = (ln_gamma(a + b) - ln_gamma(a) - ln_gamma(b) + a * x.ln() + b * (-x).ln_1p()).exp() / a;
+    let front =
+        (ln_gamma(a + b) - ln_gamma(a) - ln_gamma(b) + a * x.ln() + b * (-x).ln_1p()).exp() / a;
     let tiny = 1e-300;
     let keep = |value: f64| if value.abs() < tiny { tiny } else { value };
     let (mut c, mut d) = (1.0, 1.0 / keep(1.0 - (a + b) * x / (a + 1.0)));
@@ -74,7 +79,11 @@ fn ln_gamma(x: f64) -> f64 {
         return (std::f64::consts::PI / (std::f64::consts::PI * x).sin()).ln() - ln_gamma(1.0 - x);
     }
     let x = x - 1.0;
-    let sum = TERMS.iter().enumerate().skip(1).fold(TERMS[0], |sum, (i, term)| sum + term / (x + i as f64));
+    let sum = TERMS
+        .iter()
+        .enumerate()
+        .skip(1)
+        .fold(TERMS[0], |sum, (i, term)| sum + term / (x + i as f64));
     let t = x + 7.5;
     0.5 * (2.0 * std::f64::consts::PI).ln() + (x + 0.5) * t.ln() - t + sum.ln()
 }
@@ -87,11 +96,23 @@ mod tests {
     #[test]
     fn quantiles_are_those_of_the_printed_table() {
         // Two-sided 95 % and 99 % (Abramowitz and Stegun, table 26.10).
-        for (degrees, t95, t99) in
-            [(1.0, 12.706, 63.657), (2.0, 4.303, 9.925), (9.0, 2.262, 3.250), (30.0, 2.042, 2.750), (120.0, 1.980, 2.617)]
-        {
-            assert!((quantile(0.95, degrees) - t95).abs() < 6e-4, "{degrees}: {}", quantile(0.95, degrees));
-            assert!((quantile(0.99, degrees) - t99).abs() < 6e-4, "{degrees}: {}", quantile(0.99, degrees));
+        for (degrees, t95, t99) in [
+            (1.0, 12.706, 63.657),
+            (2.0, 4.303, 9.925),
+            (9.0, 2.262, 3.250),
+            (30.0, 2.042, 2.750),
+            (120.0, 1.980, 2.617),
+        ] {
+            assert!(
+                (quantile(0.95, degrees) - t95).abs() < 6e-4,
+                "{degrees}: {}",
+                quantile(0.95, degrees)
+            );
+            assert!(
+                (quantile(0.99, degrees) - t99).abs() < 6e-4,
+                "{degrees}: {}",
+                quantile(0.99, degrees)
+            );
         }
     }
 

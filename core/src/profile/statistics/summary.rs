@@ -18,14 +18,16 @@ pub struct Summary {
     pub median: f64,
     /// The largest.
     pub max: f64,
-    /// The 95 % confidence interval of the mean by Student's t, low and high; absent for one sample, which says nothing of it.
+    /// The 95 % confidence interval of the mean by Student's t, low and high; absent for one
+    /// sample, which says nothing of it.
     pub ci95: Option<(f64, f64)>,
 }
 
 impl Summary {
     /// The summary of `samples`; `None` without a finite one.
     pub fn of(samples: &[f64]) -> Option<Summary> {
-        let mut sorted: Vec<f64> = samples.iter().copied().filter(|sample| sample.is_finite()).collect();
+        let mut sorted: Vec<f64> =
+            samples.iter().copied().filter(|sample| sample.is_finite()).collect();
         sorted.sort_by(f64::total_cmp);
         let (min, max) = (*sorted.first()?, *sorted.last()?);
         let n = sorted.len();
@@ -40,8 +42,9 @@ impl Summary {
         Some(Summary { n, mean, sd, min, median, max, ci95 })
     }
 
-    /// Where one more sample lies in 19 of 20 cases, by Student's t: farther off than the mean's interval, which says where the mean is (Hahn
-    /// and Meeker, "Statistical Intervals", section 4.7). `None` for one sample.
+    /// Where one more sample lies in 19 of 20 cases, by Student's t: farther off than the mean's
+    /// interval, which says where the mean is (Hahn and Meeker, "Statistical Intervals", section
+    /// 4.7). `None` for one sample.
     pub fn prediction95(&self) -> Option<(f64, f64)> {
         let n = self.n as f64;
         let half = || student::quantile(0.95, n - 1.0) * self.sd * (1.0 + 1.0 / n).sqrt();
@@ -91,7 +94,9 @@ mod tests {
         let trials = 4_000;
         let holds = (0..trials).filter(|_| {
             let samples: Vec<f64> = (0..5).map(|_| 7.0 + 2.0 * rng.normal()).collect();
-            Summary::of(&samples).and_then(|summary| summary.ci95).is_some_and(|(low, high)| (low..=high).contains(&7.0))
+            Summary::of(&samples)
+                .and_then(|summary| summary.ci95)
+                .is_some_and(|(low, high)| (low..=high).contains(&7.0))
         });
         let share = holds.count() as f64 / f64::from(trials);
         assert!((share - 0.95).abs() < 0.011, "{share}");

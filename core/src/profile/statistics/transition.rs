@@ -1,8 +1,9 @@
 //! Where a profile turns from concave to convex: Rao's transition RTT, by a fit of two sigmoids.
 //!
-//! Rao et al., HPDC 2017 and "Learning Concave-Convex Profiles": a throughput profile, scaled to its capacity, is fitted by
-//! flipped sigmoids `g(tau) = 1 - 1 / (1 + e^(-a (tau - tau0)))`, which are concave up to tau0 and convex beyond: one with
-//! `tau0 >= tau_T` up to the transition RTT tau_T, another with `tau0 <= tau_T` beyond it.
+//! Rao et al., HPDC 2017 and "Learning Concave-Convex Profiles": a throughput profile, scaled to
+//! its capacity, is fitted by flipped sigmoids `g(tau) = 1 - 1 / (1 + e^(-a (tau - tau0)))`, which
+//! are concave up to tau0 and convex beyond: one with `tau0 >= tau_T` up to the transition RTT
+//! tau_T, another with `tau0 <= tau_T` beyond it.
 
 use serde::{Deserialize, Serialize};
 
@@ -28,7 +29,8 @@ impl Sigmoid {
 pub enum Turn {
     /// Convex throughout: if it turns, then below the least rtt.
     Below(f64),
-    /// Concave up to the first of two neighbouring rtts, convex from the second on: it turns somewhere between them.
+    /// Concave up to the first of two neighbouring rtts, convex from the second on: it turns
+    /// somewhere between them.
     Between(f64, f64),
     /// Concave throughout: if it turns, then beyond the largest rtt.
     Beyond(f64),
@@ -56,17 +58,20 @@ pub enum Unnamed {
     PoorFit(f64),
 }
 
-/// Two sigmoids have four parameters: with fewer rtts than this they go through every point, wherever the profile is divided.
+/// Two sigmoids have four parameters: with fewer rtts than this they go through every point,
+/// wherever the profile is divided.
 pub const LEAST_RTTS: usize = 6;
 /// What is farther from the points than this, in shares of capacity, does not describe them.
 const MOST_RMSE: f64 = 0.05;
-/// Throughput is not known better than this, in shares of capacity: what two fits differ by below it is no reason to prefer one.
+/// Throughput is not known better than this, in shares of capacity: what two fits differ by below
+/// it is no reason to prefer one.
 const KNOWN_TO: f64 = 0.005;
 
 /// Fits `points`, (rtt in milliseconds, throughput) in ascending rtt, scaled by `capacity`.
 ///
-/// Every division between two rtts is tried, and none at all. The least Bayesian information criterion wins (Schwarz 1978), so that a second
-/// sigmoid has to be worth its two parameters. The true transition lies between the two rtts of the division.
+/// Every division between two rtts is tried, and none at all. The least Bayesian information
+/// criterion wins (Schwarz 1978), so that a second sigmoid has to be worth its two parameters. The
+/// true transition lies between the two rtts of the division.
 ///
 /// # Errors
 /// [`Unnamed`] where there are too few rtts, or no division fits.
@@ -76,15 +81,23 @@ pub fn transition(points: &[(f64, f64)], capacity: f64) -> Result<Transition, Un
     if count < LEAST_RTTS || capacity <= 0.0 || last <= points[0].0 {
         return Err(Unnamed::TooFew(count));
     }
-    let shares: Vec<(f64, f64)> = points.iter().map(|&(ms, throughput)| (ms, (throughput / capacity).clamp(0.0, 1.0))).collect();
+    let shares: Vec<(f64, f64)> = points
+        .iter()
+        .map(|&(ms, throughput)| (ms, (throughput / capacity).clamp(0.0, 1.0)))
+        .collect();
     let mut best: Option<(f64, Transition)> = None;
     for left in 0..=count {
         let (near, far) = shares.split_at(left);
-        // The turn lies beyond the last rtt of the concave side, and before the first of the convex one.
-        let (from, to) = (near.last().map_or(shares[0].0, |point| point.0), far.first().map_or(last, |point| point.0));
+        // The turn lies beyond the last rtt of the concave side, and before the first of the convex
+        // one.
+        let (from, to) = (
+            near.last().map_or(shares[0].0, |point| point.0),
+            far.first().map_or(last, |point| point.0),
+        );
         let concave = (!near.is_empty()).then(|| fit(near, (from, 10.0 * last)));
         let convex = (!far.is_empty()).then(|| fit(far, (-10.0 * last, to)));
-        let squares = concave.map_or(0.0, |(_, squares)| squares) + convex.map_or(0.0, |(_, squares)| squares);
+        let squares = concave.map_or(0.0, |(_, squares)| squares)
+            + convex.map_or(0.0, |(_, squares)| squares);
         let parameters = if concave.is_some() && convex.is_some() { 4.0 } else { 2.0 };
         let mean = squares / count as f64 + KNOWN_TO * KNOWN_TO;
         let criterion = count as f64 * mean.ln() + parameters * (count as f64).ln();
@@ -94,17 +107,24 @@ pub fn transition(points: &[(f64, f64)], capacity: f64) -> Result<Transition, Un
                 all if all == count => Turn::Beyond(last),
                 _ => Turn::Between(from, to),
             };
-            let (concave, convex) = (concave.map(|(sigmoid, _)| sigmoid), convex.map(|(sigmoid, _)| sigmoid));
-            best = Some((criterion, Transition { turn, concave, convex, rmse: (squares / count as f64).sqrt() }));
+            let (concave, convex) =
+                (concave.map(|(sigmoid, _)| sigmoid), convex.map(|(sigmoid, _)| sigmoid));
+            best = Some((
+                criterion,
+                Transition { turn, concave, convex, rmse: (squares / count as f64).sqrt() },
+            ));
         }
     }
     let found = best.map(|(_, found)| found).ok_or(Unnamed::TooFew(count))?;
     if found.rmse > MOST_RMSE { Err(Unnamed::PoorFit(found.rmse)) } else { Ok(found) }
 }
 
-/// The sigmoid of least squares with its middle between `low` and `high`, by a grid that is refined around its best point.
+/// The sigmoid of least squares with its middle between `low` and `high`, by a grid that is refined
+/// around its best point.
 fn fit(points: &[(f64, f64)], (low, high): (f64, f64)) -> (Sigmoid, f64) {
-    let squares = |sigmoid: Sigmoid| points.iter().map(|&(ms, share)| (sigmoid.at(ms) - share).powi(2)).sum::<f64>();
+    let squares = |sigmoid: Sigmoid| {
+        points.iter().map(|&(ms, share)| (sigmoid.at(ms) - share).powi(2)).sum::<f64>()
+    };
     let range = points.last().map_or(1.0, |point| point.0.abs()).max(1e-3);
     const STEPS: usize = 24;
     // Steepness spans decades, so its logarithm is searched.
@@ -143,12 +163,16 @@ mod tests {
         let last = rtts[rtts.len() - 1];
         let near = Sigmoid { steepness: 6.0 / last, middle_ms: turn + 0.2 * last };
         let far = Sigmoid { steepness: 4.0 / last, middle_ms: turn - 0.1 * last };
-        rtts.iter().map(|&ms| (ms, 9.3 * if ms <= turn { near.at(ms) } else { far.at(ms) })).collect()
+        rtts.iter()
+            .map(|&ms| (ms, 9.3 * if ms <= turn { near.at(ms) } else { far.at(ms) }))
+            .collect()
     }
 
     #[test]
     fn the_turn_of_a_made_profile_lies_in_its_bracket_wherever_it_is() {
-        for (turn, bracket) in [(60.0, (45.6, 91.6)), (120.0, (91.6, 183.0)), (200.0, (183.0, 366.0))] {
+        for (turn, bracket) in
+            [(60.0, (45.6, 91.6)), (120.0, (91.6, 183.0)), (200.0, (183.0, 366.0))]
+        {
             let found = transition(&made(&SUITE, turn), 9.3).expect("enough points");
             assert_eq!(found.turn, Turn::Between(bracket.0, bracket.1), "{turn}: {found:?}");
             assert!(found.rmse < 0.01, "{found:?}");
@@ -162,10 +186,12 @@ mod tests {
     #[test]
     fn window_limited_throughput_is_convex_and_a_plateau_concave() {
         // min(C, W / rtt) from the second point on: a hyperbola.
-        let hyperbola: Vec<(f64, f64)> = SUITE.iter().map(|&ms| (ms, 4.0 / (1.0 + ms / 60.0))).collect();
+        let hyperbola: Vec<(f64, f64)> =
+            SUITE.iter().map(|&ms| (ms, 4.0 / (1.0 + ms / 60.0))).collect();
         let found = transition(&hyperbola, 9.3).expect("enough points");
         assert_eq!(found.turn, Turn::Below(0.4), "{found:?}");
-        let plateau: Vec<(f64, f64)> = SUITE.iter().map(|&ms| (ms, 9.3 - 0.00002 * ms * ms)).collect();
+        let plateau: Vec<(f64, f64)> =
+            SUITE.iter().map(|&ms| (ms, 9.3 - 0.00002 * ms * ms)).collect();
         let found = transition(&plateau, 9.3).expect("enough points");
         assert_eq!(found.turn, Turn::Beyond(366.0), "{found:?}");
         assert!(found.rmse < 0.05, "{found:?}");
@@ -177,7 +203,15 @@ mod tests {
         // Four free parameters go through SC08's four points.
         assert_eq!(transition(&all[..4], 9.3), Err(Unnamed::TooFew(4)));
         assert_eq!(transition(&[], 9.3), Err(Unnamed::TooFew(0)));
-        let saw: Vec<(f64, f64)> = SUITE.iter().enumerate().map(|(i, &ms)| (ms, if i % 2 == 0 { 8.0 } else { 4.0 })).collect();
-        assert!(matches!(transition(&saw, 9.3), Err(Unnamed::PoorFit(rmse)) if rmse > 0.1), "{:?}", transition(&saw, 9.3));
+        let saw: Vec<(f64, f64)> = SUITE
+            .iter()
+            .enumerate()
+            .map(|(i, &ms)| (ms, if i % 2 == 0 { 8.0 } else { 4.0 }))
+            .collect();
+        assert!(
+            matches!(transition(&saw, 9.3), Err(Unnamed::PoorFit(rmse)) if rmse > 0.1),
+            "{:?}",
+            transition(&saw, 9.3)
+        );
     }
 }

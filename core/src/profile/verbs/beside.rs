@@ -1,4 +1,5 @@
-//! TCP beside RDMA over distance and other traffic, as SC08's section V sets them, and which to use when.
+//! TCP beside RDMA over distance and other traffic, as SC08's section V sets them, and which to use
+//! when.
 
 use super::document::Profile;
 use super::grid::{Cell, Grid};
@@ -15,8 +16,11 @@ use crate::wan::frames;
 use serde::{Deserialize, Serialize};
 
 /// The preset's name and what it is.
-pub const PRESET: (&str, &str) =
-    ("sc08-tcp-rdma", "SC08, section V: TCP beside RDMA over the four USN paths and other traffic, and which to use when");
+pub const PRESET: (&str, &str) = (
+    "sc08-tcp-rdma",
+    "SC08, section V: TCP beside RDMA over the four USN paths and other traffic, and which to use \
+     when",
+);
 
 /// The name and version of the document.
 pub(super) const SCHEMA: &str = "farline/tcp-rdma/1";
@@ -76,7 +80,10 @@ pub struct Verdict<'a> {
 /// # Errors
 /// As [`PathPoint::named`].
 pub fn grids(form: Form) -> Result<(profile::Grid, Grid), Error> {
-    let paths = SC08_PATHS.iter().map(|name| PathPoint::named(name, None)).collect::<Result<Vec<_>, _>>()?;
+    let paths = SC08_PATHS
+        .iter()
+        .map(|name| PathPoint::named(name, None))
+        .collect::<Result<Vec<_>, _>>()?;
     let full = form == Form::Full;
     let tcp = profile::Grid {
         paths: paths.clone(),
@@ -101,24 +108,33 @@ impl Beside {
 
     /// TCP's best mean in Gbit/s over `path` beside `cross` with at most `streams`.
     fn tcp(&self, path: &PathPoint, cross: Rate, streams: u32) -> Option<(f64, Algorithm, u32)> {
-        let of = |cell: &profile::Cell| cell.path == *path && cell.cross_bps == cross && cell.streams <= streams;
+        let of = |cell: &profile::Cell| {
+            cell.path == *path && cell.cross_bps == cross && cell.streams <= streams
+        };
         let found = self.tcp.cells.iter().filter(|result| of(&result.cell));
         let means = found.filter_map(|result| {
-            result.summary().map(|summary| (summary.mean / 1e9, result.cell.congestion, result.cell.streams))
+            result
+                .summary()
+                .map(|summary| (summary.mean / 1e9, result.cell.congestion, result.cell.streams))
         });
         means.max_by(|a, b| a.0.total_cmp(&b.0))
     }
 
     /// RDMA's mean in Gbit/s over `path` beside `cross` where the queue is `queue`.
     fn rdma(&self, path: &PathPoint, cross: Rate, queue: Option<Bytes>) -> Option<f64> {
-        let of = |cell: &Cell| cell.path == *path && (cell.cross_bps, cell.queue_bytes) == (cross, queue);
+        let of = |cell: &Cell| {
+            cell.path == *path && (cell.cross_bps, cell.queue_bytes) == (cross, queue)
+        };
         self.rdma.summary(Kind::Modelled, of).map(|summary| summary.mean)
     }
 
     /// A verdict for every path and rate of other traffic that both have run.
     pub fn verdicts(&self) -> Vec<Verdict<'_>> {
         let grid = &self.rdma.grid;
-        let pairs = grid.paths.iter().flat_map(|path| grid.cross_bps.iter().map(move |cross| (path, *cross)));
+        let pairs = grid
+            .paths
+            .iter()
+            .flat_map(|path| grid.cross_bps.iter().map(move |cross| (path, *cross)));
         pairs.filter_map(|(path, cross)| self.verdict(path, cross)).collect()
     }
 
@@ -128,25 +144,33 @@ impl Beside {
         let shallow = self.rdma.grid.queues_bytes.iter().flatten().min().copied();
         let rdma = (self.rdma(path, cross, shallow)?, self.rdma(path, cross, None)?);
         let undisturbed = self.rdma(path, Rate::default(), None)?;
-        let (choice, why) = decide(one_stream, tcp.0, rdma, undisturbed, residual(path.rate_bps, cross));
+        let (choice, why) =
+            decide(one_stream, tcp.0, rdma, undisturbed, residual(path.rate_bps, cross));
         Some(Verdict { path, cross, one_stream, tcp, rdma, choice, why })
     }
 }
 
-/// What SC08 measured over a quiet path: the best of bic and htcp with its streams, RDMA's mean, and what follows; `None` for another
-/// path. Its best over the base length is not printed: there the mean of 5 to 15 streams stands for it.
+/// What SC08 measured over a quiet path: the best of bic and htcp with its streams, RDMA's mean,
+/// and what follows; `None` for another path. Its best over the base length is not printed: there
+/// the mean of 5 to 15 streams stands for it.
 pub(super) fn of_2008(path: &PathPoint) -> Option<(f64, f64, Use, String)> {
-    let rows = [Algorithm::Bic, Algorithm::HTcp].into_iter().filter_map(|control| profile::published::sc08(control, &path.name));
+    let rows = [Algorithm::Bic, Algorithm::HTcp]
+        .into_iter()
+        .filter_map(|control| profile::published::sc08(control, &path.name));
     let best = rows.map(|row| row.peak.map_or((row.gbps, 10), |(streams, gbps)| (gbps, streams)));
     let (tcp, streams) = best.max_by(|a, b| a.0.total_cmp(&b.0))?;
     let rdma = super::published::sc08(&path.name)?.gbps;
     let (choice, why) = if rdma > CLEAR * tcp {
-        (Use::Rdma, format!("{:.1} times the {tcp:.2} Gbit/s that {streams} tuned streams got", rdma / tcp))
+        (
+            Use::Rdma,
+            format!("{:.1} times the {tcp:.2} Gbit/s that {streams} tuned streams got", rdma / tcp),
+        )
     } else if tcp > CLEAR * rdma {
         (
             Use::Tcp,
             format!(
-                "{streams} tuned streams got {tcp:.2} Gbit/s, {:.1} times RDMA's {rdma:.2}, which its port bounds",
+                "{streams} tuned streams got {tcp:.2} Gbit/s, {:.1} times RDMA's {rdma:.2}, which \
+                 its port bounds",
                 tcp / rdma
             ),
         )
@@ -172,7 +196,11 @@ impl Beside {
             ("use", Pick::Text(|verdict| Some(verdict.choice.name().to_owned()))),
             ("why", Pick::Text(|verdict| Some(verdict.why.clone()))),
         ];
-        let about = vec![("schema", self.schema.clone()), ("farline", self.tcp.farline.clone()), ("date", self.tcp.date.clone())];
+        let about = vec![
+            ("schema", self.schema.clone()),
+            ("farline", self.tcp.farline.clone()),
+            ("date", self.tcp.date.clone()),
+        ];
         Columns::of(about, &self.verdicts(), &picks)
     }
 }
@@ -182,28 +210,58 @@ fn residual(rate: Rate, cross: Rate) -> f64 {
     rate.as_bps().saturating_sub(cross.as_bps()) as f64 / 1e9
 }
 
-/// `undisturbed` is RDMA's throughput without other traffic, `residual` what there is left for it on the wire.
-fn decide(one_stream: f64, tcp: f64, (least, most): (f64, f64), undisturbed: f64, residual: f64) -> (Use, String) {
+/// `undisturbed` is RDMA's throughput without other traffic, `residual` what there is left for it
+/// on the wire.
+fn decide(
+    one_stream: f64,
+    tcp: f64,
+    (least, most): (f64, f64),
+    undisturbed: f64,
+    residual: f64,
+) -> (Use, String) {
     let streams = if tcp > CLEAR * one_stream { ", and it takes several streams" } else { "" };
     // Full packets, as they are on the long haul.
-    let sent = undisturbed * frames::wire_bytes(PACKET + u64::from(RELIABLE_HEADERS)) as f64 / PACKET as f64;
+    let sent = undisturbed * frames::wire_bytes(PACKET + u64::from(RELIABLE_HEADERS)) as f64
+        / PACKET as f64;
     if sent > residual {
-        let stalls = format!("the ports send {sent:.2} Gbit/s where {residual:.2} are left, and do not slow down");
+        let stalls = format!(
+            "the ports send {sent:.2} Gbit/s where {residual:.2} are left, and do not slow down"
+        );
         return if most > CLEAR * tcp {
             let gain = format!("a queue that holds every promise would give {most:.2}");
-            (Use::TcpUnlessQueued, format!("{stalls}: with a shallow queue {least:.2} remain, TCP keeps {tcp:.2}; {gain}"))
+            (
+                Use::TcpUnlessQueued,
+                format!(
+                    "{stalls}: with a shallow queue {least:.2} remain, TCP keeps {tcp:.2}; {gain}"
+                ),
+            )
         } else {
-            (Use::Tcp, format!("{stalls}: {least:.2} to {most:.2}, by the queue, where TCP keeps {tcp:.2}{streams}"))
+            (
+                Use::Tcp,
+                format!(
+                    "{stalls}: {least:.2} to {most:.2}, by the queue, where TCP keeps \
+                     {tcp:.2}{streams}"
+                ),
+            )
         };
     }
     if least > CLEAR * tcp {
         return (
             Use::Rdma,
-            format!("{:.1} times TCP's {tcp:.2} Gbit/s, and nothing is lost: {residual:.2} are left", least / tcp),
+            format!(
+                "{:.1} times TCP's {tcp:.2} Gbit/s, and nothing is lost: {residual:.2} are left",
+                least / tcp
+            ),
         );
     }
     if tcp > CLEAR * most {
-        return (Use::Tcp, format!("{:.1} times RDMA's {most:.2} Gbit/s, which its port bounds{streams}", tcp / most));
+        return (
+            Use::Tcp,
+            format!(
+                "{:.1} times RDMA's {most:.2} Gbit/s, which its port bounds{streams}",
+                tcp / most
+            ),
+        );
     }
     (Use::Either, format!("within {:.0} % of each other{streams}", (CLEAR - 1.0) * 100.0))
 }
@@ -233,13 +291,19 @@ mod tests {
         assert_eq!(choice(1.0, 6.1, (0.02, 6.0), 6.29), Use::Tcp);
         assert_eq!(choice(1.0, 6.1, (0.2, 0.2), 6.29), Use::Tcp);
         assert_eq!(choice(7.4, 7.4, (7.4, 7.4), 9.29), Use::Either);
-        assert!(decide(1.0, 5.0, (0.2, 0.2), 7.4, 6.29).1.contains("send 7.63 Gbit/s where 6.29 are left"));
+        assert!(
+            decide(1.0, 5.0, (0.2, 0.2), 7.4, 6.29)
+                .1
+                .contains("send 7.63 Gbit/s where 6.29 are left")
+        );
         assert!(decide(1.0, 8.5, (7.4, 7.4), 7.4, 9.29).1.contains("several streams"));
     }
 
     #[test]
     fn sc08s_own_numbers_choose_tcp_over_1400_miles_and_rdma_beyond() {
-        let of = |name: &str| of_2008(&PathPoint::named(name, None).expect("a path")).expect("in its tables").2;
+        let of = |name: &str| {
+            of_2008(&PathPoint::named(name, None).expect("a path")).expect("in its tables").2
+        };
         assert_eq!(SC08_PATHS.map(of), [Use::Tcp, Use::Tcp, Use::Rdma, Use::Rdma]);
         assert!(of_2008(&PathPoint::named("ncar-llnl", None).expect("a path")).is_none());
     }

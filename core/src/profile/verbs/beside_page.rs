@@ -1,4 +1,5 @@
-//! TCP beside RDMA as one page: what to use when and why, over distance, beside other traffic, and what each needs.
+//! TCP beside RDMA as one page: what to use when and why, over distance, beside other traffic, and
+//! what each needs.
 
 use super::beside::{Beside, PRESET, Verdict, of_2008};
 use super::published::{self as rdma_published, SC08};
@@ -14,12 +15,14 @@ impl Beside {
     pub fn page(&self, commands: &[String]) -> Page {
         let verdicts = self.verdicts();
         let again = Section::new("How to get this page again").commands(commands.join("\n")).note(format!(
-            "The document behind this page is in the page itself: the element with the id data, schema {}.",
+            "The document behind this page is in the page itself: the element with the id data, \
+             schema {}.",
             self.schema
         ));
         Page::new(format!("TCP beside RDMA: {}", PRESET.0))
             .lead(format!(
-                "Every curve is modelled, in virtual time, but those named SC08 or USN, which were measured in 2008. Farline {}, {}.",
+                "Every curve is modelled, in virtual time, but those named SC08 or USN, which \
+                 were measured in 2008. Farline {}, {}.",
                 self.rdma.farline, self.rdma.date
             ))
             .section(which(&verdicts))
@@ -44,7 +47,11 @@ fn which(verdicts: &[Verdict<'_>]) -> Section {
     let row = |verdict: &Verdict<'_>| {
         let (tcp, control, streams) = verdict.tcp;
         let (least, most) = verdict.rdma;
-        let rdma = if most > least * 1.05 { format!("{} to {}", shown(least), shown(most)) } else { shown(least) };
+        let rdma = if most > least * 1.05 {
+            format!("{} to {}", shown(least), shown(most))
+        } else {
+            shown(least)
+        };
         let cells = vec![
             verdict.path.name.clone(),
             format!("{}", gbps(verdict.cross)),
@@ -68,24 +75,43 @@ fn which(verdicts: &[Verdict<'_>]) -> Section {
     let columns = columns.map(|(name, right)| (name.to_owned(), right)).to_vec();
     let of_2008 = quiet(verdicts).into_iter().filter_map(|verdict| {
         let (tcp, rdma, choice, why) = of_2008(verdict.path)?;
-        Some((vec![verdict.path.name.clone(), shown(tcp), shown(rdma), choice.name().to_owned(), why], false))
+        Some((
+            vec![verdict.path.name.clone(), shown(tcp), shown(rdma), choice.name().to_owned(), why],
+            false,
+        ))
     });
-    let columns_2008 = [("Quiet path", false), ("TCP, best", true), ("RDMA", true), ("Use", false), ("Why", false)];
+    let columns_2008 = [
+        ("Quiet path", false),
+        ("TCP, best", true),
+        ("RDMA", true),
+        ("Use", false),
+        ("Why", false),
+    ];
     Section::new("Which to use when")
         .text(
-            "RDMA over range extenders for one large flow on a path of its own, and the more so the longer it is and the less is known of \
-             its losses: nothing but the last acknowledgement feels the distance, and one queue of messages does what many tuned streams \
-             must. TCP wherever others may send more than what the ports leave: it gives way and comes back; RDMA sends on and loses almost \
-             everything, unless a queue holds all that the extenders promise each other. And TCP where a path carries more than the port.",
+            "RDMA over range extenders for one large flow on a path of its own, and the more so \
+             the longer it is and the less is known of \
+             its losses: nothing but the last acknowledgement feels the distance, and one queue \
+             of messages does what many tuned streams \
+             must. TCP wherever others may send more than what the ports leave: it gives way and \
+             comes back; RDMA sends on and loses almost \
+             everything, unless a queue holds all that the extenders promise each other. And TCP \
+             where a path carries more than the port.",
         )
         .text("By what SC08 measured, hosts of 2008 and all:")
-        .table(Table { columns: columns_2008.map(|(name, right)| (name.to_owned(), right)).to_vec(), rows: of_2008.collect() })
+        .table(Table {
+            columns: columns_2008.map(|(name, right)| (name.to_owned(), right)).to_vec(),
+            rows: of_2008.collect(),
+        })
         .text("By the models, which know the path and no host, beside other traffic:")
         .table(Table { columns, rows: verdicts.iter().map(row).collect() })
         .note(
-            "Gbit/s of payload; messages of 8 MiB; 4x SDR ports; RDMA from a shallow queue to one of a bandwidth-delay product. The model's \
-             TCP loses packets to its queue alone, and so needs neither many streams nor tuning: what SC08's hosts lost besides is the \
-             difference between the tables, and what to measure before TCP is chosen for a long path.",
+            "Gbit/s of payload; messages of 8 MiB; 4x SDR ports; RDMA from a shallow queue to one \
+             of a bandwidth-delay product. The model's \
+             TCP loses packets to its queue alone, and so needs neither many streams nor tuning: \
+             what SC08's hosts lost besides is the \
+             difference between the tables, and what to measure before TCP is chosen for a long \
+             path.",
         )
 }
 
@@ -98,11 +124,16 @@ fn distance(verdicts: &[Verdict<'_>]) -> Section {
     let quiet = quiet(verdicts);
     let line = |name: &str, of: &dyn Fn(&Verdict<'_>) -> Option<f64>| Series {
         name: name.to_owned(),
-        points: quiet.iter().filter_map(|verdict| Some((verdict.path.rtt_ns.as_millis_f64(), of(verdict)?))).collect(),
+        points: quiet
+            .iter()
+            .filter_map(|verdict| Some((verdict.path.rtt_ns.as_millis_f64(), of(verdict)?)))
+            .collect(),
         ..Series::default()
     };
-    let tcp_printed = |verdict: &Verdict<'_>| sc08(Algorithm::HTcp, &verdict.path.name).map(|row| row.gbps);
-    let rdma_printed = |verdict: &Verdict<'_>| rdma_published::sc08(&verdict.path.name).map(|row| row.gbps);
+    let tcp_printed =
+        |verdict: &Verdict<'_>| sc08(Algorithm::HTcp, &verdict.path.name).map(|row| row.gbps);
+    let rdma_printed =
+        |verdict: &Verdict<'_>| rdma_published::sc08(&verdict.path.name).map(|row| row.gbps);
     let series: [Series; 5] = [
         line("TCP, 1 stream, modelled", &|verdict| Some(verdict.one_stream)),
         line("TCP, best, modelled", &|verdict| Some(verdict.tcp.0)),
@@ -111,7 +142,8 @@ fn distance(verdicts: &[Verdict<'_>]) -> Section {
         line("RDMA, SC08", &rdma_printed),
     ];
     let dpm = |of: &dyn Fn(&PathPoint, &Verdict<'_>) -> Option<f64>, verdict: &Verdict<'_>| {
-        let at = |verdict: &Verdict<'_>| Some((verdict.path.miles?, of(verdict.path, verdict)? * 1e3));
+        let at =
+            |verdict: &Verdict<'_>| Some((verdict.path.miles?, of(verdict.path, verdict)? * 1e3));
         let found = decrease_per_mile(at(quiet.first()?)?, at(verdict)?)?;
         Some(format!("{found:.3}"))
     };
@@ -133,7 +165,10 @@ fn distance(verdicts: &[Verdict<'_>]) -> Section {
     });
     let columns = ["Miles", "TCP, best", "bic, SC08", "htcp, SC08", "RDMA", "RDMA, SC08"];
     Section::new("Over distance")
-        .text("Quiet paths. SC08's best TCP over 1400 miles is above its RDMA: 8.5 Gbit/s with 12 streams; over 8600 miles it is 2.59 with 16.")
+        .text(
+            "Quiet paths. SC08's best TCP over 1400 miles is above its RDMA: 8.5 Gbit/s with 12 \
+            streams; over 8600 miles it is 2.59 with 16.",
+        )
         .chart(LineChart {
             title: "TCP and RDMA by round-trip time".to_owned(),
             x: Axis::new("Round-trip time", "ms"),
@@ -142,20 +177,31 @@ fn distance(verdicts: &[Verdict<'_>]) -> Section {
             marks: Vec::new(),
         })
         .text("Decrease per mile in Mbit/s, (T(0.2 miles) - T(d)) / (d - 0.2 miles):")
-        .table(Table { columns: columns.map(|name| (name.to_owned(), true)).to_vec(), rows: rows.collect() })
-        .note("SC08, section V.B: less than 0.02 against 1.3 Mbit/s per mile, and 0.09 against 30 Mbit/s of standard deviation.")
+        .table(Table {
+            columns: columns.map(|name| (name.to_owned(), true)).to_vec(),
+            rows: rows.collect(),
+        })
+        .note(
+            "SC08, section V.B: less than 0.02 against 1.3 Mbit/s per mile, and 0.09 against 30 \
+            Mbit/s of standard deviation.",
+        )
 }
 
 fn other_traffic(verdicts: &[Verdict<'_>]) -> Section {
     let mut section = Section::new("Beside other traffic").text(
-        "TCP shares what is left. RDMA's ports do not slow down: up to the residual capacity they lose nothing, above it all hangs on the \
+        "TCP shares what is left. RDMA's ports do not slow down: up to the residual capacity they \
+         lose nothing, above it all hangs on the \
          queue before the long haul. USN's measurements lie between the two.",
     );
     for quiet in quiet(verdicts) {
-        let of: Vec<&Verdict<'_>> = verdicts.iter().filter(|verdict| verdict.path == quiet.path).collect();
+        let of: Vec<&Verdict<'_>> =
+            verdicts.iter().filter(|verdict| verdict.path == quiet.path).collect();
         let line = |name: &str, value: &dyn Fn(&Verdict<'_>) -> Option<f64>| Series {
             name: name.to_owned(),
-            points: of.iter().filter_map(|verdict| Some((gbps(verdict.cross), value(verdict)?))).collect(),
+            points: of
+                .iter()
+                .filter_map(|verdict| Some((gbps(verdict.cross), value(verdict)?)))
+                .collect(),
             ..Series::default()
         };
         let series = [
@@ -163,7 +209,9 @@ fn other_traffic(verdicts: &[Verdict<'_>]) -> Section {
             line("TCP, 1 stream", &|verdict| Some(verdict.one_stream)),
             line("RDMA, queue of one BDP", &|verdict| Some(verdict.rdma.1)),
             line("RDMA, shallow queue", &|verdict| Some(verdict.rdma.0)),
-            line("RDMA, USN", &|verdict| rdma_published::sc08_cross(&verdict.path.name, verdict.cross)),
+            line("RDMA, USN", &|verdict| {
+                rdma_published::sc08_cross(&verdict.path.name, verdict.cross)
+            }),
         ];
         section = section.chart(LineChart {
             title: format!("TCP and RDMA over {} beside other traffic", quiet.path.name),
@@ -179,8 +227,16 @@ fn other_traffic(verdicts: &[Verdict<'_>]) -> Section {
 /// SC08, section V.A.
 fn needs() -> Section {
     let rows = [
-        ("At the edge", "a switch port", "a range extender at both ends of each path, which is point to point"),
-        ("Of the path", "a share of it", "a wavelength of its own, or at most 1 Gbit/s of other traffic beside SDR ports"),
+        (
+            "At the edge",
+            "a switch port",
+            "a range extender at both ends of each path, which is point to point",
+        ),
+        (
+            "Of the path",
+            "a share of it",
+            "a wavelength of its own, or at most 1 Gbit/s of other traffic beside SDR ports",
+        ),
         (
             "Tuning",
             "control, streams and windows for each path",
@@ -189,10 +245,14 @@ fn needs() -> Section {
         ("When others send", "gives way, comes back", "stalls above the residual capacity"),
         ("Large flows", "several share a path", "one fills it"),
     ];
-    let row = |(what, tcp, rdma): (&str, &str, &str)| (vec![what.to_owned(), tcp.to_owned(), rdma.to_owned()], false);
+    let row = |(what, tcp, rdma): (&str, &str, &str)| {
+        (vec![what.to_owned(), tcp.to_owned(), rdma.to_owned()], false)
+    };
     Section::new("What each needs")
         .table(Table {
-            columns: ["", "TCP over 10GigE", "RDMA over range extenders"].map(|name| (name.to_owned(), false)).to_vec(),
+            columns: ["", "TCP over 10GigE", "RDMA over range extenders"]
+                .map(|name| (name.to_owned(), false))
+                .to_vec(),
             rows: rows.into_iter().map(row).collect(),
         })
         .note("SC08, section V.A, with what the models here add: the timeout and the queue.")
@@ -231,7 +291,13 @@ mod tests {
             assert_eq!(verdict.why.contains("do not slow down"), busy, "{verdict:?}");
         }
         let html = beside.page(&["farline profile".to_owned()]).html();
-        for words in ["Which to use when", "htcp, 5 to 15 streams, SC08", "RDMA, USN", "a wavelength of its own", "0.016"] {
+        for words in [
+            "Which to use when",
+            "htcp, 5 to 15 streams, SC08",
+            "RDMA, USN",
+            "a wavelength of its own",
+            "0.016",
+        ] {
             assert!(html.contains(words), "{words}");
         }
         assert!(!html.contains("NaN") && !html.contains(">inf"), "a number that is none");

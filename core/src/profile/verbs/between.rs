@@ -1,4 +1,5 @@
-//! Between what a profile of RDMA was measured: two devices, and what the wire between them is made to do.
+//! Between what a profile of RDMA was measured: two devices, and what the wire between them is made
+//! to do.
 
 use super::grid::{Cell, Grid};
 use crate::units::{Bytes, Rate};
@@ -11,7 +12,8 @@ pub struct Device {
     pub name: String,
     /// The address by which it was found.
     pub address: String,
-    /// Whether it is software over an Ethernet device (rxe, siw), whose rates say nothing of a card.
+    /// Whether it is software over an Ethernet device (rxe, siw), whose rates say nothing of a
+    /// card.
     pub software: bool,
 }
 
@@ -30,7 +32,8 @@ pub struct Between {
     pub cpus: Option<u32>,
 }
 
-/// What the wire is made to do for a run: by a queue and a rate before the distance, which other traffic shares.
+/// What the wire is made to do for a run: by a queue and a rate before the distance, which other
+/// traffic shares.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Bottleneck {
     /// Of the wire, headers included.
@@ -43,7 +46,8 @@ pub struct Bottleneck {
     pub host_bps: Option<Rate>,
 }
 
-/// The long haul of `cell` with rates and queues divided by `by`; the round-trip time stays, so a queue holds as long as before.
+/// The long haul of `cell` with rates and queues divided by `by`; the round-trip time stays, so a
+/// queue holds as long as before.
 pub(super) fn bottleneck(grid: &Grid, cell: &Cell, by: u64) -> Bottleneck {
     let divided = |rate: Rate| Rate::from_bps(rate.as_bps() / by.max(1));
     Bottleneck {

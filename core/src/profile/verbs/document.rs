@@ -1,4 +1,5 @@
-//! The document of a profile of RDMA: the grid, and every run of every cell, the modelled ones and the measured ones each by themselves.
+//! The document of a profile of RDMA: the grid, and every run of every cell, the modelled ones and
+//! the measured ones each by themselves.
 
 use super::between::Between;
 use super::grid::{Cell, Grid, Model, Way};
@@ -17,7 +18,8 @@ pub const SCHEMA: &str = "farline/verbs/1";
 /// Room at an extender beyond what its path holds; a Longbow's is not printed.
 const LEAST_BUFFER: Bytes = Bytes::mib(4);
 
-/// One run of one cell. Of a round trip only `round_trip_ns` says something, of a throughput everything else.
+/// One run of one cell. Of a round trip only `round_trip_ns` says something, of a throughput
+/// everything else.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Run {
     /// Which of the cell's runs it is, from 0.
@@ -75,7 +77,8 @@ impl CellResult {
         }
     }
 
-    /// The throughput of the valid runs of `kind` in Gbit/s, or their round-trip time in microseconds; `None` without one.
+    /// The throughput of the valid runs of `kind` in Gbit/s, or their round-trip time in
+    /// microseconds; `None` without one.
     pub fn summary(&self, kind: Kind) -> Option<Summary> {
         let value = |run: &Run| match (self.cell.way, run.round_trip_ns) {
             (Way::RoundTrip, span) => span.map_or(f64::NAN, |span| span.as_nanos() as f64 / 1e3),
@@ -127,7 +130,8 @@ impl Profile {
             Error::new(Fault::You, "profile-document", message)
                 .hint(format!("a profile of RDMA is a document of schema {SCHEMA}"))
         };
-        let profile: Profile = serde_json::from_str(json).map_err(|error| wrong(format!("not a profile of RDMA: {error}")))?;
+        let profile: Profile = serde_json::from_str(json)
+            .map_err(|error| wrong(format!("not a profile of RDMA: {error}")))?;
         if profile.schema != SCHEMA {
             return Err(wrong(format!("its schema is {}", profile.schema)));
         }
@@ -144,7 +148,8 @@ impl Profile {
         }
     }
 
-    /// The mean of the runs of `kind` of the first cell that `of` takes, as [`CellResult::summary`] has it.
+    /// The mean of the runs of `kind` of the first cell that `of` takes, as [`CellResult::summary`]
+    /// has it.
     pub fn summary(&self, kind: Kind, of: impl Fn(&Cell) -> bool) -> Option<Summary> {
         self.cells.iter().find(|result| of(&result.cell))?.summary(kind)
     }
@@ -194,24 +199,39 @@ fn one(grid: &Grid, cell: &Cell, index: u32, seed: u64) -> Run {
             ..run
         };
     }
-    let line = Line { signal: cell.signal, host, mtu: grid.mtu_bytes, rtt, credits: cell.credits_bytes, messages_per_s };
+    let line = Line {
+        signal: cell.signal,
+        host,
+        mtu: grid.mtu_bytes,
+        rtt,
+        credits: cell.credits_bytes,
+        messages_per_s,
+    };
     use super::grid::Transport::{Rc, Read, Ud};
     let reads = Messages { depth: messages.depth.min(MOST_READS), ..messages };
     let throughput_bps = match (cell.transport, cell.way) {
-        (_, Way::RoundTrip) => return Run { round_trip_ns: Some(messages.round_trip(&line)), ..run },
+        (_, Way::RoundTrip) => {
+            return Run { round_trip_ns: Some(messages.round_trip(&line)), ..run };
+        }
         (Rc, Way::OneWay) => messages.reliable(&line),
         (Rc, Way::BothWays) => messages.reliable_both_ways(&line),
         (Read, Way::OneWay) => reads.reliable(&line),
         (Read, Way::BothWays) => reads.reliable_both_ways(&line),
         (Ud, Way::OneWay) => messages.unreliable(&line).unwrap_or_default(),
-        (Ud, Way::BothWays) => Rate::from_bps(2 * messages.unreliable(&line).unwrap_or_default().as_bps()),
+        (Ud, Way::BothWays) => {
+            Rate::from_bps(2 * messages.unreliable(&line).unwrap_or_default().as_bps())
+        }
     };
     Run { throughput_bps, ..run }
 }
 
 /// The extenders and the long haul of `cell`, on which a round trip takes `rtt`.
 fn way(cell: &Cell, rtt: Span) -> Extension {
-    let mut way = Extension::over(&Settings::new(cell.path.rate_bps, rtt), cell.signal.data_rate(), LEAST_BUFFER);
+    let mut way = Extension::over(
+        &Settings::new(cell.path.rate_bps, rtt),
+        cell.signal.data_rate(),
+        LEAST_BUFFER,
+    );
     way.haul.queue = cell.queue_bytes.unwrap_or(cell.path.queue_bytes);
     way.buffer = cell.credits_bytes.unwrap_or(way.buffer);
     way

@@ -1,4 +1,5 @@
-//! The presets as documents: they run, they are what the papers did, and they are read as they were written.
+//! The presets as documents: they run, they are what the papers did, and they are read as they were
+//! written.
 
 use super::super::grid::{Setup, Transport};
 use super::super::presets::{PRESETS, preset};
@@ -18,19 +19,24 @@ fn run(grid: Grid) -> Profile {
 }
 
 #[test]
-fn every_preset_has_cells_with_names_of_their_own_and_a_full_form_with_all_of_the_quick_ones_sizes() {
+fn every_preset_has_cells_with_names_of_their_own_and_a_full_form_with_all_of_the_quick_ones_sizes()
+{
     for (name, _) in PRESETS {
         let quick = grid(name);
         let full = preset(name, Form::Full).expect("its paths are known").expect("a preset");
         assert!(
-            full.cells().len() >= quick.cells().len() && quick.sizes_bytes.iter().all(|size| full.sizes_bytes.contains(size))
+            full.cells().len() >= quick.cells().len()
+                && quick.sizes_bytes.iter().all(|size| full.sizes_bytes.contains(size))
         );
         let mut names: Vec<String> = full.cells().iter().map(Cell::name).collect();
         names.sort();
         names.dedup();
         assert_eq!(names.len(), full.cells().len(), "{name}");
     }
-    assert!(preset("sc08-distance", Form::Quick).expect("no path").is_none(), "TCP's are elsewhere");
+    assert!(
+        preset("sc08-distance", Form::Quick).expect("no path").is_none(),
+        "TCP's are elsewhere"
+    );
 }
 
 #[test]
@@ -38,13 +44,20 @@ fn the_distance_preset_gives_sc08s_decrease_per_mile() {
     let profile = run(grid("sc08-ib-distance"));
     let at = |path: &str| {
         let of = |cell: &Cell| {
-            cell.path.name == path && (cell.signal, cell.credits_bytes, cell.size_bytes) == (Signal::Sdr, None, Bytes::mib(8))
+            cell.path.name == path
+                && (cell.signal, cell.credits_bytes, cell.size_bytes)
+                    == (Signal::Sdr, None, Bytes::mib(8))
         };
         profile.summary(Kind::Modelled, of).expect("modelled").mean * 1e3
     };
     for row in &SC08[1..] {
-        let found = decrease_per_mile((SC08[0].miles, at(SC08[0].path)), (row.miles, at(row.path))).expect("another length");
-        assert!((found - row.dpm_mbps.expect("printed")).abs() <= 0.005, "{}: {found:.4}", row.path);
+        let found = decrease_per_mile((SC08[0].miles, at(SC08[0].path)), (row.miles, at(row.path)))
+            .expect("another length");
+        assert!(
+            (found - row.dpm_mbps.expect("printed")).abs() <= 0.005,
+            "{}: {found:.4}",
+            row.path
+        );
     }
 }
 
@@ -63,11 +76,18 @@ fn each_port_has_the_messages_of_its_own_generations_adapter() {
         };
         // The papers' adapter is of both.
         let rates = Signal::ALL.map(at);
-        assert!(rates[0] == rates[1] && rates[1..4].is_sorted_by(|a, b| a < b) && rates[3] <= rates[4], "{size} B: {rates:?}");
-        // A message in each of ten turns of a round trip, and 99 more in the last, each of them handled.
+        assert!(
+            rates[0] == rates[1] && rates[1..4].is_sorted_by(|a, b| a < b) && rates[3] <= rates[4],
+            "{size} B: {rates:?}"
+        );
+        // A message in each of ten turns of a round trip, and 99 more in the last, each of them
+        // handled.
         let (each, rtt) = (1.0 / 850_000.0, 280e-6);
         let expected = 1_000.0 * size as f64 * 8.0 / (10.0 * (each + rtt) + 99.0 * each) / 1e9;
-        assert!((rates[0] / expected - 1.0).abs() < 0.001 && rates[4] > 1.03 * rates[0], "{size} B: {rates:?}, {expected}");
+        assert!(
+            (rates[0] / expected - 1.0).abs() < 0.001 && rates[4] > 1.03 * rates[0],
+            "{size} B: {rates:?}, {expected}"
+        );
     }
 }
 
@@ -75,10 +95,16 @@ fn each_port_has_the_messages_of_its_own_generations_adapter() {
 fn the_stability_preset_varies_as_little_as_sc08s_connections_did() {
     let profile = run(grid("sc08-ib-stability"));
     for row in &SC08[1..] {
-        let summary = profile.summary(Kind::Modelled, |cell| cell.path.name == row.path).expect("modelled");
+        let summary =
+            profile.summary(Kind::Modelled, |cell| cell.path.name == row.path).expect("modelled");
         let sd = summary.sd * 1e3;
-        // The jitter of the path alone: USN's slides have 50 us, SC08 a deviation of 0.07 to 0.09 Mbit/s.
-        assert!(summary.n == 10 && sd > row.sd_mbps / 4.0 && sd < row.sd_mbps * 2.0, "{}: {sd:.3} Mbit/s", row.path);
+        // The jitter of the path alone: USN's slides have 50 us, SC08 a deviation of 0.07 to 0.09
+        // Mbit/s.
+        assert!(
+            summary.n == 10 && sd > row.sd_mbps / 4.0 && sd < row.sd_mbps * 2.0,
+            "{}: {sd:.3} Mbit/s",
+            row.path
+        );
     }
 }
 
@@ -88,27 +114,41 @@ fn exchanged_parameters_are_as_good_over_1400_miles_and_worse_and_unsteady_beyon
     grid.messages = 60;
     let profile = run(grid);
     let at = |path: &str, setup| {
-        profile.summary(Kind::Modelled, |cell| cell.path.name == path && cell.setup == setup).expect("modelled")
+        profile
+            .summary(Kind::Modelled, |cell| cell.path.name == path && cell.setup == setup)
+            .expect("modelled")
     };
     for path in ["usn-0.2", "usn-1400"] {
-        assert!((at(path, Setup::Cm).mean / at(path, Setup::Exchange).mean - 1.0).abs() < 0.01, "{path}");
+        assert!(
+            (at(path, Setup::Cm).mean / at(path, Setup::Exchange).mean - 1.0).abs() < 0.01,
+            "{path}"
+        );
     }
     for path in ["usn-6600", "usn-8600"] {
         let (cm, exchanged) = (at(path, Setup::Cm), at(path, Setup::Exchange));
-        println!("{path}: {:.3} by rdma_cm, sd {:.4}; {:.3} exchanged, sd {:.4}", cm.mean, cm.sd, exchanged.mean, exchanged.sd);
-        assert!(exchanged.mean < 0.99 * cm.mean && exchanged.sd > 10.0 * cm.sd, "{path}: {cm:?} {exchanged:?}");
+        println!(
+            "{path}: {:.3} by rdma_cm, sd {:.4}; {:.3} exchanged, sd {:.4}",
+            cm.mean, cm.sd, exchanged.mean, exchanged.sd
+        );
+        assert!(
+            exchanged.mean < 0.99 * cm.mean && exchanged.sd > 10.0 * cm.sd,
+            "{path}: {cm:?} {exchanged:?}"
+        );
     }
 }
 
 #[test]
-fn usns_throughputs_beside_cross_traffic_lie_between_a_shallow_queue_and_one_that_holds_every_promise() {
+fn usns_throughputs_beside_cross_traffic_lie_between_a_shallow_queue_and_one_that_holds_every_promise()
+ {
     let mut grid = grid("sc08-ib-cross-traffic");
     (grid.sizes_bytes, grid.most_s) = (vec![Bytes::mib(8)], 3.0);
     let shallow = *grid.queues_bytes.last().expect("two queues");
     let profile = run(grid);
     let at = |path: &str, gbit: u64, queue| {
         let cross = Rate::from_bps(gbit * 1_000_000_000);
-        let of = |cell: &Cell| (cell.path.name.as_str(), cell.cross_bps, cell.queue_bytes) == (path, cross, queue);
+        let of = |cell: &Cell| {
+            (cell.path.name.as_str(), cell.cross_bps, cell.queue_bytes) == (path, cross, queue)
+        };
         profile.summary(Kind::Modelled, of).expect("modelled").mean
     };
     for (gbit, row) in SC08_CROSS {
@@ -116,34 +156,54 @@ fn usns_throughputs_beside_cross_traffic_lie_between_a_shallow_queue_and_one_tha
             let (least, most) = (at(path, gbit, shallow), at(path, gbit, None));
             let off = |gbps: f64| (gbps / printed - 1.0) * 100.0;
             println!(
-                "{path} beside {gbit} Gbit/s: USN {printed}; {least:.2} ({:+.0} %) to {most:.2} ({:+.0} %) Gbit/s",
+                "{path} beside {gbit} Gbit/s: USN {printed}; {least:.2} ({:+.0} %) to {most:.2} \
+                 ({:+.0} %) Gbit/s",
                 off(least),
                 off(most)
             );
-            assert!(least < printed && printed < most, "{path}, {gbit} Gbit/s: {least:.2} to {most:.2}");
-            // Both ends of the range are what they should be by themselves. A queue that holds every promise loses nothing: RDMA has what
-            // the other traffic leaves of the long haul, less headers (2 %) and the last of the round trips in 3 s (up to 6 %). Beside a
-            // shallow one each loss sends a window of 800 MiB again, into a queue that is full: next to nothing, but it goes on.
+            assert!(
+                least < printed && printed < most,
+                "{path}, {gbit} Gbit/s: {least:.2} to {most:.2}"
+            );
+            // Both ends of the range are what they should be by themselves. A queue that holds
+            // every promise loses nothing: RDMA has what the other traffic leaves of the long haul,
+            // less headers (2 %) and the last of the round trips in 3 s (up to 6 %). Beside a
+            // shallow one each loss sends a window of 800 MiB again, into a queue that is full:
+            // next to nothing, but it goes on.
             let clean = at(path, 0, None);
             let left = profile.grid.paths[0].rate_bps.as_bps() as f64 / 1e9 - gbit as f64;
-            assert!((0.90..0.99).contains(&(most / left)), "{path}, {gbit} Gbit/s: {most:.2} of {left:.2}");
-            assert!((0.001..0.02).contains(&(least / clean)), "{path}, {gbit} Gbit/s: {least:.3} of {clean:.2}");
+            assert!(
+                (0.90..0.99).contains(&(most / left)),
+                "{path}, {gbit} Gbit/s: {most:.2} of {left:.2}"
+            );
+            assert!(
+                (0.001..0.02).contains(&(least / clean)),
+                "{path}, {gbit} Gbit/s: {least:.3} of {clean:.2}"
+            );
         }
-        assert!(row.iter().all(|(path, _)| at(path, 1, shallow) / at(path, 0, shallow) > 0.99), "1 Gbit/s fits beside it");
+        assert!(
+            row.iter().all(|(path, _)| at(path, 1, shallow) / at(path, 0, shallow) > 0.99),
+            "1 Gbit/s fits beside it"
+        );
     }
 }
 
 #[test]
 fn a_document_is_read_as_it_was_written_and_measured_runs_stand_beside_modelled_ones() {
     let mut profile = run(grid("icpp08-verbs"));
-    let measured = Run { throughput_bps: Rate::from_bps(1_000), ..profile.cells[0].modelled[0].clone() };
+    let measured =
+        Run { throughput_bps: Rate::from_bps(1_000), ..profile.cells[0].modelled[0].clone() };
     profile.cells[0].measured.push(measured);
     let json = serde_json::to_string(&profile).expect("plain data");
     assert_eq!(Profile::read(&json).expect("a profile"), profile);
     assert_eq!(profile.cells[0].summary(Kind::Measured).expect("one run").mean, 1e-6);
     assert!(Profile::read(&json.replacen("icpp08", "\u{0}", 1)).is_err());
     profile.cells.pop();
-    let error = Profile::read(&serde_json::to_string(&profile).expect("plain data")).expect_err("a cell is missing");
+    let error = Profile::read(&serde_json::to_string(&profile).expect("plain data"))
+        .expect_err("a cell is missing");
     assert_eq!((error.fault, error.code), (Fault::You, "profile-document"));
-    assert!(profile.cells.iter().all(|result| result.cell.transport == Transport::Rc || result.cell.size_bytes <= Bytes(2_048)));
+    assert!(
+        profile.cells.iter().all(|result| result.cell.transport == Transport::Rc
+            || result.cell.size_bytes <= Bytes(2_048))
+    );
 }

@@ -1,4 +1,5 @@
-//! What a profile of RDMA varies: path, ports, transport, direction, way of connecting, message size, queue pairs, credits, other traffic.
+//! What a profile of RDMA varies: path, ports, transport, direction, way of connecting, message
+//! size, queue pairs, credits, other traffic.
 
 pub use super::kinds::{Setup, Transport, Way};
 use super::measured::Measured;
@@ -36,11 +37,13 @@ pub struct Cell {
     pub size_bytes: Bytes,
     /// Connections side by side.
     pub queue_pairs: u64,
-    /// What the link is promised room for; `None` with range extenders, which promise more than it holds.
+    /// What the link is promised room for; `None` with range extenders, which promise more than it
+    /// holds.
     pub credits_bytes: Option<Bytes>,
     /// Other traffic on the long haul.
     pub cross_bps: Rate,
-    /// The queue that both share before it; `None` for the path's own, which holds what extenders promise.
+    /// The queue that both share before it; `None` for the path's own, which holds what extenders
+    /// promise.
     pub queue_bytes: Option<Bytes>,
 }
 
@@ -61,9 +64,16 @@ impl Cell {
         }
     }
 
-    /// The cell in one line, the same in every document: `usn-8600 RC one way 8 MiB`, with what differs from the usual after it.
+    /// The cell in one line, the same in every document: `usn-8600 RC one way 8 MiB`, with what
+    /// differs from the usual after it.
     pub fn name(&self) -> String {
-        let mut name = format!("{} {} {} {}", self.path.name, self.transport.name(), self.way.name(), self.size_bytes);
+        let mut name = format!(
+            "{} {} {} {}",
+            self.path.name,
+            self.transport.name(),
+            self.way.name(),
+            self.size_bytes
+        );
         if self.signal != Signal::default() {
             name.push_str(&format!(" {}", self.signal.name()));
         }
@@ -137,7 +147,8 @@ pub struct Grid {
 }
 
 impl Grid {
-    /// A grid of one cell for each path and size: SDR ports with extenders, `ib_rdma_bw`'s queue and count, one run.
+    /// A grid of one cell for each path and size: SDR ports with extenders, `ib_rdma_bw`'s queue
+    /// and count, one run.
     pub fn new(name: &str, form: Form, paths: Vec<PathPoint>, sizes_bytes: Vec<Bytes>) -> Grid {
         Grid {
             name: name.to_owned(),
@@ -165,7 +176,8 @@ impl Grid {
         }
     }
 
-    /// Every cell, in the order of the axes; a datagram is at most one packet, so larger ones have no cell.
+    /// Every cell, in the order of the axes; a datagram is at most one packet, so larger ones have
+    /// no cell.
     pub fn cells(&self) -> Vec<Cell> {
         let cells = self.paths.iter().map(Cell::on).collect();
         let cells = along(cells, &self.signals, |cell, signal| cell.signal = *signal);
@@ -173,7 +185,8 @@ impl Grid {
         let cells = along(cells, &self.ways, |cell, way| cell.way = *way);
         let cells = along(cells, &self.setups, |cell, setup| cell.setup = *setup);
         let cells = along(cells, &self.queue_pairs, |cell, pairs| cell.queue_pairs = *pairs);
-        let cells = along(cells, &self.credits_bytes, |cell, credits| cell.credits_bytes = *credits);
+        let cells =
+            along(cells, &self.credits_bytes, |cell, credits| cell.credits_bytes = *credits);
         let cells = along(cells, &self.cross_bps, |cell, cross| cell.cross_bps = *cross);
         let cells = along(cells, &self.queues_bytes, |cell, queue| cell.queue_bytes = *queue);
         let mut cells = along(cells, &self.sizes_bytes, |cell, size| cell.size_bytes = *size);
@@ -184,7 +197,8 @@ impl Grid {
         cells
     }
 
-    /// The seed of one run of the cell called `name`: another order or another grid does not change it.
+    /// The seed of one run of the cell called `name`: another order or another grid does not change
+    /// it.
     pub fn seed_of(&self, name: &str, index: u32) -> u64 {
         seed_of(self.seed, name, index)
     }

@@ -1,4 +1,5 @@
-//! How messages travel, which way, and how their connection is made: the axes of a profile of RDMA that are words.
+//! How messages travel, which way, and how their connection is made: the axes of a profile of RDMA
+//! that are words.
 
 use crate::units::{Error, Fault, Span};
 use serde::{Deserialize, Serialize};
@@ -30,7 +31,8 @@ pub enum Way {
     RoundTrip,
 }
 
-/// How a connection is made (SC08, section IV.B), which decides how long it waits for an acknowledgement.
+/// How a connection is made (SC08, section IV.B), which decides how long it waits for an
+/// acknowledgement.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Setup {
@@ -58,7 +60,12 @@ impl FromStr for Transport {
     fn from_str(text: &str) -> Result<Transport, Error> {
         let all = [Transport::Rc, Transport::Ud, Transport::Read];
         all.into_iter().find(|one| one.name().eq_ignore_ascii_case(text)).ok_or_else(|| {
-            Error::new(Fault::You, "profile-transport", format!("`{text}` is no transport of verbs")).hint("rc, ud and read are")
+            Error::new(
+                Fault::You,
+                "profile-transport",
+                format!("`{text}` is no transport of verbs"),
+            )
+            .hint("rc, ud and read are")
         })
     }
 }
@@ -70,8 +77,12 @@ impl FromStr for Setup {
         match text {
             "cm" => Ok(Setup::Cm),
             "exchange" => Ok(Setup::Exchange),
-            _ => Err(Error::new(Fault::You, "profile-setup", format!("`{text}` is no way of connecting queue pairs"))
-                .hint("cm (rdma_cm) and exchange (parameters over a socket) are")),
+            _ => Err(Error::new(
+                Fault::You,
+                "profile-setup",
+                format!("`{text}` is no way of connecting queue pairs"),
+            )
+            .hint("cm (rdma_cm) and exchange (parameters over a socket) are")),
         }
     }
 }
@@ -82,8 +93,12 @@ impl FromStr for Way {
     fn from_str(text: &str) -> Result<Way, Error> {
         let all = [Way::OneWay, Way::BothWays, Way::RoundTrip];
         all.into_iter().find(|one| one.name().replace(' ', "-") == text).ok_or_else(|| {
-            Error::new(Fault::You, "profile-direction", format!("`{text}` is no way of measuring messages"))
-                .hint("one-way, both-ways and round-trip are")
+            Error::new(
+                Fault::You,
+                "profile-direction",
+                format!("`{text}` is no way of measuring messages"),
+            )
+            .hint("one-way, both-ways and round-trip are")
         })
     }
 }
@@ -108,11 +123,13 @@ impl Setup {
         }
     }
 
-    /// The least time that the connection waits for an acknowledgement, 4.096 us * 2^n; a device takes between one and four of it
-    /// (InfiniBand Architecture Specification 1.2.1, section 9.7.6.1.3).
+    /// The least time that the connection waits for an acknowledgement, 4.096 us * 2^n; a device
+    /// takes between one and four of it (InfiniBand Architecture Specification 1.2.1, section
+    /// 9.7.6.1.3).
     ///
-    /// The communication manager takes the subnet's packet life time, of which OpenSM's default is 2^18, and doubles it (Linux, cm.c);
-    /// `ib_rdma_bw` has 2^14 compiled in (perftest, rdma_bw.c: `timeout = 14`).
+    /// The communication manager takes the subnet's packet life time, of which OpenSM's default is
+    /// 2^18, and doubles it (Linux, cm.c); `ib_rdma_bw` has 2^14 compiled in (perftest, rdma_bw.c:
+    /// `timeout = 14`).
     pub fn timeout(self) -> Span {
         Span::from_nanos(4_096 << self.timeout_exponent())
     }

@@ -1,4 +1,5 @@
-//! What of a grid is measured between two devices, what one run of it does, and what both ends' reports make of it.
+//! What of a grid is measured between two devices, what one run of it does, and what both ends'
+//! reports make of it.
 
 use super::between::{Bottleneck, bottleneck};
 use super::document::{CellResult, Profile, Run};
@@ -6,9 +7,11 @@ use super::grid::{Cell, Grid, Setup, Transport, Way};
 use crate::units::{Bytes, Rate, Span};
 use serde::{Deserialize, Serialize};
 
-/// A run that is invalid is done again, but a cell that fails more often than this times its repetitions is given up.
+/// A run that is invalid is done again, but a cell that fails more often than this times its
+/// repetitions is given up.
 const ATTEMPTS: usize = 2;
-/// Messages that a run of the largest ones has at least: with one alone nothing is ever on its way behind another.
+/// Messages that a run of the largest ones has at least: with one alone nothing is ever on its way
+/// behind another.
 const LEAST_MESSAGES: u64 = 4;
 
 /// How much of a grid is measured, and how large a run is.
@@ -24,15 +27,16 @@ pub struct Measured {
     pub most_s: f64,
     /// How often each cell is measured.
     pub repetitions: u32,
-    /// By what SC08's rates, queues and message sizes are divided, so that software carries them, and what was measured multiplied again;
-    /// `None` where the devices' own rates are asked for.
+    /// By what SC08's rates, queues and message sizes are divided, so that software carries them,
+    /// and what was measured multiplied again; `None` where the devices' own rates are asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub divided_by: Option<u64>,
 }
 
 impl Measured {
-    /// Whether a run of `cell` is measured: sizes as said, and of ports and credits the devices' own, which stand for the first of the axes.
-    /// A device in software hands a message over in one burst, which a queue must hold: a port's own pace would not fill it.
+    /// Whether a run of `cell` is measured: sizes as said, and of ports and credits the devices'
+    /// own, which stand for the first of the axes. A device in software hands a message over in one
+    /// burst, which a queue must hold: a port's own pace would not fill it.
     fn takes(&self, grid: &Grid, cell: &Cell) -> bool {
         self.sizes_bytes.contains(&cell.size_bytes)
             && grid.signals.first() == Some(&cell.signal)
@@ -51,7 +55,8 @@ impl Measured {
     /// Whether a cell has all its runs: enough valid ones, or as many as one that fails is given.
     fn is_enough(&self, runs: &[Run]) -> bool {
         let wanted = self.repetitions.max(1) as usize;
-        runs.iter().filter(|run| run.invalid.is_none()).count() >= wanted || runs.len() >= wanted * ATTEMPTS
+        runs.iter().filter(|run| run.invalid.is_none()).count() >= wanted
+            || runs.len() >= wanted * ATTEMPTS
     }
 }
 
@@ -110,7 +115,8 @@ pub struct End {
     pub failure: Option<String>,
     /// From the first word about the connection to its being there.
     pub connect_ns: Span,
-    /// Packets that its device counted meanwhile, sent and received; `None` where it does not count.
+    /// Packets that its device counted meanwhile, sent and received; `None` where it does not
+    /// count.
     pub packets: Option<(u64, u64)>,
     /// Payload of a full packet.
     pub mtu_bytes: u64,
@@ -122,9 +128,13 @@ impl End {
         Rate::of(Bytes(self.done * size.0), Span::from_secs_f64(self.seconds))
     }
 
-    /// The other end's datagrams per time: between the first and the last, so one less than arrived.
+    /// The other end's datagrams per time: between the first and the last, so one less than
+    /// arrived.
     fn received(&self, size: Bytes) -> Rate {
-        Rate::of(Bytes(self.arrived.saturating_sub(1) * size.0), Span::from_secs_f64(self.arrival_s))
+        Rate::of(
+            Bytes(self.arrived.saturating_sub(1) * size.0),
+            Span::from_secs_f64(self.arrival_s),
+        )
     }
 }
 
@@ -205,7 +215,9 @@ impl Job {
         for (name, end, messages) in [("far", far, to_far), ("near", near, to_near)] {
             let least = self.packets_of(messages, end.mtu_bytes);
             if let Some((_, counted)) = end.packets.filter(|(_, counted)| *counted < least) {
-                return Some(format!("the {name} device counted {counted} packets, and the messages have {least}"));
+                return Some(format!(
+                    "the {name} device counted {counted} packets, and the messages have {least}"
+                ));
             }
         }
         None
@@ -217,10 +229,13 @@ fn sum(a: Rate, b: Rate) -> Rate {
 }
 
 impl Profile {
-    /// The next run that is missing, in the order of the cells: that of the paths, so that the wire is changed seldom.
+    /// The next run that is missing, in the order of the cells: that of the paths, so that the wire
+    /// is changed seldom.
     pub fn next_measured(&self) -> Option<Job> {
         let measured = self.grid.measured.as_ref()?;
-        let missing = |result: &CellResult| measured.takes(&self.grid, &result.cell) && !measured.is_enough(&result.measured);
+        let missing = |result: &CellResult| {
+            measured.takes(&self.grid, &result.cell) && !measured.is_enough(&result.measured)
+        };
         let place = self.cells.iter().position(missing)?;
         let cell = &self.cells[place].cell;
         let index = u32::try_from(self.cells[place].measured.len()).unwrap_or(u32::MAX);
@@ -237,7 +252,11 @@ impl Profile {
             queue_pairs: u8::try_from(cell.queue_pairs).unwrap_or(u8::MAX).max(1),
             depth: self.grid.depth.min(messages),
             // A round trip is one message after the other: as many as the others have on their way.
-            messages: if cell.way == Way::RoundTrip { messages.min(self.grid.depth) } else { messages },
+            messages: if cell.way == Way::RoundTrip {
+                messages.min(self.grid.depth)
+            } else {
+                messages
+            },
             rtt_ns: cell.path.rtt_ns,
             most_s: measured.most_s,
             bottleneck: measured.divided_by.map(|_| bottleneck(&self.grid, cell, by)),

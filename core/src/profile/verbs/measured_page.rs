@@ -1,4 +1,5 @@
-//! What a page says of the measured half of a profile of RDMA: between which devices, how it was scaled, and which runs prove nothing.
+//! What a page says of the measured half of a profile of RDMA: between which devices, how it was
+//! scaled, and which runs prove nothing.
 
 use super::between::Device;
 use super::document::Profile;
@@ -16,7 +17,12 @@ impl Profile {
             let kind = if device.software { "in software" } else { "a card" };
             format!("{} ({kind}), {}", device.name, device.address)
         };
-        let invalid = self.cells.iter().flat_map(|result| &result.measured).filter(|run| run.invalid.is_some()).count();
+        let invalid = self
+            .cells
+            .iter()
+            .flat_map(|result| &result.measured)
+            .filter(|run| run.invalid.is_some())
+            .count();
         let runs: usize = self.cells.iter().map(|result| result.measured.len()).sum();
         let cards = vec![
             Card::new("Near", name(&between.near)),
@@ -26,24 +32,28 @@ impl Profile {
             Card::new("Invalid", invalid),
         ];
         let mut scaled = format!(
-            "A measured run sends as many messages as {} have, at least 4 and at most {}, and counts for {} s at most; the model sends {} \
+            "A measured run sends as many messages as {} have, at least 4 and at most {}, and \
+             counts for {} s at most; the model sends {} \
              of every size.",
             measured.most_bytes, measured.messages, measured.most_s, self.grid.messages
         );
         if let Some(by) = measured.divided_by {
             scaled.push_str(&format!(
-                " Link, host, other traffic, queue and messages were divided by {by}, and what was measured is multiplied by {by} again. \
+                " Link, host, other traffic, queue and messages were divided by {by}, and what \
+                 was measured is multiplied by {by} again. \
                  Round-trip times are as they are."
             ));
         }
         if between.near.software || between.far.software {
             scaled.push_str(
-                " Devices in software say how throughput changes along an axis; their rates are no card's: a connection of soft-RoCE has at \
+                " Devices in software say how throughput changes along an axis; their rates are \
+                 no card's: a connection of soft-RoCE has at \
                  most 64 packets on a wire of netem's.",
             );
             if measured.divided_by.is_some() {
                 scaled.push_str(
-                    " Its own interface tells it that the queue is full, and it waits, as a port that is paused would: nothing of it is \
+                    " Its own interface tells it that the queue is full, and it waits, as a port \
+                     that is paused would: nothing of it is \
                      lost, and the other traffic is what the queue drops.",
                 );
             }
@@ -54,21 +64,26 @@ impl Profile {
     /// Every measured cell with its devices' packets; `None` where nothing was measured.
     pub(super) fn counted(&self) -> Option<Section> {
         self.between.as_ref()?;
-        let rows = self.cells.iter().filter(|result| !result.measured.is_empty()).take(ROWS).map(|result| {
-            let valid = result.measured.iter().filter(|run| run.invalid.is_none());
-            let counted = valid.clone().filter_map(|run| run.packets).fold((0, 0), |sum, run| (sum.0 + run.0, sum.1 + run.1));
-            let messages: u64 = valid.clone().filter_map(|run| run.messages).sum();
-            let first = result.measured.iter().find_map(|run| run.invalid.clone());
-            let cells = vec![
-                result.cell.name(),
-                valid.count().to_string(),
-                messages.to_string(),
-                counted.0.to_string(),
-                counted.1.to_string(),
-                first.unwrap_or_default(),
-            ];
-            (cells, false)
-        });
+        let rows = self.cells.iter().filter(|result| !result.measured.is_empty()).take(ROWS).map(
+            |result| {
+                let valid = result.measured.iter().filter(|run| run.invalid.is_none());
+                let counted = valid
+                    .clone()
+                    .filter_map(|run| run.packets)
+                    .fold((0, 0), |sum, run| (sum.0 + run.0, sum.1 + run.1));
+                let messages: u64 = valid.clone().filter_map(|run| run.messages).sum();
+                let first = result.measured.iter().find_map(|run| run.invalid.clone());
+                let cells = vec![
+                    result.cell.name(),
+                    valid.count().to_string(),
+                    messages.to_string(),
+                    counted.0.to_string(),
+                    counted.1.to_string(),
+                    first.unwrap_or_default(),
+                ];
+                (cells, false)
+            },
+        );
         let columns = [
             ("Cell", false),
             ("Valid runs", true),
@@ -79,11 +94,14 @@ impl Profile {
         ];
         let reliable = self.grid.transports.iter().any(|transport| *transport != Transport::Ud);
         let round_trips = self.grid.ways.contains(&Way::RoundTrip);
-        let mut section = Section::new("What the devices counted")
-            .table(Table { columns: columns.map(|(name, right)| (name.to_owned(), right)).to_vec(), rows: rows.collect() });
+        let mut section = Section::new("What the devices counted").table(Table {
+            columns: columns.map(|(name, right)| (name.to_owned(), right)).to_vec(),
+            rows: rows.collect(),
+        });
         if reliable {
             section = section.note(
-                "Reliable connections count what the far device acknowledged, to the last acknowledgement, and compare the memory at the far \
+                "Reliable connections count what the far device acknowledged, to the last \
+                 acknowledgement, and compare the memory at the far \
                  end with what was sent.",
             );
         }

@@ -6,7 +6,10 @@ use crate::profile::document::Kind;
 use crate::profile::grid::Form;
 
 fn profile(name: &str) -> Profile {
-    Profile::new(measured(preset(name, Form::Quick).expect("its paths are known").expect("a preset")), "today")
+    Profile::new(
+        measured(preset(name, Form::Quick).expect("its paths are known").expect("a preset")),
+        "today",
+    )
 }
 
 fn first(transport: Transport, way: Way) -> Job {
@@ -18,8 +21,15 @@ fn first(transport: Transport, way: Way) -> Job {
 
 /// Ends that saw a thousand messages of 2 KiB in a millisecond, each a packet.
 fn ends() -> (End, End) {
-    let near = End { done: 1_000, seconds: 1e-3, packets: Some((1_000, 40)), mtu_bytes: 4_096, ..End::default() };
-    let far = End { packets: Some((40, 1_000)), mtu_bytes: 4_096, intact: Some(true), ..End::default() };
+    let near = End {
+        done: 1_000,
+        seconds: 1e-3,
+        packets: Some((1_000, 40)),
+        mtu_bytes: 4_096,
+        ..End::default()
+    };
+    let far =
+        End { packets: Some((40, 1_000)), mtu_bytes: 4_096, intact: Some(true), ..End::default() };
     (near, far)
 }
 
@@ -31,9 +41,15 @@ fn every_preset_measures_some_of_its_cells_until_each_has_its_runs() {
         assert!(cells > 0 && cells < 200, "{name}: {cells} cells");
         let mut ran = 0;
         while let Some(job) = profile.next_measured() {
-            assert!(job.messages >= LEAST_MESSAGES.min(job.depth) && job.depth <= 100, "{name}: {job:?}");
+            assert!(
+                job.messages >= LEAST_MESSAGES.min(job.depth) && job.depth <= 100,
+                "{name}: {job:?}"
+            );
             assert!(job.messages * job.size_bytes.0 <= 32 << 20, "{name}: {job:?}");
-            profile.record(&job, Run { invalid: (ran % 3 == 0).then(|| "a doubt".to_owned()), ..Run::default() });
+            profile.record(
+                &job,
+                Run { invalid: (ran % 3 == 0).then(|| "a doubt".to_owned()), ..Run::default() },
+            );
             ran += 1;
         }
         assert_eq!(profile.progress(), (cells, cells), "{name}");
@@ -61,11 +77,17 @@ fn a_cell_whose_runs_prove_nothing_is_given_up() {
 fn acknowledged_messages_count_for_a_connection_and_arrived_ones_for_datagrams() {
     let (near, far) = ends();
     let run = first(Transport::Rc, Way::OneWay).run(&near, &far);
-    assert_eq!((run.throughput_bps, run.invalid, run.packets), (Rate::from_bps(16_384_000_000), None, Some((1_000, 1_000))));
+    assert_eq!(
+        (run.throughput_bps, run.invalid, run.packets),
+        (Rate::from_bps(16_384_000_000), None, Some((1_000, 1_000)))
+    );
 
     let far = End { arrived: 501, arrival_s: 1e-3, ..far };
     let run = first(Transport::Ud, Way::OneWay).run(&near, &far);
-    assert_eq!((run.throughput_bps, run.sent_bps), (Rate::from_bps(8_192_000_000), Some(Rate::from_bps(16_384_000_000))));
+    assert_eq!(
+        (run.throughput_bps, run.sent_bps),
+        (Rate::from_bps(8_192_000_000), Some(Rate::from_bps(16_384_000_000)))
+    );
     assert_eq!((run.lost, run.invalid), (499, None));
 }
 
@@ -78,14 +100,19 @@ fn a_run_is_in_doubt_when_devices_counted_too_little_memory_differs_or_the_conne
         job.run(&near, &far).invalid.unwrap_or_default()
     };
     assert_eq!(doubt(|_, _| {}), "");
-    assert!(doubt(|_, far| far.packets = Some((0, 999))).contains("far device counted 999 packets, and the messages have 1000"));
+    assert!(
+        doubt(|_, far| far.packets = Some((0, 999)))
+            .contains("far device counted 999 packets, and the messages have 1000")
+    );
     assert!(doubt(|_, far| far.intact = Some(false)).contains("not what was sent"));
     assert!(doubt(|near, _| near.failure = Some("retries".to_owned())).contains("broke: retries"));
     assert!(doubt(|near, _| near.done = 0).contains("nothing arrived"));
     let (near, mut far) = ends();
     far.packets = Some((1_000, 0));
     assert_eq!(
-        first(Transport::Read, Way::OneWay).run(&End { packets: Some((0, 1_000)), ..near }, &far).invalid,
+        first(Transport::Read, Way::OneWay)
+            .run(&End { packets: Some((0, 1_000)), ..near }, &far)
+            .invalid,
         None,
         "who reads receives"
     );
@@ -100,10 +127,18 @@ fn beside_other_traffic_rates_sizes_and_queues_are_divided_and_the_result_is_mul
         profile.record(&job, job.run(&near, &far));
         jobs.push(job);
     }
-    let most = jobs.iter().filter_map(|job| job.bottleneck).max_by_key(|bottleneck| bottleneck.cross_bps).expect("other traffic");
+    let most = jobs
+        .iter()
+        .filter_map(|job| job.bottleneck)
+        .max_by_key(|bottleneck| bottleneck.cross_bps)
+        .expect("other traffic");
     assert_eq!(most.cross_bps, Rate::from_bps(10_000_000));
-    assert!(most.rate_bps < Rate::from_bps(25_000_000) && most.host_bps == Some(Rate::from_bps(18_700_000)));
-    let job = jobs.iter().find(|job| job.size_bytes == Bytes((8 << 20) / 400)).expect("8 MiB, divided");
+    assert!(
+        most.rate_bps < Rate::from_bps(25_000_000)
+            && most.host_bps == Some(Rate::from_bps(18_700_000))
+    );
+    let job =
+        jobs.iter().find(|job| job.size_bytes == Bytes((8 << 20) / 400)).expect("8 MiB, divided");
     let (near, far) = ends();
     let plain = Job { divided_by: 1, ..job.clone() }.run(&near, &far).throughput_bps;
     assert_eq!(job.run(&near, &far).throughput_bps, Rate::from_bps(plain.as_bps() * 400));

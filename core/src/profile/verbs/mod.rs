@@ -1,7 +1,9 @@
-//! RDMA over distance: what a reliable connection and datagrams carry by message size, delay, other traffic and way of connecting.
+//! RDMA over distance: what a reliable connection and datagrams carry by message size, delay, other
+//! traffic and way of connecting.
 //!
-//! [`Messages`] is the closed form, [`simulate`] a connection packet by packet over [`wan::Extender`](crate::wan::Extender). A [`Grid`]
-//! says what is varied, [`preset`] gives the papers' experiments, and a [`Profile`] holds the runs, modelled and measured side by side;
+//! [`Messages`] is the closed form, [`simulate`] a connection packet by packet over
+//! [`wan::Extender`](crate::wan::Extender). A [`Grid`] says what is varied, [`preset`] gives the
+//! papers' experiments, and a [`Profile`] holds the runs, modelled and measured side by side;
 //! [`published`] are the papers' numbers. [`Beside`] sets TCP beside it and says which to use when.
 
 mod beside;

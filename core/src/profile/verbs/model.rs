@@ -1,14 +1,17 @@
-//! The closed form: what a link, a distance, a queue of messages and their number allow RDMA to carry.
+//! The closed form: what a link, a distance, a queue of messages and their number allow RDMA to
+//! carry.
 //!
-//! A reliable connection sends `depth` messages before it waits for the first acknowledgement, and a measurement ends with the last one: a
-//! round trip after the last bit was sent. For large messages that is the whole of what distance costs, and it is SC08's decrease per mile.
-//! A window of packets or of credits bounds the rate besides, and of small messages how many an adapter handles in a second.
+//! A reliable connection sends `depth` messages before it waits for the first acknowledgement, and
+//! a measurement ends with the last one: a round trip after the last bit was sent. For large
+//! messages that is the whole of what distance costs, and it is SC08's decrease per mile. A window
+//! of packets or of credits bounds the rate besides, and of small messages how many an adapter
+//! handles in a second.
 
 use super::signal::Signal;
 use crate::units::{Bytes, Rate, Span};
 
-/// Bytes of InfiniBand around each packet of a reliable connection: local route 8, base transport 12, checks 4 and 2 (InfiniBand
-/// Architecture Specification 1.2.1, chapters 5 and 7.8).
+/// Bytes of InfiniBand around each packet of a reliable connection: local route 8, base transport
+/// 12, checks 4 and 2 (InfiniBand Architecture Specification 1.2.1, chapters 5 and 7.8).
 pub const RELIABLE_HEADERS: u32 = 26;
 /// Besides, in an RDMA WRITE's first packet: address, key and length (chapter 9.3.3).
 const WRITE_HEADER: u64 = 16;
@@ -16,9 +19,11 @@ const WRITE_HEADER: u64 = 16;
 const DATAGRAM_HEADER: u64 = 8;
 /// An acknowledgement as a packet (chapter 9.3.5).
 const ACKNOWLEDGEMENT: u64 = RELIABLE_HEADERS as u64 + 4;
-/// Packets of one reliable connection that may be on their way: half of 24 bits of sequence numbers (chapter 9.7.3.1).
+/// Packets of one reliable connection that may be on their way: half of 24 bits of sequence numbers
+/// (chapter 9.7.3.1).
 pub const MOST_PACKETS: u64 = 1 << 23;
-/// RDMA READs of one connection that may be unanswered: what ConnectX cards offer (`max_qp_init_rd_atom` of `ibv_devinfo`).
+/// RDMA READs of one connection that may be unanswered: what ConnectX cards offer
+/// (`max_qp_init_rd_atom` of `ibv_devinfo`).
 pub(super) const MOST_READS: u64 = 16;
 
 /// What lies between two hosts, as verbs see it.
@@ -32,9 +37,11 @@ pub struct Line {
     pub mtu: Bytes,
     /// Round-trip time without load.
     pub rtt: Span,
-    /// What a link at a distance is promised room for before it must wait; `None` where extenders promise more than it holds.
+    /// What a link at a distance is promised room for before it must wait; `None` where extenders
+    /// promise more than it holds.
     pub credits: Option<Bytes>,
-    /// Messages that an adapter handles in a second each way; `None` for as many as its port has room for.
+    /// Messages that an adapter handles in a second each way; `None` for as many as its port has
+    /// room for.
     pub messages_per_s: Option<u64>,
 }
 
@@ -54,8 +61,8 @@ pub struct Messages {
 }
 
 impl Messages {
-    /// As `ib_rdma_bw` sends when nothing else is said: 1000 messages on one connection, at most 100 of them unacknowledged
-    /// (perftest, rdma_bw.c: `iters = 1000`, `tx_depth = 100`).
+    /// As `ib_rdma_bw` sends when nothing else is said: 1000 messages on one connection, at most
+    /// 100 of them unacknowledged (perftest, rdma_bw.c: `iters = 1000`, `tx_depth = 100`).
     pub fn of_ib_rdma_bw(size: Bytes) -> Messages {
         Messages { size, count: 1_000, depth: 100, queue_pairs: 1, packets: MOST_PACKETS }
     }
@@ -70,14 +77,15 @@ impl Messages {
         self.reliable_beside(line, 0)
     }
 
-    /// The sum of both directions when each end writes: every port also carries the other direction's acknowledgements.
+    /// The sum of both directions when each end writes: every port also carries the other
+    /// direction's acknowledgements.
     pub fn reliable_both_ways(&self, line: &Line) -> Rate {
         let one = self.reliable_beside(line, ACKNOWLEDGEMENT);
         Rate::from_bps(one.as_bps() * 2)
     }
 
-    /// The throughput of datagrams, which nobody acknowledges: that of the link, whatever the distance; `None` for a message that does
-    /// not fit one.
+    /// The throughput of datagrams, which nobody acknowledges: that of the link, whatever the
+    /// distance; `None` for a message that does not fit one.
     pub fn unreliable(&self, line: &Line) -> Option<Rate> {
         if self.size > line.mtu {
             return None;
@@ -101,19 +109,24 @@ impl Messages {
     /// Seconds that a message of `wire` bytes takes to send, one after the other.
     fn time_of(&self, wire: u64, line: &Line) -> f64 {
         let on_port = wire as f64 * 8.0 / line.signal.data_rate().as_bps() as f64;
-        let of_host = line.host.map_or(0.0, |host| self.size.0 as f64 * 8.0 / host.as_bps().max(1) as f64);
+        let of_host =
+            line.host.map_or(0.0, |host| self.size.0 as f64 * 8.0 / host.as_bps().max(1) as f64);
         on_port.max(of_host).max(line.messages_per_s.map_or(0.0, |rate| 1.0 / rate.max(1) as f64))
     }
 
     fn reliable_beside(&self, line: &Line, besides: u64) -> Rate {
         let wire = self.wire_bytes(line) + besides;
         let rtt = line.rtt.as_secs_f64();
-        let packet =
-            (self.size.min(line.mtu).0 + u64::from(RELIABLE_HEADERS)) as f64 * 8.0 / line.signal.data_rate().as_bps() as f64;
-        // A window of packets or of credits lets so much through in the time that an answer to its first packet takes.
+        let packet = (self.size.min(line.mtu).0 + u64::from(RELIABLE_HEADERS)) as f64 * 8.0
+            / line.signal.data_rate().as_bps() as f64;
+        // A window of packets or of credits lets so much through in the time that an answer to its
+        // first packet takes.
         let windowed = |share: f64| share * (rtt + packet);
-        let of_packets = windowed(self.packets_each(line.mtu) as f64 / (self.packets * self.queue_pairs).max(1) as f64);
-        let of_credits = line.credits.map_or(0.0, |credits| windowed(wire as f64 / credits.0.max(1) as f64));
+        let of_packets = windowed(
+            self.packets_each(line.mtu) as f64 / (self.packets * self.queue_pairs).max(1) as f64,
+        );
+        let of_credits =
+            line.credits.map_or(0.0, |credits| windowed(wire as f64 / credits.0.max(1) as f64));
         let each = self.time_of(wire, line).max(of_packets).max(of_credits);
 
         let (count, depth) = (self.count.max(1), (self.depth * self.queue_pairs).max(1));

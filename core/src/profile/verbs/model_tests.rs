@@ -6,10 +6,17 @@ use crate::profile::statistics::decrease_per_mile;
 use crate::wan::{NATIVE_CREDITS, Path};
 use proptest::prelude::*;
 
-/// What the papers say before anything is computed: 4x SDR ports (SC08, section I), packets of 2 KiB (rdma_bw.c), the throughput of the
-/// base length as what the hosts do.
+/// What the papers say before anything is computed: 4x SDR ports (SC08, section I), packets of 2
+/// KiB (rdma_bw.c), the throughput of the base length as what the hosts do.
 fn sc08_line(rtt: Span) -> Line {
-    Line { signal: Signal::Sdr, host: Some(SC08_BASE), mtu: Bytes(2_048), rtt, credits: None, messages_per_s: None }
+    Line {
+        signal: Signal::Sdr,
+        host: Some(SC08_BASE),
+        mtu: Bytes(2_048),
+        rtt,
+        credits: None,
+        messages_per_s: None,
+    }
 }
 
 fn icpp08_line(one_way_us: u64) -> Line {
@@ -25,11 +32,18 @@ fn decreases(messages: Messages, far: f64) -> Vec<f64> {
     let mbps = |row: &super::super::published::Sc08| {
         (row.miles, messages.reliable(&sc08_line(rtt(row.path).mul_f64(far))).as_bps() as f64 / 1e6)
     };
-    SC08[1..].iter().map(|row| decrease_per_mile(mbps(&SC08[0]), mbps(row)).expect("another length")).collect()
+    SC08[1..]
+        .iter()
+        .map(|row| decrease_per_mile(mbps(&SC08[0]), mbps(row)).expect("another length"))
+        .collect()
 }
 
 fn off(found: &[f64]) -> Vec<f64> {
-    SC08[1..].iter().zip(found).map(|(row, found)| (found - row.dpm_mbps.expect("printed")).abs()).collect()
+    SC08[1..]
+        .iter()
+        .zip(found)
+        .map(|(row, found)| (found - row.dpm_mbps.expect("printed")).abs())
+        .collect()
 }
 
 #[test]
@@ -39,14 +53,18 @@ fn messages_and_distance_give_sc08s_decrease_per_mile_which_a_constant_does_not(
     let constant = decreases(Messages::of_ib_rdma_bw(Bytes::mib(8)), 0.0);
     assert!(off(&constant).iter().all(|off| *off > 0.005), "{constant:?}");
     for row in &SC08 {
-        let gbps = Messages::of_ib_rdma_bw(Bytes::mib(8)).reliable(&sc08_line(rtt(row.path))).as_bps() as f64 / 1e9;
+        let gbps = Messages::of_ib_rdma_bw(Bytes::mib(8))
+            .reliable(&sc08_line(rtt(row.path)))
+            .as_bps() as f64
+            / 1e9;
         assert!((gbps - row.gbps).abs() < 0.02, "{}: {gbps:.3}, printed {}", row.path, row.gbps);
     }
 }
 
 #[test]
 fn the_number_of_messages_decides_and_the_papers_5000_would_not_give_its_table() {
-    // Section IV.B speaks of 5000 operations. A last round trip among five times as many costs a fifth: 0.003 Mbit/s per mile.
+    // Section IV.B speaks of 5000 operations. A last round trip among five times as many costs a
+    // fifth: 0.003 Mbit/s per mile.
     let found = decreases(Messages { count: 5_000, ..Messages::of_ib_rdma_bw(Bytes::mib(8)) }, 1.0);
     assert!(found.iter().all(|dpm| (0.0025..0.0040).contains(dpm)), "{found:?}");
     assert!(off(&found).iter().all(|off| *off > 0.005), "{found:?}");
@@ -61,14 +79,22 @@ fn datagrams_are_flat_over_delay_and_reliable_writes_fall_at_small_sizes_only() 
     let delays = [0, 10, 100, 1_000, 10_000];
     let at = |size, us| Messages::of_ib_rdma_bw(size).reliable(&icpp08_line(us));
     for us in delays {
-        let datagrams = Messages::of_ib_rdma_bw(Bytes(2_048)).unreliable(&icpp08_line(us)).expect("it fits");
-        assert!((million_bytes(datagrams) / ICPP08_DATAGRAMS - 1.0).abs() < 0.02, "{us}: {:.1}", million_bytes(datagrams));
+        let datagrams =
+            Messages::of_ib_rdma_bw(Bytes(2_048)).unreliable(&icpp08_line(us)).expect("it fits");
+        assert!(
+            (million_bytes(datagrams) / ICPP08_DATAGRAMS - 1.0).abs() < 0.02,
+            "{us}: {:.1}",
+            million_bytes(datagrams)
+        );
         let large = million_bytes(at(Bytes::mib(4), us));
         assert!((large / ICPP08_RELIABLE - 1.0).abs() < 0.01, "{us}: {large:.1}");
     }
     for size in [256, 2_048, 16_384].map(Bytes) {
         let found = delays.map(|us| million_bytes(at(size, us)));
-        assert!(found.is_sorted_by(|near, far| near > far) && found[4] < found[0] / 10.0, "{size}: {found:?}");
+        assert!(
+            found.is_sorted_by(|near, far| near > far) && found[4] < found[0] / 10.0,
+            "{size}: {found:?}"
+        );
     }
     assert_eq!(Messages::of_ib_rdma_bw(Bytes(4_096)).unreliable(&icpp08_line(0)), None);
 }
@@ -80,9 +106,15 @@ fn a_native_cables_credits_last_for_a_millisecond_and_queue_pairs_open_a_window_
         Messages::of_ib_rdma_bw(Bytes::mib(4)).reliable(&line).as_bps() as f64 / 1e9
     };
     // 128 KiB in a round trip of 1 ms, of which headers take 1 %.
-    assert!((far(Some(NATIVE_CREDITS)) - 1.036).abs() < 0.01 && far(None) > 7.8, "{} {}", far(Some(NATIVE_CREDITS)), far(None));
+    assert!(
+        (far(Some(NATIVE_CREDITS)) - 1.036).abs() < 0.01 && far(None) > 7.8,
+        "{} {}",
+        far(Some(NATIVE_CREDITS)),
+        far(None)
+    );
     let pairs = |queue_pairs| {
-        let messages = Messages { packets: 128, queue_pairs, ..Messages::of_ib_rdma_bw(Bytes::mib(1)) };
+        let messages =
+            Messages { packets: 128, queue_pairs, ..Messages::of_ib_rdma_bw(Bytes::mib(1)) };
         messages.reliable(&icpp08_line(10_000)).as_bps() as f64
     };
     assert!((pairs(4) / pairs(1) - 4.0).abs() < 0.05, "{}", pairs(4) / pairs(1));
@@ -92,12 +124,15 @@ fn a_native_cables_credits_last_for_a_millisecond_and_queue_pairs_open_a_window_
 fn both_ways_carry_twice_as_much_but_for_the_acknowledgements() {
     for (size, most) in [(Bytes(64), 0.25), (Bytes::mib(1), 1e-4)] {
         let messages = Messages::of_ib_rdma_bw(size);
-        let ratio =
-            messages.reliable_both_ways(&icpp08_line(0)).as_bps() as f64 / messages.reliable(&icpp08_line(0)).as_bps() as f64;
+        let ratio = messages.reliable_both_ways(&icpp08_line(0)).as_bps() as f64
+            / messages.reliable(&icpp08_line(0)).as_bps() as f64;
         assert!(ratio < 2.0 && ratio > 2.0 * (1.0 - most), "{size}: {ratio}");
     }
     let there_and_back = Messages::of_ib_rdma_bw(Bytes(1)).round_trip(&icpp08_line(1_000));
-    assert!(there_and_back > Span::from_millis(2) && there_and_back < Span::from_micros(2_001), "{there_and_back}");
+    assert!(
+        there_and_back > Span::from_millis(2) && there_and_back < Span::from_micros(2_001),
+        "{there_and_back}"
+    );
 }
 
 proptest! {

@@ -1,4 +1,5 @@
-//! What a grid of RDMA has, in one line: cells by the model, what is measured of it and for how long at most, and what varies.
+//! What a grid of RDMA has, in one line: cells by the model, what is measured of it and for how
+//! long at most, and what varies.
 
 use super::document::Profile;
 use super::grid::{Grid, Setup, Transport, Way};
@@ -16,8 +17,8 @@ fn counted(cells: usize) -> String {
 }
 
 impl Grid {
-    /// Such as `40 cells modelled, 24 measured 3 times, at most 12 min: usn-0.2, usn-1400; RC, UD; 64 B, 2 KiB`. A grid that is
-    /// modelled only says nothing of measuring.
+    /// Such as `40 cells modelled, 24 measured 3 times, at most 12 min: usn-0.2, usn-1400; RC, UD;
+    /// 64 B, 2 KiB`. A grid that is modelled only says nothing of measuring.
     pub fn outline(&self) -> String {
         let mut text = format!("{} modelled", counted(self.cells().len()));
         if self.repetitions > 1 {
@@ -26,12 +27,23 @@ impl Grid {
         if let Some(measured) = &self.measured {
             let (_, cells) = Profile::new(self.clone(), "").progress();
             let minutes = cells as f64 * f64::from(measured.repetitions) * measured.most_s / 60.0;
-            let longest = if minutes < 120.0 { format!("{minutes:.0} min") } else { format!("{:.0} h", minutes / 60.0) };
-            let times = if measured.repetitions == 1 { "once".to_owned() } else { format!("{} times", measured.repetitions) };
+            let longest = if minutes < 120.0 {
+                format!("{minutes:.0} min")
+            } else {
+                format!("{:.0} h", minutes / 60.0)
+            };
+            let times = if measured.repetitions == 1 {
+                "once".to_owned()
+            } else {
+                format!("{} times", measured.repetitions)
+            };
             text.push_str(&format!(", {cells} measured {times}, at most {longest}"));
         }
         let bytes = |sizes: &[Option<Bytes>], none: &str| -> Vec<String> {
-            sizes.iter().map(|size| size.map_or_else(|| none.to_owned(), |size| size.to_string())).collect()
+            sizes
+                .iter()
+                .map(|size| size.map_or_else(|| none.to_owned(), |size| size.to_string()))
+                .collect()
         };
         let sizes = match self.sizes_bytes[..] {
             [first, _, _, _, .., last] => Some(format!("{first} to {last}")),
@@ -61,18 +73,29 @@ mod tests {
 
     #[test]
     fn an_outline_has_the_cells_the_time_and_what_varies() {
-        let of = |name, form| measured(preset(name, form).expect("its paths are known").expect("a preset")).outline();
+        let of = |name, form| {
+            measured(preset(name, form).expect("its paths are known").expect("a preset")).outline()
+        };
         assert_eq!(
             of("icpp08-verbs", Form::Quick),
-            "210 cells modelled, 105 measured 3 times, at most 52 min: longbow:0us, longbow:10us, longbow:100us, longbow:1ms, \
+            "210 cells modelled, 105 measured 3 times, at most 52 min: longbow:0us, longbow:10us, \
+             longbow:100us, longbow:1ms, \
              longbow:10ms; RC, UD; one way, both ways, round trip; 1 B to 8 MiB"
         );
-        assert!(of("sc08-cm", Form::Quick).contains("; rdma_cm, exchanged"), "{}", of("sc08-cm", Form::Quick));
+        assert!(
+            of("sc08-cm", Form::Quick).contains("; rdma_cm, exchanged"),
+            "{}",
+            of("sc08-cm", Form::Quick)
+        );
         for (name, _) in PRESETS {
             let (quick, full) = (of(name, Form::Quick), of(name, Form::Full));
-            assert!(quick != full && quick.contains(" measured ") && full.contains(" at most "), "{name}: {quick}, {full}");
+            assert!(
+                quick != full && quick.contains(" measured ") && full.contains(" at most "),
+                "{name}: {quick}, {full}"
+            );
         }
-        let alone = preset("icpp08-verbs", Form::Quick).expect("known").expect("a preset").outline();
+        let alone =
+            preset("icpp08-verbs", Form::Quick).expect("known").expect("a preset").outline();
         assert!(!alone.contains("measured"), "{alone}");
     }
 }

@@ -1,4 +1,5 @@
-//! A profile of RDMA as one page: by message size and distance, beside other traffic, by way of connecting, and beside the papers.
+//! A profile of RDMA as one page: by message size and distance, beside other traffic, by way of
+//! connecting, and beside the papers.
 
 use super::document::{CellResult, Profile};
 use super::grid::{Cell, Model, Way};
@@ -8,7 +9,8 @@ use crate::report::{Card, Page, Section, Series, Table};
 use crate::units::Rate;
 
 /// The kinds of runs, as they are labelled.
-pub(super) const KINDS: [(Kind, &str); 2] = [(Kind::Modelled, "modelled"), (Kind::Measured, "measured")];
+pub(super) const KINDS: [(Kind, &str); 2] =
+    [(Kind::Modelled, "modelled"), (Kind::Measured, "measured")];
 /// Longer tables are not read; the document has the rest.
 pub(super) const ROWS: usize = 240;
 
@@ -17,7 +19,8 @@ impl Profile {
     pub fn page(&self, commands: &[String]) -> Page {
         let measured = self.cells.iter().any(|result| !result.measured.is_empty());
         let kinds = if measured {
-            "Each curve says whether it was modelled, for the papers' hardware, or measured, between the devices named below."
+            "Each curve says whether it was modelled, for the papers' hardware, or measured, \
+             between the devices named below."
         } else {
             "Every curve is modelled, in virtual time. Nothing here was measured."
         };
@@ -39,10 +42,13 @@ impl Profile {
             page = page.section(section);
         }
         let again = Section::new("How to get this page again").commands(commands.join("\n")).note(format!(
-            "The document behind this page is in the page itself: the element with the id data, schema {}.",
+            "The document behind this page is in the page itself: the element with the id data, \
+             schema {}.",
             self.schema
         ));
-        page.section(self.every_cell()).section(again).data(serde_json::to_string(self).unwrap_or_default())
+        page.section(self.every_cell())
+            .section(again)
+            .data(serde_json::to_string(self).unwrap_or_default())
     }
 
     fn overview(&self) -> Section {
@@ -52,20 +58,40 @@ impl Profile {
             Model::Packets => "packet by packet",
         };
         let cards = vec![
-            Card::new("Paths", grid.paths.iter().map(|path| path.name.as_str()).collect::<Vec<_>>().join(", ")),
+            Card::new(
+                "Paths",
+                grid.paths.iter().map(|path| path.name.as_str()).collect::<Vec<_>>().join(", "),
+            ),
             Card::new("Model", model),
             Card::new("Cells", self.cells.len()),
             Card::new("Runs of each", grid.repetitions),
             Card::new("Seed", grid.seed),
         ];
-        let host =
-            grid.host_bps.map(|host| ("An SDR host's payload", host.to_string(), "SC08: the throughput of its base length"));
+        let host = grid.host_bps.map(|host| {
+            ("An SDR host's payload", host.to_string(), "SC08: the throughput of its base length")
+        });
         let rows = [
-            ("Ports", "4x SDR: 8 Gbit/s after 8b/10b".to_owned(), "SC08, section I; ICPP08, section 2.1"),
-            ("Packets", format!("{} of payload, 26 B of headers", grid.mtu_bytes), "perftest, rdma_bw.c; IBA 1.2.1, chapter 5"),
-            ("Messages of a run", grid.messages.to_string(), "perftest's default; SC08, section IV.B, speaks of 5000"),
+            (
+                "Ports",
+                "4x SDR: 8 Gbit/s after 8b/10b".to_owned(),
+                "SC08, section I; ICPP08, section 2.1",
+            ),
+            (
+                "Packets",
+                format!("{} of payload, 26 B of headers", grid.mtu_bytes),
+                "perftest, rdma_bw.c; IBA 1.2.1, chapter 5",
+            ),
+            (
+                "Messages of a run",
+                grid.messages.to_string(),
+                "perftest's default; SC08, section IV.B, speaks of 5000",
+            ),
             ("Unacknowledged at most", format!("{} messages", grid.depth), "perftest, rdma_bw.c"),
-            ("Round-trip times", "as the paths' names say".to_owned(), "SC08, Table II; ICPP08, section 3.1"),
+            (
+                "Round-trip times",
+                "as the paths' names say".to_owned(),
+                "SC08, Table II; ICPP08, section 3.1",
+            ),
         ];
         let adapters = grid.signals.iter().map(|signal| {
             let name = match grid.signals.len() {
@@ -73,9 +99,14 @@ impl Profile {
                 _ => format!("An adapter's messages, {}", signal.name().to_uppercase()),
             };
             let found = signal.adapter();
-            let value = found.map_or_else(|| "no limit".to_owned(), |adapter| format!("{} million a second", millions(&adapter)));
-            let source =
-                found.map_or_else(|| "none was found".to_owned(), |adapter| format!("{}: {}", adapter.name, adapter.source));
+            let value = found.map_or_else(
+                || "no limit".to_owned(),
+                |adapter| format!("{} million a second", millions(&adapter)),
+            );
+            let source = found.map_or_else(
+                || "none was found".to_owned(),
+                |adapter| format!("{}: {}", adapter.name, adapter.source),
+            );
             (vec![name, value, source], false)
         });
         let rows = rows
@@ -89,21 +120,39 @@ impl Profile {
         });
         section.note(
             "Not in the model: a host's own delays. SC08's \
-             table follows from perftest's default of 1000 messages; its text's 5000 would give 0.003 Mbit/s per mile.",
+             table follows from perftest's default of 1000 messages; its text's 5000 would give \
+             0.003 Mbit/s per mile.",
         )
     }
 
     /// A line through the cells that `of` takes, for each kind of run that there is.
-    pub(super) fn lines(&self, name: &str, of: impl Fn(&Cell) -> bool, at: impl Fn(&Cell) -> f64) -> Vec<Series> {
+    pub(super) fn lines(
+        &self,
+        name: &str,
+        of: impl Fn(&Cell) -> bool,
+        at: impl Fn(&Cell) -> f64,
+    ) -> Vec<Series> {
         let one = |(kind, label): (Kind, &str)| {
             let found = self.cells.iter().filter(|result| of(&result.cell));
-            let mut found: Vec<_> =
-                found.filter_map(|result| result.summary(kind).map(|summary| (at(&result.cell), summary))).collect();
+            let mut found: Vec<_> = found
+                .filter_map(|result| {
+                    result.summary(kind).map(|summary| (at(&result.cell), summary))
+                })
+                .collect();
             found.sort_by(|a, b| a.0.total_cmp(&b.0));
-            let band = found.iter().filter(|(_, summary)| summary.n > 1).map(|(x, summary)| (*x, summary.min, summary.max));
-            let points: Vec<(f64, f64)> = found.iter().map(|(x, summary)| (*x, summary.mean)).collect();
+            let band = found
+                .iter()
+                .filter(|(_, summary)| summary.n > 1)
+                .map(|(x, summary)| (*x, summary.min, summary.max));
+            let points: Vec<(f64, f64)> =
+                found.iter().map(|(x, summary)| (*x, summary.mean)).collect();
             let name = format!("{name}, {label}");
-            (!points.is_empty()).then(|| Series { name, points, band: band.collect(), ..Series::default() })
+            (!points.is_empty()).then(|| Series {
+                name,
+                points,
+                band: band.collect(),
+                ..Series::default()
+            })
         };
         KINDS.into_iter().filter_map(one).collect()
     }
@@ -137,15 +186,32 @@ impl Profile {
             ];
             (cells, false)
         };
-        let columns = [("Cell", false), ("Modelled, Gbit/s", true), ("lost", true), ("Measured, Gbit/s", true), ("lost", true)];
+        let columns = [
+            ("Cell", false),
+            ("Modelled, Gbit/s", true),
+            ("lost", true),
+            ("Measured, Gbit/s", true),
+            ("lost", true),
+        ];
         // Two columns without a figure would only make the page wider.
-        let shown = if self.cells.iter().any(|result| !result.measured.is_empty()) { columns.len() } else { 3 };
+        let shown = if self.cells.iter().any(|result| !result.measured.is_empty()) {
+            columns.len()
+        } else {
+            3
+        };
         let section = Section::new("Every cell").table(Table {
-            columns: columns.iter().take(shown).map(|(name, right)| ((*name).to_owned(), *right)).collect(),
+            columns: columns
+                .iter()
+                .take(shown)
+                .map(|(name, right)| ((*name).to_owned(), *right))
+                .collect(),
             rows: self.cells.iter().take(ROWS).map(row).collect(),
         });
         if self.cells.len() > ROWS {
-            return section.note(format!("The first {ROWS} of {} cells; the document has all.", self.cells.len()));
+            return section.note(format!(
+                "The first {ROWS} of {} cells; the document has all.",
+                self.cells.len()
+            ));
         }
         section
     }
@@ -181,28 +247,45 @@ mod tests {
             ("sc08-cm", "Two ways of connecting"),
             ("icpp08-verbs", "Round-trip time"),
         ] {
-            let mut grid = preset(name, Form::Quick).expect("its paths are known").expect("a preset");
-            (grid.messages, grid.most_s) = (if grid.model == Model::Packets { 20 } else { 1_000 }, 0.5);
+            let mut grid =
+                preset(name, Form::Quick).expect("its paths are known").expect("a preset");
+            (grid.messages, grid.most_s) =
+                (if grid.model == Model::Packets { 20 } else { 1_000 }, 0.5);
             let mut profile = Profile::new(grid, "today");
             assert!(!profile.page(&[]).html().contains("NaN"), "{name}, before it has run");
             profile.run();
             let html = profile.page(&["farline profile --simulate".to_owned()]).html();
             assert!(html.contains("Nothing here was measured") && html.contains(words), "{name}");
-            assert!(!html.contains("NaN") && !html.contains("inf"), "{name}: a number that is none");
-            let of_all = ["0.85", "8.5", "200", "no limit"].iter().all(|rate| html.contains(&format!(">{rate}<")));
-            assert_eq!(of_all, name == "sc08-ib-distance", "{name}: what each port's adapter handles");
+            assert!(
+                !html.contains("NaN") && !html.contains("inf"),
+                "{name}: a number that is none"
+            );
+            let of_all = ["0.85", "8.5", "200", "no limit"]
+                .iter()
+                .all(|rate| html.contains(&format!(">{rate}<")));
+            assert_eq!(
+                of_all,
+                name == "sc08-ib-distance",
+                "{name}: what each port's adapter handles"
+            );
         }
     }
 
     #[test]
     fn a_measured_run_gets_a_line_of_its_own() {
-        let grid = preset("sc08-ib-distance", Form::Quick).expect("its paths are known").expect("a preset");
+        let grid = preset("sc08-ib-distance", Form::Quick)
+            .expect("its paths are known")
+            .expect("a preset");
         let mut profile = Profile::new(grid, "today");
         profile.run();
         for result in &mut profile.cells {
             result.measured = result.modelled.clone();
         }
         let html = profile.page(&[]).html();
-        assert!(html.contains("usn-1400, measured") && html.contains("usn-1400, modelled") && !html.contains("Nothing here was"));
+        assert!(
+            html.contains("usn-1400, measured")
+                && html.contains("usn-1400, modelled")
+                && !html.contains("Nothing here was")
+        );
     }
 }

@@ -1,4 +1,5 @@
-//! Of the page of a profile of RDMA: beside other traffic, by way of connecting, and beside what the papers print.
+//! Of the page of a profile of RDMA: beside other traffic, by way of connecting, and beside what
+//! the papers print.
 
 use super::document::Profile;
 use super::grid::{Cell, Setup};
@@ -17,22 +18,36 @@ impl Profile {
         }
         let largest = *grid.sizes_bytes.iter().max()?;
         let mut section = Section::new("Beside other traffic").text(format!(
-            "Messages of {largest}. Up to the residual capacity nothing is lost: 8 Gbit/s of ports are 7.7 on the wire at the hosts' rate, \
-             and 9.29 - 7.7 are left. Above it the queue before the long haul fills. Where it holds all that the extenders promise each \
-             other, they share what is left; where it does not, frames are lost, and a reliable connection sends everything again from \
+            "Messages of {largest}. Up to the residual capacity nothing is lost: 8 Gbit/s of \
+             ports are 7.7 on the wire at the hosts' rate, \
+             and 9.29 - 7.7 are left. Above it the queue before the long haul fills. Where it \
+             holds all that the extenders promise each \
+             other, they share what is left; where it does not, frames are lost, and a reliable \
+             connection sends everything again from \
              the first one, at full rate, into a queue that is full."
         ));
         for path in &grid.paths {
             let mut series = Vec::new();
             for &queue in &grid.queues_bytes {
-                let of = |cell: &Cell| cell.path == *path && (cell.size_bytes, cell.queue_bytes) == (largest, queue);
-                let name = queue.map_or_else(|| "queue of one BDP".to_owned(), |queue| format!("queue of {queue}"));
+                let of = |cell: &Cell| {
+                    cell.path == *path && (cell.size_bytes, cell.queue_bytes) == (largest, queue)
+                };
+                let name = queue.map_or_else(
+                    || "queue of one BDP".to_owned(),
+                    |queue| format!("queue of {queue}"),
+                );
                 series.extend(self.lines(&name, of, |cell| gbps(cell.cross_bps)));
             }
-            let printed = |cross: &Rate| published::sc08_cross(&path.name, *cross).map(|printed| (gbps(*cross), printed));
+            let printed = |cross: &Rate| {
+                published::sc08_cross(&path.name, *cross).map(|printed| (gbps(*cross), printed))
+            };
             let points: Vec<(f64, f64)> = grid.cross_bps.iter().filter_map(printed).collect();
             if !points.is_empty() {
-                series.push(Series { name: "USN, measured in 2008".to_owned(), points, ..Series::default() });
+                series.push(Series {
+                    name: "USN, measured in 2008".to_owned(),
+                    points,
+                    ..Series::default()
+                });
             }
             section = section.chart(LineChart {
                 title: format!("RDMA over {} beside other traffic", path.name),
@@ -43,8 +58,10 @@ impl Profile {
             });
         }
         Some(section.note(
-            "USN's slide prints three throughputs for 3 and for 4 Gbit/s without their lengths; they stand here in the order of its other \
-             tables, and the last is SC08's for 8600 miles. No paper prints the depth of the switch's queue.",
+            "USN's slide prints three throughputs for 3 and for 4 Gbit/s without their lengths; \
+             they stand here in the order of its other \
+             tables, and the last is SC08's for 8600 miles. No paper prints the depth of the \
+             switch's queue.",
         ))
     }
 
@@ -53,13 +70,18 @@ impl Profile {
             return None;
         }
         let rtt = |cell: &Cell| cell.path.rtt_ns.as_millis_f64();
-        let series =
-            self.grid.setups.iter().flat_map(|&setup| self.lines(setup.name(), |cell| cell.setup == setup, rtt)).collect();
+        let series = self
+            .grid
+            .setups
+            .iter()
+            .flat_map(|&setup| self.lines(setup.name(), |cell| cell.setup == setup, rtt))
+            .collect();
         let rows = self.cells.iter().flat_map(|result| {
             KINDS.into_iter().filter_map(move |(kind, label)| {
                 let found = result.summary(kind)?;
                 let timeouts: u64 = result.runs(kind).iter().map(|run| run.timeouts).sum();
-                let (path, setup) = (result.cell.path.name.clone(), result.cell.setup.name().to_owned());
+                let (path, setup) =
+                    (result.cell.path.name.clone(), result.cell.setup.name().to_owned());
                 let cells = vec![
                     path,
                     setup,
@@ -72,14 +94,18 @@ impl Profile {
                 Some((cells, false))
             })
         });
-        let columns = ["Path", "Connected by", "Figures", "Gbit/s", "Range", "sd, Mbit/s", "Timeouts"];
+        let columns =
+            ["Path", "Connected by", "Figures", "Gbit/s", "Range", "sd, Mbit/s", "Timeouts"];
         let (long, short) = (Setup::Cm.timeout(), Setup::Exchange.timeout());
         Some(
             Section::new("Two ways of connecting")
                 .text(format!(
-                    "rdma_cm takes the time to wait for an acknowledgement from what the subnet says of the path: at least {long}. The \
-                     parameters that ib_rdma_bw exchanges over a socket have {short} compiled in, and a device waits between one and four \
-                     times as long. Beyond a round trip of that, everything is sent again before the first acknowledgement can come."
+                    "rdma_cm takes the time to wait for an acknowledgement from what the subnet \
+                     says of the path: at least {long}. The \
+                     parameters that ib_rdma_bw exchanges over a socket have {short} compiled in, \
+                     and a device waits between one and four \
+                     times as long. Beyond a round trip of that, everything is sent again before \
+                     the first acknowledgement can come."
                 ))
                 .chart(LineChart {
                     title: "Throughput by round-trip time for two ways of connecting".to_owned(),
@@ -89,19 +115,28 @@ impl Profile {
                     marks: Vec::new(),
                 })
                 .table(Table {
-                    columns: columns.iter().enumerate().map(|(i, name)| ((*name).to_owned(), i > 2)).collect(),
+                    columns: columns
+                        .iter()
+                        .enumerate()
+                        .map(|(i, name)| ((*name).to_owned(), i > 2))
+                        .collect(),
                     rows: rows.collect(),
                 })
                 .note(
-                    "SC08, section IV.B: no difference over 1400 miles, a significant one over longer lengths, and measurements without \
+                    "SC08, section IV.B: no difference over 1400 miles, a significant one over \
+                     longer lengths, and measurements without \
                      rdma_cm varied. It prints no numbers.",
                 ),
         )
     }
 
-    /// Every cell of which a paper prints the throughput; what software carries stands beside no paper's hardware.
+    /// Every cell of which a paper prints the throughput; what software carries stands beside no
+    /// paper's hardware.
     pub(super) fn beside_the_paper(&self) -> Option<Section> {
-        let cards = self.between.as_ref().is_some_and(|between| !between.near.software && !between.far.software);
+        let cards = self
+            .between
+            .as_ref()
+            .is_some_and(|between| !between.near.software && !between.far.software);
         let kinds = KINDS.into_iter().filter(|(kind, _)| *kind == Kind::Modelled || cards);
         let mut rows = Vec::new();
         for result in &self.cells {
@@ -109,14 +144,26 @@ impl Profile {
             for (kind, label) in kinds.clone() {
                 let Some(found) = result.summary(kind) else { continue };
                 let off = format!("{:+.1} %", (found.mean / printed - 1.0) * 100.0);
-                let cells =
-                    vec![result.cell.name(), label.to_owned(), format!("{:.3}", found.mean), format!("{printed:.3}"), off];
+                let cells = vec![
+                    result.cell.name(),
+                    label.to_owned(),
+                    format!("{:.3}", found.mean),
+                    format!("{printed:.3}"),
+                    off,
+                ];
                 rows.push((cells, false));
             }
         }
         rows.truncate(ROWS);
-        let columns = [("Cell", false), ("Figures", false), ("Gbit/s", true), ("Printed", true), ("Off by", true)];
+        let columns = [
+            ("Cell", false),
+            ("Figures", false),
+            ("Gbit/s", true),
+            ("Printed", true),
+            ("Off by", true),
+        ];
         let columns = columns.map(|(name, right)| (name.to_owned(), right)).to_vec();
-        (!rows.is_empty()).then(|| Section::new("Beside what the paper prints").table(Table { columns, rows }))
+        (!rows.is_empty())
+            .then(|| Section::new("Beside what the paper prints").table(Table { columns, rows }))
     }
 }

@@ -1,4 +1,5 @@
-//! Of the page of a profile of RDMA: throughput by message size, by distance and by port, and round-trip time.
+//! Of the page of a profile of RDMA: throughput by message size, by distance and by port, and
+//! round-trip time.
 
 use super::document::Profile;
 use super::grid::{Cell, Way};
@@ -14,7 +15,8 @@ impl Profile {
             return None;
         }
         let mut section = Section::new("Throughput by message size").text(
-            "Both axes are logarithmic. A reliable connection has a limited number of messages on their way, so small ones fall with \
+            "Both axes are logarithmic. A reliable connection has a limited number of messages on \
+             their way, so small ones fall with \
              distance; large ones fill the path. Datagrams wait for nobody.",
         );
         for &transport in &self.grid.transports {
@@ -22,7 +24,9 @@ impl Profile {
                 let mut series = Vec::new();
                 for path in &self.grid.paths {
                     let of = |cell: &Cell| {
-                        self.is_plain(cell) && cell.path == *path && (cell.transport, cell.way) == (transport, *way)
+                        self.is_plain(cell)
+                            && cell.path == *path
+                            && (cell.transport, cell.way) == (transport, *way)
                     };
                     series.extend(self.lines(&path.name, of, |cell| cell.size_bytes.0 as f64));
                 }
@@ -43,18 +47,27 @@ impl Profile {
     pub(super) fn per_mile(&self) -> Option<Section> {
         let largest = *self.grid.sizes_bytes.iter().max()?;
         let of = |path: &str, kind| {
-            self.summary(kind, |cell| self.is_plain(cell) && cell.path.name == path && cell.size_bytes == largest)
+            self.summary(kind, |cell| {
+                self.is_plain(cell) && cell.path.name == path && cell.size_bytes == largest
+            })
         };
         let base = self.grid.paths.iter().find(|path| path.name == published::SC08[0].path)?;
         let mut rows = Vec::new();
         for path in &self.grid.paths {
             let paper = published::sc08(&path.name);
             for (kind, label) in KINDS {
-                let (Some(miles), Some(found)) = (path.miles, of(&path.name, kind)) else { continue };
-                let from = base.miles.zip(of(&base.name, kind)).map(|(miles, summary)| (miles, summary.mean * 1e3));
+                let (Some(miles), Some(found)) = (path.miles, of(&path.name, kind)) else {
+                    continue;
+                };
+                let from = base
+                    .miles
+                    .zip(of(&base.name, kind))
+                    .map(|(miles, summary)| (miles, summary.mean * 1e3));
                 let dpm = from.and_then(|from| decrease_per_mile(from, (miles, found.mean * 1e3)));
                 let printed = |pick: fn(&published::Sc08) -> Option<f64>, digits: usize| {
-                    paper.and_then(pick).map_or_else(String::new, |value| format!("{value:.digits$}"))
+                    paper
+                        .and_then(pick)
+                        .map_or_else(String::new, |value| format!("{value:.digits$}"))
                 };
                 let cells = vec![
                     miles.to_string(),
@@ -72,15 +85,29 @@ impl Profile {
         if rows.len() < 2 {
             return None;
         }
-        let columns = ["Miles", "Figures", "Gbit/s", "SC08", "sd, Mbit/s", "SC08 sd", "DPM, Mbit/s", "SC08 DPM"];
-        let columns = columns.iter().enumerate().map(|(i, name)| ((*name).to_owned(), i != 1)).collect();
+        let columns = [
+            "Miles",
+            "Figures",
+            "Gbit/s",
+            "SC08",
+            "sd, Mbit/s",
+            "SC08 sd",
+            "DPM, Mbit/s",
+            "SC08 DPM",
+        ];
+        let columns =
+            columns.iter().enumerate().map(|(i, name)| ((*name).to_owned(), i != 1)).collect();
         Some(
             Section::new("Decrease per mile")
                 .text(format!(
-                    "Messages of {largest}. Nothing slows down with distance; the last acknowledgement comes a round trip later."
+                    "Messages of {largest}. Nothing slows down with distance; the last \
+                     acknowledgement comes a round trip later."
                 ))
                 .table(Table { columns, rows })
-                .note("The deviation of several runs is that of the path's round-trip time: 50 us (USN, SONET channels)."),
+                .note(
+                    "The deviation of several runs is that of the path's round-trip time: 50 us \
+                    (USN, SONET channels).",
+                ),
         )
     }
 
@@ -100,24 +127,38 @@ impl Profile {
                             == (path, signal, credits, largest)
                     })
                 };
-                let promise = credits.map_or_else(|| "extenders'".to_owned(), |credits| credits.to_string());
-                let found = grid.paths.iter().map(|path| of(&path.name).map_or_else(String::new, |found| gbit(found.mean)));
-                let messages = signal.adapter().map_or_else(|| "no limit".to_owned(), |adapter| millions(&adapter));
+                let promise =
+                    credits.map_or_else(|| "extenders'".to_owned(), |credits| credits.to_string());
+                let found = grid
+                    .paths
+                    .iter()
+                    .map(|path| of(&path.name).map_or_else(String::new, |found| gbit(found.mean)));
+                let messages = signal
+                    .adapter()
+                    .map_or_else(|| "no limit".to_owned(), |adapter| millions(&adapter));
                 let port = format!("4x {}", signal.name().to_uppercase());
-                let cells = [port, gbit(signal.data_rate().as_bps() as f64 / 1e9), messages, promise];
+                let cells =
+                    [port, gbit(signal.data_rate().as_bps() as f64 / 1e9), messages, promise];
                 rows.push((cells.into_iter().chain(found).collect(), false));
             }
         }
-        let columns = ["Port", "Data, Gbit/s", "Messages, million/s", "Credits"].map(str::to_owned).into_iter();
+        let columns = ["Port", "Data, Gbit/s", "Messages, million/s", "Credits"]
+            .map(str::to_owned)
+            .into_iter();
         let columns = columns.chain(grid.paths.iter().map(|path| path.name.clone()));
         Some(
             Section::new("Other ports, and without range extenders")
                 .text(format!(
-                    "Messages of {largest}, modelled. A cable's own credits cover 128 KiB, which a round trip uses up once; extenders end \
-                     them on their own side. A faster port with the same queue of messages feels distance more."
+                    "Messages of {largest}, modelled. A cable's own credits cover 128 KiB, which \
+                     a round trip uses up once; extenders end \
+                     them on their own side. A faster port with the same queue of messages feels \
+                     distance more."
                 ))
                 .table(Table { columns: Table::headings(columns), rows })
-                .note("Rows without a limit of messages are those of ports for whose adapters no rate was found published."),
+                .note(
+                    "Rows without a limit of messages are those of ports for whose adapters no \
+                    rate was found published.",
+                ),
         )
     }
 
@@ -137,7 +178,10 @@ impl Profile {
         });
         Some(
             Section::new("Round-trip time")
-                .text("A message of each size there and one back: distance, and twice its time on the port.")
+                .text(
+                    "A message of each size there and one back: distance, and twice its time on \
+                    the port.",
+                )
                 .chart(LineChart {
                     title: "Round-trip time by message size".to_owned(),
                     x: Axis::new("Message size", "B").log(),

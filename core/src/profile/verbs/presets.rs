@@ -11,27 +11,45 @@ use crate::wan::NATIVE_CREDITS;
 
 /// Name and what it is, in the order of the papers.
 pub const PRESETS: [(&str, &str); 5] = [
-    ("sc08-ib-distance", "SC08, figures 7 and 8: RDMA by message size over the four USN paths, by port and with native credits"),
+    (
+        "sc08-ib-distance",
+        "SC08, figures 7 and 8: RDMA by message size over the four USN paths, by port and with \
+         native credits",
+    ),
     ("sc08-ib-stability", "SC08, figure 7: ten repetitions of 8 MiB messages"),
-    ("sc08-ib-cross-traffic", "SC08, figure 9: RDMA by message size against other traffic of 0 to 4 Gbit/s"),
-    ("sc08-cm", "SC08, figure 6: connections made by rdma_cm and by parameters exchanged over a socket"),
-    ("icpp08-verbs", "ICPP08, figure 2: RC and UD by message size and delays up to 10 ms; both ways; round-trip time"),
+    (
+        "sc08-ib-cross-traffic",
+        "SC08, figure 9: RDMA by message size against other traffic of 0 to 4 Gbit/s",
+    ),
+    (
+        "sc08-cm",
+        "SC08, figure 6: connections made by rdma_cm and by parameters exchanged over a socket",
+    ),
+    (
+        "icpp08-verbs",
+        "ICPP08, figure 2: RC and UD by message size and delays up to 10 ms; both ways; \
+         round-trip time",
+    ),
 ];
 
 /// SC08's lengths by name, the base length first.
 pub(super) const SC08_PATHS: [&str; 4] = ["usn-0.2", "usn-1400", "usn-6600", "usn-8600"];
 
-/// The standard deviation of USN's round-trip time over SONET: 0.187 % of 26.8 ms (USN slides), and about the same over other lengths.
+/// The standard deviation of USN's round-trip time over SONET: 0.187 % of 26.8 ms (USN slides), and
+/// about the same over other lengths.
 const USN_JITTER: Span = Span::from_micros(50);
 
-/// A switch port's queue that does not hold what extenders promise each other. No paper prints that of USN's Force10 E300.
+/// A switch port's queue that does not hold what extenders promise each other. No paper prints that
+/// of USN's Force10 E300.
 const SHALLOW: Bytes = Bytes::mib(4);
 
-/// By what cross-traffic, its link and SC08's hosts are divided to be measured: 18.7 Mbit/s of payload over 163 ms are 381 kB on their way,
-/// and one queue pair of soft-RoCE has 128 packets of 4 KiB at most.
+/// By what cross-traffic, its link and SC08's hosts are divided to be measured: 18.7 Mbit/s of
+/// payload over 163 ms are 381 kB on their way, and one queue pair of soft-RoCE has 128 packets of
+/// 4 KiB at most.
 const DIVIDED_BY: u64 = 400;
 
-/// The powers of two of the quick form's message sizes: the full packet of 2 KiB and SC08's 8 MiB among them.
+/// The powers of two of the quick form's message sizes: the full packet of 2 KiB and SC08's 8 MiB
+/// among them.
 const QUICK_POWERS: [u32; 10] = [0, 5, 9, 11, 14, 16, 18, 20, 22, 23];
 
 /// The grid of the preset called `name`; `None` when there is none.
@@ -40,7 +58,9 @@ const QUICK_POWERS: [u32; 10] = [0, 5, 9, 11, 14, 16, 18, 20, 22, 23];
 /// As [`PathPoint::named`].
 pub fn preset(name: &str, form: Form) -> Result<Option<Grid>, Error> {
     let quick = form == Form::Quick;
-    let named = |names: &[&str]| names.iter().map(|name| PathPoint::named(name, None)).collect::<Result<Vec<_>, _>>();
+    let named = |names: &[&str]| {
+        names.iter().map(|name| PathPoint::named(name, None)).collect::<Result<Vec<_>, _>>()
+    };
     let usn = || named(&SC08_PATHS);
     let powers: Vec<u32> = if quick { QUICK_POWERS.to_vec() } else { (0..=23).collect() };
     let sizes: Vec<Bytes> = powers.into_iter().map(|power| Bytes(1 << power)).collect();
@@ -54,10 +74,15 @@ pub fn preset(name: &str, form: Form) -> Result<Option<Grid>, Error> {
             queue_pairs: if quick { vec![1] } else { vec![1, 4] },
             ..sc08(usn()?, sizes)
         },
-        "sc08-ib-stability" => Grid { repetitions: 10, jitter_ns: USN_JITTER, ..sc08(usn()?, large()) },
-        "sc08-ib-cross-traffic" => {
-            cross_traffic(name, form, if quick { named(&["usn-1400", "usn-6600", "usn-8600"])? } else { usn()? }, sizes)
+        "sc08-ib-stability" => {
+            Grid { repetitions: 10, jitter_ns: USN_JITTER, ..sc08(usn()?, large()) }
         }
+        "sc08-ib-cross-traffic" => cross_traffic(
+            name,
+            form,
+            if quick { named(&["usn-1400", "usn-6600", "usn-8600"])? } else { usn()? },
+            sizes,
+        ),
         "sc08-cm" => Grid {
             model: Model::Packets,
             setups: vec![Setup::Cm, Setup::Exchange],
@@ -70,14 +95,28 @@ pub fn preset(name: &str, form: Form) -> Result<Option<Grid>, Error> {
             transports: vec![Transport::Rc, Transport::Ud],
             ways: vec![Way::OneWay, Way::BothWays, Way::RoundTrip],
             queue_pairs: if quick { vec![1] } else { vec![1, 4] },
-            ..of(named(&["longbow:0us", "longbow:10us", "longbow:100us", "longbow:1ms", "longbow:10ms"])?, sizes)
+            ..of(
+                named(&[
+                    "longbow:0us",
+                    "longbow:10us",
+                    "longbow:100us",
+                    "longbow:1ms",
+                    "longbow:10ms",
+                ])?,
+                sizes,
+            )
         },
         _ => return Ok(None),
     }))
 }
 
 /// RDMA over `paths` beside other traffic, with each depth of the queue that both share.
-pub(super) fn cross_traffic(name: &str, form: Form, paths: Vec<PathPoint>, sizes: Vec<Bytes>) -> Grid {
+pub(super) fn cross_traffic(
+    name: &str,
+    form: Form,
+    paths: Vec<PathPoint>,
+    sizes: Vec<Bytes>,
+) -> Grid {
     let quick = form == Form::Quick;
     Grid {
         model: Model::Packets,
@@ -90,11 +129,13 @@ pub(super) fn cross_traffic(name: &str, form: Form, paths: Vec<PathPoint>, sizes
     }
 }
 
-/// `grid`, measured too: in the quick form the few cells and the small runs that devices in software carry, in the full form every size
-/// of the grid. What divides rates, sizes or counts stands in the document and on the page.
+/// `grid`, measured too: in the quick form the few cells and the small runs that devices in
+/// software carry, in the full form every size of the grid. What divides rates, sizes or counts
+/// stands in the document and on the page.
 pub fn measured(grid: Grid) -> Grid {
     let quick = grid.form == Form::Quick;
-    let of_powers = |powers: &[u32]| powers.iter().map(|power| Bytes(1 << power)).collect::<Vec<_>>();
+    let of_powers =
+        |powers: &[u32]| powers.iter().map(|power| Bytes(1 << power)).collect::<Vec<_>>();
     let sizes = match grid.name.as_str() {
         _ if !quick => grid.sizes_bytes.clone(),
         "sc08-ib-distance" => of_powers(&[0, 9, 11, 14, 18, 23]),
@@ -116,7 +157,11 @@ pub fn measured(grid: Grid) -> Grid {
         most_bytes: if quick { Bytes::mib(16) } else { Bytes::mib(1_024) },
         most_s: if quick { 10.0 } else { 60.0 },
         // Ten are what the stability is of.
-        repetitions: if grid.repetitions > 1 && grid.model == Model::ClosedForm { grid.repetitions } else { runs },
+        repetitions: if grid.repetitions > 1 && grid.model == Model::ClosedForm {
+            grid.repetitions
+        } else {
+            runs
+        },
         divided_by: beside.then_some(DIVIDED_BY),
     };
     Grid { measured: Some(measured), ..grid }

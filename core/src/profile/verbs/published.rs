@@ -21,7 +21,14 @@ pub struct Sc08 {
     pub wan_phy_gbps: f64,
 }
 
-const fn row(path: &'static str, miles: f64, gbps: f64, sd_mbps: f64, dpm_mbps: Option<f64>, wan_phy_gbps: f64) -> Sc08 {
+const fn row(
+    path: &'static str,
+    miles: f64,
+    gbps: f64,
+    sd_mbps: f64,
+    dpm_mbps: Option<f64>,
+    wan_phy_gbps: f64,
+) -> Sc08 {
     Sc08 { path, miles, gbps, sd_mbps, dpm_mbps, wan_phy_gbps }
 }
 
@@ -33,19 +40,22 @@ pub const SC08: [Sc08; 4] = [
     row("usn-8600", 8_600.0, 7.34, 0.07, Some(0.016), 7.36),
 ];
 
-/// What SC08's hosts and extenders carried of payload over the base length, where distance plays no part. Their tool prints "MB" of 2^20
-/// bytes (perftest, rdma_bw.c); if the paper's Gbit/s are 8/1000 of those, they are 7.84 of 10^9, within 0.5 % of ICPP08's 984 MB/s over
-/// the same extenders.
+/// What SC08's hosts and extenders carried of payload over the base length, where distance plays no
+/// part. Their tool prints "MB" of 2^20 bytes (perftest, rdma_bw.c); if the paper's Gbit/s are
+/// 8/1000 of those, they are 7.84 of 10^9, within 0.5 % of ICPP08's 984 MB/s over the same
+/// extenders.
 pub const SC08_BASE: Rate = Rate::from_bps(7_480_000_000);
 
-/// USN's rows of cross-traffic: Gbit/s of UDP, and Gbit/s of 8 MiB messages over 1400, 6600 and 8600 miles. The slide prints three values
-/// without their lengths; that the last is 8600 miles is in SC08, section IV.D, the others are in the order of its other tables.
+/// USN's rows of cross-traffic: Gbit/s of UDP, and Gbit/s of 8 MiB messages over 1400, 6600 and
+/// 8600 miles. The slide prints three values without their lengths; that the last is 8600 miles is
+/// in SC08, section IV.D, the others are in the order of its other tables.
 pub const SC08_CROSS: [(u64, [(&str, f64); 3]); 2] = [
     (3, [("usn-1400", 3.25), ("usn-6600", 1.97), ("usn-8600", 1.02)]),
     (4, [("usn-1400", 2.91), ("usn-6600", 1.82), ("usn-8600", 0.96)]),
 ];
 
-/// ICPP08, section 3.2: the peak of datagrams, in 10^6 bytes a second, for messages of 2 KiB at every delay.
+/// ICPP08, section 3.2: the peak of datagrams, in 10^6 bytes a second, for messages of 2 KiB at
+/// every delay.
 pub const ICPP08_DATAGRAMS: f64 = 967.0;
 /// And of reliable connections, for large messages at every delay.
 pub const ICPP08_RELIABLE: f64 = 984.0;
@@ -55,7 +65,8 @@ pub fn sc08(path: &str) -> Option<&'static Sc08> {
     SC08.iter().find(|row| row.path == path)
 }
 
-/// USN's throughput over `path` beside `cross` of other traffic, in Gbit/s; up to 1 Gbit/s it is that of the WAN-PHY table, "unaffected".
+/// USN's throughput over `path` beside `cross` of other traffic, in Gbit/s; up to 1 Gbit/s it is
+/// that of the WAN-PHY table, "unaffected".
 pub fn sc08_cross(path: &str, cross: Rate) -> Option<f64> {
     if cross <= Rate::from_bps(1_000_000_000) {
         return sc08(path).map(|row| row.wan_phy_gbps);
@@ -66,10 +77,13 @@ pub fn sc08_cross(path: &str, cross: Rate) -> Option<f64> {
 
 /// What the preset's paper prints for `cell`, in Gbit/s of payload; `None` where it prints nothing.
 pub fn of(preset: &str, cell: &Cell) -> Option<f64> {
-    let plain = (cell.signal, cell.setup, cell.credits_bytes) == (Signal::Sdr, Setup::Cm, None) && cell.way == Way::OneWay;
+    let plain = (cell.signal, cell.setup, cell.credits_bytes) == (Signal::Sdr, Setup::Cm, None)
+        && cell.way == Way::OneWay;
     let sc08s = plain && cell.size_bytes == Bytes::mib(8) && cell.queue_pairs == 1;
     match preset {
-        "sc08-ib-distance" | "sc08-ib-stability" | "sc08-cm" if sc08s => sc08(&cell.path.name).map(|row| row.gbps),
+        "sc08-ib-distance" | "sc08-ib-stability" | "sc08-cm" if sc08s => {
+            sc08(&cell.path.name).map(|row| row.gbps)
+        }
         "sc08-ib-cross-traffic" if sc08s => sc08_cross(&cell.path.name, cell.cross_bps),
         "icpp08-verbs" if plain => match (cell.transport, cell.size_bytes) {
             (Transport::Ud, Bytes(2_048)) => Some(ICPP08_DATAGRAMS * 8e-3),

@@ -1,9 +1,12 @@
-//! One reliable connection over range extenders, packet by packet in virtual time: what losses and timeouts leave of it.
+//! One reliable connection over range extenders, packet by packet in virtual time: what losses and
+//! timeouts leave of it.
 //!
-//! The rules are those of the InfiniBand Architecture Specification 1.2.1, chapter 9.7: a responder takes packets in order only, answers
-//! the first one out of order with one negative acknowledgement and says nothing more until the missing one is there; a requester goes back
-//! to it and sends everything from there again, and does the same when nothing was acknowledged for its timeout. Nothing slows a requester
-//! down: where packets are lost to a full queue, what it sends again fills the queue again.
+//! The rules are those of the InfiniBand Architecture Specification 1.2.1, chapter 9.7: a responder
+//! takes packets in order only, answers the first one out of order with one negative
+//! acknowledgement and says nothing more until the missing one is there; a requester goes back to
+//! it and sends everything from there again, and does the same when nothing was acknowledged for
+//! its timeout. Nothing slows a requester down: where packets are lost to a full queue, what it
+//! sends again fills the queue again.
 
 use super::model::{Messages, RELIABLE_HEADERS};
 use crate::units::{Bytes, Rate, Rng, Span, Time};
@@ -11,9 +14,11 @@ use crate::wan::{Change, Extender, Extension, Frames, Packet};
 use std::collections::VecDeque;
 use std::ops::Range;
 
-/// Packets that the requester hands over at once: 128 KiB of 2 KiB packets, which is 0.13 ms of 8 Gbit/s.
+/// Packets that the requester hands over at once: 128 KiB of 2 KiB packets, which is 0.13 ms of 8
+/// Gbit/s.
 const TRAIN: u64 = 64;
-/// A requester gives up after as many tries without progress (perftest, rdma_bw.c: `retry_cnt = 7`).
+/// A requester gives up after as many tries without progress (perftest, rdma_bw.c: `retry_cnt =
+/// 7`).
 const RETRIES: u32 = 7;
 
 /// What is run.
@@ -63,7 +68,8 @@ pub fn simulate(scenario: &Scenario) -> Outcome {
     run.outcome()
 }
 
-/// What the responder says: everything before this packet has arrived, and whether what came then was out of order.
+/// What the responder says: everything before this packet has arrived, and whether what came then
+/// was out of order.
 #[derive(Clone, Copy, Debug)]
 struct Answer {
     before: u64,
@@ -77,7 +83,8 @@ struct Run<'a> {
     /// Packets of a message, and of all.
     each: u64,
     all: u64,
-    /// The next packet to send, the first that was never sent, and the first that is not acknowledged.
+    /// The next packet to send, the first that was never sent, and the first that is not
+    /// acknowledged.
     next: u64,
     fresh: u64,
     acknowledged: u64,
@@ -102,7 +109,12 @@ impl<'a> Run<'a> {
         let cross = (Span::ZERO, Change::Cross(scenario.cross, None));
         let each = scenario.messages.packets_each(scenario.mtu);
         Run {
-            extender: Extender::new(Time::ZERO, scenario.way.clone(), [cross], &Rng::new(scenario.seed)),
+            extender: Extender::new(
+                Time::ZERO,
+                scenario.way.clone(),
+                [cross],
+                &Rng::new(scenario.seed),
+            ),
             scenario,
             now: Time::ZERO,
             each,
@@ -123,7 +135,8 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Does what is due now and goes on to the next time at which something is; false when all is over.
+    /// Does what is due now and goes on to the next time at which something is; false when all is
+    /// over.
     fn step(&mut self) -> bool {
         self.hear_extender();
         while let Some(&(_, answer)) = self.answers.front().filter(|(at, _)| *at <= self.now) {
@@ -134,7 +147,10 @@ impl<'a> Run<'a> {
             self.outcome.timeouts += 1;
             self.go_back(self.acknowledged);
         }
-        if self.outcome.broken || self.acknowledged >= self.all || self.now.since(Time::ZERO) >= self.scenario.most {
+        if self.outcome.broken
+            || self.acknowledged >= self.all
+            || self.now.since(Time::ZERO) >= self.scenario.most
+        {
             return false;
         }
         let offered = self.send();
@@ -153,7 +169,9 @@ impl<'a> Run<'a> {
         loop {
             match self.extender.poll(self.now) {
                 Output::Wait(next) => return next,
-                Output::Dropped { frames, .. } => self.outcome.lost += u64::from(frames.end - frames.start),
+                Output::Dropped { frames, .. } => {
+                    self.outcome.lost += u64::from(frames.end - frames.start)
+                }
                 Output::Deliver { token, frames, due, .. } => {
                     // Trains cross in order, so those before this one have nothing more to deliver.
                     while self.first_train < token {
@@ -161,7 +179,8 @@ impl<'a> Run<'a> {
                         self.first_train += 1;
                     }
                     let Some(train) = self.trains.front() else { continue };
-                    let run = train.start + u64::from(frames.start)..train.start + u64::from(frames.end);
+                    let run =
+                        train.start + u64::from(frames.start)..train.start + u64::from(frames.end);
                     self.respond(run, due);
                 }
             }
@@ -171,7 +190,8 @@ impl<'a> Run<'a> {
     /// What the responder does with the packets of `run`, the last of which arrived at `due`.
     fn respond(&mut self, run: Range<u64>, due: Time) {
         let back = due + self.scenario.way.back;
-        let message_ends = |packets: &Range<u64>| packets.end / self.each > packets.start / self.each;
+        let message_ends =
+            |packets: &Range<u64>| packets.end / self.each > packets.start / self.each;
         if run.start > self.expected {
             if !std::mem::replace(&mut self.complained, true) {
                 self.answers.push_back((back, Answer { before: self.expected, missing: true }));
@@ -214,11 +234,13 @@ impl<'a> Run<'a> {
         self.deadline = (self.fresh > self.acknowledged).then(|| self.now + self.scenario.timeout);
     }
 
-    /// Hands over what the queue, the host and the near extender allow; answers when the host has more.
+    /// Hands over what the queue, the host and the near extender allow; answers when the host has
+    /// more.
     fn send(&mut self) -> Option<Time> {
         loop {
             let depth = (self.acknowledged / self.each + self.scenario.messages.depth) * self.each;
-            let window = depth.min(self.acknowledged + self.scenario.messages.packets).min(self.all);
+            let window =
+                depth.min(self.acknowledged + self.scenario.messages.packets).min(self.all);
             if self.next >= window {
                 return None;
             }
@@ -232,7 +254,10 @@ impl<'a> Run<'a> {
                 // The extender itself says when it has passed something on.
                 return None;
             }
-            self.extender.handle(self.now, Packet { token: self.first_train + self.trains.len() as u64, frames });
+            self.extender.handle(
+                self.now,
+                Packet { token: self.first_train + self.trains.len() as u64, frames },
+            );
             self.trains.push_back(self.next..end);
             self.outcome.again += self.fresh.min(end).saturating_sub(self.next);
             self.next = end;
@@ -247,7 +272,9 @@ impl<'a> Run<'a> {
     /// How long the adapter takes for the message that ends before packet `end`, if one does.
     fn handling(&self, end: u64) -> Span {
         match self.scenario.messages_per_s {
-            Some(rate) if end.is_multiple_of(self.each) => Span::from_nanos(1_000_000_000 / rate.max(1)),
+            Some(rate) if end.is_multiple_of(self.each) => {
+                Span::from_nanos(1_000_000_000 / rate.max(1))
+            }
             _ => Span::ZERO,
         }
     }

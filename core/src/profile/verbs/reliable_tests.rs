@@ -1,4 +1,5 @@
-//! The packet-by-packet connection against the closed form, and what loss, timeouts and other traffic do to it.
+//! The packet-by-packet connection against the closed form, and what loss, timeouts and other
+//! traffic do to it.
 
 use super::super::model::{Line, MOST_PACKETS};
 use super::super::published::SC08_BASE;
@@ -27,17 +28,31 @@ fn gbps(outcome: &Outcome) -> f64 {
 
 #[test]
 fn without_loss_it_is_the_closed_form() {
-    for (path, size) in
-        [("usn-0.2", 1 << 20), ("usn-1400", 1 << 20), ("usn-8600", 1 << 20), ("usn-8600", 1 << 14), ("usn-1400", 1)]
-    {
+    for (path, size) in [
+        ("usn-0.2", 1 << 20),
+        ("usn-1400", 1 << 20),
+        ("usn-8600", 1 << 20),
+        ("usn-8600", 1 << 14),
+        ("usn-1400", 1),
+    ] {
         let scenario = scenario(path, Bytes(size), 300);
         let rtt = Path::named(path).expect("a path").rtt.expect("an rtt");
-        let line =
-            Line { signal: Signal::Sdr, host: Some(SC08_BASE), mtu: scenario.mtu, rtt, credits: None, messages_per_s: None };
+        let line = Line {
+            signal: Signal::Sdr,
+            host: Some(SC08_BASE),
+            mtu: scenario.mtu,
+            rtt,
+            credits: None,
+            messages_per_s: None,
+        };
         let found = simulate(&scenario);
         let expected = scenario.messages.reliable(&line).as_bps() as f64 / 1e9;
         // A train is serialised three times on its way, which the closed form leaves out.
-        assert!((gbps(&found) / expected - 1.0).abs() < 0.02, "{path} {size}: {:.5}, not {expected:.5}", gbps(&found));
+        assert!(
+            (gbps(&found) / expected - 1.0).abs() < 0.02,
+            "{path} {size}: {:.5}, not {expected:.5}",
+            gbps(&found)
+        );
         assert_eq!((found.lost, found.again, found.timeouts, found.broken), (0, 0, 0, false));
     }
 }
@@ -49,26 +64,40 @@ fn each_lost_packet_costs_about_a_round_trip() {
         let mut scenario = Scenario { seed, ..scenario("usn-1400", Bytes::mib(1), 1_000) };
         scenario.way.haul.loss = 1e-5;
         let found = simulate(&scenario);
-        // Of the packets lost, some were sent in vain behind another: only the first of a round trip costs one.
+        // Of the packets lost, some were sent in vain behind another: only the first of a round
+        // trip costs one.
         let more = (found.seconds - clean.seconds) / 0.0268;
-        assert!(found.lost > 0 && more > 0.9 && more < found.lost as f64 * 1.1 + 1.0, "seed {seed}: {more:.2} of {found:?}");
-        assert!(!found.broken && found.timeouts == 0 && found == simulate(&scenario), "seed {seed}");
+        assert!(
+            found.lost > 0 && more > 0.9 && more < found.lost as f64 * 1.1 + 1.0,
+            "seed {seed}: {more:.2} of {found:?}"
+        );
+        assert!(
+            !found.broken && found.timeouts == 0 && found == simulate(&scenario),
+            "seed {seed}"
+        );
     }
 }
 
 #[test]
 fn a_timeout_below_the_round_trip_sends_everything_again_and_above_it_nothing() {
-    let with = |timeout| simulate(&Scenario { timeout, ..scenario("usn-8600", Bytes::mib(8), 200) });
+    let with =
+        |timeout| simulate(&Scenario { timeout, ..scenario("usn-8600", Bytes::mib(8), 200) });
     let (short, long) = (with(Span::from_millis(67)), with(Span::from_millis(268)));
     assert!(gbps(&short) < 0.8 * gbps(&long), "{short:?} {long:?}");
     assert!(short.timeouts > 0 && short.again > 0 && (long.timeouts, long.again) == (0, 0));
 }
 
 #[test]
-fn cross_traffic_above_the_residual_capacity_stalls_it_unless_the_queue_holds_all_that_was_promised() {
+fn cross_traffic_above_the_residual_capacity_stalls_it_unless_the_queue_holds_all_that_was_promised()
+ {
     let at = |path: &str, gbit: u64, queue: Option<Bytes>, seed| {
         let cross = Rate::from_bps(gbit * 1_000_000_000);
-        let mut scenario = Scenario { cross, seed, most: Span::from_secs(4), ..scenario(path, Bytes::mib(8), 300) };
+        let mut scenario = Scenario {
+            cross,
+            seed,
+            most: Span::from_secs(4),
+            ..scenario(path, Bytes::mib(8), 300)
+        };
         scenario.way.haul.queue = queue.unwrap_or(scenario.way.haul.queue);
         simulate(&scenario)
     };
@@ -79,11 +108,17 @@ fn cross_traffic_above_the_residual_capacity_stalls_it_unless_the_queue_holds_al
             assert_eq!(at(path, 1, shallow, seed).lost, 0, "1 Gbit/s fits beside it");
             for gbit in [2, 3, 4] {
                 let stalled = at(path, gbit, shallow, seed);
-                assert!(gbps(&stalled) < gbps(&clean) / 10.0 && stalled.lost > 0, "{path} {gbit}: {stalled:?}");
+                assert!(
+                    gbps(&stalled) < gbps(&clean) / 10.0 && stalled.lost > 0,
+                    "{path} {gbit}: {stalled:?}"
+                );
                 let held = at(path, gbit, None, seed);
                 // 2112 bytes on the wire for 2048, and the last round trip.
                 let residual = (9.29 - gbit as f64) * 2_048.0 / 2_112.0;
-                assert!(held.lost == 0 && gbps(&held) < residual && gbps(&held) > 0.85 * residual, "{path} {gbit}: {held:?}");
+                assert!(
+                    held.lost == 0 && gbps(&held) < residual && gbps(&held) > 0.85 * residual,
+                    "{path} {gbit}: {held:?}"
+                );
             }
         }
         let (near, far) = (at("usn-1400", 3, shallow, seed), at("usn-8600", 3, shallow, seed));

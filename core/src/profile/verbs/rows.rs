@@ -6,7 +6,8 @@ use crate::profile::columns::Columns;
 use crate::profile::columns::Pick::{self, Flag, Real, Text, Whole};
 use crate::profile::document::Kind;
 
-/// A run, where it stands, whether it was modelled, and what the paper prints for its cell in Gbit/s.
+/// A run, where it stands, whether it was modelled, and what the paper prints for its cell in
+/// Gbit/s.
 type Row<'a> = (&'a CellResult, &'a Run, &'static str, Option<f64>);
 
 fn columns<'a>() -> Vec<(&'static str, Pick<Row<'a>>)> {
@@ -42,7 +43,8 @@ fn columns<'a>() -> Vec<(&'static str, Pick<Row<'a>>)> {
 }
 
 impl Profile {
-    /// Every run in a row of its own; `kind` says whether it was modelled or measured, `published_gbps` what the paper prints for its cell.
+    /// Every run in a row of its own; `kind` says whether it was modelled or measured,
+    /// `published_gbps` what the paper prints for its cell.
     pub fn columns(&self) -> Columns {
         let mut rows: Vec<Row<'_>> = Vec::new();
         for result in &self.cells {
@@ -69,15 +71,23 @@ mod tests {
 
     #[test]
     fn a_line_for_each_run_has_a_field_for_each_name_and_what_the_paper_prints() {
-        let grid = preset("sc08-ib-distance", Form::Quick).expect("its paths are known").expect("a preset");
+        let grid = preset("sc08-ib-distance", Form::Quick)
+            .expect("its paths are known")
+            .expect("a preset");
         let mut profile = Profile::new(grid, "");
         profile.run();
         let table = profile.columns();
         let text = table.csv();
         let lines: Vec<&str> = text.split_terminator("\r\n").collect();
         assert_eq!(lines.len(), 1 + profile.cells.len());
-        assert!(lines.iter().all(|line| line.split(',').count() == table.columns.len()), "{}", lines[1]);
-        let far = lines.iter().find(|line| line.starts_with("usn-8600,163000000,sdr,RC,one way,rdma_cm,8388608,1,,0,"));
+        assert!(
+            lines.iter().all(|line| line.split(',').count() == table.columns.len()),
+            "{}",
+            lines[1]
+        );
+        let far = lines.iter().find(|line| {
+            line.starts_with("usn-8600,163000000,sdr,RC,one way,rdma_cm,8388608,1,,0,")
+        });
         assert!(far.is_some_and(|line| line.ends_with(",modelled,7.34")), "{far:?}");
     }
 }

@@ -1,5 +1,5 @@
-//! The generations of InfiniBand's 4x ports: what they signal, what is left of it after the line code, and how many messages an adapter of
-//! the time handles.
+//! The generations of InfiniBand's 4x ports: what they signal, what is left of it after the line
+//! code, and how many messages an adapter of the time handles.
 
 use crate::units::Rate;
 use serde::{Deserialize, Serialize};
@@ -32,8 +32,9 @@ pub struct Adapter {
     pub source: &'static str,
 }
 
-/// The papers' hosts have it (ICPP08, section 2.1: "DDR memfree MT25208"). ConnectX raises small messages' aggregate bandwidth by a factor
-/// of 10 over it, so it handles a tenth of ConnectX's messages; no paper prints it.
+/// The papers' hosts have it (ICPP08, section 2.1: "DDR memfree MT25208"). ConnectX raises small
+/// messages' aggregate bandwidth by a factor of 10 over it, so it handles a tenth of ConnectX's
+/// messages; no paper prints it.
 const INFINIHOST: Adapter = Adapter {
     name: "InfiniHost III",
     messages_per_s: CONNECTX.messages_per_s / 10,
@@ -67,7 +68,8 @@ impl Signal {
         }
     }
 
-    /// An adapter with such a port whose rate of messages is published; `None` where none was found, so that the port alone is the limit.
+    /// An adapter with such a port whose rate of messages is published; `None` where none was
+    /// found, so that the port alone is the limit.
     pub fn adapter(self) -> Option<Adapter> {
         match self {
             Signal::Sdr | Signal::Ddr => Some(INFINIHOST),
@@ -77,8 +79,9 @@ impl Signal {
         }
     }
 
-    /// Bits in a second that packets can have, all four lanes together (InfiniBand Architecture Specification, volume 2: release 1.2.1,
-    /// chapter 5 for SDR to QDR; release 1.3 for EDR; 1.5 for NDR).
+    /// Bits in a second that packets can have, all four lanes together (InfiniBand Architecture
+    /// Specification, volume 2: release 1.2.1, chapter 5 for SDR to QDR; release 1.3 for EDR; 1.5
+    /// for NDR).
     pub fn data_rate(self) -> Rate {
         /// Lanes of a 4x port.
         const LANES: u64 = 4;
@@ -105,7 +108,8 @@ mod tests {
 
     #[test]
     fn no_generation_handles_fewer_messages_than_the_one_before() {
-        let rates = Signal::ALL.map(|signal| signal.adapter().map_or(u64::MAX, |adapter| adapter.messages_per_s));
+        let rates = Signal::ALL
+            .map(|signal| signal.adapter().map_or(u64::MAX, |adapter| adapter.messages_per_s));
         assert_eq!(rates[0], 850_000, "that of the papers' own adapters");
         assert!(rates.is_sorted() && rates[2] >= 10 * rates[1], "{rates:?}");
     }

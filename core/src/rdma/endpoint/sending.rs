@@ -10,7 +10,9 @@ impl Endpoint {
     pub(super) fn taken(&mut self, credit: u32) -> Result<(), Violation> {
         let lent = self.lent.remove(&credit).ok_or(Violation::NotLent)?;
         self.outputs.push_back(Output::Sent(lent.slot));
-        if lent.transfer != self.transfer && self.lent.values().all(|other| other.transfer == self.transfer) {
+        if lent.transfer != self.transfer
+            && self.lent.values().all(|other| other.transfer == self.transfer)
+        {
             self.outputs.push_back(Output::Taken);
         }
         Ok(())
@@ -25,7 +27,8 @@ impl Endpoint {
                 self.broken = true;
                 self.outputs.push_back(Output::Broken(Violation::ShortSlot));
             }
-            // Of an earlier transfer there may be some still that the peer has read and not said so.
+            // Of an earlier transfer there may be some still that the peer has read and not said
+            // so.
             Job::Block { .. } if self.lent.len() >= usize::from(self.settings.credits) => {}
             Job::Block { slot, source, len, header } => {
                 let Some(number) = self.idlest(2) else { return };
@@ -53,7 +56,10 @@ impl Endpoint {
                 if !self.has_room(0, 1) {
                     return;
                 }
-                self.post(QueuePair(0), Record::Mark { credit: to.number, blocks: self.blocks, header });
+                self.post(
+                    QueuePair(0),
+                    Record::Mark { credit: to.number, blocks: self.blocks, header },
+                );
                 self.jobs.pop_front();
                 self.credits.clear();
                 self.blocks = 0;

@@ -12,13 +12,21 @@ fn every_block_of_every_transfer_arrives_once_in_a_slot_that_was_offered_over_ma
         let mut got = world.ends[1].got.clone();
         got.sort_unstable();
         let blocks = seed % 30;
-        let all: Vec<_> = (0..4).flat_map(|t| (0..blocks).map(move |i| (t, u64::from(t) * blocks + i))).collect();
+        let all: Vec<_> =
+            (0..4).flat_map(|t| (0..blocks).map(move |i| (t, u64::from(t) * blocks + i))).collect();
         assert_eq!(got, all, "seed {seed}");
         world.run_out();
         assert!(world.ends[0].held.is_empty(), "seed {seed}: the sender's slots are all back");
-        assert!(world.ends.iter().all(|end| end.endpoint.is_idle()), "seed {seed}: nothing is left to do");
+        assert!(
+            world.ends.iter().all(|end| end.endpoint.is_idle()),
+            "seed {seed}: nothing is left to do"
+        );
         let is_told = world.settings.placement == Placement::Read;
-        assert_eq!(world.ends[0].taken > 0, is_told, "seed {seed}: the sender closes what it told once the last mark is past");
+        assert_eq!(
+            world.ends[0].taken > 0,
+            is_told,
+            "seed {seed}: the sender closes what it told once the last mark is past"
+        );
         assert_eq!(world.ends[0].endpoint.withdraw(), None);
     }
 }
@@ -44,7 +52,9 @@ fn after_a_lost_peer_each_end_gives_back_exactly_the_slots_that_it_holds() {
 #[test]
 fn as_many_blocks_move_in_a_round_trip_as_there_are_credits_and_in_two_where_they_are_read() {
     let delay = Span::from_millis(40);
-    for (credits, seed, trips) in [(1u16, 1, 1.0), (4, 1, 1.0), (16, 1, 1.0), (1, 2, 2.0), (4, 2, 2.0), (16, 2, 2.0)] {
+    for (credits, seed, trips) in
+        [(1u16, 1, 1.0), (4, 1, 1.0), (16, 1, 1.0), (1, 2, 2.0), (4, 2, 2.0), (16, 2, 2.0)]
+    {
         let mut world = World::new(seed, 1, credits, 64, Some(delay));
         for content in 0..32 {
             world.give(content);
@@ -58,8 +68,12 @@ fn as_many_blocks_move_in_a_round_trip_as_there_are_credits_and_in_two_where_the
             assert!(world.step());
             world.settle();
         }
-        let round_trips = world.now.since(Time::ZERO).as_millis_f64() / (2.0 * delay.as_millis_f64());
+        let round_trips =
+            world.now.since(Time::ZERO).as_millis_f64() / (2.0 * delay.as_millis_f64());
         let least = trips * 32.0 / f64::from(credits);
-        assert!((least - 0.5..=least + 1.5).contains(&round_trips), "{credits} credits: {round_trips} round trips, not {least}");
+        assert!(
+            (least - 0.5..=least + 1.5).contains(&round_trips),
+            "{credits} credits: {round_trips} round trips, not {least}"
+        );
     }
 }

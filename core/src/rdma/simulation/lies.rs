@@ -1,4 +1,5 @@
-//! A sender that says what it likes: no slot moves that was not offered, and none while a device is at work in it.
+//! A sender that says what it likes: no slot moves that was not offered, and none while a device is
+//! at work in it.
 
 use super::*;
 
@@ -10,7 +11,8 @@ fn a_lying_peer_breaks_its_own_channel_and_never_moves_a_slot_that_was_not_offer
         world.run(3, 10, 30 + seed % 100);
         // The honest check of contents means nothing now.
         world.ends[0].broken = Some(Violation::NoRecord);
-        // From here the sender says what it likes; what was begun goes on meanwhile, reads among it.
+        // From here the sender says what it likes; what was begun goes on meanwhile, reads among
+        // it.
         for _ in 0..80 {
             // Of the last credits mostly, since of others nothing is believed.
             let gave = &world.ends[1].gave;
@@ -28,18 +30,30 @@ fn a_lying_peer_breaks_its_own_channel_and_never_moves_a_slot_that_was_not_offer
                     Input::Received { on, record }
                 }
                 0 => Input::Received { on, record: Record::Block(announcement) },
-                1 if world.settings.placement == Placement::Immediate => Input::Written { on, credit, len },
-                1 if reads && world.rng.below(8) == 0 => Input::Received { on, record: Record::Done(vec![credit]) },
+                1 if world.settings.placement == Placement::Immediate => {
+                    Input::Written { on, credit, len }
+                }
+                1 if reads && world.rng.below(8) == 0 => {
+                    Input::Received { on, record: Record::Done(vec![credit]) }
+                }
                 1 if world.rng.below(8) == 0 => Input::Written { on, credit, len: 0 },
                 2 => {
                     let end = &world.ends[1];
-                    let arrived = end.got.iter().filter(|(transfer, _)| *transfer == end.ended).count() as u64;
+                    let arrived =
+                        end.got.iter().filter(|(transfer, _)| *transfer == end.ended).count()
+                            as u64;
                     let blocks = arrived + world.rng.below(3);
                     Input::Received { on, record: Record::Mark { credit, blocks, header } }
                 }
                 3 => {
-                    let credits = vec![Credit { number: 0, key: 0, address: 0, len }; world.rng.below(6) as usize];
-                    Input::Received { on, record: Record::Credits { transfer: world.rng.below(3) as u32, credits } }
+                    let credits = vec![
+                        Credit { number: 0, key: 0, address: 0, len };
+                        world.rng.below(6) as usize
+                    ];
+                    Input::Received {
+                        on,
+                        record: Record::Credits { transfer: world.rng.below(3) as u32, credits },
+                    }
                 }
                 other => {
                     match other {
@@ -68,7 +82,8 @@ fn a_lying_peer_breaks_its_own_channel_and_never_moves_a_slot_that_was_not_offer
     assert!(caught.len() >= 5 && caught.values().sum::<u32>() > 3000, "{caught:?}");
 }
 
-/// Of three credits of blocks that are read: one for the mark of a single block, two for blocks, of which one says the mark's.
+/// Of three credits of blocks that are read: one for the mark of a single block, two for blocks, of
+/// which one says the mark's.
 #[test]
 fn a_block_may_not_use_the_credit_of_the_mark_before_it() {
     let header = RecordHeader::new(b"any").expect("short");
@@ -79,7 +94,9 @@ fn a_block_may_not_use_the_credit_of_the_mark_before_it() {
         let record = Record::Filled(Announcement { credit, len: SLOT_LEN, header }, source);
         Input::Received { on, record }
     };
-    for said in [vec![mark(1), filled(2), filled(1)], vec![mark(1), filled(1)], vec![filled(1), mark(1)]] {
+    for said in
+        [vec![mark(1), filled(2), filled(1)], vec![mark(1), filled(1)], vec![filled(1), mark(1)]]
+    {
         let mut world = World::new(2, 1, 3, 3, None);
         (0..3).for_each(|_| world.offer());
         // The first word of the end that connected has the other give its credits.
@@ -88,7 +105,14 @@ fn a_block_may_not_use_the_credit_of_the_mark_before_it() {
         world.ends[0].broken = Some(Violation::NoRecord);
         said.into_iter().for_each(|input| world.ends[1].endpoint.handle(input));
         world.run_out();
-        assert!(matches!(world.ends[1].broken, Some(Violation::UnknownCredit | Violation::WrongMark)));
-        assert_eq!((world.ends[1].ended, world.ends[1].held.len()), (0, 3), "no slot comes back before the queue pairs are gone");
+        assert!(matches!(
+            world.ends[1].broken,
+            Some(Violation::UnknownCredit | Violation::WrongMark)
+        ));
+        assert_eq!(
+            (world.ends[1].ended, world.ends[1].held.len()),
+            (0, 3),
+            "no slot comes back before the queue pairs are gone"
+        );
     }
 }

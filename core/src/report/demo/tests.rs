@@ -10,7 +10,8 @@ fn fixture() -> DemoResult {
         let arrived = |i: u64| {
             let share = i as f64 / readings as f64;
             let wobble = (i as f64 * 1.7).sin() * 0.01;
-            ((share * share.sqrt() + wobble * share * (1.0 - share)).clamp(0.0, 1.0) * bytes.0 as f64) as u64
+            ((share * share.sqrt() + wobble * share * (1.0 - share)).clamp(0.0, 1.0)
+                * bytes.0 as f64) as u64
         };
         Run {
             tool: tool.to_owned(),
@@ -27,7 +28,9 @@ fn fixture() -> DemoResult {
             identical: tool != "breaker",
             verified: "every byte, BLAKE3".to_owned(),
             limited_by: (tool == "farline").then(|| "the receiver's writes".to_owned()),
-            samples: (0..=readings).map(|i| Sample { t_s: i as f64 / 5.0, bytes: arrived(i) }).collect(),
+            samples: (0..=readings)
+                .map(|i| Sample { t_s: i as f64 / 5.0, bytes: arrived(i) })
+                .collect(),
         }
     };
     let (large, small) = (Bytes::mib(1024), Bytes::mib(90));
@@ -47,14 +50,25 @@ fn fixture() -> DemoResult {
         },
         accuracy: Accuracy {
             valid: true,
-            reason: "99 of 100 packets were less than 3.26 ms late, and no frame was lost for lack of a processor".to_owned(),
+            reason: "99 of 100 packets were less than 3.26 ms late, and no frame was lost for \
+                lack of a processor"
+                .to_owned(),
             p50_us: 18.0,
             p99_us: 430.0,
             max_us: 6_200.0,
             histogram: (0..13)
-                .map(|i| (f64::from(1 << i), [3, 40, 900, 8_000, 61_000, 90_000, 44_000, 9_000, 2_100, 800, 70, 3, 1][i]))
+                .map(|i| {
+                    (
+                        f64::from(1 << i),
+                        [3, 40, 900, 8_000, 61_000, 90_000, 44_000, 9_000, 2_100, 800, 70, 3, 1][i],
+                    )
+                })
                 .collect(),
-            drops: vec![("model".to_owned(), 0), ("queue".to_owned(), 0), ("overrun".to_owned(), 0)],
+            drops: vec![
+                ("model".to_owned(), 0),
+                ("queue".to_owned(), 0),
+                ("overrun".to_owned(), 0),
+            ],
         },
         datasets: vec![
             Dataset {
@@ -63,7 +77,12 @@ fn fixture() -> DemoResult {
                 files: 4,
                 bytes: large,
             },
-            Dataset { name: "small files".to_owned(), about: "A tree of headers.".to_owned(), files: 3_000, bytes: small },
+            Dataset {
+                name: "small files".to_owned(),
+                about: "A tree of headers.".to_owned(),
+                files: 3_000,
+                bytes: small,
+            },
         ],
         runs: vec![
             run("rsync", "CCSM-like", 41.0, large, 1),
@@ -73,7 +92,10 @@ fn fixture() -> DemoResult {
             run("globus-url-copy", "small files", 48.0, small, 4),
             run("farline", "small files", 3.4, small, 4),
         ],
-        skipped: vec![Skipped { tool: "carrier pigeon".to_owned(), reason: "it is not installed".to_owned() }],
+        skipped: vec![Skipped {
+            tool: "carrier pigeon".to_owned(),
+            reason: "it is not installed".to_owned(),
+        }],
         choices: vec![
             Choice {
                 parameter: "streams".to_owned(),
@@ -128,7 +150,11 @@ fn a_run_that_failed_and_a_link_that_was_late_are_not_overlooked() {
 #[test]
 fn the_document_travels_in_its_page() {
     let html = fixture().page().html();
-    let data = html.split("id=\"data\">").nth(1).and_then(|rest| rest.split("</script>").next()).expect("data");
+    let data = html
+        .split("id=\"data\">")
+        .nth(1)
+        .and_then(|rest| rest.split("</script>").next())
+        .expect("data");
     let back: DemoResult = serde_json::from_str(data).expect("the same document");
     assert_eq!(back.schema, SCHEMA);
     assert_eq!(back.runs.len(), 6);
@@ -138,7 +164,8 @@ fn the_document_travels_in_its_page() {
 #[test]
 fn a_result_without_anything_is_still_a_page() {
     let mut result = fixture();
-    (result.runs, result.datasets, result.choices, result.skipped) = (vec![], vec![], vec![], vec![]);
+    (result.runs, result.datasets, result.choices, result.skipped) =
+        (vec![], vec![], vec![], vec![]);
     result.accuracy = Accuracy::default();
     let html = result.page().html();
     assert!(html.contains("It reported no choices") && !html.contains("NaN"));
@@ -147,12 +174,18 @@ fn a_result_without_anything_is_still_a_page() {
 #[test]
 fn rates_are_the_slope_between_readings() {
     let sample = |t_s: f64, bytes: u64| Sample { t_s, bytes };
-    let rates = rates(&[sample(0.0, 0), sample(0.2, 25_000_000), sample(0.2, 25_000_000), sample(0.4, 25_000_000)]);
+    let rates = rates(&[
+        sample(0.0, 0),
+        sample(0.2, 25_000_000),
+        sample(0.2, 25_000_000),
+        sample(0.4, 25_000_000),
+    ]);
     assert_eq!(rates.len(), 2);
     assert!((rates[0].1 - 1.0).abs() < 1e-9 && rates[1].1.abs() < 1e-9, "{rates:?}");
 }
 
-/// Writes the fixture's page where `FARLINE_PAGE` says, to look at it: `cargo test -p farline-core fixture_page -- --ignored`.
+/// Writes the fixture's page where `FARLINE_PAGE` says, to look at it: `cargo test -p farline-core
+/// fixture_page -- --ignored`.
 #[test]
 #[ignore = "for people who change the page"]
 #[allow(clippy::disallowed_methods, reason = "a test that writes a file for people to look at")]

@@ -1,4 +1,5 @@
-//! What a journal says to one who knows nothing of its transfer: the files, and how much of each is durable.
+//! What a journal says to one who knows nothing of its transfer: the files, and how much of each is
+//! durable.
 
 use super::{BEGIN, BLOCKS, FILE, FORGET, HEAD_LEN, RANGES, VALUE, VERSION, number, payload_len};
 use crate::units::ByteRanges;
@@ -8,7 +9,8 @@ use std::collections::BTreeMap;
 /// A journal read without a layout, record by record.
 #[derive(Debug, Default)]
 pub struct Survey {
-    /// What identifies the transfer: block length, use of digests, source. `None` before the first record.
+    /// What identifies the transfer: block length, use of digests, source. `None` before the first
+    /// record.
     begun: Option<(u64, bool, [u8; 32])>,
     numbers: BTreeMap<u32, Vec<u8>>,
     files: BTreeMap<Vec<u8>, Surveyed>,
@@ -29,7 +31,9 @@ impl Survey {
     /// Takes one record in; false when it is damaged or makes no sense here, and reading must end.
     pub fn record(&mut self, head: &[u8; HEAD_LEN], payload: &[u8]) -> bool {
         let sum = u32::from_be_bytes([head[4], head[5], head[6], head[7]]);
-        payload_len(head) == Some(payload.len()) && sum == crc32_iscsi(payload) && self.understand(payload).is_some()
+        payload_len(head) == Some(payload.len())
+            && sum == crc32_iscsi(payload)
+            && self.understand(payload).is_some()
     }
 
     /// The identity of the source; `None` when the journal says nothing.
@@ -143,11 +147,17 @@ mod tests {
         blocks(0, 1, &[[1; 32], [2; 32]], &mut journal);
         blocks(7, 0, &[[3; 32]], &mut journal);
         let files = survey(&journal);
-        assert_eq!((files[&b"d/a"[..]].len, files[&b"d/a"[..]].held.to_string()), (5000, "1024-3072".to_owned()));
+        assert_eq!(
+            (files[&b"d/a"[..]].len, files[&b"d/a"[..]].held.to_string()),
+            (5000, "1024-3072".to_owned())
+        );
         assert_eq!(files[&b"b"[..]].held.to_string(), "0-10", "the last block ends with the file");
         // Changed at the source, then forgotten.
         file(0, 6000, 1, b"d/a", &mut journal);
-        assert_eq!((survey(&journal)[&b"d/a"[..]].len, survey(&journal)[&b"d/a"[..]].held.total()), (6000, 0));
+        assert_eq!(
+            (survey(&journal)[&b"d/a"[..]].len, survey(&journal)[&b"d/a"[..]].held.total()),
+            (6000, 0)
+        );
         forget(b"d/a", &mut journal);
         assert_eq!(survey(&journal).keys().collect::<Vec<_>>(), [&b"b"[..]]);
         // A transfer from elsewhere goes on from nothing of this.

@@ -8,7 +8,8 @@ use crate::channels::told;
 use crate::sys::lock::lock;
 use crate::sys::verbs::{Connecting, Domain, Link, Rejected};
 use farline_core::rdma::{
-    Answer, Greeting, MOST_CREDITS, Placement, QueuePair, Refusal, Settings, ack_timeout_exponent, credits_for,
+    Answer, Greeting, MOST_CREDITS, Placement, QueuePair, Refusal, Settings, ack_timeout_exponent,
+    credits_for,
 };
 use farline_core::units::{Bytes, Error, Fault, Span};
 use std::io;
@@ -30,7 +31,8 @@ pub struct Fabric {
     pub slot_len: Bytes,
     /// The path's round-trip time.
     pub rtt: Span,
-    /// Whether the ends connect by what they tell each other over the control connection (V-9), and not by rdma_cm.
+    /// Whether the ends connect by what they tell each other over the control connection (V-9), and
+    /// not by rdma_cm.
     pub exchange: bool,
     /// Whether receivers read blocks (V-11), and senders do not write them.
     pub read: bool,
@@ -87,7 +89,8 @@ impl Dialler {
     /// When no RDMA device leads there, or the node takes no such channel.
     pub fn open(&self, address: SocketAddr, timeout: Duration) -> Result<RdmaChannel, Error> {
         let channel = self.opened.fetch_add(1, Ordering::Relaxed);
-        let first = Connecting::resolve(address, timeout).map_err(|error| explained_towards(error, address))?;
+        let first = Connecting::resolve(address, timeout)
+            .map_err(|error| explained_towards(error, address))?;
         let mtu = first.mtu();
         let domain = {
             let mut known = lock(&self.domain);
@@ -115,12 +118,31 @@ impl Dialler {
             };
             let queue_pair = QueuePair(on);
             let proof = self.key.proof_of_queue_pair(channel, on);
-            let greeting = Greeting { proof, channel, queue_pair, queue_pairs, credits, placement, ack_timeout, mtu, begin, rtt };
-            let answer = link.connect(on, connecting, &greeting.encode(), ack_timeout, timeout).map_err(failed)?;
-            let answer = Answer::decode(&answer).filter(|answer| answer.credits <= credits).ok_or_else(|| {
-                Error::new(Fault::There, "rdma-broken", "the node's answer to an RDMA connection is none of ours")
+            let greeting = Greeting {
+                proof,
+                channel,
+                queue_pair,
+                queue_pairs,
+                credits,
+                placement,
+                ack_timeout,
+                mtu,
+                begin,
+                rtt,
+            };
+            let answer = link
+                .connect(on, connecting, &greeting.encode(), ack_timeout, timeout)
+                .map_err(failed)?;
+            let answer = Answer::decode(&answer)
+                .filter(|answer| answer.credits <= credits)
+                .ok_or_else(|| {
+                    Error::new(
+                        Fault::There,
+                        "rdma-broken",
+                        "the node's answer to an RDMA connection is none of ours",
+                    )
                     .hint("is it a Farline node? --channel tcp goes another way")
-            })?;
+                })?;
             settings.credits = answer.credits;
         }
         RdmaChannel::over(link, settings, begin, rtt).map_err(failed)
@@ -137,9 +159,23 @@ pub(super) fn refused(address: SocketAddr, mtu: u16, error: io::Error) -> Error 
         return refusal.error(mtu);
     }
     if error.kind() == io::ErrorKind::OutOfMemory {
-        return Error::new(Fault::Here, "rdma-room", format!("the RDMA device has no room for another connection: {error}"))
-            .hint("use fewer queue pairs (--channel rdma:1), less --staging, or raise the limit of locked memory (`ulimit -l`)");
+        return Error::new(
+            Fault::Here,
+            "rdma-room",
+            format!(
+                "the RDMA device has no room for \
+            another connection: {error}"
+            ),
+        )
+        .hint(
+            "use fewer queue pairs (--channel rdma:1), less --staging, or raise the limit \
+                of locked memory (`ulimit -l`)",
+        );
     }
-    Error::new(Fault::Between, "data-connection", format!("cannot connect to {address} by RDMA: {error}"))
-        .hint("both hosts need a route between their RDMA devices; --channel tcp goes without")
+    Error::new(
+        Fault::Between,
+        "data-connection",
+        format!("cannot connect to {address} by RDMA: {error}"),
+    )
+    .hint("both hosts need a route between their RDMA devices; --channel tcp goes without")
 }

@@ -1,4 +1,5 @@
-//! Connections that do not come about, or end without a word, against real verbs, in a guest as `guest_tests` says.
+//! Connections that do not come about, or end without a word, against real verbs, in a guest as
+//! `guest_tests` says.
 
 use super::guest_tests::{PATIENCE, SLOT_LEN, door, drive, fabric, is_iwarp, key, terms, wire};
 use super::*;
@@ -25,7 +26,8 @@ fn a_peer_of_another_version_is_told_so_and_a_stranger_nothing() {
         let domain = connecting.domain(None).expect("a domain");
         let settings = Settings { queue_pairs: 1, credits: 2, placement: own, connected: true };
         let mut link = Link::new(domain, shape(&settings)).expect("a link");
-        let error = link.connect(0, connecting, bytes, 14, PATIENCE).expect_err("nobody wants that");
+        let error =
+            link.connect(0, connecting, bytes, 14, PATIENCE).expect_err("nobody wants that");
         let rejected = error.get_ref().and_then(|inner| inner.downcast_ref::<Rejected>());
         (rejected.and_then(|rejected| Refusal::decode(&rejected.private_data)), mtu)
     };
@@ -62,10 +64,17 @@ fn a_port_that_is_gone_and_a_path_that_is_silent_are_told_apart() {
     let key = key();
     let (door, _delivered) = door(&key, 2);
     let gone = SocketAddr::new(door.address().ip(), 9);
-    let error = Dialler::new(key.clone(), fabric()).open(gone, PATIENCE).err().expect("nobody listens");
+    let error =
+        Dialler::new(key.clone(), fabric()).open(gone, PATIENCE).err().expect("nobody listens");
     assert!(error.code == "data-connection" && error.message.contains("refused"), "{error:?}");
-    let error = Dialler::new(key, fabric()).open("10.9.9.9:9".parse().expect("an address"), PATIENCE).err().expect("no way");
-    assert!(matches!(error.code, "no-rdma-path" | "data-connection") && error.hint.is_some(), "{error:?}");
+    let error = Dialler::new(key, fabric())
+        .open("10.9.9.9:9".parse().expect("an address"), PATIENCE)
+        .err()
+        .expect("no way");
+    assert!(
+        matches!(error.code, "no-rdma-path" | "data-connection") && error.hint.is_some(),
+        "{error:?}"
+    );
 }
 
 /// Both ends of a channel that was connected without rdma_cm, and what the node's end knows.
@@ -74,7 +83,9 @@ fn exchanged() -> (Exchange, RdmaChannel, Box<dyn Channel>) {
     let key = key();
     let (mut node, terms) = (Exchange::new(key.clone()), terms(2));
     let fabric = Fabric { queue_pairs: 2, exchange: true, ..fabric() };
-    let offered = Dialler::new(key, fabric).offer("10.9.1.2:9".parse().expect("an address")).expect("an offer");
+    let offered = Dialler::new(key, fabric)
+        .offer("10.9.1.2:9".parse().expect("an address"))
+        .expect("an offer");
     let ip = "10.9.1.2".parse().expect("an address");
     let (honest, told) = node.accept(ip, terms, offered.text()).expect("it is taken");
     let error = node.accept(ip, terms, offered.text()).err().expect("a proof serves once");
@@ -95,8 +106,13 @@ fn without_rdma_cm_a_stranger_is_refused_and_a_peer_that_is_gone_is_missed() {
         waits.offer(slot);
     }
     let stranger = Fabric { exchange: true, rtt: Span::ZERO, ..fabric() };
-    let offered = Dialler::new(key(), stranger).offer("10.9.1.2:9".parse().expect("an address")).expect("an offer");
-    let error = node.accept("10.9.1.2".parse().expect("an address"), terms(2), offered.text()).err().expect("another key");
+    let offered = Dialler::new(key(), stranger)
+        .offer("10.9.1.2:9".parse().expect("an address"))
+        .expect("an offer");
+    let error = node
+        .accept("10.9.1.2".parse().expect("an address"), terms(2), offered.text())
+        .err()
+        .expect("another key");
     assert_eq!((error.code, error.fault), ("permission-denied", Fault::Refused));
 
     // Its queue pairs are destroyed without a word.

@@ -5,7 +5,9 @@ use super::{RdmaChannel, lockable, shape};
 use crate::channels::key::Key;
 use crate::channels::{Breaker, Channel};
 use crate::sys::verbs::{Domain, Link, Listener, Request};
-use farline_core::rdma::{Answer, Greeting, MOST_CREDITS, NoGreeting, Placement, Refusal, Settings, VERSION};
+use farline_core::rdma::{
+    Answer, Greeting, MOST_CREDITS, NoGreeting, Placement, Refusal, Settings, VERSION,
+};
 use farline_core::units::{Bytes, Error, Fault, Span};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::collections::{BTreeMap, BTreeSet};
@@ -35,14 +37,20 @@ pub struct Terms {
 
 impl Terms {
     /// What a greeting comes to at a device: the channel, and with how many credits it begins.
-    pub(super) fn agree(&self, greeting: &Greeting, domain: &Domain) -> Result<(Settings, u16), Refusal> {
+    pub(super) fn agree(
+        &self,
+        greeting: &Greeting,
+        domain: &Domain,
+    ) -> Result<(Settings, u16), Refusal> {
         let begin = greeting.begin.min(within(self.begin));
         let Greeting { queue_pairs, placement, .. } = *greeting;
         let credits = greeting.credits.min(within(self.credits));
         let settings = Settings { queue_pairs, credits, placement, connected: false };
         let limits = domain.limits().map_err(|_| Refusal::NoRoom)?;
         let settings = settings.within(&limits).map_err(|_| Refusal::NoRoom)?;
-        let settings = settings.lockable(begin.min(LEAST), self.slot_len, &lockable()).map_err(|_| Refusal::NoRoom)?;
+        let settings = settings
+            .lockable(begin.min(LEAST), self.slot_len, &lockable())
+            .map_err(|_| Refusal::NoRoom)?;
         Ok((settings, begin))
     }
 }
@@ -60,10 +68,12 @@ pub struct RdmaDoor {
 }
 
 impl RdmaDoor {
-    /// Listens at `ip` for channels of the session that `key` is of; gives them to `deliver`, until it answers false.
+    /// Listens at `ip` for channels of the session that `key` is of; gives them to `deliver`, until
+    /// it answers false.
     ///
     /// # Errors
-    /// When no RDMA device of this host serves that address, or this process may not lock the memory of a channel.
+    /// When no RDMA device of this host serves that address, or this process may not lock the
+    /// memory of a channel.
     pub fn open(
         ip: IpAddr,
         key: Key,
@@ -72,10 +82,17 @@ impl RdmaDoor {
     ) -> Result<RdmaDoor, Error> {
         let listener = Listener::bind(ip).map_err(|error| theirs(explained(error, ip)))?;
         let address = SocketAddr::new(ip, listener.port());
-        let here = |error: io::Error| Error::new(Fault::Here, "no-thread", format!("cannot watch an RDMA port: {error}"));
+        let here = |error: io::Error| {
+            Error::new(Fault::Here, "no-thread", format!("cannot watch an RDMA port: {error}"))
+        };
         let stop = Arc::new(Breaker::new().map_err(here)?);
         let begin = within(terms.begin).min(LEAST);
-        let least = Settings { queue_pairs: 1, credits: begin, placement: Placement::Immediate, connected: false };
+        let least = Settings {
+            queue_pairs: 1,
+            credits: begin,
+            placement: Placement::Immediate,
+            connected: false,
+        };
         least.lockable(begin, terms.slot_len, &lockable()).map_err(theirs)?;
         let inside = Arc::clone(&stop);
         let body = move || {
@@ -125,12 +142,22 @@ struct Unfinished {
 }
 
 impl Hall {
-    fn attend(&mut self, listener: &Listener, stop: &Breaker, deliver: &dyn Fn(Box<dyn Channel>) -> bool) -> io::Result<()> {
+    fn attend(
+        &mut self,
+        listener: &Listener,
+        stop: &Breaker,
+        deliver: &dyn Fn(Box<dyn Channel>) -> bool,
+    ) -> io::Result<()> {
         loop {
             let mut watched = vec![PollFd::new(listener, PollFlags::IN)];
             watched.push(PollFd::from_borrowed_fd(stop.as_fd(), PollFlags::IN));
             for unfinished in self.unfinished.values() {
-                watched.extend(unfinished.link.descriptors().map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
+                watched.extend(
+                    unfinished
+                        .link
+                        .descriptors()
+                        .map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)),
+                );
             }
             let most = Timespec { tv_sec: PATIENCE.as_secs() as i64, tv_nsec: 0 };
             match poll(&mut watched, (!self.unfinished.is_empty()).then_some(&most)) {
@@ -161,12 +188,15 @@ impl Hall {
         }
     }
 
-    /// Takes a queue pair in. Whoever has no right to it is refused without a word; who has one, and wants what cannot be, is told why.
+    /// Takes a queue pair in. Whoever has no right to it is refused without a word; who has one,
+    /// and wants what cannot be, is told why.
     fn admit(&mut self, request: Request) {
         let greeting = match Greeting::decode(&request.private_data) {
             Ok(greeting) => greeting,
             // Whether they have a right to it cannot be known then, and the version is no secret.
-            Err(NoGreeting::Version(_)) => return request.reject(&Refusal::Version(VERSION).encode()),
+            Err(NoGreeting::Version(_)) => {
+                return request.reject(&Refusal::Version(VERSION).encode());
+            }
             Err(NoGreeting::Foreign) => return request.reject(&[]),
         };
         let (number, on) = (greeting.channel, greeting.queue_pair.0);
@@ -195,7 +225,8 @@ impl Hall {
             return Err(Refusal::OtherFabric);
         }
         let mtu = request.mtu();
-        // InfiniBand's subnet manager knows what the whole path takes, and iWARP's TCP finds out; RoCE's packet that is too long is dropped.
+        // InfiniBand's subnet manager knows what the whole path takes, and iWARP's TCP finds out;
+        // RoCE's packet that is too long is dropped.
         if request.is_ethernet() && !domain.is_iwarp() && mtu != 0 && greeting.mtu > mtu {
             return Err(Refusal::Mtu(mtu));
         }
@@ -211,7 +242,8 @@ impl Hall {
         let link = Link::new(domain, shape(&settings)).map_err(|_| Refusal::NoRoom)?;
         self.served.insert(greeting.channel);
         let (rtt, came, since) = (greeting.rtt, BTreeSet::new(), Instant::now());
-        self.unfinished.insert(greeting.channel, Unfinished { link, settings, begin, rtt, came, since });
+        self.unfinished
+            .insert(greeting.channel, Unfinished { link, settings, begin, rtt, came, since });
         Ok(())
     }
 }

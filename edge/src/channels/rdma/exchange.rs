@@ -1,4 +1,5 @@
-//! Connects channels by what both ends tell each other over the control connection, without rdma_cm: both ends of clauses V-9 and V-10.
+//! Connects channels by what both ends tell each other over the control connection, without
+//! rdma_cm: both ends of clauses V-9 and V-10.
 
 use super::connect::{Fabric, refused};
 use super::door::Terms;
@@ -7,7 +8,9 @@ use super::{RdmaChannel, lockable, shape};
 use crate::channels::Channel;
 use crate::channels::key::Key;
 use crate::sys::verbs::{Domain, Link, Seat};
-use farline_core::rdma::{Acceptance, Answer, Greeting, Offer, Placement, QueuePair, Refusal, Settings, Whereabouts};
+use farline_core::rdma::{
+    Acceptance, Answer, Greeting, Offer, Placement, QueuePair, Refusal, Settings, Whereabouts,
+};
 use farline_core::rdma::{ack_timeout_exponent, credits_for};
 use farline_core::units::{Error, Fault, Span};
 use rustix::rand::{GetRandomFlags, getrandom};
@@ -43,13 +46,16 @@ impl Offered {
         let seat = seat(towards(address).map_err(failed)?, known)?;
         let begin = fabric.begin();
         let queue_pairs = fabric.queue_pairs.max(1);
-        let credits = if fabric.elastic { credits_for(fabric.rtt, fabric.slot_len, begin) } else { begin };
+        let credits =
+            if fabric.elastic { credits_for(fabric.rtt, fabric.slot_len, begin) } else { begin };
         let placement = Placement::between(false, fabric.read);
         let settings = Settings { queue_pairs, credits, placement, connected: true };
         let settings = settings.within(&seat.domain().limits().map_err(failed)?)?;
         let settings = settings.lockable(begin, fabric.slot_len, &lockable())?;
         let mut link = Link::new(Arc::clone(seat.domain()), shape(&settings)).map_err(failed)?;
-        let own = link.make_pairs(&seat, &first_packets(queue_pairs).map_err(failed)?, fabric.read).map_err(failed)?;
+        let own = link
+            .make_pairs(&seat, &first_packets(queue_pairs).map_err(failed)?, fabric.read)
+            .map_err(failed)?;
         let greeting = Greeting {
             proof: key.proof_of_queue_pair(channel, 0),
             channel,
@@ -84,12 +90,23 @@ impl Offered {
         let Acceptance { answer, whereabouts } = Acceptance::decode(text)?;
         let mtu = self.own.packets_to(&whereabouts)?;
         if answer.credits > self.settings.credits {
-            return Err(Error::new(Fault::There, "rdma-broken", "the node agreed to more slots than it was offered")
-                .hint("is it a Farline of another version? --channel tcp goes another way"));
+            return Err(Error::new(
+                Fault::There,
+                "rdma-broken",
+                "the node agreed to more slots than it was offered",
+            )
+            .hint("is it a Farline of another version? --channel tcp goes another way"));
         }
         self.settings.credits = answer.credits;
-        let joined = self.link.join(&self.seat, &self.own, &whereabouts, mtu, ack_timeout_exponent(self.rtt));
-        let channel = joined.and_then(|()| RdmaChannel::over(self.link, self.settings, self.begin, self.rtt));
+        let joined = self.link.join(
+            &self.seat,
+            &self.own,
+            &whereabouts,
+            mtu,
+            ack_timeout_exponent(self.rtt),
+        );
+        let channel =
+            joined.and_then(|()| RdmaChannel::over(self.link, self.settings, self.begin, self.rtt));
         channel.map_err(|error| not_connected(&error))
     }
 }
@@ -108,21 +125,36 @@ impl Exchange {
         Exchange { key, domain: None, served: BTreeSet::new() }
     }
 
-    /// Takes the channel that `text` offers to this host's address `ip`; answers with it, and with what to tell who offers.
+    /// Takes the channel that `text` offers to this host's address `ip`; answers with it, and with
+    /// what to tell who offers.
     ///
     /// # Errors
-    /// When who offers has no right to the session, the ends cannot be connected, or the device has no room.
-    pub fn accept(&mut self, ip: IpAddr, terms: Terms, text: &str) -> Result<(Box<dyn Channel>, String), Error> {
+    /// When who offers has no right to the session, the ends cannot be connected, or the device has
+    /// no room.
+    pub fn accept(
+        &mut self,
+        ip: IpAddr,
+        terms: Terms,
+        text: &str,
+    ) -> Result<(Box<dyn Channel>, String), Error> {
         let Offer { greeting, whereabouts } = Offer::decode(text)?;
-        if !self.key.proves_queue_pair(greeting.channel, 0, greeting.proof) || !self.served.insert(greeting.channel) {
-            return Err(Error::new(Fault::Refused, "permission-denied", "the RDMA channel shows no right to this session"));
+        if !self.key.proves_queue_pair(greeting.channel, 0, greeting.proof)
+            || !self.served.insert(greeting.channel)
+        {
+            return Err(Error::new(
+                Fault::Refused,
+                "permission-denied",
+                "the RDMA channel shows no right to this session",
+            ));
         }
         if !greeting.placement.fits(false) {
             return Err(Refusal::OtherFabric.error(greeting.mtu));
         }
-        let seat = seat(ip, self.domain.as_ref()).map_err(|error| Error { fault: Fault::There, ..error })?;
+        let seat = seat(ip, self.domain.as_ref())
+            .map_err(|error| Error { fault: Fault::There, ..error })?;
         self.domain = Some(Arc::clone(seat.domain()));
-        let (settings, begin) = terms.agree(&greeting, seat.domain()).map_err(|refusal| refusal.error(greeting.mtu))?;
+        let (settings, begin) =
+            terms.agree(&greeting, seat.domain()).map_err(|refusal| refusal.error(greeting.mtu))?;
         let connected = (|| {
             let mut link = Link::new(Arc::clone(seat.domain()), shape(&settings))?;
             let reads = settings.placement == Placement::Read;
@@ -133,7 +165,9 @@ impl Exchange {
         let (mut link, own) = connected.map_err(no_room)?;
         let mtu = own.packets_to(&whereabouts)?;
         let joined = link.join(&seat, &own, &whereabouts, mtu, greeting.ack_timeout);
-        let channel = joined.and_then(|()| RdmaChannel::over(link, settings, begin, greeting.rtt)).map_err(no_room)?;
+        let channel = joined
+            .and_then(|()| RdmaChannel::over(link, settings, begin, greeting.rtt))
+            .map_err(no_room)?;
         let answer = Answer { credits: settings.credits };
         Ok((Box::new(channel), Acceptance { answer, whereabouts: own }.encode()))
     }
@@ -143,18 +177,27 @@ impl Exchange {
 fn seat(ip: IpAddr, known: Option<&Arc<Domain>>) -> Result<Seat, Error> {
     let mut seat = Seat::at(ip, known).map_err(|error| explained(error, ip))?;
     if seat.domain().is_iwarp() {
-        return Err(Error::new(Fault::Between, "rdma-fabric", "iWARP is connected by rdma_cm alone")
-            .hint("leave `:exchange` out, or use --channel tcp"));
+        return Err(Error::new(
+            Fault::Between,
+            "rdma-fabric",
+            "iWARP is connected by rdma_cm alone",
+        )
+        .hint("leave `:exchange` out, or use --channel tcp"));
     }
     let index = gid_index(seat.device(), seat.port(), ip).ok_or_else(|| {
-        Error::new(Fault::Here, "rdma-gid", format!("the RDMA device {} has no RoCE v2 GID of {ip}", seat.device()))
-            .hint("`ip addr add` on the device's interface makes one; it must be up")
+        Error::new(
+            Fault::Here,
+            "rdma-gid",
+            format!("the RDMA device {} has no RoCE v2 GID of {ip}", seat.device()),
+        )
+        .hint("`ip addr add` on the device's interface makes one; it must be up")
     })?;
     seat.sit(index).map_err(|error| not_connected(&error))?;
     Ok(seat)
 }
 
-/// Where each queue pair begins to count its packets, so that none is taken for one of an earlier connection.
+/// Where each queue pair begins to count its packets, so that none is taken for one of an earlier
+/// connection.
 fn first_packets(count: u8) -> io::Result<Vec<u32>> {
     let mut bytes = [0; 4];
     (0..count)
@@ -167,6 +210,10 @@ fn first_packets(count: u8) -> io::Result<Vec<u32>> {
 }
 
 fn not_connected(error: &io::Error) -> Error {
-    Error::new(Fault::Here, "rdma-room", format!("the RDMA device makes no such connection: {error}"))
-        .hint("use fewer queue pairs (--channel rdma:1), or leave `:exchange` out")
+    Error::new(
+        Fault::Here,
+        "rdma-room",
+        format!("the RDMA device makes no such connection: {error}"),
+    )
+    .hint("use fewer queue pairs (--channel rdma:1), or leave `:exchange` out")
 }

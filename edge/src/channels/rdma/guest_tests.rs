@@ -1,5 +1,5 @@
-//! A peer that breaks the rules, against real verbs: two devices of soft-RoCE, or with GUEST_RDMA=siw of soft-iWARP, in a guest of
-//! `lab/guest` (`make lab`).
+//! A peer that breaks the rules, against real verbs: two devices of soft-RoCE, or with
+//! GUEST_RDMA=siw of soft-iWARP, in a guest of `lab/guest` (`make lab`).
 
 use super::*;
 use crate::channels::key::Key;
@@ -30,8 +30,8 @@ pub(super) fn is_iwarp() -> bool {
     std::env::var_os("GUEST_RDMA").is_some_and(|kind| kind == "siw")
 }
 
-/// What an end sees whose request the other device refused for this reason: iWARP's requests are done when they are sent, and its devices
-/// end the connection.
+/// What an end sees whose request the other device refused for this reason: iWARP's requests are
+/// done when they are sent, and its devices end the connection.
 pub(super) fn refused(why: Failure) -> Failure {
     if is_iwarp() { Failure::Flushed } else { why }
 }
@@ -43,7 +43,15 @@ pub(super) fn key() -> Key {
 /// What channels of two slots are like.
 pub(super) fn fabric() -> Fabric {
     let (slot_len, rtt) = (Bytes(SLOT_LEN as u64), Span::from_millis(1));
-    Fabric { queue_pairs: 1, credits: 2, elastic: false, exchange: false, read: false, slot_len, rtt }
+    Fabric {
+        queue_pairs: 1,
+        credits: 2,
+        elastic: false,
+        exchange: false,
+        read: false,
+        slot_len,
+        rtt,
+    }
 }
 
 /// What a node gives to a channel.
@@ -56,7 +64,9 @@ pub(super) fn door(key: &Key, credits: usize) -> (RdmaDoor, mpsc::Receiver<Box<d
     wire();
     let (deliver, delivered) = mpsc::channel();
     let at = "10.9.1.2".parse().expect("an address");
-    let door = RdmaDoor::open(at, key.clone(), terms(credits), move |channel| deliver.send(channel).is_ok());
+    let door = RdmaDoor::open(at, key.clone(), terms(credits), move |channel| {
+        deliver.send(channel).is_ok()
+    });
     (door.expect("a door"), delivered)
 }
 
@@ -64,7 +74,9 @@ pub(super) fn door(key: &Key, credits: usize) -> (RdmaDoor, mpsc::Receiver<Box<d
 pub(super) fn ends(read: bool) -> (RdmaDoor, RdmaChannel, Box<dyn Channel>) {
     let key = key();
     let (door, delivered) = door(&key, 2);
-    let mut liar = Dialler::new(key, Fabric { read, ..fabric() }).open(door.address(), PATIENCE).expect("a channel");
+    let mut liar = Dialler::new(key, Fabric { read, ..fabric() })
+        .open(door.address(), PATIENCE)
+        .expect("a channel");
     // The first word, without which the other end may not speak.
     liar.turn(None).expect("sent");
     (door, liar, delivered.recv_timeout(PATIENCE).expect("the other end"))
@@ -91,7 +103,11 @@ pub(super) fn next<T>(channel: &mut RdmaChannel, wanted: impl Fn(Completion) -> 
             return found;
         }
         assert!(Instant::now() < until, "the device says nothing");
-        let waited = channel.link.wait(&mut channel.completions, channel.breaker.as_fd(), Duration::from_secs(1));
+        let waited = channel.link.wait(
+            &mut channel.completions,
+            channel.breaker.as_fd(),
+            Duration::from_secs(1),
+        );
         waited.expect("a working device");
     }
 }
@@ -136,11 +152,16 @@ pub(super) fn write_only(liar: &mut RdmaChannel, to: Credit, len: u32) {
     let slot = slot();
     let index = slot.index();
     liar.link.hold(slot, Access::Sent).expect("registered");
-    liar.link.write(0, index, len, to.address, to.key, (!is_iwarp()).then_some(to.number)).expect("posted");
+    liar.link
+        .write(0, index, len, to.address, to.key, (!is_iwarp()).then_some(to.number))
+        .expect("posted");
 }
 
 /// Drives the honest end in a thread of its own: its arrivals in turn, the last of them an error.
-pub(super) fn drive(mut honest: Box<dyn Channel>, arrivals: mpsc::Sender<Result<Arrival, io::Error>>) -> Box<dyn Channel> {
+pub(super) fn drive(
+    mut honest: Box<dyn Channel>,
+    arrivals: mpsc::Sender<Result<Arrival, io::Error>>,
+) -> Box<dyn Channel> {
     loop {
         let arrival = honest.receive().transpose();
         let is_over = matches!(arrival, Some(Err(_) | Ok(Arrival::End { .. })));
@@ -163,12 +184,18 @@ fn a_key_opens_nothing_after_its_transfer_nor_a_byte_beside_its_slot() {
         let driving = std::thread::spawn(move || drive(honest, tell));
         let credits = advertised(&mut liar);
         if beside {
-            let past = Credit { address: credits[0].address + u64::from(credits[0].len) - 10, ..credits[0] };
+            let past = Credit {
+                address: credits[0].address + u64::from(credits[0].len) - 10,
+                ..credits[0]
+            };
             write_only(&mut liar, past, 11);
         } else {
             write(&mut liar, credits[0], 1000, 1000);
-            let header = RecordHeader::new(&Header::eof(1).with(Flags::EOD).encode()).expect("short");
-            liar.link.post(0, &Record::Mark { credit: credits[1].number, blocks: 1, header }.encode()).expect("posted");
+            let header =
+                RecordHeader::new(&Header::eof(1).with(Flags::EOD).encode()).expect("short");
+            liar.link
+                .post(0, &Record::Mark { credit: credits[1].number, blocks: 1, header }.encode())
+                .expect("posted");
             assert!(matches!(told.recv_timeout(PATIENCE), Ok(Ok(Arrival::Data { .. }))));
             assert!(matches!(told.recv_timeout(PATIENCE), Ok(Ok(Arrival::End { .. }))));
             write_only(&mut liar, credits[0], 1);
@@ -192,7 +219,8 @@ fn lies_about_sizes_and_slots_break_the_channel_before_anything_is_used() {
         |liar, _| liar.link.post(0, b"GET / HTTP/1.1").expect("posted"),
     ];
     if !is_iwarp() {
-        // What an iWARP device writes it tells nobody of: such a peer spoils its own block, which the check and the digest find.
+        // What an iWARP device writes it tells nobody of: such a peer spoils its own block, which
+        // the check and the digest find.
         let told: [Lie; 2] = [
             // Another number of bytes than announced.
             |liar, credits| write(liar, credits[0], 1000, 999),
@@ -214,7 +242,8 @@ fn caught(read: bool, lie: impl Fn(&mut RdmaChannel, &[Credit])) -> &'static str
     let driving = std::thread::spawn(move || drive(honest, tell));
     let credits = advertised(&mut liar);
     lie(&mut liar, &credits);
-    let error = heard.recv_timeout(PATIENCE).expect("an answer").expect_err("no arrival came of a lie");
+    let error =
+        heard.recv_timeout(PATIENCE).expect("an answer").expect_err("no arrival came of a lie");
     let error = told(&error).unwrap_or_else(|| panic!("{error}"));
     assert_eq!(error.fault, Fault::There, "{error}");
     let mut honest = driving.join().expect("the honest end lives");
@@ -222,7 +251,8 @@ fn caught(read: bool, lie: impl Fn(&mut RdmaChannel, &[Credit])) -> &'static str
     error.code
 }
 
-/// Says of a slot of the liar's that a block of `len` bytes may be read there, once `twist` has changed where.
+/// Says of a slot of the liar's that a block of `len` bytes may be read there, once `twist` has
+/// changed where.
 fn lend(liar: &mut RdmaChannel, credit: u32, len: u32, twist: impl Fn(&mut Source)) {
     let (address, key) = liar.link.hold(slot(), Access::Read).expect("registered");
     let mut source = Source { key, address };
@@ -242,9 +272,13 @@ fn where_blocks_are_read_lies_about_their_place_length_or_reading_break_the_chan
     type Lie = fn(&mut RdmaChannel, &[Credit]);
     let lies: [(&str, Lie); 6] = [
         // A byte past its own slot.
-        ("rdma-access", |liar, credits| lend(liar, credits[0].number, 11, |source| source.address += SLOT_LEN as u64 - 10)),
+        ("rdma-access", |liar, credits| {
+            lend(liar, credits[0].number, 11, |source| source.address += SLOT_LEN as u64 - 10)
+        }),
         // A key that it never had.
-        ("rdma-access", |liar, credits| lend(liar, credits[0].number, 11, |source| source.key ^= 0xff_ff00)),
+        ("rdma-access", |liar, credits| {
+            lend(liar, credits[0].number, 11, |source| source.key ^= 0xff_ff00)
+        }),
         // Longer than the slot that it is to go to.
         ("rdma-broken", |liar, credits| lend(liar, credits[0].number, SLOT_LEN as u32 + 1, |_| {})),
         // A credit that was not given.
@@ -252,7 +286,9 @@ fn where_blocks_are_read_lies_about_their_place_length_or_reading_break_the_chan
         // A write, for which no bytes need no key.
         ("rdma-broken", |liar, credits| write_only(liar, credits[0], 0)),
         // The end of a reading that nobody asked for.
-        ("rdma-broken", |liar, credits| liar.link.post(0, &Record::Done(vec![credits[0].number]).encode()).expect("posted")),
+        ("rdma-broken", |liar, credits| {
+            liar.link.post(0, &Record::Done(vec![credits[0].number]).encode()).expect("posted")
+        }),
     ];
     for (number, (code, lie)) in lies.into_iter().enumerate() {
         assert_eq!(caught(true, lie), code, "lie {number}");
@@ -264,14 +300,20 @@ fn where_blocks_are_read_lies_about_their_place_length_or_reading_break_the_chan
 fn where_blocks_are_read_no_receiver_is_told_of_memory_and_a_source_is_closed_after_its_transfer() {
     let (_door, mut liar, mut honest) = ends(true);
     let credits = [0, 1].map(|number| Credit { number, key: 0, address: 0, len: SLOT_LEN as u32 });
-    liar.link.post(0, &Record::Credits { transfer: 0, credits: credits.to_vec() }.encode()).expect("posted");
+    liar.link
+        .post(0, &Record::Credits { transfer: 0, credits: credits.to_vec() }.encode())
+        .expect("posted");
     let mut block = slot();
     block.fill(0x5a);
     let (is_back, back) = mpsc::channel();
     let driving = std::thread::spawn(move || {
-        honest.send(Header::data(0, 1000), &Check::default(), block, 0..1000).expect("it has a credit");
+        honest
+            .send(Header::data(0, 1000), &Check::default(), block, 0..1000)
+            .expect("it has a credit");
         honest.mark(Header::eof(1).with(Flags::EOD)).expect("and another");
-        is_back.send(honest.sent(None).expect("the peer has read it").is_some()).expect("somebody waits");
+        is_back
+            .send(honest.sent(None).expect("the peer has read it").is_some())
+            .expect("somebody waits");
         offer_two(&mut *honest);
         let _ = honest.receive();
     });
@@ -294,7 +336,10 @@ fn where_blocks_are_read_no_receiver_is_told_of_memory_and_a_source_is_closed_af
     liar.link.post(0, &Record::Done(vec![credit]).encode()).expect("posted");
     assert!(back.recv_timeout(PATIENCE).expect("an answer"), "its slot is its own again");
     assert_eq!(liar.link.release(index).expect("held")[..1000], [0x5a; 1000]);
-    assert!(advertised(&mut liar).iter().all(|credit| (credit.address, credit.key) == (0, 0)), "no memory is told");
+    assert!(
+        advertised(&mut liar).iter().all(|credit| (credit.address, credit.key) == (0, 0)),
+        "no memory is told"
+    );
 
     let into = slot();
     let index = into.index();

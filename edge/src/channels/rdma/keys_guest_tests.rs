@@ -1,7 +1,9 @@
-//! When keys, queue pairs and devices are let go of, against real verbs, in a guest as `guest_tests` says.
+//! When keys, queue pairs and devices are let go of, against real verbs, in a guest as
+//! `guest_tests` says.
 
 use super::guest_tests::{
-    PATIENCE, SLOT_LEN, advertises, door, ends, fabric, failure, is_iwarp, key, next, offer_two, refused, wire, write, write_only,
+    PATIENCE, SLOT_LEN, advertises, door, ends, fabric, failure, is_iwarp, key, next, offer_two,
+    refused, wire, write, write_only,
 };
 use super::*;
 use crate::sys::pool::pool;
@@ -33,7 +35,9 @@ fn a_key_opens_nothing_after_its_mark_when_a_lie_came_right_behind_that() {
     let credits = credits_of(&mut *honest, &mut liar);
     let header = RecordHeader::new(&Header::eof(1).with(Flags::EOD).encode()).expect("short");
     let unknown = Announcement { credit: 77, len: 1, header };
-    for record in [Record::Mark { credit: credits[1].number, blocks: 0, header }, Record::Block(unknown)] {
+    for record in
+        [Record::Mark { credit: credits[1].number, blocks: 0, header }, Record::Block(unknown)]
+    {
         liar.link.post(0, &record.encode()).expect("posted");
     }
     // Until both lie in the honest end's queue, to be taken out of it at once.
@@ -43,7 +47,11 @@ fn a_key_opens_nothing_after_its_mark_when_a_lie_came_right_behind_that() {
     write_only(&mut liar, credits[0], 1);
     assert_eq!(next(&mut liar, failure), refused(Failure::RemoteAccess));
     let error = honest.receive().expect_err("the lie is told of next");
-    assert_eq!(crate::channels::told(&error).map(|error| error.code), Some("rdma-broken"), "{error}");
+    assert_eq!(
+        crate::channels::told(&error).map(|error| error.code),
+        Some("rdma-broken"),
+        "{error}"
+    );
 }
 
 #[test]
@@ -72,7 +80,10 @@ fn keys_of_a_channel_that_failed_open_nothing_to_the_sessions_others_which_go_on
         }
         write(&mut liar, credits[0], 1000, 1000);
         let arrival = honest.receive();
-        assert!(matches!(arrival, Ok(Some(Arrival::Data { .. }))), "its own keys are open still: {arrival:?}");
+        assert!(
+            matches!(arrival, Ok(Some(Arrival::Data { .. }))),
+            "its own keys are open still: {arrival:?}"
+        );
         write_only(&mut liar, of_failed[0], 1);
         assert_eq!(next(&mut liar, failure), refused(Failure::RemoteAccess), "dropped: {dropped}");
     }
@@ -82,7 +93,8 @@ fn keys_of_a_channel_that_failed_open_nothing_to_the_sessions_others_which_go_on
 #[ignore = "needs two RDMA devices: make lab"]
 fn a_pool_that_nobody_uses_is_pinned_no_longer() {
     wire();
-    let way = Connecting::resolve("10.9.1.2:9".parse().expect("an address"), PATIENCE).expect("a way");
+    let way =
+        Connecting::resolve("10.9.1.2:9".parse().expect("an address"), PATIENCE).expect("a way");
     let mut link = link(way.domain(None).expect("a domain"));
     let before = lockable().pinned;
     let mut slots = pool(2, SLOT_LEN).expect("memory");
@@ -130,9 +142,12 @@ fn a_request_that_could_not_be_accepted_comes_back_without_a_queue_pair() {
         std::thread::sleep(Duration::from_millis(10));
     };
     let mut accepts = link(request.domain(None).expect("a domain"));
-    // More than an answer may carry: 196 bytes (InfiniBand Architecture Specification 1.2.1, table 103). The queue pair is there by then.
-    let request = accepts.accept(0, request, &[7; 250], 14).expect_err("the device does not take the answer");
-    // It would have its receives in the records of a link that may go first, and tell its completion queue.
+    // More than an answer may carry: 196 bytes (InfiniBand Architecture Specification 1.2.1, table
+    // 103). The queue pair is there by then.
+    let request =
+        accepts.accept(0, request, &[7; 250], 14).expect_err("the device does not take the answer");
+    // It would have its receives in the records of a link that may go first, and tell its
+    // completion queue.
     assert!(!request.has_pair());
     drop(accepts);
     request.reject(&[]);
@@ -144,8 +159,13 @@ fn a_request_that_could_not_be_accepted_comes_back_without_a_queue_pair() {
 fn a_way_by_another_device_than_the_links_is_refused_and_named() {
     wire();
     let (here, there) = ("10.9.1.1", "10.9.1.2");
-    let way = |to: &str| Connecting::resolve(SocketAddr::new(to.parse().expect("an address"), 9), PATIENCE).expect("a way");
+    let way = |to: &str| {
+        Connecting::resolve(SocketAddr::new(to.parse().expect("an address"), 9), PATIENCE)
+            .expect("a way")
+    };
     let mut link = link(way(there).domain(None).expect("a domain"));
-    let error = link.connect(0, way(here), b"hello", 14, PATIENCE).expect_err("that leads by the other device");
+    let error = link
+        .connect(0, way(here), b"hello", 14, PATIENCE)
+        .expect_err("that leads by the other device");
     assert_eq!(error.to_string(), "another RDMA device leads there");
 }

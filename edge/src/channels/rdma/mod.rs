@@ -1,7 +1,8 @@
-//! The RDMA channel: blocks from the sender's staging pool straight into the receiver's, by InfiniBand, RoCE or iWARP.
+//! The RDMA channel: blocks from the sender's staging pool straight into the receiver's, by
+//! InfiniBand, RoCE or iWARP.
 //!
-//! [`Endpoint`] decides, [`Link`] does. Who calls a method of the channel drives both: there is no thread in between. Nothing on an
-//! RDMA channel is encrypted (docs/protocol.md, V-1 to V-11).
+//! [`Endpoint`] decides, [`Link`] does. Who calls a method of the channel drives both: there is no
+//! thread in between. Nothing on an RDMA channel is encrypted (docs/protocol.md, V-1 to V-11).
 
 mod connect;
 #[cfg(test)]
@@ -39,7 +40,8 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How long a channel that is closed waits for what it sent to arrive: the longest path, and some repeats.
+/// How long a channel that is closed waits for what it sent to arrive: the longest path, and some
+/// repeats.
 const LINGER: Duration = Duration::from_secs(5);
 /// The longest single wait; whoever must end sooner is woken.
 const LONGEST_WAIT: Duration = Duration::from_secs(3600);
@@ -71,12 +73,17 @@ pub struct RdmaChannel {
 
 /// The sizes of the link of a channel with these settings.
 fn shape(settings: &Settings) -> Shape {
-    Shape { pairs: settings.queue_pairs, sends: settings.sends(), receives: settings.receives(), record_len: Record::BUFFER_LEN }
+    Shape {
+        pairs: settings.queue_pairs,
+        sends: settings.sends(),
+        receives: settings.receives(),
+        record_len: Record::BUFFER_LEN,
+    }
 }
 
 impl RdmaChannel {
-    /// A channel over a link whose queue pairs are all connected, on a path of a known round-trip time or of none; it begins with so many
-    /// slots on their way.
+    /// A channel over a link whose queue pairs are all connected, on a path of a known round-trip
+    /// time or of none; it begins with so many slots on their way.
     fn over(link: Link, settings: Settings, begin: u16, rtt: Span) -> io::Result<RdmaChannel> {
         Ok(RdmaChannel {
             link,
@@ -124,7 +131,13 @@ impl Channel for RdmaChannel {
         self.checked = on;
     }
 
-    fn send(&mut self, header: Header, check: &Check, slot: Slot, payload: Range<usize>) -> io::Result<()> {
+    fn send(
+        &mut self,
+        header: Header,
+        check: &Check,
+        slot: Slot,
+        payload: Range<usize>,
+    ) -> io::Result<()> {
         let id = SlotId(slot.index());
         let len = Bytes(slot.len() as u64);
         let access = if self.reads() { Access::Read } else { Access::Sent };
@@ -134,7 +147,12 @@ impl Channel for RdmaChannel {
         }
         let len = u32::try_from(payload.end).map_err(|_| io::ErrorKind::InvalidInput)?;
         let source = Source { key, address };
-        self.endpoint.handle(Input::Send { slot: id, source, len, header: self.write_header(&header, check)? });
+        self.endpoint.handle(Input::Send {
+            slot: id,
+            source,
+            len,
+            header: self.write_header(&header, check)?,
+        });
         self.turn(None).map(drop)
     }
 
@@ -143,7 +161,8 @@ impl Channel for RdmaChannel {
             if let Some(slot) = self.sent.pop_front() {
                 return Ok(Some(slot));
             }
-            let left = until.map_or(LONGEST_WAIT, |until| until.saturating_duration_since(Instant::now()));
+            let left =
+                until.map_or(LONGEST_WAIT, |until| until.saturating_duration_since(Instant::now()));
             if left.is_zero() || (self.turn(Some(left))? && self.sent.is_empty()) {
                 return Ok(None);
             }
@@ -162,14 +181,17 @@ impl Channel for RdmaChannel {
 
     fn offer(&mut self, slot: Slot) {
         if self.arrived.iter().any(|arrival| matches!(arrival, Arrival::End { .. })) {
-            // The caller has not come to the end of this transfer yet; for the next one it will offer anew.
+            // The caller has not come to the end of this transfer yet; for the next one it will
+            // offer anew.
             return self.unused.push_back(slot);
         }
         let (id, len) = (SlotId(slot.index()), slot.len());
         let len = u32::try_from(len).unwrap_or(u32::MAX);
         let access = if self.reads() { Access::Fetched } else { Access::Written };
         match self.link.hold(slot, access) {
-            Ok((address, key)) => self.endpoint.handle(Input::Offer { slot: id, address, key, len }),
+            Ok((address, key)) => {
+                self.endpoint.handle(Input::Offer { slot: id, address, key, len })
+            }
             // More than may be locked: it goes on with those that it has.
             Err(error) if error.kind() == io::ErrorKind::OutOfMemory && self.link.held() > 1 => {
                 self.unused.extend(self.link.release(id.0));
@@ -195,7 +217,8 @@ impl Channel for RdmaChannel {
 
     fn withdraw(&mut self) -> Option<Slot> {
         self.broken = true;
-        // From here the device touches nothing, and what the peer was told opens nothing: not to the session's other channels either.
+        // From here the device touches nothing, and what the peer was told opens nothing: not to
+        // the session's other channels either.
         self.link.shut();
         self.unused.extend(std::iter::from_fn(|| self.link.release_any()));
         self.link.close_keys();
@@ -223,7 +246,8 @@ impl Channel for RdmaChannel {
 }
 
 impl Drop for RdmaChannel {
-    /// Waits for the peer's device to have what was sent: closing a connection throws away what is on its way.
+    /// Waits for the peer's device to have what was sent: closing a connection throws away what is
+    /// on its way.
     fn drop(&mut self) {
         let until = Instant::now() + LINGER;
         while !self.broken && !self.endpoint.is_idle() {

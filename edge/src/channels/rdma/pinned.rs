@@ -1,4 +1,5 @@
-//! How much memory this process may still give to RDMA devices, and what a refused registration means.
+//! How much memory this process may still give to RDMA devices, and what a refused registration
+//! means.
 
 use farline_core::rdma::Lockable;
 use farline_core::units::Bytes;
@@ -6,9 +7,11 @@ use rustix::process::{Resource, getrlimit};
 use rustix::thread::{CapabilitySet, capabilities};
 use std::io;
 
-/// What this process may lock of memory, and what its devices have of it: the kernel counts registered pages, of all sessions and channels.
+/// What this process may lock of memory, and what its devices have of it: the kernel counts
+/// registered pages, of all sessions and channels.
 pub(crate) fn lockable() -> Lockable {
-    let privileged = capabilities(None).is_ok_and(|sets| sets.effective.contains(CapabilitySet::IPC_LOCK));
+    let privileged =
+        capabilities(None).is_ok_and(|sets| sets.effective.contains(CapabilitySet::IPC_LOCK));
     let limit = getrlimit(Resource::Memlock).current.filter(|_| !privileged).map(Bytes);
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     Lockable { limit, pinned: pinned(&status) }
@@ -21,7 +24,8 @@ fn pinned(status: &str) -> Bytes {
     Bytes(kib.unwrap_or(0).saturating_mul(1024))
 }
 
-/// What a refused registration of `len` bytes means. That memory is short is mostly the limit of locked memory.
+/// What a refused registration of `len` bytes means. That memory is short is mostly the limit of
+/// locked memory.
 pub(super) fn pinning(error: io::Error, len: Bytes) -> io::Error {
     match error.kind() {
         io::ErrorKind::OutOfMemory => io::Error::new(error.kind(), lockable().refuses(len)),

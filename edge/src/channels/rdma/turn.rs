@@ -1,4 +1,5 @@
-//! One turn of an RDMA channel: what its device has done goes into the machine, and what the machine says is done.
+//! One turn of an RDMA channel: what its device has done goes into the machine, and what the
+//! machine says is done.
 
 use super::RdmaChannel;
 use crate::channels::Arrival;
@@ -6,7 +7,9 @@ use crate::sys::verbs::Completion;
 use farline_core::gridftp::checked::{self, CHECKED_LEN, Check, DamagedHeader};
 use farline_core::gridftp::mode_e::{Flags, HEADER_LEN, Header};
 use farline_core::rdma::attention;
-use farline_core::rdma::{Failure, Input, Output, QueuePair, Record, RecordHeader, Violation, Work};
+use farline_core::rdma::{
+    Failure, Input, Output, QueuePair, Record, RecordHeader, Violation, Work,
+};
 use farline_core::transfer::{Block, SlotId};
 use farline_core::units::{Error, Fault, Span, Time};
 use std::io;
@@ -17,7 +20,8 @@ use std::time::{Duration, Instant};
 const SILENCE: Duration = Duration::from_secs(10);
 
 impl RdmaChannel {
-    /// Does what there is to do; `wait`s for something to be done by the device or another thread first. Answers whether that was a wake.
+    /// Does what there is to do; `wait`s for something to be done by the device or another thread
+    /// first. Answers whether that was a wake.
     pub(super) fn turn(&mut self, wait: Option<Duration>) -> io::Result<bool> {
         let turned = self.try_turn(wait);
         self.broken |= turned.is_err();
@@ -65,14 +69,19 @@ impl RdmaChannel {
             }
             let slept = self.wait(completions, most)?;
             let count = completions.len();
-            let noticed = if slept { attention::Input::Slept(count) } else { attention::Input::Looked(count) };
+            let noticed = if slept {
+                attention::Input::Slept(count)
+            } else {
+                attention::Input::Looked(count)
+            };
             self.attention.handle(self.now(), noticed);
             break;
         }
         Ok(())
     }
 
-    /// Sleeps until the device tells of something; answers whether it slept. Where nobody tells that the peer is gone, it is asked for now and then.
+    /// Sleeps until the device tells of something; answers whether it slept. Where nobody tells
+    /// that the peer is gone, it is asked for now and then.
     fn wait(&mut self, completions: &mut Vec<Completion>, most: Duration) -> io::Result<bool> {
         let since = Instant::now();
         let slept = self.link.wait(completions, self.breaker.as_fd(), most.min(SILENCE))?;
@@ -91,20 +100,37 @@ impl RdmaChannel {
             Completion::Record { on, bytes } => {
                 Input::Received { on: QueuePair(on), record: Record::decode(&bytes).map_err(lie)? }
             }
-            Completion::Written { on, immediate, len } => Input::Written { on: QueuePair(on), credit: immediate, len },
-            Completion::RecordSent { on } => Input::Completed { on: QueuePair(on), work: Work::Record },
-            Completion::SlotSent { on, slot } => Input::Completed { on: QueuePair(on), work: Work::Write(SlotId(slot)) },
-            Completion::SlotRead { on, slot } => Input::Completed { on: QueuePair(on), work: Work::Read(SlotId(slot)) },
+            Completion::Written { on, immediate, len } => {
+                Input::Written { on: QueuePair(on), credit: immediate, len }
+            }
+            Completion::RecordSent { on } => {
+                Input::Completed { on: QueuePair(on), work: Work::Record }
+            }
+            Completion::SlotSent { on, slot } => {
+                Input::Completed { on: QueuePair(on), work: Work::Write(SlotId(slot)) }
+            }
+            Completion::SlotRead { on, slot } => {
+                Input::Completed { on: QueuePair(on), work: Work::Read(SlotId(slot)) }
+            }
             Completion::Failed(failure) => return Err(self.broken_by(failure)),
         };
         self.endpoint.handle(input);
         Ok(())
     }
 
-    /// The error of a failed request. That a connection closed says little where its device was removed.
+    /// The error of a failed request. That a connection closed says little where its device was
+    /// removed.
     fn broken_by(&mut self, failure: Failure) -> io::Error {
-        let failure = if failure.is_consequence() && self.link.is_removed() { Failure::Removed } else { failure };
-        let kind = if failure.is_consequence() { io::ErrorKind::UnexpectedEof } else { io::ErrorKind::ConnectionAborted };
+        let failure = if failure.is_consequence() && self.link.is_removed() {
+            Failure::Removed
+        } else {
+            failure
+        };
+        let kind = if failure.is_consequence() {
+            io::ErrorKind::UnexpectedEof
+        } else {
+            io::ErrorKind::ConnectionAborted
+        };
         io::Error::new(kind, failure.error())
     }
 
@@ -112,8 +138,8 @@ impl RdmaChannel {
         let mut is_over = false;
         let acted = self.act_until(&mut is_over);
         if is_over {
-            // Every slot of the transfer is the caller's again, whatever came behind its mark: no key may open one until it is offered or
-            // sent anew.
+            // Every slot of the transfer is the caller's again, whatever came behind its mark: no
+            // key may open one until it is offered or sent anew.
             self.link.close_keys();
         }
         acted
@@ -125,15 +151,25 @@ impl RdmaChannel {
             match output {
                 Output::Post { on, record } => self.link.post(on.0, &record.encode())?,
                 Output::Write { on, slot, len, to, immediate } => {
-                    self.link.write(on.0, slot.0, len, to.address, to.key, immediate.then_some(to.number))?;
+                    self.link.write(
+                        on.0,
+                        slot.0,
+                        len,
+                        to.address,
+                        to.key,
+                        immediate.then_some(to.number),
+                    )?;
                 }
-                Output::Read { on, slot, len, from } => self.link.read(on.0, slot.0, len, from.address, from.key)?,
+                Output::Read { on, slot, len, from } => {
+                    self.link.read(on.0, slot.0, len, from.address, from.key)?
+                }
                 Output::Taken => *is_over = true,
                 Output::Sent(slot) => self.sent.extend(self.link.release(slot.0)),
                 Output::Returned(slot) => self.unused.extend(self.link.release(slot.0)),
                 Output::Arrived { slot, len, header } => {
                     let (header, check) = self.read_header(&header)?;
-                    let bad = header.flags.contains(Flags::ERROR) || header.flags.contains(Flags::RESTART);
+                    let bad = header.flags.contains(Flags::ERROR)
+                        || header.flags.contains(Flags::RESTART);
                     if bad || header.flags.contains(Flags::EOF) || header.count != u64::from(len) {
                         return Err(io::Error::new(
                             io::ErrorKind::InvalidData,
@@ -170,13 +206,20 @@ impl RdmaChannel {
             return Ok((header, Some(check)));
         }
         let bytes: &[u8; HEADER_LEN] = header.as_bytes().try_into().map_err(|_| damaged())?;
-        Ok((Header::decode(bytes).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?, None))
+        Ok((
+            Header::decode(bytes)
+                .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?,
+            None,
+        ))
     }
 }
 
 fn lie(violation: Violation) -> io::Error {
     let error = Error::new(Fault::There, "rdma-broken", format!("data connection: {violation}"))
-        .hint("it breaks clauses V-3 to V-11 of docs/protocol.md: is it of another version? --channel tcp does without");
+        .hint(
+            "it breaks clauses V-3 to V-11 of docs/protocol.md: is it of another version? \
+            --channel tcp does without",
+        );
     io::Error::new(io::ErrorKind::InvalidData, error)
 }
 

@@ -1,4 +1,5 @@
-//! The beginning of a session: connecting, TLS, the login, and whether the server is the one that was meant.
+//! The beginning of a session: connecting, TLS, the login, and whether the server is the one that
+//! was meant.
 
 use super::{Control, closed};
 use crate::channels::trust::Trust;
@@ -17,8 +18,8 @@ use std::time::{Duration, Instant};
 const SPARSE_MARKERS: Duration = Duration::from_secs(15);
 
 impl Control {
-    /// Connects and logs in. The requests `ahead` go out as early as the server allows, to a Farline node together with the
-    /// login; their numbers come back.
+    /// Connects and logs in. The requests `ahead` go out as early as the server allows, to a
+    /// Farline node together with the login; their numbers come back.
     pub(in crate::client) async fn open(
         remote: &Remote,
         reach: &Reach,
@@ -27,20 +28,37 @@ impl Control {
         Control::connect(remote, reach, ahead, true).await
     }
 
-    /// The same for a session whose data connections another server opens or takes: it knows no key, and encrypts nothing.
-    pub(in crate::client) async fn open_for_another(remote: &Remote, reach: &Reach) -> Result<Control, Error> {
+    /// The same for a session whose data connections another server opens or takes: it knows no
+    /// key, and encrypts nothing.
+    pub(in crate::client) async fn open_for_another(
+        remote: &Remote,
+        reach: &Reach,
+    ) -> Result<Control, Error> {
         if remote.via == Via::Ssh {
-            return Err(Error::new(Fault::You, "third-party", format!("{remote} is reached over ssh, by this host alone"))
-                .hint("copy to this host first, or name nodes at both ends: farline://host/path"));
+            return Err(Error::new(
+                Fault::You,
+                "third-party",
+                format!("{remote} is reached over ssh, by this host alone"),
+            )
+            .hint("copy to this host first, or name nodes at both ends: farline://host/path"));
         }
         if remote.via != Via::Tcp && !reach.no_encrypt {
-            return Err(Error::new(Fault::Refused, "cannot-encrypt", "between two other hosts data is not encrypted")
-                .hint("let it go in the clear with --no-encrypt"));
+            return Err(Error::new(
+                Fault::Refused,
+                "cannot-encrypt",
+                "between two other hosts data is not encrypted",
+            )
+            .hint("let it go in the clear with --no-encrypt"));
         }
         Ok(Control::connect(remote, reach, Vec::new(), false).await?.0)
     }
 
-    async fn connect(remote: &Remote, reach: &Reach, ahead: Vec<Request>, keyed: bool) -> Result<(Control, Vec<u64>), Error> {
+    async fn connect(
+        remote: &Remote,
+        reach: &Reach,
+        ahead: Vec<Request>,
+        keyed: bool,
+    ) -> Result<(Control, Vec<u64>), Error> {
         let server = remote.server();
         let line = Line::open(remote, reach).await?;
         // Over ssh no address is known yet; what EPSV tells is the port alone.
@@ -48,8 +66,13 @@ impl Control {
         let config = ClientConfig {
             host: Some(host),
             known_farline: remote.farline && remote.via == Via::Tcp,
-            reply_timeout: reach.patience().map_or(Span::from_secs(u64::from(u32::MAX)), Span::from),
-            client_info: Some(format!("scheme=ftp;appname=\"farline\";appver=\"{}\";", env!("CARGO_PKG_VERSION"))),
+            reply_timeout: reach
+                .patience()
+                .map_or(Span::from_secs(u64::from(u32::MAX)), Span::from),
+            client_info: Some(format!(
+                "scheme=ftp;appname=\"farline\";appver=\"{}\";",
+                env!("CARGO_PKG_VERSION")
+            )),
             ..ClientConfig::default()
         };
         let session = ClientSession::new(config, Time::ZERO);
@@ -92,7 +115,8 @@ impl Control {
         }
         control.choose_store(remote);
         if reach.patience().is_some_and(|patience| patience < SPARSE_MARKERS) {
-            // A server that works says so every five seconds otherwise, and would be taken for silent.
+            // A server that works says so every five seconds otherwise, and would be taken for
+            // silent.
             let often = Command::TransferEvents { event: TransferEvent::Perf, seconds: 1 };
             control.try_request(Request::Exec(often));
         }
@@ -112,7 +136,9 @@ impl Control {
             match self.event_of(login).await? {
                 Event::Ready(features) => self.features = features,
                 Event::Done(_) => return Ok(()),
-                Event::Failed(error) => return Err(error.while_doing(format!("logging in at {}", self.server))),
+                Event::Failed(error) => {
+                    return Err(error.while_doing(format!("logging in at {}", self.server)));
+                }
                 _ => {}
             }
         }
@@ -130,20 +156,30 @@ impl Control {
         let auth = self.request(Request::Exec(Command::Auth("TLS".to_owned())));
         self.done(auth).await.map_err(|error| match error.fault {
             Fault::Between => error,
-            _ => Error::new(Fault::There, "no-tls", format!("{} offers no TLS: {}", self.server, error.message))
-                .hint("its operator can offer it: farline serve --tls; ftp:// goes without"),
+            _ => Error::new(
+                Fault::There,
+                "no-tls",
+                format!("{} offers no TLS: {}", self.server, error.message),
+            )
+            .hint("its operator can offer it: farline serve --tls; ftp:// goes without"),
         })?;
         let line = self.line.take().ok_or_else(closed)?;
         self.line = Some(line.start_tls(remote, trust).await?);
         Ok(())
     }
 
-    /// Checks that the server is what `remote` says, and that it gave its store; ends before any transfer may begin.
+    /// Checks that the server is what `remote` says, and that it gave its store; ends before any
+    /// transfer may begin.
     pub(in crate::client) async fn require(&mut self, remote: &Remote) -> Result<(), Error> {
-        let announced = |what: &str| self.features.parameters("FARLINE").any(|feature| feature == what);
+        let announced =
+            |what: &str| self.features.parameters("FARLINE").any(|feature| feature == what);
         if remote.farline && !announced("TREE") {
-            return Err(Error::new(Fault::There, "not-farline", format!("{} is no Farline node", self.server))
-                .hint("write ftp:// for other GridFTP servers"));
+            return Err(Error::new(
+                Fault::There,
+                "not-farline",
+                format!("{} is no Farline node", self.server),
+            )
+            .hint("write ftp:// for other GridFTP servers"));
         }
         let Some(store) = remote.store else { return Ok(()) };
         let (word, name) = match store {
@@ -151,8 +187,14 @@ impl Control {
             Diskless::Memory(_) => ("MEMORY", "?memory"),
         };
         if !announced(word) {
-            return Err(Error::new(Fault::Refused, "store-not-allowed", format!("{} does not allow {name}", self.server))
-                .hint("the node's operator can allow it: farline serve --allow-null --allow-memory SIZE"));
+            return Err(Error::new(
+                Fault::Refused,
+                "store-not-allowed",
+                format!("{} does not allow {name}", self.server),
+            )
+            .hint(
+                "the node's operator can allow it: farline serve --allow-null --allow-memory SIZE",
+            ));
         }
         match self.store.take() {
             Some(id) => self.done(id).await.map(drop),
@@ -160,10 +202,13 @@ impl Control {
         }
     }
 
-    /// Asks for the store without a disk that `remote` names, if it names one; [`Self::require`] learns whether it is had (S-1).
+    /// Asks for the store without a disk that `remote` names, if it names one; [`Self::require`]
+    /// learns whether it is had (S-1).
     fn choose_store(&mut self, remote: &Remote) {
         let Some(store) = remote.store else { return };
         let option = Opts::Farline { name: "store".to_owned(), value: store.to_string() };
-        self.store = Some(self.try_request(Request::ToFarline(Box::new(Request::Exec(Command::Options(option))))));
+        self.store = Some(
+            self.try_request(Request::ToFarline(Box::new(Request::Exec(Command::Options(option))))),
+        );
     }
 }

@@ -1,4 +1,5 @@
-//! Measured runs of a profile of RDMA, between two devices of this host: an end at each, and the wire between them.
+//! Measured runs of a profile of RDMA, between two devices of this host: an end at each, and the
+//! wire between them.
 
 use super::cross::Cross;
 use super::device::{Device, ends};
@@ -26,12 +27,17 @@ pub struct VerbsBench {
 }
 
 impl VerbsBench {
-    /// A bench between the devices at the two addresses of this machine, which `machine` describes, or the only two that there are.
-    /// `program` is the `farline` that runs ends; this process's own when `None`.
+    /// A bench between the devices at the two addresses of this machine, which `machine` describes,
+    /// or the only two that there are. `program` is the `farline` that runs ends; this process's
+    /// own when `None`.
     ///
     /// # Errors
     /// When there are no two such devices, or another profile is being measured.
-    pub fn open(asked: Option<(IpAddr, IpAddr)>, program: Option<PathBuf>, machine: Environment) -> Result<VerbsBench, Error> {
+    pub fn open(
+        asked: Option<(IpAddr, IpAddr)>,
+        program: Option<PathBuf>,
+        machine: Environment,
+    ) -> Result<VerbsBench, Error> {
         let (mut here, mut there) = ends(asked)?;
         let claim = claim("profile")?;
         let program = match program {
@@ -52,7 +58,14 @@ impl VerbsBench {
         let Environment { host, kernel, cpus, .. } = machine;
         let between = Between { near: here.told(), far: there.told(), host, kernel, cpus };
         let addresses = (here.address, there.address);
-        Ok(VerbsBench { near, far, wire: Wire::between(&here, &there), between, addresses, _claim: claim })
+        Ok(VerbsBench {
+            near,
+            far,
+            wire: Wire::between(&here, &there),
+            between,
+            addresses,
+            _claim: claim,
+        })
     }
 
     /// Where it measures.
@@ -72,8 +85,12 @@ impl VerbsBench {
     /// When the wire cannot be had, or an end is gone.
     pub fn run(&mut self, job: &Job) -> Result<Run, Error> {
         self.wire.set(job)?;
-        let cross = job.bottleneck.map(|bottleneck| (bottleneck.cross_bps, packet_of(job.size_bytes)));
-        let other = cross.filter(|(rate, _)| rate.as_bps() > 0).map(|(rate, len)| self.other(rate, len)).transpose()?;
+        let cross =
+            job.bottleneck.map(|bottleneck| (bottleneck.cross_bps, packet_of(job.size_bytes)));
+        let other = cross
+            .filter(|(rate, _)| rate.as_bps() > 0)
+            .map(|(rate, len)| self.other(rate, len))
+            .transpose()?;
         self.far.ask(job)?;
         self.near.ask(job)?;
         let (near, far) = (self.near.answer(), self.far.answer());
@@ -86,7 +103,13 @@ impl VerbsBench {
                 let errors = [near.err(), far.err()].into_iter().flatten();
                 let first = errors.min_by_key(|error| error.message.contains("says nothing"));
                 let why = first.map_or_else(|| "an end failed".to_owned(), |error| error.message);
-                Ok(Run { index: job.index, seed: job.seed, broken: true, invalid: Some(why), ..Run::default() })
+                Ok(Run {
+                    index: job.index,
+                    seed: job.seed,
+                    broken: true,
+                    invalid: Some(why),
+                    ..Run::default()
+                })
             }
         }
     }
@@ -111,9 +134,16 @@ struct Worker {
 
 impl Worker {
     fn start(command: &mut Command) -> Result<(Worker, Opened), Error> {
-        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().map_err(|error| failed("an end", &error))?;
+        let mut child = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .map_err(|error| failed("an end", &error))?;
         let stdin = child.stdin.take();
-        let stdout = child.stdout.take().ok_or_else(|| Error::new(Fault::Bug, "profile-end", "an end has no output"))?;
+        let stdout = child
+            .stdout
+            .take()
+            .ok_or_else(|| Error::new(Fault::Bug, "profile-end", "an end has no output"))?;
         let mut worker = Worker { child, stdin, stdout: BufReader::new(stdout) };
         let line = worker.line()?;
         // Its own words about a device that is not there are those for the user.
@@ -122,7 +152,8 @@ impl Worker {
     }
 
     fn ask(&mut self, job: &Job) -> Result<(), Error> {
-        let mut line = serde_json::to_vec(job).map_err(|error| Error::new(Fault::Bug, "profile-end", error.to_string()))?;
+        let mut line = serde_json::to_vec(job)
+            .map_err(|error| Error::new(Fault::Bug, "profile-end", error.to_string()))?;
         line.push(b'\n');
         match &mut self.stdin {
             Some(stdin) => stdin.write_all(&line).map_err(|error| failed("an end", &error)),
@@ -139,7 +170,9 @@ impl Worker {
     fn line(&mut self) -> Result<String, Error> {
         let mut line = String::new();
         match self.stdout.read_line(&mut line) {
-            Ok(0) => Err(Error::new(Fault::Here, GONE, "an end of the measurement ended without a word")),
+            Ok(0) => {
+                Err(Error::new(Fault::Here, GONE, "an end of the measurement ended without a word"))
+            }
             Ok(_) => Ok(line),
             Err(error) => Err(failed("an end", &error)),
         }

@@ -1,4 +1,5 @@
-//! RDMA devices as the kernel shows them: by which address one is found, over which interface it sends, and what it has counted.
+//! RDMA devices as the kernel shows them: by which address one is found, over which interface it
+//! sends, and what it has counted.
 
 use crate::channels::rdma::{DEVICES, ports};
 use farline_core::profile::verbs;
@@ -14,7 +15,8 @@ use std::time::Duration;
 pub(super) struct Device {
     pub(super) name: String,
     pub(super) address: IpAddr,
-    /// Its place in the port's table; 0 where that does not have it: InfiniBand, whose addresses are IPoIB's.
+    /// Its place in the port's table; 0 where that does not have it: InfiniBand, whose addresses
+    /// are IPoIB's.
     pub(super) gid_index: u8,
     /// The Ethernet interface beneath.
     pub(super) interface: Option<String>,
@@ -24,7 +26,11 @@ pub(super) struct Device {
 
 impl Device {
     pub(super) fn told(&self) -> verbs::Device {
-        verbs::Device { name: self.name.clone(), address: self.address.to_string(), software: self.software }
+        verbs::Device {
+            name: self.name.clone(),
+            address: self.address.to_string(),
+            software: self.software,
+        }
     }
 }
 
@@ -37,34 +43,67 @@ fn choose(found: Vec<Device>, asked: Option<(IpAddr, IpAddr)>) -> Result<(Device
     let at = |address: IpAddr| {
         let address = address.to_canonical();
         // InfiniBand's: the library finds its device.
-        let unknown = || Device { name: String::new(), address, gid_index: 0, interface: None, software: false };
+        let unknown = || Device {
+            name: String::new(),
+            address,
+            gid_index: 0,
+            interface: None,
+            software: false,
+        };
         found.iter().find(|device| device.address == address).cloned().unwrap_or_else(unknown)
     };
     if let Some((near, far)) = asked {
         return Ok((at(near), at(far)));
     }
-    let wrong = |message: String, hint: &str| Err(Error::new(Fault::You, "profile-devices", message).hint(hint.to_owned()));
+    let wrong = |message: String, hint: &str| {
+        Err(Error::new(Fault::You, "profile-devices", message).hint(hint.to_owned()))
+    };
     match &found[..] {
-        [] => Err(Error::new(Fault::Here, "no-rdma", "this host has no RDMA device with an address").hint(
-            "`rdma link` (iproute2) lists them; without a card, `rdma link add NAME type rxe netdev DEVICE` makes one of an Ethernet device",
+        [] => Err(Error::new(
+            Fault::Here,
+            "no-rdma",
+            "this host has no RDMA device with an \
+            address",
+        )
+        .hint(
+            "`rdma link` (iproute2) lists them; without a card, `rdma link add NAME type rxe \
+             netdev DEVICE` makes one of an Ethernet device",
         )),
         [near, far] => Ok((near.clone(), far.clone())),
         [one] => wrong(
-            format!("this host has one RDMA device with an address: {} at {}", one.name, one.address),
-            "a measurement has two ends: --ends ADDRESS,ADDRESS names them, and one device may be both",
+            format!(
+                "this host has one RDMA device with an address: {} at {}",
+                one.name, one.address
+            ),
+            "a measurement has two ends: --ends ADDRESS,ADDRESS names them, and one device may be \
+             both",
         ),
         many => {
-            let names: Vec<String> = many.iter().map(|device| format!("{} at {}", device.name, device.address)).collect();
-            wrong(format!("which two of {}?", names.join(", ")), "--ends ADDRESS,ADDRESS names them")
+            let names: Vec<String> = many
+                .iter()
+                .map(|device| format!("{} at {}", device.name, device.address))
+                .collect();
+            wrong(
+                format!("which two of {}?", names.join(", ")),
+                "--ends ADDRESS,ADDRESS names \
+                them",
+            )
         }
     }
 }
 
-/// The first address of each port that RoCE v2 or iWARP has, IPv4 before IPv6; link-local ones do not count.
+/// The first address of each port that RoCE v2 or iWARP has, IPv4 before IPv6; link-local ones do
+/// not count.
 fn all(devices: &Path) -> Vec<Device> {
     let first = |port: Port| {
-        let usable = |gid: &&Gid| gid.routable && !matches!(gid.address, IpAddr::V6(ip) if ip.is_unicast_link_local());
-        let Gid { index, address, .. } = *port.gids.iter().filter(usable).min_by_key(|gid| (gid.address.is_ipv6(), gid.index))?;
+        let usable = |gid: &&Gid| {
+            gid.routable && !matches!(gid.address, IpAddr::V6(ip) if ip.is_unicast_link_local())
+        };
+        let Gid { index, address, .. } = *port
+            .gids
+            .iter()
+            .filter(usable)
+            .min_by_key(|gid| (gid.address.is_ipv6(), gid.index))?;
         let place = devices.join(&port.device);
         let interface = read(&place.join(format!("ports/{}/gid_attrs/ndevs/{index}", port.number)));
         // Soft-RoCE names the interface that it was made of; soft-iWARP stands on no device.
@@ -84,16 +123,22 @@ pub(super) fn counted(device: &str, port: u8) -> Option<(u64, u64)> {
     let place = Path::new(DEVICES).join(device).join("ports").join(port.to_string());
     let number = |file: PathBuf| read(&file).parse::<u64>().ok();
     // Soft-RoCE's own, then those that the specification has of every port.
-    [("hw_counters/sent_pkts", "hw_counters/rcvd_pkts"), ("counters/port_xmit_packets", "counters/port_rcv_packets")]
-        .into_iter()
-        .find_map(|(sent, received)| number(place.join(sent)).zip(number(place.join(received))))
+    [
+        ("hw_counters/sent_pkts", "hw_counters/rcvd_pkts"),
+        ("counters/port_xmit_packets", "counters/port_rcv_packets"),
+    ]
+    .into_iter()
+    .find_map(|(sent, received)| number(place.join(sent)).zip(number(place.join(received))))
 }
 
-/// How long a port's counters may show what they were: the kernel asks the device anew after its `lifespan`, counted in ticks of
-/// its clock, the longest of which are 10 ms.
+/// How long a port's counters may show what they were: the kernel asks the device anew after its
+/// `lifespan`, counted in ticks of its clock, the longest of which are 10 ms.
 pub(super) fn staleness(device: &str, port: u8) -> Duration {
-    let lifespan = Path::new(DEVICES).join(device).join(format!("ports/{port}/hw_counters/lifespan"));
-    read(&lifespan).parse().map_or(Duration::ZERO, |ms: u64| Duration::from_millis(ms.min(1_000) + 20))
+    let lifespan =
+        Path::new(DEVICES).join(device).join(format!("ports/{port}/hw_counters/lifespan"));
+    read(&lifespan)
+        .parse()
+        .map_or(Duration::ZERO, |ms: u64| Duration::from_millis(ms.min(1_000) + 20))
 }
 
 #[cfg(test)]
@@ -122,18 +167,44 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let here = || all(folder.path());
         assert_eq!(choose(here(), None).expect_err("none").code, "no-rdma");
-        plant(folder.path(), "rxa", &[LOCAL, "0000:0000:0000:0000:0000:ffff:0a09:0101"], "4: ACTIVE");
+        plant(
+            folder.path(),
+            "rxa",
+            &[LOCAL, "0000:0000:0000:0000:0000:ffff:0a09:0101"],
+            "4: ACTIVE",
+        );
         plant(folder.path(), "dark", &["0000:0000:0000:0000:0000:ffff:0a09:0103"], "1: DOWN");
         let error = choose(here(), None).expect_err("one is no two");
-        assert!(error.code == "profile-devices" && error.hint.is_some_and(|hint| hint.contains("--ends")), "{}", error.message);
-        plant(folder.path(), "rxb", &[LOCAL, "0000:0000:0000:0000:0000:ffff:0a09:0102"], "4: ACTIVE");
+        assert!(
+            error.code == "profile-devices"
+                && error.hint.is_some_and(|hint| hint.contains("--ends")),
+            "{}",
+            error.message
+        );
+        plant(
+            folder.path(),
+            "rxb",
+            &[LOCAL, "0000:0000:0000:0000:0000:ffff:0a09:0102"],
+            "4: ACTIVE",
+        );
         let (near, far) = choose(here(), None).expect("two");
-        assert_eq!((near.name.as_str(), near.gid_index, near.interface.as_deref()), ("rxa", 1, Some("eth0")));
-        assert_eq!((far.name.as_str(), far.address.to_string(), far.software), ("rxb", "10.9.1.2".to_owned(), true));
+        assert_eq!(
+            (near.name.as_str(), near.gid_index, near.interface.as_deref()),
+            ("rxa", 1, Some("eth0"))
+        );
+        assert_eq!(
+            (far.name.as_str(), far.address.to_string(), far.software),
+            ("rxb", "10.9.1.2".to_owned(), true)
+        );
         plant(folder.path(), "rxc", &["0000:0000:0000:0000:0000:ffff:0a09:0104"], "4: ACTIVE");
         assert!(choose(here(), None).expect_err("which?").message.contains("rxc at 10.9.1.4"));
-        let named =
-            choose(here(), Some(("10.9.1.4".parse().expect("an address"), "::ffff:10.9.1.1".parse().expect("an address"))));
+        let named = choose(
+            here(),
+            Some((
+                "10.9.1.4".parse().expect("an address"),
+                "::ffff:10.9.1.1".parse().expect("an address"),
+            )),
+        );
         let (near, far) = named.expect("named");
         assert_eq!((near.name.as_str(), far.name.as_str()), ("rxc", "rxa"));
     }

@@ -36,7 +36,8 @@ pub(super) fn ping(pairs: &mut Pairs, talk: &mut Talk, job: &Job) -> Result<End,
     over(talk)?;
     other_over(talk)?;
     took.sort();
-    end.round_trip_ns = took.get(took.len() / 2).map(|median| Span::from_nanos(median.as_nanos() as u64));
+    end.round_trip_ns =
+        took.get(took.len() / 2).map(|median| Span::from_nanos(median.as_nanos() as u64));
     Ok(end)
 }
 
@@ -45,7 +46,8 @@ enum Answer {
     Broken(String),
 }
 
-/// Waits for the message that comes back, and for the own one to be sent: the order does not matter.
+/// Waits for the message that comes back, and for the own one to be sent: the order does not
+/// matter.
 fn answer(pairs: &mut Pairs, until: Instant) -> std::io::Result<Option<Answer>> {
     let (mut done, mut sent, mut came) = (Vec::new(), false, None);
     while !sent || came.is_none() {
@@ -84,7 +86,9 @@ pub(super) fn pong(pairs: &mut Pairs, talk: &mut Talk) -> Result<End, Error> {
                         pairs.post(on, Verb::Send, 1)?;
                     }
                     Done::Sent(_) => end.done += 1,
-                    Done::Failed(failure) => return Err(std::io::Error::other(failure.to_string())),
+                    Done::Failed(failure) => {
+                        return Err(std::io::Error::other(failure.to_string()));
+                    }
                 }
             }
             Ok(())

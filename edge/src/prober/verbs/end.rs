@@ -1,4 +1,5 @@
-//! One end of a measurement of verbs: it connects for each run anew, moves its messages, and says what it saw.
+//! One end of a measurement of verbs: it connects for each run anew, moves its messages, and says
+//! what it saw.
 
 use super::device::{counted, staleness};
 use super::echo;
@@ -13,7 +14,8 @@ use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
-/// Datagrams that may come before they are taken: as many as soft-RoCE takes in a burst between two looks.
+/// Datagrams that may come before they are taken: as many as soft-RoCE takes in a burst between two
+/// looks.
 const DATAGRAMS: usize = 512;
 /// Receives for messages that come one after the other.
 const PINGS: usize = 4;
@@ -32,7 +34,8 @@ enum Side {
 }
 
 impl VerbsEnd {
-    /// The end that waits for the other one at `address`, its device's own, which is number `gid_index` in the device's table.
+    /// The end that waits for the other one at `address`, its device's own, which is number
+    /// `gid_index` in the device's table.
     ///
     /// # Errors
     /// When there is no such device, or nobody may listen there.
@@ -43,7 +46,13 @@ impl VerbsEnd {
                 // For a listening socket this bounds accept (socket(7)).
                 SockRef::from(&listener).set_read_timeout(Some(PATIENCE)).map(|()| listener)
             })
-            .map_err(|error| Error::new(Fault::Here, "profile-listen", format!("listening on {address}: {error}")))?;
+            .map_err(|error| {
+                Error::new(
+                    Fault::Here,
+                    "profile-listen",
+                    format!("listening on {address}: {error}"),
+                )
+            })?;
         Ok(VerbsEnd { station, side: Side::Far(listener) })
     }
 
@@ -76,12 +85,17 @@ impl VerbsEnd {
         let rtt = Duration::from_nanos(job.rtt_ns.as_nanos());
         let longest = Duration::from_secs_f64(job.most_s) + rtt * 8;
         let stream = self.meet().map_err(|error| {
-            Error::new(Fault::Between, "profile-silent", format!("the ends of the measurement do not meet: {error}"))
-                .hint("is the path up? `ping` the other end")
+            Error::new(
+                Fault::Between,
+                "profile-silent",
+                format!("the ends of the measurement do not meet: {error}"),
+            )
+            .hint("is the path up? `ping` the other end")
         })?;
         let mut talk = Talk::over(stream, longest).map_err(|error| here(&error))?;
         let began = Instant::now();
-        let mut pairs = Pairs::new(&self.station, self.plan(job)).map_err(|error| locked(job, &error))?;
+        let mut pairs =
+            Pairs::new(&self.station, self.plan(job)).map_err(|error| locked(job, &error))?;
         let bytes = pattern(job);
         pairs.fill(&bytes);
         let peer = self.connect(&mut pairs, &mut talk, job, PATIENCE + rtt * 8)?;
@@ -99,7 +113,8 @@ impl VerbsEnd {
         };
         // A short run ends before what was read at its beginning is old.
         std::thread::sleep(staleness(self.station.device(), self.station.port()));
-        let packets = before.zip(count()).map(|(before, after)| (after.0 - before.0, after.1 - before.1));
+        let packets =
+            before.zip(count()).map(|(before, after)| (after.0 - before.0, after.1 - before.1));
         let filled = match (job.transport, job.way) {
             (Transport::Ud, _) | (_, Way::RoundTrip) => false,
             // The other end's writes fill this end's target, this end's reads its own.
@@ -129,19 +144,39 @@ impl VerbsEnd {
         let depth = usize::try_from(job.depth).unwrap_or(1).max(PINGS);
         // Datagrams have one queue pair an end.
         let pairs = if datagrams { 1 } else { job.queue_pairs };
-        Plan { pairs, datagrams, depth, receives, size: usize::try_from(job.size_bytes.0).unwrap_or(1).max(1) }
+        Plan {
+            pairs,
+            datagrams,
+            depth,
+            receives,
+            size: usize::try_from(job.size_bytes.0).unwrap_or(1).max(1),
+        }
     }
 
     /// Connects, as the run asks: datagrams have only their addresses to exchange.
-    fn connect(&self, pairs: &mut Pairs, talk: &mut Talk, job: &Job, timeout: Duration) -> Result<Address, Error> {
+    fn connect(
+        &self,
+        pairs: &mut Pairs,
+        talk: &mut Talk,
+        job: &Job,
+        timeout: Duration,
+    ) -> Result<Address, Error> {
         let exchanged = job.setup == Setup::Exchange || job.transport == Transport::Ud;
         if exchanged && self.station.is_iwarp() {
-            return Err(Error::new(Fault::You, "profile-devices", "iWARP has no datagrams, and only rdma_cm connects it")
-                .hint("measure rc or read, connected by rdma_cm"));
+            return Err(Error::new(
+                Fault::You,
+                "profile-devices",
+                "iWARP has no datagrams, and only rdma_cm connects it",
+            )
+            .hint("measure rc or read, connected by rdma_cm"));
         }
         let failed = |error: io::Error| {
-            Error::new(Fault::Between, "no-rdma-path", format!("no RDMA connection between the devices: {error}"))
-                .hint("`rdma link` shows whether both ports are up")
+            Error::new(
+                Fault::Between,
+                "no-rdma-path",
+                format!("no RDMA connection between the devices: {error}"),
+            )
+            .hint("`rdma link` shows whether both ports are up")
         };
         if exchanged {
             pairs.prepare(&self.station).map_err(failed)?;
@@ -149,7 +184,9 @@ impl VerbsEnd {
         let own = pairs.address(&self.station, job.seed as u32);
         let peer: Address = talk.swap(&own)?;
         match &self.side {
-            _ if exchanged => pairs.join(&self.station, &own, &peer, job.setup.timeout_exponent()).map_err(failed)?,
+            _ if exchanged => pairs
+                .join(&self.station, &own, &peer, job.setup.timeout_exponent())
+                .map_err(failed)?,
             Side::Near(to) => pairs.dial(to.ip(), &own, &peer, timeout)?,
             Side::Far(_) => pairs.answer(&self.station, &peer, timeout).map_err(failed)?,
         }
@@ -174,6 +211,10 @@ fn here(error: &io::Error) -> Error {
 }
 
 fn locked(job: &Job, error: &io::Error) -> Error {
-    Error::new(Fault::Here, "locked-memory", format!("the device has no room for messages of {}: {error}", job.size_bytes))
-        .hint("raise the limit of locked memory (`ulimit -l`), or measure smaller messages")
+    Error::new(
+        Fault::Here,
+        "locked-memory",
+        format!("the device has no room for messages of {}: {error}", job.size_bytes),
+    )
+    .hint("raise the limit of locked memory (`ulimit -l`), or measure smaller messages")
 }

@@ -8,9 +8,11 @@ use std::hint::spin_loop;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
-/// How long an end looks for news before it sleeps until there are some: waking up takes longer than a message across a room.
+/// How long an end looks for news before it sleeps until there are some: waking up takes longer
+/// than a message across a room.
 const SPIN: Duration = Duration::from_micros(50);
-/// How long after the last of them datagrams may still come, beyond a round trip, when their sender has finished.
+/// How long after the last of them datagrams may still come, beyond a round trip, when their sender
+/// has finished.
 const QUIET: Duration = Duration::from_millis(100);
 
 /// What this end does in a run.
@@ -49,7 +51,12 @@ pub(super) fn other_over(talk: &mut Talk) -> Result<(), Error> {
 }
 
 /// Takes news, or waits for some: from the device, and from the peer when `talk` is given.
-pub(super) fn news(pairs: &mut Pairs, into: &mut Vec<Done>, talk: Option<&Talk>, most: Duration) -> std::io::Result<()> {
+pub(super) fn news(
+    pairs: &mut Pairs,
+    into: &mut Vec<Done>,
+    talk: Option<&Talk>,
+    most: Duration,
+) -> std::io::Result<()> {
     let spun = Instant::now() + SPIN.min(most);
     loop {
         if pairs.poll(into)? || talk.is_some_and(Talk::has_news) {
@@ -63,11 +70,17 @@ pub(super) fn news(pairs: &mut Pairs, into: &mut Vec<Done>, talk: Option<&Talk>,
     pairs.wait(into, talk.map(Talk::as_fd), most)
 }
 
-/// Sends the messages of `job`, at most its depth of them unacknowledged on each queue pair, and counts what comes.
+/// Sends the messages of `job`, at most its depth of them unacknowledged on each queue pair, and
+/// counts what comes.
 ///
 /// # Errors
 /// When the other end is gone; what breaks the connection is part of the answer.
-pub(super) fn stream(pairs: &mut Pairs, talk: &mut Talk, job: &Job, part: Part) -> Result<End, Error> {
+pub(super) fn stream(
+    pairs: &mut Pairs,
+    talk: &mut Talk,
+    job: &Job,
+    part: Part,
+) -> Result<End, Error> {
     let mut flow = Flow::new(job, part);
     if part.sends && pairs.is_iwarp() && verb(job) == Verb::Write {
         flow.fence = Fence::Due;
@@ -161,7 +174,9 @@ impl Flow<'_> {
     /// Whether the other end's datagrams have all come, or no more will, once it has finished.
     fn is_quiet(&self) -> bool {
         let rtt = Duration::from_nanos(self.job.rtt_ns.as_nanos());
-        !self.part.expects || self.end.arrived >= self.job.messages || self.last.elapsed() >= QUIET + rtt
+        !self.part.expects
+            || self.end.arrived >= self.job.messages
+            || self.last.elapsed() >= QUIET + rtt
     }
 
     fn step(&mut self, pairs: &mut Pairs, talk: &Talk, said: bool) -> std::io::Result<()> {
@@ -197,7 +212,8 @@ impl Flow<'_> {
         Ok(())
     }
 
-    /// Hands over what depth and pace allow; answers how long nothing more can be handed over without news.
+    /// Hands over what depth and pace allow; answers how long nothing more can be handed over
+    /// without news.
     fn post(&mut self, pairs: &mut Pairs) -> std::io::Result<Duration> {
         let usual = Duration::from_millis(20);
         if !self.part.sends || Instant::now() >= self.deadline || self.fence == Fence::Asked {

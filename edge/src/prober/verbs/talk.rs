@@ -26,7 +26,8 @@ impl Talk {
     }
 
     pub(super) fn say(&mut self, what: &impl Serialize) -> Result<(), Error> {
-        let mut line = serde_json::to_vec(what).map_err(|error| Error::new(Fault::Bug, "profile-end", error.to_string()))?;
+        let mut line = serde_json::to_vec(what)
+            .map_err(|error| Error::new(Fault::Bug, "profile-end", error.to_string()))?;
         line.push(b'\n');
         self.stream.get_mut().write_all(&line).map_err(|error| gone(&error))
     }
@@ -57,7 +58,8 @@ impl Talk {
     pub(super) fn has_news(&self) -> bool {
         let mut watched = [PollFd::new(self.stream.get_ref(), PollFlags::IN)];
         let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
-        !self.stream.buffer().is_empty() || poll(&mut watched, Some(&at_once)).is_ok_and(|ready| ready > 0)
+        !self.stream.buffer().is_empty()
+            || poll(&mut watched, Some(&at_once)).is_ok_and(|ready| ready > 0)
     }
 }
 
@@ -68,6 +70,10 @@ impl AsFd for Talk {
 }
 
 fn gone(error: &io::Error) -> Error {
-    Error::new(Fault::Between, "profile-silent", format!("the other end of the measurement says nothing: {error}"))
-        .hint("is the path up? `ping` the other end")
+    Error::new(
+        Fault::Between,
+        "profile-silent",
+        format!("the other end of the measurement says nothing: {error}"),
+    )
+    .hint("is the path up? `ping` the other end")
 }

@@ -1,7 +1,9 @@
-//! What lies between two devices in software: a delay, and the rate and queue of a long haul, by the kernel's traffic control.
+//! What lies between two devices in software: a delay, and the rate and queue of a long haul, by
+//! the kernel's traffic control.
 //!
-//! Soft-RoCE cannot run over Farline's own link: it wants an Ethernet device, and Linux looks up its routes in the first network namespace
-//! alone. So the delay is netem's, on the virtual interfaces beneath the devices, and goes when the measurement ends.
+//! Soft-RoCE cannot run over Farline's own link: it wants an Ethernet device, and Linux looks up
+//! its routes in the first network namespace alone. So the delay is netem's, on the virtual
+//! interfaces beneath the devices, and goes when the measurement ends.
 
 use super::device::Device;
 use farline_core::profile::verbs::{Bottleneck, Job};
@@ -11,7 +13,8 @@ use std::process::Command;
 
 /// Packets that may be on their way: the default of 1000 would be the limit of most paths.
 const LIMIT: u64 = 100_000;
-/// Payload of soft-RoCE's largest packet, and what lies around it on the interface: Ethernet, IPv4, UDP, base transport, address, check.
+/// Payload of soft-RoCE's largest packet, and what lies around it on the interface: Ethernet, IPv4,
+/// UDP, base transport, address, check.
 const PACKET: (u64, u64) = (4_096, 14 + 20 + 8 + 12 + 16 + 4);
 
 /// The wire between two devices.
@@ -38,11 +41,12 @@ impl Wire {
         Wire { ends: [near.clone(), far.clone()], now: Shape::default() }
     }
 
-    /// Has a round trip take as much longer than it does by itself as `job` says, half of it each way; and what leaves the near end pass
-    /// its bottleneck.
+    /// Has a round trip take as much longer than it does by itself as `job` says, half of it each
+    /// way; and what leaves the near end pass its bottleneck.
     ///
     /// # Errors
-    /// When the devices are no software over virtual interfaces, whose packets the kernel could hold back, or `tc` is missing.
+    /// When the devices are no software over virtual interfaces, whose packets the kernel could
+    /// hold back, or `tc` is missing.
     pub(super) fn set(&mut self, job: &Job) -> Result<(), Error> {
         let bottleneck = job.bottleneck.map(|bottleneck| (bottleneck, packet_of(job.size_bytes)));
         let shape = Shape { rtt: job.rtt_ns, bottleneck };
@@ -58,13 +62,18 @@ impl Wire {
             }
             let one_way = Span::from_nanos(shape.rtt.as_nanos() / 2);
             let delay = format!("{}us", one_way.as_nanos().div_ceil(1_000));
-            let mut words = ["qdisc", "replace", "dev", interface, "root", "netem", "delay", &delay].map(str::to_owned).to_vec();
+            let mut words =
+                ["qdisc", "replace", "dev", interface, "root", "netem", "delay", &delay]
+                    .map(str::to_owned)
+                    .to_vec();
             let mut limit = LIMIT;
             if let Some((bottleneck, packet)) = bottleneck {
                 words.extend(["rate".to_owned(), format!("{}bit", bottleneck.rate_bps.as_bps())]);
-                // netem counts what is on its way with what waits; all packets are of one size here.
+                // netem counts what is on its way with what waits; all packets are of one size
+                // here.
                 let under_way = bottleneck.rate_bps.as_bps() as f64 * one_way.as_secs_f64() / 8.0;
-                limit = ((under_way + bottleneck.queue_bytes.0 as f64) / packet as f64).ceil() as u64;
+                limit =
+                    ((under_way + bottleneck.queue_bytes.0 as f64) / packet as f64).ceil() as u64;
             }
             words.extend(["limit".to_owned(), limit.max(1).to_string()]);
             run(&words)?;
@@ -91,7 +100,8 @@ fn interface(device: &Device) -> Result<&str, Error> {
             Fault::You,
             "profile-path",
             format!(
-                "nothing here holds back the packets of the device at {}: only those of a device in software over a virtual interface",
+                "nothing here holds back the packets of the device at {}: only those of a device \
+                 in software over a virtual interface",
                 device.address
             ),
         )
@@ -106,10 +116,13 @@ fn clear(interface: &str) {
 
 fn run(words: &[String]) -> Result<(), Error> {
     let failed = |why: String| {
-        Error::new(Fault::Here, "profile-wire", format!("tc {}: {why}", words.join(" ")))
-            .hint("the delay between devices in software needs tc (iproute2), the kernel's sch_netem and root")
+        Error::new(Fault::Here, "profile-wire", format!("tc {}: {why}", words.join(" "))).hint(
+            "the delay between devices in software needs tc (iproute2), the kernel's \
+                sch_netem and root",
+        )
     };
-    let done = Command::new("tc").args(words).output().map_err(|error| failed(error.to_string()))?;
+    let done =
+        Command::new("tc").args(words).output().map_err(|error| failed(error.to_string()))?;
     match done.status.success() {
         true => Ok(()),
         false => Err(failed(String::from_utf8_lossy(&done.stderr).trim().to_owned())),

@@ -6,7 +6,10 @@ use crate::stores::walk::is_special;
 use crate::sys::lock::lock;
 use farline_core::transfer::{Digests, Entry, EntryKind, Verdict};
 use farline_core::units::{Error, Fault};
-use rustix::fs::{AtFlags, Mode, OFlags, Timespec, Timestamps, UTIME_OMIT, openat, renameat, symlinkat, unlinkat, utimensat};
+use rustix::fs::{
+    AtFlags, Mode, OFlags, Timespec, Timestamps, UTIME_OMIT, openat, renameat, symlinkat, unlinkat,
+    utimensat,
+};
 use std::ffi::OsStr;
 use std::fs::{File, Permissions};
 use std::io;
@@ -29,7 +32,8 @@ pub struct Landed {
 }
 
 impl PosixSink {
-    /// Lands every file whose digest is what the sender says (`verdicts`, by entry), or every file when there are none.
+    /// Lands every file whose digest is what the sender says (`verdicts`, by entry), or every file
+    /// when there are none.
     pub fn land(&self, check: Option<(&[Verdict], &Digests)>) -> Landed {
         self.landed.store(true, Ordering::Release);
         let mut landed = Landed::default();
@@ -51,11 +55,15 @@ impl PosixSink {
         }
         let mut good = Vec::new();
         let left = lock(&self.left).clone();
-        for (index, entry) in self.layout.entries().iter().enumerate().filter(|(index, _)| !left.contains(index)) {
+        for (index, entry) in
+            self.layout.entries().iter().enumerate().filter(|(index, _)| !left.contains(index))
+        {
             let ready = match entry.kind {
                 EntryKind::Directory => Ok(()),
                 EntryKind::Symlink { .. } => Ok(()),
-                EntryKind::File { .. } => check_digest(index, check).and_then(|()| self.complete(index, entry)),
+                EntryKind::File { .. } => {
+                    check_digest(index, check).and_then(|()| self.complete(index, entry))
+                }
             };
             match ready {
                 Ok(()) => good.push(entry),
@@ -65,7 +73,8 @@ impl PosixSink {
                 }
             }
         }
-        let files = good.iter().filter(|entry| matches!(entry.kind, EntryKind::File { .. })).count();
+        let files =
+            good.iter().filter(|entry| matches!(entry.kind, EntryKind::File { .. })).count();
         let together = files >= SYNC_TOGETHER;
         if together && let Err(error) = self.sync_all() {
             landed.failures.push((self.start.clone(), error));
@@ -98,16 +107,19 @@ impl PosixSink {
         if !self.metadata || self.in_place.is_some() {
             return Ok(());
         }
-        let failed = |error: io::Error| storage_error("set mode and time of", &self.path(entry), &error);
+        let failed =
+            |error: io::Error| storage_error("set mode and time of", &self.path(entry), &error);
         // Set-user-id and its kin do not cross machines.
         file.set_permissions(Permissions::from_mode(entry.mode & 0o777)).map_err(failed)?;
         rustix::fs::futimens(file, &times(entry)).map_err(|errno| failed(errno.into()))
     }
 
-    /// Makes sure that the temporary file is there with its metadata, also when no byte of it ever came.
+    /// Makes sure that the temporary file is there with its metadata, also when no byte of it ever
+    /// came.
     fn complete(&self, index: usize, entry: &Entry) -> Result<(), Error> {
         // Of one that was whole before a crash nobody knows whether its metadata is durable.
-        let again = lock(&self.resumed).contains_key(&index) || lock(&self.reopened).contains(&index);
+        let again =
+            lock(&self.resumed).contains_key(&index) || lock(&self.reopened).contains(&index);
         if entry.is_empty() || again {
             let file = self.create(index, entry)?;
             self.set_metadata(entry, &file)?;
@@ -125,81 +137,110 @@ impl PosixSink {
                 let (folder, name, temporary) = self.place(entry)?;
                 let at = OsStr::from_bytes(&temporary);
                 let _ = unlinkat(&folder, at, AtFlags::empty());
-                let made = symlinkat(OsStr::from_bytes(target), &folder, at)
-                    .and_then(|()| utimensat(&folder, at, &times(entry), AtFlags::SYMLINK_NOFOLLOW));
+                let made = symlinkat(OsStr::from_bytes(target), &folder, at).and_then(|()| {
+                    utimensat(&folder, at, &times(entry), AtFlags::SYMLINK_NOFOLLOW)
+                });
                 made.map_err(|errno| failed(errno.into()))?;
                 (folder, name, temporary)
             }
         };
         if is_special(&folder, &name) {
-            let message = format!("{} is a device, FIFO or socket and is not replaced", String::from_utf8_lossy(&path));
+            let message = format!(
+                "{} is a device, FIFO or socket and is not replaced",
+                String::from_utf8_lossy(&path)
+            );
             return Err(Error::new(Fault::You, "special-file", message));
         }
         let is_file = matches!(entry.kind, EntryKind::File { .. });
         let (from, to) = (OsStr::from_bytes(&temporary), OsStr::from_bytes(&name));
         if sync && is_file {
             let flags = OFlags::WRONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-            let file = openat(&folder, from, flags, Mode::empty()).map(File::from).map_err(|errno| failed(errno.into()))?;
+            let file = openat(&folder, from, flags, Mode::empty())
+                .map(File::from)
+                .map_err(|errno| failed(errno.into()))?;
             file.sync_all().map_err(failed)?;
         }
         renameat(&folder, from, &folder, to).map_err(|errno| failed(errno.into()))?;
         if sync && is_file {
             let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-            let folder = openat(&folder, c".", flags, Mode::empty()).map(File::from).map_err(|errno| failed(errno.into()))?;
+            let folder = openat(&folder, c".", flags, Mode::empty())
+                .map(File::from)
+                .map_err(|errno| failed(errno.into()))?;
             folder.sync_all().map_err(failed)?;
         }
         Ok(())
     }
 
-    /// Modes and times of folders come last: writing into a folder changes its time and needs its write bit.
+    /// Modes and times of folders come last: writing into a folder changes its time and needs its
+    /// write bit.
     fn finish_folders(&self, landed: &mut Landed) {
         if !self.metadata {
             return;
         }
-        for entry in self.layout.entries().iter().rev().filter(|entry| entry.kind == EntryKind::Directory) {
+        for entry in
+            self.layout.entries().iter().rev().filter(|entry| entry.kind == EntryKind::Directory)
+        {
             let path = self.path(entry);
-            let set = self.root.open_beneath(&path, OFlags::RDONLY | OFlags::DIRECTORY, 0).and_then(|fd| {
-                let file = File::from(fd);
-                // The root of a copy may be a folder that was there before and belongs to others.
-                if !entry.path.is_empty() {
-                    file.set_permissions(Permissions::from_mode(entry.mode & 0o777))?;
-                }
-                Ok(rustix::fs::futimens(&file, &times(entry))?)
-            });
+            let set = self
+                .root
+                .open_beneath(&path, OFlags::RDONLY | OFlags::DIRECTORY, 0)
+                .and_then(|fd| {
+                    let file = File::from(fd);
+                    // The root of a copy may be a folder that was there before and belongs to
+                    // others.
+                    if !entry.path.is_empty() {
+                        file.set_permissions(Permissions::from_mode(entry.mode & 0o777))?;
+                    }
+                    Ok(rustix::fs::futimens(&file, &times(entry))?)
+                });
             // A folder above the copy that is not ours keeps its time: the copy itself is whole.
             if let Err(error) = set
                 && !entry.path.is_empty()
             {
-                landed.failures.push((entry.path.clone(), storage_error("set mode and time of", &path, &error)));
+                landed.failures.push((
+                    entry.path.clone(),
+                    storage_error("set mode and time of", &path, &error),
+                ));
             }
         }
     }
 
     fn sync_all(&self) -> Result<(), Error> {
-        let synced =
-            self.root.open_beneath(b"", OFlags::RDONLY | OFlags::DIRECTORY, 0).and_then(|fd| Ok(rustix::fs::syncfs(&fd)?));
+        let synced = self
+            .root
+            .open_beneath(b"", OFlags::RDONLY | OFlags::DIRECTORY, 0)
+            .and_then(|fd| Ok(rustix::fs::syncfs(&fd)?));
         synced.map_err(|error| storage_error("make durable", &self.start, &error))
     }
 }
 
-pub(in crate::stores) fn check_digest(index: usize, check: Option<(&[Verdict], &Digests)>) -> Result<(), Error> {
+pub(in crate::stores) fn check_digest(
+    index: usize,
+    check: Option<(&[Verdict], &Digests)>,
+) -> Result<(), Error> {
     let Some((verdicts, digests)) = check else { return Ok(()) };
     match (verdicts.get(index), digests.digest(index)) {
         (Some(Verdict::Read(sent)), Some(got)) if *sent == got => Ok(()),
         // Each block was compared when it came, in this run or before.
         (Some(Verdict::Part), Some(_)) if digests.is_vouched(index) => Ok(()),
         (Some(Verdict::Uncomputed), _) if !digests.are_computed() => Ok(()),
-        (Some(Verdict::Unreadable), _) => {
-            Err(Error::new(Fault::There, "source-unreadable", "the sender could not read the file whole")
-                .hint("see the sender's own message; copy the file again"))
-        }
-        (Some(Verdict::Read(_)), _) => {
-            Err(Error::new(Fault::Between, "digest-mismatch", "the BLAKE3 digest of what arrived differs from what was sent")
-                .hint("memory, a network card or a middlebox changed bytes; copy the file again"))
-        }
-        (Some(Verdict::Part | Verdict::Uncomputed) | None, _) => {
-            Err(Error::new(Fault::There, "digest-missing", "the sender said no digest for the file"))
-        }
+        (Some(Verdict::Unreadable), _) => Err(Error::new(
+            Fault::There,
+            "source-unreadable",
+            "the sender could not read the file whole",
+        )
+        .hint("see the sender's own message; copy the file again")),
+        (Some(Verdict::Read(_)), _) => Err(Error::new(
+            Fault::Between,
+            "digest-mismatch",
+            "the BLAKE3 digest of what arrived differs from what was sent",
+        )
+        .hint("memory, a network card or a middlebox changed bytes; copy the file again")),
+        (Some(Verdict::Part | Verdict::Uncomputed) | None, _) => Err(Error::new(
+            Fault::There,
+            "digest-missing",
+            "the sender said no digest for the file",
+        )),
     }
 }
 
@@ -208,5 +249,8 @@ fn times(entry: &Entry) -> Timestamps {
         tv_sec: entry.modified_ns.div_euclid(1_000_000_000),
         tv_nsec: entry.modified_ns.rem_euclid(1_000_000_000) as _,
     };
-    Timestamps { last_access: Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT as _ }, last_modification: modified }
+    Timestamps {
+        last_access: Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT as _ },
+        last_modification: modified,
+    }
 }

@@ -15,11 +15,20 @@ pub(super) struct Opaque {
 pub(super) struct Context {
     pub(super) device: *mut Opaque,
     pub(super) before_poll_cq: [*mut c_void; 11],
-    pub(super) poll_cq: Option<unsafe extern "C" fn(*mut CompletionQueue, c_int, *mut WorkCompletion) -> c_int>,
+    pub(super) poll_cq:
+        Option<unsafe extern "C" fn(*mut CompletionQueue, c_int, *mut WorkCompletion) -> c_int>,
     pub(super) req_notify_cq: Option<unsafe extern "C" fn(*mut CompletionQueue, c_int) -> c_int>,
     pub(super) before_post_send: [*mut c_void; 12],
-    pub(super) post_send: Option<unsafe extern "C" fn(*mut QueuePair, *mut SendRequest, *mut *mut SendRequest) -> c_int>,
-    pub(super) post_recv: Option<unsafe extern "C" fn(*mut QueuePair, *mut ReceiveRequest, *mut *mut ReceiveRequest) -> c_int>,
+    pub(super) post_send: Option<
+        unsafe extern "C" fn(*mut QueuePair, *mut SendRequest, *mut *mut SendRequest) -> c_int,
+    >,
+    pub(super) post_recv: Option<
+        unsafe extern "C" fn(
+            *mut QueuePair,
+            *mut ReceiveRequest,
+            *mut *mut ReceiveRequest,
+        ) -> c_int,
+    >,
 }
 
 /// The head of `struct ibv_cq`.
@@ -234,7 +243,8 @@ pub(super) const DONE_RECEIVE_WITH_IMMEDIATE: c_uint = 129;
 pub(super) const ACCESS_LOCAL_WRITE: c_int = 1;
 pub(super) const ACCESS_REMOTE_WRITE: c_int = 2;
 pub(super) const ACCESS_REMOTE_READ: c_int = 4;
-/// `RDMA_MAX_RESP_RES`, `RDMA_MAX_INIT_DEPTH`: as many RDMA READs at once as the device can have, and no more than the peer asks for.
+/// `RDMA_MAX_RESP_RES`, `RDMA_MAX_INIT_DEPTH`: as many RDMA READs at once as the device can have,
+/// and no more than the peer asks for.
 pub(super) const MOST_READS: u8 = 0xff;
 /// `RDMA_PS_TCP`.
 pub(super) const PORT_SPACE_TCP: c_uint = 0x0106;

@@ -29,7 +29,14 @@ impl Id {
         let (library, events) = (library()?, Events::new()?);
         let mut raw = std::ptr::null_mut();
         // SAFETY: the channel is open; the identifier is written before the call returns.
-        let done = unsafe { (library.rdma_create_id)(events.raw.as_ptr(), &raw mut raw, std::ptr::null_mut(), PORT_SPACE_TCP) };
+        let done = unsafe {
+            (library.rdma_create_id)(
+                events.raw.as_ptr(),
+                &raw mut raw,
+                std::ptr::null_mut(),
+                PORT_SPACE_TCP,
+            )
+        };
         match NonNull::new(raw) {
             Some(raw) if done == 0 => Ok(Id { library, raw, events }),
             _ => Err(no_device()),
@@ -42,7 +49,9 @@ impl Id {
         let at = SockAddr::from(SocketAddr::new(ip, 0));
         let bound = (|| {
             // SAFETY: the identifier is new, and the address is read before the call returns.
-            by_errno(unsafe { (id.library.rdma_bind_addr)(id.raw.as_ptr(), at.as_ptr().cast_mut().cast()) })?;
+            by_errno(unsafe {
+                (id.library.rdma_bind_addr)(id.raw.as_ptr(), at.as_ptr().cast_mut().cast())
+            })?;
             if id.context().is_none() && !ip.is_unspecified() {
                 return Err(io::ErrorKind::AddrNotAvailable.into());
             }
@@ -84,7 +93,9 @@ impl Id {
         let context = self.context()?;
         let mut attributes = PortAttributes::default();
         // SAFETY: the device is open and the structure has room for what the call fills in.
-        let failed = unsafe { (self.library.ibv_query_port)(context.as_ptr(), self.port_number(), &raw mut attributes) };
+        let failed = unsafe {
+            (self.library.ibv_query_port)(context.as_ptr(), self.port_number(), &raw mut attributes)
+        };
         (failed == 0).then_some(attributes)
     }
 
@@ -103,19 +114,30 @@ impl Id {
         active.map_or(0, |mtu| 128 << mtu)
     }
 
-    /// Fails when it is bound to another device than `domain` is of: each connection finds its way anew, and routes change.
+    /// Fails when it is bound to another device than `domain` is of: each connection finds its way
+    /// anew, and routes change.
     pub(super) fn expect_device_of(&self, domain: &Domain) -> io::Result<()> {
         match self.context() == Some(domain.context) {
             true => Ok(()),
-            false => Err(io::Error::new(io::ErrorKind::AddrNotAvailable, "another RDMA device leads there")),
+            false => Err(io::Error::new(
+                io::ErrorKind::AddrNotAvailable,
+                "another RDMA device leads there",
+            )),
         }
     }
 
     /// Creates the queue pair.
-    pub(super) fn create_pair(&self, domain: &Domain, attributes: &mut QueuePairAttributes) -> io::Result<()> {
-        // SAFETY: identifier, domain and completion queue are alive, and of one device, as both callers ask `expect_device_of`; the
-        // attributes are read and written before the call returns.
-        by_errno(unsafe { (self.library.rdma_create_qp)(self.raw.as_ptr(), domain.raw.as_ptr(), attributes) })
+    pub(super) fn create_pair(
+        &self,
+        domain: &Domain,
+        attributes: &mut QueuePairAttributes,
+    ) -> io::Result<()> {
+        // SAFETY: identifier, domain and completion queue are alive, and of one device, as both
+        // callers ask `expect_device_of`; the attributes are read and written before the call
+        // returns.
+        by_errno(unsafe {
+            (self.library.rdma_create_qp)(self.raw.as_ptr(), domain.raw.as_ptr(), attributes)
+        })
     }
 
     /// Destroys the queue pair: the device touches no memory of it any more.
@@ -131,25 +153,48 @@ impl Id {
         let _ = unsafe { (self.library.rdma_disconnect)(self.raw.as_ptr()) };
     }
 
-    /// 4.096 us * 2^n until a packet that nobody acknowledges is sent again; a wish, which older kernels do not know.
+    /// 4.096 us * 2^n until a packet that nobody acknowledges is sent again; a wish, which older
+    /// kernels do not know.
     pub(super) fn set_ack_timeout(&self, mut exponent: u8) {
         let value = (&raw mut exponent).cast();
         // SAFETY: the option is one byte.
-        let _ = unsafe { (self.library.rdma_set_option)(self.raw.as_ptr(), OPTION_ID, OPTION_ACK_TIMEOUT, value, 1) };
+        let _ = unsafe {
+            (self.library.rdma_set_option)(
+                self.raw.as_ptr(),
+                OPTION_ID,
+                OPTION_ACK_TIMEOUT,
+                value,
+                1,
+            )
+        };
     }
 
-    /// Connects, with private data; answers with the peer's. `reads` may be unanswered at once, here and there.
-    pub(super) fn connect(&self, private_data: &[u8], reads: u8, not_ready: NotReady, deadline: Instant) -> io::Result<Vec<u8>> {
+    /// Connects, with private data; answers with the peer's. `reads` may be unanswered at once,
+    /// here and there.
+    pub(super) fn connect(
+        &self,
+        private_data: &[u8],
+        reads: u8,
+        not_ready: NotReady,
+        deadline: Instant,
+    ) -> io::Result<Vec<u8>> {
         let mut parameters = parameters(private_data, reads, not_ready);
-        // SAFETY: the identifier has a route and a queue pair; the parameters are read before the call returns.
+        // SAFETY: the identifier has a route and a queue pair; the parameters are read before the
+        // call returns.
         by_errno(unsafe { (self.library.rdma_connect)(self.raw.as_ptr(), &raw mut parameters) })?;
         Ok(self.events.wait_for(Kind::Established, deadline)?.private_data)
     }
 
     /// Accepts, with private data; [`Kind::Established`] follows.
-    pub(super) fn accept(&self, private_data: &[u8], reads: u8, not_ready: NotReady) -> io::Result<()> {
+    pub(super) fn accept(
+        &self,
+        private_data: &[u8],
+        reads: u8,
+        not_ready: NotReady,
+    ) -> io::Result<()> {
         let mut parameters = parameters(private_data, reads, not_ready);
-        // SAFETY: the identifier came with a request and has a queue pair; the parameters are read before the call returns.
+        // SAFETY: the identifier came with a request and has a queue pair; the parameters are read
+        // before the call returns.
         by_errno(unsafe { (self.library.rdma_accept)(self.raw.as_ptr(), &raw mut parameters) })
     }
 }
@@ -162,7 +207,8 @@ impl Drop for Id {
     }
 }
 
-/// What a connection is asked for with, or accepted: as many retries as there are, each after the acknowledgement timeout.
+/// What a connection is asked for with, or accepted: as many retries as there are, each after the
+/// acknowledgement timeout.
 fn parameters(private_data: &[u8], reads: u8, not_ready: NotReady) -> ConnectionParameters {
     ConnectionParameters {
         private_data: private_data.as_ptr().cast(),
@@ -179,7 +225,11 @@ fn parameters(private_data: &[u8], reads: u8, not_ready: NotReady) -> Connection
 
 /// No device has `ip`, or its port is down.
 fn none_has(ip: IpAddr, error: &io::Error) -> Error {
-    Error::new(Fault::There, "no-rdma-path", format!("no RDMA device here has the address {ip}: {error}"))
+    Error::new(
+        Fault::There,
+        "no-rdma-path",
+        format!("no RDMA device here has the address {ip}: {error}"),
+    )
 }
 
 /// A connection that knows its way and is not made yet.
@@ -210,8 +260,12 @@ impl Connecting {
             id.events.wait_for(Kind::RouteResolved, deadline).map(drop)
         })();
         resolved.map_err(|error| {
-            Error::new(Fault::Between, "no-rdma-path", format!("no RDMA device leads to {}: {error}", address.ip()))
-                .hint("`rdma link` lists the devices; the route to the peer must leave by one of them")
+            Error::new(
+                Fault::Between,
+                "no-rdma-path",
+                format!("no RDMA device leads to {}: {error}", address.ip()),
+            )
+            .hint("`rdma link` lists the devices; the route to the peer must leave by one of them")
         })?;
         Ok(Connecting { id })
     }
@@ -270,12 +324,16 @@ impl Listener {
             match (kind, NonNull::new(id)) {
                 (Kind::Requested, Some(raw)) => {
                     let Ok(events) = Events::new() else {
-                        // SAFETY: the identifier came with the request and is nobody else's. Destroying it refuses the request.
+                        // SAFETY: the identifier came with the request and is nobody else's.
+                        // Destroying it refuses the request.
                         let _ = unsafe { (self.id.library.rdma_destroy_id)(raw.as_ptr()) };
                         continue;
                     };
-                    // SAFETY: both are alive. Further events of this connection come in on its own channel.
-                    let moved = unsafe { (self.id.library.rdma_migrate_id)(raw.as_ptr(), events.raw.as_ptr()) };
+                    // SAFETY: both are alive. Further events of this connection come in on its own
+                    // channel.
+                    let moved = unsafe {
+                        (self.id.library.rdma_migrate_id)(raw.as_ptr(), events.raw.as_ptr())
+                    };
                     let id = Id { library: self.id.library, raw, events };
                     if moved == 0 {
                         return Ok(Some(Request { id, private_data }));
@@ -325,8 +383,10 @@ impl Request {
     /// Refuses it, and says so much.
     pub fn reject(self, private_data: &[u8]) {
         let len = private_data.len() as u8;
-        // SAFETY: the identifier came with a request that was not answered; the data are read before the call returns. Dropping it
-        // would do too, later.
-        let _ = unsafe { (self.id.library.rdma_reject)(self.id.raw.as_ptr(), private_data.as_ptr().cast(), len) };
+        // SAFETY: the identifier came with a request that was not answered; the data are read
+        // before the call returns. Dropping it would do too, later.
+        let _ = unsafe {
+            (self.id.library.rdma_reject)(self.id.raw.as_ptr(), private_data.as_ptr().cast(), len)
+        };
     }
 }

@@ -76,7 +76,8 @@ impl Events {
         let raw = NonNull::new(raw).ok_or_else(super::library::no_device)?;
         let events = Events { library, raw };
         let flags = rustix::fs::fcntl_getfl(&events).unwrap_or(OFlags::empty());
-        // Without it a wait could last longer than it should; reading it never fails on an open descriptor.
+        // Without it a wait could last longer than it should; reading it never fails on an open
+        // descriptor.
         let _ = rustix::fs::fcntl_setfl(&events, flags | OFlags::NONBLOCK);
         Ok(events)
     }
@@ -89,15 +90,21 @@ impl Events {
             let error = io::Error::last_os_error();
             return if error.kind() == io::ErrorKind::WouldBlock { Ok(None) } else { Err(error) };
         }
-        // SAFETY: a returned event is valid until it is acknowledged, and so is its private data, of the length that it says.
+        // SAFETY: a returned event is valid until it is acknowledged, and so is its private data,
+        // of the length that it says.
         let event = unsafe {
             let event = &*raw;
             let data = &event.connection;
             let kind = kind(event.kind);
             // Only these carry any; for others the union may hold something else.
-            let carries = matches!(kind, Kind::Requested | Kind::Established | Kind::Gone(Gone::Rejected));
+            let carries =
+                matches!(kind, Kind::Requested | Kind::Established | Kind::Gone(Gone::Rejected));
             let private_data = match carries && !data.private_data.is_null() {
-                true => std::slice::from_raw_parts(data.private_data.cast::<u8>(), usize::from(data.private_data_len)).to_vec(),
+                true => std::slice::from_raw_parts(
+                    data.private_data.cast::<u8>(),
+                    usize::from(data.private_data_len),
+                )
+                .to_vec(),
                 false => Vec::new(),
             };
             Event { kind, id: event.id, private_data }
@@ -113,7 +120,10 @@ impl Events {
             match self.next()? {
                 Some(event) if event.kind == wanted => return Ok(event),
                 Some(Event { kind: Kind::Gone(Gone::Rejected), private_data, .. }) => {
-                    return Err(io::Error::new(io::ErrorKind::ConnectionRefused, Rejected { private_data }));
+                    return Err(io::Error::new(
+                        io::ErrorKind::ConnectionRefused,
+                        Rejected { private_data },
+                    ));
                 }
                 Some(Event { kind: Kind::Gone(why), .. }) => return Err(why.into()),
                 Some(_) => {}
@@ -157,9 +167,15 @@ impl From<Gone> for io::Error {
     fn from(why: Gone) -> io::Error {
         let (kind, text) = match why {
             Gone::Unreachable => (io::ErrorKind::HostUnreachable, "no RDMA connection leads there"),
-            Gone::Rejected => (io::ErrorKind::ConnectionRefused, "the peer refused the RDMA connection"),
-            Gone::Disconnected => return io::Error::new(io::ErrorKind::UnexpectedEof, Failure::Flushed.error()),
-            Gone::Removed => return io::Error::new(io::ErrorKind::NotConnected, Failure::Removed.error()),
+            Gone::Rejected => {
+                (io::ErrorKind::ConnectionRefused, "the peer refused the RDMA connection")
+            }
+            Gone::Disconnected => {
+                return io::Error::new(io::ErrorKind::UnexpectedEof, Failure::Flushed.error());
+            }
+            Gone::Removed => {
+                return io::Error::new(io::ErrorKind::NotConnected, Failure::Removed.error());
+            }
         };
         io::Error::new(kind, text)
     }
@@ -174,7 +190,8 @@ impl AsFd for Events {
 
 impl Drop for Events {
     fn drop(&mut self) {
-        // SAFETY: who holds identifiers on it drops them before, and every event was acknowledged when it was read.
+        // SAFETY: who holds identifiers on it drops them before, and every event was acknowledged
+        // when it was read.
         unsafe { (self.library.rdma_destroy_event_channel)(self.raw.as_ptr()) };
     }
 }

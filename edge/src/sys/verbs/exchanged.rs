@@ -1,7 +1,9 @@
-//! Queue pairs that are connected without rdma_cm: both ends tell each other where they are by another way, and each readies its own.
+//! Queue pairs that are connected without rdma_cm: both ends tell each other where they are by
+//! another way, and each readies its own.
 //!
-//! Nobody tells then that a peer is gone. An end that has waited for long asks its device to write nothing there: RDMA WRITE of no bytes
-//! needs no receive and no key, and a peer that is gone does not acknowledge it.
+//! Nobody tells then that a peer is gone. An end that has waited for long asks its device to write
+//! nothing there: RDMA WRITE of no bytes needs no receive and no key, and a peer that is gone does
+//! not acknowledge it.
 
 use super::abi::*;
 use super::connection::Id;
@@ -44,7 +46,17 @@ impl Seat {
         let is_ethernet = port.link_layer == LINK_LAYER_ETHERNET;
         let lid = if is_ethernet { 0 } else { port.lid() };
         let (number, mtu) = (id.port_number(), id.mtu());
-        Ok(Seat { _id: id, domain, device, number, gid_index: 0, gid: [0; 16], lid, mtu, is_ethernet })
+        Ok(Seat {
+            _id: id,
+            domain,
+            device,
+            number,
+            gid_index: 0,
+            gid: [0; 16],
+            lid,
+            mtu,
+            is_ethernet,
+        })
     }
 
     /// The device's name.
@@ -64,8 +76,14 @@ impl Seat {
     pub fn sit(&mut self, gid_index: u8) -> io::Result<()> {
         let context = self.domain.context.as_ptr();
         // SAFETY: the device is open, and a GID has 16 bytes.
-        let found =
-            unsafe { (self.domain.library.ibv_query_gid)(context, self.number, c_int::from(gid_index), &raw mut self.gid) };
+        let found = unsafe {
+            (self.domain.library.ibv_query_gid)(
+                context,
+                self.number,
+                c_int::from(gid_index),
+                &raw mut self.gid,
+            )
+        };
         self.gid_index = gid_index;
         by_errno(found)
     }
@@ -77,20 +95,39 @@ impl Seat {
 
     /// The way to a port of these identifiers.
     pub(super) fn way_to(&self, gid: [u8; 16], lid: u16) -> Way {
-        let route = GlobalRoute { to: gid, from_index: self.gid_index, hop_limit: 64, ..GlobalRoute::default() };
-        // Within an InfiniBand subnet the local identifier is enough, and whether a GID is reached is not known.
-        Way { route, lid, is_global: u8::from(self.is_ethernet), port: self.number, ..Way::default() }
+        let route = GlobalRoute {
+            to: gid,
+            from_index: self.gid_index,
+            hop_limit: 64,
+            ..GlobalRoute::default()
+        };
+        // Within an InfiniBand subnet the local identifier is enough, and whether a GID is reached
+        // is not known.
+        Way {
+            route,
+            lid,
+            is_global: u8::from(self.is_ethernet),
+            port: self.number,
+            ..Way::default()
+        }
     }
 }
 
 impl Link {
-    /// Makes every queue pair, with its receives posted; answers with where they are. The first packets' numbers are of the caller's
-    /// choice, one for each; `read` is whether there is to be RDMA READ.
+    /// Makes every queue pair, with its receives posted; answers with where they are. The first
+    /// packets' numbers are of the caller's choice, one for each; `read` is whether there is to be
+    /// RDMA READ.
     ///
     /// # Errors
     /// When the device has no queue pair left.
-    pub fn make_pairs(&mut self, seat: &Seat, first_packets: &[u32], read: bool) -> io::Result<Whereabouts> {
-        let reads = if read { self.domain.limits()?.reads.clamp(1, MOST_READS.into()) as u8 } else { 0 };
+    pub fn make_pairs(
+        &mut self,
+        seat: &Seat,
+        first_packets: &[u32],
+        read: bool,
+    ) -> io::Result<Whereabouts> {
+        let reads =
+            if read { self.domain.limits()?.reads.clamp(1, MOST_READS.into()) as u8 } else { 0 };
         let mut pairs = Vec::new();
         for (on, first_packet) in first_packets.iter().enumerate().take(self.pairs.len()) {
             let own = Own::new(&self.domain, &mut self.attributes())?;
@@ -104,16 +141,26 @@ impl Link {
         Ok(Whereabouts { gid: seat.gid, lid: seat.lid, mtu: seat.mtu, pairs, reads })
     }
 
-    /// Connects the queue pairs that are at `own` with those at `theirs`, by packets of `mtu` bytes.
+    /// Connects the queue pairs that are at `own` with those at `theirs`, by packets of `mtu`
+    /// bytes.
     ///
     /// # Errors
     /// When the device refuses.
-    pub fn join(&mut self, seat: &Seat, own: &Whereabouts, theirs: &Whereabouts, mtu: u16, ack_timeout: u8) -> io::Result<()> {
+    pub fn join(
+        &mut self,
+        seat: &Seat,
+        own: &Whereabouts,
+        theirs: &Whereabouts,
+        mtu: u16,
+        ack_timeout: u8,
+    ) -> io::Result<()> {
         let pairs = self.pairs.iter_mut().flatten();
         // Asked for more at once than it answers, the peer would fail.
         let reads = Reads { answered: own.reads.max(1), asked: own.reads.min(theirs.reads).max(1) };
         for (pair, (own, peer)) in pairs.zip(own.pairs.iter().zip(&theirs.pairs)) {
-            let Ends::Own(ends) = &pair.ends else { return Err(io::ErrorKind::InvalidInput.into()) };
+            let Ends::Own(ends) = &pair.ends else {
+                return Err(io::ErrorKind::InvalidInput.into());
+            };
             let way = seat.way_to(theirs.gid, theirs.lid);
             let peer = Peer { way, mtu, number: peer.number, first_packet: peer.first_packet };
             ends.connect(peer, own.first_packet, ack_timeout, reads, NotReady::ENDS)?;
@@ -122,15 +169,16 @@ impl Link {
         Ok(())
     }
 
-    /// Asks on every queue pair whether the peer is there still, where nobody else would tell; a completion comes of it that says nothing, or
-    /// one of failure.
+    /// Asks on every queue pair whether the peer is there still, where nobody else would tell; a
+    /// completion comes of it that says nothing, or one of failure.
     ///
     /// # Errors
     /// When a queue pair is broken.
     pub fn ask_after_peer(&mut self) -> io::Result<()> {
         for on in 0..self.pairs.len() {
             let Some(pair) = &mut self.pairs[on] else { continue };
-            if matches!(pair.ends, Ends::Managed(_)) || std::mem::replace(&mut self.asked[on], true) {
+            if matches!(pair.ends, Ends::Managed(_)) || std::mem::replace(&mut self.asked[on], true)
+            {
                 continue;
             }
             let nothing = Piece { address: 0, len: 0, local_key: 0 };

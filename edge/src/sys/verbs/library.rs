@@ -18,7 +18,8 @@ macro_rules! functions {
 
         impl Library {
             fn find($ibv: &Loaded, $cm: &Loaded) -> Result<Library, libloading::Error> {
-                // SAFETY: each signature is the one in infiniband/verbs.h or rdma/rdma_cma.h, and never changes for a symbol version.
+                // SAFETY: each signature is the one in infiniband/verbs.h or rdma/rdma_cma.h, and
+                // never changes for a symbol version.
                 unsafe {
                     Ok(Library {
                         $($name: *$library.get(concat!(stringify!($name), "\0").as_bytes())?,)*
@@ -101,7 +102,8 @@ pub(super) fn by_code(code: c_int) -> io::Result<()> {
     if code == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(code.abs())) }
 }
 
-/// What a call of librdmacm answers, and of libibverbs where it fills in: 0, or another number beside errno.
+/// What a call of librdmacm answers, and of libibverbs where it fills in: 0, or another number
+/// beside errno.
 pub(super) fn by_errno(result: c_int) -> io::Result<()> {
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
@@ -128,6 +130,8 @@ pub fn device_count() -> Result<usize, Error> {
 
 /// This host has no device, or none that leads where it should.
 pub(super) fn no_device() -> Error {
-    Error::new(Fault::Here, "no-rdma", "this host has no RDMA device")
-        .hint("`rdma link` (iproute2) lists them; without a card, `rdma link add NAME type rxe netdev DEVICE` makes one of an Ethernet device")
+    Error::new(Fault::Here, "no-rdma", "this host has no RDMA device").hint(
+        "`rdma link` (iproute2) lists them; without a card, `rdma link add NAME type rxe \
+            netdev DEVICE` makes one of an Ethernet device",
+    )
 }

@@ -1,4 +1,5 @@
-//! The queue pairs of one channel with their completion queue, and the slots that the device may touch meanwhile.
+//! The queue pairs of one channel with their completion queue, and the slots that the device may
+//! touch meanwhile.
 
 mod completions;
 mod requests;
@@ -94,24 +95,37 @@ impl Link {
     ) -> io::Result<Vec<u8>> {
         let id = connecting.id;
         self.prepare(on, &id, ack_timeout)?;
-        let answer = id.connect(private_data, MOST_READS, NotReady::ENDS, Instant::now() + timeout)?;
+        let answer =
+            id.connect(private_data, MOST_READS, NotReady::ENDS, Instant::now() + timeout)?;
         self.pairs[usize::from(on)] = Some(Pair { ends: Ends::Managed(id), established: true });
         Ok(answer)
     }
 
-    /// Accepts a request as the queue pair `on`, which is there once [`Self::is_established`] says so.
+    /// Accepts a request as the queue pair `on`, which is there once [`Self::is_established`] says
+    /// so.
     ///
     /// # Errors
     /// When the device has no queue pair left, or who asked is gone: the request, to be refused.
-    pub fn accept(&mut self, on: u8, request: Request, private_data: &[u8], ack_timeout: u8) -> Result<(), Request> {
+    pub fn accept(
+        &mut self,
+        on: u8,
+        request: Request,
+        private_data: &[u8],
+        ack_timeout: u8,
+    ) -> Result<(), Request> {
         let Request { mut id, private_data: theirs } = request;
-        match self.prepare(on, &id, ack_timeout).and_then(|()| id.accept(private_data, MOST_READS, NotReady::ENDS)) {
+        match self
+            .prepare(on, &id, ack_timeout)
+            .and_then(|()| id.accept(private_data, MOST_READS, NotReady::ENDS))
+        {
             Ok(()) => {
-                self.pairs[usize::from(on)] = Some(Pair { ends: Ends::Managed(id), established: false });
+                self.pairs[usize::from(on)] =
+                    Some(Pair { ends: Ends::Managed(id), established: false });
                 Ok(())
             }
             Err(_) => {
-                // It has its receives in this link's records and tells its completion queue, and the caller may drop the link first.
+                // It has its receives in this link's records and tells its completion queue, and
+                // the caller may drop the link first.
                 id.destroy_pair();
                 Err(Request { id, private_data: theirs })
             }
@@ -163,7 +177,10 @@ impl Link {
     pub fn hold(&mut self, slot: Slot, access: Access) -> io::Result<(u64, u32)> {
         let keys = self.domain.keys(&slot, access);
         let told = keys.as_ref().map_or((0, 0), |keys| (keys.address, keys.remote));
-        self.held.insert(slot.index(), (slot, *keys.as_ref().unwrap_or(&Keys { address: 0, local: 0, remote: 0 })));
+        self.held.insert(
+            slot.index(),
+            (slot, *keys.as_ref().unwrap_or(&Keys { address: 0, local: 0, remote: 0 })),
+        );
         keys.map(|_| told)
     }
 
@@ -172,7 +189,8 @@ impl Link {
         self.held.len()
     }
 
-    /// Gives a slot back. The caller knows from a completion that the device is done with it, or has [shut](Self::shut) the link.
+    /// Gives a slot back. The caller knows from a completion that the device is done with it, or
+    /// has [shut](Self::shut) the link.
     pub fn release(&mut self, slot: usize) -> Option<Slot> {
         let (slot, _) = self.held.remove(&slot)?;
         self.domain.let_go(&slot);
@@ -203,7 +221,8 @@ impl Link {
 }
 
 impl Drop for Link {
-    /// What was told of slots that nobody took back is void too: other links of the session share the protection domain.
+    /// What was told of slots that nobody took back is void too: other links of the session share
+    /// the protection domain.
     fn drop(&mut self) {
         self.shut();
         let held: Vec<Slot> = std::iter::from_fn(|| self.release_any()).collect();

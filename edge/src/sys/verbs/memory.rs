@@ -16,9 +16,10 @@ const NAME_AT: usize = 24;
 
 /// A protection domain of one device: keys given out in one session mean nothing in another.
 ///
-/// A slot is registered when it is first used, by itself, so that a key opens one slot and not its neighbours; the registration is kept
-/// for the next use, as pinning pages costs more than sending them. Keys that peers were told are kept for the length of a transfer:
-/// [`Self::close`] makes them void.
+/// A slot is registered when it is first used, by itself, so that a key opens one slot and not its
+/// neighbours; the registration is kept for the next use, as pinning pages costs more than sending
+/// them. Keys that peers were told are kept for the length of a transfer: [`Self::close`] makes
+/// them void.
 pub struct Domain {
     pub(super) library: &'static Library,
     pub(super) context: NonNull<Context>,
@@ -26,13 +27,15 @@ pub struct Domain {
     registered: Mutex<Vec<Registered>>,
 }
 
-// SAFETY: libibverbs allows any of its calls from any thread; what we keep beside is behind a mutex.
+// SAFETY: libibverbs allows any of its calls from any thread; what we keep beside is behind a
+// mutex.
 unsafe impl Send for Domain {}
 // SAFETY: as above.
 unsafe impl Sync for Domain {}
 
-/// One pool's registrations. The pool takes them out with the last of its slots, before it is unmapped: no device may have it by that
-/// time, and what is pinned for nobody counts against the limit of locked memory.
+/// One pool's registrations. The pool takes them out with the last of its slots, before it is
+/// unmapped: no device may have it by that time, and what is pinned for nobody counts against the
+/// limit of locked memory.
 struct Registered {
     region: Weak<Region>,
     slots: Arc<Mutex<Vec<Kept>>>,
@@ -81,7 +84,8 @@ impl Access {
     fn flags(self, is_iwarp: bool) -> c_int {
         ACCESS_LOCAL_WRITE
             | match self {
-                // iWARP's answer to a read is addressed to the reader's memory as a write is (RFC 5040, section 4.5).
+                // iWARP's answer to a read is addressed to the reader's memory as a write is (RFC
+                // 5040, section 4.5).
                 Access::Fetched if is_iwarp => ACCESS_REMOTE_WRITE,
                 Access::Sent | Access::Fetched => 0,
                 Access::Written => ACCESS_REMOTE_WRITE,
@@ -111,28 +115,40 @@ pub(super) struct Keys {
 }
 
 impl Domain {
-    /// A domain on the device that `context` is open on. librdmacm keeps it open until the process ends.
+    /// A domain on the device that `context` is open on. librdmacm keeps it open until the process
+    /// ends.
     pub(super) fn new(context: NonNull<Context>) -> Result<Arc<Domain>, Error> {
         let library = library()?;
         // SAFETY: the context is open.
         let raw = unsafe { (library.ibv_alloc_pd)(context.as_ptr()) };
         let raw = NonNull::new(raw).ok_or_else(|| {
             let error = io::Error::last_os_error();
-            Error::new(Fault::Here, "rdma-device", format!("the RDMA device has no protection domain left: {error}"))
+            Error::new(
+                Fault::Here,
+                "rdma-device",
+                format!("the RDMA device has no protection domain left: {error}"),
+            )
         })?;
         Ok(Arc::new(Domain { library, context, raw, registered: Mutex::default() }))
     }
 
     /// Whether the device speaks iWARP, which has no write with immediate.
     pub fn is_iwarp(&self) -> bool {
-        // SAFETY: context and device live as long as librdmacm, and `transport` is set when the device is found.
-        unsafe { (*(*self.context.as_ptr()).device.cast::<super::abi::Device>()).transport == TRANSPORT_IWARP }
+        // SAFETY: context and device live as long as librdmacm, and `transport` is set when the
+        // device is found.
+        unsafe {
+            (*(*self.context.as_ptr()).device.cast::<super::abi::Device>()).transport
+                == TRANSPORT_IWARP
+        }
     }
 
     /// The device's name.
     pub(super) fn device(&self) -> String {
-        // SAFETY: context and device live as long as librdmacm; the name is an array of 64 characters that ends with a zero.
-        let name = unsafe { CStr::from_ptr((*self.context.as_ptr()).device.cast::<c_char>().add(NAME_AT)) };
+        // SAFETY: context and device live as long as librdmacm; the name is an array of 64
+        // characters that ends with a zero.
+        let name = unsafe {
+            CStr::from_ptr((*self.context.as_ptr()).device.cast::<c_char>().add(NAME_AT))
+        };
         name.to_string_lossy().into_owned()
     }
 
@@ -142,9 +158,13 @@ impl Domain {
     /// When it does not say.
     pub fn limits(&self) -> io::Result<Limits> {
         let mut attributes = std::mem::MaybeUninit::<DeviceAttributes>::zeroed();
-        // SAFETY: the device is open; a structure of integers may be all zeros, and the call fills it in.
+        // SAFETY: the device is open; a structure of integers may be all zeros, and the call fills
+        // it in.
         let attributes = unsafe {
-            by_code((self.library.ibv_query_device)(self.context.as_ptr(), attributes.as_mut_ptr()))?;
+            by_code((self.library.ibv_query_device)(
+                self.context.as_ptr(),
+                attributes.as_mut_ptr(),
+            ))?;
             attributes.assume_init()
         };
         let number = |count: i32| u32::try_from(count).unwrap_or(0);
@@ -161,7 +181,8 @@ impl Domain {
     /// The keys of a slot that a link will hold, which is registered if it was not.
     pub(super) fn keys(&self, slot: &Slot, access: Access) -> io::Result<Keys> {
         let mut registered = lock(&self.registered);
-        // One that is about to take its registrations out stays until it has: the domain must not go before.
+        // One that is about to take its registrations out stays until it has: the domain must not
+        // go before.
         registered.retain(|pool| pool.region.strong_count() > 0 || !lock(&pool.slots).is_empty());
         let slots = match registered.iter().find(|pool| pool.is_of(slot)) {
             Some(pool) => Arc::clone(&pool.slots),
@@ -169,12 +190,17 @@ impl Domain {
                 let slots = Arc::<Mutex<Vec<Kept>>>::default();
                 let taken_out = Arc::clone(&slots);
                 slot.region().before_unmapping(move || lock(&taken_out).clear());
-                registered.push(Registered { region: Arc::downgrade(slot.region()), slots: Arc::clone(&slots) });
+                registered.push(Registered {
+                    region: Arc::downgrade(slot.region()),
+                    slots: Arc::clone(&slots),
+                });
                 slots
             }
         };
         let mut slots = lock(&slots);
-        if let Some(kept) = slots.iter_mut().find(|kept| kept.slot == slot.index() && kept.access == access) {
+        if let Some(kept) =
+            slots.iter_mut().find(|kept| kept.slot == slot.index() && kept.access == access)
+        {
             kept.held = true;
             return Ok(kept.registration.keys());
         }
@@ -194,11 +220,15 @@ impl Domain {
     /// A link holds `slot` no more; its registration stays until [`Self::close`].
     pub(super) fn let_go(&self, slot: &Slot) {
         for pool in lock(&self.registered).iter().filter(|pool| pool.is_of(slot)) {
-            lock(&pool.slots).iter_mut().filter(|kept| kept.slot == slot.index()).for_each(|kept| kept.held = false);
+            lock(&pool.slots)
+                .iter_mut()
+                .filter(|kept| kept.slot == slot.index())
+                .for_each(|kept| kept.held = false);
         }
     }
 
-    /// Makes void every key that a peer was told, but for slots that another channel of the session still offers.
+    /// Makes void every key that a peer was told, but for slots that another channel of the session
+    /// still offers.
     pub fn close(&self) {
         let is_iwarp = self.is_iwarp();
         for pool in lock(&self.registered).iter() {
@@ -207,12 +237,22 @@ impl Domain {
     }
 
     /// Registers memory, which must stay mapped for as long as the registration lives.
-    pub(super) fn register(&self, start: *mut u8, len: usize, access: Access) -> io::Result<Registration> {
+    pub(super) fn register(
+        &self,
+        start: *mut u8,
+        len: usize,
+        access: Access,
+    ) -> io::Result<Registration> {
         self.register_for(start, len, access.flags(self.is_iwarp()))
     }
 
     /// The same, with these of `enum ibv_access_flags`.
-    pub(super) fn register_for(&self, start: *mut u8, len: usize, flags: c_int) -> io::Result<Registration> {
+    pub(super) fn register_for(
+        &self,
+        start: *mut u8,
+        len: usize,
+        flags: c_int,
+    ) -> io::Result<Registration> {
         // SAFETY: the domain is alive; the callers keep the memory mapped.
         let raw = unsafe { (self.library.ibv_reg_mr)(self.raw.as_ptr(), start.cast(), len, flags) };
         let raw = NonNull::new(raw).ok_or_else(io::Error::last_os_error)?;
@@ -224,8 +264,9 @@ impl Drop for Domain {
     fn drop(&mut self) {
         // A pool that takes its own out just now is waited for.
         lock(&self.registered).drain(..).for_each(|pool| lock(&pool.slots).clear());
-        // SAFETY: queue pairs and registrations of this domain are gone: each kept it alive, or went just now.
-        // A failure would leave the domain to the end of the process, which nobody can act on.
+        // SAFETY: queue pairs and registrations of this domain are gone: each kept it alive, or
+        // went just now. A failure would leave the domain to the end of the process, which nobody
+        // can act on.
         let _ = unsafe { (self.library.ibv_dealloc_pd)(self.raw.as_ptr()) };
     }
 }

@@ -1,4 +1,5 @@
-//! A queue pair that rdma_cm knows nothing of, and the steps that ready it (`ibv_modify_qp`: INIT, RTR, RTS), for channels and measurements.
+//! A queue pair that rdma_cm knows nothing of, and the steps that ready it (`ibv_modify_qp`: INIT,
+//! RTR, RTS), for channels and measurements.
 
 use super::abi::*;
 use super::connection::Id;
@@ -9,8 +10,8 @@ use std::ffi::c_int;
 use std::io;
 use std::ptr::NonNull;
 
-/// How often what nobody acknowledges is sent again: one time fewer than there may be, which soft-RoCE takes for always. No event of a
-/// connection would end that here.
+/// How often what nobody acknowledges is sent again: one time fewer than there may be, which
+/// soft-RoCE takes for always. No event of a connection would end that here.
 const RETRIES: u8 = 6;
 
 /// By whom a queue pair was connected.
@@ -48,20 +49,24 @@ pub(super) struct Reads {
     pub(super) asked: u8,
 }
 
-/// What becomes of a message that finds no receive: `min_rnr_timer` of the end that has none, `rnr_retry` of the one that sends.
+/// What becomes of a message that finds no receive: `min_rnr_timer` of the end that has none,
+/// `rnr_retry` of the one that sends.
 #[derive(Clone, Copy)]
 pub(super) struct NotReady {
-    /// How long it waits before it is sent again, by the code of the InfiniBand Architecture Specification 1.2.1, section 9.7.5.2.8.
+    /// How long it waits before it is sent again, by the code of the InfiniBand Architecture
+    /// Specification 1.2.1, section 9.7.5.2.8.
     wait: u8,
     /// How often.
     pub(super) retries: u8,
 }
 
 impl NotReady {
-    /// The longest wait, 655 ms, as rdma_cm has it, and as often as may be with an end: that there is always a receive is a channel's
-    /// promise (V-7), and 6 times forgive a peer whose processor is busy.
+    /// The longest wait, 655 ms, as rdma_cm has it, and as often as may be with an end: that there
+    /// is always a receive is a channel's promise (V-7), and 6 times forgive a peer whose processor
+    /// is busy.
     pub(super) const ENDS: NotReady = NotReady { wait: 0, retries: 6 };
-    /// Always again, after 0.64 ms: who measures gives its receives back when it comes to it, and must not stand still for long.
+    /// Always again, after 0.64 ms: who measures gives its receives back when it comes to it, and
+    /// must not stand still for long.
     pub(super) const NEVER_ENDS: NotReady = NotReady { wait: 12, retries: 7 };
 }
 
@@ -84,15 +89,18 @@ impl Ends {
 impl Own {
     /// A new queue pair, of no use yet.
     pub(super) fn new(domain: &Domain, attributes: &mut QueuePairAttributes) -> io::Result<Own> {
-        // SAFETY: domain and completion queue are alive and of one device; the attributes are read before the call returns.
+        // SAFETY: domain and completion queue are alive and of one device; the attributes are read
+        // before the call returns.
         let raw = unsafe { (domain.library.ibv_create_qp)(domain.raw.as_ptr(), attributes) };
         let raw = NonNull::new(raw).ok_or_else(io::Error::last_os_error)?;
         Ok(Own { library: domain.library, raw })
     }
 
-    /// May be given receives from here, for a connection by this port, whose peer may use the memory that it was told.
+    /// May be given receives from here, for a connection by this port, whose peer may use the
+    /// memory that it was told.
     pub(super) fn init(&self, port: u8) -> io::Result<()> {
-        let access = (ACCESS_LOCAL_WRITE | ACCESS_REMOTE_WRITE | ACCESS_REMOTE_READ).cast_unsigned();
+        let access =
+            (ACCESS_LOCAL_WRITE | ACCESS_REMOTE_WRITE | ACCESS_REMOTE_READ).cast_unsigned();
         let init = Attributes { state: STATE_INIT, port, access, ..Attributes::default() };
         self.modify(init, SET_KEY_INDEX | SET_PORT | SET_ACCESS)
     }
@@ -103,7 +111,8 @@ impl Own {
         self.modify(init, SET_KEY_INDEX | SET_PORT | SET_DATAGRAM_KEY)
     }
 
-    /// Connects it: receives from its peer, and sends from here on, from the packet of this number; `timeout` is the exponent of 4.096 us.
+    /// Connects it: receives from its peer, and sends from here on, from the packet of this number;
+    /// `timeout` is the exponent of 4.096 us.
     pub(super) fn connect(
         &self,
         peer: Peer,
@@ -123,7 +132,12 @@ impl Own {
             least_not_ready: not_ready.wait,
             ..Attributes::default()
         };
-        let way = SET_WAY | SET_MTU | SET_TO_NUMBER | SET_RECEIVE_SEQUENCE | SET_READS_ANSWERED | SET_LEAST_NOT_READY;
+        let way = SET_WAY
+            | SET_MTU
+            | SET_TO_NUMBER
+            | SET_RECEIVE_SEQUENCE
+            | SET_READS_ANSWERED
+            | SET_LEAST_NOT_READY;
         self.modify(receives, way)?;
         let sends = Attributes {
             state: STATE_SENDS,
@@ -134,19 +148,25 @@ impl Own {
             reads: reads.asked,
             ..Attributes::default()
         };
-        self.modify(sends, SET_TIMEOUT | SET_RETRIES | SET_NOT_READY_RETRIES | SET_SEND_SEQUENCE | SET_READS)
+        self.modify(
+            sends,
+            SET_TIMEOUT | SET_RETRIES | SET_NOT_READY_RETRIES | SET_SEND_SEQUENCE | SET_READS,
+        )
     }
 
     /// Takes and sends datagrams from here on, from the packet of this number.
     pub(super) fn open_for_datagrams(&self, first_packet: u32) -> io::Result<()> {
         self.modify(Attributes { state: STATE_RECEIVES, ..Attributes::default() }, 0)?;
-        let sends = Attributes { state: STATE_SENDS, send_sequence: first_packet, ..Attributes::default() };
+        let sends =
+            Attributes { state: STATE_SENDS, send_sequence: first_packet, ..Attributes::default() };
         self.modify(sends, SET_SEND_SEQUENCE)
     }
 
     fn modify(&self, mut attributes: Attributes, what: c_int) -> io::Result<()> {
         // SAFETY: the queue pair is alive; the attributes are read before the call returns.
-        by_code(unsafe { (self.library.ibv_modify_qp)(self.raw.as_ptr(), &raw mut attributes, SET_STATE | what) })
+        by_code(unsafe {
+            (self.library.ibv_modify_qp)(self.raw.as_ptr(), &raw mut attributes, SET_STATE | what)
+        })
     }
 }
 

@@ -1,4 +1,5 @@
-//! The queue pairs of a measurement and the memory between which they carry messages: connections by either way, and datagrams.
+//! The queue pairs of a measurement and the memory between which they carry messages: connections
+//! by either way, and datagrams.
 
 use super::abi::*;
 use super::connection::{Connecting, Id, Request};
@@ -80,10 +81,20 @@ impl Pairs {
         let mut memory = Memory::touched(2 * plan.size + buffers * (plan.size + ROUTE_LEN))?;
         let access = ACCESS_LOCAL_WRITE | ACCESS_REMOTE_WRITE | ACCESS_REMOTE_READ;
         let registration = domain.register_for(memory.as_mut_ptr(), memory.len(), access)?;
-        Ok(Pairs { pairs: Vec::new(), to: None, queue, registration, memory, domain, plan, peer: Address::default() })
+        Ok(Pairs {
+            pairs: Vec::new(),
+            to: None,
+            queue,
+            registration,
+            memory,
+            domain,
+            plan,
+            peer: Address::default(),
+        })
     }
 
-    /// Puts `bytes`, a message, into the source and others into the target, before anything is sent.
+    /// Puts `bytes`, a message, into the source and others into the target, before anything is
+    /// sent.
     pub fn fill(&mut self, bytes: &[u8]) {
         let (source, rest) = self.memory.split_at_mut(self.plan.size);
         source.copy_from_slice(bytes);
@@ -95,7 +106,8 @@ impl Pairs {
         self.memory[self.plan.size..2 * self.plan.size] == *bytes
     }
 
-    /// Makes the queue pairs of a connection by exchange, or of datagrams, and readies their receives.
+    /// Makes the queue pairs of a connection by exchange, or of datagrams, and readies their
+    /// receives.
     ///
     /// # Errors
     /// When the device has no queue pair left.
@@ -132,29 +144,48 @@ impl Pairs {
         }
     }
 
-    /// Connects the prepared queue pairs with the peer's, with what both have told each other; `timeout` is the exponent of 4.096 us.
+    /// Connects the prepared queue pairs with the peer's, with what both have told each other;
+    /// `timeout` is the exponent of 4.096 us.
     ///
     /// # Errors
     /// When the device refuses.
-    pub fn join(&mut self, station: &Station, own: &Address, peer: &Address, timeout: u8) -> io::Result<()> {
+    pub fn join(
+        &mut self,
+        station: &Station,
+        own: &Address,
+        peer: &Address,
+        timeout: u8,
+    ) -> io::Result<()> {
         if peer.numbers.len() != self.pairs.len() {
-            return Err(io::Error::new(io::ErrorKind::InvalidData, "the ends have different numbers of queue pairs"));
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidData,
+                "the ends have different numbers of queue pairs",
+            ));
         }
         let reads = Reads { answered: self.reads(), asked: self.reads() };
         for (pair, number) in self.pairs.iter().zip(&peer.numbers) {
-            let Ends::Own(ends) = &pair.ends else { return Err(io::ErrorKind::InvalidInput.into()) };
+            let Ends::Own(ends) = &pair.ends else {
+                return Err(io::ErrorKind::InvalidInput.into());
+            };
             if self.plan.datagrams {
                 ends.open_for_datagrams(own.sequence)?;
                 continue;
             }
             let way = station.seat.way_to(peer.gid, peer.lid);
-            let to = Peer { way, mtu: own.mtu.min(peer.mtu), number: *number, first_packet: peer.sequence };
+            let to = Peer {
+                way,
+                mtu: own.mtu.min(peer.mtu),
+                number: *number,
+                first_packet: peer.sequence,
+            };
             ends.connect(to, own.sequence, timeout, reads, NotReady::NEVER_ENDS)?;
         }
         if self.plan.datagrams {
             let mut way = station.seat.way_to(peer.gid, peer.lid);
             // SAFETY: the domain is alive and the way is read before the call returns.
-            let raw = unsafe { (self.domain.library.ibv_create_ah)(self.domain.raw.as_ptr(), &raw mut way) };
+            let raw = unsafe {
+                (self.domain.library.ibv_create_ah)(self.domain.raw.as_ptr(), &raw mut way)
+            };
             let raw = NonNull::new(raw).ok_or_else(io::Error::last_os_error)?;
             self.to = Some(Handle { library: self.domain.library, raw });
         }
@@ -166,10 +197,20 @@ impl Pairs {
     ///
     /// # Errors
     /// When no device leads there, or the peer does not accept in time.
-    pub fn dial(&mut self, ip: IpAddr, own: &Address, peer: &Address, timeout: Duration) -> Result<(), Error> {
+    pub fn dial(
+        &mut self,
+        ip: IpAddr,
+        own: &Address,
+        peer: &Address,
+        timeout: Duration,
+    ) -> Result<(), Error> {
         let failed = |error: io::Error| {
-            Error::new(Fault::Between, "no-rdma-path", format!("no RDMA connection to {ip}: {error}"))
-                .hint("`rdma link` shows whether both ports are up")
+            Error::new(
+                Fault::Between,
+                "no-rdma-path",
+                format!("no RDMA connection to {ip}: {error}"),
+            )
+            .hint("`rdma link` shows whether both ports are up")
         };
         for _ in 0..self.plan.pairs {
             let connecting = Connecting::resolve(SocketAddr::new(ip, peer.listens), timeout)?;
@@ -187,7 +228,12 @@ impl Pairs {
     ///
     /// # Errors
     /// When they do not come in time.
-    pub fn answer(&mut self, station: &Station, peer: &Address, timeout: Duration) -> io::Result<()> {
+    pub fn answer(
+        &mut self,
+        station: &Station,
+        peer: &Address,
+        timeout: Duration,
+    ) -> io::Result<()> {
         let deadline = Instant::now() + timeout;
         while self.pairs.len() < usize::from(self.plan.pairs) {
             let Some(Request { id, private_data }) = station.listener.next()? else {

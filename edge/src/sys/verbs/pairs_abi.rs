@@ -1,6 +1,8 @@
-//! The structures of libibverbs (its ABI 1.1) that a measurement's own queue pairs need besides: attributes, addresses, datagrams.
+//! The structures of libibverbs (its ABI 1.1) that a measurement's own queue pairs need besides:
+//! attributes, addresses, datagrams.
 //!
-//! The offsets are those that a C program prints of rdma-core 44's headers (offsetof, sizeof); the test at the end holds them.
+//! The offsets are those that a C program prints of rdma-core 44's headers (offsetof, sizeof); the
+//! test at the end holds them.
 
 use super::abi::{Capacities, Opaque, Piece};
 use std::ffi::{c_int, c_uint};
@@ -72,7 +74,8 @@ pub(super) struct Attributes {
     pub(super) rate_limit: u32,
 }
 
-/// `struct ibv_send_wr` of a datagram: of the same size as any, with the address where a write has that of its memory.
+/// `struct ibv_send_wr` of a datagram: of the same size as any, with the address where a write has
+/// that of its memory.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(super) struct Work {
@@ -116,8 +119,8 @@ pub(super) struct TargetDatagram {
 pub(super) const STATE_INIT: c_uint = 1;
 pub(super) const STATE_RECEIVES: c_uint = 2;
 pub(super) const STATE_SENDS: c_uint = 3;
-/// `enum ibv_qp_attr_mask`: state, access, key index, port; datagram key; way, MTU; timeout, retries, receiver-not-ready; sequences, reads,
-/// the other queue pair.
+/// `enum ibv_qp_attr_mask`: state, access, key index, port; datagram key; way, MTU; timeout,
+/// retries, receiver-not-ready; sequences, reads, the other queue pair.
 pub(super) const SET_STATE: c_int = 1;
 pub(super) const SET_ACCESS: c_int = 1 << 3;
 pub(super) const SET_KEY_INDEX: c_int = 1 << 4;

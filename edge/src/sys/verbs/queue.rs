@@ -1,4 +1,5 @@
-//! Completion queues, and how requests are handed to queue pairs: the calls that go straight to a device's own library.
+//! Completion queues, and how requests are handed to queue pairs: the calls that go straight to a
+//! device's own library.
 
 use super::abi::*;
 use super::library::by_code;
@@ -20,8 +21,12 @@ pub(super) struct Queue {
 /// Hands over a chain of requests, which the device copies.
 ///
 /// # Safety
-/// The queue pair is alive, and what the requests point to is registered memory that stays until they are done.
-pub(super) unsafe fn post_send(pair: NonNull<QueuePair>, first: *mut SendRequest) -> io::Result<()> {
+/// The queue pair is alive, and what the requests point to is registered memory that stays until
+/// they are done.
+pub(super) unsafe fn post_send(
+    pair: NonNull<QueuePair>,
+    first: *mut SendRequest,
+) -> io::Result<()> {
     let mut bad = std::ptr::null_mut();
     // SAFETY: the caller's promise.
     by_code(unsafe {
@@ -34,7 +39,10 @@ pub(super) unsafe fn post_send(pair: NonNull<QueuePair>, first: *mut SendRequest
 ///
 /// # Safety
 /// As for [`post_send`].
-pub(super) unsafe fn post_receive(pair: NonNull<QueuePair>, request: *mut ReceiveRequest) -> io::Result<()> {
+pub(super) unsafe fn post_receive(
+    pair: NonNull<QueuePair>,
+    request: *mut ReceiveRequest,
+) -> io::Result<()> {
     let mut bad = std::ptr::null_mut();
     // SAFETY: the caller's promise.
     by_code(unsafe {
@@ -47,9 +55,18 @@ impl Queue {
     pub(super) fn new(domain: &Arc<Domain>, capacity: usize) -> io::Result<Queue> {
         let (library, context) = (domain.library, domain.context.as_ptr());
         // SAFETY: the device is open.
-        let channel = NonNull::new(unsafe { (library.ibv_create_comp_channel)(context) }).ok_or_else(io::Error::last_os_error)?;
+        let channel = NonNull::new(unsafe { (library.ibv_create_comp_channel)(context) })
+            .ok_or_else(io::Error::last_os_error)?;
         // SAFETY: as above; the channel is alive.
-        let raw = unsafe { (library.ibv_create_cq)(context, capacity as i32, std::ptr::null_mut(), channel.as_ptr(), 0) };
+        let raw = unsafe {
+            (library.ibv_create_cq)(
+                context,
+                capacity as i32,
+                std::ptr::null_mut(),
+                channel.as_ptr(),
+                0,
+            )
+        };
         let Some(raw) = NonNull::new(raw) else {
             let error = io::Error::last_os_error();
             // SAFETY: no queue uses it.
@@ -62,8 +79,14 @@ impl Queue {
         Ok(queue)
     }
 
-    /// What a queue pair is created with that tells of everything here: how many sends it takes at once, and how many receives.
-    pub(super) fn attributes(&self, kind: c_uint, sends: usize, receives: usize) -> QueuePairAttributes {
+    /// What a queue pair is created with that tells of everything here: how many sends it takes at
+    /// once, and how many receives.
+    pub(super) fn attributes(
+        &self,
+        kind: c_uint,
+        sends: usize,
+        receives: usize,
+    ) -> QueuePairAttributes {
         QueuePairAttributes {
             context: std::ptr::null_mut(),
             send_queue: self.raw.as_ptr(),
@@ -85,7 +108,8 @@ impl Queue {
     pub(super) fn arm(&self) -> io::Result<()> {
         // SAFETY: the queue is alive.
         by_code(unsafe {
-            let arm = (*(*self.raw.as_ptr()).context).req_notify_cq.ok_or(io::ErrorKind::Unsupported)?;
+            let arm =
+                (*(*self.raw.as_ptr()).context).req_notify_cq.ok_or(io::ErrorKind::Unsupported)?;
             arm(self.raw.as_ptr(), 0)
         })
     }
@@ -96,7 +120,8 @@ impl Queue {
     /// When the device fails.
     pub(super) fn poll(&self, into: &mut [WorkCompletion]) -> io::Result<usize> {
         let room = c_int::try_from(into.len()).unwrap_or(c_int::MAX);
-        // SAFETY: the queue is alive and writes as many completions as it says, no more than there is room for.
+        // SAFETY: the queue is alive and writes as many completions as it says, no more than there
+        // is room for.
         let count = unsafe {
             let poll = (*(*self.raw.as_ptr()).context).poll_cq.ok_or(io::ErrorKind::Unsupported)?;
             poll(self.raw.as_ptr(), room, into.as_mut_ptr())
@@ -107,9 +132,15 @@ impl Queue {
     /// Takes what the descriptor told.
     pub(super) fn disarm(&self) {
         let (mut queue, mut context) = (std::ptr::null_mut(), std::ptr::null_mut());
-        // SAFETY: the channel is alive and does not wait; each event taken is acknowledged once, on the one queue that it has.
+        // SAFETY: the channel is alive and does not wait; each event taken is acknowledged once, on
+        // the one queue that it has.
         unsafe {
-            while (self.domain.library.ibv_get_cq_event)(self.channel.as_ptr(), &raw mut queue, &raw mut context) == 0 {
+            while (self.domain.library.ibv_get_cq_event)(
+                self.channel.as_ptr(),
+                &raw mut queue,
+                &raw mut context,
+            ) == 0
+            {
                 (self.domain.library.ibv_ack_cq_events)(queue, 1);
             }
         }

@@ -1,4 +1,5 @@
-//! Where a measurement begins or ends: a device by one of its addresses, and what a peer must know to connect to it.
+//! Where a measurement begins or ends: a device by one of its addresses, and what a peer must know
+//! to connect to it.
 
 use super::connection::Listener;
 use super::exchanged::Seat;

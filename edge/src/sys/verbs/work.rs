@@ -32,7 +32,8 @@ pub enum Verb {
 /// What has been done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Done {
-    /// A message of this queue pair is sent, and acknowledged where it is connected; under iWARP sent only, but for what was read.
+    /// A message of this queue pair is sent, and acknowledged where it is connected; under iWARP
+    /// sent only, but for what was read.
     Sent(usize),
     /// A message came to this queue pair, in its buffer of this number, which is free again.
     Arrived(usize, usize),
@@ -48,7 +49,8 @@ impl Pairs {
     pub fn post(&mut self, on: usize, verb: Verb, count: usize) -> io::Result<()> {
         let pair = self.pairs.get(on).ok_or(io::ErrorKind::NotConnected)?.raw;
         let keys = self.registration.keys();
-        // A read fills the target here with the source there; a write, and a message, brings this source.
+        // A read fills the target here with the source there; a write, and a message, brings this
+        // source.
         let (opcode, from, to) = match verb {
             Verb::Write => (OP_WRITE, 0, self.plan.size as u64),
             Verb::Read => (OP_READ, self.plan.size as u64, 0),
@@ -58,10 +60,12 @@ impl Pairs {
         let len = if verb == Verb::Fence { 1 } else { self.plan.size as u32 };
         let mut piece = Piece { address: keys.address + from, len, local_key: keys.local };
         let target = match (&self.to, self.peer.numbers.get(on)) {
-            (Some(handle), Some(&number)) => {
-                Target { datagram: TargetDatagram { handle: handle.raw.as_ptr(), number, key: DATAGRAM_KEY } }
-            }
-            _ => Target { memory: TargetMemory { address: self.peer.memory + to, key: self.peer.key } },
+            (Some(handle), Some(&number)) => Target {
+                datagram: TargetDatagram { handle: handle.raw.as_ptr(), number, key: DATAGRAM_KEY },
+            },
+            _ => Target {
+                memory: TargetMemory { address: self.peer.memory + to, key: self.peer.key },
+            },
         };
         let one = Work {
             id: on as u64,
@@ -80,10 +84,12 @@ impl Pairs {
             let mut chain = [one; BATCH];
             let first = chain.as_mut_ptr();
             for at in 1..now {
-                // SAFETY: both lie in the chain, which stays where it is until the device has copied it.
+                // SAFETY: both lie in the chain, which stays where it is until the device has
+                // copied it.
                 unsafe { (*first.add(at - 1)).next = first.add(at) };
             }
-            // SAFETY: the queue pair is alive, a datagram's request is of the size of any, and all points to registered memory of this end.
+            // SAFETY: the queue pair is alive, a datagram's request is of the size of any, and all
+            // points to registered memory of this end.
             unsafe { post_send(pair, first.cast::<SendRequest>())? };
             left -= now;
         }
@@ -103,7 +109,8 @@ impl Pairs {
         let keys = self.registration.keys();
         let room = self.plan.size + ROUTE_LEN;
         let at = 2 * self.plan.size + (on * self.plan.receives + buffer) * room;
-        let mut piece = Piece { address: keys.address + at as u64, len: room as u32, local_key: keys.local };
+        let mut piece =
+            Piece { address: keys.address + at as u64, len: room as u32, local_key: keys.local };
         let mut request = ReceiveRequest {
             id: (buffer as u64) << 32 | on as u64,
             next: std::ptr::null_mut(),
@@ -136,7 +143,12 @@ impl Pairs {
     ///
     /// # Errors
     /// When the device fails.
-    pub fn wait(&mut self, into: &mut Vec<Done>, wake: Option<BorrowedFd<'_>>, most: Duration) -> io::Result<()> {
+    pub fn wait(
+        &mut self,
+        into: &mut Vec<Done>,
+        wake: Option<BorrowedFd<'_>>,
+        most: Duration,
+    ) -> io::Result<()> {
         self.queue.arm()?;
         // What was done before the queue was armed tells nobody.
         if self.poll(into)? {

@@ -29,7 +29,8 @@ pub(crate) struct Plan {
     pub rate: Rate,
 }
 
-/// The paths whose round-trip times are measured; the one between belongs to the truth of theory alone.
+/// The paths whose round-trip times are measured; the one between belongs to the truth of theory
+/// alone.
 const PATHS: [&str; 2] = ["usn-1400", "usn-8600"];
 const BETWEEN: Span = Span::from_millis(80);
 /// A run is watched no longer than this after its trouble.
@@ -37,11 +38,13 @@ const LONGEST: Span = Span::from_secs(120);
 /// Of the burst of the WAN PHY paper, section 6.
 const BURST: Span = Span::from_secs(2);
 
-/// For how long flows run alone, and beside CUBIC: which of two began first is to be forgotten by then.
+/// For how long flows run alone, and beside CUBIC: which of two began first is to be forgotten by
+/// then.
 const ALONE: Spell = Spell { skipped: 0, counted: 12 };
 const BESIDE: Spell = Spell { skipped: 20, counted: 60 };
 const QUICK: Spell = Spell { skipped: 0, counted: 5 };
-/// How far BBR's goodput and share may be from the machine's: its window is no trace that could be compared.
+/// How far BBR's goodput and share may be from the machine's: its window is no trace that could be
+/// compared.
 const APART: f64 = 0.1;
 
 /// A run that does not count is repeated, so often in all.
@@ -50,7 +53,8 @@ const MOST_RUNS: u32 = 5;
 /// Measures all of `plan`, a JSON line for each measurement.
 ///
 /// # Errors
-/// At the end, naming the lines, when one that counts is too far from theory or from the pure machine, or when none counts.
+/// At the end, naming the lines, when one that counts is too far from theory or from the pure
+/// machine, or when none counts.
 pub(crate) fn all(plan: &Plan) -> Result<()> {
     if let Err(why) = recovery::possible() {
         bail!("cannot measure here: {why}");
@@ -68,7 +72,8 @@ pub(crate) fn all(plan: &Plan) -> Result<()> {
     // The slow ones first, two at a time: they wait more than they work.
     runs.sort_by_key(|(_, run)| run.patience);
     let asked = runs.len();
-    let queue = Mutex::new(Queue { runs, under_way: Vec::new(), wrong: Vec::new(), void: Vec::new() });
+    let queue =
+        Mutex::new(Queue { runs, under_way: Vec::new(), wrong: Vec::new(), void: Vec::new() });
     std::thread::scope(|scope| {
         for worker in 0..2 {
             let queue = &queue;
@@ -82,12 +87,17 @@ pub(crate) fn all(plan: &Plan) -> Result<()> {
     let Queue { mut wrong, void, .. } = queue.into_inner().unwrap_or_else(PoisonError::into_inner);
     wrong.extend(too_far);
     void.iter().for_each(|void| eprintln!("does not count: {void}"));
-    ensure!(wrong.is_empty(), "too far from theory or from the pure machine:\n{}", wrong.join("\n"));
+    ensure!(
+        wrong.is_empty(),
+        "too far from theory or from the pure machine:\n{}",
+        wrong.join("\n")
+    );
     ensure!(asked == 0 || void.len() < asked, "no run counts: this machine is too busy to measure");
     Ok(())
 }
 
-/// Vegas takes a jitter of two packets' share of the rtt for a queue, so that its window must be short; Reno takes long.
+/// Vegas takes a jitter of two packets' share of the rtt for a queue, so that its window must be
+/// short; Reno takes long.
 fn window(algorithm: Algorithm, quick: bool) -> u32 {
     match algorithm {
         Algorithm::Vegas => 60,
@@ -104,9 +114,12 @@ fn rtt_of(path: &str) -> Result<Span> {
 fn run(algorithm: Algorithm, rtt: Span, quick: bool, trouble: Trouble) -> Result<Run> {
     let set = Subject::of(algorithm, Set::Paper).set.unwrap_or(Set::Linux);
     let window = window(algorithm, quick);
-    let theory = theory::recovery(algorithm, set, f64::from(window), rtt).context("it is driven by loss")?;
+    let theory =
+        theory::recovery(algorithm, set, f64::from(window), rtt).context("it is driven by loss")?;
     let watched = match &trouble {
-        Trouble::Losses(spans) => spans.last().copied().unwrap_or_default() + theory.mul_f64(1.3) + Span::from_secs(2),
+        Trouble::Losses(spans) => {
+            spans.last().copied().unwrap_or_default() + theory.mul_f64(1.3) + Span::from_secs(2)
+        }
         // From a window of next to nothing.
         Trouble::Burst(span) => *span + theory.mul_f64(2.5) + Span::from_secs(8),
     };
@@ -124,8 +137,11 @@ fn losses(plan: &Plan) -> Result<Runs> {
     if !plan.quick {
         rtts.extend([BETWEEN, rtt_of(PATHS[1])?]);
     }
-    let pairs = rtts.into_iter().flat_map(|rtt| driven_by_loss().map(move |algorithm| (algorithm, rtt)));
-    pairs.map(|(algorithm, rtt)| Ok(("loss", run(algorithm, rtt, plan.quick, Trouble::one_loss())?))).collect()
+    let pairs =
+        rtts.into_iter().flat_map(|rtt| driven_by_loss().map(move |algorithm| (algorithm, rtt)));
+    pairs
+        .map(|(algorithm, rtt)| Ok(("loss", run(algorithm, rtt, plan.quick, Trouble::one_loss())?)))
+        .collect()
 }
 
 /// Three losses: the second before the window is whole again, the third later.
@@ -133,7 +149,8 @@ fn patterns(plan: &Plan) -> Result<Runs> {
     let rtt = if plan.quick { rtt_of(PATHS[0])? } else { BETWEEN };
     let pattern = |algorithm| {
         let once = run(algorithm, rtt, true, Trouble::one_loss())?;
-        let theory = theory::recovery(algorithm, once.set, f64::from(once.window), rtt).context("it is driven by loss")?;
+        let theory = theory::recovery(algorithm, once.set, f64::from(once.window), rtt)
+            .context("it is driven by loss")?;
         let apart = theory.mul_f64(0.6) + rtt.mul_f64(4.0);
         let spans = vec![Span::ZERO, apart, apart + theory.mul_f64(1.4) + rtt.mul_f64(4.0)];
         Ok(("pattern", run(algorithm, rtt, true, Trouble::Losses(spans))?))
@@ -152,7 +169,8 @@ fn bursts(plan: &Plan) -> Result<Runs> {
     Ok(runs)
 }
 
-/// What is to be run, the next at the end, of which controls a run is under way, and which lines were wrong or do not count.
+/// What is to be run, the next at the end, of which controls a run is under way, and which lines
+/// were wrong or do not count.
 struct Queue {
     runs: Runs,
     under_way: Vec<Algorithm>,
@@ -160,14 +178,16 @@ struct Queue {
     void: Vec<String>,
 }
 
-/// Runs what is in the queue, over a link called `link`. A name is seen by the whole machine: no two runs of one control at a time.
+/// Runs what is in the queue, over a link called `link`. A name is seen by the whole machine: no
+/// two runs of one control at a time.
 fn work(queue: &Mutex<Queue>, link: &str) {
     loop {
         let mut locked = queue.lock().unwrap_or_else(PoisonError::into_inner);
         if locked.runs.is_empty() {
             return;
         }
-        let free = locked.runs.iter().rposition(|(_, run)| !locked.under_way.contains(&run.algorithm));
+        let free =
+            locked.runs.iter().rposition(|(_, run)| !locked.under_way.contains(&run.algorithm));
         let Some(next) = free else {
             drop(locked);
             std::thread::sleep(Duration::from_millis(200));
@@ -190,8 +210,9 @@ fn kernel_release() -> String {
     std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default().trim().to_owned()
 }
 
-/// Runs until the machine has let one count that is right, or two that are wrong: a machine that is busy with something else disturbs one
-/// in ways that no figure of the link shows. Beside one that is wrong it takes two that are right.
+/// Runs until the machine has let one count that is right, or two that are wrong: a machine that is
+/// busy with something else disturbs one in ways that no figure of the link shows. Beside one that
+/// is wrong it takes two that are right.
 fn one(part: &str, run: &Run, link: &str) -> Value {
     let head = json!({ "part": part, "control": run.algorithm.name(), "set": run.set.to_string(), "kernel": kernel_release(),
         "rtt_s": run.rtt.as_secs_f64(), "window": run.window, "watched_s": run.patience.as_secs_f64() });
@@ -218,7 +239,8 @@ fn one(part: &str, run: &Run, link: &str) -> Value {
     }
     match right.pop().or(wrong.pop()) {
         Some(mut line) => {
-            line["void"] = "too few of its runs counted to tell a disturbed one from the others".into();
+            line["void"] =
+                "too few of its runs counted to tell a disturbed one from the others".into();
             line
         }
         None => last,
@@ -226,7 +248,8 @@ fn one(part: &str, run: &Run, link: &str) -> Value {
 }
 
 fn describe(line: &mut Value, run: &Run, kernel: &Recovery) {
-    let rtt = if matches!(run.trouble, Trouble::Burst(_)) { run.rtt.as_secs_f64() } else { kernel.rtt };
+    let rtt =
+        if matches!(run.trouble, Trouble::Burst(_)) { run.rtt.as_secs_f64() } else { kernel.rtt };
     let machine = recovery::simulated(run, rtt);
     let theory = kernel.theory(run).map(|span| span.as_secs_f64());
     let window = f64::from(run.window);
@@ -251,7 +274,8 @@ fn describe(line: &mut Value, run: &Run, kernel: &Recovery) {
     }
 }
 
-/// Goodput alone and in tens, and the share beside CUBIC; answers which of BBR's are too far from the machine's.
+/// Goodput alone and in tens, and the share beside CUBIC; answers which of BBR's are too far from
+/// the machine's.
 fn carried(plan: &Plan, part: &str) -> Result<Vec<String>> {
     let mut too_far = Vec::new();
     let paths = if plan.quick { &PATHS[..1] } else { &PATHS[..] };
@@ -283,11 +307,23 @@ fn carried(plan: &Plan, part: &str) -> Result<Vec<String>> {
                     "set": ours.set.map_or("linux".to_owned(), |set| set.to_string()),
                     "void": measured.inexact.first() })
             );
-            if algorithm == Algorithm::Bbr && part != "ten" && !plan.quick && measured.inexact.is_empty() {
+            if algorithm == Algorithm::Bbr
+                && part != "ten"
+                && !plan.quick
+                && measured.inexact.is_empty()
+            {
                 let (kernel, machine) = match part {
                     "share" => {
-                        let shares = throughput::simulated_shares(path, plan.rate, (algorithm, Set::Linux), spell)?;
-                        (throughput::share_of(&measured.received), shares.iter().sum::<f64>() / shares.len() as f64)
+                        let shares = throughput::simulated_shares(
+                            path,
+                            plan.rate,
+                            (algorithm, Set::Linux),
+                            spell,
+                        )?;
+                        (
+                            throughput::share_of(&measured.received),
+                            shares.iter().sum::<f64>() / shares.len() as f64,
+                        )
                     }
                     _ => {
                         let flow = [(algorithm, Set::Linux, Span::ZERO)];
@@ -296,7 +332,9 @@ fn carried(plan: &Plan, part: &str) -> Result<Vec<String>> {
                     }
                 };
                 if (kernel / machine - 1.0).abs() > APART {
-                    too_far.push(format!("bbr, {part}, {path}: kernel {kernel:.3e}, machine {machine:.3e}"));
+                    too_far.push(format!(
+                        "bbr, {part}, {path}: kernel {kernel:.3e}, machine {machine:.3e}"
+                    ));
                 }
             }
         }
@@ -306,10 +344,13 @@ fn carried(plan: &Plan, part: &str) -> Result<Vec<String>> {
 
 /// Linux's modules beside Farline's programs.
 pub(crate) fn modules(only: Option<Algorithm>) -> Result<()> {
-    // A page of this program that is read from the guest's slow file system while a flow runs holds the flow up.
+    // A page of this program that is read from the guest's slow file system while a flow runs holds
+    // the flow up.
     mlockall(MlockAllFlags::CURRENT)?;
     let mut too_far = Vec::new();
-    for algorithm in modules::BOTH.into_iter().filter(|&algorithm| only.is_none_or(|only| only == algorithm)) {
+    for algorithm in
+        modules::BOTH.into_iter().filter(|&algorithm| only.is_none_or(|only| only == algorithm))
+    {
         for (measure, name) in [(Measure::Recovery, "recovery"), (Measure::Goodput, "goodput")] {
             let pair = modules::pair(algorithm, measure)?;
             let (module, bpf) = pair.means();
@@ -323,10 +364,16 @@ pub(crate) fn modules(only: Option<Algorithm>) -> Result<()> {
             );
             match found {
                 Some(apart) if apart.agrees() => {}
-                Some(apart) => too_far.push(format!("{algorithm}: {name} {:+.1} %", apart.part * 100.0)),
+                Some(apart) => {
+                    too_far.push(format!("{algorithm}: {name} {:+.1} %", apart.part * 100.0))
+                }
                 None => too_far.push(format!("{algorithm}: {name} not measured")),
             }
         }
     }
-    if too_far.is_empty() { Ok(()) } else { bail!("too far from Linux's module: {}", too_far.join(", ")) }
+    if too_far.is_empty() {
+        Ok(())
+    } else {
+        bail!("too far from Linux's module: {}", too_far.join(", "))
+    }
 }

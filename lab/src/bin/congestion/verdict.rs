@@ -2,13 +2,15 @@
 
 use serde_json::Value;
 
-/// From theory: the time to recover after scripted losses, and after a burst, where the window after the last reduction is measured too.
+/// From theory: the time to recover after scripted losses, and after a burst, where the window
+/// after the last reduction is measured too.
 const AFTER_LOSS: f64 = 0.15;
 const AFTER_BURST: f64 = 0.25;
 /// From the pure machine's window, at any time.
 const APART: f64 = 0.1;
 
-/// What is wrong with `line`, if anything: a line that says nothing (`void`) is nothing to judge, nor is goodput.
+/// What is wrong with `line`, if anything: a line that says nothing (`void`) is nothing to judge,
+/// nor is goodput.
 pub(crate) fn wrong(line: &Value) -> Option<String> {
     let part = line["part"].as_str().unwrap_or_default();
     if !line["void"].is_null() || !matches!(part, "loss" | "pattern" | "burst") {
@@ -22,20 +24,30 @@ pub(crate) fn wrong(line: &Value) -> Option<String> {
             (Some(kernel), Some(theory)) => {
                 let off = (kernel / theory - 1.0) * 100.0;
                 found.push(format!(
-                    "recovered in {kernel:.2} s, theory {theory:.2} s ({off:+.0} %, at most {:.0} %)",
+                    "recovered in {kernel:.2} s, theory {theory:.2} s ({off:+.0} %, at most {:.0} \
+                     %)",
                     most * 100.0
                 ));
             }
             // It was not watched for long enough to be back.
-            (None, Some(theory)) if line["watched_s"].as_f64().is_some_and(|watched| watched < theory * (1.0 + most)) => {}
-            (kernel, theory) => found.push(format!("recovered in {kernel:?} s, theory {theory:?} s")),
+            (None, Some(theory))
+                if line["watched_s"]
+                    .as_f64()
+                    .is_some_and(|watched| watched < theory * (1.0 + most)) => {}
+            (kernel, theory) => {
+                found.push(format!("recovered in {kernel:?} s, theory {theory:?} s"))
+            }
         }
     }
     // A burst's losses are the queue's, and not the same in both.
     if part != "burst" {
         match line["apart"].as_f64() {
             Some(apart) if apart <= APART => {}
-            Some(apart) => found.push(format!("{:.1} % from the pure machine, at most {:.0} %", apart * 100.0, APART * 100.0)),
+            Some(apart) => found.push(format!(
+                "{:.1} % from the pure machine, at most {:.0} %",
+                apart * 100.0,
+                APART * 100.0
+            )),
             None => found.push(format!(
                 "{} reductions cannot be compared with the pure machine's {}",
                 line["reductions"], line["machine_reductions"]
@@ -44,7 +56,12 @@ pub(crate) fn wrong(line: &Value) -> Option<String> {
     }
     (!found.is_empty()).then(|| {
         let rtt = line["rtt_s"].as_f64().unwrap_or(0.0) * 1e3;
-        format!("{part} of {} ({}) at {rtt:.1} ms: {}", line["control"], line["set"], found.join("; "))
+        format!(
+            "{part} of {} ({}) at {rtt:.1} ms: {}",
+            line["control"],
+            line["set"],
+            found.join("; ")
+        )
     })
 }
 
@@ -68,9 +85,15 @@ mod tests {
     fn lines_beyond_their_bounds_are_named_with_what_was_found() {
         assert_eq!(wrong(&line("loss", Some(4.5), Some(0.09))), None);
         let said = wrong(&line("loss", Some(4.7), Some(0.11))).expect("both are beyond");
-        assert!(said.contains("loss of \"htcp\"") && said.contains("+18 %, at most 15 %"), "{said}");
+        assert!(
+            said.contains("loss of \"htcp\"") && said.contains("+18 %, at most 15 %"),
+            "{said}"
+        );
         assert!(said.contains("11.0 % from the pure machine"), "{said}");
-        assert!(wrong(&line("loss", Some(4.0), None)).is_some(), "nothing compared is no agreement");
+        assert!(
+            wrong(&line("loss", Some(4.0), None)).is_some(),
+            "nothing compared is no agreement"
+        );
         assert!(wrong(&line("loss", None, Some(0.0))).is_some(), "not back in twice the time");
         assert_eq!(wrong(&line("pattern", None, Some(0.02))), None);
         assert!(wrong(&line("pattern", None, Some(0.2))).is_some());

@@ -7,7 +7,8 @@ use std::fs::{self, File};
 use std::io::Read;
 use std::path::Path;
 
-/// Fails with the first difference between the files of `sent` and those of `arrived`, which may lack no file and have none more.
+/// Fails with the first difference between the files of `sent` and those of `arrived`, which may
+/// lack no file and have none more.
 pub(crate) fn trees(sent: &Path, arrived: &Path) -> Result<()> {
     let (mut left, mut right) = (vec![0; 1 << 20], vec![0; 1 << 20]);
     folders(sent, arrived, &mut left, &mut right)
@@ -94,6 +95,9 @@ mod tests {
         assert!(compared(|b| fs::write(b.join("below/file"), &changed).expect("written")).is_err());
         assert!(compared(|b| fs::remove_file(b.join("empty")).expect("removed")).is_err());
         assert!(compared(|b| fs::write(b.join("below/more"), []).expect("written")).is_err());
-        assert!(compared(|b| fs::write(b.join("below/file"), vec![7; 1 << 20]).expect("written")).is_err());
+        assert!(
+            compared(|b| fs::write(b.join("below/file"), vec![7; 1 << 20]).expect("written"))
+                .is_err()
+        );
     }
 }

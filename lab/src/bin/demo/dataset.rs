@@ -1,4 +1,5 @@
-//! The files to copy: large ones that do not compress, and a tree of small ones found on this machine.
+//! The files to copy: large ones that do not compress, and a tree of small ones found on this
+//! machine.
 
 use anyhow::{Context, Result, bail};
 use farline_core::report::demo;
@@ -18,14 +19,20 @@ pub(crate) struct Dataset {
 
 /// The size and number of the CCSM trace's files (Lai et al. 2009, section V.D): 256 MB each.
 const LARGE: (u64, Bytes) = (4, Bytes::mib(256));
-/// The most of a tree that is taken: enough to show what small files cost, little enough for a demo.
+/// The most of a tree that is taken: enough to show what small files cost, little enough for a
+/// demo.
 const SMALL: (u64, Bytes) = (3_000, Bytes(100_000_000));
 /// A tree of fewer files shows nothing.
 const FEWEST: u64 = 200;
 
 impl Dataset {
     pub(crate) fn facts(&self) -> demo::Dataset {
-        demo::Dataset { name: self.name.to_owned(), about: self.about.clone(), files: self.files, bytes: self.bytes }
+        demo::Dataset {
+            name: self.name.to_owned(),
+            about: self.about.clone(),
+            files: self.files,
+            bytes: self.bytes,
+        }
     }
 }
 
@@ -35,13 +42,17 @@ pub(crate) fn large(scratch: &Path) -> Result<Dataset> {
     fs::create_dir(&folder)?;
     for i in 0..LARGE.0 {
         let mut rng = Rng::new(0xFA2_11E + i);
-        let mut file = BufWriter::with_capacity(1 << 20, File::create(folder.join(format!("ccsm-{i}.nc")))?);
+        let mut file =
+            BufWriter::with_capacity(1 << 20, File::create(folder.join(format!("ccsm-{i}.nc")))?);
         for _ in 0..LARGE.1.0 / 8 {
             file.write_all(&rng.next_u64().to_le_bytes())?;
         }
         file.flush().context("writing the large files")?;
     }
-    let about = format!("{} files of {} of random bytes, like those of the CCSM climate model.", LARGE.0, LARGE.1);
+    let about = format!(
+        "{} files of {} of random bytes, like those of the CCSM climate model.",
+        LARGE.0, LARGE.1
+    );
     Ok(Dataset { name: "large", about, folder, files: LARGE.0, bytes: Bytes(LARGE.0 * LARGE.1.0) })
 }
 
@@ -49,15 +60,28 @@ pub(crate) fn large(scratch: &Path) -> Result<Dataset> {
 pub(crate) fn small(scratch: &Path) -> Result<Dataset> {
     let cargo = std::env::var_os("CARGO_HOME").map(PathBuf::from);
     let cargo = cargo.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cargo")));
-    let candidates =
-        [Some(PathBuf::from("/usr/include")), Some("/usr/share/doc".into()), cargo.map(|home| home.join("registry/src"))];
+    let candidates = [
+        Some(PathBuf::from("/usr/include")),
+        Some("/usr/share/doc".into()),
+        cargo.map(|home| home.join("registry/src")),
+    ];
     let folder = scratch.join("small");
     for tree in candidates.into_iter().flatten().filter(|tree| tree.is_dir()) {
         let mut taken = Taken::default();
         taken.take(&tree, &folder)?;
         if taken.files >= FEWEST {
-            let about = format!("{} files from {}, as they are on this machine.", taken.files, tree.display());
-            return Ok(Dataset { name: "small", about, folder, files: taken.files, bytes: Bytes(taken.bytes) });
+            let about = format!(
+                "{} files from {}, as they are on this machine.",
+                taken.files,
+                tree.display()
+            );
+            return Ok(Dataset {
+                name: "small",
+                about,
+                folder,
+                files: taken.files,
+                bytes: Bytes(taken.bytes),
+            });
         }
         if folder.exists() {
             fs::remove_dir_all(&folder)?;
@@ -73,7 +97,8 @@ struct Taken {
 }
 
 impl Taken {
-    /// Copies the regular files of `from` to `to`, in the order of their names, until there are enough.
+    /// Copies the regular files of `from` to `to`, in the order of their names, until there are
+    /// enough.
     fn take(&mut self, from: &Path, to: &Path) -> Result<()> {
         // A folder that may not be read is left out, as is whatever is neither file nor folder.
         let Ok(entries) = fs::read_dir(from) else { return Ok(()) };

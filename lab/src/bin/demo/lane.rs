@@ -1,4 +1,5 @@
-//! The emulated path through the command `farline link`: up, commands in its sides, what it says about itself, down.
+//! The emulated path through the command `farline link`: up, commands in its sides, what it says
+//! about itself, down.
 
 use crate::race::{Running, interrupted};
 use anyhow::{Context, Result, bail};
@@ -32,17 +33,25 @@ impl Lane {
         let farline = farline_binary()?;
         // What an earlier demo that was killed left behind would be in the way.
         let _ = Command::new(&farline).args(["link", "down", NAME, "--json"]).output();
-        let info = document(Command::new(&farline).args(["link", "up", path, "--name", NAME, "--json"]))?;
-        let mut lane =
-            Lane { farline, scratch: scratch.to_owned(), info, peer: String::new(), congestion: String::new(), down: false };
-        let asked =
-            lane.command('a', "sh").args(["-c", "echo $FARLINE_PEER; cat /proc/sys/net/ipv4/tcp_congestion_control"]).output()?;
+        let info =
+            document(Command::new(&farline).args(["link", "up", path, "--name", NAME, "--json"]))?;
+        let mut lane = Lane {
+            farline,
+            scratch: scratch.to_owned(),
+            info,
+            peer: String::new(),
+            congestion: String::new(),
+            down: false,
+        };
+        let asked = lane
+            .command('a', "sh")
+            .args(["-c", "echo $FARLINE_PEER; cat /proc/sys/net/ipv4/tcp_congestion_control"])
+            .output()?;
         let answer = String::from_utf8_lossy(&asked.stdout).into_owned();
         let mut lines = answer.lines().map(str::to_owned);
-        lane.peer = lines
-            .next()
-            .filter(|peer| !peer.is_empty())
-            .with_context(|| format!("side a does not work: {}", String::from_utf8_lossy(&asked.stderr)))?;
+        lane.peer = lines.next().filter(|peer| !peer.is_empty()).with_context(|| {
+            format!("side a does not work: {}", String::from_utf8_lossy(&asked.stderr))
+        })?;
         lane.congestion = lines.next().unwrap_or_default();
         Ok(lane)
     }
@@ -54,8 +63,9 @@ impl Lane {
         command
     }
 
-    /// The same for a program that drops root's rights when it has them: without root, those of the link's user namespace are
-    /// not enough for that (setgroups is forbidden there), so it gets an ordinary user's name in one more namespace.
+    /// The same for a program that drops root's rights when it has them: without root, those of the
+    /// link's user namespace are not enough for that (setgroups is forbidden there), so it gets an
+    /// ordinary user's name in one more namespace.
     pub(crate) fn command_without_root(&self, side: char, program: &str) -> Command {
         if is_root() {
             return self.command(side, program);
@@ -72,7 +82,10 @@ impl Lane {
         while !served.listens(port) {
             if served.0.has_ended()? || asked.elapsed() > Duration::from_secs(10) {
                 let words = fs::read_to_string(log).unwrap_or_default();
-                bail!("its server does not listen on port {port}: {}", words.lines().last().unwrap_or("it said nothing"));
+                bail!(
+                    "its server does not listen on port {port}: {}",
+                    words.lines().last().unwrap_or("it said nothing")
+                );
             }
             if interrupted() {
                 bail!("interrupted");
@@ -111,12 +124,21 @@ impl Lane {
         let number = |value: &Value, key: &str| value[key].as_u64().unwrap_or_default();
         demo::Link {
             path: find(&self.info, "path").and_then(Value::as_str).unwrap_or_default().to_owned(),
-            rtt_ns: Span::from_nanos(number(there, "one_way_delay") + number(back, "one_way_delay")),
+            rtt_ns: Span::from_nanos(
+                number(there, "one_way_delay") + number(back, "one_way_delay"),
+            ),
             rate_bps: Rate::from_bps(number(there, "rate")),
             queue_bytes: Bytes(number(there, "queue")),
-            mtu: find(&self.info, "mtu").and_then(Value::as_u64).and_then(|mtu| u32::try_from(mtu).ok()).unwrap_or_default(),
-            kernel: fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default().trim().to_owned(),
-            cpus: std::thread::available_parallelism().map_or(0, |cpus| u32::try_from(cpus.get()).unwrap_or(u32::MAX)),
+            mtu: find(&self.info, "mtu")
+                .and_then(Value::as_u64)
+                .and_then(|mtu| u32::try_from(mtu).ok())
+                .unwrap_or_default(),
+            kernel: fs::read_to_string("/proc/sys/kernel/osrelease")
+                .unwrap_or_default()
+                .trim()
+                .to_owned(),
+            cpus: std::thread::available_parallelism()
+                .map_or(0, |cpus| u32::try_from(cpus.get()).unwrap_or(u32::MAX)),
             root: is_root(),
         }
     }
@@ -124,20 +146,34 @@ impl Lane {
     /// How exact the link was since it came up.
     pub(crate) fn accuracy(&self) -> Result<demo::Accuracy> {
         let stats = document(Command::new(&self.farline).args(["link", "stats", NAME, "--json"]))?;
-        let valid = find(&stats, "valid").and_then(Value::as_bool).context("`link stats` does not say whether it was valid")?;
-        let reasons = find(&stats, "invalid_because").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
+        let valid = find(&stats, "valid")
+            .and_then(Value::as_bool)
+            .context("`link stats` does not say whether it was valid")?;
+        let reasons = find(&stats, "invalid_because")
+            .and_then(Value::as_array)
+            .into_iter()
+            .flatten()
+            .filter_map(Value::as_str);
         let reason = reasons.collect::<Vec<_>>().join("; ");
-        let directions: Vec<&Value> = ["a_to_b", "b_to_a"].iter().filter_map(|name| find(&stats, name)).collect();
-        let lateness = directions.first().map(|direction| &direction["lateness"]).unwrap_or(&Value::Null);
+        let directions: Vec<&Value> =
+            ["a_to_b", "b_to_a"].iter().filter_map(|name| find(&stats, name)).collect();
+        let lateness =
+            directions.first().map(|direction| &direction["lateness"]).unwrap_or(&Value::Null);
         let number = |key: &str| lateness[key].as_f64().unwrap_or_default();
         let buckets = lateness["buckets"].as_array().into_iter().flatten();
-        let sum = |pointer: &str| directions.iter().filter_map(|direction| direction.pointer(pointer)?.as_u64()).sum::<u64>();
+        let sum = |pointer: &str| {
+            directions
+                .iter()
+                .filter_map(|direction| direction.pointer(pointer)?.as_u64())
+                .sum::<u64>()
+        };
         let limit = find(&stats, "lateness_limit_us").and_then(Value::as_f64).unwrap_or_default();
         Ok(demo::Accuracy {
             valid,
             reason: if valid {
                 format!(
-                    "99 of 100 packets were late by less than {:.2} ms, and none was lost for lack of processor time",
+                    "99 of 100 packets were late by less than {:.2} ms, and none was lost for \
+                     lack of processor time",
                     limit / 1e3
                 )
             } else {
@@ -146,12 +182,16 @@ impl Lane {
             p50_us: number("p50_us"),
             p99_us: number("p99_us"),
             max_us: number("max_us"),
-            histogram: buckets.filter_map(|bucket| Some((bucket[0].as_f64()?, bucket[1].as_u64()?))).collect(),
+            histogram: buckets
+                .filter_map(|bucket| Some((bucket[0].as_f64()?, bucket[1].as_u64()?)))
+                .collect(),
             drops: vec![
                 ("queue full".to_owned(), sum("/model/dropped_queue")),
                 (
                     "loss and bit errors asked for".to_owned(),
-                    sum("/model/dropped_loss") + sum("/model/dropped_bit_error") + sum("/model/dropped_outage"),
+                    sum("/model/dropped_loss")
+                        + sum("/model/dropped_bit_error")
+                        + sum("/model/dropped_outage"),
                 ),
                 ("no processor time".to_owned(), sum("/overrun")),
             ],
@@ -173,22 +213,32 @@ impl Drop for Lane {
 }
 
 impl Served {
-    /// Bytes that have come out of the link on side b, with headers: the receive counter of its device.
+    /// Bytes that have come out of the link on side b, with headers: the receive counter of its
+    /// device.
     ///
     /// A process's /proc/PID/net shows the network of the namespace that the process is in.
     pub(crate) fn bytes_arrived(&self) -> Result<u64> {
-        let devices = fs::read_to_string(format!("/proc/{}/net/dev", self.0.pid())).context("its server has ended")?;
-        let line = devices.lines().find_map(|line| line.trim_start().strip_prefix("wan0:")).context("side b has no wan0")?;
-        line.split_whitespace().next().and_then(|bytes| bytes.parse().ok()).context("wan0's counter is not a number")
+        let devices = fs::read_to_string(format!("/proc/{}/net/dev", self.0.pid()))
+            .context("its server has ended")?;
+        let line = devices
+            .lines()
+            .find_map(|line| line.trim_start().strip_prefix("wan0:"))
+            .context("side b has no wan0")?;
+        line.split_whitespace()
+            .next()
+            .and_then(|bytes| bytes.parse().ok())
+            .context("wan0's counter is not a number")
     }
 
     fn listens(&self, port: u16) -> bool {
         let wanted = format!(":{port:04X}");
         ["tcp", "tcp6"].iter().any(|kind| {
-            let sockets = fs::read_to_string(format!("/proc/{}/net/{kind}", self.0.pid())).unwrap_or_default();
+            let sockets = fs::read_to_string(format!("/proc/{}/net/{kind}", self.0.pid()))
+                .unwrap_or_default();
             sockets.lines().any(|line| {
                 let mut fields = line.split_whitespace().skip(1);
-                let (local, state) = (fields.next().unwrap_or_default(), fields.nth(1).unwrap_or_default());
+                let (local, state) =
+                    (fields.next().unwrap_or_default(), fields.nth(1).unwrap_or_default());
                 // 0A is TCP_LISTEN (include/net/tcp_states.h).
                 local.ends_with(&wanted) && state == "0A"
             })
@@ -216,13 +266,15 @@ fn farline_binary() -> Result<PathBuf> {
 fn document(command: &mut Command) -> Result<Value> {
     let output = command.output()?;
     let said = String::from_utf8_lossy(&output.stdout);
-    let document: Value = serde_json::from_str(said.lines().last().unwrap_or("null")).unwrap_or_default();
+    let document: Value =
+        serde_json::from_str(said.lines().last().unwrap_or("null")).unwrap_or_default();
     if output.status.success() {
         return Ok(document);
     }
     let error = &document["error"];
-    let message =
-        error["message"].as_str().map_or_else(|| String::from_utf8_lossy(&output.stderr).trim().to_owned(), str::to_owned);
+    let message = error["message"]
+        .as_str()
+        .map_or_else(|| String::from_utf8_lossy(&output.stderr).trim().to_owned(), str::to_owned);
     match error["hint"].as_str() {
         Some(hint) => bail!("{message} (hint: {hint})"),
         None => bail!("{message}"),

@@ -1,12 +1,14 @@
-//! The demo, `make demo`: the same files over an emulated 8,600-mile path with rsync, globus-url-copy and Farline.
+//! The demo, `make demo`: the same files over an emulated 8,600-mile path with rsync,
+//! globus-url-copy and Farline.
 //!
-//! It brings the link up, serves a scratch folder in side b, runs each tool in side a, compares every byte, prints a table,
-//! and writes demo.json and demo.html to the current folder. All that it starts ends with it, also on Ctrl-C.
+//! It brings the link up, serves a scratch folder in side b, runs each tool in side a, compares
+//! every byte, prints a table, and writes demo.json and demo.html to the current folder. All that
+//! it starts ends with it, also on Ctrl-C.
 //!
-//! Environment: `FARLINE_DEMO_DIR`, a folder with 3 GiB free for the files (default: /dev/shm where there is
-//! plenty of memory, else the folder for temporary files);
-//! `FARLINE_DEMO_TOOLS`, the tools to run, such as `rsync,farline` (default: all); `FARLINE_BIN`, the farline to use
-//! (default: the one beside this program).
+//! Environment: `FARLINE_DEMO_DIR`, a folder with 3 GiB free for the files (default: /dev/shm where
+//! there is plenty of memory, else the folder for temporary files); `FARLINE_DEMO_TOOLS`, the tools
+//! to run, such as `rsync,farline` (default: all); `FARLINE_BIN`, the farline to use (default: the
+//! one beside this program).
 
 mod compare;
 mod dataset;
@@ -28,7 +30,8 @@ use tools::Tool;
 
 /// The path of the demo.
 const PATH: &str = "usn-8600";
-/// What all runs may take together; the rest of the three minutes is for making and comparing files.
+/// What all runs may take together; the rest of the three minutes is for making and comparing
+/// files.
 const FOR_RUNS: Duration = Duration::from_secs(140);
 /// What one run may take: a tool that needs longer is stopped, and the page says how far it came.
 const FOR_ONE_RUN: Duration = Duration::from_secs(40);
@@ -72,18 +75,29 @@ fn demo() -> Result<ExitCode> {
         runs,
         skipped,
         choices,
-        reproduce: vec!["git clone https://github.com/farline/farline".to_owned(), "make -C farline demo".to_owned()],
+        reproduce: vec![
+            "git clone https://github.com/farline/farline".to_owned(),
+            "make -C farline demo".to_owned(),
+        ],
     };
     fs::write("demo.json", serde_json::to_vec_pretty(&result)?).context("demo.json")?;
     fs::write("demo.html", result.page().html()).context("demo.html")?;
     table::print(&result);
     println!("\ndemo: {:.0} s; see demo.html and demo.json", began.elapsed().as_secs_f64());
     // A copy that differs fails the demo; a link that was late does not make the copies wrong.
-    Ok(if result.runs.iter().any(|run| run.finished && !run.identical) { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    Ok(if result.runs.iter().any(|run| run.finished && !run.identical) {
+        ExitCode::FAILURE
+    } else {
+        ExitCode::SUCCESS
+    })
 }
 
 /// Every tool on every dataset, one after the other.
-fn all_runs(lane: &Lane, datasets: &[Dataset], scratch: &Path) -> Result<(Vec<Run>, Vec<Skipped>, Vec<Choice>)> {
+fn all_runs(
+    lane: &Lane,
+    datasets: &[Dataset],
+    scratch: &Path,
+) -> Result<(Vec<Run>, Vec<Skipped>, Vec<Choice>)> {
     let (mut runs, mut skipped, mut choices) = (Vec::new(), Vec::new(), Vec::new());
     let tools = Tool::all();
     let mut to_come = (tools.len() * datasets.len()) as u32;
@@ -99,7 +113,13 @@ fn all_runs(lane: &Lane, datasets: &[Dataset], scratch: &Path) -> Result<(Vec<Ru
             to_come -= 1;
             let left = FOR_RUNS.saturating_sub(began.elapsed()).saturating_sub(AT_LEAST * to_come);
             let limit = left.clamp(AT_LEAST, FOR_ONE_RUN);
-            println!("demo: {} copies {}: {} files, {}", tool.name(), dataset.name, dataset.files, dataset.bytes);
+            println!(
+                "demo: {} copies {}: {} files, {}",
+                tool.name(),
+                dataset.name,
+                dataset.files,
+                dataset.bytes
+            );
             let destination = scratch.join("arrived");
             fs::create_dir(&destination)?;
             let outcome = one_run(lane, tool, dataset, &destination, limit);
@@ -107,17 +127,19 @@ fn all_runs(lane: &Lane, datasets: &[Dataset], scratch: &Path) -> Result<(Vec<Ru
             match outcome {
                 Ok((run, chosen)) => {
                     runs.push(run);
-                    choices.extend(
-                        chosen
-                            .into_iter()
-                            .map(|choice| Choice { parameter: format!("{}: {}", dataset.name, choice.parameter), ..choice }),
-                    );
+                    choices.extend(chosen.into_iter().map(|choice| Choice {
+                        parameter: format!("{}: {}", dataset.name, choice.parameter),
+                        ..choice
+                    }));
                 }
                 Err(error) if race::interrupted() || tool.is_ours() => return Err(error),
                 // Another tool that fails here is no reason not to show the rest.
                 Err(error) => {
                     eprintln!("demo: {} on {}: {error:#}", tool.name(), dataset.name);
-                    skipped.push(Skipped { tool: format!("{} on {}", tool.name(), dataset.name), reason: format!("{error:#}") });
+                    skipped.push(Skipped {
+                        tool: format!("{} on {}", tool.name(), dataset.name),
+                        reason: format!("{error:#}"),
+                    });
                 }
             }
         }
@@ -126,9 +148,20 @@ fn all_runs(lane: &Lane, datasets: &[Dataset], scratch: &Path) -> Result<(Vec<Ru
 }
 
 /// One tool on one dataset: serve, copy, compare.
-fn one_run(lane: &Lane, tool: Tool, dataset: &Dataset, destination: &Path, limit: Duration) -> Result<(Run, Vec<Choice>)> {
+fn one_run(
+    lane: &Lane,
+    tool: Tool,
+    dataset: &Dataset,
+    destination: &Path,
+    limit: Duration,
+) -> Result<(Run, Vec<Choice>)> {
     let server = tool.serve(lane, destination)?;
-    let race = race::run(tool.copy(lane, dataset), &lane.log(&format!("{}-client", tool.name())), &server, limit)?;
+    let race = race::run(
+        tool.copy(lane, dataset),
+        &lane.log(&format!("{}-client", tool.name())),
+        &server,
+        limit,
+    )?;
     drop(server);
     if race.finished && !race.succeeded {
         bail!("it failed: {}", race.last_words());
@@ -141,7 +174,12 @@ fn one_run(lane: &Lane, tool: Tool, dataset: &Dataset, destination: &Path, limit
         }
     } else {
         let (files, bytes) = dataset::count(destination)?;
-        (false, format!("stopped after {:.0} s with {files} of {} files", race.seconds, dataset.files), files, bytes)
+        (
+            false,
+            format!("stopped after {:.0} s with {files} of {} files", race.seconds, dataset.files),
+            files,
+            bytes,
+        )
     };
     let run = Run {
         tool: tool.name().to_owned(),
@@ -169,7 +207,9 @@ fn scratch_folder() -> Result<std::path::PathBuf> {
     let chosen = std::env::var_os("FARLINE_DEMO_DIR").map(std::path::PathBuf::from);
     let candidates = [chosen, memory_folder(), Some(std::env::temp_dir()), Some(".".into())];
     for folder in candidates.into_iter().flatten() {
-        let free = rustix::fs::statvfs(&folder).map(|stat| stat.f_bavail.saturating_mul(stat.f_frsize)).unwrap_or(0);
+        let free = rustix::fs::statvfs(&folder)
+            .map(|stat| stat.f_bavail.saturating_mul(stat.f_frsize))
+            .unwrap_or(0);
         if free >= NEEDED {
             return fs::canonicalize(&folder).with_context(|| folder.display().to_string());
         }
@@ -177,7 +217,8 @@ fn scratch_folder() -> Result<std::path::PathBuf> {
     bail!("no folder with {} free: name one in FARLINE_DEMO_DIR", Bytes(NEEDED))
 }
 
-/// A folder in memory, where this machine has plenty: the demo is about the path, not about this machine's disk.
+/// A folder in memory, where this machine has plenty: the demo is about the path, not about this
+/// machine's disk.
 fn memory_folder() -> Option<std::path::PathBuf> {
     const PLENTY_KIB: u64 = 8 << 20;
     let text = fs::read_to_string("/proc/meminfo").ok()?;

@@ -1,4 +1,5 @@
-//! One copy against the clock: bytes out of the link read five times a second, in the same way for every tool.
+//! One copy against the clock: bytes out of the link read five times a second, in the same way for
+//! every tool.
 
 use crate::lane::Served;
 use anyhow::{Context, Result, bail};
@@ -24,7 +25,9 @@ static INTERRUPTED: OnceLock<Arc<AtomicBool>> = OnceLock::new();
 /// From here on Ctrl-C and its like end the demo in order instead of at once.
 pub(crate) fn catch_signals() -> Result<()> {
     let flag = INTERRUPTED.get_or_init(Arc::default);
-    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM, signal_hook::consts::SIGHUP] {
+    for signal in
+        [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM, signal_hook::consts::SIGHUP]
+    {
         signal_hook::flag::register(signal, Arc::clone(flag))?;
     }
     Ok(())
@@ -42,11 +45,16 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    /// Starts `command` in a process group of its own; what it prints goes to `log` (stderr) and to a file beside it (stdout).
+    /// Starts `command` in a process group of its own; what it prints goes to `log` (stderr) and to
+    /// a file beside it (stdout).
     pub(crate) fn start(mut command: Command, log: &Path) -> Result<Running> {
         let output = log.with_extension("out");
         let program = command.get_program().to_string_lossy().into_owned();
-        command.stdin(Stdio::null()).stdout(File::create(&output)?).stderr(File::create(log)?).process_group(0);
+        command
+            .stdin(Stdio::null())
+            .stdout(File::create(&output)?)
+            .stderr(File::create(log)?)
+            .process_group(0);
         let child = command.spawn().with_context(|| format!("starting {program}"))?;
         Ok(Running { child, output })
     }
@@ -64,10 +72,13 @@ impl Drop for Running {
     fn drop(&mut self) {
         let group = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
         for signal in [Signal::TERM, Signal::KILL] {
-            // The group may outlive its first process; when it is gone this fails, and that is well.
+            // The group may outlive its first process; when it is gone this fails, and that is
+            // well.
             let Some(Ok(())) = group.map(|group| kill_process_group(group, signal)) else { break };
             let asked = Instant::now();
-            while asked.elapsed() < Duration::from_secs(2) && matches!(self.child.try_wait(), Ok(None)) {
+            while asked.elapsed() < Duration::from_secs(2)
+                && matches!(self.child.try_wait(), Ok(None))
+            {
                 sleep(LOOK);
             }
         }
@@ -105,7 +116,10 @@ pub(crate) fn run(command: Command, log: &Path, server: &Served, limit: Duration
         let status = running.child.try_wait()?;
         let elapsed = began.elapsed();
         if elapsed >= next || status.is_some() {
-            samples.push(Sample { t_s: elapsed.as_secs_f64(), bytes: server.bytes_arrived()?.saturating_sub(first) });
+            samples.push(Sample {
+                t_s: elapsed.as_secs_f64(),
+                bytes: server.bytes_arrived()?.saturating_sub(first),
+            });
             next = elapsed + READING;
         }
         if status.is_some() || elapsed > limit {

@@ -11,7 +11,8 @@ pub(crate) fn print(result: &DemoResult) {
 }
 
 fn lines(result: &DemoResult) -> Vec<String> {
-    let head = ["tool", "files", "time", "rate", "streams", "congestion", "settings", "compared"].map(str::to_owned);
+    let head = ["tool", "files", "time", "rate", "streams", "congestion", "settings", "compared"]
+        .map(str::to_owned);
     let mut rows = vec![head];
     rows.extend(result.runs.iter().map(|run| {
         [
@@ -29,7 +30,8 @@ fn lines(result: &DemoResult) -> Vec<String> {
             },
         ]
     }));
-    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+    let width =
+        |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
     let widths: Vec<usize> = (0..8).map(width).collect();
     let mut lines: Vec<String> = rows
         .iter()

@@ -29,7 +29,8 @@ pub(crate) struct Told {
     pub(crate) choices: Vec<Choice>,
 }
 
-/// Data connections and files at once for globus-url-copy: what its manual proposes for wide-area transfers.
+/// Data connections and files at once for globus-url-copy: what its manual proposes for wide-area
+/// transfers.
 const GLOBUS_STREAMS: u32 = 8;
 const GLOBUS_FILES: u32 = 4;
 
@@ -60,9 +61,10 @@ impl Tool {
         }
         let (programs, package): (&[&str], &str) = match self {
             Tool::Rsync => (&["rsync"], "rsync"),
-            Tool::GlobusUrlCopy => {
-                (&["globus-url-copy", "globus-gridftp-server"], "globus-gass-copy-progs globus-gridftp-server-progs")
-            }
+            Tool::GlobusUrlCopy => (
+                &["globus-url-copy", "globus-gridftp-server"],
+                "globus-gass-copy-progs globus-gridftp-server-progs",
+            ),
             Tool::Farline => return Ok(()),
         };
         match programs.iter().find(|program| find_program(program).is_none()) {
@@ -85,7 +87,9 @@ impl Tool {
     pub(crate) fn settings(self) -> String {
         match self {
             Tool::Rsync => "-a, to an rsync daemon".to_owned(),
-            Tool::GlobusUrlCopy => format!("-fast -p {GLOBUS_STREAMS} -cc {GLOBUS_FILES} -r, to globus-gridftp-server"),
+            Tool::GlobusUrlCopy => {
+                format!("-fast -p {GLOBUS_STREAMS} -cc {GLOBUS_FILES} -r, to globus-gridftp-server")
+            }
             Tool::Farline => "cp -r, as it chooses".to_owned(),
         }
     }
@@ -114,14 +118,21 @@ impl Tool {
                 let config = lane.scratch().join("rsyncd.conf");
                 // Root's daemon would become nobody, who may not write here.
                 let user = if is_root() { "uid = root\ngid = root\n" } else { "" };
-                let module = format!("use chroot = no\n{user}[demo]\npath = {}\nread only = no\n", folder.display());
+                let module = format!(
+                    "use chroot = no\n{user}[demo]\npath = {}\nread only = no\n",
+                    folder.display()
+                );
                 fs::write(&config, module)?;
                 let mut command = lane.command_without_root('b', "rsync");
-                command.args(["--daemon", "--no-detach", "--config"]).arg(config).arg(format!("--port={port}"));
+                command
+                    .args(["--daemon", "--no-detach", "--config"])
+                    .arg(config)
+                    .arg(format!("--port={port}"));
                 command
             }
             Tool::GlobusUrlCopy => {
-                let server = find_program("globus-gridftp-server").context("globus-gridftp-server")?;
+                let server =
+                    find_program("globus-gridftp-server").context("globus-gridftp-server")?;
                 let mut command = lane.command_without_root('b', &server.to_string_lossy());
                 command.args([
                     "-c",
@@ -142,7 +153,14 @@ impl Tool {
             Tool::Farline => {
                 let mut command = lane.command('b', &lane.farline().to_string_lossy());
                 command
-                    .args(["serve", "--listen", &format!("{}:{port}", lane.peer()), "--anonymous", "write", "--root"])
+                    .args([
+                        "serve",
+                        "--listen",
+                        &format!("{}:{port}", lane.peer()),
+                        "--anonymous",
+                        "write",
+                        "--root",
+                    ])
                     .arg(folder);
                 command
             }
@@ -162,13 +180,31 @@ impl Tool {
             Tool::GlobusUrlCopy => {
                 let mut command = lane.command('a', "globus-url-copy");
                 let (streams, files) = (GLOBUS_STREAMS.to_string(), GLOBUS_FILES.to_string());
-                command.args(["-fast", "-p", &streams, "-cc", &files, "-cd", "-r", &format!("file://{from}/")]);
-                command.arg(format!("ftp://{peer}:{port}{}/", lane.scratch().join("arrived").display()));
+                command.args([
+                    "-fast",
+                    "-p",
+                    &streams,
+                    "-cc",
+                    &files,
+                    "-cd",
+                    "-r",
+                    &format!("file://{from}/"),
+                ]);
+                command.arg(format!(
+                    "ftp://{peer}:{port}{}/",
+                    lane.scratch().join("arrived").display()
+                ));
                 command
             }
             Tool::Farline => {
                 let mut command = lane.command('a', &lane.farline().to_string_lossy());
-                command.args(["cp", "-r", "--json", &from.to_string(), &format!("ftp://{peer}:{port}/")]);
+                command.args([
+                    "cp",
+                    "-r",
+                    "--json",
+                    &from.to_string(),
+                    &format!("ftp://{peer}:{port}/"),
+                ]);
                 command
             }
         }
@@ -187,8 +223,8 @@ impl Tool {
         if self != Tool::Farline || !race.finished {
             return Ok(Told::default());
         }
-        let result: Value =
-            serde_json::from_str(race.stdout.lines().last().unwrap_or_default()).context("farline cp printed no object")?;
+        let result: Value = serde_json::from_str(race.stdout.lines().last().unwrap_or_default())
+            .context("farline cp printed no object")?;
         let text = |key: &str| result[key].as_str().map(str::to_owned);
         let reasons = result["reasons"].as_array().into_iter().flatten().filter_map(Value::as_str);
         let staging = Bytes(result["staging_bytes"].as_u64().unwrap_or_default());
@@ -212,9 +248,11 @@ impl Tool {
     }
 }
 
-/// Where `program` is: on the PATH, or in a folder for administrators that is not on an ordinary user's.
+/// Where `program` is: on the PATH, or in a folder for administrators that is not on an ordinary
+/// user's.
 fn find_program(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
-    let folders = std::env::split_paths(&path).chain(["/usr/sbin".into(), "/usr/local/sbin".into()]);
+    let folders =
+        std::env::split_paths(&path).chain(["/usr/sbin".into(), "/usr/local/sbin".into()]);
     folders.map(|folder| folder.join(program)).find(|candidate| candidate.is_file())
 }

@@ -37,7 +37,9 @@ enum Action {
     #[command(after_help = "Example:\n  farline cc ls")]
     Ls,
     /// Make a control available: as the kernel has it, as a module, or in BPF.
-    #[command(after_help = "Example:\n  farline cc load htcp -- iperf3 -c dtn2.example.org -C htcp")]
+    #[command(
+        after_help = "Example:\n  farline cc load htcp -- iperf3 -c dtn2.example.org -C htcp"
+    )]
     Load {
         /// The control: bic, htcp, highspeed, scalable, vegas, or one that the kernel has
         name: String,
@@ -87,7 +89,13 @@ struct How {
 
 impl How {
     fn wish(self, control: String) -> Wish {
-        Wish { set: self.set, name: self.name, without_link: self.without_link, offered: true, ..Wish::new(control) }
+        Wish {
+            set: self.set,
+            name: self.name,
+            without_link: self.without_link,
+            offered: true,
+            ..Wish::new(control)
+        }
     }
 }
 
@@ -99,8 +107,8 @@ pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
             show::unloaded(&name, flows, output)?;
         }
         Action::Load { name, how, pin, command } => {
-            // Before a control is registered: on kernels without `struct_ops` links a signal that ended this process at once would
-            // leave it behind.
+            // Before a control is registered: on kernels without `struct_ops` links a signal that
+            // ended this process at once would leave it behind.
             let (runtime, mut signals) = interrupt::listening()?;
             let held = kernelcc::obtain(&Wish { pin, ..how.wish(name) })?;
             held.keep_module();
@@ -117,7 +125,9 @@ pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
                 }
             };
         }
-        Action::Trace { name, how, every, duration } => return trace(&name, how, every, duration, output),
+        Action::Trace { name, how, every, duration } => {
+            return trace(&name, how, every, duration, output);
+        }
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -130,10 +140,20 @@ const TURN: Duration = Duration::from_millis(100);
 /// Lines between two looks for a signal.
 const LINES: usize = 10_000;
 
-fn trace(name: &str, how: How, every: Span, duration: Option<Span>, output: &Output) -> Result<ExitCode, Error> {
+fn trace(
+    name: &str,
+    how: How,
+    every: Span,
+    duration: Option<Span>,
+    output: &Output,
+) -> Result<ExitCode, Error> {
     if every < CLOSEST {
-        return Err(Error::new(Fault::You, "usage", format!("--every {every}: two lines of a flow are 1us apart at least"))
-            .hint("for example --every 10ms"));
+        return Err(Error::new(
+            Fault::You,
+            "usage",
+            format!("--every {every}: two lines of a flow are 1us apart at least"),
+        )
+        .hint("for example --every 10ms"));
     }
     let registered = how.name.clone().unwrap_or_else(|| name.to_owned());
     let (runtime, signals) = interrupt::listening()?;
@@ -168,7 +188,8 @@ fn trace(name: &str, how: How, every: Span, duration: Option<Span>, output: &Out
         if let Some(sample) = next {
             show::sample(&sample, output)?;
         }
-        // Not when the time is over, however late that was seen: then it is said below what came of it.
+        // Not when the time is over, however late that was seen: then it is said below what came of
+        // it.
         let elapsed = began.elapsed();
         if lines == 0 && !remarked && (SILENT..span).contains(&elapsed) {
             output.remark(format_args!("no flow uses {registered} yet"));
@@ -181,11 +202,17 @@ fn trace(name: &str, how: How, every: Span, duration: Option<Span>, output: &Out
     Ok(ExitCode::SUCCESS)
 }
 
-/// Runs `program` and answers its exit code. Signals that end us end it too, as it stands in the same process group; we stay
-/// until it is gone, to unregister the control.
-fn run_command(runtime: &Runtime, mut signals: Signals, program: &OsString, arguments: &[OsString]) -> Result<ExitCode, Error> {
-    let failed =
-        |error: std::io::Error| Error::new(Fault::You, "command", format!("running {}: {error}", program.to_string_lossy()));
+/// Runs `program` and answers its exit code. Signals that end us end it too, as it stands in the
+/// same process group; we stay until it is gone, to unregister the control.
+fn run_command(
+    runtime: &Runtime,
+    mut signals: Signals,
+    program: &OsString,
+    arguments: &[OsString],
+) -> Result<ExitCode, Error> {
+    let failed = |error: std::io::Error| {
+        Error::new(Fault::You, "command", format!("running {}: {error}", program.to_string_lossy()))
+    };
     runtime.block_on(async {
         let mut child = tokio::process::Command::new(program).args(arguments).spawn().map_err(failed)?;
         loop {
@@ -197,8 +224,8 @@ fn run_command(runtime: &Runtime, mut signals: Signals, program: &OsString, argu
                     return Ok(ExitCode::from(u8::try_from(code).unwrap_or(1)));
                 }
                 code = signals.next() => {
-                    // A terminal tells the whole group of an interrupt. A command that will not end keeps its control; one that is
-                    // gone already needs no signal.
+                    // A terminal tells the whole group of an interrupt. A command that will not end
+                    // keeps its control; one that is gone already needs no signal.
                     let pid = child.id().and_then(|id| i32::try_from(id).ok()).and_then(rustix::process::Pid::from_raw);
                     let signal = match code {
                         interrupt::TERM => Some(rustix::process::Signal::TERM),

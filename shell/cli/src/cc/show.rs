@@ -36,7 +36,10 @@ pub(super) fn list(controls: &[Listed], output: &Output) -> Result<(), Error> {
         };
         text.push_str(format!("\n{:<16} {from:<34} {flows:>5}  {who}", listed.name).trim_end());
     }
-    output.result(&ListDocument { schema: "farline/cc-list/1", default: default_control(), controls }, text)
+    output.result(
+        &ListDocument { schema: "farline/cc-list/1", default: default_control(), controls },
+        text,
+    )
 }
 
 #[derive(Serialize)]
@@ -57,14 +60,30 @@ pub(super) fn loaded(held: &Held, pin: bool, output: &Output) -> Result<(), Erro
     let text = match held.source {
         Source::Bpf => {
             let until = if pinned { "`farline cc unload`" } else { "this command ends" };
-            format!("{name}: loaded in BPF with the {} constants, until {until}", set.as_deref().unwrap_or("linux"))
+            format!(
+                "{name}: loaded in BPF with the {} constants, until {until}",
+                set.as_deref().unwrap_or("linux")
+            )
         }
         Source::Module => format!("{name}: loaded as the kernel module tcp_{name}; it stays"),
-        Source::Farline => format!("{name}: Farline has it registered already, pinned or held by a process; nothing to load"),
+        Source::Farline => format!(
+            "{name}: Farline has it registered already, pinned or held by a process; nothing to \
+             load"
+        ),
         _ => format!("{name}: this kernel has it; nothing to load"),
     };
     let source = held.source;
-    output.result(&LoadDocument { schema: "farline/cc-load/1", name, source, set, pinned, available: available() }, text)
+    output.result(
+        &LoadDocument {
+            schema: "farline/cc-load/1",
+            name,
+            source,
+            set,
+            pinned,
+            available: available(),
+        },
+        text,
+    )
 }
 
 #[derive(Serialize)]
@@ -93,7 +112,8 @@ struct SampleDocument<'a> {
 pub(super) fn sample(sample: &Sample, output: &Output) -> Result<(), Error> {
     let ssthresh = sample.ssthresh.map_or_else(|| "-".to_owned(), |packets| packets.to_string());
     let text = format!(
-        "{:>14.6} s  :{} to {}  cwnd {:>6}  ssthresh {ssthresh:>6}  srtt {:>9.3} ms  lost {:>5}  {}",
+        "{:>14.6} s  :{} to {}  cwnd {:>6}  ssthresh {ssthresh:>6}  srtt {:>9.3} ms  lost {:>5}  \
+         {}",
         sample.time_us as f64 / 1e6,
         sample.local_port,
         sample.remote,

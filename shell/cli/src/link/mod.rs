@@ -95,7 +95,8 @@ pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
                 SideName::A => Side::A,
                 SideName::B => Side::B,
             };
-            let (program, arguments) = command.split_first().unwrap_or_else(|| unreachable!("clap requires a command"));
+            let (program, arguments) =
+                command.split_first().unwrap_or_else(|| unreachable!("clap requires a command"));
             Err(Link::find(&name)?.become_command(side, program, arguments))
         }
         Action::Ls => {
@@ -114,9 +115,8 @@ pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
             Ok(ExitCode::SUCCESS)
         }
         // What goes wrong was reported to the process that asked, in its words.
-        Action::Emulate => {
-            Ok(link::emulate().map_or_else(|error| ExitCode::from(error.fault.exit_code()), |()| ExitCode::SUCCESS))
-        }
+        Action::Emulate => Ok(link::emulate()
+            .map_or_else(|error| ExitCode::from(error.fault.exit_code()), |()| ExitCode::SUCCESS)),
     }
 }
 
@@ -127,13 +127,19 @@ fn up(options: &Options, output: &Output) -> Result<ExitCode, Error> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn run_command(options: &Options, command: &[OsString], output: &Output) -> Result<ExitCode, Error> {
+fn run_command(
+    options: &Options,
+    command: &[OsString],
+    output: &Output,
+) -> Result<ExitCode, Error> {
     let mut settings = options.settings()?;
     if !options.is_named() {
         settings.name = free_name(&settings.name);
     }
-    let (program, arguments) = command.split_first().unwrap_or_else(|| unreachable!("clap requires a command"));
-    let (code, stats) = link::run(&settings, program, arguments, |link| say_without_root(link.info()))?;
+    let (program, arguments) =
+        command.split_first().unwrap_or_else(|| unreachable!("clap requires a command"));
+    let (code, stats) =
+        link::run(&settings, program, arguments, |link| say_without_root(link.info()))?;
     show::end_of_run(&stats, output);
     Ok(ExitCode::from(code))
 }
@@ -142,7 +148,10 @@ fn run_command(options: &Options, command: &[OsString], output: &Output) -> Resu
 fn free_name(wanted: &str) -> String {
     let is_taken = |name: &str| Link::find(name).is_ok_and(|link| link.is_alive());
     let numbered = (2..).map(|number| format!("{wanted}-{number}"));
-    std::iter::once(wanted.to_owned()).chain(numbered).find(|name| !is_taken(name)).unwrap_or_default()
+    std::iter::once(wanted.to_owned())
+        .chain(numbered)
+        .find(|name| !is_taken(name))
+        .unwrap_or_default()
 }
 
 fn say_without_root(info: &Info) {

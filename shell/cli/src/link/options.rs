@@ -18,7 +18,8 @@ A value that is a pair, X,Y, is for a-to-b and b-to-a. Events, --at TIME:CHANGE:
 #[derive(clap::Args)]
 #[command(next_help_heading = "Link")]
 pub(super) struct Options {
-    /// usn-0.2, usn-1400, usn-6600, usn-8600, geneva-amsterdam, ncar-llnl, ornl-ucdavis, longbow:DELAY or custom
+    /// usn-0.2, usn-1400, usn-6600, usn-8600, geneva-amsterdam, ncar-llnl, ornl-ucdavis,
+    /// longbow:DELAY or custom
     path: String,
     /// Of the link; namespaces NAME-a, NAME-b [default: PATH]
     #[arg(long, hide_default_value = true)]
@@ -88,11 +89,16 @@ impl Options {
         set(self.flips, &mut a_to_b.flips, &mut b_to_a.flips);
         set(self.jitter, &mut a_to_b.jitter, &mut b_to_a.jitter);
         if let Some(Pair(there, back)) = self.queue {
-            (a_to_b.queue, b_to_a.queue) = (there.bytes(a_to_b.rate, rtt), back.bytes(b_to_a.rate, rtt));
+            (a_to_b.queue, b_to_a.queue) =
+                (there.bytes(a_to_b.rate, rtt), back.bytes(b_to_a.rate, rtt));
         }
         if self.reorder && a_to_b.jitter == Span::ZERO && b_to_a.jitter == Span::ZERO {
-            return Err(Error::new(Fault::You, "link-setting", "--reorder without --jitter puts nothing out of order")
-                .hint("add for example --jitter 1ms"));
+            return Err(Error::new(
+                Fault::You,
+                "link-setting",
+                "--reorder without --jitter puts nothing out of order",
+            )
+            .hint("add for example --jitter 1ms"));
         }
         wan.script.clone_from(&self.script);
         wan.seed = self.seed;
@@ -149,7 +155,13 @@ impl FromStr for Queue {
     fn from_str(text: &str) -> Result<Queue, String> {
         let wrong = || format!("`{text}` is not a queue such as 2bdp or 64MiB");
         match text.strip_suffix("bdp") {
-            Some(count) => count.trim().parse().ok().filter(|count: &f64| *count > 0.0).map(Queue::RoundTrips).ok_or_else(wrong),
+            Some(count) => count
+                .trim()
+                .parse()
+                .ok()
+                .filter(|count: &f64| *count > 0.0)
+                .map(Queue::RoundTrips)
+                .ok_or_else(wrong),
             None => text.parse().map(Queue::Bytes).map_err(|_| wrong()),
         }
     }
@@ -173,10 +185,16 @@ mod tests {
 
     #[test]
     fn a_pair_sets_each_direction_and_one_value_both() {
-        let wan =
-            settings("usn-1400 --rate 10G,1G --loss 1e-3 --queue 2bdp,4MiB --one-way-delay 10ms,30ms").expect("it is a link").wan;
+        let wan = settings(
+            "usn-1400 --rate 10G,1G --loss 1e-3 --queue 2bdp,4MiB --one-way-delay 10ms,30ms",
+        )
+        .expect("it is a link")
+        .wan;
         assert_eq!((wan.a_to_b.loss, wan.b_to_a.loss), (1e-3, 1e-3));
-        assert_eq!((wan.a_to_b.one_way_delay, wan.b_to_a.one_way_delay), (Span::from_millis(10), Span::from_millis(30)));
+        assert_eq!(
+            (wan.a_to_b.one_way_delay, wan.b_to_a.one_way_delay),
+            (Span::from_millis(10), Span::from_millis(30))
+        );
         assert_eq!((wan.a_to_b.queue, wan.b_to_a.queue), (Bytes(100_000_000), Bytes::mib(4)));
         assert_eq!(wan.b_to_a.rate, Rate::from_bps(1_000_000_000));
     }
@@ -189,7 +207,14 @@ mod tests {
 
     #[test]
     fn what_makes_no_sense_is_refused() {
-        for line in ["mars", "custom", "usn-1400 --loss 2", "usn-1400 --mtu 100", "usn-1400 --reorder", "usn-1400 --name a/b"] {
+        for line in [
+            "mars",
+            "custom",
+            "usn-1400 --loss 2",
+            "usn-1400 --mtu 100",
+            "usn-1400 --reorder",
+            "usn-1400 --name a/b",
+        ] {
             assert_eq!(settings(line).expect_err(line).fault, Fault::You, "{line}");
         }
     }

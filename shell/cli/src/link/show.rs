@@ -51,17 +51,27 @@ pub(super) fn list(links: &[Link], output: &Output) {
 /// How exact a link is.
 pub(super) fn stats(stats: &Stats, output: &Output) {
     if output.json() {
-        line!("{}", object("farline/link-stats/1", serde_json::to_value(stats).unwrap_or_default()));
+        line!(
+            "{}",
+            object("farline/link-stats/1", serde_json::to_value(stats).unwrap_or_default())
+        );
         return;
     }
-    line!("link {}: {}, up {:.1} s{}", stats.name, verdict(stats), stats.uptime_seconds, priority(stats));
+    line!(
+        "link {}: {}, up {:.1} s{}",
+        stats.name,
+        verdict(stats),
+        stats.uptime_seconds,
+        priority(stats)
+    );
     for reason in &stats.invalid_because {
         line!("  {reason}");
     }
     line!("{:<26} {:>15} {:>15}", "", "a to b", "b to a");
     let (there, back) = (&stats.a_to_b, &stats.b_to_a);
-    let row =
-        |name: &str, value: &dyn Fn(&DirectionStats) -> String| line!("{name:<26} {:>15} {:>15}", value(there), value(back));
+    let row = |name: &str, value: &dyn Fn(&DirectionStats) -> String| {
+        line!("{name:<26} {:>15} {:>15}", value(there), value(back))
+    };
     row("frames offered", &|side| side.model.frames.to_string());
     row("frames delivered", &|side| side.model.delivered_frames.to_string());
     row("bytes of IP delivered", &|side| Bytes(side.model.delivered_bytes).to_string());
@@ -71,33 +81,55 @@ pub(super) fn stats(stats: &Stats, output: &Output) {
     row("dropped: outage", &|side| side.model.dropped_outage.to_string());
     row("flipped, checksum valid", &|side| side.model.flipped_frames.to_string());
     row("overrun (lack of CPU)", &|side| side.overrun.to_string());
-    for (name, pick) in [("written late", lateness as fn(&DirectionStats) -> &Accuracy), ("read late, at most", stamping)] {
+    for (name, pick) in [
+        ("written late", lateness as fn(&DirectionStats) -> &Accuracy),
+        ("read late, at most", stamping),
+    ] {
         row(&format!("{name}: median"), &|side| micros(pick(side).p50_us));
         row(&format!("{name}: 99 %"), &|side| micros(pick(side).p99_us));
         row(&format!("{name}: worst"), &|side| micros(pick(side).max_us));
     }
-    line!("written late, share of packets up to each bound (limit for 99 %: {}):", micros(stats.lateness_limit_us));
+    line!(
+        "written late, share of packets up to each bound (limit for 99 %: {}):",
+        micros(stats.lateness_limit_us)
+    );
     let longest = there.lateness.buckets.len().max(back.lateness.buckets.len());
     for place in 0..longest {
         let share = |accuracy: &Accuracy| match accuracy.buckets.get(place) {
-            Some(&(_, count)) if count > 0 => format!("{:.3} %", 100.0 * count as f64 / accuracy.count as f64),
+            Some(&(_, count)) if count > 0 => {
+                format!("{:.3} %", 100.0 * count as f64 / accuracy.count as f64)
+            }
             _ => "-".to_owned(),
         };
-        let bound = there.lateness.buckets.get(place).or(back.lateness.buckets.get(place)).map_or(0, |bucket| bucket.0);
-        line!("{:>26} {:>15} {:>15}", micros(bound as f64), share(&there.lateness), share(&back.lateness));
+        let bound = there
+            .lateness
+            .buckets
+            .get(place)
+            .or(back.lateness.buckets.get(place))
+            .map_or(0, |bucket| bucket.0);
+        line!(
+            "{:>26} {:>15} {:>15}",
+            micros(bound as f64),
+            share(&there.lateness),
+            share(&back.lateness)
+        );
     }
 }
 
 /// What a run's link was like, on standard error: standard output is the command's.
 pub(super) fn end_of_run(stats: &Stats, output: &Output) {
     if output.json() {
-        eprintln!("{}", object("farline/link-stats/1", serde_json::to_value(stats).unwrap_or_default()));
+        eprintln!(
+            "{}",
+            object("farline/link-stats/1", serde_json::to_value(stats).unwrap_or_default())
+        );
         return;
     }
     let dropped = stats.a_to_b.model.dropped() + stats.b_to_a.model.dropped();
     let worst = stats.a_to_b.lateness.p99_us.max(stats.b_to_a.lateness.p99_us);
     eprintln!(
-        "farline: link {}: {}; 99 % of packets at most {} late; {dropped} frames dropped by the model",
+        "farline: link {}: {}; 99 % of packets at most {} late; {dropped} frames dropped by the \
+         model",
         stats.name,
         verdict(stats),
         micros(worst)
@@ -134,7 +166,9 @@ fn summary(info: &Info) -> String {
         text += &format!(" there and {} back", back.rate);
     }
     text += &format!(", queue {}, mtu {}", there.queue, info.mtu);
-    let clean = |direction: &Direction| direction.loss + direction.ber + direction.flips == 0.0 && direction.jitter == Span::ZERO;
+    let clean = |direction: &Direction| {
+        direction.loss + direction.ber + direction.flips == 0.0 && direction.jitter == Span::ZERO
+    };
     if !clean(there) || !clean(back) || !info.wan.script.is_empty() {
         text += ", impaired";
     }

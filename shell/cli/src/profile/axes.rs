@@ -1,7 +1,9 @@
 //! The axes of a grid as flags: lists and ranges of numbers, paths, controls.
 
 use farline_core::congestion::{Algorithm, Set};
-use farline_core::profile::{Copies, Direction, Driver, Grid, Order, PathPoint, Repetitions, Store, Unmeasured};
+use farline_core::profile::{
+    Copies, Direction, Driver, Grid, Order, PathPoint, Repetitions, Store, Unmeasured,
+};
 use farline_core::units::{Bytes, Error, Fault, Rate, Span};
 use std::str::FromStr;
 
@@ -58,7 +60,8 @@ pub(super) struct Axes {
     /// With --staging, where its bytes come from and go to: memory, file [default: memory]
     #[arg(long, hide = true, value_name = "LIST", value_delimiter = ',')]
     store: Vec<Store>,
-    /// With --staging, whether reading waits for sending: synchronous, asynchronous [default: asynchronous]
+    /// With --staging, whether reading waits for sending: synchronous, asynchronous [default:
+    /// asynchronous]
     #[arg(long, hide = true, value_name = "LIST", value_delimiter = ',')]
     order: Vec<Order>,
     /// The most that the host does [default: no limit]
@@ -97,10 +100,16 @@ struct Range(u32, u32);
 impl FromStr for Range {
     type Err = String;
     fn from_str(text: &str) -> Result<Range, String> {
-        let number = |text: &str| text.parse::<u32>().map_err(|_| format!("`{text}` is not a number of streams"));
+        let number = |text: &str| {
+            text.parse::<u32>().map_err(|_| format!("`{text}` is not a number of streams"))
+        };
         let (from, to) = text.split_once('-').unwrap_or((text, text));
         let range = Range(number(from)?, number(to)?);
-        if range.0 > range.1 || range.1 > 1_000 { Err(format!("`{text}`: from 1 to 1000, ascending")) } else { Ok(range) }
+        if range.0 > range.1 || range.1 > 1_000 {
+            Err(format!("`{text}`: from 1 to 1000, ascending"))
+        } else {
+            Ok(range)
+        }
     }
 }
 
@@ -112,10 +121,16 @@ impl Axes {
     pub(super) fn measures_verbs(&self) -> Result<bool, Error> {
         match self.channel[..] {
             [Channel::Rdma] => Ok(true),
-            _ if self.channel.contains(&Channel::Rdma) => {
-                Err(Error::new(Fault::You, "profile-channel", "RDMA is measured by itself: its axes are those of messages")
-                    .hint("give --channel rdma alone, between two devices of this host, and --channel tcp,tls over a link"))
-            }
+            _ if self.channel.contains(&Channel::Rdma) => Err(Error::new(
+                Fault::You,
+                "profile-channel",
+                "RDMA is measured by itself: its \
+                    axes are those of messages",
+            )
+            .hint(
+                "give --channel rdma alone, between two devices of this host, and \
+                        --channel tcp,tls over a link",
+            )),
             _ => Ok(false),
         }
     }
@@ -143,16 +158,22 @@ impl Axes {
         self.channel.iter().filter_map(driver).collect()
     }
 
-    /// What was given of what a modelled profile of RDMA takes, seed and most runs, or the name of an axis that it does not.
+    /// What was given of what a modelled profile of RDMA takes, seed and most runs, or the name of
+    /// an axis that it does not.
     pub(super) fn of_verbs(&self) -> Result<(Option<u64>, Option<u32>), &'static str> {
-        let given = [("--link", !self.link.is_empty()), ("--rtt", !self.rtt.is_empty()), ("--seconds", self.seconds.is_some())];
+        let given = [
+            ("--link", !self.link.is_empty()),
+            ("--rtt", !self.rtt.is_empty()),
+            ("--seconds", self.seconds.is_some()),
+        ];
         match given.iter().find(|(_, given)| *given) {
             Some((flag, _)) => Err(flag),
             None => self.of_measured_verbs().map(|runs| (runs.seed, runs.repetitions)),
         }
     }
 
-    /// The same of a measured one, which takes the seconds of a run besides, and [paths](Self::paths).
+    /// The same of a measured one, which takes the seconds of a run besides, and
+    /// [paths](Self::paths).
     pub(super) fn of_measured_verbs(&self) -> Result<Runs, &'static str> {
         let given = [
             ("--channel", self.channel.contains(&Channel::Tls)),
@@ -172,7 +193,9 @@ impl Axes {
         ];
         match given.iter().find(|(_, given)| *given) {
             Some((flag, _)) => Err(flag),
-            None => Ok(Runs { seed: self.seed, repetitions: self.repetitions, seconds: self.seconds }),
+            None => {
+                Ok(Runs { seed: self.seed, repetitions: self.repetitions, seconds: self.seconds })
+            }
         }
     }
 
@@ -182,7 +205,9 @@ impl Axes {
         for name in &self.link {
             paths.push(PathPoint::named(name, self.rate)?);
         }
-        paths.extend(self.rtt.iter().map(|&rtt| PathPoint::custom(self.rate.unwrap_or(USUAL_RATE), rtt)));
+        paths.extend(
+            self.rtt.iter().map(|&rtt| PathPoint::custom(self.rate.unwrap_or(USUAL_RATE), rtt)),
+        );
         Ok(paths)
     }
 
@@ -197,7 +222,10 @@ impl Axes {
             return Err(Error::new(Fault::You, "profile-no-path", "a profile needs a path")
                 .hint("give --preset NAME, --link usn-8600, or --rtt 50ms"));
         }
-        self.over(Grid { mtus: vec![mtu], ..Grid::new("custom", Vec::new(), vec![Algorithm::Cubic]) })
+        self.over(Grid {
+            mtus: vec![mtu],
+            ..Grid::new("custom", Vec::new(), vec![Algorithm::Cubic])
+        })
     }
 
     /// `grid` with the axes that were given in place of its own.
@@ -205,9 +233,17 @@ impl Axes {
         let paths = self.paths()?;
         if paths.is_empty() {
             // The preset's paths at another rate.
-            for path in grid.paths.iter_mut().filter(|path| self.rate.is_some_and(|rate| rate != path.rate_bps)) {
+            for path in grid
+                .paths
+                .iter_mut()
+                .filter(|path| self.rate.is_some_and(|rate| rate != path.rate_bps))
+            {
                 let rate = self.rate.unwrap_or(path.rate_bps);
-                *path = PathPoint { name: path.name.clone(), miles: path.miles, ..PathPoint::custom(rate, path.rtt_ns) };
+                *path = PathPoint {
+                    name: path.name.clone(),
+                    miles: path.miles,
+                    ..PathPoint::custom(rate, path.rtt_ns)
+                };
             }
         } else {
             grid.paths = paths;
@@ -235,14 +271,19 @@ impl Axes {
             put(&mut copies.orders, self.order.clone());
             grid.copies = Some(copies);
         } else if !self.store.is_empty() || !self.order.is_empty() {
-            return Err(Error::new(Fault::You, "profile-grid", "bare streams have no store: --store and --order are of a mover")
-                .hint("give --staging 64MiB, or --channel tcp,tls"));
+            return Err(Error::new(
+                Fault::You,
+                "profile-grid",
+                "bare streams have no store: --store and --order are of a mover",
+            )
+            .hint("give --staging 64MiB, or --channel tcp,tls"));
         }
         grid.set = self.set.unwrap_or(grid.set);
         grid.host_bps = self.host_rate.or(grid.host_bps);
         grid.seconds = self.seconds.unwrap_or(grid.seconds);
         if let Some(most) = self.repetitions {
-            grid.repetitions = Repetitions { least: most.min(grid.repetitions.least), most, ..grid.repetitions };
+            grid.repetitions =
+                Repetitions { least: most.min(grid.repetitions.least), most, ..grid.repetitions };
         }
         grid.seed = self.seed.unwrap_or(grid.seed);
         Ok(grid)

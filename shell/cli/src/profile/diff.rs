@@ -41,13 +41,21 @@ pub(super) fn run(args: &Args, output: &Output) -> Result<ExitCode, Error> {
 }
 
 fn text(found: &Difference) -> String {
-    let mut lines: Vec<String> = found.settings.iter().flat_map(|words| wrapped(&format!("set differently: {words}"))).collect();
-    lines.push(format!("{:<NAME$} {:>8} {:>8} {:>8} {:>7} {:>7}", "Gbit/s", "first", "second", "change", "Welch", "perm."));
+    let mut lines: Vec<String> = found
+        .settings
+        .iter()
+        .flat_map(|words| wrapped(&format!("set differently: {words}")))
+        .collect();
+    lines.push(format!(
+        "{:<NAME$} {:>8} {:>8} {:>8} {:>7} {:>7}",
+        "Gbit/s", "first", "second", "change", "Welch", "perm."
+    ));
     let p = |comparison: Option<farline_core::profile::statistics::Comparison>| {
         comparison.map_or_else(|| "-".to_owned(), |found| format!("{:.4}", found.p))
     };
     for cell in &found.cells {
-        let change = if cell.a.mean == 0.0 { 0.0 } else { (cell.b.mean / cell.a.mean - 1.0) * 100.0 };
+        let change =
+            if cell.a.mean == 0.0 { 0.0 } else { (cell.b.mean / cell.a.mean - 1.0) * 100.0 };
         let figures = format!(
             "{:>8.3} {:>8.3} {change:>+7.1}% {:>7} {:>7}{}",
             cell.a.mean / 1e9,
@@ -61,11 +69,20 @@ fn text(found: &Difference) -> String {
     let count = found.cells.iter().filter(|cell| cell.significant).count();
     let (tested, all) = (found.tested, found.cells.len());
     lines.extend(wrapped(&match tested {
-        0 => format!("none of {all} cells could be tested: a test needs two valid repetitions of a cell in each profile"),
-        _ => format!("{tested} of {all} cells could be tested, of which {count} differ at {}", found.level),
+        0 => format!(
+            "none of {all} cells could be tested: a test needs two valid repetitions of \
+            a cell in each profile"
+        ),
+        _ => format!(
+            "{tested} of {all} cells could be tested, of which {count} differ at {}",
+            found.level
+        ),
     }));
     if found.without_valid > 0 {
-        lines.push(format!("{} cells more have no valid repetition in one of the two", found.without_valid));
+        lines.push(format!(
+            "{} cells more have no valid repetition in one of the two",
+            found.without_valid
+        ));
     }
     if found.only_in_one > 0 {
         lines.push(format!("{} cells are in only one", found.only_in_one));

@@ -1,4 +1,5 @@
-//! The document of a profile on disk: read whole, written whole, and no finished repetition is lost to a full disk.
+//! The document of a profile on disk: read whole, written whole, and no finished repetition is lost
+//! to a full disk.
 
 use farline::stores::state_folder;
 use farline_core::profile::{Kind, Profile};
@@ -14,7 +15,8 @@ const MARGIN: u64 = 1 << 20;
 /// What is lost of a profile that takes less is soon measured again.
 const SHORT: Span = Span::from_secs(60);
 
-/// Where a long measured profile is kept while it runs when no document was asked for: a page is not written before the end.
+/// Where a long measured profile is kept while it runs when no document was asked for: a page is
+/// not written before the end.
 pub(super) fn spare(profile: &Profile) -> Option<PathBuf> {
     if profile.kind != Kind::Measured || profile.longest() < SHORT {
         return None;
@@ -39,15 +41,18 @@ pub(crate) fn read(file: &Path) -> Result<Profile, Error> {
 }
 
 pub(super) fn text(profile: &Profile) -> Result<Vec<u8>, Error> {
-    serde_json::to_vec(profile).map_err(|error| Error::new(Fault::Bug, "profile-document", error.to_string()))
+    serde_json::to_vec(profile)
+        .map_err(|error| Error::new(Fault::Bug, "profile-document", error.to_string()))
 }
 
-/// Writes beside `file` and then renames, so that a full disk or an interruption leaves the file that was there.
+/// Writes beside `file` and then renames, so that a full disk or an interruption leaves the file
+/// that was there.
 pub(super) fn write(file: &Path, bytes: &[u8]) -> Result<(), Error> {
     Place::reserve(file, bytes.len() as u64)?.write(bytes)
 }
 
-/// Disk space for a document that is not written yet: taken before a repetition runs, so that its result has a place.
+/// Disk space for a document that is not written yet: taken before a repetition runs, so that its
+/// result has a place.
 #[derive(Debug)]
 pub(super) struct Place {
     file: PathBuf,
@@ -90,7 +95,8 @@ impl Drop for Place {
 
 /// Where `file` is, whatever its spelling: a name in a folder without links and dots.
 pub(super) fn place(file: &Path) -> PathBuf {
-    let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let folder =
+        file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     match (folder.canonicalize(), file.file_name()) {
         (Ok(folder), Some(name)) => folder.join(name),
         // What is not there is refused by whoever writes.
@@ -102,8 +108,12 @@ pub(super) fn place(file: &Path) -> PathBuf {
 pub(super) fn check(file: &Path) -> Result<(), Error> {
     // A rename would take the place of a device, too.
     match fs::metadata(file) {
-        Ok(there) if there.is_dir() => return Err(cannot_write(file, &ErrorKind::IsADirectory.into())),
-        Ok(there) if !there.is_file() => return Err(cannot_write(file, &ErrorKind::InvalidInput.into())),
+        Ok(there) if there.is_dir() => {
+            return Err(cannot_write(file, &ErrorKind::IsADirectory.into()));
+        }
+        Ok(there) if !there.is_file() => {
+            return Err(cannot_write(file, &ErrorKind::InvalidInput.into()));
+        }
         _ => {}
     }
     // Not the name of a place: another profile may have its own there.
@@ -125,7 +135,9 @@ fn cannot_write(file: &Path, error: &std::io::Error) -> Error {
         ErrorKind::NotFound => "the folder must be there",
         ErrorKind::IsADirectory => "name a file in it",
         ErrorKind::InvalidInput => "a device or a pipe is not replaced: name a file",
-        ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => "name a file where this user may write",
+        ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => {
+            "name a file where this user may write"
+        }
         _ => "is there space? results so far stand in the file; `--resume` goes on from it",
     };
     Error::new(Fault::Here, "cannot-write", format!("{}: {error}", file.display())).hint(hint)

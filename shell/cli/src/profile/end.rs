@@ -1,4 +1,5 @@
-//! `farline profile end`: one end of a measurement, started by `farline profile` in a side of a link.
+//! `farline profile end`: one end of a measurement, started by `farline profile` in a side of a
+//! link.
 
 use crate::output::{Output, line};
 use farline::prober::{Request, VerbsEnd, receive, send};
@@ -55,14 +56,19 @@ struct Device {
 }
 
 pub(super) fn run(args: &Args, output: &Output) -> Result<ExitCode, Error> {
-    let request = || -> Result<Request, Error> { serde_json::from_reader(io::stdin().lock()).map_err(wrong) };
+    let request =
+        || -> Result<Request, Error> { serde_json::from_reader(io::stdin().lock()).map_err(wrong) };
     match &args.end {
         End::VerbsFar { device } => verbs(&VerbsEnd::far(device.at, device.gid)?, output)?,
-        End::VerbsNear { device, to } => verbs(&VerbsEnd::near(device.at, device.gid, *to)?, output)?,
+        End::VerbsNear { device, to } => {
+            verbs(&VerbsEnd::near(device.at, device.gid, *to)?, output)?
+        }
         End::Send { to } => output.text(json!(send(*to, &request()?)?))?,
         End::Receive { listen } => {
             let request = request()?;
-            let failed = |error: io::Error| Error::new(Fault::Here, "profile-listen", format!("listening on {listen}: {error}"));
+            let failed = |error: io::Error| {
+                Error::new(Fault::Here, "profile-listen", format!("listening on {listen}: {error}"))
+            };
             let listener = TcpListener::bind(*listen).map_err(failed)?;
             line!("{}", json!({ "port": listener.local_addr().map_err(failed)?.port() }));
             io::stdout().flush().map_err(failed)?;

@@ -19,14 +19,21 @@ const AROUND_S: f64 = 1.0;
 /// What of this machine matters to a measurement.
 pub(super) fn environment() -> Environment {
     let read = |path: &str| fs::read_to_string(path).ok().map(|text| text.trim().to_owned());
-    let names =
-        ["net/ipv4/tcp_rmem", "net/ipv4/tcp_wmem", "net/core/rmem_max", "net/core/wmem_max", "net/ipv4/tcp_no_metrics_save"];
+    let names = [
+        "net/ipv4/tcp_rmem",
+        "net/ipv4/tcp_wmem",
+        "net/core/rmem_max",
+        "net/core/wmem_max",
+        "net/ipv4/tcp_no_metrics_save",
+    ];
     let setting = |name: &&str| Some((name.replace('/', "."), read(&format!("/proc/sys/{name}"))?));
     Environment {
         node: None,
         host: read("/proc/sys/kernel/hostname"),
         kernel: read("/proc/sys/kernel/osrelease"),
-        cpus: std::thread::available_parallelism().ok().and_then(|count| u32::try_from(count.get()).ok()),
+        cpus: std::thread::available_parallelism()
+            .ok()
+            .and_then(|count| u32::try_from(count.get()).ok()),
         settings: names.iter().filter_map(setting).collect(),
     }
 }
@@ -36,7 +43,9 @@ pub(super) fn environment() -> Environment {
 /// # Errors
 /// Those of [`Grid::carried`]: what it carries at no rate is not measured.
 pub(super) fn scaled(grid: Grid, output: &Output) -> Result<Grid, Error> {
-    let run = |trial: &Grid, job: &Job| LinkBench::new(LINK, None, trial)?.run(trial, job).map(|found| found.invalid);
+    let run = |trial: &Grid, job: &Job| {
+        LinkBench::new(LINK, None, trial)?.run(trial, job).map(|found| found.invalid)
+    };
     let chosen = grid.carried(run, |k, why| {
         if !output.quiet() {
             eprintln!("farline: not at 1/{k} of the rate on this machine: {why}");
@@ -59,20 +68,29 @@ pub(super) fn links(grid: &Grid) -> Result<LinkBench, Error> {
 }
 
 /// Runs what is missing of `profile`; after each repetition every one of `documents` holds it.
-pub(super) fn run(profile: &mut Profile, documents: &[&PathBuf], bench: &mut dyn Bench, output: &Output) -> Result<(), Error> {
+pub(super) fn run(
+    profile: &mut Profile,
+    documents: &[&PathBuf],
+    bench: &mut dyn Bench,
+    output: &Output,
+) -> Result<(), Error> {
     let began = Instant::now();
     let mut ran = 0u32;
     while let Some(job) = profile.next(1).pop() {
         let len = text(profile)?.len() as u64;
-        let places: Vec<Place> = documents.iter().map(|file| Place::reserve(file, len)).collect::<Result<_, _>>()?;
+        let places: Vec<Place> =
+            documents.iter().map(|file| Place::reserve(file, len)).collect::<Result<_, _>>()?;
         let start = super::moment();
         let ran_in = {
             let grid = profile.grid.under(&job.cell);
-            let (name, seconds, (done, cells)) = (job.cell.name(), grid.seconds, profile.progress());
+            let (name, seconds, (done, cells)) =
+                (job.cell.name(), grid.seconds, profile.progress());
             let left = left(profile, began.elapsed().as_secs_f64(), ran);
             let words = move |so_far: f64| {
                 let left = duration((left - so_far).max(0.0));
-                format!("[{done}/{cells}] {so_far:.0} of {seconds:.0} s; at most {left} left; {name}")
+                format!(
+                    "[{done}/{cells}] {so_far:.0} of {seconds:.0} s; at most {left} left; {name}"
+                )
             };
             let _ticker = Ticker::start(output, words);
             bench.run(&grid, &job)
@@ -98,7 +116,8 @@ fn left(profile: &Profile, elapsed: f64, ran: u32) -> f64 {
     f64::from(profile.most_left()) * each.max(profile.grid.seconds + AROUND_S)
 }
 
-/// One line for each repetition: where the profile stands, what was found, how long it still takes at most.
+/// One line for each repetition: where the profile stands, what was found, how long it still takes
+/// at most.
 fn say(profile: &Profile, job: &Job, one: &Repetition, left: f64) {
     let (done, cells) = profile.progress();
     let left = duration(left);
@@ -107,14 +126,22 @@ fn say(profile: &Profile, job: &Job, one: &Repetition, left: f64) {
     let invalid = one.invalid.as_ref().and_then(first).unwrap_or_default();
     let full = one.whole.receiver_bps.as_bps() as f64 * f64::from(profile.grid.scale);
     let scaled = if profile.grid.scale > 1 { " at the full rate" } else { "" };
-    eprintln!("[{done}/{cells}] {}: {}{scaled}{invalid}; at most {left} left", job.cell.name(), rate(full));
+    eprintln!(
+        "[{done}/{cells}] {}: {}{scaled}{invalid}; at most {left} left",
+        job.cell.name(),
+        rate(full)
+    );
 }
 
 fn resumable(error: Error, documents: &[&PathBuf]) -> Error {
     match documents.first() {
         Some(file) => {
-            let so_far = format!("what ran is in the file; go on with `farline profile --resume {}`", file.display());
-            let hint = error.hint.as_ref().map_or(so_far.clone(), |hint| format!("{hint}; {so_far}"));
+            let so_far = format!(
+                "what ran is in the file; go on with `farline profile --resume {}`",
+                file.display()
+            );
+            let hint =
+                error.hint.as_ref().map_or(so_far.clone(), |hint| format!("{hint}; {so_far}"));
             error.hint(hint)
         }
         None => error,

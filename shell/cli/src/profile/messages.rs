@@ -62,15 +62,23 @@ impl Messages {
         }
     }
 
-    /// The grid of the flags: that of the preset, or a small one over the path as it is, with what was given in place of its own axes.
-    pub(super) fn grid(&self, preset: Option<Grid>, axes: &Axes, form: Form) -> Result<Grid, Error> {
+    /// The grid of the flags: that of the preset, or a small one over the path as it is, with what
+    /// was given in place of its own axes.
+    pub(super) fn grid(
+        &self,
+        preset: Option<Grid>,
+        axes: &Axes,
+        form: Form,
+    ) -> Result<Grid, Error> {
         let as_it_is = || vec![PathPoint::custom(USUAL_RATE, Span::ZERO)];
         // What has no name of its own is named after its rtt, and here is none.
         let named = |path: PathPoint| match path.name.as_str() {
             "0ns" => PathPoint { name: "as-it-is".to_owned(), ..path },
             _ => path,
         };
-        let usual = || ["64", "2KiB", "64KiB", "1MiB"].iter().filter_map(|size| size.parse().ok()).collect();
+        let usual = || {
+            ["64", "2KiB", "64KiB", "1MiB"].iter().filter_map(|size| size.parse().ok()).collect()
+        };
         let mut grid = preset.unwrap_or_else(|| Grid::new("custom", form, as_it_is(), usual()));
         let paths = axes.paths()?;
         if !paths.is_empty() {
@@ -90,14 +98,26 @@ impl Messages {
             grid.setups.clone_from(&self.connect);
         }
         if !self.queue_pairs.is_empty() {
-            grid.queue_pairs = self.queue_pairs.iter().map(|&pairs| u64::from(pairs.max(1))).collect();
+            grid.queue_pairs =
+                self.queue_pairs.iter().map(|&pairs| u64::from(pairs.max(1))).collect();
         }
         let runs = axes.of_measured_verbs().map_err(|flag| {
-            Error::new(Fault::You, "profile-channel", format!("a profile of RDMA has axes of its own: {flag} is not one of them"))
-                .hint("it takes --message-size, --transport, --way, --connect, --queue-pairs, --rtt, --link, --seconds, --repetitions and --seed")
+            Error::new(
+                Fault::You,
+                "profile-channel",
+                format!(
+                    "a profile of RDMA has axes of its \
+                own: {flag} is not one of them"
+                ),
+            )
+            .hint(
+                "it takes --message-size, --transport, --way, --connect, --queue-pairs, \
+                    --rtt, --link, --seconds, --repetitions and --seed",
+            )
         })?;
         grid.seed = runs.seed.unwrap_or(grid.seed);
-        let sizes = (!self.message_size.is_empty() || grid.name == "custom").then(|| grid.sizes_bytes.clone());
+        let sizes = (!self.message_size.is_empty() || grid.name == "custom")
+            .then(|| grid.sizes_bytes.clone());
         let mut grid = measured(grid);
         if let Some(measured) = &mut grid.measured {
             measured.sizes_bytes = sizes.unwrap_or_else(|| measured.sizes_bytes.clone());
@@ -105,8 +125,12 @@ impl Messages {
             measured.most_s = runs.seconds.unwrap_or(measured.most_s);
         }
         if grid.cells().is_empty() {
-            return Err(Error::new(Fault::You, "profile-channel", "no message fits: a datagram is at most one packet of 2 KiB")
-                .hint("give --message-size 2KiB or less, or --transport rc"));
+            return Err(Error::new(
+                Fault::You,
+                "profile-channel",
+                "no message fits: a datagram is at most one packet of 2 KiB",
+            )
+            .hint("give --message-size 2KiB or less, or --transport rc"));
         }
         Ok(grid)
     }

@@ -1,4 +1,5 @@
-//! `farline profile`: throughput over a grid of cells, measured or modelled, and two of them beside each other.
+//! `farline profile`: throughput over a grid of cells, measured or modelled, and two of them beside
+//! each other.
 
 mod axes;
 mod diff;
@@ -105,16 +106,23 @@ pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
         None => start(&args, output)?,
     };
     if args.simulate && profile.kind != Kind::Modelled {
-        return Err(
-            Error::new(Fault::You, "profile-kind", "a measured profile cannot go on by simulation").hint("leave --simulate out")
-        );
+        return Err(Error::new(
+            Fault::You,
+            "profile-kind",
+            "a measured profile cannot go on by simulation",
+        )
+        .hint("leave --simulate out"));
     }
-    let mut documents: Vec<&PathBuf> = args.written().into_iter().filter(|file| is_document(file)).collect();
+    let mut documents: Vec<&PathBuf> =
+        args.written().into_iter().filter(|file| is_document(file)).collect();
     let spare = if documents.is_empty() { document::spare(&profile) } else { None };
     if let Some(spare) = &spare
         && !output.quiet()
     {
-        eprintln!("farline: until its end the profile is kept in {}; `--resume` goes on from there", spare.display());
+        eprintln!(
+            "farline: until its end the profile is kept in {}; `--resume` goes on from there",
+            spare.display()
+        );
     }
     documents.extend(&spare);
     let ran = match profile.kind {
@@ -137,8 +145,9 @@ pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
 }
 
 impl Args {
-    /// The files to write, each once, however it is spelled: whoever goes on with a profile may name its file as the one to write, too, and
-    /// two documents under way in one place would take it from each other.
+    /// The files to write, each once, however it is spelled: whoever goes on with a profile may
+    /// name its file as the one to write, too, and two documents under way in one place would take
+    /// it from each other.
     fn written(&self) -> Vec<&PathBuf> {
         let mut places = Vec::new();
         let is_new = |file: &&PathBuf| {
@@ -155,14 +164,16 @@ impl Args {
 fn resumed(file: &Path, args: &Args, output: &Output) -> Result<Profile, Error> {
     if let Some(flag) = args.axes.first() {
         let message = format!("a profile that goes on has its own grid: {flag} changes nothing");
-        return Err(Error::new(Fault::You, "profile-grid", message).hint("leave it out, or begin another profile"));
+        return Err(Error::new(Fault::You, "profile-grid", message)
+            .hint("leave it out, or begin another profile"));
     }
     let profile = read(file)?;
     if profile.kind == Kind::Modelled {
         return Ok(profile.goes_on());
     }
     let known = profile.changes().len();
-    let environment = Environment { node: profile.environment.node.clone(), ..measure::environment() };
+    let environment =
+        Environment { node: profile.environment.node.clone(), ..measure::environment() };
     let profile = profile.goes_on_in(environment, now());
     // It is the user's to say whether that is still one profile; the document has it.
     if let (Some(changed), false) = (profile.changes().get(known), output.quiet()) {
@@ -171,7 +182,8 @@ fn resumed(file: &Path, args: &Args, output: &Output) -> Result<Profile, Error> 
     Ok(profile)
 }
 
-/// Measures what is missing of `profile`, over emulated links or to its node, for which it is stored.
+/// Measures what is missing of `profile`, over emulated links or to its node, for which it is
+/// stored.
 fn measured(profile: &mut Profile, documents: &[&PathBuf], output: &Output) -> Result<(), Error> {
     match profile.environment.node.clone() {
         None => {
@@ -216,7 +228,8 @@ fn start_at(there: &str, args: &Args, form: Form) -> Result<Profile, Error> {
         None => Grid::new("custom", Vec::new(), vec![Algorithm::Cubic]),
     };
     // Packets are as the path has them.
-    let mut grid = args.axes.over(Grid { paths: vec![path.clone()], mtus: vec![Grid::USUAL_MTU], ..base })?;
+    let mut grid =
+        args.axes.over(Grid { paths: vec![path.clone()], mtus: vec![Grid::USUAL_MTU], ..base })?;
     grid.paths = vec![path];
     grid.host_bps = Some(grid.host_bps.map_or(consent.ceiling, |host| host.min(consent.ceiling)));
     let environment = Environment { node: Some(there.to_owned()), ..measure::environment() };
@@ -252,7 +265,11 @@ fn simulate(profile: &mut Profile, documents: &[&PathBuf], output: &Output) -> R
     let _ticker = Ticker::start(output, move |seconds| {
         let ran = seen.load(Ordering::Relaxed);
         let left = f64::from(most.saturating_sub(ran)) * seconds / f64::from(ran.max(1));
-        let left = if ran == 0 { String::new() } else { format!("; at most {} left", print::duration(left)) };
+        let left = if ran == 0 {
+            String::new()
+        } else {
+            format!("; at most {} left", print::duration(left))
+        };
         format!("{ran} of at most {most} repetitions simulated{left}")
     });
     let workers = std::thread::available_parallelism().map_or(1, usize::from);
@@ -279,7 +296,11 @@ fn simulate(profile: &mut Profile, documents: &[&PathBuf], output: &Output) -> R
 }
 
 /// What `run` makes of each of `items`, in their order, on as many threads as there are workers.
-fn side_by_side<T: Sync, R: Send>(items: &[T], workers: usize, run: impl Fn(&T) -> R + Sync) -> Vec<R> {
+fn side_by_side<T: Sync, R: Send>(
+    items: &[T],
+    workers: usize,
+    run: impl Fn(&T) -> R + Sync,
+) -> Vec<R> {
     let next = AtomicUsize::new(0);
     let work = || {
         let mut done = Vec::new();
@@ -293,7 +314,9 @@ fn side_by_side<T: Sync, R: Send>(items: &[T], workers: usize, run: impl Fn(&T) 
         let threads: Vec<_> = (0..workers.min(items.len())).map(|_| scope.spawn(work)).collect();
         let mut done: Vec<_> = threads
             .into_iter()
-            .flat_map(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+            .flat_map(|thread| {
+                thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+            })
             .collect();
         // Whichever thread was first.
         done.sort_by_key(|(place, _)| *place);
@@ -311,10 +334,20 @@ fn list(output: &Output) -> Result<ExitCode, Error> {
     }
     let presets = [&PRESETS[..], &VERBS_PRESETS[..], &[BESIDE]].concat();
     let form = |name, form| preset(name, form).map(|grid| grid.outline());
-    let forms = PRESETS.iter().map(|(name, _)| Ok((*name, form(name, Form::Quick)?, form(name, Form::Full)?)));
-    let rdma = |name, form| Ok(of_verbs::preset(name, form)?.map_or_else(String::new, |grid| of_verbs::measured(grid).outline()));
-    let of_rdma = VERBS_PRESETS.iter().map(|(name, _)| Ok((*name, rdma(name, Form::Quick)?, rdma(name, Form::Full)?)));
-    let both = |form| of_verbs::beside(form).map(|(tcp, rdma)| format!("TCP {}; RDMA {}", tcp.outline(), rdma.outline()));
+    let forms = PRESETS
+        .iter()
+        .map(|(name, _)| Ok((*name, form(name, Form::Quick)?, form(name, Form::Full)?)));
+    let rdma = |name, form| {
+        Ok(of_verbs::preset(name, form)?
+            .map_or_else(String::new, |grid| of_verbs::measured(grid).outline()))
+    };
+    let of_rdma = VERBS_PRESETS
+        .iter()
+        .map(|(name, _)| Ok((*name, rdma(name, Form::Quick)?, rdma(name, Form::Full)?)));
+    let both = |form| {
+        of_verbs::beside(form)
+            .map(|(tcp, rdma)| format!("TCP {}; RDMA {}", tcp.outline(), rdma.outline()))
+    };
     let of_both = std::iter::once_with(|| Ok((BESIDE.0, both(Form::Quick)?, both(Form::Full)?)));
     let forms = forms.chain(of_rdma).chain(of_both).collect::<Result<Vec<_>, Error>>()?;
     let text = presets.iter().map(|(name, about)| {
@@ -332,7 +365,11 @@ fn list(output: &Output) -> Result<ExitCode, Error> {
 /// A word as a shell takes it.
 fn quoted(word: &str) -> String {
     let plain = |letter: char| letter.is_ascii_alphanumeric() || "-_./:=,%+".contains(letter);
-    if !word.is_empty() && word.chars().all(plain) { word.to_owned() } else { format!("'{}'", word.replace('\'', "'\\''")) }
+    if !word.is_empty() && word.chars().all(plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', "'\\''"))
+    }
 }
 
 #[cfg(test)]
@@ -356,12 +393,33 @@ mod tests {
         };
         let flag = |name: &str| name.to_owned();
         let (plain, dotted, up) = (file("p.json"), file("./p.json"), file("sub/../p.json"));
-        assert_eq!(written(&[flag("--resume"), plain.clone(), flag("-o"), dotted, flag("-o"), up]), 1);
+        assert_eq!(
+            written(&[flag("--resume"), plain.clone(), flag("-o"), dotted, flag("-o"), up]),
+            1
+        );
         assert_eq!(written(&[flag("-o"), plain.clone(), flag("-o"), plain.clone()]), 1);
-        assert_eq!(written(&[flag("-o"), plain, flag("-o"), file("q.json"), flag("-o"), file("sub/p.json")]), 3);
-        // Below the working directory with and without saying so; the folder need not be there, which others say.
-        let here = std::env::current_dir().expect("a folder").join("p.json").to_string_lossy().into_owned();
-        assert_eq!(written(&[flag("-o"), flag("p.json"), flag("-o"), flag("./p.json"), flag("-o"), here]), 1);
+        assert_eq!(
+            written(&[
+                flag("-o"),
+                plain,
+                flag("-o"),
+                file("q.json"),
+                flag("-o"),
+                file("sub/p.json")
+            ]),
+            3
+        );
+        // Below the working directory with and without saying so; the folder need not be there,
+        // which others say.
+        let here = std::env::current_dir()
+            .expect("a folder")
+            .join("p.json")
+            .to_string_lossy()
+            .into_owned();
+        assert_eq!(
+            written(&[flag("-o"), flag("p.json"), flag("-o"), flag("./p.json"), flag("-o"), here]),
+            1
+        );
         assert_eq!(written(&[flag("-o"), file("none/p.json"), flag("-o"), file("none/q.json")]), 2);
     }
 }

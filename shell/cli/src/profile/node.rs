@@ -1,4 +1,5 @@
-//! Profiles of real paths: to a node that lets itself be measured; and those that were stored, for plans.
+//! Profiles of real paths: to a node that lets itself be measured; and those that were stored, for
+//! plans.
 
 use super::document::{read, text, write};
 use super::measure;
@@ -8,7 +9,9 @@ use crate::output::Output;
 use farline::client::{Consent, NodeBench, Reach, Remote};
 use farline::stores::state_folder;
 use farline_core::congestion::Algorithm;
-use farline_core::profile::{Bench, Direction, Grid, Kind, PathPoint, Profile, Repetitions, plan_from};
+use farline_core::profile::{
+    Bench, Direction, Grid, Kind, PathPoint, Profile, Repetitions, plan_from,
+};
 use farline_core::units::{Bytes, Error, Rate, Span};
 use std::path::PathBuf;
 use std::time::{Duration, Instant, SystemTime};
@@ -20,7 +23,8 @@ const PROBE_FRESH: Duration = Duration::from_secs(24 * 3_600);
 /// A probe's grid is called so.
 const PROBE: &str = "probe";
 
-/// The streams that a probe tries, those first that are best most often: what does not fit into its time is left out.
+/// The streams that a probe tries, those first that are best most often: what does not fit into its
+/// time is left out.
 const PROBE_STREAMS: [u32; 3] = [4, 16, 1];
 /// And the controls, of each number of streams the one after the other.
 const PROBE_CONTROLS: [Algorithm; 2] = [Algorithm::Cubic, Algorithm::Bbr];
@@ -28,7 +32,8 @@ const PROBE_CONTROLS: [Algorithm; 2] = [Algorithm::Cubic, Algorithm::Bbr];
 const PROBE_S: f64 = 2.5;
 /// How long it takes in all, setting up included, whatever the path.
 const PROBE_LONGEST: Duration = Duration::from_secs(20);
-/// Round trips in which a measurement is set up: connecting, logging in, asking, connecting the data, hearing what came.
+/// Round trips in which a measurement is set up: connecting, logging in, asking, connecting the
+/// data, hearing what came.
 const AROUND: f64 = 8.0;
 /// A node that says nothing for so long is not probed.
 const PROBE_SILENCE: Span = Span::from_secs(10);
@@ -50,14 +55,16 @@ pub(super) fn path(remote: &Remote, consent: Consent, rate: Option<Rate>) -> Pat
 
 /// Where the profile of the path to `remote`, for data that goes `way`, is stored.
 fn place(remote: &Remote, way: Direction) -> Option<PathBuf> {
-    let plain = |letter: char| if letter.is_ascii_alphanumeric() || "-_.".contains(letter) { letter } else { '_' };
+    let plain = |letter: char| {
+        if letter.is_ascii_alphanumeric() || "-_.".contains(letter) { letter } else { '_' }
+    };
     let name: String = remote.server().chars().map(plain).collect();
     let way = if way == Direction::Back { ".back" } else { "" };
     Some(state_folder()?.join("profiles").join(format!("{name}{way}.json")))
 }
 
-/// Keeps `profile` for plans of each way of which it says enough for one, unless what is kept for that way says more. A user without a
-/// state directory has none.
+/// Keeps `profile` for plans of each way of which it says enough for one, unless what is kept for
+/// that way says more. A user without a state directory has none.
 pub(crate) fn store(profile: &Profile, node: &str, output: &Output) -> Result<(), Error> {
     let remote = remote(node)?;
     for way in [Direction::Out, Direction::Back] {
@@ -66,12 +73,16 @@ pub(crate) fn store(profile: &Profile, node: &str, output: &Output) -> Result<()
         if plan_from(profile, None, Some(way), SOME).is_err() {
             continue;
         }
-        let (new, kept) = (valid_seconds(profile, way), stored(&remote, way).map_or(0.0, |kept| valid_seconds(&kept, way)));
+        let (new, kept) = (
+            valid_seconds(profile, way),
+            stored(&remote, way).map_or(0.0, |kept| valid_seconds(&kept, way)),
+        );
         if new < kept {
             if !output.quiet() {
                 let (new, kept, place) = (duration(new), duration(kept), place.display());
                 eprintln!(
-                    "farline: plans go on by the {kept} that were measured before, not by these {new}; remove {place} to change that"
+                    "farline: plans go on by the {kept} that were measured before, not by these \
+                     {new}; remove {place} to change that"
                 );
             }
             continue;
@@ -100,10 +111,12 @@ pub(crate) fn stored(node: &Remote, way: Direction) -> Option<Profile> {
     (age < if profile.grid.name == PROBE { PROBE_FRESH } else { FRESH }).then_some(profile)
 }
 
-/// A short profile of the path to `node` for data that goes `way`, of at most 20 s: as many of its cells as fit in, each tried once.
+/// A short profile of the path to `node` for data that goes `way`, of at most 20 s: as many of its
+/// cells as fit in, each tried once.
 pub(crate) fn probe(node: &Remote, way: Direction, output: &Output) -> Result<Profile, Error> {
     let deadline = Instant::now() + PROBE_LONGEST;
-    let (mut bench, consent) = NodeBench::open(node.clone(), Reach { timeout: Some(PROBE_SILENCE), ..Reach::default() })?;
+    let (mut bench, consent) =
+        NodeBench::open(node.clone(), Reach { timeout: Some(PROBE_SILENCE), ..Reach::default() })?;
     bench.end_at(deadline);
     let mut grid = Grid {
         streams: PROBE_STREAMS.to_vec(),
@@ -124,20 +137,33 @@ pub(crate) fn probe(node: &Remote, way: Direction, output: &Output) -> Result<Pr
     profile.environment.node = Some(node.server());
     let mut jobs = profile.next(usize::MAX);
     let rank = |streams| PROBE_STREAMS.iter().position(|one| *one == streams);
-    jobs.sort_by_key(|job| (rank(job.cell.streams), PROBE_CONTROLS.iter().position(|one| *one == job.cell.congestion)));
-    let mut longest = Duration::from_secs_f64(profile.grid.seconds + AROUND * consent.rtt.as_secs_f64());
+    jobs.sort_by_key(|job| {
+        (rank(job.cell.streams), PROBE_CONTROLS.iter().position(|one| *one == job.cell.congestion))
+    });
+    let mut longest =
+        Duration::from_secs_f64(profile.grid.seconds + AROUND * consent.rtt.as_secs_f64());
     let mut failed: Vec<(Algorithm, Error)> = Vec::new();
     for job in jobs {
         let began = Instant::now();
-        // What a control cannot do with some streams, it cannot with others; what would be broken off says nothing.
-        if failed.iter().any(|(control, _)| *control == job.cell.congestion) || began + longest > deadline {
+        // What a control cannot do with some streams, it cannot with others; what would be broken
+        // off says nothing.
+        if failed.iter().any(|(control, _)| *control == job.cell.congestion)
+            || began + longest > deadline
+        {
             continue;
         }
         match bench.run(&profile.grid, &job) {
             Ok(found) => {
                 if !output.quiet() {
-                    let doubt = found.invalid.as_ref().map_or_else(String::new, |why| format!(", INVALID: {why}"));
-                    eprintln!("farline: probing {}: {}{doubt}", job.cell.name(), rate(found.whole.receiver_bps.as_bps() as f64));
+                    let doubt = found
+                        .invalid
+                        .as_ref()
+                        .map_or_else(String::new, |why| format!(", INVALID: {why}"));
+                    eprintln!(
+                        "farline: probing {}: {}{doubt}",
+                        job.cell.name(),
+                        rate(found.whole.receiver_bps.as_bps() as f64)
+                    );
                 }
                 profile.record(&job, found);
             }
@@ -146,7 +172,9 @@ pub(crate) fn probe(node: &Remote, way: Direction, output: &Output) -> Result<Pr
         longest = longest.max(began.elapsed());
     }
     match failed.into_iter().next() {
-        Some((_, error)) if profile.cells.iter().all(|result| result.repetitions.is_empty()) => Err(error),
+        Some((_, error)) if profile.cells.iter().all(|result| result.repetitions.is_empty()) => {
+            Err(error)
+        }
         _ => Ok(profile),
     }
 }

@@ -1,4 +1,5 @@
-//! A profile's columns as a Parquet file, for the data frames and databases that read it: typed, nulls as nulls, lists as lists.
+//! A profile's columns as a Parquet file, for the data frames and databases that read it: typed,
+//! nulls as nulls, lists as lists.
 
 use farline_core::profile::{Columns, Values};
 use farline_core::units::{Error, Fault};
@@ -11,25 +12,36 @@ use parquet::file::writer::{SerializedColumnWriter, SerializedFileWriter};
 use parquet::schema::types::{Type, TypePtr};
 use std::sync::Arc;
 
-/// The file: one group of rows, not compressed, `about` as its key-value metadata with `farline.` before each name.
+/// The file: one group of rows, not compressed, `about` as its key-value metadata with `farline.`
+/// before each name.
 pub(super) fn encoded(table: &Columns) -> std::result::Result<Vec<u8>, Error> {
-    encode(table).map_err(|error| Error::new(Fault::Bug, "profile-document", format!("as Parquet: {error}")))
+    encode(table)
+        .map_err(|error| Error::new(Fault::Bug, "profile-document", format!("as Parquet: {error}")))
 }
 
 fn encode(table: &Columns) -> Result<Vec<u8>> {
-    let fields = table.columns.iter().map(|(name, values)| field(name, values)).collect::<Result<_>>()?;
+    let fields =
+        table.columns.iter().map(|(name, values)| field(name, values)).collect::<Result<_>>()?;
     let schema = Type::group_type_builder("profile").with_fields(fields).build()?;
-    let about = table.about.iter().map(|(name, value)| KeyValue::new(format!("farline.{name}"), value.clone()));
-    let properties = WriterProperties::builder().set_key_value_metadata(Some(about.collect())).build();
+    let about = table
+        .about
+        .iter()
+        .map(|(name, value)| KeyValue::new(format!("farline.{name}"), value.clone()));
+    let properties =
+        WriterProperties::builder().set_key_value_metadata(Some(about.collect())).build();
     let mut file = SerializedFileWriter::new(Vec::new(), Arc::new(schema), Arc::new(properties))?;
     let mut rows = file.next_row_group()?;
     for (_, values) in &table.columns {
         let Some(mut column) = rows.next_column()? else { break };
         match values {
             Values::Text(all) => {
-                put::<ByteArrayType, _>(&mut column, all, |text| ByteArray::from(text.as_bytes().to_vec()))?;
+                put::<ByteArrayType, _>(&mut column, all, |text| {
+                    ByteArray::from(text.as_bytes().to_vec())
+                })?;
             }
-            Values::Whole(all) => put::<Int64Type, _>(&mut column, all, |number| number.cast_signed())?,
+            Values::Whole(all) => {
+                put::<Int64Type, _>(&mut column, all, |number| number.cast_signed())?
+            }
             Values::Real(all) => put::<DoubleType, _>(&mut column, all, |number| *number)?,
             Values::Flag(all) => put::<BoolType, _>(&mut column, all, |flag| *flag)?,
             Values::Wholes(all) => put_lists(&mut column, all)?,
@@ -40,7 +52,8 @@ fn encode(table: &Columns) -> Result<Vec<u8>> {
     file.into_inner()
 }
 
-/// A column as the schema has it (Apache Parquet, LogicalTypes.md): what is whole is unsigned, a list has three levels.
+/// A column as the schema has it (Apache Parquet, LogicalTypes.md): what is whole is unsigned, a
+/// list has three levels.
 fn field(name: &str, values: &Values) -> Result<TypePtr> {
     let whole = || Some(LogicalType::integer(64, false));
     let (physical, logical) = match values {
@@ -49,12 +62,16 @@ fn field(name: &str, values: &Values) -> Result<TypePtr> {
         Values::Real(_) => (Physical::DOUBLE, None),
         Values::Flag(_) => (Physical::BOOLEAN, None),
         Values::Wholes(_) => {
-            let element = Type::primitive_type_builder("element", Physical::INT64).with_logical_type(whole());
+            let element =
+                Type::primitive_type_builder("element", Physical::INT64).with_logical_type(whole());
             let element = element.with_repetition(Repetition::REQUIRED).build()?;
-            let list =
-                Type::group_type_builder("list").with_repetition(Repetition::REPEATED).with_fields(vec![Arc::new(element)]);
+            let list = Type::group_type_builder("list")
+                .with_repetition(Repetition::REPEATED)
+                .with_fields(vec![Arc::new(element)]);
             let group = Type::group_type_builder(name).with_repetition(Repetition::REQUIRED);
-            let group = group.with_logical_type(Some(LogicalType::List)).with_fields(vec![Arc::new(list.build()?)]);
+            let group = group
+                .with_logical_type(Some(LogicalType::List))
+                .with_fields(vec![Arc::new(list.build()?)]);
             return group.build().map(Arc::new);
         }
     };
@@ -63,13 +80,18 @@ fn field(name: &str, values: &Values) -> Result<TypePtr> {
 }
 
 /// Writes `all`, whose absent values are nulls: a definition level of 0.
-fn put<T: DataType, V>(column: &mut SerializedColumnWriter<'_>, all: &[Option<V>], value: fn(&V) -> T::T) -> Result<()> {
+fn put<T: DataType, V>(
+    column: &mut SerializedColumnWriter<'_>,
+    all: &[Option<V>],
+    value: fn(&V) -> T::T,
+) -> Result<()> {
     let there: Vec<T::T> = all.iter().flatten().map(value).collect();
     let levels: Vec<i16> = all.iter().map(|one| one.is_some().into()).collect();
     column.typed::<T>().write_batch(&there, Some(&levels), None).map(drop)
 }
 
-/// Writes a list for each row: its first number begins a row, with a repetition level of 0, and an empty one is a definition level of 0.
+/// Writes a list for each row: its first number begins a row, with a repetition level of 0, and an
+/// empty one is a definition level of 0.
 fn put_lists(column: &mut SerializedColumnWriter<'_>, all: &[Vec<u64>]) -> Result<()> {
     let numbers: Vec<i64> = all.iter().flatten().map(|number| number.cast_signed()).collect();
     let (mut defined, mut repeated) = (Vec::new(), Vec::new());
@@ -92,7 +114,14 @@ mod tests {
         let table = Columns {
             about: vec![("schema", "farline/profile/1".to_owned())],
             columns: vec![
-                ("path", Values::Text(vec![Some("usn-8600".to_owned()), None, Some("rückweg, \"b\"".to_owned())])),
+                (
+                    "path",
+                    Values::Text(vec![
+                        Some("usn-8600".to_owned()),
+                        None,
+                        Some("rückweg, \"b\"".to_owned()),
+                    ]),
+                ),
                 ("seed", Values::Whole(vec![Some(u64::MAX), Some(0), None])),
                 ("loss", Values::Real(vec![None, Some(1e-5), Some(0.0)])),
                 ("valid", Values::Flag(vec![Some(true), Some(false), Some(true)])),
@@ -104,19 +133,35 @@ mod tests {
         on_disk.write_all(&bytes).expect("space");
         let file = SerializedFileReader::new(on_disk).expect("a Parquet file");
         let about = file.metadata().file_metadata().key_value_metadata().expect("what it is of");
-        assert_eq!((about[0].key.as_str(), about[0].value.as_deref()), ("farline.schema", Some("farline/profile/1")));
+        assert_eq!(
+            (about[0].key.as_str(), about[0].value.as_deref()),
+            ("farline.schema", Some("farline/profile/1"))
+        );
         let rows: Vec<Vec<Field>> = file
             .get_row_iter(None)
             .expect("rows")
-            .map(|row| row.expect("a row").get_column_iter().map(|(_, field)| field.clone()).collect())
+            .map(|row| {
+                row.expect("a row").get_column_iter().map(|(_, field)| field.clone()).collect()
+            })
             .collect();
         let list = |field: &Field| match field {
             Field::ListInternal(list) => list.elements().to_vec(),
             other => panic!("no list: {other:?}"),
         };
         assert_eq!(rows.len(), 3);
-        assert_eq!(rows[0][..4], [Field::Str("usn-8600".to_owned()), Field::ULong(u64::MAX), Field::Null, Field::Bool(true)]);
-        assert_eq!(rows[1][..4], [Field::Null, Field::ULong(0), Field::Double(1e-5), Field::Bool(false)]);
+        assert_eq!(
+            rows[0][..4],
+            [
+                Field::Str("usn-8600".to_owned()),
+                Field::ULong(u64::MAX),
+                Field::Null,
+                Field::Bool(true)
+            ]
+        );
+        assert_eq!(
+            rows[1][..4],
+            [Field::Null, Field::ULong(0), Field::Double(1e-5), Field::Bool(false)]
+        );
         assert_eq!(rows[2][0], Field::Str("rückweg, \"b\"".to_owned()));
         assert_eq!(list(&rows[0][4]), [1, 2, 3].map(Field::ULong));
         assert!(list(&rows[1][4]).is_empty());

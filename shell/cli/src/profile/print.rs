@@ -22,27 +22,43 @@ pub(super) fn table(profile: &Profile) -> String {
         1 => String::new(),
         k if profile.grid.stretched => {
             format!(
-                ", scaled {k} and stretched: on paths of 1/{k} of the rate and {k} times the round trip, all rates times {k}, all times divided by {k}"
+                ", scaled {k} and stretched: on paths of 1/{k} of the rate and {k} times the \
+                 round trip, all rates times {k}, all times divided by {k}"
             )
         }
         k => format!(", scaled {k}: on paths of 1/{k} of the rate, all figures times {k}"),
     };
     let (done, cells) = profile.progress();
-    let mut lines = wrapped(&format!("{}: {done} of {cells} cells, {kind}{scaled}; payload in Gbit/s", profile.grid.name));
+    let mut lines = wrapped(&format!(
+        "{}: {done} of {cells} cells, {kind}{scaled}; payload in Gbit/s",
+        profile.grid.name
+    ));
     if cells <= CELLS {
-        lines.push(format!("{:<NAME$} {:>7} {:>17} {:>7} {:>7} {:>3}", "cell", "mean", "95 %", "steady", "ramp s", "n"));
+        lines.push(format!(
+            "{:<NAME$} {:>7} {:>17} {:>7} {:>7} {:>3}",
+            "cell", "mean", "95 %", "steady", "ramp s", "n"
+        ));
         for result in &profile.cells {
             let Some(summary) = result.summary() else {
                 lines.extend(doubted(result));
                 continue;
             };
             let n = summary.n as f64;
-            let steady = result.valid().map(|one| one.steady.receiver_bps.as_bps() as f64).sum::<f64>() / n / 1e9;
+            let steady =
+                result.valid().map(|one| one.steady.receiver_bps.as_bps() as f64).sum::<f64>()
+                    / n
+                    / 1e9;
             let ramp = result.valid().map(|one| one.ramp_s).sum::<f64>() / n;
             // One repetition says nothing of how far the mean may be off.
-            let interval =
-                summary.ci95.map_or_else(|| "-".to_owned(), |(low, high)| format!("{:.3}..{:.3}", low / 1e9, high / 1e9));
-            let figures = format!("{:>7.3} {interval:>17} {steady:>7.3} {ramp:>7.1} {:>3}", summary.mean / 1e9, summary.n);
+            let interval = summary.ci95.map_or_else(
+                || "-".to_owned(),
+                |(low, high)| format!("{:.3}..{:.3}", low / 1e9, high / 1e9),
+            );
+            let figures = format!(
+                "{:>7.3} {interval:>17} {steady:>7.3} {ramp:>7.1} {:>3}",
+                summary.mean / 1e9,
+                summary.n
+            );
             lines.extend(named(&result.cell.name(), NAME, &figures));
             if profile.grid.disturbance.is_some() {
                 lines.push(format!("  {}", back(result)));
@@ -66,13 +82,18 @@ pub(super) fn named(name: &str, width: usize, figures: &str) -> Vec<String> {
     lines
 }
 
-/// When the rate was back after what happened in the middle, and in how many repetitions, where it was not in all.
+/// When the rate was back after what happened in the middle, and in how many repetitions, where it
+/// was not in all.
 fn back(result: &CellResult) -> String {
-    let (count, found): (usize, Vec<f64>) = (result.valid().count(), result.valid().filter_map(|one| one.recovery_s).collect());
+    let (count, found): (usize, Vec<f64>) =
+        (result.valid().count(), result.valid().filter_map(|one| one.recovery_s).collect());
     match Summary::of(&found) {
         None => "not back within the repetition".to_owned(),
         Some(back) if back.n == count => format!("back after {:.1} s", back.mean),
-        Some(back) => format!("back after {:.1} s in {} of {count} repetitions, not back in the others", back.mean, back.n),
+        Some(back) => format!(
+            "back after {:.1} s in {} of {count} repetitions, not back in the others",
+            back.mean, back.n
+        ),
     }
 }
 
@@ -83,9 +104,11 @@ fn doubted(result: &CellResult) -> Vec<String> {
 
 fn words_of_doubt(result: &CellResult) -> Option<Vec<String>> {
     let why = result.repetitions.iter().find_map(|one| one.invalid.as_ref())?.split("; ").next()?;
-    let seen: Vec<f64> = result.repetitions.iter().map(|one| one.whole.receiver_bps.as_bps() as f64 / 1e9).collect();
+    let seen: Vec<f64> =
+        result.repetitions.iter().map(|one| one.whole.receiver_bps.as_bps() as f64 / 1e9).collect();
     let mean = format!("({:.3})", Summary::of(&seen)?.mean);
-    let mut lines = named(&result.cell.name(), NAME, &format!("{mean:>7} INVALID, {} times", seen.len()));
+    let mut lines =
+        named(&result.cell.name(), NAME, &format!("{mean:>7} INVALID, {} times", seen.len()));
     lines.extend(wrapped(&format!("because {why}")));
     Some(lines)
 }
@@ -108,23 +131,33 @@ fn left_out(profile: &Profile) -> Vec<String> {
         return Vec::new();
     }
     reasons.sort_by_key(|(count, ..)| std::cmp::Reverse(*count));
-    let mut lines =
-        vec![format!("{invalid} of {} repetitions are invalid, are in no mean, and stay in the document:", every().count())];
-    lines.extend(reasons.iter().map(|(count, _, first)| format!("  {count} times, such as: {first}")));
+    let mut lines = vec![format!(
+        "{invalid} of {} repetitions are invalid, are in no mean, and stay in the document:",
+        every().count()
+    )];
+    lines.extend(
+        reasons.iter().map(|(count, _, first)| format!("  {count} times, such as: {first}")),
+    );
     lines.iter().flat_map(|line| wrapped(line)).collect()
 }
 
 /// A line for each path and control: of its cells' means, each as heavy as the others.
 fn by_path(profile: &Profile) -> Vec<String> {
-    let mut lines = vec![format!("{:<18} {:<10} {:>7} {:>14} {:>7} {:>9}", "path", "control", "mean", "peak", "sd", "Mbit/s/mi")];
+    let mut lines = vec![format!(
+        "{:<18} {:<10} {:>7} {:>14} {:>7} {:>9}",
+        "path", "control", "mean", "peak", "sd", "Mbit/s/mi"
+    )];
     for &congestion in &profile.grid.congestion {
         let over = |path: &PathPoint| {
             let path = path.clone();
-            profile.plain().filter(move |one| one.cell.congestion == congestion && one.cell.path == path)
+            profile
+                .plain()
+                .filter(move |one| one.cell.congestion == congestion && one.cell.path == path)
         };
         let found = |path: &PathPoint| CellResult::pooled(over(path));
         // From the shortest, wherever it stands.
-        let base = profile.shortest().and_then(|(path, miles)| Some((miles, found(path)?.mean / 1e6)));
+        let base =
+            profile.shortest().and_then(|(path, miles)| Some((miles, found(path)?.mean / 1e6)));
         for path in &profile.grid.paths {
             let of = || over(path);
             let Some(summary) = CellResult::pooled(of()) else { continue };
@@ -133,7 +166,8 @@ fn by_path(profile: &Profile) -> Vec<String> {
             } else {
                 "-".to_owned()
             };
-            let means = of().filter_map(|one| one.summary().map(|summary| (one.cell.streams, summary.mean)));
+            let means = of()
+                .filter_map(|one| one.summary().map(|summary| (one.cell.streams, summary.mean)));
             let (streams, peak) = means.max_by(|a, b| a.1.total_cmp(&b.1)).unwrap_or((0, 0.0));
             let here = path.miles.map(|miles| (miles, summary.mean / 1e6));
             let dpm = base.zip(here).and_then(|(base, here)| decrease_per_mile(base, here));
@@ -151,12 +185,14 @@ fn by_path(profile: &Profile) -> Vec<String> {
     lines
 }
 
-/// `2026-11-22 01:08 UTC` of seconds since 1970 (Hinnant, "chrono-compatible low-level date algorithms").
+/// `2026-11-22 01:08 UTC` of seconds since 1970 (Hinnant, "chrono-compatible low-level date
+/// algorithms").
 pub(super) fn date(seconds: u64) -> String {
     let (days, rest) = (seconds / 86_400, seconds % 86_400);
     let shifted = days + 719_468;
     let (era, day_of_era) = (shifted / 146_097, shifted % 146_097);
-    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let year_of_era =
+        (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
     let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
     let shifted_month = (5 * day_of_year + 2) / 153;
     let day = day_of_year - (153 * shifted_month + 2) / 5 + 1;
@@ -209,7 +245,9 @@ pub(super) fn rate(bps: f64) -> String {
 #[cfg(test)]
 mod tests {
     use farline_core::congestion::Algorithm;
-    use farline_core::profile::{Environment, Form, Grid, Kind, PathPoint, Profile, Repetitions, Simulator, preset};
+    use farline_core::profile::{
+        Environment, Form, Grid, Kind, PathPoint, Profile, Repetitions, Simulator, preset,
+    };
 
     /// Simulated over 26.8 ms, `streams` with Reno, `times` each.
     fn simulated(streams: Vec<u32>, times: u32) -> Profile {
@@ -222,34 +260,52 @@ mod tests {
             losses: vec![1e-4],
             ..Grid::new("custom", vec![path], vec![Algorithm::Reno])
         };
-        let mut profile = Profile::new(grid, Kind::Modelled, Environment::default(), "").expect("a grid");
+        let mut profile =
+            Profile::new(grid, Kind::Modelled, Environment::default(), "").expect("a grid");
         profile.run(&mut Simulator, |_| true).expect("a model");
         profile
     }
 
     #[test]
     fn one_repetition_has_no_interval_and_two_have_one() {
-        let line = |times| super::table(&simulated(vec![4], times)).lines().nth(2).expect("a cell").to_owned();
+        let line = |times| {
+            super::table(&simulated(vec![4], times)).lines().nth(2).expect("a cell").to_owned()
+        };
         assert!(line(1).contains("  - ") && !line(1).contains(".."), "{}", line(1));
         assert!(line(2).contains(".."), "{}", line(2));
     }
 
     #[test]
     fn text_fits_eighty_columns_and_a_cell_that_does_not_come_back_says_so() {
-        let grid = Grid { seconds: 40.0, ..preset("wanphy-recovery", Form::Quick).expect("a preset") };
-        let mut profile = Profile::new(grid, Kind::Modelled, Environment::default(), "").expect("a grid");
+        let grid =
+            Grid { seconds: 40.0, ..preset("wanphy-recovery", Form::Quick).expect("a preset") };
+        let mut profile =
+            Profile::new(grid, Kind::Modelled, Environment::default(), "").expect("a grid");
         profile.run(&mut Simulator, |_| true).expect("a model");
         let text = super::table(&profile);
         // HighSpeed needs 10 s, Reno more than there are.
-        assert!(text.contains("  back after 1") && text.contains("  not back within the repetition"), "{text}");
+        assert!(
+            text.contains("  back after 1") && text.contains("  not back within the repetition"),
+            "{text}"
+        );
         for name in ["sc08-distance", "icpp08-ipoib"] {
-            let grid = Grid { seconds: 6.0, warm_up_s: 0.0, ..preset(name, Form::Quick).expect("a preset") };
-            let mut profile = Profile::new(grid, Kind::Modelled, Environment::default(), "").expect("a grid");
+            let grid = Grid {
+                seconds: 6.0,
+                warm_up_s: 0.0,
+                ..preset(name, Form::Quick).expect("a preset")
+            };
+            let mut profile =
+                Profile::new(grid, Kind::Modelled, Environment::default(), "").expect("a grid");
             profile.run(&mut Simulator, |_| true).expect("a model");
-            let small = Profile { grid: Grid { scale: 6, ..profile.grid.clone() }, ..profile.clone() };
-            profile.cells[0].repetitions.iter_mut().for_each(|one| one.doubt(&["the link was late ".repeat(12)]));
+            let small =
+                Profile { grid: Grid { scale: 6, ..profile.grid.clone() }, ..profile.clone() };
+            profile.cells[0]
+                .repetitions
+                .iter_mut()
+                .for_each(|one| one.doubt(&["the link was late ".repeat(12)]));
             for text in [text.clone(), super::table(&profile), super::table(&small)] {
-                let wide: Vec<&str> = text.lines().filter(|line| line.chars().count() > 80).collect();
+                let wide: Vec<&str> =
+                    text.lines().filter(|line| line.chars().count() > 80).collect();
                 assert!(wide.is_empty() && !text.contains("th of"), "{name}: {wide:#?}");
             }
         }
@@ -259,7 +315,9 @@ mod tests {
     fn cells_that_ran_more_often_weigh_no_more() {
         // More than forty cells are a line for each path.
         let mut profile = simulated((1..=50).collect(), 1);
-        let mean = |profile: &Profile| super::by_path(profile)[1].split_whitespace().nth(2).expect("a mean").to_owned();
+        let mean = |profile: &Profile| {
+            super::by_path(profile)[1].split_whitespace().nth(2).expect("a mean").to_owned()
+        };
         let before = mean(&profile);
         let many = profile.cells[0].repetitions[0].clone();
         profile.cells[0].repetitions.extend(vec![many; 100]);

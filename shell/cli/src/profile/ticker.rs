@@ -1,4 +1,5 @@
-//! What a profile says while something long runs: once a second, in one line on a terminal and in lines of their own elsewhere.
+//! What a profile says while something long runs: once a second, in one line on a terminal and in
+//! lines of their own elsewhere.
 
 use crate::output::Output;
 use crate::progress::columns;
@@ -13,7 +14,8 @@ const EVERY: Duration = Duration::from_secs(1);
 pub(super) struct Ticker(Option<(Sender<()>, JoinHandle<()>)>);
 
 impl Ticker {
-    /// Says `words` of the seconds since now, once a second; nothing when asked to be quiet, nor with `--json` where nobody looks.
+    /// Says `words` of the seconds since now, once a second; nothing when asked to be quiet, nor
+    /// with `--json` where nobody looks.
     pub(super) fn start(output: &Output, words: impl Fn(f64) -> String + Send + 'static) -> Ticker {
         let on_terminal = io::stderr().is_terminal();
         if output.quiet() || (output.json() && !on_terminal) {

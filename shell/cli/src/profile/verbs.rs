@@ -1,4 +1,5 @@
-//! Profiles of RDMA, and TCP beside it: the papers' experiments over verbs, by the model, and measured between two devices.
+//! Profiles of RDMA, and TCP beside it: the papers' experiments over verbs, by the model, and
+//! measured between two devices.
 
 use super::document::write;
 use super::export::{is_document, write_made};
@@ -6,8 +7,12 @@ use super::measure::environment;
 use super::{Args, SAVE_EVERY, now, side_by_side, simulate};
 use crate::output::Output;
 use farline::prober::VerbsBench;
-use farline_core::profile::verbs::{BESIDE, Beside, CellResult, Grid, Profile, SCHEMA, Way, beside, measured, modelled, preset};
-use farline_core::profile::{Columns, Environment, Form, Grid as TcpGrid, Kind, Profile as TcpProfile};
+use farline_core::profile::verbs::{
+    BESIDE, Beside, CellResult, Grid, Profile, SCHEMA, Way, beside, measured, modelled, preset,
+};
+use farline_core::profile::{
+    Columns, Environment, Form, Grid as TcpGrid, Kind, Profile as TcpProfile,
+};
 use farline_core::report::Page;
 use farline_core::units::{Error, Fault};
 use serde::Serialize;
@@ -25,7 +30,8 @@ pub(super) enum Asked {
     Verbs(Box<Profile>),
     /// TCP, and RDMA.
     Beside(Box<(TcpGrid, Grid)>),
-    /// RDMA: what is missing between the devices of these addresses, or the only two, and by the model.
+    /// RDMA: what is missing between the devices of these addresses, or the only two, and by the
+    /// model.
     Measured(Box<Profile>, Option<(IpAddr, IpAddr)>),
 }
 
@@ -35,14 +41,17 @@ pub(super) fn asked(args: &Args) -> Result<Option<Asked>, Error> {
         return measurement(args).map(Some);
     }
     if let Some(flag) = args.messages.first() {
-        return Err(Error::new(Fault::You, "profile-channel", format!("{flag} is of RDMA")).hint("give --channel rdma"));
+        return Err(Error::new(Fault::You, "profile-channel", format!("{flag} is of RDMA"))
+            .hint("give --channel rdma"));
     }
     if let Some(profile) = resumed(args)? {
         let message = "what it has can be completed by measuring or by the model";
         return match args.simulate {
             true => Ok(Some(Asked::Verbs(profile))),
-            false => Err(Error::new(Fault::You, "profile-kind", format!("a profile of RDMA: {message}"))
-                .hint("give --channel rdma, or --simulate")),
+            false => {
+                Err(Error::new(Fault::You, "profile-kind", format!("a profile of RDMA: {message}"))
+                    .hint("give --channel rdma, or --simulate"))
+            }
         };
     }
     let Some(name) = &args.preset else { return Ok(None) };
@@ -54,17 +63,28 @@ pub(super) fn asked(args: &Args) -> Result<Option<Asked>, Error> {
         (false, None) => return Ok(None),
     };
     if !args.simulate {
-        let both = "give --channel rdma, which measures it between two devices of this host beside the model, or --simulate, the model alone";
+        let both = "give --channel rdma, which measures it between two devices of this host \
+            beside the model, or --simulate, the model alone";
         let alone = "it is modelled only: give --simulate";
-        return Err(wrong(format!("`{name}` is of RDMA")).hint(if tcp.is_some() { alone } else { both }));
+        return Err(wrong(format!("`{name}` is of RDMA")).hint(if tcp.is_some() {
+            alone
+        } else {
+            both
+        }));
     }
     if args.scale.is_some() {
-        return Err(wrong(format!("`{name}` is not divided: it is modelled at its own rate")).hint("leave --scale out"));
+        return Err(wrong(format!("`{name}` is not divided: it is modelled at its own rate"))
+            .hint("leave --scale out"));
     }
     let (seed, runs) = args.axes.of_verbs().map_err(|flag| {
-        wrong(format!("`{name}` has axes of its own: {flag} is not one of them")).hint("it takes --seed and --repetitions")
+        wrong(format!("`{name}` has axes of its own: {flag} is not one of them"))
+            .hint("it takes --seed and --repetitions")
     })?;
-    let rdma = Grid { seed: seed.unwrap_or(rdma.seed), repetitions: runs.unwrap_or(rdma.repetitions).max(1), ..rdma };
+    let rdma = Grid {
+        seed: seed.unwrap_or(rdma.seed),
+        repetitions: runs.unwrap_or(rdma.repetitions).max(1),
+        ..rdma
+    };
     Ok(Some(match tcp {
         Some(tcp) => Asked::Beside(Box::new((args.axes.over(tcp)?, rdma))),
         None => Asked::Verbs(Box::new(Profile::new(rdma, now()))),
@@ -73,7 +93,9 @@ pub(super) fn asked(args: &Args) -> Result<Option<Asked>, Error> {
 
 /// What is to be measured.
 fn measurement(args: &Args) -> Result<Asked, Error> {
-    let wrong = |message: &str, hint: &str| Err(Error::new(Fault::You, "profile-channel", message).hint(hint.to_owned()));
+    let wrong = |message: &str, hint: &str| {
+        Err(Error::new(Fault::You, "profile-channel", message).hint(hint.to_owned()))
+    };
     if args.node.is_some() {
         return wrong(
             "RDMA is measured between two devices of this host, not to a node",
@@ -108,7 +130,8 @@ fn measurement(args: &Args) -> Result<Asked, Error> {
             None => {
                 return wrong(
                     &format!("`{name}` is not measured over verbs"),
-                    "`farline profile --preset list` says what is of RDMA; sc08-tcp-rdma is modelled only",
+                    "`farline profile --preset list` says what is of RDMA; sc08-tcp-rdma is \
+                     modelled only",
                 );
             }
         },
@@ -117,16 +140,22 @@ fn measurement(args: &Args) -> Result<Asked, Error> {
     Ok(Asked::Measured(Box::new(Profile::new(grid, now())), args.messages.ends()?))
 }
 
-/// The profile of RDMA in the file of `--resume`; `None` where there is no such file, or it is of something else.
+/// The profile of RDMA in the file of `--resume`; `None` where there is no such file, or it is of
+/// something else.
 fn resumed(args: &Args) -> Result<Option<Box<Profile>>, Error> {
     #[derive(serde::Deserialize)]
     struct Document {
         schema: String,
     }
     // What cannot be read, the reader of the other kind says.
-    let Some(text) = args.resume.as_ref().and_then(|file| std::fs::read_to_string(file).ok()) else { return Ok(None) };
+    let Some(text) = args.resume.as_ref().and_then(|file| std::fs::read_to_string(file).ok())
+    else {
+        return Ok(None);
+    };
     match serde_json::from_str::<Document>(&text) {
-        Ok(document) if document.schema == SCHEMA => Profile::read(&text).map(|profile| Some(Box::new(profile))),
+        Ok(document) if document.schema == SCHEMA => {
+            Profile::read(&text).map(|profile| Some(Box::new(profile)))
+        }
         _ => Ok(None),
     }
 }
@@ -151,7 +180,12 @@ pub(super) fn run(asked: Asked, args: &Args, output: &Output) -> Result<ExitCode
     };
     match asked {
         Asked::Measured(mut profile, ends) => {
-            measure(&mut profile, &mut VerbsBench::open(ends, None, environment())?, &files, output)?;
+            measure(
+                &mut profile,
+                &mut VerbsBench::open(ends, None, environment())?,
+                &files,
+                output,
+            )?;
             if !args.messages.without_model() {
                 model(&mut profile);
             }
@@ -176,7 +210,12 @@ pub(super) fn run(asked: Asked, args: &Args, output: &Output) -> Result<ExitCode
 }
 
 /// Measures what is missing; the documents among `files` hold what there is now and then.
-fn measure(profile: &mut Profile, bench: &mut VerbsBench, files: &[PathBuf], output: &Output) -> Result<(), Error> {
+fn measure(
+    profile: &mut Profile,
+    bench: &mut VerbsBench,
+    files: &[PathBuf],
+    output: &Output,
+) -> Result<(), Error> {
     profile.between = Some(bench.between().clone());
     let documents: Vec<PathBuf> = files.iter().filter(|file| is_document(file)).cloned().collect();
     let mut saved = Instant::now();
@@ -184,9 +223,13 @@ fn measure(profile: &mut Profile, bench: &mut VerbsBench, files: &[PathBuf], out
         let run = bench.run(&job)?;
         if !output.quiet() {
             let (done, cells) = profile.progress();
-            let name = profile.cells.get(job.place).map(|result| result.cell.name()).unwrap_or_default();
-            let found = run.round_trip_ns.map_or_else(|| run.throughput_bps.to_string(), |span| span.to_string());
-            let doubt = run.invalid.as_ref().map_or_else(String::new, |why| format!(", INVALID: {why}"));
+            let name =
+                profile.cells.get(job.place).map(|result| result.cell.name()).unwrap_or_default();
+            let found = run
+                .round_trip_ns
+                .map_or_else(|| run.throughput_bps.to_string(), |span| span.to_string());
+            let doubt =
+                run.invalid.as_ref().map_or_else(String::new, |why| format!(", INVALID: {why}"));
             eprintln!("[{done}/{cells}] {name}: {found}{doubt}");
         }
         profile.record(&job, run);
@@ -206,8 +249,9 @@ fn write_all(
     page: impl Fn(&[String]) -> Page,
 ) -> Result<(), Error> {
     for file in files.iter().filter(|file| is_document(file)) {
-        let json = serde_json::to_vec_pretty(document)
-            .map_err(|error| Error::new(Fault::Bug, "profile-document", format!("the document: {error}")))?;
+        let json = serde_json::to_vec_pretty(document).map_err(|error| {
+            Error::new(Fault::Bug, "profile-document", format!("the document: {error}"))
+        })?;
         write(file, &json)?;
     }
     write_made(files, columns, page)
@@ -216,7 +260,8 @@ fn write_all(
 /// A profile of RDMA on a terminal: every measured cell, or as many modelled ones as are read.
 fn table(profile: &Profile) -> String {
     let is_measured = profile.between.is_some();
-    let shown: Vec<&CellResult> = profile.cells.iter().filter(|result| !is_measured || !result.measured.is_empty()).collect();
+    let shown: Vec<&CellResult> =
+        profile.cells.iter().filter(|result| !is_measured || !result.measured.is_empty()).collect();
     let name = &profile.grid.name;
     let mut lines = match &profile.between {
         None => vec![format!("{name}: {} cells, modelled, not measured", profile.cells.len())],
@@ -235,17 +280,23 @@ fn table(profile: &Profile) -> String {
     for result in shown.iter().take(CELLS) {
         let modelled = result.summary(Kind::Modelled);
         let found = if is_measured { result.summary(Kind::Measured) } else { modelled };
-        let (unit, digits) = if result.cell.way == Way::RoundTrip { ("us", 1) } else { ("Gbit/s", 6) };
+        let (unit, digits) =
+            if result.cell.way == Way::RoundTrip { ("us", 1) } else { ("Gbit/s", 6) };
         let value = |value: f64| format!("{value:.digits$}");
         let found = found.map_or_else(
             || format!("{:>12} {:>10}", "no valid run", ""),
             |found| format!("{:>12} {:>10}", value(found.mean), value(found.sd)),
         );
-        let beside = modelled.filter(|_| is_measured).map_or_else(String::new, |found| format!("  {:>12}", value(found.mean)));
+        let beside = modelled
+            .filter(|_| is_measured)
+            .map_or_else(String::new, |found| format!("  {:>12}", value(found.mean)));
         lines.push(format!("{:<64} {found} {unit:<6}{beside}", result.cell.name()));
     }
     if shown.len() > CELLS {
-        lines.push(format!("and {} cells more: -o FILE.html, FILE.parquet or FILE.json has all", shown.len() - CELLS));
+        lines.push(format!(
+            "and {} cells more: -o FILE.html, FILE.parquet or FILE.json has all",
+            shown.len() - CELLS
+        ));
     }
     lines.join("\n")
 }
@@ -254,7 +305,13 @@ fn table(profile: &Profile) -> String {
 fn verdicts(both: &Beside) -> String {
     let mut lines = vec![format!("{}: modelled, not measured; payload in Gbit/s", BESIDE.0)];
     for verdict in both.verdicts() {
-        lines.push(format!("{} beside {}: {}: {}", verdict.path.name, verdict.cross, verdict.choice.name(), verdict.why));
+        lines.push(format!(
+            "{} beside {}: {}: {}",
+            verdict.path.name,
+            verdict.cross,
+            verdict.choice.name(),
+            verdict.why
+        ));
     }
     lines.join("\n")
 }

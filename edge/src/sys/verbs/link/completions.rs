@@ -93,19 +93,33 @@ impl Link {
         let completion = if done.opcode == DONE_RECEIVE_WITH_IMMEDIATE {
             Completion::Written { on, immediate: u32::from_be(done.immediate), len: done.byte_len }
         } else {
-            Completion::Record { on, bytes: self.records.read(index, &self.shape, done.byte_len as usize) }
+            Completion::Record {
+                on,
+                bytes: self.records.read(index, &self.shape, done.byte_len as usize),
+            }
         };
-        if let Some(pair) = self.pairs.get(usize::from(on)).and_then(Option::as_ref).and_then(|pair| pair.ends.queue_pair()) {
+        if let Some(pair) = self
+            .pairs
+            .get(usize::from(on))
+            .and_then(Option::as_ref)
+            .and_then(|pair| pair.ends.queue_pair())
+        {
             self.receive_into(pair, on, index)?;
         }
         Ok(Some(completion))
     }
 
-    /// Waits until the device has done something, `wake` becomes readable, or the time is over; answers whether it slept for that.
+    /// Waits until the device has done something, `wake` becomes readable, or the time is over;
+    /// answers whether it slept for that.
     ///
     /// # Errors
     /// When the peer is gone and all that it sent was taken, or the device was removed.
-    pub fn wait(&mut self, into: &mut Vec<Completion>, wake: BorrowedFd<'_>, most: Duration) -> io::Result<bool> {
+    pub fn wait(
+        &mut self,
+        into: &mut Vec<Completion>,
+        wake: BorrowedFd<'_>,
+        most: Duration,
+    ) -> io::Result<bool> {
         if self.poll(into)? {
             return Ok(false);
         }
@@ -117,8 +131,17 @@ impl Link {
         if self.poll(into)? {
             return Ok(false);
         }
-        let mut watched = vec![PollFd::new(&self.queue, PollFlags::IN), PollFd::from_borrowed_fd(wake, PollFlags::IN)];
-        watched.extend(self.pairs.iter().flatten().filter_map(Pair::events).map(|events| PollFd::new(events, PollFlags::IN)));
+        let mut watched = vec![
+            PollFd::new(&self.queue, PollFlags::IN),
+            PollFd::from_borrowed_fd(wake, PollFlags::IN),
+        ];
+        watched.extend(
+            self.pairs
+                .iter()
+                .flatten()
+                .filter_map(Pair::events)
+                .map(|events| PollFd::new(events, PollFlags::IN)),
+        );
         wait(&mut watched, most)?;
         self.queue.disarm();
         self.hear()?;

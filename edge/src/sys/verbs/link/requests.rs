@@ -1,4 +1,5 @@
-//! What a link hands to its device: records from memory of its own, writes from held slots and reads into them, receives.
+//! What a link hands to its device: records from memory of its own, writes from held slots and
+//! reads into them, receives.
 
 use super::{Link, Shape};
 use crate::sys::memory::Memory;
@@ -35,7 +36,8 @@ impl Records {
     }
 }
 
-/// What a work request's number says, in its two highest bytes; a buffer's or slot's number is in the rest.
+/// What a work request's number says, in its two highest bytes; a buffer's or slot's number is in
+/// the rest.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(in crate::sys::verbs) enum Job {
     Receive = 1,
@@ -52,10 +54,15 @@ pub(in crate::sys::verbs) fn number(job: Job, on: u8, index: usize) -> u64 {
 
 impl Link {
     /// Posts every receive of a new queue pair.
-    pub(in crate::sys::verbs) fn receive_all(&self, on: u8, pair: Option<NonNull<QueuePair>>) -> io::Result<()> {
+    pub(in crate::sys::verbs) fn receive_all(
+        &self,
+        on: u8,
+        pair: Option<NonNull<QueuePair>>,
+    ) -> io::Result<()> {
         let pair = pair.ok_or(io::ErrorKind::NotConnected)?;
         let first = usize::from(on) * self.shape.receives;
-        (first..first + self.shape.receives).try_for_each(|buffer| self.receive_into(pair, on, buffer))
+        (first..first + self.shape.receives)
+            .try_for_each(|buffer| self.receive_into(pair, on, buffer))
     }
 
     /// Sends a record.
@@ -68,7 +75,11 @@ impl Link {
         let at = buffer * self.shape.record_len;
         self.records.memory[at..at + bytes.len()].copy_from_slice(bytes);
         let keys = self.records.registration.keys();
-        let piece = Piece { address: keys.address + at as u64, len: bytes.len() as u32, local_key: keys.local };
+        let piece = Piece {
+            address: keys.address + at as u64,
+            len: bytes.len() as u32,
+            local_key: keys.local,
+        };
         self.request(on, OP_SEND, number(Job::Record, on, buffer), piece, 0, 0, 0)
     }
 
@@ -76,24 +87,48 @@ impl Link {
     ///
     /// # Errors
     /// When the queue pair is broken or the slot is not held.
-    pub fn write(&mut self, on: u8, slot: usize, len: u32, address: u64, key: u32, immediate: Option<u32>) -> io::Result<()> {
+    pub fn write(
+        &mut self,
+        on: u8,
+        slot: usize,
+        len: u32,
+        address: u64,
+        key: u32,
+        immediate: Option<u32>,
+    ) -> io::Result<()> {
         let piece = self.start_of(slot, len)?;
         let opcode = if immediate.is_some() { OP_WRITE_WITH_IMMEDIATE } else { OP_WRITE };
-        self.request(on, opcode, number(Job::Write, on, slot), piece, immediate.unwrap_or(0), address, key)
+        self.request(
+            on,
+            opcode,
+            number(Job::Write, on, slot),
+            piece,
+            immediate.unwrap_or(0),
+            address,
+            key,
+        )
     }
 
     /// Reads `len` bytes of the peer's memory into a held slot, from its start.
     ///
     /// # Errors
     /// When the queue pair is broken or the slot is not held.
-    pub fn read(&mut self, on: u8, slot: usize, len: u32, address: u64, key: u32) -> io::Result<()> {
+    pub fn read(
+        &mut self,
+        on: u8,
+        slot: usize,
+        len: u32,
+        address: u64,
+        key: u32,
+    ) -> io::Result<()> {
         let piece = self.start_of(slot, len)?;
         self.request(on, OP_READ, number(Job::Read, on, slot), piece, 0, address, key)
     }
 
     /// The first `len` bytes of a held slot.
     fn start_of(&self, slot: usize, len: u32) -> io::Result<Piece> {
-        let (held, keys) = self.held.get(&slot).ok_or_else(|| io::Error::other("the slot is not held"))?;
+        let (held, keys) =
+            self.held.get(&slot).ok_or_else(|| io::Error::other("the slot is not held"))?;
         if held.len() < len as usize {
             return Err(io::ErrorKind::InvalidInput.into());
         }
@@ -111,7 +146,11 @@ impl Link {
         remote_address: u64,
         remote_key: u32,
     ) -> io::Result<()> {
-        let pair = self.pairs.get(usize::from(on)).and_then(Option::as_ref).and_then(|pair| pair.ends.queue_pair());
+        let pair = self
+            .pairs
+            .get(usize::from(on))
+            .and_then(Option::as_ref)
+            .and_then(|pair| pair.ends.queue_pair());
         let pair = pair.ok_or(io::ErrorKind::NotConnected)?;
         let mut request = SendRequest {
             id,
@@ -125,11 +164,17 @@ impl Link {
             remote_key,
             rest: [0; 9],
         };
-        // SAFETY: the queue pair is alive; what the request points to is registered, and held or a record's buffer.
+        // SAFETY: the queue pair is alive; what the request points to is registered, and held or a
+        // record's buffer.
         unsafe { post_send(pair, &raw mut request) }
     }
 
-    pub(super) fn receive_into(&self, pair: NonNull<QueuePair>, on: u8, buffer: usize) -> io::Result<()> {
+    pub(super) fn receive_into(
+        &self,
+        pair: NonNull<QueuePair>,
+        on: u8,
+        buffer: usize,
+    ) -> io::Result<()> {
         let keys = self.records.registration.keys();
         let address = keys.address + (buffer * self.shape.record_len) as u64;
         let mut piece = Piece { address, len: self.shape.record_len as u32, local_key: keys.local };

@@ -1,0 +1,175 @@
+//! The receiver, block by block: order, credits, ends and what a peer may not do.
+
+use super::*;
+use crate::transfer::Layout;
+use crate::units::Rng;
+
+/// A sender's end as the receiver sees it: each channel has blocks, then an end.
+fn run(seed: u64, lose: Option<usize>, in_order: bool) -> (Option<ReceiverOutput>, u64, u64) {
+    let mut rng = Rng::new(seed);
+    let channels = 1 + rng.below(5) as usize;
+    let slots = channels + 1 + rng.below(4) as usize;
+    let layout = Layout::of_file(rng.below(60_000), 1024);
+    let mut lanes: Vec<VecDeque<Block>> = vec![VecDeque::new(); channels];
+    for index in 0..layout.block_count() {
+        lanes[rng.below(channels as u64) as usize].push_back(layout.block(index));
+    }
+    let mut receiver = Receiver::new(slots, Marks::of_writer(slots * (1 + rng.below(8) as usize)));
+    let mut next = 0;
+    if in_order {
+        receiver = receiver.in_order(channels);
+    }
+    let mut due: Vec<ReceiverInput> = (0..channels)
+        .map(|i| ReceiverInput::ChannelOpened { channel: ChannelId(i), depth: 1, most: 1 })
+        .collect();
+    let mut held = BTreeSet::new();
+    loop {
+        while let Some(output) = receiver.poll() {
+            match output {
+                ReceiverOutput::Offer { channel, slot } => {
+                    assert!(held.insert(slot), "seed {seed}: a slot was given twice");
+                    due.push(match lanes[channel.0].pop_front() {
+                        _ if lose == Some(channel.0) && lanes[channel.0].len() < 2 => {
+                            ReceiverInput::Lost { channel, slot: Some(slot) }
+                        }
+                        Some(block) => ReceiverInput::Arrived { channel, slot, block },
+                        None => {
+                            let channels = (channel.0 == 0).then_some(channels as u64);
+                            ReceiverInput::Ended { channel, slot, channels }
+                        }
+                    });
+                }
+                ReceiverOutput::Write { slot, block } => {
+                    assert!(
+                        !in_order || block.offset == next,
+                        "seed {seed}: {block:?} before {next}"
+                    );
+                    next = block.range().end;
+                    due.push(ReceiverInput::Written(slot));
+                }
+                end => return (Some(end), receiver.written().total(), layout.payload()),
+            }
+        }
+        if due.is_empty() {
+            return (None, receiver.written().total(), layout.payload());
+        }
+        let input = due.swap_remove(rng.below(due.len() as u64) as usize);
+        if let ReceiverInput::Written(slot) | ReceiverInput::Ended { slot, .. } = &input {
+            held.remove(slot);
+        }
+        receiver.handle(input);
+    }
+}
+
+#[test]
+fn finishes_when_every_channel_ended_and_every_byte_is_written() {
+    for seed in 0..300 {
+        for in_order in [false, true] {
+            let (end, written, payload) = run(seed, None, in_order);
+            assert_eq!(end, Some(ReceiverOutput::Finished), "seed {seed}");
+            assert_eq!(written, payload, "seed {seed}");
+        }
+    }
+}
+
+#[test]
+fn a_channel_that_breaks_its_order_is_named_rather_than_waited_for_and_nothing_is_written_out_of_place()
+ {
+    let mut receiver = Receiver::new(3, Marks::of_writer(3)).in_order(1);
+    receiver.handle(ReceiverInput::ChannelOpened { channel: ChannelId(0), depth: 1, most: 1 });
+    for index in [0, 2, 3, 4] {
+        loop {
+            match receiver.poll() {
+                Some(ReceiverOutput::Offer { channel, slot }) => {
+                    let block = Block { offset: index * 1024, len: 1024 };
+                    break receiver.handle(ReceiverInput::Arrived { channel, slot, block });
+                }
+                Some(ReceiverOutput::Write { slot, block }) => {
+                    assert_eq!(block.offset, 0);
+                    receiver.handle(ReceiverInput::Written(slot));
+                }
+                other => panic!("{index}: {other:?}"),
+            }
+        }
+    }
+    let end = receiver.poll();
+    assert!(
+        matches!(&end, Some(ReceiverOutput::Failed(error)) if error.code == "out-of-order"),
+        "{end:?}"
+    );
+    assert_eq!(receiver.written().to_string(), "0-1024");
+}
+
+#[test]
+fn writes_in_runs_between_the_marks() {
+    let mut receiver = Receiver::new(8, Marks { low: 1, high: 3, turns: false });
+    receiver.handle(ReceiverInput::ChannelOpened { channel: ChannelId(0), depth: 1, most: 1 });
+    let mut runs = Vec::new();
+    for index in 0..6 {
+        let Some(ReceiverOutput::Offer { channel, slot }) = receiver.poll() else {
+            panic!("a slot is free")
+        };
+        let block = Block { offset: index * 1024, len: 1024 };
+        receiver.handle(ReceiverInput::Arrived { channel, slot, block });
+        let mut run = 0;
+        while receiver.to_write.len() + receiver.writing.len() > 0 && run < 9 {
+            let before = receiver.writing.len();
+            let Some(write) = receiver.poll_write() else { break };
+            assert!(
+                matches!(write, ReceiverOutput::Write { .. })
+                    && receiver.writing.len() == before + 1
+            );
+            run += 1;
+        }
+        runs.push(run);
+        for slot in receiver.writing.keys().copied().collect::<Vec<_>>() {
+            receiver.handle(ReceiverInput::Written(slot));
+        }
+    }
+    assert_eq!(runs, [0, 0, 3, 0, 0, 3]);
+}
+
+#[test]
+fn a_channel_of_registered_slots_has_more_filled_at_once_when_its_window_widens() {
+    let mut receiver = Receiver::new(16, Marks::of_writer(16));
+    receiver.handle(ReceiverInput::ChannelOpened { channel: ChannelId(0), depth: 4, most: 12 });
+    let offers = |receiver: &mut Receiver| std::iter::from_fn(|| receiver.poll()).count();
+    assert_eq!((offers(&mut receiver), receiver.window()), (4, (4, 12)));
+    receiver.widen(4);
+    assert_eq!((offers(&mut receiver), receiver.window()), (4, (8, 12)));
+    // A slot that the channel could not register is nobody's; no other is asked for in its
+    // place.
+    receiver.handle(ReceiverInput::Unused(SlotId(0)));
+    assert_eq!(offers(&mut receiver), 0);
+    receiver.widen(40);
+    assert_eq!((offers(&mut receiver), receiver.window()), (4, (12, 12)));
+}
+
+#[test]
+fn a_lost_channel_fails_the_transfer_and_never_finishes_it() {
+    for seed in 0..300 {
+        let (end, ..) = run(seed, Some(0), false);
+        assert!(
+            matches!(&end, Some(ReceiverOutput::Failed(error)) if error.code == "channel-lost"),
+            "seed {seed}: {end:?}"
+        );
+    }
+}
+
+#[test]
+fn refuses_more_ends_than_channels_and_ranges_that_overflow() {
+    let mut receiver = Receiver::new(4, Marks::of_writer(4));
+    for i in 0..2 {
+        let channels = Some(1);
+        receiver.handle(ReceiverInput::Ended { channel: ChannelId(i), slot: SlotId(i), channels });
+    }
+    assert!(
+        matches!(receiver.poll(), Some(ReceiverOutput::Failed(error)) if error.code == "too-many-channels")
+    );
+    let mut receiver = Receiver::new(4, Marks::of_writer(4));
+    let block = Block { offset: u64::MAX, len: 2 };
+    receiver.handle(ReceiverInput::Arrived { channel: ChannelId(0), slot: SlotId(0), block });
+    assert!(
+        matches!(receiver.poll(), Some(ReceiverOutput::Failed(error)) if error.code == "block-out-of-range")
+    );
+}

@@ -1,0 +1,36 @@
+//! What the readers of a transfer learn of its files: their digests, and which could not be read.
+
+use crate::sys::lock::lock;
+use farline_core::transfer::{Digests, Layout, Verdict};
+use farline_core::units::Error;
+use std::sync::Mutex;
+
+/// What the readers learn of the files as they read them.
+#[derive(Debug)]
+pub struct Audit {
+    /// The digests, which the receiver is told.
+    pub digests: Mutex<Digests>,
+    /// Files that could not be read whole, by entry: zeros went in their place, and their digests
+    /// are failed.
+    pub unreadable: Mutex<Vec<(usize, Error)>>,
+}
+
+impl Audit {
+    /// Nothing read yet.
+    pub fn new(layout: &Layout) -> Audit {
+        Audit { digests: Mutex::new(Digests::new(layout)), unreadable: Mutex::new(Vec::new()) }
+    }
+
+    /// The same for a transfer that computes no digests.
+    pub fn without_digests(layout: &Layout) -> Audit {
+        Audit {
+            digests: Mutex::new(Digests::uncomputed(layout)),
+            unreadable: Mutex::new(Vec::new()),
+        }
+    }
+
+    /// What to tell the receiver of each entry, and what could not be read.
+    pub fn finish(&self) -> (Vec<Verdict>, Vec<(usize, Error)>) {
+        (lock(&self.digests).verdicts(), lock(&self.unreadable).clone())
+    }
+}

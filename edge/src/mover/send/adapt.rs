@@ -1,0 +1,136 @@
+//! What changes of a transfer while it sends: more channels, another control, a larger pool.
+
+use super::*;
+
+impl Shared<'_> {
+    /// Looks at channels and pool until `still` closes and does what tuner and growth say; answers
+    /// with the threads of channels it opened.
+    pub(super) fn look<'scope>(
+        &'scope self,
+        scope: &'scope Scope<'scope, '_>,
+        tuning: Option<&Tuning<'_>>,
+        mut pool: Option<Pool<'_>>,
+        mut watched: Vec<Handle>,
+        still: &mpsc::Receiver<()>,
+    ) -> Vec<ScopedJoinHandle<'scope, Option<Box<dyn Channel>>>> {
+        let (mut threads, mut lookout) = (Vec::new(), Lookout::new());
+        let mut tuner = tuning.map(|tuning| (Tuner::new(tuning.freedom), tuning));
+        let (mut wanted, mut congestion) = (watched.len(), None);
+        while still.recv_timeout(LOOK_EVERY) == Err(mpsc::RecvTimeoutError::Timeout) {
+            if let Some(pool) = &mut pool {
+                let (rests, window) = {
+                    let machine = &lock(&self.state).machine;
+                    (machine.rests(), machine.window())
+                };
+                self.grow(pool.look(watched.iter(), self.job.tally, rests, window));
+            }
+            let Some((tuner, tuning)) = &mut tuner else { continue };
+            if let Some(sample) = lookout.sample(&watched, self.job.tally) {
+                tuner.handle(sample);
+            }
+            while let Some(advice) = tuner.poll() {
+                match advice {
+                    Advice::Measured { why } => (tuning.tell)(why),
+                    Advice::Congestion { name, why } => {
+                        // A control that this process may not use changes nothing.
+                        let taken = watched
+                            .iter()
+                            .filter(|handle| handle.set_congestion(name).is_ok())
+                            .count();
+                        congestion = Some(name).filter(|_| taken > 0);
+                        if taken > 0 {
+                            (tuning.tell)(why);
+                        }
+                    }
+                    Advice::AddChannels { count, why } => {
+                        wanted = watched.len() + count;
+                        (tuning.ask)(wanted);
+                        (tuning.tell)(why);
+                    }
+                }
+            }
+            while watched.len() < wanted {
+                match self.join(scope, tuning, congestion, &mut watched) {
+                    Joined::Runs(thread) => threads.push(thread),
+                    Joined::NotYet => break,
+                    Joined::NoMore => wanted = watched.len(),
+                }
+            }
+        }
+        threads
+    }
+
+    /// Takes new slots into the pool, and has more of it on its way.
+    pub(super) fn grow(&self, room: Room) {
+        if room.is_none() {
+            return;
+        }
+        let Room { slots, wider } = room;
+        let mut guard = lock(&self.state);
+        let state = &mut *guard;
+        let (more, all) = (slots.len(), state.checks.len() + slots.len());
+        state.checks.resize(all, Check::default());
+        state.parked.grow(slots);
+        state.machine.widen(wider);
+        let marks = Marks::beside(state.machine.window().0, all);
+        state.machine.grow(more, marks);
+        self.act(state);
+    }
+
+    /// Opens one more channel and runs it.
+    fn join<'scope>(
+        &'scope self,
+        scope: &'scope Scope<'scope, '_>,
+        tuning: &Tuning<'_>,
+        congestion: Option<&str>,
+        watched: &mut Vec<Handle>,
+    ) -> Joined<'scope> {
+        if !lock(&self.state).machine.promise() {
+            return Joined::NoMore;
+        }
+        let opened = match (tuning.further)() {
+            Further::Opened(channel) => match (channel.handle(), channel.handle()) {
+                (Ok(handle), Ok(waker)) => Ok((handle, waker, channel)),
+                _ => Err(Joined::NoMore),
+            },
+            Further::NotYet => Err(Joined::NotYet),
+            Further::NoMore => Err(Joined::NoMore),
+        };
+        let (handle, waker, mut channel) = match opened {
+            Ok(opened) => opened,
+            Err(why) => {
+                let mut state = lock(&self.state);
+                state.machine.give_up();
+                // An end may have waited for this channel.
+                self.act(&mut state);
+                return why;
+            }
+        };
+        if let Some(name) = congestion {
+            // The others took it a moment ago; without it the channel is as good as it was.
+            let _ = handle.set_congestion(name);
+        }
+        channel.check_blocks(self.job.integrity.checks);
+        watched.extend(channel.handle());
+        self.job.cancel.watch(handle);
+        let (orders, queue) = mpsc::channel();
+        let id = {
+            let mut state = lock(&self.state);
+            // Who cancelled while this channel was opened has told the others to end, and does not
+            // know of this one.
+            if self.job.cancel.reason().is_some() {
+                let _ = orders.send(None);
+            }
+            state.orders.push((orders, waker));
+            ChannelId(state.orders.len() - 1)
+        };
+        Joined::Runs(scope.spawn(move || self.drive(id, channel, &queue)))
+    }
+}
+
+/// What came of one more channel.
+enum Joined<'scope> {
+    Runs(ScopedJoinHandle<'scope, Option<Box<dyn Channel>>>),
+    NotYet,
+    NoMore,
+}
