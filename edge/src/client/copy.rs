@@ -1,7 +1,6 @@
 //! Plans a copy, runs it, and watches it while it runs.
 
 use super::control::Control;
-use super::dial::Line;
 use super::heard::Heard;
 use super::live::{Leeway, Live};
 use super::location::{Location, Remote};
@@ -9,7 +8,10 @@ use super::options::{Options, Standing, Verify};
 use super::outcome::{Ledger, Outcome, Sample};
 use super::silence::Silence;
 use super::{download, local, third_party, upload};
-use crate::channels::tcp::{TcpOptions, check, granted_buffer};
+use crate::channels::driver::Offered;
+use crate::channels::stack::Opener;
+use crate::channels::tcp::{check, granted_buffer};
+use crate::channels::{Stack, TcpOptions};
 use crate::kernelcc::{self, Held, Wish};
 use crate::mover::{BLOCK_LEN, Integrity, Pace, freedom, window_limit};
 use crate::sys::lock::lock;
@@ -83,10 +85,15 @@ pub async fn copy(
     if let ([source], Some(error)) = (sources, copy.ledger.lone_failure()) {
         return Err(Error { message: format!("{source}: {}", error.message), ..error });
     }
-    if options.rdma.is_some() && !copy.ledger.tried_rdma && copy.ledger.data_path.is_some() {
-        copy.ledger.note(
-            "without RDMA, which is for copies between this host and a Farline node".to_owned(),
-        );
+    let special = options.channel.as_ref().map(Stack::channel);
+    if let Some(driver) = special.filter(|driver| driver.capabilities.offered != Offered::Always)
+        && !copy.ledger.tried_channel
+        && copy.ledger.data_path.is_some()
+    {
+        copy.ledger.note(format!(
+            "without {}, which is for copies between this host and a Farline node",
+            driver.title
+        ));
     }
     if let Some(refusal) = options.direct_io.refusal() {
         copy.ledger.note(format!(
@@ -202,8 +209,8 @@ impl Copy<'_> {
         let known = Circumstances {
             path: unmeasured(rtt, sending),
             size,
-            queue_pairs: self.options.rdma.map_or(0, |wish| {
-                usize::from(wish.queue_pairs_at(rtt)) * self.options.wishes.streams.unwrap_or(1)
+            queue_pairs: self.options.channel.as_ref().map_or(0, |stack| {
+                stack.connections(rtt) * self.options.wishes.streams.unwrap_or(1)
             }),
         };
         let mut choice = Choice::new(&known, &self.wishes, Bytes(BLOCK_LEN as u64));
@@ -228,12 +235,12 @@ impl Copy<'_> {
     }
 
     /// What may change of a transfer that this end sends over channels with `congestion`, more of
-    /// which open by `line`.
-    pub(super) fn leeway(&self, congestion: Option<&str>, line: Option<Line>) -> Leeway {
+    /// which open by `opener`.
+    pub(super) fn leeway(&self, congestion: Option<&str>, opener: Option<Opener>) -> Leeway {
         let paced = self.live.pace.is_some();
         let congestion = congestion.filter(|_| self.options.wishes.congestion.is_none() && !paced);
-        let channels = self.options.wishes.streams.is_none() && line.is_some() && !paced;
-        Leeway { freedom: freedom(channels, congestion), line }
+        let channels = self.options.wishes.streams.is_none() && opener.is_some() && !paced;
+        Leeway { freedom: freedom(channels, congestion), opener }
     }
 
     /// Takes over what the other end said while it moved data (D-3).

@@ -1,8 +1,8 @@
 //! What can be seen and changed of a transfer while its threads run.
 
-use super::dial::Line;
 use super::options::{Options, Trial};
 use crate::channels::Handle;
+use crate::channels::stack::Opener;
 use crate::mover::{Cancel, Pace, Tally, Tell};
 use crate::sys::lock::lock;
 use farline_core::transfer::Freedom;
@@ -40,7 +40,7 @@ pub(super) struct Live {
 pub(super) struct Leeway {
     pub(super) freedom: Freedom,
     /// How to open more channels.
-    pub(super) line: Option<Line>,
+    pub(super) opener: Option<Opener>,
 }
 
 impl Live {

@@ -3,10 +3,9 @@
 
 use super::control::Control;
 use super::copy::Copy;
-use super::dial::handles;
+use super::dial::{dial, handles};
 use super::download::interrupted;
 use super::existing::{kept_there, without};
-use super::fabric;
 use super::heard::Heard;
 use super::live::Live;
 use super::location::{Location, Remote, last_name};
@@ -467,11 +466,11 @@ pub(super) async fn open_rig(
     choice: &Choice,
 ) -> Result<(Rig, Option<String>), Error> {
     let options = copy.tcp_options(choice.congestion.clone());
-    let dialled = fabric::open(copy, control, address, choice, &options).await?;
+    let dialled = dial(copy, control, address, choice, &options).await?;
     copy.ledger.data_path = Some(dialled.path);
     copy.ledger.encrypted = Some(dialled.encrypted);
     let congestion = dialled.channels.first().and_then(|channel| channel.congestion());
-    let leeway = copy.leeway(congestion.as_deref(), dialled.line);
+    let leeway = copy.leeway(congestion.as_deref(), dialled.opener);
     // A pass begins with a fresh transfer, so that nothing was set before.
     let _ = copy.live.leeway.set(leeway);
     Ok((Rig { channels: dialled.channels, slots: staging(choice)? }, congestion))
@@ -516,7 +515,7 @@ pub(super) fn send_layout<'a>(
     let leeway = live.leeway.get().filter(|_| std::ptr::eq(tally, &live.tally));
     let further = || {
         let open = || {
-            let channel = leeway?.line.as_ref()?.open_one().ok()?;
+            let channel = leeway?.opener.as_ref()?.open_one().ok()?;
             live.follow_another(channel.handle().ok()?);
             Some(channel)
         };

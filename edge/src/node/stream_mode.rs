@@ -5,7 +5,7 @@ use super::data::DataPlane;
 use super::transfer::Run;
 use super::wire::HANDSHAKE_TIMEOUT;
 use crate::channels::ordered::ByteStream;
-use crate::channels::tls;
+use crate::channels::trust::secured;
 use crate::mover::BLOCK_LEN;
 use crate::stores::{Sink, Source};
 use farline_core::transfer::Layout;
@@ -84,9 +84,7 @@ fn open(plane: &mut DataPlane, run: &Run<'_>) -> Result<Box<dyn ByteStream>, Err
     match plane.tls() {
         None => Ok(Box::new(stream)),
         Some(config) => {
-            let secured = tls::accept(stream, config, HANDSHAKE_TIMEOUT)
-                .map_err(|error| broken(run, &error))?;
-            Ok(Box::new(secured))
+            secured(stream, config, HANDSHAKE_TIMEOUT).map_err(|error| broken(run, &error))
         }
     }
 }

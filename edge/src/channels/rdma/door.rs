@@ -26,13 +26,13 @@ const LEAST: u16 = 8;
 
 /// What a node gives to each channel.
 #[derive(Clone, Copy, Debug)]
-pub struct Terms {
+pub(super) struct Terms {
     /// The most slots that are advertised to begin with.
-    pub begin: usize,
+    pub(super) begin: usize,
     /// The most that may come to be.
-    pub credits: usize,
+    pub(super) credits: usize,
     /// Bytes of a slot.
-    pub slot_len: Bytes,
+    pub(super) slot_len: Bytes,
 }
 
 impl Terms {
@@ -62,7 +62,7 @@ fn within(credits: usize) -> u16 {
 
 /// A listening RDMA port; it closes when this is dropped.
 #[derive(Debug)]
-pub struct RdmaDoor {
+pub(super) struct RdmaDoor {
     address: SocketAddr,
     stop: Arc<Breaker>,
 }
@@ -74,7 +74,7 @@ impl RdmaDoor {
     /// # Errors
     /// When no RDMA device of this host serves that address, or this process may not lock the
     /// memory of a channel.
-    pub fn open(
+    pub(super) fn open(
         ip: IpAddr,
         key: Key,
         terms: Terms,
@@ -106,7 +106,7 @@ impl RdmaDoor {
     }
 
     /// Where it listens.
-    pub fn address(&self) -> SocketAddr {
+    pub(super) fn address(&self) -> SocketAddr {
         self.address
     }
 }

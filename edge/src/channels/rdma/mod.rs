@@ -8,6 +8,7 @@ mod connect;
 #[cfg(test)]
 mod connect_guest_tests;
 mod door;
+mod driver;
 mod exchange;
 #[cfg(test)]
 mod guest_tests;
@@ -17,9 +18,14 @@ mod pinned;
 mod ports;
 mod turn;
 
-pub use connect::{Dialler, Fabric};
-pub use door::{RdmaDoor, Terms};
-pub use exchange::{Exchange, Offered};
+pub use driver::driver;
+
+#[cfg(test)]
+use connect::{Dialler, Fabric};
+#[cfg(test)]
+use door::{RdmaDoor, Terms};
+#[cfg(test)]
+use exchange::Exchange;
 pub(crate) use pinned::lockable;
 pub(crate) use ports::{DEVICES, ports};
 

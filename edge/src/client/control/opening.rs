@@ -97,7 +97,8 @@ impl Control {
             data_tls: None,
             store: None,
             carried: None,
-            dialler: None,
+            dialer: None,
+            net_stack: None,
             answered_in: None,
             asked: None,
         };
