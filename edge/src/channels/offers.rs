@@ -128,7 +128,7 @@ impl Registry {
         route: Route,
     ) -> Result<Offer, Error> {
         let Role::Channel(transport) = &driver.role else {
-            return Err(Error::new(Fault::Bug, "bad-channel", "a layer alone"));
+            return Err(Error::new(Fault::Bug, "no-channel", "a layer alone"));
         };
         let transport: &dyn Transport = &**transport;
         let can = &driver.capabilities;
@@ -173,7 +173,7 @@ impl Fallback {
     }
 
     /// What to try next.
-    pub fn next(&mut self) -> Option<Offer> {
+    pub fn try_next(&mut self) -> Option<Offer> {
         self.tried = self.left.pop_front();
         self.tried.clone()
     }

@@ -37,7 +37,7 @@ struct Ssh;
 
 impl Transport for Ssh {
     fn dialer(&self, session: &Session, _values: &Values) -> Result<Arc<dyn Dialer>, Error> {
-        let none = || Error::new(Fault::You, "no-ssh", "the control connection is not over ssh");
+        let none = || Error::new(Fault::Here, "no-ssh", "the control connection is not over ssh");
         Ok(Arc::new(Carried(session.tunnel.clone().ok_or_else(none)?)))
     }
 }

@@ -102,7 +102,7 @@ pub(super) async fn dial(
         peer: Peer { server: control.server(), has: &|feature| control.has(feature) },
     })?;
     let mut fallback = Fallback::new(offers);
-    while let Some(offer) = fallback.next() {
+    while let Some(offer) = fallback.try_next() {
         match by(copy, control, address, &offer, choice, sockets).await {
             Ok(dialled) => {
                 let driver = offer.stack.channel().name;

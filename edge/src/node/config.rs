@@ -59,7 +59,7 @@ pub struct Config {
     pub data_ports: Option<(u16, u16)>,
     /// Which drivers a client may choose for its data, of those that this host can use; all when
     /// empty. The usual one is always there.
-    pub channels: Vec<String>,
+    pub channel: Vec<String>,
     /// The address that passive replies name; the one the client reached us at when absent.
     pub data_address: Option<IpAddr>,
     /// Whether data may go to and come from hosts other than the client: third-party transfers.
@@ -84,9 +84,9 @@ pub struct Config {
 impl Config {
     /// The drivers that a client may choose, with the layers over them.
     pub(super) fn drivers(&self) -> Registry {
-        let named = |driver: &Driver| self.channels.iter().any(|name| name == driver.name);
+        let named = |driver: &Driver| self.channel.iter().any(|name| name == driver.name);
         Registry::builtin().only(|driver| {
-            self.channels.is_empty()
+            self.channel.is_empty()
                 || named(driver)
                 || driver.capabilities.offered != Offered::WhenAsked
                 || matches!(driver.role, Role::Layer(_))
@@ -106,8 +106,8 @@ pub struct ConfigFile {
     pub anonymous: Option<Anonymous>,
     /// `LO-HI`, see [`Config::data_ports`].
     pub data_ports: Option<String>,
-    /// See [`Config::channels`].
-    pub channels: Option<Vec<String>>,
+    /// See [`Config::channel`].
+    pub channel: Option<Vec<String>>,
     /// See [`Config::data_address`].
     pub data_address: Option<IpAddr>,
     /// See [`Config::third_party`].
@@ -191,8 +191,8 @@ impl ConfigFile {
         };
         let data_ports = self.data_ports.as_deref().map(parse_ports).transpose().map_err(wrong)?;
         let drivers = Registry::builtin();
-        let channels = self.channels.unwrap_or_default();
-        channels.iter().try_for_each(|name| drivers.stack(name).map(drop))?;
+        let channel = self.channel.unwrap_or_default();
+        channel.iter().try_for_each(|name| drivers.stack(name).map(drop))?;
         let sessions = self.sessions.unwrap_or(64);
         if sessions == 0 {
             return Err(wrong("a node with no sessions serves nobody".to_owned()));
@@ -202,7 +202,7 @@ impl ConfigFile {
             root,
             anonymous: self.anonymous.unwrap_or_default(),
             data_ports,
-            channels,
+            channel,
             data_address: self.data_address,
             third_party: self.third_party.unwrap_or(false),
             tls,

@@ -186,8 +186,7 @@ fn in_file(
     }
     if !is_test && DRIVERLESS.iter().any(|room| path.starts_with(room)) {
         for (number, line) in text.lines().enumerate() {
-            let lower = line.to_lowercase();
-            let named = DRIVERS.iter().chain(&DRIVER_MODULES).find(|name| lower.contains(*name));
+            let named = DRIVERS.iter().chain(&DRIVER_MODULES).find(|name| names(line, name));
             if let Some(name) = named {
                 let line = number + 1;
                 found.push(format!(
@@ -221,6 +220,14 @@ fn in_file(
         });
     }
     found
+}
+
+/// Whether `line` says `name`, in whatever case, alone or as the beginning of a longer name: `Rdma`,
+/// `RdmaDoor`, `rdma_door`, and not `quickly` for `quic`.
+fn names(line: &str, name: &str) -> bool {
+    line.to_ascii_lowercase()
+        .match_indices(name)
+        .any(|(at, _)| !line[at + name.len()..].starts_with(|next: char| next.is_ascii_lowercase()))
 }
 
 /// `core/units` for `core/src/units/time.rs` and for `core/src/units.rs`; nothing for a crate's

@@ -151,7 +151,7 @@ fn what_this_host_or_the_peer_lacks_is_told_with_its_reason() {
         let asked = registry.stack("fabric").expect("a stack");
         let offers = registry.offers(&need(Some(&asked), has)).expect("TCP is left");
         let mut fallback = Fallback::new(offers);
-        assert_eq!(fallback.next().expect("TCP").stack.to_string(), "tcp");
+        assert_eq!(fallback.try_next().expect("TCP").stack.to_string(), "tcp");
         assert_eq!(fallback.notes(), [why]);
     }
 }
@@ -161,12 +161,12 @@ fn a_driver_that_was_asked_for_and_fails_is_told_once() {
     let registry = registry(true, Carries::RegisteredSlots);
     let asked = registry.stack("fabric").expect("a stack");
     let mut fallback = Fallback::new(registry.offers(&need(Some(&asked), ALL)).expect("a way"));
-    assert!(fallback.next().expect("the fabric").is_asked);
+    assert!(fallback.try_next().expect("the fabric").is_asked);
     fallback.failed(Error::new(Fault::Between, "data-connection", "no route")).expect("TCP next");
-    assert_eq!(fallback.next().expect("TCP").route, Route::Straight);
+    assert_eq!(fallback.try_next().expect("TCP").route, Route::Straight);
     assert_eq!(fallback.notes(), ["over TCP instead of Fabric: no route"]);
     let mut fallback = Fallback::new(registry.offers(&need(Some(&asked), ALL)).expect("a way"));
-    fallback.next();
+    fallback.try_next();
     assert_eq!(fallback.notes(), ["slower than asked"], "what came about tells its own");
 }
 
@@ -175,9 +175,9 @@ fn of_two_routes_that_fail_the_first_says_why() {
     let lost = |what: &str| Error::new(Fault::Between, "data-connection", what);
     let registry = registry(true, Carries::RegisteredSlots);
     let mut fallback = Fallback::new(registry.offers(&need(None, ALL)).expect("a way"));
-    fallback.next();
+    fallback.try_next();
     fallback.failed(lost("port 5000 is closed")).expect("the control port is left");
-    fallback.next();
+    fallback.try_next();
     let error = fallback.failed(lost("the control port is closed")).expect_err("nothing is left");
     assert_eq!(error.message, "port 5000 is closed");
 }
@@ -186,7 +186,7 @@ fn of_two_routes_that_fail_the_first_says_why() {
 fn what_the_user_got_wrong_is_not_tried_elsewhere() {
     let registry = registry(true, Carries::RegisteredSlots);
     let mut fallback = Fallback::new(registry.offers(&need(None, ALL)).expect("a way"));
-    fallback.next();
+    fallback.try_next();
     let wrong = Error::new(Fault::You, "unknown-congestion", "no `tulip`");
     assert_eq!(fallback.failed(wrong).expect_err("final").code, "unknown-congestion");
 }
