@@ -252,5 +252,12 @@ mod tests {
         assert!(read("").expect("TOML").is_err(), "a root is needed");
         assert!(read("root = '/data'\ndata_ports = '9-1'").expect("TOML").is_err());
         assert!(read("rot = '/data'").is_err(), "a misspelt key is named, not ignored");
+        let of = |text: &str| read(&format!("root = '/data'\nchannel = {text}")).expect("TOML");
+        assert_eq!(of("['pigeon']").expect_err("no such driver").code, "bad-channel");
+        let names = |config: Config| {
+            config.drivers().drivers().map(|driver| driver.name).collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(names(of("['tcp']").expect("valid")), "tcp tls ssh", "the usual ones stay");
+        assert_eq!(names(config), names(of("['rdma']").expect("valid")));
     }
 }
