@@ -33,6 +33,41 @@ pub struct Unmeasured {
     pub available: Vec<String>,
     /// The host's default among them.
     pub default_congestion: String,
+    /// Whether the queueing discipline `fq` paces on the route's device; `None` where nobody knows.
+    pub fq: Option<bool>,
+}
+
+/// Below this a path is within a host or a rack.
+const NEAR: Span = Span::from_millis(1);
+
+/// The control to take for `current` on a path that is `rtt` long, and why: within a host or a rack
+/// one that does not pace. Nothing where `current` does not, or `available` has no other.
+///
+/// BBR sends at a paced rate, which costs a timer for each burst (in the kernel's TCP, or in `fq`)
+/// and holds back hosts whose processors are the bottleneck: over a veth pair one channel of CUBIC
+/// moves twice as much. Queues there are too short for CUBIC's losses to matter.
+fn unpaced(
+    rtt: Span,
+    current: &str,
+    available: &[String],
+    fq: Option<bool>,
+) -> Option<(&'static str, String)> {
+    // bbr, and what kernels and modules call its later versions.
+    if rtt >= NEAR || !current.starts_with(Algorithm::Bbr.name()) {
+        return None;
+    }
+    let [cubic, reno] = [Algorithm::Cubic, Algorithm::Reno].map(Algorithm::name);
+    let taken = [cubic, reno].into_iter().find(|name| available.iter().any(|have| have == name))?;
+    let pacer = match fq {
+        Some(true) => "; fq on this route would pace it",
+        Some(false) => "; without fq on this route the kernel sets a timer for each burst",
+        None => "",
+    };
+    let why = format!(
+        "{taken} rather than this host's {current}: below {NEAR} of rtt pacing costs more than it \
+         wins{pacer}"
+    );
+    Some((taken, why))
 }
 
 /// As many streams as `size` is worth.
@@ -78,6 +113,9 @@ impl Unmeasured {
     /// kernel has no `fq` (emulated `usn-8600`, 1 GiB, four channels: 4.2 s against 6.3 s).
     pub fn congestion(&self) -> (Option<&'static str>, String) {
         let (cubic, default) = (Algorithm::Cubic.name(), &self.default_congestion);
+        if let Some((name, why)) = unpaced(self.rtt, default, &self.available, self.fq) {
+            return (Some(name), why);
+        }
         if self.rtt >= Span::from_millis(5)
             && default != cubic
             && self.available.iter().any(|name| name == cubic)
@@ -155,7 +193,7 @@ mod tests {
 
     fn path(rtt: Span, window: Bytes) -> Unmeasured {
         let available = ["reno", "cubic", "bbr"].map(str::to_owned).to_vec();
-        Unmeasured { rtt, window, available, default_congestion: "cubic".to_owned() }
+        Unmeasured { rtt, window, available, default_congestion: "cubic".to_owned(), fq: None }
     }
 
     const GIB: Bytes = Bytes::mib(1 << 10);
@@ -206,6 +244,30 @@ mod tests {
             ..far
         };
         assert_eq!((other.congestion().0, other.known().available), (None, vec![Algorithm::Cubic]));
+    }
+
+    #[test]
+    fn within_a_host_or_a_rack_the_control_does_not_pace() {
+        let near = Unmeasured {
+            default_congestion: "bbr".to_owned(),
+            ..path(Span::from_micros(40), Bytes::mib(6))
+        };
+        let chosen = |fq, available: &[&str], default: &str| {
+            let available = available.iter().map(|&name| name.to_owned()).collect();
+            let default_congestion = default.to_owned();
+            Unmeasured { fq, available, default_congestion, ..near.clone() }.congestion()
+        };
+        let (name, why) = chosen(Some(false), &["reno", "cubic", "bbr"], "bbr");
+        assert_eq!(name, Some("cubic"));
+        assert!(why.contains("rather than this host's bbr: below 1.00 ms of rtt"), "{why}");
+        assert!(why.contains("without fq"), "{why}");
+        assert!(chosen(Some(true), &["cubic", "bbr"], "bbr").1.contains("fq on this route would"));
+        assert!(!chosen(None, &["cubic", "bbr"], "bbr").1.contains("fq"));
+        assert_eq!(chosen(None, &["reno", "bbr3"], "bbr3").0, Some("reno"));
+        // What does not pace stays, and so does what has no other next to it.
+        assert_eq!(chosen(None, &["dctcp", "cubic"], "dctcp").0, None);
+        assert_eq!(chosen(None, &["bbr"], "bbr").0, None);
+        assert_eq!(Unmeasured { rtt: NEAR, ..near }.congestion().0, None);
     }
 
     #[test]

@@ -142,7 +142,8 @@ mod tests {
 
     fn known(rtt: Span, window: Bytes) -> Circumstances {
         let available = ["reno", "cubic", "bbr"].map(str::to_owned).to_vec();
-        let path = Unmeasured { rtt, window, available, default_congestion: "cubic".to_owned() };
+        let path =
+            Unmeasured { rtt, window, available, default_congestion: "cubic".to_owned(), fq: None };
         Circumstances { path, size: None, queue_pairs: 0 }
     }
 

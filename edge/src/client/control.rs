@@ -143,6 +143,11 @@ impl Control {
         self.ends().map(|(_, peer)| peer)
     }
 
+    /// The server's address, where data goes straight to it.
+    pub(super) fn peer_ip(&self) -> Option<IpAddr> {
+        self.peer().ok().map(|peer| peer.ip())
+    }
+
     /// Submits a request; its events carry the number.
     pub(super) fn request(&mut self, request: Request) -> u64 {
         self.last_id += 1;

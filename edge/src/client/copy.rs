@@ -13,12 +13,14 @@ use crate::channels::tcp::{TcpOptions, check, granted_buffer};
 use crate::kernelcc::{self, Held, Wish};
 use crate::mover::{BLOCK_LEN, Integrity, Pace, freedom, window_limit};
 use crate::sys::lock::lock;
+use crate::sys::route::fq_towards;
 use crate::sys::tcp::process_usage;
 use farline_core::congestion::Algorithm;
 use farline_core::gridftp::Reply;
 use farline_core::profile::Unmeasured;
 use farline_core::transfer::{Choice, Circumstances, Wishes};
 use farline_core::units::{Bytes, Error, Fault, Span};
+use std::net::IpAddr;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -104,9 +106,9 @@ fn usable(name: &str) -> bool {
     check(&TcpOptions { congestion: Some(name.to_owned()), buffer: None }).is_ok()
 }
 
-/// A path that is `rtt` long, over which this host sends, or receives, and of which nothing else is
-/// known.
-pub fn unmeasured(rtt: Span, sending: bool) -> Unmeasured {
+/// A path to `peer`, where its address is known, that is `rtt` long, over which this host sends, or
+/// receives, and of which nothing else is known.
+pub fn unmeasured(rtt: Span, peer: Option<IpAddr>, sending: bool) -> Unmeasured {
     let sysctl = |name: &str| {
         std::fs::read_to_string(format!("/proc/sys/net/ipv4/{name}")).unwrap_or_default()
     };
@@ -120,6 +122,8 @@ pub fn unmeasured(rtt: Span, sending: bool) -> Unmeasured {
             .map(str::to_owned)
             .collect(),
         default_congestion: sysctl("tcp_congestion_control").trim().to_owned(),
+        // What the other host's device does only that host knows.
+        fq: peer.filter(|_| sending).and_then(fq_towards),
     }
 }
 
@@ -198,9 +202,15 @@ impl Copy<'_> {
     }
 
     /// Chooses channels, congestion control and staging for what is known now.
-    pub(super) fn choose(&mut self, rtt: Span, size: Option<Bytes>, sending: bool) -> Choice {
+    pub(super) fn choose(
+        &mut self,
+        rtt: Span,
+        peer: Option<IpAddr>,
+        size: Option<Bytes>,
+        sending: bool,
+    ) -> Choice {
         let known = Circumstances {
-            path: unmeasured(rtt, sending),
+            path: unmeasured(rtt, peer, sending),
             size,
             queue_pairs: self.options.rdma.map_or(0, |wish| {
                 usize::from(wish.queue_pairs_at(rtt)) * self.options.wishes.streams.unwrap_or(1)

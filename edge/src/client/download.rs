@@ -54,7 +54,7 @@ pub(super) async fn run(
         Control::open(from, &copy.options.reach, vec![Request::ToFarline(Box::new(passive))])
             .await?;
     control.require(from).await?;
-    let mut choice = copy.choose(control.rtt(), None, false);
+    let mut choice = copy.choose(control.rtt(), None, None, false);
     let is_ordered = control.features().parameters("FARLINE").any(|feature| feature == "ORDER");
     if *to == Location::Standard && !is_ordered {
         // What several channels bring cannot be set right with bounded memory unless each is in

@@ -135,7 +135,7 @@ pub(super) async fn to_node(copy: &mut Copy<'_>, to: &Remote) -> Result<(), Erro
         return Err(not_gridftp(to));
     }
     let lands = control.features().parameters("FARLINE").any(|feature| feature == "TREE");
-    let choice = copy.choose(control.rtt(), None, true);
+    let choice = copy.choose(control.rtt(), control.peer_ip(), None, true);
     let address = control.passive(ahead[0]).await?;
     let (rig, congestion) = open_rig(copy, &mut control, address, &choice).await?;
     copy.ledger.congestion = congestion;

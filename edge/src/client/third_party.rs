@@ -68,7 +68,8 @@ pub(super) async fn run(
     let target = target(&mut ends, is_folder, several).await?;
     let (bytes, files) = (entries.iter().map(Entry::len).sum(), count(&entries));
     copy.live.expect(bytes, files);
-    let choice = copy.choose(ends.sender.rtt().max(ends.receiver.rtt()), Some(Bytes(bytes)), true);
+    let choice =
+        copy.choose(ends.sender.rtt().max(ends.receiver.rtt()), None, Some(Bytes(bytes)), true);
     copy.ledger.choice = Some(Choice { congestion: None, staging: Bytes(0), ..choice.clone() });
     tell_congestion(copy, &mut ends).await?;
     arrange(&mut ends, &choice).await?;

@@ -1,11 +1,10 @@
 //! The TCP connections of this network namespace as the kernel lists them (`sock_diag(7)`), with
 //! control and TCP_INFO.
 
+use crate::sys::netlink::{Scope, attributes, request, u32_of};
 use rustix::io;
-use rustix::net::netlink::{self, SocketAddrNetlink};
-use rustix::net::{
-    AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, sendto, socket_with,
-};
+use rustix::net::AddressFamily;
+use rustix::net::netlink;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 /// One connection.
@@ -51,12 +50,8 @@ impl Flow {
     }
 }
 
-// include/uapi/linux/{netlink,sock_diag,inet_diag}.h
-const NLMSG_ERROR: u16 = 2;
-const NLMSG_DONE: u16 = 3;
+// include/uapi/linux/{sock_diag,inet_diag}.h
 const SOCK_DIAG_BY_FAMILY: u16 = 20;
-const REQUEST_DUMP: u16 = 0x301;
-const HEADER: usize = 16;
 const MESSAGE: usize = 72;
 const ATTRIBUTE_INFO: u16 = 2;
 const ATTRIBUTE_CONG: u16 = 4;
@@ -74,36 +69,11 @@ pub(super) fn flows() -> io::Result<Vec<Flow>> {
 }
 
 fn dump(family: AddressFamily) -> io::Result<Vec<Flow>> {
-    let socket = socket_with(
-        AddressFamily::NETLINK,
-        SocketType::DGRAM,
-        SocketFlags::CLOEXEC,
-        Some(netlink::SOCK_DIAG),
-    )?;
-    let mut request = Vec::with_capacity(72);
-    request.extend(72u32.to_ne_bytes());
-    request.extend(SOCK_DIAG_BY_FAMILY.to_ne_bytes());
-    request.extend(REQUEST_DUMP.to_ne_bytes());
-    request.extend([0; 8]);
-    request.extend([family.as_raw() as u8, IPPROTO_TCP, EXTENSIONS, 0]);
-    request.extend(STATES.to_ne_bytes());
-    request.extend([0; 48]);
-    sendto(&socket, &request, SendFlags::empty(), &SocketAddrNetlink::new(0, 0))?;
-    let mut flows = Vec::new();
-    let mut buffer = vec![0; 1 << 16];
-    loop {
-        let (len, _) = recv(&socket, &mut buffer[..], RecvFlags::empty())?;
-        let mut rest = &buffer[..len];
-        while rest.len() >= HEADER {
-            let len = u32_of(&rest[..4]) as usize;
-            let kind = u16_of(&rest[4..6]);
-            if kind == NLMSG_DONE || kind == NLMSG_ERROR || len < HEADER || len > rest.len() {
-                return if kind == NLMSG_DONE { Ok(flows) } else { Err(io::Errno::INVAL) };
-            }
-            flows.extend(flow(&rest[HEADER..len]));
-            rest = &rest[len.next_multiple_of(4).min(rest.len())..];
-        }
-    }
+    let mut body = vec![family.as_raw() as u8, IPPROTO_TCP, EXTENSIONS, 0];
+    body.extend(STATES.to_ne_bytes());
+    body.extend([0; 48]);
+    let listed = request(Some(netlink::SOCK_DIAG), SOCK_DIAG_BY_FAMILY, Scope::All, &body)?;
+    Ok(listed.iter().filter_map(|message| flow(message)).collect())
 }
 
 /// One `struct inet_diag_msg` with its attributes.
@@ -117,18 +87,14 @@ fn flow(message: &[u8]) -> Option<Flow> {
     };
     let cookie = u64::from(u32_of(&id[40..44])) | (u64::from(u32_of(&id[44..48])) << 32);
     let (mut control, mut info) = (String::new(), Vec::new());
-    let mut rest = message.get(MESSAGE..)?;
-    while rest.len() >= 4 {
-        let len = usize::from(u16_of(&rest[..2]));
-        let Some(value) = rest.get(4..len) else { break };
-        match u16_of(&rest[2..4]) {
+    for (kind, value) in attributes(message.get(MESSAGE..)?) {
+        match kind {
             ATTRIBUTE_INFO => info = value.to_vec(),
             ATTRIBUTE_CONG => {
                 control = String::from_utf8_lossy(value).trim_end_matches('\0').to_owned()
             }
             _ => {}
         }
-        rest = &rest[len.next_multiple_of(4).min(rest.len())..];
     }
     Some(Flow {
         cookie,
@@ -137,14 +103,6 @@ fn flow(message: &[u8]) -> Option<Flow> {
         remote: SocketAddr::new(address, port(2)),
         info,
     })
-}
-
-fn u16_of(bytes: &[u8]) -> u16 {
-    bytes.try_into().map_or(0, u16::from_ne_bytes)
-}
-
-fn u32_of(bytes: &[u8]) -> u32 {
-    bytes.try_into().map_or(0, u32::from_ne_bytes)
 }
 
 #[cfg(test)]

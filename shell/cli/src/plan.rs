@@ -204,7 +204,7 @@ fn by_model(remote: &Remote, args: &Args, why: &str) -> Result<Plan, Error> {
     let model = &args.model;
     let rtt =
         model.rtt.map_or_else(|| hello(remote, &Reach::default()).map(|node| node.rtt), Ok)?;
-    let begins = unmeasured(rtt, args.direction != Some(Direction::Back));
+    let begins = unmeasured(rtt, None, args.direction != Some(Direction::Back));
     let rate = model.rate.map_or_else(
         || format!("{USUAL_RATE} assumed (--rate)"),
         |rate| format!("{rate} as asked"),
