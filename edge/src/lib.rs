@@ -11,6 +11,7 @@ pub mod link;
 pub mod mover;
 pub mod node;
 pub mod prober;
+pub mod run_dir;
 pub mod stores;
 pub mod sys;
 

@@ -57,13 +57,11 @@ pub fn holding(arguments: &[&str]) -> (Running, String) {
 pub struct Pinned<'a>(&'a str);
 
 impl<'a> Pinned<'a> {
-    /// Loads `algorithm` as `name`, with `more` flags; what a killed test left of that name goes
-    /// first.
+    /// Loads `algorithm` as `name`, with `more` flags.
     ///
     /// # Panics
     /// When it cannot be loaded.
     pub fn load(algorithm: &str, name: &'a str, more: &[&str]) -> Pinned<'a> {
-        drop(Pinned(name));
         succeed(farline().args(["cc", "load", algorithm, "--as", name, "--pin"]).args(more));
         Pinned(name)
     }

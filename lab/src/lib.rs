@@ -4,6 +4,7 @@
 pub mod controls;
 pub mod files;
 mod globus;
+mod isolation;
 mod link;
 pub mod modules;
 mod namespaces;
@@ -16,6 +17,7 @@ pub mod targets;
 pub mod throughput;
 
 pub use globus::{globus_server, globus_server_at, globus_server_behind};
+pub use isolation::{command, own_control, own_name, run_dir};
 pub use link::Link;
 pub use namespaces::Namespaces;
 use rustix::process::{Pid, Signal, kill_process};
@@ -42,9 +44,9 @@ pub fn farline_binary() -> PathBuf {
     })
 }
 
-/// A command that runs the `farline` binary.
+/// A command that runs the `farline` binary, with the run directory of this test run.
 pub fn farline() -> Command {
-    Command::new(farline_binary())
+    command(farline_binary())
 }
 
 /// A process of a test, ended when the test does, however it does.

@@ -1,24 +1,24 @@
 //! An emulated link that goes down with its test, also when the test fails.
 
-use crate::{Running, announced, farline, farline_binary};
+use crate::{Running, announced, farline, farline_binary, own_name};
 use serde_json::Value;
 use std::path::Path;
 use std::process::{Command, Output};
 
 /// A link, by its name; its sides are `a` and `b`.
 #[derive(Debug)]
-pub struct Link(&'static str);
+pub struct Link(String);
 
 impl Link {
-    /// Brings up a link, or answers `None`, loudly, where namespaces cannot be made.
+    /// Brings up a link of this run's own, called something like `name`, or returns `None`, loudly,
+    /// where namespaces cannot be made.
     ///
     /// # Panics
     /// When it fails for another reason.
-    pub fn up(name: &'static str, arguments: &[&str]) -> Option<Link> {
-        // What a killed test left of that name goes first; nothing there is as good.
-        let _ = farline().args(["link", "down", name]).output();
+    pub fn up(name: &str, arguments: &[&str]) -> Option<Link> {
+        let name = own_name(name);
         let output = farline()
-            .args(["--json", "link", "up", "--name", name])
+            .args(["--json", "link", "up", "--name", &name])
             .args(arguments)
             .output()
             .expect("farline runs");
@@ -34,10 +34,15 @@ impl Link {
         }
     }
 
+    /// Its whole name; its sides are namespaces and hosts called `NAME-a` and `NAME-b`.
+    pub fn name(&self) -> &str {
+        &self.0
+    }
+
     /// A command at one side.
     pub fn command(&self, side: &str, program: impl AsRef<std::ffi::OsStr>) -> Command {
         let mut command = farline();
-        command.args(["link", "exec", self.0, side, "--"]).arg(program);
+        command.args(["link", "exec", &self.0, side, "--"]).arg(program);
         command
     }
 
@@ -70,6 +75,6 @@ impl Link {
 impl Drop for Link {
     fn drop(&mut self) {
         // Down already is as good.
-        let _ = farline().args(["link", "down", self.0]).output();
+        let _ = farline().args(["link", "down", &self.0]).output();
     }
 }

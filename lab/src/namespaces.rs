@@ -1,7 +1,7 @@
 //! Two network namespaces joined by a veth pair, for tests about reachability; they go when the
 //! test does.
 
-use crate::{Running, announced, farline_binary, succeed};
+use crate::{Running, announced, command, farline_binary, own_name, succeed};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -25,8 +25,10 @@ impl Namespaces {
             eprintln!("SKIPPED: {name} needs root, ip and nft");
             return None;
         }
-        let spaces = Namespaces { here: format!("{name}-a"), there: format!("{name}-b") };
-        spaces.remove();
+        let spaces = Namespaces {
+            here: format!("{}-a", own_name(name)),
+            there: format!("{}-b", own_name(name)),
+        };
         for space in [&spaces.here, &spaces.there] {
             succeed(Command::new("ip").args(["netns", "add", space]));
         }
@@ -56,6 +58,11 @@ impl Namespaces {
         inside(&self.here, program)
     }
 
+    /// The network namespace of the other end.
+    pub fn there_name(&self) -> &str {
+        &self.there
+    }
+
     /// A command at the other end.
     pub fn run_there(&self, program: &Path) -> Command {
         inside(&self.there, program)
@@ -63,19 +70,18 @@ impl Namespaces {
 
     /// A `farline serve` of `root` at the other end's port 2811, writable, and its URL.
     pub fn node(&self, root: &Path) -> (Running, String) {
-        let mut command = self.run_there(&farline_binary());
-        command
-            .args([
-                "--json",
-                "serve",
-                "--anonymous",
-                "write",
-                "--listen",
-                "10.77.0.2:2811",
-                "--root",
-            ])
-            .arg(root);
-        announced(&mut command)
+        let mut node = self.run_there(&farline_binary());
+        node.args([
+            "--json",
+            "serve",
+            "--anonymous",
+            "write",
+            "--listen",
+            "10.77.0.2:2811",
+            "--root",
+        ])
+        .arg(root);
+        announced(&mut node)
     }
 
     fn remove(&self) {
@@ -93,9 +99,9 @@ impl Drop for Namespaces {
 }
 
 fn inside(space: &str, program: &Path) -> Command {
-    let mut command = Command::new("ip");
-    command.args(["netns", "exec", space]).arg(program);
-    command
+    let mut inside = command("ip");
+    inside.args(["netns", "exec", space]).arg(program);
+    inside
 }
 
 fn works(program: &str, args: &[&str]) -> bool {

@@ -57,7 +57,7 @@ impl Sshd {
         let program = program.expect("sshd is installed by make test");
         let words: Vec<&str> = wrap.iter().copied().chain([program]).collect();
         let log = std::fs::File::create(folder.join("log")).expect("a log");
-        let mut command = Command::new(words[0]);
+        let mut command = crate::command(words[0]);
         command.args(&words[1..]).args(["-D", "-e", "-f"]).arg(folder.join("config"));
         let server =
             Running(command.stdin(Stdio::null()).stderr(log).spawn().expect("sshd starts"));

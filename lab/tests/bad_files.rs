@@ -42,7 +42,7 @@ fn with_mounts(script: &str) -> Option<Command> {
         eprintln!("SKIPPED: a mount of its own needs root");
         return None;
     }
-    let mut command = Command::new("unshare");
+    let mut command = farline_lab::command("unshare");
     command.args(["--mount", "sh", "-c", script]);
     Some(command)
 }
@@ -180,7 +180,7 @@ fn a_source_that_may_not_be_read_is_said() {
         std::os::unix::fs::chown(folder, Some(65_534), Some(65_534)).expect("nobody's");
     }
     let nobody = || {
-        let mut command = Command::new("setpriv");
+        let mut command = farline_lab::command("setpriv");
         command
             .args(["--reuid=65534", "--regid=65534", "--clear-groups"])
             .arg(&binary)

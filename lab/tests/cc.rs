@@ -8,9 +8,10 @@ use farline_core::congestion::{Algorithm, Set, theory};
 use farline_core::units::Span;
 use farline_lab::controls::{self, Pinned, alone, is_there, turn, until};
 use farline_lab::recovery::{self, Run, TooBusy, Trouble};
-use farline_lab::{Running, error_of, farline, farline_binary, json_of, node, succeed};
+use farline_lab::{
+    Running, error_of, farline, farline_binary, json_of, node, own_control, succeed,
+};
 use rustix::process::Signal;
-use std::process::Command;
 use std::time::Duration;
 
 /// A `farline cc load` that holds `name`.
@@ -23,62 +24,63 @@ fn holding(name: &str, more: &[&str]) -> Running {
 
 #[test]
 fn a_loaded_control_goes_with_its_process_however_that_ends() {
+    let fl_life: &str = &own_control("life");
     let Some(_turn) = turn() else { return };
     for signal in [Signal::INT, Signal::TERM, Signal::KILL] {
-        let mut held = holding("fl_t_life", &[]);
-        assert!(is_there("fl_t_life"));
+        let mut held = holding(fl_life, &[]);
+        assert!(is_there(fl_life));
         let listed = succeed(farline().args(["cc", "ls"]));
         assert!(listed.contains(&format!("farline, process {}", held.0.id())), "{listed}");
-        let taken = error_of(&["cc", "load", "vegas", "--as", "fl_t_life"]).0;
+        let taken = error_of(&["cc", "load", "vegas", "--as", fl_life]).0;
         assert_eq!(taken["code"], "congestion-taken", "{taken}");
-        assert_eq!(error_of(&["cc", "unload", "fl_t_life"]).0["code"], "congestion-held");
+        assert_eq!(error_of(&["cc", "unload", fl_life]).0["code"], "congestion-held");
         held.end(signal);
-        until("fl_t_life", false);
+        until(fl_life, false);
     }
-    let code = farline()
-        .args(["cc", "load", "bic", "--as", "fl_t_life", "--", "sh", "-c", "exit 7"])
-        .status();
+    let code =
+        farline().args(["cc", "load", "bic", "--as", fl_life, "--", "sh", "-c", "exit 7"]).status();
     assert_eq!(code.expect("farline runs").code(), Some(7));
-    until("fl_t_life", false);
+    until(fl_life, false);
 }
 
 #[test]
 fn without_links_what_a_killed_process_left_is_removed_by_the_next_command() {
+    let fl_old: &str = &own_control("old");
     let Some(_turn) = turn() else { return };
-    let mut held = holding("fl_t_old", &["--without-link"]);
+    let mut held = holding(fl_old, &["--without-link"]);
     succeed(farline().args(["cc", "ls"]));
-    assert!(is_there("fl_t_old"), "a control that is held stays");
+    assert!(is_there(fl_old), "a control that is held stays");
     held.end(Signal::TERM);
-    until("fl_t_old", false);
+    until(fl_old, false);
 
-    let mut held = holding("fl_t_old", &["--without-link"]);
+    let mut held = holding(fl_old, &["--without-link"]);
     held.end(Signal::KILL);
     std::thread::sleep(Duration::from_millis(300));
-    assert!(is_there("fl_t_old"), "this is what kernels before 6.4 do");
+    assert!(is_there(fl_old), "this is what kernels before 6.4 do");
     succeed(farline().args(["cc", "ls"]));
-    until("fl_t_old", false);
+    until(fl_old, false);
 }
 
 #[test]
 fn a_pinned_control_stays_until_it_is_unloaded() {
+    let fl_pin: &str = &own_control("pin");
     let Some(_turn) = turn() else { return };
     for more in [&[][..], &["--without-link"][..]] {
-        let _pinned = Pinned::load("vegas", "fl_t_pin", more);
-        assert!(is_there("fl_t_pin"));
+        let _pinned = Pinned::load("vegas", fl_pin, more);
+        assert!(is_there(fl_pin));
         let listed = succeed(farline().args(["cc", "ls"]));
         assert!(
-            listed
-                .lines()
-                .any(|line| line.starts_with("fl_t_pin") && line.contains("farline, pinned")),
+            listed.lines().any(|line| line.starts_with(fl_pin) && line.contains("farline, pinned")),
             "{listed}"
         );
-        succeed(farline().args(["cc", "unload", "fl_t_pin"]));
-        until("fl_t_pin", false);
+        succeed(farline().args(["cc", "unload", fl_pin]));
+        until(fl_pin, false);
     }
 }
 
 #[test]
 fn wrong_requests_are_refused_with_the_reason_and_nothing_changes() {
+    let fl_none: &str = &own_control("none");
     let _turn = alone();
     let before = default_control();
     let cases: [(&[&str], &str); 6] = [
@@ -87,7 +89,7 @@ fn wrong_requests_are_refused_with_the_reason_and_nothing_changes() {
         (&["cc", "load", "htcp", "--as", "h-tcp"], "congestion-name"),
         (&["cc", "load", "htcp", "--as", "reno"], "congestion-taken"),
         (&["cc", "unload", "reno"], "congestion-foreign"),
-        (&["cc", "unload", "fl_t_none"], "unknown-congestion"),
+        (&["cc", "unload", fl_none], "unknown-congestion"),
     ];
     for (args, code) in cases {
         let (error, exit) = error_of(args);
@@ -103,6 +105,7 @@ fn wrong_requests_are_refused_with_the_reason_and_nothing_changes() {
 
 #[test]
 fn without_privilege_the_missing_capability_is_named() {
+    let fl_cap: &str = &own_control("cap");
     let _turn = alone();
     if !rustix::process::geteuid().is_root() {
         eprintln!("SKIPPED: only root can give up capabilities one by one");
@@ -115,7 +118,7 @@ fn without_privilege_the_missing_capability_is_named() {
     for (capabilities, missing) in
         [("-all", "CAP_BPF and CAP_PERFMON"), ("-all,+bpf", "CAP_PERFMON")]
     {
-        let mut command = Command::new("setpriv");
+        let mut command = farline_lab::command("setpriv");
         command.args([
             "--reuid=65534",
             "--regid=65534",
@@ -127,7 +130,7 @@ fn without_privilege_the_missing_capability_is_named() {
         ]);
         let output = command
             .arg(&binary)
-            .args(["cc", "load", "htcp", "--as", "fl_t_cap"])
+            .args(["cc", "load", "htcp", "--as", fl_cap])
             .output()
             .expect("setpriv runs");
         let said = String::from_utf8_lossy(&output.stderr);
@@ -141,13 +144,14 @@ fn without_privilege_the_missing_capability_is_named() {
         );
         assert_eq!(output.status.code(), Some(6), "{said}");
     }
-    assert!(!is_there("fl_t_cap"));
+    assert!(!is_there(fl_cap));
 }
 
 /// What a kernel looks like that does not describe its types, or describes none of those that are
 /// called: in a mount namespace of its own, where another file stands for the kernel's.
 #[test]
 fn a_kernel_without_types_or_without_what_is_called_is_refused_in_these_words() {
+    let fl_types: &str = &own_control("types");
     let Some(_turn) = turn() else { return };
     let folder = tempfile::tempdir().expect("a folder");
     let types = folder.path().join("vmlinux");
@@ -174,8 +178,8 @@ fn a_kernel_without_types_or_without_what_is_called_is_refused_in_these_words() 
             "it has no tcp_slow_start to call",
         ),
     ] {
-        let script = format!("{mount} && exec \"$0\" --json cc load htcp --as fl_t_types -- true");
-        let mut command = Command::new("unshare");
+        let script = format!("{mount} && exec \"$0\" --json cc load htcp --as {fl_types} -- true");
+        let mut command = farline_lab::command("unshare");
         let output = command
             .args(["--mount", "sh", "-c", &script])
             .arg(farline_binary())
@@ -196,47 +200,52 @@ fn a_kernel_without_types_or_without_what_is_called_is_refused_in_these_words() 
 
 #[test]
 fn a_flow_keeps_the_control_that_is_unloaded_under_it_and_a_default_is_not_taken_away() {
+    let fl_flow: &str = &own_control("flow");
     use rustix::net::sockopt::{set_tcp_congestion, tcp_congestion};
     use std::io::{Read, Write};
     use std::net::{TcpListener, TcpStream};
     let Some(_turn) = turn() else { return };
     let default = default_control();
-    let _pinned = Pinned::load("scalable", "fl_t_flow", &[]);
+    let _pinned = Pinned::load("scalable", fl_flow, &[]);
     let listener = TcpListener::bind("127.0.0.1:0").expect("loopback");
     let mut near = TcpStream::connect(listener.local_addr().expect("bound")).expect("connect");
     let (mut far, _) = listener.accept().expect("accept");
-    set_tcp_congestion(&near, "fl_t_flow").expect("it is there");
+    set_tcp_congestion(&near, fl_flow).expect("it is there");
     let carries = |near: &mut TcpStream, far: &mut TcpStream| {
         near.write_all(&[7; 4096]).expect("the flow lives");
         let mut got = [0; 4096];
         far.read_exact(&mut got).expect("the flow lives");
     };
     carries(&mut near, &mut far);
-    let said = succeed(farline().args(["cc", "unload", "fl_t_flow"]));
+    let said = succeed(farline().args(["cc", "unload", fl_flow]));
     assert!(
         said.contains("unloaded; one flow here still uses it and keeps it to its end"),
         "{said}"
     );
-    until("fl_t_flow", false);
+    until(fl_flow, false);
     carries(&mut near, &mut far);
-    assert_eq!(tcp_congestion(&near).expect("it says"), "fl_t_flow");
-    assert!(set_tcp_congestion(&far, "fl_t_flow").is_err(), "no new flow gets it");
+    assert_eq!(tcp_congestion(&near).expect("it says"), fl_flow);
+    assert!(set_tcp_congestion(&far, fl_flow).is_err(), "no new flow gets it");
 
     // Where it is the default, new sockets would go on getting it: in a network namespace of its
     // own.
-    let script = "\"$0\" cc load scalable --as fl_t_flow --pin && sysctl -qw \
-        net.ipv4.tcp_congestion_control=fl_t_flow &&
-        \"$0\" cc unload fl_t_flow; code=$?; sysctl -qw net.ipv4.tcp_congestion_control=reno; \
-        \"$0\" cc unload fl_t_flow; exit $code";
-    let output = Command::new("unshare")
-        .args(["--net", "sh", "-c", script])
+    let script = format!(
+        "\"$0\" cc load scalable --as {fl_flow} --pin && sysctl -qw \
+         net.ipv4.tcp_congestion_control={fl_flow} && \"$0\" cc unload {fl_flow}; code=$?; \
+         sysctl -qw net.ipv4.tcp_congestion_control=reno; \"$0\" cc unload {fl_flow}; exit $code"
+    );
+    let output = farline_lab::command("unshare")
+        .args(["--net", "sh", "-c", &script])
         .arg(farline_binary())
         .output()
         .expect("unshare runs");
     let said = String::from_utf8_lossy(&output.stderr);
-    assert!(said.contains("`fl_t_flow` is the default of this network namespace"), "{output:?}");
+    assert!(
+        said.contains(&format!("`{fl_flow}` is the default of this network namespace")),
+        "{output:?}"
+    );
     assert_eq!(output.status.code(), Some(2), "{output:?}");
-    until("fl_t_flow", false);
+    until(fl_flow, false);
     assert_eq!(default_control(), default);
 }
 
@@ -278,7 +287,7 @@ fn a_copy_loads_what_it_needs_at_the_end_that_sends_and_gives_it_back() {
     std::fs::copy(farline_binary(), &binary).expect("a copy");
     std::fs::write(open.path().join("file"), b"of nobody").expect("written");
     std::os::unix::fs::chown(open.path(), Some(65_534), Some(65_534)).expect("chown");
-    let mut command = Command::new("setpriv");
+    let mut command = farline_lab::command("setpriv");
     command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(&binary);
     let said = succeed(
         command

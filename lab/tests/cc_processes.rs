@@ -7,14 +7,16 @@ use farline::kernelcc::available;
 use farline_lab::controls::{Pinned, holding, is_there, turn, until};
 use farline_lab::{
     Running, error_of, error_of_command, farline, farline_binary, globus_server, json_of, node,
-    succeed,
+    own_control, run_dir, succeed,
 };
 use rustix::net::sockopt::set_tcp_congestion;
 use rustix::process::Signal;
 use serde_json::Value;
 use std::collections::BTreeMap;
+use std::fs::{DirBuilder, Permissions};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::Path;
 use std::process::{ChildStderr, Command, Stdio};
 use std::sync::Arc;
@@ -34,7 +36,7 @@ impl Nobody {
     }
 
     fn farline(&self, capabilities: &str) -> Command {
-        let mut command = Command::new("setpriv");
+        let mut command = farline_lab::command("setpriv");
         command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]);
         command.args(["--inh-caps", capabilities, "--ambient-caps", capabilities]);
         command.arg(self.0.path().join("farline"));
@@ -65,51 +67,88 @@ const RECOMMENDED: &str = "-all,+bpf,+perfmon,+net_admin";
 
 #[test]
 fn what_a_living_process_holds_is_removed_by_nobody_and_a_dead_ones_record_goes() {
+    let fl_nobody: &str = &own_control("nobody");
+    let fl_root: &str = &own_control("root");
     let Some(_turn) = turn() else { return };
     let nobody = Nobody::new();
-    let load = ["cc", "load", "scalable", "--set", "paper", "--as", "fl_t_nobody"];
+    let load = ["cc", "load", "scalable", "--set", "paper", "--as", fl_nobody];
     // Without links its end would be nobody's: it is refused, not taken for left behind later.
     let mut command = nobody.farline(RECOMMENDED);
     let (error, code) =
         error_of_command(command.arg("--json").args(load).args(["--without-link", "--", "true"]));
     assert_eq!((error["code"].as_str(), code), (Some("congestion-record"), 3), "{error}");
     assert!(
-        error["hint"]
-            .as_str()
-            .is_some_and(|hint| hint.contains("install -d -o USER /run/farline/cc")),
+        error["hint"].as_str().is_some_and(
+            |hint| hint.contains(&format!("install -d -o USER {}/cc", run_dir().display()))
+        ),
         "{error}"
     );
-    assert!(!is_there("fl_t_nobody"));
+    assert!(!is_there(fl_nobody));
     // With one it is held, root sees by whom in outline, and leaves it.
     let (held, said) = Running::begun(nobody.farline(RECOMMENDED).args(load));
     assert!(said.contains("in BPF with the paper constants"), "{said}");
     let listed = succeed(farline().args(["cc", "ls"]));
     assert!(
-        listed.lines().any(
-            |line| line.starts_with("fl_t_nobody") && line.contains("farline, another process")
-        ),
+        listed
+            .lines()
+            .any(|line| line.starts_with(fl_nobody) && line.contains("farline, another process")),
         "{listed}"
     );
-    assert!(is_there("fl_t_nobody"));
+    assert!(is_there(fl_nobody));
     drop(held);
-    until("fl_t_nobody", false);
+    until(fl_nobody, false);
 
     // The other way round: an ordinary user sees who holds what.
-    let (mut held, _) = holding(&["scalable", "--as", "fl_t_root", "--without-link"]);
+    let (mut held, _) = holding(&["scalable", "--as", fl_root, "--without-link"]);
     let listed = succeed(nobody.farline("-all").args(["cc", "ls"]));
     assert!(listed.contains(&format!("farline, process {}", held.0.id())), "{listed}");
-    let record = Path::new("/run/farline/cc/fl_t_root");
+    let record = &run_dir().join("cc").join(fl_root);
     assert!(record.exists());
     // A control without a record is somebody's whom this process does not see.
-    let aside = Aside::put(record, Path::new("/run/farline/fl_t_aside"));
+    let aside = run_dir().join("aside");
+    let aside = Aside::put(record, &aside);
     succeed(farline().args(["cc", "ls"]));
-    assert!(is_there("fl_t_root"), "what has no record was not left by a killed process");
+    assert!(is_there(fl_root), "what has no record was not left by a killed process");
     drop(aside);
     // And of a killed one the record goes too.
     held.end(Signal::KILL);
     succeed(farline().args(["cc", "ls"]));
-    until("fl_t_root", false);
+    until(fl_root, false);
     assert!(!record.exists(), "the record of a process that is gone");
+}
+
+#[test]
+fn a_run_directory_closed_to_others_says_nothing_false_and_is_opened() {
+    let Some(_turn) = turn() else { return };
+    let fl_open: &str = &own_control("open");
+    let nobody = Nobody::new();
+    let folder = tempfile::Builder::new().prefix("farline-open").tempdir().expect("a folder");
+    std::fs::set_permissions(folder.path(), Permissions::from_mode(0o755)).expect("it is ours");
+    // As an older Farline's link made it.
+    let run = folder.path().join("farline");
+    DirBuilder::new().mode(0o700).create(&run).expect("made");
+    let list = || {
+        let mut list = nobody.farline("-all");
+        succeed(list.env("FARLINE_RUN_DIR", &run).args(["cc", "ls"]))
+    };
+    let from = |listed: &str, name: &str| {
+        let line = listed.lines().find(|line| line.starts_with(name)).map(str::to_owned);
+        line.unwrap_or_else(|| panic!("no {name}: {listed}"))
+    };
+    let (other, _) = holding(&["scalable", "--as", fl_open]);
+    let listed = list();
+    assert!(!listed.contains("farline, another process"), "{listed}");
+    assert!(from(&listed, "reno").contains("kernel"), "{listed}");
+    assert!(from(&listed, fl_open).contains("unknown"), "{listed}");
+    drop(other);
+    until(fl_open, false);
+    // Whoever writes there next, as its owner, opens it: now it is known who holds what.
+    let mut hold = farline();
+    hold.env("FARLINE_RUN_DIR", &run).args(["cc", "load", "scalable", "--as", fl_open]);
+    let (held, _) = Running::begun(&mut hold);
+    let listed = list();
+    let process = format!("farline, process {}", held.0.id());
+    assert!(from(&listed, fl_open).contains(&process), "{listed}");
 }
 
 #[test]
@@ -181,8 +220,9 @@ fn a_name_that_another_process_holds_is_not_taken_for_the_kernels() {
 
 #[test]
 fn what_cannot_be_loaded_so_is_said_of_what_was_asked() {
+    let fl_cubic: &str = &own_control("cubic");
     let Some(_turn) = turn() else { return };
-    for asked in [&["cubic", "--set", "paper"][..], &["cubic", "--as", "fl_t_cubic"]] {
+    for asked in [&["cubic", "--set", "paper"][..], &["cubic", "--as", fl_cubic]] {
         let mut words = vec!["cc", "load"];
         words.extend(asked);
         let (error, code) = error_of(&words);
@@ -204,8 +244,9 @@ fn what_cannot_be_loaded_so_is_said_of_what_was_asked() {
 
 #[test]
 fn a_holder_that_waits_sleeps() {
+    let fl_idle: &str = &own_control("idle");
     let Some(_turn) = turn() else { return };
-    let (held, _) = holding(&["scalable", "--as", "fl_t_idle"]);
+    let (held, _) = holding(&["scalable", "--as", fl_idle]);
     let switches = || -> u64 {
         let tasks = std::fs::read_dir(format!("/proc/{}/task", held.0.id())).expect("it lives");
         let of = |task: std::io::Result<std::fs::DirEntry>| {
@@ -341,13 +382,15 @@ fn gaps(lines: &[Value], flow: u64) -> Vec<u64> {
 
 #[test]
 fn traces_of_two_controls_keep_apart_and_a_second_of_one_is_refused() {
+    let fl_x: &str = &own_control("x");
+    let fl_y: &str = &own_control("y");
     let Some(_turn) = turn() else { return };
-    let (_x, _) = holding(&["scalable", "--as", "fl_t_x"]);
-    let (_y, _) = holding(&["vegas", "--as", "fl_t_y"]);
-    let flows = [Flows::new("fl_t_x", 1), Flows::new("fl_t_y", 1)];
-    let of_y = Tracing::begun(&mut farline(), &["fl_t_y"]);
-    let of_x = Tracing::begun(&mut farline(), &["fl_t_x"]);
-    let (error, code) = error_of(&["cc", "trace", "fl_t_y", "--for", "1s"]);
+    let (_x, _) = holding(&["scalable", "--as", fl_x]);
+    let (_y, _) = holding(&["vegas", "--as", fl_y]);
+    let flows = [Flows::new(fl_x, 1), Flows::new(fl_y, 1)];
+    let of_y = Tracing::begun(&mut farline(), &[fl_y]);
+    let of_x = Tracing::begun(&mut farline(), &[fl_x]);
+    let (error, code) = error_of(&["cc", "trace", fl_y, "--for", "1s"]);
     assert_eq!((error["code"].as_str(), code), (Some("congestion-traced"), 2), "{error}");
     for (trace, flow) in [(of_x, &flows[0]), (of_y, &flows[1])] {
         trace.until(100);
@@ -367,18 +410,20 @@ fn traces_of_two_controls_keep_apart_and_a_second_of_one_is_refused() {
 
 #[test]
 fn a_traces_lines_come_as_asked_from_the_source_that_is_named() {
+    let fl_thin: &str = &own_control("thin");
+    let fl_own: &str = &own_control("own");
     let Some(_turn) = turn() else { return };
     for every in ["0s", "900ns"] {
         let (error, code) = error_of(&["cc", "trace", "reno", "--every", every, "--for", "1s"]);
         assert_eq!((error["code"].as_str(), code), (Some("usage"), 2), "{error}");
     }
     // A pinned control tells every ten milliseconds; its reader wants less.
-    let pinned = Pinned::load("scalable", "fl_t_thin", &[]);
+    let pinned = Pinned::load("scalable", fl_thin, &[]);
     let (nobody_there, said) =
-        Tracing::begun(&mut farline(), &["fl_t_thin", "--for", "300ms"]).end(false);
-    assert!(nobody_there.is_empty() && said.contains("no flow used fl_t_thin"), "{said}");
-    let flows = Flows::new("fl_t_thin", 2);
-    let trace = Tracing::begun(&mut farline(), &["fl_t_thin", "--every", "500ms"]);
+        Tracing::begun(&mut farline(), &[fl_thin, "--for", "300ms"]).end(false);
+    assert!(nobody_there.is_empty() && said.contains(&format!("no flow used {fl_thin}")), "{said}");
+    let flows = Flows::new(fl_thin, 2);
+    let trace = Tracing::begun(&mut farline(), &[fl_thin, "--every", "500ms"]);
     trace.until(6);
     let (lines, _) = trace.end(true);
     drop(flows);
@@ -391,10 +436,10 @@ fn a_traces_lines_come_as_asked_from_the_source_that_is_named() {
     let nobody = Nobody::new();
     let trace = Tracing::begun(
         &mut nobody.farline(RECOMMENDED),
-        &["scalable", "--as", "fl_t_own", "--set", "paper"],
+        &["scalable", "--as", fl_own, "--set", "paper"],
     );
-    until("fl_t_own", true);
-    let flows = Flows::new("fl_t_own", 1);
+    until(fl_own, true);
+    let flows = Flows::new(fl_own, 1);
     trace.until(50);
     // Before the trace: what it has loaded goes with it.
     drop(flows);

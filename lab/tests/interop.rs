@@ -14,7 +14,7 @@ fn big(path: &Path) {
 }
 
 fn guc() -> Command {
-    let mut command = Command::new("timeout");
+    let mut command = farline_lab::command("timeout");
     command.args(["60", "globus-url-copy"]);
     command
 }
@@ -182,7 +182,7 @@ fn curl_and_lftp_list_get_put_and_resume() {
     );
     std::fs::create_dir_all(dir.path().join("src/x")).expect("a folder");
     std::fs::write(dir.path().join("src/x/y"), "z").expect("written");
-    let said = succeed(Command::new("timeout").args(["60", "lftp", "-c", &script]));
+    let said = succeed(farline_lab::command("timeout").args(["60", "lftp", "-c", &script]));
     assert!(said.contains("d/x"), "{said}");
     assert_eq!(std::fs::read_to_string(root.join("d/x/y")).expect("mirrored"), "z");
     assert!(!root.join("big").exists(), "lftp removed it");

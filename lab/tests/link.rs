@@ -4,7 +4,7 @@
 //! A machine that cannot make network namespaces skips these tests, and says so.
 
 use farline::link::Settings;
-use farline_lab::{Link, Running, farline, farline_binary};
+use farline_lab::{Link, Running, farline, farline_binary, own_name};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::path::Path;
@@ -49,7 +49,8 @@ fn a_link_delays_packets_of_both_families_by_its_rtt_and_accounts_for_them() {
     let Some(link) = Link::up("t-rtt", &["custom", "--rtt", "20ms", "--rate", "100M"]) else {
         return;
     };
-    for peer in ["t-rtt-b", "fd77::2"] {
+    let by_name = format!("{}-b", link.name());
+    for peer in [by_name.as_str(), "fd77::2"] {
         let rtt = smallest_rtt(&link.exec("a", &["ping", "-c", "5", "-i", "0.1", peer]));
         // Never faster than the path; how much slower depends on the machine.
         assert!((20.0..30.0).contains(&rtt), "{peer}: {rtt} ms");
@@ -63,7 +64,7 @@ fn a_link_delays_packets_of_both_families_by_its_rtt_and_accounts_for_them() {
     };
     let until = Instant::now() + Duration::from_secs(20);
     let stats = loop {
-        let stats = stats("t-rtt");
+        let stats = stats(link.name());
         if arrived(&stats) {
             break stats;
         }
@@ -86,7 +87,7 @@ fn tcp_crosses_a_lossy_link_and_the_losses_are_counted_by_cause() {
     }
     let options = ["custom", "--rtt", "4ms", "--rate", "200M", "--loss", "0.03"];
     let Some(link) = Link::up("t-tcp", &options) else { return };
-    let serve = ["link", "exec", "t-tcp", "b", "--", "iperf3", "-s", "-1"];
+    let serve = ["link", "exec", link.name(), "b", "--", "iperf3", "-s", "-1"];
     let _server =
         Running(farline().args(serve).stdout(Stdio::null()).spawn().expect("farline runs"));
     let until = Instant::now() + Duration::from_secs(20);
@@ -100,7 +101,7 @@ fn tcp_crosses_a_lossy_link_and_the_losses_are_counted_by_cause() {
     };
     assert!(result["end"]["sum_sent"]["bytes"].as_u64() >= Some(4 << 20), "{result}");
     assert!(
-        stats("t-tcp")["a_to_b"]["model"]["dropped_loss"].as_u64() > Some(0),
+        stats(link.name())["a_to_b"]["model"]["dropped_loss"].as_u64() > Some(0),
         "of some 470 frames 3 % are lost"
     );
 }
@@ -110,28 +111,33 @@ fn a_killed_emulator_leaves_nothing_that_up_or_down_cannot_clean() {
     let Some(link) = Link::up("t-kill", &["usn-0.2", "--rate", "100M"]) else { return };
     for next in ["up", "down"] {
         let pid =
-            listed("t-kill").and_then(|link| link["pid"].as_i64()).expect("the link is listed");
+            listed(link.name()).and_then(|link| link["pid"].as_i64()).expect("the link is listed");
         let emulator = i32::try_from(pid).ok().and_then(Pid::from_raw).expect("a process");
         kill_process(emulator, Signal::KILL).expect("the emulator is ours");
         let until = Instant::now() + Duration::from_secs(10);
-        while listed("t-kill").is_some_and(|link| link["alive"] == true) {
+        while listed(link.name()).is_some_and(|link| link["alive"] == true) {
             assert!(Instant::now() < until, "the emulator survived");
         }
-        assert_eq!(json(&["link", "stats", "t-kill"])["error"]["code"], "link-gone");
+        assert_eq!(json(&["link", "stats", link.name()])["error"]["code"], "link-gone");
         let mut command = farline();
         let command = match next {
-            "up" => command.args(["link", "up", "usn-0.2", "--rate", "100M", "--name", "t-kill"]),
-            _ => command.args(["link", "down", "t-kill"]),
+            "up" => {
+                command.args(["link", "up", "usn-0.2", "--rate", "100M", "--name", link.name()])
+            }
+            _ => command.args(["link", "down", link.name()]),
         };
         let output = command.output().expect("farline runs");
         assert!(output.status.success(), "link {next}: {}", text(&output.stderr));
         if next == "up" {
-            assert!(link.exec("a", &["ping", "-c", "1", "-W", "5", "t-kill-b"]).status.success());
+            let peer = format!("{}-b", link.name());
+            assert!(link.exec("a", &["ping", "-c", "1", "-W", "5", &peer]).status.success());
         }
     }
-    assert!(listed("t-kill").is_none());
+    assert!(listed(link.name()).is_none());
     assert!(
-        !Path::new("/run/netns/t-kill-a").exists() && !Path::new("/etc/netns/t-kill-a").exists()
+        ["/run/netns", "/etc/netns"]
+            .iter()
+            .all(|folder| !Path::new(folder).join(format!("{}-a", link.name())).exists())
     );
 }
 
@@ -139,7 +145,7 @@ fn a_killed_emulator_leaves_nothing_that_up_or_down_cannot_clean() {
 fn a_link_of_which_nobody_heard_goes_down_again() {
     let Some(_link) = Link::up("t-heard", &["usn-0.2", "--rate", "100M"]) else { return };
     let mut settings = Settings::named("usn-0.2").expect("a path");
-    settings.name = "t-unheard".to_owned();
+    settings.name = own_name("t-unheard");
     let mut emulator = farline()
         .args(["link", "emulate"])
         .stdin(Stdio::piped())
@@ -151,7 +157,10 @@ fn a_link_of_which_nobody_heard_goes_down_again() {
     let stdin = emulator.stdin.take().expect("piped");
     serde_json::to_writer(stdin, &settings).expect("it reads its settings");
     assert!(emulator.wait().expect("it ends").success());
-    assert!(listed("t-unheard").is_none() && !Path::new("/run/netns/t-unheard-a").exists());
+    assert!(
+        listed(&settings.name).is_none()
+            && !Path::new("/run/netns").join(format!("{}-a", settings.name)).exists()
+    );
 }
 
 #[test]
@@ -160,25 +169,27 @@ fn exec_and_run_answer_the_exit_code_of_the_command_and_set_its_environment() {
     assert_eq!(link.exec("b", &["sh", "-c", "exit 7"]).status.code(), Some(7));
     let environment =
         link.exec("b", &["sh", "-c", "echo $FARLINE_LINK $FARLINE_PEER $FARLINE_PEER_NS"]);
-    assert_eq!(text(&environment.stdout), "t-exec 10.77.0.1 t-exec-a\n");
+    assert_eq!(text(&environment.stdout), format!("{0} 10.77.0.1 {0}-a\n", link.name()));
 
     let script =
         "ping -c 1 -W 5 $FARLINE_PEER >/dev/null && ip netns exec $FARLINE_PEER_NS true && exit 9";
+    let name = &own_name("t-run");
     let run =
-        ["link", "run", "usn-0.2", "--rate", "100M", "--name", "t-run", "--", "sh", "-c", script];
+        ["link", "run", "usn-0.2", "--rate", "100M", "--name", name, "--", "sh", "-c", script];
     let run = farline().args(run).output().expect("farline runs");
     assert_eq!(run.status.code(), Some(9), "{}", text(&run.stderr));
     assert!(
-        text(&run.stderr).contains("link t-run:"),
+        text(&run.stderr).contains(&format!("link {name}:")),
         "it says how exact it was: {}",
         text(&run.stderr)
     );
-    assert!(listed("t-run").is_none(), "run takes its link down");
+    assert!(listed(name).is_none(), "run takes its link down");
 }
 
 #[test]
 fn run_takes_its_link_down_when_terminated() {
-    let Some(_link) = Link::up("t-probe", &["usn-0.2", "--rate", "100M"]) else { return };
+    let name = &own_name("t-term");
+    let Some(_link) = Link::up("t-running", &["usn-0.2", "--rate", "100M"]) else { return };
     let run = [
         "link",
         "run",
@@ -186,16 +197,16 @@ fn run_takes_its_link_down_when_terminated() {
         "--rate",
         "100M",
         "--name",
-        "t-term",
+        name,
         "--",
         "sh",
         "-c",
         "echo ready; exec sleep 60",
     ];
     let (mut run, _) = Running::begun(farline().args(run).stderr(Stdio::null()));
-    assert!(listed("t-term").is_some());
+    assert!(listed(name).is_some());
     assert_eq!(run.end(Signal::TERM).code(), Some(128 + 15));
-    assert!(listed("t-term").is_none());
+    assert!(listed(name).is_none());
 }
 
 #[test]
@@ -216,8 +227,8 @@ fn wrong_requests_get_one_error_with_a_hint() {
         (&Value::from("farline/error/1"), &Value::from("link-gone"))
     );
 
-    let Some(_link) = Link::up("t-taken", &["usn-0.2", "--rate", "100M"]) else { return };
-    let taken = json(&["link", "up", "usn-1400", "--rate", "100M", "--name", "t-taken"]);
+    let Some(link) = Link::up("t-taken", &["usn-0.2", "--rate", "100M"]) else { return };
+    let taken = json(&["link", "up", "usn-1400", "--rate", "100M", "--name", link.name()]);
     assert_eq!(taken["error"]["code"], "link-taken", "{taken}");
 }
 
@@ -240,10 +251,11 @@ fn an_ordinary_user_can_run_a_command_over_a_link() {
         --rtt 10ms --rate 1G -- sh -c \"$CMD\"";
     let command = "ping -c 2 -i 0.2 $FARLINE_PEER && ip netns exec $FARLINE_PEER_NS cat \
         /proc/sys/net/ipv4/tcp_rmem";
-    let mut run = Command::new("unshare");
+    let mut run = farline_lab::command("unshare");
     let run = run
         .args(["-m", "sh", "-c", script])
         .env("DIR", folder.path())
+        .env_remove("FARLINE_RUN_DIR")
         .env("CMD", command)
         .output()
         .expect("unshare runs");
@@ -258,7 +270,7 @@ fn an_ordinary_user_can_run_a_command_over_a_link() {
     let rtt = smallest_rtt(&run);
     assert!((10.0..30.0).contains(&rtt), "{rtt} ms");
     assert!(said.contains("without root"), "{said}");
-    let left: Vec<_> = std::fs::read_dir(folder.path().join("farline"))
+    let left: Vec<_> = std::fs::read_dir(folder.path().join("farline/link"))
         .expect("the runtime folder")
         .flatten()
         .collect();

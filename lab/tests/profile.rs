@@ -3,7 +3,7 @@
 
 use farline_core::profile::Profile;
 use farline_lab::files::text;
-use farline_lab::{Running, error_of_command, farline, farline_binary, json_of, succeed};
+use farline_lab::{Link, Running, error_of_command, farline, farline_binary, json_of, succeed};
 use rustix::process::Signal;
 use serde_json::Value;
 use std::fs;
@@ -50,20 +50,7 @@ fn valid(cell: &Value) -> Option<&Value> {
 
 /// Profiles over an emulated path of 50 Mbit/s; `None` where this machine makes no link.
 fn measured(seconds: &str, document: &Path, more: &[&str]) -> Option<Command> {
-    let probe =
-        ["--json", "link", "up", "custom", "--rtt", "1ms", "--rate", "1M", "--name", "t-profile"];
-    let up = farline().args(probe).output().expect("farline runs");
-    if !up.status.success() {
-        let said = String::from_utf8_lossy(&up.stdout).into_owned();
-        let error: Value = serde_json::from_str(&said).expect("one object");
-        assert!(
-            matches!(error["error"]["code"].as_str(), Some("link-forbidden" | "link-device")),
-            "{said}"
-        );
-        eprintln!("SKIPPED: this machine does not let us make a link: {said}");
-        return None;
-    }
-    succeed(farline().args(["link", "down", "t-profile"]));
+    drop(Link::up("t-profile", &["custom", "--rtt", "1ms", "--rate", "1M"])?);
     let mut command = farline();
     command.args([
         "--json",
@@ -623,7 +610,7 @@ fn an_ordinary_user_measures_and_is_told_what_takes_a_privilege() {
     fs::copy(farline_binary(), &binary).expect("a copy");
     std::os::unix::fs::chown(dir.path(), Some(65_534), Some(65_534)).expect("nobody's");
     let nobody = |congestion: &str| {
-        let mut command = Command::new("setpriv");
+        let mut command = farline_lab::command("setpriv");
         command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(&binary);
         command.args([
             "--json", "-q", "profile", "--rtt", "20ms", "--rate", "50M", "--mtu", "1500",
@@ -641,7 +628,7 @@ fn an_ordinary_user_measures_and_is_told_what_takes_a_privilege() {
         ]);
         command
             .env("HOME", dir.path())
-            .env_remove("XDG_RUNTIME_DIR")
+            .env("FARLINE_RUN_DIR", dir.path().join("run"))
             .current_dir(dir.path())
             .stderr(Stdio::null());
         command

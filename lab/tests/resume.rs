@@ -178,7 +178,7 @@ fn blocks_that_the_path_changes_are_found_counted_and_sent_again() {
     plant_file(&file, 60, 7);
     let _node = link.node(&root, &[]);
     let (mut bad, mut passes) = (0, 0);
-    let host = "ftp://t-flips-b:2811";
+    let host = &format!("ftp://{}-b:2811", link.name());
     for round in 0..6 {
         let up = format!("{host}/file{round}");
         for (from, to) in [
@@ -210,7 +210,7 @@ fn a_copy_whose_link_is_torn_down_goes_on_over_another() {
     plant_file(&file, 200, 10);
     let _silent = link.node(&root, &[]);
     let copy = |link: &Link| {
-        link.farline("a", &["--json", "cp", text(&file), "ftp://t-torn-b:2811"])
+        link.farline("a", &["--json", "cp", text(&file), &format!("ftp://{}-b:2811", link.name())])
             .output()
             .expect("runs")
     };
@@ -219,7 +219,7 @@ fn a_copy_whose_link_is_torn_down_goes_on_over_another() {
         let journaled =
             |name: &String| name.ends_with(".journal.farline") && longer(&root.join(name), 0);
         wait_for("a durable part", || hidden(&root).iter().any(journaled) || is_over(&root));
-        succeed(farline().args(["link", "down", "t-torn"]));
+        succeed(farline().args(["link", "down", link.name()]));
         let torn = Instant::now();
         (broken.join().expect("no panic"), torn)
     });
@@ -269,7 +269,7 @@ fn fifty_kills_at_random_instants_lose_nothing() {
     std::fs::create_dir(&down).expect("a folder");
     plant_file(&file, 200, 8);
     std::fs::copy(&file, root.join("stored")).expect("copied");
-    let host = "ftp://t-kills-b:2811";
+    let host = &format!("ftp://{}-b:2811", link.name());
     let (upload, stored) = (format!("{host}/landed"), format!("{host}/stored"));
     let mut node = link.node(&root, &[]);
     let (mut kills, mut landed, mut resumed) = (0, 0, 0);

@@ -10,7 +10,7 @@ use serde_json::Value;
 use std::net::TcpListener;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::{Output, Stdio};
 use std::time::{Duration, Instant};
 
 /// What --timeout is here, in seconds; and what an error may take beyond it: a look every 200 ms,
@@ -237,7 +237,7 @@ fn a_stock_server_that_is_stopped_is_given_up_too() {
     }
     silent_error(&output.expect("ended"), began);
     assert!(!there.join("landed").exists());
-    let mut again = Command::new(farline_binary());
+    let mut again = farline_lab::command(farline_binary());
     let result =
         json_of(again.env("XDG_STATE_HOME", dir.path()).args(["--json", "cp", text(&file), &to]));
     assert_eq!(

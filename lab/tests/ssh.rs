@@ -190,7 +190,7 @@ fn past_a_firewall_that_lets_only_ssh_through_data_goes_through_ssh_and_it_says_
         &dir.path().join("sshd"),
         "10.77.0.2",
         "",
-        &["ip", "netns", "exec", "reach-ssh-b"],
+        &["ip", "netns", "exec", spaces.there_name()],
     );
     spaces.there(
         "nft add table inet f; nft add chain inet f i \

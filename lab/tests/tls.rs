@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 
 /// A node that offers TLS: itself, its address, its fingerprint.
 fn node(root: &Path, more: &[&str]) -> (farline_lab::Running, String, String) {
-    let mut command = Command::new(farline_binary());
+    let mut command = farline_lab::command(farline_binary());
     command
         .args(["--json", "serve", "--anonymous", "write", "--listen", "127.0.0.1:0", "--root"])
         .arg(root)
@@ -109,7 +109,7 @@ fn curl_and_lftp_move_files_under_tls() {
          get big -o {got}; put {got} -o again; cls -1; quit",
         got = dir.path().join("got").display()
     );
-    let said = succeed(Command::new("timeout").args(["60", "lftp", "-c", &script]));
+    let said = succeed(farline_lab::command("timeout").args(["60", "lftp", "-c", &script]));
     assert!(said.contains("again"), "{said}");
     assert!(std::fs::read(root.join("again")).expect("landed") == bytes, "what lftp moved differs");
 }

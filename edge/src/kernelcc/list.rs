@@ -34,6 +34,8 @@ pub enum Origin {
     Process(u32),
     /// Farline, as long as a process lives of which this one may not know more.
     Held,
+    /// The kernel, or Farline: this process may not look at the records of who holds what.
+    Unknown,
 }
 
 /// A control by its name.
@@ -62,12 +64,13 @@ pub fn list() -> Vec<Listed> {
     let flows = diag::flows().ok();
     // Of a process that could make no record there is what it registered.
     let ours: Vec<String> = registered().into_iter().map(|registered| registered.name).collect();
-    let origin = |name: &str| match record::claim(record::HOLDERS, name) {
+    let origin = |name: &str| match record::claim(&record::holders(), name) {
         Claim::Living(Entry { process: Some(process), .. }) => Origin::Process(process),
         Claim::Living(_) => Origin::Held,
         _ if is_pinned(name) => Origin::Pinned,
         _ if ours.iter().any(|ours| ours == name) => Origin::Held,
         _ if host::is_module(name) => Origin::Module,
+        Claim::Unknown if !is_kernels_alone(name) => Origin::Unknown,
         _ => Origin::Kernel,
     };
     let listed = |name: &String, origin| Listed {
@@ -126,6 +129,11 @@ fn holds(operations: &[u8], name: &str) -> bool {
     operations.chunks_exact(8).collect::<Vec<_>>().windows(2).any(|pair| pair.concat() == field)
 }
 
+/// Whether `name` is a control of which Farline brings none: nobody registers it but the kernel.
+fn is_kernels_alone(name: &str) -> bool {
+    name.parse().is_ok_and(|algorithm: Algorithm| object::object(algorithm).is_none())
+}
+
 pub(super) fn is_pinned(name: &str) -> bool {
     let (link, events) = pin_paths(name);
     Path::new(&link).exists() || Path::new(&events).exists()
@@ -135,9 +143,11 @@ pub(super) fn is_pinned(name: &str) -> bool {
 /// registered. Only what has a record that nobody has locked was left; a control without one is
 /// somebody's whom this process does not see.
 pub(super) fn clean_up() {
-    let names = record::names(record::HOLDERS);
-    let left: Vec<&String> =
-        names.iter().filter(|name| record::claim(record::HOLDERS, name) == Claim::Left).collect();
+    let names = record::names(&record::holders());
+    let left: Vec<&String> = names
+        .iter()
+        .filter(|name| record::claim(&record::holders(), name) == Claim::Left)
+        .collect();
     if left.is_empty() {
         return;
     }
@@ -145,7 +155,7 @@ pub(super) fn clean_up() {
     registered.retain(|one| one.legacy && !is_pinned(&one.name));
     for name in left {
         // While we have it nobody else registers by this name; somebody else may be doing the same.
-        let Some(record) = Record::left(record::HOLDERS, name) else { continue };
+        let Some(record) = Record::left(&record::holders(), name) else { continue };
         let gone = match registered.iter().find(|one| one.name == *name) {
             Some(one) => one.handle.delete(&0u32.to_ne_bytes()).is_ok(),
             None => false,
@@ -175,7 +185,7 @@ pub fn unload(name: &str) -> Result<usize, Error> {
             "see `farline cc ls`".to_owned(),
         );
     }
-    if let Claim::Living(entry) = record::claim(record::HOLDERS, name) {
+    if let Claim::Living(entry) = record::claim(&record::holders(), name) {
         let process = entry.process.map_or_else(
             || "a process of Farline's".to_owned(),
             |pid| format!("Farline's process {pid}"),

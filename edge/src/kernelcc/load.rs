@@ -126,7 +126,7 @@ pub fn obtain(wish: &Wish) -> Result<Held, Error> {
     }
     clean_up();
     let is_there = host::available().iter().any(|have| have == name);
-    let claim = record::claim(record::HOLDERS, name);
+    let claim = record::claim(&record::holders(), name);
     let living = matches!(claim, Claim::Living(_));
     // What this process loads, its transfers share.
     let mut table = held::table();
@@ -278,11 +278,14 @@ struct Registered {
 }
 
 fn taken(name: &str) -> Error {
-    let by = match record::claim(record::HOLDERS, name) {
+    let by = match record::claim(&record::holders(), name) {
         Claim::Living(Entry { process: Some(process), .. }) => {
             format!("by Farline's process {process}")
         }
         Claim::Living(_) => "by a process of Farline's".to_owned(),
+        Claim::Unknown => {
+            format!("by somebody: {} may not be read here", record::holders().display())
+        }
         _ if is_pinned(name) => "by Farline, pinned".to_owned(),
         _ if host::is_module(name) => format!("by the kernel module tcp_{name}"),
         _ => "by the kernel or by somebody's BPF program".to_owned(),
@@ -296,7 +299,7 @@ fn taken(name: &str) -> Error {
 fn note(name: &str, object: &Object, wish: &Wish, is_link: bool) -> Result<Option<Record>, Error> {
     let ring = object.maps().find(|map| map.map_type() == MapType::RingBuf);
     let ring = ring.and_then(|map| Some(map.info().ok()?.info.id));
-    match Record::new(record::HOLDERS, name, ring, wish.offered) {
+    match Record::new(&record::holders(), name, ring, wish.offered) {
         Ok(record) => Ok(Some(record)),
         Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => Err(taken(name)),
         Err(_) if is_link => Ok(None),
@@ -304,11 +307,11 @@ fn note(name: &str, object: &Object, wish: &Wish, is_link: bool) -> Result<Optio
             let message = format!(
                 "this kernel does not end a registration with its process, and it cannot be noted \
                  in {} who holds {name}: {error}",
-                record::HOLDERS
+                record::holders().display()
             );
             Err(Error::new(Fault::Here, "congestion-record", message).hint(format!(
                 "run it as root, or have root make the folder once: install -d -o USER {}",
-                record::HOLDERS
+                record::holders().display()
             )))
         }
     }

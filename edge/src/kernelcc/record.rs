@@ -1,16 +1,22 @@
 //! Who holds a BPF control, and who reads its trace: a locked file for each, so that what a killed
 //! process left is told from what is in use.
 
-use std::fs::{self, DirBuilder, File, Permissions, TryLockError};
+use crate::run_dir;
+use std::fs::{self, File, Permissions, TryLockError};
 use std::io::{self, ErrorKind, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Where the holders' records are, a file for each registered name.
-pub(super) const HOLDERS: &str = "/run/farline/cc";
+pub(super) fn holders() -> PathBuf {
+    run_dir::machine().join("cc")
+}
+
 /// And those of the readers of traces.
-pub(super) const READERS: &str = "/run/farline/cc-trace";
+pub(super) fn readers() -> PathBuf {
+    run_dir::machine().join("cc-trace")
+}
 
 /// Somebody who only looks has a record locked for a moment; whoever has it longer has it for good.
 const MOMENT: Duration = Duration::from_millis(10);
@@ -32,6 +38,8 @@ pub(super) enum Claim {
     Left,
     /// By a living process.
     Living(Entry),
+    /// The record may not be looked at: there may be one.
+    Unknown,
 }
 
 /// What a living process says of its claim, as far as this one may read it.
@@ -53,14 +61,14 @@ impl Record {
     /// [`ErrorKind::WouldBlock`] when a living process has claimed it; others when the folder
     /// cannot be written.
     pub(super) fn new(
-        folder: &str,
+        folder: &Path,
         name: &str,
         ring: Option<u32>,
         offered: bool,
     ) -> io::Result<Record> {
-        // Also below a umask that hides things: everybody's `cc ls` says who holds what.
-        DirBuilder::new().recursive(true).mode(0o755).create(folder)?;
-        let path = Path::new(folder).join(name);
+        // Everybody's `cc ls` says who holds what.
+        run_dir::make_shared(folder)?;
+        let path = folder.join(name);
         let mut file =
             lock(&path, File::options().create(true).truncate(false).read(true).write(true))?;
         // Another user's is not ours to change; it is as good.
@@ -75,8 +83,8 @@ impl Record {
     /// Takes over the record of `name` that a process which is gone left, to remove what else it
     /// left; the record goes when this is dropped. `None` while the process lives, without a
     /// record, and where it is not ours to remove.
-    pub(super) fn left(folder: &str, name: &str) -> Option<Record> {
-        let path = Path::new(folder).join(name);
+    pub(super) fn left(folder: &Path, name: &str) -> Option<Record> {
+        let path = folder.join(name);
         let file = lock(&path, File::options().read(true).write(true)).ok()?;
         Some(Record { path, _locked: file })
     }
@@ -119,12 +127,11 @@ fn is_same(there: &fs::Metadata, file: &File) -> bool {
 }
 
 /// What is known in `folder` of who claims `name`.
-pub(super) fn claim(folder: &str, name: &str) -> Claim {
-    let mut file = match File::open(Path::new(folder).join(name)) {
+pub(super) fn claim(folder: &Path, name: &str) -> Claim {
+    let mut file = match File::open(folder.join(name)) {
         Ok(file) => file,
         Err(error) if error.kind() == ErrorKind::NotFound => return Claim::Nobody,
-        // What cannot be asked is taken for held: nothing of it is removed.
-        Err(_) => return Claim::Living(Entry::default()),
+        Err(_) => return Claim::Unknown,
     };
     if file.try_lock_shared().is_ok() {
         return Claim::Left;
@@ -141,7 +148,7 @@ pub(super) fn claim(folder: &str, name: &str) -> Claim {
 }
 
 /// The names in `folder` of which there is a record.
-pub(super) fn names(folder: &str) -> Vec<String> {
+pub(super) fn names(folder: &Path) -> Vec<String> {
     let items = fs::read_dir(folder).into_iter().flatten().flatten();
     items.filter_map(|item| item.file_name().into_string().ok()).collect()
 }
@@ -154,7 +161,7 @@ mod tests {
     fn a_claim_lives_as_long_as_its_record_and_is_seen_by_readers_who_may_not_write() {
         let folder = tempfile::tempdir().expect("a folder");
         let folder = folder.path().join("cc");
-        let folder = folder.to_str().expect("text");
+        let folder = folder.as_path();
         assert_eq!(claim(folder, "htcp"), Claim::Nobody);
         let record = Record::new(folder, "htcp", Some(7), true).expect("the folder is ours");
         let ours = Claim::Living(Entry {
@@ -168,16 +175,15 @@ mod tests {
             ErrorKind::WouldBlock
         );
         assert!(Record::left(folder, "htcp").is_none(), "a living process's is not to be removed");
-        let mode =
-            fs::metadata(Path::new(folder).join("htcp")).expect("it is there").permissions().mode();
+        let mode = fs::metadata(folder.join("htcp")).expect("it is there").permissions().mode();
         assert_eq!(mode & 0o777, 0o644, "everybody may ask");
         // As after a kill: the file stays, and nobody has it locked.
         record.keep();
         assert_eq!((claim(folder, "htcp"), names(folder)), (Claim::Left, vec!["htcp".to_owned()]));
         drop(Record::left(folder, "htcp").expect("nobody has it"));
         assert_eq!((claim(folder, "htcp"), names(folder).len()), (Claim::Nobody, 0));
-        // A folder that is none is no claim, and what may not be looked at is one.
-        assert!(Record::new(&format!("{folder}/none\0"), "htcp", None, false).is_err());
-        assert_eq!(claim(&format!("{folder}/none\0"), "htcp"), Claim::Living(Entry::default()));
+        // A folder that is none is no claim, and of what may not be looked at nothing is known.
+        assert!(Record::new(&folder.join("none\0"), "htcp", None, false).is_err());
+        assert_eq!(claim(&folder.join("none\0"), "htcp"), Claim::Unknown);
     }
 }

@@ -190,7 +190,7 @@ impl Trace {
         let ring = if Path::new(&pinned).exists() {
             MapHandle::from_pinned_path(&pinned).ok()
         } else if let Claim::Living(Entry { ring: Some(ring), .. }) =
-            record::claim(record::HOLDERS, name)
+            record::claim(&record::holders(), name)
         {
             // The number may be another map's by now, when the record is of a process that ends.
             let is_ours = |map: &MapHandle| {
@@ -226,7 +226,7 @@ impl Trace {
                 format!("reading the trace of {name}: {error}"),
             )
         };
-        let reader = match Record::new(record::READERS, name, None, false) {
+        let reader = match Record::new(&record::readers(), name, None, false) {
             Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
                 return Err(traced(name));
             }
@@ -289,7 +289,7 @@ impl Trace {
 }
 
 fn traced(name: &str) -> Error {
-    let by = match record::claim(record::READERS, name) {
+    let by = match record::claim(&record::readers(), name) {
         Claim::Living(Entry { process: Some(process), .. }) => format!("process {process}"),
         _ => "another process".to_owned(),
     };

@@ -249,6 +249,12 @@ impl Link {
     }
 }
 
+/// Whether a link called `name` cannot come up because a network namespace of that name exists:
+/// one that nobody's link made, or another Farline's, whose links are not recorded here.
+pub fn is_namespace_taken(name: &str) -> bool {
+    [Side::A, Side::B].iter().any(|side| namespaces::exists(&settings::namespace_of(name, *side)))
+}
+
 /// The `farline` binary: the one given, or this process's own.
 fn program(given: Option<&PathBuf>) -> Result<PathBuf, Error> {
     match given {

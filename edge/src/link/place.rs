@@ -6,42 +6,26 @@
 
 use super::Info;
 use super::failure::{here, you};
+use crate::run_dir;
 use farline_core::units::Error;
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
-use std::fs::{self, DirBuilder, File};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
-use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
+use std::fs::{self, File};
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
 
-/// The folder of this user's links. It is decided once: an emulator without root is root of its own
-/// namespace later.
-fn folder() -> &'static Path {
-    static FOLDER: OnceLock<PathBuf> = OnceLock::new();
-    FOLDER.get_or_init(|| {
-        let user = rustix::process::geteuid();
-        match std::env::var_os("XDG_RUNTIME_DIR") {
-            _ if user.is_root() => "/run/farline".into(),
-            Some(runtime) => PathBuf::from(runtime).join("farline"),
-            None => std::env::temp_dir().join(format!("farline-{}", user.as_raw())),
-        }
-    })
+/// The folder of this user's links.
+fn folder() -> PathBuf {
+    run_dir::own().join("link")
 }
 
 /// Makes the folder, open to its owner alone.
 pub(super) fn make_folder() -> Result<(), Error> {
     let folder = folder();
-    DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(|error| {
+    run_dir::make_private(&folder).map_err(|error| {
         here("link-folder", format!("making {}: {error}", folder.display()))
             .hint("set XDG_RUNTIME_DIR to a folder of yours")
-    })?;
-    // In a shared temporary folder somebody else may have been first.
-    let owner = fs::metadata(folder).map(|metadata| metadata.uid());
-    if owner.ok() != Some(rustix::process::geteuid().as_raw()) {
-        return Err(here("link-folder", format!("{} belongs to somebody else", folder.display()))
-            .hint("set XDG_RUNTIME_DIR to a folder of yours"));
-    }
-    Ok(())
+    })
 }
 
 /// The path of a link's file with the given ending.

@@ -6,6 +6,7 @@
 
 use super::failure::here;
 use super::{Info, Side, namespaces};
+use crate::run_dir;
 use crate::sys::process::{Unshare, unshare};
 use farline_core::units::Error;
 use rustix::fs::{CWD, Mode, mkdir};
@@ -50,26 +51,24 @@ pub(super) fn enter_new() -> Result<(), Error> {
     own_run().map_err(failed("mounting a /run of its own"))
 }
 
-/// An empty /run, so that `ip netns` can keep its files there; the user's runtime folder stays
-/// where it is.
+/// An empty /run, so that `ip netns` can keep its files there; the user's runtime folder and the run
+/// directory stay where they are.
 fn own_run() -> io::Result<()> {
     mount_change("/", MountPropagationFlags::DOWNSTREAM | MountPropagationFlags::REC)?;
-    let runtime = std::env::var_os("XDG_RUNTIME_DIR")
-        .map(PathBuf::from)
-        .filter(|path| path.starts_with("/run") && path.exists());
-    let kept = match &runtime {
-        Some(path) => {
-            let flags = OpenTreeFlags::OPEN_TREE_CLONE
-                | OpenTreeFlags::OPEN_TREE_CLOEXEC
-                | OpenTreeFlags::AT_RECURSIVE;
-            Some((path, open_tree(CWD, path, flags)?))
-        }
-        None => None,
-    };
+    let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
+    let below = |path: &PathBuf| path.starts_with("/run") && path.exists();
+    let mut kept = Vec::new();
+    for path in [runtime, Some(run_dir::own().to_owned())].into_iter().flatten().filter(below) {
+        let flags = OpenTreeFlags::OPEN_TREE_CLONE
+            | OpenTreeFlags::OPEN_TREE_CLOEXEC
+            | OpenTreeFlags::AT_RECURSIVE;
+        let tree = open_tree(CWD, &path, flags)?;
+        kept.push((path, tree));
+    }
     mount("tmpfs", "/run", "tmpfs", MountFlags::NOSUID | MountFlags::NODEV, Some(c"mode=755"))?;
-    if let Some((path, tree)) = kept {
-        fs::create_dir_all(path)?;
-        move_mount(tree.as_fd(), "", CWD, path, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)?;
+    for (path, tree) in kept {
+        fs::create_dir_all(&path)?;
+        move_mount(tree.as_fd(), "", CWD, &path, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)?;
     }
     Ok(mkdir("/run/netns", Mode::from_raw_mode(0o755))?)
 }

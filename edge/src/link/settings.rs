@@ -122,10 +122,15 @@ pub struct Info {
     pub program: Option<PathBuf>,
 }
 
+/// The network namespace of `side` of the link called `name`.
+pub(super) fn namespace_of(name: &str, side: Side) -> String {
+    format!("{name}-{side}")
+}
+
 impl Info {
     /// The network namespace of `side`.
     pub fn namespace(&self, side: Side) -> String {
-        format!("{}-{side}", self.name)
+        namespace_of(&self.name, side)
     }
 
     /// The IPv4 address of `side`. All links use the same two: their namespaces know nothing of

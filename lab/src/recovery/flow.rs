@@ -1,6 +1,6 @@
 //! A flow between two namespaces that a trace watches, with its window held by the route.
 
-use crate::{Running, farline_binary, succeed};
+use crate::{Running, farline_binary, own_control, succeed};
 use anyhow::{Context, Result, bail, ensure};
 use farline_core::congestion::{Algorithm, Set};
 use rustix::time::{ClockId, clock_gettime};
@@ -41,7 +41,7 @@ impl Subject {
     pub fn registered(self) -> String {
         match self.set {
             None => self.algorithm.name().to_owned(),
-            Some(set) => format!("{}_{set}", &self.algorithm.name()[..3]),
+            Some(set) => own_control(&format!("{:.2}{set}", self.algorithm.name())),
         }
     }
 

@@ -2,7 +2,7 @@
 
 use super::flow::{Ends, Subject, monotonic, watch};
 use super::{Recovery, Run, Trouble, began, evaluate, pick};
-use crate::{farline, succeed};
+use crate::{farline, own_control, own_name, succeed};
 use anyhow::{Result, ensure};
 use farline_core::congestion::{Algorithm, Set};
 use serde_json::Value;
@@ -13,23 +13,16 @@ use std::process::{Command, Stdio};
 pub struct Up(String);
 
 impl Up {
-    /// Brings up a link called `name`.
+    /// Brings up a link of this run's own, called something like `name`.
     ///
     /// # Panics
     /// When it does not come up.
     pub fn new(name: &str, path: &str, more: &[String]) -> Up {
-        let up = Up(name.to_owned());
-        // What a killed run left of that name goes first.
-        up.down();
+        let up = Up(own_name(name));
         succeed(
-            farline().args(["link", "up", path, "--name", name]).args(more).stdin(Stdio::null()),
+            farline().args(["link", "up", path, "--name", &up.0]).args(more).stdin(Stdio::null()),
         );
         up
-    }
-
-    fn down(&self) {
-        // Not there is as good.
-        let _ = farline().args(["link", "down", &self.0]).output();
     }
 
     /// What the link says of itself.
@@ -61,7 +54,8 @@ impl Ends for Up {
 
 impl Drop for Up {
     fn drop(&mut self) {
-        self.down();
+        // Down already is as good.
+        let _ = farline().args(["link", "down", &self.0]).output();
     }
 }
 
@@ -94,7 +88,16 @@ pub fn possible() -> Result<(), String> {
     }
     let output = farline()
         .args([
-            "--json", "cc", "load", "scalable", "--set", "paper", "--as", "fl_probe", "--", "true",
+            "--json",
+            "cc",
+            "load",
+            "scalable",
+            "--set",
+            "paper",
+            "--as",
+            &own_control("probe"),
+            "--",
+            "true",
         ])
         .output();
     let output = output.map_err(|error| format!("farline does not run: {error}"))?;

@@ -8,7 +8,6 @@ use crate::ends::{
 use farline_lab::{farline, node};
 use std::io::{BufRead, BufReader, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::process::Command;
 
 #[test]
 #[ignore = "needs two RDMA devices: make lab"]
@@ -113,7 +112,7 @@ fn ends_of_different_mtu_a_port_that_is_down_and_memory_that_may_not_be_locked_a
     let limited =
         ["--bounding-set=-ipc_lock", "--inh-caps=-ipc_lock", "prlimit", "--memlock=65536:65536"];
     let said = by_tcp_instead(
-        Command::new("setpriv").args(limited).arg(farline_lab::farline_binary()).args(wish),
+        farline_lab::command("setpriv").args(limited).arg(farline_lab::farline_binary()).args(wish),
     );
     assert!(
         said.contains("this process may lock 64 KiB at most") && said.contains("ulimit -l"),

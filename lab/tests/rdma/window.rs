@@ -58,7 +58,7 @@ fn on_a_long_path_more_comes_to_be_on_its_way_unless_memory_may_not_be_locked() 
     ];
     let (free, _) = by_verbs(farline().args(wish), End::Near);
     let (limited, _) = by_verbs(
-        Command::new("setpriv").args(limited).arg(farline_lab::farline_binary()).args(wish),
+        farline_lab::command("setpriv").args(limited).arg(farline_lab::farline_binary()).args(wish),
         End::Near,
     );
     weather(CALM);

@@ -5,6 +5,7 @@ use super::cross::Cross;
 use super::device::{Device, ends};
 use super::wire::{Wire, packet_of};
 use crate::prober::bench::{claim, failed, parse};
+use crate::run_dir::name_here;
 use farline_core::profile::Environment;
 use farline_core::profile::verbs::{Between, End, Job, Run};
 use farline_core::units::{Error, Fault, Rate};
@@ -39,7 +40,7 @@ impl VerbsBench {
         machine: Environment,
     ) -> Result<VerbsBench, Error> {
         let (mut here, mut there) = ends(asked)?;
-        let claim = claim("profile")?;
+        let claim = claim(&name_here("profile"))?;
         let program = match program {
             Some(program) => program,
             None => std::env::current_exe().map_err(|error| failed("this program", &error))?,

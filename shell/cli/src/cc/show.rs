@@ -21,6 +21,7 @@ pub(super) fn list(controls: &[Listed], output: &Output) -> Result<(), Error> {
             Origin::Pinned => "farline, pinned".to_owned(),
             Origin::Process(process) => format!("farline, process {process}"),
             Origin::Held => "farline, another process".to_owned(),
+            Origin::Unknown => "unknown, no permission to look".to_owned(),
             _ => "kernel".to_owned(),
         };
         let flows = match (&listed.origin, listed.flows) {

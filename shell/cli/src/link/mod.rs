@@ -144,9 +144,12 @@ fn run_command(
     Ok(ExitCode::from(code))
 }
 
-/// `wanted`, or with a number when a link of that name is up.
+/// `wanted`, or with a number when a link of that name is up, here or below another run directory.
 fn free_name(wanted: &str) -> String {
-    let is_taken = |name: &str| Link::find(name).is_ok_and(|link| link.is_alive());
+    let is_taken = |name: &str| match Link::find(name) {
+        Ok(link) => link.is_alive(),
+        Err(_) => link::is_namespace_taken(name),
+    };
     let numbered = (2..).map(|number| format!("{wanted}-{number}"));
     std::iter::once(wanted.to_owned())
         .chain(numbered)

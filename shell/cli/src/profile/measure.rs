@@ -5,6 +5,7 @@ use super::print::{duration, rate};
 use super::ticker::Ticker;
 use crate::output::Output;
 use farline::prober::LinkBench;
+use farline::run_dir::name_here;
 use farline_core::profile::{Bench, Environment, Grid, Job, Profile, Repetition};
 use farline_core::units::Error;
 use std::fs;
@@ -44,7 +45,7 @@ pub(super) fn environment() -> Environment {
 /// Those of [`Grid::carried`]: what it carries at no rate is not measured.
 pub(super) fn scaled(grid: Grid, output: &Output) -> Result<Grid, Error> {
     let run = |trial: &Grid, job: &Job| {
-        LinkBench::new(LINK, None, trial)?.run(trial, job).map(|found| found.invalid)
+        LinkBench::new(name_here(LINK), None, trial)?.run(trial, job).map(|found| found.invalid)
     };
     let chosen = grid.carried(run, |k, why| {
         if !output.quiet() {
@@ -64,7 +65,7 @@ pub(super) fn scaled(grid: Grid, output: &Output) -> Result<Grid, Error> {
 
 /// The bench of emulated links for `grid`.
 pub(super) fn links(grid: &Grid) -> Result<LinkBench, Error> {
-    LinkBench::new(LINK, None, grid)
+    LinkBench::new(name_here(LINK), None, grid)
 }
 
 /// Runs what is missing of `profile`; after each repetition every one of `documents` holds it.
