@@ -228,6 +228,58 @@ fn a_name_that_is_no_line_or_no_text_is_refused_where_it_cannot_go_and_shown_as_
     assert_eq!((error["code"].as_str(), exit), (Some("path-not-found"), 2), "{error}");
 }
 
+/// Writes into a file and puts its time back to `seconds`.
+fn change_in_secret(path: &Path, seconds: u64) {
+    use std::os::unix::fs::FileExt;
+    let file = std::fs::OpenOptions::new().write(true).open(path).expect("there");
+    file.write_all_at(b"new", 9).expect("changed");
+    date(&file, seconds);
+}
+
+fn date(file: &std::fs::File, seconds: u64) {
+    let time = std::time::UNIX_EPOCH + Duration::from_secs(seconds);
+    file.set_modified(time).expect("dated");
+}
+
+#[test]
+fn a_change_whose_time_was_put_back_is_seen() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let (root, here) = (dir.path().join("root"), dir.path().join("here"));
+    std::fs::create_dir_all(&root).expect("a folder");
+    std::fs::create_dir_all(&here).expect("a folder");
+    let (_node, url) = node(&root, "write", &[]);
+    for seconds in [0, 1_000_000_000] {
+        for up in [true, false] {
+            let (from, to) = if up { (&here, &root) } else { (&root, &here) };
+            let file = from.join("f");
+            std::fs::write(&file, vec![3; 120 * MIB]).expect("written");
+            date(&std::fs::File::options().write(true).open(&file).expect("there"), seconds);
+            let at = |folder: &Path| match folder == root {
+                true => format!("{url}/f"),
+                false => text(&folder.join("f")).to_owned(),
+            };
+            let client = farline()
+                .args(["--json", "cp", "--streams", "1", "--limit", "360M", &at(from), &at(to)])
+                .stdout(Stdio::piped())
+                .spawn()
+                .expect("farline starts");
+            // The copy takes 2.8 s, of which its staging is read ahead.
+            wait_for_data(to);
+            change_in_secret(&file, seconds);
+            let output = client.wait_with_output().expect("it ends");
+            let said = String::from_utf8_lossy(&output.stdout).into_owned();
+            assert_eq!(
+                output.status.code(),
+                Some(if up { 3 } else { 4 }),
+                "{seconds} {up}: {said}"
+            );
+            assert!(said.contains("source-"), "{seconds} {up}: {said}");
+            assert_eq!(visible(to), Vec::<String>::new(), "{seconds} {up}");
+            std::fs::remove_file(&file).expect("removed");
+        }
+    }
+}
+
 #[test]
 fn a_file_that_changes_while_a_node_reads_it_does_not_land() {
     use std::os::unix::fs::FileExt;
