@@ -10,7 +10,7 @@ mod survey;
 pub use survey::{Survey, Surveyed};
 
 use super::digest::{Digests, PieceDigest};
-use super::layout::{EntryKind, Layout};
+use super::layout::{Entry, EntryKind, Layout};
 use crate::units::ByteRanges;
 use crc_fast::crc32_iscsi;
 use std::collections::{BTreeMap, BTreeSet};
@@ -28,10 +28,12 @@ const MAX_BLOCKS: usize = 4096;
 const VALUE: usize = 32;
 
 const BEGIN: u8 = 1;
-const FILE: u8 = 2;
+/// As Farline wrote it before it knew the time of a file's last change.
+const FILE_UNCHANGED: u8 = 2;
 const BLOCKS: u8 = 3;
 const RANGES: u8 = 4;
 const FORGET: u8 = 5;
+const FILE: u8 = 6;
 
 /// What a partial transfer is a part of, beside its place and its files (clause R-5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,13 +53,41 @@ pub fn begin(origin: &Origin, block_len: usize, to: &mut Vec<u8>) {
     record(&payload, to);
 }
 
-/// Appends the record that names a file, by its path below the place, length and modification time;
-/// later records call it `number`.
-pub fn file(number: u32, len: u64, modified_ns: i64, path: &[u8], to: &mut Vec<u8>) {
+/// What tells one state of a source file from another (clause R-5).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Facts {
+    /// Its length in bytes.
+    pub len: u64,
+    /// When it was last written to, nanoseconds since the Unix epoch.
+    pub modified_ns: i64,
+    /// When it last changed in any way; 0 where nobody knows.
+    pub changed_ns: i64,
+}
+
+impl Facts {
+    /// Those of a listed file.
+    pub fn of(entry: &Entry) -> Facts {
+        let (modified_ns, changed_ns) = (entry.modified_ns, entry.changed_ns);
+        Facts { len: entry.len(), modified_ns, changed_ns }
+    }
+
+    /// Reads those in a record of `kind` behind the file's number; returns also the path.
+    fn parse(kind: u8, rest: &[u8]) -> Option<(Facts, &[u8])> {
+        let (len, rest) = number::<8>(rest)?;
+        let (modified, rest) = number::<8>(rest)?;
+        let (changed, path) = if kind == FILE { number::<8>(rest)? } else { (0, rest) };
+        Some((Facts { len, modified_ns: modified as i64, changed_ns: changed as i64 }, path))
+    }
+}
+
+/// Appends the record that names a file, by its path below the place and its facts; later records
+/// call it `number`.
+pub fn file(number: u32, facts: &Facts, path: &[u8], to: &mut Vec<u8>) {
     let mut payload = vec![FILE];
     payload.extend(number.to_be_bytes());
-    payload.extend(len.to_be_bytes());
-    payload.extend(modified_ns.to_be_bytes());
+    payload.extend(facts.len.to_be_bytes());
+    payload.extend(facts.modified_ns.to_be_bytes());
+    payload.extend(facts.changed_ns.to_be_bytes());
     payload.extend(path);
     record(&payload, to);
 }
@@ -213,13 +243,11 @@ impl<'a> Replay<'a> {
                 self.matches = same && (self.matches || !self.begun);
                 self.begun = true;
             }
-            FILE => {
+            FILE | FILE_UNCHANGED => {
                 let (number_of, rest) = number::<4>(rest)?;
-                let (len, rest) = number::<8>(rest)?;
-                let (modified, path) = number::<8>(rest)?;
+                let (facts, path) = Facts::parse(kind, rest)?;
                 let entry = self.entries.get(path).copied().filter(|&entry| {
-                    let now = &self.layout.entries()[entry];
-                    self.matches && now.len() == len && now.modified_ns == modified as i64
+                    self.matches && Facts::of(&self.layout.entries()[entry]) == facts
                 });
                 // The same name with other facts: what was said of the file before is of another
                 // one.
@@ -323,7 +351,6 @@ fn number<const N: usize>(bytes: &[u8]) -> Option<(u64, &[u8])> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::transfer::Entry;
     use proptest::prelude::*;
 
     const BLOCK: usize = 1024;
@@ -334,12 +361,43 @@ mod tests {
             kind: EntryKind::File { len },
             mode: 0o644,
             modified_ns,
+            changed_ns: 9,
         };
         Layout::new(files.iter().map(entry).collect(), BLOCK)
     }
 
+    fn facts(len: u64, modified_ns: i64) -> Facts {
+        Facts { len, modified_ns, changed_ns: 9 }
+    }
+
     fn origin(digests: bool) -> Origin {
         Origin { source: [5; 32], digests }
+    }
+
+    #[test]
+    fn a_file_that_only_changed_its_ctime_starts_again() {
+        let mut journal = Vec::new();
+        begin(&origin(true), BLOCK, &mut journal);
+        file(0, &facts(5000, 1), b"a", &mut journal);
+        blocks(0, 0, &[[1; 32]; 3], &mut journal);
+        let same = layout(&[("a", 5000, 1)]);
+        assert_eq!(replay(&same, origin(true), &journal).held.len(), 1);
+        let mut entries = same.entries().to_vec();
+        entries[0].changed_ns += 1;
+        let changed = replay(&Layout::new(entries, BLOCK), origin(true), &journal);
+        assert!(changed.held.is_empty() && changed.paths.contains(&b"a"[..]), "{changed:?}");
+        // Of what an earlier Farline wrote nobody knows.
+        let mut payload = vec![FILE_UNCHANGED, 0, 0, 0, 0];
+        payload.extend(5000u64.to_be_bytes());
+        payload.extend(1i64.to_be_bytes());
+        payload.push(b'a');
+        let mut earlier = Vec::new();
+        begin(&origin(true), BLOCK, &mut earlier);
+        record(&payload, &mut earlier);
+        blocks(0, 0, &[[1; 32]; 3], &mut earlier);
+        let unknown = replay(&same, origin(true), &earlier);
+        assert!(unknown.held.is_empty() && unknown.paths.contains(&b"a"[..]), "{unknown:?}");
+        assert_eq!(unknown.valid_len, earlier.len() as u64);
     }
 
     fn replay(layout: &Layout, origin: Origin, journal: &[u8]) -> Recovered {
@@ -353,8 +411,8 @@ mod tests {
         let before = layout(&[("a", 5000, 1), ("b", 10, 2)]);
         let mut journal = Vec::new();
         begin(&origin(true), BLOCK, &mut journal);
-        file(0, 5000, 1, b"a", &mut journal);
-        file(1, 10, 2, b"b", &mut journal);
+        file(0, &facts(5000, 1), b"a", &mut journal);
+        file(1, &facts(10, 2), b"b", &mut journal);
         blocks(0, 1, &[[1; 32], [2; 32]], &mut journal);
         blocks(1, 0, &[[3; 32]], &mut journal);
         let back = replay(&before, origin(true), &journal);
@@ -385,7 +443,7 @@ mod tests {
         held.insert(100..5000);
         let mut journal = Vec::new();
         begin(&origin(false), BLOCK, &mut journal);
-        file(0, 5000, 1, b"a", &mut journal);
+        file(0, &facts(5000, 1), b"a", &mut journal);
         ranges(0, &held, &mut journal);
         assert_eq!(replay(&layout, origin(false), &journal).held[&0], held);
     }
@@ -396,7 +454,7 @@ mod tests {
             let layout = layout(&[("a", 5000, 1)]);
             let mut journal = Vec::new();
             begin(&origin(true), BLOCK, &mut journal);
-            file(0, 5000, 1, b"a", &mut journal);
+            file(0, &facts(5000, 1), b"a", &mut journal);
             for index in 0..5 {
                 blocks(0, index, &[[index as u8; 32]], &mut journal);
             }
@@ -427,7 +485,7 @@ mod tests {
             let layout = layout(&[("a", 5000, 1)]);
             let mut journal = Vec::new();
             begin(&origin(true), BLOCK, &mut journal);
-            file(0, 5000, 1, b"a", &mut journal);
+            file(0, &facts(5000, 1), b"a", &mut journal);
             let mut payload = vec![kind];
             payload.extend(&bytes);
             record(&payload, &mut journal);

@@ -22,6 +22,9 @@ pub struct Entry {
     pub mode: u32,
     /// Modification time, nanoseconds since the Unix epoch.
     pub modified_ns: i64,
+    /// When content or inode last changed (ctime), nanoseconds since the Unix epoch: unlike the
+    /// modification time nobody can put it back. 0 where nobody knows.
+    pub changed_ns: i64,
 }
 
 /// What an [`Entry`] is.
@@ -127,8 +130,13 @@ impl Layout {
 
     /// A layout of one file of `len` bytes: what a plain `STOR` or `RETR` moves.
     pub fn of_file(len: u64, block_len: usize) -> Layout {
-        let entry =
-            Entry { path: Vec::new(), kind: EntryKind::File { len }, mode: 0o644, modified_ns: 0 };
+        let entry = Entry {
+            path: Vec::new(),
+            kind: EntryKind::File { len },
+            mode: 0o644,
+            modified_ns: 0,
+            changed_ns: 0,
+        };
         Layout::new(vec![entry], block_len)
     }
 
@@ -230,6 +238,7 @@ mod tests {
             kind: EntryKind::File { len },
             mode: 0o644,
             modified_ns: 0,
+            changed_ns: 0,
         };
         lens.iter().enumerate().map(entry).collect()
     }

@@ -21,15 +21,27 @@ pub fn manifest_lines(entries: &[Entry]) -> Vec<u8> {
                 text.push(b';');
             }
         }
-        let (seconds, nanos) = (
-            entry.modified_ns.div_euclid(1_000_000_000),
-            entry.modified_ns.rem_euclid(1_000_000_000),
-        );
-        text.extend(format!("Modify={seconds}.{nanos:09};UNIX.mode={:04o}; ", entry.mode).bytes());
+        text.extend(format!("Modify={};", time(entry.modified_ns)).bytes());
+        if entry.changed_ns != 0 {
+            text.extend(format!("UNIX.ctime={};", time(entry.changed_ns)).bytes());
+        }
+        text.extend(format!("UNIX.mode={:04o}; ", entry.mode).bytes());
         escape(&entry.path, false, &mut text);
         text.push(b'\n');
     }
     text
+}
+
+/// Nanoseconds since the Unix epoch as seconds with nine digits behind the point.
+fn time(ns: i64) -> String {
+    format!("{}.{:09}", ns.div_euclid(1_000_000_000), ns.rem_euclid(1_000_000_000))
+}
+
+/// The time that [`time`] wrote.
+fn parse_time(text: &str) -> Option<i64> {
+    let (seconds, nanos) = text.split_once('.')?;
+    let (seconds, nanos): (i64, u32) = (seconds.parse().ok()?, nanos.parse().ok()?);
+    seconds.checked_mul(1_000_000_000)?.checked_add(i64::from(nanos))
 }
 
 /// The largest space of bytes that a manifest may describe: more than any file system holds, and
@@ -81,7 +93,8 @@ impl std::error::Error for ManifestError {}
 fn entry(line: &[u8]) -> Option<Entry> {
     let space = line.iter().position(|&byte| byte == b' ')?;
     let (facts, path) = (std::str::from_utf8(&line[..space]).ok()?, unescape(&line[space + 1..])?);
-    let (mut kind, mut len, mut target, mut mode, mut modified_ns) = (None, None, None, None, None);
+    let (mut kind, mut len, mut target, mut mode) = (None, None, None, None);
+    let (mut modified_ns, mut changed_ns) = (None, 0);
     for fact in facts.strip_suffix(';')?.split(';') {
         let (name, value) = fact.split_once('=')?;
         match name {
@@ -92,11 +105,9 @@ fn entry(line: &[u8]) -> Option<Entry> {
                 mode = Some(u32::from_str_radix(value, 8).ok().filter(|&mode| mode <= 0o7777)?)
             }
             "Modify" => {
-                let (seconds, nanos) = value.split_once('.')?;
-                let (seconds, nanos): (i64, u32) = (seconds.parse().ok()?, nanos.parse().ok()?);
-                modified_ns =
-                    Some(seconds.checked_mul(1_000_000_000)?.checked_add(i64::from(nanos))?);
+                modified_ns = Some(parse_time(value)?);
             }
+            "UNIX.ctime" => changed_ns = parse_time(value)?,
             // Facts of a later version are skipped, as RFC 3659 has it.
             _ => {}
         }
@@ -114,6 +125,7 @@ fn entry(line: &[u8]) -> Option<Entry> {
         kind,
         mode: mode?,
         modified_ns: modified_ns?,
+        changed_ns,
     })
 }
 
@@ -171,7 +183,7 @@ mod tests {
         fn any_entry_survives_the_wire(
             parts in prop::collection::vec("[^/\0]{1,8}".prop_filter("no dots", |part| part != "." && part != ".."), 0..4),
             bytes in prop::collection::vec(1u8.., 0..12),
-            len in 0u64..1 << 61, mode in 0u32..0o10000, modified_ns in any::<i64>(), kind in 0..3,
+            len in 0u64..1 << 61, mode in 0u32..0o10000, modified_ns in any::<i64>(), changed_ns in any::<i64>(), kind in 0..3,
         ) {
             let kind = match kind {
                 0 => EntryKind::Directory,
@@ -180,8 +192,8 @@ mod tests {
             };
             // The smallest representable time needs a second below i64's range to print; no file
             // system has it.
-            prop_assume!(modified_ns > i64::MIN + 1_000_000_000);
-            let entries = vec![Entry { path: parts.join("/").into_bytes(), kind, mode, modified_ns }];
+            prop_assume!(modified_ns.min(changed_ns) > i64::MIN + 1_000_000_000);
+            let entries = vec![Entry { path: parts.join("/").into_bytes(), kind, mode, modified_ns, changed_ns }];
             prop_assert_eq!(parse_manifest(&manifest_lines(&entries)), Ok(entries));
         }
 

@@ -78,6 +78,7 @@ impl World {
             kind: EntryKind::File { len },
             mode: 0o644,
             modified_ns: i as i64,
+            changed_ns: 1,
         };
         let layout = Arc::new(Layout::new(lens.iter().enumerate().map(entry).collect(), BLOCK));
         let source: Vec<Vec<u8>> =

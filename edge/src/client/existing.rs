@@ -147,7 +147,13 @@ mod tests {
     use super::*;
 
     fn file(len: u64, modified_ns: i64) -> Entry {
-        Entry { path: b"f".to_vec(), kind: EntryKind::File { len }, mode: 0o644, modified_ns }
+        Entry {
+            path: b"f".to_vec(),
+            kind: EntryKind::File { len },
+            mode: 0o644,
+            modified_ns,
+            changed_ns: 0,
+        }
     }
 
     #[test]

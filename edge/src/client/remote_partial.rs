@@ -121,14 +121,14 @@ impl<'a> RemotePartial<'a> {
 
     /// Whether there is nothing left to send.
     pub(super) fn is_whole(&self) -> bool {
-        !self.held.is_empty() && self.held.total() == self.parcel.len
+        !self.held.is_empty() && self.held.total() == self.parcel.facts.len
     }
 
     /// Has the server store the rest; its markers are written down from now on.
     pub(super) fn store(&mut self, control: &mut Control) -> u64 {
         let mut transfer = Transfer::new(What::Store, self.temporary());
         transfer.held = self.held.clone();
-        transfer.size = Some(self.parcel.len);
+        transfer.size = Some(self.parcel.facts.len);
         let id = control.request(Request::Transfer(transfer));
         if let Some(receipts) = self.receipts.take() {
             lock(&control.heard()).follow(id, receipts);
@@ -142,10 +142,10 @@ impl<'a> RemotePartial<'a> {
         let target = Pathname::new(self.parcel.target);
         if !self.held.is_empty() {
             let size = size_of(control, &self.temporary).await?;
-            if size != Some(self.parcel.len) {
+            if size != Some(self.parcel.facts.len) {
                 let message = format!(
                     "{target} was to have {} bytes, and its partial file has {size:?}",
-                    self.parcel.len
+                    self.parcel.facts.len
                 );
                 self.remove(control).await;
                 return Err(Error::new(Fault::There, "incomplete", message)

@@ -16,7 +16,7 @@ use crate::stores::{Parcel, join};
 use crate::sys::lock::lock;
 use farline_core::gridftp::client::{Request, Transfer, What};
 use farline_core::gridftp::{Command, Kind, Mode, Module, Options as Opts, Pathname};
-use farline_core::transfer::journal::Origin;
+use farline_core::transfer::journal::{Facts, Origin};
 use farline_core::transfer::{Choice, Entry, EntryKind};
 use farline_core::units::{ByteRanges, Bytes, Error, Fault};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -276,8 +276,8 @@ async fn file_by_file(
         let source = join(trim(&ends.from.path), &entry.path);
         let path = join(target, &entry.path);
         let identity = source_of(&here, [&source[..]].into_iter());
-        let (server, len, modified_ns) = (&there[..], entry.len(), entry.modified_ns);
-        let parcel = Parcel { server, target: &path, source: identity, len, modified_ns };
+        let facts = Facts::of(entry);
+        let parcel = Parcel { server: &there, target: &path, source: identity, facts };
         let mut partial = RemotePartial::begin(copy, &mut ends.receiver, parcel, false)
             .await
             .map_err(|error| at(ends.to, error))?;
@@ -289,9 +289,9 @@ async fn file_by_file(
             partial.abandon(&mut ends.receiver, &error).await;
             return Err(error);
         }
-        copy.ledger.bytes_sent += len;
+        copy.ledger.bytes_sent += entry.len();
         partial.land(&mut ends.receiver).await.map_err(|error| at(ends.to, error))?;
-        copy.ledger.bytes += len;
+        copy.ledger.bytes += entry.len();
         copy.ledger.files += 1;
     }
     copy.ledger.verified_how =

@@ -14,6 +14,7 @@ use crate::stores::{Parcel, Source, join};
 use crate::sys::tcp::TcpInfo;
 use farline_core::gridftp::client::Request;
 use farline_core::gridftp::{Command, Pathname};
+use farline_core::transfer::journal::Facts;
 use farline_core::transfer::{Choice, Entry, EntryKind, Layout};
 use farline_core::units::{Error, Fault};
 use std::sync::Arc;
@@ -79,8 +80,8 @@ pub(super) async fn run(
             }
         }
         let path = at(entry);
-        let (server, len, modified_ns) = (&place[..], entry.len(), entry.modified_ns);
-        let parcel = Parcel { server, target: &path, source: load.source_id, len, modified_ns };
+        let (len, facts) = (entry.len(), Facts::of(entry));
+        let parcel = Parcel { server: &place, target: &path, source: load.source_id, facts };
         let mut partial = RemotePartial::begin(copy, control, parcel, may_resume).await?;
         copy.live.expect(layout.payload() - copy.ledger.bytes, files);
         copy.live.held.store(partial.held().total(), Ordering::Relaxed);

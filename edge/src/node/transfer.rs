@@ -139,7 +139,7 @@ impl DataPlane {
         let len = length.unwrap_or(u64::MAX).min(size - offset);
         let layout = Arc::new(Layout::of_file(len, BLOCK_LEN));
         let source = PosixSource::new(Arc::clone(&self.shared.root), path, Arc::clone(&layout))
-            .skipping(offset);
+            .part_from(offset);
         self.send_from(&layout, &source, 0, None, run)
     }
 

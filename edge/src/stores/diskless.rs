@@ -63,6 +63,7 @@ impl Diskless {
                     kind: EntryKind::File { len },
                     mode: 0o644,
                     modified_ns,
+                    changed_ns: 0,
                 })
             }
         }

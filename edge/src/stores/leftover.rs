@@ -337,7 +337,7 @@ fn of_partial(
         left.running = journal.running;
         left.is_inside = journal.is_inside;
         if let Some(file) = journal.files.get(&path) {
-            (left.durable, left.total) = (file.held.total(), Some(file.len));
+            (left.durable, left.total) = (file.held.total(), Some(file.facts.len));
         }
     } else if journals.iter().any(|other| {
         other.place.is_none() && other.running != Some(false) && folder.starts_with(&other.folder)

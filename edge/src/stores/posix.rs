@@ -2,11 +2,11 @@
 
 use super::openfile::{DirectIo, OpenFile};
 use super::root::Root;
-use super::walk::{join, modified_ns};
+use super::walk::{changed_ns, join, modified_ns};
 use super::{Source, storage_error};
-use farline_core::transfer::Layout;
+use farline_core::transfer::{Entry, Layout};
 use farline_core::units::{Error, Fault};
-use rustix::fs::{Advice, OFlags, fadvise};
+use rustix::fs::{Advice, OFlags, Stat, fadvise};
 use std::collections::HashMap;
 use std::fs::File;
 use std::io;
@@ -17,8 +17,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 pub struct PosixSource {
     parts: Vec<Part>,
     layout: Arc<Layout>,
-    /// Where in each file the transfer's first entry begins; for partial retrieval of one file.
-    skip: u64,
+    /// Where the transfer begins in its one file, of which nothing was listed beforehand.
+    part: Option<u64>,
     direct: DirectIo,
     open: Mutex<HashMap<usize, (Arc<OpenFile>, u64)>>,
 }
@@ -48,16 +48,17 @@ impl PosixSource {
         PosixSource {
             parts,
             layout,
-            skip: 0,
+            part: None,
             direct: DirectIo::default(),
             open: Mutex::new(HashMap::new()),
         }
     }
 
-    /// The same source with every file read from `skip` on.
+    /// The same source of one file from `offset` on, whose layout holds nothing but the length of
+    /// the part: a plain `RETR`, to which a file that grows is none the worse.
     #[must_use]
-    pub fn skipping(mut self, skip: u64) -> PosixSource {
-        self.skip = skip;
+    pub fn part_from(mut self, offset: u64) -> PosixSource {
+        self.part = Some(offset);
         self
     }
 
@@ -105,6 +106,17 @@ impl PosixSource {
     }
 }
 
+/// Whether a file is still what was listed. A modification time can be put back, the time of the
+/// last change cannot.
+fn is_as_listed(listed: &Entry, stat: &Stat) -> bool {
+    // The last name of a file that another one took the place of is gone, which counts as a change
+    // of it: what is read is still the old content, whole.
+    let replaced = stat.st_nlink == 0;
+    stat.st_size as u64 == listed.len()
+        && modified_ns(stat) == listed.modified_ns
+        && (replaced || changed_ns(stat) == listed.changed_ns)
+}
+
 impl Source for PosixSource {
     fn read(&self, entry: usize, offset: u64, into: &mut [u8]) -> Result<(), Error> {
         let file = self.file(entry, into.len() as u64)?;
@@ -115,19 +127,99 @@ impl Source for PosixSource {
             Error::new(Fault::Here, "source-changed", message)
                 .hint("copy it again when nobody writes to it")
         };
-        file.read_exact_at(into, self.skip + offset).map_err(|error| match error.kind() {
-            io::ErrorKind::UnexpectedEof => changed("became shorter"),
-            _ => storage_error("read", &self.place(entry).1, &error),
+        file.read_exact_at(into, self.part.unwrap_or(0) + offset).map_err(|error| {
+            match error.kind() {
+                io::ErrorKind::UnexpectedEof => changed("became shorter"),
+                _ => storage_error("read", &self.place(entry).1, &error),
+            }
         })?;
-        // After the read: so the file's last piece sees every change that came before it. A plain
-        // `RETR` knows no time.
-        let listed = &self.layout.entries()[entry];
-        if listed.modified_ns != 0
-            && let Ok(stat) = rustix::fs::fstat(&file.file)
-            && (stat.st_size as u64 != listed.len() || modified_ns(&stat) != listed.modified_ns)
-        {
-            return Err(changed("changed"));
+        // After the read: so the file's last piece sees every change that came before it.
+        if self.part.is_some() {
+            return Ok(());
         }
-        Ok(())
+        let stat = rustix::fs::fstat(&file.file)
+            .map_err(|errno| storage_error("read", &self.place(entry).1, &errno.into()))?;
+        match is_as_listed(&self.layout.entries()[entry], &stat) {
+            true => Ok(()),
+            false => Err(changed("changed")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::stores::walk;
+    use rustix::fs::{AtFlags, CWD, Timespec, Timestamps, utimensat};
+    use std::os::unix::fs::FileExt;
+    use std::path::Path;
+    use std::time::{Duration, Instant};
+
+    const BLOCK: usize = 1 << 20;
+
+    fn set_time(path: &Path, seconds: i64) {
+        let time = Timespec { tv_sec: seconds, tv_nsec: 0 };
+        let times = Timestamps { last_access: time, last_modification: time };
+        utimensat(CWD, path, &times, AtFlags::empty()).expect("set");
+    }
+
+    /// What becomes of reading the second half of a file that `change` is done to after the first.
+    fn read_around(seconds: i64, content: &[u8], change: impl Fn(&Path)) -> Result<(), Error> {
+        let dir = tempfile::tempdir().expect("a folder");
+        let path = dir.path().join("f");
+        std::fs::write(&path, content).expect("written");
+        set_time(&path, seconds);
+        let root = Arc::new(Root::open(dir.path()).expect("opened"));
+        let (entries, _) = walk(&root, b"").expect("walked");
+        let source = PosixSource::new(root, Vec::new(), Arc::new(Layout::new(entries, BLOCK)));
+        let mut half = vec![0; content.len() / 2];
+        source.read(1, 0, &mut half)?;
+        // Until the file system's clock, which may tick slowly, has seen it; or there was nothing.
+        let changed = || changed_ns(&rustix::fs::stat(&path).expect("there"));
+        let (before, deadline) = (changed(), Instant::now() + Duration::from_millis(50));
+        while changed() == before && Instant::now() < deadline {
+            change(&path);
+        }
+        source.read(1, half.len() as u64, &mut half)
+    }
+
+    fn overwrite(path: &Path) {
+        let file = std::fs::OpenOptions::new().write(true).open(path).expect("there");
+        file.write_all_at(b"new", 5).expect("changed");
+    }
+
+    #[test]
+    fn a_change_is_seen_whatever_the_modification_time_says() {
+        let holes = [vec![0; 3 * BLOCK], vec![7; BLOCK]].concat();
+        for content in [&b"a small file"[..], &holes] {
+            read_around(0, content, |_| {}).expect("nothing changed");
+            for seconds in [0, 1_000_000_000] {
+                for put_back in [true, false] {
+                    let error = read_around(seconds, content, |path| {
+                        overwrite(path);
+                        if put_back {
+                            set_time(path, seconds);
+                        }
+                    })
+                    .expect_err("it changed");
+                    assert_eq!(error.code, "source-changed", "{seconds} {put_back}");
+                }
+                let grown = read_around(seconds, content, |path| {
+                    let file = std::fs::OpenOptions::new().append(true).open(path).expect("there");
+                    file.write_all_at(b"more", content.len() as u64).expect("longer");
+                    set_time(path, seconds);
+                });
+                assert_eq!(grown.expect_err("it grew").code, "source-changed");
+            }
+        }
+    }
+
+    #[test]
+    fn a_file_that_another_takes_the_place_of_is_read_whole() {
+        read_around(1_000_000_000, b"a small file", |path| {
+            std::fs::write(path.with_extension("new"), "another file").expect("written");
+            std::fs::rename(path.with_extension("new"), path).expect("replaced");
+        })
+        .expect("the old one is whole");
     }
 }

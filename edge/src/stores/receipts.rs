@@ -8,7 +8,7 @@
 use super::hidden::{PARTIAL_TAIL, hidden, recognise};
 use super::partial::lock_journal;
 use super::storage_error;
-use farline_core::transfer::journal::{self, HEAD_LEN, Origin, Survey, Surveyed};
+use farline_core::transfer::journal::{self, Facts, HEAD_LEN, Origin, Survey, Surveyed};
 use farline_core::units::{ByteRanges, Error, Fault};
 use rustix::rand::{GetRandomFlags, getrandom};
 use std::fs::{DirBuilder, File};
@@ -29,10 +29,9 @@ pub(crate) struct Parcel<'a> {
     pub(crate) server: &'a str,
     /// The path there that it is to have.
     pub(crate) target: &'a [u8],
-    /// The source's identity, length and modification time.
+    /// The source's identity and the file's facts.
     pub(crate) source: [u8; 32],
-    pub(crate) len: u64,
-    pub(crate) modified_ns: i64,
+    pub(crate) facts: Facts,
 }
 
 /// The locked journal of a parcel.
@@ -142,14 +141,12 @@ impl Receipts {
             file,
             path: folder.join(name),
             temporary: Vec::new(),
-            len: parcel.len,
+            len: parcel.facts.len,
             held: ByteRanges::new(),
             end: Some(end),
         };
         match before {
-            Some((at, Surveyed { len, modified_ns, held }))
-                if same_source && (len, modified_ns) == (parcel.len, parcel.modified_ns) =>
-            {
+            Some((at, Surveyed { facts, held })) if same_source && facts == parcel.facts => {
                 // What a torn write left behind the good records goes.
                 receipts.file.set_len(end).map_err(failed)?;
                 (receipts.temporary, receipts.held) = (at, held);
@@ -172,7 +169,7 @@ impl Receipts {
         let mut records = Vec::new();
         journal::begin(&Origin { source: parcel.source, digests: false }, BLOCK_LEN, &mut records);
         let path = [parcel.server.as_bytes(), &self.temporary].concat();
-        journal::file(0, parcel.len, parcel.modified_ns, &path, &mut records);
+        journal::file(0, &parcel.facts, &path, &mut records);
         let written = self.file.set_len(0).and_then(|()| self.file.write_all_at(&records, 0));
         written
             .map_err(|error| storage_error("write", self.path.as_os_str().as_bytes(), &error))?;
@@ -256,12 +253,12 @@ fn receipt(path: &Path) -> Option<Receipt> {
     };
     let _ = flock(&file, FlockOperation::Unlock);
     let changed = file.metadata().and_then(|meta| meta.modified()).ok()?;
-    let (partial, facts) = read(&file).0.files().pop_first()?;
+    let (partial, surveyed) = read(&file).0.files().pop_first()?;
     Some(Receipt {
         journal: path.to_owned(),
         partial,
-        stored: facts.held.total(),
-        total: facts.len,
+        stored: surveyed.held.total(),
+        total: surveyed.facts.len,
         changed,
         running,
     })
@@ -287,12 +284,12 @@ fn read(file: &File) -> (Survey, u64) {
 mod tests {
     use super::*;
 
+    const FACTS: Facts = Facts { len: 1000, modified_ns: 5, changed_ns: 6 };
     const PARCEL: Parcel<'_> = Parcel {
         server: "ftp://old.site:2811",
         target: b"/data/big",
         source: [7; 32],
-        len: 1000,
-        modified_ns: 5,
+        facts: FACTS,
     };
 
     fn ranges(text: &str) -> ByteRanges {
@@ -326,8 +323,9 @@ mod tests {
         );
         drop(receipts);
         for changed in [
-            Parcel { len: 1001, ..PARCEL },
-            Parcel { modified_ns: 6, ..PARCEL },
+            Parcel { facts: Facts { len: 1001, ..FACTS }, ..PARCEL },
+            Parcel { facts: Facts { modified_ns: 6, ..FACTS }, ..PARCEL },
+            Parcel { facts: Facts { changed_ns: 7, ..FACTS }, ..PARCEL },
             Parcel { source: [8; 32], ..PARCEL },
         ] {
             let (receipts, stale) = Receipts::begin(&at, &changed).expect("begun");

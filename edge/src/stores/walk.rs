@@ -106,12 +106,19 @@ fn list(root: &Root, start: &[u8], folder: &[u8]) -> Result<Vec<Vec<u8>>, Error>
 }
 
 fn entry(path: Vec<u8>, kind: EntryKind, stat: &Stat) -> Entry {
-    Entry { path, kind, mode: stat.st_mode & 0o7777, modified_ns: modified_ns(stat) }
+    // A folder changes with everything that comes and goes in it.
+    let changed_ns = if matches!(kind, EntryKind::File { .. }) { changed_ns(stat) } else { 0 };
+    Entry { path, kind, mode: stat.st_mode & 0o7777, modified_ns: modified_ns(stat), changed_ns }
 }
 
 /// When it was last written to, in nanoseconds since the Unix epoch.
 pub(super) fn modified_ns(stat: &Stat) -> i64 {
     stat.st_mtime.saturating_mul(1_000_000_000).saturating_add(stat.st_mtime_nsec as i64)
+}
+
+/// When it last changed in any way, in nanoseconds since the Unix epoch.
+pub(super) fn changed_ns(stat: &Stat) -> i64 {
+    stat.st_ctime.saturating_mul(1_000_000_000).saturating_add(stat.st_ctime_nsec as i64)
 }
 
 fn describe(kind: FileType) -> &'static str {

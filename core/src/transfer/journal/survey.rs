@@ -1,7 +1,10 @@
 //! What a journal says to one who knows nothing of its transfer: the files, and how much of each is
 //! durable.
 
-use super::{BEGIN, BLOCKS, FILE, FORGET, HEAD_LEN, RANGES, VALUE, VERSION, number, payload_len};
+use super::{
+    BEGIN, BLOCKS, FILE, FILE_UNCHANGED, FORGET, Facts, HEAD_LEN, RANGES, VALUE, VERSION, number,
+    payload_len,
+};
 use crate::units::ByteRanges;
 use crc_fast::crc32_iscsi;
 use std::collections::BTreeMap;
@@ -19,10 +22,8 @@ pub struct Survey {
 /// A file that a journal speaks of.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Surveyed {
-    /// Its length when it is whole.
-    pub len: u64,
-    /// The source's modification time, in nanoseconds since the Unix epoch.
-    pub modified_ns: i64,
+    /// The source's, with the length of the whole.
+    pub facts: Facts,
     /// What of it is durable.
     pub held: ByteRanges,
 }
@@ -64,15 +65,13 @@ impl Survey {
         }
         let (block_len, digests, _) = self.begun?;
         match kind {
-            FILE => {
+            FILE | FILE_UNCHANGED => {
                 let (number_of, rest) = number::<4>(rest)?;
-                let (len, rest) = number::<8>(rest)?;
-                let (modified, path) = number::<8>(rest)?;
-                let modified_ns = modified as i64;
+                let (facts, path) = Facts::parse(kind, rest)?;
                 let file = self.files.entry(path.to_vec()).or_default();
                 // The same name with other facts: what was said before is of another file.
-                if (file.len, file.modified_ns) != (len, modified_ns) {
-                    *file = Surveyed { len, modified_ns, held: ByteRanges::new() };
+                if file.facts != facts {
+                    *file = Surveyed { facts, held: ByteRanges::new() };
                 }
                 self.numbers.insert(number_of as u32, path.to_vec());
             }
@@ -104,7 +103,7 @@ impl Survey {
     /// `kept` says whether this transfer goes on from records of this kind.
     fn hold(&mut self, number_of: u32, start: u64, end: u64, kept: bool) -> Option<()> {
         let file = self.files.get_mut(self.numbers.get(&number_of)?)?;
-        let end = end.min(file.len);
+        let end = end.min(file.facts.len);
         if start >= end {
             return None;
         }
@@ -121,6 +120,10 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    fn facts(len: u64, modified_ns: i64) -> Facts {
+        Facts { len, modified_ns, changed_ns: 9 }
+    }
+
     fn survey(mut journal: &[u8]) -> BTreeMap<Vec<u8>, Surveyed> {
         let mut survey = Survey::default();
         while let Some((head, rest)) = journal.split_first_chunk::<HEAD_LEN>() {
@@ -136,8 +139,8 @@ mod tests {
     fn written(digests: bool) -> Vec<u8> {
         let mut journal = Vec::new();
         begin(&Origin { source: [5; 32], digests }, 1024, &mut journal);
-        file(0, 5000, 1, b"d/a", &mut journal);
-        file(7, 10, 2, b"b", &mut journal);
+        file(0, &facts(5000, 1), b"d/a", &mut journal);
+        file(7, &facts(10, 2), b"b", &mut journal);
         journal
     }
 
@@ -148,14 +151,14 @@ mod tests {
         blocks(7, 0, &[[3; 32]], &mut journal);
         let files = survey(&journal);
         assert_eq!(
-            (files[&b"d/a"[..]].len, files[&b"d/a"[..]].held.to_string()),
+            (files[&b"d/a"[..]].facts.len, files[&b"d/a"[..]].held.to_string()),
             (5000, "1024-3072".to_owned())
         );
         assert_eq!(files[&b"b"[..]].held.to_string(), "0-10", "the last block ends with the file");
         // Changed at the source, then forgotten.
-        file(0, 6000, 1, b"d/a", &mut journal);
+        file(0, &facts(6000, 1), b"d/a", &mut journal);
         assert_eq!(
-            (survey(&journal)[&b"d/a"[..]].len, survey(&journal)[&b"d/a"[..]].held.total()),
+            (survey(&journal)[&b"d/a"[..]].facts.len, survey(&journal)[&b"d/a"[..]].held.total()),
             (6000, 0)
         );
         forget(b"d/a", &mut journal);
@@ -190,7 +193,7 @@ mod tests {
             payload.extend(&bytes);
             super::super::record(&payload, &mut journal);
             for file in survey(&journal).values() {
-                prop_assert!(file.held.total() <= file.len);
+                prop_assert!(file.held.total() <= file.facts.len);
             }
         }
     }

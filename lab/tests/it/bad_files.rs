@@ -39,7 +39,7 @@ fn wait_for_data(folder: &Path) {
 /// allow that.
 fn with_mounts(script: &str) -> Option<Command> {
     if !rustix::process::geteuid().is_root() {
-        eprintln!("SKIPPED: a mount of its own needs root");
+        farline_lab::skip("a mount of its own needs root");
         return None;
     }
     let mut command = farline_lab::command("unshare");
@@ -163,7 +163,7 @@ fn a_read_only_destination_is_said() {
 #[test]
 fn a_source_that_may_not_be_read_is_said() {
     if !rustix::process::geteuid().is_root() {
-        eprintln!("SKIPPED: only root can run a command as nobody");
+        farline_lab::skip("only root can run a command as nobody");
         return;
     }
     let dir = tempfile::Builder::new().prefix("farline-nobody").tempdir().expect("a folder");
@@ -226,6 +226,58 @@ fn a_name_that_is_no_line_or_no_text_is_refused_where_it_cannot_go_and_shown_as_
     let (error, exit) =
         error_of_command(farline().args(["--json", "cp"]).arg(&missing).arg(&there));
     assert_eq!((error["code"].as_str(), exit), (Some("path-not-found"), 2), "{error}");
+}
+
+/// Writes into a file and puts its time back to `seconds`.
+fn change_in_secret(path: &Path, seconds: u64) {
+    use std::os::unix::fs::FileExt;
+    let file = std::fs::OpenOptions::new().write(true).open(path).expect("there");
+    file.write_all_at(b"new", 9).expect("changed");
+    date(&file, seconds);
+}
+
+fn date(file: &std::fs::File, seconds: u64) {
+    let time = std::time::UNIX_EPOCH + Duration::from_secs(seconds);
+    file.set_modified(time).expect("dated");
+}
+
+#[test]
+fn a_change_whose_time_was_put_back_is_seen() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let (root, here) = (dir.path().join("root"), dir.path().join("here"));
+    std::fs::create_dir_all(&root).expect("a folder");
+    std::fs::create_dir_all(&here).expect("a folder");
+    let (_node, url) = node(&root, "write", &[]);
+    for seconds in [0, 1_000_000_000] {
+        for up in [true, false] {
+            let (from, to) = if up { (&here, &root) } else { (&root, &here) };
+            let file = from.join("f");
+            std::fs::write(&file, vec![3; 120 * MIB]).expect("written");
+            date(&std::fs::File::options().write(true).open(&file).expect("there"), seconds);
+            let at = |folder: &Path| match folder == root {
+                true => format!("{url}/f"),
+                false => text(&folder.join("f")).to_owned(),
+            };
+            let client = farline()
+                .args(["--json", "cp", "--streams", "1", "--limit", "360M", &at(from), &at(to)])
+                .stdout(Stdio::piped())
+                .spawn()
+                .expect("farline starts");
+            // The copy takes 2.8 s, of which its staging is read ahead.
+            wait_for_data(to);
+            change_in_secret(&file, seconds);
+            let output = client.wait_with_output().expect("it ends");
+            let said = String::from_utf8_lossy(&output.stdout).into_owned();
+            assert_eq!(
+                output.status.code(),
+                Some(if up { 3 } else { 4 }),
+                "{seconds} {up}: {said}"
+            );
+            assert!(said.contains("source-"), "{seconds} {up}: {said}");
+            assert_eq!(visible(to), Vec::<String>::new(), "{seconds} {up}");
+            std::fs::remove_file(&file).expect("removed");
+        }
+    }
 }
 
 #[test]
