@@ -439,7 +439,7 @@ impl Run<'_> {
         }
         if let Some(more) = problems.len().checked_sub(MOST_OMISSIONS).filter(|&more| more > 0) {
             let message = format!("{more} more, which the node does not name");
-            let error = Error::new(Fault::Here, "source-unreadable", message);
+            let error = Error::new(Fault::There, "source-unreadable", message);
             self.reporter.remark(omission_line(b"", &error));
         }
     }
