@@ -101,8 +101,8 @@ fn open(plane: &mut DataPlane, run: &Run<'_>) -> Result<(Box<dyn ByteStream>, Du
     match plane.tls() {
         None => Ok((Box::new(stream), rtt)),
         Some(config) => {
-            let secured = secured(stream, config, HANDSHAKE_TIMEOUT)
-                .map_err(|error| broken(run, &error))?;
+            let secured =
+                secured(stream, config, HANDSHAKE_TIMEOUT).map_err(|error| broken(run, &error))?;
             Ok((secured, rtt))
         }
     }

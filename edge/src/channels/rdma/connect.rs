@@ -47,7 +47,7 @@ impl Fabric {
 
 /// Opens the channels of one session.
 #[derive(Debug)]
-pub(super) struct Dialler {
+pub(super) struct RdmaDialer {
     key: Key,
     fabric: Fabric,
     /// Channels opened so far: each has a number of its own, and a proof.
@@ -55,10 +55,10 @@ pub(super) struct Dialler {
     domain: Mutex<Option<Arc<Domain>>>,
 }
 
-impl Dialler {
+impl RdmaDialer {
     /// For the session that `key` is of.
-    pub(super) fn new(key: Key, fabric: Fabric) -> Dialler {
-        Dialler { key, fabric, opened: AtomicU32::new(0), domain: Mutex::default() }
+    pub(super) fn new(key: Key, fabric: Fabric) -> RdmaDialer {
+        RdmaDialer { key, fabric, opened: AtomicU32::new(0), domain: Mutex::default() }
     }
 
     /// Whether channels are [offered](Self::offer) over the control connection.

@@ -65,9 +65,9 @@ fn a_port_that_is_gone_and_a_path_that_is_silent_are_told_apart() {
     let (door, _delivered) = door(&key, 2);
     let gone = SocketAddr::new(door.address().ip(), 9);
     let error =
-        Dialler::new(key.clone(), fabric()).open(gone, PATIENCE).err().expect("nobody listens");
+        RdmaDialer::new(key.clone(), fabric()).open(gone, PATIENCE).err().expect("nobody listens");
     assert!(error.code == "data-connection" && error.message.contains("refused"), "{error:?}");
-    let error = Dialler::new(key, fabric())
+    let error = RdmaDialer::new(key, fabric())
         .open("10.9.9.9:9".parse().expect("an address"), PATIENCE)
         .err()
         .expect("no way");
@@ -83,7 +83,7 @@ fn exchanged() -> (Exchange, RdmaChannel, Box<dyn Channel>) {
     let key = key();
     let (mut node, terms) = (Exchange::new(key.clone()), terms(2));
     let fabric = Fabric { queue_pairs: 2, exchange: true, ..fabric() };
-    let offered = Dialler::new(key, fabric)
+    let offered = RdmaDialer::new(key, fabric)
         .offer("10.9.1.2:9".parse().expect("an address"))
         .expect("an offer");
     let ip = "10.9.1.2".parse().expect("an address");
@@ -106,7 +106,7 @@ fn without_rdma_cm_a_stranger_is_refused_and_a_peer_that_is_gone_is_missed() {
         waits.offer(slot);
     }
     let stranger = Fabric { exchange: true, rtt: Span::ZERO, ..fabric() };
-    let offered = Dialler::new(key(), stranger)
+    let offered = RdmaDialer::new(key(), stranger)
         .offer("10.9.1.2:9".parse().expect("an address"))
         .expect("an offer");
     let error = node

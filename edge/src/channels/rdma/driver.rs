@@ -1,6 +1,6 @@
 //! The RDMA driver: its options, what it asks of a peer, and the two ways to connect its channels.
 
-use super::connect::{Dialler, Fabric};
+use super::connect::{Fabric, RdmaDialer};
 use super::door::{RdmaDoor, Terms};
 use super::exchange::{Exchange, Offered as OfferedPairs};
 use crate::channels::Channel;
@@ -112,7 +112,7 @@ impl Transport for Rdma {
             exchange: values.has(EXCHANGE),
             read: values.has(READ),
         };
-        Ok(Arc::new(Dialler::new(key, fabric)))
+        Ok(Arc::new(RdmaDialer::new(key, fabric)))
     }
 
     fn listen(&self, listen: Listen) -> Result<Box<dyn Listener>, Error> {
@@ -139,10 +139,10 @@ fn terms(Slots { slot_len, begin, most }: Slots) -> Terms {
     Terms { begin, credits: most.unwrap_or(usize::from(MOST_CREDITS)), slot_len }
 }
 
-impl Dialer for Dialler {
+impl Dialer for RdmaDialer {
     fn open(&self, address: SocketAddr, _timeout: Duration) -> Result<Opened, Error> {
         let timeout = PATIENCE + 10 * Duration::from(self.rtt());
-        Dialler::open(self, address, timeout)
+        RdmaDialer::open(self, address, timeout)
             .map(|channel| Opened::Channel(Box::new(channel) as Box<dyn Channel>))
     }
 
@@ -151,7 +151,7 @@ impl Dialer for Dialler {
     }
 
     fn offer(&self, address: SocketAddr) -> Result<Box<dyn OfferedChannel>, Error> {
-        Ok(Box::new(Dialler::offer(self, address)?))
+        Ok(Box::new(RdmaDialer::offer(self, address)?))
     }
 }
 

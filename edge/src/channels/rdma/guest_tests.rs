@@ -74,7 +74,7 @@ pub(super) fn door(key: &Key, credits: usize) -> (RdmaDoor, mpsc::Receiver<Box<d
 pub(super) fn ends(read: bool) -> (RdmaDoor, RdmaChannel, Box<dyn Channel>) {
     let key = key();
     let (door, delivered) = door(&key, 2);
-    let mut liar = Dialler::new(key, Fabric { read, ..fabric() })
+    let mut liar = RdmaDialer::new(key, Fabric { read, ..fabric() })
         .open(door.address(), PATIENCE)
         .expect("a channel");
     // The first word, without which the other end may not speak.

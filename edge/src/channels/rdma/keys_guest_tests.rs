@@ -60,9 +60,9 @@ fn keys_of_a_channel_that_failed_open_nothing_to_the_sessions_others_which_go_on
     for dropped in [false, true] {
         let key = key();
         let (door, delivered) = door(&key, 2);
-        let dialler = Dialler::new(key, fabric());
+        let dialer = RdmaDialer::new(key, fabric());
         let open = || {
-            let mut liar = dialler.open(door.address(), PATIENCE).expect("a channel");
+            let mut liar = dialer.open(door.address(), PATIENCE).expect("a channel");
             liar.turn(None).expect("sent");
             let mut honest = delivered.recv_timeout(PATIENCE).expect("the other end");
             offer_two(&mut *honest);

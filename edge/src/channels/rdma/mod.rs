@@ -21,7 +21,7 @@ mod turn;
 pub use driver::driver;
 
 #[cfg(test)]
-use connect::{Dialler, Fabric};
+use connect::{Fabric, RdmaDialer};
 #[cfg(test)]
 use door::{RdmaDoor, Terms};
 #[cfg(test)]
