@@ -10,7 +10,7 @@ use crate::channels::offers::{Fallback, Need, Offer, Route, Tunnelled};
 use crate::channels::stack::Opener;
 use crate::channels::{Channel, Handle, TcpOptions};
 use crate::mover::BLOCK_LEN;
-use farline_core::transfer::Choice;
+use farline_core::transfer::TransferParams;
 use farline_core::units::{Bytes, Error, Fault};
 use serde::{Serialize, Serializer};
 use std::net::SocketAddr;
@@ -66,7 +66,7 @@ impl DataPath {
 }
 
 /// Open data connections.
-pub(super) struct Dialled {
+pub(super) struct Dialed {
     pub(super) channels: Vec<Box<dyn Channel>>,
     pub(super) path: DataPath,
     /// Whether a stranger on the way can read nothing.
@@ -83,13 +83,13 @@ pub(super) async fn dial(
     copy: &mut Copy<'_>,
     control: &mut Control,
     address: SocketAddr,
-    choice: &Choice,
+    choice: &TransferParams,
     sockets: &TcpOptions,
-) -> Result<Dialled, Error> {
+) -> Result<Dialed, Error> {
     let encrypt = control.data_tls().await?.is_some();
     let keyed = control.agreed_key().await?.is_some();
-    let asked = copy.options.channel.clone().filter(|_| !copy.ledger.gave_up_channel);
-    copy.ledger.tried_channel |= asked.is_some();
+    let asked = copy.options.channel.clone().filter(|_| !copy.stats.gave_up_channel);
+    copy.stats.tried_channel |= asked.is_some();
     let offers = copy.options.drivers.offers(&Need {
         asked: asked.as_ref(),
         encrypt,
@@ -106,9 +106,9 @@ pub(super) async fn dial(
         match by(copy, control, address, &offer, choice, sockets).await {
             Ok(dialled) => {
                 let driver = offer.stack.channel().name;
-                copy.ledger.gave_up_channel |=
+                copy.stats.gave_up_channel |=
                     asked.is_some_and(|asked| asked.channel().name != driver);
-                fallback.notes().into_iter().for_each(|note| copy.ledger.note(note));
+                fallback.notes().into_iter().for_each(|note| copy.stats.note(note));
                 return Ok(dialled);
             }
             Err(error) => fallback.failed(error)?,
@@ -123,15 +123,15 @@ async fn by(
     control: &mut Control,
     address: SocketAddr,
     offer: &Offer,
-    choice: &Choice,
+    choice: &TransferParams,
     sockets: &TcpOptions,
-) -> Result<Dialled, Error> {
+) -> Result<Dialed, Error> {
     let stack = &offer.stack;
     let can = stack.channel().capabilities;
     // Streams are one driver's way to fill a path; connections inside a channel are another's.
     let has_connections = stack.connections(control.rtt()) > 0;
     let streams = match has_connections {
-        true => copy.options.wishes.streams.unwrap_or(1).max(1),
+        true => copy.options.overrides.streams.unwrap_or(1).max(1),
         false => choice.streams,
     };
     let (tunnel, address) = match offer.route {
@@ -164,7 +164,7 @@ async fn by(
         Route::Straight if key.is_some() => PATIENCE + 3 * Duration::from(control.rtt()),
         _ => CONNECT_TIMEOUT,
     };
-    let timeout = control.patience().map_or(timeout, |patience| patience.min(timeout));
+    let timeout = control.idle_timeout().map_or(timeout, |idle_timeout| idle_timeout.min(timeout));
     let channels = if dialer.is_by_offer() {
         by_offers(control, stack.channel().name, address, streams, dialer).await?
     } else {
@@ -178,15 +178,15 @@ async fn by(
         };
         if can.grows && is_keyed {
             let (path, encrypted) = (DataPath::of(offer), stack.is_encrypted());
-            return Ok(Dialled { channels, path, encrypted, opener: Some(opener) });
+            return Ok(Dialed { channels, path, encrypted, opener: Some(opener) });
         }
         channels
     };
     if has_connections {
-        copy.ledger.streams = streams;
+        copy.stats.streams = streams;
     }
     let (path, encrypted) = (DataPath::of(offer), stack.is_encrypted());
-    Ok(Dialled { channels, path, encrypted, opener: None })
+    Ok(Dialed { channels, path, encrypted, opener: None })
 }
 
 /// Opens `count` channels at once.

@@ -1,11 +1,11 @@
 //! How a copy is to be made, how it is asked to end, and what is told of it meanwhile.
 
+use super::connect_options::ConnectOptions;
 use super::existing::Existing;
-use super::reach::Reach;
 use crate::channels::{Registry, Stack};
 use crate::stores::DirectIo;
 use farline_core::profile::Stall;
-use farline_core::transfer::Wishes;
+use farline_core::transfer::UserOverrides;
 use farline_core::units::{Bytes, Error, Fault, Rate, Span};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,11 +16,11 @@ pub struct Options {
     /// Copy folders with all that is in them.
     pub recursive: bool,
     /// How nodes are reached.
-    pub reach: Reach,
+    pub reach: ConnectOptions,
     /// Not faster than this, all channels together.
     pub limit: Option<Rate>,
     /// What the user fixed rather than leave to Farline.
-    pub wishes: Wishes,
+    pub overrides: UserOverrides,
     /// How arrival is checked.
     pub verify: Verify,
     /// Have servers that are not Farline compute checksums, to compare with (CKSM).
@@ -36,7 +36,7 @@ pub struct Options {
     /// The drivers that there are.
     pub drivers: Registry,
     /// How it is asked to end early.
-    pub stop: Stop,
+    pub stop: CancelToken,
     /// How staging is put to the test.
     pub trial: Trial,
 }
@@ -54,9 +54,9 @@ pub struct Trial {
 
 /// Asks a copy that runs to end soon, with what it can go on from made durable.
 #[derive(Clone, Debug, Default)]
-pub struct Stop(Arc<AtomicBool>);
+pub struct CancelToken(Arc<AtomicBool>);
 
-impl Stop {
+impl CancelToken {
     /// Asks.
     pub fn ask(&self) {
         self.0.store(true, Ordering::Relaxed);
@@ -73,7 +73,7 @@ impl Stop {
 
     /// Why the copy ends, if it was asked to.
     pub(super) fn reason(&self) -> Option<Error> {
-        self.0.load(Ordering::Relaxed).then(Stop::error)
+        self.0.load(Ordering::Relaxed).then(CancelToken::error)
     }
 }
 
@@ -91,7 +91,7 @@ pub enum Verify {
 
 /// Where a copy stands, for whoever watches it.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Standing {
+pub struct Progress {
     /// Bytes that have arrived.
     pub bytes: Bytes,
     /// Bytes in all, once known.

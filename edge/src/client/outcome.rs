@@ -4,7 +4,7 @@ use super::dial::DataPath;
 use crate::channels::Channel;
 use crate::channels::Noticed;
 use crate::sys::tcp::TcpInfo;
-use farline_core::transfer::{Choice, Limit, Waits};
+use farline_core::transfer::{Limit, TransferParams, Waits};
 use farline_core::units::{Bytes, Error, Rate, Span};
 use serde::Serialize;
 
@@ -76,7 +76,7 @@ pub struct Outcome {
     /// the source.
     pub skipped: Vec<String>,
     /// Bytes that had arrived, over time.
-    pub samples: Vec<Sample>,
+    pub samples: Vec<ProgressSample>,
 }
 
 /// One thing that was not copied.
@@ -90,7 +90,7 @@ pub struct Failure {
 
 /// A point of the time series.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Sample {
+pub struct ProgressSample {
     /// Seconds since the start.
     pub t: f64,
     /// Payload bytes that had arrived by then: acknowledged by the receiver's kernel when sending,
@@ -100,7 +100,7 @@ pub struct Sample {
 
 /// Everything that the parts of a copy learn, joined into an [`Outcome`] at the end.
 #[derive(Debug, Default)]
-pub(super) struct Ledger {
+pub(super) struct CopyStats {
     pub(super) bytes: u64,
     pub(super) bytes_sent: u64,
     pub(super) files: u64,
@@ -130,7 +130,7 @@ pub(super) struct Ledger {
     /// Time in which data moved.
     pub(super) moving: Span,
     pub(super) sending: bool,
-    pub(super) choice: Option<Choice>,
+    pub(super) choice: Option<TransferParams>,
     /// What limited the other end, by its own word.
     pub(super) limited_there: Option<String>,
     /// Bytes of the staging pool at the end.
@@ -138,10 +138,10 @@ pub(super) struct Ledger {
     pub(super) notes: Vec<String>,
     pub(super) failures: Vec<(Vec<u8>, Error)>,
     pub(super) skipped: Vec<Vec<u8>>,
-    pub(super) samples: Vec<Sample>,
+    pub(super) samples: Vec<ProgressSample>,
 }
 
-impl Ledger {
+impl CopyStats {
     /// Notes what is not as it was asked for: once, however many transfers it is true of.
     pub(super) fn note(&mut self, note: String) {
         if !self.notes.contains(&note) {

@@ -3,15 +3,15 @@
 use super::Shared;
 use super::adapt::Adapt;
 use super::diskless;
-use super::door::Door;
-use super::transfer::Run;
+use super::door::DataListener;
+use super::transfer::RunningTransfer;
 use super::tree::TreeState;
 use crate::channels::Channel;
 use crate::channels::TcpOptions;
 use crate::channels::driver::{Carries, Driver, Listen, Slots};
 use crate::channels::key::Key;
 use crate::channels::tcp::{TcpChannel, check, connect};
-use crate::kernelcc::{self, Held, Wish};
+use crate::kernelcc::{self, CcGuard, CcRequest};
 use crate::mover::{Acceptor, BLOCK_LEN, Integrity, Pace};
 use crate::stores::Diskless;
 use crate::sys::pool::{Slot, pool};
@@ -48,13 +48,13 @@ pub(super) struct DataPlane {
     /// Whether data connections are under TLS: `PROT P`.
     pub(super) private: bool,
     /// In place of `acceptor` once the client gave a key.
-    pub(super) door: Option<Door>,
+    pub(super) door: Option<DataListener>,
     targets: Vec<SocketAddr>,
     pub(super) channels: Vec<Box<dyn Channel>>,
     pub(super) slots: Vec<Slot>,
     pub(super) options: TcpOptions,
     /// The congestion control that was loaded for this session.
-    held: Option<Held>,
+    held: Option<CcGuard>,
     pub(super) tree: TreeState,
     /// How trees are guarded, and where they come from, as the client said.
     pub(super) integrity: Integrity,
@@ -160,7 +160,7 @@ impl DataPlane {
 
     /// The session's door, where channels of `driver` may come in: never in the place of encrypted
     /// ones (V-2).
-    fn door_for(&mut self, driver: &Driver) -> Result<&mut Door, Error> {
+    fn door_for(&mut self, driver: &Driver) -> Result<&mut DataListener, Error> {
         let can = driver.capabilities;
         let is_private = self.private && !can.encrypted && can.carries != Carries::OrderedBytes;
         self.door.as_mut().filter(|_| !is_private).ok_or_else(|| {
@@ -253,7 +253,7 @@ impl DataPlane {
                 };
                 let mut name = value.to_owned();
                 let held = match value.parse::<Algorithm>() {
-                    Ok(_) => Some(kernelcc::obtain(&Wish::new(value)).map_err(cannot)?),
+                    Ok(_) => Some(kernelcc::obtain(&CcRequest::new(value)).map_err(cannot)?),
                     Err(_) => None,
                 };
                 if let Some(held) = &held {
@@ -371,7 +371,7 @@ impl DataPlane {
     }
 
     /// Checked blocks are for trees (clause I-1).
-    pub(super) fn integrity_of(&self, run: &Run<'_>) -> Integrity {
+    pub(super) fn integrity_of(&self, run: &RunningTransfer<'_>) -> Integrity {
         if run.request.module.is_some() { self.integrity } else { Integrity::default() }
     }
 

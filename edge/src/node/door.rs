@@ -1,7 +1,7 @@
 //! Where a session's data connections come in when the client opens them all: each shows the
 //! session's key first.
 //!
-//! Connections come from the session's own data port, or from the control port, where [`Doors`]
+//! Connections come from the session's own data port, or from the control port, where [`DataListeners`]
 //! finds the session by the preamble (K-5); or they are offered over the control connection (V-9).
 
 use crate::channels::Channel;
@@ -23,10 +23,10 @@ const MOST_WAITING: usize = 128;
 
 /// The doors of all sessions of a node.
 #[derive(Default)]
-pub(super) struct Doors(Mutex<HashMap<Token, Weak<Arrivals>>>);
+pub(super) struct DataListeners(Mutex<HashMap<Token, Weak<Arrivals>>>);
 
 /// One session's door.
-pub(super) struct Door {
+pub(super) struct DataListener {
     arrivals: Arc<Arrivals>,
     incoming: mpsc::SyncSender<Option<Box<dyn Channel>>>,
     arrived: Mutex<mpsc::Receiver<Option<Box<dyn Channel>>>>,
@@ -34,29 +34,29 @@ pub(super) struct Door {
     port: Option<Box<dyn Listener>>,
     /// What takes channels that are offered, by the driver's name.
     takers: BTreeMap<&'static str, Box<dyn Taker>>,
-    doors: Arc<Doors>,
+    doors: Arc<DataListeners>,
 }
 
-impl std::fmt::Debug for Doors {
+impl std::fmt::Debug for DataListeners {
     /// Without keys.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Doors")
     }
 }
 
-impl Doors {
+impl DataListeners {
     /// The door of a session whose key is `key`, for connections under `layer` if there is one.
     pub(super) fn open(
-        self: &Arc<Doors>,
+        self: &Arc<DataListeners>,
         key: Key,
         layer: Option<(Arc<Driver>, Arc<ServerConfig>)>,
-    ) -> Door {
+    ) -> DataListener {
         let (incoming, arrived) = mpsc::sync_channel(MOST_WAITING);
         let came = incoming.clone();
         let deliver = Box::new(move |channel| came.try_send(Some(channel)).is_ok());
         let arrivals = Arc::new(Arrivals::new(key, layer, deliver));
         lock(&self.0).insert(arrivals.key().token(), Arc::downgrade(&arrivals));
-        Door {
+        DataListener {
             arrivals,
             incoming,
             arrived: Mutex::new(arrived),
@@ -78,7 +78,7 @@ impl Doors {
     }
 }
 
-impl Door {
+impl DataListener {
     /// What makes channels of the session's connections.
     pub(super) fn arrivals(&self) -> &Arc<Arrivals> {
         &self.arrivals
@@ -131,13 +131,13 @@ impl Door {
     }
 }
 
-impl Drop for Door {
+impl Drop for DataListener {
     fn drop(&mut self) {
         lock(&self.doors.0).remove(&self.arrivals.key().token());
     }
 }
 
-impl Incoming for Door {
+impl Incoming for DataListener {
     fn accept(&self, timeout: Duration) -> Result<Option<Box<dyn Channel>>, Error> {
         match lock(&self.arrived).recv_timeout(timeout) {
             Ok(arrival) => Ok(arrival),

@@ -2,15 +2,16 @@
 
 use crate::interrupt::Signals;
 use crate::output::Output;
-use crate::progress::{Progress, Sample};
+use crate::progress::{ProgressDisplay, Sample};
 use farline::channels::trust::{Fingerprint, Trust};
 use farline::channels::{Registry, Stack};
 use farline::client::{
-    DataPath, Existing, Location, Options, Outcome, Reach, Standing, Stop, Trial, Verify, copy,
+    CancelToken, ConnectOptions, DataPath, Existing, Location, Options, Outcome, Progress, Trial,
+    Verify, copy,
 };
 use farline::stores::DirectIo;
-use farline_core::profile::{Direction, Stall, plan_from};
-use farline_core::transfer::{Limit, Precedent, Wishes};
+use farline_core::profile::{Stall, TrafficDirection, plan_from};
+use farline_core::transfer::{Limit, PriorMeasurement, UserOverrides};
 use farline_core::units::{Bytes, Error, Fault, Rate, Span};
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -143,14 +144,14 @@ pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
         output.leave_stdout_to_data();
     }
     let precedent = precedent(&sources, &destination);
-    let wishes = Wishes {
+    let overrides = UserOverrides {
         streams: args.streams.map(usize::from),
         congestion: args.congestion,
         staging: args.staging,
         precedent,
     };
     let ssh = args.ssh.or_else(|| std::env::var("FARLINE_SSH").ok()).unwrap_or_default();
-    let reach = Reach {
+    let reach = ConnectOptions {
         trust: Trust { authorities: args.tls_ca, fingerprint: args.tls_pin },
         no_encrypt: args.no_encrypt,
         ssh: ssh.split_whitespace().map(str::to_owned).collect(),
@@ -164,11 +165,11 @@ pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
         (false, true) => Existing::KeepSame,
         (false, false) => Existing::Replace,
     };
-    let stop = Stop::default();
+    let stop = CancelToken::default();
     let options = Options {
         recursive: args.recursive,
         limit: args.limit,
-        wishes,
+        overrides,
         reach,
         verify: args.verify.unwrap_or(VerifyHow::Digest).into(),
         trial,
@@ -183,8 +184,8 @@ pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime
         .map_err(|error| Error::new(Fault::Here, "no-runtime", format!("cannot start: {error}")))?;
-    let mut progress = Progress::new(output, "copy");
-    let mut watch = |standing: &Standing| {
+    let mut progress = ProgressDisplay::new(output, "copy");
+    let mut watch = |standing: &Progress| {
         progress.update(&Sample {
             bytes_done: standing.bytes,
             bytes_total: standing.bytes_total,
@@ -207,8 +208,8 @@ pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
         // wait for that.
         tokio::select! {
             result = copying => result,
-            () = tokio::time::sleep(GRACE) => Err(Stop::error()),
-            _ = signals.next() => Err(Stop::error()),
+            () = tokio::time::sleep(GRACE) => Err(CancelToken::error()),
+            _ = signals.next() => Err(CancelToken::error()),
         }
     });
     progress.finish();
@@ -225,20 +226,24 @@ pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
 /// What the stored profile of the path to the one node of a copy says for the way that its data
 /// goes, if there is one: `farline profile NODE` and `farline plan NODE` store it. Of the path
 /// between two nodes nothing is known here.
-fn precedent(sources: &[Location], destination: &Location) -> Option<Precedent> {
+fn precedent(sources: &[Location], destination: &Location) -> Option<PriorMeasurement> {
     let remote = |location: &Location| match location {
         Location::Remote(remote) => Some(remote.clone()),
         _ => None,
     };
     let (node, way) = match (sources.iter().find_map(remote), remote(destination)) {
-        (None, Some(node)) => (node, Direction::Out),
-        (Some(node), None) => (node, Direction::Back),
+        (None, Some(node)) => (node, TrafficDirection::Out),
+        (Some(node), None) => (node, TrafficDirection::Back),
         _ => return None,
     };
     let profile = crate::profile::stored(&node, way)?;
     let plan = plan_from(&profile, None, Some(way), ADVISED_FOR).ok()?;
     let from = format!("the profile of {}", profile.date);
-    Some(Precedent { streams: plan.streams, congestion: plan.congestion.name().to_owned(), from })
+    Some(PriorMeasurement {
+        streams: plan.streams,
+        congestion: plan.congestion.name().to_owned(),
+        from,
+    })
 }
 
 fn report(outcome: &Outcome, verbose: bool, output: &Output) -> Result<(), Error> {

@@ -6,10 +6,10 @@ use super::{RdmaChannel, lockable, shape};
 use crate::channels::key::Key;
 use crate::channels::told;
 use crate::sys::lock::lock;
-use crate::sys::verbs::{Connecting, Domain, Link, Rejected};
+use crate::sys::verbs::{Connecting, Domain, RdmaConnection, Rejected};
 use farline_core::rdma::{
-    Answer, Greeting, MOST_CREDITS, Placement, QueuePair, Refusal, Settings, ack_timeout_exponent,
-    credits_for,
+    EndpointSettings, Greeting, GreetingReply, MOST_CREDITS, Placement, QueuePair, Refusal,
+    ack_timeout_exponent, credits_for,
 };
 use farline_core::units::{Bytes, Error, Fault, Span};
 use std::io;
@@ -107,12 +107,12 @@ impl RdmaDialer {
         let Fabric { slot_len, rtt, elastic, .. } = self.fabric;
         let begin = self.fabric.begin();
         let credits = if elastic { credits_for(rtt, slot_len, begin) } else { begin };
-        let wished = Settings { queue_pairs, credits, placement, connected: true };
+        let wished = EndpointSettings { queue_pairs, credits, placement, connected: true };
         let fit = wished.within(&domain.limits().map_err(failed)?)?;
         let mut settings = fit.lockable(begin, slot_len, &lockable())?;
         let credits = settings.credits;
         let begin = begin.min(credits);
-        let mut link = Link::new(domain, shape(&settings)).map_err(failed)?;
+        let mut link = RdmaConnection::new(domain, shape(&settings)).map_err(failed)?;
         let ack_timeout = ack_timeout_exponent(rtt);
         let mut next = Some(first);
         for on in 0..queue_pairs {
@@ -137,7 +137,7 @@ impl RdmaDialer {
             let answer = link
                 .connect(on, connecting, &greeting.encode(), ack_timeout, timeout)
                 .map_err(failed)?;
-            let answer = Answer::decode(&answer)
+            let answer = GreetingReply::decode(&answer)
                 .filter(|answer| answer.credits <= credits)
                 .ok_or_else(|| {
                     Error::new(

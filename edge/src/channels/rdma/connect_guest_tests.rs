@@ -24,8 +24,9 @@ fn a_peer_of_another_version_is_told_so_and_a_stranger_nothing() {
         let connecting = Connecting::resolve(door.address(), PATIENCE).expect("a way");
         let mtu = connecting.mtu();
         let domain = connecting.domain(None).expect("a domain");
-        let settings = Settings { queue_pairs: 1, credits: 2, placement: own, connected: true };
-        let mut link = Link::new(domain, shape(&settings)).expect("a link");
+        let settings =
+            EndpointSettings { queue_pairs: 1, credits: 2, placement: own, connected: true };
+        let mut link = RdmaConnection::new(domain, shape(&settings)).expect("a link");
         let error =
             link.connect(0, connecting, bytes, 14, PATIENCE).expect_err("nobody wants that");
         let rejected = error.get_ref().and_then(|inner| inner.downcast_ref::<Rejected>());

@@ -1,7 +1,7 @@
 //! The RDMA driver: its options, what it asks of a peer, and the two ways to connect its channels.
 
 use super::connect::{Fabric, RdmaDialer};
-use super::door::{RdmaDoor, Terms};
+use super::door::{RdmaListener, Terms};
 use super::exchange::{Exchange, Offered as OfferedPairs};
 use crate::channels::Channel;
 use crate::channels::driver::{
@@ -121,7 +121,7 @@ impl Transport for Rdma {
         let arrivals = Arc::downgrade(&listen.arrivals);
         let deliver =
             move |channel| arrivals.upgrade().is_some_and(|arrivals| arrivals.deliver(channel));
-        Ok(Box::new(RdmaDoor::open(listen.ip, key, terms(listen.slots), deliver)?))
+        Ok(Box::new(RdmaListener::open(listen.ip, key, terms(listen.slots), deliver)?))
     }
 
     fn taker(&self, key: &Key) -> Option<Box<dyn Taker>> {
@@ -165,9 +165,9 @@ impl OfferedChannel for OfferedPairs {
     }
 }
 
-impl Listener for RdmaDoor {
+impl Listener for RdmaListener {
     fn address(&self) -> SocketAddr {
-        RdmaDoor::address(self)
+        RdmaListener::address(self)
     }
 }
 

@@ -111,10 +111,10 @@ fn a_pool_that_nobody_uses_is_pinned_no_longer() {
 }
 
 /// A link of one queue pair, for what `wanted` leads to.
-fn link(domain: Arc<crate::sys::verbs::Domain>) -> Link {
+fn link(domain: Arc<crate::sys::verbs::Domain>) -> RdmaConnection {
     let placement = Placement::between(domain.is_iwarp(), false);
-    let settings = Settings { queue_pairs: 1, credits: 2, placement, connected: true };
-    Link::new(domain, shape(&settings)).expect("a link")
+    let settings = EndpointSettings { queue_pairs: 1, credits: 2, placement, connected: true };
+    RdmaConnection::new(domain, shape(&settings)).expect("a link")
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Data connections that a node asks for while it sends (`docs/protocol.md`, D-2), opened from this
 //! end beside the transfer.
 
-use super::heard::Heard;
+use super::remote_progress::RemoteProgress;
 use crate::channels::Channel;
 use crate::channels::stack::Opener;
 use crate::mover::Incoming;
@@ -14,9 +14,9 @@ use std::time::{Duration, Instant};
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
 /// Opens what the node asks for and hands it to the receiver as if it had come in.
-pub(super) struct Further {
+pub(super) struct ChannelOpener {
     opener: Opener,
-    heard: Arc<Mutex<Heard>>,
+    heard: Arc<Mutex<RemoteProgress>>,
     /// Connections that were opened or tried, with those of the beginning.
     tried: Mutex<usize>,
     /// More than this the staging pool cannot serve.
@@ -25,17 +25,17 @@ pub(super) struct Further {
     arrived: Mutex<mpsc::Receiver<Option<Box<dyn Channel>>>>,
 }
 
-impl Further {
+impl ChannelOpener {
     /// Opens by `opener` what `heard` tells, beyond the `open` connections that there are and up to
     /// `most`.
     pub(super) fn new(
         opener: Opener,
-        heard: Arc<Mutex<Heard>>,
+        heard: Arc<Mutex<RemoteProgress>>,
         open: usize,
         most: usize,
-    ) -> Further {
+    ) -> ChannelOpener {
         let (arrivals, arrived) = mpsc::channel();
-        Further {
+        ChannelOpener {
             opener,
             heard,
             tried: Mutex::new(open),
@@ -64,7 +64,7 @@ impl Further {
     }
 }
 
-impl Incoming for Further {
+impl Incoming for ChannelOpener {
     fn accept(&self, timeout: Duration) -> Result<Option<Box<dyn Channel>>, Error> {
         let deadline = Instant::now() + timeout;
         loop {
