@@ -2,7 +2,7 @@
 
 use super::dial::DataPath;
 use crate::channels::Channel;
-use crate::channels::Noticed;
+use crate::channels::CompletionStats;
 use crate::sys::tcp::TcpInfo;
 use farline_core::transfer::{Limit, TransferParams, Waits};
 use farline_core::units::{Bytes, Error, Rate, Span};
@@ -63,7 +63,7 @@ pub struct Outcome {
     pub peak_rss_bytes: u64,
     /// Over channels of registered slots, how completions of this end's device were noticed; `null`
     /// otherwise.
-    pub completions: Option<Noticed>,
+    pub completions: Option<CompletionStats>,
     /// What held the transfer back.
     pub limited_by: Limit,
     /// Why these channels, this congestion control, this staging.
@@ -124,7 +124,7 @@ pub(super) struct CopyStats {
     pub(super) first_byte: Option<Span>,
     pub(super) first_data: Option<Span>,
     pub(super) tcp: Vec<TcpInfo>,
-    pub(super) completions: Option<Noticed>,
+    pub(super) completions: Option<CompletionStats>,
     pub(super) store_wait: Span,
     pub(super) network: Span,
     /// Time in which data moved.
