@@ -4,10 +4,10 @@
 //! A machine whose kernel loads no BPF for this user skips these tests, and says so.
 
 use farline::kernelcc::{available, default_control};
-use farline_core::congestion::{Algorithm, Set, theory};
+use farline_core::congestion::{Algorithm, Constants, theory};
 use farline_core::units::Span;
 use farline_lab::controls::{self, Pinned, absent, alone, is_there, turn, until};
-use farline_lab::recovery::{self, Run, TooBusy, Trouble};
+use farline_lab::recovery::{self, RecoveryRun, TooBusy, Trouble};
 use farline_lab::{
     Running, error_of, farline, farline_binary, json_of, node, own_control, succeed,
 };
@@ -319,8 +319,8 @@ enum Shown {
 }
 
 /// Holds a run in the kernel against theory and against the pure machine.
-fn shown(run: &Run, link: &str) -> Shown {
-    let Run { algorithm, set, window, .. } = *run;
+fn shown(run: &RecoveryRun, link: &str) -> Shown {
+    let RecoveryRun { algorithm, set, window, .. } = *run;
     let kernel = match recovery::kernel(run, link) {
         Err(error) if error.is::<TooBusy>() => return Shown::Nothing(error.to_string()),
         Err(error) => return Shown::Wrong(error.to_string()),
@@ -360,7 +360,7 @@ fn shown(run: &Run, link: &str) -> Shown {
 /// Of three runs that count two must follow: a machine that is busy with something else disturbs
 /// one in ways that no figure of the link shows. One that lets none count shows what a loss takes
 /// from the window at least; one that lets some count must not hide behind the others.
-fn must_follow(run: &Run, link: &str) {
+fn must_follow(run: &RecoveryRun, link: &str) {
     let (mut right, mut cuts) = (0, 0);
     let (mut wrong, mut nothing) = (Vec::new(), Vec::new());
     for _ in 0..9 {
@@ -380,18 +380,26 @@ fn must_follow(run: &Run, link: &str) {
     panic!("{right} right, {cuts} with the right cut alone; {wrong:#?}; {nothing:#?}");
 }
 
-fn run(algorithm: Algorithm, window: u32, rtt: Span, losses: &[f64]) -> Run {
+fn run(algorithm: Algorithm, window: u32, rtt: Span, losses: &[f64]) -> RecoveryRun {
     let set = if matches!(algorithm, Algorithm::Cubic | Algorithm::Reno) {
-        Set::Linux
+        Constants::Linux
     } else {
-        Set::Paper
+        Constants::Paper
     };
     let theory =
         theory::recovery(algorithm, set, f64::from(window), rtt).expect("it is driven by loss");
     let spans: Vec<Span> = losses.iter().map(|&part| theory.mul_f64(part)).collect();
     let last = spans.last().copied().unwrap_or_default();
     let patience = last + theory.mul_f64(1.5) + Span::from_millis(800);
-    Run { algorithm, set, window, rtt, mtu: 1500, patience, trouble: Trouble::Losses(spans) }
+    RecoveryRun {
+        algorithm,
+        set,
+        window,
+        rtt,
+        mtu: 1500,
+        patience,
+        trouble: Trouble::Losses(spans),
+    }
 }
 
 #[test]

@@ -6,7 +6,7 @@ use farline::run_dir::name_below;
 use farline_core::profile::Profile;
 use farline_lab::files::text;
 use farline_lab::{
-    Link, Running, alone, error_of_command, farline, farline_binary, json_of, run_dir, succeed,
+    LinkUp, Running, alone, error_of_command, farline, farline_binary, json_of, run_dir, succeed,
 };
 use rustix::process::Signal;
 use serde_json::Value;
@@ -61,7 +61,7 @@ fn quietly(command: &mut Command, document: &Path) -> Value {
 
 /// Profiles over an emulated path of 50 Mbit/s; `None` where this machine makes no link.
 fn measured(seconds: &str, document: &Path, more: &[&str]) -> Option<Command> {
-    drop(Link::up("t-profile", &["custom", "--rtt", "1ms", "--rate", "1M"])?);
+    drop(LinkUp::up("t-profile", &["custom", "--rtt", "1ms", "--rate", "1M"])?);
     let mut command = farline();
     command.args([
         "--json",

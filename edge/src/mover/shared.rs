@@ -7,17 +7,18 @@ use crate::sys::pool::Slot;
 use farline_core::transfer::SlotId;
 use farline_core::units::{Error, Fault};
 use std::net::TcpStream;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::Duration;
 
 /// The slots that no thread holds, by number.
 #[derive(Debug)]
-pub(super) struct Parked(Vec<Option<Slot>>);
+pub(super) struct FreeSlots(Vec<Option<Slot>>);
 
-impl Parked {
-    pub(super) fn new(slots: Vec<Slot>) -> Parked {
-        let mut parked = Parked(Vec::new());
-        parked.grow(slots);
-        parked
+impl FreeSlots {
+    pub(super) fn new(slots: Vec<Slot>) -> FreeSlots {
+        let mut free = FreeSlots(Vec::new());
+        free.grow(slots);
+        free
     }
 
     /// Takes more slots in.
@@ -53,7 +54,13 @@ impl Parked {
 
 /// Breaks a transfer off, from a thread of it that failed or from outside.
 #[derive(Clone, Debug, Default)]
-pub struct Cancel(Arc<Mutex<CancelState>>);
+pub struct Cancel(Arc<Cancelling>);
+
+#[derive(Debug, Default)]
+struct Cancelling {
+    state: Mutex<CancelState>,
+    cancelled: Condvar,
+}
 
 #[derive(Debug, Default)]
 struct CancelState {
@@ -69,8 +76,9 @@ impl Cancel {
 
     /// Breaks every channel. The first reason stands.
     pub fn cancel(&self, reason: Error) {
-        let mut state = lock(&self.0);
+        let mut state = lock(&self.0.state);
         state.reason.get_or_insert(reason);
+        self.0.cancelled.notify_all();
         // Not kept: a peer with a full window in front of it hears of the end only when the last
         // descriptor is closed.
         for handle in state.handles.drain(..) {
@@ -80,12 +88,20 @@ impl Cancel {
 
     /// Why it was cancelled, if it was.
     pub fn reason(&self) -> Option<Error> {
-        lock(&self.0).reason.clone()
+        lock(&self.0.state).reason.clone()
+    }
+
+    /// Waits for `span` at most to be cancelled, and returns why.
+    pub fn wait(&self, span: Duration) -> Option<Error> {
+        let state = lock(&self.0.state);
+        let waited =
+            self.0.cancelled.wait_timeout_while(state, span, |state| state.reason.is_none());
+        waited.unwrap_or_else(PoisonError::into_inner).0.reason.clone()
     }
 
     /// Takes a channel under its wing; one that comes too late is broken at once.
     pub(crate) fn watch(&self, handle: Handle) {
-        let mut state = lock(&self.0);
+        let mut state = lock(&self.0.state);
         match state.reason {
             Some(_) => handle.break_now(),
             None => state.handles.push(handle),
@@ -102,7 +118,7 @@ impl Cancel {
 
     /// Lets the channels go: the transfer is over and they may live on.
     pub(super) fn release(&self) {
-        lock(&self.0).handles.clear();
+        lock(&self.0.state).handles.clear();
     }
 }
 
@@ -112,14 +128,25 @@ mod tests {
     use crate::sys::pool::pool;
 
     #[test]
+    fn whoever_waits_is_told_why_it_was_cancelled() {
+        let cancel = Cancel::new();
+        assert_eq!(cancel.wait(Duration::ZERO), None);
+        let other = cancel.clone();
+        let waiting = std::thread::spawn(move || other.wait(Duration::from_secs(60)));
+        cancel.cancel(Error::new(Fault::You, "aborted", "enough"));
+        let reason = waiting.join().expect("no panic").expect("cancelled");
+        assert_eq!((reason.code, cancel.wait(Duration::ZERO)), ("aborted", Some(reason)));
+    }
+
+    #[test]
     fn a_slot_that_was_lost_costs_itself_alone() {
         let mut slots = pool(4, 1).expect("memory");
         slots.remove(1);
-        let mut parked = Parked::new(slots);
-        assert_eq!(parked.take(SlotId(3)).map(|slot| slot.index()), Ok(3));
+        let mut free = FreeSlots::new(slots);
+        assert_eq!(free.take(SlotId(3)).map(|slot| slot.index()), Ok(3));
         for lost in [1, 4] {
-            assert_eq!(parked.take(SlotId(lost)).expect_err("nobody has it").code, "slot-held");
+            assert_eq!(free.take(SlotId(lost)).expect_err("nobody has it").code, "slot-held");
         }
-        assert_eq!(parked.into_slots().len(), 2);
+        assert_eq!(free.into_slots().len(), 2);
     }
 }
