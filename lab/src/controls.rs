@@ -3,27 +3,47 @@
 
 use crate::{Running, farline, recovery, succeed};
 use farline::kernelcc::available;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::fs::File;
 use std::time::{Duration, Instant};
 
-/// Every command removes what killed processes left, also what a test left to see it removed.
-static TURN: Mutex<()> = Mutex::new(());
+/// A test's turn at the kernel's list, also where two runs of the tests share a machine.
+#[derive(Debug)]
+pub struct Turn(#[expect(dead_code, reason = "held for its lock")] File);
 
-/// Until it is dropped no other test of this program has a turn.
-pub fn alone() -> MutexGuard<'static, ()> {
-    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+/// Until it is dropped nobody else has a turn, and until the test is over no other test of this
+/// program runs: every command removes what killed processes left, also what a test left to see it
+/// removed.
+///
+/// # Panics
+/// When the lock cannot be had.
+pub fn alone() -> Turn {
+    crate::alone();
+    let path = std::env::temp_dir().join("farline-test-controls");
+    // Another user's, in a folder that all share, can be read and locked, but not created.
+    let file = File::open(&path).or_else(|_| File::create(&path)).expect("a lock for all runs");
+    file.lock().expect("nobody keeps it for good");
+    Turn(file)
 }
 
 /// A turn where this kernel loads BPF for this user; else `None`, and why, loudly.
-pub fn turn() -> Option<MutexGuard<'static, ()>> {
+pub fn turn() -> Option<Turn> {
     // First: to find out is to load one, beside which another test's list would change, and what it
     // has killed would be cleared away.
     let turn = alone();
     if let Err(why) = recovery::possible() {
-        eprintln!("SKIPPED: {why}");
+        crate::skip(why);
         return None;
     }
     Some(turn)
+}
+
+/// Two controls that Farline brings and nobody has registered now, so that a copy loads them.
+pub fn absent() -> Option<[&'static str; 2]> {
+    let have = available();
+    let mut absent = ["htcp", "vegas", "bic", "scalable", "highspeed"]
+        .into_iter()
+        .filter(|name| !have.iter().any(|have| have == name));
+    Some([absent.next()?, absent.next()?])
 }
 
 /// Whether the kernel has a control of that name.

@@ -1,7 +1,7 @@
 //! What keeps a test run to itself: a run directory and names that no other run on this machine
 //! uses, also not a Farline that serves beside it.
 
-use crate::farline_binary;
+use crate::{farline_binary, turns};
 use farline::run_dir::VARIABLE;
 use farline_core::units::Rng;
 use std::ffi::OsStr;
@@ -70,6 +70,7 @@ pub fn own_control(name: &str) -> String {
 
 /// A command that runs `program`; a `farline` that comes of it has this run's directory.
 pub fn command(program: impl AsRef<OsStr>) -> Command {
+    turns::enter();
     let mut command = Command::new(program);
     command.env(VARIABLE, run_dir());
     command

@@ -13,20 +13,24 @@ pub mod ordinary;
 pub mod raw;
 pub mod recovery;
 pub mod relay;
+mod skip;
 mod sshd;
 pub mod targets;
 pub mod throughput;
+mod turns;
 
 pub use globus::{globus_server, globus_server_at, globus_server_behind};
 pub use isolation::{command, own_control, own_name, run_dir};
 pub use link::Link;
 pub use namespaces::Namespaces;
 use rustix::process::{Pid, Signal, kill_process};
+pub use skip::skip;
 pub use sshd::Sshd;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
+pub use turns::alone;
 
 /// The `farline` binary built beside the running test or program, or `FARLINE_BIN`.
 ///

@@ -27,7 +27,7 @@ impl Link {
         match said["error"]["code"].as_str() {
             None => Some(Link(name)),
             Some("link-forbidden" | "link-device") => {
-                eprintln!("SKIPPED: this machine does not let us make a link: {said}");
+                crate::skip(format!("this machine does not let us make a link: {said}"));
                 None
             }
             Some(_) => panic!("link up failed: {said}"),

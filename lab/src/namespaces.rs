@@ -22,7 +22,7 @@ impl Namespaces {
             || !works("nft", &["--version"])
             || !works("ip", &["netns", "list"])
         {
-            eprintln!("SKIPPED: {name} needs root, ip and nft");
+            crate::skip(format!("{name} needs root, ip and nft"));
             return None;
         }
         let spaces = Namespaces {

@@ -1,7 +1,7 @@
 //! What the fuzzers feed: one function for each reader of bytes from the network. Each holds laws,
 //! not just "no panic".
 //!
-//! `lab/fuzz/run` feeds them with libFuzzer; `lab/tests/corpus.rs` feeds them the committed corpus
+//! `lab/fuzz/run` feeds them with libFuzzer; `lab/tests/it/corpus.rs` feeds them the committed corpus
 //! and seeded mutations of it.
 
 use farline_core::gridftp::mode_e::{HEADER_LEN, Header};

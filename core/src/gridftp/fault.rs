@@ -42,6 +42,7 @@ const TABLE: &[Row] = &[
     row("no-rdma-path", Fault::There, 425, "NO_RDMA_PATH"),
     row("no-space", Fault::There, 552, "NO_SPACE_LEFT"),
     row("not-a-directory", Fault::You, 550, "NOT_A_DIRECTORY"),
+    row("not-a-file", Fault::You, 553, "NOT_A_FILE"),
     row("path-exists", Fault::You, 553, "PATH_EXISTS"),
     row("path-not-found", Fault::You, 550, "PATH_NOT_FOUND"),
     row("permission-denied", Fault::Refused, 550, "PERMISSION_DENIED"),
@@ -69,6 +70,18 @@ const TABLE: &[Row] = &[
     row("unknown-congestion", Fault::You, 501, "UNKNOWN_CONGESTION"),
     row("unsupported", Fault::There, 504, "UNSUPPORTED"),
 ];
+
+/// The name of `error` in a structured reply.
+pub(super) fn name_of(error: &Error) -> &'static str {
+    TABLE.iter().find(|row| row.slug == error.code).map_or("INTERNAL_ERROR", |row| row.globus)
+}
+
+/// The error at a client that a server calls `name`; one that no table has is the server's own.
+pub(super) fn error_named(name: &str, message: String) -> Error {
+    let row = TABLE.iter().find(|row| row.globus == name);
+    let (fault, slug) = row.map_or((Fault::There, "io"), |row| (row.fault, row.slug));
+    Error::new(fault, slug, message)
+}
 
 /// The reply that tells a client of `error`.
 ///

@@ -99,6 +99,7 @@ mod line;
 mod listing;
 pub mod markers;
 pub mod mode_e;
+pub mod omission;
 mod pathname;
 mod reply;
 pub mod server;

@@ -72,6 +72,11 @@ impl Control {
         self.features.parameters("FARLINE").any(|feature| feature == "CHECK")
     }
 
+    /// Whether the server names what it leaves out of a tree (O-4).
+    pub(super) fn names_omissions(&self) -> bool {
+        self.features.parameters("FARLINE").any(|feature| feature == "OMITTED")
+    }
+
     /// Lets the server change what it sends by itself, or has it tell at least what limits it (D-1,
     /// D-3); answers with the request.
     pub(super) fn adapt(&mut self, channels: bool, congestion: bool) -> Option<u64> {

@@ -255,6 +255,16 @@ impl Copy<'_> {
         self.ledger.limited_there = limited.or(self.ledger.limited_there.take());
     }
 
+    /// Takes over what the other end left out of the tree that it sends (O-4). What is known to have
+    /// failed already is not named twice.
+    pub(super) fn take_left_out(&mut self, control: &Control) {
+        let mut left_out = lock(&control.heard()).take_left_out();
+        for (path, _) in &self.ledger.failures {
+            left_out.remove(path);
+        }
+        self.ledger.failures.extend(left_out);
+    }
+
     /// Runs blocking `work` on a thread of its own and watches it. Meanwhile `control` is served,
     /// and a failure that the server reports there breaks the work off and stands as the reason.
     pub(super) async fn attend<T: Send + 'static>(

@@ -326,6 +326,7 @@ async fn from_farline(
         arrived.insert(range);
     }
     copy.until_done(control, &[manifest]).await?;
+    copy.take_left_out(control);
     let mut passes = Passes::default();
     let (landed, rig) = loop {
         passes.made += 1;
@@ -438,7 +439,15 @@ pub(super) async fn list_tree(
     let mut folders = vec![Vec::new()];
     while let Some(folder) = folders.pop() {
         let at = join(top.strip_suffix(b"/").unwrap_or(top), &folder);
-        for found in control.list(&at).await? {
+        let found = match control.list(&at).await {
+            // The rest of the tree is no worse for it.
+            Err(error) if !folder.is_empty() && error.code == "permission-denied" => {
+                copy.ledger.failures.push((folder, error));
+                continue;
+            }
+            found => found?,
+        };
+        for found in found {
             let name = found.name.name();
             if matches!(found.kind, Kind::CurrentDirectory | Kind::ParentDirectory)
                 || matches!(name, b"" | b"." | b"..")

@@ -2,12 +2,15 @@
 //! use, what it changed.
 
 use crate::stores::Receipts;
-use farline_core::units::ByteRanges;
+use farline_core::gridftp::omission::parse_omission;
+use farline_core::units::{ByteRanges, Error};
 use std::collections::BTreeMap;
 use std::time::Instant;
 
 /// Words about one transfer that are kept.
 const MOST_REMARKS: usize = 100;
+/// Things that are left out of a tree, as many as are kept.
+const MOST_OMISSIONS: usize = 20_000;
 
 /// What the server said that it holds (111), by request and in all; sending threads leave that out.
 #[derive(Debug, Default)]
@@ -23,6 +26,8 @@ pub(super) struct Heard {
     /// What it changed, in words, and what limited it (D-3).
     changed: Vec<String>,
     limited: Option<String>,
+    /// What it left out of the tree that it sends, by path (O-4).
+    left_out: BTreeMap<Vec<u8>, Error>,
 }
 
 impl Heard {
@@ -51,8 +56,19 @@ impl Heard {
         (std::mem::take(&mut self.changed), self.limited.take())
     }
 
+    /// What the server left out of the tree that it sends, since the last call.
+    pub(super) fn take_left_out(&mut self) -> BTreeMap<Vec<u8>, Error> {
+        std::mem::take(&mut self.left_out)
+    }
+
     /// Takes in a 114. What no clause names is no concern of ours.
     pub(super) fn remark(&mut self, text: &str) {
+        if let Some((path, error)) = parse_omission(text) {
+            if self.left_out.len() < MOST_OMISSIONS {
+                self.left_out.insert(path, error);
+            }
+            return;
+        }
         let Some((name, value)) =
             text.strip_prefix("FARLINE ").and_then(|said| said.split_once('='))
         else {

@@ -60,6 +60,9 @@ pub(super) fn agree(
             ("source", blake3::Hash::from_bytes(origin.source).to_hex().to_string())
         }));
     }
+    if control.names_omissions() && origin.is_none() {
+        options.push(("omitted", "named".to_owned()));
+    }
     let option = |(name, value): (&str, String)| {
         Request::Exec(Command::Options(Opts::Farline { name: name.to_owned(), value }))
     };

@@ -209,6 +209,7 @@ async fn as_tree(
     let retrieve =
         ends.sender.request(module(What::Retrieve, &ends.from.path, "manifest", ByteRanges::new()));
     side_by_side(copy, ends, store, retrieve, false).await?;
+    copy.take_left_out(&ends.sender);
     // Y-3: what the receiver holds from before is known now, and the sender is told.
     let held = nameable(lock(&ends.receiver.heard()).all());
     copy.ledger.resumed_bytes += held.total();

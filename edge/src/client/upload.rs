@@ -341,6 +341,12 @@ async fn to_farline(
             rig
         });
         if let Err(error) = &moved
+            && error.code == "source-unreadable"
+        {
+            // The node complained of the digests before this end had closed its books on them.
+            break Err(error.clone());
+        }
+        if let Err(error) = &moved
             && (!integrity.checks || !matches!(error.code, "channel-lost" | "blocks-missing"))
         {
             // The node may wait for data that will not come: no reply of it is worth waiting for.

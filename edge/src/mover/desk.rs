@@ -7,7 +7,8 @@ use crate::sys::pool::Slot;
 use farline_core::transfer::SlotId;
 use farline_core::units::{Error, Fault};
 use std::net::TcpStream;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::Duration;
 
 /// The slots that no thread holds, by number.
 #[derive(Debug)]
@@ -53,7 +54,13 @@ impl Parked {
 
 /// Breaks a transfer off, from a thread of it that failed or from outside.
 #[derive(Clone, Debug, Default)]
-pub struct Cancel(Arc<Mutex<CancelState>>);
+pub struct Cancel(Arc<Cancelling>);
+
+#[derive(Debug, Default)]
+struct Cancelling {
+    state: Mutex<CancelState>,
+    cancelled: Condvar,
+}
 
 #[derive(Debug, Default)]
 struct CancelState {
@@ -69,8 +76,9 @@ impl Cancel {
 
     /// Breaks every channel. The first reason stands.
     pub fn cancel(&self, reason: Error) {
-        let mut state = lock(&self.0);
+        let mut state = lock(&self.0.state);
         state.reason.get_or_insert(reason);
+        self.0.cancelled.notify_all();
         // Not kept: a peer with a full window in front of it hears of the end only when the last
         // descriptor is closed.
         for handle in state.handles.drain(..) {
@@ -80,12 +88,20 @@ impl Cancel {
 
     /// Why it was cancelled, if it was.
     pub fn reason(&self) -> Option<Error> {
-        lock(&self.0).reason.clone()
+        lock(&self.0.state).reason.clone()
+    }
+
+    /// Waits for `span` at most to be cancelled, and returns why.
+    pub fn wait(&self, span: Duration) -> Option<Error> {
+        let state = lock(&self.0.state);
+        let waited =
+            self.0.cancelled.wait_timeout_while(state, span, |state| state.reason.is_none());
+        waited.unwrap_or_else(PoisonError::into_inner).0.reason.clone()
     }
 
     /// Takes a channel under its wing; one that comes too late is broken at once.
     pub(crate) fn watch(&self, handle: Handle) {
-        let mut state = lock(&self.0);
+        let mut state = lock(&self.0.state);
         match state.reason {
             Some(_) => handle.break_now(),
             None => state.handles.push(handle),
@@ -102,7 +118,7 @@ impl Cancel {
 
     /// Lets the channels go: the transfer is over and they may live on.
     pub(super) fn release(&self) {
-        lock(&self.0).handles.clear();
+        lock(&self.0.state).handles.clear();
     }
 }
 
@@ -110,6 +126,17 @@ impl Cancel {
 mod tests {
     use super::*;
     use crate::sys::pool::pool;
+
+    #[test]
+    fn whoever_waits_is_told_why_it_was_cancelled() {
+        let cancel = Cancel::new();
+        assert_eq!(cancel.wait(Duration::ZERO), None);
+        let other = cancel.clone();
+        let waiting = std::thread::spawn(move || other.wait(Duration::from_secs(60)));
+        cancel.cancel(Error::new(Fault::You, "aborted", "enough"));
+        let reason = waiting.join().expect("no panic").expect("cancelled");
+        assert_eq!((reason.code, cancel.wait(Duration::ZERO)), ("aborted", Some(reason)));
+    }
 
     #[test]
     fn a_slot_that_was_lost_costs_itself_alone() {

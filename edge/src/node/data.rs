@@ -67,6 +67,8 @@ pub(super) struct DataPlane {
     by_rdma: bool,
     /// Whether each channel carries what this session sends in ascending order (O-3).
     pub(super) in_order: bool,
+    /// Whether the client is told what is left out of a tree (O-4).
+    pub(super) names_omissions: bool,
     /// What may change by itself of what this session sends.
     pub(super) adapt: Adapt,
 }
@@ -94,6 +96,7 @@ impl DataPlane {
             pace: None,
             by_rdma: false,
             in_order: false,
+            names_omissions: false,
             adapt: Adapt::default(),
         }
     }
@@ -297,6 +300,7 @@ impl DataPlane {
                 self.adapt = Adapt::parse(value)?;
                 Ok(())
             }
+            "omitted" => set(&mut self.names_omissions, value, "named"),
             "limit" => {
                 self.pace = Pace::parse(value)?.map(Arc::new);
                 Ok(())

@@ -9,6 +9,7 @@ use super::{Shared, adapt, diskless, tree};
 use crate::channels::key::PREAMBLE_LEN;
 use crate::mover::{Cancel, TREE_MODULE};
 use crate::prober::{MODULE, feature};
+use farline_core::gridftp::omission;
 use farline_core::gridftp::server::{
     Answer, Ask, Input, Logins, Output, Rights, ServerConfig, ServerSession,
 };
@@ -145,7 +146,9 @@ fn rules(shared: &Shared, arrival: &Arrival) -> ServerConfig {
             [tree::FEATURE, tree::CHECK_FEATURE, tree::ZEROS_FEATURE, adapt::FEATURE]
                 .map(str::to_owned)
                 .to_vec(),
-            ["FARLINE KEY", "FARLINE LIMIT", "FARLINE ORDER"].map(str::to_owned).to_vec(),
+            ["FARLINE KEY", "FARLINE LIMIT", omission::FEATURE, "FARLINE ORDER"]
+                .map(str::to_owned)
+                .to_vec(),
             shared
                 .config
                 .third_party

@@ -8,12 +8,17 @@ use crate::channels::ordered::ByteStream;
 use crate::channels::tls;
 use crate::mover::BLOCK_LEN;
 use crate::stores::{Sink, Source};
+use crate::sys::tcp::tcp_info;
 use farline_core::transfer::Layout;
 use farline_core::units::{Error, Fault};
 use std::io;
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
+/// How long after the end of the data, and two round trips, the control connection may still bring the
+/// news that the client is gone or wants no more. A client that dies closes both connections within
+/// one system call of each other; on a network their last packets may change places.
+const SECOND_THOUGHTS: Duration = Duration::from_millis(100);
 /// How long the client may take to connect.
 const ACCEPT_TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -26,7 +31,7 @@ pub(super) fn send(
     run: &Run<'_>,
 ) -> Result<u64, Error> {
     run.reporter.started(false);
-    let mut stream = open(plane, run)?;
+    let (mut stream, _) = open(plane, run)?;
     let mut buffer = vec![0; BLOCK_LEN];
     let mut sent = 0;
     for index in 0..layout.block_count() {
@@ -57,15 +62,21 @@ pub(super) fn send(
     Ok(sent)
 }
 
-/// Receives one file to the end of the connection; answers with its length.
+/// Receives one file to the end of the connection; returns its length.
+///
+/// The end of a connection says nothing of why it ended. The data is whole only if the session lived
+/// on and nobody cancelled, or if ALLO announced as many bytes as came (docs/protocol.md, X-1).
+///
+/// # Errors
+/// When the connection breaks, or the reason for which the transfer was cancelled.
 pub(super) fn receive(plane: &mut DataPlane, sink: &dyn Sink, run: &Run<'_>) -> Result<u64, Error> {
     run.reporter.started(false);
-    let mut stream = open(plane, run)?;
+    let (mut stream, rtt) = open(plane, run)?;
     let mut buffer = vec![0; BLOCK_LEN];
     let mut at = 0;
     loop {
         let read = match stream.read(&mut buffer) {
-            Ok(0) => return Ok(at),
+            Ok(0) => break,
             Ok(read) => read,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
             Err(error) => return Err(broken(run, &error)),
@@ -74,19 +85,25 @@ pub(super) fn receive(plane: &mut DataPlane, sink: &dyn Sink, run: &Run<'_>) -> 
         run.tally.add_bytes(read);
         at += read as u64;
     }
+    let patience = match run.request.size {
+        Some(size) if size == at => Duration::ZERO,
+        _ => SECOND_THOUGHTS + rtt * 2,
+    };
+    run.cancel.wait(patience).map_or(Ok(at), Err)
 }
 
 /// The transfer's one connection: accepted or made, as was arranged, under TLS if that was (P-3). A
-/// listener serves one transfer.
-fn open(plane: &mut DataPlane, run: &Run<'_>) -> Result<Box<dyn ByteStream>, Error> {
+/// listener serves one transfer. With it comes the round-trip time that its handshake saw.
+fn open(plane: &mut DataPlane, run: &Run<'_>) -> Result<(Box<dyn ByteStream>, Duration), Error> {
     let stream = connection(plane, run)?;
+    let rtt = tcp_info(&stream).map_or(Duration::ZERO, |info| info.rtt.into());
     run.cancel.watch_stream(&stream)?;
     match plane.tls() {
-        None => Ok(Box::new(stream)),
+        None => Ok((Box::new(stream), rtt)),
         Some(config) => {
             let secured = tls::accept(stream, config, HANDSHAKE_TIMEOUT)
                 .map_err(|error| broken(run, &error))?;
-            Ok(Box::new(secured))
+            Ok((Box::new(secured), rtt))
         }
     }
 }

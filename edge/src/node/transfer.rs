@@ -12,8 +12,11 @@ use crate::mover::{
     receive, send,
 };
 use crate::prober::MODULE;
-use crate::stores::{BytesSource, PosixSink, PosixSource, Sink, Source, storage_error};
+use crate::stores::{
+    BytesSource, PosixSink, PosixSource, Sink, Source, WalkProblem, storage_error,
+};
 use crate::sys::lock::lock;
+use farline_core::gridftp::omission::omission_line;
 use farline_core::gridftp::server::{Action, TransferRequest};
 use farline_core::gridftp::{Entry, Kind, ListFormat, Mode};
 use farline_core::transfer::{Digests, Layout, Marks};
@@ -23,6 +26,8 @@ use std::time::{Duration, Instant};
 
 /// Channels that one transfer may use.
 const MOST_CHANNELS: usize = 64;
+/// What is left out of a tree is named as far as this, so that the control channel keeps moving.
+const MOST_OMISSIONS: usize = 10_000;
 
 impl DataPlane {
     /// Runs one transfer; answers with its payload bytes.
@@ -425,6 +430,18 @@ impl Run<'_> {
             look,
             work,
         )
+    }
+
+    /// Names to the client what is left out of the tree (O-4): a lot of it by its number.
+    pub(super) fn left_out(&self, problems: &[WalkProblem]) {
+        for WalkProblem { path, error } in problems.iter().take(MOST_OMISSIONS) {
+            self.reporter.remark(omission_line(path, error));
+        }
+        if let Some(more) = problems.len().checked_sub(MOST_OMISSIONS).filter(|&more| more > 0) {
+            let message = format!("{more} more, which the node does not name");
+            let error = Error::new(Fault::There, "source-unreadable", message);
+            self.reporter.remark(omission_line(b"", &error));
+        }
     }
 
     /// Runs `work` that lands what came, and says now and then that it is at it: on a slow disk it

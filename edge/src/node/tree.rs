@@ -14,7 +14,7 @@ use super::files::{Files, beneath};
 use super::transfer::{Run, blocks_missing};
 use crate::mover::{Audit, BLOCK_LEN, MANIFEST_LIMIT, TREE_MODULE};
 use crate::stores::{
-    BytesSink, Held, Landing, MemorySource, PosixSink, PosixSource, Source, look, walk,
+    BytesSink, Held, Landing, MemorySource, PosixSink, PosixSource, Source, WalkProblem, look, walk,
 };
 use farline_core::gridftp::Kind;
 use farline_core::transfer::journal::Origin;
@@ -193,9 +193,9 @@ pub(super) fn retrieve(plane: &mut DataPlane, phase: Phase, run: &Run<'_>) -> Re
     match phase {
         Phase::Manifest => {
             plane.tree().outgoing = None;
-            let entries = match plane.store_kind() {
+            let (entries, left_out) = match plane.store_kind() {
                 None => listed(plane, run)?,
-                Some(store) => vec![store.entry(b"")?],
+                Some(store) => (vec![store.entry(b"")?], Vec::new()),
             };
             let text = manifest_lines(&entries);
             let layout = Arc::new(Layout::new(entries, BLOCK_LEN));
@@ -216,6 +216,9 @@ pub(super) fn retrieve(plane: &mut DataPlane, phase: Phase, run: &Run<'_>) -> Re
                 Audit::without_digests(&layout)
             };
             let len = plane.send_bytes(text, run)?;
+            if plane.names_omissions {
+                run.left_out(&left_out);
+            }
             // What was pipelined behind a manifest that did not go has nothing to send, and says so
             // at once (I-7).
             plane.tree().outgoing = Some(Outgoing { layout, source, audit, whole: true });
@@ -242,14 +245,13 @@ pub(super) fn retrieve(plane: &mut DataPlane, phase: Phase, run: &Run<'_>) -> Re
     }
 }
 
-/// The entries of the file or directory that the client asks for.
-fn listed(plane: &DataPlane, run: &Run<'_>) -> Result<Vec<Entry>, Error> {
+/// The entries of the file or directory that the client asks for, and what is left out of them.
+fn listed(plane: &DataPlane, run: &Run<'_>) -> Result<(Vec<Entry>, Vec<WalkProblem>), Error> {
     let root = &plane.shared.root;
     let start = beneath(&run.request.path);
     match Files::new(root, false).look(&run.request.path)?.kind {
-        // What cannot be read shows as missing from the manifest: the node's own log names it.
-        Kind::Directory => Ok(walk(root, start)?.0),
-        Kind::File | Kind::Symlink => Ok(vec![look(root, start, b"")?]),
+        Kind::Directory => walk(root, start),
+        Kind::File | Kind::Symlink => Ok((vec![look(root, start, b"")?], Vec::new())),
         _ => Err(Error::new(Fault::You, "unsupported", "this is neither file nor directory")),
     }
 }

@@ -28,7 +28,7 @@ pub(crate) fn check(root: &Path) -> Result<Vec<String>> {
     let mut found = Vec::new();
     for (file, test) in named_tests(&document) {
         let source =
-            fs::read_to_string(root.join(format!("lab/tests/{file}.rs"))).unwrap_or_default();
+            fs::read_to_string(root.join(format!("lab/tests/it/{file}.rs"))).unwrap_or_default();
         if !source.contains(&format!("\nfn {test}() {{")) {
             found.push(format!("{TABLE}: there is no test `{file}::{test}`"));
         }

@@ -1,7 +1,7 @@
 //! What comes about instead where the other end, the path or this host cannot do what was wished
 //! for, and the line that says so.
 
-use crate::ends::{
+use super::ends::{
     MIB, add_device, assert_same, by_tcp_instead, copy, device, far_node, ip, is_iwarp, notes,
     plant, wire,
 };

@@ -1,20 +1,19 @@
 //! `farline profile` and `plan` as a user has them: modelled, measured over real links, broken off,
-//! and compared.
+//! and compared. Measurements run one at a time: their links have one name, and two would
+//! measure each other.
 
 use farline_core::profile::Profile;
 use farline_lab::files::text;
-use farline_lab::{Link, Running, error_of_command, farline, farline_binary, json_of, succeed};
+use farline_lab::{
+    Link, Running, alone, error_of_command, farline, farline_binary, json_of, succeed,
+};
 use rustix::process::Signal;
 use serde_json::Value;
 use std::fs;
 use std::io::{Read, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::sync::Mutex;
 use std::time::{Duration, Instant};
-
-/// Every profile's link has the same name: one profile at a time.
-static ONE: Mutex<()> = Mutex::new(());
 
 /// The error that `command` must end with.
 fn error_of(command: &mut Command) -> Value {
@@ -40,10 +39,10 @@ fn valid(cell: &Value) -> Option<&Value> {
     let all = cell["repetitions"].as_array().expect("repetitions");
     let one = all.iter().find(|one| one["invalid"].is_null());
     if one.is_none() {
-        eprintln!(
-            "SKIPPED: this machine was too busy to measure {}: {}",
+        farline_lab::skip(format!(
+            "this machine was too busy to measure {}: {}",
             cell["cell"], all[0]["invalid"]
-        );
+        ));
     }
     one
 }
@@ -226,7 +225,7 @@ fn a_model_is_written_compared_and_planned_from() {
 
 #[test]
 fn a_measured_profile_has_what_both_ends_saw_and_a_window_limits_it() {
-    let _one = ONE.lock();
+    alone();
     let dir = tempfile::tempdir().expect("a folder");
     let document = dir.path().join("p.json");
     let more = ["--streams", "1,3", "--window", "64KiB,1MiB", "--repetitions", "1"];
@@ -272,7 +271,7 @@ fn a_measured_profile_has_what_both_ends_saw_and_a_window_limits_it() {
 
 #[test]
 fn a_send_buffer_holds_a_stream_back_and_messages_of_any_size_arrive() {
-    let _one = ONE.lock();
+    alone();
     let dir = tempfile::tempdir().expect("a folder");
     let more = ["--buffer", "16KiB,2MiB", "--message", "700B,1MiB", "--repetitions", "1"];
     let Some(mut command) = measured("3", &dir.path().join("p.json"), &more) else { return };
@@ -304,7 +303,7 @@ fn a_send_buffer_holds_a_stream_back_and_messages_of_any_size_arrive() {
 
 #[test]
 fn data_goes_the_other_way_and_both_ways_at_once() {
-    let _one = ONE.lock();
+    alone();
     let dir = tempfile::tempdir().expect("a folder");
     let Some(mut command) = measured(
         "3",
@@ -334,7 +333,7 @@ fn data_goes_the_other_way_and_both_ways_at_once() {
 
 #[test]
 fn a_mover_is_measured_from_memory_and_from_a_file_that_stalls() {
-    let _one = ONE.lock();
+    alone();
     let dir = tempfile::tempdir().expect("a folder");
     let staging = ["--staging", "8MiB", "--store", "memory,file", "--order", "synchronous"];
     let Some(mut command) = measured(
@@ -372,7 +371,7 @@ fn a_mover_is_measured_from_memory_and_from_a_file_that_stalls() {
 
 #[test]
 fn a_mover_is_measured_over_tcp_and_over_tls_and_rdma_says_where_it_is_measured() {
-    let _one = ONE.lock();
+    alone();
     let dir = tempfile::tempdir().expect("a folder");
     let more =
         ["--channel", "tcp,tls", "--staging", "8MiB", "--streams", "2", "--repetitions", "1"];
@@ -437,7 +436,7 @@ fn link_is(name: &str, up: bool) {
 
 #[test]
 fn a_killed_profile_goes_on_and_one_whose_path_dies_keeps_what_it_has() {
-    let _one = ONE.lock();
+    alone();
     let dir = tempfile::tempdir().expect("a folder");
     let document = dir.path().join("p.json");
     let more = ["--streams", "1,2", "--repetitions", "2"];
@@ -499,7 +498,7 @@ fn a_killed_profile_goes_on_and_one_whose_path_dies_keeps_what_it_has() {
 
 #[test]
 fn a_killed_profile_whose_page_alone_was_asked_for_goes_on_too() {
-    let _one = ONE.lock();
+    alone();
     let dir = tempfile::tempdir().expect("a folder");
     let page = dir.path().join("p.html");
     let Some(mut command) = measured("2", &page, &["--repetitions", "40"]) else { return };
@@ -514,7 +513,7 @@ fn a_killed_profile_whose_page_alone_was_asked_for_goes_on_too() {
 
 #[test]
 fn a_full_disk_is_found_before_a_repetition_runs() {
-    let _one = ONE.lock();
+    alone();
     let dir = tempfile::tempdir().expect("a folder");
     let small = ["-t", "tmpfs", "-o", "size=64k", "tmpfs", text(dir.path())];
     if !Command::new("mount")
@@ -523,7 +522,7 @@ fn a_full_disk_is_found_before_a_repetition_runs() {
         .status()
         .is_ok_and(|status| status.success())
     {
-        eprintln!("SKIPPED: only root can mount a small disk");
+        farline_lab::skip("only root can mount a small disk");
         return;
     }
     let mounted = Mounted(dir.path());
@@ -541,7 +540,7 @@ fn a_full_disk_is_found_before_a_repetition_runs() {
 
 #[test]
 fn a_disk_that_fills_up_in_the_middle_costs_no_finished_repetition() {
-    let _one = ONE.lock();
+    alone();
     let dir = tempfile::tempdir().expect("a folder");
     let small = ["-t", "tmpfs", "-o", "size=8m", "tmpfs", text(dir.path())];
     if !Command::new("mount")
@@ -550,7 +549,7 @@ fn a_disk_that_fills_up_in_the_middle_costs_no_finished_repetition() {
         .status()
         .is_ok_and(|status| status.success())
     {
-        eprintln!("SKIPPED: only root can mount a small disk");
+        farline_lab::skip("only root can mount a small disk");
         return;
     }
     let mounted = Mounted(dir.path());
@@ -597,13 +596,13 @@ impl Drop for Mounted<'_> {
 
 #[test]
 fn an_ordinary_user_measures_and_is_told_what_takes_a_privilege() {
-    let _one = ONE.lock();
+    alone();
     let dir = tempfile::Builder::new().prefix("farline-nobody").tempdir().expect("a folder");
     if measured("2", &dir.path().join("q.json"), &[]).is_none() {
         return;
     }
     if !rustix::process::geteuid().is_root() {
-        eprintln!("SKIPPED: only root can run a command as nobody");
+        farline_lab::skip("only root can run a command as nobody");
         return;
     }
     let (binary, document) = (dir.path().join("farline"), dir.path().join("p.json"));

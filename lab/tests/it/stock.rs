@@ -334,7 +334,7 @@ impl Outage {
     fn new(name: &'static str) -> Option<Outage> {
         let link = Link::up(name, &["custom", "--rtt", "10ms", "--rate", "400M"])?;
         if !link.exec("b", &["nft", "list", "ruleset"]).status.success() {
-            eprintln!("SKIPPED: there is no nft on this machine, or it may not be used");
+            farline_lab::skip("there is no nft on this machine, or it may not be used");
             return None;
         }
         let (server, url) = globus_server_behind(&link);

@@ -40,7 +40,7 @@ fn what_cannot_be_measured_is_refused_with_what_to_do_instead() {
 fn without_a_device_a_measurement_says_so_and_how_to_make_one() {
     if std::fs::read_dir("/sys/class/infiniband").is_ok_and(|mut devices| devices.next().is_some())
     {
-        eprintln!("skipped: this host has an RDMA device");
+        farline_lab::skip("this host has an RDMA device");
         return;
     }
     let (error, exit) = error_of(&["profile", "--channel", "rdma"]);

@@ -82,7 +82,7 @@ fn a_link_delays_packets_of_both_families_by_its_rtt_and_accounts_for_them() {
 #[test]
 fn tcp_crosses_a_lossy_link_and_the_losses_are_counted_by_cause() {
     if Command::new("iperf3").arg("--version").output().is_err() {
-        eprintln!("SKIPPED: iperf3 is not installed");
+        farline_lab::skip("iperf3 is not installed");
         return;
     }
     let options = ["custom", "--rtt", "4ms", "--rate", "200M", "--loss", "0.03"];
@@ -261,9 +261,9 @@ fn an_ordinary_user_can_run_a_command_over_a_link() {
         .expect("unshare runs");
     let said = text(&run.stderr);
     if said.contains("making a user namespace") || said.contains("making a TUN device") {
-        eprintln!(
-            "SKIPPED: this machine gives ordinary users no namespaces or no TUN device: {said}"
-        );
+        farline_lab::skip(format!(
+            "this machine gives ordinary users no namespaces or no TUN device: {said}"
+        ));
         return;
     }
     assert!(run.status.success(), "{}\n{said}", text(&run.stdout));

@@ -1,7 +1,7 @@
 //! Two RDMA devices with a wire between them, a node at the far one, and copies whose blocks verbs
 //! must have carried.
 
-use crate::tap::{Pair, Tap};
+use super::tap::{Pair, Tap};
 use farline_lab::files::random;
 use farline_lab::{Running, announced, farline, json_of, succeed};
 use serde_json::Value;

@@ -39,7 +39,7 @@ fn wait_for_data(folder: &Path) {
 /// allow that.
 fn with_mounts(script: &str) -> Option<Command> {
     if !rustix::process::geteuid().is_root() {
-        eprintln!("SKIPPED: a mount of its own needs root");
+        farline_lab::skip("a mount of its own needs root");
         return None;
     }
     let mut command = farline_lab::command("unshare");
@@ -163,7 +163,7 @@ fn a_read_only_destination_is_said() {
 #[test]
 fn a_source_that_may_not_be_read_is_said() {
     if !rustix::process::geteuid().is_root() {
-        eprintln!("SKIPPED: only root can run a command as nobody");
+        farline_lab::skip("only root can run a command as nobody");
         return;
     }
     let dir = tempfile::Builder::new().prefix("farline-nobody").tempdir().expect("a folder");

@@ -6,7 +6,7 @@
 use farline::kernelcc::{available, default_control};
 use farline_core::congestion::{Algorithm, Set, theory};
 use farline_core::units::Span;
-use farline_lab::controls::{self, Pinned, alone, is_there, turn, until};
+use farline_lab::controls::{self, Pinned, absent, alone, is_there, turn, until};
 use farline_lab::recovery::{self, Run, TooBusy, Trouble};
 use farline_lab::{
     Running, error_of, farline, farline_binary, json_of, node, own_control, succeed,
@@ -108,7 +108,7 @@ fn without_privilege_the_missing_capability_is_named() {
     let fl_cap: &str = &own_control("cap");
     let _turn = alone();
     if !rustix::process::geteuid().is_root() {
-        eprintln!("SKIPPED: only root can give up capabilities one by one");
+        farline_lab::skip("only root can give up capabilities one by one");
         return;
     }
     let folder = tempfile::Builder::new().prefix("farline-nobody").tempdir().expect("a folder");
@@ -135,7 +135,7 @@ fn without_privilege_the_missing_capability_is_named() {
             .expect("setpriv runs");
         let said = String::from_utf8_lossy(&output.stderr);
         if said.contains("setpriv") {
-            eprintln!("SKIPPED: this setpriv does not know the capabilities: {said}");
+            farline_lab::skip(format!("this setpriv does not know the capabilities: {said}"));
             return;
         }
         assert!(
@@ -252,10 +252,10 @@ fn a_flow_keeps_the_control_that_is_unloaded_under_it_and_a_default_is_not_taken
 #[test]
 fn a_copy_loads_what_it_needs_at_the_end_that_sends_and_gives_it_back() {
     let Some(_turn) = turn() else { return };
-    if is_there("htcp") {
-        eprintln!("SKIPPED: this kernel has htcp, so nothing would be loaded");
+    let Some([control, _]) = absent() else {
+        farline_lab::skip("this kernel has the controls that this would load");
         return;
-    }
+    };
     let (near, far) =
         (tempfile::tempdir().expect("a folder"), tempfile::tempdir().expect("a folder"));
     std::fs::write(near.path().join("file"), vec![7; 3 << 20]).expect("written");
@@ -266,10 +266,11 @@ fn a_copy_loads_what_it_needs_at_the_end_that_sends_and_gives_it_back() {
         (format!("{url}/there"), format!("{}/back", near.path().display())),
     ];
     for (from, to) in copies {
-        let outcome = json_of(farline().args(["--json", "cp", "--congestion", "htcp", &from, &to]));
-        assert_eq!(outcome["congestion"], "htcp", "{outcome}");
+        let outcome =
+            json_of(farline().args(["--json", "cp", "--congestion", control, &from, &to]));
+        assert_eq!(outcome["congestion"], control, "{outcome}");
         assert_eq!(outcome["notes"].as_array().map(Vec::len), Some(0), "{outcome}");
-        until("htcp", false);
+        until(control, false);
     }
     let error = error_of(&[
         "cp",
@@ -291,12 +292,13 @@ fn a_copy_loads_what_it_needs_at_the_end_that_sends_and_gives_it_back() {
     command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(&binary);
     let said = succeed(
         command
-            .args(["cp", "--congestion", "htcp"])
+            .args(["cp", "--congestion", control])
             .arg(open.path().join("file"))
             .arg(format!("{url}/of-nobody")),
     );
     assert_eq!(
-        said.matches("without htcp: loading a congestion control needs CAP_BPF").count(),
+        said.matches(&format!("without {control}: loading a congestion control needs CAP_BPF"))
+            .count(),
         1,
         "{said}"
     );
@@ -355,7 +357,10 @@ fn must_follow(run: &Run, link: &str) {
         }
     }
     assert!(wrong.is_empty(), "only {right} right beside: {wrong:#?}");
-    eprintln!("SKIPPED: in six runs this machine was too busy to measure {}", run.algorithm);
+    farline_lab::skip(format!(
+        "in six runs this machine was too busy to measure {}",
+        run.algorithm
+    ));
 }
 
 fn run(algorithm: Algorithm, window: u32, rtt: Span, losses: &[f64]) -> Run {

@@ -4,7 +4,7 @@
 //! A machine whose kernel loads no BPF for this user skips these tests, and says so.
 
 use farline::kernelcc::available;
-use farline_lab::controls::{Pinned, holding, is_there, turn, until};
+use farline_lab::controls::{Pinned, absent, holding, is_there, turn, until};
 use farline_lab::{
     Running, error_of, error_of_command, farline, farline_binary, globus_server, json_of, node,
     own_control, run_dir, succeed,
@@ -154,12 +154,12 @@ fn a_run_directory_closed_to_others_says_nothing_false_and_is_opened() {
 #[test]
 fn a_name_that_another_process_holds_is_not_taken_for_the_kernels() {
     let Some(_turn) = turn() else { return };
-    if is_there("vegas") || is_there("htcp") {
-        eprintln!("SKIPPED: this kernel has the controls that this would load");
+    let Some([held_name, copied]) = absent() else {
+        farline_lab::skip("this kernel has the controls that this would load");
         return;
-    }
-    let (held, _) = holding(&["vegas", "--set", "paper"]);
-    let (error, code) = error_of(&["cc", "load", "vegas", "--set", "linux"]);
+    };
+    let (held, _) = holding(&[held_name, "--set", "paper"]);
+    let (error, code) = error_of(&["cc", "load", held_name, "--set", "linux"]);
     assert_eq!((error["code"].as_str(), code), (Some("congestion-taken"), 2), "{error}");
     assert!(
         error["message"]
@@ -167,10 +167,10 @@ fn a_name_that_another_process_holds_is_not_taken_for_the_kernels() {
             .is_some_and(|text| text.contains(&format!("process {}", held.0.id()))),
         "{error}"
     );
-    let said = succeed(farline().args(["cc", "load", "vegas"]));
+    let said = succeed(farline().args(["cc", "load", held_name]));
     assert!(said.contains("Farline has it registered already"), "{said}");
     drop(held);
-    until("vegas", false);
+    until(held_name, false);
 
     // Two copies at a time: the end of the first takes nothing from the second.
     let dir = tempfile::tempdir().expect("a folder");
@@ -179,16 +179,18 @@ fn a_name_that_another_process_holds_is_not_taken_for_the_kernels() {
     let copy = |to: &str| {
         let mut command = farline();
         command
-            .args(["--json", "-q", "cp", "--congestion", "htcp", "-"])
+            .args(["--json", "-q", "cp", "--congestion", copied, "-"])
             .arg(format!("{url}/{to}"));
         Running(command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("farline runs"))
     };
     let mut first = copy("first");
-    until("htcp", true);
+    until(copied, true);
     let mut second = copy("second");
     let deadline = Instant::now() + Duration::from_secs(30);
     let own = loop {
-        if let Some(own) = available().into_iter().find(|name| name.starts_with("htcp_")) {
+        if let Some(own) =
+            available().into_iter().find(|name| name.starts_with(&format!("{copied:.4}_")))
+        {
             break own;
         }
         assert!(Instant::now() < deadline, "the second copy has no control of its own");
@@ -204,10 +206,10 @@ fn a_name_that_another_process_holds_is_not_taken_for_the_kernels() {
     let first = outcome(&mut first);
     assert_eq!(
         (first["congestion"].as_str(), first["notes"].as_array().map(Vec::len)),
-        (Some("htcp"), Some(0)),
+        (Some(copied), Some(0)),
         "{first}"
     );
-    until("htcp", false);
+    until(copied, false);
     assert!(is_there(&own), "the end of the first took it from the second");
     let second = outcome(&mut second);
     assert_eq!(
@@ -472,10 +474,10 @@ fn a_traces_lines_come_as_asked_from_the_source_that_is_named() {
 #[test]
 fn a_copy_tells_the_end_that_sends_which_control_was_asked_for_or_says_that_it_did_not() {
     let Some(_turn) = turn() else { return };
-    if is_there("htcp") {
-        eprintln!("SKIPPED: this kernel has htcp, so nothing would be loaded");
+    let Some([control, _]) = absent() else {
+        farline_lab::skip("this kernel has the controls that this would load");
         return;
-    }
+    };
     let dir = tempfile::tempdir().expect("a folder");
     let (a, b) = (dir.path().join("a"), dir.path().join("b"));
     for folder in [&a, &b] {
@@ -490,13 +492,13 @@ fn a_copy_tells_the_end_that_sends_which_control_was_asked_for_or_says_that_it_d
     };
     // From node to node.
     let (file, copy) = there("copy");
-    let outcome = copied("htcp", &file, &copy);
+    let outcome = copied(control, &file, &copy);
     assert_eq!(
         (outcome["congestion"].as_str(), outcome["notes"].as_array().map(Vec::len)),
-        (Some("htcp"), Some(0)),
+        (Some(control), Some(0)),
         "{outcome}"
     );
-    until("htcp", false);
+    until(control, false);
     // A word that nobody knows is a mistake in each direction, before anything moves.
     let here = dir.path().join("here");
     let here = here.to_str().expect("text");
@@ -521,19 +523,23 @@ fn a_copy_tells_the_end_that_sends_which_control_was_asked_for_or_says_that_it_d
         .args(["--json", "serve", "--anonymous", "read", "--listen", "127.0.0.1:0", "--root"])
         .arg(nobody.0.path());
     let (_serves, poor) = farline_lab::announced(&mut serve);
-    let outcome = copied("htcp", &format!("{poor}/file"), here);
+    let outcome = copied(control, &format!("{poor}/file"), here);
     let note = outcome["notes"][0].as_str().unwrap_or_default();
     assert!(
-        note.contains("without htcp") && note.contains("needs CAP_BPF and CAP_PERFMON"),
+        note.contains(&format!("without {control}"))
+            && note.contains("needs CAP_BPF and CAP_PERFMON"),
         "{outcome}"
     );
     // A stock server cannot be told: that is said, in both ways in which it sends.
     let (_stock, stock) = globus_server();
     let file = a.join("file");
     for to in [here.to_owned(), format!("{to}/of-stock")] {
-        let outcome = copied("htcp", &format!("{stock}{}", file.display()), &to);
+        let outcome = copied(control, &format!("{stock}{}", file.display()), &to);
         let note = outcome["notes"].to_string();
-        assert!(note.contains("without htcp") && note.contains("no Farline node"), "{outcome}");
+        assert!(
+            note.contains(&format!("without {control}")) && note.contains("no Farline node"),
+            "{outcome}"
+        );
         let (error, code) =
             error_of(&["cp", "--congestion", "tahoe", &format!("{stock}{}", file.display()), &to]);
         assert_eq!((error["code"].as_str(), code), (Some("unknown-congestion"), 2), "{error}");

@@ -47,9 +47,9 @@ fn tried(browser: &Path, page: &Path, state: &Path, width: u32) -> Value {
 #[test]
 fn a_reader_turns_surfaces_and_zooms_charts_together() {
     let Some(browser) = browser() else {
-        eprintln!(
-            "SKIPPED: there is no Chromium on this machine: nobody tried whether a page's \
-             surfaces turn and its charts zoom"
+        farline_lab::skip(
+            "there is no Chromium on this machine: nobody tried whether a page's \
+             surfaces turn and its charts zoom",
         );
         return;
     };

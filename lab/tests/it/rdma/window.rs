@@ -1,7 +1,7 @@
 //! What a copy has on its way and at the devices: a window that grows where memory may be locked,
 //! and queue pairs that go with it.
 
-use crate::ends::{
+use super::ends::{
     CALM, End, MIB, SlowCopy, assert_same, by_verbs, far_node, is_iwarp, is_running, weather, wire,
 };
 use farline_lab::{farline, succeed};

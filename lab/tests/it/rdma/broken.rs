@@ -1,7 +1,7 @@
 //! What a copy does when the path dies, the interface goes down, a process is killed or a device is
 //! removed, and how it goes on.
 
-use crate::ends::{
+use super::ends::{
     CALM, End, MIB, Proof, SlowCopy, add_device, assert_same, far_node, ip, is_iwarp, is_running,
     weather,
 };
@@ -122,13 +122,13 @@ fn a_killed_copy_goes_on_by_rdma_where_it_stopped() {
 #[ignore = "needs two RDMA devices: make lab"]
 fn a_device_that_is_removed_is_named_and_the_copy_goes_on_without_it() {
     if is_iwarp() {
-        eprintln!("skipped: soft-iWARP's device stays until nobody uses it");
+        farline_lab::skip("soft-iWARP's device stays until nobody uses it");
         return;
     }
     if std::env::var_os("GUEST_KIND").is_some_and(|kind| kind == "uml") {
         // Built in, verbs come to the device after rdma_cm, and the last that came is asked to
         // leave first: it waits for programs, which nobody has told yet.
-        eprintln!("skipped: this kernel's device stays until nobody uses it");
+        farline_lab::skip("this kernel's device stays until nobody uses it");
         return;
     }
     let mut copy = begun(&["--timeout", "30"]);

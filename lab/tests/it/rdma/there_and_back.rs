@@ -1,7 +1,7 @@
 //! Files go there and back: over any number of queue pairs, written and read, connected either way,
 //! in any weather.
 
-use crate::ends::{
+use super::ends::{
     CALM, Carried, End, MIB, assert_same, by_tcp_instead, copy, far_node, ip, is_iwarp, plant,
     weather, wire,
 };
@@ -205,7 +205,7 @@ fn over_163_ms_blocks_are_not_sent_again_because_their_acknowledgement_is_late()
 fn without_rdma_cm_a_file_goes_there_and_back_too_and_ends_of_different_mtu_use_the_smaller_packet()
 {
     if is_iwarp() {
-        eprintln!("skipped: iWARP is connected by rdma_cm alone, and its packets are TCP's");
+        farline_lab::skip("iWARP is connected by rdma_cm alone, and its packets are TCP's");
         return;
     }
     let ways =
@@ -217,7 +217,7 @@ fn without_rdma_cm_a_file_goes_there_and_back_too_and_ends_of_different_mtu_use_
 #[ignore = "needs two RDMA devices: make lab"]
 fn iwarp_is_connected_by_rdma_cm_alone_and_finds_out_what_the_path_takes() {
     if !is_iwarp() {
-        eprintln!("skipped: these devices are soft-RoCE");
+        farline_lab::skip("these devices are soft-RoCE");
         return;
     }
     wire();

@@ -195,7 +195,7 @@ fn curl_and_lftp_list_get_put_and_resume() {
 #[test]
 fn ipv6_works_as_ipv4_does() {
     if TcpListener::bind("[::1]:0").is_err() {
-        eprintln!("SKIPPED: this machine has no IPv6 loopback");
+        farline_lab::skip("this machine has no IPv6 loopback");
         return;
     }
     let dir = tempfile::tempdir().expect("a folder");

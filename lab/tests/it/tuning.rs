@@ -1,15 +1,8 @@
-//! A copy that changes its own means while it runs, over a real link.
+//! A copy that changes its own means while it runs, over a real link. One at a time: what the sender
+//! sees of a path is late where links share two cores, and lateness looks like a queue.
 
-use farline_lab::Link;
+use farline_lab::{Link, alone};
 use serde_json::Value;
-use std::sync::{Mutex, MutexGuard, PoisonError};
-
-/// One copy at a time: what the sender sees of a path is late where links share two cores, and
-/// lateness looks like a queue.
-fn alone() -> MutexGuard<'static, ()> {
-    static ONE: Mutex<()> = Mutex::new(());
-    ONE.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// The document of a copy over `link`, with `more` arguments, that must succeed.
 fn copied(link: &Link, more: &[&str], from: &str, to: &str) -> Value {
@@ -36,10 +29,10 @@ fn losses_without_congestion_lead_to_bbr_whichever_way_data_goes() {
     let offered = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control")
         .unwrap_or_default();
     if !["bbr", "cubic"].iter().all(|name| offered.split_whitespace().any(|offer| offer == *name)) {
-        eprintln!("SKIPPED: this kernel has not both cubic and bbr ({})", offered.trim());
+        farline_lab::skip(format!("this kernel has not both cubic and bbr ({})", offered.trim()));
         return;
     }
-    let _alone = alone();
+    alone();
     // So lossy that CUBIC stays far below the rate and what the machine can do: no queue, whatever
     // else runs.
     let Some(link) =
@@ -61,7 +54,7 @@ fn losses_without_congestion_lead_to_bbr_whichever_way_data_goes() {
 /// further channels open, from this end whichever way data goes.
 #[test]
 fn windows_that_the_path_outgrows_get_more_channels_whichever_way_data_goes() {
-    let _alone = alone();
+    alone();
     let Some(link) = Link::up("t-windows", &["custom", "--rtt", "40ms", "--rate", "1G"]) else {
         return;
     };
@@ -96,7 +89,7 @@ fn windows_that_the_path_outgrows_get_more_channels_whichever_way_data_goes() {
 /// enough or at its bound; one that the user fixed stays.
 #[test]
 fn a_source_that_stalls_gets_a_larger_pool_within_its_bound() {
-    let _alone = alone();
+    alone();
     let Some(link) = Link::up("t-pool", &["custom", "--rtt", "20ms", "--rate", "1G"]) else {
         return;
     };

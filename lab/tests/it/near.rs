@@ -14,14 +14,14 @@ fn a_near_copy_does_not_pace_and_says_why() {
     let offered = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control")
         .unwrap_or_default();
     if !["bbr", "cubic"].iter().all(|name| offered.split_whitespace().any(|offer| offer == *name)) {
-        eprintln!("SKIPPED: this kernel has not both cubic and bbr ({})", offered.trim());
+        farline_lab::skip(format!("this kernel has not both cubic and bbr ({})", offered.trim()));
         return;
     }
     let Some(spaces) = Namespaces::pair("near") else { return };
     // A namespace's default may only be what the whole machine lets everybody use.
     let bbr = ["-qw", "net.ipv4.tcp_congestion_control=bbr"];
     if !spaces.run_here(Path::new("sysctl")).args(bbr).status().is_ok_and(|set| set.success()) {
-        eprintln!("SKIPPED: this machine lets no namespace have bbr as its default");
+        farline_lab::skip("this machine lets no namespace have bbr as its default");
         return;
     }
     let root = tempfile::tempdir().expect("a folder");

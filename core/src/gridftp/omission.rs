@@ -1,0 +1,97 @@
+//! What a sender left out of a tree, as one line to its client: `FARLINE omitted=NAME PATH WORDS`
+//! (docs/protocol.md, O-4).
+//!
+//! NAME is the error's name of the table of replies, PATH is below the tree and percent-encoded, WORDS
+//! go to the end of the line.
+
+use super::fault;
+use crate::units::Error;
+
+/// The FEAT line of a server that names what it leaves out.
+pub const FEATURE: &str = "FARLINE OMITTED";
+/// What such a line begins with.
+const PREFIX: &str = "FARLINE omitted=";
+
+/// The line that says that `path` is left out because of `error`.
+pub fn omission_line(path: &[u8], error: &Error) -> String {
+    let words = error.message.replace(|c: char| c.is_control(), " ");
+    format!("{PREFIX}{} {} {words}", fault::name_of(error), encoded(path))
+}
+
+/// The path and the reason, as a client tells it, or nothing when `line` is no such line.
+pub fn parse_omission(line: &str) -> Option<(Vec<u8>, Error)> {
+    let (name, rest) = line.strip_prefix(PREFIX)?.split_once(' ')?;
+    let (path, words) = rest.split_once(' ')?;
+    let words: String = words.chars().filter(|c| !c.is_control()).collect();
+    Some((decoded(path)?, fault::error_named(name, format!("the other end left it out: {words}"))))
+}
+
+fn encoded(path: &[u8]) -> String {
+    path.iter()
+        .map(|&byte| match byte {
+            b'!'..=b'~' if byte != b'%' => char::from(byte).to_string(),
+            _ => format!("%{byte:02X}"),
+        })
+        .collect()
+}
+
+fn decoded(text: &str) -> Option<Vec<u8>> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let [first, tail @ ..] = rest {
+        rest = tail;
+        if *first != b'%' {
+            bytes.push(*first);
+            continue;
+        }
+        let digits = std::str::from_utf8(rest.get(..2)?).ok()?;
+        bytes.push(u8::from_str_radix(digits, 16).ok()?);
+        rest = &rest[2..];
+    }
+    Some(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::units::Fault;
+    use proptest::prelude::*;
+
+    #[test]
+    fn a_nodes_own_fault_is_the_other_ends_at_its_client() {
+        let error = Error::new(Fault::Here, "permission-denied", "list a: Permission denied");
+        let (path, back) = parse_omission(&omission_line(b"a", &error)).expect("our own line");
+        assert_eq!(
+            (&path[..], back.code, back.fault),
+            (&b"a"[..], "permission-denied", Fault::Refused)
+        );
+        assert!(back.message.ends_with("list a: Permission denied"), "{back}");
+        let fifo = Error::new(Fault::You, "not-a-file", "f is a FIFO, not a file");
+        let back = parse_omission(&omission_line(b"f", &fifo)).expect("our own line").1;
+        assert_eq!((back.code, back.fault), ("not-a-file", Fault::You));
+    }
+
+    #[test]
+    fn a_name_of_a_later_version_is_an_error_of_the_other_end() {
+        let (path, error) =
+            parse_omission("FARLINE omitted=QUARANTINED a%20b why").expect("a line");
+        assert_eq!((&path[..], error.code, error.fault), (&b"a b"[..], "io", Fault::There));
+        assert_eq!(parse_omission("FARLINE changed=x y z"), None);
+        assert_eq!(parse_omission("FARLINE omitted=IO %4 why"), None);
+    }
+
+    proptest! {
+        #[test]
+        fn any_path_survives(path in prop::collection::vec(1u8.., 0..40), words in ".{0,40}") {
+            let error = Error::new(Fault::Here, "storage", words);
+            let line = omission_line(&path, &error);
+            prop_assert!(!line.contains(['\r', '\n']));
+            prop_assert_eq!(parse_omission(&line).expect("our own line").0, path);
+        }
+
+        #[test]
+        fn any_line_is_safe(line in "FARLINE omitted=.{0,60}") {
+            let _ = parse_omission(&line);
+        }
+    }
+}

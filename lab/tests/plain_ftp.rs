@@ -1,0 +1,142 @@
+//! Uploads by plain FTP that are broken off: whatever ends them, the file that was there stays.
+
+use farline_lab::files::{names, random};
+use farline_lab::raw::RawClient;
+use farline_lab::{Running, node, succeed, wait_for};
+use std::io::Write;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+const OLD: &[u8] = b"the good file";
+
+/// A node with one good file `f`, and its URL.
+fn node_with_a_good_file(root: &Path, more: &[&str]) -> (Running, String) {
+    std::fs::create_dir_all(root).expect("a folder");
+    std::fs::write(root.join("f"), OLD).expect("written");
+    node(root, "write", more)
+}
+
+/// That the good file stays, and in the end stands alone.
+fn the_good_file_stays(root: &Path, what: &str) {
+    wait_for("the node to be done", || names(root) == ["f"]);
+    assert_eq!(std::fs::read(root.join("f")).expect("there"), OLD, "{what}");
+}
+
+/// Whether part of an upload lies next to the good file.
+fn has_begun(root: &Path) -> bool {
+    std::fs::read_dir(root).expect("a folder").count() > 1
+}
+
+#[test]
+fn curl_that_runs_out_of_time_replaces_nothing() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let (root, big) = (dir.path().join("root"), dir.path().join("big"));
+    std::fs::write(&big, random(1, 100 << 20)).expect("written");
+    let (_node, url) = node_with_a_good_file(&root, &[]);
+    for _ in 0..3 {
+        let output = Command::new("curl")
+            .args(["-sS", "--max-time", "1", "--limit-rate", "40M", "-T"])
+            .arg(&big)
+            .arg(format!("{url}/f"))
+            .output()
+            .expect("curl runs");
+        assert_eq!(output.status.code(), Some(28), "{}", String::from_utf8_lossy(&output.stderr));
+        // What would land does so once the node is done with what came.
+        std::thread::sleep(Duration::from_millis(300));
+        the_good_file_stays(&root, "curl --max-time");
+    }
+}
+
+#[test]
+fn a_client_that_is_killed_replaces_nothing() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let (root, big) = (dir.path().join("root"), dir.path().join("big"));
+    std::fs::write(&big, random(2, 100 << 20)).expect("written");
+    let (_node, url) = node_with_a_good_file(&root, &[]);
+    for round in 0..20u64 {
+        let mut curl = Command::new("curl")
+            .args(["-sS", "--limit-rate", "40M", "-T"])
+            .arg(&big)
+            .arg(format!("{url}/f"))
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("curl runs");
+        wait_for("the upload to begin", || has_begun(&root));
+        std::thread::sleep(Duration::from_millis(round * 7));
+        curl.kill().expect("it runs");
+        curl.wait().expect("it ended");
+        std::thread::sleep(Duration::from_millis(150));
+        the_good_file_stays(&root, &format!("kill {round}"));
+    }
+}
+
+#[test]
+fn an_aborted_upload_is_answered_with_426_and_lands_nowhere() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let root = dir.path().join("root");
+    let (_node, url) = node_with_a_good_file(&root, &[]);
+    for data_first in [false, true] {
+        let mut client = RawClient::open(&url);
+        assert!(client.ask("MODE S").starts_with('2'));
+        let mut data = client.passive();
+        client.say("STOR f");
+        data.write_all(&[7; 300_000]).expect("written");
+        wait_for("the upload to begin", || has_begun(&root));
+        if data_first {
+            drop(data);
+            client.say("ABOR");
+        } else {
+            client.say("ABOR");
+            drop(data);
+        }
+        let reply = client.final_reply();
+        assert!(reply.starts_with("426"), "data closed first: {data_first}: {reply}");
+        let reply = client.final_reply();
+        assert!(reply.starts_with("226"), "{reply}");
+        the_good_file_stays(&root, "ABOR");
+    }
+}
+
+#[test]
+fn a_client_that_falls_silent_replaces_nothing() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let root = dir.path().join("root");
+    let (_node, url) = node_with_a_good_file(&root, &["--timeout", "1"]);
+    let mut client = RawClient::open(&url);
+    assert!(client.ask("MODE S").starts_with('2'));
+    let mut data = client.passive();
+    client.say("STOR f");
+    data.write_all(&[7; 300_000]).expect("written");
+    wait_for("the upload to begin", || has_begun(&root));
+    let reply = client.final_reply();
+    assert!(reply.starts_with('4'), "{reply}");
+    the_good_file_stays(&root, "silence");
+}
+
+#[test]
+fn fewer_bytes_than_announced_land_nowhere() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let root = dir.path().join("root");
+    let (_node, url) = node_with_a_good_file(&root, &[]);
+    let mut client = RawClient::open(&url);
+    assert!(client.ask("MODE S").starts_with('2'));
+    assert!(client.ask("ALLO 400000").starts_with('2'));
+    let mut data = client.passive();
+    client.say("STOR f");
+    data.write_all(&[7; 300_000]).expect("written");
+    drop(data);
+    let reply = client.final_reply();
+    assert!(reply.starts_with('4'), "{reply}");
+    the_good_file_stays(&root, "ALLO");
+}
+
+#[test]
+fn an_upload_to_its_end_replaces_the_file() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let (root, new) = (dir.path().join("root"), dir.path().join("new"));
+    std::fs::write(&new, random(3, 3 << 20)).expect("written");
+    let (_node, url) = node_with_a_good_file(&root, &[]);
+    succeed(Command::new("curl").args(["-sS", "-T"]).arg(&new).arg(format!("{url}/f")));
+    assert!(farline_lab::files::same(&new, &root.join("f")), "what curl stored differs");
+}
