@@ -1,6 +1,7 @@
 //! An ordinary user for tests about permissions: the one who runs them, or another where root does.
 
 use crate::{Running, announced, farline_binary};
+use farline::run_dir::VARIABLE;
 use std::os::unix::fs::{PermissionsExt, chown, lchown};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -64,10 +65,10 @@ impl Ordinary {
 
     /// A command that runs `farline` as the user.
     pub fn farline(&self) -> Command {
-        let mut command = Command::new(&self.binary);
-        // The shell's folder may be one that the user may not enter.
+        let mut command = crate::command(&self.binary);
+        // The folder of the test run may be one that the user may not enter, or not write to.
         command.current_dir(self.path()).env("HOME", self.path());
-        command.env_remove("XDG_STATE_HOME");
+        command.env(VARIABLE, self.path().join("run")).env_remove("XDG_STATE_HOME");
         if self.is_other {
             // Without root's groups too: `Command::uid` drops them.
             command.uid(NOBODY).gid(NOBODY);

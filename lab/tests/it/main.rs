@@ -16,6 +16,7 @@ mod interrupt;
 mod limit;
 mod link;
 mod near;
+mod ordinary;
 mod page;
 mod partials;
 mod pipes;
