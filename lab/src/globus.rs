@@ -1,6 +1,6 @@
 //! The server of the Globus project, as tests run it.
 
-use crate::{Link, Running};
+use crate::{LinkUp, Running};
 use std::net::{TcpListener, TcpStream};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -21,7 +21,7 @@ pub fn globus_server() -> (Running, String) {
 ///
 /// # Panics
 /// When it does not listen.
-pub fn globus_server_behind(link: &Link) -> (Running, String) {
+pub fn globus_server_behind(link: &LinkUp) -> (Running, String) {
     let mut command = link.command("b", "globus-gridftp-server");
     command.args([
         "-aa",

@@ -21,7 +21,7 @@ mod turns;
 
 pub use globus::{globus_server, globus_server_at, globus_server_behind};
 pub use isolation::{command, own_control, own_name, run_dir};
-pub use link::Link;
+pub use link::LinkUp;
 pub use namespaces::Namespaces;
 use rustix::process::{Pid, Signal, kill_process};
 pub use skip::skip;

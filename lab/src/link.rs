@@ -7,15 +7,15 @@ use std::process::{Command, Output};
 
 /// A link, by its name; its sides are `a` and `b`.
 #[derive(Debug)]
-pub struct Link(String);
+pub struct LinkUp(String);
 
-impl Link {
+impl LinkUp {
     /// Brings up a link of this run's own, called something like `name`, or returns `None`, loudly,
     /// where namespaces cannot be made.
     ///
     /// # Panics
     /// When it fails for another reason.
-    pub fn up(name: &str, arguments: &[&str]) -> Option<Link> {
+    pub fn up(name: &str, arguments: &[&str]) -> Option<LinkUp> {
         let name = own_name(name);
         let output = farline()
             .args(["--json", "link", "up", "--name", &name])
@@ -25,7 +25,7 @@ impl Link {
         let said: Value = serde_json::from_slice(&output.stdout)
             .unwrap_or_else(|error| panic!("{error}: {output:?}"));
         match said["error"]["code"].as_str() {
-            None => Some(Link(name)),
+            None => Some(LinkUp(name)),
             Some("link-forbidden" | "link-device") => {
                 crate::skip(format!("this machine does not let us make a link: {said}"));
                 None
@@ -72,7 +72,7 @@ impl Link {
     }
 }
 
-impl Drop for Link {
+impl Drop for LinkUp {
     fn drop(&mut self) {
         // Down already is as good.
         let _ = farline().args(["link", "down", &self.0]).output();

@@ -2,10 +2,10 @@
 //! over the same path: in the guest of `lab/guest`, whose kernel has both.
 
 use crate::netem::Netem;
-use crate::recovery::{Sample, evaluate};
+use crate::recovery::{WindowSample, evaluate};
 use anyhow::{Context, Result, anyhow, ensure};
-use farline::kernelcc::{Held, Source, Wish, obtain};
-use farline_core::congestion::{Algorithm, Set};
+use farline::kernelcc::{CcGuard, CcOrigin, CcRequest, obtain};
+use farline_core::congestion::{Algorithm, Constants};
 use farline_core::profile::statistics::Summary;
 use farline_core::units::Span;
 use std::ops::ControlFlow;
@@ -113,14 +113,15 @@ pub const FLOWS: (usize, usize) = (5, 30);
 /// # Errors
 /// When this kernel has no such module, or a flow did not what it was to do.
 pub fn pair(algorithm: Algorithm, measure: Measure) -> Result<Pair> {
-    let module = held(&Wish::new(algorithm.name()))?;
+    let module = held(&CcRequest::new(algorithm.name()))?;
     ensure!(
-        module.source != Source::Bpf,
+        module.source != CcOrigin::Bpf,
         "this kernel has no module of {algorithm}: lab/guest has"
     );
     let name = Some(format!("{}_linux", &algorithm.name()[..3]));
-    let ours = held(&Wish { set: Some(Set::Linux), name, ..Wish::new(algorithm.name()) })?;
-    ensure!(ours.source == Source::Bpf, "{} is the kernel's", ours.name);
+    let ours =
+        held(&CcRequest { set: Some(Constants::Linux), name, ..CcRequest::new(algorithm.name()) })?;
+    ensure!(ours.source == CcOrigin::Bpf, "{} is the kernel's", ours.name);
     let path = Netem::new("fl-mod", RTT);
     if measure == Measure::Recovery {
         path.hold(window(algorithm))?;
@@ -140,7 +141,7 @@ pub fn pair(algorithm: Algorithm, measure: Measure) -> Result<Pair> {
     Ok(pair)
 }
 
-fn held(wish: &Wish) -> Result<Held> {
+fn held(wish: &CcRequest) -> Result<CcGuard> {
     obtain(wish).map_err(|error| anyhow!("{error}"))
 }
 
@@ -148,7 +149,7 @@ fn recovery(path: &Netem, window: u32, control: &str) -> Result<f64> {
     // Slow start has sent twice the window when it ends, and the flow stands for several rounds.
     path.lose(8 * window, 1_000_000);
     let window = f64::from(window);
-    let mut samples: Vec<Sample> = Vec::new();
+    let mut samples: Vec<WindowSample> = Vec::new();
     let recovery = path.flow(control, |sample, _| {
         samples.push(sample.into());
         match evaluate(&samples, window, 0.0, 0.0) {

@@ -6,7 +6,7 @@
 
 use crate::succeed;
 use anyhow::{Context, Result, anyhow};
-use farline::kernelcc::{Sample, Trace};
+use farline::kernelcc::{FlowSample, Trace};
 use farline_core::units::Span;
 use rustix::net::sockopt::{set_socket_linger, set_tcp_congestion};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
@@ -171,7 +171,7 @@ impl Netem {
     pub(crate) fn flow<T: Send>(
         &self,
         control: &str,
-        mut look: impl FnMut(&Sample, u64) -> ControlFlow<T> + Send,
+        mut look: impl FnMut(&FlowSample, u64) -> ControlFlow<T> + Send,
     ) -> Result<T> {
         let (received, over) = (&AtomicU64::new(0), &AtomicBool::new(false));
         let far = move |listener: TcpListener| {

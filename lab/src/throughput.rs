@@ -5,8 +5,8 @@ use crate::recovery::flow::{Ends, Subject, quiet, retry, until_registered};
 use crate::recovery::link::{Up, inexact};
 use crate::{Running, farline, succeed};
 use anyhow::{Context, Result, anyhow};
-use farline_core::congestion::sim::{Scenario, Simulation};
-use farline_core::congestion::{Algorithm, Set, Start};
+use farline_core::congestion::sim::{FlowScenario, Simulation};
+use farline_core::congestion::{Algorithm, Constants, Start};
 use farline_core::units::{Rate, Span};
 use farline_core::wan::{Direction, Path};
 use serde_json::Value;
@@ -16,7 +16,7 @@ const QUEUE: &str = "1bdp";
 
 /// What of flows is measured: so many seconds, after so many that do not count.
 #[derive(Clone, Copy, Debug)]
-pub struct Spell {
+pub struct Window {
     /// Seconds in which flows may come to terms.
     pub skipped: u32,
     /// Seconds that count.
@@ -43,7 +43,7 @@ pub fn over_link(
     path: &str,
     rate: Rate,
     groups: &[(Subject, u32)],
-    spell: Spell,
+    spell: Window,
 ) -> Result<Throughput> {
     let rate = format!("{}bit/s", rate.as_bps());
     let link = Up::new(
@@ -59,7 +59,7 @@ pub fn over_link(
 ///
 /// # Errors
 /// When a flow failed.
-pub fn over(ends: &dyn Ends, groups: &[(Subject, u32)], spell: Spell) -> Result<Vec<Rate>> {
+pub fn over(ends: &dyn Ends, groups: &[(Subject, u32)], spell: Window) -> Result<Vec<Rate>> {
     let (_, peer) = ends.route();
     let mut held = Vec::new();
     let mut clients = Vec::new();
@@ -106,13 +106,13 @@ pub fn over(ends: &dyn Ends, groups: &[(Subject, u32)], spell: Spell) -> Result<
 pub fn simulated(
     path: &str,
     rate: Rate,
-    flows: &[(Algorithm, Set, Span)],
-    spell: Spell,
+    flows: &[(Algorithm, Constants, Span)],
+    spell: Window,
 ) -> Result<Vec<Rate>> {
     let settings = Path::named(path)
         .and_then(|path| path.settings(Some(rate), None))
         .map_err(|error| anyhow!("{error}"))?;
-    let scenario = Scenario {
+    let scenario = FlowScenario {
         // As long as QUEUE says.
         direction: Direction { queue: settings.bandwidth_delay_product(), ..settings.a_to_b },
         changes: Vec::new(),
@@ -147,12 +147,12 @@ pub fn simulated(
 pub fn simulated_shares(
     path: &str,
     rate: Rate,
-    ours: (Algorithm, Set),
-    spell: Spell,
+    ours: (Algorithm, Constants),
+    spell: Window,
 ) -> Result<[f64; 3]> {
     let apart = Span::from_millis(100);
     let share = |(late, early)| {
-        let flows = [(ours.0, ours.1, late), (Algorithm::Cubic, Set::Linux, early)];
+        let flows = [(ours.0, ours.1, late), (Algorithm::Cubic, Constants::Linux, early)];
         simulated(path, rate, &flows, spell).map(|rates| share_of(&rates))
     };
     Ok([share((apart, Span::ZERO))?, share((Span::ZERO, Span::ZERO))?, share((Span::ZERO, apart))?])

@@ -42,7 +42,7 @@ pub enum Algorithm {
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
 #[serde(rename_all = "lowercase")]
-pub enum Set {
+pub enum Constants {
     /// Those of Linux's module of the same name.
     #[default]
     Linux,
@@ -113,7 +113,7 @@ impl Algorithm {
 
     /// A control for a flow that begins as `start` says; `seed` serves those that draw lots (BBR's
     /// first phase).
-    pub fn control(self, set: Set, start: Start, seed: &Rng) -> Box<dyn Control> {
+    pub fn control(self, set: Constants, start: Start, seed: &Rng) -> Box<dyn Control> {
         match self {
             Algorithm::Bbr => Box::new(Bbr::new(start, seed)),
             Algorithm::Bic => Box::new(LossBased::new(start, Bic::new(set))),
@@ -149,21 +149,21 @@ impl FromStr for Algorithm {
     }
 }
 
-impl fmt::Display for Set {
+impl fmt::Display for Constants {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Set::Linux => "linux",
-            Set::Paper => "paper",
+            Constants::Linux => "linux",
+            Constants::Paper => "paper",
         })
     }
 }
 
-impl FromStr for Set {
+impl FromStr for Constants {
     type Err = Error;
-    fn from_str(text: &str) -> Result<Set, Error> {
+    fn from_str(text: &str) -> Result<Constants, Error> {
         match text {
-            "linux" => Ok(Set::Linux),
-            "paper" => Ok(Set::Paper),
+            "linux" => Ok(Constants::Linux),
+            "paper" => Ok(Constants::Paper),
             _ => Err(Error::new(
                 Fault::You,
                 "congestion-set",

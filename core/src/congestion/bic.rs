@@ -1,8 +1,8 @@
 //! BIC: a binary search for the window at which the last loss came (Xu, Harfoush, Rhee, INFOCOM
 //! 2004).
 
-use super::algorithm::Set;
-use super::loss_based::{Law, Window};
+use super::algorithm::Constants;
+use super::loss_based::{Window, WindowAlgorithm};
 use super::reno;
 use crate::units::{Span, Time};
 
@@ -11,7 +11,7 @@ const LOW_WINDOW: f64 = 14.0;
 
 /// The constants of BIC.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Constants {
+pub(super) struct BicConstants {
     /// The most packets added in a round: Smax.
     pub(super) most: f64,
     /// The search ends when a step would be smaller: Smin.
@@ -22,22 +22,24 @@ pub(super) struct Constants {
     pub(super) divisor: f64,
 }
 
-pub(super) const fn constants(set: Set) -> Constants {
+pub(super) const fn constants(set: Constants) -> BicConstants {
     match set {
         // Section IV and the simulations of section V: Smax 32, Smin 0.01, beta 0.125; a target
         // half-way to the maximum.
-        Set::Paper => Constants { most: 32.0, least: 0.01, left: 0.875, divisor: 2.0 },
+        Constants::Paper => BicConstants { most: 32.0, least: 0.01, left: 0.875, divisor: 2.0 },
         // tcp_bic: max_increment 16, BICTCP_B 4, beta 819/1024; below a step of one packet,
         // smooth_part 20 gives 4/20 of a packet.
-        Set::Linux => Constants { most: 16.0, least: 0.2, left: 819.0 / 1024.0, divisor: 4.0 },
+        Constants::Linux => {
+            BicConstants { most: 16.0, least: 0.2, left: 819.0 / 1024.0, divisor: 4.0 }
+        }
     }
 }
 
 /// The law of BIC.
 #[derive(Clone, Debug)]
 pub(super) struct Bic {
-    set: Set,
-    constants: Constants,
+    set: Constants,
+    constants: BicConstants,
     /// The window at the last loss; zero before the first.
     maximum: f64,
     /// Beyond the maximum: packets a round, and the window at which they double (the paper's
@@ -51,13 +53,13 @@ pub(super) struct Bic {
 const STEP_LASTS: Span = Span::from_micros(31_250);
 
 impl Bic {
-    pub(super) fn new(set: Set) -> Bic {
+    pub(super) fn new(set: Constants) -> Bic {
         Bic { set, constants: constants(set), maximum: 0.0, probing: None, step: None }
     }
 
     /// Packets to add in a round, as the paper's pseudo-code (appendix) has it.
     fn paper_step(&mut self, packets: f64) -> f64 {
-        let Constants { most, least, divisor, .. } = self.constants;
+        let BicConstants { most, least, divisor, .. } = self.constants;
         let distance = (self.maximum - packets) / divisor;
         if distance > least {
             self.probing = None;
@@ -82,7 +84,7 @@ impl Bic {
 
     /// Packets to add in a round, as tcp_bic has it.
     fn linux_step(&self, packets: f64) -> f64 {
-        let Constants { most, least, divisor, .. } = self.constants;
+        let BicConstants { most, least, divisor, .. } = self.constants;
         let step = if packets < self.maximum {
             let distance = (self.maximum - packets) / divisor;
             match distance {
@@ -102,12 +104,12 @@ impl Bic {
     }
 }
 
-impl Law for Bic {
-    fn avoid(&mut self, now: Time, window: &mut Window, acked: f64) {
+impl WindowAlgorithm for Bic {
+    fn congestion_avoidance(&mut self, now: Time, window: &mut Window, acked: f64) {
         let packets = window.packets;
         let step = if packets <= LOW_WINDOW {
             1.0
-        } else if self.set == Set::Paper {
+        } else if self.set == Constants::Paper {
             self.paper_step(packets)
         } else {
             match self.step {

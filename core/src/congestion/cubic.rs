@@ -1,19 +1,19 @@
 //! CUBIC: the window as a cubic of the time since the last loss (RFC 9438).
 
-use super::algorithm::Set;
-use super::loss_based::{Law, Window};
+use super::algorithm::Constants;
+use super::loss_based::{Window, WindowAlgorithm};
 use crate::units::{Span, Time};
 
 /// C, in packets per second cubed (RFC 9438, section 5).
 pub(super) const C: f64 = 0.4;
 
 /// What is left after a loss: beta_cubic.
-pub(super) const fn left(set: Set) -> f64 {
+pub(super) const fn left(set: Constants) -> f64 {
     match set {
         // RFC 9438, section 4.6.
-        Set::Paper => 0.7,
+        Constants::Paper => 0.7,
         // tcp_cubic: 717/1024.
-        Set::Linux => 717.0 / 1024.0,
+        Constants::Linux => 717.0 / 1024.0,
     }
 }
 
@@ -33,7 +33,7 @@ struct Epoch {
 /// not part of the law.
 #[derive(Clone, Debug)]
 pub(super) struct Cubic {
-    set: Set,
+    set: Constants,
     left: f64,
     /// The window before the last reduction, less what fast convergence took: W_max; zero before
     /// the first.
@@ -46,13 +46,13 @@ pub(super) struct Cubic {
 }
 
 impl Cubic {
-    pub(super) fn new(set: Set) -> Cubic {
+    pub(super) fn new(set: Constants) -> Cubic {
         Cubic { set, left: left(set), maximum: 0.0, before: 0.0, rtt: Span::ZERO, epoch: None }
     }
 }
 
-impl Law for Cubic {
-    fn avoid(&mut self, now: Time, window: &mut Window, acked: f64) {
+impl WindowAlgorithm for Cubic {
+    fn congestion_avoidance(&mut self, now: Time, window: &mut Window, acked: f64) {
         let packets = window.packets;
         let maximum = self.maximum;
         let epoch = self.epoch.get_or_insert_with(|| {
@@ -78,10 +78,10 @@ impl Law for Cubic {
         let t = now.since(epoch.began).as_secs_f64() + self.rtt.as_secs_f64();
         let away = C * (t - epoch.k).powi(3);
         let (target, from, crawl) = match self.set {
-            Set::Paper => (epoch.origin + away, packets, 0.0),
+            Constants::Paper => (epoch.origin + away, packets, 0.0),
             // tcp_cubic counts whole packets, so that it is at the plateau where its cubic is less
             // than one below; and it never grows by less than a hundredth of a packet a round.
-            Set::Linux => (epoch.origin + away.trunc(), packets.floor().max(1.0), 0.01),
+            Constants::Linux => (epoch.origin + away.trunc(), packets.floor().max(1.0), 0.01),
         };
         window.add(acked * (target.min(1.5 * from) - from).max(crawl) / from);
         if epoch.reno > window.packets {

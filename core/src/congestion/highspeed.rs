@@ -1,7 +1,7 @@
 //! HighSpeed TCP: how much to add and to take away depends on the window (RFC 3649).
 
-use super::algorithm::Set;
-use super::loss_based::{Law, Window};
+use super::algorithm::Constants;
+use super::loss_based::{Window, WindowAlgorithm};
 use crate::units::Time;
 use std::sync::LazyLock;
 
@@ -79,8 +79,8 @@ pub(super) struct HighSpeed {
 }
 
 impl HighSpeed {
-    pub(super) fn new(set: Set) -> HighSpeed {
-        HighSpeed { rows: (set == Set::Linux).then(|| TABLE.as_slice()) }
+    pub(super) fn new(set: Constants) -> HighSpeed {
+        HighSpeed { rows: (set == Constants::Linux).then(|| TABLE.as_slice()) }
     }
 
     fn a_and_b(&self, w: f64) -> (f64, f64) {
@@ -91,8 +91,8 @@ impl HighSpeed {
     }
 }
 
-impl Law for HighSpeed {
-    fn avoid(&mut self, _now: Time, window: &mut Window, acked: f64) {
+impl WindowAlgorithm for HighSpeed {
+    fn congestion_avoidance(&mut self, _now: Time, window: &mut Window, acked: f64) {
         // tcp_highspeed counts acknowledgements; where one stands for one packet, that is the same.
         window.add(acked * self.a_and_b(window.packets).0 / window.packets);
     }

@@ -1,8 +1,8 @@
 //! H-TCP: the longer since the last loss, the more is added each round (Leith, Shorten, PFLDnet
 //! 2004; draft-leith-tcp-htcp-06).
 
-use super::algorithm::Set;
-use super::loss_based::{Law, Window};
+use super::algorithm::Constants;
+use super::loss_based::{Window, WindowAlgorithm};
 use crate::units::{Span, Time};
 
 /// For this long after a loss H-TCP is Reno: Delta_L (draft, section 3).
@@ -33,7 +33,7 @@ pub(super) fn scaling(least_rtt: Span) -> f64 {
 /// The law of H-TCP.
 #[derive(Clone, Debug)]
 pub(super) struct HTcp {
-    set: Set,
+    set: Constants,
     left: f64,
     /// When congestion avoidance began after the last loss.
     since: Option<Time>,
@@ -52,7 +52,7 @@ pub(super) struct HTcp {
 }
 
 impl HTcp {
-    pub(super) fn new(set: Set) -> HTcp {
+    pub(super) fn new(set: Constants) -> HTcp {
         HTcp {
             set,
             left: LEFT.0,
@@ -77,7 +77,7 @@ impl HTcp {
             self.adapting = false;
             return LEFT.0;
         }
-        let ready = self.set == Set::Paper || self.adapting;
+        let ready = self.set == Constants::Paper || self.adapting;
         self.adapting = true;
         match self.least_rtt {
             Some(least) if ready && least > SHORT && self.longest_rtt > Span::ZERO => {
@@ -88,8 +88,8 @@ impl HTcp {
     }
 }
 
-impl Law for HTcp {
-    fn avoid(&mut self, now: Time, window: &mut Window, acked: f64) {
+impl WindowAlgorithm for HTcp {
+    fn congestion_avoidance(&mut self, now: Time, window: &mut Window, acked: f64) {
         let since = now.since(*self.since.get_or_insert(now)).as_secs_f64();
         let scaled = alpha(since) / self.least_rtt.map_or(1.0, scaling);
         // Draft, section 3: alpha <- 2 (1 - beta) alpha; never below one packet a round at a half,

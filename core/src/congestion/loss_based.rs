@@ -33,22 +33,22 @@ impl Window {
 }
 
 /// How one control differs from another.
-pub(super) trait Law: fmt::Debug + Send {
+pub(super) trait WindowAlgorithm: fmt::Debug + Send {
     /// `acked` packets were acknowledged in congestion avoidance by a flow that used its window up.
-    fn avoid(&mut self, now: Time, window: &mut Window, acked: f64);
+    fn congestion_avoidance(&mut self, now: Time, window: &mut Window, acked: f64);
 
     /// The window after a loss in a window of `packets`.
     fn backoff(&mut self, now: Time, packets: f64) -> f64;
 
     /// Every acknowledgement outside recovery; by default slow start up to the threshold, then
-    /// [`avoid`](Law::avoid).
+    /// [`congestion_avoidance`](WindowAlgorithm::congestion_avoidance).
     fn acked(&mut self, now: Time, window: &mut Window, acked: &Acked) {
         if !acked.window_limited {
             return;
         }
         let left = window.slow_start(f64::from(acked.packets));
         if left > 0.0 {
-            self.avoid(now, window, left);
+            self.congestion_avoidance(now, window, left);
         }
     }
 
@@ -72,7 +72,7 @@ enum Phase {
     Recovery,
 }
 
-/// A window-based control: the shared part around a [`Law`].
+/// A window-based control: the shared part around a [`WindowAlgorithm`].
 #[derive(Debug)]
 pub(super) struct LossBased<L> {
     window: Window,
@@ -80,7 +80,7 @@ pub(super) struct LossBased<L> {
     law: L,
 }
 
-impl<L: Law> LossBased<L> {
+impl<L: WindowAlgorithm> LossBased<L> {
     pub(super) fn new(start: Start, law: L) -> LossBased<L> {
         let window = Window {
             packets: start.window.min(start.clamp),
@@ -95,7 +95,7 @@ impl<L: Law> LossBased<L> {
     }
 }
 
-impl<L: Law> Control for LossBased<L> {
+impl<L: WindowAlgorithm> Control for LossBased<L> {
     fn handle(&mut self, now: Time, event: Event) {
         match event {
             Event::Rtt(sample) => self.law.rtt(now, sample, self.phase == Phase::Open),

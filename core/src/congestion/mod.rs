@@ -17,7 +17,7 @@
 //! | `vegas` | Brakmo, Peterson, JSAC 13(8), 1995 |
 //! | `bbr` | Cardwell et al., ACM Queue 14(5), 2016; draft-cardwell-iccrg-bbr-congestion-control-00, version 1 as in Linux |
 //!
-//! Each has two sets of constants ([`Set`]): what its source says, and what Linux's module of the
+//! Each has two sets of constants ([`Constants`]): what its source says, and what Linux's module of the
 //! same name does. [`theory`] answers how long a flow needs to win back its window after one loss;
 //! [`sim`] runs flows over [`wan::Link`](crate::wan::Link) in virtual time. The kernel versions in
 //! the edge are held against these machines.
@@ -36,7 +36,7 @@ pub mod sim;
 pub mod theory;
 mod vegas;
 
-pub use algorithm::{Algorithm, Set, Start};
+pub use algorithm::{Algorithm, Constants, Start};
 pub use control::{Acked, Allowed, Control, Event};
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
 //! Scalable TCP: a fixed fraction of the window each round, an eighth off on a loss (Kelly, CCR
 //! 33(2), 2003).
 
-use super::algorithm::Set;
-use super::loss_based::{Law, Window};
+use super::algorithm::Constants;
+use super::loss_based::{Window, WindowAlgorithm};
 use super::reno;
 use crate::units::Time;
 
@@ -19,28 +19,28 @@ pub(super) const INCREASE: f64 = 0.01;
 /// The law of Scalable TCP.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Scalable {
-    set: Set,
+    set: Constants,
 }
 
 impl Scalable {
-    pub(super) fn new(set: Set) -> Scalable {
+    pub(super) fn new(set: Constants) -> Scalable {
         Scalable { set }
     }
 }
 
-impl Law for Scalable {
-    fn avoid(&mut self, _now: Time, window: &mut Window, acked: f64) {
+impl WindowAlgorithm for Scalable {
+    fn congestion_avoidance(&mut self, _now: Time, window: &mut Window, acked: f64) {
         let increase = match self.set {
-            Set::Paper if window.packets > LOW_WINDOW => INCREASE,
-            Set::Paper => 1.0 / window.packets,
+            Constants::Paper if window.packets > LOW_WINDOW => INCREASE,
+            Constants::Paper => 1.0 / window.packets,
             // tcp_scalable has no lwnd: one packet for min(window, 100) acknowledged.
-            Set::Linux => INCREASE.max(1.0 / window.packets),
+            Constants::Linux => INCREASE.max(1.0 / window.packets),
         };
         window.add(acked * increase);
     }
 
     fn backoff(&mut self, _now: Time, packets: f64) -> f64 {
-        if self.set == Set::Paper && packets <= LOW_WINDOW {
+        if self.set == Constants::Paper && packets <= LOW_WINDOW {
             packets * reno::LEFT
         } else {
             packets * LEFT

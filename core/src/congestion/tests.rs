@@ -1,7 +1,7 @@
 //! The controls over a simulated link, held against theory.
 
-use super::sim::{Reduction, Scenario, Simulation, Why};
-use super::{Algorithm, Set, Start, theory};
+use super::sim::{FlowScenario, Reduction, Simulation, Why};
+use super::{Algorithm, Constants, Start, theory};
 use crate::units::{Bytes, Rate, Span};
 use crate::wan::{Change, Direction};
 
@@ -15,11 +15,16 @@ fn idle_link(window: f64, rtt: Span) -> Direction {
 
 /// A flow that stands at `window`, loses one packet, and runs until it is back: the run, and how
 /// long it took from the end of recovery on.
-fn one_loss(algorithm: Algorithm, set: Set, window: f64, rtt: Span) -> (Simulation, Option<Span>) {
+fn one_loss(
+    algorithm: Algorithm,
+    set: Constants,
+    window: f64,
+    rtt: Span,
+) -> (Simulation, Option<Span>) {
     let start =
         Start { window, threshold: window, clamp: window, packet: PACKET, ..Start::default() };
     let theory = theory::recovery(algorithm, set, window, rtt).unwrap_or(Span::from_secs(10));
-    let scenario = Scenario {
+    let scenario = FlowScenario {
         direction: idle_link(window, rtt),
         changes: vec![(rtt.mul_f64(5.0), Change::Lose(1))],
         flows: vec![(algorithm, set, start)],
@@ -53,7 +58,7 @@ fn recovery_from_one_loss_takes_as_long_as_theory_says_at_three_rtts() {
     ];
     for (algorithm, window) in loss_based {
         for rtt in [26_800, 80_000, 163_000].map(Span::from_micros) {
-            for set in [Set::Paper, Set::Linux] {
+            for set in [Constants::Paper, Constants::Linux] {
                 let theory =
                     theory::recovery(algorithm, set, window, rtt).expect("it is driven by loss");
                 let (run, took) = one_loss(algorithm, set, window, rtt);
@@ -83,7 +88,7 @@ fn recovery_from_one_loss_takes_as_long_as_theory_says_at_three_rtts() {
 /// the window that its last reduction left.
 fn burst(
     algorithm: Algorithm,
-    set: Set,
+    set: Constants,
     window: f64,
     rtt: Span,
     patience: Span,
@@ -93,7 +98,7 @@ fn burst(
     let idle = idle_link(window, rtt);
     let cross =
         Change::Cross(Rate::from_bps(idle.rate.as_bps() / 10 * 9), Some(Span::from_secs(2)));
-    let scenario = Scenario {
+    let scenario = FlowScenario {
         direction: Direction { queue: idle.rate.bytes_in(rtt), ..idle },
         changes: vec![(rtt.mul_f64(5.0), cross)],
         flows: vec![(algorithm, set, start)],
@@ -156,7 +161,7 @@ fn after_a_burst_a_flow_is_back_as_theory_says_from_its_last_reduction() {
     ];
     for (algorithm, window) in loss_based {
         for rtt in [26_800, 80_000, 163_000].map(Span::from_micros) {
-            for set in [Set::Paper, Set::Linux] {
+            for set in [Constants::Paper, Constants::Linux] {
                 let (run, took) = burst(algorithm, set, window, rtt, Span::from_secs(60));
                 let (took, theory) = took.unwrap_or_else(|| {
                     panic!("{algorithm} ({set}) at {rtt}: {:?}", run.reductions(0))
@@ -183,9 +188,9 @@ fn run_for(
     span: Span,
     direction: Direction,
     changes: Vec<(Span, Change)>,
-    flows: Vec<(Algorithm, Set, Start)>,
+    flows: Vec<(Algorithm, Constants, Start)>,
 ) -> Simulation {
-    let scenario = Scenario {
+    let scenario = FlowScenario {
         direction,
         changes,
         flows,
@@ -204,7 +209,7 @@ fn every_control_fills_a_link_with_a_queue_of_one_product() {
     let rate = Rate::from_bps(15_000_000);
     let packets = rate.as_bps() as f64 / 8.0 / 1538.0;
     for algorithm in Algorithm::ALL {
-        for set in [Set::Paper, Set::Linux] {
+        for set in [Constants::Paper, Constants::Linux] {
             let direction = Direction {
                 queue: rate.bytes_in(rtt),
                 ..Direction::new(rate, rtt.mul_f64(0.5), rtt)
@@ -232,9 +237,9 @@ fn a_slow_start_that_overshoots_by_half_is_one_event_however_often_its_packets_a
     for (algorithm, left) in [(Algorithm::Reno, 0.5), (Algorithm::Cubic, 0.7)] {
         let direction =
             Direction { queue: rate.bytes_in(rtt), ..Direction::new(rate, rtt.mul_f64(0.5), rtt) };
-        let flows = vec![(algorithm, Set::Linux, Start::default())];
+        let flows = vec![(algorithm, Constants::Linux, Start::default())];
         let sample_every = Span::from_millis(10);
-        let mut run = Simulation::new(&Scenario {
+        let mut run = Simulation::new(&FlowScenario {
             direction,
             changes: Vec::new(),
             flows,
@@ -278,7 +283,7 @@ fn vegas_and_bbr_keep_the_queue_short_and_reno_fills_it() {
             Span::from_secs(20),
             direction,
             Vec::new(),
-            vec![(algorithm, Set::Linux, Start::default())],
+            vec![(algorithm, Constants::Linux, Start::default())],
         );
         let late = &run.trace(0)[run.trace(0).len() / 2..];
         let longest = late.iter().map(|point| point.rtt).max().expect("points");
@@ -298,7 +303,7 @@ fn bbr_keeps_its_rate_through_a_loss_and_probes_the_rtt_every_ten_seconds() {
     let rtt = Span::from_millis(40);
     let rate = Rate::from_bps(15_000_000);
     let losses = (1..25).map(|second| (Span::from_secs(second), Change::Lose(1))).collect();
-    let flow = (Algorithm::Bbr, Set::Linux, Start::default());
+    let flow = (Algorithm::Bbr, Constants::Linux, Start::default());
     let run = run_for(
         Span::from_secs(25),
         Direction::new(rate, rtt.mul_f64(0.5), rtt),
@@ -332,7 +337,7 @@ fn an_outage_ends_in_a_timeout_and_the_flow_comes_back() {
             Span::from_secs(30),
             direction,
             outage,
-            vec![(algorithm, Set::Linux, Start::default())],
+            vec![(algorithm, Constants::Linux, Start::default())],
         );
         assert!(
             run.reductions(0).iter().any(|reduction| reduction.why == Why::Timeout),
@@ -350,8 +355,10 @@ fn two_flows_of_a_kind_share_and_the_aggressive_ones_take_more_than_reno() {
     let share = |first, second| {
         let direction =
             Direction { queue: rate.bytes_in(rtt), ..Direction::new(rate, rtt.mul_f64(0.5), rtt) };
-        let flows =
-            vec![(first, Set::Linux, Start::default()), (second, Set::Linux, Start::default())];
+        let flows = vec![
+            (first, Constants::Linux, Start::default()),
+            (second, Constants::Linux, Start::default()),
+        ];
         let run = run_for(Span::from_secs(30), direction, Vec::new(), flows);
         let (a, b) = (steady_rate(&run, 0), steady_rate(&run, 1));
         a / (a + b)
@@ -376,9 +383,9 @@ fn an_ecn_mark_reduces_as_a_loss_does_and_bbr_does_not_heed_it() {
     let now = Time::ZERO + Span::from_secs(1);
     for algorithm in Algorithm::ALL {
         let start = Start { window: 1000.0, threshold: 1000.0, ..Start::default() };
-        let mut control = algorithm.control(Set::Paper, start, &Rng::new(1));
+        let mut control = algorithm.control(Constants::Paper, start, &Rng::new(1));
         control.handle(now, Event::Ecn);
-        let left = theory::left(algorithm, Set::Paper, 1000.0).unwrap_or(1.0);
+        let left = theory::left(algorithm, Constants::Paper, 1000.0).unwrap_or(1.0);
         assert!(
             (control.poll().window / 1000.0 - left).abs() < 0.001,
             "{algorithm}: {:?}",

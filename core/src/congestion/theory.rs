@@ -1,12 +1,12 @@
 //! What theory says: how long a flow needs to win back its window after one loss.
 
-use super::algorithm::{Algorithm, Set};
+use super::algorithm::{Algorithm, Constants};
 use super::{bic, cubic, highspeed, htcp, reno, scalable};
 use crate::units::Span;
 
 /// The part of a window of `window` packets that is left after its first loss; `None` for BBR,
 /// which is not driven by loss.
-pub fn left(algorithm: Algorithm, set: Set, window: f64) -> Option<f64> {
+pub fn left(algorithm: Algorithm, set: Constants, window: f64) -> Option<f64> {
     match algorithm {
         Algorithm::Bbr => None,
         Algorithm::Bic => Some(bic::constants(set).left),
@@ -20,7 +20,7 @@ pub fn left(algorithm: Algorithm, set: Set, window: f64) -> Option<f64> {
 
 /// From the end of recovery, with the window at [`left`] of `window` packets, to a window of
 /// `window` packets again, at a constant `rtt`. `None` for BBR, whose rate survives one loss.
-pub fn recovery(algorithm: Algorithm, set: Set, window: f64, rtt: Span) -> Option<Span> {
+pub fn recovery(algorithm: Algorithm, set: Constants, window: f64, rtt: Span) -> Option<Span> {
     let from = window * left(algorithm, set, window)?;
     climb(algorithm, set, from, window, window, rtt)
 }
@@ -41,7 +41,7 @@ pub struct Cut {
 /// for BBR, and without a reduction.
 pub fn recovery_after(
     algorithm: Algorithm,
-    set: Set,
+    set: Constants,
     cuts: &[Cut],
     window: f64,
     rtt: Span,
@@ -62,7 +62,7 @@ pub fn recovery_after(
 /// From a window of `from` packets to one of `window`, when the last reduction came at `maximum`.
 fn climb(
     algorithm: Algorithm,
-    set: Set,
+    set: Constants,
     from: f64,
     maximum: f64,
     window: f64,
@@ -96,7 +96,7 @@ fn climb(
             let origin = maximum.max(from);
             // Linux rounds what is missing to the plateau down to whole packets (bictcp_update), so
             // it is at a window when its cubic is less than one packet below.
-            let whole = if set == Set::Linux && window <= origin { 1.0 } else { 0.0 };
+            let whole = if set == Constants::Linux && window <= origin { 1.0 } else { 0.0 };
             let seconds =
                 ((origin - from) / cubic::C).cbrt() + ((window - origin - whole) / cubic::C).cbrt();
             let seconds = seconds.max(0.0);
@@ -111,12 +111,14 @@ fn climb(
 
 /// Beyond the window of the last loss: one packet in the first round, two, four, up to Smax
 /// (section III.C); tcp_bic grows by what it has gained, divided.
-fn bic_probing(set: Set, gained: f64) -> f64 {
-    let bic::Constants { most, least, divisor, .. } = bic::constants(set);
+fn bic_probing(set: Constants, gained: f64) -> f64 {
+    let bic::BicConstants { most, least, divisor, .. } = bic::constants(set);
     let gained = gained.max(0.0);
     match set {
-        Set::Paper => (gained.min(2.0 * most) + 1.0).log2() + (gained - 2.0 * most).max(0.0) / most,
-        Set::Linux => {
+        Constants::Paper => {
+            (gained.min(2.0 * most) + 1.0).log2() + (gained - 2.0 * most).max(0.0) / most
+        }
+        Constants::Linux => {
             let (slow, fast) = (divisor, most * (divisor - 1.0));
             gained.min(slow) / least
                 + (divisor - 1.0) * (gained.clamp(slow, fast) / slow).ln()
@@ -127,15 +129,17 @@ fn bic_probing(set: Set, gained: f64) -> f64 {
 
 /// Smax a round as long as a step would be larger, then a step that is a fixed part of what is
 /// missing, down to the least step.
-fn bic_rounds(set: Set, lost: f64) -> f64 {
-    let bic::Constants { most, least, divisor, .. } = bic::constants(set);
+fn bic_rounds(set: Constants, lost: f64) -> f64 {
+    let bic::BicConstants { most, least, divisor, .. } = bic::constants(set);
     let near = (most * divisor).min(lost);
     let far = (lost - near) / most;
     match set {
         // What is missing shrinks by 1/divisor a round, continuously, until a step is Smin.
-        Set::Paper => far + divisor * (near / (least * divisor)).max(1.0).ln(),
+        Constants::Paper => far + divisor * (near / (least * divisor)).max(1.0).ln(),
         // From a step of one packet on, `least` packets a round.
-        Set::Linux => far + divisor * (near / divisor).max(1.0).ln() + near.min(divisor) / least,
+        Constants::Linux => {
+            far + divisor * (near / divisor).max(1.0).ln() + near.min(divisor) / least
+        }
     }
 }
 
@@ -184,7 +188,7 @@ mod tests {
                 .as_secs_f64()
         };
         use Algorithm::*;
-        use Set::*;
+        use Constants::*;
         // Gbit/s, segment, rtt in ms: Reno, HighSpeed, Scalable, H-TCP, CUBIC and both of BIC,
         // worked out independently.
         for (gbps, segment, rtt, reno, high, scal, h, cube, linux) in [

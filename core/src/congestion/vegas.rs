@@ -1,9 +1,9 @@
 //! Vegas: a window that keeps two to four packets in the path's queues (Brakmo, Peterson, JSAC
 //! 13(8), 1995).
 
-use super::algorithm::Set;
+use super::algorithm::Constants;
 use super::control::Acked;
-use super::loss_based::{LEAST, Law, Window};
+use super::loss_based::{LEAST, Window, WindowAlgorithm};
 use super::reno;
 use crate::units::{Span, Time};
 
@@ -20,7 +20,7 @@ const SAMPLES: u32 = 2;
 /// The law of Vegas.
 #[derive(Clone, Debug)]
 pub(super) struct Vegas {
-    set: Set,
+    set: Constants,
     /// The least rtt ever: BaseRTT.
     base: Option<Span>,
     /// The least rtt of this round, and how many there were.
@@ -33,7 +33,7 @@ pub(super) struct Vegas {
 }
 
 impl Vegas {
-    pub(super) fn new(set: Set) -> Vegas {
+    pub(super) fn new(set: Constants) -> Vegas {
         Vegas { set, base: None, least: None, samples: 0, round_ends: 0, grows: true }
     }
 
@@ -66,7 +66,7 @@ impl Vegas {
     }
 }
 
-impl Law for Vegas {
+impl WindowAlgorithm for Vegas {
     fn acked(&mut self, _now: Time, window: &mut Window, acked: &Acked) {
         let packets = f64::from(acked.packets);
         if acked.delivered_at_send >= self.round_ends {
@@ -75,13 +75,13 @@ impl Law for Vegas {
                 self.adjust(window, packets);
             }
             (self.least, self.samples) = (None, 0);
-            self.grows = !self.grows || self.set == Set::Linux;
+            self.grows = !self.grows || self.set == Constants::Linux;
         } else if window.packets < window.threshold && acked.window_limited && self.grows {
             window.slow_start(packets);
         }
     }
 
-    fn avoid(&mut self, _now: Time, _window: &mut Window, _acked: f64) {}
+    fn congestion_avoidance(&mut self, _now: Time, _window: &mut Window, _acked: f64) {}
 
     fn backoff(&mut self, _now: Time, packets: f64) -> f64 {
         // As Reno: the paper's finer retransmissions are the sender's, not the window's.

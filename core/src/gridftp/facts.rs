@@ -7,7 +7,7 @@ use super::timestamp::Timestamp;
 /// What an entry is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Kind {
+pub enum ListingKind {
     /// The listed directory itself (`cdir`).
     CurrentDirectory,
     /// A directory.
@@ -26,11 +26,11 @@ pub enum Kind {
 /// One file, directory or link: the source of every listing format, and what every listing is read
 /// into.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Entry {
+pub struct ListingEntry {
     /// The name, or in MLST replies the whole pathname.
     pub name: Pathname,
     /// What it is.
-    pub kind: Kind,
+    pub kind: ListingKind,
     /// Size in bytes.
     pub size: Option<u64>,
     /// When its content last changed.
@@ -174,7 +174,7 @@ impl Default for FactSet {
     }
 }
 
-impl Entry {
+impl ListingEntry {
     /// Appends `facts name`, without a line end.
     pub fn write_facts(&self, facts: FactSet, out: &mut Vec<u8>) {
         for fact in Fact::ALL.into_iter().filter(|&fact| facts.contains(fact)) {
@@ -192,12 +192,12 @@ impl Entry {
     fn value(&self, fact: Fact) -> Option<Vec<u8>> {
         let text = match fact {
             Fact::Type => match self.kind {
-                Kind::CurrentDirectory => "cdir",
-                Kind::Directory => "dir",
-                Kind::File => "file",
-                Kind::Other => "OS.unix=other",
-                Kind::ParentDirectory => "pdir",
-                Kind::Symlink => "OS.unix=slink",
+                ListingKind::CurrentDirectory => "cdir",
+                ListingKind::Directory => "dir",
+                ListingKind::File => "file",
+                ListingKind::Other => "OS.unix=other",
+                ListingKind::ParentDirectory => "pdir",
+                ListingKind::Symlink => "OS.unix=slink",
             }
             .to_owned(),
             Fact::Size => self.size?.to_string(),
@@ -220,7 +220,7 @@ impl Entry {
     ///
     /// Facts that are not known, and values that do not parse, are passed over; `None` when there
     /// is no name.
-    pub fn parse(line: &[u8]) -> Option<Entry> {
+    pub fn parse(line: &[u8]) -> Option<ListingEntry> {
         let line = line.strip_prefix(b" ").unwrap_or(line);
         // RFC 3659 section 7.2: the facts hold no blank, so the first one ends them; the name may
         // hold any number.
@@ -229,7 +229,11 @@ impl Entry {
         if name.is_empty() {
             return None;
         }
-        let mut entry = Entry { name: Pathname::read(name), kind: Kind::Other, ..Entry::default() };
+        let mut entry = ListingEntry {
+            name: Pathname::read(name),
+            kind: ListingKind::Other,
+            ..ListingEntry::default()
+        };
         for fact in facts.split(|&b| b == b';') {
             let Some(equals) = fact.iter().position(|&b| b == b'=') else { continue };
             let (Ok(name), value) = (std::str::from_utf8(&fact[..equals]), &fact[equals + 1..])
@@ -248,13 +252,13 @@ impl Entry {
         match fact {
             Fact::Type => {
                 self.kind = match text.to_ascii_lowercase().as_str() {
-                    "cdir" => Kind::CurrentDirectory,
-                    "dir" => Kind::Directory,
-                    "file" => Kind::File,
-                    "pdir" => Kind::ParentDirectory,
-                    "slink" | "os.unix=slink" | "os.unix=symlink" => Kind::Symlink,
-                    other if other.starts_with("os.unix=slink:") => Kind::Symlink,
-                    _ => Kind::Other,
+                    "cdir" => ListingKind::CurrentDirectory,
+                    "dir" => ListingKind::Directory,
+                    "file" => ListingKind::File,
+                    "pdir" => ListingKind::ParentDirectory,
+                    "slink" | "os.unix=slink" | "os.unix=symlink" => ListingKind::Symlink,
+                    other if other.starts_with("os.unix=slink:") => ListingKind::Symlink,
+                    _ => ListingKind::Other,
                 }
             }
             Fact::Size => self.size = text.parse().ok(),
@@ -306,26 +310,26 @@ mod tests {
 
     #[test]
     fn reads_an_mlst_line_of_the_globus_server() {
-        let entry = Entry::parse(GLOBUS).expect("a line of the real server");
+        let entry = ListingEntry::parse(GLOBUS).expect("a line of the real server");
         assert_eq!(entry.name, Pathname::from("/tmp/a b.txt"));
-        assert_eq!((entry.kind, entry.size, entry.mode), (Kind::File, Some(6), Some(0o644)));
+        assert_eq!((entry.kind, entry.size, entry.mode), (ListingKind::File, Some(6), Some(0o644)));
         assert_eq!(entry.modified, Timestamp::parse("20261121210441"));
         assert_eq!(entry.unique.as_deref(), Some("fe00-98406f"));
     }
 
     #[test]
     fn only_the_chosen_facts_are_written() {
-        let entry = Entry {
+        let entry = ListingEntry {
             name: "d".into(),
-            kind: Kind::Directory,
+            kind: ListingKind::Directory,
             size: Some(4096),
             mode: Some(0o755),
-            ..Entry::default()
+            ..ListingEntry::default()
         };
         let mut line = Vec::new();
         entry.write_facts(FactSet::parse("type;SIZE;nonsense;"), &mut line);
         assert_eq!(line, b"Type=dir;Size=4096; d");
-        let group = Entry { group: Some("domain users".into()), gid: Some(7), ..entry };
+        let group = ListingEntry { group: Some("domain users".into()), gid: Some(7), ..entry };
         line.clear();
         group.write_facts(FactSet::parse("UNIX.group;UNIX.gid;"), &mut line);
         assert_eq!(line, b"UNIX.gid=7; d", "a blank would end the facts");
@@ -333,7 +337,7 @@ mod tests {
         assert!(FactSet::NONE.with(Fact::Size).feature().starts_with("Type;Size*;Modify;"));
     }
 
-    fn entries() -> impl Strategy<Value = Entry> {
+    fn entries() -> impl Strategy<Value = ListingEntry> {
         let name =
             prop::collection::vec(1u8.., 1..9).prop_filter("no line feed", |n| !n.contains(&b'\n'));
         let link =
@@ -345,14 +349,14 @@ mod tests {
             prop::option::of(0i64..9_000_000_000),
             prop::option::of(0u32..0o10000),
         )
-            .prop_map(|(name, link, size, seconds, mode)| Entry {
+            .prop_map(|(name, link, size, seconds, mode)| ListingEntry {
                 name: Pathname::new(name),
-                kind: if link.is_some() { Kind::Symlink } else { Kind::File },
+                kind: if link.is_some() { ListingKind::Symlink } else { ListingKind::File },
                 modified: seconds.map(Timestamp::from_seconds),
                 link,
                 size,
                 mode,
-                ..Entry::default()
+                ..ListingEntry::default()
             })
     }
 
@@ -361,12 +365,12 @@ mod tests {
         fn entries_survive_the_wire(entry in entries()) {
             let mut line = Vec::new();
             entry.write_facts(FactSet::ALL, &mut line);
-            prop_assert_eq!(Entry::parse(&line), Some(entry));
+            prop_assert_eq!(ListingEntry::parse(&line), Some(entry));
         }
 
         #[test]
         fn any_line_is_safe(line in prop::collection::vec(prop::sample::select(b"Type=file;Size=%2UNIX.slink; a\xff".to_vec()), 0..60)) {
-            let _ = Entry::parse(&line);
+            let _ = ListingEntry::parse(&line);
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Listings for the data channel: `ls -l` lines, bare names, and fact lines, all from the same
 //! entries.
 
-use super::facts::{Entry, FactSet, Kind};
+use super::facts::{FactSet, ListingEntry, ListingKind};
 use super::timestamp::Timestamp;
 
 /// The form of a listing.
@@ -21,7 +21,7 @@ impl ListFormat {
     /// listing (it holds a line feed or NUL): the caller says so rather than listing a name that
     /// does not exist.
     #[must_use]
-    pub fn write(self, entry: &Entry, now: Timestamp, out: &mut Vec<u8>) -> bool {
+    pub fn write(self, entry: &ListingEntry, now: Timestamp, out: &mut Vec<u8>) -> bool {
         if !entry.name.fits_a_line() {
             return false;
         }
@@ -36,12 +36,14 @@ impl ListFormat {
 }
 
 /// Appends `-rw-r--r--   1 root     root            6 Nov 21 21:04 a.txt`, without a line end.
-pub(super) fn write_long(entry: &Entry, now: Timestamp, out: &mut Vec<u8>) {
-    let is_directory =
-        matches!(entry.kind, Kind::Directory | Kind::CurrentDirectory | Kind::ParentDirectory);
+pub(super) fn write_long(entry: &ListingEntry, now: Timestamp, out: &mut Vec<u8>) {
+    let is_directory = matches!(
+        entry.kind,
+        ListingKind::Directory | ListingKind::CurrentDirectory | ListingKind::ParentDirectory
+    );
     let kind = match entry.kind {
-        Kind::File => '-',
-        Kind::Symlink => 'l',
+        ListingKind::File => '-',
+        ListingKind::Symlink => 'l',
         _ if is_directory => 'd',
         _ => '?',
     };
@@ -108,7 +110,7 @@ fn date(time: Timestamp, now: Timestamp) -> String {
 mod tests {
     use super::*;
 
-    fn line(format: ListFormat, entry: &Entry) -> String {
+    fn line(format: ListFormat, entry: &ListingEntry) -> String {
         let now = Timestamp::parse("20261122000000").expect("a valid time");
         let mut out = Vec::new();
         assert!(format.write(entry, now, &mut out));
@@ -117,26 +119,26 @@ mod tests {
 
     #[test]
     fn long_lines_have_the_shape_of_ls() {
-        let file = Entry {
+        let file = ListingEntry {
             name: "a.txt".into(),
             size: Some(6),
             mode: Some(0o4644),
             owner: Some("root".into()),
             gid: Some(7),
             modified: Timestamp::parse("20261121210441"),
-            ..Entry::default()
+            ..ListingEntry::default()
         };
         assert_eq!(
             line(ListFormat::Long, &file),
             "-rwSr--r--   1 root     7                   6 Nov 21 21:04 a.txt\r\n"
         );
-        let link = Entry {
+        let link = ListingEntry {
             name: "l".into(),
-            kind: Kind::Symlink,
+            kind: ListingKind::Symlink,
             mode: Some(0o1777),
             modified: Timestamp::parse("20200101000000"),
             link: Some("a.txt".into()),
-            ..Entry::default()
+            ..ListingEntry::default()
         };
         assert_eq!(
             line(ListFormat::Long, &link),
@@ -146,14 +148,14 @@ mod tests {
 
     #[test]
     fn names_and_facts_come_from_the_same_entry() {
-        let entry = Entry { name: "x y".into(), size: Some(3), ..Entry::default() };
+        let entry = ListingEntry { name: "x y".into(), size: Some(3), ..ListingEntry::default() };
         assert_eq!(line(ListFormat::Names, &entry), "x y\r\n");
         assert_eq!(line(ListFormat::Facts(FactSet::ALL), &entry), "Type=file;Size=3; x y\r\n");
     }
 
     #[test]
     fn a_name_with_a_line_feed_is_not_listed_as_two() {
-        let entry = Entry { name: "a\nb".into(), ..Entry::default() };
+        let entry = ListingEntry { name: "a\nb".into(), ..ListingEntry::default() };
         let mut out = Vec::new();
         assert!(!ListFormat::Long.write(&entry, Timestamp::default(), &mut out));
         assert!(out.is_empty());

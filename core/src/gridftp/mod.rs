@@ -111,7 +111,7 @@ mod views;
 pub use address::Family;
 pub use command::*;
 pub use end_of_data::EndOfData;
-pub use facts::{Entry, Fact, FactSet, Kind};
+pub use facts::{Fact, FactSet, ListingEntry, ListingKind};
 pub use line::MAX_LINE;
 pub use listing::ListFormat;
 pub use markers::Perf;

@@ -147,12 +147,14 @@ impl World {
                 }
             },
             Ask::Stat { path } => match (self.files.get(&path), self.directories.contains(&path)) {
-                (Some(&size), _) => {
-                    Answer::Entry(Box::new(Entry { size: Some(size), ..Entry::default() }))
-                }
-                (None, true) => {
-                    Answer::Entry(Box::new(Entry { kind: Kind::Directory, ..Entry::default() }))
-                }
+                (Some(&size), _) => Answer::Entry(Box::new(ListingEntry {
+                    size: Some(size),
+                    ..ListingEntry::default()
+                })),
+                (None, true) => Answer::Entry(Box::new(ListingEntry {
+                    kind: ListingKind::Directory,
+                    ..ListingEntry::default()
+                })),
                 (None, false) => missing(&path),
             },
             Ask::Rename { from, to } => match self.files.remove(&from) {
@@ -163,10 +165,10 @@ impl World {
                 None => missing(&from),
             },
             Ask::List { .. } => {
-                let entry = |(name, &size): (&Pathname, &u64)| Entry {
+                let entry = |(name, &size): (&Pathname, &u64)| ListingEntry {
                     name: name.name().into(),
                     size: Some(size),
-                    ..Entry::default()
+                    ..ListingEntry::default()
                 };
                 Answer::Entries(self.files.iter().map(entry).collect())
             }

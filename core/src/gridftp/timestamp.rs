@@ -16,7 +16,7 @@ pub struct Timestamp {
 
 /// A date and a time of day in UTC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Civil {
+pub(super) struct UtcDateTime {
     pub(super) year: i64,
     pub(super) month: u8,
     pub(super) day: u8,
@@ -44,7 +44,7 @@ impl Timestamp {
         let field = |from: usize, to: usize| {
             whole.get(from..to).and_then(|digits| digits.parse::<u8>().ok())
         };
-        let civil = Civil {
+        let civil = UtcDateTime {
             year: whole.get(..4)?.parse().ok()?,
             month: field(4, 6)?,
             day: field(6, 8)?,
@@ -68,7 +68,7 @@ impl Timestamp {
         same_day.then_some(Timestamp { seconds, nanos })
     }
 
-    pub(super) fn civil(self) -> Civil {
+    pub(super) fn civil(self) -> UtcDateTime {
         civil_of(self.seconds)
     }
 }
@@ -76,7 +76,7 @@ impl Timestamp {
 impl fmt::Display for Timestamp {
     /// `20261121210441`, or `20261121210441.5` when it is not a whole second.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Civil { year, month, day, hour, minute, second } = self.civil();
+        let UtcDateTime { year, month, day, hour, minute, second } = self.civil();
         write!(f, "{year:04}{month:02}{day:02}{hour:02}{minute:02}{second:02}")?;
         if self.nanos > 0 {
             write!(f, ".{}", format!("{:09}", self.nanos).trim_end_matches('0'))?;
@@ -87,7 +87,7 @@ impl fmt::Display for Timestamp {
 
 /// Days to date, proleptic Gregorian (Hinnant, "chrono-Compatible Low-Level Date Algorithms",
 /// `civil_from_days`).
-fn civil_of(seconds: i64) -> Civil {
+fn civil_of(seconds: i64) -> UtcDateTime {
     let (days, of_day) = (seconds.div_euclid(DAY) + 719_468, seconds.rem_euclid(DAY));
     let era = days.div_euclid(146_097);
     let day_of_era = days.rem_euclid(146_097);
@@ -96,7 +96,7 @@ fn civil_of(seconds: i64) -> Civil {
     let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
     let shifted_month = (5 * day_of_year + 2) / 153;
     let month = if shifted_month < 10 { shifted_month + 3 } else { shifted_month - 9 };
-    Civil {
+    UtcDateTime {
         year: year_of_era + era * 400 + i64::from(month <= 2),
         month: month as u8,
         day: (day_of_year - (153 * shifted_month + 2) / 5 + 1) as u8,
@@ -107,7 +107,7 @@ fn civil_of(seconds: i64) -> Civil {
 }
 
 /// Date to seconds (Hinnant, `days_from_civil`).
-fn seconds_of(civil: &Civil) -> i64 {
+fn seconds_of(civil: &UtcDateTime) -> i64 {
     let year = civil.year - i64::from(civil.month <= 2);
     let era = year.div_euclid(400);
     let year_of_era = year.rem_euclid(400);

@@ -1,7 +1,7 @@
 //! Typed views of replies: addresses, pathnames, numbers, times and entries.
 
 use super::address::{parse_any, parse_extended, parse_host_port};
-use super::facts::Entry;
+use super::facts::ListingEntry;
 use super::pathname::Pathname;
 use super::reply::Reply;
 use super::timestamp::Timestamp;
@@ -56,12 +56,12 @@ impl Reply {
     }
 
     /// The entries of an MLST or MLSC reply; lines that are none are passed over.
-    pub fn entries(&self) -> Vec<Entry> {
+    pub fn entries(&self) -> Vec<ListingEntry> {
         let inner = self.lines.get(1..self.lines.len().saturating_sub(1)).unwrap_or_default();
         inner
             .iter()
             .filter(|line| line.first() == Some(&b' '))
-            .filter_map(|line| Entry::parse(line))
+            .filter_map(|line| ListingEntry::parse(line))
             .collect()
     }
 

@@ -107,7 +107,7 @@ pub struct Speed {
 
 /// The path that the host is judged for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Path {
+pub struct PathFacts {
     /// Its round-trip time.
     pub rtt: Span,
     /// Its rate, as far as this host's interface tells.
@@ -118,7 +118,7 @@ pub struct Path {
     pub rate_known: bool,
 }
 
-impl Path {
+impl PathFacts {
     /// The bytes that it holds.
     pub fn product(&self) -> Bytes {
         self.rate.bytes_in(self.rtt)

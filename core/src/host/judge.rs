@@ -1,7 +1,7 @@
 //! The whole host, judged for a path.
 
 use super::network::{interface, tcp};
-use super::{Facts, Finding, Path};
+use super::{Facts, Finding, PathFacts};
 use crate::units::{Bytes, Span};
 
 /// What one transfer stages at least at each end on a long path (`transfer::Choice`).
@@ -11,7 +11,7 @@ const CLOCK_ERROR: Span = Span::from_millis(100);
 
 /// Judges `facts` for `path`. The order is that of a transfer: network first, then this host, then
 /// its disk.
-pub fn judge(facts: &Facts, path: &Path) -> Vec<Finding> {
+pub fn judge(facts: &Facts, path: &PathFacts) -> Vec<Finding> {
     let mut found = vec![product(path)];
     found.extend(tcp(facts, path));
     found.extend(facts.interfaces.iter().flat_map(|one| interface(one, facts)));
@@ -23,7 +23,7 @@ pub fn judge(facts: &Facts, path: &Path) -> Vec<Finding> {
     found
 }
 
-fn product(path: &Path) -> Finding {
+fn product(path: &PathFacts) -> Finding {
     let rtt = if path.measured { "measured" } else { "assumed" };
     let rate = if path.rate_known { "the interface's" } else { "assumed" };
     Finding::good(
@@ -95,7 +95,7 @@ fn clock(facts: &Facts) -> Option<Finding> {
     })
 }
 
-fn disk(facts: &Facts, path: &Path) -> Option<Finding> {
+fn disk(facts: &Facts, path: &PathFacts) -> Option<Finding> {
     let disk = facts.disk.as_ref()?;
     let how = if disk.direct { "past the page cache" } else { "through the page cache" };
     let words = format!(

@@ -1,6 +1,6 @@
 //! TCP and the interfaces, judged for a path.
 
-use super::{Facts, Finding, Interface, Path};
+use super::{Facts, Finding, Interface, PathFacts};
 use crate::units::{Bytes, Rate};
 
 /// Channels that Farline opens at most by itself (`transfer::Choice`).
@@ -31,7 +31,7 @@ const SENDING: Direction = Direction {
     verb: "sending",
 };
 
-pub(super) fn tcp(facts: &Facts, path: &Path) -> Vec<Finding> {
+pub(super) fn tcp(facts: &Facts, path: &PathFacts) -> Vec<Finding> {
     let mut found = Vec::new();
     for (direction, buffers, fixed) in
         [(RECEIVING, facts.tcp_rmem, facts.rmem_max), (SENDING, facts.tcp_wmem, facts.wmem_max)]
@@ -83,7 +83,11 @@ pub(super) fn tcp(facts: &Facts, path: &Path) -> Vec<Finding> {
 }
 
 /// The buffers that the kernel sizes by itself: Farline's default.
-fn automatic(direction: &Direction, [least, initial, most]: [Bytes; 3], path: &Path) -> Finding {
+fn automatic(
+    direction: &Direction,
+    [least, initial, most]: [Bytes; 3],
+    path: &PathFacts,
+) -> Finding {
     // A window is about half of its buffer: the kernel's own accounting takes the rest
     // (tcp_adv_win_scale).
     let window = Bytes(most.0 / 2);
@@ -116,7 +120,7 @@ fn automatic(direction: &Direction, [least, initial, most]: [Bytes; 3], path: &P
 }
 
 /// The buffers that a program fixes: `--buffer`, and what many other movers do.
-fn by_hand(direction: &Direction, most: Bytes, path: &Path) -> Finding {
+fn by_hand(direction: &Direction, most: Bytes, path: &PathFacts) -> Finding {
     let product = path.product();
     let words =
         format!("a program that fixes its buffer for {} gets at most {most}", direction.verb);

@@ -3,8 +3,8 @@
 use super::*;
 use crate::units::{Bytes, Rate, Span};
 
-fn long() -> Path {
-    Path {
+fn long() -> PathFacts {
+    PathFacts {
         rtt: Span::from_millis(163),
         rate: Rate::from_bps(10_000_000_000),
         measured: true,
@@ -12,7 +12,7 @@ fn long() -> Path {
     }
 }
 
-fn about(facts: &Facts, path: &Path, slug: &str) -> Finding {
+fn about(facts: &Facts, path: &PathFacts, slug: &str) -> Finding {
     let found = judge(facts, path);
     found
         .iter()
@@ -46,7 +46,7 @@ fn buffers_are_judged_by_what_the_path_holds() {
     assert!(finding.words.contains("takes 7 to fill it"), "{}", finding.words);
     let large = Facts { tcp_rmem: buffers(512 << 20), ..Facts::default() };
     assert_eq!(about(&large, &long(), "receive-buffers").level, Level::Good);
-    let near = Path { rtt: Span::from_micros(200), ..long() };
+    let near = PathFacts { rtt: Span::from_micros(200), ..long() };
     assert_eq!(
         about(&small, &near, "receive-buffers").level,
         Level::Good,
@@ -57,7 +57,7 @@ fn buffers_are_judged_by_what_the_path_holds() {
 #[test]
 fn the_mended_buffer_is_found_good() {
     for rtt in [1, 27, 85, 163, 300] {
-        let path = Path { rtt: Span::from_millis(rtt), ..long() };
+        let path = PathFacts { rtt: Span::from_millis(rtt), ..long() };
         let mend = about(
             &Facts { tcp_rmem: buffers(1 << 20), ..Facts::default() },
             &path,

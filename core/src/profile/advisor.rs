@@ -24,7 +24,7 @@ const STAGING: (Bytes, Bytes) = (Bytes::mib(16), Bytes::mib(64));
 /// Where a plan's figures come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Source {
+pub enum PlanSource {
     /// Nothing was measured: a name, or figures given by hand.
     Model,
     /// A short measurement of rate, rtt and loss.
@@ -35,7 +35,7 @@ pub enum Source {
 
 /// What is known of path and host.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Known {
+pub struct PlanInput {
     /// The path: its rate is the bottleneck's, what other traffic leaves.
     pub path: PathPoint,
     /// Probability that a packet is lost for other reasons than a full queue.
@@ -49,7 +49,7 @@ pub struct Known {
     /// Congestion controls to choose from.
     pub available: Vec<Algorithm>,
     /// Where this is from: a probe or nowhere.
-    pub source: Source,
+    pub source: PlanSource,
 }
 
 /// What to do, and what to expect of it.
@@ -76,7 +76,7 @@ pub struct Plan {
     /// Payload per time that this is.
     pub rate_bps: Rate,
     /// Where the figures are from.
-    pub source: Source,
+    pub source: PlanSource,
     /// Why, a sentence for each choice.
     pub reasons: Vec<String>,
 }
@@ -84,7 +84,7 @@ pub struct Plan {
 /// The plan of `streams` streams of `congestion` that took `all` seconds, each in a run of its own;
 /// `is_measured` says whether they are those of a path, and not of the model.
 pub(super) fn finished(
-    known: &Known,
+    known: &PlanInput,
     size: Bytes,
     (congestion, streams): (Algorithm, u32),
     all: &[f64],

@@ -1,14 +1,14 @@
 //! How a transfer begins over a path of which nothing was measured but the round trip: the control
 //! is the host's, its streams the model's.
 
-use super::advisor::{Known, Plan, Source, finished};
+use super::advisor::{Plan, PlanInput, PlanSource, finished};
 use super::cell::{PathPoint, streams_in_words};
 use super::grid::Grid;
 use crate::congestion::Algorithm;
 use crate::units::{Bytes, Error, Fault, Rate, Span};
 
 /// Streams that are tried.
-const TRIED: [u32; 5] = [1, 2, 4, 8, Unmeasured::MOST_STREAMS];
+const TRIED: [u32; 5] = [1, 2, 4, 8, PathEstimate::MOST_STREAMS];
 /// What more streams must win of the time: each costs a connection and processor time, which the
 /// model does not have, and a transfer that needs more than it began with sees it from its first
 /// blocks on.
@@ -24,7 +24,7 @@ const RTT: (Span, Span) = (Span::from_micros(50), Span::from_secs(60));
 
 /// A path to a node, and the host that sends, before anything but the round trip is known.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Unmeasured {
+pub struct PathEstimate {
     /// The least round-trip time seen.
     pub rtt: Span,
     /// The largest window this host lets one stream grow to.
@@ -77,7 +77,7 @@ fn most_streams(size: Option<Bytes>) -> u32 {
 
 /// `streams`, which `why` is the reason for, or as many as `size` is worth where those are fewer.
 pub fn for_size(streams: u32, size: Option<Bytes>, why: String) -> (u32, String) {
-    let streams = streams.clamp(1, Unmeasured::MOST_STREAMS);
+    let streams = streams.clamp(1, PathEstimate::MOST_STREAMS);
     match size {
         Some(size) if most_streams(Some(size)) < streams => {
             (most_streams(Some(size)), format!("there are only {size} to move"))
@@ -86,7 +86,7 @@ pub fn for_size(streams: u32, size: Option<Bytes>, why: String) -> (u32, String)
     }
 }
 
-impl Unmeasured {
+impl PathEstimate {
     /// What a path is taken to carry: the papers' 10GE.
     pub const RATE: Rate = Rate::from_bps(10_000_000_000);
 
@@ -95,15 +95,15 @@ impl Unmeasured {
     pub const MOST_STREAMS: u32 = 16;
 
     /// What the model is told.
-    pub fn known(&self) -> Known {
-        Known {
+    pub fn known(&self) -> PlanInput {
+        PlanInput {
             path: PathPoint::custom(Self::RATE, self.rtt.clamp(RTT.0, RTT.1)),
             loss: 0.0,
             window: Some(self.window.max(Bytes(u64::from(Grid::USUAL_MTU)))),
             host: None,
             mtu: Grid::USUAL_MTU,
             available: vec![self.modelled()],
-            source: Source::Model,
+            source: PlanSource::Model,
         }
     }
 
@@ -191,9 +191,9 @@ impl Unmeasured {
 mod tests {
     use super::*;
 
-    fn path(rtt: Span, window: Bytes) -> Unmeasured {
+    fn path(rtt: Span, window: Bytes) -> PathEstimate {
         let available = ["reno", "cubic", "bbr"].map(str::to_owned).to_vec();
-        Unmeasured { rtt, window, available, default_congestion: "cubic".to_owned(), fq: None }
+        PathEstimate { rtt, window, available, default_congestion: "cubic".to_owned(), fq: None }
     }
 
     const GIB: Bytes = Bytes::mib(1 << 10);
@@ -203,7 +203,7 @@ mod tests {
         let streams = |us, mib, size| path(Span::from_micros(us), Bytes::mib(mib)).streams(size);
         for near in [0, 6, 20, 200, 1_000] {
             assert_eq!(streams(near, 6, Some(GIB)).0, 1, "{near} us");
-            let paced = Unmeasured {
+            let paced = PathEstimate {
                 default_congestion: "bbr".to_owned(),
                 ..path(Span::from_micros(near), Bytes::mib(6))
             };
@@ -236,9 +236,9 @@ mod tests {
         assert_eq!(far.congestion(), (None, "cubic, this host's default".to_owned()));
         far.default_congestion = "bbr".to_owned();
         assert_eq!(far.congestion().0, Some("cubic"));
-        assert_eq!(Unmeasured { rtt: Span::from_millis(1), ..far.clone() }.congestion().0, None);
+        assert_eq!(PathEstimate { rtt: Span::from_millis(1), ..far.clone() }.congestion().0, None);
         // One that the model has not is CUBIC there.
-        let other = Unmeasured {
+        let other = PathEstimate {
             default_congestion: "dctcp".to_owned(),
             available: vec!["dctcp".to_owned()],
             ..far
@@ -248,14 +248,14 @@ mod tests {
 
     #[test]
     fn within_a_host_or_a_rack_the_control_does_not_pace() {
-        let near = Unmeasured {
+        let near = PathEstimate {
             default_congestion: "bbr".to_owned(),
             ..path(Span::from_micros(40), Bytes::mib(6))
         };
         let chosen = |fq, available: &[&str], default: &str| {
             let available = available.iter().map(|&name| name.to_owned()).collect();
             let default_congestion = default.to_owned();
-            Unmeasured { fq, available, default_congestion, ..near.clone() }.congestion()
+            PathEstimate { fq, available, default_congestion, ..near.clone() }.congestion()
         };
         let (name, why) = chosen(Some(false), &["reno", "cubic", "bbr"], "bbr");
         assert_eq!(name, Some("cubic"));
@@ -267,7 +267,7 @@ mod tests {
         // What does not pace stays, and so does what has no other next to it.
         assert_eq!(chosen(None, &["dctcp", "cubic"], "dctcp").0, None);
         assert_eq!(chosen(None, &["bbr"], "bbr").0, None);
-        assert_eq!(Unmeasured { rtt: NEAR, ..near }.congestion().0, None);
+        assert_eq!(PathEstimate { rtt: NEAR, ..near }.congestion().0, None);
     }
 
     #[test]

@@ -1,11 +1,11 @@
 //! A plan from the model: candidates are simulated, those that lead again, and the best with the
 //! fewest streams is taken.
 
-use super::advisor::{Known, Plan, TIE, finished};
+use super::advisor::{Plan, PlanInput, TIE, finished};
 use super::cell::streams_in_words;
-use super::fluid::{Fluid, Scenario};
+use super::fluid::{Fluid, FluidScenario};
 use super::grid_check::{host_fault, loss_fault, mtu_fault, path_fault, window_fault};
-use crate::congestion::{Algorithm, Set};
+use crate::congestion::{Algorithm, Constants};
 use crate::units::{Bytes, Error, Fault, Rate, Span};
 
 /// Streams that are tried first; the neighbours of the best follow.
@@ -33,15 +33,15 @@ impl Candidate {
     }
 }
 
-impl Known {
+impl PlanInput {
     /// The scenario of `streams` streams of `congestion`.
-    fn scenario(&self, congestion: Algorithm, streams: u32, seed: u64) -> Scenario {
-        Scenario {
+    fn scenario(&self, congestion: Algorithm, streams: u32, seed: u64) -> FluidScenario {
+        FluidScenario {
             rate: self.path.rate_bps,
             rtt: self.path.rtt_ns,
             queue: self.path.queue_bytes,
             mtu: self.mtu,
-            streams: vec![(congestion, Set::default()); streams as usize],
+            streams: vec![(congestion, Constants::default()); streams as usize],
             window: self.window,
             cross: Rate::default(),
             loss: self.loss,
@@ -101,7 +101,7 @@ impl Known {
 
 /// How long `size` takes: simulated whole, or for `horizon` and then at the pace of its second
 /// half.
-fn seconds(scenario: &Scenario, size: Bytes, horizon: Span) -> f64 {
+fn seconds(scenario: &FluidScenario, size: Bytes, horizon: Span) -> f64 {
     let (horizon, target) = (horizon.as_secs_f64(), size.0 as f64);
     let mut fluid = Fluid::new(scenario);
     fluid.run(horizon / 2.0, |fluid| fluid.delivered_in_all() >= target);
@@ -119,8 +119,8 @@ fn seconds(scenario: &Scenario, size: Bytes, horizon: Span) -> f64 {
 ///
 /// # Errors
 /// [`Fault::You`] when there is nothing to move or no congestion control to choose from, as
-/// [`Known::check`], and where nothing would arrive.
-pub fn plan(known: &Known, size: Bytes) -> Result<Plan, Error> {
+/// [`PlanInput::check`], and where nothing would arrive.
+pub fn plan(known: &PlanInput, size: Bytes) -> Result<Plan, Error> {
     if size.0 == 0 || known.available.is_empty() {
         return Err(Error::new(
             Fault::You,
@@ -216,7 +216,7 @@ pub fn plan(known: &Known, size: Bytes) -> Result<Plan, Error> {
     Ok(finished(known, size, (best.congestion, best.streams), &all, false, reasons))
 }
 
-fn reason_for_streams(known: &Known, streams: u32) -> String {
+fn reason_for_streams(known: &PlanInput, streams: u32) -> String {
     let product = known.path.rate_bps.bytes_in(known.path.rtt_ns);
     let count = streams_in_words(streams);
     match known.window {
@@ -234,18 +234,18 @@ fn reason_for_streams(known: &Known, streams: u32) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::profile::{Disturbance, PathPoint, Source};
+    use crate::profile::{Disturbance, PathPoint, PlanSource};
     use crate::wan::Change;
 
-    fn known(path: &str, loss: f64) -> Known {
-        Known {
+    fn known(path: &str, loss: f64) -> PlanInput {
+        PlanInput {
             path: PathPoint::named(path, None).expect("a path"),
             loss,
             window: None,
             host: None,
             mtu: 9_000,
             available: Algorithm::ALL.to_vec(),
-            source: Source::Model,
+            source: PlanSource::Model,
         }
     }
 
@@ -310,9 +310,11 @@ mod tests {
     #[test]
     fn a_small_window_needs_more_streams_and_a_small_file_few() {
         let far = known("usn-8600", 0.0);
-        let squeezed =
-            plan(&Known { window: Some(Bytes::mib(16)), ..far.clone() }, Bytes(100_000_000_000))
-                .expect("a plan");
+        let squeezed = plan(
+            &PlanInput { window: Some(Bytes::mib(16)), ..far.clone() },
+            Bytes(100_000_000_000),
+        )
+        .expect("a plan");
         assert!(
             squeezed.streams >= 10 && squeezed.reasons[0].contains("one window is at most 16 MiB"),
             "{squeezed:?}"
@@ -325,25 +327,25 @@ mod tests {
             "{small:?}"
         );
         assert!(plan(&far, Bytes(0)).is_err());
-        assert!(plan(&Known { available: vec![], ..far }, Bytes(1)).is_err());
+        assert!(plan(&PlanInput { available: vec![], ..far }, Bytes(1)).is_err());
     }
 
     #[test]
     fn what_is_no_path_is_refused_and_where_nothing_arrives_no_time_is_made_up() {
         let far = known("usn-8600", 0.0);
         let path = |rtt: Span| PathPoint { rtt_ns: rtt, ..far.path.clone() };
-        let refused: [(Known, &str, &str); 7] = [
-            (Known { loss: 1.0, ..far.clone() }, "plan-loss", "probability"),
-            (Known { loss: f64::NAN, ..far.clone() }, "plan-loss", "probability"),
-            (Known { window: Some(Bytes(1)), ..far.clone() }, "plan-path", "holds no packet"),
+        let refused: [(PlanInput, &str, &str); 7] = [
+            (PlanInput { loss: 1.0, ..far.clone() }, "plan-loss", "probability"),
+            (PlanInput { loss: f64::NAN, ..far.clone() }, "plan-loss", "probability"),
+            (PlanInput { window: Some(Bytes(1)), ..far.clone() }, "plan-path", "holds no packet"),
             (
-                Known { path: path(Span::from_secs(100)), ..far.clone() },
+                PlanInput { path: path(Span::from_secs(100)), ..far.clone() },
                 "plan-path",
                 "more than a minute",
             ),
-            (Known { path: path(Span::ZERO), ..far.clone() }, "plan-path", "above zero"),
-            (Known { mtu: 20, ..far.clone() }, "plan-path", "an MTU of 20"),
-            (Known { host: Some(Rate::default()), ..far.clone() }, "plan-path", "at zero"),
+            (PlanInput { path: path(Span::ZERO), ..far.clone() }, "plan-path", "above zero"),
+            (PlanInput { mtu: 20, ..far.clone() }, "plan-path", "an MTU of 20"),
+            (PlanInput { host: Some(Rate::default()), ..far.clone() }, "plan-path", "at zero"),
         ];
         for (known, code, words) in refused {
             let error = plan(&known, Bytes(10_000_000_000)).expect_err(words);
@@ -354,12 +356,13 @@ mod tests {
         }
         let outage =
             Disturbance { at_ns: Span::ZERO, change: Change::Outage(Span::from_secs(1_000)) };
-        let dead = Scenario { disturbance: Some(outage), ..far.scenario(Algorithm::Cubic, 1, 1) };
+        let dead =
+            FluidScenario { disturbance: Some(outage), ..far.scenario(Algorithm::Cubic, 1, 1) };
         assert!(seconds(&dead, Bytes(10_000_000_000), Span::from_secs(20)).is_infinite());
         // A minute of round trip is the most that is planned for: by the pace at its end, not that
         // of slow start.
         let minute =
-            Known { path: path(Span::from_secs(60)), available: vec![Algorithm::Cubic], ..far };
+            PlanInput { path: path(Span::from_secs(60)), available: vec![Algorithm::Cubic], ..far };
         let plan = plan(&minute, Bytes::mib(1)).expect("a plan");
         assert!(plan.seconds < 1_200.0, "{plan:?}");
     }

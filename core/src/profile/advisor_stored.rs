@@ -1,9 +1,9 @@
 //! A plan from a stored profile: the best of its cells, and how long a transfer takes at what was
 //! seen in it.
 
-use super::advisor::{Known, Plan, Source, TIE, finished};
-use super::cell::{Cell, Direction};
-use super::document::{CellResult, Kind, Profile};
+use super::advisor::{Plan, PlanInput, PlanSource, TIE, finished};
+use super::cell::{Cell, TrafficDirection};
+use super::document::{CellResult, Profile, ProfileKind};
 use super::repetition::Repetition;
 use super::statistics::Summary;
 use crate::units::{Bytes, Error, Fault};
@@ -22,7 +22,7 @@ use crate::units::{Bytes, Error, Fault};
 pub fn plan_from(
     profile: &Profile,
     path: Option<&str>,
-    way: Option<Direction>,
+    way: Option<TrafficDirection>,
     size: Bytes,
 ) -> Result<Plan, Error> {
     let profile = &profile.at_full_rate();
@@ -56,18 +56,21 @@ pub fn plan_from(
     if !seconds.iter().all(|seconds| seconds.is_finite()) {
         return Err(wrong(format!("in a repetition over `{path}` nothing arrived after the ramp")));
     }
-    let known = Known {
+    let known = PlanInput {
         path: cell.path.clone(),
         loss: cell.loss,
         window: cell.window_bytes,
         host: profile.grid.host_bps,
         mtu: cell.mtu,
         available: vec![cell.congestion],
-        source: Source::Profile,
+        source: PlanSource::Profile,
     };
-    let is_measured = profile.kind == Kind::Measured;
-    let there =
-        if way == Direction::Back { format!("back over {path}") } else { format!("over {path}") };
+    let is_measured = profile.kind == ProfileKind::Measured;
+    let there = if way == TrafficDirection::Back {
+        format!("back over {path}")
+    } else {
+        format!("over {path}")
+    };
     let times =
         if seconds.len() == 1 { "once".to_owned() } else { format!("{} times", seconds.len()) };
     let scaled = match profile.grid.scale {
@@ -95,15 +98,15 @@ pub fn plan_from(
 
 /// The way that is planned for: `asked`, if the profile has it. Both ways at once are another
 /// quantity than one.
-fn way_of(profile: &Profile, asked: Option<Direction>) -> Result<Direction, Error> {
-    let one_way = [Direction::Out, Direction::Back];
+fn way_of(profile: &Profile, asked: Option<TrafficDirection>) -> Result<TrafficDirection, Error> {
+    let one_way = [TrafficDirection::Out, TrafficDirection::Back];
     let ways = &profile.grid.directions;
     let found = one_way
         .into_iter()
         .find(|way| ways.contains(way) && asked.is_none_or(|asked| asked == *way));
     found.ok_or_else(|| {
         let has = ways.iter().map(|way| way.name()).collect::<Vec<_>>().join(", ");
-        let wanted = asked.map_or("out and none that goes back", Direction::name);
+        let wanted = asked.map_or("out and none that goes back", TrafficDirection::name);
         Error::new(
             Fault::You,
             "plan-profile",
@@ -115,7 +118,11 @@ fn way_of(profile: &Profile, asked: Option<Direction>) -> Result<Direction, Erro
 
 /// Cells of `path` whose data goes `way` and alone: cross-traffic and loss are conditions, not
 /// choices.
-fn clean<'a>(profile: &'a Profile, path: &str, way: Direction) -> Vec<(&'a CellResult, Summary)> {
+fn clean<'a>(
+    profile: &'a Profile,
+    path: &str,
+    way: TrafficDirection,
+) -> Vec<(&'a CellResult, Summary)> {
     let least = |pick: fn(&Cell) -> f64| {
         profile.cells.iter().map(|result| pick(&result.cell)).fold(f64::INFINITY, f64::min)
     };
@@ -175,13 +182,13 @@ mod tests {
                 assert!(best(streams, congestion) <= chosen * 1.021, "{streams} {congestion}");
             }
         }
-        assert_eq!(plan.source, Source::Profile);
+        assert_eq!(plan.source, PlanSource::Profile);
         assert!(plan_from(&profile, None, None, Bytes(1)).is_err(), "three paths and none named");
         assert!(plan_from(&profile, Some("mars"), None, Bytes(1)).is_err());
     }
 
     /// A profile of two numbers of streams over `usn-1400`, scaled by `k`.
-    fn small(k: u32, directions: Vec<Direction>) -> Profile {
+    fn small(k: u32, directions: Vec<TrafficDirection>) -> Profile {
         let path = PathPoint::named("usn-1400", None).expect("a path");
         let grid = Grid {
             streams: vec![1, 4],
@@ -195,8 +202,9 @@ mod tests {
     #[test]
     fn a_scaled_profile_gives_the_plan_of_the_full_rate() {
         let size = Bytes(1_000_000_000_000);
-        let plan =
-            |k| plan_from(&small(k, vec![Direction::Out]), None, None, size).expect("a plan");
+        let plan = |k| {
+            plan_from(&small(k, vec![TrafficDirection::Out]), None, None, size).expect("a plan")
+        };
         let (full, scaled) = (plan(1), plan(6));
         // Headers are a larger part of small packets, nothing else.
         assert!((scaled.seconds / full.seconds - 1.0).abs() < 0.06, "{full:?} {scaled:?}");
@@ -212,9 +220,11 @@ mod tests {
 
     #[test]
     fn a_plan_for_one_way_is_from_what_went_that_way() {
-        let mut both_ways = small(1, vec![Direction::Back, Direction::Out]);
-        for result in
-            both_ways.cells.iter_mut().filter(|result| result.cell.direction == Direction::Out)
+        let mut both_ways = small(1, vec![TrafficDirection::Back, TrafficDirection::Out]);
+        for result in both_ways
+            .cells
+            .iter_mut()
+            .filter(|result| result.cell.direction == TrafficDirection::Out)
         {
             result
                 .repetitions
@@ -224,27 +234,28 @@ mod tests {
         let plan = |profile: &Profile, way| plan_from(profile, None, way, Bytes(1_000_000_000_000));
         let rate = |way| plan(&both_ways, way).expect("a plan").rate_bps.as_bps();
         assert!(
-            (900_000_000..1_100_000_000).contains(&rate(Some(Direction::Out))),
+            (900_000_000..1_100_000_000).contains(&rate(Some(TrafficDirection::Out))),
             "{}",
-            rate(Some(Direction::Out))
+            rate(Some(TrafficDirection::Out))
         );
         assert!(
-            rate(Some(Direction::Back)) > 8_000_000_000 && rate(None) == rate(Some(Direction::Out))
+            rate(Some(TrafficDirection::Back)) > 8_000_000_000
+                && rate(None) == rate(Some(TrafficDirection::Out))
         );
-        let back = small(1, vec![Direction::Back]);
+        let back = small(1, vec![TrafficDirection::Back]);
         assert!(plan(&back, None).is_ok_and(|plan| plan.reasons[0].contains("back over usn-1400")));
-        let error = plan(&back, Some(Direction::Out)).expect_err("there is none");
+        let error = plan(&back, Some(TrafficDirection::Out)).expect_err("there is none");
         assert!(error.code == "plan-profile" && error.message.contains("goes out"), "{error}");
         assert!(
-            plan(&small(1, vec![Direction::Both]), None).is_err(),
+            plan(&small(1, vec![TrafficDirection::Both]), None).is_err(),
             "both at once are no plan for one"
         );
     }
 
     #[test]
     fn an_interval_is_students_of_several_repetitions_and_an_assumption_of_one() {
-        let mut profile = small(1, vec![Direction::Out]);
-        profile.kind = Kind::Measured;
+        let mut profile = small(1, vec![TrafficDirection::Out]);
+        profile.kind = ProfileKind::Measured;
         let gbit = |tenths: u64| Rate::from_bps(tenths * 100_000_000);
         let steady = |profile: &mut Profile, rates: &[u64]| {
             for result in &mut profile.cells {

@@ -2,7 +2,7 @@
 
 use super::grid::Grid;
 use super::staging::Staged;
-use crate::congestion::{Algorithm, Set};
+use crate::congestion::{Algorithm, Constants};
 use crate::units::{Bytes, Error, Fault, Rate, Span};
 use crate::wan::{Path, Settings};
 use serde::{Deserialize, Serialize};
@@ -11,7 +11,7 @@ use std::str::FromStr;
 /// Which way the data of a cell goes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Direction {
+pub enum TrafficDirection {
     /// From here to the far side.
     #[default]
     Out,
@@ -21,28 +21,31 @@ pub enum Direction {
     Both,
 }
 
-impl Direction {
+impl TrafficDirection {
     /// Every one, by its name.
-    const ALL: [(&str, Direction); 3] =
-        [("out", Direction::Out), ("back", Direction::Back), ("both", Direction::Both)];
+    const ALL: [(&str, TrafficDirection); 3] = [
+        ("out", TrafficDirection::Out),
+        ("back", TrafficDirection::Back),
+        ("both", TrafficDirection::Both),
+    ];
 
     /// Its name.
     pub fn name(self) -> &'static str {
-        Direction::ALL.iter().find(|(_, one)| *one == self).map_or("out", |(name, _)| name)
+        TrafficDirection::ALL.iter().find(|(_, one)| *one == self).map_or("out", |(name, _)| name)
     }
 
     /// Whether it is the usual one, which documents leave out.
     #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde gives a reference")]
     pub(super) fn is_out(&self) -> bool {
-        *self == Direction::Out
+        *self == TrafficDirection::Out
     }
 }
 
-impl FromStr for Direction {
+impl FromStr for TrafficDirection {
     type Err = Error;
 
-    fn from_str(text: &str) -> Result<Direction, Error> {
-        let found = Direction::ALL.iter().find(|(name, _)| *name == text);
+    fn from_str(text: &str) -> Result<TrafficDirection, Error> {
+        let found = TrafficDirection::ALL.iter().find(|(name, _)| *name == text);
         found.map(|(_, one)| *one).ok_or_else(|| {
             Error::new(Fault::You, "profile-direction", format!("`{text}` is no direction"))
                 .hint("out, back and both are")
@@ -102,7 +105,7 @@ pub struct Cell {
     /// The congestion control of every stream.
     pub congestion: Algorithm,
     /// With which constants.
-    pub set: Set,
+    pub set: Constants,
     /// TCP streams.
     pub streams: u32,
     /// The most that one stream may have on its way; without it the path decides.
@@ -121,8 +124,8 @@ pub struct Cell {
     /// Probability that a frame is lost on the line.
     pub loss: f64,
     /// Which way its data goes.
-    #[serde(default, skip_serializing_if = "Direction::is_out")]
-    pub direction: Direction,
+    #[serde(default, skip_serializing_if = "TrafficDirection::is_out")]
+    pub direction: TrafficDirection,
     /// How its bytes come from a store; absent where the ends send what they have in memory,
     /// without a mover.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -149,7 +152,7 @@ impl Cell {
     pub fn name(&self) -> String {
         let mut name =
             format!("{} {} {}", self.path.name, self.congestion, self.streams_in_words());
-        if self.set != Set::default() {
+        if self.set != Constants::default() {
             name.push_str(&format!(" {}", self.set));
         }
         if let Some(window) = self.window_bytes {
@@ -171,9 +174,9 @@ impl Cell {
             name.push_str(&format!(" loss {:e}", self.loss));
         }
         match self.direction {
-            Direction::Out => {}
-            Direction::Back => name.push_str(" back"),
-            Direction::Both => name.push_str(" both ways"),
+            TrafficDirection::Out => {}
+            TrafficDirection::Back => name.push_str(" back"),
+            TrafficDirection::Both => name.push_str(" both ways"),
         }
         if let Some(staged) = &self.staged {
             name.push_str(&format!(" {staged}"));

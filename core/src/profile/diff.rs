@@ -84,12 +84,12 @@ pub fn diff(a: &Profile, b: &Profile, level: f64) -> Result<Difference, Error> {
         .cells
         .iter()
         .enumerate()
-        .map(|(place, result)| (result.cell.divided(divided(a)).name(), place))
+        .map(|(place, result)| (result.cell.rate_scaled(divided(a)).name(), place))
         .collect();
     let (mut cells, mut common) = (Vec::new(), 0);
     for (result, first) in a.cells.iter().zip(&full_a.cells) {
         let Some(second) = place
-            .get(&result.cell.divided(divided(b)).name())
+            .get(&result.cell.rate_scaled(divided(b)).name())
             .and_then(|place| full_b.cells.get(*place))
         else {
             continue;

@@ -19,7 +19,7 @@ const ATTEMPTS: usize = 2;
 /// Where the figures come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Kind {
+pub enum ProfileKind {
     /// Streams of this machine over an emulated or a real path.
     Measured,
     /// Farline's models, in virtual time.
@@ -125,7 +125,7 @@ pub struct Profile {
     /// [`SCHEMA`].
     pub schema: String,
     /// Measured or modelled.
-    pub kind: Kind,
+    pub kind: ProfileKind,
     /// Farline's version.
     pub farline: String,
     /// When it began, as text: the core has no clock.
@@ -150,12 +150,12 @@ impl Profile {
     /// As [`Grid::check`]; and where the model would have to know what TLS costs a processor.
     pub fn new(
         grid: Grid,
-        kind: Kind,
+        kind: ProfileKind,
         environment: Environment,
         date: impl Into<String>,
     ) -> Result<Profile, Error> {
         grid.check()?;
-        if kind == Kind::Modelled
+        if kind == ProfileKind::Modelled
             && grid.copies.as_ref().is_some_and(|copies| copies.drivers.contains(&Driver::Tls))
         {
             return Err(Error::new(

@@ -50,7 +50,7 @@ fn profile(half_width: f64) -> Profile {
         repetitions: Repetitions { least: 5, most: 8, half_width },
         ..Grid::new("custom", vec![path], vec![Algorithm::Cubic])
     };
-    Profile::new(grid, Kind::Measured, Environment::default(), "today").expect("a grid")
+    Profile::new(grid, ProfileKind::Measured, Environment::default(), "today").expect("a grid")
 }
 
 #[test]
@@ -180,8 +180,8 @@ fn every_presets_document_is_read_as_it_was_written() {
     for (name, _) in crate::profile::PRESETS {
         for form in [Form::Quick, Form::Full] {
             let grid = crate::profile::preset(name, form).expect("a preset");
-            let written =
-                Profile::new(grid, Kind::Measured, Environment::default(), "").expect("a grid");
+            let written = Profile::new(grid, ProfileKind::Measured, Environment::default(), "")
+                .expect("a grid");
             // A line of 10/9.29 takes all digits that a number has: one that is read a bit off is
             // another grid.
             let read = Profile::read(&serde_json::to_string(&written).expect("JSON"));

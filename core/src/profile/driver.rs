@@ -44,7 +44,8 @@ mod tests {
     use super::*;
     use crate::congestion::Algorithm;
     use crate::profile::{
-        CellResult, Copies, Environment, Grid, Kind, PathPoint, Profile, Simulator, Values, diff,
+        CellResult, Copies, Environment, Grid, PathPoint, Profile, ProfileKind, Simulator, Values,
+        diff,
     };
     use crate::units::{Fault, Span};
 
@@ -60,7 +61,7 @@ mod tests {
     fn measured() -> Profile {
         let both = Profile::new(
             grid(&[Driver::Tcp, Driver::Tls]),
-            Kind::Measured,
+            ProfileKind::Measured,
             Environment::default(),
             "",
         );
@@ -106,8 +107,9 @@ mod tests {
                 && html.contains("memory asynchronous over tls")
         );
         // A profile of TCP alone is the same document as before there were drivers.
-        let plain = Profile::new(grid(&[Driver::Tcp]), Kind::Measured, Environment::default(), "")
-            .expect("a grid");
+        let plain =
+            Profile::new(grid(&[Driver::Tcp]), ProfileKind::Measured, Environment::default(), "")
+                .expect("a grid");
         assert!(!serde_json::to_string(&plain).expect("JSON").contains("driver"));
         let found = diff(&plain_of(&profile), &profile, 0.05).expect("cells of both");
         assert_eq!((found.cells.len(), found.only_in_one), (2, 2), "TLS is another cell");
@@ -122,8 +124,9 @@ mod tests {
 
     #[test]
     fn the_model_says_that_it_cannot_tell_tls_from_tcp() {
-        let error = Profile::new(grid(&[Driver::Tls]), Kind::Modelled, Environment::default(), "")
-            .expect_err("no processor");
+        let error =
+            Profile::new(grid(&[Driver::Tls]), ProfileKind::Modelled, Environment::default(), "")
+                .expect_err("no processor");
         assert!(
             error.fault == Fault::You
                 && error.hint.is_some_and(|hint| hint.contains("--host-rate")),
@@ -131,7 +134,8 @@ mod tests {
             error.message
         );
         assert!(
-            Profile::new(grid(&[Driver::Tcp]), Kind::Modelled, Environment::default(), "").is_ok()
+            Profile::new(grid(&[Driver::Tcp]), ProfileKind::Modelled, Environment::default(), "")
+                .is_ok()
         );
     }
 }

@@ -15,7 +15,7 @@
 use super::fluid_stream::{Batch, Stream, poisson};
 use super::grid::Disturbance;
 use super::staging::{Copies, Pool, Staged};
-use crate::congestion::{Algorithm, Set, Start};
+use crate::congestion::{Algorithm, Constants, Start};
 use crate::units::{Bytes, Rate, Rng, Span};
 use crate::wan::{Change, frames};
 
@@ -27,7 +27,7 @@ const STEP: (f64, f64) = (50e-6, 10e-3);
 
 /// Streams, and the path that they share.
 #[derive(Clone, Debug)]
-pub struct Scenario {
+pub struct FluidScenario {
     /// Bits per second on the wire.
     pub rate: Rate,
     /// Round-trip time without load.
@@ -37,7 +37,7 @@ pub struct Scenario {
     /// Bytes of IP in a packet.
     pub mtu: u32,
     /// Control and constants of each stream.
-    pub streams: Vec<(Algorithm, Set)>,
+    pub streams: Vec<(Algorithm, Constants)>,
     /// The most that one stream has on its way.
     pub window: Option<Bytes>,
     /// Other traffic, bits per second on the wire.
@@ -57,7 +57,7 @@ pub struct Scenario {
 
 /// What held a stream back, in seconds.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Held {
+pub struct StallBreakdown {
     /// The congestion control.
     pub congestion: f64,
     /// The largest window allowed.
@@ -93,14 +93,14 @@ pub struct Fluid {
     outage_until: f64,
     cross_until: f64,
     to_lose: f64,
-    held: Held,
+    held: StallBreakdown,
     rng: Rng,
 }
 
 impl Fluid {
     /// The beginning of `scenario`. Streams begin within the first round trip, at times that the
     /// seed decides.
-    pub fn new(scenario: &Scenario) -> Fluid {
+    pub fn new(scenario: &FluidScenario) -> Fluid {
         let wire = frames::wire_bytes(u64::from(scenario.mtu));
         let packet = wire as f64 * 8.0;
         let packets = |rate: Rate| rate.as_bps() as f64 / packet;
@@ -108,7 +108,7 @@ impl Fluid {
         let mut rng = seed.fork(1);
         let rtt = scenario.rtt.as_secs_f64();
         let payload = (f64::from(scenario.mtu) - super::document::TCP_HEADERS as f64).max(1.0);
-        let stream = |(i, (algorithm, set)): (usize, &(Algorithm, Set))| {
+        let stream = |(i, (algorithm, set)): (usize, &(Algorithm, Constants))| {
             let start = Start { packet: Bytes(wire), ..Start::default() };
             let control = algorithm.control(*set, start, &seed.fork(100 + i as u64));
             Stream::new(control, rng.unit() * rtt)
@@ -139,7 +139,7 @@ impl Fluid {
             outage_until: 0.0,
             cross_until: f64::INFINITY,
             to_lose: 0.0,
-            held: Held::default(),
+            held: StallBreakdown::default(),
             rng,
         }
     }
@@ -167,7 +167,7 @@ impl Fluid {
     }
 
     /// What held the streams back so far, in stream-seconds.
-    pub fn held(&self) -> Held {
+    pub fn held(&self) -> StallBreakdown {
         self.held
     }
 

@@ -5,14 +5,14 @@ use crate::congestion::sim;
 use crate::units::Time;
 use crate::wan::Direction;
 
-fn scenario(mbps: u64, rtt_ms: u64, algorithm: Algorithm, streams: usize) -> Scenario {
+fn scenario(mbps: u64, rtt_ms: u64, algorithm: Algorithm, streams: usize) -> FluidScenario {
     let (rate, rtt) = (Rate::from_bps(mbps * 1_000_000), Span::from_millis(rtt_ms));
-    Scenario {
+    FluidScenario {
         rate,
         rtt,
         queue: rate.bytes_in(rtt),
         mtu: 1_500,
-        streams: vec![(algorithm, Set::Linux); streams],
+        streams: vec![(algorithm, Constants::Linux); streams],
         window: None,
         cross: Rate::default(),
         loss: 0.0,
@@ -24,7 +24,7 @@ fn scenario(mbps: u64, rtt_ms: u64, algorithm: Algorithm, streams: usize) -> Sce
 }
 
 /// Payload in bit/s between two moments.
-fn goodput(scenario: &Scenario, from: f64, to: f64) -> f64 {
+fn goodput(scenario: &FluidScenario, from: f64, to: f64) -> f64 {
     let mut fluid = Fluid::new(scenario);
     fluid.run(from, |_| false);
     let before = fluid.delivered_in_all();
@@ -35,7 +35,7 @@ fn goodput(scenario: &Scenario, from: f64, to: f64) -> f64 {
 #[test]
 fn a_window_is_delivered_once_a_round_trip() {
     for (window, rtt) in [(4, 163), (16, 17), (1, 100)] {
-        let scenario = Scenario {
+        let scenario = FluidScenario {
             window: Some(Bytes::mib(window)),
             ..scenario(10_000, rtt, Algorithm::Reno, 1)
         };
@@ -56,8 +56,8 @@ fn nothing_is_faster_than_the_wire_the_host_or_what_cross_traffic_leaves() {
         let plain = scenario(1_000, 20, algorithm, 4);
         for (scenario, limit) in [
             (plain.clone(), 1e9),
-            (Scenario { host: Some(Rate::from_bps(300_000_000)), ..plain.clone() }, 3e8),
-            (Scenario { cross: Rate::from_bps(400_000_000), ..plain.clone() }, 6e8),
+            (FluidScenario { host: Some(Rate::from_bps(300_000_000)), ..plain.clone() }, 3e8),
+            (FluidScenario { cross: Rate::from_bps(400_000_000), ..plain.clone() }, 6e8),
         ] {
             let found = goodput(&scenario, 0.0, 20.0);
             assert!(
@@ -71,18 +71,18 @@ fn nothing_is_faster_than_the_wire_the_host_or_what_cross_traffic_leaves() {
 #[test]
 fn the_same_seed_gives_the_same_run_and_another_another() {
     let base = scenario(1_000, 50, Algorithm::Cubic, 5);
-    let lossy = Scenario { loss: 1e-4, ..base };
+    let lossy = FluidScenario { loss: 1e-4, ..base };
     assert_eq!(goodput(&lossy, 0.0, 10.0), goodput(&lossy, 0.0, 10.0));
     assert_ne!(
         goodput(&lossy, 0.0, 10.0),
-        goodput(&Scenario { seed: 8, ..lossy.clone() }, 0.0, 10.0)
+        goodput(&FluidScenario { seed: 8, ..lossy.clone() }, 0.0, 10.0)
     );
 }
 
 #[test]
 fn slow_start_doubles_each_round_trip() {
     let mut fluid =
-        Fluid::new(&Scenario { window: None, ..scenario(100_000, 100, Algorithm::Reno, 1) });
+        Fluid::new(&FluidScenario { window: None, ..scenario(100_000, 100, Algorithm::Reno, 1) });
     let begins = fluid.streams[0].begins;
     let mut at = |rounds: f64| {
         fluid.run(begins + rounds * 0.1, |_| false);
@@ -94,7 +94,7 @@ fn slow_start_doubles_each_round_trip() {
 }
 
 /// Payload in bit/s of the packet simulation.
-fn by_packets(scenario: &Scenario, from: u64, to: u64) -> f64 {
+fn by_packets(scenario: &FluidScenario, from: u64, to: u64) -> f64 {
     let one_way = Span::from_nanos(scenario.rtt.as_nanos() / 2);
     let mut direction = Direction::new(scenario.rate, one_way, scenario.rtt);
     (direction.queue, direction.loss) = (scenario.queue, scenario.loss);
@@ -103,7 +103,7 @@ fn by_packets(scenario: &Scenario, from: u64, to: u64) -> f64 {
         .iter()
         .map(|&(algorithm, set)| (algorithm, set, Start::default()))
         .collect();
-    let mut simulation = sim::Simulation::new(&sim::Scenario {
+    let mut simulation = sim::Simulation::new(&sim::FlowScenario {
         direction,
         changes: Vec::new(),
         flows,
@@ -131,9 +131,11 @@ fn by_packets(scenario: &Scenario, from: u64, to: u64) -> f64 {
 fn fluids_and_packets_agree() {
     for algorithm in Algorithm::ALL {
         for loss in [0.0, 1e-3] {
-            let scenario = Scenario { loss, ..scenario(40, 40, algorithm, 4) };
-            let mean = |goodput: &dyn Fn(&Scenario) -> f64| {
-                (1..=2).map(|seed| goodput(&Scenario { seed, ..scenario.clone() })).sum::<f64>()
+            let scenario = FluidScenario { loss, ..scenario(40, 40, algorithm, 4) };
+            let mean = |goodput: &dyn Fn(&FluidScenario) -> f64| {
+                (1..=2)
+                    .map(|seed| goodput(&FluidScenario { seed, ..scenario.clone() }))
+                    .sum::<f64>()
                     / 2.0
             };
             let fluid = mean(&|scenario| goodput(scenario, 3.0, 23.0));

@@ -1,9 +1,9 @@
 //! What is measured: a grid of cells over axes, with its repetitions, its order and its limits.
 
-use super::cell::{Cell, Direction, PathPoint};
+use super::cell::{Cell, PathPoint, TrafficDirection};
 use super::hypothesis::Hypothesis;
 use super::staging::Copies;
-use crate::congestion::{Algorithm, Set};
+use crate::congestion::{Algorithm, Constants};
 use crate::units::{Bytes, Rate, Rng, Span};
 use crate::wan::Change;
 use serde::{Deserialize, Serialize};
@@ -23,12 +23,12 @@ fn is_one(scale: &u32) -> bool {
     *scale == 1
 }
 
-pub(super) fn is_out_alone(directions: &[Direction]) -> bool {
-    directions == [Direction::Out]
+pub(super) fn is_out_alone(directions: &[TrafficDirection]) -> bool {
+    directions == [TrafficDirection::Out]
 }
 
-fn out_alone() -> Vec<Direction> {
-    vec![Direction::Out]
+fn out_alone() -> Vec<TrafficDirection> {
+    vec![TrafficDirection::Out]
 }
 
 fn none_alone() -> Vec<Option<Bytes>> {
@@ -100,7 +100,7 @@ pub struct Grid {
     /// Congestion controls.
     pub congestion: Vec<Algorithm>,
     /// Their constants; see [`Grid::set_of`].
-    pub set: Set,
+    pub set: Constants,
     /// Numbers of streams.
     pub streams: Vec<u32>,
     /// Largest windows; `None` for none.
@@ -119,7 +119,7 @@ pub struct Grid {
     pub losses: Vec<f64>,
     /// Directions.
     #[serde(default = "out_alone", skip_serializing_if = "is_out_alone")]
-    pub directions: Vec<Direction>,
+    pub directions: Vec<TrafficDirection>,
     /// The most that the sending host can do, all streams together; without it the path decides.
     pub host_bps: Option<Rate>,
     /// How often each cell is measured.
@@ -164,7 +164,7 @@ impl Grid {
             form: Form::default(),
             paths,
             congestion,
-            set: Set::default(),
+            set: Constants::default(),
             streams: vec![1],
             windows_bytes: vec![None],
             buffers_bytes: none_alone(),
@@ -189,8 +189,8 @@ impl Grid {
 
     /// The constants with which `congestion` runs: what every kernel has of its own has one set,
     /// whatever the grid says.
-    pub fn set_of(&self, congestion: Algorithm) -> Set {
-        if congestion.is_native() { Set::Linux } else { self.set }
+    pub fn set_of(&self, congestion: Algorithm) -> Constants {
+        if congestion.is_native() { Constants::Linux } else { self.set }
     }
 
     /// How many repetitions of a cell decide how many it has; `None` where nothing is decided.
@@ -225,7 +225,7 @@ impl Grid {
             mtu: Grid::USUAL_MTU,
             cross_bps: Rate::default(),
             loss: 0.0,
-            direction: Direction::Out,
+            direction: TrafficDirection::Out,
             staged: None,
             hypothesis: None,
         };
@@ -324,7 +324,7 @@ pub(super) mod tests {
             mtu: 9_000,
             cross_bps: Rate::from_bps(1_000_000_000),
             loss: 1e-5,
-            set: Set::Paper,
+            set: Constants::Paper,
             buffer_bytes: Some(Bytes::mib(2)),
             message_bytes: Some(Bytes(512)),
             ..cells[11].clone()
@@ -339,14 +339,17 @@ pub(super) mod tests {
 
     #[test]
     fn what_every_kernel_has_runs_with_linuxs_constants_whatever_the_grid_says() {
-        let grid =
-            Grid { set: Set::Paper, congestion: vec![Algorithm::Cubic, Algorithm::Bic], ..grid() };
+        let grid = Grid {
+            set: Constants::Paper,
+            congestion: vec![Algorithm::Cubic, Algorithm::Bic],
+            ..grid()
+        };
         let of = |control| {
             grid.cells().into_iter().find(|cell| cell.congestion == control).map(|cell| cell.set)
         };
         assert_eq!(
             (of(Algorithm::Cubic), of(Algorithm::Bic)),
-            (Some(Set::Linux), Some(Set::Paper))
+            (Some(Constants::Linux), Some(Constants::Paper))
         );
     }
 

@@ -54,14 +54,14 @@ mod transform;
 mod trial;
 pub mod verbs;
 
-pub use advisor::{Known, PLAN_SCHEMA, Plan, Source};
-pub use advisor_begin::{Unmeasured, for_size};
+pub use advisor::{PLAN_SCHEMA, Plan, PlanInput, PlanSource};
+pub use advisor_begin::{PathEstimate, for_size};
 pub use advisor_model::plan;
 pub use advisor_stored::plan_from;
-pub use cell::{Cell, Direction, PathPoint};
+pub use cell::{Cell, PathPoint, TrafficDirection};
 pub use columns::{Columns, Values};
 pub use diff::{CellDifference, DIFF_SCHEMA, Difference, diff};
-pub use document::{Bench, CellResult, Environment, Job, Kind, Profile, SCHEMA};
+pub use document::{Bench, CellResult, Environment, Job, Profile, ProfileKind, SCHEMA};
 pub use driver::Driver;
 pub use grid::{Disturbance, Form, Grid, Repetitions};
 pub use hypothesis::Hypothesis;

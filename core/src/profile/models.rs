@@ -53,8 +53,8 @@ pub fn response(algorithm: Algorithm, p: f64, rtt: Span) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::congestion::Set;
-    use crate::profile::fluid::{Fluid, Scenario};
+    use crate::congestion::Constants;
+    use crate::profile::fluid::{Fluid, FluidScenario};
 
     #[test]
     fn a_ten_second_test_over_half_a_world_shows_half_of_the_rate() {
@@ -76,14 +76,14 @@ mod tests {
     fn the_fluid_follows_the_response_functions() {
         let rtt = Span::from_millis(100);
         for (algorithm, set, p) in [
-            (Algorithm::Reno, Set::Paper, 1e-4),
-            (Algorithm::HighSpeed, Set::Paper, 1e-5),
-            (Algorithm::Cubic, Set::Paper, 1e-5),
-            (Algorithm::Scalable, Set::Paper, 1e-4),
+            (Algorithm::Reno, Constants::Paper, 1e-4),
+            (Algorithm::HighSpeed, Constants::Paper, 1e-5),
+            (Algorithm::Cubic, Constants::Paper, 1e-5),
+            (Algorithm::Scalable, Constants::Paper, 1e-4),
         ] {
             let mut windows = 0.0;
             for seed in 1..=4 {
-                let mut fluid = Fluid::new(&Scenario {
+                let mut fluid = Fluid::new(&FluidScenario {
                     rate: Rate::from_bps(100_000_000_000),
                     rtt,
                     queue: Bytes::mib(1_024),

@@ -1,6 +1,6 @@
 //! A grid in one line: how many cells it has, how long they take, and what varies between them.
 
-use super::cell::Direction;
+use super::cell::TrafficDirection;
 use super::grid::Grid;
 use super::staging::{Order, Store};
 use crate::units::Bytes;
@@ -58,7 +58,7 @@ impl Grid {
             varied(&self.mtus, " bytes of MTU"),
             varied(&self.cross_bps, " of other traffic"),
             varied(&self.losses, " of loss"),
-            varied(self.directions.iter().copied().map(Direction::name), ""),
+            varied(self.directions.iter().copied().map(TrafficDirection::name), ""),
         ];
         let mut axes: Vec<String> = axes.into_iter().flatten().collect();
         if let Some(copies) = &self.copies {

@@ -1,8 +1,8 @@
 //! A profile as one page: heat maps, throughput against rtt, the papers' tables beside ours, time
 //! series, every cell.
 
-use super::document::{CellResult, Kind, Profile};
-use crate::congestion::Set;
+use super::document::{CellResult, Profile, ProfileKind};
+use crate::congestion::Constants;
 use crate::report::{Card, HeatMap, Page, Section, Surface};
 use crate::units::Rate;
 
@@ -21,11 +21,11 @@ impl Profile {
     /// measured.
     fn draw(&self, document: &Profile, commands: &[String]) -> Page {
         let kind = match self.kind {
-            Kind::Modelled => {
+            ProfileKind::Modelled => {
                 "Every curve is modelled: streams as fluids over one queue, in virtual time. \
                  Nothing here was measured."
             }
-            Kind::Measured => "Every curve was measured.",
+            ProfileKind::Measured => "Every curve was measured.",
         };
         let scaled = match self.grid.scale {
             1 => String::new(),
@@ -76,10 +76,10 @@ impl Profile {
     /// `modelled` or `measured`, behind the name of every curve.
     pub(super) fn label(&self) -> &'static str {
         match (self.kind, self.grid.scale) {
-            (Kind::Modelled, 1) => "modelled",
-            (Kind::Modelled, _) => "modelled, scaled",
-            (Kind::Measured, 1) => "measured",
-            (Kind::Measured, _) => "measured, scaled",
+            (ProfileKind::Modelled, 1) => "modelled",
+            (ProfileKind::Modelled, _) => "modelled, scaled",
+            (ProfileKind::Measured, 1) => "measured",
+            (ProfileKind::Measured, _) => "measured, scaled",
         }
     }
 
@@ -115,7 +115,7 @@ impl Profile {
         if !machine.is_empty() {
             cards.push(Card::new("Machine", machine.join(", ")));
         }
-        if grid.congestion.iter().any(|&one| grid.set_of(one) == Set::Paper) {
+        if grid.congestion.iter().any(|&one| grid.set_of(one) == Constants::Paper) {
             cards.push(Card::new("Controls' constants", "of their papers"));
         }
         if let Some(host) = grid.host_bps {
@@ -139,7 +139,7 @@ impl Profile {
                  chart and no mean."
             ));
         }
-        if self.kind == Kind::Modelled {
+        if self.kind == ProfileKind::Modelled {
             section = section.note(
                 "The model has the controls in full and one tail-drop queue of one \
                  bandwidth-delay product. It has no \
@@ -276,7 +276,8 @@ mod tests {
         grid.streams = vec![1, 5];
         grid.seconds = 8.0;
         let mut profile =
-            Profile::new(grid, Kind::Modelled, Environment::default(), "today").expect("a grid");
+            Profile::new(grid, ProfileKind::Modelled, Environment::default(), "today")
+                .expect("a grid");
         let empty = profile.page(&[]).html();
         assert!(empty.contains("not run") && !empty.contains("NaN"));
         profile.run(&mut Simulator, |_| true).expect("a model does not fail");

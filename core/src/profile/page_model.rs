@@ -1,6 +1,6 @@
 //! What a measured profile's page says of the model: predicted against measured, cell by cell.
 
-use super::document::{Job, Kind, Profile};
+use super::document::{Job, Profile, ProfileKind};
 use super::simulate::repetition;
 use super::statistics::Summary;
 use crate::report::{Section, Table};
@@ -13,7 +13,7 @@ impl Profile {
     /// one it knows too little. What was scaled is predicted as it was measured, since headers are
     /// a larger part of small packets; `shown` has it at the full rate.
     pub(super) fn against_model(&self, shown: &Profile) -> Option<Section> {
-        if self.kind != Kind::Measured || self.environment.node.is_some() {
+        if self.kind != ProfileKind::Measured || self.environment.node.is_some() {
             return None;
         }
         let mut errors = Vec::new();

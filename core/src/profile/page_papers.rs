@@ -376,7 +376,7 @@ impl Profile {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::profile::{Environment, Form, Kind, Simulator, preset};
+    use crate::profile::{Environment, Form, ProfileKind, Simulator, preset};
 
     #[test]
     fn the_page_has_the_papers_table_and_a_run_for_every_hypothesis() {
@@ -384,7 +384,7 @@ mod tests {
         grid.paths.retain(|path| path.name == "usn-0.2" || path.name == "usn-1400");
         grid.streams = vec![1, 10];
         let mut profile =
-            Profile::new(grid, Kind::Modelled, Environment::default(), "").expect("a grid");
+            Profile::new(grid, ProfileKind::Modelled, Environment::default(), "").expect("a grid");
         assert!(profile.page(&[]).html().contains("None of their runs is there yet"));
         profile.run(&mut Simulator, |_| true).expect("a model does not fail");
         let html = profile.page(&[]).html();

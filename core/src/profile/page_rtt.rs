@@ -5,7 +5,7 @@ use super::document::{CellResult, Profile};
 use super::page::{LINES, gbit};
 use super::published;
 use super::statistics::{
-    LEAST_RTTS, Pooled, Transition, Turn, Unnamed, transition, utilisation_concavity,
+    LEAST_RTTS, Pooled, Transition, TransitionRtt, Unnamed, transition, utilisation_concavity,
 };
 use crate::congestion::Algorithm;
 use crate::report::{Axis, LineChart, Section, Series, Table};
@@ -143,11 +143,13 @@ impl Profile {
 fn turn_in_words(found: &Result<Transition, Unnamed>) -> String {
     let rtt = |ms: f64| Span::from_secs_f64(ms / 1e3).to_string();
     match *found {
-        Ok(Transition { turn: Turn::Below(least), .. }) => format!("below {}", rtt(least)),
-        Ok(Transition { turn: Turn::Between(from, to), .. }) => {
+        Ok(Transition { turn: TransitionRtt::Below(least), .. }) => format!("below {}", rtt(least)),
+        Ok(Transition { turn: TransitionRtt::Between(from, to), .. }) => {
             format!("{} to {}", rtt(from), rtt(to))
         }
-        Ok(Transition { turn: Turn::Beyond(most), .. }) => format!("none up to {}", rtt(most)),
+        Ok(Transition { turn: TransitionRtt::Beyond(most), .. }) => {
+            format!("none up to {}", rtt(most))
+        }
         Err(Unnamed::TooFew(count)) => {
             format!("not named: {count} distances, {LEAST_RTTS} are needed")
         }

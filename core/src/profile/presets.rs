@@ -5,7 +5,7 @@ use super::cell::PathPoint;
 use super::grid::{Disturbance, Form, Grid, Repetitions};
 use super::hypothesis::Hypothesis;
 use super::staging::{Copies, Order, Store};
-use crate::congestion::{Algorithm, Set};
+use crate::congestion::{Algorithm, Constants};
 use crate::units::{Bytes, Error, Fault, Rate, Span};
 use crate::wan::Change;
 
@@ -148,7 +148,7 @@ pub fn preset(name: &str, form: Form) -> Result<Grid, Error> {
         // Linux's BIC of today counts an acknowledgement as often as it covers packets, and so
         // grows many times too fast behind a receiver that merges packets; the hosts of 2008
         // counted each packet once, as the papers do.
-        set: Set::Paper,
+        set: Constants::Paper,
         // SC08 does not print its MTU, but its 9.21 Gbit/s do not fit through frames of 1500 (8.75
         // at most).
         mtus: vec![9_000],
@@ -318,7 +318,7 @@ pub fn preset(name: &str, form: Form) -> Result<Grid, Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::profile::document::{Environment, Kind, Profile};
+    use crate::profile::document::{Environment, Profile, ProfileKind};
 
     #[test]
     fn every_preset_is_a_grid_and_its_quick_form_takes_at_most_twenty_minutes() {
@@ -327,8 +327,8 @@ mod tests {
                 let grid = preset(name, form).expect("a preset");
                 assert_eq!((grid.name.as_str(), grid.form), (name, form));
                 assert!(grid.seconds - grid.warm_up_s >= 10.0, "{name}");
-                let profile =
-                    Profile::new(grid, Kind::Modelled, Environment::default(), "").expect("a grid");
+                let profile = Profile::new(grid, ProfileKind::Modelled, Environment::default(), "")
+                    .expect("a grid");
                 if form == Form::Quick {
                     // One repetition in ten is invalid and done again; a machine that needs a scale
                     // finds it in forty seconds.

@@ -82,7 +82,7 @@ impl Profile {
 mod tests {
     use super::*;
     use crate::congestion::Algorithm;
-    use crate::profile::{Grid, Kind, PathPoint};
+    use crate::profile::{Grid, PathPoint, ProfileKind};
 
     #[test]
     fn a_profile_that_went_on_elsewhere_says_what_changed_and_an_old_document_has_nothing_to_say() {
@@ -94,7 +94,8 @@ mod tests {
             settings: vec![("net.core.rmem_max".to_owned(), most.to_owned())],
             ..Environment::default()
         };
-        let profile = Profile::new(grid, Kind::Measured, of("6.1", "4"), "Monday").expect("a grid");
+        let profile =
+            Profile::new(grid, ProfileKind::Measured, of("6.1", "4"), "Monday").expect("a grid");
         let old = serde_json::to_string(&profile).expect("JSON");
         assert!(!old.contains("resumptions"), "the field is absent in what never went on");
         let same = Profile::read(&old).expect("a profile").goes_on_in(of("6.1", "4"), "Monday");

@@ -97,7 +97,7 @@ fn list(rates: &[Rate]) -> Vec<u64> {
 mod tests {
     use super::*;
     use crate::congestion::Algorithm;
-    use crate::profile::{Environment, Grid, Kind, PathPoint, Simulator};
+    use crate::profile::{Environment, Grid, PathPoint, ProfileKind, Simulator};
 
     #[test]
     fn a_line_for_each_repetition_has_a_field_for_each_name_whatever_stands_in_it() {
@@ -134,7 +134,7 @@ mod tests {
         };
         let grid = grid.scaled(6).expect("9000 by 6");
         let mut profile =
-            Profile::new(grid, Kind::Measured, Environment::default(), "").expect("a grid");
+            Profile::new(grid, ProfileKind::Measured, Environment::default(), "").expect("a grid");
         profile.run(&mut Simulator, |_| true).expect("a model");
         assert!(
             profile

@@ -43,7 +43,7 @@ impl Grid {
             );
         }
         let stretched = k > self.largest_division();
-        let slower = if stretched { Transform::stretched(k) } else { Transform::divided(k) };
+        let slower = if stretched { Transform::time_scaled(k) } else { Transform::rate_scaled(k) };
         slower.grid(&mut self);
         if stretched && self.disturbance.is_some() {
             slower.run(&mut self);
@@ -81,9 +81,9 @@ impl Cell {
     /// The cell at a rate that is `k` times lower. What was divided by 6 and then by 7 is what was
     /// divided by 42, to the byte: so cells of two scales are told to be the same, where
     /// multiplying each would have lost what its division left over.
-    pub(super) fn divided(&self, k: u32) -> Cell {
+    pub(super) fn rate_scaled(&self, k: u32) -> Cell {
         let mut cell = self.clone();
-        Transform::divided(k.max(1)).cell(&mut cell);
+        Transform::rate_scaled(k.max(1)).cell(&mut cell);
         cell
     }
 }
@@ -95,7 +95,7 @@ impl Profile {
         let mut full = self.clone();
         let k = self.grid.scale;
         let back =
-            if self.grid.stretched { Transform::stretched(k) } else { Transform::divided(k) }
+            if self.grid.stretched { Transform::time_scaled(k) } else { Transform::rate_scaled(k) }
                 .back();
         back.grid(&mut full.grid);
         back.run(&mut full.grid);

@@ -1,8 +1,8 @@
 //! Repetitions in virtual time: the bench that needs no path.
 
-use super::cell::Direction;
+use super::cell::TrafficDirection;
 use super::document::{Bench, Job};
-use super::fluid::{Fluid, Scenario};
+use super::fluid::{Fluid, FluidScenario};
 use super::grid::Grid;
 use super::observe::Observed;
 use super::repetition::{LimitedBy, Lost, Repetition};
@@ -22,7 +22,7 @@ impl Bench for Simulator {
 /// take nothing here.
 pub fn repetition(grid: &Grid, job: &Job) -> Repetition {
     let mut observed = one_way(grid, job, job.seed);
-    if job.cell.direction == Direction::Both {
+    if job.cell.direction == TrafficDirection::Both {
         observed = observed.beside(one_way(grid, job, Rng::new(job.seed).fork(2).next_u64()));
     }
     observed.repetition(grid, job)
@@ -30,7 +30,7 @@ pub fn repetition(grid: &Grid, job: &Job) -> Repetition {
 
 fn one_way(grid: &Grid, job: &Job, seed: u64) -> Observed {
     let cell = &job.cell;
-    let mut fluid = Fluid::new(&Scenario {
+    let mut fluid = Fluid::new(&FluidScenario {
         rate: cell.path.rate_bps,
         rtt: cell.path.rtt_ns,
         queue: cell.path.queue_bytes,
@@ -97,15 +97,16 @@ mod tests {
     use crate::congestion::Algorithm;
     use crate::profile::Form;
     use crate::profile::cell::PathPoint;
-    use crate::profile::document::{Environment, Kind, Profile};
+    use crate::profile::document::{Environment, Profile, ProfileKind};
     use crate::profile::presets::preset;
     use crate::units::{Bytes, Rate, Span};
 
     impl Profile {
         /// What the model makes of `grid`.
         pub(crate) fn modelled(grid: Grid) -> Profile {
-            let mut profile = Profile::new(grid, Kind::Modelled, Environment::default(), "today")
-                .expect("a grid");
+            let mut profile =
+                Profile::new(grid, ProfileKind::Modelled, Environment::default(), "today")
+                    .expect("a grid");
             profile.run(&mut Simulator, |_| true).expect("a model does not fail");
             profile
         }

@@ -48,12 +48,12 @@ pub(super) struct Transform {
 
 impl Transform {
     /// Rates and sizes are divided by `k`.
-    pub(super) const fn divided(k: u32) -> Transform {
+    pub(super) const fn rate_scaled(k: u32) -> Transform {
         Transform { rates: Factor::Divided(k), sizes: Factor::Divided(k), times: Factor::Times(1) }
     }
 
     /// Rates are divided by `k`, and times multiplied.
-    pub(super) const fn stretched(k: u32) -> Transform {
+    pub(super) const fn time_scaled(k: u32) -> Transform {
         Transform { rates: Factor::Divided(k), sizes: Factor::Times(1), times: Factor::Times(k) }
     }
 

@@ -1,7 +1,7 @@
 //! At which rate a machine carries a grid exactly: the cells that ask most of it are tried before
 //! anything is measured.
 
-use super::cell::{Cell, Direction, PathPoint};
+use super::cell::{Cell, PathPoint, TrafficDirection};
 use super::document::Job;
 use super::grid::Grid;
 use crate::units::{Error, Fault, Span};
@@ -25,7 +25,7 @@ impl Cell {
         });
         let left = self.path.rate_bps.as_bps().saturating_sub(self.cross_bps.as_bps()) as f64;
         let one_way = (left.min(host) / on_wire).min(by_window);
-        if self.direction == Direction::Both { 2.0 * one_way } else { one_way }
+        if self.direction == TrafficDirection::Both { 2.0 * one_way } else { one_way }
     }
 }
 
@@ -219,9 +219,9 @@ mod tests {
         );
         assert!(of("sc08-cross-traffic").iter().all(|cell| cell.cross_bps.as_bps() == 0));
         let both = Grid {
-            directions: vec![Direction::Both, Direction::Out],
+            directions: vec![TrafficDirection::Both, TrafficDirection::Out],
             ..preset("wanphy-streams", Form::Quick).expect("a preset")
         };
-        assert!(both.hardest().iter().all(|cell| cell.direction == Direction::Both));
+        assert!(both.hardest().iter().all(|cell| cell.direction == TrafficDirection::Both));
     }
 }

@@ -8,21 +8,21 @@
 //!
 //! No message is ever sent that finds no receive posted. Every message but the first of a queue
 //! pair rides on a credit: two for a block, one for a mark, one at most to advertise;
-//! [`Settings::receives`] is what that adds up to. Where blocks are read one of a block's two is
+//! [`EndpointSettings::receives`] is what that adds up to. Where blocks are read one of a block's two is
 //! the receiver's word that it has, and a sender lends no more slots than there are credits.
 
 mod receiving;
 mod sending;
 
 use super::events::{Input, Output, Violation, Work};
-use super::record::{Announcement, Credit, Record, RecordHeader, Source};
+use super::record::{Announcement, BlockSource, Credit, Record, RecordHeader};
 use super::{Placement, QueuePair};
 use crate::transfer::SlotId;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// What both ends agreed on when they connected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Settings {
+pub struct EndpointSettings {
     /// How many queue pairs the channel has.
     pub queue_pairs: u8,
     /// The most slots that either end may advertise.
@@ -34,7 +34,7 @@ pub struct Settings {
     pub connected: bool,
 }
 
-impl Settings {
+impl EndpointSettings {
     /// Receives that must stay posted on each queue pair: two for each block on its way, one for
     /// each advertising record. Of these there may be twice as many as credits, since those of a
     /// transfer that is over may still lie unread.
@@ -51,7 +51,7 @@ impl Settings {
 /// What the caller wants sent, and waits for a credit.
 #[derive(Clone, Copy, Debug)]
 enum Job {
-    Block { slot: SlotId, source: Source, len: u32, header: RecordHeader },
+    Block { slot: SlotId, source: BlockSource, len: u32, header: RecordHeader },
     Mark(RecordHeader),
 }
 
@@ -65,7 +65,7 @@ struct Advertised {
 
 /// A slot that the peer may read.
 #[derive(Clone, Copy, Debug)]
-struct Lent {
+struct ExposedBuffer {
     slot: SlotId,
     transfer: u32,
 }
@@ -89,7 +89,7 @@ struct PeerMark {
 /// One end of a channel.
 #[derive(Debug)]
 pub struct Endpoint {
-    settings: Settings,
+    settings: EndpointSettings,
     pairs: Vec<Pair>,
     outputs: VecDeque<Output>,
     broken: bool,
@@ -99,7 +99,7 @@ pub struct Endpoint {
     jobs: VecDeque<Job>,
     writing: BTreeSet<SlotId>,
     /// By the credit that each block uses.
-    lent: BTreeMap<u32, Lent>,
+    lent: BTreeMap<u32, ExposedBuffer>,
     blocks: u64,
     // What this end receives.
     peers_transfer: u32,
@@ -107,7 +107,7 @@ pub struct Endpoint {
     offered: VecDeque<(SlotId, Credit)>,
     advertised: BTreeMap<u32, Advertised>,
     /// Blocks to be read, by the credits that they use.
-    to_read: VecDeque<(u32, Source)>,
+    to_read: VecDeque<(u32, BlockSource)>,
     /// Blocks that were read, of which the peer does not know yet.
     read: Vec<u32>,
     arrived: u64,
@@ -116,7 +116,7 @@ pub struct Endpoint {
 
 impl Endpoint {
     /// One end of a channel whose queue pairs are all connected.
-    pub fn new(settings: Settings) -> Endpoint {
+    pub fn new(settings: EndpointSettings) -> Endpoint {
         let mut pairs = vec![
             Pair { may_speak: settings.connected, under_way: 0 };
             usize::from(settings.queue_pairs.max(1))

@@ -1,7 +1,7 @@
 //! What goes into one end of an RDMA channel, and what comes out of it.
 
 use super::QueuePair;
-use super::record::{Credit, Record, RecordHeader, Source};
+use super::record::{BlockSource, Credit, Record, RecordHeader};
 use crate::transfer::SlotId;
 use std::fmt;
 
@@ -37,7 +37,7 @@ pub enum Input {
         slot: SlotId,
         /// Where it lies, and the key by which the peer may read there: both are told where blocks
         /// are read, and nowhere else.
-        source: Source,
+        source: BlockSource,
         /// How many bytes of it, from its start.
         len: u32,
         /// The header to go with them.
@@ -102,7 +102,7 @@ pub enum Output {
         /// Its length in bytes.
         len: u32,
         /// Where from.
-        from: Source,
+        from: BlockSource,
     },
     /// The channel needs this sent slot no more.
     Sent(SlotId),

@@ -3,7 +3,7 @@
 //! `docs/protocol.md`.
 
 use super::greeting::{ANSWER_LEN, GREETING_LEN, NoGreeting};
-use super::{Answer, Greeting, MOST_QUEUE_PAIRS, Placement, VERSION};
+use super::{Greeting, GreetingReply, MOST_QUEUE_PAIRS, Placement, VERSION};
 use crate::units::{Error, Fault};
 use std::fmt::Write;
 
@@ -23,7 +23,7 @@ pub struct Numbered {
 
 /// Where the queue pairs of one end are.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Whereabouts {
+pub struct QpAddress {
     /// The port's global identifier.
     pub gid: [u8; 16],
     /// Its local identifier on an InfiniBand subnet; 0 on Ethernet.
@@ -42,25 +42,25 @@ pub struct Offer {
     /// Who connects, and as what; it names the first queue pair and stands for all.
     pub greeting: Greeting,
     /// Where to.
-    pub whereabouts: Whereabouts,
+    pub whereabouts: QpAddress,
 }
 
 /// What the node says of a channel that it takes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Acceptance {
     /// What was agreed.
-    pub answer: Answer,
+    pub answer: GreetingReply,
     /// Where to.
-    pub whereabouts: Whereabouts,
+    pub whereabouts: QpAddress,
 }
 
-impl Whereabouts {
+impl QpAddress {
     /// Bytes of the packets between this end and the peer that is at `theirs`: what both ports
     /// take.
     ///
     /// # Errors
     /// When the two cannot be connected: each reason is told.
-    pub fn packets_to(&self, theirs: &Whereabouts) -> Result<u16, Error> {
+    pub fn packets_to(&self, theirs: &QpAddress) -> Result<u16, Error> {
         let broken = |what: String| Err(nonsense(&what));
         if self.pairs.len() != theirs.pairs.len() {
             return broken(format!("{} queue pairs for {}", theirs.pairs.len(), self.pairs.len()));
@@ -107,7 +107,7 @@ impl Whereabouts {
         bytes.extend((self.reads > 0).then_some(self.reads));
     }
 
-    fn decode(bytes: &[u8]) -> Option<Whereabouts> {
+    fn decode(bytes: &[u8]) -> Option<QpAddress> {
         let (head, rest) = bytes.split_first_chunk::<HEAD_LEN>()?;
         let (pairs, reads) = match (rest.len() % PAIR_LEN, rest) {
             (0, pairs) => (pairs, 0),
@@ -123,7 +123,7 @@ impl Whereabouts {
             number: number(&bytes[..3]),
             first_packet: number(&bytes[3..]),
         };
-        Some(Whereabouts {
+        Some(QpAddress {
             gid: *head.first_chunk()?,
             lid: u16::from_be_bytes([head[16], head[17]]),
             mtu: u16::from_be_bytes([head[18], head[19]]),
@@ -151,7 +151,7 @@ impl Offer {
             NoGreeting::Foreign => nonsense("it begins with no greeting"),
             NoGreeting::Version(theirs) => other_version(theirs),
         })?;
-        let whereabouts = bytes.get(GREETING_LEN..).and_then(Whereabouts::decode);
+        let whereabouts = bytes.get(GREETING_LEN..).and_then(QpAddress::decode);
         let whereabouts =
             whereabouts.filter(|found| found.pairs.len() == usize::from(greeting.queue_pairs));
         let whereabouts =
@@ -177,8 +177,9 @@ impl Acceptance {
     /// When it makes no sense.
     pub fn decode(text: &str) -> Result<Acceptance, Error> {
         let bytes = unhex(text).ok_or_else(|| nonsense("it is not hexadecimal"))?;
-        let answer = Answer::decode(&bytes).ok_or_else(|| nonsense("it begins with no answer"))?;
-        let whereabouts = bytes.get(ANSWER_LEN..).and_then(Whereabouts::decode);
+        let answer =
+            GreetingReply::decode(&bytes).ok_or_else(|| nonsense("it begins with no answer"))?;
+        let whereabouts = bytes.get(ANSWER_LEN..).and_then(QpAddress::decode);
         let whereabouts =
             whereabouts.ok_or_else(|| nonsense("its length fits no number of queue pairs"))?;
         Ok(Acceptance { answer, whereabouts })
@@ -221,11 +222,11 @@ mod tests {
     use crate::units::Span;
     use proptest::prelude::*;
 
-    fn whereabouts(count: u32) -> Whereabouts {
+    fn whereabouts(count: u32) -> QpAddress {
         let pair =
             |number| Numbered { number: 0xff_fff0 + number, first_packet: 0x12_3456 + number };
         let gid = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, 9, 1, 1];
-        Whereabouts { gid, lid: 0, mtu: 4096, pairs: (0..count).map(pair).collect(), reads: 0 }
+        QpAddress { gid, lid: 0, mtu: 4096, pairs: (0..count).map(pair).collect(), reads: 0 }
     }
 
     fn offer(queue_pairs: u8) -> Offer {
@@ -249,7 +250,7 @@ mod tests {
         for count in [1, 4, 16] {
             assert_eq!(Offer::decode(&offer(count).encode()), Ok(offer(count)));
             let acceptance = Acceptance {
-                answer: Answer { credits: 9 },
+                answer: GreetingReply { credits: 9 },
                 whereabouts: whereabouts(count.into()),
             };
             assert_eq!(Acceptance::decode(&acceptance.encode()), Ok(acceptance));
@@ -291,20 +292,20 @@ mod tests {
     #[test]
     fn ends_that_cannot_be_connected_are_told_why_and_those_that_can_use_the_smaller_packet() {
         let own = whereabouts(2);
-        let why = |theirs: Whereabouts| {
+        let why = |theirs: QpAddress| {
             let error = own.packets_to(&theirs).expect_err("they cannot be connected");
             assert!(error.hint.is_some(), "{error}");
             error.code
         };
-        assert_eq!(own.packets_to(&Whereabouts { mtu: 1024, ..whereabouts(2) }), Ok(1024));
-        assert_eq!(Whereabouts { mtu: 512, ..whereabouts(2) }.packets_to(&own), Ok(512));
+        assert_eq!(own.packets_to(&QpAddress { mtu: 1024, ..whereabouts(2) }), Ok(1024));
+        assert_eq!(QpAddress { mtu: 512, ..whereabouts(2) }.packets_to(&own), Ok(512));
         assert_eq!(why(whereabouts(3)), "rdma-broken");
-        assert_eq!(why(Whereabouts { reads: 4, ..whereabouts(2) }), "rdma-broken");
-        assert_eq!(why(Whereabouts { mtu: 1500, ..whereabouts(2) }), "rdma-broken");
-        assert_eq!(why(Whereabouts { mtu: 8192, ..whereabouts(2) }), "rdma-broken");
-        assert_eq!(why(Whereabouts { lid: 7, ..whereabouts(2) }), "rdma-fabric");
-        assert_eq!(why(Whereabouts { gid: [0; 16], ..whereabouts(2) }), "rdma-gid");
-        assert_eq!(why(Whereabouts { gid: [0xff; 16], ..whereabouts(2) }), "rdma-gid");
+        assert_eq!(why(QpAddress { reads: 4, ..whereabouts(2) }), "rdma-broken");
+        assert_eq!(why(QpAddress { mtu: 1500, ..whereabouts(2) }), "rdma-broken");
+        assert_eq!(why(QpAddress { mtu: 8192, ..whereabouts(2) }), "rdma-broken");
+        assert_eq!(why(QpAddress { lid: 7, ..whereabouts(2) }), "rdma-fabric");
+        assert_eq!(why(QpAddress { gid: [0; 16], ..whereabouts(2) }), "rdma-gid");
+        assert_eq!(why(QpAddress { gid: [0xff; 16], ..whereabouts(2) }), "rdma-gid");
         let mut own_number = whereabouts(2);
         own_number.pairs[1].number = 1;
         assert_eq!(why(own_number), "rdma-broken");

@@ -117,12 +117,12 @@ impl Greeting {
 
 /// What who is connected to says of a queue pair that it accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Answer {
+pub struct GreetingReply {
     /// The most slots that either end may advertise: what was asked for, or less.
     pub credits: u16,
 }
 
-impl Answer {
+impl GreetingReply {
     /// The private data.
     pub fn encode(&self) -> [u8; ANSWER_LEN] {
         let mut bytes = [0; ANSWER_LEN];
@@ -134,11 +134,11 @@ impl Answer {
 
     /// Reads private data, which the fabric may have padded; `None` when it is of another program
     /// or version, or makes no sense.
-    pub fn decode(bytes: &[u8]) -> Option<Answer> {
+    pub fn decode(bytes: &[u8]) -> Option<GreetingReply> {
         let bytes: &[u8; ANSWER_LEN] = bytes.first_chunk()?;
         let credits = u16::from_be_bytes(*bytes[8..10].first_chunk()?);
         (bytes[..7] == MAGIC && bytes[7] == VERSION && (1..=MOST_CREDITS).contains(&credits))
-            .then_some(Answer { credits })
+            .then_some(GreetingReply { credits })
     }
 }
 
@@ -168,9 +168,9 @@ mod tests {
         let mut wire = greeting().encode().to_vec();
         wire.extend([0; 36]);
         assert_eq!(Greeting::decode(&wire), Ok(greeting()));
-        let mut wire = Answer { credits: 9 }.encode().to_vec();
+        let mut wire = GreetingReply { credits: 9 }.encode().to_vec();
         wire.extend([0; 180]);
-        assert_eq!(Answer::decode(&wire), Some(Answer { credits: 9 }));
+        assert_eq!(GreetingReply::decode(&wire), Some(GreetingReply { credits: 9 }));
     }
 
     #[test]
@@ -204,6 +204,6 @@ mod tests {
         let mut wire = greeting().encode();
         wire[7] = 2;
         assert_eq!(Greeting::decode(&wire), Err(NoGreeting::Version(2)));
-        assert_eq!(Answer::decode(&Answer { credits: 0 }.encode()), None);
+        assert_eq!(GreetingReply::decode(&GreetingReply { credits: 0 }.encode()), None);
     }
 }

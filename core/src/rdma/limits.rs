@@ -1,6 +1,6 @@
 //! What a device has room for, and the channel that fits it.
 
-use super::Settings;
+use super::EndpointSettings;
 use crate::units::{Error, Fault};
 
 /// What a device says of itself: `struct ibv_device_attr`.
@@ -18,16 +18,16 @@ pub struct Limits {
     pub reads: u32,
 }
 
-impl Settings {
+impl EndpointSettings {
     /// The same channel with as many credits, or as many fewer as the device needs: all its
     /// completions go to one queue.
     ///
     /// # Errors
     /// When the device cannot have the channel with a single credit.
-    pub fn within(self, limits: &Limits) -> Result<Settings, Error> {
+    pub fn within(self, limits: &Limits) -> Result<EndpointSettings, Error> {
         let pairs = usize::from(self.queue_pairs);
         let room = |number: u32| usize::try_from(number).unwrap_or(usize::MAX);
-        let fits = |settings: &Settings| {
+        let fits = |settings: &EndpointSettings| {
             // One more send asks after a peer that nobody watches.
             let (sends, receives) = (settings.sends() + 1, settings.receives());
             pairs <= room(limits.queue_pairs)
@@ -36,7 +36,7 @@ impl Settings {
                 // One more for the records.
                 && usize::from(settings.credits) < room(limits.regions)
         };
-        let fewer = (1..=self.credits).rev().map(|credits| Settings { credits, ..self });
+        let fewer = (1..=self.credits).rev().map(|credits| EndpointSettings { credits, ..self });
         fewer.into_iter().find(fits).ok_or_else(|| {
             let message = format!(
                 "the RDMA device has no room for a channel of {pairs} queue pairs: it allows {} \
@@ -57,8 +57,8 @@ mod tests {
     use crate::rdma::{MOST_CREDITS, MOST_QUEUE_PAIRS, Placement};
     use proptest::prelude::*;
 
-    fn settings(queue_pairs: u8, credits: u16) -> Settings {
-        Settings { queue_pairs, credits, placement: Placement::Immediate, connected: true }
+    fn settings(queue_pairs: u8, credits: u16) -> EndpointSettings {
+        EndpointSettings { queue_pairs, credits, placement: Placement::Immediate, connected: true }
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! How much memory an RDMA device may be given: what a process may lock, less what it has locked.
 
-use super::{Record, Settings};
+use super::{EndpointSettings, Record};
 use crate::units::{Bytes, Error, Fault};
 
 /// What a process may lock of memory for devices.
@@ -35,7 +35,7 @@ impl Lockable {
     }
 }
 
-impl Settings {
+impl EndpointSettings {
     /// Bytes that the device is to use of a channel whose slots have `slot_len` each, when all its
     /// credits are given.
     pub fn memory(&self, slot_len: Bytes) -> Bytes {
@@ -54,12 +54,15 @@ impl Settings {
         begin: u16,
         slot_len: Bytes,
         lockable: &Lockable,
-    ) -> Result<Settings, Error> {
+    ) -> Result<EndpointSettings, Error> {
         let Some(room) = lockable.room() else { return Ok(self) };
         let begin = begin.min(self.credits);
-        let fewer = (begin..=self.credits).rev().map(|credits| Settings { credits, ..self });
+        let fewer =
+            (begin..=self.credits).rev().map(|credits| EndpointSettings { credits, ..self });
         let fit = fewer.into_iter().find(|settings| settings.memory(slot_len) <= room);
-        fit.ok_or_else(|| lockable.refuses(Settings { credits: begin, ..self }.memory(slot_len)))
+        fit.ok_or_else(|| {
+            lockable.refuses(EndpointSettings { credits: begin, ..self }.memory(slot_len))
+        })
     }
 }
 
@@ -68,8 +71,12 @@ mod tests {
     use super::*;
     use crate::rdma::Placement;
 
-    const CHANNEL: Settings =
-        Settings { queue_pairs: 1, credits: 200, placement: Placement::Immediate, connected: true };
+    const CHANNEL: EndpointSettings = EndpointSettings {
+        queue_pairs: 1,
+        credits: 200,
+        placement: Placement::Immediate,
+        connected: true,
+    };
 
     #[test]
     fn too_low_a_limit_is_told_with_all_numbers_and_what_to_do() {

@@ -10,7 +10,7 @@
 //!
 //! Not here: how a queue pair is connected, how memory is registered, what waits for a completion.
 
-pub mod attention;
+pub mod completion_poller;
 mod endpoint;
 mod events;
 mod exchange;
@@ -25,15 +25,15 @@ mod refusal;
 mod simulation;
 mod timing;
 
-pub use endpoint::{Endpoint, Settings};
+pub use endpoint::{Endpoint, EndpointSettings};
 pub use events::{Input, Output, Violation, Work};
-pub use exchange::{Acceptance, Numbered, Offer, Whereabouts};
+pub use exchange::{Acceptance, Numbered, Offer, QpAddress};
 pub use failure::Failure;
-pub use greeting::{ANSWER_LEN, Answer, GREETING_LEN, Greeting, NoGreeting, VERSION};
+pub use greeting::{ANSWER_LEN, GREETING_LEN, Greeting, GreetingReply, NoGreeting, VERSION};
 pub use limits::Limits;
 pub use locked::Lockable;
-pub use port::{Gid, Port, Transport, why_none};
-pub use record::{Announcement, Credit, HEADER_LEN_MOST, Record, RecordHeader, Source};
+pub use port::{Gid, LinkLayer, Port, why_none};
+pub use record::{Announcement, BlockSource, Credit, HEADER_LEN_MOST, Record, RecordHeader};
 pub use refusal::{REFUSAL_LEN, Refusal};
 pub use timing::{ack_timeout_exponent, credits_for, queue_pairs_for};
 

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 /// What a port speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Transport {
+pub enum LinkLayer {
     /// InfiniBand: an address belongs to a port by way of IPoIB.
     InfiniBand,
     /// RDMA over Converged Ethernet: an address belongs to a port as one of its GIDs.
@@ -36,7 +36,7 @@ pub struct Port {
     /// The port's number there, from 1.
     pub number: u8,
     /// What it speaks.
-    pub transport: Transport,
+    pub transport: LinkLayer,
     /// Whether its state is ACTIVE.
     pub is_active: bool,
     /// Its GIDs.
@@ -51,11 +51,11 @@ impl Port {
     pub fn gid_index(&self, address: IpAddr) -> Option<u8> {
         let address = address.to_canonical();
         match self.transport {
-            Transport::Roce => {
+            LinkLayer::Roce => {
                 Some(self.gids.iter().find(|gid| gid.routable && gid.address == address)?.index)
             }
-            Transport::InfiniBand => Some(0),
-            Transport::Iwarp => None,
+            LinkLayer::InfiniBand => Some(0),
+            LinkLayer::Iwarp => None,
         }
     }
 
@@ -63,9 +63,9 @@ impl Port {
     /// nothing was found beneath.
     fn is_known(&self) -> bool {
         match self.transport {
-            Transport::Roce => true,
-            Transport::InfiniBand => false,
-            Transport::Iwarp => !self.gids.is_empty(),
+            LinkLayer::Roce => true,
+            LinkLayer::InfiniBand => false,
+            LinkLayer::Iwarp => !self.gids.is_empty(),
         }
     }
 }
@@ -135,7 +135,7 @@ fn addresses(port: &Port) -> String {
 mod tests {
     use super::*;
 
-    fn port(device: &str, transport: Transport, gids: &[(&str, bool)]) -> Port {
+    fn port(device: &str, transport: LinkLayer, gids: &[(&str, bool)]) -> Port {
         let gid = |(index, &(address, routable)): (usize, &(&str, bool))| Gid {
             index: index as u8,
             address: address.parse().expect("an address"),
@@ -160,11 +160,11 @@ mod tests {
 
     #[test]
     fn each_reason_is_told_apart() {
-        let roce = port("rxa", Transport::Roce, &[("fe80::1", true), ("10.9.1.1", true)]);
+        let roce = port("rxa", LinkLayer::Roce, &[("fe80::1", true), ("10.9.1.1", true)]);
         assert_eq!(why(&[], "10.9.1.1").map(|(code, _)| code), Some("no-rdma"));
         assert_eq!(why(std::slice::from_ref(&roce), "10.9.1.1"), None);
         assert_eq!(why(std::slice::from_ref(&roce), "::ffff:10.9.1.1"), None);
-        let (code, said) = why(&[roce.clone(), port("rxb", Transport::Roce, &[])], "10.9.1.2")
+        let (code, said) = why(&[roce.clone(), port("rxb", LinkLayer::Roce, &[])], "10.9.1.2")
             .expect("nobody has it");
         assert_eq!(code, "no-rdma-path");
         assert!(said.contains("rxa has fe80::1 and 10.9.1.1, rxb has none"), "{said}");
@@ -174,7 +174,7 @@ mod tests {
             (code, said.as_str()),
             ("rdma-port-down", "port 1 of the RDMA device rxa, which has 10.9.1.1, is down")
         );
-        let v1 = port("mlx4_0", Transport::Roce, &[("10.9.1.1", false)]);
+        let v1 = port("mlx4_0", LinkLayer::Roce, &[("10.9.1.1", false)]);
         assert_eq!(why(&[v1], "10.9.1.1").map(|(code, _)| code), Some("rdma-gid"));
     }
 
@@ -184,15 +184,15 @@ mod tests {
         let index = |transport, address: &str| {
             port("rxa", transport, &gids).gid_index(address.parse().expect("an address"))
         };
-        assert_eq!(index(Transport::Roce, "10.9.1.1"), Some(2));
-        assert_eq!(index(Transport::Roce, "10.9.1.2"), None);
-        assert_eq!(index(Transport::InfiniBand, "10.9.1.2"), Some(0));
-        assert_eq!(index(Transport::Iwarp, "10.9.1.1"), None);
+        assert_eq!(index(LinkLayer::Roce, "10.9.1.1"), Some(2));
+        assert_eq!(index(LinkLayer::Roce, "10.9.1.2"), None);
+        assert_eq!(index(LinkLayer::InfiniBand, "10.9.1.2"), Some(0));
+        assert_eq!(index(LinkLayer::Iwarp, "10.9.1.1"), None);
     }
 
     #[test]
     fn an_iwarp_port_has_the_addresses_of_the_interface_beneath() {
-        let port = port("sia", Transport::Iwarp, &[("10.9.1.1", true), ("fe80::1", true)]);
+        let port = port("sia", LinkLayer::Iwarp, &[("10.9.1.1", true), ("fe80::1", true)]);
         assert_eq!(why(std::slice::from_ref(&port), "10.9.1.1"), None);
         let (code, said) = why(std::slice::from_ref(&port), "10.9.2.1").expect("another's");
         assert!(code == "no-rdma-path" && said.contains("sia has 10.9.1.1 and fe80::1"), "{said}");
@@ -202,7 +202,7 @@ mod tests {
 
     #[test]
     fn a_port_whose_gids_are_no_addresses_is_not_held_against_it() {
-        for transport in [Transport::InfiniBand, Transport::Iwarp] {
+        for transport in [LinkLayer::InfiniBand, LinkLayer::Iwarp] {
             let port = port("hfi1_0", transport, &[]);
             assert_eq!(why(std::slice::from_ref(&port), "10.9.1.1"), None);
             let down = Port { is_active: false, ..port };

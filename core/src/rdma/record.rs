@@ -64,7 +64,7 @@ pub struct Announcement {
 
 /// Where a block lies that is to be read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Source {
+pub struct BlockSource {
     /// The remote key of its memory.
     pub key: u32,
     /// Its address at the sender.
@@ -85,7 +85,7 @@ pub enum Record {
     /// A block.
     Block(Announcement),
     /// A block that the receiver may read: [`Placement::Read`].
-    Filled(Announcement, Source),
+    Filled(Announcement, BlockSource),
     /// Blocks of the other direction that were read, by their credits: 60 at most. Their slots are
     /// the sender's again.
     Done(Vec<u32>),
@@ -133,7 +133,7 @@ impl Record {
                 bytes.extend(len.to_be_bytes());
                 bytes.extend(header.as_bytes());
             }
-            Record::Filled(Announcement { credit, len, header }, Source { key, address }) => {
+            Record::Filled(Announcement { credit, len, header }, BlockSource { key, address }) => {
                 bytes.extend([4, header.len, 0, 0]);
                 bytes.extend(credit.to_be_bytes());
                 bytes.extend(len.to_be_bytes());
@@ -192,7 +192,7 @@ impl Record {
             },
             4 => {
                 let (credit, len) = (rest.u32()?, rest.u32()?);
-                let source = Source { key: rest.u32()?, address: rest.u64()? };
+                let source = BlockSource { key: rest.u32()?, address: rest.u64()? };
                 Record::Filled(Announcement { credit, len, header: rest.header(count)? }, source)
             }
             5 if (1..=MOST_DONE).contains(&usize::from(count)) => {
@@ -289,7 +289,7 @@ mod tests {
             for record in [
                 Record::Credits { transfer, credits },
                 Record::Block(Announcement { credit, len, header }),
-                Record::Filled(Announcement { credit, len, header }, Source { key: len, address: blocks }),
+                Record::Filled(Announcement { credit, len, header }, BlockSource { key: len, address: blocks }),
                 Record::Done(done),
                 Record::Mark { credit, blocks, header },
             ] {

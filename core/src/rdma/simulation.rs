@@ -34,7 +34,7 @@ struct Lane {
 struct Fetch {
     finds: Time,
     brings: Time,
-    from: Source,
+    from: BlockSource,
     into: SlotId,
     content: Option<u64>,
 }
@@ -62,7 +62,7 @@ struct End {
 struct World {
     now: Time,
     rng: Rng,
-    settings: Settings,
+    settings: EndpointSettings,
     ends: [End; 2],
     /// By sender, then queue pair.
     lanes: [Vec<Lane>; 2],
@@ -73,9 +73,9 @@ impl World {
         let mut rng = Rng::new(seed);
         let placement =
             [Placement::Immediate, Placement::Behind, Placement::Read][(seed % 3) as usize];
-        let settings = Settings { queue_pairs, credits, placement, connected: true };
+        let settings = EndpointSettings { queue_pairs, credits, placement, connected: true };
         let end = |connected| End {
-            endpoint: Endpoint::new(Settings { connected, ..settings }),
+            endpoint: Endpoint::new(EndpointSettings { connected, ..settings }),
             memory: BTreeMap::new(),
             free: (0..slots).collect(),
             held: BTreeSet::new(),
@@ -317,7 +317,7 @@ impl World {
         end.held.insert(SlotId(slot));
         end.memory.insert(slot as u64, content);
         let header = RecordHeader::new(&content.to_be_bytes()).expect("short");
-        let source = Source { key: 7, address: slot as u64 };
+        let source = BlockSource { key: 7, address: slot as u64 };
         end.endpoint.handle(Input::Send { slot: SlotId(slot), source, len: SLOT_LEN, header });
         true
     }

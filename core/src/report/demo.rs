@@ -17,24 +17,24 @@ pub struct DemoResult {
     /// When it ran, as text: the core has no clock.
     pub date: String,
     /// The link and the machine below it.
-    pub link: Link,
+    pub link: DemoLink,
     /// How exact the link was.
     pub accuracy: Accuracy,
     /// What was copied.
     pub datasets: Vec<Dataset>,
     /// Each tool on each dataset, in the order in which they ran.
-    pub runs: Vec<Run>,
+    pub runs: Vec<DemoRun>,
     /// Tools that did not run, with the reason.
     pub skipped: Vec<Skipped>,
     /// What Farline chose by itself.
-    pub choices: Vec<Choice>,
+    pub choices: Vec<DemoChoice>,
     /// The commands that give this page again.
     pub reproduce: Vec<String>,
 }
 
 /// The emulated path, and what it ran on.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Link {
+pub struct DemoLink {
     /// The path's name, such as `usn-8600`.
     pub path: String,
     /// Round-trip time without load.
@@ -87,7 +87,7 @@ pub struct Dataset {
 
 /// One tool on one dataset.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Run {
+pub struct DemoRun {
     /// The tool's name.
     pub tool: String,
     /// Its version.
@@ -118,12 +118,12 @@ pub struct Run {
     /// What held it back, where that is known.
     pub limited_by: Option<String>,
     /// Bytes that came out of the link so far, over time.
-    pub samples: Vec<Sample>,
+    pub samples: Vec<DemoSample>,
 }
 
 /// One reading of the counter at the receiving end of the link.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-pub struct Sample {
+pub struct DemoSample {
     /// Seconds since the run began.
     pub t_s: f64,
     /// Bytes so far, with headers.
@@ -141,7 +141,7 @@ pub struct Skipped {
 
 /// One parameter that Farline chose.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Choice {
+pub struct DemoChoice {
     /// What was chosen.
     pub parameter: String,
     /// The value, with its unit.
@@ -345,7 +345,7 @@ impl DemoResult {
             )
     }
 
-    fn runs_on(&self, dataset: &Dataset) -> impl Iterator<Item = &Run> {
+    fn runs_on(&self, dataset: &Dataset) -> impl Iterator<Item = &DemoRun> {
         self.runs.iter().filter(|run| run.dataset == dataset.name)
     }
 }
@@ -356,7 +356,7 @@ fn gbit(rate: Rate) -> f64 {
 
 /// The rate between each two readings, in Gbit/s, at the time of the second; a reading that repeats
 /// a time adds nothing.
-fn rates(samples: &[Sample]) -> Vec<(f64, f64)> {
+fn rates(samples: &[DemoSample]) -> Vec<(f64, f64)> {
     let between = samples.windows(2).filter(|pair| pair[1].t_s > pair[0].t_s);
     between
         .map(|pair| {

@@ -105,7 +105,7 @@ enum FileDigest {
 
 /// What the sender says of one file when all its bytes have gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum DigestVerdict {
     /// The digest of what was read and sent.
     Read(Digest),
     /// Read in part, because the receiver held the rest: each block had its digest with it (clause
@@ -117,20 +117,20 @@ pub enum Verdict {
     Uncomputed,
 }
 
-impl Verdict {
+impl DigestVerdict {
     /// Bytes of one verdict on the wire: a status byte, then the digest.
     pub const WIRE_LEN: usize = 33;
 
     /// The wire form.
-    pub fn encode(self) -> [u8; Verdict::WIRE_LEN] {
-        let mut wire = [0; Verdict::WIRE_LEN];
+    pub fn encode(self) -> [u8; DigestVerdict::WIRE_LEN] {
+        let mut wire = [0; DigestVerdict::WIRE_LEN];
         wire[0] = match self {
-            Verdict::Unreadable => 0,
-            Verdict::Read(_) => 1,
-            Verdict::Part => 2,
-            Verdict::Uncomputed => 3,
+            DigestVerdict::Unreadable => 0,
+            DigestVerdict::Read(_) => 1,
+            DigestVerdict::Part => 2,
+            DigestVerdict::Uncomputed => 3,
         };
-        if let Verdict::Read(digest) = self {
+        if let DigestVerdict::Read(digest) = self {
             wire[1..].copy_from_slice(&digest);
         }
         wire
@@ -140,8 +140,8 @@ impl Verdict {
     ///
     /// # Errors
     /// When it is malformed, or of another number of entries: the sender's fault.
-    pub fn decode_for(layout: &Layout, wire: &[u8]) -> Result<Vec<Verdict>, Error> {
-        Verdict::decode_all(wire)
+    pub fn decode_for(layout: &Layout, wire: &[u8]) -> Result<Vec<DigestVerdict>, Error> {
+        DigestVerdict::decode_all(wire)
             .filter(|verdicts| verdicts.len() == layout.entries().len())
             .ok_or_else(|| {
                 Error::new(
@@ -153,18 +153,18 @@ impl Verdict {
     }
 
     /// Reads the wire form of a list of verdicts; `None` when its length or a status is wrong.
-    pub fn decode_all(wire: &[u8]) -> Option<Vec<Verdict>> {
-        if !wire.len().is_multiple_of(Verdict::WIRE_LEN) {
+    pub fn decode_all(wire: &[u8]) -> Option<Vec<DigestVerdict>> {
+        if !wire.len().is_multiple_of(DigestVerdict::WIRE_LEN) {
             return None;
         }
         let one = |wire: &[u8]| match wire[0] {
-            0 => Some(Verdict::Unreadable),
-            1 => wire[1..].try_into().ok().map(Verdict::Read),
-            2 => Some(Verdict::Part),
-            3 => Some(Verdict::Uncomputed),
+            0 => Some(DigestVerdict::Unreadable),
+            1 => wire[1..].try_into().ok().map(DigestVerdict::Read),
+            2 => Some(DigestVerdict::Part),
+            3 => Some(DigestVerdict::Uncomputed),
             _ => None,
         };
-        wire.chunks(Verdict::WIRE_LEN).map(one).collect()
+        wire.chunks(DigestVerdict::WIRE_LEN).map(one).collect()
     }
 }
 
@@ -270,12 +270,12 @@ impl Digests {
     }
 
     /// What to tell the receiver of each entry, when all that it lacked was sent.
-    pub fn verdicts(&self) -> Vec<Verdict> {
+    pub fn verdicts(&self) -> Vec<DigestVerdict> {
         let verdict = |file: &FileDigest| match file {
-            FileDigest::Failed => Verdict::Unreadable,
-            _ if !self.computed => Verdict::Uncomputed,
-            FileDigest::Known(digest) => Verdict::Read(*digest),
-            FileDigest::Partial { .. } => Verdict::Part,
+            FileDigest::Failed => DigestVerdict::Unreadable,
+            _ if !self.computed => DigestVerdict::Uncomputed,
+            FileDigest::Known(digest) => DigestVerdict::Read(*digest),
+            FileDigest::Partial { .. } => DigestVerdict::Part,
         };
         self.files.iter().map(verdict).collect()
     }
@@ -384,11 +384,15 @@ mod tests {
 
     #[test]
     fn verdicts_cross_the_wire() {
-        let verdicts =
-            [Verdict::Read([9; 32]), Verdict::Unreadable, Verdict::Part, Verdict::Uncomputed];
+        let verdicts = [
+            DigestVerdict::Read([9; 32]),
+            DigestVerdict::Unreadable,
+            DigestVerdict::Part,
+            DigestVerdict::Uncomputed,
+        ];
         let wire: Vec<u8> = verdicts.iter().flat_map(|verdict| verdict.encode()).collect();
-        assert_eq!(Verdict::decode_all(&wire).as_deref(), Some(&verdicts[..]));
-        assert_eq!(Verdict::decode_all(&wire[1..]), None);
-        assert_eq!(Verdict::decode_all(&[5; 33]), None);
+        assert_eq!(DigestVerdict::decode_all(&wire).as_deref(), Some(&verdicts[..]));
+        assert_eq!(DigestVerdict::decode_all(&wire[1..]), None);
+        assert_eq!(DigestVerdict::decode_all(&[5; 33]), None);
     }
 }

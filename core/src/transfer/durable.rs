@@ -65,7 +65,7 @@ impl Durability {
     }
 
     /// A piece arrived and was found good; its writing follows.
-    pub fn note(&mut self, piece: &PieceDigest) {
+    pub fn record(&mut self, piece: &PieceDigest) {
         if self.origin.digests {
             self.noted.insert((piece.entry(), piece.index()), *piece.value());
         }
@@ -97,7 +97,7 @@ impl Durability {
     }
 
     /// The batch's files are durable: answers with the records to append to the journal.
-    pub fn settle(&mut self, batch: Batch) -> Vec<u8> {
+    pub fn commit(&mut self, batch: Batch) -> Vec<u8> {
         let Batch { mut pieces, entries } = batch;
         let mut records = Vec::new();
         if !std::mem::replace(&mut self.begun, true) {
@@ -152,7 +152,7 @@ mod tests {
         let mut account =
             Durability::new(Arc::clone(&layout), Vec::new(), origin, ByteRanges::new(), false);
         for index in 0..4 {
-            account.note(&PieceDigest::known(&layout, 0, index, [index as u8; 32]));
+            account.record(&PieceDigest::known(&layout, 0, index, [index as u8; 32]));
         }
         account.wrote(0, 1024..2048);
         account.wrote(0, 0..1024);
@@ -160,14 +160,14 @@ mod tests {
         let batch = account.batch().expect("two pieces");
         account.wrote(0, 3072..4096);
         assert!(account.durable().is_empty(), "a batch is only a plan");
-        let journal = account.settle(batch);
+        let journal = account.commit(batch);
         let mut replay = Replay::new(&layout, b"", origin);
         replay.all(&journal);
         let held = replay.finish().held.remove(&0).expect("held");
         assert_eq!(held.to_string(), "0-2048", "what had no value is not held");
         assert_eq!(account.durable(), &held);
         let batch = account.batch().expect("one more");
-        account.settle(batch);
+        account.commit(batch);
         assert_eq!(account.durable().to_string(), "0-2048,3072-4096");
         assert!(account.batch().is_none());
     }

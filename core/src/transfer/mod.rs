@@ -13,36 +13,36 @@
 //!
 //! Not here: how a channel moves bytes, how a file is opened, what a thread does.
 
-mod choice;
+mod buffer_autotuner;
+mod channel_autotuner;
 mod digest;
 mod durable;
-mod growth;
 pub mod journal;
 mod layout;
 mod limits;
 mod manifest;
 mod pacer;
+mod params;
 mod probe;
 mod receiver;
 mod sender;
 #[cfg(test)]
 mod simulation;
 mod staging;
-mod tuner;
 mod window;
 
-pub use choice::{Choice, Circumstances, Precedent, Wishes};
-pub use digest::{BlockDigest, Digest, Digests, PieceDigest, Verdict};
+pub use buffer_autotuner::{BufferAutotuner, PoolSample, Resize};
+pub use channel_autotuner::{Advice, ChannelAutotuner, PathSample, TuningLimits};
+pub use digest::{BlockDigest, Digest, DigestVerdict, Digests, PieceDigest};
 pub use durable::{Batch, Durability};
-pub use growth::{Grown, Growth, PoolSample};
 pub use layout::{Block, Entry, EntryKind, Layout, Piece};
 pub use limits::{Limit, Waits};
 pub use manifest::{ManifestError, manifest_lines, parse_manifest};
 pub use pacer::Pacer;
+pub use params::{PathContext, PriorMeasurement, TransferParams, UserOverrides};
 pub use receiver::{Receiver, ReceiverInput, ReceiverOutput};
 pub use sender::{Sender, SenderInput, SenderOutput};
-pub use staging::{Marks, Staging};
-pub use tuner::{Advice, Freedom, PathSample, Tuner};
+pub use staging::{Staging, Watermarks};
 
 /// A buffer of the staging pool, by number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

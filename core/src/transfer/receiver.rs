@@ -2,7 +2,7 @@
 //! everything has come.
 
 use super::layout::Block;
-use super::staging::Marks;
+use super::staging::Watermarks;
 use super::window::Windows;
 use super::{ChannelId, SlotId};
 use crate::units::{ByteRanges, Error, Fault};
@@ -100,7 +100,7 @@ pub struct Receiver {
     to_write: VecDeque<(SlotId, Block)>,
     writing: BTreeMap<SlotId, Block>,
     windows: Windows,
-    marks: Marks,
+    marks: Watermarks,
     /// Whether the writer is at work, between the marks.
     draining: bool,
     open: BTreeSet<ChannelId>,
@@ -141,7 +141,7 @@ impl Order {
 impl Receiver {
     /// Receives through `slots` buffers, which are written in runs between `marks`. Each open
     /// channel holds one slot, so there should be more slots than channels.
-    pub fn new(slots: usize, marks: Marks) -> Receiver {
+    pub fn new(slots: usize, marks: Watermarks) -> Receiver {
         Receiver {
             marks,
             draining: false,
@@ -207,7 +207,7 @@ impl Receiver {
 
     /// Adds `count` slots, numbered after those that there are; they are written in runs between
     /// `marks`.
-    pub fn grow(&mut self, count: usize, marks: Marks) {
+    pub fn grow(&mut self, count: usize, marks: Watermarks) {
         // Those that were used before are in the caches, so they go first.
         self.free.splice(0..0, (self.slots..self.slots + count).rev().map(SlotId));
         self.slots += count;

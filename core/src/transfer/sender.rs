@@ -2,7 +2,7 @@
 //! it.
 
 use super::layout::Block;
-use super::staging::{Marks, Staging};
+use super::staging::{Staging, Watermarks};
 use super::window::Windows;
 use super::{ChannelId, SlotId};
 use std::collections::{BTreeMap, VecDeque};
@@ -111,7 +111,7 @@ pub struct Sender<Blocks> {
 
 impl<Blocks: Iterator<Item = Block>> Sender<Blocks> {
     /// Sends `blocks` in order through `slots` buffers over `channels` channels.
-    pub fn new(blocks: Blocks, slots: usize, marks: Marks, channels: usize) -> Sender<Blocks> {
+    pub fn new(blocks: Blocks, slots: usize, marks: Watermarks, channels: usize) -> Sender<Blocks> {
         Sender {
             blocks,
             exhausted: false,
@@ -130,7 +130,7 @@ impl<Blocks: Iterator<Item = Block>> Sender<Blocks> {
     }
 
     /// Adds `count` slots, numbered after those that there are; reading goes on up to `marks`.
-    pub fn grow(&mut self, count: usize, marks: Marks) {
+    pub fn grow(&mut self, count: usize, marks: Watermarks) {
         // Those that were used before are in the caches, so they go first.
         self.free.splice(0..0, (self.slots..self.slots + count).rev().map(SlotId));
         self.slots += count;
@@ -298,7 +298,8 @@ mod tests {
     fn a_promised_channel_is_waited_for_and_counted_unless_it_is_given_up() {
         for opens in [true, false] {
             let layout = Layout::of_file(3 * 1024, 1024);
-            let mut sender = Sender::new((0..3).map(|i| layout.block(i)), 3, Marks::of_pool(3), 1);
+            let mut sender =
+                Sender::new((0..3).map(|i| layout.block(i)), 3, Watermarks::of_pool(3), 1);
             assert!(sender.promise(), "nothing was read yet");
             sender.handle(SenderInput::ChannelOpened { channel: ChannelId(0), depth: 1, most: 1 });
             let mut ended = Vec::new();
@@ -343,7 +344,8 @@ mod tests {
     #[test]
     fn in_turns_nothing_is_sent_while_the_pool_fills_and_nothing_read_until_it_is_empty() {
         let layout = Layout::of_file(7 * 1024, 1024);
-        let mut sender = Sender::new((0..7).map(|i| layout.block(i)), 3, Marks::in_turns(3), 1);
+        let mut sender =
+            Sender::new((0..7).map(|i| layout.block(i)), 3, Watermarks::in_turns(3), 1);
         sender.handle(SenderInput::ChannelOpened { channel: ChannelId(0), depth: 1, most: 1 });
         let mut order = String::new();
         while let Some(output) = sender.poll() {
@@ -370,7 +372,7 @@ mod tests {
             let (channels, slots) = (1 + rng.below(5) as usize, 1 + rng.below(6) as usize);
             let layout = Layout::of_file(rng.below(40_000), 1024);
             let blocks = (0..layout.block_count()).map(|i| layout.block(i));
-            let mut sender = Sender::new(blocks, slots, Marks::of_pool(slots), channels);
+            let mut sender = Sender::new(blocks, slots, Watermarks::of_pool(slots), channels);
             let mut due: Vec<SenderInput> = (0..channels)
                 .map(|i| SenderInput::ChannelOpened { channel: ChannelId(i), depth: 1, most: 1 })
                 .collect();

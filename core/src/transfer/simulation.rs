@@ -165,7 +165,7 @@ impl World {
             }
             self.disk.durable[entry].clone_from(&self.disk.volatile[entry]);
         }
-        let records = account.settle(batch);
+        let records = account.commit(batch);
         self.disk.journal.extend(records);
         if self.rng.below(hazard) == 0 {
             return Some(Ending::PowerCut);
@@ -189,9 +189,10 @@ impl World {
             .map(|i| layout.block(i))
             .filter(|block| !held.contains(&block.range()))
             .collect();
-        let mut sender = Sender::new(missing.into_iter(), slots, Marks::of_pool(slots), channels);
+        let mut sender =
+            Sender::new(missing.into_iter(), slots, Watermarks::of_pool(slots), channels);
         let mut receiver =
-            Receiver::new(slots, Marks::of_writer(slots)).holding(held.clone()).tolerant();
+            Receiver::new(slots, Watermarks::of_writer(slots)).holding(held.clone()).tolerant();
         let mut lanes: Vec<Option<VecDeque<Message>>> =
             (0..channels).map(|_| Some(VecDeque::new())).collect();
         let mut offers: Vec<VecDeque<SlotId>> = vec![VecDeque::new(); channels];
@@ -223,8 +224,8 @@ impl World {
                 // Both pools grow, and sometimes a channel comes to the others.
                 let more = 1 + self.rng.below(2) as usize;
                 slots += more;
-                sender.grow(more, Marks::of_pool(slots));
-                receiver.grow(more, Marks::of_writer(slots));
+                sender.grow(more, Watermarks::of_pool(slots));
+                receiver.grow(more, Watermarks::of_writer(slots));
                 sender.widen(more);
                 receiver.widen(more);
                 if sender.promise() {
@@ -300,7 +301,7 @@ impl World {
                                 &self.source[piece.entry][from..from + piece.len],
                             );
                             digests.insert(&digest);
-                            account.note(&digest);
+                            account.record(&digest);
                         }
                         ReceiverInput::Arrived { channel, slot, block }
                     }

@@ -7,7 +7,7 @@
 
 /// The marks, in slots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Marks {
+pub struct Watermarks {
     /// Reading begins, and writing rests, below this many filled slots.
     pub low: usize,
     /// Reading rests, and writing begins, at this many filled slots.
@@ -17,39 +17,39 @@ pub struct Marks {
     pub turns: bool,
 }
 
-impl Marks {
+impl Watermarks {
     /// For the writer of a pool of `slots`: it begins at an eighth of the pool and empties it.
     ///
     /// Writing also begins when no slot is free and when the sender has ended, so that nothing
     /// waits for a mark that it cannot reach.
-    pub fn of_writer(slots: usize) -> Marks {
-        Marks { low: 1, high: (slots / 8).clamp(1, 8), turns: false }
+    pub fn of_writer(slots: usize) -> Watermarks {
+        Watermarks { low: 1, high: (slots / 8).clamp(1, 8), turns: false }
     }
 
     /// For the reader of a pool of `slots`: half the pool and the whole pool, the choice of ADTS.
-    pub fn of_pool(slots: usize) -> Marks {
-        Marks { low: (slots / 2).max(1), high: slots.max(1), turns: false }
+    pub fn of_pool(slots: usize) -> Watermarks {
+        Watermarks { low: (slots / 2).max(1), high: slots.max(1), turns: false }
     }
 
     /// For the reader of a pool of `slots`, of which `window` may be on their way: the same for
     /// what is left beside them. A slot counts as filled until the network is done with it, so that
     /// below half of the pool a wider window would never be full.
-    pub fn beside(window: usize, slots: usize) -> Marks {
+    pub fn beside(window: usize, slots: usize) -> Watermarks {
         let window = window.min(slots);
-        Marks { low: (window + (slots - window) / 2).max(1), ..Marks::of_pool(slots) }
+        Watermarks { low: (window + (slots - window) / 2).max(1), ..Watermarks::of_pool(slots) }
     }
 
     /// For a reader that fills the whole pool while the network rests, and rests until it is empty:
     /// ADTS's synchronous I/O (figure 8), for measuring what the other way is worth.
-    pub fn in_turns(slots: usize) -> Marks {
-        Marks { low: 1, high: slots.max(1), turns: true }
+    pub fn in_turns(slots: usize) -> Watermarks {
+        Watermarks { low: 1, high: slots.max(1), turns: true }
     }
 }
 
 /// Whether the disk should work now, by the number of slots filled or being filled.
 #[derive(Clone, Debug)]
 pub struct Staging {
-    marks: Marks,
+    marks: Watermarks,
     filled: usize,
     filling: bool,
     rests: u64,
@@ -57,12 +57,12 @@ pub struct Staging {
 
 impl Staging {
     /// An empty pool, to be filled.
-    pub fn new(marks: Marks) -> Staging {
+    pub fn new(marks: Watermarks) -> Staging {
         Staging { marks: sensible(marks), filled: 0, filling: true, rests: 0 }
     }
 
     /// The pool has become larger.
-    pub fn move_marks(&mut self, marks: Marks) {
+    pub fn move_marks(&mut self, marks: Watermarks) {
         self.marks = sensible(marks);
         self.filling |= self.filled < self.marks.low;
     }
@@ -101,9 +101,9 @@ impl Staging {
 }
 
 /// Marks with which something moves.
-fn sensible(marks: Marks) -> Marks {
+fn sensible(marks: Watermarks) -> Watermarks {
     let high = marks.high.max(1);
-    Marks { low: marks.low.clamp(1, high), high, ..marks }
+    Watermarks { low: marks.low.clamp(1, high), high, ..marks }
 }
 
 #[cfg(test)]
@@ -112,7 +112,7 @@ mod tests {
 
     #[test]
     fn fills_to_the_high_mark_then_rests_until_below_the_low_mark() {
-        let mut staging = Staging::new(Marks { low: 2, high: 4, turns: false });
+        let mut staging = Staging::new(Watermarks { low: 2, high: 4, turns: false });
         for _ in 0..4 {
             assert!(staging.wants_fill());
             staging.fill();
@@ -127,14 +127,14 @@ mod tests {
 
     #[test]
     fn beside_a_wide_window_reading_begins_again_before_the_window_empties() {
-        assert_eq!(Marks::beside(0, 16), Marks::of_pool(16));
-        assert_eq!(Marks::beside(24, 32), Marks { low: 28, high: 32, turns: false });
-        assert_eq!(Marks::beside(40, 32).low, 32);
+        assert_eq!(Watermarks::beside(0, 16), Watermarks::of_pool(16));
+        assert_eq!(Watermarks::beside(24, 32), Watermarks { low: 28, high: 32, turns: false });
+        assert_eq!(Watermarks::beside(40, 32).low, 32);
     }
 
     #[test]
     fn marks_that_make_no_sense_still_make_progress() {
-        let mut staging = Staging::new(Marks { low: 0, high: 0, turns: false });
+        let mut staging = Staging::new(Watermarks { low: 0, high: 0, turns: false });
         assert!(staging.wants_fill());
         staging.fill();
         assert!(!staging.wants_fill());

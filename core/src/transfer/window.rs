@@ -1,6 +1,6 @@
 //! How many slots each channel may have on its way: for ordered bytes one, since the kernel keeps
 //! their window; for registered slots as many as are agreed to begin with, and more when
-//! [`Growth`](super::Growth) says so.
+//! [`BufferAutotuner`](super::BufferAutotuner) says so.
 
 use super::ChannelId;
 use std::collections::BTreeMap;

@@ -12,7 +12,7 @@ use std::ops::Range;
 
 /// What becomes of a run of neighbouring frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Fate {
+pub(super) enum FrameOutcome {
     /// They arrive.
     Arrives,
     /// They arrive, with one payload bit flipped in the only frame of the run: which one follows
@@ -80,7 +80,7 @@ impl Impairments {
         &mut self,
         frames: &Frames,
         range: Range<u32>,
-        mut emit: impl FnMut(Range<u32>, Fate),
+        mut emit: impl FnMut(Range<u32>, FrameOutcome),
     ) {
         let count = u64::from(range.end - range.start);
         let bits = frames.framed_bytes(&range) * 8;
@@ -88,13 +88,13 @@ impl Impairments {
             self.loss.passes(count);
             self.bit_error.passes(bits);
             self.flip.passes(count);
-            return emit(range, Fate::Arrives);
+            return emit(range, FrameOutcome::Arrives);
         }
-        let mut run: Option<(Range<u32>, Fate)> = None;
+        let mut run: Option<(Range<u32>, FrameOutcome)> = None;
         for index in range {
             let fate = self.fate(frames, index);
             match &mut run {
-                Some((run, same)) if *same == fate && !matches!(fate, Fate::Flipped(_)) => {
+                Some((run, same)) if *same == fate && !matches!(fate, FrameOutcome::Flipped(_)) => {
                     run.end = index + 1
                 }
                 _ => {
@@ -111,16 +111,16 @@ impl Impairments {
 
     /// The fate of one frame: loss first, then bit errors; only a frame that arrives can carry a
     /// flip.
-    fn fate(&mut self, frames: &Frames, index: u32) -> Fate {
+    fn fate(&mut self, frames: &Frames, index: u32) -> FrameOutcome {
         if self.loss.strikes(1) {
-            return Fate::Lost(Cause::Loss);
+            return FrameOutcome::Lost(Cause::Loss);
         }
         if self.bit_error.strikes(frames.framed_bytes(&(index..index + 1)) * 8) {
-            return Fate::Lost(Cause::BitError);
+            return FrameOutcome::Lost(Cause::BitError);
         }
         if self.flip.strikes(1) {
-            return Fate::Flipped(self.where_flipped.next_u64());
+            return FrameOutcome::Flipped(self.where_flipped.next_u64());
         }
-        Fate::Arrives
+        FrameOutcome::Arrives
     }
 }

@@ -3,7 +3,7 @@
 
 use super::counters::{Cause, Counters};
 use super::frames::Frames;
-use super::impairments::{Fate, Impairments};
+use super::impairments::{FrameOutcome, Impairments};
 use super::jitter::Jitter;
 use super::queue::Queue;
 use super::script::Change;
@@ -254,14 +254,14 @@ impl Link {
         } = self;
         impairments.pass(frames, range, |run, fate| {
             let flip = match fate {
-                Fate::Lost(cause) => {
+                FrameOutcome::Lost(cause) => {
                     queue.push(frames.wire_bytes(&run));
                     counters.drop_frames(cause, run.end - run.start);
                     drops.push_back(Output::Dropped { token, frames: run, cause });
                     return;
                 }
-                Fate::Flipped(which) => Some(which),
-                Fate::Arrives => None,
+                FrameOutcome::Flipped(which) => Some(which),
+                FrameOutcome::Arrives => None,
             };
             let pieces = if jitter.reorders() { run.end - run.start } else { 1 };
             let each = (run.end - run.start) / pieces;

@@ -30,7 +30,7 @@ use crate::sys::pool::Slot;
 use crate::sys::tcp::{TcpInfo, pace, tcp_info};
 use farline_core::gridftp::checked::{Check, DamagedHeader};
 use farline_core::gridftp::mode_e::Header;
-use farline_core::rdma::attention::Noticed;
+use farline_core::rdma::completion_poller::CompletionStats;
 use farline_core::transfer::Block;
 use farline_core::units::{Bytes, Error, Rate, Span};
 use socket2::Socket;
@@ -111,7 +111,7 @@ pub trait Channel: Send {
     fn congestion(&self) -> Option<String>;
 
     /// How completions of its device were noticed, where it has one.
-    fn noticed(&self) -> Option<Noticed> {
+    fn noticed(&self) -> Option<CompletionStats> {
         None
     }
 

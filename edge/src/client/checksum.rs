@@ -118,7 +118,7 @@ pub(super) async fn compare(
         return Ok(());
     }
     let Some((algorithm, name, how)) = common(control) else {
-        copy.ledger.note(
+        copy.stats.note(
             "not compared: this server offers no checksum (CKSM) that this host knows".to_owned(),
         );
         return Ok(());
@@ -133,12 +133,12 @@ pub(super) async fn compare(
     };
     let id = control.try_request(Request::Exec(ask));
     let ours =
-        copy.attend(Some(control), move |live| live.alone(|| algorithm.of(len, here))).await?;
+        copy.supervise(Some(control), move |live| live.alone(|| algorithm.of(len, here))).await?;
     let theirs = match copy.reply_to(control, id).await {
         Ok(reply) => reply.first().trim().to_ascii_lowercase(),
         Err(error) if error.fault == Fault::Between => return Err(error),
         Err(error) => {
-            copy.ledger.note(format!("not compared: {error}"));
+            copy.stats.note(format!("not compared: {error}"));
             return Ok(());
         }
     };
@@ -147,16 +147,16 @@ pub(super) async fn compare(
         return Err(Error::new(Fault::Between, "digest-mismatch", message)
             .hint("what came of it is given up; run the same command again, it starts anew"));
     }
-    copy.ledger.compared += 1;
-    copy.ledger.verified_how = how;
+    copy.stats.compared += 1;
+    copy.stats.verified_how = how;
     Ok(())
 }
 
 /// Notes whether each of `files` was compared.
 pub(super) fn conclude(copy: &mut Copy<'_>, files: u64) {
-    copy.ledger.verified = files > 0 && copy.ledger.compared == copy.ledger.files;
-    if !copy.ledger.verified {
-        copy.ledger.verified_how = "not verified: this server computes no digest while it moves; \
+    copy.stats.verified = files > 0 && copy.stats.compared == copy.stats.files;
+    if !copy.stats.verified {
+        copy.stats.verified_how = "not verified: this server computes no digest while it moves; \
             --verify digest has it compute one after";
     }
 }

@@ -3,13 +3,13 @@
 mod data;
 mod opening;
 
-use super::heard::Heard;
-use super::reach::Line;
+use super::connect_options::ControlStream;
+use super::remote_progress::RemoteProgress;
 use crate::channels::key::Key;
-use crate::channels::rdma::Dialler;
+use crate::channels::rdma::Dialer;
 use crate::sys::lock::lock;
 use farline_core::gridftp::client::{ClientSession, Event, Features, Input, Output, Request};
-use farline_core::gridftp::{Command, Entry, Options as Opts, Pathname, Reply};
+use farline_core::gridftp::{Command, ListingEntry, Options as Opts, Pathname, Reply};
 use farline_core::units::{Error, Fault, Rate, Span, Time};
 use std::collections::{BTreeSet, VecDeque};
 use std::net::{IpAddr, SocketAddr};
@@ -20,9 +20,9 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 /// A control connection that is logged in.
 pub(super) struct Control {
-    heard: Arc<Mutex<Heard>>,
+    heard: Arc<Mutex<RemoteProgress>>,
     /// Gone only while TLS begins.
-    line: Option<Line>,
+    line: Option<ControlStream>,
     session: ClientSession,
     began: Instant,
     last_id: u64,
@@ -34,7 +34,7 @@ pub(super) struct Control {
     received: Vec<u8>,
     server: String,
     /// How long it may be silent.
-    patience: Option<Duration>,
+    idle_timeout: Option<Duration>,
     /// Whether the connection ended without the server's doing, so that it may not know.
     is_cut_off: bool,
     features: Features,
@@ -50,7 +50,7 @@ pub(super) struct Control {
     /// Where the node listens for what ssh carries, once that was found to be the only way.
     carried: Option<SocketAddr>,
     /// What makes this session's data connections when the node makes them by RDMA.
-    dialler: Option<Arc<Dialler>>,
+    dialler: Option<Arc<Dialer>>,
     /// How soon the server answered at best, where the kernel does not know the round-trip time.
     answered_in: Option<Span>,
     asked: Option<Instant>,
@@ -63,7 +63,7 @@ impl Control {
     }
 
     /// What the server says that it holds, as it says it.
-    pub(super) fn heard(&self) -> Arc<Mutex<Heard>> {
+    pub(super) fn heard(&self) -> Arc<Mutex<RemoteProgress>> {
         Arc::clone(&self.heard)
     }
 
@@ -114,8 +114,8 @@ impl Control {
     }
 
     /// How long it may be silent.
-    pub(super) fn patience(&self) -> Option<Duration> {
-        self.patience
+    pub(super) fn idle_timeout(&self) -> Option<Duration> {
+        self.idle_timeout
     }
 
     pub(super) fn features(&self) -> &Features {
@@ -335,7 +335,7 @@ impl Control {
     }
 
     /// What is at a path, by the answer to the `Stat` request `id`; `None` when nothing is.
-    pub(super) async fn looked(&mut self, id: u64) -> Result<Option<Entry>, Error> {
+    pub(super) async fn looked(&mut self, id: u64) -> Result<Option<ListingEntry>, Error> {
         match self.entries(id).await {
             Ok(mut entries) => Ok(entries.pop()),
             Err(error) if error.code == "path-not-found" => Ok(None),
@@ -344,12 +344,12 @@ impl Control {
     }
 
     /// What is in the directory `path`.
-    pub(super) async fn list(&mut self, path: &[u8]) -> Result<Vec<Entry>, Error> {
+    pub(super) async fn list(&mut self, path: &[u8]) -> Result<Vec<ListingEntry>, Error> {
         let id = self.request(Request::List(Pathname::new(path)));
         self.entries(id).await
     }
 
-    async fn entries(&mut self, id: u64) -> Result<Vec<Entry>, Error> {
+    async fn entries(&mut self, id: u64) -> Result<Vec<ListingEntry>, Error> {
         let mut found = Vec::new();
         loop {
             match self.event_of(id).await? {

@@ -1,24 +1,24 @@
 //! Plans a copy, runs it, and watches it while it runs.
 
 use super::control::Control;
-use super::dial::Line;
-use super::heard::Heard;
-use super::live::{Leeway, Live};
+use super::dial::Dialer;
+use super::idle_timeout::IdleTimeout;
 use super::location::{Location, Remote};
-use super::options::{Options, Standing, Verify};
-use super::outcome::{Ledger, Outcome, Sample};
-use super::silence::Silence;
+use super::options::{Options, Progress, Verify};
+use super::outcome::{CopyStats, Outcome, ProgressSample};
+use super::remote_progress::RemoteProgress;
+use super::transfer_state::{LiveTuning, TransferState};
 use super::{download, local, third_party, upload};
 use crate::channels::tcp::{TcpOptions, check, granted_buffer};
-use crate::kernelcc::{self, Held, Wish};
-use crate::mover::{BLOCK_LEN, Integrity, Pace, freedom, window_limit};
+use crate::kernelcc::{self, CcGuard, CcRequest};
+use crate::mover::{BLOCK_LEN, Integrity, Pace, tuning_limits, window_limit};
 use crate::sys::lock::lock;
 use crate::sys::route::fq_towards;
 use crate::sys::tcp::process_usage;
 use farline_core::congestion::Algorithm;
 use farline_core::gridftp::Reply;
-use farline_core::profile::Unmeasured;
-use farline_core::transfer::{Choice, Circumstances, Wishes};
+use farline_core::profile::PathEstimate;
+use farline_core::transfer::{PathContext, TransferParams, UserOverrides};
 use farline_core::units::{Bytes, Error, Fault, Span};
 use std::net::IpAddr;
 use std::sync::atomic::Ordering;
@@ -35,17 +35,18 @@ pub async fn copy(
     sources: &[Location],
     destination: &Location,
     options: &Options,
-    watch: &mut (dyn FnMut(&Standing) + Send),
+    watch: &mut (dyn FnMut(&Progress) + Send),
 ) -> Result<Outcome, Error> {
     let began = Instant::now();
     let (cpu_before, _) = process_usage();
-    let live = Arc::new(Live::new(options, options.limit.map(|rate| Arc::new(Pace::new(rate)))));
+    let live =
+        Arc::new(TransferState::new(options, options.limit.map(|rate| Arc::new(Pace::new(rate)))));
     let mut copy = Copy {
         options,
-        wishes: options.wishes.clone(),
+        overrides: options.overrides.clone(),
         held: None,
         began,
-        ledger: Ledger::default(),
+        stats: CopyStats::default(),
         watch,
         live,
         base: 0,
@@ -82,23 +83,23 @@ pub async fn copy(
             }
         }
     }
-    if let ([source], Some(error)) = (sources, copy.ledger.lone_failure()) {
+    if let ([source], Some(error)) = (sources, copy.stats.lone_failure()) {
         return Err(Error { message: format!("{source}: {}", error.message), ..error });
     }
-    if options.rdma.is_some() && !copy.ledger.tried_rdma && copy.ledger.data_path.is_some() {
-        copy.ledger.note(
+    if options.rdma.is_some() && !copy.stats.tried_rdma && copy.stats.data_path.is_some() {
+        copy.stats.note(
             "without RDMA, which is for copies between this host and a Farline node".to_owned(),
         );
     }
     if let Some(refusal) = options.direct_io.refusal() {
-        copy.ledger.note(format!(
+        copy.stats.note(format!(
             "without direct I/O, through the page cache, where a file system refused it: {refusal}"
         ));
     }
     let elapsed = Span::from(began.elapsed());
-    copy.ledger.samples.push(Sample { t: elapsed.as_secs_f64(), bytes: copy.ledger.bytes });
+    copy.stats.samples.push(ProgressSample { t: elapsed.as_secs_f64(), bytes: copy.stats.bytes });
     let (cpu, peak_rss) = process_usage();
-    Ok(copy.ledger.outcome(elapsed, cpu.saturating_sub(cpu_before), peak_rss))
+    Ok(copy.stats.outcome(elapsed, cpu.saturating_sub(cpu_before), peak_rss))
 }
 
 /// Whether this process may use a congestion control: the kernel has some for the privileged only.
@@ -108,12 +109,12 @@ fn usable(name: &str) -> bool {
 
 /// A path to `peer`, where its address is known, that is `rtt` long, over which this host sends, or
 /// receives, and of which nothing else is known.
-pub fn unmeasured(rtt: Span, peer: Option<IpAddr>, sending: bool) -> Unmeasured {
+pub fn unmeasured(rtt: Span, peer: Option<IpAddr>, sending: bool) -> PathEstimate {
     let sysctl = |name: &str| {
         std::fs::read_to_string(format!("/proc/sys/net/ipv4/{name}")).unwrap_or_default()
     };
     let offered = sysctl("tcp_available_congestion_control");
-    Unmeasured {
+    PathEstimate {
         rtt,
         window: window_limit(if sending { "tcp_wmem" } else { "tcp_rmem" }),
         available: offered
@@ -142,14 +143,14 @@ pub(super) fn known(name: &str) -> Result<(), Error> {
 pub(super) struct Copy<'a> {
     pub(super) options: &'a Options,
     /// What the options wish for, as far as this host can do it.
-    wishes: Wishes,
+    overrides: UserOverrides,
     /// The congestion control that was loaded for this copy, until its end.
-    held: Option<Held>,
+    held: Option<CcGuard>,
     pub(super) began: Instant,
-    pub(super) ledger: Ledger,
-    watch: &'a mut (dyn FnMut(&Standing) + Send),
+    pub(super) stats: CopyStats,
+    watch: &'a mut (dyn FnMut(&Progress) + Send),
     /// The transfer that runs now.
-    pub(super) live: Arc<Live>,
+    pub(super) live: Arc<TransferState>,
     /// Bytes that earlier transfers brought.
     base: u64,
 }
@@ -158,22 +159,22 @@ impl Copy<'_> {
     /// Makes the congestion control that was asked for available to this host's channels, or notes
     /// why they use another.
     fn obtain_congestion(&mut self) -> Result<(), Error> {
-        let Some(name) = self.wishes.congestion.clone() else { return Ok(()) };
-        let obtained = kernelcc::obtain(&Wish::new(name.clone()));
+        let Some(name) = self.overrides.congestion.clone() else { return Ok(()) };
+        let obtained = kernelcc::obtain(&CcRequest::new(name.clone()));
         match obtained {
             Err(error) if error.fault == Fault::You => return Err(error),
             Err(error) => {
-                self.wishes.congestion = None;
-                self.ledger.note(format!("without {name}: {error}"));
+                self.overrides.congestion = None;
+                self.stats.note(format!("without {name}: {error}"));
             }
             Ok(held) if usable(&held.name) => {
                 // While somebody else's transfer has the plain name, ours is another.
-                self.wishes.congestion = Some(held.name.clone());
+                self.overrides.congestion = Some(held.name.clone());
                 self.held = Some(held);
             }
             Ok(_) => {
-                self.wishes.congestion = None;
-                self.ledger.note(format!(
+                self.overrides.congestion = None;
+                self.stats.note(format!(
                     "without {name}: this kernel has it for processes with CAP_NET_ADMIN only"
                 ));
             }
@@ -183,7 +184,7 @@ impl Copy<'_> {
 
     /// The congestion control that was asked for, to be told to the end that sends.
     pub(super) fn asked_congestion(&self) -> Option<&str> {
-        self.options.wishes.congestion.as_deref()
+        self.options.overrides.congestion.as_deref()
     }
 
     /// Notes that a sender which is no Farline node is not told of the congestion control that was
@@ -195,7 +196,7 @@ impl Copy<'_> {
     pub(super) fn congestion_untold(&mut self, sender: &Remote) -> Result<(), Error> {
         let Some(name) = self.asked_congestion().map(str::to_owned) else { return Ok(()) };
         known(&name)?;
-        self.ledger.note(format!(
+        self.stats.note(format!(
             "without {name}: {sender} sends, and is no Farline node that could be told"
         ));
         Ok(())
@@ -208,27 +209,26 @@ impl Copy<'_> {
         peer: Option<IpAddr>,
         size: Option<Bytes>,
         sending: bool,
-    ) -> Choice {
-        let known = Circumstances {
+    ) -> TransferParams {
+        let known = PathContext {
             path: unmeasured(rtt, peer, sending),
             size,
             queue_pairs: self.options.rdma.map_or(0, |wish| {
-                usize::from(wish.queue_pairs_at(rtt)) * self.options.wishes.streams.unwrap_or(1)
+                usize::from(wish.queue_pairs_at(rtt)) * self.options.overrides.streams.unwrap_or(1)
             }),
         };
-        let mut choice = Choice::new(&known, &self.wishes, Bytes(BLOCK_LEN as u64));
+        let mut choice = TransferParams::new(&known, &self.overrides, Bytes(BLOCK_LEN as u64));
         if let Some(wanted) = self.options.buffer {
             choice.reasons.push(format!("socket buffers of {wanted} as asked"));
             if let Some(granted) = granted_buffer(wanted).filter(|&granted| granted < wanted) {
                 let why = "net.core.wmem_max or net.core.rmem_max allows no more";
-                self.ledger
-                    .note(format!("socket buffers of {granted} rather than {wanted}: {why}"));
+                self.stats.note(format!("socket buffers of {granted} rather than {wanted}: {why}"));
             }
         }
-        self.ledger.rtt = rtt;
-        self.ledger.streams = choice.streams;
-        self.ledger.sending = sending;
-        self.ledger.choice = Some(choice.clone());
+        self.stats.rtt = rtt;
+        self.stats.streams = choice.streams;
+        self.stats.sending = sending;
+        self.stats.choice = Some(choice.clone());
         choice
     }
 
@@ -239,11 +239,12 @@ impl Copy<'_> {
 
     /// What may change of a transfer that this end sends over channels with `congestion`, more of
     /// which open by `line`.
-    pub(super) fn leeway(&self, congestion: Option<&str>, line: Option<Line>) -> Leeway {
+    pub(super) fn tuning(&self, congestion: Option<&str>, line: Option<Dialer>) -> LiveTuning {
         let paced = self.live.pace.is_some();
-        let congestion = congestion.filter(|_| self.options.wishes.congestion.is_none() && !paced);
-        let channels = self.options.wishes.streams.is_none() && line.is_some() && !paced;
-        Leeway { freedom: freedom(channels, congestion), line }
+        let congestion =
+            congestion.filter(|_| self.options.overrides.congestion.is_none() && !paced);
+        let channels = self.options.overrides.streams.is_none() && line.is_some() && !paced;
+        LiveTuning { tuning_limits: tuning_limits(channels, congestion), line }
     }
 
     /// Takes over what the other end said while it moved data (D-3).
@@ -252,25 +253,25 @@ impl Copy<'_> {
         changed
             .into_iter()
             .for_each(|why| self.live.changed(format!("at {}: {why}", control.server())));
-        self.ledger.limited_there = limited.or(self.ledger.limited_there.take());
+        self.stats.limited_there = limited.or(self.stats.limited_there.take());
     }
 
     /// Takes over what the other end left out of the tree that it sends (O-4). What is known to have
     /// failed already is not named twice.
     pub(super) fn take_left_out(&mut self, control: &Control) {
         let mut left_out = lock(&control.heard()).take_left_out();
-        for (path, _) in &self.ledger.failures {
+        for (path, _) in &self.stats.failures {
             left_out.remove(path);
         }
-        self.ledger.failures.extend(left_out);
+        self.stats.failures.extend(left_out);
     }
 
     /// Runs blocking `work` on a thread of its own and watches it. Meanwhile `control` is served,
     /// and a failure that the server reports there breaks the work off and stands as the reason.
-    pub(super) async fn attend<T: Send + 'static>(
+    pub(super) async fn supervise<T: Send + 'static>(
         &mut self,
         mut control: Option<&mut Control>,
-        work: impl FnOnce(&Live) -> Result<T, Error> + Send + 'static,
+        work: impl FnOnce(&TransferState) -> Result<T, Error> + Send + 'static,
     ) -> Result<T, Error> {
         let live = Arc::clone(&self.live);
         let moving = Instant::now();
@@ -278,7 +279,8 @@ impl Copy<'_> {
         let mut said = None;
         let watched =
             control.as_ref().map(|control| (control.server().to_owned(), control.heard()));
-        let mut silence = Silence::new(control.as_ref().and_then(|control| control.patience()));
+        let mut idle =
+            IdleTimeout::new(control.as_ref().and_then(|control| control.idle_timeout()));
         let mut tick = tokio::time::interval(Duration::from_millis(200));
         tick.set_missed_tick_behavior(MissedTickBehavior::Skip);
         let result = loop {
@@ -296,7 +298,7 @@ impl Copy<'_> {
                         self.live.cancel.cancel(reason);
                     }
                     if let Some((server, heard)) = &watched
-                        && let Some(error) = self.silent(&mut silence, server, heard)
+                        && let Some(error) = self.silent(&mut idle, server, heard)
                     {
                         self.live.cancel.cancel(error.clone());
                         said = Some(error);
@@ -311,7 +313,7 @@ impl Copy<'_> {
             }
         };
         self.show();
-        self.ledger.moving = self.ledger.moving + moving.elapsed().into();
+        self.stats.moving = self.stats.moving + moving.elapsed().into();
         let result = result.unwrap_or_else(|_| {
             Err(Error::new(Fault::Bug, "thread-lost", "a transfer thread panicked"))
         });
@@ -320,17 +322,22 @@ impl Copy<'_> {
             // moment's wait.
             (Err(error), Some(said), _) if error.code == "channel-lost" => Err(said),
             (Err(error), None, Some(control)) if error.code == "channel-lost" => {
-                let patience = Duration::from_secs(2) + Duration::from(control.rtt());
-                Err(tokio::time::timeout(patience, control.failure()).await.unwrap_or(error))
+                let idle_timeout = Duration::from_secs(2) + Duration::from(control.rtt());
+                Err(tokio::time::timeout(idle_timeout, control.failure()).await.unwrap_or(error))
             }
             (result, ..) => result,
         }
     }
 
-    fn silent(&self, silence: &mut Silence, server: &str, heard: &Mutex<Heard>) -> Option<Error> {
+    fn silent(
+        &self,
+        idle: &mut IdleTimeout,
+        server: &str,
+        heard: &Mutex<RemoteProgress>,
+    ) -> Option<Error> {
         // A consumer that holds our writing up holds up what the server could send.
         let excused = self.live.is_alone.load(Ordering::Relaxed) || self.live.tally.is_storing();
-        silence.check(server, self.live.arrived(), lock(heard).at(), excused)
+        idle.check(server, self.live.arrived(), lock(heard).at(), excused)
     }
 
     /// Waits for the server's last word on each of `requests`, still showing what arrives.
@@ -351,7 +358,7 @@ impl Copy<'_> {
                 break;
             }
         }
-        self.ledger.moving = self.ledger.moving + moving.elapsed().into();
+        self.stats.moving = self.stats.moving + moving.elapsed().into();
         result
     }
 
@@ -362,7 +369,7 @@ impl Copy<'_> {
         id: u64,
     ) -> Result<Reply, Error> {
         let (server, heard) = (control.server().to_owned(), control.heard());
-        let mut silence = Silence::new(control.patience());
+        let mut idle = IdleTimeout::new(control.idle_timeout());
         let mut tick = tokio::time::interval(Duration::from_millis(200));
         tick.set_missed_tick_behavior(MissedTickBehavior::Skip);
         let done = control.done(id);
@@ -375,7 +382,7 @@ impl Copy<'_> {
                     if let Some(reason) = self.options.stop.reason() {
                         return Err(reason);
                     }
-                    if let Some(error) = self.silent(&mut silence, &server, &heard) {
+                    if let Some(error) = self.silent(&mut idle, &server, &heard) {
                         return Err(error);
                     }
                 }
@@ -394,8 +401,8 @@ impl Copy<'_> {
 
     /// Notes how the files that arrived were verified.
     pub(super) fn verified(&mut self, integrity: Integrity) {
-        self.ledger.verified = integrity.digests;
-        self.ledger.verified_how = match (integrity.digests, integrity.checks) {
+        self.stats.verified = integrity.digests;
+        self.stats.verified_how = match (integrity.digests, integrity.checks) {
             (true, _) => "BLAKE3 of every file, computed while moving, compared end to end",
             (false, true) => "not verified end to end: CRC32C of every block on its way",
             (false, false) => "not verified: switched off",
@@ -404,25 +411,25 @@ impl Copy<'_> {
 
     /// Takes a finished transfer's totals over and makes ready for the next.
     pub(super) fn settle(&mut self) {
-        let next = Live::new(self.options, self.live.pace.clone());
+        let next = TransferState::new(self.options, self.live.pace.clone());
         let live = std::mem::replace(&mut self.live, Arc::new(next));
-        self.ledger.store_wait = self.ledger.store_wait + live.tally.store_wait();
-        self.ledger.network = self.ledger.network + live.tally.network();
-        self.ledger.bytes_sent += live.tally.on_wire();
-        if let Some(choice) = &mut self.ledger.choice {
+        self.stats.store_wait = self.stats.store_wait + live.tally.store_wait();
+        self.stats.network = self.stats.network + live.tally.network();
+        self.stats.bytes_sent += live.tally.on_wire();
+        if let Some(choice) = &mut self.stats.choice {
             choice.reasons.append(&mut lock(&live.changes));
         }
         let first = live
             .tally
             .first_byte()
             .map(|first| Span::from(first.saturating_duration_since(self.began)));
-        self.ledger.first_byte = self.ledger.first_byte.or(first);
+        self.stats.first_byte = self.stats.first_byte.or(first);
         let began =
             live.tally.began().map(|began| Span::from(began.saturating_duration_since(self.began)));
-        self.ledger.first_data = self.ledger.first_data.or(began);
-        self.ledger.bad_blocks += live.tally.bad_blocks();
-        self.ledger.bad_headers += live.tally.bad_headers();
-        self.base = self.ledger.bytes;
+        self.stats.first_data = self.stats.first_data.or(began);
+        self.stats.bad_blocks += live.tally.bad_blocks();
+        self.stats.bad_headers += live.tally.bad_headers();
+        self.base = self.stats.bytes;
     }
 
     pub(super) fn show(&mut self) {
@@ -431,8 +438,8 @@ impl Copy<'_> {
         let bytes = self.base + self.live.arrived();
         let elapsed = Span::from(self.began.elapsed());
         let (total, files) = *lock(&self.live.total);
-        self.ledger.samples.push(Sample { t: elapsed.as_secs_f64(), bytes });
+        self.stats.samples.push(ProgressSample { t: elapsed.as_secs_f64(), bytes });
         let bytes_total = total.map(|total| Bytes(self.base + total.0));
-        (self.watch)(&Standing { bytes: Bytes(bytes), bytes_total, files_total: files, elapsed });
+        (self.watch)(&Progress { bytes: Bytes(bytes), bytes_total, files_total: files, elapsed });
     }
 }

@@ -42,13 +42,13 @@ pub enum DataPath {
 }
 
 /// Open data connections.
-pub(super) struct Dialled {
+pub(super) struct Dialed {
     pub(super) channels: Vec<Box<dyn Channel>>,
     pub(super) path: DataPath,
     /// Whether a stranger on the way can read nothing.
     pub(super) encrypted: bool,
     /// How to open more of them to a node, where that is cheap.
-    pub(super) line: Option<Line>,
+    pub(super) line: Option<Dialer>,
 }
 
 /// Opens `streams` channels to `address`, where the server of `control` listens.
@@ -60,7 +60,7 @@ pub(super) async fn dial(
     address: SocketAddr,
     streams: usize,
     options: &TcpOptions,
-) -> Result<Dialled, Error> {
+) -> Result<Dialed, Error> {
     let tls = control.data_tls().await?;
     let Some(key) = control.agreed_key().await? else {
         if tls.is_some() {
@@ -70,7 +70,7 @@ pub(super) async fn dial(
                 "the server encrypts, but knows no keys",
             ));
         }
-        let line = Line {
+        let line = Dialer {
             address,
             options: options.clone(),
             timeout: within(control, CONNECT_TIMEOUT),
@@ -80,12 +80,12 @@ pub(super) async fn dial(
         };
         let channels =
             line.open(streams).await.map_err(|error| unreachable(address, options, &error))?;
-        return Ok(Dialled { channels, path: DataPath::Direct, encrypted: false, line: None });
+        return Ok(Dialed { channels, path: DataPath::Direct, encrypted: false, line: None });
     };
     let encrypted = tls.is_some();
     let timeout = within(control, PATIENCE + 3 * Duration::from(control.rtt()));
     let straight =
-        Line { address, options: options.clone(), timeout, key: Some(key), greeted: false, tls };
+        Dialer { address, options: options.clone(), timeout, key: Some(key), greeted: false, tls };
     let tried = match control.is_carried() {
         // What was arranged in the clear for ssh must not go any other way in a later pass.
         true => Err(io::ErrorKind::TimedOut.into()),
@@ -93,7 +93,7 @@ pub(super) async fn dial(
     };
     let error = match tried {
         Ok(channels) => {
-            return Ok(Dialled {
+            return Ok(Dialed {
                 channels,
                 path: DataPath::Direct,
                 encrypted,
@@ -115,14 +115,14 @@ pub(super) async fn dial(
         let failed = |error: io::Error| {
             Error::new(Fault::Here, "no-ssh", format!("cannot run ssh for data: {error}"))
         };
-        return Ok(Dialled {
+        return Ok(Dialed {
             channels: carried.map_err(failed)?,
             path: DataPath::Ssh,
             encrypted: true,
             line: None,
         });
     }
-    let through = Line {
+    let through = Dialer {
         address: control.peer()?,
         timeout: within(control, CONNECT_TIMEOUT),
         greeted: true,
@@ -130,7 +130,7 @@ pub(super) async fn dial(
     };
     match through.clone().open(streams).await {
         Ok(channels) => {
-            Ok(Dialled { channels, path: DataPath::ControlPort, encrypted, line: Some(through) })
+            Ok(Dialed { channels, path: DataPath::ControlPort, encrypted, line: Some(through) })
         }
         Err(_) => Err(unreachable(address, options, &error)),
     }
@@ -138,7 +138,7 @@ pub(super) async fn dial(
 
 /// `usual`, or less where a server may not be silent for so long.
 fn within(control: &Control, usual: Duration) -> Duration {
-    control.patience().map_or(usual, |patience| patience.min(usual))
+    control.idle_timeout().map_or(usual, |idle_timeout| idle_timeout.min(usual))
 }
 
 /// A channel through ssh.
@@ -150,7 +150,7 @@ fn carry(ssh: &Ssh, address: SocketAddr, key: &Key) -> io::Result<Box<dyn Channe
 
 /// One way to open connections.
 #[derive(Clone)]
-pub(super) struct Line {
+pub(super) struct Dialer {
     address: SocketAddr,
     options: TcpOptions,
     timeout: Duration,
@@ -160,7 +160,7 @@ pub(super) struct Line {
     tls: Option<Arc<ClientConfig>>,
 }
 
-impl Line {
+impl Dialer {
     /// Opens `count` channels at once.
     async fn open(self, count: usize) -> io::Result<Vec<Box<dyn Channel>>> {
         let opening: Vec<_> = (0..count)

@@ -1,32 +1,34 @@
 //! Copies from a node to this host, as one tree; from any other GridFTP server [`from_stock`] takes
 //! over.
 
+use super::channel_opener::ChannelOpener;
 use super::control::Control;
 use super::copy::{Copy, known};
 use super::dial::DataPath;
 use super::existing::{Existing, blocks_of, kept_here};
 use super::fabric;
 use super::from_stock;
-use super::further::Further;
-use super::live::Live;
 use super::local::{destination, has_partial};
 use super::location::{Location, Remote};
 use super::passes::{Passes, agree, nameable, source_of};
+use super::transfer_state::TransferState;
 use super::upload::staging;
 use crate::channels::Channel;
 use crate::mover::{
-    Acceptor, BLOCK_LEN, Incoming, Integrity, MANIFEST_LIMIT, ReceiveJob, Received, TREE_MODULE,
-    Tally, receive,
+    Acceptor, BLOCK_LEN, Incoming, Integrity, MANIFEST_LIMIT, ReceiveJob, ReceiveOutcome,
+    TREE_MODULE, Tally, receive,
 };
-use crate::stores::{BytesSink, Held, Landed, Landing, Sink, join};
+use crate::stores::{BytesSink, Landed, Landing, ResumeState, Sink, join};
 use crate::sys::pool::Slot;
 use crate::sys::tcp::TcpInfo;
 use farline_core::gridftp::client::{Request, Transfer, What};
 use farline_core::gridftp::{
-    self, Command, Kind, Mode, Module, Options as Opts, Pathname, RetrieveOptions,
+    self, Command, ListingKind, Mode, Module, Options as Opts, Pathname, RetrieveOptions,
 };
 use farline_core::transfer::journal::Origin;
-use farline_core::transfer::{Choice, Digests, Entry, EntryKind, Layout, Verdict, parse_manifest};
+use farline_core::transfer::{
+    DigestVerdict, Digests, Entry, EntryKind, Layout, TransferParams, parse_manifest,
+};
 use farline_core::units::{ByteRanges, Bytes, Error, Fault};
 use std::net::SocketAddr;
 use std::path::Path;
@@ -35,7 +37,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// Channels and slots between the transfers of one copy, and where channels come in unless this end
 /// opened them.
-pub(super) struct Rig {
+pub(super) struct TransferResources {
     acceptor: Option<Arc<dyn Incoming + Send>>,
     channels: Vec<Box<dyn Channel>>,
     slots: Vec<Slot>,
@@ -60,7 +62,7 @@ pub(super) async fn run(
         // What several channels bring cannot be set right with bounded memory unless each is in
         // order.
         choice.streams = 1;
-        copy.ledger.streams = 1;
+        copy.stats.streams = 1;
     }
     let copied = if control.features().parameters("FARLINE").any(|feature| feature == "TREE") {
         from_farline(copy, &mut control, ahead[0], from, to, several, &choice).await
@@ -113,24 +115,24 @@ async fn reach(
     copy: &mut Copy<'_>,
     control: &mut Control,
     address: Option<SocketAddr>,
-    choice: &Choice,
+    choice: &TransferParams,
     is_ordered: bool,
-) -> Result<(Rig, Option<u64>), Error> {
+) -> Result<(TransferResources, Option<u64>), Error> {
     let Some(address) = address else { return Ok((arrange(copy, control, choice).await?.0, None)) };
     tell_buffer(copy, control);
     let options = copy.tcp_options(None);
     let dialled = fabric::open(copy, control, address, choice, &options).await?;
     control.request(parallelism(dialled.channels.len()));
-    copy.ledger.data_path = Some(dialled.path);
-    copy.ledger.encrypted = Some(dialled.encrypted);
+    copy.stats.data_path = Some(dialled.path);
+    copy.stats.encrypted = Some(dialled.encrypted);
     let slots = staging(choice)?;
     // A receiver in order has shared its slots out among the channels that there are.
     let line = dialled.line.filter(|_| {
-        copy.options.wishes.streams.is_none() && !is_ordered && copy.live.pace.is_none()
+        copy.options.overrides.streams.is_none() && !is_ordered && copy.live.pace.is_none()
     });
-    let adapts = control.adapt(line.is_some(), copy.options.wishes.congestion.is_none());
+    let adapts = control.adapt(line.is_some(), copy.options.overrides.congestion.is_none());
     let acceptor = line.filter(|_| adapts.is_some()).map(|line| {
-        let further = Further::new(
+        let further = ChannelOpener::new(
             line,
             control.heard(),
             dialled.channels.len(),
@@ -138,7 +140,7 @@ async fn reach(
         );
         Arc::new(further) as Arc<dyn Incoming + Send>
     });
-    Ok((Rig { acceptor, channels: dialled.channels, slots, tcp: Vec::new() }, adapts))
+    Ok((TransferResources { acceptor, channels: dialled.channels, slots, tcp: Vec::new() }, adapts))
 }
 
 /// Begins another pass over new channels (I-7), once the requests of the last are over.
@@ -146,21 +148,21 @@ async fn anew(
     copy: &mut Copy<'_>,
     control: &mut Control,
     address: Option<SocketAddr>,
-    choice: &Choice,
+    choice: &TransferParams,
     is_ordered: bool,
     requests: impl IntoIterator<Item = u64>,
     agreed: &mut Vec<u64>,
-) -> Result<Rig, Error> {
+) -> Result<TransferResources, Error> {
     // Every channel is closed, so that these end soon; how does not matter.
     for id in requests {
         let _ = copy.until_done(control, &[id]).await;
     }
     copy.settle();
     let integrity = copy.integrity(control);
-    let (rig, adapts) = reach(copy, control, address, choice, is_ordered).await?;
+    let (resources, adapts) = reach(copy, control, address, choice, is_ordered).await?;
     agreed.extend(adapts);
     agreed.extend(agree(control, integrity, None));
-    Ok(rig)
+    Ok(resources)
 }
 
 /// Asks the server for the socket buffers that were asked for here; one that does not know how
@@ -175,8 +177,8 @@ fn tell_buffer(copy: &Copy<'_>, control: &mut Control) {
 pub(super) async fn arrange(
     copy: &mut Copy<'_>,
     control: &mut Control,
-    choice: &Choice,
-) -> Result<(Rig, Vec<u64>), Error> {
+    choice: &TransferParams,
+) -> Result<(TransferResources, Vec<u64>), Error> {
     if control.data_tls().await?.is_some() {
         return Err(Error::new(
             Fault::There,
@@ -184,8 +186,8 @@ pub(super) async fn arrange(
             "the server encrypts, but knows no keys",
         ));
     }
-    copy.ledger.data_path = Some(DataPath::Direct);
-    copy.ledger.encrypted = Some(false);
+    copy.stats.data_path = Some(DataPath::Direct);
+    copy.stats.encrypted = Some(false);
     let local = control.local()?;
     let acceptor =
         Acceptor::bind(SocketAddr::new(local.ip(), 0), None, None, &copy.tcp_options(None))?;
@@ -196,7 +198,7 @@ pub(super) async fn arrange(
             .request(Request::Active { mode: Mode::Extended, addresses: vec![acceptor.address()] }),
     ];
     Ok((
-        Rig {
+        TransferResources {
             acceptor: Some(Arc::new(acceptor)),
             channels: Vec::new(),
             slots: staging(choice)?,
@@ -218,7 +220,7 @@ async fn told_of_unknown(
         return Ok(Some((id, name)));
     }
     control.done(id).await?;
-    copy.ledger.congestion = Some(name);
+    copy.stats.congestion = Some(name);
     Ok(None)
 }
 
@@ -229,7 +231,7 @@ async fn from_farline(
     from: &Remote,
     to: &Location,
     several: bool,
-    choice: &Choice,
+    choice: &TransferParams,
 ) -> Result<(), Error> {
     // The node sends, so the congestion control is at its end; one that does not have it says so
     // and uses its own.
@@ -268,7 +270,7 @@ async fn from_farline(
     let picks = copy.options.existing != Existing::Replace;
     let resuming = picks || (integrity.checks && has_partial(to, &name, contents));
     let is_ordered = *to == Location::Standard;
-    let (mut rig, adapts) = reach(copy, control, address, choice, is_ordered).await?;
+    let (mut resources, adapts) = reach(copy, control, address, choice, is_ordered).await?;
     agreed.extend(adapts);
     agreed.extend(agree(control, integrity, None));
     let mut lists = Passes::default();
@@ -277,11 +279,13 @@ async fn from_farline(
         let rest = (!resuming)
             .then(|| ["data", "digests"].map(|part| control.request(transfer(part, &nothing))));
         let error = match copy
-            .attend(Some(control), move |live| receive_list(live, rig, MANIFEST_LIMIT, integrity))
+            .supervise(Some(control), move |live| {
+                receive_list(live, resources, MANIFEST_LIMIT, integrity)
+            })
             .await
         {
             Ok((again, text)) => {
-                rig = again;
+                resources = again;
                 break (manifest, rest, text);
             }
             Err(error) if !integrity.checks => return Err(error),
@@ -289,7 +293,7 @@ async fn from_farline(
         };
         lists.failed(error, 0)?;
         let pending = std::iter::once(manifest).chain(rest.into_iter().flatten());
-        rig = anew(copy, control, address, choice, is_ordered, pending, &mut agreed).await?;
+        resources = anew(copy, control, address, choice, is_ordered, pending, &mut agreed).await?;
     };
     let entries = parse_manifest(&text)
         .map_err(|error| Error::new(Fault::There, "bad-manifest", error.to_string()))?;
@@ -317,9 +321,9 @@ async fn from_farline(
         digests: integrity.digests,
     };
     let held = if integrity.checks { sink.begin(origin)? } else { None }
-        .unwrap_or_else(|| Held::nothing(&layout));
+        .unwrap_or_else(|| ResumeState::nothing(&layout));
     sink.make_folders()?;
-    copy.ledger.resumed_bytes += held.blocks.total();
+    copy.stats.resumed_bytes += held.blocks.total();
     let digests = if integrity.digests { held.digests } else { Digests::uncomputed(&layout) };
     let (digests, mut arrived) = (Arc::new(Mutex::new(digests)), held.blocks);
     for range in blocks_of(&layout, &kept).iter() {
@@ -328,7 +332,7 @@ async fn from_farline(
     copy.until_done(control, &[manifest]).await?;
     copy.take_left_out(control);
     let mut passes = Passes::default();
-    let (landed, rig) = loop {
+    let (landed, resources) = loop {
         passes.made += 1;
         let requests = rest.take().unwrap_or_else(|| {
             let named = nameable(&arrived);
@@ -347,7 +351,7 @@ async fn from_farline(
             arrived: Arc::new(Mutex::new(arrived)),
         };
         let came = Arc::clone(&pass.arrived);
-        let moved = copy.attend(Some(control), move |live| pass.receive(live, rig)).await;
+        let moved = copy.supervise(Some(control), move |live| pass.receive(live, resources)).await;
         arrived = came.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let error = match moved {
             Ok(done) => {
@@ -363,29 +367,29 @@ async fn from_farline(
             Err(error) => error,
         };
         passes.failed(error, arrived.total())?;
-        rig = anew(copy, control, address, choice, is_ordered, requests, &mut agreed).await?;
+        resources = anew(copy, control, address, choice, is_ordered, requests, &mut agreed).await?;
     };
     for id in agreed {
         control.done(id).await?;
     }
     if let Some((id, name)) = congestion {
         match control.done(id).await {
-            Ok(_) => copy.ledger.congestion = Some(name),
+            Ok(_) => copy.stats.congestion = Some(name),
             // What Farline chose by itself is no promise.
             Err(error) if copy.asked_congestion().is_some() => {
-                copy.ledger.note(format!("without {name}: {error}"))
+                copy.stats.note(format!("without {name}: {error}"))
             }
             Err(_) => {}
         }
     }
     copy.take_remarks(control);
-    copy.ledger.streams = rig.channels.len();
-    copy.ledger.staging = Some(Bytes((rig.slots.len() * BLOCK_LEN) as u64));
+    copy.stats.streams = resources.channels.len();
+    copy.stats.staging = Some(Bytes((resources.slots.len() * BLOCK_LEN) as u64));
     copy.verified(integrity);
-    copy.ledger.passes += passes.made;
+    copy.stats.passes += passes.made;
     take(copy, landed);
-    copy.ledger.tcp.extend(rig.tcp);
-    copy.ledger.count_completions(&rig.channels);
+    copy.stats.tcp.extend(resources.tcp);
+    copy.stats.count_completions(&resources.channels);
     copy.settle();
     Ok(())
 }
@@ -400,10 +404,15 @@ struct Pass {
 }
 
 impl Pass {
-    fn receive(self, live: &Live, rig: Rig) -> Result<(Landed, Rig), Error> {
+    fn receive(
+        self,
+        live: &TransferState,
+        resources: TransferResources,
+    ) -> Result<(Landed, TransferResources), Error> {
         let Pass { integrity, layout, sink, digests, arrived } = self;
         let guard = (integrity, integrity.digests.then_some(&*digests));
-        let (rig, _) = receive_layout(live, rig, &layout, &*sink, guard, &arrived, &live.tally)?;
+        let (resources, _) =
+            receive_layout(live, resources, &layout, &*sink, guard, &arrived, &live.tally)?;
         let total = arrived.lock().unwrap_or_else(PoisonError::into_inner).total();
         if total != layout.payload() {
             let message = format!("{total} of {} bytes are here", layout.payload());
@@ -415,18 +424,22 @@ impl Pass {
                 false => Error::new(Fault::There, "incomplete", message),
             });
         }
-        let (rig, list) =
-            receive_list(live, rig, layout.entries().len() * Verdict::WIRE_LEN, integrity)?;
-        let verdicts = Verdict::decode_for(&layout, &list)?;
+        let (resources, list) = receive_list(
+            live,
+            resources,
+            layout.entries().len() * DigestVerdict::WIRE_LEN,
+            integrity,
+        )?;
+        let verdicts = DigestVerdict::decode_for(&layout, &list)?;
         let digests = digests.lock().unwrap_or_else(PoisonError::into_inner);
-        Ok((live.alone(|| sink.land(Some((&verdicts, &digests)))), rig))
+        Ok((live.alone(|| sink.land(Some((&verdicts, &digests)))), resources))
     }
 }
 
 pub(super) fn take(copy: &mut Copy<'_>, landed: Landed) {
-    copy.ledger.bytes += landed.bytes;
-    copy.ledger.files += landed.files;
-    copy.ledger.failures.extend(landed.failures);
+    copy.stats.bytes += landed.bytes;
+    copy.stats.files += landed.files;
+    copy.stats.failures.extend(landed.failures);
 }
 
 /// Lists a remote tree, folder by folder.
@@ -442,14 +455,14 @@ pub(super) async fn list_tree(
         let found = match control.list(&at).await {
             // The rest of the tree is no worse for it.
             Err(error) if !folder.is_empty() && error.code == "permission-denied" => {
-                copy.ledger.failures.push((folder, error));
+                copy.stats.failures.push((folder, error));
                 continue;
             }
             found => found?,
         };
         for found in found {
             let name = found.name.name();
-            if matches!(found.kind, Kind::CurrentDirectory | Kind::ParentDirectory)
+            if matches!(found.kind, ListingKind::CurrentDirectory | ListingKind::ParentDirectory)
                 || matches!(name, b"" | b"." | b"..")
             {
                 continue;
@@ -462,15 +475,15 @@ pub(super) async fn list_tree(
                 continue;
             }
             match found.kind {
-                Kind::Directory => folders.push(path.clone()),
-                Kind::File => {}
+                ListingKind::Directory => folders.push(path.clone()),
+                ListingKind::File => {}
                 _ => {
                     let error = Error::new(
                         Fault::You,
                         "not-a-file",
                         "it is neither a file nor a directory",
                     );
-                    copy.ledger.failures.push((path, error));
+                    copy.stats.failures.push((path, error));
                     continue;
                 }
             }
@@ -480,9 +493,9 @@ pub(super) async fn list_tree(
     Ok(entries)
 }
 
-pub(super) fn entry(path: Vec<u8>, found: &gridftp::Entry) -> Entry {
+pub(super) fn entry(path: Vec<u8>, found: &gridftp::ListingEntry) -> Entry {
     let kind = match found.kind {
-        Kind::Directory => EntryKind::Directory,
+        ListingKind::Directory => EntryKind::Directory,
         _ => EntryKind::File { len: found.size.unwrap_or(0) },
     };
     let time = found.modified.unwrap_or_default();
@@ -494,45 +507,52 @@ pub(super) fn entry(path: Vec<u8>, found: &gridftp::Entry) -> Entry {
 
 /// Receives a list of bytes as a transfer of its own; it counts as overhead, not as payload.
 fn receive_list(
-    live: &Live,
-    rig: Rig,
+    live: &TransferState,
+    resources: TransferResources,
     limit: usize,
     integrity: Integrity,
-) -> Result<(Rig, Vec<u8>), Error> {
+) -> Result<(TransferResources, Vec<u8>), Error> {
     let sink = BytesSink::new(limit);
     let layout = Arc::new(Layout::of_file(limit.max(1) as u64, BLOCK_LEN));
     let tally = Tally::default();
-    let (rig, lost) =
-        receive_layout(live, rig, &layout, &sink, (integrity, None), &Mutex::default(), &tally)?;
+    let (resources, lost) = receive_layout(
+        live,
+        resources,
+        &layout,
+        &sink,
+        (integrity, None),
+        &Mutex::default(),
+        &tally,
+    )?;
     match lost || tally.bad_blocks() > 0 {
         true => Err(Error::new(Fault::Between, "blocks-missing", "a list did not arrive whole")
             .hint(
                 "the path changed or lost data; run the same command again, it goes on from \
                 what arrived",
             )),
-        false => Ok((rig, sink.into_bytes())),
+        false => Ok((resources, sink.into_bytes())),
     }
 }
 
 /// Receives a transfer; answers also whether a channel was lost, so that there may be holes.
 pub(super) fn receive_layout(
-    live: &Live,
-    rig: Rig,
+    live: &TransferState,
+    resources: TransferResources,
     layout: &Arc<Layout>,
     sink: &dyn Sink,
     (integrity, digests): (Integrity, Option<&Mutex<Digests>>),
     held: &Mutex<ByteRanges>,
     tally: &Tally,
-) -> Result<(Rig, bool), Error> {
+) -> Result<(TransferResources, bool), Error> {
     let tell = |why: String| live.changed(why);
-    let Received { channels, slots, tcp, lost, .. } = receive(ReceiveJob {
+    let ReceiveOutcome { channels, slots, tcp, lost, .. } = receive(ReceiveJob {
         layout: Arc::clone(layout),
         sink,
         wire_offset: 0,
-        channels: rig.channels,
-        acceptor: rig.acceptor.as_deref().map(|acceptor| acceptor as &dyn Incoming),
+        channels: resources.channels,
+        acceptor: resources.acceptor.as_deref().map(|acceptor| acceptor as &dyn Incoming),
         growth: live.growth(tally, &tell),
-        slots: rig.slots,
+        slots: resources.slots,
         writers: 2,
         digests,
         tally,
@@ -541,5 +561,5 @@ pub(super) fn receive_layout(
         pace: live.pace.clone().filter(|_| !live.paced_there.load(Ordering::Relaxed)),
         cancel: live.cancel.clone(),
     })?;
-    Ok((Rig { acceptor: rig.acceptor, channels, slots, tcp }, lost))
+    Ok((TransferResources { acceptor: resources.acceptor, channels, slots, tcp }, lost))
 }

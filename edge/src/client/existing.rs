@@ -7,7 +7,7 @@ use super::control::Control;
 use super::copy::Copy;
 use super::download;
 use super::local::Destination;
-use crate::stores::{join, look};
+use crate::stores::{join, stat};
 use farline_core::gridftp::Pathname;
 use farline_core::gridftp::client::Request;
 use farline_core::transfer::{Entry, EntryKind, Layout};
@@ -63,7 +63,7 @@ pub(super) fn kept_here(
     if existing == Existing::Replace {
         return BTreeSet::new();
     }
-    let stays = |ours: &Entry| match look(root, &join(start, &ours.path), &ours.path) {
+    let stays = |ours: &Entry| match stat(root, &join(start, &ours.path), &ours.path) {
         Ok(there) => existing.keeps(ours, &there),
         // A device or FIFO is there too.
         Err(error) => existing == Existing::Keep && error.code == "not-a-file",
@@ -116,7 +116,7 @@ fn note(
 ) {
     let name =
         |entry: &Entry| if entry.path.is_empty() { target(entry) } else { entry.path.clone() };
-    copy.ledger.skipped.extend(kept.iter().map(|&index| name(&entries[index])));
+    copy.stats.skipped.extend(kept.iter().map(|&index| name(&entries[index])));
 }
 
 /// `entries` without those that stay.

@@ -3,14 +3,14 @@
 
 use super::control::Control;
 use super::copy::Copy;
-use super::dial::{DataPath, Dialled, dial};
-use super::options::RdmaWish;
+use super::dial::{DataPath, Dialed, dial};
+use super::options::RdmaOptions;
 use crate::channels::Channel;
-use crate::channels::rdma::{Dialler, Fabric, Offered};
+use crate::channels::rdma::{Dialer, Fabric, Offered};
 use crate::channels::tcp::TcpOptions;
 use crate::mover::BLOCK_LEN;
 use crate::sys::verbs::device_count;
-use farline_core::transfer::Choice;
+use farline_core::transfer::TransferParams;
 use farline_core::units::{Bytes, Error, Fault};
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -27,35 +27,35 @@ pub(super) async fn open(
     copy: &mut Copy<'_>,
     control: &mut Control,
     address: SocketAddr,
-    choice: &Choice,
+    choice: &TransferParams,
     options: &TcpOptions,
-) -> Result<Dialled, Error> {
-    let Some(wish) = copy.options.rdma.filter(|_| !copy.ledger.gave_up_rdma) else {
+) -> Result<Dialed, Error> {
+    let Some(wish) = copy.options.rdma.filter(|_| !copy.stats.gave_up_rdma) else {
         return dial(control, address, choice.streams, options).await;
     };
-    copy.ledger.tried_rdma = true;
+    copy.stats.tried_rdma = true;
     let queue_pairs = wish.queue_pairs_at(control.rtt());
     // Streams are TCP's way to fill a path; here queue pairs are.
-    let streams = copy.options.wishes.streams.unwrap_or(1).max(1);
+    let streams = copy.options.overrides.streams.unwrap_or(1).max(1);
     let credits = choice.slots_for(streams, Bytes(BLOCK_LEN as u64)) / 2 / streams;
     let elastic = copy.live.is_elastic();
-    let RdmaWish { exchange, read, .. } = wish;
+    let RdmaOptions { exchange, read, .. } = wish;
     let (slot_len, rtt) = (Bytes(BLOCK_LEN as u64), control.rtt());
     let fabric = Fabric { queue_pairs, credits, elastic, slot_len, rtt, exchange, read };
     match by_rdma(control, address, streams, fabric).await {
         Ok((channels, reads)) => {
-            copy.ledger.streams = streams;
+            copy.stats.streams = streams;
             if read && !reads {
-                copy.ledger.note(
+                copy.stats.note(
                     "by RDMA WRITE instead of READ: the node does not announce that it reads"
                         .to_owned(),
                 );
             }
-            Ok(Dialled { channels, path: DataPath::Rdma, encrypted: false, line: None })
+            Ok(Dialed { channels, path: DataPath::Rdma, encrypted: false, line: None })
         }
         Err(error) => {
-            copy.ledger.gave_up_rdma = true;
-            copy.ledger.note(match error.hint {
+            copy.stats.gave_up_rdma = true;
+            copy.stats.note(match error.hint {
                 Some(hint) => format!("over TCP instead of RDMA: {} ({hint})", error.message),
                 None => format!("over TCP instead of RDMA: {}", error.message),
             });
@@ -94,7 +94,7 @@ async fn by_exchange(
     control: &mut Control,
     address: SocketAddr,
     streams: usize,
-    dialler: Arc<Dialler>,
+    dialler: Arc<Dialer>,
 ) -> Result<Vec<Box<dyn Channel>>, Error> {
     let making =
         tokio::task::spawn_blocking(move || (0..streams).map(|_| dialler.offer(address)).collect());

@@ -6,17 +6,17 @@
 use super::checksum;
 use super::control::Control;
 use super::copy::Copy;
-use super::download::{Rig, arrange, entry, list_tree, receive_layout, take};
+use super::download::{TransferResources, arrange, entry, list_tree, receive_layout, take};
 use super::existing::{kept_here, without};
 use super::local::{Destination, destination};
 use super::location::{Location, Remote};
 use super::passes::{nameable, source_of};
 use crate::mover::{BLOCK_LEN, Integrity};
-use crate::stores::{Held, Landing, join};
+use crate::stores::{Landing, ResumeState, join};
 use farline_core::gridftp::client::{Request, Transfer, What};
-use farline_core::gridftp::{Kind, Pathname};
+use farline_core::gridftp::{ListingKind, Pathname};
 use farline_core::transfer::journal::Origin;
-use farline_core::transfer::{Choice, Entry, EntryKind, Layout};
+use farline_core::transfer::{Entry, EntryKind, Layout, TransferParams};
 use farline_core::units::{ByteRanges, Error, Fault};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -27,13 +27,13 @@ pub(super) async fn run(
     from: &Remote,
     to: &Location,
     several: bool,
-    choice: &Choice,
+    choice: &TransferParams,
 ) -> Result<(), Error> {
     copy.congestion_untold(from)?;
     let not_there = || Error::new(Fault::You, "path-not-found", format!("{from} does not exist"));
     let look = control.request(Request::Stat(Pathname::new(from.path.clone())));
     let top = control.looked(look).await?.ok_or_else(not_there)?;
-    let is_folder = top.kind == Kind::Directory;
+    let is_folder = top.kind == ListingKind::Directory;
     let entries = if is_folder {
         if !copy.options.recursive {
             return Err(Error::new(Fault::You, "is-a-directory", format!("{from} is a directory"))
@@ -47,7 +47,7 @@ pub(super) async fn run(
     let kept = kept_here(copy, &place, &entries);
     let layout = Arc::new(Layout::new(without(entries, &kept), BLOCK_LEN));
     place.make_folders(&layout)?;
-    let (mut rig, requests) = arrange(copy, control, choice).await?;
+    let (mut resources, requests) = arrange(copy, control, choice).await?;
     for id in requests {
         control.done(id).await?;
     }
@@ -67,15 +67,15 @@ pub(super) async fn run(
             }
             EntryKind::File { .. } => {
                 let path = join(from.path.strip_suffix(b"/").unwrap_or(&from.path), &item.path);
-                copy.live.expect(layout.payload() - copy.ledger.bytes, files);
+                copy.live.expect(layout.payload() - copy.stats.bytes, files);
                 let file = File {
                     place: from.place(),
                     path,
                     one: Arc::clone(&one),
                     sink: place.below(&item.path),
                 };
-                let (landed, back) = file.fetch(copy, control, rig).await?;
-                rig = back;
+                let (landed, back) = file.fetch(copy, control, resources).await?;
+                resources = back;
                 landed
             }
         };
@@ -83,7 +83,7 @@ pub(super) async fn run(
         take(copy, landed);
         copy.settle();
     }
-    copy.ledger.tcp.extend(rig.tcp);
+    copy.stats.tcp.extend(resources.tcp);
     checksum::conclude(copy, files);
     Ok(())
 }
@@ -103,20 +103,22 @@ impl File {
         self,
         copy: &mut Copy<'_>,
         control: &mut Control,
-        rig: Rig,
-    ) -> Result<(crate::stores::Landed, Rig), Error> {
+        resources: TransferResources,
+    ) -> Result<(crate::stores::Landed, TransferResources), Error> {
         let doing = || format!("retrieving {}", String::from_utf8_lossy(&self.path));
         let sink: Arc<dyn Landing> = self.sink.sink(&self.one, &copy.options.direct_io)?.into();
         let origin =
             Origin { source: source_of(&self.place, [&self.path[..]].into_iter()), digests: false };
-        let held = sink.begin(origin)?.unwrap_or_else(|| Held::nothing(&self.one)).blocks;
-        copy.ledger.resumed_bytes += held.total();
-        let moved = self.receive(copy, control, rig, &sink, &held).await;
+        let held = sink.begin(origin)?.unwrap_or_else(|| ResumeState::nothing(&self.one)).blocks;
+        copy.stats.resumed_bytes += held.total();
+        let moved = self.receive(copy, control, resources, &sink, &held).await;
         let moved = match moved {
-            Ok(rig) => self.confirm(copy, control, &sink, !held.is_empty()).await.map(|()| rig),
+            Ok(resources) => {
+                self.confirm(copy, control, &sink, !held.is_empty()).await.map(|()| resources)
+            }
             error => error,
         };
-        let rig = moved.map_err(|error| {
+        let resources = moved.map_err(|error| {
             // Clause R-9: what the network broke is kept, what turned out to be another file is
             // not.
             if error.fault == Fault::There
@@ -126,8 +128,8 @@ impl File {
             }
             error.while_doing(doing())
         })?;
-        let landed = copy.attend(None, move |_| Ok(sink.land(None))).await?;
-        Ok((landed, rig))
+        let landed = copy.supervise(None, move |_| Ok(sink.land(None))).await?;
+        Ok((landed, resources))
     }
 
     /// Receives what is not held yet.
@@ -135,24 +137,25 @@ impl File {
         &self,
         copy: &mut Copy<'_>,
         control: &mut Control,
-        rig: Rig,
+        resources: TransferResources,
         sink: &Arc<dyn Landing>,
         held: &ByteRanges,
-    ) -> Result<Rig, Error> {
+    ) -> Result<TransferResources, Error> {
         let len = self.one.payload();
         sink.open(0)?;
         copy.live.held.store(held.total(), Ordering::Relaxed);
         if len > 0 && held.total() == len {
-            return Ok(rig);
+            return Ok(resources);
         }
         let mut transfer = Transfer::new(What::Retrieve, Pathname::new(self.path.clone()));
         transfer.held = nameable(held);
         let id = control.request(Request::Transfer(transfer));
         let (one, sink, arrived) =
             (Arc::clone(&self.one), Arc::clone(sink), Mutex::new(held.clone()));
-        let done = copy.attend(Some(control), move |live| {
+        let done = copy.supervise(Some(control), move |live| {
             let plain = (Integrity::default(), None);
-            let (rig, _) = receive_layout(live, rig, &one, &*sink, plain, &arrived, &live.tally)?;
+            let (resources, _) =
+                receive_layout(live, resources, &one, &*sink, plain, &arrived, &live.tally)?;
             let came = arrived.into_inner().unwrap_or_else(PoisonError::into_inner).total();
             if came != len {
                 // A stock server says the size beforehand and the end with EOF: if they differ the
@@ -163,11 +166,11 @@ impl File {
                     format!("{came} bytes are here of a file of {len}"),
                 ));
             }
-            Ok(rig)
+            Ok(resources)
         });
-        let rig = done.await?;
+        let resources = done.await?;
         copy.until_done(control, &[id]).await?;
-        Ok(rig)
+        Ok(resources)
     }
 
     /// Makes sure that parts which came at different times are of one file.

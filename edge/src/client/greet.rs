@@ -1,8 +1,8 @@
 //! Whether a node answers, how far it is, and what it can: without moving a byte.
 
+use super::connect_options::ConnectOptions;
 use super::control::Control;
 use super::location::Remote;
-use super::reach::Reach;
 use farline_core::gridftp::Pathname;
 use farline_core::gridftp::client::Request;
 use farline_core::units::{Error, Span};
@@ -28,7 +28,7 @@ pub struct Greeting {
 ///
 /// # Errors
 /// When the node cannot be reached, does not speak FTP, or lets nobody in.
-pub async fn greet(remote: &Remote, reach: &Reach) -> Result<Greeting, Error> {
+pub async fn greet(remote: &Remote, reach: &ConnectOptions) -> Result<Greeting, Error> {
     let (mut control, _) = Control::open(remote, reach, Vec::new()).await?;
     for _ in 0..3 {
         let look = control.try_request(Request::Stat(Pathname::new(b"/".to_vec())));

@@ -7,11 +7,11 @@ use super::stream;
 use crate::mover::BLOCK_LEN;
 use crate::stores::{
     DirectIo, Diskless, Landing, MEMORY_NAME, MemorySource, PosixSink, PosixSource, Root, Source,
-    StandardOutput, join, look, storage_error, walk,
+    StandardOutput, join, stat, storage_error, walk,
 };
 use crate::sys::lock::lock;
 use crate::sys::pool::pool;
-use farline_core::transfer::{Digests, Entry, EntryKind, Layout, PieceDigest, Verdict};
+use farline_core::transfer::{DigestVerdict, Digests, Entry, EntryKind, Layout, PieceDigest};
 use farline_core::units::{Error, Fault};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -140,14 +140,14 @@ fn files_at(copy: &mut Copy<'_>, from: &Path) -> Result<Origin, Error> {
     let (root, start, entries) = if meta.is_dir() {
         let root = Arc::new(Root::open(&real)?);
         let (entries, problems) = walk(&root, b"")?;
-        copy.ledger
+        copy.stats
             .failures
             .extend(problems.into_iter().map(|problem| (problem.path, problem.error)));
         (root, Vec::new(), entries)
     } else {
         let root = Arc::new(Root::open(real.parent().unwrap_or(Path::new("/")))?);
         let start = last_name(real.as_os_str().as_bytes()).to_vec();
-        let entry = look(&root, &start, b"")?;
+        let entry = stat(&root, &start, b"")?;
         (root, start, vec![entry])
     };
     let name = last_name(bytes).to_vec();
@@ -190,7 +190,7 @@ pub(super) async fn run(
     }
     let kept = kept_here(copy, &place, &entries);
     let layout = Arc::new(Layout::new(without(entries, &kept), BLOCK_LEN));
-    copy.ledger.verified_how = "not verified: a copy within this host is not read back";
+    copy.stats.verified_how = "not verified: a copy within this host is not read back";
     if layout.entries().is_empty() {
         return Ok(());
     }
@@ -210,7 +210,7 @@ pub(super) async fn run(
         .count() as u64;
     copy.live.expect(layout.payload(), files);
     let landed = copy
-        .attend(None, move |live| {
+        .supervise(None, move |live| {
             sink.make_folders()?;
             let digests = Mutex::new(Digests::new(&layout));
             let unreadable = Mutex::new(Vec::new());
@@ -270,7 +270,7 @@ pub(super) async fn run(
                 return Err(error);
             }
             let digests = digests.into_inner().unwrap_or_else(PoisonError::into_inner);
-            let verdicts: Vec<Verdict> = digests.verdicts();
+            let verdicts: Vec<DigestVerdict> = digests.verdicts();
             let mut landed = sink.land(Some((&verdicts, &digests)));
             // The reader's own words say more than the verdict does.
             for (index, error) in unreadable.into_inner().unwrap_or_else(PoisonError::into_inner) {
@@ -283,9 +283,9 @@ pub(super) async fn run(
             Ok(landed)
         })
         .await?;
-    copy.ledger.bytes += landed.bytes;
-    copy.ledger.files += landed.files;
-    copy.ledger.failures.extend(landed.failures);
+    copy.stats.bytes += landed.bytes;
+    copy.stats.files += landed.files;
+    copy.stats.failures.extend(landed.failures);
     copy.settle();
     Ok(())
 }

@@ -1,11 +1,11 @@
 //! How a copy is to be made, how it is asked to end, and what is told of it meanwhile.
 
+use super::connect_options::ConnectOptions;
 use super::existing::Existing;
-use super::reach::Reach;
 use crate::stores::DirectIo;
 use farline_core::profile::Stall;
 use farline_core::rdma::{MOST_QUEUE_PAIRS, queue_pairs_for};
-use farline_core::transfer::Wishes;
+use farline_core::transfer::UserOverrides;
 use farline_core::units::{Bytes, Error, Fault, Rate, Span};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,11 +16,11 @@ pub struct Options {
     /// Copy folders with all that is in them.
     pub recursive: bool,
     /// How nodes are reached.
-    pub reach: Reach,
+    pub reach: ConnectOptions,
     /// Not faster than this, all channels together.
     pub limit: Option<Rate>,
     /// What the user fixed rather than leave to Farline.
-    pub wishes: Wishes,
+    pub overrides: UserOverrides,
     /// How arrival is checked.
     pub verify: Verify,
     /// Have servers that are not Farline compute checksums, to compare with (CKSM).
@@ -33,16 +33,16 @@ pub struct Options {
     pub direct_io: DirectIo,
     /// Move data by RDMA, over so many queue pairs a channel, or as many as the round-trip time
     /// asks for.
-    pub rdma: Option<RdmaWish>,
+    pub rdma: Option<RdmaOptions>,
     /// How it is asked to end early.
-    pub stop: Stop,
+    pub stop: CancelToken,
     /// How staging is put to the test.
     pub trial: Trial,
 }
 
 /// That data should go by RDMA.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct RdmaWish {
+pub struct RdmaOptions {
     /// Queue pairs of each channel, when the user fixed them.
     pub queue_pairs: Option<u8>,
     /// Connect them by what both ends tell each other over the control connection, and not by
@@ -52,7 +52,7 @@ pub struct RdmaWish {
     pub read: bool,
 }
 
-impl RdmaWish {
+impl RdmaOptions {
     /// Queue pairs of each channel on a path of this round-trip time.
     pub(super) fn queue_pairs_at(&self, rtt: Span) -> u8 {
         self.queue_pairs.unwrap_or_else(|| queue_pairs_for(rtt)).clamp(1, MOST_QUEUE_PAIRS)
@@ -72,9 +72,9 @@ pub struct Trial {
 
 /// Asks a copy that runs to end soon, with what it can go on from made durable.
 #[derive(Clone, Debug, Default)]
-pub struct Stop(Arc<AtomicBool>);
+pub struct CancelToken(Arc<AtomicBool>);
 
-impl Stop {
+impl CancelToken {
     /// Asks.
     pub fn ask(&self) {
         self.0.store(true, Ordering::Relaxed);
@@ -91,7 +91,7 @@ impl Stop {
 
     /// Why the copy ends, if it was asked to.
     pub(super) fn reason(&self) -> Option<Error> {
-        self.0.load(Ordering::Relaxed).then(Stop::error)
+        self.0.load(Ordering::Relaxed).then(CancelToken::error)
     }
 }
 
@@ -109,7 +109,7 @@ pub enum Verify {
 
 /// Where a copy stands, for whoever watches it.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Standing {
+pub struct Progress {
     /// Bytes that have arrived.
     pub bytes: Bytes,
     /// Bytes in all, once known.

@@ -3,8 +3,8 @@
 use super::dial::DataPath;
 use crate::channels::Channel;
 use crate::sys::tcp::TcpInfo;
-use farline_core::rdma::attention::Noticed;
-use farline_core::transfer::{Choice, Limit, Waits};
+use farline_core::rdma::completion_poller::CompletionStats;
+use farline_core::transfer::{Limit, TransferParams, Waits};
 use farline_core::units::{Bytes, Error, Rate, Span};
 use serde::Serialize;
 
@@ -62,7 +62,7 @@ pub struct Outcome {
     /// The most memory this process held.
     pub peak_rss_bytes: u64,
     /// Over RDMA, how completions of this end's device were noticed; `null` otherwise.
-    pub completions: Option<Noticed>,
+    pub completions: Option<CompletionStats>,
     /// What held the transfer back.
     pub limited_by: Limit,
     /// Why these channels, this congestion control, this staging.
@@ -75,7 +75,7 @@ pub struct Outcome {
     /// the source.
     pub skipped: Vec<String>,
     /// Bytes that had arrived, over time.
-    pub samples: Vec<Sample>,
+    pub samples: Vec<ProgressSample>,
 }
 
 /// One thing that was not copied.
@@ -89,7 +89,7 @@ pub struct Failure {
 
 /// A point of the time series.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Sample {
+pub struct ProgressSample {
     /// Seconds since the start.
     pub t: f64,
     /// Payload bytes that had arrived by then: acknowledged by the receiver's kernel when sending,
@@ -99,7 +99,7 @@ pub struct Sample {
 
 /// Everything that the parts of a copy learn, joined into an [`Outcome`] at the end.
 #[derive(Debug, Default)]
-pub(super) struct Ledger {
+pub(super) struct CopyStats {
     pub(super) bytes: u64,
     pub(super) bytes_sent: u64,
     pub(super) files: u64,
@@ -122,13 +122,13 @@ pub(super) struct Ledger {
     pub(super) first_byte: Option<Span>,
     pub(super) first_data: Option<Span>,
     pub(super) tcp: Vec<TcpInfo>,
-    pub(super) completions: Option<Noticed>,
+    pub(super) completions: Option<CompletionStats>,
     pub(super) store_wait: Span,
     pub(super) network: Span,
     /// Time in which data moved.
     pub(super) moving: Span,
     pub(super) sending: bool,
-    pub(super) choice: Option<Choice>,
+    pub(super) choice: Option<TransferParams>,
     /// What limited the other end, by its own word.
     pub(super) limited_there: Option<String>,
     /// Bytes of the staging pool at the end.
@@ -136,10 +136,10 @@ pub(super) struct Ledger {
     pub(super) notes: Vec<String>,
     pub(super) failures: Vec<(Vec<u8>, Error)>,
     pub(super) skipped: Vec<Vec<u8>>,
-    pub(super) samples: Vec<Sample>,
+    pub(super) samples: Vec<ProgressSample>,
 }
 
-impl Ledger {
+impl CopyStats {
     /// Notes what is not as it was asked for: once, however many transfers it is true of.
     pub(super) fn note(&mut self, note: String) {
         if !self.notes.contains(&note) {

@@ -1,17 +1,17 @@
 //! Measuring the path to a node that allows it: the repetitions of a profile, with the node as the
 //! other end (docs/protocol.md, M-1 to M-5).
 
+use super::connect_options::ConnectOptions;
 use super::control::Control;
-use super::location::{Remote, Via};
-use super::reach::Reach;
+use super::location::{Remote, Transport};
 use crate::channels::tcp::{TcpOptions, connect_stream};
 use crate::prober::{
-    Controls, MODULE, Received, Request as Measure, Sent, Told, ceiling, drain, fill, is_duplex,
-    joined,
+    Controls, MODULE, ProbeReceived, ProbeRequest as Measure, ProbeSent, Report, ceiling, drain,
+    fill, is_duplex, joined,
 };
 use farline_core::gridftp::client::{Request, Transfer, What};
 use farline_core::gridftp::{Command, Mode, Module, Options as Opts, Pathname};
-use farline_core::profile::{Bench, Cell, Direction, Grid, Job, Repetition};
+use farline_core::profile::{Bench, Cell, Grid, Job, Repetition, TrafficDirection};
 use farline_core::units::{Error, Fault, Rate, Span};
 use std::io::Write;
 use std::net::{SocketAddr, TcpStream};
@@ -31,8 +31,8 @@ pub struct Consent {
 }
 
 /// A session whose data, zeros, goes in the clear.
-async fn open(remote: &Remote, reach: &Reach) -> Result<(Control, Vec<u64>), Error> {
-    if remote.via == Via::Ssh {
+async fn open(remote: &Remote, reach: &ConnectOptions) -> Result<(Control, Vec<u64>), Error> {
+    if remote.via == Transport::Ssh {
         return Err(Error::new(
             Fault::You,
             "unsupported",
@@ -42,7 +42,7 @@ async fn open(remote: &Remote, reach: &Reach) -> Result<(Control, Vec<u64>), Err
             "run `farline serve --allow-profile RATE` there, and name it as farline://HOST:PORT",
         ));
     }
-    let reach = Reach { no_encrypt: true, ..reach.clone() };
+    let reach = ConnectOptions { no_encrypt: true, ..reach.clone() };
     let ahead = vec![Request::Passive { mode: Mode::Extended, striped: false }];
     Control::open(remote, &reach, ahead).await
 }
@@ -64,7 +64,7 @@ pub struct NodeBench {
     /// There until the end.
     runtime: Option<Runtime>,
     remote: Remote,
-    reach: Reach,
+    reach: ConnectOptions,
     controls: Controls,
     deadline: Option<Instant>,
 }
@@ -83,7 +83,7 @@ impl NodeBench {
     ///
     /// # Errors
     /// When it cannot be reached, and [`Fault::Refused`] when it does not allow it.
-    pub fn open(remote: Remote, reach: Reach) -> Result<(NodeBench, Consent), Error> {
+    pub fn open(remote: Remote, reach: ConnectOptions) -> Result<(NodeBench, Consent), Error> {
         let runtime = Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|error| {
             Error::new(Fault::Here, "no-runtime", format!("cannot start: {error}"))
@@ -134,7 +134,11 @@ impl NodeBench {
         Ok(())
     }
 
-    async fn measure(&self, grid: &Grid, cell: &Cell) -> Result<Vec<(Sent, Received)>, Error> {
+    async fn measure(
+        &self,
+        grid: &Grid,
+        cell: &Cell,
+    ) -> Result<Vec<(ProbeSent, ProbeReceived)>, Error> {
         let (mut control, ahead) = open(&self.remote, &self.reach).await?;
         let ceiling = allowed(&control)?;
         let request = Measure {
@@ -149,7 +153,7 @@ impl NodeBench {
             direction: cell.direction,
             begin_in_s: 0.0,
         };
-        if cell.direction != Direction::Out {
+        if cell.direction != TrafficDirection::Out {
             if !control.features().lines().iter().any(|line| is_duplex(line)) {
                 let message = format!("{} receives measurements and sends none", control.server());
                 return Err(Error::new(Fault::There, "unsupported", message)
@@ -177,7 +181,7 @@ impl NodeBench {
         let asked = control.request(Request::Transfer(transfer));
         let ours = tokio::task::spawn_blocking({
             let (request, preamble) = (request.clone(), key.preamble());
-            move || Ours::run(address, &preamble, &request)
+            move || LocalStats::run(address, &preamble, &request)
         });
         // The node's own words are the cause where both fail.
         let reply = control.done(asked).await;
@@ -206,7 +210,7 @@ impl NodeBench {
                 format!("{} did not say what it saw: {why}", control.server()),
             )
         };
-        let told: Told =
+        let told: Report =
             serde_json::from_slice(&words).map_err(|error| silent(error.to_string()))?;
         let ours = ours?;
         // What one end sent is what the other one received.
@@ -214,7 +218,7 @@ impl NodeBench {
             .into_iter()
             .flatten()
             .collect::<Vec<_>>();
-        let wanted = if cell.direction == Direction::Both { 2 } else { 1 };
+        let wanted = if cell.direction == TrafficDirection::Both { 2 } else { 1 };
         if ways.len() < wanted {
             Err(silent("one direction is missing".to_owned()))
         } else {
@@ -225,14 +229,14 @@ impl NodeBench {
 
 /// What this end sent and received.
 #[derive(Default)]
-struct Ours {
-    sent: Option<Sent>,
-    received: Option<Received>,
+struct LocalStats {
+    sent: Option<ProbeSent>,
+    received: Option<ProbeReceived>,
 }
 
-impl Ours {
+impl LocalStats {
     /// Opens the connections that `request` asks for and fills or empties them.
-    fn run(address: SocketAddr, preamble: &[u8], request: &Measure) -> Result<Ours, Error> {
+    fn run(address: SocketAddr, preamble: &[u8], request: &Measure) -> Result<LocalStats, Error> {
         let began = Instant::now();
         let options = TcpOptions { congestion: Some(request.congestion.clone()), buffer: None };
         let connect = || -> std::io::Result<Vec<TcpStream>> {
@@ -264,16 +268,20 @@ impl Ours {
         let send = |streams: Vec<TcpStream>| fill(&streams, request, began, &|| Ok(())).map(Some);
         let take = |streams| drain(streams, request, &|_| Ok(())).map(Some);
         match request.direction {
-            Direction::Out => Ok(Ours { sent: send(streams()?)?, ..Ours::default() }),
-            Direction::Back => Ok(Ours { received: take(streams()?)?, ..Ours::default() }),
-            Direction::Both => {
+            TrafficDirection::Out => {
+                Ok(LocalStats { sent: send(streams()?)?, ..LocalStats::default() })
+            }
+            TrafficDirection::Back => {
+                Ok(LocalStats { received: take(streams()?)?, ..LocalStats::default() })
+            }
+            TrafficDirection::Both => {
                 let (there, back) = (streams()?, streams()?);
                 std::thread::scope(|scope| {
                     let sending = scope.spawn(|| send(there));
                     let received = take(back);
                     let sent =
                         sending.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-                    Ok(Ours { sent: sent?, received: received? })
+                    Ok(LocalStats { sent: sent?, received: received? })
                 })
             }
         }

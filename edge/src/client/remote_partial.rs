@@ -3,18 +3,18 @@
 //!
 //! `docs/protocol.md`, clauses G-1 to G-6.
 
+use super::connect_options::ConnectOptions;
 use super::control::Control;
 use super::copy::Copy;
 use super::location::Remote;
 use super::passes::nameable;
-use super::reach::Reach;
 use crate::stores::{
     Parcel, Receipt, Receipts, lock_if_free, receipts_folder, receipts_in, storage_error,
     temporary_beside,
 };
 use crate::sys::lock::lock;
 use farline_core::gridftp::client::{Request, Transfer, What};
-use farline_core::gridftp::{Command, Kind, Pathname, TransferEvent};
+use farline_core::gridftp::{Command, ListingKind, Pathname, TransferEvent};
 use farline_core::units::{ByteRanges, Error, Fault};
 use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
@@ -59,11 +59,11 @@ impl<'a> RemotePartial<'a> {
             Some(Err(error)) if error.code == "busy" => return Err(error),
             Some(Ok(begun)) => Some(begun),
             Some(Err(error)) => {
-                copy.ledger.note(format!("cannot be resumed if it is broken off: {error}"));
+                copy.stats.note(format!("cannot be resumed if it is broken off: {error}"));
                 None
             }
             None => {
-                copy.ledger.note(
+                copy.stats.note(
                     "cannot be resumed if it is broken off: neither XDG_STATE_HOME nor HOME is set"
                         .to_owned(),
                 );
@@ -100,7 +100,7 @@ impl<'a> RemotePartial<'a> {
                 held = ByteRanges::new();
             }
         }
-        copy.ledger.resumed_bytes += held.total();
+        copy.stats.resumed_bytes += held.total();
         Ok(RemotePartial {
             parcel,
             temporary: receipts.temporary().to_vec(),
@@ -209,7 +209,7 @@ impl<'a> RemotePartial<'a> {
 async fn size_of(control: &mut Control, path: &[u8]) -> Result<Option<u64>, Error> {
     let look = control.try_request(Request::Stat(Pathname::new(path)));
     let found = control.looked(look).await?;
-    Ok(found.filter(|entry| entry.kind == Kind::File).and_then(|entry| entry.size))
+    Ok(found.filter(|entry| entry.kind == ListingKind::File).and_then(|entry| entry.size))
 }
 
 /// What copies of this user to stock servers left there, as their journals here say.
@@ -237,7 +237,7 @@ pub async fn remove_elsewhere(receipt: &Receipt, login: &Remote) -> Result<(), E
     })?;
     // Held until the file is gone: a copy that begins meanwhile waits for it.
     let Some(_lock) = lock_if_free(&receipt.journal)? else { return Ok(()) };
-    let (mut control, _) = Control::open(login, &Reach::default(), Vec::new()).await?;
+    let (mut control, _) = Control::open(login, &ConnectOptions::default(), Vec::new()).await?;
     let remove = control.request(Request::Exec(Command::Delete(Pathname::new(path))));
     match control.done(remove).await {
         Err(error) if error.code != "path-not-found" => return Err(error),

@@ -3,8 +3,8 @@
 //!
 //! One ssh logs in and is the master of the others, which so ask for no password again.
 
+use super::connect_options::ConnectOptions;
 use super::location::Remote;
-use super::reach::Reach;
 use crate::channels::Handle;
 use crate::channels::ordered::ByteStream;
 use crate::sys::tcp::TcpInfo;
@@ -40,7 +40,7 @@ impl Ssh {
     /// Starts ssh, and in it farline at the other end; the stream is the control channel.
     pub(super) fn start(
         remote: &Remote,
-        reach: &Reach,
+        reach: &ConnectOptions,
     ) -> Result<(Ssh, tokio::net::UnixStream), Error> {
         let failed = |what: &str, error: io::Error| {
             Error::new(Fault::Here, "no-ssh", format!("{what}: {error}"))

@@ -12,7 +12,7 @@ use crate::mover::{BLOCK_LEN, BlockReader, StreamJob, UNKNOWN_LEN, send_stream};
 use crate::stores::{Landing, PosixSink, temporary_beside};
 use crate::sys::pool::pool;
 use farline_core::gridftp::client::{Request, Transfer, What};
-use farline_core::gridftp::{Command, Kind, Mode, Pathname};
+use farline_core::gridftp::{Command, ListingKind, Mode, Pathname};
 use farline_core::transfer::Layout;
 use farline_core::units::{Error, Fault};
 use std::fs::File;
@@ -65,11 +65,11 @@ pub(super) async fn run(copy: &mut Copy<'_>, to: &Location, several: bool) -> Re
     if let (Existing::Keep, Location::Local(path)) = (copy.options.existing, to)
         && path.symlink_metadata().is_ok()
     {
-        copy.ledger.skipped.push(path.as_os_str().as_encoded_bytes().to_vec());
+        copy.stats.skipped.push(path.as_os_str().as_encoded_bytes().to_vec());
         return Ok(());
     }
     let mut reader = BlockReader::new(standard_input()?);
-    let landed = copy.attend(None, move |live| {
+    let landed = copy.supervise(None, move |live| {
         sink.open(0)?;
         let no_memory = |error: io::Error| {
             Error::new(Fault::Here, "no-memory", format!("no memory for staging: {error}"))
@@ -94,10 +94,10 @@ pub(super) async fn run(copy: &mut Copy<'_>, to: &Location, several: bool) -> Re
         Ok(landed)
     });
     let landed = landed.await?;
-    copy.ledger.verified_how = "not verified: a copy within this host is not read back";
-    copy.ledger.bytes += landed.bytes;
-    copy.ledger.files += landed.files;
-    copy.ledger.failures.extend(landed.failures);
+    copy.stats.verified_how = "not verified: a copy within this host is not read back";
+    copy.stats.bytes += landed.bytes;
+    copy.stats.files += landed.files;
+    copy.stats.failures.extend(landed.failures);
     copy.settle();
     Ok(())
 }
@@ -124,9 +124,9 @@ pub(super) async fn to_node(copy: &mut Copy<'_>, to: &Remote) -> Result<(), Erro
     let (mut control, ahead) = Control::open(to, &copy.options.reach, ahead).await?;
     control.require(to).await?;
     match control.looked(ahead[1]).await? {
-        Some(there) if there.kind == Kind::Directory => return Err(nameless(to)),
+        Some(there) if there.kind == ListingKind::Directory => return Err(nameless(to)),
         Some(_) if copy.options.existing == Existing::Keep => {
-            copy.ledger.skipped.push(to.path.clone());
+            copy.stats.skipped.push(to.path.clone());
             return Ok(());
         }
         _ => {}
@@ -137,18 +137,18 @@ pub(super) async fn to_node(copy: &mut Copy<'_>, to: &Remote) -> Result<(), Erro
     let lands = control.features().parameters("FARLINE").any(|feature| feature == "TREE");
     let choice = copy.choose(control.rtt(), control.peer_ip(), None, true);
     let address = control.passive(ahead[0]).await?;
-    let (rig, congestion) = open_rig(copy, &mut control, address, &choice).await?;
-    copy.ledger.congestion = congestion;
+    let (resources, congestion) = open_rig(copy, &mut control, address, &choice).await?;
+    copy.stats.congestion = congestion;
     let name = if lands { to.path.clone() } else { temporary_beside(&to.path)? };
     let store =
         control.request(Request::Transfer(Transfer::new(What::Store, Pathname::new(name.clone()))));
-    let moved = copy.attend(Some(&mut control), move |live| {
-        live.follow(handles(&rig.channels)?);
+    let moved = copy.supervise(Some(&mut control), move |live| {
+        live.follow(handles(&resources.channels)?);
         let (tally, pace) = (&live.tally, live.pace.as_deref());
         let job = StreamJob {
             input,
-            channels: rig.channels,
-            slots: rig.slots,
+            channels: resources.channels,
+            slots: resources.slots,
             tally,
             pace,
             cancel: &live.cancel,
@@ -158,7 +158,7 @@ pub(super) async fn to_node(copy: &mut Copy<'_>, to: &Remote) -> Result<(), Erro
     let moved = match moved.await {
         Ok((len, channels)) => {
             let stored = copy.until_done(&mut control, &[store]).await;
-            copy.ledger.tcp = channels.iter().filter_map(|channel| channel.tcp_info()).collect();
+            copy.stats.tcp = channels.iter().filter_map(|channel| channel.tcp_info()).collect();
             stored.map(|()| len).map_err(|error| error.while_doing(format!("storing {to}")))
         }
         Err(error) => Err(error),
@@ -190,9 +190,9 @@ pub(super) async fn to_node(copy: &mut Copy<'_>, to: &Remote) -> Result<(), Erro
             return Err(error);
         }
     };
-    copy.ledger.verified_how = "not verified: the digest of a stream is not compared";
-    copy.ledger.bytes += len;
-    copy.ledger.files += 1;
+    copy.stats.verified_how = "not verified: the digest of a stream is not compared";
+    copy.stats.bytes += len;
+    copy.stats.files += 1;
     copy.settle();
     Ok(())
 }

@@ -5,19 +5,19 @@ use super::control::Control;
 use super::copy::{Copy, known};
 use super::download::{entry, list_tree, parallelism};
 use super::existing::Existing;
-use super::live::Live;
+use super::idle_timeout::IdleTimeout;
 use super::location::Remote;
 use super::passes::{agree, nameable, source_of};
 use super::remote_partial::{RemotePartial, ask_for_markers};
-use super::silence::Silence;
+use super::transfer_state::TransferState;
 use super::upload::trim;
 use crate::mover::{Integrity, TREE_MODULE};
 use crate::stores::{Parcel, join};
 use crate::sys::lock::lock;
 use farline_core::gridftp::client::{Request, Transfer, What};
-use farline_core::gridftp::{Command, Kind, Mode, Module, Options as Opts, Pathname};
+use farline_core::gridftp::{Command, ListingKind, Mode, Module, Options as Opts, Pathname};
 use farline_core::transfer::journal::{Facts, Origin};
-use farline_core::transfer::{Choice, Entry, EntryKind};
+use farline_core::transfer::{Entry, EntryKind, TransferParams};
 use farline_core::units::{ByteRanges, Bytes, Error, Fault};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -70,7 +70,8 @@ pub(super) async fn run(
     copy.live.expect(bytes, files);
     let choice =
         copy.choose(ends.sender.rtt().max(ends.receiver.rtt()), None, Some(Bytes(bytes)), true);
-    copy.ledger.choice = Some(Choice { congestion: None, staging: Bytes(0), ..choice.clone() });
+    copy.stats.choice =
+        Some(TransferParams { congestion: None, staging: Bytes(0), ..choice.clone() });
     tell_congestion(copy, &mut ends).await?;
     arrange(&mut ends, &choice).await?;
     if [&ends.sender, &ends.receiver]
@@ -118,9 +119,9 @@ async fn tell_congestion(copy: &mut Copy<'_>, ends: &mut Ends<'_>) -> Result<(),
     let option = Opts::Farline { name: "congestion".to_owned(), value: name.clone() };
     let id = ends.sender.try_request(Request::Exec(Command::Options(option)));
     match ends.sender.done(id).await {
-        Ok(_) => copy.ledger.congestion = Some(name),
+        Ok(_) => copy.stats.congestion = Some(name),
         Err(error) if known(&name).is_err() => return Err(at(ends.from, error)),
-        Err(error) => copy.ledger.note(format!("without {name}: {}", at(ends.from, error))),
+        Err(error) => copy.stats.note(format!("without {name}: {}", at(ends.from, error))),
     }
     Ok(())
 }
@@ -136,7 +137,7 @@ async fn listed(copy: &mut Copy<'_>, ends: &mut Ends<'_>) -> Result<(Vec<Entry>,
     let top = top.ok_or_else(|| {
         Error::new(Fault::You, "path-not-found", format!("{from} does not exist"))
     })?;
-    if top.kind != Kind::Directory {
+    if top.kind != ListingKind::Directory {
         return Ok((vec![entry(Vec::new(), &top)], false));
     }
     if !copy.options.recursive {
@@ -158,13 +159,13 @@ async fn target(ends: &mut Ends<'_>, is_folder: bool, several: bool) -> Result<V
     if !inside {
         let look = ends.receiver.request(Request::Stat(Pathname::new(to.path.clone())));
         let found = ends.receiver.looked(look).await.map_err(|error| at(to, error))?;
-        inside = found.is_some_and(|entry| entry.kind == Kind::Directory);
+        inside = found.is_some_and(|entry| entry.kind == ListingKind::Directory);
     }
     Ok(if inside { join(trim(&to.path), ends.from.name()) } else { to.path.clone() })
 }
 
 /// Has the receiver listen, and tells the sender where.
-async fn arrange(ends: &mut Ends<'_>, choice: &Choice) -> Result<(), Error> {
+async fn arrange(ends: &mut Ends<'_>, choice: &TransferParams) -> Result<(), Error> {
     let passive = ends.receiver.request(Request::Passive { mode: Mode::Extended, striped: false });
     let address = ends.receiver.passive(passive).await.map_err(|error| at(ends.to, error))?;
     let parallel = ends.sender.request(parallelism(choice.streams));
@@ -212,7 +213,7 @@ async fn as_tree(
     copy.take_left_out(&ends.sender);
     // Y-3: what the receiver holds from before is known now, and the sender is told.
     let held = nameable(lock(&ends.receiver.heard()).all());
-    copy.ledger.resumed_bytes += held.total();
+    copy.stats.resumed_bytes += held.total();
     let parts = [("data", held.clone()), ("digests", ByteRanges::new())];
     let stores = parts.clone().map(|(part, _)| {
         ends.receiver.request(module(What::Store, &target, part, ByteRanges::new()))
@@ -224,9 +225,9 @@ async fn as_tree(
         // Lists are not payload.
         side_by_side(copy, ends, store, retrieve, index == 0).await?;
     }
-    copy.ledger.bytes += bytes;
-    copy.ledger.files += files;
-    copy.ledger.bytes_sent += bytes - held.total().min(bytes);
+    copy.stats.bytes += bytes;
+    copy.stats.files += files;
+    copy.stats.bytes_sent += bytes - held.total().min(bytes);
     copy.verified(integrity);
     Ok(())
 }
@@ -269,7 +270,7 @@ async fn file_by_file(
                     "unsupported",
                     "a server that is not Farline cannot make symbolic links",
                 );
-                copy.ledger.failures.push((entry.path.clone(), error));
+                copy.stats.failures.push((entry.path.clone(), error));
                 continue;
             }
         }
@@ -289,12 +290,12 @@ async fn file_by_file(
             partial.abandon(&mut ends.receiver, &error).await;
             return Err(error);
         }
-        copy.ledger.bytes_sent += entry.len();
+        copy.stats.bytes_sent += entry.len();
         partial.land(&mut ends.receiver).await.map_err(|error| at(ends.to, error))?;
-        copy.ledger.bytes += entry.len();
-        copy.ledger.files += 1;
+        copy.stats.bytes += entry.len();
+        copy.stats.files += 1;
     }
-    copy.ledger.verified_how =
+    copy.stats.verified_how =
         "not verified: one of these servers computes no digest while it moves";
     Ok(())
 }
@@ -312,7 +313,7 @@ async fn side_by_side(
     let (moved, ignored) = (AtomicU64::new(0), AtomicU64::new(0));
     let base = copy.live.tally.bytes();
     let heard = [ends.sender.heard(), ends.receiver.heard()];
-    let mut silence = Silence::new(ends.sender.patience());
+    let mut idle = IdleTimeout::new(ends.sender.idle_timeout());
     let names = format!("{} or {}", ends.from, ends.to);
     let Ends { from, to, sender, receiver } = ends;
     let both = async {
@@ -348,18 +349,18 @@ async fn side_by_side(
                 // A receiver goes on to say that nothing comes: of payload, words alone are no sign
                 // of life.
                 let words = heard.iter().filter_map(|heard| lock(heard).at()).max().filter(|_| !payload);
-                if let Some(error) = silence.check(&names, moved.load(Ordering::Relaxed), words, false) {
+                if let Some(error) = idle.check(&names, moved.load(Ordering::Relaxed), words, false) {
                     break Err(error);
                 }
             }
         }
     };
-    copy.ledger.moving = copy.ledger.moving + moving.elapsed().into();
+    copy.stats.moving = copy.stats.moving + moving.elapsed().into();
     result
 }
 
 fn progress(copy: &mut Copy<'_>, bytes: u64) {
-    let live: &Live = &copy.live;
+    let live: &TransferState = &copy.live;
     live.tally.add_bytes(usize::try_from(bytes.saturating_sub(live.tally.bytes())).unwrap_or(0));
     copy.show();
 }

@@ -8,14 +8,14 @@ use super::dial::handles;
 use super::download::interrupted;
 use super::location::Remote;
 use super::remote_partial::{RemotePartial, ask_for_markers};
-use super::upload::{Load, Rig, open_rig, send_layout, trim};
+use super::upload::{SourceSet, TransferResources, open_rig, send_layout, trim};
 use crate::mover::{BLOCK_LEN, Integrity};
 use crate::stores::{Parcel, Source, join};
 use crate::sys::tcp::TcpInfo;
 use farline_core::gridftp::client::Request;
 use farline_core::gridftp::{Command, Pathname};
 use farline_core::transfer::journal::Facts;
-use farline_core::transfer::{Choice, Entry, EntryKind, Layout};
+use farline_core::transfer::{Entry, EntryKind, Layout, TransferParams};
 use farline_core::units::{Error, Fault};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -25,8 +25,8 @@ pub(super) async fn run(
     control: &mut Control,
     passive: u64,
     to: &Remote,
-    load: Load,
-    choice: &Choice,
+    load: SourceSet,
+    choice: &TransferParams,
 ) -> Result<(), Error> {
     let alone = load.entries.len() == 1 && load.entries[0].path.is_empty();
     let at = |entry: &Entry| {
@@ -54,17 +54,17 @@ pub(super) async fn run(
     }
     ask_for_markers(control);
     let address = control.passive(passive).await?;
-    let (rig, congestion) = open_rig(copy, control, address, choice).await?;
-    copy.ledger.congestion = congestion;
+    let (resources, congestion) = open_rig(copy, control, address, choice).await?;
+    copy.stats.congestion = congestion;
     let layout = Arc::new(Layout::new(load.entries.clone(), BLOCK_LEN));
-    let source = Load::source(load.parts, &layout, &copy.options.direct_io);
+    let source = SourceSet::source(load.parts, &layout, &copy.options.direct_io);
     let files = layout
         .entries()
         .iter()
         .filter(|entry| matches!(entry.kind, EntryKind::File { .. }))
         .count() as u64;
     let (place, may_resume) = (to.place(), checksum::is_offered(control));
-    let mut rig = Some(rig);
+    let mut resources = Some(resources);
     for (index, entry) in layout.entries().iter().enumerate() {
         match entry.kind {
             EntryKind::File { .. } => {}
@@ -75,7 +75,7 @@ pub(super) async fn run(
                     "unsupported",
                     "the server cannot make symbolic links",
                 );
-                copy.ledger.failures.push((entry.path.clone(), error));
+                copy.stats.failures.push((entry.path.clone(), error));
                 continue;
             }
         }
@@ -83,10 +83,10 @@ pub(super) async fn run(
         let (len, facts) = (entry.len(), Facts::of(entry));
         let parcel = Parcel { server: &place, target: &path, source: load.source_id, facts };
         let mut partial = RemotePartial::begin(copy, control, parcel, may_resume).await?;
-        copy.live.expect(layout.payload() - copy.ledger.bytes, files);
+        copy.live.expect(layout.payload() - copy.stats.bytes, files);
         copy.live.held.store(partial.held().total(), Ordering::Relaxed);
         let one = OneOf { source: Arc::clone(&source), entry: index, len };
-        let sent = send(copy, control, &mut partial, one, &mut rig).await;
+        let sent = send(copy, control, &mut partial, one, &mut resources).await;
         let sent = match sent {
             Ok(()) => {
                 let source = Arc::clone(&source);
@@ -110,8 +110,8 @@ pub(super) async fn run(
             return Err(error.while_doing(format!("storing {}", String::from_utf8_lossy(&path))));
         }
         partial.land(control).await?;
-        copy.ledger.bytes += len;
-        copy.ledger.files += 1;
+        copy.stats.bytes += len;
+        copy.stats.files += 1;
         copy.settle();
     }
     checksum::conclude(copy, files);
@@ -124,16 +124,16 @@ async fn send(
     control: &mut Control,
     partial: &mut RemotePartial<'_>,
     one: OneOf,
-    rig: &mut Option<Rig>,
+    resources: &mut Option<TransferResources>,
 ) -> Result<(), Error> {
     if partial.is_whole() {
         return Ok(());
     }
-    let Some(channels) = rig.take() else {
+    let Some(channels) = resources.take() else {
         return Err(Error::new(Fault::Bug, "no-channel", "the channels are gone"));
     };
     let (id, held) = (partial.store(control), partial.held().clone());
-    let done = copy.attend(Some(control), move |live| {
+    let done = copy.supervise(Some(control), move |live| {
         live.follow(handles(&channels.channels)?);
         let layout = Arc::new(Layout::of_file(one.len, BLOCK_LEN));
         let blocks = Box::new(layout.blocks_without(&held));
@@ -146,15 +146,15 @@ async fn send(
             &live.tally,
             channels,
         )?;
-        Ok::<(Rig, Vec<TcpInfo>), Error>((
-            Rig { channels: sent.channels, slots: sent.slots },
+        Ok::<(TransferResources, Vec<TcpInfo>), Error>((
+            TransferResources { channels: sent.channels, slots: sent.slots },
             sent.tcp,
         ))
     });
     let (back, tcp) = done.await?;
     copy.until_done(control, &[id]).await?;
-    *rig = Some(back);
-    copy.ledger.tcp = tcp;
+    *resources = Some(back);
+    copy.stats.tcp = tcp;
     Ok(())
 }
 

@@ -7,29 +7,30 @@ use super::dial::handles;
 use super::download::interrupted;
 use super::existing::{kept_there, without};
 use super::fabric;
-use super::heard::Heard;
-use super::live::Live;
 use super::location::{Location, Remote, last_name};
 use super::options::Trial;
 use super::passes::{Passes, agree, source_of};
+use super::remote_progress::RemoteProgress;
 use super::stream;
 use super::to_stock;
+use super::transfer_state::TransferState;
 use crate::channels::Channel;
 use crate::mover::{
-    Audit, BLOCK_LEN, Further, Integrity, SendJob, Sent, TREE_MODULE, Tally, Tuning, send,
+    Audit, BLOCK_LEN, Integrity, OpenOutcome, SendJob, SendOutcome, TREE_MODULE, Tally, Tuning,
+    send,
 };
 use crate::stores::{
     BytesSource, DirectIo, Diskless, MEMORY_NAME, MemorySource, Part, PosixSource, Root,
-    SlowSource, Source, join, look, walk,
+    SlowSource, Source, join, stat, walk,
 };
 use crate::sys::lock::lock;
 use crate::sys::pool::{Slot, pool};
 use crate::sys::tcp::TcpInfo;
 use farline_core::gridftp::client::{Request, Transfer, What};
-use farline_core::gridftp::{Kind, Mode, Module, Pathname};
+use farline_core::gridftp::{ListingKind, Mode, Module, Pathname};
 use farline_core::transfer::journal::Origin;
 use farline_core::transfer::{
-    Block, Choice, Entry, EntryKind, Layout, Marks, Verdict, manifest_lines,
+    Block, DigestVerdict, Entry, EntryKind, Layout, TransferParams, Watermarks, manifest_lines,
 };
 use farline_core::units::{ByteRanges, Bytes, Error, Fault};
 use std::collections::BTreeSet;
@@ -40,7 +41,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
 /// What is copied: entries by their paths at the destination, and where they lie here.
-pub(super) struct Load {
+pub(super) struct SourceSet {
     /// The destination's path: a folder, or the one file.
     pub(super) target: Vec<u8>,
     pub(super) entries: Vec<Entry>,
@@ -50,7 +51,7 @@ pub(super) struct Load {
     pub(super) source_id: [u8; 32],
 }
 
-impl Load {
+impl SourceSet {
     /// Leaves out what stays as it is at the destination.
     fn leave_out(&mut self, kept: &BTreeSet<usize>) {
         for part in &mut self.parts {
@@ -74,7 +75,7 @@ impl Load {
 }
 
 /// Channels and slots between the transfers of one copy.
-pub(super) struct Rig {
+pub(super) struct TransferResources {
     pub(super) channels: Vec<Box<dyn Channel>>,
     pub(super) slots: Vec<Slot>,
 }
@@ -122,14 +123,14 @@ pub(super) async fn run(
     control.require(to).await?;
     let into_folder = match ahead.get(1) {
         Some(&look) => {
-            control.looked(look).await?.is_some_and(|entry| entry.kind == Kind::Directory)
+            control.looked(look).await?.is_some_and(|entry| entry.kind == ListingKind::Directory)
         }
         None => true,
     };
     let load = match memory {
         Some(store) => {
             let entry = store.entry(if into_folder { MEMORY_NAME } else { b"" })?;
-            Load {
+            SourceSet {
                 target: to.path.clone(),
                 entries: vec![entry],
                 parts: Vec::new(),
@@ -150,7 +151,7 @@ pub(super) async fn run(
     let kept = kept_there(copy, &mut control, &load.entries, at).await?;
     load.leave_out(&kept);
     if load.entries.is_empty() {
-        copy.ledger.verified_how = "nothing was copied";
+        copy.stats.verified_how = "nothing was copied";
         return Ok(());
     }
     let size = load.entries.iter().map(Entry::len).sum();
@@ -212,13 +213,13 @@ fn load(
     paths: &[PathBuf],
     to: &Remote,
     into_folder: bool,
-) -> Result<Load, Error> {
+) -> Result<SourceSet, Error> {
     let target = to.path.clone();
     let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
     let real: Vec<PathBuf> =
         paths.iter().map(|path| path.canonicalize().unwrap_or_else(|_| path.clone())).collect();
     let source_id = source_of(&host, real.iter().map(|path| path.as_os_str().as_bytes()));
-    let mut load = Load { target, entries: Vec::new(), parts: Vec::new(), source_id };
+    let mut load = SourceSet { target, entries: Vec::new(), parts: Vec::new(), source_id };
     for path in paths {
         let bytes = path.as_os_str().as_bytes();
         let first = load.entries.len();
@@ -230,7 +231,7 @@ fn load(
                 last_name(bytes)
             };
             let (entries, problems) = walk(&root, b"")?;
-            copy.ledger.failures.extend(
+            copy.stats.failures.extend(
                 problems.into_iter().map(|problem| (join(name, &problem.path), problem.error)),
             );
             load.entries.extend(
@@ -244,7 +245,7 @@ fn load(
                 .unwrap_or(Path::new("."));
             let root = Arc::new(Root::open(parent)?);
             let name = last_name(bytes);
-            let mut entry = look(&root, name, if into_folder { name } else { b"" })?;
+            let mut entry = stat(&root, name, if into_folder { name } else { b"" })?;
             if let EntryKind::Symlink { .. } = entry.kind {
                 // A file that is named on the command line is meant itself, as cp has it.
                 let meta = look_at(path)?;
@@ -254,7 +255,7 @@ fn load(
                 let parent = real.parent().unwrap_or(Path::new("/"));
                 let root = Arc::new(Root::open(parent)?);
                 let real_name = last_name(real.as_os_str().as_bytes()).to_vec();
-                entry = look(&root, &real_name, &entry.path)?;
+                entry = stat(&root, &real_name, &entry.path)?;
                 debug_assert!(meta.is_file());
                 let strip = entry.path.len();
                 load.entries.push(entry);
@@ -275,12 +276,12 @@ async fn to_farline(
     copy: &mut Copy<'_>,
     control: &mut Control,
     passive: u64,
-    load: Load,
-    choice: &Choice,
+    load: SourceSet,
+    choice: &TransferParams,
 ) -> Result<(), Error> {
     let (manifest, source_id) = (manifest_lines(&load.entries), load.source_id);
     let layout = Arc::new(Layout::new(load.entries, BLOCK_LEN));
-    let source = Load::source(load.parts, &layout, &copy.options.direct_io);
+    let source = SourceSet::source(load.parts, &layout, &copy.options.direct_io);
     let source = match copy.options.trial {
         Trial { stall: None, read: None, .. } => source,
         Trial { stall, read, .. } => Arc::new(SlowSource::new(source, stall, read)),
@@ -309,8 +310,8 @@ async fn to_farline(
     let landing = loop {
         passes.made += 1;
         // The commands leave with the channels' first bytes: dialling first costs no round trip.
-        let (rig, congestion) = open_rig(copy, control, address, choice).await?;
-        copy.ledger.congestion = congestion;
+        let (resources, congestion) = open_rig(copy, control, address, choice).await?;
+        copy.stats.congestion = congestion;
         agreed.extend(agree(control, integrity, Some(&origin)));
         // This end adapts what it sends; the node tells what limits it.
         agreed.extend(control.adapt(false, false));
@@ -326,19 +327,19 @@ async fn to_farline(
             audit: Arc::clone(&audit),
             heard: Arc::clone(&heard),
         };
-        let moved = copy.attend(Some(control), move |live| pass.send(live, rig)).await;
-        let moved = moved.map(|(tcp, rig)| {
-            copy.ledger.tcp.extend(tcp);
-            copy.ledger.count_completions(&rig.channels);
+        let moved = copy.supervise(Some(control), move |live| pass.send(live, resources)).await;
+        let moved = moved.map(|(tcp, resources)| {
+            copy.stats.tcp.extend(tcp);
+            copy.stats.count_completions(&resources.channels);
             // The tuner may have changed both.
-            copy.ledger.streams = rig.channels.len();
-            copy.ledger.staging = Some(Bytes((rig.slots.len() * BLOCK_LEN) as u64));
-            copy.ledger.congestion = rig
+            copy.stats.streams = resources.channels.len();
+            copy.stats.staging = Some(Bytes((resources.slots.len() * BLOCK_LEN) as u64));
+            copy.stats.congestion = resources
                 .channels
                 .first()
                 .and_then(|channel| channel.congestion())
-                .or(copy.ledger.congestion.take());
-            rig
+                .or(copy.stats.congestion.take());
+            resources
         });
         if let Err(error) = &moved
             && error.code == "source-unreadable"
@@ -360,7 +361,7 @@ async fn to_farline(
             if Some(id) == first {
                 listed = done.is_ok();
                 let held = lock(&heard).of(id);
-                copy.ledger.resumed_bytes = copy.ledger.resumed_bytes.max(held);
+                copy.stats.resumed_bytes = copy.stats.resumed_bytes.max(held);
             }
             said = said.and(done);
         }
@@ -386,21 +387,21 @@ async fn to_farline(
     }
     copy.take_remarks(control);
     copy.verified(integrity);
-    copy.ledger.passes += passes.made;
-    copy.ledger.bad_blocks += passes.bad_blocks;
-    copy.ledger.bad_headers += passes.bad_headers;
+    copy.stats.passes += passes.made;
+    copy.stats.bad_blocks += passes.bad_blocks;
+    copy.stats.bad_headers += passes.bad_headers;
     let unreadable = audit.finish().1;
     let entry = |(index, error): (usize, Error)| (layout.entries()[index].path.clone(), error);
     let failed = unreadable.len() as u64;
-    copy.ledger.failures.extend(unreadable.into_iter().map(entry));
+    copy.stats.failures.extend(unreadable.into_iter().map(entry));
     match landing {
         Ok(()) => {}
         // The node's complaint is about the files that are in the list already.
         Err(error) if failed > 0 && error.code == "source-unreadable" => {}
         Err(error) => return Err(error),
     }
-    copy.ledger.bytes += layout.payload();
-    copy.ledger.files += files - failed;
+    copy.stats.bytes += layout.payload();
+    copy.stats.files += files - failed;
     copy.settle();
     Ok(())
 }
@@ -412,15 +413,19 @@ struct Pass {
     layout: Arc<Layout>,
     source: Arc<dyn Source>,
     audit: Arc<Audit>,
-    heard: Arc<Mutex<Heard>>,
+    heard: Arc<Mutex<RemoteProgress>>,
 }
 
 impl Pass {
-    fn send(self, live: &Live, mut rig: Rig) -> Result<(Vec<TcpInfo>, Rig), Error> {
+    fn send(
+        self,
+        live: &TransferState,
+        mut resources: TransferResources,
+    ) -> Result<(Vec<TcpInfo>, TransferResources), Error> {
         if let Some(manifest) = self.manifest {
-            rig = send_bytes(live, manifest, self.integrity, rig)?;
+            resources = send_bytes(live, manifest, self.integrity, resources)?;
         }
-        live.follow(handles(&rig.channels)?);
+        live.follow(handles(&resources.channels)?);
         let (layout, heard) = (Arc::clone(&self.layout), Arc::clone(&self.heard));
         let held = &live.held;
         // What the node holds is learned while the rest is on its way (clause R-6).
@@ -441,23 +446,23 @@ impl Pass {
             Box::new(blocks),
             guard,
             &live.tally,
-            rig,
+            resources,
         )?;
         let tcp: Vec<_> = sent.channels.iter().filter_map(|channel| channel.tcp_info()).collect();
         let lost = sent.lost > 0;
-        rig = Rig { channels: sent.channels, slots: sent.slots };
+        resources = TransferResources { channels: sent.channels, slots: sent.slots };
         if lost {
             // The node knows what it lacks; this pass has nothing to add.
-            rig.channels.clear();
+            resources.channels.clear();
             return Err(Error::new(Fault::Between, "channel-lost", "data channels were lost")
                 .hint(
                     "the path lost connections; run the same command again, it goes on from \
                     what arrived",
                 ));
         }
-        let list = self.audit.finish().0.into_iter().flat_map(Verdict::encode).collect();
-        rig = send_bytes(live, BytesSource(list), self.integrity, rig)?;
-        Ok((tcp, rig))
+        let list = self.audit.finish().0.into_iter().flat_map(DigestVerdict::encode).collect();
+        resources = send_bytes(live, BytesSource(list), self.integrity, resources)?;
+        Ok((tcp, resources))
     }
 }
 
@@ -470,20 +475,20 @@ pub(super) async fn open_rig(
     copy: &mut Copy<'_>,
     control: &mut Control,
     address: SocketAddr,
-    choice: &Choice,
-) -> Result<(Rig, Option<String>), Error> {
+    choice: &TransferParams,
+) -> Result<(TransferResources, Option<String>), Error> {
     let options = copy.tcp_options(choice.congestion.clone());
     let dialled = fabric::open(copy, control, address, choice, &options).await?;
-    copy.ledger.data_path = Some(dialled.path);
-    copy.ledger.encrypted = Some(dialled.encrypted);
+    copy.stats.data_path = Some(dialled.path);
+    copy.stats.encrypted = Some(dialled.encrypted);
     let congestion = dialled.channels.first().and_then(|channel| channel.congestion());
-    let leeway = copy.leeway(congestion.as_deref(), dialled.line);
+    let tuning = copy.tuning(congestion.as_deref(), dialled.line);
     // A pass begins with a fresh transfer, so that nothing was set before.
-    let _ = copy.live.leeway.set(leeway);
-    Ok((Rig { channels: dialled.channels, slots: staging(choice)? }, congestion))
+    let _ = copy.live.tuning.set(tuning);
+    Ok((TransferResources { channels: dialled.channels, slots: staging(choice)? }, congestion))
 }
 
-pub(super) fn staging(choice: &Choice) -> Result<Vec<Slot>, Error> {
+pub(super) fn staging(choice: &TransferParams) -> Result<Vec<Slot>, Error> {
     pool(choice.slots(Bytes(BLOCK_LEN as u64)), BLOCK_LEN).map_err(|error| {
         Error::new(
             Fault::Here,
@@ -495,56 +500,64 @@ pub(super) fn staging(choice: &Choice) -> Result<Vec<Slot>, Error> {
 
 /// Sends a list of bytes as a transfer of its own; it counts as overhead, not as payload.
 fn send_bytes(
-    live: &Live,
+    live: &TransferState,
     bytes: BytesSource,
     integrity: Integrity,
-    rig: Rig,
-) -> Result<Rig, Error> {
+    resources: TransferResources,
+) -> Result<TransferResources, Error> {
     let layout = Arc::new(Layout::of_file(bytes.0.len() as u64, BLOCK_LEN));
     let blocks = Box::new(layout.blocks_without(&ByteRanges::new()));
-    let sent =
-        send_layout(live, &layout, &bytes, blocks, (integrity, None), &Tally::default(), rig)?;
-    Ok(Rig { channels: sent.channels, slots: sent.slots })
+    let sent = send_layout(
+        live,
+        &layout,
+        &bytes,
+        blocks,
+        (integrity, None),
+        &Tally::default(),
+        resources,
+    )?;
+    Ok(TransferResources { channels: sent.channels, slots: sent.slots })
 }
 
 pub(super) fn send_layout<'a>(
-    live: &'a Live,
+    live: &'a TransferState,
     layout: &Arc<Layout>,
     source: &'a dyn Source,
     blocks: Box<dyn Iterator<Item = Block> + Send + 'a>,
     (integrity, audit): (Integrity, Option<&'a Audit>),
     tally: &'a Tally,
-    rig: Rig,
-) -> Result<Sent, Error> {
-    if rig.channels.is_empty() {
+    resources: TransferResources,
+) -> Result<SendOutcome, Error> {
+    if resources.channels.is_empty() {
         return Err(Error::new(Fault::Between, "channel-lost", "every data channel was lost"));
     }
-    let leeway = live.leeway.get().filter(|_| std::ptr::eq(tally, &live.tally));
+    let tuning = live.tuning.get().filter(|_| std::ptr::eq(tally, &live.tally));
     let further = || {
         let open = || {
-            let channel = leeway?.line.as_ref()?.open_one().ok()?;
+            let channel = tuning?.line.as_ref()?.open_one().ok()?;
             live.follow_another(channel.handle().ok()?);
             Some(channel)
         };
-        open().map_or(Further::NoMore, Further::Opened)
+        open().map_or(OpenOutcome::NoMore, OpenOutcome::Opened)
     };
     let tell = |why: String| live.changed(why);
     // This end opens them itself.
-    let tuning = leeway.map(|leeway| Tuning {
-        freedom: leeway.freedom,
+    let tuning = tuning.map(|tuning| Tuning {
+        tuning_limits: tuning.tuning_limits,
         ask: &|_| {},
         further: &further,
         tell: &tell,
     });
-    let slots = rig.slots.len();
-    let marks = if live.trial.in_turns { Marks::in_turns(slots) } else { Marks::of_pool(slots) };
+    let slots = resources.slots.len();
+    let marks =
+        if live.trial.in_turns { Watermarks::in_turns(slots) } else { Watermarks::of_pool(slots) };
     send(SendJob {
         layout: Arc::clone(layout),
         source,
         blocks,
         wire_offset: 0,
-        channels: rig.channels,
-        slots: rig.slots,
+        channels: resources.channels,
+        slots: resources.slots,
         marks,
         readers: 2,
         audit,

@@ -2,7 +2,7 @@
 //! when a signal ends the process.
 
 use super::host;
-use super::load::Wish;
+use super::load::CcRequest;
 use libbpf_rs::MapHandle;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak, mpsc};
@@ -84,7 +84,7 @@ impl Drop for Loaded {
     }
 }
 
-impl super::Held {
+impl super::CcGuard {
     /// Leaves a kernel module that was loaded for this where it is: whoever asked wants it to stay.
     pub fn keep_module(&self) {
         if let Some(loaded) = self.loaded().filter(|loaded| loaded.is_module()) {
@@ -121,7 +121,7 @@ impl Table<'_> {
     }
 
     /// Notes what was loaded for `wish`.
-    pub(super) fn keep(&mut self, wish: &Wish, loaded: Loaded) -> Arc<Loaded> {
+    pub(super) fn keep(&mut self, wish: &CcRequest, loaded: Loaded) -> Arc<Loaded> {
         let loaded = Arc::new(loaded);
         let entry = Entry {
             control: wish.control.clone(),

@@ -5,7 +5,7 @@ use super::host::{self, Kernel};
 use super::list::{clean_up, is_pinned, pin_paths};
 use super::object;
 use super::record::{self, Claim, Entry, Record};
-use farline_core::congestion::{Algorithm, Set};
+use farline_core::congestion::{Algorithm, Constants};
 use farline_core::units::{Error, Fault, Span};
 use libbpf_rs::{
     ErrorKind, Link, MapCore, MapHandle, MapType, Object, ObjectBuilder, OpenObject, PrintLevel,
@@ -22,11 +22,11 @@ const F_LINK: u32 = 1 << 13;
 
 /// A control that somebody wants.
 #[derive(Clone, Debug)]
-pub struct Wish {
+pub struct CcRequest {
     /// The algorithm, or a name of the kernel's own that Farline knows nothing of.
     pub control: String,
     /// Which constants. Without a wish what the kernel has serves, and BPF runs with Linux's.
-    pub set: Option<Set>,
+    pub set: Option<Constants>,
     /// The name to register a BPF control by; the algorithm's when absent.
     pub name: Option<String>,
     /// How often the trace has a line for each flow; zero for no trace.
@@ -40,12 +40,12 @@ pub struct Wish {
     pub offered: bool,
 }
 
-impl Wish {
+impl CcRequest {
     /// `control` as this host has it, else from Farline with Linux's constants, for as long as it
     /// is held.
-    pub fn new(control: impl Into<String>) -> Wish {
+    pub fn new(control: impl Into<String>) -> CcRequest {
         let sample_every = Span::from_millis(10);
-        Wish {
+        CcRequest {
             control: control.into(),
             set: None,
             name: None,
@@ -65,7 +65,7 @@ impl Wish {
 /// Where a control comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Source {
+pub enum CcOrigin {
     /// Farline's own, in BPF.
     Bpf,
     /// Farline's own in BPF, which was there: pinned, or held by a process for others to use.
@@ -78,20 +78,20 @@ pub enum Source {
 
 /// A control that is available as long as this lives, or for good when it was there before.
 #[derive(Debug)]
-pub struct Held {
+pub struct CcGuard {
     /// The name to give a socket (`TCP_CONGESTION`): for what is held for this process's own flows
     /// not always the control's.
     pub name: String,
     /// Where it comes from.
-    pub source: Source,
+    pub source: CcOrigin,
     /// The constants it runs with, where Farline chose them.
-    pub set: Option<Set>,
+    pub set: Option<Constants>,
     loaded: Option<Arc<Loaded>>,
 }
 
-impl Held {
-    fn native(name: &str, source: Source) -> Held {
-        Held { name: name.to_owned(), source, set: None, loaded: None }
+impl CcGuard {
+    fn native(name: &str, source: CcOrigin) -> CcGuard {
+        CcGuard { name: name.to_owned(), source, set: None, loaded: None }
     }
 
     pub(super) fn loaded(&self) -> Option<&Loaded> {
@@ -110,7 +110,7 @@ impl Held {
 /// [`Fault::You`] for a name that is unknown, too long or taken; [`Fault::Refused`] when a
 /// capability is missing, naming it; [`Fault::Here`] for a kernel without BTF or too old, and for
 /// one without links where no record can be made of what is held.
-pub fn obtain(wish: &Wish) -> Result<Held, Error> {
+pub fn obtain(wish: &CcRequest) -> Result<CcGuard, Error> {
     let algorithm = wish.control.parse::<Algorithm>().map_err(|error| {
         error.hint(format!(
             "this host has {}; Farline brings bic, highspeed, htcp, scalable, vegas",
@@ -135,30 +135,30 @@ pub fn obtain(wish: &Wish) -> Result<Held, Error> {
         if living && !offered && algorithm.is_ok() {
             // Somebody's own, which goes with a transfer that is not ours.
             return match table.shared(&wish.control) {
-                Some(loaded) => Ok(of(loaded, Set::default())),
+                Some(loaded) => Ok(of(loaded, Constants::default())),
                 None if wish.offered => Err(taken(name)),
                 None => load(wish, algorithm?, &private_name(&wish.control), &mut table),
             };
         }
         let ours = living || is_pinned(name);
-        return Ok(Held::native(name, if ours { Source::Farline } else { Source::Native }));
+        return Ok(CcGuard::native(name, if ours { CcOrigin::Farline } else { CcOrigin::Native }));
     }
     if is_there
         && wish.name.is_none()
-        && wish.set == Some(Set::Linux)
+        && wish.set == Some(Constants::Linux)
         && !living
         && !is_pinned(name)
     {
-        return Ok(Held::native(name, Source::Native));
+        return Ok(CcGuard::native(name, CcOrigin::Native));
     }
-    if !is_there && wish.name.is_none() && wish.set != Some(Set::Paper) {
+    if !is_there && wish.name.is_none() && wish.set != Some(Constants::Paper) {
         // A name of its own that this process or another registered while the plain one was taken.
         if let Some(loaded) = table.shared(&wish.control).filter(|_| wish.is_plain()) {
-            return Ok(of(loaded, Set::default()));
+            return Ok(of(loaded, Constants::default()));
         }
         if host::probe_module(name) {
             let loaded = table.keep(wish, Loaded::module(name));
-            return Ok(Held { loaded: Some(loaded), ..Held::native(name, Source::Module) });
+            return Ok(CcGuard { loaded: Some(loaded), ..CcGuard::native(name, CcOrigin::Module) });
         }
     }
     let algorithm = algorithm?;
@@ -186,23 +186,23 @@ fn private_name(control: &str) -> String {
     format!("{control:.4}_{:x}_{number}", std::process::id())
 }
 
-fn of(loaded: Arc<Loaded>, set: Set) -> Held {
-    let source = if loaded.is_module() { Source::Module } else { Source::Bpf };
-    Held {
+fn of(loaded: Arc<Loaded>, set: Constants) -> CcGuard {
+    let source = if loaded.is_module() { CcOrigin::Module } else { CcOrigin::Bpf };
+    CcGuard {
         name: loaded.name.clone(),
         source,
-        set: (source == Source::Bpf).then_some(set),
+        set: (source == CcOrigin::Bpf).then_some(set),
         loaded: Some(loaded),
     }
 }
 
 /// Loads Farline's own and registers it as `name`.
 fn load(
-    wish: &Wish,
+    wish: &CcRequest,
     algorithm: Algorithm,
     name: &str,
     table: &mut Table<'_>,
-) -> Result<Held, Error> {
+) -> Result<CcGuard, Error> {
     let Some(image) = object::object(algorithm) else { return Err(native_alone(algorithm)) };
     let kernel = host::check()?;
     let set = wish.set.unwrap_or_default();
@@ -210,7 +210,7 @@ fn load(
     if wish.pin {
         // It lasts without what loaded it.
         drop(loaded);
-        return Ok(Held { set: Some(set), ..Held::native(name, Source::Bpf) });
+        return Ok(CcGuard { set: Some(set), ..CcGuard::native(name, CcOrigin::Bpf) });
     }
     Ok(of(table.keep(wish, loaded), set))
 }
@@ -240,9 +240,9 @@ fn native_alone(algorithm: Algorithm) -> Error {
 fn hold(
     image: &'static [u8],
     algorithm: Algorithm,
-    set: Set,
+    set: Constants,
     name: String,
-    wish: Wish,
+    wish: CcRequest,
     kernel: Kernel,
 ) -> Result<Loaded, Error> {
     let (stop, stopped) = mpsc::channel::<()>();
@@ -296,7 +296,12 @@ fn taken(name: &str) -> Error {
 
 /// Notes who holds `name`. Where a link ends with its process the kernel knows that better; where
 /// none does, what has no record is not told from what a killed process left.
-fn note(name: &str, object: &Object, wish: &Wish, is_link: bool) -> Result<Option<Record>, Error> {
+fn note(
+    name: &str,
+    object: &Object,
+    wish: &CcRequest,
+    is_link: bool,
+) -> Result<Option<Record>, Error> {
     let ring = object.maps().find(|map| map.map_type() == MapType::RingBuf);
     let ring = ring.and_then(|map| Some(map.info().ok()?.info.id));
     match Record::new(&record::holders(), name, ring, wish.offered) {
@@ -320,9 +325,9 @@ fn note(name: &str, object: &Object, wish: &Wish, is_link: bool) -> Result<Optio
 fn register(
     image: &[u8],
     algorithm: Algorithm,
-    set: Set,
+    set: Constants,
     name: &str,
-    wish: &Wish,
+    wish: &CcRequest,
     kernel: Kernel,
 ) -> Result<Registered, Error> {
     let failed = |doing: &str, error: &libbpf_rs::Error| explain(name, doing, error);
@@ -354,7 +359,7 @@ fn register(
 fn prepare(
     open: &mut OpenObject,
     algorithm: Algorithm,
-    set: Set,
+    set: Constants,
     name: &str,
     sample_every: Span,
     link: bool,

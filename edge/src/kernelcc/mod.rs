@@ -2,7 +2,7 @@
 //!
 //! [`obtain`] makes a control available by its name: one that the kernel has, else a kernel module,
 //! else one of five BPF programs (`struct_ops`) that Farline carries, compiled and loaded here
-//! without a compiler. What it answers, [`Held`], keeps a BPF control registered; when it is
+//! without a compiler. What it answers, [`CcGuard`], keeps a BPF control registered; when it is
 //! dropped, or the process dies, the name is gone again. Flows that use the control keep it to
 //! their end.
 //!
@@ -22,5 +22,5 @@ mod trace;
 pub use held::give_back;
 pub use host::{available, default_control};
 pub use list::{Listed, Origin, list, unload};
-pub use load::{Held, Source, Wish, obtain};
-pub use trace::{Sample, Told, Trace};
+pub use load::{CcGuard, CcOrigin, CcRequest, obtain};
+pub use trace::{FlowSample, SampleSource, Trace};

@@ -3,7 +3,7 @@
 //! `lab/bpf` compiles them from `bpf/*.bpf.c` and records with which compiler; `make test` checks
 //! that they match.
 
-use farline_core::congestion::{Algorithm, Set};
+use farline_core::congestion::{Algorithm, Constants};
 use farline_core::units::Span;
 
 /// The kernel's TCP_CA_NAME_MAX, less the final zero.
@@ -37,9 +37,9 @@ pub(super) const CONFIG: &str = ".rodata.config";
 
 /// Writes `struct config`: which constants, how often a flow is sampled (zero: never), and the
 /// registered name.
-pub(super) fn write_config(config: &mut [u8], set: Set, sample_every: Span, name: &str) {
+pub(super) fn write_config(config: &mut [u8], set: Constants, sample_every: Span, name: &str) {
     let every = u32::try_from(sample_every.as_nanos() / 1_000).unwrap_or(u32::MAX);
-    config[..4].copy_from_slice(&u32::from(set == Set::Paper).to_ne_bytes());
+    config[..4].copy_from_slice(&u32::from(set == Constants::Paper).to_ne_bytes());
     config[4..8].copy_from_slice(&every.to_ne_bytes());
     write_name(&mut config[8..24], name);
 }

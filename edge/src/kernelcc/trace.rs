@@ -3,7 +3,7 @@
 
 use super::diag;
 use super::list::pin_paths;
-use super::load::Held;
+use super::load::CcGuard;
 use super::record::{self, Claim, Entry, Record};
 use farline_core::units::{Error, Fault, Span};
 use libbpf_rs::{MapCore, MapHandle, MapType, RingBuffer, RingBufferBuilder};
@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 /// Who told a sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Told {
+pub enum SampleSource {
     /// The control itself, through its ring buffer.
     Control,
     /// TCP_INFO, asked from time to time.
@@ -28,7 +28,7 @@ pub enum Told {
 
 /// A flow at a moment.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Sample {
+pub struct FlowSample {
     /// Microseconds of the kernel's monotonic clock.
     pub time_us: u64,
     /// The same number for the same flow.
@@ -55,7 +55,7 @@ pub struct Sample {
     /// Whether the sample was taken because the state changed.
     pub changed: bool,
     /// Who told it.
-    pub told: Told,
+    pub told: SampleSource,
 }
 
 /// Without a loss so far (include/net/tcp.h).
@@ -78,7 +78,7 @@ fn state(number: u8) -> &'static str {
 /// Bytes of `struct event` of `bpf/flow.h`.
 const EVENT: usize = 80;
 
-fn parse(event: &[u8]) -> Option<Sample> {
+fn parse(event: &[u8]) -> Option<FlowSample> {
     let event: &[u8; EVENT] = event.get(..EVENT)?.try_into().ok()?;
     let u32_at =
         |at: usize| u32::from_ne_bytes([event[at], event[at + 1], event[at + 2], event[at + 3]]);
@@ -90,7 +90,7 @@ fn parse(event: &[u8]) -> Option<Sample> {
     };
     let name = &event[64..80];
     let name = &name[..name.iter().position(|&byte| byte == 0).unwrap_or(name.len())];
-    Some(Sample {
+    Some(FlowSample {
         time_us: u64_at(0),
         flow: u64_at(8),
         control: String::from_utf8_lossy(name).into_owned(),
@@ -103,7 +103,7 @@ fn parse(event: &[u8]) -> Option<Sample> {
         delivered: u32_at(32),
         state: state(event[42]),
         changed: event[43] == 1,
-        told: Told::Control,
+        told: SampleSource::Control,
     })
 }
 
@@ -112,7 +112,7 @@ struct Arrived {
     name: String,
     /// No two samples of a flow without a change of state are closer than these microseconds.
     every_us: u64,
-    ready: VecDeque<Sample>,
+    ready: VecDeque<FlowSample>,
     /// The flows by where the kernel has them, which is nobody's business, and by their ends, as
     /// the kernel takes a place again: the number that each got, and when its last sample was.
     flows: HashMap<(u64, u16, SocketAddr), (u64, Option<u64>)>,
@@ -124,7 +124,7 @@ impl Arrived {
         Arrived { name, every_us, ready: VecDeque::new(), flows: HashMap::new() }
     }
 
-    fn take(&mut self, mut sample: Sample) {
+    fn take(&mut self, mut sample: FlowSample) {
         if sample.control != self.name {
             return;
         }
@@ -160,7 +160,7 @@ impl std::fmt::Debug for Trace {
 
 enum From {
     Ring(RingBuffer<'static>, Rc<RefCell<Arrived>>),
-    TcpInfo { every: Duration, next: Instant, ready: VecDeque<Sample> },
+    TcpInfo { every: Duration, next: Instant, ready: VecDeque<FlowSample> },
 }
 
 /// TCP_INFO is asked no more often: each time the kernel goes through all connections.
@@ -173,7 +173,7 @@ impl Trace {
     /// # Errors
     /// [`Fault::Here`] when its ring buffer cannot be read; [`Fault::You`] when somebody else reads
     /// it.
-    pub fn of(held: &Held, every: Span) -> Result<Trace, Error> {
+    pub fn of(held: &CcGuard, every: Span) -> Result<Trace, Error> {
         match held.events() {
             Some(events) => Trace::ring(&held.name, events, every),
             None => Trace::of_name(&held.name, every),
@@ -253,15 +253,15 @@ impl Trace {
     }
 
     /// Who tells the samples.
-    pub fn told(&self) -> Told {
+    pub fn told(&self) -> SampleSource {
         match self.from {
-            From::Ring(..) => Told::Control,
-            From::TcpInfo { .. } => Told::TcpInfo,
+            From::Ring(..) => SampleSource::Control,
+            From::TcpInfo { .. } => SampleSource::TcpInfo,
         }
     }
 
     /// The next sample, or `None` when none came within `patience`.
-    pub fn next(&mut self, patience: Duration) -> Option<Sample> {
+    pub fn next(&mut self, patience: Duration) -> Option<FlowSample> {
         match &mut self.from {
             From::Ring(ring, arrived) => {
                 if arrived.borrow().ready.is_empty() {
@@ -302,12 +302,12 @@ fn traced(name: &str) -> Error {
 }
 
 /// The flows of `name` as TCP_INFO has them.
-fn asked(name: &str) -> Vec<Sample> {
+fn asked(name: &str) -> Vec<FlowSample> {
     let flows = diag::flows().unwrap_or_default();
     let now = clock_gettime(ClockId::Monotonic);
     let time_us = now.tv_sec as u64 * 1_000_000 + now.tv_nsec as u64 / 1_000;
     let ours = flows.iter().filter(|flow| flow.control == name);
-    let sample = |flow: &diag::Flow| Sample {
+    let sample = |flow: &diag::Flow| FlowSample {
         time_us,
         flow: flow.cookie,
         control: name.to_owned(),
@@ -320,7 +320,7 @@ fn asked(name: &str) -> Vec<Sample> {
         delivered: flow.delivered(),
         state: state(flow.state()),
         changed: false,
-        told: Told::TcpInfo,
+        told: SampleSource::TcpInfo,
     };
     ours.map(sample).collect()
 }

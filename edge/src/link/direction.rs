@@ -168,7 +168,7 @@ impl Direction {
         while written < WRITES {
             match self.link.poll(*clock) {
                 Output::Wait(at) => return (at, written),
-                output => written += self.act(output, clock),
+                output => written += self.execute(output, clock),
             }
         }
         (Some(*clock), written)
@@ -219,7 +219,7 @@ impl Direction {
     }
 
     /// Does what the model says; answers how many packets were written.
-    fn act(&mut self, output: Output, clock: &mut Time) -> u32 {
+    fn execute(&mut self, output: Output, clock: &mut Time) -> u32 {
         match output {
             Output::Deliver { token, frames, due, flip } => {
                 self.own.lateness.record(clock.since(due));

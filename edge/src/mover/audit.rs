@@ -1,7 +1,7 @@
 //! What the readers of a transfer learn of its files: their digests, and which could not be read.
 
 use crate::sys::lock::lock;
-use farline_core::transfer::{Digests, Layout, Verdict};
+use farline_core::transfer::{DigestVerdict, Digests, Layout};
 use farline_core::units::Error;
 use std::sync::Mutex;
 
@@ -30,7 +30,7 @@ impl Audit {
     }
 
     /// What to tell the receiver of each entry, and what could not be read.
-    pub fn finish(&self) -> (Vec<Verdict>, Vec<(usize, Error)>) {
+    pub fn finish(&self) -> (Vec<DigestVerdict>, Vec<(usize, Error)>) {
         (lock(&self.digests).verdicts(), lock(&self.unreadable).clone())
     }
 }

@@ -10,10 +10,10 @@
 mod acceptor;
 mod audit;
 mod broken;
-mod desk;
 mod pace;
 mod receive;
 mod send;
+mod shared;
 mod stream;
 mod tally;
 mod tune;
@@ -23,13 +23,13 @@ use farline_core::gridftp::mode_e::HEADER_LEN;
 
 pub use acceptor::{Acceptor, Incoming, bind};
 pub use audit::Audit;
-pub use desk::Cancel;
 pub use pace::Pace;
-pub use receive::{ReceiveJob, Received, receive};
-pub use send::{SendJob, Sent, send};
+pub use receive::{ReceiveJob, ReceiveOutcome, receive};
+pub use send::{SendJob, SendOutcome, send};
+pub use shared::Cancel;
 pub use stream::{BlockReader, StreamJob, send_stream};
 pub use tally::Tally;
-pub use tune::{Further, Tell, Tuning, freedom, window_limit};
+pub use tune::{Notify, OpenOutcome, Tuning, tuning_limits, window_limit};
 
 /// How a transfer is guarded, as its ends agreed (`docs/protocol.md`, clauses I-1 and I-5).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

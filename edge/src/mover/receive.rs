@@ -3,10 +3,10 @@
 use super::Integrity;
 use super::acceptor::Incoming;
 use super::broken::{broken, no_thread};
-use super::desk::{Cancel, Parked};
 use super::pace::Pace;
+use super::shared::{Cancel, FreeSlots};
 use super::tally::Tally;
-use super::tune::{Pool, Room, Tell};
+use super::tune::{Notify, Pool, Room};
 use crate::channels::{Arrival, Channel, Handle, is_damage, is_final};
 use crate::stores::Sink;
 use crate::sys::lock::lock;
@@ -14,8 +14,8 @@ use crate::sys::pool::Slot;
 use crate::sys::tcp::TcpInfo;
 use farline_core::gridftp::checked::Check;
 use farline_core::transfer::{
-    Block, BlockDigest, ChannelId, Digests, Layout, Marks, PieceDigest, Receiver, ReceiverInput,
-    ReceiverOutput, SlotId,
+    Block, BlockDigest, ChannelId, Digests, Layout, PieceDigest, Receiver, ReceiverInput,
+    ReceiverOutput, SlotId, Watermarks,
 };
 use farline_core::units::{ByteRanges, Error, Fault};
 use std::sync::{Arc, Condvar, Mutex, PoisonError, mpsc};
@@ -54,7 +54,7 @@ pub struct ReceiveJob<'a> {
     /// How blocks are guarded.
     pub integrity: Integrity,
     /// Is told of it when the staging pool grows, where it may.
-    pub growth: Option<Tell<'a>>,
+    pub growth: Option<Notify<'a>>,
     /// Holds the transfer to a rate, when the sender cannot be told to: by not reading, so that its
     /// window closes.
     pub pace: Option<Arc<Pace>>,
@@ -63,7 +63,7 @@ pub struct ReceiveJob<'a> {
 }
 
 /// What is left after receiving: the channels and slots for the next transfer.
-pub struct Received {
+pub struct ReceiveOutcome {
     /// The channels that the sender keeps open.
     pub channels: Vec<Box<dyn Channel>>,
     /// The staging pool.
@@ -94,7 +94,7 @@ struct Shared<'a> {
 
 struct State {
     machine: Receiver,
-    parked: Parked,
+    free: FreeSlots,
     slots: usize,
     /// One queue a channel.
     offers: Vec<mpsc::Sender<Option<Slot>>>,
@@ -111,18 +111,19 @@ struct State {
 ///
 /// # Errors
 /// The first error of any thread, or the reason of a cancellation. The channels are broken then.
-pub fn receive(mut job: ReceiveJob<'_>) -> Result<Received, Error> {
+pub fn receive(mut job: ReceiveJob<'_>) -> Result<ReceiveOutcome, Error> {
     let slots = job.slots.len();
     let in_order = job.sink.wants_order();
     let writers = if in_order { 1 } else { job.writers.max(1) };
     let (writes, write_queue) = mpsc::channel();
     let write_queue = Mutex::new(write_queue);
-    let machine = Receiver::new(slots, Marks::of_writer(slots)).holding(lock(job.held).clone());
+    let machine =
+        Receiver::new(slots, Watermarks::of_writer(slots)).holding(lock(job.held).clone());
     let machine = if in_order { machine.in_order(job.channels.len()) } else { machine };
     let state = State {
         machine: if job.integrity.checks { machine.tolerant() } else { machine },
         lost: false,
-        parked: Parked::new(job.slots),
+        free: FreeSlots::new(job.slots),
         slots,
         offers: Vec::new(),
         finished: Vec::new(),
@@ -166,7 +167,7 @@ pub fn receive(mut job: ReceiveJob<'_>) -> Result<Received, Error> {
             for channel in job.channels.drain(..) {
                 shared.start(scope, channel)?;
             }
-            shared.attend(scope, pool)
+            shared.supervise(scope, pool)
         })();
         if let Err(error) = &result {
             shared.cancel.cancel(error.clone());
@@ -183,9 +184,9 @@ pub fn receive(mut job: ReceiveJob<'_>) -> Result<Received, Error> {
     shared.cancel.release();
     let state = shared.state.into_inner().unwrap_or_else(PoisonError::into_inner);
     let channel_count = state.offers.len();
-    Ok(Received {
+    Ok(ReceiveOutcome {
         channels: state.finished,
-        slots: state.parked.into_slots(),
+        slots: state.free.into_slots(),
         channel_count,
         tcp: state.tcp,
         lost: state.lost,
@@ -194,7 +195,7 @@ pub fn receive(mut job: ReceiveJob<'_>) -> Result<Received, Error> {
 
 impl<'a> Shared<'a> {
     /// Accepts channels until the machine says that the transfer is over.
-    fn attend<'scope>(
+    fn supervise<'scope>(
         &'scope self,
         scope: &'scope Scope<'scope, '_>,
         mut pool: Option<Pool<'_>>,
@@ -203,10 +204,10 @@ impl<'a> Shared<'a> {
         loop {
             if last.elapsed() >= QUIET {
                 last = Instant::now();
-                self.tell(ReceiverInput::Quiet, None);
+                self.on_event(ReceiverInput::Quiet, None);
             }
             if let Some(pool) = &mut pool {
-                self.look(pool);
+                self.sample(pool);
             }
             let mut state = lock(&self.state);
             if let Some(error) = self.cancel.reason() {
@@ -270,19 +271,19 @@ impl<'a> Shared<'a> {
         let thread =
             std::thread::Builder::new().name(format!("receive {}", id.0)).spawn_scoped(scope, body);
         thread.map(drop).map_err(|error| no_thread(&error))?;
-        self.tell(ReceiverInput::ChannelOpened { channel: id, depth, most }, None);
+        self.on_event(ReceiverInput::ChannelOpened { channel: id, depth, most }, None);
         Ok(())
     }
 
     /// Tells the machine what happened and passes its answers on.
-    fn tell(&self, input: ReceiverInput, slot: Option<Slot>) {
+    fn on_event(&self, input: ReceiverInput, slot: Option<Slot>) {
         let mut guard = lock(&self.state);
         let state = &mut *guard;
         if let Some(slot) = slot {
-            state.parked.put(slot);
+            state.free.put(slot);
         }
         state.machine.handle(input);
-        let news = self.act(state);
+        let news = self.drain(state);
         drop(guard);
         if news {
             self.wake();
@@ -290,18 +291,18 @@ impl<'a> Shared<'a> {
     }
 
     /// Passes the machine's answers on; answers whether the transfer is over.
-    fn act(&self, state: &mut State) -> bool {
+    fn drain(&self, state: &mut State) -> bool {
         let mut news = false;
         while let Some(output) = state.machine.poll() {
             let passed = match output {
-                ReceiverOutput::Offer { channel, slot } => state.parked.take(slot).map(|slot| {
+                ReceiverOutput::Offer { channel, slot } => state.free.take(slot).map(|slot| {
                     // A channel that is gone needs no slot; the transfer is failing then.
                     let _ = state.offers[channel.0].send(Some(slot));
                     if let Some(handle) = &state.handles[channel.0] {
                         handle.wake();
                     }
                 }),
-                ReceiverOutput::Write { slot, block } => state.parked.take(slot).map(|slot| {
+                ReceiverOutput::Write { slot, block } => state.free.take(slot).map(|slot| {
                     let _ = self.writes.send(Some((slot, block)));
                 }),
                 ReceiverOutput::Finished => {
@@ -320,22 +321,22 @@ impl<'a> Shared<'a> {
     }
 
     /// Looks whether the pool should grow.
-    fn look(&self, pool: &mut Pool<'_>) {
+    fn sample(&self, pool: &mut Pool<'_>) {
         let mut guard = lock(&self.state);
         let state = &mut *guard;
         let (rests, window) = (state.machine.rests(), state.machine.window());
-        let room = pool.look(state.handles.iter().flatten(), self.tally, rests, window);
+        let room = pool.sample(state.handles.iter().flatten(), self.tally, rests, window);
         if room.is_none() {
             return;
         }
         let Room { slots, wider } = room;
         state.slots += slots.len();
         let (more, all) = (slots.len(), state.slots);
-        state.parked.grow(slots);
-        state.machine.grow(more, Marks::of_writer(all));
+        state.free.grow(slots);
+        state.machine.grow(more, Watermarks::of_writer(all));
         state.machine.widen(wider);
         // Free slots end nothing.
-        let _ = self.act(state);
+        let _ = self.drain(state);
     }
 
     fn stop(&self) {
@@ -384,7 +385,7 @@ impl<'a> Shared<'a> {
         for piece in pieces.iter() {
             digests.insert(piece);
             match told {
-                Some(_) => self.sink.note(piece),
+                Some(_) => self.sink.record(piece),
                 None => digests.doubt(piece.entry()),
             }
         }
@@ -415,7 +416,7 @@ impl<'a> Shared<'a> {
             while let Some(slot) = channel.unused() {
                 // It cannot use as many as it was meant to.
                 offered -= 1;
-                self.tell(ReceiverInput::Unused(SlotId(slot.index())), Some(slot));
+                self.on_event(ReceiverInput::Unused(SlotId(slot.index())), Some(slot));
             }
             let receiving = Instant::now();
             let arrival = channel.receive();
@@ -451,7 +452,7 @@ impl<'a> Shared<'a> {
                         self.tally.add_bad_block();
                         ReceiverInput::Bad { channel: id, slot: slot_id }
                     };
-                    self.tell(input, Some(slot));
+                    self.on_event(input, Some(slot));
                 }
                 Ok(Some(Arrival::End { slot, channels, closing })) => {
                     let mut unused: Vec<Slot> = std::iter::from_fn(|| channel.unused()).collect();
@@ -464,14 +465,14 @@ impl<'a> Shared<'a> {
                     drop(state);
                     // Before the last word of this channel: after it the slots may be asked for.
                     unused.drain(..).for_each(|slot| {
-                        self.tell(ReceiverInput::Unused(SlotId(slot.index())), Some(slot))
+                        self.on_event(ReceiverInput::Unused(SlotId(slot.index())), Some(slot))
                     });
                     let input =
                         ReceiverInput::Ended { channel: id, slot: SlotId(slot.index()), channels };
-                    self.tell(input, Some(slot));
+                    self.on_event(input, Some(slot));
                     // Offered before the machine knew.
                     while let Ok(Some(slot)) = queue.try_recv() {
-                        self.tell(ReceiverInput::Unused(SlotId(slot.index())), Some(slot));
+                        self.on_event(ReceiverInput::Unused(SlotId(slot.index())), Some(slot));
                     }
                     return;
                 }
@@ -492,14 +493,14 @@ impl<'a> Shared<'a> {
                     // Closed before the machine knows: the sender must learn of it too.
                     drop(channel);
                     for slot in held {
-                        self.tell(
+                        self.on_event(
                             ReceiverInput::Lost { channel: id, slot: Some(SlotId(slot.index())) },
                             Some(slot),
                         );
                     }
-                    self.tell(ReceiverInput::Lost { channel: id, slot: None }, None);
+                    self.on_event(ReceiverInput::Lost { channel: id, slot: None }, None);
                     while let Ok(Some(slot)) = queue.try_recv() {
-                        self.tell(ReceiverInput::Unused(SlotId(slot.index())), Some(slot));
+                        self.on_event(ReceiverInput::Unused(SlotId(slot.index())), Some(slot));
                     }
                     return;
                 }
@@ -514,7 +515,7 @@ impl<'a> Shared<'a> {
             std::iter::from_fn(|| channel.withdraw()).chain(queue.try_iter().flatten()).collect();
         let mut state = lock(&self.state);
         for slot in held {
-            state.parked.put(slot);
+            state.free.put(slot);
         }
     }
 
@@ -542,7 +543,7 @@ impl<'a> Shared<'a> {
             }
             self.tally.add_bytes(block.len);
             let id = SlotId(slot.index());
-            self.tell(ReceiverInput::Written(id), Some(slot));
+            self.on_event(ReceiverInput::Written(id), Some(slot));
         }
     }
 }

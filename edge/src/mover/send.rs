@@ -5,10 +5,10 @@ mod adapt;
 use super::Integrity;
 use super::audit::Audit;
 use super::broken::{broken, no_thread};
-use super::desk::{Cancel, Parked};
 use super::pace::Pace;
+use super::shared::{Cancel, FreeSlots};
 use super::tally::Tally;
-use super::tune::{Further, LOOK_EVERY, Lookout, Pool, Room, Tell, Tuning};
+use super::tune::{LOOK_EVERY, Notify, OpenOutcome, PathSampler, Pool, Room, Tuning};
 use crate::channels::{Channel, Handle, is_final};
 use crate::stores::Source;
 use crate::sys::lock::lock;
@@ -17,8 +17,8 @@ use crate::sys::tcp::TcpInfo;
 use farline_core::gridftp::checked::{Check, ZEROS, is_zeros};
 use farline_core::gridftp::mode_e::{Flags, Header};
 use farline_core::transfer::{
-    Advice, Block, BlockDigest, ChannelId, Layout, Marks, PieceDigest, Sender, SenderInput,
-    SenderOutput, SlotId, Tuner,
+    Advice, Block, BlockDigest, ChannelAutotuner, ChannelId, Layout, PieceDigest, Sender,
+    SenderInput, SenderOutput, SlotId, Watermarks,
 };
 use farline_core::units::{Error, Fault};
 use std::collections::VecDeque;
@@ -43,7 +43,7 @@ pub struct SendJob<'a> {
     /// The staging pool.
     pub slots: Vec<Slot>,
     /// When to read.
-    pub marks: Marks,
+    pub marks: Watermarks,
     /// Threads that read.
     pub readers: usize,
     /// Collect the files' digests. Without it a file that cannot be read ends the transfer.
@@ -57,13 +57,13 @@ pub struct SendJob<'a> {
     /// What of its channels may change while it runs.
     pub tuning: Option<Tuning<'a>>,
     /// Is told of it when the staging pool grows, where it may.
-    pub growth: Option<Tell<'a>>,
+    pub growth: Option<Notify<'a>>,
     /// How to break it off.
     pub cancel: Cancel,
 }
 
 /// What is left after sending: the channels and slots for the next transfer.
-pub struct Sent {
+pub struct SendOutcome {
     /// The channels, each past its end-of-data mark.
     pub channels: Vec<Box<dyn Channel>>,
     /// The staging pool.
@@ -105,7 +105,7 @@ struct State<'a> {
     /// What goes with the block in each slot.
     checks: Vec<Check>,
     machine: Sender<Box<dyn Iterator<Item = Block> + Send + 'a>>,
-    parked: Parked,
+    free: FreeSlots,
     /// What the first lost channel said.
     lost_by: Option<Error>,
 }
@@ -114,7 +114,7 @@ struct State<'a> {
 ///
 /// # Errors
 /// The first error of any thread, or the reason of a cancellation. The channels are broken then.
-pub fn send(mut job: SendJob<'_>) -> Result<Sent, Error> {
+pub fn send(mut job: SendJob<'_>) -> Result<SendOutcome, Error> {
     let count = job.channels.len();
     if count == 0 || job.slots.is_empty() {
         return Err(Error::new(Fault::Bug, "no-channel", "a transfer needs a channel and a slot"));
@@ -149,7 +149,7 @@ pub fn send(mut job: SendJob<'_>) -> Result<Sent, Error> {
         orders,
         checks,
         machine,
-        parked: Parked::new(job.slots),
+        free: FreeSlots::new(job.slots),
         lost_by: None,
     });
     let shared = Shared { job: &parts, state, reads, readers };
@@ -175,7 +175,7 @@ pub fn send(mut job: SendJob<'_>) -> Result<Sent, Error> {
         let tuning = job.tuning;
         let tuner = (tuning.is_some() || pool.is_some()).then(|| {
             let shared = &shared;
-            scope.spawn(move || shared.look(scope, tuning.as_ref(), pool, watched, &still))
+            scope.spawn(move || shared.supervise(scope, tuning.as_ref(), pool, watched, &still))
         });
         let mut channels: Vec<_> =
             threads.into_iter().filter_map(|thread| thread.join().unwrap_or(None)).collect();
@@ -201,12 +201,12 @@ pub fn send(mut job: SendJob<'_>) -> Result<Sent, Error> {
     parts.cancel.release();
     let tcp = channels.iter().filter_map(|channel| channel.tcp_info()).collect();
     let state = shared.state.into_inner().unwrap_or_else(PoisonError::into_inner);
-    Ok(Sent { channels, slots: state.parked.into_slots(), tcp, lost })
+    Ok(SendOutcome { channels, slots: state.free.into_slots(), tcp, lost })
 }
 
 impl Shared<'_> {
     /// Tells the machine what happened and passes its answers on.
-    fn tell(&self, input: SenderInput, slot: Option<Slot>) {
+    fn on_event(&self, input: SenderInput, slot: Option<Slot>) {
         self.tell_with(input, slot, Check::default());
     }
 
@@ -218,26 +218,24 @@ impl Shared<'_> {
             state.checks[index] = check;
         }
         if let Some(slot) = slot {
-            state.parked.put(slot);
+            state.free.put(slot);
         }
         state.machine.handle(input);
-        self.act(state);
+        self.drain(state);
     }
 
     /// Passes the machine's answers on.
-    fn act(&self, state: &mut State<'_>) {
+    fn drain(&self, state: &mut State<'_>) {
         while let Some(output) = state.machine.poll() {
             let passed = match output {
-                SenderOutput::Read { slot, block } => state.parked.take(slot).map(|slot| {
+                SenderOutput::Read { slot, block } => state.free.take(slot).map(|slot| {
                     // A closed queue means that the transfer is over.
                     let _ = self.reads.send(Some((slot, block)));
                 }),
-                SenderOutput::Send { channel, slot, block } => {
-                    state.parked.take(slot).map(|slot| {
-                        let check = state.checks[slot.index()];
-                        order(&state.orders[channel.0], Some(Order::Block { slot, block, check }));
-                    })
-                }
+                SenderOutput::Send { channel, slot, block } => state.free.take(slot).map(|slot| {
+                    let check = state.checks[slot.index()];
+                    order(&state.orders[channel.0], Some(Order::Block { slot, block, check }));
+                }),
                 SenderOutput::End { channel, channels } => {
                     order(&state.orders[channel.0], Some(Order::End { channels }));
                     Ok(())
@@ -324,7 +322,7 @@ impl Shared<'_> {
                 .handle()
                 .is_ok_and(|handle| pace.spread(&handle, lock(&self.state).orders.len()))
         });
-        self.tell(
+        self.on_event(
             SenderInput::ChannelOpened {
                 channel: id,
                 depth: channel.depth(),
@@ -397,7 +395,7 @@ impl Shared<'_> {
         };
         match driven {
             Ok(()) => {
-                self.tell(SenderInput::EndSent(id), None);
+                self.on_event(SenderInput::EndSent(id), None);
                 Some(channel)
             }
             Err(error)
@@ -409,9 +407,9 @@ impl Shared<'_> {
                 self.job.tally.add_lost_channel(false);
                 let held: Vec<Slot> =
                     kept.into_iter().chain(std::iter::from_fn(|| channel.withdraw())).collect();
-                self.tell(SenderInput::Lost { channel: id, slot: None }, None);
+                self.on_event(SenderInput::Lost { channel: id, slot: None }, None);
                 for slot in held {
-                    self.tell(
+                    self.on_event(
                         SenderInput::Lost { channel: id, slot: Some(SlotId(slot.index())) },
                         Some(slot),
                     );
@@ -458,7 +456,7 @@ impl Shared<'_> {
             let (len, carried) = under_way.pop_front().unwrap_or_default();
             self.job.tally.add_bytes(len);
             self.job.tally.add_on_wire(carried + self.job.integrity.header_len());
-            self.tell(
+            self.on_event(
                 SenderInput::BlockSent { channel: id, slot: SlotId(slot.index()) },
                 Some(slot),
             );

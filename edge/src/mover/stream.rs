@@ -4,8 +4,8 @@
 //! it in its place.
 
 use super::broken::{broken, no_thread};
-use super::desk::Cancel;
 use super::pace::Pace;
+use super::shared::Cancel;
 use super::tally::Tally;
 use crate::channels::Channel;
 use crate::sys::lock::lock;

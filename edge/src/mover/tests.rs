@@ -6,7 +6,7 @@ use crate::channels::tcp::{TcpOptions, connect};
 use crate::stores::{BytesSink, PosixSink, PosixSource, Root, Sink, Source, walk};
 use crate::sys::pool::{Slot, pool};
 use farline_core::gridftp::mode_e::{Flags, Header};
-use farline_core::transfer::{Digests, Entry, Layout, Marks, Verdict};
+use farline_core::transfer::{DigestVerdict, Digests, Entry, Layout, Watermarks};
 use farline_core::units::{ByteRanges, Error, Fault, Rng};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -58,7 +58,7 @@ pub(super) fn receive_hello(
 }
 
 struct Ends {
-    sent: Result<Vec<Verdict>, Error>,
+    sent: Result<Vec<DigestVerdict>, Error>,
     received: Result<Digests, Error>,
     held: ByteRanges,
     /// Blocks, headers.
@@ -137,7 +137,7 @@ fn transfer_through(
             wire_offset: 0,
             channels,
             slots: pool(4, BLOCK_LEN).expect("memory"),
-            marks: Marks::of_pool(4),
+            marks: Watermarks::of_pool(4),
             readers: 2,
             audit: Some(&audit),
             integrity,
@@ -233,7 +233,7 @@ fn a_file_whose_digest_differs_does_not_land_and_the_others_do() {
     let ends = transfer(&layout, &source, &sink, 2, &Cancel::new());
     let (mut verdicts, digests) = (ends.sent.expect("sent"), ends.received.expect("received"));
     let victim = layout.entries().iter().position(|entry| entry.len() == 1000).expect("planted");
-    verdicts[victim] = Verdict::Read([0; 32]);
+    verdicts[victim] = DigestVerdict::Read([0; 32]);
     let landed = sink.land(Some((&verdicts, &digests)));
     assert_eq!((landed.files, landed.failures.len()), (7, 1));
     assert_eq!(landed.failures[0].1.code, "digest-mismatch");
@@ -359,7 +359,7 @@ fn blocks_of_zeros_cross_as_headers_alone_and_count_as_other_bytes_do() {
         assert_eq!(ends.received.expect("received").digest(0), Some(*whole.as_bytes()));
         assert_eq!(
             (ends.sent.expect("sent"), ends.bad),
-            (vec![Verdict::Read(*whole.as_bytes())], (0, 0))
+            (vec![DigestVerdict::Read(*whole.as_bytes())], (0, 0))
         );
         assert_eq!(ends.held.total(), bytes.len() as u64);
         assert!(sink.take() == bytes);

@@ -6,7 +6,7 @@ use super::tally::Tally;
 use crate::channels::tcp::{TcpOptions, check};
 use crate::channels::{Channel, Handle};
 use crate::sys::pool::{Slot, more};
-use farline_core::transfer::{Freedom, Growth, PathSample, PoolSample};
+use farline_core::transfer::{BufferAutotuner, PathSample, PoolSample, TuningLimits};
 use farline_core::units::{Bytes, Span, Time};
 use std::time::{Duration, Instant};
 
@@ -14,10 +14,10 @@ use std::time::{Duration, Instant};
 pub(super) const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// Takes what was measured or changed, in words.
-pub type Tell<'a> = &'a (dyn Fn(String) + Sync);
+pub type Notify<'a> = &'a (dyn Fn(String) + Sync);
 
 /// What came of asking for one more data channel.
-pub enum Further {
+pub enum OpenOutcome {
     /// It is open.
     Opened(Box<dyn Channel>),
     /// The other end has not opened it yet.
@@ -29,20 +29,20 @@ pub enum Further {
 /// What of a sending transfer may change while it runs.
 pub struct Tuning<'a> {
     /// What the tuner may change.
-    pub freedom: Freedom,
+    pub tuning_limits: TuningLimits,
     /// Says how many channels there should be in all, where the other end opens them.
     pub ask: &'a (dyn Fn(usize) + Sync),
     /// Opens one more channel, or takes one that the other end opened.
-    pub further: &'a (dyn Fn() -> Further + Sync),
+    pub further: &'a (dyn Fn() -> OpenOutcome + Sync),
     /// Is told what was measured and changed.
-    pub tell: Tell<'a>,
+    pub tell: Notify<'a>,
 }
 
 /// What the tuner may change on this host: `channels`, and the control `congestion`, if one is
 /// named, for BBR.
-pub fn freedom(channels: bool, congestion: Option<&str>) -> Freedom {
+pub fn tuning_limits(channels: bool, congestion: Option<&str>) -> TuningLimits {
     let bbr = TcpOptions { congestion: Some("bbr".to_owned()), buffer: None };
-    Freedom {
+    TuningLimits {
         window_limit: window_limit("tcp_wmem"),
         channels,
         bbr: congestion.is_some_and(|name| name != "bbr") && check(&bbr).is_ok(),
@@ -58,16 +58,16 @@ pub fn window_limit(sysctl: &str) -> Bytes {
 }
 
 /// Turns what the kernel and the tally say into samples of the path.
-pub(super) struct Lookout {
+pub(super) struct PathSampler {
     began: Instant,
     network: Span,
     store_wait: Span,
 }
 
-impl Lookout {
+impl PathSampler {
     /// Begins now.
-    pub(super) fn new() -> Lookout {
-        Lookout { began: Instant::now(), network: Span::ZERO, store_wait: Span::ZERO }
+    pub(super) fn new() -> PathSampler {
+        PathSampler { began: Instant::now(), network: Span::ZERO, store_wait: Span::ZERO }
     }
 
     /// A look at all channels; `None` where they are no TCP connections.
@@ -98,17 +98,17 @@ impl Lookout {
 
 /// Watches a staging pool and maps more of it when that helps.
 pub(super) struct Pool<'a> {
-    growth: Growth,
+    growth: BufferAutotuner,
     slots: usize,
     began: Instant,
-    tell: Tell<'a>,
+    tell: Notify<'a>,
 }
 
 impl<'a> Pool<'a> {
     /// Watches a pool of `slots`; `tell` learns when it grew.
-    pub(super) fn new(slots: usize, tell: Tell<'a>) -> Pool<'a> {
+    pub(super) fn new(slots: usize, tell: Notify<'a>) -> Pool<'a> {
         Pool {
-            growth: Growth::new(Bytes((slots * BLOCK_LEN) as u64)),
+            growth: BufferAutotuner::new(Bytes((slots * BLOCK_LEN) as u64)),
             slots,
             began: Instant::now(),
             tell,
@@ -118,7 +118,7 @@ impl<'a> Pool<'a> {
     /// A look at the open channels' `handles`: `rests` is how often the store's side has rested,
     /// `window` how many slots channels may have on their way, and what that may come to. Answers
     /// with what is new, nothing most of the time.
-    pub(super) fn look<'h>(
+    pub(super) fn sample<'h>(
         &mut self,
         handles: impl Iterator<Item = &'h Handle> + Clone,
         tally: &Tally,

@@ -2,12 +2,12 @@
 //! client of it (`docs/protocol.md`, D-1 to D-3).
 
 use super::data::DataPlane;
-use super::door::Door;
-use super::transfer::Run;
+use super::door::DataListener;
+use super::transfer::RunningTransfer;
 use crate::channels::Channel;
-use crate::mover::{Further, Incoming, Tally, freedom};
+use crate::mover::{Incoming, OpenOutcome, Tally, tuning_limits};
 use crate::sys::tcp::{TcpInfo, process_usage};
-use farline_core::transfer::{Freedom, Waits};
+use farline_core::transfer::{TuningLimits, Waits};
 use farline_core::units::{Bytes, Error, Fault, Span};
 use std::time::{Duration, Instant};
 
@@ -45,27 +45,31 @@ impl Adapt {
     }
 
     /// What the tuner may change of a transfer over `channels`.
-    pub(super) fn freedom(self, plane: &DataPlane, channels: &[Box<dyn Channel>]) -> Freedom {
+    pub(super) fn tuning_limits(
+        self,
+        plane: &DataPlane,
+        channels: &[Box<dyn Channel>],
+    ) -> TuningLimits {
         // A rate that was asked for is shared out among the channels that there are.
         let paced = plane.pace().is_some();
         let congestion = channels.first().and_then(|channel| channel.congestion());
         let congestion = congestion.as_deref().filter(|_| self.congestion && !paced);
-        freedom(self.channels && plane.door.is_some() && !paced, congestion)
+        tuning_limits(self.channels && plane.door.is_some() && !paced, congestion)
     }
 }
 
 /// The connections that come in through a session's door, with what the client wished of all of
 /// them.
 #[derive(Clone, Copy)]
-pub(super) struct Newcomers<'a> {
-    door: Option<&'a Door>,
+pub(super) struct IncomingChannels<'a> {
+    door: Option<&'a DataListener>,
     congestion: Option<&'a str>,
     buffer: Option<Bytes>,
 }
 
-impl<'a> Newcomers<'a> {
-    pub(super) fn of(plane: &'a DataPlane, run: &Run<'_>) -> Newcomers<'a> {
-        Newcomers {
+impl<'a> IncomingChannels<'a> {
+    pub(super) fn of(plane: &'a DataPlane, run: &RunningTransfer<'_>) -> IncomingChannels<'a> {
+        IncomingChannels {
             door: plane.door.as_ref(),
             congestion: plane.options.congestion.as_deref(),
             buffer: run.request.buffer_size,
@@ -93,12 +97,12 @@ impl<'a> Newcomers<'a> {
     }
 
     /// The next that has come already (D-2).
-    pub(super) fn further(&self) -> Further {
-        self.next(Duration::ZERO).ok().flatten().map_or(Further::NotYet, Further::Opened)
+    pub(super) fn further(&self) -> OpenOutcome {
+        self.next(Duration::ZERO).ok().flatten().map_or(OpenOutcome::NotYet, OpenOutcome::Opened)
     }
 }
 
-impl Run<'_> {
+impl RunningTransfer<'_> {
     /// Tells the client in words what was measured or changed, if it wants to hear.
     pub(super) fn changed(&self, wanted: bool, why: &str) {
         if wanted {
@@ -124,7 +128,13 @@ impl Watch {
     }
 
     /// Tells the client what limited this end, over channels of which the kernel says `tcp`.
-    pub(super) fn tell(&self, run: &Run<'_>, tally: &Tally, tcp: &[TcpInfo], sending: bool) {
+    pub(super) fn tell(
+        &self,
+        run: &RunningTransfer<'_>,
+        tally: &Tally,
+        tcp: &[TcpInfo],
+        sending: bool,
+    ) {
         let sum = |part: fn(&TcpInfo) -> Span| {
             tcp.iter().map(part).fold(Span::ZERO, |sum, span| sum + span)
         };

@@ -73,7 +73,7 @@ pub struct Config {
     /// Sessions at once.
     pub sessions: usize,
     /// How long nothing may move in a transfer before it is ended; for ever when absent.
-    pub patience: Option<Duration>,
+    pub idle_timeout: Option<Duration>,
 }
 
 /// The file's shape: every key may be left out.
@@ -109,7 +109,7 @@ pub struct ConfigFile {
     pub staging: Option<String>,
     /// See [`Config::sessions`].
     pub sessions: Option<usize>,
-    /// Seconds, 0 for ever, see [`Config::patience`].
+    /// Seconds, 0 for ever, see [`Config::idle_timeout`].
     pub timeout: Option<u64>,
 }
 
@@ -187,8 +187,8 @@ impl ConfigFile {
             allow_profile,
             staging,
             sessions,
-            patience: Some(Duration::from_secs(self.timeout.unwrap_or(DEFAULT_TIMEOUT)))
-                .filter(|patience| !patience.is_zero()),
+            idle_timeout: Some(Duration::from_secs(self.timeout.unwrap_or(DEFAULT_TIMEOUT)))
+                .filter(|idle_timeout| !idle_timeout.is_zero()),
         })
     }
 }

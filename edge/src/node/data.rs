@@ -3,14 +3,14 @@
 use super::Shared;
 use super::adapt::Adapt;
 use super::diskless;
-use super::door::Door;
-use super::transfer::Run;
+use super::door::DataListener;
+use super::transfer::RunningTransfer;
 use super::tree::TreeState;
 use crate::channels::Channel;
 use crate::channels::key::Key;
 use crate::channels::rdma::Terms;
 use crate::channels::tcp::{TcpOptions, check, connect};
-use crate::kernelcc::{self, Held, Wish};
+use crate::kernelcc::{self, CcGuard, CcRequest};
 use crate::mover::{Acceptor, BLOCK_LEN, Integrity, Pace, bind};
 use crate::stores::Diskless;
 use crate::sys::pool::{Slot, pool};
@@ -48,13 +48,13 @@ pub(super) struct DataPlane {
     /// Whether data connections are under TLS: `PROT P`.
     pub(super) private: bool,
     /// In place of `acceptor` once the client gave a key.
-    pub(super) door: Option<Door>,
+    pub(super) door: Option<DataListener>,
     targets: Vec<SocketAddr>,
     pub(super) channels: Vec<Box<dyn Channel>>,
     pub(super) slots: Vec<Slot>,
     pub(super) options: TcpOptions,
     /// The congestion control that was loaded for this session.
-    held: Option<Held>,
+    held: Option<CcGuard>,
     pub(super) tree: TreeState,
     /// How trees are guarded, and where they come from, as the client said.
     pub(super) integrity: Integrity,
@@ -159,7 +159,7 @@ impl DataPlane {
         door.take_rdma(ip, terms, offer)
     }
 
-    fn rdma_door(&mut self) -> Result<(&mut Door, Terms), Error> {
+    fn rdma_door(&mut self) -> Result<(&mut DataListener, Terms), Error> {
         let begin = self.staging_slots() / 2;
         // A pool that may not grow has no more to advertise.
         let credits = self.shared.config.staging.map_or(usize::from(MOST_CREDITS), |_| begin);
@@ -235,7 +235,7 @@ impl DataPlane {
                 };
                 let mut name = value.to_owned();
                 let held = match value.parse::<Algorithm>() {
-                    Ok(_) => Some(kernelcc::obtain(&Wish::new(value)).map_err(cannot)?),
+                    Ok(_) => Some(kernelcc::obtain(&CcRequest::new(value)).map_err(cannot)?),
                     Err(_) => None,
                 };
                 if let Some(held) = &held {
@@ -355,7 +355,7 @@ impl DataPlane {
     }
 
     /// Checked blocks are for trees (clause I-1).
-    pub(super) fn integrity_of(&self, run: &Run<'_>) -> Integrity {
+    pub(super) fn integrity_of(&self, run: &RunningTransfer<'_>) -> Integrity {
         if run.request.module.is_some() { self.integrity } else { Integrity::default() }
     }
 

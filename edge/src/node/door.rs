@@ -3,12 +3,12 @@
 //!
 //! Preambles are read side by side on the node's runtime, so that who connects and says nothing, or
 //! says it slowly, holds nobody up (docs/protocol.md, K-3). Connections come from the session's own
-//! data port, or from the control port, where [`Doors`] finds the session by the preamble (K-5).
+//! data port, or from the control port, where [`DataListeners`] finds the session by the preamble (K-5).
 
 use super::wire::{HANDSHAKE_TIMEOUT, PREAMBLE_TIMEOUT};
 use crate::channels::key::{Key, PREAMBLE_LEN, PROOF_LEN, Token};
 use crate::channels::ordered::OrderedChannel;
-use crate::channels::rdma::{Exchange, RdmaDoor, Terms};
+use crate::channels::rdma::{Exchange, RdmaListener, Terms};
 use crate::channels::tcp::TcpChannel;
 use crate::channels::{Channel, Handle, tls};
 use crate::mover::Incoming;
@@ -31,16 +31,16 @@ const MOST_WAITING: usize = 128;
 
 /// The doors of all sessions of a node.
 #[derive(Default)]
-pub(super) struct Doors(Mutex<HashMap<Token, Weak<Inside>>>);
+pub(super) struct DataListeners(Mutex<HashMap<Token, Weak<Inside>>>);
 
 /// One session's door.
-pub(super) struct Door {
+pub(super) struct DataListener {
     inside: Arc<Inside>,
     arrived: Mutex<mpsc::Receiver<Option<Box<dyn Channel>>>>,
     listening: Option<Listening>,
-    rdma: Option<RdmaDoor>,
+    rdma: Option<RdmaListener>,
     exchange: Exchange,
-    doors: Arc<Doors>,
+    doors: Arc<DataListeners>,
 }
 
 struct Inside {
@@ -57,21 +57,25 @@ struct Listening {
     task: AbortHandle,
 }
 
-impl std::fmt::Debug for Doors {
+impl std::fmt::Debug for DataListeners {
     /// Without keys.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Doors")
     }
 }
 
-impl Doors {
+impl DataListeners {
     /// The door of a session whose key is `key`, for connections under `tls` if there is one.
-    pub(super) fn open(self: &Arc<Doors>, key: Key, tls: Option<Arc<ServerConfig>>) -> Door {
+    pub(super) fn open(
+        self: &Arc<DataListeners>,
+        key: Key,
+        tls: Option<Arc<ServerConfig>>,
+    ) -> DataListener {
         let (arrivals, arrived) = mpsc::sync_channel(MOST_WAITING);
         let inside = Arc::new(Inside { key, tls, arrivals });
         lock(&self.0).insert(inside.key.token(), Arc::downgrade(&inside));
         let exchange = Exchange::new(inside.key.clone());
-        Door {
+        DataListener {
             inside,
             arrived: Mutex::new(arrived),
             listening: None,
@@ -91,7 +95,7 @@ impl Doors {
     }
 }
 
-impl Door {
+impl DataListener {
     /// Where it listens.
     pub(super) fn address(&self) -> Option<SocketAddr> {
         self.listening.as_ref().map(|listening| listening.address)
@@ -105,7 +109,7 @@ impl Door {
         listener.set_nonblocking(true)?;
         let address = listener.local_addr()?;
         let listener = tokio::net::TcpListener::from_std(listener)?;
-        let task = tokio::spawn(attend(listener, Arc::downgrade(&self.inside))).abort_handle();
+        let task = tokio::spawn(supervise(listener, Arc::downgrade(&self.inside))).abort_handle();
         self.listening = Some(Listening { address, task });
         Ok(())
     }
@@ -124,7 +128,7 @@ impl Door {
         let deliver = move |channel| {
             inside.upgrade().is_some_and(|inside| inside.arrivals.try_send(Some(channel)).is_ok())
         };
-        let rdma = RdmaDoor::open(ip, self.inside.key.clone(), terms, deliver)?;
+        let rdma = RdmaListener::open(ip, self.inside.key.clone(), terms, deliver)?;
         let address = rdma.address();
         self.rdma = Some(rdma);
         Ok(address)
@@ -160,7 +164,7 @@ impl Door {
     }
 }
 
-impl Drop for Door {
+impl Drop for DataListener {
     fn drop(&mut self) {
         lock(&self.doors.0).remove(&self.inside.key.token());
     }
@@ -172,7 +176,7 @@ impl Drop for Listening {
     }
 }
 
-impl Incoming for Door {
+impl Incoming for DataListener {
     fn accept(&self, timeout: Duration) -> Result<Option<Box<dyn Channel>>, Error> {
         match lock(&self.arrived).recv_timeout(timeout) {
             Ok(arrival) => Ok(arrival),
@@ -230,7 +234,7 @@ fn secure(
 }
 
 /// Accepts connections and reads their preambles, until the session is gone.
-async fn attend(listener: tokio::net::TcpListener, inside: Weak<Inside>) {
+async fn supervise(listener: tokio::net::TcpListener, inside: Weak<Inside>) {
     let mut pending = VecDeque::<Pending>::new();
     loop {
         let stream = match listener.accept().await {

@@ -2,7 +2,7 @@
 //! exported root.
 
 use crate::stores::{Root, storage_error};
-use farline_core::gridftp::{Entry, Kind, Pathname, Timestamp};
+use farline_core::gridftp::{ListingEntry, ListingKind, Pathname, Timestamp};
 use farline_core::units::Error;
 use rustix::fs::{
     AtFlags, Dir, FileType, Mode, OFlags, Stat, Timespec, Timestamps, UTIME_OMIT, mkdirat,
@@ -34,7 +34,7 @@ impl Files<'_> {
     }
 
     /// One thing, under the name it was asked for.
-    pub(crate) fn look(&self, path: &Pathname) -> Result<Entry, Error> {
+    pub(crate) fn stat(&self, path: &Pathname) -> Result<ListingEntry, Error> {
         let at = beneath(path);
         let stat = self.root.stat(at).or_else(|error| {
             // A link that leads nowhere, or outside, can still be looked at.
@@ -49,7 +49,7 @@ impl Files<'_> {
     }
 
     /// What is in a directory, sorted by name; links show as what they point to, and where.
-    pub(crate) fn list(&self, path: &Pathname) -> Result<Vec<Entry>, Error> {
+    pub(crate) fn list(&self, path: &Pathname) -> Result<Vec<ListingEntry>, Error> {
         let at = beneath(path);
         let failed = |error: io::Error| storage_error("list", path.as_bytes(), &error);
         let folder =
@@ -69,7 +69,7 @@ impl Files<'_> {
                 continue;
             };
             let mut entry = self.entry(pathname, &own);
-            if entry.kind == Kind::Symlink {
+            if entry.kind == ListingKind::Symlink {
                 let target = readlinkat(&folder, OsStr::from_bytes(name), Vec::new()).ok();
                 let below = crate::stores::join(at, name);
                 if let Ok(stat) = self.root.stat(&below) {
@@ -160,20 +160,20 @@ impl Files<'_> {
             .map_err(|error| storage_error(doing, path.as_bytes(), &error))
     }
 
-    fn entry(&self, name: Pathname, stat: &Stat) -> Entry {
+    fn entry(&self, name: Pathname, stat: &Stat) -> ListingEntry {
         let kind = match FileType::from_raw_mode(stat.st_mode) {
-            FileType::Directory => Kind::Directory,
-            FileType::RegularFile => Kind::File,
-            FileType::Symlink => Kind::Symlink,
-            _ => Kind::Other,
+            FileType::Directory => ListingKind::Directory,
+            FileType::RegularFile => ListingKind::File,
+            FileType::Symlink => ListingKind::Symlink,
+            _ => ListingKind::Other,
         };
         let permissions = match (&kind, self.writable) {
-            (Kind::Directory, true) => "cdeflmp",
-            (Kind::Directory, false) => "el",
+            (ListingKind::Directory, true) => "cdeflmp",
+            (ListingKind::Directory, false) => "el",
             (_, true) => "adfrw",
             (_, false) => "r",
         };
-        Entry {
+        ListingEntry {
             name,
             kind,
             size: Some(stat.st_size as u64),

@@ -49,7 +49,7 @@ struct Shared {
     sessions: Arc<Semaphore>,
     /// Connections beyond `sessions` that are looked at, for they may be data connections.
     turned_away: Arc<Semaphore>,
-    doors: Arc<door::Doors>,
+    doors: Arc<door::DataListeners>,
     /// What it shows under TLS; without it there is none.
     identity: Option<Identity>,
     /// Where relative paths start.

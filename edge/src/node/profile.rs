@@ -2,11 +2,11 @@
 //! M-5).
 
 use super::data::DataPlane;
-use super::transfer::Run;
+use super::transfer::RunningTransfer;
 use crate::channels::Handle;
-use crate::prober::{MODULE, Request, Told, drain, fill};
+use crate::prober::{MODULE, ProbeRequest, Report, drain, fill};
 use farline_core::gridftp::server::Answer;
-use farline_core::profile::Direction;
+use farline_core::profile::TrafficDirection;
 use farline_core::units::{Error, Fault, Rate};
 use rustix::net::{RecvFlags, recv};
 use std::cell::Cell;
@@ -25,7 +25,11 @@ const EVERY: Duration = Duration::from_secs(5);
 
 /// Receives what the client sends, or sends, or both, for as long as it said, and tells it what it
 /// saw; answers with the bytes received.
-pub(super) fn measure(plane: &mut DataPlane, parms: &str, run: &Run<'_>) -> Result<u64, Error> {
+pub(super) fn measure(
+    plane: &mut DataPlane,
+    parms: &str,
+    run: &RunningTransfer<'_>,
+) -> Result<u64, Error> {
     let shared = std::sync::Arc::clone(&plane.shared);
     let Some(ceiling) = shared.config.allow_profile else {
         return Err(Error::new(
@@ -35,9 +39,9 @@ pub(super) fn measure(plane: &mut DataPlane, parms: &str, run: &Run<'_>) -> Resu
         )
         .hint("its operator can allow it: farline serve --allow-profile RATE"));
     };
-    let request = Request::parse(parms)?;
+    let request = ProbeRequest::parse(parms)?;
     let limit = request.limit.map_or(ceiling, |limit| limit.min(ceiling));
-    let request = Request { limit: Some(limit), ..request };
+    let request = ProbeRequest { limit: Some(limit), ..request };
     if plane.private || plane.door.is_none() {
         return Err(Error::new(
             Fault::You,
@@ -49,8 +53,10 @@ pub(super) fn measure(plane: &mut DataPlane, parms: &str, run: &Run<'_>) -> Resu
     run.reporter.started(false);
     plane.channels.clear();
     let each = request.streams as usize;
-    plane
-        .await_channels(if request.direction == Direction::Both { 2 * each } else { each }, run)?;
+    plane.await_channels(
+        if request.direction == TrafficDirection::Both { 2 * each } else { each },
+        run,
+    )?;
     let streams: Result<Vec<_>, _> = plane
         .channels
         .iter()
@@ -66,16 +72,16 @@ pub(super) fn measure(plane: &mut DataPlane, parms: &str, run: &Run<'_>) -> Resu
     let allow = |bytes: u64| {
         run.tally.add_bytes(usize::try_from(bytes).unwrap_or(usize::MAX));
         go_on()?;
-        watch.look(bytes)
+        watch.stat(bytes)
     };
-    let work = || -> Result<Told, Error> {
+    let work = || -> Result<Report, Error> {
         let began = Instant::now();
         let (mine, theirs) = match request.direction {
-            Direction::Out => (Vec::new(), streams),
-            Direction::Back => (streams, Vec::new()),
-            Direction::Both => told_apart(streams, each, &go_on)?,
+            TrafficDirection::Out => (Vec::new(), streams),
+            TrafficDirection::Back => (streams, Vec::new()),
+            TrafficDirection::Both => told_apart(streams, each, &go_on)?,
         };
-        let mut told = Told::default();
+        let mut told = Report::default();
         // The threads that fill are not the one that counts what comes, which keeps an eye on the
         // ceiling.
         std::thread::scope(|scope| {
@@ -147,7 +153,7 @@ struct Watch {
 }
 
 impl Watch {
-    fn look(&self, bytes: u64) -> Result<(), Error> {
+    fn stat(&self, bytes: u64) -> Result<(), Error> {
         let elapsed = self.last.replace(Instant::now()).elapsed().as_secs_f64();
         let rate = bytes as f64 * 8.0 / elapsed.max(1e-3);
         self.over.set(if rate > ROOM * self.ceiling.as_bps() as f64 {

@@ -231,7 +231,7 @@ impl Job {
                 data.take_rdma(&value).map(Answer::Value)
             }
             Ask::SetOption { name, value } => data.set_option(&name, &value).map(done),
-            Ask::Stat { path } => files.look(&path).map(|entry| Answer::Entry(Box::new(entry))),
+            Ask::Stat { path } => files.stat(&path).map(|entry| Answer::Entry(Box::new(entry))),
             _ => Err(Error::new(Fault::Bug, "unsupported", "this node does not do that")),
         }
     }

@@ -2,7 +2,7 @@
 //! plain FTP client speak.
 
 use super::data::DataPlane;
-use super::transfer::Run;
+use super::transfer::RunningTransfer;
 use super::wire::HANDSHAKE_TIMEOUT;
 use crate::channels::ordered::ByteStream;
 use crate::channels::tls;
@@ -28,7 +28,7 @@ pub(super) fn send(
     layout: &Layout,
     source: &dyn Source,
     from: u64,
-    run: &Run<'_>,
+    run: &RunningTransfer<'_>,
 ) -> Result<u64, Error> {
     run.reporter.started(false);
     let (mut stream, _) = open(plane, run)?;
@@ -69,7 +69,11 @@ pub(super) fn send(
 ///
 /// # Errors
 /// When the connection breaks, or the reason for which the transfer was cancelled.
-pub(super) fn receive(plane: &mut DataPlane, sink: &dyn Sink, run: &Run<'_>) -> Result<u64, Error> {
+pub(super) fn receive(
+    plane: &mut DataPlane,
+    sink: &dyn Sink,
+    run: &RunningTransfer<'_>,
+) -> Result<u64, Error> {
     run.reporter.started(false);
     let (mut stream, rtt) = open(plane, run)?;
     let mut buffer = vec![0; BLOCK_LEN];
@@ -85,16 +89,19 @@ pub(super) fn receive(plane: &mut DataPlane, sink: &dyn Sink, run: &Run<'_>) -> 
         run.tally.add_bytes(read);
         at += read as u64;
     }
-    let patience = match run.request.size {
+    let idle_timeout = match run.request.size {
         Some(size) if size == at => Duration::ZERO,
         _ => SECOND_THOUGHTS + rtt * 2,
     };
-    run.cancel.wait(patience).map_or(Ok(at), Err)
+    run.cancel.wait(idle_timeout).map_or(Ok(at), Err)
 }
 
 /// The transfer's one connection: accepted or made, as was arranged, under TLS if that was (P-3). A
 /// listener serves one transfer. With it comes the round-trip time that its handshake saw.
-fn open(plane: &mut DataPlane, run: &Run<'_>) -> Result<(Box<dyn ByteStream>, Duration), Error> {
+fn open(
+    plane: &mut DataPlane,
+    run: &RunningTransfer<'_>,
+) -> Result<(Box<dyn ByteStream>, Duration), Error> {
     let stream = connection(plane, run)?;
     let rtt = tcp_info(&stream).map_or(Duration::ZERO, |info| info.rtt.into());
     run.cancel.watch_stream(&stream)?;
@@ -108,7 +115,7 @@ fn open(plane: &mut DataPlane, run: &Run<'_>) -> Result<(Box<dyn ByteStream>, Du
     }
 }
 
-fn connection(plane: &mut DataPlane, run: &Run<'_>) -> Result<TcpStream, Error> {
+fn connection(plane: &mut DataPlane, run: &RunningTransfer<'_>) -> Result<TcpStream, Error> {
     if plane.door.is_some() {
         return Err(Error::new(Fault::You, "bad-sequence", "with a key data moves in MODE E"));
     }
@@ -132,7 +139,7 @@ fn connection(plane: &mut DataPlane, run: &Run<'_>) -> Result<TcpStream, Error> 
     .hint("a firewall may hold the node's data ports back"))
 }
 
-fn broken(run: &Run<'_>, error: &io::Error) -> Error {
+fn broken(run: &RunningTransfer<'_>, error: &io::Error) -> Error {
     run.cancel.reason().unwrap_or_else(|| {
         Error::new(Fault::Between, "data-connection", format!("data connection lost: {error}"))
     })

@@ -1,6 +1,6 @@
 //! A session's transfers: each file, list or part over the session's data channels, in its mode.
 
-use super::adapt::{Newcomers, Watch};
+use super::adapt::{IncomingChannels, Watch};
 use super::data::{CONNECT_TIMEOUT, DataPlane, wall_clock};
 use super::files::{Files, beneath};
 use super::profile;
@@ -8,7 +8,7 @@ use super::reporter::Reporter;
 use super::stream_mode;
 use super::tree::{self, Phase};
 use crate::mover::{
-    Audit, BLOCK_LEN, Cancel, Incoming, ReceiveJob, SendJob, Tally, Tell, Tuning, UNKNOWN_LEN,
+    Audit, BLOCK_LEN, Cancel, Incoming, Notify, ReceiveJob, SendJob, Tally, Tuning, UNKNOWN_LEN,
     receive, send,
 };
 use crate::prober::MODULE;
@@ -18,8 +18,8 @@ use crate::stores::{
 use crate::sys::lock::lock;
 use farline_core::gridftp::omission::omission_line;
 use farline_core::gridftp::server::{Action, TransferRequest};
-use farline_core::gridftp::{Entry, Kind, ListFormat, Mode};
-use farline_core::transfer::{Digests, Layout, Marks};
+use farline_core::gridftp::{ListFormat, ListingEntry, ListingKind, Mode};
+use farline_core::transfer::{Digests, Layout, Watermarks};
 use farline_core::units::{ByteRanges, Error, Fault, Span};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -54,7 +54,7 @@ impl DataPlane {
         cancel: &Cancel,
         reporter: &Reporter<'_>,
     ) -> Result<u64, Error> {
-        let run = Run { request, cancel, reporter, tally: Tally::default() };
+        let run = RunningTransfer { request, cancel, reporter, tally: Tally::default() };
         if self.private && self.door.is_none() && request.mode == Mode::Extended {
             // P-3: nobody but Farline is known to want it, and Farline has a key.
             return Err(Error::new(
@@ -83,21 +83,21 @@ impl DataPlane {
         }
     }
 
-    fn list(&mut self, format: ListFormat, run: &Run<'_>) -> Result<u64, Error> {
+    fn list(&mut self, format: ListFormat, run: &RunningTransfer<'_>) -> Result<u64, Error> {
         let files = Files::new(&self.shared.root, true);
         let now = wall_clock();
         let mut text = Vec::new();
-        let looked = files.look(&run.request.path)?;
-        let entries = if looked.kind == Kind::Directory {
+        let looked = files.stat(&run.request.path)?;
+        let entries = if looked.kind == ListingKind::Directory {
             files.list(&run.request.path)?
         } else {
             vec![looked]
         };
         if let ListFormat::Facts(_) = format {
-            let here = files.look(&run.request.path)?;
-            let here = Entry {
+            let here = files.stat(&run.request.path)?;
+            let here = ListingEntry {
                 name: farline_core::gridftp::Pathname::new("."),
-                kind: Kind::CurrentDirectory,
+                kind: ListingKind::CurrentDirectory,
                 ..here
             };
             // Names that cannot stand in a listing were left out by `Files::list` already.
@@ -110,17 +110,21 @@ impl DataPlane {
     }
 
     /// Sends a list of bytes as the whole of a transfer.
-    pub(super) fn send_bytes(&mut self, bytes: Vec<u8>, run: &Run<'_>) -> Result<u64, Error> {
+    pub(super) fn send_bytes(
+        &mut self,
+        bytes: Vec<u8>,
+        run: &RunningTransfer<'_>,
+    ) -> Result<u64, Error> {
         let layout = Arc::new(Layout::of_file(bytes.len() as u64, BLOCK_LEN));
         self.send_from(&layout, &BytesSource(bytes), 0, None, run)
     }
 
-    fn retrieve(&mut self, run: &Run<'_>) -> Result<u64, Error> {
+    fn retrieve(&mut self, run: &RunningTransfer<'_>) -> Result<u64, Error> {
         let path = beneath(&run.request.path).to_vec();
-        let entry = Files::new(&self.shared.root, false).look(&run.request.path)?;
+        let entry = Files::new(&self.shared.root, false).stat(&run.request.path)?;
         match entry.kind {
-            Kind::File => {}
-            Kind::Directory => {
+            ListingKind::File => {}
+            ListingKind::Directory => {
                 let error = std::io::Error::from(std::io::ErrorKind::IsADirectory);
                 return Err(storage_error("retrieve", run.request.path.as_bytes(), &error));
             }
@@ -143,12 +147,12 @@ impl DataPlane {
         self.send_from(&layout, &source, 0, None, run)
     }
 
-    fn store(&mut self, run: &Run<'_>) -> Result<u64, Error> {
+    fn store(&mut self, run: &RunningTransfer<'_>) -> Result<u64, Error> {
         let request = run.request;
         let path = beneath(&request.path).to_vec();
         let files = Files::new(&self.shared.root, true);
-        let existing = files.look(&request.path).ok();
-        if existing.as_ref().is_some_and(|entry| entry.kind == Kind::Directory) {
+        let existing = files.stat(&request.path).ok();
+        if existing.as_ref().is_some_and(|entry| entry.kind == ListingKind::Directory) {
             let error = std::io::Error::from(std::io::ErrorKind::IsADirectory);
             return Err(storage_error("store", request.path.as_bytes(), &error));
         }
@@ -211,13 +215,14 @@ impl DataPlane {
         source: &dyn Source,
         wire_offset: u64,
         audit: Option<&Audit>,
-        run: &Run<'_>,
+        run: &RunningTransfer<'_>,
     ) -> Result<u64, Error> {
         if run.request.mode == Mode::Stream {
             let from = run.request.held.total();
-            let patience = self.shared.config.patience;
-            return run
-                .while_it_moves(patience, || stream_mode::send(self, layout, source, from, run));
+            let idle_timeout = self.shared.config.idle_timeout;
+            return run.while_it_moves(idle_timeout, || {
+                stream_mode::send(self, layout, source, from, run)
+            });
         }
         let wanted = (run.request.parallelism.max(1) as usize).min(MOST_CHANNELS);
         // Beyond what was asked for are those that the client opened while the last transfer ran.
@@ -237,17 +242,17 @@ impl DataPlane {
         let slots = self.slots(wanted + 2)?;
         let (count, integrity) = (slots.len(), self.integrity_of(run));
         let channels = std::mem::take(&mut self.channels);
-        let (pace, patience, in_order) =
-            (self.pace().cloned(), self.shared.config.patience, self.in_order);
-        let newcomers = Newcomers::of(self, run);
+        let (pace, idle_timeout, in_order) =
+            (self.pace().cloned(), self.shared.config.idle_timeout, self.in_order);
+        let incoming = IncomingChannels::of(self, run);
         let adapts = run.is_data() && self.adapt.told;
         let tell = |why: String| run.changed(adapts, &why);
-        let (ask, further) = (|count| run.ask_for(count), || newcomers.further());
-        let freedom = self.adapt.freedom(self, &channels);
+        let (ask, further) = (|count| run.ask_for(count), || incoming.further());
+        let tuning_limits = self.adapt.tuning_limits(self, &channels);
         let tuning =
-            adapts.then_some(Tuning { freedom, ask: &ask, further: &further, tell: &tell });
+            adapts.then_some(Tuning { tuning_limits, ask: &ask, further: &further, tell: &tell });
         let growth =
-            (run.is_data() && self.shared.config.staging.is_none()).then_some(&tell as Tell<'_>);
+            (run.is_data() && self.shared.config.staging.is_none()).then_some(&tell as Notify<'_>);
         let watch = Watch::new();
         let work = || {
             send(SendJob {
@@ -257,7 +262,7 @@ impl DataPlane {
                 wire_offset,
                 channels,
                 slots,
-                marks: Marks::of_pool(count),
+                marks: Watermarks::of_pool(count),
                 // One reader ends its blocks in the order in which it began them.
                 readers: if in_order { 1 } else { threads() },
                 audit,
@@ -270,7 +275,8 @@ impl DataPlane {
             })
         };
         let every = run.request.perf_every.into();
-        let sent = run.while_it_moves(patience, || run.reporter.watch(every, &run.tally, work))?;
+        let sent =
+            run.while_it_moves(idle_timeout, || run.reporter.watch(every, &run.tally, work))?;
         if adapts {
             watch.tell(run, &run.tally, &sent.tcp, true);
         }
@@ -292,14 +298,15 @@ impl DataPlane {
         sink: &dyn Sink,
         digests: Option<&Mutex<Digests>>,
         held: ByteRanges,
-        run: &Run<'_>,
-    ) -> Result<Came, Error> {
+        run: &RunningTransfer<'_>,
+    ) -> Result<Received, Error> {
         if run.request.mode == Mode::Stream {
             let mut arrived = held;
-            let patience = self.shared.config.patience;
-            arrived
-                .insert(0..run.while_it_moves(patience, || stream_mode::receive(self, sink, run))?);
-            return Ok(Came { arrived, holes: false });
+            let idle_timeout = self.shared.config.idle_timeout;
+            arrived.insert(
+                0..run.while_it_moves(idle_timeout, || stream_mode::receive(self, sink, run))?,
+            );
+            return Ok(Received { arrived, holes: false });
         }
         if self.acceptor.is_none() && self.door.is_none() && self.channels.is_empty() {
             return Err(Error::new(
@@ -317,7 +324,7 @@ impl DataPlane {
         let adapts = run.is_data() && self.adapt.told;
         let tell = |why: String| run.changed(adapts, &why);
         let growth =
-            (run.is_data() && self.shared.config.staging.is_none()).then_some(&tell as Tell<'_>);
+            (run.is_data() && self.shared.config.staging.is_none()).then_some(&tell as Notify<'_>);
         let watch = Watch::new();
         let work = |held| {
             receive(ReceiveJob {
@@ -338,8 +345,8 @@ impl DataPlane {
             })
         };
         let held = &Mutex::new(held);
-        let patience = self.shared.config.patience;
-        let work = || run.while_it_moves(patience, || work(held));
+        let idle_timeout = self.shared.config.idle_timeout;
+        let work = || run.while_it_moves(idle_timeout, || work(held));
         let received = run.reporter.watch_durable(run.request.ranges_every.into(), sink, || {
             run.reporter.watch(run.request.perf_every.into(), &run.tally, work)
         })?;
@@ -349,17 +356,21 @@ impl DataPlane {
         self.channels = received.channels;
         self.slots = received.slots;
         let arrived = lock(held).clone();
-        Ok(Came { arrived, holes: received.lost || run.tally.bad_blocks() > 0 })
+        Ok(Received { arrived, holes: received.lost || run.tally.bad_blocks() > 0 })
     }
 
     /// Waits until the client has opened as many channels as it asked for (K-4).
-    pub(super) fn await_channels(&mut self, wanted: usize, run: &Run<'_>) -> Result<(), Error> {
-        let patience = self
+    pub(super) fn await_channels(
+        &mut self,
+        wanted: usize,
+        run: &RunningTransfer<'_>,
+    ) -> Result<(), Error> {
+        let idle_timeout = self
             .shared
             .config
-            .patience
-            .map_or(CONNECT_TIMEOUT, |patience| patience.min(CONNECT_TIMEOUT));
-        let deadline = Instant::now() + patience;
+            .idle_timeout
+            .map_or(CONNECT_TIMEOUT, |idle_timeout| idle_timeout.min(CONNECT_TIMEOUT));
+        let deadline = Instant::now() + idle_timeout;
         while self.channels.len() < wanted {
             if let Some(reason) = run.cancel.reason() {
                 return Err(reason);
@@ -370,7 +381,7 @@ impl DataPlane {
                 return Err(Error::new(Fault::Between, "data-connection", message)
                     .hint("a firewall may hold the node's data ports back"));
             }
-            self.channels.extend(Newcomers::of(self, run).next(Duration::from_millis(200))?);
+            self.channels.extend(IncomingChannels::of(self, run).next(Duration::from_millis(200))?);
         }
         Ok(())
     }
@@ -387,7 +398,7 @@ pub(super) fn blocks_missing(what: String, tally: &Tally) -> Error {
 }
 
 /// What a receiving transfer brought.
-pub(super) struct Came {
+pub(super) struct Received {
     /// What is in the store, with what was held before.
     pub(super) arrived: ByteRanges,
     /// Whether anything was lost on the way, so that there may be holes.
@@ -395,14 +406,14 @@ pub(super) struct Came {
 }
 
 /// One transfer, as its parts need it.
-pub(super) struct Run<'a> {
+pub(super) struct RunningTransfer<'a> {
     pub(super) request: &'a TransferRequest,
     pub(super) cancel: &'a Cancel,
     pub(super) reporter: &'a Reporter<'a>,
     pub(super) tally: Tally,
 }
 
-impl Run<'_> {
+impl RunningTransfer<'_> {
     /// Whether this moves a tree's bytes, rather than a list or what a stock client asks for.
     fn is_data(&self) -> bool {
         self.request
@@ -411,22 +422,22 @@ impl Run<'_> {
             .is_some_and(|module| Phase::parse(&module.parms) == Ok(Phase::Data))
     }
 
-    /// Runs `work`, and ends it when nothing moves for `patience`: the client is stopped, or gone
+    /// Runs `work`, and ends it when nothing moves for `idle_timeout`: the client is stopped, or gone
     /// without a word.
-    fn while_it_moves<T>(&self, patience: Option<Duration>, work: impl FnOnce() -> T) -> T {
-        let Some(patience) = patience else { return work() };
+    fn while_it_moves<T>(&self, idle_timeout: Option<Duration>, work: impl FnOnce() -> T) -> T {
+        let Some(idle_timeout) = idle_timeout else { return work() };
         let last = Mutex::new((0, Instant::now()));
         let look = || {
             let (moved, mut last) = (self.tally.on_wire() + self.tally.bytes(), lock(&last));
             if moved != last.0 || self.tally.is_storing() {
                 *last = (moved, Instant::now());
-            } else if last.1.elapsed() >= patience {
-                let message = format!("no data has moved for {}", Span::from(patience));
+            } else if last.1.elapsed() >= idle_timeout {
+                let message = format!("no data has moved for {}", Span::from(idle_timeout));
                 self.cancel.cancel(Error::new(Fault::Between, "channel-lost", message));
             }
         };
         self.reporter.repeat(
-            (patience / 8).clamp(Duration::from_millis(50), Duration::from_secs(1)),
+            (idle_timeout / 8).clamp(Duration::from_millis(50), Duration::from_secs(1)),
             look,
             work,
         )

@@ -11,14 +11,17 @@
 use super::data::DataPlane;
 use super::diskless::{self, Share};
 use super::files::{Files, beneath};
-use super::transfer::{Run, blocks_missing};
+use super::transfer::{RunningTransfer, blocks_missing};
 use crate::mover::{Audit, BLOCK_LEN, MANIFEST_LIMIT, TREE_MODULE};
 use crate::stores::{
-    BytesSink, Held, Landing, MemorySource, PosixSink, PosixSource, Source, WalkProblem, look, walk,
+    BytesSink, Landing, MemorySource, PosixSink, PosixSource, ResumeState, Source, WalkProblem,
+    stat, walk,
 };
-use farline_core::gridftp::Kind;
+use farline_core::gridftp::ListingKind;
 use farline_core::transfer::journal::Origin;
-use farline_core::transfer::{Digests, Entry, Layout, Verdict, manifest_lines, parse_manifest};
+use farline_core::transfer::{
+    DigestVerdict, Digests, Entry, Layout, manifest_lines, parse_manifest,
+};
 use farline_core::units::{ByteRanges, Error, Fault};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -79,7 +82,11 @@ struct Outgoing {
 }
 
 /// Receives one of the three.
-pub(super) fn store(plane: &mut DataPlane, phase: Phase, run: &Run<'_>) -> Result<u64, Error> {
+pub(super) fn store(
+    plane: &mut DataPlane,
+    phase: Phase,
+    run: &RunningTransfer<'_>,
+) -> Result<u64, Error> {
     match phase {
         Phase::Manifest => {
             plane.tree().incoming = None;
@@ -109,7 +116,7 @@ pub(super) fn store(plane: &mut DataPlane, phase: Phase, run: &Run<'_>) -> Resul
                 true => sink.begin(Origin { source: plane.source, digests: integrity.digests })?,
                 false => None,
             };
-            let held = held.unwrap_or_else(|| Held::nothing(&layout));
+            let held = held.unwrap_or_else(|| ResumeState::nothing(&layout));
             run.landing(|| sink.make_folders())?;
             // Clause R-6: before the 226, so that the client leaves them out.
             run.reporter.ranges(&held.blocks);
@@ -160,7 +167,7 @@ pub(super) fn store(plane: &mut DataPlane, phase: Phase, run: &Run<'_>) -> Resul
                 plane.tree().incoming = Some(incoming);
                 return Err(blocks_missing("the data is not whole yet".to_owned(), &run.tally));
             }
-            let limit = incoming.layout.entries().len() * Verdict::WIRE_LEN;
+            let limit = incoming.layout.entries().len() * DigestVerdict::WIRE_LEN;
             let list = match receive_list(plane, limit, run) {
                 Err(error) if error.code == "blocks-missing" => {
                     plane.tree().incoming = Some(incoming);
@@ -168,7 +175,7 @@ pub(super) fn store(plane: &mut DataPlane, phase: Phase, run: &Run<'_>) -> Resul
                 }
                 list => list?,
             };
-            let verdicts = Verdict::decode_for(&incoming.layout, &list)?;
+            let verdicts = DigestVerdict::decode_for(&incoming.layout, &list)?;
             let digests = incoming.digests.lock().unwrap_or_else(PoisonError::into_inner);
             let landed = run.landing(|| incoming.sink.land(Some((&verdicts, &digests))));
             match landed.failures.first() {
@@ -189,7 +196,11 @@ pub(super) fn store(plane: &mut DataPlane, phase: Phase, run: &Run<'_>) -> Resul
 }
 
 /// Sends one of the three.
-pub(super) fn retrieve(plane: &mut DataPlane, phase: Phase, run: &Run<'_>) -> Result<u64, Error> {
+pub(super) fn retrieve(
+    plane: &mut DataPlane,
+    phase: Phase,
+    run: &RunningTransfer<'_>,
+) -> Result<u64, Error> {
     match phase {
         Phase::Manifest => {
             plane.tree().outgoing = None;
@@ -239,25 +250,32 @@ pub(super) fn retrieve(plane: &mut DataPlane, phase: Phase, run: &Run<'_>) -> Re
                 return Err(blocks_missing("the data did not go whole".to_owned(), &run.tally));
             }
             let (verdicts, _) = outgoing.audit.finish();
-            let list = verdicts.into_iter().flat_map(Verdict::encode).collect();
+            let list = verdicts.into_iter().flat_map(DigestVerdict::encode).collect();
             plane.send_bytes(list, run)
         }
     }
 }
 
 /// The entries of the file or directory that the client asks for, and what is left out of them.
-fn listed(plane: &DataPlane, run: &Run<'_>) -> Result<(Vec<Entry>, Vec<WalkProblem>), Error> {
+fn listed(
+    plane: &DataPlane,
+    run: &RunningTransfer<'_>,
+) -> Result<(Vec<Entry>, Vec<WalkProblem>), Error> {
     let root = &plane.shared.root;
     let start = beneath(&run.request.path);
-    match Files::new(root, false).look(&run.request.path)?.kind {
-        Kind::Directory => walk(root, start),
-        Kind::File | Kind::Symlink => Ok((vec![look(root, start, b"")?], Vec::new())),
+    match Files::new(root, false).stat(&run.request.path)?.kind {
+        ListingKind::Directory => walk(root, start),
+        ListingKind::File | ListingKind::Symlink => Ok((vec![stat(root, start, b"")?], Vec::new())),
         _ => Err(Error::new(Fault::You, "unsupported", "this is neither file nor directory")),
     }
 }
 
 /// Receives a short list into memory.
-fn receive_list(plane: &mut DataPlane, limit: usize, run: &Run<'_>) -> Result<Vec<u8>, Error> {
+fn receive_list(
+    plane: &mut DataPlane,
+    limit: usize,
+    run: &RunningTransfer<'_>,
+) -> Result<Vec<u8>, Error> {
     let sink = BytesSink::new(limit);
     let layout = Arc::new(Layout::of_file(limit.max(1) as u64, BLOCK_LEN));
     let came = plane.receive_into(&layout, &sink, None, ByteRanges::new(), run)?;

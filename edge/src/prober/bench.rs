@@ -2,11 +2,11 @@
 //! either side.
 
 use super::joined::{Controls, joined};
-use super::staged::Space;
-use super::{PATIENCE, Received, Request, Sent};
+use super::staged::ScratchDir;
+use super::{PATIENCE, ProbeReceived, ProbeRequest, ProbeSent};
 use crate::link::{Link, Settings, Side, Stats};
 use farline_core::profile::{
-    Bench, Cell, Copies, Direction, Exactness, Grid, Job, LimitedBy, Repetition,
+    Bench, Cell, Copies, Exactness, Grid, Job, LimitedBy, Repetition, TrafficDirection,
 };
 use farline_core::units::{Error, Fault, Span};
 use farline_core::wan::{self, Change, Event};
@@ -33,7 +33,7 @@ pub struct LinkBench {
     _claim: UnixListener,
     held: Controls,
     /// For the cells that copy files; made when the first one runs.
-    space: Option<Space>,
+    space: Option<ScratchDir>,
 }
 
 impl LinkBench {
@@ -94,7 +94,7 @@ impl LinkBench {
         let (program, congestion) = (self.program()?, self.held.name(job.cell.congestion));
         let space = match &mut self.space {
             Some(space) => space,
-            none => none.insert(Space::new()?),
+            none => none.insert(ScratchDir::new()?),
         };
         let seen = space.copy(link, &program, grid, &job.cell, &congestion)?;
         // Of drivers the question is what they cost.
@@ -114,9 +114,9 @@ impl LinkBench {
         link: &Link,
         grid: &Grid,
         cell: &Cell,
-    ) -> Result<Vec<(Sent, Received)>, Error> {
+    ) -> Result<Vec<(ProbeSent, ProbeReceived)>, Error> {
         let up = Span::from_secs_f64(link.stats()?.uptime_seconds);
-        let request = Request {
+        let request = ProbeRequest {
             streams: cell.streams,
             seconds: grid.samples() as f64 * grid.sample_s,
             sample_s: grid.sample_s,
@@ -126,7 +126,7 @@ impl LinkBench {
             message: cell.message_bytes,
             limit: grid.host_bps,
             // Each pair of ends sends one way.
-            direction: Direction::Out,
+            direction: TrafficDirection::Out,
             begin_in_s: grid.disturbance.map_or(0.0, |_| LEAD.saturating_sub(up).as_secs_f64()),
         };
         let program = self.program()?;
@@ -203,16 +203,16 @@ fn up(settings: &Settings) -> Result<Link, Error> {
 }
 
 /// The sides from which the data of a cell comes.
-fn ways(direction: Direction) -> &'static [Side] {
+fn ways(direction: TrafficDirection) -> &'static [Side] {
     match direction {
-        Direction::Out => &[Side::A],
-        Direction::Back => &[Side::B],
-        Direction::Both => &[Side::A, Side::B],
+        TrafficDirection::Out => &[Side::A],
+        TrafficDirection::Back => &[Side::B],
+        TrafficDirection::Both => &[Side::A, Side::B],
     }
 }
 
 /// How exact the link was where the data went; of both ways, the worse.
-fn exactness(stats: &Stats, direction: Direction) -> Exactness {
+fn exactness(stats: &Stats, direction: TrafficDirection) -> Exactness {
     let micros = |us: f64| Span::from_nanos((us * 1e3) as u64);
     let used = ways(direction).iter().map(|from| match from {
         Side::A => &stats.a_to_b,
@@ -244,7 +244,7 @@ struct End {
 }
 
 impl End {
-    fn start(command: &mut Command, request: &Request) -> Result<End, Error> {
+    fn start(command: &mut Command, request: &ProbeRequest) -> Result<End, Error> {
         let mut child = command
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())

@@ -1,9 +1,9 @@
 //! What both ends of a repetition saw, joined into one; and the congestion controls that a grid
 //! needs.
 
-use super::{BUSY, Received, Sent};
-use crate::kernelcc::{self, Held, Wish};
-use farline_core::congestion::{Algorithm, Set};
+use super::{BUSY, ProbeReceived, ProbeSent};
+use crate::kernelcc::{self, CcGuard, CcRequest};
+use farline_core::congestion::{Algorithm, Constants};
 use farline_core::profile::{Grid, Job, LimitedBy, Observed, Repetition};
 use farline_core::units::Error;
 
@@ -12,7 +12,7 @@ const FULL: f64 = 0.5;
 
 /// A grid's controls, those that this host lacked held for as long as this lives.
 #[derive(Debug, Default)]
-pub(crate) struct Controls(Vec<(Algorithm, Held)>);
+pub(crate) struct Controls(Vec<(Algorithm, CcGuard)>);
 
 impl Controls {
     /// Obtains every control of `grid`.
@@ -21,11 +21,11 @@ impl Controls {
     /// As [`kernelcc::obtain`](crate::kernelcc::obtain), for a control that cannot be had here.
     pub(crate) fn obtain(grid: &Grid) -> Result<Controls, Error> {
         let obtain = |&control: &Algorithm| {
-            let mut wish = Wish::new(control.name());
-            if grid.set_of(control) == Set::Paper {
+            let mut wish = CcRequest::new(control.name());
+            if grid.set_of(control) == Constants::Paper {
                 // Under a name of its own: the plain one may be that of Linux's module, or of
                 // another profile's.
-                wish.set = Some(Set::Paper);
+                wish.set = Some(Constants::Paper);
                 wish.name = Some(format!("{:.8}_{:x}", control.name(), std::process::id()));
             }
             Ok((control, kernelcc::obtain(&wish)?))
@@ -42,7 +42,7 @@ impl Controls {
 
 /// Whether each stream had most of its send buffer on its way: what is acknowledged in a round
 /// trip. The kernel's own account of that counts only the time in which nothing else waits.
-fn fills_buffer(job: &Job, sent: &Sent) -> bool {
+fn fills_buffer(job: &Job, sent: &ProbeSent) -> bool {
     let on_its_way =
         sent.acked_bps / 8.0 * sent.min_rtt.as_secs_f64() / f64::from(job.cell.streams);
     job.cell.buffer_bytes.is_some_and(|buffer| on_its_way > FULL * buffer.0 as f64)
@@ -50,7 +50,7 @@ fn fills_buffer(job: &Job, sent: &Sent) -> bool {
 
 /// The repetition of `job` whose ends saw this, each direction in turn; invalid where a processor
 /// was the limit, unless that was asked.
-pub(crate) fn joined(grid: &Grid, job: &Job, ways: Vec<(Sent, Received)>) -> Repetition {
+pub(crate) fn joined(grid: &Grid, job: &Job, ways: Vec<(ProbeSent, ProbeReceived)>) -> Repetition {
     let mut doubts = Vec::new();
     // At both ends: who sends one way receives the other way.
     let (mut cpu, mut rtt) = ((0.0, 0.0), None);

@@ -1,7 +1,7 @@
 //! Measuring a path: TCP streams from one end to the other for a while, with what both ends saw of
 //! them.
 //!
-//! [`send`] and [`receive`] are the ends; they share a [`Request`]. [`LinkBench`] runs them in the
+//! [`send`] and [`receive`] are the ends; they share a [`ProbeRequest`]. [`LinkBench`] runs them in the
 //! two sides of an emulated link, one link for each repetition, and so is the
 //! [`Bench`](farline_core::profile::Bench) of a profile that is measured. [`VerbsBench`] does the
 //! same with messages between two RDMA devices.
@@ -20,19 +20,19 @@ mod wire;
 
 pub use bench::LinkBench;
 pub(crate) use joined::{Controls, joined};
-pub use receive::{Received, drain, receive};
-pub use send::{Limits, Sent, fill, send};
+pub use receive::{ProbeReceived, drain, receive};
+pub use send::{Limits, ProbeSent, fill, send};
 pub use verbs::{VerbsBench, VerbsEnd};
-pub(crate) use wire::{MODULE, Told, ceiling, feature, is_duplex};
+pub(crate) use wire::{MODULE, Report, ceiling, feature, is_duplex};
 
-use farline_core::profile::Direction;
+use farline_core::profile::TrafficDirection;
 use farline_core::units::{Bytes, Rate};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
 /// What both ends are to do.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Request {
+pub struct ProbeRequest {
     /// Connections.
     pub streams: u32,
     /// How long the receiver counts, from its first byte on.
@@ -55,7 +55,7 @@ pub struct Request {
     pub limit: Option<Rate>,
     /// Which way the data goes, seen from who asks; both ways are as many streams each.
     #[serde(default)]
-    pub direction: Direction,
+    pub direction: TrafficDirection,
     /// The sender's first byte leaves this long after it was asked, so that a scripted event finds
     /// it where it should.
     pub begin_in_s: f64,

@@ -1,6 +1,6 @@
 //! The receiving end of a measurement: counts what arrives, stream by stream, in equal intervals.
 
-use super::{PATIENCE, Request, Work, thread_time};
+use super::{PATIENCE, ProbeRequest, Work, thread_time};
 use crate::sys::tcp::fix_window;
 use farline_core::units::{Error, Fault};
 use rustix::net::{RecvFlags, recv};
@@ -20,7 +20,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(10);
 
 /// What arrived.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Received {
+pub struct ProbeReceived {
     /// In each sample interval, all streams together, in bit/s.
     pub samples_bps: Vec<f64>,
     /// Of each stream over the whole time, in bit/s.
@@ -34,7 +34,7 @@ pub struct Received {
 /// # Errors
 /// [`Fault::Between`] when they do not come, or bring nothing; [`Fault::Here`] when this host
 /// refuses a socket option.
-pub fn receive(listener: &TcpListener, request: &Request) -> Result<Received, Error> {
+pub fn receive(listener: &TcpListener, request: &ProbeRequest) -> Result<ProbeReceived, Error> {
     let here = |error: io::Error| {
         Error::new(Fault::Here, "profile-receive", format!("receiving: {error}"))
     };
@@ -67,9 +67,9 @@ fn silent(what: &str) -> Error {
 /// As [`receive`], and what `allow` says.
 pub fn drain(
     streams: Vec<TcpStream>,
-    request: &Request,
+    request: &ProbeRequest,
     allow: &dyn Fn(u64) -> Result<(), Error>,
-) -> Result<Received, Error> {
+) -> Result<ProbeReceived, Error> {
     for stream in &streams {
         if let Some(window) = request.window {
             fix_window(stream, window)?;
@@ -93,7 +93,7 @@ pub fn drain(
                 elapsed,
             );
         }
-        Ok(Received { work, ..counted? })
+        Ok(ProbeReceived { work, ..counted? })
     })
 }
 
@@ -132,9 +132,9 @@ impl Counted {
 fn count(
     streams: &[Counted],
     began: &OnceLock<Instant>,
-    request: &Request,
+    request: &ProbeRequest,
     allow: &dyn Fn(u64) -> Result<(), Error>,
-) -> Result<Received, Error> {
+) -> Result<ProbeReceived, Error> {
     let deadline = Instant::now() + PATIENCE + Duration::from_secs_f64(request.begin_in_s);
     let start = loop {
         match began.get() {
@@ -178,5 +178,5 @@ fn count(
         .iter()
         .map(|stream| stream.bytes.load(Ordering::Relaxed) as f64 * 8.0 / elapsed)
         .collect();
-    Ok(Received { samples_bps, streams_bps, work: Work::default() })
+    Ok(ProbeReceived { samples_bps, streams_bps, work: Work::default() })
 }

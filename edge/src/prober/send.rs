@@ -1,7 +1,7 @@
 //! The sending end of a measurement: keeps every stream full, and asks the kernel what held it
 //! back.
 
-use super::{BUSY, PATIENCE, Request, Work, thread_time};
+use super::{BUSY, PATIENCE, ProbeRequest, Work, thread_time};
 use crate::channels::tcp::{TcpOptions, connect_stream};
 use crate::sys::tcp::{TcpInfo, fix_send_buffer, notice_dead_peer, pace, tcp_info};
 use farline_core::profile::{Grid, LimitedBy, Lost};
@@ -28,7 +28,7 @@ pub struct Limits {
 
 /// What the sender knows.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Sent {
+pub struct ProbeSent {
     /// Acknowledged, over the whole time, in bit/s.
     pub acked_bps: f64,
     /// The least round-trip time of any stream.
@@ -52,7 +52,7 @@ pub struct Sent {
     pub work: Work,
 }
 
-impl Sent {
+impl ProbeSent {
     /// What held the streams back for most of the time.
     pub fn limited_by(&self, limit: Option<Rate>) -> LimitedBy {
         if self.work.busiest > BUSY {
@@ -74,7 +74,7 @@ impl Sent {
 /// # Errors
 /// [`Fault::Between`] when the path fails before the time is over; [`Fault::Here`] when this host
 /// refuses a socket option.
-pub fn send(address: SocketAddr, request: &Request) -> Result<Sent, Error> {
+pub fn send(address: SocketAddr, request: &ProbeRequest) -> Result<ProbeSent, Error> {
     let asked = Instant::now();
     let options = TcpOptions { congestion: Some(request.congestion.clone()), buffer: None };
     let mut streams = Vec::new();
@@ -99,10 +99,10 @@ pub fn send(address: SocketAddr, request: &Request) -> Result<Sent, Error> {
 /// As [`send`], and what `allow` says.
 pub fn fill(
     streams: &[TcpStream],
-    request: &Request,
+    request: &ProbeRequest,
     asked: Instant,
     allow: &dyn Fn() -> Result<(), Error>,
-) -> Result<Sent, Error> {
+) -> Result<ProbeSent, Error> {
     let here = |error: io::Error| {
         Error::new(Fault::Here, "profile-send", format!("setting a socket up: {error}"))
     };
@@ -141,7 +141,7 @@ pub fn fill(
             && !threads.iter().any(std::thread::ScopedJoinHandle::is_finished)
         {
             std::thread::sleep(LOOK_EVERY);
-            watch.look(streams, began.elapsed().as_secs_f64());
+            watch.sample(streams, began.elapsed().as_secs_f64());
             allowed = allow();
         }
         let elapsed = began.elapsed();
@@ -175,7 +175,7 @@ pub fn fill(
                 Error::new(Fault::Between, "profile-broken", words).hint("is the path still up?")
             );
         }
-        Ok(Sent { work, ..watch.sent(elapsed) })
+        Ok(ProbeSent { work, ..watch.sent(elapsed) })
     })
 }
 
@@ -212,7 +212,7 @@ struct Acked {
 
 impl Acked {
     /// `bytes` were acknowledged within `elapsed` seconds.
-    fn look(&mut self, elapsed: f64, bytes: u64, sample_s: f64) {
+    fn sample(&mut self, elapsed: f64, bytes: u64, sample_s: f64) {
         let now = (elapsed, bytes as f64);
         loop {
             let end = (self.samples_bps.len() + 1) as f64 * sample_s;
@@ -250,7 +250,7 @@ impl Watch {
         }
     }
 
-    fn look(&mut self, streams: &[TcpStream], elapsed: f64) {
+    fn sample(&mut self, streams: &[TcpStream], elapsed: f64) {
         let again = |last: &[TcpInfo]| last.iter().map(|info| info.retransmits).sum::<u64>();
         let before = again(&self.last);
         for (last, stream) in self.last.iter_mut().zip(streams) {
@@ -261,7 +261,7 @@ impl Watch {
                 u64::from(f64::from(info.congestion_window) < before * (1.0 - REDUCED));
             *last = info;
         }
-        self.acked.look(
+        self.acked.sample(
             elapsed,
             self.last.iter().map(|info| info.bytes_acked).sum(),
             self.sample_s,
@@ -275,14 +275,14 @@ impl Watch {
         }
     }
 
-    fn sent(self, elapsed: Duration) -> Sent {
+    fn sent(self, elapsed: Duration) -> ProbeSent {
         let sum = |of: fn(&TcpInfo) -> u64| self.last.iter().map(of).sum::<u64>();
         let seconds = elapsed.as_secs_f64().max(1e-9);
         let share = |of: fn(&TcpInfo) -> Span| {
             let all: f64 = self.last.iter().map(|info| of(info).as_secs_f64()).sum();
             all / seconds / self.last.len().max(1) as f64
         };
-        Sent {
+        ProbeSent {
             acked_bps: sum(|info| info.bytes_acked) as f64 * 8.0 / seconds,
             min_rtt: self.last.iter().map(|info| info.min_rtt).min().unwrap_or_default(),
             retransmits: sum(|info| info.retransmits),
@@ -310,7 +310,7 @@ mod tests {
         for (at, bytes) in
             [(0.4, 400), (0.9, 900), (1.1, 1_300), (1.9, 3_700), (2.2, 4_000), (2.9, 4_000)]
         {
-            acked.look(at, bytes, 1.0);
+            acked.sample(at, bytes, 1.0);
         }
         assert_eq!(
             acked.samples(2.9, 1.0),
@@ -318,7 +318,7 @@ mod tests {
             "as if even between two looks"
         );
         let mut slow = Acked::default();
-        slow.look(3.0, 3_000, 1.0);
+        slow.sample(3.0, 3_000, 1.0);
         assert_eq!(
             slow.samples(3.3, 1.0),
             [8_000.0; 3],

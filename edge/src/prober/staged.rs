@@ -32,18 +32,18 @@ struct Copied {
     cpu_seconds: f64,
     encrypted: Option<bool>,
     limited_by: Limit,
-    samples: Vec<Sample>,
+    samples: Vec<ByteSample>,
 }
 
 #[derive(Deserialize)]
-struct Sample {
+struct ByteSample {
     t: f64,
     bytes: u64,
 }
 
 /// What a copy showed, how far apart its ends were, and how busy: the processor time of each in its
 /// seconds, where the kernel tells.
-pub(super) struct Seen {
+pub(super) struct Observation {
     pub(super) observed: Observed,
     pub(super) rtt: Span,
     pub(super) cpu: Option<(f64, f64)>,
@@ -51,17 +51,17 @@ pub(super) struct Seen {
 
 /// A folder for the files of both ends, and the last source in it.
 #[derive(Debug)]
-pub(super) struct Space {
+pub(super) struct ScratchDir {
     folder: PathBuf,
     source: Option<Bytes>,
 }
 
-impl Space {
+impl ScratchDir {
     /// A new folder, private to this process, where temporary files go.
-    pub(super) fn new() -> Result<Space, Error> {
+    pub(super) fn new() -> Result<ScratchDir, Error> {
         let folder = std::env::temp_dir().join(format!("farline-profile-{}", std::process::id()));
         fs::create_dir(&folder).map_err(|error| failed("a folder for the files", &error))?;
-        Ok(Space { folder, source: None })
+        Ok(ScratchDir { folder, source: None })
     }
 
     /// A file of `bytes`: written, so that it has no holes to leap over.
@@ -101,7 +101,7 @@ impl Space {
         grid: &Grid,
         cell: &Cell,
         congestion: &str,
-    ) -> Result<Seen, Error> {
+    ) -> Result<Observation, Error> {
         let (Some(staged), Some(copies)) = (cell.staged, &grid.copies) else {
             return Err(Error::new(Fault::Bug, "profile-staged", "a cell without a store"));
         };
@@ -149,14 +149,14 @@ impl Space {
         }
         let receiver = node.processor_time().map(|time| time / copied.seconds);
         let seen = seen(grid, &copied)?;
-        Ok(Seen {
+        Ok(Observation {
             cpu: receiver.map(|receiver| (copied.cpu_seconds / copied.seconds, receiver)),
             ..seen
         })
     }
 }
 
-impl Drop for Space {
+impl Drop for ScratchDir {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.folder);
     }
@@ -181,7 +181,7 @@ fn options(staged: Staged, copies: &Copies) -> Vec<String> {
 }
 
 /// What arrived in equal intervals: the copy's own samples come when it has something to say.
-fn seen(grid: &Grid, copied: &Copied) -> Result<Seen, Error> {
+fn seen(grid: &Grid, copied: &Copied) -> Result<Observation, Error> {
     let count = (copied.seconds / grid.sample_s).floor() as usize;
     if count == 0 || copied.bytes == 0 {
         return Err(Error::new(
@@ -231,7 +231,7 @@ fn seen(grid: &Grid, copied: &Copied) -> Result<Seen, Error> {
         limited_by,
         losses: Vec::new(),
     };
-    Ok(Seen { observed, rtt: Span::from_secs_f64(copied.rtt_seconds), cpu: None })
+    Ok(Observation { observed, rtt: Span::from_secs_f64(copied.rtt_seconds), cpu: None })
 }
 
 /// A node in side B for the time of one copy.
@@ -302,7 +302,7 @@ mod tests {
     fn samples_at_odd_times_become_even_ones_that_hold_the_same_bytes() {
         let grid =
             Grid { sample_s: 0.5, ..Grid::new("custom", Vec::new(), vec![Algorithm::Cubic]) };
-        let sample = |t, bytes| Sample { t, bytes };
+        let sample = |t, bytes| ByteSample { t, bytes };
         let copied = Copied {
             bytes: 4_000_000,
             seconds: 2.0,

@@ -1,8 +1,8 @@
 //! How a client asks a node to be the receiving end: `ERET FARLINE.PROFILE` (docs/protocol.md, M-1
 //! to M-5).
 
-use super::{Received, Request, Sent};
-use farline_core::profile::Direction;
+use super::{ProbeReceived, ProbeRequest, ProbeSent};
+use farline_core::profile::TrafficDirection;
 use farline_core::units::{Bytes, Error, Fault, Rate};
 use serde::{Deserialize, Serialize};
 use std::str::FromStr;
@@ -42,27 +42,27 @@ pub(crate) fn is_duplex(line: &str) -> bool {
 /// What a node tells at the end (M-5): what it got, in the object itself, and what it knows of what
 /// it sent.
 #[derive(Debug, Default, Serialize, Deserialize)]
-pub(crate) struct Told {
+pub(crate) struct Report {
     #[serde(flatten)]
-    pub(crate) received: Option<Received>,
+    pub(crate) received: Option<ProbeReceived>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) sent: Option<Sent>,
+    pub(crate) sent: Option<ProbeSent>,
 }
 
-impl Request {
+impl ProbeRequest {
     /// The module's parameters (M-2).
     pub(crate) fn parms(&self) -> String {
         let window = self.window.map(|window| format!("window={};", window.0)).unwrap_or_default();
         // The node that sends has to be told what else only a sender needs.
         let sizes = [("buffer", self.buffer), ("message", self.message)];
-        let sizes = sizes.into_iter().filter(|_| self.direction != Direction::Out);
+        let sizes = sizes.into_iter().filter(|_| self.direction != TrafficDirection::Out);
         let sizes: String = sizes
             .filter_map(|(name, size)| size.map(|size| format!("{name}={};", size.0)))
             .collect();
-        let limit = self.limit.filter(|_| self.direction != Direction::Out);
+        let limit = self.limit.filter(|_| self.direction != TrafficDirection::Out);
         let limit = limit.map(|limit| format!("limit={};", limit.as_bps())).unwrap_or_default();
         let direction = match self.direction {
-            Direction::Out => String::new(),
+            TrafficDirection::Out => String::new(),
             other => format!("direction={};", other.name()),
         };
         format!(
@@ -72,9 +72,9 @@ impl Request {
     }
 
     /// Reads them; what only the sender needs is left as it is by default.
-    pub(crate) fn parse(parms: &str) -> Result<Request, Error> {
+    pub(crate) fn parse(parms: &str) -> Result<ProbeRequest, Error> {
         let wrong = |what: String| Error::new(Fault::You, "rejected", format!("{MODULE}: {what}"));
-        let mut request = Request::default();
+        let mut request = ProbeRequest::default();
         for parm in parms.split(';').filter(|parm| !parm.is_empty()) {
             let (name, value) =
                 parm.split_once('=').ok_or_else(|| wrong(format!("`{parm}` has no value")))?;
@@ -95,7 +95,7 @@ impl Request {
             };
             read.ok_or_else(|| wrong(format!("`{parm}` is not to be understood")))?;
         }
-        let Request { streams, seconds, sample_s, message, .. } = request;
+        let ProbeRequest { streams, seconds, sample_s, message, .. } = request;
         if let Some(message) = message.filter(|message| !(1..=MOST_MESSAGE.0).contains(&message.0))
         {
             return Err(wrong(format!(
@@ -125,26 +125,27 @@ mod tests {
 
     #[test]
     fn what_is_asked_is_what_is_understood_and_nonsense_is_refused() {
-        let asked = Request {
+        let asked = ProbeRequest {
             streams: 4,
             seconds: 12.5,
             sample_s: 0.5,
             window: Some(Bytes::mib(4)),
-            ..Request::default()
+            ..ProbeRequest::default()
         };
-        assert_eq!(Request::parse(&asked.parms()).expect("its own words"), asked);
-        let sizes = Request { buffer: Some(Bytes::mib(2)), message: Some(Bytes(512)), ..asked };
+        assert_eq!(ProbeRequest::parse(&asked.parms()).expect("its own words"), asked);
+        let sizes =
+            ProbeRequest { buffer: Some(Bytes::mib(2)), message: Some(Bytes(512)), ..asked };
         assert!(
             !sizes.parms().contains("message"),
             "what only the sender needs stays with it: {}",
             sizes.parms()
         );
-        let back = Request {
-            direction: Direction::Back,
+        let back = ProbeRequest {
+            direction: TrafficDirection::Back,
             limit: Some(Rate::from_bps(1_000_000_000)),
             ..sizes
         };
-        assert_eq!(Request::parse(&back.parms()).expect("its own words"), back);
+        assert_eq!(ProbeRequest::parse(&back.parms()).expect("its own words"), back);
         let feature = feature(Rate::from_bps(2_000_000_000));
         assert_eq!(
             (ceiling(&feature), is_duplex(&feature)),
@@ -161,7 +162,7 @@ mod tests {
             "streams=1;seconds=9;sample=0",
         ] {
             assert_eq!(
-                Request::parse(nonsense).expect_err(nonsense).fault,
+                ProbeRequest::parse(nonsense).expect_err(nonsense).fault,
                 Fault::You,
                 "{nonsense}"
             );
@@ -175,7 +176,7 @@ mod tests {
             "streams=x",
             "direction=up;streams=1;seconds=1;sample=1",
         ] {
-            assert!(Request::parse(nonsense).is_err(), "{nonsense}");
+            assert!(ProbeRequest::parse(nonsense).is_err(), "{nonsense}");
         }
     }
 }

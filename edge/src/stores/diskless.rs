@@ -4,7 +4,7 @@
 use super::landing::check_digest;
 use super::{Landed, Landing, Sink, Source};
 use crate::sys::pool::{Slot, pool};
-use farline_core::transfer::{Digests, Entry, EntryKind, Layout, Verdict};
+use farline_core::transfer::{DigestVerdict, Digests, Entry, EntryKind, Layout};
 use farline_core::units::{Bytes, Error, Fault, Rng};
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -232,7 +232,7 @@ impl Landing for DisklessSink {
         Ok(())
     }
 
-    fn land(&self, check: Option<(&[Verdict], &Digests)>) -> Landed {
+    fn land(&self, check: Option<(&[DigestVerdict], &Digests)>) -> Landed {
         let mut landed = Landed::default();
         let entries = self.layout.entries().iter().enumerate();
         for (index, entry) in

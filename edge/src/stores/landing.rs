@@ -10,7 +10,7 @@ mod finish;
 mod protected;
 
 use super::openfile::{DirectIo, OpenFile};
-use super::partial::{Held, Partial, Place};
+use super::partial::{Partial, Place, ResumeState};
 use super::root::Root;
 use super::walk::{is_special, join};
 use super::{ReadBack, Sink, storage_error};
@@ -102,7 +102,7 @@ impl PosixSink {
     ///
     /// # Errors
     /// When another transfer writes to the place (`busy`), or the folder cannot be written.
-    pub fn begin(&self, origin: Origin) -> Result<Held, Error> {
+    pub fn begin(&self, origin: Origin) -> Result<ResumeState, Error> {
         if self.layout.entries().iter().any(|entry| entry.kind == EntryKind::Directory) {
             self.root.create_directories(&self.place.folder)?;
         }
@@ -366,11 +366,11 @@ impl Sink for PosixSink {
         self.journal().map(|partial| partial.durable()).unwrap_or_default()
     }
 
-    fn note(&self, piece: &PieceDigest) {
+    fn record(&self, piece: &PieceDigest) {
         if let Some(partial) = self.journal()
             && let Some(mut account) = partial.account()
         {
-            account.note(piece);
+            account.record(piece);
         }
     }
 

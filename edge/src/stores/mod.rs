@@ -29,7 +29,7 @@ pub(crate) use leftover::lock_if_free;
 pub use leftover::{Leftover, Leftovers, Removal};
 pub use memory::{BytesSink, BytesSource, NullSink, ZeroSource};
 pub use openfile::DirectIo;
-pub use partial::Held;
+pub use partial::ResumeState;
 pub(crate) use partial::has_journal;
 pub use posix::{Part, PosixSource};
 pub(crate) use receipts::{Parcel, Receipts, receipts_folder, temporary_beside};
@@ -38,10 +38,10 @@ pub use root::Root;
 pub use slow::SlowSource;
 pub use standard::StandardOutput;
 pub use walk::{WalkProblem, walk};
-pub(crate) use walk::{is_special, join, look};
+pub(crate) use walk::{is_special, join, stat};
 
 use farline_core::transfer::journal::Origin;
-use farline_core::transfer::{Digests, PieceDigest, Verdict};
+use farline_core::transfer::{DigestVerdict, Digests, PieceDigest};
 use farline_core::units::{ByteRanges, Error, Fault};
 use std::collections::BTreeSet;
 use std::fmt;
@@ -80,7 +80,7 @@ pub trait Sink: Send + Sync {
     }
 
     /// Notes the value of a piece that arrived as it was sent and will be written, for the journal.
-    fn note(&self, _piece: &PieceDigest) {}
+    fn record(&self, _piece: &PieceDigest) {}
 
     /// Makes durable what was written, and journals it. What cannot be is sent again after a crash:
     /// no error.
@@ -109,7 +109,7 @@ pub trait Landing: Sink + fmt::Debug {
     ///
     /// # Errors
     /// When another transfer writes there (`busy`).
-    fn begin(&self, _origin: Origin) -> Result<Option<Held>, Error> {
+    fn begin(&self, _origin: Origin) -> Result<Option<ResumeState>, Error> {
         Ok(None)
     }
 
@@ -130,7 +130,7 @@ pub trait Landing: Sink + fmt::Debug {
 
     /// Lands every file whose digest is what the sender says (`verdicts`, by entry), or every file
     /// when there are none.
-    fn land(&self, check: Option<(&[Verdict], &Digests)>) -> Landed;
+    fn land(&self, check: Option<(&[DigestVerdict], &Digests)>) -> Landed;
 }
 
 impl Landing for PosixSink {
@@ -142,7 +142,7 @@ impl Landing for PosixSink {
         PosixSink::make_folders(self)
     }
 
-    fn begin(&self, origin: Origin) -> Result<Option<Held>, Error> {
+    fn begin(&self, origin: Origin) -> Result<Option<ResumeState>, Error> {
         PosixSink::begin(self, origin).map(Some)
     }
 
@@ -158,7 +158,7 @@ impl Landing for PosixSink {
         PosixSink::read_back(self, entry).map(Some)
     }
 
-    fn land(&self, check: Option<(&[Verdict], &Digests)>) -> Landed {
+    fn land(&self, check: Option<(&[DigestVerdict], &Digests)>) -> Landed {
         PosixSink::land(self, check)
     }
 }

@@ -103,17 +103,17 @@ pub(crate) fn has_journal(folder: &Path, name: &[u8]) -> bool {
 
 /// What a place holds of a transfer from before.
 #[derive(Debug)]
-pub struct Held {
+pub struct ResumeState {
     /// Whole blocks of the space.
     pub blocks: ByteRanges,
     /// The digests of what is held.
     pub digests: Digests,
 }
 
-impl Held {
+impl ResumeState {
     /// Nothing.
-    pub fn nothing(layout: &Layout) -> Held {
-        Held { blocks: ByteRanges::new(), digests: Digests::new(layout) }
+    pub fn nothing(layout: &Layout) -> ResumeState {
+        ResumeState { blocks: ByteRanges::new(), digests: Digests::new(layout) }
     }
 }
 
@@ -141,7 +141,7 @@ impl Partial {
         place: Place,
         layout: &Arc<Layout>,
         origin: Option<Origin>,
-    ) -> Result<(Partial, Held), Error> {
+    ) -> Result<(Partial, ResumeState), Error> {
         let shown = join(&place.folder, place.names.first().map_or(&b""[..], |name| name));
         let failed = |error: io::Error| storage_error("write", &shown, &error);
         let folder = root
@@ -185,7 +185,7 @@ impl Partial {
                     Recovered { digests: Digests::new(layout), paths: BTreeSet::new(), ..fresh };
                 match origin {
                     Some(origin) => partial.resume(root, layout, origin, fresh).map_err(failed),
-                    None => Ok((partial, Held::nothing(layout))),
+                    None => Ok((partial, ResumeState::nothing(layout))),
                 }
             }
         }
@@ -211,7 +211,7 @@ impl Partial {
         layout: &Arc<Layout>,
         origin: Origin,
         mut recovered: Recovered,
-    ) -> io::Result<(Partial, Held)> {
+    ) -> io::Result<(Partial, ResumeState)> {
         let path_of =
             |entry: usize| journal::below(&self.place.prefix, &layout.entries()[entry].path);
         let mut forgotten = Vec::new();
@@ -251,7 +251,7 @@ impl Partial {
         self.account = Some(Mutex::new(account));
         self.end = Mutex::new(Some(end));
         self.durable = Mutex::new(blocks.clone());
-        Ok((self, Held { blocks, digests: recovered.digests }))
+        Ok((self, ResumeState { blocks, digests: recovered.digests }))
     }
 
     /// The account of what was written, where a journal is kept.
@@ -275,7 +275,7 @@ impl Partial {
         let journaled = sync(&entries).and_then(|()| {
             let (records, durable) = {
                 let mut account = lock(account);
-                (account.settle(batch), account.durable().clone())
+                (account.commit(batch), account.durable().clone())
             };
             self.journal.write_all_at(&records, at)?;
             self.journal.sync_data()?;

@@ -200,7 +200,7 @@ impl Receipts {
     }
 
     /// Takes a 111 marker in.
-    pub(crate) fn note(&mut self, marker: &ByteRanges) {
+    pub(crate) fn record(&mut self, marker: &ByteRanges) {
         let mut news = ByteRanges::new();
         for range in marker.iter() {
             // What lies behind the file's end is not of this file.
@@ -302,8 +302,8 @@ mod tests {
         let at = folder.path().join("made/for/it");
         let (mut receipts, stale) = Receipts::begin(&at, &PARCEL).expect("begun");
         assert_eq!((stale, receipts.held().total()), (None, 0));
-        receipts.note(&ranges("0-100,200-300"));
-        receipts.note(&ranges("50-250,900-5000"));
+        receipts.record(&ranges("0-100,200-300"));
+        receipts.record(&ranges("50-250,900-5000"));
         let first = receipts.temporary().to_vec();
         assert!(
             first.starts_with(b"/data/.big.") && first.ends_with(b".farline"),
@@ -336,7 +336,7 @@ mod tests {
             );
         }
         let (mut receipts, _) = Receipts::begin(&at, &PARCEL).expect("begun");
-        receipts.note(&ranges("0-100"));
+        receipts.record(&ranges("0-100"));
         receipts.distrust();
         drop(receipts);
         let (receipts, stale) = Receipts::begin(&at, &PARCEL).expect("begun");
@@ -352,15 +352,15 @@ mod tests {
     fn a_torn_record_costs_what_it_would_have_said_and_the_next_is_good() {
         let folder = tempfile::tempdir().expect("a folder");
         let (mut receipts, _) = Receipts::begin(folder.path(), &PARCEL).expect("begun");
-        receipts.note(&ranges("0-100"));
+        receipts.record(&ranges("0-100"));
         let path = receipts.path.clone();
-        receipts.note(&ranges("100-200"));
+        receipts.record(&ranges("100-200"));
         drop(receipts);
         let bytes = std::fs::read(&path).expect("read");
         std::fs::write(&path, &bytes[..bytes.len() - 3]).expect("torn");
         let (mut receipts, _) = Receipts::begin(folder.path(), &PARCEL).expect("again");
         assert_eq!(receipts.held().to_string(), "0-100");
-        receipts.note(&ranges("300-400"));
+        receipts.record(&ranges("300-400"));
         drop(receipts);
         assert_eq!(
             Receipts::begin(folder.path(), &PARCEL).expect("again").0.held().to_string(),

@@ -2,7 +2,7 @@
 
 use super::landing::check_digest;
 use super::{Landed, Landing, Sink};
-use farline_core::transfer::{Digests, Verdict};
+use farline_core::transfer::{DigestVerdict, Digests};
 use farline_core::units::{Error, Fault};
 use std::fs::File;
 use std::io::{self, Write};
@@ -65,7 +65,7 @@ impl Landing for StandardOutput {
         Ok(())
     }
 
-    fn land(&self, check: Option<(&[Verdict], &Digests)>) -> Landed {
+    fn land(&self, check: Option<(&[DigestVerdict], &Digests)>) -> Landed {
         let bytes = self.next.load(Ordering::Acquire);
         match check_digest(0, check) {
             Ok(()) => Landed { files: 1, bytes, ..Landed::default() },

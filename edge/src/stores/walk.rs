@@ -39,7 +39,7 @@ pub fn walk(root: &Root, start: &[u8]) -> Result<(Vec<Entry>, Vec<WalkProblem>),
                 let mut below = Vec::new();
                 for name in names {
                     let path = join(&folder, &name);
-                    match look(root, &join(start, &path), &path) {
+                    match stat(root, &join(start, &path), &path) {
                         Ok(entry)
                             if matches!(entry.kind, EntryKind::File { .. })
                                 && recognise(&name).is_some() => {}
@@ -72,7 +72,7 @@ pub(crate) fn join(folder: &[u8], name: &[u8]) -> Vec<u8> {
 }
 
 /// The entry of one path, as `path` in the transfer.
-pub(crate) fn look(root: &Root, at: &[u8], path: &[u8]) -> Result<Entry, Error> {
+pub(crate) fn stat(root: &Root, at: &[u8], path: &[u8]) -> Result<Entry, Error> {
     let failed = |error: std::io::Error| storage_error("read", at, &error);
     let stat = root.stat_link(at).map_err(failed)?;
     let kind = match FileType::from_raw_mode(stat.st_mode) {

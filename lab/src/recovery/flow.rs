@@ -2,7 +2,7 @@
 
 use crate::{Running, farline_binary, own_control, succeed};
 use anyhow::{Context, Result, bail, ensure};
-use farline_core::congestion::{Algorithm, Set};
+use farline_core::congestion::{Algorithm, Constants};
 use rustix::time::{ClockId, clock_gettime};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -27,13 +27,13 @@ pub struct Subject {
     /// Which.
     pub algorithm: Algorithm,
     /// Farline's constants; `None` for what the kernel has.
-    pub set: Option<Set>,
+    pub set: Option<Constants>,
 }
 
 impl Subject {
     /// The control of `algorithm` that can be had everywhere: Linux's own CUBIC, Reno and BBR, else
     /// Farline's with `set`.
-    pub fn of(algorithm: Algorithm, set: Set) -> Subject {
+    pub fn of(algorithm: Algorithm, set: Constants) -> Subject {
         Subject { algorithm, set: (!algorithm.is_native()).then_some(set) }
     }
 

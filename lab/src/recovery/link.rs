@@ -1,10 +1,10 @@
 //! The run in the kernel, over `farline link`.
 
 use super::flow::{Ends, Subject, monotonic, watch};
-use super::{Recovery, Run, Trouble, began, evaluate, pick};
+use super::{Recovery, RecoveryRun, Trouble, began, evaluate, pick};
 use crate::{farline, own_control, own_name, succeed};
 use anyhow::{Result, ensure};
-use farline_core::congestion::{Algorithm, Set};
+use farline_core::congestion::{Algorithm, Constants};
 use serde_json::Value;
 use std::process::{Command, Stdio};
 
@@ -117,7 +117,7 @@ pub fn possible() -> Result<(), String> {
 ///
 /// # Errors
 /// When the link, the flow or the trace failed, or another loss came than the scripted ones.
-pub fn kernel(run: &Run, name: &str) -> Result<Recovery> {
+pub fn kernel(run: &RecoveryRun, name: &str) -> Result<Recovery> {
     // Time to get ready, for which processes start and connections are made, and for slow start.
     let trouble_at = 3.0 + 25.0 * run.rtt.as_secs_f64();
     let seconds = trouble_at + run.patience.as_secs_f64();
@@ -146,7 +146,7 @@ pub fn kernel(run: &Run, name: &str) -> Result<Recovery> {
     let up_at = monotonic();
     let subject = Subject::of(run.algorithm, run.set);
     ensure!(
-        subject.set.is_some() || run.set == Set::Linux,
+        subject.set.is_some() || run.set == Constants::Linux,
         "the kernel's own {} has Linux's constants",
         run.algorithm
     );
@@ -176,7 +176,7 @@ const STOOD_STILL: &str = "the link stood still for longer than a round trip";
 
 /// Whether a packet was late by more than a round trip: the sender then takes for lost what is not,
 /// and one such stop is less than the one packet in a hundred that makes a link inexact.
-fn stood_still(stats: &Value, run: &Run) -> bool {
+fn stood_still(stats: &Value, run: &RecoveryRun) -> bool {
     let late = ["a_to_b", "b_to_a"]
         .into_iter()
         .flat_map(|way| ["lateness", "stamping"].map(|what| &stats[way][what]["max_us"]));
@@ -184,7 +184,13 @@ fn stood_still(stats: &Value, run: &Run) -> bool {
 }
 
 /// What the trace's `lines` show of the run, and the link's `stats`.
-fn judged(run: &Run, lines: &str, stats: &Value, up_at: f64, trouble_at: f64) -> Result<Recovery> {
+fn judged(
+    run: &RecoveryRun,
+    lines: &str,
+    stats: &Value,
+    up_at: f64,
+    trouble_at: f64,
+) -> Result<Recovery> {
     let samples = pick(lines, f64::from(run.window))?;
     // Vegas heeds the burst's queue as long as the burst lasts; the others add to it.
     let free_at = match &run.trouble {

@@ -1,8 +1,8 @@
 //! The same run with the pure machine, over the simulated link.
 
-use super::{Recovery, Reduction, Run, Trouble};
+use super::{Recovery, RecoveryRun, Reduction, Trouble};
 use farline_core::congestion::Start;
-use farline_core::congestion::sim::{Scenario, Simulation, Why};
+use farline_core::congestion::sim::{FlowScenario, Simulation, Why};
 use farline_core::units::{Bytes, Rate, Span, Time};
 use farline_core::wan::{Change, Direction};
 
@@ -11,7 +11,7 @@ use farline_core::wan::{Change, Direction};
 ///
 /// # Panics
 /// When the trouble made no reduction: the simulated link does as it is told.
-pub fn simulated(run: &Run, rtt: f64) -> Recovery {
+pub fn simulated(run: &RecoveryRun, rtt: f64) -> Recovery {
     let window = f64::from(run.window);
     let rtt = Span::from_secs_f64(rtt);
     let packet = Bytes(u64::from(run.mtu));
@@ -26,7 +26,7 @@ pub fn simulated(run: &Run, rtt: f64) -> Recovery {
             vec![(begins, Change::Cross(Rate::from_bps(rate.as_bps() / 10 * 9), Some(*span)))]
         }
     };
-    let scenario = Scenario {
+    let scenario = FlowScenario {
         direction: Direction {
             queue: rate.bytes_in(rtt),
             ..Direction::new(rate, rtt.mul_f64(0.5), rtt)

@@ -13,10 +13,10 @@ mod samples;
 pub use link::{TooBusy, kernel, possible};
 pub use machine::simulated;
 pub(crate) use samples::began;
-pub use samples::{Sample, evaluate, pick};
+pub use samples::{WindowSample, evaluate, pick};
 
 use farline_core::congestion::theory::{self, Cut};
-use farline_core::congestion::{Algorithm, Set};
+use farline_core::congestion::{Algorithm, Constants};
 use farline_core::units::{Rate, Span};
 
 /// What happens to the flow.
@@ -37,11 +37,11 @@ impl Trouble {
 
 /// What to run.
 #[derive(Clone, Debug)]
-pub struct Run {
+pub struct RecoveryRun {
     /// The control.
     pub algorithm: Algorithm,
     /// Its constants.
-    pub set: Set,
+    pub set: Constants,
     /// The window at which the flow stands, in packets.
     pub window: u32,
     /// The path's round-trip time.
@@ -54,7 +54,7 @@ pub struct Run {
     pub trouble: Trouble,
 }
 
-impl Run {
+impl RecoveryRun {
     /// Half as fast again as the window needs, so that nothing queues.
     pub fn rate(&self) -> Rate {
         Rate::from_bps(
@@ -134,7 +134,7 @@ impl Recovery {
 
     /// What theory says of the time after the last reduction, at the round-trip time that was
     /// measured.
-    pub fn theory(&self, run: &Run) -> Option<Span> {
+    pub fn theory(&self, run: &RecoveryRun) -> Option<Span> {
         let cut = |reduction: &Reduction| Cut {
             before: reduction.before,
             after: reduction.from,

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 /// A flow at a moment.
 #[derive(Clone, Debug)]
-pub struct Sample {
+pub struct WindowSample {
     /// Seconds of the kernel's monotonic clock.
     pub at: f64,
     /// Window, in packets.
@@ -21,9 +21,9 @@ pub struct Sample {
     pub state: String,
 }
 
-impl From<&farline::kernelcc::Sample> for Sample {
-    fn from(sample: &farline::kernelcc::Sample) -> Sample {
-        Sample {
+impl From<&farline::kernelcc::FlowSample> for WindowSample {
+    fn from(sample: &farline::kernelcc::FlowSample) -> WindowSample {
+        WindowSample {
             at: sample.time_us as f64 / 1e6,
             window: f64::from(sample.cwnd),
             threshold: sample.ssthresh.map_or(f64::INFINITY, f64::from),
@@ -39,7 +39,7 @@ impl From<&farline::kernelcc::Sample> for Sample {
 ///
 /// # Errors
 /// When none did.
-pub fn pick(lines: &str, window: f64) -> Result<Vec<Sample>> {
+pub fn pick(lines: &str, window: f64) -> Result<Vec<WindowSample>> {
     let samples: Vec<Value> =
         lines.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
     let number = |sample: &Value, key: &str| sample[key].as_f64();
@@ -47,7 +47,7 @@ pub fn pick(lines: &str, window: f64) -> Result<Vec<Sample>> {
         samples.iter().find(|sample| number(sample, "cwnd").is_some_and(|cwnd| cwnd >= window));
     let flow = ours.with_context(|| format!("no flow came to {window} packets"))?["flow"].clone();
     let sample = |sample: &Value| {
-        Some(Sample {
+        Some(WindowSample {
             at: number(sample, "time_us")? / 1e6,
             window: number(sample, "cwnd")?,
             threshold: number(sample, "ssthresh").unwrap_or(f64::INFINITY),
@@ -73,7 +73,7 @@ pub(crate) fn began(lines: &str) -> Option<f64> {
     flows.iter().map(|(_, at)| *at).reduce(f64::max)
 }
 
-fn is_open(sample: &Sample) -> bool {
+fn is_open(sample: &WindowSample) -> bool {
     matches!(sample.state.as_str(), "open" | "disorder")
 }
 
@@ -84,7 +84,7 @@ fn is_open(sample: &Sample) -> bool {
 /// # Errors
 /// When there was none.
 pub fn evaluate(
-    samples: &[Sample],
+    samples: &[WindowSample],
     window: f64,
     trouble_at: f64,
     free_at: f64,
@@ -146,7 +146,7 @@ pub fn evaluate(
     let whole = after()
         .find(|sample| sample.at >= began && sample.window >= window)
         .map(|sample| sample.at);
-    let way: Vec<&Sample> = samples
+    let way: Vec<&WindowSample> = samples
         .iter()
         .filter(|sample| (began..=whole.unwrap_or(f64::INFINITY)).contains(&sample.at))
         .collect();
@@ -157,13 +157,13 @@ pub fn evaluate(
 
 /// The mean round-trip time on the way back, and which part of the window was used: packets
 /// delivered to those that the window let through.
-fn way_back(way: &[&Sample]) -> Option<(f64, f64)> {
+fn way_back(way: &[&WindowSample]) -> Option<(f64, f64)> {
     let (first, last) = (way.first()?, way.last()?);
     let elapsed = last.at - first.at;
     if elapsed <= 0.0 {
         return None;
     }
-    let over = |of: fn(&Sample) -> f64| {
+    let over = |of: fn(&WindowSample) -> f64| {
         way.windows(2).map(|pair| of(pair[0]) * (pair[1].at - pair[0].at)).sum::<f64>()
     };
     let rtt = over(|sample| sample.rtt) / elapsed;
@@ -175,9 +175,9 @@ fn way_back(way: &[&Sample]) -> Option<(f64, f64)> {
 mod tests {
     use super::*;
 
-    fn sample(at: f64, window: f64, threshold: f64, state: &str) -> Sample {
+    fn sample(at: f64, window: f64, threshold: f64, state: &str) -> WindowSample {
         let delivered = (at * 1_000.0) as u32;
-        Sample { at, window, threshold, rtt: 0.1, delivered, state: state.to_owned() }
+        WindowSample { at, window, threshold, rtt: 0.1, delivered, state: state.to_owned() }
     }
 
     #[test]

@@ -4,10 +4,10 @@
 //! A machine whose kernel loads no BPF for this user skips these tests, and says so.
 
 use farline::kernelcc::{available, default_control};
-use farline_core::congestion::{Algorithm, Set, theory};
+use farline_core::congestion::{Algorithm, Constants, theory};
 use farline_core::units::Span;
 use farline_lab::controls::{self, Pinned, absent, alone, is_there, turn, until};
-use farline_lab::recovery::{self, Run, TooBusy, Trouble};
+use farline_lab::recovery::{self, RecoveryRun, TooBusy, Trouble};
 use farline_lab::{
     Running, error_of, farline, farline_binary, json_of, node, own_control, succeed,
 };
@@ -307,8 +307,8 @@ fn a_copy_loads_what_it_needs_at_the_end_that_sends_and_gives_it_back() {
 
 /// A run in the kernel, held against theory and against the pure machine. `Err` says what was
 /// wrong; `Ok(false)` that the machine was too busy for the run to say anything.
-fn follows(run: &Run, link: &str) -> Result<bool, String> {
-    let Run { algorithm, set, window, .. } = *run;
+fn follows(run: &RecoveryRun, link: &str) -> Result<bool, String> {
+    let RecoveryRun { algorithm, set, window, .. } = *run;
     let kernel = match recovery::kernel(run, link) {
         Err(error) if error.is::<TooBusy>() => {
             eprintln!("{algorithm}: {error}");
@@ -341,7 +341,7 @@ fn follows(run: &Run, link: &str) -> Result<bool, String> {
 /// Of three runs that count two must follow: a machine that is busy with something else disturbs
 /// one in ways that no figure of the link shows. One that lets none of six count says nothing; one
 /// that lets some count must not hide behind the others.
-fn must_follow(run: &Run, link: &str) {
+fn must_follow(run: &RecoveryRun, link: &str) {
     let (mut right, mut wrong) = (0, Vec::new());
     for _ in 0..6 {
         match follows(run, link) {
@@ -363,18 +363,26 @@ fn must_follow(run: &Run, link: &str) {
     ));
 }
 
-fn run(algorithm: Algorithm, window: u32, rtt: Span, losses: &[f64]) -> Run {
+fn run(algorithm: Algorithm, window: u32, rtt: Span, losses: &[f64]) -> RecoveryRun {
     let set = if matches!(algorithm, Algorithm::Cubic | Algorithm::Reno) {
-        Set::Linux
+        Constants::Linux
     } else {
-        Set::Paper
+        Constants::Paper
     };
     let theory =
         theory::recovery(algorithm, set, f64::from(window), rtt).expect("it is driven by loss");
     let spans: Vec<Span> = losses.iter().map(|&part| theory.mul_f64(part)).collect();
     let last = spans.last().copied().unwrap_or_default();
     let patience = last + theory.mul_f64(1.5) + Span::from_millis(800);
-    Run { algorithm, set, window, rtt, mtu: 1500, patience, trouble: Trouble::Losses(spans) }
+    RecoveryRun {
+        algorithm,
+        set,
+        window,
+        rtt,
+        mtu: 1500,
+        patience,
+        trouble: Trouble::Losses(spans),
+    }
 }
 
 #[test]

@@ -4,7 +4,7 @@
 //! A machine that cannot make network namespaces skips these tests, and says so.
 
 use farline::link::Settings;
-use farline_lab::{Link, Running, farline, farline_binary, own_name};
+use farline_lab::{LinkUp, Running, farline, farline_binary, own_name};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::path::Path;
@@ -46,7 +46,7 @@ fn smallest_rtt(output: &Output) -> f64 {
 
 #[test]
 fn a_link_delays_packets_of_both_families_by_its_rtt_and_accounts_for_them() {
-    let Some(link) = Link::up("t-rtt", &["custom", "--rtt", "20ms", "--rate", "100M"]) else {
+    let Some(link) = LinkUp::up("t-rtt", &["custom", "--rtt", "20ms", "--rate", "100M"]) else {
         return;
     };
     let by_name = format!("{}-b", link.name());
@@ -86,7 +86,7 @@ fn tcp_crosses_a_lossy_link_and_the_losses_are_counted_by_cause() {
         return;
     }
     let options = ["custom", "--rtt", "4ms", "--rate", "200M", "--loss", "0.03"];
-    let Some(link) = Link::up("t-tcp", &options) else { return };
+    let Some(link) = LinkUp::up("t-tcp", &options) else { return };
     let serve = ["link", "exec", link.name(), "b", "--", "iperf3", "-s", "-1"];
     let _server =
         Running(farline().args(serve).stdout(Stdio::null()).spawn().expect("farline runs"));
@@ -108,7 +108,7 @@ fn tcp_crosses_a_lossy_link_and_the_losses_are_counted_by_cause() {
 
 #[test]
 fn a_killed_emulator_leaves_nothing_that_up_or_down_cannot_clean() {
-    let Some(link) = Link::up("t-kill", &["usn-0.2", "--rate", "100M"]) else { return };
+    let Some(link) = LinkUp::up("t-kill", &["usn-0.2", "--rate", "100M"]) else { return };
     for next in ["up", "down"] {
         let pid =
             listed(link.name()).and_then(|link| link["pid"].as_i64()).expect("the link is listed");
@@ -143,7 +143,7 @@ fn a_killed_emulator_leaves_nothing_that_up_or_down_cannot_clean() {
 
 #[test]
 fn a_link_of_which_nobody_heard_goes_down_again() {
-    let Some(_link) = Link::up("t-heard", &["usn-0.2", "--rate", "100M"]) else { return };
+    let Some(_link) = LinkUp::up("t-heard", &["usn-0.2", "--rate", "100M"]) else { return };
     let mut settings = Settings::named("usn-0.2").expect("a path");
     settings.name = own_name("t-unheard");
     let mut emulator = farline()
@@ -165,7 +165,7 @@ fn a_link_of_which_nobody_heard_goes_down_again() {
 
 #[test]
 fn exec_and_run_answer_the_exit_code_of_the_command_and_set_its_environment() {
-    let Some(link) = Link::up("t-exec", &["usn-0.2", "--rate", "100M"]) else { return };
+    let Some(link) = LinkUp::up("t-exec", &["usn-0.2", "--rate", "100M"]) else { return };
     assert_eq!(link.exec("b", &["sh", "-c", "exit 7"]).status.code(), Some(7));
     let environment =
         link.exec("b", &["sh", "-c", "echo $FARLINE_LINK $FARLINE_PEER $FARLINE_PEER_NS"]);
@@ -189,7 +189,7 @@ fn exec_and_run_answer_the_exit_code_of_the_command_and_set_its_environment() {
 #[test]
 fn run_takes_its_link_down_when_terminated() {
     let name = &own_name("t-term");
-    let Some(_link) = Link::up("t-running", &["usn-0.2", "--rate", "100M"]) else { return };
+    let Some(_link) = LinkUp::up("t-running", &["usn-0.2", "--rate", "100M"]) else { return };
     let run = [
         "link",
         "run",
@@ -227,7 +227,7 @@ fn wrong_requests_get_one_error_with_a_hint() {
         (&Value::from("farline/error/1"), &Value::from("link-gone"))
     );
 
-    let Some(link) = Link::up("t-taken", &["usn-0.2", "--rate", "100M"]) else { return };
+    let Some(link) = LinkUp::up("t-taken", &["usn-0.2", "--rate", "100M"]) else { return };
     let taken = json(&["link", "up", "usn-1400", "--rate", "100M", "--name", link.name()]);
     assert_eq!(taken["error"]["code"], "link-taken", "{taken}");
 }

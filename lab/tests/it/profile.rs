@@ -5,7 +5,7 @@
 use farline_core::profile::Profile;
 use farline_lab::files::text;
 use farline_lab::ordinary::Ordinary;
-use farline_lab::{Link, Running, alone, error_of_command, farline, json_of, succeed};
+use farline_lab::{LinkUp, Running, alone, error_of_command, farline, json_of, succeed};
 use rustix::process::Signal;
 use serde_json::Value;
 use std::fs;
@@ -48,7 +48,7 @@ fn valid(cell: &Value) -> Option<&Value> {
 
 /// Profiles over an emulated path of 50 Mbit/s; `None` where this machine makes no link.
 fn measured(seconds: &str, document: &Path, more: &[&str]) -> Option<Command> {
-    drop(Link::up("t-profile", &["custom", "--rtt", "1ms", "--rate", "1M"])?);
+    drop(LinkUp::up("t-profile", &["custom", "--rtt", "1ms", "--rate", "1M"])?);
     let mut command = farline();
     command.args([
         "--json",

@@ -1,7 +1,7 @@
 //! `farline profile NODE` and `plan NODE`: a real node as the other end, with its operator's
 //! consent and below its ceiling.
 
-use farline_lab::{Link, Running, error_of_command, farline, json_of, node, succeed};
+use farline_lab::{LinkUp, Running, error_of_command, farline, json_of, node, succeed};
 use serde_json::Value;
 use std::fs;
 use std::path::Path;
@@ -221,7 +221,7 @@ fn what_is_kept_is_of_one_way_and_less_does_not_replace_it_nor_does_what_is_inva
 
 #[test]
 fn a_probe_over_a_long_path_ends_within_twenty_seconds_with_the_best_cells_first() {
-    let Some(link) = Link::up("t-probe", &["custom", "--rtt", "300ms", "--rate", "100M"]) else {
+    let Some(link) = LinkUp::up("t-probe", &["custom", "--rtt", "300ms", "--rate", "100M"]) else {
         return;
     };
     let root = tempfile::tempdir().expect("a folder");

@@ -3,7 +3,7 @@
 
 use farline_core::units::Rng;
 use farline_lab::files::{folder, hidden, plant_file, same, text};
-use farline_lab::{Link, Running, error_of, farline, json_of, node, succeed, wait_for};
+use farline_lab::{LinkUp, Running, error_of, farline, json_of, node, succeed, wait_for};
 use rustix::process::Signal;
 use serde_json::Value;
 use std::os::unix::fs::MetadataExt;
@@ -168,7 +168,7 @@ fn blocks_that_the_path_changes_are_found_counted_and_sent_again() {
     // One frame in five thousand arrives with a bit turned and a right checksum: several in every
     // copy below.
     let Some(link) =
-        Link::up("t-flips", &["custom", "--rtt", "2ms", "--rate", "1G", "--flips", "2e-4"])
+        LinkUp::up("t-flips", &["custom", "--rtt", "2ms", "--rate", "1G", "--flips", "2e-4"])
     else {
         return;
     };
@@ -203,13 +203,13 @@ fn blocks_that_the_path_changes_are_found_counted_and_sent_again() {
 #[test]
 fn a_copy_whose_link_is_torn_down_goes_on_over_another() {
     let arguments = ["custom", "--rtt", "20ms", "--rate", "400M"];
-    let Some(link) = Link::up("t-torn", &arguments) else { return };
+    let Some(link) = LinkUp::up("t-torn", &arguments) else { return };
     let dir = folder();
     let (root, file) = (dir.path().join("root"), dir.path().join("file"));
     std::fs::create_dir(&root).expect("a folder");
     plant_file(&file, 200, 10);
     let _silent = link.node(&root, &[]);
-    let copy = |link: &Link| {
+    let copy = |link: &LinkUp| {
         link.farline("a", &["--json", "cp", text(&file), &format!("ftp://{}-b:2811", link.name())])
             .output()
             .expect("runs")
@@ -225,7 +225,7 @@ fn a_copy_whose_link_is_torn_down_goes_on_over_another() {
     });
     let said: Value = serde_json::from_slice(&broken.stdout).expect("one object");
     assert!(!broken.status.success() && said["error"].is_object(), "{said}");
-    let again = Link::up("t-torn", &arguments).expect("it came up before");
+    let again = LinkUp::up("t-torn", &arguments).expect("it came up before");
     let _node = again.node(&root, &[]);
     // A process that outlives its link holds the place until it knows.
     let result = loop {
@@ -259,7 +259,7 @@ fn fifty_kills_at_random_instants_lose_nothing() {
     let seed = std::time::UNIX_EPOCH.elapsed().map_or(1, |since| since.as_nanos() as u64);
     println!("seed {seed}");
     let mut rng = Rng::new(seed);
-    let Some(link) = Link::up("t-kills", &["custom", "--rtt", "4ms", "--rate", "500M"]) else {
+    let Some(link) = LinkUp::up("t-kills", &["custom", "--rtt", "4ms", "--rate", "500M"]) else {
         return;
     };
     let dir = folder();

@@ -3,7 +3,7 @@
 
 use farline_lab::files::{folder, hidden, plant_file, same, text};
 use farline_lab::{
-    Link, Running, error_of_command, farline, globus_server_at, globus_server_behind, json_of,
+    LinkUp, Running, error_of_command, farline, globus_server_at, globus_server_behind, json_of,
     node, succeed, wait_for,
 };
 use rustix::process::{Pid, Signal, kill_process};
@@ -324,7 +324,7 @@ fn a_copy_from_server_to_server_that_is_killed_starts_again_and_its_partial_goes
 
 /// A link to a stock server over which packets can be made to vanish without a word to anybody.
 struct Outage {
-    link: Link,
+    link: LinkUp,
     bench: Bench,
     url: String,
     _server: Running,
@@ -332,7 +332,7 @@ struct Outage {
 
 impl Outage {
     fn new(name: &'static str) -> Option<Outage> {
-        let link = Link::up(name, &["custom", "--rtt", "10ms", "--rate", "400M"])?;
+        let link = LinkUp::up(name, &["custom", "--rtt", "10ms", "--rate", "400M"])?;
         if !link.exec("b", &["nft", "list", "ruleset"]).status.success() {
             farline_lab::skip("there is no nft on this machine, or it may not be used");
             return None;

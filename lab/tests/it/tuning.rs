@@ -1,11 +1,11 @@
 //! A copy that changes its own means while it runs, over a real link. One at a time: what the sender
 //! sees of a path is late where links share two cores, and lateness looks like a queue.
 
-use farline_lab::{Link, alone};
+use farline_lab::{LinkUp, alone};
 use serde_json::Value;
 
 /// The document of a copy over `link`, with `more` arguments, that must succeed.
-fn copied(link: &Link, more: &[&str], from: &str, to: &str) -> Value {
+fn copied(link: &LinkUp, more: &[&str], from: &str, to: &str) -> Value {
     let arguments = [&["--json", "cp"], more, &[from, to]].concat();
     let outcome = link.farline("a", &arguments).output().expect("farline runs");
     assert!(outcome.status.success(), "{outcome:?}");
@@ -36,7 +36,7 @@ fn losses_without_congestion_lead_to_bbr_whichever_way_data_goes() {
     // So lossy that CUBIC stays far below the rate and what the machine can do: no queue, whatever
     // else runs.
     let Some(link) =
-        Link::up("t-tuning", &["custom", "--rtt", "20ms", "--rate", "1G", "--loss", "0.03"])
+        LinkUp::up("t-tuning", &["custom", "--rtt", "20ms", "--rate", "1G", "--loss", "0.03"])
     else {
         return;
     };
@@ -55,7 +55,7 @@ fn losses_without_congestion_lead_to_bbr_whichever_way_data_goes() {
 #[test]
 fn windows_that_the_path_outgrows_get_more_channels_whichever_way_data_goes() {
     alone();
-    let Some(link) = Link::up("t-windows", &["custom", "--rtt", "40ms", "--rate", "1G"]) else {
+    let Some(link) = LinkUp::up("t-windows", &["custom", "--rtt", "40ms", "--rate", "1G"]) else {
         return;
     };
     let root = tempfile::tempdir().expect("a folder");
@@ -90,7 +90,7 @@ fn windows_that_the_path_outgrows_get_more_channels_whichever_way_data_goes() {
 #[test]
 fn a_source_that_stalls_gets_a_larger_pool_within_its_bound() {
     alone();
-    let Some(link) = Link::up("t-pool", &["custom", "--rtt", "20ms", "--rate", "1G"]) else {
+    let Some(link) = LinkUp::up("t-pool", &["custom", "--rtt", "20ms", "--rate", "1G"]) else {
         return;
     };
     let root = tempfile::tempdir().expect("a folder");

@@ -3,9 +3,9 @@
 use crate::node::{hello, remote};
 use crate::output::Output;
 use farline::channels::trust::{Fingerprint, Trust};
-use farline::client::{Greeting, Reach};
+use farline::client::{ConnectOptions, Greeting};
 use farline::host::{facts, measure};
-use farline_core::host::{Facts, Finding, Level, Path, judge};
+use farline_core::host::{Facts, Finding, Level, PathFacts, judge};
 use farline_core::units::{Error, Fault, Rate, Span};
 use serde::Serialize;
 use std::path::PathBuf;
@@ -59,7 +59,7 @@ pub(crate) struct Args {
 struct Report {
     schema: &'static str,
     fit: bool,
-    path: Path,
+    path: PathFacts,
     findings: Vec<Finding>,
     facts: Facts,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -68,7 +68,7 @@ struct Report {
 
 pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
     let ssh = args.ssh.or_else(|| std::env::var("FARLINE_SSH").ok()).unwrap_or_default();
-    let reach = Reach {
+    let reach = ConnectOptions {
         trust: Trust { authorities: args.tls_ca, fingerprint: args.tls_pin },
         no_encrypt: false,
         ssh: ssh.split_whitespace().map(str::to_owned).collect(),
@@ -86,7 +86,7 @@ pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
             Some(measure(&args.dir.unwrap_or_else(|| ".".into()), Duration::from_secs(1))?);
     }
     let interface = facts.interfaces.iter().filter_map(|interface| interface.rate).max();
-    let path = Path {
+    let path = PathFacts {
         rtt: args.rtt.or(node.as_ref().map(|node| node.rtt)).unwrap_or(Span::from_millis(100)),
         rate: args.rate.or(interface).unwrap_or(Rate::from_bps(10_000_000_000)),
         measured: args.rtt.is_none() && node.is_some(),

@@ -2,16 +2,16 @@
 
 use crate::interrupt::Signals;
 use crate::output::Output;
-use crate::progress::{Progress, Sample};
+use crate::progress::{ProgressDisplay, Sample};
 use farline::channels::trust::{Fingerprint, Trust};
 use farline::client::{
-    DataPath, Existing, Location, Options, Outcome, RdmaWish, Reach, Standing, Stop, Trial, Verify,
-    copy,
+    CancelToken, ConnectOptions, DataPath, Existing, Location, Options, Outcome, Progress,
+    RdmaOptions, Trial, Verify, copy,
 };
 use farline::stores::DirectIo;
-use farline_core::profile::{Direction, Stall, plan_from};
+use farline_core::profile::{Stall, TrafficDirection, plan_from};
 use farline_core::rdma::MOST_QUEUE_PAIRS;
-use farline_core::transfer::{Limit, Precedent, Wishes};
+use farline_core::transfer::{Limit, PriorMeasurement, UserOverrides};
 use farline_core::units::{Bytes, Error, Fault, Rate, Span};
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -118,7 +118,7 @@ pub(crate) struct Args {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Driver {
     Tcp,
-    Rdma(RdmaWish),
+    Rdma(RdmaOptions),
 }
 
 impl FromStr for Driver {
@@ -126,7 +126,7 @@ impl FromStr for Driver {
 
     fn from_str(text: &str) -> Result<Driver, String> {
         let mut words = text.split(':');
-        let mut wish = RdmaWish::default();
+        let mut wish = RdmaOptions::default();
         let is_rdma = match words.next() {
             Some("tcp") => false,
             Some("rdma") => true,
@@ -137,7 +137,7 @@ impl FromStr for Driver {
             match (word, count) {
                 ("exchange", _) if is_rdma && !wish.exchange => wish.exchange = true,
                 ("read", _) if is_rdma && !wish.read => wish.read = true,
-                (_, Some(count)) if is_rdma && wish == RdmaWish::default() => {
+                (_, Some(count)) if is_rdma && wish == RdmaOptions::default() => {
                     wish.queue_pairs = Some(count)
                 }
                 _ => return Err(Driver::usage()),
@@ -187,14 +187,14 @@ pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
         output.leave_stdout_to_data();
     }
     let precedent = precedent(&sources, &destination);
-    let wishes = Wishes {
+    let overrides = UserOverrides {
         streams: args.streams.map(usize::from),
         congestion: args.congestion,
         staging: args.staging,
         precedent,
     };
     let ssh = args.ssh.or_else(|| std::env::var("FARLINE_SSH").ok()).unwrap_or_default();
-    let reach = Reach {
+    let reach = ConnectOptions {
         trust: Trust { authorities: args.tls_ca, fingerprint: args.tls_pin },
         no_encrypt: args.no_encrypt,
         ssh: ssh.split_whitespace().map(str::to_owned).collect(),
@@ -208,11 +208,11 @@ pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
         (false, true) => Existing::KeepSame,
         (false, false) => Existing::Replace,
     };
-    let stop = Stop::default();
+    let stop = CancelToken::default();
     let options = Options {
         recursive: args.recursive,
         limit: args.limit,
-        wishes,
+        overrides,
         reach,
         verify: args.verify.unwrap_or(VerifyHow::Digest).into(),
         trial,
@@ -229,8 +229,8 @@ pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime
         .map_err(|error| Error::new(Fault::Here, "no-runtime", format!("cannot start: {error}")))?;
-    let mut progress = Progress::new(output, "copy");
-    let mut watch = |standing: &Standing| {
+    let mut progress = ProgressDisplay::new(output, "copy");
+    let mut watch = |standing: &Progress| {
         progress.update(&Sample {
             bytes_done: standing.bytes,
             bytes_total: standing.bytes_total,
@@ -253,8 +253,8 @@ pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
         // wait for that.
         tokio::select! {
             result = copying => result,
-            () = tokio::time::sleep(GRACE) => Err(Stop::error()),
-            _ = signals.next() => Err(Stop::error()),
+            () = tokio::time::sleep(GRACE) => Err(CancelToken::error()),
+            _ = signals.next() => Err(CancelToken::error()),
         }
     });
     progress.finish();
@@ -271,20 +271,24 @@ pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
 /// What the stored profile of the path to the one node of a copy says for the way that its data
 /// goes, if there is one: `farline profile NODE` and `farline plan NODE` store it. Of the path
 /// between two nodes nothing is known here.
-fn precedent(sources: &[Location], destination: &Location) -> Option<Precedent> {
+fn precedent(sources: &[Location], destination: &Location) -> Option<PriorMeasurement> {
     let remote = |location: &Location| match location {
         Location::Remote(remote) => Some(remote.clone()),
         _ => None,
     };
     let (node, way) = match (sources.iter().find_map(remote), remote(destination)) {
-        (None, Some(node)) => (node, Direction::Out),
-        (Some(node), None) => (node, Direction::Back),
+        (None, Some(node)) => (node, TrafficDirection::Out),
+        (Some(node), None) => (node, TrafficDirection::Back),
         _ => return None,
     };
     let profile = crate::profile::stored(&node, way)?;
     let plan = plan_from(&profile, None, Some(way), ADVISED_FOR).ok()?;
     let from = format!("the profile of {}", profile.date);
-    Some(Precedent { streams: plan.streams, congestion: plan.congestion.name().to_owned(), from })
+    Some(PriorMeasurement {
+        streams: plan.streams,
+        congestion: plan.congestion.name().to_owned(),
+        from,
+    })
 }
 
 fn report(outcome: &Outcome, verbose: bool, output: &Output) -> Result<(), Error> {

@@ -3,11 +3,11 @@
 use crate::node::{hello, remote};
 use crate::output::Output;
 use crate::profile::{USUAL_RATE, plan_text, probe, read, store, stored};
-use farline::client::{Reach, Remote, unmeasured};
+use farline::client::{ConnectOptions, Remote, unmeasured};
 use farline::kernelcc::available;
 use farline_core::congestion::Algorithm;
 use farline_core::profile::{
-    Direction, Grid, Known, PathPoint, Plan, Profile, Source, plan, plan_from,
+    Grid, PathPoint, Plan, PlanInput, PlanSource, Profile, TrafficDirection, plan, plan_from,
 };
 use farline_core::units::{Bytes, Error, Fault, Rate, Span};
 use std::path::{Path, PathBuf};
@@ -41,7 +41,7 @@ pub(crate) struct Args {
     path: Option<String>,
     /// out or back, to or from the node [default: out]
     #[arg(long, value_name = "WAY")]
-    direction: Option<Direction>,
+    direction: Option<TrafficDirection>,
     #[command(flatten)]
     model: Model,
 }
@@ -106,15 +106,20 @@ impl Model {
 
     /// What is known by these flags of `path`, and of hosts that let a stream have `window` and
     /// choose from `available`.
-    fn known(&self, path: PathPoint, window: Option<Bytes>, available: Vec<Algorithm>) -> Known {
-        Known {
+    fn known(
+        &self,
+        path: PathPoint,
+        window: Option<Bytes>,
+        available: Vec<Algorithm>,
+    ) -> PlanInput {
+        PlanInput {
             path,
             loss: self.loss.unwrap_or(0.0),
             window: self.window.or(window),
             host: self.host_rate,
             mtu: self.mtu.unwrap_or(Grid::USUAL_MTU),
             available: if self.congestion.is_empty() { available } else { self.congestion.clone() },
-            source: Source::Model,
+            source: PlanSource::Model,
         }
     }
 }
@@ -142,7 +147,7 @@ impl Args {
             );
         }
         match self.direction {
-            Some(Direction::Both) => {
+            Some(TrafficDirection::Both) => {
                 wrong("a plan is for data that goes one way".to_owned(), "--direction out, or back")
             }
             Some(_) if !is_file && !is_node => wrong(
@@ -183,7 +188,7 @@ fn to_node(args: &Args, output: &Output) -> Result<Plan, Error> {
         Ok(profile) => match from(&profile) {
             Ok(plan) => {
                 store(&profile, &args.what, output)?;
-                return Ok(Plan { source: Source::Probe, ..plan });
+                return Ok(Plan { source: PlanSource::Probe, ..plan });
             }
             Err(error) => format!("as the probe found nothing to go by: {}", error.message),
         },
@@ -202,9 +207,10 @@ fn to_node(args: &Args, output: &Output) -> Result<Plan, Error> {
 /// the model chooses by; without any it is as `farline cp` begins.
 fn by_model(remote: &Remote, args: &Args, why: &str) -> Result<Plan, Error> {
     let model = &args.model;
-    let rtt =
-        model.rtt.map_or_else(|| hello(remote, &Reach::default()).map(|node| node.rtt), Ok)?;
-    let begins = unmeasured(rtt, None, args.direction != Some(Direction::Back));
+    let rtt = model
+        .rtt
+        .map_or_else(|| hello(remote, &ConnectOptions::default()).map(|node| node.rtt), Ok)?;
+    let begins = unmeasured(rtt, None, args.direction != Some(TrafficDirection::Back));
     let rate = model.rate.map_or_else(
         || format!("{USUAL_RATE} assumed (--rate)"),
         |rate| format!("{rate} as asked"),
@@ -230,7 +236,7 @@ fn by_model(remote: &Remote, args: &Args, why: &str) -> Result<Plan, Error> {
     Ok(found)
 }
 
-fn known(args: &Args) -> Result<Known, Error> {
+fn known(args: &Args) -> Result<PlanInput, Error> {
     let named = farline_core::wan::Path::named(&args.what)?;
     let rtt = args.model.rtt.or(named.rtt).ok_or_else(|| {
         Error::new(

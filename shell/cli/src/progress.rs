@@ -27,7 +27,7 @@ pub(crate) struct Sample {
 }
 
 /// The progress of one transfer as the user sees it.
-pub(crate) struct Progress {
+pub(crate) struct ProgressDisplay {
     label: String,
     face: Face,
     pace: Pace,
@@ -43,11 +43,11 @@ enum Face {
 /// Below this width a bar says less than the figures in its place would.
 const BAR_COLUMNS: usize = 72;
 
-impl Progress {
+impl ProgressDisplay {
     /// Progress of what `label` names, shown the way that `output` and stderr call for.
     ///
     /// With `--json` a terminal still gets its bar, and what is not a terminal gets nothing.
-    pub(crate) fn new(output: &Output, label: impl Into<String>) -> Progress {
+    pub(crate) fn new(output: &Output, label: impl Into<String>) -> ProgressDisplay {
         let face = match (output.quiet(), io::stderr().is_terminal(), output.json()) {
             (true, _, _) | (false, false, true) => Face::Silent,
             (false, true, _) => {
@@ -56,7 +56,7 @@ impl Progress {
             }
             (false, false, false) => Face::Lines(Span::from_secs(1)),
         };
-        Progress { label: label.into(), face, pace: Pace::default() }
+        ProgressDisplay { label: label.into(), face, pace: Pace::default() }
     }
 
     /// Shows `sample`. Cheap: call it as often as is convenient.

@@ -12,4 +12,4 @@ mod flow;
 mod run;
 
 pub use flow::{Point, Reduction, Why};
-pub use run::{Scenario, Simulation};
+pub use run::{FlowScenario, Simulation};

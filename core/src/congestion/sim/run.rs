@@ -1,6 +1,6 @@
 //! A simulation: flows, the link they share, and the clock.
 
-use super::super::algorithm::{Algorithm, Set, Start};
+use super::super::algorithm::{Algorithm, Constants, Start};
 use super::flow::{Flow, Point, Reduction};
 use crate::units::{Rng, Span, Time};
 use crate::wan::{Change, Direction, Frames, Link, Output, Packet};
@@ -9,13 +9,13 @@ use std::ops::Range;
 
 /// Flows over one direction of a link.
 #[derive(Clone, Debug)]
-pub struct Scenario {
+pub struct FlowScenario {
     /// The link; acknowledgements take its one-way delay too.
     pub direction: Direction,
     /// What happens to the link, at spans from the beginning.
     pub changes: Vec<(Span, Change)>,
     /// One flow for each: its control, its constants, how it begins.
-    pub flows: Vec<(Algorithm, Set, Start)>,
+    pub flows: Vec<(Algorithm, Constants, Start)>,
     /// The least span between two points of a trace.
     pub sample_every: Span,
     /// The most packets that leave and are acknowledged as one train, as segmentation offload has
@@ -41,12 +41,12 @@ const FLOW_SHIFT: u32 = 48;
 
 impl Simulation {
     /// The beginning of `scenario`.
-    pub fn new(scenario: &Scenario) -> Simulation {
+    pub fn new(scenario: &FlowScenario) -> Simulation {
         let now = Time::ZERO;
         let seed = Rng::new(scenario.seed);
         let link =
             Link::new(now, &scenario.direction, scenario.changes.iter().copied(), &seed.fork(1));
-        let flow = |(index, (algorithm, set, start)): (usize, &(Algorithm, Set, Start))| {
+        let flow = |(index, (algorithm, set, start)): (usize, &(Algorithm, Constants, Start))| {
             let control = algorithm.control(*set, *start, &seed.fork(100 + index as u64));
             Flow::new(
                 now + start.after,

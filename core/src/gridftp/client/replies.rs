@@ -7,7 +7,7 @@ use super::steps::{Class, Role, Step};
 use crate::gridftp::command::Command;
 use crate::gridftp::fault::error_of;
 use crate::gridftp::markers::{Perf, ranges_of, status_of};
-use crate::gridftp::{Kind, Reply};
+use crate::gridftp::{ListingKind, Reply};
 use crate::units::{Error, Fault};
 
 impl ClientSession {
@@ -140,7 +140,10 @@ impl ClientSession {
                 let mut entries = reply.entries();
                 if matches!(sent.step.command, Command::MachineListControl(_)) {
                     entries.retain(|entry| {
-                        !matches!(entry.kind, Kind::CurrentDirectory | Kind::ParentDirectory)
+                        !matches!(
+                            entry.kind,
+                            ListingKind::CurrentDirectory | ListingKind::ParentDirectory
+                        )
                     });
                 }
                 self.event(id, Event::Entries(entries));
@@ -171,7 +174,7 @@ impl ClientSession {
         match &sent.step.command {
             Command::Size(path) => {
                 active.stat.name = path.clone();
-                active.stat.kind = Kind::File;
+                active.stat.kind = ListingKind::File;
                 active.stat.size = reply.size();
             }
             _ => active.stat.modified = reply.modified(),

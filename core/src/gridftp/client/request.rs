@@ -1,7 +1,7 @@
 //! What the edge can request of a client session, and what it is told.
 
 use super::features::Features;
-use crate::gridftp::{Command, Entry, Mode, Module, Pathname, Perf, Reply};
+use crate::gridftp::{Command, ListingEntry, Mode, Module, Pathname, Perf, Reply};
 use crate::units::{ByteRanges, Error};
 use std::net::SocketAddr;
 
@@ -98,7 +98,7 @@ pub enum Event {
     /// It succeeded; the server's last reply.
     Done(Reply),
     /// What `Stat` and `List` were about.
-    Entries(Vec<Entry>),
+    Entries(Vec<ListingEntry>),
     /// It failed, in the server's own words, or for want of the server.
     Failed(Error),
     /// The server listens here: after `Passive`, or during a transfer when it was told it may

@@ -5,7 +5,7 @@ use super::request::{Event, Request};
 use super::steps::{Class, Role, Step, steps};
 use super::{Input, Output};
 use crate::gridftp::command::{Command, Mode};
-use crate::gridftp::{Entry, ReplyReader};
+use crate::gridftp::{ListingEntry, ReplyReader};
 use crate::units::{Error, Fault, Span, Time};
 use std::collections::VecDeque;
 use std::net::IpAddr;
@@ -87,7 +87,7 @@ pub(super) struct Active {
     pub(super) steps: VecDeque<Step>,
     pub(super) password: Option<String>,
     /// What SIZE and MDTM told so far.
-    pub(super) stat: Entry,
+    pub(super) stat: ListingEntry,
     /// Replies still to come.
     pub(super) unanswered: usize,
     /// Ended already, as the edge knows; the replies to come are for nobody.
@@ -191,7 +191,7 @@ impl ClientSession {
             request: Some(request),
             steps: VecDeque::new(),
             password: None,
-            stat: Entry::default(),
+            stat: ListingEntry::default(),
             unanswered: 0,
             over: false,
         });

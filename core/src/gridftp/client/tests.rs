@@ -1,7 +1,7 @@
 //! Dialogues of a client session with real servers' words, and what no server should do.
 
 use super::*;
-use crate::gridftp::{Command, Kind, Mode, Module, Pathname};
+use crate::gridftp::{Command, ListingKind, Mode, Module, Pathname};
 use crate::units::{ByteRanges, Error, Fault, Span};
 use proptest::prelude::*;
 
@@ -187,7 +187,7 @@ fn a_plain_ftp_server_gets_one_command_at_a_time_and_less_of_them() {
     assert_eq!(d.sent(), "SIZE /a\r\nMDTM /a\r\n");
     let events = d.events();
     assert!(
-        matches!(&events[..2], [(3, Event::Entries(e)), (3, Event::Done(_))] if e[0].size == Some(6) && e[0].kind == Kind::File)
+        matches!(&events[..2], [(3, Event::Entries(e)), (3, Event::Done(_))] if e[0].size == Some(6) && e[0].kind == ListingKind::File)
     );
     assert!(matches!(&events[2..], [(4, Event::Failed(error))] if error.code == "unsupported"));
 }

@@ -12,7 +12,7 @@ mod site;
 mod tests;
 mod verbs;
 
-pub use options::{Layout, Options, RetrieveOptions};
+pub use options::{Options, RetrieveOptions, StripeLayout};
 pub use parse::CommandError;
 pub use site::Site;
 pub use verbs::{VERBS, Verb};

@@ -39,7 +39,7 @@ pub struct RetrieveOptions {
     /// number only.
     pub parallelism: Option<(u32, u32, u32)>,
     /// How blocks are spread over stripes.
-    pub layout: Option<Layout>,
+    pub layout: Option<StripeLayout>,
     /// Bytes of a MODE E block (`BlockSize`).
     pub block_size: Option<Bytes>,
     /// Socket buffer (`WindowSize`).
@@ -50,7 +50,7 @@ pub struct RetrieveOptions {
 
 /// How a file's blocks are spread over stripes (GFD.20 section 4.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Layout {
+pub enum StripeLayout {
     /// In turn, block by block.
     Blocked,
     /// One run of bytes each.
@@ -128,8 +128,8 @@ impl RetrieveOptions {
                 "parallelism" => options.parallelism = Some(three(value).ok_or_else(wrong)?),
                 "stripelayout" => {
                     options.layout = Some(match value.to_ascii_lowercase().as_str() {
-                        "blocked" => Layout::Blocked,
-                        "partitioned" => Layout::Partitioned,
+                        "blocked" => StripeLayout::Blocked,
+                        "partitioned" => StripeLayout::Partitioned,
                         _ => return Err(wrong()),
                     });
                 }
@@ -142,8 +142,8 @@ impl RetrieveOptions {
 
     fn print(&self) -> String {
         let layout = self.layout.map(|layout| match layout {
-            Layout::Blocked => "StripeLayout=Blocked;".to_owned(),
-            Layout::Partitioned => "StripeLayout=Partitioned;".to_owned(),
+            StripeLayout::Blocked => "StripeLayout=Blocked;".to_owned(),
+            StripeLayout::Partitioned => "StripeLayout=Partitioned;".to_owned(),
         });
         let parts = [
             self.parallelism.map(|(start, min, max)| format!("Parallelism={start},{min},{max};")),

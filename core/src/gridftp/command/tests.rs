@@ -170,7 +170,7 @@ fn options() -> impl Strategy<Value = Options> {
         (any::<Option<(u32, u32, u32)>>(), any::<Option<u64>>(), prop::option::of(0u64..999))
             .prop_map(|(parallelism, size, seconds)| RetrieveOptions {
                 parallelism,
-                layout: parallelism.map(|_| Layout::Partitioned),
+                layout: parallelism.map(|_| StripeLayout::Partitioned),
                 block_size: size.map(Bytes),
                 window: None,
                 markers: seconds.map(Span::from_secs),

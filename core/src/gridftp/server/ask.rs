@@ -1,7 +1,9 @@
 //! What a server session asks of the edge, and what the edge answers.
 
 use super::config::Rights;
-use crate::gridftp::{Entry, Family, Layout, ListFormat, Mode, Module, Pathname, Perf, Timestamp};
+use crate::gridftp::{
+    Family, ListFormat, ListingEntry, Mode, Module, Pathname, Perf, StripeLayout, Timestamp,
+};
 use crate::units::{ByteRanges, Bytes, Error, Span};
 use std::net::SocketAddr;
 
@@ -105,7 +107,7 @@ pub enum Ask {
         value: String,
     },
     /// What is at a pathname, following a symbolic link: `kind` is the target's, `link` what the
-    /// link says. Answer: `Entry`.
+    /// link says. Answer: `ListingEntry`.
     Stat {
         /// What.
         path: Pathname,
@@ -179,7 +181,7 @@ pub struct TransferRequest {
     /// Channels to send on; at least 1, and 1 in MODE S. A receiver accepts as many as come.
     pub parallelism: u32,
     /// How blocks are spread over stripes.
-    pub layout: Layout,
+    pub layout: StripeLayout,
     /// Bytes of a MODE E block, if the client cares.
     pub block_size: Option<Bytes>,
     /// Socket buffer, if the client cares.
@@ -203,9 +205,9 @@ pub enum Answer {
     /// It is done.
     Done,
     /// The directory's entries.
-    Entries(Vec<Entry>),
+    Entries(Vec<ListingEntry>),
     /// What is at the pathname.
-    Entry(Box<Entry>),
+    Entry(Box<ListingEntry>),
     /// It cannot be done. Slugs such as `path-not-found`, `path-exists`, `permission-denied`,
     /// `no-space` reach the client as the reply codes and GridFTP error names it knows.
     Failed(Error),

@@ -5,7 +5,7 @@ use super::session::{Purpose, ServerSession, Waiting};
 use crate::gridftp::command::Command;
 use crate::gridftp::listing::write_long;
 use crate::gridftp::markers::status_reply;
-use crate::gridftp::{Entry, FactSet, Kind, Pathname, Reply, Timestamp};
+use crate::gridftp::{FactSet, ListingEntry, ListingKind, Pathname, Reply, Timestamp};
 use crate::units::{Error, Fault};
 
 impl ServerSession {
@@ -119,7 +119,7 @@ impl ServerSession {
         }
     }
 
-    fn entry_answer(&mut self, purpose: Purpose, mut entry: Entry) {
+    fn entry_answer(&mut self, purpose: Purpose, mut entry: ListingEntry) {
         match purpose {
             Purpose::ChangeDirectory(path) if is_directory(&entry) => {
                 self.cwd = path;
@@ -174,7 +174,7 @@ impl ServerSession {
         self.reply(reply);
     }
 
-    fn reply_entries(&mut self, path: &Pathname, entries: &[Entry]) {
+    fn reply_entries(&mut self, path: &Pathname, entries: &[ListingEntry]) {
         let facts: FactSet = self.settings.facts;
         let mut reply = Reply::line(250, format!("Contents of {path}"));
         for entry in entries.iter().filter(|entry| entry.name.fits_a_line()) {
@@ -187,6 +187,9 @@ impl ServerSession {
     }
 }
 
-fn is_directory(entry: &Entry) -> bool {
-    matches!(entry.kind, Kind::Directory | Kind::CurrentDirectory | Kind::ParentDirectory)
+fn is_directory(entry: &ListingEntry) -> bool {
+    matches!(
+        entry.kind,
+        ListingKind::Directory | ListingKind::CurrentDirectory | ListingKind::ParentDirectory
+    )
 }

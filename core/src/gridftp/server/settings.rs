@@ -8,7 +8,7 @@ use crate::gridftp::command::{
     DataAuthentication, Mode, Options, Protection, Restart, RetrieveOptions, Site, TransferEvent,
     Type,
 };
-use crate::gridftp::{FactSet, Layout, Pathname, Reply};
+use crate::gridftp::{FactSet, Pathname, Reply, StripeLayout};
 use crate::units::{ByteRanges, Bytes, Span};
 
 /// What stays until it is changed.
@@ -17,7 +17,7 @@ pub(super) struct Settings {
     pub(super) facts: FactSet,
     pub(super) mode: Mode,
     pub(super) parallelism: u32,
-    pub(super) layout: Layout,
+    pub(super) layout: StripeLayout,
     pub(super) block_size: Option<Bytes>,
     pub(super) retrieve_buffer: Option<Bytes>,
     pub(super) store_buffer: Option<Bytes>,
@@ -37,7 +37,7 @@ impl Default for Settings {
             facts: FactSet::ALL,
             mode: Mode::Stream,
             parallelism: 1,
-            layout: Layout::Blocked,
+            layout: StripeLayout::Blocked,
             block_size: None,
             retrieve_buffer: None,
             store_buffer: None,

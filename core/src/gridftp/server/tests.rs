@@ -1,7 +1,7 @@
 //! Dialogues of real clients with a server session, and what no client should do.
 
 use super::*;
-use crate::gridftp::{Entry, Kind, ListFormat, Mode, Pathname, Perf, Timestamp};
+use crate::gridftp::{ListFormat, ListingEntry, ListingKind, Mode, Pathname, Perf, Timestamp};
 use crate::units::{ByteRanges, Error, Fault, Span};
 use proptest::prelude::*;
 
@@ -126,7 +126,11 @@ fn not_found() -> Answer {
 }
 
 fn directory() -> Answer {
-    Answer::Entry(Box::new(Entry { kind: Kind::Directory, size: Some(4096), ..Entry::default() }))
+    Answer::Entry(Box::new(ListingEntry {
+        kind: ListingKind::Directory,
+        size: Some(4096),
+        ..ListingEntry::default()
+    }))
 }
 
 #[test]
@@ -259,7 +263,7 @@ fn lftp_and_curl_list_and_get() {
     d.client("MLSD\r\n");
     assert_eq!(d.code(), "425", "in MODE S a listener serves once");
     d.client("SIZE a.txt\r\n")
-        .edge(Answer::Entry(Box::new(Entry { size: Some(6), ..Entry::default() })));
+        .edge(Answer::Entry(Box::new(ListingEntry { size: Some(6), ..ListingEntry::default() })));
     assert_eq!(d.said(), "213 6\r\n");
     d.listening("EPSV").client("REST 3\r\nRETR a.txt\r\n");
     assert_eq!(d.said(), "350 Restart marker accepted; send STOR or RETR to go on from it.\r\n");
@@ -485,12 +489,12 @@ fn what_a_module_found_comes_with_the_last_reply() {
 fn names_are_listed_renamed_and_checked_on_the_control_channel() {
     let mut d = Dialogue::writable();
     d.client("OPTS MLST type;size;\r\n").said();
-    let file = Entry { name: "a".into(), size: Some(6), ..Entry::default() };
+    let file = ListingEntry { name: "a".into(), size: Some(6), ..ListingEntry::default() };
     d.client("MLST a\r\n").edge(Answer::Entry(Box::new(file.clone())));
     assert_eq!(d.said(), "250-status of /a\r\n Type=file;Size=6; /a\r\n250 End.\r\n");
     d.client("MLSC /\r\n").edge(Answer::Entries(vec![
         file.clone(),
-        Entry { name: "b\nc".into(), ..Entry::default() },
+        ListingEntry { name: "b\nc".into(), ..ListingEntry::default() },
     ]));
     assert_eq!(d.said(), "250-Contents of /\r\n Type=file;Size=6; a\r\n250 End.\r\n");
     d.client("STAT a\r\n").edge(Answer::Entry(Box::new(file.clone())));

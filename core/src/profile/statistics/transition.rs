@@ -26,7 +26,7 @@ impl Sigmoid {
 /// Where a profile turns, as far as the rtts that were measured tell; in milliseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Turn {
+pub enum TransitionRtt {
     /// Convex throughout: if it turns, then below the least rtt.
     Below(f64),
     /// Concave up to the first of two neighbouring rtts, convex from the second on: it turns
@@ -40,7 +40,7 @@ pub enum Turn {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Transition {
     /// Where it turns, tau_T.
-    pub turn: Turn,
+    pub turn: TransitionRtt,
     /// The sigmoid up to tau_T; absent when the profile is convex throughout.
     pub concave: Option<Sigmoid>,
     /// The sigmoid beyond tau_T; absent when the profile is concave throughout.
@@ -103,9 +103,9 @@ pub fn transition(points: &[(f64, f64)], capacity: f64) -> Result<Transition, Un
         let criterion = count as f64 * mean.ln() + parameters * (count as f64).ln();
         if best.as_ref().is_none_or(|(least, _)| criterion < least - 1e-9) {
             let turn = match left {
-                0 => Turn::Below(shares[0].0),
-                all if all == count => Turn::Beyond(last),
-                _ => Turn::Between(from, to),
+                0 => TransitionRtt::Below(shares[0].0),
+                all if all == count => TransitionRtt::Beyond(last),
+                _ => TransitionRtt::Between(from, to),
             };
             let (concave, convex) =
                 (concave.map(|(sigmoid, _)| sigmoid), convex.map(|(sigmoid, _)| sigmoid));
@@ -174,13 +174,17 @@ mod tests {
             [(60.0, (45.6, 91.6)), (120.0, (91.6, 183.0)), (200.0, (183.0, 366.0))]
         {
             let found = transition(&made(&SUITE, turn), 9.3).expect("enough points");
-            assert_eq!(found.turn, Turn::Between(bracket.0, bracket.1), "{turn}: {found:?}");
+            assert_eq!(
+                found.turn,
+                TransitionRtt::Between(bracket.0, bracket.1),
+                "{turn}: {found:?}"
+            );
             assert!(found.rmse < 0.01, "{found:?}");
         }
         // The last but one of seven is among them; more distances narrow it.
         let dense: Vec<f64> = (1..=20).map(|i| f64::from(i) * 15.0).collect();
         let found = transition(&made(&dense, 130.0), 9.3).expect("enough points");
-        assert_eq!(found.turn, Turn::Between(120.0, 135.0), "{found:?}");
+        assert_eq!(found.turn, TransitionRtt::Between(120.0, 135.0), "{found:?}");
     }
 
     #[test]
@@ -189,11 +193,11 @@ mod tests {
         let hyperbola: Vec<(f64, f64)> =
             SUITE.iter().map(|&ms| (ms, 4.0 / (1.0 + ms / 60.0))).collect();
         let found = transition(&hyperbola, 9.3).expect("enough points");
-        assert_eq!(found.turn, Turn::Below(0.4), "{found:?}");
+        assert_eq!(found.turn, TransitionRtt::Below(0.4), "{found:?}");
         let plateau: Vec<(f64, f64)> =
             SUITE.iter().map(|&ms| (ms, 9.3 - 0.00002 * ms * ms)).collect();
         let found = transition(&plateau, 9.3).expect("enough points");
-        assert_eq!(found.turn, Turn::Beyond(366.0), "{found:?}");
+        assert_eq!(found.turn, TransitionRtt::Beyond(366.0), "{found:?}");
         assert!(found.rmse < 0.05, "{found:?}");
     }
 

@@ -1,15 +1,15 @@
 //! TCP beside RDMA over distance and other traffic, as SC08's section V sets them, and which to use
 //! when.
 
-use super::document::Profile;
-use super::grid::{Cell, Grid};
+use super::document::VerbsProfile;
+use super::grid::{VerbsCell, VerbsGrid};
 use super::model::RELIABLE_HEADERS;
 use super::presets::{SC08_PATHS, cross_traffic};
 use crate::congestion::Algorithm;
 use crate::profile;
 use crate::profile::cell::PathPoint;
 use crate::profile::columns::{Columns, Pick};
-use crate::profile::document::Kind;
+use crate::profile::document::ProfileKind;
 use crate::profile::grid::Form;
 use crate::units::{Bytes, Error, Rate};
 use crate::wan::frames;
@@ -33,19 +33,19 @@ const CLEAR: f64 = 1.05;
 
 /// Both profiles over the same paths and the same other traffic.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Beside {
+pub struct TcpRdmaComparison {
     /// `farline/tcp-rdma/1`.
     pub schema: String,
     /// Streams of TCP.
     pub tcp: profile::Profile,
     /// Messages of RDMA.
-    pub rdma: Profile,
+    pub rdma: VerbsProfile,
 }
 
 /// What to use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Use {
+pub enum Recommendation {
     /// RDMA, whatever the queue in the path.
     Rdma,
     /// TCP.
@@ -58,7 +58,7 @@ pub enum Use {
 
 /// One path beside one rate of other traffic. Throughputs are means of the models in Gbit/s.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Verdict<'a> {
+pub struct ComparisonVerdict<'a> {
     /// The path.
     pub path: &'a PathPoint,
     /// Other traffic.
@@ -70,7 +70,7 @@ pub struct Verdict<'a> {
     /// RDMA where the queue in the path is shallow, and where it holds everything.
     pub rdma: (f64, f64),
     /// What to use.
-    pub choice: Use,
+    pub choice: Recommendation,
     /// Why.
     pub why: String,
 }
@@ -79,7 +79,7 @@ pub struct Verdict<'a> {
 ///
 /// # Errors
 /// As [`PathPoint::named`].
-pub fn grids(form: Form) -> Result<(profile::Grid, Grid), Error> {
+pub fn grids(form: Form) -> Result<(profile::Grid, VerbsGrid), Error> {
     let paths = SC08_PATHS
         .iter()
         .map(|name| PathPoint::named(name, None))
@@ -100,10 +100,10 @@ pub fn grids(form: Form) -> Result<(profile::Grid, Grid), Error> {
     Ok((profile::Grid { name, cross_bps, ..tcp }, rdma))
 }
 
-impl Beside {
+impl TcpRdmaComparison {
     /// Both profiles, which must have run.
-    pub fn new(tcp: profile::Profile, rdma: Profile) -> Beside {
-        Beside { schema: SCHEMA.to_owned(), tcp, rdma }
+    pub fn new(tcp: profile::Profile, rdma: VerbsProfile) -> TcpRdmaComparison {
+        TcpRdmaComparison { schema: SCHEMA.to_owned(), tcp, rdma }
     }
 
     /// TCP's best mean in Gbit/s over `path` beside `cross` with at most `streams`.
@@ -122,14 +122,14 @@ impl Beside {
 
     /// RDMA's mean in Gbit/s over `path` beside `cross` where the queue is `queue`.
     fn rdma(&self, path: &PathPoint, cross: Rate, queue: Option<Bytes>) -> Option<f64> {
-        let of = |cell: &Cell| {
+        let of = |cell: &VerbsCell| {
             cell.path == *path && (cell.cross_bps, cell.queue_bytes) == (cross, queue)
         };
-        self.rdma.summary(Kind::Modelled, of).map(|summary| summary.mean)
+        self.rdma.summary(ProfileKind::Modelled, of).map(|summary| summary.mean)
     }
 
     /// A verdict for every path and rate of other traffic that both have run.
-    pub fn verdicts(&self) -> Vec<Verdict<'_>> {
+    pub fn verdicts(&self) -> Vec<ComparisonVerdict<'_>> {
         let grid = &self.rdma.grid;
         let pairs = grid
             .paths
@@ -138,7 +138,7 @@ impl Beside {
         pairs.filter_map(|(path, cross)| self.verdict(path, cross)).collect()
     }
 
-    fn verdict<'a>(&self, path: &'a PathPoint, cross: Rate) -> Option<Verdict<'a>> {
+    fn verdict<'a>(&self, path: &'a PathPoint, cross: Rate) -> Option<ComparisonVerdict<'a>> {
         let (one_stream, ..) = self.tcp(path, cross, 1)?;
         let tcp = self.tcp(path, cross, u32::MAX)?;
         let shallow = self.rdma.grid.queues_bytes.iter().flatten().min().copied();
@@ -146,14 +146,14 @@ impl Beside {
         let undisturbed = self.rdma(path, Rate::default(), None)?;
         let (choice, why) =
             decide(one_stream, tcp.0, rdma, undisturbed, residual(path.rate_bps, cross));
-        Some(Verdict { path, cross, one_stream, tcp, rdma, choice, why })
+        Some(ComparisonVerdict { path, cross, one_stream, tcp, rdma, choice, why })
     }
 }
 
 /// What SC08 measured over a quiet path: the best of bic and htcp with its streams, RDMA's mean,
 /// and what follows; `None` for another path. Its best over the base length is not printed: there
 /// the mean of 5 to 15 streams stands for it.
-pub(super) fn of_2008(path: &PathPoint) -> Option<(f64, f64, Use, String)> {
+pub(super) fn of_2008(path: &PathPoint) -> Option<(f64, f64, Recommendation, String)> {
     let rows = [Algorithm::Bic, Algorithm::HTcp]
         .into_iter()
         .filter_map(|control| profile::published::sc08(control, &path.name));
@@ -162,12 +162,12 @@ pub(super) fn of_2008(path: &PathPoint) -> Option<(f64, f64, Use, String)> {
     let rdma = super::published::sc08(&path.name)?.gbps;
     let (choice, why) = if rdma > CLEAR * tcp {
         (
-            Use::Rdma,
+            Recommendation::Rdma,
             format!("{:.1} times the {tcp:.2} Gbit/s that {streams} tuned streams got", rdma / tcp),
         )
     } else if tcp > CLEAR * rdma {
         (
-            Use::Tcp,
+            Recommendation::Tcp,
             format!(
                 "{streams} tuned streams got {tcp:.2} Gbit/s, {:.1} times RDMA's {rdma:.2}, which \
                  its port bounds",
@@ -175,15 +175,15 @@ pub(super) fn of_2008(path: &PathPoint) -> Option<(f64, f64, Use, String)> {
             ),
         )
     } else {
-        (Use::Either, format!("within {:.0} % of each other", (CLEAR - 1.0) * 100.0))
+        (Recommendation::Either, format!("within {:.0} % of each other", (CLEAR - 1.0) * 100.0))
     };
     Some((tcp, rdma, choice, why))
 }
 
-impl Beside {
+impl TcpRdmaComparison {
     /// A row for each path and rate of other traffic with its verdict; the document has every run.
     pub fn columns(&self) -> Columns {
-        let picks: [(&str, Pick<Verdict<'_>>); 11] = [
+        let picks: [(&str, Pick<ComparisonVerdict<'_>>); 11] = [
             ("path", Pick::Text(|verdict| Some(verdict.path.name.clone()))),
             ("rtt_ns", Pick::Whole(|verdict| Some(verdict.path.rtt_ns.as_nanos()))),
             ("cross_bps", Pick::Whole(|verdict| Some(verdict.cross.as_bps()))),
@@ -218,7 +218,7 @@ fn decide(
     (least, most): (f64, f64),
     undisturbed: f64,
     residual: f64,
-) -> (Use, String) {
+) -> (Recommendation, String) {
     let streams = if tcp > CLEAR * one_stream { ", and it takes several streams" } else { "" };
     // Full packets, as they are on the long haul.
     let sent = undisturbed * frames::wire_bytes(PACKET + u64::from(RELIABLE_HEADERS)) as f64
@@ -230,14 +230,14 @@ fn decide(
         return if most > CLEAR * tcp {
             let gain = format!("a queue that holds every promise would give {most:.2}");
             (
-                Use::TcpUnlessQueued,
+                Recommendation::TcpUnlessQueued,
                 format!(
                     "{stalls}: with a shallow queue {least:.2} remain, TCP keeps {tcp:.2}; {gain}"
                 ),
             )
         } else {
             (
-                Use::Tcp,
+                Recommendation::Tcp,
                 format!(
                     "{stalls}: {least:.2} to {most:.2}, by the queue, where TCP keeps \
                      {tcp:.2}{streams}"
@@ -247,7 +247,7 @@ fn decide(
     }
     if least > CLEAR * tcp {
         return (
-            Use::Rdma,
+            Recommendation::Rdma,
             format!(
                 "{:.1} times TCP's {tcp:.2} Gbit/s, and nothing is lost: {residual:.2} are left",
                 least / tcp
@@ -256,24 +256,27 @@ fn decide(
     }
     if tcp > CLEAR * most {
         return (
-            Use::Tcp,
+            Recommendation::Tcp,
             format!(
                 "{:.1} times RDMA's {most:.2} Gbit/s, which its port bounds{streams}",
                 tcp / most
             ),
         );
     }
-    (Use::Either, format!("within {:.0} % of each other{streams}", (CLEAR - 1.0) * 100.0))
+    (
+        Recommendation::Either,
+        format!("within {:.0} % of each other{streams}", (CLEAR - 1.0) * 100.0),
+    )
 }
 
-impl Use {
+impl Recommendation {
     /// In words.
     pub fn name(self) -> &'static str {
         match self {
-            Use::Rdma => "RDMA",
-            Use::Tcp => "TCP",
-            Use::TcpUnlessQueued => "TCP, unless queued",
-            Use::Either => "either",
+            Recommendation::Rdma => "RDMA",
+            Recommendation::Tcp => "TCP",
+            Recommendation::TcpUnlessQueued => "TCP, unless queued",
+            Recommendation::Either => "either",
         }
     }
 }
@@ -285,12 +288,12 @@ mod tests {
     #[test]
     fn the_choice_follows_throughput_and_says_what_it_hangs_on() {
         let choice = |one, tcp, rdma, residual| decide(one, tcp, rdma, 7.4, residual).0;
-        assert_eq!(choice(0.1, 2.6, (7.3, 7.3), 9.29), Use::Rdma);
-        assert_eq!(choice(1.0, 8.5, (7.4, 7.4), 9.29), Use::Tcp);
-        assert_eq!(choice(1.0, 5.0, (0.02, 6.0), 6.29), Use::TcpUnlessQueued);
-        assert_eq!(choice(1.0, 6.1, (0.02, 6.0), 6.29), Use::Tcp);
-        assert_eq!(choice(1.0, 6.1, (0.2, 0.2), 6.29), Use::Tcp);
-        assert_eq!(choice(7.4, 7.4, (7.4, 7.4), 9.29), Use::Either);
+        assert_eq!(choice(0.1, 2.6, (7.3, 7.3), 9.29), Recommendation::Rdma);
+        assert_eq!(choice(1.0, 8.5, (7.4, 7.4), 9.29), Recommendation::Tcp);
+        assert_eq!(choice(1.0, 5.0, (0.02, 6.0), 6.29), Recommendation::TcpUnlessQueued);
+        assert_eq!(choice(1.0, 6.1, (0.02, 6.0), 6.29), Recommendation::Tcp);
+        assert_eq!(choice(1.0, 6.1, (0.2, 0.2), 6.29), Recommendation::Tcp);
+        assert_eq!(choice(7.4, 7.4, (7.4, 7.4), 9.29), Recommendation::Either);
         assert!(
             decide(1.0, 5.0, (0.2, 0.2), 7.4, 6.29)
                 .1
@@ -304,7 +307,10 @@ mod tests {
         let of = |name: &str| {
             of_2008(&PathPoint::named(name, None).expect("a path")).expect("in its tables").2
         };
-        assert_eq!(SC08_PATHS.map(of), [Use::Tcp, Use::Tcp, Use::Rdma, Use::Rdma]);
+        assert_eq!(
+            SC08_PATHS.map(of),
+            [Recommendation::Tcp, Recommendation::Tcp, Recommendation::Rdma, Recommendation::Rdma]
+        );
         assert!(of_2008(&PathPoint::named("ncar-llnl", None).expect("a path")).is_none());
     }
 }

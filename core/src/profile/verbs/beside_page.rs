@@ -1,7 +1,7 @@
 //! TCP beside RDMA as one page: what to use when and why, over distance, beside other traffic, and
 //! what each needs.
 
-use super::beside::{Beside, PRESET, Verdict, of_2008};
+use super::beside::{ComparisonVerdict, PRESET, TcpRdmaComparison, of_2008};
 use super::published::{self as rdma_published, SC08};
 use crate::congestion::Algorithm;
 use crate::profile::cell::PathPoint;
@@ -10,7 +10,7 @@ use crate::profile::statistics::decrease_per_mile;
 use crate::report::{Axis, LineChart, Page, Section, Series, Table};
 use crate::units::Rate;
 
-impl Beside {
+impl TcpRdmaComparison {
     /// Both profiles as one page; `commands` give it again.
     pub fn page(&self, commands: &[String]) -> Page {
         let verdicts = self.verdicts();
@@ -43,8 +43,8 @@ fn shown(value: f64) -> String {
     if value < 0.1 { format!("{value:.3}") } else { format!("{value:.2}") }
 }
 
-fn which(verdicts: &[Verdict<'_>]) -> Section {
-    let row = |verdict: &Verdict<'_>| {
+fn which(verdicts: &[ComparisonVerdict<'_>]) -> Section {
+    let row = |verdict: &ComparisonVerdict<'_>| {
         let (tcp, control, streams) = verdict.tcp;
         let (least, most) = verdict.rdma;
         let rdma = if most > least * 1.05 {
@@ -116,13 +116,13 @@ fn which(verdicts: &[Verdict<'_>]) -> Section {
 }
 
 /// Verdicts of quiet paths with a length, the shortest first.
-fn quiet<'a, 'b>(verdicts: &'b [Verdict<'a>]) -> Vec<&'b Verdict<'a>> {
+fn quiet<'a, 'b>(verdicts: &'b [ComparisonVerdict<'a>]) -> Vec<&'b ComparisonVerdict<'a>> {
     verdicts.iter().filter(|verdict| verdict.cross == Rate::default()).collect()
 }
 
-fn distance(verdicts: &[Verdict<'_>]) -> Section {
+fn distance(verdicts: &[ComparisonVerdict<'_>]) -> Section {
     let quiet = quiet(verdicts);
-    let line = |name: &str, of: &dyn Fn(&Verdict<'_>) -> Option<f64>| Series {
+    let line = |name: &str, of: &dyn Fn(&ComparisonVerdict<'_>) -> Option<f64>| Series {
         name: name.to_owned(),
         points: quiet
             .iter()
@@ -130,10 +130,12 @@ fn distance(verdicts: &[Verdict<'_>]) -> Section {
             .collect(),
         ..Series::default()
     };
-    let tcp_printed =
-        |verdict: &Verdict<'_>| sc08(Algorithm::HTcp, &verdict.path.name).map(|row| row.gbps);
-    let rdma_printed =
-        |verdict: &Verdict<'_>| rdma_published::sc08(&verdict.path.name).map(|row| row.gbps);
+    let tcp_printed = |verdict: &ComparisonVerdict<'_>| {
+        sc08(Algorithm::HTcp, &verdict.path.name).map(|row| row.gbps)
+    };
+    let rdma_printed = |verdict: &ComparisonVerdict<'_>| {
+        rdma_published::sc08(&verdict.path.name).map(|row| row.gbps)
+    };
     let series: [Series; 5] = [
         line("TCP, 1 stream, modelled", &|verdict| Some(verdict.one_stream)),
         line("TCP, best, modelled", &|verdict| Some(verdict.tcp.0)),
@@ -141,9 +143,11 @@ fn distance(verdicts: &[Verdict<'_>]) -> Section {
         line("htcp, 5 to 15 streams, SC08", &tcp_printed),
         line("RDMA, SC08", &rdma_printed),
     ];
-    let dpm = |of: &dyn Fn(&PathPoint, &Verdict<'_>) -> Option<f64>, verdict: &Verdict<'_>| {
-        let at =
-            |verdict: &Verdict<'_>| Some((verdict.path.miles?, of(verdict.path, verdict)? * 1e3));
+    let dpm = |of: &dyn Fn(&PathPoint, &ComparisonVerdict<'_>) -> Option<f64>,
+               verdict: &ComparisonVerdict<'_>| {
+        let at = |verdict: &ComparisonVerdict<'_>| {
+            Some((verdict.path.miles?, of(verdict.path, verdict)? * 1e3))
+        };
         let found = decrease_per_mile(at(quiet.first()?)?, at(verdict)?)?;
         Some(format!("{found:.3}"))
     };
@@ -187,16 +191,16 @@ fn distance(verdicts: &[Verdict<'_>]) -> Section {
         )
 }
 
-fn other_traffic(verdicts: &[Verdict<'_>]) -> Section {
+fn other_traffic(verdicts: &[ComparisonVerdict<'_>]) -> Section {
     let mut section = Section::new("Beside other traffic").text(
         "TCP shares what is left. RDMA's ports do not slow down: up to the residual capacity they \
          lose nothing, above it all hangs on the \
          queue before the long haul. USN's measurements lie between the two.",
     );
     for quiet in quiet(verdicts) {
-        let of: Vec<&Verdict<'_>> =
+        let of: Vec<&ComparisonVerdict<'_>> =
             verdicts.iter().filter(|verdict| verdict.path == quiet.path).collect();
-        let line = |name: &str, value: &dyn Fn(&Verdict<'_>) -> Option<f64>| Series {
+        let line = |name: &str, value: &dyn Fn(&ComparisonVerdict<'_>) -> Option<f64>| Series {
             name: name.to_owned(),
             points: of
                 .iter()
@@ -260,8 +264,8 @@ fn needs() -> Section {
 
 #[cfg(test)]
 mod tests {
-    use super::super::beside::{Use, grids};
-    use super::super::document::Profile;
+    use super::super::beside::{Recommendation, grids};
+    use super::super::document::VerbsProfile;
     use super::*;
     use crate::profile::grid::{Form, Repetitions};
 
@@ -276,15 +280,15 @@ mod tests {
         (tcp.repetitions, tcp.seconds) = (Repetitions { least: 1, most: 1, half_width: 1.0 }, 8.0);
         rdma.most_s = 3.0;
         let tcp = crate::profile::Profile::modelled(tcp);
-        let mut rdma = Profile::new(rdma, "today");
+        let mut rdma = VerbsProfile::new(rdma, "today");
         rdma.run();
-        let beside = Beside::new(tcp, rdma);
+        let beside = TcpRdmaComparison::new(tcp, rdma);
         let verdicts = beside.verdicts();
         assert_eq!(verdicts.len(), 4);
         for verdict in &verdicts {
             let busy = verdict.cross > Rate::default();
             assert_eq!(
-                matches!(verdict.choice, Use::Tcp | Use::TcpUnlessQueued),
+                matches!(verdict.choice, Recommendation::Tcp | Recommendation::TcpUnlessQueued),
                 busy || verdict.tcp.0 > verdict.rdma.1,
                 "{verdict:?}"
             );

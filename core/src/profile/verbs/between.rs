@@ -1,7 +1,7 @@
 //! Between what a profile of RDMA was measured: two devices, and what the wire between them is made
 //! to do.
 
-use super::grid::{Cell, Grid};
+use super::grid::{VerbsCell, VerbsGrid};
 use crate::units::{Bytes, Rate};
 use serde::{Deserialize, Serialize};
 
@@ -48,7 +48,7 @@ pub struct Bottleneck {
 
 /// The long haul of `cell` with rates and queues divided by `by`; the round-trip time stays, so a
 /// queue holds as long as before.
-pub(super) fn bottleneck(grid: &Grid, cell: &Cell, by: u64) -> Bottleneck {
+pub(super) fn bottleneck(grid: &VerbsGrid, cell: &VerbsCell, by: u64) -> Bottleneck {
     let divided = |rate: Rate| Rate::from_bps(rate.as_bps() / by.max(1));
     Bottleneck {
         rate_bps: divided(cell.path.rate_bps),

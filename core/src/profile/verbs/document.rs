@@ -2,11 +2,11 @@
 //! the measured ones each by themselves.
 
 use super::between::Between;
-use super::grid::{Cell, Grid, Model, Way};
-use super::model::{Line, MOST_PACKETS, MOST_READS, Messages};
-use super::reliable::{Scenario, simulate};
+use super::grid::{Model, VerbsCell, VerbsGrid, VerbsMetric};
+use super::model::{MOST_PACKETS, MOST_READS, Messages, VerbsPath};
+use super::reliable::{VerbsScenario, simulate};
 use super::signal::Signal;
-use crate::profile::document::Kind;
+use crate::profile::document::ProfileKind;
 use crate::profile::statistics::Summary;
 use crate::units::{Bytes, Error, Fault, Rate, Rng, Span};
 use crate::wan::{Extension, Settings};
@@ -21,7 +21,7 @@ const LEAST_BUFFER: Bytes = Bytes::mib(4);
 /// One run of one cell. Of a round trip only `round_trip_ns` says something, of a throughput
 /// everything else.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Run {
+pub struct VerbsRun {
     /// Which of the cell's runs it is, from 0.
     pub index: u32,
     /// Of its random choices.
@@ -58,30 +58,32 @@ pub struct Run {
 
 /// A cell with its runs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct CellResult {
+pub struct VerbsCellResult {
     /// Where it stands in the grid.
-    pub cell: Cell,
+    pub cell: VerbsCell,
     /// By the model.
-    pub modelled: Vec<Run>,
+    pub modelled: Vec<VerbsRun>,
     /// Between two devices.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub measured: Vec<Run>,
+    pub measured: Vec<VerbsRun>,
 }
 
-impl CellResult {
+impl VerbsCellResult {
     /// Runs of `kind`.
-    pub fn runs(&self, kind: Kind) -> &[Run] {
+    pub fn runs(&self, kind: ProfileKind) -> &[VerbsRun] {
         match kind {
-            Kind::Modelled => &self.modelled,
-            Kind::Measured => &self.measured,
+            ProfileKind::Modelled => &self.modelled,
+            ProfileKind::Measured => &self.measured,
         }
     }
 
     /// The throughput of the valid runs of `kind` in Gbit/s, or their round-trip time in
     /// microseconds; `None` without one.
-    pub fn summary(&self, kind: Kind) -> Option<Summary> {
-        let value = |run: &Run| match (self.cell.way, run.round_trip_ns) {
-            (Way::RoundTrip, span) => span.map_or(f64::NAN, |span| span.as_nanos() as f64 / 1e3),
+    pub fn summary(&self, kind: ProfileKind) -> Option<Summary> {
+        let value = |run: &VerbsRun| match (self.cell.way, run.round_trip_ns) {
+            (VerbsMetric::RoundTrip, span) => {
+                span.map_or(f64::NAN, |span| span.as_nanos() as f64 / 1e3)
+            }
             _ => run.throughput_bps.as_bps() as f64 / 1e9,
         };
         let valid = self.runs(kind).iter().filter(|run| run.invalid.is_none());
@@ -91,7 +93,7 @@ impl CellResult {
 
 /// A profile of RDMA: the document itself.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Profile {
+pub struct VerbsProfile {
     /// [`SCHEMA`].
     pub schema: String,
     /// Farline's version.
@@ -99,19 +101,19 @@ pub struct Profile {
     /// When it was made, as text: the core has no clock.
     pub date: String,
     /// What was asked for.
-    pub grid: Grid,
+    pub grid: VerbsGrid,
     /// Where the measured runs were made.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub between: Option<Between>,
     /// Every cell, in the order of the grid's axes.
-    pub cells: Vec<CellResult>,
+    pub cells: Vec<VerbsCellResult>,
 }
 
-impl Profile {
+impl VerbsProfile {
     /// The profile of `grid` before its first run.
-    pub fn new(grid: Grid, date: impl Into<String>) -> Profile {
-        let empty = |cell| CellResult { cell, modelled: Vec::new(), measured: Vec::new() };
-        Profile {
+    pub fn new(grid: VerbsGrid, date: impl Into<String>) -> VerbsProfile {
+        let empty = |cell| VerbsCellResult { cell, modelled: Vec::new(), measured: Vec::new() };
+        VerbsProfile {
             schema: SCHEMA.to_owned(),
             farline: env!("CARGO_PKG_VERSION").to_owned(),
             date: date.into(),
@@ -125,12 +127,12 @@ impl Profile {
     ///
     /// # Errors
     /// [`Fault::You`] when `json` is not one of this version, or its cells are not its grid's.
-    pub fn read(json: &str) -> Result<Profile, Error> {
+    pub fn read(json: &str) -> Result<VerbsProfile, Error> {
         let wrong = |message: String| {
             Error::new(Fault::You, "profile-document", message)
                 .hint(format!("a profile of RDMA is a document of schema {SCHEMA}"))
         };
-        let profile: Profile = serde_json::from_str(json)
+        let profile: VerbsProfile = serde_json::from_str(json)
             .map_err(|error| wrong(format!("not a profile of RDMA: {error}")))?;
         if profile.schema != SCHEMA {
             return Err(wrong(format!("its schema is {}", profile.schema)));
@@ -148,20 +150,20 @@ impl Profile {
         }
     }
 
-    /// The mean of the runs of `kind` of the first cell that `of` takes, as [`CellResult::summary`]
+    /// The mean of the runs of `kind` of the first cell that `of` takes, as [`VerbsCellResult::summary`]
     /// has it.
-    pub fn summary(&self, kind: Kind, of: impl Fn(&Cell) -> bool) -> Option<Summary> {
+    pub fn summary(&self, kind: ProfileKind, of: impl Fn(&VerbsCell) -> bool) -> Option<Summary> {
         self.cells.iter().find(|result| of(&result.cell))?.summary(kind)
     }
 }
 
 /// Every run of `cell` by the grid's model.
-pub fn modelled(grid: &Grid, cell: &Cell) -> Vec<Run> {
+pub fn modelled(grid: &VerbsGrid, cell: &VerbsCell) -> Vec<VerbsRun> {
     let name = cell.name();
     (0..grid.repetitions).map(|index| one(grid, cell, index, grid.seed_of(&name, index))).collect()
 }
 
-fn one(grid: &Grid, cell: &Cell, index: u32, seed: u64) -> Run {
+fn one(grid: &VerbsGrid, cell: &VerbsCell, index: u32, seed: u64) -> VerbsRun {
     let mut rng = Rng::new(seed);
     let jitter = grid.jitter_ns.as_secs_f64() * rng.normal();
     let rtt = Span::from_secs_f64((cell.path.rtt_ns.as_secs_f64() + jitter).max(0.0));
@@ -172,13 +174,13 @@ fn one(grid: &Grid, cell: &Cell, index: u32, seed: u64) -> Run {
         queue_pairs: cell.queue_pairs,
         packets: MOST_PACKETS,
     };
-    let run = Run { index, seed, ..Run::default() };
+    let run = VerbsRun { index, seed, ..VerbsRun::default() };
     // Only SC08's hosts are known to be slower than their ports, which were SDR.
     let host = grid.host_bps.filter(|_| cell.signal == Signal::Sdr);
     // Of a measured cell too the model is that of a card with such a port.
     let messages_per_s = cell.signal.adapter().map(|adapter| adapter.messages_per_s);
     if grid.model == Model::Packets {
-        let outcome = simulate(&Scenario {
+        let outcome = simulate(&VerbsScenario {
             messages,
             mtu: grid.mtu_bytes,
             host: host.unwrap_or(cell.signal.data_rate()),
@@ -190,7 +192,7 @@ fn one(grid: &Grid, cell: &Cell, index: u32, seed: u64) -> Run {
             most: Span::from_secs_f64(grid.most_s),
             seed,
         });
-        return Run {
+        return VerbsRun {
             throughput_bps: outcome.throughput,
             again: outcome.again,
             lost: outcome.lost,
@@ -199,7 +201,7 @@ fn one(grid: &Grid, cell: &Cell, index: u32, seed: u64) -> Run {
             ..run
         };
     }
-    let line = Line {
+    let line = VerbsPath {
         signal: cell.signal,
         host,
         mtu: grid.mtu_bytes,
@@ -207,26 +209,26 @@ fn one(grid: &Grid, cell: &Cell, index: u32, seed: u64) -> Run {
         credits: cell.credits_bytes,
         messages_per_s,
     };
-    use super::grid::Transport::{Rc, Read, Ud};
+    use super::grid::QpService::{Rc, Read, Ud};
     let reads = Messages { depth: messages.depth.min(MOST_READS), ..messages };
     let throughput_bps = match (cell.transport, cell.way) {
-        (_, Way::RoundTrip) => {
-            return Run { round_trip_ns: Some(messages.round_trip(&line)), ..run };
+        (_, VerbsMetric::RoundTrip) => {
+            return VerbsRun { round_trip_ns: Some(messages.round_trip(&line)), ..run };
         }
-        (Rc, Way::OneWay) => messages.reliable(&line),
-        (Rc, Way::BothWays) => messages.reliable_both_ways(&line),
-        (Read, Way::OneWay) => reads.reliable(&line),
-        (Read, Way::BothWays) => reads.reliable_both_ways(&line),
-        (Ud, Way::OneWay) => messages.unreliable(&line).unwrap_or_default(),
-        (Ud, Way::BothWays) => {
+        (Rc, VerbsMetric::OneWay) => messages.reliable(&line),
+        (Rc, VerbsMetric::BothWays) => messages.reliable_both_ways(&line),
+        (Read, VerbsMetric::OneWay) => reads.reliable(&line),
+        (Read, VerbsMetric::BothWays) => reads.reliable_both_ways(&line),
+        (Ud, VerbsMetric::OneWay) => messages.unreliable(&line).unwrap_or_default(),
+        (Ud, VerbsMetric::BothWays) => {
             Rate::from_bps(2 * messages.unreliable(&line).unwrap_or_default().as_bps())
         }
     };
-    Run { throughput_bps, ..run }
+    VerbsRun { throughput_bps, ..run }
 }
 
 /// The extenders and the long haul of `cell`, on which a round trip takes `rtt`.
-fn way(cell: &Cell, rtt: Span) -> Extension {
+fn way(cell: &VerbsCell, rtt: Span) -> Extension {
     let mut way = Extension::over(
         &Settings::new(cell.path.rate_bps, rtt),
         cell.signal.data_rate(),

@@ -1,19 +1,19 @@
 //! The presets as documents: they run, they are what the papers did, and they are read as they were
 //! written.
 
-use super::super::grid::{Setup, Transport};
+use super::super::grid::{QpService, Setup};
 use super::super::presets::{PRESETS, preset};
 use super::super::published::{SC08, SC08_CROSS};
 use super::*;
 use crate::profile::grid::Form;
 use crate::profile::statistics::decrease_per_mile;
 
-fn grid(name: &str) -> Grid {
+fn grid(name: &str) -> VerbsGrid {
     preset(name, Form::Quick).expect("its paths are known").expect("a preset")
 }
 
-fn run(grid: Grid) -> Profile {
-    let mut profile = Profile::new(grid, "today");
+fn run(grid: VerbsGrid) -> VerbsProfile {
+    let mut profile = VerbsProfile::new(grid, "today");
     profile.run();
     profile
 }
@@ -28,7 +28,7 @@ fn every_preset_has_cells_with_names_of_their_own_and_a_full_form_with_all_of_th
             full.cells().len() >= quick.cells().len()
                 && quick.sizes_bytes.iter().all(|size| full.sizes_bytes.contains(size))
         );
-        let mut names: Vec<String> = full.cells().iter().map(Cell::name).collect();
+        let mut names: Vec<String> = full.cells().iter().map(VerbsCell::name).collect();
         names.sort();
         names.dedup();
         assert_eq!(names.len(), full.cells().len(), "{name}");
@@ -43,12 +43,12 @@ fn every_preset_has_cells_with_names_of_their_own_and_a_full_form_with_all_of_th
 fn the_distance_preset_gives_sc08s_decrease_per_mile() {
     let profile = run(grid("sc08-ib-distance"));
     let at = |path: &str| {
-        let of = |cell: &Cell| {
+        let of = |cell: &VerbsCell| {
             cell.path.name == path
                 && (cell.signal, cell.credits_bytes, cell.size_bytes)
                     == (Signal::Sdr, None, Bytes::mib(8))
         };
-        profile.summary(Kind::Modelled, of).expect("modelled").mean * 1e3
+        profile.summary(ProfileKind::Modelled, of).expect("modelled").mean * 1e3
     };
     for row in &SC08[1..] {
         let found = decrease_per_mile((SC08[0].miles, at(SC08[0].path)), (row.miles, at(row.path)))
@@ -68,11 +68,11 @@ fn each_port_has_the_messages_of_its_own_generations_adapter() {
     let profile = run(grid);
     for size in [1, 512] {
         let at = |signal| {
-            let of = |cell: &Cell| {
+            let of = |cell: &VerbsCell| {
                 (cell.path.name.as_str(), cell.signal, cell.size_bytes, cell.credits_bytes)
                     == ("usn-0.2", signal, Bytes(size), None)
             };
-            profile.summary(Kind::Modelled, of).expect("modelled").mean
+            profile.summary(ProfileKind::Modelled, of).expect("modelled").mean
         };
         // The papers' adapter is of both.
         let rates = Signal::ALL.map(at);
@@ -95,8 +95,9 @@ fn each_port_has_the_messages_of_its_own_generations_adapter() {
 fn the_stability_preset_varies_as_little_as_sc08s_connections_did() {
     let profile = run(grid("sc08-ib-stability"));
     for row in &SC08[1..] {
-        let summary =
-            profile.summary(Kind::Modelled, |cell| cell.path.name == row.path).expect("modelled");
+        let summary = profile
+            .summary(ProfileKind::Modelled, |cell| cell.path.name == row.path)
+            .expect("modelled");
         let sd = summary.sd * 1e3;
         // The jitter of the path alone: USN's slides have 50 us, SC08 a deviation of 0.07 to 0.09
         // Mbit/s.
@@ -115,7 +116,7 @@ fn exchanged_parameters_are_as_good_over_1400_miles_and_worse_and_unsteady_beyon
     let profile = run(grid);
     let at = |path: &str, setup| {
         profile
-            .summary(Kind::Modelled, |cell| cell.path.name == path && cell.setup == setup)
+            .summary(ProfileKind::Modelled, |cell| cell.path.name == path && cell.setup == setup)
             .expect("modelled")
     };
     for path in ["usn-0.2", "usn-1400"] {
@@ -146,10 +147,10 @@ fn usns_throughputs_beside_cross_traffic_lie_between_a_shallow_queue_and_one_tha
     let profile = run(grid);
     let at = |path: &str, gbit: u64, queue| {
         let cross = Rate::from_bps(gbit * 1_000_000_000);
-        let of = |cell: &Cell| {
+        let of = |cell: &VerbsCell| {
             (cell.path.name.as_str(), cell.cross_bps, cell.queue_bytes) == (path, cross, queue)
         };
-        profile.summary(Kind::Modelled, of).expect("modelled").mean
+        profile.summary(ProfileKind::Modelled, of).expect("modelled").mean
     };
     for (gbit, row) in SC08_CROSS {
         for (path, printed) in row {
@@ -192,18 +193,18 @@ fn usns_throughputs_beside_cross_traffic_lie_between_a_shallow_queue_and_one_tha
 fn a_document_is_read_as_it_was_written_and_measured_runs_stand_beside_modelled_ones() {
     let mut profile = run(grid("icpp08-verbs"));
     let measured =
-        Run { throughput_bps: Rate::from_bps(1_000), ..profile.cells[0].modelled[0].clone() };
+        VerbsRun { throughput_bps: Rate::from_bps(1_000), ..profile.cells[0].modelled[0].clone() };
     profile.cells[0].measured.push(measured);
     let json = serde_json::to_string(&profile).expect("plain data");
-    assert_eq!(Profile::read(&json).expect("a profile"), profile);
-    assert_eq!(profile.cells[0].summary(Kind::Measured).expect("one run").mean, 1e-6);
-    assert!(Profile::read(&json.replacen("icpp08", "\u{0}", 1)).is_err());
+    assert_eq!(VerbsProfile::read(&json).expect("a profile"), profile);
+    assert_eq!(profile.cells[0].summary(ProfileKind::Measured).expect("one run").mean, 1e-6);
+    assert!(VerbsProfile::read(&json.replacen("icpp08", "\u{0}", 1)).is_err());
     profile.cells.pop();
-    let error = Profile::read(&serde_json::to_string(&profile).expect("plain data"))
+    let error = VerbsProfile::read(&serde_json::to_string(&profile).expect("plain data"))
         .expect_err("a cell is missing");
     assert_eq!((error.fault, error.code), (Fault::You, "profile-document"));
     assert!(
-        profile.cells.iter().all(|result| result.cell.transport == Transport::Rc
+        profile.cells.iter().all(|result| result.cell.transport == QpService::Rc
             || result.cell.size_bytes <= Bytes(2_048))
     );
 }

@@ -1,7 +1,7 @@
 //! What a profile of RDMA varies: path, ports, transport, direction, way of connecting, message
 //! size, queue pairs, credits, other traffic.
 
-pub use super::kinds::{Setup, Transport, Way};
+pub use super::kinds::{QpService, Setup, VerbsMetric};
 use super::measured::Measured;
 use super::signal::Signal;
 use crate::profile::cell::PathPoint;
@@ -22,15 +22,15 @@ pub enum Model {
 
 /// One point of the grid.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Cell {
+pub struct VerbsCell {
     /// The path.
     pub path: PathPoint,
     /// The ports at its ends.
     pub signal: Signal,
     /// How messages travel.
-    pub transport: Transport,
+    pub transport: QpService,
     /// Which way.
-    pub way: Way,
+    pub way: VerbsMetric,
     /// How the connection was made.
     pub setup: Setup,
     /// Payload of a message.
@@ -47,14 +47,14 @@ pub struct Cell {
     pub queue_bytes: Option<Bytes>,
 }
 
-impl Cell {
+impl VerbsCell {
     /// A byte over `path` in the usual way.
-    fn on(path: &PathPoint) -> Cell {
-        Cell {
+    fn on(path: &PathPoint) -> VerbsCell {
+        VerbsCell {
             path: path.clone(),
             signal: Signal::default(),
-            transport: Transport::default(),
-            way: Way::default(),
+            transport: QpService::default(),
+            way: VerbsMetric::default(),
             setup: Setup::default(),
             size_bytes: Bytes(1),
             queue_pairs: 1,
@@ -98,7 +98,7 @@ impl Cell {
 
 /// The axes of a profile of RDMA, and how a cell is run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Grid {
+pub struct VerbsGrid {
     /// The preset's name.
     pub name: String,
     /// Which form of it.
@@ -110,9 +110,9 @@ pub struct Grid {
     /// Ports.
     pub signals: Vec<Signal>,
     /// How messages travel.
-    pub transports: Vec<Transport>,
+    pub transports: Vec<QpService>,
     /// Which way.
-    pub ways: Vec<Way>,
+    pub ways: Vec<VerbsMetric>,
     /// How connections are made.
     pub setups: Vec<Setup>,
     /// Payloads of a message.
@@ -146,18 +146,23 @@ pub struct Grid {
     pub measured: Option<Measured>,
 }
 
-impl Grid {
+impl VerbsGrid {
     /// A grid of one cell for each path and size: SDR ports with extenders, `ib_rdma_bw`'s queue
     /// and count, one run.
-    pub fn new(name: &str, form: Form, paths: Vec<PathPoint>, sizes_bytes: Vec<Bytes>) -> Grid {
-        Grid {
+    pub fn new(
+        name: &str,
+        form: Form,
+        paths: Vec<PathPoint>,
+        sizes_bytes: Vec<Bytes>,
+    ) -> VerbsGrid {
+        VerbsGrid {
             name: name.to_owned(),
             form,
             model: Model::default(),
             paths,
             signals: vec![Signal::Sdr],
-            transports: vec![Transport::Rc],
-            ways: vec![Way::OneWay],
+            transports: vec![QpService::Rc],
+            ways: vec![VerbsMetric::OneWay],
             setups: vec![Setup::Cm],
             sizes_bytes,
             queue_pairs: vec![1],
@@ -178,8 +183,8 @@ impl Grid {
 
     /// Every cell, in the order of the axes; a datagram is at most one packet, so larger ones have
     /// no cell.
-    pub fn cells(&self) -> Vec<Cell> {
-        let cells = self.paths.iter().map(Cell::on).collect();
+    pub fn cells(&self) -> Vec<VerbsCell> {
+        let cells = self.paths.iter().map(VerbsCell::on).collect();
         let cells = along(cells, &self.signals, |cell, signal| cell.signal = *signal);
         let cells = along(cells, &self.transports, |cell, transport| cell.transport = *transport);
         let cells = along(cells, &self.ways, |cell, way| cell.way = *way);
@@ -192,8 +197,9 @@ impl Grid {
         let mut cells = along(cells, &self.sizes_bytes, |cell, size| cell.size_bytes = *size);
         // Nor is there more than one way to tell each other where datagrams go.
         let setup = self.setups.first();
-        let fits = |cell: &Cell| cell.size_bytes <= self.mtu_bytes && setup == Some(&cell.setup);
-        cells.retain(|cell| cell.transport != Transport::Ud || fits(cell));
+        let fits =
+            |cell: &VerbsCell| cell.size_bytes <= self.mtu_bytes && setup == Some(&cell.setup);
+        cells.retain(|cell| cell.transport != QpService::Ud || fits(cell));
         cells
     }
 

@@ -8,7 +8,7 @@ use std::str::FromStr;
 /// How messages travel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Transport {
+pub enum QpService {
     /// A reliable connection (RC), by RDMA WRITE.
     #[default]
     Rc,
@@ -21,7 +21,7 @@ pub enum Transport {
 /// Which way, and what is measured.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Way {
+pub enum VerbsMetric {
     /// Throughput of one end that sends.
     #[default]
     OneWay,
@@ -43,22 +43,22 @@ pub enum Setup {
     Exchange,
 }
 
-impl Transport {
+impl QpService {
     /// `RC`, `UD` or `READ`.
     pub fn name(self) -> &'static str {
         match self {
-            Transport::Rc => "RC",
-            Transport::Ud => "UD",
-            Transport::Read => "READ",
+            QpService::Rc => "RC",
+            QpService::Ud => "UD",
+            QpService::Read => "READ",
         }
     }
 }
 
-impl FromStr for Transport {
+impl FromStr for QpService {
     type Err = Error;
 
-    fn from_str(text: &str) -> Result<Transport, Error> {
-        let all = [Transport::Rc, Transport::Ud, Transport::Read];
+    fn from_str(text: &str) -> Result<QpService, Error> {
+        let all = [QpService::Rc, QpService::Ud, QpService::Read];
         all.into_iter().find(|one| one.name().eq_ignore_ascii_case(text)).ok_or_else(|| {
             Error::new(
                 Fault::You,
@@ -87,11 +87,11 @@ impl FromStr for Setup {
     }
 }
 
-impl FromStr for Way {
+impl FromStr for VerbsMetric {
     type Err = Error;
 
-    fn from_str(text: &str) -> Result<Way, Error> {
-        let all = [Way::OneWay, Way::BothWays, Way::RoundTrip];
+    fn from_str(text: &str) -> Result<VerbsMetric, Error> {
+        let all = [VerbsMetric::OneWay, VerbsMetric::BothWays, VerbsMetric::RoundTrip];
         all.into_iter().find(|one| one.name().replace(' ', "-") == text).ok_or_else(|| {
             Error::new(
                 Fault::You,
@@ -103,13 +103,13 @@ impl FromStr for Way {
     }
 }
 
-impl Way {
+impl VerbsMetric {
     /// In words.
     pub fn name(self) -> &'static str {
         match self {
-            Way::OneWay => "one way",
-            Way::BothWays => "both ways",
-            Way::RoundTrip => "round trip",
+            VerbsMetric::OneWay => "one way",
+            VerbsMetric::BothWays => "both ways",
+            VerbsMetric::RoundTrip => "round trip",
         }
     }
 }

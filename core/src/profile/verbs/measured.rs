@@ -2,8 +2,8 @@
 //! reports make of it.
 
 use super::between::{Bottleneck, bottleneck};
-use super::document::{CellResult, Profile, Run};
-use super::grid::{Cell, Grid, Setup, Transport, Way};
+use super::document::{VerbsCellResult, VerbsProfile, VerbsRun};
+use super::grid::{QpService, Setup, VerbsCell, VerbsGrid, VerbsMetric};
 use crate::units::{Bytes, Rate, Span};
 use serde::{Deserialize, Serialize};
 
@@ -37,7 +37,7 @@ impl Measured {
     /// Whether a run of `cell` is measured: sizes as said, and of ports and credits the devices'
     /// own, which stand for the first of the axes. A device in software hands a message over in one
     /// burst, which a queue must hold: a port's own pace would not fill it.
-    fn takes(&self, grid: &Grid, cell: &Cell) -> bool {
+    fn takes(&self, grid: &VerbsGrid, cell: &VerbsCell) -> bool {
         self.sizes_bytes.contains(&cell.size_bytes)
             && grid.signals.first() == Some(&cell.signal)
             && grid.credits_bytes.first() == Some(&cell.credits_bytes)
@@ -53,7 +53,7 @@ impl Measured {
     }
 
     /// Whether a cell has all its runs: enough valid ones, or as many as one that fails is given.
-    fn is_enough(&self, runs: &[Run]) -> bool {
+    fn is_enough(&self, runs: &[VerbsRun]) -> bool {
         let wanted = self.repetitions.max(1) as usize;
         runs.iter().filter(|run| run.invalid.is_none()).count() >= wanted
             || runs.len() >= wanted * ATTEMPTS
@@ -62,7 +62,7 @@ impl Measured {
 
 /// One run that is to be measured.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Job {
+pub struct VerbsJob {
     /// Which cell of the profile it is of.
     pub place: usize,
     /// Which of its repetitions.
@@ -70,9 +70,9 @@ pub struct Job {
     /// Of its bytes and sequence numbers.
     pub seed: u64,
     /// How messages travel.
-    pub transport: Transport,
+    pub transport: QpService,
     /// Which way.
-    pub way: Way,
+    pub way: VerbsMetric,
     /// How the connection is made.
     pub setup: Setup,
     /// Payload of a message.
@@ -81,7 +81,7 @@ pub struct Job {
     pub queue_pairs: u8,
     /// Messages of each that may be unacknowledged.
     pub depth: u64,
-    /// Messages in all; round trips of a [`Way::RoundTrip`].
+    /// Messages in all; round trips of a [`VerbsMetric::RoundTrip`].
     pub messages: u64,
     /// What the wire takes there and back, beyond what it takes by itself.
     pub rtt_ns: Span,
@@ -138,25 +138,25 @@ impl End {
     }
 }
 
-impl Job {
+impl VerbsJob {
     /// The run that `near` and `far` saw, invalid where it proves nothing.
-    pub fn run(&self, near: &End, far: &End) -> Run {
+    pub fn run(&self, near: &End, far: &End) -> VerbsRun {
         let size = self.size_bytes;
         let sent = sum(near.sent(size), far.sent(size));
         let throughput_bps = match (self.transport, self.way) {
-            (_, Way::RoundTrip) => Rate::default(),
-            (Transport::Ud, _) => sum(near.received(size), far.received(size)),
-            (Transport::Rc | Transport::Read, _) => sent,
+            (_, VerbsMetric::RoundTrip) => Rate::default(),
+            (QpService::Ud, _) => sum(near.received(size), far.received(size)),
+            (QpService::Rc | QpService::Read, _) => sent,
         };
         let full = |rate: Rate| Rate::from_bps(rate.as_bps() * self.divided_by);
         let failure = near.failure.as_ref().or(far.failure.as_ref());
-        let datagrams = self.transport == Transport::Ud;
-        Run {
+        let datagrams = self.transport == QpService::Ud;
+        VerbsRun {
             index: self.index,
             seed: self.seed,
             throughput_bps: full(throughput_bps),
             round_trip_ns: near.round_trip_ns,
-            lost: if datagrams && self.way != Way::RoundTrip {
+            lost: if datagrams && self.way != VerbsMetric::RoundTrip {
                 (near.done + far.done).saturating_sub(near.arrived + far.arrived)
             } else {
                 near.unanswered
@@ -164,7 +164,7 @@ impl Job {
             broken: failure.is_some(),
             again: self.again(near),
             timeouts: 0,
-            sent_bps: (datagrams && self.way != Way::RoundTrip).then_some(full(sent)),
+            sent_bps: (datagrams && self.way != VerbsMetric::RoundTrip).then_some(full(sent)),
             messages: Some(near.done + far.done),
             packets: near.packets.zip(far.packets).map(|(near, far)| (near.0, far.1)),
             connect_ns: Some(near.connect_ns),
@@ -180,7 +180,7 @@ impl Job {
     /// What the near end sent beyond its messages' packets, where nothing else leaves it.
     fn again(&self, near: &End) -> u64 {
         match (self.transport, self.way, near.packets) {
-            (Transport::Rc, Way::OneWay, Some((sent, _))) if near.done == self.messages => {
+            (QpService::Rc, VerbsMetric::OneWay, Some((sent, _))) if near.done == self.messages => {
                 sent.saturating_sub(self.packets_of(near.done, near.mtu_bytes))
             }
             _ => 0,
@@ -196,21 +196,21 @@ impl Job {
             return Some("what is in the memory of the receiver is not what was sent".to_owned());
         }
         let nothing = match (self.transport, self.way) {
-            (_, Way::RoundTrip) => near.round_trip_ns.is_none(),
-            (Transport::Ud, Way::OneWay) => far.arrived < 2,
-            (Transport::Ud, Way::BothWays) => far.arrived.min(near.arrived) < 2,
-            (_, Way::OneWay) => near.done == 0,
-            (_, Way::BothWays) => near.done.min(far.done) == 0,
+            (_, VerbsMetric::RoundTrip) => near.round_trip_ns.is_none(),
+            (QpService::Ud, VerbsMetric::OneWay) => far.arrived < 2,
+            (QpService::Ud, VerbsMetric::BothWays) => far.arrived.min(near.arrived) < 2,
+            (_, VerbsMetric::OneWay) => near.done == 0,
+            (_, VerbsMetric::BothWays) => near.done.min(far.done) == 0,
         };
         if nothing {
             return Some(format!("nothing arrived within {} s", self.most_s));
         }
         // What a device counted is the proof that verbs carried the bytes; who reads receives them.
         let (to_far, to_near) = match (self.transport, self.way) {
-            (_, Way::RoundTrip) => (near.done, near.done),
-            (Transport::Rc, _) => (near.done, far.done),
-            (Transport::Read, _) => (far.done, near.done),
-            (Transport::Ud, _) => (far.arrived, near.arrived),
+            (_, VerbsMetric::RoundTrip) => (near.done, near.done),
+            (QpService::Rc, _) => (near.done, far.done),
+            (QpService::Read, _) => (far.done, near.done),
+            (QpService::Ud, _) => (far.arrived, near.arrived),
         };
         for (name, end, messages) in [("far", far, to_far), ("near", near, to_near)] {
             let least = self.packets_of(messages, end.mtu_bytes);
@@ -228,12 +228,12 @@ fn sum(a: Rate, b: Rate) -> Rate {
     Rate::from_bps(a.as_bps() + b.as_bps())
 }
 
-impl Profile {
+impl VerbsProfile {
     /// The next run that is missing, in the order of the cells: that of the paths, so that the wire
     /// is changed seldom.
-    pub fn next_measured(&self) -> Option<Job> {
+    pub fn next_measured(&self) -> Option<VerbsJob> {
         let measured = self.grid.measured.as_ref()?;
-        let missing = |result: &CellResult| {
+        let missing = |result: &VerbsCellResult| {
             measured.takes(&self.grid, &result.cell) && !measured.is_enough(&result.measured)
         };
         let place = self.cells.iter().position(missing)?;
@@ -241,7 +241,7 @@ impl Profile {
         let index = u32::try_from(self.cells[place].measured.len()).unwrap_or(u32::MAX);
         let by = measured.divided_by.unwrap_or(1).max(1);
         let messages = measured.messages_of(Bytes(cell.size_bytes.0 / by));
-        Some(Job {
+        Some(VerbsJob {
             place,
             index,
             seed: self.grid.seed_of(&cell.name(), index),
@@ -252,7 +252,7 @@ impl Profile {
             queue_pairs: u8::try_from(cell.queue_pairs).unwrap_or(u8::MAX).max(1),
             depth: self.grid.depth.min(messages),
             // A round trip is one message after the other: as many as the others have on their way.
-            messages: if cell.way == Way::RoundTrip {
+            messages: if cell.way == VerbsMetric::RoundTrip {
                 messages.min(self.grid.depth)
             } else {
                 messages
@@ -265,7 +265,7 @@ impl Profile {
     }
 
     /// Puts the run of `job` into its cell.
-    pub fn record(&mut self, job: &Job, run: Run) {
+    pub fn record(&mut self, job: &VerbsJob, run: VerbsRun) {
         if let Some(result) = self.cells.get_mut(job.place) {
             result.measured.push(run);
         }

@@ -2,14 +2,14 @@
 //! scaled, and which runs prove nothing.
 
 use super::between::Device;
-use super::document::Profile;
-use super::grid::{Transport, Way};
+use super::document::VerbsProfile;
+use super::grid::{QpService, VerbsMetric};
 use crate::report::{Card, Section, Table};
 
 /// Longer tables are not read; the document has the rest.
 const ROWS: usize = 120;
 
-impl Profile {
+impl VerbsProfile {
     /// Devices and scale; `None` where nothing was measured.
     pub(super) fn where_measured(&self) -> Option<Section> {
         let (between, measured) = (self.between.as_ref()?, self.grid.measured.as_ref()?);
@@ -92,8 +92,8 @@ impl Profile {
             ("Packets, far received", true),
             ("First doubt", false),
         ];
-        let reliable = self.grid.transports.iter().any(|transport| *transport != Transport::Ud);
-        let round_trips = self.grid.ways.contains(&Way::RoundTrip);
+        let reliable = self.grid.transports.iter().any(|transport| *transport != QpService::Ud);
+        let round_trips = self.grid.ways.contains(&VerbsMetric::RoundTrip);
         let mut section = Section::new("What the devices counted").table(Table {
             columns: columns.map(|(name, right)| (name.to_owned(), right)).to_vec(),
             rows: rows.collect(),
@@ -105,7 +105,7 @@ impl Profile {
                  end with what was sent.",
             );
         }
-        if self.grid.transports.contains(&Transport::Ud) {
+        if self.grid.transports.contains(&QpService::Ud) {
             section = section.note("Datagrams count what arrived, by the receiver's clock.");
         }
         if round_trips {

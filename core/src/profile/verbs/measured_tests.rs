@@ -2,21 +2,21 @@
 
 use super::super::presets::{PRESETS, measured, preset};
 use super::*;
-use crate::profile::document::Kind;
+use crate::profile::document::ProfileKind;
 use crate::profile::grid::Form;
 
-fn profile(name: &str) -> Profile {
-    Profile::new(
+fn profile(name: &str) -> VerbsProfile {
+    VerbsProfile::new(
         measured(preset(name, Form::Quick).expect("its paths are known").expect("a preset")),
         "today",
     )
 }
 
-fn first(transport: Transport, way: Way) -> Job {
+fn first(transport: QpService, way: VerbsMetric) -> VerbsJob {
     let mut profile = profile("icpp08-verbs");
     profile.grid.measured.as_mut().expect("measured").sizes_bytes = vec![Bytes(2_048)];
     (profile.grid.transports, profile.grid.ways) = (vec![transport], vec![way]);
-    Profile::new(profile.grid, "today").next_measured().expect("a run")
+    VerbsProfile::new(profile.grid, "today").next_measured().expect("a run")
 }
 
 /// Ends that saw a thousand messages of 2 KiB in a millisecond, each a packet.
@@ -48,7 +48,10 @@ fn every_preset_measures_some_of_its_cells_until_each_has_its_runs() {
             assert!(job.messages * job.size_bytes.0 <= 32 << 20, "{name}: {job:?}");
             profile.record(
                 &job,
-                Run { invalid: (ran % 3 == 0).then(|| "a doubt".to_owned()), ..Run::default() },
+                VerbsRun {
+                    invalid: (ran % 3 == 0).then(|| "a doubt".to_owned()),
+                    ..VerbsRun::default()
+                },
             );
             ran += 1;
         }
@@ -66,24 +69,25 @@ fn a_cell_whose_runs_prove_nothing_is_given_up() {
     let place = profile.next_measured().expect("a run").place;
     let mut ran = 0;
     while let Some(job) = profile.next_measured().filter(|job| job.place == place) {
-        profile.record(&job, Run { invalid: Some("a doubt".to_owned()), ..Run::default() });
+        profile
+            .record(&job, VerbsRun { invalid: Some("a doubt".to_owned()), ..VerbsRun::default() });
         ran += 1;
     }
     assert_eq!(ran, 20);
-    assert!(profile.cells[place].summary(Kind::Measured).is_none());
+    assert!(profile.cells[place].summary(ProfileKind::Measured).is_none());
 }
 
 #[test]
 fn acknowledged_messages_count_for_a_connection_and_arrived_ones_for_datagrams() {
     let (near, far) = ends();
-    let run = first(Transport::Rc, Way::OneWay).run(&near, &far);
+    let run = first(QpService::Rc, VerbsMetric::OneWay).run(&near, &far);
     assert_eq!(
         (run.throughput_bps, run.invalid, run.packets),
         (Rate::from_bps(16_384_000_000), None, Some((1_000, 1_000)))
     );
 
     let far = End { arrived: 501, arrival_s: 1e-3, ..far };
-    let run = first(Transport::Ud, Way::OneWay).run(&near, &far);
+    let run = first(QpService::Ud, VerbsMetric::OneWay).run(&near, &far);
     assert_eq!(
         (run.throughput_bps, run.sent_bps),
         (Rate::from_bps(8_192_000_000), Some(Rate::from_bps(16_384_000_000)))
@@ -93,7 +97,7 @@ fn acknowledged_messages_count_for_a_connection_and_arrived_ones_for_datagrams()
 
 #[test]
 fn a_run_is_in_doubt_when_devices_counted_too_little_memory_differs_or_the_connection_broke() {
-    let job = first(Transport::Rc, Way::OneWay);
+    let job = first(QpService::Rc, VerbsMetric::OneWay);
     let doubt = |change: fn(&mut End, &mut End)| {
         let (mut near, mut far) = ends();
         change(&mut near, &mut far);
@@ -110,7 +114,7 @@ fn a_run_is_in_doubt_when_devices_counted_too_little_memory_differs_or_the_conne
     let (near, mut far) = ends();
     far.packets = Some((1_000, 0));
     assert_eq!(
-        first(Transport::Read, Way::OneWay)
+        first(QpService::Read, VerbsMetric::OneWay)
             .run(&End { packets: Some((0, 1_000)), ..near }, &far)
             .invalid,
         None,
@@ -140,6 +144,6 @@ fn beside_other_traffic_rates_sizes_and_queues_are_divided_and_the_result_is_mul
     let job =
         jobs.iter().find(|job| job.size_bytes == Bytes((8 << 20) / 400)).expect("8 MiB, divided");
     let (near, far) = ends();
-    let plain = Job { divided_by: 1, ..job.clone() }.run(&near, &far).throughput_bps;
+    let plain = VerbsJob { divided_by: 1, ..job.clone() }.run(&near, &far).throughput_bps;
     assert_eq!(job.run(&near, &far).throughput_bps, Rate::from_bps(plain.as_bps() * 400));
 }

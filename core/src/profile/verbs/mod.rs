@@ -2,9 +2,9 @@
 //! traffic and way of connecting.
 //!
 //! [`Messages`] is the closed form, [`simulate`] a connection packet by packet over
-//! [`wan::Extender`](crate::wan::Extender). A [`Grid`] says what is varied, [`preset`] gives the
-//! papers' experiments, and a [`Profile`] holds the runs, modelled and measured side by side;
-//! [`published`] are the papers' numbers. [`Beside`] sets TCP beside it and says which to use when.
+//! [`wan::Extender`](crate::wan::Extender). A [`VerbsGrid`] says what is varied, [`preset`] gives the
+//! papers' experiments, and a [`VerbsProfile`] holds the runs, modelled and measured side by side;
+//! [`published`] are the papers' numbers. [`TcpRdmaComparison`] sets TCP beside it and says which to use when.
 
 mod beside;
 mod beside_page;
@@ -25,12 +25,14 @@ mod reliable;
 mod rows;
 mod signal;
 
-pub use beside::{Beside, PRESET as BESIDE, Use, Verdict, grids as beside};
+pub use beside::{
+    ComparisonVerdict, PRESET as BESIDE, Recommendation, TcpRdmaComparison, grids as beside,
+};
 pub use between::{Between, Bottleneck, Device};
-pub use document::{CellResult, Profile, Run, SCHEMA, modelled};
-pub use grid::{Cell, Grid, Model, Setup, Transport, Way};
-pub use measured::{End, Job, Measured};
-pub use model::{Line, MOST_PACKETS, Messages, RELIABLE_HEADERS};
+pub use document::{SCHEMA, VerbsCellResult, VerbsProfile, VerbsRun, modelled};
+pub use grid::{Model, QpService, Setup, VerbsCell, VerbsGrid, VerbsMetric};
+pub use measured::{End, Measured, VerbsJob};
+pub use model::{MOST_PACKETS, Messages, RELIABLE_HEADERS, VerbsPath};
 pub use presets::{PRESETS, measured, preset};
-pub use reliable::{Outcome, Scenario, simulate};
+pub use reliable::{Outcome, VerbsScenario, simulate};
 pub use signal::{Adapter, Signal};

@@ -28,7 +28,7 @@ pub(super) const MOST_READS: u64 = 16;
 
 /// What lies between two hosts, as verbs see it.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Line {
+pub struct VerbsPath {
     /// The ports.
     pub signal: Signal,
     /// The most of payload that the hosts carry each way; `None` where the ports are the limit.
@@ -73,20 +73,20 @@ impl Messages {
     }
 
     /// The throughput of reliable connections that write one way.
-    pub fn reliable(&self, line: &Line) -> Rate {
+    pub fn reliable(&self, line: &VerbsPath) -> Rate {
         self.reliable_beside(line, 0)
     }
 
     /// The sum of both directions when each end writes: every port also carries the other
     /// direction's acknowledgements.
-    pub fn reliable_both_ways(&self, line: &Line) -> Rate {
+    pub fn reliable_both_ways(&self, line: &VerbsPath) -> Rate {
         let one = self.reliable_beside(line, ACKNOWLEDGEMENT);
         Rate::from_bps(one.as_bps() * 2)
     }
 
     /// The throughput of datagrams, which nobody acknowledges: that of the link, whatever the
     /// distance; `None` for a message that does not fit one.
-    pub fn unreliable(&self, line: &Line) -> Option<Rate> {
+    pub fn unreliable(&self, line: &VerbsPath) -> Option<Rate> {
         if self.size > line.mtu {
             return None;
         }
@@ -95,26 +95,26 @@ impl Messages {
     }
 
     /// From sending a message of this size to having one back.
-    pub fn round_trip(&self, line: &Line) -> Span {
+    pub fn round_trip(&self, line: &VerbsPath) -> Span {
         // One message at a time is no matter of how many there can be in a second.
-        let alone = Line { messages_per_s: None, ..*line };
+        let alone = VerbsPath { messages_per_s: None, ..*line };
         line.rtt + Span::from_secs_f64(2.0 * self.time_of(self.wire_bytes(line), &alone))
     }
 
     /// Bytes of one written message on the port.
-    fn wire_bytes(&self, line: &Line) -> u64 {
+    fn wire_bytes(&self, line: &VerbsPath) -> u64 {
         padded(self.size) + self.packets_each(line.mtu) * u64::from(RELIABLE_HEADERS) + WRITE_HEADER
     }
 
     /// Seconds that a message of `wire` bytes takes to send, one after the other.
-    fn time_of(&self, wire: u64, line: &Line) -> f64 {
+    fn time_of(&self, wire: u64, line: &VerbsPath) -> f64 {
         let on_port = wire as f64 * 8.0 / line.signal.data_rate().as_bps() as f64;
         let of_host =
             line.host.map_or(0.0, |host| self.size.0 as f64 * 8.0 / host.as_bps().max(1) as f64);
         on_port.max(of_host).max(line.messages_per_s.map_or(0.0, |rate| 1.0 / rate.max(1) as f64))
     }
 
-    fn reliable_beside(&self, line: &Line, besides: u64) -> Rate {
+    fn reliable_beside(&self, line: &VerbsPath, besides: u64) -> Rate {
         let wire = self.wire_bytes(line) + besides;
         let rtt = line.rtt.as_secs_f64();
         let packet = (self.size.min(line.mtu).0 + u64::from(RELIABLE_HEADERS)) as f64 * 8.0

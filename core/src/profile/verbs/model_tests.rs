@@ -8,8 +8,8 @@ use proptest::prelude::*;
 
 /// What the papers say before anything is computed: 4x SDR ports (SC08, section I), packets of 2
 /// KiB (rdma_bw.c), the throughput of the base length as what the hosts do.
-fn sc08_line(rtt: Span) -> Line {
-    Line {
+fn sc08_line(rtt: Span) -> VerbsPath {
+    VerbsPath {
         signal: Signal::Sdr,
         host: Some(SC08_BASE),
         mtu: Bytes(2_048),
@@ -19,8 +19,8 @@ fn sc08_line(rtt: Span) -> Line {
     }
 }
 
-fn icpp08_line(one_way_us: u64) -> Line {
-    Line { host: None, ..sc08_line(Span::from_micros(2 * one_way_us)) }
+fn icpp08_line(one_way_us: u64) -> VerbsPath {
+    VerbsPath { host: None, ..sc08_line(Span::from_micros(2 * one_way_us)) }
 }
 
 fn rtt(path: &str) -> Span {
@@ -29,7 +29,7 @@ fn rtt(path: &str) -> Span {
 
 /// Decrease per mile of SC08's three lengths for a measurement, with `far` of their rtt.
 fn decreases(messages: Messages, far: f64) -> Vec<f64> {
-    let mbps = |row: &super::super::published::Sc08| {
+    let mbps = |row: &super::super::published::VerbsSc08| {
         (row.miles, messages.reliable(&sc08_line(rtt(row.path).mul_f64(far))).as_bps() as f64 / 1e6)
     };
     SC08[1..]
@@ -102,7 +102,7 @@ fn datagrams_are_flat_over_delay_and_reliable_writes_fall_at_small_sizes_only() 
 #[test]
 fn a_native_cables_credits_last_for_a_millisecond_and_queue_pairs_open_a_window_of_packets() {
     let far = |credits| {
-        let line = Line { credits, ..icpp08_line(500) };
+        let line = VerbsPath { credits, ..icpp08_line(500) };
         Messages::of_ib_rdma_bw(Bytes::mib(4)).reliable(&line).as_bps() as f64 / 1e9
     };
     // 128 KiB in a round trip of 1 ms, of which headers take 1 %.
@@ -142,13 +142,13 @@ proptest! {
     ) {
         let messages = Messages { size: Bytes(1 << power), count, depth, queue_pairs: pairs, packets: MOST_PACKETS };
         let at = |us| {
-            let line = Line { signal: Signal::ALL[kind], host: None, mtu: Bytes(2_048), rtt: Span::from_micros(us), credits: None, messages_per_s: None };
+            let line = VerbsPath { signal: Signal::ALL[kind], host: None, mtu: Bytes(2_048), rtt: Span::from_micros(us), credits: None, messages_per_s: None };
             messages.reliable(&line).as_bps()
         };
         prop_assert!(at(us) <= Signal::ALL[kind].data_rate().as_bps());
         prop_assert!(at(us + 1_000) <= at(us));
         let deeper = Messages { depth: depth + 1, ..messages };
-        let line = Line { signal: Signal::ALL[kind], host: None, mtu: Bytes(2_048), rtt: Span::from_micros(us), credits: None, messages_per_s: None };
+        let line = VerbsPath { signal: Signal::ALL[kind], host: None, mtu: Bytes(2_048), rtt: Span::from_micros(us), credits: None, messages_per_s: None };
         // A burst that just fills the turn is as good as a deeper one; rounding down is one bit.
         prop_assert!(deeper.reliable(&line).as_bps() + 1 >= at(us));
     }

@@ -1,8 +1,8 @@
 //! What a grid of RDMA has, in one line: cells by the model, what is measured of it and for how
 //! long at most, and what varies.
 
-use super::document::Profile;
-use super::grid::{Grid, Setup, Transport, Way};
+use super::document::VerbsProfile;
+use super::grid::{QpService, Setup, VerbsGrid, VerbsMetric};
 use crate::units::{Bytes, Rate};
 use std::fmt::Display;
 
@@ -16,7 +16,7 @@ fn counted(cells: usize) -> String {
     if cells == 1 { "1 cell".to_owned() } else { format!("{cells} cells") }
 }
 
-impl Grid {
+impl VerbsGrid {
     /// Such as `40 cells modelled, 24 measured 3 times, at most 12 min: usn-0.2, usn-1400; RC, UD;
     /// 64 B, 2 KiB`. A grid that is modelled only says nothing of measuring.
     pub fn outline(&self) -> String {
@@ -25,7 +25,7 @@ impl Grid {
             text.push_str(&format!(" {} times", self.repetitions));
         }
         if let Some(measured) = &self.measured {
-            let (_, cells) = Profile::new(self.clone(), "").progress();
+            let (_, cells) = VerbsProfile::new(self.clone(), "").progress();
             let minutes = cells as f64 * f64::from(measured.repetitions) * measured.most_s / 60.0;
             let longest = if minutes < 120.0 {
                 format!("{minutes:.0} min")
@@ -52,8 +52,8 @@ impl Grid {
         let axes = [
             varied(self.paths.iter().map(|path| &path.name), ""),
             varied(self.signals.iter().map(|signal| signal.name()), ""),
-            varied(self.transports.iter().copied().map(Transport::name), ""),
-            varied(self.ways.iter().copied().map(Way::name), ""),
+            varied(self.transports.iter().copied().map(QpService::name), ""),
+            varied(self.ways.iter().copied().map(VerbsMetric::name), ""),
             varied(self.setups.iter().copied().map(Setup::name), ""),
             varied(&self.queue_pairs, " queue pairs"),
             varied(bytes(&self.credits_bytes, "an extender's"), " of credits"),

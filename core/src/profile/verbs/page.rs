@@ -1,20 +1,20 @@
 //! A profile of RDMA as one page: by message size and distance, beside other traffic, by way of
 //! connecting, and beside the papers.
 
-use super::document::{CellResult, Profile};
-use super::grid::{Cell, Model, Way};
+use super::document::{VerbsCellResult, VerbsProfile};
+use super::grid::{Model, VerbsCell, VerbsMetric};
 use super::signal::Adapter;
-use crate::profile::document::Kind;
+use crate::profile::document::ProfileKind;
 use crate::report::{Card, Page, Section, Series, Table};
 use crate::units::Rate;
 
 /// The kinds of runs, as they are labelled.
-pub(super) const KINDS: [(Kind, &str); 2] =
-    [(Kind::Modelled, "modelled"), (Kind::Measured, "measured")];
+pub(super) const KINDS: [(ProfileKind, &str); 2] =
+    [(ProfileKind::Modelled, "modelled"), (ProfileKind::Measured, "measured")];
 /// Longer tables are not read; the document has the rest.
 pub(super) const ROWS: usize = 240;
 
-impl Profile {
+impl VerbsProfile {
     /// The profile as one page; `commands` give it again.
     pub fn page(&self, commands: &[String]) -> Page {
         let measured = self.cells.iter().any(|result| !result.measured.is_empty());
@@ -129,10 +129,10 @@ impl Profile {
     pub(super) fn lines(
         &self,
         name: &str,
-        of: impl Fn(&Cell) -> bool,
-        at: impl Fn(&Cell) -> f64,
+        of: impl Fn(&VerbsCell) -> bool,
+        at: impl Fn(&VerbsCell) -> f64,
     ) -> Vec<Series> {
-        let one = |(kind, label): (Kind, &str)| {
+        let one = |(kind, label): (ProfileKind, &str)| {
             let found = self.cells.iter().filter(|result| of(&result.cell));
             let mut found: Vec<_> = found
                 .filter_map(|result| {
@@ -158,7 +158,7 @@ impl Profile {
     }
 
     /// Whether everything but path, transport, way and size is the first of its axis.
-    pub(super) fn is_plain(&self, cell: &Cell) -> bool {
+    pub(super) fn is_plain(&self, cell: &VerbsCell) -> bool {
         let grid = &self.grid;
         grid.signals.first() == Some(&cell.signal)
             && grid.setups.first() == Some(&cell.setup)
@@ -169,20 +169,24 @@ impl Profile {
     }
 
     fn every_cell(&self) -> Section {
-        let row = |result: &CellResult| {
+        let row = |result: &VerbsCellResult| {
             let value = |kind| {
                 result.summary(kind).map_or_else(String::new, |found| match result.cell.way {
-                    Way::RoundTrip => format!("{:.1} us", found.mean),
+                    VerbsMetric::RoundTrip => format!("{:.1} us", found.mean),
                     _ => gbit(found.mean),
                 })
             };
             let lost = |kind| result.runs(kind).iter().map(|run| run.lost).sum::<u64>().to_string();
             let cells = vec![
                 result.cell.name(),
-                value(Kind::Modelled),
-                lost(Kind::Modelled),
-                value(Kind::Measured),
-                if result.measured.is_empty() { String::new() } else { lost(Kind::Measured) },
+                value(ProfileKind::Modelled),
+                lost(ProfileKind::Modelled),
+                value(ProfileKind::Measured),
+                if result.measured.is_empty() {
+                    String::new()
+                } else {
+                    lost(ProfileKind::Measured)
+                },
             ];
             (cells, false)
         };
@@ -251,7 +255,7 @@ mod tests {
                 preset(name, Form::Quick).expect("its paths are known").expect("a preset");
             (grid.messages, grid.most_s) =
                 (if grid.model == Model::Packets { 20 } else { 1_000 }, 0.5);
-            let mut profile = Profile::new(grid, "today");
+            let mut profile = VerbsProfile::new(grid, "today");
             assert!(!profile.page(&[]).html().contains("NaN"), "{name}, before it has run");
             profile.run();
             let html = profile.page(&["farline profile --simulate".to_owned()]).html();
@@ -276,7 +280,7 @@ mod tests {
         let grid = preset("sc08-ib-distance", Form::Quick)
             .expect("its paths are known")
             .expect("a preset");
-        let mut profile = Profile::new(grid, "today");
+        let mut profile = VerbsProfile::new(grid, "today");
         profile.run();
         for result in &mut profile.cells {
             result.measured = result.modelled.clone();

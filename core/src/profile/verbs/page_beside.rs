@@ -1,15 +1,15 @@
 //! Of the page of a profile of RDMA: beside other traffic, by way of connecting, and beside what
 //! the papers print.
 
-use super::document::Profile;
-use super::grid::{Cell, Setup};
+use super::document::VerbsProfile;
+use super::grid::{Setup, VerbsCell};
 use super::page::{KINDS, ROWS, gbps};
 use super::published;
-use crate::profile::document::Kind;
+use crate::profile::document::ProfileKind;
 use crate::report::{Axis, LineChart, Section, Series, Table};
 use crate::units::Rate;
 
-impl Profile {
+impl VerbsProfile {
     /// A chart for each path: what is left beside other traffic.
     pub(super) fn beside_cross_traffic(&self) -> Option<Section> {
         let grid = &self.grid;
@@ -29,7 +29,7 @@ impl Profile {
         for path in &grid.paths {
             let mut series = Vec::new();
             for &queue in &grid.queues_bytes {
-                let of = |cell: &Cell| {
+                let of = |cell: &VerbsCell| {
                     cell.path == *path && (cell.size_bytes, cell.queue_bytes) == (largest, queue)
                 };
                 let name = queue.map_or_else(
@@ -69,7 +69,7 @@ impl Profile {
         if self.grid.setups.len() < 2 {
             return None;
         }
-        let rtt = |cell: &Cell| cell.path.rtt_ns.as_millis_f64();
+        let rtt = |cell: &VerbsCell| cell.path.rtt_ns.as_millis_f64();
         let series = self
             .grid
             .setups
@@ -137,7 +137,7 @@ impl Profile {
             .between
             .as_ref()
             .is_some_and(|between| !between.near.software && !between.far.software);
-        let kinds = KINDS.into_iter().filter(|(kind, _)| *kind == Kind::Modelled || cards);
+        let kinds = KINDS.into_iter().filter(|(kind, _)| *kind == ProfileKind::Modelled || cards);
         let mut rows = Vec::new();
         for result in &self.cells {
             let Some(printed) = published::of(&self.grid.name, &result.cell) else { continue };

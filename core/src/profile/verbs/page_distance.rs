@@ -1,15 +1,15 @@
 //! Of the page of a profile of RDMA: throughput by message size, by distance and by port, and
 //! round-trip time.
 
-use super::document::Profile;
-use super::grid::{Cell, Way};
+use super::document::VerbsProfile;
+use super::grid::{VerbsCell, VerbsMetric};
 use super::page::{KINDS, gbit, millions};
 use super::published;
-use crate::profile::document::Kind;
+use crate::profile::document::ProfileKind;
 use crate::profile::statistics::decrease_per_mile;
 use crate::report::{Axis, LineChart, Section, Table};
 
-impl Profile {
+impl VerbsProfile {
     pub(super) fn by_size(&self) -> Option<Section> {
         if self.grid.sizes_bytes.len() < 2 {
             return None;
@@ -20,10 +20,10 @@ impl Profile {
              distance; large ones fill the path. Datagrams wait for nobody.",
         );
         for &transport in &self.grid.transports {
-            for way in self.grid.ways.iter().filter(|way| **way != Way::RoundTrip) {
+            for way in self.grid.ways.iter().filter(|way| **way != VerbsMetric::RoundTrip) {
                 let mut series = Vec::new();
                 for path in &self.grid.paths {
-                    let of = |cell: &Cell| {
+                    let of = |cell: &VerbsCell| {
                         self.is_plain(cell)
                             && cell.path == *path
                             && (cell.transport, cell.way) == (transport, *way)
@@ -64,7 +64,7 @@ impl Profile {
                     .zip(of(&base.name, kind))
                     .map(|(miles, summary)| (miles, summary.mean * 1e3));
                 let dpm = from.and_then(|from| decrease_per_mile(from, (miles, found.mean * 1e3)));
-                let printed = |pick: fn(&published::Sc08) -> Option<f64>, digits: usize| {
+                let printed = |pick: fn(&published::VerbsSc08) -> Option<f64>, digits: usize| {
                     paper
                         .and_then(pick)
                         .map_or_else(String::new, |value| format!("{value:.digits$}"))
@@ -122,7 +122,7 @@ impl Profile {
         for &signal in &grid.signals {
             for &credits in &grid.credits_bytes {
                 let of = |path: &str| {
-                    self.summary(Kind::Modelled, |cell| {
+                    self.summary(ProfileKind::Modelled, |cell| {
                         (cell.path.name.as_str(), cell.signal, cell.credits_bytes, cell.size_bytes)
                             == (path, signal, credits, largest)
                     })
@@ -163,15 +163,15 @@ impl Profile {
     }
 
     pub(super) fn round_trips(&self) -> Option<Section> {
-        if !self.grid.ways.contains(&Way::RoundTrip) {
+        if !self.grid.ways.contains(&VerbsMetric::RoundTrip) {
             return None;
         }
-        let size = |cell: &Cell| cell.size_bytes.0 as f64;
+        let size = |cell: &VerbsCell| cell.size_bytes.0 as f64;
         let series = self.grid.paths.iter().flat_map(|path| {
-            let of = |cell: &Cell| {
+            let of = |cell: &VerbsCell| {
                 self.is_plain(cell)
                     && cell.path == *path
-                    && cell.way == Way::RoundTrip
+                    && cell.way == VerbsMetric::RoundTrip
                     && cell.transport == self.grid.transports[0]
             };
             self.lines(&path.name, of, size)

@@ -1,6 +1,6 @@
 //! The papers' experiments over verbs as grids, each in a quick form and a full one.
 
-use super::grid::{Grid, Model, Setup, Transport, Way};
+use super::grid::{Model, QpService, Setup, VerbsGrid, VerbsMetric};
 use super::measured::Measured;
 use super::published::SC08_BASE;
 use super::signal::Signal;
@@ -56,7 +56,7 @@ const QUICK_POWERS: [u32; 10] = [0, 5, 9, 11, 14, 16, 18, 20, 22, 23];
 ///
 /// # Errors
 /// As [`PathPoint::named`].
-pub fn preset(name: &str, form: Form) -> Result<Option<Grid>, Error> {
+pub fn preset(name: &str, form: Form) -> Result<Option<VerbsGrid>, Error> {
     let quick = form == Form::Quick;
     let named = |names: &[&str]| {
         names.iter().map(|name| PathPoint::named(name, None)).collect::<Result<Vec<_>, _>>()
@@ -65,17 +65,17 @@ pub fn preset(name: &str, form: Form) -> Result<Option<Grid>, Error> {
     let powers: Vec<u32> = if quick { QUICK_POWERS.to_vec() } else { (0..=23).collect() };
     let sizes: Vec<Bytes> = powers.into_iter().map(|power| Bytes(1 << power)).collect();
     let large = || vec![Bytes::mib(8)];
-    let of = |paths, sizes| Grid::new(name, form, paths, sizes);
-    let sc08 = |paths, sizes| Grid { host_bps: Some(SC08_BASE), ..of(paths, sizes) };
+    let of = |paths, sizes| VerbsGrid::new(name, form, paths, sizes);
+    let sc08 = |paths, sizes| VerbsGrid { host_bps: Some(SC08_BASE), ..of(paths, sizes) };
     Ok(Some(match name {
-        "sc08-ib-distance" => Grid {
+        "sc08-ib-distance" => VerbsGrid {
             signals: Signal::ALL.to_vec(),
             credits_bytes: vec![None, Some(NATIVE_CREDITS)],
             queue_pairs: if quick { vec![1] } else { vec![1, 4] },
             ..sc08(usn()?, sizes)
         },
         "sc08-ib-stability" => {
-            Grid { repetitions: 10, jitter_ns: USN_JITTER, ..sc08(usn()?, large()) }
+            VerbsGrid { repetitions: 10, jitter_ns: USN_JITTER, ..sc08(usn()?, large()) }
         }
         "sc08-ib-cross-traffic" => cross_traffic(
             name,
@@ -83,7 +83,7 @@ pub fn preset(name: &str, form: Form) -> Result<Option<Grid>, Error> {
             if quick { named(&["usn-1400", "usn-6600", "usn-8600"])? } else { usn()? },
             sizes,
         ),
-        "sc08-cm" => Grid {
+        "sc08-cm" => VerbsGrid {
             model: Model::Packets,
             setups: vec![Setup::Cm, Setup::Exchange],
             repetitions: 10,
@@ -91,9 +91,9 @@ pub fn preset(name: &str, form: Form) -> Result<Option<Grid>, Error> {
             jitter_ns: USN_JITTER,
             ..sc08(usn()?, large())
         },
-        "icpp08-verbs" => Grid {
-            transports: vec![Transport::Rc, Transport::Ud],
-            ways: vec![Way::OneWay, Way::BothWays, Way::RoundTrip],
+        "icpp08-verbs" => VerbsGrid {
+            transports: vec![QpService::Rc, QpService::Ud],
+            ways: vec![VerbsMetric::OneWay, VerbsMetric::BothWays, VerbsMetric::RoundTrip],
             queue_pairs: if quick { vec![1] } else { vec![1, 4] },
             ..of(
                 named(&[
@@ -116,23 +116,23 @@ pub(super) fn cross_traffic(
     form: Form,
     paths: Vec<PathPoint>,
     sizes: Vec<Bytes>,
-) -> Grid {
+) -> VerbsGrid {
     let quick = form == Form::Quick;
-    Grid {
+    VerbsGrid {
         model: Model::Packets,
         host_bps: Some(SC08_BASE),
         cross_bps: (0..=4).map(|gbit| Rate::from_bps(gbit * 1_000_000_000)).collect(),
         queues_bytes: vec![None, Some(SHALLOW)],
         repetitions: if quick { 1 } else { 3 },
         most_s: if quick { 10.0 } else { 60.0 },
-        ..Grid::new(name, form, paths, sizes)
+        ..VerbsGrid::new(name, form, paths, sizes)
     }
 }
 
 /// `grid`, measured too: in the quick form the few cells and the small runs that devices in
 /// software carry, in the full form every size of the grid. What divides rates, sizes or counts
 /// stands in the document and on the page.
-pub fn measured(grid: Grid) -> Grid {
+pub fn measured(grid: VerbsGrid) -> VerbsGrid {
     let quick = grid.form == Form::Quick;
     let of_powers =
         |powers: &[u32]| powers.iter().map(|power| Bytes(1 << power)).collect::<Vec<_>>();
@@ -164,5 +164,5 @@ pub fn measured(grid: Grid) -> Grid {
         },
         divided_by: beside.then_some(DIVIDED_BY),
     };
-    Grid { measured: Some(measured), ..grid }
+    VerbsGrid { measured: Some(measured), ..grid }
 }

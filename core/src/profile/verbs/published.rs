@@ -1,12 +1,12 @@
 //! What the papers print of RDMA over distance, to stand beside the model.
 
-use super::grid::{Cell, Setup, Transport, Way};
+use super::grid::{QpService, Setup, VerbsCell, VerbsMetric};
 use super::signal::Signal;
 use crate::units::{Bytes, Rate};
 
 /// SC08's InfiniBand over one length: 8 MiB messages (USN slides; SC08, section IV.C and figure 7).
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Sc08 {
+pub struct VerbsSc08 {
     /// The path, by its name here.
     pub path: &'static str,
     /// Miles of fibre.
@@ -28,12 +28,12 @@ const fn row(
     sd_mbps: f64,
     dpm_mbps: Option<f64>,
     wan_phy_gbps: f64,
-) -> Sc08 {
-    Sc08 { path, miles, gbps, sd_mbps, dpm_mbps, wan_phy_gbps }
+) -> VerbsSc08 {
+    VerbsSc08 { path, miles, gbps, sd_mbps, dpm_mbps, wan_phy_gbps }
 }
 
 /// SC08's table, the base length first.
-pub const SC08: [Sc08; 4] = [
+pub const SC08: [VerbsSc08; 4] = [
     row("usn-0.2", 0.2, 7.48, 45.27, None, 7.5),
     row("usn-1400", 1_400.0, 7.47, 0.07, Some(0.012), 7.49),
     row("usn-6600", 6_600.0, 7.37, 0.09, Some(0.017), 7.39),
@@ -61,7 +61,7 @@ pub const ICPP08_DATAGRAMS: f64 = 967.0;
 pub const ICPP08_RELIABLE: f64 = 984.0;
 
 /// SC08's row for the path called `path`.
-pub fn sc08(path: &str) -> Option<&'static Sc08> {
+pub fn sc08(path: &str) -> Option<&'static VerbsSc08> {
     SC08.iter().find(|row| row.path == path)
 }
 
@@ -76,9 +76,9 @@ pub fn sc08_cross(path: &str, cross: Rate) -> Option<f64> {
 }
 
 /// What the preset's paper prints for `cell`, in Gbit/s of payload; `None` where it prints nothing.
-pub fn of(preset: &str, cell: &Cell) -> Option<f64> {
+pub fn of(preset: &str, cell: &VerbsCell) -> Option<f64> {
     let plain = (cell.signal, cell.setup, cell.credits_bytes) == (Signal::Sdr, Setup::Cm, None)
-        && cell.way == Way::OneWay;
+        && cell.way == VerbsMetric::OneWay;
     let sc08s = plain && cell.size_bytes == Bytes::mib(8) && cell.queue_pairs == 1;
     match preset {
         "sc08-ib-distance" | "sc08-ib-stability" | "sc08-cm" if sc08s => {
@@ -86,8 +86,8 @@ pub fn of(preset: &str, cell: &Cell) -> Option<f64> {
         }
         "sc08-ib-cross-traffic" if sc08s => sc08_cross(&cell.path.name, cell.cross_bps),
         "icpp08-verbs" if plain => match (cell.transport, cell.size_bytes) {
-            (Transport::Ud, Bytes(2_048)) => Some(ICPP08_DATAGRAMS * 8e-3),
-            (Transport::Rc, size) if size >= Bytes::mib(4) => Some(ICPP08_RELIABLE * 8e-3),
+            (QpService::Ud, Bytes(2_048)) => Some(ICPP08_DATAGRAMS * 8e-3),
+            (QpService::Rc, size) if size >= Bytes::mib(4) => Some(ICPP08_RELIABLE * 8e-3),
             _ => None,
         },
         _ => None,

@@ -23,7 +23,7 @@ const RETRIES: u32 = 7;
 
 /// What is run.
 #[derive(Clone, Debug)]
-pub struct Scenario {
+pub struct VerbsScenario {
     /// The messages, of one connection.
     pub messages: Messages,
     /// Payload of a full packet.
@@ -62,8 +62,8 @@ pub struct Outcome {
 }
 
 /// Runs `scenario` to its end.
-pub fn simulate(scenario: &Scenario) -> Outcome {
-    let mut run = Run::new(scenario);
+pub fn simulate(scenario: &VerbsScenario) -> Outcome {
+    let mut run = VerbsRun::new(scenario);
     while run.step() {}
     run.outcome()
 }
@@ -76,8 +76,8 @@ struct Answer {
     missing: bool,
 }
 
-struct Run<'a> {
-    scenario: &'a Scenario,
+struct VerbsRun<'a> {
+    scenario: &'a VerbsScenario,
     extender: Extender,
     now: Time,
     /// Packets of a message, and of all.
@@ -104,11 +104,11 @@ struct Run<'a> {
     outcome: Outcome,
 }
 
-impl<'a> Run<'a> {
-    fn new(scenario: &'a Scenario) -> Run<'a> {
+impl<'a> VerbsRun<'a> {
+    fn new(scenario: &'a VerbsScenario) -> VerbsRun<'a> {
         let cross = (Span::ZERO, Change::Cross(scenario.cross, None));
         let each = scenario.messages.packets_each(scenario.mtu);
-        Run {
+        VerbsRun {
             extender: Extender::new(
                 Time::ZERO,
                 scenario.way.clone(),

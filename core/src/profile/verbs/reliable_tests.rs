@@ -1,15 +1,15 @@
 //! The packet-by-packet connection against the closed form, and what loss, timeouts and other
 //! traffic do to it.
 
-use super::super::model::{Line, MOST_PACKETS};
+use super::super::model::{MOST_PACKETS, VerbsPath};
 use super::super::published::SC08_BASE;
 use super::super::signal::Signal;
 use super::*;
 use crate::wan::Path;
 
-fn scenario(path: &str, size: Bytes, count: u64) -> Scenario {
+fn scenario(path: &str, size: Bytes, count: u64) -> VerbsScenario {
     let settings = Path::named(path).expect("a path").settings(None, None).expect("an rtt");
-    Scenario {
+    VerbsScenario {
         messages: Messages { size, count, depth: 100, queue_pairs: 1, packets: MOST_PACKETS },
         mtu: Bytes(2_048),
         host: SC08_BASE,
@@ -37,7 +37,7 @@ fn without_loss_it_is_the_closed_form() {
     ] {
         let scenario = scenario(path, Bytes(size), 300);
         let rtt = Path::named(path).expect("a path").rtt.expect("an rtt");
-        let line = Line {
+        let line = VerbsPath {
             signal: Signal::Sdr,
             host: Some(SC08_BASE),
             mtu: scenario.mtu,
@@ -61,7 +61,7 @@ fn without_loss_it_is_the_closed_form() {
 fn each_lost_packet_costs_about_a_round_trip() {
     let clean = simulate(&scenario("usn-1400", Bytes::mib(1), 1_000));
     for seed in 0..6 {
-        let mut scenario = Scenario { seed, ..scenario("usn-1400", Bytes::mib(1), 1_000) };
+        let mut scenario = VerbsScenario { seed, ..scenario("usn-1400", Bytes::mib(1), 1_000) };
         scenario.way.haul.loss = 1e-5;
         let found = simulate(&scenario);
         // Of the packets lost, some were sent in vain behind another: only the first of a round
@@ -81,7 +81,7 @@ fn each_lost_packet_costs_about_a_round_trip() {
 #[test]
 fn a_timeout_below_the_round_trip_sends_everything_again_and_above_it_nothing() {
     let with =
-        |timeout| simulate(&Scenario { timeout, ..scenario("usn-8600", Bytes::mib(8), 200) });
+        |timeout| simulate(&VerbsScenario { timeout, ..scenario("usn-8600", Bytes::mib(8), 200) });
     let (short, long) = (with(Span::from_millis(67)), with(Span::from_millis(268)));
     assert!(gbps(&short) < 0.8 * gbps(&long), "{short:?} {long:?}");
     assert!(short.timeouts > 0 && short.again > 0 && (long.timeouts, long.again) == (0, 0));
@@ -92,7 +92,7 @@ fn cross_traffic_above_the_residual_capacity_stalls_it_unless_the_queue_holds_al
  {
     let at = |path: &str, gbit: u64, queue: Option<Bytes>, seed| {
         let cross = Rate::from_bps(gbit * 1_000_000_000);
-        let mut scenario = Scenario {
+        let mut scenario = VerbsScenario {
             cross,
             seed,
             most: Span::from_secs(4),

@@ -1,14 +1,14 @@
 //! Every run of a profile of RDMA as a row of typed columns, modelled and measured ones alike.
 
-use super::document::{CellResult, Profile, Run};
+use super::document::{VerbsCellResult, VerbsProfile, VerbsRun};
 use super::published;
 use crate::profile::columns::Columns;
 use crate::profile::columns::Pick::{self, Flag, Real, Text, Whole};
-use crate::profile::document::Kind;
+use crate::profile::document::ProfileKind;
 
 /// A run, where it stands, whether it was modelled, and what the paper prints for its cell in
 /// Gbit/s.
-type Row<'a> = (&'a CellResult, &'a Run, &'static str, Option<f64>);
+type Row<'a> = (&'a VerbsCellResult, &'a VerbsRun, &'static str, Option<f64>);
 
 fn columns<'a>() -> Vec<(&'static str, Pick<Row<'a>>)> {
     vec![
@@ -42,14 +42,16 @@ fn columns<'a>() -> Vec<(&'static str, Pick<Row<'a>>)> {
     ]
 }
 
-impl Profile {
+impl VerbsProfile {
     /// Every run in a row of its own; `kind` says whether it was modelled or measured,
     /// `published_gbps` what the paper prints for its cell.
     pub fn columns(&self) -> Columns {
         let mut rows: Vec<Row<'_>> = Vec::new();
         for result in &self.cells {
             let printed = published::of(&self.grid.name, &result.cell);
-            for (kind, name) in [(Kind::Modelled, "modelled"), (Kind::Measured, "measured")] {
+            for (kind, name) in
+                [(ProfileKind::Modelled, "modelled"), (ProfileKind::Measured, "measured")]
+            {
                 rows.extend(result.runs(kind).iter().map(|run| (result, run, name, printed)));
             }
         }
@@ -74,7 +76,7 @@ mod tests {
         let grid = preset("sc08-ib-distance", Form::Quick)
             .expect("its paths are known")
             .expect("a preset");
-        let mut profile = Profile::new(grid, "");
+        let mut profile = VerbsProfile::new(grid, "");
         profile.run();
         let table = profile.columns();
         let text = table.csv();

@@ -1,6 +1,6 @@
 //! What an end sends: blocks and marks, each on a credit of the peer's.
 
-use super::{Endpoint, Job, Lent};
+use super::{Endpoint, ExposedBuffer, Job};
 use crate::rdma::record::{Announcement, Credit, Record};
 use crate::rdma::{Output, Placement, QueuePair, Violation};
 use crate::transfer::SlotId;
@@ -44,7 +44,8 @@ impl Endpoint {
                         self.post(on, Record::Block(announcement));
                     }
                     Placement::Read => {
-                        self.lent.insert(to.number, Lent { slot, transfer: self.transfer });
+                        self.lent
+                            .insert(to.number, ExposedBuffer { slot, transfer: self.transfer });
                         self.post(on, Record::Filled(announcement, source));
                     }
                 }

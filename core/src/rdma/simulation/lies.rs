@@ -26,7 +26,8 @@ fn a_lying_peer_breaks_its_own_channel_and_never_moves_a_slot_that_was_not_offer
             let announcement = Announcement { credit, len, header };
             let input = match world.rng.below(9) {
                 0 if reads => {
-                    let record = Record::Filled(announcement, Source { key: 7, address: 1 << 40 });
+                    let record =
+                        Record::Filled(announcement, BlockSource { key: 7, address: 1 << 40 });
                     Input::Received { on, record }
                 }
                 0 => Input::Received { on, record: Record::Block(announcement) },
@@ -88,7 +89,7 @@ fn a_lying_peer_breaks_its_own_channel_and_never_moves_a_slot_that_was_not_offer
 fn a_block_may_not_use_the_credit_of_the_mark_before_it() {
     let header = RecordHeader::new(b"any").expect("short");
     let on = QueuePair(0);
-    let source = Source { key: 7, address: 1 << 40 };
+    let source = BlockSource { key: 7, address: 1 << 40 };
     let mark = |credit| Input::Received { on, record: Record::Mark { credit, blocks: 1, header } };
     let filled = |credit| {
         let record = Record::Filled(Announcement { credit, len: SLOT_LEN, header }, source);

@@ -13,7 +13,7 @@ fn fixture() -> DemoResult {
             ((share * share.sqrt() + wobble * share * (1.0 - share)).clamp(0.0, 1.0)
                 * bytes.0 as f64) as u64
         };
-        Run {
+        DemoRun {
             tool: tool.to_owned(),
             version: "0.0.0".to_owned(),
             dataset: dataset.to_owned(),
@@ -29,7 +29,7 @@ fn fixture() -> DemoResult {
             verified: "every byte, BLAKE3".to_owned(),
             limited_by: (tool == "farline").then(|| "the receiver's writes".to_owned()),
             samples: (0..=readings)
-                .map(|i| Sample { t_s: i as f64 / 5.0, bytes: arrived(i) })
+                .map(|i| DemoSample { t_s: i as f64 / 5.0, bytes: arrived(i) })
                 .collect(),
         }
     };
@@ -38,7 +38,7 @@ fn fixture() -> DemoResult {
         schema: SCHEMA.to_owned(),
         farline: "0.0.0-fixture".to_owned(),
         date: "MADE UP for a test".to_owned(),
-        link: Link {
+        link: DemoLink {
             path: "usn-8600".to_owned(),
             rtt_ns: Span::from_millis(163),
             rate_bps: Rate::from_bps(9_290_000_000),
@@ -97,12 +97,12 @@ fn fixture() -> DemoResult {
             reason: "it is not installed".to_owned(),
         }],
         choices: vec![
-            Choice {
+            DemoChoice {
                 parameter: "streams".to_owned(),
                 value: "8".to_owned(),
                 reason: "the path holds 181 MiB, one socket 32 MiB".to_owned(),
             },
-            Choice {
+            DemoChoice {
                 parameter: "block".to_owned(),
                 value: "4 MiB".to_owned(),
                 reason: "large enough to keep the disk busy".to_owned(),
@@ -173,7 +173,7 @@ fn a_result_without_anything_is_still_a_page() {
 
 #[test]
 fn rates_are_the_slope_between_readings() {
-    let sample = |t_s: f64, bytes: u64| Sample { t_s, bytes };
+    let sample = |t_s: f64, bytes: u64| DemoSample { t_s, bytes };
     let rates = rates(&[
         sample(0.0, 0),
         sample(0.2, 25_000_000),

@@ -14,7 +14,8 @@ fn run(seed: u64, lose: Option<usize>, in_order: bool) -> (Option<ReceiverOutput
     for index in 0..layout.block_count() {
         lanes[rng.below(channels as u64) as usize].push_back(layout.block(index));
     }
-    let mut receiver = Receiver::new(slots, Marks::of_writer(slots * (1 + rng.below(8) as usize)));
+    let mut receiver =
+        Receiver::new(slots, Watermarks::of_writer(slots * (1 + rng.below(8) as usize)));
     let mut next = 0;
     if in_order {
         receiver = receiver.in_order(channels);
@@ -75,7 +76,7 @@ fn finishes_when_every_channel_ended_and_every_byte_is_written() {
 #[test]
 fn a_channel_that_breaks_its_order_is_named_rather_than_waited_for_and_nothing_is_written_out_of_place()
  {
-    let mut receiver = Receiver::new(3, Marks::of_writer(3)).in_order(1);
+    let mut receiver = Receiver::new(3, Watermarks::of_writer(3)).in_order(1);
     receiver.handle(ReceiverInput::ChannelOpened { channel: ChannelId(0), depth: 1, most: 1 });
     for index in [0, 2, 3, 4] {
         loop {
@@ -102,7 +103,7 @@ fn a_channel_that_breaks_its_order_is_named_rather_than_waited_for_and_nothing_i
 
 #[test]
 fn writes_in_runs_between_the_marks() {
-    let mut receiver = Receiver::new(8, Marks { low: 1, high: 3, turns: false });
+    let mut receiver = Receiver::new(8, Watermarks { low: 1, high: 3, turns: false });
     receiver.handle(ReceiverInput::ChannelOpened { channel: ChannelId(0), depth: 1, most: 1 });
     let mut runs = Vec::new();
     for index in 0..6 {
@@ -131,7 +132,7 @@ fn writes_in_runs_between_the_marks() {
 
 #[test]
 fn a_channel_of_registered_slots_has_more_filled_at_once_when_its_window_widens() {
-    let mut receiver = Receiver::new(16, Marks::of_writer(16));
+    let mut receiver = Receiver::new(16, Watermarks::of_writer(16));
     receiver.handle(ReceiverInput::ChannelOpened { channel: ChannelId(0), depth: 4, most: 12 });
     let offers = |receiver: &mut Receiver| std::iter::from_fn(|| receiver.poll()).count();
     assert_eq!((offers(&mut receiver), receiver.window()), (4, (4, 12)));
@@ -158,7 +159,7 @@ fn a_lost_channel_fails_the_transfer_and_never_finishes_it() {
 
 #[test]
 fn refuses_more_ends_than_channels_and_ranges_that_overflow() {
-    let mut receiver = Receiver::new(4, Marks::of_writer(4));
+    let mut receiver = Receiver::new(4, Watermarks::of_writer(4));
     for i in 0..2 {
         let channels = Some(1);
         receiver.handle(ReceiverInput::Ended { channel: ChannelId(i), slot: SlotId(i), channels });
@@ -166,7 +167,7 @@ fn refuses_more_ends_than_channels_and_ranges_that_overflow() {
     assert!(
         matches!(receiver.poll(), Some(ReceiverOutput::Failed(error)) if error.code == "too-many-channels")
     );
-    let mut receiver = Receiver::new(4, Marks::of_writer(4));
+    let mut receiver = Receiver::new(4, Watermarks::of_writer(4));
     let block = Block { offset: u64::MAX, len: 2 };
     receiver.handle(ReceiverInput::Arrived { channel: ChannelId(0), slot: SlotId(0), block });
     assert!(

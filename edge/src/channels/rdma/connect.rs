@@ -6,10 +6,10 @@ use super::{RdmaChannel, lockable, shape};
 use crate::channels::key::Key;
 use crate::channels::told;
 use crate::sys::lock::lock;
-use crate::sys::verbs::{Connecting, Domain, Link, Rejected};
+use crate::sys::verbs::{Connecting, Domain, RdmaConnection, Rejected};
 use farline_core::rdma::{
-    Answer, Greeting, MOST_CREDITS, Placement, QueuePair, Refusal, Settings, ack_timeout_exponent,
-    credits_for,
+    EndpointSettings, Greeting, GreetingReply, MOST_CREDITS, Placement, QueuePair, Refusal,
+    ack_timeout_exponent, credits_for,
 };
 use farline_core::units::{Bytes, Error, Fault, Span};
 use std::io;
@@ -47,7 +47,7 @@ impl Fabric {
 
 /// Opens the channels of one session.
 #[derive(Debug)]
-pub struct Dialler {
+pub struct Dialer {
     key: Key,
     fabric: Fabric,
     /// Channels opened so far: each has a number of its own, and a proof.
@@ -55,10 +55,10 @@ pub struct Dialler {
     domain: Mutex<Option<Arc<Domain>>>,
 }
 
-impl Dialler {
+impl Dialer {
     /// For the session that `key` is of.
-    pub fn new(key: Key, fabric: Fabric) -> Dialler {
-        Dialler { key, fabric, opened: AtomicU32::new(0), domain: Mutex::default() }
+    pub fn new(key: Key, fabric: Fabric) -> Dialer {
+        Dialer { key, fabric, opened: AtomicU32::new(0), domain: Mutex::default() }
     }
 
     /// Whether channels are [offered](Self::offer) over the control connection.
@@ -103,12 +103,12 @@ impl Dialler {
         let Fabric { slot_len, rtt, elastic, .. } = self.fabric;
         let begin = self.fabric.begin();
         let credits = if elastic { credits_for(rtt, slot_len, begin) } else { begin };
-        let wished = Settings { queue_pairs, credits, placement, connected: true };
+        let wished = EndpointSettings { queue_pairs, credits, placement, connected: true };
         let fit = wished.within(&domain.limits().map_err(failed)?)?;
         let mut settings = fit.lockable(begin, slot_len, &lockable())?;
         let credits = settings.credits;
         let begin = begin.min(credits);
-        let mut link = Link::new(domain, shape(&settings)).map_err(failed)?;
+        let mut link = RdmaConnection::new(domain, shape(&settings)).map_err(failed)?;
         let ack_timeout = ack_timeout_exponent(rtt);
         let mut next = Some(first);
         for on in 0..queue_pairs {
@@ -133,7 +133,7 @@ impl Dialler {
             let answer = link
                 .connect(on, connecting, &greeting.encode(), ack_timeout, timeout)
                 .map_err(failed)?;
-            let answer = Answer::decode(&answer)
+            let answer = GreetingReply::decode(&answer)
                 .filter(|answer| answer.credits <= credits)
                 .ok_or_else(|| {
                     Error::new(

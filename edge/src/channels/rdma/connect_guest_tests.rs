@@ -24,8 +24,9 @@ fn a_peer_of_another_version_is_told_so_and_a_stranger_nothing() {
         let connecting = Connecting::resolve(door.address(), PATIENCE).expect("a way");
         let mtu = connecting.mtu();
         let domain = connecting.domain(None).expect("a domain");
-        let settings = Settings { queue_pairs: 1, credits: 2, placement: own, connected: true };
-        let mut link = Link::new(domain, shape(&settings)).expect("a link");
+        let settings =
+            EndpointSettings { queue_pairs: 1, credits: 2, placement: own, connected: true };
+        let mut link = RdmaConnection::new(domain, shape(&settings)).expect("a link");
         let error =
             link.connect(0, connecting, bytes, 14, PATIENCE).expect_err("nobody wants that");
         let rejected = error.get_ref().and_then(|inner| inner.downcast_ref::<Rejected>());
@@ -65,9 +66,9 @@ fn a_port_that_is_gone_and_a_path_that_is_silent_are_told_apart() {
     let (door, _delivered) = door(&key, 2);
     let gone = SocketAddr::new(door.address().ip(), 9);
     let error =
-        Dialler::new(key.clone(), fabric()).open(gone, PATIENCE).err().expect("nobody listens");
+        Dialer::new(key.clone(), fabric()).open(gone, PATIENCE).err().expect("nobody listens");
     assert!(error.code == "data-connection" && error.message.contains("refused"), "{error:?}");
-    let error = Dialler::new(key, fabric())
+    let error = Dialer::new(key, fabric())
         .open("10.9.9.9:9".parse().expect("an address"), PATIENCE)
         .err()
         .expect("no way");
@@ -83,7 +84,7 @@ fn exchanged() -> (Exchange, RdmaChannel, Box<dyn Channel>) {
     let key = key();
     let (mut node, terms) = (Exchange::new(key.clone()), terms(2));
     let fabric = Fabric { queue_pairs: 2, exchange: true, ..fabric() };
-    let offered = Dialler::new(key, fabric)
+    let offered = Dialer::new(key, fabric)
         .offer("10.9.1.2:9".parse().expect("an address"))
         .expect("an offer");
     let ip = "10.9.1.2".parse().expect("an address");
@@ -106,7 +107,7 @@ fn without_rdma_cm_a_stranger_is_refused_and_a_peer_that_is_gone_is_missed() {
         waits.offer(slot);
     }
     let stranger = Fabric { exchange: true, rtt: Span::ZERO, ..fabric() };
-    let offered = Dialler::new(key(), stranger)
+    let offered = Dialer::new(key(), stranger)
         .offer("10.9.1.2:9".parse().expect("an address"))
         .expect("an offer");
     let error = node

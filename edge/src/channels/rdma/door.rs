@@ -4,9 +4,10 @@ use super::ports::explained;
 use super::{RdmaChannel, lockable, shape};
 use crate::channels::key::Key;
 use crate::channels::{Breaker, Channel};
-use crate::sys::verbs::{Domain, Link, Listener, Request};
+use crate::sys::verbs::{Domain, Listener, RdmaConnection, Request};
 use farline_core::rdma::{
-    Answer, Greeting, MOST_CREDITS, NoGreeting, Placement, Refusal, Settings, VERSION,
+    EndpointSettings, Greeting, GreetingReply, MOST_CREDITS, NoGreeting, Placement, Refusal,
+    VERSION,
 };
 use farline_core::units::{Bytes, Error, Fault, Span};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -41,11 +42,11 @@ impl Terms {
         &self,
         greeting: &Greeting,
         domain: &Domain,
-    ) -> Result<(Settings, u16), Refusal> {
+    ) -> Result<(EndpointSettings, u16), Refusal> {
         let begin = greeting.begin.min(within(self.begin));
         let Greeting { queue_pairs, placement, .. } = *greeting;
         let credits = greeting.credits.min(within(self.credits));
-        let settings = Settings { queue_pairs, credits, placement, connected: false };
+        let settings = EndpointSettings { queue_pairs, credits, placement, connected: false };
         let limits = domain.limits().map_err(|_| Refusal::NoRoom)?;
         let settings = settings.within(&limits).map_err(|_| Refusal::NoRoom)?;
         let settings = settings
@@ -62,12 +63,12 @@ fn within(credits: usize) -> u16 {
 
 /// A listening RDMA port; it closes when this is dropped.
 #[derive(Debug)]
-pub struct RdmaDoor {
+pub struct RdmaListener {
     address: SocketAddr,
     stop: Arc<Breaker>,
 }
 
-impl RdmaDoor {
+impl RdmaListener {
     /// Listens at `ip` for channels of the session that `key` is of; gives them to `deliver`, until
     /// it answers false.
     ///
@@ -79,7 +80,7 @@ impl RdmaDoor {
         key: Key,
         terms: Terms,
         deliver: impl Fn(Box<dyn Channel>) -> bool + Send + 'static,
-    ) -> Result<RdmaDoor, Error> {
+    ) -> Result<RdmaListener, Error> {
         let listener = Listener::bind(ip).map_err(|error| theirs(explained(error, ip)))?;
         let address = SocketAddr::new(ip, listener.port());
         let here = |error: io::Error| {
@@ -87,7 +88,7 @@ impl RdmaDoor {
         };
         let stop = Arc::new(Breaker::new().map_err(here)?);
         let begin = within(terms.begin).min(LEAST);
-        let least = Settings {
+        let least = EndpointSettings {
             queue_pairs: 1,
             credits: begin,
             placement: Placement::Immediate,
@@ -97,12 +98,12 @@ impl RdmaDoor {
         let inside = Arc::clone(&stop);
         let body = move || {
             let (unfinished, served) = (BTreeMap::new(), BTreeSet::new());
-            let mut hall = Hall { key, terms, domain: None, unfinished, served };
+            let mut queue = AcceptQueue { key, terms, domain: None, unfinished, served };
             // The device is gone, or the session: either way nobody comes any more.
-            let _ = hall.attend(&listener, &inside, &deliver);
+            let _ = queue.supervise(&listener, &inside, &deliver);
         };
         std::thread::Builder::new().name("rdma door".to_owned()).spawn(body).map_err(here)?;
-        Ok(RdmaDoor { address, stop })
+        Ok(RdmaListener { address, stop })
     }
 
     /// Where it listens.
@@ -111,7 +112,7 @@ impl RdmaDoor {
     }
 }
 
-impl Drop for RdmaDoor {
+impl Drop for RdmaListener {
     fn drop(&mut self) {
         self.stop.break_now();
     }
@@ -123,7 +124,7 @@ fn theirs(error: Error) -> Error {
 }
 
 /// What the thread behind a door knows.
-struct Hall {
+struct AcceptQueue {
     key: Key,
     terms: Terms,
     domain: Option<Arc<Domain>>,
@@ -133,16 +134,16 @@ struct Hall {
 }
 
 struct Unfinished {
-    link: Link,
-    settings: Settings,
+    link: RdmaConnection,
+    settings: EndpointSettings,
     begin: u16,
     rtt: Span,
     came: BTreeSet<u8>,
     since: Instant,
 }
 
-impl Hall {
-    fn attend(
+impl AcceptQueue {
+    fn supervise(
         &mut self,
         listener: &Listener,
         stop: &Breaker,
@@ -211,7 +212,7 @@ impl Hall {
         if greeting.queue_pairs != unfinished.settings.queue_pairs || !unfinished.came.insert(on) {
             return request.reject(&[]);
         }
-        let answer = Answer { credits: unfinished.settings.credits }.encode();
+        let answer = GreetingReply { credits: unfinished.settings.credits }.encode();
         if let Err(request) = unfinished.link.accept(on, request, &answer, greeting.ack_timeout) {
             self.unfinished.remove(&number);
             request.reject(&Refusal::NoRoom.encode());
@@ -239,7 +240,7 @@ impl Hall {
         }
         let (settings, begin) = self.terms.agree(greeting, &domain)?;
         self.domain = Some(Arc::clone(&domain));
-        let link = Link::new(domain, shape(&settings)).map_err(|_| Refusal::NoRoom)?;
+        let link = RdmaConnection::new(domain, shape(&settings)).map_err(|_| Refusal::NoRoom)?;
         self.served.insert(greeting.channel);
         let (rtt, came, since) = (greeting.rtt, BTreeSet::new(), Instant::now());
         self.unfinished

@@ -7,9 +7,10 @@ use super::ports::{explained, gid_index, towards};
 use super::{RdmaChannel, lockable, shape};
 use crate::channels::Channel;
 use crate::channels::key::Key;
-use crate::sys::verbs::{Domain, Link, Seat};
+use crate::sys::verbs::{Domain, LocalPort, RdmaConnection};
 use farline_core::rdma::{
-    Acceptance, Answer, Greeting, Offer, Placement, QueuePair, Refusal, Settings, Whereabouts,
+    Acceptance, EndpointSettings, Greeting, GreetingReply, Offer, Placement, QpAddress, QueuePair,
+    Refusal,
 };
 use farline_core::rdma::{ack_timeout_exponent, credits_for};
 use farline_core::units::{Error, Fault, Span};
@@ -21,12 +22,12 @@ use std::sync::Arc;
 
 /// A channel of this end's that waits for the node's word.
 pub struct Offered {
-    seat: Seat,
-    link: Link,
-    settings: Settings,
+    seat: LocalPort,
+    link: RdmaConnection,
+    settings: EndpointSettings,
     begin: u16,
     rtt: Span,
-    own: Whereabouts,
+    own: QpAddress,
     text: String,
 }
 
@@ -49,10 +50,11 @@ impl Offered {
         let credits =
             if fabric.elastic { credits_for(fabric.rtt, fabric.slot_len, begin) } else { begin };
         let placement = Placement::between(false, fabric.read);
-        let settings = Settings { queue_pairs, credits, placement, connected: true };
+        let settings = EndpointSettings { queue_pairs, credits, placement, connected: true };
         let settings = settings.within(&seat.domain().limits().map_err(failed)?)?;
         let settings = settings.lockable(begin, fabric.slot_len, &lockable())?;
-        let mut link = Link::new(Arc::clone(seat.domain()), shape(&settings)).map_err(failed)?;
+        let mut link =
+            RdmaConnection::new(Arc::clone(seat.domain()), shape(&settings)).map_err(failed)?;
         let own = link
             .make_pairs(&seat, &first_packets(queue_pairs).map_err(failed)?, fabric.read)
             .map_err(failed)?;
@@ -156,7 +158,7 @@ impl Exchange {
         let (settings, begin) =
             terms.agree(&greeting, seat.domain()).map_err(|refusal| refusal.error(greeting.mtu))?;
         let connected = (|| {
-            let mut link = Link::new(Arc::clone(seat.domain()), shape(&settings))?;
+            let mut link = RdmaConnection::new(Arc::clone(seat.domain()), shape(&settings))?;
             let reads = settings.placement == Placement::Read;
             let own = link.make_pairs(&seat, &first_packets(settings.queue_pairs)?, reads)?;
             Ok((link, own))
@@ -168,14 +170,14 @@ impl Exchange {
         let channel = joined
             .and_then(|()| RdmaChannel::over(link, settings, begin, greeting.rtt))
             .map_err(no_room)?;
-        let answer = Answer { credits: settings.credits };
+        let answer = GreetingReply { credits: settings.credits };
         Ok((Box::new(channel), Acceptance { answer, whereabouts: own }.encode()))
     }
 }
 
 /// The port that has `ip`, with the GID to send from.
-fn seat(ip: IpAddr, known: Option<&Arc<Domain>>) -> Result<Seat, Error> {
-    let mut seat = Seat::at(ip, known).map_err(|error| explained(error, ip))?;
+fn seat(ip: IpAddr, known: Option<&Arc<Domain>>) -> Result<LocalPort, Error> {
+    let mut seat = LocalPort::at(ip, known).map_err(|error| explained(error, ip))?;
     if seat.domain().is_iwarp() {
         return Err(Error::new(
             Fault::Between,

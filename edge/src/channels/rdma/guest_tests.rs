@@ -60,21 +60,21 @@ pub(super) fn terms(credits: usize) -> Terms {
 }
 
 /// A door at the far end of the wire, and what comes through it.
-pub(super) fn door(key: &Key, credits: usize) -> (RdmaDoor, mpsc::Receiver<Box<dyn Channel>>) {
+pub(super) fn door(key: &Key, credits: usize) -> (RdmaListener, mpsc::Receiver<Box<dyn Channel>>) {
     wire();
     let (deliver, delivered) = mpsc::channel();
     let at = "10.9.1.2".parse().expect("an address");
-    let door = RdmaDoor::open(at, key.clone(), terms(credits), move |channel| {
+    let door = RdmaListener::open(at, key.clone(), terms(credits), move |channel| {
         deliver.send(channel).is_ok()
     });
     (door.expect("a door"), delivered)
 }
 
 /// The end that connected, to be used past its rules; and the honest end.
-pub(super) fn ends(read: bool) -> (RdmaDoor, RdmaChannel, Box<dyn Channel>) {
+pub(super) fn ends(read: bool) -> (RdmaListener, RdmaChannel, Box<dyn Channel>) {
     let key = key();
     let (door, delivered) = door(&key, 2);
-    let mut liar = Dialler::new(key, Fabric { read, ..fabric() })
+    let mut liar = Dialer::new(key, Fabric { read, ..fabric() })
         .open(door.address(), PATIENCE)
         .expect("a channel");
     // The first word, without which the other end may not speak.
@@ -253,9 +253,9 @@ fn caught(read: bool, lie: impl Fn(&mut RdmaChannel, &[Credit])) -> &'static str
 
 /// Says of a slot of the liar's that a block of `len` bytes may be read there, once `twist` has
 /// changed where.
-fn lend(liar: &mut RdmaChannel, credit: u32, len: u32, twist: impl Fn(&mut Source)) {
+fn lend(liar: &mut RdmaChannel, credit: u32, len: u32, twist: impl Fn(&mut BlockSource)) {
     let (address, key) = liar.link.hold(slot(), Access::Read).expect("registered");
-    let mut source = Source { key, address };
+    let mut source = BlockSource { key, address };
     twist(&mut source);
     let header = RecordHeader::new(&Header::data(0, len.into()).encode()).expect("short");
     let record = Record::Filled(Announcement { credit, len, header }, source);

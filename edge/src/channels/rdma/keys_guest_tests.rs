@@ -60,7 +60,7 @@ fn keys_of_a_channel_that_failed_open_nothing_to_the_sessions_others_which_go_on
     for dropped in [false, true] {
         let key = key();
         let (door, delivered) = door(&key, 2);
-        let dialler = Dialler::new(key, fabric());
+        let dialler = Dialer::new(key, fabric());
         let open = || {
             let mut liar = dialler.open(door.address(), PATIENCE).expect("a channel");
             liar.turn(None).expect("sent");
@@ -111,10 +111,10 @@ fn a_pool_that_nobody_uses_is_pinned_no_longer() {
 }
 
 /// A link of one queue pair, for what `wanted` leads to.
-fn link(domain: Arc<crate::sys::verbs::Domain>) -> Link {
+fn link(domain: Arc<crate::sys::verbs::Domain>) -> RdmaConnection {
     let placement = Placement::between(domain.is_iwarp(), false);
-    let settings = Settings { queue_pairs: 1, credits: 2, placement, connected: true };
-    Link::new(domain, shape(&settings)).expect("a link")
+    let settings = EndpointSettings { queue_pairs: 1, credits: 2, placement, connected: true };
+    RdmaConnection::new(domain, shape(&settings)).expect("a link")
 }
 
 #[test]

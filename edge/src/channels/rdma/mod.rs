@@ -1,7 +1,7 @@
 //! The RDMA channel: blocks from the sender's staging pool straight into the receiver's, by
 //! InfiniBand, RoCE or iWARP.
 //!
-//! [`Endpoint`] decides, [`Link`] does. Who calls a method of the channel drives both: there is no
+//! [`Endpoint`] decides, [`RdmaConnection`] does. Who calls a method of the channel drives both: there is no
 //! thread in between. Nothing on an RDMA channel is encrypted (docs/protocol.md, V-1 to V-11).
 
 mod connect;
@@ -17,8 +17,8 @@ mod pinned;
 mod ports;
 mod turn;
 
-pub use connect::{Dialler, Fabric};
-pub use door::{RdmaDoor, Terms};
+pub use connect::{Dialer, Fabric};
+pub use door::{RdmaListener, Terms};
 pub use exchange::{Exchange, Offered};
 pub(crate) use pinned::lockable;
 pub(crate) use ports::{DEVICES, ports};
@@ -26,11 +26,13 @@ pub(crate) use ports::{DEVICES, ports};
 use super::{Arrival, Breaker, Channel, Handle};
 use crate::sys::pool::Slot;
 use crate::sys::tcp::TcpInfo;
-use crate::sys::verbs::{Access, Completion, Link, Shape};
+use crate::sys::verbs::{Access, Completion, RdmaConnection, Shape};
 use farline_core::gridftp::checked::{self, Check};
 use farline_core::gridftp::mode_e::Header;
-use farline_core::rdma::attention::{Attention, Noticed};
-use farline_core::rdma::{Endpoint, Input, Placement, Record, RecordHeader, Settings, Source};
+use farline_core::rdma::completion_poller::{CompletionPoller, CompletionStats};
+use farline_core::rdma::{
+    BlockSource, Endpoint, EndpointSettings, Input, Placement, Record, RecordHeader,
+};
 use farline_core::transfer::SlotId;
 use farline_core::units::{Bytes, Span};
 use pinned::pinning;
@@ -48,16 +50,16 @@ const LONGEST_WAIT: Duration = Duration::from_secs(3600);
 
 /// One data connection of registered slots.
 pub struct RdmaChannel {
-    link: Link,
+    link: RdmaConnection,
     endpoint: Endpoint,
-    settings: Settings,
+    settings: EndpointSettings,
     /// Slots that either end has advertised to begin with.
     begin: usize,
     /// The path's round-trip time; zero where it is not known.
     rtt: Span,
     breaker: Arc<Breaker>,
     /// Whether to look for completions or to be told of them.
-    attention: Attention,
+    attention: CompletionPoller,
     began: Instant,
     /// Whether headers are checked ones.
     checked: bool,
@@ -72,7 +74,7 @@ pub struct RdmaChannel {
 }
 
 /// The sizes of the link of a channel with these settings.
-fn shape(settings: &Settings) -> Shape {
+fn shape(settings: &EndpointSettings) -> Shape {
     Shape {
         pairs: settings.queue_pairs,
         sends: settings.sends(),
@@ -84,7 +86,12 @@ fn shape(settings: &Settings) -> Shape {
 impl RdmaChannel {
     /// A channel over a link whose queue pairs are all connected, on a path of a known round-trip
     /// time or of none; it begins with so many slots on their way.
-    fn over(link: Link, settings: Settings, begin: u16, rtt: Span) -> io::Result<RdmaChannel> {
+    fn over(
+        link: RdmaConnection,
+        settings: EndpointSettings,
+        begin: u16,
+        rtt: Span,
+    ) -> io::Result<RdmaChannel> {
         Ok(RdmaChannel {
             link,
             endpoint: Endpoint::new(settings),
@@ -92,7 +99,7 @@ impl RdmaChannel {
             begin: usize::from(begin.clamp(1, settings.credits)),
             rtt,
             breaker: Arc::new(Breaker::new()?),
-            attention: Attention::default(),
+            attention: CompletionPoller::default(),
             began: Instant::now(),
             checked: false,
             arrived: VecDeque::new(),
@@ -146,7 +153,7 @@ impl Channel for RdmaChannel {
             return Err(io::Error::other("a block does not begin at its slot's start"));
         }
         let len = u32::try_from(payload.end).map_err(|_| io::ErrorKind::InvalidInput)?;
-        let source = Source { key, address };
+        let source = BlockSource { key, address };
         self.endpoint.handle(Input::Send {
             slot: id,
             source,
@@ -236,7 +243,7 @@ impl Channel for RdmaChannel {
         None
     }
 
-    fn noticed(&self) -> Option<Noticed> {
+    fn noticed(&self) -> Option<CompletionStats> {
         Some(self.attention.noticed())
     }
 

@@ -1,7 +1,7 @@
 //! Looks at the ports of this host's RDMA devices, to say why none of them serves an address.
 
 use crate::sys::ethtool;
-use farline_core::rdma::{Gid, Port, Transport, why_none};
+use farline_core::rdma::{Gid, LinkLayer, Port, why_none};
 use farline_core::units::Error;
 use std::fs;
 use std::io;
@@ -89,7 +89,7 @@ fn ports_over(devices: &Path, addresses: &[Addressed]) -> Vec<Port> {
             let Ok(number) = number.parse() else { continue };
             let transport = transport(&devices.join(&device), &place);
             let (gids, interface) = match transport {
-                Transport::Iwarp => beneath(&place, addresses),
+                LinkLayer::Iwarp => beneath(&place, addresses),
                 _ => (
                     names(&place.join("gids"))
                         .iter()
@@ -113,11 +113,11 @@ fn ports_over(devices: &Path, addresses: &[Addressed]) -> Vec<Port> {
 }
 
 /// What kind of fabric the port at `place` of the device at `device` is of.
-fn transport(device: &Path, place: &Path) -> Transport {
+fn transport(device: &Path, place: &Path) -> LinkLayer {
     match says(&place.join("link_layer"), "Ethernet") {
-        _ if says(&device.join("node_type"), "RNIC") => Transport::Iwarp,
-        true => Transport::Roce,
-        false => Transport::InfiniBand,
+        _ if says(&device.join("node_type"), "RNIC") => LinkLayer::Iwarp,
+        true => LinkLayer::Roce,
+        false => LinkLayer::InfiniBand,
     }
 }
 
@@ -199,9 +199,9 @@ mod tests {
             .map(|port| (port.device.as_str(), port.transport, port.is_active))
             .collect();
         let wanted = [
-            ("mlx5_0", Transport::InfiniBand, false),
-            ("rxa", Transport::Roce, true),
-            ("siw0", Transport::Iwarp, true),
+            ("mlx5_0", LinkLayer::InfiniBand, false),
+            ("rxa", LinkLayer::Roce, true),
+            ("siw0", LinkLayer::Iwarp, true),
         ];
         assert_eq!(seen, wanted);
         let gids = |port: &Port| {

@@ -6,7 +6,7 @@ use crate::channels::Arrival;
 use crate::sys::verbs::Completion;
 use farline_core::gridftp::checked::{self, CHECKED_LEN, Check, DamagedHeader};
 use farline_core::gridftp::mode_e::{Flags, HEADER_LEN, Header};
-use farline_core::rdma::attention;
+use farline_core::rdma::completion_poller;
 use farline_core::rdma::{
     Failure, Input, Output, QueuePair, Record, RecordHeader, Violation, Work,
 };
@@ -33,15 +33,15 @@ impl RdmaChannel {
             return Err(error);
         }
         // What is waited for may depend on what was not done yet.
-        self.act()?;
+        self.drain()?;
         let mut completions = std::mem::take(&mut self.completions);
         let taken = match wait {
             Some(most) => self.await_any(&mut completions, most),
-            None => self.look(&mut completions),
+            None => self.poll(&mut completions),
         };
         let fed = completions.drain(..).try_for_each(|completion| self.feed(completion));
         self.completions = completions;
-        let acted = self.act();
+        let acted = self.drain();
         if let Err(error) = fed.and(taken).and(acted) {
             if self.arrived.is_empty() {
                 return Err(error);
@@ -53,26 +53,26 @@ impl RdmaChannel {
     }
 
     /// Takes what the device has done, without waiting.
-    fn look(&mut self, completions: &mut Vec<Completion>) -> io::Result<()> {
+    fn poll(&mut self, completions: &mut Vec<Completion>) -> io::Result<()> {
         self.link.poll(completions)?;
-        self.attention.handle(self.now(), attention::Input::Looked(completions.len()));
+        self.attention.handle(self.now(), completion_poller::Input::Looked(completions.len()));
         Ok(())
     }
 
     /// Waits until it has done something, or another thread wakes this one.
     fn await_any(&mut self, completions: &mut Vec<Completion>, most: Duration) -> io::Result<()> {
-        self.attention.handle(self.now(), attention::Input::Waits);
+        self.attention.handle(self.now(), completion_poller::Input::Waits);
         while completions.is_empty() {
-            if self.attention.poll(self.now()) == attention::Output::Look {
-                self.look(completions)?;
+            if self.attention.poll(self.now()) == completion_poller::Output::Look {
+                self.poll(completions)?;
                 continue;
             }
             let slept = self.wait(completions, most)?;
             let count = completions.len();
             let noticed = if slept {
-                attention::Input::Slept(count)
+                completion_poller::Input::Slept(count)
             } else {
-                attention::Input::Looked(count)
+                completion_poller::Input::Looked(count)
             };
             self.attention.handle(self.now(), noticed);
             break;
@@ -134,7 +134,7 @@ impl RdmaChannel {
         io::Error::new(kind, failure.error())
     }
 
-    fn act(&mut self) -> io::Result<()> {
+    fn drain(&mut self) -> io::Result<()> {
         let mut is_over = false;
         let acted = self.act_until(&mut is_over);
         if is_over {

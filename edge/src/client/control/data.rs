@@ -3,7 +3,7 @@
 
 use super::{Control, closed};
 use crate::channels::key::Key;
-use crate::channels::rdma::{Dialler, Fabric};
+use crate::channels::rdma::{Dialer, Fabric};
 use crate::channels::trust::pinned;
 use crate::client::ssh::Ssh;
 use farline_core::gridftp::client::Request;
@@ -85,7 +85,7 @@ impl Control {
         &mut self,
         address: SocketAddr,
         fabric: Fabric,
-    ) -> Result<(SocketAddr, Arc<Dialler>), Error> {
+    ) -> Result<(SocketAddr, Arc<Dialer>), Error> {
         if let Some(dialler) = &self.dialler {
             return Ok((address, Arc::clone(dialler)));
         }
@@ -113,7 +113,7 @@ impl Control {
             .agreed_key()
             .await?
             .ok_or_else(|| Error::new(Fault::There, "no-rdma", "the node takes no key"))?;
-        let dialler = Arc::clone(self.dialler.insert(Arc::new(Dialler::new(key, fabric))));
+        let dialler = Arc::clone(self.dialler.insert(Arc::new(Dialer::new(key, fabric))));
         if fabric.exchange {
             return Ok((address, dialler));
         }

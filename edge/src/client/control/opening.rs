@@ -3,8 +3,8 @@
 
 use super::{Control, closed};
 use crate::channels::trust::Trust;
-use crate::client::location::{Remote, Via};
-use crate::client::reach::{Line, Reach};
+use crate::client::connect_options::{ConnectOptions, ControlStream};
+use crate::client::location::{Remote, Transport};
 use crate::stores::Diskless;
 use farline_core::gridftp::client::{ClientConfig, ClientSession, Event, Features, Request};
 use farline_core::gridftp::{Command, Options as Opts, Protection, TransferEvent};
@@ -22,7 +22,7 @@ impl Control {
     /// Farline node together with the login; their numbers come back.
     pub(in crate::client) async fn open(
         remote: &Remote,
-        reach: &Reach,
+        reach: &ConnectOptions,
         ahead: Vec<Request>,
     ) -> Result<(Control, Vec<u64>), Error> {
         Control::connect(remote, reach, ahead, true).await
@@ -32,9 +32,9 @@ impl Control {
     /// key, and encrypts nothing.
     pub(in crate::client) async fn open_for_another(
         remote: &Remote,
-        reach: &Reach,
+        reach: &ConnectOptions,
     ) -> Result<Control, Error> {
-        if remote.via == Via::Ssh {
+        if remote.via == Transport::Ssh {
             return Err(Error::new(
                 Fault::You,
                 "third-party",
@@ -42,7 +42,7 @@ impl Control {
             )
             .hint("copy to this host first, or name nodes at both ends: farline://host/path"));
         }
-        if remote.via != Via::Tcp && !reach.no_encrypt {
+        if remote.via != Transport::Tcp && !reach.no_encrypt {
             return Err(Error::new(
                 Fault::Refused,
                 "cannot-encrypt",
@@ -55,19 +55,19 @@ impl Control {
 
     async fn connect(
         remote: &Remote,
-        reach: &Reach,
+        reach: &ConnectOptions,
         ahead: Vec<Request>,
         keyed: bool,
     ) -> Result<(Control, Vec<u64>), Error> {
         let server = remote.server();
-        let line = Line::open(remote, reach).await?;
+        let line = ControlStream::open(remote, reach).await?;
         // Over ssh no address is known yet; what EPSV tells is the port alone.
         let host = line.ends.map_or(IpAddr::V4(Ipv4Addr::LOCALHOST), |(_, peer)| peer.ip());
         let config = ClientConfig {
             host: Some(host),
-            known_farline: remote.farline && remote.via == Via::Tcp,
+            known_farline: remote.farline && remote.via == Transport::Tcp,
             reply_timeout: reach
-                .patience()
+                .idle_timeout()
                 .map_or(Span::from_secs(u64::from(u32::MAX)), Span::from),
             client_info: Some(format!(
                 "scheme=ftp;appname=\"farline\";appver=\"{}\";",
@@ -87,12 +87,12 @@ impl Control {
             kept: VecDeque::new(),
             received: vec![0; 16 * 1024],
             server,
-            patience: reach.patience(),
+            idle_timeout: reach.idle_timeout(),
             is_cut_off: false,
             features: Features::default(),
             key: None,
             offered: None,
-            encrypt: remote.via != Via::Tcp && !reach.no_encrypt,
+            encrypt: remote.via != Transport::Tcp && !reach.no_encrypt,
             protected: None,
             data_tls: None,
             store: None,
@@ -101,7 +101,7 @@ impl Control {
             answered_in: None,
             asked: None,
         };
-        if remote.via == Via::Tls {
+        if remote.via == Transport::Tls {
             control.start_tls(remote, &reach.trust).await?;
         }
         let user = remote.user.clone().unwrap_or_else(|| "anonymous".to_owned());
@@ -114,7 +114,7 @@ impl Control {
             control.offer_key()?;
         }
         control.choose_store(remote);
-        if reach.patience().is_some_and(|patience| patience < SPARSE_MARKERS) {
+        if reach.idle_timeout().is_some_and(|idle_timeout| idle_timeout < SPARSE_MARKERS) {
             // A server that works says so every five seconds otherwise, and would be taken for
             // silent.
             let often = Command::TransferEvents { event: TransferEvent::Perf, seconds: 1 };

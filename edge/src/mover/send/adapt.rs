@@ -5,7 +5,7 @@ use super::*;
 impl Shared<'_> {
     /// Looks at channels and pool until `still` closes and does what tuner and growth say; answers
     /// with the threads of channels it opened.
-    pub(super) fn look<'scope>(
+    pub(super) fn supervise<'scope>(
         &'scope self,
         scope: &'scope Scope<'scope, '_>,
         tuning: Option<&Tuning<'_>>,
@@ -13,8 +13,8 @@ impl Shared<'_> {
         mut watched: Vec<Handle>,
         still: &mpsc::Receiver<()>,
     ) -> Vec<ScopedJoinHandle<'scope, Option<Box<dyn Channel>>>> {
-        let (mut threads, mut lookout) = (Vec::new(), Lookout::new());
-        let mut tuner = tuning.map(|tuning| (Tuner::new(tuning.freedom), tuning));
+        let (mut threads, mut sampler) = (Vec::new(), PathSampler::new());
+        let mut tuner = tuning.map(|tuning| (ChannelAutotuner::new(tuning.tuning_limits), tuning));
         let (mut wanted, mut congestion) = (watched.len(), None);
         while still.recv_timeout(LOOK_EVERY) == Err(mpsc::RecvTimeoutError::Timeout) {
             if let Some(pool) = &mut pool {
@@ -22,10 +22,10 @@ impl Shared<'_> {
                     let machine = &lock(&self.state).machine;
                     (machine.rests(), machine.window())
                 };
-                self.grow(pool.look(watched.iter(), self.job.tally, rests, window));
+                self.grow(pool.sample(watched.iter(), self.job.tally, rests, window));
             }
             let Some((tuner, tuning)) = &mut tuner else { continue };
-            if let Some(sample) = lookout.sample(&watched, self.job.tally) {
+            if let Some(sample) = sampler.sample(&watched, self.job.tally) {
                 tuner.handle(sample);
             }
             while let Some(advice) = tuner.poll() {
@@ -70,11 +70,11 @@ impl Shared<'_> {
         let state = &mut *guard;
         let (more, all) = (slots.len(), state.checks.len() + slots.len());
         state.checks.resize(all, Check::default());
-        state.parked.grow(slots);
+        state.free.grow(slots);
         state.machine.widen(wider);
-        let marks = Marks::beside(state.machine.window().0, all);
+        let marks = Watermarks::beside(state.machine.window().0, all);
         state.machine.grow(more, marks);
-        self.act(state);
+        self.drain(state);
     }
 
     /// Opens one more channel and runs it.
@@ -89,12 +89,12 @@ impl Shared<'_> {
             return Joined::NoMore;
         }
         let opened = match (tuning.further)() {
-            Further::Opened(channel) => match (channel.handle(), channel.handle()) {
+            OpenOutcome::Opened(channel) => match (channel.handle(), channel.handle()) {
                 (Ok(handle), Ok(waker)) => Ok((handle, waker, channel)),
                 _ => Err(Joined::NoMore),
             },
-            Further::NotYet => Err(Joined::NotYet),
-            Further::NoMore => Err(Joined::NoMore),
+            OpenOutcome::NotYet => Err(Joined::NotYet),
+            OpenOutcome::NoMore => Err(Joined::NoMore),
         };
         let (handle, waker, mut channel) = match opened {
             Ok(opened) => opened,
@@ -102,7 +102,7 @@ impl Shared<'_> {
                 let mut state = lock(&self.state);
                 state.machine.give_up();
                 // An end may have waited for this channel.
-                self.act(&mut state);
+                self.drain(&mut state);
                 return why;
             }
         };

@@ -7,7 +7,7 @@ use super::wire::{Wire, packet_of};
 use crate::prober::bench::{claim, failed, parse};
 use crate::run_dir::name_here;
 use farline_core::profile::Environment;
-use farline_core::profile::verbs::{Between, End, Job, Run};
+use farline_core::profile::verbs::{Between, End, VerbsJob, VerbsRun};
 use farline_core::units::{Error, Fault, Rate};
 use serde::Deserialize;
 use std::io::{BufRead, BufReader, Write};
@@ -84,7 +84,7 @@ impl VerbsBench {
     ///
     /// # Errors
     /// When the wire cannot be had, or an end is gone.
-    pub fn run(&mut self, job: &Job) -> Result<Run, Error> {
+    pub fn run(&mut self, job: &VerbsJob) -> Result<VerbsRun, Error> {
         self.wire.set(job)?;
         let cross =
             job.bottleneck.map(|bottleneck| (bottleneck.cross_bps, packet_of(job.size_bytes)));
@@ -104,12 +104,12 @@ impl VerbsBench {
                 let errors = [near.err(), far.err()].into_iter().flatten();
                 let first = errors.min_by_key(|error| error.message.contains("says nothing"));
                 let why = first.map_or_else(|| "an end failed".to_owned(), |error| error.message);
-                Ok(Run {
+                Ok(VerbsRun {
                     index: job.index,
                     seed: job.seed,
                     broken: true,
                     invalid: Some(why),
-                    ..Run::default()
+                    ..VerbsRun::default()
                 })
             }
         }
@@ -152,7 +152,7 @@ impl Worker {
         Ok((worker, opened))
     }
 
-    fn ask(&mut self, job: &Job) -> Result<(), Error> {
+    fn ask(&mut self, job: &VerbsJob) -> Result<(), Error> {
         let mut line = serde_json::to_vec(job)
             .map_err(|error| Error::new(Fault::Bug, "profile-end", error.to_string()))?;
         line.push(b'\n');

@@ -1,9 +1,9 @@
 //! Messages of a run, one after the other there and back.
 
 use super::flow::{news, other_over, over};
-use super::talk::Talk;
-use crate::sys::verbs::{Done, Pairs, Verb};
-use farline_core::profile::verbs::{End, Job};
+use super::talk::PeerProtocol;
+use crate::sys::verbs::{Done, QpSet, Verb};
+use farline_core::profile::verbs::{End, VerbsJob};
 use farline_core::units::{Error, Span};
 use std::time::{Duration, Instant};
 
@@ -14,7 +14,11 @@ const LOST: Duration = Duration::from_secs(1);
 ///
 /// # Errors
 /// As [`stream`](super::flow::stream).
-pub(super) fn ping(pairs: &mut Pairs, talk: &mut Talk, job: &Job) -> Result<End, Error> {
+pub(super) fn ping(
+    pairs: &mut QpSet,
+    talk: &mut PeerProtocol,
+    job: &VerbsJob,
+) -> Result<End, Error> {
     let (mut end, mut took) = (End::default(), Vec::new());
     let deadline = Instant::now() + Duration::from_secs_f64(job.most_s);
     let patience = LOST + Duration::from_nanos(job.rtt_ns.as_nanos());
@@ -48,7 +52,7 @@ enum Answer {
 
 /// Waits for the message that comes back, and for the own one to be sent: the order does not
 /// matter.
-fn answer(pairs: &mut Pairs, until: Instant) -> std::io::Result<Option<Answer>> {
+fn answer(pairs: &mut QpSet, until: Instant) -> std::io::Result<Option<Answer>> {
     let (mut done, mut sent, mut came) = (Vec::new(), false, None);
     while !sent || came.is_none() {
         let left = until.saturating_duration_since(Instant::now());
@@ -74,7 +78,7 @@ fn answer(pairs: &mut Pairs, until: Instant) -> std::io::Result<Option<Answer>> 
 ///
 /// # Errors
 /// As [`stream`](super::flow::stream).
-pub(super) fn pong(pairs: &mut Pairs, talk: &mut Talk) -> Result<End, Error> {
+pub(super) fn pong(pairs: &mut QpSet, talk: &mut PeerProtocol) -> Result<End, Error> {
     let (mut end, mut done) = (End::default(), Vec::new());
     while !talk.has_news() {
         let mut step = || {

@@ -4,10 +4,10 @@
 use super::device::{counted, staleness};
 use super::echo;
 use super::flow::{self, Part};
-use super::talk::Talk;
+use super::talk::PeerProtocol;
 use crate::prober::PATIENCE;
-use crate::sys::verbs::{Address, Pairs, Plan, Station};
-use farline_core::profile::verbs::{End, Job, Setup, Transport, Way};
+use crate::sys::verbs::{Address, Plan, QpSet, RdmaEndpoint};
+use farline_core::profile::verbs::{End, QpService, Setup, VerbsJob, VerbsMetric};
 use farline_core::units::{Error, Fault, Rng, Span};
 use socket2::SockRef;
 use std::io;
@@ -22,7 +22,7 @@ const PINGS: usize = 4;
 
 /// One end, which does one run after the other.
 pub struct VerbsEnd {
-    station: Station,
+    station: RdmaEndpoint,
     side: Side,
 }
 
@@ -40,7 +40,7 @@ impl VerbsEnd {
     /// # Errors
     /// When there is no such device, or nobody may listen there.
     pub fn far(address: IpAddr, gid_index: u8) -> Result<VerbsEnd, Error> {
-        let station = Station::at(address, gid_index)?;
+        let station = RdmaEndpoint::at(address, gid_index)?;
         let listener = TcpListener::bind((address, 0))
             .and_then(|listener| {
                 // For a listening socket this bounds accept (socket(7)).
@@ -61,7 +61,7 @@ impl VerbsEnd {
     /// # Errors
     /// When there is no such device.
     pub fn near(address: IpAddr, gid_index: u8, to: SocketAddr) -> Result<VerbsEnd, Error> {
-        Ok(VerbsEnd { station: Station::at(address, gid_index)?, side: Side::Near(to) })
+        Ok(VerbsEnd { station: RdmaEndpoint::at(address, gid_index)?, side: Side::Near(to) })
     }
 
     /// The device's name.
@@ -81,7 +81,7 @@ impl VerbsEnd {
     ///
     /// # Errors
     /// When no connection comes about; one that breaks is part of what it saw.
-    pub fn run(&self, job: &Job) -> Result<End, Error> {
+    pub fn run(&self, job: &VerbsJob) -> Result<End, Error> {
         let rtt = Duration::from_nanos(job.rtt_ns.as_nanos());
         let longest = Duration::from_secs_f64(job.most_s) + rtt * 8;
         let stream = self.meet().map_err(|error| {
@@ -92,10 +92,10 @@ impl VerbsEnd {
             )
             .hint("is the path up? `ping` the other end")
         })?;
-        let mut talk = Talk::over(stream, longest).map_err(|error| here(&error))?;
+        let mut talk = PeerProtocol::over(stream, longest).map_err(|error| here(&error))?;
         let began = Instant::now();
         let mut pairs =
-            Pairs::new(&self.station, self.plan(job)).map_err(|error| locked(job, &error))?;
+            QpSet::new(&self.station, self.plan(job)).map_err(|error| locked(job, &error))?;
         let bytes = pattern(job);
         pairs.fill(&bytes);
         let peer = self.connect(&mut pairs, &mut talk, job, PATIENCE + rtt * 8)?;
@@ -107,8 +107,8 @@ impl VerbsEnd {
         let near = matches!(self.side, Side::Near(_));
         let part = Part::of(job, near);
         let seen = match (job.way, near) {
-            (Way::RoundTrip, true) => echo::ping(&mut pairs, &mut talk, job)?,
-            (Way::RoundTrip, false) => echo::pong(&mut pairs, &mut talk)?,
+            (VerbsMetric::RoundTrip, true) => echo::ping(&mut pairs, &mut talk, job)?,
+            (VerbsMetric::RoundTrip, false) => echo::pong(&mut pairs, &mut talk)?,
             _ => flow::stream(&mut pairs, &mut talk, job, part)?,
         };
         // A short run ends before what was read at its beginning is old.
@@ -116,10 +116,10 @@ impl VerbsEnd {
         let packets =
             before.zip(count()).map(|(before, after)| (after.0 - before.0, after.1 - before.1));
         let filled = match (job.transport, job.way) {
-            (Transport::Ud, _) | (_, Way::RoundTrip) => false,
+            (QpService::Ud, _) | (_, VerbsMetric::RoundTrip) => false,
             // The other end's writes fill this end's target, this end's reads its own.
-            (Transport::Rc, way) => !near || way == Way::BothWays,
-            (Transport::Read, _) => part.sends && seen.done > 0,
+            (QpService::Rc, way) => !near || way == VerbsMetric::BothWays,
+            (QpService::Read, _) => part.sends && seen.done > 0,
         };
         let intact = (filled && seen.failure.is_none()).then(|| pairs.has(&bytes));
         let mtu_bytes = u64::from(self.station.mtu().min(peer.mtu));
@@ -134,10 +134,10 @@ impl VerbsEnd {
         }
     }
 
-    fn plan(&self, job: &Job) -> Plan {
-        let datagrams = job.transport == Transport::Ud;
+    fn plan(&self, job: &VerbsJob) -> Plan {
+        let datagrams = job.transport == QpService::Ud;
         let receives = match (job.way, datagrams) {
-            (Way::RoundTrip, _) => PINGS,
+            (VerbsMetric::RoundTrip, _) => PINGS,
             (_, true) => DATAGRAMS,
             (_, false) => 0,
         };
@@ -156,12 +156,12 @@ impl VerbsEnd {
     /// Connects, as the run asks: datagrams have only their addresses to exchange.
     fn connect(
         &self,
-        pairs: &mut Pairs,
-        talk: &mut Talk,
-        job: &Job,
+        pairs: &mut QpSet,
+        talk: &mut PeerProtocol,
+        job: &VerbsJob,
         timeout: Duration,
     ) -> Result<Address, Error> {
-        let exchanged = job.setup == Setup::Exchange || job.transport == Transport::Ud;
+        let exchanged = job.setup == Setup::Exchange || job.transport == QpService::Ud;
         if exchanged && self.station.is_iwarp() {
             return Err(Error::new(
                 Fault::You,
@@ -195,7 +195,7 @@ impl VerbsEnd {
 }
 
 /// What a run's messages have: both ends know it.
-fn pattern(job: &Job) -> Vec<u8> {
+fn pattern(job: &VerbsJob) -> Vec<u8> {
     let mut rng = Rng::new(job.seed);
     let len = usize::try_from(job.size_bytes.0).unwrap_or(1);
     let mut bytes = Vec::with_capacity(len + 8);
@@ -210,7 +210,7 @@ fn here(error: &io::Error) -> Error {
     Error::new(Fault::Here, "profile-end", format!("running an end of the measurement: {error}"))
 }
 
-fn locked(job: &Job, error: &io::Error) -> Error {
+fn locked(job: &VerbsJob, error: &io::Error) -> Error {
     Error::new(
         Fault::Here,
         "locked-memory",

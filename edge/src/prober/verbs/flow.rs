@@ -1,8 +1,8 @@
 //! Messages of a run: a window of them, one way or both ways.
 
-use super::talk::Talk;
-use crate::sys::verbs::{Done, Pairs, Verb};
-use farline_core::profile::verbs::{End, Job, Transport, Way};
+use super::talk::PeerProtocol;
+use crate::sys::verbs::{Done, QpSet, Verb};
+use farline_core::profile::verbs::{End, QpService, VerbsJob, VerbsMetric};
 use farline_core::units::Error;
 use std::hint::spin_loop;
 use std::os::fd::AsFd;
@@ -25,41 +25,41 @@ pub(super) struct Part {
 }
 
 impl Part {
-    pub(super) fn of(job: &Job, near: bool) -> Part {
-        let sends = near || job.way == Way::BothWays;
-        let comes = !near || job.way == Way::BothWays;
-        Part { sends, expects: comes && job.transport == Transport::Ud }
+    pub(super) fn of(job: &VerbsJob, near: bool) -> Part {
+        let sends = near || job.way == VerbsMetric::BothWays;
+        let comes = !near || job.way == VerbsMetric::BothWays;
+        Part { sends, expects: comes && job.transport == QpService::Ud }
     }
 }
 
-pub(super) fn verb(job: &Job) -> Verb {
+pub(super) fn verb(job: &VerbsJob) -> Verb {
     match (job.transport, job.way) {
-        (_, Way::RoundTrip) | (Transport::Ud, _) => Verb::Send,
-        (Transport::Rc, _) => Verb::Write,
-        (Transport::Read, _) => Verb::Read,
+        (_, VerbsMetric::RoundTrip) | (QpService::Ud, _) => Verb::Send,
+        (QpService::Rc, _) => Verb::Write,
+        (QpService::Read, _) => Verb::Read,
     }
 }
 
 /// Says that this end has finished.
-pub(super) fn over(talk: &mut Talk) -> Result<(), Error> {
+pub(super) fn over(talk: &mut PeerProtocol) -> Result<(), Error> {
     talk.say(&"over")
 }
 
 /// Hears that the other one has.
-pub(super) fn other_over(talk: &mut Talk) -> Result<(), Error> {
+pub(super) fn other_over(talk: &mut PeerProtocol) -> Result<(), Error> {
     talk.hear::<String>().map(drop)
 }
 
 /// Takes news, or waits for some: from the device, and from the peer when `talk` is given.
 pub(super) fn news(
-    pairs: &mut Pairs,
+    pairs: &mut QpSet,
     into: &mut Vec<Done>,
-    talk: Option<&Talk>,
+    talk: Option<&PeerProtocol>,
     most: Duration,
 ) -> std::io::Result<()> {
     let spun = Instant::now() + SPIN.min(most);
     loop {
-        if pairs.poll(into)? || talk.is_some_and(Talk::has_news) {
+        if pairs.poll(into)? || talk.is_some_and(PeerProtocol::has_news) {
             return Ok(());
         }
         if Instant::now() >= spun {
@@ -67,7 +67,7 @@ pub(super) fn news(
         }
         spin_loop();
     }
-    pairs.wait(into, talk.map(Talk::as_fd), most)
+    pairs.wait(into, talk.map(PeerProtocol::as_fd), most)
 }
 
 /// Sends the messages of `job`, at most its depth of them unacknowledged on each queue pair, and
@@ -76,9 +76,9 @@ pub(super) fn news(
 /// # Errors
 /// When the other end is gone; what breaks the connection is part of the answer.
 pub(super) fn stream(
-    pairs: &mut Pairs,
-    talk: &mut Talk,
-    job: &Job,
+    pairs: &mut QpSet,
+    talk: &mut PeerProtocol,
+    job: &VerbsJob,
     part: Part,
 ) -> Result<End, Error> {
     let mut flow = Flow::new(job, part);
@@ -118,7 +118,7 @@ enum Fence {
 }
 
 struct Flow<'a> {
-    job: &'a Job,
+    job: &'a VerbsJob,
     part: Part,
     began: Instant,
     deadline: Instant,
@@ -133,7 +133,7 @@ struct Flow<'a> {
 }
 
 impl Flow<'_> {
-    fn new(job: &Job, part: Part) -> Flow<'_> {
+    fn new(job: &VerbsJob, part: Part) -> Flow<'_> {
         let began = Instant::now();
         Flow {
             job,
@@ -156,7 +156,7 @@ impl Flow<'_> {
     }
 
     /// Whether all of its own that was sent is there too.
-    fn is_over(&mut self, pairs: &mut Pairs) -> bool {
+    fn is_over(&mut self, pairs: &mut QpSet) -> bool {
         let idle = self.out.iter().all(|out| *out == 0);
         if self.fence == Fence::Due && self.has_sent() && idle {
             self.fence = Fence::Asked;
@@ -179,7 +179,7 @@ impl Flow<'_> {
             || self.last.elapsed() >= QUIET + rtt
     }
 
-    fn step(&mut self, pairs: &mut Pairs, talk: &Talk, said: bool) -> std::io::Result<()> {
+    fn step(&mut self, pairs: &mut QpSet, talk: &PeerProtocol, said: bool) -> std::io::Result<()> {
         let wait = self.post(pairs)?;
         // While it sends, what the other end says can wait, and must not keep it awake.
         let listens = (said || !self.part.sends) && !talk.has_news();
@@ -214,7 +214,7 @@ impl Flow<'_> {
 
     /// Hands over what depth and pace allow; answers how long nothing more can be handed over
     /// without news.
-    fn post(&mut self, pairs: &mut Pairs) -> std::io::Result<Duration> {
+    fn post(&mut self, pairs: &mut QpSet) -> std::io::Result<Duration> {
         let usual = Duration::from_millis(20);
         if !self.part.sends || Instant::now() >= self.deadline || self.fence == Fence::Asked {
             return Ok(usual);

@@ -13,16 +13,16 @@ use std::time::Duration;
 /// The longest line: parameters of 255 queue pairs have a few thousand characters.
 const MOST: u64 = 1 << 16;
 
-pub(super) struct Talk {
+pub(super) struct PeerProtocol {
     stream: BufReader<TcpStream>,
 }
 
-impl Talk {
+impl PeerProtocol {
     /// Over `stream`, on which the peer may be silent for `longest` beside the usual patience.
-    pub(super) fn over(stream: TcpStream, longest: Duration) -> io::Result<Talk> {
+    pub(super) fn over(stream: TcpStream, longest: Duration) -> io::Result<PeerProtocol> {
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(longest + PATIENCE))?;
-        Ok(Talk { stream: BufReader::new(stream) })
+        Ok(PeerProtocol { stream: BufReader::new(stream) })
     }
 
     pub(super) fn say(&mut self, what: &impl Serialize) -> Result<(), Error> {
@@ -63,7 +63,7 @@ impl Talk {
     }
 }
 
-impl AsFd for Talk {
+impl AsFd for PeerProtocol {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.stream.get_ref().as_fd()
     }

@@ -6,7 +6,7 @@
 //! interfaces beneath the devices, and goes when the measurement ends.
 
 use super::device::Device;
-use farline_core::profile::verbs::{Bottleneck, Job};
+use farline_core::profile::verbs::{Bottleneck, VerbsJob};
 use farline_core::units::{Bytes, Error, Fault, Span};
 use std::path::Path;
 use std::process::Command;
@@ -47,7 +47,7 @@ impl Wire {
     /// # Errors
     /// When the devices are no software over virtual interfaces, whose packets the kernel could
     /// hold back, or `tc` is missing.
-    pub(super) fn set(&mut self, job: &Job) -> Result<(), Error> {
+    pub(super) fn set(&mut self, job: &VerbsJob) -> Result<(), Error> {
         let bottleneck = job.bottleneck.map(|bottleneck| (bottleneck, packet_of(job.size_bytes)));
         let shape = Shape { rtt: job.rtt_ns, bottleneck };
         if shape == self.now {

@@ -5,7 +5,7 @@ use super::protected::open_again;
 use crate::stores::storage_error;
 use crate::stores::walk::is_special;
 use crate::sys::lock::lock;
-use farline_core::transfer::{Digests, Entry, EntryKind, Verdict};
+use farline_core::transfer::{DigestVerdict, Digests, Entry, EntryKind};
 use farline_core::units::{Error, Fault};
 use rustix::fs::{
     AtFlags, Mode, OFlags, Timespec, Timestamps, UTIME_OMIT, openat, renameat, symlinkat, unlinkat,
@@ -35,7 +35,7 @@ pub struct Landed {
 impl PosixSink {
     /// Lands every file whose digest is what the sender says (`verdicts`, by entry), or every file
     /// when there are none.
-    pub fn land(&self, check: Option<(&[Verdict], &Digests)>) -> Landed {
+    pub fn land(&self, check: Option<(&[DigestVerdict], &Digests)>) -> Landed {
         self.landed.store(true, Ordering::Release);
         let mut landed = Landed::default();
         let open = std::mem::take(&mut *lock(&self.open));
@@ -223,27 +223,27 @@ impl PosixSink {
 
 pub(in crate::stores) fn check_digest(
     index: usize,
-    check: Option<(&[Verdict], &Digests)>,
+    check: Option<(&[DigestVerdict], &Digests)>,
 ) -> Result<(), Error> {
     let Some((verdicts, digests)) = check else { return Ok(()) };
     match (verdicts.get(index), digests.digest(index)) {
-        (Some(Verdict::Read(sent)), Some(got)) if *sent == got => Ok(()),
+        (Some(DigestVerdict::Read(sent)), Some(got)) if *sent == got => Ok(()),
         // Each block was compared when it came, in this run or before.
-        (Some(Verdict::Part), Some(_)) if digests.is_vouched(index) => Ok(()),
-        (Some(Verdict::Uncomputed), _) if !digests.are_computed() => Ok(()),
-        (Some(Verdict::Unreadable), _) => Err(Error::new(
+        (Some(DigestVerdict::Part), Some(_)) if digests.is_vouched(index) => Ok(()),
+        (Some(DigestVerdict::Uncomputed), _) if !digests.are_computed() => Ok(()),
+        (Some(DigestVerdict::Unreadable), _) => Err(Error::new(
             Fault::There,
             "source-unreadable",
             "the sender could not read the file whole",
         )
         .hint("see the sender's own message; copy the file again")),
-        (Some(Verdict::Read(_)), _) => Err(Error::new(
+        (Some(DigestVerdict::Read(_)), _) => Err(Error::new(
             Fault::Between,
             "digest-mismatch",
             "the BLAKE3 digest of what arrived differs from what was sent",
         )
         .hint("memory, a network card or a middlebox changed bytes; copy the file again")),
-        (Some(Verdict::Part | Verdict::Uncomputed) | None, _) => Err(Error::new(
+        (Some(DigestVerdict::Part | DigestVerdict::Uncomputed) | None, _) => Err(Error::new(
             Fault::There,
             "digest-missing",
             "the sender said no digest for the file",

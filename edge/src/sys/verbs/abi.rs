@@ -65,7 +65,7 @@ pub(super) struct MemoryRegion {
 
 /// `struct ibv_sge`.
 #[repr(C)]
-pub(super) struct Piece {
+pub(super) struct Sge {
     pub(super) address: u64,
     pub(super) len: u32,
     pub(super) local_key: u32,
@@ -76,7 +76,7 @@ pub(super) struct Piece {
 pub(super) struct SendRequest {
     pub(super) id: u64,
     pub(super) next: *mut SendRequest,
-    pub(super) pieces: *mut Piece,
+    pub(super) pieces: *mut Sge,
     pub(super) piece_count: c_int,
     pub(super) opcode: c_uint,
     pub(super) flags: c_uint,
@@ -92,7 +92,7 @@ pub(super) struct SendRequest {
 pub(super) struct ReceiveRequest {
     pub(super) id: u64,
     pub(super) next: *mut ReceiveRequest,
-    pub(super) pieces: *mut Piece,
+    pub(super) pieces: *mut Sge,
     pub(super) piece_count: c_int,
 }
 

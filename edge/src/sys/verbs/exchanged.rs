@@ -8,11 +8,11 @@
 use super::abi::*;
 use super::connection::Id;
 use super::library::{by_errno, no_device};
-use super::link::{Job, Link, Pair, number};
+use super::link::{Job, Pair, RdmaConnection, number};
 use super::memory::Domain;
-use super::own::{Ends, NotReady, Own, Peer, Reads};
-use super::pairs_abi::{GlobalRoute, Way};
-use farline_core::rdma::{Numbered as PairNumber, Whereabouts};
+use super::own::{Ends, NotReady, OwnedQp, Peer, Reads};
+use super::pairs_abi::{AddressHandle, GlobalRoute};
+use farline_core::rdma::{Numbered as PairNumber, QpAddress};
 use farline_core::units::Error;
 use std::ffi::c_int;
 use std::io;
@@ -20,7 +20,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 /// The port of a device that has one of this host's addresses.
-pub struct Seat {
+pub struct LocalPort {
     // Keeps the device open and the port known.
     _id: Id,
     domain: Arc<Domain>,
@@ -33,12 +33,12 @@ pub struct Seat {
     is_ethernet: bool,
 }
 
-impl Seat {
+impl LocalPort {
     /// The port that has `ip`; in `known`, when that is of the same device.
     ///
     /// # Errors
     /// When the libraries are missing, no device has the address, or its port is down.
-    pub fn at(ip: IpAddr, known: Option<&Arc<Domain>>) -> Result<Seat, Error> {
+    pub fn at(ip: IpAddr, known: Option<&Arc<Domain>>) -> Result<LocalPort, Error> {
         let id = Id::bound(ip)?;
         let domain = id.domain(known)?;
         let port = id.port().ok_or_else(no_device)?;
@@ -46,7 +46,7 @@ impl Seat {
         let is_ethernet = port.link_layer == LINK_LAYER_ETHERNET;
         let lid = if is_ethernet { 0 } else { port.lid() };
         let (number, mtu) = (id.port_number(), id.mtu());
-        Ok(Seat {
+        Ok(LocalPort {
             _id: id,
             domain,
             device,
@@ -94,7 +94,7 @@ impl Seat {
     }
 
     /// The way to a port of these identifiers.
-    pub(super) fn way_to(&self, gid: [u8; 16], lid: u16) -> Way {
+    pub(super) fn way_to(&self, gid: [u8; 16], lid: u16) -> AddressHandle {
         let route = GlobalRoute {
             to: gid,
             from_index: self.gid_index,
@@ -103,17 +103,17 @@ impl Seat {
         };
         // Within an InfiniBand subnet the local identifier is enough, and whether a GID is reached
         // is not known.
-        Way {
+        AddressHandle {
             route,
             lid,
             is_global: u8::from(self.is_ethernet),
             port: self.number,
-            ..Way::default()
+            ..AddressHandle::default()
         }
     }
 }
 
-impl Link {
+impl RdmaConnection {
     /// Makes every queue pair, with its receives posted; answers with where they are. The first
     /// packets' numbers are of the caller's choice, one for each; `read` is whether there is to be
     /// RDMA READ.
@@ -122,15 +122,15 @@ impl Link {
     /// When the device has no queue pair left.
     pub fn make_pairs(
         &mut self,
-        seat: &Seat,
+        seat: &LocalPort,
         first_packets: &[u32],
         read: bool,
-    ) -> io::Result<Whereabouts> {
+    ) -> io::Result<QpAddress> {
         let reads =
             if read { self.domain.limits()?.reads.clamp(1, MOST_READS.into()) as u8 } else { 0 };
         let mut pairs = Vec::new();
         for (on, first_packet) in first_packets.iter().enumerate().take(self.pairs.len()) {
-            let own = Own::new(&self.domain, &mut self.attributes())?;
+            let own = OwnedQp::new(&self.domain, &mut self.attributes())?;
             own.init(seat.number)?;
             let ends = Ends::Own(own);
             let number = ends.number().ok_or(io::ErrorKind::NotConnected)?;
@@ -138,7 +138,7 @@ impl Link {
             self.receive_all(on as u8, ends.queue_pair())?;
             self.pairs[on] = Some(Pair { ends, established: false });
         }
-        Ok(Whereabouts { gid: seat.gid, lid: seat.lid, mtu: seat.mtu, pairs, reads })
+        Ok(QpAddress { gid: seat.gid, lid: seat.lid, mtu: seat.mtu, pairs, reads })
     }
 
     /// Connects the queue pairs that are at `own` with those at `theirs`, by packets of `mtu`
@@ -148,9 +148,9 @@ impl Link {
     /// When the device refuses.
     pub fn join(
         &mut self,
-        seat: &Seat,
-        own: &Whereabouts,
-        theirs: &Whereabouts,
+        seat: &LocalPort,
+        own: &QpAddress,
+        theirs: &QpAddress,
         mtu: u16,
         ack_timeout: u8,
     ) -> io::Result<()> {
@@ -181,7 +181,7 @@ impl Link {
             {
                 continue;
             }
-            let nothing = Piece { address: 0, len: 0, local_key: 0 };
+            let nothing = Sge { address: 0, len: 0, local_key: 0 };
             self.request(on as u8, OP_WRITE, number(Job::Nothing, on as u8, 0), nothing, 0, 0, 0)?;
         }
         Ok(())

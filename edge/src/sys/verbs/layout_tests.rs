@@ -30,7 +30,7 @@ fn every_field_lies_where_the_headers_have_it() {
         offset_of!(MemoryRegion, remote_key),
     ];
     assert_eq!(region, [16, 36, 40]);
-    assert_eq!((size_of::<Piece>(), offset_of!(Piece, local_key)), (16, 12));
+    assert_eq!((size_of::<Sge>(), offset_of!(Sge, local_key)), (16, 12));
     let send = [
         offset_of!(SendRequest, immediate),
         offset_of!(SendRequest, remote_address),

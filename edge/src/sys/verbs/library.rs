@@ -1,7 +1,7 @@
 //! libibverbs and librdmacm, looked for when they are first needed: Farline runs without them.
 
 use super::abi::*;
-use super::pairs_abi::{Attributes, Way};
+use super::pairs_abi::{AddressHandle, Attributes};
 use farline_core::units::{Error, Fault};
 use libloading::os::unix::{Library as Loaded, RTLD_LOCAL, RTLD_NOW};
 use std::ffi::{c_int, c_uint, c_void};
@@ -50,7 +50,7 @@ functions! {
     ibv ibv_create_qp: fn(*mut Opaque, *mut QueuePairAttributes) -> *mut QueuePair;
     ibv ibv_modify_qp: fn(*mut QueuePair, *mut Attributes, c_int) -> c_int;
     ibv ibv_destroy_qp: fn(*mut QueuePair) -> c_int;
-    ibv ibv_create_ah: fn(*mut Opaque, *mut Way) -> *mut Opaque;
+    ibv ibv_create_ah: fn(*mut Opaque, *mut AddressHandle) -> *mut Opaque;
     ibv ibv_destroy_ah: fn(*mut Opaque) -> c_int;
     cm rdma_create_event_channel: fn() -> *mut EventChannel;
     cm rdma_destroy_event_channel: fn(*mut EventChannel);

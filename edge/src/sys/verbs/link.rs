@@ -35,7 +35,7 @@ pub struct Shape {
 }
 
 /// The queue pairs of one channel.
-pub struct Link {
+pub struct RdmaConnection {
     // Dropped in this order, after `Drop` has destroyed the queue pairs.
     pub(super) pairs: Vec<Option<Pair>>,
     queue: Queue,
@@ -64,21 +64,30 @@ impl Pair {
 }
 
 // SAFETY: libibverbs allows its calls from any thread, and a link is used by one at a time.
-unsafe impl Send for Link {}
+unsafe impl Send for RdmaConnection {}
 
-impl Link {
+impl RdmaConnection {
     /// A link without connections.
     ///
     /// # Errors
     /// When the device has no room for it, or may not pin the memory.
-    pub fn new(domain: Arc<Domain>, shape: Shape) -> io::Result<Link> {
+    pub fn new(domain: Arc<Domain>, shape: Shape) -> io::Result<RdmaConnection> {
         let pairs = usize::from(shape.pairs);
         // One more send of each pair asks after the peer.
         let queue = Queue::new(&domain, pairs * (shape.sends + 1 + shape.receives))?;
         let records = Records::new(&domain, pairs, &shape)?;
         let asked = vec![false; pairs];
         let pairs = (0..pairs).map(|_| None).collect();
-        Ok(Link { pairs, queue, records, domain, shape, asked, held: BTreeMap::new(), gone: None })
+        Ok(RdmaConnection {
+            pairs,
+            queue,
+            records,
+            domain,
+            shape,
+            asked,
+            held: BTreeMap::new(),
+            gone: None,
+        })
     }
 
     /// Makes a connection the queue pair `on`; answers with the peer's private data.
@@ -220,7 +229,7 @@ impl Link {
     }
 }
 
-impl Drop for Link {
+impl Drop for RdmaConnection {
     /// What was told of slots that nobody took back is void too: other links of the session share
     /// the protection domain.
     fn drop(&mut self) {

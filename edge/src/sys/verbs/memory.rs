@@ -38,11 +38,11 @@ unsafe impl Sync for Domain {}
 /// limit of locked memory.
 struct Registered {
     region: Weak<Region>,
-    slots: Arc<Mutex<Vec<Kept>>>,
+    slots: Arc<Mutex<Vec<CachedMr>>>,
 }
 
 /// The registration of one slot.
-struct Kept {
+struct CachedMr {
     slot: usize,
     access: Access,
     /// Whether a link holds the slot.
@@ -187,7 +187,7 @@ impl Domain {
         let slots = match registered.iter().find(|pool| pool.is_of(slot)) {
             Some(pool) => Arc::clone(&pool.slots),
             None => {
-                let slots = Arc::<Mutex<Vec<Kept>>>::default();
+                let slots = Arc::<Mutex<Vec<CachedMr>>>::default();
                 let taken_out = Arc::clone(&slots);
                 slot.region().before_unmapping(move || lock(&taken_out).clear());
                 registered.push(Registered {
@@ -213,7 +213,7 @@ impl Domain {
             registered => registered?,
         };
         let keys = registration.keys();
-        slots.push(Kept { slot: slot.index(), access, held: true, registration });
+        slots.push(CachedMr { slot: slot.index(), access, held: true, registration });
         Ok(keys)
     }
 

@@ -1,7 +1,7 @@
 //! RDMA verbs: devices, registered memory, queue pairs and their connections, through libibverbs
 //! and librdmacm.
 //!
-//! What is safe here is made so by ownership: a [`Link`] owns every slot that a device may still
+//! What is safe here is made so by ownership: a [`RdmaConnection`] owns every slot that a device may still
 //! touch, and gives none back before the device is done with it or the queue pairs are destroyed.
 
 mod abi;
@@ -20,12 +20,12 @@ mod work;
 
 pub use connection::{Connecting, Listener, Request};
 pub use events::Rejected;
-pub use exchanged::Seat;
+pub use exchanged::LocalPort;
 pub use library::device_count;
-pub use link::{Completion, Link, Shape};
+pub use link::{Completion, RdmaConnection, Shape};
 pub use memory::{Access, Domain};
-pub use pairs::{Pairs, Plan};
-pub use station::{Address, Station};
+pub use pairs::{Plan, QpSet};
+pub use station::{Address, RdmaEndpoint};
 pub use work::{Done, Verb};
 
 #[cfg(test)]

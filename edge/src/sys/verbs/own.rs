@@ -19,11 +19,11 @@ pub(super) enum Ends {
     /// By rdma_cm.
     Managed(Id),
     /// By ourselves.
-    Own(Own),
+    Own(OwnedQp),
 }
 
 /// A queue pair of our own.
-pub(super) struct Own {
+pub(super) struct OwnedQp {
     library: &'static Library,
     raw: NonNull<QueuePair>,
 }
@@ -31,7 +31,7 @@ pub(super) struct Own {
 /// What a queue pair must know of the one that it is connected with.
 pub(super) struct Peer {
     /// The way there.
-    pub(super) way: Way,
+    pub(super) way: AddressHandle,
     /// Bytes of the largest packet.
     pub(super) mtu: u16,
     /// Its number.
@@ -86,14 +86,17 @@ impl Ends {
     }
 }
 
-impl Own {
+impl OwnedQp {
     /// A new queue pair, of no use yet.
-    pub(super) fn new(domain: &Domain, attributes: &mut QueuePairAttributes) -> io::Result<Own> {
+    pub(super) fn new(
+        domain: &Domain,
+        attributes: &mut QueuePairAttributes,
+    ) -> io::Result<OwnedQp> {
         // SAFETY: domain and completion queue are alive and of one device; the attributes are read
         // before the call returns.
         let raw = unsafe { (domain.library.ibv_create_qp)(domain.raw.as_ptr(), attributes) };
         let raw = NonNull::new(raw).ok_or_else(io::Error::last_os_error)?;
-        Ok(Own { library: domain.library, raw })
+        Ok(OwnedQp { library: domain.library, raw })
     }
 
     /// May be given receives from here, for a connection by this port, whose peer may use the
@@ -170,7 +173,7 @@ impl Own {
     }
 }
 
-impl Drop for Own {
+impl Drop for OwnedQp {
     fn drop(&mut self) {
         // SAFETY: created by `new`, destroyed once; from here the device touches no memory of it.
         let _ = unsafe { (self.library.ibv_destroy_qp)(self.raw.as_ptr()) };

@@ -6,10 +6,10 @@ use super::connection::{Connecting, Id, Request};
 use super::events::{Kind, wait};
 use super::library::Library;
 use super::memory::{Domain, Registration};
-use super::own::{Ends, NotReady, Own, Peer, Reads};
+use super::own::{Ends, NotReady, OwnedQp, Peer, Reads};
 use super::pairs_abi::*;
 use super::queue::Queue;
-use super::station::{Address, Station};
+use super::station::{Address, RdmaEndpoint};
 use super::work::DATAGRAM_KEY;
 use crate::sys::memory::Memory;
 use farline_core::units::{Error, Fault};
@@ -41,7 +41,7 @@ pub struct Plan {
 }
 
 /// The queue pairs of one end.
-pub struct Pairs {
+pub struct QpSet {
     // Dropped in this order: after the queue pairs the device touches nothing.
     pub(super) pairs: Vec<Pair>,
     pub(super) to: Option<Handle>,
@@ -54,7 +54,7 @@ pub struct Pairs {
 }
 
 // SAFETY: libibverbs allows its calls from any thread, and these are used by one at a time.
-unsafe impl Send for Pairs {}
+unsafe impl Send for QpSet {}
 
 /// One queue pair that has been made.
 pub(super) struct Pair {
@@ -68,12 +68,12 @@ pub(super) struct Handle {
     pub(super) raw: NonNull<Opaque>,
 }
 
-impl Pairs {
+impl QpSet {
     /// An end without queue pairs, and its memory.
     ///
     /// # Errors
     /// When the device has no room for it, or may not pin the memory.
-    pub fn new(station: &Station, plan: Plan) -> io::Result<Pairs> {
+    pub fn new(station: &RdmaEndpoint, plan: Plan) -> io::Result<QpSet> {
         let domain = Arc::clone(station.seat.domain());
         let each = plan.depth + plan.receives;
         let queue = Queue::new(&domain, usize::from(plan.pairs) * each.max(1))?;
@@ -81,7 +81,7 @@ impl Pairs {
         let mut memory = Memory::touched(2 * plan.size + buffers * (plan.size + ROUTE_LEN))?;
         let access = ACCESS_LOCAL_WRITE | ACCESS_REMOTE_WRITE | ACCESS_REMOTE_READ;
         let registration = domain.register_for(memory.as_mut_ptr(), memory.len(), access)?;
-        Ok(Pairs {
+        Ok(QpSet {
             pairs: Vec::new(),
             to: None,
             queue,
@@ -111,9 +111,9 @@ impl Pairs {
     ///
     /// # Errors
     /// When the device has no queue pair left.
-    pub fn prepare(&mut self, station: &Station) -> io::Result<()> {
+    pub fn prepare(&mut self, station: &RdmaEndpoint) -> io::Result<()> {
         for on in 0..usize::from(self.plan.pairs) {
-            let own = Own::new(&self.domain, &mut self.attributes())?;
+            let own = OwnedQp::new(&self.domain, &mut self.attributes())?;
             match self.plan.datagrams {
                 true => own.init_for_datagrams(station.port(), DATAGRAM_KEY)?,
                 false => own.init(station.port())?,
@@ -130,7 +130,7 @@ impl Pairs {
     }
 
     /// What the peer must know of this end.
-    pub fn address(&self, station: &Station, sequence: u32) -> Address {
+    pub fn address(&self, station: &RdmaEndpoint, sequence: u32) -> Address {
         let keys = self.registration.keys();
         Address {
             gid: station.seat.gid,
@@ -151,7 +151,7 @@ impl Pairs {
     /// When the device refuses.
     pub fn join(
         &mut self,
-        station: &Station,
+        station: &RdmaEndpoint,
         own: &Address,
         peer: &Address,
         timeout: u8,
@@ -230,7 +230,7 @@ impl Pairs {
     /// When they do not come in time.
     pub fn answer(
         &mut self,
-        station: &Station,
+        station: &RdmaEndpoint,
         peer: &Address,
         timeout: Duration,
     ) -> io::Result<()> {

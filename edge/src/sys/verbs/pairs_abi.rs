@@ -4,7 +4,7 @@
 //! The offsets are those that a C program prints of rdma-core 44's headers (offsetof, sizeof); the
 //! test at the end holds them.
 
-use super::abi::{Capacities, Opaque, Piece};
+use super::abi::{Capacities, Opaque, Sge};
 use std::ffi::{c_int, c_uint};
 
 /// The head of `struct ibv_qp`, as far as the number by which a peer knows it.
@@ -29,7 +29,7 @@ pub(super) struct GlobalRoute {
 /// `struct ibv_ah_attr`.
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
-pub(super) struct Way {
+pub(super) struct AddressHandle {
     pub(super) route: GlobalRoute,
     pub(super) lid: u16,
     pub(super) service_level: u8,
@@ -54,8 +54,8 @@ pub(super) struct Attributes {
     pub(super) to_number: u32,
     pub(super) access: c_uint,
     pub(super) capacities: Capacities,
-    pub(super) way: Way,
-    pub(super) other_way: Way,
+    pub(super) way: AddressHandle,
+    pub(super) other_way: AddressHandle,
     pub(super) key_index: u16,
     pub(super) other_key_index: u16,
     pub(super) notify_drained: u8,
@@ -81,7 +81,7 @@ pub(super) struct Attributes {
 pub(super) struct Work {
     pub(super) id: u64,
     pub(super) next: *mut Work,
-    pub(super) pieces: *mut Piece,
+    pub(super) pieces: *mut Sge,
     pub(super) piece_count: c_int,
     pub(super) opcode: c_uint,
     pub(super) flags: c_uint,
@@ -153,8 +153,12 @@ mod tests {
     fn every_field_lies_where_the_headers_have_it() {
         assert_eq!(offset_of!(Numbered, number), 52);
         assert_eq!((size_of::<GlobalRoute>(), offset_of!(GlobalRoute, from_index)), (24, 20));
-        let way = [offset_of!(Way, lid), offset_of!(Way, is_global), offset_of!(Way, port)];
-        assert_eq!((size_of::<Way>(), way), (32, [24, 29, 30]));
+        let way = [
+            offset_of!(AddressHandle, lid),
+            offset_of!(AddressHandle, is_global),
+            offset_of!(AddressHandle, port),
+        ];
+        assert_eq!((size_of::<AddressHandle>(), way), (32, [24, 29, 30]));
         let attributes = [
             offset_of!(Attributes, path_mtu),
             offset_of!(Attributes, datagram_key),

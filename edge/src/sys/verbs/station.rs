@@ -2,15 +2,15 @@
 //! to connect to it.
 
 use super::connection::Listener;
-use super::exchanged::Seat;
+use super::exchanged::LocalPort;
 use farline_core::units::Error;
 use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
 
 /// A device by one of its addresses.
-pub struct Station {
+pub struct RdmaEndpoint {
     pub(super) listener: Listener,
-    pub(super) seat: Seat,
+    pub(super) seat: LocalPort,
 }
 
 /// What a peer must know of an end to connect to it.
@@ -34,17 +34,17 @@ pub struct Address {
     pub listens: u16,
 }
 
-impl Station {
+impl RdmaEndpoint {
     /// The device that has `ip`, which is number `gid_index` in its table.
     ///
     /// # Errors
     /// When the libraries are missing, or no device has the address.
-    pub fn at(ip: IpAddr, gid_index: u8) -> Result<Station, Error> {
+    pub fn at(ip: IpAddr, gid_index: u8) -> Result<RdmaEndpoint, Error> {
         let listener = Listener::bind(ip)?;
-        let mut seat = Seat::at(ip, None)?;
+        let mut seat = LocalPort::at(ip, None)?;
         // Where there is no such entry rdma_cm connects all the same.
         let _ = seat.sit(gid_index);
-        Ok(Station { listener, seat })
+        Ok(RdmaEndpoint { listener, seat })
     }
 
     /// The device's name.

@@ -2,7 +2,7 @@
 
 use super::abi::*;
 use super::events::wait;
-use super::pairs::{Pairs, ROUTE_LEN};
+use super::pairs::{QpSet, ROUTE_LEN};
 use super::pairs_abi::*;
 use super::queue::{post_receive, post_send};
 use farline_core::rdma::Failure;
@@ -41,7 +41,7 @@ pub enum Done {
     Failed(Failure),
 }
 
-impl Pairs {
+impl QpSet {
     /// Hands over `count` messages on the queue pair `on`, at once.
     ///
     /// # Errors
@@ -58,7 +58,7 @@ impl Pairs {
             Verb::Fence => (OP_READ, self.plan.size as u64, 0),
         };
         let len = if verb == Verb::Fence { 1 } else { self.plan.size as u32 };
-        let mut piece = Piece { address: keys.address + from, len, local_key: keys.local };
+        let mut piece = Sge { address: keys.address + from, len, local_key: keys.local };
         let target = match (&self.to, self.peer.numbers.get(on)) {
             (Some(handle), Some(&number)) => Target {
                 datagram: TargetDatagram { handle: handle.raw.as_ptr(), number, key: DATAGRAM_KEY },
@@ -110,7 +110,7 @@ impl Pairs {
         let room = self.plan.size + ROUTE_LEN;
         let at = 2 * self.plan.size + (on * self.plan.receives + buffer) * room;
         let mut piece =
-            Piece { address: keys.address + at as u64, len: room as u32, local_key: keys.local };
+            Sge { address: keys.address + at as u64, len: room as u32, local_key: keys.local };
         let mut request = ReceiveRequest {
             id: (buffer as u64) << 32 | on as u64,
             next: std::ptr::null_mut(),

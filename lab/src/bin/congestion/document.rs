@@ -1,12 +1,12 @@
 //! docs/congestion.md from the lines of a measurement.
 
 use anyhow::{Result, ensure};
-use farline_core::congestion::{Algorithm, Set};
+use farline_core::congestion::{Algorithm, Constants};
 use farline_core::profile::published::sc08;
 use farline_core::units::{Rate, Span};
 use farline_core::wan::Path;
 use farline_lab::modules;
-use farline_lab::throughput::{Spell, share_of, simulated, simulated_shares};
+use farline_lab::throughput::{Window, share_of, simulated, simulated_shares};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -207,7 +207,7 @@ pub(crate) fn render(lines: &[Value]) -> Result<String> {
         };
         only("spans of flows", lines.filter_map(spell)).map(|spell| {
             let (skipped, counted) = spell.unwrap_or_default();
-            Spell { skipped: skipped as u32, counted: counted as u32 }
+            Window { skipped: skipped as u32, counted: counted as u32 }
         })
     };
     let (alone, beside) = (spells(&["goodput", "ten"])?, spells(&["share"])?);
@@ -412,7 +412,7 @@ fn carried(lines: &[&Value]) -> BTreeMap<(String, String), Carried> {
 }
 
 impl Carried {
-    fn row(&self, path: &str, control: &str, alone: Spell, beside: Spell) -> String {
+    fn row(&self, path: &str, control: &str, alone: Window, beside: Window) -> String {
         let gbps = |value: Option<f64>| {
             value.map_or_else(|| "-".to_owned(), |gbps| format!("{gbps} Gbit/s"))
         };
@@ -439,12 +439,12 @@ impl Carried {
         &self,
         path: &str,
         control: &str,
-        alone: Spell,
-        beside: Spell,
+        alone: Window,
+        beside: Window,
     ) -> Option<(String, String)> {
-        let (ours, rate): ((Algorithm, Set), Rate) =
+        let (ours, rate): ((Algorithm, Constants), Rate) =
             ((control.parse().ok()?, self.set.parse().ok()?), self.rate?);
-        let measured = |spell: Spell| (spell.counted > 0).then_some(spell);
+        let measured = |spell: Window| (spell.counted > 0).then_some(spell);
         let goodput = measured(alone)
             .and_then(|spell| simulated(path, rate, &[(ours.0, ours.1, Span::ZERO)], spell).ok());
         let shares = measured(beside)

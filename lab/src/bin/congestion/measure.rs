@@ -2,12 +2,12 @@
 
 use crate::verdict;
 use anyhow::{Context, Result, bail, ensure};
-use farline_core::congestion::{Algorithm, Set, theory};
+use farline_core::congestion::{Algorithm, Constants, theory};
 use farline_core::units::{Rate, Span};
 use farline_core::wan::Path;
 use farline_lab::modules::{self, Measure};
-use farline_lab::recovery::{self, Recovery, Run, Trouble, flow::Subject};
-use farline_lab::throughput::{self, Spell};
+use farline_lab::recovery::{self, Recovery, RecoveryRun, Trouble, flow::Subject};
+use farline_lab::throughput::{self, Window};
 use rustix::mm::{MlockAllFlags, mlockall};
 use serde_json::{Value, json};
 use std::sync::{Mutex, PoisonError};
@@ -40,9 +40,9 @@ const BURST: Span = Span::from_secs(2);
 
 /// For how long flows run alone, and beside CUBIC: which of two began first is to be forgotten by
 /// then.
-const ALONE: Spell = Spell { skipped: 0, counted: 12 };
-const BESIDE: Spell = Spell { skipped: 20, counted: 60 };
-const QUICK: Spell = Spell { skipped: 0, counted: 5 };
+const ALONE: Window = Window { skipped: 0, counted: 12 };
+const BESIDE: Window = Window { skipped: 20, counted: 60 };
+const QUICK: Window = Window { skipped: 0, counted: 5 };
 /// How far BBR's goodput and share may be from the machine's: its window is no trace that could be
 /// compared.
 const APART: f64 = 0.1;
@@ -111,8 +111,8 @@ fn rtt_of(path: &str) -> Result<Span> {
     path.rtt.context("a path with a length")
 }
 
-fn run(algorithm: Algorithm, rtt: Span, quick: bool, trouble: Trouble) -> Result<Run> {
-    let set = Subject::of(algorithm, Set::Paper).set.unwrap_or(Set::Linux);
+fn run(algorithm: Algorithm, rtt: Span, quick: bool, trouble: Trouble) -> Result<RecoveryRun> {
+    let set = Subject::of(algorithm, Constants::Paper).set.unwrap_or(Constants::Linux);
     let window = window(algorithm, quick);
     let theory =
         theory::recovery(algorithm, set, f64::from(window), rtt).context("it is driven by loss")?;
@@ -123,14 +123,22 @@ fn run(algorithm: Algorithm, rtt: Span, quick: bool, trouble: Trouble) -> Result
         // From a window of next to nothing.
         Trouble::Burst(span) => *span + theory.mul_f64(2.5) + Span::from_secs(8),
     };
-    Ok(Run { algorithm, set, window, rtt, mtu: 1500, patience: watched.min(LONGEST), trouble })
+    Ok(RecoveryRun {
+        algorithm,
+        set,
+        window,
+        rtt,
+        mtu: 1500,
+        patience: watched.min(LONGEST),
+        trouble,
+    })
 }
 
 fn driven_by_loss() -> impl Iterator<Item = Algorithm> {
     Algorithm::ALL.into_iter().filter(|&algorithm| algorithm != Algorithm::Bbr)
 }
 
-type Runs = Vec<(&'static str, Run)>;
+type Runs = Vec<(&'static str, RecoveryRun)>;
 
 fn losses(plan: &Plan) -> Result<Runs> {
     let mut rtts = vec![rtt_of(PATHS[0])?];
@@ -213,7 +221,7 @@ fn kernel_release() -> String {
 /// Runs until the machine has let one count that is right, or two that are wrong: a machine that is
 /// busy with something else disturbs one in ways that no figure of the link shows. Beside one that
 /// is wrong it takes two that are right.
-fn one(part: &str, run: &Run, link: &str) -> Value {
+fn one(part: &str, run: &RecoveryRun, link: &str) -> Value {
     let head = json!({ "part": part, "control": run.algorithm.name(), "set": run.set.to_string(), "kernel": kernel_release(),
         "rtt_s": run.rtt.as_secs_f64(), "window": run.window, "watched_s": run.patience.as_secs_f64() });
     let (mut right, mut wrong, mut last) = (Vec::new(), Vec::new(), head.clone());
@@ -247,7 +255,7 @@ fn one(part: &str, run: &Run, link: &str) -> Value {
     }
 }
 
-fn describe(line: &mut Value, run: &Run, kernel: &Recovery) {
+fn describe(line: &mut Value, run: &RecoveryRun, kernel: &Recovery) {
     let rtt =
         if matches!(run.trouble, Trouble::Burst(_)) { run.rtt.as_secs_f64() } else { kernel.rtt };
     let machine = recovery::simulated(run, rtt);
@@ -281,11 +289,11 @@ fn carried(plan: &Plan, part: &str) -> Result<Vec<String>> {
     let paths = if plan.quick { &PATHS[..1] } else { &PATHS[..] };
     for path in paths {
         for algorithm in plan.control.map_or(Algorithm::ALL.to_vec(), |control| vec![control]) {
-            let ours = Subject::of(algorithm, Set::Paper);
+            let ours = Subject::of(algorithm, Constants::Paper);
             let groups = match part {
                 "goodput" => vec![(ours, 1)],
                 "ten" => vec![(ours, 10)],
-                _ => vec![(ours, 1), (Subject::of(Algorithm::Cubic, Set::Linux), 1)],
+                _ => vec![(ours, 1), (Subject::of(Algorithm::Cubic, Constants::Linux), 1)],
             };
             let spell = match (part, plan.quick) {
                 (_, true) => QUICK,
@@ -317,7 +325,7 @@ fn carried(plan: &Plan, part: &str) -> Result<Vec<String>> {
                         let shares = throughput::simulated_shares(
                             path,
                             plan.rate,
-                            (algorithm, Set::Linux),
+                            (algorithm, Constants::Linux),
                             spell,
                         )?;
                         (
@@ -326,7 +334,7 @@ fn carried(plan: &Plan, part: &str) -> Result<Vec<String>> {
                         )
                     }
                     _ => {
-                        let flow = [(algorithm, Set::Linux, Span::ZERO)];
+                        let flow = [(algorithm, Constants::Linux, Span::ZERO)];
                         let alone = throughput::simulated(path, plan.rate, &flow, spell)?;
                         (measured.received[0].as_bps() as f64, alone[0].as_bps() as f64)
                     }

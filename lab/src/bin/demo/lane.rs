@@ -118,11 +118,11 @@ impl Lane {
     }
 
     /// The link as the report shows it.
-    pub(crate) fn facts(&self) -> demo::Link {
+    pub(crate) fn facts(&self) -> demo::DemoLink {
         let there = find(&self.info, "a_to_b").unwrap_or(&Value::Null);
         let back = find(&self.info, "b_to_a").unwrap_or(&Value::Null);
         let number = |value: &Value, key: &str| value[key].as_u64().unwrap_or_default();
-        demo::Link {
+        demo::DemoLink {
             path: find(&self.info, "path").and_then(Value::as_str).unwrap_or_default().to_owned(),
             rtt_ns: Span::from_nanos(
                 number(there, "one_way_delay") + number(back, "one_way_delay"),

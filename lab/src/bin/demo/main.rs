@@ -19,7 +19,7 @@ mod tools;
 
 use anyhow::{Context, Result, bail};
 use dataset::Dataset;
-use farline_core::report::demo::{Choice, DemoResult, Run, SCHEMA, Skipped};
+use farline_core::report::demo::{DemoChoice, DemoResult, DemoRun, SCHEMA, Skipped};
 use farline_core::units::{Bytes, Rate, Span};
 use lane::Lane;
 use std::fs;
@@ -97,7 +97,7 @@ fn all_runs(
     lane: &Lane,
     datasets: &[Dataset],
     scratch: &Path,
-) -> Result<(Vec<Run>, Vec<Skipped>, Vec<Choice>)> {
+) -> Result<(Vec<DemoRun>, Vec<Skipped>, Vec<DemoChoice>)> {
     let (mut runs, mut skipped, mut choices) = (Vec::new(), Vec::new(), Vec::new());
     let tools = Tool::all();
     let mut to_come = (tools.len() * datasets.len()) as u32;
@@ -127,7 +127,7 @@ fn all_runs(
             match outcome {
                 Ok((run, chosen)) => {
                     runs.push(run);
-                    choices.extend(chosen.into_iter().map(|choice| Choice {
+                    choices.extend(chosen.into_iter().map(|choice| DemoChoice {
                         parameter: format!("{}: {}", dataset.name, choice.parameter),
                         ..choice
                     }));
@@ -154,7 +154,7 @@ fn one_run(
     dataset: &Dataset,
     destination: &Path,
     limit: Duration,
-) -> Result<(Run, Vec<Choice>)> {
+) -> Result<(DemoRun, Vec<DemoChoice>)> {
     let server = tool.serve(lane, destination)?;
     let race = race::run(
         tool.copy(lane, dataset),
@@ -181,7 +181,7 @@ fn one_run(
             bytes,
         )
     };
-    let run = Run {
+    let run = DemoRun {
         tool: tool.name().to_owned(),
         version: tool.version(),
         dataset: dataset.name.to_owned(),

@@ -3,7 +3,7 @@
 
 use crate::lane::Served;
 use anyhow::{Context, Result, bail};
-use farline_core::report::demo::Sample;
+use farline_core::report::demo::DemoSample;
 use rustix::process::{Pid, Signal, kill_process_group};
 use std::fs::{self, File};
 use std::os::unix::process::CommandExt;
@@ -89,7 +89,7 @@ impl Drop for Running {
 /// How a copy went.
 pub(crate) struct Race {
     pub(crate) seconds: f64,
-    pub(crate) samples: Vec<Sample>,
+    pub(crate) samples: Vec<DemoSample>,
     /// Whether it ended by itself, before the limit.
     pub(crate) finished: bool,
     pub(crate) succeeded: bool,
@@ -110,13 +110,13 @@ pub(crate) fn run(command: Command, log: &Path, server: &Served, limit: Duration
     let first = server.bytes_arrived()?;
     let began = Instant::now();
     let mut running = Running::start(command, log)?;
-    let mut samples = vec![Sample { t_s: 0.0, bytes: 0 }];
+    let mut samples = vec![DemoSample { t_s: 0.0, bytes: 0 }];
     let mut next = READING;
     let status = loop {
         let status = running.child.try_wait()?;
         let elapsed = began.elapsed();
         if elapsed >= next || status.is_some() {
-            samples.push(Sample {
+            samples.push(DemoSample {
                 t_s: elapsed.as_secs_f64(),
                 bytes: server.bytes_arrived()?.saturating_sub(first),
             });

@@ -5,7 +5,7 @@ use crate::lane::{Lane, Served, is_root};
 use crate::race::Race;
 use crate::said;
 use anyhow::{Context, Result};
-use farline_core::report::demo::Choice;
+use farline_core::report::demo::DemoChoice;
 use farline_core::units::Bytes;
 use serde_json::Value;
 use std::fs;
@@ -22,11 +22,11 @@ pub(crate) enum Tool {
 
 /// What a tool says about a copy.
 #[derive(Default)]
-pub(crate) struct Told {
+pub(crate) struct ToolReport {
     pub(crate) congestion: Option<String>,
     pub(crate) streams: Option<u32>,
     pub(crate) limited_by: Option<String>,
-    pub(crate) choices: Vec<Choice>,
+    pub(crate) choices: Vec<DemoChoice>,
 }
 
 /// Data connections and files at once for globus-url-copy: what its manual proposes for wide-area
@@ -219,9 +219,9 @@ impl Tool {
     }
 
     /// What the tool printed about itself: Farline's result object; the others say nothing.
-    pub(crate) fn told(self, race: &Race) -> Result<Told> {
+    pub(crate) fn told(self, race: &Race) -> Result<ToolReport> {
         if self != Tool::Farline || !race.finished {
-            return Ok(Told::default());
+            return Ok(ToolReport::default());
         }
         let result: Value = serde_json::from_str(race.stdout.lines().last().unwrap_or_default())
             .context("farline cp printed no object")?;
@@ -234,12 +234,10 @@ impl Tool {
             ("staging", staging.to_string()),
         ];
         // The reasons come in the order of the choices.
-        let choices = values.into_iter().zip(reasons).map(|((parameter, value), reason)| Choice {
-            parameter: parameter.to_owned(),
-            value,
-            reason: reason.to_owned(),
+        let choices = values.into_iter().zip(reasons).map(|((parameter, value), reason)| {
+            DemoChoice { parameter: parameter.to_owned(), value, reason: reason.to_owned() }
         });
-        Ok(Told {
+        Ok(ToolReport {
             congestion: text("congestion"),
             streams: result["streams"].as_u64().and_then(|streams| u32::try_from(streams).ok()),
             limited_by: text("limited_by").map(|limit| limit.replace('_', " ")),

@@ -5,8 +5,8 @@ mod show;
 use crate::interrupt::{self, Signals};
 use crate::output::Output;
 use clap::Subcommand;
-use farline::kernelcc::{self, Held, Source, Told, Trace, Wish};
-use farline_core::congestion::Set;
+use farline::kernelcc::{self, CcGuard, CcOrigin, CcRequest, SampleSource, Trace};
+use farline_core::congestion::Constants;
 use farline_core::units::{Error, Fault, Span};
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -78,7 +78,7 @@ enum Action {
 struct How {
     /// Constants: paper or linux [default: what the kernel has, else linux]
     #[arg(long, value_name = "SET")]
-    set: Option<Set>,
+    set: Option<Constants>,
     /// The name to register it by, up to 15 characters [default: the control's own]
     #[arg(id = "registered", long = "as", value_name = "NAME")]
     name: Option<String>,
@@ -88,13 +88,13 @@ struct How {
 }
 
 impl How {
-    fn wish(self, control: String) -> Wish {
-        Wish {
+    fn wish(self, control: String) -> CcRequest {
+        CcRequest {
             set: self.set,
             name: self.name,
             without_link: self.without_link,
             offered: true,
-            ..Wish::new(control)
+            ..CcRequest::new(control)
         }
     }
 }
@@ -110,11 +110,11 @@ pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
             // Before a control is registered: on kernels without `struct_ops` links a signal that
             // ended this process at once would leave it behind.
             let (runtime, mut signals) = interrupt::listening()?;
-            let held = kernelcc::obtain(&Wish { pin, ..how.wish(name) })?;
+            let held = kernelcc::obtain(&CcRequest { pin, ..how.wish(name) })?;
             held.keep_module();
             show::loaded(&held, pin, output)?;
             // What was there before, and what is pinned, stays without us.
-            let stays = pin || held.source != Source::Bpf;
+            let stays = pin || held.source != CcOrigin::Bpf;
             return match command.split_first() {
                 Some((program, arguments)) => run_command(&runtime, signals, program, arguments),
                 None => {
@@ -158,18 +158,20 @@ fn trace(
     let registered = how.name.clone().unwrap_or_else(|| name.to_owned());
     let (runtime, signals) = interrupt::listening()?;
     let is_there = kernelcc::available().contains(&registered);
-    let held: Option<Held> = if is_there && how.set.is_none() {
+    let held: Option<CcGuard> = if is_there && how.set.is_none() {
         None
     } else {
-        Some(kernelcc::obtain(&Wish { sample_every: every, ..how.wish(name.to_owned()) })?)
+        Some(kernelcc::obtain(&CcRequest { sample_every: every, ..how.wish(name.to_owned()) })?)
     };
     let mut trace = match &held {
         Some(held) => Trace::of(held, every)?,
         None => Trace::of_name(&registered, every)?,
     };
     let said = match trace.told() {
-        Told::Control => "what the control itself tells",
-        Told::TcpInfo => "what TCP_INFO tells of this network namespace; lost: packets sent again",
+        SampleSource::Control => "what the control itself tells",
+        SampleSource::TcpInfo => {
+            "what TCP_INFO tells of this network namespace; lost: packets sent again"
+        }
     };
     output.remark(format_args!("{registered}: {said}"));
     let asked = interrupt::asked(runtime, signals)?;

@@ -1,7 +1,9 @@
 //! How controls, loads and traces are printed.
 
 use crate::output::Output;
-use farline::kernelcc::{Held, Listed, Origin, Sample, Source, available, default_control};
+use farline::kernelcc::{
+    CcGuard, CcOrigin, FlowSample, Listed, Origin, available, default_control,
+};
 use farline_core::units::Error;
 use serde::Serialize;
 
@@ -47,27 +49,27 @@ pub(super) fn list(controls: &[Listed], output: &Output) -> Result<(), Error> {
 struct LoadDocument<'a> {
     schema: &'static str,
     name: &'a str,
-    source: Source,
+    source: CcOrigin,
     set: Option<String>,
     pinned: bool,
     available: Vec<String>,
 }
 
-pub(super) fn loaded(held: &Held, pin: bool, output: &Output) -> Result<(), Error> {
+pub(super) fn loaded(held: &CcGuard, pin: bool, output: &Output) -> Result<(), Error> {
     let name = &held.name;
     // There is nothing to pin of what was there before.
-    let pinned = pin && held.source == Source::Bpf;
+    let pinned = pin && held.source == CcOrigin::Bpf;
     let set = held.set.map(|set| set.to_string());
     let text = match held.source {
-        Source::Bpf => {
+        CcOrigin::Bpf => {
             let until = if pinned { "`farline cc unload`" } else { "this command ends" };
             format!(
                 "{name}: loaded in BPF with the {} constants, until {until}",
                 set.as_deref().unwrap_or("linux")
             )
         }
-        Source::Module => format!("{name}: loaded as the kernel module tcp_{name}; it stays"),
-        Source::Farline => format!(
+        CcOrigin::Module => format!("{name}: loaded as the kernel module tcp_{name}; it stays"),
+        CcOrigin::Farline => format!(
             "{name}: Farline has it registered already, pinned or held by a process; nothing to \
              load"
         ),
@@ -107,10 +109,10 @@ pub(super) fn unloaded(name: &str, flows: usize, output: &Output) -> Result<(), 
 struct SampleDocument<'a> {
     schema: &'static str,
     #[serde(flatten)]
-    sample: &'a Sample,
+    sample: &'a FlowSample,
 }
 
-pub(super) fn sample(sample: &Sample, output: &Output) -> Result<(), Error> {
+pub(super) fn sample(sample: &FlowSample, output: &Output) -> Result<(), Error> {
     let ssthresh = sample.ssthresh.map_or_else(|| "-".to_owned(), |packets| packets.to_string());
     let text = format!(
         "{:>14.6} s  :{} to {}  cwnd {:>6}  ssthresh {ssthresh:>6}  srtt {:>9.3} ms  lost {:>5}  \

@@ -1,14 +1,14 @@
 //! The axes of a grid as flags: lists and ranges of numbers, paths, controls.
 
-use farline_core::congestion::{Algorithm, Set};
+use farline_core::congestion::{Algorithm, Constants};
 use farline_core::profile::{
-    Copies, Direction, Driver, Grid, Order, PathPoint, Repetitions, Store, Unmeasured,
+    Copies, Driver, Grid, Order, PathEstimate, PathPoint, Repetitions, Store, TrafficDirection,
 };
 use farline_core::units::{Bytes, Error, Fault, Rate, Span};
 use std::str::FromStr;
 
 /// Of a path whose rate nobody said: the papers' 10GE.
-pub(crate) const USUAL_RATE: Rate = Unmeasured::RATE;
+pub(crate) const USUAL_RATE: Rate = PathEstimate::RATE;
 
 #[derive(clap::Args)]
 pub(super) struct Axes {
@@ -29,7 +29,7 @@ pub(super) struct Axes {
     congestion: Vec<Algorithm>,
     /// Their constants: linux, paper [default: linux; in presets paper]
     #[arg(long, hide = true, value_name = "SET")]
-    set: Option<Set>,
+    set: Option<Constants>,
     /// Streams, such as 1,4,8-12 [default: 1]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     streams: Vec<Range>,
@@ -53,7 +53,7 @@ pub(super) struct Axes {
     loss: Vec<f64>,
     /// Which way: out, back, both [default: out]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
-    direction: Vec<Direction>,
+    direction: Vec<TrafficDirection>,
     /// A mover's staging, such as 16MiB [default: no mover]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     staging: Vec<Bytes>,

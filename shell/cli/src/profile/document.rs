@@ -2,7 +2,7 @@
 //! to a full disk.
 
 use farline::stores::state_folder;
-use farline_core::profile::{Kind, Profile};
+use farline_core::profile::{Profile, ProfileKind};
 use farline_core::units::{Error, Fault, Span};
 use rustix::fs::{FallocateFlags, fallocate};
 use std::fs::{self, File};
@@ -18,7 +18,7 @@ const SHORT: Span = Span::from_secs(60);
 /// Where a long measured profile is kept while it runs when no document was asked for: a page is
 /// not written before the end.
 pub(super) fn spare(profile: &Profile) -> Option<PathBuf> {
-    if profile.kind != Kind::Measured || profile.longest() < SHORT {
+    if profile.kind != ProfileKind::Measured || profile.longest() < SHORT {
         return None;
     }
     let folder = state_folder()?.join("profiles");

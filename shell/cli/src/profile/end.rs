@@ -2,7 +2,7 @@
 //! link.
 
 use crate::output::{Output, line};
-use farline::prober::{Request, VerbsEnd, receive, send};
+use farline::prober::{ProbeRequest, VerbsEnd, receive, send};
 use farline_core::units::{Error, Fault};
 use serde_json::json;
 use std::io::{self, BufRead, Write};
@@ -56,8 +56,9 @@ struct Device {
 }
 
 pub(super) fn run(args: &Args, output: &Output) -> Result<ExitCode, Error> {
-    let request =
-        || -> Result<Request, Error> { serde_json::from_reader(io::stdin().lock()).map_err(wrong) };
+    let request = || -> Result<ProbeRequest, Error> {
+        serde_json::from_reader(io::stdin().lock()).map_err(wrong)
+    };
     match &args.end {
         End::VerbsFar { device } => verbs(&VerbsEnd::far(device.at, device.gid)?, output)?,
         End::VerbsNear { device, to } => {

@@ -2,7 +2,7 @@
 
 use super::axes::{Axes, USUAL_RATE};
 use crate::topic::RDMA;
-use farline_core::profile::verbs::{Grid, Setup, Transport, Way, measured};
+use farline_core::profile::verbs::{QpService, Setup, VerbsGrid, VerbsMetric, measured};
 use farline_core::profile::{Form, PathPoint};
 use farline_core::units::{Bytes, Error, Fault, Span};
 use std::net::IpAddr;
@@ -17,10 +17,10 @@ pub(super) struct Messages {
     message_size: Vec<Bytes>,
     /// How messages travel: rc, ud, read [default: rc]
     #[arg(long, hide = true, help_heading = RDMA, value_name = "LIST", value_delimiter = ',')]
-    transport: Vec<Transport>,
+    transport: Vec<QpService>,
     /// one-way, both-ways, round-trip [default: one-way]
     #[arg(long, hide = true, help_heading = RDMA, value_name = "LIST", value_delimiter = ',')]
-    way: Vec<Way>,
+    way: Vec<VerbsMetric>,
     /// How they connect: cm, exchange [default: cm]
     #[arg(long, hide = true, help_heading = RDMA, value_name = "LIST", value_delimiter = ',')]
     connect: Vec<Setup>,
@@ -66,10 +66,10 @@ impl Messages {
     /// was given in place of its own axes.
     pub(super) fn grid(
         &self,
-        preset: Option<Grid>,
+        preset: Option<VerbsGrid>,
         axes: &Axes,
         form: Form,
-    ) -> Result<Grid, Error> {
+    ) -> Result<VerbsGrid, Error> {
         let as_it_is = || vec![PathPoint::custom(USUAL_RATE, Span::ZERO)];
         // What has no name of its own is named after its rtt, and here is none.
         let named = |path: PathPoint| match path.name.as_str() {
@@ -79,7 +79,8 @@ impl Messages {
         let usual = || {
             ["64", "2KiB", "64KiB", "1MiB"].iter().filter_map(|size| size.parse().ok()).collect()
         };
-        let mut grid = preset.unwrap_or_else(|| Grid::new("custom", form, as_it_is(), usual()));
+        let mut grid =
+            preset.unwrap_or_else(|| VerbsGrid::new("custom", form, as_it_is(), usual()));
         let paths = axes.paths()?;
         if !paths.is_empty() {
             grid.paths = paths;

@@ -20,7 +20,9 @@ use document::{text, write};
 use export::{is_document, write_made};
 use farline_core::congestion::Algorithm;
 use farline_core::profile::verbs::{self as of_verbs, BESIDE, PRESETS as VERBS_PRESETS};
-use farline_core::profile::{Environment, Form, Grid, Kind, PRESETS, Profile, preset, repetition};
+use farline_core::profile::{
+    Environment, Form, Grid, PRESETS, Profile, ProfileKind, preset, repetition,
+};
 use farline_core::units::{Error, Fault};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -105,7 +107,7 @@ pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
         Some(file) => resumed(file, &args, output)?,
         None => start(&args, output)?,
     };
-    if args.simulate && profile.kind != Kind::Modelled {
+    if args.simulate && profile.kind != ProfileKind::Modelled {
         return Err(Error::new(
             Fault::You,
             "profile-kind",
@@ -126,8 +128,8 @@ pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
     }
     documents.extend(&spare);
     let ran = match profile.kind {
-        Kind::Modelled => simulate(&mut profile, &documents, output),
-        Kind::Measured => measured(&mut profile, &documents, output),
+        ProfileKind::Modelled => simulate(&mut profile, &documents, output),
+        ProfileKind::Measured => measured(&mut profile, &documents, output),
     };
     if ran.is_err() && profile.cells.iter().all(|result| result.repetitions.is_empty()) {
         return ran.map(|()| ExitCode::SUCCESS);
@@ -168,7 +170,7 @@ fn resumed(file: &Path, args: &Args, output: &Output) -> Result<Profile, Error> 
             .hint("leave it out, or begin another profile"));
     }
     let profile = read(file)?;
-    if profile.kind == Kind::Modelled {
+    if profile.kind == ProfileKind::Modelled {
         return Ok(profile.goes_on());
     }
     let known = profile.changes().len();
@@ -212,9 +214,11 @@ fn start(args: &Args, output: &Output) -> Result<Profile, Error> {
     // Before anything is tried on a link.
     grid.check()?;
     let (kind, environment, grid) = match (args.simulate, args.scale) {
-        (true, k) => (Kind::Modelled, Environment::default(), grid.scaled(k.unwrap_or(1))?),
-        (false, Some(k)) => (Kind::Measured, measure::environment(), grid.scaled(k)?),
-        (false, None) => (Kind::Measured, measure::environment(), measure::scaled(grid, output)?),
+        (true, k) => (ProfileKind::Modelled, Environment::default(), grid.scaled(k.unwrap_or(1))?),
+        (false, Some(k)) => (ProfileKind::Measured, measure::environment(), grid.scaled(k)?),
+        (false, None) => {
+            (ProfileKind::Measured, measure::environment(), measure::scaled(grid, output)?)
+        }
     };
     Profile::new(grid, kind, environment, now())
 }
@@ -233,7 +237,7 @@ fn start_at(there: &str, args: &Args, form: Form) -> Result<Profile, Error> {
     grid.paths = vec![path];
     grid.host_bps = Some(grid.host_bps.map_or(consent.ceiling, |host| host.min(consent.ceiling)));
     let environment = Environment { node: Some(there.to_owned()), ..measure::environment() };
-    Profile::new(grid, Kind::Measured, environment, now())
+    Profile::new(grid, ProfileKind::Measured, environment, now())
 }
 
 /// The command that was given, as a shell takes it.

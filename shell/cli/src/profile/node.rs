@@ -6,11 +6,11 @@ use super::measure;
 use super::print::{duration, rate};
 use crate::node::remote;
 use crate::output::Output;
-use farline::client::{Consent, NodeBench, Reach, Remote};
+use farline::client::{ConnectOptions, Consent, NodeBench, Remote};
 use farline::stores::state_folder;
 use farline_core::congestion::Algorithm;
 use farline_core::profile::{
-    Bench, Direction, Grid, Kind, PathPoint, Profile, Repetitions, plan_from,
+    Bench, Grid, PathPoint, Profile, ProfileKind, Repetitions, TrafficDirection, plan_from,
 };
 use farline_core::units::{Bytes, Error, Rate, Span};
 use std::path::PathBuf;
@@ -43,7 +43,7 @@ const SOME: Bytes = Bytes::mib(1_024);
 /// A node, and what it says to being measured.
 pub(super) fn open(node: &str) -> Result<(NodeBench, Remote, Consent), Error> {
     let remote = remote(node)?;
-    let (bench, consent) = NodeBench::open(remote.clone(), Reach::default())?;
+    let (bench, consent) = NodeBench::open(remote.clone(), ConnectOptions::default())?;
     Ok((bench, remote, consent))
 }
 
@@ -54,12 +54,12 @@ pub(super) fn path(remote: &Remote, consent: Consent, rate: Option<Rate>) -> Pat
 }
 
 /// Where the profile of the path to `remote`, for data that goes `way`, is stored.
-fn place(remote: &Remote, way: Direction) -> Option<PathBuf> {
+fn place(remote: &Remote, way: TrafficDirection) -> Option<PathBuf> {
     let plain = |letter: char| {
         if letter.is_ascii_alphanumeric() || "-_.".contains(letter) { letter } else { '_' }
     };
     let name: String = remote.server().chars().map(plain).collect();
-    let way = if way == Direction::Back { ".back" } else { "" };
+    let way = if way == TrafficDirection::Back { ".back" } else { "" };
     Some(state_folder()?.join("profiles").join(format!("{name}{way}.json")))
 }
 
@@ -67,7 +67,7 @@ fn place(remote: &Remote, way: Direction) -> Option<PathBuf> {
 /// that way says more. A user without a state directory has none.
 pub(crate) fn store(profile: &Profile, node: &str, output: &Output) -> Result<(), Error> {
     let remote = remote(node)?;
-    for way in [Direction::Out, Direction::Back] {
+    for way in [TrafficDirection::Out, TrafficDirection::Back] {
         let Some(place) = place(&remote, way) else { return Ok(()) };
         // What no plan comes from would stand in the way of a probe, and of the model.
         if plan_from(profile, None, Some(way), SOME).is_err() {
@@ -97,13 +97,13 @@ pub(crate) fn store(profile: &Profile, node: &str, output: &Output) -> Result<()
 }
 
 /// How long valid repetitions of `profile` had data going `way` and no other.
-fn valid_seconds(profile: &Profile, way: Direction) -> f64 {
+fn valid_seconds(profile: &Profile, way: TrafficDirection) -> f64 {
     let there = profile.plain().filter(|result| result.cell.direction == way);
     there.flat_map(|result| result.valid().map(|one| one.seconds)).sum()
 }
 
 /// The stored profile of the path to `node` for data that goes `way`, unless it is old.
-pub(crate) fn stored(node: &Remote, way: Direction) -> Option<Profile> {
+pub(crate) fn stored(node: &Remote, way: TrafficDirection) -> Option<Profile> {
     let place = place(node, way)?;
     let written = place.metadata().ok()?.modified().ok()?;
     let age = SystemTime::now().duration_since(written).ok()?;
@@ -113,10 +113,16 @@ pub(crate) fn stored(node: &Remote, way: Direction) -> Option<Profile> {
 
 /// A short profile of the path to `node` for data that goes `way`, of at most 20 s: as many of its
 /// cells as fit in, each tried once.
-pub(crate) fn probe(node: &Remote, way: Direction, output: &Output) -> Result<Profile, Error> {
+pub(crate) fn probe(
+    node: &Remote,
+    way: TrafficDirection,
+    output: &Output,
+) -> Result<Profile, Error> {
     let deadline = Instant::now() + PROBE_LONGEST;
-    let (mut bench, consent) =
-        NodeBench::open(node.clone(), Reach { timeout: Some(PROBE_SILENCE), ..Reach::default() })?;
+    let (mut bench, consent) = NodeBench::open(
+        node.clone(),
+        ConnectOptions { timeout: Some(PROBE_SILENCE), ..ConnectOptions::default() },
+    )?;
     bench.end_at(deadline);
     let mut grid = Grid {
         streams: PROBE_STREAMS.to_vec(),
@@ -133,7 +139,8 @@ pub(crate) fn probe(node: &Remote, way: Direction, output: &Output) -> Result<Pr
         grid.congestion = vec![Algorithm::Cubic];
         bench.prepare(&grid)?;
     }
-    let mut profile = Profile::new(grid, Kind::Measured, measure::environment(), super::now())?;
+    let mut profile =
+        Profile::new(grid, ProfileKind::Measured, measure::environment(), super::now())?;
     profile.environment.node = Some(node.server());
     let mut jobs = profile.next(usize::MAX);
     let rank = |streams| PROBE_STREAMS.iter().position(|one| *one == streams);

@@ -1,7 +1,7 @@
 //! A profile on a terminal.
 
 use farline_core::profile::statistics::{Summary, decrease_per_mile};
-use farline_core::profile::{CellResult, Kind, PathPoint, Profile};
+use farline_core::profile::{CellResult, PathPoint, Profile, ProfileKind};
 use farline_core::report::wrapped;
 use farline_core::units::{Bytes, Rate};
 
@@ -15,8 +15,8 @@ const NAME: usize = 34;
 pub(super) fn table(profile: &Profile) -> String {
     let profile = &profile.at_full_rate();
     let kind = match profile.kind {
-        Kind::Modelled => "modelled, not measured",
-        Kind::Measured => "measured",
+        ProfileKind::Modelled => "modelled, not measured",
+        ProfileKind::Measured => "measured",
     };
     let scaled = match profile.grid.scale {
         1 => String::new(),
@@ -246,7 +246,7 @@ pub(super) fn rate(bps: f64) -> String {
 mod tests {
     use farline_core::congestion::Algorithm;
     use farline_core::profile::{
-        Environment, Form, Grid, Kind, PathPoint, Profile, Repetitions, Simulator, preset,
+        Environment, Form, Grid, PathPoint, Profile, ProfileKind, Repetitions, Simulator, preset,
     };
 
     /// Simulated over 26.8 ms, `streams` with Reno, `times` each.
@@ -261,7 +261,7 @@ mod tests {
             ..Grid::new("custom", vec![path], vec![Algorithm::Reno])
         };
         let mut profile =
-            Profile::new(grid, Kind::Modelled, Environment::default(), "").expect("a grid");
+            Profile::new(grid, ProfileKind::Modelled, Environment::default(), "").expect("a grid");
         profile.run(&mut Simulator, |_| true).expect("a model");
         profile
     }
@@ -280,7 +280,7 @@ mod tests {
         let grid =
             Grid { seconds: 40.0, ..preset("wanphy-recovery", Form::Quick).expect("a preset") };
         let mut profile =
-            Profile::new(grid, Kind::Modelled, Environment::default(), "").expect("a grid");
+            Profile::new(grid, ProfileKind::Modelled, Environment::default(), "").expect("a grid");
         profile.run(&mut Simulator, |_| true).expect("a model");
         let text = super::table(&profile);
         // HighSpeed needs 10 s, Reno more than there are.
@@ -294,8 +294,8 @@ mod tests {
                 warm_up_s: 0.0,
                 ..preset(name, Form::Quick).expect("a preset")
             };
-            let mut profile =
-                Profile::new(grid, Kind::Modelled, Environment::default(), "").expect("a grid");
+            let mut profile = Profile::new(grid, ProfileKind::Modelled, Environment::default(), "")
+                .expect("a grid");
             profile.run(&mut Simulator, |_| true).expect("a model");
             let small =
                 Profile { grid: Grid { scale: 6, ..profile.grid.clone() }, ..profile.clone() };

@@ -8,10 +8,11 @@ use super::{Args, SAVE_EVERY, now, side_by_side, simulate};
 use crate::output::Output;
 use farline::prober::VerbsBench;
 use farline_core::profile::verbs::{
-    BESIDE, Beside, CellResult, Grid, Profile, SCHEMA, Way, beside, measured, modelled, preset,
+    BESIDE, SCHEMA, TcpRdmaComparison, VerbsCellResult, VerbsGrid, VerbsMetric, VerbsProfile,
+    beside, measured, modelled, preset,
 };
 use farline_core::profile::{
-    Columns, Environment, Form, Grid as TcpGrid, Kind, Profile as TcpProfile,
+    Columns, Environment, Form, Grid as TcpGrid, Profile as TcpProfile, ProfileKind,
 };
 use farline_core::report::Page;
 use farline_core::units::{Error, Fault};
@@ -27,12 +28,12 @@ const CELLS: usize = 60;
 /// What was asked for.
 pub(super) enum Asked {
     /// RDMA alone: what is missing by the model.
-    Verbs(Box<Profile>),
+    Verbs(Box<VerbsProfile>),
     /// TCP, and RDMA.
-    Beside(Box<(TcpGrid, Grid)>),
+    Beside(Box<(TcpGrid, VerbsGrid)>),
     /// RDMA: what is missing between the devices of these addresses, or the only two, and by the
     /// model.
-    Measured(Box<Profile>, Option<(IpAddr, IpAddr)>),
+    Measured(Box<VerbsProfile>, Option<(IpAddr, IpAddr)>),
 }
 
 /// What was asked for, when it is of this file: a preset, or a measurement of verbs.
@@ -80,14 +81,14 @@ pub(super) fn asked(args: &Args) -> Result<Option<Asked>, Error> {
         wrong(format!("`{name}` has axes of its own: {flag} is not one of them"))
             .hint("it takes --seed and --repetitions")
     })?;
-    let rdma = Grid {
+    let rdma = VerbsGrid {
         seed: seed.unwrap_or(rdma.seed),
         repetitions: runs.unwrap_or(rdma.repetitions).max(1),
         ..rdma
     };
     Ok(Some(match tcp {
         Some(tcp) => Asked::Beside(Box::new((args.axes.over(tcp)?, rdma))),
-        None => Asked::Verbs(Box::new(Profile::new(rdma, now()))),
+        None => Asked::Verbs(Box::new(VerbsProfile::new(rdma, now()))),
     }))
 }
 
@@ -137,12 +138,12 @@ fn measurement(args: &Args) -> Result<Asked, Error> {
         },
     };
     let grid = args.messages.grid(grid, &args.axes, form)?;
-    Ok(Asked::Measured(Box::new(Profile::new(grid, now())), args.messages.ends()?))
+    Ok(Asked::Measured(Box::new(VerbsProfile::new(grid, now())), args.messages.ends()?))
 }
 
 /// The profile of RDMA in the file of `--resume`; `None` where there is no such file, or it is of
 /// something else.
-fn resumed(args: &Args) -> Result<Option<Box<Profile>>, Error> {
+fn resumed(args: &Args) -> Result<Option<Box<VerbsProfile>>, Error> {
     #[derive(serde::Deserialize)]
     struct Document {
         schema: String,
@@ -154,14 +155,14 @@ fn resumed(args: &Args) -> Result<Option<Box<Profile>>, Error> {
     };
     match serde_json::from_str::<Document>(&text) {
         Ok(document) if document.schema == SCHEMA => {
-            Profile::read(&text).map(|profile| Some(Box::new(profile)))
+            VerbsProfile::read(&text).map(|profile| Some(Box::new(profile)))
         }
         _ => Ok(None),
     }
 }
 
 /// Runs what is missing of `profile` by the model.
-fn model(profile: &mut Profile) {
+fn model(profile: &mut VerbsProfile) {
     let workers = std::thread::available_parallelism().map_or(1, usize::from);
     let runs = side_by_side(&profile.cells, workers, |result| match result.modelled.is_empty() {
         true => modelled(&profile.grid, &result.cell),
@@ -174,7 +175,7 @@ fn model(profile: &mut Profile) {
 
 pub(super) fn run(asked: Asked, args: &Args, output: &Output) -> Result<ExitCode, Error> {
     let files: Vec<PathBuf> = args.written().into_iter().cloned().collect();
-    let finish = |profile: &Profile| {
+    let finish = |profile: &VerbsProfile| {
         write_all(&files, profile, || profile.columns(), |command| profile.page(command))?;
         output.result(profile, table(profile))
     };
@@ -197,11 +198,12 @@ pub(super) fn run(asked: Asked, args: &Args, output: &Output) -> Result<ExitCode
         }
         Asked::Beside(grids) => {
             let (tcp, grid) = *grids;
-            let mut tcp = TcpProfile::new(tcp, Kind::Modelled, Environment::default(), now())?;
+            let mut tcp =
+                TcpProfile::new(tcp, ProfileKind::Modelled, Environment::default(), now())?;
             simulate(&mut tcp, &[], output)?;
-            let mut rdma = Profile::new(grid, now());
+            let mut rdma = VerbsProfile::new(grid, now());
             model(&mut rdma);
-            let both = Beside::new(tcp, rdma);
+            let both = TcpRdmaComparison::new(tcp, rdma);
             write_all(&args.out, &both, || both.columns(), |command| both.page(command))?;
             output.result(&both, verdicts(&both))?;
         }
@@ -211,7 +213,7 @@ pub(super) fn run(asked: Asked, args: &Args, output: &Output) -> Result<ExitCode
 
 /// Measures what is missing; the documents among `files` hold what there is now and then.
 fn measure(
-    profile: &mut Profile,
+    profile: &mut VerbsProfile,
     bench: &mut VerbsBench,
     files: &[PathBuf],
     output: &Output,
@@ -258,9 +260,9 @@ fn write_all(
 }
 
 /// A profile of RDMA on a terminal: every measured cell, or as many modelled ones as are read.
-fn table(profile: &Profile) -> String {
+fn table(profile: &VerbsProfile) -> String {
     let is_measured = profile.between.is_some();
-    let shown: Vec<&CellResult> =
+    let shown: Vec<&VerbsCellResult> =
         profile.cells.iter().filter(|result| !is_measured || !result.measured.is_empty()).collect();
     let name = &profile.grid.name;
     let mut lines = match &profile.between {
@@ -278,10 +280,10 @@ fn table(profile: &Profile) -> String {
     let last = if is_measured { format!("  {:>12}", "modelled") } else { String::new() };
     lines.push(format!("{:<64} {heading:>12} {:>10}     {last}", "cell", "sd"));
     for result in shown.iter().take(CELLS) {
-        let modelled = result.summary(Kind::Modelled);
-        let found = if is_measured { result.summary(Kind::Measured) } else { modelled };
+        let modelled = result.summary(ProfileKind::Modelled);
+        let found = if is_measured { result.summary(ProfileKind::Measured) } else { modelled };
         let (unit, digits) =
-            if result.cell.way == Way::RoundTrip { ("us", 1) } else { ("Gbit/s", 6) };
+            if result.cell.way == VerbsMetric::RoundTrip { ("us", 1) } else { ("Gbit/s", 6) };
         let value = |value: f64| format!("{value:.digits$}");
         let found = found.map_or_else(
             || format!("{:>12} {:>10}", "no valid run", ""),
@@ -302,7 +304,7 @@ fn table(profile: &Profile) -> String {
 }
 
 /// What to use when, on a terminal.
-fn verdicts(both: &Beside) -> String {
+fn verdicts(both: &TcpRdmaComparison) -> String {
     let mut lines = vec![format!("{}: modelled, not measured; payload in Gbit/s", BESIDE.0)];
     for verdict in both.verdicts() {
         lines.push(format!(

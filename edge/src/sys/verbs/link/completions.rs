@@ -1,7 +1,7 @@
 //! What a link's device and librdmacm tell of it.
 
 use super::requests::Job;
-use super::{Link, Pair};
+use super::{Pair, RdmaConnection};
 use crate::sys::verbs::abi::*;
 use crate::sys::verbs::events::{Events, Gone, Kind, wait};
 use farline_core::rdma::Failure;
@@ -55,7 +55,7 @@ pub enum Completion {
     Failed(Failure),
 }
 
-impl Link {
+impl RdmaConnection {
     /// Takes what the device has done, without waiting; answers whether there was any.
     ///
     /// # Errors

@@ -1,7 +1,7 @@
 //! What a link hands to its device: records from memory of its own, writes from held slots and
 //! reads into them, receives.
 
-use super::{Link, Shape};
+use super::{RdmaConnection, Shape};
 use crate::sys::memory::Memory;
 use crate::sys::verbs::abi::*;
 use crate::sys::verbs::memory::{Access, Domain, Registration};
@@ -43,7 +43,7 @@ pub(in crate::sys::verbs) enum Job {
     Receive = 1,
     Record = 2,
     Write = 3,
-    /// [`Link::ask_after_peer`].
+    /// [`RdmaConnection::ask_after_peer`].
     Nothing = 4,
     Read = 5,
 }
@@ -52,7 +52,7 @@ pub(in crate::sys::verbs) fn number(job: Job, on: u8, index: usize) -> u64 {
     (job as u64) << 56 | u64::from(on) << 48 | index as u64
 }
 
-impl Link {
+impl RdmaConnection {
     /// Posts every receive of a new queue pair.
     pub(in crate::sys::verbs) fn receive_all(
         &self,
@@ -75,7 +75,7 @@ impl Link {
         let at = buffer * self.shape.record_len;
         self.records.memory[at..at + bytes.len()].copy_from_slice(bytes);
         let keys = self.records.registration.keys();
-        let piece = Piece {
+        let piece = Sge {
             address: keys.address + at as u64,
             len: bytes.len() as u32,
             local_key: keys.local,
@@ -126,13 +126,13 @@ impl Link {
     }
 
     /// The first `len` bytes of a held slot.
-    fn start_of(&self, slot: usize, len: u32) -> io::Result<Piece> {
+    fn start_of(&self, slot: usize, len: u32) -> io::Result<Sge> {
         let (held, keys) =
             self.held.get(&slot).ok_or_else(|| io::Error::other("the slot is not held"))?;
         if held.len() < len as usize {
             return Err(io::ErrorKind::InvalidInput.into());
         }
-        Ok(Piece { address: keys.address, len, local_key: keys.local })
+        Ok(Sge { address: keys.address, len, local_key: keys.local })
     }
 
     #[expect(clippy::too_many_arguments, reason = "they are the fields of one work request")]
@@ -141,7 +141,7 @@ impl Link {
         on: u8,
         opcode: u32,
         id: u64,
-        mut piece: Piece,
+        mut piece: Sge,
         immediate: u32,
         remote_address: u64,
         remote_key: u32,
@@ -177,7 +177,7 @@ impl Link {
     ) -> io::Result<()> {
         let keys = self.records.registration.keys();
         let address = keys.address + (buffer * self.shape.record_len) as u64;
-        let mut piece = Piece { address, len: self.shape.record_len as u32, local_key: keys.local };
+        let mut piece = Sge { address, len: self.shape.record_len as u32, local_key: keys.local };
         let mut request = ReceiveRequest {
             id: number(Job::Receive, on, buffer),
             next: std::ptr::null_mut(),

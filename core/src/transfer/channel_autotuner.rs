@@ -13,11 +13,11 @@
 //! the queue.
 
 use super::probe::{Measured, Probe};
-use crate::profile::Unmeasured;
+use crate::profile::PathEstimate;
 use crate::units::{Bytes, Rate, Span, Time};
 use std::collections::VecDeque;
 
-const MOST_STREAMS: usize = Unmeasured::MOST_STREAMS as usize;
+const MOST_STREAMS: usize = PathEstimate::MOST_STREAMS as usize;
 
 /// The least window over which a rate is believed; longer paths need [`WINDOW_TRIPS`] round trips.
 const WINDOW: Span = Span::from_millis(1_000);
@@ -87,7 +87,7 @@ pub enum Advice {
 
 /// What the tuner may change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Freedom {
+pub struct TuningLimits {
     /// The largest window that the sending host lets one channel grow to.
     pub window_limit: Bytes,
     /// The number of channels: false when the user fixed it or the peer takes no more.
@@ -98,8 +98,8 @@ pub struct Freedom {
 
 /// Watches a transfer and says what to change.
 #[derive(Debug)]
-pub struct Tuner {
-    freedom: Freedom,
+pub struct ChannelAutotuner {
+    tuning_limits: TuningLimits,
     /// Until the first blocks have told the rate.
     probe: Option<Probe>,
     opened: Option<Opened>,
@@ -122,11 +122,11 @@ struct Opened {
     queued: u32,
 }
 
-impl Tuner {
+impl ChannelAutotuner {
     /// Nothing seen yet.
-    pub fn new(freedom: Freedom) -> Tuner {
-        Tuner {
-            freedom,
+    pub fn new(tuning_limits: TuningLimits) -> ChannelAutotuner {
+        ChannelAutotuner {
+            tuning_limits,
             probe: Some(Probe::default()),
             opened: None,
             last: Rate::from_bps(0),
@@ -187,13 +187,17 @@ impl Tuner {
         );
         self.advice.push_back(Advice::Measured { why });
         let room = channels.min(MOST_STREAMS.saturating_sub(channels));
-        if bound && self.freedom.channels && room > 0 && held.0 * 2 >= self.freedom.window_limit.0 {
+        if bound
+            && self.tuning_limits.channels
+            && room > 0
+            && held.0 * 2 >= self.tuning_limits.window_limit.0
+        {
             self.before = Some(rate);
             self.changed();
             let why = format!(
                 "{}: {held} on its way is all that one window, at most {}, holds",
                 count(channels + room),
-                self.freedom.window_limit
+                self.tuning_limits.window_limit
             );
             self.advice.push_back(Advice::AddChannels { count: room, why });
         }
@@ -221,8 +225,8 @@ impl Tuner {
         } else {
             self.lossy
         };
-        if self.freedom.bbr && self.lossy >= LOSSY_WINDOWS {
-            self.freedom.bbr = false;
+        if self.tuning_limits.bbr && self.lossy >= LOSSY_WINDOWS {
+            self.tuning_limits.bbr = false;
             self.changed();
             let why = format!(
                 "bbr: segments are lost while the round trip is {} at a least of {}, so without \
@@ -231,18 +235,19 @@ impl Tuner {
             );
             return self.advice.push_back(Advice::Congestion { name: "bbr", why });
         }
-        if grew && self.since_change < PATIENCE || !self.freedom.channels || end.channels == 0 {
+        if grew && self.since_change < PATIENCE || !self.tuning_limits.channels || end.channels == 0
+        {
             return;
         }
         if let Some(before) = self.before
             && (rate.as_bps() as f64) < before.as_bps() as f64 * WORTH
         {
-            self.freedom.channels = false;
+            self.tuning_limits.channels = false;
             return;
         }
         let count = end.channels.min(MOST_STREAMS.saturating_sub(end.channels));
         if count == 0 {
-            self.freedom.channels = false;
+            self.tuning_limits.channels = false;
             return;
         }
         self.before = Some(rate);
@@ -296,8 +301,8 @@ mod tests {
         changes: Vec<Advice>,
     }
 
-    fn run(path: &Path, freedom: Freedom, network_bound: bool, seed: u64) -> Run {
-        let mut tuner = Tuner::new(freedom);
+    fn run(path: &Path, tuning_limits: TuningLimits, network_bound: bool, seed: u64) -> Run {
+        let mut tuner = ChannelAutotuner::new(tuning_limits);
         let mut noise = Rng::new(seed);
         let (mut channels, mut bbr, mut rate, mut acked, mut lost) = (2, false, 0.0, 0.0, 0.0);
         let mut changes = Vec::new();
@@ -330,7 +335,8 @@ mod tests {
         Run { channels, bbr, rate, changes }
     }
 
-    const FREE: Freedom = Freedom { window_limit: Bytes::mib(32), channels: true, bbr: true };
+    const FREE: TuningLimits =
+        TuningLimits { window_limit: Bytes::mib(32), channels: true, bbr: true };
 
     /// What was changed, without what was only said.
     fn changed(run: &Run) -> usize {
@@ -382,7 +388,7 @@ mod tests {
     #[test]
     fn what_the_user_fixed_and_what_the_network_does_not_limit_stay() {
         let lossy = Path { capacity: 5e9, rtt: 0.08, loss: 1e-4, window: 1e7, queue: false };
-        let fixed = Freedom { channels: false, bbr: false, ..FREE };
+        let fixed = TuningLimits { channels: false, bbr: false, ..FREE };
         assert_eq!(changed(&run(&lossy, fixed, true, 1)), 0);
         assert_eq!(changed(&run(&lossy, FREE, false, 1)), 0);
     }

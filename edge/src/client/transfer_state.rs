@@ -1,18 +1,18 @@
 //! What can be seen and changed of a transfer while its threads run.
 
-use super::dial::Line;
+use super::dial::Dialer;
 use super::options::{Options, Trial};
 use crate::channels::Handle;
-use crate::mover::{Cancel, Pace, Tally, Tell};
+use crate::mover::{Cancel, Notify, Pace, Tally};
 use crate::sys::lock::lock;
-use farline_core::transfer::Freedom;
+use farline_core::transfer::TuningLimits;
 use farline_core::units::Bytes;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
 /// What can be seen of a transfer while its threads run.
 #[derive(Default)]
-pub(super) struct Live {
+pub(super) struct TransferState {
     pub(super) tally: Tally,
     /// Holds the copy to the rate that was asked for.
     pub(super) pace: Option<Arc<Pace>>,
@@ -25,7 +25,7 @@ pub(super) struct Live {
     /// Whether this end is busy by itself, so that the other's silence means nothing.
     pub(super) is_alone: AtomicBool,
     /// What may change while this end sends.
-    pub(super) leeway: OnceLock<Leeway>,
+    pub(super) tuning: OnceLock<LiveTuning>,
     /// Whether the staging pool may grow.
     is_elastic: bool,
     /// What was measured and changed, in words.
@@ -37,17 +37,17 @@ pub(super) struct Live {
 }
 
 /// What of a transfer may change while this end sends.
-pub(super) struct Leeway {
-    pub(super) freedom: Freedom,
+pub(super) struct LiveTuning {
+    pub(super) tuning_limits: TuningLimits,
     /// How to open more channels.
-    pub(super) line: Option<Line>,
+    pub(super) line: Option<Dialer>,
 }
 
-impl Live {
+impl TransferState {
     /// Ready for a transfer of a copy with `options`.
-    pub(super) fn new(options: &Options, pace: Option<Arc<Pace>>) -> Live {
-        let is_elastic = options.wishes.staging.is_none() && !options.trial.in_turns;
-        Live { pace, trial: options.trial, is_elastic, ..Live::default() }
+    pub(super) fn new(options: &Options, pace: Option<Arc<Pace>>) -> TransferState {
+        let is_elastic = options.overrides.staging.is_none() && !options.trial.in_turns;
+        TransferState { pace, trial: options.trial, is_elastic, ..TransferState::default() }
     }
 
     /// Notes what was measured or changed.
@@ -61,7 +61,7 @@ impl Live {
     }
 
     /// Who is told when the pool of the transfer that `tally` counts grows, where it may.
-    pub(super) fn growth<'a>(&self, tally: &Tally, tell: Tell<'a>) -> Option<Tell<'a>> {
+    pub(super) fn growth<'a>(&self, tally: &Tally, tell: Notify<'a>) -> Option<Notify<'a>> {
         (self.is_elastic() && std::ptr::eq(tally, &self.tally)).then_some(tell)
     }
 

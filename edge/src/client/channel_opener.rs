@@ -1,8 +1,8 @@
 //! Data connections that a node asks for while it sends (`docs/protocol.md`, D-2), opened from this
 //! end beside the transfer.
 
-use super::dial::Line;
-use super::heard::Heard;
+use super::dial::Dialer;
+use super::remote_progress::RemoteProgress;
 use crate::channels::Channel;
 use crate::mover::Incoming;
 use crate::sys::lock::lock;
@@ -14,9 +14,9 @@ use std::time::{Duration, Instant};
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
 /// Opens what the node asks for and hands it to the receiver as if it had come in.
-pub(super) struct Further {
-    line: Line,
-    heard: Arc<Mutex<Heard>>,
+pub(super) struct ChannelOpener {
+    line: Dialer,
+    heard: Arc<Mutex<RemoteProgress>>,
     /// Connections that were opened or tried, with those of the beginning.
     tried: Mutex<usize>,
     /// More than this the staging pool cannot serve.
@@ -25,12 +25,17 @@ pub(super) struct Further {
     arrived: Mutex<mpsc::Receiver<Option<Box<dyn Channel>>>>,
 }
 
-impl Further {
+impl ChannelOpener {
     /// Opens by `line` what `heard` tells, beyond the `open` connections that there are and up to
     /// `most`.
-    pub(super) fn new(line: Line, heard: Arc<Mutex<Heard>>, open: usize, most: usize) -> Further {
+    pub(super) fn new(
+        line: Dialer,
+        heard: Arc<Mutex<RemoteProgress>>,
+        open: usize,
+        most: usize,
+    ) -> ChannelOpener {
         let (arrivals, arrived) = mpsc::channel();
-        Further {
+        ChannelOpener {
             line,
             heard,
             tried: Mutex::new(open),
@@ -59,7 +64,7 @@ impl Further {
     }
 }
 
-impl Incoming for Further {
+impl Incoming for ChannelOpener {
     fn accept(&self, timeout: Duration) -> Result<Option<Box<dyn Channel>>, Error> {
         let deadline = Instant::now() + timeout;
         loop {

@@ -12,13 +12,13 @@ use std::time::Duration;
 
 /// The slots that no thread holds, by number.
 #[derive(Debug)]
-pub(super) struct Parked(Vec<Option<Slot>>);
+pub(super) struct FreeSlots(Vec<Option<Slot>>);
 
-impl Parked {
-    pub(super) fn new(slots: Vec<Slot>) -> Parked {
-        let mut parked = Parked(Vec::new());
-        parked.grow(slots);
-        parked
+impl FreeSlots {
+    pub(super) fn new(slots: Vec<Slot>) -> FreeSlots {
+        let mut free = FreeSlots(Vec::new());
+        free.grow(slots);
+        free
     }
 
     /// Takes more slots in.
@@ -142,11 +142,11 @@ mod tests {
     fn a_slot_that_was_lost_costs_itself_alone() {
         let mut slots = pool(4, 1).expect("memory");
         slots.remove(1);
-        let mut parked = Parked::new(slots);
-        assert_eq!(parked.take(SlotId(3)).map(|slot| slot.index()), Ok(3));
+        let mut free = FreeSlots::new(slots);
+        assert_eq!(free.take(SlotId(3)).map(|slot| slot.index()), Ok(3));
         for lost in [1, 4] {
-            assert_eq!(parked.take(SlotId(lost)).expect_err("nobody has it").code, "slot-held");
+            assert_eq!(free.take(SlotId(lost)).expect_err("nobody has it").code, "slot-held");
         }
-        assert_eq!(parked.into_slots().len(), 2);
+        assert_eq!(free.into_slots().len(), 2);
     }
 }

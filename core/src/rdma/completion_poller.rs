@@ -35,33 +35,33 @@ pub enum Output {
 
 /// How many completions were noticed in which way.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Noticed {
+pub struct CompletionStats {
     /// By looking.
     pub polled: u64,
     /// After a sleep that the device ended.
     pub told: u64,
 }
 
-impl Noticed {
+impl CompletionStats {
     /// Both together.
     #[must_use]
-    pub fn and(self, other: Noticed) -> Noticed {
-        Noticed { polled: self.polled + other.polled, told: self.told + other.told }
+    pub fn and(self, other: CompletionStats) -> CompletionStats {
+        CompletionStats { polled: self.polled + other.polled, told: self.told + other.told }
     }
 }
 
 /// Decides for one thread and one completion queue.
 #[derive(Debug, Default)]
-pub struct Attention {
+pub struct CompletionPoller {
     /// Whether completions come so fast that looking on is worth it.
     is_loaded: bool,
     waits_since: Time,
     sleeps_since: Time,
     looks: u32,
-    noticed: Noticed,
+    noticed: CompletionStats,
 }
 
-impl Attention {
+impl CompletionPoller {
     /// Takes in what happened.
     pub fn handle(&mut self, now: Time, input: Input) {
         match input {
@@ -92,7 +92,7 @@ impl Attention {
     }
 
     /// How completions were noticed so far.
-    pub fn noticed(&self) -> Noticed {
+    pub fn noticed(&self) -> CompletionStats {
         self.noticed
     }
 }
@@ -108,7 +108,7 @@ mod tests {
 
     /// What a thread did in a run.
     struct Run {
-        noticed: Noticed,
+        noticed: CompletionStats,
         /// The part of the time that it looked in vain.
         in_vain: f64,
         longest: Span,
@@ -117,7 +117,7 @@ mod tests {
     /// Runs a thread over completions at `times`; each costs it a microsecond of work.
     fn run(times: &[Time]) -> Run {
         let mut due: VecDeque<Time> = times.iter().copied().collect();
-        let (mut attention, mut now) = (Attention::default(), Time::ZERO);
+        let (mut attention, mut now) = (CompletionPoller::default(), Time::ZERO);
         let (mut in_vain, mut longest) = (Span::ZERO, Span::ZERO);
         let take = |due: &mut VecDeque<Time>, now: Time| {
             let count = due.iter().take_while(|at| **at <= now).count();
@@ -207,7 +207,7 @@ mod tests {
 
     #[test]
     fn where_a_look_is_slow_there_are_few_and_where_the_clock_stands_they_end() {
-        let mut attention = Attention::default();
+        let mut attention = CompletionPoller::default();
         attention.handle(Time::ZERO, Input::Looked(1));
         attention.handle(Time::ZERO, Input::Waits);
         let looks = std::iter::from_fn(|| {

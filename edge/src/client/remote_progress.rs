@@ -14,7 +14,7 @@ const MOST_OMISSIONS: usize = 20_000;
 
 /// What the server said that it holds (111), by request and in all; sending threads leave that out.
 #[derive(Debug, Default)]
-pub(super) struct Heard {
+pub(super) struct RemoteProgress {
     by: BTreeMap<u64, ByteRanges>,
     all: ByteRanges,
     /// Where what a stock server says while one request runs is written down.
@@ -30,7 +30,7 @@ pub(super) struct Heard {
     left_out: BTreeMap<Vec<u8>, Error>,
 }
 
-impl Heard {
+impl RemoteProgress {
     /// Everything.
     pub(super) fn all(&self) -> &ByteRanges {
         &self.all
@@ -104,7 +104,7 @@ impl Heard {
         if let Some((of, receipts)) = &mut self.receipts {
             // Offsets of one file, of no other's.
             return if *of == id {
-                receipts.note(held)
+                receipts.record(held)
             };
         }
         let by = self.by.entry(id).or_default();

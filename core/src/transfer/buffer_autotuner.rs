@@ -67,7 +67,7 @@ impl PoolSample {
 
 /// A larger pool, and why, in words for the user.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Grown {
+pub struct Resize {
     /// The pool's new size, or the one that it has.
     pub staging: Bytes,
     /// How much of it may be on its way, by channels of registered slots; what it was where only
@@ -79,7 +79,7 @@ pub struct Grown {
 
 /// Watches one end's pool and says when it should grow.
 #[derive(Debug)]
-pub struct Growth {
+pub struct BufferAutotuner {
     staging: Bytes,
     opened: Option<PoolSample>,
     /// The sample from which the rate for the window is counted.
@@ -87,13 +87,13 @@ pub struct Growth {
     /// The part of their time that channels waited before the pool grew last.
     before: Option<f64>,
     is_over: bool,
-    grown: VecDeque<Grown>,
+    grown: VecDeque<Resize>,
 }
 
-impl Growth {
+impl BufferAutotuner {
     /// Watches a pool of `staging`.
-    pub fn new(staging: Bytes) -> Growth {
-        Growth {
+    pub fn new(staging: Bytes) -> BufferAutotuner {
+        BufferAutotuner {
             staging,
             opened: None,
             round: None,
@@ -132,7 +132,7 @@ impl Growth {
             "{window} on its way at once, of {staging}: {} held no more than {product} of the path",
             sample.window
         );
-        self.grown.push_back(Grown { staging, window, why });
+        self.grown.push_back(Resize { staging, window, why });
     }
 
     /// Makes the pool larger where the store comes in bursts.
@@ -164,11 +164,11 @@ impl Growth {
              {:.0} % of their time",
             waited * 100.0
         );
-        self.grown.push_back(Grown { staging, window: sample.window, why });
+        self.grown.push_back(Resize { staging, window: sample.window, why });
     }
 
     /// What to do next; `None` until something is seen.
-    pub fn poll(&mut self) -> Option<Grown> {
+    pub fn poll(&mut self) -> Option<Resize> {
         self.grown.pop_front()
     }
 }
@@ -193,7 +193,7 @@ mod tests {
         const STEP: f64 = 0.001;
         let mut rng = Rng::new(seed);
         let mut pool = Bytes::mib(8);
-        let mut growth = Growth::new(pool);
+        let mut growth = BufferAutotuner::new(pool);
         let (mut filled, mut moved, mut waited, mut rests, mut is_resting) =
             (0.0, 0.0, 0.0, 0, false);
         let mut late = 0.0;
@@ -276,7 +276,7 @@ mod tests {
     fn fill(rate: f64, rtt: Span, widest: Bytes, seed: u64) -> (Bytes, Bytes, f64) {
         let mut rng = Rng::new(seed);
         let (mut pool, mut window) = (Bytes::mib(16), Bytes::mib(8));
-        let mut growth = Growth::new(pool);
+        let mut growth = BufferAutotuner::new(pool);
         let (mut moved, mut last) = (0.0, 0.0);
         for step in 0..100u32 {
             let by_window = window.0 as f64 / rtt.as_secs_f64();

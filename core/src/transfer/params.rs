@@ -1,20 +1,20 @@
 //! With how many channels, which congestion control and how much staging a transfer begins, from
 //! what is known before its first byte.
 //!
-//! The rate is not known then: [`Tuner`](super::Tuner) and [`Growth`](super::Growth) learn it from
+//! The rate is not known then: [`ChannelAutotuner`](super::ChannelAutotuner) and [`BufferAutotuner`](super::BufferAutotuner) learn it from
 //! the first blocks and go on from here. Each choice comes with its reason, in words, so that a
 //! user can disagree with it.
 
-use crate::profile::{Unmeasured, for_size};
+use crate::profile::{PathEstimate, for_size};
 use crate::units::Bytes;
 use serde::Serialize;
 
 /// What is known before a transfer starts.
 #[derive(Clone, Debug)]
-pub struct Circumstances {
+pub struct PathContext {
     /// The path by the least round-trip time seen on the control channel, and what this host lets a
     /// channel do.
-    pub path: Unmeasured,
+    pub path: PathEstimate,
     /// Bytes to move, where known.
     pub size: Option<Bytes>,
     /// Queue pairs of all channels of registered slots; 0 where channels are of ordered bytes.
@@ -23,7 +23,7 @@ pub struct Circumstances {
 
 /// What the user fixed by hand.
 #[derive(Clone, Debug, Default)]
-pub struct Wishes {
+pub struct UserOverrides {
     /// Number of channels.
     pub streams: Option<usize>,
     /// Congestion control, by Linux's name.
@@ -31,12 +31,12 @@ pub struct Wishes {
     /// Bytes of the staging pool.
     pub staging: Option<Bytes>,
     /// What is known of the path from before: where to begin, not what stays.
-    pub precedent: Option<Precedent>,
+    pub precedent: Option<PriorMeasurement>,
 }
 
 /// What a measurement of the path found best.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Precedent {
+pub struct PriorMeasurement {
     /// Channels.
     pub streams: u32,
     /// Congestion control, by Linux's name.
@@ -47,7 +47,7 @@ pub struct Precedent {
 
 /// What was chosen.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Choice {
+pub struct TransferParams {
     /// Channels of each file or tree.
     pub streams: usize,
     /// Congestion control of this end's sockets; the system's default when absent.
@@ -62,17 +62,17 @@ pub struct Choice {
 /// seen only when it pauses.
 const STAGING: Bytes = Bytes::mib(16);
 
-impl Choice {
+impl TransferParams {
     /// Chooses; `block` is the size of one staging slot.
-    pub fn new(known: &Circumstances, wishes: &Wishes, block: Bytes) -> Choice {
+    pub fn new(known: &PathContext, overrides: &UserOverrides, block: Bytes) -> TransferParams {
         let mut reasons = Vec::new();
-        let streams = match wishes.streams {
+        let streams = match overrides.streams {
             Some(streams) => {
                 reasons.push(format!("{} as asked", count(streams, "channel")));
                 streams
             }
             None => {
-                let (streams, why) = match &wishes.precedent {
+                let (streams, why) = match &overrides.precedent {
                     Some(advice) => {
                         for_size(advice.streams.max(1), known.size, format!("by {}", advice.from))
                     }
@@ -83,14 +83,15 @@ impl Choice {
                 streams
             }
         };
-        let congestion = match &wishes.congestion {
+        let congestion = match &overrides.congestion {
             Some(name) => {
                 reasons.push(format!("{name} as asked"));
                 Some(name.clone())
             }
             None => {
-                let has = |advice: &&Precedent| known.path.available.contains(&advice.congestion);
-                let (congestion, why) = match wishes.precedent.as_ref().filter(has) {
+                let has =
+                    |advice: &&PriorMeasurement| known.path.available.contains(&advice.congestion);
+                let (congestion, why) = match overrides.precedent.as_ref().filter(has) {
                     Some(advice) => (
                         Some(advice.congestion.as_str()),
                         format!("{}, by {}", advice.congestion, advice.from),
@@ -101,7 +102,7 @@ impl Choice {
                 congestion.map(str::to_owned)
             }
         };
-        let staging = wishes.staging.unwrap_or_else(|| {
+        let staging = overrides.staging.unwrap_or_else(|| {
             // Half of the pool is on its way: two slots for each queue pair, one on the wire and
             // one behind it. A pair without a slot would move nothing, and with half of them idle
             // the path would never seem to hold more.
@@ -111,12 +112,12 @@ impl Choice {
             // the next ones back. Channels of queue pairs are as many as was asked for, or one:
             // others are for the way over ordered bytes, should there be none over these.
             let channels =
-                if known.queue_pairs > 0 { wishes.streams.unwrap_or(1) } else { streams };
+                if known.queue_pairs > 0 { overrides.streams.unwrap_or(1) } else { streams };
             let staging = Bytes(whole.max(2 * (channels as u64 + 1) * block.0));
             reasons.push(format!("{staging} of staging to begin with"));
             staging
         });
-        Choice { streams, congestion, staging, reasons }
+        TransferParams { streams, congestion, staging, reasons }
     }
 
     /// Slots of the staging pool: at least two more than channels, so that none waits for the
@@ -140,23 +141,26 @@ mod tests {
     use super::*;
     use crate::units::Span;
 
-    fn known(rtt: Span, window: Bytes) -> Circumstances {
+    fn known(rtt: Span, window: Bytes) -> PathContext {
         let available = ["reno", "cubic", "bbr"].map(str::to_owned).to_vec();
-        let path =
-            Unmeasured { rtt, window, available, default_congestion: "cubic".to_owned(), fq: None };
-        Circumstances { path, size: None, queue_pairs: 0 }
+        let path = PathEstimate {
+            rtt,
+            window,
+            available,
+            default_congestion: "cubic".to_owned(),
+            fq: None,
+        };
+        PathContext { path, size: None, queue_pairs: 0 }
     }
 
     #[test]
     fn a_pool_begins_with_two_slots_on_their_way_for_each_queue_pair_and_no_more_than_there_is_to_move()
      {
         let slots = |queue_pairs, size| {
-            let known = Circumstances {
-                queue_pairs,
-                size,
-                ..known(Span::from_millis(20), Bytes::mib(512))
-            };
-            Choice::new(&known, &Wishes::default(), Bytes::mib(1)).slots(Bytes::mib(1))
+            let known =
+                PathContext { queue_pairs, size, ..known(Span::from_millis(20), Bytes::mib(512)) };
+            TransferParams::new(&known, &UserOverrides::default(), Bytes::mib(1))
+                .slots(Bytes::mib(1))
         };
         assert_eq!(
             [0, 1, 4, 8, 16].map(|queue_pairs| slots(queue_pairs, None)),
@@ -164,12 +168,13 @@ mod tests {
         );
         assert_eq!(slots(16, Some(Bytes::mib(20))), 20);
         // However many channels the way over ordered bytes would have.
-        let far = |queue_pairs| Circumstances {
+        let far = |queue_pairs| PathContext {
             queue_pairs,
             ..known(Span::from_millis(163), Bytes::mib(4))
         };
-        let choice =
-            |queue_pairs| Choice::new(&far(queue_pairs), &Wishes::default(), Bytes::mib(1));
+        let choice = |queue_pairs| {
+            TransferParams::new(&far(queue_pairs), &UserOverrides::default(), Bytes::mib(1))
+        };
         assert_eq!((choice(0).streams, choice(0).slots(Bytes::mib(1))), (16, 34));
         assert_eq!((choice(1).streams, choice(1).slots_for(1, Bytes::mib(1))), (16, 16));
     }
@@ -178,7 +183,7 @@ mod tests {
     fn without_a_wish_it_is_as_the_advisor_says() {
         let mut far = known(Span::from_millis(163), Bytes::mib(4));
         far.path.default_congestion = "bbr".to_owned();
-        let choice = Choice::new(&far, &Wishes::default(), Bytes::mib(1));
+        let choice = TransferParams::new(&far, &UserOverrides::default(), Bytes::mib(1));
         assert_eq!(
             (choice.streams, choice.congestion.as_deref()),
             (far.path.streams(None).0 as usize, Some("cubic"))
@@ -189,48 +194,53 @@ mod tests {
     #[test]
     fn what_the_user_fixed_stands_and_small_files_need_one_channel() {
         let block = Bytes::mib(1);
-        let wishes = Wishes {
+        let overrides = UserOverrides {
             streams: Some(3),
             congestion: Some("reno".to_owned()),
             staging: Some(Bytes::mib(8)),
             precedent: None,
         };
-        let choice = Choice::new(&known(Span::from_millis(163), Bytes::mib(4)), &wishes, block);
+        let choice =
+            TransferParams::new(&known(Span::from_millis(163), Bytes::mib(4)), &overrides, block);
         assert_eq!(
             (choice.streams, choice.congestion.as_deref(), choice.slots(block)),
             (3, Some("reno"), 8)
         );
-        let small = Circumstances {
-            size: Some(Bytes(1000)),
-            ..known(Span::from_millis(163), Bytes::mib(4))
-        };
-        assert_eq!(Choice::new(&small, &Wishes::default(), block).streams, 1);
+        let small =
+            PathContext { size: Some(Bytes(1000)), ..known(Span::from_millis(163), Bytes::mib(4)) };
+        assert_eq!(TransferParams::new(&small, &UserOverrides::default(), block).streams, 1);
     }
 
     #[test]
     fn a_measured_path_begins_with_what_was_found_best_unless_the_user_says_otherwise() {
         let block = Bytes::mib(1);
-        let advice = Precedent {
+        let advice = PriorMeasurement {
             streams: 8,
             congestion: "bbr".to_owned(),
             from: "the profile of today".to_owned(),
         };
-        let wishes = Wishes { precedent: Some(advice.clone()), ..Wishes::default() };
+        let overrides =
+            UserOverrides { precedent: Some(advice.clone()), ..UserOverrides::default() };
         let far = known(Span::from_millis(163), Bytes::mib(512));
-        let choice = Choice::new(&far, &wishes, block);
+        let choice = TransferParams::new(&far, &overrides, block);
         assert_eq!((choice.streams, choice.congestion.as_deref()), (8, Some("bbr")));
         assert!(choice.reasons[0].contains("the profile of today"), "{:?}", choice.reasons);
         // What this host lacks it does not try.
-        let lacking = Wishes {
-            precedent: Some(Precedent { congestion: "htcp".to_owned(), ..advice }),
-            ..wishes.clone()
+        let lacking = UserOverrides {
+            precedent: Some(PriorMeasurement { congestion: "htcp".to_owned(), ..advice }),
+            ..overrides.clone()
         };
-        assert_eq!(Choice::new(&far, &lacking, block).congestion, None);
+        assert_eq!(TransferParams::new(&far, &lacking, block).congestion, None);
         assert_eq!(
-            Choice::new(&far, &Wishes { streams: Some(2), ..wishes.clone() }, block).streams,
+            TransferParams::new(
+                &far,
+                &UserOverrides { streams: Some(2), ..overrides.clone() },
+                block
+            )
+            .streams,
             2
         );
-        let small = Circumstances { size: Some(Bytes(1000)), ..far };
-        assert_eq!(Choice::new(&small, &wishes, block).streams, 1);
+        let small = PathContext { size: Some(Bytes(1000)), ..far };
+        assert_eq!(TransferParams::new(&small, &overrides, block).streams, 1);
     }
 }

@@ -1,8 +1,8 @@
 //! How a node is reached: the connection that carries the control channel, and what is trusted on
 //! the way.
 
-use super::location::{Remote, Via};
-use super::silence::DEFAULT_PATIENCE;
+use super::idle_timeout::DEFAULT_IDLE_TIMEOUT;
+use super::location::{Remote, Transport};
 use super::ssh::Ssh;
 use crate::channels::Handle;
 use crate::channels::trust::{Fingerprint, Trust, client};
@@ -22,7 +22,7 @@ const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// What the user said about the way.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Reach {
+pub struct ConnectOptions {
     /// Whom to take for the node under TLS.
     pub trust: Trust,
     /// Let data go in the clear although the control channel is protected.
@@ -31,21 +31,21 @@ pub struct Reach {
     pub ssh: Vec<String>,
     /// Where farline is on the other host; searched in its PATH and the usual places when absent.
     pub remote_farline: Option<String>,
-    /// How long a server may be silent, zero for ever; [`DEFAULT_PATIENCE`] when absent.
+    /// How long a server may be silent, zero for ever; [`DEFAULT_IDLE_TIMEOUT`] when absent.
     pub timeout: Option<Span>,
 }
 
-impl Reach {
+impl ConnectOptions {
     /// How long a server may neither move data nor say a word; for ever when `None`.
-    pub(super) fn patience(&self) -> Option<Duration> {
-        Some(self.timeout.unwrap_or(DEFAULT_PATIENCE))
+    pub(super) fn idle_timeout(&self) -> Option<Duration> {
+        Some(self.timeout.unwrap_or(DEFAULT_IDLE_TIMEOUT))
             .filter(|span| *span > Span::ZERO)
             .map(Duration::from)
     }
 
     /// How long a step of setting a connection up may take, of which `usual` is the most.
     pub(super) fn at_most(&self, usual: Duration) -> Duration {
-        self.patience().map_or(usual, |patience| patience.min(usual))
+        self.idle_timeout().map_or(usual, |idle_timeout| idle_timeout.min(usual))
     }
 }
 
@@ -54,7 +54,7 @@ pub(super) trait Duplex: AsyncRead + AsyncWrite + Unpin + Send {}
 impl<T: AsyncRead + AsyncWrite + Unpin + Send> Duplex for T {}
 
 /// The connection under a control channel.
-pub(super) struct Line {
+pub(super) struct ControlStream {
     pub(super) stream: Box<dyn Duplex>,
     /// To ask the kernel about it, where it is TCP.
     pub(super) handle: Option<Handle>,
@@ -64,12 +64,15 @@ pub(super) struct Line {
     pub(super) ssh: Option<Arc<Ssh>>,
 }
 
-impl Line {
+impl ControlStream {
     /// Connects; TLS is not begun yet.
-    pub(super) async fn open(remote: &Remote, reach: &Reach) -> Result<Line, Error> {
-        if remote.via == Via::Ssh {
+    pub(super) async fn open(
+        remote: &Remote,
+        reach: &ConnectOptions,
+    ) -> Result<ControlStream, Error> {
+        if remote.via == Transport::Ssh {
             let (ssh, stream) = Ssh::start(remote, reach)?;
-            return Ok(Line {
+            return Ok(ControlStream {
                 stream: Box::new(stream),
                 handle: None,
                 ends: None,
@@ -98,11 +101,20 @@ impl Line {
         crate::sys::tcp::notice_dead_peer(&stream).map_err(failed)?;
         let ends = (stream.local_addr().map_err(failed)?, stream.peer_addr().map_err(failed)?);
         let handle = Handle::of(&stream).map_err(failed)?;
-        Ok(Line { stream: Box::new(stream), handle: Some(handle), ends: Some(ends), ssh: None })
+        Ok(ControlStream {
+            stream: Box::new(stream),
+            handle: Some(handle),
+            ends: Some(ends),
+            ssh: None,
+        })
     }
 
     /// Does the client's side of the TLS handshake.
-    pub(super) async fn start_tls(self, remote: &Remote, trust: &Trust) -> Result<Line, Error> {
+    pub(super) async fn start_tls(
+        self,
+        remote: &Remote,
+        trust: &Trust,
+    ) -> Result<ControlStream, Error> {
         let (config, verifier) = client(trust)?;
         let name = ServerName::try_from(remote.host.clone()).map_err(|_| {
             Error::new(Fault::You, "bad-url", format!("`{}` is no name for TLS", remote.host))
@@ -113,7 +125,7 @@ impl Line {
             Error::new(Fault::Between, "tls-timeout", "the TLS handshake takes too long")
         })?;
         let stream = stream.map_err(|error| untrusted(remote, trust, verifier.seen(), &error))?;
-        Ok(Line { stream: Box::new(stream), ..self })
+        Ok(ControlStream { stream: Box::new(stream), ..self })
     }
 }
 
