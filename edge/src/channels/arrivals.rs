@@ -57,7 +57,11 @@ impl Arrivals {
     pub async fn enter(self: &Arc<Arrivals>, stream: TcpStream) {
         // A connection that died meanwhile, or one more than a session can use, is dropped; its
         // client sees that.
-        let Ok(stream) = stream.into_std() else { return };
+        let prepared = stream.into_std().and_then(|stream| {
+            super::tcp::prepare(&stream)?;
+            Ok(Box::new(stream))
+        });
+        let Ok(stream) = prepared else { return };
         let inside = Arc::clone(self);
         let made = match self.layer {
             None => inside.over(stream),
@@ -71,9 +75,24 @@ impl Arrivals {
         }
     }
 
-    fn over(&self, stream: std::net::TcpStream) -> io::Result<Box<dyn Channel>> {
-        super::tcp::prepare(&stream)?;
-        let mut stream: Box<dyn ByteStream> = Box::new(stream);
+    /// Makes a channel of a connection that has yet to show the key; waits for it.
+    ///
+    /// # Errors
+    /// When it shows another, or none in time.
+    pub fn meet(&self, mut stream: Box<dyn ByteStream>) -> io::Result<()> {
+        let handle = stream.handle()?;
+        handle.set_read_timeout(Some(PREAMBLE_TIMEOUT))?;
+        let mut preamble = [0; PREAMBLE_LEN];
+        stream.read_exact(&mut preamble)?;
+        handle.set_read_timeout(None)?;
+        if Token::of(&preamble) != Some(self.key.token()) {
+            return Err(io::ErrorKind::PermissionDenied.into());
+        }
+        self.deliver(self.over(stream)?);
+        Ok(())
+    }
+
+    fn over(&self, mut stream: Box<dyn ByteStream>) -> io::Result<Box<dyn Channel>> {
         if let Some((driver, identity)) = &self.layer
             && let Role::Layer(layer) = &driver.role
         {

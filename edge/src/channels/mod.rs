@@ -17,6 +17,7 @@
 
 pub mod arrivals;
 pub mod driver;
+pub mod handle;
 pub mod key;
 pub mod offers;
 pub mod options;
@@ -30,24 +31,26 @@ pub mod tls;
 pub mod trust;
 
 mod breaker;
+#[cfg(test)]
+mod conformance;
+#[cfg(test)]
+mod memory;
 
 pub(crate) use breaker::Breaker;
+pub use handle::Handle;
 pub use registry::Registry;
 pub use stack::Stack;
 pub use tcp::TcpOptions;
 
 use crate::sys::pool::Slot;
-use crate::sys::tcp::{TcpInfo, pace, tcp_info};
+use crate::sys::tcp::TcpInfo;
 use farline_core::gridftp::checked::{Check, DamagedHeader};
 use farline_core::gridftp::mode_e::Header;
 pub use farline_core::rdma::completion_poller::CompletionStats;
 use farline_core::transfer::Block;
-use farline_core::units::{Bytes, Error, Rate, Span};
-use socket2::Socket;
+use farline_core::units::Error;
 use std::io;
 use std::ops::Range;
-use std::os::fd::AsFd;
-use std::sync::Arc;
 use std::time::Instant;
 
 /// One data connection of a transfer.
@@ -176,120 +179,4 @@ pub(crate) fn is_final(error: &io::Error) -> bool {
 pub(crate) fn plain(error: &io::Error) -> String {
     let text = error.to_string();
     text.split(" (os error").next().unwrap_or(&text).to_owned()
-}
-
-/// Looks at a connection, or breaks it, from another thread.
-#[derive(Debug)]
-pub struct Handle(Kind);
-
-#[derive(Debug)]
-enum Kind {
-    Socket(Socket),
-    Slots { breaker: Arc<Breaker>, rtt: Span },
-}
-
-impl Handle {
-    /// The handle of a socket.
-    ///
-    /// # Errors
-    /// When the system has no file descriptor left.
-    pub fn of(stream: impl AsFd) -> io::Result<Handle> {
-        Ok(Handle(Kind::Socket(stream.as_fd().try_clone_to_owned()?.into())))
-    }
-
-    /// The handle of a channel that waits for `breaker` beside its device, on a path of this
-    /// round-trip time.
-    pub(crate) fn of_slots(breaker: &Arc<Breaker>, rtt: Span) -> Handle {
-        Handle(Kind::Slots { breaker: Arc::clone(breaker), rtt })
-    }
-
-    /// The path's least round-trip time; `None` where nobody knows it.
-    pub(crate) fn rtt(&self) -> Option<Span> {
-        match &self.0 {
-            Kind::Socket(_) => Some(self.tcp_info()?.min_rtt),
-            Kind::Slots { rtt, .. } => Some(*rtt),
-        }
-    }
-
-    /// How much more memory its device may be given; `None` is without limit.
-    pub(crate) fn room(&self) -> Option<Bytes> {
-        match &self.0 {
-            Kind::Socket(_) => None,
-            Kind::Slots { .. } => rdma::lockable().room(),
-        }
-    }
-
-    fn socket(&self) -> io::Result<&Socket> {
-        match &self.0 {
-            Kind::Socket(socket) => Ok(socket),
-            Kind::Slots { .. } => Err(io::ErrorKind::Unsupported.into()),
-        }
-    }
-
-    /// What the kernel knows of the connection, where it is a TCP one.
-    pub fn tcp_info(&self) -> Option<TcpInfo> {
-        tcp_info(self.socket().ok()?).ok()
-    }
-
-    /// Sets the congestion control of the connection.
-    ///
-    /// # Errors
-    /// When this host does not have it, or the connection is no TCP one.
-    pub fn set_congestion(&self, name: &str) -> io::Result<()> {
-        self.socket()?.set_tcp_congestion(name.as_bytes())
-    }
-
-    /// Fixes the send and receive buffer of the connection, as far as the system grants it.
-    ///
-    /// # Errors
-    /// When the socket is gone, or the connection has none.
-    pub fn set_buffer(&self, len: Bytes) -> io::Result<()> {
-        let len = usize::try_from(len.0).unwrap_or(usize::MAX);
-        self.socket()?.set_send_buffer_size(len)?;
-        self.socket()?.set_recv_buffer_size(len)
-    }
-
-    /// The connection itself, for use past the channel; only for a channel over plain TCP.
-    ///
-    /// # Errors
-    /// When the channel is over something else than a socket.
-    pub fn into_stream(self) -> io::Result<std::net::TcpStream> {
-        match self.0 {
-            Kind::Socket(socket) => Ok(socket.into()),
-            Kind::Slots { .. } => Err(io::ErrorKind::Unsupported.into()),
-        }
-    }
-
-    /// Limits how long a read may take.
-    ///
-    /// # Errors
-    /// When the socket is gone, or the connection has none.
-    pub fn set_read_timeout(&self, timeout: Option<std::time::Duration>) -> io::Result<()> {
-        self.socket()?.set_read_timeout(timeout)
-    }
-
-    /// Has the kernel spread what is sent so that it goes no faster than `rate`; answers whether it
-    /// can.
-    pub fn pace(&self, rate: Rate) -> bool {
-        // Any socket takes the rate; only TCP heeds it.
-        self.tcp_info().is_some()
-            && self.socket().is_ok_and(|socket| pace(socket, Some(rate)).is_ok())
-    }
-
-    /// Has a channel of more than one slot return from its wait, to be given what has come up
-    /// meanwhile.
-    pub fn wake(&self) {
-        if let Kind::Slots { breaker, .. } = &self.0 {
-            breaker.wake();
-        }
-    }
-
-    /// Shuts both directions down: whoever waits in the connection gets an error.
-    pub fn break_now(&self) {
-        match &self.0 {
-            // Already closed is as good as broken.
-            Kind::Socket(socket) => drop(socket.shutdown(std::net::Shutdown::Both)),
-            Kind::Slots { breaker, .. } => breaker.break_now(),
-        }
-    }
 }

@@ -117,13 +117,30 @@ impl Opener {
         match self.dialer.open(self.address, self.timeout)? {
             Opened::Channel(channel) => Ok(channel),
             Opened::Bytes(stream) => {
+                let stream = self.enter(stream);
+                let stream = stream.map_err(|error| unreachable(self.address, &error))?;
+                Ok(Box::new(OrderedChannel::over(stream)))
+            }
+        }
+    }
+
+    /// Opens one connection, for use without MODE E; waits for it.
+    ///
+    /// # Errors
+    /// When no way leads there, or the driver carries no bytes in order.
+    pub fn open_bytes(&self) -> Result<Box<dyn ByteStream>, Error> {
+        match self.dialer.open(self.address, self.timeout)? {
+            Opened::Channel(_) => {
+                Err(Error::new(Fault::Bug, "unsupported", "the driver carries no bytes in order"))
+            }
+            Opened::Bytes(stream) => {
                 self.enter(stream).map_err(|error| unreachable(self.address, &error))
             }
         }
     }
 
-    /// Shows the key, and puts the layers and MODE E over a connection.
-    fn enter(&self, mut stream: Box<dyn ByteStream>) -> io::Result<Box<dyn Channel>> {
+    /// Shows the key, and puts the layers over a connection.
+    fn enter(&self, mut stream: Box<dyn ByteStream>) -> io::Result<Box<dyn ByteStream>> {
         if let Some(key) = &self.key {
             stream.write_all(&key.preamble())?;
         }
@@ -141,7 +158,7 @@ impl Opener {
             };
             stream = layer.connect(stream, trust, key)?;
         }
-        Ok(Box::new(OrderedChannel::over(stream)))
+        Ok(stream)
     }
 }
 

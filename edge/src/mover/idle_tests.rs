@@ -3,6 +3,7 @@
 
 use super::BLOCK_LEN;
 use super::tests::{acceptor, receive_hello};
+use crate::channels::handle::ConnectionControl;
 use crate::channels::{Arrival, Breaker, Channel, Handle};
 use crate::sys::pool::{Slot, pool};
 use crate::sys::tcp::TcpInfo;
@@ -88,7 +89,24 @@ impl Channel for Silent {
     }
 
     fn handle(&self) -> io::Result<Handle> {
-        Ok(Handle::of_slots(&self.breaker, Span::ZERO))
+        Ok(Handle::new(Control(Arc::clone(&self.breaker))))
+    }
+}
+
+#[derive(Debug)]
+struct Control(Arc<Breaker>);
+
+impl ConnectionControl for Control {
+    fn rtt(&self) -> Option<Span> {
+        Some(Span::ZERO)
+    }
+
+    fn wake(&self) {
+        self.0.wake();
+    }
+
+    fn break_now(&self) {
+        self.0.break_now();
     }
 }
 

@@ -17,7 +17,7 @@ pub(super) const SLOT_LEN: usize = 64 << 10;
 pub(super) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Two devices with a wire between them, once for all tests of this process.
-pub(super) fn wire() {
+pub(in crate::channels) fn wire() {
     static MADE: Once = Once::new();
     MADE.call_once(|| {
         let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../lab/verbs");
@@ -26,7 +26,7 @@ pub(super) fn wire() {
     });
 }
 
-pub(super) fn is_iwarp() -> bool {
+pub(in crate::channels) fn is_iwarp() -> bool {
     std::env::var_os("GUEST_RDMA").is_some_and(|kind| kind == "siw")
 }
 

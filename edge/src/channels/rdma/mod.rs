@@ -11,7 +11,7 @@ mod door;
 mod driver;
 mod exchange;
 #[cfg(test)]
-mod guest_tests;
+pub(in crate::channels) mod guest_tests;
 #[cfg(test)]
 mod keys_guest_tests;
 mod pinned;
@@ -29,6 +29,7 @@ use exchange::Exchange;
 pub(crate) use pinned::lockable;
 pub(crate) use ports::{DEVICES, ports};
 
+use super::handle::ConnectionControl;
 use super::{Arrival, Breaker, Channel, Handle};
 use crate::sys::pool::Slot;
 use crate::sys::tcp::TcpInfo;
@@ -254,7 +255,32 @@ impl Channel for RdmaChannel {
     }
 
     fn handle(&self) -> io::Result<Handle> {
-        Ok(Handle::of_slots(&self.breaker, self.rtt))
+        Ok(Handle::new(DeviceControl { breaker: Arc::clone(&self.breaker), rtt: self.rtt }))
+    }
+}
+
+/// What another thread may do to a channel that waits for its device.
+#[derive(Debug)]
+struct DeviceControl {
+    breaker: Arc<Breaker>,
+    rtt: Span,
+}
+
+impl ConnectionControl for DeviceControl {
+    fn rtt(&self) -> Option<Span> {
+        Some(self.rtt)
+    }
+
+    fn room(&self) -> Option<Bytes> {
+        lockable().room()
+    }
+
+    fn wake(&self) {
+        self.breaker.wake();
+    }
+
+    fn break_now(&self) {
+        self.breaker.break_now();
     }
 }
 

@@ -1,0 +1,191 @@
+//! Looking at a connection, or breaking it, from another thread, whatever carries it.
+
+use crate::sys::tcp::{TcpInfo, pace, tcp_info};
+use farline_core::units::{Bytes, Rate, Span};
+use socket2::Socket;
+use std::fmt;
+use std::io;
+use std::os::fd::AsFd;
+use std::time::Duration;
+
+/// Looks at a connection, or breaks it, from another thread.
+#[derive(Debug)]
+pub struct Handle(Box<dyn ConnectionControl>);
+
+/// What a driver lets another thread do with one of its connections. What it does not override it
+/// has not: a driver whose protocol has a congestion control of its own sets and paces it here.
+pub trait ConnectionControl: Send + Sync + fmt::Debug {
+    /// The path's least round-trip time; `None` where nobody knows it.
+    fn rtt(&self) -> Option<Span>;
+
+    /// Ends the connection in both directions: whoever waits in it gets an error.
+    fn break_now(&self);
+
+    /// Has a channel of more than one slot return from its wait.
+    fn wake(&self) {}
+
+    /// How much more memory its device may be given; `None` is without limit.
+    fn room(&self) -> Option<Bytes> {
+        None
+    }
+
+    /// The socket, where the connection is one.
+    fn socket(&self) -> Option<&Socket> {
+        None
+    }
+
+    /// What the kernel knows of the connection, where it is a TCP one.
+    fn tcp_info(&self) -> Option<TcpInfo> {
+        None
+    }
+
+    /// Sets the congestion control.
+    ///
+    /// # Errors
+    /// When there is none of that name, or none can be set.
+    fn set_congestion(&self, _name: &str) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    /// Fixes the send and receive buffer, as far as the system grants it.
+    ///
+    /// # Errors
+    /// When the connection is gone, or has none.
+    fn set_buffer(&self, _len: Bytes) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    /// Limits how long a read may take.
+    ///
+    /// # Errors
+    /// When the connection is gone, or cannot limit it.
+    fn set_read_timeout(&self, _timeout: Option<Duration>) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    /// Spreads what is sent so that it goes no faster than `rate`; says whether it can.
+    fn pace(&self, _rate: Rate) -> bool {
+        false
+    }
+}
+
+impl Handle {
+    /// Of whatever connection.
+    pub fn new(control: impl ConnectionControl + 'static) -> Handle {
+        Handle(Box::new(control))
+    }
+
+    /// The handle of a socket.
+    ///
+    /// # Errors
+    /// When the system has no file descriptor left.
+    pub fn of(stream: impl AsFd) -> io::Result<Handle> {
+        Ok(Handle::new(OfSocket(stream.as_fd().try_clone_to_owned()?.into())))
+    }
+
+    /// The path's least round-trip time; `None` where nobody knows it.
+    pub(crate) fn rtt(&self) -> Option<Span> {
+        self.0.rtt()
+    }
+
+    /// How much more memory its device may be given; `None` is without limit.
+    pub(crate) fn room(&self) -> Option<Bytes> {
+        self.0.room()
+    }
+
+    /// What the kernel knows of the connection, where it is a TCP one.
+    pub fn tcp_info(&self) -> Option<TcpInfo> {
+        self.0.tcp_info()
+    }
+
+    /// Sets the congestion control of the connection.
+    ///
+    /// # Errors
+    /// When this host does not have it, or the connection takes none.
+    pub fn set_congestion(&self, name: &str) -> io::Result<()> {
+        self.0.set_congestion(name)
+    }
+
+    /// Fixes the send and receive buffer of the connection, as far as the system grants it.
+    ///
+    /// # Errors
+    /// When the connection is gone, or has none.
+    pub fn set_buffer(&self, len: Bytes) -> io::Result<()> {
+        self.0.set_buffer(len)
+    }
+
+    /// The connection itself, for use past the channel; only for a channel over plain TCP.
+    ///
+    /// # Errors
+    /// When the channel is over something else than a socket.
+    pub fn into_stream(self) -> io::Result<std::net::TcpStream> {
+        let socket = self.0.socket().ok_or(io::ErrorKind::Unsupported)?;
+        Ok(socket.try_clone()?.into())
+    }
+
+    /// Limits how long a read may take.
+    ///
+    /// # Errors
+    /// When the connection is gone, or cannot limit it.
+    pub fn set_read_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
+        self.0.set_read_timeout(timeout)
+    }
+
+    /// Has what is sent spread so that it goes no faster than `rate`; answers whether that can be.
+    pub fn pace(&self, rate: Rate) -> bool {
+        self.0.pace(rate)
+    }
+
+    /// Has a channel of more than one slot return from its wait, to be given what has come up
+    /// meanwhile.
+    pub fn wake(&self) {
+        self.0.wake();
+    }
+
+    /// Shuts both directions down: whoever waits in the connection gets an error.
+    pub fn break_now(&self) {
+        self.0.break_now();
+    }
+}
+
+/// A connection that is a socket: TCP, or a pair to a program that carries it.
+#[derive(Debug)]
+struct OfSocket(Socket);
+
+impl ConnectionControl for OfSocket {
+    fn rtt(&self) -> Option<Span> {
+        Some(self.tcp_info()?.min_rtt)
+    }
+
+    fn break_now(&self) {
+        // Already closed is as good as broken.
+        drop(self.0.shutdown(std::net::Shutdown::Both));
+    }
+
+    fn socket(&self) -> Option<&Socket> {
+        Some(&self.0)
+    }
+
+    fn tcp_info(&self) -> Option<TcpInfo> {
+        tcp_info(&self.0).ok()
+    }
+
+    fn set_congestion(&self, name: &str) -> io::Result<()> {
+        self.0.set_tcp_congestion(name.as_bytes())
+    }
+
+    fn set_buffer(&self, len: Bytes) -> io::Result<()> {
+        let len = usize::try_from(len.0).unwrap_or(usize::MAX);
+        self.0.set_send_buffer_size(len)?;
+        self.0.set_recv_buffer_size(len)
+    }
+
+    fn set_read_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
+        self.0.set_read_timeout(timeout)
+    }
+
+    fn pace(&self, rate: Rate) -> bool {
+        // Any socket takes the rate; only TCP heeds it.
+        self.tcp_info().is_some() && pace(&self.0, Some(rate)).is_ok()
+    }
+}
