@@ -17,7 +17,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long one channel may take to be made, beside some round trips.
+/// How long one channel may take to be made at least, beside some round trips.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Queue pairs of each channel.
@@ -140,8 +140,8 @@ fn terms(Slots { slot_len, begin, most }: Slots) -> Terms {
 }
 
 impl Dialer for RdmaDialer {
-    fn open(&self, address: SocketAddr, _timeout: Duration) -> Result<Opened, Error> {
-        let timeout = PATIENCE + 10 * Duration::from(self.rtt());
+    fn open(&self, address: SocketAddr, timeout: Duration) -> Result<Opened, Error> {
+        let timeout = timeout.max(PATIENCE + 10 * Duration::from(self.rtt()));
         RdmaDialer::open(self, address, timeout)
             .map(|channel| Opened::Channel(Box::new(channel) as Box<dyn Channel>))
     }
