@@ -28,6 +28,7 @@ mod rdma;
 mod reach;
 mod resume;
 mod silence;
+mod snapshots;
 mod sparse;
 mod ssh;
 mod stock;
