@@ -1,6 +1,6 @@
 //! Farline's library: the outside world joined to the pure logic of `farline-core`.
 //!
-//! Unsafe code lives in [`sys`] alone; every other module is checked to be free of it.
+//! Unsafe code lives in `sys` alone; every other module is checked to be free of it.
 #![deny(unsafe_code)]
 
 pub mod agent;
