@@ -114,7 +114,7 @@ fn transfer_through(
             });
             done.map(|received| {
                 assert_eq!(
-                    (received.channel_count, received.slots.len()),
+                    (received.channels.len(), received.slots.len()),
                     (count, count + 3),
                     "no slot is lost"
                 );

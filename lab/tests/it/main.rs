@@ -13,6 +13,7 @@ mod existing;
 mod guest;
 mod interop;
 mod interrupt;
+mod library;
 mod limit;
 mod link;
 mod near;
