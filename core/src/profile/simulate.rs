@@ -44,7 +44,7 @@ fn one_way(grid: &Grid, job: &Job, seed: u64) -> Observed {
         loss: cell.loss,
         host: grid.host_bps,
         disturbance: grid.disturbance,
-        staged: cell.staged.zip(grid.copies.clone()),
+        staged: cell.staged.zip(grid.copies.as_ref()).map(|(staged, copies)| staged.source(copies)),
         seed,
     });
     let mut samples = Vec::new();

@@ -13,11 +13,11 @@
 //! the queue.
 
 use super::probe::{Measured, Probe};
-use crate::profile::PathEstimate;
+use crate::plan::ChannelLimits;
 use crate::units::{Bytes, Rate, Span, Time};
 use std::collections::VecDeque;
 
-const MOST_STREAMS: usize = PathEstimate::MOST_STREAMS as usize;
+const MOST_STREAMS: usize = ChannelLimits::TRANSFER as usize;
 
 /// The least window over which a rate is believed; longer paths need [`WINDOW_TRIPS`] round trips.
 const WINDOW: Span = Span::from_millis(1_000);

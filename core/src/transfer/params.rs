@@ -5,7 +5,7 @@
 //! the first blocks and go on from here. Each choice comes with its reason, in words, so that a
 //! user can disagree with it.
 
-use crate::profile::{PathEstimate, for_size};
+use crate::plan::{PathEstimate, for_size};
 use crate::units::Bytes;
 use serde::Serialize;
 

@@ -1,6 +1,7 @@
 //! Whether two sets of repetitions differ by more than chance.
 
-use super::{Summary, student};
+use super::Summary;
+use crate::plan::student;
 use crate::units::Rng;
 use serde::{Deserialize, Serialize};
 

@@ -8,8 +8,8 @@
 //! first stage's degrees of freedom, makes the interval: the mean of all does not depend on it, so
 //! the interval is Student's whatever was decided.
 
-use super::student;
-use super::summary::Summary;
+use crate::plan::Summary;
+use crate::plan::student;
 
 /// The share of intervals that hold the mean.
 const HOLDS: f64 = 0.95;

@@ -2,13 +2,13 @@
 //! is the host's, its streams the model's.
 
 use super::advisor::{Plan, PlanInput, PlanSource, finished};
-use super::cell::{PathPoint, streams_in_words};
-use super::grid::Grid;
+use super::limits::ChannelLimits;
+use super::path::{PathPoint, USUAL_MTU, streams_in_words};
 use crate::congestion::Algorithm;
 use crate::units::{Bytes, Error, Fault, Rate, Span};
 
 /// Streams that are tried.
-const TRIED: [u32; 5] = [1, 2, 4, 8, PathEstimate::MOST_STREAMS];
+const TRIED: [u32; 5] = [1, 2, 4, 8, ChannelLimits::TRANSFER];
 /// What more streams must win of the time: each costs a connection and processor time, which the
 /// model does not have, and a transfer that needs more than it began with sees it from its first
 /// blocks on.
@@ -77,7 +77,7 @@ fn most_streams(size: Option<Bytes>) -> u32 {
 
 /// `streams`, which `why` is the reason for, or as many as `size` is worth where those are fewer.
 pub fn for_size(streams: u32, size: Option<Bytes>, why: String) -> (u32, String) {
-    let streams = streams.clamp(1, PathEstimate::MOST_STREAMS);
+    let streams = streams.clamp(1, ChannelLimits::TRANSFER);
     match size {
         Some(size) if most_streams(Some(size)) < streams => {
             (most_streams(Some(size)), format!("there are only {size} to move"))
@@ -90,18 +90,14 @@ impl PathEstimate {
     /// What a path is taken to carry: the papers' 10GE.
     pub const RATE: Rate = Rate::from_bps(10_000_000_000);
 
-    /// More streams cost more processor time than they win on any path of the papers (SC08, figures
-    /// 2 to 4).
-    pub const MOST_STREAMS: u32 = 16;
-
     /// What the model is told.
     pub fn known(&self) -> PlanInput {
         PlanInput {
             path: PathPoint::custom(Self::RATE, self.rtt.clamp(RTT.0, RTT.1)),
             loss: 0.0,
-            window: Some(self.window.max(Bytes(u64::from(Grid::USUAL_MTU)))),
+            window: Some(self.window.max(Bytes(u64::from(USUAL_MTU)))),
             host: None,
-            mtu: Grid::USUAL_MTU,
+            mtu: USUAL_MTU,
             available: vec![self.modelled()],
             source: PlanSource::Model,
         }
@@ -138,7 +134,7 @@ impl PathEstimate {
     pub fn streams(&self, size: Option<Bytes>) -> (u32, String) {
         // For these the model's answer would not count.
         if most_streams(size) == 1 {
-            return for_size(Self::MOST_STREAMS, size, String::new());
+            return for_size(ChannelLimits::TRANSFER, size, String::new());
         }
         let (streams, rate, product) =
             (self.by_path(size), Self::RATE, Self::RATE.bytes_in(self.rtt));
