@@ -46,7 +46,7 @@ fn one_loss(
 }
 
 #[test]
-fn recovery_from_one_loss_takes_as_long_as_theory_says_at_three_rtts() {
+fn one_loss_recovers_as_theory_says_at_three_rtts() {
     let loss_based = [
         (Algorithm::Bic, 2_000.0),
         (Algorithm::Cubic, 1_200.0),
@@ -149,7 +149,7 @@ fn burst(
 }
 
 #[test]
-fn after_a_burst_a_flow_is_back_as_theory_says_from_its_last_reduction() {
+fn after_a_burst_a_flow_recovers_as_theory_says() {
     let loss_based = [
         (Algorithm::Bic, 1_000.0),
         (Algorithm::Cubic, 1_000.0),
@@ -230,7 +230,7 @@ fn every_control_fills_a_link_with_a_queue_of_one_product() {
 }
 
 #[test]
-fn a_slow_start_that_overshoots_by_half_is_one_event_however_often_its_packets_are_lost() {
+fn an_overshooting_slow_start_is_one_loss_event() {
     let rtt = Span::from_micros(26_800);
     let rate = Rate::from_bps(500_000_000);
     let holds = 2.0 * rate.as_bps() as f64 / 8.0 / 1538.0 * rtt.as_secs_f64();
@@ -299,7 +299,7 @@ fn vegas_and_bbr_keep_the_queue_short_and_reno_fills_it() {
 }
 
 #[test]
-fn bbr_keeps_its_rate_through_a_loss_and_probes_the_rtt_every_ten_seconds() {
+fn bbr_keeps_its_rate_through_a_loss_and_probes_the_rtt() {
     let rtt = Span::from_millis(40);
     let rate = Rate::from_bps(15_000_000);
     let losses = (1..25).map(|second| (Span::from_secs(second), Change::Lose(1))).collect();
@@ -349,7 +349,7 @@ fn an_outage_ends_in_a_timeout_and_the_flow_comes_back() {
 }
 
 #[test]
-fn two_flows_of_a_kind_share_and_the_aggressive_ones_take_more_than_reno() {
+fn like_flows_share_and_aggressive_ones_take_more_than_reno() {
     let rtt = Span::from_millis(40);
     let rate = Rate::from_bps(20_000_000);
     let share = |first, second| {

@@ -321,7 +321,7 @@ fn a_thousand_files_cost_one_round_trip_not_a_thousand() {
 }
 
 #[test]
-fn aborting_one_of_three_pipelined_stores_leaves_the_session_in_step() {
+fn aborting_one_of_three_pipelined_stores_keeps_step() {
     let mut world = World::new(3, 7);
     world.want(1, login());
     world.want(2, Request::Passive { mode: Mode::Extended, striped: false });

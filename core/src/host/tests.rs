@@ -75,7 +75,7 @@ fn the_mended_buffer_is_found_good() {
 }
 
 #[test]
-fn what_holds_a_transfer_back_is_named_with_the_command_that_mends_it() {
+fn a_finding_names_the_command_that_mends_it() {
     let interface = Interface {
         name: "eth7".to_owned(),
         mtu: Some(1500),

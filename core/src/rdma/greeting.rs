@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn a_round_trip_longer_than_the_field_is_the_longest_that_it_holds() {
+    fn a_round_trip_too_long_for_the_field_is_its_longest() {
         let far = Greeting { rtt: Span::from_secs(9), ..greeting() };
         assert_eq!(
             Greeting::decode(&far.encode()).map(|greeting| greeting.rtt),

@@ -169,7 +169,7 @@ fn farline_gets_everything_at_once() {
 }
 
 #[test]
-fn a_plain_ftp_server_gets_one_command_at_a_time_and_less_of_them() {
+fn plain_ftp_gets_one_command_at_a_time_and_fewer_of_them() {
     let mut d = Dialogue::with("500 Unknown command.\r\n");
     assert_eq!(d.session.pipelining(), Pipelining::None);
     d.want(2, Request::Passive { mode: Mode::Stream, striped: false })
@@ -381,7 +381,7 @@ fn to_farline_the_login_and_what_follows_go_out_in_one_segment() {
 }
 
 #[test]
-fn to_a_server_known_to_be_farline_the_login_goes_out_before_the_greeting_and_to_another_nothing_else_does()
+fn only_to_a_known_farline_does_the_login_precede_the_greeting()
  {
     let config = ClientConfig {
         host: "10.0.0.1".parse().ok(),

@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn the_turn_of_a_made_profile_lies_in_its_bracket_wherever_it_is() {
+    fn a_synthetic_transition_lies_in_its_bracket_anywhere() {
         for (turn, bracket) in
             [(60.0, (45.6, 91.6)), (120.0, (91.6, 183.0)), (200.0, (183.0, 366.0))]
         {
