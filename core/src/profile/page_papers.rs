@@ -453,8 +453,7 @@ mod tests {
     }
 
     #[test]
-    fn invalid_results_stand_in_brackets_and_do_not_count()
-    {
+    fn invalid_results_stand_in_brackets_and_do_not_count() {
         let mut grid = preset("sc08-distance", Form::Quick).expect("a preset");
         grid.paths.retain(|path| path.name == "usn-0.2" || path.name == "usn-1400");
         grid.streams = vec![1, 5, 10];
@@ -497,8 +496,7 @@ mod tests {
     }
 
     #[test]
-    fn the_decrease_is_from_the_shortest_path_in_any_order()
-     {
+    fn the_decrease_is_from_the_shortest_path_in_any_order() {
         let text = |paths: [&str; 2]| {
             let mut grid = preset("sc08-distance", Form::Quick).expect("a preset");
             grid.paths = paths.map(|name| PathPoint::named(name, None).expect("a path")).to_vec();

@@ -154,8 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pool_begins_with_two_slots_for_each_queue_pair()
-     {
+    fn a_pool_begins_with_two_slots_for_each_queue_pair() {
         let slots = |queue_pairs, size| {
             let known =
                 PathContext { queue_pairs, size, ..known(Span::from_millis(20), Bytes::mib(512)) };

@@ -56,8 +56,7 @@ fn a_module_is_taken_before_bpf_and_its_name_is_then_taken() {
 
 #[test]
 #[ignore = "needs Debian's own kernel: make lab"]
-fn without_links_a_signal_leaves_nothing_and_a_kill_is_cleaned()
- {
+fn without_links_a_signal_leaves_nothing_and_a_kill_is_cleaned() {
     let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").expect("Linux");
     assert!(release.starts_with("6.1."), "{release}: {WHY}");
     let there = || available().iter().any(|name| name == "fl_g_old");

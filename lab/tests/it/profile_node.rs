@@ -99,8 +99,7 @@ fn a_nodes_path_is_measured_and_plans_come_from_it() {
 }
 
 #[test]
-fn a_node_is_measured_where_allowed_by_one_client_at_a_time()
- {
+fn a_node_is_measured_where_allowed_by_one_client_at_a_time() {
     let dir = tempfile::tempdir().expect("a folder");
     let (_closed, url) = node(dir.path(), "write", &[]);
     let host = url.trim_start_matches("ftp://");
@@ -168,8 +167,7 @@ fn a_node_is_measured_where_allowed_by_one_client_at_a_time()
 }
 
 #[test]
-fn stored_profiles_are_per_way_and_less_does_not_replace_them()
- {
+fn stored_profiles_are_per_way_and_less_does_not_replace_them() {
     let dir = tempfile::tempdir().expect("a folder");
     let (_node, host) = measurable(dir.path());
     let state = dir.path().join("state");

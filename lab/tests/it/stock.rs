@@ -409,8 +409,7 @@ fn an_outage_costs_a_stock_download_only_what_was_in_flight() {
 }
 
 #[test]
-fn a_stock_upload_is_whole_after_short_and_long_outages()
- {
+fn a_stock_upload_is_whole_after_short_and_long_outages() {
     let Some(outage) = Outage::new("t-out-up") else { return };
     let (bench, there) = (&outage.bench, outage.bench.there());
     let to = |name: &str| format!("{}{}/{name}", outage.url, there.display());

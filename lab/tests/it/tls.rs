@@ -129,8 +129,7 @@ fn openssl(folder: &Path, args: &[&str]) {
 }
 
 #[test]
-fn an_authoritys_certificate_is_trusted_by_who_knows_it()
-{
+fn an_authoritys_certificate_is_trusted_by_who_knows_it() {
     let dir = tempfile::tempdir().expect("a folder");
     let (root, pki) = (dir.path().join("root"), dir.path().join("pki"));
     for folder in [&root, &pki] {

@@ -5,6 +5,7 @@ mod errors;
 mod house;
 mod source;
 mod supply;
+mod words;
 
 use anyhow::{Context, Result, bail};
 use std::path::Path;
@@ -27,6 +28,7 @@ fn tidy() -> Result<ExitCode> {
     let mut found = house::check(root, &metadata)?;
     found.extend(supply::check(root, &metadata)?);
     found.extend(errors::check(root)?);
+    found.extend(words::check(root)?);
     for violation in &found {
         eprintln!("{violation}");
     }

@@ -381,8 +381,7 @@ fn to_farline_the_login_and_what_follows_go_out_in_one_segment() {
 }
 
 #[test]
-fn only_to_a_known_farline_does_the_login_precede_the_greeting()
- {
+fn only_to_a_known_farline_does_the_login_precede_the_greeting() {
     let config = ClientConfig {
         host: "10.0.0.1".parse().ok(),
         known_farline: true,

@@ -109,8 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn two_stage_intervals_hold_the_mean_in_nineteen_of_twenty()
-     {
+    fn two_stage_intervals_hold_the_mean_in_nineteen_of_twenty() {
         for (i, variation) in [0.01, 0.02, 0.03, 0.05, 0.10].into_iter().enumerate() {
             let (share, ran) = covered(variation, 5, 7 + i as u64);
             println!("variation {variation}: {share:.3} hold the mean after {ran:.1} repetitions");

@@ -19,8 +19,7 @@ fn run(grid: VerbsGrid) -> VerbsProfile {
 }
 
 #[test]
-fn every_preset_has_unique_cells_and_its_quick_forms_sizes()
-{
+fn every_preset_has_unique_cells_and_its_quick_forms_sizes() {
     for (name, _) in PRESETS {
         let quick = grid(name);
         let full = preset(name, Form::Full).expect("its paths are known").expect("a preset");
@@ -139,8 +138,7 @@ fn exchanged_parameters_equal_cm_to_1400_miles_not_beyond() {
 }
 
 #[test]
-fn usns_throughputs_lie_between_shallow_and_deep_queues()
- {
+fn usns_throughputs_lie_between_shallow_and_deep_queues() {
     let mut grid = grid("sc08-ib-cross-traffic");
     (grid.sizes_bytes, grid.most_s) = (vec![Bytes::mib(8)], 3.0);
     let shallow = *grid.queues_bytes.last().expect("two queues");

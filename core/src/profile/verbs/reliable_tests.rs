@@ -88,8 +88,7 @@ fn a_timeout_below_the_round_trip_sends_everything_again() {
 }
 
 #[test]
-fn too_much_cross_traffic_stalls_it_unless_the_queue_is_deep()
- {
+fn too_much_cross_traffic_stalls_it_unless_the_queue_is_deep() {
     let at = |path: &str, gbit: u64, queue: Option<Bytes>, seed| {
         let cross = Rate::from_bps(gbit * 1_000_000_000);
         let mut scenario = VerbsScenario {

@@ -74,8 +74,7 @@ fn finishes_when_every_channel_ended_and_every_byte_is_written() {
 }
 
 #[test]
-fn a_channel_out_of_order_is_named_and_nothing_misplaced()
- {
+fn a_channel_out_of_order_is_named_and_nothing_misplaced() {
     let mut receiver = Receiver::new(3, Watermarks::of_writer(3)).in_order(1);
     receiver.handle(ReceiverInput::ChannelOpened { channel: ChannelId(0), depth: 1, most: 1 });
     for index in [0, 2, 3, 4] {

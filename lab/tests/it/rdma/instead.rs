@@ -89,8 +89,7 @@ fn a_node_without_a_device_is_reached_by_tcp_and_said_so() {
 
 #[test]
 #[ignore = "needs two RDMA devices: make lab"]
-fn what_rdma_cannot_do_is_told_and_copied_by_tcp()
- {
+fn what_rdma_cannot_do_is_told_and_copied_by_tcp() {
     wire();
     let dir = tempfile::tempdir().expect("a folder");
     let source = dir.path().join("source");

@@ -202,8 +202,7 @@ fn over_163_ms_a_late_acknowledgement_resends_nothing() {
 
 #[test]
 #[ignore = "needs two RDMA devices: make lab"]
-fn by_exchange_a_file_goes_both_ways_with_the_smaller_mtu()
-{
+fn by_exchange_a_file_goes_both_ways_with_the_smaller_mtu() {
     if is_iwarp() {
         farline_lab::skip("iWARP is connected by rdma_cm alone, and its packets are TCP's");
         return;
