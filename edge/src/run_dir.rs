@@ -50,14 +50,14 @@ pub(crate) fn own() -> &'static Path {
 /// `name` for what exists once on a machine whatever the run directory is, such as a network
 /// namespace: with a suffix where the run directory was chosen, so that two Farlines do not meet.
 pub fn name_here(name: &str) -> String {
-    match chosen() {
-        None => name.to_owned(),
-        Some(path) => {
-            let mut hasher = DefaultHasher::new();
-            path.hash(&mut hasher);
-            format!("{name}-{:08x}", hasher.finish() as u32)
-        }
-    }
+    chosen().map_or_else(|| name.to_owned(), |path| name_below(path, name))
+}
+
+/// The name that a Farline whose run directory is `path` uses for `name`.
+pub fn name_below(path: &Path, name: &str) -> String {
+    let mut hasher = DefaultHasher::new();
+    path.hash(&mut hasher);
+    format!("{name}-{:08x}", hasher.finish() as u32)
 }
 
 /// Makes `folder`, which stands directly below [`machine`], so that every user can read it, whatever

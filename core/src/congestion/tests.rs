@@ -1,6 +1,6 @@
 //! The controls over a simulated link, held against theory.
 
-use super::sim::{FlowScenario, Reduction, Simulation, Why};
+use super::sim::{FlowScenario, Reduction, ReductionCause, Simulation};
 use super::{Algorithm, Constants, Start, theory};
 use crate::units::{Bytes, Rate, Span};
 use crate::wan::{Change, Direction};
@@ -135,7 +135,7 @@ fn burst(
         let cut = |cut: &Reduction| theory::Cut {
             before: cut.before,
             after: cut.after,
-            timeout: cut.why == Why::Timeout,
+            timeout: cut.why == ReductionCause::Timeout,
         };
         let mut cuts: Vec<theory::Cut> = reductions.iter().map(cut).collect();
         if let Some(last) = cuts.last_mut() {
@@ -340,7 +340,7 @@ fn an_outage_ends_in_a_timeout_and_the_flow_comes_back() {
             vec![(algorithm, Constants::Linux, Start::default())],
         );
         assert!(
-            run.reductions(0).iter().any(|reduction| reduction.why == Why::Timeout),
+            run.reductions(0).iter().any(|reduction| reduction.why == ReductionCause::Timeout),
             "{algorithm}"
         );
         let share = steady_rate(&run, 0) * 1538.0 * 8.0 / rate.as_bps() as f64;

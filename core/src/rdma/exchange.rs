@@ -2,7 +2,7 @@
 //! over the control connection, where rdma_cm would carry it. The wire is clauses V-9 and V-10 of
 //! `docs/protocol.md`.
 
-use super::greeting::{ANSWER_LEN, GREETING_LEN, NoGreeting};
+use super::greeting::{ANSWER_LEN, GREETING_LEN, GreetingError};
 use super::{Greeting, GreetingReply, MOST_QUEUE_PAIRS, Placement, VERSION};
 use crate::units::{Error, Fault};
 use std::fmt::Write;
@@ -148,8 +148,8 @@ impl Offer {
     pub fn decode(text: &str) -> Result<Offer, Error> {
         let bytes = unhex(text).ok_or_else(|| nonsense("it is not hexadecimal"))?;
         let greeting = Greeting::decode(&bytes).map_err(|reason| match reason {
-            NoGreeting::Foreign => nonsense("it begins with no greeting"),
-            NoGreeting::Version(theirs) => other_version(theirs),
+            GreetingError::Foreign => nonsense("it begins with no greeting"),
+            GreetingError::Version(theirs) => other_version(theirs),
         })?;
         let whereabouts = bytes.get(GREETING_LEN..).and_then(QpAddress::decode);
         let whereabouts =

@@ -9,7 +9,7 @@ use crate::prober::{
     Controls, MODULE, ProbeReceived, ProbeRequest as Measure, ProbeSent, Report, ceiling, drain,
     fill, is_duplex, joined,
 };
-use farline_core::gridftp::client::{Request, Transfer, What};
+use farline_core::gridftp::client::{Request, Transfer, TransferKind};
 use farline_core::gridftp::{Command, Mode, Module, Options as Opts, Pathname};
 use farline_core::profile::{Bench, Cell, Grid, Job, Repetition, TrafficDirection};
 use farline_core::units::{Error, Fault, Rate, Span};
@@ -176,8 +176,10 @@ impl NodeBench {
             ));
         };
         let module = Some(Module { name: MODULE.to_owned(), parms: request.parms() });
-        let transfer =
-            Transfer { module, ..Transfer::new(What::Retrieve, Pathname::new(b"/".to_vec())) };
+        let transfer = Transfer {
+            module,
+            ..Transfer::new(TransferKind::Retrieve, Pathname::new(b"/".to_vec()))
+        };
         let asked = control.request(Request::Transfer(transfer));
         let ours = tokio::task::spawn_blocking({
             let (request, preamble) = (request.clone(), key.preamble());

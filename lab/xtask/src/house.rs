@@ -96,6 +96,22 @@ fn read_source(root: &Path, path: &Path, files: &mut BTreeMap<String, String>) -
     Ok(())
 }
 
+/// Tests that no test program runs: those of lab stand in one, whose `main.rs` names each.
+fn strays(files: &BTreeMap<String, String>) -> Vec<String> {
+    const PROGRAM: &str = "lab/tests/it/";
+    let main = files.get("lab/tests/it/main.rs").map_or("", String::as_str);
+    let stray = |path: &&String| {
+        let Some(below) = path.strip_prefix("lab/tests/") else { return false };
+        let Some(file) = below.strip_prefix("it/") else { return true };
+        let module = file.strip_suffix(".rs").unwrap_or(file).split('/').next().unwrap_or(file);
+        module != "main" && !main.lines().any(|line| line == format!("mod {module};"))
+    };
+    let strays = files.keys().filter(stray);
+    strays
+        .map(|path| format!("{path}: no module of {PROGRAM}main.rs, where tests are run"))
+        .collect()
+}
+
 /// The violations of a house given as values: the text of ARCHITECTURE.md, the crates, and each
 /// source file's text by path.
 fn violations(plan: &str, crates: &[Crate], files: &BTreeMap<String, String>) -> Vec<String> {
@@ -112,6 +128,7 @@ fn violations(plan: &str, crates: &[Crate], files: &BTreeMap<String, String>) ->
     let modules: BTreeSet<String> =
         files.keys().filter_map(|path| top_module(path, &folders)).collect();
     found.extend(arrows.check(&folders, &modules));
+    found.extend(strays(files));
     for member in crates {
         let Some(allowed) = arrows.of(&member.folder) else {
             found.push(format!(
@@ -257,7 +274,8 @@ mod tests {
             ("core/src/wan/mod.rs", "//! Link.\nuse crate::units::Time;"),
             ("edge/src/sys/mod.rs", "//! System calls.\nfn f() { unsafe { g() } }"),
             ("edge/src/node/mod.rs", "//! Node.\nuse crate::sys::poll;"),
-            ("lab/tests/copy.rs", "//! Copies.\nmod shared;"),
+            ("lab/tests/it/main.rs", "//! Tests.\nmod copy;\nmod long;\n"),
+            ("lab/tests/it/copy.rs", "//! Copies.\nmod shared;"),
         ]
         .iter()
         .chain(planted)
@@ -336,7 +354,7 @@ mod tests {
             "mod.rs:2: unsafe code outside",
         );
         assert_found(
-            "lab/tests/copy.rs",
+            "lab/tests/it/copy.rs",
             "//! Copies.\nfn f() { unsafe { g() } }",
             "copy.rs:2: unsafe code outside",
         );
@@ -360,10 +378,17 @@ mod tests {
     fn finds_a_test_whose_name_is_too_long() {
         let name = "a_".repeat(30);
         let text = format!("//! Copies.\n#[test]\nfn {name}b() {{}}\nfn {name}c() {{}}");
-        assert_found("lab/tests/copy.rs", &text, "copy.rs:3: `a_a_");
+        assert_found("edge/src/node/mod.rs", &text, "mod.rs:3: `a_a_");
         let text = format!("//! Copies.\n#[test]\nfn {name}() {{}}");
-        let found = house(PLAN, &["core"], &[("lab/tests/copy.rs", &text)]);
+        let found = house(PLAN, &["core"], &[("edge/src/node/mod.rs", &text)]);
         assert_eq!(found, Vec::<String>::new(), "sixty are allowed");
+    }
+
+    #[test]
+    fn a_test_file_that_no_program_runs_is_found() {
+        for stray in ["lab/tests/lost.rs", "lab/tests/it/lost.rs"] {
+            assert_found(stray, "//! Lost.", "no module of");
+        }
     }
 
     #[test]
@@ -372,7 +397,7 @@ mod tests {
         let long = format!("//! Long.\n{}", "\n".repeat(FILE_LINES));
         assert_found("edge/src/node/mod.rs", &long, "lines, at most 600");
         assert_eq!(
-            house(PLAN, &["core"], &[("lab/tests/long.rs", &long)]),
+            house(PLAN, &["core"], &[("lab/tests/it/long.rs", &long)]),
             Vec::<String>::new(),
             "a test may be long"
         );

@@ -1,8 +1,14 @@
-//! The house's own checks, run by `make test`: `cargo run -p xtask -- tidy`.
+//! The house's own commands: `cargo xtask ci` runs all checks and tests, `guest` the tests that need
+//! another kernel, `tidy` the house's rules.
 
 mod arrows;
+mod ci;
+mod counts;
 mod errors;
+mod guest;
 mod house;
+mod run;
+mod skips;
 mod source;
 mod supply;
 mod words;
@@ -11,16 +17,38 @@ use anyhow::{Context, Result, bail};
 use std::path::Path;
 use std::process::{Command, ExitCode};
 
-fn main() -> Result<ExitCode> {
-    let mut args = std::env::args().skip(1);
-    match (args.next().as_deref(), args.next()) {
-        (Some("tidy"), None) => tidy(),
-        _ => bail!("usage: cargo run -p xtask -- tidy"),
+const USAGE: &str = "usage: cargo xtask ci [--strict] | guest GROUP... [-- ARGUMENT...] | tidy";
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    match command(&arguments) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("xtask: {error:#}");
+            ExitCode::FAILURE
+        }
     }
 }
 
-/// Runs every check over the workspace and prints each violation as `place: what is wrong`.
-fn tidy() -> Result<ExitCode> {
+fn command(arguments: &[String]) -> Result<()> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).context("a workspace")?;
+    std::env::set_current_dir(root).context("the workspace")?;
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    match words[..] {
+        ["ci"] => ci::ci(root, std::env::var("CI").is_ok_and(|value| value == "true")),
+        ["ci", "--strict"] => ci::ci(root, true),
+        ["guest", ..] => {
+            guest::run(root, &guest::Asked::parse(&arguments[1..])?, &mut counts::Counts::default())
+        }
+        ["tidy"] if tidy()? => Ok(()),
+        ["tidy"] => bail!("the house rules are broken"),
+        _ => bail!(USAGE),
+    }
+}
+
+/// Runs every check over the workspace, prints each violation as `place: what is wrong`, and says
+/// whether there is none.
+fn tidy() -> Result<bool> {
     let metadata = metadata()?;
     let root =
         metadata["workspace_root"].as_str().context("cargo metadata names no workspace_root")?;
@@ -36,13 +64,13 @@ fn tidy() -> Result<ExitCode> {
         println!(
             "tidy: arrows, names, sizes, unsafe code, licences and sources are as the house says"
         );
-        return Ok(ExitCode::SUCCESS);
+        return Ok(true);
     }
     eprintln!(
         "tidy: {} violations of the house rules (CONTRIBUTING.md, ARCHITECTURE.md)",
         found.len()
     );
-    Ok(ExitCode::FAILURE)
+    Ok(false)
 }
 
 /// What cargo knows about the workspace and everything it depends on.

@@ -92,7 +92,7 @@ impl Dialogue {
 }
 
 fn store(path: &str) -> Request {
-    Request::Transfer(Transfer::new(What::Store, path.into()))
+    Request::Transfer(Transfer::new(TransferKind::Store, path.into()))
 }
 
 fn active() -> Request {
@@ -197,7 +197,7 @@ fn restarts_parts_and_modules_are_spelled_out() {
     let mut d = Dialogue::with(GLOBUS_FEAT);
     let mut held = ByteRanges::new();
     held.insert(0..30);
-    let whole = Transfer::new(What::Retrieve, "/a".into());
+    let whole = Transfer::new(TransferKind::Retrieve, "/a".into());
     d.want(2, Request::Transfer(Transfer { held: held.clone(), ..whole.clone() }));
     d.server("350 ok\r\n");
     assert_eq!(d.sent(), "REST 30\r\nRETR /a\r\n");
@@ -211,7 +211,7 @@ fn restarts_parts_and_modules_are_spelled_out() {
     d.server("350 ok\r\n").server("150 ok\r\n226 ok\r\n");
     assert_eq!(d.sent(), "REST 0-30,60-90\r\nERET P 100 1000 /a\r\n");
     let module = Some(Module { name: "FARLINE.TREE".into(), parms: "data".into() });
-    let stored = Transfer { what: What::Store, module, size: Some(7), ..whole };
+    let stored = Transfer { what: TransferKind::Store, module, size: Some(7), ..whole };
     d.events();
     d.want(5, Request::Transfer(stored))
         .server("500 no ALLO here\r\n")
@@ -226,7 +226,7 @@ fn restarts_parts_and_modules_are_spelled_out() {
 #[test]
 fn a_refused_restart_keeps_the_store_from_beginning() {
     let mut d = Dialogue::with(GLOBUS_FEAT);
-    let mut transfer = Transfer::new(What::Store, "/a".into());
+    let mut transfer = Transfer::new(TransferKind::Store, "/a".into());
     transfer.held.insert(0..5);
     d.want(2, Request::Transfer(transfer)).server("501 no\r\n");
     assert_eq!(d.sent(), "REST 5\r\n");

@@ -6,7 +6,7 @@ use crate::channels::key::Key;
 use crate::channels::{Breaker, Channel};
 use crate::sys::verbs::{Domain, Listener, RdmaConnection, Request};
 use farline_core::rdma::{
-    EndpointSettings, Greeting, GreetingReply, MOST_CREDITS, NoGreeting, Placement, Refusal,
+    EndpointSettings, Greeting, GreetingError, GreetingReply, MOST_CREDITS, Placement, Refusal,
     VERSION,
 };
 use farline_core::units::{Bytes, Error, Fault, Span};
@@ -195,10 +195,10 @@ impl AcceptQueue {
         let greeting = match Greeting::decode(&request.private_data) {
             Ok(greeting) => greeting,
             // Whether they have a right to it cannot be known then, and the version is no secret.
-            Err(NoGreeting::Version(_)) => {
+            Err(GreetingError::Version(_)) => {
                 return request.reject(&Refusal::Version(VERSION).encode());
             }
-            Err(NoGreeting::Foreign) => return request.reject(&[]),
+            Err(GreetingError::Foreign) => return request.reject(&[]),
         };
         let (number, on) = (greeting.channel, greeting.queue_pair.0);
         let known = self.served.contains(&number) && !self.unfinished.contains_key(&number);

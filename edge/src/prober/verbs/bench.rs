@@ -7,7 +7,7 @@ use super::wire::{Wire, packet_of};
 use crate::prober::bench::{claim, failed, parse};
 use crate::run_dir::name_here;
 use farline_core::profile::Environment;
-use farline_core::profile::verbs::{Between, End, VerbsJob, VerbsRun};
+use farline_core::profile::verbs::{End, MeasurementHosts, VerbsJob, VerbsRun};
 use farline_core::units::{Error, Fault, Rate};
 use serde::Deserialize;
 use std::io::{BufRead, BufReader, Write};
@@ -21,7 +21,7 @@ pub struct VerbsBench {
     near: Worker,
     far: Worker,
     wire: Wire,
-    between: Between,
+    between: MeasurementHosts,
     addresses: (IpAddr, IpAddr),
     /// Says to others that a profile is being measured.
     _claim: UnixListener,
@@ -57,7 +57,7 @@ impl VerbsBench {
         let (near, opened) = Worker::start(command("verbs-near", &here).args(["--to", &to]))?;
         here.name = opened.device;
         let Environment { host, kernel, cpus, .. } = machine;
-        let between = Between { near: here.told(), far: there.told(), host, kernel, cpus };
+        let between = MeasurementHosts { near: here.told(), far: there.told(), host, kernel, cpus };
         let addresses = (here.address, there.address);
         Ok(VerbsBench {
             near,
@@ -70,7 +70,7 @@ impl VerbsBench {
     }
 
     /// Where it measures.
-    pub fn between(&self) -> &Between {
+    pub fn between(&self) -> &MeasurementHosts {
         &self.between
     }
 

@@ -339,8 +339,8 @@ impl Listener {
                         return Ok(Some(Request { id, private_data }));
                     }
                 }
-                (Kind::Gone(super::events::Gone::Removed), _) => {
-                    return Err(super::events::Gone::Removed.into());
+                (Kind::Gone(super::events::ConnectionError::Removed), _) => {
+                    return Err(super::events::ConnectionError::Removed.into());
                 }
                 _ => {}
             }
