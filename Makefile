@@ -34,7 +34,7 @@ bench: setup-test release ## Measure the link and the mover on this machine (not
 	@for bench in link mover; do FARLINE_BIN=$$PWD/target/release/farline "lab/bench/$$bench"; done
 
 install: release ## Install the command, its man pages and its completions below PREFIX (default: /usr/local)
-	install -D -m 755 target/release/farline "$(DESTDIR)$(PREFIX)/bin/farline"
+	@lab/install-stripped target/release/farline "$(DESTDIR)$(PREFIX)/bin"
 	install -d "$(DESTDIR)$(PREFIX)/share/man/man1"
 	target/release/farline man --out "$(DESTDIR)$(PREFIX)/share/man/man1"
 	install -d "$(DESTDIR)$(PREFIX)/share/bash-completion/completions" "$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d" \

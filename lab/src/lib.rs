@@ -9,6 +9,7 @@ mod link;
 pub mod modules;
 mod namespaces;
 mod netem;
+pub mod ordinary;
 pub mod raw;
 pub mod recovery;
 pub mod relay;

@@ -107,7 +107,7 @@ impl Durability {
             if self.named.insert(entry) {
                 let item = &self.layout.entries()[entry];
                 let path = journal::below(&self.prefix, &item.path);
-                journal::file(entry as u32, &journal::Facts::of(item), &path, &mut records);
+                journal::file(entry as u32, &journal::FileFacts::of(item), &path, &mut records);
             }
         }
         pieces.values.sort_unstable_by_key(|&(entry, index, _)| (entry, index));

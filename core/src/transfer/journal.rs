@@ -55,7 +55,7 @@ pub fn begin(origin: &Origin, block_len: usize, to: &mut Vec<u8>) {
 
 /// What tells one state of a source file from another (clause R-5).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Facts {
+pub struct FileFacts {
     /// Its length in bytes.
     pub len: u64,
     /// When it was last written to, nanoseconds since the Unix epoch.
@@ -64,25 +64,25 @@ pub struct Facts {
     pub changed_ns: i64,
 }
 
-impl Facts {
+impl FileFacts {
     /// Those of a listed file.
-    pub fn of(entry: &Entry) -> Facts {
+    pub fn of(entry: &Entry) -> FileFacts {
         let (modified_ns, changed_ns) = (entry.modified_ns, entry.changed_ns);
-        Facts { len: entry.len(), modified_ns, changed_ns }
+        FileFacts { len: entry.len(), modified_ns, changed_ns }
     }
 
     /// Reads those in a record of `kind` behind the file's number; returns also the path.
-    fn parse(kind: u8, rest: &[u8]) -> Option<(Facts, &[u8])> {
+    fn parse(kind: u8, rest: &[u8]) -> Option<(FileFacts, &[u8])> {
         let (len, rest) = number::<8>(rest)?;
         let (modified, rest) = number::<8>(rest)?;
         let (changed, path) = if kind == FILE { number::<8>(rest)? } else { (0, rest) };
-        Some((Facts { len, modified_ns: modified as i64, changed_ns: changed as i64 }, path))
+        Some((FileFacts { len, modified_ns: modified as i64, changed_ns: changed as i64 }, path))
     }
 }
 
 /// Appends the record that names a file, by its path below the place and its facts; later records
 /// call it `number`.
-pub fn file(number: u32, facts: &Facts, path: &[u8], to: &mut Vec<u8>) {
+pub fn file(number: u32, facts: &FileFacts, path: &[u8], to: &mut Vec<u8>) {
     let mut payload = vec![FILE];
     payload.extend(number.to_be_bytes());
     payload.extend(facts.len.to_be_bytes());
@@ -245,9 +245,9 @@ impl<'a> Replay<'a> {
             }
             FILE | FILE_UNCHANGED => {
                 let (number_of, rest) = number::<4>(rest)?;
-                let (facts, path) = Facts::parse(kind, rest)?;
+                let (facts, path) = FileFacts::parse(kind, rest)?;
                 let entry = self.entries.get(path).copied().filter(|&entry| {
-                    self.matches && Facts::of(&self.layout.entries()[entry]) == facts
+                    self.matches && FileFacts::of(&self.layout.entries()[entry]) == facts
                 });
                 // The same name with other facts: what was said of the file before is of another
                 // one.
@@ -366,8 +366,8 @@ mod tests {
         Layout::new(files.iter().map(entry).collect(), BLOCK)
     }
 
-    fn facts(len: u64, modified_ns: i64) -> Facts {
-        Facts { len, modified_ns, changed_ns: 9 }
+    fn facts(len: u64, modified_ns: i64) -> FileFacts {
+        FileFacts { len, modified_ns, changed_ns: 9 }
     }
 
     fn origin(digests: bool) -> Origin {

@@ -40,6 +40,28 @@ pub trait ByteStream: Read + Write + Send {
     fn finish(&mut self) -> io::Result<()>;
 }
 
+impl ByteStream for Box<dyn ByteStream> {
+    fn tcp_info(&self) -> Option<TcpInfo> {
+        (**self).tcp_info()
+    }
+
+    fn handle(&self) -> io::Result<Handle> {
+        (**self).handle()
+    }
+
+    fn congestion(&self) -> Option<String> {
+        (**self).congestion()
+    }
+
+    fn expect(&mut self, len: usize) {
+        (**self).expect(len);
+    }
+
+    fn finish(&mut self) -> io::Result<()> {
+        (**self).finish()
+    }
+}
+
 /// One data connection of ordered bytes.
 #[derive(Debug)]
 pub struct OrderedChannel<S> {

@@ -3,7 +3,7 @@
 
 use super::connect_options::ConnectOptions;
 use super::control::Control;
-use super::location::{Remote, Transport};
+use super::location::{ControlTransport, Remote};
 use crate::channels::tcp::{TcpOptions, connect_stream};
 use crate::prober::{
     Controls, MODULE, ProbeReceived, ProbeRequest as Measure, ProbeSent, Report, ceiling, drain,
@@ -32,7 +32,7 @@ pub struct Consent {
 
 /// A session whose data, zeros, goes in the clear.
 async fn open(remote: &Remote, reach: &ConnectOptions) -> Result<(Control, Vec<u64>), Error> {
-    if remote.via == Transport::Ssh {
+    if remote.via == ControlTransport::Ssh {
         return Err(Error::new(
             Fault::You,
             "unsupported",

@@ -16,7 +16,7 @@ use crate::stores::{Parcel, join};
 use crate::sys::lock::lock;
 use farline_core::gridftp::client::{Request, Transfer, TransferKind};
 use farline_core::gridftp::{Command, ListingKind, Mode, Module, Options as Opts, Pathname};
-use farline_core::transfer::journal::{Facts, Origin};
+use farline_core::transfer::journal::{FileFacts, Origin};
 use farline_core::transfer::{Entry, EntryKind, TransferParams};
 use farline_core::units::{ByteRanges, Bytes, Error, Fault};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -282,7 +282,7 @@ async fn file_by_file(
         let source = join(trim(&ends.from.path), &entry.path);
         let path = join(target, &entry.path);
         let identity = source_of(&here, [&source[..]].into_iter());
-        let facts = Facts::of(entry);
+        let facts = FileFacts::of(entry);
         let parcel = Parcel { server: &there, target: &path, source: identity, facts };
         let mut partial = RemotePartial::begin(copy, &mut ends.receiver, parcel, false)
             .await

@@ -14,7 +14,7 @@ use crate::stores::{Parcel, Source, join};
 use crate::sys::tcp::TcpInfo;
 use farline_core::gridftp::client::Request;
 use farline_core::gridftp::{Command, Pathname};
-use farline_core::transfer::journal::Facts;
+use farline_core::transfer::journal::FileFacts;
 use farline_core::transfer::{Entry, EntryKind, Layout, TransferParams};
 use farline_core::units::{Error, Fault};
 use std::sync::Arc;
@@ -80,7 +80,7 @@ pub(super) async fn run(
             }
         }
         let path = at(entry);
-        let (len, facts) = (entry.len(), Facts::of(entry));
+        let (len, facts) = (entry.len(), FileFacts::of(entry));
         let parcel = Parcel { server: &place, target: &path, source: load.source_id, facts };
         let mut partial = RemotePartial::begin(copy, control, parcel, may_resume).await?;
         copy.live.expect(layout.payload() - copy.stats.bytes, files);

@@ -3,10 +3,9 @@
 
 use super::control::Control;
 use super::copy::Copy;
-use super::dial::handles;
+use super::dial::{dial, handles};
 use super::download::interrupted;
 use super::existing::{kept_there, without};
-use super::fabric;
 use super::location::{Location, Remote, last_name};
 use super::options::Trial;
 use super::passes::{Passes, agree, source_of};
@@ -478,11 +477,11 @@ pub(super) async fn open_rig(
     choice: &TransferParams,
 ) -> Result<(TransferResources, Option<String>), Error> {
     let options = copy.tcp_options(choice.congestion.clone());
-    let dialled = fabric::open(copy, control, address, choice, &options).await?;
+    let dialled = dial(copy, control, address, choice, &options).await?;
     copy.stats.data_path = Some(dialled.path);
     copy.stats.encrypted = Some(dialled.encrypted);
     let congestion = dialled.channels.first().and_then(|channel| channel.congestion());
-    let tuning = copy.tuning(congestion.as_deref(), dialled.line);
+    let tuning = copy.tuning(congestion.as_deref(), dialled.opener);
     // A pass begins with a fresh transfer, so that nothing was set before.
     let _ = copy.live.tuning.set(tuning);
     Ok((TransferResources { channels: dialled.channels, slots: staging(choice)? }, congestion))
@@ -534,7 +533,7 @@ pub(super) fn send_layout<'a>(
     let tuning = live.tuning.get().filter(|_| std::ptr::eq(tally, &live.tally));
     let further = || {
         let open = || {
-            let channel = tuning?.line.as_ref()?.open_one().ok()?;
+            let channel = tuning?.opener.as_ref()?.open_one().ok()?;
             live.follow_another(channel.handle().ok()?);
             Some(channel)
         };

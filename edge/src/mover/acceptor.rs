@@ -1,7 +1,7 @@
 //! Accepts data connections for a transfer, and can be woken while it waits for one.
 
 use crate::channels::Channel;
-use crate::channels::tcp::{TcpChannel, TcpOptions, listen};
+use crate::channels::tcp::{TcpChannel, TcpOptions, bind, no_port};
 use farline_core::units::{Error, Fault};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use std::io;
@@ -19,33 +19,6 @@ pub trait Incoming: Sync {
 
     /// Makes a waiting [`Self::accept`] return.
     fn wake(&self);
-}
-
-/// Listens on `address`; port 0 means any free port, of `ports` when given.
-///
-/// # Errors
-/// When no port can be had.
-pub fn bind(
-    address: SocketAddr,
-    ports: Option<(u16, u16)>,
-    options: &TcpOptions,
-) -> Result<TcpListener, Error> {
-    let listener = match ports.filter(|_| address.port() == 0) {
-        None => listen(address, options),
-        Some((low, high)) => (low..=high)
-            .find_map(|port| match listen(SocketAddr::new(address.ip(), port), options) {
-                Err(error) if error.kind() == io::ErrorKind::AddrInUse => None,
-                result => Some(result),
-            })
-            .unwrap_or(Err(io::ErrorKind::AddrInUse.into())),
-    };
-    listener.map_err(|error| no_port(address, &error))
-}
-
-fn no_port(address: SocketAddr, error: &io::Error) -> Error {
-    let message = format!("cannot listen for data connections on {}: {error}", address.ip());
-    Error::new(Fault::Here, "no-data-port", message)
-        .hint("check the address and the range of --data-ports")
 }
 
 /// A listening data port for any peer: who connects is a channel.

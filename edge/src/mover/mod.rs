@@ -21,7 +21,7 @@ mod tune;
 use farline_core::gridftp::checked::CHECKED_LEN;
 use farline_core::gridftp::mode_e::HEADER_LEN;
 
-pub use acceptor::{Acceptor, Incoming, bind};
+pub use acceptor::{Acceptor, Incoming};
 pub use audit::Audit;
 pub use pace::Pace;
 pub use receive::{ReceiveJob, ReceiveOutcome, receive};

@@ -7,9 +7,10 @@
 //! with its journal ([`PosixSink::begin`]).
 
 mod finish;
+mod protected;
 
 use super::openfile::{DirectIo, OpenFile};
-use super::partial::{Partial, Place, ResumeState, is_own};
+use super::partial::{Partial, Place, ResumeState};
 use super::root::Root;
 use super::walk::{is_special, join};
 use super::{ReadBack, Sink, storage_error};
@@ -18,7 +19,7 @@ use crate::sys::lock::lock;
 use farline_core::transfer::journal::{Origin, below};
 use farline_core::transfer::{Entry, EntryKind, Layout, PieceDigest};
 use farline_core::units::{ByteRanges, Error, Fault};
-use rustix::fs::{AtFlags, Mode, OFlags, fstat, openat, unlinkat};
+use rustix::fs::{AtFlags, Mode, OFlags, openat, unlinkat};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ffi::OsStr;
 use std::fs::File;
@@ -32,6 +33,7 @@ use std::sync::{Arc, Mutex};
 pub use finish::Landed;
 use finish::SYNC_TOGETHER;
 pub(super) use finish::check_digest;
+use protected::{OpenedUp, open_again};
 
 /// Files from this length on may have holes: what is shorter is written in one call anyway.
 const SPARSE_FROM: u64 = 128 << 10;
@@ -61,6 +63,8 @@ pub struct PosixSink {
     in_place: Option<u64>,
     /// Set modes and times from the layout's entries.
     metadata: bool,
+    /// Folders that were made writable for as long as this lasts.
+    opened_up: Mutex<OpenedUp>,
     direct: DirectIo,
     open: Mutex<HashMap<usize, (Arc<OpenFile>, u64)>>,
     /// Whether there is nothing to keep: it landed, or was refused.
@@ -82,6 +86,7 @@ impl PosixSink {
             left: Mutex::default(),
             in_place: None,
             metadata,
+            opened_up: Mutex::default(),
             direct: DirectIo::default(),
             open: Mutex::default(),
             landed: AtomicBool::new(false),
@@ -174,7 +179,11 @@ impl PosixSink {
     pub fn make_folders(&self) -> Result<(), Error> {
         for entry in self.layout.entries().iter().filter(|entry| entry.kind == EntryKind::Directory)
         {
-            self.root.create_directories(&self.path(entry))?;
+            let path = self.path(entry);
+            self.root.create_directories(&path)?;
+            if self.metadata {
+                lock(&self.opened_up).open_up(&self.root, &path)?;
+            }
         }
         Ok(())
     }
@@ -211,17 +220,7 @@ impl PosixSink {
         let at = OsStr::from_bytes(&temporary);
         if !lock(&self.made).insert(index) || lock(&self.resumed).contains_key(&index) {
             lock(&self.reopened).insert(index);
-            let flags = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-            let file = openat(&folder, at, flags, Mode::empty())
-                .map(File::from)
-                .map_err(|errno| failed(errno.into()))?;
-            if fstat(&file).is_ok_and(|stat| is_own(&stat)) {
-                return Ok(file);
-            }
-            return Err(failed(io::Error::new(
-                io::ErrorKind::PermissionDenied,
-                "the partial file was replaced by another",
-            )));
+            return open_again(&folder, &temporary).map_err(failed);
         }
         lock(&self.unnamed).insert(index);
         // Under the lock nobody else writes it: what is there was left by a run that journaled
@@ -292,13 +291,7 @@ impl PosixSink {
                     let (folder, name) = parent()?;
                     let path = below(&self.place.prefix, &self.layout.entries()[index].path);
                     let temporary = self.place.temporary(&path, &name);
-                    let flags = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-                    File::from(openat(
-                        &folder,
-                        OsStr::from_bytes(&temporary),
-                        flags,
-                        Mode::empty(),
-                    )?)
+                    open_again(&folder, &temporary)?
                 }
             };
             file.sync_data()?;
@@ -392,6 +385,13 @@ impl Drop for PosixSink {
     /// A transfer that did not come to its landing keeps what is durable, and leaves nothing else
     /// (clause R-9).
     fn drop(&mut self) {
+        self.keep_or_remove();
+        lock(&self.opened_up).restore(&self.root);
+    }
+}
+
+impl PosixSink {
+    fn keep_or_remove(&self) {
         if self.landed.load(Ordering::Acquire) || self.in_place.is_some() {
             return;
         }

@@ -8,7 +8,7 @@
 use super::hidden::{PARTIAL_TAIL, hidden, recognise};
 use super::partial::lock_journal;
 use super::storage_error;
-use farline_core::transfer::journal::{self, Facts, HEAD_LEN, Origin, Survey, Surveyed};
+use farline_core::transfer::journal::{self, FileFacts, HEAD_LEN, Origin, Survey, Surveyed};
 use farline_core::units::{ByteRanges, Error, Fault};
 use rustix::rand::{GetRandomFlags, getrandom};
 use std::fs::{DirBuilder, File};
@@ -31,7 +31,7 @@ pub(crate) struct Parcel<'a> {
     pub(crate) target: &'a [u8],
     /// The source's identity and the file's facts.
     pub(crate) source: [u8; 32],
-    pub(crate) facts: Facts,
+    pub(crate) facts: FileFacts,
 }
 
 /// The locked journal of a parcel.
@@ -284,7 +284,7 @@ fn read(file: &File) -> (Survey, u64) {
 mod tests {
     use super::*;
 
-    const FACTS: Facts = Facts { len: 1000, modified_ns: 5, changed_ns: 6 };
+    const FACTS: FileFacts = FileFacts { len: 1000, modified_ns: 5, changed_ns: 6 };
     const PARCEL: Parcel<'_> = Parcel {
         server: "ftp://old.site:2811",
         target: b"/data/big",
@@ -323,9 +323,9 @@ mod tests {
         );
         drop(receipts);
         for changed in [
-            Parcel { facts: Facts { len: 1001, ..FACTS }, ..PARCEL },
-            Parcel { facts: Facts { modified_ns: 6, ..FACTS }, ..PARCEL },
-            Parcel { facts: Facts { changed_ns: 7, ..FACTS }, ..PARCEL },
+            Parcel { facts: FileFacts { len: 1001, ..FACTS }, ..PARCEL },
+            Parcel { facts: FileFacts { modified_ns: 6, ..FACTS }, ..PARCEL },
+            Parcel { facts: FileFacts { changed_ns: 7, ..FACTS }, ..PARCEL },
             Parcel { source: [8; 32], ..PARCEL },
         ] {
             let (receipts, stale) = Receipts::begin(&at, &changed).expect("begun");

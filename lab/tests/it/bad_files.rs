@@ -2,6 +2,7 @@
 //! leading outside. Each gets one clear error, and nothing half-done stays under a final name.
 
 use farline_lab::files::{names, text};
+use farline_lab::ordinary::Ordinary;
 use farline_lab::{
     Running, announced, error_of, error_of_command, farline, farline_binary, globus_server, node,
     succeed,
@@ -162,44 +163,28 @@ fn a_read_only_destination_is_said() {
 
 #[test]
 fn a_source_that_may_not_be_read_is_said() {
-    if !rustix::process::geteuid().is_root() {
-        farline_lab::skip("only root can run a command as nobody");
-        return;
-    }
-    let dir = tempfile::Builder::new().prefix("farline-nobody").tempdir().expect("a folder");
-    let (root, binary, file) =
-        (dir.path().join("root"), dir.path().join("farline"), dir.path().join("secret"));
+    let user = Ordinary::new();
+    let (root, file) = (user.path().join("root"), user.path().join("secret"));
     std::fs::create_dir(&root).expect("a folder");
-    std::fs::copy(farline_binary(), &binary).expect("a copy");
     for file in [&file, &root.join("secret")] {
         std::fs::write(file, "s").expect("written");
-        std::fs::set_permissions(file, std::os::unix::fs::PermissionsExt::from_mode(0o600))
-            .expect("root's own");
     }
-    for folder in [dir.path(), &root] {
-        std::os::unix::fs::chown(folder, Some(65_534), Some(65_534)).expect("nobody's");
+    for path in [&root, &file] {
+        user.own(path);
     }
-    let nobody = || {
-        let mut command = farline_lab::command("setpriv");
-        command
-            .args(["--reuid=65534", "--regid=65534", "--clear-groups"])
-            .arg(&binary)
-            .arg("--json");
-        command
-    };
-    let (_node, url) = announced(
-        nobody()
-            .args(["serve", "--anonymous", "write", "--listen", "127.0.0.1:0", "--root"])
-            .arg(&root),
-    );
+    for file in [&file, &root.join("secret")] {
+        std::fs::set_permissions(file, std::os::unix::fs::PermissionsExt::from_mode(0o000))
+            .expect("nobody's");
+    }
+    let (_node, url) = user.node(&root);
     let (stored, up, here) =
-        (format!("{url}/secret"), format!("{url}/up"), dir.path().join("here"));
+        (format!("{url}/secret"), format!("{url}/up"), user.path().join("here"));
     for (from, to, code, exit) in [
         (text(&file), &up[..], "permission-denied", 3),
         (text(&file), text(&here), "permission-denied", 3),
         (&stored[..], text(&here), "source-unreadable", 4),
     ] {
-        let (error, exited) = error_of_command(nobody().args(["cp", from, to]));
+        let (error, exited) = error_of_command(user.farline().args(["--json", "cp", from, to]));
         assert_eq!((error["code"].as_str(), exited), (Some(code), exit), "{from} {to}: {error}");
         assert!(
             error["message"].as_str().is_some_and(|message| message.contains("secret")),

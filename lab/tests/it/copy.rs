@@ -1,6 +1,7 @@
 //! `farline cp` and `farline serve`, the real binaries, over loopback.
 
 use farline_lab::files::{names, text};
+use farline_lab::ordinary::Ordinary;
 use farline_lab::{assert_same_tree, error_of, farline, json_of, node, plant, succeed};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
@@ -118,35 +119,39 @@ fn an_existing_file_is_replaced_whole_and_a_device_never() {
 }
 
 #[test]
-fn a_file_that_cannot_be_read_is_named_and_the_others_arrive() {
-    if rustix::process::geteuid().is_root() {
-        // Root reads everything; a FIFO is unreadable as a file for everybody.
-        let dir = tempfile::tempdir().expect("a folder");
-        let (source, root) = (dir.path().join("src"), dir.path().join("root"));
-        std::fs::create_dir_all(&root).expect("a folder");
-        plant(&source);
-        succeed(std::process::Command::new("mkfifo").arg(source.join("one/pipe")));
-        let (_node, url) = node(&root, "write", &[]);
-        let output = farline()
-            .args(["--json", "cp", "-r"])
-            .arg(&source)
-            .arg(format!("{url}/up"))
-            .output()
-            .expect("runs");
-        assert_eq!(output.status.code(), Some(2));
-        let result: serde_json::Value = serde_json::from_slice(&output.stdout).expect("one object");
-        assert_eq!(result["failures"][0]["path"], "src/one/pipe");
-        assert_eq!(result["files"], 207);
-        return;
-    }
+fn what_is_no_file_is_named_and_the_others_arrive() {
     let dir = tempfile::tempdir().expect("a folder");
     let (source, root) = (dir.path().join("src"), dir.path().join("root"));
     std::fs::create_dir_all(&root).expect("a folder");
     plant(&source);
-    std::fs::set_permissions(source.join("one/small3"), PermissionsExt::from_mode(0o000))
-        .expect("forbidden");
+    succeed(std::process::Command::new("mkfifo").arg(source.join("one/pipe")));
     let (_node, url) = node(&root, "write", &[]);
     let output = farline()
+        .args(["--json", "cp", "-r"])
+        .arg(&source)
+        .arg(format!("{url}/up"))
+        .output()
+        .expect("runs");
+    assert_eq!(output.status.code(), Some(2));
+    let result: serde_json::Value = serde_json::from_slice(&output.stdout).expect("one object");
+    assert_eq!(result["failures"][0]["path"], "src/one/pipe");
+    assert_eq!(result["files"], 207);
+}
+
+#[test]
+fn a_file_that_cannot_be_read_is_named_and_the_others_arrive() {
+    let user = Ordinary::new();
+    let (source, root) = (user.path().join("src"), user.path().join("root"));
+    std::fs::create_dir_all(&root).expect("a folder");
+    plant(&source);
+    std::fs::set_permissions(source.join("one/small3"), PermissionsExt::from_mode(0o000))
+        .expect("forbidden");
+    for folder in [&source, &root] {
+        user.own(folder);
+    }
+    let (_node, url) = user.node(&root);
+    let output = user
+        .farline()
         .args(["--json", "cp", "-r"])
         .arg(&source)
         .arg(format!("{url}/up"))

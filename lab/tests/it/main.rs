@@ -17,6 +17,7 @@ mod limit;
 mod link;
 mod near;
 mod omitted;
+mod ordinary;
 mod page;
 mod partials;
 mod pipes;

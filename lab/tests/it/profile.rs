@@ -5,9 +5,8 @@
 use farline::run_dir::name_below;
 use farline_core::profile::Profile;
 use farline_lab::files::text;
-use farline_lab::{
-    LinkUp, Running, alone, error_of_command, farline, farline_binary, json_of, run_dir, succeed,
-};
+use farline_lab::ordinary::Ordinary;
+use farline_lab::{LinkUp, Running, alone, error_of_command, farline, json_of, run_dir, succeed};
 use rustix::process::Signal;
 use serde_json::Value;
 use std::fs;
@@ -602,20 +601,14 @@ impl Drop for Mounted<'_> {
 #[test]
 fn an_ordinary_user_measures_and_is_told_what_takes_a_privilege() {
     alone();
-    let dir = tempfile::Builder::new().prefix("farline-nobody").tempdir().expect("a folder");
+    let user = Ordinary::new();
+    let dir = tempfile::tempdir().expect("a folder");
     if measured("2", &dir.path().join("q.json"), &[]).is_none() {
         return;
     }
-    if !rustix::process::geteuid().is_root() {
-        farline_lab::skip("only root can run a command as nobody");
-        return;
-    }
-    let (binary, document) = (dir.path().join("farline"), dir.path().join("p.json"));
-    fs::copy(farline_binary(), &binary).expect("a copy");
-    std::os::unix::fs::chown(dir.path(), Some(65_534), Some(65_534)).expect("nobody's");
-    let nobody = |congestion: &str| {
-        let mut command = farline_lab::command("setpriv");
-        command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(&binary);
+    let document = user.path().join("p.json");
+    let ordinary = |congestion: &str| {
+        let mut command = user.farline();
         command.args([
             "--json", "-q", "profile", "--rtt", "20ms", "--rate", "50M", "--mtu", "1500",
             "--scale", "1",
@@ -630,14 +623,10 @@ fn an_ordinary_user_measures_and_is_told_what_takes_a_privilege() {
             "--out",
             text(&document),
         ]);
-        command
-            .env("HOME", dir.path())
-            .env("FARLINE_RUN_DIR", dir.path().join("run"))
-            .current_dir(dir.path())
-            .stderr(Stdio::null());
+        command.stderr(Stdio::null());
         command
     };
-    let output = nobody("reno").output().expect("setpriv runs");
+    let output = ordinary("reno").output().expect("farline runs");
     let said: Value = serde_json::from_slice(&output.stdout).expect("one object");
     if let Some(code) = said["error"]["code"].as_str() {
         // Where a kernel keeps namespaces or TUN from ordinary users, nothing is measured and
@@ -652,7 +641,7 @@ fn an_ordinary_user_measures_and_is_told_what_takes_a_privilege() {
             "{said}"
         );
     }
-    let output = nobody("htcp").output().expect("setpriv runs");
+    let output = ordinary("htcp").output().expect("farline runs");
     let said: Value = serde_json::from_slice(&output.stdout).expect("one object");
     let error = &said["error"];
     if error["code"] != "link-forbidden" && error["code"] != "link-device" {

@@ -19,6 +19,20 @@ const FILE_LINES: usize = 600;
 const PLAN_LINES: usize = 200;
 /// Longest name of a test: it is read in a list of many.
 const TEST_NAME: usize = 60;
+/// Rooms that know channel drivers by their capabilities alone.
+const DRIVERLESS: [&str; 2] = ["edge/src/client/", "edge/src/node/"];
+/// Names of drivers that are not said there, in whatever case, nor imported from their modules. TCP
+/// and TLS may be named: RFC 959 and RFC 4217 put the control connection over them.
+const DRIVERS: [&str; 3] = ["rdma", "udt", "quic"];
+/// Modules of drivers and layers.
+const DRIVER_MODULES: [&str; 6] = [
+    "channels::rdma",
+    "channels::udt",
+    "channels::quic",
+    "channels::ssh",
+    "channels::tls",
+    "channels::memory",
+];
 /// Crates whose modules all stand in the table; in others the modules that it lists are checked.
 const MODULAR: [&str; 2] = ["core", "edge"];
 
@@ -195,6 +209,18 @@ fn in_file(
                 .map(|line| format!("{line}: unsafe code outside {UNSAFE_HOME}")),
         );
     }
+    if !is_test && DRIVERLESS.iter().any(|room| path.starts_with(room)) {
+        for (number, line) in text.lines().enumerate() {
+            let named = DRIVERS.iter().chain(&DRIVER_MODULES).find(|name| names(line, name));
+            if let Some(name) = named {
+                let line = number + 1;
+                found.push(format!(
+                    "{line}: names the driver `{name}`: what is special about one is a capability \
+                     or a method of channels::driver"
+                ));
+            }
+        }
+    }
     for (name, line) in &facts.bad_names {
         found.push(format!(
             "{line}: `{name}`: name the thing itself (no Manager, Helper, Util or get_)"
@@ -219,6 +245,14 @@ fn in_file(
         });
     }
     found
+}
+
+/// Whether `line` says `name`, in whatever case, alone or as the beginning of a longer name: `Rdma`,
+/// `RdmaDoor`, `rdma_door`, and not `quickly` for `quic`.
+fn names(line: &str, name: &str) -> bool {
+    line.to_ascii_lowercase()
+        .match_indices(name)
+        .any(|(at, _)| !line[at + name.len()..].starts_with(|next: char| next.is_ascii_lowercase()))
 }
 
 /// `core/units` for `core/src/units/time.rs` and for `core/src/units.rs`; nothing for a crate's
@@ -358,6 +392,21 @@ mod tests {
             "//! Copies.\nfn f() { unsafe { g() } }",
             "copy.rs:2: unsafe code outside",
         );
+    }
+
+    #[test]
+    fn finds_a_driver_by_name_in_client_and_node() {
+        let plan = PLAN.replace("edge/node -> sys", "edge/node -> sys channels\nedge/channels:");
+        let channels = ("edge/src/channels/rdma.rs", "//! RDMA.");
+        for text in ["//! Node.\nstruct RdmaDoor;", "//! Node.\nuse crate::channels::tls;"] {
+            let found = house(&plan, &["core"], &[channels, ("edge/src/node/door.rs", text)]);
+            assert!(
+                found.len() == 1 && found[0].contains("door.rs:2: names the driver"),
+                "{found:?}"
+            );
+        }
+        let test = ("edge/src/node/door_tests.rs", "//! RDMA.");
+        assert_eq!(house(&plan, &["core"], &[channels, test]), Vec::<String>::new());
     }
 
     #[test]

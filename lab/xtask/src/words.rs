@@ -72,9 +72,11 @@ fn known_words(page: &str) -> BTreeSet<String> {
         .collect()
 }
 
-/// Whether `word` or its singular is known.
+/// Whether `word`, its singular or its plural is known.
 fn is_known(word: &str, known: &BTreeSet<String>) -> bool {
-    known.contains(word) || word.strip_suffix('s').is_some_and(|one| known.contains(one))
+    known.contains(word)
+        || known.contains(&format!("{word}s"))
+        || word.strip_suffix('s').is_some_and(|one| known.contains(one))
 }
 
 #[cfg(test)]

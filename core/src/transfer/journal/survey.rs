@@ -2,8 +2,8 @@
 //! durable.
 
 use super::{
-    BEGIN, BLOCKS, FILE, FILE_UNCHANGED, FORGET, Facts, HEAD_LEN, RANGES, VALUE, VERSION, number,
-    payload_len,
+    BEGIN, BLOCKS, FILE, FILE_UNCHANGED, FORGET, FileFacts, HEAD_LEN, RANGES, VALUE, VERSION,
+    number, payload_len,
 };
 use crate::units::ByteRanges;
 use crc_fast::crc32_iscsi;
@@ -23,7 +23,7 @@ pub struct Survey {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Surveyed {
     /// The source's, with the length of the whole.
-    pub facts: Facts,
+    pub facts: FileFacts,
     /// What of it is durable.
     pub held: ByteRanges,
 }
@@ -67,7 +67,7 @@ impl Survey {
         match kind {
             FILE | FILE_UNCHANGED => {
                 let (number_of, rest) = number::<4>(rest)?;
-                let (facts, path) = Facts::parse(kind, rest)?;
+                let (facts, path) = FileFacts::parse(kind, rest)?;
                 let file = self.files.entry(path.to_vec()).or_default();
                 // The same name with other facts: what was said before is of another file.
                 if file.facts != facts {
@@ -120,8 +120,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn facts(len: u64, modified_ns: i64) -> Facts {
-        Facts { len, modified_ns, changed_ns: 9 }
+    fn facts(len: u64, modified_ns: i64) -> FileFacts {
+        FileFacts { len, modified_ns, changed_ns: 9 }
     }
 
     fn survey(mut journal: &[u8]) -> BTreeMap<Vec<u8>, Surveyed> {

@@ -74,7 +74,7 @@ pub(super) fn door(key: &Key, credits: usize) -> (RdmaListener, mpsc::Receiver<B
 pub(super) fn ends(read: bool) -> (RdmaListener, RdmaChannel, Box<dyn Channel>) {
     let key = key();
     let (door, delivered) = door(&key, 2);
-    let mut liar = Dialer::new(key, Fabric { read, ..fabric() })
+    let mut liar = RdmaDialer::new(key, Fabric { read, ..fabric() })
         .open(door.address(), PATIENCE)
         .expect("a channel");
     // The first word, without which the other end may not speak.

@@ -7,7 +7,7 @@ use super::guest_tests::{
 };
 use super::*;
 use crate::sys::pool::pool;
-use crate::sys::verbs::{Connecting, Listener};
+use crate::sys::verbs::{CmListener, Connecting};
 use farline_core::gridftp::mode_e::Flags;
 use farline_core::rdma::{Announcement, Credit, Failure};
 use std::net::{IpAddr, SocketAddr};
@@ -60,9 +60,9 @@ fn keys_of_a_failed_channel_open_nothing_to_the_others() {
     for dropped in [false, true] {
         let key = key();
         let (door, delivered) = door(&key, 2);
-        let dialler = Dialer::new(key, fabric());
+        let dialer = RdmaDialer::new(key, fabric());
         let open = || {
-            let mut liar = dialler.open(door.address(), PATIENCE).expect("a channel");
+            let mut liar = dialer.open(door.address(), PATIENCE).expect("a channel");
             liar.turn(None).expect("sent");
             let mut honest = delivered.recv_timeout(PATIENCE).expect("the other end");
             offer_two(&mut *honest);
@@ -126,7 +126,7 @@ fn an_unacceptable_request_returns_without_a_queue_pair() {
     }
     wire();
     let ip: IpAddr = "10.9.1.2".parse().expect("an address");
-    let listener = Listener::bind(ip).expect("a listener");
+    let listener = CmListener::bind(ip).expect("a listener");
     let at = SocketAddr::new(ip, listener.port());
     let asking = std::thread::spawn(move || {
         let connecting = Connecting::resolve(at, PATIENCE).expect("a way");

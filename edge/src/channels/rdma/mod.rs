@@ -8,6 +8,7 @@ mod connect;
 #[cfg(test)]
 mod connect_guest_tests;
 mod door;
+mod driver;
 mod exchange;
 #[cfg(test)]
 mod guest_tests;
@@ -17,9 +18,14 @@ mod pinned;
 mod ports;
 mod turn;
 
-pub use connect::{Dialer, Fabric};
-pub use door::{RdmaListener, Terms};
-pub use exchange::{Exchange, Offered};
+pub use driver::driver;
+
+#[cfg(test)]
+use connect::{Fabric, RdmaDialer};
+#[cfg(test)]
+use door::{RdmaListener, Terms};
+#[cfg(test)]
+use exchange::Exchange;
 pub(crate) use pinned::lockable;
 pub(crate) use ports::{DEVICES, ports};
 

@@ -1,6 +1,7 @@
 //! Lands what a sink wrote: digest, metadata, fsync, rename.
 
 use super::PosixSink;
+use super::protected::open_again;
 use crate::stores::storage_error;
 use crate::stores::walk::is_special;
 use crate::sys::lock::lock;
@@ -55,6 +56,9 @@ impl PosixSink {
         }
         let mut good = Vec::new();
         let left = lock(&self.left).clone();
+        let is_file = |entry: &Entry| matches!(entry.kind, EntryKind::File { .. });
+        let together =
+            self.layout.entries().iter().filter(|entry| is_file(entry)).count() >= SYNC_TOGETHER;
         for (index, entry) in
             self.layout.entries().iter().enumerate().filter(|(index, _)| !left.contains(index))
         {
@@ -62,7 +66,7 @@ impl PosixSink {
                 EntryKind::Directory => Ok(()),
                 EntryKind::Symlink { .. } => Ok(()),
                 EntryKind::File { .. } => {
-                    check_digest(index, check).and_then(|()| self.complete(index, entry))
+                    check_digest(index, check).and_then(|()| self.complete(index, entry, together))
                 }
             };
             match ready {
@@ -73,16 +77,13 @@ impl PosixSink {
                 }
             }
         }
-        let files =
-            good.iter().filter(|entry| matches!(entry.kind, EntryKind::File { .. })).count();
-        let together = files >= SYNC_TOGETHER;
         if together && let Err(error) = self.sync_all() {
             landed.failures.push((self.start.clone(), error));
             return landed;
         }
         for entry in good {
             match self.land_one(entry, !together) {
-                Ok(()) if matches!(entry.kind, EntryKind::File { .. }) => {
+                Ok(()) if is_file(entry) => {
                     landed.files += 1;
                     landed.bytes += entry.len();
                 }
@@ -109,22 +110,33 @@ impl PosixSink {
         }
         let failed =
             |error: io::Error| storage_error("set mode and time of", &self.path(entry), &error);
-        // Set-user-id and its kin do not cross machines.
-        file.set_permissions(Permissions::from_mode(entry.mode & 0o777)).map_err(failed)?;
+        // Until it lands its owner may write to it: it may have to be opened again.
+        file.set_permissions(Permissions::from_mode(mode(entry) | OWNERS)).map_err(failed)?;
         rustix::fs::futimens(file, &times(entry)).map_err(|errno| failed(errno.into()))
     }
 
     /// Makes sure that the temporary file is there with its metadata, also when no byte of it ever
-    /// came.
-    fn complete(&self, index: usize, entry: &Entry) -> Result<(), Error> {
+    /// came; and durable, unless all files are to be made so `together`.
+    fn complete(&self, index: usize, entry: &Entry, together: bool) -> Result<(), Error> {
         // Of one that was whole before a crash nobody knows whether its metadata is durable.
         let again =
             lock(&self.resumed).contains_key(&index) || lock(&self.reopened).contains(&index);
-        if entry.is_empty() || again {
+        let is_protected = self.metadata && mode(entry) & OWNERS != OWNERS;
+        let failed = |error: io::Error| storage_error("write", &self.path(entry), &error);
+        let file = if entry.is_empty() || again {
             let file = self.create(index, entry)?;
             self.set_metadata(entry, &file)?;
+            file
+        } else if is_protected || !together {
+            let (folder, _, temporary) = self.place(entry)?;
+            open_again(&folder, &temporary).map_err(failed)?
+        } else {
+            return Ok(());
+        };
+        if is_protected {
+            file.set_permissions(Permissions::from_mode(mode(entry))).map_err(failed)?;
         }
-        Ok(())
+        if together { Ok(()) } else { file.sync_all().map_err(failed) }
     }
 
     fn land_one(&self, entry: &Entry, sync: bool) -> Result<(), Error> {
@@ -153,13 +165,6 @@ impl PosixSink {
         }
         let is_file = matches!(entry.kind, EntryKind::File { .. });
         let (from, to) = (OsStr::from_bytes(&temporary), OsStr::from_bytes(&name));
-        if sync && is_file {
-            let flags = OFlags::WRONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-            let file = openat(&folder, from, flags, Mode::empty())
-                .map(File::from)
-                .map_err(|errno| failed(errno.into()))?;
-            file.sync_all().map_err(failed)?;
-        }
         renameat(&folder, from, &folder, to).map_err(|errno| failed(errno.into()))?;
         if sync && is_file {
             let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -189,7 +194,7 @@ impl PosixSink {
                     // The root of a copy may be a folder that was there before and belongs to
                     // others.
                     if !entry.path.is_empty() {
-                        file.set_permissions(Permissions::from_mode(entry.mode & 0o777))?;
+                        file.set_permissions(Permissions::from_mode(mode(entry)))?;
                     }
                     Ok(rustix::fs::futimens(&file, &times(entry))?)
                 });
@@ -203,6 +208,8 @@ impl PosixSink {
                 ));
             }
         }
+        // Of the root the copy sets no mode.
+        lock(&self.opened_up).restore_only(&self.root, &self.start);
     }
 
     fn sync_all(&self) -> Result<(), Error> {
@@ -242,6 +249,14 @@ pub(in crate::stores) fn check_digest(
             "the sender said no digest for the file",
         )),
     }
+}
+
+/// What a temporary file's owner may do with it.
+const OWNERS: u32 = 0o600;
+
+/// The mode that lands: set-user-id and its kin do not cross machines.
+fn mode(entry: &Entry) -> u32 {
+    entry.mode & 0o777
 }
 
 fn times(entry: &Entry) -> Timestamps {

@@ -285,7 +285,7 @@ impl Connecting {
 }
 
 /// Listens for connections.
-pub struct Listener {
+pub struct CmListener {
     pub(super) id: Id,
 }
 
@@ -296,17 +296,17 @@ pub struct Request {
     pub private_data: Vec<u8>,
 }
 
-impl Listener {
+impl CmListener {
     /// Listens at `ip`, which must be an RDMA device's, on any free port.
     ///
     /// # Errors
     /// When the libraries are missing, or no device has the address.
-    pub fn bind(ip: IpAddr) -> Result<Listener, Error> {
+    pub fn bind(ip: IpAddr) -> Result<CmListener, Error> {
         let id = Id::bound(ip)?;
         // SAFETY: the identifier is bound.
         let listening = by_errno(unsafe { (id.library.rdma_listen)(id.raw.as_ptr(), 64) });
         listening.map_err(|error| none_has(ip, &error))?;
-        Ok(Listener { id })
+        Ok(CmListener { id })
     }
 
     /// The port.
@@ -349,7 +349,7 @@ impl Listener {
     }
 }
 
-impl AsFd for Listener {
+impl AsFd for CmListener {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.id.events.as_fd()
     }

@@ -18,7 +18,7 @@ mod queue;
 mod station;
 mod work;
 
-pub use connection::{Connecting, Listener, Request};
+pub use connection::{CmListener, Connecting, Request};
 pub use events::Rejected;
 pub use exchanged::LocalPort;
 pub use library::device_count;

@@ -1,0 +1,137 @@
+//! Files and folders that their owner may not write to, copied by an ordinary user.
+
+use farline_lab::files::{hidden, plant_file, text};
+use farline_lab::ordinary::Ordinary;
+use farline_lab::{assert_same_tree, json_of, wait_for};
+use rustix::process::Signal;
+use std::fs::{create_dir_all, set_permissions, write};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+
+/// Sets the mode of every file below `folder` and, behind them, of every folder.
+fn protect(folder: &Path, files: u32, folders: u32) {
+    for item in folder.read_dir().expect("a folder") {
+        let path = item.expect("an entry").path();
+        if path.is_dir() {
+            protect(&path, files, folders);
+        } else {
+            set_permissions(&path, PermissionsExt::from_mode(files)).expect("protected");
+        }
+    }
+    set_permissions(folder, PermissionsExt::from_mode(folders)).expect("protected");
+}
+
+/// A tree with `files` small files and a larger one, none of which may be written to.
+fn read_only_tree(user: &Ordinary, name: &str, files: usize) -> PathBuf {
+    let tree = user.path().join(name);
+    create_dir_all(tree.join("d/e")).expect("folders");
+    for i in 0..files {
+        write(tree.join("d").join(format!("f{i}")), format!("file {i}")).expect("written");
+    }
+    write(tree.join("d/empty"), "").expect("written");
+    plant_file(&tree.join("d/e/large"), 3, files as u64);
+    user.own(&tree);
+    protect(&tree, 0o444, 0o555);
+    tree
+}
+
+fn made(user: &Ordinary, name: &str) -> PathBuf {
+    let folder = user.path().join(name);
+    create_dir_all(&folder).expect("a folder");
+    user.own(&folder);
+    folder
+}
+
+fn copied(user: &Ordinary, args: &[&str]) {
+    let done = json_of(user.farline().args(["--json", "cp", "-r"]).args(args));
+    assert_eq!(done["failures"], serde_json::json!([]), "{args:?}: {done}");
+}
+
+#[test]
+fn read_only_files_and_folders_go_every_way() {
+    let user = Ordinary::new();
+    let [there, third, down, here] =
+        ["there", "third", "down", "here"].map(|name| made(&user, name));
+    let (_there, node) = user.node(&there);
+    let (_third, other) = user.node(&third);
+    // Few files are made durable one by one, many together.
+    for files in [3, 40] {
+        let name = format!("t{files}");
+        let tree = read_only_tree(&user, &name, files);
+        // The second time into folders that may not be written to, over files that may not.
+        for round in 0..2 {
+            for (from, to, landed) in [
+                (text(&tree), &format!("{node}/")[..], &there),
+                (&format!("{node}/{name}")[..], text(&down), &down),
+                (&format!("{node}/{name}")[..], &format!("{other}/")[..], &third),
+                (text(&tree), text(&here), &here),
+            ] {
+                copied(&user, &[from, to]);
+                let landed = landed.join(&name);
+                assert_same_tree(&tree, &landed);
+                let mode = landed.join("d").metadata().expect("there").permissions().mode();
+                assert_eq!(mode & 0o777, 0o555, "{round} {from} {to}");
+                assert_eq!(hidden(landed.parent().expect("a folder")), Vec::<String>::new());
+            }
+        }
+    }
+    let one = user.path().join("t3/d/e/large");
+    for (from, to, landed) in [
+        (text(&one), &format!("{node}/one")[..], there.join("one")),
+        (&format!("{node}/one")[..], text(&down.join("one")), down.join("one")),
+        (&format!("{node}/one")[..], &format!("{other}/one")[..], third.join("one")),
+        (text(&one), text(&here.join("one")), here.join("one")),
+    ] {
+        for _ in 0..2 {
+            copied(&user, &[from, to]);
+            assert!(std::fs::read(&landed).expect("landed") == std::fs::read(&one).expect("there"));
+            let mode = landed.metadata().expect("there").permissions().mode();
+            assert_eq!(mode & 0o777, 0o444, "{from} {to}");
+        }
+    }
+}
+
+#[test]
+fn a_killed_copy_of_read_only_files_goes_on_where_it_was() {
+    let user = Ordinary::new();
+    let tree = user.path().join("t");
+    create_dir_all(tree.join("d")).expect("folders");
+    for i in 0..40 {
+        plant_file(&tree.join("d").join(format!("f{i}")), 4, i);
+    }
+    user.own(&tree);
+    protect(&tree, 0o444, 0o555);
+    let (there, down) = (made(&user, "there"), made(&user, "down"));
+    let (_node, node) = user.node(&there);
+    for (from, to, landed) in [
+        (text(&tree), &format!("{node}/")[..], &there),
+        (&format!("{node}/t")[..], text(&down), &down),
+    ] {
+        let limited = ["-q", "cp", "-r", "--limit", "200Mbit/s", from, to];
+        let child = user.farline().args(limited).stderr(Stdio::null()).spawn();
+        let mut client = farline_lab::Running(child.expect("runs"));
+        // More than twice the first record: files that were whole when it was written.
+        let journal = || {
+            let name =
+                hidden(landed).into_iter().find(|name| name.ends_with(".journal.farline"))?;
+            Some(std::fs::metadata(landed.join(name)).ok()?.len())
+        };
+        wait_for("a journal", || journal() > Some(0));
+        let first = journal();
+        wait_for("a second record", || journal() > first);
+        client.end(Signal::KILL);
+        // As one that was killed while it landed would have left them.
+        for folder in [landed.join("t"), landed.join("t/d")] {
+            for name in hidden(&folder) {
+                set_permissions(folder.join(name), PermissionsExt::from_mode(0o444)).expect("set");
+            }
+            set_permissions(folder, PermissionsExt::from_mode(0o555)).expect("set");
+        }
+        let done = json_of(user.farline().args(["--json", "cp", "-r", from, to]));
+        assert!(done["resumed_bytes"].as_u64() > Some(30 << 20), "{from}: {done}");
+        assert_eq!(done["verified"], true, "{done}");
+        assert_same_tree(&tree, &landed.join("t"));
+        assert_eq!(hidden(landed), Vec::<String>::new());
+    }
+}
