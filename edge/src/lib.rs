@@ -3,6 +3,7 @@
 //! Unsafe code lives in [`sys`] alone; every other module is checked to be free of it.
 #![deny(unsafe_code)]
 
+pub mod agent;
 pub mod channels;
 pub mod client;
 pub mod host;
@@ -11,6 +12,7 @@ pub mod link;
 pub mod mover;
 pub mod node;
 pub mod prober;
+mod reexec;
 pub mod run_dir;
 pub mod stores;
 pub mod sys;

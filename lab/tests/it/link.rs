@@ -147,7 +147,7 @@ fn a_link_of_which_nobody_heard_goes_down_again() {
     let mut settings = Settings::named("usn-0.2").expect("a path");
     settings.name = own_name("t-unheard");
     let mut emulator = farline()
-        .args(["link", "emulate"])
+        .env("FARLINE_AGENT", r#"{"link":"Emulate"}"#)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()

@@ -11,6 +11,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
+/// Where no flag of a command line is handed to a process: what Farline starts of itself, it starts by
+/// a typed role.
+const LIBRARY: &str = "edge/src/";
 /// The one folder for unsafe code.
 const UNSAFE_HOME: &str = "edge/src/sys/";
 /// Longest source file that is not a test; CONTRIBUTING.md asks for 100 to 300 lines.
@@ -221,6 +224,11 @@ fn in_file(
             }
         }
     }
+    if path.starts_with(LIBRARY) {
+        found.extend(facts.flags.iter().map(|(flag, line)| {
+            format!("{line}: {flag}: the library starts no command line of the shell's (reexec)")
+        }));
+    }
     for (name, line) in &facts.bad_names {
         found.push(format!(
             "{line}: `{name}`: name the thing itself (no Manager, Helper, Util or get_)"
@@ -355,6 +363,16 @@ mod tests {
             "//! Node.\nuse crate::Everything;",
             "from the crate root",
         );
+    }
+
+    #[test]
+    fn finds_a_flag_that_the_library_hands_to_a_process() {
+        for text in ["\"--listen\"", "format!(\"--to={}\", to)"] {
+            let text = format!("//! Node.\nfn f() {{ arg({text}) }}");
+            assert_found("edge/src/node/start.rs", &text, "2: \"--");
+        }
+        let words = "//! Node.\nfn f() { hint(\"-- is no flag\", \"--\", \"try --listen\") }";
+        assert_eq!(house(PLAN, &["core"], &[("edge/src/node/a.rs", words)]), Vec::<String>::new());
     }
 
     #[test]

@@ -21,6 +21,16 @@ pub(crate) struct Facts {
     pub(crate) public_types: Vec<(String, usize)>,
     /// Names of functions that are tests, with the line.
     pub(crate) tests: Vec<(String, usize)>,
+    /// Strings that are a flag of a command line, as one hands to a process, with the line; tests are
+    /// left out.
+    pub(crate) flags: Vec<(String, usize)>,
+}
+
+/// Whether a literal, as it is written, is a string such as `"--listen"` or `"--to={}"`.
+fn is_flag(literal: &str) -> bool {
+    literal.strip_prefix("\"--").and_then(|rest| rest.strip_suffix('"')).is_some_and(|name| {
+        name.starts_with(|c: char| c.is_ascii_lowercase()) && !name.contains(char::is_whitespace)
+    })
 }
 
 /// What opens the definition of a type or trait.
@@ -85,6 +95,12 @@ impl Facts {
                     }
                     if covered && group.delimiter() == Delimiter::Brace {
                         (covered, in_test) = (false, outer);
+                    }
+                }
+                TokenTree::Literal(literal) if !in_test => {
+                    let text = literal.to_string();
+                    if is_flag(&text) {
+                        self.flags.push((text, literal.span().start().line));
                     }
                 }
                 _ => {}

@@ -66,6 +66,7 @@ enum Command {
 }
 
 fn main() -> ExitCode {
+    farline::agent::run();
     let parsed = topic::of(Cli::command(), std::env::args_os()).try_get_matches();
     let cli = match parsed.and_then(|matches| Cli::from_arg_matches(&matches)) {
         Ok(cli) => cli,

@@ -2,9 +2,11 @@
 //! wire between them.
 
 use super::cross::Cross;
-use super::device::{Device, ends};
+use super::device::ends;
 use super::wire::{Wire, packet_of};
 use crate::prober::bench::{claim, failed, parse};
+use crate::prober::role::Role;
+use crate::reexec;
 use crate::run_dir::name_here;
 use farline_core::profile::Environment;
 use farline_core::profile::verbs::{End, MeasurementHosts, VerbsJob, VerbsRun};
@@ -41,20 +43,11 @@ impl VerbsBench {
     ) -> Result<VerbsBench, Error> {
         let (mut here, mut there) = ends(asked)?;
         let claim = claim(&name_here("profile"))?;
-        let program = match program {
-            Some(program) => program,
-            None => std::env::current_exe().map_err(|error| failed("this program", &error))?,
-        };
-        let command = |end: &str, device: &Device| {
-            let mut command = Command::new(&program);
-            command.args(["--json", "profile", "end", end, "--at", &device.address.to_string()]);
-            command.args(["--gid", &device.gid_index.to_string()]);
-            command
-        };
-        let (far, opened) = Worker::start(&mut command("verbs-far", &there))?;
+        let start = |role: &Role| Worker::start(&mut reexec::command(program.as_deref(), role)?);
+        let (far, opened) = start(&Role::VerbsFar { at: there.address, gid: there.gid_index })?;
         there.name = opened.device;
-        let to = std::net::SocketAddr::new(there.address, opened.port).to_string();
-        let (near, opened) = Worker::start(command("verbs-near", &here).args(["--to", &to]))?;
+        let to = std::net::SocketAddr::new(there.address, opened.port);
+        let (near, opened) = start(&Role::VerbsNear { at: here.address, gid: here.gid_index, to })?;
         here.name = opened.device;
         let Environment { host, kernel, cpus, .. } = machine;
         let between = MeasurementHosts { near: here.told(), far: there.told(), host, kernel, cpus };
