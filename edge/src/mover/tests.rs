@@ -113,11 +113,7 @@ fn transfer_through(
                 cancel: cancel.clone(),
             });
             done.map(|received| {
-                assert_eq!(
-                    (received.channel_count, received.slots.len()),
-                    (count, count + 3),
-                    "no slot is lost"
-                );
+                assert_eq!(received.slots.len(), count + 3, "no slot is lost");
                 assert_eq!(received.channels.len(), count - usize::from(received.lost));
                 digests.into_inner().expect("no thread panicked")
             })

@@ -63,7 +63,7 @@ pub struct Slot {
 ///
 /// # Errors
 /// When the memory cannot be had.
-pub fn pool(count: usize, slot_len: usize) -> io::Result<Vec<Slot>> {
+pub(crate) fn pool(count: usize, slot_len: usize) -> io::Result<Vec<Slot>> {
     more(0, count, slot_len)
 }
 
@@ -71,7 +71,7 @@ pub fn pool(count: usize, slot_len: usize) -> io::Result<Vec<Slot>> {
 ///
 /// # Errors
 /// When the memory cannot be had.
-pub fn more(first: usize, count: usize, slot_len: usize) -> io::Result<Vec<Slot>> {
+pub(crate) fn more(first: usize, count: usize, slot_len: usize) -> io::Result<Vec<Slot>> {
     let page = rustix::param::page_size();
     let slot_len = slot_len.max(1).next_multiple_of(page);
     let len = slot_len.checked_mul(count.max(1)).ok_or(io::ErrorKind::OutOfMemory)?;

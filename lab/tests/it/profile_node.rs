@@ -1,6 +1,7 @@
 //! `farline profile NODE` and `plan NODE`: a real node as the other end, with its operator's
 //! consent and below its ceiling.
 
+use farline_lab::controls::may_choose;
 use farline_lab::{LinkUp, Running, error_of_command, farline, json_of, node, succeed};
 use serde_json::Value;
 use std::fs;
@@ -27,6 +28,9 @@ fn keeping(state: &Path) -> Command {
 
 #[test]
 fn a_nodes_path_is_measured_and_plans_come_from_it() {
+    if !may_choose("cubic") {
+        return;
+    }
     let dir = tempfile::tempdir().expect("a folder");
     let (_node, host) = measurable(dir.path());
     let state = dir.path().join("state");
@@ -100,6 +104,9 @@ fn a_nodes_path_is_measured_and_plans_come_from_it() {
 
 #[test]
 fn a_node_is_measured_where_allowed_by_one_client_at_a_time() {
+    if !may_choose("cubic") {
+        return;
+    }
     let dir = tempfile::tempdir().expect("a folder");
     let (_closed, url) = node(dir.path(), "write", &[]);
     let host = url.trim_start_matches("ftp://");
@@ -168,6 +175,9 @@ fn a_node_is_measured_where_allowed_by_one_client_at_a_time() {
 
 #[test]
 fn stored_profiles_are_per_way_and_less_does_not_replace_them() {
+    if !may_choose("cubic") {
+        return;
+    }
     let dir = tempfile::tempdir().expect("a folder");
     let (_node, host) = measurable(dir.path());
     let state = dir.path().join("state");

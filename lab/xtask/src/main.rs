@@ -7,6 +7,7 @@ mod counts;
 mod errors;
 mod guest;
 mod house;
+mod links;
 mod run;
 mod skips;
 mod source;
@@ -57,6 +58,8 @@ fn tidy() -> Result<bool> {
     found.extend(supply::check(root, &metadata)?);
     found.extend(errors::check(root)?);
     found.extend(words::check(root)?);
+    found.extend(links::check(root)?);
+    found.extend(skips::unknown(root)?);
     for violation in &found {
         eprintln!("{violation}");
     }

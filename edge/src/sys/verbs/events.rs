@@ -48,7 +48,7 @@ pub enum ConnectionError {
 
 /// The peer does not want a connection.
 #[derive(Debug)]
-pub struct Rejected {
+pub(crate) struct Rejected {
     /// What it said, with the padding of the fabric behind it; empty where nobody listens.
     pub private_data: Vec<u8>,
 }
