@@ -1,7 +1,7 @@
 //! The controls over a simulated link, held against theory.
 
 use super::scenario::*;
-use super::sim::{Reduction, Simulation, Why};
+use super::sim::{Reduction, ReductionCause, Simulation};
 use super::{Algorithm, Constants, Start, theory};
 use crate::units::{Bytes, Rate, Span};
 use crate::wan::Change;
@@ -48,7 +48,7 @@ fn one_loss(algorithm: Algorithm, set: Constants, window: f64, rtt: Span) -> (Ru
 }
 
 #[test]
-fn recovery_from_one_loss_takes_as_long_as_theory_says_at_three_rtts() {
+fn one_loss_recovers_as_theory_says_at_three_rtts() {
     let loss_based = [
         (Algorithm::Bic, 2_000.0),
         (Algorithm::Cubic, 1_200.0),
@@ -136,7 +136,7 @@ fn burst(
         let cut = |cut: &Reduction| theory::Cut {
             before: cut.before,
             after: cut.after,
-            timeout: cut.why == Why::Timeout,
+            timeout: cut.why == ReductionCause::Timeout,
         };
         let mut cuts: Vec<theory::Cut> = reductions.iter().map(cut).collect();
         if let Some(last) = cuts.last_mut() {
@@ -150,7 +150,7 @@ fn burst(
 }
 
 #[test]
-fn after_a_burst_a_flow_is_back_as_theory_says_from_its_last_reduction() {
+fn after_a_burst_a_flow_recovers_as_theory_says() {
     let loss_based = [
         (Algorithm::Bic, 1_000.0),
         (Algorithm::Cubic, 1_000.0),
@@ -195,7 +195,7 @@ fn every_control_fills_a_link_with_a_queue_of_one_product() {
 }
 
 #[test]
-fn a_slow_start_that_overshoots_by_half_is_one_event_however_often_its_packets_are_lost() {
+fn an_overshooting_slow_start_is_one_loss_event() {
     let rtt = Span::from_micros(26_800);
     let speed = mbit(500);
     let holds = 2.0 * speed.as_bps() as f64 / 8.0 / 1538.0 * rtt.as_secs_f64();
@@ -255,7 +255,7 @@ fn vegas_and_bbr_keep_the_queue_short_and_reno_fills_it() {
 }
 
 #[test]
-fn bbr_keeps_its_rate_through_a_loss_and_probes_the_rtt_every_ten_seconds() {
+fn bbr_keeps_its_rate_through_a_loss_and_probes_the_rtt() {
     let losses = (1..25).map(|second| at(secs(second), Change::Lose(1)));
     let run = scenario![sender(Algorithm::Bbr), rate(mbit(15)), delay(ms(20)), losses, receiver()]
         .run(secs(25));
@@ -288,7 +288,7 @@ fn an_outage_ends_in_a_timeout_and_the_flow_comes_back() {
         ]
         .run(secs(30));
         assert!(
-            run.reductions(0).iter().any(|reduction| reduction.why == Why::Timeout),
+            run.reductions(0).iter().any(|reduction| reduction.why == ReductionCause::Timeout),
             "{algorithm}"
         );
         let share = run.share(0);
@@ -297,7 +297,7 @@ fn an_outage_ends_in_a_timeout_and_the_flow_comes_back() {
 }
 
 #[test]
-fn two_flows_of_a_kind_share_and_the_aggressive_ones_take_more_than_reno() {
+fn like_flows_share_and_aggressive_ones_take_more_than_reno() {
     let share = |first, second| {
         let path = [rate(mbit(20)), delay(ms(20)), tail_drop(1.0)];
         let run = scenario![sender(first), sender(second), path, receiver()].run(secs(30));

@@ -13,7 +13,7 @@ impl ChannelLimits {
     pub const TRANSFER: u32 = 16;
     /// That the model tries: SC08's peaks end there.
     pub const MODEL: u32 = 20;
-    /// That a node accepts for one session, from whatever client.
+    /// That a node accepts for one transfer, from whatever client.
     pub const NODE: u32 = 64;
     /// That a profile may ask for: no end system of the papers had more than 20.
     pub const MEASURED: u32 = 1_000;

@@ -35,7 +35,7 @@ pub use dial::DataPath;
 pub use existing::Existing;
 pub use greet::{Greeting, greet};
 pub use idle_timeout::DEFAULT_IDLE_TIMEOUT;
-pub use location::{Location, Remote, Transport};
+pub use location::{ControlTransport, Location, Remote};
 pub use options::{CancelToken, Options, Progress, Trial, Verify};
 pub use outcome::{Failure, Outcome, ProgressSample};
 pub use profile::{Consent, NodeBench};

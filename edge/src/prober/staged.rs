@@ -274,7 +274,7 @@ mod tests {
     use farline_core::congestion::Algorithm;
 
     #[test]
-    fn samples_at_odd_times_become_even_ones_that_hold_the_same_bytes() {
+    fn odd_samples_become_even_ones_with_the_same_bytes() {
         let grid =
             Grid { sample_s: 0.5, ..Grid::new("custom", Vec::new(), vec![Algorithm::Cubic]) };
         let sample = |t, bytes| ByteSample { t, bytes };

@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_to_be_done_before_the_memory_goes_is_done_with_the_last_slot_and_finds_it_mapped() {
+    fn the_last_slot_runs_the_cleanup_while_memory_is_mapped() {
         let mut slots = pool(2, 1).expect("a small pool");
         slots.iter_mut().for_each(|slot| slot.fill(7));
         let (tell, told) = std::sync::mpsc::channel();

@@ -27,7 +27,7 @@ fn keeping(state: &Path) -> Command {
 }
 
 #[test]
-fn a_path_to_a_node_is_measured_below_its_ceiling_and_plans_come_from_what_was_found() {
+fn a_nodes_path_is_measured_and_plans_come_from_it() {
     if !may_choose("cubic") {
         return;
     }
@@ -103,8 +103,7 @@ fn a_path_to_a_node_is_measured_below_its_ceiling_and_plans_come_from_what_was_f
 }
 
 #[test]
-fn a_node_is_measured_only_where_its_operator_allows_it_by_one_client_at_a_time_and_as_a_path_that_is_not_ours()
- {
+fn a_node_is_measured_where_allowed_by_one_client_at_a_time() {
     if !may_choose("cubic") {
         return;
     }
@@ -175,8 +174,7 @@ fn a_node_is_measured_only_where_its_operator_allows_it_by_one_client_at_a_time_
 }
 
 #[test]
-fn what_is_kept_is_of_one_way_and_less_does_not_replace_it_nor_does_what_is_invalid_keep_a_plan_from_the_model()
- {
+fn stored_profiles_are_per_way_and_less_does_not_replace_them() {
     if !may_choose("cubic") {
         return;
     }
@@ -230,7 +228,7 @@ fn what_is_kept_is_of_one_way_and_less_does_not_replace_it_nor_does_what_is_inva
 }
 
 #[test]
-fn a_probe_over_a_long_path_ends_within_twenty_seconds_with_the_best_cells_first() {
+fn a_probe_of_a_long_path_ends_within_twenty_seconds() {
     let Some(link) = LinkUp::up("t-probe", &["custom", "--rtt", "300ms", "--rate", "100M"]) else {
         return;
     };

@@ -20,6 +20,8 @@ const UNSAFE_HOME: &str = "edge/src/sys/";
 const FILE_LINES: usize = 600;
 /// Longest ARCHITECTURE.md: it is read in five minutes.
 const PLAN_LINES: usize = 200;
+/// Longest name of a test: it is read in a list of many.
+const TEST_NAME: usize = 60;
 /// Rooms that know channel drivers by their capabilities alone.
 const DRIVERLESS: [&str; 2] = ["edge/src/client/", "edge/src/node/"];
 /// Names of drivers that are not said there, in whatever case, nor imported from their modules. TCP
@@ -196,6 +198,12 @@ fn in_file(
         Ok(facts) => facts,
         Err(error) => return [found, vec![format!("1: {error}")]].concat(),
     };
+    for (name, line) in facts.tests.iter().filter(|(name, _)| name.len() > TEST_NAME) {
+        found.push(format!(
+            "{line}: `{name}`: {} characters, at most {TEST_NAME} in the name of a test",
+            name.len()
+        ));
+    }
     if !path.starts_with(UNSAFE_HOME) {
         found.extend(
             facts
@@ -268,7 +276,7 @@ fn top_module(path: &str, folders: &BTreeSet<String>) -> Option<String> {
 }
 
 /// The module path of a file in `src`: `units`, `time` for `core/src/units/time.rs`.
-fn module_path(path: &str) -> Vec<String> {
+pub(crate) fn module_path(path: &str) -> Vec<String> {
     let inside = path.split_once("/src/").map_or(path, |(_, rest)| rest);
     let mut names: Vec<String> =
         inside.trim_end_matches(".rs").split('/').map(str::to_owned).collect();
@@ -280,7 +288,7 @@ fn module_path(path: &str) -> Vec<String> {
 
 /// Whether a file holds nothing but tests or measurements: `tests.rs`, `cut_tests.rs`, or in a
 /// folder `tests` or `benches`.
-fn is_test(path: &str) -> bool {
+pub(crate) fn is_test(path: &str) -> bool {
     path.ends_with("/tests.rs")
         || path.ends_with("_tests.rs")
         || path.split('/').any(|part| matches!(part, "tests" | "benches"))
@@ -431,6 +439,16 @@ mod tests {
             "//! Node.\nfn get_root() {}",
             "mod.rs:2: `fn get_root`",
         );
+    }
+
+    #[test]
+    fn finds_a_test_whose_name_is_too_long() {
+        let name = "a_".repeat(30);
+        let text = format!("//! Copies.\n#[test]\nfn {name}b() {{}}\nfn {name}c() {{}}");
+        assert_found("edge/src/node/mod.rs", &text, "mod.rs:3: `a_a_");
+        let text = format!("//! Copies.\n#[test]\nfn {name}() {{}}");
+        let found = house(PLAN, &["core"], &[("edge/src/node/mod.rs", &text)]);
+        assert_eq!(found, Vec::<String>::new(), "sixty are allowed");
     }
 
     #[test]

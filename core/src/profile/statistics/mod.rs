@@ -16,4 +16,4 @@ pub use merit::{decrease_per_mile, jain, utilisation_concavity};
 pub use series::{Split, recovery, split};
 pub(super) use stages::error_of_mean;
 pub use stages::{Pooled, needed};
-pub use transition::{LEAST_RTTS, Sigmoid, Transition, TransitionRtt, Unnamed, transition};
+pub use transition::{LEAST_RTTS, Sigmoid, Transition, TransitionError, TransitionRtt, transition};

@@ -9,7 +9,7 @@ use crate::prober::role::Role;
 use crate::reexec;
 use crate::run_dir::name_here;
 use farline_core::profile::Environment;
-use farline_core::profile::verbs::{Between, End, VerbsJob, VerbsRun};
+use farline_core::profile::verbs::{End, MeasurementHosts, VerbsJob, VerbsRun};
 use farline_core::units::{Error, Fault, Rate};
 use serde::Deserialize;
 use std::io::{BufRead, BufReader, Write};
@@ -23,7 +23,7 @@ pub struct VerbsBench {
     near: Worker,
     far: Worker,
     wire: Wire,
-    between: Between,
+    between: MeasurementHosts,
     addresses: (IpAddr, IpAddr),
     /// Says to others that a profile is being measured.
     _claim: UnixListener,
@@ -50,7 +50,7 @@ impl VerbsBench {
         let (near, opened) = start(&Role::VerbsNear { at: here.address, gid: here.gid_index, to })?;
         here.name = opened.device;
         let Environment { host, kernel, cpus, .. } = machine;
-        let between = Between { near: here.told(), far: there.told(), host, kernel, cpus };
+        let between = MeasurementHosts { near: here.told(), far: there.told(), host, kernel, cpus };
         let addresses = (here.address, there.address);
         Ok(VerbsBench {
             near,
@@ -63,7 +63,7 @@ impl VerbsBench {
     }
 
     /// Where it measures.
-    pub fn between(&self) -> &Between {
+    pub fn between(&self) -> &MeasurementHosts {
         &self.between
     }
 

@@ -285,7 +285,7 @@ impl Connecting {
 }
 
 /// Listens for connections.
-pub(crate) struct Listener {
+pub(crate) struct CmListener {
     pub(super) id: Id,
 }
 
@@ -296,17 +296,17 @@ pub(crate) struct Request {
     pub private_data: Vec<u8>,
 }
 
-impl Listener {
+impl CmListener {
     /// Listens at `ip`, which must be an RDMA device's, on any free port.
     ///
     /// # Errors
     /// When the libraries are missing, or no device has the address.
-    pub(crate) fn bind(ip: IpAddr) -> Result<Listener, Error> {
+    pub(crate) fn bind(ip: IpAddr) -> Result<CmListener, Error> {
         let id = Id::bound(ip)?;
         // SAFETY: the identifier is bound.
         let listening = by_errno(unsafe { (id.library.rdma_listen)(id.raw.as_ptr(), 64) });
         listening.map_err(|error| none_has(ip, &error))?;
-        Ok(Listener { id })
+        Ok(CmListener { id })
     }
 
     /// The port.
@@ -339,8 +339,8 @@ impl Listener {
                         return Ok(Some(Request { id, private_data }));
                     }
                 }
-                (Kind::Gone(super::events::Gone::Removed), _) => {
-                    return Err(super::events::Gone::Removed.into());
+                (Kind::Gone(super::events::ConnectionError::Removed), _) => {
+                    return Err(super::events::ConnectionError::Removed.into());
                 }
                 _ => {}
             }
@@ -349,7 +349,7 @@ impl Listener {
     }
 }
 
-impl AsFd for Listener {
+impl AsFd for CmListener {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.id.events.as_fd()
     }

@@ -9,7 +9,7 @@ pub(super) use requests::{Job, number};
 
 use super::abi::*;
 use super::connection::{Connecting, Id, Request};
-use super::events::{Events, Gone, Kind};
+use super::events::{ConnectionError, Events, Kind};
 use super::memory::{Access, Domain, Keys};
 use super::own::{Ends, NotReady};
 use super::queue::Queue;
@@ -45,7 +45,7 @@ pub(crate) struct RdmaConnection {
     /// By queue pair: whether an answer to [`Self::ask_after_peer`] is due.
     pub(super) asked: Vec<bool>,
     held: BTreeMap<usize, (Slot, Keys)>,
-    gone: Option<Gone>,
+    gone: Option<ConnectionError>,
 }
 
 pub(super) struct Pair {

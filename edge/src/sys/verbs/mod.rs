@@ -18,7 +18,7 @@ mod queue;
 mod station;
 mod work;
 
-pub(crate) use connection::{Connecting, Listener, Request};
+pub(crate) use connection::{CmListener, Connecting, Request};
 pub(crate) use events::Rejected;
 pub(crate) use exchanged::LocalPort;
 pub(crate) use library::device_count;

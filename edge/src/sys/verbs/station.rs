@@ -1,7 +1,7 @@
 //! Where a measurement begins or ends: a device by one of its addresses, and what a peer must know
 //! to connect to it.
 
-use super::connection::Listener;
+use super::connection::CmListener;
 use super::exchanged::LocalPort;
 use farline_core::units::Error;
 use serde::{Deserialize, Serialize};
@@ -9,7 +9,7 @@ use std::net::IpAddr;
 
 /// A device by one of its addresses.
 pub(crate) struct RdmaEndpoint {
-    pub(super) listener: Listener,
+    pub(super) listener: CmListener,
     pub(super) seat: LocalPort,
 }
 
@@ -40,7 +40,7 @@ impl RdmaEndpoint {
     /// # Errors
     /// When the libraries are missing, or no device has the address.
     pub(crate) fn at(ip: IpAddr, gid_index: u8) -> Result<RdmaEndpoint, Error> {
-        let listener = Listener::bind(ip)?;
+        let listener = CmListener::bind(ip)?;
         let mut seat = LocalPort::at(ip, None)?;
         // Where there is no such entry rdma_cm connects all the same.
         let _ = seat.sit(gid_index);

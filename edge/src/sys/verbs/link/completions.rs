@@ -3,7 +3,7 @@
 use super::requests::Job;
 use super::{Pair, RdmaConnection};
 use crate::sys::verbs::abi::*;
-use crate::sys::verbs::events::{Events, Gone, Kind, wait};
+use crate::sys::verbs::events::{ConnectionError, Events, Kind, wait};
 use farline_core::rdma::Failure;
 use rustix::event::{PollFd, PollFlags};
 use std::io;
@@ -153,7 +153,7 @@ impl RdmaConnection {
         for pair in self.pairs.iter().flatten() {
             while let Some(event) = pair.events().map(Events::next).transpose()?.flatten() {
                 if let Kind::Gone(why) = event.kind
-                    && self.gone != Some(Gone::Removed)
+                    && self.gone != Some(ConnectionError::Removed)
                 {
                     self.gone = Some(why);
                 }
@@ -164,6 +164,6 @@ impl RdmaConnection {
 
     /// Whether the device of a link that failed is gone.
     pub(crate) fn is_removed(&mut self) -> bool {
-        self.hear().is_err() || self.gone == Some(Gone::Removed)
+        self.hear().is_err() || self.gone == Some(ConnectionError::Removed)
     }
 }
