@@ -9,6 +9,7 @@
 pub mod congestion;
 pub mod gridftp;
 pub mod host;
+pub mod plan;
 pub mod profile;
 pub mod rdma;
 pub mod report;

@@ -3,8 +3,9 @@
 use super::grid::Grid;
 use super::staging::Staged;
 use crate::congestion::{Algorithm, Constants};
-use crate::units::{Bytes, Error, Fault, Rate, Span};
-use crate::wan::{Path, Settings};
+pub use crate::plan::PathPoint;
+use crate::plan::streams_in_words;
+use crate::units::{Bytes, Error, Fault, Rate};
 use serde::{Deserialize, Serialize};
 use std::str::FromStr;
 
@@ -53,50 +54,6 @@ impl FromStr for TrafficDirection {
     }
 }
 
-/// The path of a cell.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct PathPoint {
-    /// Its name: one of [`wan::Path`](crate::wan::Path)'s, or one made from its rtt.
-    pub name: String,
-    /// Bits per second on the wire.
-    pub rate_bps: Rate,
-    /// Round-trip time without load.
-    pub rtt_ns: Span,
-    /// Length of fibre, where it is known.
-    pub miles: Option<f64>,
-    /// The queue before the wire.
-    pub queue_bytes: Bytes,
-}
-
-impl PathPoint {
-    /// A named path, at its own rate or at `rate`, with its default queue.
-    ///
-    /// # Errors
-    /// As [`Path::named`].
-    pub fn named(name: &str, rate: Option<Rate>) -> Result<PathPoint, Error> {
-        let path = Path::named(name)?;
-        let settings = path.settings(rate, None)?;
-        Ok(PathPoint { name: name.to_owned(), miles: path.miles, ..PathPoint::of(&settings) })
-    }
-
-    /// A path of `rate` and `rtt` with its default queue, named after its rtt.
-    pub fn custom(rate: Rate, rtt: Span) -> PathPoint {
-        PathPoint::of(&Settings::new(rate, rtt))
-    }
-
-    /// Name and round-trip time; the latter alone where the path is named after it.
-    pub(super) fn label(&self) -> String {
-        let rtt = self.rtt_ns.to_string();
-        if self.name == rtt.replace(' ', "") { rtt } else { format!("{} ({rtt})", self.name) }
-    }
-
-    fn of(settings: &Settings) -> PathPoint {
-        let (rate_bps, rtt_ns) = (settings.a_to_b.rate, settings.rtt());
-        let name = rtt_ns.to_string().replace(' ', "");
-        PathPoint { name, rate_bps, rtt_ns, miles: None, queue_bytes: settings.a_to_b.queue }
-    }
-}
-
 /// One point of the grid.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Cell {
@@ -134,11 +91,6 @@ pub struct Cell {
     /// axes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hypothesis: Option<String>,
-}
-
-/// So many streams, in words.
-pub(super) fn streams_in_words(streams: u32) -> String {
-    if streams == 1 { "1 stream".to_owned() } else { format!("{streams} streams") }
 }
 
 impl Cell {

@@ -315,8 +315,8 @@ impl Profile {
     /// over wire bytes.
     pub fn payload_rate(rate: Rate, mtu: u32) -> Rate {
         let mtu = u64::from(mtu);
-        let share =
-            mtu.saturating_sub(TCP_HEADERS) as f64 / crate::wan::frames::wire_bytes(mtu) as f64;
+        let share = mtu.saturating_sub(crate::plan::TCP_HEADERS) as f64
+            / crate::wan::frames::wire_bytes(mtu) as f64;
         Rate::from_bps((rate.as_bps() as f64 * share) as u64)
     }
 
@@ -325,9 +325,6 @@ impl Profile {
         self.grid.longest()
     }
 }
-
-/// IP version 4, TCP, and its timestamps (RFC 791, RFC 9293, RFC 7323): 20 + 20 + 12 bytes.
-pub(super) const TCP_HEADERS: u64 = 52;
 
 #[cfg(test)]
 #[path = "document_tests.rs"]

@@ -4,8 +4,8 @@ use super::cell::{Cell, PathPoint, TrafficDirection};
 use super::hypothesis::Hypothesis;
 use super::staging::Copies;
 use crate::congestion::{Algorithm, Constants};
+pub use crate::plan::Disturbance;
 use crate::units::{Bytes, Rate, Rng, Span};
-use crate::wan::Change;
 use serde::{Deserialize, Serialize};
 
 /// What a repetition takes beside its own time, in seconds: a link up and down, two ends,
@@ -37,16 +37,6 @@ fn none_alone() -> Vec<Option<Bytes>> {
 
 fn is_none_alone(sizes: &[Option<Bytes>]) -> bool {
     sizes == [None]
-}
-
-/// Something that happens to the path in the middle of every repetition, to see how long the
-/// streams need to come back.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Disturbance {
-    /// Since the repetition began.
-    pub at_ns: Span,
-    /// What.
-    pub change: Change,
 }
 
 /// How often a cell is measured.
@@ -152,7 +142,7 @@ pub struct Grid {
 
 impl Grid {
     /// Ethernet's MTU, which a cell's name leaves out.
-    pub const USUAL_MTU: u32 = 1_500;
+    pub const USUAL_MTU: u32 = crate::plan::USUAL_MTU;
     /// What a sender writes at once unless a cell says otherwise: as a mover's blocks are.
     pub const USUAL_MESSAGE: Bytes = Bytes::mib(1);
 
@@ -338,7 +328,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn what_every_kernel_has_runs_with_linuxs_constants_whatever_the_grid_says() {
+    fn kernel_controls_run_with_linuxs_constants() {
         let grid = Grid {
             set: Constants::Paper,
             congestion: vec![Algorithm::Cubic, Algorithm::Bic],

@@ -1,54 +1,19 @@
 //! What cannot be measured is refused before anything runs, with the axis and the value.
 
-use super::cell::PathPoint;
 use super::grid::{Grid, Repetitions, is_out_alone};
-use crate::units::{Bytes, Error, Fault, Rate, Span};
+use crate::plan::limits::{
+    ChannelLimits, host_fault, loss_fault, mtu_fault, path_fault, window_fault,
+};
+use crate::units::{Bytes, Error, Fault};
 
 /// More cells than this are refused: at ten seconds each they would take longer than a month.
 const MOST_CELLS: usize = 100_000;
-/// More streams than this are refused: no end system of the papers had more than 20, and a node
-/// accepts 60 channels.
-const MOST_STREAMS: u32 = 1_000;
-/// Ethernet's largest payload in use and IP's smallest (RFC 791; a USN switch took 9216).
-const MTU: (u32, u32) = (576, 65_535);
 /// Larger messages are refused: the sender has to keep one.
 const MOST_MESSAGE: Bytes = Bytes::mib(64);
 
 /// Repetitions are not longer, in seconds: the longest of the papers is one of 15 hours, and more
 /// than a week is a slip of the finger.
 const LONGEST: f64 = 7.0 * 86_400.0;
-
-// The limits of each quantity, in words where one is exceeded: a plan's are the same.
-
-pub(super) fn mtu_fault(mtu: u32) -> Option<String> {
-    (!(MTU.0..=MTU.1).contains(&mtu))
-        .then(|| format!("an MTU of {mtu}: from {} to {}", MTU.0, MTU.1))
-}
-
-pub(super) fn loss_fault(loss: f64) -> Option<String> {
-    (!(0.0..1.0).contains(&loss))
-        .then(|| format!("a loss of {loss}: a probability from 0 to below 1"))
-}
-
-pub(super) fn window_fault(window: Bytes, packet: u64) -> Option<String> {
-    (window.0 < packet).then(|| format!("a window of {window} holds no packet of {packet} bytes"))
-}
-
-pub(super) fn path_fault(path: &PathPoint, packet: u64) -> Option<String> {
-    if path.rate_bps == Rate::default() || path.rtt_ns == Span::ZERO || path.queue_bytes.0 < packet
-    {
-        return Some(format!(
-            "the path {}: rate, rtt and a queue of at least one packet must be above zero",
-            path.name
-        ));
-    }
-    (path.rtt_ns > Span::from_secs(60))
-        .then(|| format!("the path {}: an rtt of {} is more than a minute", path.name, path.rtt_ns))
-}
-
-pub(super) fn host_fault(host: Option<Rate>) -> Option<String> {
-    (host == Some(Rate::default())).then(|| "a host that sends at zero".to_owned())
-}
 
 impl Grid {
     /// Refuses what cannot be measured.
@@ -90,9 +55,9 @@ impl Grid {
             return wrong(format!("the grid has more than {MOST_CELLS} cells"));
         }
         if let Some(streams) =
-            self.streams.iter().find(|streams| !(1..=MOST_STREAMS).contains(*streams))
+            self.streams.iter().find(|streams| !(1..=ChannelLimits::MEASURED).contains(*streams))
         {
-            return wrong(format!("{streams} streams: from 1 to {MOST_STREAMS}"));
+            return wrong(format!("{streams} streams: from 1 to {}", ChannelLimits::MEASURED));
         }
         let packet = self.mtus.iter().max().map_or(0, |mtu| u64::from(*mtu));
         let found = self.mtus.iter().find_map(|mtu| mtu_fault(*mtu));
@@ -221,6 +186,7 @@ mod tests {
     use super::super::grid::tests::grid;
     use super::super::staging::Copies;
     use super::*;
+    use crate::units::{Rate, Span};
     use crate::wan::Change;
 
     #[test]

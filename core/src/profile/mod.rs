@@ -13,17 +13,11 @@
 //!
 //! RDMA by the model, and TCP beside it, are [`verbs`].
 
-mod advisor;
-mod advisor_begin;
-mod advisor_model;
-mod advisor_stored;
 mod cell;
 mod columns;
 mod diff;
 mod document;
 mod driver;
-pub mod fluid;
-mod fluid_stream;
 mod grid;
 mod grid_check;
 mod hypothesis;
@@ -41,6 +35,7 @@ mod page_rtt;
 mod page_samples;
 mod page_stability;
 mod page_time;
+mod planned;
 mod presets;
 pub mod published;
 mod repetition;
@@ -54,10 +49,9 @@ mod transform;
 mod trial;
 pub mod verbs;
 
-pub use advisor::{PLAN_SCHEMA, Plan, PlanInput, PlanSource};
-pub use advisor_begin::{PathEstimate, for_size};
-pub use advisor_model::plan;
-pub use advisor_stored::plan_from;
+pub use crate::plan::{
+    PLAN_SCHEMA, PathEstimate, Plan, PlanInput, PlanSource, fluid, for_size, plan,
+};
 pub use cell::{Cell, PathPoint, TrafficDirection};
 pub use columns::{Columns, Values};
 pub use diff::{CellDifference, DIFF_SCHEMA, Difference, diff};
@@ -66,6 +60,7 @@ pub use driver::Driver;
 pub use grid::{Disturbance, Form, Grid, Repetitions};
 pub use hypothesis::Hypothesis;
 pub use observe::Observed;
+pub use planned::plan_from;
 pub use presets::{PRESETS, preset};
 pub use repetition::{Exactness, Goodput, LimitedBy, Lost, Repetition};
 pub use resumption::Resumption;

@@ -3,6 +3,8 @@
 
 use super::cell::Cell;
 use super::driver::{self, Driver};
+use crate::plan::StagedSource;
+pub use crate::plan::Stall;
 use crate::units::{Bytes, Error, Fault, Rate, Span};
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -29,15 +31,6 @@ pub enum Order {
     Synchronous,
     /// At once.
     Asynchronous,
-}
-
-/// A source that gives nothing for the last `pause` of every span.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Stall {
-    /// For how long.
-    pub pause_ns: Span,
-    /// How often.
-    pub every_ns: Span,
 }
 
 /// The axes of staging.
@@ -70,31 +63,6 @@ pub struct Staged {
     /// Over what.
     #[serde(default, skip_serializing_if = "Driver::is_tcp")]
     pub driver: Driver,
-}
-
-impl Stall {
-    /// How much longer nothing is given, `at` after the beginning.
-    pub fn left(self, at: Span) -> Span {
-        let phase = Span::from_nanos(at.as_nanos() % self.every_ns.as_nanos().max(1));
-        let open = self.every_ns.saturating_sub(self.pause_ns);
-        if phase < open { Span::ZERO } else { self.every_ns.saturating_sub(phase) }
-    }
-}
-
-impl FromStr for Stall {
-    type Err = Error;
-
-    /// Reads `50ms/1s`.
-    fn from_str(text: &str) -> Result<Stall, Error> {
-        let wrong = || {
-            Error::new(Fault::You, "bad-stall", format!("`{text}` is no stall"))
-                .hint("write it as 50ms/1s")
-        };
-        let (pause, every) = text.split_once('/').ok_or_else(wrong)?;
-        let (pause_ns, every_ns): (Span, Span) =
-            (pause.parse().map_err(|_| wrong())?, every.parse().map_err(|_| wrong())?);
-        if pause_ns >= every_ns { Err(wrong()) } else { Ok(Stall { pause_ns, every_ns }) }
-    }
 }
 
 impl Store {
@@ -242,55 +210,15 @@ impl Cell {
     }
 }
 
-/// A source with its pool, in the model: what may leave in a step.
-#[derive(Clone, Debug)]
-pub(super) struct Pool {
-    /// All in packets, and packets a second.
-    size: f64,
-    read: f64,
-    level: f64,
-    in_turns: bool,
-    fills: bool,
-    stall: Option<Stall>,
-}
-
-impl Pool {
-    /// The pool of `staged`, empty; `packet` is the payload of a packet in bytes.
-    pub(super) fn new(staged: Staged, copies: &Copies, packet: f64) -> Pool {
-        Pool {
-            size: staged.staging_bytes.0 as f64 / packet,
-            read: copies.read_bps.as_bps() as f64 / 8.0 / packet,
-            level: 0.0,
-            in_turns: staged.order == Order::Synchronous,
-            fills: true,
-            stall: (staged.store == Store::File).then_some(copies.stall),
+impl Staged {
+    /// The source and its pool in the model.
+    pub(super) fn source(self, copies: &Copies) -> StagedSource {
+        StagedSource {
+            pool: self.staging_bytes,
+            read: copies.read_bps,
+            in_turns: self.order == Order::Synchronous,
+            stall: (self.store == Store::File).then_some(copies.stall),
         }
-    }
-
-    /// A step must not be longer than a part of the pool lasts.
-    pub(super) fn longest_step(&self) -> f64 {
-        self.size / self.read / 4.0
-    }
-
-    /// Reads for `step` seconds from `now` on, and answers the packets that may leave meanwhile.
-    pub(super) fn read(&mut self, now: f64, step: f64) -> f64 {
-        let open =
-            self.stall.is_none_or(|stall| stall.left(Span::from_secs_f64(now)) == Span::ZERO);
-        if open && self.fills {
-            self.level = (self.level + self.read * step).min(self.size);
-        }
-        if self.in_turns && self.fills {
-            self.fills = self.level < self.size;
-            return 0.0;
-        }
-        self.level
-    }
-
-    /// `packets` have left.
-    pub(super) fn take(&mut self, packets: f64) {
-        self.level = (self.level - packets).max(0.0);
-        // Less than a packet is none.
-        self.fills |= self.level < 1.0;
     }
 }
 
@@ -300,7 +228,7 @@ mod tests {
     use crate::profile::{Form, Profile, preset};
 
     #[test]
-    fn staging_hides_a_stalling_file_and_turns_cost_what_reading_takes() {
+    fn staging_hides_stalls_and_turns_cost_the_reading_time() {
         let grid = preset("adts-staging", Form::Quick).expect("a preset");
         let profile = Profile::modelled(grid);
         let far = profile.grid.paths.last().expect("paths").name.clone();

@@ -13,11 +13,11 @@
 //! the queue.
 
 use super::probe::{Measured, Probe};
-use crate::profile::PathEstimate;
+use crate::plan::ChannelLimits;
 use crate::units::{Bytes, Rate, Span, Time};
 use std::collections::VecDeque;
 
-const MOST_STREAMS: usize = PathEstimate::MOST_STREAMS as usize;
+const MOST_STREAMS: usize = ChannelLimits::TRANSFER as usize;
 
 /// The least window over which a rate is believed; longer paths need [`WINDOW_TRIPS`] round trips.
 const WINDOW: Span = Span::from_millis(1_000);
@@ -369,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn losses_without_a_queue_lead_to_bbr_and_losses_with_one_do_not() {
+    fn losses_lead_to_bbr_only_where_there_is_no_queue() {
         for seed in 0..200 {
             let lossy = Path { capacity: 5e9, rtt: 0.08, loss: 1e-4, window: 1e12, queue: false };
             let run_lossy = run(&lossy, FREE, true, seed);
@@ -394,7 +394,7 @@ mod tests {
     }
 
     #[test]
-    fn the_probe_says_the_rate_and_windows_that_are_full_get_company_at_once() {
+    fn the_probe_says_the_rate_and_full_windows_get_channels() {
         for seed in 0..200 {
             let path =
                 Path { capacity: 9e9, rtt: 0.163, loss: 0.0, window: 8e6 * 8.0 * 4.0, queue: true };

@@ -8,7 +8,7 @@
 use super::Channel;
 use super::arrivals::Arrivals;
 use super::key::Key;
-use super::options::{Opt, Values};
+use super::options::{DriverOption, Values};
 use super::ordered::ByteStream;
 use super::tcp::TcpOptions;
 use farline_core::units::{Bytes, Error, Fault, Span};
@@ -30,7 +30,7 @@ pub struct Driver {
     /// What it is, in one sentence.
     pub about: &'static str,
     /// Its options.
-    pub options: &'static [Opt],
+    pub options: &'static [DriverOption],
     /// What the planner knows of it.
     pub capabilities: Capabilities,
     /// What a node that has it lists in FEAT behind `FARLINE`; nothing where any peer has it.
@@ -289,7 +289,7 @@ pub trait Layer: Send + Sync {
     fn connect(
         &self,
         below: Box<dyn ByteStream>,
-        trust: &Trust,
+        trust: &TlsPeer,
         key: &Key,
     ) -> io::Result<Box<dyn ByteStream>>;
 
@@ -307,7 +307,7 @@ pub trait Layer: Send + Sync {
 
 /// Whom a client takes for the node.
 #[derive(Clone)]
-pub struct Trust {
+pub struct TlsPeer {
     /// What the certificate has to be.
     pub config: Arc<ClientConfig>,
     /// Where the node is.

@@ -5,18 +5,18 @@ use std::fmt;
 
 /// One option of a driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Opt {
+pub struct DriverOption {
     /// What users and configuration files call it.
     pub name: &'static str,
     /// What it takes.
-    pub kind: OptKind,
+    pub kind: OptionKind,
     /// What it does and what happens without it, in a few words.
     pub help: &'static str,
 }
 
 /// What an option takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum OptKind {
+pub enum OptionKind {
     /// Nothing: it is given or not.
     Flag,
     /// A number within these limits, written `name=N`; or as `N` alone, in the first place, where
@@ -59,7 +59,7 @@ impl Values {
     /// # Errors
     /// With the word that the table does not take, or takes once only.
     pub(super) fn parse<'a>(
-        options: &[Opt],
+        options: &[DriverOption],
         words: impl Iterator<Item = &'a str>,
     ) -> Result<Values, String> {
         let mut values = Values::default();
@@ -68,11 +68,11 @@ impl Values {
                 word.split_once('=').map_or((word, None), |(name, number)| (name, Some(number)));
             let found = options.iter().find_map(|option| {
                 let value = match (option.kind, number) {
-                    (OptKind::Flag, None) if option.name == name => None,
-                    (OptKind::Number { least, most, .. }, Some(text)) if option.name == name => {
+                    (OptionKind::Flag, None) if option.name == name => None,
+                    (OptionKind::Number { least, most, .. }, Some(text)) if option.name == name => {
                         Some(within(text, least, most)?)
                     }
-                    (OptKind::Number { least, most, bare: true }, None) if place == 0 => {
+                    (OptionKind::Number { least, most, bare: true }, None) if place == 0 => {
                         Some(within(word, least, most)?)
                     }
                     _ => return None,
@@ -92,13 +92,13 @@ fn within(text: &str, least: u64, most: u64) -> Option<u64> {
     text.parse().ok().filter(|number| (least..=most).contains(number))
 }
 
-impl fmt::Display for Opt {
+impl fmt::Display for DriverOption {
     /// The syntax behind the driver's name: `:N`, `:exchange`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.kind {
-            OptKind::Flag => write!(f, ":{}", self.name),
-            OptKind::Number { least, most, bare: true } => write!(f, ":{least}-{most}"),
-            OptKind::Number { least, most, bare: false } => {
+            OptionKind::Flag => write!(f, ":{}", self.name),
+            OptionKind::Number { least, most, bare: true } => write!(f, ":{least}-{most}"),
+            OptionKind::Number { least, most, bare: false } => {
                 write!(f, ":{}={least}-{most}", self.name)
             }
         }
@@ -109,16 +109,16 @@ impl fmt::Display for Opt {
 mod tests {
     use super::*;
 
-    const TABLE: [Opt; 3] = [
-        Opt {
+    const TABLE: [DriverOption; 3] = [
+        DriverOption {
             name: "pairs",
-            kind: OptKind::Number { least: 1, most: 16, bare: true },
+            kind: OptionKind::Number { least: 1, most: 16, bare: true },
             help: "how many",
         },
-        Opt { name: "read", kind: OptKind::Flag, help: "fetch" },
-        Opt {
+        DriverOption { name: "read", kind: OptionKind::Flag, help: "fetch" },
+        DriverOption {
             name: "mtu",
-            kind: OptKind::Number { least: 256, most: 9000, bare: false },
+            kind: OptionKind::Number { least: 256, most: 9000, bare: false },
             help: "of a packet",
         },
     ];
@@ -151,7 +151,7 @@ mod tests {
 
     #[test]
     fn a_table_shows_its_syntax() {
-        let shown: Vec<String> = TABLE.iter().map(Opt::to_string).collect();
+        let shown: Vec<String> = TABLE.iter().map(DriverOption::to_string).collect();
         assert_eq!(shown, [":1-16", ":read", ":mtu=256-9000"]);
     }
 }

@@ -350,7 +350,7 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn a_block_that_comes_in_two_parts_is_received_wherever_it_is_cut() {
+    fn a_block_in_two_parts_is_received_wherever_it_is_cut() {
         let len = WAKE_AT + WAKE_AT / 4;
         let payload: Vec<u8> = (0..len).map(|at| (at / 256) as u8).collect();
         for first in [1, WAKE_AT / 2, WAKE_AT - 1, WAKE_AT, len - 1] {

@@ -1,6 +1,6 @@
 //! A stack: one channel at the bottom, layers above, written as a URL's scheme, read top-down.
 
-use super::driver::{Dialer, Driver, Opened, Role, Session, Transport, Trust};
+use super::driver::{Dialer, Driver, Opened, Role, Session, TlsPeer, Transport};
 use super::key::Key;
 use super::options::Values;
 use super::ordered::{ByteStream, OrderedChannel};
@@ -81,7 +81,7 @@ pub struct Opener {
     dialer: Arc<dyn Dialer>,
     layers: Vec<Arc<Driver>>,
     key: Option<Key>,
-    trust: Option<Trust>,
+    trust: Option<TlsPeer>,
     /// Where the node listens.
     address: SocketAddr,
     /// How long a channel may take.
@@ -96,7 +96,7 @@ impl Opener {
         stack: &Stack,
         dialer: Arc<dyn Dialer>,
         key: Option<Key>,
-        trust: Option<Trust>,
+        trust: Option<TlsPeer>,
         (address, timeout): (SocketAddr, Duration),
     ) -> Opener {
         let layers = stack.layers.clone();

@@ -2,7 +2,7 @@
 //! buffers of a quarter of a mebibyte, so that the kernel is asked as seldom as without TLS.
 
 use super::Handle;
-use super::driver::{Capabilities, Carries, Driver, Layer, Offered, Role, Trust};
+use super::driver::{Capabilities, Carries, Driver, Layer, Offered, Role, TlsPeer};
 use super::key::{Key, PROOF_LEN};
 use super::ordered::ByteStream;
 use crate::sys::tcp::TcpInfo;
@@ -58,7 +58,7 @@ impl Layer for Tls {
     fn connect(
         &self,
         below: Box<dyn ByteStream>,
-        trust: &Trust,
+        trust: &TlsPeer,
         key: &Key,
     ) -> io::Result<Box<dyn ByteStream>> {
         // The name is looked at by nobody: the certificate is known by its fingerprint.

@@ -5,7 +5,7 @@
 use super::control::Control;
 use super::copy::Copy;
 use crate::channels::driver::Peer;
-use crate::channels::driver::{Carries, Dialer, Offered, Session, Slots, Trust, Tunnel};
+use crate::channels::driver::{Carries, Dialer, Offered, Session, Slots, TlsPeer, Tunnel};
 use crate::channels::offers::{Fallback, Need, Offer, Route, Tunnelled};
 use crate::channels::stack::Opener;
 use crate::channels::{Channel, Handle, TcpOptions};
@@ -168,7 +168,7 @@ async fn by(
     let channels = if dialer.is_by_offer() {
         by_offers(control, stack.channel().name, address, streams, dialer).await?
     } else {
-        let trust = control.data_tls().await?.map(|config| Trust { config, address });
+        let trust = control.data_tls().await?.map(|config| TlsPeer { config, address });
         let is_keyed = key.is_some();
         let opener = Opener::new(stack, dialer, key, trust, (address, timeout));
         let opener = if offer.route == Route::ControlPort { opener.greeted() } else { opener };

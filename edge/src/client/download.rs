@@ -20,7 +20,7 @@ use crate::mover::{
 use crate::stores::{BytesSink, Landed, Landing, ResumeState, Sink, join};
 use crate::sys::pool::Slot;
 use crate::sys::tcp::TcpInfo;
-use farline_core::gridftp::client::{Request, Transfer, What};
+use farline_core::gridftp::client::{Request, Transfer, TransferKind};
 use farline_core::gridftp::{
     self, Command, ListingKind, Mode, Module, Options as Opts, Pathname, RetrieveOptions,
 };
@@ -258,7 +258,7 @@ async fn from_farline(
         Request::Transfer(Transfer {
             module,
             held: held.clone(),
-            ..Transfer::new(What::Retrieve, path.clone())
+            ..Transfer::new(TransferKind::Retrieve, path.clone())
         })
     };
     let nothing = ByteRanges::new();

@@ -25,7 +25,7 @@ use crate::stores::{
 use crate::sys::lock::lock;
 use crate::sys::pool::{Slot, pool};
 use crate::sys::tcp::TcpInfo;
-use farline_core::gridftp::client::{Request, Transfer, What};
+use farline_core::gridftp::client::{Request, Transfer, TransferKind};
 use farline_core::gridftp::{ListingKind, Mode, Module, Pathname};
 use farline_core::transfer::journal::Origin;
 use farline_core::transfer::{
@@ -289,7 +289,7 @@ async fn to_farline(
     let path = Pathname::new(load.target);
     let transfer = |parms: &str| {
         let module = Some(Module { name: TREE_MODULE.to_owned(), parms: parms.to_owned() });
-        Request::Transfer(Transfer { module, ..Transfer::new(What::Store, path.clone()) })
+        Request::Transfer(Transfer { module, ..Transfer::new(TransferKind::Store, path.clone()) })
     };
     let integrity = copy.integrity(control);
     let origin = Origin { source: source_id, digests: integrity.digests };

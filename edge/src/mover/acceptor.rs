@@ -10,7 +10,7 @@ use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 /// Where channels come in while a transfer runs.
-pub trait Incoming: Sync {
+pub(crate) trait Incoming: Sync {
     /// The next channel; `None` after `timeout` or a [`Self::wake`].
     ///
     /// # Errors
@@ -23,7 +23,7 @@ pub trait Incoming: Sync {
 
 /// A listening data port for any peer: who connects is a channel.
 #[derive(Debug)]
-pub struct Acceptor {
+pub(crate) struct Acceptor {
     listener: TcpListener,
     wake: OwnedFd,
     address: SocketAddr,
@@ -39,7 +39,7 @@ impl Acceptor {
     ///
     /// # Errors
     /// When no port can be had.
-    pub fn bind(
+    pub(crate) fn bind(
         address: SocketAddr,
         ports: Option<(u16, u16)>,
         peer: Option<IpAddr>,
@@ -56,7 +56,7 @@ impl Acceptor {
     }
 
     /// Where it listens.
-    pub fn address(&self) -> SocketAddr {
+    pub(crate) fn address(&self) -> SocketAddr {
         self.address
     }
 
@@ -64,7 +64,7 @@ impl Acceptor {
     ///
     /// # Errors
     /// As [`Incoming::accept`].
-    pub fn accept_stream(&self, timeout: Duration) -> Result<Option<TcpStream>, Error> {
+    pub(crate) fn accept_stream(&self, timeout: Duration) -> Result<Option<TcpStream>, Error> {
         let failed = |error: io::Error| {
             Error::new(
                 Fault::Here,

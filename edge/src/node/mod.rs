@@ -6,6 +6,7 @@
 //! other sessions' control channels up.
 
 mod adapt;
+mod builder;
 mod config;
 mod data;
 mod diskless;
@@ -19,6 +20,7 @@ mod transfer;
 mod tree;
 mod wire;
 
+pub use builder::NodeBuilder;
 pub use config::{Anonymous, Config, ConfigFile, DEFAULT_LISTEN, TlsKey, parse_ports};
 
 use crate::channels::Registry;

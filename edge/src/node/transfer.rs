@@ -25,7 +25,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// Channels that one transfer may use.
-const MOST_CHANNELS: usize = 64;
+const MOST_CHANNELS: usize = farline_core::plan::ChannelLimits::NODE as usize;
 /// What is left out of a tree is named as far as this, so that the control channel keeps moving.
 const MOST_OMISSIONS: usize = 10_000;
 

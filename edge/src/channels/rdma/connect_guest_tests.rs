@@ -96,7 +96,7 @@ fn exchanged() -> (Exchange, RdmaChannel, Box<dyn Channel>) {
 
 #[test]
 #[ignore = "needs two RDMA devices: make lab"]
-fn without_rdma_cm_a_stranger_is_refused_and_a_peer_that_is_gone_is_missed() {
+fn exchange_refuses_strangers_and_misses_a_lost_peer() {
     if is_iwarp() {
         eprintln!("skipped: iWARP is connected by rdma_cm alone");
         return;

@@ -9,7 +9,7 @@ use crate::channels::driver::{
     Opened, Peer, Role, Session, Slots, Taker, Transport,
 };
 use crate::channels::key::Key;
-use crate::channels::options::{Opt, OptKind, Values};
+use crate::channels::options::{DriverOption, OptionKind, Values};
 use crate::sys::verbs::device_count;
 use farline_core::rdma::{MOST_CREDITS, MOST_QUEUE_PAIRS, queue_pairs_for};
 use farline_core::units::{Bytes, Error, Fault, Span};
@@ -38,15 +38,19 @@ pub fn driver() -> Driver {
         title: "RDMA",
         about: "blocks from one staging pool straight into the other, by InfiniBand, RoCE or iWARP",
         options: &[
-            Opt {
+            DriverOption {
                 name: PAIRS,
-                kind: OptKind::Number { least: 1, most: MOST_QUEUE_PAIRS as u64, bare: true },
+                kind: OptionKind::Number { least: 1, most: MOST_QUEUE_PAIRS as u64, bare: true },
                 help: "queue pairs of each channel, else by round-trip time",
             },
-            Opt { name: EXCHANGE, kind: OptKind::Flag, help: "connect without rdma_cm" },
-            Opt {
+            DriverOption {
+                name: EXCHANGE,
+                kind: OptionKind::Flag,
+                help: "connect without rdma_cm",
+            },
+            DriverOption {
                 name: READ,
-                kind: OptKind::Flag,
+                kind: OptionKind::Flag,
                 help: "RDMA READ, where the node can, else WRITE",
             },
         ],

@@ -2,16 +2,14 @@
 //! fewest streams is taken.
 
 use super::advisor::{Plan, PlanInput, TIE, finished};
-use super::cell::streams_in_words;
 use super::fluid::{Fluid, FluidScenario};
-use super::grid_check::{host_fault, loss_fault, mtu_fault, path_fault, window_fault};
+use super::limits::{ChannelLimits, host_fault, loss_fault, mtu_fault, path_fault, window_fault};
+use super::path::streams_in_words;
 use crate::congestion::{Algorithm, Constants};
 use crate::units::{Bytes, Error, Fault, Rate, Span};
 
 /// Streams that are tried first; the neighbours of the best follow.
 const FIRST: [u32; 3] = [1, 4, 16];
-/// More streams cost more processor time than they win (SC08: 20 is where its peaks end).
-const MOST_STREAMS: u32 = 20;
 /// Longer transfers are simulated for this long, or for as many round trips if those are longer,
 /// and the rest goes on at the pace of the second half: by then a window has grown from ten packets
 /// to what a path holds.
@@ -52,7 +50,7 @@ impl PlanInput {
         }
     }
 
-    /// Refuses what is no path and no host, by the limits of a [`Grid`](super::Grid).
+    /// Refuses what is no path and no host, by the limits of a profile.
     ///
     /// # Errors
     /// [`Fault::You`] with the quantity and its limits.
@@ -142,7 +140,7 @@ pub fn plan(known: &PlanInput, size: Bytes) -> Result<Plan, Error> {
     let within =
         |least: f64| Span::from_secs_f64((least * HOPELESS).min(known.horizon().as_secs_f64()));
     let mut attempt = |candidates: &mut Vec<Candidate>, congestion: Algorithm, streams: u32| {
-        if (1..=MOST_STREAMS).contains(&streams)
+        if (1..=ChannelLimits::MODEL).contains(&streams)
             && !candidates.iter().any(|one| (one.congestion, one.streams) == (congestion, streams))
         {
             let seconds = known.seconds_within(within(least), congestion, streams, tried, 1..2);
@@ -159,7 +157,7 @@ pub fn plan(known: &PlanInput, size: Bytes) -> Result<Plan, Error> {
     let leaders: Vec<(Algorithm, u32)> =
         candidates.iter().take(3).map(|one| (one.congestion, one.streams)).collect();
     for (congestion, streams) in leaders {
-        for next in [streams / 2, streams * 2, MOST_STREAMS] {
+        for next in [streams / 2, streams * 2, ChannelLimits::MODEL] {
             attempt(&mut candidates, congestion, next);
         }
     }
@@ -234,7 +232,7 @@ fn reason_for_streams(known: &PlanInput, streams: u32) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::profile::{Disturbance, PathPoint, PlanSource};
+    use crate::plan::{Disturbance, PathPoint, PlanSource};
     use crate::wan::Change;
 
     fn known(path: &str, loss: f64) -> PlanInput {
@@ -331,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_path_is_refused_and_where_nothing_arrives_no_time_is_made_up() {
+    fn no_path_is_refused_and_no_time_made_up_without_arrivals() {
         let far = known("usn-8600", 0.0);
         let path = |rtt: Span| PathPoint { rtt_ns: rtt, ..far.path.clone() };
         let refused: [(PlanInput, &str, &str); 7] = [

@@ -1,11 +1,11 @@
 //! A plan from a stored profile: the best of its cells, and how long a transfer takes at what was
 //! seen in it.
 
-use super::advisor::{Plan, PlanInput, PlanSource, TIE, finished};
 use super::cell::{Cell, TrafficDirection};
 use super::document::{CellResult, Profile, ProfileKind};
 use super::repetition::Repetition;
 use super::statistics::Summary;
+use crate::plan::{Plan, PlanInput, PlanSource, TIE, finished};
 use crate::units::{Bytes, Error, Fault};
 
 /// Plans a transfer of `size` from a stored profile, over the path of it called `path`, or its only
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn an_interval_is_students_of_several_repetitions_and_an_assumption_of_one() {
+    fn an_interval_is_students_or_for_one_run_an_assumption() {
         let mut profile = small(1, vec![TrafficDirection::Out]);
         profile.kind = ProfileKind::Measured;
         let gbit = |tenths: u64| Rate::from_bps(tenths * 100_000_000);

@@ -1,9 +1,8 @@
 //! What a plan is: what to choose for a transfer, how long it will take, and why, whatever its
 //! figures come from.
 
-use super::cell::PathPoint;
-use super::document::TCP_HEADERS;
-use super::statistics::Summary;
+use super::path::{PathPoint, TCP_HEADERS};
+use super::summary::Summary;
 use crate::congestion::Algorithm;
 use crate::units::{Bytes, Rate, Span};
 use serde::{Deserialize, Serialize};
@@ -12,7 +11,7 @@ use serde::{Deserialize, Serialize};
 pub const PLAN_SCHEMA: &str = "farline/plan/1";
 
 /// A plan with fewer streams is preferred when it takes at most this much longer.
-pub(super) const TIE: f64 = 0.02;
+pub(crate) const TIE: f64 = 0.02;
 /// The model's own error: what its throughput was off from packets at most
 /// (`fluids_and_packets_agree`). What one repetition may be off from others nobody knows: the same
 /// is assumed.
@@ -83,7 +82,7 @@ pub struct Plan {
 
 /// The plan of `streams` streams of `congestion` that took `all` seconds, each in a run of its own;
 /// `is_measured` says whether they are those of a path, and not of the model.
-pub(super) fn finished(
+pub(crate) fn finished(
     known: &PlanInput,
     size: Bytes,
     (congestion, streams): (Algorithm, u32),

@@ -2,13 +2,13 @@
 //! is the host's, its streams the model's.
 
 use super::advisor::{Plan, PlanInput, PlanSource, finished};
-use super::cell::{PathPoint, streams_in_words};
-use super::grid::Grid;
+use super::limits::ChannelLimits;
+use super::path::{PathPoint, USUAL_MTU, streams_in_words};
 use crate::congestion::Algorithm;
 use crate::units::{Bytes, Error, Fault, Rate, Span};
 
 /// Streams that are tried.
-const TRIED: [u32; 5] = [1, 2, 4, 8, PathEstimate::MOST_STREAMS];
+const TRIED: [u32; 5] = [1, 2, 4, 8, ChannelLimits::TRANSFER];
 /// What more streams must win of the time: each costs a connection and processor time, which the
 /// model does not have, and a transfer that needs more than it began with sees it from its first
 /// blocks on.
@@ -77,7 +77,7 @@ fn most_streams(size: Option<Bytes>) -> u32 {
 
 /// `streams`, which `why` is the reason for, or as many as `size` is worth where those are fewer.
 pub fn for_size(streams: u32, size: Option<Bytes>, why: String) -> (u32, String) {
-    let streams = streams.clamp(1, PathEstimate::MOST_STREAMS);
+    let streams = streams.clamp(1, ChannelLimits::TRANSFER);
     match size {
         Some(size) if most_streams(Some(size)) < streams => {
             (most_streams(Some(size)), format!("there are only {size} to move"))
@@ -90,18 +90,14 @@ impl PathEstimate {
     /// What a path is taken to carry: the papers' 10GE.
     pub const RATE: Rate = Rate::from_bps(10_000_000_000);
 
-    /// More streams cost more processor time than they win on any path of the papers (SC08, figures
-    /// 2 to 4).
-    pub const MOST_STREAMS: u32 = 16;
-
     /// What the model is told.
     pub fn known(&self) -> PlanInput {
         PlanInput {
             path: PathPoint::custom(Self::RATE, self.rtt.clamp(RTT.0, RTT.1)),
             loss: 0.0,
-            window: Some(self.window.max(Bytes(u64::from(Grid::USUAL_MTU)))),
+            window: Some(self.window.max(Bytes(u64::from(USUAL_MTU)))),
             host: None,
-            mtu: Grid::USUAL_MTU,
+            mtu: USUAL_MTU,
             available: vec![self.modelled()],
             source: PlanSource::Model,
         }
@@ -138,7 +134,7 @@ impl PathEstimate {
     pub fn streams(&self, size: Option<Bytes>) -> (u32, String) {
         // For these the model's answer would not count.
         if most_streams(size) == 1 {
-            return for_size(Self::MOST_STREAMS, size, String::new());
+            return for_size(ChannelLimits::TRANSFER, size, String::new());
         }
         let (streams, rate, product) =
             (self.by_path(size), Self::RATE, Self::RATE.bytes_in(self.rtt));
@@ -199,7 +195,7 @@ mod tests {
     const GIB: Bytes = Bytes::mib(1 << 10);
 
     #[test]
-    fn near_paths_begin_with_one_stream_long_ones_with_several_and_small_windows_with_more() {
+    fn streams_grow_with_the_path_and_with_small_windows() {
         let streams = |us, mib, size| path(Span::from_micros(us), Bytes::mib(mib)).streams(size);
         for near in [0, 6, 20, 200, 1_000] {
             assert_eq!(streams(near, 6, Some(GIB)).0, 1, "{near} us");
@@ -231,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn the_control_is_the_hosts_and_cubic_on_a_long_path_that_has_it() {
+    fn the_control_is_the_hosts_or_cubic_on_a_long_path() {
         let mut far = path(Span::from_millis(163), Bytes::mib(512));
         assert_eq!(far.congestion(), (None, "cubic, this host's default".to_owned()));
         far.default_congestion = "bbr".to_owned();
@@ -271,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn what_begins_so_takes_at_most_a_tenth_longer_than_the_best_of_all_numbers_of_streams() {
+    fn the_begin_is_within_a_tenth_of_the_best_stream_count() {
         for (rtt, window) in [(1, 6), (10, 32), (27, 6), (27, 32), (100, 32), (163, 32), (163, 512)]
         {
             for size in [Bytes::mib(100), GIB, Bytes::mib(4 << 10)] {

@@ -5,7 +5,7 @@
 /// together.
 ///
 /// `I_x(v/2, 1/2)` with `x = v / (v + t^2)` (Abramowitz and Stegun, 26.7.1).
-pub(super) fn beyond(t: f64, degrees: f64) -> f64 {
+pub(crate) fn beyond(t: f64, degrees: f64) -> f64 {
     if t.is_infinite() {
         return 0.0;
     }
@@ -14,7 +14,7 @@ pub(super) fn beyond(t: f64, degrees: f64) -> f64 {
 
 /// The t of `degrees` of freedom between minus and plus which lies `share` of the distribution:
 /// 2.262 for 9 and 0.95.
-pub(super) fn quantile(share: f64, degrees: f64) -> f64 {
+pub(crate) fn quantile(share: f64, degrees: f64) -> f64 {
     let outside = 1.0 - share;
     let mut high = 1.0;
     while beyond(high, degrees) > outside && high < 1e12 {

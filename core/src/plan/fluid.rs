@@ -13,17 +13,28 @@
 //! reference; a test holds this model against them.
 
 use super::fluid_stream::{Batch, Stream, poisson};
-use super::grid::Disturbance;
-use super::staging::{Copies, Pool, Staged};
+use super::path::TCP_HEADERS;
+use super::pool::{Pool, StagedSource};
 use crate::congestion::{Algorithm, Constants, Start};
 use crate::units::{Bytes, Rate, Rng, Span};
 use crate::wan::{Change, frames};
+use serde::{Deserialize, Serialize};
 
 /// Steps in a round trip.
 const STEPS: f64 = 16.0;
 /// Steps are never longer or shorter than this, in seconds: a sample must hold several, and a short
 /// path must end.
 const STEP: (f64, f64) = (50e-6, 10e-3);
+
+/// Something that happens to the path in the middle of every repetition, to see how long the
+/// streams need to come back.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Disturbance {
+    /// Since the repetition began.
+    pub at_ns: Span,
+    /// What.
+    pub change: Change,
+}
 
 /// Streams, and the path that they share.
 #[derive(Clone, Debug)]
@@ -50,7 +61,7 @@ pub struct FluidScenario {
     pub disturbance: Option<Disturbance>,
     /// From what store the bytes come, through which pool; as fast as the network takes them when
     /// `None`.
-    pub staged: Option<(Staged, Copies)>,
+    pub staged: Option<StagedSource>,
     /// Of every random choice.
     pub seed: u64,
 }
@@ -107,7 +118,7 @@ impl Fluid {
         let seed = Rng::new(scenario.seed);
         let mut rng = seed.fork(1);
         let rtt = scenario.rtt.as_secs_f64();
-        let payload = (f64::from(scenario.mtu) - super::document::TCP_HEADERS as f64).max(1.0);
+        let payload = (f64::from(scenario.mtu) - TCP_HEADERS as f64).max(1.0);
         let stream = |(i, (algorithm, set)): (usize, &(Algorithm, Constants))| {
             let start = Start { packet: Bytes(wire), ..Start::default() };
             let control = algorithm.control(*set, start, &seed.fork(100 + i as u64));
@@ -132,10 +143,7 @@ impl Fluid {
             sends: vec![0.0; streams.len()],
             streams,
             disturbance: scenario.disturbance,
-            pool: scenario
-                .staged
-                .as_ref()
-                .map(|(staged, copies)| Pool::new(*staged, copies, payload)),
+            pool: scenario.staged.as_ref().map(|source| Pool::new(source, payload)),
             outage_until: 0.0,
             cross_until: f64::INFINITY,
             to_lose: 0.0,

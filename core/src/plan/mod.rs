@@ -1,0 +1,27 @@
+//! What to use on a path, how long a transfer takes, and why.
+//!
+//! [`PathEstimate`] begins where only the round trip is known; [`plan`] simulates candidates as
+//! [`fluid`]s over one queue. [`limits`] are the ceilings. A profile's own plans are made of the
+//! same [`Plan`].
+
+mod advisor;
+mod estimate;
+pub mod fluid;
+mod fluid_stream;
+pub mod limits;
+mod model;
+mod path;
+mod pool;
+pub(crate) mod student;
+mod summary;
+
+pub use advisor::{PLAN_SCHEMA, Plan, PlanInput, PlanSource};
+pub(crate) use advisor::{TIE, finished};
+pub use estimate::{PathEstimate, for_size};
+pub use fluid::Disturbance;
+pub use limits::ChannelLimits;
+pub use model::plan;
+pub use path::PathPoint;
+pub(crate) use path::{TCP_HEADERS, USUAL_MTU, streams_in_words};
+pub use pool::{StagedSource, Stall};
+pub use summary::Summary;
