@@ -8,7 +8,7 @@ mod drivers;
 
 use super::arrivals::Arrivals;
 use super::driver::{
-    Carries, Dialer, Listen, Listener, Role, Session, Slots, Taker, Transport, Trust, Tunnel,
+    Carries, Dialer, Listen, Listener, Role, Session, Slots, Taker, TlsPeer, Transport, Tunnel,
 };
 use super::key::Key;
 use super::registry::Registry;
@@ -165,7 +165,7 @@ impl Bench {
 
     fn opener_by(&self, dialer: Arc<dyn Dialer>, key: &Key, address: SocketAddr) -> Opener {
         let config = pinned(self.identity.fingerprint).expect("a fingerprint");
-        let trust = Some(Trust { config, address });
+        let trust = Some(TlsPeer { config, address });
         Opener::new(&self.stack, dialer, Some(key.clone()), trust, (address, PATIENCE))
     }
 
