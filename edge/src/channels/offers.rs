@@ -75,6 +75,7 @@ impl Registry {
     pub fn offers(&self, need: &Need<'_>) -> Result<Offers, Error> {
         let mut ranked = Vec::new();
         let mut refused = None;
+        let mut tunnel = need.tunnel;
         let always = |can: &Capabilities| can.offered == Offered::Always;
         if need.encrypt && !need.keyed {
             let message = format!("{} encrypts, but knows no keys", need.peer.server);
@@ -86,7 +87,16 @@ impl Registry {
                 return Err(Error::new(Fault::You, "cannot-encrypt", message)
                     .hint("write farlines:// or ftps://, or host:path to go over ssh"));
             }
-            if !always(&asked.channel.capabilities) && need.tunnel != Tunnelled::Must {
+            let is_tunnel = asked.channel.capabilities.offered == Offered::AsTheControlConnection;
+            if is_tunnel && tunnel == Tunnelled::No {
+                let message = format!("the control connection is not over {}", asked.channel.title);
+                let error = Error::new(Fault::You, "bad-channel", message);
+                return Err(error.hint("write host:path to go over ssh"));
+            }
+            if is_tunnel {
+                // What is arranged in the clear for it goes no other way.
+                tunnel = Tunnelled::Must;
+            } else if !always(&asked.channel.capabilities) && tunnel != Tunnelled::Must {
                 match self.offer(need, &asked.channel, &asked.values, Route::Straight) {
                     Ok(offer) => ranked.push(Offer { is_asked: true, ..offer }),
                     Err(error) => refused = Some((Arc::clone(&asked.channel), error)),
@@ -95,7 +105,7 @@ impl Registry {
         }
         let of =
             |offered| self.drivers().filter(move |driver| driver.capabilities.offered == offered);
-        let routes: &[(Offered, Route)] = match need.tunnel {
+        let routes: &[(Offered, Route)] = match tunnel {
             _ if !need.keyed => &[(Offered::Always, Route::Straight)],
             Tunnelled::Must => &[(Offered::AsTheControlConnection, Route::Tunnel)],
             Tunnelled::May => &[

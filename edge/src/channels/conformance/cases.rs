@@ -10,7 +10,10 @@ use farline_core::gridftp::mode_e::HEADER_LEN;
 use farline_core::units::Rate;
 use std::io::Write;
 
-pub(super) const CASES: [(&str, fn(&Bench)); 13] = [
+/// A case, and what it shows.
+type Case = (&'static str, fn(&Bench));
+
+pub(super) const CASES: [Case; 13] = [
     ("sizes around a block come whole, both ways, checked or not", sizes),
     ("ordered bytes come in order", order),
     ("slots come back, as many as went", depth),

@@ -142,6 +142,16 @@ fn over_ssh_what_has_no_port_goes_through_it() {
 }
 
 #[test]
+fn ssh_that_was_asked_for_is_the_only_way() {
+    let registry = registry(true, Carries::RegisteredSlots);
+    let asked = registry.stack("ssh").expect("a stack");
+    let over_ssh = Need { encrypt: true, tunnel: Tunnelled::May, ..need(Some(&asked), ALL) };
+    assert_eq!(ranked(&registry, &over_ssh), ways(&[("ssh", Route::Tunnel)]));
+    let clear = registry.offers(&need(Some(&asked), ALL)).map(|offers| shown(&offers));
+    assert_eq!(clear.expect_err("no ssh carries it").fault, Fault::You);
+}
+
+#[test]
 fn what_this_host_or_the_peer_lacks_is_told_with_its_reason() {
     for (is_here, has, why) in [
         (false, ALL, "over TCP instead of Fabric: no device (install one)"),
