@@ -1,18 +1,22 @@
 //! Farline's library: the outside world joined to the pure logic of `farline-core`.
 //!
-//! Unsafe code lives in [`sys`] alone; every other module is checked to be free of it.
+//! Unsafe code lives in `sys` alone; every other module is checked to be free of it.
 #![deny(unsafe_code)]
 
+pub mod agent;
 pub mod channels;
 pub mod client;
 pub mod host;
 pub mod kernelcc;
 pub mod link;
-pub mod mover;
+mod mover;
 pub mod node;
 pub mod prober;
+mod reexec;
 pub mod run_dir;
 pub mod stores;
-pub mod sys;
+mod sys;
 
+pub use client::Client;
 pub use farline_core as core;
+pub use node::Node;

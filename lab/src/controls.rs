@@ -46,6 +46,21 @@ pub fn absent() -> Option<[&'static str; 2]> {
     Some([absent.next()?, absent.next()?])
 }
 
+/// Whether this user may choose the control `name`; else says, loudly, that the test is skipped.
+///
+/// # Panics
+/// When the kernel does not say which controls are for everybody.
+pub fn may_choose(name: &str) -> bool {
+    const ALLOWED: &str = "/proc/sys/net/ipv4/tcp_allowed_congestion_control";
+    let allowed = std::fs::read_to_string(ALLOWED).expect("Linux says so");
+    let may = rustix::process::geteuid().is_root()
+        || allowed.split_whitespace().any(|allowed| allowed == name);
+    if !may {
+        crate::skip(format!("an ordinary user may not choose {name} here: see {ALLOWED}"));
+    }
+    may
+}
+
 /// Whether the kernel has a control of that name.
 pub fn is_there(name: &str) -> bool {
     available().iter().any(|have| have == name)

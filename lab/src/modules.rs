@@ -193,7 +193,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn means_agree_within_a_tenth_and_flows_that_spread_do_not_hide_that_they_do_not() {
+    fn spread_flows_do_not_hide_means_that_disagree() {
         let pair =
             |module: &[f64], bpf: &[f64]| Pair { module: module.to_vec(), bpf: bpf.to_vec() };
         // Flows that overlap, whose means are 20 % apart: too few of them to be sure, and enough.

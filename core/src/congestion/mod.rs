@@ -40,4 +40,6 @@ pub use algorithm::{Algorithm, Constants, Start};
 pub use control::{Acked, Allowed, Control, Event};
 
 #[cfg(test)]
+mod scenario;
+#[cfg(test)]
 mod tests;

@@ -1,52 +1,54 @@
 //! The controls over a simulated link, held against theory.
 
-use super::sim::{FlowScenario, Reduction, Simulation, Why};
+use super::scenario::*;
+use super::sim::{Reduction, ReductionCause, Simulation};
 use super::{Algorithm, Constants, Start, theory};
 use crate::units::{Bytes, Rate, Span};
-use crate::wan::{Change, Direction};
+use crate::wan::Change;
 
 const PACKET: Bytes = Bytes(1500);
 
-/// A link that is never the limit: the window is, at `window` packets.
-fn idle_link(window: f64, rtt: Span) -> Direction {
-    let rate = Rate::from_bps((window * 1538.0 * 8.0 / rtt.as_secs_f64() * 1.5) as u64);
-    Direction::new(rate, rtt.mul_f64(0.5), rtt)
+/// Half as fast again as `window` packets a round trip need: the window is the limit.
+fn idle(window: f64, rtt: Span) -> Rate {
+    Rate::from_bps((window * 1538.0 * 8.0 / rtt.as_secs_f64() * 1.5) as u64)
+}
+
+/// A flow that stands at `window`.
+fn standing(algorithm: Algorithm, set: Constants, window: f64) -> Part {
+    let start =
+        Start { window, threshold: window, clamp: window, packet: PACKET, ..Start::default() };
+    sender_with(algorithm, set, start)
 }
 
 /// A flow that stands at `window`, loses one packet, and runs until it is back: the run, and how
 /// long it took from the end of recovery on.
-fn one_loss(
-    algorithm: Algorithm,
-    set: Constants,
-    window: f64,
-    rtt: Span,
-) -> (Simulation, Option<Span>) {
-    let start =
-        Start { window, threshold: window, clamp: window, packet: PACKET, ..Start::default() };
-    let theory = theory::recovery(algorithm, set, window, rtt).unwrap_or(Span::from_secs(10));
-    let scenario = FlowScenario {
-        direction: idle_link(window, rtt),
-        changes: vec![(rtt.mul_f64(5.0), Change::Lose(1))],
-        flows: vec![(algorithm, set, start)],
-        sample_every: rtt.mul_f64(0.5),
-        // Trains of eight of a thousand packets change nothing but the speed; of sixty they are a
-        // queue of their own.
-        train: if window > 1_000.0 { 8 } else { 1 },
-        seed: 1,
-    };
-    let mut simulation = Simulation::new(&scenario);
+fn one_loss(algorithm: Algorithm, set: Constants, window: f64, rtt: Span) -> (Run, Option<Span>) {
+    let theory = theory::recovery(algorithm, set, window, rtt).unwrap_or(secs(10));
     let back = |run: &Simulation| {
         let ended = run.reductions(0).first().and_then(|reduction| reduction.ended)?;
         // A fiftieth of a packet: BIC's search ends at steps of Smin, and CUBIC's plateau is flat.
         (run.window(0) >= window - 0.02).then(|| run.now().since(ended))
     };
-    simulation.run(theory.mul_f64(3.0) + rtt.mul_f64(30.0), |run| back(run).is_some());
-    let took = back(&simulation);
-    (simulation, took)
+    let scenario = scenario![
+        standing(algorithm, set, window),
+        // Trains of eight of a thousand packets change nothing but the speed; of sixty they are a
+        // queue of their own.
+        train(if window > 1_000.0 { 8 } else { 1 }),
+        rate(idle(window, rtt)),
+        delay(rtt.mul_f64(0.5)),
+        at(rtt.mul_f64(5.0), Change::Lose(1)),
+        sampled(rtt.mul_f64(0.5)),
+        seed(1),
+        receiver(),
+    ];
+    let longest = theory.mul_f64(3.0) + rtt.mul_f64(30.0);
+    let run = scenario.run_until(longest, |run| back(run).is_some());
+    let took = back(&run);
+    (run, took)
 }
 
 #[test]
-fn recovery_from_one_loss_takes_as_long_as_theory_says_at_three_rtts() {
+fn one_loss_recovers_as_theory_says_at_three_rtts() {
     let loss_based = [
         (Algorithm::Bic, 2_000.0),
         (Algorithm::Cubic, 1_200.0),
@@ -92,22 +94,21 @@ fn burst(
     window: f64,
     rtt: Span,
     patience: Span,
-) -> (Simulation, Option<(Span, Span)>) {
-    let start =
-        Start { window, threshold: window, clamp: window, packet: PACKET, ..Start::default() };
-    let idle = idle_link(window, rtt);
-    let cross =
-        Change::Cross(Rate::from_bps(idle.rate.as_bps() / 10 * 9), Some(Span::from_secs(2)));
-    let scenario = FlowScenario {
-        direction: Direction { queue: idle.rate.bytes_in(rtt), ..idle },
-        changes: vec![(rtt.mul_f64(5.0), cross)],
-        flows: vec![(algorithm, set, start)],
-        sample_every: Span::from_millis(4),
-        train: if window >= 1_000.0 { 8 } else { 1 },
-        seed: 1,
-    };
-    let mut simulation = Simulation::new(&scenario);
-    simulation.run(rtt.mul_f64(5.0) + Span::from_secs(2) + patience, |_| false);
+) -> (Run, Option<(Span, Span)>) {
+    let link = idle(window, rtt);
+    let cross = Change::Cross(Rate::from_bps(link.as_bps() / 10 * 9), Some(secs(2)));
+    let simulation = scenario![
+        standing(algorithm, set, window),
+        train(if window >= 1_000.0 { 8 } else { 1 }),
+        rate(link),
+        delay(rtt.mul_f64(0.5)),
+        tail_drop(1.0),
+        at(rtt.mul_f64(5.0), cross),
+        sampled(ms(4)),
+        seed(1),
+        receiver(),
+    ]
+    .run(rtt.mul_f64(5.0) + secs(2) + patience);
     let reductions = simulation.reductions(0);
     let took = reductions.last().and_then(|last| {
         let ended = last.ended?;
@@ -135,7 +136,7 @@ fn burst(
         let cut = |cut: &Reduction| theory::Cut {
             before: cut.before,
             after: cut.after,
-            timeout: cut.why == Why::Timeout,
+            timeout: cut.why == ReductionCause::Timeout,
         };
         let mut cuts: Vec<theory::Cut> = reductions.iter().map(cut).collect();
         if let Some(last) = cuts.last_mut() {
@@ -149,7 +150,7 @@ fn burst(
 }
 
 #[test]
-fn after_a_burst_a_flow_is_back_as_theory_says_from_its_last_reduction() {
+fn after_a_burst_a_flow_recovers_as_theory_says() {
     let loss_based = [
         (Algorithm::Bic, 1_000.0),
         (Algorithm::Cubic, 1_000.0),
@@ -177,50 +178,14 @@ fn after_a_burst_a_flow_is_back_as_theory_says_from_its_last_reduction() {
     }
 }
 
-/// Packets a second that flow `index` delivered in the second half of its trace.
-fn steady_rate(run: &Simulation, index: usize) -> f64 {
-    let trace = run.trace(index);
-    let (middle, last) = (trace[trace.len() / 2], trace[trace.len() - 1]);
-    (last.delivered - middle.delivered) as f64 / last.at.since(middle.at).as_secs_f64()
-}
-
-fn run_for(
-    span: Span,
-    direction: Direction,
-    changes: Vec<(Span, Change)>,
-    flows: Vec<(Algorithm, Constants, Start)>,
-) -> Simulation {
-    let scenario = FlowScenario {
-        direction,
-        changes,
-        flows,
-        sample_every: Span::from_millis(20),
-        train: 1,
-        seed: 3,
-    };
-    let mut run = Simulation::new(&scenario);
-    run.run(span, |_| false);
-    run
-}
-
 #[test]
 fn every_control_fills_a_link_with_a_queue_of_one_product() {
-    let rtt = Span::from_millis(40);
-    let rate = Rate::from_bps(15_000_000);
-    let packets = rate.as_bps() as f64 / 8.0 / 1538.0;
     for algorithm in Algorithm::ALL {
         for set in [Constants::Paper, Constants::Linux] {
-            let direction = Direction {
-                queue: rate.bytes_in(rtt),
-                ..Direction::new(rate, rtt.mul_f64(0.5), rtt)
-            };
-            let run = run_for(
-                Span::from_secs(20),
-                direction,
-                Vec::new(),
-                vec![(algorithm, set, Start::default())],
-            );
-            let share = steady_rate(&run, 0) / packets;
+            let flow = sender_with(algorithm, set, Start::default());
+            let run = scenario![flow, rate(mbit(15)), delay(ms(20)), tail_drop(1.0), receiver()]
+                .run(secs(20));
+            let share = run.share(0);
             assert!(
                 (0.85..=1.001).contains(&share),
                 "{algorithm} ({set}) used {share:.3} of the link"
@@ -230,24 +195,22 @@ fn every_control_fills_a_link_with_a_queue_of_one_product() {
 }
 
 #[test]
-fn a_slow_start_that_overshoots_by_half_is_one_event_however_often_its_packets_are_lost() {
+fn an_overshooting_slow_start_is_one_loss_event() {
     let rtt = Span::from_micros(26_800);
-    let rate = Rate::from_bps(500_000_000);
-    let holds = 2.0 * rate.as_bps() as f64 / 8.0 / 1538.0 * rtt.as_secs_f64();
+    let speed = mbit(500);
+    let holds = 2.0 * speed.as_bps() as f64 / 8.0 / 1538.0 * rtt.as_secs_f64();
     for (algorithm, left) in [(Algorithm::Reno, 0.5), (Algorithm::Cubic, 0.7)] {
-        let direction =
-            Direction { queue: rate.bytes_in(rtt), ..Direction::new(rate, rtt.mul_f64(0.5), rtt) };
-        let flows = vec![(algorithm, Constants::Linux, Start::default())];
-        let sample_every = Span::from_millis(10);
-        let mut run = Simulation::new(&FlowScenario {
-            direction,
-            changes: Vec::new(),
-            flows,
-            sample_every,
-            train: 8,
-            seed: 1,
-        });
-        run.run(Span::from_secs(3), |_| false);
+        let run = scenario![
+            sender(algorithm),
+            train(8),
+            rate(speed),
+            delay(rtt.mul_f64(0.5)),
+            tail_drop(1.0),
+            sampled(ms(10)),
+            seed(1),
+            receiver(),
+        ]
+        .run(secs(3));
         let found = run.reductions(0);
         // Path and queue hold so many; slow start had twice as many on their way when the first
         // loss was found.
@@ -267,27 +230,20 @@ fn a_slow_start_that_overshoots_by_half_is_one_event_however_often_its_packets_a
             "{algorithm}: {found:#?}"
         );
         let delivered = run.trace(0).last().expect("points").delivered as f64;
-        let share = delivered * 1538.0 * 8.0 / 3.0 / rate.as_bps() as f64;
+        let share = delivered * 1538.0 * 8.0 / 3.0 / speed.as_bps() as f64;
         assert!(share > 0.8, "{algorithm} got {share:.2} of the link");
     }
 }
 
 #[test]
 fn vegas_and_bbr_keep_the_queue_short_and_reno_fills_it() {
-    let rtt = Span::from_millis(40);
-    let rate = Rate::from_bps(20_000_000);
     let queueing = |algorithm| {
-        let direction =
-            Direction { queue: rate.bytes_in(rtt), ..Direction::new(rate, rtt.mul_f64(0.5), rtt) };
-        let run = run_for(
-            Span::from_secs(20),
-            direction,
-            Vec::new(),
-            vec![(algorithm, Constants::Linux, Start::default())],
-        );
+        let run =
+            scenario![sender(algorithm), rate(mbit(20)), delay(ms(20)), tail_drop(1.0), receiver()]
+                .run(secs(20));
         let late = &run.trace(0)[run.trace(0).len() / 2..];
         let longest = late.iter().map(|point| point.rtt).max().expect("points");
-        longest.saturating_sub(rtt).as_millis_f64()
+        longest.saturating_sub(ms(40)).as_millis_f64()
     };
     // Four packets take 2.5 ms of this link; the queue holds 40 ms.
     let vegas = queueing(Algorithm::Vegas);
@@ -299,18 +255,11 @@ fn vegas_and_bbr_keep_the_queue_short_and_reno_fills_it() {
 }
 
 #[test]
-fn bbr_keeps_its_rate_through_a_loss_and_probes_the_rtt_every_ten_seconds() {
-    let rtt = Span::from_millis(40);
-    let rate = Rate::from_bps(15_000_000);
-    let losses = (1..25).map(|second| (Span::from_secs(second), Change::Lose(1))).collect();
-    let flow = (Algorithm::Bbr, Constants::Linux, Start::default());
-    let run = run_for(
-        Span::from_secs(25),
-        Direction::new(rate, rtt.mul_f64(0.5), rtt),
-        losses,
-        vec![flow],
-    );
-    let share = steady_rate(&run, 0) * 1538.0 * 8.0 / rate.as_bps() as f64;
+fn bbr_keeps_its_rate_through_a_loss_and_probes_the_rtt() {
+    let losses = (1..25).map(|second| at(secs(second), Change::Lose(1)));
+    let run = scenario![sender(Algorithm::Bbr), rate(mbit(15)), delay(ms(20)), losses, receiver()]
+        .run(secs(25));
+    let share = run.share(0);
     assert!(share > 0.9, "{share}");
     let probes: Vec<f64> = run
         .trace(0)
@@ -327,40 +276,32 @@ fn bbr_keeps_its_rate_through_a_loss_and_probes_the_rtt_every_ten_seconds() {
 
 #[test]
 fn an_outage_ends_in_a_timeout_and_the_flow_comes_back() {
-    let rtt = Span::from_millis(20);
-    let rate = Rate::from_bps(15_000_000);
     for algorithm in Algorithm::ALL {
-        let outage = vec![(Span::from_secs(5), Change::Outage(Span::from_secs(1)))];
-        let direction =
-            Direction { queue: rate.bytes_in(rtt), ..Direction::new(rate, rtt.mul_f64(0.5), rtt) };
-        let run = run_for(
-            Span::from_secs(30),
-            direction,
+        let outage = at(secs(5), Change::Outage(secs(1)));
+        let run = scenario![
+            sender(algorithm),
+            rate(mbit(15)),
+            delay(ms(10)),
+            tail_drop(1.0),
             outage,
-            vec![(algorithm, Constants::Linux, Start::default())],
-        );
+            receiver()
+        ]
+        .run(secs(30));
         assert!(
-            run.reductions(0).iter().any(|reduction| reduction.why == Why::Timeout),
+            run.reductions(0).iter().any(|reduction| reduction.why == ReductionCause::Timeout),
             "{algorithm}"
         );
-        let share = steady_rate(&run, 0) * 1538.0 * 8.0 / rate.as_bps() as f64;
+        let share = run.share(0);
         assert!(share > 0.85, "{algorithm}: {share}");
     }
 }
 
 #[test]
-fn two_flows_of_a_kind_share_and_the_aggressive_ones_take_more_than_reno() {
-    let rtt = Span::from_millis(40);
-    let rate = Rate::from_bps(20_000_000);
+fn like_flows_share_and_aggressive_ones_take_more_than_reno() {
     let share = |first, second| {
-        let direction =
-            Direction { queue: rate.bytes_in(rtt), ..Direction::new(rate, rtt.mul_f64(0.5), rtt) };
-        let flows = vec![
-            (first, Constants::Linux, Start::default()),
-            (second, Constants::Linux, Start::default()),
-        ];
-        let run = run_for(Span::from_secs(30), direction, Vec::new(), flows);
-        let (a, b) = (steady_rate(&run, 0), steady_rate(&run, 1));
+        let path = [rate(mbit(20)), delay(ms(20)), tail_drop(1.0)];
+        let run = scenario![sender(first), sender(second), path, receiver()].run(secs(30));
+        let (a, b) = (run.share(0), run.share(1));
         a / (a + b)
     };
     let reno = share(Algorithm::Reno, Algorithm::Reno);

@@ -270,8 +270,7 @@ mod tests {
     /// The table of docs/rdma.md: what, code and fault, who finds it, what to do. A code may stand
     /// there more than once, with other faults.
     #[test]
-    fn whatever_the_page_on_rdma_says_can_go_wrong_keeps_its_code_and_a_fault_of_its_own_across_the_wire()
-     {
+    fn rdma_errors_of_the_docs_keep_code_and_fault_on_the_wire() {
         let page = include_str!("../../../docs/rdma.md");
         let cell = |line: &'static str| {
             line.strip_prefix("| ")?.split(" | ").nth(1)?.strip_prefix('`')?.split_once("`, ")

@@ -216,7 +216,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_decode_without_panic_and_what_decodes_encodes_the_same(bytes in any::<[u8; 17]>()) {
+        fn any_bytes_decode_without_panic_and_encode_back(bytes in any::<[u8; 17]>()) {
             if let Ok(header) = Header::decode(&bytes) {
                 prop_assert_eq!(header.encode(), bytes);
             }

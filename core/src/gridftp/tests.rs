@@ -1,6 +1,6 @@
 //! A client and a server session talking to each other in virtual time, over chunks of any size.
 
-use super::client::{self, ClientConfig, ClientSession, Event, Request, Transfer, What};
+use super::client::{self, ClientConfig, ClientSession, Event, Request, Transfer, TransferKind};
 use super::server::{
     self, Action, Answer, Ask, Logins, Rights, ServerConfig, ServerSession, TransferRequest,
 };
@@ -237,7 +237,7 @@ fn login() -> Request {
 }
 
 fn store(path: &str) -> Request {
-    Request::Transfer(Transfer::new(What::Store, path.into()))
+    Request::Transfer(Transfer::new(TransferKind::Store, path.into()))
 }
 
 fn session(world: &mut World) {
@@ -262,8 +262,8 @@ fn session(world: &mut World) {
             addresses: vec!["10.0.0.2:3000".parse().expect("an address")],
         },
     );
-    world.want(14, Request::Transfer(Transfer::new(What::Retrieve, "/run7/c d".into())));
-    world.want(15, Request::Transfer(Transfer::new(What::Retrieve, "/none".into())));
+    world.want(14, Request::Transfer(Transfer::new(TransferKind::Retrieve, "/run7/c d".into())));
+    world.want(15, Request::Transfer(Transfer::new(TransferKind::Retrieve, "/none".into())));
     world.want(16, Request::Exec(Command::Quit));
 }
 
@@ -321,7 +321,7 @@ fn a_thousand_files_cost_one_round_trip_not_a_thousand() {
 }
 
 #[test]
-fn aborting_one_of_three_pipelined_stores_leaves_the_session_in_step() {
+fn aborting_one_of_three_pipelined_stores_keeps_step() {
     let mut world = World::new(3, 7);
     world.want(1, login());
     world.want(2, Request::Passive { mode: Mode::Extended, striped: false });
@@ -350,7 +350,7 @@ fn resumes_from_the_ranges_a_lost_session_told() {
         }
     }
     assert_eq!(held.to_string(), "0-50");
-    let mut transfer = Transfer::new(What::Store, "/a".into());
+    let mut transfer = Transfer::new(TransferKind::Store, "/a".into());
     transfer.held = held.clone();
     world.want(4, Request::Transfer(transfer));
     world.run();

@@ -5,7 +5,7 @@ use serde::Serialize;
 
 /// What was read. `None` and empty mean that it could not be.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Facts {
+pub struct HostFacts {
     /// Processors that this process may use.
     pub processors: usize,
     /// The frequency governors in use, each once; empty where the processor's speed is not this

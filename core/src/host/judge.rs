@@ -1,7 +1,7 @@
 //! The whole host, judged for a path.
 
 use super::network::{interface, tcp};
-use super::{Facts, Finding, PathFacts};
+use super::{Finding, HostFacts, PathFacts};
 use crate::units::{Bytes, Span};
 
 /// What one transfer stages at least at each end on a long path (`transfer::Choice`).
@@ -11,7 +11,7 @@ const CLOCK_ERROR: Span = Span::from_millis(100);
 
 /// Judges `facts` for `path`. The order is that of a transfer: network first, then this host, then
 /// its disk.
-pub fn judge(facts: &Facts, path: &PathFacts) -> Vec<Finding> {
+pub fn judge(facts: &HostFacts, path: &PathFacts) -> Vec<Finding> {
     let mut found = vec![product(path)];
     found.extend(tcp(facts, path));
     found.extend(facts.interfaces.iter().flat_map(|one| interface(one, facts)));
@@ -37,7 +37,7 @@ fn product(path: &PathFacts) -> Finding {
     )
 }
 
-fn processors(facts: &Facts) -> Finding {
+fn processors(facts: &HostFacts) -> Finding {
     match facts.processors {
         0 | 1 => {
             Finding::advice("processors", "one processor must read, digest, send and write in turn")
@@ -46,7 +46,7 @@ fn processors(facts: &Facts) -> Finding {
     }
 }
 
-fn governor(facts: &Facts) -> Option<Finding> {
+fn governor(facts: &HostFacts) -> Option<Finding> {
     let slow: Vec<&str> =
         facts.governors.iter().map(String::as_str).filter(|name| *name != "performance").collect();
     if facts.governors.is_empty() {
@@ -63,7 +63,7 @@ fn governor(facts: &Facts) -> Option<Finding> {
     })
 }
 
-fn memlock(facts: &Facts) -> Option<Finding> {
+fn memlock(facts: &HostFacts) -> Option<Finding> {
     let most = facts.memlock?;
     Some(if most < STAGING {
         let words = format!(
@@ -79,7 +79,7 @@ fn memlock(facts: &Facts) -> Option<Finding> {
     })
 }
 
-fn clock(facts: &Facts) -> Option<Finding> {
+fn clock(facts: &HostFacts) -> Option<Finding> {
     let clock = facts.clock?;
     let mend = "systemctl enable --now chronyd || timedatectl set-ntp true";
     Some(if !clock.synchronised {
@@ -95,7 +95,7 @@ fn clock(facts: &Facts) -> Option<Finding> {
     })
 }
 
-fn disk(facts: &Facts, path: &PathFacts) -> Option<Finding> {
+fn disk(facts: &HostFacts, path: &PathFacts) -> Option<Finding> {
     let disk = facts.disk.as_ref()?;
     let how = if disk.direct { "past the page cache" } else { "through the page cache" };
     let words = format!(

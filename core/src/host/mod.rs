@@ -8,7 +8,7 @@ mod facts;
 mod judge;
 mod network;
 
-pub use facts::{Clock, Disk, Facts, Interface, PathFacts, Ring, Speed};
+pub use facts::{Clock, Disk, HostFacts, Interface, PathFacts, Ring, Speed};
 pub use judge::judge;
 
 use serde::Serialize;

@@ -1,6 +1,6 @@
 //! TCP and the interfaces, judged for a path.
 
-use super::{Facts, Finding, Interface, PathFacts};
+use super::{Finding, HostFacts, Interface, PathFacts};
 use crate::units::{Bytes, Rate};
 
 /// Channels that Farline opens at most by itself (`transfer::Choice`).
@@ -31,7 +31,7 @@ const SENDING: Direction = Direction {
     verb: "sending",
 };
 
-pub(super) fn tcp(facts: &Facts, path: &PathFacts) -> Vec<Finding> {
+pub(super) fn tcp(facts: &HostFacts, path: &PathFacts) -> Vec<Finding> {
     let mut found = Vec::new();
     for (direction, buffers, fixed) in
         [(RECEIVING, facts.tcp_rmem, facts.rmem_max), (SENDING, facts.tcp_wmem, facts.wmem_max)]
@@ -138,7 +138,7 @@ fn by_hand(direction: &Direction, most: Bytes, path: &PathFacts) -> Finding {
     .mend(format!("sysctl -w {}={want}", direction.fixed_sysctl))
 }
 
-fn qdisc(facts: &Facts) -> Option<Finding> {
+fn qdisc(facts: &HostFacts) -> Option<Finding> {
     let qdisc = facts.default_qdisc.as_deref()?;
     Some(match qdisc {
         "fq" => Finding::good("qdisc", "the default qdisc is fq, which paces"),
@@ -156,7 +156,7 @@ fn qdisc(facts: &Facts) -> Option<Finding> {
     })
 }
 
-fn congestion(facts: &Facts) -> Option<Finding> {
+fn congestion(facts: &HostFacts) -> Option<Finding> {
     let default = facts.congestion.as_deref()?;
     let available = facts.congestion_available.join(" ");
     let has = |name: &str| facts.congestion_available.iter().any(|have| have == name);
@@ -183,7 +183,7 @@ fn congestion(facts: &Facts) -> Option<Finding> {
     })
 }
 
-pub(super) fn interface(interface: &Interface, facts: &Facts) -> Vec<Finding> {
+pub(super) fn interface(interface: &Interface, facts: &HostFacts) -> Vec<Finding> {
     let name = &interface.name;
     let mut found = Vec::new();
     let rate = interface.rate.map_or_else(|| "an unknown rate".to_owned(), |rate| rate.to_string());

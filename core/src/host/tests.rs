@@ -12,7 +12,7 @@ fn long() -> PathFacts {
     }
 }
 
-fn about(facts: &Facts, path: &PathFacts, slug: &str) -> Finding {
+fn about(facts: &HostFacts, path: &PathFacts, slug: &str) -> Finding {
     let found = judge(facts, path);
     found
         .iter()
@@ -27,7 +27,7 @@ fn buffers(most: u64) -> Option<[Bytes; 3]> {
 
 #[test]
 fn buffers_are_judged_by_what_the_path_holds() {
-    let small = Facts { tcp_rmem: buffers(6 << 20), ..Facts::default() };
+    let small = HostFacts { tcp_rmem: buffers(6 << 20), ..HostFacts::default() };
     let finding = about(&small, &long(), "receive-buffers");
     assert_eq!(finding.level, Level::Problem);
     assert!(
@@ -40,11 +40,11 @@ fn buffers_are_judged_by_what_the_path_holds() {
         finding.mend.as_deref(),
         Some("sysctl -w net.ipv4.tcp_rmem=\"4096 131072 407896064\"")
     );
-    let middling = Facts { tcp_wmem: buffers(64 << 20), ..Facts::default() };
+    let middling = HostFacts { tcp_wmem: buffers(64 << 20), ..HostFacts::default() };
     let finding = about(&middling, &long(), "send-buffers");
     assert_eq!(finding.level, Level::Advice);
     assert!(finding.words.contains("takes 7 to fill it"), "{}", finding.words);
-    let large = Facts { tcp_rmem: buffers(512 << 20), ..Facts::default() };
+    let large = HostFacts { tcp_rmem: buffers(512 << 20), ..HostFacts::default() };
     assert_eq!(about(&large, &long(), "receive-buffers").level, Level::Good);
     let near = PathFacts { rtt: Span::from_micros(200), ..long() };
     assert_eq!(
@@ -59,7 +59,7 @@ fn the_mended_buffer_is_found_good() {
     for rtt in [1, 27, 85, 163, 300] {
         let path = PathFacts { rtt: Span::from_millis(rtt), ..long() };
         let mend = about(
-            &Facts { tcp_rmem: buffers(1 << 20), ..Facts::default() },
+            &HostFacts { tcp_rmem: buffers(1 << 20), ..HostFacts::default() },
             &path,
             "receive-buffers",
         )
@@ -68,14 +68,17 @@ fn the_mended_buffer_is_found_good() {
             .as_deref()
             .and_then(|mend| mend.trim_end_matches('"').rsplit(' ').next()?.parse().ok());
         let Some(most) = most else { continue };
-        let mended =
-            about(&Facts { tcp_rmem: buffers(most), ..Facts::default() }, &path, "receive-buffers");
+        let mended = about(
+            &HostFacts { tcp_rmem: buffers(most), ..HostFacts::default() },
+            &path,
+            "receive-buffers",
+        );
         assert_eq!(mended.level, Level::Good, "{rtt} ms: {}", mended.words);
     }
 }
 
 #[test]
-fn what_holds_a_transfer_back_is_named_with_the_command_that_mends_it() {
+fn a_finding_names_the_command_that_mends_it() {
     let interface = Interface {
         name: "eth7".to_owned(),
         mtu: Some(1500),
@@ -85,7 +88,7 @@ fn what_holds_a_transfer_back_is_named_with_the_command_that_mends_it() {
         interrupts: vec![990_000, 4_000, 6_000, 0],
         interrupt_lines: 8,
     };
-    let facts = Facts {
+    let facts = HostFacts {
         processors: 1,
         governors: vec!["powersave".to_owned()],
         rmem_max: Some(Bytes(212_992)),
@@ -105,7 +108,7 @@ fn what_holds_a_transfer_back_is_named_with_the_command_that_mends_it() {
             write: Speed { bytes: Bytes::mib(256), rate: Rate::from_bps(1_600_000_000) },
             read: Speed { bytes: Bytes::mib(256), rate: Rate::from_bps(20_000_000_000) },
         }),
-        ..Facts::default()
+        ..HostFacts::default()
     };
     for (slug, level, command) in [
         ("fixed-receive-buffers", Level::Advice, "sysctl -w net.core.rmem_max=204472320"),
@@ -143,7 +146,7 @@ fn what_holds_a_transfer_back_is_named_with_the_command_that_mends_it() {
 
 #[test]
 fn a_host_in_order_has_nothing_but_good_findings() {
-    let facts = Facts {
+    let facts = HostFacts {
         processors: 16,
         governors: vec!["performance".to_owned()],
         tcp_rmem: buffers(1 << 30),
@@ -181,7 +184,7 @@ fn a_host_in_order_has_nothing_but_good_findings() {
 
 #[test]
 fn what_could_not_be_read_is_not_judged() {
-    let found: Vec<_> = judge(&Facts { processors: 2, ..Facts::default() }, &long())
+    let found: Vec<_> = judge(&HostFacts { processors: 2, ..HostFacts::default() }, &long())
         .iter()
         .map(|finding| finding.about)
         .collect();

@@ -199,7 +199,7 @@ mod tests {
     const GIB: Bytes = Bytes::mib(1 << 10);
 
     #[test]
-    fn near_paths_begin_with_one_stream_long_ones_with_several_and_small_windows_with_more() {
+    fn streams_grow_with_the_path_and_with_small_windows() {
         let streams = |us, mib, size| path(Span::from_micros(us), Bytes::mib(mib)).streams(size);
         for near in [0, 6, 20, 200, 1_000] {
             assert_eq!(streams(near, 6, Some(GIB)).0, 1, "{near} us");
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn the_control_is_the_hosts_and_cubic_on_a_long_path_that_has_it() {
+    fn the_control_is_the_hosts_or_cubic_on_a_long_path() {
         let mut far = path(Span::from_millis(163), Bytes::mib(512));
         assert_eq!(far.congestion(), (None, "cubic, this host's default".to_owned()));
         far.default_congestion = "bbr".to_owned();
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn what_begins_so_takes_at_most_a_tenth_longer_than_the_best_of_all_numbers_of_streams() {
+    fn the_begin_is_within_a_tenth_of_the_best_stream_count() {
         for (rtt, window) in [(1, 6), (10, 32), (27, 6), (27, 32), (100, 32), (163, 32), (163, 512)]
         {
             for size in [Bytes::mib(100), GIB, Bytes::mib(4 << 10)] {

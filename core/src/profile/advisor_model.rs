@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_path_is_refused_and_where_nothing_arrives_no_time_is_made_up() {
+    fn no_path_is_refused_and_no_time_made_up_without_arrivals() {
         let far = known("usn-8600", 0.0);
         let path = |rtt: Span| PathPoint { rtt_ns: rtt, ..far.path.clone() };
         let refused: [(PlanInput, &str, &str); 7] = [

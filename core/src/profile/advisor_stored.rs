@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn an_interval_is_students_of_several_repetitions_and_an_assumption_of_one() {
+    fn an_interval_is_students_or_for_one_run_an_assumption() {
         let mut profile = small(1, vec![TrafficDirection::Out]);
         profile.kind = ProfileKind::Measured;
         let gbit = |tenths: u64| Rate::from_bps(tenths * 100_000_000);

@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn scaled_profiles_are_compared_at_the_full_rate_and_the_scale_is_said() {
+    fn scaled_profiles_compare_at_the_full_rate_and_say_so() {
         // Neither 16 MiB nor 9000 is a multiple of 7.
         for (a, b) in [(6, 1), (1, 7), (6, 7)] {
             let found = diff(&scaled(a), &scaled(b), 0.05).expect("the same cells");
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stretched_profile_has_the_cells_of_the_full_rate_and_does_not_differ_from_it() {
+    fn a_stretched_profile_has_and_equals_the_full_rates_cells() {
         // Where something happens in the middle repetitions are stretched, too, so that slow start
         // is as large a part of them.
         let disturbance = Disturbance { at_ns: Span::from_secs(5), change: Change::Lose(1) };
@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn cells_are_counted_once_each_as_compared_without_a_valid_repetition_or_of_one_alone() {
+    fn each_cell_counts_once_as_compared_invalid_or_unmatched() {
         let a = simulated(1, None);
         let mut b = a.clone();
         b.cells[0].repetitions.iter_mut().for_each(|one| one.invalid = Some("late".to_owned()));

@@ -102,7 +102,7 @@ fn a_bench_that_is_never_valid_is_given_up() {
 }
 
 #[test]
-fn a_profile_that_was_broken_off_and_read_again_ends_like_one_that_was_not() {
+fn an_interrupted_profile_ends_like_an_unbroken_one() {
     let mut whole = profile(0.03);
     whole.run(&mut Drawn { spread: 0.15 }, |_| true).expect("a bench that works");
     let mut broken = profile(0.03);
@@ -191,7 +191,7 @@ fn every_presets_document_is_read_as_it_was_written() {
 }
 
 #[test]
-fn a_cell_that_was_given_up_is_tried_again_when_the_profile_goes_on() {
+fn a_cell_given_up_is_tried_again_when_the_profile_resumes() {
     let mut profile = profile(0.0);
     profile.run(&mut Broken, |_| true).expect("a bench that works");
     assert!(

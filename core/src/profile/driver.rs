@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn a_driver_is_an_axis_whose_cells_are_told_apart_and_read_again() {
+    fn a_driver_is_an_axis_with_distinct_readable_cells() {
         let profile = measured();
         let names: Vec<String> = profile.cells.iter().map(|result| result.cell.name()).collect();
         let common = "10.0ms cubic 1 stream memory asynchronous staging 64 MiB";

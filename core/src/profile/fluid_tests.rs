@@ -50,7 +50,7 @@ fn a_window_is_delivered_once_a_round_trip() {
 }
 
 #[test]
-fn nothing_is_faster_than_the_wire_the_host_or_what_cross_traffic_leaves() {
+fn nothing_beats_wire_host_or_what_cross_traffic_leaves() {
     let most = 1_448.0 / 1_538.0;
     for algorithm in Algorithm::ALL {
         let plain = scenario(1_000, 20, algorithm, 4);

@@ -338,7 +338,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn what_every_kernel_has_runs_with_linuxs_constants_whatever_the_grid_says() {
+    fn kernel_controls_run_with_linuxs_constants() {
         let grid = Grid {
             set: Constants::Paper,
             congestion: vec![Algorithm::Cubic, Algorithm::Bic],

@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn ramp_and_steady_part_stand_apart_and_the_warm_up_is_the_least_ramp() {
+    fn ramp_and_steady_part_split_and_warm_up_is_the_least_ramp() {
         let samples = [100.0, 400.0, 950.0, 1_000.0, 1_000.0, 1_000.0, 1_000.0, 1_000.0];
         let bps = |goodput: Goodput| goodput.receiver_bps.as_bps();
         let one = seen(&samples, samples.map(|bps| bps + 4.0).to_vec(), 0.0);

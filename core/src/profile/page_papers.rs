@@ -422,7 +422,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_of_streams_that_ran_more_often_weighs_no_more_and_one_alone_has_no_sd() {
+    fn stream_counts_weigh_alike_and_one_run_has_no_sd() {
         let mut grid = preset("sc08-distance", Form::Quick).expect("a preset");
         grid.paths.retain(|path| path.name == "usn-0.2" || path.name == "usn-8600");
         (grid.streams, grid.hypotheses, grid.congestion) =
@@ -453,8 +453,7 @@ mod tests {
     }
 
     #[test]
-    fn where_no_repetition_is_valid_the_table_has_what_was_seen_in_brackets_and_counts_none_of_it()
-    {
+    fn invalid_results_stand_in_brackets_and_do_not_count() {
         let mut grid = preset("sc08-distance", Form::Quick).expect("a preset");
         grid.paths.retain(|path| path.name == "usn-0.2" || path.name == "usn-1400");
         grid.streams = vec![1, 5, 10];
@@ -497,8 +496,7 @@ mod tests {
     }
 
     #[test]
-    fn the_decrease_is_from_the_shortest_path_in_whatever_order_and_sc08s_stands_beside_one_from_its_own_base()
-     {
+    fn the_decrease_is_from_the_shortest_path_in_any_order() {
         let text = |paths: [&str; 2]| {
             let mut grid = preset("sc08-distance", Form::Quick).expect("a preset");
             grid.paths = paths.map(|name| PathPoint::named(name, None).expect("a path")).to_vec();

@@ -5,7 +5,8 @@ use super::document::{CellResult, Profile};
 use super::page::{LINES, gbit};
 use super::published;
 use super::statistics::{
-    LEAST_RTTS, Pooled, Transition, TransitionRtt, Unnamed, transition, utilisation_concavity,
+    LEAST_RTTS, Pooled, Transition, TransitionError, TransitionRtt, transition,
+    utilisation_concavity,
 };
 use crate::congestion::Algorithm;
 use crate::report::{Axis, LineChart, Section, Series, Table};
@@ -74,10 +75,10 @@ impl Profile {
                     congestion.to_string(),
                     turn_in_words(&fit),
                     match fit {
-                        Ok(Transition { rmse, .. }) | Err(Unnamed::PoorFit(rmse)) => {
+                        Ok(Transition { rmse, .. }) | Err(TransitionError::PoorFit(rmse)) => {
                             format!("{rmse:.3}")
                         }
-                        Err(Unnamed::TooFew(_)) => String::new(),
+                        Err(TransitionError::TooFew(_)) => String::new(),
                     },
                     utilisation_concavity(&points, capacity)
                         .map_or_else(String::new, |value| format!("{value:.2}")),
@@ -140,7 +141,7 @@ impl Profile {
 }
 
 /// Where a profile turns, as a table has it.
-fn turn_in_words(found: &Result<Transition, Unnamed>) -> String {
+fn turn_in_words(found: &Result<Transition, TransitionError>) -> String {
     let rtt = |ms: f64| Span::from_secs_f64(ms / 1e3).to_string();
     match *found {
         Ok(Transition { turn: TransitionRtt::Below(least), .. }) => format!("below {}", rtt(least)),
@@ -150,10 +151,10 @@ fn turn_in_words(found: &Result<Transition, Unnamed>) -> String {
         Ok(Transition { turn: TransitionRtt::Beyond(most), .. }) => {
             format!("none up to {}", rtt(most))
         }
-        Err(Unnamed::TooFew(count)) => {
+        Err(TransitionError::TooFew(count)) => {
             format!("not named: {count} distances, {LEAST_RTTS} are needed")
         }
-        Err(Unnamed::PoorFit(_)) => "not named: no fit".to_owned(),
+        Err(TransitionError::PoorFit(_)) => "not named: no fit".to_owned(),
     }
 }
 

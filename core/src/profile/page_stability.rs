@@ -130,7 +130,7 @@ mod tests {
     use crate::profile::{Form, Profile, preset};
 
     #[test]
-    fn cells_that_ran_ten_times_have_their_stability_drawn_and_those_that_ran_once_do_not() {
+    fn stability_is_drawn_for_ten_runs_and_not_for_one() {
         let mut grid = preset("sc08-stability", Form::Quick).expect("a preset");
         (grid.seconds, grid.losses) = (8.0, vec![1e-5]);
         let draw = |most| {

@@ -321,7 +321,7 @@ mod tests {
     use crate::profile::document::{Environment, Profile, ProfileKind};
 
     #[test]
-    fn every_preset_is_a_grid_and_its_quick_form_takes_at_most_twenty_minutes() {
+    fn every_presets_quick_form_takes_at_most_twenty_minutes() {
         for (name, _) in PRESETS {
             for form in [Form::Quick, Form::Full] {
                 let grid = preset(name, form).expect("a preset");

@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn the_papers_mean_decrease_per_mile_is_that_of_its_three_lengths() {
+    fn the_papers_mean_decrease_is_that_of_its_three_lengths() {
         for (congestion, printed) in [(Algorithm::Bic, 1.34), (Algorithm::HTcp, 1.29)] {
             let found: Vec<f64> = SC08
                 .iter()

@@ -85,7 +85,7 @@ mod tests {
     use crate::profile::{Grid, PathPoint, ProfileKind};
 
     #[test]
-    fn a_profile_that_went_on_elsewhere_says_what_changed_and_an_old_document_has_nothing_to_say() {
+    fn a_profile_resumed_elsewhere_says_what_changed() {
         let path = PathPoint::named("usn-1400", None).expect("a path");
         let grid = Grid::new("custom", vec![path], vec![Algorithm::Cubic]);
         let of = |kernel: &str, most: &str| Environment {

@@ -100,7 +100,7 @@ mod tests {
     use crate::profile::{Environment, Grid, PathPoint, ProfileKind, Simulator};
 
     #[test]
-    fn a_line_for_each_repetition_has_a_field_for_each_name_whatever_stands_in_it() {
+    fn each_repetitions_row_has_a_field_for_every_name() {
         let path = PathPoint::named("usn-1400", None).expect("a path");
         let grid = Grid {
             streams: vec![1, 2],
@@ -125,7 +125,7 @@ mod tests {
         }
     }
     #[test]
-    fn a_row_of_a_scaled_profile_says_that_its_rates_are_a_part_of_the_full_ones() {
+    fn a_scaled_profiles_row_says_that_its_rates_are_scaled() {
         let path = PathPoint::named("usn-1400", None).expect("a path");
         let grid = Grid {
             mtus: vec![9_000],

@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn a_scaled_experiment_has_the_same_windows_in_packets_and_comes_back_to_the_full_rate() {
+    fn scaling_keeps_windows_in_packets_and_is_undone() {
         let grid =
             Grid { streams: vec![4], ..preset("sc08-distance", Form::Quick).expect("a preset") };
         let small = grid.clone().scaled(6).expect("9000 by 6");
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_divided_is_stretched_and_comes_back_in_rate_and_time() {
+    fn what_cannot_be_divided_is_stretched_and_comes_back() {
         let grid = preset("wanphy-recovery", Form::Quick).expect("a preset");
         let slow = grid.clone().scaled(4).expect("1500 is stretched");
         assert!(

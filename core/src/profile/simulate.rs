@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn one_stream_over_the_trans_european_path_grows_with_its_window() {
+    fn one_stream_over_europe_grows_with_its_window() {
         let profile = simulated("wanphy-window");
         let rate = |window: u64, mtu: u32| {
             let of = |result: &&crate::profile::CellResult| {
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn a_send_buffer_limits_like_a_window_and_says_so_while_messages_change_nothing() {
+    fn a_send_buffer_limits_like_a_window_and_messages_do_not() {
         let path = PathPoint::custom(Rate::from_bps(1_000_000_000), Span::from_millis(40));
         let sizes =
             |sizes: &[u64]| sizes.iter().map(|kib| Some(Bytes(kib * 1_024))).collect::<Vec<_>>();

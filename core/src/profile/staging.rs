@@ -300,7 +300,7 @@ mod tests {
     use crate::profile::{Form, Profile, preset};
 
     #[test]
-    fn staging_hides_a_stalling_file_and_turns_cost_what_reading_takes() {
+    fn staging_hides_stalls_and_turns_cost_the_reading_time() {
         let grid = preset("adts-staging", Form::Quick).expect("a preset");
         let profile = Profile::modelled(grid);
         let far = profile.grid.paths.last().expect("paths").name.clone();

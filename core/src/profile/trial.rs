@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn a_grid_is_scaled_as_little_as_the_machine_needs_and_refused_where_no_scale_helps() {
+    fn a_grid_is_scaled_no_more_than_needed_or_refused() {
         let (found, seen, failed) = tried("sc08-distance", 1e9);
         assert!(
             found.is_ok_and(|grid| grid.scale == 1) && seen.len() == 2 && failed.is_empty(),
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rate_is_tried_where_there_are_most_packets_on_the_shortest_and_on_the_longest_path() {
+    fn trials_take_most_packets_on_shortest_and_longest_path() {
         let of = |name: &str| preset(name, Form::Quick).expect("a preset").hardest();
         // MTU 2044 over 20 us and 20 ms, not MTU 65520, whichever stands last.
         let cells = of("icpp08-ipoib");

@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn under_load_completions_are_found_by_looking_and_when_idle_by_being_told_over_many_seeds() {
+    fn completions_are_polled_under_load_and_signalled_when_idle() {
         for seed in 0..100 {
             let mut rng = Rng::new(seed);
             let busy = run(&moments(5000, Span::from_micros(4), &mut rng));
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn a_burst_after_a_rest_is_looked_for_again_and_the_rest_after_it_is_slept() {
+    fn a_burst_is_polled_again_and_the_rest_after_it_is_slept() {
         let mut rng = Rng::new(7);
         let mut times = Vec::new();
         for burst in 0..50u64 {
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn where_a_look_is_slow_there_are_few_and_where_the_clock_stands_they_end() {
+    fn slow_polls_are_few_and_end_where_the_clock_stands() {
         let mut attention = CompletionPoller::default();
         attention.handle(Time::ZERO, Input::Looked(1));
         attention.handle(Time::ZERO, Input::Waits);

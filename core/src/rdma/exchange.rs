@@ -2,7 +2,7 @@
 //! over the control connection, where rdma_cm would carry it. The wire is clauses V-9 and V-10 of
 //! `docs/protocol.md`.
 
-use super::greeting::{ANSWER_LEN, GREETING_LEN, NoGreeting};
+use super::greeting::{ANSWER_LEN, GREETING_LEN, GreetingError};
 use super::{Greeting, GreetingReply, MOST_QUEUE_PAIRS, Placement, VERSION};
 use crate::units::{Error, Fault};
 use std::fmt::Write;
@@ -148,8 +148,8 @@ impl Offer {
     pub fn decode(text: &str) -> Result<Offer, Error> {
         let bytes = unhex(text).ok_or_else(|| nonsense("it is not hexadecimal"))?;
         let greeting = Greeting::decode(&bytes).map_err(|reason| match reason {
-            NoGreeting::Foreign => nonsense("it begins with no greeting"),
-            NoGreeting::Version(theirs) => other_version(theirs),
+            GreetingError::Foreign => nonsense("it begins with no greeting"),
+            GreetingError::Version(theirs) => other_version(theirs),
         })?;
         let whereabouts = bytes.get(GREETING_LEN..).and_then(QpAddress::decode);
         let whereabouts =
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn offers_and_acceptances_of_any_number_of_queue_pairs_read_as_they_were_written() {
+    fn offers_and_acceptances_read_as_they_were_written() {
         for count in [1, 4, 16] {
             assert_eq!(Offer::decode(&offer(count).encode()), Ok(offer(count)));
             let acceptance = Acceptance {
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn an_offer_of_another_version_or_of_another_length_than_it_says_is_refused_with_the_reason() {
+    fn an_offer_of_another_version_or_length_is_refused() {
         let text = offer(2).encode();
         let said = |text: &str| {
             Offer::decode(text).map_err(|error| (error.code, error.message)).expect_err("no offer")
@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn ends_that_cannot_be_connected_are_told_why_and_those_that_can_use_the_smaller_packet() {
+    fn ends_are_told_why_or_use_the_smaller_packet() {
         let own = whereabouts(2);
         let why = |theirs: QpAddress| {
             let error = own.packets_to(&theirs).expect_err("they cannot be connected");

@@ -48,7 +48,7 @@ const RTT_UNIT: Span = Span::from_micros(10);
 
 /// Why private data are no greeting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NoGreeting {
+pub enum GreetingError {
     /// They are of another program, or make no sense.
     Foreign,
     /// They are of this version of the protocol, which is not ours.
@@ -79,11 +79,11 @@ impl Greeting {
     ///
     /// # Errors
     /// When they are of another program or version, or make no sense.
-    pub fn decode(bytes: &[u8]) -> Result<Greeting, NoGreeting> {
+    pub fn decode(bytes: &[u8]) -> Result<Greeting, GreetingError> {
         match bytes.strip_prefix(&MAGIC).and_then(|rest| rest.first()) {
-            None => Err(NoGreeting::Foreign),
-            Some(&VERSION) => Self::of_this_version(bytes).ok_or(NoGreeting::Foreign),
-            Some(&version) => Err(NoGreeting::Version(version)),
+            None => Err(GreetingError::Foreign),
+            Some(&VERSION) => Self::of_this_version(bytes).ok_or(GreetingError::Foreign),
+            Some(&version) => Err(GreetingError::Version(version)),
         }
     }
 
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn a_round_trip_longer_than_the_field_is_the_longest_that_it_holds() {
+    fn a_round_trip_too_long_for_the_field_is_its_longest() {
         let far = Greeting { rtt: Span::from_secs(9), ..greeting() };
         assert_eq!(
             Greeting::decode(&far.encode()).map(|greeting| greeting.rtt),
@@ -197,13 +197,13 @@ mod tests {
         ] {
             let mut wire = greeting().encode();
             wire[at] = byte;
-            assert_eq!(Greeting::decode(&wire), Err(NoGreeting::Foreign), "{at}");
+            assert_eq!(Greeting::decode(&wire), Err(GreetingError::Foreign), "{at}");
         }
-        assert_eq!(Greeting::decode(&greeting().encode()[..55]), Err(NoGreeting::Foreign));
-        assert_eq!(Greeting::decode(&[]), Err(NoGreeting::Foreign));
+        assert_eq!(Greeting::decode(&greeting().encode()[..55]), Err(GreetingError::Foreign));
+        assert_eq!(Greeting::decode(&[]), Err(GreetingError::Foreign));
         let mut wire = greeting().encode();
         wire[7] = 2;
-        assert_eq!(Greeting::decode(&wire), Err(NoGreeting::Version(2)));
+        assert_eq!(Greeting::decode(&wire), Err(GreetingError::Version(2)));
         assert_eq!(GreetingReply::decode(&GreetingReply { credits: 0 }.encode()), None);
     }
 }

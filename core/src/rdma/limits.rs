@@ -62,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn soft_roce_has_room_for_sixteen_queue_pairs_of_most_of_the_credits() {
+    fn soft_roce_has_room_for_sixteen_queue_pairs() {
         let rxe = Limits {
             queue_pairs: 1 << 20,
             work: 1 << 14,

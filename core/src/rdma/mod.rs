@@ -29,7 +29,7 @@ pub use endpoint::{Endpoint, EndpointSettings};
 pub use events::{Input, Output, Violation, Work};
 pub use exchange::{Acceptance, Numbered, Offer, QpAddress};
 pub use failure::Failure;
-pub use greeting::{ANSWER_LEN, GREETING_LEN, Greeting, GreetingReply, NoGreeting, VERSION};
+pub use greeting::{ANSWER_LEN, GREETING_LEN, Greeting, GreetingError, GreetingReply, VERSION};
 pub use limits::Limits;
 pub use locked::Lockable;
 pub use port::{Gid, LinkLayer, Port, why_none};

@@ -105,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_reason_survives_the_padding_of_the_fabric_and_says_what_to_try() {
+    fn each_refusal_survives_padding_and_says_what_to_try() {
         for refusal in
             [Refusal::Version(3), Refusal::Mtu(1024), Refusal::NoRoom, Refusal::OtherFabric]
         {
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_of_another_version_is_known_by_its_refusal_and_a_stranger_says_nothing() {
+    fn another_version_is_known_by_its_refusal() {
         let mut wire = Refusal::NoRoom.encode();
         (wire[7], wire[8]) = (9, 77);
         assert_eq!(Refusal::decode(&wire), Some(Refusal::Version(9)));

@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_long_path_is_given_all_credits_and_a_short_one_those_that_it_begins_with() {
+    fn a_long_path_gets_all_credits_a_short_one_its_first() {
         let credits = |rtt| credits_for(rtt, Bytes::mib(1), 8);
         assert_eq!(
             (credits(Span::from_micros(50)), credits(Span::from_millis(163))),
@@ -62,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_round_the_world_does_not_time_out_and_a_short_one_does_not_wait_for_long() {
+    fn timeouts_fit_the_longest_path_and_are_short_on_a_short_one() {
         let timeout =
             |rtt_ms: u64| Span::from_nanos(4096 << ack_timeout_exponent(Span::from_millis(rtt_ms)));
         assert!(

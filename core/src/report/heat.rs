@@ -103,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_largest_value_has_the_strongest_colour_and_a_missing_one_none() {
+    fn the_largest_value_is_strongest_and_a_missing_one_blank() {
         let map = HeatMap {
             title: "Throughput".to_owned(),
             value: "Gbit/s".to_owned(),

@@ -399,7 +399,7 @@ mod tests {
     }
 
     #[test]
-    fn six_long_names_on_a_phone_find_room_beside_lines_that_lie_on_each_other() {
+    fn six_long_names_find_room_next_to_overlapping_lines() {
         let line =
             |level: f64| (0..50).map(|i| (40.0 + f64::from(i) * 6.0, level)).collect::<Vec<_>>();
         let lines: Vec<_> = (0..6).map(|i| line(30.0 + f64::from(i))).collect();

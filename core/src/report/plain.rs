@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wide_table_stands_in_parts_that_each_say_of_which_row_they_are() {
+    fn a_wide_table_is_split_and_each_part_names_its_rows() {
         let names: Vec<String> = (0..13).map(|i| format!("Heading{i} here")).collect();
         let columns = names.iter().enumerate().map(|(i, name)| (name.clone(), i > 0)).collect();
         let row = |control: &str, miles: &str| {

@@ -178,7 +178,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_landscape_has_a_face_for_every_four_neighbours_and_stays_in_its_picture() {
+    fn a_surface_has_a_face_per_four_neighbours_within_its_box() {
         let row = |name: &str, values: [Option<f64>; 3]| (name.to_owned(), values.to_vec());
         let surface = Surface {
             title: "Throughput".to_owned(),

@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn a_store_in_bursts_gets_the_pool_that_bridges_its_pauses_over_many_seeds() {
+    fn a_bursty_store_gets_the_pool_that_bridges_its_pauses() {
         for seed in 0..20 {
             // 50 ms at 4 Gbit/s are 24 MiB.
             let store = Store { rate: 1e9, pause: 0.05, network: 5e8, rtt: Span::from_millis(27) };
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_stays_within_two_bandwidth_delay_products_and_a_little() {
+    fn memory_stays_within_little_more_than_two_bdps() {
         for seed in 0..20 {
             // Half a second at 8 Gbit/s are 477 MiB; the path holds 12.
             let store = Store { rate: 2.5e9, pause: 0.5, network: 1e9, rtt: Span::from_millis(13) };
@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn registered_slots_come_to_fill_a_long_path_and_take_no_more_than_two_of_its_products() {
+    fn registered_slots_fill_a_long_path_within_two_bdps() {
         for seed in 0..50 {
             // 10 Gbit/s over 163 ms: 204 MB are on their way, 25 times what a channel begins with.
             let (rate, rtt) = (1.25e9, Span::from_millis(163));
@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn on_a_short_path_and_on_one_of_unknown_length_the_window_stays() {
+    fn on_a_short_or_unknown_path_the_window_stays() {
         for (rate, rtt) in
             [(1.25e9, Span::from_micros(50)), (1e7, Span::from_millis(163)), (1.25e9, Span::ZERO)]
         {

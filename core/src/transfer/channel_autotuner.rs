@@ -369,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn losses_without_a_queue_lead_to_bbr_and_losses_with_one_do_not() {
+    fn losses_lead_to_bbr_only_where_there_is_no_queue() {
         for seed in 0..200 {
             let lossy = Path { capacity: 5e9, rtt: 0.08, loss: 1e-4, window: 1e12, queue: false };
             let run_lossy = run(&lossy, FREE, true, seed);
@@ -394,7 +394,7 @@ mod tests {
     }
 
     #[test]
-    fn the_probe_says_the_rate_and_windows_that_are_full_get_company_at_once() {
+    fn the_probe_says_the_rate_and_full_windows_get_channels() {
         for seed in 0..200 {
             let path =
                 Path { capacity: 9e9, rtt: 0.163, loss: 0.0, window: 8e6 * 8.0 * 4.0, queue: true };

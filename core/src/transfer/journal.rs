@@ -407,7 +407,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_replayed_and_another_source_or_file_holds_nothing() {
+    fn the_journal_replays_for_its_own_source_and_file_only() {
         let before = layout(&[("a", 5000, 1), ("b", 10, 2)]);
         let mut journal = Vec::new();
         begin(&origin(true), BLOCK, &mut journal);

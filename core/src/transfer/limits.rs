@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_for_the_network_takes_the_other_ends_word_and_who_does_not_keeps_its_own() {
+    fn only_who_waits_for_the_network_takes_the_peers_word() {
         assert_eq!(Limit::ReceiverWindow.joined(Limit::DiskWrite.name()), Limit::DiskWrite);
         assert_eq!(Limit::Network.joined(Limit::Cpu.name()), Limit::Peer);
         assert_eq!(Limit::Network.joined("something new"), Limit::Network);

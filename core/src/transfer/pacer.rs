@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn keeps_the_rate_within_a_hundredth_over_many_seeds_rates_and_channels() {
+    fn keeps_the_rate_within_a_hundredth_over_many_seeds() {
         for seed in 0..100 {
             let mut rng = Rng::new(seed);
             let rate = Rate::from_bps(100_000 + rng.below(20_000_000_000));

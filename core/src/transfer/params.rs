@@ -154,8 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pool_begins_with_two_slots_on_their_way_for_each_queue_pair_and_no_more_than_there_is_to_move()
-     {
+    fn a_pool_begins_with_two_slots_for_each_queue_pair() {
         let slots = |queue_pairs, size| {
             let known =
                 PathContext { queue_pairs, size, ..known(Span::from_millis(20), Bytes::mib(512)) };
@@ -212,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn a_measured_path_begins_with_what_was_found_best_unless_the_user_says_otherwise() {
+    fn a_measured_path_begins_with_the_best_or_the_users_word() {
         let block = Bytes::mib(1);
         let advice = PriorMeasurement {
             streams: 8,

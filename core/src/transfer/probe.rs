@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_blocks_tell_the_paths_rate_once_the_windows_have_grown_into_it() {
+    fn the_first_blocks_tell_the_paths_rate_once_windows_grew() {
         for seed in 0..100 {
             for (rtt, capacity, channels) in [
                 (0.0003, 8e9, 1),

@@ -295,7 +295,7 @@ mod tests {
     use crate::units::{ByteRanges, Rng};
 
     #[test]
-    fn a_promised_channel_is_waited_for_and_counted_unless_it_is_given_up() {
+    fn a_promised_channel_counts_unless_it_is_given_up() {
         for opens in [true, false] {
             let layout = Layout::of_file(3 * 1024, 1024);
             let mut sender =
@@ -342,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn in_turns_nothing_is_sent_while_the_pool_fills_and_nothing_read_until_it_is_empty() {
+    fn in_turns_the_pool_fills_whole_and_then_empties_whole() {
         let layout = Layout::of_file(7 * 1024, 1024);
         let mut sender =
             Sender::new((0..7).map(|i| layout.block(i)), 3, Watermarks::in_turns(3), 1);
@@ -366,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn every_block_is_sent_once_and_every_channel_ends_over_many_seeds() {
+    fn every_block_is_sent_once_and_every_channel_ends() {
         for seed in 0..300 {
             let mut rng = Rng::new(seed);
             let (channels, slots) = (1 + rng.below(5) as usize, 1 + rng.below(6) as usize);

@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn beside_a_wide_window_reading_begins_again_before_the_window_empties() {
+    fn reading_begins_again_before_a_wide_window_empties() {
         assert_eq!(Watermarks::beside(0, 16), Watermarks::of_pool(16));
         assert_eq!(Watermarks::beside(24, 32), Watermarks { low: 28, high: 32, turns: false });
         assert_eq!(Watermarks::beside(40, 32).low, 32);

@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_added_is_shared_evenly_and_no_channel_gets_more_than_was_agreed() {
+    fn added_slots_are_shared_within_what_was_agreed() {
         let mut windows = Windows::default();
         windows.open(ChannelId(0), 4, 8);
         windows.open(ChannelId(1), 2, 256);

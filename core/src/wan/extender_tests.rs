@@ -56,7 +56,7 @@ fn gbps(seen: &Seen) -> f64 {
 }
 
 #[test]
-fn deep_buffers_carry_the_ports_rate_over_half_the_world_and_native_credits_do_not() {
+fn deep_buffers_carry_the_ports_rate_and_native_credits_not() {
     for path in ["usn-0.2", "usn-1400", "usn-8600"] {
         let seen =
             offer(&mut Extender::new(Time::ZERO, over(path), [], &Rng::new(1)), Span::from_secs(2));
@@ -77,7 +77,7 @@ fn deep_buffers_carry_the_ports_rate_over_half_the_world_and_native_credits_do_n
 }
 
 #[test]
-fn what_the_haul_cannot_carry_makes_the_host_wait_and_loses_nothing() {
+fn a_slow_haul_makes_the_host_wait_and_loses_nothing() {
     let mut slow = over("usn-1400");
     slow.haul.rate = Rate::from_bps(1_000_000_000);
     slow.buffer = Bytes::mib(8);
@@ -87,7 +87,7 @@ fn what_the_haul_cannot_carry_makes_the_host_wait_and_loses_nothing() {
 }
 
 #[test]
-fn cross_traffic_up_to_the_residual_capacity_costs_nothing_and_above_it_frames() {
+fn cross_traffic_above_the_residual_capacity_costs_frames() {
     // A packet of 2074 bytes is 2112 on the wire: the port's 8 Gbit/s are 8.15 there, and 9.29 -
     // 8.15 are left.
     let lost = |gbit: f64, seed: u64| {
@@ -113,7 +113,7 @@ fn cross_traffic_up_to_the_residual_capacity_costs_nothing_and_above_it_frames()
 }
 
 #[test]
-fn every_frame_is_delivered_or_lost_once_whatever_the_seed_and_the_promises_come_back() {
+fn every_frame_is_delivered_or_lost_once_and_credits_return() {
     for seed in 0..40 {
         let mut rng = Rng::new(seed);
         let mut extension = over(["usn-0.2", "usn-1400", "usn-8600"][rng.below(3) as usize]);

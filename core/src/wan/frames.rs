@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_frame_takes_38_bytes_more_than_its_ip_packet_and_at_least_84() {
+    fn a_frame_is_its_ip_packet_and_38_bytes_at_least_84() {
         assert_eq!(wire_bytes(9_000), 9_038);
         assert_eq!(wire_bytes(1_500), 1_538);
         assert_eq!(wire_bytes(40), 84);

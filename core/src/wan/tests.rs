@@ -86,7 +86,7 @@ fn clean(one_way_delay: Span) -> Direction {
 const TRAIN: Frames = Frames::train(52, 7 * 8_948, 8_948);
 
 #[test]
-fn a_lone_frame_arrives_after_its_wire_time_and_the_one_way_delay() {
+fn a_lone_frame_takes_its_wire_time_and_the_delay() {
     let mut run = Run::new(&clean(Span::from_micros(81_500)), &[], 1);
     run.offer(Time::from_nanos(1_000), 7, Frames::one(9_000));
     run.finish();
@@ -281,7 +281,7 @@ fn any_script() -> impl Strategy<Value = Vec<&'static str>> {
 
 proptest! {
     #[test]
-    fn every_frame_is_delivered_or_dropped_with_a_cause_and_order_is_kept(
+    fn frames_arrive_in_order_or_are_dropped_with_a_cause(
         direction in any_direction(),
         script in any_script(),
         seed in any::<u64>(),

@@ -15,9 +15,16 @@
 //! The machines of `core::transfer` see no difference: a channel of depth *d* asks for *d* blocks
 //! before it waits.
 
+pub mod arrivals;
+pub mod driver;
 pub mod key;
+pub mod offers;
+pub mod options;
 pub mod ordered;
 pub mod rdma;
+pub mod registry;
+pub mod ssh;
+pub mod stack;
 pub mod tcp;
 pub mod tls;
 pub mod trust;
@@ -25,12 +32,15 @@ pub mod trust;
 mod breaker;
 
 pub(crate) use breaker::Breaker;
+pub use registry::Registry;
+pub use stack::Stack;
+pub use tcp::TcpOptions;
 
 use crate::sys::pool::Slot;
 use crate::sys::tcp::{TcpInfo, pace, tcp_info};
 use farline_core::gridftp::checked::{Check, DamagedHeader};
 use farline_core::gridftp::mode_e::Header;
-use farline_core::rdma::completion_poller::CompletionStats;
+pub use farline_core::rdma::completion_poller::CompletionStats;
 use farline_core::transfer::Block;
 use farline_core::units::{Bytes, Error, Rate, Span};
 use socket2::Socket;
@@ -160,6 +170,12 @@ pub(crate) fn told(error: &io::Error) -> Option<&Error> {
 /// Whether another connection would fail the same way: the fault is not the path's.
 pub(crate) fn is_final(error: &io::Error) -> bool {
     told(error).is_some_and(|told| told.code != "channel-lost")
+}
+
+/// The system's words without Rust's ` (os error N)`.
+pub(crate) fn plain(error: &io::Error) -> String {
+    let text = error.to_string();
+    text.split(" (os error").next().unwrap_or(&text).to_owned()
 }
 
 /// Looks at a connection, or breaks it, from another thread.

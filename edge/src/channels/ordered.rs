@@ -40,6 +40,28 @@ pub trait ByteStream: Read + Write + Send {
     fn finish(&mut self) -> io::Result<()>;
 }
 
+impl ByteStream for Box<dyn ByteStream> {
+    fn tcp_info(&self) -> Option<TcpInfo> {
+        (**self).tcp_info()
+    }
+
+    fn handle(&self) -> io::Result<Handle> {
+        (**self).handle()
+    }
+
+    fn congestion(&self) -> Option<String> {
+        (**self).congestion()
+    }
+
+    fn expect(&mut self, len: usize) {
+        (**self).expect(len);
+    }
+
+    fn finish(&mut self) -> io::Result<()> {
+        (**self).finish()
+    }
+}
+
 /// One data connection of ordered bytes.
 #[derive(Debug)]
 pub struct OrderedChannel<S> {
@@ -328,7 +350,7 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn a_block_that_comes_in_two_parts_is_received_wherever_it_is_cut() {
+    fn a_block_in_two_parts_is_received_wherever_it_is_cut() {
         let len = WAKE_AT + WAKE_AT / 4;
         let payload: Vec<u8> = (0..len).map(|at| (at / 256) as u8).collect();
         for first in [1, WAKE_AT / 2, WAKE_AT - 1, WAKE_AT, len - 1] {

@@ -2,12 +2,20 @@
 //! socket.
 
 use super::Handle;
+use super::arrivals::TcpPort;
+use super::driver::{
+    Capabilities, Carries, Dialer, Driver, Listen, Listener, Offered, Opened, Role, Session,
+    Transport,
+};
+use super::options::Values;
 use super::ordered::{ByteStream, OrderedChannel};
+use super::stack::unreachable;
 use crate::sys::tcp::{TcpInfo, hold_back, tcp_info, wake_at};
-use farline_core::units::Bytes;
+use farline_core::units::{Bytes, Error, Fault};
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use std::io;
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Socket options of a TCP channel, set before it connects or listens.
@@ -24,6 +32,92 @@ pub struct TcpOptions {
 /// goes to the channel that can send it, and no channel is left with a long queue of its own at the
 /// end.
 const UNSENT: usize = 4 << 20;
+
+/// The driver.
+pub fn driver() -> Driver {
+    Driver {
+        name: "tcp",
+        schemes: &["tcp"],
+        title: "TCP",
+        about: "ordered bytes over TCP, with the kernel's congestion control; any two hosts have it",
+        options: &[],
+        capabilities: Capabilities {
+            carries: Carries::OrderedBytes,
+            encrypted: false,
+            same_fabric: false,
+            kernel_congestion: true,
+            needs_key: false,
+            grows: true,
+            max_block: None,
+            offered: Offered::Always,
+        },
+        features: &[],
+        role: Role::Channel(Box::new(Tcp)),
+    }
+}
+
+struct Tcp;
+
+impl Transport for Tcp {
+    fn dialer(&self, session: &Session, _values: &Values) -> Result<Arc<dyn Dialer>, Error> {
+        Ok(Arc::new(TcpDialer(session.sockets.clone())))
+    }
+
+    fn listen(&self, listen: Listen) -> Result<Box<dyn Listener>, Error> {
+        let address = SocketAddr::new(listen.ip, 0);
+        let listener = bind(address, listen.ports, &listen.sockets)?;
+        let port =
+            TcpPort::open(listener, &listen.arrivals).map_err(|error| no_port(address, &error))?;
+        Ok(Box::new(port))
+    }
+}
+
+/// Opens connections with these options.
+struct TcpDialer(TcpOptions);
+
+impl Dialer for TcpDialer {
+    fn open(&self, address: SocketAddr, timeout: Duration) -> Result<Opened, Error> {
+        let opened = connect_stream(address, None, &self.0, timeout)
+            .and_then(|stream| prepare(&stream).map(|()| stream));
+        match (opened, &self.0.congestion) {
+            (Ok(stream), _) => Ok(Opened::Bytes(Box::new(stream))),
+            (Err(error), Some(name)) if error.kind() == io::ErrorKind::NotFound => {
+                let message = format!("this kernel has no congestion control `{name}`");
+                Err(Error::new(Fault::You, "unknown-congestion", message)
+                    .hint("see /proc/sys/net/ipv4/tcp_available_congestion_control"))
+            }
+            (Err(error), _) => Err(unreachable(address, &error)),
+        }
+    }
+}
+
+/// Listens on `address`; port 0 means any free port, of `ports` when given.
+///
+/// # Errors
+/// When no port can be had.
+pub fn bind(
+    address: SocketAddr,
+    ports: Option<(u16, u16)>,
+    options: &TcpOptions,
+) -> Result<TcpListener, Error> {
+    let listener = match ports.filter(|_| address.port() == 0) {
+        None => listen(address, options),
+        Some((low, high)) => (low..=high)
+            .find_map(|port| match listen(SocketAddr::new(address.ip(), port), options) {
+                Err(error) if error.kind() == io::ErrorKind::AddrInUse => None,
+                result => Some(result),
+            })
+            .unwrap_or(Err(io::ErrorKind::AddrInUse.into())),
+    };
+    listener.map_err(|error| no_port(address, &error))
+}
+
+/// No port for data connections can be had at `address`.
+pub(crate) fn no_port(address: SocketAddr, error: &io::Error) -> Error {
+    let message = format!("cannot listen for data connections on {}: {error}", address.ip());
+    Error::new(Fault::Here, "no-data-port", message)
+        .hint("check the address and the range of --data-ports")
+}
 
 /// One TCP data connection.
 pub type TcpChannel = OrderedChannel<TcpStream>;

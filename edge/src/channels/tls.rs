@@ -1,8 +1,10 @@
-//! TLS 1.3 over TCP for data connections, by rustls: records are sealed into and opened from
+//! TLS 1.3 over any channel of ordered bytes, by rustls, and the layer of that name: records are sealed into and opened from
 //! buffers of a quarter of a mebibyte, so that the kernel is asked as seldom as without TLS.
 
 use super::Handle;
-use super::ordered::{ByteStream, OrderedChannel};
+use super::driver::{Capabilities, Carries, Driver, Layer, Offered, Role, TlsPeer};
+use super::key::{Key, PROOF_LEN};
+use super::ordered::ByteStream;
 use crate::sys::tcp::TcpInfo;
 use rustls::client::{ClientConnectionData, UnbufferedClientConnection};
 use rustls::pki_types::ServerName;
@@ -10,7 +12,6 @@ use rustls::server::{ServerConnectionData, UnbufferedServerConnection};
 use rustls::unbuffered::{ConnectionState, EncodeError, InsufficientSizeError, UnbufferedStatus};
 use rustls::{ClientConfig, ServerConfig};
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
-use std::net::{Shutdown, TcpStream};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -22,6 +23,69 @@ const CHUNK: usize = 256 << 10;
 const OVERHEAD: usize = 64 * (CHUNK / (16 << 10) + 2);
 /// More than any handshake message of ours.
 const HANDSHAKE: usize = 16 << 10;
+
+/// How long the handshake of a data connection may take the node: P-2.
+const ACCEPT_TIMEOUT: Duration = Duration::from_secs(10);
+/// And the client, who may have to wait for its turn.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// The driver.
+pub fn driver() -> Driver {
+    Driver {
+        name: "tls",
+        schemes: &["tls"],
+        title: "TLS",
+        about: "TLS 1.3 over a channel of ordered bytes",
+        options: &[],
+        capabilities: Capabilities {
+            carries: Carries::OrderedBytes,
+            encrypted: true,
+            same_fabric: false,
+            kernel_congestion: false,
+            needs_key: true,
+            grows: true,
+            max_block: None,
+            offered: Offered::WhenAsked,
+        },
+        features: &[],
+        role: Role::Layer(Box::new(Tls)),
+    }
+}
+
+struct Tls;
+
+impl Layer for Tls {
+    fn connect(
+        &self,
+        below: Box<dyn ByteStream>,
+        trust: &TlsPeer,
+        key: &Key,
+    ) -> io::Result<Box<dyn ByteStream>> {
+        // The name is looked at by nobody: the certificate is known by its fingerprint.
+        let name = ServerName::IpAddress(trust.address.ip().into());
+        let mut stream = connect(below, name, Arc::clone(&trust.config), CONNECT_TIMEOUT)?;
+        stream.write_all(&key.proof())?;
+        Ok(Box::new(stream))
+    }
+
+    fn accept(
+        &self,
+        below: Box<dyn ByteStream>,
+        identity: &Arc<ServerConfig>,
+        key: &Key,
+    ) -> io::Result<Box<dyn ByteStream>> {
+        let mut stream = accept(below, Arc::clone(identity), ACCEPT_TIMEOUT)?;
+        let handle = stream.handle()?;
+        let mut proof = [0; PROOF_LEN];
+        handle.set_read_timeout(Some(ACCEPT_TIMEOUT))?;
+        stream.read_exact(&mut proof)?;
+        handle.set_read_timeout(None)?;
+        match key.proves(proof) {
+            true => Ok(Box::new(stream)),
+            false => Err(io::ErrorKind::PermissionDenied.into()),
+        }
+    }
+}
 
 /// A TLS connection as one end has it.
 pub trait Engine: Send {
@@ -57,9 +121,9 @@ impl Engine for UnbufferedServerConnection {
     }
 }
 
-/// A TLS connection over TCP.
-pub struct TlsStream<E> {
-    tcp: TcpStream,
+/// A TLS connection over another.
+pub struct TlsStream<S, E> {
+    below: S,
     engine: E,
     /// What came and is not opened yet lies in `incoming[head..tail]`.
     incoming: Vec<u8>,
@@ -76,36 +140,36 @@ pub struct TlsStream<E> {
     ended: bool,
 }
 
-/// A TLS channel of the client's end.
-pub type ClientStream = TlsStream<UnbufferedClientConnection>;
-/// A TLS channel of the server's end.
-pub type ServerStream = TlsStream<UnbufferedServerConnection>;
+/// A TLS connection of the client's end.
+pub type ClientStream<S> = TlsStream<S, UnbufferedClientConnection>;
+/// A TLS connection of the server's end.
+pub type ServerStream<S> = TlsStream<S, UnbufferedServerConnection>;
 
-/// Does the client's handshake over `tcp`, which may take `timeout`.
+/// Does the client's handshake over `below`, which may take `timeout`.
 ///
 /// # Errors
 /// When the peer breaks TLS, is not whom `config` trusts, or takes too long.
-pub fn connect(
-    tcp: TcpStream,
+pub fn connect<S: ByteStream>(
+    below: S,
     name: ServerName<'static>,
     config: Arc<ClientConfig>,
     timeout: Duration,
-) -> io::Result<ClientStream> {
+) -> io::Result<ClientStream<S>> {
     let engine = UnbufferedClientConnection::new(config, name).map_err(broken)?;
-    TlsStream::new(tcp, engine, timeout)
+    TlsStream::new(below, engine, timeout)
 }
 
-/// Does the server's handshake over `tcp`, which may take `timeout`.
+/// Does the server's handshake over `below`, which may take `timeout`.
 ///
 /// # Errors
 /// When the peer breaks TLS or takes too long.
-pub fn accept(
-    tcp: TcpStream,
+pub fn accept<S: ByteStream>(
+    below: S,
     config: Arc<ServerConfig>,
     timeout: Duration,
-) -> io::Result<ServerStream> {
+) -> io::Result<ServerStream<S>> {
     let engine = UnbufferedServerConnection::new(config).map_err(broken)?;
-    TlsStream::new(tcp, engine, timeout)
+    TlsStream::new(below, engine, timeout)
 }
 
 /// What [`turn`] came to.
@@ -124,7 +188,7 @@ enum Turn {
 /// and seals `plaintext` as soon as that may be. Answers also how much of `incoming` is done with.
 fn turn<E: Engine>(
     engine: &mut E,
-    tcp: &mut TcpStream,
+    below: &mut impl ByteStream,
     incoming: &mut [u8],
     outgoing: &mut [u8],
     plaintext: &[&[u8]],
@@ -147,7 +211,7 @@ fn turn<E: Engine>(
                     return Err(io::Error::other("a TLS message is longer than any should be"));
                 }
             };
-            tcp.write_all(&outgoing[..len])?;
+            below.write_all(&outgoing[..len])?;
             Turn::Again
         }
         ConnectionState::TransmitTlsData(data) => {
@@ -171,12 +235,12 @@ fn turn<E: Engine>(
     Ok((discard, turn))
 }
 
-impl<E: Engine> TlsStream<E> {
-    fn new(tcp: TcpStream, engine: E, timeout: Duration) -> io::Result<TlsStream<E>> {
-        super::tcp::prepare(&tcp)?;
-        tcp.set_read_timeout(Some(timeout))?;
+impl<S: ByteStream, E: Engine> TlsStream<S, E> {
+    fn new(below: S, engine: E, timeout: Duration) -> io::Result<TlsStream<S, E>> {
+        let handle = below.handle()?;
+        handle.set_read_timeout(Some(timeout))?;
         let mut stream = TlsStream {
-            tcp,
+            below,
             engine,
             incoming: vec![0; CHUNK],
             head: 0,
@@ -193,7 +257,7 @@ impl<E: Engine> TlsStream<E> {
                 return Err(io::ErrorKind::UnexpectedEof.into());
             }
         }
-        stream.tcp.set_read_timeout(None)?;
+        handle.set_read_timeout(None)?;
         Ok(stream)
     }
 
@@ -204,7 +268,7 @@ impl<E: Engine> TlsStream<E> {
         let incoming = &mut self.incoming[self.head..self.tail];
         let take = &mut |bytes: &[u8]| plain.extend_from_slice(bytes);
         let (discard, turn) =
-            turn(&mut self.engine, &mut self.tcp, incoming, &mut self.outgoing, plaintext, take)?;
+            turn(&mut self.engine, &mut self.below, incoming, &mut self.outgoing, plaintext, take)?;
         self.head += discard;
         match turn {
             Turn::Input { ready: false } => self.fill()?,
@@ -225,10 +289,10 @@ impl<E: Engine> TlsStream<E> {
         // Sealed bytes are more than plain ones, and some of them lie here already.
         let wanted = self.expected.saturating_sub(self.tail - self.head).max(1);
         if wanted != self.told {
-            self.tcp.expect(wanted);
+            self.below.expect(wanted);
             self.told = wanted;
         }
-        match self.tcp.read(&mut self.incoming[self.tail..])? {
+        match self.below.read(&mut self.incoming[self.tail..])? {
             // Without TLS's own farewell anybody may have cut the rest off.
             0 => Err(io::Error::new(
                 io::ErrorKind::UnexpectedEof,
@@ -244,7 +308,7 @@ impl<E: Engine> TlsStream<E> {
     fn write_some(&mut self, parts: &[&[u8]]) -> io::Result<()> {
         loop {
             match self.turn(parts)? {
-                Turn::Sealed(len) => return self.tcp.write_all(&self.outgoing[..len]),
+                Turn::Sealed(len) => return self.below.write_all(&self.outgoing[..len]),
                 Turn::Ended => return Err(io::ErrorKind::BrokenPipe.into()),
                 Turn::Again | Turn::Input { .. } => {}
             }
@@ -252,7 +316,7 @@ impl<E: Engine> TlsStream<E> {
     }
 }
 
-impl<E: Engine> Read for TlsStream<E> {
+impl<S: ByteStream, E: Engine> Read for TlsStream<S, E> {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         self.read_vectored(&mut [IoSliceMut::new(into)])
     }
@@ -292,7 +356,7 @@ impl<E: Engine> Read for TlsStream<E> {
                 plain.extend_from_slice(&bytes[took..]);
             };
             let (discard, turn) =
-                turn(&mut self.engine, &mut self.tcp, incoming, &mut self.outgoing, &[], take)?;
+                turn(&mut self.engine, &mut self.below, incoming, &mut self.outgoing, &[], take)?;
             self.head += discard;
             match turn {
                 Turn::Input { .. } if filled > 0 => break,
@@ -305,7 +369,7 @@ impl<E: Engine> Read for TlsStream<E> {
     }
 }
 
-impl<E: Engine> Write for TlsStream<E> {
+impl<S: ByteStream, E: Engine> Write for TlsStream<S, E> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.write_vectored(&[IoSlice::new(bytes)])
     }
@@ -335,17 +399,17 @@ impl<E: Engine> Write for TlsStream<E> {
     }
 }
 
-impl<E: Engine> ByteStream for TlsStream<E> {
+impl<S: ByteStream, E: Engine> ByteStream for TlsStream<S, E> {
     fn tcp_info(&self) -> Option<TcpInfo> {
-        self.tcp.tcp_info()
+        self.below.tcp_info()
     }
 
     fn handle(&self) -> io::Result<Handle> {
-        Handle::of(&self.tcp)
+        self.below.handle()
     }
 
     fn congestion(&self) -> Option<String> {
-        self.tcp.congestion()
+        self.below.congestion()
     }
 
     fn expect(&mut self, len: usize) {
@@ -358,14 +422,11 @@ impl<E: Engine> ByteStream for TlsStream<E> {
             let len = write
                 .queue_close_notify(&mut self.outgoing)
                 .map_err(|error| io::Error::other(error.to_string()))?;
-            self.tcp.write_all(&self.outgoing[..len])?;
+            self.below.write_all(&self.outgoing[..len])?;
         }
-        self.tcp.shutdown(Shutdown::Write)
+        self.below.finish()
     }
 }
-
-/// A channel over TLS.
-pub type TlsChannel<E> = OrderedChannel<TlsStream<E>>;
 
 fn broken(error: rustls::Error) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, format!("TLS: {error}"))

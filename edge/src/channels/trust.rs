@@ -1,5 +1,6 @@
 //! Who is who under TLS: a node's certificate, and whom a client takes for the node.
 
+use super::ordered::ByteStream;
 use aws_lc_rs::digest::{SHA256, digest};
 use farline_core::units::{Error, Fault};
 use rustls::client::WebPkiServerVerifier;
@@ -11,9 +12,12 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, Serve
 use rustls::server::NoServerSessionStorage;
 use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, ServerConfig, SignatureScheme};
 use std::fmt;
+use std::io;
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 /// The SHA-256 digest of a certificate in DER, written `sha256=HEX` or `sha256:HEX`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,6 +71,19 @@ impl fmt::Debug for Identity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Identity({})", self.fingerprint)
     }
+}
+
+/// The server's end of TLS over a data connection without a key: RFC 4217 (P-3).
+///
+/// # Errors
+/// When the peer breaks TLS or takes longer than `timeout`.
+pub fn secured(
+    stream: TcpStream,
+    config: Arc<ServerConfig>,
+    timeout: Duration,
+) -> io::Result<Box<dyn ByteStream>> {
+    super::tcp::prepare(&stream)?;
+    Ok(Box::new(super::tls::accept(stream, config, timeout)?))
 }
 
 /// TLS 1.3 with AES-GCM, for which processors have instructions.

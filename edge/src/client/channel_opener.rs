@@ -1,9 +1,9 @@
 //! Data connections that a node asks for while it sends (`docs/protocol.md`, D-2), opened from this
 //! end beside the transfer.
 
-use super::dial::Dialer;
 use super::remote_progress::RemoteProgress;
 use crate::channels::Channel;
+use crate::channels::stack::Opener;
 use crate::mover::Incoming;
 use crate::sys::lock::lock;
 use farline_core::units::Error;
@@ -15,7 +15,7 @@ const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
 /// Opens what the node asks for and hands it to the receiver as if it had come in.
 pub(super) struct ChannelOpener {
-    line: Dialer,
+    opener: Opener,
     heard: Arc<Mutex<RemoteProgress>>,
     /// Connections that were opened or tried, with those of the beginning.
     tried: Mutex<usize>,
@@ -26,17 +26,17 @@ pub(super) struct ChannelOpener {
 }
 
 impl ChannelOpener {
-    /// Opens by `line` what `heard` tells, beyond the `open` connections that there are and up to
+    /// Opens by `opener` what `heard` tells, beyond the `open` connections that there are and up to
     /// `most`.
     pub(super) fn new(
-        line: Dialer,
+        opener: Opener,
         heard: Arc<Mutex<RemoteProgress>>,
         open: usize,
         most: usize,
     ) -> ChannelOpener {
         let (arrivals, arrived) = mpsc::channel();
         ChannelOpener {
-            line,
+            opener,
             heard,
             tried: Mutex::new(open),
             most,
@@ -51,11 +51,11 @@ impl ChannelOpener {
         let mut tried = lock(&self.tried);
         while *tried < wanted {
             *tried += 1;
-            let (line, arrivals) = (self.line.clone(), self.arrivals.clone());
+            let (opener, arrivals) = (self.opener.clone(), self.arrivals.clone());
             // On threads of their own: the transfer must not wait a round trip for each. Who cannot
             // connect, or connects too late, is not missed.
             let open = move || {
-                if let Ok(channel) = line.open_one() {
+                if let Ok(channel) = opener.open_one() {
                     let _ = arrivals.send(Some(channel));
                 }
             };

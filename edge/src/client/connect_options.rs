@@ -2,7 +2,7 @@
 //! the way.
 
 use super::idle_timeout::DEFAULT_IDLE_TIMEOUT;
-use super::location::{Remote, Transport};
+use super::location::{ControlTransport, Remote};
 use super::ssh::Ssh;
 use crate::channels::Handle;
 use crate::channels::trust::{Fingerprint, Trust, client};
@@ -70,7 +70,7 @@ impl ControlStream {
         remote: &Remote,
         reach: &ConnectOptions,
     ) -> Result<ControlStream, Error> {
-        if remote.via == Transport::Ssh {
+        if remote.via == ControlTransport::Ssh {
             let (ssh, stream) = Ssh::start(remote, reach)?;
             return Ok(ControlStream {
                 stream: Box::new(stream),

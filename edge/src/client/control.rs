@@ -5,8 +5,8 @@ mod opening;
 
 use super::connect_options::ControlStream;
 use super::remote_progress::RemoteProgress;
+use crate::channels::driver::Dialer;
 use crate::channels::key::Key;
-use crate::channels::rdma::Dialer;
 use crate::sys::lock::lock;
 use farline_core::gridftp::client::{ClientSession, Event, Features, Input, Output, Request};
 use farline_core::gridftp::{Command, ListingEntry, Options as Opts, Pathname, Reply};
@@ -49,8 +49,10 @@ pub(super) struct Control {
     store: Option<u64>,
     /// Where the node listens for what ssh carries, once that was found to be the only way.
     carried: Option<SocketAddr>,
-    /// What makes this session's data connections when the node makes them by RDMA.
-    dialler: Option<Arc<Dialer>>,
+    /// What opens this session's channels by a driver that was asked for, under its name.
+    dialer: Option<(&'static str, Arc<dyn Dialer>)>,
+    /// The driver that the node listens by, where it is not the usual one.
+    net_stack: Option<&'static str>,
     /// How soon the server answered at best, where the kernel does not know the round-trip time.
     answered_in: Option<Span>,
     asked: Option<Instant>,
@@ -65,6 +67,11 @@ impl Control {
     /// What the server says that it holds, as it says it.
     pub(super) fn heard(&self) -> Arc<Mutex<RemoteProgress>> {
         Arc::clone(&self.heard)
+    }
+
+    /// Whether the server lists `feature` behind `FARLINE`.
+    pub(super) fn has(&self, feature: &str) -> bool {
+        self.features.parameters("FARLINE").any(|listed| listed == feature)
     }
 
     /// Whether the server speaks checked blocks (`docs/protocol.md`, clause I-1).

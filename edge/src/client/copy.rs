@@ -1,7 +1,6 @@
 //! Plans a copy, runs it, and watches it while it runs.
 
 use super::control::Control;
-use super::dial::Dialer;
 use super::idle_timeout::IdleTimeout;
 use super::location::{Location, Remote};
 use super::options::{Options, Progress, Verify};
@@ -9,7 +8,10 @@ use super::outcome::{CopyStats, Outcome, ProgressSample};
 use super::remote_progress::RemoteProgress;
 use super::transfer_state::{LiveTuning, TransferState};
 use super::{download, local, third_party, upload};
-use crate::channels::tcp::{TcpOptions, check, granted_buffer};
+use crate::channels::driver::Offered;
+use crate::channels::stack::Opener;
+use crate::channels::tcp::{check, granted_buffer};
+use crate::channels::{Stack, TcpOptions};
 use crate::kernelcc::{self, CcGuard, CcRequest};
 use crate::mover::{BLOCK_LEN, Integrity, Pace, tuning_limits, window_limit};
 use crate::sys::lock::lock;
@@ -86,10 +88,15 @@ pub async fn copy(
     if let ([source], Some(error)) = (sources, copy.stats.lone_failure()) {
         return Err(Error { message: format!("{source}: {}", error.message), ..error });
     }
-    if options.rdma.is_some() && !copy.stats.tried_rdma && copy.stats.data_path.is_some() {
-        copy.stats.note(
-            "without RDMA, which is for copies between this host and a Farline node".to_owned(),
-        );
+    let special = options.channel.as_ref().map(Stack::channel);
+    if let Some(driver) = special.filter(|driver| driver.capabilities.offered != Offered::Always)
+        && !copy.stats.tried_channel
+        && copy.stats.data_path.is_some()
+    {
+        copy.stats.note(format!(
+            "without {}, which is for copies between this host and a Farline node",
+            driver.title
+        ));
     }
     if let Some(refusal) = options.direct_io.refusal() {
         copy.stats.note(format!(
@@ -213,8 +220,8 @@ impl Copy<'_> {
         let known = PathContext {
             path: unmeasured(rtt, peer, sending),
             size,
-            queue_pairs: self.options.rdma.map_or(0, |wish| {
-                usize::from(wish.queue_pairs_at(rtt)) * self.options.overrides.streams.unwrap_or(1)
+            queue_pairs: self.options.channel.as_ref().map_or(0, |stack| {
+                stack.connections(rtt) * self.options.overrides.streams.unwrap_or(1)
             }),
         };
         let mut choice = TransferParams::new(&known, &self.overrides, Bytes(BLOCK_LEN as u64));
@@ -238,13 +245,13 @@ impl Copy<'_> {
     }
 
     /// What may change of a transfer that this end sends over channels with `congestion`, more of
-    /// which open by `line`.
-    pub(super) fn tuning(&self, congestion: Option<&str>, line: Option<Dialer>) -> LiveTuning {
+    /// which open by `opener`.
+    pub(super) fn tuning(&self, congestion: Option<&str>, opener: Option<Opener>) -> LiveTuning {
         let paced = self.live.pace.is_some();
         let congestion =
             congestion.filter(|_| self.options.overrides.congestion.is_none() && !paced);
-        let channels = self.options.overrides.streams.is_none() && line.is_some() && !paced;
-        LiveTuning { tuning_limits: tuning_limits(channels, congestion), line }
+        let channels = self.options.overrides.streams.is_none() && opener.is_some() && !paced;
+        LiveTuning { tuning_limits: tuning_limits(channels, congestion), opener }
     }
 
     /// Takes over what the other end said while it moved data (D-3).

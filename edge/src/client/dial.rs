@@ -1,18 +1,19 @@
-//! Opens the data connections of a copy from this end: straight to the node's data port, or, where
-//! that cannot be reached, through ssh or the control port (docs/protocol.md: K-1, K-5, P-2, H-2).
+//! Opens the data connections of a copy from this end, by the first of the registry's offers that
+//! comes about: straight to the node's data port, or, where that cannot be reached, through ssh or
+//! the control port (docs/protocol.md: K-1, K-5, P-2, H-2).
 
 use super::control::Control;
-use super::ssh::Ssh;
-use crate::channels::key::Key;
-use crate::channels::ordered::OrderedChannel;
-use crate::channels::tcp::{TcpChannel, TcpOptions, connect};
-use crate::channels::{Channel, Handle, tls};
-use farline_core::units::{Error, Fault};
-use rustls::ClientConfig;
-use rustls::pki_types::ServerName;
-use serde::Serialize;
-use std::io::{self, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use super::copy::Copy;
+use crate::channels::driver::Peer;
+use crate::channels::driver::{Carries, Dialer, Offered, Session, Slots, TlsPeer, Tunnel};
+use crate::channels::offers::{Fallback, Need, Offer, Route, Tunnelled};
+use crate::channels::stack::Opener;
+use crate::channels::{Channel, Handle, TcpOptions};
+use crate::mover::BLOCK_LEN;
+use farline_core::transfer::TransferParams;
+use farline_core::units::{Bytes, Error, Fault};
+use serde::{Serialize, Serializer};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,24 +22,47 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long a node's data port may take, beside three round trips, before another way is tried:
 /// H-2.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// How long a TLS handshake may take.
-const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(30);
-/// The longest greeting before the data of a connection to the control port.
-const LONGEST_GREETING: usize = 1024;
 
 /// Which way data went.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DataPath {
     /// Between this host and a data port of the other.
     #[default]
     Direct,
     /// Over connections to the node's control port, because its data ports could not be reached.
     ControlPort,
-    /// Between RDMA devices of both hosts.
-    Rdma,
+    /// By a driver that was asked for.
+    Driver {
+        /// Its name.
+        name: &'static str,
+        /// What people call it.
+        title: &'static str,
+    },
     /// Through ssh, because the node's data ports could not be reached.
     Ssh,
+}
+
+impl Serialize for DataPath {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(match self {
+            DataPath::Direct => "direct",
+            DataPath::ControlPort => "control-port",
+            DataPath::Driver { name, .. } => name,
+            DataPath::Ssh => "ssh",
+        })
+    }
+}
+
+impl DataPath {
+    fn of(offer: &Offer) -> DataPath {
+        let driver = offer.stack.channel();
+        match offer.route {
+            Route::ControlPort => DataPath::ControlPort,
+            Route::Tunnel => DataPath::Ssh,
+            Route::Straight if driver.capabilities.offered == Offered::Always => DataPath::Direct,
+            Route::Straight => DataPath::Driver { name: driver.name, title: driver.title },
+        }
+    }
 }
 
 /// Open data connections.
@@ -48,195 +72,179 @@ pub(super) struct Dialed {
     /// Whether a stranger on the way can read nothing.
     pub(super) encrypted: bool,
     /// How to open more of them to a node, where that is cheap.
-    pub(super) line: Option<Dialer>,
+    pub(super) opener: Option<Opener>,
 }
 
-/// Opens `streams` channels to `address`, where the server of `control` listens.
+/// Opens the data connections to the node, which listens at `address`.
 ///
 /// # Errors
-/// When no way leads there: the error of the straight one.
+/// When no way leads there.
 pub(super) async fn dial(
+    copy: &mut Copy<'_>,
     control: &mut Control,
     address: SocketAddr,
-    streams: usize,
-    options: &TcpOptions,
+    choice: &TransferParams,
+    sockets: &TcpOptions,
 ) -> Result<Dialed, Error> {
-    let tls = control.data_tls().await?;
-    let Some(key) = control.agreed_key().await? else {
-        if tls.is_some() {
-            return Err(Error::new(
-                Fault::There,
-                "cannot-encrypt",
-                "the server encrypts, but knows no keys",
-            ));
-        }
-        let line = Dialer {
-            address,
-            options: options.clone(),
-            timeout: within(control, CONNECT_TIMEOUT),
-            key: None,
-            greeted: false,
-            tls,
-        };
-        let channels =
-            line.open(streams).await.map_err(|error| unreachable(address, options, &error))?;
-        return Ok(Dialed { channels, path: DataPath::Direct, encrypted: false, line: None });
-    };
-    let encrypted = tls.is_some();
-    let timeout = within(control, PATIENCE + 3 * Duration::from(control.rtt()));
-    let straight =
-        Dialer { address, options: options.clone(), timeout, key: Some(key), greeted: false, tls };
-    let tried = match control.is_carried() {
-        // What was arranged in the clear for ssh must not go any other way in a later pass.
-        true => Err(io::ErrorKind::TimedOut.into()),
-        false => straight.clone().open(streams).await,
-    };
-    let error = match tried {
-        Ok(channels) => {
-            return Ok(Dialed {
-                channels,
-                path: DataPath::Direct,
-                encrypted,
-                line: Some(straight),
-            });
-        }
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            return Err(unreachable(address, options, &error));
-        }
-        Err(error) => error,
-    };
-    if control.is_over_ssh() {
-        let (ssh, address) = control.rearrange_for_ssh().await?;
-        control.data_tls().await?;
-        let key =
-            control.agreed_key().await?.ok_or_else(|| unreachable(address, options, &error))?;
-        let carried: io::Result<Vec<_>> =
-            (0..streams).map(|_| carry(&ssh, address, &key)).collect();
-        let failed = |error: io::Error| {
-            Error::new(Fault::Here, "no-ssh", format!("cannot run ssh for data: {error}"))
-        };
-        return Ok(Dialed {
-            channels: carried.map_err(failed)?,
-            path: DataPath::Ssh,
-            encrypted: true,
-            line: None,
-        });
-    }
-    let through = Dialer {
-        address: control.peer()?,
-        timeout: within(control, CONNECT_TIMEOUT),
-        greeted: true,
-        ..straight
-    };
-    match through.clone().open(streams).await {
-        Ok(channels) => {
-            Ok(Dialed { channels, path: DataPath::ControlPort, encrypted, line: Some(through) })
-        }
-        Err(_) => Err(unreachable(address, options, &error)),
-    }
-}
-
-/// `usual`, or less where a server may not be silent for so long.
-fn within(control: &Control, usual: Duration) -> Duration {
-    control.idle_timeout().map_or(usual, |idle_timeout| idle_timeout.min(usual))
-}
-
-/// A channel through ssh.
-fn carry(ssh: &Ssh, address: SocketAddr, key: &Key) -> io::Result<Box<dyn Channel>> {
-    let mut stream = ssh.carry(address)?;
-    stream.write_all(&key.preamble())?;
-    Ok(Box::new(OrderedChannel::over(stream)))
-}
-
-/// One way to open connections.
-#[derive(Clone)]
-pub(super) struct Dialer {
-    address: SocketAddr,
-    options: TcpOptions,
-    timeout: Duration,
-    key: Option<Key>,
-    /// Whether the other end says a line before the data: it is the control port.
-    greeted: bool,
-    tls: Option<Arc<ClientConfig>>,
-}
-
-impl Dialer {
-    /// Opens `count` channels at once.
-    async fn open(self, count: usize) -> io::Result<Vec<Box<dyn Channel>>> {
-        let opening: Vec<_> = (0..count)
-            .map(|_| {
-                let line = self.clone();
-                tokio::task::spawn_blocking(move || line.open_one())
-            })
-            .collect();
-        let mut channels = Vec::with_capacity(count);
-        let mut failed = None;
-        for opened in opening {
-            match opened.await.unwrap_or_else(|_| Err(io::Error::other("a thread panicked"))) {
-                Ok(channel) => channels.push(channel),
-                Err(error) => failed = failed.or(Some(error)),
+    let encrypt = control.data_tls().await?.is_some();
+    let keyed = control.agreed_key().await?.is_some();
+    let asked = copy.options.channel.clone().filter(|_| !copy.stats.gave_up_channel);
+    copy.stats.tried_channel |= asked.is_some();
+    let offers = copy.options.drivers.offers(&Need {
+        asked: asked.as_ref(),
+        encrypt,
+        keyed,
+        tunnel: match (control.is_carried(), control.is_over_ssh()) {
+            (true, _) => Tunnelled::Must,
+            (false, true) => Tunnelled::May,
+            (false, false) => Tunnelled::No,
+        },
+        peer: Peer { server: control.server(), has: &|feature| control.has(feature) },
+    })?;
+    let mut fallback = Fallback::new(offers);
+    while let Some(offer) = fallback.try_next() {
+        match by(copy, control, address, &offer, choice, sockets).await {
+            Ok(dialled) => {
+                let driver = offer.stack.channel().name;
+                copy.stats.gave_up_channel |=
+                    asked.is_some_and(|asked| asked.channel().name != driver);
+                fallback.notes().into_iter().for_each(|note| copy.stats.note(note));
+                return Ok(dialled);
             }
+            Err(error) => fallback.failed(error)?,
         }
-        failed.map_or(Ok(channels), Err)
     }
-
-    /// Opens one channel; waits for it.
-    pub(super) fn open_one(&self) -> io::Result<Box<dyn Channel>> {
-        let mut stream = connect(self.address, None, &self.options, self.timeout)?.into_stream();
-        if let Some(key) = &self.key {
-            stream.write_all(&key.preamble())?;
-        }
-        if self.greeted {
-            stream.set_read_timeout(Some(self.timeout))?;
-            skip_line(&mut stream)?;
-            stream.set_read_timeout(None)?;
-        }
-        let (Some(config), Some(key)) = (&self.tls, &self.key) else {
-            return Ok(Box::new(TcpChannel::new(stream)?));
-        };
-        // The name is looked at by nobody: the certificate is known by its fingerprint.
-        let name = ServerName::IpAddress(self.address.ip().into());
-        let mut stream = tls::connect(stream, name, Arc::clone(config), HANDSHAKE_TIMEOUT)?;
-        stream.write_all(&key.proof())?;
-        Ok(Box::new(OrderedChannel::over(stream)))
-    }
+    Err(Error::new(Fault::Bug, "no-channel", "an offer came about without channels"))
 }
 
-/// Reads to the end of a line, and not a byte further: data may follow.
-fn skip_line(stream: &mut TcpStream) -> io::Result<()> {
-    let mut byte = [0];
-    for _ in 0..LONGEST_GREETING {
-        stream.read_exact(&mut byte)?;
-        if byte[0] == b'\n' {
-            return Ok(());
+/// Opens the data connections as `offer` has it.
+async fn by(
+    copy: &mut Copy<'_>,
+    control: &mut Control,
+    address: SocketAddr,
+    offer: &Offer,
+    choice: &TransferParams,
+    sockets: &TcpOptions,
+) -> Result<Dialed, Error> {
+    let stack = &offer.stack;
+    let can = stack.channel().capabilities;
+    // Streams are one driver's way to fill a path; connections inside a channel are another's.
+    let has_connections = stack.connections(control.rtt()) > 0;
+    let streams = match has_connections {
+        true => copy.options.overrides.streams.unwrap_or(1).max(1),
+        false => choice.streams,
+    };
+    let (tunnel, address) = match offer.route {
+        Route::Tunnel => {
+            let (ssh, address) = control.rearrange_for_ssh().await?;
+            control.data_tls().await?;
+            (Some(ssh as Arc<dyn Tunnel>), address)
+        }
+        Route::ControlPort => (None, control.peer()?),
+        Route::Straight => (None, address),
+    };
+    let key = control.agreed_key().await?;
+    let begin = choice.slots_for(streams, Bytes(BLOCK_LEN as u64)) / 2 / streams.max(1);
+    let most = (!copy.live.is_elastic()).then_some(begin);
+    let session = Session {
+        key: key.clone(),
+        rtt: control.rtt(),
+        sockets: sockets.clone(),
+        slots: Slots { slot_len: Bytes(BLOCK_LEN as u64), begin, most },
+        tunnel,
+    };
+    let dialer = control.dialer(stack, &session)?;
+    let address = match offer.route {
+        Route::Straight if !dialer.is_by_offer() => {
+            control.listen_by(stack.channel(), address).await?
+        }
+        _ => address,
+    };
+    let timeout = match offer.route {
+        Route::Straight if key.is_some() => PATIENCE + 3 * Duration::from(control.rtt()),
+        _ => CONNECT_TIMEOUT,
+    };
+    let timeout = control.idle_timeout().map_or(timeout, |idle_timeout| idle_timeout.min(timeout));
+    let channels = if dialer.is_by_offer() {
+        by_offers(control, stack.channel().name, address, streams, dialer).await?
+    } else {
+        let trust = control.data_tls().await?.map(|config| TlsPeer { config, address });
+        let is_keyed = key.is_some();
+        let opener = Opener::new(stack, dialer, key, trust, (address, timeout));
+        let opener = if offer.route == Route::ControlPort { opener.greeted() } else { opener };
+        let channels = match can.carries {
+            Carries::OrderedBytes => at_once(&opener, streams).await?,
+            Carries::RegisteredSlots => in_turn(opener.clone(), streams).await?,
+        };
+        if can.grows && is_keyed {
+            let (path, encrypted) = (DataPath::of(offer), stack.is_encrypted());
+            return Ok(Dialed { channels, path, encrypted, opener: Some(opener) });
+        }
+        channels
+    };
+    if has_connections {
+        copy.stats.streams = streams;
+    }
+    let (path, encrypted) = (DataPath::of(offer), stack.is_encrypted());
+    Ok(Dialed { channels, path, encrypted, opener: None })
+}
+
+/// Opens `count` channels at once.
+async fn at_once(opener: &Opener, count: usize) -> Result<Vec<Box<dyn Channel>>, Error> {
+    let opening: Vec<_> = (0..count)
+        .map(|_| {
+            let opener = opener.clone();
+            tokio::task::spawn_blocking(move || opener.open_one())
+        })
+        .collect();
+    let mut channels = Vec::with_capacity(count);
+    let mut failed = None;
+    for opened in opening {
+        match opened.await.unwrap_or_else(|_| Err(thread_lost())) {
+            Ok(channel) => channels.push(channel),
+            Err(error) => failed = failed.or(Some(error)),
         }
     }
-    Err(io::Error::new(io::ErrorKind::InvalidData, "the control port said no line"))
+    failed.map_or(Ok(channels), Err)
+}
+
+/// Opens `count` channels one after the other.
+async fn in_turn(opener: Opener, count: usize) -> Result<Vec<Box<dyn Channel>>, Error> {
+    let opening =
+        tokio::task::spawn_blocking(move || (0..count).map(|_| opener.open_one()).collect());
+    opening.await.unwrap_or_else(|_| Err(thread_lost()))
+}
+
+/// Opens channels by what both ends tell each other over the control connection: V-9.
+async fn by_offers(
+    control: &mut Control,
+    driver: &str,
+    address: SocketAddr,
+    count: usize,
+    dialer: Arc<dyn Dialer>,
+) -> Result<Vec<Box<dyn Channel>>, Error> {
+    let making =
+        tokio::task::spawn_blocking(move || (0..count).map(|_| dialer.offer(address)).collect());
+    let offers: Vec<_> = making.await.unwrap_or_else(|_| Err(thread_lost()))?;
+    // All at once: a round trip for all channels, however many connections each has.
+    let asked: Vec<u64> =
+        offers.iter().map(|offer| control.offer_channel(driver, offer.text())).collect();
+    let mut replies = Vec::new();
+    for id in asked {
+        replies.push(control.taken_channel(driver, id).await?);
+    }
+    let joining = tokio::task::spawn_blocking(move || {
+        offers.into_iter().zip(replies).map(|(offer, reply)| offer.connect(&reply)).collect()
+    });
+    joining.await.unwrap_or_else(|_| Err(thread_lost()))
+}
+
+fn thread_lost() -> Error {
+    Error::new(Fault::Bug, "thread-lost", "a thread panicked")
 }
 
 /// Handles of open channels, to watch them.
 pub(super) fn handles(channels: &[Box<dyn Channel>]) -> Result<Vec<Handle>, Error> {
     let handles: Result<Vec<_>, _> = channels.iter().map(|channel| channel.handle()).collect();
     handles.map_err(|error| Error::new(Fault::Here, "no-descriptor", error.to_string()))
-}
-
-fn unreachable(address: SocketAddr, options: &TcpOptions, error: &io::Error) -> Error {
-    if error.kind() == io::ErrorKind::NotFound
-        && let Some(name) = &options.congestion
-    {
-        return Error::new(
-            Fault::You,
-            "unknown-congestion",
-            format!("this kernel has no congestion control `{name}`"),
-        )
-        .hint("see /proc/sys/net/ipv4/tcp_available_congestion_control");
-    }
-    let said = error.to_string();
-    let said = said.split(" (os error").next().unwrap_or_default();
-    Error::new(
-        Fault::Between,
-        "data-connection",
-        format!("cannot connect to {address} for data: {said}"),
-    )
-    .hint("a firewall may hold the node's data ports back")
 }

@@ -4,9 +4,8 @@
 use super::channel_opener::ChannelOpener;
 use super::control::Control;
 use super::copy::{Copy, known};
-use super::dial::DataPath;
+use super::dial::{DataPath, dial};
 use super::existing::{Existing, blocks_of, kept_here};
-use super::fabric;
 use super::from_stock;
 use super::local::{destination, has_partial};
 use super::location::{Location, Remote};
@@ -21,7 +20,7 @@ use crate::mover::{
 use crate::stores::{BytesSink, Landed, Landing, ResumeState, Sink, join};
 use crate::sys::pool::Slot;
 use crate::sys::tcp::TcpInfo;
-use farline_core::gridftp::client::{Request, Transfer, What};
+use farline_core::gridftp::client::{Request, Transfer, TransferKind};
 use farline_core::gridftp::{
     self, Command, ListingKind, Mode, Module, Options as Opts, Pathname, RetrieveOptions,
 };
@@ -121,19 +120,19 @@ async fn reach(
     let Some(address) = address else { return Ok((arrange(copy, control, choice).await?.0, None)) };
     tell_buffer(copy, control);
     let options = copy.tcp_options(None);
-    let dialled = fabric::open(copy, control, address, choice, &options).await?;
+    let dialled = dial(copy, control, address, choice, &options).await?;
     control.request(parallelism(dialled.channels.len()));
     copy.stats.data_path = Some(dialled.path);
     copy.stats.encrypted = Some(dialled.encrypted);
     let slots = staging(choice)?;
     // A receiver in order has shared its slots out among the channels that there are.
-    let line = dialled.line.filter(|_| {
+    let opener = dialled.opener.filter(|_| {
         copy.options.overrides.streams.is_none() && !is_ordered && copy.live.pace.is_none()
     });
-    let adapts = control.adapt(line.is_some(), copy.options.overrides.congestion.is_none());
-    let acceptor = line.filter(|_| adapts.is_some()).map(|line| {
+    let adapts = control.adapt(opener.is_some(), copy.options.overrides.congestion.is_none());
+    let acceptor = opener.filter(|_| adapts.is_some()).map(|opener| {
         let further = ChannelOpener::new(
-            line,
+            opener,
             control.heard(),
             dialled.channels.len(),
             slots.len().saturating_sub(2),
@@ -259,7 +258,7 @@ async fn from_farline(
         Request::Transfer(Transfer {
             module,
             held: held.clone(),
-            ..Transfer::new(What::Retrieve, path.clone())
+            ..Transfer::new(TransferKind::Retrieve, path.clone())
         })
     };
     let nothing = ByteRanges::new();

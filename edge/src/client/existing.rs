@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_is_a_file_of_the_same_size_and_time_as_far_as_the_time_is_told() {
+    fn the_same_file_has_the_same_size_and_known_time() {
         let same = |a: &Entry, b: &Entry| Existing::KeepSame.keeps(a, b);
         let ours = file(5, 7 * SECOND + 3);
         assert!(same(&ours, &file(5, 7 * SECOND + 3)));

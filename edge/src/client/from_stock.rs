@@ -13,7 +13,7 @@ use super::location::{Location, Remote};
 use super::passes::{nameable, source_of};
 use crate::mover::{BLOCK_LEN, Integrity};
 use crate::stores::{Landing, ResumeState, join};
-use farline_core::gridftp::client::{Request, Transfer, What};
+use farline_core::gridftp::client::{Request, Transfer, TransferKind};
 use farline_core::gridftp::{ListingKind, Pathname};
 use farline_core::transfer::journal::Origin;
 use farline_core::transfer::{Entry, EntryKind, Layout, TransferParams};
@@ -147,7 +147,7 @@ impl File {
         if len > 0 && held.total() == len {
             return Ok(resources);
         }
-        let mut transfer = Transfer::new(What::Retrieve, Pathname::new(self.path.clone()));
+        let mut transfer = Transfer::new(TransferKind::Retrieve, Pathname::new(self.path.clone()));
         transfer.held = nameable(held);
         let id = control.request(Request::Transfer(transfer));
         let (one, sink, arrived) =

@@ -22,7 +22,7 @@ pub enum Location {
 
 /// What carries a control channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Transport {
+pub enum ControlTransport {
     /// TCP, in the clear.
     Tcp,
     /// TCP with `AUTH TLS` (RFC 4217): `ftps://`, `farlines://`.
@@ -42,7 +42,7 @@ pub struct Remote {
     /// Host name or address, an IPv6 address without its brackets.
     pub host: String,
     /// What carries the control channel.
-    pub via: Transport,
+    pub via: ControlTransport,
     /// The control port; ssh knows its own.
     pub port: u16,
     /// The path, percent-decoded; absolute, as every GridFTP client has it, or over ssh relative to
@@ -87,10 +87,10 @@ impl Location {
         match scheme {
             b"ftp" => Remote::parse(rest, false, &shown).map(Location::Remote),
             b"ftps" => Remote::parse(rest, false, &shown)
-                .map(|remote| Location::Remote(Remote { via: Transport::Tls, ..remote })),
+                .map(|remote| Location::Remote(Remote { via: ControlTransport::Tls, ..remote })),
             b"farline" => Remote::parse(rest, true, &shown).map(Location::Remote),
             b"farlines" => Remote::parse(rest, true, &shown)
-                .map(|remote| Location::Remote(Remote { via: Transport::Tls, ..remote })),
+                .map(|remote| Location::Remote(Remote { via: ControlTransport::Tls, ..remote })),
             b"file" => Ok(Location::Local(PathBuf::from(std::ffi::OsString::from_vec(decode(
                 rest, &shown,
             )?)))),
@@ -179,7 +179,7 @@ impl Remote {
             user,
             password,
             host: host.to_owned(),
-            via: Transport::Tcp,
+            via: ControlTransport::Tcp,
             port,
             path,
             farline,
@@ -190,7 +190,7 @@ impl Remote {
     /// The server, for people.
     /// The server, for people.
     pub fn server(&self) -> String {
-        if self.via == Transport::Ssh {
+        if self.via == ControlTransport::Ssh {
             self.host.clone()
         } else {
             format!("{}:{}", self.host, self.port)
@@ -199,7 +199,7 @@ impl Remote {
 
     /// The server as in a URL, with the user and without a password.
     pub fn place(&self) -> String {
-        let scheme = if self.via == Transport::Tls { "ftps" } else { "ftp" };
+        let scheme = if self.via == ControlTransport::Tls { "ftps" } else { "ftp" };
         let user = self.user.as_ref().map(|user| format!("{user}@")).unwrap_or_default();
         let host =
             if self.host.contains(':') { format!("[{}]", self.host) } else { self.host.clone() };
@@ -272,7 +272,7 @@ fn over_ssh(text: &[u8]) -> Result<Option<Remote>, Error> {
         user,
         password: None,
         host: host.to_owned(),
-        via: Transport::Ssh,
+        via: ControlTransport::Ssh,
         port: 22,
         path,
         farline: true,
@@ -300,13 +300,13 @@ impl fmt::Display for Remote {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let host =
             if self.host.contains(':') { format!("[{}]", self.host) } else { self.host.clone() };
-        if self.via == Transport::Ssh {
+        if self.via == ControlTransport::Ssh {
             return write!(f, "{host}:{}", String::from_utf8_lossy(&self.path));
         }
         let scheme = match (self.farline, self.via) {
-            (true, Transport::Tls) => "farlines",
+            (true, ControlTransport::Tls) => "farlines",
             (true, _) => "farline",
-            (false, Transport::Tls) => "ftps",
+            (false, ControlTransport::Tls) => "ftps",
             (false, _) => "ftp",
         };
         write!(f, "{scheme}://{host}:{}{}", self.port, String::from_utf8_lossy(&self.path))?;
@@ -387,14 +387,14 @@ mod tests {
             let remote = remote(text);
             assert_eq!(
                 (remote.via, remote.user.as_deref(), remote.host.as_str()),
-                (Transport::Ssh, user, host),
+                (ControlTransport::Ssh, user, host),
                 "{text}"
             );
             assert_eq!(remote.path, path.as_bytes(), "{text}");
         }
-        assert_eq!(remote("ftps://a/b").via, Transport::Tls);
+        assert_eq!(remote("ftps://a/b").via, ControlTransport::Tls);
         assert_eq!(remote("farlines://a/?null").to_string(), "farlines://a:2811/?null");
-        assert_eq!(remote("farlines://a/?null").via, Transport::Tls);
+        assert_eq!(remote("farlines://a/?null").via, ControlTransport::Tls);
         assert_eq!(
             Location::parse(OsStr::new("file:///x%20y")),
             Ok(Location::Local("/x y".into()))

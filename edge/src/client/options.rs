@@ -2,9 +2,9 @@
 
 use super::connect_options::ConnectOptions;
 use super::existing::Existing;
+use crate::channels::{Registry, Stack};
 use crate::stores::DirectIo;
 use farline_core::profile::Stall;
-use farline_core::rdma::{MOST_QUEUE_PAIRS, queue_pairs_for};
 use farline_core::transfer::UserOverrides;
 use farline_core::units::{Bytes, Error, Fault, Rate, Span};
 use std::sync::Arc;
@@ -31,32 +31,14 @@ pub struct Options {
     pub buffer: Option<Bytes>,
     /// Whether files are read and written past the page cache.
     pub direct_io: DirectIo,
-    /// Move data by RDMA, over so many queue pairs a channel, or as many as the round-trip time
-    /// asks for.
-    pub rdma: Option<RdmaOptions>,
+    /// What carries data, where it is not to be left to Farline.
+    pub channel: Option<Stack>,
+    /// The drivers that there are.
+    pub drivers: Registry,
     /// How it is asked to end early.
     pub stop: CancelToken,
     /// How staging is put to the test.
     pub trial: Trial,
-}
-
-/// That data should go by RDMA.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct RdmaOptions {
-    /// Queue pairs of each channel, when the user fixed them.
-    pub queue_pairs: Option<u8>,
-    /// Connect them by what both ends tell each other over the control connection, and not by
-    /// rdma_cm.
-    pub exchange: bool,
-    /// Have receivers read blocks, where the node can, and senders not write them.
-    pub read: bool,
-}
-
-impl RdmaOptions {
-    /// Queue pairs of each channel on a path of this round-trip time.
-    pub(super) fn queue_pairs_at(&self, rtt: Span) -> u8 {
-        self.queue_pairs.unwrap_or_else(|| queue_pairs_for(rtt)).clamp(1, MOST_QUEUE_PAIRS)
-    }
 }
 
 /// What a measurement of staging does to a copy from here to a node.

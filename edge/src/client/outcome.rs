@@ -2,8 +2,8 @@
 
 use super::dial::DataPath;
 use crate::channels::Channel;
+use crate::channels::CompletionStats;
 use crate::sys::tcp::TcpInfo;
-use farline_core::rdma::completion_poller::CompletionStats;
 use farline_core::transfer::{Limit, TransferParams, Waits};
 use farline_core::units::{Bytes, Error, Rate, Span};
 use serde::Serialize;
@@ -61,7 +61,8 @@ pub struct Outcome {
     pub cpu_seconds: f64,
     /// The most memory this process held.
     pub peak_rss_bytes: u64,
-    /// Over RDMA, how completions of this end's device were noticed; `null` otherwise.
+    /// Over channels of registered slots, how completions of this end's device were noticed; `null`
+    /// otherwise.
     pub completions: Option<CompletionStats>,
     /// What held the transfer back.
     pub limited_by: Limit,
@@ -113,9 +114,10 @@ pub(super) struct CopyStats {
     pub(super) verified_how: &'static str,
     pub(super) streams: usize,
     pub(super) data_path: Option<DataPath>,
-    pub(super) tried_rdma: bool,
-    /// Whether it was found that RDMA cannot be: a later pass tries no more.
-    pub(super) gave_up_rdma: bool,
+    /// Whether the driver that was asked for was tried.
+    pub(super) tried_channel: bool,
+    /// Whether it was found that it cannot be: a later pass tries no more.
+    pub(super) gave_up_channel: bool,
     pub(super) encrypted: Option<bool>,
     pub(super) congestion: Option<String>,
     pub(super) rtt: Span,

@@ -3,13 +3,13 @@
 
 use super::connect_options::ConnectOptions;
 use super::control::Control;
-use super::location::{Remote, Transport};
+use super::location::{ControlTransport, Remote};
 use crate::channels::tcp::{TcpOptions, connect_stream};
 use crate::prober::{
     Controls, MODULE, ProbeReceived, ProbeRequest as Measure, ProbeSent, Report, ceiling, drain,
     fill, is_duplex, joined,
 };
-use farline_core::gridftp::client::{Request, Transfer, What};
+use farline_core::gridftp::client::{Request, Transfer, TransferKind};
 use farline_core::gridftp::{Command, Mode, Module, Options as Opts, Pathname};
 use farline_core::profile::{Bench, Cell, Grid, Job, Repetition, TrafficDirection};
 use farline_core::units::{Error, Fault, Rate, Span};
@@ -32,7 +32,7 @@ pub struct Consent {
 
 /// A session whose data, zeros, goes in the clear.
 async fn open(remote: &Remote, reach: &ConnectOptions) -> Result<(Control, Vec<u64>), Error> {
-    if remote.via == Transport::Ssh {
+    if remote.via == ControlTransport::Ssh {
         return Err(Error::new(
             Fault::You,
             "unsupported",
@@ -176,8 +176,10 @@ impl NodeBench {
             ));
         };
         let module = Some(Module { name: MODULE.to_owned(), parms: request.parms() });
-        let transfer =
-            Transfer { module, ..Transfer::new(What::Retrieve, Pathname::new(b"/".to_vec())) };
+        let transfer = Transfer {
+            module,
+            ..Transfer::new(TransferKind::Retrieve, Pathname::new(b"/".to_vec()))
+        };
         let asked = control.request(Request::Transfer(transfer));
         let ours = tokio::task::spawn_blocking({
             let (request, preamble) = (request.clone(), key.preamble());

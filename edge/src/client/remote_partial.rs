@@ -13,7 +13,7 @@ use crate::stores::{
     temporary_beside,
 };
 use crate::sys::lock::lock;
-use farline_core::gridftp::client::{Request, Transfer, What};
+use farline_core::gridftp::client::{Request, Transfer, TransferKind};
 use farline_core::gridftp::{Command, ListingKind, Pathname, TransferEvent};
 use farline_core::units::{ByteRanges, Error, Fault};
 use std::os::unix::ffi::OsStrExt;
@@ -126,7 +126,7 @@ impl<'a> RemotePartial<'a> {
 
     /// Has the server store the rest; its markers are written down from now on.
     pub(super) fn store(&mut self, control: &mut Control) -> u64 {
-        let mut transfer = Transfer::new(What::Store, self.temporary());
+        let mut transfer = Transfer::new(TransferKind::Store, self.temporary());
         transfer.held = self.held.clone();
         transfer.size = Some(self.parcel.facts.len);
         let id = control.request(Request::Transfer(transfer));

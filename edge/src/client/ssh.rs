@@ -6,6 +6,7 @@
 use super::connect_options::ConnectOptions;
 use super::location::Remote;
 use crate::channels::Handle;
+use crate::channels::driver::Tunnel;
 use crate::channels::ordered::ByteStream;
 use crate::sys::tcp::TcpInfo;
 use farline_core::units::{Error, Fault};
@@ -86,16 +87,6 @@ impl Ssh {
         Ok((ssh, ours))
     }
 
-    /// A connection through ssh to `address`, as the other host sees it.
-    pub(super) fn carry(&self, address: SocketAddr) -> io::Result<SshStream> {
-        let (ours, theirs) = UnixStream::pair()?;
-        let mut command = Command::new(&self.program[0]);
-        command.args(&self.program[1..]).arg("-S").arg(self.folder.join("s"));
-        command.arg("-W").arg(address.to_string()).args(&self.destination);
-        let child = two_ways(&mut command, theirs, Stdio::piped())?;
-        Ok(SshStream { stream: ours, child })
-    }
-
     /// Why the session ended before it began, if ssh or the other host's shell says so.
     pub(super) fn failure(&self) -> Option<Error> {
         let mut child = self.child.lock().unwrap_or_else(PoisonError::into_inner);
@@ -137,6 +128,17 @@ impl Ssh {
             )
             .hint("is it of a version that knows `farline serve --stdio`?"),
         })
+    }
+}
+
+impl Tunnel for Ssh {
+    fn carry(&self, address: SocketAddr) -> io::Result<Box<dyn ByteStream>> {
+        let (ours, theirs) = UnixStream::pair()?;
+        let mut command = Command::new(&self.program[0]);
+        command.args(&self.program[1..]).arg("-S").arg(self.folder.join("s"));
+        command.arg("-W").arg(address.to_string()).args(&self.destination);
+        let child = two_ways(&mut command, theirs, Stdio::piped())?;
+        Ok(Box::new(SshStream { stream: ours, child }))
     }
 }
 
@@ -216,7 +218,7 @@ fn words(child: &mut Child) -> Option<String> {
 
 /// A connection that an `ssh -W` carries; a socket pair with it.
 #[derive(Debug)]
-pub(super) struct SshStream {
+struct SshStream {
     stream: UnixStream,
     child: Child,
 }

@@ -11,7 +11,7 @@ use super::upload::{not_gridftp, open_rig};
 use crate::mover::{BLOCK_LEN, BlockReader, StreamJob, UNKNOWN_LEN, send_stream};
 use crate::stores::{Landing, PosixSink, temporary_beside};
 use crate::sys::pool::pool;
-use farline_core::gridftp::client::{Request, Transfer, What};
+use farline_core::gridftp::client::{Request, Transfer, TransferKind};
 use farline_core::gridftp::{Command, ListingKind, Mode, Pathname};
 use farline_core::transfer::Layout;
 use farline_core::units::{Error, Fault};
@@ -140,8 +140,10 @@ pub(super) async fn to_node(copy: &mut Copy<'_>, to: &Remote) -> Result<(), Erro
     let (resources, congestion) = open_rig(copy, &mut control, address, &choice).await?;
     copy.stats.congestion = congestion;
     let name = if lands { to.path.clone() } else { temporary_beside(&to.path)? };
-    let store =
-        control.request(Request::Transfer(Transfer::new(What::Store, Pathname::new(name.clone()))));
+    let store = control.request(Request::Transfer(Transfer::new(
+        TransferKind::Store,
+        Pathname::new(name.clone()),
+    )));
     let moved = copy.supervise(Some(&mut control), move |live| {
         live.follow(handles(&resources.channels)?);
         let (tally, pace) = (&live.tally, live.pace.as_deref());

@@ -14,7 +14,7 @@ use super::upload::trim;
 use crate::mover::{Integrity, TREE_MODULE};
 use crate::stores::{Parcel, join};
 use crate::sys::lock::lock;
-use farline_core::gridftp::client::{Request, Transfer, What};
+use farline_core::gridftp::client::{Request, Transfer, TransferKind};
 use farline_core::gridftp::{Command, ListingKind, Mode, Module, Options as Opts, Pathname};
 use farline_core::transfer::journal::{FileFacts, Origin};
 use farline_core::transfer::{Entry, EntryKind, TransferParams};
@@ -185,7 +185,7 @@ async fn as_tree(
     bytes: u64,
     files: u64,
 ) -> Result<(), Error> {
-    let module = |what: What, path: &[u8], parms: &str, held: ByteRanges| {
+    let module = |what: TransferKind, path: &[u8], parms: &str, held: ByteRanges| {
         let module = Some(Module { name: TREE_MODULE.to_owned(), parms: parms.to_owned() });
         Request::Transfer(Transfer { module, held, ..Transfer::new(what, Pathname::new(path)) })
     };
@@ -206,9 +206,14 @@ async fn as_tree(
     for id in agreed {
         ends.receiver.done(id).await.map_err(|error| at(ends.to, error))?;
     }
-    let store = ends.receiver.request(module(What::Store, &target, "manifest", ByteRanges::new()));
-    let retrieve =
-        ends.sender.request(module(What::Retrieve, &ends.from.path, "manifest", ByteRanges::new()));
+    let store =
+        ends.receiver.request(module(TransferKind::Store, &target, "manifest", ByteRanges::new()));
+    let retrieve = ends.sender.request(module(
+        TransferKind::Retrieve,
+        &ends.from.path,
+        "manifest",
+        ByteRanges::new(),
+    ));
     side_by_side(copy, ends, store, retrieve, false).await?;
     copy.take_left_out(&ends.sender);
     // Y-3: what the receiver holds from before is known now, and the sender is told.
@@ -216,10 +221,10 @@ async fn as_tree(
     copy.stats.resumed_bytes += held.total();
     let parts = [("data", held.clone()), ("digests", ByteRanges::new())];
     let stores = parts.clone().map(|(part, _)| {
-        ends.receiver.request(module(What::Store, &target, part, ByteRanges::new()))
+        ends.receiver.request(module(TransferKind::Store, &target, part, ByteRanges::new()))
     });
     let retrieves = parts.map(|(part, held)| {
-        ends.sender.request(module(What::Retrieve, &ends.from.path, part, held))
+        ends.sender.request(module(TransferKind::Retrieve, &ends.from.path, part, held))
     });
     for (index, (store, retrieve)) in stores.into_iter().zip(retrieves).enumerate() {
         // Lists are not payload.
@@ -283,9 +288,10 @@ async fn file_by_file(
             .await
             .map_err(|error| at(ends.to, error))?;
         let store = partial.store(&mut ends.receiver);
-        let retrieve = ends
-            .sender
-            .request(Request::Transfer(Transfer::new(What::Retrieve, Pathname::new(source))));
+        let retrieve = ends.sender.request(Request::Transfer(Transfer::new(
+            TransferKind::Retrieve,
+            Pathname::new(source),
+        )));
         if let Err(error) = side_by_side(copy, ends, store, retrieve, true).await {
             partial.abandon(&mut ends.receiver, &error).await;
             return Err(error);

@@ -1,8 +1,8 @@
 //! What can be seen and changed of a transfer while its threads run.
 
-use super::dial::Dialer;
 use super::options::{Options, Trial};
 use crate::channels::Handle;
+use crate::channels::stack::Opener;
 use crate::mover::{Cancel, Notify, Pace, Tally};
 use crate::sys::lock::lock;
 use farline_core::transfer::TuningLimits;
@@ -40,7 +40,7 @@ pub(super) struct TransferState {
 pub(super) struct LiveTuning {
     pub(super) tuning_limits: TuningLimits,
     /// How to open more channels.
-    pub(super) line: Option<Dialer>,
+    pub(super) opener: Option<Opener>,
 }
 
 impl TransferState {

@@ -3,10 +3,9 @@
 
 use super::control::Control;
 use super::copy::Copy;
-use super::dial::handles;
+use super::dial::{dial, handles};
 use super::download::interrupted;
 use super::existing::{kept_there, without};
-use super::fabric;
 use super::location::{Location, Remote, last_name};
 use super::options::Trial;
 use super::passes::{Passes, agree, source_of};
@@ -26,7 +25,7 @@ use crate::stores::{
 use crate::sys::lock::lock;
 use crate::sys::pool::{Slot, pool};
 use crate::sys::tcp::TcpInfo;
-use farline_core::gridftp::client::{Request, Transfer, What};
+use farline_core::gridftp::client::{Request, Transfer, TransferKind};
 use farline_core::gridftp::{ListingKind, Mode, Module, Pathname};
 use farline_core::transfer::journal::Origin;
 use farline_core::transfer::{
@@ -290,7 +289,7 @@ async fn to_farline(
     let path = Pathname::new(load.target);
     let transfer = |parms: &str| {
         let module = Some(Module { name: TREE_MODULE.to_owned(), parms: parms.to_owned() });
-        Request::Transfer(Transfer { module, ..Transfer::new(What::Store, path.clone()) })
+        Request::Transfer(Transfer { module, ..Transfer::new(TransferKind::Store, path.clone()) })
     };
     let integrity = copy.integrity(control);
     let origin = Origin { source: source_id, digests: integrity.digests };
@@ -478,11 +477,11 @@ pub(super) async fn open_rig(
     choice: &TransferParams,
 ) -> Result<(TransferResources, Option<String>), Error> {
     let options = copy.tcp_options(choice.congestion.clone());
-    let dialled = fabric::open(copy, control, address, choice, &options).await?;
+    let dialled = dial(copy, control, address, choice, &options).await?;
     copy.stats.data_path = Some(dialled.path);
     copy.stats.encrypted = Some(dialled.encrypted);
     let congestion = dialled.channels.first().and_then(|channel| channel.congestion());
-    let tuning = copy.tuning(congestion.as_deref(), dialled.line);
+    let tuning = copy.tuning(congestion.as_deref(), dialled.opener);
     // A pass begins with a fresh transfer, so that nothing was set before.
     let _ = copy.live.tuning.set(tuning);
     Ok((TransferResources { channels: dialled.channels, slots: staging(choice)? }, congestion))
@@ -534,7 +533,7 @@ pub(super) fn send_layout<'a>(
     let tuning = live.tuning.get().filter(|_| std::ptr::eq(tally, &live.tally));
     let further = || {
         let open = || {
-            let channel = tuning?.line.as_ref()?.open_one().ok()?;
+            let channel = tuning?.opener.as_ref()?.open_one().ok()?;
             live.follow_another(channel.handle().ok()?);
             Some(channel)
         };

@@ -7,16 +7,16 @@ mod interfaces;
 pub use disk::measure;
 
 use crate::sys::clock::discipline;
-use farline_core::host::{Clock, Facts};
+use farline_core::host::{Clock, HostFacts};
 use farline_core::units::Bytes;
 use std::net::IpAddr;
 use std::str::FromStr;
 
 /// Reads everything but the disk. With `local` only the interface of that address is looked at: the
 /// one towards a peer.
-pub fn facts(local: Option<IpAddr>) -> Facts {
+pub fn facts(local: Option<IpAddr>) -> HostFacts {
     let memlock = rustix::process::getrlimit(rustix::process::Resource::Memlock);
-    Facts {
+    HostFacts {
         processors: std::thread::available_parallelism().map_or(0, std::num::NonZero::get),
         governors: governors(),
         tcp_rmem: three("ipv4/tcp_rmem"),

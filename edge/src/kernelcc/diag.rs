@@ -111,7 +111,7 @@ mod tests {
     use std::net::{TcpListener, TcpStream};
 
     #[test]
-    fn finds_a_connection_of_this_process_with_its_control_and_window() {
+    fn finds_a_connection_with_its_control_and_window() {
         let listener = TcpListener::bind("127.0.0.1:0").expect("loopback");
         let near = TcpStream::connect(listener.local_addr().expect("bound")).expect("connect");
         let _far = listener.accept().expect("accept");

@@ -158,7 +158,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_claim_lives_as_long_as_its_record_and_is_seen_by_readers_who_may_not_write() {
+    fn a_claim_lives_with_its_record_and_any_reader_sees_it() {
         let folder = tempfile::tempdir().expect("a folder");
         let folder = folder.path().join("cc");
         let folder = folder.as_path();

@@ -342,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn flows_get_numbers_and_no_kernel_address_and_lines_no_closer_than_was_asked() {
+    fn flows_get_numbers_no_addresses_and_lines_as_asked() {
         let mut arrived = Arrived::new("htcp", Span::from_millis(500));
         let address = 0xffff_8881_0123_4567;
         // Every tenth of a second for two seconds, and a loss in between; then another connection

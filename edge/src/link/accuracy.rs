@@ -133,7 +133,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_stamp_is_late_by_what_the_wire_idled_since_the_device_was_last_seen_empty() {
+    fn a_stamp_is_late_by_what_the_wire_idled() {
         let at = |micros| Time::ZERO + Span::from_micros(micros);
         let mut stamps = Stamps::new(at(0));
         // On an idle wire it may have come at once; those behind it are as late.

@@ -33,7 +33,7 @@ const LAG: Span = Span::from_millis(20);
 ///
 /// # Errors
 /// What was reported already, for the exit code.
-pub fn emulate() -> Result<(), Error> {
+pub(super) fn emulate() -> Result<(), Error> {
     let up = serde_json::from_reader(io::stdin().lock())
         .map_err(|error| you("link-setting", format!("the emulator's settings: {error}")))
         .and_then(|settings| Emulator::up(&settings));

@@ -8,8 +8,9 @@
 //!
 //! ```no_run
 //! use farline::link::{Link, Settings, Side};
+//! farline::agent::run(); // first thing in main
 //! let mut link = Link::up(&Settings::named("usn-8600")?)?;
-//! let status = link.command(Side::A, "ping").args(["-c", "3", &link.info().address(Side::B)]).status();
+//! let status = link.command(Side::A, "ping")?.args(["-c", "3", &link.info().address(Side::B)]).status();
 //! println!("{:?}, valid: {}", status, link.stats()?.valid);
 //! link.down()?;
 //! # Ok::<(), farline::core::units::Error>(())
@@ -34,18 +35,21 @@ mod namespaces;
 mod packet;
 mod place;
 mod ring;
+mod role;
 mod rootless;
 mod run;
 mod settings;
 mod stats;
 
 pub use accuracy::{Accuracy, lateness_limit};
-pub use emulator::emulate;
+use emulator::emulate;
+pub(crate) use role::{Role, play};
 pub use rootless::WITHOUT_ROOT;
 pub use run::run;
 pub use settings::{Info, Settings, Side};
 pub use stats::{DirectionStats, Stats};
 
+use crate::reexec;
 use failure::{Report, here, you};
 use farline_core::units::Error;
 use rustix::process::{Pid, Signal, kill_process};
@@ -54,7 +58,7 @@ use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -83,8 +87,7 @@ impl Link {
             here("link-emulator", format!("starting the emulator: {error}"))
         };
         let log = File::create(place::file(&settings.name, "log")).map_err(failed)?;
-        let mut emulator = Command::new(program(settings.program.as_ref())?)
-            .args(["link", "emulate"])
+        let mut emulator = reexec::command(settings.program.as_deref(), &Role::Emulate)?
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(log)
@@ -160,14 +163,36 @@ impl Link {
     /// A command that runs `program` in a side of the link, with `FARLINE_LINK`, `FARLINE_PEER` and
     /// `FARLINE_PEER_NS` set.
     ///
-    /// It is started through `farline link exec`, since a thread-ridden process cannot enter a user
+    /// A process of its own enters the side first, since one with several threads cannot enter a user
     /// namespace.
-    pub fn command(&self, side: Side, program: impl AsRef<OsStr>) -> Command {
-        let farline =
-            self::program(self.info.program.as_ref()).unwrap_or_else(|_| "farline".into());
-        let mut command = Command::new(farline);
-        command.args(["link", "exec", &self.info.name, side.letter(), "--"]).arg(program);
-        command
+    ///
+    /// # Errors
+    /// When this program cannot be started again ([`agent::run`](crate::agent::run)).
+    pub fn command(&self, side: Side, program: impl AsRef<OsStr>) -> Result<Command, Error> {
+        self.entering(side, program.as_ref(), None)
+    }
+
+    /// A command that runs this program, or `program`, in a side of the link in `role`.
+    pub(crate) fn agent<R: reexec::Role>(
+        &self,
+        side: Side,
+        program: Option<&Path>,
+        role: &R,
+    ) -> Result<Command, Error> {
+        let inner = reexec::command(program, role)?;
+        self.entering(side, inner.get_program(), Some(reexec::text(role)?))
+    }
+
+    fn entering(
+        &self,
+        side: Side,
+        program: &OsStr,
+        role: Option<String>,
+    ) -> Result<Command, Error> {
+        let enter = Role::Enter { link: self.info.name.clone(), side, role };
+        let mut command = reexec::command(self.info.program.as_deref(), &enter)?;
+        command.arg(program);
+        Ok(command)
     }
 
     /// Becomes `program` with `arguments` in a side of the link. Returns only when that fails. The
@@ -177,6 +202,17 @@ impl Link {
         side: Side,
         program: &OsStr,
         arguments: &[impl AsRef<OsStr>],
+    ) -> Error {
+        self.become_role(side, program, arguments, None)
+    }
+
+    /// The same for a program that plays `role` there.
+    fn become_role(
+        &self,
+        side: Side,
+        program: &OsStr,
+        arguments: &[impl AsRef<OsStr>],
+        role: Option<&str>,
     ) -> Error {
         if !self.is_alive() {
             let name = &self.info.name;
@@ -189,7 +225,13 @@ impl Link {
             return error;
         }
         let peer = side.other();
-        let failed = Command::new("ip")
+        let mut command = Command::new("ip");
+        // The role of this process is not that of the command.
+        match role {
+            Some(role) => command.env(reexec::VARIABLE, role),
+            None => command.env_remove(reexec::VARIABLE),
+        };
+        let failed = command
             .args(["netns", "exec", &self.info.namespace(side)])
             .arg(program)
             .args(arguments)
@@ -253,13 +295,4 @@ impl Link {
 /// one that nobody's link made, or another Farline's, whose links are not recorded here.
 pub fn is_namespace_taken(name: &str) -> bool {
     [Side::A, Side::B].iter().any(|side| namespaces::exists(&settings::namespace_of(name, *side)))
-}
-
-/// The `farline` binary: the one given, or this process's own.
-fn program(given: Option<&PathBuf>) -> Result<PathBuf, Error> {
-    match given {
-        Some(program) => Ok(program.clone()),
-        None => std::env::current_exe()
-            .map_err(|error| here("link-emulator", format!("finding this program: {error}"))),
-    }
 }

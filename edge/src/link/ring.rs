@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn packets_keep_their_bytes_while_the_ring_wraps_and_frees_out_of_order() {
+    fn packets_keep_their_bytes_while_the_ring_wraps() {
         let mut ring = Ring::new(400_000).expect("it is allowed");
         let mut rng = farline_core::units::Rng::new(5);
         let mut live: Vec<(u64, u8, usize)> = Vec::new();

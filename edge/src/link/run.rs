@@ -42,8 +42,15 @@ pub fn run(
         let mut hangup = signal(SignalKind::hangup()).map_err(failed)?;
         let link = Link::up(&settings)?;
         started(&link);
+        let mut command = match link.command(Side::A, program) {
+            Ok(command) => command,
+            Err(error) => {
+                link.down()?;
+                return Err(error);
+            }
+        };
         let code = async {
-            let mut child = link.command(Side::A, program).args(arguments).spawn()?;
+            let mut child = command.args(arguments).spawn()?;
             let mut kill_at: Option<Instant> = None;
             loop {
                 if let Some(status) = child.try_wait()? {

@@ -55,7 +55,8 @@ pub struct Settings {
     pub mtu: u32,
     /// Whether the link goes down when the process that brought it up dies.
     pub with_parent: bool,
-    /// The `farline` binary that runs the emulator; this process's own when `None`.
+    /// The program that runs the emulator, which calls [`agent::run`](crate::agent::run) at its start;
+    /// this process's own when `None`.
     pub program: Option<PathBuf>,
 }
 

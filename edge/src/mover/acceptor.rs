@@ -1,7 +1,7 @@
 //! Accepts data connections for a transfer, and can be woken while it waits for one.
 
 use crate::channels::Channel;
-use crate::channels::tcp::{TcpChannel, TcpOptions, listen};
+use crate::channels::tcp::{TcpChannel, TcpOptions, bind, no_port};
 use farline_core::units::{Error, Fault};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use std::io;
@@ -10,7 +10,7 @@ use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 /// Where channels come in while a transfer runs.
-pub trait Incoming: Sync {
+pub(crate) trait Incoming: Sync {
     /// The next channel; `None` after `timeout` or a [`Self::wake`].
     ///
     /// # Errors
@@ -21,36 +21,9 @@ pub trait Incoming: Sync {
     fn wake(&self);
 }
 
-/// Listens on `address`; port 0 means any free port, of `ports` when given.
-///
-/// # Errors
-/// When no port can be had.
-pub fn bind(
-    address: SocketAddr,
-    ports: Option<(u16, u16)>,
-    options: &TcpOptions,
-) -> Result<TcpListener, Error> {
-    let listener = match ports.filter(|_| address.port() == 0) {
-        None => listen(address, options),
-        Some((low, high)) => (low..=high)
-            .find_map(|port| match listen(SocketAddr::new(address.ip(), port), options) {
-                Err(error) if error.kind() == io::ErrorKind::AddrInUse => None,
-                result => Some(result),
-            })
-            .unwrap_or(Err(io::ErrorKind::AddrInUse.into())),
-    };
-    listener.map_err(|error| no_port(address, &error))
-}
-
-fn no_port(address: SocketAddr, error: &io::Error) -> Error {
-    let message = format!("cannot listen for data connections on {}: {error}", address.ip());
-    Error::new(Fault::Here, "no-data-port", message)
-        .hint("check the address and the range of --data-ports")
-}
-
 /// A listening data port for any peer: who connects is a channel.
 #[derive(Debug)]
-pub struct Acceptor {
+pub(crate) struct Acceptor {
     listener: TcpListener,
     wake: OwnedFd,
     address: SocketAddr,
@@ -66,7 +39,7 @@ impl Acceptor {
     ///
     /// # Errors
     /// When no port can be had.
-    pub fn bind(
+    pub(crate) fn bind(
         address: SocketAddr,
         ports: Option<(u16, u16)>,
         peer: Option<IpAddr>,
@@ -83,7 +56,7 @@ impl Acceptor {
     }
 
     /// Where it listens.
-    pub fn address(&self) -> SocketAddr {
+    pub(crate) fn address(&self) -> SocketAddr {
         self.address
     }
 
@@ -91,7 +64,7 @@ impl Acceptor {
     ///
     /// # Errors
     /// As [`Incoming::accept`].
-    pub fn accept_stream(&self, timeout: Duration) -> Result<Option<TcpStream>, Error> {
+    pub(crate) fn accept_stream(&self, timeout: Duration) -> Result<Option<TcpStream>, Error> {
         let failed = |error: io::Error| {
             Error::new(
                 Fault::Here,

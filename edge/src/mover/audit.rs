@@ -7,7 +7,7 @@ use std::sync::Mutex;
 
 /// What the readers learn of the files as they read them.
 #[derive(Debug)]
-pub struct Audit {
+pub(crate) struct Audit {
     /// The digests, which the receiver is told.
     pub digests: Mutex<Digests>,
     /// Files that could not be read whole, by entry: zeros went in their place, and their digests
@@ -17,12 +17,12 @@ pub struct Audit {
 
 impl Audit {
     /// Nothing read yet.
-    pub fn new(layout: &Layout) -> Audit {
+    pub(crate) fn new(layout: &Layout) -> Audit {
         Audit { digests: Mutex::new(Digests::new(layout)), unreadable: Mutex::new(Vec::new()) }
     }
 
     /// The same for a transfer that computes no digests.
-    pub fn without_digests(layout: &Layout) -> Audit {
+    pub(crate) fn without_digests(layout: &Layout) -> Audit {
         Audit {
             digests: Mutex::new(Digests::uncomputed(layout)),
             unreadable: Mutex::new(Vec::new()),
@@ -30,7 +30,7 @@ impl Audit {
     }
 
     /// What to tell the receiver of each entry, and what could not be read.
-    pub fn finish(&self) -> (Vec<DigestVerdict>, Vec<(usize, Error)>) {
+    pub(crate) fn finish(&self) -> (Vec<DigestVerdict>, Vec<(usize, Error)>) {
         (lock(&self.digests).verdicts(), lock(&self.unreadable).clone())
     }
 }

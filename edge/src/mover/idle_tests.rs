@@ -93,7 +93,7 @@ impl Channel for Silent {
 }
 
 #[test]
-fn what_a_channel_was_offered_that_took_no_part_comes_back_for_the_next_transfer() {
+fn an_idle_channels_slots_return_for_the_next_transfer() {
     for only_wakes in [false, true] {
         let mut slots = pool(12, BLOCK_LEN).expect("memory");
         for _ in 0..3 {

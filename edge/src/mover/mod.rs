@@ -21,19 +21,19 @@ mod tune;
 use farline_core::gridftp::checked::CHECKED_LEN;
 use farline_core::gridftp::mode_e::HEADER_LEN;
 
-pub use acceptor::{Acceptor, Incoming, bind};
-pub use audit::Audit;
-pub use pace::Pace;
-pub use receive::{ReceiveJob, ReceiveOutcome, receive};
-pub use send::{SendJob, SendOutcome, send};
-pub use shared::Cancel;
-pub use stream::{BlockReader, StreamJob, send_stream};
-pub use tally::Tally;
-pub use tune::{Notify, OpenOutcome, Tuning, tuning_limits, window_limit};
+pub(crate) use acceptor::{Acceptor, Incoming};
+pub(crate) use audit::Audit;
+pub(crate) use pace::Pace;
+pub(crate) use receive::{ReceiveJob, ReceiveOutcome, receive};
+pub(crate) use send::{SendJob, SendOutcome, send};
+pub(crate) use shared::Cancel;
+pub(crate) use stream::{BlockReader, StreamJob, send_stream};
+pub(crate) use tally::Tally;
+pub(crate) use tune::{Notify, OpenOutcome, Tuning, tuning_limits, window_limit};
 
 /// How a transfer is guarded, as its ends agreed (`docs/protocol.md`, clauses I-1 and I-5).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Integrity {
+pub(crate) struct Integrity {
     /// Blocks have checked headers; bad ones count as not received, and lost channels do not end
     /// the transfer.
     pub checks: bool,
@@ -52,7 +52,7 @@ impl Integrity {
 
 /// Bytes in a block and a slot: the network buffer of the ADTS paper (section IV.A), at which it
 /// filled its link.
-pub const BLOCK_LEN: usize = 1 << 20;
+pub(crate) const BLOCK_LEN: usize = 1 << 20;
 
 /// The ERET and ESTO module that moves trees between Farline ends (`docs/protocol.md`).
 pub(crate) const TREE_MODULE: &str = "FARLINE.TREE";

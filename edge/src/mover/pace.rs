@@ -14,7 +14,7 @@ const ROOM: f64 = 1.05;
 
 /// Holds a transfer to a rate.
 #[derive(Debug)]
-pub struct Pace {
+pub(crate) struct Pace {
     pacer: Mutex<Pacer>,
     began: Instant,
     rate: Rate,
@@ -22,7 +22,7 @@ pub struct Pace {
 
 impl Pace {
     /// Not faster than `rate`, from now on.
-    pub fn new(rate: Rate) -> Pace {
+    pub(crate) fn new(rate: Rate) -> Pace {
         Pace { pacer: Mutex::new(Pacer::new(Time::ZERO, rate)), began: Instant::now(), rate }
     }
 
@@ -30,7 +30,7 @@ impl Pace {
     ///
     /// # Errors
     /// When it is no number.
-    pub fn parse(value: &str) -> Result<Option<Pace>, Error> {
+    pub(crate) fn parse(value: &str) -> Result<Option<Pace>, Error> {
         let wrong = |_| {
             Error::new(Fault::You, "bad-rate", format!("`{value}` is no number of bits a second"))
         };
@@ -38,13 +38,8 @@ impl Pace {
         Ok((bits > 0).then(|| Pace::new(Rate::from_bps(bits))))
     }
 
-    /// The rate.
-    pub fn rate(&self) -> Rate {
-        self.rate
-    }
-
     /// How many bytes to move at once where nothing below spreads them.
-    pub fn turn_len(&self) -> usize {
+    pub(crate) fn turn_len(&self) -> usize {
         lock(&self.pacer).turn_len()
     }
 

@@ -29,7 +29,7 @@ const QUIET: Duration = Duration::from_millis(250);
 const CHECKPOINT: Duration = Duration::from_secs(1);
 
 /// What to receive, and how.
-pub struct ReceiveJob<'a> {
+pub(crate) struct ReceiveJob<'a> {
     /// Where the bytes lie.
     pub layout: Arc<Layout>,
     /// Where they go.
@@ -63,13 +63,11 @@ pub struct ReceiveJob<'a> {
 }
 
 /// What is left after receiving: the channels and slots for the next transfer.
-pub struct ReceiveOutcome {
+pub(crate) struct ReceiveOutcome {
     /// The channels that the sender keeps open.
     pub channels: Vec<Box<dyn Channel>>,
     /// The staging pool.
     pub slots: Vec<Slot>,
-    /// How many channels the transfer used.
-    pub channel_count: usize,
     /// What the kernel said of each channel at the end.
     pub tcp: Vec<TcpInfo>,
     /// Whether a channel was lost.
@@ -111,7 +109,7 @@ struct State {
 ///
 /// # Errors
 /// The first error of any thread, or the reason of a cancellation. The channels are broken then.
-pub fn receive(mut job: ReceiveJob<'_>) -> Result<ReceiveOutcome, Error> {
+pub(crate) fn receive(mut job: ReceiveJob<'_>) -> Result<ReceiveOutcome, Error> {
     let slots = job.slots.len();
     let in_order = job.sink.wants_order();
     let writers = if in_order { 1 } else { job.writers.max(1) };
@@ -183,11 +181,9 @@ pub fn receive(mut job: ReceiveJob<'_>) -> Result<ReceiveOutcome, Error> {
     }
     shared.cancel.release();
     let state = shared.state.into_inner().unwrap_or_else(PoisonError::into_inner);
-    let channel_count = state.offers.len();
     Ok(ReceiveOutcome {
         channels: state.finished,
         slots: state.free.into_slots(),
-        channel_count,
         tcp: state.tcp,
         lost: state.lost,
     })

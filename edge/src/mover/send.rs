@@ -29,7 +29,7 @@ use std::thread::{Scope, ScopedJoinHandle};
 use std::time::Instant;
 
 /// What to send, and how.
-pub struct SendJob<'a> {
+pub(crate) struct SendJob<'a> {
     /// Where the bytes lie.
     pub layout: Arc<Layout>,
     /// Where they come from.
@@ -63,7 +63,7 @@ pub struct SendJob<'a> {
 }
 
 /// What is left after sending: the channels and slots for the next transfer.
-pub struct SendOutcome {
+pub(crate) struct SendOutcome {
     /// The channels, each past its end-of-data mark.
     pub channels: Vec<Box<dyn Channel>>,
     /// The staging pool.
@@ -114,7 +114,7 @@ struct State<'a> {
 ///
 /// # Errors
 /// The first error of any thread, or the reason of a cancellation. The channels are broken then.
-pub fn send(mut job: SendJob<'_>) -> Result<SendOutcome, Error> {
+pub(crate) fn send(mut job: SendJob<'_>) -> Result<SendOutcome, Error> {
     let count = job.channels.len();
     if count == 0 || job.slots.is_empty() {
         return Err(Error::new(Fault::Bug, "no-channel", "a transfer needs a channel and a slot"));

@@ -54,7 +54,7 @@ impl FreeSlots {
 
 /// Breaks a transfer off, from a thread of it that failed or from outside.
 #[derive(Clone, Debug, Default)]
-pub struct Cancel(Arc<Cancelling>);
+pub(crate) struct Cancel(Arc<Cancelling>);
 
 #[derive(Debug, Default)]
 struct Cancelling {
@@ -70,12 +70,12 @@ struct CancelState {
 
 impl Cancel {
     /// Nothing to cancel yet.
-    pub fn new() -> Cancel {
+    pub(crate) fn new() -> Cancel {
         Cancel::default()
     }
 
     /// Breaks every channel. The first reason stands.
-    pub fn cancel(&self, reason: Error) {
+    pub(crate) fn cancel(&self, reason: Error) {
         let mut state = lock(&self.0.state);
         state.reason.get_or_insert(reason);
         self.0.cancelled.notify_all();
@@ -87,12 +87,12 @@ impl Cancel {
     }
 
     /// Why it was cancelled, if it was.
-    pub fn reason(&self) -> Option<Error> {
+    pub(crate) fn reason(&self) -> Option<Error> {
         lock(&self.0.state).reason.clone()
     }
 
     /// Waits for `span` at most to be cancelled, and returns why.
-    pub fn wait(&self, span: Duration) -> Option<Error> {
+    pub(crate) fn wait(&self, span: Duration) -> Option<Error> {
         let state = lock(&self.0.state);
         let waited =
             self.0.cancelled.wait_timeout_while(state, span, |state| state.reason.is_none());

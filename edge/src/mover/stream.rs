@@ -23,7 +23,7 @@ use std::time::Instant;
 const LOOK_AGAIN: Timespec = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
 
 /// What to send, and over what.
-pub struct StreamJob<'a> {
+pub(crate) struct StreamJob<'a> {
     /// Where the bytes come from, to its end.
     pub input: File,
     /// The open channels.
@@ -39,7 +39,7 @@ pub struct StreamJob<'a> {
 }
 
 /// An input that is read in blocks to its end.
-pub struct BlockReader {
+pub(crate) struct BlockReader {
     input: File,
     next: u64,
     is_over: bool,
@@ -47,12 +47,12 @@ pub struct BlockReader {
 
 impl BlockReader {
     /// Reads `input` from where it stands.
-    pub fn new(input: File) -> BlockReader {
+    pub(crate) fn new(input: File) -> BlockReader {
         BlockReader { input, next: 0, is_over: false }
     }
 
     /// Bytes read so far.
-    pub fn offset(&self) -> u64 {
+    pub(crate) fn offset(&self) -> u64 {
         self.next
     }
 
@@ -61,7 +61,7 @@ impl BlockReader {
     ///
     /// # Errors
     /// When the input cannot be read, or the reason of `cancel`.
-    pub fn read(&mut self, into: &mut [u8], cancel: &Cancel) -> Result<(u64, usize), Error> {
+    pub(crate) fn read(&mut self, into: &mut [u8], cancel: &Cancel) -> Result<(u64, usize), Error> {
         let failed = |error: io::Error| {
             Error::new(
                 Fault::Here,
@@ -104,7 +104,7 @@ impl BlockReader {
 /// # Errors
 /// The first error of any channel or of the input, or the reason of a cancellation. No end of file
 /// was sent then, so that the receiver does not take the part for the whole.
-pub fn send_stream(job: StreamJob<'_>) -> Result<(u64, Vec<Box<dyn Channel>>), Error> {
+pub(crate) fn send_stream(job: StreamJob<'_>) -> Result<(u64, Vec<Box<dyn Channel>>), Error> {
     let StreamJob { input, channels, slots, tally, pace, cancel } = job;
     for channel in &channels {
         cancel.watch(channel.handle().map_err(|error| broken(&error))?);

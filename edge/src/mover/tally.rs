@@ -7,7 +7,7 @@ use std::time::Instant;
 
 /// Totals that threads add to and anyone reads.
 #[derive(Debug, Default)]
-pub struct Tally {
+pub(crate) struct Tally {
     /// Payload bytes through this end: handed to the network when sending, in the store when
     /// receiving.
     bytes: AtomicU64,
@@ -26,48 +26,48 @@ pub struct Tally {
 
 impl Tally {
     /// Payload bytes so far.
-    pub fn bytes(&self) -> u64 {
+    pub(crate) fn bytes(&self) -> u64 {
         self.bytes.load(Ordering::Relaxed)
     }
 
     /// Bytes that crossed the channels so far, headers and repeats included.
-    pub fn on_wire(&self) -> u64 {
+    pub(crate) fn on_wire(&self) -> u64 {
         self.on_wire.load(Ordering::Relaxed)
     }
 
     /// Blocks that arrived other than they were sent.
-    pub fn bad_blocks(&self) -> u64 {
+    pub(crate) fn bad_blocks(&self) -> u64 {
         self.bad_blocks.load(Ordering::Relaxed)
     }
 
     /// Headers that did, each of which cost a channel.
-    pub fn bad_headers(&self) -> u64 {
+    pub(crate) fn bad_headers(&self) -> u64 {
         self.bad_headers.load(Ordering::Relaxed)
     }
 
     /// Channels that broke while others went on, those with a bad header among them.
-    pub fn lost_channels(&self) -> u64 {
+    pub(crate) fn lost_channels(&self) -> u64 {
         self.lost_channels.load(Ordering::Relaxed)
     }
 
     /// Time that channels waited for the store, summed over channels.
-    pub fn store_wait(&self) -> Span {
+    pub(crate) fn store_wait(&self) -> Span {
         Span::from_nanos(self.store_wait.load(Ordering::Relaxed))
     }
 
     /// Time that channels were in the network, summed over channels.
-    pub fn network(&self) -> Span {
+    pub(crate) fn network(&self) -> Span {
         Span::from_nanos(self.network.load(Ordering::Relaxed))
     }
 
     /// When the first payload was given to the network, when sending, or had come whole into a
     /// slot, when receiving.
-    pub fn began(&self) -> Option<Instant> {
+    pub(crate) fn began(&self) -> Option<Instant> {
         self.began.get().copied()
     }
 
     /// When the first payload was through this end.
-    pub fn first_byte(&self) -> Option<Instant> {
+    pub(crate) fn first_byte(&self) -> Option<Instant> {
         self.first.get().copied()
     }
 
@@ -83,7 +83,7 @@ impl Tally {
 
     /// Whether something is being written to the store now: for long, where the store is what is
     /// slow.
-    pub fn is_storing(&self) -> bool {
+    pub(crate) fn is_storing(&self) -> bool {
         self.storing.load(Ordering::Relaxed) > 0
     }
 

@@ -14,10 +14,10 @@ use std::time::{Duration, Instant};
 pub(super) const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// Takes what was measured or changed, in words.
-pub type Notify<'a> = &'a (dyn Fn(String) + Sync);
+pub(crate) type Notify<'a> = &'a (dyn Fn(String) + Sync);
 
 /// What came of asking for one more data channel.
-pub enum OpenOutcome {
+pub(crate) enum OpenOutcome {
     /// It is open.
     Opened(Box<dyn Channel>),
     /// The other end has not opened it yet.
@@ -27,7 +27,7 @@ pub enum OpenOutcome {
 }
 
 /// What of a sending transfer may change while it runs.
-pub struct Tuning<'a> {
+pub(crate) struct Tuning<'a> {
     /// What the tuner may change.
     pub tuning_limits: TuningLimits,
     /// Says how many channels there should be in all, where the other end opens them.
@@ -40,7 +40,7 @@ pub struct Tuning<'a> {
 
 /// What the tuner may change on this host: `channels`, and the control `congestion`, if one is
 /// named, for BBR.
-pub fn tuning_limits(channels: bool, congestion: Option<&str>) -> TuningLimits {
+pub(crate) fn tuning_limits(channels: bool, congestion: Option<&str>) -> TuningLimits {
     let bbr = TcpOptions { congestion: Some("bbr".to_owned()), buffer: None };
     TuningLimits {
         window_limit: window_limit("tcp_wmem"),
@@ -51,7 +51,7 @@ pub fn tuning_limits(channels: bool, congestion: Option<&str>) -> TuningLimits {
 
 /// The largest window that this host lets a connection grow to: the third number of `tcp_wmem` or
 /// `tcp_rmem`.
-pub fn window_limit(sysctl: &str) -> Bytes {
+pub(crate) fn window_limit(sysctl: &str) -> Bytes {
     let text = std::fs::read_to_string(format!("/proc/sys/net/ipv4/{sysctl}")).unwrap_or_default();
     // Linux's own default for both, roughly.
     Bytes(text.split_whitespace().nth(2).and_then(|text| text.parse().ok()).unwrap_or(4 << 20))

@@ -1,6 +1,8 @@
 //! What a node exports, where it listens and whom it lets in: from flags, from a TOML file, flags
 //! first.
 
+use crate::channels::Registry;
+use crate::channels::driver::{Driver, Offered, Role};
 use crate::channels::trust::Identity;
 use farline_core::units::{Bytes, Error, Fault, ParseQuantityError, Rate};
 use serde::Deserialize;
@@ -55,6 +57,9 @@ pub struct Config {
     pub anonymous: Anonymous,
     /// Data ports, both ends included; any free port when absent.
     pub data_ports: Option<(u16, u16)>,
+    /// Which drivers a client may choose for its data, of those that this host can use; all when
+    /// empty. The usual one is always there.
+    pub channel: Vec<String>,
     /// The address that passive replies name; the one the client reached us at when absent.
     pub data_address: Option<IpAddr>,
     /// Whether data may go to and come from hosts other than the client: third-party transfers.
@@ -76,6 +81,19 @@ pub struct Config {
     pub idle_timeout: Option<Duration>,
 }
 
+impl Config {
+    /// The drivers that a client may choose, with the layers over them.
+    pub(super) fn drivers(&self) -> Registry {
+        let named = |driver: &Driver| self.channel.iter().any(|name| name == driver.name);
+        Registry::builtin().only(|driver| {
+            self.channel.is_empty()
+                || named(driver)
+                || driver.capabilities.offered != Offered::WhenAsked
+                || matches!(driver.role, Role::Layer(_))
+        })
+    }
+}
+
 /// The file's shape: every key may be left out.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -88,6 +106,8 @@ pub struct ConfigFile {
     pub anonymous: Option<Anonymous>,
     /// `LO-HI`, see [`Config::data_ports`].
     pub data_ports: Option<String>,
+    /// See [`Config::channel`].
+    pub channel: Option<Vec<String>>,
     /// See [`Config::data_address`].
     pub data_address: Option<IpAddr>,
     /// See [`Config::third_party`].
@@ -170,6 +190,9 @@ impl ConfigFile {
             }
         };
         let data_ports = self.data_ports.as_deref().map(parse_ports).transpose().map_err(wrong)?;
+        let drivers = Registry::builtin();
+        let channel = self.channel.unwrap_or_default();
+        channel.iter().try_for_each(|name| drivers.stack(name).map(drop))?;
         let sessions = self.sessions.unwrap_or(64);
         if sessions == 0 {
             return Err(wrong("a node with no sessions serves nobody".to_owned()));
@@ -179,6 +202,7 @@ impl ConfigFile {
             root,
             anonymous: self.anonymous.unwrap_or_default(),
             data_ports,
+            channel,
             data_address: self.data_address,
             third_party: self.third_party.unwrap_or(false),
             tls,
@@ -228,5 +252,15 @@ mod tests {
         assert!(read("").expect("TOML").is_err(), "a root is needed");
         assert!(read("root = '/data'\ndata_ports = '9-1'").expect("TOML").is_err());
         assert!(read("rot = '/data'").is_err(), "a misspelt key is named, not ignored");
+        let of = |text: &str| read(&format!("root = '/data'\nchannel = {text}")).expect("TOML");
+        assert_eq!(of("['pigeon']").expect_err("no such driver").code, "bad-channel");
+        let names = |config: Config| {
+            config.drivers().drivers().map(|driver| driver.name).collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(names(of("['tcp']").expect("valid")), "tcp tls ssh", "the usual ones stay");
+        assert!(
+            names(config).len() > "tcp tls ssh".len(),
+            "all that there are, when none is named"
+        );
     }
 }

@@ -7,16 +7,16 @@ use super::door::DataListener;
 use super::transfer::RunningTransfer;
 use super::tree::TreeState;
 use crate::channels::Channel;
+use crate::channels::TcpOptions;
+use crate::channels::driver::{Carries, Driver, Listen, Slots};
 use crate::channels::key::Key;
-use crate::channels::rdma::Terms;
-use crate::channels::tcp::{TcpOptions, check, connect};
+use crate::channels::tcp::{TcpChannel, check, connect};
 use crate::kernelcc::{self, CcGuard, CcRequest};
-use crate::mover::{Acceptor, BLOCK_LEN, Integrity, Pace, bind};
+use crate::mover::{Acceptor, BLOCK_LEN, Integrity, Pace};
 use crate::stores::Diskless;
 use crate::sys::pool::{Slot, pool};
 use farline_core::congestion::Algorithm;
 use farline_core::gridftp::{Family, Timestamp};
-use farline_core::rdma::MOST_CREDITS;
 use farline_core::units::{Bytes, Error, Fault};
 use rustls::ServerConfig;
 use std::io::ErrorKind;
@@ -63,8 +63,8 @@ pub(super) struct DataPlane {
     store: Option<Diskless>,
     /// Holds what this session sends to a rate.
     pace: Option<Arc<Pace>>,
-    /// Whether data connections are made by RDMA.
-    by_rdma: bool,
+    /// What data connections are made by, where a client chose another than the usual one.
+    driver: Option<Arc<Driver>>,
     /// Whether each channel carries what this session sends in ascending order (O-3).
     pub(super) in_order: bool,
     /// Whether the client is told what is left out of a tree (O-4).
@@ -94,7 +94,7 @@ impl DataPlane {
             source: [0; 32],
             store: None,
             pace: None,
-            by_rdma: false,
+            driver: None,
             in_order: false,
             names_omissions: false,
             adapt: Adapt::default(),
@@ -116,19 +116,8 @@ impl DataPlane {
                 data connection be";
             return Err(Error::new(Fault::You, "unsupported", message));
         }
-        if self.by_rdma {
-            return self.passive_by_rdma(ip);
-        }
-        if let Some(door) = &mut self.door {
-            let listener =
-                bind(SocketAddr::new(ip, 0), self.shared.config.data_ports, &self.options)?;
-            let failed =
-                |error: std::io::Error| Error::new(Fault::Here, "no-data-port", error.to_string());
-            door.clear();
-            door.listen(listener).map_err(failed)?;
-            return door.address().ok_or_else(|| {
-                Error::new(Fault::Bug, "no-data-port", "the data port has no address")
-            });
+        if self.door.is_some() || self.driver.is_some() {
+            return self.passive_by_driver(ip);
         }
         let peer = (!self.shared.config.third_party).then(|| self.peer.ip().to_canonical());
         let acceptor = Acceptor::bind(
@@ -145,30 +134,53 @@ impl DataPlane {
         Ok(told)
     }
 
-    /// Opens an RDMA port: for the session's key, and never in the place of an encrypted one (V-2).
-    fn passive_by_rdma(&mut self, ip: IpAddr) -> Result<SocketAddr, Error> {
-        let (door, terms) = self.rdma_door()?;
-        door.clear();
-        door.listen_for_rdma(ip, terms)
+    /// Opens a port by the driver that was chosen, for the session's key (V-1).
+    fn passive_by_driver(&mut self, ip: IpAddr) -> Result<SocketAddr, Error> {
+        let driver = match &self.driver {
+            Some(driver) => Arc::clone(driver),
+            None => Arc::clone(self.shared.drivers.default_channel().ok_or_else(|| {
+                Error::new(Fault::Bug, "no-channel", "this node has no channel driver")
+            })?),
+        };
+        let (slots, sockets) = (self.slot_terms(), self.options.clone());
+        let ports = self.shared.config.data_ports;
+        let door = self.door_for(&driver)?;
+        let arrivals = Arc::clone(door.arrivals());
+        door.listen(&driver, Listen { ip, ports, sockets, slots, arrivals })
     }
 
-    /// Takes an RDMA channel that the client offers; answers with what to tell it (V-9, V-10).
-    pub(super) fn take_rdma(&mut self, offer: &str) -> Result<String, Error> {
-        let ip = self.local.ip().to_canonical();
-        let (door, terms) = self.rdma_door()?;
-        door.take_rdma(ip, terms, offer)
+    /// Takes a channel of the driver `name` that the client offers; returns what to tell it (V-9,
+    /// V-10).
+    pub(super) fn take_channel(&mut self, name: &str, offer: &str) -> Result<String, Error> {
+        let none = || Error::new(Fault::You, "unsupported", format!("there is no driver `{name}`"));
+        let driver = Arc::clone(self.shared.drivers.find(name).ok_or_else(none)?);
+        let (ip, slots) = (self.local.ip().to_canonical(), self.slot_terms());
+        self.door_for(&driver)?.take(&driver, ip, slots, offer)
     }
 
-    fn rdma_door(&mut self) -> Result<(&mut DataListener, Terms), Error> {
+    /// The session's door, where channels of `driver` may come in: never in the place of encrypted
+    /// ones (V-2).
+    fn door_for(&mut self, driver: &Driver) -> Result<&mut DataListener, Error> {
+        let can = driver.capabilities;
+        let is_private = self.private && !can.encrypted && can.carries != Carries::OrderedBytes;
+        self.door.as_mut().filter(|_| !is_private).ok_or_else(|| {
+            let title = driver.title;
+            let message = match can.carries {
+                Carries::OrderedBytes => format!("{title} needs a session with a key"),
+                Carries::RegisteredSlots => format!(
+                    "{title} needs a session with a key and without PROT P: nothing encrypts it"
+                ),
+            };
+            Error::new(Fault::Refused, "cannot-encrypt", message)
+        })
+    }
+
+    /// What a channel of registered slots may take of the pool.
+    fn slot_terms(&self) -> Slots {
         let begin = self.staging_slots() / 2;
         // A pool that may not grow has no more to advertise.
-        let credits = self.shared.config.staging.map_or(usize::from(MOST_CREDITS), |_| begin);
-        let terms = Terms { begin, credits, slot_len: Bytes(BLOCK_LEN as u64) };
-        let door = self.door.as_mut().filter(|_| !self.private).ok_or_else(|| {
-            let message = "RDMA needs a session with a key and without PROT P: nothing encrypts it";
-            Error::new(Fault::Refused, "cannot-encrypt", message)
-        })?;
-        Ok((door, terms))
+        let most = self.shared.config.staging.map(|_| begin);
+        Slots { slot_len: Bytes(BLOCK_LEN as u64), begin, most }
     }
 
     fn staging_slots(&self) -> usize {
@@ -222,6 +234,12 @@ impl DataPlane {
             .as_ref()
             .filter(|_| self.private)
             .map(|identity| Arc::clone(&identity.config))
+    }
+
+    /// What stands over data connections with a key, if they are encrypted.
+    fn layer(&self) -> Option<(Arc<Driver>, Arc<ServerConfig>)> {
+        let layer = Arc::clone(self.shared.drivers.encrypting_layer()?);
+        self.tls().map(|config| (layer, config))
     }
 
     /// Farline's own options.
@@ -282,7 +300,7 @@ impl DataPlane {
                 self.channels.clear();
                 self.targets.clear();
                 self.acceptor = None;
-                self.door = Some(self.shared.doors.open(key, self.tls()));
+                self.door = Some(self.shared.doors.open(key, self.layer()));
                 Ok(())
             }
             "order" => match value {
@@ -315,17 +333,15 @@ impl DataPlane {
 
     /// Makes data connections by another driver from the next passive address on (V-1).
     pub(super) fn choose_driver(&mut self, name: &str) -> Result<(), Error> {
-        self.by_rdma = name == "rdma";
+        let usual = self.shared.drivers.default_channel();
+        let is_usual = usual.is_some_and(|driver| driver.name == name);
+        self.driver = self.shared.drivers.find(name).filter(|_| !is_usual).map(Arc::clone);
         self.channels.clear();
         Ok(())
     }
 
     /// Connects to the client, or the stripe whose turn it is.
-    pub(super) fn connect(
-        &self,
-        turn: usize,
-        buffer: Option<Bytes>,
-    ) -> Result<crate::channels::tcp::TcpChannel, Error> {
+    pub(super) fn connect(&self, turn: usize, buffer: Option<Bytes>) -> Result<TcpChannel, Error> {
         let Some(&target) = self.targets.get(turn % self.targets.len().max(1)) else {
             return Err(Error::new(
                 Fault::You,

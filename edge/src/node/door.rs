@@ -1,60 +1,40 @@
 //! Where a session's data connections come in when the client opens them all: each shows the
 //! session's key first.
 //!
-//! Preambles are read side by side on the node's runtime, so that who connects and says nothing, or
-//! says it slowly, holds nobody up (docs/protocol.md, K-3). Connections come from the session's own
-//! data port, or from the control port, where [`DataListeners`] finds the session by the preamble (K-5).
+//! Connections come from the session's own data port, or from the control port, where [`DataListeners`]
+//! finds the session by the preamble (K-5); or they are offered over the control connection (V-9).
 
-use super::wire::{HANDSHAKE_TIMEOUT, PREAMBLE_TIMEOUT};
-use crate::channels::key::{Key, PREAMBLE_LEN, PROOF_LEN, Token};
-use crate::channels::ordered::OrderedChannel;
-use crate::channels::rdma::{Exchange, RdmaListener, Terms};
-use crate::channels::tcp::TcpChannel;
-use crate::channels::{Channel, Handle, tls};
+use crate::channels::Channel;
+use crate::channels::arrivals::Arrivals;
+use crate::channels::driver::{Driver, Listen, Listener, Role, Slots, Taker};
+use crate::channels::key::{Key, PREAMBLE_LEN, Token};
 use crate::mover::Incoming;
 use crate::sys::lock::lock;
 use farline_core::units::{Error, Fault};
 use rustls::ServerConfig;
-use std::collections::{HashMap, VecDeque};
-use std::io::{self, Read};
-use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::collections::{BTreeMap, HashMap};
+use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, Weak, mpsc};
 use std::time::Duration;
-use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
-use tokio::task::AbortHandle;
 
-/// Preambles read at once for one session: K-3.
-const MOST_PENDING: usize = 256;
 /// Channels that wait for a transfer to take them; more than any session uses.
 const MOST_WAITING: usize = 128;
 
 /// The doors of all sessions of a node.
 #[derive(Default)]
-pub(super) struct DataListeners(Mutex<HashMap<Token, Weak<Inside>>>);
+pub(super) struct DataListeners(Mutex<HashMap<Token, Weak<Arrivals>>>);
 
 /// One session's door.
 pub(super) struct DataListener {
-    inside: Arc<Inside>,
+    arrivals: Arc<Arrivals>,
+    incoming: mpsc::SyncSender<Option<Box<dyn Channel>>>,
     arrived: Mutex<mpsc::Receiver<Option<Box<dyn Channel>>>>,
-    listening: Option<Listening>,
-    rdma: Option<RdmaListener>,
-    exchange: Exchange,
+    /// The session's port, by whichever driver.
+    port: Option<Box<dyn Listener>>,
+    /// What takes channels that are offered, by the driver's name.
+    takers: BTreeMap<&'static str, Box<dyn Taker>>,
     doors: Arc<DataListeners>,
-}
-
-struct Inside {
-    key: Key,
-    /// What connections are encrypted with, if they are.
-    tls: Option<Arc<ServerConfig>>,
-    arrivals: mpsc::SyncSender<Option<Box<dyn Channel>>>,
-}
-
-/// The task that accepts; it and those that read preambles end with this.
-#[derive(Debug)]
-struct Listening {
-    address: SocketAddr,
-    task: AbortHandle,
 }
 
 impl std::fmt::Debug for DataListeners {
@@ -65,22 +45,23 @@ impl std::fmt::Debug for DataListeners {
 }
 
 impl DataListeners {
-    /// The door of a session whose key is `key`, for connections under `tls` if there is one.
+    /// The door of a session whose key is `key`, for connections under `layer` if there is one.
     pub(super) fn open(
         self: &Arc<DataListeners>,
         key: Key,
-        tls: Option<Arc<ServerConfig>>,
+        layer: Option<(Arc<Driver>, Arc<ServerConfig>)>,
     ) -> DataListener {
-        let (arrivals, arrived) = mpsc::sync_channel(MOST_WAITING);
-        let inside = Arc::new(Inside { key, tls, arrivals });
-        lock(&self.0).insert(inside.key.token(), Arc::downgrade(&inside));
-        let exchange = Exchange::new(inside.key.clone());
+        let (incoming, arrived) = mpsc::sync_channel(MOST_WAITING);
+        let came = incoming.clone();
+        let deliver = Box::new(move |channel| came.try_send(Some(channel)).is_ok());
+        let arrivals = Arc::new(Arrivals::new(key, layer, deliver));
+        lock(&self.0).insert(arrivals.key().token(), Arc::downgrade(&arrivals));
         DataListener {
-            inside,
+            arrivals,
+            incoming,
             arrived: Mutex::new(arrived),
-            listening: None,
-            rdma: None,
-            exchange,
+            port: None,
+            takers: BTreeMap::new(),
             doors: Arc::clone(self),
         }
     }
@@ -89,71 +70,57 @@ impl DataListeners {
     /// is one.
     pub(super) async fn admit(&self, preamble: &[u8; PREAMBLE_LEN], stream: TcpStream) -> bool {
         let Some(token) = Token::of(preamble) else { return false };
-        let Some(inside) = lock(&self.0).get(&token).and_then(Weak::upgrade) else { return false };
-        inside.enter(stream).await;
+        let Some(arrivals) = lock(&self.0).get(&token).and_then(Weak::upgrade) else {
+            return false;
+        };
+        arrivals.enter(stream).await;
         true
     }
 }
 
 impl DataListener {
-    /// Where it listens.
-    pub(super) fn address(&self) -> Option<SocketAddr> {
-        self.listening.as_ref().map(|listening| listening.address)
+    /// What makes channels of the session's connections.
+    pub(super) fn arrivals(&self) -> &Arc<Arrivals> {
+        &self.arrivals
     }
 
-    /// Opens on `listener` too. Needs a tokio runtime around it.
+    /// Opens a port by `driver`; returns its address. Needs a tokio runtime around it.
     ///
     /// # Errors
-    /// When the listener cannot be used.
-    pub(super) fn listen(&mut self, listener: TcpListener) -> io::Result<()> {
-        listener.set_nonblocking(true)?;
-        let address = listener.local_addr()?;
-        let listener = tokio::net::TcpListener::from_std(listener)?;
-        let task = tokio::spawn(supervise(listener, Arc::downgrade(&self.inside))).abort_handle();
-        self.listening = Some(Listening { address, task });
-        Ok(())
-    }
-
-    /// Opens for RDMA channels too, at `ip`; answers with the address.
-    ///
-    /// # Errors
-    /// When no RDMA device of this host serves that address.
-    pub(super) fn listen_for_rdma(
-        &mut self,
-        ip: IpAddr,
-        terms: Terms,
-    ) -> Result<SocketAddr, Error> {
-        // A weak one: a session that is gone must not be kept by those who knock.
-        let inside = Arc::downgrade(&self.inside);
-        let deliver = move |channel| {
-            inside.upgrade().is_some_and(|inside| inside.arrivals.try_send(Some(channel)).is_ok())
-        };
-        let rdma = RdmaListener::open(ip, self.inside.key.clone(), terms, deliver)?;
-        let address = rdma.address();
-        self.rdma = Some(rdma);
+    /// When no port can be had.
+    pub(super) fn listen(&mut self, driver: &Driver, listen: Listen) -> Result<SocketAddr, Error> {
+        let Role::Channel(transport) = &driver.role else { return Err(no_channel(driver)) };
+        self.clear();
+        let port = transport.listen(listen)?;
+        let address = port.address();
+        self.port = Some(port);
         Ok(address)
     }
 
-    /// Takes an RDMA channel that the client offers over the control connection, to this host's
-    /// `ip`; answers with what to tell it.
+    /// Takes a channel of `driver` that the client offers over the control connection, to this
+    /// host's `ip`; returns what to tell it.
     ///
     /// # Errors
     /// When the two ends cannot be connected.
-    pub(super) fn take_rdma(
+    pub(super) fn take(
         &mut self,
+        driver: &Driver,
         ip: IpAddr,
-        terms: Terms,
+        slots: Slots,
         offer: &str,
     ) -> Result<String, Error> {
-        let (channel, told) = self.exchange.accept(ip, terms, offer)?;
+        let Role::Channel(transport) = &driver.role else { return Err(no_channel(driver)) };
+        if !self.takers.contains_key(driver.name) {
+            let taker = transport.taker(self.arrivals.key()).ok_or_else(|| no_channel(driver))?;
+            self.takers.insert(driver.name, taker);
+        }
+        let taker = self.takers.get_mut(driver.name).ok_or_else(|| no_channel(driver))?;
+        let (channel, told) = taker.take(ip, slots, offer)?;
         let full = |_| {
-            Error::new(
-                Fault::Refused,
-                "too-many-channels",
-                "more RDMA channels than any session uses",
-            )
+            let message = format!("more {} channels than any session uses", driver.title);
+            Error::new(Fault::Refused, "too-many-channels", message)
         };
-        self.inside.arrivals.try_send(Some(channel)).map_err(full)?;
+        self.incoming.try_send(Some(channel)).map_err(full)?;
         Ok(told)
     }
 
@@ -166,13 +133,7 @@ impl DataListener {
 
 impl Drop for DataListener {
     fn drop(&mut self) {
-        lock(&self.doors.0).remove(&self.inside.key.token());
-    }
-}
-
-impl Drop for Listening {
-    fn drop(&mut self) {
-        self.task.abort();
+        lock(&self.doors.0).remove(&self.arrivals.key().token());
     }
 }
 
@@ -189,87 +150,11 @@ impl Incoming for DataListener {
 
     fn wake(&self) {
         // When the queue is full, there is something to wake up for already.
-        let _ = self.inside.arrivals.try_send(None);
+        let _ = self.incoming.try_send(None);
     }
 }
 
-impl Inside {
-    /// Makes a channel of a connection whose preamble was right.
-    async fn enter(&self, stream: TcpStream) {
-        // A connection that died meanwhile, or one more than a session can use, is dropped; its
-        // client sees that.
-        let Ok(stream) = stream.into_std() else { return };
-        let channel: io::Result<Box<dyn Channel>> = match &self.tls {
-            None => TcpChannel::new(stream).map(|channel| Box::new(channel) as Box<dyn Channel>),
-            Some(config) => {
-                let (key, config) = (self.key.clone(), Arc::clone(config));
-                let secured =
-                    tokio::task::spawn_blocking(move || secure(stream, config, &key)).await;
-                secured.unwrap_or_else(|_| Err(io::Error::other("a thread panicked")))
-            }
-        };
-        if let Ok(channel) = channel {
-            let _ = self.arrivals.try_send(Some(channel));
-        }
-    }
-}
-
-/// The TLS handshake, and the proof that must follow it (P-2).
-fn secure(
-    stream: std::net::TcpStream,
-    config: Arc<ServerConfig>,
-    key: &Key,
-) -> io::Result<Box<dyn Channel>> {
-    stream.set_nonblocking(false)?;
-    let handle = Handle::of(&stream)?;
-    let mut stream = tls::accept(stream, config, HANDSHAKE_TIMEOUT)?;
-    let mut proof = [0; PROOF_LEN];
-    handle.set_read_timeout(Some(HANDSHAKE_TIMEOUT))?;
-    stream.read_exact(&mut proof)?;
-    handle.set_read_timeout(None)?;
-    match key.proves(proof) {
-        true => Ok(Box::new(OrderedChannel::over(stream))),
-        false => Err(io::ErrorKind::PermissionDenied.into()),
-    }
-}
-
-/// Accepts connections and reads their preambles, until the session is gone.
-async fn supervise(listener: tokio::net::TcpListener, inside: Weak<Inside>) {
-    let mut pending = VecDeque::<Pending>::new();
-    loop {
-        let stream = match listener.accept().await {
-            Ok((stream, _)) => stream,
-            // Out of descriptors: those in use will come back; spinning would not help them.
-            Err(error) if matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE)) => {
-                tokio::time::sleep(Duration::from_millis(100)).await;
-                continue;
-            }
-            Err(_) => continue,
-        };
-        let Some(inside) = inside.upgrade() else { return };
-        pending.retain(|pending| !pending.0.is_finished());
-        if pending.len() >= MOST_PENDING {
-            // A client's preamble comes with its connection: whoever has waited longest is no
-            // client.
-            pending.pop_front();
-        }
-        pending.push_back(Pending(tokio::spawn(greet(inside, stream)).abort_handle()));
-    }
-}
-
-/// A connection whose preamble is being read; closed when this goes.
-struct Pending(AbortHandle);
-
-impl Drop for Pending {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
-}
-
-async fn greet(inside: Arc<Inside>, mut stream: TcpStream) {
-    let mut preamble = [0; PREAMBLE_LEN];
-    let read = tokio::time::timeout(PREAMBLE_TIMEOUT, stream.read_exact(&mut preamble)).await;
-    if matches!(read, Ok(Ok(_))) && Token::of(&preamble) == Some(inside.key.token()) {
-        inside.enter(stream).await;
-    }
+fn no_channel(driver: &Driver) -> Error {
+    let message = format!("no channel of {} can be offered to this node", driver.title);
+    Error::new(Fault::You, "unsupported", message)
 }

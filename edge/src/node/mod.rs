@@ -6,6 +6,7 @@
 //! other sessions' control channels up.
 
 mod adapt;
+mod builder;
 mod config;
 mod data;
 mod diskless;
@@ -19,11 +20,13 @@ mod transfer;
 mod tree;
 mod wire;
 
+pub use builder::NodeBuilder;
 pub use config::{Anonymous, Config, ConfigFile, DEFAULT_LISTEN, TlsKey, parse_ports};
 
+use crate::channels::Registry;
+use crate::channels::driver::Role;
 use crate::channels::trust::{Fingerprint, Identity};
 use crate::stores::Root;
-use crate::sys::verbs::device_count;
 use farline_core::gridftp::Pathname;
 use farline_core::units::{Error, Fault};
 use std::net::SocketAddr;
@@ -58,14 +61,14 @@ struct Shared {
     memory_used: AtomicU64,
     /// Whether a client measures the path to here now.
     measured: AtomicBool,
-    /// Whether this host has RDMA devices and the libraries for them.
-    rdma: bool,
+    /// The channel drivers that this host can use.
+    drivers: Registry,
 }
 
 impl Shared {
     fn new(config: Config, root: Root, identity: Option<Identity>, home: Pathname) -> Shared {
         Shared {
-            rdma: device_count().is_ok(),
+            drivers: usable(&config),
             sessions: Arc::new(Semaphore::new(config.sessions)),
             turned_away: Arc::new(Semaphore::new(64)),
             doors: Arc::default(),
@@ -77,6 +80,15 @@ impl Shared {
             home,
         }
     }
+}
+
+/// The drivers that the operator lets clients choose and this host can use, with the layers over
+/// them.
+fn usable(config: &Config) -> Registry {
+    config.drivers().only(|driver| match &driver.role {
+        Role::Channel(transport) => transport.available().is_ok(),
+        Role::Layer(_) => true,
+    })
 }
 
 /// Serves one session on standard input and output, as ssh starts it: the whole file system with

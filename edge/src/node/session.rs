@@ -4,8 +4,10 @@ use super::config::Anonymous;
 use super::data::DataPlane;
 use super::files::Files;
 use super::reporter::Reporter;
-use super::wire::{PREAMBLE_TIMEOUT, Received, Wire};
+use super::wire::{Received, Wire};
 use super::{Shared, adapt, diskless, tree};
+use crate::channels::Registry;
+use crate::channels::arrivals::PREAMBLE_TIMEOUT;
 use crate::channels::key::PREAMBLE_LEN;
 use crate::mover::{Cancel, TREE_MODULE};
 use crate::prober::{MODULE, feature};
@@ -33,9 +35,6 @@ pub(super) async fn turn_away(shared: &Shared, mut stream: TcpStream) {
         shared.doors.admit(&preamble, stream).await;
     }
 }
-
-/// What a node with RDMA devices lists: V-1, V-9, V-11.
-const RDMA_FEATURES: [&str; 3] = ["FARLINE RDMA", "FARLINE RDMA EXCHANGE", "FARLINE RDMA READ"];
 
 /// How a client came, and where its data connections meet.
 #[derive(Clone, Copy, Debug)]
@@ -166,7 +165,7 @@ fn rules(shared: &Shared, arrival: &Arrival) -> ServerConfig {
                 .into_iter()
                 .collect(),
             shared.config.allow_profile.map(feature).into_iter().collect(),
-            if shared.rdma { RDMA_FEATURES.map(str::to_owned).to_vec() } else { Vec::new() },
+            driver_features(&shared.drivers),
             diskless::features(shared.config.allow_null, shared.config.allow_memory),
         ]
         .concat(),
@@ -175,13 +174,17 @@ fn rules(shared: &Shared, arrival: &Arrival) -> ServerConfig {
         secure: arrival.over_ssh,
         home: shared.home.clone(),
         modules: vec![TREE_MODULE.to_owned(), MODULE.to_owned()],
-        net_stacks: ["tcp"]
-            .into_iter()
-            .chain(shared.rdma.then_some("rdma"))
-            .map(str::to_owned)
-            .collect(),
+        net_stacks: shared.drivers.listening().map(|driver| driver.name.to_owned()).collect(),
         ..ServerConfig::default()
     }
+}
+
+/// What FEAT lists of the drivers that a client may choose.
+fn driver_features(drivers: &Registry) -> Vec<String> {
+    drivers
+        .listening()
+        .flat_map(|driver| driver.features.iter().map(|feature| format!("FARLINE {feature}")))
+        .collect()
 }
 
 /// What one ask needs on its thread.
@@ -227,8 +230,8 @@ impl Job {
             Ask::Rename { from, to } => files.rename(&from, &to).map(done),
             Ask::SetMode { mode, path } => files.set_mode(&path, mode).map(done),
             Ask::SetModified { time, path } => files.set_modified(&path, time).map(done),
-            Ask::SetOption { name, value } if name == "rdma" => {
-                data.take_rdma(&value).map(Answer::Value)
+            Ask::SetOption { name, value } if self.shared.drivers.find(&name).is_some() => {
+                data.take_channel(&name, &value).map(Answer::Value)
             }
             Ask::SetOption { name, value } => data.set_option(&name, &value).map(done),
             Ask::Stat { path } => files.stat(&path).map(|entry| Answer::Entry(Box::new(entry))),

@@ -5,7 +5,7 @@ use super::data::DataPlane;
 use super::transfer::RunningTransfer;
 use super::wire::HANDSHAKE_TIMEOUT;
 use crate::channels::ordered::ByteStream;
-use crate::channels::tls;
+use crate::channels::trust::secured;
 use crate::mover::BLOCK_LEN;
 use crate::stores::{Sink, Source};
 use crate::sys::tcp::tcp_info;
@@ -108,9 +108,9 @@ fn open(
     match plane.tls() {
         None => Ok((Box::new(stream), rtt)),
         Some(config) => {
-            let secured = tls::accept(stream, config, HANDSHAKE_TIMEOUT)
-                .map_err(|error| broken(run, &error))?;
-            Ok((Box::new(secured), rtt))
+            let secured =
+                secured(stream, config, HANDSHAKE_TIMEOUT).map_err(|error| broken(run, &error))?;
+            Ok((secured, rtt))
         }
     }
 }

@@ -1,6 +1,7 @@
 //! A control connection as the session sees it: TCP, TLS over it, or the standard streams of `serve
 //! --stdio`.
 
+use crate::channels::arrivals::PREAMBLE_TIMEOUT;
 use crate::channels::key::{PREAMBLE_LEN, Token};
 use crate::channels::trust::Identity;
 use std::io;
@@ -10,8 +11,6 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
-/// How long a data connection's preamble may take: K-3.
-pub(super) const PREAMBLE_TIMEOUT: Duration = Duration::from_secs(5);
 /// How soon to look again for the rest of a preamble that came in pieces.
 const PEEK_AGAIN: Duration = Duration::from_millis(10);
 /// How long a TLS handshake may take.

@@ -2,6 +2,7 @@
 //! either side.
 
 use super::joined::{Controls, joined};
+use super::role::Role;
 use super::staged::ScratchDir;
 use super::{PATIENCE, ProbeReceived, ProbeRequest, ProbeSent};
 use crate::link::{Link, Settings, Side, Stats};
@@ -81,22 +82,14 @@ impl LinkBench {
         }
     }
 
-    /// The `farline` that runs ends.
-    fn program(&self) -> Result<PathBuf, Error> {
-        match &self.program {
-            Some(program) => Ok(program.clone()),
-            None => std::env::current_exe().map_err(|error| failed("this program", &error)),
-        }
-    }
-
     /// The repetition of a cell that asks what a mover does with a store or over a driver.
     fn copy(&mut self, link: &Link, grid: &Grid, job: &Job) -> Result<Repetition, Error> {
-        let (program, congestion) = (self.program()?, self.held.name(job.cell.congestion));
+        let congestion = self.held.name(job.cell.congestion);
         let space = match &mut self.space {
             Some(space) => space,
             none => none.insert(ScratchDir::new()?),
         };
-        let seen = space.copy(link, &program, grid, &job.cell, &congestion)?;
+        let seen = space.copy(link, self.program.as_deref(), grid, &job.cell, &congestion)?;
         // Of drivers the question is what they cost.
         let asked = grid.copies.as_ref().is_some_and(Copies::asks_for_drivers);
         let by_processor = seen.observed.limited_by == LimitedBy::Cpu && !asked;
@@ -129,25 +122,21 @@ impl LinkBench {
             direction: TrafficDirection::Out,
             begin_in_s: grid.disturbance.map_or(0.0, |_| LEAD.saturating_sub(up).as_secs_f64()),
         };
-        let program = self.program()?;
-        let command = |side, end| {
-            let mut command = link.command(side, &program);
-            command.args(["--json", "profile", "end", end]);
-            command
-        };
+        let command = |side, role: &Role| link.agent(side, self.program.as_deref(), role);
         let mut ends = Vec::new();
         for from in ways(cell.direction) {
             let to = from.other();
             let address = link.info().address(to);
-            let mut receiver = End::start(
-                command(to, "receive").args(["--listen", &format!("{address}:0")]),
-                &request,
-            )?;
+            let address = address.parse().map_err(|_| {
+                Error::new(Fault::Bug, "profile-end", format!("a side's address is {address}"))
+            })?;
+            let listen = std::net::SocketAddr::new(address, 0);
+            let mut receiver = End::start(&mut command(to, &Role::Receive { listen })?, &request)?;
             let listening: Listening = receiver.answer()?;
-            ends.push((*from, receiver, format!("{address}:{}", listening.port)));
+            ends.push((*from, receiver, std::net::SocketAddr::new(address, listening.port)));
         }
-        let start = |(from, receiver, to): (Side, End, String)| {
-            End::start(command(from, "send").args(["--to", &to]), &request)
+        let start = |(from, receiver, to): (Side, End, std::net::SocketAddr)| {
+            End::start(&mut command(from, &Role::Send { to })?, &request)
                 .map(|sender| (sender, receiver))
         };
         let ends: Vec<(End, End)> = ends.into_iter().map(start).collect::<Result<_, _>>()?;

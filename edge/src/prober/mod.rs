@@ -13,6 +13,7 @@
 mod bench;
 mod joined;
 mod receive;
+mod role;
 mod send;
 mod staged;
 mod verbs;
@@ -21,6 +22,7 @@ mod wire;
 pub use bench::LinkBench;
 pub(crate) use joined::{Controls, joined};
 pub use receive::{ProbeReceived, drain, receive};
+pub(crate) use role::{Role, Trial, TrialCopy, TrialNode, play};
 pub use send::{Limits, ProbeSent, fill, send};
 pub use verbs::{VerbsBench, VerbsEnd};
 pub(crate) use wire::{MODULE, Report, ceiling, feature, is_duplex};

@@ -304,7 +304,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn looks_at_odd_times_become_even_samples_and_the_last_one_may_be_cut_short() {
+    fn odd_readings_become_even_samples_the_last_maybe_short() {
         let mut acked = Acked::default();
         // 1000 bytes in the first second, 3000 in the next, and so on.
         for (at, bytes) in

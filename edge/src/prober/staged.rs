@@ -2,19 +2,18 @@
 //! side of a link to the other.
 
 use super::bench::{failed, parse};
+use super::role::{Trial, TrialCopy, TrialNode};
 use crate::link::{Link, Side};
-use farline_core::profile::{
-    Cell, Copies, Driver, Grid, LimitedBy, Observed, Order, Staged, Store,
-};
+use farline_core::profile::{Cell, Driver, Grid, LimitedBy, Observed, Order, Store};
 use farline_core::transfer::Limit;
 use farline_core::units::{Bytes, Error, Fault, Span};
 use serde::Deserialize;
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 
-/// What `farline serve` says first.
+/// What the node says first.
 #[derive(Deserialize)]
 struct Listening {
     address: std::net::SocketAddr,
@@ -22,7 +21,7 @@ struct Listening {
     fingerprint: Option<String>,
 }
 
-/// What `farline cp` says at its end.
+/// What the copy says at its end.
 #[derive(Deserialize)]
 struct Copied {
     bytes: u64,
@@ -97,7 +96,7 @@ impl ScratchDir {
     pub(super) fn copy(
         &mut self,
         link: &Link,
-        program: &Path,
+        program: Option<&Path>,
         grid: &Grid,
         cell: &Cell,
         congestion: &str,
@@ -113,29 +112,29 @@ impl ScratchDir {
             Store::Memory => format!("memory:{}", bytes.0).into(),
             Store::File => self.source(bytes)?.into_os_string(),
         };
-        let node = Node::start(link.command(Side::B, program), link, &root, staged.driver)?;
-        let (scheme, address) =
-            (if staged.driver == Driver::Tls { "farlines" } else { "farline" }, node.address);
+        let is_tls = staged.driver == Driver::Tls;
+        let node = Node::start(link, program, root.clone(), is_tls)?;
+        let (scheme, address) = (if is_tls { "farlines" } else { "farline" }, node.address);
         let target = match staged.store {
             Store::Memory => format!("{scheme}://{address}/?null"),
             Store::File => format!("{scheme}://{address}/copy"),
         };
-        let mut command = link.command(Side::A, program);
-        command.args(["--json", "-q", "cp", "--verify", "none", "--congestion", congestion]);
-        command.args(node.fingerprint.iter().flat_map(|fingerprint| ["--tls-pin", fingerprint]));
-        command.args(["--streams", &cell.streams.to_string()]).args(options(staged, copies));
-        command.args(
-            cell.window_bytes
-                .iter()
-                .flat_map(|window| ["--buffer".to_owned(), window.0.to_string()]),
-        );
-        command.args(
-            grid.host_bps
-                .iter()
-                .flat_map(|host| ["--limit".to_owned(), format!("{}bit/s", host.as_bps())]),
-        );
-        let output =
-            command.arg(source).arg(target).stdin(Stdio::null()).stderr(Stdio::inherit()).output();
+        let is_file = staged.store == Store::File;
+        let role = Trial::Copy(Box::new(TrialCopy {
+            source,
+            target,
+            fingerprint: node.fingerprint.clone(),
+            congestion: congestion.to_owned(),
+            streams: cell.streams,
+            staging: staged.staging_bytes,
+            window: cell.window_bytes,
+            limit: grid.host_bps,
+            in_turns: staged.order == Order::Synchronous,
+            stall: is_file.then_some(copies.stall),
+            read: is_file.then_some(copies.read_bps),
+        }));
+        let mut command = link.agent(Side::A, program, &role)?;
+        let output = command.stdin(Stdio::null()).stderr(Stdio::inherit()).output();
         let output = output.map_err(|error| failed("a copy", &error))?;
         // What landed goes at once: the next repetition needs the space.
         let _ = fs::remove_dir_all(&root);
@@ -160,24 +159,6 @@ impl Drop for ScratchDir {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.folder);
     }
-}
-
-/// The flags of `farline cp` for `staged`.
-fn options(staged: Staged, copies: &Copies) -> Vec<String> {
-    let mut options = vec!["--staging".to_owned(), staged.staging_bytes.0.to_string()];
-    if staged.order == Order::Synchronous {
-        options.push("--trial-in-turns".to_owned());
-    }
-    if staged.store == Store::File {
-        let nanoseconds = |span: Span| format!("{}ns", span.as_nanos());
-        let stall = copies.stall;
-        options.extend([
-            "--trial-stall".to_owned(),
-            format!("{}/{}", nanoseconds(stall.pause_ns), nanoseconds(stall.every_ns)),
-        ]);
-        options.extend(["--trial-read".to_owned(), format!("{}bit/s", copies.read_bps.as_bps())]);
-    }
-    options
 }
 
 /// What arrived in equal intervals: the copy's own samples come when it has something to say.
@@ -242,19 +223,13 @@ struct Node {
 }
 
 impl Node {
-    fn start(
-        mut command: Command,
-        link: &Link,
-        root: &Path,
-        driver: Driver,
-    ) -> Result<Node, Error> {
-        command
-            .args(["--json", "serve", "--anonymous", "write", "--allow-null", "--root"])
-            .arg(root);
-        if driver == Driver::Tls {
-            command.arg("--tls");
-        }
-        command.args(["--listen", &format!("{}:0", link.info().address(Side::B))]);
+    fn start(link: &Link, program: Option<&Path>, root: PathBuf, tls: bool) -> Result<Node, Error> {
+        let address = link.info().address(Side::B);
+        let listen = format!("{address}:0").parse().map_err(|_| {
+            Error::new(Fault::Bug, "profile-staged", format!("a side's address is {address}"))
+        })?;
+        let role = Trial::Node(TrialNode { root, listen, tls });
+        let mut command = link.agent(Side::B, program, &role)?;
         let child =
             command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn();
         let mut child = child.map_err(|error| failed("a node", &error))?;
@@ -299,7 +274,7 @@ mod tests {
     use farline_core::congestion::Algorithm;
 
     #[test]
-    fn samples_at_odd_times_become_even_ones_that_hold_the_same_bytes() {
+    fn odd_samples_become_even_ones_with_the_same_bytes() {
         let grid =
             Grid { sample_s: 0.5, ..Grid::new("custom", Vec::new(), vec![Algorithm::Cubic]) };
         let sample = |t, bytes| ByteSample { t, bytes };

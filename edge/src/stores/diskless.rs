@@ -255,7 +255,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn any_part_of_the_memory_file_reads_the_same_and_no_two_blocks_are_alike() {
+    fn the_memory_file_reads_the_same_and_no_blocks_are_alike() {
         let source = MemorySource::new();
         let mut whole = vec![0; 3 * PATTERN + 100];
         source.read(0, 0, &mut whole).expect("memory");

@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_server_said_is_there_for_the_same_source_and_for_no_other() {
+    fn receipts_are_there_for_the_same_source_and_no_other() {
         let folder = tempfile::tempdir().expect("a folder");
         let at = folder.path().join("made/for/it");
         let (mut receipts, stale) = Receipts::begin(&at, &PARCEL).expect("begun");
@@ -349,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn a_torn_record_costs_what_it_would_have_said_and_the_next_is_good() {
+    fn a_torn_record_costs_itself_and_the_next_is_good() {
         let folder = tempfile::tempdir().expect("a folder");
         let (mut receipts, _) = Receipts::begin(folder.path(), &PARCEL).expect("begun");
         receipts.record(&ranges("0-100"));

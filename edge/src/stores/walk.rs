@@ -145,7 +145,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn partial_files_and_journals_of_farline_are_left_out_and_nothing_else() {
+    fn only_farlines_partials_and_journals_are_left_out() {
         let dir = tempfile::tempdir().expect("a folder");
         std::fs::create_dir_all(dir.path().join("d/.d.0123456789ab.farline")).expect("folders");
         for name in [

@@ -7,7 +7,7 @@ use std::io;
 ///
 /// # Errors
 /// Where a sandbox forbids the call.
-pub fn discipline() -> io::Result<(bool, Span)> {
+pub(crate) fn discipline() -> io::Result<(bool, Span)> {
     // SAFETY: an all-zero `timex` is valid, and its `modes` of 0 changes nothing.
     let mut state: libc::timex = unsafe { std::mem::zeroed() };
     // SAFETY: the call writes into the `timex` that it is given.

@@ -12,7 +12,7 @@ const ETHTOOL_GRINGPARAM: u32 = 0x10;
 
 /// An offload that can be asked about with a command of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Offload {
+pub(crate) enum Offload {
     /// TCP segmentation (`ETHTOOL_GTSO`).
     Tso,
     /// Generic segmentation (`ETHTOOL_GGSO`).
@@ -23,7 +23,7 @@ pub enum Offload {
 
 impl Offload {
     /// What `ethtool -K` calls it.
-    pub fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Offload::Tso => "tso",
             Offload::Gso => "gso",
@@ -66,7 +66,7 @@ struct RingParameters {
 ///
 /// # Errors
 /// `EOPNOTSUPP` when its driver does not say, `ENODEV` when there is none.
-pub fn offload(name: &str, offload: Offload) -> io::Result<bool> {
+pub(crate) fn offload(name: &str, offload: Offload) -> io::Result<bool> {
     let mut value = Value { command: offload.command(), data: 0 };
     // SAFETY: these commands read and write a `struct ethtool_value`, which `value` is.
     unsafe { ask(name, (&raw mut value).cast())? };
@@ -77,7 +77,7 @@ pub fn offload(name: &str, offload: Offload) -> io::Result<bool> {
 ///
 /// # Errors
 /// `EOPNOTSUPP` when it has none, `ENODEV` when there is no such interface.
-pub fn rings(name: &str) -> io::Result<[u32; 4]> {
+pub(crate) fn rings(name: &str) -> io::Result<[u32; 4]> {
     let mut rings = RingParameters { command: ETHTOOL_GRINGPARAM, ..RingParameters::default() };
     // SAFETY: this command reads and writes a `struct ethtool_ringparam`, which `rings` is.
     unsafe { ask(name, (&raw mut rings).cast())? };
@@ -106,12 +106,12 @@ unsafe fn ask(name: &str, data: *mut c_char) -> io::Result<()> {
 }
 
 /// The interface that has the address `ip`.
-pub fn interface_of(ip: IpAddr) -> Option<String> {
+pub(crate) fn interface_of(ip: IpAddr) -> Option<String> {
     addresses().into_iter().find(|(_, address)| *address == ip).map(|(name, _)| name)
 }
 
 /// Every interface's addresses, with the interface's name; nothing where the kernel does not say.
-pub fn addresses() -> Vec<(String, IpAddr)> {
+pub(crate) fn addresses() -> Vec<(String, IpAddr)> {
     let mut list: *mut libc::ifaddrs = std::ptr::null_mut();
     // SAFETY: `getifaddrs` writes one pointer, which is freed below.
     if unsafe { libc::getifaddrs(&raw mut list) } != 0 {

@@ -4,7 +4,7 @@ use std::os::fd::{AsFd, AsRawFd};
 
 /// Begins to write `len` bytes at `offset` back, without waiting. Only a wish: an error would come
 /// again at fsync.
-pub fn start_writeback(file: &impl AsFd, offset: u64, len: usize) {
+pub(crate) fn start_writeback(file: &impl AsFd, offset: u64, len: usize) {
     let (Ok(offset), Ok(len)) = (i64::try_from(offset), i64::try_from(len)) else { return };
     // SAFETY: the call takes numbers only, and the descriptor is open for as long as `file` is
     // borrowed.

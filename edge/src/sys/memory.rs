@@ -12,7 +12,7 @@ const PAGE: usize = 4096;
 /// An owned, zeroed, private mapping. Safe code could not ask for huge pages before the first
 /// touch.
 #[derive(Debug)]
-pub struct Memory {
+pub(crate) struct Memory {
     start: NonNull<u8>,
     len: usize,
 }
@@ -25,7 +25,7 @@ impl Memory {
     ///
     /// # Errors
     /// What the kernel says when it has no such amount of memory.
-    pub fn touched(len: usize) -> io::Result<Memory> {
+    pub(crate) fn touched(len: usize) -> io::Result<Memory> {
         let len = len.max(1);
         // SAFETY: a fresh anonymous mapping at an address of the kernel's choice overlaps nothing.
         let start = unsafe {

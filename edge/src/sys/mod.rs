@@ -1,16 +1,16 @@
 //! System calls without a safe wrapper elsewhere: the project's unsafe code.
 #![allow(unsafe_code, reason = "this is the one place for it")]
 
-pub mod clock;
-pub mod ethtool;
-pub mod files;
+pub(crate) mod clock;
+pub(crate) mod ethtool;
+pub(crate) mod files;
 pub(crate) mod lock;
-pub mod memory;
+pub(crate) mod memory;
 pub(crate) mod netlink;
-pub mod pool;
-pub mod process;
-pub mod realtime;
-pub mod route;
-pub mod tcp;
-pub mod tun;
-pub mod verbs;
+pub(crate) mod pool;
+pub(crate) mod process;
+pub(crate) mod realtime;
+pub(crate) mod route;
+pub(crate) mod tcp;
+pub(crate) mod tun;
+pub(crate) mod verbs;

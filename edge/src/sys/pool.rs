@@ -63,7 +63,7 @@ pub struct Slot {
 ///
 /// # Errors
 /// When the memory cannot be had.
-pub fn pool(count: usize, slot_len: usize) -> io::Result<Vec<Slot>> {
+pub(crate) fn pool(count: usize, slot_len: usize) -> io::Result<Vec<Slot>> {
     more(0, count, slot_len)
 }
 
@@ -71,7 +71,7 @@ pub fn pool(count: usize, slot_len: usize) -> io::Result<Vec<Slot>> {
 ///
 /// # Errors
 /// When the memory cannot be had.
-pub fn more(first: usize, count: usize, slot_len: usize) -> io::Result<Vec<Slot>> {
+pub(crate) fn more(first: usize, count: usize, slot_len: usize) -> io::Result<Vec<Slot>> {
     let page = rustix::param::page_size();
     let slot_len = slot_len.max(1).next_multiple_of(page);
     let len = slot_len.checked_mul(count.max(1)).ok_or(io::ErrorKind::OutOfMemory)?;
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_to_be_done_before_the_memory_goes_is_done_with_the_last_slot_and_finds_it_mapped() {
+    fn the_last_slot_runs_the_cleanup_while_memory_is_mapped() {
         let mut slots = pool(2, 1).expect("a small pool");
         slots.iter_mut().for_each(|slot| slot.fill(7));
         let (tell, told) = std::sync::mpsc::channel();

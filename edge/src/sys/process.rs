@@ -6,7 +6,7 @@ use rustix::thread::{UnshareFlags, unshare_unsafe};
 
 /// What the calling thread gets a new one of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unshare {
+pub(crate) enum Unshare {
     /// The mount namespace.
     Mount,
     /// A user namespace, and in it a mount and a network namespace. The process must have one
@@ -19,7 +19,7 @@ pub enum Unshare {
 /// # Errors
 /// `EPERM` where it is not allowed, `EINVAL` when a process with several threads asks for a user
 /// namespace, `ENOSPC` when there are too many.
-pub fn unshare(what: Unshare) -> io::Result<()> {
+pub(crate) fn unshare(what: Unshare) -> io::Result<()> {
     let flags = match what {
         Unshare::Mount => UnshareFlags::NEWNS,
         Unshare::UserMountAndNetwork => {

@@ -35,7 +35,7 @@ const PRIORITY: u32 = 10;
 ///
 /// # Errors
 /// `EPERM` without `CAP_SYS_NICE` and without a real-time limit (`ulimit -r`).
-pub fn be_realtime() -> io::Result<()> {
+pub(crate) fn be_realtime() -> io::Result<()> {
     let policy = |policy: libc::c_int| Attributes {
         size: size_of::<Attributes>() as u32,
         policy: policy as u32,

@@ -18,7 +18,7 @@ const QDISC: usize = 20;
 
 /// Whether `fq`, which paces, is on the device through which `peer` is reached; `None` where the
 /// kernel does not say.
-pub fn fq_towards(peer: IpAddr) -> Option<bool> {
+pub(crate) fn fq_towards(peer: IpAddr) -> Option<bool> {
     let interface = interface_towards(peer).ok()??;
     Some(disciplines(interface).ok()?.iter().any(|kind| kind == "fq"))
 }

@@ -100,7 +100,7 @@ pub struct TcpInfo {
 ///
 /// # Errors
 /// When it is not a TCP socket.
-pub fn tcp_info(socket: &impl AsFd) -> io::Result<TcpInfo> {
+pub(crate) fn tcp_info(socket: &impl AsFd) -> io::Result<TcpInfo> {
     let mut info = KernelTcpInfo::default();
     let mut len = size_of::<KernelTcpInfo>() as libc::socklen_t;
     let fd = socket.as_fd().as_raw_fd();
@@ -145,7 +145,7 @@ pub fn tcp_info(socket: &impl AsFd) -> io::Result<TcpInfo> {
 ///
 /// # Errors
 /// [`Fault::Here`] when the kernel allows this process no buffer of that size.
-pub fn fix_window(socket: &impl AsFd, window: Bytes) -> Result<(), Error> {
+pub(crate) fn fix_window(socket: &impl AsFd, window: Bytes) -> Result<(), Error> {
     let set = |level, option, value| set_number(socket, level, option, value);
     // A buffer that was set is not sized by the kernel any more. It doubles what it is told
     // (socket(7)), and keeps at most half of that for its own records, so a window fits; the clamp
@@ -179,7 +179,7 @@ pub fn fix_window(socket: &impl AsFd, window: Bytes) -> Result<(), Error> {
 ///
 /// # Errors
 /// [`Fault::Here`] when the kernel allows this process no buffer of that size.
-pub fn fix_send_buffer(socket: &impl AsFd, buffer: Bytes) -> Result<(), Error> {
+pub(crate) fn fix_send_buffer(socket: &impl AsFd, buffer: Bytes) -> Result<(), Error> {
     let set = |option, value| set_number(socket, libc::SOL_SOCKET, option, value);
     // The kernel doubles what it is told (socket(7)), and what it then has is the limit.
     let told = buffer.0 / 2;
@@ -222,7 +222,7 @@ fn set_number(
 ///
 /// # Errors
 /// When it is not a socket that paces.
-pub fn pace(socket: &impl AsFd, rate: Option<Rate>) -> io::Result<()> {
+pub(crate) fn pace(socket: &impl AsFd, rate: Option<Rate>) -> io::Result<()> {
     // SO_MAX_PACING_RATE: bytes a second, all ones for no limit (socket(7), net/core/sock.c).
     let bytes: u64 = rate.map_or(u64::MAX, |rate| (rate.as_bps() / 8).max(1));
     let fd = socket.as_fd().as_raw_fd();
@@ -247,7 +247,7 @@ pub fn pace(socket: &impl AsFd, rate: Option<Rate>) -> io::Result<()> {
 ///
 /// # Errors
 /// When it is not a socket.
-pub fn wake_at(socket: &impl AsFd, len: usize) -> io::Result<()> {
+pub(crate) fn wake_at(socket: &impl AsFd, len: usize) -> io::Result<()> {
     let bytes = libc::c_int::try_from(len).unwrap_or(libc::c_int::MAX);
     let fd = socket.as_fd().as_raw_fd();
     let size = size_of::<libc::c_int>() as libc::socklen_t;
@@ -264,7 +264,7 @@ pub fn wake_at(socket: &impl AsFd, len: usize) -> io::Result<()> {
 ///
 /// # Errors
 /// When it is not a TCP socket.
-pub fn hold_back(socket: &impl AsFd, len: usize) -> io::Result<()> {
+pub(crate) fn hold_back(socket: &impl AsFd, len: usize) -> io::Result<()> {
     let bytes = libc::c_int::try_from(len).unwrap_or(libc::c_int::MAX);
     let fd = socket.as_fd().as_raw_fd();
     let size = size_of::<libc::c_int>() as libc::socklen_t;
@@ -284,7 +284,7 @@ pub fn hold_back(socket: &impl AsFd, len: usize) -> io::Result<()> {
 }
 
 /// Processor time of this process and the most memory that it ever had resident, in bytes.
-pub fn process_usage() -> (Span, u64) {
+pub(crate) fn process_usage() -> (Span, u64) {
     // SAFETY: `rusage` is plain old data for which all zeros is a value.
     let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
     // SAFETY: RUSAGE_SELF with a valid pointer cannot fail.
@@ -305,7 +305,7 @@ pub fn process_usage() -> (Span, u64) {
 ///
 /// # Errors
 /// When the socket is none of TCP.
-pub fn notice_dead_peer(stream: &impl AsFd) -> io::Result<()> {
+pub(crate) fn notice_dead_peer(stream: &impl AsFd) -> io::Result<()> {
     notice_dead_idle_peer(stream)?;
     socket2::SockRef::from(stream).set_tcp_user_timeout(Some(Duration::from_secs(30)))
 }
@@ -315,7 +315,7 @@ pub fn notice_dead_peer(stream: &impl AsFd) -> io::Result<()> {
 ///
 /// # Errors
 /// When the socket is none of TCP.
-pub fn notice_dead_idle_peer(stream: &impl AsFd) -> io::Result<()> {
+pub(crate) fn notice_dead_idle_peer(stream: &impl AsFd) -> io::Result<()> {
     let keepalive = socket2::TcpKeepalive::new()
         .with_time(Duration::from_secs(10))
         .with_interval(Duration::from_secs(5))

@@ -8,9 +8,9 @@ use std::os::fd::{AsRawFd, OwnedFd};
 
 /// Bytes of the header before each packet: a `virtio_net_hdr` without merged buffers (virtio 1.2,
 /// section 5.1.6).
-pub const HEADER: usize = 10;
+pub(crate) const HEADER: usize = 10;
 /// Most bytes of one read: header and the largest IP packet.
-pub const LARGEST: usize = HEADER + 65_535;
+pub(crate) const LARGEST: usize = HEADER + 65_535;
 
 // From linux/if_tun.h; libc has only some of them.
 const TUN_F_CSUM: c_uint = 0x01;
@@ -26,7 +26,7 @@ static UNRECEIVED: c_int = 256 << 20;
 
 /// What a new device can do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Offloads {
+pub(crate) struct Offloads {
     /// Whether UDP super-packets (USO) come whole too: Linux 6.2 and later.
     pub udp: bool,
 }
@@ -41,7 +41,7 @@ pub struct Offloads {
 /// # Errors
 /// `ENOENT` without /dev/net/tun, `EPERM` without `CAP_NET_ADMIN` in the namespace, `EBUSY` when
 /// the name is taken.
-pub fn create(name: &str) -> io::Result<(OwnedFd, Offloads)> {
+pub(crate) fn create(name: &str) -> io::Result<(OwnedFd, Offloads)> {
     let tun =
         open("/dev/net/tun", OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC, Mode::empty())?;
     // SAFETY: an all-zero `ifreq` is valid: bytes and integers.

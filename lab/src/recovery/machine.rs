@@ -2,7 +2,7 @@
 
 use super::{Recovery, RecoveryRun, Reduction, Trouble};
 use farline_core::congestion::Start;
-use farline_core::congestion::sim::{FlowScenario, Simulation, Why};
+use farline_core::congestion::sim::{FlowScenario, ReductionCause, Simulation};
 use farline_core::units::{Bytes, Rate, Span, Time};
 use farline_core::wan::{Change, Direction};
 
@@ -59,7 +59,7 @@ pub fn simulated(run: &RecoveryRun, rtt: f64) -> Recovery {
             before: reduction.before,
             lasted: first.map(|(at, _)| at.since(reduction.at).as_secs_f64()),
             from: first.map_or(reduction.after, |(_, packets)| packets),
-            timeout: reduction.why == Why::Timeout,
+            timeout: reduction.why == ReductionCause::Timeout,
             trace: points
                 .iter()
                 .map(|&(at, packets)| (at.since(points[0].0).as_secs_f64(), packets))

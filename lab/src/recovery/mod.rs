@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn windows_differ_by_the_most_that_was_seen_and_by_nothing_known_where_nothing_was() {
+    fn windows_differ_by_the_most_seen_or_by_nothing_known() {
         let machine = recovery(&[&[(0.0, 50.0), (1.0, 60.0), (2.0, 70.0)]]);
         let kernel: &[(f64, f64)] = &[(0.0, 50.0), (1.1, 66.0), (1.9, 57.0), (3.0, 700.0)];
         let apart =

@@ -195,7 +195,7 @@ fn a_source_that_may_not_be_read_is_said() {
 }
 
 #[test]
-fn a_name_that_is_no_line_or_no_text_is_refused_where_it_cannot_go_and_shown_as_text() {
+fn a_name_that_is_no_text_is_refused_or_shown_as_text() {
     use std::os::unix::ffi::OsStrExt;
     let dir = tempfile::tempdir().expect("a folder");
     let there = dir.path().join("there");

@@ -88,7 +88,7 @@ fn a_block_larger_than_our_slots_is_cut_and_lands_whole() {
 }
 
 #[test]
-fn a_server_that_breaks_mode_e_is_named_and_leaves_nothing_under_the_name() {
+fn a_server_that_breaks_mode_e_is_named_and_lands_nothing() {
     let dir = tempfile::tempdir().expect("a folder");
     let here = dir.path().join("got");
     let four = |offset: u64| [Blocks::header(0, offset, 4), b"abcd".to_vec()].concat();
@@ -136,7 +136,7 @@ fn a_server_that_breaks_mode_e_is_named_and_leaves_nothing_under_the_name() {
 }
 
 #[test]
-fn a_server_may_send_blocks_larger_than_our_slots_and_overlapping_ones() {
+fn a_server_may_send_large_and_overlapping_blocks() {
     let dir = tempfile::tempdir().expect("a folder");
     let here = dir.path().join("got");
     let content: Vec<u8> = (0..5 * (1 << 20) + 3).map(|i: usize| (i / 7) as u8).collect();
@@ -169,7 +169,7 @@ fn overlapping_and_repeated_blocks_make_one_file() {
 }
 
 #[test]
-fn a_tree_takes_no_block_outside_its_files_and_no_path_outside_the_root() {
+fn a_tree_takes_no_block_or_path_outside_its_own() {
     let dir = tempfile::tempdir().expect("a folder");
     let root = dir.path().join("root");
     std::fs::create_dir(&root).expect("a folder");
@@ -213,7 +213,7 @@ fn a_tree_takes_no_block_outside_its_files_and_no_path_outside_the_root() {
 }
 
 #[test]
-fn a_data_connection_that_nobody_knows_costs_a_copy_another_pass_and_not_its_end() {
+fn an_unknown_data_connection_costs_a_pass_not_the_copy() {
     let dir = tempfile::tempdir().expect("a folder");
     let (root, up, back) =
         (dir.path().join("root"), dir.path().join("up"), dir.path().join("back"));

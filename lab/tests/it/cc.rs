@@ -44,7 +44,7 @@ fn a_loaded_control_goes_with_its_process_however_that_ends() {
 }
 
 #[test]
-fn without_links_what_a_killed_process_left_is_removed_by_the_next_command() {
+fn without_links_the_next_command_removes_what_a_kill_left() {
     let fl_old: &str = &own_control("old");
     let Some(_turn) = turn() else { return };
     let mut held = holding(fl_old, &["--without-link"]);
@@ -79,7 +79,7 @@ fn a_pinned_control_stays_until_it_is_unloaded() {
 }
 
 #[test]
-fn wrong_requests_are_refused_with_the_reason_and_nothing_changes() {
+fn wrong_requests_are_refused_with_the_reason() {
     let fl_none: &str = &own_control("none");
     let _turn = alone();
     let before = default_control();
@@ -150,7 +150,7 @@ fn without_privilege_the_missing_capability_is_named() {
 /// What a kernel looks like that does not describe its types, or describes none of those that are
 /// called: in a mount namespace of its own, where another file stands for the kernel's.
 #[test]
-fn a_kernel_without_types_or_without_what_is_called_is_refused_in_these_words() {
+fn a_kernel_without_types_or_calls_is_refused_in_words() {
     let fl_types: &str = &own_control("types");
     let Some(_turn) = turn() else { return };
     let folder = tempfile::tempdir().expect("a folder");
@@ -199,7 +199,7 @@ fn a_kernel_without_types_or_without_what_is_called_is_refused_in_these_words() 
 }
 
 #[test]
-fn a_flow_keeps_the_control_that_is_unloaded_under_it_and_a_default_is_not_taken_away() {
+fn a_flow_keeps_an_unloaded_control_and_a_default_stays() {
     let fl_flow: &str = &own_control("flow");
     use rustix::net::sockopt::{set_tcp_congestion, tcp_congestion};
     use std::io::{Read, Write};
@@ -250,7 +250,7 @@ fn a_flow_keeps_the_control_that_is_unloaded_under_it_and_a_default_is_not_taken
 }
 
 #[test]
-fn a_copy_loads_what_it_needs_at_the_end_that_sends_and_gives_it_back() {
+fn a_copy_loads_a_control_at_the_sender_and_returns_it() {
     let Some(_turn) = turn() else { return };
     let Some([control, _]) = absent() else {
         farline_lab::skip("this kernel has the controls that this would load");
@@ -403,7 +403,7 @@ fn run(algorithm: Algorithm, window: u32, rtt: Span, losses: &[f64]) -> Recovery
 }
 
 #[test]
-fn the_kernels_windows_recover_as_theory_and_the_pure_machines_say() {
+fn the_kernels_windows_recover_as_theory_and_models_say() {
     let Some(_turn) = turn() else { return };
     let rtt = Span::from_millis(40);
     must_follow(&run(Algorithm::Scalable, 1_000, rtt, &[0.0]), "t-cc-1");

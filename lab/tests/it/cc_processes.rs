@@ -66,7 +66,7 @@ impl Drop for Aside<'_> {
 const RECOMMENDED: &str = "-all,+bpf,+perfmon,+net_admin";
 
 #[test]
-fn what_a_living_process_holds_is_removed_by_nobody_and_a_dead_ones_record_goes() {
+fn only_a_dead_processs_record_is_removed() {
     let fl_nobody: &str = &own_control("nobody");
     let fl_root: &str = &own_control("root");
     let Some(_turn) = turn() else { return };
@@ -118,7 +118,7 @@ fn what_a_living_process_holds_is_removed_by_nobody_and_a_dead_ones_record_goes(
 }
 
 #[test]
-fn a_run_directory_closed_to_others_says_nothing_false_and_is_opened() {
+fn a_closed_run_directory_says_nothing_false_and_is_opened() {
     let Some(_turn) = turn() else { return };
     let fl_open: &str = &own_control("open");
     let nobody = Nobody::new();
@@ -152,7 +152,7 @@ fn a_run_directory_closed_to_others_says_nothing_false_and_is_opened() {
 }
 
 #[test]
-fn a_name_that_another_process_holds_is_not_taken_for_the_kernels() {
+fn a_name_another_process_holds_is_not_the_kernels() {
     let Some(_turn) = turn() else { return };
     let Some([held_name, copied]) = absent() else {
         farline_lab::skip("this kernel has the controls that this would load");
@@ -383,7 +383,7 @@ fn gaps(lines: &[Value], flow: u64) -> Vec<u64> {
 }
 
 #[test]
-fn traces_of_two_controls_keep_apart_and_a_second_of_one_is_refused() {
+fn two_controls_traces_keep_apart_a_second_of_one_is_refused() {
     let fl_x: &str = &own_control("x");
     let fl_y: &str = &own_control("y");
     let Some(_turn) = turn() else { return };
@@ -472,7 +472,7 @@ fn a_traces_lines_come_as_asked_from_the_source_that_is_named() {
 }
 
 #[test]
-fn a_copy_tells_the_end_that_sends_which_control_was_asked_for_or_says_that_it_did_not() {
+fn a_copy_tells_the_sender_the_control_or_says_it_did_not() {
     let Some(_turn) = turn() else { return };
     let Some([control, _]) = absent() else {
         farline_lab::skip("this kernel has the controls that this would load");

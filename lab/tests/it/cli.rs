@@ -71,7 +71,7 @@ fn help_of_every_command_fits_a_screen_and_gives_an_example() {
 }
 
 #[test]
-fn a_wrong_command_line_is_an_error_object_when_json_is_asked_for() {
+fn a_wrong_command_line_is_an_error_object_with_json() {
     for words in [
         &["--json", "fly"][..],
         &["cp", "--no-such-flag", "--json"],

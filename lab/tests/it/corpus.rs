@@ -5,7 +5,7 @@ use farline_lab::targets::{ALL, mutate};
 use std::path::Path;
 
 #[test]
-fn every_target_holds_its_laws_on_its_corpus_and_on_mutations_of_it() {
+fn every_target_holds_its_laws_on_corpus_and_mutations() {
     for (name, target) in ALL {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/corpus").join(name);
         let mut files: Vec<_> = std::fs::read_dir(&folder)

@@ -56,8 +56,7 @@ fn a_module_is_taken_before_bpf_and_its_name_is_then_taken() {
 
 #[test]
 #[ignore = "needs Debian's own kernel: make lab"]
-fn on_a_kernel_without_links_nothing_stays_after_a_signal_and_the_next_command_clears_what_a_kill_left()
- {
+fn without_links_a_signal_leaves_nothing_and_a_kill_is_cleaned() {
     let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").expect("Linux");
     assert!(release.starts_with("6.1."), "{release}: {WHY}");
     let there = || available().iter().any(|name| name == "fl_g_old");
@@ -76,7 +75,7 @@ fn on_a_kernel_without_links_nothing_stays_after_a_signal_and_the_next_command_c
 
 #[test]
 #[ignore = "needs Debian's own kernel: make lab"]
-fn a_profile_that_a_signal_ends_leaves_no_control_on_a_kernel_without_links() {
+fn a_signalled_profile_leaves_no_control_without_links() {
     // Nobody loads it at the guest's start.
     succeed(Command::new("modprobe").arg("tun"));
     let default = default_control();

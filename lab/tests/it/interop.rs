@@ -50,7 +50,7 @@ fn globus_url_copy_gets_and_puts_with_one_and_four_channels() {
 }
 
 #[test]
-fn globus_url_copy_copies_trees_and_parts_and_says_what_is_missing() {
+fn globus_url_copy_copies_trees_and_parts_names_what_lacks() {
     let dir = tempfile::tempdir().expect("a folder");
     let (source, root) = (dir.path().join("src"), dir.path().join("root"));
     std::fs::create_dir_all(&root).expect("a folder");

@@ -32,7 +32,7 @@ fn durable(folder: &Path) -> u64 {
 }
 
 #[test]
-fn an_interrupted_copy_says_what_is_kept_and_the_next_one_goes_on() {
+fn an_interrupted_copy_says_what_is_kept_and_resumes() {
     let dir = tempfile::tempdir().expect("a folder");
     let (root, file) = (dir.path().join("root"), dir.path().join("f"));
     std::fs::create_dir(&root).expect("a folder");

@@ -17,7 +17,7 @@ fn rates(args: &[&str]) -> (f64, f64) {
 }
 
 #[test]
-fn a_limited_copy_goes_at_its_limit_up_and_down_over_one_channel_and_four() {
+fn a_limited_copy_keeps_its_limit_both_ways_on_1_and_4() {
     let dir = tempfile::tempdir().expect("a folder");
     let (_node, url) = node(dir.path(), "write", &["--allow-null", "--allow-memory", "1GiB"]);
     let url = url.replacen("ftp://", "farline://", 1);

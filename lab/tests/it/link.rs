@@ -45,7 +45,7 @@ fn smallest_rtt(output: &Output) -> f64 {
 }
 
 #[test]
-fn a_link_delays_packets_of_both_families_by_its_rtt_and_accounts_for_them() {
+fn a_link_delays_both_families_by_its_rtt_and_counts_them() {
     let Some(link) = LinkUp::up("t-rtt", &["custom", "--rtt", "20ms", "--rate", "100M"]) else {
         return;
     };
@@ -107,7 +107,7 @@ fn tcp_crosses_a_lossy_link_and_the_losses_are_counted_by_cause() {
 }
 
 #[test]
-fn a_killed_emulator_leaves_nothing_that_up_or_down_cannot_clean() {
+fn up_or_down_cleans_what_a_killed_emulator_left() {
     let Some(link) = LinkUp::up("t-kill", &["usn-0.2", "--rate", "100M"]) else { return };
     for next in ["up", "down"] {
         let pid =
@@ -147,7 +147,7 @@ fn a_link_of_which_nobody_heard_goes_down_again() {
     let mut settings = Settings::named("usn-0.2").expect("a path");
     settings.name = own_name("t-unheard");
     let mut emulator = farline()
-        .args(["link", "emulate"])
+        .env("FARLINE_AGENT", r#"{"link":"Emulate"}"#)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()
@@ -164,7 +164,7 @@ fn a_link_of_which_nobody_heard_goes_down_again() {
 }
 
 #[test]
-fn exec_and_run_answer_the_exit_code_of_the_command_and_set_its_environment() {
+fn exec_and_run_pass_on_exit_code_and_environment() {
     let Some(link) = LinkUp::up("t-exec", &["usn-0.2", "--rate", "100M"]) else { return };
     assert_eq!(link.exec("b", &["sh", "-c", "exit 7"]).status.code(), Some(7));
     let environment =

@@ -25,7 +25,7 @@ fn bound_by_modes() -> Command {
     if !rustix::process::geteuid().is_root() {
         return farline();
     }
-    let mut command = Command::new("setpriv");
+    let mut command = farline_lab::command("setpriv");
     command.args(["--inh-caps=-all", "--bounding-set=-dac_override,-dac_read_search"]);
     command.arg(farline_binary());
     command

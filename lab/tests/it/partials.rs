@@ -51,7 +51,7 @@ fn begin(from: &Path, to: &str, root: &Path) -> Running {
 }
 
 #[test]
-fn what_a_killed_copy_left_is_listed_and_removed_and_what_a_running_one_holds_is_refused() {
+fn partials_of_killed_copies_go_and_of_running_ones_stay() {
     let dir = folder();
     let (root, tree) = (dir.path().join("root"), dir.path().join("run7"));
     std::fs::create_dir(&root).expect("a folder");

@@ -81,7 +81,7 @@ fn measured(seconds: &str, document: &Path, more: &[&str]) -> Option<Command> {
 }
 
 #[test]
-fn rdma_is_modelled_beside_the_paper_and_refuses_what_it_does_not_vary() {
+fn rdma_is_modelled_next_to_the_paper_and_refuses_the_rest() {
     let dir = tempfile::tempdir().expect("a folder");
     let file = |name: &str| dir.path().join(name);
     let (table, page) = (file("d.csv"), file("d.html"));
@@ -235,7 +235,7 @@ fn a_model_is_written_compared_and_planned_from() {
 }
 
 #[test]
-fn a_measured_profile_has_what_both_ends_saw_and_a_window_limits_it() {
+fn a_measured_profile_has_both_ends_view_and_a_window_limits() {
     alone();
     let dir = tempfile::tempdir().expect("a folder");
     let document = dir.path().join("p.json");
@@ -281,7 +281,7 @@ fn a_measured_profile_has_what_both_ends_saw_and_a_window_limits_it() {
 }
 
 #[test]
-fn a_send_buffer_holds_a_stream_back_and_messages_of_any_size_arrive() {
+fn a_send_buffer_limits_a_stream_and_any_message_arrives() {
     alone();
     let dir = tempfile::tempdir().expect("a folder");
     let more = ["--buffer", "16KiB,2MiB", "--message", "700B,1MiB", "--repetitions", "1"];
@@ -372,7 +372,7 @@ fn a_mover_is_measured_from_memory_and_from_a_file_that_stalls() {
 }
 
 #[test]
-fn a_mover_is_measured_over_tcp_and_over_tls_and_rdma_says_where_it_is_measured() {
+fn a_mover_is_measured_over_tcp_and_tls_and_rdma_says_where() {
     alone();
     let dir = tempfile::tempdir().expect("a folder");
     let more =
@@ -438,7 +438,7 @@ fn link_is(name: &str, up: bool) {
 }
 
 #[test]
-fn a_killed_profile_goes_on_and_one_whose_path_dies_keeps_what_it_has() {
+fn a_killed_profile_resumes_and_a_dead_path_keeps_results() {
     alone();
     let dir = tempfile::tempdir().expect("a folder");
     let document = dir.path().join("p.json");
@@ -543,7 +543,7 @@ fn a_full_disk_is_found_before_a_repetition_runs() {
 }
 
 #[test]
-fn a_disk_that_fills_up_in_the_middle_costs_no_finished_repetition() {
+fn a_disk_that_fills_up_costs_no_finished_repetition() {
     alone();
     let dir = tempfile::tempdir().expect("a folder");
     let small = ["-t", "tmpfs", "-o", "size=8m", "tmpfs", text(dir.path())];
@@ -680,7 +680,7 @@ fn impossible_grids_and_unknown_names_are_the_askers_fault() {
 }
 
 #[test]
-fn a_page_that_could_not_be_written_is_refused_before_anything_runs() {
+fn an_unwritable_page_is_refused_before_anything_runs() {
     let dir = tempfile::tempdir().expect("a folder");
     let missing = dir.path().join("missing/p.html");
     for (file, hint) in

@@ -1,6 +1,7 @@
 //! `farline profile NODE` and `plan NODE`: a real node as the other end, with its operator's
 //! consent and below its ceiling.
 
+use farline_lab::controls::may_choose;
 use farline_lab::{LinkUp, Running, error_of_command, farline, json_of, node, succeed};
 use serde_json::Value;
 use std::fs;
@@ -26,7 +27,10 @@ fn keeping(state: &Path) -> Command {
 }
 
 #[test]
-fn a_path_to_a_node_is_measured_below_its_ceiling_and_plans_come_from_what_was_found() {
+fn a_nodes_path_is_measured_and_plans_come_from_it() {
+    if !may_choose("cubic") {
+        return;
+    }
     let dir = tempfile::tempdir().expect("a folder");
     let (_node, host) = measurable(dir.path());
     let state = dir.path().join("state");
@@ -99,8 +103,10 @@ fn a_path_to_a_node_is_measured_below_its_ceiling_and_plans_come_from_what_was_f
 }
 
 #[test]
-fn a_node_is_measured_only_where_its_operator_allows_it_by_one_client_at_a_time_and_as_a_path_that_is_not_ours()
- {
+fn a_node_is_measured_where_allowed_by_one_client_at_a_time() {
+    if !may_choose("cubic") {
+        return;
+    }
     let dir = tempfile::tempdir().expect("a folder");
     let (_closed, url) = node(dir.path(), "write", &[]);
     let host = url.trim_start_matches("ftp://");
@@ -168,8 +174,10 @@ fn a_node_is_measured_only_where_its_operator_allows_it_by_one_client_at_a_time_
 }
 
 #[test]
-fn what_is_kept_is_of_one_way_and_less_does_not_replace_it_nor_does_what_is_invalid_keep_a_plan_from_the_model()
- {
+fn stored_profiles_are_per_way_and_less_does_not_replace_them() {
+    if !may_choose("cubic") {
+        return;
+    }
     let dir = tempfile::tempdir().expect("a folder");
     let (_node, host) = measurable(dir.path());
     let state = dir.path().join("state");
@@ -220,7 +228,7 @@ fn what_is_kept_is_of_one_way_and_less_does_not_replace_it_nor_does_what_is_inva
 }
 
 #[test]
-fn a_probe_over_a_long_path_ends_within_twenty_seconds_with_the_best_cells_first() {
+fn a_probe_of_a_long_path_ends_within_twenty_seconds() {
     let Some(link) = LinkUp::up("t-probe", &["custom", "--rtt", "300ms", "--rate", "100M"]) else {
         return;
     };

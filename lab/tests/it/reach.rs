@@ -139,7 +139,7 @@ fn a_laptop_behind_a_firewall_fetches_and_stores() {
 }
 
 #[test]
-fn where_data_ports_are_blocked_data_goes_through_the_control_port_and_it_says_so() {
+fn with_data_ports_blocked_data_takes_the_control_port() {
     let Some(spaces) = Namespaces::pair("reach-ctl") else { return };
     spaces.there(
         "nft add table inet f; nft add chain inet f i \

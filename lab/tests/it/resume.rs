@@ -34,7 +34,7 @@ fn partial(root: &Path) -> u64 {
 }
 
 #[test]
-fn a_killed_client_leaves_a_partial_that_the_same_command_goes_on_from() {
+fn the_same_command_resumes_what_a_killed_client_left() {
     let dir = folder();
     let (root, file) = (dir.path().join("root"), dir.path().join("file"));
     std::fs::create_dir(&root).expect("a folder");
@@ -63,7 +63,7 @@ fn a_killed_client_leaves_a_partial_that_the_same_command_goes_on_from() {
 }
 
 #[test]
-fn a_killed_node_and_a_killed_download_go_on_from_what_was_durable() {
+fn killed_nodes_and_downloads_resume_from_what_was_durable() {
     let dir = folder();
     let (root, file, down) =
         (dir.path().join("root"), dir.path().join("file"), dir.path().join("down"));
@@ -104,7 +104,7 @@ fn is_over(root: &Path) -> bool {
 }
 
 #[test]
-fn a_changed_source_starts_again_and_another_transfer_sweeps_the_stale_partial_up() {
+fn a_changed_source_starts_again_and_its_partial_is_swept() {
     let dir = folder();
     let (root, file) = (dir.path().join("root"), dir.path().join("file"));
     std::fs::create_dir(&root).expect("a folder");
@@ -134,7 +134,7 @@ fn a_changed_source_starts_again_and_another_transfer_sweeps_the_stale_partial_u
 }
 
 #[test]
-fn of_two_writers_to_one_target_one_wins_whole_and_the_other_is_told() {
+fn of_two_writers_one_wins_whole_and_the_other_is_told() {
     let dir = folder();
     let (root, file, other) =
         (dir.path().join("root"), dir.path().join("file"), dir.path().join("other"));
@@ -164,7 +164,7 @@ fn of_two_writers_to_one_target_one_wins_whole_and_the_other_is_told() {
 }
 
 #[test]
-fn blocks_that_the_path_changes_are_found_counted_and_sent_again() {
+fn blocks_the_path_changes_are_counted_and_sent_again() {
     // One frame in five thousand arrives with a bit turned and a right checksum: several in every
     // copy below.
     let Some(link) =

@@ -47,7 +47,7 @@ fn silent_error(output: &Output, began: Instant) {
 }
 
 #[test]
-fn a_server_that_takes_the_connection_and_says_nothing_is_given_up() {
+fn a_server_that_connects_and_says_nothing_is_given_up() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let port = listener.local_addr().expect("bound").port();
     let began = Instant::now();
@@ -73,7 +73,7 @@ fn a_server_that_takes_the_connection_and_says_nothing_is_given_up() {
 }
 
 #[test]
-fn a_stopped_node_is_given_up_in_the_middle_of_a_copy_either_way_and_the_copy_goes_on_later() {
+fn a_stopped_node_is_given_up_and_the_copy_resumes_later() {
     let dir = folder();
     let (root, down, file) =
         (dir.path().join("root"), dir.path().join("down"), dir.path().join("file"));

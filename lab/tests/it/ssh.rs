@@ -77,7 +77,7 @@ fn there_and_back(hosts: &Hosts, host: &str) -> [serde_json::Value; 2] {
 }
 
 #[test]
-fn a_tree_goes_over_ssh_and_back_encrypted_on_connections_of_its_own() {
+fn a_tree_goes_over_ssh_and_back_on_encrypted_connections() {
     let hosts = Hosts::new();
     for result in there_and_back(&hosts, "far") {
         assert_eq!(
@@ -183,7 +183,7 @@ fn what_is_wrong_is_said_once_with_what_to_do() {
 }
 
 #[test]
-fn past_a_firewall_that_lets_only_ssh_through_data_goes_through_ssh_and_it_says_so() {
+fn where_only_ssh_passes_data_goes_through_ssh_and_says_so() {
     let Some(spaces) = Namespaces::pair("reach-ssh") else { return };
     let dir = tempfile::tempdir().expect("a folder");
     let sshd = Sshd::start(

@@ -105,7 +105,7 @@ impl Bench {
 }
 
 #[test]
-fn an_upload_that_is_killed_again_and_again_goes_on_from_what_the_server_said() {
+fn an_upload_killed_often_resumes_from_the_servers_word() {
     let mut bench = Bench::new();
     let (file, target) = (bench.file(), bench.there().join("landed"));
     let url = bench.url("landed");
@@ -156,7 +156,7 @@ fn an_upload_that_is_killed_again_and_again_goes_on_from_what_the_server_said() 
 }
 
 #[test]
-fn a_download_that_is_killed_again_and_again_goes_on_from_what_is_durable_here() {
+fn a_download_killed_often_resumes_from_what_is_durable() {
     let mut bench = Bench::new();
     let down = bench.dir.path().join("down");
     std::fs::create_dir(&down).expect("a folder");
@@ -302,7 +302,7 @@ fn a_checksum_is_compared_where_it_is_asked_for() {
 }
 
 #[test]
-fn a_copy_from_server_to_server_that_is_killed_starts_again_and_its_partial_goes() {
+fn a_killed_third_party_copy_starts_again_without_partial() {
     let bench = Bench::new();
     let root = bench.dir.path().join("root");
     std::fs::create_dir(&root).expect("a folder");
@@ -379,7 +379,7 @@ fn arrived(folder: &Path) -> u64 {
 }
 
 #[test]
-fn a_path_that_goes_dead_for_a_while_costs_a_copy_from_a_stock_server_only_what_was_on_its_way() {
+fn an_outage_costs_a_stock_download_only_what_was_in_flight() {
     let Some(outage) = Outage::new("t-out-down") else { return };
     let (bench, here) = (&outage.bench, outage.bench.dir.path().join("here"));
     std::fs::create_dir(&here).expect("a folder");
@@ -409,8 +409,7 @@ fn a_path_that_goes_dead_for_a_while_costs_a_copy_from_a_stock_server_only_what_
 }
 
 #[test]
-fn an_upload_to_a_stock_server_rides_out_a_short_outage_and_after_a_long_one_its_file_is_whole_all_the_same()
- {
+fn a_stock_upload_is_whole_after_short_and_long_outages() {
     let Some(outage) = Outage::new("t-out-up") else { return };
     let (bench, there) = (&outage.bench, outage.bench.there());
     let to = |name: &str| format!("{}{}/{name}", outage.url, there.display());

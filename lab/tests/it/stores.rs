@@ -14,7 +14,7 @@ fn farline_url(url: &str) -> String {
 }
 
 #[test]
-fn memory_goes_to_null_and_comes_from_memory_as_one_verified_file() {
+fn memory_goes_to_null_and_comes_back_as_a_verified_file() {
     let dir = tempfile::tempdir().expect("a folder");
     let (_node, url) = node(dir.path(), "write", &["--allow-null", "--allow-memory", "64MiB"]);
     let url = farline_url(&url);
@@ -67,7 +67,7 @@ fn a_memory_file_has_the_same_bytes_wherever_it_comes_from() {
 }
 
 #[test]
-fn what_the_operator_does_not_allow_is_refused_and_nothing_is_written() {
+fn what_the_operator_forbids_is_refused_and_not_written() {
     let dir = tempfile::tempdir().expect("a folder");
     let (_node, plain) = node(dir.path(), "write", &[]);
     let (_other, small) = node(dir.path(), "write", &["--allow-memory", "1MiB"]);

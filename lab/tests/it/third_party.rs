@@ -126,7 +126,7 @@ fn files_and_trees_go_between_a_node_and_a_globus_server() {
 }
 
 #[test]
-fn a_copy_between_nodes_that_is_killed_goes_on_from_what_the_receiver_has() {
+fn a_killed_copy_between_nodes_resumes_at_the_receiver() {
     let dir = folder();
     let (a, b) = (dir.path().join("a"), dir.path().join("b"));
     let (_a, from) = node_at(&a, "127.0.0.2", true);

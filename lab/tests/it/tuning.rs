@@ -25,7 +25,7 @@ fn says(outcome: &Value, what: &str) -> bool {
 /// Random loss on a path without a queue: CUBIC cannot fill it, and the sending end finds out and
 /// takes BBR for all its channels.
 #[test]
-fn losses_without_congestion_lead_to_bbr_whichever_way_data_goes() {
+fn losses_without_congestion_lead_to_bbr_both_ways() {
     let offered = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control")
         .unwrap_or_default();
     if !["bbr", "cubic"].iter().all(|name| offered.split_whitespace().any(|offer| offer == *name)) {
@@ -53,7 +53,7 @@ fn losses_without_congestion_lead_to_bbr_whichever_way_data_goes() {
 /// The sending host's windows are far smaller than what the path holds: the first blocks tell, and
 /// further channels open, from this end whichever way data goes.
 #[test]
-fn windows_that_the_path_outgrows_get_more_channels_whichever_way_data_goes() {
+fn windows_the_path_outgrows_get_more_channels_both_ways() {
     alone();
     let Some(link) = LinkUp::up("t-windows", &["custom", "--rtt", "40ms", "--rate", "1G"]) else {
         return;

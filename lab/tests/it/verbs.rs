@@ -96,7 +96,7 @@ fn number(value: &Value) -> f64 {
 
 #[test]
 #[ignore = "needs two RDMA devices: make lab"]
-fn connections_reads_and_datagrams_are_measured_and_a_window_of_messages_takes_a_round_trip() {
+fn connections_reads_and_datagrams_take_a_trip_per_window() {
     wire();
     let dir = tempfile::tempdir().expect("a folder");
     let page = dir.path().join("page.html");
@@ -142,7 +142,7 @@ fn connections_reads_and_datagrams_are_measured_and_a_window_of_messages_takes_a
 
 #[test]
 #[ignore = "needs two RDMA devices: make lab"]
-fn both_ways_of_connecting_carry_messages_both_ways_and_a_round_trip_takes_the_paths_time() {
+fn cm_and_exchange_carry_messages_and_take_the_paths_time() {
     wire();
     let connect = if is_iwarp() { "cm" } else { "cm,exchange" };
     let ways = [

@@ -11,12 +11,31 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
+/// Where no flag of a command line is handed to a process: what Farline starts of itself, it starts by
+/// a typed role.
+const LIBRARY: &str = "edge/src/";
 /// The one folder for unsafe code.
 const UNSAFE_HOME: &str = "edge/src/sys/";
 /// Longest source file that is not a test; CONTRIBUTING.md asks for 100 to 300 lines.
 const FILE_LINES: usize = 600;
 /// Longest ARCHITECTURE.md: it is read in five minutes.
 const PLAN_LINES: usize = 200;
+/// Longest name of a test: it is read in a list of many.
+const TEST_NAME: usize = 60;
+/// Rooms that know channel drivers by their capabilities alone.
+const DRIVERLESS: [&str; 2] = ["edge/src/client/", "edge/src/node/"];
+/// Names of drivers that are not said there, in whatever case, nor imported from their modules. TCP
+/// and TLS may be named: RFC 959 and RFC 4217 put the control connection over them.
+const DRIVERS: [&str; 3] = ["rdma", "udt", "quic"];
+/// Modules of drivers and layers.
+const DRIVER_MODULES: [&str; 6] = [
+    "channels::rdma",
+    "channels::udt",
+    "channels::quic",
+    "channels::ssh",
+    "channels::tls",
+    "channels::memory",
+];
 /// Crates whose modules all stand in the table; in others the modules that it lists are checked.
 const MODULAR: [&str; 2] = ["core", "edge"];
 
@@ -179,6 +198,12 @@ fn in_file(
         Ok(facts) => facts,
         Err(error) => return [found, vec![format!("1: {error}")]].concat(),
     };
+    for (name, line) in facts.tests.iter().filter(|(name, _)| name.len() > TEST_NAME) {
+        found.push(format!(
+            "{line}: `{name}`: {} characters, at most {TEST_NAME} in the name of a test",
+            name.len()
+        ));
+    }
     if !path.starts_with(UNSAFE_HOME) {
         found.extend(
             facts
@@ -186,6 +211,23 @@ fn in_file(
                 .iter()
                 .map(|line| format!("{line}: unsafe code outside {UNSAFE_HOME}")),
         );
+    }
+    if !is_test && DRIVERLESS.iter().any(|room| path.starts_with(room)) {
+        for (number, line) in text.lines().enumerate() {
+            let named = DRIVERS.iter().chain(&DRIVER_MODULES).find(|name| names(line, name));
+            if let Some(name) = named {
+                let line = number + 1;
+                found.push(format!(
+                    "{line}: names the driver `{name}`: what is special about one is a capability \
+                     or a method of channels::driver"
+                ));
+            }
+        }
+    }
+    if path.starts_with(LIBRARY) {
+        found.extend(facts.flags.iter().map(|(flag, line)| {
+            format!("{line}: {flag}: the library starts no command line of the shell's (reexec)")
+        }));
     }
     for (name, line) in &facts.bad_names {
         found.push(format!(
@@ -213,6 +255,14 @@ fn in_file(
     found
 }
 
+/// Whether `line` says `name`, in whatever case, alone or as the beginning of a longer name: `Rdma`,
+/// `RdmaDoor`, `rdma_door`, and not `quickly` for `quic`.
+fn names(line: &str, name: &str) -> bool {
+    line.to_ascii_lowercase()
+        .match_indices(name)
+        .any(|(at, _)| !line[at + name.len()..].starts_with(|next: char| next.is_ascii_lowercase()))
+}
+
 /// `core/units` for `core/src/units/time.rs` and for `core/src/units.rs`; nothing for a crate's
 /// root and for what is not in `src`.
 fn top_module(path: &str, folders: &BTreeSet<String>) -> Option<String> {
@@ -226,7 +276,7 @@ fn top_module(path: &str, folders: &BTreeSet<String>) -> Option<String> {
 }
 
 /// The module path of a file in `src`: `units`, `time` for `core/src/units/time.rs`.
-fn module_path(path: &str) -> Vec<String> {
+pub(crate) fn module_path(path: &str) -> Vec<String> {
     let inside = path.split_once("/src/").map_or(path, |(_, rest)| rest);
     let mut names: Vec<String> =
         inside.trim_end_matches(".rs").split('/').map(str::to_owned).collect();
@@ -238,7 +288,7 @@ fn module_path(path: &str) -> Vec<String> {
 
 /// Whether a file holds nothing but tests or measurements: `tests.rs`, `cut_tests.rs`, or in a
 /// folder `tests` or `benches`.
-fn is_test(path: &str) -> bool {
+pub(crate) fn is_test(path: &str) -> bool {
     path.ends_with("/tests.rs")
         || path.ends_with("_tests.rs")
         || path.split('/').any(|part| matches!(part, "tests" | "benches"))
@@ -316,6 +366,16 @@ mod tests {
     }
 
     #[test]
+    fn finds_a_flag_that_the_library_hands_to_a_process() {
+        for text in ["\"--listen\"", "format!(\"--to={}\", to)"] {
+            let text = format!("//! Node.\nfn f() {{ arg({text}) }}");
+            assert_found("edge/src/node/start.rs", &text, "2: \"--");
+        }
+        let words = "//! Node.\nfn f() { hint(\"-- is no flag\", \"--\", \"try --listen\") }";
+        assert_eq!(house(PLAN, &["core"], &[("edge/src/node/a.rs", words)]), Vec::<String>::new());
+    }
+
+    #[test]
     fn a_unit_test_may_import_any_module() {
         let inline = (
             "core/src/units/time.rs",
@@ -353,6 +413,21 @@ mod tests {
     }
 
     #[test]
+    fn finds_a_driver_by_name_in_client_and_node() {
+        let plan = PLAN.replace("edge/node -> sys", "edge/node -> sys channels\nedge/channels:");
+        let channels = ("edge/src/channels/rdma.rs", "//! RDMA.");
+        for text in ["//! Node.\nstruct RdmaDoor;", "//! Node.\nuse crate::channels::tls;"] {
+            let found = house(&plan, &["core"], &[channels, ("edge/src/node/door.rs", text)]);
+            assert!(
+                found.len() == 1 && found[0].contains("door.rs:2: names the driver"),
+                "{found:?}"
+            );
+        }
+        let test = ("edge/src/node/door_tests.rs", "//! RDMA.");
+        assert_eq!(house(&plan, &["core"], &[channels, test]), Vec::<String>::new());
+    }
+
+    #[test]
     fn finds_empty_names() {
         assert_found(
             "edge/src/node/mod.rs",
@@ -364,6 +439,16 @@ mod tests {
             "//! Node.\nfn get_root() {}",
             "mod.rs:2: `fn get_root`",
         );
+    }
+
+    #[test]
+    fn finds_a_test_whose_name_is_too_long() {
+        let name = "a_".repeat(30);
+        let text = format!("//! Copies.\n#[test]\nfn {name}b() {{}}\nfn {name}c() {{}}");
+        assert_found("edge/src/node/mod.rs", &text, "mod.rs:3: `a_a_");
+        let text = format!("//! Copies.\n#[test]\nfn {name}() {{}}");
+        let found = house(PLAN, &["core"], &[("edge/src/node/mod.rs", &text)]);
+        assert_eq!(found, Vec::<String>::new(), "sixty are allowed");
     }
 
     #[test]

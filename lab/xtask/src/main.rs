@@ -7,10 +7,12 @@ mod counts;
 mod errors;
 mod guest;
 mod house;
+mod links;
 mod run;
 mod skips;
 mod source;
 mod supply;
+mod words;
 
 use anyhow::{Context, Result, bail};
 use std::path::Path;
@@ -55,6 +57,9 @@ fn tidy() -> Result<bool> {
     let mut found = house::check(root, &metadata)?;
     found.extend(supply::check(root, &metadata)?);
     found.extend(errors::check(root)?);
+    found.extend(words::check(root)?);
+    found.extend(links::check(root)?);
+    found.extend(skips::unknown(root)?);
     for violation in &found {
         eprintln!("{violation}");
     }

@@ -61,6 +61,20 @@ pub(crate) fn check(root: &Path, strict: bool) -> Result<()> {
     Ok(())
 }
 
+/// The tests of the committed list that are none.
+pub(crate) fn unknown(root: &Path) -> Result<Vec<String>> {
+    let allowed = fs::read_to_string(root.join(ALLOWED)).context(ALLOWED)?;
+    let allowed: BTreeMap<String, String> = toml::from_str(&allowed).context(ALLOWED)?;
+    let is_test = |name: &str| {
+        let Some((modules, test)) = name.rsplit_once("::") else { return false };
+        let file = format!("lab/tests/it/{}.rs", modules.replace("::", "/"));
+        fs::read_to_string(root.join(file))
+            .is_ok_and(|source| source.contains(&format!("\nfn {test}() {{")))
+    };
+    let unknown = allowed.keys().filter(|name| !is_test(name));
+    Ok(unknown.map(|name| format!("{ALLOWED}: there is no test `{name}`")).collect())
+}
+
 fn not_allowed(allowed: &str, skipped: &BTreeSet<(String, String)>) -> Result<Vec<String>> {
     let allowed: BTreeMap<String, String> = toml::from_str(allowed).context(ALLOWED)?;
     let unknown = skipped.iter().filter(|(test, _)| !allowed.contains_key(test));

@@ -1,5 +1,5 @@
-//! What one source file says: the modules it imports, the types and functions it names, whether it
-//! holds unsafe code.
+//! What one source file says: the modules it imports, the types, functions and tests it names,
+//! whether it holds unsafe code.
 //!
 //! The file is read as tokens, so text inside comments and strings does not count and code inside
 //! macros does.
@@ -17,7 +17,24 @@ pub(crate) struct Facts {
     pub(crate) unsafe_lines: Vec<usize>,
     /// Names that the house does not use, with the line, tests included.
     pub(crate) bad_names: Vec<(String, usize)>,
+    /// Names of types and traits that are `pub` without a limit, with the line; tests are left out.
+    pub(crate) public_types: Vec<(String, usize)>,
+    /// Names of functions that are tests, with the line.
+    pub(crate) tests: Vec<(String, usize)>,
+    /// Strings that are a flag of a command line, as one hands to a process, with the line; tests are
+    /// left out.
+    pub(crate) flags: Vec<(String, usize)>,
 }
+
+/// Whether a literal, as it is written, is a string such as `"--listen"` or `"--to={}"`.
+fn is_flag(literal: &str) -> bool {
+    literal.strip_prefix("\"--").and_then(|rest| rest.strip_suffix('"')).is_some_and(|name| {
+        name.starts_with(|c: char| c.is_ascii_lowercase()) && !name.contains(char::is_whitespace)
+    })
+}
+
+/// What opens the definition of a type or trait.
+const TYPE_WORDS: [&str; 5] = ["struct", "enum", "trait", "type", "union"];
 
 /// Words that say nothing about what a type or module is.
 const EMPTY_WORDS: [&str; 6] = ["manager", "managers", "helper", "helpers", "util", "utils"];
@@ -40,9 +57,28 @@ impl Facts {
         // `#[cfg(test)]` covers the tokens up to the end of the item behind it: its `;` or its
         // braces.
         let mut covered = false;
+        let mut is_test_next = false;
         for (i, token) in tokens.iter().enumerate() {
             match token {
-                TokenTree::Ident(word) => self.word(&word.to_string(), &tokens[i..], path, in_test),
+                TokenTree::Ident(word) => {
+                    let word = word.to_string();
+                    if word == "fn"
+                        && std::mem::take(&mut is_test_next)
+                        && let Some(TokenTree::Ident(name)) = tokens.get(i + 1)
+                    {
+                        self.tests.push((name.to_string(), name.span().start().line));
+                    }
+                    let is_public = matches!(tokens[..i].last(), Some(TokenTree::Ident(before))
+                        if before == "pub");
+                    if is_public
+                        && !in_test
+                        && TYPE_WORDS.contains(&word.as_str())
+                        && let Some(TokenTree::Ident(name)) = tokens.get(i + 1)
+                    {
+                        self.public_types.push((name.to_string(), name.span().start().line));
+                    }
+                    self.word(&word, &tokens[i..], path, in_test);
+                }
                 TokenTree::Punct(mark) if covered && mark.as_char() == ';' => {
                     (covered, in_test) = (false, outer)
                 }
@@ -50,6 +86,7 @@ impl Facts {
                     (covered, in_test) = (true, true)
                 }
                 TokenTree::Group(group) => {
+                    is_test_next |= marks_a_test(&tokens[..i], group);
                     let module = module_opened(&tokens[..i], group);
                     path.extend(module.clone());
                     self.walk(group.stream(), path, in_test);
@@ -58,6 +95,12 @@ impl Facts {
                     }
                     if covered && group.delimiter() == Delimiter::Brace {
                         (covered, in_test) = (false, outer);
+                    }
+                }
+                TokenTree::Literal(literal) if !in_test => {
+                    let text = literal.to_string();
+                    if is_flag(&text) {
+                        self.flags.push((text, literal.span().start().line));
                     }
                 }
                 _ => {}
@@ -74,7 +117,7 @@ impl Facts {
             "super" if !in_test => {
                 self.reach(&path[..path.len().saturating_sub(1)], &tokens[1..], line)
             }
-            "struct" | "enum" | "trait" | "type" | "union" | "mod" => {
+            "mod" | "struct" | "enum" | "trait" | "type" | "union" => {
                 if let Some(TokenTree::Ident(name)) = tokens.get(1)
                     && words(&name.to_string())
                         .iter()
@@ -134,9 +177,22 @@ impl Facts {
 
 /// Whether `group`, with what stands `before` it, is the attribute `#[cfg(test)]`.
 fn is_test_attribute(before: &[TokenTree], group: &proc_macro2::Group) -> bool {
+    attribute(before, group).is_some_and(|inside| inside == "cfg(test)")
+}
+
+/// Whether `group` is `#[test]` or, with or without arguments, `#[tokio::test]`.
+fn marks_a_test(before: &[TokenTree], group: &proc_macro2::Group) -> bool {
+    attribute(before, group).is_some_and(|inside| {
+        let name = inside.split('(').next().unwrap_or_default();
+        name == "test" || name.ends_with("::test")
+    })
+}
+
+/// What stands inside `group`, without spaces, if that is an attribute.
+fn attribute(before: &[TokenTree], group: &proc_macro2::Group) -> Option<String> {
     let hash = matches!(before.last(), Some(TokenTree::Punct(mark)) if mark.as_char() == '#');
-    let inside: String = group.stream().to_string().split_whitespace().collect();
-    hash && group.delimiter() == Delimiter::Bracket && inside == "cfg(test)"
+    (hash && group.delimiter() == Delimiter::Bracket)
+        .then(|| group.stream().to_string().split_whitespace().collect())
 }
 
 /// The module that `group` is the body of.
@@ -152,7 +208,7 @@ fn module_opened(before: &[TokenTree], group: &proc_macro2::Group) -> Option<Str
 }
 
 /// The words of a `snake_case` or `CamelCase` name, in small letters.
-fn words(name: &str) -> Vec<String> {
+pub(crate) fn words(name: &str) -> Vec<String> {
     let mut words = vec![String::new()];
     for letter in name.chars() {
         if letter.is_uppercase() || letter == '_' {
@@ -217,6 +273,17 @@ mod tests {
             ["units"]
         );
         assert_eq!(imports("#[cfg(not(test))]\nuse crate::wan::Link;"), ["wan"]);
+    }
+
+    #[test]
+    fn finds_public_types_and_the_names_of_tests() {
+        let text = "pub struct A;\npub(super) struct B;\nstruct C;\npub trait D {}\n\
+            #[cfg(test)]\nmod tests {\n    pub struct E;\n    #[test]\n    fn is_one() {}\n    \
+            #[tokio::test(flavor = \"current_thread\")]\n    async fn is_another() {}\n    fn \
+            is_none() {}\n}";
+        let facts = Facts::read(text, &[], false).expect("tokens");
+        assert_eq!(facts.public_types, [("A".to_owned(), 1), ("D".to_owned(), 4)]);
+        assert_eq!(facts.tests, [("is_one".to_owned(), 9), ("is_another".to_owned(), 11)]);
     }
 
     #[test]

@@ -5,7 +5,7 @@ use crate::output::Output;
 use farline::channels::trust::{Fingerprint, Trust};
 use farline::client::{ConnectOptions, Greeting};
 use farline::host::{facts, measure};
-use farline_core::host::{Facts, Finding, Level, PathFacts, judge};
+use farline_core::host::{Finding, HostFacts, Level, PathFacts, judge};
 use farline_core::units::{Error, Fault, Rate, Span};
 use serde::Serialize;
 use std::path::PathBuf;
@@ -61,7 +61,7 @@ struct Report {
     fit: bool,
     path: PathFacts,
     findings: Vec<Finding>,
-    facts: Facts,
+    facts: HostFacts,
     #[serde(skip_serializing_if = "Option::is_none")]
     node: Option<Greeting>,
 }

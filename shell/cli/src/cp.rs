@@ -4,19 +4,18 @@ use crate::interrupt::Signals;
 use crate::output::Output;
 use crate::progress::{ProgressDisplay, Sample};
 use farline::channels::trust::{Fingerprint, Trust};
+use farline::channels::{Registry, Stack};
 use farline::client::{
-    CancelToken, ConnectOptions, DataPath, Existing, Location, Options, Outcome, Progress,
-    RdmaOptions, Trial, Verify, copy,
+    CancelToken, ConnectOptions, DataPath, Existing, Location, Options, Outcome, Progress, Trial,
+    Verify, copy,
 };
 use farline::stores::DirectIo;
 use farline_core::profile::{Stall, TrafficDirection, plan_from};
-use farline_core::rdma::MOST_QUEUE_PAIRS;
 use farline_core::transfer::{Limit, PriorMeasurement, UserOverrides};
 use farline_core::units::{Bytes, Error, Fault, Rate, Span};
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::str::FromStr;
 use std::time::Duration;
 
 /// Skipped files that are named without being asked for.
@@ -58,8 +57,8 @@ pub(crate) struct Args {
     #[arg(long)]
     skip_same: bool,
     /// Such as tcp or rdma:4:exchange:read [default: tcp]
-    #[arg(long, value_name = "DRIVER")]
-    channel: Option<Driver>,
+    #[arg(long, value_name = "DRIVER", value_parser = crate::channel::stack)]
+    channel: Option<Stack>,
     /// Data channels, 1 to 60 [default: by round-trip time]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=60))]
     streams: Option<u8>,
@@ -102,7 +101,7 @@ pub(crate) struct Args {
     /// Say what was chosen, why, and what held it back
     #[arg(long, short)]
     verbose: bool,
-    /// For measuring staging (docs/speed.md): the source stalls so, such as 50ms/1s [default: no]
+    /// For measuring staging (docs/decisions): the source stalls so, such as 50ms/1s [default: no]
     #[arg(long, hide = true, value_name = "PAUSE/EVERY")]
     trial_stall: Option<Stall>,
     /// For measuring staging: the source gives no more than this, such as 500M [default: all it
@@ -112,48 +111,6 @@ pub(crate) struct Args {
     /// For measuring staging: reading and sending take turns [default: no]
     #[arg(long, hide = true)]
     trial_in_turns: bool,
-}
-
-/// What carries the data.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Driver {
-    Tcp,
-    Rdma(RdmaOptions),
-}
-
-impl FromStr for Driver {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Driver, String> {
-        let mut words = text.split(':');
-        let mut wish = RdmaOptions::default();
-        let is_rdma = match words.next() {
-            Some("tcp") => false,
-            Some("rdma") => true,
-            _ => return Err(Driver::usage()),
-        };
-        for word in words {
-            let count = word.parse().ok().filter(|count| (1..=MOST_QUEUE_PAIRS).contains(count));
-            match (word, count) {
-                ("exchange", _) if is_rdma && !wish.exchange => wish.exchange = true,
-                ("read", _) if is_rdma && !wish.read => wish.read = true,
-                (_, Some(count)) if is_rdma && wish == RdmaOptions::default() => {
-                    wish.queue_pairs = Some(count)
-                }
-                _ => return Err(Driver::usage()),
-            }
-        }
-        Ok(if is_rdma { Driver::Rdma(wish) } else { Driver::Tcp })
-    }
-}
-
-impl Driver {
-    fn usage() -> String {
-        format!(
-            "write tcp, rdma, or rdma:N with 1 to {MOST_QUEUE_PAIRS} queue pairs, and behind it \
-             :exchange to connect without rdma_cm, :read for RDMA READ"
-        )
-    }
 }
 
 /// How a copy's arrival is checked.
@@ -220,10 +177,8 @@ pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
         existing,
         buffer: args.buffer,
         direct_io: if args.direct_io { DirectIo::wanted() } else { DirectIo::default() },
-        rdma: match args.channel {
-            Some(Driver::Rdma(wish)) => Some(wish),
-            Some(Driver::Tcp) | None => None,
-        },
+        channel: args.channel,
+        drivers: Registry::builtin(),
         stop: stop.clone(),
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
@@ -315,7 +270,7 @@ fn report(outcome: &Outcome, verbose: bool, output: &Output) -> Result<(), Error
                 "\ndata went through the control port: the node's data ports could not be reached",
             );
         }
-        Some(DataPath::Rdma) => text.push_str(", by RDMA"),
+        Some(DataPath::Driver { title, .. }) => text.push_str(&format!(", by {title}")),
         Some(DataPath::Ssh) => text
             .push_str("\ndata went through ssh: the other host's data ports could not be reached"),
         _ => {}

@@ -1,6 +1,7 @@
 //! The command `farline`: move data across continents at line rate, and know why when you can't.
 
 mod cc;
+mod channel;
 mod check;
 mod cp;
 mod generate;
@@ -65,6 +66,7 @@ enum Command {
 }
 
 fn main() -> ExitCode {
+    farline::agent::run();
     let parsed = topic::of(Cli::command(), std::env::args_os()).try_get_matches();
     let cli = match parsed.and_then(|matches| Cli::from_arg_matches(&matches)) {
         Ok(cli) => cli,
@@ -105,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn every_flag_that_takes_a_value_says_its_default_or_is_required() {
+    fn every_flag_with_a_value_says_its_default_or_is_required() {
         let mut cli = Cli::command();
         cli.build();
         for command in all(&cli) {
@@ -128,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn every_command_says_what_it_does_in_one_line_and_every_argument_what_it_is() {
+    fn every_command_and_argument_says_what_it_is() {
         let mut cli = Cli::command();
         cli.build();
         for command in all(&cli) {

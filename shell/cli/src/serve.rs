@@ -36,9 +36,12 @@ pub(crate) struct Args {
     /// What anyone may: read or write [default: none]
     #[arg(long, value_name = "RIGHTS", hide_possible_values = true)]
     anonymous: Option<Rights>,
-    /// Ports for data connections, both ends included, such as 50000-50100 [default: any free port]
+    /// Ports for data, such as 50000-50100 [default: any]
     #[arg(long, value_name = "LO-HI")]
     data_ports: Option<String>,
+    /// Drivers besides TCP, such as rdma [default: all]
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = crate::channel::name)]
+    channel: Vec<String>,
     /// Address that clients are told to send data to [default: the one they reached]
     #[arg(long, value_name = "ADDR")]
     data_address: Option<IpAddr>,
@@ -110,6 +113,7 @@ pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
         root: args.root.or(file.root),
         anonymous: anonymous.or(file.anonymous),
         data_ports: args.data_ports.or(file.data_ports),
+        channel: if args.channel.is_empty() { file.channel } else { Some(args.channel) },
         data_address: args.data_address.or(file.data_address),
         allow_null: if args.allow_null { Some(true) } else { file.allow_null },
         allow_memory: args.allow_memory.or(file.allow_memory),

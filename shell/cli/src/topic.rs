@@ -74,8 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn with_its_channel_the_help_shows_every_flag_of_rdma_and_none_that_it_refuses_and_fits_a_screen()
-     {
+    fn rdmas_help_shows_every_flag_it_takes_and_fits_a_screen() {
         let usual = help(&["farline", "profile", "--help"]);
         let mut command = Cli::command();
         command.build();

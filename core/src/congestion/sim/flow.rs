@@ -27,7 +27,7 @@ pub struct Point {
 
 /// What made a window smaller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Why {
+pub enum ReductionCause {
     /// Lost packets, found by later acknowledgements.
     Loss,
     /// The retransmission timer.
@@ -46,7 +46,7 @@ pub struct Reduction {
     /// When recovery ended; `None` while it has not.
     pub ended: Option<Time>,
     /// Why.
-    pub why: Why,
+    pub why: ReductionCause,
 }
 
 /// A packet on its way.
@@ -231,7 +231,7 @@ impl Flow {
             // A loss among packets of the window that was reduced already is the same event (RFC
             // 6582, 3.2).
             if self.recovery.is_none() {
-                self.reduced(now, window, Event::Loss, Why::Loss);
+                self.reduced(now, window, Event::Loss, ReductionCause::Loss);
             }
             self.owed += lost_before as u64;
         }
@@ -258,21 +258,21 @@ impl Flow {
             let before = self.control.poll().window;
             self.outstanding.clear();
             self.timer_from = now;
-            self.reduced(now, before, Event::Timeout, Why::Timeout);
+            self.reduced(now, before, Event::Timeout, ReductionCause::Timeout);
             self.note(now);
         }
     }
 
-    fn reduced(&mut self, now: Time, before: f64, event: Event, why: Why) {
+    fn reduced(&mut self, now: Time, before: f64, event: Event, why: ReductionCause) {
         if let Some(open) = self.reductions.last_mut().filter(|last| last.ended.is_none()) {
             open.ended = Some(now);
         }
         self.control.handle(now, event);
-        let ended = (why == Why::Timeout).then_some(now);
-        self.recovery = (why == Why::Loss).then_some(self.next);
+        let ended = (why == ReductionCause::Timeout).then_some(now);
+        self.recovery = (why == ReductionCause::Loss).then_some(self.next);
         self.owed = 0;
         let allowed = self.control.poll();
-        let reduces = why == Why::Loss && allowed.pacing.is_none();
+        let reduces = why == ReductionCause::Loss && allowed.pacing.is_none();
         self.reducing =
             reduces.then(|| Reducing { part: allowed.window / before, delivered: 0, sent: 0 });
         self.reductions.push(Reduction {

@@ -11,5 +11,5 @@
 mod flow;
 mod run;
 
-pub use flow::{Point, Reduction, Why};
+pub use flow::{Point, Reduction, ReductionCause};
 pub use run::{FlowScenario, Simulation};

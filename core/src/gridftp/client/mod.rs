@@ -9,7 +9,7 @@ mod steps;
 mod tests;
 
 pub use features::Features;
-pub use request::{Event, Request, Transfer, What};
+pub use request::{Event, Request, Transfer, TransferKind};
 pub use session::{ClientConfig, ClientSession, Pipelining};
 
 use crate::units::Time;

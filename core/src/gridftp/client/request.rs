@@ -20,7 +20,7 @@ pub enum Request {
     /// One command: MODE, OPTS, MKD, DELE, CKSM, QUIT ... Its final reply comes with `Done`.
     Exec(Command),
     /// The entries of a directory without `.` and `..`, over the control channel (MLSC). Servers
-    /// without it list over a data channel ([`What::List`]).
+    /// without it list over a data channel ([`TransferKind::List`]).
     List(Pathname),
     /// Log in, learn the server's features, set TYPE I. The first request of a session.
     Login {
@@ -59,7 +59,7 @@ pub enum Request {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Transfer {
     /// Which way.
-    pub what: What,
+    pub what: TransferKind,
     /// The server's file or directory.
     pub path: Pathname,
     /// A part of the file (`ERET P offset length`, `ESTO A offset`), whose MODE E offsets start at
@@ -75,7 +75,7 @@ pub struct Transfer {
 
 /// Which way data moves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum What {
+pub enum TransferKind {
     /// MLSD: the server sends a listing.
     List,
     /// The server sends.
@@ -86,7 +86,7 @@ pub enum What {
 
 impl Transfer {
     /// A whole file.
-    pub fn new(what: What, path: Pathname) -> Transfer {
+    pub fn new(what: TransferKind, path: Pathname) -> Transfer {
         Transfer { what, path, part: None, module: None, held: ByteRanges::new(), size: None }
     }
 }

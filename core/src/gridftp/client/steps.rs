@@ -1,7 +1,7 @@
 //! The commands that get a request done.
 
 use super::features::Features;
-use super::request::{Request, Transfer, What};
+use super::request::{Request, Transfer, TransferKind};
 use super::session::{ClientConfig, Pipelining};
 use crate::gridftp::address::Family;
 use crate::gridftp::command::{Command, Epsv, Extent, Mode, Restart, Site, Type};
@@ -198,7 +198,7 @@ fn transfer_steps(transfer: Transfer, current: Option<Mode>) -> Result<Vec<Step>
             "the server refused the mode this transfer was to use",
         ));
     };
-    if let Some(size) = size.filter(|_| what == What::Store) {
+    if let Some(size) = size.filter(|_| what == TransferKind::Store) {
         steps.push(step(Command::Allocate(size), Role::Optional));
     }
     if let Some(first) = held.iter().next() {
@@ -211,18 +211,20 @@ fn transfer_steps(transfer: Transfer, current: Option<Mode>) -> Result<Vec<Step>
     }
     let extent = match (part, module) {
         (Some(_), Some(_)) => return contradiction("a transfer has a part or a module, not both"),
-        (Some((offset, _)), None) if what == What::Store => Some(Extent::At { offset }),
+        (Some((offset, _)), None) if what == TransferKind::Store => Some(Extent::At { offset }),
         (Some((offset, length)), None) => Some(Extent::Part { offset, length }),
         (None, Some(module)) => Some(Extent::Module(module)),
         (None, None) => None,
     };
     let command = match (what, extent) {
-        (What::Retrieve, None) => Command::Retrieve(path),
-        (What::Retrieve, Some(extent)) => Command::ExtendedRetrieve(extent, path),
-        (What::Store, None) => Command::Store(path),
-        (What::Store, Some(extent)) => Command::ExtendedStore(extent, path),
-        (What::List, None) => Command::MachineList(Some(path)),
-        (What::List, Some(_)) => return contradiction("a listing has no part and no module"),
+        (TransferKind::Retrieve, None) => Command::Retrieve(path),
+        (TransferKind::Retrieve, Some(extent)) => Command::ExtendedRetrieve(extent, path),
+        (TransferKind::Store, None) => Command::Store(path),
+        (TransferKind::Store, Some(extent)) => Command::ExtendedStore(extent, path),
+        (TransferKind::List, None) => Command::MachineList(Some(path)),
+        (TransferKind::List, Some(_)) => {
+            return contradiction("a listing has no part and no module");
+        }
     };
     steps.push(step(command, Role::Transfer));
     Ok(steps)

@@ -92,7 +92,7 @@ impl Dialogue {
 }
 
 fn store(path: &str) -> Request {
-    Request::Transfer(Transfer::new(What::Store, path.into()))
+    Request::Transfer(Transfer::new(TransferKind::Store, path.into()))
 }
 
 fn active() -> Request {
@@ -169,7 +169,7 @@ fn farline_gets_everything_at_once() {
 }
 
 #[test]
-fn a_plain_ftp_server_gets_one_command_at_a_time_and_less_of_them() {
+fn plain_ftp_gets_one_command_at_a_time_and_fewer_of_them() {
     let mut d = Dialogue::with("500 Unknown command.\r\n");
     assert_eq!(d.session.pipelining(), Pipelining::None);
     d.want(2, Request::Passive { mode: Mode::Stream, striped: false })
@@ -197,7 +197,7 @@ fn restarts_parts_and_modules_are_spelled_out() {
     let mut d = Dialogue::with(GLOBUS_FEAT);
     let mut held = ByteRanges::new();
     held.insert(0..30);
-    let whole = Transfer::new(What::Retrieve, "/a".into());
+    let whole = Transfer::new(TransferKind::Retrieve, "/a".into());
     d.want(2, Request::Transfer(Transfer { held: held.clone(), ..whole.clone() }));
     d.server("350 ok\r\n");
     assert_eq!(d.sent(), "REST 30\r\nRETR /a\r\n");
@@ -211,7 +211,7 @@ fn restarts_parts_and_modules_are_spelled_out() {
     d.server("350 ok\r\n").server("150 ok\r\n226 ok\r\n");
     assert_eq!(d.sent(), "REST 0-30,60-90\r\nERET P 100 1000 /a\r\n");
     let module = Some(Module { name: "FARLINE.TREE".into(), parms: "data".into() });
-    let stored = Transfer { what: What::Store, module, size: Some(7), ..whole };
+    let stored = Transfer { what: TransferKind::Store, module, size: Some(7), ..whole };
     d.events();
     d.want(5, Request::Transfer(stored))
         .server("500 no ALLO here\r\n")
@@ -226,7 +226,7 @@ fn restarts_parts_and_modules_are_spelled_out() {
 #[test]
 fn a_refused_restart_keeps_the_store_from_beginning() {
     let mut d = Dialogue::with(GLOBUS_FEAT);
-    let mut transfer = Transfer::new(What::Store, "/a".into());
+    let mut transfer = Transfer::new(TransferKind::Store, "/a".into());
     transfer.held.insert(0..5);
     d.want(2, Request::Transfer(transfer)).server("501 no\r\n");
     assert_eq!(d.sent(), "REST 5\r\n");
@@ -381,8 +381,7 @@ fn to_farline_the_login_and_what_follows_go_out_in_one_segment() {
 }
 
 #[test]
-fn to_a_server_known_to_be_farline_the_login_goes_out_before_the_greeting_and_to_another_nothing_else_does()
- {
+fn only_to_a_known_farline_does_the_login_precede_the_greeting() {
     let config = ClientConfig {
         host: "10.0.0.1".parse().ok(),
         known_farline: true,

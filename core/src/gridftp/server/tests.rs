@@ -320,7 +320,7 @@ fn status_is_told_while_a_transfer_runs() {
 }
 
 #[test]
-fn nothing_is_done_before_login_and_nothing_written_without_the_right() {
+fn nothing_before_login_and_no_write_without_the_right() {
     let mut d = Dialogue::new(ServerConfig::default());
     for line in [
         "PWD",
@@ -634,7 +634,7 @@ proptest! {
 }
 
 #[test]
-fn the_edge_is_asked_for_the_data_channel_driver_where_it_has_more_than_one() {
+fn the_edge_is_asked_for_the_driver_where_it_has_several() {
     let net_stacks = vec!["tcp".to_owned(), "rdma".to_owned()];
     let config = ServerConfig {
         net_stacks,
@@ -654,7 +654,7 @@ fn the_edge_is_asked_for_the_data_channel_driver_where_it_has_more_than_one() {
 }
 
 #[test]
-fn the_reply_to_an_option_says_what_it_was_set_to_or_what_it_has_become() {
+fn the_reply_to_an_option_says_what_it_now_is() {
     let mut d = Dialogue::new(ServerConfig {
         logins: Logins::Anyone(Rights::Write),
         ..ServerConfig::default()
@@ -672,7 +672,7 @@ fn the_reply_to_an_option_says_what_it_was_set_to_or_what_it_has_become() {
 }
 
 #[test]
-fn over_a_protected_channel_the_edge_is_asked_to_encrypt_and_paths_start_at_home() {
+fn under_tls_the_edge_must_encrypt_and_paths_start_at_home() {
     let config = ServerConfig {
         secure: true,
         passive_retrieve: true,

@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn a_difference_of_three_deviations_is_found_and_one_sample_says_nothing() {
+    fn three_deviations_are_a_difference_one_sample_is_not() {
         let mut rng = Rng::new(3);
         let (a, b) = (normals(&mut rng, 10, 5.0, 1.0), normals(&mut rng, 10, 8.0, 1.0));
         assert!(

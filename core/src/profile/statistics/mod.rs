@@ -18,4 +18,4 @@ pub use series::{Split, recovery, split};
 pub(super) use stages::error_of_mean;
 pub use stages::{Pooled, needed};
 pub use summary::Summary;
-pub use transition::{LEAST_RTTS, Sigmoid, Transition, TransitionRtt, Unnamed, transition};
+pub use transition::{LEAST_RTTS, Sigmoid, Transition, TransitionError, TransitionRtt, transition};

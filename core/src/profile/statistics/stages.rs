@@ -109,8 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn nineteen_of_twenty_intervals_hold_the_mean_though_the_first_repetitions_decide_how_many_there_are()
-     {
+    fn two_stage_intervals_hold_the_mean_in_nineteen_of_twenty() {
         for (i, variation) in [0.01, 0.02, 0.03, 0.05, 0.10].into_iter().enumerate() {
             let (share, ran) = covered(variation, 5, 7 + i as u64);
             println!("variation {variation}: {share:.3} hold the mean after {ran:.1} repetitions");
@@ -138,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn cells_count_alike_however_often_they_were_measured_and_their_interval_is_of_their_mean() {
+    fn cells_count_alike_however_often_they_were_measured() {
         let mut rng = Rng::new(11);
         let (trials, mut held) = (2_000, 0);
         for _ in 0..trials {

@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn nineteen_of_twenty_samples_to_come_are_where_three_foretell_them() {
+    fn three_samples_predict_nineteen_of_twenty_to_come() {
         let mut rng = Rng::new(6);
         let trials = 4_000;
         let holds = (0..trials).filter(|_| {

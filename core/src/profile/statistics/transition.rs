@@ -51,7 +51,7 @@ pub struct Transition {
 
 /// Why a profile has no transition RTT that could be named.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Unnamed {
+pub enum TransitionError {
     /// It has so many rtts, and [`LEAST_RTTS`] are needed.
     TooFew(usize),
     /// The best fit is off by so much, in shares of capacity.
@@ -74,12 +74,12 @@ const KNOWN_TO: f64 = 0.005;
 /// true transition lies between the two rtts of the division.
 ///
 /// # Errors
-/// [`Unnamed`] where there are too few rtts, or no division fits.
-pub fn transition(points: &[(f64, f64)], capacity: f64) -> Result<Transition, Unnamed> {
+/// [`TransitionError`] where there are too few rtts, or no division fits.
+pub fn transition(points: &[(f64, f64)], capacity: f64) -> Result<Transition, TransitionError> {
     let count = points.len();
     let last = points.last().map_or(0.0, |point| point.0);
     if count < LEAST_RTTS || capacity <= 0.0 || last <= points[0].0 {
-        return Err(Unnamed::TooFew(count));
+        return Err(TransitionError::TooFew(count));
     }
     let shares: Vec<(f64, f64)> = points
         .iter()
@@ -115,8 +115,8 @@ pub fn transition(points: &[(f64, f64)], capacity: f64) -> Result<Transition, Un
             ));
         }
     }
-    let found = best.map(|(_, found)| found).ok_or(Unnamed::TooFew(count))?;
-    if found.rmse > MOST_RMSE { Err(Unnamed::PoorFit(found.rmse)) } else { Ok(found) }
+    let found = best.map(|(_, found)| found).ok_or(TransitionError::TooFew(count))?;
+    if found.rmse > MOST_RMSE { Err(TransitionError::PoorFit(found.rmse)) } else { Ok(found) }
 }
 
 /// The sigmoid of least squares with its middle between `low` and `high`, by a grid that is refined
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn the_turn_of_a_made_profile_lies_in_its_bracket_wherever_it_is() {
+    fn a_synthetic_transition_lies_in_its_bracket_anywhere() {
         for (turn, bracket) in
             [(60.0, (45.6, 91.6)), (120.0, (91.6, 183.0)), (200.0, (183.0, 366.0))]
         {
@@ -205,15 +205,15 @@ mod tests {
     fn too_few_distances_and_a_poor_fit_name_nothing() {
         let all = made(&SUITE, 60.0);
         // Four free parameters go through SC08's four points.
-        assert_eq!(transition(&all[..4], 9.3), Err(Unnamed::TooFew(4)));
-        assert_eq!(transition(&[], 9.3), Err(Unnamed::TooFew(0)));
+        assert_eq!(transition(&all[..4], 9.3), Err(TransitionError::TooFew(4)));
+        assert_eq!(transition(&[], 9.3), Err(TransitionError::TooFew(0)));
         let saw: Vec<(f64, f64)> = SUITE
             .iter()
             .enumerate()
             .map(|(i, &ms)| (ms, if i % 2 == 0 { 8.0 } else { 4.0 }))
             .collect();
         assert!(
-            matches!(transition(&saw, 9.3), Err(Unnamed::PoorFit(rmse)) if rmse > 0.1),
+            matches!(transition(&saw, 9.3), Err(TransitionError::PoorFit(rmse)) if rmse > 0.1),
             "{:?}",
             transition(&saw, 9.3)
         );

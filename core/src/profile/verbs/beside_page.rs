@@ -270,7 +270,7 @@ mod tests {
     use crate::profile::grid::{Form, Repetitions};
 
     #[test]
-    fn the_page_chooses_rdma_for_a_long_quiet_path_and_tcp_beside_much_traffic_and_says_why() {
+    fn the_page_takes_rdma_when_quiet_and_tcp_under_traffic() {
         let (mut tcp, mut rdma) = grids(Form::Quick).expect("its paths are known");
         let cross = [0, 3].map(|gbit| Rate::from_bps(gbit * 1_000_000_000)).to_vec();
         for paths in [&mut tcp.paths, &mut rdma.paths] {

@@ -19,7 +19,7 @@ pub struct Device {
 
 /// Where the measured runs were made.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Between {
+pub struct MeasurementHosts {
     /// Who sends.
     pub near: Device,
     /// Who receives.

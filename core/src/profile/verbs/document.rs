@@ -1,7 +1,7 @@
 //! The document of a profile of RDMA: the grid, and every run of every cell, the modelled ones and
 //! the measured ones each by themselves.
 
-use super::between::Between;
+use super::between::MeasurementHosts;
 use super::grid::{Model, VerbsCell, VerbsGrid, VerbsMetric};
 use super::model::{MOST_PACKETS, MOST_READS, Messages, VerbsPath};
 use super::reliable::{VerbsScenario, simulate};
@@ -104,7 +104,7 @@ pub struct VerbsProfile {
     pub grid: VerbsGrid,
     /// Where the measured runs were made.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub between: Option<Between>,
+    pub between: Option<MeasurementHosts>,
     /// Every cell, in the order of the grid's axes.
     pub cells: Vec<VerbsCellResult>,
 }

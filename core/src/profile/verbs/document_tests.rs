@@ -19,8 +19,7 @@ fn run(grid: VerbsGrid) -> VerbsProfile {
 }
 
 #[test]
-fn every_preset_has_cells_with_names_of_their_own_and_a_full_form_with_all_of_the_quick_ones_sizes()
-{
+fn every_preset_has_unique_cells_and_its_quick_forms_sizes() {
     for (name, _) in PRESETS {
         let quick = grid(name);
         let full = preset(name, Form::Full).expect("its paths are known").expect("a preset");
@@ -92,7 +91,7 @@ fn each_port_has_the_messages_of_its_own_generations_adapter() {
 }
 
 #[test]
-fn the_stability_preset_varies_as_little_as_sc08s_connections_did() {
+fn stability_varies_as_little_as_sc08s_connections_did() {
     let profile = run(grid("sc08-ib-stability"));
     for row in &SC08[1..] {
         let summary = profile
@@ -110,7 +109,7 @@ fn the_stability_preset_varies_as_little_as_sc08s_connections_did() {
 }
 
 #[test]
-fn exchanged_parameters_are_as_good_over_1400_miles_and_worse_and_unsteady_beyond() {
+fn exchanged_parameters_equal_cm_to_1400_miles_not_beyond() {
     let mut grid = grid("sc08-cm");
     grid.messages = 60;
     let profile = run(grid);
@@ -139,8 +138,7 @@ fn exchanged_parameters_are_as_good_over_1400_miles_and_worse_and_unsteady_beyon
 }
 
 #[test]
-fn usns_throughputs_beside_cross_traffic_lie_between_a_shallow_queue_and_one_that_holds_every_promise()
- {
+fn usns_throughputs_lie_between_shallow_and_deep_queues() {
     let mut grid = grid("sc08-ib-cross-traffic");
     (grid.sizes_bytes, grid.most_s) = (vec![Bytes::mib(8)], 3.0);
     let shallow = *grid.queues_bytes.last().expect("two queues");
@@ -190,7 +188,7 @@ fn usns_throughputs_beside_cross_traffic_lie_between_a_shallow_queue_and_one_tha
 }
 
 #[test]
-fn a_document_is_read_as_it_was_written_and_measured_runs_stand_beside_modelled_ones() {
+fn a_document_reads_back_with_measured_and_modelled_runs() {
     let mut profile = run(grid("icpp08-verbs"));
     let measured =
         VerbsRun { throughput_bps: Rate::from_bps(1_000), ..profile.cells[0].modelled[0].clone() };

@@ -34,7 +34,7 @@ fn ends() -> (End, End) {
 }
 
 #[test]
-fn every_preset_measures_some_of_its_cells_until_each_has_its_runs() {
+fn every_preset_measures_cells_until_each_has_its_runs() {
     for (name, _) in PRESETS {
         let mut profile = profile(name);
         let (_, cells) = profile.progress();
@@ -78,7 +78,7 @@ fn a_cell_whose_runs_prove_nothing_is_given_up() {
 }
 
 #[test]
-fn acknowledged_messages_count_for_a_connection_and_arrived_ones_for_datagrams() {
+fn connections_count_acknowledged_datagrams_arrived_messages() {
     let (near, far) = ends();
     let run = first(QpService::Rc, VerbsMetric::OneWay).run(&near, &far);
     assert_eq!(
@@ -96,7 +96,7 @@ fn acknowledged_messages_count_for_a_connection_and_arrived_ones_for_datagrams()
 }
 
 #[test]
-fn a_run_is_in_doubt_when_devices_counted_too_little_memory_differs_or_the_connection_broke() {
+fn a_run_is_in_doubt_on_low_counts_bad_memory_or_a_break() {
     let job = first(QpService::Rc, VerbsMetric::OneWay);
     let doubt = |change: fn(&mut End, &mut End)| {
         let (mut near, mut far) = ends();
@@ -123,7 +123,7 @@ fn a_run_is_in_doubt_when_devices_counted_too_little_memory_differs_or_the_conne
 }
 
 #[test]
-fn beside_other_traffic_rates_sizes_and_queues_are_divided_and_the_result_is_multiplied_again() {
+fn under_cross_traffic_sizes_are_divided_and_results_scaled() {
     let mut profile = profile("sc08-ib-cross-traffic");
     let mut jobs = Vec::new();
     while let Some(job) = profile.next_measured() {

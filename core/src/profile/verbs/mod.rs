@@ -28,7 +28,7 @@ mod signal;
 pub use beside::{
     ComparisonVerdict, PRESET as BESIDE, Recommendation, TcpRdmaComparison, grids as beside,
 };
-pub use between::{Between, Bottleneck, Device};
+pub use between::{Bottleneck, Device, MeasurementHosts};
 pub use document::{SCHEMA, VerbsCellResult, VerbsProfile, VerbsRun, modelled};
 pub use grid::{Model, QpService, Setup, VerbsCell, VerbsGrid, VerbsMetric};
 pub use measured::{End, Measured, VerbsJob};

@@ -47,7 +47,7 @@ fn off(found: &[f64]) -> Vec<f64> {
 }
 
 #[test]
-fn messages_and_distance_give_sc08s_decrease_per_mile_which_a_constant_does_not() {
+fn messages_and_distance_give_sc08s_decrease_per_mile() {
     let found = decreases(Messages::of_ib_rdma_bw(Bytes::mib(8)), 1.0);
     assert!(off(&found).iter().all(|off| *off <= 0.005), "{found:?}");
     let constant = decreases(Messages::of_ib_rdma_bw(Bytes::mib(8)), 0.0);
@@ -62,7 +62,7 @@ fn messages_and_distance_give_sc08s_decrease_per_mile_which_a_constant_does_not(
 }
 
 #[test]
-fn the_number_of_messages_decides_and_the_papers_5000_would_not_give_its_table() {
+fn the_papers_5000_messages_would_not_give_its_table() {
     // Section IV.B speaks of 5000 operations. A last round trip among five times as many costs a
     // fifth: 0.003 Mbit/s per mile.
     let found = decreases(Messages { count: 5_000, ..Messages::of_ib_rdma_bw(Bytes::mib(8)) }, 1.0);
@@ -75,7 +75,7 @@ fn million_bytes(rate: Rate) -> f64 {
 }
 
 #[test]
-fn datagrams_are_flat_over_delay_and_reliable_writes_fall_at_small_sizes_only() {
+fn delay_slows_only_small_reliable_writes_and_no_datagrams() {
     let delays = [0, 10, 100, 1_000, 10_000];
     let at = |size, us| Messages::of_ib_rdma_bw(size).reliable(&icpp08_line(us));
     for us in delays {
@@ -100,7 +100,7 @@ fn datagrams_are_flat_over_delay_and_reliable_writes_fall_at_small_sizes_only() 
 }
 
 #[test]
-fn a_native_cables_credits_last_for_a_millisecond_and_queue_pairs_open_a_window_of_packets() {
+fn native_credits_last_a_millisecond_and_queue_pairs_add_window() {
     let far = |credits| {
         let line = VerbsPath { credits, ..icpp08_line(500) };
         Messages::of_ib_rdma_bw(Bytes::mib(4)).reliable(&line).as_bps() as f64 / 1e9
@@ -137,7 +137,7 @@ fn both_ways_carry_twice_as_much_but_for_the_acknowledgements() {
 
 proptest! {
     #[test]
-    fn nothing_is_faster_than_its_port_and_nothing_gains_by_distance(
+    fn nothing_beats_its_port_and_nothing_gains_by_distance(
         power in 0u32..24, count in 1u64..10_000, depth in 1u64..512, pairs in 1u64..16, us in 0u64..200_000, kind in 0usize..5
     ) {
         let messages = Messages { size: Bytes(1 << power), count, depth, queue_pairs: pairs, packets: MOST_PACKETS };

@@ -243,7 +243,7 @@ mod tests {
     use crate::profile::grid::Form;
 
     #[test]
-    fn every_presets_page_has_its_sections_and_says_that_it_is_a_model() {
+    fn every_page_has_its_sections_and_says_it_is_a_model() {
         for (name, words) in [
             ("sc08-ib-distance", "Decrease per mile"),
             ("sc08-ib-stability", "45.27"),

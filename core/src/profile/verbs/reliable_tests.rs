@@ -79,7 +79,7 @@ fn each_lost_packet_costs_about_a_round_trip() {
 }
 
 #[test]
-fn a_timeout_below_the_round_trip_sends_everything_again_and_above_it_nothing() {
+fn a_timeout_below_the_round_trip_sends_everything_again() {
     let with =
         |timeout| simulate(&VerbsScenario { timeout, ..scenario("usn-8600", Bytes::mib(8), 200) });
     let (short, long) = (with(Span::from_millis(67)), with(Span::from_millis(268)));
@@ -88,8 +88,7 @@ fn a_timeout_below_the_round_trip_sends_everything_again_and_above_it_nothing() 
 }
 
 #[test]
-fn cross_traffic_above_the_residual_capacity_stalls_it_unless_the_queue_holds_all_that_was_promised()
- {
+fn too_much_cross_traffic_stalls_it_unless_the_queue_is_deep() {
     let at = |path: &str, gbit: u64, queue: Option<Bytes>, seed| {
         let cross = Rate::from_bps(gbit * 1_000_000_000);
         let mut scenario = VerbsScenario {

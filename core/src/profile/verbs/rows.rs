@@ -72,7 +72,7 @@ mod tests {
     use crate::profile::grid::Form;
 
     #[test]
-    fn a_line_for_each_run_has_a_field_for_each_name_and_what_the_paper_prints() {
+    fn each_runs_row_has_every_field_and_the_papers_figure() {
         let grid = preset("sc08-ib-distance", Form::Quick)
             .expect("its paths are known")
             .expect("a preset");

@@ -101,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_left_after_the_line_code_is_what_the_generations_are_sold_as() {
+    fn rates_after_line_code_are_those_the_ports_are_sold_as() {
         let gbit = Signal::ALL.map(|signal| signal.data_rate().as_bps() as f64 / 1e9);
         assert_eq!(gbit, [8.0, 16.0, 32.0, 100.0, 400.0]);
     }

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn every_block_of_every_transfer_arrives_once_in_a_slot_that_was_offered_over_many_seeds() {
+fn every_block_arrives_once_in_an_offered_slot() {
     for seed in 0..2000 {
         let (queue_pairs, credits) = (1 + (seed % 8) as u8, 1 + (seed % 11) as u16);
         let mut world = World::new(seed, queue_pairs, credits, 3 + (seed % 9) as usize, None);
@@ -32,7 +32,7 @@ fn every_block_of_every_transfer_arrives_once_in_a_slot_that_was_offered_over_ma
 }
 
 #[test]
-fn after_a_lost_peer_each_end_gives_back_exactly_the_slots_that_it_holds() {
+fn after_a_lost_peer_each_end_returns_the_slots_it_holds() {
     let mut lost_in_flight = 0;
     for seed in 0..1000 {
         let mut world = World::new(seed, 1 + (seed % 4) as u8, 4, 8, None);
@@ -50,7 +50,7 @@ fn after_a_lost_peer_each_end_gives_back_exactly_the_slots_that_it_holds() {
 }
 
 #[test]
-fn as_many_blocks_move_in_a_round_trip_as_there_are_credits_and_in_two_where_they_are_read() {
+fn credits_move_in_one_round_trip_and_in_two_where_read() {
     let delay = Span::from_millis(40);
     for (credits, seed, trips) in
         [(1u16, 1, 1.0), (4, 1, 1.0), (16, 1, 1.0), (1, 2, 2.0), (4, 2, 2.0), (16, 2, 2.0)]

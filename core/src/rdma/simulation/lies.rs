@@ -4,7 +4,7 @@
 use super::*;
 
 #[test]
-fn a_lying_peer_breaks_its_own_channel_and_never_moves_a_slot_that_was_not_offered() {
+fn a_lying_peer_breaks_its_channel_and_moves_no_other_slot() {
     let mut caught = BTreeMap::new();
     for seed in 0..4000 {
         let mut world = World::new(seed, 2, 4, 6, None);

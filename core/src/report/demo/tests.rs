@@ -138,7 +138,7 @@ fn the_page_shows_every_tool_choice_and_figure() {
 }
 
 #[test]
-fn a_run_that_failed_and_a_link_that_was_late_are_not_overlooked() {
+fn a_failed_run_and_a_late_link_are_not_overlooked() {
     let mut result = fixture();
     result.accuracy.valid = false;
     result.runs[0].identical = false;

@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn ranges_count_where_no_digests_are_kept_and_a_damaged_record_ends_the_reading() {
+    fn ranges_count_without_digests_and_damage_ends_the_reading() {
         let mut held = ByteRanges::new();
         held.insert(3..50);
         for (digests, total) in [(false, 47), (true, 0)] {

@@ -74,8 +74,7 @@ fn finishes_when_every_channel_ended_and_every_byte_is_written() {
 }
 
 #[test]
-fn a_channel_that_breaks_its_order_is_named_rather_than_waited_for_and_nothing_is_written_out_of_place()
- {
+fn a_channel_out_of_order_is_named_and_nothing_misplaced() {
     let mut receiver = Receiver::new(3, Watermarks::of_writer(3)).in_order(1);
     receiver.handle(ReceiverInput::ChannelOpened { channel: ChannelId(0), depth: 1, most: 1 });
     for index in [0, 2, 3, 4] {
@@ -131,7 +130,7 @@ fn writes_in_runs_between_the_marks() {
 }
 
 #[test]
-fn a_channel_of_registered_slots_has_more_filled_at_once_when_its_window_widens() {
+fn a_wider_window_lets_more_registered_slots_be_filled() {
     let mut receiver = Receiver::new(16, Watermarks::of_writer(16));
     receiver.handle(ReceiverInput::ChannelOpened { channel: ChannelId(0), depth: 4, most: 12 });
     let offers = |receiver: &mut Receiver| std::iter::from_fn(|| receiver.poll()).count();

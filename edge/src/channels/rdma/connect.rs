@@ -20,22 +20,22 @@ use std::time::Duration;
 
 /// What the channels of a session are to be like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Fabric {
+pub(super) struct Fabric {
     /// Queue pairs of each channel.
-    pub queue_pairs: u8,
+    pub(super) queue_pairs: u8,
     /// Slots that a channel's ends advertise to begin with.
-    pub credits: usize,
+    pub(super) credits: usize,
     /// Whether there may be more of them when the path turns out to hold more.
-    pub elastic: bool,
+    pub(super) elastic: bool,
     /// Bytes of a slot.
-    pub slot_len: Bytes,
+    pub(super) slot_len: Bytes,
     /// The path's round-trip time.
-    pub rtt: Span,
+    pub(super) rtt: Span,
     /// Whether the ends connect by what they tell each other over the control connection (V-9), and
     /// not by rdma_cm.
-    pub exchange: bool,
+    pub(super) exchange: bool,
     /// Whether receivers read blocks (V-11), and senders do not write them.
-    pub read: bool,
+    pub(super) read: bool,
 }
 
 impl Fabric {
@@ -47,7 +47,7 @@ impl Fabric {
 
 /// Opens the channels of one session.
 #[derive(Debug)]
-pub struct Dialer {
+pub(super) struct RdmaDialer {
     key: Key,
     fabric: Fabric,
     /// Channels opened so far: each has a number of its own, and a proof.
@@ -55,27 +55,27 @@ pub struct Dialer {
     domain: Mutex<Option<Arc<Domain>>>,
 }
 
-impl Dialer {
+impl RdmaDialer {
     /// For the session that `key` is of.
-    pub fn new(key: Key, fabric: Fabric) -> Dialer {
-        Dialer { key, fabric, opened: AtomicU32::new(0), domain: Mutex::default() }
+    pub(super) fn new(key: Key, fabric: Fabric) -> RdmaDialer {
+        RdmaDialer { key, fabric, opened: AtomicU32::new(0), domain: Mutex::default() }
     }
 
     /// Whether channels are [offered](Self::offer) over the control connection.
-    pub fn is_by_exchange(&self) -> bool {
+    pub(super) fn is_by_exchange(&self) -> bool {
         self.fabric.exchange
     }
 
-    /// Whether blocks are read, and not written.
-    pub fn reads(&self) -> bool {
-        self.fabric.read
+    /// The path's round-trip time.
+    pub(super) fn rtt(&self) -> Span {
+        self.fabric.rtt
     }
 
     /// Makes one channel's end, to be offered to the node at `address`.
     ///
     /// # Errors
     /// When no RDMA device leads there, or this one has no room.
-    pub fn offer(&self, address: SocketAddr) -> Result<Offered, Error> {
+    pub(super) fn offer(&self, address: SocketAddr) -> Result<Offered, Error> {
         let channel = self.opened.fetch_add(1, Ordering::Relaxed);
         let mut known = lock(&self.domain);
         let offered = Offered::new(&self.key, &self.fabric, channel, address, known.as_ref())?;
@@ -87,7 +87,11 @@ impl Dialer {
     ///
     /// # Errors
     /// When no RDMA device leads there, or the node takes no such channel.
-    pub fn open(&self, address: SocketAddr, timeout: Duration) -> Result<RdmaChannel, Error> {
+    pub(super) fn open(
+        &self,
+        address: SocketAddr,
+        timeout: Duration,
+    ) -> Result<RdmaChannel, Error> {
         let channel = self.opened.fetch_add(1, Ordering::Relaxed);
         let first = Connecting::resolve(address, timeout)
             .map_err(|error| explained_towards(error, address))?;

@@ -66,9 +66,9 @@ fn a_port_that_is_gone_and_a_path_that_is_silent_are_told_apart() {
     let (door, _delivered) = door(&key, 2);
     let gone = SocketAddr::new(door.address().ip(), 9);
     let error =
-        Dialer::new(key.clone(), fabric()).open(gone, PATIENCE).err().expect("nobody listens");
+        RdmaDialer::new(key.clone(), fabric()).open(gone, PATIENCE).err().expect("nobody listens");
     assert!(error.code == "data-connection" && error.message.contains("refused"), "{error:?}");
-    let error = Dialer::new(key, fabric())
+    let error = RdmaDialer::new(key, fabric())
         .open("10.9.9.9:9".parse().expect("an address"), PATIENCE)
         .err()
         .expect("no way");
@@ -84,7 +84,7 @@ fn exchanged() -> (Exchange, RdmaChannel, Box<dyn Channel>) {
     let key = key();
     let (mut node, terms) = (Exchange::new(key.clone()), terms(2));
     let fabric = Fabric { queue_pairs: 2, exchange: true, ..fabric() };
-    let offered = Dialer::new(key, fabric)
+    let offered = RdmaDialer::new(key, fabric)
         .offer("10.9.1.2:9".parse().expect("an address"))
         .expect("an offer");
     let ip = "10.9.1.2".parse().expect("an address");
@@ -96,7 +96,7 @@ fn exchanged() -> (Exchange, RdmaChannel, Box<dyn Channel>) {
 
 #[test]
 #[ignore = "needs two RDMA devices: make lab"]
-fn without_rdma_cm_a_stranger_is_refused_and_a_peer_that_is_gone_is_missed() {
+fn exchange_refuses_strangers_and_misses_a_lost_peer() {
     if is_iwarp() {
         eprintln!("skipped: iWARP is connected by rdma_cm alone");
         return;
@@ -107,7 +107,7 @@ fn without_rdma_cm_a_stranger_is_refused_and_a_peer_that_is_gone_is_missed() {
         waits.offer(slot);
     }
     let stranger = Fabric { exchange: true, rtt: Span::ZERO, ..fabric() };
-    let offered = Dialer::new(key(), stranger)
+    let offered = RdmaDialer::new(key(), stranger)
         .offer("10.9.1.2:9".parse().expect("an address"))
         .expect("an offer");
     let error = node

@@ -4,9 +4,9 @@ use super::ports::explained;
 use super::{RdmaChannel, lockable, shape};
 use crate::channels::key::Key;
 use crate::channels::{Breaker, Channel};
-use crate::sys::verbs::{Domain, Listener, RdmaConnection, Request};
+use crate::sys::verbs::{CmListener, Domain, RdmaConnection, Request};
 use farline_core::rdma::{
-    EndpointSettings, Greeting, GreetingReply, MOST_CREDITS, NoGreeting, Placement, Refusal,
+    EndpointSettings, Greeting, GreetingError, GreetingReply, MOST_CREDITS, Placement, Refusal,
     VERSION,
 };
 use farline_core::units::{Bytes, Error, Fault, Span};
@@ -27,13 +27,13 @@ const LEAST: u16 = 8;
 
 /// What a node gives to each channel.
 #[derive(Clone, Copy, Debug)]
-pub struct Terms {
+pub(super) struct Terms {
     /// The most slots that are advertised to begin with.
-    pub begin: usize,
+    pub(super) begin: usize,
     /// The most that may come to be.
-    pub credits: usize,
+    pub(super) credits: usize,
     /// Bytes of a slot.
-    pub slot_len: Bytes,
+    pub(super) slot_len: Bytes,
 }
 
 impl Terms {
@@ -63,7 +63,7 @@ fn within(credits: usize) -> u16 {
 
 /// A listening RDMA port; it closes when this is dropped.
 #[derive(Debug)]
-pub struct RdmaListener {
+pub(super) struct RdmaListener {
     address: SocketAddr,
     stop: Arc<Breaker>,
 }
@@ -75,13 +75,13 @@ impl RdmaListener {
     /// # Errors
     /// When no RDMA device of this host serves that address, or this process may not lock the
     /// memory of a channel.
-    pub fn open(
+    pub(super) fn open(
         ip: IpAddr,
         key: Key,
         terms: Terms,
         deliver: impl Fn(Box<dyn Channel>) -> bool + Send + 'static,
     ) -> Result<RdmaListener, Error> {
-        let listener = Listener::bind(ip).map_err(|error| theirs(explained(error, ip)))?;
+        let listener = CmListener::bind(ip).map_err(|error| theirs(explained(error, ip)))?;
         let address = SocketAddr::new(ip, listener.port());
         let here = |error: io::Error| {
             Error::new(Fault::Here, "no-thread", format!("cannot watch an RDMA port: {error}"))
@@ -107,7 +107,7 @@ impl RdmaListener {
     }
 
     /// Where it listens.
-    pub fn address(&self) -> SocketAddr {
+    pub(super) fn address(&self) -> SocketAddr {
         self.address
     }
 }
@@ -145,7 +145,7 @@ struct Unfinished {
 impl AcceptQueue {
     fn supervise(
         &mut self,
-        listener: &Listener,
+        listener: &CmListener,
         stop: &Breaker,
         deliver: &dyn Fn(Box<dyn Channel>) -> bool,
     ) -> io::Result<()> {
@@ -195,10 +195,10 @@ impl AcceptQueue {
         let greeting = match Greeting::decode(&request.private_data) {
             Ok(greeting) => greeting,
             // Whether they have a right to it cannot be known then, and the version is no secret.
-            Err(NoGreeting::Version(_)) => {
+            Err(GreetingError::Version(_)) => {
                 return request.reject(&Refusal::Version(VERSION).encode());
             }
-            Err(NoGreeting::Foreign) => return request.reject(&[]),
+            Err(GreetingError::Foreign) => return request.reject(&[]),
         };
         let (number, on) = (greeting.channel, greeting.queue_pair.0);
         let known = self.served.contains(&number) && !self.unfinished.contains_key(&number);

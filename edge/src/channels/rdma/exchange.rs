@@ -21,7 +21,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 /// A channel of this end's that waits for the node's word.
-pub struct Offered {
+pub(super) struct Offered {
     seat: LocalPort,
     link: RdmaConnection,
     settings: EndpointSettings,
@@ -75,7 +75,7 @@ impl Offered {
     }
 
     /// What to tell the node.
-    pub fn text(&self) -> &str {
+    pub(super) fn text(&self) -> &str {
         &self.text
     }
 
@@ -88,7 +88,7 @@ impl Offered {
     ///
     /// # Errors
     /// When the answer makes no sense, or the ends cannot be connected.
-    pub fn connect(mut self, text: &str) -> Result<RdmaChannel, Error> {
+    pub(super) fn connect(mut self, text: &str) -> Result<RdmaChannel, Error> {
         let Acceptance { answer, whereabouts } = Acceptance::decode(text)?;
         let mtu = self.own.packets_to(&whereabouts)?;
         if answer.credits > self.settings.credits {
@@ -114,7 +114,7 @@ impl Offered {
 }
 
 /// A node's end, for one session: takes offers.
-pub struct Exchange {
+pub(super) struct Exchange {
     key: Key,
     domain: Option<Arc<Domain>>,
     /// Channels whose proofs were used up.
@@ -123,7 +123,7 @@ pub struct Exchange {
 
 impl Exchange {
     /// For the session that `key` is of.
-    pub fn new(key: Key) -> Exchange {
+    pub(super) fn new(key: Key) -> Exchange {
         Exchange { key, domain: None, served: BTreeSet::new() }
     }
 
@@ -133,7 +133,7 @@ impl Exchange {
     /// # Errors
     /// When who offers has no right to the session, the ends cannot be connected, or the device has
     /// no room.
-    pub fn accept(
+    pub(super) fn accept(
         &mut self,
         ip: IpAddr,
         terms: Terms,

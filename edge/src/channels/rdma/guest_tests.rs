@@ -74,7 +74,7 @@ pub(super) fn door(key: &Key, credits: usize) -> (RdmaListener, mpsc::Receiver<B
 pub(super) fn ends(read: bool) -> (RdmaListener, RdmaChannel, Box<dyn Channel>) {
     let key = key();
     let (door, delivered) = door(&key, 2);
-    let mut liar = Dialer::new(key, Fabric { read, ..fabric() })
+    let mut liar = RdmaDialer::new(key, Fabric { read, ..fabric() })
         .open(door.address(), PATIENCE)
         .expect("a channel");
     // The first word, without which the other end may not speak.
@@ -176,7 +176,7 @@ pub(super) fn drive(
 
 #[test]
 #[ignore = "needs two RDMA devices: make lab"]
-fn a_key_opens_nothing_after_its_transfer_nor_a_byte_beside_its_slot() {
+fn a_key_opens_its_slot_alone_and_for_its_transfer_alone() {
     for beside in [false, true] {
         let (_door, mut liar, mut honest) = ends(false);
         offer_two(&mut *honest);
@@ -208,7 +208,7 @@ fn a_key_opens_nothing_after_its_transfer_nor_a_byte_beside_its_slot() {
 
 #[test]
 #[ignore = "needs two RDMA devices: make lab"]
-fn lies_about_sizes_and_slots_break_the_channel_before_anything_is_used() {
+fn lies_about_sizes_and_slots_break_the_channel_first() {
     type Lie = fn(&mut RdmaChannel, &[Credit]);
     let mut lies: Vec<Lie> = vec![
         // Longer than the slot.
@@ -264,7 +264,7 @@ fn lend(liar: &mut RdmaChannel, credit: u32, len: u32, twist: impl Fn(&mut Block
 
 #[test]
 #[ignore = "needs two RDMA devices: make lab"]
-fn where_blocks_are_read_lies_about_their_place_length_or_reading_break_the_channel() {
+fn lies_about_blocks_to_read_break_the_channel() {
     if is_iwarp() {
         eprintln!("skipped: what iWARP's ends say of these lies is not known yet");
         return;
@@ -297,7 +297,7 @@ fn where_blocks_are_read_lies_about_their_place_length_or_reading_break_the_chan
 
 #[test]
 #[ignore = "needs two RDMA devices: make lab"]
-fn where_blocks_are_read_no_receiver_is_told_of_memory_and_a_source_is_closed_after_its_transfer() {
+fn reads_expose_no_receiver_and_close_their_source_after() {
     let (_door, mut liar, mut honest) = ends(true);
     let credits = [0, 1].map(|number| Credit { number, key: 0, address: 0, len: SLOT_LEN as u32 });
     liar.link

@@ -7,7 +7,7 @@ use super::guest_tests::{
 };
 use super::*;
 use crate::sys::pool::pool;
-use crate::sys::verbs::{Connecting, Listener};
+use crate::sys::verbs::{CmListener, Connecting};
 use farline_core::gridftp::mode_e::Flags;
 use farline_core::rdma::{Announcement, Credit, Failure};
 use std::net::{IpAddr, SocketAddr};
@@ -29,7 +29,7 @@ fn credits_of(honest: &mut dyn Channel, liar: &mut RdmaChannel) -> Vec<Credit> {
 
 #[test]
 #[ignore = "needs two RDMA devices: make lab"]
-fn a_key_opens_nothing_after_its_mark_when_a_lie_came_right_behind_that() {
+fn a_key_opens_nothing_after_its_mark_though_a_lie_follows() {
     let (_door, mut liar, mut honest) = ends(false);
     offer_two(&mut *honest);
     let credits = credits_of(&mut *honest, &mut liar);
@@ -56,13 +56,13 @@ fn a_key_opens_nothing_after_its_mark_when_a_lie_came_right_behind_that() {
 
 #[test]
 #[ignore = "needs two RDMA devices: make lab"]
-fn keys_of_a_channel_that_failed_open_nothing_to_the_sessions_others_which_go_on() {
+fn keys_of_a_failed_channel_open_nothing_to_the_others() {
     for dropped in [false, true] {
         let key = key();
         let (door, delivered) = door(&key, 2);
-        let dialler = Dialer::new(key, fabric());
+        let dialer = RdmaDialer::new(key, fabric());
         let open = || {
-            let mut liar = dialler.open(door.address(), PATIENCE).expect("a channel");
+            let mut liar = dialer.open(door.address(), PATIENCE).expect("a channel");
             liar.turn(None).expect("sent");
             let mut honest = delivered.recv_timeout(PATIENCE).expect("the other end");
             offer_two(&mut *honest);
@@ -119,14 +119,14 @@ fn link(domain: Arc<crate::sys::verbs::Domain>) -> RdmaConnection {
 
 #[test]
 #[ignore = "needs two RDMA devices: make lab"]
-fn a_request_that_could_not_be_accepted_comes_back_without_a_queue_pair() {
+fn an_unacceptable_request_returns_without_a_queue_pair() {
     if is_iwarp() {
         eprintln!("skipped: iWARP takes an answer of any length");
         return;
     }
     wire();
     let ip: IpAddr = "10.9.1.2".parse().expect("an address");
-    let listener = Listener::bind(ip).expect("a listener");
+    let listener = CmListener::bind(ip).expect("a listener");
     let at = SocketAddr::new(ip, listener.port());
     let asking = std::thread::spawn(move || {
         let connecting = Connecting::resolve(at, PATIENCE).expect("a way");

@@ -1,13 +1,14 @@
 //! The RDMA channel: blocks from the sender's staging pool straight into the receiver's, by
 //! InfiniBand, RoCE or iWARP.
 //!
-//! [`Endpoint`] decides, [`RdmaConnection`] does. Who calls a method of the channel drives both: there is no
+//! [`Endpoint`] decides, `RdmaConnection` does. Who calls a method of the channel drives both: there is no
 //! thread in between. Nothing on an RDMA channel is encrypted (docs/protocol.md, V-1 to V-11).
 
 mod connect;
 #[cfg(test)]
 mod connect_guest_tests;
 mod door;
+mod driver;
 mod exchange;
 #[cfg(test)]
 mod guest_tests;
@@ -17,9 +18,14 @@ mod pinned;
 mod ports;
 mod turn;
 
-pub use connect::{Dialer, Fabric};
-pub use door::{RdmaListener, Terms};
-pub use exchange::{Exchange, Offered};
+pub use driver::driver;
+
+#[cfg(test)]
+use connect::{Fabric, RdmaDialer};
+#[cfg(test)]
+use door::{RdmaListener, Terms};
+#[cfg(test)]
+use exchange::Exchange;
 pub(crate) use pinned::lockable;
 pub(crate) use ports::{DEVICES, ports};
 

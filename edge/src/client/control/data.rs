@@ -1,9 +1,10 @@
-//! How a session's data connections are made: by TCP, by RDMA or through ssh, under which key, and
+//! How a session's data connections are made: by which driver or through ssh, under which key, and
 //! encrypted or not.
 
 use super::{Control, closed};
+use crate::channels::Stack;
+use crate::channels::driver::{Dialer, Driver, Offered, Session};
 use crate::channels::key::Key;
-use crate::channels::rdma::{Dialer, Fabric};
 use crate::channels::trust::pinned;
 use crate::client::ssh::Ssh;
 use farline_core::gridftp::client::Request;
@@ -79,83 +80,64 @@ impl Control {
         Ok((ssh, address))
     }
 
-    /// Has data connections made by RDMA from now on (V-1): answers with where the node listens for
-    /// them.
-    pub(in crate::client) async fn arrange_rdma(
+    /// What opens this session's channels by `stack`: the same for all passes, so that no channel's
+    /// number comes twice.
+    pub(in crate::client) fn dialer(
         &mut self,
-        address: SocketAddr,
-        fabric: Fabric,
-    ) -> Result<(SocketAddr, Arc<Dialer>), Error> {
-        if let Some(dialler) = &self.dialler {
-            return Ok((address, Arc::clone(dialler)));
+        stack: &Stack,
+        session: &Session,
+    ) -> Result<Arc<dyn Dialer>, Error> {
+        if stack.channel().capabilities.offered != Offered::WhenAsked {
+            return stack.dialer(session);
         }
-        if self.data_tls().await?.is_some() {
-            return Err(Error::new(Fault::You, "cannot-encrypt", "nothing encrypts RDMA")
-                .hint("--no-encrypt lets data go in the clear"));
+        match &self.dialer {
+            Some((name, dialer)) if *name == stack.channel().name => Ok(Arc::clone(dialer)),
+            _ => {
+                let dialer = stack.dialer(session)?;
+                self.dialer = Some((stack.channel().name, Arc::clone(&dialer)));
+                Ok(dialer)
+            }
         }
-        let has = |name| self.features.parameters("FARLINE").any(|feature| feature == name);
-        if !has("RDMA") {
-            return Err(Error::new(
-                Fault::There,
-                "no-rdma",
-                format!("{} has no RDMA device, or not its libraries", self.server),
-            ));
-        }
-        if fabric.exchange && !has("RDMA EXCHANGE") {
-            let message = format!("{} connects by rdma_cm alone", self.server);
-            return Err(
-                Error::new(Fault::There, "unsupported", message).hint("leave `:exchange` out")
-            );
-        }
-        // One that does not read is written to: the same bytes go the same way.
-        let fabric = Fabric { read: fabric.read && has("RDMA READ"), ..fabric };
-        let key = self
-            .agreed_key()
-            .await?
-            .ok_or_else(|| Error::new(Fault::There, "no-rdma", "the node takes no key"))?;
-        let dialler = Arc::clone(self.dialler.insert(Arc::new(Dialer::new(key, fabric))));
-        if fabric.exchange {
-            return Ok((address, dialler));
-        }
-        Ok((self.set_net_stack("rdma").await?, dialler))
     }
 
-    /// Offers a channel to the node (V-9).
-    pub(in crate::client) fn offer_rdma(&mut self, text: &str) -> u64 {
-        let offer = Opts::Farline { name: "rdma".to_owned(), value: text.to_owned() };
+    /// Has the node listen for channels of `driver` (V-1): where it does, which is `address` where
+    /// it does already.
+    pub(in crate::client) async fn listen_by(
+        &mut self,
+        driver: &Driver,
+        address: SocketAddr,
+    ) -> Result<SocketAddr, Error> {
+        let is_default = driver.capabilities.offered == Offered::Always;
+        let wanted = (!is_default).then_some(driver.name);
+        if self.net_stack == wanted {
+            return Ok(address);
+        }
+        self.net_stack = wanted;
+        let name = driver.name.to_owned();
+        let chosen = self.request(Request::Exec(Command::Site(Site::NetStack(name))));
+        let passive = self.request(Request::Passive { mode: Mode::Extended, striped: false });
+        self.done(chosen).await?;
+        self.passive(passive).await
+    }
+
+    /// Offers a channel of `driver` to the node (V-9).
+    pub(in crate::client) fn offer_channel(&mut self, driver: &str, text: &str) -> u64 {
+        let offer = Opts::Farline { name: driver.to_owned(), value: text.to_owned() };
         self.try_request(Request::Exec(Command::Options(offer)))
     }
 
     /// What the node says of a channel that it was offered: V-10.
-    pub(in crate::client) async fn taken_rdma(&mut self, id: u64) -> Result<String, Error> {
+    pub(in crate::client) async fn taken_channel(
+        &mut self,
+        driver: &str,
+        id: u64,
+    ) -> Result<String, Error> {
         let reply = self.done(id).await?;
-        let told = reply.first().trim().strip_prefix("rdma=").map(str::to_owned);
-        told.ok_or_else(|| {
-            Error::new(
-                Fault::There,
-                "rdma-broken",
-                "the node's reply to an RDMA channel is none of ours",
-            )
-            .hint("is it a Farline of another version? --channel tcp goes another way")
-        })
-    }
-
-    /// Whether the node was asked to make data connections by RDMA.
-    pub(in crate::client) fn is_by_rdma(&self) -> bool {
-        self.dialler.is_some()
-    }
-
-    /// Has data connections made by TCP again; answers with where the node listens for them.
-    pub(in crate::client) async fn arrange_tcp(&mut self) -> Result<SocketAddr, Error> {
-        self.dialler = None;
-        self.set_net_stack("tcp").await
-    }
-
-    async fn set_net_stack(&mut self, name: &str) -> Result<SocketAddr, Error> {
-        let chosen = self.request(Request::Exec(Command::Site(Site::NetStack(name.to_owned()))));
-        let passive = self.request(Request::Passive { mode: Mode::Extended, striped: false });
-        self.done(chosen).await?;
-        self.passive(passive).await
+        let told = reply.first();
+        let told = told.trim();
+        // What is none of ours is the driver's to judge.
+        let value = told.strip_prefix(driver).and_then(|rest| rest.strip_prefix('='));
+        Ok(value.unwrap_or(told).to_owned())
     }
 
     /// Whether data is in the clear for ssh to carry, so that no other way may be tried.

@@ -4,7 +4,7 @@
 use super::{Control, closed};
 use crate::channels::trust::Trust;
 use crate::client::connect_options::{ConnectOptions, ControlStream};
-use crate::client::location::{Remote, Transport};
+use crate::client::location::{ControlTransport, Remote};
 use crate::stores::Diskless;
 use farline_core::gridftp::client::{ClientConfig, ClientSession, Event, Features, Request};
 use farline_core::gridftp::{Command, Options as Opts, Protection, TransferEvent};
@@ -34,7 +34,7 @@ impl Control {
         remote: &Remote,
         reach: &ConnectOptions,
     ) -> Result<Control, Error> {
-        if remote.via == Transport::Ssh {
+        if remote.via == ControlTransport::Ssh {
             return Err(Error::new(
                 Fault::You,
                 "third-party",
@@ -42,7 +42,7 @@ impl Control {
             )
             .hint("copy to this host first, or name nodes at both ends: farline://host/path"));
         }
-        if remote.via != Transport::Tcp && !reach.no_encrypt {
+        if remote.via != ControlTransport::Tcp && !reach.no_encrypt {
             return Err(Error::new(
                 Fault::Refused,
                 "cannot-encrypt",
@@ -65,7 +65,7 @@ impl Control {
         let host = line.ends.map_or(IpAddr::V4(Ipv4Addr::LOCALHOST), |(_, peer)| peer.ip());
         let config = ClientConfig {
             host: Some(host),
-            known_farline: remote.farline && remote.via == Transport::Tcp,
+            known_farline: remote.farline && remote.via == ControlTransport::Tcp,
             reply_timeout: reach
                 .idle_timeout()
                 .map_or(Span::from_secs(u64::from(u32::MAX)), Span::from),
@@ -92,16 +92,17 @@ impl Control {
             features: Features::default(),
             key: None,
             offered: None,
-            encrypt: remote.via != Transport::Tcp && !reach.no_encrypt,
+            encrypt: remote.via != ControlTransport::Tcp && !reach.no_encrypt,
             protected: None,
             data_tls: None,
             store: None,
             carried: None,
-            dialler: None,
+            dialer: None,
+            net_stack: None,
             answered_in: None,
             asked: None,
         };
-        if remote.via == Transport::Tls {
+        if remote.via == ControlTransport::Tls {
             control.start_tls(remote, &reach.trust).await?;
         }
         let user = remote.user.clone().unwrap_or_else(|| "anonymous".to_owned());

@@ -2,12 +2,14 @@
 //! wire between them.
 
 use super::cross::Cross;
-use super::device::{Device, ends};
+use super::device::ends;
 use super::wire::{Wire, packet_of};
 use crate::prober::bench::{claim, failed, parse};
+use crate::prober::role::Role;
+use crate::reexec;
 use crate::run_dir::name_here;
 use farline_core::profile::Environment;
-use farline_core::profile::verbs::{Between, End, VerbsJob, VerbsRun};
+use farline_core::profile::verbs::{End, MeasurementHosts, VerbsJob, VerbsRun};
 use farline_core::units::{Error, Fault, Rate};
 use serde::Deserialize;
 use std::io::{BufRead, BufReader, Write};
@@ -21,7 +23,7 @@ pub struct VerbsBench {
     near: Worker,
     far: Worker,
     wire: Wire,
-    between: Between,
+    between: MeasurementHosts,
     addresses: (IpAddr, IpAddr),
     /// Says to others that a profile is being measured.
     _claim: UnixListener,
@@ -41,23 +43,14 @@ impl VerbsBench {
     ) -> Result<VerbsBench, Error> {
         let (mut here, mut there) = ends(asked)?;
         let claim = claim(&name_here("profile"))?;
-        let program = match program {
-            Some(program) => program,
-            None => std::env::current_exe().map_err(|error| failed("this program", &error))?,
-        };
-        let command = |end: &str, device: &Device| {
-            let mut command = Command::new(&program);
-            command.args(["--json", "profile", "end", end, "--at", &device.address.to_string()]);
-            command.args(["--gid", &device.gid_index.to_string()]);
-            command
-        };
-        let (far, opened) = Worker::start(&mut command("verbs-far", &there))?;
+        let start = |role: &Role| Worker::start(&mut reexec::command(program.as_deref(), role)?);
+        let (far, opened) = start(&Role::VerbsFar { at: there.address, gid: there.gid_index })?;
         there.name = opened.device;
-        let to = std::net::SocketAddr::new(there.address, opened.port).to_string();
-        let (near, opened) = Worker::start(command("verbs-near", &here).args(["--to", &to]))?;
+        let to = std::net::SocketAddr::new(there.address, opened.port);
+        let (near, opened) = start(&Role::VerbsNear { at: here.address, gid: here.gid_index, to })?;
         here.name = opened.device;
         let Environment { host, kernel, cpus, .. } = machine;
-        let between = Between { near: here.told(), far: there.told(), host, kernel, cpus };
+        let between = MeasurementHosts { near: here.told(), far: there.told(), host, kernel, cpus };
         let addresses = (here.address, there.address);
         Ok(VerbsBench {
             near,
@@ -70,7 +63,7 @@ impl VerbsBench {
     }
 
     /// Where it measures.
-    pub fn between(&self) -> &Between {
+    pub fn between(&self) -> &MeasurementHosts {
         &self.between
     }
 

@@ -163,7 +163,7 @@ mod tests {
     const LOCAL: &str = "fe80:0000:0000:0000:0000:00ff:fe00:0001";
 
     #[test]
-    fn the_only_two_active_ports_are_the_ends_and_others_must_be_named() {
+    fn two_active_ports_are_the_ends_more_must_be_named() {
         let folder = tempfile::tempdir().expect("a folder");
         let here = || all(folder.path());
         assert_eq!(choose(here(), None).expect_err("none").code, "no-rdma");

@@ -233,7 +233,7 @@ fn none_has(ip: IpAddr, error: &io::Error) -> Error {
 }
 
 /// A connection that knows its way and is not made yet.
-pub struct Connecting {
+pub(crate) struct Connecting {
     pub(super) id: Id,
 }
 
@@ -242,7 +242,7 @@ impl Connecting {
     ///
     /// # Errors
     /// When the libraries are missing, or no device leads there.
-    pub fn resolve(address: SocketAddr, timeout: Duration) -> Result<Connecting, Error> {
+    pub(crate) fn resolve(address: SocketAddr, timeout: Duration) -> Result<Connecting, Error> {
         let id = Id::new()?;
         let deadline = Instant::now() + timeout;
         let millis = i32::try_from(timeout.as_millis()).unwrap_or(i32::MAX);
@@ -274,43 +274,43 @@ impl Connecting {
     ///
     /// # Errors
     /// When the device has none left.
-    pub fn domain(&self, known: Option<&Arc<Domain>>) -> Result<Arc<Domain>, Error> {
+    pub(crate) fn domain(&self, known: Option<&Arc<Domain>>) -> Result<Arc<Domain>, Error> {
         self.id.domain(known)
     }
 
     /// Bytes that a packet of this end's port carries; 0 where that is unknown.
-    pub fn mtu(&self) -> u16 {
+    pub(crate) fn mtu(&self) -> u16 {
         self.id.mtu()
     }
 }
 
 /// Listens for connections.
-pub struct Listener {
+pub(crate) struct CmListener {
     pub(super) id: Id,
 }
 
 /// A connection that somebody wants; dropped, it is refused.
-pub struct Request {
+pub(crate) struct Request {
     pub(super) id: Id,
     /// What came with it, with the padding of the fabric behind it.
     pub private_data: Vec<u8>,
 }
 
-impl Listener {
+impl CmListener {
     /// Listens at `ip`, which must be an RDMA device's, on any free port.
     ///
     /// # Errors
     /// When the libraries are missing, or no device has the address.
-    pub fn bind(ip: IpAddr) -> Result<Listener, Error> {
+    pub(crate) fn bind(ip: IpAddr) -> Result<CmListener, Error> {
         let id = Id::bound(ip)?;
         // SAFETY: the identifier is bound.
         let listening = by_errno(unsafe { (id.library.rdma_listen)(id.raw.as_ptr(), 64) });
         listening.map_err(|error| none_has(ip, &error))?;
-        Ok(Listener { id })
+        Ok(CmListener { id })
     }
 
     /// The port.
-    pub fn port(&self) -> u16 {
+    pub(crate) fn port(&self) -> u16 {
         // SAFETY: the identifier is bound.
         u16::from_be(unsafe { (self.id.library.rdma_get_src_port)(self.id.raw.as_ptr()) })
     }
@@ -319,7 +319,7 @@ impl Listener {
     ///
     /// # Errors
     /// When the device is gone.
-    pub fn next(&self) -> io::Result<Option<Request>> {
+    pub(crate) fn next(&self) -> io::Result<Option<Request>> {
         while let Some(Event { kind, id, private_data }) = self.id.events.next()? {
             match (kind, NonNull::new(id)) {
                 (Kind::Requested, Some(raw)) => {
@@ -339,8 +339,8 @@ impl Listener {
                         return Ok(Some(Request { id, private_data }));
                     }
                 }
-                (Kind::Gone(super::events::Gone::Removed), _) => {
-                    return Err(super::events::Gone::Removed.into());
+                (Kind::Gone(super::events::ConnectionError::Removed), _) => {
+                    return Err(super::events::ConnectionError::Removed.into());
                 }
                 _ => {}
             }
@@ -349,7 +349,7 @@ impl Listener {
     }
 }
 
-impl AsFd for Listener {
+impl AsFd for CmListener {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.id.events.as_fd()
     }
@@ -360,17 +360,17 @@ impl Request {
     ///
     /// # Errors
     /// When the device has none left.
-    pub fn domain(&self, known: Option<&Arc<Domain>>) -> Result<Arc<Domain>, Error> {
+    pub(crate) fn domain(&self, known: Option<&Arc<Domain>>) -> Result<Arc<Domain>, Error> {
         self.id.domain(known)
     }
 
     /// Bytes that a packet of this end's port carries; 0 where that is unknown.
-    pub fn mtu(&self) -> u16 {
+    pub(crate) fn mtu(&self) -> u16 {
         self.id.mtu()
     }
 
     /// Whether it came over Ethernet.
-    pub fn is_ethernet(&self) -> bool {
+    pub(crate) fn is_ethernet(&self) -> bool {
         self.id.port().is_some_and(|port| port.link_layer == LINK_LAYER_ETHERNET)
     }
 
@@ -381,7 +381,7 @@ impl Request {
     }
 
     /// Refuses it, and says so much.
-    pub fn reject(self, private_data: &[u8]) {
+    pub(crate) fn reject(self, private_data: &[u8]) {
         let len = private_data.len() as u8;
         // SAFETY: the identifier came with a request that was not answered; the data are read
         // before the call returns. Dropping it would do too, later.

@@ -28,14 +28,14 @@ pub(super) enum Kind {
     Requested,
     Established,
     /// The connection is over, or never came about.
-    Gone(Gone),
+    Gone(ConnectionError),
     /// What needs no action.
     Other,
 }
 
 /// Why a connection is none, or no more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Gone {
+pub enum ConnectionError {
     /// The address or the way to it cannot be resolved, or nobody answered.
     Unreachable,
     /// The peer has no such port, or does not want us.
@@ -48,7 +48,7 @@ pub enum Gone {
 
 /// The peer does not want a connection.
 #[derive(Debug)]
-pub struct Rejected {
+pub(crate) struct Rejected {
     /// What it said, with the padding of the fabric behind it; empty where nobody listens.
     pub private_data: Vec<u8>,
 }
@@ -97,8 +97,10 @@ impl Events {
             let data = &event.connection;
             let kind = kind(event.kind);
             // Only these carry any; for others the union may hold something else.
-            let carries =
-                matches!(kind, Kind::Requested | Kind::Established | Kind::Gone(Gone::Rejected));
+            let carries = matches!(
+                kind,
+                Kind::Requested | Kind::Established | Kind::Gone(ConnectionError::Rejected)
+            );
             let private_data = match carries && !data.private_data.is_null() {
                 true => std::slice::from_raw_parts(
                     data.private_data.cast::<u8>(),
@@ -119,7 +121,9 @@ impl Events {
         loop {
             match self.next()? {
                 Some(event) if event.kind == wanted => return Ok(event),
-                Some(Event { kind: Kind::Gone(Gone::Rejected), private_data, .. }) => {
+                Some(Event {
+                    kind: Kind::Gone(ConnectionError::Rejected), private_data, ..
+                }) => {
                     return Err(io::Error::new(
                         io::ErrorKind::ConnectionRefused,
                         Rejected { private_data },
@@ -155,25 +159,27 @@ fn kind(raw: u32) -> Kind {
         2 => Kind::RouteResolved,
         4 => Kind::Requested,
         9 => Kind::Established,
-        1 | 3 | 6 | 7 => Kind::Gone(Gone::Unreachable),
-        8 => Kind::Gone(Gone::Rejected),
-        10 => Kind::Gone(Gone::Disconnected),
-        11 | 14 => Kind::Gone(Gone::Removed),
+        1 | 3 | 6 | 7 => Kind::Gone(ConnectionError::Unreachable),
+        8 => Kind::Gone(ConnectionError::Rejected),
+        10 => Kind::Gone(ConnectionError::Disconnected),
+        11 | 14 => Kind::Gone(ConnectionError::Removed),
         _ => Kind::Other,
     }
 }
 
-impl From<Gone> for io::Error {
-    fn from(why: Gone) -> io::Error {
+impl From<ConnectionError> for io::Error {
+    fn from(why: ConnectionError) -> io::Error {
         let (kind, text) = match why {
-            Gone::Unreachable => (io::ErrorKind::HostUnreachable, "no RDMA connection leads there"),
-            Gone::Rejected => {
+            ConnectionError::Unreachable => {
+                (io::ErrorKind::HostUnreachable, "no RDMA connection leads there")
+            }
+            ConnectionError::Rejected => {
                 (io::ErrorKind::ConnectionRefused, "the peer refused the RDMA connection")
             }
-            Gone::Disconnected => {
+            ConnectionError::Disconnected => {
                 return io::Error::new(io::ErrorKind::UnexpectedEof, Failure::Flushed.error());
             }
-            Gone::Removed => {
+            ConnectionError::Removed => {
                 return io::Error::new(io::ErrorKind::NotConnected, Failure::Removed.error());
             }
         };

@@ -20,7 +20,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 /// The port of a device that has one of this host's addresses.
-pub struct LocalPort {
+pub(crate) struct LocalPort {
     // Keeps the device open and the port known.
     _id: Id,
     domain: Arc<Domain>,
@@ -38,7 +38,7 @@ impl LocalPort {
     ///
     /// # Errors
     /// When the libraries are missing, no device has the address, or its port is down.
-    pub fn at(ip: IpAddr, known: Option<&Arc<Domain>>) -> Result<LocalPort, Error> {
+    pub(crate) fn at(ip: IpAddr, known: Option<&Arc<Domain>>) -> Result<LocalPort, Error> {
         let id = Id::bound(ip)?;
         let domain = id.domain(known)?;
         let port = id.port().ok_or_else(no_device)?;
@@ -60,12 +60,12 @@ impl LocalPort {
     }
 
     /// The device's name.
-    pub fn device(&self) -> &str {
+    pub(crate) fn device(&self) -> &str {
         &self.device
     }
 
     /// The port's number there.
-    pub fn port(&self) -> u8 {
+    pub(crate) fn port(&self) -> u8 {
         self.number
     }
 
@@ -73,7 +73,7 @@ impl LocalPort {
     ///
     /// # Errors
     /// When there is none.
-    pub fn sit(&mut self, gid_index: u8) -> io::Result<()> {
+    pub(crate) fn sit(&mut self, gid_index: u8) -> io::Result<()> {
         let context = self.domain.context.as_ptr();
         // SAFETY: the device is open, and a GID has 16 bytes.
         let found = unsafe {
@@ -89,7 +89,7 @@ impl LocalPort {
     }
 
     /// The protection domain for links from here.
-    pub fn domain(&self) -> &Arc<Domain> {
+    pub(crate) fn domain(&self) -> &Arc<Domain> {
         &self.domain
     }
 
@@ -120,7 +120,7 @@ impl RdmaConnection {
     ///
     /// # Errors
     /// When the device has no queue pair left.
-    pub fn make_pairs(
+    pub(crate) fn make_pairs(
         &mut self,
         seat: &LocalPort,
         first_packets: &[u32],
@@ -146,7 +146,7 @@ impl RdmaConnection {
     ///
     /// # Errors
     /// When the device refuses.
-    pub fn join(
+    pub(crate) fn join(
         &mut self,
         seat: &LocalPort,
         own: &QpAddress,
@@ -174,7 +174,7 @@ impl RdmaConnection {
     ///
     /// # Errors
     /// When a queue pair is broken.
-    pub fn ask_after_peer(&mut self) -> io::Result<()> {
+    pub(crate) fn ask_after_peer(&mut self) -> io::Result<()> {
         for on in 0..self.pairs.len() {
             let Some(pair) = &mut self.pairs[on] else { continue };
             if matches!(pair.ends, Ends::Managed(_)) || std::mem::replace(&mut self.asked[on], true)

@@ -112,7 +112,7 @@ pub(super) fn by_errno(result: c_int) -> io::Result<()> {
 ///
 /// # Errors
 /// When the libraries are missing or there is no device.
-pub fn device_count() -> Result<usize, Error> {
+pub(crate) fn device_count() -> Result<usize, Error> {
     let library = library()?;
     let mut count: c_int = 0;
     // SAFETY: the call fills in the count; the list, if there is one, goes back at once.

@@ -4,12 +4,12 @@
 mod completions;
 mod requests;
 
-pub use completions::Completion;
+pub(crate) use completions::Completion;
 pub(super) use requests::{Job, number};
 
 use super::abi::*;
 use super::connection::{Connecting, Id, Request};
-use super::events::{Events, Gone, Kind};
+use super::events::{ConnectionError, Events, Kind};
 use super::memory::{Access, Domain, Keys};
 use super::own::{Ends, NotReady};
 use super::queue::Queue;
@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 
 /// The sizes of a link.
 #[derive(Clone, Copy, Debug)]
-pub struct Shape {
+pub(crate) struct Shape {
     /// How many queue pairs.
     pub pairs: u8,
     /// Work requests in each send queue.
@@ -35,7 +35,7 @@ pub struct Shape {
 }
 
 /// The queue pairs of one channel.
-pub struct RdmaConnection {
+pub(crate) struct RdmaConnection {
     // Dropped in this order, after `Drop` has destroyed the queue pairs.
     pub(super) pairs: Vec<Option<Pair>>,
     queue: Queue,
@@ -45,7 +45,7 @@ pub struct RdmaConnection {
     /// By queue pair: whether an answer to [`Self::ask_after_peer`] is due.
     pub(super) asked: Vec<bool>,
     held: BTreeMap<usize, (Slot, Keys)>,
-    gone: Option<Gone>,
+    gone: Option<ConnectionError>,
 }
 
 pub(super) struct Pair {
@@ -71,7 +71,7 @@ impl RdmaConnection {
     ///
     /// # Errors
     /// When the device has no room for it, or may not pin the memory.
-    pub fn new(domain: Arc<Domain>, shape: Shape) -> io::Result<RdmaConnection> {
+    pub(crate) fn new(domain: Arc<Domain>, shape: Shape) -> io::Result<RdmaConnection> {
         let pairs = usize::from(shape.pairs);
         // One more send of each pair asks after the peer.
         let queue = Queue::new(&domain, pairs * (shape.sends + 1 + shape.receives))?;
@@ -94,7 +94,7 @@ impl RdmaConnection {
     ///
     /// # Errors
     /// When the device has no queue pair left, or the peer does not accept.
-    pub fn connect(
+    pub(crate) fn connect(
         &mut self,
         on: u8,
         connecting: Connecting,
@@ -115,7 +115,7 @@ impl RdmaConnection {
     ///
     /// # Errors
     /// When the device has no queue pair left, or who asked is gone: the request, to be refused.
-    pub fn accept(
+    pub(crate) fn accept(
         &mut self,
         on: u8,
         request: Request,
@@ -161,7 +161,7 @@ impl RdmaConnection {
     ///
     /// # Errors
     /// When one of them will not be.
-    pub fn is_established(&mut self) -> io::Result<bool> {
+    pub(crate) fn is_established(&mut self) -> io::Result<bool> {
         for pair in self.pairs.iter_mut().flatten() {
             while let Some(event) = pair.events().map(Events::next).transpose()?.flatten() {
                 match event.kind {
@@ -175,7 +175,7 @@ impl RdmaConnection {
     }
 
     /// Descriptors that become readable when [`Self::is_established`] may have news.
-    pub fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+    pub(crate) fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         self.pairs.iter().flatten().filter_map(Pair::events).map(AsFd::as_fd)
     }
 
@@ -183,7 +183,7 @@ impl RdmaConnection {
     ///
     /// # Errors
     /// When its memory cannot be registered; the slot is held all the same.
-    pub fn hold(&mut self, slot: Slot, access: Access) -> io::Result<(u64, u32)> {
+    pub(crate) fn hold(&mut self, slot: Slot, access: Access) -> io::Result<(u64, u32)> {
         let keys = self.domain.keys(&slot, access);
         let told = keys.as_ref().map_or((0, 0), |keys| (keys.address, keys.remote));
         self.held.insert(
@@ -194,31 +194,31 @@ impl RdmaConnection {
     }
 
     /// How many slots are held.
-    pub fn held(&self) -> usize {
+    pub(crate) fn held(&self) -> usize {
         self.held.len()
     }
 
     /// Gives a slot back. The caller knows from a completion that the device is done with it, or
     /// has [shut](Self::shut) the link.
-    pub fn release(&mut self, slot: usize) -> Option<Slot> {
+    pub(crate) fn release(&mut self, slot: usize) -> Option<Slot> {
         let (slot, _) = self.held.remove(&slot)?;
         self.domain.let_go(&slot);
         Some(slot)
     }
 
     /// Any held slot, of a link that was shut.
-    pub fn release_any(&mut self) -> Option<Slot> {
+    pub(crate) fn release_any(&mut self) -> Option<Slot> {
         let first = *self.held.keys().next()?;
         self.release(first)
     }
 
     /// Makes void the keys that the peer was told, of slots that were given back.
-    pub fn close_keys(&self) {
+    pub(crate) fn close_keys(&self) {
         self.domain.close();
     }
 
     /// Ends every connection. The device touches none of the held slots any more.
-    pub fn shut(&mut self) {
+    pub(crate) fn shut(&mut self) {
         for pair in self.pairs.iter_mut().flatten() {
             if let Ends::Managed(id) = &mut pair.ends {
                 id.disconnect();

@@ -20,7 +20,7 @@ const NAME_AT: usize = 24;
 /// neighbours; the registration is kept for the next use, as pinning pages costs more than sending
 /// them. Keys that peers were told are kept for the length of a transfer: [`Self::close`] makes
 /// them void.
-pub struct Domain {
+pub(crate) struct Domain {
     pub(super) library: &'static Library,
     pub(super) context: NonNull<Context>,
     pub(super) raw: NonNull<Opaque>,
@@ -52,7 +52,7 @@ struct CachedMr {
 
 /// What a slot is used for, and who may.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Access {
+pub(crate) enum Access {
     /// This end's device sends from it.
     Sent,
     /// This end's device reads into it what the peer has.
@@ -133,7 +133,7 @@ impl Domain {
     }
 
     /// Whether the device speaks iWARP, which has no write with immediate.
-    pub fn is_iwarp(&self) -> bool {
+    pub(crate) fn is_iwarp(&self) -> bool {
         // SAFETY: context and device live as long as librdmacm, and `transport` is set when the
         // device is found.
         unsafe {
@@ -156,7 +156,7 @@ impl Domain {
     ///
     /// # Errors
     /// When it does not say.
-    pub fn limits(&self) -> io::Result<Limits> {
+    pub(crate) fn limits(&self) -> io::Result<Limits> {
         let mut attributes = std::mem::MaybeUninit::<DeviceAttributes>::zeroed();
         // SAFETY: the device is open; a structure of integers may be all zeros, and the call fills
         // it in.
@@ -229,7 +229,7 @@ impl Domain {
 
     /// Makes void every key that a peer was told, but for slots that another channel of the session
     /// still offers.
-    pub fn close(&self) {
+    pub(crate) fn close(&self) {
         let is_iwarp = self.is_iwarp();
         for pool in lock(&self.registered).iter() {
             lock(&pool.slots).retain(|kept| !kept.access.is_told(is_iwarp) || kept.held);

@@ -18,15 +18,15 @@ mod queue;
 mod station;
 mod work;
 
-pub use connection::{Connecting, Listener, Request};
-pub use events::Rejected;
-pub use exchanged::LocalPort;
-pub use library::device_count;
-pub use link::{Completion, RdmaConnection, Shape};
-pub use memory::{Access, Domain};
-pub use pairs::{Plan, QpSet};
-pub use station::{Address, RdmaEndpoint};
-pub use work::{Done, Verb};
+pub(crate) use connection::{CmListener, Connecting, Request};
+pub(crate) use events::Rejected;
+pub(crate) use exchanged::LocalPort;
+pub(crate) use library::device_count;
+pub(crate) use link::{Completion, RdmaConnection, Shape};
+pub(crate) use memory::{Access, Domain};
+pub(crate) use pairs::{Plan, QpSet};
+pub(crate) use station::{Address, RdmaEndpoint};
+pub(crate) use work::{Done, Verb};
 
 #[cfg(test)]
 mod layout_tests;

@@ -27,7 +27,7 @@ const READS: u32 = 16;
 
 /// What an end is to have.
 #[derive(Clone, Copy, Debug)]
-pub struct Plan {
+pub(crate) struct Plan {
     /// Queue pairs.
     pub pairs: u8,
     /// Whether they carry datagrams instead of being connected.
@@ -41,7 +41,7 @@ pub struct Plan {
 }
 
 /// The queue pairs of one end.
-pub struct QpSet {
+pub(crate) struct QpSet {
     // Dropped in this order: after the queue pairs the device touches nothing.
     pub(super) pairs: Vec<Pair>,
     pub(super) to: Option<Handle>,
@@ -73,7 +73,7 @@ impl QpSet {
     ///
     /// # Errors
     /// When the device has no room for it, or may not pin the memory.
-    pub fn new(station: &RdmaEndpoint, plan: Plan) -> io::Result<QpSet> {
+    pub(crate) fn new(station: &RdmaEndpoint, plan: Plan) -> io::Result<QpSet> {
         let domain = Arc::clone(station.seat.domain());
         let each = plan.depth + plan.receives;
         let queue = Queue::new(&domain, usize::from(plan.pairs) * each.max(1))?;
@@ -95,14 +95,14 @@ impl QpSet {
 
     /// Puts `bytes`, a message, into the source and others into the target, before anything is
     /// sent.
-    pub fn fill(&mut self, bytes: &[u8]) {
+    pub(crate) fn fill(&mut self, bytes: &[u8]) {
         let (source, rest) = self.memory.split_at_mut(self.plan.size);
         source.copy_from_slice(bytes);
         rest[..bytes.len()].fill(bytes.first().map_or(0, |first| !first));
     }
 
     /// Whether the target has `bytes`, when nothing more comes.
-    pub fn has(&self, bytes: &[u8]) -> bool {
+    pub(crate) fn has(&self, bytes: &[u8]) -> bool {
         self.memory[self.plan.size..2 * self.plan.size] == *bytes
     }
 
@@ -111,7 +111,7 @@ impl QpSet {
     ///
     /// # Errors
     /// When the device has no queue pair left.
-    pub fn prepare(&mut self, station: &RdmaEndpoint) -> io::Result<()> {
+    pub(crate) fn prepare(&mut self, station: &RdmaEndpoint) -> io::Result<()> {
         for on in 0..usize::from(self.plan.pairs) {
             let own = OwnedQp::new(&self.domain, &mut self.attributes())?;
             match self.plan.datagrams {
@@ -125,12 +125,12 @@ impl QpSet {
     }
 
     /// Whether the device speaks iWARP.
-    pub fn is_iwarp(&self) -> bool {
+    pub(crate) fn is_iwarp(&self) -> bool {
         self.domain.is_iwarp()
     }
 
     /// What the peer must know of this end.
-    pub fn address(&self, station: &RdmaEndpoint, sequence: u32) -> Address {
+    pub(crate) fn address(&self, station: &RdmaEndpoint, sequence: u32) -> Address {
         let keys = self.registration.keys();
         Address {
             gid: station.seat.gid,
@@ -149,7 +149,7 @@ impl QpSet {
     ///
     /// # Errors
     /// When the device refuses.
-    pub fn join(
+    pub(crate) fn join(
         &mut self,
         station: &RdmaEndpoint,
         own: &Address,
@@ -197,7 +197,7 @@ impl QpSet {
     ///
     /// # Errors
     /// When no device leads there, or the peer does not accept in time.
-    pub fn dial(
+    pub(crate) fn dial(
         &mut self,
         ip: IpAddr,
         own: &Address,
@@ -228,7 +228,7 @@ impl QpSet {
     ///
     /// # Errors
     /// When they do not come in time.
-    pub fn answer(
+    pub(crate) fn answer(
         &mut self,
         station: &RdmaEndpoint,
         peer: &Address,

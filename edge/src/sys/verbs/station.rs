@@ -1,21 +1,21 @@
 //! Where a measurement begins or ends: a device by one of its addresses, and what a peer must know
 //! to connect to it.
 
-use super::connection::Listener;
+use super::connection::CmListener;
 use super::exchanged::LocalPort;
 use farline_core::units::Error;
 use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
 
 /// A device by one of its addresses.
-pub struct RdmaEndpoint {
-    pub(super) listener: Listener,
+pub(crate) struct RdmaEndpoint {
+    pub(super) listener: CmListener,
     pub(super) seat: LocalPort,
 }
 
 /// What a peer must know of an end to connect to it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Address {
+pub(crate) struct Address {
     /// The port's global identifier.
     pub gid: [u8; 16],
     /// Its local one; 0 on Ethernet.
@@ -39,8 +39,8 @@ impl RdmaEndpoint {
     ///
     /// # Errors
     /// When the libraries are missing, or no device has the address.
-    pub fn at(ip: IpAddr, gid_index: u8) -> Result<RdmaEndpoint, Error> {
-        let listener = Listener::bind(ip)?;
+    pub(crate) fn at(ip: IpAddr, gid_index: u8) -> Result<RdmaEndpoint, Error> {
+        let listener = CmListener::bind(ip)?;
         let mut seat = LocalPort::at(ip, None)?;
         // Where there is no such entry rdma_cm connects all the same.
         let _ = seat.sit(gid_index);
@@ -48,22 +48,22 @@ impl RdmaEndpoint {
     }
 
     /// The device's name.
-    pub fn device(&self) -> &str {
+    pub(crate) fn device(&self) -> &str {
         self.seat.device()
     }
 
     /// The port's number there.
-    pub fn port(&self) -> u8 {
+    pub(crate) fn port(&self) -> u8 {
         self.seat.port()
     }
 
     /// Whether the device speaks iWARP, which rdma_cm alone connects, and which has no datagrams.
-    pub fn is_iwarp(&self) -> bool {
+    pub(crate) fn is_iwarp(&self) -> bool {
         self.seat.domain().is_iwarp()
     }
 
     /// Bytes that a packet carries.
-    pub fn mtu(&self) -> u16 {
+    pub(crate) fn mtu(&self) -> u16 {
         self.seat.mtu
     }
 }

@@ -18,7 +18,7 @@ pub(super) const DATAGRAM_KEY: u32 = 0x1111_1111;
 
 /// What is done with a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verb {
+pub(crate) enum Verb {
     /// RDMA WRITE to the peer's target.
     Write,
     /// RDMA READ of the peer's source.
@@ -31,7 +31,7 @@ pub enum Verb {
 
 /// What has been done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Done {
+pub(crate) enum Done {
     /// A message of this queue pair is sent, and acknowledged where it is connected; under iWARP
     /// sent only, but for what was read.
     Sent(usize),
@@ -46,7 +46,7 @@ impl QpSet {
     ///
     /// # Errors
     /// When the queue pair is broken or has no room.
-    pub fn post(&mut self, on: usize, verb: Verb, count: usize) -> io::Result<()> {
+    pub(crate) fn post(&mut self, on: usize, verb: Verb, count: usize) -> io::Result<()> {
         let pair = self.pairs.get(on).ok_or(io::ErrorKind::NotConnected)?.raw;
         let keys = self.registration.keys();
         // A read fills the target here with the source there; a write, and a message, brings this
@@ -104,7 +104,7 @@ impl QpSet {
     ///
     /// # Errors
     /// When the queue pair is broken or has no room.
-    pub fn receive(&mut self, on: usize, buffer: usize) -> io::Result<()> {
+    pub(crate) fn receive(&mut self, on: usize, buffer: usize) -> io::Result<()> {
         let pair = self.pairs.get(on).ok_or(io::ErrorKind::NotConnected)?.raw;
         let keys = self.registration.keys();
         let room = self.plan.size + ROUTE_LEN;
@@ -125,7 +125,7 @@ impl QpSet {
     ///
     /// # Errors
     /// When the device fails.
-    pub fn poll(&mut self, into: &mut Vec<Done>) -> io::Result<bool> {
+    pub(crate) fn poll(&mut self, into: &mut Vec<Done>) -> io::Result<bool> {
         let mut done = [WorkCompletion::default(); BATCH];
         let count = self.queue.poll(&mut done)?;
         into.extend(done[..count].iter().map(|done| {
@@ -143,7 +143,7 @@ impl QpSet {
     ///
     /// # Errors
     /// When the device fails.
-    pub fn wait(
+    pub(crate) fn wait(
         &mut self,
         into: &mut Vec<Done>,
         wake: Option<BorrowedFd<'_>>,

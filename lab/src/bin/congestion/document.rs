@@ -474,7 +474,7 @@ mod tests {
     }
 
     #[test]
-    fn the_document_says_of_kernel_spans_and_rates_what_the_lines_say() {
+    fn the_document_says_of_spans_and_rates_what_the_lines_do() {
         let text = render(&[carried("6.1.0-test", 5, 100_000_000)]).expect("one kernel");
         assert!(text.contains("\nLinux 6.1.0-test; the control"), "{text}");
         assert!(

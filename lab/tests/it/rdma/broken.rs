@@ -85,7 +85,7 @@ fn go_on(copy: &SlowCopy, url: &str) -> Value {
 
 #[test]
 #[ignore = "needs two RDMA devices: make lab"]
-fn a_path_that_dies_is_an_error_and_the_copy_goes_on_when_it_is_back() {
+fn a_dead_path_is_an_error_and_the_copy_resumes_when_back() {
     for goes_down in [false, true] {
         let mut copy = begun(&["--timeout", "10"]);
         if goes_down {
@@ -120,7 +120,7 @@ fn a_killed_copy_goes_on_by_rdma_where_it_stopped() {
 
 #[test]
 #[ignore = "needs two RDMA devices: make lab"]
-fn a_device_that_is_removed_is_named_and_the_copy_goes_on_without_it() {
+fn a_removed_device_is_named_and_the_copy_goes_on() {
     if is_iwarp() {
         farline_lab::skip("soft-iWARP's device stays until nobody uses it");
         return;

@@ -11,7 +11,7 @@ use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 
 #[test]
 #[ignore = "needs two RDMA devices: make lab"]
-fn to_a_node_that_does_not_say_that_it_reads_blocks_are_written_and_one_line_says_so() {
+fn blocks_are_written_where_the_node_does_not_read() {
     wire();
     let dir = tempfile::tempdir().expect("a folder");
     let source = dir.path().join("source");
@@ -66,7 +66,7 @@ fn mute(node: SocketAddr, word: &'static str) -> SocketAddr {
 
 #[test]
 #[ignore = "needs two RDMA devices: make lab"]
-fn a_node_whose_address_has_no_device_is_reached_by_tcp_and_said_so() {
+fn a_node_without_a_device_is_reached_by_tcp_and_said_so() {
     wire();
     ["link add plain type dummy", "addr add 10.9.2.1/24 dev plain", "link set plain up"]
         .into_iter()
@@ -89,8 +89,7 @@ fn a_node_whose_address_has_no_device_is_reached_by_tcp_and_said_so() {
 
 #[test]
 #[ignore = "needs two RDMA devices: make lab"]
-fn ends_of_different_mtu_a_port_that_is_down_and_memory_that_may_not_be_locked_are_told_and_copied_by_tcp()
- {
+fn what_rdma_cannot_do_is_told_and_copied_by_tcp() {
     wire();
     let dir = tempfile::tempdir().expect("a folder");
     let source = dir.path().join("source");

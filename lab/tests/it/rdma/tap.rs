@@ -201,8 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks_are_told_from_acknowledgements_iwarp_from_tcp_and_a_packet_that_came_again_from_the_next()
-     {
+    fn the_tap_tells_blocks_iwarp_and_repeated_packets_apart() {
         let mut seen = Seen::default();
         for packet in [roce(7, 17, 1, 4096), roce(9, 17, 2, 100), roce(7, 18, 1, 1024)] {
             assert!(seen.note(&packet[..LOOKED_AT.min(packet.len())]).is_some());

@@ -122,7 +122,7 @@ fn assert_is_far(weather: &str) {
 
 #[test]
 #[ignore = "needs two RDMA devices: make lab"]
-fn a_file_goes_there_and_back_and_the_devices_have_counted_its_packets() {
+fn a_file_goes_there_and_back_and_devices_counted_it() {
     goes_there_and_back(&[Way::by("rdma:1"), Way::by("rdma:4")], |_| {});
 }
 
@@ -181,7 +181,7 @@ fn loss_costs_time_and_no_byte() {
 
 #[test]
 #[ignore = "needs two RDMA devices: make lab"]
-fn over_163_ms_blocks_are_not_sent_again_because_their_acknowledgement_is_late() {
+fn over_163_ms_a_late_acknowledgement_resends_nothing() {
     let far = |driver| Way::through("delay 81.5ms", driver, 24);
     let ways = [far("rdma"), far("rdma:8:exchange"), far("rdma:8:read")];
     let ways: Vec<Way> =
@@ -202,8 +202,7 @@ fn over_163_ms_blocks_are_not_sent_again_because_their_acknowledgement_is_late()
 
 #[test]
 #[ignore = "needs two RDMA devices: make lab"]
-fn without_rdma_cm_a_file_goes_there_and_back_too_and_ends_of_different_mtu_use_the_smaller_packet()
-{
+fn by_exchange_a_file_goes_both_ways_with_the_smaller_mtu() {
     if is_iwarp() {
         farline_lab::skip("iWARP is connected by rdma_cm alone, and its packets are TCP's");
         return;
@@ -215,7 +214,7 @@ fn without_rdma_cm_a_file_goes_there_and_back_too_and_ends_of_different_mtu_use_
 
 #[test]
 #[ignore = "needs two RDMA devices: make lab"]
-fn iwarp_is_connected_by_rdma_cm_alone_and_finds_out_what_the_path_takes() {
+fn iwarp_connects_by_rdma_cm_alone_and_learns_the_path() {
     if !is_iwarp() {
         farline_lab::skip("these devices are soft-RoCE");
         return;
@@ -244,7 +243,7 @@ fn iwarp_is_connected_by_rdma_cm_alone_and_finds_out_what_the_path_takes() {
 
 #[test]
 #[ignore = "needs two RDMA devices: make lab"]
-fn by_rdma_read_a_file_goes_there_and_back_over_either_way_of_connecting() {
+fn by_rdma_read_a_file_goes_both_ways_however_connected() {
     let mut ways = vec![Way::by("rdma:1:read"), Way::by("rdma:4:read")];
     if !is_iwarp() {
         ways.push(Way { mtu: (1_500, 1_024), ..Way::by("rdma:2:exchange:read") });

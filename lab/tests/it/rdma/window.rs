@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 #[test]
 #[ignore = "needs two RDMA devices: make lab"]
-fn on_a_long_path_more_comes_to_be_on_its_way_unless_memory_may_not_be_locked() {
+fn a_long_path_widens_the_window_unless_memory_is_locked_out() {
     wire();
     let dir = tempfile::tempdir().expect("a folder");
     let (_node, url) = far_node(dir.path(), &["--allow-null"]);
@@ -81,7 +81,7 @@ fn on_a_long_path_more_comes_to_be_on_its_way_unless_memory_may_not_be_locked() 
 
 #[test]
 #[ignore = "needs two RDMA devices: make lab"]
-fn while_a_copy_goes_on_the_devices_have_its_queue_pairs_and_afterwards_none() {
+fn devices_have_a_copys_queue_pairs_only_while_it_runs() {
     let (mut copy, proof) = SlowCopy::begun(&["--channel", "rdma:2", "--streams", "1"]);
     let id = copy.running.0.id();
     let until = Instant::now() + Duration::from_secs(120);

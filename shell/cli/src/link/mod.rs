@@ -75,9 +75,6 @@ its exit code is this one's. Pairs and events: see `link up --help`.")]
         /// The link's name.
         name: String,
     },
-    /// The emulator itself: started by `up` and `run`, with its settings on standard input.
-    #[command(hide = true)]
-    Emulate,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -114,9 +111,6 @@ pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
             }
             Ok(ExitCode::SUCCESS)
         }
-        // What goes wrong was reported to the process that asked, in its words.
-        Action::Emulate => Ok(link::emulate()
-            .map_or_else(|error| ExitCode::from(error.fault.exit_code()), |()| ExitCode::SUCCESS)),
     }
 }
 

@@ -1,5 +1,6 @@
 //! The axes of a grid as flags: lists and ranges of numbers, paths, controls.
 
+use crate::channel::{self, Measured};
 use farline_core::congestion::{Algorithm, Constants};
 use farline_core::profile::{
     Copies, Driver, Grid, Order, PathEstimate, PathPoint, Repetitions, Store, TrafficDirection,
@@ -13,8 +14,8 @@ pub(crate) const USUAL_RATE: Rate = PathEstimate::RATE;
 #[derive(clap::Args)]
 pub(super) struct Axes {
     /// tcp, tls; rdma: `--channel rdma -h` [default: tcp]
-    #[arg(long, value_name = "LIST", value_delimiter = ',', hide_possible_values = true)]
-    channel: Vec<Channel>,
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = channel::measured)]
+    channel: Vec<Measured>,
     /// Paths by name, such as usn-8600 [default: rtts]
     #[arg(long, alias = "path", value_name = "LIST", value_delimiter = ',')]
     link: Vec<String>,
@@ -78,14 +79,6 @@ pub(super) struct Axes {
     seed: Option<u64>,
 }
 
-/// What carries the data, as `farline cp --channel` and its URLs have it.
-#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-enum Channel {
-    Tcp,
-    Tls,
-    Rdma,
-}
-
 /// What was given of the runs of a cell.
 pub(super) struct Runs {
     pub(super) seed: Option<u64>,
@@ -120,8 +113,8 @@ impl Axes {
     /// When others are to be beside them.
     pub(super) fn measures_verbs(&self) -> Result<bool, Error> {
         match self.channel[..] {
-            [Channel::Rdma] => Ok(true),
-            _ if self.channel.contains(&Channel::Rdma) => Err(Error::new(
+            [Measured::Messages] => Ok(true),
+            _ if self.channel.contains(&Measured::Messages) => Err(Error::new(
                 Fault::You,
                 "profile-channel",
                 "RDMA is measured by itself: its \
@@ -150,10 +143,9 @@ impl Axes {
 
     /// The drivers over which a mover sends; bare streams are TCP without one.
     fn drivers(&self) -> Vec<Driver> {
-        let driver = |channel: &Channel| match channel {
-            Channel::Tcp => Some(Driver::Tcp),
-            Channel::Tls => Some(Driver::Tls),
-            Channel::Rdma => None,
+        let driver = |channel: &Measured| match channel {
+            Measured::Streams(driver) => Some(*driver),
+            Measured::Messages => None,
         };
         self.channel.iter().filter_map(driver).collect()
     }
@@ -176,7 +168,7 @@ impl Axes {
     /// [paths](Self::paths).
     pub(super) fn of_measured_verbs(&self) -> Result<Runs, &'static str> {
         let given = [
-            ("--channel", self.channel.contains(&Channel::Tls)),
+            ("--channel", self.channel.contains(&Measured::Streams(Driver::Tls))),
             ("--rate", self.rate.is_some()),
             ("--congestion", !self.congestion.is_empty()),
             ("--set", self.set.is_some()),

@@ -4,7 +4,6 @@
 mod axes;
 mod diff;
 mod document;
-mod end;
 mod export;
 mod measure;
 mod messages;
@@ -72,8 +71,6 @@ pub(crate) struct Args {
 #[derive(clap::Subcommand)]
 enum Command {
     Diff(diff::Args),
-    #[command(hide = true)]
-    End(end::Args),
 }
 
 pub(crate) use axes::USUAL_RATE;
@@ -90,7 +87,6 @@ const SAVE_EVERY: Duration = Duration::from_secs(5);
 pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
     match &args.command {
         Some(Command::Diff(diff)) => return diff::run(diff, output),
-        Some(Command::End(end)) => return end::run(end, output),
         None => {}
     }
     if args.preset.as_deref() == Some("list") {

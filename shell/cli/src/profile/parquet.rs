@@ -110,7 +110,7 @@ mod tests {
     use std::io::Write;
 
     #[test]
-    fn what_is_written_is_read_again_with_its_types_its_nulls_and_its_lists() {
+    fn parquet_reads_back_with_types_nulls_and_lists() {
         let table = Columns {
             about: vec![("schema", "farline/profile/1".to_owned())],
             columns: vec![

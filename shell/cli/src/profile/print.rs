@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn text_fits_eighty_columns_and_a_cell_that_does_not_come_back_says_so() {
+    fn text_fits_eighty_columns_and_names_lost_cells() {
         let grid =
             Grid { seconds: 40.0, ..preset("wanphy-recovery", Form::Quick).expect("a preset") };
         let mut profile =

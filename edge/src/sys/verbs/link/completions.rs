@@ -3,7 +3,7 @@
 use super::requests::Job;
 use super::{Pair, RdmaConnection};
 use crate::sys::verbs::abi::*;
-use crate::sys::verbs::events::{Events, Gone, Kind, wait};
+use crate::sys::verbs::events::{ConnectionError, Events, Kind, wait};
 use farline_core::rdma::Failure;
 use rustix::event::{PollFd, PollFlags};
 use std::io;
@@ -15,7 +15,7 @@ const BATCH: usize = 32;
 
 /// What a device has done.
 #[derive(Debug)]
-pub enum Completion {
+pub(crate) enum Completion {
     /// A record came; its receive is posted again.
     Record {
         /// On which queue pair.
@@ -60,7 +60,7 @@ impl RdmaConnection {
     ///
     /// # Errors
     /// When the device fails.
-    pub fn poll(&mut self, into: &mut Vec<Completion>) -> io::Result<bool> {
+    pub(crate) fn poll(&mut self, into: &mut Vec<Completion>) -> io::Result<bool> {
         let mut done = [WorkCompletion::default(); BATCH];
         let count = self.queue.poll(&mut done)?;
         for completion in &done[..count] {
@@ -114,7 +114,7 @@ impl RdmaConnection {
     ///
     /// # Errors
     /// When the peer is gone and all that it sent was taken, or the device was removed.
-    pub fn wait(
+    pub(crate) fn wait(
         &mut self,
         into: &mut Vec<Completion>,
         wake: BorrowedFd<'_>,
@@ -153,7 +153,7 @@ impl RdmaConnection {
         for pair in self.pairs.iter().flatten() {
             while let Some(event) = pair.events().map(Events::next).transpose()?.flatten() {
                 if let Kind::Gone(why) = event.kind
-                    && self.gone != Some(Gone::Removed)
+                    && self.gone != Some(ConnectionError::Removed)
                 {
                     self.gone = Some(why);
                 }
@@ -163,7 +163,7 @@ impl RdmaConnection {
     }
 
     /// Whether the device of a link that failed is gone.
-    pub fn is_removed(&mut self) -> bool {
-        self.hear().is_err() || self.gone == Some(Gone::Removed)
+    pub(crate) fn is_removed(&mut self) -> bool {
+        self.hear().is_err() || self.gone == Some(ConnectionError::Removed)
     }
 }

@@ -69,7 +69,7 @@ impl RdmaConnection {
     ///
     /// # Errors
     /// When the queue pair is broken or there is no buffer.
-    pub fn post(&mut self, on: u8, bytes: &[u8]) -> io::Result<()> {
+    pub(crate) fn post(&mut self, on: u8, bytes: &[u8]) -> io::Result<()> {
         let buffer = self.records.free.pop().filter(|_| bytes.len() <= self.shape.record_len);
         let buffer = buffer.ok_or_else(|| io::Error::other("no buffer for a record"))?;
         let at = buffer * self.shape.record_len;
@@ -87,7 +87,7 @@ impl RdmaConnection {
     ///
     /// # Errors
     /// When the queue pair is broken or the slot is not held.
-    pub fn write(
+    pub(crate) fn write(
         &mut self,
         on: u8,
         slot: usize,
@@ -113,7 +113,7 @@ impl RdmaConnection {
     ///
     /// # Errors
     /// When the queue pair is broken or the slot is not held.
-    pub fn read(
+    pub(crate) fn read(
         &mut self,
         on: u8,
         slot: usize,

@@ -1,0 +1,74 @@
+//! The two ends of a trial copy: what `farline profile` measures of a store, a staging pool and a
+//! driver, with the mover itself.
+
+use crate::channels::trust::Trust;
+use crate::client::{self, ConnectOptions, Location, Options, Verify};
+use crate::node::{Anonymous, ConfigFile, Node};
+use crate::prober::{Trial, TrialCopy, TrialNode};
+use farline_core::transfer::UserOverrides;
+use farline_core::units::{Error, Fault};
+use serde::Serialize;
+use std::io::{self, Write};
+
+/// Plays one end; says on standard output what came of it.
+pub(super) fn play(role: Trial) -> Result<(), Error> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime
+        .map_err(|error| Error::new(Fault::Here, "no-runtime", format!("cannot start: {error}")))?;
+    match role {
+        Trial::Copy(role) => runtime.block_on(copy(*role)),
+        Trial::Node(role) => runtime.block_on(node(role)),
+    }
+}
+
+async fn copy(role: TrialCopy) -> Result<(), Error> {
+    let options = Options {
+        limit: role.limit,
+        overrides: UserOverrides {
+            streams: Some(role.streams as usize),
+            congestion: Some(role.congestion),
+            staging: Some(role.staging),
+            precedent: None,
+        },
+        reach: ConnectOptions {
+            trust: Trust {
+                fingerprint: role
+                    .fingerprint
+                    .map(|text| text.parse())
+                    .transpose()
+                    .map_err(|why: String| Error::new(Fault::Bug, "agent-role", why))?,
+                ..Trust::default()
+            },
+            ..ConnectOptions::default()
+        },
+        verify: Verify::None,
+        buffer: role.window,
+        trial: client::Trial { stall: role.stall, read: role.read, in_turns: role.in_turns },
+        ..Options::default()
+    };
+    let (from, to) = (Location::parse(&role.source)?, Location::parse(role.target.as_ref())?);
+    say(&client::copy(&[from], &to, &options, &mut |_| {}).await?)
+}
+
+async fn node(role: TrialNode) -> Result<(), Error> {
+    let config = ConfigFile {
+        listen: Some(role.listen),
+        root: Some(role.root),
+        anonymous: Some(Anonymous::Write),
+        allow_null: Some(true),
+        tls: Some(role.tls),
+        ..ConfigFile::default()
+    };
+    let node = Node::bind(config.build()?).await?;
+    let fingerprint = node.fingerprint().map(|fingerprint| fingerprint.to_string());
+    say(&serde_json::json!({ "address": node.address(), "fingerprint": fingerprint }))?;
+    node.run().await
+}
+
+fn say(what: &impl Serialize) -> Result<(), Error> {
+    let failed = |error: io::Error| {
+        Error::new(Fault::Here, "profile-end", format!("telling what came of it: {error}"))
+    };
+    let line = serde_json::to_string(what).map_err(|error| failed(error.into()))?;
+    writeln!(io::stdout(), "{line}").and_then(|()| io::stdout().flush()).map_err(failed)
+}

@@ -1,0 +1,224 @@
+//! Which stacks can carry a copy's data, best first, and what follows when one of them does not
+//! come about: pure, as `fi_getinfo` ranks libfabric's providers.
+
+use super::driver::{Capabilities, Carries, Driver, Offered, Peer, Role, Transport};
+use super::options::Values;
+use super::registry::Registry;
+use super::stack::Stack;
+use farline_core::units::{Error, Fault};
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+/// What data connections are needed for.
+pub struct Need<'a> {
+    /// What the user asked for.
+    pub asked: Option<&'a Stack>,
+    /// Whether nobody on the way may read the data.
+    pub encrypt: bool,
+    /// Whether both ends have a key for the session's data connections (K-1).
+    pub keyed: bool,
+    /// What goes through the tunnel that carries the control connection, where one does.
+    pub tunnel: Tunnelled,
+    /// The other end.
+    pub peer: Peer<'a>,
+}
+
+/// Whether data may go through what carries the control connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tunnelled {
+    /// Nothing carries it.
+    No,
+    /// It may, where no port can be reached.
+    May,
+    /// It must: it was arranged in the clear for that.
+    Must,
+}
+
+/// A way to open a copy's data connections.
+#[derive(Clone, Debug)]
+pub struct Offer {
+    /// Over what.
+    pub stack: Stack,
+    /// To where.
+    pub route: Route,
+    /// What is not as it was asked for, and why.
+    pub notes: Vec<String>,
+    /// Whether the user asked for it.
+    pub is_asked: bool,
+}
+
+/// To where a client connects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Route {
+    /// To a port that the node opens for the session.
+    Straight,
+    /// To the node's control port (K-5).
+    ControlPort,
+    /// Through what carries the control connection (H-2).
+    Tunnel,
+}
+
+/// What can be, best first, and what was asked for and cannot be.
+#[derive(Debug)]
+pub struct Offers {
+    /// Best first.
+    pub ranked: Vec<Offer>,
+    /// The asked driver, and why it is not among them.
+    pub refused: Option<(Arc<Driver>, Error)>,
+}
+
+impl Registry {
+    /// What can carry data that is needed so.
+    ///
+    /// # Errors
+    /// When nothing can.
+    pub fn offers(&self, need: &Need<'_>) -> Result<Offers, Error> {
+        let mut ranked = Vec::new();
+        let mut refused = None;
+        let always = |can: &Capabilities| can.offered == Offered::Always;
+        if need.encrypt && !need.keyed {
+            let message = format!("{} encrypts, but knows no keys", need.peer.server);
+            return Err(Error::new(Fault::There, "cannot-encrypt", message));
+        }
+        if let Some(asked) = need.asked {
+            if asked.is_encrypted() && !need.encrypt && need.tunnel == Tunnelled::No {
+                let message = format!("{asked} needs a control connection that is encrypted too");
+                return Err(Error::new(Fault::You, "cannot-encrypt", message)
+                    .hint("write farlines:// or ftps://, or host:path to go over ssh"));
+            }
+            if !always(&asked.channel.capabilities) && need.tunnel != Tunnelled::Must {
+                match self.offer(need, &asked.channel, &asked.values, Route::Straight) {
+                    Ok(offer) => ranked.push(Offer { is_asked: true, ..offer }),
+                    Err(error) => refused = Some((Arc::clone(&asked.channel), error)),
+                }
+            }
+        }
+        let of =
+            |offered| self.drivers().filter(move |driver| driver.capabilities.offered == offered);
+        let routes: &[(Offered, Route)] = match need.tunnel {
+            _ if !need.keyed => &[(Offered::Always, Route::Straight)],
+            Tunnelled::Must => &[(Offered::AsTheControlConnection, Route::Tunnel)],
+            Tunnelled::May => &[
+                (Offered::Always, Route::Straight),
+                (Offered::AsTheControlConnection, Route::Tunnel),
+            ],
+            Tunnelled::No => {
+                &[(Offered::Always, Route::Straight), (Offered::Always, Route::ControlPort)]
+            }
+        };
+        for &(offered, route) in routes {
+            let offers =
+                of(offered).map(|driver| self.offer(need, driver, &Values::default(), route));
+            ranked.extend(offers.filter_map(Result::ok));
+        }
+        if ranked.is_empty() {
+            let message = format!("no channel driver leads to {}", need.peer.server);
+            let none = || Error::new(Fault::Here, "no-channel", message);
+            return Err(refused.map_or_else(none, |(_, error)| error));
+        }
+        Ok(Offers { ranked, refused })
+    }
+
+    /// One driver for `need`, with the layers that it takes.
+    fn offer(
+        &self,
+        need: &Need<'_>,
+        driver: &Arc<Driver>,
+        values: &Values,
+        route: Route,
+    ) -> Result<Offer, Error> {
+        let Role::Channel(transport) = &driver.role else {
+            return Err(Error::new(Fault::Bug, "no-channel", "a layer alone"));
+        };
+        let transport: &dyn Transport = &**transport;
+        let can = &driver.capabilities;
+        transport.available()?;
+        let mut layers = Vec::new();
+        if need.encrypt && !can.encrypted {
+            let layer = self.encrypting_layer().filter(|_| can.carries == Carries::OrderedBytes);
+            let message = || format!("nothing encrypts {}", driver.title);
+            layers.push(Arc::clone(layer.ok_or_else(|| {
+                Error::new(Fault::You, "cannot-encrypt", message())
+                    .hint("--no-encrypt lets data go in the clear")
+            })?));
+        }
+        let agreed = transport.agree(values, &need.peer)?;
+        if can.needs_key && !need.keyed {
+            let message = format!("{} needs a key, and the node takes none", driver.title);
+            return Err(Error::new(Fault::There, "unsupported", message));
+        }
+        let stack = Stack { layers, channel: Arc::clone(driver), values: agreed.values };
+        Ok(Offer { stack, route, notes: agreed.notes, is_asked: false })
+    }
+}
+
+/// Goes through the offers as one after the other does not come about.
+#[derive(Debug)]
+pub struct Fallback {
+    left: VecDeque<Offer>,
+    tried: Option<Offer>,
+    /// Of the first offer that nobody asked for: it says most of the path.
+    first: Option<Error>,
+    notes: Vec<String>,
+}
+
+impl Fallback {
+    /// Begins with the best.
+    pub fn new(offers: Offers) -> Fallback {
+        let mut notes = Vec::new();
+        if let (Some((asked, error)), Some(best)) = (&offers.refused, offers.ranked.first()) {
+            notes.push(instead(best.stack.channel(), asked, error));
+        }
+        Fallback { left: offers.ranked.into(), tried: None, first: None, notes }
+    }
+
+    /// What to try next.
+    pub fn try_next(&mut self) -> Option<Offer> {
+        self.tried = self.left.pop_front();
+        self.tried.clone()
+    }
+
+    /// What was tried last did not come about.
+    ///
+    /// # Errors
+    /// When nothing else would either.
+    pub fn failed(&mut self, error: Error) -> Result<(), Error> {
+        let tried = self.tried.take();
+        let is_asked = tried.as_ref().is_some_and(|offer| offer.is_asked);
+        match self.left.front() {
+            // What the user gave for the driver that always is there holds for all its routes.
+            Some(_) if !is_asked && error.fault == Fault::You => Err(error),
+            Some(next) => {
+                match tried {
+                    Some(asked) if is_asked => {
+                        let note = instead(next.stack.channel(), asked.stack.channel(), &error);
+                        self.notes.push(note);
+                    }
+                    _ => self.first = self.first.take().or(Some(error)),
+                }
+                Ok(())
+            }
+            None => match tried {
+                Some(Offer { route: Route::ControlPort, .. }) => {
+                    Err(self.first.take().unwrap_or(error))
+                }
+                _ => Err(error),
+            },
+        }
+    }
+
+    /// What came about is this offer: what is not as it was asked for, and why.
+    pub fn notes(mut self) -> Vec<String> {
+        self.notes.extend(self.tried.into_iter().flat_map(|offer| offer.notes));
+        self.notes
+    }
+}
+
+/// Why data goes over `driver`, and not over the one that was asked for.
+fn instead(driver: &Driver, asked: &Driver, error: &Error) -> String {
+    let hint = error.hint.as_ref().map(|hint| format!(" ({hint})")).unwrap_or_default();
+    format!("over {} instead of {}: {}{hint}", driver.title, asked.title, error.message)
+}
+
+#[cfg(test)]
+mod tests;

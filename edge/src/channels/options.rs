@@ -1,0 +1,157 @@
+//! A driver's options as one table, of which come its syntax, its help and its documentation.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// One option of a driver.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DriverOption {
+    /// What users and configuration files call it.
+    pub name: &'static str,
+    /// What it takes.
+    pub kind: OptionKind,
+    /// What it does and what happens without it, in a few words.
+    pub help: &'static str,
+}
+
+/// What an option takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OptionKind {
+    /// Nothing: it is given or not.
+    Flag,
+    /// A number within these limits, written `name=N`; or as `N` alone, in the first place, where
+    /// `bare` is set.
+    Number {
+        /// The smallest.
+        least: u64,
+        /// The largest.
+        most: u64,
+        /// Whether it may stand without its name.
+        bare: bool,
+    },
+}
+
+/// The values that were given for a driver's options.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Values(BTreeMap<&'static str, Option<u64>>);
+
+impl Values {
+    /// Whether an option was given.
+    pub fn has(&self, name: &str) -> bool {
+        self.0.contains_key(name)
+    }
+
+    /// The number of an option, where it was given.
+    pub fn number(&self, name: &str) -> Option<u64> {
+        self.0.get(name).copied().flatten()
+    }
+
+    /// The same values without the option `name`.
+    #[must_use]
+    pub fn without(&self, name: &str) -> Values {
+        let mut values = self.clone();
+        values.0.remove(name);
+        values
+    }
+
+    /// Reads `words`, such as `4` and `exchange`, by the table `options`.
+    ///
+    /// # Errors
+    /// With the word that the table does not take, or takes once only.
+    pub(super) fn parse<'a>(
+        options: &[DriverOption],
+        words: impl Iterator<Item = &'a str>,
+    ) -> Result<Values, String> {
+        let mut values = Values::default();
+        for (place, word) in words.enumerate() {
+            let (name, number) =
+                word.split_once('=').map_or((word, None), |(name, number)| (name, Some(number)));
+            let found = options.iter().find_map(|option| {
+                let value = match (option.kind, number) {
+                    (OptionKind::Flag, None) if option.name == name => None,
+                    (OptionKind::Number { least, most, .. }, Some(text)) if option.name == name => {
+                        Some(within(text, least, most)?)
+                    }
+                    (OptionKind::Number { least, most, bare: true }, None) if place == 0 => {
+                        Some(within(word, least, most)?)
+                    }
+                    _ => return None,
+                };
+                Some((option.name, value))
+            });
+            let (name, value) = found.ok_or_else(|| word.to_owned())?;
+            if values.0.insert(name, value).is_some() {
+                return Err(word.to_owned());
+            }
+        }
+        Ok(values)
+    }
+}
+
+fn within(text: &str, least: u64, most: u64) -> Option<u64> {
+    text.parse().ok().filter(|number| (least..=most).contains(number))
+}
+
+impl fmt::Display for DriverOption {
+    /// The syntax behind the driver's name: `:N`, `:exchange`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.kind {
+            OptionKind::Flag => write!(f, ":{}", self.name),
+            OptionKind::Number { least, most, bare: true } => write!(f, ":{least}-{most}"),
+            OptionKind::Number { least, most, bare: false } => {
+                write!(f, ":{}={least}-{most}", self.name)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TABLE: [DriverOption; 3] = [
+        DriverOption {
+            name: "pairs",
+            kind: OptionKind::Number { least: 1, most: 16, bare: true },
+            help: "how many",
+        },
+        DriverOption { name: "read", kind: OptionKind::Flag, help: "fetch" },
+        DriverOption {
+            name: "mtu",
+            kind: OptionKind::Number { least: 256, most: 9000, bare: false },
+            help: "of a packet",
+        },
+    ];
+
+    fn parse(text: &str) -> Result<Values, String> {
+        Values::parse(&TABLE, text.split(':').filter(|word| !word.is_empty()))
+    }
+
+    #[test]
+    fn a_table_reads_what_it_lists_and_nothing_else() {
+        let values = parse("4:read:mtu=1500").expect("all of the table");
+        assert_eq!((values.number("pairs"), values.number("mtu")), (Some(4), Some(1500)));
+        assert!(values.has("read") && !values.without("read").has("read"));
+        assert_eq!(parse("pairs=4"), parse("4"), "its name may stand before it");
+        assert_eq!(parse("").expect("nothing"), Values::default());
+        for (wrong, word) in [
+            ("0", "0"),
+            ("17", "17"),
+            ("read:4", "4"),
+            ("read:read", "read"),
+            ("4:pairs=5", "pairs=5"),
+            ("mtu", "mtu"),
+            ("mtu=255", "mtu=255"),
+            ("read=1", "read=1"),
+            ("other", "other"),
+        ] {
+            assert_eq!(parse(wrong), Err(word.to_owned()), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_table_shows_its_syntax() {
+        let shown: Vec<String> = TABLE.iter().map(DriverOption::to_string).collect();
+        assert_eq!(shown, [":1-16", ":read", ":mtu=256-9000"]);
+    }
+}

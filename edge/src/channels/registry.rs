@@ -1,0 +1,279 @@
+//! The drivers that a client or a node has: a value, built in one place.
+
+use super::driver::{Carries, Driver, Offered, Role};
+use super::options::Values;
+use super::stack::Stack;
+use super::{rdma, ssh, tcp, tls};
+use farline_core::units::{Error, Fault};
+use std::fmt::Write;
+use std::sync::Arc;
+
+/// Drivers, in the order in which people are told of them.
+#[derive(Clone, Debug)]
+pub struct Registry {
+    drivers: Vec<Arc<Driver>>,
+}
+
+impl Registry {
+    /// None.
+    pub fn new() -> Registry {
+        Registry { drivers: Vec::new() }
+    }
+
+    /// Farline's own.
+    pub fn builtin() -> Registry {
+        let own = [tcp::driver(), tls::driver(), ssh::driver(), rdma::driver()];
+        Registry { drivers: own.into_iter().map(Arc::new).collect() }
+    }
+
+    /// Adds a driver.
+    ///
+    /// # Errors
+    /// When one of its schemes is taken.
+    pub fn add(&mut self, driver: Driver) -> Result<(), Error> {
+        if let Some(taken) = driver.schemes.iter().find(|scheme| self.find(scheme).is_some()) {
+            let message = format!("there is a channel driver `{taken}` already");
+            return Err(Error::new(Fault::Bug, "driver-exists", message));
+        }
+        self.drivers.push(Arc::new(driver));
+        Ok(())
+    }
+
+    /// The same drivers without those that `keeps` denies.
+    #[must_use]
+    pub fn only(&self, keeps: impl Fn(&Driver) -> bool) -> Registry {
+        let kept = self.drivers.iter().filter(|driver| keeps(driver)).map(Arc::clone);
+        Registry { drivers: kept.collect() }
+    }
+
+    /// The driver that has this scheme.
+    pub fn find(&self, scheme: &str) -> Option<&Arc<Driver>> {
+        self.drivers.iter().find(|driver| driver.schemes.contains(&scheme))
+    }
+
+    /// All drivers.
+    pub fn drivers(&self) -> impl Iterator<Item = &Arc<Driver>> {
+        self.drivers.iter()
+    }
+
+    /// What carries data where nothing else was said.
+    pub fn default_channel(&self) -> Option<&Arc<Driver>> {
+        let is_default = |driver: &&Arc<Driver>| driver.capabilities.offered == Offered::Always;
+        self.drivers.iter().find(is_default)
+    }
+
+    /// A layer that encrypts.
+    pub fn encrypting_layer(&self) -> Option<&Arc<Driver>> {
+        let encrypts = |driver: &&Arc<Driver>| {
+            matches!(driver.role, Role::Layer(_)) && driver.capabilities.encrypted
+        };
+        self.drivers.iter().find(encrypts)
+    }
+
+    /// The channels that a client may choose: those that have a port of their own, or are connected
+    /// over the control connection.
+    pub fn listening(&self) -> impl Iterator<Item = &Arc<Driver>> {
+        self.drivers.iter().filter(|driver| can_be_asked_for(driver))
+    }
+
+    /// Reads a stack, such as `tcp`, `tls+tcp` or `rdma:4:exchange`: layers from the top down, then
+    /// the one channel with its options.
+    ///
+    /// # Errors
+    /// When a scheme is not known, an option is not the driver's, or these do not stand on each
+    /// other.
+    pub fn stack(&self, text: &str) -> Result<Stack, Error> {
+        let wrong = |message: String| Error::new(Fault::You, "bad-channel", message);
+        let mut layers = Vec::new();
+        let mut parts = text.split('+').peekable();
+        loop {
+            let part = parts.next().unwrap_or_default();
+            let mut words = part.split(':');
+            let scheme = words.next().unwrap_or_default();
+            let driver = self.find(scheme).ok_or_else(|| {
+                let known: Vec<_> = self.schemes().collect();
+                wrong(format!("no channel driver is called `{scheme}`"))
+                    .hint(format!("known are {}", known.join(", ")))
+            })?;
+            let values = Values::parse(driver.options, words).map_err(|word| {
+                wrong(format!("{} takes no `{word}`, or not there", driver.title))
+                    .hint(format!("write {}", syntax(driver)))
+            })?;
+            let is_last = parts.peek().is_none();
+            match (&driver.role, is_last) {
+                (Role::Layer(_), false) => layers.push(Arc::clone(driver)),
+                (Role::Channel(_), true) => {
+                    let slots = driver.capabilities.carries == Carries::RegisteredSlots;
+                    if slots && let Some(layer) = layers.last() {
+                        let message = format!(
+                            "{} cannot stand over {}, which carries no bytes in order",
+                            layer.title, driver.title
+                        );
+                        return Err(wrong(message));
+                    }
+                    return Ok(Stack { layers, channel: Arc::clone(driver), values });
+                }
+                (Role::Layer(_), true) => {
+                    let below: Vec<_> = self
+                        .drivers
+                        .iter()
+                        .filter(|other| can_stand_on(other))
+                        .map(|other| format!("{scheme}+{}", other.name))
+                        .collect();
+                    return Err(wrong(format!("{} is a layer over a channel", driver.title))
+                        .hint(format!("write {}", below.join(" or "))));
+                }
+                (Role::Channel(_), false) => {
+                    let message =
+                        format!("{} is a channel: nothing can stand below it", driver.title);
+                    return Err(wrong(message).hint("layers come first, as in tls+tcp"));
+                }
+            }
+        }
+    }
+
+    /// Names of all drivers.
+    pub fn schemes(&self) -> impl Iterator<Item = &'static str> {
+        self.drivers.iter().flat_map(|driver| driver.schemes.iter().copied())
+    }
+
+    /// What may be asked for, with all options, for a command's help.
+    pub fn usage(&self) -> String {
+        let mut text =
+            self.listening().map(|driver| syntax(driver)).collect::<Vec<_>>().join(" or ");
+        for option in self.drivers.iter().flat_map(|driver| driver.options) {
+            let _ = write!(text, "; {option}: {}", option.help);
+        }
+        text
+    }
+
+    /// The drivers and their options as tables in Markdown, for `docs/channels.md`.
+    pub fn docs(&self) -> String {
+        let mut text = String::from(
+            "| driver | carries | encrypted | congestion control | when | what it is |\n\
+             |---|---|---|---|---|---|\n",
+        );
+        for driver in &self.drivers {
+            let can = &driver.capabilities;
+            let carries = match (&driver.role, can.carries) {
+                (Role::Layer(_), _) => "a layer over ordered bytes",
+                (Role::Channel(_), Carries::OrderedBytes) => "ordered bytes",
+                (Role::Channel(_), Carries::RegisteredSlots) => "registered slots",
+            };
+            let when = match driver.role {
+                Role::Layer(_) => "where the control connection is encrypted".to_owned(),
+                Role::Channel(_) => can.offered.to_string(),
+            };
+            let _ = writeln!(
+                text,
+                "| `{}` | {carries} | {} | {} | {} | {} |",
+                driver.name,
+                if can.encrypted { "yes" } else { "no" },
+                if can.kernel_congestion { "the kernel's" } else { "its own, or that below" },
+                when,
+                driver.about,
+            );
+        }
+        text.push_str("\n| option | of | what it does |\n|---|---|---|\n");
+        for driver in &self.drivers {
+            for option in driver.options {
+                let _ = writeln!(text, "| `{option}` | `{}` | {} |", driver.name, option.help);
+            }
+        }
+        text
+    }
+}
+
+impl Default for Registry {
+    fn default() -> Registry {
+        Registry::builtin()
+    }
+}
+
+/// Whether a layer can stand on it.
+fn can_stand_on(driver: &Driver) -> bool {
+    matches!(driver.role, Role::Channel(_))
+        && driver.capabilities.carries == Carries::OrderedBytes
+        && can_be_asked_for(driver)
+}
+
+/// Whether a user may choose it.
+fn can_be_asked_for(driver: &Driver) -> bool {
+    let by_itself = driver.capabilities.offered == Offered::AsTheControlConnection;
+    matches!(driver.role, Role::Channel(_)) && !by_itself
+}
+
+/// A driver's name with what may follow it: `rdma[:1-16][:exchange][:read]`.
+fn syntax(driver: &Driver) -> String {
+    let options = driver.options.iter().map(|option| format!("[{option}]"));
+    format!("{}{}", driver.name, options.collect::<String>())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(text: &str) -> String {
+        let error = Registry::builtin().stack(text).expect_err(text);
+        assert_eq!((error.fault, error.code.to_string().as_str()), (Fault::You, "bad-channel"));
+        let hint = error.hint.clone().unwrap_or_default();
+        format!("{error} {hint}")
+    }
+
+    #[test]
+    fn a_stack_is_layers_over_one_channel() {
+        let registry = Registry::builtin();
+        let shown = |text: &str| registry.stack(text).expect(text).to_string();
+        assert_eq!((shown("tcp"), shown("tls+tcp")), ("tcp".to_owned(), "tls+tcp".to_owned()));
+        assert_eq!(registry.stack("rdma:4:read").expect("options").values.number("pairs"), Some(4));
+        assert!(registry.stack("tls+tcp").expect("a layer").is_encrypted());
+        assert!(!registry.stack("tcp").expect("none").is_encrypted());
+        assert!(refused("tls").contains("write tls+tcp"), "{}", refused("tls"));
+        assert!(refused("tls+rdma").contains("cannot stand over RDMA"));
+        assert!(refused("tcp+tls").contains("nothing can stand below"));
+        assert!(refused("tcp+rdma").contains("nothing can stand below"));
+    }
+
+    #[test]
+    fn an_unknown_scheme_is_told_the_known_ones() {
+        let registry = Registry::builtin();
+        for text in ["carrier-pigeon", "", "tls+", "TCP"] {
+            let said = refused(text);
+            assert!(registry.schemes().all(|scheme| said.contains(scheme)), "{text}: {said}");
+        }
+    }
+
+    #[test]
+    fn an_option_that_is_not_the_drivers_is_refused() {
+        for text in ["tcp:4", "rdma:17", "rdma:read:4", "rdma:read:read", "rdma:tls"] {
+            assert!(refused(text).contains("write "), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_name_is_given_once() {
+        let mut registry = Registry::builtin();
+        let error = registry.add(tcp::driver()).expect_err("it is there");
+        assert_eq!(error.code.to_string(), "driver-exists");
+        let mut without = registry.only(|driver| driver.name != "tcp");
+        without.add(tcp::driver()).expect("the name is free");
+        assert!(without.find("tcp").is_some());
+    }
+
+    #[test]
+    fn the_page_on_channels_has_the_registrys_tables() {
+        let page = include_str!("../../../docs/channels.md");
+        let docs = Registry::builtin().docs();
+        assert!(page.contains(&docs), "docs/channels.md should contain:\n{docs}");
+    }
+
+    #[test]
+    fn names_are_words_that_the_control_connection_can_carry() {
+        for driver in Registry::builtin().drivers() {
+            assert!(driver.schemes.contains(&driver.name), "{}", driver.name);
+            for scheme in driver.schemes {
+                assert!(scheme.bytes().all(|byte| byte.is_ascii_lowercase()), "{scheme}");
+            }
+        }
+    }
+}

@@ -1,0 +1,220 @@
+//! The library's way to copy: a [`Client`] makes a [`CopyRequest`], which becomes a running [`Copying`].
+//!
+//! A copy runs on a thread of its own with a runtime of its own, so that a program needs none: it may
+//! wait by blocking, by `.await` in whatever runtime it has, or not at all.
+
+use super::copy::copy;
+use super::{CancelToken, ConnectOptions, Existing, Location, Options, Outcome, Progress, Verify};
+use farline_core::units::{Bytes, Error, Fault, Rate};
+use std::ffi::OsStr;
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use tokio::sync::{oneshot, watch};
+
+/// Copies files and trees between this host and nodes, or between nodes.
+///
+/// ```
+/// let folder = std::env::temp_dir().join(format!("farline-doc-{}", std::process::id()));
+/// std::fs::create_dir_all(&folder)?;
+/// std::fs::write(folder.join("a"), "some bytes")?;
+/// let client = farline::Client::new();
+/// let outcome = client.copy(folder.join("a"), folder.join("b"))?.start()?.wait()?;
+/// assert_eq!((outcome.files, outcome.bytes), (1, 10));
+/// assert_eq!(std::fs::read(folder.join("b"))?, b"some bytes");
+/// std::fs::remove_dir_all(&folder)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct Client {
+    connect: ConnectOptions,
+}
+
+impl Client {
+    /// A client that reaches nodes as `farline cp` does: over ssh, or by URL; it trusts the system's
+    /// certificate authorities.
+    pub fn new() -> Client {
+        Client::default()
+    }
+
+    /// Reaches nodes by these options instead.
+    #[must_use]
+    pub fn connect_options(mut self, connect: ConnectOptions) -> Client {
+        self.connect = connect;
+        self
+    }
+
+    /// Asks for a copy from `source` to `destination`, each as on the command line: a path,
+    /// `host:path`, or a URL.
+    ///
+    /// # Errors
+    /// [`Fault::You`] when either is no location.
+    pub fn copy(
+        &self,
+        source: impl AsRef<OsStr>,
+        destination: impl AsRef<OsStr>,
+    ) -> Result<CopyRequest, Error> {
+        Ok(CopyRequest {
+            sources: vec![Location::parse(source.as_ref())?],
+            destination: Location::parse(destination.as_ref())?,
+            options: Options { reach: self.connect.clone(), ..Options::default() },
+        })
+    }
+}
+
+/// A copy that has not begun. What is not said, Farline chooses and tells the reason
+/// ([`Outcome::reasons`]).
+#[derive(Clone, Debug)]
+#[must_use = "nothing is copied before `start`"]
+pub struct CopyRequest {
+    sources: Vec<Location>,
+    destination: Location,
+    options: Options,
+}
+
+impl CopyRequest {
+    /// Copies this too, to the same destination, which then is a folder.
+    ///
+    /// # Errors
+    /// [`Fault::You`] when it is no location.
+    pub fn and(mut self, source: impl AsRef<OsStr>) -> Result<CopyRequest, Error> {
+        self.sources.push(Location::parse(source.as_ref())?);
+        Ok(self)
+    }
+
+    /// Copies folders with all that is in them. Otherwise a folder is an error.
+    pub fn recursive(mut self, recursive: bool) -> CopyRequest {
+        self.options.recursive = recursive;
+        self
+    }
+
+    /// Moves no faster than this, all channels together.
+    pub fn limit(mut self, limit: Rate) -> CopyRequest {
+        self.options.limit = Some(limit);
+        self
+    }
+
+    /// Opens so many channels, where Farline otherwise takes what the path asks for.
+    pub fn channels(mut self, channels: usize) -> CopyRequest {
+        self.options.overrides.streams = Some(channels);
+        self
+    }
+
+    /// Uses this congestion control, by Linux's name.
+    pub fn congestion(mut self, name: impl Into<String>) -> CopyRequest {
+        self.options.overrides.congestion = Some(name.into());
+        self
+    }
+
+    /// Reads ahead by no more than this.
+    pub fn staging(mut self, staging: Bytes) -> CopyRequest {
+        self.options.overrides.staging = Some(staging);
+        self
+    }
+
+    /// Checks arrival so; by the digest of every file when not said.
+    pub fn verify(mut self, verify: Verify) -> CopyRequest {
+        self.options.verify = verify;
+        self
+    }
+
+    /// Does so with what is at the destination already; replaces it when not said.
+    pub fn existing(mut self, existing: Existing) -> CopyRequest {
+        self.options.existing = existing;
+        self
+    }
+
+    /// Begins.
+    ///
+    /// # Errors
+    /// [`Fault::Here`] when no thread or runtime can be had.
+    pub fn start(self) -> Result<Copying, Error> {
+        let here = |what: &str, error: std::io::Error| {
+            Error::new(Fault::Here, "no-thread", format!("cannot start {what}: {error}"))
+        };
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .map_err(|error| here("a runtime", error))?;
+        let (tell, progress) = watch::channel(Progress::default());
+        let (done, outcome) = oneshot::channel();
+        let CopyRequest { sources, destination, options } = self;
+        let cancel = options.stop.clone();
+        let work = move || {
+            let mut report = |progress: &Progress| {
+                let _ = tell.send(*progress);
+            };
+            let result = runtime.block_on(copy(&sources, &destination, &options, &mut report));
+            // Nobody may be there to hear it.
+            let _ = done.send(result);
+        };
+        std::thread::Builder::new()
+            .name("copy".to_owned())
+            .spawn(work)
+            .map_err(|error| here("a thread", error))?;
+        Ok(Copying { progress, outcome, cancel, is_over: false })
+    }
+}
+
+/// A copy under way. As a future it resolves to what came of it; dropping it cancels the copy.
+#[derive(Debug)]
+#[must_use = "a copy ends when its handle is dropped"]
+pub struct Copying {
+    progress: watch::Receiver<Progress>,
+    outcome: oneshot::Receiver<Result<Outcome, Error>>,
+    cancel: CancelToken,
+    is_over: bool,
+}
+
+impl Copying {
+    /// Where it stands.
+    pub fn progress(&self) -> Progress {
+        *self.progress.borrow()
+    }
+
+    /// A channel that changes whenever it stands elsewhere, several times a second.
+    pub fn watch(&self) -> watch::Receiver<Progress> {
+        self.progress.clone()
+    }
+
+    /// Asks it to end soon. What is durable stays, and the same copy goes on from there; nothing
+    /// half-done stands under a final name. It then ends with the code `interrupted`.
+    pub fn cancel(&self) {
+        self.cancel.ask();
+    }
+
+    /// Blocks until it is over. Inside an asynchronous runtime use `.await` instead.
+    ///
+    /// # Errors
+    /// When nothing could be copied. Single files that failed are in the outcome.
+    pub fn wait(mut self) -> Result<Outcome, Error> {
+        self.is_over = true;
+        let (_, nobody) = oneshot::channel();
+        let outcome = std::mem::replace(&mut self.outcome, nobody);
+        outcome.blocking_recv().unwrap_or_else(|_| Err(lost()))
+    }
+}
+
+impl Future for Copying {
+    type Output = Result<Outcome, Error>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let outcome = Pin::new(&mut self.outcome).poll(context);
+        outcome.map(|outcome| {
+            self.is_over = true;
+            outcome.unwrap_or_else(|_| Err(lost()))
+        })
+    }
+}
+
+impl Drop for Copying {
+    fn drop(&mut self) {
+        if !self.is_over {
+            self.cancel.ask();
+        }
+    }
+}
+
+fn lost() -> Error {
+    Error::new(Fault::Bug, "thread-lost", "the copy's thread panicked")
+}

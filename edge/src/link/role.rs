@@ -1,0 +1,39 @@
+//! What a process of a link is started for: to be its emulator, or to enter a side.
+
+use super::{Link, Side, emulate};
+use crate::reexec;
+use farline_core::units::Error;
+use serde::{Deserialize, Serialize};
+use std::ffi::OsString;
+
+/// A process of a link.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) enum Role {
+    /// The emulator; its settings stand on standard input.
+    Emulate,
+    /// Becomes the command of its arguments in a side.
+    Enter {
+        /// The link's name.
+        link: String,
+        /// The side.
+        side: Side,
+        /// The role of that command there, if it is a program of Farline's.
+        role: Option<String>,
+    },
+}
+
+impl reexec::Role for Role {
+    const MODULE: &'static str = "link";
+}
+
+/// Plays it. The emulator has told whoever asked what went wrong.
+pub(crate) fn play(role: Role) -> Result<(), Error> {
+    match role {
+        Role::Emulate => emulate(),
+        Role::Enter { link, side, role } => {
+            let mut arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
+            let program = if arguments.is_empty() { OsString::new() } else { arguments.remove(0) };
+            Err(Link::find(&link)?.become_role(side, &program, &arguments, role.as_deref()))
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! The library as programs use it: its examples run, and a copy in progress can be watched, awaited and
+//! given up.
+
+use farline::client::Verify;
+use farline::core::units::{Bytes, Rate};
+use farline::{Client, Node};
+use farline_lab::LinkUp;
+use farline_lab::files::{hidden, plant_file, same, text};
+use farline_lab::{assert_same_tree, node, plant, succeed, wait_for};
+use std::process::Command;
+
+/// An example of the crate `farline`, built as it stands there.
+fn example(name: &str) -> Command {
+    let mut command = Command::new(env!("CARGO"));
+    command.current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/.."));
+    command.args(["run", "--quiet", "--locked", "-p", "farline", "--example", name, "--"]);
+    command
+}
+
+#[test]
+fn the_example_copy_copies_a_tree_and_says_why() {
+    let dir = tempfile::tempdir().expect("a folder");
+    plant(&dir.path().join("t"));
+    let (_node, url) = node(dir.path(), "write", &[]);
+    let said = succeed(example("copy").arg(dir.path().join("t")).arg(format!("{url}/there/")));
+    assert!(said.contains("verified: true") && said.contains("because: "), "{said}");
+    assert_same_tree(&dir.path().join("t"), &dir.path().join("there/t"));
+}
+
+#[test]
+fn the_example_serve_serves_and_fetches() {
+    let dir = tempfile::tempdir().expect("a folder");
+    std::fs::write(dir.path().join("a"), "bytes").expect("written");
+    let said = succeed(example("serve").arg(dir.path()));
+    assert!(said.contains("1 files came back"), "{said}");
+}
+
+#[test]
+fn the_example_link_is_its_own_emulator() {
+    let Some(_link) = LinkUp::up("t-library", &["usn-0.2", "--rate", "100M"]) else { return };
+    let said = succeed(&mut example("emulated_link"));
+    assert!(said.contains("frames went from a to b"), "{said}");
+}
+
+#[test]
+fn a_copy_is_watched_to_its_end() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let (from, to) = (dir.path().join("from"), dir.path().join("to"));
+    plant_file(&from, 8, 1);
+    let (_node, url) = node(dir.path(), "write", &[]);
+    let copying = Client::new()
+        .copy(format!("{url}/from"), &to)
+        .and_then(|copy| copy.limit(Rate::from_bps(160_000_000)).verify(Verify::Checksum).start())
+        .expect("it begins");
+    let progress = copying.watch();
+    wait_for("some of it", || progress.borrow().bytes > Bytes(0));
+    let outcome = copying.wait().expect("copied");
+    assert_eq!((outcome.bytes, outcome.files), (8 << 20, 1));
+    assert!(same(&from, &to), "what came differs");
+}
+
+#[test]
+fn a_dropped_copy_leaves_nothing_under_its_name() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let (root, from) = (dir.path().join("root"), dir.path().join("from"));
+    std::fs::create_dir(&root).expect("a folder");
+    plant_file(&from, 64, 2);
+    let (_node, url) = node(&root, "write", &[]);
+    let request = || {
+        Client::new()
+            .copy(&from, format!("{url}/f"))
+            .map(|copy| copy.channels(1).limit(Rate::from_bps(160_000_000)))
+            .expect("good words")
+    };
+    let copying = request().start().expect("it begins");
+    wait_for("the copy to begin", || !hidden(&root).is_empty());
+    copying.cancel();
+    assert_eq!(copying.wait().expect_err("it was given up").code, "interrupted");
+    drop(request().start().expect("it begins again"));
+    assert!(!root.join("f").exists(), "half of it has its name");
+}
+
+#[tokio::test]
+async fn a_node_of_this_program_serves_a_copy_of_this_program() {
+    let dir = tempfile::tempdir().expect("a folder");
+    std::fs::write(dir.path().join("a"), "bytes").expect("written");
+    let node = Node::builder(dir.path())
+        .listen(([127, 0, 0, 1], 0).into())
+        .anonymous(farline::node::Anonymous::Read)
+        .bind()
+        .await
+        .expect("it listens");
+    let (url, to) = (format!("farline://{}/a", node.address()), dir.path().join("b"));
+    let copying =
+        Client::new().copy(&url, text(&to)).and_then(|copy| copy.start()).expect("it begins");
+    tokio::select! {
+        ended = node.run() => panic!("the node ended: {ended:?}"),
+        outcome = copying => assert_eq!(outcome.expect("copied").bytes, 5),
+    }
+}

@@ -1,0 +1,71 @@
+//! Channel drivers as flags: what may be asked for comes from the registry.
+
+use farline::channels::driver::Carries;
+use farline::channels::{Registry, Stack};
+use farline_core::profile::Driver;
+use farline_core::units::Error;
+
+/// What a profile measures of a driver.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Measured {
+    /// Bytes in order.
+    Streams(Driver),
+    /// Messages between two devices, by themselves.
+    Messages,
+}
+
+/// Reads the value of `farline cp --channel`.
+pub(crate) fn stack(text: &str) -> Result<Stack, String> {
+    let registry = Registry::builtin();
+    registry.stack(text).map_err(|error| format!("{}; {}", told(error), registry.usage()))
+}
+
+/// Reads one value of `farline serve --channel`: the name of what a client may choose.
+pub(crate) fn name(text: &str) -> Result<String, String> {
+    let registry = Registry::builtin();
+    registry.stack(text).map(|stack| stack.channel().name.to_owned()).map_err(told)
+}
+
+/// Reads one value of `farline profile --channel`: a driver or a layer by its name.
+pub(crate) fn measured(text: &str) -> Result<Measured, String> {
+    let registry = Registry::builtin();
+    let named = [Driver::Tcp, Driver::Tls].into_iter().find(|driver| driver.name() == text);
+    match (registry.find(text), named) {
+        (Some(driver), _) if driver.capabilities.carries == Carries::RegisteredSlots => {
+            Ok(Measured::Messages)
+        }
+        (Some(_), Some(driver)) => Ok(Measured::Streams(driver)),
+        (Some(driver), None) => Err(format!("{} is not measured by itself", driver.title)),
+        (None, _) => {
+            let known: Vec<_> = registry.schemes().collect();
+            Err(format!("no channel driver is called `{text}`: known are {}", known.join(", ")))
+        }
+    }
+}
+
+fn told(error: Error) -> String {
+    match error.hint {
+        Some(hint) => format!("{}: {hint}", error.message),
+        None => error.message,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wrong_channel_is_told_what_there_is() {
+        for text in ["pigeon", "rdma:17", "tls", "tls+rdma"] {
+            let said = stack(text).expect_err(text);
+            assert!(said.contains("tcp or rdma[:1-16][:exchange][:read]"), "{text}: {said}");
+            assert!(said.contains("queue pairs of each channel"), "{text}: {said}");
+        }
+        assert_eq!(stack("rdma:4:read").expect("a stack").to_string(), "rdma");
+        let measures = ["tcp", "tls", "rdma"].map(|name| measured(name).expect(name));
+        let [tcp, tls] = [Driver::Tcp, Driver::Tls].map(Measured::Streams);
+        assert_eq!(measures, [tcp, tls, Measured::Messages]);
+        assert!(measured("pigeon").expect_err("none").contains("tcp, tls"));
+        assert_eq!(name("tcp"), Ok("tcp".to_owned()));
+    }
+}
