@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_file_is_made_by_one_thread_and_closed_after_its_last_byte() {
+    fn one_thread_makes_a_file_that_closes_after_its_last_byte() {
         let mut table = Table::new(2);
         assert_eq!((table.open(0), table.open(0)), (Turn::Make, Turn::Wait));
         table.opened(0, "f", 10);
