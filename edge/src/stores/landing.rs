@@ -8,6 +8,7 @@
 
 mod finish;
 mod protected;
+mod table;
 
 use super::openfile::{DirectIo, OpenFile};
 use super::partial::{Partial, Place, ResumeState};
@@ -15,25 +16,25 @@ use super::root::Root;
 use super::walk::{is_special, join};
 use super::{ReadBack, Sink, storage_error};
 use crate::sys::files::start_writeback;
-use crate::sys::lock::lock;
+use crate::sys::lock::{lock, wait};
 use farline_core::transfer::journal::{Origin, below};
 use farline_core::transfer::{Entry, EntryKind, Layout, PieceDigest};
 use farline_core::units::{ByteRanges, Error, Fault};
 use rustix::fs::{AtFlags, Mode, OFlags, openat, unlinkat};
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Condvar, Mutex};
 
 pub use finish::Landed;
 use finish::SYNC_TOGETHER;
 pub(super) use finish::check_digest;
 use protected::{OpenedUp, open_again};
+use table::{Table, Turn};
 
 /// Files from this length on may have holes: what is shorter is written in one call anyway.
 const SPARSE_FROM: u64 = 128 << 10;
@@ -47,29 +48,36 @@ pub struct PosixSink {
     start: Vec<u8>,
     layout: Arc<Layout>,
     place: Place,
-    /// The lock and the journal, from the first file on.
-    partial: Mutex<Option<Arc<Partial>>>,
-    /// Bytes of each entry that are held from before, in whole blocks.
-    resumed: Mutex<BTreeMap<usize, u64>>,
-    /// Entries whose temporary files this run made or opened.
-    made: Mutex<BTreeSet<usize>>,
-    /// Those of them whose names may not be durable yet.
-    unnamed: Mutex<BTreeSet<usize>>,
-    /// Those that were opened again, so that their metadata may have been set too early.
-    reopened: Mutex<BTreeSet<usize>>,
-    /// Entries whose targets stay as they are.
-    left: Mutex<BTreeSet<usize>>,
+    state: Mutex<State>,
+    /// A file was opened, or could not be.
+    opened: Condvar,
     /// Write into the target itself, from this offset on.
     in_place: Option<u64>,
     /// Set modes and times from the layout's entries.
     metadata: bool,
-    /// Folders that were made writable for as long as this lasts.
-    opened_up: Mutex<OpenedUp>,
     direct: DirectIo,
-    open: Mutex<HashMap<usize, (Arc<OpenFile>, u64)>>,
-    /// Whether there is nothing to keep: it landed, or was refused.
-    landed: AtomicBool,
-    refused: AtomicBool,
+}
+
+/// What changes while a transfer runs.
+#[derive(Debug)]
+struct State {
+    entries: Table<Arc<OpenFile>>,
+    /// The lock on the place and the journal, from the first file on.
+    partial: Option<Arc<Partial>>,
+    /// Folders that were made writable for as long as this lasts.
+    opened_up: OpenedUp,
+    ending: Ending,
+}
+
+/// What is to be kept when a sink goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ending {
+    /// What is durable.
+    BrokenOff,
+    /// Nothing: the transfer was refused for what it is.
+    Refused,
+    /// Nothing that is not at its place already.
+    Landed,
 }
 
 impl PosixSink {
@@ -78,19 +86,16 @@ impl PosixSink {
     pub fn new(root: Arc<Root>, start: Vec<u8>, layout: Arc<Layout>, metadata: bool) -> PosixSink {
         PosixSink {
             place: Place::of(&start, &layout),
-            partial: Mutex::default(),
-            resumed: Mutex::default(),
-            made: Mutex::default(),
-            unnamed: Mutex::default(),
-            reopened: Mutex::default(),
-            left: Mutex::default(),
+            state: Mutex::new(State {
+                entries: Table::new(layout.entries().len()),
+                partial: None,
+                opened_up: OpenedUp::default(),
+                ending: Ending::BrokenOff,
+            }),
+            opened: Condvar::new(),
             in_place: None,
             metadata,
-            opened_up: Mutex::default(),
             direct: DirectIo::default(),
-            open: Mutex::default(),
-            landed: AtomicBool::new(false),
-            refused: AtomicBool::new(false),
             root,
             start,
             layout,
@@ -108,7 +113,7 @@ impl PosixSink {
         }
         let (partial, held) =
             Partial::begin(&self.root, self.place.clone(), &self.layout, Some(origin))?;
-        let mut resumed = BTreeMap::new();
+        let mut resumed: BTreeMap<usize, u64> = BTreeMap::new();
         let block_len = self.layout.block_len() as u64;
         for range in held.blocks.iter() {
             for block in (range.start / block_len..range.end.div_ceil(block_len))
@@ -119,28 +124,29 @@ impl PosixSink {
                 }
             }
         }
-        *lock(&self.resumed) = resumed;
-        *lock(&self.partial) = Some(Arc::new(partial));
+        let mut state = lock(&self.state);
+        resumed.into_iter().for_each(|(entry, len)| state.entries.resume(entry, len));
+        state.partial = Some(Arc::new(partial));
         Ok(held)
     }
 
-    /// The lock on the place, without a journal where none was begun.
-    fn partial(&self) -> Result<Arc<Partial>, Error> {
-        let mut partial = lock(&self.partial);
-        if let Some(partial) = &*partial {
-            return Ok(Arc::clone(partial));
+    /// Locks the place, without a journal where none was begun.
+    fn lock_place(&self) -> Result<(), Error> {
+        let mut state = lock(&self.state);
+        if state.partial.is_none() {
+            let (begun, _) = Partial::begin(&self.root, self.place.clone(), &self.layout, None)?;
+            state.partial = Some(Arc::new(begun));
         }
-        let (begun, _) = Partial::begin(&self.root, self.place.clone(), &self.layout, None)?;
-        Ok(Arc::clone(partial.insert(Arc::new(begun))))
+        Ok(())
     }
 
     fn journal(&self) -> Option<Arc<Partial>> {
-        lock(&self.partial).clone()
+        lock(&self.state).partial.clone()
     }
 
     /// The transfer was refused for what it is: nothing of it is kept.
     pub fn refuse(&self) {
-        self.refused.store(true, Ordering::Release);
+        lock(&self.state).ending = Ending::Refused;
     }
 
     /// The same sink, which writes past the page cache where `direct` says so and the file system
@@ -153,7 +159,7 @@ impl PosixSink {
 
     /// Drops what comes of these entries: what is at their places stays.
     pub fn leave(&self, entries: &BTreeSet<usize>) {
-        lock(&self.left).clone_from(entries);
+        lock(&self.state).entries.keep(entries);
     }
 
     /// The same sink, but writing into the existing target from `offset` on: no temporary name, no
@@ -182,7 +188,7 @@ impl PosixSink {
             let path = self.path(entry);
             self.root.create_directories(&path)?;
             if self.metadata {
-                lock(&self.opened_up).open_up(&self.root, &path)?;
+                lock(&self.state).opened_up.open_up(&self.root, &path)?;
             }
         }
         Ok(())
@@ -201,7 +207,8 @@ impl PosixSink {
         Ok((folder, name, temporary))
     }
 
-    fn create(&self, index: usize, entry: &Entry) -> Result<File, Error> {
+    /// Opens the file that bytes of `entry` go into: makes it anew, or opens `again` what is there.
+    fn create(&self, entry: &Entry, again: bool) -> Result<File, Error> {
         let path = self.path(entry);
         let failed = |error: io::Error| storage_error("write", &path, &error);
         if self.in_place.is_some() {
@@ -216,13 +223,11 @@ impl PosixSink {
             );
             return Err(Error::new(Fault::You, "special-file", message));
         }
-        self.partial()?;
-        let at = OsStr::from_bytes(&temporary);
-        if !lock(&self.made).insert(index) || lock(&self.resumed).contains_key(&index) {
-            lock(&self.reopened).insert(index);
+        self.lock_place()?;
+        if again {
             return open_again(&folder, &temporary).map_err(failed);
         }
-        lock(&self.unnamed).insert(index);
+        let at = OsStr::from_bytes(&temporary);
         // Under the lock nobody else writes it: what is there was left by a run that journaled
         // nothing.
         let _ = unlinkat(&folder, at, AtFlags::empty());
@@ -245,30 +250,30 @@ impl PosixSink {
         self.in_place.is_none() && entry.len() >= SPARSE_FROM && entry.len() < UNKNOWN_LEN
     }
 
-    /// The file of an entry, made at its first use.
-    fn file(&self, index: usize) -> Result<Arc<OpenFile>, Error> {
-        let mut open = lock(&self.open);
-        if let Some((file, _)) = open.get(&index) {
-            return Ok(Arc::clone(file));
-        }
-        // Created under the lock: two threads with two pieces of one file make it once.
+    /// The file of an entry, made at its first use, and whether it was there before; nothing where
+    /// what comes of it is dropped.
+    fn file(&self, index: usize) -> Result<Option<(Arc<OpenFile>, bool)>, Error> {
         let entry = &self.layout.entries()[index];
-        let file = Arc::new(OpenFile::to_write(self.create(index, entry)?, &self.direct));
-        let held = lock(&self.resumed).get(&index).copied().unwrap_or(0);
-        open.insert(index, (Arc::clone(&file), entry.len() - held));
-        Ok(file)
-    }
-
-    /// Notes that `len` more bytes of an entry are written; answers whether these were the last.
-    fn wrote(&self, index: usize, len: usize) -> bool {
-        let mut open = lock(&self.open);
-        let Some((_, left)) = open.get_mut(&index) else { return false };
-        *left = left.saturating_sub(len as u64);
-        let last = *left == 0;
-        if last {
-            open.remove(&index);
+        let mut state = lock(&self.state);
+        let again = loop {
+            match state.entries.open(index) {
+                Turn::Write { file, is_again } => return Ok(Some((file, is_again))),
+                Turn::Drop => return Ok(None),
+                Turn::Wait => state = wait(&self.opened, state),
+                Turn::Make => break false,
+                Turn::OpenAgain => break true,
+            }
+        };
+        drop(state);
+        // Not under the lock: files by the thousand are made by all threads at once.
+        let file =
+            self.create(entry, again).map(|file| Arc::new(OpenFile::to_write(file, &self.direct)));
+        match &file {
+            Ok(file) => lock(&self.state).entries.opened(index, Arc::clone(file), entry.len()),
+            Err(_) => lock(&self.state).entries.failed(index),
         }
-        last
+        self.opened.notify_all();
+        file.map(|file| Some((file, again)))
     }
 
     /// Makes the temporary files of `entries` durable.
@@ -282,7 +287,7 @@ impl PosixSink {
             return Ok(rustix::fs::syncfs(&root)?);
         }
         for &index in entries {
-            let open = lock(&self.open).get(&index).map(|(file, _)| Arc::clone(file));
+            let open = lock(&self.state).entries.file(index);
             let parent = || self.root.parent(&self.path(&self.layout.entries()[index]));
             let file = match open {
                 Some(file) => file.file.try_clone()?,
@@ -296,10 +301,11 @@ impl PosixSink {
             };
             file.sync_data()?;
             // The name must last too, from its first time on.
-            if lock(&self.unnamed).remove(&index) {
+            if lock(&self.state).entries.lacks_name(index) {
                 let (folder, _) = parent()?;
                 let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
                 File::from(openat(&folder, c".", flags, Mode::empty())?).sync_all()?;
+                lock(&self.state).entries.named(index);
             }
         }
         Ok(())
@@ -335,14 +341,11 @@ impl PosixSink {
 
 impl Sink for PosixSink {
     fn write(&self, entry: usize, offset: u64, bytes: &[u8]) -> Result<(), Error> {
-        if lock(&self.left).contains(&entry) {
-            return Ok(());
-        }
-        let file = self.file(entry)?;
+        let Some((file, is_again)) = self.file(entry)? else { return Ok(()) };
         let at = self.in_place.unwrap_or(0).saturating_add(offset);
         let item = &self.layout.entries()[entry];
         // What a run before this one left is written over.
-        let is_new = self.is_sparse(item) && !lock(&self.reopened).contains(&entry);
+        let is_new = self.is_sparse(item) && !is_again;
         let written =
             if is_new { file.write_around_zeros(bytes, at) } else { file.write_all_at(bytes, at) };
         written.map_err(|error| storage_error("write", &self.path(item), &error))?;
@@ -355,7 +358,8 @@ impl Sink for PosixSink {
             account.wrote(entry, offset..offset + bytes.len() as u64);
         }
         // Only when every thread's write is done: a later one would change the time again.
-        if self.wrote(entry, bytes.len()) { self.set_metadata(item, &file.file) } else { Ok(()) }
+        let is_last = lock(&self.state).entries.wrote(entry, bytes.len() as u64);
+        if is_last { self.set_metadata(item, &file.file) } else { Ok(()) }
     }
 
     fn journals(&self) -> bool {
@@ -386,17 +390,18 @@ impl Drop for PosixSink {
     /// (clause R-9).
     fn drop(&mut self) {
         self.keep_or_remove();
-        lock(&self.opened_up).restore(&self.root);
+        lock(&self.state).opened_up.restore(&self.root);
     }
 }
 
 impl PosixSink {
     fn keep_or_remove(&self) {
-        if self.landed.load(Ordering::Acquire) || self.in_place.is_some() {
+        let ending = lock(&self.state).ending;
+        if ending == Ending::Landed || self.in_place.is_some() {
             return;
         }
         let Some(partial) = self.journal() else { return };
-        if !self.refused.load(Ordering::Acquire) {
+        if ending == Ending::BrokenOff {
             self.checkpoint();
             if !partial.durable().is_empty() {
                 return;

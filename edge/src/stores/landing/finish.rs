@@ -1,7 +1,7 @@
 //! Lands what a sink wrote: digest, metadata, fsync, rename.
 
-use super::PosixSink;
 use super::protected::open_again;
+use super::{Ending, PosixSink};
 use crate::stores::storage_error;
 use crate::stores::walk::is_special;
 use crate::sys::lock::lock;
@@ -16,7 +16,6 @@ use std::fs::{File, Permissions};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
-use std::sync::atomic::Ordering;
 
 /// From this many files on, one `syncfs` is cheaper than an `fsync` each.
 pub(super) const SYNC_TOGETHER: usize = 16;
@@ -36,10 +35,13 @@ impl PosixSink {
     /// Lands every file whose digest is what the sender says (`verdicts`, by entry), or every file
     /// when there are none.
     pub fn land(&self, check: Option<(&[DigestVerdict], &Digests)>) -> Landed {
-        self.landed.store(true, Ordering::Release);
+        let open = {
+            let mut state = lock(&self.state);
+            state.ending = Ending::Landed;
+            state.entries.close()
+        };
         let mut landed = Landed::default();
-        let open = std::mem::take(&mut *lock(&self.open));
-        for (index, (file, _)) in open {
+        for (index, file) in open {
             // Files whose length was not known are open until now.
             let entry = &self.layout.entries()[index];
             if let Err(error) = self.set_metadata(entry, &file.file) {
@@ -50,18 +52,18 @@ impl PosixSink {
             landed.files = 1;
             return landed;
         }
-        if let Err(error) = self.partial() {
+        if let Err(error) = self.lock_place() {
             landed.failures.push((self.start.clone(), error));
             return landed;
         }
         let mut good = Vec::new();
-        let left = lock(&self.left).clone();
         let is_file = |entry: &Entry| matches!(entry.kind, EntryKind::File { .. });
         let together =
             self.layout.entries().iter().filter(|entry| is_file(entry)).count() >= SYNC_TOGETHER;
-        for (index, entry) in
-            self.layout.entries().iter().enumerate().filter(|(index, _)| !left.contains(index))
-        {
+        for (index, entry) in self.layout.entries().iter().enumerate() {
+            if lock(&self.state).entries.is_kept(index) {
+                continue;
+            }
             let ready = match entry.kind {
                 EntryKind::Directory => Ok(()),
                 EntryKind::Symlink { .. } => Ok(()),
@@ -119,12 +121,12 @@ impl PosixSink {
     /// came; and durable, unless all files are to be made so `together`.
     fn complete(&self, index: usize, entry: &Entry, together: bool) -> Result<(), Error> {
         // Of one that was whole before a crash nobody knows whether its metadata is durable.
-        let again =
-            lock(&self.resumed).contains_key(&index) || lock(&self.reopened).contains(&index);
+        let temporary = lock(&self.state).entries.temporary(index);
+        let again = temporary.is_some_and(|temporary| temporary.is_again);
         let is_protected = self.metadata && mode(entry) & OWNERS != OWNERS;
         let failed = |error: io::Error| storage_error("write", &self.path(entry), &error);
         let file = if entry.is_empty() || again {
-            let file = self.create(index, entry)?;
+            let file = self.create(entry, temporary.is_some())?;
             self.set_metadata(entry, &file)?;
             file
         } else if is_protected || !together {
@@ -209,7 +211,7 @@ impl PosixSink {
             }
         }
         // Of the root the copy sets no mode.
-        lock(&self.opened_up).restore_only(&self.root, &self.start);
+        lock(&self.state).opened_up.restore_only(&self.root, &self.start);
     }
 
     fn sync_all(&self) -> Result<(), Error> {
