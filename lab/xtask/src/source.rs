@@ -13,6 +13,8 @@ pub(crate) struct Facts {
     /// Top-level names reached through `crate::` or through enough `super::`, with the line; tests
     /// are left out.
     pub(crate) imports: BTreeSet<(String, usize)>,
+    /// Every path reached so, from the crate root; tests are left out.
+    pub(crate) reached: BTreeSet<Vec<String>>,
     /// Lines with the word `unsafe`, tests included.
     pub(crate) unsafe_lines: Vec<usize>,
     /// Names that the house does not use, with the line, tests included.
@@ -86,9 +88,14 @@ impl Facts {
         let line = tokens[0].span().start().line;
         match word {
             "unsafe" => self.unsafe_lines.push(line),
-            "crate" if !in_test => self.reach(&[], &tokens[1..], line),
+            "crate" if !in_test => {
+                self.reach(&[], &tokens[1..], line);
+                self.follow(&[], &tokens[1..]);
+            }
             "super" if !in_test => {
-                self.reach(&path[..path.len().saturating_sub(1)], &tokens[1..], line)
+                let base = &path[..path.len().saturating_sub(1)];
+                self.reach(base, &tokens[1..], line);
+                self.follow(base, &tokens[1..]);
             }
             "struct" | "enum" | "trait" | "type" | "union" | "mod" => {
                 if let Some(TokenTree::Ident(name)) = tokens.get(1)
@@ -116,6 +123,36 @@ impl Facts {
         let [TokenTree::Punct(a), TokenTree::Punct(b), rest @ ..] = tokens else { return };
         if a.as_char() == ':' && b.as_char() == ':' {
             self.step(base, rest, line);
+        }
+    }
+
+    /// Follows a path behind `base` to its end and notes it, and each that a group holds.
+    fn follow(&mut self, base: &[String], tokens: &[TokenTree]) {
+        let [TokenTree::Punct(a), TokenTree::Punct(b), rest @ ..] = tokens else {
+            self.reached.insert(base.to_vec());
+            return;
+        };
+        if a.as_char() != ':' || b.as_char() != ':' {
+            self.reached.insert(base.to_vec());
+            return;
+        }
+        self.follow_name(base, rest);
+    }
+
+    fn follow_name(&mut self, base: &[String], tokens: &[TokenTree]) {
+        match tokens.first() {
+            Some(TokenTree::Ident(name)) if name == "super" => {
+                self.follow(&base[..base.len().saturating_sub(1)], &tokens[1..]);
+            }
+            Some(TokenTree::Ident(name)) => {
+                self.follow(&[base, &[name.to_string()]].concat(), &tokens[1..]);
+            }
+            Some(TokenTree::Group(group)) if group.delimiter() == Delimiter::Brace => {
+                let inner: Vec<TokenTree> = group.stream().into_iter().collect();
+                let comma = |token: &TokenTree| matches!(token, TokenTree::Punct(mark) if mark.as_char() == ',');
+                inner.split(comma).for_each(|entry| self.follow_name(base, entry));
+            }
+            _ => {}
         }
     }
 
