@@ -8,6 +8,7 @@ mod counts;
 mod errors;
 mod guest;
 mod house;
+mod links;
 mod run;
 mod skips;
 mod source;
@@ -56,6 +57,7 @@ fn tidy() -> Result<bool> {
     let mut found = house::check(root, &metadata)?;
     found.extend(supply::check(root, &metadata)?);
     found.extend(errors::check(root)?);
+    found.extend(links::check(root)?);
     found.extend(skips::unknown(root)?);
     for violation in &found {
         eprintln!("{violation}");

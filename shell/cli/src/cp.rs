@@ -101,7 +101,7 @@ pub(crate) struct Args {
     /// Say what was chosen, why, and what held it back
     #[arg(long, short)]
     verbose: bool,
-    /// For measuring staging (docs/speed.md): the source stalls so, such as 50ms/1s [default: no]
+    /// For measuring staging (docs/decisions): the source stalls so, such as 50ms/1s [default: no]
     #[arg(long, hide = true, value_name = "PAUSE/EVERY")]
     trial_stall: Option<Stall>,
     /// For measuring staging: the source gives no more than this, such as 500M [default: all it
