@@ -254,6 +254,19 @@ mod tests {
     }
 
     #[test]
+    fn follows_paths_to_neighbours() {
+        let text = "use super::{Block, cut::{Cut, Limit}};\nfn f() { crate::wan::rate() }\n\
+            #[cfg(test)]\nuse super::late::Late;";
+        let path = ["transfer".to_owned(), "plan".to_owned()];
+        let reached = Facts::read(text, &path, false).expect("tokens").reached;
+        let reached: Vec<String> = reached.iter().map(|names| names.join("::")).collect();
+        assert_eq!(
+            reached,
+            ["transfer::Block", "transfer::cut::Cut", "transfer::cut::Limit", "wan::rate"]
+        );
+    }
+
+    #[test]
     fn an_inline_module_is_one_level_deeper() {
         assert_eq!(imports("mod inner { use super::super::wan::Link; }"), Vec::<String>::new());
         assert_eq!(imports("mod inner { use super::super::super::wan::Link; }"), ["wan"]);
