@@ -5,6 +5,7 @@
 //! between modules without them (a unit test may bring any two modules together).
 
 use crate::arrows::Arrows;
+use crate::circles::Neighbours;
 use crate::source::Facts;
 use anyhow::{Context, Result};
 use std::collections::{BTreeMap, BTreeSet};
@@ -58,7 +59,7 @@ pub(crate) fn check(root: &Path, metadata: &serde_json::Value) -> Result<Vec<Str
         }
         read_source(root, &root.join(&member.folder).join("build.rs"), &mut files)?;
     }
-    Ok(violations(&plan, &crates, &files))
+    Ok([violations(&plan, &crates, &files), neighbours(&crates, &files).check()].concat())
 }
 
 /// The workspace's crates, from what cargo knows.
@@ -111,6 +112,24 @@ fn read_source(root: &Path, path: &Path, files: &mut BTreeMap<String, String>) -
         files.insert(path.strip_prefix(root)?.to_string_lossy().into_owned(), text);
     }
     Ok(())
+}
+
+/// Which sub-modules of a top-level module import which, in the crates whose modules are listed. A
+/// file that cannot be read is a violation elsewhere.
+fn neighbours(crates: &[Crate], files: &BTreeMap<String, String>) -> Neighbours {
+    let mut neighbours = Neighbours::default();
+    for member in crates.iter().filter(|member| MODULAR.contains(&member.folder.as_str())) {
+        let source = format!("{}/src/", member.folder);
+        let sources = files.iter().filter(|(path, _)| path.starts_with(&source) && !is_test(path));
+        let modules = sources.clone().map(|(path, _)| module_path(path)).collect();
+        for (path, text) in sources {
+            let from = module_path(path);
+            for to in Facts::read(text, &from, false).unwrap_or_default().reached {
+                neighbours.add(&member.folder, &from, &to, &modules);
+            }
+        }
+    }
+    neighbours
 }
 
 /// Tests that no test program runs: those of lab stand in one, whose `main.rs` names each.

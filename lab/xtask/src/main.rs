@@ -3,6 +3,7 @@
 
 mod arrows;
 mod ci;
+mod circles;
 mod counts;
 mod errors;
 mod guest;

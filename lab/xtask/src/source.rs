@@ -13,6 +13,8 @@ pub(crate) struct Facts {
     /// Top-level names reached through `crate::` or through enough `super::`, with the line; tests
     /// are left out.
     pub(crate) imports: BTreeSet<(String, usize)>,
+    /// Every path reached so, from the crate root; tests are left out.
+    pub(crate) reached: BTreeSet<Vec<String>>,
     /// Lines with the word `unsafe`, tests included.
     pub(crate) unsafe_lines: Vec<usize>,
     /// Names that the house does not use, with the line, tests included.
@@ -113,9 +115,14 @@ impl Facts {
         let line = tokens[0].span().start().line;
         match word {
             "unsafe" => self.unsafe_lines.push(line),
-            "crate" if !in_test => self.reach(&[], &tokens[1..], line),
+            "crate" if !in_test => {
+                self.reach(&[], &tokens[1..], line);
+                self.follow(&[], &tokens[1..]);
+            }
             "super" if !in_test => {
-                self.reach(&path[..path.len().saturating_sub(1)], &tokens[1..], line)
+                let base = &path[..path.len().saturating_sub(1)];
+                self.reach(base, &tokens[1..], line);
+                self.follow(base, &tokens[1..]);
             }
             "mod" | "struct" | "enum" | "trait" | "type" | "union" => {
                 if let Some(TokenTree::Ident(name)) = tokens.get(1)
@@ -143,6 +150,36 @@ impl Facts {
         let [TokenTree::Punct(a), TokenTree::Punct(b), rest @ ..] = tokens else { return };
         if a.as_char() == ':' && b.as_char() == ':' {
             self.step(base, rest, line);
+        }
+    }
+
+    /// Follows a path behind `base` to its end and notes it, and each that a group holds.
+    fn follow(&mut self, base: &[String], tokens: &[TokenTree]) {
+        let [TokenTree::Punct(a), TokenTree::Punct(b), rest @ ..] = tokens else {
+            self.reached.insert(base.to_vec());
+            return;
+        };
+        if a.as_char() != ':' || b.as_char() != ':' {
+            self.reached.insert(base.to_vec());
+            return;
+        }
+        self.follow_name(base, rest);
+    }
+
+    fn follow_name(&mut self, base: &[String], tokens: &[TokenTree]) {
+        match tokens.first() {
+            Some(TokenTree::Ident(name)) if name == "super" => {
+                self.follow(&base[..base.len().saturating_sub(1)], &tokens[1..]);
+            }
+            Some(TokenTree::Ident(name)) => {
+                self.follow(&[base, &[name.to_string()]].concat(), &tokens[1..]);
+            }
+            Some(TokenTree::Group(group)) if group.delimiter() == Delimiter::Brace => {
+                let inner: Vec<TokenTree> = group.stream().into_iter().collect();
+                let comma = |token: &TokenTree| matches!(token, TokenTree::Punct(mark) if mark.as_char() == ',');
+                inner.split(comma).for_each(|entry| self.follow_name(base, entry));
+            }
+            _ => {}
         }
     }
 
@@ -253,6 +290,19 @@ mod tests {
                  \"crate::units\";"
             ),
             Vec::<String>::new()
+        );
+    }
+
+    #[test]
+    fn follows_paths_to_neighbours() {
+        let text = "use super::{Block, cut::{Cut, Limit}};\nfn f() { crate::wan::rate() }\n\
+            #[cfg(test)]\nuse super::late::Late;";
+        let path = ["transfer".to_owned(), "plan".to_owned()];
+        let reached = Facts::read(text, &path, false).expect("tokens").reached;
+        let reached: Vec<String> = reached.iter().map(|names| names.join("::")).collect();
+        assert_eq!(
+            reached,
+            ["transfer::Block", "transfer::cut::Cut", "transfer::cut::Limit", "wan::rate"]
         );
     }
 
