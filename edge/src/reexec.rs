@@ -8,6 +8,7 @@ use farline_core::units::{Error, Fault};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::ffi::OsStr;
+use std::io::{self, Write};
 use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -74,6 +75,18 @@ pub(crate) fn role_in<R: Role>(text: &OsStr) -> Result<Option<R>, Error> {
             serde_json::from_value(role.take()).map(Some).map_err(|error| wrong(error.to_string()))
         }
     }
+}
+
+/// Says on standard output, as one line of JSON, what came of a role: whoever started it reads that.
+///
+/// # Errors
+/// When nobody reads it any more.
+pub(crate) fn say(what: &impl Serialize) -> Result<(), Error> {
+    let failed = |error: io::Error| {
+        Error::new(Fault::Here, "profile-end", format!("telling what came of it: {error}"))
+    };
+    let line = serde_json::to_string(what).map_err(|error| failed(error.into()))?;
+    writeln!(io::stdout(), "{line}").and_then(|()| io::stdout().flush()).map_err(failed)
 }
 
 #[cfg(test)]

@@ -31,6 +31,17 @@ impl RawClient {
         client
     }
 
+    /// The same in MODE S: plain FTP.
+    ///
+    /// # Panics
+    /// When any of it fails.
+    pub fn in_stream_mode(url: &str) -> RawClient {
+        let mut client = RawClient::open(url);
+        let reply = client.ask("MODE S");
+        assert!(reply.starts_with('2'), "{reply}");
+        client
+    }
+
     /// Says a line and does not wait.
     ///
     /// # Panics

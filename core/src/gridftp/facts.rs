@@ -3,6 +3,7 @@
 
 use super::pathname::Pathname;
 use super::timestamp::Timestamp;
+use crate::units::percent;
 
 /// What an entry is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -277,13 +278,13 @@ impl ListingEntry {
 
 /// Percent-encodes what a fact's value cannot hold, as GCT does for `UNIX.slink`.
 fn escape(bytes: &[u8]) -> Vec<u8> {
-    let plain = |b: u8| b.is_ascii_graphic() && !matches!(b, b'%' | b';' | b'=') || b >= 0x80;
-    bytes
-        .iter()
-        .flat_map(|&b| if plain(b) { vec![b] } else { format!("%{b:02X}").into_bytes() })
-        .collect()
+    let plain = |byte: u8| byte.is_ascii_graphic() && !matches!(byte, b';' | b'=') || byte >= 0x80;
+    let mut text = Vec::with_capacity(bytes.len());
+    percent::encode(bytes, plain, &mut text);
+    text
 }
 
+/// Takes a `%` without two digits for itself: servers that encode nothing send it so.
 fn unescape(bytes: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(bytes.len());
     let mut at = 0;

@@ -5,7 +5,7 @@
 //! go to the end of the line.
 
 use super::fault;
-use crate::units::Error;
+use crate::units::{Error, percent};
 
 /// The FEAT line of a server that names what it leaves out.
 pub const FEATURE: &str = "FARLINE OMITTED";
@@ -15,7 +15,9 @@ const PREFIX: &str = "FARLINE omitted=";
 /// The line that says that `path` is left out because of `error`.
 pub fn omission_line(path: &[u8], error: &Error) -> String {
     let words = error.message.replace(|c: char| c.is_control(), " ");
-    format!("{PREFIX}{} {} {words}", fault::name_of(error), encoded(path))
+    let mut encoded = Vec::new();
+    percent::encode(path, |byte| byte.is_ascii_graphic(), &mut encoded);
+    format!("{PREFIX}{} {} {words}", fault::name_of(error), String::from_utf8_lossy(&encoded))
 }
 
 /// The path and the reason, as a client tells it, or nothing when `line` is no such line.
@@ -23,32 +25,10 @@ pub fn parse_omission(line: &str) -> Option<(Vec<u8>, Error)> {
     let (name, rest) = line.strip_prefix(PREFIX)?.split_once(' ')?;
     let (path, words) = rest.split_once(' ')?;
     let words: String = words.chars().filter(|c| !c.is_control()).collect();
-    Some((decoded(path)?, fault::error_named(name, format!("the other end left it out: {words}"))))
-}
-
-fn encoded(path: &[u8]) -> String {
-    path.iter()
-        .map(|&byte| match byte {
-            b'!'..=b'~' if byte != b'%' => char::from(byte).to_string(),
-            _ => format!("%{byte:02X}"),
-        })
-        .collect()
-}
-
-fn decoded(text: &str) -> Option<Vec<u8>> {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let [first, tail @ ..] = rest {
-        rest = tail;
-        if *first != b'%' {
-            bytes.push(*first);
-            continue;
-        }
-        let digits = std::str::from_utf8(rest.get(..2)?).ok()?;
-        bytes.push(u8::from_str_radix(digits, 16).ok()?);
-        rest = &rest[2..];
-    }
-    Some(bytes)
+    Some((
+        percent::decode(path.as_bytes())?,
+        fault::error_named(name, format!("the other end left it out: {words}")),
+    ))
 }
 
 #[cfg(test)]

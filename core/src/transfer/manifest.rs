@@ -6,6 +6,7 @@
 //! year 0 or after 9999 and needs no less arithmetic.
 
 use super::layout::{Entry, EntryKind};
+use crate::units::percent;
 use std::fmt;
 
 /// Writes `entries`, each on a line that ends with `\n`.
@@ -92,7 +93,8 @@ impl std::error::Error for ManifestError {}
 
 fn entry(line: &[u8]) -> Option<Entry> {
     let space = line.iter().position(|&byte| byte == b' ')?;
-    let (facts, path) = (std::str::from_utf8(&line[..space]).ok()?, unescape(&line[space + 1..])?);
+    let (facts, path) =
+        (std::str::from_utf8(&line[..space]).ok()?, percent::decode(&line[space + 1..])?);
     let (mut kind, mut len, mut target, mut mode) = (None, None, None, None);
     let (mut modified_ns, mut changed_ns) = (None, 0);
     for fact in facts.strip_suffix(';')?.split(';') {
@@ -100,7 +102,7 @@ fn entry(line: &[u8]) -> Option<Entry> {
         match name {
             "Type" => kind = Some(value),
             "Size" => len = Some(value.parse().ok()?),
-            "UNIX.slink" => target = Some(unescape(value.as_bytes())?),
+            "UNIX.slink" => target = Some(percent::decode(value.as_bytes())?),
             "UNIX.mode" => {
                 mode = Some(u32::from_str_radix(value, 8).ok().filter(|&mode| mode <= 0o7777)?)
             }
@@ -129,30 +131,13 @@ fn entry(line: &[u8]) -> Option<Entry> {
     })
 }
 
+/// Appends `bytes` as a path, or as a fact's value, which ends at a `;` and before a space.
 fn escape(bytes: &[u8], in_fact: bool, text: &mut Vec<u8>) {
-    for &byte in bytes {
-        let special = byte < 0x20
-            || byte == 0x7f
-            || byte == b'%'
-            || (in_fact && (matches!(byte, b';' | b' ') || byte > 0x7e));
-        if special { text.extend(format!("%{byte:02X}").bytes()) } else { text.push(byte) }
-    }
-}
-
-fn unescape(text: &[u8]) -> Option<Vec<u8>> {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text;
-    while let [first, tail @ ..] = rest {
-        if *first == b'%' {
-            let hex = std::str::from_utf8(tail.get(..2)?).ok()?;
-            bytes.push(u8::from_str_radix(hex, 16).ok()?);
-            rest = &tail[2..];
-        } else {
-            bytes.push(*first);
-            rest = tail;
-        }
-    }
-    Some(bytes)
+    let plain = |byte| match in_fact {
+        true => matches!(byte, b'!'..=b'~') && byte != b';',
+        false => byte >= 0x20 && byte != 0x7f,
+    };
+    percent::encode(bytes, plain, text);
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 //! numbers.
 
 mod fault;
+pub mod percent;
 mod quantity;
 mod ranges;
 mod rng;

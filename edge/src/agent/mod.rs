@@ -10,6 +10,7 @@ mod trial;
 
 use crate::{link, prober, reexec};
 use farline_core::units::{Error, Fault};
+use std::ffi::OsStr;
 use std::io::{self, Write};
 
 /// Plays the role that this process was started for, and then ends it; returns when there is none.
@@ -23,29 +24,31 @@ use std::io::{self, Write};
 pub fn run() {
     reexec::has_asked();
     let Some(text) = std::env::var_os(reexec::VARIABLE) else { return };
-    let code = play(&text).unwrap_or_else(|error| {
-        // Whoever started this process reads its output; a person who set the variable, its errors.
-        let said = serde_json::json!({ "error": &error }).to_string();
-        let _ = writeln!(io::stdout(), "{said}").and_then(|()| io::stdout().flush());
-        tell(&error)
-    });
-    std::process::exit(code.into());
+    std::process::exit(play(&text).unwrap_or_else(|error| tell(&error)).into());
 }
 
 /// Plays the role in `text`; returns the exit code.
-fn play(text: &std::ffi::OsStr) -> Result<u8, Error> {
+fn play(text: &OsStr) -> Result<u8, Error> {
     if let Some(role) = reexec::role_in::<link::Role>(text)? {
-        // Its output is the emulator's report, or that of the command it becomes.
-        return Ok(link::play(role).err().map_or(0, |error| tell(&error)));
+        return link::play(role);
     }
     if let Some(role) = reexec::role_in::<prober::Role>(text)? {
-        return prober::play(role).map(|()| 0);
+        return Ok(said(prober::play(role)));
     }
     if let Some(role) = reexec::role_in::<prober::Trial>(text)? {
-        return trial::play(role).map(|()| 0);
+        return Ok(said(trial::play(role)));
     }
     Err(Error::new(Fault::You, "agent-role", "no module of this version has that role")
         .hint(format!("programs set {0} for themselves: unset {0}", reexec::VARIABLE)))
+}
+
+/// The exit code of an end of a measurement, whose error goes where its result would: to who started
+/// it, and puts it into words once.
+fn said(result: Result<(), Error>) -> u8 {
+    result.err().map_or(0, |error| {
+        let _ = reexec::say(&serde_json::json!({ "error": &error }));
+        error.fault.exit_code()
+    })
 }
 
 /// Tells people of `error`; returns its exit code.

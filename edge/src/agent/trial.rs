@@ -5,10 +5,9 @@ use crate::channels::trust::Trust;
 use crate::client::{self, ConnectOptions, Location, Options, Verify};
 use crate::node::{Anonymous, ConfigFile, Node};
 use crate::prober::{Trial, TrialCopy, TrialNode};
+use crate::reexec::say;
 use farline_core::transfer::UserOverrides;
 use farline_core::units::{Error, Fault};
-use serde::Serialize;
-use std::io::{self, Write};
 
 /// Plays one end; says on standard output what came of it.
 pub(super) fn play(role: Trial) -> Result<(), Error> {
@@ -63,12 +62,4 @@ async fn node(role: TrialNode) -> Result<(), Error> {
     let fingerprint = node.fingerprint().map(|fingerprint| fingerprint.to_string());
     say(&serde_json::json!({ "address": node.address(), "fingerprint": fingerprint }))?;
     node.run().await
-}
-
-fn say(what: &impl Serialize) -> Result<(), Error> {
-    let failed = |error: io::Error| {
-        Error::new(Fault::Here, "profile-end", format!("telling what came of it: {error}"))
-    };
-    let line = serde_json::to_string(what).map_err(|error| failed(error.into()))?;
-    writeln!(io::stdout(), "{line}").and_then(|()| io::stdout().flush()).map_err(failed)
 }

@@ -76,12 +76,12 @@ impl Control {
 
     /// Whether the server speaks checked blocks (`docs/protocol.md`, clause I-1).
     pub(super) fn checks(&self) -> bool {
-        self.features.parameters("FARLINE").any(|feature| feature == "CHECK")
+        self.features.has_farline("CHECK")
     }
 
     /// Whether the server names what it leaves out of a tree (O-4).
     pub(super) fn names_omissions(&self) -> bool {
-        self.features.parameters("FARLINE").any(|feature| feature == "OMITTED")
+        self.features.has_farline("OMITTED")
     }
 
     /// Lets the server change what it sends by itself, or has it tell at least what limits it (D-1,
@@ -100,9 +100,7 @@ impl Control {
 
     /// Has the server hold what it sends to a rate; answers whether it knows how to (O-2).
     pub(super) fn limit(&mut self, limit: Option<Rate>) -> bool {
-        let Some(rate) =
-            limit.filter(|_| self.features.parameters("FARLINE").any(|feature| feature == "LIMIT"))
-        else {
+        let Some(rate) = limit.filter(|_| self.features.has_farline("LIMIT")) else {
             return false;
         };
         let option = Opts::Farline { name: "limit".to_owned(), value: rate.as_bps().to_string() };

@@ -401,8 +401,7 @@ impl Copy<'_> {
     pub(super) fn integrity(&self, control: &Control) -> Integrity {
         // Without checked blocks the file's digest is all there is.
         let checks = control.checks() && self.options.verify != Verify::None;
-        let short_zeros =
-            checks && control.features().parameters("FARLINE").any(|feature| feature == "ZEROS");
+        let short_zeros = checks && control.features().has_farline("ZEROS");
         Integrity { checks, digests: self.options.verify == Verify::Digest, short_zeros }
     }
 

@@ -152,7 +152,7 @@ impl CopyRequest {
             .name("copy".to_owned())
             .spawn(work)
             .map_err(|error| here("a thread", error))?;
-        Ok(Copying { progress, outcome, cancel, is_over: false })
+        Ok(Copying { progress, outcome: Some(outcome), cancel })
     }
 }
 
@@ -161,9 +161,9 @@ impl CopyRequest {
 #[must_use = "a copy ends when its handle is dropped"]
 pub struct Copying {
     progress: watch::Receiver<Progress>,
-    outcome: oneshot::Receiver<Result<Outcome, Error>>,
+    /// Taken when it is over.
+    outcome: Option<oneshot::Receiver<Result<Outcome, Error>>>,
     cancel: CancelToken,
-    is_over: bool,
 }
 
 impl Copying {
@@ -188,10 +188,8 @@ impl Copying {
     /// # Errors
     /// When nothing could be copied. Single files that failed are in the outcome.
     pub fn wait(mut self) -> Result<Outcome, Error> {
-        self.is_over = true;
-        let (_, nobody) = oneshot::channel();
-        let outcome = std::mem::replace(&mut self.outcome, nobody);
-        outcome.blocking_recv().unwrap_or_else(|_| Err(lost()))
+        let outcome = self.outcome.take().and_then(|outcome| outcome.blocking_recv().ok());
+        outcome.unwrap_or_else(|| Err(lost()))
     }
 }
 
@@ -199,9 +197,10 @@ impl Future for Copying {
     type Output = Result<Outcome, Error>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let outcome = Pin::new(&mut self.outcome).poll(context);
+        let Some(outcome) = &mut self.outcome else { return Poll::Pending };
+        let outcome = Pin::new(outcome).poll(context);
         outcome.map(|outcome| {
-            self.is_over = true;
+            self.outcome = None;
             outcome.unwrap_or_else(|_| Err(lost()))
         })
     }
@@ -209,7 +208,7 @@ impl Future for Copying {
 
 impl Drop for Copying {
     fn drop(&mut self) {
-        if !self.is_over {
+        if self.outcome.is_some() {
             self.cancel.ask();
         }
     }

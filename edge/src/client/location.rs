@@ -1,7 +1,7 @@
 //! Where a copy comes from or goes to, as people write it.
 
 use crate::stores::{Diskless, MEMORY_NAME};
-use farline_core::units::{Bytes, Error, Fault};
+use farline_core::units::{Bytes, Error, Fault, percent};
 use std::ffi::OsStr;
 use std::fmt;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -337,26 +337,10 @@ impl fmt::Display for Location {
 }
 
 fn decode(text: &[u8], shown: &str) -> Result<Vec<u8>, Error> {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.iter();
-    while let Some(&byte) = rest.next() {
-        if byte == b'%' {
-            let hex = rest.as_slice().get(..2).and_then(|hex| std::str::from_utf8(hex).ok());
-            let value = hex.and_then(|hex| u8::from_str_radix(hex, 16).ok()).ok_or_else(|| {
-                Error::new(
-                    Fault::You,
-                    "bad-url",
-                    format!("{shown}: `%` is not followed by two hexadecimal digits"),
-                )
-                .hint("write `%25` for a `%` in a URL")
-            })?;
-            bytes.push(value);
-            rest = rest.as_slice()[2..].iter();
-        } else {
-            bytes.push(byte);
-        }
-    }
-    Ok(bytes)
+    percent::decode(text).ok_or_else(|| {
+        let message = format!("{shown}: `%` is not followed by two hexadecimal digits");
+        Error::new(Fault::You, "bad-url", message).hint("write `%25` for a `%` in a URL")
+    })
 }
 
 #[cfg(test)]

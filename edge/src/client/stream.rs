@@ -134,7 +134,7 @@ pub(super) async fn to_node(copy: &mut Copy<'_>, to: &Remote) -> Result<(), Erro
     if !control.features().is_gridftp() {
         return Err(not_gridftp(to));
     }
-    let lands = control.features().parameters("FARLINE").any(|feature| feature == "TREE");
+    let lands = control.features().has_farline("TREE");
     let choice = copy.choose(control.rtt(), control.peer_ip(), None, true);
     let address = control.passive(ahead[0]).await?;
     let (resources, congestion) = open_rig(copy, &mut control, address, &choice).await?;

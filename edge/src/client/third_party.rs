@@ -74,10 +74,7 @@ pub(super) async fn run(
         Some(TransferParams { congestion: None, staging: Bytes(0), ..choice.clone() });
     tell_congestion(copy, &mut ends).await?;
     arrange(&mut ends, &choice).await?;
-    if [&ends.sender, &ends.receiver]
-        .iter()
-        .all(|end| end.features().parameters("FARLINE").any(|feature| feature == "TREE"))
-    {
+    if [&ends.sender, &ends.receiver].iter().all(|end| end.features().has_farline("TREE")) {
         as_tree(copy, &mut ends, target, bytes, files).await?;
     } else {
         file_by_file(copy, &mut ends, &target, is_folder, &entries).await?;
@@ -99,8 +96,7 @@ fn count(entries: &[Entry]) -> u64 {
 /// closed unread there.
 fn permitted(ends: &Ends<'_>) -> Result<(), Error> {
     let features = ends.receiver.features();
-    let permits = !features.is_farline()
-        || features.parameters("FARLINE").any(|feature| feature == "THIRDPARTY");
+    let permits = !features.is_farline() || features.has_farline("THIRDPARTY");
     if permits || ends.sender.peer()?.ip() == ends.receiver.local()?.ip() {
         return Ok(());
     }

@@ -155,7 +155,7 @@ pub(super) async fn run(
     }
     let size = load.entries.iter().map(Entry::len).sum();
     let choice = copy.choose(control.rtt(), control.peer_ip(), Some(Bytes(size)), true);
-    if control.features().parameters("FARLINE").any(|feature| feature == "TREE") {
+    if control.features().has_farline("TREE") {
         let copied = to_farline(copy, &mut control, ahead[0], load, &choice).await;
         // The node makes durable what it has whole when its client goes.
         let is_kept =

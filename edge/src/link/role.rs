@@ -26,10 +26,14 @@ impl reexec::Role for Role {
     const MODULE: &'static str = "link";
 }
 
-/// Plays it. The emulator has told whoever asked what went wrong.
-pub(crate) fn play(role: Role) -> Result<(), Error> {
+/// Plays it; returns the exit code.
+///
+/// # Errors
+/// When a side cannot be entered.
+pub(crate) fn play(role: Role) -> Result<u8, Error> {
     match role {
-        Role::Emulate => emulate(),
+        // What goes wrong was reported to the process that asked, in its words.
+        Role::Emulate => Ok(emulate().err().map_or(0, |error| error.fault.exit_code())),
         Role::Enter { link, side, role } => {
             let mut arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
             let program = if arguments.is_empty() { OsString::new() } else { arguments.remove(0) };

@@ -8,7 +8,7 @@ use super::broken::{broken, no_thread};
 use super::pace::Pace;
 use super::shared::{Cancel, FreeSlots};
 use super::tally::Tally;
-use super::tune::{LOOK_EVERY, Notify, OpenOutcome, PathSampler, Pool, Room, Tuning};
+use super::tune::{Notify, Pool, Tuning};
 use crate::channels::{Channel, Handle, is_final};
 use crate::stores::Source;
 use crate::sys::lock::lock;
@@ -17,15 +17,14 @@ use crate::sys::tcp::TcpInfo;
 use farline_core::gridftp::checked::{Check, ZEROS, is_zeros};
 use farline_core::gridftp::mode_e::{Flags, Header};
 use farline_core::transfer::{
-    Advice, Block, BlockDigest, ChannelAutotuner, ChannelId, Layout, PieceDigest, Sender,
-    SenderInput, SenderOutput, SlotId, Watermarks,
+    Block, BlockDigest, ChannelId, Layout, PieceDigest, Sender, SenderInput, SenderOutput, SlotId,
+    Watermarks,
 };
 use farline_core::units::{Error, Fault};
 use std::collections::VecDeque;
 use std::io;
 use std::sync::mpsc;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::{Scope, ScopedJoinHandle};
 use std::time::Instant;
 
 /// What to send, and how.

@@ -26,93 +26,77 @@ use std::time::Duration;
 /// ```
 #[derive(Debug)]
 #[must_use = "a node listens once it is bound"]
-pub struct NodeBuilder {
-    root: PathBuf,
-    change: Vec<Change>,
-}
-
-#[derive(Debug)]
-enum Change {
-    Listen(SocketAddr),
-    Anonymous(Anonymous),
-    DataPorts(u16, u16),
-    DataAddress(IpAddr),
-    ThirdParty(bool),
-    Tls(TlsKey),
-    AllowNull(bool),
-    AllowMemory(Bytes),
-    AllowProfile(Rate),
-    Sessions(usize),
-    IdleTimeout(Option<Duration>),
-}
+pub struct NodeBuilder(Result<Config, Error>);
 
 impl Node {
     /// A node that serves the folder `root` and what is below it.
     pub fn builder(root: impl Into<PathBuf>) -> NodeBuilder {
-        NodeBuilder { root: root.into(), change: Vec::new() }
+        NodeBuilder(ConfigFile { root: Some(root.into()), ..ConfigFile::default() }.build())
     }
 }
 
 impl NodeBuilder {
-    fn with(mut self, change: Change) -> NodeBuilder {
-        self.change.push(change);
+    fn with(mut self, set: impl FnOnce(&mut Config)) -> NodeBuilder {
+        if let Ok(config) = &mut self.0 {
+            set(config);
+        }
         self
     }
 
     /// Listens there for control connections; port 0 is any. 127.0.0.1:2811 when not said.
     pub fn listen(self, listen: SocketAddr) -> NodeBuilder {
-        self.with(Change::Listen(listen))
+        self.with(|config| config.listen = listen)
     }
 
     /// Lets anyone read, or write. Nobody when not said.
     pub fn anonymous(self, rights: Anonymous) -> NodeBuilder {
-        self.with(Change::Anonymous(rights))
+        self.with(|config| config.anonymous = rights)
     }
 
     /// Takes data ports from `low` to `high`, both included; any free port when not said.
     pub fn data_ports(self, low: u16, high: u16) -> NodeBuilder {
-        self.with(Change::DataPorts(low, high))
+        self.with(|config| config.data_ports = Some((low, high)))
     }
 
     /// Tells clients to send data to this address, where it stands behind another.
     pub fn data_address(self, address: IpAddr) -> NodeBuilder {
-        self.with(Change::DataAddress(address))
+        self.with(|config| config.data_address = Some(address))
     }
 
     /// Lets data go to and come from hosts other than the client. Not when not said.
     pub fn third_party(self, allowed: bool) -> NodeBuilder {
-        self.with(Change::ThirdParty(allowed))
+        self.with(|config| config.third_party = allowed)
     }
 
     /// Offers TLS with this key. Not when not said.
     pub fn tls(self, key: TlsKey) -> NodeBuilder {
-        self.with(Change::Tls(key))
+        self.with(|config| config.tls = Some(key))
     }
 
     /// Lets clients send to `?null`, which drops what comes. Not when not said.
     pub fn allow_null(self, allowed: bool) -> NodeBuilder {
-        self.with(Change::AllowNull(allowed))
+        self.with(|config| config.allow_null = allowed)
     }
 
     /// Memory that the `?memory=SIZE` stores of all sessions may take together; none when not said.
     pub fn allow_memory(self, most: Bytes) -> NodeBuilder {
-        self.with(Change::AllowMemory(most))
+        self.with(|config| config.allow_memory = Some(most))
     }
 
     /// How fast clients may measure the path to here; not at all when not said.
     pub fn allow_profile(self, ceiling: Rate) -> NodeBuilder {
-        self.with(Change::AllowProfile(ceiling))
+        self.with(|config| config.allow_profile = Some(ceiling))
     }
 
     /// Sessions at once; 64 when not said.
     pub fn sessions(self, most: usize) -> NodeBuilder {
-        self.with(Change::Sessions(most))
+        self.with(|config| config.sessions = most)
     }
 
     /// How long nothing may move in a transfer before it is ended, `None` for ever; 300 s when not
     /// said.
     pub fn idle_timeout(self, idle_timeout: Option<Duration>) -> NodeBuilder {
-        self.with(Change::IdleTimeout(idle_timeout))
+        self.with(|config| config.idle_timeout = idle_timeout)
     }
 
     /// Checks all that was said.
@@ -120,34 +104,7 @@ impl NodeBuilder {
     /// # Errors
     /// When a value makes no sense.
     pub fn build(self) -> Result<Config, Error> {
-        let sessions = self.change.iter().rev().find_map(|change| match change {
-            Change::Sessions(most) => Some(*most),
-            _ => None,
-        });
-        let mut config =
-            ConfigFile { root: Some(self.root), sessions, ..ConfigFile::default() }.build()?;
-        for change in self.change {
-            match change {
-                Change::Listen(listen) => config.listen = listen,
-                Change::Anonymous(rights) => config.anonymous = rights,
-                Change::DataPorts(low, high) => {
-                    let text = format!("{low}-{high}");
-                    let ports = super::parse_ports(&text).map_err(|why| {
-                        Error::new(farline_core::units::Fault::You, "bad-config", why)
-                    })?;
-                    config.data_ports = Some(ports);
-                }
-                Change::DataAddress(address) => config.data_address = Some(address),
-                Change::ThirdParty(allowed) => config.third_party = allowed,
-                Change::Tls(key) => config.tls = Some(key),
-                Change::AllowNull(allowed) => config.allow_null = allowed,
-                Change::AllowMemory(most) => config.allow_memory = Some(most),
-                Change::AllowProfile(ceiling) => config.allow_profile = Some(ceiling),
-                Change::Sessions(_) => {}
-                Change::IdleTimeout(idle_timeout) => config.idle_timeout = idle_timeout,
-            }
-        }
-        Ok(config)
+        self.0?.checked()
     }
 
     /// Opens the folder and listens. Runs inside a tokio runtime.

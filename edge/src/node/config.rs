@@ -82,6 +82,20 @@ pub struct Config {
 }
 
 impl Config {
+    /// Refuses values that make no sense.
+    pub(super) fn checked(self) -> Result<Config, Error> {
+        let wrong = |message: String| Err(Error::new(Fault::You, "bad-config", message));
+        if self.sessions == 0 {
+            return wrong("a node with no sessions serves nobody".to_owned());
+        }
+        match self.data_ports {
+            Some((low, high)) if low == 0 || low > high => {
+                wrong(no_range(&format!("{low}-{high}")))
+            }
+            _ => Ok(self),
+        }
+    }
+
     /// The drivers that a client may choose, with the layers over them.
     pub(super) fn drivers(&self) -> Registry {
         let named = |driver: &Driver| self.channel.iter().any(|name| name == driver.name);
@@ -193,11 +207,7 @@ impl ConfigFile {
         let drivers = Registry::builtin();
         let channel = self.channel.unwrap_or_default();
         channel.iter().try_for_each(|name| drivers.stack(name).map(drop))?;
-        let sessions = self.sessions.unwrap_or(64);
-        if sessions == 0 {
-            return Err(wrong("a node with no sessions serves nobody".to_owned()));
-        }
-        Ok(Config {
+        Config {
             listen,
             root,
             anonymous: self.anonymous.unwrap_or_default(),
@@ -210,10 +220,11 @@ impl ConfigFile {
             allow_memory,
             allow_profile,
             staging,
-            sessions,
+            sessions: self.sessions.unwrap_or(64),
             idle_timeout: Some(Duration::from_secs(self.timeout.unwrap_or(DEFAULT_TIMEOUT)))
                 .filter(|idle_timeout| !idle_timeout.is_zero()),
-        })
+        }
+        .checked()
     }
 }
 
@@ -225,9 +236,11 @@ pub fn parse_ports(text: &str) -> Result<(u16, u16), String> {
     let range = text
         .split_once('-')
         .and_then(|(low, high)| Some((low.trim().parse().ok()?, high.trim().parse().ok()?)));
-    range
-        .filter(|&(low, high)| low > 0 && low <= high)
-        .ok_or_else(|| format!("`{text}` is not a range of ports such as 50000-50100"))
+    range.filter(|&(low, high)| low > 0 && low <= high).ok_or_else(|| no_range(text))
+}
+
+fn no_range(text: &str) -> String {
+    format!("`{text}` is not a range of ports such as 50000-50100")
 }
 
 #[cfg(test)]

@@ -1,12 +1,12 @@
 //! What a process of a measurement is started for, and the ends of those that need no mover.
 
 use super::{ProbeRequest, VerbsEnd, receive, send};
-use crate::reexec;
+use crate::reexec::{self, say};
 use farline_core::profile::Stall;
 use farline_core::units::{Bytes, Error, Fault, Rate};
 use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
-use std::io::{self, BufRead, Write};
+use std::io::{self, BufRead};
 use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::path::PathBuf;
 
@@ -102,12 +102,4 @@ fn verbs(end: &VerbsEnd) -> Result<(), Error> {
         }
     }
     Ok(())
-}
-
-fn say(what: &impl Serialize) -> Result<(), Error> {
-    let failed = |error: io::Error| {
-        Error::new(Fault::Here, "profile-end", format!("telling what came of it: {error}"))
-    };
-    let line = serde_json::to_string(what).map_err(|error| failed(error.into()))?;
-    writeln!(io::stdout(), "{line}").and_then(|()| io::stdout().flush()).map_err(failed)
 }

@@ -39,6 +39,8 @@ fn the_example_serve_serves_and_fetches() {
 fn the_example_link_is_its_own_emulator() {
     let Some(_link) = LinkUp::up("t-library", &["usn-0.2", "--rate", "100M"]) else { return };
     let said = succeed(&mut example("emulated_link"));
+    let frames = said.split(' ').next().and_then(|number| number.parse::<u64>().ok());
+    assert!(frames.is_some_and(|frames| frames >= 3), "{said}");
     assert!(said.contains("frames went from a to b"), "{said}");
 }
 
@@ -76,7 +78,11 @@ fn a_dropped_copy_leaves_nothing_under_its_name() {
     wait_for("the copy to begin", || !hidden(&root).is_empty());
     copying.cancel();
     assert_eq!(copying.wait().expect_err("it was given up").code, "interrupted");
-    drop(request().start().expect("it begins again"));
+    let copying = request().start().expect("it begins again");
+    let progress = copying.watch();
+    drop(copying);
+    // Whoever told of its progress is gone when it has ended: by itself it would have landed.
+    wait_for("the dropped copy to end", || progress.has_changed().is_err());
     assert!(!root.join("f").exists(), "half of it has its name");
 }
 

@@ -4,6 +4,7 @@ use farline_lab::files::{names, random};
 use farline_lab::raw::RawClient;
 use farline_lab::{Running, node, succeed, wait_for};
 use std::io::Write;
+use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -26,6 +27,15 @@ fn the_good_file_stays(root: &Path, what: &str) {
 /// Whether part of an upload lies next to the good file.
 fn has_begun(root: &Path) -> bool {
     std::fs::read_dir(root).expect("a folder").count() > 1
+}
+
+/// Sends the first 300,000 bytes of a new `f`, and waits until the node has some of it.
+fn begin_upload(client: &mut RawClient, root: &Path) -> TcpStream {
+    let mut data = client.passive();
+    client.say("STOR f");
+    data.write_all(&[7; 300_000]).expect("written");
+    wait_for("the upload to begin", || has_begun(root));
+    data
 }
 
 #[test]
@@ -77,12 +87,8 @@ fn an_aborted_upload_is_answered_with_426_and_lands_nowhere() {
     let root = dir.path().join("root");
     let (_node, url) = node_with_a_good_file(&root, &[]);
     for data_first in [false, true] {
-        let mut client = RawClient::open(&url);
-        assert!(client.ask("MODE S").starts_with('2'));
-        let mut data = client.passive();
-        client.say("STOR f");
-        data.write_all(&[7; 300_000]).expect("written");
-        wait_for("the upload to begin", || has_begun(&root));
+        let mut client = RawClient::in_stream_mode(&url);
+        let data = begin_upload(&mut client, &root);
         if data_first {
             drop(data);
             client.say("ABOR");
@@ -103,12 +109,8 @@ fn a_client_that_falls_silent_replaces_nothing() {
     let dir = tempfile::tempdir().expect("a folder");
     let root = dir.path().join("root");
     let (_node, url) = node_with_a_good_file(&root, &["--timeout", "1"]);
-    let mut client = RawClient::open(&url);
-    assert!(client.ask("MODE S").starts_with('2'));
-    let mut data = client.passive();
-    client.say("STOR f");
-    data.write_all(&[7; 300_000]).expect("written");
-    wait_for("the upload to begin", || has_begun(&root));
+    let mut client = RawClient::in_stream_mode(&url);
+    let _data = begin_upload(&mut client, &root);
     let reply = client.final_reply();
     assert!(reply.starts_with('4'), "{reply}");
     the_good_file_stays(&root, "silence");
@@ -119,13 +121,9 @@ fn fewer_bytes_than_announced_land_nowhere() {
     let dir = tempfile::tempdir().expect("a folder");
     let root = dir.path().join("root");
     let (_node, url) = node_with_a_good_file(&root, &[]);
-    let mut client = RawClient::open(&url);
-    assert!(client.ask("MODE S").starts_with('2'));
+    let mut client = RawClient::in_stream_mode(&url);
     assert!(client.ask("ALLO 400000").starts_with('2'));
-    let mut data = client.passive();
-    client.say("STOR f");
-    data.write_all(&[7; 300_000]).expect("written");
-    drop(data);
+    drop(begin_upload(&mut client, &root));
     let reply = client.final_reply();
     assert!(reply.starts_with('4'), "{reply}");
     the_good_file_stays(&root, "ALLO");

@@ -519,17 +519,7 @@ fn a_killed_profile_whose_page_alone_was_asked_for_goes_on_too() {
 fn a_full_disk_is_found_before_a_repetition_runs() {
     alone();
     let dir = tempfile::tempdir().expect("a folder");
-    let small = ["-t", "tmpfs", "-o", "size=64k", "tmpfs", text(dir.path())];
-    if !Command::new("mount")
-        .args(small)
-        .stderr(Stdio::null())
-        .status()
-        .is_ok_and(|status| status.success())
-    {
-        farline_lab::skip("only root can mount a small disk");
-        return;
-    }
-    let mounted = Mounted(dir.path());
+    let Some(mounted) = Mounted::with(dir.path(), "64k") else { return };
     let error = measured("2", &dir.path().join("p.json"), &["--repetitions", "1"])
         .map(|mut command| error_of(&mut command));
     let left = fs::read_dir(dir.path()).expect("a folder").count();
@@ -546,17 +536,7 @@ fn a_full_disk_is_found_before_a_repetition_runs() {
 fn a_disk_that_fills_up_costs_no_finished_repetition() {
     alone();
     let dir = tempfile::tempdir().expect("a folder");
-    let small = ["-t", "tmpfs", "-o", "size=8m", "tmpfs", text(dir.path())];
-    if !Command::new("mount")
-        .args(small)
-        .stderr(Stdio::null())
-        .status()
-        .is_ok_and(|status| status.success())
-    {
-        farline_lab::skip("only root can mount a small disk");
-        return;
-    }
-    let mounted = Mounted(dir.path());
+    let Some(mounted) = Mounted::with(dir.path(), "8m") else { return };
     let document = dir.path().join("p.json");
     let Some(mut command) = measured("2", &document, &["--streams", "1-8", "--repetitions", "2"])
     else {
@@ -591,6 +571,20 @@ fn a_disk_that_fills_up_costs_no_finished_repetition() {
 
 /// A file system that is taken away at the end of a test.
 struct Mounted<'a>(&'a Path);
+
+impl Mounted<'_> {
+    /// A disk of `size` at `folder`; nothing where this user may not mount one.
+    fn with<'a>(folder: &'a Path, size: &str) -> Option<Mounted<'a>> {
+        let option = format!("size={size}");
+        let arguments = ["-t", "tmpfs", "-o", &option, "tmpfs", text(folder)];
+        let mount = Command::new("mount").args(arguments).stderr(Stdio::null()).status();
+        if !mount.is_ok_and(|status| status.success()) {
+            farline_lab::skip("only root can mount a small disk");
+            return None;
+        }
+        Some(Mounted(folder))
+    }
+}
 
 impl Drop for Mounted<'_> {
     fn drop(&mut self) {

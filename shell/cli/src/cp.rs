@@ -1,6 +1,6 @@
 //! `farline cp`: copy files and trees.
 
-use crate::interrupt::Signals;
+use crate::interrupt::{self, Signals};
 use crate::output::Output;
 use crate::progress::{ProgressDisplay, Sample};
 use farline::channels::trust::{Fingerprint, Trust};
@@ -12,7 +12,7 @@ use farline::client::{
 use farline::stores::DirectIo;
 use farline_core::profile::{Stall, TrafficDirection, plan_from};
 use farline_core::transfer::{Limit, PriorMeasurement, UserOverrides};
-use farline_core::units::{Bytes, Error, Fault, Rate, Span};
+use farline_core::units::{Bytes, Error, Rate, Span};
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -181,9 +181,7 @@ pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
         drivers: Registry::builtin(),
         stop: stop.clone(),
     };
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime
-        .map_err(|error| Error::new(Fault::Here, "no-runtime", format!("cannot start: {error}")))?;
+    let runtime = interrupt::runtime("start")?;
     let mut progress = ProgressDisplay::new(output, "copy");
     let mut watch = |standing: &Progress| {
         progress.update(&Sample {

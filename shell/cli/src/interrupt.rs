@@ -60,12 +60,17 @@ fn ignores_hangup() -> bool {
         .is_some_and(|mask| mask & 1 == 1)
 }
 
+/// A runtime of this thread's own, to `doing`.
+pub(crate) fn runtime(doing: &str) -> Result<Runtime, Error> {
+    Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Error::new(Fault::Here, "no-runtime", format!("cannot {doing}: {error}")))
+}
+
 /// A runtime that does nothing but listen.
 pub(crate) fn listening() -> Result<(Runtime, Signals), Error> {
-    let runtime = Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| {
-        Error::new(Fault::Here, "no-runtime", format!("cannot wait for signals: {error}"))
-    })?;
+    let runtime = runtime("wait for signals")?;
     let within = runtime.enter();
     let signals = Signals::listen()?;
     drop(within);

@@ -1,5 +1,6 @@
 //! Nodes as people name them on a command line.
 
+use crate::interrupt;
 use farline::client::{ConnectOptions, Greeting, Location, Remote, greet};
 use farline_core::units::{Error, Fault};
 use std::ffi::OsStr;
@@ -20,8 +21,6 @@ pub(crate) fn remote(text: &str) -> Result<Remote, Error> {
 
 /// Whether the node of `remote` answers, and how far it is.
 pub(crate) fn hello(remote: &Remote, reach: &ConnectOptions) -> Result<Greeting, Error> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime
-        .map_err(|error| Error::new(Fault::Here, "no-runtime", format!("cannot start: {error}")))?;
+    let runtime = interrupt::runtime("start")?;
     runtime.block_on(greet(remote, reach))
 }

@@ -1,5 +1,6 @@
 //! `farline partials`: what broken-off copies left behind, listed and removed.
 
+use crate::interrupt;
 use crate::output::Output;
 use clap::Subcommand;
 use farline::client::{Location, Remote, remove_elsewhere, stored_elsewhere};
@@ -207,9 +208,7 @@ fn remove_at(remote: &Remote) -> Result<Vec<RemovalElsewhere>, Error> {
     if stored.is_empty() {
         return Err(nothing_of(&remote.to_string()));
     }
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime
-        .map_err(|error| Error::new(Fault::Here, "no-runtime", format!("cannot start: {error}")))?;
+    let runtime = interrupt::runtime("start")?;
     let removal = |receipt: Receipt| {
         let removed = runtime.block_on(remove_elsewhere(&receipt, remote));
         (receipt, removed)

@@ -134,9 +134,7 @@ pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
         )
         .hint("let everybody read with --anonymous read, or write with --anonymous write"));
     }
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime
-        .map_err(|error| Error::new(Fault::Here, "no-runtime", format!("cannot start: {error}")))?;
+    let runtime = interrupt::runtime("start")?;
     runtime.block_on(async {
         let (root, rights) = (config.root.clone(), config.anonymous);
         let node = Node::bind(config).await?;
@@ -179,9 +177,7 @@ fn stdio(data_ports: Option<String>) -> Result<ExitCode, Error> {
         data_ports,
         ..ConfigFile::default()
     };
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime
-        .map_err(|error| Error::new(Fault::Here, "no-runtime", format!("cannot start: {error}")))?;
+    let runtime = interrupt::runtime("start")?;
     // A connection that breaks off hangs this process up.
     interrupt::give_back_when_asked()?;
     let connection = std::env::var("SSH_CONNECTION").ok();

@@ -42,6 +42,11 @@ impl Features {
         })
     }
 
+    /// Whether the server announces this extension of Farline's: `TREE` by the line `FARLINE TREE`.
+    pub fn has_farline(&self, extension: &str) -> bool {
+        self.parameters("FARLINE").any(|found| found == extension)
+    }
+
     /// Whether the server is Farline.
     pub fn is_farline(&self) -> bool {
         self.has("FARLINE")

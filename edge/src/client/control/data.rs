@@ -150,7 +150,7 @@ impl Control {
     pub(in crate::client) async fn agreed_key(&mut self) -> Result<Option<Key>, Error> {
         if let Some(offered) = self.offered.take() {
             let agreed = match self.done(offered).await {
-                Ok(_) => self.features.parameters("FARLINE").any(|feature| feature == "KEY"),
+                Ok(_) => self.features.has_farline("KEY"),
                 Err(error) if error.fault == Fault::Between => return Err(error),
                 Err(_) => false,
             };

@@ -1,6 +1,13 @@
 //! What changes of a transfer while it sends: more channels, another control, a larger pool.
 
-use super::*;
+use super::super::tune::{LOOK_EVERY, OpenOutcome, PathSampler, Pool, Room, Tuning};
+use super::Shared;
+use crate::channels::{Channel, Handle};
+use crate::sys::lock::lock;
+use farline_core::gridftp::checked::Check;
+use farline_core::transfer::{Advice, ChannelAutotuner, ChannelId, Watermarks};
+use std::sync::mpsc;
+use std::thread::{Scope, ScopedJoinHandle};
 
 impl Shared<'_> {
     /// Looks at channels and pool until `still` closes and does what tuner and growth say; answers
