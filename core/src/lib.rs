@@ -13,6 +13,7 @@ pub mod plan;
 pub mod profile;
 pub mod rdma;
 pub mod report;
+pub mod statistics;
 pub mod transfer;
 pub mod units;
 pub mod wan;

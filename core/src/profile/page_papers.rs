@@ -6,9 +6,9 @@ use super::document::{CellResult, Profile};
 use super::hypothesis::Hypothesis;
 use super::page::{SC08_STREAMS, gbit};
 use super::published::{self, Sc08};
-use super::statistics::{Summary, decrease_per_mile};
 use crate::congestion::Algorithm;
 use crate::report::{Section, Table};
+use crate::statistics::{Summary, decrease_per_mile};
 
 /// Less than this share of the paper's figure between ours and it is nothing to explain.
 const SAME: f64 = 0.02;

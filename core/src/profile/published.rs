@@ -60,7 +60,7 @@ pub fn sc08(congestion: Algorithm, path: &str) -> Option<&'static Sc08> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::profile::statistics::decrease_per_mile;
+    use crate::statistics::decrease_per_mile;
 
     #[test]
     fn the_papers_throughputs_give_the_papers_decrease_per_mile() {

@@ -6,8 +6,8 @@ use super::published::{self as rdma_published, SC08};
 use crate::congestion::Algorithm;
 use crate::profile::cell::PathPoint;
 use crate::profile::published::sc08;
-use crate::profile::statistics::decrease_per_mile;
 use crate::report::{Axis, LineChart, Page, Section, Series, Table};
+use crate::statistics::decrease_per_mile;
 use crate::units::Rate;
 
 impl TcpRdmaComparison {

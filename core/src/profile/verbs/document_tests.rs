@@ -6,7 +6,7 @@ use super::super::presets::{PRESETS, preset};
 use super::super::published::{SC08, SC08_CROSS};
 use super::*;
 use crate::profile::grid::Form;
-use crate::profile::statistics::decrease_per_mile;
+use crate::statistics::decrease_per_mile;
 
 fn grid(name: &str) -> VerbsGrid {
     preset(name, Form::Quick).expect("its paths are known").expect("a preset")

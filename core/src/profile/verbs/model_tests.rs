@@ -2,7 +2,7 @@
 
 use super::super::published::{ICPP08_DATAGRAMS, ICPP08_RELIABLE, SC08, SC08_BASE};
 use super::*;
-use crate::profile::statistics::decrease_per_mile;
+use crate::statistics::decrease_per_mile;
 use crate::wan::{NATIVE_CREDITS, Path};
 use proptest::prelude::*;
 

@@ -6,8 +6,8 @@ use super::grid::{VerbsCell, VerbsMetric};
 use super::page::{KINDS, gbit, millions};
 use super::published;
 use crate::profile::document::ProfileKind;
-use crate::profile::statistics::decrease_per_mile;
 use crate::report::{Axis, LineChart, Section, Table};
+use crate::statistics::decrease_per_mile;
 
 impl VerbsProfile {
     pub(super) fn by_size(&self) -> Option<Section> {
