@@ -6,7 +6,7 @@ use super::record::{self, Record};
 use super::request::CcRequest;
 use super::{host, object, privilege};
 use farline_core::congestion::{Algorithm, Constants};
-use farline_core::units::{Error, Fault, Span};
+use farline_core::units::{Error, ErrorCode, Fault, Span};
 use libbpf_rs::btf::Btf;
 use libbpf_rs::btf::types::Func;
 use libbpf_rs::query::MapInfoIter;
@@ -44,13 +44,16 @@ pub(super) fn kernel() -> Result<Kernel, Error> {
     privilege::check()?;
     if !Path::new(KERNEL_TYPES).exists() {
         return Err(here(
-            "kernel-btf",
+            ErrorCode::KernelBtf,
             "this kernel does not describe its types: /sys/kernel/btf/vmlinux is missing",
         )
         .hint("a kernel with CONFIG_DEBUG_INFO_BTF=y, as distributions build them since 2021"));
     }
     let types = Btf::from_vmlinux().map_err(|error| {
-        here("kernel-btf", &format!("reading the kernel's types from {KERNEL_TYPES}: {error}"))
+        here(
+            ErrorCode::KernelBtf,
+            &format!("reading the kernel's types from {KERNEL_TYPES}: {error}"),
+        )
     })?;
     let has = |function: &str| types.type_by_name::<Func<'_>>(function).is_some();
     // The three that every program here calls; all are there from 5.13 on.
@@ -61,7 +64,7 @@ pub(super) fn kernel() -> Result<Kernel, Error> {
                 "Linux {} is too old for a congestion control in BPF: it has no {function} to call",
                 release.trim()
             );
-            return Err(here("kernel-too-old", &message)
+            return Err(here(ErrorCode::KernelTooOld, &message)
                 .hint("Linux 6.1 or newer; or one of the controls in `farline cc ls`"));
         }
     }
@@ -104,7 +107,7 @@ fn note(
                  in {} who holds {name}: {error}",
                 record::holders().display()
             );
-            Err(Error::new(Fault::Here, "congestion-record", message).hint(format!(
+            Err(Error::new(Fault::Here, ErrorCode::CongestionRecord, message).hint(format!(
                 "run it as root, or have root make the folder once: install -d -o USER {}",
                 record::holders().display()
             )))
@@ -126,7 +129,11 @@ pub(super) fn register(
 ) -> Result<Registration, Error> {
     let failed = |doing: &str, error: &libbpf_rs::Error| explain(name, doing, error);
     let missing = |what: &str| {
-        Error::new(Fault::Bug, "congestion-object", format!("the object of {algorithm} {what}"))
+        Error::new(
+            Fault::Bug,
+            ErrorCode::CongestionObject,
+            format!("the object of {algorithm} {what}"),
+        )
     };
     let image = object::object(algorithm).ok_or_else(|| missing("is not there"))?;
     listen();
@@ -178,8 +185,12 @@ fn prepare(
 fn pin(link: &mut Link, object: &mut Object, name: &str, is_link: bool) -> Result<(), Error> {
     let (link_path, events_path) = pin_paths(name);
     let here = |what: &str, error: &dyn std::fmt::Display| {
-        Error::new(Fault::Here, "congestion-pin", format!("pinning {name}: {what}: {error}"))
-            .hint("it needs a BPF file system: mount -t bpf bpf /sys/fs/bpf")
+        Error::new(
+            Fault::Here,
+            ErrorCode::CongestionPin,
+            format!("pinning {name}: {what}: {error}"),
+        )
+        .hint("it needs a BPF file system: mount -t bpf bpf /sys/fs/bpf")
     };
     let folder = Path::new(&link_path).parent().unwrap_or(Path::new("/"));
     let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
@@ -235,13 +246,14 @@ fn explain(name: &str, doing: &str, error: &libbpf_rs::Error) -> Error {
     let message = format!("{doing} the congestion control `{name}`: {error}");
     match error.kind() {
         ErrorKind::AlreadyExists => taken(name),
-        ErrorKind::PermissionDenied => Error::new(Fault::Refused, "congestion-capability", message)
-            .hint(
+        ErrorKind::PermissionDenied => {
+            Error::new(Fault::Refused, ErrorCode::CongestionCapability, message).hint(
                 "it needs CAP_BPF and CAP_PERFMON in the machine's first user namespace, and no \
                 lockdown of the kernel",
-            ),
-        _ if said.is_empty() => Error::new(Fault::Here, "congestion-load", message),
-        _ => Error::new(Fault::Here, "congestion-load", message)
+            )
+        }
+        _ if said.is_empty() => Error::new(Fault::Here, ErrorCode::CongestionLoad, message),
+        _ => Error::new(Fault::Here, ErrorCode::CongestionLoad, message)
             .hint(format!("the kernel or libbpf said: {said}")),
     }
 }

@@ -2,7 +2,7 @@
 
 use super::host;
 use super::record::{self, Claim, Entry};
-use farline_core::units::{Error, Fault};
+use farline_core::units::{Error, ErrorCode, Fault};
 use std::path::Path;
 
 /// Where the link and the trace of a pinned control stand.
@@ -32,6 +32,6 @@ pub(super) fn taken(name: &str) -> Error {
         _ if host::is_module(name) => format!("by the kernel module tcp_{name}"),
         _ => "by the kernel or by somebody's BPF program".to_owned(),
     };
-    Error::new(Fault::You, "congestion-taken", format!("the name `{name}` is taken {by}"))
+    Error::new(Fault::You, ErrorCode::CongestionTaken, format!("the name `{name}` is taken {by}"))
         .hint("register it by another name, for example --as fl_htcp")
 }

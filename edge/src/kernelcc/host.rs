@@ -1,6 +1,6 @@
 //! What this host's kernel offers and what it lets this process do.
 
-use farline_core::units::{Error, Fault};
+use farline_core::units::{Error, ErrorCode, Fault};
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -79,7 +79,7 @@ pub(super) fn capable(capability: u32) -> bool {
 /// Refuses a name that the kernel would refuse, in words that say why.
 pub(super) fn check_name(name: &str) -> Result<(), Error> {
     let wrong = |why: String| {
-        Err(Error::new(Fault::You, "congestion-name", why)
+        Err(Error::new(Fault::You, ErrorCode::CongestionName, why)
             .hint("up to 15 letters, digits, `_` and `.`, for example --as my_htcp"))
     };
     if name.len() > LONGEST_NAME {
@@ -105,7 +105,7 @@ mod tests {
         let error = check_name("sixteen_letters_").expect_err("one too many");
         assert!(error.message.contains("has 16 characters"), "{error}");
         for wrong in ["", "h-tcp", "h tcp", "ä"] {
-            assert_eq!(check_name(wrong).expect_err(wrong).code, "congestion-name");
+            assert_eq!(check_name(wrong).expect_err(wrong).code, ErrorCode::CongestionName);
         }
     }
 

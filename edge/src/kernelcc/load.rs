@@ -8,7 +8,7 @@ use super::record::{self, Claim};
 use super::request::CcRequest;
 use super::{host, is_brought};
 use farline_core::congestion::{Algorithm, Constants};
-use farline_core::units::{Error, Fault};
+use farline_core::units::{Error, ErrorCode, Fault};
 use serde::Serialize;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, mpsc};
@@ -123,7 +123,7 @@ fn unknown(algorithm: Result<Algorithm, Error>, name: &str) -> Error {
     let missing = || {
         Error::new(
             Fault::You,
-            "unknown-congestion",
+            ErrorCode::UnknownCongestion,
             format!("there is no congestion control called `{name}`"),
         )
     };
@@ -176,7 +176,7 @@ fn native_alone(algorithm: Algorithm) -> Error {
             "{algorithm} is this kernel's own: it has no other set of constants, and no other \
              name to be registered by"
         );
-        return Error::new(Fault::You, "congestion-native", message).hint(format!(
+        return Error::new(Fault::You, ErrorCode::CongestionNative, message).hint(format!(
             "use it as {algorithm}; bic, highspeed, htcp, scalable and vegas can be \
                 loaded with --set and --as"
         ));
@@ -185,7 +185,7 @@ fn native_alone(algorithm: Algorithm) -> Error {
         "Farline brings no {algorithm} in BPF: every kernel of today has it, and this one does \
          not offer it"
     );
-    Error::new(Fault::Here, "congestion-native", message)
+    Error::new(Fault::Here, ErrorCode::CongestionNative, message)
         .hint(format!("what this host has: {}", available.join(", ")))
 }
 
@@ -211,10 +211,10 @@ fn hold(
     };
     let thread = std::thread::Builder::new().name("congestion".to_owned()).spawn(work);
     let thread = thread.map_err(|error| {
-        Error::new(Fault::Here, "no-thread", format!("starting a thread: {error}"))
+        Error::new(Fault::Here, ErrorCode::NoThread, format!("starting a thread: {error}"))
     })?;
     let events = told.recv().unwrap_or_else(|_| {
-        Err(Error::new(Fault::Bug, "thread-lost", "the thread that loads BPF panicked"))
+        Err(Error::new(Fault::Bug, ErrorCode::ThreadLost, "the thread that loads BPF panicked"))
     })?;
     Ok(Loaded::program(registered_name, events, stop, thread))
 }

@@ -2,7 +2,7 @@
 
 use super::request::CcRequest;
 use farline_core::congestion::{Algorithm, Constants};
-use farline_core::units::{Error, Fault};
+use farline_core::units::{Error, ErrorCode, Fault};
 use std::convert::Infallible;
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ pub(super) enum Kernel {}
 /// Always: [`Fault::Here`].
 pub(super) fn kernel() -> Result<Kernel, Error> {
     let message = "this build of Farline has no congestion controls in BPF";
-    Err(Error::new(Fault::Here, "congestion-not-built", message)
+    Err(Error::new(Fault::Here, ErrorCode::CongestionNotBuilt, message)
         .hint("build it with the feature `bpf`, or take a control that this kernel has"))
 }
 

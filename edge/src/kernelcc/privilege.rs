@@ -1,7 +1,7 @@
 //! What loading a control in BPF takes: capabilities in the machine's first user namespace.
 
 use super::host::capable;
-use farline_core::units::{Error, Fault};
+use farline_core::units::{Error, ErrorCode, Fault};
 use std::fs;
 
 /// Capabilities by number (include/uapi/linux/capability.h).
@@ -12,7 +12,7 @@ const CAP_BPF: u32 = 39;
 /// Checks that this process may load a control in BPF.
 pub(super) fn check() -> Result<(), Error> {
     let refused = |message: String| {
-        Err(Error::new(Fault::Refused, "congestion-capability", message).hint(
+        Err(Error::new(Fault::Refused, ErrorCode::CongestionCapability, message).hint(
             "run it as root, or give the binary: setcap \
                 cap_bpf,cap_perfmon,cap_net_admin+ep farline",
         ))

@@ -6,7 +6,7 @@ use super::claims::pin_paths;
 use super::diag;
 use super::load::CcGuard;
 use super::record::{self, Claim, Entry, Record};
-use farline_core::units::{Error, Fault, Span};
+use farline_core::units::{Error, ErrorCode, Fault, Span};
 use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 use std::cell::RefCell;
@@ -232,7 +232,7 @@ impl Trace {
         };
         let ring = events.read(note).map_err(|error| {
             let message = format!("reading the trace of {name}: {error}");
-            Error::new(Fault::Here, "congestion-trace", message)
+            Error::new(Fault::Here, ErrorCode::CongestionTrace, message)
         })?;
         *arrived.borrow_mut() = Arrived::new(name, every);
         Ok(Trace { name: name.to_owned(), from: From::Ring(ring, arrived), _reader: reader })
@@ -280,7 +280,7 @@ fn traced(name: &str) -> Error {
     };
     Error::new(
         Fault::You,
-        "congestion-traced",
+        ErrorCode::CongestionTraced,
         format!("`{name}` is traced by {by}, and what the one reads the other would lack"),
     )
     .hint("end that trace first")
