@@ -6,7 +6,7 @@ use super::grid::{Disturbance, Form, Grid, Repetitions};
 use super::hypothesis::Hypothesis;
 use super::staging::{Copies, Order, Store};
 use crate::congestion::{Algorithm, Constants};
-use crate::units::{Bytes, Error, Fault, Rate, Span};
+use crate::units::{Bytes, Error, ErrorCode, Fault, Rate, Span};
 use crate::wan::Change;
 
 /// Name and what it is, in the order of the papers.
@@ -307,7 +307,7 @@ pub fn preset(name: &str, form: Form) -> Result<Grid, Error> {
             let known: Vec<&str> = PRESETS.iter().map(|preset| preset.0).collect();
             return Err(Error::new(
                 Fault::You,
-                "profile-preset",
+                ErrorCode::ProfilePreset,
                 format!("there is no preset called `{name}`"),
             )
             .hint(format!("known ones: {}", known.join(", "))));
