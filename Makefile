@@ -30,8 +30,8 @@ lab: setup-guest ## Test congestion controls beside Linux's modules, and RDMA ov
 demo: setup-demo release ## Copy a real file tree across an emulated 8,600-mile path; writes demo.html (3 minutes after the build)
 	@target/release/farline-demo
 
-bench: setup-test release ## Measure the link and the mover on this machine (nothing else should be running)
-	@for bench in link mover; do FARLINE_BIN=$$PWD/target/release/farline "lab/bench/$$bench"; done
+bench: setup-test ## Measure the link and the mover on this machine (nothing else should be running)
+	@for bench in link mover; do $(CARGO) xtask bench $$bench; done
 
 install: release ## Install the command, its man pages and its completions below PREFIX (default: /usr/local)
 	@lab/install-stripped target/release/farline "$(DESTDIR)$(PREFIX)/bin"

@@ -7,12 +7,14 @@
 #![forbid(unsafe_code)]
 
 pub mod congestion;
+pub mod experiment;
 pub mod gridftp;
 pub mod host;
 pub mod plan;
 pub mod profile;
 pub mod rdma;
 pub mod report;
+pub mod statistics;
 pub mod transfer;
 pub mod units;
 pub mod wan;

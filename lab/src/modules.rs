@@ -6,7 +6,7 @@ use crate::recovery::{WindowSample, evaluate};
 use anyhow::{Context, Result, anyhow, ensure};
 use farline::kernelcc::{CcGuard, CcOrigin, CcRequest, obtain};
 use farline_core::congestion::{Algorithm, Constants};
-use farline_core::profile::statistics::Summary;
+use farline_core::statistics::Summary;
 use farline_core::units::Span;
 use std::ops::ControlFlow;
 

@@ -2,8 +2,8 @@
 //! figures come from.
 
 use super::path::{PathPoint, TCP_HEADERS};
-use super::summary::Summary;
 use crate::congestion::Algorithm;
+use crate::statistics::Summary;
 use crate::units::{Bytes, Rate, Span};
 use serde::{Deserialize, Serialize};
 

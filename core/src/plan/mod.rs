@@ -12,8 +12,6 @@ pub mod limits;
 mod model;
 mod path;
 mod pool;
-pub(crate) mod student;
-mod summary;
 
 pub use advisor::{PLAN_SCHEMA, Plan, PlanInput, PlanSource};
 pub(crate) use advisor::{TIE, finished};
@@ -24,4 +22,3 @@ pub use model::plan;
 pub use path::PathPoint;
 pub(crate) use path::{TCP_HEADERS, USUAL_MTU, streams_in_words};
 pub use pool::{StagedSource, Stall};
-pub use summary::Summary;

@@ -3,7 +3,7 @@
 
 use super::document::Profile;
 use super::grid::Grid;
-use super::statistics::{Comparison, Summary, permutation, welch};
+use crate::statistics::{Comparison, Summary, permutation, welch};
 use crate::units::{Error, ErrorCode, Fault};
 use serde::Serialize;
 use std::collections::HashMap;

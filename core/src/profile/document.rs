@@ -5,7 +5,7 @@ use super::driver::Driver;
 use super::grid::Grid;
 use super::repetition::Repetition;
 use super::resumption::Resumption;
-use super::statistics::{Pooled, Summary, error_of_mean, needed};
+use crate::statistics::{Pooled, Summary, error_of_mean, needed};
 use crate::units::{Error, ErrorCode, Fault, Rate, Span};
 use serde::{Deserialize, Serialize};
 

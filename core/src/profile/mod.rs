@@ -7,9 +7,9 @@
 //! streams over a path in the edge's `prober`. A profile that was broken off goes on where it
 //! stood.
 //!
-//! [`statistics`] are the figures of merit, [`models`] the closed forms, [`fluid`] the streams'
-//! controls over one queue in virtual time; [`published`] are the papers' numbers. [`plan`] chooses
-//! for a transfer and says how long it will take.
+//! [`statistics`](crate::statistics) are the figures of merit, [`models`] the closed forms,
+//! [`fluid`] the streams' controls over one queue in virtual time; [`published`] are the papers'
+//! numbers. [`plan`] chooses for a transfer and says how long it will take.
 //!
 //! RDMA by the model, and TCP beside it, are [`verbs`].
 
@@ -44,7 +44,6 @@ mod rows;
 mod scale;
 mod simulate;
 mod staging;
-pub mod statistics;
 mod transform;
 mod trial;
 pub mod verbs;
@@ -61,7 +60,7 @@ pub use grid::{Disturbance, Form, Grid, Repetitions};
 pub use hypothesis::Hypothesis;
 pub use observe::Observed;
 pub use planned::plan_from;
-pub use presets::{PRESETS, preset};
+pub use presets::{preset, presets};
 pub use repetition::{Exactness, Goodput, LimitedBy, Lost, Repetition};
 pub use resumption::Resumption;
 pub use simulate::{Simulator, repetition};

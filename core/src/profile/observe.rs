@@ -4,7 +4,7 @@
 use super::document::Job;
 use super::grid::Grid;
 use super::repetition::{Goodput, LimitedBy, Lost, Repetition};
-use super::statistics::{jain, recovery, split};
+use crate::statistics::{jain, recovery, split};
 use crate::units::Rate;
 
 /// What is above this share of the later level is no longer ramp.

@@ -3,8 +3,8 @@
 
 use super::document::Profile;
 use super::repetition::Repetition;
-use super::statistics::Summary;
 use crate::report::{Section, Table};
+use crate::statistics::Summary;
 
 /// Longer tables are not read.
 const ROWS: usize = 60;

@@ -2,8 +2,8 @@
 
 use super::document::{Job, Profile, ProfileKind};
 use super::simulate::repetition;
-use super::statistics::Summary;
 use crate::report::{Section, Table};
+use crate::statistics::Summary;
 
 /// Longer tables are not read.
 const ROWS: usize = 60;

@@ -6,9 +6,9 @@ use super::document::{CellResult, Profile};
 use super::hypothesis::Hypothesis;
 use super::page::{SC08_STREAMS, gbit};
 use super::published::{self, Sc08};
-use super::statistics::{Summary, decrease_per_mile};
 use crate::congestion::Algorithm;
 use crate::report::{Section, Table};
+use crate::statistics::{Summary, decrease_per_mile};
 
 /// Less than this share of the paper's figure between ours and it is nothing to explain.
 const SAME: f64 = 0.02;
@@ -146,7 +146,7 @@ impl Profile {
                         or_empty(row.dpm_mbps, |dpm| format!("{dpm:.2}"))
                     }),
                     or_empty(single, |one| counted(one.is_valid, format!("{:.2}", one.mean()))),
-                    printed(paper, |row| row.single.to_owned()),
+                    printed(paper, |row| row.single.clone()),
                     or_empty(self.peak(congestion, &path.name), |(peak, is_valid)| {
                         counted(is_valid, at(peak))
                     }),

@@ -4,12 +4,12 @@
 use super::document::{CellResult, Profile};
 use super::page::{LINES, gbit};
 use super::published;
-use super::statistics::{
+use crate::congestion::Algorithm;
+use crate::report::{Axis, LineChart, Section, Series, Table};
+use crate::statistics::{
     LEAST_RTTS, Pooled, Transition, TransitionError, TransitionRtt, transition,
     utilisation_concavity,
 };
-use crate::congestion::Algorithm;
-use crate::report::{Axis, LineChart, Section, Series, Table};
 use crate::units::Span;
 
 impl Profile {

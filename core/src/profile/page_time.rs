@@ -5,8 +5,8 @@ use super::document::{CellResult, Profile};
 use super::grid::Disturbance;
 use super::page::{LINES, gbit};
 use super::repetition::Repetition;
-use super::statistics::Summary;
 use crate::report::{Axis, LineChart, Mark, Section, Series, Table};
+use crate::statistics::Summary;
 use crate::units::Span;
 use crate::wan::Change;
 

@@ -4,8 +4,8 @@
 use super::cell::{Cell, TrafficDirection};
 use super::document::{CellResult, Profile, ProfileKind};
 use super::repetition::Repetition;
-use super::statistics::Summary;
 use crate::plan::{Plan, PlanInput, PlanSource, TIE, finished};
+use crate::statistics::Summary;
 use crate::units::{Bytes, Error, ErrorCode, Fault};
 
 /// Plans a transfer of `size` from a stored profile, over the path of it called `path`, or its only

@@ -358,7 +358,7 @@ error_codes! {
     /// a delay between RDMA devices whose packets nothing here holds back
     ProfilePath "profile-path" Never: You;
     /// a preset that does not exist, or cannot be run so
-    ProfilePreset "profile-preset" Never: You;
+    ProfilePreset "profile-preset" Never: You Bug;
     /// the receiving end cannot go on
     ProfileReceive "profile-receive" Never: Here;
     /// another profile is being measured on this machine

@@ -158,6 +158,9 @@ impl ConnectionControl for OfSocket {
     }
 
     fn break_now(&self) {
+        // A peer with no room left in front of it hears of the end by a reset alone, and a kernel
+        // sends none when all that came was read: its probes are answered for a minute more.
+        drop(self.0.set_linger(Some(Duration::ZERO)));
         // Already closed is as good as broken.
         drop(self.0.shutdown(std::net::Shutdown::Both));
     }

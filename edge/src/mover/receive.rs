@@ -479,7 +479,10 @@ impl<'a> Shared<'a> {
                         self.tally.add_lost_channel(is_damage(&error));
                         let mut state = lock(&self.state);
                         state.lost = true;
-                        state.handles[id.0] = None;
+                        // Others may hold descriptors of it.
+                        if let Some(handle) = state.handles[id.0].take() {
+                            handle.break_now();
+                        }
                     } else {
                         // The machine says what a lost channel means; the channel's own error says
                         // more.

@@ -94,7 +94,9 @@ fn transfer_through(
     let address = through(acceptor.address());
     let (held, tally) = (Mutex::default(), Tally::default());
     std::thread::scope(|scope| {
-        let receiving = scope.spawn(|| {
+        let (acceptor, held, tally, cancel) = (acceptor, &held, &tally, cancel.clone());
+        // The port goes with the receiver: whom it has not accepted by then hears of it.
+        let receiving = scope.spawn(move || {
             let digests = Mutex::new(Digests::new(layout));
             let done = receive(ReceiveJob {
                 layout: Arc::clone(layout),
@@ -105,12 +107,12 @@ fn transfer_through(
                 slots: pool(count + 3, BLOCK_LEN).expect("memory"),
                 writers: 2,
                 digests: Some(&digests),
-                tally: &tally,
-                held: &held,
+                tally,
+                held,
                 integrity,
                 growth: None,
                 pace: None,
-                cancel: cancel.clone(),
+                cancel,
             });
             done.map(|received| {
                 assert_eq!(received.slots.len(), count + 3, "no slot is lost");

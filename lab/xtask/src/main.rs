@@ -1,5 +1,6 @@
 //! The house's own commands: `cargo xtask ci` runs all checks and tests, `guest` the tests that need
-//! another kernel, `tidy` the house's rules; `errors` writes the table of error codes.
+//! another kernel, `bench` what measures Farline against others, `tidy` the house's rules;
+//! `errors` writes the table of error codes.
 
 mod arrows;
 mod ci;
@@ -19,8 +20,8 @@ use anyhow::{Context, Result, bail};
 use std::path::Path;
 use std::process::{Command, ExitCode};
 
-const USAGE: &str =
-    "usage: cargo xtask ci [--strict] | errors | guest GROUP... [-- ARGUMENT...] | tidy";
+const USAGE: &str = "usage: cargo xtask ci [--strict] | errors | guest GROUP... [-- ARGUMENT...] | \
+    bench mover|link|plan|verbs [OPTION...] | tidy";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -44,10 +45,18 @@ fn command(arguments: &[String]) -> Result<()> {
         ["guest", ..] => {
             guest::run(root, &guest::Asked::parse(&arguments[1..])?, &mut counts::Counts::default())
         }
+        ["bench", ref options @ ..] => bench(options),
         ["tidy"] if tidy()? => Ok(()),
         ["tidy"] => bail!("the house rules are broken"),
         _ => bail!(USAGE),
     }
+}
+
+/// Measures with release binaries.
+fn bench(options: &[&str]) -> Result<()> {
+    let programs = ["-p", "farline-cli", "-p", "farline-lab", "--bins"];
+    run::cargo(&[&["build", "--locked", "--quiet", "--release"], &programs[..]].concat())?;
+    run::succeed(run::program("target/release/farline-bench").args(options))
 }
 
 /// Runs every check over the workspace, prints each violation as `place: what is wrong`, and says

@@ -7,7 +7,7 @@ use super::model::{MOST_PACKETS, MOST_READS, Messages, VerbsPath};
 use super::reliable::{VerbsScenario, simulate};
 use super::signal::Signal;
 use crate::profile::document::ProfileKind;
-use crate::profile::statistics::Summary;
+use crate::statistics::Summary;
 use crate::units::{Bytes, Error, ErrorCode, Fault, Rate, Rng, Span};
 use crate::wan::{Extension, Settings};
 use serde::{Deserialize, Serialize};

@@ -6,8 +6,8 @@ use super::grid::{VerbsCell, VerbsMetric};
 use super::page::{KINDS, gbit, millions};
 use super::published;
 use crate::profile::document::ProfileKind;
-use crate::profile::statistics::decrease_per_mile;
 use crate::report::{Axis, LineChart, Section, Table};
+use crate::statistics::decrease_per_mile;
 
 impl VerbsProfile {
     pub(super) fn by_size(&self) -> Option<Section> {
@@ -51,7 +51,8 @@ impl VerbsProfile {
                 self.is_plain(cell) && cell.path.name == path && cell.size_bytes == largest
             })
         };
-        let base = self.grid.paths.iter().find(|path| path.name == published::SC08[0].path)?;
+        let base =
+            self.grid.paths.iter().find(|path| path.name == published::FIGURES.sc08[0].path)?;
         let mut rows = Vec::new();
         for path in &self.grid.paths {
             let paper = published::sc08(&path.name);

@@ -9,11 +9,15 @@ use farline_core::gridftp::checked::{CHECKED_LEN, ZEROS, encode};
 use farline_core::gridftp::mode_e::HEADER_LEN;
 use farline_core::units::{ErrorCode, Rate};
 use std::io::Write;
+use std::time::Instant;
 
 /// A case, and what it shows.
 type Case = (&'static str, fn(&Bench));
 
-pub(super) const CASES: [Case; 13] = [
+/// A sender that gets nothing off for so long has no room left in front of it.
+const FULL: Duration = Duration::from_millis(300);
+
+pub(super) const CASES: [Case; 14] = [
     ("sizes around a block come whole, both ways, checked or not", sizes),
     ("ordered bytes come in order", order),
     ("slots come back, as many as went", depth),
@@ -22,6 +26,7 @@ pub(super) const CASES: [Case; 13] = [
     ("a peer that breaks off in a header or a payload", broken_within),
     ("a header that is damaged", damaged),
     ("full windows end when they are broken", broken_full),
+    ("a sender with a full window hears that its peer broke off", broken_far),
     ("who waits is broken off from another thread", cancelled),
     ("a wake returns from a wait, or is nothing", woken),
     ("further channels of a session", further),
@@ -238,6 +243,39 @@ fn broken_full(bench: &Bench) {
         drop(far);
     });
     assert_eq!(back, SLOTS, "every slot comes back");
+}
+
+/// What was received is read out after the break, as a thread in the middle of a block does: then no
+/// byte is left unread at the end, for which a kernel would reset the connection by itself.
+fn broken_far(bench: &Bench) {
+    let Ends { mut near, mut far, port: _port } = bench.open();
+    let (progress, blocks) = mpsc::channel();
+    let sending = std::thread::spawn(move || {
+        let mut ours = slots();
+        while send(&mut *near, &bytes(BLOCK), &mut ours).is_ok() {
+            let _ = progress.send(());
+        }
+    });
+    while blocks.recv_timeout(FULL).is_ok() {}
+    let handle = far.handle().expect("a handle");
+    handle.break_now();
+    drop(handle);
+    let offered = far.depth();
+    slots().into_iter().take(offered).for_each(|slot| far.offer(slot));
+    while let Ok(arrival) = far.receive() {
+        match arrival {
+            Some(Arrival::Data { slot, .. } | Arrival::End { slot, .. }) => far.offer(slot),
+            None => {}
+        }
+    }
+    while far.withdraw().is_some() {}
+    drop(far);
+    let until = Instant::now() + PATIENCE / 2;
+    while !sending.is_finished() {
+        assert!(Instant::now() < until, "the sender waits on");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    sending.join().expect("no panic");
 }
 
 fn cancelled(bench: &Bench) {

@@ -50,7 +50,7 @@ fn text(found: &Difference) -> String {
         "{:<NAME$} {:>8} {:>8} {:>8} {:>7} {:>7}",
         "Gbit/s", "first", "second", "change", "Welch", "perm."
     ));
-    let p = |comparison: Option<farline_core::profile::statistics::Comparison>| {
+    let p = |comparison: Option<farline_core::statistics::Comparison>| {
         comparison.map_or_else(|| "-".to_owned(), |found| format!("{:.4}", found.p))
     };
     for cell in &found.cells {

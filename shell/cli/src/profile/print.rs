@@ -1,8 +1,8 @@
 //! A profile on a terminal.
 
-use farline_core::profile::statistics::{Summary, decrease_per_mile};
 use farline_core::profile::{CellResult, PathPoint, Profile, ProfileKind};
 use farline_core::report::wrapped;
+use farline_core::statistics::{Summary, decrease_per_mile};
 use farline_core::units::{Bytes, Rate};
 
 /// More cells than this are printed as one line for each path and control.

@@ -8,12 +8,14 @@ mod compare;
 mod merit;
 mod series;
 mod stages;
+mod student;
+mod summary;
 mod transition;
 
-pub use crate::plan::Summary;
 pub use compare::{Comparison, permutation, welch};
 pub use merit::{decrease_per_mile, jain, utilisation_concavity};
 pub use series::{Split, recovery, split};
-pub(super) use stages::error_of_mean;
+pub(crate) use stages::error_of_mean;
 pub use stages::{Pooled, needed};
+pub use summary::Summary;
 pub use transition::{LEAST_RTTS, Sigmoid, Transition, TransitionError, TransitionRtt, transition};

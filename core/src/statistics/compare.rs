@@ -1,7 +1,7 @@
 //! Whether two sets of repetitions differ by more than chance.
 
-use super::Summary;
-use crate::plan::student;
+use super::student;
+use super::summary::Summary;
 use crate::units::Rng;
 use serde::{Deserialize, Serialize};
 

@@ -1,0 +1,42 @@
+//! Measures Farline against real peers on this machine and prints a table: `cargo xtask bench`.
+//!
+//! Sides of a comparison run in turns, so that a noisy minute strikes each of them, and each figure
+//! is a ratio of medians of one run. All rows need a quiet machine, and root but for `memory`.
+
+mod link;
+mod mover;
+mod plan;
+mod side;
+mod table;
+mod verbs;
+
+use anyhow::Result;
+use clap::{Parser, Subcommand};
+
+#[derive(Parser)]
+#[command(name = "bench", about = "Measures Farline against real peers on this machine")]
+struct Arguments {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Subcommand)]
+enum What {
+    /// The mover against iperf3 and globus-url-copy
+    Mover(mover::Options),
+    /// The emulated link: what one stream of iperf3 brings, and how late packets are
+    Link(link::Options),
+    /// The planner and the model against grids, simulated or measured on the link
+    Plan(plan::Options),
+    /// The RDMA channel against perftest and TCP, in a guest with two devices
+    Verbs(verbs::Options),
+}
+
+fn main() -> Result<()> {
+    match Arguments::parse().what {
+        What::Mover(options) => mover::run(&options),
+        What::Link(options) => link::run(&options),
+        What::Plan(options) => plan::run(&options),
+        What::Verbs(options) => verbs::run(&options),
+    }
+}

@@ -1,0 +1,252 @@
+//! Two ends and what runs there: a node, a server of another kind, iperf3.
+
+use anyhow::{Context, Result, bail};
+use farline_lab::{LinkUp, Running, farline_binary};
+use serde_json::Value;
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// Where iperf3 listens.
+const IPERF3_PORT: u16 = 5299;
+/// How long a server may take to listen.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Two ends: this host with itself, the sides of an emulated link, or the devices of a guest.
+pub(crate) enum Ends {
+    Loopback,
+    Link(LinkUp),
+    /// The wire of `lab/verbs`: both ends are this host's.
+    Verbs,
+}
+
+impl Ends {
+    /// The ends of a link over `path`, with the options of `farline link up`.
+    ///
+    /// # Errors
+    /// When this machine does not let us make one.
+    pub(crate) fn over(path: &str, options: &[&str]) -> Result<Ends> {
+        let arguments = [&[path], options].concat();
+        Ok(Ends::Link(LinkUp::up("bench", &arguments).context("a link: run it as root")?))
+    }
+
+    /// The address of the second end.
+    pub(crate) fn address(&self) -> &'static str {
+        match self {
+            Ends::Loopback => "127.0.0.1",
+            Ends::Link(_) => "10.77.0.2",
+            Ends::Verbs => "10.9.1.2",
+        }
+    }
+
+    /// A command at the first end.
+    pub(crate) fn a(&self, program: impl AsRef<OsStr>) -> Command {
+        self.at("a", program.as_ref())
+    }
+
+    /// A command at the second end.
+    pub(crate) fn b(&self, program: impl AsRef<OsStr>) -> Command {
+        self.at("b", program.as_ref())
+    }
+
+    fn at(&self, side: &str, program: &OsStr) -> Command {
+        match self {
+            Ends::Loopback | Ends::Verbs => farline_lab::command(program),
+            Ends::Link(link) => link.command(side, program),
+        }
+    }
+
+    /// What the link says of its own work; nothing where there is none.
+    ///
+    /// # Errors
+    /// When it cannot be asked.
+    pub(crate) fn validity(&self) -> Result<String> {
+        let Ends::Link(link) = self else { return Ok(String::new()) };
+        let stats = stats(link)?;
+        let valid = if stats["valid"] == true { "valid" } else { "INVALID" };
+        let late = stats["a_to_b"]["lateness"]["p99_us"].as_f64().context("a lateness")?;
+        Ok(format!("link {valid}, p99 lateness {:.1} ms", late / 1e3))
+    }
+}
+
+/// What `farline link stats` says of a link.
+///
+/// # Errors
+/// When it says nothing.
+pub(crate) fn stats(link: &LinkUp) -> Result<Value> {
+    json(farline_lab::farline().args(["--json", "link", "stats", link.name()]))
+}
+
+/// The JSON that a command prints last.
+///
+/// # Errors
+/// When it fails: with what it said.
+pub(crate) fn json(command: &mut Command) -> Result<Value> {
+    let output = command.stderr(Stdio::piped()).output().with_context(|| format!("{command:?}"))?;
+    let (out, err) =
+        (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    if !output.status.success() {
+        bail!("{command:?}: {}\n{out}{err}", output.status);
+    }
+    // One document over many lines, or one a line.
+    serde_json::from_str(&out)
+        .or_else(|_| serde_json::from_str(out.lines().last().unwrap_or_default()))
+        .with_context(|| format!("{command:?}: {out}"))
+}
+
+/// Runs a command that is to succeed, and says for how long it ran.
+///
+/// # Errors
+/// When it fails.
+pub(crate) fn timed(command: &mut Command) -> Result<Duration> {
+    let began = Instant::now();
+    let status = command.stdout(Stdio::null()).stderr(Stdio::null()).status()?;
+    if !status.success() {
+        bail!("{command:?}: {status}");
+    }
+    Ok(began.elapsed())
+}
+
+/// A server that ends with this.
+pub(crate) struct Server(Running);
+
+impl Server {
+    /// Starts `command` and waits until something listens on `port` of the second end.
+    ///
+    /// # Errors
+    /// When nothing does.
+    pub(crate) fn listening(ends: &Ends, mut command: Command, port: u16) -> Result<Server> {
+        let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
+        let server = Server(Running(child));
+        let deadline = Instant::now() + PATIENCE;
+        let look = format!("ss -Hltn 'sport = {port}' | grep -q .");
+        while !ends.b("sh").args(["-c", &look]).status()?.success() {
+            if Instant::now() > deadline {
+                bail!("{command:?} does not listen on port {port}");
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        Ok(server)
+    }
+
+    /// The server itself, below what entered the namespace for it.
+    fn pid(&self) -> Result<u32> {
+        let mut pid = self.0.0.id();
+        loop {
+            let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"))?;
+            match children.split_whitespace().next() {
+                Some(child) => pid = child.parse()?,
+                None => return Ok(pid),
+            }
+        }
+    }
+
+    /// Processor seconds so far.
+    ///
+    /// # Errors
+    /// When it is gone.
+    pub(crate) fn cpu(&self) -> Result<f64> {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.pid()?))?;
+        // proc_pid_stat(5): the name in parentheses may hold anything; utime and stime are fields
+        // 14 and 15, the third stands right after it.
+        let fields: Vec<&str> =
+            stat.rsplit_once(')').context("a name")?.1.split_whitespace().collect();
+        let ticks: f64 = fields[11].parse::<f64>()? + fields[12].parse::<f64>()?;
+        Ok(ticks / rustix::param::clock_ticks_per_second() as f64)
+    }
+
+    /// The most memory that was its own at a time, in bytes.
+    ///
+    /// # Errors
+    /// When it is gone.
+    pub(crate) fn peak_memory(&self) -> Result<f64> {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid()?))?;
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+        let kib = line.and_then(|line| line.trim().strip_suffix("kB")).context("a peak")?;
+        Ok(kib.trim().parse::<f64>()? * 1024.0)
+    }
+}
+
+/// A node at the second end, of the binary that measures or of another.
+pub(crate) struct Node {
+    pub(crate) server: Server,
+    /// `HOST:PORT`.
+    pub(crate) address: String,
+    /// Of its certificate, where it has one.
+    pub(crate) fingerprint: Option<String>,
+    binary: PathBuf,
+}
+
+impl Node {
+    /// A node that stores in `root`.
+    ///
+    /// # Errors
+    /// When it does not say that it listens.
+    pub(crate) fn start(ends: &Ends, binary: &Path, root: &Path, more: &[&str]) -> Result<Node> {
+        let mut command = ends.b(binary);
+        command.args(["--json", "serve", "--listen", &format!("{}:0", ends.address())]);
+        command.args(["--anonymous", "write", "--allow-null", "--allow-memory", "12GiB"]);
+        command.args(more).arg("--root").arg(root).stderr(Stdio::null());
+        let (running, line) = Running::begun(&mut command);
+        let said: Value = serde_json::from_str(&line).with_context(|| line.clone())?;
+        let address = said["address"].as_str().context("an address")?.to_owned();
+        let fingerprint = said["fingerprint"].as_str();
+        let fingerprint = fingerprint.map(|text| text.trim_start_matches("sha256=").to_owned());
+        Ok(Node { server: Server(running), address, fingerprint, binary: binary.to_owned() })
+    }
+
+    /// A copy by the same binary from the first end.
+    ///
+    /// # Errors
+    /// When it fails.
+    pub(crate) fn copy(&self, ends: &Ends, arguments: &[&str]) -> Result<Value> {
+        json(ends.a(&self.binary).args(["--json", "cp"]).args(arguments))
+    }
+
+    /// A path of it as a URL.
+    pub(crate) fn url(&self, path: &str) -> String {
+        format!("farline://{}/{path}", self.address)
+    }
+}
+
+/// Bit/s, and processor seconds of both ends for a Gbit.
+#[derive(Clone, Copy)]
+pub(crate) struct RateAndCpu {
+    pub(crate) rate: f64,
+    pub(crate) cpu: f64,
+}
+
+/// One run of iperf3 from the first end to the second.
+///
+/// # Errors
+/// When it fails.
+pub(crate) fn iperf3(ends: &Ends, seconds: u32, omit: u32, options: &[&str]) -> Result<RateAndCpu> {
+    let port = IPERF3_PORT.to_string();
+    let mut server = ends.b("iperf3");
+    server.args(["-s", "-p", &port]);
+    let _server = Server::listening(ends, server, IPERF3_PORT)?;
+    let mut client = ends.a("iperf3");
+    client.args(["-c", ends.address(), "-p", &port, "-J"]).args(options);
+    client.args(["-t", &seconds.to_string(), "-O", &omit.to_string()]);
+    let said = json(&mut client)?;
+    let end = &said["end"];
+    let number = |value: &Value| value.as_f64().context("a figure of iperf3");
+    let rate = number(&end["sum_received"]["bits_per_second"])?;
+    let cpu = &end["cpu_utilization_percent"];
+    let percent = number(&cpu["host_total"])? + number(&cpu["remote_total"])?;
+    Ok(RateAndCpu { rate, cpu: percent / 100.0 / (rate / 1e9) })
+}
+
+/// A number of a result.
+///
+/// # Errors
+/// When it has none of that name.
+pub(crate) fn number(result: &Value, name: &str) -> Result<f64> {
+    result[name].as_f64().with_context(|| format!("{name} in {result}"))
+}
+
+/// The binary that measures.
+pub(crate) fn binary() -> PathBuf {
+    farline_binary()
+}
