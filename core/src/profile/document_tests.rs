@@ -177,7 +177,7 @@ fn the_largest_goodput_leaves_headers_and_gaps_out() {
 
 #[test]
 fn every_presets_document_is_read_as_it_was_written() {
-    for (name, _) in crate::profile::PRESETS {
+    for (name, _) in crate::profile::presets() {
         for form in [Form::Quick, Form::Full] {
             let grid = crate::profile::preset(name, form).expect("a preset");
             let written = Profile::new(grid, ProfileKind::Measured, Environment::default(), "")

@@ -4,6 +4,7 @@ use super::cell::{Cell, PathPoint, TrafficDirection};
 use super::hypothesis::Hypothesis;
 use super::staging::Copies;
 use crate::congestion::{Algorithm, Constants};
+pub use crate::experiment::Form;
 pub use crate::plan::Disturbance;
 use crate::units::{Bytes, Rate, Rng, Span};
 use serde::{Deserialize, Serialize};
@@ -64,18 +65,6 @@ impl Repetitions {
     pub fn up_to(most: u32) -> Repetitions {
         Repetitions { least: most.min(5), most, half_width: 0.03 }
     }
-}
-
-/// How much of a preset is measured.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Form {
-    /// A choice of cells, in at most twenty minutes, setting up and one repetition in ten done
-    /// again among them.
-    #[default]
-    Quick,
-    /// All of them.
-    Full,
 }
 
 /// The axes of a profile, and how it is measured.

@@ -60,7 +60,7 @@ pub use grid::{Disturbance, Form, Grid, Repetitions};
 pub use hypothesis::Hypothesis;
 pub use observe::Observed;
 pub use planned::plan_from;
-pub use presets::{PRESETS, preset};
+pub use presets::{preset, presets};
 pub use repetition::{Exactness, Goodput, LimitedBy, Lost, Repetition};
 pub use resumption::Resumption;
 pub use simulate::{Simulator, repetition};

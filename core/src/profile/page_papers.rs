@@ -146,7 +146,7 @@ impl Profile {
                         or_empty(row.dpm_mbps, |dpm| format!("{dpm:.2}"))
                     }),
                     or_empty(single, |one| counted(one.is_valid, format!("{:.2}", one.mean()))),
-                    printed(paper, |row| row.single.to_owned()),
+                    printed(paper, |row| row.single.clone()),
                     or_empty(self.peak(congestion, &path.name), |(peak, is_valid)| {
                         counted(is_valid, at(peak))
                     }),

@@ -201,12 +201,11 @@ pub fn unload(name: &str) -> Result<usize, Error> {
     Ok(diag::flows().map_or(0, |flows| flows.iter().filter(|flow| flow.control == name).count()))
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "bpf"))]
 mod tests {
     use super::*;
 
     #[test]
-    #[cfg(feature = "bpf")]
     fn the_kernels_own_are_listed_and_the_five_are_brought_or_there() {
         let all = list();
         let of = |name: &str| {

@@ -94,6 +94,7 @@ impl Ring {
 #[cfg(test)]
 mod tests {
     use crate::kernelcc::{CcOrigin, CcRequest, obtain};
+    use farline_core::units::ErrorCode;
 
     #[test]
     fn what_the_kernel_has_serves_and_the_rest_is_not_built() {
@@ -102,6 +103,6 @@ mod tests {
         // By a name that no kernel has: another Farline may have registered a plain one.
         let name = Some("fl_unbuilt".to_owned());
         let asked = CcRequest { name, ..CcRequest::new("scalable") };
-        assert_eq!(obtain(&asked).expect_err("no BPF").code, "congestion-not-built");
+        assert_eq!(obtain(&asked).expect_err("no BPF").code, ErrorCode::CongestionNotBuilt);
     }
 }

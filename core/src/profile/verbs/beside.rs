@@ -4,7 +4,7 @@
 use super::document::VerbsProfile;
 use super::grid::{VerbsCell, VerbsGrid};
 use super::model::RELIABLE_HEADERS;
-use super::presets::{SC08_PATHS, cross_traffic};
+use super::presets::preset;
 use crate::congestion::Algorithm;
 use crate::profile;
 use crate::profile::cell::PathPoint;
@@ -80,11 +80,8 @@ pub struct ComparisonVerdict<'a> {
 /// # Errors
 /// As [`PathPoint::named`].
 pub fn grids(form: Form) -> Result<(profile::Grid, VerbsGrid), Error> {
-    let paths = SC08_PATHS
-        .iter()
-        .map(|name| PathPoint::named(name, None))
-        .collect::<Result<Vec<_>, _>>()?;
     let full = form == Form::Full;
+    let paths = profile::preset("sc08-distance", form)?.paths;
     let tcp = profile::Grid {
         paths: paths.clone(),
         congestion: if full {
@@ -95,8 +92,11 @@ pub fn grids(form: Form) -> Result<(profile::Grid, VerbsGrid), Error> {
         streams: vec![1, 10],
         ..profile::preset("sc08-cross-traffic", form)?
     };
-    let rdma = cross_traffic(PRESET.0, form, paths, vec![Bytes::mib(8)]);
+    // A name of its own, and SC08's messages.
+    let rdma = preset("sc08-ib-cross-traffic", form)?
+        .unwrap_or_else(|| VerbsGrid::new(PRESET.0, form, Vec::new(), Vec::new()));
     let (name, cross_bps) = (PRESET.0.to_owned(), rdma.cross_bps.clone());
+    let rdma = VerbsGrid { name: name.clone(), paths, sizes_bytes: vec![Bytes::mib(8)], ..rdma };
     Ok((profile::Grid { name, cross_bps, ..tcp }, rdma))
 }
 
@@ -308,7 +308,7 @@ mod tests {
             of_2008(&PathPoint::named(name, None).expect("a path")).expect("in its tables").2
         };
         assert_eq!(
-            SC08_PATHS.map(of),
+            ["usn-0.2", "usn-1400", "usn-6600", "usn-8600"].map(of),
             [Recommendation::Tcp, Recommendation::Tcp, Recommendation::Rdma, Recommendation::Rdma]
         );
         assert!(of_2008(&PathPoint::named("ncar-llnl", None).expect("a path")).is_none());

@@ -2,7 +2,7 @@
 //! what each needs.
 
 use super::beside::{ComparisonVerdict, PRESET, TcpRdmaComparison, of_2008};
-use super::published::{self as rdma_published, SC08};
+use super::published::{self as rdma_published, FIGURES};
 use crate::congestion::Algorithm;
 use crate::profile::cell::PathPoint;
 use crate::profile::published::sc08;
@@ -156,7 +156,7 @@ fn distance(verdicts: &[ComparisonVerdict<'_>]) -> Section {
             let row = sc08(algorithm, &verdict.path.name)?;
             row.dpm_mbps.map(|dpm| format!("{dpm:.2}"))
         };
-        let rdma_row = SC08.iter().find(|row| row.path == verdict.path.name);
+        let rdma_row = FIGURES.sc08.iter().find(|row| row.path == verdict.path.name);
         let cells = [
             verdict.path.miles.map(|miles| miles.to_string()),
             dpm(&|_, verdict| Some(verdict.tcp.0), verdict),

@@ -2,8 +2,8 @@
 //! written.
 
 use super::super::grid::{QpService, Setup};
-use super::super::presets::{PRESETS, preset};
-use super::super::published::{SC08, SC08_CROSS};
+use super::super::presets::{preset, presets};
+use super::super::published::FIGURES;
 use super::*;
 use crate::profile::grid::Form;
 use crate::statistics::decrease_per_mile;
@@ -21,7 +21,7 @@ fn run(grid: VerbsGrid) -> VerbsProfile {
 
 #[test]
 fn every_preset_has_unique_cells_and_its_quick_forms_sizes() {
-    for (name, _) in PRESETS {
+    for (name, _) in presets() {
         let quick = grid(name);
         let full = preset(name, Form::Full).expect("its paths are known").expect("a preset");
         assert!(
@@ -50,9 +50,11 @@ fn the_distance_preset_gives_sc08s_decrease_per_mile() {
         };
         profile.summary(ProfileKind::Modelled, of).expect("modelled").mean * 1e3
     };
-    for row in &SC08[1..] {
-        let found = decrease_per_mile((SC08[0].miles, at(SC08[0].path)), (row.miles, at(row.path)))
-            .expect("another length");
+    let sc08 = &FIGURES.sc08;
+    for row in &sc08[1..] {
+        let found =
+            decrease_per_mile((sc08[0].miles, at(&sc08[0].path)), (row.miles, at(&row.path)))
+                .expect("another length");
         assert!(
             (found - row.dpm_mbps.expect("printed")).abs() <= 0.005,
             "{}: {found:.4}",
@@ -94,7 +96,7 @@ fn each_port_has_the_messages_of_its_own_generations_adapter() {
 #[test]
 fn stability_varies_as_little_as_sc08s_connections_did() {
     let profile = run(grid("sc08-ib-stability"));
-    for row in &SC08[1..] {
+    for row in &FIGURES.sc08[1..] {
         let summary = profile
             .summary(ProfileKind::Modelled, |cell| cell.path.name == row.path)
             .expect("modelled");
@@ -151,40 +153,36 @@ fn usns_throughputs_lie_between_shallow_and_deep_queues() {
         };
         profile.summary(ProfileKind::Modelled, of).expect("modelled").mean
     };
-    for (gbit, row) in SC08_CROSS {
-        for (path, printed) in row {
-            let (least, most) = (at(path, gbit, shallow), at(path, gbit, None));
-            let off = |gbps: f64| (gbps / printed - 1.0) * 100.0;
-            println!(
-                "{path} beside {gbit} Gbit/s: USN {printed}; {least:.2} ({:+.0} %) to {most:.2} \
+    for row in &FIGURES.sc08_cross {
+        let (gbit, path, printed) = (row.cross_bps.as_bps() / 1_000_000_000, &row.path, row.gbps);
+        let (least, most) = (at(path, gbit, shallow), at(path, gbit, None));
+        let off = |gbps: f64| (gbps / printed - 1.0) * 100.0;
+        println!(
+            "{path} beside {gbit} Gbit/s: USN {printed}; {least:.2} ({:+.0} %) to {most:.2} \
                  ({:+.0} %) Gbit/s",
-                off(least),
-                off(most)
-            );
-            assert!(
-                least < printed && printed < most,
-                "{path}, {gbit} Gbit/s: {least:.2} to {most:.2}"
-            );
-            // Both ends of the range are what they should be by themselves. A queue that holds
-            // every promise loses nothing: RDMA has what the other traffic leaves of the long haul,
-            // less headers (2 %) and the last of the round trips in 3 s (up to 6 %). Beside a
-            // shallow one each loss sends a window of 800 MiB again, into a queue that is full:
-            // next to nothing, but it goes on.
-            let clean = at(path, 0, None);
-            let left = profile.grid.paths[0].rate_bps.as_bps() as f64 / 1e9 - gbit as f64;
-            assert!(
-                (0.90..0.99).contains(&(most / left)),
-                "{path}, {gbit} Gbit/s: {most:.2} of {left:.2}"
-            );
-            assert!(
-                (0.001..0.02).contains(&(least / clean)),
-                "{path}, {gbit} Gbit/s: {least:.3} of {clean:.2}"
-            );
-        }
-        assert!(
-            row.iter().all(|(path, _)| at(path, 1, shallow) / at(path, 0, shallow) > 0.99),
-            "1 Gbit/s fits beside it"
+            off(least),
+            off(most)
         );
+        assert!(
+            least < printed && printed < most,
+            "{path}, {gbit} Gbit/s: {least:.2} to {most:.2}"
+        );
+        // Both ends of the range are what they should be by themselves. A queue that holds
+        // every promise loses nothing: RDMA has what the other traffic leaves of the long haul,
+        // less headers (2 %) and the last of the round trips in 3 s (up to 6 %). Beside a
+        // shallow one each loss sends a window of 800 MiB again, into a queue that is full:
+        // next to nothing, but it goes on.
+        let clean = at(path, 0, None);
+        let left = profile.grid.paths[0].rate_bps.as_bps() as f64 / 1e9 - gbit as f64;
+        assert!(
+            (0.90..0.99).contains(&(most / left)),
+            "{path}, {gbit} Gbit/s: {most:.2} of {left:.2}"
+        );
+        assert!(
+            (0.001..0.02).contains(&(least / clean)),
+            "{path}, {gbit} Gbit/s: {least:.3} of {clean:.2}"
+        );
+        assert!(at(path, 1, shallow) / at(path, 0, shallow) > 0.99, "1 Gbit/s fits beside it");
     }
 }
 

@@ -1,6 +1,6 @@
 //! What is measured, and what reports of both ends make of it.
 
-use super::super::presets::{PRESETS, measured, preset};
+use super::super::presets::{measured, preset, presets};
 use super::*;
 use crate::profile::document::ProfileKind;
 use crate::profile::grid::Form;
@@ -35,7 +35,7 @@ fn ends() -> (End, End) {
 
 #[test]
 fn every_preset_measures_cells_until_each_has_its_runs() {
-    for (name, _) in PRESETS {
+    for (name, _) in presets() {
         let mut profile = profile(name);
         let (_, cells) = profile.progress();
         assert!(cells > 0 && cells < 200, "{name}: {cells} cells");

@@ -33,6 +33,6 @@ pub use document::{SCHEMA, VerbsCellResult, VerbsProfile, VerbsRun, modelled};
 pub use grid::{Model, QpService, Setup, VerbsCell, VerbsGrid, VerbsMetric};
 pub use measured::{End, Measured, VerbsJob};
 pub use model::{MOST_PACKETS, Messages, RELIABLE_HEADERS, VerbsPath};
-pub use presets::{PRESETS, measured, preset};
+pub use presets::{measured, preset, presets};
 pub use reliable::{Outcome, VerbsScenario, simulate};
 pub use signal::{Adapter, Signal};

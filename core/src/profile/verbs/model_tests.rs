@@ -1,6 +1,6 @@
 //! The closed form beside the papers' numbers, and where it must not be exact.
 
-use super::super::published::{ICPP08_DATAGRAMS, ICPP08_RELIABLE, SC08, SC08_BASE};
+use super::super::published::{FIGURES, sc08_base};
 use super::*;
 use crate::statistics::decrease_per_mile;
 use crate::wan::{NATIVE_CREDITS, Path};
@@ -11,7 +11,7 @@ use proptest::prelude::*;
 fn sc08_line(rtt: Span) -> VerbsPath {
     VerbsPath {
         signal: Signal::Sdr,
-        host: Some(SC08_BASE),
+        host: Some(sc08_base()),
         mtu: Bytes(2_048),
         rtt,
         credits: None,
@@ -30,16 +30,19 @@ fn rtt(path: &str) -> Span {
 /// Decrease per mile of SC08's three lengths for a measurement, with `far` of their rtt.
 fn decreases(messages: Messages, far: f64) -> Vec<f64> {
     let mbps = |row: &super::super::published::VerbsSc08| {
-        (row.miles, messages.reliable(&sc08_line(rtt(row.path).mul_f64(far))).as_bps() as f64 / 1e6)
+        (
+            row.miles,
+            messages.reliable(&sc08_line(rtt(&row.path).mul_f64(far))).as_bps() as f64 / 1e6,
+        )
     };
-    SC08[1..]
+    FIGURES.sc08[1..]
         .iter()
-        .map(|row| decrease_per_mile(mbps(&SC08[0]), mbps(row)).expect("another length"))
+        .map(|row| decrease_per_mile(mbps(&FIGURES.sc08[0]), mbps(row)).expect("another length"))
         .collect()
 }
 
 fn off(found: &[f64]) -> Vec<f64> {
-    SC08[1..]
+    FIGURES.sc08[1..]
         .iter()
         .zip(found)
         .map(|(row, found)| (found - row.dpm_mbps.expect("printed")).abs())
@@ -52,9 +55,9 @@ fn messages_and_distance_give_sc08s_decrease_per_mile() {
     assert!(off(&found).iter().all(|off| *off <= 0.005), "{found:?}");
     let constant = decreases(Messages::of_ib_rdma_bw(Bytes::mib(8)), 0.0);
     assert!(off(&constant).iter().all(|off| *off > 0.005), "{constant:?}");
-    for row in &SC08 {
+    for row in &FIGURES.sc08 {
         let gbps = Messages::of_ib_rdma_bw(Bytes::mib(8))
-            .reliable(&sc08_line(rtt(row.path)))
+            .reliable(&sc08_line(rtt(&row.path)))
             .as_bps() as f64
             / 1e9;
         assert!((gbps - row.gbps).abs() < 0.02, "{}: {gbps:.3}, printed {}", row.path, row.gbps);
@@ -82,12 +85,12 @@ fn delay_slows_only_small_reliable_writes_and_no_datagrams() {
         let datagrams =
             Messages::of_ib_rdma_bw(Bytes(2_048)).unreliable(&icpp08_line(us)).expect("it fits");
         assert!(
-            (million_bytes(datagrams) / ICPP08_DATAGRAMS - 1.0).abs() < 0.02,
+            (million_bytes(datagrams) / FIGURES.icpp08_datagrams - 1.0).abs() < 0.02,
             "{us}: {:.1}",
             million_bytes(datagrams)
         );
         let large = million_bytes(at(Bytes::mib(4), us));
-        assert!((large / ICPP08_RELIABLE - 1.0).abs() < 0.01, "{us}: {large:.1}");
+        assert!((large / FIGURES.icpp08_reliable - 1.0).abs() < 0.01, "{us}: {large:.1}");
     }
     for size in [256, 2_048, 16_384].map(Bytes) {
         let found = delays.map(|us| million_bytes(at(size, us)));

@@ -68,7 +68,7 @@ impl VerbsGrid {
 
 #[cfg(test)]
 mod tests {
-    use super::super::presets::{PRESETS, measured, preset};
+    use super::super::presets::{measured, preset, presets};
     use crate::profile::grid::Form;
 
     #[test]
@@ -87,7 +87,7 @@ mod tests {
             "{}",
             of("sc08-cm", Form::Quick)
         );
-        for (name, _) in PRESETS {
+        for (name, _) in presets() {
             let (quick, full) = (of(name, Form::Quick), of(name, Form::Full));
             assert!(
                 quick != full && quick.contains(" measured ") && full.contains(" at most "),

@@ -51,7 +51,8 @@ impl VerbsProfile {
                 self.is_plain(cell) && cell.path.name == path && cell.size_bytes == largest
             })
         };
-        let base = self.grid.paths.iter().find(|path| path.name == published::SC08[0].path)?;
+        let base =
+            self.grid.paths.iter().find(|path| path.name == published::FIGURES.sc08[0].path)?;
         let mut rows = Vec::new();
         for path in &self.grid.paths {
             let paper = published::sc08(&path.name);

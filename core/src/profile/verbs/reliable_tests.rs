@@ -2,7 +2,7 @@
 //! traffic do to it.
 
 use super::super::model::{MOST_PACKETS, VerbsPath};
-use super::super::published::SC08_BASE;
+use super::super::published::sc08_base;
 use super::super::signal::Signal;
 use super::*;
 use crate::wan::Path;
@@ -12,7 +12,7 @@ fn scenario(path: &str, size: Bytes, count: u64) -> VerbsScenario {
     VerbsScenario {
         messages: Messages { size, count, depth: 100, queue_pairs: 1, packets: MOST_PACKETS },
         mtu: Bytes(2_048),
-        host: SC08_BASE,
+        host: sc08_base(),
         way: Extension::over(&settings, Signal::Sdr.data_rate(), Bytes::mib(4)),
         cross: Rate::default(),
         messages_per_s: None,
@@ -39,7 +39,7 @@ fn without_loss_it_is_the_closed_form() {
         let rtt = Path::named(path).expect("a path").rtt.expect("an rtt");
         let line = VerbsPath {
             signal: Signal::Sdr,
-            host: Some(SC08_BASE),
+            host: Some(sc08_base()),
             mtu: scenario.mtu,
             rtt,
             credits: None,

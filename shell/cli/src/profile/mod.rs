@@ -18,9 +18,9 @@ use axes::Axes;
 use document::{text, write};
 use export::{is_document, write_made};
 use farline_core::congestion::Algorithm;
-use farline_core::profile::verbs::{self as of_verbs, BESIDE, PRESETS as VERBS_PRESETS};
+use farline_core::profile::verbs::{self as of_verbs, BESIDE};
 use farline_core::profile::{
-    Environment, Form, Grid, PRESETS, Profile, ProfileKind, preset, repetition,
+    Environment, Form, Grid, Profile, ProfileKind, preset, presets, repetition,
 };
 use farline_core::units::{Error, ErrorCode, Fault};
 use std::path::{Path, PathBuf};
@@ -332,25 +332,23 @@ fn list(output: &Output) -> Result<ExitCode, Error> {
         /// Of each: name, what the quick form has, what the full one has.
         forms: Vec<(&'static str, String, String)>,
     }
-    let presets = [&PRESETS[..], &VERBS_PRESETS[..], &[BESIDE]].concat();
+    let all: Vec<_> = presets().chain(of_verbs::presets()).chain([BESIDE]).collect();
     let form = |name, form| preset(name, form).map(|grid| grid.outline());
-    let forms = PRESETS
-        .iter()
-        .map(|(name, _)| Ok((*name, form(name, Form::Quick)?, form(name, Form::Full)?)));
+    let forms =
+        presets().map(|(name, _)| Ok((name, form(name, Form::Quick)?, form(name, Form::Full)?)));
     let rdma = |name, form| {
         Ok(of_verbs::preset(name, form)?
             .map_or_else(String::new, |grid| of_verbs::measured(grid).outline()))
     };
-    let of_rdma = VERBS_PRESETS
-        .iter()
-        .map(|(name, _)| Ok((*name, rdma(name, Form::Quick)?, rdma(name, Form::Full)?)));
+    let of_rdma = of_verbs::presets()
+        .map(|(name, _)| Ok((name, rdma(name, Form::Quick)?, rdma(name, Form::Full)?)));
     let both = |form| {
         of_verbs::beside(form)
             .map(|(tcp, rdma)| format!("TCP {}; RDMA {}", tcp.outline(), rdma.outline()))
     };
     let of_both = std::iter::once_with(|| Ok((BESIDE.0, both(Form::Quick)?, both(Form::Full)?)));
     let forms = forms.chain(of_rdma).chain(of_both).collect::<Result<Vec<_>, Error>>()?;
-    let text = presets.iter().map(|(name, about)| {
+    let text = all.iter().map(|(name, about)| {
         let mut lines = format!("{name:<21} {about}");
         if let Some((_, quick, full)) = forms.iter().find(|(known, ..)| known == name) {
             lines.push_str(&format!("\n  quick: {quick}\n  --full: {full}"));
@@ -358,7 +356,7 @@ fn list(output: &Output) -> Result<ExitCode, Error> {
         lines
     });
     let text = text.collect::<Vec<_>>().join("\n");
-    output.result(&Presets { schema: "farline/presets/1", presets, forms }, text)?;
+    output.result(&Presets { schema: "farline/presets/1", presets: all, forms }, text)?;
     Ok(ExitCode::SUCCESS)
 }
 
