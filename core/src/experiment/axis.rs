@@ -1,6 +1,6 @@
 //! The axes of a grid: from their list follow its cells, what is refused, and what an outline says.
 
-use crate::units::{Error, Fault};
+use crate::units::{Error, ErrorCode, Fault};
 
 /// Puts the value at a place of an axis into a cell.
 type Put<C> = dyn Fn(&mut C, usize);
@@ -84,7 +84,7 @@ pub(super) fn expand<C: Clone>(first: C, axes: &[GridAxis<C>]) -> Vec<C> {
 
 /// Refuses axes that are empty, have a value twice, or have more than `most` cells.
 pub(super) fn check<C>(axes: &[GridAxis<C>], most: usize) -> Result<(), Error> {
-    let wrong = |message: String| Err(Error::new(Fault::You, "profile-grid", message));
+    let wrong = |message: String| Err(Error::new(Fault::You, ErrorCode::ProfileGrid, message));
     for GridAxis { name, words, is_repeated, .. } in axes {
         if words.is_empty() {
             return wrong(format!("the axis of {name} is empty: the grid has no cell"));

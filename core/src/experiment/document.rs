@@ -1,7 +1,7 @@
 //! Documents: what an experiment asked for and what was found, read back only whole.
 
 use super::design::Experiment;
-use crate::units::{Error, Fault};
+use crate::units::{Error, ErrorCode, Fault};
 use serde::de::DeserializeOwned;
 
 /// A grid with its cells and what was found in them.
@@ -25,7 +25,7 @@ pub trait Document: DeserializeOwned {
     /// What is wrong with it.
     fn wrong(message: String) -> Error {
         let (what, schema) = (Self::WHAT, Self::SCHEMA);
-        Error::new(Fault::You, "profile-document", message)
+        Error::new(Fault::You, ErrorCode::ProfileDocument, message)
             .hint(format!("a {what} is a document of schema {schema}"))
     }
 

@@ -5,7 +5,7 @@ use super::document::Profile;
 use super::grid::Grid;
 use crate::experiment::seed_of;
 use crate::statistics::{Comparison, Summary, permutation, welch};
-use crate::units::{Error, Fault};
+use crate::units::{Error, ErrorCode, Fault};
 use serde::Serialize;
 use std::collections::HashMap;
 
@@ -68,7 +68,7 @@ pub fn diff(a: &Profile, b: &Profile, level: f64) -> Result<Difference, Error> {
     if !(level > 0.0 && level < 1.0) {
         return Err(Error::new(
             Fault::You,
-            "profile-diff",
+            ErrorCode::ProfileDiff,
             format!("a level of {level}: a probability between 0 and 1"),
         )
         .hint(
@@ -114,7 +114,7 @@ pub fn diff(a: &Profile, b: &Profile, level: f64) -> Result<Difference, Error> {
     if cells.is_empty() {
         return Err(Error::new(
             Fault::You,
-            "profile-diff",
+            ErrorCode::ProfileDiff,
             "the two profiles have no measured cell \
             in common",
         )
@@ -324,7 +324,7 @@ mod tests {
         );
         for level in [0.0, 1.0, 7.0, -0.05, f64::NAN] {
             assert!(
-                diff(&base, &base, level).is_err_and(|error| error.code == "profile-diff"),
+                diff(&base, &base, level).is_err_and(|error| error.code == ErrorCode::ProfileDiff),
                 "{level}"
             );
         }

@@ -7,7 +7,7 @@ use super::repetition::Repetition;
 use super::resumption::Resumption;
 use crate::experiment::{CellRuns, Document, Experiment, Schedule, read};
 use crate::statistics::{Pooled, Summary, error_of_mean};
-use crate::units::{Error, Fault, Rate, Span};
+use crate::units::{Error, ErrorCode, Fault, Rate, Span};
 use serde::{Deserialize, Serialize};
 
 /// The name and version of the document.
@@ -167,7 +167,7 @@ impl Profile {
         {
             return Err(Error::new(
                 Fault::You,
-                "profile-grid",
+                ErrorCode::ProfileGrid,
                 "the model has no processor: TLS \
                 would be TCP in it",
             )

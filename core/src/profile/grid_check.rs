@@ -5,7 +5,7 @@ use crate::experiment::{Experiment, Repetitions};
 use crate::plan::limits::{
     ChannelLimits, host_fault, loss_fault, mtu_fault, path_fault, window_fault,
 };
-use crate::units::{Bytes, Error, Fault};
+use crate::units::{Bytes, Error, ErrorCode, Fault};
 
 /// Larger messages are refused: the sender has to keep one.
 const MOST_MESSAGE: Bytes = Bytes::mib(64);
@@ -22,7 +22,7 @@ impl Grid {
     /// probability that is none, a window below one packet, cross-traffic that leaves nothing,
     /// repetitions that never end, more than 100 000 cells.
     pub(super) fn check_values(&self) -> Result<(), Error> {
-        let wrong = |message: String| Err(Error::new(Fault::You, "profile-grid", message));
+        let wrong = |message: String| Err(Error::new(Fault::You, ErrorCode::ProfileGrid, message));
         if let Some(copies) = &self.copies {
             copies.check(self.streams.iter().max().copied().unwrap_or(1))?;
         }
@@ -119,7 +119,7 @@ impl Grid {
 
     fn check_times(&self) -> Result<(), Error> {
         let (seconds, warm_up, sample) = (self.seconds, self.warm_up_s, self.sample_s);
-        let wrong = |message: String| Err(Error::new(Fault::You, "profile-grid", message));
+        let wrong = |message: String| Err(Error::new(Fault::You, ErrorCode::ProfileGrid, message));
         if !(seconds.is_finite() && seconds > 0.0 && warm_up >= 0.0 && warm_up < seconds) {
             return wrong(format!(
                 "{seconds} s with {warm_up} s of warm-up: nothing is left to measure"

@@ -1,7 +1,7 @@
 //! Notices a server that neither moves data nor says a word: one that is stopped, or at the end of
 //! a path that is dead.
 
-use farline_core::units::{Error, Fault, Span};
+use farline_core::units::{Error, ErrorCode, Fault, Span};
 use std::time::{Duration, Instant};
 
 /// How long a server may be silent when nothing else is said.
@@ -41,7 +41,7 @@ impl IdleTimeout {
             "{server} has neither moved data nor said a word for {}",
             Span::from(idle_timeout)
         );
-        Some(Error::new(Fault::Between, "peer-silent", message).hint(
+        Some(Error::new(Fault::Between, ErrorCode::PeerSilent, message).hint(
             "it is stopped or overloaded, or the path is dead; run the same command again, or \
              wait longer with --timeout SECONDS",
         ))
@@ -59,7 +59,7 @@ mod tests {
         let error = idle
             .check("old.site:2811", 0, Some(now), false)
             .expect("nothing was said for no time at all");
-        assert_eq!((error.code, error.fault), ("peer-silent", Fault::Between));
+        assert_eq!((error.code, error.fault), (ErrorCode::PeerSilent, Fault::Between));
         assert_eq!(IdleTimeout::new(None).check("old.site:2811", 0, Some(now), false), None);
         let mut idle = IdleTimeout::new(Some(Duration::from_secs(3600)));
         idle.since = now.checked_sub(Duration::from_secs(3600)).unwrap_or(now);

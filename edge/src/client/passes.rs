@@ -6,7 +6,7 @@ use crate::mover::Integrity;
 use farline_core::gridftp::client::Request;
 use farline_core::gridftp::{Command, Options as Opts};
 use farline_core::transfer::journal::Origin;
-use farline_core::units::{ByteRanges, Error};
+use farline_core::units::{ByteRanges, Error, ErrorCode};
 
 /// Passes in a row that may bring nothing new: one may lose its every channel to a passing fault.
 const PATIENCE: u32 = 3;
@@ -27,7 +27,10 @@ impl Passes {
     /// Takes in that a pass ended with `error` when the receiver held `held` bytes; answers with
     /// the error where another pass is of no use.
     pub(super) fn failed(&mut self, error: Error, held: u64) -> Result<(), Error> {
-        if !matches!(error.code, "blocks-missing" | "channel-lost" | "data-connection") {
+        if !matches!(
+            error.code,
+            ErrorCode::BlocksMissing | ErrorCode::ChannelLost | ErrorCode::DataConnection
+        ) {
             return Err(error);
         }
         let count = |name: &str| {

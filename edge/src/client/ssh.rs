@@ -9,7 +9,7 @@ use crate::channels::Handle;
 use crate::channels::driver::Tunnel;
 use crate::channels::ordered::ByteStream;
 use crate::sys::tcp::TcpInfo;
-use farline_core::units::{Error, Fault};
+use farline_core::units::{Error, ErrorCode, Fault};
 use std::fs::DirBuilder;
 use std::io::{self, IoSlice, IoSliceMut, IsTerminal, Read, Write};
 use std::net::{Shutdown, SocketAddr};
@@ -44,7 +44,7 @@ impl Ssh {
         reach: &ConnectOptions,
     ) -> Result<(Ssh, tokio::net::UnixStream), Error> {
         let failed = |what: &str, error: io::Error| {
-            Error::new(Fault::Here, "no-ssh", format!("{what}: {error}"))
+            Error::new(Fault::Here, ErrorCode::NoSsh, format!("{what}: {error}"))
         };
         let program = if reach.ssh.is_empty() { vec!["ssh".to_owned()] } else { reach.ssh.clone() };
         let mut destination = Vec::new();
@@ -99,19 +99,21 @@ impl Ssh {
             Some(255) => {
                 let refused =
                     |said: &str| said.contains("denied") || said.contains("verification failed");
-                let fault = if said.is_some_and(refused) { Fault::Refused } else { Fault::Between };
+                let (fault, code) = match said.is_some_and(refused) {
+                    true => (Fault::Refused, ErrorCode::SshFailed),
+                    false => (Fault::Between, ErrorCode::SshFailed),
+                };
                 let message = match said {
                     Some(said) => format!("ssh to {host} failed: {said}"),
                     None => format!("ssh to {host} failed; it says why above"),
                 };
-                Error::new(fault, "ssh-failed", message)
-                    .hint(format!("does `ssh {host} true` work?"))
+                Error::new(fault, code, message).hint(format!("does `ssh {host} true` work?"))
             }
             Some(code @ (126 | 127)) => {
                 let what = if code == 127 { "is not there" } else { "cannot be run" };
                 Error::new(
                     Fault::There,
-                    "no-remote-farline",
+                    ErrorCode::NoRemoteFarline,
                     format!("farline {what} on {host}{because}"),
                 )
                 .hint(format!(
@@ -123,7 +125,7 @@ impl Ssh {
             }
             _ => Error::new(
                 Fault::There,
-                "remote-farline-failed",
+                ErrorCode::RemoteFarlineFailed,
                 format!("farline on {host} ended with {status}{because}"),
             )
             .hint("is it of a version that knows `farline serve --stdio`?"),

@@ -145,7 +145,7 @@ impl VerbsProfile {
     /// Reads a profile.
     ///
     /// # Errors
-    /// [`Fault::You`](crate::units::Fault::You) when `json` is not one of this version, or its cells are not its grid's.
+    /// As [`experiment::read`](crate::experiment::read).
     pub fn read(json: &str) -> Result<VerbsProfile, Error> {
         read(json)
     }
