@@ -11,6 +11,7 @@ pub mod kernelcc;
 pub mod link;
 mod mover;
 pub mod node;
+pub mod plan;
 pub mod prober;
 mod reexec;
 pub mod run_dir;

@@ -2,7 +2,7 @@
 //! driver, with the mover itself.
 
 use crate::channels::trust::Trust;
-use crate::client::{self, ConnectOptions, Location, Options, Verify};
+use crate::client::{self, ConnectOptions, Location, Options, StoredProfiles, Verify};
 use crate::node::{Anonymous, ConfigFile, Node};
 use crate::prober::{Trial, TrialCopy, TrialNode};
 use crate::reexec::say;
@@ -30,6 +30,8 @@ async fn copy(role: TrialCopy) -> Result<(), Error> {
             staging: Some(role.staging),
             precedent: None,
         },
+        // A measurement does as its cell says.
+        stored_profiles: StoredProfiles::Ignore,
         reach: ConnectOptions {
             trust: Trust {
                 fingerprint: role

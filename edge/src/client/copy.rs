@@ -3,7 +3,7 @@
 use super::control::Control;
 use super::idle_timeout::IdleTimeout;
 use super::location::{Location, Remote};
-use super::options::{Options, Progress, Verify};
+use super::options::{Options, Progress, StoredProfiles, Verify};
 use super::outcome::{CopyStats, Outcome, ProgressSample};
 use super::remote_progress::RemoteProgress;
 use super::transfer_state::{LiveTuning, TransferState};
@@ -14,12 +14,13 @@ use crate::channels::tcp::{check, granted_buffer};
 use crate::channels::{Stack, TcpOptions};
 use crate::kernelcc::{self, CcGuard, CcRequest};
 use crate::mover::{BLOCK_LEN, Integrity, Pace, tuning_limits, window_limit};
+use crate::plan::prior;
 use crate::sys::lock::lock;
 use crate::sys::route::fq_towards;
 use crate::sys::tcp::process_usage;
 use farline_core::congestion::Algorithm;
 use farline_core::gridftp::Reply;
-use farline_core::profile::PathEstimate;
+use farline_core::profile::{PathEstimate, TrafficDirection};
 use farline_core::transfer::{PathContext, TransferParams, UserOverrides};
 use farline_core::units::{Bytes, Error, ErrorCode, Fault, Span};
 use std::net::IpAddr;
@@ -45,7 +46,7 @@ pub async fn copy(
         Arc::new(TransferState::new(options, options.limit.map(|rate| Arc::new(Pace::new(rate)))));
     let mut copy = Copy {
         options,
-        overrides: options.overrides.clone(),
+        overrides: with_prior(options, sources, destination),
         held: None,
         began,
         stats: CopyStats::default(),
@@ -107,6 +108,25 @@ pub async fn copy(
     copy.stats.samples.push(ProgressSample { t: elapsed.as_secs_f64(), bytes: copy.stats.bytes });
     let (cpu, peak_rss) = process_usage();
     Ok(copy.stats.outcome(elapsed, cpu.saturating_sub(cpu_before), peak_rss))
+}
+
+/// What the options wish for, and where to begin by the stored profile of the path to the one node
+/// of a copy for the way that its data goes. Of the path between two nodes nothing is known here.
+fn with_prior(options: &Options, sources: &[Location], destination: &Location) -> UserOverrides {
+    let mut overrides = options.overrides.clone();
+    if options.stored_profiles == StoredProfiles::Ignore || overrides.precedent.is_some() {
+        return overrides;
+    }
+    let server = |location: &Location| match location {
+        Location::Remote(remote) => Some(remote.server()),
+        _ => None,
+    };
+    overrides.precedent = match (sources.iter().find_map(server), server(destination)) {
+        (None, Some(server)) => prior(&server, TrafficDirection::Out),
+        (Some(server), None) => prior(&server, TrafficDirection::Back),
+        _ => None,
+    };
+    overrides
 }
 
 /// Whether this process may use a congestion control: the kernel has some for the privileged only.

@@ -4,7 +4,10 @@
 //! wait by blocking, by `.await` in whatever runtime it has, or not at all.
 
 use super::copy::copy;
-use super::{CancelToken, ConnectOptions, Existing, Location, Options, Outcome, Progress, Verify};
+use super::{
+    CancelToken, ConnectOptions, Existing, Location, Options, Outcome, Progress, StoredProfiles,
+    Verify,
+};
 use farline_core::units::{Bytes, Error, ErrorCode, Fault, Rate};
 use std::ffi::OsStr;
 use std::future::Future;
@@ -109,6 +112,12 @@ impl CopyRequest {
     /// Reads ahead by no more than this.
     pub fn staging(mut self, staging: Bytes) -> CopyRequest {
         self.options.overrides.staging = Some(staging);
+        self
+    }
+
+    /// Begins by the round-trip time alone, also where a profile of the path is stored.
+    pub fn ignore_stored_profiles(mut self) -> CopyRequest {
+        self.options.stored_profiles = StoredProfiles::Ignore;
         self
     }
 

@@ -36,7 +36,7 @@ pub use existing::Existing;
 pub use greet::{Greeting, greet};
 pub use idle_timeout::DEFAULT_IDLE_TIMEOUT;
 pub use location::{ControlTransport, Location, Remote};
-pub use options::{CancelToken, Options, Progress, Trial, Verify};
+pub use options::{CancelToken, Options, Progress, StoredProfiles, Trial, Verify};
 pub use outcome::{Failure, Outcome, ProgressSample};
 pub use profile::{Consent, NodeBench};
 pub use remote_partial::{remove_elsewhere, stored_elsewhere};

@@ -21,6 +21,8 @@ pub struct Options {
     pub limit: Option<Rate>,
     /// What the user fixed rather than leave to Farline.
     pub overrides: UserOverrides,
+    /// Whether it begins as the stored profile of its path found best.
+    pub stored_profiles: StoredProfiles,
     /// How arrival is checked.
     pub verify: Verify,
     /// Have servers that are not Farline compute checksums, to compare with (CKSM).
@@ -39,6 +41,17 @@ pub struct Options {
     pub stop: CancelToken,
     /// How staging is put to the test.
     pub trial: Trial,
+}
+
+/// Whether a copy begins as the stored profile of its path found best: `farline profile NODE` and
+/// `farline plan NODE` store one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum StoredProfiles {
+    /// Where there is one.
+    #[default]
+    Use,
+    /// By the round-trip time alone.
+    Ignore,
 }
 
 /// What a measurement of staging does to a copy from here to a node.

@@ -5,6 +5,7 @@ use super::connect_options::ConnectOptions;
 use super::control::Control;
 use super::location::{ControlTransport, Remote};
 use crate::channels::tcp::{TcpOptions, connect_stream};
+use crate::plan::ProbeBench;
 use crate::prober::{
     Controls, MODULE, ProbeReceived, ProbeRequest as Measure, ProbeSent, Report, ceiling, drain,
     fill, is_duplex, joined,
@@ -105,33 +106,6 @@ impl NodeBench {
     /// off.
     pub fn end_at(&mut self, deadline: Instant) {
         self.deadline = Some(deadline);
-    }
-
-    /// Makes ready for the cells of `grid`.
-    ///
-    /// # Errors
-    /// When a congestion control of the grid cannot be had here; and [`Fault::You`] when the grid
-    /// asks for what a path that is not ours does not do.
-    pub fn prepare(&mut self, grid: &Grid) -> Result<(), Error> {
-        let ours = |what: &str| {
-            Err(Error::new(
-                Fault::You,
-                ErrorCode::ProfileGrid,
-                format!("a real path has no {what} of ours"),
-            )
-            .hint("leave it out, or measure an emulated path with --link"))
-        };
-        if grid.cross_bps.iter().any(|cross| cross.as_bps() > 0) || grid.disturbance.is_some() {
-            return ours("cross-traffic");
-        }
-        if let Some(copies) = &grid.copies {
-            return ours(if copies.asks_for_drivers() { "mover, and so no TLS" } else { "store" });
-        }
-        if grid.losses.iter().any(|loss| *loss > 0.0) {
-            return ours("losses");
-        }
-        self.controls = Controls::obtain(grid)?;
-        Ok(())
     }
 
     async fn measure(
@@ -312,5 +286,30 @@ impl Bench for NodeBench {
         };
         let ways = self.runtime.as_ref().ok_or_else(late)?.block_on(measuring)?;
         Ok(joined(grid, job, ways))
+    }
+}
+
+impl ProbeBench for NodeBench {
+    /// [`Fault::You`] too, when the grid asks for what a path that is not ours does not do.
+    fn prepare(&mut self, grid: &Grid) -> Result<(), Error> {
+        let ours = |what: &str| {
+            Err(Error::new(
+                Fault::You,
+                ErrorCode::ProfileGrid,
+                format!("a real path has no {what} of ours"),
+            )
+            .hint("leave it out, or measure an emulated path with --link"))
+        };
+        if grid.cross_bps.iter().any(|cross| cross.as_bps() > 0) || grid.disturbance.is_some() {
+            return ours("cross-traffic");
+        }
+        if let Some(copies) = &grid.copies {
+            return ours(if copies.asks_for_drivers() { "mover, and so no TLS" } else { "store" });
+        }
+        if grid.losses.iter().any(|loss| *loss > 0.0) {
+            return ours("losses");
+        }
+        self.controls = Controls::obtain(grid)?;
+        Ok(())
     }
 }

@@ -10,7 +10,7 @@ use farline_lab::{assert_same_tree, node, plant, succeed, wait_for};
 use std::process::Command;
 
 /// An example of the crate `farline`, built as it stands there.
-fn example(name: &str) -> Command {
+pub(crate) fn example(name: &str) -> Command {
     let mut command = Command::new(env!("CARGO"));
     command.current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/.."));
     command.args(["run", "--quiet", "--locked", "-p", "farline", "--example", name, "--"]);

@@ -1,7 +1,9 @@
 //! `farline profile NODE` and `plan NODE`: a real node as the other end, with its operator's
 //! consent and below its ceiling.
 
+use crate::library::example;
 use farline_lab::controls::may_choose;
+use farline_lab::files::plant_file;
 use farline_lab::{LinkUp, Running, error_of_command, farline, json_of, node, succeed};
 use serde_json::Value;
 use std::fs;
@@ -99,7 +101,14 @@ fn a_nodes_path_is_measured_and_plans_come_from_it() {
         &format!("farline://{there}/?null"),
     ]));
     let reasons = copied["reasons"].to_string();
-    assert!(reasons.contains("3 channels to begin with: by the profile of"), "{reasons}");
+    let words = "3 channels to begin with: by the profile of";
+    assert!(reasons.contains(words), "{reasons}");
+    // A program's copy plans as the command's does.
+    plant_file(&dir.path().join("f"), 64, 1);
+    let mut copy = example("copy");
+    copy.env("XDG_STATE_HOME", &state).arg(dir.path().join("f"));
+    let said = succeed(copy.arg(format!("farline://{there}/by-library")));
+    assert!(said.contains(words), "{said}");
 }
 
 #[test]

@@ -6,12 +6,12 @@ use crate::progress::{ProgressDisplay, Sample};
 use farline::channels::trust::{Fingerprint, Trust};
 use farline::channels::{Registry, Stack};
 use farline::client::{
-    CancelToken, ConnectOptions, DataPath, Existing, Location, Options, Outcome, Progress, Trial,
-    Verify, copy,
+    CancelToken, ConnectOptions, DataPath, Existing, Location, Options, Outcome, Progress,
+    StoredProfiles, Trial, Verify, copy,
 };
 use farline::stores::DirectIo;
-use farline_core::profile::{Stall, TrafficDirection, plan_from};
-use farline_core::transfer::{Limit, PriorMeasurement, UserOverrides};
+use farline_core::profile::Stall;
+use farline_core::transfer::{Limit, UserOverrides};
 use farline_core::units::{Bytes, Error, Rate, Span};
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -22,9 +22,6 @@ use std::time::Duration;
 const SKIPPED_LISTED: usize = 10;
 /// How long an interrupted copy may take to make durable what it has.
 const GRACE: Duration = Duration::from_secs(5);
-
-/// The size for which a stored profile is asked: enough that ramps count for little.
-const ADVISED_FOR: Bytes = Bytes(64 << 30);
 
 const EXAMPLES: &str = "\
 Examples:
@@ -143,12 +140,11 @@ pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
     if destination == Location::Standard {
         output.leave_stdout_to_data();
     }
-    let precedent = precedent(&sources, &destination);
     let overrides = UserOverrides {
         streams: args.streams.map(usize::from),
         congestion: args.congestion,
         staging: args.staging,
-        precedent,
+        precedent: None,
     };
     let ssh = args.ssh.or_else(|| std::env::var("FARLINE_SSH").ok()).unwrap_or_default();
     let reach = ConnectOptions {
@@ -170,6 +166,7 @@ pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
         recursive: args.recursive,
         limit: args.limit,
         overrides,
+        stored_profiles: StoredProfiles::Use,
         reach,
         verify: args.verify.unwrap_or(VerifyHow::Digest).into(),
         trial,
@@ -218,29 +215,6 @@ pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
     Ok(match outcome.failures.first() {
         None => ExitCode::SUCCESS,
         Some(failure) => ExitCode::from(failure.error.fault.exit_code()),
-    })
-}
-
-/// What the stored profile of the path to the one node of a copy says for the way that its data
-/// goes, if there is one: `farline profile NODE` and `farline plan NODE` store it. Of the path
-/// between two nodes nothing is known here.
-fn precedent(sources: &[Location], destination: &Location) -> Option<PriorMeasurement> {
-    let remote = |location: &Location| match location {
-        Location::Remote(remote) => Some(remote.clone()),
-        _ => None,
-    };
-    let (node, way) = match (sources.iter().find_map(remote), remote(destination)) {
-        (None, Some(node)) => (node, TrafficDirection::Out),
-        (Some(node), None) => (node, TrafficDirection::Back),
-        _ => return None,
-    };
-    let profile = crate::profile::stored(&node, way)?;
-    let plan = plan_from(&profile, None, Some(way), ADVISED_FOR).ok()?;
-    let from = format!("the profile of {}", profile.date);
-    Some(PriorMeasurement {
-        streams: plan.streams,
-        congestion: plan.congestion.name().to_owned(),
-        from,
     })
 }
 

@@ -2,9 +2,10 @@
 
 use crate::node::{hello, remote};
 use crate::output::Output;
-use crate::profile::{USUAL_RATE, plan_text, probe, read, store, stored};
+use crate::profile::{USUAL_RATE, plan_text, probe, read, store};
 use farline::client::{ConnectOptions, Remote, unmeasured};
 use farline::kernelcc::available;
+use farline::plan::stored;
 use farline_core::congestion::Algorithm;
 use farline_core::profile::{
     Grid, PathPoint, Plan, PlanInput, PlanSource, Profile, TrafficDirection, plan, plan_from,
@@ -184,7 +185,7 @@ fn to_node(args: &Args, output: &Output) -> Result<Plan, Error> {
     }
     let way = args.direction.unwrap_or_default();
     let from = |profile: &Profile| plan_from(profile, None, Some(way), args.size);
-    if let Some(plan) = stored(&remote, way).and_then(|profile| from(&profile).ok()) {
+    if let Some(plan) = stored(&remote.server(), way).and_then(|profile| from(&profile).ok()) {
         return Ok(plan);
     }
     crate::interrupt::give_back_when_asked()?;

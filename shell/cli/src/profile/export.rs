@@ -1,7 +1,7 @@
 //! What a profile is written as beside its document: each file as its name wants it.
 
-use super::document::write;
 use super::{command, parquet};
+use farline::plan::document::write;
 use farline_core::profile::Columns;
 use farline_core::report::Page;
 use farline_core::units::Error;

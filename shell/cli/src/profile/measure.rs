@@ -1,14 +1,13 @@
 //! Profiles that are measured, over emulated links or a real path.
 
-use super::document::{Place, text};
 use super::print::{duration, rate};
 use super::ticker::Ticker;
 use crate::output::Output;
+use farline::plan::document::{DocumentReservation, text};
 use farline::prober::LinkBench;
 use farline::run_dir::name_here;
-use farline_core::profile::{Bench, Environment, Grid, Job, Profile, Repetition};
+use farline_core::profile::{Bench, Grid, Job, Profile, Repetition};
 use farline_core::units::Error;
-use std::fs;
 use std::path::PathBuf;
 use std::time::Instant;
 
@@ -16,28 +15,6 @@ use std::time::Instant;
 const LINK: &str = "profile";
 /// How long one repetition takes beside its own time: the link, the ends, connecting.
 const AROUND_S: f64 = 1.0;
-
-/// What of this machine matters to a measurement.
-pub(super) fn environment() -> Environment {
-    let read = |path: &str| fs::read_to_string(path).ok().map(|text| text.trim().to_owned());
-    let names = [
-        "net/ipv4/tcp_rmem",
-        "net/ipv4/tcp_wmem",
-        "net/core/rmem_max",
-        "net/core/wmem_max",
-        "net/ipv4/tcp_no_metrics_save",
-    ];
-    let setting = |name: &&str| Some((name.replace('/', "."), read(&format!("/proc/sys/{name}"))?));
-    Environment {
-        node: None,
-        host: read("/proc/sys/kernel/hostname"),
-        kernel: read("/proc/sys/kernel/osrelease"),
-        cpus: std::thread::available_parallelism()
-            .ok()
-            .and_then(|count| u32::try_from(count.get()).ok()),
-        settings: names.iter().filter_map(setting).collect(),
-    }
-}
 
 /// `grid` at the highest rate that this machine carries exactly, as trials on links of its own say.
 ///
@@ -79,8 +56,10 @@ pub(super) fn run(
     let mut ran = 0u32;
     while let Some(job) = profile.next(1).pop() {
         let len = text(profile)?.len() as u64;
-        let places: Vec<Place> =
-            documents.iter().map(|file| Place::reserve(file, len)).collect::<Result<_, _>>()?;
+        let places: Vec<DocumentReservation> = documents
+            .iter()
+            .map(|file| DocumentReservation::reserve(file, len))
+            .collect::<Result<_, _>>()?;
         let start = super::moment();
         let ran_in = {
             let grid = profile.grid.under(&job.cell);

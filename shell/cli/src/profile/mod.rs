@@ -3,7 +3,6 @@
 
 mod axes;
 mod diff;
-mod document;
 mod export;
 mod measure;
 mod messages;
@@ -15,8 +14,9 @@ mod verbs;
 
 use crate::output::Output;
 use axes::Axes;
-use document::{text, write};
 use export::{is_document, write_made};
+use farline::plan::document::{self, text, write};
+use farline::plan::{ProbeBench, environment};
 use farline_core::congestion::Algorithm;
 use farline_core::profile::verbs::{self as of_verbs, BESIDE};
 use farline_core::profile::{
@@ -74,8 +74,8 @@ enum Command {
 }
 
 pub(crate) use axes::USUAL_RATE;
-pub(crate) use document::read;
-pub(crate) use node::{probe, store, stored};
+pub(crate) use farline::plan::document::read;
+pub(crate) use node::{probe, store};
 pub(crate) use print::plan as plan_text;
 
 /// What links carry by default: it can be divided where the machine does not carry the rate.
@@ -170,8 +170,7 @@ fn resumed(file: &Path, args: &Args, output: &Output) -> Result<Profile, Error> 
         return Ok(profile.goes_on());
     }
     let known = profile.changes().len();
-    let environment =
-        Environment { node: profile.environment.node.clone(), ..measure::environment() };
+    let environment = Environment { node: profile.environment.node.clone(), ..environment() };
     let profile = profile.goes_on_in(environment, now());
     // It is the user's to say whether that is still one profile; the document has it.
     if let (Some(changed), false) = (profile.changes().get(known), output.quiet()) {
@@ -211,10 +210,8 @@ fn start(args: &Args, output: &Output) -> Result<Profile, Error> {
     grid.check()?;
     let (kind, environment, grid) = match (args.simulate, args.scale) {
         (true, k) => (ProfileKind::Modelled, Environment::default(), grid.scaled(k.unwrap_or(1))?),
-        (false, Some(k)) => (ProfileKind::Measured, measure::environment(), grid.scaled(k)?),
-        (false, None) => {
-            (ProfileKind::Measured, measure::environment(), measure::scaled(grid, output)?)
-        }
+        (false, Some(k)) => (ProfileKind::Measured, environment(), grid.scaled(k)?),
+        (false, None) => (ProfileKind::Measured, environment(), measure::scaled(grid, output)?),
     };
     Profile::new(grid, kind, environment, now())
 }
@@ -232,7 +229,7 @@ fn start_at(there: &str, args: &Args, form: Form) -> Result<Profile, Error> {
         args.axes.over(Grid { paths: vec![path.clone()], mtus: vec![Grid::USUAL_MTU], ..base })?;
     grid.paths = vec![path];
     grid.host_bps = Some(grid.host_bps.map_or(consent.ceiling, |host| host.min(consent.ceiling)));
-    let environment = Environment { node: Some(there.to_owned()), ..measure::environment() };
+    let environment = Environment { node: Some(there.to_owned()), ..environment() };
     Profile::new(grid, ProfileKind::Measured, environment, now())
 }
 

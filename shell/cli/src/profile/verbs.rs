@@ -1,11 +1,11 @@
 //! Profiles of RDMA, and TCP beside it: the papers' experiments over verbs, by the model, and
 //! measured between two devices.
 
-use super::document::write;
 use super::export::{is_document, write_made};
-use super::measure::environment;
 use super::{Args, SAVE_EVERY, now, side_by_side, simulate};
 use crate::output::Output;
+use farline::plan::document::write;
+use farline::plan::environment;
 use farline::prober::VerbsBench;
 use farline_core::profile::verbs::{
     BESIDE, SCHEMA, TcpRdmaComparison, VerbsCellResult, VerbsGrid, VerbsMetric, VerbsProfile,

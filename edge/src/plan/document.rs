@@ -1,7 +1,7 @@
 //! The document of a profile on disk: read whole, written whole, and no finished repetition is lost
 //! to a full disk.
 
-use farline::stores::state_folder;
+use crate::stores::state_folder;
 use farline_core::profile::{Profile, ProfileKind};
 use farline_core::units::{Error, ErrorCode, Fault, Span};
 use rustix::fs::{FallocateFlags, fallocate};
@@ -17,7 +17,7 @@ const SHORT: Span = Span::from_secs(60);
 
 /// Where a long measured profile is kept while it runs when no document was asked for: a page is
 /// not written before the end.
-pub(super) fn spare(profile: &Profile) -> Option<PathBuf> {
+pub fn spare(profile: &Profile) -> Option<PathBuf> {
     if profile.kind != ProfileKind::Measured || profile.longest() < SHORT {
         return None;
     }
@@ -29,7 +29,10 @@ pub(super) fn spare(profile: &Profile) -> Option<PathBuf> {
 }
 
 /// Reads a profile's document.
-pub(crate) fn read(file: &Path) -> Result<Profile, Error> {
+///
+/// # Errors
+/// When there is none, it cannot be read, or it is none.
+pub fn read(file: &Path) -> Result<Profile, Error> {
     let json = fs::read_to_string(file).map_err(|error| {
         let (fault, code) = match error.kind() {
             ErrorKind::NotFound => (Fault::You, ErrorCode::PathNotFound),
@@ -40,32 +43,42 @@ pub(crate) fn read(file: &Path) -> Result<Profile, Error> {
     Profile::read(&json).map_err(|error| error.while_doing(file.display()))
 }
 
-pub(super) fn text(profile: &Profile) -> Result<Vec<u8>, Error> {
+/// A profile as its document's bytes.
+///
+/// # Errors
+/// [`Fault::Bug`] when it cannot be written down.
+pub fn text(profile: &Profile) -> Result<Vec<u8>, Error> {
     serde_json::to_vec(profile)
         .map_err(|error| Error::new(Fault::Bug, ErrorCode::ProfileDocument, error.to_string()))
 }
 
 /// Writes beside `file` and then renames, so that a full disk or an interruption leaves the file
 /// that was there.
-pub(super) fn write(file: &Path, bytes: &[u8]) -> Result<(), Error> {
-    Place::reserve(file, bytes.len() as u64)?.write(bytes)
+///
+/// # Errors
+/// [`Fault::Here`] when it cannot be written: the file that was there stays.
+pub fn write(file: &Path, bytes: &[u8]) -> Result<(), Error> {
+    DocumentReservation::reserve(file, bytes.len() as u64)?.write(bytes)
 }
 
 /// Disk space for a document that is not written yet: taken before a repetition runs, so that its
 /// result has a place.
 #[derive(Debug)]
-pub(super) struct Place {
+pub struct DocumentReservation {
     file: PathBuf,
     beside: PathBuf,
     part: File,
 }
 
-impl Place {
+impl DocumentReservation {
     /// Takes space for a document of `len` bytes and one repetition more.
-    pub(super) fn reserve(file: &Path, len: u64) -> Result<Place, Error> {
+    ///
+    /// # Errors
+    /// [`Fault::Here`] when there is not so much.
+    pub fn reserve(file: &Path, len: u64) -> Result<DocumentReservation, Error> {
         let beside = beside(file, ".part");
         let part = File::create(&beside).map_err(|error| cannot_write(file, &error))?;
-        let place = Place { file: file.to_owned(), beside, part };
+        let place = DocumentReservation { file: file.to_owned(), beside, part };
         match fallocate(&place.part, FallocateFlags::empty(), 0, len + MARGIN) {
             // Where a file system cannot reserve, the write itself will tell.
             Ok(()) | Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NOSYS) => Ok(place),
@@ -74,7 +87,10 @@ impl Place {
     }
 
     /// Puts `bytes` into the place, and the file that was there out of it.
-    pub(super) fn write(mut self, bytes: &[u8]) -> Result<(), Error> {
+    ///
+    /// # Errors
+    /// [`Fault::Here`] when they cannot be written.
+    pub fn write(mut self, bytes: &[u8]) -> Result<(), Error> {
         let written = self
             .part
             .seek(SeekFrom::Start(0))
@@ -86,7 +102,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for DocumentReservation {
     fn drop(&mut self) {
         // After a rename there is none; what is half-written helps nobody.
         let _ = fs::remove_file(&self.beside);
@@ -94,7 +110,7 @@ impl Drop for Place {
 }
 
 /// Where `file` is, whatever its spelling: a name in a folder without links and dots.
-pub(super) fn place(file: &Path) -> PathBuf {
+pub fn place(file: &Path) -> PathBuf {
     let folder =
         file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     match (folder.canonicalize(), file.file_name()) {
@@ -105,7 +121,10 @@ pub(super) fn place(file: &Path) -> PathBuf {
 }
 
 /// Refuses a file that could not be written at the end, before anything runs for it.
-pub(super) fn check(file: &Path) -> Result<(), Error> {
+///
+/// # Errors
+/// [`Fault::Here`]: why it could not.
+pub fn check(file: &Path) -> Result<(), Error> {
     // A rename would take the place of a device, too.
     match fs::metadata(file) {
         Ok(there) if there.is_dir() => {
