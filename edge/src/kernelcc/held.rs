@@ -2,7 +2,7 @@
 //! when a signal ends the process.
 
 use super::host;
-use super::load::CcRequest;
+use super::request::CcRequest;
 use libbpf_rs::MapHandle;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak, mpsc};

@@ -17,10 +17,12 @@ mod list;
 mod load;
 mod object;
 mod record;
+mod request;
 mod trace;
 
 pub use held::give_back;
 pub use host::{available, default_control};
 pub use list::{Listed, Origin, list, unload};
-pub use load::{CcGuard, CcOrigin, CcRequest, obtain};
+pub use load::{CcGuard, CcOrigin, obtain};
+pub use request::CcRequest;
 pub use trace::{FlowSample, SampleSource, Trace};
