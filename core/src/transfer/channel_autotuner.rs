@@ -250,8 +250,8 @@ impl ChannelAutotuner {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::units::Time;
     use crate::units::Rng;
+    use crate::units::Time;
 
     /// A path on which `n` channels of a loss-limited control share a capacity, and BBR fills it.
     struct Path {
