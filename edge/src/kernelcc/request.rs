@@ -1,4 +1,4 @@
-//! What is asked for: a control, with which constants, under which name, for whom and how long.
+//! A control that somebody wants, and how.
 
 use farline_core::congestion::Constants;
 use farline_core::units::Span;

@@ -101,7 +101,7 @@ mod tests {
         assert_eq!(reply::<u64>(&line), Ok(Err(told.clone())));
         assert_eq!(parse::<u64>(&line), Err(told));
         assert_eq!(reply::<u64>("7\n"), Ok(Ok(7)));
-        let later = line.replace(ErrorCode::ProfileSilent, "of-a-later-version");
+        let later = line.replace(ErrorCode::ProfileSilent.slug(), "of-a-later-version");
         let code = |reply: Result<Result<u64, Error>, Error>| match reply {
             Ok(Ok(_)) => None,
             Ok(Err(error)) => Some((false, error.code)),
