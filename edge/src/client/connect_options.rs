@@ -1,7 +1,6 @@
 //! How a node is reached: the connection that carries the control channel, and what is trusted on
 //! the way.
 
-use super::idle_timeout::DEFAULT_IDLE_TIMEOUT;
 use super::location::{ControlTransport, Remote};
 use super::ssh::Ssh;
 use crate::channels::Handle;
@@ -15,6 +14,8 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
+/// How long a server may be silent when nothing else is said.
+pub const DEFAULT_IDLE_TIMEOUT: Span = Span::from_secs(60);
 /// How long a server may take to take the connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long a TLS handshake may take.

@@ -11,7 +11,7 @@ use crate::stores::{
 };
 use crate::sys::lock::lock;
 use crate::sys::pool::pool;
-use farline_core::transfer::{DigestVerdict, Digests, Entry, EntryKind, Layout, PieceDigest};
+use farline_core::transfer::{DigestVerdict, Digests, Entry, Layout, PieceDigest};
 use farline_core::units::{Error, Fault};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -203,11 +203,7 @@ pub(super) async fn run(
     };
     let sink = place.sink(&layout, &copy.options.direct_io)?;
     let most = if sink.wants_order() { 1 } else { 4 };
-    let files = layout
-        .entries()
-        .iter()
-        .filter(|entry| matches!(entry.kind, EntryKind::File { .. }))
-        .count() as u64;
+    let files = layout.files();
     copy.live.expect(layout.payload(), files);
     let landed = copy
         .supervise(None, move |live| {
