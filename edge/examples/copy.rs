@@ -1,12 +1,12 @@
 //! Copies a file or a tree and shows how it goes: `cargo run --example copy -- SRC DST`.
 
-use farline::core::units::{Error, Fault};
+use farline::core::units::{Error, ErrorCode, Fault};
 use std::time::Duration;
 
 fn main() -> Result<(), Error> {
     let arguments: Vec<_> = std::env::args_os().skip(1).collect();
     let [source, destination] = &arguments[..] else {
-        return Err(Error::new(Fault::You, "usage", "give a source and a destination"));
+        return Err(Error::new(Fault::You, ErrorCode::Usage, "give a source and a destination"));
     };
     let copying = farline::Client::new().copy(source, destination)?.recursive(true).start()?;
     let progress = copying.watch();

@@ -1,6 +1,6 @@
 //! Brings up an emulated path of 1,400 miles and pings across it: `cargo run --example emulated_link`.
 
-use farline::core::units::{Error, Fault};
+use farline::core::units::{Error, ErrorCode, Fault};
 use farline::link::{Link, Settings, Side};
 use std::process::Stdio;
 
@@ -25,5 +25,5 @@ fn main() -> Result<(), Error> {
 }
 
 fn here(message: String) -> Error {
-    Error::new(Fault::Here, "example-link", message)
+    Error::new(Fault::Here, ErrorCode::Other("example-link"), message)
 }

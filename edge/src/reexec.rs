@@ -4,7 +4,7 @@
 //! in another network namespace. [`command`] starts the running program, or another that embeds the
 //! library, with the role as JSON in [`VARIABLE`]; [`agent::run`](crate::agent::run) finds it there.
 
-use farline_core::units::{Error, Fault};
+use farline_core::units::{Error, ErrorCode, Fault};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::ffi::OsStr;
@@ -39,12 +39,12 @@ pub(crate) fn command<R: Role>(program: Option<&Path>, role: &R) -> Result<Comma
         Some(program) => Command::new(program),
         None if !HAS_ASKED.load(Ordering::Relaxed) => {
             let message = "this program embeds Farline and never called farline::agent::run()";
-            return Err(Error::new(Fault::You, "agent-missing", message).hint(
+            return Err(Error::new(Fault::You, ErrorCode::AgentMissing, message).hint(
                 "call it first thing in main: Farline starts the program again for its work",
             ));
         }
         None => Command::new(std::env::current_exe().map_err(|error| {
-            Error::new(Fault::Here, "agent-start", format!("finding this program: {error}"))
+            Error::new(Fault::Here, ErrorCode::AgentStart, format!("finding this program: {error}"))
         })?),
     };
     command.env(VARIABLE, text(role)?);
@@ -54,7 +54,7 @@ pub(crate) fn command<R: Role>(program: Option<&Path>, role: &R) -> Result<Comma
 /// The role as it stands in [`VARIABLE`].
 pub(crate) fn text<R: Role>(role: &R) -> Result<String, Error> {
     serde_json::to_string(&serde_json::json!({ R::MODULE: role }))
-        .map_err(|error| Error::new(Fault::Bug, "agent-start", format!("a role: {error}")))
+        .map_err(|error| Error::new(Fault::Bug, ErrorCode::AgentStart, format!("a role: {error}")))
 }
 
 /// The role of `R`'s module in `text`, or nothing when it is another module's.
@@ -63,8 +63,12 @@ pub(crate) fn text<R: Role>(role: &R) -> Result<String, Error> {
 /// When it is this module's and makes no sense: another version's, or not Farline's.
 pub(crate) fn role_in<R: Role>(text: &OsStr) -> Result<Option<R>, Error> {
     let wrong = |why: String| {
-        Error::new(Fault::You, "agent-role", format!("{VARIABLE} holds no role of Farline: {why}"))
-            .hint(format!("programs set it for themselves: unset {VARIABLE}"))
+        Error::new(
+            Fault::You,
+            ErrorCode::AgentRole,
+            format!("{VARIABLE} holds no role of Farline: {why}"),
+        )
+        .hint(format!("programs set it for themselves: unset {VARIABLE}"))
     };
     let text = text.to_str().ok_or_else(|| wrong("it is not text".to_owned()))?;
     let mut value: serde_json::Value =
@@ -83,7 +87,7 @@ pub(crate) fn role_in<R: Role>(text: &OsStr) -> Result<Option<R>, Error> {
 /// When nobody reads it any more.
 pub(crate) fn say(what: &impl Serialize) -> Result<(), Error> {
     let failed = |error: io::Error| {
-        Error::new(Fault::Here, "profile-end", format!("telling what came of it: {error}"))
+        Error::new(Fault::Here, ErrorCode::ProfileEnd, format!("telling what came of it: {error}"))
     };
     let line = serde_json::to_string(what).map_err(|error| failed(error.into()))?;
     writeln!(io::stdout(), "{line}").and_then(|()| io::stdout().flush()).map_err(failed)
@@ -117,7 +121,7 @@ mod tests {
     fn what_is_no_role_is_said_to_be_none() {
         for text in ["", "farline", "{", r#"{"part":"Fly"}"#, r#"{"part":{"Count":{}}}"#] {
             let error = role_in::<Part>(text.as_ref()).expect_err(text);
-            assert_eq!((error.fault, error.code), (Fault::You, "agent-role"), "{text}");
+            assert_eq!((error.fault, error.code), (Fault::You, ErrorCode::AgentRole), "{text}");
             assert!(error.hint.is_some_and(|hint| hint.contains(VARIABLE)), "{text}");
         }
     }
@@ -126,7 +130,7 @@ mod tests {
     fn a_program_that_would_not_play_a_role_is_not_started() {
         // The test's own harness never asks.
         let error = command(None, &Part::Wait).expect_err("it would run the tests again");
-        assert_eq!(error.code, "agent-missing");
+        assert_eq!(error.code, ErrorCode::AgentMissing);
         let other = command(Some(Path::new("/bin/other")), &Part::Wait).expect("given");
         assert_eq!(other.get_program(), "/bin/other");
     }

@@ -10,7 +10,7 @@ use super::loss_based::LossBased;
 use super::reno::Reno;
 use super::scalable::Scalable;
 use super::vegas::Vegas;
-use crate::units::{Bytes, Error, Fault, Rng, Span};
+use crate::units::{Bytes, Error, ErrorCode, Fault, Rng, Span};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
@@ -141,7 +141,7 @@ impl FromStr for Algorithm {
                 Algorithm::ALL.iter().map(|algorithm| algorithm.name()).collect();
             Error::new(
                 Fault::You,
-                "unknown-congestion",
+                ErrorCode::UnknownCongestion,
                 format!("there is no congestion control called `{text}`"),
             )
             .hint(format!("known ones: {}", known.join(", ")))
@@ -166,7 +166,7 @@ impl FromStr for Constants {
             "paper" => Ok(Constants::Paper),
             _ => Err(Error::new(
                 Fault::You,
-                "congestion-set",
+                ErrorCode::CongestionSet,
                 format!("`{text}` is not a set of constants"),
             )
             .hint("paper: as published; linux: as Linux's module of that name")),

@@ -1,7 +1,7 @@
 //! Whose word stands when both ends of a transfer complain: a lost channel is the symptom of what
 //! the other end says.
 
-use crate::units::{Error, Span, Time};
+use crate::units::{Error, ErrorCode, Span, Time};
 
 /// How long the peer's word is worth waiting for when a channel was lost, next to a round trip.
 const WORD_TIMEOUT: Span = Span::from_secs(2);
@@ -26,7 +26,7 @@ impl Blame {
     /// peer said meanwhile on its control connection, which is `rtt` long, or is gone.
     pub fn of(now: Time, error: Error, told: Option<Error>, rtt: Option<Span>) -> Blame {
         match (told, rtt) {
-            _ if error.code != "channel-lost" => Blame::Settled(error),
+            _ if error.code != ErrorCode::ChannelLost => Blame::Settled(error),
             (Some(told), _) => Blame::Settled(told),
             (None, Some(rtt)) => Blame::Unsettled { error, until: now + WORD_TIMEOUT + rtt },
             (None, None) => Blame::Settled(error),
@@ -38,7 +38,13 @@ impl Blame {
 /// connection: that is the other end's symptom.
 pub fn of_two_servers(first: Error, second: Option<Error>) -> Error {
     let is_symptom = |error: &Error| {
-        matches!(error.code, "channel-lost" | "data-connection" | "aborted" | "incomplete")
+        matches!(
+            error.code,
+            ErrorCode::ChannelLost
+                | ErrorCode::DataConnection
+                | ErrorCode::Aborted
+                | ErrorCode::Incomplete
+        )
     };
     match second {
         Some(second) if is_symptom(&first) && !is_symptom(&second) => second,

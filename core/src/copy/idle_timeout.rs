@@ -1,7 +1,7 @@
 //! Notices a server that neither moves data nor says a word: one that is stopped, or at the end of
 //! a path that is dead.
 
-use crate::units::{Error, Fault, Span, Time};
+use crate::units::{Error, ErrorCode, Fault, Span, Time};
 
 /// How long the silence has lasted.
 #[derive(Debug)]
@@ -34,7 +34,7 @@ impl IdleTimeout {
         self.since = self.since.max(heard.unwrap_or(self.since));
         let idle_timeout = self.idle_timeout.filter(|&most| now.since(self.since) >= most)?;
         let message = format!("{server} has neither moved data nor said a word for {idle_timeout}");
-        Some(Error::new(Fault::Between, "peer-silent", message).hint(
+        Some(Error::new(Fault::Between, ErrorCode::PeerSilent, message).hint(
             "it is stopped or overloaded, or the path is dead; run the same command again, or \
              wait longer with --timeout SECONDS",
         ))
@@ -55,7 +55,7 @@ mod tests {
         assert_eq!(check(60, 1, None), None, "data moved");
         assert_eq!(check(130, 1, Some(at(100))), None, "a word was said");
         let error = check(160, 1, Some(at(100))).expect("60 s without either");
-        assert_eq!((error.code, error.fault), ("peer-silent", Fault::Between));
+        assert_eq!((error.code, error.fault), (ErrorCode::PeerSilent, Fault::Between));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! When blocks went missing, whether another pass is worth making.
 
-use crate::units::Error;
+use crate::units::{Error, ErrorCode};
 
 /// Passes in a row that may bring nothing new: one may lose its every channel to a passing fault.
 const MOST_FRUITLESS: u32 = 3;
@@ -20,7 +20,10 @@ impl Passes {
     /// Takes in that a pass ended with `error` when the receiver held `held` bytes; returns the
     /// error where another pass is of no use.
     pub(super) fn failed(&mut self, error: Error, held: u64) -> Result<(), Error> {
-        if !matches!(error.code, "blocks-missing" | "channel-lost" | "data-connection") {
+        if !matches!(
+            error.code,
+            ErrorCode::BlocksMissing | ErrorCode::ChannelLost | ErrorCode::DataConnection
+        ) {
             return Err(error);
         }
         self.bad_blocks += count(&error.message, "bad_blocks=");

@@ -7,7 +7,7 @@ use super::requests::{farline_option, nameable, parallelism, tree_part};
 use crate::gridftp::client::{Features, Request, TransferKind};
 use crate::gridftp::{Command, Mode, Pathname};
 use crate::transfer::journal::Origin;
-use crate::units::{ByteRanges, Bytes, Error, Fault, Span, Time};
+use crate::units::{ByteRanges, Bytes, Error, ErrorCode, Fault, Span, Time};
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 
@@ -421,11 +421,11 @@ impl CopySession {
     fn sent(&mut self, error: Option<Error>) {
         match error {
             // The peer complained of the digests before this end had closed its books on them.
-            Some(error) if error.code == "source-unreadable" => self.complained(error),
+            Some(error) if error.code == ErrorCode::SourceUnreadable => self.complained(error),
             // The peer may wait for data that will not come: no reply of it is worth waiting for.
             Some(error)
                 if !self.agreement.integrity.checks
-                    || !matches!(error.code, "channel-lost" | "blocks-missing") =>
+                    || !matches!(error.code, ErrorCode::ChannelLost | ErrorCode::BlocksMissing) =>
             {
                 self.end(Err(error));
             }
@@ -438,12 +438,12 @@ impl CopySession {
         let error = match (noticed, told) {
             (None, told) => told,
             // The peer's word, where it gave one, says why the channels broke.
-            (Some(error), Some(told)) if error.code == "channel-lost" => Some(told),
+            (Some(error), Some(told)) if error.code == ErrorCode::ChannelLost => Some(told),
             (noticed, _) => noticed,
         };
         match error {
             None => self.agree(),
-            Some(error) if error.code == "source-unreadable" => self.complained(error),
+            Some(error) if error.code == ErrorCode::SourceUnreadable => self.complained(error),
             Some(error) if !self.agreement.integrity.checks => self.end(Err(error)),
             Some(error) => match self.passes.failed(error, self.held.total()) {
                 Err(error) => self.end(Err(error)),
@@ -483,7 +483,7 @@ impl CopySession {
             }
         }
         if let Err(error) = result {
-            if matches!(error.code, "interrupted" | "peer-silent") {
+            if matches!(error.code, ErrorCode::Interrupted | ErrorCode::PeerSilent) {
                 left.clear();
             }
             // The first failure is the cause; those behind it follow from it.
@@ -508,7 +508,9 @@ impl CopySession {
         }
         match (then, failed) {
             (Then::Judge(noticed), told) => self.judge(noticed, told),
-            (Then::Again, Some(error)) if error.code == "interrupted" => self.end(Err(error)),
+            (Then::Again, Some(error)) if error.code == ErrorCode::Interrupted => {
+                self.end(Err(error))
+            }
             (Then::Again, _) => self.again(),
             (Then::End, Some(error)) => {
                 let asked = self.options.control.take().filter(|control| control.is_asked);

@@ -4,7 +4,7 @@
 use super::*;
 use crate::gridftp::client::{Features, Request, Transfer};
 use crate::gridftp::{Command, Options, Pathname, Reply};
-use crate::units::{ByteRanges, Error, Fault, Rate, Rng, Span, Time};
+use crate::units::{ByteRanges, Error, ErrorCode, Fault, Rate, Rng, Span, Time};
 
 const ALL: &[&str] = &["TREE", "CHECK", "ZEROS", "ORDER", "LIMIT", "ADAPT", "OMITTED"];
 const RTT: Span = Span::from_millis(100);
@@ -74,13 +74,13 @@ fn opened(count: usize) -> Event {
 }
 
 fn lost() -> Error {
-    Error::new(Fault::Between, "channel-lost", "data channels were lost")
+    Error::new(Fault::Between, ErrorCode::ChannelLost, "data channels were lost")
 }
 
 fn missing() -> Error {
     Error::new(
         Fault::Between,
-        "blocks-missing",
+        ErrorCode::BlocksMissing,
         "3 of 9; bad_blocks=2 bad_headers=1 lost_channels=0",
     )
 }
@@ -195,8 +195,8 @@ fn a_peer_that_sends_is_told_what_was_asked_for() {
 
 #[test]
 fn the_peers_word_says_why_channels_were_lost() {
-    let full = Error::new(Fault::There, "disk-full", "no space there");
-    for (heard, code) in [(Some(full), "disk-full"), (None, "channel-lost")] {
+    let full = Error::new(Fault::There, ErrorCode::DiskFull, "no space there");
+    for (heard, code) in [(Some(full), "disk-full"), (None, ErrorCode::ChannelLost)] {
         let mut session = session(receiver(false), CopyOptions::default(), ALL);
         session.handle(seconds(1), opened(2));
         wants(&mut session);
@@ -216,7 +216,8 @@ fn a_sender_believes_its_peer_on_lost_channels() {
     session.handle(seconds(4), Event::Heard(None));
     assert_eq!(wants(&mut session), ["hear until 4.10 s", "await 5"]);
     session.handle(seconds(4), answered(Ok(()), ""));
-    session.handle(seconds(4), answered(Err(Error::new(Fault::There, "disk-full", "")), ""));
+    session
+        .handle(seconds(4), answered(Err(Error::new(Fault::There, ErrorCode::DiskFull, "")), ""));
     session.handle(seconds(4), answered(Err(missing()), ""));
     assert_eq!(wants(&mut session), ["await 6", "await 7", "failed: disk-full"]);
 }
@@ -229,14 +230,15 @@ fn what_the_peer_sent_wrong_is_kept_by_nobody() {
     session.handle(seconds(1), Event::Prepared(Ok(ByteRanges::new())));
     session.handle(seconds(1), answered(Ok(()), ""));
     wants(&mut session);
-    let wrong = Error::new(Fault::There, "digest-mismatch", "another file");
+    let wrong = Error::new(Fault::There, ErrorCode::DigestMismatch, "another file");
     session.handle(seconds(2), moved(Err(wrong), "0-5"));
     assert_eq!(wants(&mut session), ["Refuse", "failed: digest-mismatch"]);
 }
 
 #[test]
 fn files_that_cannot_be_read_here_do_not_end_an_upload() {
-    let complaint = Error::new(Fault::There, "source-unreadable", "a file could not be read");
+    let complaint =
+        Error::new(Fault::There, ErrorCode::SourceUnreadable, "a file could not be read");
     for (unreadable, last) in [(1, "await 0"), (0, "failed: source-unreadable")] {
         let mut session = session(SENDER, checked(), ALL);
         session.handle(seconds(1), opened(2));
@@ -253,7 +255,7 @@ fn a_silent_peer_is_waited_for_once() {
     session.handle(seconds(1), opened(2));
     session.handle(seconds(2), moved(Ok(()), ""));
     wants(&mut session);
-    let silent = Error::new(Fault::Between, "peer-silent", "not a word for 60 s");
+    let silent = Error::new(Fault::Between, ErrorCode::PeerSilent, "not a word for 60 s");
     session.handle(seconds(62), answered(Err(silent), ""));
     assert_eq!(wants(&mut session), ["failed: peer-silent"], "two more replies are not waited for");
 }
@@ -413,7 +415,7 @@ impl World {
         let result = match &self.failure {
             Some(error) if self.is_sender() && named.starts_with("data") => Err(error.clone()),
             _ if !self.refuses.is_empty() && named.starts_with(self.refuses) => {
-                Err(Error::new(Fault::There, "unsupported", named))
+                Err(Error::new(Fault::There, ErrorCode::Unsupported, named))
             }
             _ => Ok(()),
         };
@@ -451,7 +453,8 @@ impl World {
         let is_told = self.strikes(self.faults.told);
         let told = failure.as_ref().and(self.failure.clone()).filter(|_| is_told);
         // A sender does not know that blocks came other than they were sent.
-        let noticed = failure.filter(|error| !self.is_sender() || error.code == "channel-lost");
+        let noticed =
+            failure.filter(|error| !self.is_sender() || error.code == ErrorCode::ChannelLost);
         Event::Moved {
             result: noticed.map_or(Ok(()), Err),
             told,
@@ -490,7 +493,10 @@ fn every_copy_ends_whole_or_with_what_is_to_blame() {
                 repeated += u64::from(world.passes > 1);
             }
             Err(error) => {
-                assert!(matches!(error.code, "blocks-missing" | "channel-lost"), "seed {seed}");
+                assert!(
+                    matches!(error.code, ErrorCode::BlocksMissing | ErrorCode::ChannelLost),
+                    "seed {seed}"
+                );
                 given_up += 1;
             }
         }
@@ -504,16 +510,16 @@ fn the_third_fruitless_pass_in_a_row_is_the_last() {
         let mut world = World::new(0, role);
         world.faults = Faults { block: 1000, ..Faults::NONE };
         let error = world.run(checked()).expect_err("nothing ever arrives");
-        assert_eq!((error.code, world.passes), ("blocks-missing", 3));
+        assert_eq!((error.code, world.passes), (ErrorCode::BlocksMissing, 3));
     }
 }
 
 #[test]
 fn of_two_servers_the_one_that_says_why_is_to_blame() {
-    let full = Error::new(Fault::There, "disk-full", "");
+    let full = Error::new(Fault::There, ErrorCode::DiskFull, "");
     assert_eq!(of_two_servers(lost(), Some(full.clone())).code, "disk-full");
     assert_eq!(of_two_servers(full, Some(lost())).code, "disk-full");
-    assert_eq!(of_two_servers(lost(), None).code, "channel-lost");
+    assert_eq!(of_two_servers(lost(), None).code, ErrorCode::ChannelLost);
 }
 
 #[test]

@@ -6,7 +6,7 @@
 //! `full`: what it has of its own in a form.
 
 use crate::plan::PathPoint;
-use crate::units::{Bytes, Error, Fault, Rate, Span};
+use crate::units::{Bytes, Error, ErrorCode, Fault, Rate, Span};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -111,7 +111,7 @@ impl PresetFile {
 }
 
 fn wrong(why: impl Display) -> Error {
-    Error::new(Fault::Bug, "profile-preset", format!("a file of presets: {why}"))
+    Error::new(Fault::Bug, ErrorCode::ProfilePreset, format!("a file of presets: {why}"))
 }
 
 /// `value`, which stands under `key`, with quantities as a document has them.

@@ -2,7 +2,7 @@
 //! announced.
 
 use super::mode_e::{Flags, Header};
-use crate::units::{Error, Fault};
+use crate::units::{Error, ErrorCode, Fault};
 use std::collections::BTreeSet;
 
 /// The receiver's account of one MODE E transfer's end.
@@ -88,7 +88,7 @@ impl EndOfData {
         }
         Err(Error::new(
             Fault::Between,
-            "data-connection",
+            ErrorCode::DataConnection,
             format!("data channel {channel} closed before its EOD"),
         ))
     }
@@ -115,7 +115,7 @@ impl EndOfData {
 }
 
 fn broken(what: String) -> Error {
-    Error::new(Fault::There, "mode-e-broken", format!("the sender broke MODE E: {what}"))
+    Error::new(Fault::There, ErrorCode::ModeEBroken, format!("the sender broke MODE E: {what}"))
 }
 
 #[cfg(test)]

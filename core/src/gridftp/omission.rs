@@ -34,28 +34,32 @@ pub fn parse_omission(line: &str) -> Option<(Vec<u8>, Error)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::units::Fault;
+    use crate::units::{ErrorCode, Fault};
     use proptest::prelude::*;
 
     #[test]
     fn a_nodes_own_fault_is_the_other_ends_at_its_client() {
-        let error = Error::new(Fault::Here, "permission-denied", "list a: Permission denied");
+        let error =
+            Error::new(Fault::Here, ErrorCode::PermissionDenied, "list a: Permission denied");
         let (path, back) = parse_omission(&omission_line(b"a", &error)).expect("our own line");
         assert_eq!(
             (&path[..], back.code, back.fault),
-            (&b"a"[..], "permission-denied", Fault::Refused)
+            (&b"a"[..], ErrorCode::PermissionDenied, Fault::Refused)
         );
         assert!(back.message.ends_with("list a: Permission denied"), "{back}");
-        let fifo = Error::new(Fault::You, "not-a-file", "f is a FIFO, not a file");
+        let fifo = Error::new(Fault::You, ErrorCode::NotAFile, "f is a FIFO, not a file");
         let back = parse_omission(&omission_line(b"f", &fifo)).expect("our own line").1;
-        assert_eq!((back.code, back.fault), ("not-a-file", Fault::You));
+        assert_eq!((back.code, back.fault), (ErrorCode::NotAFile, Fault::You));
     }
 
     #[test]
     fn a_name_of_a_later_version_is_an_error_of_the_other_end() {
         let (path, error) =
             parse_omission("FARLINE omitted=QUARANTINED a%20b why").expect("a line");
-        assert_eq!((&path[..], error.code, error.fault), (&b"a b"[..], "io", Fault::There));
+        assert_eq!(
+            (&path[..], error.code, error.fault),
+            (&b"a b"[..], ErrorCode::Io, Fault::There)
+        );
         assert_eq!(parse_omission("FARLINE changed=x y z"), None);
         assert_eq!(parse_omission("FARLINE omitted=IO %4 why"), None);
     }
@@ -63,7 +67,7 @@ mod tests {
     proptest! {
         #[test]
         fn any_path_survives(path in prop::collection::vec(1u8.., 0..40), words in ".{0,40}") {
-            let error = Error::new(Fault::Here, "storage", words);
+            let error = Error::new(Fault::Here, ErrorCode::Storage, words);
             let line = omission_line(&path, &error);
             prop_assert!(!line.contains(['\r', '\n']));
             prop_assert_eq!(parse_omission(&line).expect("our own line").0, path);

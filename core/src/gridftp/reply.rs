@@ -2,7 +2,7 @@
 //! read from chunks.
 
 use super::line::{Line, Lines, MAX_LINE};
-use crate::units::{Error, Fault};
+use crate::units::{Error, ErrorCode, Fault};
 use std::borrow::Cow;
 use std::fmt;
 
@@ -194,7 +194,7 @@ fn shown(line: &[u8]) -> String {
 }
 
 fn broken(what: String) -> Error {
-    Error::new(Fault::There, "protocol-broken", format!("the server sent {what}"))
+    Error::new(Fault::There, ErrorCode::ProtocolBroken, format!("the server sent {what}"))
         .hint("is this the control port of an FTP or GridFTP server?")
 }
 

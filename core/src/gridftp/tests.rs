@@ -5,7 +5,7 @@ use super::server::{
     self, Action, Answer, Ask, Logins, Rights, ServerConfig, ServerSession, TransferRequest,
 };
 use super::*;
-use crate::units::{ByteRanges, Error, Fault, Rng, Span, Time};
+use crate::units::{ByteRanges, Error, ErrorCode, Fault, Rng, Span, Time};
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -104,7 +104,7 @@ impl World {
                 server::Output::Ask { id, ask } => self.disk(id, ask),
                 server::Output::Abort { id } => {
                     self.answers.retain(|(_, of, _)| *of != id);
-                    let error = Error::new(Fault::Between, "data-connection", "cut off");
+                    let error = Error::new(Fault::Between, ErrorCode::DataConnection, "cut off");
                     self.answers.push((self.now, id, Answer::Failed(error)));
                 }
                 server::Output::Close
@@ -132,7 +132,7 @@ impl World {
         let missing = |path: &Pathname| {
             Answer::Failed(Error::new(
                 Fault::You,
-                "path-not-found",
+                ErrorCode::PathNotFound,
                 format!("No such file: {path}"),
             ))
         };
@@ -142,9 +142,11 @@ impl World {
             }
             Ask::MakeDirectory { path } => match self.directories.insert(path.clone()) {
                 true => Answer::Done,
-                false => {
-                    Answer::Failed(Error::new(Fault::You, "path-exists", format!("{path} exists")))
-                }
+                false => Answer::Failed(Error::new(
+                    Fault::You,
+                    ErrorCode::PathExists,
+                    format!("{path} exists"),
+                )),
             },
             Ask::Stat { path } => match (self.files.get(&path), self.directories.contains(&path)) {
                 (Some(&size), _) => Answer::Entry(Box::new(ListingEntry {
@@ -184,16 +186,18 @@ impl World {
         let stores = request.action == Action::Store;
         self.transfers.push(request);
         if !stores && !self.files.contains_key(&path) {
-            let error = Error::new(Fault::You, "path-not-found", format!("No such file: {path}"));
+            let error =
+                Error::new(Fault::You, ErrorCode::PathNotFound, format!("No such file: {path}"));
             return self.answers.push((self.now, id, Answer::Failed(error)));
         }
         self.answers.push((self.now, id, Answer::Started { reused }));
         let end = self.now + Span::from_millis(10);
         let (end, last) = match path.name() {
             b"slow" => (self.now + Span::from_secs(3600), Answer::Finished { bytes: 0 }),
-            b"full" => {
-                (end, Answer::Failed(Error::new(Fault::There, "no-space", "the disk is full")))
-            }
+            b"full" => (
+                end,
+                Answer::Failed(Error::new(Fault::There, ErrorCode::NoSpace, "the disk is full")),
+            ),
             _ => (end, Answer::Finished { bytes: 100 }),
         };
         let mut held = ByteRanges::new();
@@ -214,7 +218,7 @@ impl World {
     fn outcomes(&self) -> Vec<(u64, &str)> {
         let word = |event: &Event| match event {
             Event::Done(_) => Some("done"),
-            Event::Failed(error) => Some(error.code),
+            Event::Failed(error) => Some(error.code.slug()),
             _ => None,
         };
         self.events.iter().filter_map(|(_, id, event)| Some((*id, word(event)?))).collect()

@@ -5,7 +5,7 @@ use super::advisor::{Plan, PlanInput, PlanSource, finished};
 use super::limits::ChannelLimits;
 use super::path::{PathPoint, USUAL_MTU, streams_in_words};
 use crate::congestion::Algorithm;
-use crate::units::{Bytes, Error, Fault, Rate, Span};
+use crate::units::{Bytes, Error, ErrorCode, Fault, Rate, Span};
 
 /// Streams that are tried.
 const TRIED: [u32; 5] = [1, 2, 4, 8, ChannelLimits::TRANSFER];
@@ -173,7 +173,11 @@ impl PathEstimate {
         let known = self.known();
         known.check()?;
         if size.0 == 0 {
-            return Err(Error::new(Fault::You, "plan-nothing", "a plan needs a size above zero"));
+            return Err(Error::new(
+                Fault::You,
+                ErrorCode::PlanNothing,
+                "a plan needs a size above zero",
+            ));
         }
         let (streams, why) = self.streams(Some(size));
         let congestion = known.available[0];

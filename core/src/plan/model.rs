@@ -6,7 +6,7 @@ use super::fluid::{Fluid, FluidScenario};
 use super::limits::{ChannelLimits, host_fault, loss_fault, mtu_fault, path_fault, window_fault};
 use super::path::streams_in_words;
 use crate::congestion::{Algorithm, Constants};
-use crate::units::{Bytes, Error, Fault, Rate, Span};
+use crate::units::{Bytes, Error, ErrorCode, Fault, Rate, Span};
 
 /// Streams that are tried first; the neighbours of the best follow.
 const FIRST: [u32; 3] = [1, 4, 16];
@@ -57,13 +57,13 @@ impl PlanInput {
     pub fn check(&self) -> Result<(), Error> {
         let packet = u64::from(self.mtu);
         if let Some(message) = loss_fault(self.loss) {
-            return Err(Error::new(Fault::You, "plan-loss", message));
+            return Err(Error::new(Fault::You, ErrorCode::PlanLoss, message));
         }
         let found = mtu_fault(self.mtu)
             .or_else(|| path_fault(&self.path, packet))
             .or_else(|| self.window.and_then(|window| window_fault(window, packet)))
             .or_else(|| host_fault(self.host));
-        found.map_or(Ok(()), |message| Err(Error::new(Fault::You, "plan-path", message)))
+        found.map_or(Ok(()), |message| Err(Error::new(Fault::You, ErrorCode::PlanPath, message)))
     }
 
     fn horizon(&self) -> Span {
@@ -122,7 +122,7 @@ pub fn plan(known: &PlanInput, size: Bytes) -> Result<Plan, Error> {
     if size.0 == 0 || known.available.is_empty() {
         return Err(Error::new(
             Fault::You,
-            "plan-nothing",
+            ErrorCode::PlanNothing,
             "a plan needs a size above zero and a congestion control",
         ));
     }
@@ -178,7 +178,7 @@ pub fn plan(known: &PlanInput, size: Bytes) -> Result<Plan, Error> {
     let Some(best) =
         good.min_by(|a, b| a.streams.cmp(&b.streams).then(a.mean().total_cmp(&b.mean())))
     else {
-        return Err(Error::new(Fault::Bug, "plan-empty", "no candidate was tried"));
+        return Err(Error::new(Fault::Bug, ErrorCode::PlanEmpty, "no candidate was tried"));
     };
     let all = if tried == size {
         best.seconds.clone()
@@ -190,7 +190,7 @@ pub fn plan(known: &PlanInput, size: Bytes) -> Result<Plan, Error> {
             "nothing would arrive at a loss of {:e} over an rtt of {}",
             known.loss, known.path.rtt_ns
         );
-        return Err(Error::new(Fault::You, "plan-path", message)
+        return Err(Error::new(Fault::You, ErrorCode::PlanPath, message)
             .hint("in the model no congestion control keeps a window open there"));
     }
     let mut reasons = vec![reason_for_streams(known, best.streams)];
@@ -332,18 +332,30 @@ mod tests {
     fn no_path_is_refused_and_no_time_made_up_without_arrivals() {
         let far = known("usn-8600", 0.0);
         let path = |rtt: Span| PathPoint { rtt_ns: rtt, ..far.path.clone() };
-        let refused: [(PlanInput, &str, &str); 7] = [
-            (PlanInput { loss: 1.0, ..far.clone() }, "plan-loss", "probability"),
-            (PlanInput { loss: f64::NAN, ..far.clone() }, "plan-loss", "probability"),
-            (PlanInput { window: Some(Bytes(1)), ..far.clone() }, "plan-path", "holds no packet"),
+        let refused: [(PlanInput, ErrorCode, &str); 7] = [
+            (PlanInput { loss: 1.0, ..far.clone() }, ErrorCode::PlanLoss, "probability"),
+            (PlanInput { loss: f64::NAN, ..far.clone() }, ErrorCode::PlanLoss, "probability"),
+            (
+                PlanInput { window: Some(Bytes(1)), ..far.clone() },
+                ErrorCode::PlanPath,
+                "holds no packet",
+            ),
             (
                 PlanInput { path: path(Span::from_secs(100)), ..far.clone() },
-                "plan-path",
+                ErrorCode::PlanPath,
                 "more than a minute",
             ),
-            (PlanInput { path: path(Span::ZERO), ..far.clone() }, "plan-path", "above zero"),
-            (PlanInput { mtu: 20, ..far.clone() }, "plan-path", "an MTU of 20"),
-            (PlanInput { host: Some(Rate::default()), ..far.clone() }, "plan-path", "at zero"),
+            (
+                PlanInput { path: path(Span::ZERO), ..far.clone() },
+                ErrorCode::PlanPath,
+                "above zero",
+            ),
+            (PlanInput { mtu: 20, ..far.clone() }, ErrorCode::PlanPath, "an MTU of 20"),
+            (
+                PlanInput { host: Some(Rate::default()), ..far.clone() },
+                ErrorCode::PlanPath,
+                "at zero",
+            ),
         ];
         for (known, code, words) in refused {
             let error = plan(&known, Bytes(10_000_000_000)).expect_err(words);

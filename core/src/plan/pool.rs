@@ -1,6 +1,6 @@
 //! A source and its staging pool, in the fluid model.
 
-use crate::units::{Bytes, Error, Fault, Rate, Span};
+use crate::units::{Bytes, Error, ErrorCode, Fault, Rate, Span};
 use serde::{Deserialize, Serialize};
 use std::str::FromStr;
 
@@ -28,7 +28,7 @@ impl FromStr for Stall {
     /// Reads `50ms/1s`.
     fn from_str(text: &str) -> Result<Stall, Error> {
         let wrong = || {
-            Error::new(Fault::You, "bad-stall", format!("`{text}` is no stall"))
+            Error::new(Fault::You, ErrorCode::BadStall, format!("`{text}` is no stall"))
                 .hint("write it as 50ms/1s")
         };
         let (pause, every) = text.split_once('/').ok_or_else(wrong)?;

@@ -5,7 +5,7 @@ use super::staging::Staged;
 use crate::congestion::{Algorithm, Constants};
 pub use crate::plan::PathPoint;
 use crate::plan::streams_in_words;
-use crate::units::{Bytes, Error, Fault, Rate};
+use crate::units::{Bytes, Error, ErrorCode, Fault, Rate};
 use serde::{Deserialize, Serialize};
 use std::str::FromStr;
 
@@ -48,7 +48,7 @@ impl FromStr for TrafficDirection {
     fn from_str(text: &str) -> Result<TrafficDirection, Error> {
         let found = TrafficDirection::ALL.iter().find(|(name, _)| *name == text);
         found.map(|(_, one)| *one).ok_or_else(|| {
-            Error::new(Fault::You, "profile-direction", format!("`{text}` is no direction"))
+            Error::new(Fault::You, ErrorCode::ProfileDirection, format!("`{text}` is no direction"))
                 .hint("out, back and both are")
         })
     }

@@ -4,7 +4,7 @@
 use super::document::Profile;
 use super::grid::Grid;
 use crate::statistics::{Comparison, Summary, permutation, welch};
-use crate::units::{Error, Fault};
+use crate::units::{Error, ErrorCode, Fault};
 use serde::Serialize;
 use std::collections::HashMap;
 
@@ -67,7 +67,7 @@ pub fn diff(a: &Profile, b: &Profile, level: f64) -> Result<Difference, Error> {
     if !(level > 0.0 && level < 1.0) {
         return Err(Error::new(
             Fault::You,
-            "profile-diff",
+            ErrorCode::ProfileDiff,
             format!("a level of {level}: a probability between 0 and 1"),
         )
         .hint(
@@ -113,7 +113,7 @@ pub fn diff(a: &Profile, b: &Profile, level: f64) -> Result<Difference, Error> {
     if cells.is_empty() {
         return Err(Error::new(
             Fault::You,
-            "profile-diff",
+            ErrorCode::ProfileDiff,
             "the two profiles have no measured cell \
             in common",
         )
@@ -323,7 +323,7 @@ mod tests {
         );
         for level in [0.0, 1.0, 7.0, -0.05, f64::NAN] {
             assert!(
-                diff(&base, &base, level).is_err_and(|error| error.code == "profile-diff"),
+                diff(&base, &base, level).is_err_and(|error| error.code == ErrorCode::ProfileDiff),
                 "{level}"
             );
         }

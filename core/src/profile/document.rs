@@ -6,7 +6,7 @@ use super::grid::Grid;
 use super::repetition::Repetition;
 use super::resumption::Resumption;
 use crate::statistics::{Pooled, Summary, error_of_mean, needed};
-use crate::units::{Error, Fault, Rate, Span};
+use crate::units::{Error, ErrorCode, Fault, Rate, Span};
 use serde::{Deserialize, Serialize};
 
 /// The name and version of the document.
@@ -160,7 +160,7 @@ impl Profile {
         {
             return Err(Error::new(
                 Fault::You,
-                "profile-grid",
+                ErrorCode::ProfileGrid,
                 "the model has no processor: TLS \
                 would be TCP in it",
             )
@@ -192,7 +192,7 @@ impl Profile {
     /// its hash are not its grid's.
     pub fn read(json: &str) -> Result<Profile, Error> {
         let wrong = |message: String| {
-            Error::new(Fault::You, "profile-document", message)
+            Error::new(Fault::You, ErrorCode::ProfileDocument, message)
                 .hint(format!("a profile is a document of schema {SCHEMA}"))
         };
         let mut profile: Profile =

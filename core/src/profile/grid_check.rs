@@ -4,7 +4,7 @@ use super::grid::{Grid, Repetitions, is_out_alone};
 use crate::plan::limits::{
     ChannelLimits, host_fault, loss_fault, mtu_fault, path_fault, window_fault,
 };
-use crate::units::{Bytes, Error, Fault};
+use crate::units::{Bytes, Error, ErrorCode, Fault};
 
 /// More cells than this are refused: at ten seconds each they would take longer than a month.
 const MOST_CELLS: usize = 100_000;
@@ -23,7 +23,7 @@ impl Grid {
     /// probability that is none, a window below one packet, cross-traffic that leaves nothing,
     /// repetitions that never end, more than 100 000 cells.
     pub fn check(&self) -> Result<(), Error> {
-        let wrong = |message: String| Err(Error::new(Fault::You, "profile-grid", message));
+        let wrong = |message: String| Err(Error::new(Fault::You, ErrorCode::ProfileGrid, message));
         fn twice<T: PartialEq>(values: &[T]) -> bool {
             values.iter().enumerate().any(|(i, value)| values[..i].contains(value))
         }
@@ -147,7 +147,7 @@ impl Grid {
 
     fn check_times(&self) -> Result<(), Error> {
         let (seconds, warm_up, sample) = (self.seconds, self.warm_up_s, self.sample_s);
-        let wrong = |message: String| Err(Error::new(Fault::You, "profile-grid", message));
+        let wrong = |message: String| Err(Error::new(Fault::You, ErrorCode::ProfileGrid, message));
         if !(seconds.is_finite() && seconds > 0.0 && warm_up >= 0.0 && warm_up < seconds) {
             return wrong(format!(
                 "{seconds} s with {warm_up} s of warm-up: nothing is left to measure"

@@ -6,7 +6,7 @@ use super::document::{CellResult, Profile, ProfileKind};
 use super::repetition::Repetition;
 use crate::plan::{Plan, PlanInput, PlanSource, TIE, finished};
 use crate::statistics::Summary;
-use crate::units::{Bytes, Error, Fault};
+use crate::units::{Bytes, Error, ErrorCode, Fault};
 
 /// Plans a transfer of `size` from a stored profile, over the path of it called `path`, or its only
 /// one; its data goes `way`, or the way of the profile, out where it has both. A scaled profile is
@@ -28,7 +28,7 @@ pub fn plan_from(
     let profile = &profile.at_full_rate();
     let names: Vec<&str> = profile.grid.paths.iter().map(|path| path.name.as_str()).collect();
     let wrong = |message: String| {
-        Error::new(Fault::You, "plan-profile", message)
+        Error::new(Fault::You, ErrorCode::PlanProfile, message)
             .hint(format!("its paths: {}", names.join(", ")))
     };
     let path = match path {
@@ -38,7 +38,11 @@ pub fn plan_from(
         None => return Err(wrong("the profile has several paths".to_owned())),
     };
     if size.0 == 0 {
-        return Err(Error::new(Fault::You, "plan-nothing", "a plan needs a size above zero"));
+        return Err(Error::new(
+            Fault::You,
+            ErrorCode::PlanNothing,
+            "a plan needs a size above zero",
+        ));
     }
     let way = way_of(profile, way)?;
     let cells = clean(profile, path, way);
@@ -109,7 +113,7 @@ fn way_of(profile: &Profile, asked: Option<TrafficDirection>) -> Result<TrafficD
         let wanted = asked.map_or("out and none that goes back", TrafficDirection::name);
         Error::new(
             Fault::You,
-            "plan-profile",
+            ErrorCode::PlanProfile,
             format!("the profile has no data that goes {wanted}"),
         )
         .hint(format!("its directions: {has}; `both` is both ways at once"))
@@ -245,7 +249,10 @@ mod tests {
         let back = small(1, vec![TrafficDirection::Back]);
         assert!(plan(&back, None).is_ok_and(|plan| plan.reasons[0].contains("back over usn-1400")));
         let error = plan(&back, Some(TrafficDirection::Out)).expect_err("there is none");
-        assert!(error.code == "plan-profile" && error.message.contains("goes out"), "{error}");
+        assert!(
+            error.code == ErrorCode::PlanProfile && error.message.contains("goes out"),
+            "{error}"
+        );
         assert!(
             plan(&small(1, vec![TrafficDirection::Both]), None).is_err(),
             "both at once are no plan for one"

@@ -3,7 +3,7 @@
 
 use super::grid::Grid;
 use crate::experiment::{Form, PresetFile};
-use crate::units::{Error, Fault};
+use crate::units::{Error, ErrorCode, Fault};
 use std::sync::LazyLock;
 
 /// The presets' file.
@@ -26,7 +26,7 @@ pub fn preset(name: &str, form: Form) -> Result<Grid, Error> {
     FILE.grid(name, form, &Grid::new(name, Vec::new(), Vec::new())).unwrap_or_else(|| {
         let known: Vec<&str> = presets().map(|(name, _)| name).collect();
         let message = format!("there is no preset called `{name}`");
-        let error = Error::new(Fault::You, "profile-preset", message);
+        let error = Error::new(Fault::You, ErrorCode::ProfilePreset, message);
         Err(error.hint(format!("known ones: {}", known.join(", "))))
     })
 }

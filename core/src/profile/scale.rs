@@ -5,7 +5,7 @@ use super::document::Profile;
 use super::grid::{Grid, Repetitions};
 use super::staging::Copies;
 use super::transform::Transform;
-use crate::units::{Error, Fault};
+use crate::units::{Error, ErrorCode, Fault};
 
 /// An emulated link's least MTU, as IPv6 asks for it (RFC 8200, section 5).
 const LEAST_MTU: u32 = 1_280;
@@ -38,9 +38,8 @@ impl Grid {
         if !(1..=most).contains(&k) {
             let words =
                 format!("a scale of {k}: the rates of {} can be divided by 1 to {most}", self.name);
-            return Err(
-                Error::new(Fault::You, "profile-scale", words).hint("give a lower --rate for less")
-            );
+            return Err(Error::new(Fault::You, ErrorCode::ProfileScale, words)
+                .hint("give a lower --rate for less"));
         }
         let stretched = k > self.largest_division();
         let slower = if stretched { Transform::time_scaled(k) } else { Transform::rate_scaled(k) };
@@ -154,7 +153,10 @@ mod tests {
         let jumbo = preset("sc08-distance", Form::Quick).expect("a preset");
         assert!(jumbo.clone().scaled(7).is_ok_and(|grid| !grid.stretched && grid.mtus == [1_285]));
         for k in [0, 8] {
-            assert_eq!(jumbo.clone().scaled(k).expect_err("no scale").code, "profile-scale");
+            assert_eq!(
+                jumbo.clone().scaled(k).expect_err("no scale").code,
+                ErrorCode::ProfileScale
+            );
         }
     }
 

@@ -5,7 +5,7 @@ use super::cell::Cell;
 use super::driver::{self, Driver};
 use crate::plan::StagedSource;
 pub use crate::plan::Stall;
-use crate::units::{Bytes, Error, Fault, Rate, Span};
+use crate::units::{Bytes, Error, ErrorCode, Fault, Rate, Span};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
@@ -81,7 +81,7 @@ impl FromStr for Store {
     fn from_str(text: &str) -> Result<Store, Error> {
         [Store::Memory, Store::File].into_iter().find(|store| store.name() == text).ok_or_else(
             || {
-                Error::new(Fault::You, "profile-store", format!("`{text}` is no store"))
+                Error::new(Fault::You, ErrorCode::ProfileStore, format!("`{text}` is no store"))
                     .hint("memory and file are")
             },
         )
@@ -106,7 +106,7 @@ impl FromStr for Order {
             .into_iter()
             .find(|order| order.name() == text)
             .ok_or_else(|| {
-                Error::new(Fault::You, "profile-order", format!("`{text}` is no order"))
+                Error::new(Fault::You, ErrorCode::ProfileOrder, format!("`{text}` is no order"))
                     .hint("synchronous and asynchronous are")
             })
     }
@@ -176,7 +176,7 @@ impl Copies {
 
     /// Refuses what cannot be measured with `streams` streams.
     pub(super) fn check(&self, streams: u32) -> Result<(), Error> {
-        let wrong = |message: String| Err(Error::new(Fault::You, "profile-grid", message));
+        let wrong = |message: String| Err(Error::new(Fault::You, ErrorCode::ProfileGrid, message));
         let all = self.each();
         if all.is_empty() || all.iter().enumerate().any(|(i, one)| all[..i].contains(one)) {
             return wrong("the axes of staging need a value each, and none twice".to_owned());
@@ -268,7 +268,7 @@ mod tests {
             (Span::from_millis(50), Span::from_millis(1), Span::from_millis(40))
         );
         for text in ["", "50ms", "1s/50ms", "1s/1s", "x/1s"] {
-            assert_eq!(text.parse::<Stall>().expect_err(text).code, "bad-stall");
+            assert_eq!(text.parse::<Stall>().expect_err(text).code, ErrorCode::BadStall);
         }
     }
 

@@ -4,7 +4,7 @@
 use super::cell::{Cell, PathPoint, TrafficDirection};
 use super::document::Job;
 use super::grid::Grid;
-use crate::units::{Error, Fault, Span};
+use crate::units::{Error, ErrorCode, Fault, Span};
 use crate::wan::frames;
 
 /// By what rates and packets are divided, the least first: some four let a laptop carry 10 Gbit/s.
@@ -123,7 +123,7 @@ impl Grid {
         );
         Error::new(
             Fault::Here,
-            "profile-too-fast",
+            ErrorCode::ProfileTooFast,
             format!("this machine does not carry {} exactly, {at}: {why}", self.name),
         )
         .hint(hint)
@@ -174,7 +174,7 @@ mod tests {
         let error = found.expect_err("too fast at any scale");
         assert_eq!(
             (error.fault, error.code, seen.len(), failed),
-            (Fault::Here, "profile-too-fast", 5, vec![1, 4, 6, 7])
+            (Fault::Here, ErrorCode::ProfileTooFast, 5, vec![1, 4, 6, 7])
         );
         let hint = error.hint.unwrap_or_default();
         assert!(

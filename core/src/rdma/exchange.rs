@@ -4,7 +4,7 @@
 
 use super::greeting::{ANSWER_LEN, GREETING_LEN, GreetingError};
 use super::{Greeting, GreetingReply, MOST_QUEUE_PAIRS, Placement, VERSION};
-use crate::units::{Error, Fault};
+use crate::units::{Error, ErrorCode, Fault};
 use std::fmt::Write;
 
 /// Bytes before the queue pairs.
@@ -81,14 +81,14 @@ impl QpAddress {
                 kind(theirs.lid),
                 kind(self.lid)
             );
-            return Err(Error::new(Fault::Between, "rdma-fabric", message)
+            return Err(Error::new(Fault::Between, ErrorCode::RdmaFabric, message)
                 .hint("both ends need devices of one kind; --channel tcp needs none"));
         }
         let is_multicast = theirs.gid[0] == 0xff;
         if is_multicast || (theirs.lid == 0 && theirs.gid == [0; 16]) {
             return Err(Error::new(
                 Fault::There,
-                "rdma-gid",
+                ErrorCode::RdmaGid,
                 "the peer's RDMA port has no GID to send to",
             )
             .hint("its interface needs an address: `ip addr` there; --channel tcp goes without"));
@@ -188,7 +188,7 @@ impl Acceptance {
 
 fn nonsense(what: &str) -> Error {
     let message = format!("what the peer said of its RDMA channel makes no sense: {what}");
-    Error::new(Fault::There, "rdma-broken", message)
+    Error::new(Fault::There, ErrorCode::RdmaBroken, message)
         .hint("is it a Farline of another version? --channel tcp goes another way")
 }
 
@@ -196,7 +196,7 @@ fn other_version(theirs: u8) -> Error {
     let message = format!(
         "the peer speaks version {theirs} of the RDMA channel, this Farline version {VERSION}"
     );
-    Error::new(Fault::There, "rdma-version", message)
+    Error::new(Fault::There, ErrorCode::RdmaVersion, message)
         .hint("use the same Farline at both ends, or --channel tcp")
 }
 
@@ -272,7 +272,7 @@ mod tests {
         };
         let mut other = text.clone();
         other.replace_range(14..16, "09");
-        assert_eq!(said(&other).0, "rdma-version");
+        assert_eq!(said(&other).0, ErrorCode::RdmaVersion);
         assert!(said(&other).1.contains("version 9"));
         for (text, why) in [
             ("zz", "hexadecimal"),
@@ -285,7 +285,7 @@ mod tests {
             ("", "no greeting"),
         ] {
             let (code, message) = said(text);
-            assert!(code == "rdma-broken" && message.contains(why), "{why}: {message}");
+            assert!(code == ErrorCode::RdmaBroken && message.contains(why), "{why}: {message}");
         }
     }
 
@@ -299,16 +299,16 @@ mod tests {
         };
         assert_eq!(own.packets_to(&QpAddress { mtu: 1024, ..whereabouts(2) }), Ok(1024));
         assert_eq!(QpAddress { mtu: 512, ..whereabouts(2) }.packets_to(&own), Ok(512));
-        assert_eq!(why(whereabouts(3)), "rdma-broken");
-        assert_eq!(why(QpAddress { reads: 4, ..whereabouts(2) }), "rdma-broken");
-        assert_eq!(why(QpAddress { mtu: 1500, ..whereabouts(2) }), "rdma-broken");
-        assert_eq!(why(QpAddress { mtu: 8192, ..whereabouts(2) }), "rdma-broken");
-        assert_eq!(why(QpAddress { lid: 7, ..whereabouts(2) }), "rdma-fabric");
-        assert_eq!(why(QpAddress { gid: [0; 16], ..whereabouts(2) }), "rdma-gid");
-        assert_eq!(why(QpAddress { gid: [0xff; 16], ..whereabouts(2) }), "rdma-gid");
+        assert_eq!(why(whereabouts(3)), ErrorCode::RdmaBroken);
+        assert_eq!(why(QpAddress { reads: 4, ..whereabouts(2) }), ErrorCode::RdmaBroken);
+        assert_eq!(why(QpAddress { mtu: 1500, ..whereabouts(2) }), ErrorCode::RdmaBroken);
+        assert_eq!(why(QpAddress { mtu: 8192, ..whereabouts(2) }), ErrorCode::RdmaBroken);
+        assert_eq!(why(QpAddress { lid: 7, ..whereabouts(2) }), ErrorCode::RdmaFabric);
+        assert_eq!(why(QpAddress { gid: [0; 16], ..whereabouts(2) }), ErrorCode::RdmaGid);
+        assert_eq!(why(QpAddress { gid: [0xff; 16], ..whereabouts(2) }), ErrorCode::RdmaGid);
         let mut own_number = whereabouts(2);
         own_number.pairs[1].number = 1;
-        assert_eq!(why(own_number), "rdma-broken");
+        assert_eq!(why(own_number), ErrorCode::RdmaBroken);
     }
 
     proptest! {

@@ -1,6 +1,6 @@
 //! What a failed work request means: whose fault it is, and what to try.
 
-use crate::units::{Error, Fault};
+use crate::units::{Error, ErrorCode, Fault};
 use std::fmt;
 
 /// Why a work request failed: `enum ibv_wc_status` of infiniband/verbs.h, and what becomes of a
@@ -56,45 +56,45 @@ impl Failure {
         };
         match self {
             Failure::LocalMemory => {
-                lost(Fault::Bug, "rdma-memory", "report it; --channel tcp goes another way")
+                lost(Fault::Bug, ErrorCode::RdmaMemory, "report it; --channel tcp goes another way")
             }
             Failure::Flushed => lost(
                 Fault::Between,
-                "channel-lost",
+                ErrorCode::ChannelLost,
                 "the peer stopped or the path broke; run the same command again",
             ),
             Failure::RemoteInvalid => lost(
                 Fault::Between,
-                "channel-lost",
+                ErrorCode::ChannelLost,
                 "run the same command again; with fewer queue pairs (--channel rdma:1) or \
                  --channel tcp if it repeats",
             ),
             Failure::RemoteAccess => lost(
                 Fault::There,
-                "rdma-access",
+                ErrorCode::RdmaAccess,
                 "the peer gave a wrong key or took it back too early: run the same command again, \
                  or use --channel tcp",
             ),
             Failure::RetriesExceeded => lost(
                 Fault::Between,
-                "channel-lost",
+                ErrorCode::ChannelLost,
                 "the peer or the path is gone, or a device on it drops packets of this MTU; run \
                  the same command again",
             ),
             Failure::ReceiverNotReady => lost(
                 Fault::There,
-                "channel-lost",
+                ErrorCode::ChannelLost,
                 "the peer hangs or breaks clause V-7; run the same command again",
             ),
             Failure::Removed => lost(
                 Fault::Here,
-                "rdma-device",
+                ErrorCode::RdmaDevice,
                 "`rdma link` lists the devices that are left; --channel tcp goes without, and the \
                  same command goes on where this one stopped",
             ),
             Failure::Other(_) => lost(
                 Fault::Between,
-                "channel-lost",
+                ErrorCode::ChannelLost,
                 "run the same command again, or use --channel tcp",
             ),
         }
@@ -145,9 +145,9 @@ mod tests {
             Failure::of_status(status).map(|failure| (failure.error().fault, failure.error().code))
         };
         assert_eq!(Failure::of_status(0), None);
-        assert_eq!(of(10), Some((Fault::There, "rdma-access")));
-        assert_eq!(of(12), Some((Fault::Between, "channel-lost")));
-        assert_eq!(of(13), Some((Fault::There, "channel-lost")));
-        assert_eq!(of(19), Some((Fault::Here, "rdma-device")));
+        assert_eq!(of(10), Some((Fault::There, ErrorCode::RdmaAccess)));
+        assert_eq!(of(12), Some((Fault::Between, ErrorCode::ChannelLost)));
+        assert_eq!(of(13), Some((Fault::There, ErrorCode::ChannelLost)));
+        assert_eq!(of(19), Some((Fault::Here, ErrorCode::RdmaDevice)));
     }
 }

@@ -1,7 +1,7 @@
 //! What a device has room for, and the channel that fits it.
 
 use super::EndpointSettings;
-use crate::units::{Error, Fault};
+use crate::units::{Error, ErrorCode, Fault};
 
 /// What a device says of itself: `struct ibv_device_attr`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,7 +43,7 @@ impl EndpointSettings {
                  of them, {} requests in each queue, {} completions, {} pieces of memory",
                 limits.queue_pairs, limits.work, limits.completions, limits.regions
             );
-            Error::new(Fault::Here, "rdma-room", message).hint(
+            Error::new(Fault::Here, ErrorCode::RdmaRoom, message).hint(
                 "use fewer queue pairs: --channel \
                 rdma:1",
             )
@@ -77,7 +77,7 @@ mod tests {
         assert_eq!(credits(16, &rxe), Ok(255));
         let error =
             credits(4, &Limits { queue_pairs: 3, ..rxe }).expect_err("too many queue pairs");
-        assert_eq!((error.code, error.fault), ("rdma-room", Fault::Here));
+        assert_eq!((error.code, error.fault), (ErrorCode::RdmaRoom, Fault::Here));
         assert!(
             error.message.contains("4 queue pairs") && error.message.contains("allows 3"),
             "{error}"

@@ -1,7 +1,7 @@
 //! How much memory an RDMA device may be given: what a process may lock, less what it has locked.
 
 use super::{EndpointSettings, Record};
-use crate::units::{Bytes, Error, Fault};
+use crate::units::{Bytes, Error, ErrorCode, Fault};
 
 /// What a process may lock of memory for devices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,7 +28,7 @@ impl Lockable {
             "RDMA needs {wanted} of memory locked for its device; this process may lock \
              {limit}{beside}"
         );
-        Error::new(Fault::Here, "locked-memory", message).hint(
+        Error::new(Fault::Here, ErrorCode::LockedMemory, message).hint(
             "raise the limit (`ulimit -l unlimited`, or memlock in /etc/security/limits.d), lower \
              --staging, or use --channel tcp",
         )
@@ -82,7 +82,7 @@ mod tests {
     fn too_low_a_limit_is_told_with_all_numbers_and_what_to_do() {
         let lockable = Lockable { limit: Some(Bytes(64 << 10)), pinned: Bytes(0) };
         let error = CHANNEL.lockable(8, Bytes::mib(1), &lockable).expect_err("too little");
-        assert_eq!((error.code, error.fault), ("locked-memory", Fault::Here));
+        assert_eq!((error.code, error.fault), (ErrorCode::LockedMemory, Fault::Here));
         assert!(error.message.contains("this process may lock 64 KiB at most"), "{error}");
         assert!(error.hint.is_some_and(|hint| hint.contains("ulimit -l")));
         let said = Lockable { pinned: Bytes::mib(3), ..lockable }.refuses(Bytes::mib(8)).message;

@@ -1,6 +1,6 @@
 //! The ports of RDMA devices, and why none of them serves an address.
 
-use crate::units::{Error, Fault};
+use crate::units::{Error, ErrorCode, Fault};
 use std::net::IpAddr;
 
 /// What a port speaks.
@@ -73,10 +73,12 @@ impl Port {
 /// Why no port of this host serves `address`, its own; `None` when one seems to.
 pub fn why_none(ports: &[Port], address: IpAddr) -> Option<Error> {
     if ports.is_empty() {
-        return Some(Error::new(Fault::Here, "no-rdma", "this host has no RDMA device").hint(
-            "`rdma link` (iproute2) lists them; without a card, `rdma link add NAME type rxe \
+        return Some(
+            Error::new(Fault::Here, ErrorCode::NoRdma, "this host has no RDMA device").hint(
+                "`rdma link` (iproute2) lists them; without a card, `rdma link add NAME type rxe \
              netdev DEVICE` makes one of an Ethernet device",
-        ));
+            ),
+        );
     }
     let address = address.to_canonical();
     let known = ports.iter().all(Port::is_known);
@@ -86,7 +88,7 @@ pub fn why_none(ports: &[Port], address: IpAddr) -> Option<Error> {
     if candidates.is_empty() {
         let have: Vec<String> = ports.iter().map(addresses).collect();
         let message = format!("no RDMA device here has the address {address}: {}", have.join(", "));
-        return Some(Error::new(Fault::Here, "no-rdma-path", message).hint(
+        return Some(Error::new(Fault::Here, ErrorCode::NoRdmaPath, message).hint(
             "use an address of one of them, or make its GID: `ip addr add` on the device's \
                  interface, which must be up",
         ));
@@ -97,7 +99,7 @@ pub fn why_none(ports: &[Port], address: IpAddr) -> Option<Error> {
         return Some(
             Error::new(
                 Fault::Here,
-                "rdma-port-down",
+                ErrorCode::RdmaPortDown,
                 format!("port {} of the RDMA device {}{what} is down", down.number, down.device),
             )
             .hint(
@@ -115,7 +117,7 @@ pub fn why_none(ports: &[Port], address: IpAddr) -> Option<Error> {
             "the RDMA device {device} has no RoCE v2 GID of {address}, only one of RoCE v1, which \
              no router passes on"
         );
-        return Some(Error::new(Fault::Here, "rdma-gid", message).hint(format!(
+        return Some(Error::new(Fault::Here, ErrorCode::RdmaGid, message).hint(format!(
             "`cma_roce_mode -d {device} -p 1 -m 2` makes v2 the default where the device can"
         )));
     }
@@ -152,7 +154,7 @@ mod tests {
         }
     }
 
-    fn why(ports: &[Port], address: &str) -> Option<(&'static str, String)> {
+    fn why(ports: &[Port], address: &str) -> Option<(ErrorCode, String)> {
         let error = why_none(ports, address.parse().expect("an address"))?;
         assert!(error.hint.is_some(), "{error}");
         Some((error.code, error.message))
@@ -161,21 +163,21 @@ mod tests {
     #[test]
     fn each_reason_is_told_apart() {
         let roce = port("rxa", LinkLayer::Roce, &[("fe80::1", true), ("10.9.1.1", true)]);
-        assert_eq!(why(&[], "10.9.1.1").map(|(code, _)| code), Some("no-rdma"));
+        assert_eq!(why(&[], "10.9.1.1").map(|(code, _)| code), Some(ErrorCode::NoRdma));
         assert_eq!(why(std::slice::from_ref(&roce), "10.9.1.1"), None);
         assert_eq!(why(std::slice::from_ref(&roce), "::ffff:10.9.1.1"), None);
         let (code, said) = why(&[roce.clone(), port("rxb", LinkLayer::Roce, &[])], "10.9.1.2")
             .expect("nobody has it");
-        assert_eq!(code, "no-rdma-path");
+        assert_eq!(code, ErrorCode::NoRdmaPath);
         assert!(said.contains("rxa has fe80::1 and 10.9.1.1, rxb has none"), "{said}");
         let down = Port { is_active: false, ..roce };
         let (code, said) = why(&[down], "10.9.1.1").expect("it is down");
         assert_eq!(
             (code, said.as_str()),
-            ("rdma-port-down", "port 1 of the RDMA device rxa, which has 10.9.1.1, is down")
+            (ErrorCode::RdmaPortDown, "port 1 of the RDMA device rxa, which has 10.9.1.1, is down")
         );
         let v1 = port("mlx4_0", LinkLayer::Roce, &[("10.9.1.1", false)]);
-        assert_eq!(why(&[v1], "10.9.1.1").map(|(code, _)| code), Some("rdma-gid"));
+        assert_eq!(why(&[v1], "10.9.1.1").map(|(code, _)| code), Some(ErrorCode::RdmaGid));
     }
 
     #[test]
@@ -195,9 +197,12 @@ mod tests {
         let port = port("sia", LinkLayer::Iwarp, &[("10.9.1.1", true), ("fe80::1", true)]);
         assert_eq!(why(std::slice::from_ref(&port), "10.9.1.1"), None);
         let (code, said) = why(std::slice::from_ref(&port), "10.9.2.1").expect("another's");
-        assert!(code == "no-rdma-path" && said.contains("sia has 10.9.1.1 and fe80::1"), "{said}");
+        assert!(
+            code == ErrorCode::NoRdmaPath && said.contains("sia has 10.9.1.1 and fe80::1"),
+            "{said}"
+        );
         let down = Port { is_active: false, ..port };
-        assert_eq!(why(&[down], "10.9.1.1").map(|(code, _)| code), Some("rdma-port-down"));
+        assert_eq!(why(&[down], "10.9.1.1").map(|(code, _)| code), Some(ErrorCode::RdmaPortDown));
     }
 
     #[test]
@@ -206,7 +211,10 @@ mod tests {
             let port = port("hfi1_0", transport, &[]);
             assert_eq!(why(std::slice::from_ref(&port), "10.9.1.1"), None);
             let down = Port { is_active: false, ..port };
-            assert_eq!(why(&[down], "10.9.1.1").map(|(code, _)| code), Some("rdma-port-down"));
+            assert_eq!(
+                why(&[down], "10.9.1.1").map(|(code, _)| code),
+                Some(ErrorCode::RdmaPortDown)
+            );
         }
     }
 }

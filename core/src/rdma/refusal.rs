@@ -2,7 +2,7 @@
 //! rejection.
 
 use super::greeting::{MAGIC, VERSION};
-use crate::units::{Error, Fault};
+use crate::units::{Error, ErrorCode, Fault};
 
 /// Bytes of a refusal.
 pub const REFUSAL_LEN: usize = 12;
@@ -60,7 +60,7 @@ impl Refusal {
         match self {
             Refusal::Version(theirs) => Error::new(
                 Fault::There,
-                "rdma-version",
+                ErrorCode::RdmaVersion,
                 format!(
                     "the node speaks version {theirs} of the RDMA channel, this Farline \
                     version {VERSION}"
@@ -69,7 +69,7 @@ impl Refusal {
             .hint("use the same Farline at both ends, or --channel tcp"),
             Refusal::Mtu(theirs) => Error::new(
                 Fault::Between,
-                "rdma-mtu",
+                ErrorCode::RdmaMtu,
                 format!(
                     "RDMA packets of this host's device carry {mtu} bytes, the node's device \
                     takes {theirs} at most"
@@ -81,7 +81,7 @@ impl Refusal {
             ),
             Refusal::NoRoom => Error::new(
                 Fault::Refused,
-                "rdma-room",
+                ErrorCode::RdmaRoom,
                 "the node's RDMA device has no room for \
                     another connection of this size",
             )
@@ -91,7 +91,7 @@ impl Refusal {
             ),
             Refusal::OtherFabric => Error::new(
                 Fault::Between,
-                "rdma-fabric",
+                ErrorCode::RdmaFabric,
                 "one end's RDMA device speaks iWARP, \
                     the other's InfiniBand or RoCE",
             )

@@ -6,7 +6,7 @@
 //! there, so memory follows the disorder, not the file.
 
 use super::layout::{Layout, Piece};
-use crate::units::{Error, Fault};
+use crate::units::{Error, ErrorCode, Fault};
 use blake3::hazmat::{
     ChainingValue, HasherExt, Mode, merge_subtrees_non_root, merge_subtrees_root,
 };
@@ -146,7 +146,7 @@ impl DigestVerdict {
             .ok_or_else(|| {
                 Error::new(
                     Fault::There,
-                    "bad-digests",
+                    ErrorCode::BadDigests,
                     "the list of digests does not fit the list of files",
                 )
             })

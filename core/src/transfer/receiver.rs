@@ -5,7 +5,7 @@ use super::layout::Block;
 use super::staging::Watermarks;
 use super::window::Windows;
 use super::{ChannelId, SlotId};
-use crate::units::{ByteRanges, Error, Fault};
+use crate::units::{ByteRanges, Error, ErrorCode, Fault};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// What happened at the receiving end.
@@ -265,7 +265,7 @@ impl Receiver {
                 if block.offset.checked_add(block.len as u64).is_none() {
                     self.free.push(slot);
                     self.fail(
-                        "block-out-of-range",
+                        ErrorCode::BlockOutOfRange,
                         "the sender named bytes beyond the end of any file",
                     );
                 } else if self.arrived.insert(block.range()) == 0 {
@@ -286,12 +286,12 @@ impl Receiver {
                 self.windows.close(channel);
                 self.waiting.retain(|&waiting| waiting != channel);
                 if !self.ended.insert(channel) {
-                    self.fail("end-of-data-twice", "a channel ended twice in one transfer");
+                    self.fail(ErrorCode::EndOfDataTwice, "a channel ended twice in one transfer");
                 }
                 if let Some(count) = channels {
                     if self.expected_channels.is_some_and(|before| before != count) {
                         self.fail(
-                            "end-of-file-twice",
+                            ErrorCode::EndOfFileTwice,
                             "two channels disagree on how many channels there are",
                         );
                     }
@@ -299,7 +299,7 @@ impl Receiver {
                 }
                 if self.expected_channels.is_some_and(|count| count < self.ended.len() as u64) {
                     self.fail(
-                        "too-many-channels",
+                        ErrorCode::TooManyChannels,
                         "more channels ended than the sender said it opened",
                     );
                 }
@@ -321,7 +321,7 @@ impl Receiver {
                     // What comes behind it could not be written before it comes again.
                     let message = "a block did not arrive as it was sent";
                     self.failure.get_or_insert_with(|| {
-                        Error::new(Fault::Between, "blocks-missing", message)
+                        Error::new(Fault::Between, ErrorCode::BlocksMissing, message)
                     });
                 }
             }
@@ -337,7 +337,7 @@ impl Receiver {
                         self.failure.get_or_insert_with(|| {
                             Error::new(
                                 Fault::Between,
-                                "channel-lost",
+                                ErrorCode::ChannelLost,
                                 "a data channel closed before its end-of-data mark",
                             )
                             .hint("the peer stopped or the path broke; run the same command again")
@@ -381,7 +381,7 @@ impl Receiver {
             self.over = true;
             let message =
                 "the sender's blocks come in an order that the staging memory cannot set right";
-            let error = Error::new(Fault::There, "out-of-order", message);
+            let error = Error::new(Fault::There, ErrorCode::OutOfOrder, message);
             return Some(ReceiverOutput::Failed(error.hint("use --streams 1, or more --staging")));
         }
         if self.all_ended() && self.writing.is_empty() {
@@ -419,7 +419,7 @@ impl Receiver {
         self.expected_channels == Some(gone) || (self.quiet && self.open.is_empty())
     }
 
-    fn fail(&mut self, code: &'static str, message: &str) {
+    fn fail(&mut self, code: ErrorCode, message: &str) {
         self.failure.get_or_insert_with(|| Error::new(Fault::There, code, message));
     }
 }

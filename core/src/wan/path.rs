@@ -1,7 +1,7 @@
 //! Named paths: the distances and rates that Farline's five papers measured.
 
 use super::settings::Settings;
-use crate::units::{Error, Fault, Rate, Span};
+use crate::units::{Error, ErrorCode, Fault, Rate, Span};
 use serde::Serialize;
 
 /// What 10GBASE-W leaves for Ethernet in an OC-192c/STM-64: 9.58464 Gbit/s of SONET payload times
@@ -112,13 +112,13 @@ impl Path {
         }
         if let Some(delay) = name.strip_prefix("longbow:") {
             let one_way: Span = delay.parse().map_err(|error| {
-                Error::new(Fault::You, "link-path", format!("{name}: {error}"))
+                Error::new(Fault::You, ErrorCode::LinkPath, format!("{name}: {error}"))
                     .hint("for example longbow:5ms")
             })?;
             if one_way > LONGBOW_MOST {
                 return Err(Error::new(
                     Fault::You,
-                    "link-path",
+                    ErrorCode::LinkPath,
                     format!("{name}: a pair of Longbows adds at most {LONGBOW_MOST} one way"),
                 )
                 .hint("for a longer path use custom --rtt, or usn-8600"));
@@ -133,8 +133,12 @@ impl Path {
             });
         }
         let known: Vec<&str> = NAMED.iter().map(|path| path.0).collect();
-        Err(Error::new(Fault::You, "link-path", format!("there is no path called `{name}`"))
-            .hint(format!("known paths: {}, longbow:DELAY, custom", known.join(", "))))
+        Err(Error::new(
+            Fault::You,
+            ErrorCode::LinkPath,
+            format!("there is no path called `{name}`"),
+        )
+        .hint(format!("known paths: {}, longbow:DELAY, custom", known.join(", "))))
     }
 
     /// The clean link of this path at its own rate, or at `rate`.
@@ -145,7 +149,7 @@ impl Path {
         let rtt = rtt.or(self.rtt).ok_or_else(|| {
             Error::new(
                 Fault::You,
-                "link-setting",
+                ErrorCode::LinkSetting,
                 format!("the path `{}` has no rtt of its own", self.name),
             )
             .hint("give --rtt, for example --rtt 50ms, or --one-way-delay")

@@ -12,7 +12,7 @@
 //! burst=64MiB      64 MiB of other traffic arrive in the queue at once
 //! ```
 
-use crate::units::{Bytes, Error, Fault, Rate, Span};
+use crate::units::{Bytes, Error, ErrorCode, Fault, Rate, Span};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
@@ -60,7 +60,12 @@ impl FromStr for Event {
     type Err = Error;
     fn from_str(text: &str) -> Result<Event, Error> {
         let wrong = |why: String| {
-            Error::new(Fault::You, "link-script", format!("`{text}` is not an event: {why}")).hint(
+            Error::new(
+                Fault::You,
+                ErrorCode::LinkScript,
+                format!("`{text}` is not an event: {why}"),
+            )
+            .hint(
                 "TIME:[a-to-b:|b-to-a:]outage=2s | lose=100 | rate=1G | cross=4G/10s | \
                  burst=64MiB, for example 10s:outage=2s",
             )

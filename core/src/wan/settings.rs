@@ -1,7 +1,7 @@
 //! Settings of a link: each direction by itself, the script, the seed.
 
 use super::script::Event;
-use crate::units::{Bytes, Error, Fault, Rate, Span};
+use crate::units::{Bytes, Error, ErrorCode, Fault, Rate, Span};
 use serde::{Deserialize, Serialize};
 
 /// The queue is never shorter than this by default: short paths would otherwise drop a sender's
@@ -54,7 +54,7 @@ impl Direction {
     /// [`Fault::You`] when a probability is outside `0..1`, the rate or the queue is zero, or a
     /// delay is above ten minutes.
     pub fn check(&self) -> Result<(), Error> {
-        let wrong = |message: String| Err(Error::new(Fault::You, "link-setting", message));
+        let wrong = |message: String| Err(Error::new(Fault::You, ErrorCode::LinkSetting, message));
         for (name, value) in [("loss", self.loss), ("ber", self.ber), ("flips", self.flips)] {
             if !(0.0..1.0).contains(&value) {
                 return wrong(format!(

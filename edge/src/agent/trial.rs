@@ -7,13 +7,14 @@ use crate::node::{Anonymous, ConfigFile, Node};
 use crate::prober::{Trial, TrialCopy, TrialNode};
 use crate::reexec::say;
 use farline_core::transfer::UserOverrides;
-use farline_core::units::{Error, Fault};
+use farline_core::units::{Error, ErrorCode, Fault};
 
 /// Plays one end; says on standard output what came of it.
 pub(super) fn play(role: Trial) -> Result<(), Error> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime
-        .map_err(|error| Error::new(Fault::Here, "no-runtime", format!("cannot start: {error}")))?;
+    let runtime = runtime.map_err(|error| {
+        Error::new(Fault::Here, ErrorCode::NoRuntime, format!("cannot start: {error}"))
+    })?;
     match role {
         Trial::Copy(role) => runtime.block_on(copy(*role)),
         Trial::Node(role) => runtime.block_on(node(role)),
@@ -35,7 +36,7 @@ async fn copy(role: TrialCopy) -> Result<(), Error> {
                     .fingerprint
                     .map(|text| text.parse())
                     .transpose()
-                    .map_err(|why: String| Error::new(Fault::Bug, "agent-role", why))?,
+                    .map_err(|why: String| Error::new(Fault::Bug, ErrorCode::AgentRole, why))?,
                 ..Trust::default()
             },
             ..ConnectOptions::default()

@@ -11,7 +11,7 @@ use super::key::Key;
 use super::options::{DriverOption, Values};
 use super::ordered::ByteStream;
 use super::tcp::TcpOptions;
-use farline_core::units::{Bytes, Error, Fault, Span};
+use farline_core::units::{Bytes, Error, ErrorCode, Fault, Span};
 use rustls::{ClientConfig, ServerConfig};
 use std::fmt;
 use std::io;
@@ -140,7 +140,7 @@ pub trait Transport: Send + Sync {
     /// # Errors
     /// When no port can be had, or the driver has none.
     fn listen(&self, _listen: Listen) -> Result<Box<dyn Listener>, Error> {
-        Err(Error::new(Fault::You, "unsupported", "this driver has no port of its own"))
+        Err(Error::new(Fault::You, ErrorCode::Unsupported, "this driver has no port of its own"))
     }
 
     /// What takes channels that a client offers over the control connection; `None` where the
@@ -221,7 +221,7 @@ pub trait Dialer: Send + Sync {
     /// # Errors
     /// When this driver is not connected so, or nothing leads there.
     fn offer(&self, _address: SocketAddr) -> Result<Box<dyn OfferedChannel>, Error> {
-        Err(Error::new(Fault::Bug, "unsupported", "this driver offers no channels"))
+        Err(Error::new(Fault::Bug, ErrorCode::Unsupported, "this driver offers no channels"))
     }
 }
 

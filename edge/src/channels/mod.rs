@@ -48,7 +48,7 @@ use farline_core::gridftp::checked::{Check, DamagedHeader};
 use farline_core::gridftp::mode_e::Header;
 pub use farline_core::rdma::completion_poller::CompletionStats;
 use farline_core::transfer::Block;
-use farline_core::units::Error;
+use farline_core::units::{Error, ErrorCode};
 use std::io;
 use std::ops::Range;
 use std::time::Instant;
@@ -172,7 +172,7 @@ pub(crate) fn told(error: &io::Error) -> Option<&Error> {
 
 /// Whether another connection would fail the same way: the fault is not the path's.
 pub(crate) fn is_final(error: &io::Error) -> bool {
-    told(error).is_some_and(|told| told.code != "channel-lost")
+    told(error).is_some_and(|told| told.code != ErrorCode::ChannelLost)
 }
 
 /// The system's words without Rust's ` (os error N)`.

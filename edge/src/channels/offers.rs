@@ -5,7 +5,7 @@ use super::driver::{Capabilities, Carries, Driver, Offered, Peer, Role, Transpor
 use super::options::Values;
 use super::registry::Registry;
 use super::stack::Stack;
-use farline_core::units::{Error, Fault};
+use farline_core::units::{Error, ErrorCode, Fault};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -79,18 +79,18 @@ impl Registry {
         let always = |can: &Capabilities| can.offered == Offered::Always;
         if need.encrypt && !need.keyed {
             let message = format!("{} encrypts, but knows no keys", need.peer.server);
-            return Err(Error::new(Fault::There, "cannot-encrypt", message));
+            return Err(Error::new(Fault::There, ErrorCode::CannotEncrypt, message));
         }
         if let Some(asked) = need.asked {
             if asked.is_encrypted() && !need.encrypt && need.tunnel == Tunnelled::No {
                 let message = format!("{asked} needs a control connection that is encrypted too");
-                return Err(Error::new(Fault::You, "cannot-encrypt", message)
+                return Err(Error::new(Fault::You, ErrorCode::CannotEncrypt, message)
                     .hint("write farlines:// or ftps://, or host:path to go over ssh"));
             }
             let is_tunnel = asked.channel.capabilities.offered == Offered::AsTheControlConnection;
             if is_tunnel && tunnel == Tunnelled::No {
                 let message = format!("the control connection is not over {}", asked.channel.title);
-                let error = Error::new(Fault::You, "bad-channel", message);
+                let error = Error::new(Fault::You, ErrorCode::BadChannel, message);
                 return Err(error.hint("write host:path to go over ssh"));
             }
             if is_tunnel {
@@ -123,7 +123,7 @@ impl Registry {
         }
         if ranked.is_empty() {
             let message = format!("no channel driver leads to {}", need.peer.server);
-            let none = || Error::new(Fault::Here, "no-channel", message);
+            let none = || Error::new(Fault::Here, ErrorCode::NoChannel, message);
             return Err(refused.map_or_else(none, |(_, error)| error));
         }
         Ok(Offers { ranked, refused })
@@ -138,7 +138,7 @@ impl Registry {
         route: Route,
     ) -> Result<Offer, Error> {
         let Role::Channel(transport) = &driver.role else {
-            return Err(Error::new(Fault::Bug, "no-channel", "a layer alone"));
+            return Err(Error::new(Fault::Bug, ErrorCode::NoChannel, "a layer alone"));
         };
         let transport: &dyn Transport = &**transport;
         let can = &driver.capabilities;
@@ -148,14 +148,14 @@ impl Registry {
             let layer = self.encrypting_layer().filter(|_| can.carries == Carries::OrderedBytes);
             let message = || format!("nothing encrypts {}", driver.title);
             layers.push(Arc::clone(layer.ok_or_else(|| {
-                Error::new(Fault::You, "cannot-encrypt", message())
+                Error::new(Fault::You, ErrorCode::CannotEncrypt, message())
                     .hint("--no-encrypt lets data go in the clear")
             })?));
         }
         let agreed = transport.agree(values, &need.peer)?;
         if can.needs_key && !need.keyed {
             let message = format!("{} needs a key, and the node takes none", driver.title);
-            return Err(Error::new(Fault::There, "unsupported", message));
+            return Err(Error::new(Fault::There, ErrorCode::Unsupported, message));
         }
         let stack = Stack { layers, channel: Arc::clone(driver), values: agreed.values };
         Ok(Offer { stack, route, notes: agreed.notes, is_asked: false })

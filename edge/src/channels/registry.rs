@@ -4,7 +4,7 @@ use super::driver::{Carries, Driver, Offered, Role};
 use super::options::Values;
 use super::stack::Stack;
 use super::{rdma, ssh, tcp, tls};
-use farline_core::units::{Error, Fault};
+use farline_core::units::{Error, ErrorCode, Fault};
 use std::fmt::Write;
 use std::sync::Arc;
 
@@ -33,7 +33,7 @@ impl Registry {
     pub fn add(&mut self, driver: Driver) -> Result<(), Error> {
         if let Some(taken) = driver.schemes.iter().find(|scheme| self.find(scheme).is_some()) {
             let message = format!("there is a channel driver `{taken}` already");
-            return Err(Error::new(Fault::Bug, "driver-exists", message));
+            return Err(Error::new(Fault::Bug, ErrorCode::DriverExists, message));
         }
         self.drivers.push(Arc::new(driver));
         Ok(())
@@ -83,7 +83,7 @@ impl Registry {
     /// When a scheme is not known, an option is not the driver's, or these do not stand on each
     /// other.
     pub fn stack(&self, text: &str) -> Result<Stack, Error> {
-        let wrong = |message: String| Error::new(Fault::You, "bad-channel", message);
+        let wrong = |message: String| Error::new(Fault::You, ErrorCode::BadChannel, message);
         let mut layers = Vec::new();
         let mut parts = text.split('+').peekable();
         loop {
@@ -215,7 +215,7 @@ mod tests {
 
     fn refused(text: &str) -> String {
         let error = Registry::builtin().stack(text).expect_err(text);
-        assert_eq!((error.fault, error.code.to_string().as_str()), (Fault::You, "bad-channel"));
+        assert_eq!((error.fault, error.code), (Fault::You, ErrorCode::BadChannel));
         let hint = error.hint.clone().unwrap_or_default();
         format!("{error} {hint}")
     }
@@ -254,7 +254,7 @@ mod tests {
     fn a_name_is_given_once() {
         let mut registry = Registry::builtin();
         let error = registry.add(tcp::driver()).expect_err("it is there");
-        assert_eq!(error.code.to_string(), "driver-exists");
+        assert_eq!(error.code, ErrorCode::DriverExists);
         let mut without = registry.only(|driver| driver.name != "tcp");
         without.add(tcp::driver()).expect("the name is free");
         assert!(without.find("tcp").is_some());

@@ -5,7 +5,7 @@ use super::driver::{
     Capabilities, Carries, Dialer, Driver, Offered, Opened, Role, Session, Transport, Tunnel,
 };
 use super::options::Values;
-use farline_core::units::{Error, Fault};
+use farline_core::units::{Error, ErrorCode, Fault};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -37,7 +37,8 @@ struct Ssh;
 
 impl Transport for Ssh {
     fn dialer(&self, session: &Session, _values: &Values) -> Result<Arc<dyn Dialer>, Error> {
-        let none = || Error::new(Fault::Here, "no-ssh", "the control connection is not over ssh");
+        let none =
+            || Error::new(Fault::Here, ErrorCode::NoSsh, "the control connection is not over ssh");
         Ok(Arc::new(Carried(session.tunnel.clone().ok_or_else(none)?)))
     }
 }
@@ -48,7 +49,7 @@ struct Carried(Arc<dyn Tunnel>);
 impl Dialer for Carried {
     fn open(&self, address: SocketAddr, _timeout: Duration) -> Result<Opened, Error> {
         self.0.carry(address).map(Opened::Bytes).map_err(|error| {
-            Error::new(Fault::Here, "no-ssh", format!("cannot run ssh for data: {error}"))
+            Error::new(Fault::Here, ErrorCode::NoSsh, format!("cannot run ssh for data: {error}"))
         })
     }
 }

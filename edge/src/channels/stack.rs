@@ -5,7 +5,7 @@ use super::key::Key;
 use super::options::Values;
 use super::ordered::{ByteStream, OrderedChannel};
 use super::{Channel, plain};
-use farline_core::units::{Error, Fault, Span};
+use farline_core::units::{Error, ErrorCode, Fault, Span};
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
@@ -49,7 +49,7 @@ impl Stack {
     /// # Errors
     /// When the driver does not connect in this session.
     pub fn dialer(&self, session: &Session) -> Result<Arc<dyn Dialer>, Error> {
-        let none = || Error::new(Fault::Bug, "unsupported", "a stack without a channel");
+        let none = || Error::new(Fault::Bug, ErrorCode::Unsupported, "a stack without a channel");
         self.transport().ok_or_else(none)?.dialer(session, &self.values)
     }
 
@@ -130,9 +130,11 @@ impl Opener {
     /// When no way leads there, or the driver carries no bytes in order.
     pub fn open_bytes(&self) -> Result<Box<dyn ByteStream>, Error> {
         match self.dialer.open(self.address, self.timeout)? {
-            Opened::Channel(_) => {
-                Err(Error::new(Fault::Bug, "unsupported", "the driver carries no bytes in order"))
-            }
+            Opened::Channel(_) => Err(Error::new(
+                Fault::Bug,
+                ErrorCode::Unsupported,
+                "the driver carries no bytes in order",
+            )),
             Opened::Bytes(stream) => {
                 self.enter(stream).map_err(|error| unreachable(self.address, &error))
             }
@@ -178,7 +180,7 @@ fn skip_line(stream: &mut dyn ByteStream) -> io::Result<()> {
 pub(super) fn unreachable(address: SocketAddr, error: &io::Error) -> Error {
     Error::new(
         Fault::Between,
-        "data-connection",
+        ErrorCode::DataConnection,
         format!("cannot connect to {address} for data: {}", plain(error)),
     )
     .hint("a firewall may hold the node's data ports back")

@@ -11,7 +11,7 @@ use super::options::Values;
 use super::ordered::{ByteStream, OrderedChannel};
 use super::stack::unreachable;
 use crate::sys::tcp::{TcpInfo, hold_back, tcp_info, wake_at};
-use farline_core::units::{Bytes, Error, Fault};
+use farline_core::units::{Bytes, Error, ErrorCode, Fault};
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use std::io;
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -83,7 +83,7 @@ impl Dialer for TcpDialer {
             (Ok(stream), _) => Ok(Opened::Bytes(Box::new(stream))),
             (Err(error), Some(name)) if error.kind() == io::ErrorKind::NotFound => {
                 let message = format!("this kernel has no congestion control `{name}`");
-                Err(Error::new(Fault::You, "unknown-congestion", message)
+                Err(Error::new(Fault::You, ErrorCode::UnknownCongestion, message)
                     .hint("see /proc/sys/net/ipv4/tcp_available_congestion_control"))
             }
             (Err(error), _) => Err(unreachable(address, &error)),
@@ -115,7 +115,7 @@ pub fn bind(
 /// No port for data connections can be had at `address`.
 pub(crate) fn no_port(address: SocketAddr, error: &io::Error) -> Error {
     let message = format!("cannot listen for data connections on {}: {error}", address.ip());
-    Error::new(Fault::Here, "no-data-port", message)
+    Error::new(Fault::Here, ErrorCode::NoDataPort, message)
         .hint("check the address and the range of --data-ports")
 }
 

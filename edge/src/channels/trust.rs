@@ -2,7 +2,7 @@
 
 use super::ordered::ByteStream;
 use aws_lc_rs::digest::{SHA256, digest};
-use farline_core::units::{Error, Fault};
+use farline_core::units::{Error, ErrorCode, Fault};
 use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::aws_lc_rs::{cipher_suite, default_provider};
@@ -100,7 +100,7 @@ impl Identity {
     /// When no key can be made.
     pub fn fresh() -> Result<Identity, Error> {
         let failed = |error: &dyn fmt::Display| {
-            Error::new(Fault::Here, "no-key", format!("cannot make a TLS key: {error}"))
+            Error::new(Fault::Here, ErrorCode::NoKey, format!("cannot make a TLS key: {error}"))
         };
         let made = rcgen::generate_simple_self_signed(vec!["farline".to_owned()])
             .map_err(|error| failed(&error))?;
@@ -114,8 +114,12 @@ impl Identity {
     /// When a file cannot be read, or the two do not belong together.
     pub fn read(certificate: &Path, key: &Path) -> Result<Identity, Error> {
         let wrong = |path: &Path, error: &dyn fmt::Display| {
-            Error::new(Fault::You, "bad-certificate", format!("{}: {error}", path.display()))
-                .hint("a PEM file with the certificate, and one with its private key, are wanted")
+            Error::new(
+                Fault::You,
+                ErrorCode::BadCertificate,
+                format!("{}: {error}", path.display()),
+            )
+            .hint("a PEM file with the certificate, and one with its private key, are wanted")
         };
         let chain: Result<Vec<_>, _> =
             CertificateDer::pem_file_iter(certificate).and_then(Iterator::collect);
@@ -191,7 +195,7 @@ pub fn client(trust: &Trust) -> Result<(Arc<ClientConfig>, Arc<Verifier>), Error
             Some(built.map_err(|error| {
                 Error::new(
                     Fault::Here,
-                    "no-authorities",
+                    ErrorCode::NoAuthorities,
                     format!("no certificate authority to trust: {error}"),
                 )
                 .hint(
@@ -208,7 +212,8 @@ pub fn client(trust: &Trust) -> Result<(Arc<ClientConfig>, Arc<Verifier>), Error
     });
     let builder = ClientConfig::builder_with_provider(provider)
         .with_protocol_versions(&[&rustls::version::TLS13]);
-    let builder = builder.map_err(|error| Error::new(Fault::Bug, "no-tls", error.to_string()))?;
+    let builder =
+        builder.map_err(|error| Error::new(Fault::Bug, ErrorCode::NoTls, error.to_string()))?;
     let verifier_of_config = Arc::clone(&verifier);
     let mut config = builder
         .dangerous()
@@ -227,7 +232,7 @@ fn roots(file: Option<&Path>) -> Result<RootCertStore, Error> {
         return Ok(roots);
     };
     let wrong = |error: &dyn fmt::Display| {
-        Error::new(Fault::You, "bad-certificate", format!("{}: {error}", file.display()))
+        Error::new(Fault::You, ErrorCode::BadCertificate, format!("{}: {error}", file.display()))
     };
     let certificates: Result<Vec<_>, _> =
         CertificateDer::pem_file_iter(file).and_then(Iterator::collect);

@@ -9,7 +9,7 @@ use crate::mover::BLOCK_LEN;
 use aws_lc_rs::digest;
 use farline_core::gridftp::client::Request;
 use farline_core::gridftp::{Command, Options as Opts, Pathname};
-use farline_core::units::{Error, Fault, Span};
+use farline_core::units::{Error, ErrorCode, Fault, Span};
 use md5::Digest as _;
 
 /// Between a server's words on how far a checksum is.
@@ -144,7 +144,7 @@ pub(super) async fn compare(
     };
     if ours != theirs {
         let message = format!("the {name} of {path} is {theirs} at the server and {ours} here");
-        return Err(Error::new(Fault::Between, "digest-mismatch", message)
+        return Err(Error::new(Fault::Between, ErrorCode::DigestMismatch, message)
             .hint("what came of it is given up; run the same command again, it starts anew"));
     }
     copy.stats.compared += 1;

@@ -5,7 +5,7 @@ use super::location::{ControlTransport, Remote};
 use super::ssh::Ssh;
 use crate::channels::Handle;
 use crate::channels::trust::{Fingerprint, Trust, client};
-use farline_core::units::{Error, Fault, Span};
+use farline_core::units::{Error, ErrorCode, Fault, Span};
 use rustls::pki_types::ServerName;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -86,7 +86,7 @@ impl ControlStream {
                 "cannot reach {server}: {}",
                 error.to_string().split(" (os error").next().unwrap_or_default()
             );
-            Error::new(Fault::Between, "unreachable", message)
+            Error::new(Fault::Between, ErrorCode::Unreachable, message)
                 .hint("is the node running, is the port right, does a firewall stand between?")
         };
         let connecting = tokio::time::timeout(
@@ -118,12 +118,16 @@ impl ControlStream {
     ) -> Result<ControlStream, Error> {
         let (config, verifier) = client(trust)?;
         let name = ServerName::try_from(remote.host.clone()).map_err(|_| {
-            Error::new(Fault::You, "bad-url", format!("`{}` is no name for TLS", remote.host))
+            Error::new(
+                Fault::You,
+                ErrorCode::BadUrl,
+                format!("`{}` is no name for TLS", remote.host),
+            )
         })?;
         let handshake = TlsConnector::from(config).connect(name, self.stream);
         let stream = tokio::time::timeout(HANDSHAKE_TIMEOUT, handshake).await;
         let stream = stream.map_err(|_| {
-            Error::new(Fault::Between, "tls-timeout", "the TLS handshake takes too long")
+            Error::new(Fault::Between, ErrorCode::TlsTimeout, "the TLS handshake takes too long")
         })?;
         let stream = stream.map_err(|error| untrusted(remote, trust, verifier.seen(), &error))?;
         Ok(ControlStream { stream: Box::new(stream), ..self })
@@ -137,20 +141,22 @@ fn untrusted(
     error: &std::io::Error,
 ) -> Error {
     match (trust.fingerprint, seen) {
-        (_, None) => {
-            Error::new(Fault::There, "tls-failed", format!("TLS with {}: {error}", remote.host))
-        }
+        (_, None) => Error::new(
+            Fault::There,
+            ErrorCode::TlsFailed,
+            format!("TLS with {}: {error}", remote.host),
+        ),
         (Some(wanted), Some(seen)) => {
             let message =
                 format!("{} shows another certificate than {wanted}: {seen}", remote.host);
-            Error::new(Fault::Refused, "tls-untrusted", message).hint(
+            Error::new(Fault::Refused, ErrorCode::TlsUntrusted, message).hint(
                 "somebody may stand between; if the node has a new key, its operator tells \
                     the new fingerprint",
             )
         }
         (None, Some(seen)) => Error::new(
             Fault::Refused,
-            "tls-untrusted",
+            ErrorCode::TlsUntrusted,
             format!("{} cannot be trusted: {error}", remote.host),
         )
         .hint(format!(

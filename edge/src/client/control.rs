@@ -10,7 +10,7 @@ use crate::channels::key::Key;
 use crate::sys::lock::lock;
 use farline_core::gridftp::client::{ClientSession, Event, Features, Input, Output, Request};
 use farline_core::gridftp::{Command, ListingEntry, Options as Opts, Pathname, Reply};
-use farline_core::units::{Error, Fault, Rate, Span, Time};
+use farline_core::units::{Error, ErrorCode, Fault, Rate, Span, Time};
 use std::collections::{BTreeSet, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -124,8 +124,9 @@ impl Control {
     }
 
     fn ends(&self) -> Result<(SocketAddr, SocketAddr), Error> {
-        let no_address =
-            || Error::new(Fault::Bug, "no-address", "a connection through ssh has no address");
+        let no_address = || {
+            Error::new(Fault::Bug, ErrorCode::NoAddress, "a connection through ssh has no address")
+        };
         self.line.as_ref().and_then(|line| line.ends).ok_or_else(no_address)
     }
 
@@ -244,7 +245,7 @@ impl Control {
                 Output::Close if self.events.is_empty() => {
                     return Err(Error::new(
                         Fault::Between,
-                        "control-closed",
+                        ErrorCode::ControlClosed,
                         format!("{} closed the control connection", self.server),
                     ));
                 }
@@ -314,7 +315,7 @@ impl Control {
         address.ok_or_else(|| {
             Error::new(
                 Fault::There,
-                "no-address",
+                ErrorCode::NoAddress,
                 format!("{} did not say where it listens", self.server),
             )
         })
@@ -324,7 +325,7 @@ impl Control {
     pub(super) async fn looked(&mut self, id: u64) -> Result<Option<ListingEntry>, Error> {
         match self.entries(id).await {
             Ok(mut entries) => Ok(entries.pop()),
-            Err(error) if error.code == "path-not-found" => Ok(None),
+            Err(error) if error.code == ErrorCode::PathNotFound => Ok(None),
             Err(error) => Err(error),
         }
     }
@@ -353,5 +354,5 @@ impl Control {
 }
 
 fn closed() -> Error {
-    Error::new(Fault::Between, "control-closed", "the control connection is closed")
+    Error::new(Fault::Between, ErrorCode::ControlClosed, "the control connection is closed")
 }

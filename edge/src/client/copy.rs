@@ -21,7 +21,7 @@ use farline_core::copy::{Blame, CopyOptions, CopySummary, IdleTimeout};
 use farline_core::gridftp::Reply;
 use farline_core::profile::PathEstimate;
 use farline_core::transfer::{PathContext, TransferParams, UserOverrides};
-use farline_core::units::{Bytes, Error, Fault, Span, Time};
+use farline_core::units::{Bytes, Error, ErrorCode, Fault, Span, Time};
 use std::net::IpAddr;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
@@ -65,7 +65,7 @@ pub async fn copy(
         Location::Remote(to) if sources.iter().any(remote) => {
             return Err(Error::new(
                 Fault::You,
-                "mixed-sources",
+                ErrorCode::MixedSources,
                 format!("to {to}: some sources are of this host, some are remote"),
             )
             .hint("copy them with one command each"));
@@ -371,7 +371,7 @@ impl Copy<'_> {
         self.show();
         self.stats.moving = self.stats.moving + moving.elapsed().into();
         let result = result.unwrap_or_else(|_| {
-            Err(Error::new(Fault::Bug, "thread-lost", "a transfer thread panicked"))
+            Err(Error::new(Fault::Bug, ErrorCode::ThreadLost, "a transfer thread panicked"))
         });
         Watched { result, told }
     }
@@ -398,7 +398,7 @@ impl Copy<'_> {
         let mut result = Ok(());
         for &id in requests {
             let ended = self.reply_to(control, id).await.map(drop);
-            let is_given_up = matches!(&ended, Err(error) if error.code == "peer-silent")
+            let is_given_up = matches!(&ended, Err(error) if error.code == ErrorCode::PeerSilent)
                 || self.options.stop.reason().is_some();
             // The first failure is the cause; those behind it follow from it.
             result = result.and(ended);

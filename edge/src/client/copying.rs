@@ -5,7 +5,7 @@
 
 use super::copy::copy;
 use super::{CancelToken, ConnectOptions, Existing, Location, Options, Outcome, Progress, Verify};
-use farline_core::units::{Bytes, Error, Fault, Rate};
+use farline_core::units::{Bytes, Error, ErrorCode, Fault, Rate};
 use std::ffi::OsStr;
 use std::future::Future;
 use std::pin::Pin;
@@ -130,7 +130,7 @@ impl CopyRequest {
     /// [`Fault::Here`] when no thread or runtime can be had.
     pub fn start(self) -> Result<Copying, Error> {
         let here = |what: &str, error: std::io::Error| {
-            Error::new(Fault::Here, "no-thread", format!("cannot start {what}: {error}"))
+            Error::new(Fault::Here, ErrorCode::NoThread, format!("cannot start {what}: {error}"))
         };
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
@@ -215,5 +215,5 @@ impl Drop for Copying {
 }
 
 fn lost() -> Error {
-    Error::new(Fault::Bug, "thread-lost", "the copy's thread panicked")
+    Error::new(Fault::Bug, ErrorCode::ThreadLost, "the copy's thread panicked")
 }

@@ -11,7 +11,7 @@ use crate::channels::stack::Opener;
 use crate::channels::{Channel, Handle, TcpOptions};
 use crate::mover::BLOCK_LEN;
 use farline_core::transfer::TransferParams;
-use farline_core::units::{Bytes, Error, Fault};
+use farline_core::units::{Bytes, Error, ErrorCode, Fault};
 use serde::{Serialize, Serializer};
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -114,7 +114,7 @@ pub(super) async fn dial(
             Err(error) => fallback.failed(error)?,
         }
     }
-    Err(Error::new(Fault::Bug, "no-channel", "an offer came about without channels"))
+    Err(Error::new(Fault::Bug, ErrorCode::NoChannel, "an offer came about without channels"))
 }
 
 /// Opens the data connections as `offer` has it.
@@ -240,11 +240,11 @@ async fn by_offers(
 }
 
 fn thread_lost() -> Error {
-    Error::new(Fault::Bug, "thread-lost", "a thread panicked")
+    Error::new(Fault::Bug, ErrorCode::ThreadLost, "a thread panicked")
 }
 
 /// Handles of open channels, to watch them.
 pub(super) fn handles(channels: &[Box<dyn Channel>]) -> Result<Vec<Handle>, Error> {
     let handles: Result<Vec<_>, _> = channels.iter().map(|channel| channel.handle()).collect();
-    handles.map_err(|error| Error::new(Fault::Here, "no-descriptor", error.to_string()))
+    handles.map_err(|error| Error::new(Fault::Here, ErrorCode::NoDescriptor, error.to_string()))
 }

@@ -31,7 +31,7 @@ use farline_core::transfer::journal::Origin;
 use farline_core::transfer::{
     DigestVerdict, Digests, Entry, EntryKind, Layout, TransferParams, parse_manifest,
 };
-use farline_core::units::{ByteRanges, Bytes, Error, Fault};
+use farline_core::units::{ByteRanges, Bytes, Error, ErrorCode, Fault};
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::atomic::Ordering;
@@ -74,14 +74,16 @@ pub(super) async fn run(
     } else {
         return Err(Error::new(
             Fault::There,
-            "unsupported",
+            ErrorCode::Unsupported,
             format!("{}:{} is a plain FTP server, not a GridFTP one", from.host, from.port),
         )
         .hint("curl or lftp can fetch from it"));
     };
     let contents = from.path.ends_with(b"/") && from.store.is_none();
     copied.map_err(|error| match (error.code, to) {
-        ("interrupted", Location::Local(path)) if has_partial(to, from.name(), contents) => {
+        (ErrorCode::Interrupted, Location::Local(path))
+            if has_partial(to, from.name(), contents) =>
+        {
             let folder = if path.is_dir() { path.as_path() } else { path.parent().unwrap_or(path) };
             interrupted(error, &format!("farline partials ls {}", shown(folder)))
         }
@@ -120,7 +122,7 @@ pub(super) async fn listen(
     if control.data_tls().await?.is_some() {
         return Err(Error::new(
             Fault::There,
-            "cannot-encrypt",
+            ErrorCode::CannotEncrypt,
             "the server encrypts, but knows no keys",
         ));
     }
@@ -285,13 +287,13 @@ impl TreeEnd for Download<'_> {
 
     fn prepare(&mut self, copy: &mut Copy<'_>) -> Result<ByteRanges, Error> {
         let entries = parse_manifest(&std::mem::take(&mut self.text))
-            .map_err(|error| Error::new(Fault::There, "bad-manifest", error.to_string()))?;
+            .map_err(|error| Error::new(Fault::There, ErrorCode::BadManifest, error.to_string()))?;
         let is_folder = !matches!(&entries[..], [only] if only.path.is_empty() && only.kind != EntryKind::Directory);
         let name = self.from.name();
         if is_folder && !copy.options.recursive {
             return Err(Error::new(
                 Fault::You,
-                "is-a-directory",
+                ErrorCode::IsADirectory,
                 format!("{} is a directory", String::from_utf8_lossy(name)),
             )
             .hint("add -r to copy it with all that is in it"));
@@ -350,11 +352,11 @@ impl Pass {
         if total != layout.payload() {
             let message = format!("{total} of {} bytes are here", layout.payload());
             return Err(match integrity.checks {
-                true => Error::new(Fault::Between, "blocks-missing", message).hint(
+                true => Error::new(Fault::Between, ErrorCode::BlocksMissing, message).hint(
                     "the path changed or lost data; run the same command again, it goes on \
                         from what arrived",
                 ),
-                false => Error::new(Fault::There, "incomplete", message),
+                false => Error::new(Fault::There, ErrorCode::Incomplete, message),
             });
         }
         let (resources, list) = receive_list(
@@ -387,7 +389,7 @@ pub(super) async fn list_tree(
         let at = join(top.strip_suffix(b"/").unwrap_or(top), &folder);
         let found = match control.list(&at).await {
             // The rest of the tree is no worse for it.
-            Err(error) if !folder.is_empty() && error.code == "permission-denied" => {
+            Err(error) if !folder.is_empty() && error.code == ErrorCode::PermissionDenied => {
                 copy.stats.failures.push((folder, error));
                 continue;
             }
@@ -413,7 +415,7 @@ pub(super) async fn list_tree(
                 _ => {
                     let error = Error::new(
                         Fault::You,
-                        "not-a-file",
+                        ErrorCode::NotAFile,
                         "it is neither a file nor a directory",
                     );
                     copy.stats.failures.push((path, error));
@@ -458,11 +460,13 @@ fn receive_list(
         &tally,
     )?;
     match lost || tally.bad_blocks() > 0 {
-        true => Err(Error::new(Fault::Between, "blocks-missing", "a list did not arrive whole")
-            .hint(
-                "the path changed or lost data; run the same command again, it goes on from \
+        true => {
+            Err(Error::new(Fault::Between, ErrorCode::BlocksMissing, "a list did not arrive whole")
+                .hint(
+                    "the path changed or lost data; run the same command again, it goes on from \
                 what arrived",
-            )),
+                ))
+        }
         false => Ok((resources, sink.into_bytes())),
     }
 }

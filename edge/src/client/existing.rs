@@ -11,7 +11,7 @@ use crate::stores::{join, stat};
 use farline_core::gridftp::Pathname;
 use farline_core::gridftp::client::Request;
 use farline_core::transfer::{Entry, EntryKind, Layout};
-use farline_core::units::{ByteRanges, Error};
+use farline_core::units::{ByteRanges, Error, ErrorCode};
 use std::collections::BTreeSet;
 
 /// What becomes of what is at the destination already.
@@ -66,7 +66,7 @@ pub(super) fn kept_here(
     let stays = |ours: &Entry| match stat(root, &join(start, &ours.path), &ours.path) {
         Ok(there) => existing.keeps(ours, &there),
         // A device or FIFO is there too.
-        Err(error) => existing == Existing::Keep && error.code == "not-a-file",
+        Err(error) => existing == Existing::Keep && error.code == ErrorCode::NotAFile,
     };
     let leaves = entries.iter().enumerate().filter(|(_, entry)| entry.kind != EntryKind::Directory);
     let kept: BTreeSet<usize> =

@@ -19,7 +19,7 @@ use farline_core::gridftp::client::{Request, Transfer, TransferKind};
 use farline_core::gridftp::{ListingKind, Mode, Pathname};
 use farline_core::transfer::journal::Origin;
 use farline_core::transfer::{Entry, EntryKind, Layout, TransferParams};
-use farline_core::units::{ByteRanges, Error, Fault};
+use farline_core::units::{ByteRanges, Error, ErrorCode, Fault};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -32,14 +32,19 @@ pub(super) async fn run(
     choice: &TransferParams,
 ) -> Result<(), Error> {
     copy.congestion_untold(from)?;
-    let not_there = || Error::new(Fault::You, "path-not-found", format!("{from} does not exist"));
+    let not_there =
+        || Error::new(Fault::You, ErrorCode::PathNotFound, format!("{from} does not exist"));
     let look = control.request(Request::Stat(Pathname::new(from.path.clone())));
     let top = control.looked(look).await?.ok_or_else(not_there)?;
     let is_folder = top.kind == ListingKind::Directory;
     let entries = if is_folder {
         if !copy.options.recursive {
-            return Err(Error::new(Fault::You, "is-a-directory", format!("{from} is a directory"))
-                .hint("add -r to copy it with all that is in it"));
+            return Err(Error::new(
+                Fault::You,
+                ErrorCode::IsADirectory,
+                format!("{from} is a directory"),
+            )
+            .hint("add -r to copy it with all that is in it"));
         }
         list_tree(copy, control, &from.path).await?
     } else {
@@ -122,7 +127,7 @@ impl File {
             // Clause R-9: what the network broke is kept, what turned out to be another file is
             // not.
             if error.fault == Fault::There
-                || matches!(error.code, "source-changed" | "digest-mismatch")
+                || matches!(error.code, ErrorCode::SourceChanged | ErrorCode::DigestMismatch)
             {
                 sink.refuse();
             }
@@ -162,7 +167,7 @@ impl File {
                 // file changed, or was cut.
                 return Err(Error::new(
                     Fault::There,
-                    "incomplete",
+                    ErrorCode::Incomplete,
                     format!("{came} bytes are here of a file of {len}"),
                 ));
             }
@@ -190,7 +195,7 @@ impl File {
             }) {
                 return Err(Error::new(
                     Fault::There,
-                    "source-changed",
+                    ErrorCode::SourceChanged,
                     "the file changed while it was copied",
                 )
                 .hint("run the same command again when nobody writes to it"));

@@ -12,7 +12,7 @@ use crate::stores::{
 use crate::sys::lock::lock;
 use crate::sys::pool::pool;
 use farline_core::transfer::{DigestVerdict, Digests, Entry, Layout, PieceDigest};
-use farline_core::units::{Error, Fault};
+use farline_core::units::{Error, ErrorCode, Fault};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -80,14 +80,18 @@ pub(super) fn destination(
         Location::Standard if is_folder || several => {
             return Err(Error::new(
                 Fault::You,
-                "one-file",
+                ErrorCode::OneFile,
                 "one file goes to standard output, no folder and no list of files",
             ));
         }
         Location::Standard => return Ok(Destination::Standard),
         Location::Local(to) => to,
         Location::Remote(_) => {
-            return Err(Error::new(Fault::Bug, "not-here", format!("{to} is not of this host")));
+            return Err(Error::new(
+                Fault::Bug,
+                ErrorCode::NotHere,
+                format!("{to} is not of this host"),
+            ));
         }
     };
     let bytes = to.as_os_str().as_bytes();
@@ -131,7 +135,7 @@ fn files_at(copy: &mut Copy<'_>, from: &Path) -> Result<Origin, Error> {
     if meta.is_dir() && !copy.options.recursive {
         return Err(Error::new(
             Fault::You,
-            "is-a-directory",
+            ErrorCode::IsADirectory,
             format!("{} is a directory", from.display()),
         )
         .hint("add -r to copy it with all that is in it"));
@@ -178,7 +182,11 @@ pub(super) async fn run(
         },
         Location::Standard => return stream::run(copy, to, several).await,
         Location::Remote(_) => {
-            return Err(Error::new(Fault::Bug, "not-here", format!("{from} is not of this host")));
+            return Err(Error::new(
+                Fault::Bug,
+                ErrorCode::NotHere,
+                format!("{from} is not of this host"),
+            ));
         }
     };
     let Origin { entries, at, name, folder, contents } = origin;
@@ -186,7 +194,11 @@ pub(super) async fn run(
     if let (Some(folder), Location::Local(path)) = (&folder, to)
         && path.canonicalize().is_ok_and(|path| path.starts_with(folder))
     {
-        return Err(Error::new(Fault::You, "into-itself", format!("{to} lies inside {from}")));
+        return Err(Error::new(
+            Fault::You,
+            ErrorCode::IntoItself,
+            format!("{to} lies inside {from}"),
+        ));
     }
     let kept = kept_here(copy, &place, &entries);
     let layout = Arc::new(Layout::new(without(entries, &kept), BLOCK_LEN));
@@ -213,7 +225,11 @@ pub(super) async fn run(
             let next = AtomicU64::new(0);
             let threads = std::thread::available_parallelism().map_or(1, |n| n.get().min(most));
             let no_memory = |error: std::io::Error| {
-                Error::new(Fault::Here, "no-memory", format!("no memory for staging: {error}"))
+                Error::new(
+                    Fault::Here,
+                    ErrorCode::NoMemory,
+                    format!("no memory for staging: {error}"),
+                )
             };
             // Aligned, as direct I/O wants it.
             let buffers = Mutex::new(pool(threads, BLOCK_LEN).map_err(no_memory)?);

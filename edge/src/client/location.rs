@@ -1,7 +1,7 @@
 //! Where a copy comes from or goes to, as people write it.
 
 use crate::stores::{Diskless, MEMORY_NAME};
-use farline_core::units::{Bytes, Error, Fault, percent};
+use farline_core::units::{Bytes, Error, ErrorCode, Fault, percent};
 use std::ffi::OsStr;
 use std::fmt;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -75,7 +75,11 @@ impl Location {
         }
         let Some(colon) = bytes.windows(3).position(|window| window == b"://") else {
             if bytes.is_empty() {
-                return Err(Error::new(Fault::You, "empty-path", "an empty path names nothing"));
+                return Err(Error::new(
+                    Fault::You,
+                    ErrorCode::EmptyPath,
+                    "an empty path names nothing",
+                ));
             }
             return match over_ssh(bytes)? {
                 Some(remote) => Ok(Location::Remote(remote)),
@@ -96,7 +100,7 @@ impl Location {
             )?)))),
             _ => Err(Error::new(
                 Fault::You,
-                "unknown-scheme",
+                ErrorCode::UnknownScheme,
                 format!("{shown}: scheme `{}` is not known", String::from_utf8_lossy(scheme)),
             )
             .hint(
@@ -111,7 +115,7 @@ impl Remote {
     fn parse(rest: &[u8], farline: bool, shown: &str) -> Result<Remote, Error> {
         let scheme = if farline { "farline" } else { "ftp" };
         let wrong = |what: &str| {
-            Error::new(Fault::You, "bad-url", format!("{shown}: {what}"))
+            Error::new(Fault::You, ErrorCode::BadUrl, format!("{shown}: {what}"))
                 .hint(format!("write {scheme}://host:port/path"))
         };
         // An FTP URL has no query (RFC 1738, section 3.2): there, `?` belongs to the path.
@@ -223,7 +227,7 @@ impl Remote {
 fn over_ssh(text: &[u8]) -> Result<Option<Remote>, Error> {
     let shown = String::from_utf8_lossy(text);
     let wrong = |what: &str, hint: &str| {
-        Error::new(Fault::You, "bad-location", format!("{shown}: {what}")).hint(hint)
+        Error::new(Fault::You, ErrorCode::BadLocation, format!("{shown}: {what}")).hint(hint)
     };
     let before = |text: &[u8]| text.iter().position(|&byte| byte == b'/').unwrap_or(text.len());
     let login = text[..before(text)].iter().rposition(|&byte| byte == b'@').map_or(0, |at| at + 1);
@@ -339,7 +343,7 @@ impl fmt::Display for Location {
 fn decode(text: &[u8], shown: &str) -> Result<Vec<u8>, Error> {
     percent::decode(text).ok_or_else(|| {
         let message = format!("{shown}: `%` is not followed by two hexadecimal digits");
-        Error::new(Fault::You, "bad-url", message).hint("write `%25` for a `%` in a URL")
+        Error::new(Fault::You, ErrorCode::BadUrl, message).hint("write `%25` for a `%` in a URL")
     })
 }
 
@@ -430,19 +434,19 @@ mod tests {
     #[test]
     fn a_wrong_url_is_one_clear_error() {
         for (text, code) in [
-            ("http://x/y", "unknown-scheme"),
-            ("ftp:///x", "bad-url"),
-            ("ftp://h:0/x", "bad-url"),
-            ("ftp://h:99999/x", "bad-url"),
-            ("ftp://h/%zz", "bad-url"),
-            ("farline://h/?nul", "bad-url"),
-            ("farline://h/?memory=much", "bad-size"),
-            ("memory:much", "bad-size"),
-            ("ftp://h/a%0d%0aDELE%20b", "bad-url"),
-            ("", "empty-path"),
-            (":x", "bad-location"),
-            ("-oProxyCommand=x:y", "bad-location"),
-            ("a:~bob/x", "bad-location"),
+            ("http://x/y", ErrorCode::UnknownScheme),
+            ("ftp:///x", ErrorCode::BadUrl),
+            ("ftp://h:0/x", ErrorCode::BadUrl),
+            ("ftp://h:99999/x", ErrorCode::BadUrl),
+            ("ftp://h/%zz", ErrorCode::BadUrl),
+            ("farline://h/?nul", ErrorCode::BadUrl),
+            ("farline://h/?memory=much", ErrorCode::BadSize),
+            ("memory:much", ErrorCode::BadSize),
+            ("ftp://h/a%0d%0aDELE%20b", ErrorCode::BadUrl),
+            ("", ErrorCode::EmptyPath),
+            (":x", ErrorCode::BadLocation),
+            ("-oProxyCommand=x:y", ErrorCode::BadLocation),
+            ("a:~bob/x", ErrorCode::BadLocation),
         ] {
             assert_eq!(
                 Location::parse(OsStr::new(text)).map_err(|error| error.code),

@@ -6,7 +6,7 @@ use crate::channels::{Registry, Stack};
 use crate::stores::DirectIo;
 use farline_core::profile::Stall;
 use farline_core::transfer::UserOverrides;
-use farline_core::units::{Bytes, Error, Fault, Rate, Span};
+use farline_core::units::{Bytes, Error, ErrorCode, Fault, Rate, Span};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -66,7 +66,7 @@ impl CancelToken {
     pub fn error() -> Error {
         Error::new(
             Fault::You,
-            "interrupted",
+            ErrorCode::Interrupted,
             "interrupted; nothing half-done was left under a final name",
         )
     }

@@ -12,7 +12,7 @@ use crate::prober::{
 use farline_core::gridftp::client::{Request, Transfer, TransferKind};
 use farline_core::gridftp::{Command, Mode, Module, Options as Opts, Pathname};
 use farline_core::profile::{Bench, Cell, Grid, Job, Repetition, TrafficDirection};
-use farline_core::units::{Error, Fault, Rate, Span};
+use farline_core::units::{Error, ErrorCode, Fault, Rate, Span};
 use std::io::Write;
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
@@ -35,7 +35,7 @@ async fn open(remote: &Remote, reach: &ConnectOptions) -> Result<(Control, Vec<u
     if remote.via == ControlTransport::Ssh {
         return Err(Error::new(
             Fault::You,
-            "unsupported",
+            ErrorCode::Unsupported,
             format!("{remote}: a node that ssh starts lets nobody measure it"),
         )
         .hint(
@@ -51,7 +51,7 @@ fn allowed(control: &Control) -> Result<Rate, Error> {
     control.features().lines().iter().find_map(|line| ceiling(line)).ok_or_else(|| {
         Error::new(
             Fault::Refused,
-            "profile-not-allowed",
+            ErrorCode::ProfileNotAllowed,
             format!("{} does not let itself be measured", control.server()),
         )
         .hint("its operator can allow it: farline serve --allow-profile RATE")
@@ -86,7 +86,7 @@ impl NodeBench {
     pub fn open(remote: Remote, reach: ConnectOptions) -> Result<(NodeBench, Consent), Error> {
         let runtime = Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|error| {
-            Error::new(Fault::Here, "no-runtime", format!("cannot start: {error}"))
+            Error::new(Fault::Here, ErrorCode::NoRuntime, format!("cannot start: {error}"))
         })?;
         let consent = runtime.block_on(async {
             let (mut control, _) = open(&remote, &reach).await?;
@@ -116,7 +116,7 @@ impl NodeBench {
         let ours = |what: &str| {
             Err(Error::new(
                 Fault::You,
-                "profile-grid",
+                ErrorCode::ProfileGrid,
                 format!("a real path has no {what} of ours"),
             )
             .hint("leave it out, or measure an emulated path with --link"))
@@ -156,7 +156,7 @@ impl NodeBench {
         if cell.direction != TrafficDirection::Out {
             if !control.features().lines().iter().any(|line| is_duplex(line)) {
                 let message = format!("{} receives measurements and sends none", control.server());
-                return Err(Error::new(Fault::There, "unsupported", message)
+                return Err(Error::new(Fault::There, ErrorCode::Unsupported, message)
                     .hint("measure this way alone: --direction out"));
             }
             // The sender's control is the node's to set.
@@ -171,7 +171,7 @@ impl NodeBench {
         let Some(key) = control.agreed_key().await? else {
             return Err(Error::new(
                 Fault::There,
-                "not-farline",
+                ErrorCode::NotFarline,
                 format!("{} knows no keys", control.server()),
             ));
         };
@@ -208,7 +208,7 @@ impl NodeBench {
         let silent = |why: String| {
             Error::new(
                 Fault::There,
-                "profile-end",
+                ErrorCode::ProfileEnd,
                 format!("{} did not say what it saw: {why}", control.server()),
             )
         };
@@ -261,7 +261,7 @@ impl LocalStats {
             connect().map_err(|error| {
                 Error::new(
                     Fault::Between,
-                    "profile-connect",
+                    ErrorCode::ProfileConnect,
                     format!("connecting to {address}: {error}"),
                 )
                 .hint("a firewall may hold the node's data ports back")
@@ -295,7 +295,7 @@ impl Bench for NodeBench {
         let late = || {
             Error::new(
                 Fault::Between,
-                "profile-silent",
+                ErrorCode::ProfileSilent,
                 format!("{} took too long to be measured", self.remote.server()),
             )
             .hint("measure it without a limit of time: farline profile NODE")

@@ -15,7 +15,7 @@ use crate::sys::lock::lock;
 use farline_core::copy::nameable;
 use farline_core::gridftp::client::{Request, Transfer, TransferKind};
 use farline_core::gridftp::{Command, ListingKind, Pathname, TransferEvent};
-use farline_core::units::{ByteRanges, Error, Fault};
+use farline_core::units::{ByteRanges, Error, ErrorCode, Fault};
 use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 
@@ -56,7 +56,7 @@ impl<'a> RemotePartial<'a> {
         may_resume: bool,
     ) -> Result<RemotePartial<'a>, Error> {
         let begun = match receipts_folder().map(|folder| Receipts::begin(&folder, &parcel)) {
-            Some(Err(error)) if error.code == "busy" => return Err(error),
+            Some(Err(error)) if error.code == ErrorCode::Busy => return Err(error),
             Some(Ok(begun)) => Some(begun),
             Some(Err(error)) => {
                 copy.stats.note(format!("cannot be resumed if it is broken off: {error}"));
@@ -148,7 +148,7 @@ impl<'a> RemotePartial<'a> {
                     self.parcel.facts.len
                 );
                 self.remove(control).await;
-                return Err(Error::new(Fault::There, "incomplete", message)
+                return Err(Error::new(Fault::There, ErrorCode::Incomplete, message)
                     .hint("run the same command again, it starts anew"));
             }
         }
@@ -168,11 +168,11 @@ impl<'a> RemotePartial<'a> {
     pub(super) async fn abandon(mut self, control: &mut Control, error: &Error) -> bool {
         self.take_back(control);
         let useless = (matches!(error.fault, Fault::You | Fault::Here)
-            && error.code != "interrupted")
-            || matches!(error.code, "source-changed" | "digest-mismatch");
+            && error.code != ErrorCode::Interrupted)
+            || matches!(error.code, ErrorCode::SourceChanged | ErrorCode::DigestMismatch);
         let empty = self.receipts.as_ref().is_none_or(|receipts| receipts.held().is_empty());
-        let is_deaf =
-            matches!(error.code, "peer-silent" | "control-timeout") || control.is_cut_off();
+        let is_deaf = matches!(error.code, ErrorCode::PeerSilent | ErrorCode::ControlTimeout)
+            || control.is_cut_off();
         if is_deaf {
             // The server may not know yet that this copy is over, and write again when it learns of
             // it.
@@ -190,7 +190,7 @@ impl<'a> RemotePartial<'a> {
         let removed = tokio::time::timeout(REMOVAL_TIMEOUT, control.done(remove)).await;
         let gone = match removed {
             Ok(Ok(_)) => true,
-            Ok(Err(error)) => error.code == "path-not-found",
+            Ok(Err(error)) => error.code == ErrorCode::PathNotFound,
             Err(_) => false,
         };
         if let Some(receipts) = self.receipts.take().filter(|_| gone) {
@@ -231,7 +231,7 @@ pub async fn remove_elsewhere(receipt: &Receipt, login: &Remote) -> Result<(), E
     let path = receipt.partial.strip_prefix(place.as_bytes()).ok_or_else(|| {
         Error::new(
             Fault::You,
-            "no-partial",
+            ErrorCode::NoPartial,
             format!("{} is not at {place}", String::from_utf8_lossy(&receipt.partial)),
         )
     })?;
@@ -240,7 +240,7 @@ pub async fn remove_elsewhere(receipt: &Receipt, login: &Remote) -> Result<(), E
     let (mut control, _) = Control::open(login, &ConnectOptions::default(), Vec::new()).await?;
     let remove = control.request(Request::Exec(Command::Delete(Pathname::new(path))));
     match control.done(remove).await {
-        Err(error) if error.code != "path-not-found" => return Err(error),
+        Err(error) if error.code != ErrorCode::PathNotFound => return Err(error),
         _ => {}
     }
     // Kept it does no harm.

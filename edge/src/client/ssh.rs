@@ -9,7 +9,7 @@ use crate::channels::Handle;
 use crate::channels::driver::Tunnel;
 use crate::channels::ordered::ByteStream;
 use crate::sys::tcp::TcpInfo;
-use farline_core::units::{Error, Fault};
+use farline_core::units::{Error, ErrorCode, Fault};
 use std::fs::DirBuilder;
 use std::io::{self, IoSlice, IoSliceMut, IsTerminal, Read, Write};
 use std::net::{Shutdown, SocketAddr};
@@ -44,7 +44,7 @@ impl Ssh {
         reach: &ConnectOptions,
     ) -> Result<(Ssh, tokio::net::UnixStream), Error> {
         let failed = |what: &str, error: io::Error| {
-            Error::new(Fault::Here, "no-ssh", format!("{what}: {error}"))
+            Error::new(Fault::Here, ErrorCode::NoSsh, format!("{what}: {error}"))
         };
         let program = if reach.ssh.is_empty() { vec!["ssh".to_owned()] } else { reach.ssh.clone() };
         let mut destination = Vec::new();
@@ -104,14 +104,14 @@ impl Ssh {
                     Some(said) => format!("ssh to {host} failed: {said}"),
                     None => format!("ssh to {host} failed; it says why above"),
                 };
-                Error::new(fault, "ssh-failed", message)
+                Error::new(fault, ErrorCode::SshFailed, message)
                     .hint(format!("does `ssh {host} true` work?"))
             }
             Some(code @ (126 | 127)) => {
                 let what = if code == 127 { "is not there" } else { "cannot be run" };
                 Error::new(
                     Fault::There,
-                    "no-remote-farline",
+                    ErrorCode::NoRemoteFarline,
                     format!("farline {what} on {host}{because}"),
                 )
                 .hint(format!(
@@ -123,7 +123,7 @@ impl Ssh {
             }
             _ => Error::new(
                 Fault::There,
-                "remote-farline-failed",
+                ErrorCode::RemoteFarlineFailed,
                 format!("farline on {host} ended with {status}{because}"),
             )
             .hint("is it of a version that knows `farline serve --stdio`?"),

@@ -14,7 +14,7 @@ use crate::sys::pool::pool;
 use farline_core::gridftp::client::{Request, Transfer, TransferKind};
 use farline_core::gridftp::{Command, ListingKind, Mode, Pathname};
 use farline_core::transfer::Layout;
-use farline_core::units::{Error, Fault};
+use farline_core::units::{Error, ErrorCode, Fault};
 use std::fs::File;
 use std::io;
 use std::os::fd::AsFd;
@@ -34,7 +34,7 @@ fn standard_input() -> Result<File, Error> {
 fn nameless(to: &dyn std::fmt::Display) -> Error {
     Error::new(
         Fault::You,
-        "no-name",
+        ErrorCode::NoName,
         format!("{to} is a directory, and standard input has no name to be copied under"),
     )
     .hint("write the name of the file behind the directory")
@@ -50,7 +50,7 @@ pub(super) async fn run(copy: &mut Copy<'_>, to: &Location, several: bool) -> Re
     if several {
         return Err(Error::new(
             Fault::You,
-            "one-source",
+            ErrorCode::OneSource,
             "standard input is copied alone, not among other sources",
         ));
     }
@@ -72,7 +72,7 @@ pub(super) async fn run(copy: &mut Copy<'_>, to: &Location, several: bool) -> Re
     let landed = copy.supervise(None, move |live| {
         sink.open(0)?;
         let no_memory = |error: io::Error| {
-            Error::new(Fault::Here, "no-memory", format!("no memory for staging: {error}"))
+            Error::new(Fault::Here, ErrorCode::NoMemory, format!("no memory for staging: {error}"))
         };
         // Aligned, as direct I/O wants it.
         let Some(mut buffer) = pool(1, BLOCK_LEN).map_err(no_memory)?.pop() else {
@@ -108,7 +108,7 @@ pub(super) async fn to_node(copy: &mut Copy<'_>, to: &Remote) -> Result<(), Erro
     if to.store.is_some() {
         return Err(Error::new(
             Fault::You,
-            "unsupported",
+            ErrorCode::Unsupported,
             "standard input goes to files only, not to ?null or ?memory",
         )
         .hint("name its size: memory:SIZE goes to such stores"));

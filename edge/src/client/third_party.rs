@@ -18,7 +18,7 @@ use farline_core::gridftp::client::{Request, Transfer, TransferKind};
 use farline_core::gridftp::{Command, ListingKind, Mode, Options as Opts, Pathname};
 use farline_core::transfer::journal::{FileFacts, Origin};
 use farline_core::transfer::{Entry, EntryKind, TransferParams};
-use farline_core::units::{ByteRanges, Bytes, Error, Fault, Span};
+use farline_core::units::{ByteRanges, Bytes, Error, ErrorCode, Fault, Span};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use tokio::time::MissedTickBehavior;
@@ -40,7 +40,9 @@ pub(super) async fn run(
     if copy.options.existing != Existing::Replace {
         let message = "between two other hosts what is there is replaced: --no-clobber and \
             --skip-same cannot be kept";
-        return Err(Error::new(Fault::You, "unsupported", message).hint("copy to this host first"));
+        return Err(
+            Error::new(Fault::You, ErrorCode::Unsupported, message).hint("copy to this host first")
+        );
     }
     let sender = Control::open_for_another(from, &copy.options.reach)
         .await
@@ -53,7 +55,7 @@ pub(super) async fn run(
     for (control, remote) in [(&ends.sender, from), (&ends.receiver, to)] {
         if !control.features().is_gridftp() {
             let message = format!("{remote} is a plain FTP server, not a GridFTP one");
-            return Err(Error::new(Fault::There, "unsupported", message)
+            return Err(Error::new(Fault::There, ErrorCode::Unsupported, message)
                 .hint("copy to this host first, with curl or lftp"));
         }
     }
@@ -61,7 +63,7 @@ pub(super) async fn run(
     if copy.options.limit.is_some() && !ends.sender.limit(copy.options.limit) {
         let message =
             format!("{from} cannot be told to hold a rate, and the data does not pass this host");
-        return Err(Error::new(Fault::There, "unsupported", message)
+        return Err(Error::new(Fault::There, ErrorCode::Unsupported, message)
             .hint("leave --limit out, or copy to this host first"));
     }
     let (entries, is_folder) = listed(copy, &mut ends).await?;
@@ -101,7 +103,7 @@ fn permitted(ends: &Ends<'_>) -> Result<(), Error> {
         return Ok(());
     }
     let message = format!("{} takes data from its own client only", ends.to);
-    Err(Error::new(Fault::Refused, "third-party-refused", message)
+    Err(Error::new(Fault::Refused, ErrorCode::ThirdPartyRefused, message)
         .hint("its operator can allow it with `third_party = true`, or --third-party"))
 }
 
@@ -131,14 +133,18 @@ async fn listed(copy: &mut Copy<'_>, ends: &mut Ends<'_>) -> Result<(Vec<Entry>,
     let look = ends.sender.request(Request::Stat(Pathname::new(from.path.clone())));
     let top = ends.sender.looked(look).await.map_err(|error| at(from, error))?;
     let top = top.ok_or_else(|| {
-        Error::new(Fault::You, "path-not-found", format!("{from} does not exist"))
+        Error::new(Fault::You, ErrorCode::PathNotFound, format!("{from} does not exist"))
     })?;
     if top.kind != ListingKind::Directory {
         return Ok((vec![entry(Vec::new(), &top)], false));
     }
     if !copy.options.recursive {
-        return Err(Error::new(Fault::You, "is-a-directory", format!("{from} is a directory"))
-            .hint("add -r to copy it with all that is in it"));
+        return Err(Error::new(
+            Fault::You,
+            ErrorCode::IsADirectory,
+            format!("{from} is a directory"),
+        )
+        .hint("add -r to copy it with all that is in it"));
     }
     let entries =
         list_tree(copy, &mut ends.sender, &from.path).await.map_err(|error| at(from, error))?;
@@ -233,7 +239,7 @@ async fn file_by_file(
 ) -> Result<(), Error> {
     if ends.to.store.is_some() || ends.from.store.is_some() {
         let message = "stores without a disk need Farline at both ends of a third-party copy";
-        return Err(Error::new(Fault::You, "unsupported", message));
+        return Err(Error::new(Fault::You, ErrorCode::Unsupported, message));
     }
     let folders = entries
         .iter()
@@ -245,7 +251,7 @@ async fn file_by_file(
         let id =
             ends.receiver.request(Request::Exec(Command::MakeDirectory(Pathname::new(folder))));
         match ends.receiver.done(id).await {
-            Err(error) if error.code != "path-exists" => return Err(at(ends.to, error)),
+            Err(error) if error.code != ErrorCode::PathExists => return Err(at(ends.to, error)),
             _ => {}
         }
     }
@@ -258,7 +264,7 @@ async fn file_by_file(
             EntryKind::Symlink { .. } => {
                 let error = Error::new(
                     Fault::There,
-                    "unsupported",
+                    ErrorCode::Unsupported,
                     "a server that is not Farline cannot make symbolic links",
                 );
                 copy.stats.failures.push((entry.path.clone(), error));

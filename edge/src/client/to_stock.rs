@@ -16,7 +16,7 @@ use farline_core::gridftp::client::Request;
 use farline_core::gridftp::{Command, Pathname};
 use farline_core::transfer::journal::FileFacts;
 use farline_core::transfer::{Entry, EntryKind, Layout, TransferParams};
-use farline_core::units::{Error, Fault};
+use farline_core::units::{Error, ErrorCode, Fault};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -46,7 +46,7 @@ pub(super) async fn run(
     let made: Vec<u64> = folders.into_iter().map(|path| control.request(make(path))).collect();
     for id in made {
         match control.done(id).await {
-            Err(error) if error.code != "path-exists" => {
+            Err(error) if error.code != ErrorCode::PathExists => {
                 return Err(error.while_doing("creating directories"));
             }
             _ => {}
@@ -68,7 +68,7 @@ pub(super) async fn run(
             EntryKind::Symlink { .. } => {
                 let error = Error::new(
                     Fault::There,
-                    "unsupported",
+                    ErrorCode::Unsupported,
                     "the server cannot make symbolic links",
                 );
                 copy.stats.failures.push((entry.path.clone(), error));
@@ -100,7 +100,7 @@ pub(super) async fn run(
         };
         if let Err(error) = sent {
             let is_kept = partial.abandon(control, &error).await;
-            if is_kept && error.code == "interrupted" {
+            if is_kept && error.code == ErrorCode::Interrupted {
                 return Err(interrupted(error, "farline partials ls"));
             }
             return Err(error.while_doing(format!("storing {}", String::from_utf8_lossy(&path))));
@@ -126,7 +126,7 @@ async fn send(
         return Ok(());
     }
     let Some(channels) = resources.take() else {
-        return Err(Error::new(Fault::Bug, "no-channel", "the channels are gone"));
+        return Err(Error::new(Fault::Bug, ErrorCode::NoChannel, "the channels are gone"));
     };
     let (id, held) = (partial.store(control), partial.held().clone());
     let done = copy.supervise(Some(control), move |live| {

@@ -4,7 +4,7 @@ use super::control::Control;
 use super::copy::{Copy, Watched};
 use crate::sys::lock::lock;
 use farline_core::copy::{CopySession, CopySummary, Event, OpenedChannels, Output, TreePart};
-use farline_core::units::{ByteRanges, Error, Fault};
+use farline_core::units::{ByteRanges, Error, ErrorCode, Fault};
 
 /// This host's end of the data: what opens channels, and moves data between them and files.
 pub(super) trait TreeEnd {
@@ -80,5 +80,5 @@ pub(super) async fn execute(
         };
         session.handle(copy.now(), event);
     }
-    Err(Error::new(Fault::Bug, "no-channel", "a copy waits for nothing"))
+    Err(Error::new(Fault::Bug, ErrorCode::NoChannel, "a copy waits for nothing"))
 }

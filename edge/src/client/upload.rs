@@ -30,7 +30,7 @@ use farline_core::gridftp::{ListingKind, Mode, Pathname};
 use farline_core::transfer::{
     Block, DigestVerdict, Entry, EntryKind, Layout, TransferParams, Watermarks, manifest_lines,
 };
-use farline_core::units::{ByteRanges, Bytes, Error, Fault};
+use farline_core::units::{ByteRanges, Bytes, Error, ErrorCode, Fault};
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::os::unix::ffi::OsStrExt;
@@ -88,7 +88,7 @@ pub(super) async fn run(
         if sources.len() > 1 {
             return Err(Error::new(
                 Fault::You,
-                "one-source",
+                ErrorCode::OneSource,
                 "standard input is copied alone, not among other sources",
             ));
         }
@@ -107,7 +107,7 @@ pub(super) async fn run(
         if look_at(path)?.is_dir() && !copy.options.recursive {
             return Err(Error::new(
                 Fault::You,
-                "is-a-directory",
+                ErrorCode::IsADirectory,
                 format!("{} is a directory", path.display()),
             )
             .hint("add -r to copy it with all that is in it"));
@@ -161,7 +161,7 @@ pub(super) async fn run(
         let is_kept =
             control.checks() && to.store.is_none() && copy.live.tally.bytes() > BLOCK_LEN as u64;
         copied.map_err(|error| match error.code {
-            "interrupted" if is_kept => {
+            ErrorCode::Interrupted if is_kept => {
                 interrupted(error, &format!("farline partials ls, at {},", to.server()))
             }
             _ => error,
@@ -176,7 +176,7 @@ pub(super) async fn run(
 pub(super) fn not_gridftp(to: &Remote) -> Error {
     Error::new(
         Fault::There,
-        "unsupported",
+        ErrorCode::Unsupported,
         format!("{}:{} is a plain FTP server, not a GridFTP one", to.host, to.port),
     )
     .hint("curl -T or lftp put can store to it")
@@ -191,7 +191,7 @@ fn memory_among(sources: &[Location]) -> Result<Option<Diskless>, Error> {
     if let (Some(store), true) = (store, sources.len() > 1) {
         return Err(Error::new(
             Fault::You,
-            "one-source",
+            ErrorCode::OneSource,
             format!("{store} is copied alone, not among other sources"),
         ));
     }
@@ -442,11 +442,15 @@ impl Pass {
         if lost {
             // The node knows what it lacks; this pass has nothing to add.
             resources.channels.clear();
-            return Err(Error::new(Fault::Between, "channel-lost", "data channels were lost")
-                .hint(
-                    "the path lost connections; run the same command again, it goes on from \
+            return Err(Error::new(
+                Fault::Between,
+                ErrorCode::ChannelLost,
+                "data channels were lost",
+            )
+            .hint(
+                "the path lost connections; run the same command again, it goes on from \
                     what arrived",
-                ));
+            ));
         }
         let list = self.audit.finish().0.into_iter().flat_map(DigestVerdict::encode).collect();
         resources = send_bytes(live, BytesSource(list), self.integrity, resources)?;
@@ -480,7 +484,7 @@ pub(super) fn staging(choice: &TransferParams) -> Result<Vec<Slot>, Error> {
     pool(choice.slots(Bytes(BLOCK_LEN as u64)), BLOCK_LEN).map_err(|error| {
         Error::new(
             Fault::Here,
-            "no-memory",
+            ErrorCode::NoMemory,
             format!("no memory for {} of staging: {error}", choice.staging),
         )
     })
@@ -517,7 +521,11 @@ pub(super) fn send_layout<'a>(
     resources: TransferResources,
 ) -> Result<SendOutcome, Error> {
     if resources.channels.is_empty() {
-        return Err(Error::new(Fault::Between, "channel-lost", "every data channel was lost"));
+        return Err(Error::new(
+            Fault::Between,
+            ErrorCode::ChannelLost,
+            "every data channel was lost",
+        ));
     }
     let tuning = live.tuning.get().filter(|_| std::ptr::eq(tally, &live.tally));
     let further = || {

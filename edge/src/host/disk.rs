@@ -4,7 +4,7 @@
 use crate::stores::storage_error;
 use crate::sys::pool::pool;
 use farline_core::host::{Disk, Speed};
-use farline_core::units::{Bytes, Error, Fault, Rate, Rng};
+use farline_core::units::{Bytes, Error, ErrorCode, Fault, Rate, Rng};
 use rustix::fs::{Advice, Mode, OFlags, fadvise, fstatvfs, open};
 use std::fs::File;
 use std::io;
@@ -30,7 +30,7 @@ pub fn measure(directory: &Path, span: Duration) -> Result<Disk, Error> {
     if most == 0 {
         return Err(Error::new(
             Fault::Here,
-            "no-space",
+            ErrorCode::NoSpace,
             format!("too little room in {} for a test", directory.display()),
         ));
     }
@@ -106,6 +106,6 @@ mod tests {
         assert_eq!(std::fs::read_dir(dir.path()).expect("a folder").count(), 0);
         let error =
             measure(Path::new("/no/such/folder"), Duration::ZERO).expect_err("nothing there");
-        assert_eq!(error.code, "path-not-found");
+        assert_eq!(error.code, ErrorCode::PathNotFound);
     }
 }

@@ -1,6 +1,6 @@
 //! What this host's kernel offers and what it lets this process do.
 
-use farline_core::units::{Error, Fault};
+use farline_core::units::{Error, ErrorCode, Fault};
 use libbpf_rs::btf::Btf;
 use libbpf_rs::btf::types::Func;
 use std::fs;
@@ -88,7 +88,7 @@ fn in_first_user_namespace() -> bool {
 pub(super) fn check_name(name: &str) -> Result<(), Error> {
     use super::object::LONGEST_NAME;
     let wrong = |why: String| {
-        Err(Error::new(Fault::You, "congestion-name", why)
+        Err(Error::new(Fault::You, ErrorCode::CongestionName, why)
             .hint("up to 15 letters, digits, `_` and `.`, for example --as my_htcp"))
     };
     if name.len() > LONGEST_NAME {
@@ -117,13 +117,16 @@ pub(super) fn check() -> Result<Kernel, Error> {
     check_capabilities()?;
     if !Path::new(KERNEL_TYPES).exists() {
         return Err(here(
-            "kernel-btf",
+            ErrorCode::KernelBtf,
             "this kernel does not describe its types: /sys/kernel/btf/vmlinux is missing",
         )
         .hint("a kernel with CONFIG_DEBUG_INFO_BTF=y, as distributions build them since 2021"));
     }
     let types = Btf::from_vmlinux().map_err(|error| {
-        here("kernel-btf", &format!("reading the kernel's types from {KERNEL_TYPES}: {error}"))
+        here(
+            ErrorCode::KernelBtf,
+            &format!("reading the kernel's types from {KERNEL_TYPES}: {error}"),
+        )
     })?;
     let has = |function: &str| types.type_by_name::<Func<'_>>(function).is_some();
     // The three that every program here calls; all are there from 5.13 on.
@@ -134,7 +137,7 @@ pub(super) fn check() -> Result<Kernel, Error> {
                 "Linux {} is too old for a congestion control in BPF: it has no {function} to call",
                 release.trim()
             );
-            return Err(here("kernel-too-old", &message)
+            return Err(here(ErrorCode::KernelTooOld, &message)
                 .hint("Linux 6.1 or newer; or one of the controls in `farline cc ls`"));
         }
     }
@@ -143,7 +146,7 @@ pub(super) fn check() -> Result<Kernel, Error> {
 
 fn check_capabilities() -> Result<(), Error> {
     let refused = |message: String| {
-        Err(Error::new(Fault::Refused, "congestion-capability", message).hint(
+        Err(Error::new(Fault::Refused, ErrorCode::CongestionCapability, message).hint(
             "run it as root, or give the binary: setcap \
                 cap_bpf,cap_perfmon,cap_net_admin+ep farline",
         ))
@@ -182,7 +185,7 @@ mod tests {
         let error = check_name("sixteen_letters_").expect_err("one too many");
         assert!(error.message.contains("has 16 characters"), "{error}");
         for wrong in ["", "h-tcp", "h tcp", "ä"] {
-            assert_eq!(check_name(wrong).expect_err(wrong).code, "congestion-name");
+            assert_eq!(check_name(wrong).expect_err(wrong).code, ErrorCode::CongestionName);
         }
     }
 

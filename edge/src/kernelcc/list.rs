@@ -4,7 +4,7 @@ use super::object::map_name;
 use super::record::{self, Claim, Entry, Record};
 use super::{diag, host, object};
 use farline_core::congestion::Algorithm;
-use farline_core::units::{Error, Fault};
+use farline_core::units::{Error, ErrorCode, Fault};
 use libbpf_rs::query::MapInfoIter;
 use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType};
 use serde::Serialize;
@@ -180,7 +180,7 @@ pub fn unload(name: &str) -> Result<usize, Error> {
         |code, message: String, hint: String| Err(Error::new(Fault::You, code, message).hint(hint));
     if !host::available().iter().any(|have| have == name) {
         return wrong(
-            "unknown-congestion",
+            ErrorCode::UnknownCongestion,
             format!("no congestion control called `{name}` is registered"),
             "see `farline cc ls`".to_owned(),
         );
@@ -195,7 +195,7 @@ pub fn unload(name: &str) -> Result<usize, Error> {
             |pid| format!("end that process: kill {pid}"),
         );
         return wrong(
-            "congestion-held",
+            ErrorCode::CongestionHeld,
             format!("`{name}` is held by {process} and goes with it"),
             hint,
         );
@@ -212,14 +212,14 @@ pub fn unload(name: &str) -> Result<usize, Error> {
             "it stays".to_owned()
         };
         return wrong(
-            "congestion-foreign",
+            ErrorCode::CongestionForeign,
             format!("`{name}` is not Farline's to unload: it is {whose}"),
             hint,
         );
     }
     if host::default_control() == name {
         return wrong(
-            "congestion-default",
+            ErrorCode::CongestionDefault,
             format!(
                 "`{name}` is the default of this network namespace: new sockets would go on \
                  getting it"
@@ -229,7 +229,11 @@ pub fn unload(name: &str) -> Result<usize, Error> {
     }
     for left in registered().into_iter().filter(|left| left.legacy && left.name == name) {
         left.handle.delete(&0u32.to_ne_bytes()).map_err(|error| {
-            Error::new(Fault::Here, "congestion-unload", format!("unregistering {name}: {error}"))
+            Error::new(
+                Fault::Here,
+                ErrorCode::CongestionUnload,
+                format!("unregistering {name}: {error}"),
+            )
         })?;
     }
     let (link, events) = pin_paths(name);
@@ -238,7 +242,7 @@ pub fn unload(name: &str) -> Result<usize, Error> {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
                 return Err(Error::new(
                     Fault::Here,
-                    "congestion-unload",
+                    ErrorCode::CongestionUnload,
                     format!("removing {path}: {error}"),
                 ));
             }
@@ -275,7 +279,13 @@ mod tests {
             of(name);
         }
         assert_eq!(all.iter().filter(|listed| listed.default).count(), 1);
-        assert_eq!(unload("reno").expect_err("it is the kernel's").code, "congestion-foreign");
-        assert_eq!(unload("no_such").expect_err("there is none").code, "unknown-congestion");
+        assert_eq!(
+            unload("reno").expect_err("it is the kernel's").code,
+            ErrorCode::CongestionForeign
+        );
+        assert_eq!(
+            unload("no_such").expect_err("there is none").code,
+            ErrorCode::UnknownCongestion
+        );
     }
 }

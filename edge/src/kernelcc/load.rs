@@ -6,7 +6,7 @@ use super::list::{clean_up, is_pinned, pin_paths};
 use super::object;
 use super::record::{self, Claim, Entry, Record};
 use farline_core::congestion::{Algorithm, Constants};
-use farline_core::units::{Error, Fault, Span};
+use farline_core::units::{Error, ErrorCode, Fault, Span};
 use libbpf_rs::{
     ErrorKind, Link, MapCore, MapHandle, MapType, Object, ObjectBuilder, OpenObject, PrintLevel,
     set_print,
@@ -172,7 +172,7 @@ fn unknown(algorithm: Result<Algorithm, Error>, name: &str) -> Error {
     let missing = || {
         Error::new(
             Fault::You,
-            "unknown-congestion",
+            ErrorCode::UnknownCongestion,
             format!("there is no congestion control called `{name}`"),
         )
     };
@@ -223,7 +223,7 @@ fn native_alone(algorithm: Algorithm) -> Error {
             "{algorithm} is this kernel's own: it has no other set of constants, and no other \
              name to be registered by"
         );
-        return Error::new(Fault::You, "congestion-native", message).hint(format!(
+        return Error::new(Fault::You, ErrorCode::CongestionNative, message).hint(format!(
             "use it as {algorithm}; bic, highspeed, htcp, scalable and vegas can be \
                 loaded with --set and --as"
         ));
@@ -232,7 +232,7 @@ fn native_alone(algorithm: Algorithm) -> Error {
         "Farline brings no {algorithm} in BPF: every kernel of today has it, and this one does \
          not offer it"
     );
-    Error::new(Fault::Here, "congestion-native", message)
+    Error::new(Fault::Here, ErrorCode::CongestionNative, message)
         .hint(format!("what this host has: {}", available.join(", ")))
 }
 
@@ -262,10 +262,10 @@ fn hold(
     };
     let thread = std::thread::Builder::new().name("congestion".to_owned()).spawn(work);
     let thread = thread.map_err(|error| {
-        Error::new(Fault::Here, "no-thread", format!("starting a thread: {error}"))
+        Error::new(Fault::Here, ErrorCode::NoThread, format!("starting a thread: {error}"))
     })?;
     let events = told.recv().unwrap_or_else(|_| {
-        Err(Error::new(Fault::Bug, "thread-lost", "the thread that loads BPF panicked"))
+        Err(Error::new(Fault::Bug, ErrorCode::ThreadLost, "the thread that loads BPF panicked"))
     })?;
     Ok(Loaded::program(registered_name, events, stop, thread))
 }
@@ -290,7 +290,7 @@ fn taken(name: &str) -> Error {
         _ if host::is_module(name) => format!("by the kernel module tcp_{name}"),
         _ => "by the kernel or by somebody's BPF program".to_owned(),
     };
-    Error::new(Fault::You, "congestion-taken", format!("the name `{name}` is taken {by}"))
+    Error::new(Fault::You, ErrorCode::CongestionTaken, format!("the name `{name}` is taken {by}"))
         .hint("register it by another name, for example --as fl_htcp")
 }
 
@@ -314,7 +314,7 @@ fn note(
                  in {} who holds {name}: {error}",
                 record::holders().display()
             );
-            Err(Error::new(Fault::Here, "congestion-record", message).hint(format!(
+            Err(Error::new(Fault::Here, ErrorCode::CongestionRecord, message).hint(format!(
                 "run it as root, or have root make the folder once: install -d -o USER {}",
                 record::holders().display()
             )))
@@ -345,7 +345,7 @@ fn register(
         None => {
             return Err(Error::new(
                 Fault::Bug,
-                "congestion-object",
+                ErrorCode::CongestionObject,
                 format!("the object of {algorithm} has no operations"),
             ));
         }
@@ -386,8 +386,12 @@ fn prepare(
 fn pin(link: &mut Link, object: &mut Object, name: &str, is_link: bool) -> Result<(), Error> {
     let (link_path, events_path) = pin_paths(name);
     let here = |what: &str, error: &dyn std::fmt::Display| {
-        Error::new(Fault::Here, "congestion-pin", format!("pinning {name}: {what}: {error}"))
-            .hint("it needs a BPF file system: mount -t bpf bpf /sys/fs/bpf")
+        Error::new(
+            Fault::Here,
+            ErrorCode::CongestionPin,
+            format!("pinning {name}: {what}: {error}"),
+        )
+        .hint("it needs a BPF file system: mount -t bpf bpf /sys/fs/bpf")
     };
     let folder = Path::new(&link_path).parent().unwrap_or(Path::new("/"));
     let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
@@ -443,13 +447,14 @@ fn explain(name: &str, doing: &str, error: &libbpf_rs::Error) -> Error {
     let message = format!("{doing} the congestion control `{name}`: {error}");
     match error.kind() {
         ErrorKind::AlreadyExists => taken(name),
-        ErrorKind::PermissionDenied => Error::new(Fault::Refused, "congestion-capability", message)
-            .hint(
+        ErrorKind::PermissionDenied => {
+            Error::new(Fault::Refused, ErrorCode::CongestionCapability, message).hint(
                 "it needs CAP_BPF and CAP_PERFMON in the machine's first user namespace, and no \
                 lockdown of the kernel",
-            ),
-        _ if said.is_empty() => Error::new(Fault::Here, "congestion-load", message),
-        _ => Error::new(Fault::Here, "congestion-load", message)
+            )
+        }
+        _ if said.is_empty() => Error::new(Fault::Here, ErrorCode::CongestionLoad, message),
+        _ => Error::new(Fault::Here, ErrorCode::CongestionLoad, message)
             .hint(format!("the kernel or libbpf said: {said}")),
     }
 }

@@ -5,7 +5,7 @@ use super::diag;
 use super::list::pin_paths;
 use super::load::CcGuard;
 use super::record::{self, Claim, Entry, Record};
-use farline_core::units::{Error, Fault, Span};
+use farline_core::units::{Error, ErrorCode, Fault, Span};
 use libbpf_rs::{MapCore, MapHandle, MapType, RingBuffer, RingBufferBuilder};
 use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
@@ -222,7 +222,7 @@ impl Trace {
         let failed = |error: libbpf_rs::Error| {
             Error::new(
                 Fault::Here,
-                "congestion-trace",
+                ErrorCode::CongestionTrace,
                 format!("reading the trace of {name}: {error}"),
             )
         };
@@ -295,7 +295,7 @@ fn traced(name: &str) -> Error {
     };
     Error::new(
         Fault::You,
-        "congestion-traced",
+        ErrorCode::CongestionTraced,
         format!("`{name}` is traced by {by}, and what the one reads the other would lack"),
     )
     .hint("end that trace first")

@@ -9,7 +9,7 @@ use super::ring::Ring;
 use super::stats::Stats;
 use super::{Info, Settings, Side, place, rootless};
 use crate::sys::tun;
-use farline_core::units::{Error, Rng, Span, Time};
+use farline_core::units::{Error, ErrorCode, Rng, Span, Time};
 use farline_core::wan::{self, Change};
 use rustix::process::{Signal, set_parent_process_death_signal, setsid};
 use std::fs::File;
@@ -35,7 +35,7 @@ const LAG: Span = Span::from_millis(20);
 /// What was reported already, for the exit code.
 pub(super) fn emulate() -> Result<(), Error> {
     let up = serde_json::from_reader(io::stdin().lock())
-        .map_err(|error| you("link-setting", format!("the emulator's settings: {error}")))
+        .map_err(|error| you(ErrorCode::LinkSetting, format!("the emulator's settings: {error}")))
         .and_then(|settings| Emulator::up(&settings));
     let report = Report::of(up.as_ref().map(|_| ()));
     let heard = serde_json::to_vec(&report).is_ok_and(|mut line| {
@@ -87,7 +87,7 @@ impl Emulator {
         settings.check()?;
         let name = &settings.name;
         let taken = || {
-            you("link-taken", format!("a link called `{name}` is up")).hint(format!(
+            you(ErrorCode::LinkTaken, format!("a link called `{name}` is up")).hint(format!(
                 "choose another --name, or take it down with `farline link down {name}`"
             ))
         };
@@ -97,8 +97,9 @@ impl Emulator {
         let old = place::read(name);
         let socket = place::file(name, "sock");
         let _ = std::fs::remove_file(&socket);
-        let listener = UnixListener::bind(&socket)
-            .map_err(|error| here("link-state", format!("{}: {error}", socket.display())))?;
+        let listener = UnixListener::bind(&socket).map_err(|error| {
+            here(ErrorCode::LinkState, format!("{}: {error}", socket.display()))
+        })?;
 
         let rootless = !rustix::process::geteuid().is_root();
         if rootless {
@@ -122,7 +123,7 @@ impl Emulator {
             let namespace = info.namespace(side);
             if namespaces::exists(&namespace) {
                 return Err(you(
-                    "link-taken",
+                    ErrorCode::LinkTaken,
                     format!("there is a network namespace `{namespace}` that no link made"),
                 )
                 .hint("choose another --name"));
@@ -147,8 +148,8 @@ impl Emulator {
             namespaces::configure(info, side)?;
         }
         let shown = [(); 2].map(|()| Arc::new(Mutex::new(Shown::new())));
-        let (stopped, stop) =
-            io::pipe().map_err(|error| here("link-emulator", format!("a pipe: {error}")))?;
+        let (stopped, stop) = io::pipe()
+            .map_err(|error| here(ErrorCode::LinkEmulator, format!("a pipe: {error}")))?;
         let (started, realtime) = (now(), Arc::new(AtomicBool::new(true)));
         let seed = Rng::new(info.wan.seed);
         let directions = [
@@ -187,7 +188,7 @@ impl Emulator {
             );
             let stopped = stopped
                 .try_clone()
-                .map_err(|error| here("link-emulator", format!("a pipe: {error}")))?;
+                .map_err(|error| here(ErrorCode::LinkEmulator, format!("a pipe: {error}")))?;
             let realtime = Arc::clone(&realtime);
             let run = move || {
                 if !Mover::be_precise() {
@@ -199,7 +200,7 @@ impl Emulator {
             movers.push(
                 thread
                     .spawn(run)
-                    .map_err(|error| here("link-emulator", format!("a thread: {error}")))?,
+                    .map_err(|error| here(ErrorCode::LinkEmulator, format!("a thread: {error}")))?,
             );
         }
         let info = info.clone();
@@ -208,8 +209,9 @@ impl Emulator {
 
     /// Answers for the link until it is told to end, then removes it.
     fn run(self) -> Result<(), Error> {
-        let failed =
-            |error: io::Error| here("link-emulator", format!("waiting for requests: {error}"));
+        let failed = |error: io::Error| {
+            here(ErrorCode::LinkEmulator, format!("waiting for requests: {error}"))
+        };
         let runtime =
             tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
         runtime
@@ -282,10 +284,10 @@ fn device(info: &Info, side: Side) -> Result<Device, Error> {
                 }
                 _ => "run as root, or give this user access to /dev/net/tun",
             };
-            here("link-device", format!("making a TUN device: {error}")).hint(hint)
+            here(ErrorCode::LinkDevice, format!("making a TUN device: {error}")).hint(hint)
         })?;
         let counters = File::open("/proc/thread-self/net/dev")
-            .map_err(|error| here("link-device", format!("/proc/net/dev: {error}")))?;
+            .map_err(|error| here(ErrorCode::LinkDevice, format!("/proc/net/dev: {error}")))?;
         Ok(Device { tun: Arc::new(tun), counters })
     })
 }
@@ -305,7 +307,7 @@ fn rings(settings: &wan::Settings) -> Result<[Ring; 2], Error> {
     if available.is_some_and(|available| needed > available / 10 * 9) {
         let (needed, available) = (needed >> 20, available.unwrap_or(0) >> 20);
         return Err(here(
-            "link-memory",
+            ErrorCode::LinkMemory,
             format!(
                 "this link holds up to {needed} MiB in flight, and {available} MiB are available"
             ),
@@ -314,7 +316,10 @@ fn rings(settings: &wan::Settings) -> Result<[Ring; 2], Error> {
     }
     let ring = |bytes: u64| {
         Ring::new(bytes as usize).map_err(|error| {
-            here("link-memory", format!("{} MiB for packets in flight: {error}", bytes >> 20))
+            here(
+                ErrorCode::LinkMemory,
+                format!("{} MiB for packets in flight: {error}", bytes >> 20),
+            )
         })
     };
     Ok([ring(bytes[0])?, ring(bytes[1])?])

@@ -51,7 +51,7 @@ pub use stats::{DirectionStats, Stats};
 
 use crate::reexec;
 use failure::{Report, here, you};
-use farline_core::units::Error;
+use farline_core::units::{Error, ErrorCode};
 use rustix::process::{Pid, Signal, kill_process};
 use std::ffi::OsStr;
 use std::fs::File;
@@ -84,7 +84,7 @@ impl Link {
         settings.check()?;
         place::make_folder()?;
         let failed = |error: std::io::Error| {
-            here("link-emulator", format!("starting the emulator: {error}"))
+            here(ErrorCode::LinkEmulator, format!("starting the emulator: {error}"))
         };
         let log = File::create(place::file(&settings.name, "log")).map_err(failed)?;
         let mut emulator = reexec::command(settings.program.as_deref(), &Role::Emulate)?
@@ -103,7 +103,7 @@ impl Link {
         }
         let silent = || {
             let log = place::file(&settings.name, "log");
-            here("link-emulator", "the emulator ended without a word")
+            here(ErrorCode::LinkEmulator, "the emulator ended without a word")
                 .hint(format!("see {}", log.display()))
         };
         let report: Report = serde_json::from_str(&line).map_err(|_| silent())?;
@@ -123,7 +123,7 @@ impl Link {
         place::check_name(name)?;
         match place::read(name) {
             Some(info) => Ok(Link { info, emulator: None }),
-            None => Err(you("link-gone", format!("there is no link called `{name}`"))
+            None => Err(you(ErrorCode::LinkGone, format!("there is no link called `{name}`"))
                 .hint("`farline link ls` lists them")),
         }
     }
@@ -150,8 +150,11 @@ impl Link {
     pub fn stats(&self) -> Result<Stats, Error> {
         let name = &self.info.name;
         let dead = |error: String| {
-            here("link-gone", format!("the emulator of link `{name}` does not answer: {error}"))
-                .hint(format!("clean up with `farline link down {name}`"))
+            here(
+                ErrorCode::LinkGone,
+                format!("the emulator of link `{name}` does not answer: {error}"),
+            )
+            .hint(format!("clean up with `farline link down {name}`"))
         };
         let mut stream = UnixStream::connect(place::file(name, "sock"))
             .map_err(|error| dead(error.to_string()))?;
@@ -216,7 +219,7 @@ impl Link {
     ) -> Error {
         if !self.is_alive() {
             let name = &self.info.name;
-            return here("link-gone", format!("the emulator of link `{name}` is dead"))
+            return here(ErrorCode::LinkGone, format!("the emulator of link `{name}` is dead"))
                 .hint(format!("clean up with `farline link down {name}`"));
         }
         if self.info.rootless
@@ -240,7 +243,7 @@ impl Link {
             .env("FARLINE_PEER6", self.info.address6(peer))
             .env("FARLINE_PEER_NS", self.info.namespace(peer))
             .exec();
-        here("link-ip", format!("running `ip`: {failed}"))
+        here(ErrorCode::LinkIp, format!("running `ip`: {failed}"))
             .hint("install iproute2, for example: apt-get install iproute2")
     }
 
@@ -265,7 +268,7 @@ impl Link {
                 let _ = kill_process(pid, signal);
             } else {
                 return Err(here(
-                    "link-lock",
+                    ErrorCode::LinkLock,
                     format!(
                         "the emulator of link `{name}` (process {}) does not end",
                         self.info.pid

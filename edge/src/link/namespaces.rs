@@ -3,7 +3,7 @@
 
 use super::failure::here;
 use super::{Info, Side};
-use farline_core::units::Error;
+use farline_core::units::{Error, ErrorCode};
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use std::fs::{self, File};
@@ -26,7 +26,7 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// Runs `ip` with `arguments`, feeding it `input`.
 fn ip(arguments: &[&str], input: &str) -> Result<Output, Error> {
     let missing = |error: std::io::Error| {
-        here("link-ip", format!("running `ip`: {error}"))
+        here(ErrorCode::LinkIp, format!("running `ip`: {error}"))
             .hint("install iproute2, for example: apt-get install iproute2")
     };
     let mut child = Command::new("ip")
@@ -45,7 +45,7 @@ fn ip(arguments: &[&str], input: &str) -> Result<Output, Error> {
         return Ok(output);
     }
     let said = String::from_utf8_lossy(&output.stderr);
-    Err(here("link-ip", format!("`ip {}` failed: {}", arguments.join(" "), said.trim())))
+    Err(here(ErrorCode::LinkIp, format!("`ip {}` failed: {}", arguments.join(" "), said.trim())))
 }
 
 /// Makes the namespace of `side`.
@@ -103,13 +103,13 @@ pub(super) fn inside<T: Send>(
                 Ok(move_into_link_name_space(file.as_fd(), Some(LinkNameSpaceType::Network))?)
             });
             entered.map_err(|error| {
-                here("link-forbidden", format!("entering {}: {error}", path.display()))
+                here(ErrorCode::LinkForbidden, format!("entering {}: {error}", path.display()))
             })?;
             work()
         });
-        thread
-            .join()
-            .unwrap_or_else(|_| Err(here("link-emulator", "a thread of the emulator panicked")))
+        thread.join().unwrap_or_else(|_| {
+            Err(here(ErrorCode::LinkEmulator, "a thread of the emulator panicked"))
+        })
     })
 }
 
@@ -121,7 +121,7 @@ pub(super) fn widen_buffers(info: &Info) -> Result<(), Error> {
     let queue = info.wan.a_to_b.queue.0.max(info.wan.b_to_a.queue.0);
     let wanted = (4 * (info.wan.bandwidth_delay_product().0 + queue)).min(LARGEST_BUFFER);
     for file in ["/proc/sys/net/ipv4/tcp_rmem", "/proc/sys/net/ipv4/tcp_wmem"] {
-        let failed = |error| here("link-forbidden", format!("widening {file}: {error}"));
+        let failed = |error| here(ErrorCode::LinkForbidden, format!("widening {file}: {error}"));
         let text = fs::read_to_string(file).map_err(failed)?;
         let limits: Vec<u64> =
             text.split_whitespace().filter_map(|limit| limit.parse().ok()).collect();
@@ -166,7 +166,7 @@ pub(super) fn write_hosts(info: &Info, side: Side) -> Result<(), Error> {
     let folder = path.parent().unwrap_or(Path::new("/"));
     fs::create_dir_all(folder)
         .and_then(|()| fs::write(&path, text))
-        .map_err(|error| here("link-state", format!("writing {}: {error}", path.display())))
+        .map_err(|error| here(ErrorCode::LinkState, format!("writing {}: {error}", path.display())))
 }
 
 /// Ends the processes in both sides, removes the namespaces and the hosts files. What is not there

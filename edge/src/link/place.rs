@@ -7,7 +7,7 @@
 use super::Info;
 use super::failure::{here, you};
 use crate::run_dir;
-use farline_core::units::Error;
+use farline_core::units::{Error, ErrorCode};
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 use std::fs::{self, File};
@@ -23,7 +23,7 @@ fn folder() -> PathBuf {
 pub(super) fn make_folder() -> Result<(), Error> {
     let folder = folder();
     run_dir::make_private(&folder).map_err(|error| {
-        here("link-folder", format!("making {}: {error}", folder.display()))
+        here(ErrorCode::LinkFolder, format!("making {}: {error}", folder.display()))
             .hint("set XDG_RUNTIME_DIR to a folder of yours")
     })
 }
@@ -38,7 +38,7 @@ pub(super) fn check_name(name: &str) -> Result<(), Error> {
     let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_');
     if name.is_empty() || name.len() > 40 || name.starts_with(['.', '-']) || !name.chars().all(fits)
     {
-        return Err(you("link-name", format!("`{name}` cannot be the name of a link"))
+        return Err(you(ErrorCode::LinkName, format!("`{name}` cannot be the name of a link"))
             .hint("up to 40 letters, digits, `.`, `-` and `_`, for example --name lab1"));
     }
     Ok(())
@@ -54,7 +54,8 @@ pub(super) fn lock(name: &str) -> Result<Option<Lock>, Error> {
     let path = file(name, "lock");
     loop {
         let open = File::options().create(true).truncate(false).write(true).open(&path);
-        let failed = |error| here("link-lock", format!("locking {}: {error}", path.display()));
+        let failed =
+            |error| here(ErrorCode::LinkLock, format!("locking {}: {error}", path.display()));
         let file = open.map_err(failed)?;
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {}
@@ -77,11 +78,11 @@ pub(super) fn read(name: &str) -> Option<Info> {
 /// Writes the record of a link, whole or not at all.
 pub(super) fn write(info: &Info) -> Result<(), Error> {
     let (path, new) = (file(&info.name, "json"), file(&info.name, "new"));
-    let text =
-        serde_json::to_vec_pretty(info).map_err(|error| here("link-state", error.to_string()))?;
+    let text = serde_json::to_vec_pretty(info)
+        .map_err(|error| here(ErrorCode::LinkState, error.to_string()))?;
     fs::write(&new, text)
         .and_then(|()| fs::rename(&new, &path))
-        .map_err(|error| here("link-state", format!("writing {}: {error}", path.display())))
+        .map_err(|error| here(ErrorCode::LinkState, format!("writing {}: {error}", path.display())))
 }
 
 /// Removes every file of link `name`; the caller holds its lock.

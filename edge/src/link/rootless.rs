@@ -8,7 +8,7 @@ use super::failure::here;
 use super::{Info, Side, namespaces};
 use crate::run_dir;
 use crate::sys::process::{Unshare, unshare};
-use farline_core::units::Error;
+use farline_core::units::{Error, ErrorCode};
 use rustix::fs::{CWD, Mode, mkdir};
 use rustix::mount::{
     MountFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags, mount, mount_bind,
@@ -30,7 +30,7 @@ pub(super) fn enter_new() -> Result<(), Error> {
     let (user, group) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
     let failed = |doing: &'static str| {
         move |error: io::Error| {
-            here("link-forbidden", format!("{doing}: {error}")).hint(
+            here(ErrorCode::LinkForbidden, format!("{doing}: {error}")).hint(
                 "run as root, or allow unprivileged user namespaces (sysctl \
                     user.max_user_namespaces, kernel.unprivileged_userns_clone, or the AppArmor \
                     rule for them)",
@@ -77,7 +77,7 @@ fn own_run() -> io::Result<()> {
 /// root, where `side`'s hosts file is /etc/hosts.
 pub(super) fn enter(info: &Info, side: Side) -> Result<(), Error> {
     let failed = |error: io::Error| {
-        here("link-forbidden", format!("entering the link `{}`: {error}", info.name))
+        here(ErrorCode::LinkForbidden, format!("entering the link `{}`: {error}", info.name))
     };
     let open = |kind: &str| File::open(format!("/proc/{}/ns/{kind}", info.pid));
     let enter = || -> io::Result<()> {

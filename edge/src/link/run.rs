@@ -2,7 +2,7 @@
 
 use super::failure::here;
 use super::{Link, Settings, Side, Stats};
-use farline_core::units::Error;
+use farline_core::units::{Error, ErrorCode};
 use rustix::process::{Pid, Signal, kill_process};
 use std::ffi::OsStr;
 use std::io;
@@ -30,7 +30,8 @@ pub fn run(
     arguments: &[impl AsRef<OsStr>],
     started: impl FnOnce(&Link),
 ) -> Result<(u8, Stats), Error> {
-    let failed = |error: io::Error| here("link-emulator", format!("running a command: {error}"));
+    let failed =
+        |error: io::Error| here(ErrorCode::LinkEmulator, format!("running a command: {error}"));
     let settings = Settings { with_parent: true, ..settings.clone() };
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;

@@ -2,7 +2,7 @@
 
 use super::failure::you;
 use super::place;
-use farline_core::units::Error;
+use farline_core::units::{Error, ErrorCode};
 use farline_core::wan::{self, Path};
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -96,7 +96,7 @@ impl Settings {
         // IPv6 needs 1280 (RFC 8200, section 5).
         if !(1_280..=65_521).contains(&self.mtu) {
             return Err(you(
-                "link-setting",
+                ErrorCode::LinkSetting,
                 format!("the MTU is {}: 1280 to 65521 bytes", self.mtu),
             ));
         }

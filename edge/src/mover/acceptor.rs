@@ -2,7 +2,7 @@
 
 use crate::channels::Channel;
 use crate::channels::tcp::{TcpChannel, TcpOptions, bind, no_port};
-use farline_core::units::{Error, Fault};
+use farline_core::units::{Error, ErrorCode, Fault};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
@@ -68,7 +68,7 @@ impl Acceptor {
         let failed = |error: io::Error| {
             Error::new(
                 Fault::Here,
-                "accept-failed",
+                ErrorCode::AcceptFailed,
                 format!("cannot accept a data connection: {error}"),
             )
         };

@@ -1,7 +1,7 @@
 //! What a data connection that broke, or a thread that cannot start, is called.
 
 use crate::channels::told;
-use farline_core::units::{Error, Fault};
+use farline_core::units::{Error, ErrorCode, Fault};
 use std::io;
 
 /// A data connection that broke, in words.
@@ -11,14 +11,18 @@ pub(super) fn broken(error: &io::Error) -> Error {
     }
     match error.kind() {
         io::ErrorKind::InvalidData => {
-            Error::new(Fault::There, "mode-e-broken", format!("data connection: {error}"))
+            Error::new(Fault::There, ErrorCode::ModeEBroken, format!("data connection: {error}"))
         }
-        _ => Error::new(Fault::Between, "channel-lost", format!("data connection lost: {error}"))
-            .hint("the peer stopped or the path broke; run the same command again"),
+        _ => Error::new(
+            Fault::Between,
+            ErrorCode::ChannelLost,
+            format!("data connection lost: {error}"),
+        )
+        .hint("the peer stopped or the path broke; run the same command again"),
     }
 }
 
 pub(super) fn no_thread(error: &io::Error) -> Error {
-    Error::new(Fault::Here, "no-thread", format!("cannot start a thread: {error}"))
+    Error::new(Fault::Here, ErrorCode::NoThread, format!("cannot start a thread: {error}"))
         .hint("raise the limit of processes (ulimit -u)")
 }

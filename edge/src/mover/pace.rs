@@ -3,7 +3,7 @@
 use crate::channels::Handle;
 use crate::sys::lock::lock;
 use farline_core::transfer::Pacer;
-use farline_core::units::{Bytes, Error, Fault, Rate, Time};
+use farline_core::units::{Bytes, Error, ErrorCode, Fault, Rate, Time};
 use std::ops::Range;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
@@ -32,7 +32,11 @@ impl Pace {
     /// When it is no number.
     pub(crate) fn parse(value: &str) -> Result<Option<Pace>, Error> {
         let wrong = |_| {
-            Error::new(Fault::You, "bad-rate", format!("`{value}` is no number of bits a second"))
+            Error::new(
+                Fault::You,
+                ErrorCode::BadRate,
+                format!("`{value}` is no number of bits a second"),
+            )
         };
         let bits: u64 = value.parse().map_err(wrong)?;
         Ok((bits > 0).then(|| Pace::new(Rate::from_bps(bits))))

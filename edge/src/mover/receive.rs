@@ -17,7 +17,7 @@ use farline_core::transfer::{
     Block, BlockDigest, ChannelId, Digests, Layout, PieceDigest, Receiver, ReceiverInput,
     ReceiverOutput, SlotId, Watermarks,
 };
-use farline_core::units::{ByteRanges, Error, Fault};
+use farline_core::units::{ByteRanges, Error, ErrorCode, Fault};
 use std::sync::{Arc, Condvar, Mutex, PoisonError, mpsc};
 use std::thread::Scope;
 use std::time::{Duration, Instant};
@@ -253,7 +253,7 @@ impl<'a> Shared<'a> {
                 // Every channel holds a slot; with none left to write from, nothing would move.
                 return Err(Error::new(
                     Fault::Refused,
-                    "too-many-channels",
+                    ErrorCode::TooManyChannels,
                     format!("more than {} data channels", state.slots - 2),
                 )
                 .hint("use fewer streams, or more staging at the receiver"));
@@ -429,7 +429,7 @@ impl<'a> Shared<'a> {
                     let Some(offset) = block.offset.checked_sub(self.wire_offset) else {
                         return self.fail(Error::new(
                             Fault::There,
-                            "block-out-of-range",
+                            ErrorCode::BlockOutOfRange,
                             "the sender named bytes before the part that was asked for",
                         ));
                     };
@@ -437,7 +437,7 @@ impl<'a> Shared<'a> {
                     if self.digests.is_some() && !self.layout.is_block(&block) {
                         return self.fail(Error::new(
                             Fault::There,
-                            "block-misplaced",
+                            ErrorCode::BlockMisplaced,
                             "the sender cut the tree into other blocks than agreed",
                         ));
                     }
@@ -536,7 +536,7 @@ impl<'a> Shared<'a> {
             if at != block.len {
                 return self.fail(Error::new(
                     Fault::There,
-                    "block-out-of-range",
+                    ErrorCode::BlockOutOfRange,
                     "the sender named bytes that no file has",
                 ));
             }

@@ -20,7 +20,7 @@ use farline_core::transfer::{
     Block, BlockDigest, ChannelId, Layout, PieceDigest, Sender, SenderInput, SenderOutput, SlotId,
     Watermarks,
 };
-use farline_core::units::{Error, Fault};
+use farline_core::units::{Error, ErrorCode, Fault};
 use std::collections::VecDeque;
 use std::io;
 use std::sync::mpsc;
@@ -116,7 +116,11 @@ struct State<'a> {
 pub(crate) fn send(mut job: SendJob<'_>) -> Result<SendOutcome, Error> {
     let count = job.channels.len();
     if count == 0 || job.slots.is_empty() {
-        return Err(Error::new(Fault::Bug, "no-channel", "a transfer needs a channel and a slot"));
+        return Err(Error::new(
+            Fault::Bug,
+            ErrorCode::NoChannel,
+            "a transfer needs a channel and a slot",
+        ));
     }
     let (mut watched, mut wakers) = (Vec::new(), Vec::new());
     for channel in &mut job.channels {
@@ -191,7 +195,7 @@ pub(crate) fn send(mut job: SendJob<'_>) -> Result<SendOutcome, Error> {
     let opened = lock(&shared.state).orders.len();
     let lost = opened - channels.len();
     if lost > 0 && !parts.integrity.checks {
-        return Err(Error::new(Fault::Bug, "thread-lost", "a sending thread ended early"));
+        return Err(Error::new(Fault::Bug, ErrorCode::ThreadLost, "a sending thread ended early"));
     }
     if channels.is_empty() {
         let why = lock(&shared.state).lost_by.take();

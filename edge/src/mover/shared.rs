@@ -5,7 +5,7 @@ use crate::channels::Handle;
 use crate::sys::lock::lock;
 use crate::sys::pool::Slot;
 use farline_core::transfer::SlotId;
-use farline_core::units::{Error, Fault};
+use farline_core::units::{Error, ErrorCode, Fault};
 use std::net::TcpStream;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
@@ -31,7 +31,11 @@ impl FreeSlots {
     pub(super) fn take(&mut self, id: SlotId) -> Result<Slot, Error> {
         let slot = self.0.get_mut(id.0).and_then(Option::take);
         slot.ok_or_else(|| {
-            Error::new(Fault::Bug, "slot-held", "a staging slot was handed out twice, or lost")
+            Error::new(
+                Fault::Bug,
+                ErrorCode::SlotHeld,
+                "a staging slot was handed out twice, or lost",
+            )
         })
     }
 
@@ -111,7 +115,7 @@ impl Cancel {
     /// The same for a plain connection.
     pub(crate) fn watch_stream(&self, stream: &TcpStream) -> Result<(), Error> {
         let handle = Handle::of(stream)
-            .map_err(|error| Error::new(Fault::Here, "no-descriptor", error.to_string()))?;
+            .map_err(|error| Error::new(Fault::Here, ErrorCode::NoDescriptor, error.to_string()))?;
         self.watch(handle);
         Ok(())
     }
@@ -133,9 +137,9 @@ mod tests {
         assert_eq!(cancel.wait(Duration::ZERO), None);
         let other = cancel.clone();
         let waiting = std::thread::spawn(move || other.wait(Duration::from_secs(60)));
-        cancel.cancel(Error::new(Fault::You, "aborted", "enough"));
+        cancel.cancel(Error::new(Fault::You, ErrorCode::Aborted, "enough"));
         let reason = waiting.join().expect("no panic").expect("cancelled");
-        assert_eq!((reason.code, cancel.wait(Duration::ZERO)), ("aborted", Some(reason)));
+        assert_eq!((reason.code, cancel.wait(Duration::ZERO)), (ErrorCode::Aborted, Some(reason)));
     }
 
     #[test]
@@ -145,7 +149,10 @@ mod tests {
         let mut free = FreeSlots::new(slots);
         assert_eq!(free.take(SlotId(3)).map(|slot| slot.index()), Ok(3));
         for lost in [1, 4] {
-            assert_eq!(free.take(SlotId(lost)).expect_err("nobody has it").code, "slot-held");
+            assert_eq!(
+                free.take(SlotId(lost)).expect_err("nobody has it").code,
+                ErrorCode::SlotHeld
+            );
         }
         assert_eq!(free.into_slots().len(), 2);
     }

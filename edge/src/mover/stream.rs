@@ -12,7 +12,7 @@ use crate::sys::lock::lock;
 use crate::sys::pool::Slot;
 use farline_core::gridftp::checked::Check;
 use farline_core::gridftp::mode_e::{Flags, HEADER_LEN, Header};
-use farline_core::units::{Error, Fault};
+use farline_core::units::{Error, ErrorCode, Fault};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::fs::File;
 use std::io::{self, Read};
@@ -65,7 +65,7 @@ impl BlockReader {
         let failed = |error: io::Error| {
             Error::new(
                 Fault::Here,
-                "storage",
+                ErrorCode::Storage,
                 format!("read standard input: {}", crate::stores::plain(&error)),
             )
         };
@@ -157,7 +157,7 @@ pub(crate) fn send_stream(job: StreamJob<'_>) -> Result<(u64, Vec<Box<dyn Channe
                     .map_err(|error| no_thread(&error))
                     .inspect_err(|error| cancel.cancel(error.clone()))?;
                 thread.join().unwrap_or_else(|_| {
-                    Err(Error::new(Fault::Bug, "thread-lost", "a sending thread panicked"))
+                    Err(Error::new(Fault::Bug, ErrorCode::ThreadLost, "a sending thread panicked"))
                 })
             })
             .collect();

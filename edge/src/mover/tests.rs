@@ -7,7 +7,7 @@ use crate::stores::{BytesSink, PosixSink, PosixSource, Root, Sink, Source, walk}
 use crate::sys::pool::{Slot, pool};
 use farline_core::gridftp::mode_e::{Flags, Header};
 use farline_core::transfer::{DigestVerdict, Digests, Entry, Layout, Watermarks};
-use farline_core::units::{ByteRanges, Error, Fault, Rng};
+use farline_core::units::{ByteRanges, Error, ErrorCode, Fault, Rng};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
@@ -234,7 +234,7 @@ fn a_file_whose_digest_differs_does_not_land_and_the_others_do() {
     verdicts[victim] = DigestVerdict::Read([0; 32]);
     let landed = sink.land(Some((&verdicts, &digests)));
     assert_eq!((landed.files, landed.failures.len()), (7, 1));
-    assert_eq!(landed.failures[0].1.code, "digest-mismatch");
+    assert_eq!(landed.failures[0].1.code, ErrorCode::DigestMismatch);
     let (_, copy) = tree(to.path());
     assert_eq!(
         copy.entries().len(),
@@ -251,14 +251,14 @@ fn a_failing_sink_ends_both_ends_and_leaves_nothing() {
             if offset < 3 << 20 {
                 Ok(())
             } else {
-                Err(Error::new(Fault::Here, "no-space", "disk full"))
+                Err(Error::new(Fault::Here, ErrorCode::NoSpace, "disk full"))
             }
         }
     }
     let layout = Arc::new(Layout::of_file(64 << 20, BLOCK_LEN));
     let ends = transfer(&layout, &crate::stores::ZeroSource, &Full, 2, &Cancel::new());
-    assert_eq!(ends.received.expect_err("the sink is full").code, "no-space");
-    assert_eq!(ends.sent.expect_err("the receiver hung up").code, "channel-lost");
+    assert_eq!(ends.received.expect_err("the sink is full").code, ErrorCode::NoSpace);
+    assert_eq!(ends.sent.expect_err("the receiver hung up").code, ErrorCode::ChannelLost);
 }
 
 #[test]
@@ -266,7 +266,7 @@ fn a_cancelled_transfer_ends_at_once() {
     struct Endless(Cancel);
     impl Sink for Endless {
         fn write(&self, _: usize, _: u64, _: &[u8]) -> Result<(), Error> {
-            self.0.cancel(Error::new(Fault::You, "cancelled", "stopped by the user"));
+            self.0.cancel(Error::new(Fault::You, ErrorCode::Interrupted, "stopped by the user"));
             Ok(())
         }
     }
@@ -283,7 +283,7 @@ fn a_cancelled_transfer_ends_at_once() {
         plain,
         |address| address,
     );
-    assert_eq!(ends.received.expect_err("cancelled").code, "cancelled");
+    assert_eq!(ends.received.expect_err("cancelled").code, ErrorCode::Interrupted);
     assert!(ends.sent.is_err());
 }
 

@@ -8,7 +8,7 @@ use crate::channels::Channel;
 use crate::mover::{Incoming, OpenOutcome, Tally, tuning_limits};
 use crate::sys::tcp::{TcpInfo, process_usage};
 use farline_core::transfer::{TuningLimits, Waits};
-use farline_core::units::{Bytes, Error, Fault, Span};
+use farline_core::units::{Bytes, Error, ErrorCode, Fault, Span};
 use std::time::{Duration, Instant};
 
 /// The FEAT line.
@@ -37,7 +37,7 @@ impl Adapt {
                         "nothing is adapted that is called `{other}`; channels, congestion and \
                          none are known"
                     );
-                    return Err(Error::new(Fault::You, "unsupported", message));
+                    return Err(Error::new(Fault::You, ErrorCode::Unsupported, message));
                 }
             }
         }
@@ -168,7 +168,11 @@ mod tests {
             Adapt { channels: false, congestion: false, ..all }
         );
         for wrong in ["", "staging", "channels+", "none+channels"] {
-            assert_eq!(Adapt::parse(wrong).expect_err("refused").code, "unsupported", "{wrong}");
+            assert_eq!(
+                Adapt::parse(wrong).expect_err("refused").code,
+                ErrorCode::Unsupported,
+                "{wrong}"
+            );
         }
     }
 }

@@ -4,7 +4,7 @@
 use crate::channels::Registry;
 use crate::channels::driver::{Driver, Offered, Role};
 use crate::channels::trust::Identity;
-use farline_core::units::{Bytes, Error, Fault, ParseQuantityError, Rate};
+use farline_core::units::{Bytes, Error, ErrorCode, Fault, ParseQuantityError, Rate};
 use serde::Deserialize;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -84,7 +84,7 @@ pub struct Config {
 impl Config {
     /// Refuses values that make no sense.
     pub(super) fn checked(self) -> Result<Config, Error> {
-        let wrong = |message: String| Err(Error::new(Fault::You, "bad-config", message));
+        let wrong = |message: String| Err(Error::new(Fault::You, ErrorCode::BadConfig, message));
         if self.sessions == 0 {
             return wrong("a node with no sessions serves nobody".to_owned());
         }
@@ -161,7 +161,7 @@ impl ConfigFile {
     /// When it cannot be read, is not TOML, or has a key that no node knows.
     pub fn read(path: &Path) -> Result<ConfigFile, Error> {
         let wrong = |what: String| {
-            Error::new(Fault::You, "bad-config", format!("{}: {what}", path.display()))
+            Error::new(Fault::You, ErrorCode::BadConfig, format!("{}: {what}", path.display()))
         };
         let text = std::fs::read_to_string(path).map_err(|error| wrong(error.to_string()))?;
         toml::from_str(&text).map_err(|error| wrong(error.to_string().trim_end().to_owned()))
@@ -172,14 +172,14 @@ impl ConfigFile {
     /// # Errors
     /// When the root is missing or a value makes no sense.
     pub fn build(self) -> Result<Config, Error> {
-        let wrong = |message: String| Error::new(Fault::You, "bad-config", message);
+        let wrong = |message: String| Error::new(Fault::You, ErrorCode::BadConfig, message);
         let root = self.root.ok_or_else(|| {
             wrong("no directory to serve".to_owned()).hint("say which with --root DIR")
         })?;
         let listen = match self.listen {
             Some(listen) => listen,
             None => DEFAULT_LISTEN.parse().map_err(|_| {
-                Error::new(Fault::Bug, "bad-default", "the default address is none")
+                Error::new(Fault::Bug, ErrorCode::BadDefault, "the default address is none")
             })?,
         };
         let staging = self.staging.map(|text| text.parse()).transpose();
@@ -266,7 +266,7 @@ mod tests {
         assert!(read("root = '/data'\ndata_ports = '9-1'").expect("TOML").is_err());
         assert!(read("rot = '/data'").is_err(), "a misspelt key is named, not ignored");
         let of = |text: &str| read(&format!("root = '/data'\nchannel = {text}")).expect("TOML");
-        assert_eq!(of("['pigeon']").expect_err("no such driver").code, "bad-channel");
+        assert_eq!(of("['pigeon']").expect_err("no such driver").code, ErrorCode::BadChannel);
         let names = |config: Config| {
             config.drivers().drivers().map(|driver| driver.name).collect::<Vec<_>>().join(" ")
         };

@@ -17,7 +17,7 @@ use crate::stores::Diskless;
 use crate::sys::pool::{Slot, pool};
 use farline_core::congestion::Algorithm;
 use farline_core::gridftp::{Family, Timestamp};
-use farline_core::units::{Bytes, Error, Fault};
+use farline_core::units::{Bytes, Error, ErrorCode, Fault};
 use rustls::ServerConfig;
 use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr};
@@ -114,7 +114,7 @@ impl DataPlane {
         if family.is_some_and(|family| family != Family::of(&SocketAddr::new(ip, 0))) {
             let message = "the control connection is of another address family, and so would the \
                 data connection be";
-            return Err(Error::new(Fault::You, "unsupported", message));
+            return Err(Error::new(Fault::You, ErrorCode::Unsupported, message));
         }
         if self.door.is_some() || self.driver.is_some() {
             return self.passive_by_driver(ip);
@@ -139,7 +139,7 @@ impl DataPlane {
         let driver = match &self.driver {
             Some(driver) => Arc::clone(driver),
             None => Arc::clone(self.shared.drivers.default_channel().ok_or_else(|| {
-                Error::new(Fault::Bug, "no-channel", "this node has no channel driver")
+                Error::new(Fault::Bug, ErrorCode::NoChannel, "this node has no channel driver")
             })?),
         };
         let (slots, sockets) = (self.slot_terms(), self.options.clone());
@@ -152,7 +152,9 @@ impl DataPlane {
     /// Takes a channel of the driver `name` that the client offers; returns what to tell it (V-9,
     /// V-10).
     pub(super) fn take_channel(&mut self, name: &str, offer: &str) -> Result<String, Error> {
-        let none = || Error::new(Fault::You, "unsupported", format!("there is no driver `{name}`"));
+        let none = || {
+            Error::new(Fault::You, ErrorCode::Unsupported, format!("there is no driver `{name}`"))
+        };
         let driver = Arc::clone(self.shared.drivers.find(name).ok_or_else(none)?);
         let (ip, slots) = (self.local.ip().to_canonical(), self.slot_terms());
         self.door_for(&driver)?.take(&driver, ip, slots, offer)
@@ -171,7 +173,7 @@ impl DataPlane {
                     "{title} needs a session with a key and without PROT P: nothing encrypts it"
                 ),
             };
-            Error::new(Fault::Refused, "cannot-encrypt", message)
+            Error::new(Fault::Refused, ErrorCode::CannotEncrypt, message)
         })
     }
 
@@ -195,7 +197,7 @@ impl DataPlane {
             // K-1: the client opens every data connection of a session that has a key.
             return Err(Error::new(
                 Fault::You,
-                "bad-sequence",
+                ErrorCode::BadSequence,
                 "with a key the client connects: say PASV, EPSV or SPAS",
             ));
         }
@@ -207,7 +209,7 @@ impl DataPlane {
             // RFC 2577, section 3: else the node is a weapon against hosts that trust it.
             return Err(Error::new(
                 Fault::Refused,
-                "permission-denied",
+                ErrorCode::PermissionDenied,
                 "data connections go to the client's own address only",
             )
             .hint("the operator can allow third-party transfers with `third_party = true`"));
@@ -219,7 +221,11 @@ impl DataPlane {
     /// Encrypts data connections from now on, or no more; the key must be given again (K-2).
     pub(super) fn protect(&mut self, private: bool) -> Result<(), Error> {
         if private && self.shared.identity.is_none() {
-            return Err(Error::new(Fault::There, "unsupported", "this node has no key for TLS"));
+            return Err(Error::new(
+                Fault::There,
+                ErrorCode::Unsupported,
+                "this node has no key for TLS",
+            ));
         }
         self.private = private;
         self.channels.clear();
@@ -270,7 +276,7 @@ impl DataPlane {
                     };
                     Error::new(
                         Fault::You,
-                        "unknown-congestion",
+                        ErrorCode::UnknownCongestion,
                         format!("this node cannot use congestion control `{value}`: {why}"),
                     )
                 })?;
@@ -288,14 +294,18 @@ impl DataPlane {
                 let source = blake3::Hash::from_hex(value);
                 self.source = *source
                     .map_err(|_| {
-                        Error::new(Fault::You, "rejected", "a source is 64 hexadecimal digits")
+                        Error::new(
+                            Fault::You,
+                            ErrorCode::Rejected,
+                            "a source is 64 hexadecimal digits",
+                        )
                     })?
                     .as_bytes();
                 Ok(())
             }
             "key" => {
                 let key = Key::from_hex(value).ok_or_else(|| {
-                    Error::new(Fault::You, "bad-key", "a key is 64 hexadecimal digits")
+                    Error::new(Fault::You, ErrorCode::BadKey, "a key is 64 hexadecimal digits")
                 })?;
                 self.channels.clear();
                 self.targets.clear();
@@ -310,7 +320,7 @@ impl DataPlane {
                 }
                 _ => Err(Error::new(
                     Fault::You,
-                    "unsupported",
+                    ErrorCode::Unsupported,
                     format!("`{value}` is not offered; ascending and any are"),
                 )),
             },
@@ -327,7 +337,11 @@ impl DataPlane {
                 self.store = diskless::choose(&self.shared, value)?;
                 Ok(())
             }
-            _ => Err(Error::new(Fault::You, "unsupported", format!("there is no option `{name}`"))),
+            _ => Err(Error::new(
+                Fault::You,
+                ErrorCode::Unsupported,
+                format!("there is no option `{name}`"),
+            )),
         }
     }
 
@@ -345,7 +359,7 @@ impl DataPlane {
         let Some(&target) = self.targets.get(turn % self.targets.len().max(1)) else {
             return Err(Error::new(
                 Fault::You,
-                "data-connection",
+                ErrorCode::DataConnection,
                 "no data connection was arranged: say PORT or EPRT first",
             ));
         };
@@ -353,7 +367,7 @@ impl DataPlane {
         connect(target, Some(self.local), &options, CONNECT_TIMEOUT).map_err(|error| {
             Error::new(
                 Fault::Between,
-                "data-connection",
+                ErrorCode::DataConnection,
                 format!("cannot connect to {target} for data: {error}"),
             )
             .hint("a firewall before the client may refuse connections from outside")
@@ -366,7 +380,11 @@ impl DataPlane {
             return Ok(slots);
         }
         pool(self.staging_slots().max(least), BLOCK_LEN).map_err(|error| {
-            Error::new(Fault::Here, "no-memory", format!("no memory for the staging pool: {error}"))
+            Error::new(
+                Fault::Here,
+                ErrorCode::NoMemory,
+                format!("no memory for the staging pool: {error}"),
+            )
         })
     }
 
@@ -399,7 +417,7 @@ fn set(what: &mut bool, value: &str, name: &str) -> Result<(), Error> {
     if value != name && value != "none" {
         return Err(Error::new(
             Fault::You,
-            "unsupported",
+            ErrorCode::Unsupported,
             format!("`{value}` is not offered; {name} and none are"),
         ));
     }

@@ -4,7 +4,7 @@
 use super::Shared;
 use crate::stores::{Diskless, DisklessSink};
 use farline_core::transfer::Layout;
-use farline_core::units::{Bytes, Error, Fault};
+use farline_core::units::{Bytes, Error, ErrorCode, Fault};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -21,10 +21,10 @@ pub(super) fn choose(shared: &Shared, value: &str) -> Result<Option<Diskless>, E
     }
     let known = Diskless::parse(value, ':');
     let store = known.ok_or_else(|| {
-        Error::new(Fault::You, "unsupported", format!("there is no store `{value}`"))
+        Error::new(Fault::You, ErrorCode::Unsupported, format!("there is no store `{value}`"))
     })??;
     let refused = |message: String| {
-        Err(Error::new(Fault::Refused, "store-not-allowed", message).hint(
+        Err(Error::new(Fault::Refused, ErrorCode::StoreNotAllowed, message).hint(
             "the node's operator can allow it: farline serve --allow-null --allow-memory SIZE",
         ))
     };
@@ -80,7 +80,7 @@ fn reserve(shared: &Arc<Shared>, size: Bytes) -> Result<Share, Error> {
                 "{} of this node's {limit} of memory are in use, and {size} were asked for",
                 Bytes(used)
             );
-            Err(Error::new(Fault::Refused, "store-not-allowed", message)
+            Err(Error::new(Fault::Refused, ErrorCode::StoreNotAllowed, message)
                 .hint("try again when the other transfers are over"))
         }
     }

@@ -10,7 +10,7 @@ use crate::channels::driver::{Driver, Listen, Listener, Role, Slots, Taker};
 use crate::channels::key::{Key, PREAMBLE_LEN, Token};
 use crate::mover::Incoming;
 use crate::sys::lock::lock;
-use farline_core::units::{Error, Fault};
+use farline_core::units::{Error, ErrorCode, Fault};
 use rustls::ServerConfig;
 use std::collections::{BTreeMap, HashMap};
 use std::net::{IpAddr, SocketAddr};
@@ -118,7 +118,7 @@ impl DataListener {
         let (channel, told) = taker.take(ip, slots, offer)?;
         let full = |_| {
             let message = format!("more {} channels than any session uses", driver.title);
-            Error::new(Fault::Refused, "too-many-channels", message)
+            Error::new(Fault::Refused, ErrorCode::TooManyChannels, message)
         };
         self.incoming.try_send(Some(channel)).map_err(full)?;
         Ok(told)
@@ -143,7 +143,7 @@ impl Incoming for DataListener {
             Ok(arrival) => Ok(arrival),
             Err(mpsc::RecvTimeoutError::Timeout) => Ok(None),
             Err(mpsc::RecvTimeoutError::Disconnected) => {
-                Err(Error::new(Fault::Bug, "door-closed", "the data port closed itself"))
+                Err(Error::new(Fault::Bug, ErrorCode::DoorClosed, "the data port closed itself"))
             }
         }
     }
@@ -156,5 +156,5 @@ impl Incoming for DataListener {
 
 fn no_channel(driver: &Driver) -> Error {
     let message = format!("no channel of {} can be offered to this node", driver.title);
-    Error::new(Fault::You, "unsupported", message)
+    Error::new(Fault::You, ErrorCode::Unsupported, message)
 }

@@ -28,7 +28,7 @@ use crate::channels::driver::Role;
 use crate::channels::trust::{Fingerprint, Identity};
 use crate::stores::Root;
 use farline_core::gridftp::Pathname;
-use farline_core::units::{Error, Fault};
+use farline_core::units::{Error, ErrorCode, Fault};
 use std::net::SocketAddr;
 use std::os::unix::ffi::OsStringExt;
 use std::sync::Arc;
@@ -133,7 +133,7 @@ impl Node {
         let root = Root::open(&config.root)?;
         let failed = |error: std::io::Error| {
             let message = format!("cannot listen on {}: {error}", config.listen);
-            Error::new(Fault::Here, "listen-failed", message)
+            Error::new(Fault::Here, ErrorCode::ListenFailed, message)
                 .hint("choose another address with --listen ADDR:PORT")
         };
         let listener = TcpListener::bind(config.listen).await.map_err(failed)?;
@@ -193,7 +193,7 @@ impl Node {
                 Err(error) => {
                     return Err(Error::new(
                         Fault::Here,
-                        "listen-failed",
+                        ErrorCode::ListenFailed,
                         format!("the control port failed: {error}"),
                     ));
                 }

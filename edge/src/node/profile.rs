@@ -7,7 +7,7 @@ use crate::channels::Handle;
 use crate::prober::{MODULE, ProbeRequest, Report, drain, fill};
 use farline_core::gridftp::server::Answer;
 use farline_core::profile::TrafficDirection;
-use farline_core::units::{Error, Fault, Rate};
+use farline_core::units::{Error, ErrorCode, Fault, Rate};
 use rustix::net::{RecvFlags, recv};
 use std::cell::Cell;
 use std::net::TcpStream;
@@ -34,7 +34,7 @@ pub(super) fn measure(
     let Some(ceiling) = shared.config.allow_profile else {
         return Err(Error::new(
             Fault::Refused,
-            "profile-not-allowed",
+            ErrorCode::ProfileNotAllowed,
             "this node does not let itself be measured",
         )
         .hint("its operator can allow it: farline serve --allow-profile RATE"));
@@ -45,7 +45,7 @@ pub(super) fn measure(
     if plane.private || plane.door.is_none() {
         return Err(Error::new(
             Fault::You,
-            "bad-sequence",
+            ErrorCode::BadSequence,
             format!("{MODULE} needs a key, and PROT C"),
         ));
     }
@@ -62,8 +62,8 @@ pub(super) fn measure(
         .iter()
         .map(|channel| channel.handle().and_then(Handle::into_stream))
         .collect();
-    let streams =
-        streams.map_err(|error| Error::new(Fault::Here, "no-descriptor", error.to_string()))?;
+    let streams = streams
+        .map_err(|error| Error::new(Fault::Here, ErrorCode::NoDescriptor, error.to_string()))?;
     // The streams have descriptors of their own; what is measured ends with them.
     plane.channels.clear();
     let cancel = run.cancel;
@@ -108,7 +108,7 @@ pub(super) fn measure(
             .for_each(|bps| *bps = bps.round());
     }
     let words = serde_json::to_string(&told)
-        .map_err(|error| Error::new(Fault::Bug, "profile-end", error.to_string()))?;
+        .map_err(|error| Error::new(Fault::Bug, ErrorCode::ProfileEnd, error.to_string()))?;
     run.reporter.say(Answer::Words(words));
     Ok(run.tally.bytes())
 }
@@ -136,7 +136,7 @@ fn told_apart(
         if Instant::now() > deadline {
             return Err(Error::new(
                 Fault::Between,
-                "profile-silent",
+                ErrorCode::ProfileSilent,
                 format!("{each} streams were to bring something"),
             ));
         }
@@ -165,7 +165,7 @@ impl Watch {
             return Ok(());
         }
         let message = format!("this node may be measured at {} at most", self.ceiling);
-        Err(Error::new(Fault::Refused, "profile-ceiling", message)
+        Err(Error::new(Fault::Refused, ErrorCode::ProfileCeiling, message)
             .hint("send no faster: --host-rate"))
     }
 }
@@ -179,7 +179,7 @@ impl Turn<'_> {
             false => Ok(Turn(measured)),
             true => Err(Error::new(
                 Fault::Refused,
-                "profile-running",
+                ErrorCode::ProfileRunning,
                 "this node is being measured by another client",
             )
             .hint("two would measure each other: wait for it")),

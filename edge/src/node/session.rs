@@ -15,7 +15,7 @@ use farline_core::gridftp::omission;
 use farline_core::gridftp::server::{
     Answer, Ask, Input, Logins, Output, Rights, ServerConfig, ServerSession,
 };
-use farline_core::units::{Error, Fault, Time};
+use farline_core::units::{Error, ErrorCode, Fault, Time};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
@@ -78,7 +78,7 @@ pub(super) async fn serve(shared: Arc<Shared>, mut wire: Wire, arrival: Arrival)
                 Output::Abort { .. } => {
                     cancel.cancel(Error::new(
                         Fault::You,
-                        "aborted",
+                        ErrorCode::Aborted,
                         "the client ended the transfer",
                     ));
                 }
@@ -90,7 +90,11 @@ pub(super) async fn serve(shared: Arc<Shared>, mut wire: Wire, arrival: Arrival)
                     });
                 }
                 Output::Close => {
-                    cancel.cancel(Error::new(Fault::You, "aborted", "the client went away"));
+                    cancel.cancel(Error::new(
+                        Fault::You,
+                        ErrorCode::Aborted,
+                        "the client went away",
+                    ));
                     wire.close().await;
                     return;
                 }
@@ -216,9 +220,11 @@ impl Job {
         match ask {
             Ask::Act { addresses } => data.act(addresses).map(done),
             Ask::List { path } => files.list(&path).map(Answer::Entries),
-            Ask::Login { .. } => {
-                Err(Error::new(Fault::Refused, "login-refused", "this node has no accounts"))
-            }
+            Ask::Login { .. } => Err(Error::new(
+                Fault::Refused,
+                ErrorCode::LoginRefused,
+                "this node has no accounts",
+            )),
             Ask::MakeDirectory { path } => files.make_directory(&path).map(done),
             Ask::NetStack { name } => data.choose_driver(&name).map(done),
             Ask::Passive { family, .. } => {
@@ -235,7 +241,7 @@ impl Job {
             }
             Ask::SetOption { name, value } => data.set_option(&name, &value).map(done),
             Ask::Stat { path } => files.stat(&path).map(|entry| Answer::Entry(Box::new(entry))),
-            _ => Err(Error::new(Fault::Bug, "unsupported", "this node does not do that")),
+            _ => Err(Error::new(Fault::Bug, ErrorCode::Unsupported, "this node does not do that")),
         }
     }
 }

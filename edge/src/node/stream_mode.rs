@@ -10,7 +10,7 @@ use crate::mover::BLOCK_LEN;
 use crate::stores::{Sink, Source};
 use crate::sys::tcp::tcp_info;
 use farline_core::transfer::Layout;
-use farline_core::units::{Error, Fault};
+use farline_core::units::{Error, ErrorCode, Fault};
 use std::io;
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
@@ -117,7 +117,11 @@ fn open(
 
 fn connection(plane: &mut DataPlane, run: &RunningTransfer<'_>) -> Result<TcpStream, Error> {
     if plane.door.is_some() {
-        return Err(Error::new(Fault::You, "bad-sequence", "with a key data moves in MODE E"));
+        return Err(Error::new(
+            Fault::You,
+            ErrorCode::BadSequence,
+            "with a key data moves in MODE E",
+        ));
     }
     let Some(acceptor) = plane.acceptor.take() else {
         return Ok(plane.connect(0, run.request.buffer_size)?.into_stream());
@@ -133,7 +137,7 @@ fn connection(plane: &mut DataPlane, run: &RunningTransfer<'_>) -> Result<TcpStr
     }
     Err(Error::new(
         Fault::Between,
-        "data-connection",
+        ErrorCode::DataConnection,
         format!("no data connection came from {} in time", plane.peer().ip()),
     )
     .hint("a firewall may hold the node's data ports back"))
@@ -141,6 +145,10 @@ fn connection(plane: &mut DataPlane, run: &RunningTransfer<'_>) -> Result<TcpStr
 
 fn broken(run: &RunningTransfer<'_>, error: &io::Error) -> Error {
     run.cancel.reason().unwrap_or_else(|| {
-        Error::new(Fault::Between, "data-connection", format!("data connection lost: {error}"))
+        Error::new(
+            Fault::Between,
+            ErrorCode::DataConnection,
+            format!("data connection lost: {error}"),
+        )
     })
 }

@@ -20,7 +20,7 @@ use farline_core::gridftp::omission::omission_line;
 use farline_core::gridftp::server::{Action, TransferRequest};
 use farline_core::gridftp::{ListFormat, ListingEntry, ListingKind, Mode};
 use farline_core::transfer::{Digests, Layout, Watermarks};
-use farline_core::units::{ByteRanges, Error, Fault, Span};
+use farline_core::units::{ByteRanges, Error, ErrorCode, Fault, Span};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -59,7 +59,7 @@ impl DataPlane {
             // P-3: nobody but Farline is known to want it, and Farline has a key.
             return Err(Error::new(
                 Fault::You,
-                "unsupported",
+                ErrorCode::Unsupported,
                 "MODE E under PROT P needs a key (OPTS FARLINE key=)",
             ));
         }
@@ -128,7 +128,13 @@ impl DataPlane {
                 let error = std::io::Error::from(std::io::ErrorKind::IsADirectory);
                 return Err(storage_error("retrieve", run.request.path.as_bytes(), &error));
             }
-            _ => return Err(Error::new(Fault::You, "unsupported", "this is no regular file")),
+            _ => {
+                return Err(Error::new(
+                    Fault::You,
+                    ErrorCode::Unsupported,
+                    "this is no regular file",
+                ));
+            }
         }
         let size = entry.size.unwrap_or(0);
         let (offset, length) =
@@ -136,7 +142,7 @@ impl DataPlane {
         if offset > size {
             return Err(Error::new(
                 Fault::You,
-                "restart-mismatch",
+                ErrorCode::RestartMismatch,
                 format!("the file has {size} bytes, the part begins at {offset}"),
             ));
         }
@@ -170,7 +176,7 @@ impl DataPlane {
             // A failed STOR leaves nothing under the final name: there is nothing to go on from.
             return Err(Error::new(
                 Fault::You,
-                "restart-mismatch",
+                ErrorCode::RestartMismatch,
                 format!("there are {size} bytes, not the {held} to go on from"),
             )
             .hint("send the file from its start"));
@@ -193,14 +199,14 @@ impl DataPlane {
         if whole.count() > 1 || whole.iter().next().is_some_and(|range| range.start != 0) {
             return Err(Error::new(
                 Fault::There,
-                "incomplete",
+                ErrorCode::Incomplete,
                 format!("the sender left holes: only {whole} came"),
             ));
         }
         if let Some(size) = request.size.filter(|&size| size > written.total() && held == 0) {
             let message =
                 format!("{} of the {size} bytes announced with ALLO came", written.total());
-            return Err(Error::new(Fault::Between, "incomplete", message));
+            return Err(Error::new(Fault::Between, ErrorCode::Incomplete, message));
         }
         match run.landing(|| sink.land(None)).failures.into_iter().next() {
             Some((_, error)) => Err(error),
@@ -311,7 +317,7 @@ impl DataPlane {
         if self.acceptor.is_none() && self.door.is_none() && self.channels.is_empty() {
             return Err(Error::new(
                 Fault::You,
-                "data-connection",
+                ErrorCode::DataConnection,
                 "in MODE E the sender connects: say PASV or EPSV before STOR",
             ));
         }
@@ -378,7 +384,7 @@ impl DataPlane {
             if Instant::now() > deadline {
                 let message =
                     format!("{} of {wanted} data connections came in time", self.channels.len());
-                return Err(Error::new(Fault::Between, "data-connection", message)
+                return Err(Error::new(Fault::Between, ErrorCode::DataConnection, message)
                     .hint("a firewall may hold the node's data ports back"));
             }
             self.channels.extend(IncomingChannels::of(self, run).next(Duration::from_millis(200))?);
@@ -392,7 +398,7 @@ pub(super) fn blocks_missing(what: String, tally: &Tally) -> Error {
     let (blocks, headers, channels) =
         (tally.bad_blocks(), tally.bad_headers(), tally.lost_channels());
     let counts = format!("bad_blocks={blocks} bad_headers={headers} lost_channels={channels}");
-    Error::new(Fault::Between, "blocks-missing", format!("{what}; {counts}")).hint(
+    Error::new(Fault::Between, ErrorCode::BlocksMissing, format!("{what}; {counts}")).hint(
         "the path changed or lost data; run the same command again, it goes on from what arrived",
     )
 }
@@ -433,7 +439,7 @@ impl RunningTransfer<'_> {
                 *last = (moved, Instant::now());
             } else if last.1.elapsed() >= idle_timeout {
                 let message = format!("no data has moved for {}", Span::from(idle_timeout));
-                self.cancel.cancel(Error::new(Fault::Between, "channel-lost", message));
+                self.cancel.cancel(Error::new(Fault::Between, ErrorCode::ChannelLost, message));
             }
         };
         self.reporter.repeat(
@@ -450,7 +456,7 @@ impl RunningTransfer<'_> {
         }
         if let Some(more) = problems.len().checked_sub(MOST_OMISSIONS).filter(|&more| more > 0) {
             let message = format!("{more} more, which the node does not name");
-            let error = Error::new(Fault::There, "source-unreadable", message);
+            let error = Error::new(Fault::There, ErrorCode::SourceUnreadable, message);
             self.reporter.remark(omission_line(b"", &error));
         }
     }

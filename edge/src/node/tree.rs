@@ -22,7 +22,7 @@ use farline_core::transfer::journal::Origin;
 use farline_core::transfer::{
     DigestVerdict, Digests, Entry, Layout, manifest_lines, parse_manifest,
 };
-use farline_core::units::{ByteRanges, Error, Fault};
+use farline_core::units::{ByteRanges, Error, ErrorCode, Fault};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// The FEAT line of trees.
@@ -48,7 +48,7 @@ impl Phase {
             "digests" => Ok(Phase::Digests),
             other => Err(Error::new(
                 Fault::You,
-                "unsupported",
+                ErrorCode::Unsupported,
                 format!("{TREE_MODULE} knows no part `{other}`"),
             )),
         }
@@ -92,8 +92,9 @@ pub(super) fn store(
             plane.tree().incoming = None;
             let text = receive_list(plane, MANIFEST_LIMIT, run)?;
             let len = text.len() as u64;
-            let entries = parse_manifest(&text)
-                .map_err(|error| Error::new(Fault::There, "bad-manifest", error.to_string()))?;
+            let entries = parse_manifest(&text).map_err(|error| {
+                Error::new(Fault::There, ErrorCode::BadManifest, error.to_string())
+            })?;
             let layout = Arc::new(Layout::new(entries, BLOCK_LEN));
             let start = beneath(&run.request.path).to_vec();
             let (sink, share): (Box<dyn Landing>, _) = match plane.store_kind() {
@@ -150,7 +151,7 @@ pub(super) fn store(
             let message = format!("{came} of {payload} bytes are here");
             if came < payload && !plane.integrity.checks {
                 incoming.sink.refuse();
-                return Err(Error::new(Fault::There, "incomplete", message));
+                return Err(Error::new(Fault::There, ErrorCode::Incomplete, message));
             }
             if came < payload {
                 run.reporter.ranges(&incoming.held);
@@ -169,7 +170,7 @@ pub(super) fn store(
             }
             let limit = incoming.layout.entries().len() * DigestVerdict::WIRE_LEN;
             let list = match receive_list(plane, limit, run) {
-                Err(error) if error.code == "blocks-missing" => {
+                Err(error) if error.code == ErrorCode::BlocksMissing => {
                     plane.tree().incoming = Some(incoming);
                     return Err(error);
                 }
@@ -266,7 +267,11 @@ fn listed(
     match Files::new(root, false).stat(&run.request.path)?.kind {
         ListingKind::Directory => walk(root, start),
         ListingKind::File | ListingKind::Symlink => Ok((vec![stat(root, start, b"")?], Vec::new())),
-        _ => Err(Error::new(Fault::You, "unsupported", "this is neither file nor directory")),
+        _ => Err(Error::new(
+            Fault::You,
+            ErrorCode::Unsupported,
+            "this is neither file nor directory",
+        )),
     }
 }
 
@@ -286,5 +291,9 @@ fn receive_list(
 }
 
 fn out_of_order(before: &str) -> Error {
-    Error::new(Fault::You, "bad-sequence", format!("{TREE_MODULE}: `{before}` comes before this"))
+    Error::new(
+        Fault::You,
+        ErrorCode::BadSequence,
+        format!("{TREE_MODULE}: `{before}` comes before this"),
+    )
 }

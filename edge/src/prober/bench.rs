@@ -9,7 +9,7 @@ use crate::link::{Link, Settings, Side, Stats};
 use farline_core::profile::{
     Bench, Cell, Copies, Exactness, Grid, Job, LimitedBy, Repetition, TrafficDirection,
 };
-use farline_core::units::{Error, Fault, Span};
+use farline_core::units::{Error, ErrorCode, Fault, Span};
 use farline_core::wan::{self, Change, Event};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -128,7 +128,11 @@ impl LinkBench {
             let to = from.other();
             let address = link.info().address(to);
             let address = address.parse().map_err(|_| {
-                Error::new(Fault::Bug, "profile-end", format!("a side's address is {address}"))
+                Error::new(
+                    Fault::Bug,
+                    ErrorCode::ProfileEnd,
+                    format!("a side's address is {address}"),
+                )
             })?;
             let listen = std::net::SocketAddr::new(address, 0);
             let mut receiver = End::start(&mut command(to, &Role::Receive { listen })?, &request)?;
@@ -170,7 +174,7 @@ pub(super) fn claim(name: &str) -> Result<UnixListener, Error> {
         .map_err(|error| match error.kind() {
             io::ErrorKind::AddrInUse => Error::new(
                 Fault::Refused,
-                "profile-running",
+                ErrorCode::ProfileRunning,
                 "another profile is being measured on this machine",
             )
             .hint("two would measure each other: wait for it, or end it"),
@@ -183,7 +187,7 @@ fn up(settings: &Settings) -> Result<Link, Error> {
     let deadline = Instant::now() + PATIENCE;
     loop {
         match Link::up(settings) {
-            Err(error) if error.code == "link-taken" && Instant::now() < deadline => {
+            Err(error) if error.code == ErrorCode::LinkTaken && Instant::now() < deadline => {
                 std::thread::sleep(Duration::from_millis(100));
             }
             other => return other,
@@ -246,7 +250,7 @@ impl End {
         let stdout = child
             .stdout
             .take()
-            .ok_or_else(|| Error::new(Fault::Bug, "profile-end", "an end has no output"))?;
+            .ok_or_else(|| Error::new(Fault::Bug, ErrorCode::ProfileEnd, "an end has no output"))?;
         Ok(End { child, stdout: BufReader::new(stdout) })
     }
 
@@ -267,7 +271,11 @@ impl End {
 }
 
 pub(super) fn failed(what: &str, error: &io::Error) -> Error {
-    Error::new(Fault::Here, "profile-end", format!("running {what} of the measurement: {error}"))
+    Error::new(
+        Fault::Here,
+        ErrorCode::ProfileEnd,
+        format!("running {what} of the measurement: {error}"),
+    )
 }
 
 /// What an end said: its result, or its error as `--json` prints it.
@@ -288,9 +296,14 @@ pub(super) fn parse<T: DeserializeOwned>(text: &str) -> Result<T, Error> {
     let Ok(Failed { error }) = serde_json::from_str(text) else {
         return Err(Error::new(
             Fault::Here,
-            "profile-end",
+            ErrorCode::ProfileEnd,
             "an end of the measurement ended without a word",
         ));
     };
-    Err(Error { fault: error.fault, code: "profile-end", message: error.message, hint: error.hint })
+    Err(Error {
+        fault: error.fault,
+        code: ErrorCode::ProfileEnd,
+        message: error.message,
+        hint: error.hint,
+    })
 }

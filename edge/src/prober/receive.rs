@@ -2,7 +2,7 @@
 
 use super::{PATIENCE, ProbeRequest, Work, thread_time};
 use crate::sys::tcp::fix_window;
-use farline_core::units::{Error, Fault};
+use farline_core::units::{Error, ErrorCode, Fault};
 use rustix::net::{RecvFlags, recv};
 use serde::{Deserialize, Serialize};
 use socket2::SockRef;
@@ -36,7 +36,7 @@ pub struct ProbeReceived {
 /// refuses a socket option.
 pub fn receive(listener: &TcpListener, request: &ProbeRequest) -> Result<ProbeReceived, Error> {
     let here = |error: io::Error| {
-        Error::new(Fault::Here, "profile-receive", format!("receiving: {error}"))
+        Error::new(Fault::Here, ErrorCode::ProfileReceive, format!("receiving: {error}"))
     };
     if let Some(window) = request.window {
         fix_window(listener, window)?;
@@ -54,7 +54,7 @@ pub fn receive(listener: &TcpListener, request: &ProbeRequest) -> Result<ProbeRe
 fn silent(what: &str) -> Error {
     Error::new(
         Fault::Between,
-        "profile-silent",
+        ErrorCode::ProfileSilent,
         format!("the receiver waited {} s for {what}", PATIENCE.as_secs()),
     )
     .hint("is the path up? `ping` the other end")
@@ -158,7 +158,7 @@ fn count(
                     start.elapsed().as_secs_f64(),
                     request.seconds
                 );
-                return Err(Error::new(Fault::Between, "profile-broken", words)
+                return Err(Error::new(Fault::Between, ErrorCode::ProfileBroken, words)
                     .hint("is the path still up?"));
             }
             for stream in request.window.iter().flat_map(|_| streams) {

@@ -3,7 +3,7 @@
 use super::{ProbeRequest, VerbsEnd, receive, send};
 use crate::reexec::{self, say};
 use farline_core::profile::Stall;
-use farline_core::units::{Bytes, Error, Fault, Rate};
+use farline_core::units::{Bytes, Error, ErrorCode, Fault, Rate};
 use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
 use std::io::{self, BufRead};
@@ -77,7 +77,11 @@ pub(crate) fn play(role: Role) -> Result<(), Error> {
         Role::Receive { listen } => {
             let request = request()?;
             let failed = |error: io::Error| {
-                Error::new(Fault::Here, "profile-listen", format!("listening on {listen}: {error}"))
+                Error::new(
+                    Fault::Here,
+                    ErrorCode::ProfileListen,
+                    format!("listening on {listen}: {error}"),
+                )
             };
             let listener = TcpListener::bind(listen).map_err(failed)?;
             let port = listener.local_addr().map_err(failed)?.port();
@@ -88,7 +92,7 @@ pub(crate) fn play(role: Role) -> Result<(), Error> {
 }
 
 fn wrong(error: serde_json::Error) -> Error {
-    Error::new(Fault::Bug, "profile-end", format!("the request: {error}"))
+    Error::new(Fault::Bug, ErrorCode::ProfileEnd, format!("the request: {error}"))
 }
 
 /// Says where `end` is, and replies to each run that it is asked for.

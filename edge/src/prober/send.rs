@@ -5,7 +5,7 @@ use super::{BUSY, PATIENCE, ProbeRequest, Work, thread_time};
 use crate::channels::tcp::{TcpOptions, connect_stream};
 use crate::sys::tcp::{TcpInfo, fix_send_buffer, notice_dead_peer, pace, tcp_info};
 use farline_core::profile::{Grid, LimitedBy, Lost};
-use farline_core::units::{Error, Fault, Rate, Span};
+use farline_core::units::{Error, ErrorCode, Fault, Rate, Span};
 use serde::{Deserialize, Serialize};
 use std::io::{self, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -82,7 +82,7 @@ pub fn send(address: SocketAddr, request: &ProbeRequest) -> Result<ProbeSent, Er
         let stream = connect_stream(address, None, &options, PATIENCE).map_err(|error| {
             Error::new(
                 Fault::Between,
-                "profile-connect",
+                ErrorCode::ProfileConnect,
                 format!("connecting to {address}: {error}"),
             )
             .hint("is the other end there?")
@@ -104,7 +104,7 @@ pub fn fill(
     allow: &dyn Fn() -> Result<(), Error>,
 ) -> Result<ProbeSent, Error> {
     let here = |error: io::Error| {
-        Error::new(Fault::Here, "profile-send", format!("setting a socket up: {error}"))
+        Error::new(Fault::Here, ErrorCode::ProfileSend, format!("setting a socket up: {error}"))
     };
     for stream in streams {
         notice_dead_peer(stream).map_err(here)?;
@@ -171,9 +171,8 @@ pub fn fill(
                 elapsed.as_secs_f64(),
                 request.seconds
             );
-            return Err(
-                Error::new(Fault::Between, "profile-broken", words).hint("is the path still up?")
-            );
+            return Err(Error::new(Fault::Between, ErrorCode::ProfileBroken, words)
+                .hint("is the path still up?"));
         }
         Ok(ProbeSent { work, ..watch.sent(elapsed) })
     })

@@ -6,7 +6,7 @@ use super::role::{Trial, TrialCopy, TrialNode};
 use crate::link::{Link, Side};
 use farline_core::profile::{Cell, Driver, Grid, LimitedBy, Observed, Order, Store};
 use farline_core::transfer::Limit;
-use farline_core::units::{Bytes, Error, Fault, Span};
+use farline_core::units::{Bytes, Error, ErrorCode, Fault, Span};
 use serde::Deserialize;
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Write};
@@ -81,7 +81,7 @@ impl ScratchDir {
             write().map_err(|error| {
                 Error::new(
                     Fault::Here,
-                    "cannot-write",
+                    ErrorCode::CannotWrite,
                     format!("{}, of {bytes}: {error}", file.display()),
                 )
                 .hint("file cells need twice that space: set TMPDIR")
@@ -102,7 +102,7 @@ impl ScratchDir {
         congestion: &str,
     ) -> Result<Observation, Error> {
         let (Some(staged), Some(copies)) = (cell.staged, &grid.copies) else {
-            return Err(Error::new(Fault::Bug, "profile-staged", "a cell without a store"));
+            return Err(Error::new(Fault::Bug, ErrorCode::ProfileStaged, "a cell without a store"));
         };
         let root = self.folder.join("landed");
         let _ = fs::remove_dir_all(&root);
@@ -142,7 +142,7 @@ impl ScratchDir {
         if (staged.driver == Driver::Tls) != (copied.encrypted == Some(true)) {
             return Err(Error::new(
                 Fault::Bug,
-                "profile-staged",
+                ErrorCode::ProfileStaged,
                 format!("a copy was not made over {}", staged.driver.name()),
             ));
         }
@@ -167,7 +167,7 @@ fn seen(grid: &Grid, copied: &Copied) -> Result<Observation, Error> {
     if count == 0 || copied.bytes == 0 {
         return Err(Error::new(
             Fault::Here,
-            "profile-staged",
+            ErrorCode::ProfileStaged,
             format!("a copy was over after {:.3} s", copied.seconds),
         )
         .hint("give --seconds, so that there is more to copy"));
@@ -226,7 +226,11 @@ impl Node {
     fn start(link: &Link, program: Option<&Path>, root: PathBuf, tls: bool) -> Result<Node, Error> {
         let address = link.info().address(Side::B);
         let listen = format!("{address}:0").parse().map_err(|_| {
-            Error::new(Fault::Bug, "profile-staged", format!("a side's address is {address}"))
+            Error::new(
+                Fault::Bug,
+                ErrorCode::ProfileStaged,
+                format!("a side's address is {address}"),
+            )
         })?;
         let role = Trial::Node(TrialNode { root, listen, tls });
         let mut command = link.agent(Side::B, program, &role)?;

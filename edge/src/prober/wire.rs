@@ -3,7 +3,7 @@
 
 use super::{ProbeReceived, ProbeRequest, ProbeSent};
 use farline_core::profile::TrafficDirection;
-use farline_core::units::{Bytes, Error, Fault, Rate};
+use farline_core::units::{Bytes, Error, ErrorCode, Fault, Rate};
 use serde::{Deserialize, Serialize};
 use std::str::FromStr;
 
@@ -73,7 +73,8 @@ impl ProbeRequest {
 
     /// Reads them; what only the sender needs is left as it is by default.
     pub(crate) fn parse(parms: &str) -> Result<ProbeRequest, Error> {
-        let wrong = |what: String| Error::new(Fault::You, "rejected", format!("{MODULE}: {what}"));
+        let wrong =
+            |what: String| Error::new(Fault::You, ErrorCode::Rejected, format!("{MODULE}: {what}"));
         let mut request = ProbeRequest::default();
         for parm in parms.split(';').filter(|parm| !parm.is_empty()) {
             let (name, value) =

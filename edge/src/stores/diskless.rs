@@ -5,7 +5,7 @@ use super::landing::check_digest;
 use super::{Landed, Landing, Sink, Source};
 use crate::sys::pool::{Slot, pool};
 use farline_core::transfer::{DigestVerdict, Digests, Entry, EntryKind, Layout};
-use farline_core::units::{Bytes, Error, Fault, Rng};
+use farline_core::units::{Bytes, Error, ErrorCode, Fault, Rng};
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
@@ -35,7 +35,7 @@ impl Diskless {
             Ok(size) if size.0 > 0 => Ok(Diskless::Memory(size)),
             _ => Err(Error::new(
                 Fault::You,
-                "bad-size",
+                ErrorCode::BadSize,
                 format!("`{text}`: the size of a memory store is missing or wrong"),
             )
             .hint(format!("write it with a unit, such as memory{separator}10GiB"))),
@@ -50,7 +50,7 @@ impl Diskless {
         match self {
             Diskless::Null => Err(Error::new(
                 Fault::You,
-                "nothing-to-read",
+                ErrorCode::NothingToRead,
                 "`null` holds nothing that could be copied",
             )
             .hint("read from memory:SIZE instead")),
@@ -163,7 +163,7 @@ impl Region {
         let failed = |error: std::io::Error| {
             Error::new(
                 Fault::Here,
-                "no-memory",
+                ErrorCode::NoMemory,
                 format!("no memory for a store of {size}: {error}"),
             )
             .hint("name a smaller size, or write to null")
@@ -182,7 +182,9 @@ impl Region {
     fn write(&self, offset: u64, mut bytes: &[u8]) -> Result<(), Error> {
         if offset.checked_add(bytes.len() as u64).is_none_or(|end| end > self.size) {
             let message = format!("more than the {} of the memory store came", Bytes(self.size));
-            return Err(Error::new(Fault::Here, "no-space", message).hint("name a larger size"));
+            return Err(
+                Error::new(Fault::Here, ErrorCode::NoSpace, message).hint("name a larger size")
+            );
         }
         let mut at = offset;
         while !bytes.is_empty() {
@@ -279,8 +281,11 @@ mod tests {
         sink.write(0, (1 << 20) - 3, b"abcdef").expect("across two chunks");
         let region = sink.region.as_ref().expect("a region");
         assert_eq!(&region.chunks[1].lock().expect("free")[..3], b"def");
-        assert_eq!(sink.write(0, (2 << 20) - 1, b"ab").expect_err("too much").code, "no-space");
-        assert_eq!(sink.write(0, u64::MAX, b"ab").expect_err("too much").code, "no-space");
+        assert_eq!(
+            sink.write(0, (2 << 20) - 1, b"ab").expect_err("too much").code,
+            ErrorCode::NoSpace
+        );
+        assert_eq!(sink.write(0, u64::MAX, b"ab").expect_err("too much").code, ErrorCode::NoSpace);
     }
 
     #[test]
@@ -291,11 +296,11 @@ mod tests {
         for text in ["memory:", "memory:0", "memory:ten", "memory:5X"] {
             assert_eq!(
                 Diskless::parse(text, ':').map(|parsed| parsed.map_err(|error| error.code)),
-                Some(Err("bad-size")),
+                Some(Err(ErrorCode::BadSize)),
                 "{text}"
             );
         }
         assert_eq!(Diskless::parse("memory.h5", ':'), None);
-        assert_eq!(Diskless::Null.entry(b"x").expect_err("empty").code, "nothing-to-read");
+        assert_eq!(Diskless::Null.entry(b"x").expect_err("empty").code, ErrorCode::NothingToRead);
     }
 }

@@ -19,7 +19,7 @@ use crate::sys::files::start_writeback;
 use crate::sys::lock::{lock, wait};
 use farline_core::transfer::journal::{Origin, below};
 use farline_core::transfer::{Entry, EntryKind, Layout, PieceDigest};
-use farline_core::units::{ByteRanges, Error, Fault};
+use farline_core::units::{ByteRanges, Error, ErrorCode, Fault};
 use rustix::fs::{AtFlags, Mode, OFlags, openat, unlinkat};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
@@ -221,7 +221,7 @@ impl PosixSink {
                 "{} is a device, FIFO or socket and is not replaced",
                 String::from_utf8_lossy(&path)
             );
-            return Err(Error::new(Fault::You, "special-file", message));
+            return Err(Error::new(Fault::You, ErrorCode::SpecialFile, message));
         }
         self.lock_place()?;
         if again {

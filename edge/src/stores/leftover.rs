@@ -10,7 +10,7 @@ use super::partial::Place;
 use super::storage_error;
 use super::walk::{WalkProblem, join};
 use farline_core::transfer::journal::{HEAD_LEN, Survey, Surveyed, payload_len};
-use farline_core::units::{Error, Fault, Span};
+use farline_core::units::{Error, ErrorCode, Fault, Span};
 use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags, flock, fstat, open, statat, unlinkat};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
@@ -195,7 +195,7 @@ impl Leftover {
             (Ok(None), None) => {
                 let message =
                     format!("cannot tell whether a running transfer writes {}", path.display());
-                return Err(Error::new(Fault::Refused, "busy", message).hint(
+                return Err(Error::new(Fault::Refused, ErrorCode::Busy, message).hint(
                     "run it as the user who owns the journals there, or when no transfer is \
                         running",
                 ));
@@ -217,7 +217,7 @@ impl Leftover {
             }
             Ok(_) => Err(Error::new(
                 Fault::Refused,
-                "busy",
+                ErrorCode::Busy,
                 format!("{} was written anew meanwhile", path.display()),
             )
             .hint("a transfer has begun there: `farline partials ls` shows it")),
@@ -377,8 +377,12 @@ pub(crate) fn lock_if_free(path: &Path) -> Result<Option<File>, Error> {
 }
 
 fn held(path: &Path) -> Error {
-    Error::new(Fault::Refused, "busy", format!("a running transfer holds {}", path.display()))
-        .hint("wait for it to end, or end it; then run the same command again")
+    Error::new(
+        Fault::Refused,
+        ErrorCode::Busy,
+        format!("a running transfer holds {}", path.display()),
+    )
+    .hint("wait for it to end, or end it; then run the same command again")
 }
 
 fn list(folder: &Path) -> io::Result<Vec<(PathBuf, Metadata)>> {

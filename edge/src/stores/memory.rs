@@ -1,7 +1,7 @@
 //! Stores without a disk: bytes in memory, endless zeros, and nowhere.
 
 use super::{Sink, Source};
-use farline_core::units::{Error, Fault};
+use farline_core::units::{Error, ErrorCode, Fault};
 use std::sync::{Mutex, PoisonError};
 
 /// A list of bytes as the one file of a transfer: a manifest, a listing.
@@ -13,7 +13,11 @@ impl Source for BytesSource {
         let from = usize::try_from(offset).unwrap_or(usize::MAX);
         let part = self.0.get(from..).and_then(|rest| rest.get(..into.len()));
         let part = part.ok_or_else(|| {
-            Error::new(Fault::Bug, "read-beyond-end", "read beyond the end of a list of bytes")
+            Error::new(
+                Fault::Bug,
+                ErrorCode::ReadBeyondEnd,
+                "read beyond the end of a list of bytes",
+            )
         })?;
         into.copy_from_slice(part);
         Ok(())
@@ -60,9 +64,8 @@ impl Sink for BytesSink {
         let end = usize::try_from(offset).ok().and_then(|offset| offset.checked_add(part.len()));
         let Some(end) = end.filter(|&end| end <= self.limit) else {
             let message = format!("the peer sent a list of more than {} bytes", self.limit);
-            return Err(
-                Error::new(Fault::There, "list-too-long", message).hint("copy the tree in parts")
-            );
+            return Err(Error::new(Fault::There, ErrorCode::ListTooLong, message)
+                .hint("copy the tree in parts"));
         };
         let mut bytes = self.bytes.lock().unwrap_or_else(PoisonError::into_inner);
         if bytes.len() < end {

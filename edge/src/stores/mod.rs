@@ -42,7 +42,7 @@ pub(crate) use walk::{is_special, join, stat};
 
 use farline_core::transfer::journal::Origin;
 use farline_core::transfer::{DigestVerdict, Digests, PieceDigest};
-use farline_core::units::{ByteRanges, Error, Fault};
+use farline_core::units::{ByteRanges, Error, ErrorCode, Fault};
 use std::collections::BTreeSet;
 use std::fmt;
 use std::io;
@@ -168,21 +168,25 @@ pub(crate) fn storage_error(doing: &str, path: &[u8], error: &io::Error) -> Erro
     let path = String::from_utf8_lossy(path);
     let message = format!("{doing} {path}: {}", plain(error));
     match error.kind() {
-        io::ErrorKind::NotFound => Error::new(Fault::You, "path-not-found", message),
-        io::ErrorKind::AlreadyExists => Error::new(Fault::You, "path-exists", message),
-        io::ErrorKind::IsADirectory => Error::new(Fault::You, "is-a-directory", message),
-        io::ErrorKind::NotADirectory => Error::new(Fault::You, "not-a-directory", message),
-        io::ErrorKind::DirectoryNotEmpty => Error::new(Fault::You, "directory-not-empty", message),
-        io::ErrorKind::InvalidFilename | io::ErrorKind::InvalidInput => {
-            Error::new(Fault::You, "invalid-name", message)
+        io::ErrorKind::NotFound => Error::new(Fault::You, ErrorCode::PathNotFound, message),
+        io::ErrorKind::AlreadyExists => Error::new(Fault::You, ErrorCode::PathExists, message),
+        io::ErrorKind::IsADirectory => Error::new(Fault::You, ErrorCode::IsADirectory, message),
+        io::ErrorKind::NotADirectory => Error::new(Fault::You, ErrorCode::NotADirectory, message),
+        io::ErrorKind::DirectoryNotEmpty => {
+            Error::new(Fault::You, ErrorCode::DirectoryNotEmpty, message)
         }
-        io::ErrorKind::PermissionDenied => Error::new(Fault::Here, "permission-denied", message)
-            .hint("check the permissions of the file and of every folder above it"),
-        io::ErrorKind::StorageFull => Error::new(Fault::Here, "no-space", message)
+        io::ErrorKind::InvalidFilename | io::ErrorKind::InvalidInput => {
+            Error::new(Fault::You, ErrorCode::InvalidName, message)
+        }
+        io::ErrorKind::PermissionDenied => {
+            Error::new(Fault::Here, ErrorCode::PermissionDenied, message)
+                .hint("check the permissions of the file and of every folder above it")
+        }
+        io::ErrorKind::StorageFull => Error::new(Fault::Here, ErrorCode::NoSpace, message)
             .hint("free space at the destination and run the same command again"),
-        io::ErrorKind::QuotaExceeded => Error::new(Fault::Here, "quota-exceeded", message),
-        io::ErrorKind::ReadOnlyFilesystem => Error::new(Fault::Here, "read-only", message),
-        _ => Error::new(Fault::Here, "storage", message),
+        io::ErrorKind::QuotaExceeded => Error::new(Fault::Here, ErrorCode::QuotaExceeded, message),
+        io::ErrorKind::ReadOnlyFilesystem => Error::new(Fault::Here, ErrorCode::ReadOnly, message),
+        _ => Error::new(Fault::Here, ErrorCode::Storage, message),
     }
 }
 

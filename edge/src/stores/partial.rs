@@ -11,7 +11,7 @@ use super::walk::join;
 use crate::sys::lock::lock;
 use farline_core::transfer::journal::{self, HEAD_LEN, Origin, Recovered, Replay};
 use farline_core::transfer::{Digests, Durability, Layout};
-use farline_core::units::{ByteRanges, Error, Fault};
+use farline_core::units::{ByteRanges, Error, ErrorCode, Fault};
 use rustix::fs::{
     AtFlags, FileType, FlockOperation, Mode, OFlags, Stat, flock, fstat, openat, statat, unlinkat,
 };
@@ -151,7 +151,7 @@ impl Partial {
         let journal = lock_journal(&folder, &name).map_err(failed)?.ok_or_else(|| {
             let message =
                 format!("another transfer is writing to {}", String::from_utf8_lossy(&shown));
-            Error::new(Fault::Refused, "busy", message).hint(
+            Error::new(Fault::Refused, ErrorCode::Busy, message).hint(
                 "wait for it to end; `farline partials ls` shows what is written there, and \
                     whether a running transfer still holds it",
             )

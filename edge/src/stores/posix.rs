@@ -5,7 +5,7 @@ use super::root::Root;
 use super::walk::{changed_ns, join, modified_ns};
 use super::{Source, storage_error};
 use farline_core::transfer::{Entry, Layout};
-use farline_core::units::{Error, Fault};
+use farline_core::units::{Error, ErrorCode, Fault};
 use rustix::fs::{Advice, OFlags, Stat, fadvise};
 use std::collections::HashMap;
 use std::fs::File;
@@ -124,7 +124,7 @@ impl Source for PosixSource {
             let (_, path) = self.place(entry);
             let message =
                 format!("{} {how} while it was being read", String::from_utf8_lossy(&path));
-            Error::new(Fault::Here, "source-changed", message)
+            Error::new(Fault::Here, ErrorCode::SourceChanged, message)
                 .hint("copy it again when nobody writes to it")
         };
         file.read_exact_at(into, self.part.unwrap_or(0) + offset).map_err(|error| {
@@ -202,14 +202,14 @@ mod tests {
                         }
                     })
                     .expect_err("it changed");
-                    assert_eq!(error.code, "source-changed", "{seconds} {put_back}");
+                    assert_eq!(error.code, ErrorCode::SourceChanged, "{seconds} {put_back}");
                 }
                 let grown = read_around(seconds, content, |path| {
                     let file = std::fs::OpenOptions::new().append(true).open(path).expect("there");
                     file.write_all_at(b"more", content.len() as u64).expect("longer");
                     set_time(path, seconds);
                 });
-                assert_eq!(grown.expect_err("it grew").code, "source-changed");
+                assert_eq!(grown.expect_err("it grew").code, ErrorCode::SourceChanged);
             }
         }
     }

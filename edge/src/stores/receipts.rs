@@ -9,7 +9,7 @@ use super::hidden::{PARTIAL_TAIL, hidden, recognise};
 use super::partial::lock_journal;
 use super::storage_error;
 use farline_core::transfer::journal::{self, FileFacts, HEAD_LEN, Origin, Survey, Surveyed};
-use farline_core::units::{ByteRanges, Error, Fault};
+use farline_core::units::{ByteRanges, Error, ErrorCode, Fault};
 use rustix::rand::{GetRandomFlags, getrandom};
 use std::fs::{DirBuilder, File};
 use std::io::{self, BufReader, Read};
@@ -86,7 +86,7 @@ pub fn state_folder() -> Option<PathBuf> {
 pub(crate) fn temporary_beside(target: &[u8]) -> Result<Vec<u8>, Error> {
     let mut tag = [0; 6];
     let failed = |errno: rustix::io::Errno| {
-        Error::new(Fault::Here, "no-randomness", io::Error::from(errno).to_string())
+        Error::new(Fault::Here, ErrorCode::NoRandomness, io::Error::from(errno).to_string())
     };
     getrandom(&mut tag, GetRandomFlags::empty()).map_err(failed)?;
     let tag: String = tag.iter().map(|byte| format!("{byte:02x}")).collect();
@@ -126,7 +126,7 @@ impl Receipts {
                 let target = String::from_utf8_lossy(parcel.target);
                 Error::new(
                     Fault::Refused,
-                    "busy",
+                    ErrorCode::Busy,
                     format!("another copy of this host is writing to {}{target}", parcel.server),
                 )
                 .hint("wait for it to end; `farline partials ls` shows what is written there")

@@ -160,6 +160,7 @@ impl AsFd for Root {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use farline_core::units::ErrorCode;
 
     #[test]
     fn no_path_and_no_link_leads_out() {
@@ -179,6 +180,6 @@ mod tests {
         root.create_directories(b"a/b/c").expect("made already is fine");
         assert!(inside.path().join("a/b/c").is_dir());
         let error = root.create_directories(b"out/x").expect_err("outside");
-        assert_eq!(error.code, "permission-denied");
+        assert_eq!(error.code, ErrorCode::PermissionDenied);
     }
 }

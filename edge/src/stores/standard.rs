@@ -3,7 +3,7 @@
 use super::landing::check_digest;
 use super::{Landed, Landing, Sink};
 use farline_core::transfer::{DigestVerdict, Digests};
-use farline_core::units::{Error, Fault};
+use farline_core::units::{Error, ErrorCode, Fault};
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::AsFd;
@@ -32,7 +32,7 @@ fn failed(error: &io::Error) -> Error {
     match error.kind() {
         io::ErrorKind::BrokenPipe => Error::new(
             Fault::Here,
-            "output-closed",
+            ErrorCode::OutputClosed,
             "who read standard output went away before the end of the file",
         ),
         _ => super::storage_error("write", b"standard output", error),
@@ -44,7 +44,7 @@ impl Sink for StandardOutput {
         if self.next.swap(offset + bytes.len() as u64, Ordering::AcqRel) != offset {
             return Err(Error::new(
                 Fault::Bug,
-                "out-of-order",
+                ErrorCode::OutOfOrder,
                 "bytes for standard output came out of order",
             ));
         }

@@ -5,7 +5,7 @@ use super::hidden::recognise;
 use super::root::Root;
 use super::storage_error;
 use farline_core::transfer::{Entry, EntryKind};
-use farline_core::units::{Error, Fault};
+use farline_core::units::{Error, ErrorCode, Fault};
 use rustix::fs::{AtFlags, Dir, FileType, OFlags, Stat, readlinkat, statat};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -87,7 +87,7 @@ pub(crate) fn stat(root: &Root, at: &[u8], path: &[u8]) -> Result<Entry, Error> 
         other => {
             let message =
                 format!("{} is a {}, not a file", String::from_utf8_lossy(at), describe(other));
-            return Err(Error::new(Fault::You, "not-a-file", message));
+            return Err(Error::new(Fault::You, ErrorCode::NotAFile, message));
         }
     };
     Ok(entry(path.to_vec(), kind, &stat))

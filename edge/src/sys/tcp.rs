@@ -1,6 +1,6 @@
 //! What the kernel knows of a TCP connection: `TCP_INFO` and the congestion control in force.
 
-use farline_core::units::{Bytes, Error, Fault, Rate, Span};
+use farline_core::units::{Bytes, Error, ErrorCode, Fault, Rate, Span};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 use std::time::Duration;
@@ -155,7 +155,7 @@ pub(crate) fn fix_window(socket: &impl AsFd, window: Bytes) -> Result<(), Error>
     let refused = |why: String| {
         Error::new(
             Fault::Here,
-            "window-buffer",
+            ErrorCode::WindowBuffer,
             format!("a window of {window} needs a receive buffer of {}: {why}", Bytes(buffer)),
         )
         .hint(format!("run as root, or: sysctl -w net.core.rmem_max={buffer}"))
@@ -184,8 +184,12 @@ pub(crate) fn fix_send_buffer(socket: &impl AsFd, buffer: Bytes) -> Result<(), E
     // The kernel doubles what it is told (socket(7)), and what it then has is the limit.
     let told = buffer.0 / 2;
     let refused = |why: String| {
-        Error::new(Fault::Here, "window-buffer", format!("a send buffer of {buffer}: {why}"))
-            .hint(format!("run as root, or: sysctl -w net.core.wmem_max={told}"))
+        Error::new(
+            Fault::Here,
+            ErrorCode::WindowBuffer,
+            format!("a send buffer of {buffer}: {why}"),
+        )
+        .hint(format!("run as root, or: sysctl -w net.core.wmem_max={told}"))
     };
     if set(libc::SO_SNDBUFFORCE, told).is_err() {
         set(libc::SO_SNDBUF, told).map_err(|error| refused(error.to_string()))?;
@@ -335,7 +339,7 @@ mod tests {
         let near = TcpStream::connect(listener.local_addr().expect("bound")).expect("connect");
         fix_send_buffer(&near, Bytes::mib(1)).map_or_else(
             // Without a privilege the system's limit holds.
-            |error| assert_eq!((error.fault, error.code), (Fault::Here, "window-buffer")),
+            |error| assert_eq!((error.fault, error.code), (Fault::Here, ErrorCode::WindowBuffer)),
             |()| {
                 assert_eq!(
                     socket2::SockRef::from(&near).send_buffer_size().expect("a socket"),

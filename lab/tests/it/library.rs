@@ -2,7 +2,7 @@
 //! given up.
 
 use farline::client::Verify;
-use farline::core::units::{Bytes, Rate};
+use farline::core::units::{Bytes, ErrorCode, Rate};
 use farline::{Client, Node};
 use farline_lab::LinkUp;
 use farline_lab::files::{hidden, plant_file, same, text};
@@ -77,7 +77,7 @@ fn a_dropped_copy_leaves_nothing_under_its_name() {
     let copying = request().start().expect("it begins");
     wait_for("the copy to begin", || !hidden(&root).is_empty());
     copying.cancel();
-    assert_eq!(copying.wait().expect_err("it was given up").code, "interrupted");
+    assert_eq!(copying.wait().expect_err("it was given up").code, ErrorCode::Interrupted);
     let copying = request().start().expect("it begins again");
     let progress = copying.watch();
     drop(copying);

@@ -7,7 +7,7 @@ use crate::topic::whole;
 use clap::CommandFactory;
 use clap_complete::Shell;
 use clap_mangen::Man;
-use farline_core::units::{Error, Fault};
+use farline_core::units::{Error, ErrorCode, Fault};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -121,7 +121,7 @@ fn examples(command: &clap::Command, roff: &mut Vec<u8>) {
 }
 
 fn unwritten(path: &Path, error: &io::Error) -> Error {
-    Error::new(Fault::Here, "man-page", format!("writing {}: {error}", path.display()))
+    Error::new(Fault::Here, ErrorCode::ManPage, format!("writing {}: {error}", path.display()))
 }
 
 #[cfg(test)]

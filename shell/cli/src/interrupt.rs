@@ -2,7 +2,7 @@
 //! stay where a process just dies.
 
 use farline::kernelcc;
-use farline_core::units::{Error, Fault};
+use farline_core::units::{Error, ErrorCode, Fault};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::runtime::{Builder, Runtime};
@@ -25,7 +25,11 @@ impl Signals {
     pub(crate) fn listen() -> Result<Signals, Error> {
         let listen = |kind| {
             signal(kind).map_err(|error| {
-                Error::new(Fault::Here, "no-signals", format!("cannot wait for signals: {error}"))
+                Error::new(
+                    Fault::Here,
+                    ErrorCode::NoSignals,
+                    format!("cannot wait for signals: {error}"),
+                )
             })
         };
         let hangup = if ignores_hangup() { None } else { Some(listen(SignalKind::hangup())?) };
@@ -62,10 +66,9 @@ fn ignores_hangup() -> bool {
 
 /// A runtime of this thread's own, to `doing`.
 pub(crate) fn runtime(doing: &str) -> Result<Runtime, Error> {
-    Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(|error| Error::new(Fault::Here, "no-runtime", format!("cannot {doing}: {error}")))
+    Builder::new_current_thread().enable_all().build().map_err(|error| {
+        Error::new(Fault::Here, ErrorCode::NoRuntime, format!("cannot {doing}: {error}"))
+    })
 }
 
 /// A runtime that does nothing but listen.
@@ -102,6 +105,6 @@ pub(crate) fn give_back_when_asked() -> Result<(), Error> {
 fn beside(work: impl FnOnce() + Send + 'static) -> Result<(), Error> {
     let thread = std::thread::Builder::new().name("signals".to_owned()).spawn(work);
     thread.map(drop).map_err(|error| {
-        Error::new(Fault::Here, "no-thread", format!("starting a thread: {error}"))
+        Error::new(Fault::Here, ErrorCode::NoThread, format!("starting a thread: {error}"))
     })
 }

@@ -2,7 +2,7 @@
 
 use crate::interrupt;
 use farline::client::{ConnectOptions, Greeting, Location, Remote, greet};
-use farline_core::units::{Error, Fault};
+use farline_core::units::{Error, ErrorCode, Fault};
 use std::ffi::OsStr;
 
 /// A host's name stands for its Farline node, with its port behind a colon if it has one; `host:`
@@ -15,7 +15,7 @@ pub(crate) fn remote(text: &str) -> Result<Remote, Error> {
         if text.contains("://") || is_ssh { text.to_owned() } else { format!("farline://{text}/") };
     match Location::parse(OsStr::new(&url))? {
         Location::Remote(remote) => Ok(remote),
-        _ => Err(Error::new(Fault::You, "bad-url", format!("{text} is not another host"))),
+        _ => Err(Error::new(Fault::You, ErrorCode::BadUrl, format!("{text} is not another host"))),
     }
 }
 

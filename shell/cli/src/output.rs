@@ -1,7 +1,7 @@
 //! What a command prints: text for people or JSON for programs, and errors in either form.
 
 use clap::error::{ContextKind, ErrorKind};
-use farline_core::units::{Error, Fault};
+use farline_core::units::{Error, ErrorCode, Fault};
 use serde::Serialize;
 use std::error::Error as _;
 use std::ffi::OsString;
@@ -152,7 +152,7 @@ fn usage_error(wrong: &clap::Error) -> Error {
     let hint = suggested
         .or_else(|| advice(wrong))
         .unwrap_or_else(|| "see `farline --help` or `farline COMMAND --help`".to_owned());
-    Error::new(Fault::You, "usage", message.trim().to_owned()).hint(hint)
+    Error::new(Fault::You, ErrorCode::Usage, message.trim().to_owned()).hint(hint)
 }
 
 /// One JSON object on one line.
@@ -178,7 +178,7 @@ pub(crate) fn print_line(text: fmt::Arguments<'_>) {
 fn written(outcome: io::Result<()>) -> Result<(), Error> {
     match outcome {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            Err(Error::new(Fault::Here, "stdout", format!("writing to stdout: {error}")))
+            Err(Error::new(Fault::Here, ErrorCode::Stdout, format!("writing to stdout: {error}")))
         }
         _ => Ok(()),
     }

@@ -5,7 +5,7 @@ use crate::output::Output;
 use clap::Subcommand;
 use farline::client::{Location, Remote, remove_elsewhere, stored_elsewhere};
 use farline::stores::{Leftover, Leftovers, Receipt, Removal};
-use farline_core::units::{Bytes, Error, Fault, Span};
+use farline_core::units::{Bytes, Error, ErrorCode, Fault, Span};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -217,7 +217,7 @@ fn remove_at(remote: &Remote) -> Result<Vec<RemovalElsewhere>, Error> {
 }
 
 fn nothing_of(what: &str) -> Error {
-    Error::new(Fault::You, "no-partial", format!("there is no partial file of {what}"))
+    Error::new(Fault::You, ErrorCode::NoPartial, format!("there is no partial file of {what}"))
         .hint("`farline partials ls DIR` lists what there is")
 }
 

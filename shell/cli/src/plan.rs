@@ -9,7 +9,7 @@ use farline_core::congestion::Algorithm;
 use farline_core::profile::{
     Grid, PathPoint, Plan, PlanInput, PlanSource, Profile, TrafficDirection, plan, plan_from,
 };
-use farline_core::units::{Bytes, Error, Fault, Rate, Span};
+use farline_core::units::{Bytes, Error, ErrorCode, Fault, Rate, Span};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -128,10 +128,14 @@ impl Args {
     /// Refuses flags that would change nothing.
     fn check(&self, is_file: bool, is_node: bool) -> Result<(), Error> {
         let wrong = |message: String, hint: &str| {
-            Err(Error::new(Fault::You, "plan-flag", message).hint(hint.to_owned()))
+            Err(Error::new(Fault::You, ErrorCode::PlanFlag, message).hint(hint.to_owned()))
         };
         if self.size.0 == 0 {
-            return Err(Error::new(Fault::You, "plan-nothing", "a plan needs a size above zero"));
+            return Err(Error::new(
+                Fault::You,
+                ErrorCode::PlanNothing,
+                "a plan needs a size above zero",
+            ));
         }
         if let Some(flag) = self.model.first().filter(|_| is_file) {
             let message = format!(
@@ -192,10 +196,10 @@ fn to_node(args: &Args, output: &Output) -> Result<Plan, Error> {
             }
             Err(error) => format!("as the probe found nothing to go by: {}", error.message),
         },
-        Err(error) if error.code == "profile-not-allowed" => {
+        Err(error) if error.code == ErrorCode::ProfileNotAllowed => {
             format!("as {} allows no probe", remote.server())
         }
-        Err(error) if error.code == "profile-running" => {
+        Err(error) if error.code == ErrorCode::ProfileRunning => {
             format!("as {} is being measured by another client", remote.server())
         }
         Err(error) => return Err(error),
@@ -241,7 +245,7 @@ fn known(args: &Args) -> Result<PlanInput, Error> {
     let rtt = args.model.rtt.or(named.rtt).ok_or_else(|| {
         Error::new(
             Fault::You,
-            "plan-rtt",
+            ErrorCode::PlanRtt,
             format!("the path `{}` has no rtt of its own", named.name),
         )
         .hint("give --rtt, such as 50ms")

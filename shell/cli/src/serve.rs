@@ -3,7 +3,7 @@
 use crate::interrupt::{self, Signals};
 use crate::output::Output;
 use farline::node::{Anonymous, ConfigFile, Node, serve_stdio};
-use farline_core::units::{Error, Fault};
+use farline_core::units::{Error, ErrorCode, Fault};
 use serde::Serialize;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -129,7 +129,7 @@ pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
     if config.anonymous == Anonymous::None {
         return Err(Error::new(
             Fault::You,
-            "nobody-may-enter",
+            ErrorCode::NobodyMayEnter,
             "this node would let nobody in: there are no accounts in this version",
         )
         .hint("let everybody read with --anonymous read, or write with --anonymous write"));

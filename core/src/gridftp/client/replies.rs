@@ -8,7 +8,7 @@ use crate::gridftp::command::Command;
 use crate::gridftp::fault::error_of;
 use crate::gridftp::markers::{Perf, ranges_of, status_of};
 use crate::gridftp::{ListingKind, Reply};
-use crate::units::{Error, Fault};
+use crate::units::{Error, ErrorCode, Fault};
 
 impl ClientSession {
     pub(super) fn greeting(&mut self, reply: &Reply) {
@@ -20,7 +20,7 @@ impl ClientSession {
                     let message =
                         format!("the server is no Farline node; it says: {}", reply.first());
                     return self.end(
-                        Error::new(Fault::There, "not-farline", message)
+                        Error::new(Fault::There, ErrorCode::NotFarline, message)
                             .hint("write ftp:// for other GridFTP servers"),
                     );
                 }
@@ -130,7 +130,8 @@ impl ClientSession {
                 if addresses.is_empty() && reply.code != 200 {
                     let message =
                         format!("no address in the server's reply {} {}", reply.code, reply.text());
-                    return self.fail(id, Error::new(Fault::There, "protocol-broken", message));
+                    return self
+                        .fail(id, Error::new(Fault::There, ErrorCode::ProtocolBroken, message));
                 }
                 if !addresses.is_empty() {
                     self.event(id, Event::PassiveAt(addresses));

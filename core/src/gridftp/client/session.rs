@@ -6,7 +6,7 @@ use super::steps::{Class, Role, Step, steps};
 use super::{Input, Output};
 use crate::gridftp::command::{Command, Mode};
 use crate::gridftp::{ListingEntry, ReplyReader};
-use crate::units::{Error, Fault, Span, Time};
+use crate::units::{Error, ErrorCode, Fault, Span, Time};
 use std::collections::VecDeque;
 use std::net::IpAddr;
 
@@ -149,7 +149,7 @@ impl ClientSession {
             Input::Closed if !self.closed => {
                 self.end(Error::new(
                     Fault::Between,
-                    "control-closed",
+                    ErrorCode::ControlClosed,
                     "the server closed the control connection",
                 ));
             }
@@ -176,14 +176,17 @@ impl ClientSession {
             format!("a reply to {}", front.step.command.shown())
         });
         let message = format!("the server has not sent {what} for {}", self.config.reply_timeout);
-        self.end(Error::new(Fault::Between, "control-timeout", message));
+        self.end(Error::new(Fault::Between, ErrorCode::ControlTimeout, message));
         self.outputs.pop_front().unwrap_or(Output::Close)
     }
 
     fn request(&mut self, id: u64, request: Request) {
         if self.closed {
-            let error =
-                Error::new(Fault::Between, "control-closed", "the control connection is closed");
+            let error = Error::new(
+                Fault::Between,
+                ErrorCode::ControlClosed,
+                "the control connection is closed",
+            );
             return self.event(id, Event::Failed(error));
         }
         self.requests.push_back(Active {
@@ -209,7 +212,11 @@ impl ClientSession {
             self.forget(id);
             return self.event(
                 id,
-                Event::Failed(Error::new(Fault::You, "aborted", "given up before it was sent")),
+                Event::Failed(Error::new(
+                    Fault::You,
+                    ErrorCode::Aborted,
+                    "given up before it was sent",
+                )),
             );
         }
         if self.in_flight.iter().any(|sent| sent.id == id && sent.step.role == Role::Transfer) {

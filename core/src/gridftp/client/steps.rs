@@ -5,7 +5,7 @@ use super::request::{Request, Transfer, TransferKind};
 use super::session::{ClientConfig, Pipelining};
 use crate::gridftp::address::Family;
 use crate::gridftp::command::{Command, Epsv, Extent, Mode, Restart, Site, Type};
-use crate::units::{Error, Fault};
+use crate::units::{Error, ErrorCode, Fault};
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 
@@ -112,7 +112,11 @@ pub(super) fn steps(
             return steps(*request, features, config, mode, pipelining);
         }
         Request::ToFarline(_) => {
-            return Err(Error::new(Fault::There, "unsupported", "the server is not Farline"));
+            return Err(Error::new(
+                Fault::There,
+                ErrorCode::Unsupported,
+                "the server is not Farline",
+            ));
         }
         Request::List(path) if features.has("MLSC") => {
             vec![step(Command::MachineListControl(Some(path)), Role::Entries)]
@@ -120,7 +124,7 @@ pub(super) fn steps(
         Request::List(_) => {
             return Err(Error::new(
                 Fault::There,
-                "unsupported",
+                ErrorCode::Unsupported,
                 "the server does not list on the control channel (MLSC)",
             )
             .hint("list over a data channel (MLSD)"));
@@ -189,12 +193,12 @@ fn active(addresses: Vec<SocketAddr>) -> Command {
 
 fn transfer_steps(transfer: Transfer, current: Option<Mode>) -> Result<Vec<Step>, Error> {
     let Transfer { what, path, part, module, held, size } = transfer;
-    let contradiction = |why: &str| Err(Error::new(Fault::Bug, "bad-request", why));
+    let contradiction = |why: &str| Err(Error::new(Fault::Bug, ErrorCode::BadRequest, why));
     let mut steps = Vec::new();
     let Some(mode) = current else {
         return Err(Error::new(
             Fault::There,
-            "unsupported",
+            ErrorCode::Unsupported,
             "the server refused the mode this transfer was to use",
         ));
     };

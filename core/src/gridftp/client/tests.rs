@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::gridftp::{Command, ListingKind, Mode, Module, Pathname};
-use crate::units::{ByteRanges, Error, Fault, Span};
+use crate::units::{ByteRanges, Error, ErrorCode, Fault, Span};
 use proptest::prelude::*;
 
 const GLOBUS_FEAT: &str =
@@ -121,7 +121,7 @@ fn a_globus_server_gets_commands_together_and_transfers_alone() {
          error in mkdir\r\n553 End.\r\n",
     );
     assert!(
-        matches!(&d.events()[..], [(2, Event::Done(_)), (3, Event::Failed(error))] if error.code == "path-exists")
+        matches!(&d.events()[..], [(2, Event::Done(_)), (3, Event::Failed(error))] if error.code == ErrorCode::PathExists)
     );
     assert_eq!(d.sent(), "MODE E\r\n");
     d.server("200 Mode set to E.\r\n");
@@ -189,7 +189,9 @@ fn plain_ftp_gets_one_command_at_a_time_and_fewer_of_them() {
     assert!(
         matches!(&events[..2], [(3, Event::Entries(e)), (3, Event::Done(_))] if e[0].size == Some(6) && e[0].kind == ListingKind::File)
     );
-    assert!(matches!(&events[2..], [(4, Event::Failed(error))] if error.code == "unsupported"));
+    assert!(
+        matches!(&events[2..], [(4, Event::Failed(error))] if error.code == ErrorCode::Unsupported)
+    );
 }
 
 #[test]
@@ -204,7 +206,7 @@ fn restarts_parts_and_modules_are_spelled_out() {
     d.server("150 ok\r\n226 ok\r\n").events();
     held.insert(60..90);
     d.want(3, Request::Transfer(Transfer { held: held.clone(), ..whole.clone() }));
-    assert_eq!(d.failure(3).code, "bad-request");
+    assert_eq!(d.failure(3).code, ErrorCode::BadRequest);
     d.sent();
     d.want(6, active()).server("200 ok\r\n").server("200 ok\r\n").sent();
     d.want(4, Request::Transfer(Transfer { held, part: Some((100, 1000)), ..whole.clone() }));
@@ -239,7 +241,7 @@ fn a_transfer_does_not_begin_in_a_mode_the_server_refused() {
     d.want(2, active()).want(3, store("/a")).server("504 MODE E is unknown\r\n");
     assert_eq!(d.sent(), "MODE E\r\n");
     assert!(
-        matches!(&d.events()[..], [(2, Event::Failed(_)), (3, Event::Failed(error))] if error.code == "unsupported")
+        matches!(&d.events()[..], [(2, Event::Failed(_)), (3, Event::Failed(error))] if error.code == ErrorCode::Unsupported)
     );
     d.want(4, Request::Passive { mode: Mode::Stream, striped: false });
     assert_eq!(d.sent(), "MODE S\r\n");
@@ -255,13 +257,13 @@ fn errors_have_a_fault_and_the_servers_words() {
     );
     d.server("550-GridFTP-Error-String: No such file or directory\r\n550 End.\r\n");
     let error = d.failure(2);
-    assert_eq!((error.fault, error.code), (Fault::You, "path-not-found"));
+    assert_eq!((error.fault, error.code), (Fault::You, ErrorCode::PathNotFound));
     assert_eq!(
         error.message,
         "MLST /none: the server said 550 System error in stat: No such file or directory"
     );
     d.want(3, mkdir("/a\nDELE /b"));
-    assert_eq!(d.failure(3).code, "invalid-name");
+    assert_eq!(d.failure(3).code, ErrorCode::InvalidName);
     assert_eq!(d.sent(), "MLST /none\r\n");
 }
 
@@ -289,7 +291,7 @@ fn silence_and_closing_end_every_request() {
             for 60.0 s"));
     assert!(d.closed);
     d.want(4, mkdir("/c"));
-    assert_eq!(d.failure(4).code, "control-closed");
+    assert_eq!(d.failure(4).code, ErrorCode::ControlClosed);
 
     let mut d = Dialogue::with(GLOBUS_FEAT);
     d.want(2, store("/b")).server("150 ok\r\n");
@@ -297,18 +299,18 @@ fn silence_and_closing_end_every_request() {
     d.poll();
     assert!(!d.closed, "a transfer may take an hour");
     d.session.handle(d.now, Input::Closed);
-    assert_eq!(d.poll().failure(2).code, "control-closed");
+    assert_eq!(d.poll().failure(2).code, ErrorCode::ControlClosed);
 }
 
 #[test]
 fn a_server_that_closes_or_babbles_ends_the_session() {
     let mut d = Dialogue::with(GLOBUS_FEAT);
     d.want(2, mkdir("/a")).server("421 Shutting down.\r\n");
-    assert_eq!(d.failure(2).code, "server-closing");
+    assert_eq!(d.failure(2).code, ErrorCode::ServerClosing);
     let mut d = Dialogue::new(ClientConfig::default());
     d.want(1, mkdir("/a")).server("SSH-2.0-OpenSSH_9.2\r\n");
     let error = d.failure(1);
-    assert_eq!((error.fault, error.code), (Fault::There, "protocol-broken"));
+    assert_eq!((error.fault, error.code), (Fault::There, ErrorCode::ProtocolBroken));
     assert!(d.closed);
 }
 
@@ -318,11 +320,11 @@ fn an_abort_ends_what_runs_and_drops_what_waits() {
     d.want(2, store("/a")).want(3, store("/b")).server("150 ok\r\n").sent();
     d.session.handle(d.now, Input::Abort { id: 3 });
     assert_eq!(d.poll().sent(), "");
-    assert_eq!(d.failure(3).code, "aborted");
+    assert_eq!(d.failure(3).code, ErrorCode::Aborted);
     d.session.handle(d.now, Input::Abort { id: 2 });
     assert_eq!(d.poll().sent(), "ABOR\r\n");
     d.want(4, mkdir("/c")).server("426 Aborted.\r\n226 Abort successful\r\n");
-    assert_eq!(d.failure(2).code, "data-connection");
+    assert_eq!(d.failure(2).code, ErrorCode::DataConnection);
     assert_eq!(d.sent(), "MKD /c\r\n");
     d.server("257 ok\r\n");
     assert!(matches!(d.events()[..], [(4, Event::Done(_))]));
@@ -404,7 +406,7 @@ fn only_to_a_known_farline_does_the_login_precede_the_greeting() {
     d.sent();
     d.server("220 vsFTPd 3\r\n").want(2, Request::Stat("/a".into()));
     assert_eq!(d.sent(), "");
-    let failed = |event: &(u64, Event)| matches!(&event.1, Event::Failed(error) if matches!(error.code, "not-farline" | "control-closed"));
+    let failed = |event: &(u64, Event)| matches!(&event.1, Event::Failed(error) if matches!(error.code, ErrorCode::NotFarline | ErrorCode::ControlClosed));
     let events = d.events();
     assert!(events.len() == 2 && events.iter().all(failed), "{events:?}");
 }
@@ -438,7 +440,9 @@ fn what_only_farline_understands_is_sent_to_no_other() {
     let mut d = Dialogue::with(GLOBUS_FEAT);
     d.want(2, option());
     assert_eq!(d.sent(), "");
-    assert!(matches!(&d.events()[..], [(2, Event::Failed(error))] if error.code == "unsupported"));
+    assert!(
+        matches!(&d.events()[..], [(2, Event::Failed(error))] if error.code == ErrorCode::Unsupported)
+    );
     let mut d = Dialogue::farline();
     d.want(2, option());
     assert_eq!(d.sent(), "OPTS FARLINE key=00;\r\n");

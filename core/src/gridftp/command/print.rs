@@ -6,7 +6,7 @@ use super::{
 use crate::gridftp::address::{extended, host_port};
 use crate::gridftp::line::MAX_LINE;
 use crate::gridftp::pathname::Pathname;
-use crate::units::{ByteRanges, Error, Fault};
+use crate::units::{ByteRanges, Error, ErrorCode, Fault};
 
 /// Arguments after the verb.
 enum Arguments<'a> {
@@ -49,7 +49,7 @@ impl Command {
         if carries_a_line_end(&line) {
             return Err(Error::new(
                 Fault::You,
-                "invalid-name",
+                ErrorCode::InvalidName,
                 format!("{}: no command line can carry this name", self.shown()),
             )
             .hint("names with line feeds or NUL travel only between two Farline ends, in a tree"));
@@ -59,7 +59,7 @@ impl Command {
                 "{verb}: the command line would have {} bytes, and {MAX_LINE} are allowed",
                 line.len()
             );
-            return Err(Error::new(Fault::You, "invalid-name", message));
+            return Err(Error::new(Fault::You, ErrorCode::InvalidName, message));
         }
         line.extend_from_slice(b"\r\n");
         Ok(line)

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::gridftp::facts::{Fact, FactSet};
-use crate::units::{Bytes, Span};
+use crate::units::{Bytes, ErrorCode, Span};
 use proptest::prelude::*;
 
 fn parse(line: &str) -> Command {
@@ -115,7 +115,7 @@ fn no_name_can_smuggle_in_a_second_command() {
         assert!(
             Command::Retrieve(name.into())
                 .encode()
-                .is_err_and(|error| error.code == "invalid-name")
+                .is_err_and(|error| error.code == ErrorCode::InvalidName)
         );
     }
     assert!(Command::User(b"me\r\nQUIT".to_vec()).encode().is_err());

@@ -5,7 +5,7 @@ use super::session::{PassiveForm, Purpose, ServerSession};
 use crate::gridftp::Reply;
 use crate::gridftp::address::{Family, extended, extended_port, host_port};
 use crate::gridftp::command::Epsv;
-use crate::units::{Error, Fault};
+use crate::units::{Error, ErrorCode, Fault};
 use std::net::SocketAddr;
 
 /// The data channels' arrangement.
@@ -68,7 +68,7 @@ impl ServerSession {
             (_, None) => {
                 return self.fail(&Error::new(
                     Fault::Bug,
-                    "data-connection",
+                    ErrorCode::DataConnection,
                     "no address to listen on",
                 ));
             }

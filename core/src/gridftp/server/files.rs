@@ -6,7 +6,7 @@ use crate::gridftp::command::Command;
 use crate::gridftp::listing::write_long;
 use crate::gridftp::markers::status_reply;
 use crate::gridftp::{FactSet, ListingEntry, ListingKind, Pathname, Reply, Timestamp};
-use crate::units::{Error, Fault};
+use crate::units::{Error, ErrorCode, Fault};
 
 impl ServerSession {
     pub(super) fn run_on_files(&mut self, command: Command) {
@@ -128,7 +128,7 @@ impl ServerSession {
             Purpose::ChangeDirectory(path) => {
                 self.fail(&Error::new(
                     Fault::You,
-                    "not-a-directory",
+                    ErrorCode::NotADirectory,
                     format!("{path} is not a directory."),
                 ));
             }
@@ -139,13 +139,15 @@ impl ServerSession {
             // RFC 3659 section 4: SIZE is of files.
             Purpose::Size => match entry.size.filter(|_| !is_directory(&entry)) {
                 Some(size) => self.say(213, size.to_string()),
-                None => self.fail(&Error::new(Fault::You, "is-a-directory", "SIZE is of files.")),
+                None => {
+                    self.fail(&Error::new(Fault::You, ErrorCode::IsADirectory, "SIZE is of files."))
+                }
             },
             Purpose::ModifiedTime => match entry.modified {
                 Some(time) => self.say(213, time.to_string()),
                 None => self.fail(&Error::new(
                     Fault::There,
-                    "unsupported",
+                    ErrorCode::Unsupported,
                     "This file's time is not known.",
                 )),
             },

@@ -4,7 +4,7 @@ use super::Output;
 use super::ask::{Answer, Ask};
 use super::config::{Logins, Rights};
 use super::session::{Purpose, ServerSession};
-use crate::units::{Error, Fault};
+use crate::units::{Error, ErrorCode, Fault};
 
 /// Failed logins before the connection is closed (RFC 2577 section 5).
 const MAX_FAILURES: u32 = 5;
@@ -29,7 +29,7 @@ impl ServerSession {
         if !may {
             let error = Error::new(
                 Fault::Refused,
-                "permission-denied",
+                ErrorCode::PermissionDenied,
                 "This server lets you read, not write.",
             );
             self.fail(&error);

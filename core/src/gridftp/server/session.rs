@@ -11,7 +11,7 @@ use crate::gridftp::command::{Command, CommandError, Extent};
 use crate::gridftp::fault::reply_to;
 use crate::gridftp::line::{Line, Lines, MAX_LINE};
 use crate::gridftp::{Pathname, Reply};
-use crate::units::{Error, Fault, Time};
+use crate::units::{Error, ErrorCode, Fault, Time};
 use std::collections::VecDeque;
 
 /// The queue of pipelined commands beyond which [`ServerSession::wants_input`] is false: thousands
@@ -352,7 +352,8 @@ impl ServerSession {
 
     /// Replies that the edge answered something else than was asked.
     pub(super) fn misanswered(&mut self, answer: &Answer) {
-        let error = Error::new(Fault::Bug, "misanswered", format!("the edge answered {answer:?}"));
+        let error =
+            Error::new(Fault::Bug, ErrorCode::Misanswered, format!("the edge answered {answer:?}"));
         self.fail(&error);
     }
 

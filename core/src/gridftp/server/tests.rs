@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::gridftp::{ListFormat, ListingEntry, ListingKind, Mode, Pathname, Perf, Timestamp};
-use crate::units::{ByteRanges, Error, Fault, Span};
+use crate::units::{ByteRanges, Error, ErrorCode, Fault, Span};
 use proptest::prelude::*;
 
 /// A session whose edge answers by script.
@@ -122,7 +122,7 @@ impl Dialogue {
 }
 
 fn not_found() -> Answer {
-    Answer::Failed(Error::new(Fault::You, "path-not-found", "No such file: /x"))
+    Answer::Failed(Error::new(Fault::You, ErrorCode::PathNotFound, "No such file: /x"))
 }
 
 fn directory() -> Answer {
@@ -156,7 +156,7 @@ fn globus_url_copy_puts_a_file_over_parallel_channels() {
     }
     d.client("MKD /tmp/\r\n");
     assert_eq!(d.asked(), &Ask::MakeDirectory { path: "/tmp".into() });
-    d.edge(Answer::Failed(Error::new(Fault::You, "path-exists", "/tmp is there already.")));
+    d.edge(Answer::Failed(Error::new(Fault::You, ErrorCode::PathExists, "/tmp is there already.")));
     assert!(d.said().starts_with("553-GlobusError: v=1 c=PATH_EXISTS\r\n"));
     d.client("MKD /tmp/x/\r\n").edge(Answer::Done);
     assert_eq!(d.said(), "257 \"/tmp/x\" created.\r\n");
@@ -282,7 +282,7 @@ fn a_thousand_stores_in_one_segment_are_answered_in_order() {
         assert_eq!(d.transfer().path, Pathname::from(&*format!("/f{i}")));
         d.edge(Answer::Started { reused: i > 0 });
         if i == 7 {
-            d.edge(Answer::Failed(Error::new(Fault::Here, "no-space", "Disk full.")));
+            d.edge(Answer::Failed(Error::new(Fault::Here, ErrorCode::NoSpace, "Disk full.")));
             assert_eq!(d.code(), "552");
         } else {
             d.edge(Answer::Finished { bytes: 1 });
@@ -302,7 +302,7 @@ fn abort_ends_the_transfer_and_those_queued_before_it() {
     assert!(matches!(d.others[..], [Output::Abort { .. }]));
     d.client("ABOR\r\n");
     assert_eq!(d.others.len(), 1, "asked to abort once");
-    d.edge(Answer::Failed(Error::new(Fault::Between, "data-connection", "closed")));
+    d.edge(Answer::Failed(Error::new(Fault::Between, ErrorCode::DataConnection, "closed")));
     let said = d.said();
     let codes: Vec<&str> =
         said.lines().filter(|line| line.as_bytes()[3] == b' ').map(|line| &line[..3]).collect();
@@ -368,7 +368,11 @@ fn asked_logins_are_the_edges_choice_and_guessing_ends() {
     for _ in 0..4 {
         d.client("USER bob\r\nPASS guess\r\n");
         assert_eq!(d.asked(), &Ask::Login { user: b"bob".to_vec(), password: b"guess".to_vec() });
-        d.edge(Answer::Failed(Error::new(Fault::Refused, "login-refused", "wrong password")));
+        d.edge(Answer::Failed(Error::new(
+            Fault::Refused,
+            ErrorCode::LoginRefused,
+            "wrong password",
+        )));
         assert_eq!(d.code(), "530");
     }
     d.client("USER bob\r\nPASS right\r\n").edge(Answer::LoggedIn(Rights::Write));

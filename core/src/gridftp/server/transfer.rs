@@ -7,7 +7,7 @@ use crate::gridftp::command::{Extent, Mode, Module};
 use crate::gridftp::fault::reply_to;
 use crate::gridftp::markers::range_replies;
 use crate::gridftp::{ListFormat, Pathname, Reply};
-use crate::units::{Error, Fault, Span};
+use crate::units::{Error, ErrorCode, Fault, Span};
 
 /// The transfer that runs.
 #[derive(Debug)]
@@ -195,7 +195,7 @@ fn with_words(words: &str) -> Reply {
 }
 
 fn aborted() -> Error {
-    Error::new(Fault::You, "aborted", "Transfer aborted.")
+    Error::new(Fault::You, ErrorCode::Aborted, "Transfer aborted.")
 }
 
 fn module_of(extent: Option<&Extent>) -> Option<Module> {

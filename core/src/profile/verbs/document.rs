@@ -8,7 +8,7 @@ use super::reliable::{VerbsScenario, simulate};
 use super::signal::Signal;
 use crate::profile::document::ProfileKind;
 use crate::statistics::Summary;
-use crate::units::{Bytes, Error, Fault, Rate, Rng, Span};
+use crate::units::{Bytes, Error, ErrorCode, Fault, Rate, Rng, Span};
 use crate::wan::{Extension, Settings};
 use serde::{Deserialize, Serialize};
 
@@ -129,7 +129,7 @@ impl VerbsProfile {
     /// [`Fault::You`] when `json` is not one of this version, or its cells are not its grid's.
     pub fn read(json: &str) -> Result<VerbsProfile, Error> {
         let wrong = |message: String| {
-            Error::new(Fault::You, "profile-document", message)
+            Error::new(Fault::You, ErrorCode::ProfileDocument, message)
                 .hint(format!("a profile of RDMA is a document of schema {SCHEMA}"))
         };
         let profile: VerbsProfile = serde_json::from_str(json)

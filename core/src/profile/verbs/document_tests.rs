@@ -7,6 +7,7 @@ use super::super::published::FIGURES;
 use super::*;
 use crate::profile::grid::Form;
 use crate::statistics::decrease_per_mile;
+use crate::units::ErrorCode;
 
 fn grid(name: &str) -> VerbsGrid {
     preset(name, Form::Quick).expect("its paths are known").expect("a preset")
@@ -198,7 +199,7 @@ fn a_document_reads_back_with_measured_and_modelled_runs() {
     profile.cells.pop();
     let error = VerbsProfile::read(&serde_json::to_string(&profile).expect("plain data"))
         .expect_err("a cell is missing");
-    assert_eq!((error.fault, error.code), (Fault::You, "profile-document"));
+    assert_eq!((error.fault, error.code), (Fault::You, ErrorCode::ProfileDocument));
     assert!(
         profile.cells.iter().all(|result| result.cell.transport == QpService::Rc
             || result.cell.size_bytes <= Bytes(2_048))

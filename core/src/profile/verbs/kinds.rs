@@ -1,7 +1,7 @@
 //! How messages travel, which way, and how their connection is made: the axes of a profile of RDMA
 //! that are words.
 
-use crate::units::{Error, Fault, Span};
+use crate::units::{Error, ErrorCode, Fault, Span};
 use serde::{Deserialize, Serialize};
 use std::str::FromStr;
 
@@ -62,7 +62,7 @@ impl FromStr for QpService {
         all.into_iter().find(|one| one.name().eq_ignore_ascii_case(text)).ok_or_else(|| {
             Error::new(
                 Fault::You,
-                "profile-transport",
+                ErrorCode::ProfileTransport,
                 format!("`{text}` is no transport of verbs"),
             )
             .hint("rc, ud and read are")
@@ -79,7 +79,7 @@ impl FromStr for Setup {
             "exchange" => Ok(Setup::Exchange),
             _ => Err(Error::new(
                 Fault::You,
-                "profile-setup",
+                ErrorCode::ProfileSetup,
                 format!("`{text}` is no way of connecting queue pairs"),
             )
             .hint("cm (rdma_cm) and exchange (parameters over a socket) are")),
@@ -95,7 +95,7 @@ impl FromStr for VerbsMetric {
         all.into_iter().find(|one| one.name().replace(' ', "-") == text).ok_or_else(|| {
             Error::new(
                 Fault::You,
-                "profile-direction",
+                ErrorCode::ProfileDirection,
                 format!("`{text}` is no way of measuring messages"),
             )
             .hint("one-way, both-ways and round-trip are")

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::transfer::Layout;
-use crate::units::Rng;
+use crate::units::{ErrorCode, Rng};
 
 /// A sender's end as the receiver sees it: each channel has blocks, then an end.
 fn run(seed: u64, lose: Option<usize>, in_order: bool) -> (Option<ReceiverOutput>, u64, u64) {
@@ -94,7 +94,7 @@ fn a_channel_out_of_order_is_named_and_nothing_misplaced() {
     }
     let end = receiver.poll();
     assert!(
-        matches!(&end, Some(ReceiverOutput::Failed(error)) if error.code == "out-of-order"),
+        matches!(&end, Some(ReceiverOutput::Failed(error)) if error.code == ErrorCode::OutOfOrder),
         "{end:?}"
     );
     assert_eq!(receiver.written().to_string(), "0-1024");
@@ -150,7 +150,7 @@ fn a_lost_channel_fails_the_transfer_and_never_finishes_it() {
     for seed in 0..300 {
         let (end, ..) = run(seed, Some(0), false);
         assert!(
-            matches!(&end, Some(ReceiverOutput::Failed(error)) if error.code == "channel-lost"),
+            matches!(&end, Some(ReceiverOutput::Failed(error)) if error.code == ErrorCode::ChannelLost),
             "seed {seed}: {end:?}"
         );
     }
@@ -164,12 +164,12 @@ fn refuses_more_ends_than_channels_and_ranges_that_overflow() {
         receiver.handle(ReceiverInput::Ended { channel: ChannelId(i), slot: SlotId(i), channels });
     }
     assert!(
-        matches!(receiver.poll(), Some(ReceiverOutput::Failed(error)) if error.code == "too-many-channels")
+        matches!(receiver.poll(), Some(ReceiverOutput::Failed(error)) if error.code == ErrorCode::TooManyChannels)
     );
     let mut receiver = Receiver::new(4, Watermarks::of_writer(4));
     let block = Block { offset: u64::MAX, len: 2 };
     receiver.handle(ReceiverInput::Arrived { channel: ChannelId(0), slot: SlotId(0), block });
     assert!(
-        matches!(receiver.poll(), Some(ReceiverOutput::Failed(error)) if error.code == "block-out-of-range")
+        matches!(receiver.poll(), Some(ReceiverOutput::Failed(error)) if error.code == ErrorCode::BlockOutOfRange)
     );
 }

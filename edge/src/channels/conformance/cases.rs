@@ -7,7 +7,7 @@ use crate::channels::ordered::ByteStream;
 use crate::channels::{is_damage, is_final};
 use farline_core::gridftp::checked::{CHECKED_LEN, ZEROS, encode};
 use farline_core::gridftp::mode_e::HEADER_LEN;
-use farline_core::units::Rate;
+use farline_core::units::{ErrorCode, Rate};
 use std::io::Write;
 use std::time::Instant;
 
@@ -380,6 +380,10 @@ fn denied(bench: &Bench) {
     let dialer = bench.dialer(&port.key);
     if !dialer.is_by_offer() && bench.transport().taker(&port.key).is_none() {
         let offered = dialer.offer(port.address());
-        assert_eq!(refusal(offered).code, "unsupported", "offers over the control connection");
+        assert_eq!(
+            refusal(offered).code,
+            ErrorCode::Unsupported,
+            "offers over the control connection"
+        );
     }
 }

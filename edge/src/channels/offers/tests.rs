@@ -3,7 +3,7 @@
 use super::*;
 use crate::channels::driver::{Agreed, Dialer, Session};
 use crate::channels::{ssh, tcp, tls};
-use farline_core::units::Bytes;
+use farline_core::units::{Bytes, ErrorCode};
 
 /// A driver of one fabric, which this host has or has not.
 struct Fabric {
@@ -12,20 +12,20 @@ struct Fabric {
 
 impl Transport for Fabric {
     fn available(&self) -> Result<(), Error> {
-        let none = || Error::new(Fault::Here, "no-device", "no device").hint("install one");
+        let none = || Error::new(Fault::Here, ErrorCode::NoRdma, "no device").hint("install one");
         self.is_here.then_some(()).ok_or_else(none)
     }
 
     fn agree(&self, values: &Values, peer: &Peer<'_>) -> Result<Agreed, Error> {
         if !(peer.has)("FABRIC") {
             let message = format!("{} has no fabric", peer.server);
-            return Err(Error::new(Fault::There, "no-device", message));
+            return Err(Error::new(Fault::There, ErrorCode::NoRdma, message));
         }
         Ok(Agreed { values: values.clone(), notes: vec!["slower than asked".to_owned()] })
     }
 
     fn dialer(&self, _: &Session, _: &Values) -> Result<Arc<dyn Dialer>, Error> {
-        Err(Error::new(Fault::Bug, "unsupported", "nobody dials here"))
+        Err(Error::new(Fault::Bug, ErrorCode::Unsupported, "nobody dials here"))
     }
 }
 
@@ -103,7 +103,7 @@ fn encryption_puts_a_layer_over_every_offer() {
     ]);
     assert_eq!(ranked(&registry, &private), expected);
     let unkeyed = Need { encrypt: true, keyed: false, ..need(None, ALL) };
-    assert_eq!(registry.offers(&unkeyed).expect_err("no key").code, "cannot-encrypt");
+    assert_eq!(registry.offers(&unkeyed).expect_err("no key").code, ErrorCode::CannotEncrypt);
 }
 
 #[test]
@@ -125,7 +125,7 @@ fn a_layer_that_was_asked_for_is_never_left_out() {
     let registry = registry(true, Carries::RegisteredSlots);
     let asked = registry.stack("tls+tcp").expect("a stack");
     let clear = registry.offers(&need(Some(&asked), ALL)).expect_err("it is in the clear");
-    assert_eq!((clear.fault, clear.code), (Fault::You, "cannot-encrypt"));
+    assert_eq!((clear.fault, clear.code), (Fault::You, ErrorCode::CannotEncrypt));
     let private = Need { encrypt: true, ..need(Some(&asked), ALL) };
     assert_eq!(ranked(&registry, &private)[0], ("tls+tcp".to_owned(), Route::Straight));
 }
@@ -172,7 +172,9 @@ fn a_driver_that_was_asked_for_and_fails_is_told_once() {
     let asked = registry.stack("fabric").expect("a stack");
     let mut fallback = Fallback::new(registry.offers(&need(Some(&asked), ALL)).expect("a way"));
     assert!(fallback.try_next().expect("the fabric").is_asked);
-    fallback.failed(Error::new(Fault::Between, "data-connection", "no route")).expect("TCP next");
+    fallback
+        .failed(Error::new(Fault::Between, ErrorCode::DataConnection, "no route"))
+        .expect("TCP next");
     assert_eq!(fallback.try_next().expect("TCP").route, Route::Straight);
     assert_eq!(fallback.notes(), ["over TCP instead of Fabric: no route"]);
     let mut fallback = Fallback::new(registry.offers(&need(Some(&asked), ALL)).expect("a way"));
@@ -182,7 +184,7 @@ fn a_driver_that_was_asked_for_and_fails_is_told_once() {
 
 #[test]
 fn of_two_routes_that_fail_the_first_says_why() {
-    let lost = |what: &str| Error::new(Fault::Between, "data-connection", what);
+    let lost = |what: &str| Error::new(Fault::Between, ErrorCode::DataConnection, what);
     let registry = registry(true, Carries::RegisteredSlots);
     let mut fallback = Fallback::new(registry.offers(&need(None, ALL)).expect("a way"));
     fallback.try_next();
@@ -197,6 +199,6 @@ fn what_the_user_got_wrong_is_not_tried_elsewhere() {
     let registry = registry(true, Carries::RegisteredSlots);
     let mut fallback = Fallback::new(registry.offers(&need(None, ALL)).expect("a way"));
     fallback.try_next();
-    let wrong = Error::new(Fault::You, "unknown-congestion", "no `tulip`");
-    assert_eq!(fallback.failed(wrong).expect_err("final").code, "unknown-congestion");
+    let wrong = Error::new(Fault::You, ErrorCode::UnknownCongestion, "no `tulip`");
+    assert_eq!(fallback.failed(wrong).expect_err("final").code, ErrorCode::UnknownCongestion);
 }

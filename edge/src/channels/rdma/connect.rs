@@ -11,7 +11,7 @@ use farline_core::rdma::{
     EndpointSettings, Greeting, GreetingReply, MOST_CREDITS, Placement, QueuePair, Refusal,
     ack_timeout_exponent, credits_for,
 };
-use farline_core::units::{Bytes, Error, Fault, Span};
+use farline_core::units::{Bytes, Error, ErrorCode, Fault, Span};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -142,7 +142,7 @@ impl RdmaDialer {
                 .ok_or_else(|| {
                     Error::new(
                         Fault::There,
-                        "rdma-broken",
+                        ErrorCode::RdmaBroken,
                         "the node's answer to an RDMA connection is none of ours",
                     )
                     .hint("is it a Farline node? --channel tcp goes another way")
@@ -165,7 +165,7 @@ pub(super) fn refused(address: SocketAddr, mtu: u16, error: io::Error) -> Error 
     if error.kind() == io::ErrorKind::OutOfMemory {
         return Error::new(
             Fault::Here,
-            "rdma-room",
+            ErrorCode::RdmaRoom,
             format!(
                 "the RDMA device has no room for \
             another connection: {error}"
@@ -178,7 +178,7 @@ pub(super) fn refused(address: SocketAddr, mtu: u16, error: io::Error) -> Error 
     }
     Error::new(
         Fault::Between,
-        "data-connection",
+        ErrorCode::DataConnection,
         format!("cannot connect to {address} by RDMA: {error}"),
     )
     .hint("both hosts need a route between their RDMA devices; --channel tcp goes without")

@@ -7,7 +7,7 @@ use crate::channels::told;
 use crate::sys::pool::pool;
 use crate::sys::verbs::{Connecting, Rejected};
 use farline_core::rdma::{Greeting, QueuePair, Refusal, VERSION};
-use farline_core::units::Fault;
+use farline_core::units::{ErrorCode, Fault};
 use std::net::SocketAddr;
 use std::sync::mpsc;
 
@@ -67,13 +67,17 @@ fn a_port_that_is_gone_and_a_path_that_is_silent_are_told_apart() {
     let gone = SocketAddr::new(door.address().ip(), 9);
     let error =
         RdmaDialer::new(key.clone(), fabric()).open(gone, PATIENCE).err().expect("nobody listens");
-    assert!(error.code == "data-connection" && error.message.contains("refused"), "{error:?}");
+    assert!(
+        error.code == ErrorCode::DataConnection && error.message.contains("refused"),
+        "{error:?}"
+    );
     let error = RdmaDialer::new(key, fabric())
         .open("10.9.9.9:9".parse().expect("an address"), PATIENCE)
         .err()
         .expect("no way");
     assert!(
-        matches!(error.code, "no-rdma-path" | "data-connection") && error.hint.is_some(),
+        matches!(error.code, ErrorCode::NoRdmaPath | ErrorCode::DataConnection)
+            && error.hint.is_some(),
         "{error:?}"
     );
 }
@@ -90,7 +94,7 @@ fn exchanged() -> (Exchange, RdmaChannel, Box<dyn Channel>) {
     let ip = "10.9.1.2".parse().expect("an address");
     let (honest, told) = node.accept(ip, terms, offered.text()).expect("it is taken");
     let error = node.accept(ip, terms, offered.text()).err().expect("a proof serves once");
-    assert_eq!((error.code, error.fault), ("permission-denied", Fault::Refused));
+    assert_eq!((error.code, error.fault), (ErrorCode::PermissionDenied, Fault::Refused));
     (node, offered.connect(&told).expect("a channel"), honest)
 }
 
@@ -114,7 +118,7 @@ fn exchange_refuses_strangers_and_misses_a_lost_peer() {
         .accept("10.9.1.2".parse().expect("an address"), terms(2), offered.text())
         .err()
         .expect("another key");
-    assert_eq!((error.code, error.fault), ("permission-denied", Fault::Refused));
+    assert_eq!((error.code, error.fault), (ErrorCode::PermissionDenied, Fault::Refused));
 
     // Its queue pairs are destroyed without a word.
     gone.broken = true;
@@ -123,7 +127,7 @@ fn exchange_refuses_strangers_and_misses_a_lost_peer() {
     let driving = std::thread::spawn(move || drive(waits, tell));
     let error = heard.recv_timeout(2 * PATIENCE).expect("an answer").expect_err("nothing came");
     let error = told(&error).expect("it says why");
-    assert_eq!((error.code, error.fault), ("channel-lost", Fault::Between), "{error}");
+    assert_eq!((error.code, error.fault), (ErrorCode::ChannelLost, Fault::Between), "{error}");
     let mut waits = driving.join().expect("it lives");
     assert_eq!(std::iter::from_fn(|| waits.withdraw()).count(), 2, "its slots are its own again");
 }

@@ -9,7 +9,7 @@ use farline_core::rdma::{
     EndpointSettings, Greeting, GreetingError, GreetingReply, MOST_CREDITS, Placement, Refusal,
     VERSION,
 };
-use farline_core::units::{Bytes, Error, Fault, Span};
+use farline_core::units::{Bytes, Error, ErrorCode, Fault, Span};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -84,7 +84,11 @@ impl RdmaListener {
         let listener = CmListener::bind(ip).map_err(|error| theirs(explained(error, ip)))?;
         let address = SocketAddr::new(ip, listener.port());
         let here = |error: io::Error| {
-            Error::new(Fault::Here, "no-thread", format!("cannot watch an RDMA port: {error}"))
+            Error::new(
+                Fault::Here,
+                ErrorCode::NoThread,
+                format!("cannot watch an RDMA port: {error}"),
+            )
         };
         let stop = Arc::new(Breaker::new().map_err(here)?);
         let begin = within(terms.begin).min(LEAST);

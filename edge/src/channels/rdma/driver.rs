@@ -12,7 +12,7 @@ use crate::channels::key::Key;
 use crate::channels::options::{DriverOption, OptionKind, Values};
 use crate::sys::verbs::device_count;
 use farline_core::rdma::{MOST_CREDITS, MOST_QUEUE_PAIRS, queue_pairs_for};
-use farline_core::units::{Bytes, Error, Fault, Span};
+use farline_core::units::{Bytes, Error, ErrorCode, Fault, Span};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
@@ -80,13 +80,12 @@ impl Transport for Rdma {
         let [device, exchange, read] = FEATURES;
         if !(peer.has)(device) {
             let message = format!("{} has no RDMA device, or not its libraries", peer.server);
-            return Err(Error::new(Fault::There, "no-rdma", message));
+            return Err(Error::new(Fault::There, ErrorCode::NoRdma, message));
         }
         if values.has(EXCHANGE) && !(peer.has)(exchange) {
             let message = format!("{} connects by rdma_cm alone", peer.server);
-            return Err(
-                Error::new(Fault::There, "unsupported", message).hint("leave `:exchange` out")
-            );
+            return Err(Error::new(Fault::There, ErrorCode::Unsupported, message)
+                .hint("leave `:exchange` out"));
         }
         // One that does not read is written to: the same bytes go the same way.
         if values.has(READ) && !(peer.has)(read) {
@@ -105,7 +104,7 @@ impl Transport for Rdma {
         let key = session
             .key
             .clone()
-            .ok_or_else(|| Error::new(Fault::There, "no-rdma", "the node takes no key"))?;
+            .ok_or_else(|| Error::new(Fault::There, ErrorCode::NoRdma, "the node takes no key"))?;
         let Session { rtt, slots, .. } = *session;
         let fabric = Fabric {
             queue_pairs: queue_pairs(values, rtt),
@@ -210,9 +209,9 @@ mod tests {
         let less = agreed(&writes, &asked).expect("most of it");
         assert!(less.values.has(EXCHANGE) && !less.values.has(READ));
         assert_eq!(less.notes.len(), 1, "what is not as asked is told");
-        assert_eq!(agreed(&bare, &asked).expect_err("no exchange").code, "unsupported");
+        assert_eq!(agreed(&bare, &asked).expect_err("no exchange").code, ErrorCode::Unsupported);
         let none = agreed(&|_| false, &values("rdma")).expect_err("no device");
-        assert_eq!((none.code.to_string().as_str(), none.fault), ("no-rdma", Fault::There));
+        assert_eq!((none.code, none.fault), (ErrorCode::NoRdma, Fault::There));
     }
 
     #[test]

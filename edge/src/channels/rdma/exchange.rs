@@ -13,7 +13,7 @@ use farline_core::rdma::{
     Refusal,
 };
 use farline_core::rdma::{ack_timeout_exponent, credits_for};
-use farline_core::units::{Error, Fault, Span};
+use farline_core::units::{Error, ErrorCode, Fault, Span};
 use rustix::rand::{GetRandomFlags, getrandom};
 use std::collections::BTreeSet;
 use std::io;
@@ -94,7 +94,7 @@ impl Offered {
         if answer.credits > self.settings.credits {
             return Err(Error::new(
                 Fault::There,
-                "rdma-broken",
+                ErrorCode::RdmaBroken,
                 "the node agreed to more slots than it was offered",
             )
             .hint("is it a Farline of another version? --channel tcp goes another way"));
@@ -145,7 +145,7 @@ impl Exchange {
         {
             return Err(Error::new(
                 Fault::Refused,
-                "permission-denied",
+                ErrorCode::PermissionDenied,
                 "the RDMA channel shows no right to this session",
             ));
         }
@@ -181,7 +181,7 @@ fn seat(ip: IpAddr, known: Option<&Arc<Domain>>) -> Result<LocalPort, Error> {
     if seat.domain().is_iwarp() {
         return Err(Error::new(
             Fault::Between,
-            "rdma-fabric",
+            ErrorCode::RdmaFabric,
             "iWARP is connected by rdma_cm alone",
         )
         .hint("leave `:exchange` out, or use --channel tcp"));
@@ -189,7 +189,7 @@ fn seat(ip: IpAddr, known: Option<&Arc<Domain>>) -> Result<LocalPort, Error> {
     let index = gid_index(seat.device(), seat.port(), ip).ok_or_else(|| {
         Error::new(
             Fault::Here,
-            "rdma-gid",
+            ErrorCode::RdmaGid,
             format!("the RDMA device {} has no RoCE v2 GID of {ip}", seat.device()),
         )
         .hint("`ip addr add` on the device's interface makes one; it must be up")
@@ -214,7 +214,7 @@ fn first_packets(count: u8) -> io::Result<Vec<u32>> {
 fn not_connected(error: &io::Error) -> Error {
     Error::new(
         Fault::Here,
-        "rdma-room",
+        ErrorCode::RdmaRoom,
         format!("the RDMA device makes no such connection: {error}"),
     )
     .hint("use fewer queue pairs (--channel rdma:1), or leave `:exchange` out")

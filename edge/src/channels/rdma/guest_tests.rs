@@ -7,7 +7,7 @@ use crate::channels::told;
 use crate::sys::pool::{Slot, pool};
 use farline_core::gridftp::mode_e::Flags;
 use farline_core::rdma::{Announcement, Credit, Failure};
-use farline_core::units::Fault;
+use farline_core::units::{ErrorCode, Fault};
 use std::os::fd::AsFd;
 use std::process::Command;
 use std::sync::{Once, mpsc};
@@ -230,12 +230,12 @@ fn lies_about_sizes_and_slots_break_the_channel_first() {
         lies.extend(told);
     }
     for (number, lie) in lies.into_iter().enumerate() {
-        assert_eq!(caught(false, lie), "rdma-broken", "lie {number}");
+        assert_eq!(caught(false, lie), ErrorCode::RdmaBroken, "lie {number}");
     }
 }
 
 /// What an honest end that offers two slots says of a lie; its slots must be its own again.
-fn caught(read: bool, lie: impl Fn(&mut RdmaChannel, &[Credit])) -> &'static str {
+fn caught(read: bool, lie: impl Fn(&mut RdmaChannel, &[Credit])) -> ErrorCode {
     let (_door, mut liar, mut honest) = ends(read);
     offer_two(&mut *honest);
     let (tell, heard) = mpsc::channel();
@@ -272,21 +272,23 @@ fn lies_about_blocks_to_read_break_the_channel() {
     type Lie = fn(&mut RdmaChannel, &[Credit]);
     let lies: [(&str, Lie); 6] = [
         // A byte past its own slot.
-        ("rdma-access", |liar, credits| {
+        (ErrorCode::RdmaAccess, |liar, credits| {
             lend(liar, credits[0].number, 11, |source| source.address += SLOT_LEN as u64 - 10)
         }),
         // A key that it never had.
-        ("rdma-access", |liar, credits| {
+        (ErrorCode::RdmaAccess, |liar, credits| {
             lend(liar, credits[0].number, 11, |source| source.key ^= 0xff_ff00)
         }),
         // Longer than the slot that it is to go to.
-        ("rdma-broken", |liar, credits| lend(liar, credits[0].number, SLOT_LEN as u32 + 1, |_| {})),
+        (ErrorCode::RdmaBroken, |liar, credits| {
+            lend(liar, credits[0].number, SLOT_LEN as u32 + 1, |_| {})
+        }),
         // A credit that was not given.
-        ("rdma-broken", |liar, _| lend(liar, 77, 11, |_| {})),
+        (ErrorCode::RdmaBroken, |liar, _| lend(liar, 77, 11, |_| {})),
         // A write, for which no bytes need no key.
-        ("rdma-broken", |liar, credits| write_only(liar, credits[0], 0)),
+        (ErrorCode::RdmaBroken, |liar, credits| write_only(liar, credits[0], 0)),
         // The end of a reading that nobody asked for.
-        ("rdma-broken", |liar, credits| {
+        (ErrorCode::RdmaBroken, |liar, credits| {
             liar.link.post(0, &Record::Done(vec![credits[0].number]).encode()).expect("posted")
         }),
     ];

@@ -10,6 +10,7 @@ use crate::sys::pool::pool;
 use crate::sys::verbs::{CmListener, Connecting};
 use farline_core::gridftp::mode_e::Flags;
 use farline_core::rdma::{Announcement, Credit, Failure};
+use farline_core::units::ErrorCode;
 use std::net::{IpAddr, SocketAddr};
 
 /// The slots that an honest end advertises, which is driven meanwhile.
@@ -49,7 +50,7 @@ fn a_key_opens_nothing_after_its_mark_though_a_lie_follows() {
     let error = honest.receive().expect_err("the lie is told of next");
     assert_eq!(
         crate::channels::told(&error).map(|error| error.code),
-        Some("rdma-broken"),
+        Some(ErrorCode::RdmaBroken),
         "{error}"
     );
 }

@@ -11,7 +11,7 @@ use farline_core::rdma::{
     Failure, Input, Output, QueuePair, Record, RecordHeader, Violation, Work,
 };
 use farline_core::transfer::{Block, SlotId};
-use farline_core::units::{Error, Fault, Span, Time};
+use farline_core::units::{Error, ErrorCode, Fault, Span, Time};
 use std::io;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
@@ -215,11 +215,12 @@ impl RdmaChannel {
 }
 
 fn lie(violation: Violation) -> io::Error {
-    let error = Error::new(Fault::There, "rdma-broken", format!("data connection: {violation}"))
-        .hint(
-            "it breaks clauses V-3 to V-11 of docs/protocol.md: is it of another version? \
+    let error =
+        Error::new(Fault::There, ErrorCode::RdmaBroken, format!("data connection: {violation}"))
+            .hint(
+                "it breaks clauses V-3 to V-11 of docs/protocol.md: is it of another version? \
             --channel tcp does without",
-        );
+            );
     io::Error::new(io::ErrorKind::InvalidData, error)
 }
 

@@ -9,7 +9,7 @@ use crate::channels::trust::pinned;
 use crate::client::ssh::Ssh;
 use farline_core::gridftp::client::Request;
 use farline_core::gridftp::{Command, Mode, Options as Opts, Protection, Site};
-use farline_core::units::{Error, Fault};
+use farline_core::units::{Error, ErrorCode, Fault};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ impl Control {
     /// are made as ever.
     pub(super) fn offer_key(&mut self) -> Result<(), Error> {
         let key = Key::random()
-            .map_err(|error| Error::new(Fault::Here, "no-randomness", error.to_string()))?;
+            .map_err(|error| Error::new(Fault::Here, ErrorCode::NoRandomness, error.to_string()))?;
         let offer = Opts::Farline { name: "key".to_owned(), value: key.to_hex() };
         let offer = Request::ToFarline(Box::new(Request::Exec(Command::Options(offer))));
         self.offered = Some(self.try_request(offer));
@@ -52,7 +52,7 @@ impl Control {
         let (Ok(_), Some(fingerprint)) = (asked, told) else {
             return Err(Error::new(
                 Fault::Refused,
-                "cannot-encrypt",
+                ErrorCode::CannotEncrypt,
                 format!("{} cannot encrypt data", self.server),
             )
             .hint("let it go in the clear with --no-encrypt"));

@@ -8,7 +8,7 @@ use crate::client::location::{ControlTransport, Remote};
 use crate::stores::Diskless;
 use farline_core::gridftp::client::{ClientConfig, ClientSession, Event, Features, Request};
 use farline_core::gridftp::{Command, Options as Opts, Protection, TransferEvent};
-use farline_core::units::{Error, Fault, Span, Time};
+use farline_core::units::{Error, ErrorCode, Fault, Span, Time};
 use std::collections::{BTreeSet, VecDeque};
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
@@ -37,7 +37,7 @@ impl Control {
         if remote.via == ControlTransport::Ssh {
             return Err(Error::new(
                 Fault::You,
-                "third-party",
+                ErrorCode::ThirdParty,
                 format!("{remote} is reached over ssh, by this host alone"),
             )
             .hint("copy to this host first, or name nodes at both ends: farline://host/path"));
@@ -45,7 +45,7 @@ impl Control {
         if remote.via != ControlTransport::Tcp && !reach.no_encrypt {
             return Err(Error::new(
                 Fault::Refused,
-                "cannot-encrypt",
+                ErrorCode::CannotEncrypt,
                 "between two other hosts data is not encrypted",
             )
             .hint("let it go in the clear with --no-encrypt"));
@@ -159,7 +159,7 @@ impl Control {
             Fault::Between => error,
             _ => Error::new(
                 Fault::There,
-                "no-tls",
+                ErrorCode::NoTls,
                 format!("{} offers no TLS: {}", self.server, error.message),
             )
             .hint("its operator can offer it: farline serve --tls; ftp:// goes without"),
@@ -177,7 +177,7 @@ impl Control {
         if remote.farline && !announced("TREE") {
             return Err(Error::new(
                 Fault::There,
-                "not-farline",
+                ErrorCode::NotFarline,
                 format!("{} is no Farline node", self.server),
             )
             .hint("write ftp:// for other GridFTP servers"));
@@ -190,7 +190,7 @@ impl Control {
         if !announced(word) {
             return Err(Error::new(
                 Fault::Refused,
-                "store-not-allowed",
+                ErrorCode::StoreNotAllowed,
                 format!("{} does not allow {name}", self.server),
             )
             .hint(

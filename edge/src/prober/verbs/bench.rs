@@ -10,7 +10,7 @@ use crate::reexec;
 use crate::run_dir::name_here;
 use farline_core::profile::Environment;
 use farline_core::profile::verbs::{End, MeasurementHosts, VerbsJob, VerbsRun};
-use farline_core::units::{Error, Fault, Rate};
+use farline_core::units::{Error, ErrorCode, Fault, Rate};
 use serde::Deserialize;
 use std::io::{BufRead, BufReader, Write};
 use std::net::IpAddr;
@@ -110,7 +110,7 @@ impl VerbsBench {
 }
 
 /// The code of an end that ended.
-const GONE: &str = "profile-end";
+const GONE: ErrorCode = ErrorCode::ProfileEnd;
 
 /// What an end says first.
 #[derive(Deserialize)]
@@ -137,7 +137,7 @@ impl Worker {
         let stdout = child
             .stdout
             .take()
-            .ok_or_else(|| Error::new(Fault::Bug, "profile-end", "an end has no output"))?;
+            .ok_or_else(|| Error::new(Fault::Bug, ErrorCode::ProfileEnd, "an end has no output"))?;
         let mut worker = Worker { child, stdin, stdout: BufReader::new(stdout) };
         let line = worker.line()?;
         // Its own words about a device that is not there are those for the user.
@@ -147,18 +147,18 @@ impl Worker {
 
     fn ask(&mut self, job: &VerbsJob) -> Result<(), Error> {
         let mut line = serde_json::to_vec(job)
-            .map_err(|error| Error::new(Fault::Bug, "profile-end", error.to_string()))?;
+            .map_err(|error| Error::new(Fault::Bug, ErrorCode::ProfileEnd, error.to_string()))?;
         line.push(b'\n');
         match &mut self.stdin {
             Some(stdin) => stdin.write_all(&line).map_err(|error| failed("an end", &error)),
-            None => Err(Error::new(Fault::Bug, "profile-end", "an end has no input")),
+            None => Err(Error::new(Fault::Bug, ErrorCode::ProfileEnd, "an end has no input")),
         }
     }
 
     fn answer(&mut self) -> Result<End, Error> {
         let line = self.line()?;
         // Its error is about this run, so it has another code than an end that is gone.
-        parse(&line).map_err(|error| Error { code: "no-rdma-path", ..error })
+        parse(&line).map_err(|error| Error { code: ErrorCode::NoRdmaPath, ..error })
     }
 
     fn line(&mut self) -> Result<String, Error> {

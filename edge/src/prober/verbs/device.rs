@@ -4,7 +4,7 @@
 use crate::channels::rdma::{DEVICES, ports};
 use farline_core::profile::verbs;
 use farline_core::rdma::{Gid, Port};
-use farline_core::units::{Error, Fault};
+use farline_core::units::{Error, ErrorCode, Fault};
 use std::fs;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -56,12 +56,12 @@ fn choose(found: Vec<Device>, asked: Option<(IpAddr, IpAddr)>) -> Result<(Device
         return Ok((at(near), at(far)));
     }
     let wrong = |message: String, hint: &str| {
-        Err(Error::new(Fault::You, "profile-devices", message).hint(hint.to_owned()))
+        Err(Error::new(Fault::You, ErrorCode::ProfileDevices, message).hint(hint.to_owned()))
     };
     match &found[..] {
         [] => Err(Error::new(
             Fault::Here,
-            "no-rdma",
+            ErrorCode::NoRdma,
             "this host has no RDMA device with an \
             address",
         )
@@ -166,7 +166,7 @@ mod tests {
     fn two_active_ports_are_the_ends_more_must_be_named() {
         let folder = tempfile::tempdir().expect("a folder");
         let here = || all(folder.path());
-        assert_eq!(choose(here(), None).expect_err("none").code, "no-rdma");
+        assert_eq!(choose(here(), None).expect_err("none").code, ErrorCode::NoRdma);
         plant(
             folder.path(),
             "rxa",
@@ -176,7 +176,7 @@ mod tests {
         plant(folder.path(), "dark", &["0000:0000:0000:0000:0000:ffff:0a09:0103"], "1: DOWN");
         let error = choose(here(), None).expect_err("one is no two");
         assert!(
-            error.code == "profile-devices"
+            error.code == ErrorCode::ProfileDevices
                 && error.hint.is_some_and(|hint| hint.contains("--ends")),
             "{}",
             error.message

@@ -8,7 +8,7 @@ use super::talk::PeerProtocol;
 use crate::prober::PATIENCE;
 use crate::sys::verbs::{Address, Plan, QpSet, RdmaEndpoint};
 use farline_core::profile::verbs::{End, QpService, Setup, VerbsJob, VerbsMetric};
-use farline_core::units::{Error, Fault, Rng, Span};
+use farline_core::units::{Error, ErrorCode, Fault, Rng, Span};
 use socket2::SockRef;
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
@@ -49,7 +49,7 @@ impl VerbsEnd {
             .map_err(|error| {
                 Error::new(
                     Fault::Here,
-                    "profile-listen",
+                    ErrorCode::ProfileListen,
                     format!("listening on {address}: {error}"),
                 )
             })?;
@@ -87,7 +87,7 @@ impl VerbsEnd {
         let stream = self.meet().map_err(|error| {
             Error::new(
                 Fault::Between,
-                "profile-silent",
+                ErrorCode::ProfileSilent,
                 format!("the ends of the measurement do not meet: {error}"),
             )
             .hint("is the path up? `ping` the other end")
@@ -165,7 +165,7 @@ impl VerbsEnd {
         if exchanged && self.station.is_iwarp() {
             return Err(Error::new(
                 Fault::You,
-                "profile-devices",
+                ErrorCode::ProfileDevices,
                 "iWARP has no datagrams, and only rdma_cm connects it",
             )
             .hint("measure rc or read, connected by rdma_cm"));
@@ -173,7 +173,7 @@ impl VerbsEnd {
         let failed = |error: io::Error| {
             Error::new(
                 Fault::Between,
-                "no-rdma-path",
+                ErrorCode::NoRdmaPath,
                 format!("no RDMA connection between the devices: {error}"),
             )
             .hint("`rdma link` shows whether both ports are up")
@@ -207,13 +207,17 @@ fn pattern(job: &VerbsJob) -> Vec<u8> {
 }
 
 fn here(error: &io::Error) -> Error {
-    Error::new(Fault::Here, "profile-end", format!("running an end of the measurement: {error}"))
+    Error::new(
+        Fault::Here,
+        ErrorCode::ProfileEnd,
+        format!("running an end of the measurement: {error}"),
+    )
 }
 
 fn locked(job: &VerbsJob, error: &io::Error) -> Error {
     Error::new(
         Fault::Here,
-        "locked-memory",
+        ErrorCode::LockedMemory,
         format!("the device has no room for messages of {}: {error}", job.size_bytes),
     )
     .hint("raise the limit of locked memory (`ulimit -l`), or measure smaller messages")

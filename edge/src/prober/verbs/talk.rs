@@ -1,7 +1,7 @@
 //! What the ends of a measurement of verbs say to each other: one JSON value a line, over a socket.
 
 use crate::prober::PATIENCE;
-use farline_core::units::{Error, Fault};
+use farline_core::units::{Error, ErrorCode, Fault};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -27,7 +27,7 @@ impl PeerProtocol {
 
     pub(super) fn say(&mut self, what: &impl Serialize) -> Result<(), Error> {
         let mut line = serde_json::to_vec(what)
-            .map_err(|error| Error::new(Fault::Bug, "profile-end", error.to_string()))?;
+            .map_err(|error| Error::new(Fault::Bug, ErrorCode::ProfileEnd, error.to_string()))?;
         line.push(b'\n');
         self.stream.get_mut().write_all(&line).map_err(|error| gone(&error))
     }
@@ -39,7 +39,7 @@ impl PeerProtocol {
             Ok(_) => serde_json::from_str(&line).map_err(|error| {
                 Error::new(
                     Fault::There,
-                    "profile-end",
+                    ErrorCode::ProfileEnd,
                     format!("the other end of the measurement says what makes no sense: {error}"),
                 )
                 .hint("another version of Farline?")
@@ -72,7 +72,7 @@ impl AsFd for PeerProtocol {
 fn gone(error: &io::Error) -> Error {
     Error::new(
         Fault::Between,
-        "profile-silent",
+        ErrorCode::ProfileSilent,
         format!("the other end of the measurement says nothing: {error}"),
     )
     .hint("is the path up? `ping` the other end")

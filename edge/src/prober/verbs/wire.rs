@@ -7,7 +7,7 @@
 
 use super::device::Device;
 use farline_core::profile::verbs::{Bottleneck, VerbsJob};
-use farline_core::units::{Bytes, Error, Fault, Span};
+use farline_core::units::{Bytes, Error, ErrorCode, Fault, Span};
 use std::path::Path;
 use std::process::Command;
 
@@ -98,7 +98,7 @@ fn interface(device: &Device) -> Result<&str, Error> {
         Some(name) if device.software && !place(name) => Ok(name),
         _ => Err(Error::new(
             Fault::You,
-            "profile-path",
+            ErrorCode::ProfilePath,
             format!(
                 "nothing here holds back the packets of the device at {}: only those of a device \
                  in software over a virtual interface",
@@ -116,10 +116,11 @@ fn clear(interface: &str) {
 
 fn run(words: &[String]) -> Result<(), Error> {
     let failed = |why: String| {
-        Error::new(Fault::Here, "profile-wire", format!("tc {}: {why}", words.join(" "))).hint(
-            "the delay between devices in software needs tc (iproute2), the kernel's \
+        Error::new(Fault::Here, ErrorCode::ProfileWire, format!("tc {}: {why}", words.join(" ")))
+            .hint(
+                "the delay between devices in software needs tc (iproute2), the kernel's \
                 sch_netem and root",
-        )
+            )
     };
     let done =
         Command::new("tc").args(words).output().map_err(|error| failed(error.to_string()))?;

@@ -6,7 +6,7 @@ use crate::stores::storage_error;
 use crate::stores::walk::is_special;
 use crate::sys::lock::lock;
 use farline_core::transfer::{DigestVerdict, Digests, Entry, EntryKind};
-use farline_core::units::{Error, Fault};
+use farline_core::units::{Error, ErrorCode, Fault};
 use rustix::fs::{
     AtFlags, Mode, OFlags, Timespec, Timestamps, UTIME_OMIT, openat, renameat, symlinkat, unlinkat,
     utimensat,
@@ -163,7 +163,7 @@ impl PosixSink {
                 "{} is a device, FIFO or socket and is not replaced",
                 String::from_utf8_lossy(&path)
             );
-            return Err(Error::new(Fault::You, "special-file", message));
+            return Err(Error::new(Fault::You, ErrorCode::SpecialFile, message));
         }
         let is_file = matches!(entry.kind, EntryKind::File { .. });
         let (from, to) = (OsStr::from_bytes(&temporary), OsStr::from_bytes(&name));
@@ -235,19 +235,19 @@ pub(in crate::stores) fn check_digest(
         (Some(DigestVerdict::Uncomputed), _) if !digests.are_computed() => Ok(()),
         (Some(DigestVerdict::Unreadable), _) => Err(Error::new(
             Fault::There,
-            "source-unreadable",
+            ErrorCode::SourceUnreadable,
             "the sender could not read the file whole",
         )
         .hint("see the sender's own message; copy the file again")),
         (Some(DigestVerdict::Read(_)), _) => Err(Error::new(
             Fault::Between,
-            "digest-mismatch",
+            ErrorCode::DigestMismatch,
             "the BLAKE3 digest of what arrived differs from what was sent",
         )
         .hint("memory, a network card or a middlebox changed bytes; copy the file again")),
         (Some(DigestVerdict::Part | DigestVerdict::Uncomputed) | None, _) => Err(Error::new(
             Fault::There,
-            "digest-missing",
+            ErrorCode::DigestMissing,
             "the sender said no digest for the file",
         )),
     }

@@ -5,7 +5,7 @@ use super::events::{Event, Events, Kind};
 use super::library::{Library, by_errno, library, no_device};
 use super::memory::Domain;
 use super::own::NotReady;
-use farline_core::units::{Error, Fault};
+use farline_core::units::{Error, ErrorCode, Fault};
 use socket2::SockAddr;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -227,7 +227,7 @@ fn parameters(private_data: &[u8], reads: u8, not_ready: NotReady) -> Connection
 fn none_has(ip: IpAddr, error: &io::Error) -> Error {
     Error::new(
         Fault::There,
-        "no-rdma-path",
+        ErrorCode::NoRdmaPath,
         format!("no RDMA device here has the address {ip}: {error}"),
     )
 }
@@ -262,7 +262,7 @@ impl Connecting {
         resolved.map_err(|error| {
             Error::new(
                 Fault::Between,
-                "no-rdma-path",
+                ErrorCode::NoRdmaPath,
                 format!("no RDMA device leads to {}: {error}", address.ip()),
             )
             .hint("`rdma link` lists the devices; the route to the peer must leave by one of them")

@@ -2,7 +2,7 @@
 
 use super::abi::*;
 use super::pairs_abi::{AddressHandle, Attributes};
-use farline_core::units::{Error, Fault};
+use farline_core::units::{Error, ErrorCode, Fault};
 use libloading::os::unix::{Library as Loaded, RTLD_LOCAL, RTLD_NOW};
 use std::ffi::{c_int, c_uint, c_void};
 use std::io;
@@ -92,8 +92,12 @@ pub(super) fn library() -> Result<&'static Library, Error> {
         found.map_err(|error| error.to_string())
     });
     library.as_ref().map_err(|error| {
-        Error::new(Fault::Here, "no-rdma", format!("RDMA needs libibverbs and librdmacm: {error}"))
-            .hint("install them (Debian: librdmacm1 and ibverbs-providers), or use --channel tcp")
+        Error::new(
+            Fault::Here,
+            ErrorCode::NoRdma,
+            format!("RDMA needs libibverbs and librdmacm: {error}"),
+        )
+        .hint("install them (Debian: librdmacm1 and ibverbs-providers), or use --channel tcp")
     })
 }
 
@@ -130,7 +134,7 @@ pub(crate) fn device_count() -> Result<usize, Error> {
 
 /// This host has no device, or none that leads where it should.
 pub(super) fn no_device() -> Error {
-    Error::new(Fault::Here, "no-rdma", "this host has no RDMA device").hint(
+    Error::new(Fault::Here, ErrorCode::NoRdma, "this host has no RDMA device").hint(
         "`rdma link` (iproute2) lists them; without a card, `rdma link add NAME type rxe \
             netdev DEVICE` makes one of an Ethernet device",
     )

@@ -5,7 +5,7 @@ use super::library::{Library, by_code, library};
 use crate::sys::lock::lock;
 use crate::sys::pool::{Region, Slot};
 use farline_core::rdma::Limits;
-use farline_core::units::{Error, Fault};
+use farline_core::units::{Error, ErrorCode, Fault};
 use std::ffi::{CStr, c_char, c_int};
 use std::io;
 use std::ptr::NonNull;
@@ -125,7 +125,7 @@ impl Domain {
             let error = io::Error::last_os_error();
             Error::new(
                 Fault::Here,
-                "rdma-device",
+                ErrorCode::RdmaDevice,
                 format!("the RDMA device has no protection domain left: {error}"),
             )
         })?;

@@ -12,7 +12,7 @@ use super::queue::Queue;
 use super::station::{Address, RdmaEndpoint};
 use super::work::DATAGRAM_KEY;
 use crate::sys::memory::Memory;
-use farline_core::units::{Error, Fault};
+use farline_core::units::{Error, ErrorCode, Fault};
 use rustix::event::{PollFd, PollFlags};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -207,7 +207,7 @@ impl QpSet {
         let failed = |error: io::Error| {
             Error::new(
                 Fault::Between,
-                "no-rdma-path",
+                ErrorCode::NoRdmaPath,
                 format!("no RDMA connection to {ip}: {error}"),
             )
             .hint("`rdma link` shows whether both ports are up")

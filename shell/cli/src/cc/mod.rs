@@ -7,7 +7,7 @@ use crate::output::Output;
 use clap::Subcommand;
 use farline::kernelcc::{self, CcGuard, CcOrigin, CcRequest, SampleSource, Trace};
 use farline_core::congestion::Constants;
-use farline_core::units::{Error, Fault, Span};
+use farline_core::units::{Error, ErrorCode, Fault, Span};
 use std::ffi::OsString;
 use std::process::ExitCode;
 use std::sync::atomic::Ordering;
@@ -150,7 +150,7 @@ fn trace(
     if every < CLOSEST {
         return Err(Error::new(
             Fault::You,
-            "usage",
+            ErrorCode::Usage,
             format!("--every {every}: two lines of a flow are 1us apart at least"),
         )
         .hint("for example --every 10ms"));
@@ -213,7 +213,11 @@ fn run_command(
     arguments: &[OsString],
 ) -> Result<ExitCode, Error> {
     let failed = |error: std::io::Error| {
-        Error::new(Fault::You, "command", format!("running {}: {error}", program.to_string_lossy()))
+        Error::new(
+            Fault::You,
+            ErrorCode::Command,
+            format!("running {}: {error}", program.to_string_lossy()),
+        )
     };
     runtime.block_on(async {
         let mut child = tokio::process::Command::new(program).args(arguments).spawn().map_err(failed)?;

@@ -1,7 +1,7 @@
 //! What a link shall be, as flags; a pair of values `A-TO-B,B-TO-A` sets each direction by itself.
 
 use farline::link::Settings;
-use farline_core::units::{Bytes, Error, Fault, Rate, Span};
+use farline_core::units::{Bytes, Error, ErrorCode, Fault, Rate, Span};
 use farline_core::wan::{self, Event, Path};
 use std::fmt::Display;
 use std::str::FromStr;
@@ -95,7 +95,7 @@ impl Options {
         if self.reorder && a_to_b.jitter == Span::ZERO && b_to_a.jitter == Span::ZERO {
             return Err(Error::new(
                 Fault::You,
-                "link-setting",
+                ErrorCode::LinkSetting,
                 "--reorder without --jitter puts nothing out of order",
             )
             .hint("add for example --jitter 1ms"));

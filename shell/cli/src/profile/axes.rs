@@ -5,7 +5,7 @@ use farline_core::congestion::{Algorithm, Constants};
 use farline_core::profile::{
     Copies, Driver, Grid, Order, PathEstimate, PathPoint, Repetitions, Store, TrafficDirection,
 };
-use farline_core::units::{Bytes, Error, Fault, Rate, Span};
+use farline_core::units::{Bytes, Error, ErrorCode, Fault, Rate, Span};
 use std::str::FromStr;
 
 /// Of a path whose rate nobody said: the papers' 10GE.
@@ -116,7 +116,7 @@ impl Axes {
             [Measured::Messages] => Ok(true),
             _ if self.channel.contains(&Measured::Messages) => Err(Error::new(
                 Fault::You,
-                "profile-channel",
+                ErrorCode::ProfileChannel,
                 "RDMA is measured by itself: its \
                     axes are those of messages",
             )
@@ -211,7 +211,7 @@ impl Axes {
     /// The grid of the axes alone, with packets of `mtu` unless the user says otherwise.
     pub(super) fn grid(&self, mtu: u32) -> Result<Grid, Error> {
         if self.link.is_empty() && self.rtt.is_empty() {
-            return Err(Error::new(Fault::You, "profile-no-path", "a profile needs a path")
+            return Err(Error::new(Fault::You, ErrorCode::ProfileNoPath, "a profile needs a path")
                 .hint("give --preset NAME, --link usn-8600, or --rtt 50ms"));
         }
         self.over(Grid {
@@ -265,7 +265,7 @@ impl Axes {
         } else if !self.store.is_empty() || !self.order.is_empty() {
             return Err(Error::new(
                 Fault::You,
-                "profile-grid",
+                ErrorCode::ProfileGrid,
                 "bare streams have no store: --store and --order are of a mover",
             )
             .hint("give --staging 64MiB, or --channel tcp,tls"));

@@ -3,7 +3,7 @@
 
 use farline::stores::state_folder;
 use farline_core::profile::{Profile, ProfileKind};
-use farline_core::units::{Error, Fault, Span};
+use farline_core::units::{Error, ErrorCode, Fault, Span};
 use rustix::fs::{FallocateFlags, fallocate};
 use std::fs::{self, File};
 use std::io::{ErrorKind, Seek, SeekFrom, Write};
@@ -32,8 +32,8 @@ pub(super) fn spare(profile: &Profile) -> Option<PathBuf> {
 pub(crate) fn read(file: &Path) -> Result<Profile, Error> {
     let json = fs::read_to_string(file).map_err(|error| {
         let (fault, code) = match error.kind() {
-            ErrorKind::NotFound => (Fault::You, "path-not-found"),
-            _ => (Fault::Here, "cannot-read"),
+            ErrorKind::NotFound => (Fault::You, ErrorCode::PathNotFound),
+            _ => (Fault::Here, ErrorCode::CannotRead),
         };
         Error::new(fault, code, format!("{}: {error}", file.display()))
     })?;
@@ -42,7 +42,7 @@ pub(crate) fn read(file: &Path) -> Result<Profile, Error> {
 
 pub(super) fn text(profile: &Profile) -> Result<Vec<u8>, Error> {
     serde_json::to_vec(profile)
-        .map_err(|error| Error::new(Fault::Bug, "profile-document", error.to_string()))
+        .map_err(|error| Error::new(Fault::Bug, ErrorCode::ProfileDocument, error.to_string()))
 }
 
 /// Writes beside `file` and then renames, so that a full disk or an interruption leaves the file
@@ -140,5 +140,6 @@ fn cannot_write(file: &Path, error: &std::io::Error) -> Error {
         }
         _ => "is there space? results so far stand in the file; `--resume` goes on from it",
     };
-    Error::new(Fault::Here, "cannot-write", format!("{}: {error}", file.display())).hint(hint)
+    Error::new(Fault::Here, ErrorCode::CannotWrite, format!("{}: {error}", file.display()))
+        .hint(hint)
 }

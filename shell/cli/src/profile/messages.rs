@@ -4,7 +4,7 @@ use super::axes::{Axes, USUAL_RATE};
 use crate::topic::RDMA;
 use farline_core::profile::verbs::{QpService, Setup, VerbsGrid, VerbsMetric, measured};
 use farline_core::profile::{Form, PathPoint};
-use farline_core::units::{Bytes, Error, Fault, Span};
+use farline_core::units::{Bytes, Error, ErrorCode, Fault, Span};
 use std::net::IpAddr;
 
 #[derive(clap::Args)]
@@ -57,8 +57,10 @@ impl Messages {
         match self.ends[..] {
             [] => Ok(None),
             [near, far] => Ok(Some((near, far))),
-            _ => Err(Error::new(Fault::You, "profile-devices", "a measurement has two ends")
-                .hint("--ends ADDRESS,ADDRESS names the near one and the far one")),
+            _ => {
+                Err(Error::new(Fault::You, ErrorCode::ProfileDevices, "a measurement has two ends")
+                    .hint("--ends ADDRESS,ADDRESS names the near one and the far one"))
+            }
         }
     }
 
@@ -105,7 +107,7 @@ impl Messages {
         let runs = axes.of_measured_verbs().map_err(|flag| {
             Error::new(
                 Fault::You,
-                "profile-channel",
+                ErrorCode::ProfileChannel,
                 format!(
                     "a profile of RDMA has axes of its \
                 own: {flag} is not one of them"
@@ -128,7 +130,7 @@ impl Messages {
         if grid.cells().is_empty() {
             return Err(Error::new(
                 Fault::You,
-                "profile-channel",
+                ErrorCode::ProfileChannel,
                 "no message fits: a datagram is at most one packet of 2 KiB",
             )
             .hint("give --message-size 2KiB or less, or --transport rc"));

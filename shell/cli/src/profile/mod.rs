@@ -22,7 +22,7 @@ use farline_core::profile::verbs::{self as of_verbs, BESIDE};
 use farline_core::profile::{
     Environment, Form, Grid, Profile, ProfileKind, preset, presets, repetition,
 };
-use farline_core::units::{Error, Fault};
+use farline_core::units::{Error, ErrorCode, Fault};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -106,7 +106,7 @@ pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
     if args.simulate && profile.kind != ProfileKind::Modelled {
         return Err(Error::new(
             Fault::You,
-            "profile-kind",
+            ErrorCode::ProfileKind,
             "a measured profile cannot go on by simulation",
         )
         .hint("leave --simulate out"));
@@ -162,7 +162,7 @@ impl Args {
 fn resumed(file: &Path, args: &Args, output: &Output) -> Result<Profile, Error> {
     if let Some(flag) = args.axes.first() {
         let message = format!("a profile that goes on has its own grid: {flag} changes nothing");
-        return Err(Error::new(Fault::You, "profile-grid", message)
+        return Err(Error::new(Fault::You, ErrorCode::ProfileGrid, message)
             .hint("leave it out, or begin another profile"));
     }
     let profile = read(file)?;

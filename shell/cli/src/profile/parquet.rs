@@ -2,7 +2,7 @@
 //! nulls as nulls, lists as lists.
 
 use farline_core::profile::{Columns, Values};
-use farline_core::units::{Error, Fault};
+use farline_core::units::{Error, ErrorCode, Fault};
 use parquet::basic::{LogicalType, Repetition, Type as Physical};
 use parquet::data_type::{BoolType, ByteArray, ByteArrayType, DataType, DoubleType, Int64Type};
 use parquet::errors::Result;
@@ -15,8 +15,9 @@ use std::sync::Arc;
 /// The file: one group of rows, not compressed, `about` as its key-value metadata with `farline.`
 /// before each name.
 pub(super) fn encoded(table: &Columns) -> std::result::Result<Vec<u8>, Error> {
-    encode(table)
-        .map_err(|error| Error::new(Fault::Bug, "profile-document", format!("as Parquet: {error}")))
+    encode(table).map_err(|error| {
+        Error::new(Fault::Bug, ErrorCode::ProfileDocument, format!("as Parquet: {error}"))
+    })
 }
 
 fn encode(table: &Columns) -> Result<Vec<u8>> {

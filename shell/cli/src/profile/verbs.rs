@@ -15,7 +15,7 @@ use farline_core::profile::{
     Columns, Environment, Form, Grid as TcpGrid, Profile as TcpProfile, ProfileKind,
 };
 use farline_core::report::Page;
-use farline_core::units::{Error, Fault};
+use farline_core::units::{Error, ErrorCode, Fault};
 use serde::Serialize;
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -42,22 +42,28 @@ pub(super) fn asked(args: &Args) -> Result<Option<Asked>, Error> {
         return measurement(args).map(Some);
     }
     if let Some(flag) = args.messages.first() {
-        return Err(Error::new(Fault::You, "profile-channel", format!("{flag} is of RDMA"))
-            .hint("give --channel rdma"));
+        return Err(Error::new(
+            Fault::You,
+            ErrorCode::ProfileChannel,
+            format!("{flag} is of RDMA"),
+        )
+        .hint("give --channel rdma"));
     }
     if let Some(profile) = resumed(args)? {
         let message = "what it has can be completed by measuring or by the model";
         return match args.simulate {
             true => Ok(Some(Asked::Verbs(profile))),
-            false => {
-                Err(Error::new(Fault::You, "profile-kind", format!("a profile of RDMA: {message}"))
-                    .hint("give --channel rdma, or --simulate"))
-            }
+            false => Err(Error::new(
+                Fault::You,
+                ErrorCode::ProfileKind,
+                format!("a profile of RDMA: {message}"),
+            )
+            .hint("give --channel rdma, or --simulate")),
         };
     }
     let Some(name) = &args.preset else { return Ok(None) };
     let form = if args.full { Form::Full } else { Form::Quick };
-    let wrong = |message: String| Error::new(Fault::You, "profile-preset", message);
+    let wrong = |message: String| Error::new(Fault::You, ErrorCode::ProfilePreset, message);
     let (tcp, rdma) = match (name == BESIDE.0, preset(name, form)?) {
         (true, _) => beside(form).map(|(tcp, rdma)| (Some(tcp), rdma))?,
         (false, Some(rdma)) => (None, rdma),
@@ -95,7 +101,7 @@ pub(super) fn asked(args: &Args) -> Result<Option<Asked>, Error> {
 /// What is to be measured.
 fn measurement(args: &Args) -> Result<Asked, Error> {
     let wrong = |message: &str, hint: &str| {
-        Err(Error::new(Fault::You, "profile-channel", message).hint(hint.to_owned()))
+        Err(Error::new(Fault::You, ErrorCode::ProfileChannel, message).hint(hint.to_owned()))
     };
     if args.node.is_some() {
         return wrong(
@@ -252,7 +258,7 @@ fn write_all(
 ) -> Result<(), Error> {
     for file in files.iter().filter(|file| is_document(file)) {
         let json = serde_json::to_vec_pretty(document).map_err(|error| {
-            Error::new(Fault::Bug, "profile-document", format!("the document: {error}"))
+            Error::new(Fault::Bug, ErrorCode::ProfileDocument, format!("the document: {error}"))
         })?;
         write(file, &json)?;
     }
