@@ -195,8 +195,8 @@ fn a_peer_that_sends_is_told_what_was_asked_for() {
 
 #[test]
 fn the_peers_word_says_why_channels_were_lost() {
-    let full = Error::new(Fault::There, ErrorCode::DiskFull, "no space there");
-    for (heard, code) in [(Some(full), "disk-full"), (None, ErrorCode::ChannelLost)] {
+    let full = Error::new(Fault::There, ErrorCode::NoSpace, "no space there");
+    for (heard, code) in [(Some(full), ErrorCode::NoSpace), (None, ErrorCode::ChannelLost)] {
         let mut session = session(receiver(false), CopyOptions::default(), ALL);
         session.handle(seconds(1), opened(2));
         wants(&mut session);
@@ -216,10 +216,9 @@ fn a_sender_believes_its_peer_on_lost_channels() {
     session.handle(seconds(4), Event::Heard(None));
     assert_eq!(wants(&mut session), ["hear until 4.10 s", "await 5"]);
     session.handle(seconds(4), answered(Ok(()), ""));
-    session
-        .handle(seconds(4), answered(Err(Error::new(Fault::There, ErrorCode::DiskFull, "")), ""));
+    session.handle(seconds(4), answered(Err(Error::new(Fault::There, ErrorCode::NoSpace, "")), ""));
     session.handle(seconds(4), answered(Err(missing()), ""));
-    assert_eq!(wants(&mut session), ["await 6", "await 7", "failed: disk-full"]);
+    assert_eq!(wants(&mut session), ["await 6", "await 7", "failed: no-space"]);
 }
 
 #[test]
@@ -516,9 +515,9 @@ fn the_third_fruitless_pass_in_a_row_is_the_last() {
 
 #[test]
 fn of_two_servers_the_one_that_says_why_is_to_blame() {
-    let full = Error::new(Fault::There, ErrorCode::DiskFull, "");
-    assert_eq!(of_two_servers(lost(), Some(full.clone())).code, "disk-full");
-    assert_eq!(of_two_servers(full, Some(lost())).code, "disk-full");
+    let full = Error::new(Fault::There, ErrorCode::NoSpace, "");
+    assert_eq!(of_two_servers(lost(), Some(full.clone())).code, ErrorCode::NoSpace);
+    assert_eq!(of_two_servers(full, Some(lost())).code, ErrorCode::NoSpace);
     assert_eq!(of_two_servers(lost(), None).code, ErrorCode::ChannelLost);
 }
 

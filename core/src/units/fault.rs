@@ -1,7 +1,9 @@
 //! Errors that say what failed, whose fault it is, and what to try.
 
+use super::{ErrorCode, Retry};
 use serde::{Deserialize, Serialize};
 use std::fmt;
+use std::sync::Arc;
 
 /// Whose fault an error is; decides the exit code and whether trying again makes sense.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -36,24 +38,29 @@ impl Fault {
     }
 }
 
-/// One failure: a stable code, one line for people, and what to try.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+/// One failure: whose fault, of what kind, one line for people, and what to try.
+///
+/// Two errors are equal when they say the same; what caused them does not count.
+#[derive(Clone, Debug, Serialize)]
 pub struct Error {
     /// Whose fault it is.
     pub fault: Fault,
-    /// A stable slug, such as `digest-mismatch`: for scripts, documents and searches.
-    pub code: &'static str,
+    /// What kind of failure it is: for scripts, documents and searches.
+    pub code: ErrorCode,
     /// What failed, in one line, with names and numbers.
     pub message: String,
     /// What to try next, when there is something.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
+    /// The error beneath, such as the system's, when it is at hand. Its words are in the message.
+    #[serde(skip)]
+    pub source: Option<Arc<dyn std::error::Error + Send + Sync>>,
 }
 
 impl Error {
     /// An error without a hint.
-    pub fn new(fault: Fault, code: &'static str, message: impl Into<String>) -> Error {
-        Error { fault, code, message: message.into(), hint: None }
+    pub fn new(fault: Fault, code: ErrorCode, message: impl Into<String>) -> Error {
+        Error { fault, code, message: message.into(), hint: None, source: None }
     }
 
     /// The same error with what to try next.
@@ -70,7 +77,34 @@ impl Error {
         self.message = format!("{doing}: {}", self.message);
         self
     }
+
+    /// The same error with the one beneath it.
+    #[must_use]
+    pub fn caused_by(mut self, source: impl std::error::Error + Send + Sync + 'static) -> Error {
+        self.source = Some(Arc::new(source));
+        self
+    }
+
+    /// Whether the same request may succeed when it is made again. A wrong request stays wrong and
+    /// a defect stays a defect, whatever the code.
+    pub fn retry(&self) -> Retry {
+        match (self.fault, self.code) {
+            (Fault::You | Fault::Bug, _) => Retry::Never,
+            // ssh has one status for a host that is away and for a login that it refuses.
+            (Fault::Refused, ErrorCode::SshFailed) => Retry::Never,
+            (Fault::Here | Fault::There | Fault::Between | Fault::Refused, code) => code.retry(),
+        }
+    }
 }
+
+impl PartialEq for Error {
+    fn eq(&self, other: &Error) -> bool {
+        (self.fault, self.code, &self.message, &self.hint)
+            == (other.fault, other.code, &other.message, &other.hint)
+    }
+}
+
+impl Eq for Error {}
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -78,4 +112,36 @@ impl fmt::Display for Error {
     }
 }
 
-impl std::error::Error for Error {}
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.source.as_deref().map(|source| source as _)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::error::Error as _;
+
+    #[test]
+    fn the_fault_forbids_what_the_code_would_allow() {
+        let lost = |fault| Error::new(fault, ErrorCode::DataConnection, "no connection");
+        assert_eq!(lost(Fault::Between).retry(), Retry::Now);
+        assert_eq!(lost(Fault::You).retry(), Retry::Never);
+        assert_eq!(lost(Fault::Bug).retry(), Retry::Never);
+        let ssh = |fault| Error::new(fault, ErrorCode::SshFailed, "ssh failed");
+        assert_eq!(ssh(Fault::Between).retry(), Retry::After);
+        assert_eq!(ssh(Fault::Refused).retry(), Retry::Never);
+    }
+
+    #[test]
+    fn the_error_beneath_is_kept_but_not_compared() {
+        let bare = Error::new(Fault::Here, ErrorCode::Storage, "a: disk on fire");
+        let caused = bare.clone().caused_by(std::fmt::Error);
+        assert!(bare.source().is_none());
+        assert!(caused.clone().hint("x").source().is_some_and(|source| source.is::<fmt::Error>()));
+        assert_eq!(bare, caused);
+        let json = serde_json::to_string(&caused).expect("an object");
+        assert_eq!(json, r#"{"fault":"here","code":"storage","message":"a: disk on fire"}"#);
+    }
+}

@@ -1,6 +1,7 @@
 //! Quantities with their units: time, spans, sizes, rates, byte ranges, faults and seeded random
 //! numbers.
 
+mod error_code;
 mod fault;
 pub mod percent;
 mod quantity;
@@ -8,6 +9,7 @@ mod ranges;
 mod rng;
 mod time;
 
+pub use error_code::{ErrorCode, Retry};
 pub use fault::{Error, Fault};
 pub use quantity::{Bytes, ParseQuantityError, Rate};
 pub use ranges::ByteRanges;

@@ -99,13 +99,15 @@ impl Ssh {
             Some(255) => {
                 let refused =
                     |said: &str| said.contains("denied") || said.contains("verification failed");
-                let fault = if said.is_some_and(refused) { Fault::Refused } else { Fault::Between };
+                let (fault, code) = match said.is_some_and(refused) {
+                    true => (Fault::Refused, ErrorCode::SshFailed),
+                    false => (Fault::Between, ErrorCode::SshFailed),
+                };
                 let message = match said {
                     Some(said) => format!("ssh to {host} failed: {said}"),
                     None => format!("ssh to {host} failed; it says why above"),
                 };
-                Error::new(fault, ErrorCode::SshFailed, message)
-                    .hint(format!("does `ssh {host} true` work?"))
+                Error::new(fault, code, message).hint(format!("does `ssh {host} true` work?"))
             }
             Some(code @ (126 | 127)) => {
                 let what = if code == 127 { "is not there" } else { "cannot be run" };

@@ -1,32 +1,15 @@
 //! The link's errors, and their way from the emulator's process to the one that started it.
 
-use farline_core::units::{Error, Fault};
+use farline_core::units::{Error, ErrorCode, Fault};
 use serde::{Deserialize, Serialize};
 
-/// Every code that an error of the link may have.
-const CODES: [&str; 13] = [
-    "link-device",
-    "link-emulator",
-    "link-folder",
-    "link-forbidden",
-    "link-gone",
-    "link-ip",
-    "link-lock",
-    "link-memory",
-    "link-name",
-    "link-path",
-    "link-setting",
-    "link-state",
-    "link-taken",
-];
-
 /// An error of this host.
-pub(super) fn here(code: &'static str, message: impl Into<String>) -> Error {
+pub(super) fn here(code: ErrorCode, message: impl Into<String>) -> Error {
     Error::new(Fault::Here, code, message)
 }
 
 /// An error of the request.
-pub(super) fn you(code: &'static str, message: impl Into<String>) -> Error {
+pub(super) fn you(code: ErrorCode, message: impl Into<String>) -> Error {
     Error::new(Fault::You, code, message)
 }
 
@@ -43,7 +26,7 @@ impl Report {
             Ok(()) => Report::Ready,
             Err(error) => Report::Failed {
                 yours: error.fault == Fault::You,
-                code: error.code.to_owned(),
+                code: error.code.to_string(),
                 message: error.message.clone(),
                 hint: error.hint.clone(),
             },
@@ -54,14 +37,9 @@ impl Report {
         match self {
             Report::Ready => Ok(()),
             Report::Failed { yours, code, message, hint } => {
-                let code =
-                    CODES.into_iter().find(|&known| known == code).unwrap_or("link-emulator");
-                Err(Error {
-                    fault: if yours { Fault::You } else { Fault::Here },
-                    code,
-                    message,
-                    hint,
-                })
+                let fault = if yours { Fault::You } else { Fault::Here };
+                let code = ErrorCode::from_slug(&code).unwrap_or(ErrorCode::LinkEmulator);
+                Err(Error { hint, ..Error::new(fault, code, message) })
             }
         }
     }

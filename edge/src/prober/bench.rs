@@ -300,10 +300,6 @@ pub(super) fn parse<T: DeserializeOwned>(text: &str) -> Result<T, Error> {
             "an end of the measurement ended without a word",
         ));
     };
-    Err(Error {
-        fault: error.fault,
-        code: ErrorCode::ProfileEnd,
-        message: error.message,
-        hint: error.hint,
-    })
+    let ended = Error::new(error.fault, ErrorCode::ProfileEnd, error.message);
+    Err(Error { hint: error.hint, ..ended })
 }

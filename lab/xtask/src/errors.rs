@@ -1,66 +1,107 @@
-//! `docs/errors.md` against the sources: every error code with its faults, and none that is gone;
-//! and every test that it names.
+//! `docs/errors.md` against `units::ErrorCode` and the sources: the table of codes is written from
+//! the enum, each code is in use with its faults, and each test that the page names is there.
 
 use anyhow::{Context, Result};
+use farline_core::units::{ErrorCode, Fault, Retry};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
-const TABLE: &str = "docs/errors.md";
+const PAGE: &str = "docs/errors.md";
 /// What people and programs meet: the lab's own errors are nobody's.
 const SOURCES: [&str; 3] = ["core/src", "edge/src", "shell/cli/src"];
+/// The enum's own room.
+const UNITS: &str = "core/src/units/";
+/// Calls that say the fault by their name: they stand in the modules `link`, `kernelcc` and
+/// `transfer`.
+const NAMED: [(&str, &str); 4] =
+    [("here(", "Here"), ("you(", "You"), ("wrong(", "You"), ("self.fail(", "There")];
 
-/// Faults, as the document spells them, by code.
+/// Faults by code, both as Rust spells them.
 type Codes = BTreeMap<String, BTreeSet<String>>;
 
-/// Every difference between the table and the sources of the workspace at `root`.
+/// Writes the table of codes into the page.
+pub(crate) fn write(root: &Path) -> Result<()> {
+    let page = fs::read_to_string(root.join(PAGE)).context(PAGE)?;
+    let fresh = with_table(&page).with_context(|| format!("{PAGE} has no table of codes"))?;
+    fs::write(root.join(PAGE), fresh).context(PAGE)
+}
+
+/// What the page, the enum and the sources of the workspace at `root` disagree about.
 pub(crate) fn check(root: &Path) -> Result<Vec<String>> {
+    let page = fs::read_to_string(root.join(PAGE)).context(PAGE)?;
+    let mut found = Vec::new();
+    if with_table(&page).as_ref() != Some(&page) {
+        found.push(format!("{PAGE}: the table of codes is stale; run `cargo xtask errors`"));
+    }
+    for (file, test) in named_tests(&page) {
+        let source =
+            fs::read_to_string(root.join(format!("lab/tests/it/{file}.rs"))).unwrap_or_default();
+        if !source.contains(&format!("\nfn {test}() {{")) {
+            found.push(format!("{PAGE}: there is no test `{file}::{test}`"));
+        }
+    }
     let mut files = BTreeMap::new();
     for folder in SOURCES {
         crate::house::read_sources(root, &root.join(folder), &mut files)?;
     }
-    let mut said = Codes::new();
-    for (_, text) in files.iter().filter(|(path, _)| !path.ends_with("tests.rs")) {
-        read_source(text.split("#[cfg(test)]").next().unwrap_or_default(), &mut said);
+    let mut used = Codes::new();
+    for (_, text) in
+        files.iter().filter(|(path, _)| !path.ends_with("tests.rs") && !path.starts_with(UNITS))
+    {
+        read_source(text.split("#[cfg(test)]").next().unwrap_or_default(), &mut used);
     }
-    let document = fs::read_to_string(root.join(TABLE)).context(TABLE)?;
-    let table = read_table(&document);
-    let mut found = Vec::new();
-    for (file, test) in named_tests(&document) {
-        let source =
-            fs::read_to_string(root.join(format!("lab/tests/it/{file}.rs"))).unwrap_or_default();
-        if !source.contains(&format!("\nfn {test}() {{")) {
-            found.push(format!("{TABLE}: there is no test `{file}::{test}`"));
-        }
-    }
-    for (code, faults) in &said {
-        match table.get(code) {
-            None => found.push(format!("{TABLE}: no row for `{code}` ({faults:?})")),
-            Some(listed) if listed != faults => {
-                found.push(format!(
-                    "{TABLE}: `{code}` is listed as {listed:?}, the sources say {faults:?}"
-                ));
-            }
-            Some(_) => {}
-        }
-    }
-    found.extend(
-        table
-            .keys()
-            .filter(|code| !said.contains_key(*code))
-            .map(|code| format!("{TABLE}: nothing says `{code}`")),
-    );
+    found.extend(compare(&used, ErrorCode::ALL));
     Ok(found)
 }
 
-/// Rows such as `` | `busy` | refused 6 | ... | ``.
-fn read_table(text: &str) -> Codes {
-    let row = |line: &str| {
-        let mut cells = line.strip_prefix("| `")?.split(" | ");
-        let code = cells.next()?.strip_suffix('`')?.to_owned();
-        Some((code, cells.next()?.split(", ").map(str::to_owned).collect()))
-    };
-    text.lines().filter_map(row).collect()
+/// Codes whose faults in the sources are others than those of the enum.
+fn compare(used: &Codes, codes: &[ErrorCode]) -> Vec<String> {
+    let mut found = Vec::new();
+    for code in codes {
+        let listed: BTreeSet<String> =
+            code.faults().iter().map(|fault| format!("{fault:?}")).collect();
+        match used.get(&format!("{code:?}")) {
+            None => found.push(format!("{UNITS}error_code.rs: nothing says `{code}`")),
+            Some(used) if *used != listed => found.push(format!(
+                "{UNITS}error_code.rs: `{code}` has the faults {listed:?}, the sources say {used:?}"
+            )),
+            Some(_) => {}
+        }
+    }
+    found
+}
+
+/// `page` with the table as the enum has it now; nothing when it has no table.
+fn with_table(page: &str) -> Option<String> {
+    let (before, rest) = page.split_once("| code | ")?;
+    let (_, after) = rest.split_once("\n\n")?;
+    Some(format!("{before}{}\n{after}", table(ErrorCode::ALL)))
+}
+
+/// The table of codes in Markdown.
+fn table(codes: &[ErrorCode]) -> String {
+    let mut table =
+        "| code | fault and exit code | again | what happened |\n|---|---|---|---|\n".to_owned();
+    for code in codes {
+        let faults: Vec<String> = code
+            .faults()
+            .iter()
+            .map(|&fault| format!("{} {}", fault_name(fault), fault.exit_code()))
+            .collect();
+        let retry = match code.retry() {
+            Retry::Never => "",
+            Retry::Now => "now",
+            Retry::After => "later",
+        };
+        table += &format!("| `{code}` | {} | {retry} | {} |\n", faults.join(", "), code.meaning());
+    }
+    table
+}
+
+/// As JSON has it.
+fn fault_name(fault: Fault) -> String {
+    format!("{fault:?}").to_lowercase()
 }
 
 /// Such as `` `copy::a_tree_goes` ``, file and function.
@@ -68,53 +109,30 @@ fn named_tests(text: &str) -> impl Iterator<Item = (&str, &str)> {
     text.split('`').skip(1).step_by(2).filter_map(|name| name.split_once("::"))
 }
 
-/// `Fault::You, "code"`, the rows of the wire's table, which have it the other way round, and the
-/// receiver's own complaints of its peer.
-fn read_source(text: &str, said: &mut Codes) {
-    for (at, _) in text.match_indices("Fault::") {
-        let rest = &text[at + "Fault::".len()..];
-        let end = rest.find(|c: char| !c.is_alphanumeric()).unwrap_or(rest.len());
-        let Some(fault) = listed(&rest[..end]) else { continue };
-        let after = rest[end..].strip_prefix(',').and_then(|rest| quoted(rest.trim_start()));
-        let before = text[..at]
-            .trim_end()
-            .strip_suffix("\",")
-            .and_then(|rest| rest.rsplit_once("row(\""))
-            .map(|(_, code)| code);
-        for code in [after, before.filter(|code| is_code(code))].into_iter().flatten() {
-            said.entry(code.to_owned()).or_default().insert(fault.to_owned());
-        }
-    }
-    for (at, call) in text.match_indices("self.fail(") {
-        if let Some(code) = quoted(text[at + call.len()..].trim_start()) {
-            said.entry(code.to_owned()).or_default().extend(listed("There").map(str::to_owned));
+/// Pairs of a fault and a code, whichever comes first, and calls that say the fault by their name.
+fn read_source(text: &str, used: &mut Codes) {
+    let mut add = |code: &str, fault: &str| {
+        used.entry(code.to_owned()).or_default().insert(fault.to_owned());
+    };
+    for (at, path) in text.match_indices("ErrorCode::") {
+        let before = text[..at].trim_end();
+        let (code, rest) = identifier(&text[at + path.len()..]);
+        let named = NAMED.iter().find(|(call, _)| before.ends_with(call));
+        let ahead = before
+            .strip_suffix(',')
+            .and_then(|before| before.rsplit_once("Fault::"))
+            .map(|(_, fault)| fault)
+            .filter(|fault| identifier(fault).1.is_empty());
+        let behind = rest.strip_prefix(", Fault::").map(|rest| identifier(rest).0);
+        for fault in named.map(|(_, fault)| *fault).into_iter().chain(ahead).chain(behind) {
+            add(code, fault);
         }
     }
 }
 
-/// The code in quotation marks that `text` begins with.
-fn quoted(text: &str) -> Option<&str> {
-    text.strip_prefix('"')?.split_once('"').map(|(code, _)| code).filter(|code| is_code(code))
-}
-
-fn is_code(text: &str) -> bool {
-    !text.is_empty()
-        && text
-            .bytes()
-            .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-')
-}
-
-/// A fault as the document lists it, with its exit code; CONTRIBUTING.md has the same.
-fn listed(fault: &str) -> Option<&'static str> {
-    Some(match fault {
-        "You" => "you 2",
-        "Here" => "here 3",
-        "There" => "there 4",
-        "Between" => "between 5",
-        "Refused" => "refused 6",
-        "Bug" => "bug 70",
-        _ => return None,
-    })
+/// The identifier that `text` begins with, and what follows.
+fn identifier(text: &str) -> (&str, &str) {
+    text.split_at(text.find(|c: char| !c.is_alphanumeric()).unwrap_or(text.len()))
 }
 
 #[cfg(test)]
@@ -132,16 +150,23 @@ mod tests {
 
     #[test]
     fn codes_are_found_however_they_are_laid_out() {
-        let text = "Error::new(Fault::You, \"a-b\", x); Error::new(\n    Fault::Here,\n    \
-            \"a-b\",\n); row(\"c\", Fault::There, 1, \"C\"); \
-                    self.fail(\"d\", \"words\"); Error::new(Fault::You, code, \"not this\"); \
-                    Fault::exit_code";
-        let mut said = Codes::new();
-        read_source(text, &mut said);
+        let text = "Error::new(Fault::You, ErrorCode::Busy, x); Error::new(\n    Fault::Here,\n    \
+            ErrorCode::Busy,\n); row(ErrorCode::Io, Fault::There, 1, \"C\"); \
+                    self.fail(ErrorCode::Usage, \"words\"); Error::new(Fault::You, code, x); \
+                    error.code == ErrorCode::Storage; Fault::exit_code";
+        let mut used = Codes::new();
+        read_source(text, &mut used);
         assert_eq!(
-            said,
-            codes(&[("a-b", &["you 2", "here 3"]), ("c", &["there 4"]), ("d", &["there 4"])])
+            used,
+            codes(&[("Busy", &["You", "Here"]), ("Io", &["There"]), ("Usage", &["There"])])
         );
+    }
+
+    #[test]
+    fn codes_that_are_unused_or_have_other_faults_are_named() {
+        let used = codes(&[("Busy", &["Refused"]), ("Io", &["Here"])]);
+        assert_eq!(compare(&used, &[ErrorCode::Busy]), Vec::<String>::new());
+        assert_eq!(compare(&used, &[ErrorCode::Io, ErrorCode::Usage]).len(), 2);
     }
 
     #[test]
@@ -154,9 +179,18 @@ mod tests {
     }
 
     #[test]
-    fn rows_are_read_and_headings_are_not() {
-        let table =
-            "| code | fault | what |\n|---|---|---|\n| `a-b` | you 2, here 3 | words | `x` |\n";
-        assert_eq!(read_table(table), codes(&[("a-b", &["you 2", "here 3"])]));
+    fn the_table_is_replaced_and_the_rest_stays() {
+        let row = table(&[ErrorCode::Busy]);
+        assert!(row.ends_with(
+            "| `busy` | refused 6 | later | another transfer writes to the same target |\n"
+        ));
+        let page = "# Codes\n\n| code | old |\n|---|---|\n| `a-b` | x |\n\n# More\n";
+        let fresh = with_table(page).expect("a table");
+        assert!(
+            fresh.starts_with("# Codes\n\n| code | fault") && fresh.ends_with(" |\n\n# More\n")
+        );
+        assert!(!fresh.contains("`a-b`"));
+        assert_eq!(with_table(&fresh).as_ref(), Some(&fresh));
+        assert_eq!(with_table("no table"), None);
     }
 }

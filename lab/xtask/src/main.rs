@@ -1,5 +1,6 @@
 //! The house's own commands: `cargo xtask ci` runs all checks and tests, `guest` the tests that need
-//! another kernel, `bench` what measures Farline against others, `tidy` the house's rules.
+//! another kernel, `bench` what measures Farline against others, `tidy` the house's rules;
+//! `errors` writes the table of error codes.
 
 mod arrows;
 mod ci;
@@ -19,7 +20,7 @@ use anyhow::{Context, Result, bail};
 use std::path::Path;
 use std::process::{Command, ExitCode};
 
-const USAGE: &str = "usage: cargo xtask ci [--strict] | guest GROUP... [-- ARGUMENT...] | \
+const USAGE: &str = "usage: cargo xtask ci [--strict] | errors | guest GROUP... [-- ARGUMENT...] | \
     bench mover|link|plan|verbs [OPTION...] | tidy";
 
 fn main() -> ExitCode {
@@ -40,6 +41,7 @@ fn command(arguments: &[String]) -> Result<()> {
     match words[..] {
         ["ci"] => ci::ci(root, std::env::var("CI").is_ok_and(|value| value == "true")),
         ["ci", "--strict"] => ci::ci(root, true),
+        ["errors"] => errors::write(root),
         ["guest", ..] => {
             guest::run(root, &guest::Asked::parse(&arguments[1..])?, &mut counts::Counts::default())
         }

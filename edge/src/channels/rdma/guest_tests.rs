@@ -270,7 +270,7 @@ fn lies_about_blocks_to_read_break_the_channel() {
         return;
     }
     type Lie = fn(&mut RdmaChannel, &[Credit]);
-    let lies: [(&str, Lie); 6] = [
+    let lies: [(ErrorCode, Lie); 6] = [
         // A byte past its own slot.
         (ErrorCode::RdmaAccess, |liar, credits| {
             lend(liar, credits[0].number, 11, |source| source.address += SLOT_LEN as u64 - 10)
