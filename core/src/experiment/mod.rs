@@ -1,8 +1,21 @@
 //! Experiments over a grid of cells, whatever runs them: what TCP and RDMA have in common, and what
 //! line tests, MPI and NFS will.
 //!
-//! A [`PresetFile`] holds the papers' experiments and figures as data.
+//! An [`Experiment`] has [`GridAxis`]es, of which its cells, its [`Outline`] and what is refused are
+//! made. A [`Schedule`] says which cell is next. A [`Document`] holds grid and cells, and is
+//! [`read`] back only whole. A [`PresetFile`] holds the papers' experiments and figures as data.
 
+mod axis;
+mod design;
+mod document;
+mod outline;
 mod preset;
+mod schedule;
 
+pub use axis::GridAxis;
+pub use design::Experiment;
+pub use document::{Document, read};
+pub use outline::Outline;
 pub use preset::{Form, PresetFile};
+pub(crate) use schedule::seed_of;
+pub use schedule::{CellRuns, Repetitions, Schedule};

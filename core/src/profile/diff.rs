@@ -3,6 +3,7 @@
 
 use super::document::Profile;
 use super::grid::Grid;
+use crate::experiment::seed_of;
 use crate::statistics::{Comparison, Summary, permutation, welch};
 use crate::units::{Error, ErrorCode, Fault};
 use serde::Serialize;
@@ -99,7 +100,7 @@ pub fn diff(a: &Profile, b: &Profile, level: f64) -> Result<Difference, Error> {
         let (Some(sa), Some(sb)) = (Summary::of(&one), Summary::of(&other)) else { continue };
         // What was divided less has lost less of its sizes.
         let name = if divided(a) <= divided(b) { first.cell.name() } else { second.cell.name() };
-        let seed = a.grid.seed_of(&name, 0);
+        let seed = seed_of(a.grid.seed, &name, 0);
         let enough = one.len().min(other.len()) >= LEAST_PERMUTED;
         cells.push(CellDifference {
             cell: name,

@@ -5,16 +5,13 @@ use super::driver::Driver;
 use super::grid::Grid;
 use super::repetition::Repetition;
 use super::resumption::Resumption;
-use crate::statistics::{Pooled, Summary, error_of_mean, needed};
+use crate::experiment::{CellRuns, Document, Experiment, Schedule, read};
+use crate::statistics::{Pooled, Summary, error_of_mean};
 use crate::units::{Error, ErrorCode, Fault, Rate, Span};
 use serde::{Deserialize, Serialize};
 
 /// The name and version of the document.
 pub const SCHEMA: &str = "farline/profile/1";
-
-/// A repetition that is invalid is done again, but a cell that fails more often than this times its
-/// repetitions is given up.
-const ATTEMPTS: usize = 2;
 
 /// Where the figures come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -52,7 +49,7 @@ pub struct CellResult {
     /// How many of them ran before the profile [went on](Profile::goes_on).
     #[serde(skip)]
     earlier: usize,
-    /// How many valid ones decide how many there are: [`Grid::first_stage`].
+    /// How many valid ones decide how many there are: [`Repetitions::first_stage`](crate::experiment::Repetitions::first_stage).
     #[serde(skip)]
     first: Option<usize>,
 }
@@ -82,17 +79,9 @@ impl CellResult {
         Pooled::of(&cells.filter_map(of).collect::<Vec<_>>())
     }
 
-    /// Whether nothing is left to do: enough repetitions, a narrow interval, or given up.
-    fn done(&self, grid: &Grid) -> bool {
-        let valid = self.goodput_bps();
-        let limits = grid.repetitions;
-        let (count, least) = (valid.len(), limits.least as usize);
-        // The first stage alone decides: who looks again and again stops where chance made the
-        // interval narrow.
-        let enough = || count as f64 >= needed(&valid[..least], limits.half_width);
-        count >= limits.most as usize
-            || (count >= least && enough())
-            || self.repetitions.len() - self.earlier >= ATTEMPTS * limits.most as usize
+    /// What ran of it, as its schedule sees it.
+    fn runs(&self) -> CellRuns {
+        CellRuns { valid: self.goodput_bps(), tried: self.repetitions.len() - self.earlier }
     }
 }
 
@@ -143,6 +132,24 @@ pub struct Profile {
     pub cells: Vec<CellResult>,
 }
 
+impl Document for Profile {
+    type Grid = Grid;
+    const SCHEMA: &'static str = SCHEMA;
+    const WHAT: &'static str = "profile";
+
+    fn schema(&self) -> &str {
+        &self.schema
+    }
+
+    fn grid(&self) -> &Grid {
+        &self.grid
+    }
+
+    fn cells(&self) -> impl Iterator<Item = &Cell> {
+        self.cells.iter().map(|result| &result.cell)
+    }
+}
+
 impl Profile {
     /// The profile of `grid` before its first repetition.
     ///
@@ -169,7 +176,7 @@ impl Profile {
                     host encrypts",
             ));
         }
-        let first = grid.first_stage();
+        let first = grid.repetitions.first_stage();
         let result = |cell| CellResult { cell, repetitions: Vec::new(), earlier: 0, first };
         let cells = grid.cells().into_iter().map(result).collect();
         Ok(Profile {
@@ -191,23 +198,11 @@ impl Profile {
     /// [`Fault::You`] when `json` is not one of this version, or was changed by hand: its cells or
     /// its hash are not its grid's.
     pub fn read(json: &str) -> Result<Profile, Error> {
-        let wrong = |message: String| {
-            Error::new(Fault::You, ErrorCode::ProfileDocument, message)
-                .hint(format!("a profile is a document of schema {SCHEMA}"))
-        };
-        let mut profile: Profile =
-            serde_json::from_str(json).map_err(|error| wrong(format!("not a profile: {error}")))?;
-        if profile.schema != SCHEMA {
-            return Err(wrong(format!("its schema is {}", profile.schema)));
+        let mut profile: Profile = read(json)?;
+        if profile.grid_hash != profile.grid.hash() {
+            return Err(Profile::changed());
         }
-        profile.grid.check()?;
-        let cells = profile.grid.cells();
-        if profile.grid_hash != profile.grid.hash()
-            || !profile.cells.iter().map(|result| &result.cell).eq(&cells)
-        {
-            return Err(wrong("its cells are not those of its grid".to_owned()));
-        }
-        let first = profile.grid.first_stage();
+        let first = profile.grid.repetitions.first_stage();
         profile.cells.iter_mut().for_each(|result| result.first = first);
         Ok(profile)
     }
@@ -225,20 +220,24 @@ impl Profile {
     /// Rounds come one after the other, each in its own random order, so a profile that was broken
     /// off and read again goes on where it stood. Cells whose interval is narrow are left out.
     pub fn next(&self, count: usize) -> Vec<Job> {
-        let round_of = |result: &CellResult| result.valid().count() as u32;
-        let open = || self.cells.iter().filter(|result| !result.done(&self.grid));
-        let Some(round) = open().map(round_of).min() else { return Vec::new() };
-        let order = self.grid.order(self.cells.len(), round).into_iter();
-        let jobs = order.filter_map(|place| {
+        let job = |place: usize| {
             let result = &self.cells[place];
-            (round_of(result) == round && !result.done(&self.grid)).then(|| Job {
+            Job {
                 place,
                 cell: result.cell.clone(),
-                index: round,
-                seed: self.grid.seed_of(&result.cell.name(), result.repetitions.len() as u32),
-            })
-        });
-        jobs.take(count).collect()
+                index: result.valid().count() as u32,
+                seed: self.grid.seed_of(&result.cell, result.repetitions.len()),
+            }
+        };
+        self.schedule().next(&self.runs()).into_iter().take(count).map(job).collect()
+    }
+
+    fn schedule(&self) -> Schedule {
+        Schedule { repetitions: self.grid.repetitions, rounds: Some(self.grid.seed) }
+    }
+
+    fn runs(&self) -> Vec<CellRuns> {
+        self.cells.iter().map(CellResult::runs).collect()
     }
 
     /// Puts in what `job` gave.
@@ -295,20 +294,12 @@ impl Profile {
 
     /// Cells that are finished, and cells in all.
     pub fn progress(&self) -> (usize, usize) {
-        (self.cells.iter().filter(|result| result.done(&self.grid)).count(), self.cells.len())
+        self.schedule().progress(&self.runs())
     }
 
     /// How many repetitions may still come, at most, if all of them are valid.
     pub fn most_left(&self) -> u32 {
-        let most = self.grid.repetitions.most;
-        let left = |result: &CellResult| {
-            if result.done(&self.grid) {
-                0
-            } else {
-                most.saturating_sub(result.valid().count() as u32)
-            }
-        };
-        self.cells.iter().map(left).sum()
+        self.schedule().most_left(&self.runs())
     }
 
     /// The largest goodput that a frame of `mtu` allows on `rate`: payload of TCP with timestamps

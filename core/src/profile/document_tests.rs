@@ -3,8 +3,8 @@
 
 use super::*;
 use crate::congestion::Algorithm;
+use crate::experiment::{Form, Repetitions};
 use crate::profile::cell::PathPoint;
-use crate::profile::grid::{Form, Repetitions};
 use crate::profile::repetition::{Goodput, LimitedBy};
 use crate::units::Rng;
 

@@ -1,12 +1,12 @@
 //! What is measured: a grid of cells over axes, with its repetitions, its order and its limits.
 
-use super::cell::{Cell, PathPoint, TrafficDirection};
+use super::cell::{PathPoint, TrafficDirection};
 use super::hypothesis::Hypothesis;
 use super::staging::Copies;
 use crate::congestion::{Algorithm, Constants};
-pub use crate::experiment::Form;
+use crate::experiment::{Experiment, Form, Repetitions};
 pub use crate::plan::Disturbance;
-use crate::units::{Bytes, Rate, Rng, Span};
+use crate::units::{Bytes, Rate, Span};
 use serde::{Deserialize, Serialize};
 
 /// What a repetition takes beside its own time, in seconds: a link up and down, two ends,
@@ -38,33 +38,6 @@ fn none_alone() -> Vec<Option<Bytes>> {
 
 fn is_none_alone(sizes: &[Option<Bytes>]) -> bool {
     sizes == [None]
-}
-
-/// How often a cell is measured.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Repetitions {
-    /// At least.
-    pub least: u32,
-    /// At most.
-    pub most: u32,
-    /// As many more as it takes, by what the least number of them says, until half of the 95 %
-    /// confidence interval is at most this share of the mean.
-    pub half_width: f64,
-}
-
-impl Default for Repetitions {
-    /// Five to ten, until the interval is within 3 %.
-    fn default() -> Repetitions {
-        Repetitions::up_to(10)
-    }
-}
-
-impl Repetitions {
-    /// The usual ones, at most `most`: five decide how many there are. Of three the deviation is
-    /// hardly known, and ten would be too few for almost every cell.
-    pub fn up_to(most: u32) -> Repetitions {
-        Repetitions { least: most.min(5), most, half_width: 0.03 }
-    }
 }
 
 /// The axes of a profile, and how it is measured.
@@ -172,12 +145,6 @@ impl Grid {
         if congestion.is_native() { Constants::Linux } else { self.set }
     }
 
-    /// How many repetitions of a cell decide how many it has; `None` where nothing is decided.
-    pub fn first_stage(&self) -> Option<usize> {
-        let Repetitions { least, most, half_width } = self.repetitions;
-        (least < most && half_width > 0.0).then_some(least as usize)
-    }
-
     /// How long all repetitions take at most, each with its link and its connecting, when they
     /// really run and none is invalid.
     pub fn longest(&self) -> Span {
@@ -191,62 +158,6 @@ impl Grid {
         (self.seconds / self.sample_s).floor().max(1.0) as usize
     }
 
-    /// Every cell, in the order of the axes; those of hypotheses after them.
-    pub fn cells(&self) -> Vec<Cell> {
-        let usual = |path: &PathPoint, congestion| Cell {
-            path: path.clone(),
-            congestion,
-            set: self.set_of(congestion),
-            streams: 1,
-            window_bytes: None,
-            buffer_bytes: None,
-            message_bytes: None,
-            mtu: Grid::USUAL_MTU,
-            cross_bps: Rate::default(),
-            loss: 0.0,
-            direction: TrafficDirection::Out,
-            staged: None,
-            hypothesis: None,
-        };
-        let with_control =
-            |path| self.congestion.iter().map(move |&congestion| usual(path, congestion));
-        let cells = self.paths.iter().flat_map(with_control).collect();
-        let cells = along(cells, &self.mtus, |cell, mtu| cell.mtu = *mtu);
-        let cells = along(cells, &self.windows_bytes, |cell, window| cell.window_bytes = *window);
-        let cells = along(cells, &self.buffers_bytes, |cell, buffer| cell.buffer_bytes = *buffer);
-        let cells =
-            along(cells, &self.messages_bytes, |cell, message| cell.message_bytes = *message);
-        let cells = along(cells, &self.cross_bps, |cell, cross| cell.cross_bps = *cross);
-        let cells = along(cells, &self.losses, |cell, loss| cell.loss = *loss);
-        let cells = along(cells, &self.streams, |cell, streams| cell.streams = *streams);
-        let mut cells =
-            along(cells, &self.directions, |cell, direction| cell.direction = *direction);
-        if let Some(copies) = &self.copies {
-            cells = along(cells, &copies.each(), |cell, staged| cell.staged = Some(*staged));
-        }
-        let tested: Vec<Cell> = self.hypotheses.iter().flat_map(|one| one.cells(&cells)).collect();
-        cells.extend(tested);
-        cells
-    }
-
-    /// The order in which round `repetition` visits `cells` cells: each once, shuffled by the seed.
-    ///
-    /// A round holds each cell once, so that a slow drift of the machine falls on all cells alike.
-    pub fn order(&self, cells: usize, repetition: u32) -> Vec<usize> {
-        let mut order: Vec<usize> = (0..cells).collect();
-        let mut rng = Rng::new(self.seed).fork(0x0d0e + u64::from(repetition));
-        for i in (1..cells).rev() {
-            order.swap(i, rng.below(i as u64 + 1) as usize);
-        }
-        order
-    }
-
-    /// The seed of one repetition of the cell called `name`: another order or another grid does not
-    /// change it.
-    pub fn seed_of(&self, name: &str, repetition: u32) -> u64 {
-        seed_of(self.seed, name, repetition)
-    }
-
     /// What tells this grid from every other, in hexadecimal: the BLAKE3 digest of its JSON.
     pub fn hash(&self) -> String {
         // Plain numbers and strings: serialising them cannot fail.
@@ -255,29 +166,10 @@ impl Grid {
     }
 }
 
-/// Each of `cells` with each of `values` put in: one axis more.
-pub(super) fn along<C: Clone, V>(cells: Vec<C>, values: &[V], put: impl Fn(&mut C, &V)) -> Vec<C> {
-    let mut all = Vec::with_capacity(cells.len() * values.len());
-    for cell in &cells {
-        for value in values {
-            let mut cell = cell.clone();
-            put(&mut cell, value);
-            all.push(cell);
-        }
-    }
-    all
-}
-
-/// A seed of its own for each repetition of each cell.
-pub(super) fn seed_of(seed: u64, name: &str, repetition: u32) -> u64 {
-    let hash = blake3::hash(format!("{seed} {repetition} {name}").as_bytes());
-    hash.as_bytes()[..8].iter().fold(0, |seed, byte| seed << 8 | u64::from(*byte))
-}
-
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
-    use proptest::prelude::*;
+    use crate::profile::Cell;
 
     /// Two paths, two controls, three numbers of streams.
     pub(in crate::profile) fn grid() -> Grid {
@@ -330,20 +222,5 @@ pub(super) mod tests {
             (of(Algorithm::Cubic), of(Algorithm::Bic)),
             (Some(Constants::Linux), Some(Constants::Paper))
         );
-    }
-
-    proptest! {
-        #[test]
-        fn every_round_visits_every_cell_once_in_another_order(seed: u64, cells in 1usize..200) {
-            let grid = Grid { seed, ..grid() };
-            let order = grid.order(cells, 0);
-            let mut sorted = order.clone();
-            sorted.sort_unstable();
-            prop_assert_eq!(&sorted, &(0..cells).collect::<Vec<_>>());
-            prop_assert_eq!(&order, &grid.order(cells, 0));
-            if cells > 20 {
-                prop_assert_ne!(&order, &grid.order(cells, 1));
-            }
-        }
     }
 }

@@ -1,13 +1,12 @@
 //! What cannot be measured is refused before anything runs, with the axis and the value.
 
-use super::grid::{Grid, Repetitions, is_out_alone};
+use super::grid::{Grid, is_out_alone};
+use crate::experiment::{Experiment, Repetitions};
 use crate::plan::limits::{
     ChannelLimits, host_fault, loss_fault, mtu_fault, path_fault, window_fault,
 };
 use crate::units::{Bytes, Error, ErrorCode, Fault};
 
-/// More cells than this are refused: at ten seconds each they would take longer than a month.
-const MOST_CELLS: usize = 100_000;
 /// Larger messages are refused: the sender has to keep one.
 const MOST_MESSAGE: Bytes = Bytes::mib(64);
 
@@ -22,38 +21,12 @@ impl Grid {
     /// [`Fault::You`] with the axis and the value: an empty axis, a value twice on one, a
     /// probability that is none, a window below one packet, cross-traffic that leaves nothing,
     /// repetitions that never end, more than 100 000 cells.
-    pub fn check(&self) -> Result<(), Error> {
+    pub(super) fn check_values(&self) -> Result<(), Error> {
         let wrong = |message: String| Err(Error::new(Fault::You, ErrorCode::ProfileGrid, message));
-        fn twice<T: PartialEq>(values: &[T]) -> bool {
-            values.iter().enumerate().any(|(i, value)| values[..i].contains(value))
+        if let Some(copies) = &self.copies {
+            copies.check(self.streams.iter().max().copied().unwrap_or(1))?;
         }
-        let axes = [
-            ("paths", self.paths.len(), twice(&self.paths)),
-            ("congestion controls", self.congestion.len(), twice(&self.congestion)),
-            ("streams", self.streams.len(), twice(&self.streams)),
-            ("windows", self.windows_bytes.len(), twice(&self.windows_bytes)),
-            ("buffers", self.buffers_bytes.len(), twice(&self.buffers_bytes)),
-            ("messages", self.messages_bytes.len(), twice(&self.messages_bytes)),
-            ("MTUs", self.mtus.len(), twice(&self.mtus)),
-            ("cross-traffic", self.cross_bps.len(), twice(&self.cross_bps)),
-            ("losses", self.losses.len(), twice(&self.losses)),
-            ("directions", self.directions.len(), twice(&self.directions)),
-        ];
-        for (axis, count, twice) in axes {
-            if count == 0 {
-                return wrong(format!("the axis of {axis} is empty: the grid has no cell"));
-            }
-            if twice {
-                return wrong(format!(
-                    "the axis of {axis} has a value twice: its cells could not be told apart"
-                ));
-            }
-        }
-        let staged = self.copies.as_ref().map_or(1, |copies| copies.each().len());
-        let cells = axes.iter().try_fold(staged, |cells, (_, count, _)| cells.checked_mul(*count));
-        if cells.is_none_or(|cells| cells > MOST_CELLS) {
-            return wrong(format!("the grid has more than {MOST_CELLS} cells"));
-        }
+        self.check_axes()?;
         if let Some(streams) =
             self.streams.iter().find(|streams| !(1..=ChannelLimits::MEASURED).contains(*streams))
         {
@@ -104,7 +77,7 @@ impl Grid {
                  least than at most"
             ));
         }
-        if let Some(copies) = &self.copies {
+        if self.copies.is_some() {
             if !is_out_alone(&self.directions) {
                 return wrong("staging is measured one way: out".to_owned());
             }
@@ -115,7 +88,6 @@ impl Grid {
                         .to_owned(),
                 );
             }
-            copies.check(self.streams.iter().max().copied().unwrap_or(1))?;
         }
         for (i, one) in self.hypotheses.iter().enumerate() {
             if self.hypotheses[..i].iter().any(|other| other.name == one.name) {

@@ -13,6 +13,7 @@
 //!
 //! RDMA by the model, and TCP beside it, are [`verbs`].
 
+mod axes;
 mod cell;
 mod columns;
 mod diff;
@@ -23,7 +24,6 @@ mod grid_check;
 mod hypothesis;
 pub mod models;
 mod observe;
-mod outline;
 mod page;
 mod page_axes;
 mod page_cells;
@@ -48,6 +48,7 @@ mod transform;
 mod trial;
 pub mod verbs;
 
+pub use crate::experiment::{Experiment, Form, Repetitions};
 pub use crate::plan::{
     PLAN_SCHEMA, PathEstimate, Plan, PlanInput, PlanSource, fluid, for_size, plan,
 };
@@ -56,7 +57,7 @@ pub use columns::{Columns, Values};
 pub use diff::{CellDifference, DIFF_SCHEMA, Difference, diff};
 pub use document::{Bench, CellResult, Environment, Job, Profile, ProfileKind, SCHEMA};
 pub use driver::Driver;
-pub use grid::{Disturbance, Form, Grid, Repetitions};
+pub use grid::{Disturbance, Grid};
 pub use hypothesis::Hypothesis;
 pub use observe::Observed;
 pub use planned::plan_from;

@@ -121,6 +121,7 @@ impl Observed {
 mod tests {
     use super::*;
     use crate::congestion::Algorithm;
+    use crate::experiment::Experiment;
     use crate::profile::{Cell, PathPoint};
     use crate::units::Span;
 

@@ -162,7 +162,7 @@ impl Profile {
         if self.grid.directions.len() > 1 {
             words.push(first.cell.direction.name().to_owned());
         }
-        if self.grid.copies.as_ref().is_some_and(|copies| copies.each().len() > 1) {
+        if self.grid.copies.as_ref().is_some_and(|copies| copies.count() > 1) {
             words.extend(first.cell.staged.map(|staged| staged.how()));
         }
         if words.is_empty() {

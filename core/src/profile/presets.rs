@@ -34,6 +34,7 @@ pub fn preset(name: &str, form: Form) -> Result<Grid, Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::experiment::Experiment;
     use crate::profile::document::{Environment, Profile, ProfileKind};
 
     #[test]

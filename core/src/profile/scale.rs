@@ -2,9 +2,10 @@
 
 use super::cell::Cell;
 use super::document::Profile;
-use super::grid::{Grid, Repetitions};
+use super::grid::Grid;
 use super::staging::Copies;
 use super::transform::Transform;
+use crate::experiment::Repetitions;
 use crate::units::{Error, ErrorCode, Fault};
 
 /// An emulated link's least MTU, as IPv6 asks for it (RFC 8200, section 5).

@@ -150,22 +150,10 @@ impl Copies {
         }
     }
 
-    /// Every combination.
-    pub(super) fn each(&self) -> Vec<Staged> {
-        let mut all = Vec::new();
-        for &store in &self.stores {
-            for &order in &self.orders {
-                for &driver in &self.drivers {
-                    all.extend(self.staging_bytes.iter().map(|&staging_bytes| Staged {
-                        staging_bytes,
-                        store,
-                        order,
-                        driver,
-                    }));
-                }
-            }
-        }
-        all
+    /// How many combinations there are.
+    pub(super) fn count(&self) -> usize {
+        let Copies { staging_bytes, stores, orders, drivers, .. } = self;
+        staging_bytes.len() * stores.len() * orders.len() * drivers.len()
     }
 
     /// Whether the question is what drivers cost: a processor that is busy all the time is then an
@@ -177,8 +165,14 @@ impl Copies {
     /// Refuses what cannot be measured with `streams` streams.
     pub(super) fn check(&self, streams: u32) -> Result<(), Error> {
         let wrong = |message: String| Err(Error::new(Fault::You, ErrorCode::ProfileGrid, message));
-        let all = self.each();
-        if all.is_empty() || all.iter().enumerate().any(|(i, one)| all[..i].contains(one)) {
+        fn twice<T: PartialEq>(values: &[T]) -> bool {
+            values.iter().enumerate().any(|(i, value)| values[..i].contains(value))
+        }
+        let is_repeated = twice(&self.staging_bytes)
+            || twice(&self.stores)
+            || twice(&self.orders)
+            || twice(&self.drivers);
+        if self.count() == 0 || is_repeated {
             return wrong("the axes of staging need a value each, and none twice".to_owned());
         }
         if let Some(least) =
@@ -225,6 +219,7 @@ impl Staged {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::experiment::Experiment;
     use crate::profile::{Form, Profile, preset};
 
     #[test]

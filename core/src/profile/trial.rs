@@ -4,6 +4,7 @@
 use super::cell::{Cell, PathPoint, TrafficDirection};
 use super::document::Job;
 use super::grid::Grid;
+use crate::experiment::Experiment;
 use crate::units::{Error, ErrorCode, Fault, Span};
 use crate::wan::frames;
 

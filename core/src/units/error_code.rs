@@ -143,6 +143,8 @@ error_codes! {
     /// the kernel's own control has no other constants and no other name; or the kernel
     /// lacks it, and Farline brings none
     CongestionNative "congestion-native" Never: You Here;
+    /// this build has no congestion controls in BPF (feature `bpf`)
+    CongestionNotBuilt "congestion-not-built" Never: Here;
     /// a built-in BPF object is broken
     CongestionObject "congestion-object" Never: Bug;
     /// a control cannot be kept beyond the process

@@ -1,9 +1,9 @@
 //! What this process has loaded: shared by its transfers, and given back when nobody has it, or
 //! when a signal ends the process.
 
+use super::bpf::Events;
 use super::host;
-use super::load::CcRequest;
-use libbpf_rs::MapHandle;
+use super::request::CcRequest;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak, mpsc};
 use std::thread::JoinHandle;
@@ -20,11 +20,11 @@ pub(super) struct Loaded {
 
 #[derive(Debug)]
 enum Kind {
-    Program { events: Option<MapHandle>, held: Mutex<Option<Thread>> },
+    Program { events: Option<Events>, held: Mutex<Option<Thread>> },
     Module,
 }
 
-/// What keeps a BPF control registered: a thread, as libbpf's links may not leave theirs.
+/// What keeps a BPF control registered: a thread, as its registration may not leave theirs.
 #[derive(Debug)]
 struct Thread {
     /// Dropped, it ends the thread.
@@ -35,7 +35,7 @@ struct Thread {
 impl Loaded {
     pub(super) fn program(
         name: String,
-        events: Option<MapHandle>,
+        events: Option<Events>,
         stop: mpsc::Sender<()>,
         thread: JoinHandle<()>,
     ) -> Loaded {
@@ -51,7 +51,7 @@ impl Loaded {
         matches!(self.kind, Kind::Module)
     }
 
-    pub(super) fn events(&self) -> Option<&MapHandle> {
+    pub(super) fn events(&self) -> Option<&Events> {
         match &self.kind {
             Kind::Program { events, .. } => events.as_ref(),
             Kind::Module => None,

@@ -1,20 +1,17 @@
 //! What this host's kernel offers and what it lets this process do.
 
 use farline_core::units::{Error, ErrorCode, Fault};
-use libbpf_rs::btf::Btf;
-use libbpf_rs::btf::types::Func;
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
 const SETTINGS: &str = "/proc/sys/net/ipv4";
-const KERNEL_TYPES: &str = "/sys/kernel/btf/vmlinux";
 
-/// Capabilities by number (include/uapi/linux/capability.h).
+/// The kernel's TCP_CA_NAME_MAX, less the final zero.
+pub(super) const LONGEST_NAME: usize = 15;
+
+/// include/uapi/linux/capability.h
 const CAP_SYS_MODULE: u32 = 16;
-const CAP_SYS_ADMIN: u32 = 21;
-const CAP_PERFMON: u32 = 38;
-const CAP_BPF: u32 = 39;
 
 /// The congestion controls that are registered with this kernel, however they came there.
 pub fn available() -> Vec<String> {
@@ -71,22 +68,16 @@ fn modprobe(arguments: &[&str]) {
     }
 }
 
-fn capable(capability: u32) -> bool {
+/// Whether this process has a capability, by its number.
+pub(super) fn capable(capability: u32) -> bool {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
     let bits = effective.and_then(|text| u64::from_str_radix(text.trim(), 16).ok()).unwrap_or(0);
     bits & (1 << capability) != 0
 }
 
-/// Whether root of this process's user namespace is root of the machine.
-fn in_first_user_namespace() -> bool {
-    let map = fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
-    map.split_whitespace().collect::<Vec<_>>() == ["0", "0", "4294967295"]
-}
-
 /// Refuses a name that the kernel would refuse, in words that say why.
 pub(super) fn check_name(name: &str) -> Result<(), Error> {
-    use super::object::LONGEST_NAME;
     let wrong = |why: String| {
         Err(Error::new(Fault::You, ErrorCode::CongestionName, why)
             .hint("up to 15 letters, digits, `_` and `.`, for example --as my_htcp"))
@@ -102,77 +93,6 @@ pub(super) fn check_name(name: &str) -> Result<(), Error> {
         return wrong(format!("`{name}` cannot be the name of a congestion control"));
     }
     Ok(())
-}
-
-/// What the kernel can do.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Kernel {
-    /// Whether a registration can be a link that ends with its process: from 6.4 on.
-    pub(super) links: bool,
-}
-
-/// Checks that BPF controls can be loaded here, by this process.
-pub(super) fn check() -> Result<Kernel, Error> {
-    let here = |code, message: &str| Error::new(Fault::Here, code, message);
-    check_capabilities()?;
-    if !Path::new(KERNEL_TYPES).exists() {
-        return Err(here(
-            ErrorCode::KernelBtf,
-            "this kernel does not describe its types: /sys/kernel/btf/vmlinux is missing",
-        )
-        .hint("a kernel with CONFIG_DEBUG_INFO_BTF=y, as distributions build them since 2021"));
-    }
-    let types = Btf::from_vmlinux().map_err(|error| {
-        here(
-            ErrorCode::KernelBtf,
-            &format!("reading the kernel's types from {KERNEL_TYPES}: {error}"),
-        )
-    })?;
-    let has = |function: &str| types.type_by_name::<Func<'_>>(function).is_some();
-    // The three that every program here calls; all are there from 5.13 on.
-    for function in ["tcp_slow_start", "tcp_cong_avoid_ai", "tcp_reno_undo_cwnd"] {
-        if !has(function) {
-            let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
-            let message = format!(
-                "Linux {} is too old for a congestion control in BPF: it has no {function} to call",
-                release.trim()
-            );
-            return Err(here(ErrorCode::KernelTooOld, &message)
-                .hint("Linux 6.1 or newer; or one of the controls in `farline cc ls`"));
-        }
-    }
-    Ok(Kernel { links: has("bpf_struct_ops_link_create") })
-}
-
-fn check_capabilities() -> Result<(), Error> {
-    let refused = |message: String| {
-        Err(Error::new(Fault::Refused, ErrorCode::CongestionCapability, message).hint(
-            "run it as root, or give the binary: setcap \
-                cap_bpf,cap_perfmon,cap_net_admin+ep farline",
-        ))
-    };
-    if !in_first_user_namespace() && (capable(CAP_BPF) || capable(CAP_SYS_ADMIN)) {
-        return refused(
-            "root of a user namespace may not load a congestion control: the kernel asks the \
-             machine's root"
-                .to_owned(),
-        );
-    }
-    if capable(CAP_SYS_ADMIN) {
-        return Ok(());
-    }
-    let missing: Vec<&str> = [(CAP_BPF, "CAP_BPF"), (CAP_PERFMON, "CAP_PERFMON")]
-        .into_iter()
-        .filter(|&(capability, _)| !capable(capability))
-        .map(|(_, name)| name)
-        .collect();
-    if missing.is_empty() {
-        return Ok(());
-    }
-    refused(format!(
-        "loading a congestion control needs {}, which this process lacks",
-        missing.join(" and ")
-    ))
 }
 
 #[cfg(test)]

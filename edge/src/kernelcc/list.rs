@@ -1,22 +1,12 @@
 //! Which controls there are on this host, who registered them, and how to be rid of Farline's.
 
-use super::object::map_name;
+use super::claims::{is_pinned, pin_paths};
 use super::record::{self, Claim, Entry, Record};
-use super::{diag, host, object};
+use super::{bpf, diag, host, is_brought};
 use farline_core::congestion::Algorithm;
 use farline_core::units::{Error, ErrorCode, Fault};
-use libbpf_rs::query::MapInfoIter;
-use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType};
 use serde::Serialize;
 use std::fs;
-use std::path::Path;
-
-/// Where the link and the trace of a pinned control stand.
-pub(super) fn pin_paths(name: &str) -> (String, String) {
-    // The BPF file system takes no dots, and registered names have no dashes.
-    let name = name.replace('.', "-");
-    (format!("/sys/fs/bpf/farline/{name}"), format!("/sys/fs/bpf/farline/{name}-events"))
-}
 
 /// Who registered a control.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -63,7 +53,8 @@ pub fn list() -> Vec<Listed> {
         (host::available(), host::allowed(), host::default_control());
     let flows = diag::flows().ok();
     // Of a process that could make no record there is what it registered.
-    let ours: Vec<String> = registered().into_iter().map(|registered| registered.name).collect();
+    let ours: Vec<String> =
+        bpf::registered().into_iter().map(|registered| registered.name).collect();
     let origin = |name: &str| match record::claim(&record::holders(), name) {
         Claim::Living(Entry { process: Some(process), .. }) => Origin::Process(process),
         Claim::Living(_) => Origin::Held,
@@ -83,8 +74,7 @@ pub fn list() -> Vec<Listed> {
         origin,
     };
     let mut all: Vec<Listed> = available.iter().map(|name| listed(name, origin(name))).collect();
-    let brought =
-        Algorithm::ALL.into_iter().filter(|&algorithm| object::object(algorithm).is_some());
+    let brought = Algorithm::ALL.into_iter().filter(|&one| bpf::IS_BUILT_IN && is_brought(one));
     let brought = brought
         .map(|algorithm| algorithm.name().to_owned())
         .filter(|name| !available.contains(name));
@@ -93,50 +83,9 @@ pub fn list() -> Vec<Listed> {
     all
 }
 
-/// A control of Farline's among the kernel's BPF maps.
-struct Registered {
-    name: String,
-    handle: MapHandle,
-    /// Without a link: nobody's process ends it.
-    legacy: bool,
-}
-
-/// `BPF_F_LINK`.
-const F_LINK: u32 = 1 << 13;
-
-/// Farline's registered operations, found by their variables' names. Empty without the privilege to
-/// look.
-fn registered() -> Vec<Registered> {
-    let available = host::available();
-    let ours: Vec<String> = Algorithm::ALL.into_iter().map(map_name).collect();
-    let maps = MapInfoIter::default().filter(|info| info.ty == MapType::StructOps);
-    let ours = maps
-        .filter(|info| info.name.to_str().is_some_and(|name| ours.iter().any(|ours| ours == name)));
-    ours.filter_map(|info| {
-        let handle = MapHandle::from_map_id(info.id).ok()?;
-        let value = handle.lookup(&0u32.to_ne_bytes(), MapFlags::empty()).ok()??;
-        let name = available.iter().find(|name| holds(&value, name))?.clone();
-        Some(Registered { name, handle, legacy: info.map_flags & F_LINK == 0 })
-    })
-    .collect()
-}
-
-/// Whether the kernel's copy of the operations bears `name`: 16 bytes, filled with zeros, behind
-/// pointers.
-fn holds(operations: &[u8], name: &str) -> bool {
-    let mut field = [0; 16];
-    field[..name.len().min(15)].copy_from_slice(&name.as_bytes()[..name.len().min(15)]);
-    operations.chunks_exact(8).collect::<Vec<_>>().windows(2).any(|pair| pair.concat() == field)
-}
-
 /// Whether `name` is a control of which Farline brings none: nobody registers it but the kernel.
 fn is_kernels_alone(name: &str) -> bool {
-    name.parse().is_ok_and(|algorithm: Algorithm| object::object(algorithm).is_none())
-}
-
-pub(super) fn is_pinned(name: &str) -> bool {
-    let (link, events) = pin_paths(name);
-    Path::new(&link).exists() || Path::new(&events).exists()
+    name.parse().is_ok_and(|algorithm| !is_brought(algorithm))
 }
 
 /// Takes back what killed processes left: their records, and before 6.4, without links, what they
@@ -151,13 +100,13 @@ pub(super) fn clean_up() {
     if left.is_empty() {
         return;
     }
-    let mut registered = registered();
+    let mut registered = bpf::registered();
     registered.retain(|one| one.legacy && !is_pinned(&one.name));
     for name in left {
         // While we have it nobody else registers by this name; somebody else may be doing the same.
         let Some(record) = Record::left(&record::holders(), name) else { continue };
         let gone = match registered.iter().find(|one| one.name == *name) {
-            Some(one) => one.handle.delete(&0u32.to_ne_bytes()).is_ok(),
+            Some(one) => one.unregister().is_ok(),
             None => false,
         };
         if !gone && host::available().contains(name) {
@@ -227,8 +176,8 @@ pub fn unload(name: &str) -> Result<usize, Error> {
             "set another first: sysctl -w net.ipv4.tcp_congestion_control=cubic".to_owned(),
         );
     }
-    for left in registered().into_iter().filter(|left| left.legacy && left.name == name) {
-        left.handle.delete(&0u32.to_ne_bytes()).map_err(|error| {
+    for left in bpf::registered().into_iter().filter(|left| left.legacy && left.name == name) {
+        left.unregister().map_err(|error| {
             Error::new(
                 Fault::Here,
                 ErrorCode::CongestionUnload,
@@ -252,19 +201,9 @@ pub fn unload(name: &str) -> Result<usize, Error> {
     Ok(diag::flows().map_or(0, |flows| flows.iter().filter(|flow| flow.control == name).count()))
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "bpf"))]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_name_is_found_whole_and_not_as_a_part() {
-        let mut operations = vec![0u8; 256];
-        operations[88..92].copy_from_slice(b"htcp");
-        assert!(holds(&operations, "htcp"));
-        assert!(!holds(&operations, "htc"));
-        operations[92] = b'2';
-        assert!(!holds(&operations, "htcp"));
-    }
 
     #[test]
     fn the_kernels_own_are_listed_and_the_five_are_brought_or_there() {

@@ -3,11 +3,9 @@
 //! `lab/bpf` compiles them from `bpf/*.bpf.c` and records with which compiler; `make test` checks
 //! that they match.
 
+use super::host::LONGEST_NAME;
 use farline_core::congestion::{Algorithm, Constants};
 use farline_core::units::Span;
-
-/// The kernel's TCP_CA_NAME_MAX, less the final zero.
-pub(super) const LONGEST_NAME: usize = 15;
 
 /// libbpf wants ELF at eight bytes' alignment.
 #[repr(C, align(8))]

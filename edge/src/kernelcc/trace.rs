@@ -1,12 +1,12 @@
 //! What the flows of a control do: window, threshold, rtt and losses, as the control itself tells
 //! or as TCP_INFO has it.
 
+use super::bpf::{Events, Ring};
+use super::claims::pin_paths;
 use super::diag;
-use super::list::pin_paths;
 use super::load::CcGuard;
 use super::record::{self, Claim, Entry, Record};
 use farline_core::units::{Error, ErrorCode, Fault, Span};
-use libbpf_rs::{MapCore, MapHandle, MapType, RingBuffer, RingBufferBuilder};
 use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 use std::cell::RefCell;
@@ -159,7 +159,7 @@ impl std::fmt::Debug for Trace {
 }
 
 enum From {
-    Ring(RingBuffer<'static>, Rc<RefCell<Arrived>>),
+    Ring(Ring, Rc<RefCell<Arrived>>),
     TcpInfo { every: Duration, next: Instant, ready: VecDeque<FlowSample> },
 }
 
@@ -188,16 +188,11 @@ impl Trace {
     pub fn of_name(name: &str, every: Span) -> Result<Trace, Error> {
         let pinned = pin_paths(name).1;
         let ring = if Path::new(&pinned).exists() {
-            MapHandle::from_pinned_path(&pinned).ok()
+            Events::pinned(&pinned)
         } else if let Claim::Living(Entry { ring: Some(ring), .. }) =
             record::claim(&record::holders(), name)
         {
-            // The number may be another map's by now, when the record is of a process that ends.
-            let is_ours = |map: &MapHandle| {
-                map.map_type() == MapType::RingBuf
-                    && map.name().to_string_lossy().starts_with("ev_")
-            };
-            MapHandle::from_map_id(ring).ok().filter(is_ours)
+            Events::numbered(ring)
         } else {
             None
         };
@@ -218,14 +213,7 @@ impl Trace {
         Trace { name: name.to_owned(), from, _reader: None }
     }
 
-    fn ring(name: &str, ring: &MapHandle, every: Span) -> Result<Trace, Error> {
-        let failed = |error: libbpf_rs::Error| {
-            Error::new(
-                Fault::Here,
-                ErrorCode::CongestionTrace,
-                format!("reading the trace of {name}: {error}"),
-            )
-        };
+    fn ring(name: &str, events: &Events, every: Span) -> Result<Trace, Error> {
         let reader = match Record::new(&record::readers(), name, None, false) {
             Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
                 return Err(traced(name));
@@ -234,20 +222,18 @@ impl Trace {
             reader => reader.ok(),
         };
         let arrived = Rc::new(RefCell::new(Arrived::new(name, every)));
-        let mut builder = RingBufferBuilder::new();
         let note = {
             let arrived = Rc::clone(&arrived);
             move |event: &[u8]| {
                 if let Some(sample) = parse(event) {
                     arrived.borrow_mut().take(sample);
                 }
-                0
             }
         };
-        builder.add(ring, note).map_err(failed)?;
-        let ring = builder.build().map_err(failed)?;
-        // Events from before the trace are no part of it.
-        ring.consume().map_err(failed)?;
+        let ring = events.read(note).map_err(|error| {
+            let message = format!("reading the trace of {name}: {error}");
+            Error::new(Fault::Here, ErrorCode::CongestionTrace, message)
+        })?;
         *arrived.borrow_mut() = Arrived::new(name, every);
         Ok(Trace { name: name.to_owned(), from: From::Ring(ring, arrived), _reader: reader })
     }
@@ -265,8 +251,7 @@ impl Trace {
         match &mut self.from {
             From::Ring(ring, arrived) => {
                 if arrived.borrow().ready.is_empty() {
-                    // Interrupted by a signal is as good as nothing yet.
-                    let _ = ring.poll(patience);
+                    ring.poll(patience);
                 }
                 arrived.borrow_mut().ready.pop_front()
             }

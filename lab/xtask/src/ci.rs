@@ -53,6 +53,14 @@ impl Report {
                 "warnings",
             ])
         })?;
+        // A client that takes no C library builds alone, and its tests pass.
+        self.phase("least", |report| {
+            let least = ["-p", "farline", "--no-default-features", "--locked"];
+            let all = ["--all-targets", "--", "-D", "warnings"];
+            run::cargo(&[&["clippy"], &least[..], &all].concat())?;
+            let tests = ["--lib", "kernelcc::"];
+            report.counts.of(&mut run::command(&[&["test"], &least[..], &tests].concat()))
+        })?;
         self.phase("docs", |_| {
             let arguments = ["doc", "--locked", "--workspace", "--no-deps", "--quiet"];
             run::succeed(run::command(&arguments).env("RUSTDOCFLAGS", "-D warnings"))

@@ -21,7 +21,6 @@ const KNOWN: &[&str] = &[
     "edge/client: checksum copy dial download existing from_stock local options outcome \
         remote_partial stream third_party to_stock transfer_state upload",
     "edge/client: connect_options ssh",
-    "edge/kernelcc: held load",
     "edge/node: adapt data profile reporter stream_mode transfer tree",
     "edge/prober: bench staged",
     "edge/sys/verbs: connection own",

@@ -128,6 +128,34 @@ fn unwritten(path: &Path, error: &io::Error) -> Error {
 mod tests {
     use super::*;
     use clap::ValueEnum;
+    use std::fmt::Write;
+
+    /// Writes the help of `command` and of each command below it.
+    fn reference(command: &mut clap::Command, text: &mut String) {
+        let name = page_name(command).replace('-', " ");
+        let help = command.render_long_help().to_string();
+        let help: Vec<&str> = help.lines().map(str::trim_end).collect();
+        write!(text, "\n## {name}\n\n```text\n{}\n```\n", help.join("\n")).expect("to a string");
+        for below in command.get_subcommands_mut() {
+            reference(below, text);
+        }
+    }
+
+    #[test]
+    fn the_reference_says_what_help_says() {
+        const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/commands.md");
+        let mut cli = whole(Cli::command()).disable_help_subcommand(true).term_width(100);
+        cli.build();
+        let mut text = "# Commands\n\nWhat `farline COMMAND --help` says, command by command. \
+             Generated: `UPDATE_DOCS=1 cargo test -p farline-cli reference`.\n"
+            .to_owned();
+        reference(&mut cli, &mut text);
+        if std::env::var_os("UPDATE_DOCS").is_some() {
+            std::fs::write(PAGE, &text).expect("written");
+        }
+        let page = std::fs::read_to_string(PAGE).expect("docs/commands.md");
+        assert!(page == text, "docs/commands.md is stale: UPDATE_DOCS=1 cargo test -p farline-cli");
+    }
 
     #[test]
     fn every_shell_gets_completions_for_every_command() {

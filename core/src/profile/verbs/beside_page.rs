@@ -267,7 +267,7 @@ mod tests {
     use super::super::beside::{Recommendation, grids};
     use super::super::document::VerbsProfile;
     use super::*;
-    use crate::profile::grid::{Form, Repetitions};
+    use crate::experiment::{Form, Repetitions};
 
     #[test]
     fn the_page_takes_rdma_when_quiet_and_tcp_under_traffic() {

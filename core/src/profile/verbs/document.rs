@@ -6,9 +6,10 @@ use super::grid::{Model, VerbsCell, VerbsGrid, VerbsMetric};
 use super::model::{MOST_PACKETS, MOST_READS, Messages, VerbsPath};
 use super::reliable::{VerbsScenario, simulate};
 use super::signal::Signal;
+use crate::experiment::{Document, Experiment, read};
 use crate::profile::document::ProfileKind;
 use crate::statistics::Summary;
-use crate::units::{Bytes, Error, ErrorCode, Fault, Rate, Rng, Span};
+use crate::units::{Bytes, Error, Rate, Rng, Span};
 use crate::wan::{Extension, Settings};
 use serde::{Deserialize, Serialize};
 
@@ -109,6 +110,24 @@ pub struct VerbsProfile {
     pub cells: Vec<VerbsCellResult>,
 }
 
+impl Document for VerbsProfile {
+    type Grid = VerbsGrid;
+    const SCHEMA: &'static str = SCHEMA;
+    const WHAT: &'static str = "profile of RDMA";
+
+    fn schema(&self) -> &str {
+        &self.schema
+    }
+
+    fn grid(&self) -> &VerbsGrid {
+        &self.grid
+    }
+
+    fn cells(&self) -> impl Iterator<Item = &VerbsCell> {
+        self.cells.iter().map(|result| &result.cell)
+    }
+}
+
 impl VerbsProfile {
     /// The profile of `grid` before its first run.
     pub fn new(grid: VerbsGrid, date: impl Into<String>) -> VerbsProfile {
@@ -126,21 +145,9 @@ impl VerbsProfile {
     /// Reads a profile.
     ///
     /// # Errors
-    /// [`Fault::You`] when `json` is not one of this version, or its cells are not its grid's.
+    /// As [`experiment::read`](crate::experiment::read).
     pub fn read(json: &str) -> Result<VerbsProfile, Error> {
-        let wrong = |message: String| {
-            Error::new(Fault::You, ErrorCode::ProfileDocument, message)
-                .hint(format!("a profile of RDMA is a document of schema {SCHEMA}"))
-        };
-        let profile: VerbsProfile = serde_json::from_str(json)
-            .map_err(|error| wrong(format!("not a profile of RDMA: {error}")))?;
-        if profile.schema != SCHEMA {
-            return Err(wrong(format!("its schema is {}", profile.schema)));
-        }
-        if !profile.cells.iter().map(|result| &result.cell).eq(&profile.grid.cells()) {
-            return Err(wrong("its cells are not those of its grid".to_owned()));
-        }
-        Ok(profile)
+        read(json)
     }
 
     /// Runs the model, one cell after the other.
@@ -159,8 +166,8 @@ impl VerbsProfile {
 
 /// Every run of `cell` by the grid's model.
 pub fn modelled(grid: &VerbsGrid, cell: &VerbsCell) -> Vec<VerbsRun> {
-    let name = cell.name();
-    (0..grid.repetitions).map(|index| one(grid, cell, index, grid.seed_of(&name, index))).collect()
+    let run = |index| one(grid, cell, index, grid.seed_of(cell, index as usize));
+    (0..grid.repetitions).map(run).collect()
 }
 
 fn one(grid: &VerbsGrid, cell: &VerbsCell, index: u32, seed: u64) -> VerbsRun {

@@ -5,9 +5,9 @@ use super::super::grid::{QpService, Setup};
 use super::super::presets::{preset, presets};
 use super::super::published::FIGURES;
 use super::*;
-use crate::profile::grid::Form;
+use crate::experiment::Form;
 use crate::statistics::decrease_per_mile;
-use crate::units::ErrorCode;
+use crate::units::{ErrorCode, Fault};
 
 fn grid(name: &str) -> VerbsGrid {
     preset(name, Form::Quick).expect("its paths are known").expect("a preset")

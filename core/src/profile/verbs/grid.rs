@@ -4,8 +4,8 @@
 pub use super::kinds::{QpService, Setup, VerbsMetric};
 use super::measured::Measured;
 use super::signal::Signal;
+use crate::experiment::Form;
 use crate::profile::cell::PathPoint;
-use crate::profile::grid::{Form, along, seed_of};
 use crate::units::{Bytes, Rate, Span};
 use serde::{Deserialize, Serialize};
 
@@ -48,22 +48,6 @@ pub struct VerbsCell {
 }
 
 impl VerbsCell {
-    /// A byte over `path` in the usual way.
-    fn on(path: &PathPoint) -> VerbsCell {
-        VerbsCell {
-            path: path.clone(),
-            signal: Signal::default(),
-            transport: QpService::default(),
-            way: VerbsMetric::default(),
-            setup: Setup::default(),
-            size_bytes: Bytes(1),
-            queue_pairs: 1,
-            credits_bytes: None,
-            cross_bps: Rate::default(),
-            queue_bytes: None,
-        }
-    }
-
     /// The cell in one line, the same in every document: `usn-8600 RC one way 8 MiB`, with what
     /// differs from the usual after it.
     pub fn name(&self) -> String {
@@ -179,33 +163,5 @@ impl VerbsGrid {
             seed: 1,
             measured: None,
         }
-    }
-
-    /// Every cell, in the order of the axes; a datagram is at most one packet, so larger ones have
-    /// no cell.
-    pub fn cells(&self) -> Vec<VerbsCell> {
-        let cells = self.paths.iter().map(VerbsCell::on).collect();
-        let cells = along(cells, &self.signals, |cell, signal| cell.signal = *signal);
-        let cells = along(cells, &self.transports, |cell, transport| cell.transport = *transport);
-        let cells = along(cells, &self.ways, |cell, way| cell.way = *way);
-        let cells = along(cells, &self.setups, |cell, setup| cell.setup = *setup);
-        let cells = along(cells, &self.queue_pairs, |cell, pairs| cell.queue_pairs = *pairs);
-        let cells =
-            along(cells, &self.credits_bytes, |cell, credits| cell.credits_bytes = *credits);
-        let cells = along(cells, &self.cross_bps, |cell, cross| cell.cross_bps = *cross);
-        let cells = along(cells, &self.queues_bytes, |cell, queue| cell.queue_bytes = *queue);
-        let mut cells = along(cells, &self.sizes_bytes, |cell, size| cell.size_bytes = *size);
-        // Nor is there more than one way to tell each other where datagrams go.
-        let setup = self.setups.first();
-        let fits =
-            |cell: &VerbsCell| cell.size_bytes <= self.mtu_bytes && setup == Some(&cell.setup);
-        cells.retain(|cell| cell.transport != QpService::Ud || fits(cell));
-        cells
-    }
-
-    /// The seed of one run of the cell called `name`: another order or another grid does not change
-    /// it.
-    pub fn seed_of(&self, name: &str, index: u32) -> u64 {
-        seed_of(self.seed, name, index)
     }
 }

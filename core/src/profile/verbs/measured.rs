@@ -4,12 +4,10 @@
 use super::between::{Bottleneck, bottleneck};
 use super::document::{VerbsCellResult, VerbsProfile, VerbsRun};
 use super::grid::{QpService, Setup, VerbsCell, VerbsGrid, VerbsMetric};
+use crate::experiment::{CellRuns, Experiment, Repetitions, Schedule};
 use crate::units::{Bytes, Rate, Span};
 use serde::{Deserialize, Serialize};
 
-/// A run that is invalid is done again, but a cell that fails more often than this times its
-/// repetitions is given up.
-const ATTEMPTS: usize = 2;
 /// Messages that a run of the largest ones has at least: with one alone nothing is ever on its way
 /// behind another.
 const LEAST_MESSAGES: u64 = 4;
@@ -52,11 +50,9 @@ impl Measured {
         (self.most_bytes.0 / size.0.max(1)).max(LEAST_MESSAGES).min(self.messages.max(1))
     }
 
-    /// Whether a cell has all its runs: enough valid ones, or as many as one that fails is given.
-    fn is_enough(&self, runs: &[VerbsRun]) -> bool {
-        let wanted = self.repetitions.max(1) as usize;
-        runs.iter().filter(|run| run.invalid.is_none()).count() >= wanted
-            || runs.len() >= wanted * ATTEMPTS
+    /// One cell after the other, so that the wire is changed seldom.
+    fn schedule(&self) -> Schedule {
+        Schedule { repetitions: Repetitions::exactly(self.repetitions.max(1)), rounds: None }
     }
 }
 
@@ -233,18 +229,15 @@ impl VerbsProfile {
     /// is changed seldom.
     pub fn next_measured(&self) -> Option<VerbsJob> {
         let measured = self.grid.measured.as_ref()?;
-        let missing = |result: &VerbsCellResult| {
-            measured.takes(&self.grid, &result.cell) && !measured.is_enough(&result.measured)
-        };
-        let place = self.cells.iter().position(missing)?;
-        let cell = &self.cells[place].cell;
-        let index = u32::try_from(self.cells[place].measured.len()).unwrap_or(u32::MAX);
+        let (places, runs) = self.taken(measured);
+        let place = *places.get(*measured.schedule().next(&runs).first()?)?;
+        let (cell, ran) = (&self.cells[place].cell, self.cells[place].measured.len());
         let by = measured.divided_by.unwrap_or(1).max(1);
         let messages = measured.messages_of(Bytes(cell.size_bytes.0 / by));
         Some(VerbsJob {
             place,
-            index,
-            seed: self.grid.seed_of(&cell.name(), index),
+            index: u32::try_from(ran).unwrap_or(u32::MAX),
+            seed: self.grid.seed_of(cell, ran),
             transport: cell.transport,
             way: cell.way,
             setup: cell.setup,
@@ -274,9 +267,20 @@ impl VerbsProfile {
     /// Cells whose runs are all there, and all cells that are measured.
     pub fn progress(&self) -> (usize, usize) {
         let Some(measured) = &self.grid.measured else { return (0, 0) };
-        let taken = self.cells.iter().filter(|result| measured.takes(&self.grid, &result.cell));
-        let done = taken.clone().filter(|result| measured.is_enough(&result.measured));
-        (done.count(), taken.count())
+        measured.schedule().progress(&self.taken(measured).1)
+    }
+
+    /// The places of the cells that are measured, and what ran of each.
+    fn taken(&self, measured: &Measured) -> (Vec<usize>, Vec<CellRuns>) {
+        let taken =
+            |(_, result): &(usize, &VerbsCellResult)| measured.takes(&self.grid, &result.cell);
+        let runs = |result: &VerbsCellResult| {
+            let valid = result.measured.iter().filter(|run| run.invalid.is_none());
+            let valid = valid.map(|run| run.throughput_bps.as_bps() as f64).collect();
+            CellRuns { valid, tried: result.measured.len() }
+        };
+        let all = self.cells.iter().enumerate().filter(taken);
+        all.map(|(place, result)| (place, runs(result))).unzip()
     }
 }
 

@@ -2,8 +2,8 @@
 
 use super::super::presets::{measured, preset, presets};
 use super::*;
+use crate::experiment::Form;
 use crate::profile::document::ProfileKind;
-use crate::profile::grid::Form;
 
 fn profile(name: &str) -> VerbsProfile {
     VerbsProfile::new(

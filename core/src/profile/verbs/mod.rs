@@ -6,6 +6,7 @@
 //! papers' experiments, and a [`VerbsProfile`] holds the runs, modelled and measured side by side;
 //! [`published`] are the papers' numbers. [`TcpRdmaComparison`] sets TCP beside it and says which to use when.
 
+mod axes;
 mod beside;
 mod beside_page;
 mod between;
@@ -15,7 +16,7 @@ mod kinds;
 mod measured;
 mod measured_page;
 mod model;
-mod outline;
+
 mod page;
 mod page_beside;
 mod page_distance;

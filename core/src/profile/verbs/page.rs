@@ -240,7 +240,7 @@ pub(super) fn gbit(value: f64) -> String {
 mod tests {
     use super::super::presets::preset;
     use super::*;
-    use crate::profile::grid::Form;
+    use crate::experiment::Form;
 
     #[test]
     fn every_page_has_its_sections_and_says_it_is_a_model() {

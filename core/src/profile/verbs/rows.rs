@@ -69,7 +69,7 @@ impl VerbsProfile {
 mod tests {
     use super::super::presets::preset;
     use super::*;
-    use crate::profile::grid::Form;
+    use crate::experiment::Form;
 
     #[test]
     fn each_runs_row_has_every_field_and_the_papers_figure() {

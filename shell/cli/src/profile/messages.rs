@@ -3,7 +3,7 @@
 use super::axes::{Axes, USUAL_RATE};
 use crate::topic::RDMA;
 use farline_core::profile::verbs::{QpService, Setup, VerbsGrid, VerbsMetric, measured};
-use farline_core::profile::{Form, PathPoint};
+use farline_core::profile::{Experiment, Form, PathPoint};
 use farline_core::units::{Bytes, Error, ErrorCode, Fault, Span};
 use std::net::IpAddr;
 
@@ -127,6 +127,7 @@ impl Messages {
             measured.repetitions = runs.repetitions.unwrap_or(measured.repetitions).max(1);
             measured.most_s = runs.seconds.unwrap_or(measured.most_s);
         }
+        grid.check()?;
         if grid.cells().is_empty() {
             return Err(Error::new(
                 Fault::You,

@@ -20,7 +20,7 @@ use export::{is_document, write_made};
 use farline_core::congestion::Algorithm;
 use farline_core::profile::verbs::{self as of_verbs, BESIDE};
 use farline_core::profile::{
-    Environment, Form, Grid, Profile, ProfileKind, preset, presets, repetition,
+    Environment, Experiment, Form, Grid, Profile, ProfileKind, preset, presets, repetition,
 };
 use farline_core::units::{Error, ErrorCode, Fault};
 use std::path::{Path, PathBuf};

@@ -1,0 +1,208 @@
+//! The axes of a profile over TCP, from which its cells, its refusals and its outline follow.
+
+use super::cell::{Cell, TrafficDirection};
+use super::grid::Grid;
+use super::staging::Staged;
+use crate::experiment::{Experiment, GridAxis, Outline};
+use crate::units::{Bytes, Error, Rate};
+
+type Axis = GridAxis<Cell>;
+
+impl Experiment for Grid {
+    type Cell = Cell;
+
+    fn first(&self) -> Option<Cell> {
+        let congestion = *self.congestion.first()?;
+        let staged = match &self.copies {
+            None => None,
+            Some(copies) => Some(Staged {
+                staging_bytes: *copies.staging_bytes.first()?,
+                store: *copies.stores.first()?,
+                order: *copies.orders.first()?,
+                driver: *copies.drivers.first()?,
+            }),
+        };
+        Some(Cell {
+            path: self.paths.first()?.clone(),
+            congestion,
+            set: self.set_of(congestion),
+            streams: 1,
+            window_bytes: None,
+            buffer_bytes: None,
+            message_bytes: None,
+            mtu: Grid::USUAL_MTU,
+            cross_bps: Rate::default(),
+            loss: 0.0,
+            direction: TrafficDirection::Out,
+            staged,
+            hypothesis: None,
+        })
+    }
+
+    fn axes(&self) -> Vec<Axis> {
+        let size = |size: &Option<Bytes>| size.map_or("any".to_owned(), |size| size.to_string());
+        let sets: Vec<_> = self.congestion.iter().map(|one| (*one, self.set_of(*one))).collect();
+        let is_range = self.streams.windows(2).all(|pair| pair[1] == pair[0] + 1);
+        let range = match self.streams[..] {
+            [first, .., last] if is_range => Some(format!("{first} to {last} streams")),
+            _ => None,
+        };
+        let mut axes = vec![
+            Axis::new(
+                "paths",
+                &self.paths,
+                |path| path.name.clone(),
+                |cell, path| {
+                    cell.path.clone_from(path);
+                },
+            ),
+            Axis::new(
+                "congestion controls",
+                &sets,
+                |(one, _)| one.to_string(),
+                |cell, one| {
+                    (cell.congestion, cell.set) = *one;
+                },
+            ),
+            Axis::new("MTUs", &self.mtus, u32::to_string, |cell, mtu| cell.mtu = *mtu)
+                .unit(" bytes of MTU")
+                .shown(3),
+            Axis::new("windows", &self.windows_bytes, size, |cell, one| cell.window_bytes = *one)
+                .unit(" of window")
+                .shown(2),
+            Axis::new("buffers", &self.buffers_bytes, size, |cell, one| cell.buffer_bytes = *one)
+                .unit(" of send buffer")
+                .shown(2),
+            Axis::new("messages", &self.messages_bytes, size, |cell, one| {
+                cell.message_bytes = *one;
+            })
+            .unit(" a message")
+            .shown(2),
+            Axis::new("cross-traffic", &self.cross_bps, Rate::to_string, |cell, cross| {
+                cell.cross_bps = *cross;
+            })
+            .unit(" of other traffic")
+            .shown(4),
+            Axis::new("losses", &self.losses, f64::to_string, |cell, loss| cell.loss = *loss)
+                .unit(" of loss")
+                .shown(4),
+            Axis::new("streams", &self.streams, u32::to_string, |cell, one| cell.streams = *one)
+                .unit(" streams")
+                .short(range)
+                .shown(1),
+            Axis::new(
+                "directions",
+                &self.directions,
+                |one| one.name().to_owned(),
+                |cell, one| {
+                    cell.direction = *one;
+                },
+            )
+            .shown(4),
+        ];
+        let Some(copies) = &self.copies else { return axes };
+        fn put(cell: &mut Cell, of: impl FnMut(&mut Staged)) {
+            cell.staged.iter_mut().for_each(of);
+        }
+        axes.extend([
+            Axis::new(
+                "stores",
+                &copies.stores,
+                |one| one.name().to_owned(),
+                |cell, one| {
+                    put(cell, |staged| staged.store = *one);
+                },
+            )
+            .shown(6),
+            Axis::new(
+                "orders",
+                &copies.orders,
+                |one| one.name().to_owned(),
+                |cell, one| {
+                    put(cell, |staged| staged.order = *one);
+                },
+            )
+            .shown(6),
+            Axis::new(
+                "drivers",
+                &copies.drivers,
+                |one| one.name().to_owned(),
+                |cell, one| {
+                    put(cell, |staged| staged.driver = *one);
+                },
+            )
+            .shown(6),
+            Axis::new("staging", &copies.staging_bytes, Bytes::to_string, |cell, bytes| {
+                put(cell, |staged| staged.staging_bytes = *bytes);
+            })
+            .unit(" of staging")
+            .shown(5),
+        ]);
+        axes
+    }
+
+    fn cell_name(cell: &Cell) -> String {
+        cell.name()
+    }
+
+    fn seed(&self) -> u64 {
+        self.seed
+    }
+
+    /// In the order of the axes; those of hypotheses after them.
+    fn cells(&self) -> Vec<Cell> {
+        let mut cells = self.combinations();
+        let tested: Vec<Cell> = self.hypotheses.iter().flat_map(|one| one.cells(&cells)).collect();
+        cells.extend(tested);
+        cells
+    }
+
+    fn check(&self) -> Result<(), Error> {
+        self.check_values()
+    }
+}
+
+impl Grid {
+    /// Cells, repetitions, time and axes, such as `10 cells, 3 to 10 times 20 s, at most 33 min:
+    /// bic, htcp; 1 to 5 streams`.
+    pub fn outline(&self) -> String {
+        let cells = self.cells();
+        let hypotheses = cells.iter().filter(|cell| cell.hypothesis.is_some()).count();
+        let mut outline = Outline::new(cells.len() - hypotheses, &self.axes());
+        if hypotheses > 0 {
+            outline =
+                outline.say(format!(" and {hypotheses} for {} hypotheses", self.hypotheses.len()));
+        }
+        let times = Outline::times(self.repetitions.least, self.repetitions.most);
+        let longest = Outline::at_most(self.longest().as_secs_f64());
+        outline = outline.say(format!(", {times} {} s, {longest}", self.seconds));
+        if let Some(disturbance) = &self.disturbance {
+            outline = outline.varied(format!("a disturbance after {}", disturbance.at_ns));
+        }
+        outline.line()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::profile::{Form, preset};
+
+    #[test]
+    fn an_outline_has_the_cells_the_time_and_what_varies() {
+        let of = |name, form| preset(name, form).expect("a preset").outline();
+        assert_eq!(
+            of("sc08-distance", Form::Quick),
+            "40 cells and 24 for 6 hypotheses, once 15 s, at most 17 min: usn-0.2, usn-1400, \
+             usn-6600, usn-8600; bic, htcp; 1, 5, \
+             10, 15, 20 streams"
+        );
+        assert!(of("sc08-distance", Form::Full).ends_with("; bic, htcp; 1 to 20 streams"));
+        assert!(
+            of("wanphy-stability", Form::Full).starts_with("1 cell, 15 times 3600 s, at most 15 h")
+        );
+        assert!(
+            of("adts-staging", Form::Quick)
+                .contains("; 16 MiB, 32 MiB, 64 MiB, 128 MiB of staging; memory, file; ")
+        );
+    }
+}
