@@ -1,21 +1,18 @@
-//! Plans a copy, runs it, and watches it while it runs.
+//! A copy under way: its plan, what it has come to, and the watch over what runs.
 
 use super::control::Control;
-use super::location::{Location, Remote};
+use super::location::Remote;
 use super::options::{Options, Progress, Verify};
-use super::outcome::{CopyStats, Outcome, ProgressSample};
+use super::outcome::{CopyStats, ProgressSample};
 use super::remote_progress::RemoteProgress;
 use super::transfer_state::{LiveTuning, TransferState};
-use super::{download, local, third_party, upload};
-use crate::channels::driver::Offered;
+use crate::channels::TcpOptions;
 use crate::channels::stack::Opener;
 use crate::channels::tcp::{check, granted_buffer};
-use crate::channels::{Stack, TcpOptions};
 use crate::kernelcc::{self, CcGuard, CcRequest};
 use crate::mover::{BLOCK_LEN, Integrity, Pace, tuning_limits, window_limit};
 use crate::sys::lock::lock;
 use crate::sys::route::fq_towards;
-use crate::sys::tcp::process_usage;
 use farline_core::congestion::Algorithm;
 use farline_core::copy::{Blame, CopyOptions, CopySummary, IdleTimeout};
 use farline_core::gridftp::Reply;
@@ -27,87 +24,6 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tokio::time::MissedTickBehavior;
-
-/// Copies `sources` to `destination`; `watch` is told several times a second how it stands.
-///
-/// # Errors
-/// When nothing could be copied: what, whose fault, what to try. Single files that failed are in
-/// the outcome.
-pub async fn copy(
-    sources: &[Location],
-    destination: &Location,
-    options: &Options,
-    watch: &mut (dyn FnMut(&Progress) + Send),
-) -> Result<Outcome, Error> {
-    let began = Instant::now();
-    let (cpu_before, _) = process_usage();
-    let live =
-        Arc::new(TransferState::new(options, options.limit.map(|rate| Arc::new(Pace::new(rate)))));
-    let mut copy = Copy {
-        options,
-        overrides: options.overrides.clone(),
-        held: None,
-        began,
-        stats: CopyStats::default(),
-        watch,
-        live,
-        base: 0,
-    };
-    let remote = |location: &Location| matches!(location, Location::Remote(_));
-    match destination {
-        Location::Remote(to) if sources.iter().all(remote) => {
-            for source in sources {
-                if let Location::Remote(from) = source {
-                    third_party::run(&mut copy, from, to, sources.len() > 1).await?;
-                }
-            }
-        }
-        Location::Remote(to) if sources.iter().any(remote) => {
-            return Err(Error::new(
-                Fault::You,
-                ErrorCode::MixedSources,
-                format!("to {to}: some sources are of this host, some are remote"),
-            )
-            .hint("copy them with one command each"));
-        }
-        Location::Remote(to) => {
-            copy.obtain_congestion()?;
-            upload::run(&mut copy, sources, to).await?;
-        }
-        here => {
-            for source in sources {
-                match source {
-                    Location::Remote(from) => {
-                        download::run(&mut copy, from, here, sources.len() > 1).await?
-                    }
-                    from => local::run(&mut copy, from, here, sources.len() > 1).await?,
-                }
-            }
-        }
-    }
-    if let ([source], Some(error)) = (sources, copy.stats.lone_failure()) {
-        return Err(Error { message: format!("{source}: {}", error.message), ..error });
-    }
-    let special = options.channel.as_ref().map(Stack::channel);
-    if let Some(driver) = special.filter(|driver| driver.capabilities.offered != Offered::Always)
-        && !copy.stats.tried_channel
-        && copy.stats.data_path.is_some()
-    {
-        copy.stats.note(format!(
-            "without {}, which is for copies between this host and a Farline node",
-            driver.title
-        ));
-    }
-    if let Some(refusal) = options.direct_io.refusal() {
-        copy.stats.note(format!(
-            "without direct I/O, through the page cache, where a file system refused it: {refusal}"
-        ));
-    }
-    let elapsed = Span::from(began.elapsed());
-    copy.stats.samples.push(ProgressSample { t: elapsed.as_secs_f64(), bytes: copy.stats.bytes });
-    let (cpu, peak_rss) = process_usage();
-    Ok(copy.stats.outcome(elapsed, cpu.saturating_sub(cpu_before), peak_rss))
-}
 
 /// Whether this process may use a congestion control: the kernel has some for the privileged only.
 fn usable(name: &str) -> bool {
@@ -175,10 +91,28 @@ pub(super) struct Copy<'a> {
     base: u64,
 }
 
-impl Copy<'_> {
+impl<'a> Copy<'a> {
+    /// A copy that began at `began`.
+    pub(super) fn new(
+        options: &'a Options,
+        began: Instant,
+        watch: &'a mut (dyn FnMut(&Progress) + Send),
+    ) -> Copy<'a> {
+        let pace = options.limit.map(|rate| Arc::new(Pace::new(rate)));
+        Copy {
+            options,
+            overrides: options.overrides.clone(),
+            held: None,
+            began,
+            stats: CopyStats::default(),
+            watch,
+            live: Arc::new(TransferState::new(options, pace)),
+            base: 0,
+        }
+    }
     /// Makes the congestion control that was asked for available to this host's channels, or notes
     /// why they use another.
-    fn obtain_congestion(&mut self) -> Result<(), Error> {
+    pub(super) fn obtain_congestion(&mut self) -> Result<(), Error> {
         let Some(name) = self.overrides.congestion.clone() else { return Ok(()) };
         let obtained = kernelcc::obtain(&CcRequest::new(name.clone()));
         match obtained {

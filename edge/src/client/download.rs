@@ -17,7 +17,7 @@ use crate::mover::{
     Acceptor, BLOCK_LEN, Incoming, Integrity, MANIFEST_LIMIT, ReceiveJob, ReceiveOutcome, Tally,
     receive,
 };
-use crate::stores::{BytesSink, Landed, Landing, ResumeState, Sink, join};
+use crate::stores::{BytesSink, Landed, Landing, ResumeState, Sink};
 use crate::sys::lock::lock;
 use crate::sys::pool::Slot;
 use crate::sys::tcp::TcpInfo;
@@ -26,10 +26,10 @@ use farline_core::copy::{
     source_of,
 };
 use farline_core::gridftp::client::Request;
-use farline_core::gridftp::{self, Command, ListingKind, Mode, Pathname};
+use farline_core::gridftp::{Command, Mode, Pathname};
 use farline_core::transfer::journal::Origin;
 use farline_core::transfer::{
-    DigestVerdict, Digests, Entry, EntryKind, Layout, TransferParams, parse_manifest,
+    DigestVerdict, Digests, EntryKind, Layout, TransferParams, parse_manifest,
 };
 use farline_core::units::{ByteRanges, Bytes, Error, ErrorCode, Fault};
 use std::net::SocketAddr;
@@ -375,69 +375,6 @@ pub(super) fn take(copy: &mut Copy<'_>, landed: Landed) {
     copy.stats.bytes += landed.bytes;
     copy.stats.files += landed.files;
     copy.stats.failures.extend(landed.failures);
-}
-
-/// Lists a remote tree, folder by folder.
-pub(super) async fn list_tree(
-    copy: &mut Copy<'_>,
-    control: &mut Control,
-    top: &[u8],
-) -> Result<Vec<Entry>, Error> {
-    let mut entries = Vec::new();
-    let mut folders = vec![Vec::new()];
-    while let Some(folder) = folders.pop() {
-        let at = join(top.strip_suffix(b"/").unwrap_or(top), &folder);
-        let found = match control.list(&at).await {
-            // The rest of the tree is no worse for it.
-            Err(error) if !folder.is_empty() && error.code == ErrorCode::PermissionDenied => {
-                copy.stats.failures.push((folder, error));
-                continue;
-            }
-            found => found?,
-        };
-        for found in found {
-            let name = found.name.name();
-            if matches!(found.kind, ListingKind::CurrentDirectory | ListingKind::ParentDirectory)
-                || matches!(name, b"" | b"." | b"..")
-            {
-                continue;
-            }
-            let path = join(&folder, name);
-            // Farline lists a link as what it leads to, and says where.
-            if let Some(link) = &found.link {
-                let kind = EntryKind::Symlink { target: link.as_bytes().to_vec() };
-                entries.push(Entry { kind, ..entry(path, &found) });
-                continue;
-            }
-            match found.kind {
-                ListingKind::Directory => folders.push(path.clone()),
-                ListingKind::File => {}
-                _ => {
-                    let error = Error::new(
-                        Fault::You,
-                        ErrorCode::NotAFile,
-                        "it is neither a file nor a directory",
-                    );
-                    copy.stats.failures.push((path, error));
-                    continue;
-                }
-            }
-            entries.push(entry(path, &found));
-        }
-    }
-    Ok(entries)
-}
-
-pub(super) fn entry(path: Vec<u8>, found: &gridftp::ListingEntry) -> Entry {
-    let kind = match found.kind {
-        ListingKind::Directory => EntryKind::Directory,
-        _ => EntryKind::File { len: found.size.unwrap_or(0) },
-    };
-    let time = found.modified.unwrap_or_default();
-    let modified_ns =
-        time.seconds.saturating_mul(1_000_000_000).saturating_add(i64::from(time.nanos));
-    let mode = found.mode.unwrap_or(if kind == EntryKind::Directory { 0o755 } else { 0o644 });
-    Entry { path, kind, mode, modified_ns, changed_ns: 0 }
 }
 
 /// Receives a list of bytes as a transfer of its own; it counts as overhead, not as payload.

@@ -6,10 +6,9 @@
 use super::checksum;
 use super::control::Control;
 use super::copy::Copy;
-use super::download::{
-    TransferResources, entry, list_tree, listen, receive_layout, take, tell_buffer,
-};
+use super::download::{TransferResources, listen, receive_layout, take, tell_buffer};
 use super::existing::{kept_here, without};
+use super::listing::{entry, list_tree};
 use super::local::{Destination, destination};
 use super::location::{Location, Remote};
 use crate::mover::{BLOCK_LEN, Integrity};

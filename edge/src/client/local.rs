@@ -3,7 +3,6 @@
 use super::copy::Copy;
 use super::existing::{kept_here, without};
 use super::location::{Location, last_name};
-use super::stream;
 use crate::mover::BLOCK_LEN;
 use crate::stores::{
     DirectIo, Diskless, Landing, MEMORY_NAME, MemorySource, PosixSink, PosixSource, Root, Source,
@@ -180,8 +179,7 @@ pub(super) async fn run(
             folder: None,
             contents: false,
         },
-        Location::Standard => return stream::run(copy, to, several).await,
-        Location::Remote(_) => {
+        Location::Standard | Location::Remote(_) => {
             return Err(Error::new(
                 Fault::Bug,
                 ErrorCode::NotHere,

@@ -3,8 +3,8 @@
 
 use super::control::Control;
 use super::copy::{Copy, known};
-use super::download::{entry, list_tree};
 use super::existing::Existing;
+use super::listing::{entry, list_tree};
 use super::location::Remote;
 use super::remote_partial::{RemotePartial, ask_for_markers};
 use super::transfer_state::TransferState;
