@@ -13,8 +13,7 @@ pub(super) const LINES: usize = 6;
 impl Profile {
     /// The profile as one page; `commands` give it again.
     pub fn page(&self, commands: &[String]) -> Page {
-        let data = serde_json::to_string(self).unwrap_or_default();
-        self.at_full_rate().draw(self, commands).data(data)
+        self.at_full_rate().draw(self, commands)
     }
 
     /// The page of a profile whose rates are those to be shown; `document` has those that were
@@ -63,14 +62,9 @@ impl Profile {
         for section in sections.into_iter().flatten() {
             page = page.section(section);
         }
-        page = page.section(self.every_cell());
-        let again = Section::new("How to get this page again").commands(commands.join("\n")).note(format!(
-            "The document behind this page is in the page itself: the element with the id data, \
-             schema {}. Grid {}.",
-            self.schema,
-            &self.grid_hash[..16.min(self.grid_hash.len())]
-        ));
-        page.section(again)
+        let grid = format!(" Grid {}.", &self.grid_hash[..16.min(self.grid_hash.len())]);
+        let data = serde_json::to_string(document).unwrap_or_default();
+        page.section(self.every_cell()).made_from(data, &self.schema, &grid, commands)
     }
 
     /// `modelled` or `measured`, behind the name of every curve.

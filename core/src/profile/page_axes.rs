@@ -181,17 +181,10 @@ impl Profile {
             let mut chart = |place: String, mut series: Vec<Series>| {
                 is_cut |= series.len() > LINES;
                 series.truncate(LINES);
-                charts.push(LineChart {
-                    title: format!("Throughput by {}{place}", spoken(along.name)),
-                    x: if along.log {
-                        Axis::new(along.name, along.unit).log()
-                    } else {
-                        Axis::new(along.name, along.unit)
-                    },
-                    y: Axis::new(format!("Goodput, {}{place}", self.label()), "Gbit/s"),
-                    series,
-                    marks: Vec::new(),
-                });
+                let title = format!("Throughput by {}{place}", spoken(along.name));
+                let x = Axis::new(along.name, along.unit);
+                let y = Axis::new(format!("Goodput, {}{place}", self.label()), "Gbit/s");
+                charts.push(LineChart::new(title, if along.log { x.log() } else { x }, y, series));
             };
             let all = self.lines(&axes, along, |_| true);
             // Of an axis whose other values have no number.
@@ -232,28 +225,22 @@ impl Profile {
     /// Means of the cells that `of` takes over the axis `along`, a line for each combination of the
     /// others.
     fn lines(&self, axes: &[Along], along: &Along, of: impl Fn(&Cell) -> bool) -> Vec<Series> {
-        let mut series: Vec<Series> = Vec::new();
+        type Found = (f64, f64, Option<(f64, f64)>);
+        let mut lines: Vec<(String, Vec<Found>)> = Vec::new();
         for result in self.plain().filter(|result| of(&result.cell)) {
             let (Some(summary), x) = (result.summary(), (along.at)(&result.cell)) else { continue };
             if !x.is_finite() {
                 continue;
             }
+            let band = summary.ci95.map(|(low, high)| (low.max(0.0) / 1e9, high / 1e9));
+            let found = (x, summary.mean / 1e9, band);
             let name = self.line_name(axes, &result.cell, along.name);
-            let place =
-                series.iter().position(|series| series.name == name).unwrap_or(series.len());
-            if place == series.len() {
-                series.push(Series { name, ..Series::default() });
-            }
-            series[place].points.push((x, summary.mean / 1e9));
-            if let Some((low, high)) = summary.ci95 {
-                series[place].band.push((x, low.max(0.0) / 1e9, high / 1e9));
+            match lines.iter_mut().find(|(known, _)| *known == name) {
+                Some((_, all)) => all.push(found),
+                None => lines.push((name, vec![found])),
             }
         }
-        for line in &mut series {
-            line.points.sort_by(|a, b| a.0.total_cmp(&b.0));
-            line.band.sort_by(|a, b| a.0.total_cmp(&b.0));
-        }
-        series
+        lines.into_iter().map(|(name, found)| Series::through(name, found)).collect()
     }
 
     /// What tells a cell from the others of the grid.

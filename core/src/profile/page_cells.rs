@@ -4,120 +4,113 @@ use super::document::{CellResult, Profile};
 use super::page::gbit;
 use super::repetition::Repetition;
 use super::rows::word;
-use crate::report::{Section, Table};
+use crate::report::{Section, TableSpec};
+use crate::statistics::Summary;
 
 /// Longer tables are not read; the document has the rest.
 const ROWS: usize = 240;
 
-/// How many repetitions count, and of how many where that is not all.
-fn count(valid: usize, result: &CellResult) -> String {
-    let all = result.repetitions.len();
-    if valid == all { all.to_string() } else { format!("{valid} of {all}") }
+/// A cell, and what is shown of it: its valid repetitions, or all where none is.
+struct Row<'a> {
+    result: &'a CellResult,
+    summary: Option<Summary>,
+    seen: Vec<&'a Repetition>,
 }
 
-/// The processor time of sender and receiver over real time, the mean of `repetitions`.
-fn processors<'a>(repetitions: impl Iterator<Item = &'a Repetition>) -> String {
-    let each: Vec<(f64, f64)> = repetitions.filter_map(|one| one.cpu).collect();
-    let mean = |end: fn(&(f64, f64)) -> f64| each.iter().map(end).sum::<f64>() / each.len() as f64;
-    if each.is_empty() {
-        String::new()
-    } else {
-        format!("{:.2}, {:.2}", mean(|both| both.0), mean(|both| both.1))
+impl<'a> Row<'a> {
+    fn of(result: &'a CellResult) -> Row<'a> {
+        let summary = result.summary();
+        let seen = match summary {
+            Some(_) => result.valid().collect(),
+            None => result.repetitions.iter().collect(),
+        };
+        Row { result, summary, seen }
     }
-}
 
-/// Jain's index, the mean of those of `repetitions` that have one.
-fn fairness<'a>(repetitions: impl Iterator<Item = &'a Repetition>) -> String {
-    let each: Vec<f64> = repetitions.filter_map(|one| one.fairness).collect();
-    if each.is_empty() {
-        String::new()
-    } else {
-        format!("{:.3}", each.iter().sum::<f64>() / each.len() as f64)
+    /// What the summary says, if there is one.
+    fn say(&self, of: impl Fn(Summary) -> Option<String>) -> String {
+        self.summary.and_then(of).unwrap_or_default()
     }
-}
 
-/// The row of a cell without a valid repetition: what was seen, in brackets, and why it does not
-/// count.
-fn doubted(result: &CellResult) -> Vec<String> {
-    let all = &result.repetitions;
-    let Some(why) = all.iter().find_map(|one| one.invalid.as_ref()) else {
-        let blank = std::iter::repeat_n(String::new(), 7);
-        return [result.cell.name(), "0".to_owned()]
-            .into_iter()
-            .chain(blank)
-            .chain(["not run".to_owned()])
-            .collect();
-    };
-    let mean =
-        |pick: &dyn Fn(&Repetition) -> f64| all.iter().map(pick).sum::<f64>() / all.len() as f64;
-    let mut cells = vec![result.cell.name(), count(0, result)];
-    cells.push(format!("({:.3})", mean(&|one| gbit(one.whole.receiver_bps))));
-    cells.extend(["", ""].map(str::to_owned));
-    cells.push(format!("({:.3})", mean(&|one| gbit(one.steady.receiver_bps))));
-    cells.push(format!("({:.1} s)", mean(&|one| one.ramp_s)));
-    let fairness = fairness(all.iter());
-    cells.push(if fairness.is_empty() { fairness } else { format!("({fairness})") });
-    cells.push(format!("({:.0})", mean(&|one| one.retransmits as f64)));
-    cells.push(format!("invalid: {why}"));
-    cells
+    /// The mean of what was seen, in brackets where it does not count.
+    fn mean(
+        &self,
+        pick: impl Fn(&Repetition) -> Option<f64>,
+        show: impl Fn(f64) -> String,
+    ) -> String {
+        let all: Vec<f64> = self.seen.iter().filter_map(|one| pick(one)).collect();
+        if all.is_empty() {
+            return String::new();
+        }
+        let text = show(all.iter().sum::<f64>() / all.len() as f64);
+        if self.summary.is_some() { text } else { format!("({text})") }
+    }
+
+    /// How many repetitions count, and of how many where that is not all.
+    fn count(&self) -> String {
+        let (all, valid) = (self.result.repetitions.len(), self.result.valid().count());
+        if valid == all { all.to_string() } else { format!("{valid} of {all}") }
+    }
+
+    /// The processor time of sender and receiver over real time.
+    fn processors(&self) -> String {
+        let each: Vec<(f64, f64)> = self.seen.iter().filter_map(|one| one.cpu).collect();
+        let mean =
+            |end: fn(&(f64, f64)) -> f64| each.iter().map(end).sum::<f64>() / each.len() as f64;
+        if each.is_empty() {
+            String::new()
+        } else {
+            format!("{:.2}, {:.2}", mean(|both| both.0), mean(|both| both.1))
+        }
+    }
+
+    /// What held it back, or why nothing counts.
+    fn held_back(&self) -> String {
+        match (self.summary, self.seen.iter().find_map(|one| one.invalid.as_ref())) {
+            (Some(_), _) => {
+                let first = self.seen.first().and_then(|one| word(&one.limited_by));
+                first.unwrap_or_default().replace('_', " ")
+            }
+            (None, Some(why)) => format!("invalid: {why}"),
+            (None, None) => "not run".to_owned(),
+        }
+    }
 }
 
 impl Profile {
     pub(super) fn every_cell(&self) -> Section {
         let has_processors =
             self.cells.iter().flat_map(|result| &result.repetitions).any(|one| one.cpu.is_some());
-        let mut columns = vec![
-            ("Cell", false),
-            ("n", true),
-            ("Gbit/s", true),
-            ("95 % interval", true),
-            ("CoV", true),
-            ("Steady", true),
-            ("Ramp", true),
-            ("Fairness", true),
-            ("Lost", true),
-            ("Processors", true),
-            ("Held back by", false),
-        ];
-        columns.retain(|(name, _)| has_processors || *name != "Processors");
-        let put = |mut cells: Vec<String>, processors: String| {
-            if has_processors {
-                cells.insert(cells.len() - 1, processors);
-            }
-            (cells, false)
-        };
-        let rows = self.cells.iter().take(ROWS).map(|result| {
-            let Some(summary) = result.summary() else {
-                return put(doubted(result), processors(result.repetitions.iter()));
-            };
-            let of = |pick: &dyn Fn(&Repetition) -> f64| {
-                result.valid().map(pick).sum::<f64>() / summary.n as f64
-            };
-            let cells = vec![
-                result.cell.name(),
-                count(summary.n, result),
-                format!("{:.3}", summary.mean / 1e9),
-                summary.ci95.map_or_else(String::new, |(low, high)| {
-                    format!("{:.3} to {:.3}", low / 1e9, high / 1e9)
-                }),
-                // One repetition says nothing of how they vary.
-                if summary.n > 1 {
-                    format!("{:.1} %", summary.variation() * 100.0)
-                } else {
-                    String::new()
-                },
-                format!("{:.3}", of(&|one| gbit(one.steady.receiver_bps))),
-                format!("{:.1} s", of(&|one| one.ramp_s)),
-                fairness(result.valid()),
-                format!("{:.0}", of(&|one| one.retransmits as f64)),
-                result.valid().next().map_or_else(String::new, |one| {
-                    word(&one.limited_by).unwrap_or_default().replace('_', " ")
-                }),
-            ];
-            put(cells, processors(result.valid()))
-        });
-        let columns = columns.into_iter().map(|(name, right)| (name.to_owned(), right)).collect();
-        let mut section = Section::new("Every cell").table(Table { columns, rows: rows.collect() });
+        let spec = TableSpec::new()
+            .words("Cell", |row: &Row<'_>| row.result.cell.name())
+            .figures("n", Row::count)
+            .figures("Gbit/s", |row| match row.summary {
+                Some(summary) => format!("{:.3}", summary.mean / 1e9),
+                None => {
+                    row.mean(|one| Some(gbit(one.whole.receiver_bps)), |gbps| format!("{gbps:.3}"))
+                }
+            })
+            .figures("95 % interval", |row| {
+                row.say(|summary| {
+                    summary.ci95.map(|(low, high)| format!("{:.3} to {:.3}", low / 1e9, high / 1e9))
+                })
+            })
+            // One repetition says nothing of how they vary.
+            .figures("CoV", |row| {
+                row.say(|one| (one.n > 1).then(|| format!("{:.1} %", one.variation() * 100.0)))
+            })
+            .figures("Steady", |row| {
+                row.mean(|one| Some(gbit(one.steady.receiver_bps)), |gbps| format!("{gbps:.3}"))
+            })
+            .figures("Ramp", |row| row.mean(|one| Some(one.ramp_s), |s| format!("{s:.1} s")))
+            .figures("Fairness", |row| row.mean(|one| one.fairness, |index| format!("{index:.3}")))
+            .figures("Lost", |row| {
+                row.mean(|one| Some(one.retransmits as f64), |lost| format!("{lost:.0}"))
+            })
+            .when(has_processors, |spec| spec.figures("Processors", Row::processors))
+            .words("Held back by", Row::held_back);
+        let rows = self.cells.iter().take(ROWS).map(Row::of);
+        let mut section = Section::new("Every cell").table(spec.of(rows));
         if has_processors {
             section = section
                 .note("Processors: what sender and receiver used, 1 being one all the time.");

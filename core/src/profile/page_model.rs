@@ -3,7 +3,7 @@
 use super::document::{Job, Profile, ProfileKind};
 use super::simulate::repetition;
 use crate::experiment::Experiment;
-use crate::report::{Section, Table};
+use crate::report::{Section, TableSpec};
 use crate::statistics::Summary;
 
 /// Longer tables are not read.
@@ -28,23 +28,16 @@ impl Profile {
                 repetition(&self.grid.under(cell), &job).whole.receiver_bps.as_bps() as f64;
             let error = predicted / measured.mean.max(1.0) - 1.0;
             errors.push(error.abs());
-            let cells = vec![
-                shown.cell.name(),
-                format!("{:.3}", measured.mean * scale),
-                format!("{:.3}", predicted * scale),
-                format!("{:+.0} %", error * 100.0),
-            ];
-            rows.push((cells, false));
+            rows.push((shown.cell.name(), measured.mean * scale, predicted * scale, error));
         }
         let median = Summary::of(&errors)?.median;
         let more = rows.len().saturating_sub(ROWS);
         rows.truncate(ROWS);
-        let columns = [
-            ("Cell", false),
-            ("Measured, Gbit/s", true),
-            ("Predicted, Gbit/s", true),
-            ("Off by", true),
-        ];
+        let spec = TableSpec::new()
+            .words("Cell", |row: &(String, f64, f64, f64)| row.0.clone())
+            .figures("Measured, Gbit/s", |row| format!("{:.3}", row.1))
+            .figures("Predicted, Gbit/s", |row| format!("{:.3}", row.2))
+            .figures("Off by", |row| format!("{:+.0} %", row.3 * 100.0));
         let section = Section::new("Predicted against measured")
             .text(format!(
                 "The model, which knows the path and the controls but no processor, beside what \
@@ -52,10 +45,7 @@ impl Profile {
                  are within {:.0} %.",
                 median * 100.0
             ))
-            .table(Table {
-                columns: columns.map(|(name, right)| (name.to_owned(), right)).to_vec(),
-                rows,
-            });
+            .table(spec.of(rows));
         Some(if more > 0 { section.note(format!("And {more} cells more.")) } else { section })
     }
 }

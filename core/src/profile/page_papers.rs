@@ -7,7 +7,7 @@ use super::hypothesis::Hypothesis;
 use super::page::{SC08_STREAMS, gbit};
 use super::published::{self, Sc08};
 use crate::congestion::Algorithm;
-use crate::report::{Section, Table};
+use crate::report::{Section, Table, TableSpec};
 use crate::statistics::{Summary, decrease_per_mile};
 
 /// Less than this share of the paper's figure between ours and it is nothing to explain.
@@ -54,11 +54,7 @@ fn counted(is_valid: bool, text: String) -> String {
     if is_valid { text } else { format!("({text})") }
 }
 
-/// What SC08 says nothing about stays empty.
-fn printed(paper: Option<&Sc08>, of: impl Fn(&Sc08) -> String) -> String {
-    paper.map_or_else(String::new, of)
-}
-
+/// What SC08 says nothing about, or we did not find, stays empty.
 fn or_empty<T>(value: Option<T>, of: impl Fn(T) -> String) -> String {
     value.map_or_else(String::new, of)
 }
@@ -125,54 +121,47 @@ impl Profile {
                     )?;
                     Some(counted(from.is_valid && found.is_valid, format!("{dpm:.2}")))
                 });
-                let paper = published::sc08(congestion, &path.name);
-                let single = Found::of(
-                    self.cells_over(congestion, &path.name)
-                        .filter(|result| result.cell.streams == 1),
-                );
-                let at = |(streams, gbps): (u32, f64)| format!("{gbps:.2} at {streams}");
-                let valid = averaged(congestion, path.name.as_str())
-                    .filter(|result| result.summary().is_some())
-                    .count();
-                let cells = vec![
-                    congestion.to_string(),
-                    format!("{miles}"),
-                    counted(found.is_valid, format!("{:.2}", found.mean())),
-                    printed(paper, |row| format!("{:.2}", row.gbps)),
-                    or_empty(found.sd(), |sd| counted(found.is_valid, format!("{sd:.1}"))),
-                    printed(paper, |row| format!("{:.1}", row.sd_mbps)),
-                    dpm.unwrap_or_default(),
-                    printed(paper.filter(|_| as_sc08), |row| {
-                        or_empty(row.dpm_mbps, |dpm| format!("{dpm:.2}"))
-                    }),
-                    or_empty(single, |one| counted(one.is_valid, format!("{:.2}", one.mean()))),
-                    printed(paper, |row| row.single.clone()),
-                    or_empty(self.peak(congestion, &path.name), |(peak, is_valid)| {
-                        counted(is_valid, at(peak))
-                    }),
-                    printed(paper, |row| or_empty(row.peak, at)),
-                    format!("{valid} of {}", averaged(congestion, path.name.as_str()).count()),
-                ];
-                rows.push((cells, false));
+                rows.push((congestion, path, miles, found, dpm.unwrap_or_default()));
             }
         }
-        let columns = Table::headings([
-            "Control",
-            "Miles",
-            "Gbit/s",
-            "SC08's Gbit/s",
-            "sd, Mbit/s",
-            "SC08's sd",
-            "DPM, Mbit/s",
-            "SC08's DPM",
-            "One stream",
-            "SC08's stream",
-            "Peak at streams",
-            "SC08's peak",
-            "Valid cells",
-        ]);
+        type Row<'a> = (Algorithm, &'a PathPoint, f64, Found, String);
+        let paper = |row: &Row<'_>| published::sc08(row.0, &row.1.name);
+        let at = |(streams, gbps): (u32, f64)| format!("{gbps:.2} at {streams}");
+        let table = TableSpec::new()
+            .words("Control", |row: &Row<'_>| row.0.to_string())
+            .figures("Miles", |row| row.2.to_string())
+            .figures("Gbit/s", |row| counted(row.3.is_valid, format!("{:.2}", row.3.mean())))
+            .figures("SC08's Gbit/s", |row| or_empty(paper(row), |row| format!("{:.2}", row.gbps)))
+            .figures("sd, Mbit/s", |row| {
+                or_empty(row.3.sd(), |sd| counted(row.3.is_valid, format!("{sd:.1}")))
+            })
+            .figures("SC08's sd", |row| or_empty(paper(row), |row| format!("{:.1}", row.sd_mbps)))
+            .figures("DPM, Mbit/s", |row| row.4.clone())
+            .figures("SC08's DPM", |row| {
+                let printed = paper(row).filter(|_| as_sc08).and_then(|row| row.dpm_mbps);
+                or_empty(printed, |dpm| format!("{dpm:.2}"))
+            })
+            .figures("One stream", |row| {
+                let over = self.cells_over(row.0, &row.1.name);
+                or_empty(Found::of(over.filter(|one| one.cell.streams == 1)), |one| {
+                    counted(one.is_valid, format!("{:.2}", one.mean()))
+                })
+            })
+            .figures("SC08's stream", |row| or_empty(paper(row), |row| row.single.clone()))
+            .figures("Peak at streams", |row| {
+                or_empty(self.peak(row.0, &row.1.name), |(peak, is_valid)| {
+                    counted(is_valid, at(peak))
+                })
+            })
+            .figures("SC08's peak", |row| or_empty(paper(row).and_then(|row| row.peak), at))
+            .figures("Valid cells", |row| {
+                let all = || averaged(row.0, row.1.name.as_str());
+                let valid = all().filter(|result| result.summary().is_some()).count();
+                format!("{valid} of {}", all().count())
+            })
+            .of(rows);
         let is_doubted =
-            rows.iter().any(|(cells, _)| cells.iter().any(|cell| cell.starts_with('(')));
+            table.rows.iter().any(|(cells, _)| cells.iter().any(|cell| cell.starts_with('(')));
         let section = Section::new("Decrease per mile").text(format!(
             "What SC08 prints in its figures 2 and 3 and in section III.C, {} here, measured in \
              2008 there. {}{}",
@@ -186,7 +175,7 @@ impl Profile {
         } else {
             "SC08's is from 0.2 miles, a path that is not here, so that its column is empty."
         };
-        Some(section.table(Table { columns, rows }).note(format!(
+        Some(section.table(table).note(format!(
             "DPM is (T({base_miles} miles) - T(d)) / (d - {base_miles} miles). {of_sc08} Its \
              single H-TCP streams of 0.283 Gbit/s, and those of \
              BIC below 0.065, are said of both long paths together."
@@ -278,14 +267,10 @@ impl Profile {
                 rows.extend(self.explained(congestion, &path.name, paper));
             }
         }
-        let reasons = hypotheses
-            .iter()
-            .map(|one| (vec![one.name.clone(), one.because.clone()], false))
-            .collect();
-        let names = [("What is changed", false), ("Because", false)]
-            .map(|(name, right)| (name.to_owned(), right))
-            .to_vec();
-        section = section.table(Table { columns: names, rows: reasons });
+        let reasons = TableSpec::new()
+            .words("What is changed", |one: &&Hypothesis| one.name.clone())
+            .words("Because", |one| one.because.clone());
+        section = section.table(reasons.of(hypotheses));
         if rows.is_empty() {
             return Some(section.note("None of their runs is there yet."));
         }

@@ -5,7 +5,7 @@ use super::document::{CellResult, Profile};
 use super::page::gbit;
 use super::staging::Store;
 use crate::congestion::Algorithm;
-use crate::report::{Section, Table};
+use crate::report::{Section, TableSpec};
 use crate::units::Bytes;
 
 /// A preset, what of it, what the paper prints, and ours; `None` where a profile lacks the cells.
@@ -194,21 +194,20 @@ impl Profile {
     /// What the paper of this preset prints, where it is not SC08, whose table stands by itself.
     pub(super) fn printed(&self) -> Option<Section> {
         let mine = PRINTED.iter().filter(|(preset, ..)| *preset == self.grid.name);
-        let rows: Vec<(Vec<String>, bool)> = mine
-            .filter_map(|(_, what, printed, ours)| {
-                Some((vec![(*what).to_owned(), (*printed).to_owned(), ours(self)?], false))
-            })
+        let rows: Vec<(&str, &str, String)> = mine
+            .filter_map(|(_, what, printed, ours)| Some((*what, *printed, ours(self)?)))
             .collect();
-        let columns = [("What", false), ("Printed", true), ("Ours", true)]
-            .map(|(name, right)| (name.to_owned(), right))
-            .to_vec();
+        let spec = TableSpec::new()
+            .words("What", |row: &(&str, &str, String)| row.0.to_owned())
+            .figures("Printed", |row| row.1.to_owned())
+            .figures("Ours", |row| row.2.clone());
         (!rows.is_empty()).then(|| {
             Section::new("Beside what the paper prints")
                 .text(format!(
                     "Figures and statements of the paper whose experiment this is, and ours, {}.",
                     self.label()
                 ))
-                .table(Table { columns, rows })
+                .table(spec.of(rows))
         })
     }
 }

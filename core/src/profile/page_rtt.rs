@@ -5,7 +5,7 @@ use super::document::{CellResult, Profile};
 use super::page::{LINES, gbit};
 use super::published;
 use crate::congestion::Algorithm;
-use crate::report::{Axis, LineChart, Section, Series, Table};
+use crate::report::{Axis, LineChart, Section, Series, TableSpec};
 use crate::statistics::{
     LEAST_RTTS, Pooled, Transition, TransitionError, TransitionRtt, transition,
     utilisation_concavity,
@@ -66,31 +66,14 @@ impl Profile {
                 .collect();
             let points: Vec<(f64, f64)> =
                 found.iter().map(|(ms, pooled)| (*ms, pooled.mean / 1e9)).collect();
-            let band = found.iter().filter_map(|(ms, pooled)| {
-                pooled.ci95.map(|(low, high)| (*ms, low.max(0.0) / 1e9, high / 1e9))
-            });
             let fit = transition(&points, capacity);
-            rows.push((
-                vec![
-                    congestion.to_string(),
-                    turn_in_words(&fit),
-                    match fit {
-                        Ok(Transition { rmse, .. }) | Err(TransitionError::PoorFit(rmse)) => {
-                            format!("{rmse:.3}")
-                        }
-                        Err(TransitionError::TooFew(_)) => String::new(),
-                    },
-                    utilisation_concavity(&points, capacity)
-                        .map_or_else(String::new, |value| format!("{value:.2}")),
-                ],
-                false,
-            ));
-            series.push(Series {
-                name: format!("{congestion}, {}", self.label()),
-                points,
-                band: band.collect(),
-                ..Series::default()
+            let concavity = utilisation_concavity(&points, capacity);
+            rows.push((congestion, fit, concavity));
+            let found = found.into_iter().map(|(ms, pooled)| {
+                let band = pooled.ci95.map(|(low, high)| (low.max(0.0) / 1e9, high / 1e9));
+                (ms, pooled.mean / 1e9, band)
             });
+            series.push(Series::through(format!("{congestion}, {}", self.label()), found));
         }
         for &congestion in &self.grid.congestion {
             let points: Vec<(f64, f64)> = paths
@@ -101,32 +84,32 @@ impl Profile {
                 })
                 .collect();
             if points.len() > 1 && series.len() < LINES {
-                series.push(Series {
-                    name: format!("{congestion}, SC08"),
-                    points,
-                    ..Series::default()
-                });
+                series.push(Series::new(format!("{congestion}, SC08"), points));
             }
         }
-        let chart = |x: Axis| LineChart {
-            title: "Throughput against round-trip time".to_owned(),
-            x,
-            y: Axis::new("Goodput", "Gbit/s"),
-            series: series.clone(),
-            marks: Vec::new(),
+        let chart = |x: Axis| {
+            let title = "Throughput against round-trip time";
+            LineChart::new(title, x, Axis::new("Goodput", "Gbit/s"), series.clone())
         };
-        let columns = Table::headings([
-            "Control",
-            "Transition RTT",
-            "Error of the fit",
-            "Utilisation-concavity",
-        ]);
+        type Row = (Algorithm, Result<Transition, TransitionError>, Option<f64>);
+        let spec = TableSpec::new()
+            .words("Control", |row: &Row| row.0.to_string())
+            .figures("Transition RTT", |row| turn_in_words(&row.1))
+            .figures("Error of the fit", |row| match row.1 {
+                Ok(Transition { rmse, .. }) | Err(TransitionError::PoorFit(rmse)) => {
+                    format!("{rmse:.3}")
+                }
+                Err(TransitionError::TooFew(_)) => String::new(),
+            })
+            .figures("Utilisation-concavity", |row| {
+                row.2.map_or_else(String::new, |value| format!("{value:.2}"))
+            });
         Some(
             Section::new("Throughput against round-trip time")
                 .text(format!("{}{}", self.band_in_words(), self.rest_in_words()))
                 .chart(chart(Axis::new("Round-trip time", "ms")))
                 .chart(chart(Axis::new("Round-trip time, logarithmic", "ms").log()))
-                .table(Table { columns, rows })
+                .table(spec.of(rows))
                 .note(
                     "Up to the transition RTT a profile is concave: distance costs little. Two \
                      sigmoids are fitted (Rao et al., HPDC 2017); it \

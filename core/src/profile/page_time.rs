@@ -5,7 +5,7 @@ use super::document::{CellResult, Profile};
 use super::grid::Disturbance;
 use super::page::{LINES, gbit};
 use super::repetition::Repetition;
-use crate::report::{Axis, LineChart, Mark, Section, Series, Table};
+use crate::report::{Axis, LineChart, Mark, Section, Series, TableSpec};
 use crate::statistics::Summary;
 use crate::units::Span;
 use crate::wan::Change;
@@ -14,23 +14,25 @@ impl Profile {
     /// Time to come back, where something happened in the middle.
     pub(super) fn recoveries(&self) -> Option<Section> {
         let disturbance = self.grid.disturbance?;
-        let rows = self.plain().map(|result| {
-            let found: Vec<f64> =
-                result.valid().filter_map(|repetition| repetition.recovery_s).collect();
-            let (back, all) = (found.len(), result.valid().count());
-            let summary = Summary::of(&found);
-            let cells = vec![
-                result.cell.name(),
-                summary.map_or_else(
+        let back = |result: &CellResult| -> Vec<f64> {
+            result.valid().filter_map(|repetition| repetition.recovery_s).collect()
+        };
+        let spec = TableSpec::new()
+            .words("Cell", |result: &&CellResult| result.cell.name())
+            .figures("Back after", move |result| {
+                Summary::of(&back(result)).map_or_else(
                     || "not within the repetition".to_owned(),
-                    |s| format!("{:.1} s", s.mean),
-                ),
-                summary.map_or_else(String::new, |s| format!("{:.1} to {:.1} s", s.min, s.max)),
-                format!("{back} of {all}"),
-            ];
-            (cells, false)
-        });
-        let columns = [("Cell", false), ("Back after", true), ("Range", true), ("Came back", true)];
+                    |found| format!("{:.1} s", found.mean),
+                )
+            })
+            .figures("Range", move |result| {
+                Summary::of(&back(result)).map_or_else(String::new, |found| {
+                    format!("{:.1} to {:.1} s", found.min, found.max)
+                })
+            })
+            .figures("Came back", move |result| {
+                format!("{} of {}", back(result).len(), result.valid().count())
+            });
         Some(
             Section::new("Time to recover")
                 .text(format!(
@@ -39,10 +41,7 @@ impl Profile {
                     disturbance.at_ns,
                     self.label()
                 ))
-                .table(Table {
-                    columns: columns.map(|(name, right)| (name.to_owned(), right)).to_vec(),
-                    rows: rows.collect(),
-                })
+                .table(spec.of(self.plain()))
                 .note(
                     "The Trans-European paper's figure 10: HighSpeed was back more than nine \
                      times sooner than stock TCP. Its 18.6 s \

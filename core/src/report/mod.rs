@@ -19,6 +19,7 @@ mod line;
 mod markup;
 mod page;
 mod plain;
+mod spec;
 mod surface;
 
 pub use axis::Axis;
@@ -28,4 +29,5 @@ pub use histogram::Histogram;
 pub use line::{LineChart, Mark, Series};
 pub use page::{Card, Chart, Page, Section, Table};
 pub use plain::wrapped;
+pub use spec::TableSpec;
 pub use surface::Surface;

@@ -3,7 +3,7 @@
 mod data;
 mod opening;
 
-use super::connect_options::ControlStream;
+use super::control_stream::ControlStream;
 use super::remote_progress::RemoteProgress;
 use crate::channels::driver::Dialer;
 use crate::channels::key::Key;

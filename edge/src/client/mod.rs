@@ -4,6 +4,7 @@ mod channel_opener;
 mod checksum;
 mod connect_options;
 mod control;
+mod control_stream;
 mod copy;
 mod copying;
 mod dial;

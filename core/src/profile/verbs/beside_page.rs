@@ -1,12 +1,12 @@
 //! TCP beside RDMA as one page: what to use when and why, over distance, beside other traffic, and
 //! what each needs.
 
-use super::beside::{ComparisonVerdict, PRESET, TcpRdmaComparison, of_2008};
-use super::published::{self as rdma_published, FIGURES};
+use super::beside::{ComparisonVerdict, PRESET, Recommendation, TcpRdmaComparison, of_2008};
+use super::published as rdma_published;
 use crate::congestion::Algorithm;
 use crate::profile::cell::PathPoint;
 use crate::profile::published::sc08;
-use crate::report::{Axis, LineChart, Page, Section, Series, Table};
+use crate::report::{Axis, LineChart, Page, Section, Series, TableSpec};
 use crate::statistics::decrease_per_mile;
 use crate::units::Rate;
 
@@ -14,11 +14,7 @@ impl TcpRdmaComparison {
     /// Both profiles as one page; `commands` give it again.
     pub fn page(&self, commands: &[String]) -> Page {
         let verdicts = self.verdicts();
-        let again = Section::new("How to get this page again").commands(commands.join("\n")).note(format!(
-            "The document behind this page is in the page itself: the element with the id data, \
-             schema {}.",
-            self.schema
-        ));
+        let data = serde_json::to_string(self).unwrap_or_default();
         Page::new(format!("TCP beside RDMA: {}", PRESET.0))
             .lead(format!(
                 "Every curve is modelled, in virtual time, but those named SC08 or USN, which \
@@ -29,8 +25,7 @@ impl TcpRdmaComparison {
             .section(distance(&verdicts))
             .section(other_traffic(&verdicts))
             .section(needs())
-            .section(again)
-            .data(serde_json::to_string(self).unwrap_or_default())
+            .made_from(data, &self.schema, "", commands)
     }
 }
 
@@ -44,49 +39,32 @@ fn shown(value: f64) -> String {
 }
 
 fn which(verdicts: &[ComparisonVerdict<'_>]) -> Section {
-    let row = |verdict: &ComparisonVerdict<'_>| {
-        let (tcp, control, streams) = verdict.tcp;
-        let (least, most) = verdict.rdma;
-        let rdma = if most > least * 1.05 {
-            format!("{} to {}", shown(least), shown(most))
-        } else {
-            shown(least)
-        };
-        let cells = vec![
-            verdict.path.name.clone(),
-            format!("{}", gbps(verdict.cross)),
-            shown(verdict.one_stream),
-            format!("{} ({control} x {streams})", shown(tcp)),
-            rdma,
-            verdict.choice.name().to_owned(),
-            verdict.why.clone(),
-        ];
-        (cells, false)
-    };
-    let columns = [
-        ("Path", false),
-        ("Other traffic", true),
-        ("TCP, 1 stream", true),
-        ("TCP, best", true),
-        ("RDMA", true),
-        ("Use", false),
-        ("Why", false),
-    ];
-    let columns = columns.map(|(name, right)| (name.to_owned(), right)).to_vec();
+    type Row<'a> = &'a ComparisonVerdict<'a>;
+    let spec = TableSpec::new()
+        .words("Path", |row: &Row<'_>| row.path.name.clone())
+        .figures("Other traffic", |row| gbps(row.cross).to_string())
+        .figures("TCP, 1 stream", |row| shown(row.one_stream))
+        .figures("TCP, best", |row| {
+            let (tcp, control, streams) = row.tcp;
+            format!("{} ({control} x {streams})", shown(tcp))
+        })
+        .figures("RDMA", |row| match row.rdma {
+            (least, most) if most > least * 1.05 => format!("{} to {}", shown(least), shown(most)),
+            (least, _) => shown(least),
+        })
+        .words("Use", |row| row.choice.name().to_owned())
+        .words("Why", |row| row.why.clone());
+    type Measured<'a> = (&'a str, f64, f64, Recommendation, String);
+    let measured = TableSpec::new()
+        .words("Quiet path", |row: &Measured<'_>| row.0.to_owned())
+        .figures("TCP, best", |row| shown(row.1))
+        .figures("RDMA", |row| shown(row.2))
+        .words("Use", |row| row.3.name().to_owned())
+        .words("Why", |row| row.4.clone());
     let of_2008 = quiet(verdicts).into_iter().filter_map(|verdict| {
         let (tcp, rdma, choice, why) = of_2008(verdict.path)?;
-        Some((
-            vec![verdict.path.name.clone(), shown(tcp), shown(rdma), choice.name().to_owned(), why],
-            false,
-        ))
+        Some((verdict.path.name.as_str(), tcp, rdma, choice, why))
     });
-    let columns_2008 = [
-        ("Quiet path", false),
-        ("TCP, best", true),
-        ("RDMA", true),
-        ("Use", false),
-        ("Why", false),
-    ];
     Section::new("Which to use when")
         .text(
             "RDMA over range extenders for one large flow on a path of its own, and the more so \
@@ -99,12 +77,9 @@ fn which(verdicts: &[ComparisonVerdict<'_>]) -> Section {
              where a path carries more than the port.",
         )
         .text("By what SC08 measured, hosts of 2008 and all:")
-        .table(Table {
-            columns: columns_2008.map(|(name, right)| (name.to_owned(), right)).to_vec(),
-            rows: of_2008.collect(),
-        })
+        .table(measured.of(of_2008))
         .text("By the models, which know the path and no host, beside other traffic:")
-        .table(Table { columns, rows: verdicts.iter().map(row).collect() })
+        .table(spec.of(verdicts))
         .note(
             "Gbit/s of payload; messages of 8 MiB; 4x SDR ports; RDMA from a shallow queue to one \
              of a bandwidth-delay product. The model's \
@@ -122,13 +97,11 @@ fn quiet<'a, 'b>(verdicts: &'b [ComparisonVerdict<'a>]) -> Vec<&'b ComparisonVer
 
 fn distance(verdicts: &[ComparisonVerdict<'_>]) -> Section {
     let quiet = quiet(verdicts);
-    let line = |name: &str, of: &dyn Fn(&ComparisonVerdict<'_>) -> Option<f64>| Series {
-        name: name.to_owned(),
-        points: quiet
-            .iter()
-            .filter_map(|verdict| Some((verdict.path.rtt_ns.as_millis_f64(), of(verdict)?)))
-            .collect(),
-        ..Series::default()
+    let line = |name: &str, of: &dyn Fn(&ComparisonVerdict<'_>) -> Option<f64>| {
+        let at = |verdict: &&ComparisonVerdict<'_>| {
+            Some((verdict.path.rtt_ns.as_millis_f64(), of(verdict)?))
+        };
+        Series::new(name, quiet.iter().filter_map(at))
     };
     let tcp_printed = |verdict: &ComparisonVerdict<'_>| {
         sc08(Algorithm::HTcp, &verdict.path.name).map(|row| row.gbps)
@@ -151,40 +124,35 @@ fn distance(verdicts: &[ComparisonVerdict<'_>]) -> Section {
         let found = decrease_per_mile(at(quiet.first()?)?, at(verdict)?)?;
         Some(format!("{found:.3}"))
     };
-    let rows = quiet.iter().skip(1).map(|verdict| {
-        let printed = |algorithm| {
-            let row = sc08(algorithm, &verdict.path.name)?;
-            row.dpm_mbps.map(|dpm| format!("{dpm:.2}"))
-        };
-        let rdma_row = FIGURES.sc08.iter().find(|row| row.path == verdict.path.name);
-        let cells = [
-            verdict.path.miles.map(|miles| miles.to_string()),
-            dpm(&|_, verdict| Some(verdict.tcp.0), verdict),
-            printed(Algorithm::Bic),
-            printed(Algorithm::HTcp),
-            dpm(&|_, verdict| Some(verdict.rdma.1), verdict),
-            rdma_row.and_then(|row| row.dpm_mbps).map(|dpm| format!("{dpm:.3}")),
-        ];
-        (cells.into_iter().map(Option::unwrap_or_default).collect(), false)
-    });
-    let columns = ["Miles", "TCP, best", "bic, SC08", "htcp, SC08", "RDMA", "RDMA, SC08"];
+    let printed = |verdict: &ComparisonVerdict<'_>, algorithm| {
+        let row = sc08(algorithm, &verdict.path.name)?;
+        row.dpm_mbps.map(|dpm| format!("{dpm:.2}"))
+    };
+    let spec = TableSpec::new()
+        .figures("Miles", |verdict: &&ComparisonVerdict<'_>| {
+            verdict.path.miles.map_or_else(String::new, |miles| miles.to_string())
+        })
+        .figures("TCP, best", |verdict| dpm(&|_, one| Some(one.tcp.0), verdict).unwrap_or_default())
+        .figures("bic, SC08", |verdict| printed(verdict, Algorithm::Bic).unwrap_or_default())
+        .figures("htcp, SC08", |verdict| printed(verdict, Algorithm::HTcp).unwrap_or_default())
+        .figures("RDMA", |verdict| dpm(&|_, one| Some(one.rdma.1), verdict).unwrap_or_default())
+        .figures("RDMA, SC08", |verdict| {
+            let row = rdma_published::sc08(&verdict.path.name);
+            row.and_then(|row| row.dpm_mbps).map_or_else(String::new, |dpm| format!("{dpm:.3}"))
+        });
     Section::new("Over distance")
         .text(
             "Quiet paths. SC08's best TCP over 1400 miles is above its RDMA: 8.5 Gbit/s with 12 \
             streams; over 8600 miles it is 2.59 with 16.",
         )
-        .chart(LineChart {
-            title: "TCP and RDMA by round-trip time".to_owned(),
-            x: Axis::new("Round-trip time", "ms"),
-            y: Axis::new("Payload", "Gbit/s"),
-            series: series.into_iter().filter(|series| series.points.len() > 1).collect(),
-            marks: Vec::new(),
-        })
+        .chart(LineChart::new(
+            "TCP and RDMA by round-trip time",
+            Axis::new("Round-trip time", "ms"),
+            Axis::new("Payload", "Gbit/s"),
+            series.into_iter().filter(|series| series.points.len() > 1).collect(),
+        ))
         .text("Decrease per mile in Mbit/s, (T(0.2 miles) - T(d)) / (d - 0.2 miles):")
-        .table(Table {
-            columns: columns.map(|name| (name.to_owned(), true)).to_vec(),
-            rows: rows.collect(),
-        })
+        .table(spec.of(quiet.iter().skip(1).copied()))
         .note(
             "SC08, section V.B: less than 0.02 against 1.3 Mbit/s per mile, and 0.09 against 30 \
             Mbit/s of standard deviation.",
@@ -200,13 +168,10 @@ fn other_traffic(verdicts: &[ComparisonVerdict<'_>]) -> Section {
     for quiet in quiet(verdicts) {
         let of: Vec<&ComparisonVerdict<'_>> =
             verdicts.iter().filter(|verdict| verdict.path == quiet.path).collect();
-        let line = |name: &str, value: &dyn Fn(&ComparisonVerdict<'_>) -> Option<f64>| Series {
-            name: name.to_owned(),
-            points: of
-                .iter()
-                .filter_map(|verdict| Some((gbps(verdict.cross), value(verdict)?)))
-                .collect(),
-            ..Series::default()
+        let line = |name: &str, value: &dyn Fn(&ComparisonVerdict<'_>) -> Option<f64>| {
+            let at =
+                |verdict: &&ComparisonVerdict<'_>| Some((gbps(verdict.cross), value(verdict)?));
+            Series::new(name, of.iter().filter_map(at))
         };
         let series = [
             line("TCP, best", &|verdict| Some(verdict.tcp.0)),
@@ -217,13 +182,12 @@ fn other_traffic(verdicts: &[ComparisonVerdict<'_>]) -> Section {
                 rdma_published::sc08_cross(&verdict.path.name, verdict.cross)
             }),
         ];
-        section = section.chart(LineChart {
-            title: format!("TCP and RDMA over {} beside other traffic", quiet.path.name),
-            x: Axis::new("Other traffic", "Gbit/s"),
-            y: Axis::new(format!("{} ({}): payload", quiet.path.name, quiet.path.rtt_ns), "Gbit/s"),
-            series: series.into_iter().filter(|series| series.points.len() > 1).collect(),
-            marks: Vec::new(),
-        });
+        section = section.chart(LineChart::new(
+            format!("TCP and RDMA over {} beside other traffic", quiet.path.name),
+            Axis::new("Other traffic", "Gbit/s"),
+            Axis::new(format!("{} ({}): payload", quiet.path.name, quiet.path.rtt_ns), "Gbit/s"),
+            series.into_iter().filter(|series| series.points.len() > 1).collect(),
+        ));
     }
     section
 }
@@ -249,16 +213,12 @@ fn needs() -> Section {
         ("When others send", "gives way, comes back", "stalls above the residual capacity"),
         ("Large flows", "several share a path", "one fills it"),
     ];
-    let row = |(what, tcp, rdma): (&str, &str, &str)| {
-        (vec![what.to_owned(), tcp.to_owned(), rdma.to_owned()], false)
-    };
+    let spec = TableSpec::new()
+        .words("", |row: &(&str, &str, &str)| row.0.to_owned())
+        .words("TCP over 10GigE", |row| row.1.to_owned())
+        .words("RDMA over range extenders", |row| row.2.to_owned());
     Section::new("What each needs")
-        .table(Table {
-            columns: ["", "TCP over 10GigE", "RDMA over range extenders"]
-                .map(|name| (name.to_owned(), false))
-                .to_vec(),
-            rows: rows.into_iter().map(row).collect(),
-        })
+        .table(spec.of(rows))
         .note("SC08, section V.A, with what the models here add: the timeout and the queue.")
 }
 

@@ -2,9 +2,9 @@
 //! scaled, and which runs prove nothing.
 
 use super::between::Device;
-use super::document::VerbsProfile;
+use super::document::{VerbsCellResult, VerbsProfile, VerbsRun};
 use super::grid::{QpService, VerbsMetric};
-use crate::report::{Card, Section, Table};
+use crate::report::{Card, Section, TableSpec};
 
 /// Longer tables are not read; the document has the rest.
 const ROWS: usize = 120;
@@ -64,40 +64,27 @@ impl VerbsProfile {
     /// Every measured cell with its devices' packets; `None` where nothing was measured.
     pub(super) fn counted(&self) -> Option<Section> {
         self.between.as_ref()?;
-        let rows = self.cells.iter().filter(|result| !result.measured.is_empty()).take(ROWS).map(
-            |result| {
-                let valid = result.measured.iter().filter(|run| run.invalid.is_none());
-                let counted = valid
-                    .clone()
-                    .filter_map(|run| run.packets)
-                    .fold((0, 0), |sum, run| (sum.0 + run.0, sum.1 + run.1));
-                let messages: u64 = valid.clone().filter_map(|run| run.messages).sum();
-                let first = result.measured.iter().find_map(|run| run.invalid.clone());
-                let cells = vec![
-                    result.cell.name(),
-                    valid.count().to_string(),
-                    messages.to_string(),
-                    counted.0.to_string(),
-                    counted.1.to_string(),
-                    first.unwrap_or_default(),
-                ];
-                (cells, false)
-            },
-        );
-        let columns = [
-            ("Cell", false),
-            ("Valid runs", true),
-            ("Messages", true),
-            ("Packets, near sent", true),
-            ("Packets, far received", true),
-            ("First doubt", false),
-        ];
+        fn valid(result: &VerbsCellResult) -> impl Iterator<Item = &VerbsRun> {
+            result.measured.iter().filter(|run| run.invalid.is_none())
+        }
+        let packets = |result: &VerbsCellResult, end: fn((u64, u64)) -> u64| {
+            valid(result).filter_map(|run| run.packets).map(end).sum::<u64>().to_string()
+        };
+        let spec = TableSpec::new()
+            .words("Cell", |result: &&VerbsCellResult| result.cell.name())
+            .figures("Valid runs", |result| valid(result).count().to_string())
+            .figures("Messages", |result| {
+                valid(result).filter_map(|run| run.messages).sum::<u64>().to_string()
+            })
+            .figures("Packets, near sent", |result| packets(result, |both| both.0))
+            .figures("Packets, far received", |result| packets(result, |both| both.1))
+            .words("First doubt", |result| {
+                result.measured.iter().find_map(|run| run.invalid.clone()).unwrap_or_default()
+            });
+        let rows = self.cells.iter().filter(|result| !result.measured.is_empty()).take(ROWS);
         let reliable = self.grid.transports.iter().any(|transport| *transport != QpService::Ud);
         let round_trips = self.grid.ways.contains(&VerbsMetric::RoundTrip);
-        let mut section = Section::new("What the devices counted").table(Table {
-            columns: columns.map(|(name, right)| (name.to_owned(), right)).to_vec(),
-            rows: rows.collect(),
-        });
+        let mut section = Section::new("What the devices counted").table(spec.of(rows));
         if reliable {
             section = section.note(
                 "Reliable connections count what the far device acknowledged, to the last \

@@ -5,7 +5,7 @@ use super::document::{VerbsCellResult, VerbsProfile};
 use super::grid::{Model, VerbsCell, VerbsMetric};
 use super::signal::Adapter;
 use crate::profile::document::ProfileKind;
-use crate::report::{Card, Page, Section, Series, Table};
+use crate::report::{Card, Page, Section, Series, TableSpec};
 use crate::units::Rate;
 
 /// The kinds of runs, as they are labelled.
@@ -41,14 +41,8 @@ impl VerbsProfile {
         for section in sections.into_iter().flatten() {
             page = page.section(section);
         }
-        let again = Section::new("How to get this page again").commands(commands.join("\n")).note(format!(
-            "The document behind this page is in the page itself: the element with the id data, \
-             schema {}.",
-            self.schema
-        ));
-        page.section(self.every_cell())
-            .section(again)
-            .data(serde_json::to_string(self).unwrap_or_default())
+        let data = serde_json::to_string(self).unwrap_or_default();
+        page.section(self.every_cell()).made_from(data, &self.schema, "", commands)
     }
 
     fn overview(&self) -> Section {
@@ -107,17 +101,18 @@ impl VerbsProfile {
                 || "none was found".to_owned(),
                 |adapter| format!("{}: {}", adapter.name, adapter.source),
             );
-            (vec![name, value, source], false)
+            (name, value, source)
         });
         let rows = rows
             .into_iter()
             .chain(host)
-            .map(|(name, value, source)| (vec![name.to_owned(), value, source.to_owned()], false))
+            .map(|(name, value, source)| (name.to_owned(), value, source.to_owned()))
             .chain(adapters);
-        let section = Section::new("What was run").cards(cards).table(Table {
-            columns: ["Parameter", "Value", "From"].map(|name| (name.to_owned(), false)).to_vec(),
-            rows: rows.collect(),
-        });
+        let spec = TableSpec::new()
+            .words("Parameter", |row: &(String, String, String)| row.0.clone())
+            .words("Value", |row| row.1.clone())
+            .words("From", |row| row.2.clone());
+        let section = Section::new("What was run").cards(cards).table(spec.of(rows));
         section.note(
             "Not in the model: a host's own delays. SC08's \
              table follows from perftest's default of 1000 messages; its text's 5000 would give \
@@ -134,25 +129,13 @@ impl VerbsProfile {
     ) -> Vec<Series> {
         let one = |(kind, label): (ProfileKind, &str)| {
             let found = self.cells.iter().filter(|result| of(&result.cell));
-            let mut found: Vec<_> = found
-                .filter_map(|result| {
-                    result.summary(kind).map(|summary| (at(&result.cell), summary))
-                })
-                .collect();
-            found.sort_by(|a, b| a.0.total_cmp(&b.0));
-            let band = found
-                .iter()
-                .filter(|(_, summary)| summary.n > 1)
-                .map(|(x, summary)| (*x, summary.min, summary.max));
-            let points: Vec<(f64, f64)> =
-                found.iter().map(|(x, summary)| (*x, summary.mean)).collect();
-            let name = format!("{name}, {label}");
-            (!points.is_empty()).then(|| Series {
-                name,
-                points,
-                band: band.collect(),
-                ..Series::default()
-            })
+            let found = found.filter_map(|result| {
+                let summary = result.summary(kind)?;
+                let band = (summary.n > 1).then_some((summary.min, summary.max));
+                Some((at(&result.cell), summary.mean, band))
+            });
+            let line = Series::through(format!("{name}, {label}"), found);
+            (!line.points.is_empty()).then_some(line)
         };
         KINDS.into_iter().filter_map(one).collect()
     }
@@ -169,48 +152,30 @@ impl VerbsProfile {
     }
 
     fn every_cell(&self) -> Section {
-        let row = |result: &VerbsCellResult| {
-            let value = |kind| {
-                result.summary(kind).map_or_else(String::new, |found| match result.cell.way {
-                    VerbsMetric::RoundTrip => format!("{:.1} us", found.mean),
-                    _ => gbit(found.mean),
-                })
-            };
-            let lost = |kind| result.runs(kind).iter().map(|run| run.lost).sum::<u64>().to_string();
-            let cells = vec![
-                result.cell.name(),
-                value(ProfileKind::Modelled),
-                lost(ProfileKind::Modelled),
-                value(ProfileKind::Measured),
-                if result.measured.is_empty() {
-                    String::new()
-                } else {
-                    lost(ProfileKind::Measured)
-                },
-            ];
-            (cells, false)
+        let value = |result: &VerbsCellResult, kind| {
+            result.summary(kind).map_or_else(String::new, |found| match result.cell.way {
+                VerbsMetric::RoundTrip => format!("{:.1} us", found.mean),
+                _ => gbit(found.mean),
+            })
         };
-        let columns = [
-            ("Cell", false),
-            ("Modelled, Gbit/s", true),
-            ("lost", true),
-            ("Measured, Gbit/s", true),
-            ("lost", true),
-        ];
+        let lost = |result: &VerbsCellResult, kind| {
+            result.runs(kind).iter().map(|run| run.lost).sum::<u64>().to_string()
+        };
         // Two columns without a figure would only make the page wider.
-        let shown = if self.cells.iter().any(|result| !result.measured.is_empty()) {
-            columns.len()
-        } else {
-            3
-        };
-        let section = Section::new("Every cell").table(Table {
-            columns: columns
-                .iter()
-                .take(shown)
-                .map(|(name, right)| ((*name).to_owned(), *right))
-                .collect(),
-            rows: self.cells.iter().take(ROWS).map(row).collect(),
-        });
+        let measured = self.cells.iter().any(|result| !result.measured.is_empty());
+        let spec = TableSpec::new()
+            .words("Cell", |result: &&VerbsCellResult| result.cell.name())
+            .figures("Modelled, Gbit/s", |result| value(result, ProfileKind::Modelled))
+            .figures("lost", |result| lost(result, ProfileKind::Modelled))
+            .when(measured, |spec| {
+                spec.figures("Measured, Gbit/s", |result| value(result, ProfileKind::Measured))
+                    .figures("lost", |result| match result.measured[..] {
+                        [] => String::new(),
+                        _ => lost(result, ProfileKind::Measured),
+                    })
+            });
+        let rows = self.cells.iter().take(ROWS);
+        let section = Section::new("Every cell").table(spec.of(rows));
         if self.cells.len() > ROWS {
             return section.note(format!(
                 "The first {ROWS} of {} cells; the document has all.",

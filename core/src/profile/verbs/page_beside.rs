@@ -1,12 +1,13 @@
 //! Of the page of a profile of RDMA: beside other traffic, by way of connecting, and beside what
 //! the papers print.
 
-use super::document::VerbsProfile;
+use super::document::{VerbsCellResult, VerbsProfile};
 use super::grid::{Setup, VerbsCell};
 use super::page::{KINDS, ROWS, gbps};
 use super::published;
 use crate::profile::document::ProfileKind;
-use crate::report::{Axis, LineChart, Section, Series, Table};
+use crate::report::{Axis, LineChart, Section, Series, TableSpec};
+use crate::statistics::Summary;
 use crate::units::Rate;
 
 impl VerbsProfile {
@@ -43,19 +44,14 @@ impl VerbsProfile {
             };
             let points: Vec<(f64, f64)> = grid.cross_bps.iter().filter_map(printed).collect();
             if !points.is_empty() {
-                series.push(Series {
-                    name: "USN, measured in 2008".to_owned(),
-                    points,
-                    ..Series::default()
-                });
+                series.push(Series::new("USN, measured in 2008", points));
             }
-            section = section.chart(LineChart {
-                title: format!("RDMA over {} beside other traffic", path.name),
-                x: Axis::new("Other traffic", "Gbit/s"),
-                y: Axis::new(format!("{}: payload", path.name), "Gbit/s"),
+            section = section.chart(LineChart::new(
+                format!("RDMA over {} beside other traffic", path.name),
+                Axis::new("Other traffic", "Gbit/s"),
+                Axis::new(format!("{}: payload", path.name), "Gbit/s"),
                 series,
-                marks: Vec::new(),
-            });
+            ));
         }
         Some(section.note(
             "USN's slide prints three throughputs for 3 and for 4 Gbit/s without their lengths; \
@@ -77,25 +73,21 @@ impl VerbsProfile {
             .flat_map(|&setup| self.lines(setup.name(), |cell| cell.setup == setup, rtt))
             .collect();
         let rows = self.cells.iter().flat_map(|result| {
-            KINDS.into_iter().filter_map(move |(kind, label)| {
-                let found = result.summary(kind)?;
-                let timeouts: u64 = result.runs(kind).iter().map(|run| run.timeouts).sum();
-                let (path, setup) =
-                    (result.cell.path.name.clone(), result.cell.setup.name().to_owned());
-                let cells = vec![
-                    path,
-                    setup,
-                    label.to_owned(),
-                    format!("{:.3}", found.mean),
-                    format!("{:.3} to {:.3}", found.min, found.max),
-                    format!("{:.2}", found.sd * 1e3),
-                    timeouts.to_string(),
-                ];
-                Some((cells, false))
-            })
+            KINDS
+                .into_iter()
+                .filter_map(move |(kind, label)| Some((result, kind, label, result.summary(kind)?)))
         });
-        let columns =
-            ["Path", "Connected by", "Figures", "Gbit/s", "Range", "sd, Mbit/s", "Timeouts"];
+        type Row<'a> = (&'a VerbsCellResult, ProfileKind, &'static str, Summary);
+        let spec = TableSpec::new()
+            .words("Path", |row: &Row<'_>| row.0.cell.path.name.clone())
+            .words("Connected by", |row| row.0.cell.setup.name().to_owned())
+            .words("Figures", |row| row.2.to_owned())
+            .figures("Gbit/s", |row| format!("{:.3}", row.3.mean))
+            .figures("Range", |row| format!("{:.3} to {:.3}", row.3.min, row.3.max))
+            .figures("sd, Mbit/s", |row| format!("{:.2}", row.3.sd * 1e3))
+            .figures("Timeouts", |row| {
+                row.0.runs(row.1).iter().map(|run| run.timeouts).sum::<u64>().to_string()
+            });
         let (long, short) = (Setup::Cm.timeout(), Setup::Exchange.timeout());
         Some(
             Section::new("Two ways of connecting")
@@ -107,21 +99,13 @@ impl VerbsProfile {
                      times as long. Beyond a round trip of that, everything is sent again before \
                      the first acknowledgement can come."
                 ))
-                .chart(LineChart {
-                    title: "Throughput by round-trip time for two ways of connecting".to_owned(),
-                    x: Axis::new("Round-trip time", "ms"),
-                    y: Axis::new("Payload; the shade is least to most", "Gbit/s"),
+                .chart(LineChart::new(
+                    "Throughput by round-trip time for two ways of connecting",
+                    Axis::new("Round-trip time", "ms"),
+                    Axis::new("Payload; the shade is least to most", "Gbit/s"),
                     series,
-                    marks: Vec::new(),
-                })
-                .table(Table {
-                    columns: columns
-                        .iter()
-                        .enumerate()
-                        .map(|(i, name)| ((*name).to_owned(), i > 2))
-                        .collect(),
-                    rows: rows.collect(),
-                })
+                ))
+                .table(spec.of(rows))
                 .note(
                     "SC08, section IV.B: no difference over 1400 miles, a significant one over \
                      longer lengths, and measurements without \
@@ -143,27 +127,17 @@ impl VerbsProfile {
             let Some(printed) = published::of(&self.grid.name, &result.cell) else { continue };
             for (kind, label) in kinds.clone() {
                 let Some(found) = result.summary(kind) else { continue };
-                let off = format!("{:+.1} %", (found.mean / printed - 1.0) * 100.0);
-                let cells = vec![
-                    result.cell.name(),
-                    label.to_owned(),
-                    format!("{:.3}", found.mean),
-                    format!("{printed:.3}"),
-                    off,
-                ];
-                rows.push((cells, false));
+                rows.push((result.cell.name(), label, found.mean, printed));
             }
         }
         rows.truncate(ROWS);
-        let columns = [
-            ("Cell", false),
-            ("Figures", false),
-            ("Gbit/s", true),
-            ("Printed", true),
-            ("Off by", true),
-        ];
-        let columns = columns.map(|(name, right)| (name.to_owned(), right)).to_vec();
+        let spec = TableSpec::new()
+            .words("Cell", |row: &(String, &str, f64, f64)| row.0.clone())
+            .words("Figures", |row| row.1.to_owned())
+            .figures("Gbit/s", |row| format!("{:.3}", row.2))
+            .figures("Printed", |row| format!("{:.3}", row.3))
+            .figures("Off by", |row| format!("{:+.1} %", (row.2 / row.3 - 1.0) * 100.0));
         (!rows.is_empty())
-            .then(|| Section::new("Beside what the paper prints").table(Table { columns, rows }))
+            .then(|| Section::new("Beside what the paper prints").table(spec.of(rows)))
     }
 }

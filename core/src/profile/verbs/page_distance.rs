@@ -3,11 +3,14 @@
 
 use super::document::VerbsProfile;
 use super::grid::{VerbsCell, VerbsMetric};
-use super::page::{KINDS, gbit, millions};
-use super::published;
+use super::page::{KINDS, gbit, gbps, millions};
+use super::published::{self, VerbsSc08};
+use super::signal::Signal;
+use crate::profile::cell::PathPoint;
 use crate::profile::document::ProfileKind;
-use crate::report::{Axis, LineChart, Section, Table};
-use crate::statistics::decrease_per_mile;
+use crate::report::{Axis, LineChart, Section, TableSpec};
+use crate::statistics::{Summary, decrease_per_mile};
+use crate::units::Bytes;
 
 impl VerbsProfile {
     pub(super) fn by_size(&self) -> Option<Section> {
@@ -31,13 +34,12 @@ impl VerbsProfile {
                     series.extend(self.lines(&path.name, of, |cell| cell.size_bytes.0 as f64));
                 }
                 let title = format!("{}, {}", transport.name(), way.name());
-                section = section.chart(LineChart {
-                    title: format!("Throughput by message size: {title}"),
-                    x: Axis::new("Message size", "B").log(),
-                    y: Axis::new(format!("{title}: payload"), "Gbit/s").log(),
+                section = section.chart(LineChart::new(
+                    format!("Throughput by message size: {title}"),
+                    Axis::new("Message size", "B").log(),
+                    Axis::new(format!("{title}: payload"), "Gbit/s").log(),
                     series,
-                    marks: Vec::new(),
-                });
+                ));
             }
         }
         Some(section)
@@ -55,7 +57,6 @@ impl VerbsProfile {
             self.grid.paths.iter().find(|path| path.name == published::FIGURES.sc08[0].path)?;
         let mut rows = Vec::new();
         for path in &self.grid.paths {
-            let paper = published::sc08(&path.name);
             for (kind, label) in KINDS {
                 let (Some(miles), Some(found)) = (path.miles, of(&path.name, kind)) else {
                     continue;
@@ -65,46 +66,36 @@ impl VerbsProfile {
                     .zip(of(&base.name, kind))
                     .map(|(miles, summary)| (miles, summary.mean * 1e3));
                 let dpm = from.and_then(|from| decrease_per_mile(from, (miles, found.mean * 1e3)));
-                let printed = |pick: fn(&published::VerbsSc08) -> Option<f64>, digits: usize| {
-                    paper
-                        .and_then(pick)
-                        .map_or_else(String::new, |value| format!("{value:.digits$}"))
-                };
-                let cells = vec![
-                    miles.to_string(),
-                    label.to_owned(),
-                    format!("{:.3}", found.mean),
-                    printed(|row| Some(row.gbps), 2),
-                    if found.n > 1 { format!("{:.3}", found.sd * 1e3) } else { String::new() },
-                    printed(|row| Some(row.sd_mbps), 2),
-                    dpm.map_or_else(String::new, |dpm| format!("{dpm:.4}")),
-                    printed(|row| row.dpm_mbps, 3),
-                ];
-                rows.push((cells, false));
+                rows.push((path, miles, label, found, dpm));
             }
         }
         if rows.len() < 2 {
             return None;
         }
-        let columns = [
-            "Miles",
-            "Figures",
-            "Gbit/s",
-            "SC08",
-            "sd, Mbit/s",
-            "SC08 sd",
-            "DPM, Mbit/s",
-            "SC08 DPM",
-        ];
-        let columns =
-            columns.iter().enumerate().map(|(i, name)| ((*name).to_owned(), i != 1)).collect();
+        type Row<'a> = (&'a PathPoint, f64, &'static str, Summary, Option<f64>);
+        let printed = |row: &Row<'_>, pick: fn(&VerbsSc08) -> Option<f64>, digits: usize| {
+            let value = published::sc08(&row.0.name).and_then(pick);
+            value.map_or_else(String::new, |value| format!("{value:.digits$}"))
+        };
+        let spec = TableSpec::new()
+            .figures("Miles", |row: &Row<'_>| row.1.to_string())
+            .words("Figures", |row| row.2.to_owned())
+            .figures("Gbit/s", |row| format!("{:.3}", row.3.mean))
+            .figures("SC08", |row| printed(row, |paper| Some(paper.gbps), 2))
+            .figures("sd, Mbit/s", |row| match row.3.n {
+                1 => String::new(),
+                _ => format!("{:.3}", row.3.sd * 1e3),
+            })
+            .figures("SC08 sd", |row| printed(row, |paper| Some(paper.sd_mbps), 2))
+            .figures("DPM, Mbit/s", |row| row.4.map_or_else(String::new, |dpm| format!("{dpm:.4}")))
+            .figures("SC08 DPM", |row| printed(row, |paper| paper.dpm_mbps, 3));
         Some(
             Section::new("Decrease per mile")
                 .text(format!(
                     "Messages of {largest}. Nothing slows down with distance; the last \
                      acknowledgement comes a round trip later."
                 ))
-                .table(Table { columns, rows })
+                .table(spec.of(rows))
                 .note(
                     "The deviation of several runs is that of the path's round-trip time: 50 us \
                     (USN, SONET channels).",
@@ -122,31 +113,28 @@ impl VerbsProfile {
         let mut rows = Vec::new();
         for &signal in &grid.signals {
             for &credits in &grid.credits_bytes {
-                let of = |path: &str| {
-                    self.summary(ProfileKind::Modelled, |cell| {
-                        (cell.path.name.as_str(), cell.signal, cell.credits_bytes, cell.size_bytes)
-                            == (path, signal, credits, largest)
-                    })
-                };
-                let promise =
-                    credits.map_or_else(|| "extenders'".to_owned(), |credits| credits.to_string());
-                let found = grid
-                    .paths
-                    .iter()
-                    .map(|path| of(&path.name).map_or_else(String::new, |found| gbit(found.mean)));
-                let messages = signal
-                    .adapter()
-                    .map_or_else(|| "no limit".to_owned(), |adapter| millions(&adapter));
-                let port = format!("4x {}", signal.name().to_uppercase());
-                let cells =
-                    [port, gbit(signal.data_rate().as_bps() as f64 / 1e9), messages, promise];
-                rows.push((cells.into_iter().chain(found).collect(), false));
+                rows.push((signal, credits));
             }
         }
-        let columns = ["Port", "Data, Gbit/s", "Messages, million/s", "Credits"]
-            .map(str::to_owned)
-            .into_iter();
-        let columns = columns.chain(grid.paths.iter().map(|path| path.name.clone()));
+        type Row = (Signal, Option<Bytes>);
+        let spec = TableSpec::new()
+            .words("Port", |row: &Row| format!("4x {}", row.0.name().to_uppercase()))
+            .figures("Data, Gbit/s", |row| gbit(gbps(row.0.data_rate())))
+            .figures("Messages, million/s", |row| {
+                row.0.adapter().map_or_else(|| "no limit".to_owned(), |adapter| millions(&adapter))
+            })
+            .figures("Credits", |row| {
+                row.1.map_or_else(|| "extenders'".to_owned(), |credits| credits.to_string())
+            });
+        let spec = grid.paths.iter().fold(spec, |spec, path| {
+            spec.figures(&path.name, move |row| {
+                let found = self.summary(ProfileKind::Modelled, |cell| {
+                    (&cell.path.name, cell.signal, cell.credits_bytes, cell.size_bytes)
+                        == (&path.name, row.0, row.1, largest)
+                });
+                found.map_or_else(String::new, |found| gbit(found.mean))
+            })
+        });
         Some(
             Section::new("Other ports, and without range extenders")
                 .text(format!(
@@ -155,7 +143,7 @@ impl VerbsProfile {
                      them on their own side. A faster port with the same queue of messages feels \
                      distance more."
                 ))
-                .table(Table { columns: Table::headings(columns), rows })
+                .table(spec.of(rows))
                 .note(
                     "Rows without a limit of messages are those of ports for whose adapters no \
                     rate was found published.",
@@ -183,13 +171,12 @@ impl VerbsProfile {
                     "A message of each size there and one back: distance, and twice its time on \
                     the port.",
                 )
-                .chart(LineChart {
-                    title: "Round-trip time by message size".to_owned(),
-                    x: Axis::new("Message size", "B").log(),
-                    y: Axis::new("Round-trip time", "us").log(),
-                    series: series.collect(),
-                    marks: Vec::new(),
-                }),
+                .chart(LineChart::new(
+                    "Round-trip time by message size",
+                    Axis::new("Message size", "B").log(),
+                    Axis::new("Round-trip time", "us").log(),
+                    series.collect(),
+                )),
         )
     }
 }
