@@ -1,8 +1,9 @@
-//! The controls by name, their two sets of constants, and how a flow begins.
+//! The controls by name.
 
 use super::bbr::Bbr;
 use super::bic::Bic;
-use super::control::Control;
+use super::constants::Constants;
+use super::control::{Control, Start};
 use super::cubic::Cubic;
 use super::highspeed::HighSpeed;
 use super::htcp::HTcp;
@@ -10,7 +11,7 @@ use super::loss_based::LossBased;
 use super::reno::Reno;
 use super::scalable::Scalable;
 use super::vegas::Vegas;
-use crate::units::{Bytes, Error, ErrorCode, Fault, Rng, Span};
+use crate::units::{Error, ErrorCode, Fault, Rng};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
@@ -35,47 +36,6 @@ pub enum Algorithm {
     Scalable,
     /// Vegas.
     Vegas,
-}
-
-/// Which constants a control runs with.
-#[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
-)]
-#[serde(rename_all = "lowercase")]
-pub enum Constants {
-    /// Those of Linux's module of the same name.
-    #[default]
-    Linux,
-    /// Those of the paper or RFC.
-    Paper,
-}
-
-/// How a flow begins.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Start {
-    /// The first window, in packets.
-    pub window: f64,
-    /// The first slow-start threshold, in packets: infinite where nothing is known of the path.
-    pub threshold: f64,
-    /// The window never grows beyond this, in packets.
-    pub clamp: f64,
-    /// Bytes on the wire of a packet that carries a full segment; turns packets into a pacing rate.
-    pub packet: Bytes,
-    /// How long after the run's beginning.
-    pub after: Span,
-}
-
-impl Default for Start {
-    /// Ten packets of 1500 bytes (RFC 6928), no threshold, no clamp, at once.
-    fn default() -> Start {
-        Start {
-            window: 10.0,
-            threshold: f64::INFINITY,
-            clamp: f64::INFINITY,
-            packet: Bytes(1500),
-            after: Span::ZERO,
-        }
-    }
 }
 
 impl Algorithm {
@@ -146,30 +106,5 @@ impl FromStr for Algorithm {
             )
             .hint(format!("known ones: {}", known.join(", ")))
         })
-    }
-}
-
-impl fmt::Display for Constants {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Constants::Linux => "linux",
-            Constants::Paper => "paper",
-        })
-    }
-}
-
-impl FromStr for Constants {
-    type Err = Error;
-    fn from_str(text: &str) -> Result<Constants, Error> {
-        match text {
-            "linux" => Ok(Constants::Linux),
-            "paper" => Ok(Constants::Paper),
-            _ => Err(Error::new(
-                Fault::You,
-                ErrorCode::CongestionSet,
-                format!("`{text}` is not a set of constants"),
-            )
-            .hint("paper: as published; linux: as Linux's module of that name")),
-        }
     }
 }

@@ -5,8 +5,7 @@
 //! which Linux has too. Left out is what the draft leaves out of the model and Linux adds around
 //! it: the detector of token-bucket policers and the allowance for aggregated acknowledgements.
 
-use super::algorithm::Start;
-use super::control::{Acked, Allowed, Control, Event};
+use super::control::{Acked, Allowed, Control, Event, Start};
 use crate::units::{Rate, Rng, Span, Time};
 use std::collections::VecDeque;
 

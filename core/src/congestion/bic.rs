@@ -1,7 +1,7 @@
 //! BIC: a binary search for the window at which the last loss came (Xu, Harfoush, Rhee, INFOCOM
 //! 2004).
 
-use super::algorithm::Constants;
+use super::constants::Constants;
 use super::loss_based::{Window, WindowAlgorithm};
 use super::reno;
 use crate::units::{Span, Time};

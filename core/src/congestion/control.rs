@@ -1,6 +1,6 @@
 //! What a congestion control is told and what it answers.
 
-use crate::units::{Rate, Span, Time};
+use crate::units::{Bytes, Rate, Span, Time};
 use std::fmt;
 
 /// Packets acknowledged, cumulatively or selectively, and what is known of the flow at that moment.
@@ -59,4 +59,32 @@ pub trait Control: fmt::Debug + Send {
 
     /// What the flow may do until the next `handle`.
     fn poll(&self) -> Allowed;
+}
+
+/// How a flow begins.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Start {
+    /// The first window, in packets.
+    pub window: f64,
+    /// The first slow-start threshold, in packets: infinite where nothing is known of the path.
+    pub threshold: f64,
+    /// The window never grows beyond this, in packets.
+    pub clamp: f64,
+    /// Bytes on the wire of a packet that carries a full segment; turns packets into a pacing rate.
+    pub packet: Bytes,
+    /// How long after the run's beginning.
+    pub after: Span,
+}
+
+impl Default for Start {
+    /// Ten packets of 1500 bytes (RFC 6928), no threshold, no clamp, at once.
+    fn default() -> Start {
+        Start {
+            window: 10.0,
+            threshold: f64::INFINITY,
+            clamp: f64::INFINITY,
+            packet: Bytes(1500),
+            after: Span::ZERO,
+        }
+    }
 }

@@ -1,6 +1,6 @@
 //! CUBIC: the window as a cubic of the time since the last loss (RFC 9438).
 
-use super::algorithm::Constants;
+use super::constants::Constants;
 use super::loss_based::{Window, WindowAlgorithm};
 use crate::units::{Span, Time};
 

@@ -1,6 +1,6 @@
 //! HighSpeed TCP: how much to add and to take away depends on the window (RFC 3649).
 
-use super::algorithm::Constants;
+use super::constants::Constants;
 use super::loss_based::{Window, WindowAlgorithm};
 use crate::units::Time;
 use std::sync::LazyLock;

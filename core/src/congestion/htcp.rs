@@ -1,7 +1,7 @@
 //! H-TCP: the longer since the last loss, the more is added each round (Leith, Shorten, PFLDnet
 //! 2004; draft-leith-tcp-htcp-06).
 
-use super::algorithm::Constants;
+use super::constants::Constants;
 use super::loss_based::{Window, WindowAlgorithm};
 use crate::units::{Span, Time};
 

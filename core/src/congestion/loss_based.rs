@@ -1,8 +1,7 @@
 //! What all window-based controls share: slow start, one reduction for each window of data,
 //! recovery.
 
-use super::algorithm::Start;
-use super::control::{Acked, Allowed, Control, Event};
+use super::control::{Acked, Allowed, Control, Event, Start};
 use crate::units::{Span, Time};
 use std::fmt;
 

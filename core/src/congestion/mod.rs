@@ -25,6 +25,7 @@
 mod algorithm;
 mod bbr;
 mod bic;
+mod constants;
 mod control;
 mod cubic;
 pub mod highspeed;
@@ -36,8 +37,9 @@ pub mod sim;
 pub mod theory;
 mod vegas;
 
-pub use algorithm::{Algorithm, Constants, Start};
-pub use control::{Acked, Allowed, Control, Event};
+pub use algorithm::Algorithm;
+pub use constants::Constants;
+pub use control::{Acked, Allowed, Control, Event, Start};
 
 #[cfg(test)]
 mod scenario;

@@ -1,7 +1,7 @@
 //! Scalable TCP: a fixed fraction of the window each round, an eighth off on a loss (Kelly, CCR
 //! 33(2), 2003).
 
-use super::algorithm::Constants;
+use super::constants::Constants;
 use super::loss_based::{Window, WindowAlgorithm};
 use super::reno;
 use crate::units::Time;

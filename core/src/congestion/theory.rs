@@ -1,6 +1,7 @@
 //! What theory says: how long a flow needs to win back its window after one loss.
 
-use super::algorithm::{Algorithm, Constants};
+use super::algorithm::Algorithm;
+use super::constants::Constants;
 use super::{bic, cubic, highspeed, htcp, reno, scalable};
 use crate::units::Span;
 

@@ -1,7 +1,7 @@
 //! Vegas: a window that keeps two to four packets in the path's queues (Brakmo, Peterson, JSAC
 //! 13(8), 1995).
 
-use super::algorithm::Constants;
+use super::constants::Constants;
 use super::control::Acked;
 use super::loss_based::{LEAST, Window, WindowAlgorithm};
 use super::reno;

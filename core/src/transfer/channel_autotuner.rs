@@ -12,9 +12,10 @@
 //! (Cardwell et al. 2016), takes its place. Losses with a queue are left to the control that made
 //! the queue.
 
+use super::path_sample::PathSample;
 use super::probe::{Measured, Probe};
 use crate::plan::ChannelLimits;
-use crate::units::{Bytes, Rate, Span, Time};
+use crate::units::{Bytes, Rate, Span};
 use std::collections::VecDeque;
 
 const MOST_STREAMS: usize = ChannelLimits::TRANSFER as usize;
@@ -40,26 +41,6 @@ const QUEUE: Span = Span::from_millis(5);
 
 /// Windows with losses without a queue after which they count as the path's own.
 const LOSSY_WINDOWS: u32 = 2;
-
-/// Totals of a transfer's channels at a moment.
-#[derive(Clone, Copy, Debug)]
-pub struct PathSample {
-    /// When.
-    pub at: Time,
-    /// Channels that are open.
-    pub channels: usize,
-    /// Bytes that the receiver has acknowledged since the start.
-    pub acknowledged: Bytes,
-    /// Segments sent again since the start.
-    pub retransmits: u64,
-    /// Smoothed round-trip time, averaged over channels.
-    pub rtt: Span,
-    /// The least round-trip time of any channel.
-    pub min_rtt: Span,
-    /// Whether the network held the channels back since the last sample, rather than a store, the
-    /// processor or the receiver.
-    pub network_bound: bool,
-}
 
 /// What to change, and why, in words for the user.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -270,6 +251,7 @@ impl ChannelAutotuner {
 mod tests {
     use super::*;
     use crate::units::Rng;
+    use crate::units::Time;
 
     /// A path on which `n` channels of a loss-limited control share a capacity, and BBR fills it.
     struct Path {

@@ -6,7 +6,7 @@
 //! has grown by less than a quarter. Until then a rate is what the windows allow, not what the path
 //! does.
 
-use super::channel_autotuner::PathSample;
+use super::path_sample::PathSample;
 use crate::units::{Bytes, Rate, Span};
 
 /// A round is a round trip, and at least as long as samples need to tell rates apart.

@@ -3,6 +3,7 @@
 
 mod error_code;
 mod fault;
+mod parse;
 pub mod percent;
 mod quantity;
 mod ranges;
@@ -11,7 +12,8 @@ mod time;
 
 pub use error_code::{ErrorCode, Retry};
 pub use fault::{Error, Fault};
-pub use quantity::{Bytes, ParseQuantityError, Rate};
+pub use parse::ParseQuantityError;
+pub use quantity::{Bytes, Rate};
 pub use ranges::ByteRanges;
 pub use rng::Rng;
 pub use time::{Span, Time};

@@ -1,5 +1,6 @@
 //! Sizes and rates: binary sizes (`4 MiB`), decimal rates (`9.29 Gbit/s`).
 
+use super::parse::{ParseQuantityError, number_and_unit};
 use super::time::Span;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -139,37 +140,6 @@ impl FromStr for Rate {
         Ok(Rate((number * scale).round() as u64))
     }
 }
-
-/// Splits `163ms` into its number and its unit; refuses what is not a finite, non-negative number.
-pub(super) fn number_and_unit(text: &str) -> Result<(f64, &str), ParseQuantityError> {
-    let trimmed = text.trim();
-    let end = trimmed.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(trimmed.len());
-    let (digits, unit) = trimmed.split_at(end);
-    let number: f64 =
-        digits.parse().map_err(|_| ParseQuantityError::new(text, "a number with a unit"))?;
-    Ok((number, unit.trim_start()))
-}
-
-/// A text that is not the quantity that was expected.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ParseQuantityError {
-    text: String,
-    expected: &'static str,
-}
-
-impl ParseQuantityError {
-    pub(super) fn new(text: &str, expected: &'static str) -> ParseQuantityError {
-        ParseQuantityError { text: text.to_owned(), expected }
-    }
-}
-
-impl fmt::Display for ParseQuantityError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "`{}` is not {}", self.text, self.expected)
-    }
-}
-
-impl std::error::Error for ParseQuantityError {}
 
 #[cfg(test)]
 mod tests {

@@ -1,6 +1,6 @@
 //! Points in time and spans between them, in nanoseconds of whatever clock the caller uses.
 
-use super::quantity::{ParseQuantityError, number_and_unit};
+use super::parse::{ParseQuantityError, number_and_unit};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::ops::{Add, AddAssign, Sub};

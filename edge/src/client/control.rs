@@ -3,7 +3,7 @@
 mod data;
 mod opening;
 
-use super::connect_options::ControlStream;
+use super::control_stream::ControlStream;
 use super::remote_progress::RemoteProgress;
 use crate::channels::driver::Dialer;
 use crate::channels::key::Key;
@@ -77,25 +77,6 @@ impl Control {
     /// Whether the server speaks checked blocks (`docs/protocol.md`, clause I-1).
     pub(super) fn checks(&self) -> bool {
         self.features.has_farline("CHECK")
-    }
-
-    /// Whether the server names what it leaves out of a tree (O-4).
-    pub(super) fn names_omissions(&self) -> bool {
-        self.features.has_farline("OMITTED")
-    }
-
-    /// Lets the server change what it sends by itself, or has it tell at least what limits it (D-1,
-    /// D-3); answers with the request.
-    pub(super) fn adapt(&mut self, channels: bool, congestion: bool) -> Option<u64> {
-        self.features.parameters("FARLINE").find(|feature| *feature == "ADAPT")?;
-        let what = match (channels, congestion) {
-            (true, true) => "channels+congestion",
-            (true, false) => "channels",
-            (false, true) => "congestion",
-            (false, false) => "none",
-        };
-        let option = Opts::Farline { name: "adapt".to_owned(), value: what.to_owned() };
-        Some(self.request(Request::Exec(Command::Options(option))))
     }
 
     /// Has the server hold what it sends to a rate; answers whether it knows how to (O-2).

@@ -1,6 +1,7 @@
 //! Repetitions over emulated links: each has a link of its own, with an end of the measurement in
 //! either side.
 
+use super::ends::{End, failed};
 use super::joined::{Controls, joined};
 use super::role::Role;
 use super::staged::ScratchDir;
@@ -12,12 +13,10 @@ use farline_core::profile::{
 use farline_core::units::{Error, ErrorCode, Fault, Span};
 use farline_core::wan::{self, Change, Event};
 use serde::Deserialize;
-use serde::de::DeserializeOwned;
-use std::io::{self, BufRead, BufReader, Read, Write};
+use std::io;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener};
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// When the streams begin on a link on which something is scripted: time enough for both ends to
@@ -228,78 +227,4 @@ fn exactness(stats: &Stats, direction: TrafficDirection) -> Exactness {
 #[derive(Deserialize)]
 struct Listening {
     port: u16,
-}
-
-/// One end of a measurement, as a process in its side of the link.
-struct End {
-    child: Child,
-    stdout: BufReader<std::process::ChildStdout>,
-}
-
-impl End {
-    fn start(command: &mut Command, request: &ProbeRequest) -> Result<End, Error> {
-        let mut child = command
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .map_err(|error| failed("an end", &error))?;
-        if let (Some(mut stdin), Ok(text)) = (child.stdin.take(), serde_json::to_vec(request)) {
-            // An end that stops early says why on its standard output.
-            let _ = stdin.write_all(&text);
-        }
-        let stdout = child
-            .stdout
-            .take()
-            .ok_or_else(|| Error::new(Fault::Bug, ErrorCode::ProfileEnd, "an end has no output"))?;
-        Ok(End { child, stdout: BufReader::new(stdout) })
-    }
-
-    /// One line of its output.
-    fn answer<T: DeserializeOwned>(&mut self) -> Result<T, Error> {
-        let mut line = String::new();
-        self.stdout.read_line(&mut line).map_err(|error| failed("an end", &error))?;
-        parse(&line)
-    }
-
-    /// The rest of it, when the end has ended.
-    fn result<T: DeserializeOwned>(mut self) -> Result<T, Error> {
-        let mut text = String::new();
-        self.stdout.read_to_string(&mut text).map_err(|error| failed("an end", &error))?;
-        let _ = self.child.wait();
-        parse(&text)
-    }
-}
-
-pub(super) fn failed(what: &str, error: &io::Error) -> Error {
-    Error::new(
-        Fault::Here,
-        ErrorCode::ProfileEnd,
-        format!("running {what} of the measurement: {error}"),
-    )
-}
-
-/// What an end said: its result, or its error as `--json` prints it.
-pub(super) fn parse<T: DeserializeOwned>(text: &str) -> Result<T, Error> {
-    #[derive(Deserialize)]
-    struct Failed {
-        error: Failure,
-    }
-    #[derive(Deserialize)]
-    struct Failure {
-        fault: Fault,
-        message: String,
-        hint: Option<String>,
-    }
-    if let Ok(result) = serde_json::from_str(text) {
-        return Ok(result);
-    }
-    let Ok(Failed { error }) = serde_json::from_str(text) else {
-        return Err(Error::new(
-            Fault::Here,
-            ErrorCode::ProfileEnd,
-            "an end of the measurement ended without a word",
-        ));
-    };
-    let ended = Error::new(error.fault, ErrorCode::ProfileEnd, error.message);
-    Err(Error { hint: error.hint, ..ended })
 }

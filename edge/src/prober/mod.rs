@@ -11,6 +11,7 @@
 //! transfer does, stores and digests included, is `farline cp`'s to say.
 
 mod bench;
+mod ends;
 mod joined;
 mod receive;
 mod role;

@@ -1,7 +1,7 @@
 //! Repetitions that ask what a store, a staging pool and a driver do: the mover itself, from one
 //! side of a link to the other.
 
-use super::bench::{failed, parse};
+use super::ends::{failed, parse};
 use super::role::{Trial, TrialCopy, TrialNode};
 use crate::link::{Link, Side};
 use farline_core::profile::{Cell, Driver, Grid, LimitedBy, Observed, Order, Store};

@@ -167,7 +167,7 @@ impl Landing for PosixSink {
 pub(crate) fn storage_error(doing: &str, path: &[u8], error: &io::Error) -> Error {
     let path = String::from_utf8_lossy(path);
     let message = format!("{doing} {path}: {}", plain(error));
-    match error.kind() {
+    let said = match error.kind() {
         io::ErrorKind::NotFound => Error::new(Fault::You, ErrorCode::PathNotFound, message),
         io::ErrorKind::AlreadyExists => Error::new(Fault::You, ErrorCode::PathExists, message),
         io::ErrorKind::IsADirectory => Error::new(Fault::You, ErrorCode::IsADirectory, message),
@@ -187,6 +187,10 @@ pub(crate) fn storage_error(doing: &str, path: &[u8], error: &io::Error) -> Erro
         io::ErrorKind::QuotaExceeded => Error::new(Fault::Here, ErrorCode::QuotaExceeded, message),
         io::ErrorKind::ReadOnlyFilesystem => Error::new(Fault::Here, ErrorCode::ReadOnly, message),
         _ => Error::new(Fault::Here, ErrorCode::Storage, message),
+    };
+    match error.raw_os_error() {
+        Some(number) => said.caused_by(io::Error::from_raw_os_error(number)),
+        None => said,
     }
 }
 
@@ -194,4 +198,21 @@ pub(crate) fn storage_error(doing: &str, path: &[u8], error: &io::Error) -> Erro
 pub(crate) fn plain(error: &io::Error) -> String {
     let text = error.to_string();
     text.split(" (os error").next().unwrap_or(&text).to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::error::Error as _;
+
+    #[test]
+    fn a_storage_error_carries_the_systems() {
+        let full = io::Error::from_raw_os_error(rustix::io::Errno::NOSPC.raw_os_error());
+        let error = storage_error("writing", b"a", &full);
+        assert_eq!((error.fault, error.code), (Fault::Here, ErrorCode::NoSpace));
+        let source = error.source().and_then(|source| source.downcast_ref::<io::Error>());
+        assert_eq!(source.and_then(io::Error::raw_os_error), full.raw_os_error());
+        let own = storage_error("writing", b"a", &io::Error::other("no more"));
+        assert!(own.source().is_none());
+    }
 }

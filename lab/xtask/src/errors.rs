@@ -1,6 +1,7 @@
 //! `docs/errors.md` against `units::ErrorCode` and the sources: the table of codes is written from
 //! the enum, each code is in use with its faults, and each test that the page names is there.
 
+use crate::house::is_test;
 use anyhow::{Context, Result};
 use farline_core::units::{ErrorCode, Fault, Retry};
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,6 +17,16 @@ const UNITS: &str = "core/src/units/";
 /// `transfer`.
 const NAMED: [(&str, &str); 4] =
     [("here(", "Here"), ("you(", "You"), ("wrong(", "You"), ("self.fail(", "There")];
+
+/// What decides by an error's words, which are for people.
+const BY_WORDS: [&str; 6] = [
+    "message.contains(",
+    "message.starts_with(",
+    "message.ends_with(",
+    "message.find(",
+    "message ==",
+    "message !=",
+];
 
 /// Faults by code, both as Rust spells them.
 type Codes = BTreeMap<String, BTreeSet<String>>;
@@ -46,13 +57,31 @@ pub(crate) fn check(root: &Path) -> Result<Vec<String>> {
         crate::house::read_sources(root, &root.join(folder), &mut files)?;
     }
     let mut used = Codes::new();
-    for (_, text) in
-        files.iter().filter(|(path, _)| !path.ends_with("tests.rs") && !path.starts_with(UNITS))
-    {
-        read_source(text.split("#[cfg(test)]").next().unwrap_or_default(), &mut used);
+    for (_, text) in files.iter().filter(|(path, _)| !is_test(path) && !path.starts_with(UNITS)) {
+        read_source(product(text), &mut used);
     }
+    found.extend(files.iter().flat_map(|(path, text)| by_words(path, text)));
     found.extend(compare(&used, ErrorCode::ALL));
     Ok(found)
+}
+
+/// A file without the tests at its bottom.
+fn product(text: &str) -> &str {
+    text.split("#[cfg(test)]").next().unwrap_or_default()
+}
+
+/// Lines that ask an error's words what its code and fault should say.
+fn by_words(path: &str, text: &str) -> Vec<String> {
+    if is_test(path) {
+        return Vec::new();
+    }
+    let asks = |(_, line): &(usize, &str)| BY_WORDS.iter().any(|pattern| line.contains(pattern));
+    product(text)
+        .lines()
+        .enumerate()
+        .filter(asks)
+        .map(|(at, _)| format!("{path}:{}: decide by an error's code, not by its message", at + 1))
+        .collect()
 }
 
 /// Codes whose faults in the sources are others than those of the enum.
@@ -167,6 +196,14 @@ mod tests {
         let used = codes(&[("Busy", &["Refused"]), ("Io", &["Here"])]);
         assert_eq!(compare(&used, &[ErrorCode::Busy]), Vec::<String>::new());
         assert_eq!(compare(&used, &[ErrorCode::Io, ErrorCode::Usage]).len(), 2);
+    }
+
+    #[test]
+    fn who_decides_by_a_message_is_named() {
+        let text = "if error.message.contains(\"no room\") {}\n#[cfg(test)]\nmessage == words\n";
+        assert_eq!(by_words("edge/src/a.rs", text).len(), 1);
+        assert_eq!(by_words("edge/src/a/tests.rs", text), Vec::<String>::new());
+        assert_eq!(by_words("edge/src/a.rs", "say(&error.message)"), Vec::<String>::new());
     }
 
     #[test]

@@ -1,6 +1,8 @@
 //! A simulation: flows, the link they share, and the clock.
 
-use super::super::algorithm::{Algorithm, Constants, Start};
+use super::super::algorithm::Algorithm;
+use super::super::constants::Constants;
+use super::super::control::Start;
 use super::flow::{Flow, Point, Reduction};
 use crate::units::{Rng, Span, Time};
 use crate::wan::{Change, Direction, Frames, Link, Output, Packet};

@@ -1,5 +1,6 @@
 //! The client's end of a control channel, as a machine.
 
+mod config;
 mod features;
 mod replies;
 mod request;
@@ -8,9 +9,10 @@ mod steps;
 #[cfg(test)]
 mod tests;
 
+pub use config::{ClientConfig, Pipelining};
 pub use features::Features;
 pub use request::{Event, Request, Transfer, TransferKind};
-pub use session::{ClientConfig, ClientSession, Pipelining};
+pub use session::ClientSession;
 
 use crate::units::Time;
 

@@ -1,8 +1,9 @@
 //! What each reply means for the request whose command it answers.
 
+use super::config::Pipelining;
 use super::features::Features;
 use super::request::Event;
-use super::session::{ClientSession, InFlight, Pipelining};
+use super::session::{ClientSession, InFlight};
 use super::steps::{Class, Role, Step};
 use crate::gridftp::command::Command;
 use crate::gridftp::fault::error_of;

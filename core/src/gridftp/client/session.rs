@@ -1,59 +1,19 @@
 //! The machine itself: requests into commands, as many in flight as is safe.
 
+use super::config::{ClientConfig, Pipelining};
 use super::features::Features;
 use super::request::{Event, Request};
 use super::steps::{Class, Role, Step, steps};
 use super::{Input, Output};
 use crate::gridftp::command::{Command, Mode};
 use crate::gridftp::{ListingEntry, ReplyReader};
-use crate::units::{Error, ErrorCode, Fault, Span, Time};
+use crate::units::{Error, ErrorCode, Fault, Time};
 use std::collections::VecDeque;
-use std::net::IpAddr;
 
 /// The most commands in flight, and the most bytes: well below what servers queue, so that neither
 /// end waits for the other to read.
 const MAX_IN_FLIGHT: usize = 1_000;
 const MAX_BYTES_IN_FLIGHT: usize = 64 * 1024;
-
-/// How far commands are sent without waiting for replies.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Pipelining {
-    /// Not at all: as RFC 959 has it.
-    None,
-    /// Commands, but a transfer waits for all before it and all wait for it.
-    Commands,
-    /// Transfers too.
-    Transfers,
-}
-
-/// A client's side of the conversation.
-#[derive(Clone, Debug)]
-pub struct ClientConfig {
-    /// The server's address, which EPSV replies leave out.
-    pub host: Option<IpAddr>,
-    /// How far to pipeline. By default as FEAT tells: transfers with Farline, commands with GridFTP
-    /// servers, else nothing.
-    pub pipelining: Option<Pipelining>,
-    /// Whether the server is known to be Farline before it says so: the login does not wait for its
-    /// greeting, which saves a round trip, and any other server is an error.
-    pub known_farline: bool,
-    /// How long a reply may take; transfers and checksums may take any time. Default: 60 s.
-    pub reply_timeout: Span,
-    /// What SITE CLIENTINFO tells the server for its log; nothing by default.
-    pub client_info: Option<String>,
-}
-
-impl Default for ClientConfig {
-    fn default() -> ClientConfig {
-        ClientConfig {
-            host: None,
-            pipelining: None,
-            known_farline: false,
-            reply_timeout: Span::from_secs(60),
-            client_info: None,
-        }
-    }
-}
 
 /// The client's end of one control channel. See the [module](crate::gridftp) for a dialogue.
 #[derive(Debug)]

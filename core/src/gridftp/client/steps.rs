@@ -1,8 +1,8 @@
 //! The commands that get a request done.
 
+use super::config::{ClientConfig, Pipelining};
 use super::features::Features;
 use super::request::{Request, Transfer, TransferKind};
-use super::session::{ClientConfig, Pipelining};
 use crate::gridftp::address::Family;
 use crate::gridftp::command::{Command, Epsv, Extent, Mode, Restart, Site, Type};
 use crate::units::{Error, ErrorCode, Fault};

@@ -1,23 +1,13 @@
 //! PASV, EPSV, SPAS, PORT, EPRT, SPOR: where data channels meet.
 
 use super::ask::Ask;
-use super::session::{PassiveForm, Purpose, ServerSession};
+use super::session::ServerSession;
+use super::state::{Data, PassiveForm, Purpose};
 use crate::gridftp::Reply;
 use crate::gridftp::address::{Family, extended, extended_port, host_port};
 use crate::gridftp::command::Epsv;
 use crate::units::{Error, ErrorCode, Fault};
 use std::net::SocketAddr;
-
-/// The data channels' arrangement.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Data {
-    /// The server connects.
-    Active,
-    /// None yet.
-    None,
-    /// The server listens.
-    Passive,
-}
 
 impl ServerSession {
     pub(super) fn extended_passive(&mut self, which: Epsv) {

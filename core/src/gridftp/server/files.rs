@@ -1,7 +1,8 @@
 //! Commands on names: directories, renames, facts, times, modes and checksums.
 
 use super::ask::{Answer, Ask};
-use super::session::{Purpose, ServerSession, Waiting};
+use super::session::ServerSession;
+use super::state::{Purpose, Waiting};
 use crate::gridftp::command::Command;
 use crate::gridftp::listing::write_long;
 use crate::gridftp::markers::status_reply;

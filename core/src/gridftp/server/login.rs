@@ -3,20 +3,12 @@
 use super::Output;
 use super::ask::{Answer, Ask};
 use super::config::{Logins, Rights};
-use super::session::{Purpose, ServerSession};
+use super::session::ServerSession;
+use super::state::{Login, Purpose};
 use crate::units::{Error, ErrorCode, Fault};
 
 /// Failed logins before the connection is closed (RFC 2577 section 5).
 const MAX_FAILURES: u32 = 5;
-
-/// How far the login is.
-#[derive(Debug, Default)]
-pub(super) struct Login {
-    /// The name given, while its password is awaited.
-    user: Option<Vec<u8>>,
-    rights: Option<Rights>,
-    failures: u32,
-}
 
 impl ServerSession {
     pub(super) fn is_logged_in(&self) -> bool {
@@ -88,7 +80,7 @@ impl ServerSession {
 
     pub(super) fn auth(&mut self, mechanism: &str) {
         match mechanism {
-            name if self.config.tls && is_tls(name) => {
+            name if self.config.tls && Self::is_tls(name) => {
                 self.config.tls = false;
                 self.config.secure = true;
                 self.login = Login::default();
@@ -98,13 +90,13 @@ impl ServerSession {
             _ => self.say(504, format!("AUTH {mechanism} is not offered here.")),
         }
     }
+
+    /// RFC 4217 section 2: `TLS` and its older spelling.
+    pub(super) fn is_tls(mechanism: &str) -> bool {
+        matches!(mechanism, "TLS" | "TLS-C")
+    }
 }
 
 fn is_anonymous(name: &[u8]) -> bool {
     name.eq_ignore_ascii_case(b"anonymous") || name.eq_ignore_ascii_case(b"ftp")
-}
-
-/// RFC 4217 section 2: `TLS` and its older spelling.
-pub(super) fn is_tls(mechanism: &str) -> bool {
-    matches!(mechanism, "TLS" | "TLS-C")
 }

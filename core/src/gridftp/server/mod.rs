@@ -8,6 +8,7 @@ mod info;
 mod login;
 mod session;
 mod settings;
+mod state;
 #[cfg(test)]
 mod tests;
 mod transfer;

@@ -1,11 +1,8 @@
 //! The machine itself: lines in, commands in order, one ask at a time, replies out.
 
 use super::ask::{Answer, Ask};
-use super::channels::Data;
 use super::config::ServerConfig;
-use super::login::{Login, is_tls};
-use super::settings::{Next, Settings};
-use super::transfer::Running;
+use super::state::{Data, Login, Next, PassiveForm, Purpose, Settings, Waiting};
 use super::{Input, Output};
 use crate::gridftp::command::{Command, CommandError, Extent};
 use crate::gridftp::fault::reply_to;
@@ -46,44 +43,6 @@ pub struct ServerSession {
     last_id: u64,
     last_active: Time,
     closed: bool,
-}
-
-/// What the answer to the open ask is for.
-#[derive(Debug)]
-pub(super) struct Waiting {
-    pub(super) id: u64,
-    pub(super) purpose: Purpose,
-}
-
-#[derive(Debug)]
-pub(super) enum Purpose {
-    Active(&'static str),
-    ChangeDirectory(Pathname),
-    Checksum,
-    Entries(Pathname),
-    Facts(Pathname),
-    LogIn,
-    LongList(Pathname),
-    MakeDirectory(Pathname),
-    ModifiedTime,
-    Option {
-        name: String,
-        value: String,
-    },
-    Passive(PassiveForm),
-    /// `Done` gives this reply.
-    Plain(Reply),
-    RenameFrom(Pathname),
-    Size,
-    Transfer(Running),
-}
-
-/// How a passive address is told.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum PassiveForm {
-    Extended,
-    Plain,
-    Striped,
 }
 
 #[derive(Debug)]
@@ -210,7 +169,7 @@ impl ServerSession {
 
     fn starts_tls_next(&mut self) -> bool {
         let starts = self.config.tls
-            && matches!(self.queue.back(), Some(Queued { command: Ok(Command::Auth(name)), .. }) if is_tls(name));
+            && matches!(self.queue.back(), Some(Queued { command: Ok(Command::Auth(name)), .. }) if Self::is_tls(name));
         if starts {
             self.lines.clear();
         }

@@ -3,75 +3,14 @@
 
 use super::Output;
 use super::ask::{Ask, ExpectedDigest};
-use super::session::{Purpose, ServerSession};
+use super::session::ServerSession;
+use super::state::Purpose;
+use crate::gridftp::Reply;
 use crate::gridftp::command::{
     DataAuthentication, Mode, Options, Protection, Restart, RetrieveOptions, Site, TransferEvent,
     Type,
 };
-use crate::gridftp::{FactSet, Pathname, Reply, StripeLayout};
 use crate::units::{ByteRanges, Bytes, Span};
-
-/// What stays until it is changed.
-#[derive(Debug)]
-pub(super) struct Settings {
-    pub(super) facts: FactSet,
-    pub(super) mode: Mode,
-    pub(super) parallelism: u32,
-    pub(super) layout: StripeLayout,
-    pub(super) block_size: Option<Bytes>,
-    pub(super) retrieve_buffer: Option<Bytes>,
-    pub(super) store_buffer: Option<Bytes>,
-    /// Between markers when the server receives; GCT's five seconds unless TREV says otherwise.
-    pub(super) perf_every: Span,
-    pub(super) ranges_every: Span,
-    /// Between markers when the server sends: none unless `OPTS RETR markers=` asks for them.
-    pub(super) retrieve_markers: Span,
-    pub(super) checksum_markers: Span,
-    /// After `EPSV ALL`.
-    pub(super) only_epsv: bool,
-}
-
-impl Default for Settings {
-    fn default() -> Settings {
-        Settings {
-            facts: FactSet::ALL,
-            mode: Mode::Stream,
-            parallelism: 1,
-            layout: StripeLayout::Blocked,
-            block_size: None,
-            retrieve_buffer: None,
-            store_buffer: None,
-            perf_every: Span::from_secs(5),
-            ranges_every: Span::from_secs(5),
-            retrieve_markers: Span::ZERO,
-            checksum_markers: Span::ZERO,
-            only_epsv: false,
-        }
-    }
-}
-
-/// What the next transfer takes up, or RNTO.
-#[derive(Debug, Default)]
-pub(super) struct Next {
-    pub(super) size: Option<u64>,
-    pub(super) expected: Option<ExpectedDigest>,
-    pub(super) held: ByteRanges,
-    pub(super) rename_from: Option<Pathname>,
-    /// A REST was refused: the transfer that its sender put behind it must not begin anew.
-    restart_refused: bool,
-}
-
-impl Next {
-    pub(super) fn refuse_restart(&mut self, refused: bool) {
-        self.restart_refused |= refused;
-    }
-
-    /// The ranges held, or that a REST was refused; either is used up.
-    pub(super) fn take_held(&mut self) -> Result<ByteRanges, ()> {
-        let held = std::mem::take(&mut self.held);
-        if std::mem::take(&mut self.restart_refused) { Err(()) } else { Ok(held) }
-    }
-}
 
 impl ServerSession {
     pub(super) fn set_type(&mut self, kind: Type) {

@@ -1,26 +1,13 @@
 //! RETR, STOR, ERET, ESTO, LIST ...: what a transfer takes up, and its replies from 150 to 226.
 
 use super::ask::{Action, Answer, Ask, Part, TransferRequest};
-use super::channels::Data;
-use super::session::{Purpose, ServerSession, Waiting};
+use super::session::ServerSession;
+use super::state::{Data, Purpose, Running, Waiting};
 use crate::gridftp::command::{Extent, Mode, Module};
 use crate::gridftp::fault::reply_to;
 use crate::gridftp::markers::range_replies;
 use crate::gridftp::{ListFormat, Pathname, Reply};
 use crate::units::{Error, ErrorCode, Fault, Span};
-
-/// The transfer that runs.
-#[derive(Debug)]
-pub(super) struct Running {
-    /// Whether 150 or 125 was sent.
-    begun: bool,
-    /// Whether the edge was told to abort it.
-    pub(super) aborting: bool,
-    /// Stream mode has no markers: plain FTP clients take a second 1xx reply for the last.
-    markers: bool,
-    /// What 226 is to say besides.
-    words: Option<String>,
-}
 
 impl ServerSession {
     pub(super) fn retrieve(&mut self, extent: Option<Extent>, path: &Pathname) {

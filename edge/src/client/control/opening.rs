@@ -3,7 +3,8 @@
 
 use super::{Control, closed};
 use crate::channels::trust::Trust;
-use crate::client::connect_options::{ConnectOptions, ControlStream};
+use crate::client::connect_options::ConnectOptions;
+use crate::client::control_stream::ControlStream;
 use crate::client::location::{ControlTransport, Remote};
 use crate::stores::Diskless;
 use farline_core::gridftp::client::{ClientConfig, ClientSession, Event, Features, Request};

@@ -4,7 +4,8 @@
 use super::cross::Cross;
 use super::device::ends;
 use super::wire::{Wire, packet_of};
-use crate::prober::bench::{claim, failed, parse};
+use crate::prober::bench::claim;
+use crate::prober::ends::{failed, parse, reply};
 use crate::prober::role::Role;
 use crate::reexec;
 use crate::run_dir::name_here;
@@ -89,14 +90,12 @@ impl VerbsBench {
         self.near.ask(job)?;
         let (near, far) = (self.near.answer(), self.far.answer());
         drop(other);
-        match (near, far) {
+        match (near?, far?) {
             (Ok(near), Ok(far)) => Ok(job.run(&near, &far)),
-            (Err(error), _) | (_, Err(error)) if error.code == GONE => Err(error),
-            // Whichever failed first says why; the other one says that it hears nothing.
             (near, far) => {
                 let errors = [near.err(), far.err()].into_iter().flatten();
-                let first = errors.min_by_key(|error| error.message.contains("says nothing"));
-                let why = first.map_or_else(|| "an end failed".to_owned(), |error| error.message);
+                let why =
+                    cause(errors).map_or_else(|| "an end failed".to_owned(), |error| error.message);
                 Ok(VerbsRun {
                     index: job.index,
                     seed: job.seed,
@@ -109,8 +108,10 @@ impl VerbsBench {
     }
 }
 
-/// The code of an end that ended.
-const GONE: ErrorCode = ErrorCode::ProfileEnd;
+/// Whichever end failed first says why; the other one says that it hears nothing.
+fn cause(errors: impl Iterator<Item = Error>) -> Option<Error> {
+    errors.min_by_key(|error| error.code == ErrorCode::ProfileSilent)
+}
 
 /// What an end says first.
 #[derive(Deserialize)]
@@ -155,18 +156,19 @@ impl Worker {
         }
     }
 
-    fn answer(&mut self) -> Result<End, Error> {
-        let line = self.line()?;
-        // Its error is about this run, so it has another code than an end that is gone.
-        parse(&line).map_err(|error| Error { code: ErrorCode::NoRdmaPath, ..error })
+    /// What it says of a run; an error when it is gone.
+    fn answer(&mut self) -> Result<Result<End, Error>, Error> {
+        reply(&self.line()?)
     }
 
     fn line(&mut self) -> Result<String, Error> {
         let mut line = String::new();
         match self.stdout.read_line(&mut line) {
-            Ok(0) => {
-                Err(Error::new(Fault::Here, GONE, "an end of the measurement ended without a word"))
-            }
+            Ok(0) => Err(Error::new(
+                Fault::Here,
+                ErrorCode::ProfileEnd,
+                "an end of the measurement ended without a word",
+            )),
             Ok(_) => Ok(line),
             Err(error) => Err(failed("an end", &error)),
         }
@@ -179,5 +181,21 @@ impl Drop for Worker {
         self.stdin = None;
         let _ = self.child.kill();
         let _ = self.child.wait();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_end_that_only_hears_nothing_is_not_the_cause() {
+        let silent = Error::new(Fault::Between, ErrorCode::ProfileSilent, "not a word came");
+        let broken = Error::new(Fault::Between, ErrorCode::NoRdmaPath, "it says nothing of use");
+        for errors in [[&silent, &broken], [&broken, &silent]] {
+            assert_eq!(cause(errors.into_iter().cloned()), Some(broken.clone()));
+        }
+        assert_eq!(cause([silent.clone()].into_iter()), Some(silent));
+        assert_eq!(cause(std::iter::empty()), None);
     }
 }

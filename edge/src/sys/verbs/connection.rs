@@ -4,7 +4,6 @@ use super::abi::*;
 use super::events::{Event, Events, Kind};
 use super::library::{Library, by_errno, library, no_device};
 use super::memory::Domain;
-use super::own::NotReady;
 use farline_core::units::{Error, ErrorCode, Fault};
 use socket2::SockAddr;
 use std::io;
@@ -13,6 +12,27 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+
+/// What becomes of a message that finds no receive: `min_rnr_timer` of the end that has none,
+/// `rnr_retry` of the one that sends.
+#[derive(Clone, Copy)]
+pub(super) struct NotReady {
+    /// How long it waits before it is sent again, by the code of the InfiniBand Architecture
+    /// Specification 1.2.1, section 9.7.5.2.8.
+    pub(super) wait: u8,
+    /// How often.
+    pub(super) retries: u8,
+}
+
+impl NotReady {
+    /// The longest wait, 655 ms, as rdma_cm has it, and as often as may be with an end: that there
+    /// is always a receive is a channel's promise (V-7), and 6 times forgive a peer whose processor
+    /// is busy.
+    pub(super) const ENDS: NotReady = NotReady { wait: 0, retries: 6 };
+    /// Always again, after 0.64 ms: who measures gives its receives back when it comes to it, and
+    /// must not stand still for long.
+    pub(super) const NEVER_ENDS: NotReady = NotReady { wait: 12, retries: 7 };
+}
 
 /// One end of a connection, or a listener, and where its events come in.
 pub(super) struct Id {

@@ -6,11 +6,11 @@
 //! not acknowledge it.
 
 use super::abi::*;
-use super::connection::Id;
+use super::connection::{Id, NotReady};
 use super::library::{by_errno, no_device};
 use super::link::{Job, Pair, RdmaConnection, number};
 use super::memory::Domain;
-use super::own::{Ends, NotReady, OwnedQp, Peer, Reads};
+use super::own::{Ends, OwnedQp, Peer, Reads};
 use super::pairs_abi::{AddressHandle, GlobalRoute};
 use farline_core::rdma::{Numbered as PairNumber, QpAddress};
 use farline_core::units::Error;

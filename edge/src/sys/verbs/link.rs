@@ -8,10 +8,10 @@ pub(crate) use completions::Completion;
 pub(super) use requests::{Job, number};
 
 use super::abi::*;
-use super::connection::{Connecting, Id, Request};
+use super::connection::{Connecting, Id, NotReady, Request};
 use super::events::{ConnectionError, Events, Kind};
 use super::memory::{Access, Domain, Keys};
-use super::own::{Ends, NotReady};
+use super::own::Ends;
 use super::queue::Queue;
 use crate::sys::pool::Slot;
 use requests::Records;

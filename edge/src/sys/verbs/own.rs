@@ -2,7 +2,7 @@
 //! RTR, RTS), for channels and measurements.
 
 use super::abi::*;
-use super::connection::Id;
+use super::connection::{Id, NotReady};
 use super::library::{Library, by_code};
 use super::memory::Domain;
 use super::pairs_abi::*;
@@ -47,27 +47,6 @@ pub(super) struct Reads {
     pub(super) answered: u8,
     /// Its own, there.
     pub(super) asked: u8,
-}
-
-/// What becomes of a message that finds no receive: `min_rnr_timer` of the end that has none,
-/// `rnr_retry` of the one that sends.
-#[derive(Clone, Copy)]
-pub(super) struct NotReady {
-    /// How long it waits before it is sent again, by the code of the InfiniBand Architecture
-    /// Specification 1.2.1, section 9.7.5.2.8.
-    wait: u8,
-    /// How often.
-    pub(super) retries: u8,
-}
-
-impl NotReady {
-    /// The longest wait, 655 ms, as rdma_cm has it, and as often as may be with an end: that there
-    /// is always a receive is a channel's promise (V-7), and 6 times forgive a peer whose processor
-    /// is busy.
-    pub(super) const ENDS: NotReady = NotReady { wait: 0, retries: 6 };
-    /// Always again, after 0.64 ms: who measures gives its receives back when it comes to it, and
-    /// must not stand still for long.
-    pub(super) const NEVER_ENDS: NotReady = NotReady { wait: 12, retries: 7 };
 }
 
 impl Ends {

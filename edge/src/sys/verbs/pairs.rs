@@ -2,15 +2,14 @@
 //! by either way, and datagrams.
 
 use super::abi::*;
-use super::connection::{Connecting, Id, Request};
+use super::connection::{Connecting, Id, NotReady, Request};
 use super::events::{Kind, wait};
 use super::library::Library;
 use super::memory::{Domain, Registration};
-use super::own::{Ends, NotReady, OwnedQp, Peer, Reads};
+use super::own::{Ends, OwnedQp, Peer, Reads};
 use super::pairs_abi::*;
 use super::queue::Queue;
 use super::station::{Address, RdmaEndpoint};
-use super::work::DATAGRAM_KEY;
 use crate::sys::memory::Memory;
 use farline_core::units::{Error, ErrorCode, Fault};
 use rustix::event::{PollFd, PollFlags};
@@ -22,6 +21,9 @@ use std::time::{Duration, Instant};
 
 /// What lies before each datagram in a receive buffer: its global route.
 pub(super) const ROUTE_LEN: usize = 40;
+
+/// The key of every datagram of a measurement; perftest's is the same.
+pub(super) const DATAGRAM_KEY: u32 = 0x1111_1111;
 /// RDMA READs that a queue pair may have unanswered, where the device has as many.
 const READS: u32 = 16;
 

@@ -2,7 +2,7 @@
 
 use super::abi::*;
 use super::events::wait;
-use super::pairs::{QpSet, ROUTE_LEN};
+use super::pairs::{DATAGRAM_KEY, QpSet, ROUTE_LEN};
 use super::pairs_abi::*;
 use super::queue::{post_receive, post_send};
 use farline_core::rdma::Failure;
@@ -13,9 +13,6 @@ use std::time::Duration;
 
 /// Work requests handed over in one call, and completions read in one.
 const BATCH: usize = 32;
-/// The key of every datagram of a measurement; perftest's is the same.
-pub(super) const DATAGRAM_KEY: u32 = 0x1111_1111;
-
 /// What is done with a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verb {
