@@ -401,7 +401,7 @@ impl Copy<'_> {
     pub(super) fn integrity(&self, control: &Control) -> Integrity {
         // Without checked blocks the file's digest is all there is.
         let checks = control.checks() && self.options.verify != Verify::None;
-        let short_zeros = checks && control.features().has_farline("ZEROS");
+        let short_zeros = checks && control.features().zeros;
         Integrity { checks, digests: self.options.verify == Verify::Digest, short_zeros }
     }
 

@@ -56,16 +56,16 @@ pub(super) async fn run(
             .await?;
     control.require(from).await?;
     let mut choice = copy.choose(control.rtt(), None, None, false);
-    let is_ordered = control.features().has_farline("ORDER");
+    let is_ordered = control.features().order;
     if *to == Location::Standard && !is_ordered {
         // What several channels bring cannot be set right with bounded memory unless each is in
         // order.
         choice.streams = 1;
         copy.stats.streams = 1;
     }
-    let copied = if control.features().has_farline("TREE") {
+    let copied = if control.features().tree {
         from_farline(copy, &mut control, ahead[0], from, to, several, &choice).await
-    } else if control.features().is_gridftp() {
+    } else if control.features().is_gridftp {
         from_stock::run(copy, &mut control, from, to, several, &choice).await
     } else {
         return Err(Error::new(
@@ -245,7 +245,7 @@ async fn from_farline(
     let address = if keyed { Some(control.passive(passive).await?) } else { None };
     let integrity = copy.integrity(control);
     let mut agreed = Vec::new();
-    if *to == Location::Standard && control.features().has_farline("ORDER") {
+    if *to == Location::Standard && control.features().order {
         let option = Opts::Farline { name: "order".to_owned(), value: "ascending".to_owned() };
         agreed.push(control.request(Request::Exec(Command::Options(option))));
     }

@@ -155,7 +155,7 @@ pub(super) async fn run(
     }
     let size = load.entries.iter().map(Entry::len).sum();
     let choice = copy.choose(control.rtt(), control.peer_ip(), Some(Bytes(size)), true);
-    if control.features().has_farline("TREE") {
+    if control.features().tree {
         let copied = to_farline(copy, &mut control, ahead[0], load, &choice).await;
         // The node makes durable what it has whole when its client goes.
         let is_kept =
@@ -166,7 +166,7 @@ pub(super) async fn run(
             }
             _ => error,
         })
-    } else if control.features().is_gridftp() {
+    } else if control.features().is_gridftp {
         to_stock::run(copy, &mut control, ahead[0], to, load, &choice).await
     } else {
         Err(not_gridftp(to))
