@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 pub mod congestion;
+pub mod copy;
 pub mod experiment;
 pub mod gridftp;
 pub mod host;

@@ -145,6 +145,12 @@ impl Layout {
         &self.entries
     }
 
+    /// How many of them are regular files.
+    pub fn files(&self) -> u64 {
+        let is_file = |entry: &&Entry| matches!(entry.kind, EntryKind::File { .. });
+        self.entries.iter().filter(is_file).count() as u64
+    }
+
     /// Bytes in a full block.
     pub fn block_len(&self) -> usize {
         self.block_len

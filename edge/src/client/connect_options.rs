@@ -1,9 +1,11 @@
 //! How a node is to be reached, and what is trusted on the way.
 
-use super::idle_timeout::DEFAULT_IDLE_TIMEOUT;
 use crate::channels::trust::Trust;
 use farline_core::units::Span;
 use std::time::Duration;
+
+/// How long a server may be silent when nothing else is said.
+pub const DEFAULT_IDLE_TIMEOUT: Span = Span::from_secs(60);
 
 /// What the user said about the way.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -79,27 +79,6 @@ impl Control {
         self.features.check
     }
 
-    /// Whether the server names what it leaves out of a tree (O-4).
-    pub(super) fn names_omissions(&self) -> bool {
-        self.features.omitted
-    }
-
-    /// Lets the server change what it sends by itself, or has it tell at least what limits it (D-1,
-    /// D-3); answers with the request.
-    pub(super) fn adapt(&mut self, channels: bool, congestion: bool) -> Option<u64> {
-        if !self.features.adapt {
-            return None;
-        }
-        let what = match (channels, congestion) {
-            (true, true) => "channels+congestion",
-            (true, false) => "channels",
-            (false, true) => "congestion",
-            (false, false) => "none",
-        };
-        let option = Opts::Farline { name: "adapt".to_owned(), value: what.to_owned() };
-        Some(self.request(Request::Exec(Command::Options(option))))
-    }
-
     /// Has the server hold what it sends to a rate; answers whether it knows how to (O-2).
     pub(super) fn limit(&mut self, limit: Option<Rate>) -> bool {
         let Some(rate) = limit.filter(|_| self.features.limit) else {

@@ -1,113 +1,29 @@
-//! Plans a copy, runs it, and watches it while it runs.
+//! A copy under way: its plan, what it has come to, and the watch over what runs.
 
 use super::control::Control;
-use super::idle_timeout::IdleTimeout;
-use super::location::{Location, Remote};
+use super::location::Remote;
 use super::options::{Options, Progress, Verify};
-use super::outcome::{CopyStats, Outcome, ProgressSample};
+use super::outcome::{CopyStats, ProgressSample};
 use super::remote_progress::RemoteProgress;
 use super::transfer_state::{LiveTuning, TransferState};
-use super::{download, local, third_party, upload};
-use crate::channels::driver::Offered;
+use crate::channels::TcpOptions;
 use crate::channels::stack::Opener;
 use crate::channels::tcp::{check, granted_buffer};
-use crate::channels::{Stack, TcpOptions};
 use crate::kernelcc::{self, CcGuard, CcRequest};
 use crate::mover::{BLOCK_LEN, Integrity, Pace, tuning_limits, window_limit};
 use crate::sys::lock::lock;
 use crate::sys::route::fq_towards;
-use crate::sys::tcp::process_usage;
 use farline_core::congestion::Algorithm;
+use farline_core::copy::{Blame, CopyOptions, CopySummary, IdleTimeout};
 use farline_core::gridftp::Reply;
 use farline_core::profile::PathEstimate;
 use farline_core::transfer::{PathContext, TransferParams, UserOverrides};
-use farline_core::units::{Bytes, Error, ErrorCode, Fault, Span};
+use farline_core::units::{Bytes, Error, ErrorCode, Fault, Span, Time};
 use std::net::IpAddr;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tokio::time::MissedTickBehavior;
-
-/// Copies `sources` to `destination`; `watch` is told several times a second how it stands.
-///
-/// # Errors
-/// When nothing could be copied: what, whose fault, what to try. Single files that failed are in
-/// the outcome.
-pub async fn copy(
-    sources: &[Location],
-    destination: &Location,
-    options: &Options,
-    watch: &mut (dyn FnMut(&Progress) + Send),
-) -> Result<Outcome, Error> {
-    let began = Instant::now();
-    let (cpu_before, _) = process_usage();
-    let live =
-        Arc::new(TransferState::new(options, options.limit.map(|rate| Arc::new(Pace::new(rate)))));
-    let mut copy = Copy {
-        options,
-        overrides: options.overrides.clone(),
-        held: None,
-        began,
-        stats: CopyStats::default(),
-        watch,
-        live,
-        base: 0,
-    };
-    let remote = |location: &Location| matches!(location, Location::Remote(_));
-    match destination {
-        Location::Remote(to) if sources.iter().all(remote) => {
-            for source in sources {
-                if let Location::Remote(from) = source {
-                    third_party::run(&mut copy, from, to, sources.len() > 1).await?;
-                }
-            }
-        }
-        Location::Remote(to) if sources.iter().any(remote) => {
-            return Err(Error::new(
-                Fault::You,
-                ErrorCode::MixedSources,
-                format!("to {to}: some sources are of this host, some are remote"),
-            )
-            .hint("copy them with one command each"));
-        }
-        Location::Remote(to) => {
-            copy.obtain_congestion()?;
-            upload::run(&mut copy, sources, to).await?;
-        }
-        here => {
-            for source in sources {
-                match source {
-                    Location::Remote(from) => {
-                        download::run(&mut copy, from, here, sources.len() > 1).await?
-                    }
-                    from => local::run(&mut copy, from, here, sources.len() > 1).await?,
-                }
-            }
-        }
-    }
-    if let ([source], Some(error)) = (sources, copy.stats.lone_failure()) {
-        return Err(Error { message: format!("{source}: {}", error.message), ..error });
-    }
-    let special = options.channel.as_ref().map(Stack::channel);
-    if let Some(driver) = special.filter(|driver| driver.capabilities.offered != Offered::Always)
-        && !copy.stats.tried_channel
-        && copy.stats.data_path.is_some()
-    {
-        copy.stats.note(format!(
-            "without {}, which is for copies between this host and a Farline node",
-            driver.title
-        ));
-    }
-    if let Some(refusal) = options.direct_io.refusal() {
-        copy.stats.note(format!(
-            "without direct I/O, through the page cache, where a file system refused it: {refusal}"
-        ));
-    }
-    let elapsed = Span::from(began.elapsed());
-    copy.stats.samples.push(ProgressSample { t: elapsed.as_secs_f64(), bytes: copy.stats.bytes });
-    let (cpu, peak_rss) = process_usage();
-    Ok(copy.stats.outcome(elapsed, cpu.saturating_sub(cpu_before), peak_rss))
-}
 
 /// Whether this process may use a congestion control: the kernel has some for the privileged only.
 fn usable(name: &str) -> bool {
@@ -146,6 +62,19 @@ pub(super) fn known(name: &str) -> Result<(), Error> {
     name.parse::<Algorithm>().map(drop)
 }
 
+/// What came of work, and what the server said meanwhile: after that it is not listened to.
+pub(super) struct Watched<T> {
+    pub(super) result: Result<T, Error>,
+    pub(super) told: Option<Error>,
+}
+
+impl<T> Watched<T> {
+    /// Keeps what was done.
+    pub(super) fn map<U>(self, keep: impl FnOnce(T) -> U) -> Watched<U> {
+        Watched { result: self.result.map(keep), told: self.told }
+    }
+}
+
 /// A copy under way.
 pub(super) struct Copy<'a> {
     pub(super) options: &'a Options,
@@ -162,10 +91,28 @@ pub(super) struct Copy<'a> {
     base: u64,
 }
 
-impl Copy<'_> {
+impl<'a> Copy<'a> {
+    /// A copy that began at `began`.
+    pub(super) fn new(
+        options: &'a Options,
+        began: Instant,
+        watch: &'a mut (dyn FnMut(&Progress) + Send),
+    ) -> Copy<'a> {
+        let pace = options.limit.map(|rate| Arc::new(Pace::new(rate)));
+        Copy {
+            options,
+            overrides: options.overrides.clone(),
+            held: None,
+            began,
+            stats: CopyStats::default(),
+            watch,
+            live: Arc::new(TransferState::new(options, pace)),
+            base: 0,
+        }
+    }
     /// Makes the congestion control that was asked for available to this host's channels, or notes
     /// why they use another.
-    fn obtain_congestion(&mut self) -> Result<(), Error> {
+    pub(super) fn obtain_congestion(&mut self) -> Result<(), Error> {
         let Some(name) = self.overrides.congestion.clone() else { return Ok(()) };
         let obtained = kernelcc::obtain(&CcRequest::new(name.clone()));
         match obtained {
@@ -273,6 +220,15 @@ impl Copy<'_> {
         self.stats.failures.extend(left_out);
     }
 
+    /// The time since the copy began.
+    pub(super) fn now(&self) -> Time {
+        self.time_of(Instant::now())
+    }
+
+    pub(super) fn time_of(&self, instant: Instant) -> Time {
+        Time::ZERO + Span::from(instant.saturating_duration_since(self.began))
+    }
+
     /// Runs blocking `work` on a thread of its own and watches it. Meanwhile `control` is served,
     /// and a failure that the server reports there breaks the work off and stands as the reason.
     pub(super) async fn supervise<T: Send + 'static>(
@@ -280,14 +236,41 @@ impl Copy<'_> {
         mut control: Option<&mut Control>,
         work: impl FnOnce(&TransferState) -> Result<T, Error> + Send + 'static,
     ) -> Result<T, Error> {
+        let Watched { result, told } = self.watch(control.as_deref_mut(), work).await;
+        let error = match result {
+            Ok(done) => return Ok(done),
+            Err(error) => error,
+        };
+        let rtt = control.as_ref().filter(|_| told.is_none()).map(|control| control.rtt());
+        match (Blame::of(self.now(), error, told, rtt), control) {
+            (Blame::Unsettled { error, until }, Some(control)) => {
+                Err(self.hear(control, until).await.unwrap_or(error))
+            }
+            (Blame::Settled(error) | Blame::Unsettled { error, .. }, _) => Err(error),
+        }
+    }
+
+    /// What the server says until then of a failure.
+    pub(super) async fn hear(&self, control: &mut Control, until: Time) -> Option<Error> {
+        let timeout = Duration::from(until.since(self.now()));
+        tokio::time::timeout(timeout, control.failure()).await.ok()
+    }
+
+    /// Runs blocking `work` on a thread of its own and watches it. Meanwhile `control` is served,
+    /// and a failure that the server reports there breaks the work off.
+    pub(super) async fn watch<T: Send + 'static>(
+        &mut self,
+        mut control: Option<&mut Control>,
+        work: impl FnOnce(&TransferState) -> Result<T, Error> + Send + 'static,
+    ) -> Watched<T> {
         let live = Arc::clone(&self.live);
         let moving = Instant::now();
         let mut work = tokio::task::spawn_blocking(move || work(&live));
-        let mut said = None;
+        let mut told = None;
         let watched =
             control.as_ref().map(|control| (control.server().to_owned(), control.heard()));
-        let mut idle =
-            IdleTimeout::new(control.as_ref().and_then(|control| control.idle_timeout()));
+        let idle_timeout = control.as_ref().and_then(|control| control.idle_timeout());
+        let mut idle = IdleTimeout::new(self.now(), idle_timeout.map(Span::from));
         let mut tick = tokio::time::interval(Duration::from_millis(200));
         tick.set_missed_tick_behavior(MissedTickBehavior::Skip);
         let result = loop {
@@ -308,13 +291,13 @@ impl Copy<'_> {
                         && let Some(error) = self.silent(&mut idle, server, heard)
                     {
                         self.live.cancel.cancel(error.clone());
-                        said = Some(error);
+                        told = Some(error);
                         control = None;
                     }
                 }
                 error = failure => {
                     self.live.cancel.cancel(error.clone());
-                    said = Some(error);
+                    told = Some(error);
                     control = None;
                 }
             }
@@ -324,16 +307,7 @@ impl Copy<'_> {
         let result = result.unwrap_or_else(|_| {
             Err(Error::new(Fault::Bug, ErrorCode::ThreadLost, "a transfer thread panicked"))
         });
-        match (result, said, control) {
-            // A peer that fails closes its channels and says why: the reason counts, and is worth a
-            // moment's wait.
-            (Err(error), Some(said), _) if error.code == ErrorCode::ChannelLost => Err(said),
-            (Err(error), None, Some(control)) if error.code == ErrorCode::ChannelLost => {
-                let idle_timeout = Duration::from_secs(2) + Duration::from(control.rtt());
-                Err(tokio::time::timeout(idle_timeout, control.failure()).await.unwrap_or(error))
-            }
-            (result, ..) => result,
-        }
+        Watched { result, told }
     }
 
     fn silent(
@@ -344,7 +318,8 @@ impl Copy<'_> {
     ) -> Option<Error> {
         // A consumer that holds our writing up holds up what the server could send.
         let excused = self.live.is_alone.load(Ordering::Relaxed) || self.live.tally.is_storing();
-        idle.check(server, self.live.arrived(), lock(heard).at(), excused)
+        let heard = lock(heard).at().map(|at| self.time_of(at));
+        idle.check(self.now(), server, self.live.arrived(), heard, excused)
     }
 
     /// Waits for the server's last word on each of `requests`, still showing what arrives.
@@ -376,7 +351,7 @@ impl Copy<'_> {
         id: u64,
     ) -> Result<Reply, Error> {
         let (server, heard) = (control.server().to_owned(), control.heard());
-        let mut idle = IdleTimeout::new(control.idle_timeout());
+        let mut idle = IdleTimeout::new(self.now(), control.idle_timeout().map(Span::from));
         let mut tick = tokio::time::interval(Duration::from_millis(200));
         tick.set_missed_tick_behavior(MissedTickBehavior::Skip);
         let done = control.done(id);
@@ -397,12 +372,27 @@ impl Copy<'_> {
         }
     }
 
-    /// How a transfer to or from `control`'s server is guarded.
-    pub(super) fn integrity(&self, control: &Control) -> Integrity {
-        // Without checked blocks the file's digest is all there is.
-        let checks = control.checks() && self.options.verify != Verify::None;
-        let short_zeros = checks && control.features().zeros;
-        Integrity { checks, digests: self.options.verify == Verify::Digest, short_zeros }
+    /// What is asked for, of whatever peer.
+    pub(super) fn wants(&self) -> CopyOptions {
+        CopyOptions {
+            checks: self.options.verify != Verify::None,
+            digests: self.options.verify == Verify::Digest,
+            limit: self.options.limit,
+            buffer: self.options.buffer,
+            are_channels_fixed: self.options.overrides.streams.is_some(),
+            ..CopyOptions::default()
+        }
+    }
+
+    /// Takes over what a copy with a Farline node came to.
+    pub(super) fn conclude(&mut self, control: &Control, summary: CopySummary) {
+        self.take_remarks(control);
+        self.verified(summary.integrity);
+        self.stats.passes += summary.passes;
+        self.stats.congestion = summary.control.or(self.stats.congestion.take());
+        if let Some((name, error)) = summary.refused {
+            self.stats.note(format!("without {name}: {error}"));
+        }
     }
 
     /// Notes how the files that arrived were verified.

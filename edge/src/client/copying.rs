@@ -3,7 +3,7 @@
 //! A copy runs on a thread of its own with a runtime of its own, so that a program needs none: it may
 //! wait by blocking, by `.await` in whatever runtime it has, or not at all.
 
-use super::copy::copy;
+use super::run::copy;
 use super::{CancelToken, ConnectOptions, Existing, Location, Options, Outcome, Progress, Verify};
 use farline_core::units::{Bytes, Error, ErrorCode, Fault, Rate};
 use std::ffi::OsStr;

@@ -5,7 +5,7 @@
 
 use super::control::Control;
 use super::copy::Copy;
-use super::download;
+use super::listing;
 use super::local::Destination;
 use crate::stores::{join, stat};
 use farline_core::gridftp::Pathname;
@@ -97,7 +97,7 @@ pub(super) async fn kept_there(
         for (&index, look) in some.iter().zip(looks) {
             let there = control.looked(look).await?;
             if there.is_some_and(|there| {
-                existing.keeps(&entries[index], &download::entry(Vec::new(), &there))
+                existing.keeps(&entries[index], &listing::entry(Vec::new(), &there))
             }) {
                 kept.insert(index);
             }

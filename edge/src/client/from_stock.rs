@@ -6,15 +6,16 @@
 use super::checksum;
 use super::control::Control;
 use super::copy::Copy;
-use super::download::{TransferResources, arrange, entry, list_tree, receive_layout, take};
+use super::download::{TransferResources, listen, receive_layout, take, tell_buffer};
 use super::existing::{kept_here, without};
+use super::listing::{entry, list_tree};
 use super::local::{Destination, destination};
 use super::location::{Location, Remote};
-use super::passes::{nameable, source_of};
 use crate::mover::{BLOCK_LEN, Integrity};
 use crate::stores::{Landing, ResumeState, join};
+use farline_core::copy::{nameable, parallelism, source_of};
 use farline_core::gridftp::client::{Request, Transfer, TransferKind};
-use farline_core::gridftp::{ListingKind, Pathname};
+use farline_core::gridftp::{ListingKind, Mode, Pathname};
 use farline_core::transfer::journal::Origin;
 use farline_core::transfer::{Entry, EntryKind, Layout, TransferParams};
 use farline_core::units::{ByteRanges, Error, ErrorCode, Fault};
@@ -52,15 +53,13 @@ pub(super) async fn run(
     let kept = kept_here(copy, &place, &entries);
     let layout = Arc::new(Layout::new(without(entries, &kept), BLOCK_LEN));
     place.make_folders(&layout)?;
-    let (mut resources, requests) = arrange(copy, control, choice).await?;
-    for id in requests {
+    let (mut resources, address) = listen(copy, control, choice).await?;
+    tell_buffer(copy, control);
+    let active = Request::Active { mode: Mode::Extended, addresses: vec![address] };
+    for id in [control.request(parallelism(choice.streams)), control.request(active)] {
         control.done(id).await?;
     }
-    let files = layout
-        .entries()
-        .iter()
-        .filter(|entry| matches!(entry.kind, EntryKind::File { .. }))
-        .count() as u64;
+    let files = layout.files();
     for item in layout.entries() {
         let at_its_path = |(_, error): (Vec<u8>, Error)| (item.path.clone(), error);
         let one =

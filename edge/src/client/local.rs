@@ -3,7 +3,6 @@
 use super::copy::Copy;
 use super::existing::{kept_here, without};
 use super::location::{Location, last_name};
-use super::stream;
 use crate::mover::BLOCK_LEN;
 use crate::stores::{
     DirectIo, Diskless, Landing, MEMORY_NAME, MemorySource, PosixSink, PosixSource, Root, Source,
@@ -11,7 +10,7 @@ use crate::stores::{
 };
 use crate::sys::lock::lock;
 use crate::sys::pool::pool;
-use farline_core::transfer::{DigestVerdict, Digests, Entry, EntryKind, Layout, PieceDigest};
+use farline_core::transfer::{DigestVerdict, Digests, Entry, Layout, PieceDigest};
 use farline_core::units::{Error, ErrorCode, Fault};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -180,8 +179,7 @@ pub(super) async fn run(
             folder: None,
             contents: false,
         },
-        Location::Standard => return stream::run(copy, to, several).await,
-        Location::Remote(_) => {
+        Location::Standard | Location::Remote(_) => {
             return Err(Error::new(
                 Fault::Bug,
                 ErrorCode::NotHere,
@@ -215,11 +213,7 @@ pub(super) async fn run(
     };
     let sink = place.sink(&layout, &copy.options.direct_io)?;
     let most = if sink.wants_order() { 1 } else { 4 };
-    let files = layout
-        .entries()
-        .iter()
-        .filter(|entry| matches!(entry.kind, EntryKind::File { .. }))
-        .count() as u64;
+    let files = layout.files();
     copy.live.expect(layout.payload(), files);
     let landed = copy
         .supervise(None, move |live| {

@@ -7,12 +7,12 @@ use super::connect_options::ConnectOptions;
 use super::control::Control;
 use super::copy::Copy;
 use super::location::Remote;
-use super::passes::nameable;
 use crate::stores::{
     Parcel, Receipt, Receipts, lock_if_free, receipts_folder, receipts_in, storage_error,
     temporary_beside,
 };
 use crate::sys::lock::lock;
+use farline_core::copy::nameable;
 use farline_core::gridftp::client::{Request, Transfer, TransferKind};
 use farline_core::gridftp::{Command, ListingKind, Pathname, TransferEvent};
 use farline_core::units::{ByteRanges, Error, ErrorCode, Fault};

@@ -3,22 +3,22 @@
 
 use super::control::Control;
 use super::copy::{Copy, known};
-use super::download::{entry, list_tree, parallelism};
 use super::existing::Existing;
-use super::idle_timeout::IdleTimeout;
+use super::listing::{entry, list_tree};
 use super::location::Remote;
-use super::passes::{agree, nameable, source_of};
 use super::remote_partial::{RemotePartial, ask_for_markers};
 use super::transfer_state::TransferState;
 use super::upload::trim;
-use crate::mover::{Integrity, TREE_MODULE};
 use crate::stores::{Parcel, join};
 use crate::sys::lock::lock;
+use farline_core::copy::{
+    Agreement, IdleTimeout, nameable, of_two_servers, parallelism, source_of, tree_part,
+};
 use farline_core::gridftp::client::{Request, Transfer, TransferKind};
-use farline_core::gridftp::{Command, ListingKind, Mode, Module, Options as Opts, Pathname};
+use farline_core::gridftp::{Command, ListingKind, Mode, Options as Opts, Pathname};
 use farline_core::transfer::journal::{FileFacts, Origin};
 use farline_core::transfer::{Entry, EntryKind, TransferParams};
-use farline_core::units::{ByteRanges, Bytes, Error, ErrorCode, Fault};
+use farline_core::units::{ByteRanges, Bytes, Error, ErrorCode, Fault, Span};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use tokio::time::MissedTickBehavior;
@@ -187,47 +187,37 @@ async fn as_tree(
     bytes: u64,
     files: u64,
 ) -> Result<(), Error> {
-    let module = |what: TransferKind, path: &[u8], parms: &str, held: ByteRanges| {
-        let module = Some(Module { name: TREE_MODULE.to_owned(), parms: parms.to_owned() });
-        Request::Transfer(Transfer { module, held, ..Transfer::new(what, Pathname::new(path)) })
-    };
-    let (sends, receives) = (copy.integrity(&ends.sender), copy.integrity(&ends.receiver));
-    let checks = sends.checks && receives.checks;
-    let integrity =
-        Integrity { checks, short_zeros: sends.short_zeros && receives.short_zeros, ..receives };
-    let source = source_of(
-        &format!("{}:{}", ends.from.host, ends.from.port),
-        [&ends.from.path[..]].into_iter(),
-    );
-    let agreed = agree(&mut ends.sender, integrity, None);
-    for id in agreed {
-        ends.sender.done(id).await.map_err(|error| at(ends.from, error))?;
+    let (from, to) = (Pathname::new(ends.from.path.clone()), Pathname::new(target));
+    let wants = copy.wants();
+    let sends = Agreement::of(ends.sender.features(), &wants);
+    let receives = Agreement::of(ends.receiver.features(), &wants);
+    let integrity = receives.guarded_as(&sends).integrity;
+    let server = format!("{}:{}", ends.from.host, ends.from.port);
+    let source = source_of(&server, [&ends.from.path[..]].into_iter());
+    let origin = Origin { source, digests: integrity.digests };
+    for (agreement, is_sender) in
+        [(sends.guarded_as(&receives), true), (receives.guarded_as(&sends), false)]
+    {
+        let (end, remote) =
+            if is_sender { (&mut ends.sender, ends.from) } else { (&mut ends.receiver, ends.to) };
+        let guards = agreement.guards((!is_sender).then_some(&origin));
+        let agreed: Vec<u64> = guards.into_iter().map(|request| end.request(request)).collect();
+        for id in agreed {
+            end.done(id).await.map_err(|error| at(remote, error))?;
+        }
     }
-    let agreed =
-        agree(&mut ends.receiver, integrity, Some(&Origin { source, digests: integrity.digests }));
-    for id in agreed {
-        ends.receiver.done(id).await.map_err(|error| at(ends.to, error))?;
-    }
-    let store =
-        ends.receiver.request(module(TransferKind::Store, &target, "manifest", ByteRanges::new()));
-    let retrieve = ends.sender.request(module(
-        TransferKind::Retrieve,
-        &ends.from.path,
-        "manifest",
-        ByteRanges::new(),
-    ));
-    side_by_side(copy, ends, store, retrieve, false).await?;
+    let store = |part: &str| tree_part(TransferKind::Store, &to, part, ByteRanges::new());
+    let retrieve = |part: &str, held| tree_part(TransferKind::Retrieve, &from, part, held);
+    let stored = ends.receiver.request(store("manifest"));
+    let sent = ends.sender.request(retrieve("manifest", ByteRanges::new()));
+    side_by_side(copy, ends, stored, sent, false).await?;
     copy.take_left_out(&ends.sender);
     // Y-3: what the receiver holds from before is known now, and the sender is told.
     let held = nameable(lock(&ends.receiver.heard()).all());
     copy.stats.resumed_bytes += held.total();
-    let parts = [("data", held.clone()), ("digests", ByteRanges::new())];
-    let stores = parts.clone().map(|(part, _)| {
-        ends.receiver.request(module(TransferKind::Store, &target, part, ByteRanges::new()))
-    });
-    let retrieves = parts.map(|(part, held)| {
-        ends.sender.request(module(TransferKind::Retrieve, &ends.from.path, part, held))
-    });
+    let stores = ["data", "digests"].map(|part| ends.receiver.request(store(part)));
+    let retrieves = [retrieve("data", held.clone()), retrieve("digests", ByteRanges::new())]
+        .map(|request| ends.sender.request(request));
     for (index, (store, retrieve)) in stores.into_iter().zip(retrieves).enumerate() {
         // Lists are not payload.
         side_by_side(copy, ends, store, retrieve, index == 0).await?;
@@ -321,7 +311,7 @@ async fn side_by_side(
     let (moved, ignored) = (AtomicU64::new(0), AtomicU64::new(0));
     let base = copy.live.tally.bytes();
     let heard = [ends.sender.heard(), ends.receiver.heard()];
-    let mut idle = IdleTimeout::new(ends.sender.idle_timeout());
+    let mut idle = IdleTimeout::new(copy.now(), ends.sender.idle_timeout().map(Span::from));
     let names = format!("{} or {}", ends.from, ends.to);
     let Ends { from, to, sender, receiver } = ends;
     let both = async {
@@ -333,11 +323,11 @@ async fn side_by_side(
         tokio::select! {
             first = &mut stored => match first {
                 Ok(_) => sent.await.map(drop),
-                Err(error) => Err(blame(error, patient(sent).await)),
+                Err(error) => Err(of_two_servers(error, patient(sent).await)),
             },
             first = &mut sent => match first {
                 Ok(_) => stored.await.map(drop),
-                Err(error) => Err(blame(error, patient(stored).await)),
+                Err(error) => Err(of_two_servers(error, patient(stored).await)),
             },
         }
     };
@@ -357,7 +347,8 @@ async fn side_by_side(
                 // A receiver goes on to say that nothing comes: of payload, words alone are no sign
                 // of life.
                 let words = heard.iter().filter_map(|heard| lock(heard).at()).max().filter(|_| !payload);
-                if let Some(error) = idle.check(&names, moved.load(Ordering::Relaxed), words, false) {
+                let (words, moved) = (words.map(|at| copy.time_of(at)), moved.load(Ordering::Relaxed));
+                if let Some(error) = idle.check(copy.now(), &names, moved, words, false) {
                     break Err(error);
                 }
             }
@@ -376,21 +367,4 @@ fn progress(copy: &mut Copy<'_>, bytes: u64) {
 /// What the other end says when one has failed, if it says it soon.
 async fn patient<T>(other: impl Future<Output = Result<T, Error>>) -> Option<Error> {
     tokio::time::timeout(Duration::from_secs(2), other).await.ok().and_then(Result::err)
-}
-
-/// Of two errors the one that is not just a lost connection: that is the other end's symptom.
-fn blame(first: Error, second: Option<Error>) -> Error {
-    let symptom = |error: &Error| {
-        matches!(
-            error.code,
-            ErrorCode::ChannelLost
-                | ErrorCode::DataConnection
-                | ErrorCode::Aborted
-                | ErrorCode::Incomplete
-        )
-    };
-    match second {
-        Some(second) if symptom(&first) && !symptom(&second) => second,
-        _ => first,
-    }
 }

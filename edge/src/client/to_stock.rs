@@ -58,11 +58,7 @@ pub(super) async fn run(
     copy.stats.congestion = congestion;
     let layout = Arc::new(Layout::new(load.entries.clone(), BLOCK_LEN));
     let source = SourceSet::source(load.parts, &layout, &copy.options.direct_io);
-    let files = layout
-        .entries()
-        .iter()
-        .filter(|entry| matches!(entry.kind, EntryKind::File { .. }))
-        .count() as u64;
+    let files = layout.files();
     let (place, may_resume) = (to.place(), checksum::is_offered(control));
     let mut resources = Some(resources);
     for (index, entry) in layout.entries().iter().enumerate() {

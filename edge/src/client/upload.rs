@@ -2,21 +2,20 @@
 //! over.
 
 use super::control::Control;
-use super::copy::Copy;
+use super::copy::{Copy, Watched};
 use super::dial::{dial, handles};
 use super::download::interrupted;
 use super::existing::{kept_there, without};
 use super::location::{Location, Remote, last_name};
 use super::options::Trial;
-use super::passes::{Passes, agree, source_of};
 use super::remote_progress::RemoteProgress;
 use super::stream;
 use super::to_stock;
 use super::transfer_state::TransferState;
+use super::tree::{TreeEnd, execute};
 use crate::channels::Channel;
 use crate::mover::{
-    Audit, BLOCK_LEN, Integrity, OpenOutcome, SendJob, SendOutcome, TREE_MODULE, Tally, Tuning,
-    send,
+    Audit, BLOCK_LEN, Integrity, OpenOutcome, SendJob, SendOutcome, Tally, Tuning, send,
 };
 use crate::stores::{
     BytesSource, DirectIo, Diskless, MEMORY_NAME, MemorySource, Part, PosixSource, Root,
@@ -25,9 +24,9 @@ use crate::stores::{
 use crate::sys::lock::lock;
 use crate::sys::pool::{Slot, pool};
 use crate::sys::tcp::TcpInfo;
-use farline_core::gridftp::client::{Request, Transfer, TransferKind};
-use farline_core::gridftp::{ListingKind, Mode, Module, Pathname};
-use farline_core::transfer::journal::Origin;
+use farline_core::copy::{CopyRole, CopySession, OpenedChannels, TreePart, source_of};
+use farline_core::gridftp::client::Request;
+use farline_core::gridftp::{ListingKind, Mode, Pathname};
 use farline_core::transfer::{
     Block, DigestVerdict, Entry, EntryKind, Layout, TransferParams, Watermarks, manifest_lines,
 };
@@ -74,6 +73,7 @@ impl SourceSet {
 }
 
 /// Channels and slots between the transfers of one copy.
+#[derive(Default)]
 pub(super) struct TransferResources {
     pub(super) channels: Vec<Box<dyn Channel>>,
     pub(super) slots: Vec<Slot>,
@@ -278,132 +278,120 @@ async fn to_farline(
     load: SourceSet,
     choice: &TransferParams,
 ) -> Result<(), Error> {
-    let (manifest, source_id) = (manifest_lines(&load.entries), load.source_id);
+    let role = CopyRole::Sender { source: load.source_id };
+    let (path, options) = (Pathname::new(load.target), copy.wants());
+    let session = CopySession::new(role, path, options, control.features(), control.rtt());
+    let integrity = session.agreement().integrity;
+    let manifest = manifest_lines(&load.entries);
     let layout = Arc::new(Layout::new(load.entries, BLOCK_LEN));
     let source = SourceSet::source(load.parts, &layout, &copy.options.direct_io);
     let source = match copy.options.trial {
         Trial { stall: None, read: None, .. } => source,
         Trial { stall, read, .. } => Arc::new(SlowSource::new(source, stall, read)),
     };
-    let address = control.passive(passive).await?;
-    let path = Pathname::new(load.target);
-    let transfer = |parms: &str| {
-        let module = Some(Module { name: TREE_MODULE.to_owned(), parms: parms.to_owned() });
-        Request::Transfer(Transfer { module, ..Transfer::new(TransferKind::Store, path.clone()) })
+    let audit = match integrity.digests {
+        true => Audit::new(&layout),
+        false => Audit::without_digests(&layout),
     };
-    let integrity = copy.integrity(control);
-    let origin = Origin { source: source_id, digests: integrity.digests };
-    let mut agreed = Vec::new();
-    let files = layout
-        .entries()
-        .iter()
-        .filter(|entry| matches!(entry.kind, EntryKind::File { .. }))
-        .count() as u64;
-    let audit = Arc::new(if integrity.digests {
-        Audit::new(&layout)
-    } else {
-        Audit::without_digests(&layout)
-    });
-    let (mut passes, mut listed) = (Passes::default(), false);
-    let heard = control.heard();
-    let landing = loop {
-        passes.made += 1;
-        // The commands leave with the channels' first bytes: dialling first costs no round trip.
-        let (resources, congestion) = open_rig(copy, control, address, choice).await?;
-        copy.stats.congestion = congestion;
-        agreed.extend(agree(control, integrity, Some(&origin)));
-        // This end adapts what it sends; the node tells what limits it.
-        agreed.extend(control.adapt(false, false));
-        let manifest = (!listed).then(|| BytesSource(manifest.clone()));
-        let first = manifest.as_ref().map(|_| control.request(transfer("manifest")));
-        let rest = ["data", "digests"].map(|part| control.request(transfer(part)));
-        copy.live.expect(layout.payload(), files);
-        let pass = Pass {
-            integrity,
-            manifest,
-            layout: Arc::clone(&layout),
-            source: Arc::clone(&source),
-            audit: Arc::clone(&audit),
-            heard: Arc::clone(&heard),
-        };
-        let moved = copy.supervise(Some(control), move |live| pass.send(live, resources)).await;
-        let moved = moved.map(|(tcp, resources)| {
-            copy.stats.tcp.extend(tcp);
-            copy.stats.count_completions(&resources.channels);
-            // The tuner may have changed both.
-            copy.stats.streams = resources.channels.len();
-            copy.stats.staging = Some(Bytes((resources.slots.len() * BLOCK_LEN) as u64));
-            copy.stats.congestion = resources
-                .channels
-                .first()
-                .and_then(|channel| channel.congestion())
-                .or(copy.stats.congestion.take());
-            resources
-        });
-        if let Err(error) = &moved
-            && error.code == ErrorCode::SourceUnreadable
-        {
-            // The node complained of the digests before this end had closed its books on them.
-            break Err(error.clone());
-        }
-        if let Err(error) = &moved
-            && (!integrity.checks
-                || !matches!(error.code, ErrorCode::ChannelLost | ErrorCode::BlocksMissing))
-        {
-            // The node may wait for data that will not come: no reply of it is worth waiting for.
-            return Err(error.clone());
-        }
-        // All bytes are with this host's kernel; the digests' reply says that they are in the
-        // node's store. Channels stay open until then: closing one early would look like a loss.
-        let mut said = Ok(());
-        for id in first.into_iter().chain(rest) {
-            let done = copy.until_done(control, &[id]).await;
-            if Some(id) == first {
-                listed = done.is_ok();
-                let held = lock(&heard).of(id);
-                copy.stats.resumed_bytes = copy.stats.resumed_bytes.max(held);
-            }
-            said = said.and(done);
-        }
-        let result = match (moved, said) {
-            (Ok(_), said) => said,
-            // The node's word, where it gave one, says why the channels broke.
-            (Err(error), Err(said)) if error.code == ErrorCode::ChannelLost => Err(said),
-            (Err(error), _) => Err(error),
-        };
-        let error = match result {
-            Ok(()) => break Ok(()),
-            Err(error) if !integrity.checks => break Err(error),
-            Err(error) => error,
-        };
-        if error.code == ErrorCode::SourceUnreadable {
-            break Err(error);
-        }
-        passes.failed(error, lock(&heard).all().total())?;
-        copy.settle();
+    let mut upload = Upload {
+        choice,
+        integrity,
+        address: control.passive(passive).await?,
+        manifest,
+        layout,
+        source,
+        audit: Arc::new(audit),
+        heard: control.heard(),
+        resources: TransferResources::default(),
     };
-    for id in agreed {
-        control.done(id).await?;
-    }
-    copy.take_remarks(control);
-    copy.verified(integrity);
-    copy.stats.passes += passes.made;
-    copy.stats.bad_blocks += passes.bad_blocks;
-    copy.stats.bad_headers += passes.bad_headers;
-    let unreadable = audit.finish().1;
-    let entry = |(index, error): (usize, Error)| (layout.entries()[index].path.clone(), error);
-    let failed = unreadable.len() as u64;
-    copy.stats.failures.extend(unreadable.into_iter().map(entry));
-    match landing {
-        Ok(()) => {}
-        // The node's complaint is about the files that are in the list already.
-        Err(error) if failed > 0 && error.code == ErrorCode::SourceUnreadable => {}
-        Err(error) => return Err(error),
-    }
+    let summary = execute(copy, control, session, &mut upload).await?;
+    let Upload { layout, audit, .. } = upload;
+    copy.stats.resumed_bytes = copy.stats.resumed_bytes.max(summary.resumed);
+    copy.stats.bad_blocks += summary.bad_blocks;
+    copy.stats.bad_headers += summary.bad_headers;
+    copy.conclude(control, summary);
+    let unreadable = std::mem::take(&mut *lock(&audit.unreadable));
     copy.stats.bytes += layout.payload();
-    copy.stats.files += files - failed;
+    copy.stats.files += layout.files() - unreadable.len() as u64;
+    let entry = |(index, error): (usize, Error)| (layout.entries()[index].path.clone(), error);
+    copy.stats.failures.extend(unreadable.into_iter().map(entry));
     copy.settle();
     Ok(())
+}
+
+/// This host, where the files are.
+struct Upload<'a> {
+    choice: &'a TransferParams,
+    integrity: Integrity,
+    /// Where the node listens.
+    address: SocketAddr,
+    manifest: Vec<u8>,
+    layout: Arc<Layout>,
+    source: Arc<dyn Source>,
+    audit: Arc<Audit>,
+    heard: Arc<Mutex<RemoteProgress>>,
+    resources: TransferResources,
+}
+
+impl TreeEnd for Upload<'_> {
+    async fn open(
+        &mut self,
+        copy: &mut Copy<'_>,
+        control: &mut Control,
+        _may_grow: bool,
+    ) -> Result<OpenedChannels, Error> {
+        // Channels and slots of the pass before are given back first.
+        self.resources = TransferResources::default();
+        let (resources, congestion) = open_rig(copy, control, self.address, self.choice).await?;
+        copy.stats.congestion = congestion;
+        self.resources = resources;
+        let count = self.resources.channels.len();
+        Ok(OpenedChannels { count, can_grow: false, listening: None })
+    }
+
+    async fn carry(
+        &mut self,
+        copy: &mut Copy<'_>,
+        control: &mut Control,
+        part: TreePart,
+    ) -> Watched<()> {
+        copy.live.expect(self.layout.payload(), self.layout.files());
+        let pass = Pass {
+            integrity: self.integrity,
+            manifest: (part == TreePart::Tree).then(|| BytesSource(self.manifest.clone())),
+            layout: Arc::clone(&self.layout),
+            source: Arc::clone(&self.source),
+            audit: Arc::clone(&self.audit),
+            heard: Arc::clone(&self.heard),
+        };
+        let resources = std::mem::take(&mut self.resources);
+        let moved = copy.watch(Some(control), move |live| pass.send(live, resources)).await;
+        moved.map(|(tcp, resources)| {
+            let TransferResources { channels, slots } = &resources;
+            copy.stats.tcp.extend(tcp);
+            copy.stats.count_completions(channels);
+            // The tuner may have changed both.
+            copy.stats.streams = channels.len();
+            copy.stats.staging = Some(Bytes((slots.len() * BLOCK_LEN) as u64));
+            let congestion = channels.first().and_then(|channel| channel.congestion());
+            copy.stats.congestion = congestion.or(copy.stats.congestion.take());
+            self.resources = resources;
+        })
+    }
+
+    fn held(&self) -> ByteRanges {
+        lock(&self.heard).all().clone()
+    }
+
+    fn prepare(&mut self, _copy: &mut Copy<'_>) -> Result<ByteRanges, Error> {
+        Ok(ByteRanges::new())
+    }
+
+    fn refuse(&self) {}
+
+    fn unreadable(&self) -> usize {
+        lock(&self.audit.unreadable).len()
+    }
 }
 
 /// One pass over what the node lacks.

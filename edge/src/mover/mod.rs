@@ -18,11 +18,9 @@ mod stream;
 mod tally;
 mod tune;
 
-use farline_core::gridftp::checked::CHECKED_LEN;
-use farline_core::gridftp::mode_e::HEADER_LEN;
-
 pub(crate) use acceptor::{Acceptor, Incoming};
 pub(crate) use audit::Audit;
+pub(crate) use farline_core::copy::{Integrity, TREE_MODULE};
 pub(crate) use pace::Pace;
 pub(crate) use receive::{ReceiveJob, ReceiveOutcome, receive};
 pub(crate) use send::{SendJob, SendOutcome, send};
@@ -31,31 +29,10 @@ pub(crate) use stream::{BlockReader, StreamJob, send_stream};
 pub(crate) use tally::Tally;
 pub(crate) use tune::{Notify, OpenOutcome, Tuning, tuning_limits, window_limit};
 
-/// How a transfer is guarded, as its ends agreed (`docs/protocol.md`, clauses I-1 and I-5).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Integrity {
-    /// Blocks have checked headers; bad ones count as not received, and lost channels do not end
-    /// the transfer.
-    pub checks: bool,
-    /// Blocks' digests are compared on arrival and journaled. Only with `checks`.
-    pub digests: bool,
-    /// Blocks of nothing but zeros go as a header alone (clause Z-2). Only with `checks`.
-    pub short_zeros: bool,
-}
-
-impl Integrity {
-    /// Bytes of each block's header.
-    pub(crate) fn header_len(self) -> usize {
-        if self.checks { CHECKED_LEN } else { HEADER_LEN }
-    }
-}
-
 /// Bytes in a block and a slot: the network buffer of the ADTS paper (section IV.A), at which it
 /// filled its link.
 pub(crate) const BLOCK_LEN: usize = 1 << 20;
 
-/// The ERET and ESTO module that moves trees between Farline ends (`docs/protocol.md`).
-pub(crate) const TREE_MODULE: &str = "FARLINE.TREE";
 /// The longest manifest that either end takes: some million entries.
 pub(crate) const MANIFEST_LIMIT: usize = 256 << 20;
 /// A file whose length nobody said: longer than any file system holds.

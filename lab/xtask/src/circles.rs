@@ -13,8 +13,8 @@ const KNOWN: &[&str] = &[
     "core/profile: document resumption",
     "edge/channels/rdma: connect exchange",
     "edge/channels: arrivals driver stack tcp",
-    "edge/client: checksum copy dial download existing from_stock local options outcome \
-        remote_partial stream third_party to_stock transfer_state upload",
+    "edge/client: copy dial existing listing local options outcome transfer_state",
+    "edge/client: download from_stock stream to_stock upload",
     "edge/node: adapt data profile reporter stream_mode transfer tree",
 ];
 

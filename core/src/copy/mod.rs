@@ -1,0 +1,23 @@
+//! A copy of one tree between this end and a Farline node, as a machine: passes, retries, resume,
+//! and what was agreed with the peer.
+//!
+//! [`CopySession`] says what to ask of the peer and when, what to move, when another pass is worth
+//! making, whose fault an end is, and in which order things close. The edge executes its outputs.
+//! Time is an argument.
+
+mod agreement;
+mod blame;
+mod idle_timeout;
+mod passes;
+mod requests;
+mod session;
+#[cfg(test)]
+mod tests;
+
+pub use agreement::{Agreement, CopyOptions, Integrity, SenderControl, source_of};
+pub use blame::{Blame, of_two_servers};
+pub use idle_timeout::IdleTimeout;
+pub use requests::{TREE_MODULE, farline_option, nameable, parallelism, tree_part};
+pub use session::{
+    CopyRole, CopySession, CopySummary, Event, OpenedChannels, Output, RequestId, TreePart,
+};

@@ -1,0 +1,44 @@
+//! What is asked of a node in the course of a copy, as requests of its control channel.
+
+use crate::gridftp::client::{Request, Transfer, TransferKind};
+use crate::gridftp::{Command, Module, Options, Pathname, RetrieveOptions};
+use crate::units::ByteRanges;
+
+/// The module that moves trees (`docs/protocol.md`, clause T-1).
+pub const TREE_MODULE: &str = "FARLINE.TREE";
+/// Ranges that a REST line names at most: a command line has 8 KiB, a range at most 40 digits.
+const RANGES_IN_REST: usize = 150;
+
+/// One part of a tree: `manifest`, `data` or `digests`, without what the receiver holds.
+pub fn tree_part(what: TransferKind, path: &Pathname, part: &str, held: ByteRanges) -> Request {
+    let module = Some(Module { name: TREE_MODULE.to_owned(), parms: part.to_owned() });
+    Request::Transfer(Transfer { module, held, ..Transfer::new(what, path.clone()) })
+}
+
+/// A switch of Farline's own: `OPTS FARLINE name=value;`.
+pub fn farline_option(name: &str, value: &str) -> Request {
+    let option = Options::Farline { name: name.to_owned(), value: value.to_owned() };
+    Request::Exec(Command::Options(option))
+}
+
+/// Has a sender use so many channels.
+pub fn parallelism(channels: usize) -> Request {
+    let channels = u32::try_from(channels).unwrap_or(1);
+    let retrieve = RetrieveOptions {
+        parallelism: Some((channels, channels, channels)),
+        ..RetrieveOptions::default()
+    };
+    Request::Exec(Command::Options(Options::Retrieve(retrieve)))
+}
+
+/// As much of `held` as a REST line can name: its longest ranges. What is not named comes again,
+/// and is dropped.
+pub fn nameable(held: &ByteRanges) -> ByteRanges {
+    let mut ranges: Vec<_> = held.iter().collect();
+    ranges.sort_by_key(|range| std::cmp::Reverse(range.end - range.start));
+    let mut named = ByteRanges::new();
+    for range in ranges.into_iter().take(RANGES_IN_REST) {
+        named.insert(range);
+    }
+    named
+}

@@ -1,0 +1,71 @@
+//! What a server has, as entries of a tree.
+
+use super::control::Control;
+use super::copy::Copy;
+use crate::stores::join;
+use farline_core::gridftp::{self, ListingKind};
+use farline_core::transfer::{Entry, EntryKind};
+use farline_core::units::{Error, ErrorCode, Fault};
+
+/// Lists a remote tree, folder by folder.
+pub(super) async fn list_tree(
+    copy: &mut Copy<'_>,
+    control: &mut Control,
+    top: &[u8],
+) -> Result<Vec<Entry>, Error> {
+    let mut entries = Vec::new();
+    let mut folders = vec![Vec::new()];
+    while let Some(folder) = folders.pop() {
+        let at = join(top.strip_suffix(b"/").unwrap_or(top), &folder);
+        let found = match control.list(&at).await {
+            // The rest of the tree is no worse for it.
+            Err(error) if !folder.is_empty() && error.code == ErrorCode::PermissionDenied => {
+                copy.stats.failures.push((folder, error));
+                continue;
+            }
+            found => found?,
+        };
+        for found in found {
+            let name = found.name.name();
+            if matches!(found.kind, ListingKind::CurrentDirectory | ListingKind::ParentDirectory)
+                || matches!(name, b"" | b"." | b"..")
+            {
+                continue;
+            }
+            let path = join(&folder, name);
+            // Farline lists a link as what it leads to, and says where.
+            if let Some(link) = &found.link {
+                let kind = EntryKind::Symlink { target: link.as_bytes().to_vec() };
+                entries.push(Entry { kind, ..entry(path, &found) });
+                continue;
+            }
+            match found.kind {
+                ListingKind::Directory => folders.push(path.clone()),
+                ListingKind::File => {}
+                _ => {
+                    let error = Error::new(
+                        Fault::You,
+                        ErrorCode::NotAFile,
+                        "it is neither a file nor a directory",
+                    );
+                    copy.stats.failures.push((path, error));
+                    continue;
+                }
+            }
+            entries.push(entry(path, &found));
+        }
+    }
+    Ok(entries)
+}
+
+pub(super) fn entry(path: Vec<u8>, found: &gridftp::ListingEntry) -> Entry {
+    let kind = match found.kind {
+        ListingKind::Directory => EntryKind::Directory,
+        _ => EntryKind::File { len: found.size.unwrap_or(0) },
+    };
+    let time = found.modified.unwrap_or_default();
+    let modified_ns =
+        time.seconds.saturating_mul(1_000_000_000).saturating_add(i64::from(time.nanos));
+    let mode = found.mode.unwrap_or(if kind == EntryKind::Directory { 0o755 } else { 0o644 });
+    Entry { path, kind, mode, modified_ns, changed_ns: 0 }
+}

@@ -1,0 +1,83 @@
+//! Runs a copy: which way its data goes, and what comes of it.
+
+use super::copy::Copy;
+use super::location::Location;
+use super::options::{Options, Progress};
+use super::outcome::{Outcome, ProgressSample};
+use super::{download, local, stream, third_party, upload};
+use crate::channels::Stack;
+use crate::channels::driver::Offered;
+use crate::sys::tcp::process_usage;
+use farline_core::units::{Error, ErrorCode, Fault, Span};
+use std::time::Instant;
+
+/// Copies `sources` to `destination`; `watch` is told several times a second how it stands.
+///
+/// # Errors
+/// When nothing could be copied: what, whose fault, what to try. Single files that failed are in
+/// the outcome.
+pub async fn copy(
+    sources: &[Location],
+    destination: &Location,
+    options: &Options,
+    watch: &mut (dyn FnMut(&Progress) + Send),
+) -> Result<Outcome, Error> {
+    let began = Instant::now();
+    let (cpu_before, _) = process_usage();
+    let mut copy = Copy::new(options, began, watch);
+    let remote = |location: &Location| matches!(location, Location::Remote(_));
+    match destination {
+        Location::Remote(to) if sources.iter().all(remote) => {
+            for source in sources {
+                if let Location::Remote(from) = source {
+                    third_party::run(&mut copy, from, to, sources.len() > 1).await?;
+                }
+            }
+        }
+        Location::Remote(to) if sources.iter().any(remote) => {
+            return Err(Error::new(
+                Fault::You,
+                ErrorCode::MixedSources,
+                format!("to {to}: some sources are of this host, some are remote"),
+            )
+            .hint("copy them with one command each"));
+        }
+        Location::Remote(to) => {
+            copy.obtain_congestion()?;
+            upload::run(&mut copy, sources, to).await?;
+        }
+        here => {
+            for source in sources {
+                match source {
+                    Location::Remote(from) => {
+                        download::run(&mut copy, from, here, sources.len() > 1).await?
+                    }
+                    Location::Standard => stream::run(&mut copy, here, sources.len() > 1).await?,
+                    from => local::run(&mut copy, from, here, sources.len() > 1).await?,
+                }
+            }
+        }
+    }
+    if let ([source], Some(error)) = (sources, copy.stats.lone_failure()) {
+        return Err(Error { message: format!("{source}: {}", error.message), ..error });
+    }
+    let special = options.channel.as_ref().map(Stack::channel);
+    if let Some(driver) = special.filter(|driver| driver.capabilities.offered != Offered::Always)
+        && !copy.stats.tried_channel
+        && copy.stats.data_path.is_some()
+    {
+        copy.stats.note(format!(
+            "without {}, which is for copies between this host and a Farline node",
+            driver.title
+        ));
+    }
+    if let Some(refusal) = options.direct_io.refusal() {
+        copy.stats.note(format!(
+            "without direct I/O, through the page cache, where a file system refused it: {refusal}"
+        ));
+    }
+    let elapsed = Span::from(began.elapsed());
+    copy.stats.samples.push(ProgressSample { t: elapsed.as_secs_f64(), bytes: copy.stats.bytes });
+    let (cpu, peak_rss) = process_usage();
+    Ok(copy.stats.outcome(elapsed, cpu.saturating_sub(cpu_before), peak_rss))
+}

@@ -1,0 +1,84 @@
+//! Executes what [`CopySession`] wants of a copy of a tree to or from a Farline node.
+
+use super::control::Control;
+use super::copy::{Copy, Watched};
+use crate::sys::lock::lock;
+use farline_core::copy::{CopySession, CopySummary, Event, OpenedChannels, Output, TreePart};
+use farline_core::units::{ByteRanges, Error, ErrorCode, Fault};
+
+/// This host's end of the data: what opens channels, and moves data between them and files.
+pub(super) trait TreeEnd {
+    /// Opens data channels.
+    async fn open(
+        &mut self,
+        copy: &mut Copy<'_>,
+        control: &mut Control,
+        may_grow: bool,
+    ) -> Result<OpenedChannels, Error>;
+
+    /// Moves a part of the tree over them.
+    async fn carry(
+        &mut self,
+        copy: &mut Copy<'_>,
+        control: &mut Control,
+        part: TreePart,
+    ) -> Watched<()>;
+
+    /// What the receiver holds by now, as far as this end knows.
+    fn held(&self) -> ByteRanges;
+
+    /// Where the list has come to: decides where its files go, and finds what is here of them.
+    fn prepare(&mut self, copy: &mut Copy<'_>) -> Result<ByteRanges, Error>;
+
+    /// What has come is of no use to a later attempt.
+    fn refuse(&self);
+
+    /// Files of this end that could not be read whole.
+    fn unreadable(&self) -> usize;
+}
+
+/// Runs `session` to its end.
+pub(super) async fn execute(
+    copy: &mut Copy<'_>,
+    control: &mut Control,
+    mut session: CopySession,
+    end: &mut impl TreeEnd,
+) -> Result<CopySummary, Error> {
+    let mut requests = Vec::new();
+    while let Some(output) = session.poll() {
+        let event = match output {
+            Output::Request { request, is_optional: true } => {
+                requests.push(control.try_request(request));
+                continue;
+            }
+            Output::Request { request, is_optional: false } => {
+                requests.push(control.request(request));
+                continue;
+            }
+            Output::Await(id) => {
+                let id = requests[id.0];
+                let result = copy.until_done(control, &[id]).await;
+                let marked = lock(&control.heard()).of(id);
+                Event::Answered { result, marked, held: end.held() }
+            }
+            Output::Open { may_grow } => Event::Opened(end.open(copy, control, may_grow).await),
+            Output::Move(part) => {
+                let Watched { result, told } = end.carry(copy, control, part).await;
+                Event::Moved { result, told, held: end.held(), unreadable: end.unreadable() }
+            }
+            Output::Hear { until } => Event::Heard(copy.hear(control, until).await),
+            Output::Prepare => Event::Prepared(end.prepare(copy)),
+            Output::Refuse => {
+                end.refuse();
+                continue;
+            }
+            Output::Settle => {
+                copy.settle();
+                continue;
+            }
+            Output::End(result) => return result,
+        };
+        session.handle(copy.now(), event);
+    }
+    Err(Error::new(Fault::Bug, ErrorCode::NoChannel, "a copy waits for nothing"))
+}
