@@ -11,6 +11,7 @@ mod document;
 mod outline;
 mod preset;
 mod schedule;
+mod word;
 
 pub use axis::GridAxis;
 pub use design::Experiment;
@@ -19,3 +20,4 @@ pub use outline::Outline;
 pub use preset::{Form, PresetFile};
 pub(crate) use schedule::seed_of;
 pub use schedule::{CellRuns, Repetitions, Schedule};
+pub(crate) use word::word;

@@ -3,6 +3,7 @@
 use super::grid::Grid;
 use super::staging::Staged;
 use crate::congestion::{Algorithm, Constants};
+use crate::experiment::word;
 pub use crate::plan::PathPoint;
 use crate::plan::streams_in_words;
 use crate::units::{Bytes, Error, ErrorCode, Fault, Rate};
@@ -23,16 +24,13 @@ pub enum TrafficDirection {
 }
 
 impl TrafficDirection {
-    /// Every one, by its name.
-    const ALL: [(&str, TrafficDirection); 3] = [
-        ("out", TrafficDirection::Out),
-        ("back", TrafficDirection::Back),
-        ("both", TrafficDirection::Both),
-    ];
-
     /// Its name.
     pub fn name(self) -> &'static str {
-        TrafficDirection::ALL.iter().find(|(_, one)| *one == self).map_or("out", |(name, _)| name)
+        match self {
+            TrafficDirection::Out => "out",
+            TrafficDirection::Back => "back",
+            TrafficDirection::Both => "both",
+        }
     }
 
     /// Whether it is the usual one, which documents leave out.
@@ -46,8 +44,7 @@ impl FromStr for TrafficDirection {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<TrafficDirection, Error> {
-        let found = TrafficDirection::ALL.iter().find(|(name, _)| *name == text);
-        found.map(|(_, one)| *one).ok_or_else(|| {
+        word(text).ok_or_else(|| {
             Error::new(Fault::You, ErrorCode::ProfileDirection, format!("`{text}` is no direction"))
                 .hint("out, back and both are")
         })

@@ -3,6 +3,7 @@
 
 use super::cell::Cell;
 use super::driver::{self, Driver};
+use crate::experiment::word;
 use crate::plan::StagedSource;
 pub use crate::plan::Stall;
 use crate::units::{Bytes, Error, ErrorCode, Fault, Rate, Span};
@@ -79,12 +80,10 @@ impl FromStr for Store {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Store, Error> {
-        [Store::Memory, Store::File].into_iter().find(|store| store.name() == text).ok_or_else(
-            || {
-                Error::new(Fault::You, ErrorCode::ProfileStore, format!("`{text}` is no store"))
-                    .hint("memory and file are")
-            },
-        )
+        word(text).ok_or_else(|| {
+            Error::new(Fault::You, ErrorCode::ProfileStore, format!("`{text}` is no store"))
+                .hint("memory and file are")
+        })
     }
 }
 
@@ -102,13 +101,10 @@ impl FromStr for Order {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Order, Error> {
-        [Order::Synchronous, Order::Asynchronous]
-            .into_iter()
-            .find(|order| order.name() == text)
-            .ok_or_else(|| {
-                Error::new(Fault::You, ErrorCode::ProfileOrder, format!("`{text}` is no order"))
-                    .hint("synchronous and asynchronous are")
-            })
+        word(text).ok_or_else(|| {
+            Error::new(Fault::You, ErrorCode::ProfileOrder, format!("`{text}` is no order"))
+                .hint("synchronous and asynchronous are")
+        })
     }
 }
 

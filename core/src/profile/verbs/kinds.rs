@@ -1,6 +1,7 @@
 //! How messages travel, which way, and how their connection is made: the axes of a profile of RDMA
 //! that are words.
 
+use crate::experiment::word;
 use crate::units::{Error, ErrorCode, Fault, Span};
 use serde::{Deserialize, Serialize};
 use std::str::FromStr;
@@ -58,8 +59,7 @@ impl FromStr for QpService {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<QpService, Error> {
-        let all = [QpService::Rc, QpService::Ud, QpService::Read];
-        all.into_iter().find(|one| one.name().eq_ignore_ascii_case(text)).ok_or_else(|| {
+        word(&text.to_lowercase()).ok_or_else(|| {
             Error::new(
                 Fault::You,
                 ErrorCode::ProfileTransport,
@@ -74,16 +74,14 @@ impl FromStr for Setup {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Setup, Error> {
-        match text {
-            "cm" => Ok(Setup::Cm),
-            "exchange" => Ok(Setup::Exchange),
-            _ => Err(Error::new(
+        word(text).ok_or_else(|| {
+            Error::new(
                 Fault::You,
                 ErrorCode::ProfileSetup,
                 format!("`{text}` is no way of connecting queue pairs"),
             )
-            .hint("cm (rdma_cm) and exchange (parameters over a socket) are")),
-        }
+            .hint("cm (rdma_cm) and exchange (parameters over a socket) are")
+        })
     }
 }
 
@@ -91,8 +89,7 @@ impl FromStr for VerbsMetric {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<VerbsMetric, Error> {
-        let all = [VerbsMetric::OneWay, VerbsMetric::BothWays, VerbsMetric::RoundTrip];
-        all.into_iter().find(|one| one.name().replace(' ', "-") == text).ok_or_else(|| {
+        word(text).ok_or_else(|| {
             Error::new(
                 Fault::You,
                 ErrorCode::ProfileDirection,

@@ -16,7 +16,6 @@ mod kinds;
 mod measured;
 mod measured_page;
 mod model;
-
 mod page;
 mod page_beside;
 mod page_distance;
