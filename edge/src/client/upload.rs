@@ -24,7 +24,7 @@ use crate::stores::{
 use crate::sys::lock::lock;
 use crate::sys::pool::{Slot, pool};
 use crate::sys::tcp::TcpInfo;
-use farline_core::copy::{CopyRole, CopySession, OpenedChannels, TreePart, source_of};
+use farline_core::copy::{CopyRole, CopySession, CopySummary, OpenedChannels, TreePart, source_of};
 use farline_core::gridftp::client::Request;
 use farline_core::gridftp::{ListingKind, Mode, Pathname};
 use farline_core::transfer::{
@@ -305,16 +305,8 @@ async fn to_farline(
         resources: TransferResources::default(),
     };
     let summary = execute(copy, control, session, &mut upload).await?;
-    let Upload { layout, audit, .. } = upload;
-    copy.stats.resumed_bytes = copy.stats.resumed_bytes.max(summary.resumed);
-    copy.stats.bad_blocks += summary.bad_blocks;
-    copy.stats.bad_headers += summary.bad_headers;
+    upload.count(copy, &summary);
     copy.conclude(control, summary);
-    let unreadable = std::mem::take(&mut *lock(&audit.unreadable));
-    copy.stats.bytes += layout.payload();
-    copy.stats.files += layout.files() - unreadable.len() as u64;
-    let entry = |(index, error): (usize, Error)| (layout.entries()[index].path.clone(), error);
-    copy.stats.failures.extend(unreadable.into_iter().map(entry));
     copy.settle();
     Ok(())
 }
@@ -331,6 +323,21 @@ struct Upload<'a> {
     audit: Arc<Audit>,
     heard: Arc<Mutex<RemoteProgress>>,
     resources: TransferResources,
+}
+
+impl Upload<'_> {
+    /// Takes over what was sent, and names what could not be read.
+    fn count(&self, copy: &mut Copy<'_>, summary: &CopySummary) {
+        copy.stats.resumed_bytes = copy.stats.resumed_bytes.max(summary.resumed);
+        copy.stats.bad_blocks += summary.bad_blocks;
+        copy.stats.bad_headers += summary.bad_headers;
+        let Upload { layout, audit, .. } = self;
+        let unreadable = std::mem::take(&mut *lock(&audit.unreadable));
+        copy.stats.bytes += layout.payload();
+        copy.stats.files += layout.files() - unreadable.len() as u64;
+        let entry = |(index, error): (usize, Error)| (layout.entries()[index].path.clone(), error);
+        copy.stats.failures.extend(unreadable.into_iter().map(entry));
+    }
 }
 
 impl TreeEnd for Upload<'_> {
