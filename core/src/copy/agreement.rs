@@ -3,7 +3,7 @@
 
 use super::requests::farline_option;
 use crate::gridftp::checked::CHECKED_LEN;
-use crate::gridftp::client::{Features, Request};
+use crate::gridftp::client::{PeerFeatures, Request};
 use crate::gridftp::mode_e::HEADER_LEN;
 use crate::transfer::journal::Origin;
 use crate::units::{Bytes, Rate};
@@ -77,21 +77,21 @@ pub struct Agreement {
 
 impl Agreement {
     /// Between an end that wants `options` and a peer with `features`.
-    pub fn of(features: &Features, options: &CopyOptions) -> Agreement {
-        let is_guarded = features.has_farline("CHECK");
+    pub fn of(features: &PeerFeatures, options: &CopyOptions) -> Agreement {
+        let is_guarded = features.check;
         // Without checked blocks the file's digest is all there is.
         let checks = is_guarded && options.checks;
         Agreement {
             integrity: Integrity {
                 checks,
                 digests: options.digests,
-                short_zeros: checks && features.has_farline("ZEROS"),
+                short_zeros: checks && features.zeros,
             },
-            is_ordered: options.in_order && features.has_farline("ORDER"),
-            is_limited: options.limit.is_some() && features.has_farline("LIMIT"),
-            adapts: features.has_farline("ADAPT"),
+            is_ordered: options.in_order && features.order,
+            is_limited: options.limit.is_some() && features.limit,
+            adapts: features.adapt,
             is_guarded,
-            names_omissions: features.has_farline("OMITTED"),
+            names_omissions: features.omitted,
         }
     }
 

@@ -4,7 +4,7 @@ use super::agreement::{Agreement, CopyOptions, Integrity};
 use super::blame::Blame;
 use super::passes::Passes;
 use super::requests::{farline_option, nameable, parallelism, tree_part};
-use crate::gridftp::client::{Features, Request, TransferKind};
+use crate::gridftp::client::{PeerFeatures, Request, TransferKind};
 use crate::gridftp::{Command, Mode, Pathname};
 use crate::transfer::journal::Origin;
 use crate::units::{ByteRanges, Bytes, Error, ErrorCode, Fault, Span, Time};
@@ -206,7 +206,7 @@ impl CopySession {
         role: CopyRole,
         path: Pathname,
         options: CopyOptions,
-        features: &Features,
+        features: &PeerFeatures,
         rtt: Span,
     ) -> CopySession {
         let agreement = Agreement::of(features, &options);

@@ -2,18 +2,18 @@
 //! over many seeds that every copy ends, whole or with the error that is to blame.
 
 use super::*;
-use crate::gridftp::client::{Features, Request, Transfer};
+use crate::gridftp::client::{PeerFeatures, Request, Transfer};
 use crate::gridftp::{Command, Options, Pathname, Reply};
 use crate::units::{ByteRanges, Error, ErrorCode, Fault, Rate, Rng, Span, Time};
 
 const ALL: &[&str] = &["TREE", "CHECK", "ZEROS", "ORDER", "LIMIT", "ADAPT", "OMITTED"];
 const RTT: Span = Span::from_millis(100);
 
-fn features(listed: &[&str]) -> Features {
-    let mut lines = vec![b"Features:".to_vec()];
+fn features(listed: &[&str]) -> PeerFeatures {
+    let mut lines = vec![b"PeerFeatures:".to_vec()];
     lines.extend(listed.iter().map(|name| format!(" FARLINE {name}").into_bytes()));
     lines.push(b"End".to_vec());
-    Features::of(&Reply { code: 211, lines })
+    PeerFeatures::of(&Reply { code: 211, lines })
 }
 
 fn checked() -> CopyOptions {

@@ -97,7 +97,7 @@ pub(super) fn is_offered(control: &Control) -> bool {
 }
 
 fn common(control: &Control) -> Option<(Algorithm, &'static str, &'static str)> {
-    let offered = control.features().checksums();
+    let offered = &control.features().checksums;
     Algorithm::ALL.into_iter().find(|(_, name, _)| offered.iter().any(|offer| offer == name))
 }
 

@@ -8,7 +8,7 @@ use super::remote_progress::RemoteProgress;
 use crate::channels::driver::Dialer;
 use crate::channels::key::Key;
 use crate::sys::lock::lock;
-use farline_core::gridftp::client::{ClientSession, Event, Features, Input, Output, Request};
+use farline_core::gridftp::client::{ClientSession, Event, Input, Output, PeerFeatures, Request};
 use farline_core::gridftp::{Command, ListingEntry, Options as Opts, Pathname, Reply};
 use farline_core::units::{Error, ErrorCode, Fault, Rate, Span, Time};
 use std::collections::{BTreeSet, VecDeque};
@@ -37,7 +37,7 @@ pub(super) struct Control {
     idle_timeout: Option<Duration>,
     /// Whether the connection ended without the server's doing, so that it may not know.
     is_cut_off: bool,
-    features: Features,
+    features: PeerFeatures,
     /// The key that was offered, and the request that offered it while its answer is not known.
     key: Option<Key>,
     offered: Option<u64>,
@@ -71,17 +71,17 @@ impl Control {
 
     /// Whether the server lists `feature` behind `FARLINE`.
     pub(super) fn has(&self, feature: &str) -> bool {
-        self.features.parameters("FARLINE").any(|listed| listed == feature)
+        self.features.has_extension(feature)
     }
 
     /// Whether the server speaks checked blocks (`docs/protocol.md`, clause I-1).
     pub(super) fn checks(&self) -> bool {
-        self.features.has_farline("CHECK")
+        self.features.check
     }
 
     /// Has the server hold what it sends to a rate; answers whether it knows how to (O-2).
     pub(super) fn limit(&mut self, limit: Option<Rate>) -> bool {
-        let Some(rate) = limit.filter(|_| self.features.has_farline("LIMIT")) else {
+        let Some(rate) = limit.filter(|_| self.features.limit) else {
             return false;
         };
         let option = Opts::Farline { name: "limit".to_owned(), value: rate.as_bps().to_string() };
@@ -104,7 +104,7 @@ impl Control {
         self.idle_timeout
     }
 
-    pub(super) fn features(&self) -> &Features {
+    pub(super) fn features(&self) -> &PeerFeatures {
         &self.features
     }
 
@@ -306,10 +306,7 @@ impl Control {
             }
         }
         // K-6: where the node says so, its data ports are at another address.
-        let told = self
-            .features
-            .parameters("FARLINE")
-            .find_map(|feature| feature.strip_prefix("ADDRESS ")?.parse::<IpAddr>().ok());
+        let told = self.features.data_address;
         let address =
             address.map(|address| told.map_or(address, |ip| SocketAddr::new(ip, address.port())));
         address.ok_or_else(|| {

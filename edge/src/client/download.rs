@@ -60,16 +60,16 @@ pub(super) async fn run(
             .await?;
     control.require(from).await?;
     let mut choice = copy.choose(control.rtt(), None, None, false);
-    let is_ordered = control.features().has_farline("ORDER");
+    let is_ordered = control.features().order;
     if *to == Location::Standard && !is_ordered {
         // What several channels bring cannot be set right with bounded memory unless each is in
         // order.
         choice.streams = 1;
         copy.stats.streams = 1;
     }
-    let copied = if control.features().has_farline("TREE") {
+    let copied = if control.features().tree {
         from_farline(copy, &mut control, ahead[0], from, to, several, &choice).await
-    } else if control.features().is_gridftp() {
+    } else if control.features().is_gridftp {
         from_stock::run(copy, &mut control, from, to, several, &choice).await
     } else {
         return Err(Error::new(
@@ -140,6 +140,30 @@ pub(super) async fn listen(
     Ok((resources, address))
 }
 
+/// What is to be agreed with the node, and done.
+fn session(
+    copy: &Copy<'_>,
+    control: &Control,
+    from: &Remote,
+    to: &Location,
+    choice: &TransferParams,
+) -> CopySession {
+    let congestion = choice.congestion.clone().map(|name| SenderControl {
+        is_asked: copy.asked_congestion().is_some(),
+        is_known: known(&name).is_ok(),
+        name,
+    });
+    let options =
+        CopyOptions { in_order: *to == Location::Standard, control: congestion, ..copy.wants() };
+    let contents = from.path.ends_with(b"/") && from.store.is_none();
+    let role = CopyRole::Receiver {
+        may_hold: has_partial(to, from.name(), contents),
+        may_stay: copy.options.existing != Existing::Replace,
+    };
+    let path = Pathname::new(from.path.clone());
+    CopySession::new(role, path, options, control.features(), control.rtt())
+}
+
 async fn from_farline(
     copy: &mut Copy<'_>,
     control: &mut Control,
@@ -149,20 +173,8 @@ async fn from_farline(
     several: bool,
     choice: &TransferParams,
 ) -> Result<(), Error> {
-    let control_asked = choice.congestion.clone().map(|name| SenderControl {
-        is_asked: copy.asked_congestion().is_some(),
-        is_known: known(&name).is_ok(),
-        name,
-    });
-    let options =
-        CopyOptions { in_order: *to == Location::Standard, control: control_asked, ..copy.wants() };
     let contents = from.path.ends_with(b"/") && from.store.is_none();
-    let role = CopyRole::Receiver {
-        may_hold: has_partial(to, from.name(), contents),
-        may_stay: copy.options.existing != Existing::Replace,
-    };
-    let path = Pathname::new(from.path.clone());
-    let session = CopySession::new(role, path, options, control.features(), control.rtt());
+    let session = session(copy, control, from, to, choice);
     let mut download = Download {
         from,
         to,

@@ -39,8 +39,8 @@ pub async fn greet(remote: &Remote, reach: &ConnectOptions) -> Result<Greeting, 
     Ok(Greeting {
         rtt: control.rtt(),
         local: control.local().ok().map(|local| local.ip()),
-        farline: features.is_farline(),
-        gridftp: features.is_gridftp(),
+        farline: features.is_farline,
+        gridftp: features.is_gridftp,
         features: features.lines().to_vec(),
     })
 }

@@ -131,10 +131,10 @@ pub(super) async fn to_node(copy: &mut Copy<'_>, to: &Remote) -> Result<(), Erro
         }
         _ => {}
     }
-    if !control.features().is_gridftp() {
+    if !control.features().is_gridftp {
         return Err(not_gridftp(to));
     }
-    let lands = control.features().has_farline("TREE");
+    let lands = control.features().tree;
     let choice = copy.choose(control.rtt(), control.peer_ip(), None, true);
     let address = control.passive(ahead[0]).await?;
     let (resources, congestion) = open_rig(copy, &mut control, address, &choice).await?;

@@ -53,7 +53,7 @@ pub(super) async fn run(
     ends.sender.require(from).await.map_err(|error| at(from, error))?;
     ends.receiver.require(to).await.map_err(|error| at(to, error))?;
     for (control, remote) in [(&ends.sender, from), (&ends.receiver, to)] {
-        if !control.features().is_gridftp() {
+        if !control.features().is_gridftp {
             let message = format!("{remote} is a plain FTP server, not a GridFTP one");
             return Err(Error::new(Fault::There, ErrorCode::Unsupported, message)
                 .hint("copy to this host first, with curl or lftp"));
@@ -76,7 +76,7 @@ pub(super) async fn run(
         Some(TransferParams { congestion: None, staging: Bytes(0), ..choice.clone() });
     tell_congestion(copy, &mut ends).await?;
     arrange(&mut ends, &choice).await?;
-    if [&ends.sender, &ends.receiver].iter().all(|end| end.features().has_farline("TREE")) {
+    if [&ends.sender, &ends.receiver].iter().all(|end| end.features().tree) {
         as_tree(copy, &mut ends, target, bytes, files).await?;
     } else {
         file_by_file(copy, &mut ends, &target, is_folder, &entries).await?;
@@ -98,7 +98,7 @@ fn count(entries: &[Entry]) -> u64 {
 /// closed unread there.
 fn permitted(ends: &Ends<'_>) -> Result<(), Error> {
     let features = ends.receiver.features();
-    let permits = !features.is_farline() || features.has_farline("THIRDPARTY");
+    let permits = !features.is_farline || features.third_party;
     if permits || ends.sender.peer()?.ip() == ends.receiver.local()?.ip() {
         return Ok(());
     }
@@ -111,7 +111,7 @@ fn permitted(ends: &Ends<'_>) -> Result<(), Error> {
 /// have another.
 async fn tell_congestion(copy: &mut Copy<'_>, ends: &mut Ends<'_>) -> Result<(), Error> {
     let Some(name) = copy.asked_congestion().map(str::to_owned) else { return Ok(()) };
-    if !ends.sender.features().is_farline() {
+    if !ends.sender.features().is_farline {
         return copy.congestion_untold(ends.from);
     }
     let option = Opts::Farline { name: "congestion".to_owned(), value: name.clone() };

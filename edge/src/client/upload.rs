@@ -24,7 +24,7 @@ use crate::stores::{
 use crate::sys::lock::lock;
 use crate::sys::pool::{Slot, pool};
 use crate::sys::tcp::TcpInfo;
-use farline_core::copy::{CopyRole, CopySession, OpenedChannels, TreePart, source_of};
+use farline_core::copy::{CopyRole, CopySession, CopySummary, OpenedChannels, TreePart, source_of};
 use farline_core::gridftp::client::Request;
 use farline_core::gridftp::{ListingKind, Mode, Pathname};
 use farline_core::transfer::{
@@ -155,7 +155,7 @@ pub(super) async fn run(
     }
     let size = load.entries.iter().map(Entry::len).sum();
     let choice = copy.choose(control.rtt(), control.peer_ip(), Some(Bytes(size)), true);
-    if control.features().has_farline("TREE") {
+    if control.features().tree {
         let copied = to_farline(copy, &mut control, ahead[0], load, &choice).await;
         // The node makes durable what it has whole when its client goes.
         let is_kept =
@@ -166,7 +166,7 @@ pub(super) async fn run(
             }
             _ => error,
         })
-    } else if control.features().is_gridftp() {
+    } else if control.features().is_gridftp {
         to_stock::run(copy, &mut control, ahead[0], to, load, &choice).await
     } else {
         Err(not_gridftp(to))
@@ -305,16 +305,8 @@ async fn to_farline(
         resources: TransferResources::default(),
     };
     let summary = execute(copy, control, session, &mut upload).await?;
-    let Upload { layout, audit, .. } = upload;
-    copy.stats.resumed_bytes = copy.stats.resumed_bytes.max(summary.resumed);
-    copy.stats.bad_blocks += summary.bad_blocks;
-    copy.stats.bad_headers += summary.bad_headers;
+    upload.count(copy, &summary);
     copy.conclude(control, summary);
-    let unreadable = std::mem::take(&mut *lock(&audit.unreadable));
-    copy.stats.bytes += layout.payload();
-    copy.stats.files += layout.files() - unreadable.len() as u64;
-    let entry = |(index, error): (usize, Error)| (layout.entries()[index].path.clone(), error);
-    copy.stats.failures.extend(unreadable.into_iter().map(entry));
     copy.settle();
     Ok(())
 }
@@ -331,6 +323,21 @@ struct Upload<'a> {
     audit: Arc<Audit>,
     heard: Arc<Mutex<RemoteProgress>>,
     resources: TransferResources,
+}
+
+impl Upload<'_> {
+    /// Takes over what was sent, and names what could not be read.
+    fn count(&self, copy: &mut Copy<'_>, summary: &CopySummary) {
+        copy.stats.resumed_bytes = copy.stats.resumed_bytes.max(summary.resumed);
+        copy.stats.bad_blocks += summary.bad_blocks;
+        copy.stats.bad_headers += summary.bad_headers;
+        let Upload { layout, audit, .. } = self;
+        let unreadable = std::mem::take(&mut *lock(&audit.unreadable));
+        copy.stats.bytes += layout.payload();
+        copy.stats.files += layout.files() - unreadable.len() as u64;
+        let entry = |(index, error): (usize, Error)| (layout.entries()[index].path.clone(), error);
+        copy.stats.failures.extend(unreadable.into_iter().map(entry));
+    }
 }
 
 impl TreeEnd for Upload<'_> {

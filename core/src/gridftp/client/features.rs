@@ -1,64 +1,124 @@
-//! What the server announced in FEAT.
+//! What the server announced in FEAT, parsed once.
 
 use crate::gridftp::Reply;
+use std::net::IpAddr;
 
-/// The server's features (RFC 2389); none when it does not know FEAT.
+/// The server's features (RFC 2389); none when it does not know FEAT. Clauses are those of
+/// `docs/protocol.md`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Features {
+pub struct PeerFeatures {
+    /// Whether the server is Farline.
+    pub is_farline: bool,
+    /// Whether the server speaks MODE E: GridFTP servers announce its commands.
+    pub is_gridftp: bool,
+    /// Lists on the control channel.
+    pub mlsc: bool,
+    /// Tells the facts of a path (RFC 3659).
+    pub mlst: bool,
+    /// The algorithms of CKSM, preferred first.
+    pub checksums: Vec<String>,
+    /// Changes what it sends by itself (D-1).
+    pub adapt: bool,
+    /// Speaks checked blocks (I-1).
+    pub check: bool,
+    /// Where its data ports are, when that is another address (K-6).
+    pub data_address: Option<IpAddr>,
+    /// Knows data connections by a key.
+    pub key: bool,
+    /// Holds what it sends to a rate (O-2).
+    pub limit: bool,
+    /// Offers a store in memory.
+    pub memory: bool,
+    /// Offers a store that keeps nothing.
+    pub null: bool,
+    /// Names what it leaves out of a tree (O-4).
+    pub omitted: bool,
+    /// Sends in order when asked to.
+    pub order: bool,
+    /// Takes data from other hosts.
+    pub third_party: bool,
+    /// The fingerprint of the certificate on its data connections, as text.
+    pub tls_fingerprint: Option<String>,
+    /// Copies trees as one.
+    pub tree: bool,
+    /// Understands short records for zeros.
+    pub zeros: bool,
     lines: Vec<String>,
 }
 
-impl Features {
+impl PeerFeatures {
     /// The features of a 211 reply.
-    pub fn of(reply: &Reply) -> Features {
+    pub fn of(reply: &Reply) -> PeerFeatures {
         let inner = reply.lines.get(1..reply.lines.len().saturating_sub(1)).unwrap_or_default();
-        Features {
-            lines: inner
-                .iter()
-                .map(|line| String::from_utf8_lossy(line).trim().to_owned())
-                .collect(),
-        }
+        let line = |line: &Vec<u8>| String::from_utf8_lossy(line).trim().to_owned();
+        PeerFeatures::parse(inner.iter().map(line).collect())
     }
 
     /// What every Farline server announces, for use between its greeting and its answer to FEAT.
-    pub(super) fn of_any_farline() -> Features {
-        Features {
-            lines: ["ERET", "ESTO", "FARLINE", "MLSC", "MLST", "PARALLEL", "SPAS"]
-                .map(str::to_owned)
-                .to_vec(),
+    pub(super) fn of_any_farline() -> PeerFeatures {
+        let lines = ["ERET", "ESTO", "FARLINE", "MLSC", "MLST", "PARALLEL", "SPAS"];
+        PeerFeatures::parse(lines.map(str::to_owned).to_vec())
+    }
+
+    fn parse(lines: Vec<String>) -> PeerFeatures {
+        let named = Lines(&lines);
+        let ours = |extension: &str| named.parameters("FARLINE").any(|found| found == extension);
+        let told =
+            |label: &str| named.parameters("FARLINE").find_map(|text| text.strip_prefix(label));
+        PeerFeatures {
+            is_farline: named.has("FARLINE"),
+            is_gridftp: ["PARALLEL", "SPAS", "ERET"].iter().any(|name| named.has(name)),
+            mlsc: named.has("MLSC"),
+            mlst: named.has("MLST"),
+            checksums: named.checksums(),
+            adapt: ours("ADAPT"),
+            check: ours("CHECK"),
+            data_address: told("ADDRESS ").and_then(|address| address.parse().ok()),
+            key: ours("KEY"),
+            limit: ours("LIMIT"),
+            memory: ours("MEMORY"),
+            null: ours("NULL"),
+            omitted: ours("OMITTED"),
+            order: ours("ORDER"),
+            third_party: ours("THIRDPARTY"),
+            tls_fingerprint: told("TLS ").map(str::to_owned),
+            tree: ours("TREE"),
+            zeros: ours("ZEROS"),
+            lines,
         }
     }
 
+    /// Whether the server announces an extension of Farline's that only a driver knows: `FABRIC` by
+    /// the line `FARLINE FABRIC`.
+    pub fn has_extension(&self, extension: &str) -> bool {
+        Lines(&self.lines).parameters("FARLINE").any(|found| found == extension)
+    }
+
+    /// The lines, as announced.
+    pub fn lines(&self) -> &[String] {
+        &self.lines
+    }
+}
+
+/// The lines of FEAT, by the name that each begins with.
+struct Lines<'a>(&'a [String]);
+
+impl<'a> Lines<'a> {
     /// Whether a feature of this name was announced, with or without parameters.
-    pub fn has(&self, name: &str) -> bool {
+    fn has(&self, name: &str) -> bool {
         self.parameters(name).next().is_some()
     }
 
     /// The parameters of every feature of this name: `TREE` for `FARLINE TREE`.
-    pub fn parameters<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
-        self.lines.iter().filter_map(move |line| {
+    fn parameters<'b>(&self, name: &'b str) -> impl Iterator<Item = &'a str> + use<'a, 'b> {
+        self.0.iter().filter_map(move |line| {
             let (first, rest) = line.split_once(' ').unwrap_or((line, ""));
             first.eq_ignore_ascii_case(name).then_some(rest)
         })
     }
 
-    /// Whether the server announces this extension of Farline's: `TREE` by the line `FARLINE TREE`.
-    pub fn has_farline(&self, extension: &str) -> bool {
-        self.parameters("FARLINE").any(|found| found == extension)
-    }
-
-    /// Whether the server is Farline.
-    pub fn is_farline(&self) -> bool {
-        self.has("FARLINE")
-    }
-
-    /// Whether the server speaks MODE E: GridFTP servers announce its commands.
-    pub fn is_gridftp(&self) -> bool {
-        ["PARALLEL", "SPAS", "ERET"].iter().any(|name| self.has(name))
-    }
-
     /// The algorithms of CKSM, preferred first.
-    pub fn checksums(&self) -> Vec<String> {
+    fn checksums(&self) -> Vec<String> {
         let mut named: Vec<(u32, String)> = self
             .parameters("CKSM")
             .flat_map(|list| list.split(';'))
@@ -70,11 +130,6 @@ impl Features {
             .collect();
         named.sort_by_key(|(preference, _)| *preference);
         named.into_iter().map(|(_, name)| name).collect()
-    }
-
-    /// The lines, as announced.
-    pub fn lines(&self) -> &[String] {
-        &self.lines
     }
 }
 
@@ -95,15 +150,31 @@ mod tests {
                 "End.",
             ],
         );
-        let features = Features::of(&reply);
-        assert!(
-            features.has("mlst")
-                && features.has("SPAS")
-                && !features.has("SPA")
-                && features.is_gridftp()
-        );
-        assert_eq!(features.checksums(), ["MD5", "ADLER32", "SHA256"]);
-        assert_eq!(features.parameters("FARLINE").collect::<Vec<_>>(), ["TREE"]);
-        assert_eq!(Features::of(&Reply::line(211, "none")), Features::default());
+        let features = PeerFeatures::of(&reply);
+        let lines = Lines(features.lines());
+        assert!(lines.has("mlst") && lines.has("SPAS") && !lines.has("SPA") && features.is_gridftp);
+        assert!(features.mlst && !features.mlsc);
+        assert_eq!(features.checksums, ["MD5", "ADLER32", "SHA256"]);
+        assert_eq!(lines.parameters("FARLINE").collect::<Vec<_>>(), ["TREE"]);
+        assert!(features.tree && features.is_farline && !features.zeros);
+        assert_eq!(PeerFeatures::of(&Reply::line(211, "none")), PeerFeatures::default());
+    }
+
+    #[test]
+    fn what_a_node_tells_of_itself_is_parsed_once() {
+        let lines = [
+            "Extensions supported",
+            " farline KEY",
+            " FARLINE ADDRESS 10.1.2.3",
+            " FARLINE TLS 00ff",
+            " FARLINE FABRIC",
+            " FARLINE TREES",
+            "End.",
+        ];
+        let features = PeerFeatures::of(&Reply::new(211, lines));
+        assert_eq!(features.data_address, "10.1.2.3".parse().ok());
+        assert_eq!(features.tls_fingerprint.as_deref(), Some("00ff"));
+        assert!(features.key && !features.tree && !features.is_gridftp);
+        assert!(features.has_extension("FABRIC") && !features.has_extension("FAB"));
     }
 }

@@ -10,7 +10,7 @@ mod steps;
 mod tests;
 
 pub use config::{ClientConfig, Pipelining};
-pub use features::Features;
+pub use features::PeerFeatures;
 pub use request::{Event, Request, Transfer, TransferKind};
 pub use session::ClientSession;
 

@@ -1,7 +1,7 @@
 //! What each reply means for the request whose command it answers.
 
 use super::config::Pipelining;
-use super::features::Features;
+use super::features::PeerFeatures;
 use super::request::Event;
 use super::session::{ClientSession, InFlight};
 use super::steps::{Class, Role, Step};
@@ -30,7 +30,7 @@ impl ClientSession {
                 // asked for behind it.
                 if self.config.pipelining.is_none() && farline {
                     self.pipelining = Pipelining::Transfers;
-                    self.features = Features::of_any_farline();
+                    self.features = PeerFeatures::of_any_farline();
                 }
             }
             // RFC 959 section 5.4: ready in some minutes; 220 follows.
@@ -101,9 +101,8 @@ impl ClientSession {
         let plain = Step { command: Command::Passive, role: Role::Passive };
         match sent.step.role {
             Role::Abort => {}
-            Role::Features => {
-                self.learn(id, if good { Features::of(&reply) } else { Features::default() })
-            }
+            Role::Features => self
+                .learn(id, if good { PeerFeatures::of(&reply) } else { PeerFeatures::default() }),
             Role::Optional => {}
             Role::User if reply.is_intermediate() => {
                 if let Some(active) = self.active(id) {
@@ -183,8 +182,8 @@ impl ClientSession {
         }
     }
 
-    fn learn(&mut self, id: u64, features: Features) {
-        let by_features = match (features.is_farline(), features.is_gridftp()) {
+    fn learn(&mut self, id: u64, features: PeerFeatures) {
+        let by_features = match (features.is_farline, features.is_gridftp) {
             (true, _) => Pipelining::Transfers,
             (false, true) => Pipelining::Commands,
             (false, false) => Pipelining::None,

@@ -1,6 +1,6 @@
 //! What the edge can request of a client session, and what it is told.
 
-use super::features::Features;
+use super::features::PeerFeatures;
 use crate::gridftp::{Command, ListingEntry, Mode, Module, Pathname, Perf, Reply};
 use crate::units::{ByteRanges, Error};
 use std::net::SocketAddr;
@@ -111,7 +111,7 @@ pub enum Event {
     /// What the server has stored (111); an increment or all of it, so add them up.
     Ranges(ByteRanges),
     /// Logged in; what the server can do.
-    Ready(Features),
+    Ready(PeerFeatures),
     /// A word of an extension while a transfer runs (114).
     Remark(String),
     /// The server opened the file and data may move; it uses the last transfer's channels again if

@@ -1,7 +1,7 @@
 //! The machine itself: requests into commands, as many in flight as is safe.
 
 use super::config::{ClientConfig, Pipelining};
-use super::features::Features;
+use super::features::PeerFeatures;
 use super::request::{Event, Request};
 use super::steps::{Class, Role, Step, steps};
 use super::{Input, Output};
@@ -19,7 +19,7 @@ const MAX_BYTES_IN_FLIGHT: usize = 64 * 1024;
 #[derive(Debug)]
 pub struct ClientSession {
     pub(super) config: ClientConfig,
-    pub(super) features: Features,
+    pub(super) features: PeerFeatures,
     pub(super) pipelining: Pipelining,
     reader: ReplyReader,
     /// Requests that have steps to send or replies to come, in order.
@@ -68,8 +68,8 @@ impl ClientSession {
     /// Farline.
     pub fn new(config: ClientConfig, now: Time) -> ClientSession {
         let (features, pipelining) = match config.known_farline {
-            true => (Features::of_any_farline(), Pipelining::Transfers),
-            false => (Features::default(), Pipelining::None),
+            true => (PeerFeatures::of_any_farline(), Pipelining::Transfers),
+            false => (PeerFeatures::default(), Pipelining::None),
         };
         ClientSession {
             features,
@@ -91,7 +91,7 @@ impl ClientSession {
     }
 
     /// What the server announced; nothing before the login is done.
-    pub fn features(&self) -> &Features {
+    pub fn features(&self) -> &PeerFeatures {
         &self.features
     }
 

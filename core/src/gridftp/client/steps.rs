@@ -1,7 +1,7 @@
 //! The commands that get a request done.
 
 use super::config::{ClientConfig, Pipelining};
-use super::features::Features;
+use super::features::PeerFeatures;
 use super::request::{Request, Transfer, TransferKind};
 use crate::gridftp::address::Family;
 use crate::gridftp::command::{Command, Epsv, Extent, Mode, Restart, Site, Type};
@@ -90,7 +90,7 @@ const fn step(command: Command, role: Role) -> Step {
 /// When this server cannot do it, or the request contradicts itself.
 pub(super) fn steps(
     request: Request,
-    features: &Features,
+    features: &PeerFeatures,
     config: &ClientConfig,
     mode: Option<Mode>,
     pipelining: Pipelining,
@@ -108,7 +108,7 @@ pub(super) fn steps(
             };
             vec![step(command, role)]
         }
-        Request::ToFarline(request) if features.is_farline() => {
+        Request::ToFarline(request) if features.is_farline => {
             return steps(*request, features, config, mode, pipelining);
         }
         Request::ToFarline(_) => {
@@ -118,7 +118,7 @@ pub(super) fn steps(
                 "the server is not Farline",
             ));
         }
-        Request::List(path) if features.has("MLSC") => {
+        Request::List(path) if features.mlsc => {
             vec![step(Command::MachineListControl(Some(path)), Role::Entries)]
         }
         Request::List(_) => {
@@ -161,7 +161,7 @@ pub(super) fn steps(
                 step(Command::RenameTo(to), Role::Required),
             ]
         }
-        Request::Stat(path) if features.has("MLST") => {
+        Request::Stat(path) if features.mlst => {
             vec![step(Command::MachineStatus(Some(path)), Role::Entries)]
         }
         Request::Stat(path) => {

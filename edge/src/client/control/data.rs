@@ -45,10 +45,7 @@ impl Control {
         if !self.encrypt {
             return Ok(None);
         }
-        let told = self
-            .features
-            .parameters("FARLINE")
-            .find_map(|feature| feature.strip_prefix("TLS ")?.parse().ok());
+        let told = self.features.tls_fingerprint.as_ref().and_then(|text| text.parse().ok());
         let (Ok(_), Some(fingerprint)) = (asked, told) else {
             return Err(Error::new(
                 Fault::Refused,
@@ -150,7 +147,7 @@ impl Control {
     pub(in crate::client) async fn agreed_key(&mut self) -> Result<Option<Key>, Error> {
         if let Some(offered) = self.offered.take() {
             let agreed = match self.done(offered).await {
-                Ok(_) => self.features.has_farline("KEY"),
+                Ok(_) => self.features.key,
                 Err(error) if error.fault == Fault::Between => return Err(error),
                 Err(_) => false,
             };

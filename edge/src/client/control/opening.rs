@@ -7,7 +7,7 @@ use crate::client::connect_options::ConnectOptions;
 use crate::client::control_stream::ControlStream;
 use crate::client::location::{ControlTransport, Remote};
 use crate::stores::Diskless;
-use farline_core::gridftp::client::{ClientConfig, ClientSession, Event, Features, Request};
+use farline_core::gridftp::client::{ClientConfig, ClientSession, Event, PeerFeatures, Request};
 use farline_core::gridftp::{Command, Options as Opts, Protection, TransferEvent};
 use farline_core::units::{Error, ErrorCode, Fault, Span, Time};
 use std::collections::{BTreeSet, VecDeque};
@@ -90,7 +90,7 @@ impl Control {
             server,
             idle_timeout: reach.idle_timeout(),
             is_cut_off: false,
-            features: Features::default(),
+            features: PeerFeatures::default(),
             key: None,
             offered: None,
             encrypt: remote.via != ControlTransport::Tcp && !reach.no_encrypt,
@@ -173,9 +173,7 @@ impl Control {
     /// Checks that the server is what `remote` says, and that it gave its store; ends before any
     /// transfer may begin.
     pub(in crate::client) async fn require(&mut self, remote: &Remote) -> Result<(), Error> {
-        let announced =
-            |what: &str| self.features.parameters("FARLINE").any(|feature| feature == what);
-        if remote.farline && !announced("TREE") {
+        if remote.farline && !self.features.tree {
             return Err(Error::new(
                 Fault::There,
                 ErrorCode::NotFarline,
@@ -184,11 +182,11 @@ impl Control {
             .hint("write ftp:// for other GridFTP servers"));
         }
         let Some(store) = remote.store else { return Ok(()) };
-        let (word, name) = match store {
-            Diskless::Null => ("NULL", "?null"),
-            Diskless::Memory(_) => ("MEMORY", "?memory"),
+        let (offers, name) = match store {
+            Diskless::Null => (self.features.null, "?null"),
+            Diskless::Memory(_) => (self.features.memory, "?memory"),
         };
-        if !announced(word) {
+        if !offers {
             return Err(Error::new(
                 Fault::Refused,
                 ErrorCode::StoreNotAllowed,
