@@ -27,8 +27,8 @@ pub fn alone() -> Turn {
 
 /// A turn where this kernel loads BPF for this user; else `None`, and why, loudly.
 pub fn turn() -> Option<Turn> {
-    // First: to find out is to load one, beside which another test's list would change, and what it
-    // has killed would be cleared away.
+    // First: to find out is to load one, next to which another test's list would change, and what
+    // it has killed would be cleared away.
     let turn = alone();
     if let Err(why) = recovery::possible() {
         crate::skip(why);

@@ -1,5 +1,5 @@
 //! What keeps a test run to itself: a run directory and names that no other run on this machine
-//! uses, also not a Farline that serves beside it.
+//! uses, also not a Farline that serves next to it.
 
 use crate::{farline_binary, turns};
 use farline::run_dir::VARIABLE;

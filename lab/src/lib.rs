@@ -32,7 +32,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 pub use turns::alone;
 
-/// The `farline` binary built beside the running test or program, or `FARLINE_BIN`.
+/// The `farline` binary built next to the running test or program, or `FARLINE_BIN`.
 ///
 /// # Panics
 /// When neither exists: build it with `cargo build -p farline-cli` first (`make test` does).
@@ -144,7 +144,7 @@ pub fn wait_for(what: &str, condition: impl Fn() -> bool) {
     }
 }
 
-/// Runs `command` and answers with its standard output.
+/// Runs `command` and returns its standard output.
 ///
 /// # Panics
 /// When it fails: with all that it said.
@@ -156,7 +156,7 @@ pub fn succeed(command: &mut Command) -> String {
     out.into_owned()
 }
 
-/// Runs `command` and answers with the JSON that it prints.
+/// Runs `command` and returns the JSON that it prints.
 ///
 /// # Panics
 /// When it fails, or prints something else.
@@ -165,7 +165,7 @@ pub fn json_of(command: &mut Command) -> serde_json::Value {
     serde_json::from_str(&out).unwrap_or_else(|error| panic!("{out}: {error}"))
 }
 
-/// Runs `farline --json` with `args`, which must fail, and answers with the error object and the
+/// Runs `farline --json` with `args`, which must fail, and returns the error object and the
 /// exit code.
 ///
 /// # Panics

@@ -53,7 +53,7 @@ impl RawClient {
             .expect("the control connection stands");
     }
 
-    /// Says a line and answers with the final reply.
+    /// Says a line and returns the final reply.
     pub fn ask(&mut self, command: &str) -> String {
         self.say(command);
         self.final_reply()
@@ -122,7 +122,7 @@ impl Blocks {
 }
 
 /// A server on a loopback port that says `words` to the first that come, and closes when they have
-/// spoken; answers with the port.
+/// spoken; returns the port.
 ///
 /// # Panics
 /// When there is no port.

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 /// Bytes before which the change is made: the preamble of a data connection (K-1) is longer.
 const SPOILED_AT: usize = 20;
 
-/// Stands before the node on `port` of the loopback address, its data ports too; answers with a
+/// Stands before the node on `port` of the loopback address, its data ports too; returns a
 /// port of its own and the count of data connections. The first of them arrives with a byte of its
 /// preamble changed.
 ///

@@ -1,4 +1,4 @@
-//! What flows carry over a path, alone, in tens, and beside CUBIC: in the kernel over an emulated
+//! What flows carry over a path, alone, in tens, and next to CUBIC: in the kernel over an emulated
 //! one, and as machines over a simulated one.
 
 use crate::recovery::flow::{Ends, Subject, quiet, retry, until_registered};
@@ -138,9 +138,9 @@ pub fn simulated(
     Ok(before.iter().zip(&all).map(rate).collect())
 }
 
-/// What a flow of `ours` takes of the sum with one of CUBIC beside it, as machines: where it begins
-/// a tenth of a second after that one, at the same time, and as long before. Real flows begin as it
-/// happens, and which was first can decide for a minute.
+/// What a flow of `ours` takes of the sum with one of CUBIC next to it, as machines: where it
+/// begins a tenth of a second after that one, at the same time, and as long before. Real flows
+/// begin as it happens, and which was first can decide for a minute.
 ///
 /// # Errors
 /// As [`simulated`].

@@ -22,7 +22,7 @@ impl Window {
         self.packets = (self.packets + packets).min(self.clamp);
     }
 
-    /// Grows by one packet for each of `acked` up to the threshold (RFC 5681, 3.1) and answers how
+    /// Grows by one packet for each of `acked` up to the threshold (RFC 5681, 3.1) and returns how
     /// many are left over.
     pub(super) fn slow_start(&mut self, acked: f64) -> f64 {
         let used = acked.min((self.threshold - self.packets).max(0.0));

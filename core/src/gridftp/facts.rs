@@ -20,7 +20,7 @@ pub enum ListingKind {
     Other,
     /// The listed directory's parent (`pdir`).
     ParentDirectory,
-    /// A symbolic link; GCT spells it `Type=slink` or gives `UNIX.slink` beside the target's type.
+    /// A symbolic link; GCT spells it `Type=slink` or gives `UNIX.slink` next to the target's type.
     Symlink,
 }
 

@@ -81,7 +81,7 @@ impl Pool {
         self.size / self.read / 4.0
     }
 
-    /// Reads for `step` seconds from `now` on, and answers the packets that may leave meanwhile.
+    /// Reads for `step` seconds from `now` on, and returns the packets that may leave meanwhile.
     pub(super) fn read(&mut self, now: f64, step: f64) -> f64 {
         let open =
             self.stall.is_none_or(|stall| stall.left(Span::from_secs_f64(now)) == Span::ZERO);

@@ -1,4 +1,4 @@
-//! Two profiles beside each other: what was set differently, and which cells differ by more than
+//! Two profiles next to each other: what was set differently, and which cells differ by more than
 //! chance.
 
 use super::document::Profile;

@@ -49,7 +49,8 @@ pub struct CellResult {
     /// How many of them ran before the profile [went on](Profile::goes_on).
     #[serde(skip)]
     earlier: usize,
-    /// How many valid ones decide how many there are: [`Repetitions::first_stage`](crate::experiment::Repetitions::first_stage).
+    /// How many valid ones decide how many there are:
+    /// [`Repetitions::first_stage`](crate::experiment::Repetitions::first_stage).
     #[serde(skip)]
     first: Option<usize>,
 }
@@ -272,7 +273,7 @@ impl Profile {
         self.cells.iter().filter(|result| result.cell.hypothesis.is_none())
     }
 
-    /// Those whose data goes the grid's first way: beside them, both ways at once are another
+    /// Those whose data goes the grid's first way: next to them, both ways at once are another
     /// quantity.
     pub(super) fn one_way(&self) -> impl Iterator<Item = &CellResult> {
         let first = self.grid.directions.first().copied().unwrap_or_default();

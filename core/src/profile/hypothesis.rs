@@ -1,4 +1,4 @@
-//! What might explain a difference from a paper: cells beside the grid's, each with one thing
+//! What might explain a difference from a paper: cells next to the grid's, each with one thing
 //! changed.
 
 use super::cell::Cell;

@@ -11,7 +11,7 @@
 //! [`fluid`] the streams' controls over one queue in virtual time; [`published`] are the papers'
 //! numbers. [`plan`] chooses for a transfer and says how long it will take.
 //!
-//! RDMA by the model, and TCP beside it, are [`verbs`].
+//! RDMA by the model, and TCP next to it, are [`verbs`].
 
 mod axes;
 mod cell;

@@ -1,4 +1,4 @@
-//! Closed forms: what a window, a ramp and a loss rate allow, to set beside measurements and
+//! Closed forms: what a window, a ramp and a loss rate allow, to set next to measurements and
 //! simulations.
 
 use crate::congestion::Algorithm;

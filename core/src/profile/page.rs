@@ -1,4 +1,4 @@
-//! A profile as one page: heat maps, throughput against rtt, the papers' tables beside ours, time
+//! A profile as one page: heat maps, throughput against rtt, the papers' tables next to ours, time
 //! series, every cell.
 
 use super::document::{CellResult, Profile, ProfileKind};

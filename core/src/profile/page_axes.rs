@@ -135,7 +135,7 @@ impl Profile {
         axes
     }
 
-    /// The distance, where the chart of it that stands beside the papers' has but a part of the
+    /// The distance, where the chart of it that stands next to the papers' has but a part of the
     /// cells.
     fn distance(&self, axes: &[Along]) -> Option<Along> {
         let others = axes.iter().any(|along| along.name != STREAMS) || self.grid.copies.is_some();

@@ -10,7 +10,7 @@ use crate::statistics::Summary;
 const ROWS: usize = 60;
 
 impl Profile {
-    /// The model's prediction beside each cell that was measured over an emulated path; of a real
+    /// The model's prediction next to each cell that was measured over an emulated path; of a real
     /// one it knows too little. What was scaled is predicted as it was measured, since headers are
     /// a larger part of small packets; `shown` has it at the full rate.
     pub(super) fn against_model(&self, shown: &Profile) -> Option<Section> {

@@ -1,4 +1,4 @@
-//! What a profile's page and its text say beside a paper: SC08's table, and what might explain
+//! What a profile's page and its text say next to a paper: SC08's table, and what might explain
 //! where ours differs from it.
 
 use super::cell::{Cell, PathPoint};
@@ -60,7 +60,7 @@ fn or_empty<T>(value: Option<T>, of: impl Fn(T) -> String) -> String {
 }
 
 impl Profile {
-    /// What stands beside a paper, as a terminal shows it, of a profile [at its full
+    /// What stands next to a paper, as a terminal shows it, of a profile [at its full
     /// rate](Profile::at_full_rate).
     pub fn beside_papers(&self) -> Vec<String> {
         [self.per_mile(), self.hypotheses(), self.printed()]
@@ -91,7 +91,7 @@ impl Profile {
         over && self.grid.streams.iter().any(|streams| SC08_STREAMS.contains(streams))
     }
 
-    /// The table that SC08 prints, beside SC08's.
+    /// The table that SC08 prints, next to SC08's.
     pub(super) fn per_mile(&self) -> Option<Section> {
         let (base, base_miles) = self.shortest()?;
         if self.grid.paths.iter().filter(|path| path.miles.is_some()).count() < 2 {
@@ -215,7 +215,7 @@ impl Profile {
         }
     }
 
-    /// What mean and sd are of, beside SC08's, which does not say whether its sd has the
+    /// What mean and sd are of, next to SC08's, which does not say whether its sd has the
     /// repetitions in it.
     fn spread_in_words(&self) -> String {
         let averaged = self.averaged_in_words();

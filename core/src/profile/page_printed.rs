@@ -1,4 +1,4 @@
-//! A profile's page: what the other papers print of their experiments, beside what ours gave.
+//! A profile's page: what the other papers print of their experiments, next to what ours gave.
 
 use super::cell::Cell;
 use super::document::{CellResult, Profile};

@@ -47,7 +47,7 @@ impl Profile {
         )
     }
 
-    /// Throughput against rtt with its interval, the papers' beside, and what the fit says.
+    /// Throughput against rtt with its interval, the papers' next to it, and what the fit says.
     pub(super) fn against_rtt(&self) -> Option<Section> {
         if self.grid.paths.len() < 2 || self.grid.copies.is_some() {
             return None;

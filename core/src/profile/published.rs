@@ -1,4 +1,4 @@
-//! The papers' own numbers, to stand beside ours: what `presets/tcp.toml` has under `printed`.
+//! The papers' own numbers, to stand next to ours: what `presets/tcp.toml` has under `printed`.
 
 use super::presets::FILE;
 use crate::congestion::Algorithm;

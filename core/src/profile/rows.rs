@@ -76,7 +76,7 @@ impl Profile {
             ("scale", self.grid.scale.to_string()),
         ];
         let mut table = Columns::of(about, &rows, &columns());
-        // In every row: a table is read beside others, without what its file says of it.
+        // In every row: a table is read next to others, without what its file says of it.
         let kind = Values::Text(vec![word(&self.kind); rows.len()]);
         let scale = Values::Whole(vec![Some(self.grid.scale.into()); rows.len()]);
         table.columns.splice(0..0, [("kind", kind), ("scale", scale)]);

@@ -64,7 +64,7 @@ impl Grid {
     }
 
     /// This grid [scaled](Grid::scaled) as little as a machine needs to carry its
-    /// [hardest](Grid::hardest) cells. `run` runs a trial and answers why it is invalid, if it is;
+    /// [hardest](Grid::hardest) cells. `run` runs a trial and returns why it is invalid, if it is;
     /// `failed` is told the scales that were too fast, with the reason. A machine may be busy for a
     /// moment: the last scale is tried twice.
     ///

@@ -117,7 +117,7 @@ impl Scale {
                 .map(|value| (value, short(value)))
                 .collect();
         }
-        // The number of digits is the step's, so that 0.5 stands beside 1.0 and 10 beside 20.
+        // The number of digits is the step's, so that 0.5 stands next to 1.0 and 10 next to 20.
         let digits = (-self.step.log10().floor()).max(0.0) as usize;
         let count = ((self.high - self.low) / self.step).round() as usize;
         let value = |i: usize| self.low + i as f64 * self.step;

@@ -16,7 +16,7 @@ pub struct Histogram {
     /// Each bucket's upper edge in the unit of `x`, ascending, and its count. A bucket begins where
     /// the one before ends.
     pub buckets: Vec<(f64, u64)>,
-    /// Upright lines with what is written beside them, such as `p99 430 us`.
+    /// Upright lines with what is written next to them, such as `p99 430 us`.
     pub marks: Vec<(String, f64)>,
 }
 

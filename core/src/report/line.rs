@@ -1,4 +1,4 @@
-//! Line charts: named series over one axis, each line with its name beside it.
+//! Line charts: named series over one axis, each line with its name next to it.
 
 use super::axis::{Axis, Scale};
 use super::markup::{Svg, TEXT, px, text_width};
@@ -32,7 +32,7 @@ pub struct Mark {
 /// A named line.
 #[derive(Clone, Debug, Default)]
 pub struct Series {
-    /// The name written beside the line.
+    /// The name written next to the line.
     pub name: String,
     /// Points in the axes' units, in ascending order of x.
     pub points: Vec<(f64, f64)>,
@@ -135,7 +135,7 @@ impl LineChart {
             svg.text("name", "start", (label.x + Label::SWATCH + 5.0, label.y), &series.name);
             placed.push(label);
         }
-        // Beside what they name, and over the lines.
+        // Next to what they name, and over the lines.
         for (i, mark) in marks().enumerate() {
             let (from, to) = (x.place(mark.from), x.place(mark.to));
             let (anchor, at) = if to + text_width(&mark.name) > x.to {

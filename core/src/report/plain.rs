@@ -92,7 +92,7 @@ impl Table {
             }
             line.trim_end().to_owned()
         };
-        // A short heading stands at the bottom, beside the last words of the long ones.
+        // A short heading stands at the bottom, next to the last words of the long ones.
         let word = |heading: &Vec<&'_ str>, row: usize| (row + heading.len()).checked_sub(height);
         let head = (0..height).map(|row| {
             line(&mut headings.iter().map(|heading| {

@@ -150,7 +150,7 @@ struct View {
 
 impl View {
     fn new(width: f64, height: f64) -> View {
-        // Names stand beside the corners, the caption above.
+        // Names stand next to the corners, the caption above.
         View {
             centre: (width / 2.0, height * 0.62),
             wide: (width * 0.42).min(height * 0.75),

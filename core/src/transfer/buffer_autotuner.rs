@@ -22,7 +22,7 @@ const WINDOW: Span = Span::from_millis(1_000);
 /// trips.
 const ROUND: Span = Span::from_millis(200);
 
-/// The pool's part beside the window, for the store to read ahead or to lag behind.
+/// The pool's part next to the window, for the store to read ahead or to lag behind.
 const FOR_THE_STORE: Bytes = Bytes::mib(8);
 
 /// The part of the channels' time that must go to waiting for the store before it is worth memory.
@@ -31,7 +31,7 @@ const WORTH: f64 = 0.01;
 /// A doubling that leaves more than this part of the waiting as it was has not bridged anything.
 const HELPED: f64 = 0.9;
 
-/// What a process may take beside two bandwidth-delay products, less what it takes without a pool.
+/// What a process may take next to two bandwidth-delay products, less what it takes without a pool.
 const BESIDE: Bytes = Bytes::mib(32);
 
 /// Totals of one end's pool at a moment.
@@ -187,7 +187,7 @@ mod tests {
         rtt: Span,
     }
 
-    /// Runs for a virtual minute; answers with the pool's size and the part of the last ten seconds
+    /// Runs for a virtual minute; returns the pool's size and the part of the last ten seconds
     /// in which the network waited.
     fn run(store: &Store, seed: u64) -> (Bytes, f64) {
         const STEP: f64 = 0.001;

@@ -38,7 +38,7 @@ impl Pacer {
         self.rate.bytes_in(TURN).0.clamp(LEAST_TURN, MOST_TURN) as usize
     }
 
-    /// Takes a turn for `bytes`; answers when it begins and when it ends at the rate.
+    /// Takes a turn for `bytes`; returns when it begins and when it ends at the rate.
     ///
     /// Who sends them at once does so at the end: then `n` bytes never take less than `n` at the
     /// rate, however short the transfer. Who has something below that spreads them (the kernel's
@@ -56,7 +56,7 @@ mod tests {
     use crate::units::Rng;
 
     /// Lets `channels` take turns until `total` bytes went, each waking up to `late` after its
-    /// time; answers the time it took.
+    /// time; returns the time it took.
     fn run(
         seed: u64,
         rate: Rate,

@@ -37,7 +37,7 @@ pub(super) struct Probe {
 }
 
 impl Probe {
-    /// Takes in a sample; answers once, when the rate is known.
+    /// Takes in a sample; returns once, when the rate is known.
     pub(super) fn handle(&mut self, sample: &PathSample) -> Option<Measured> {
         let first = *self.first.get_or_insert(*sample);
         let round = *self.round.get_or_insert(*sample);

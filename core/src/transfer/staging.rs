@@ -32,8 +32,8 @@ impl Watermarks {
     }
 
     /// For the reader of a pool of `slots`, of which `window` may be on their way: the same for
-    /// what is left beside them. A slot counts as filled until the network is done with it, so that
-    /// below half of the pool a wider window would never be full.
+    /// what is left next to them. A slot counts as filled until the network is done with it, so
+    /// that below half of the pool a wider window would never be full.
     pub fn beside(window: usize, slots: usize) -> Watermarks {
         let window = window.min(slots);
         Watermarks { low: (window + (slots - window) / 2).max(1), ..Watermarks::of_pool(slots) }

@@ -43,7 +43,7 @@ impl Windows {
         self.deep().map(|window| window.most).sum()
     }
 
-    /// Gives `count` more slots to the channels, to the narrowest first; answers to which, each as
+    /// Gives `count` more slots to the channels, to the narrowest first; returns to which, each as
     /// often as it was given one.
     pub(super) fn widen(&mut self, count: usize) -> Vec<ChannelId> {
         let mut given = Vec::with_capacity(count);

@@ -1,5 +1,5 @@
-//! The codes of errors, in one table: what scripts compare, what `docs/errors.md` lists, and whether
-//! trying again is of use.
+//! The codes of errors, in one table: what scripts compare, what `docs/errors.md` lists, and
+//! whether trying again is of use.
 
 use super::Fault;
 use serde::{Serialize, Serializer};
@@ -330,7 +330,7 @@ error_codes! {
     ProfileBroken "profile-broken" Now: Between;
     /// a measurement faster than the node allows
     ProfileCeiling "profile-ceiling" Never: Refused;
-    /// a measurement of RDMA with what it has not or beside another, or flags of it
+    /// a measurement of RDMA with what it has not or next to another, or flags of it
     /// without `--channel rdma`
     ProfileChannel "profile-channel" Never: You;
     /// an end of the measurement could not connect to the other

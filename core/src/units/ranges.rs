@@ -20,7 +20,7 @@ impl ByteRanges {
         ByteRanges::default()
     }
 
-    /// Adds `range`; answers how many of its bytes were not in the set before.
+    /// Adds `range`; returns how many of its bytes were not in the set before.
     pub fn insert(&mut self, range: Range<u64>) -> u64 {
         if range.is_empty() {
             return 0;

@@ -35,7 +35,7 @@ impl Trouble {
         Trouble { probability, left: rng.trials_before_success(probability), rng }
     }
 
-    /// Lets `trials` pass when none of them strikes; answers whether that is so.
+    /// Lets `trials` pass when none of them strikes; returns whether that is so.
     fn passes(&mut self, trials: u64) -> bool {
         if self.left < trials {
             return false;

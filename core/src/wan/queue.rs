@@ -60,7 +60,7 @@ impl Queue {
         self.backlog == 0
     }
 
-    /// Adds `wire_bytes` and answers when their last bit leaves.
+    /// Adds `wire_bytes` and returns when their last bit leaves.
     pub(super) fn push(&mut self, wire_bytes: u64) -> Time {
         self.backlog += bits(wire_bytes);
         self.drained_at()
@@ -84,7 +84,7 @@ impl Queue {
         self.cross = rate;
     }
 
-    /// The wire sends at `rate` from now on; answers the rate before.
+    /// The wire sends at `rate` from now on; returns the rate before.
     pub(super) fn set_rate(&mut self, rate: Rate) -> Rate {
         std::mem::replace(&mut self.rate, at_least_one(rate))
     }

@@ -42,7 +42,7 @@ impl Run {
         self.link.handle(at, Packet { token, frames });
     }
 
-    /// Polls until the link waits; answers for when.
+    /// Polls until the link waits; returns when.
     fn poll(&mut self, now: Time) -> Option<Time> {
         loop {
             match self.link.poll(now) {

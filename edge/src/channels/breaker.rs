@@ -5,7 +5,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// What a waiting thread watches beside its device.
+/// What a waiting thread watches next to its device.
 #[derive(Debug)]
 pub(crate) struct Breaker {
     wake: OwnedFd,

@@ -131,7 +131,7 @@ impl Handle {
         self.0.set_read_timeout(timeout)
     }
 
-    /// Has what is sent spread so that it goes no faster than `rate`; answers whether that can be.
+    /// Has what is sent spread so that it goes no faster than `rate`; returns whether that can be.
     pub fn pace(&self, rate: Rate) -> bool {
         self.0.pace(rate)
     }

@@ -12,8 +12,10 @@
 //! | `sent()` | never waits | waits for a completion |
 //! | `depth()`, `reach()` | 1 | slots on their way to begin with, and as many as the path's bandwidth-delay product comes to ask for |
 //!
-//! The machines of `core::transfer` see no difference: a channel of depth *d* asks for *d* blocks
-//! before it waits.
+//! The machines of `core::transfer` see no difference: a channel of depth *d* asks for *d* blocks,
+//! or is offered *d* slots, before it waits; [`Handle::wake`] tells it that there are more. The
+//! pool is mapped memory, so that direct I/O and verbs can register it; verbs do so slot by slot,
+//! so that a key opens one slot.
 
 pub mod arrivals;
 pub mod driver;

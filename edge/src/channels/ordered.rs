@@ -239,7 +239,7 @@ impl<S: ByteStream> OrderedChannel<S> {
             false => slot[..len].fill(0),
         }
         if left > 0 || eod {
-            // The block's next part, or the end-of-data flag that its header carried beside data.
+            // The block's next part, or the end-of-data flag that its header carried next to data.
             self.rest = Some((offset.saturating_add(len as u64), left, eod));
         }
         Ok(Some((Block { offset, len }, checks, if is_sent { len } else { 0 })))

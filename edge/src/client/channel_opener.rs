@@ -1,5 +1,5 @@
 //! Data connections that a node asks for while it sends (`docs/protocol.md`, D-2), opened from this
-//! end beside the transfer.
+//! end next to the transfer.
 
 use super::remote_progress::RemoteProgress;
 use crate::channels::Channel;

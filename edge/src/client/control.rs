@@ -79,7 +79,7 @@ impl Control {
         self.features.check
     }
 
-    /// Has the server hold what it sends to a rate; answers whether it knows how to (O-2).
+    /// Has the server hold what it sends to a rate; returns whether it knows how to (O-2).
     pub(super) fn limit(&mut self, limit: Option<Rate>) -> bool {
         let Some(rate) = limit.filter(|_| self.features.limit) else {
             return false;
@@ -225,7 +225,7 @@ impl Control {
         }
     }
 
-    /// Does what the machine says; answers when it wants to be polled again.
+    /// Does what the machine says; returns when it wants to be polled again.
     async fn flush(&mut self) -> Result<Option<Time>, Error> {
         loop {
             match self.session.poll(self.now()) {

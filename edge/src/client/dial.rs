@@ -19,8 +19,8 @@ use std::time::Duration;
 
 /// How long a stock server's data port may take; it has no other way in.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
-/// How long a node's data port may take, beside three round trips, before another way is tried:
-/// H-2.
+/// How long a node's data port may take, in addition to three round trips, before another way is
+/// tried: H-2.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Which way data went.

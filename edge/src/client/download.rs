@@ -420,7 +420,7 @@ fn receive_list(
     }
 }
 
-/// Receives a transfer; answers also whether a channel was lost, so that there may be holes.
+/// Receives a transfer; returns also whether a channel was lost, so that there may be holes.
 pub(super) fn receive_layout(
     live: &TransferState,
     resources: TransferResources,

@@ -20,7 +20,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 
 /// Between 111 markers, where the server lets us choose: what a killed copy sends again at most,
-/// beside what was on its way.
+/// next to what was on its way.
 const MARKERS_EVERY_SECS: u64 = 1;
 /// What is sent again of a resumed file's beginning: globus-gridftp-server 13.24 writes the buffer
 /// that it was filling when its channel broke to the file's start (G-3). Its buffers have 256 KiB

@@ -469,7 +469,7 @@ pub(super) fn trim(path: &[u8]) -> &[u8] {
     if path.len() > 1 { path.strip_suffix(b"/").unwrap_or(path) } else { path }
 }
 
-/// Opens the channels and maps the staging pool; answers also with the congestion control in force.
+/// Opens the channels and maps the staging pool; returns also with the congestion control in force.
 pub(super) async fn open_rig(
     copy: &mut Copy<'_>,
     control: &mut Control,

@@ -39,7 +39,7 @@ pub(super) fn is_module(name: &str) -> bool {
     Path::new("/sys/module").join(format!("tcp_{name}")).join("initstate").exists()
 }
 
-/// Asks for the kernel module of `name`; answers whether the control is there now.
+/// Asks for the kernel module of `name`; returns whether the control is there now.
 pub(super) fn probe_module(name: &str) -> bool {
     if !capable(CAP_SYS_MODULE) {
         return false;

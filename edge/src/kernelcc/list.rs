@@ -117,7 +117,7 @@ pub(super) fn clean_up() {
     }
 }
 
-/// Unregisters a control that was pinned; answers how many connections of this network namespace
+/// Unregisters a control that was pinned; returns how many connections of this network namespace
 /// keep it to their end.
 ///
 /// # Errors

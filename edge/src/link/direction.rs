@@ -161,7 +161,7 @@ impl Direction {
         }
     }
 
-    /// Does what is due, at most [`WRITES`] writes; answers when the next is due and how many were
+    /// Does what is due, at most [`WRITES`] writes; returns when the next is due and how many were
     /// done.
     fn write_due(&mut self, clock: &mut Time) -> (Option<Time>, u32) {
         let mut written = 0;
@@ -218,7 +218,7 @@ impl Direction {
         (READS, false)
     }
 
-    /// Does what the model says; answers how many packets were written.
+    /// Does what the model says; returns how many packets were written.
     fn execute(&mut self, output: Output, clock: &mut Time) -> u32 {
         match output {
             Output::Deliver { token, frames, due, flip } => {

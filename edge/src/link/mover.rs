@@ -77,7 +77,7 @@ impl Mover {
         }
     }
 
-    /// Makes the calling thread wake as exactly as this machine permits; answers whether it got
+    /// Makes the calling thread wake as exactly as this machine permits; returns whether it got
     /// real-time priority.
     pub(super) fn be_precise() -> bool {
         // The default slack lets the kernel wake us 50 us late to save power.

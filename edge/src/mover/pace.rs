@@ -47,7 +47,7 @@ impl Pace {
         lock(&self.pacer).turn_len()
     }
 
-    /// Has the kernel spread what one of `channels` channels sends; answers whether it does.
+    /// Has the kernel spread what one of `channels` channels sends; returns whether it does.
     pub(crate) fn spread(&self, handle: &Handle, channels: usize) -> bool {
         let share = self.rate.as_bps() as f64 / channels.max(1) as f64 * ROOM;
         handle.pace(Rate::from_bps(share as u64))

@@ -286,7 +286,7 @@ impl<'a> Shared<'a> {
         }
     }
 
-    /// Passes the machine's answers on; answers whether the transfer is over.
+    /// Passes the machine's answers on; returns whether the transfer is over.
     fn drain(&self, state: &mut State) -> bool {
         let mut news = false;
         while let Some(output) = state.machine.poll() {

@@ -56,7 +56,7 @@ impl BlockReader {
         self.next
     }
 
-    /// Fills `into` as far as the input goes; answers with where the bytes belong and how many
+    /// Fills `into` as far as the input goes; returns where the bytes belong and how many
     /// there are, 0 at the end.
     ///
     /// # Errors
@@ -97,7 +97,7 @@ impl BlockReader {
     }
 }
 
-/// Sends all of `job.input`; answers with its length when every channel is past its end-of-data
+/// Sends all of `job.input`; returns its length when every channel is past its end-of-data
 /// mark. The channels come back with it: closing one before the receiver's last word would look
 /// like a loss.
 ///

@@ -21,7 +21,7 @@ pub(super) fn acceptor() -> Acceptor {
         .expect("a port")
 }
 
-/// Receives five bytes over a TCP channel, with `channels` beside it.
+/// Receives five bytes over a TCP channel, with `channels` next to it.
 pub(super) fn receive_hello(
     acceptor: &Acceptor,
     channels: Vec<Box<dyn Channel>>,

@@ -106,7 +106,7 @@ impl DataPlane {
         self.channels.clear();
     }
 
-    /// Listens for the client's data connections; answers with the address to tell it.
+    /// Listens for the client's data connections; returns the address to tell it.
     pub(super) fn passive(&mut self, family: Option<Family>) -> Result<SocketAddr, Error> {
         self.channels.clear();
         self.targets.clear();

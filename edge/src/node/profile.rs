@@ -24,7 +24,7 @@ const SPEAKS_WITHIN: Duration = Duration::from_secs(15);
 const EVERY: Duration = Duration::from_secs(5);
 
 /// Receives what the client sends, or sends, or both, for as long as it said, and tells it what it
-/// saw; answers with the bytes received.
+/// saw; returns the bytes received.
 pub(super) fn measure(
     plane: &mut DataPlane,
     parms: &str,

@@ -30,7 +30,7 @@ const MOST_CHANNELS: usize = farline_core::plan::ChannelLimits::NODE as usize;
 const MOST_OMISSIONS: usize = 10_000;
 
 impl DataPlane {
-    /// Runs one transfer; answers with its payload bytes.
+    /// Runs one transfer; returns its payload bytes.
     pub(super) fn transfer(
         &mut self,
         request: &TransferRequest,
@@ -428,8 +428,8 @@ impl RunningTransfer<'_> {
             .is_some_and(|module| Phase::parse(&module.parms) == Ok(Phase::Data))
     }
 
-    /// Runs `work`, and ends it when nothing moves for `idle_timeout`: the client is stopped, or gone
-    /// without a word.
+    /// Runs `work`, and ends it when nothing moves for `idle_timeout`: the client is stopped, or
+    /// gone without a word.
     fn while_it_moves<T>(&self, idle_timeout: Option<Duration>, work: impl FnOnce() -> T) -> T {
         let Some(idle_timeout) = idle_timeout else { return work() };
         let last = Mutex::new((0, Instant::now()));

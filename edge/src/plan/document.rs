@@ -52,7 +52,7 @@ pub fn text(profile: &Profile) -> Result<Vec<u8>, Error> {
         .map_err(|error| Error::new(Fault::Bug, ErrorCode::ProfileDocument, error.to_string()))
 }
 
-/// Writes beside `file` and then renames, so that a full disk or an interruption leaves the file
+/// Writes next to `file` and then renames, so that a full disk or an interruption leaves the file
 /// that was there.
 ///
 /// # Errors

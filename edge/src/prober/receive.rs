@@ -109,7 +109,7 @@ impl Counted {
         Counted { stream, bytes: AtomicU64::new(0), ended: AtomicBool::new(false) }
     }
 
-    /// Receives until the connection ends; answers the processor time that it took.
+    /// Receives until the connection ends; returns the processor time that it took.
     fn drain(&self, began: &OnceLock<Instant>) -> Duration {
         let mut nowhere = vec![0; AT_ONCE];
         loop {

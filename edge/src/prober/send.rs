@@ -178,7 +178,7 @@ pub fn fill(
     })
 }
 
-/// Writes until the connection ends; answers the processor time that it took.
+/// Writes until the connection ends; returns the processor time that it took.
 fn write_on(mut stream: &TcpStream, message: &[u8], start: &Barrier) -> Duration {
     start.wait();
     loop {

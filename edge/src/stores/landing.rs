@@ -1,4 +1,4 @@
-//! Writes the files of a tree under temporary names beside their targets; [`finish`] lands them
+//! Writes the files of a tree under temporary names next to their targets; [`finish`] lands them
 //! whole.
 //!
 //! A reader of the destination sees the old file or the new one, never a part. What fails is

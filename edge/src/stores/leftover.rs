@@ -1,7 +1,7 @@
 //! What broken-off transfers left below a folder: found with the state of each, and removed where
 //! no running transfer holds it.
 //!
-//! `docs/protocol.md`, clauses. A partial file belongs to a journal beside it or in a
+//! `docs/protocol.md`, clauses. A partial file belongs to a journal next to it or in a
 //! folder above, which may lie outside the folder that is searched; who holds that journal's lock
 //! may be writing it.
 

@@ -78,8 +78,8 @@ pub fn state_folder() -> Option<PathBuf> {
     Some(state.join("farline"))
 }
 
-/// A name for a partial file beside `target` that no other transfer has: whoever still writes under
-/// another one disturbs nobody.
+/// A name for a partial file next to `target` that no other transfer has: whoever still writes
+/// under another one disturbs nobody.
 ///
 /// # Errors
 /// When the kernel gives no random bytes.

@@ -74,7 +74,7 @@ pub fn until_registered(name: &str) -> Result<()> {
     Ok(())
 }
 
-/// Runs a flow of `subject` with its window held at `window` for `seconds`, and answers with the
+/// Runs a flow of `subject` with its window held at `window` for `seconds`, and returns the
 /// lines of the trace. When all is ready for the flow, `ready` is asked whether it may begin.
 ///
 /// # Errors

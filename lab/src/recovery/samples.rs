@@ -35,7 +35,7 @@ impl From<&farline::kernelcc::FlowSample> for WindowSample {
 }
 
 /// The samples of the one flow in a trace's lines that came to a window of `window` packets: a
-/// test's flow has a control connection beside it.
+/// test's flow has a control connection next to it.
 ///
 /// # Errors
 /// When none did.

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 const MIB: u64 = 1 << 20;
 
-/// Copies and answers with the rate, in bits a second, that the copy itself and the wall clock saw.
+/// Copies and returns the rate, in bits a second, that the copy itself and the wall clock saw.
 fn rates(args: &[&str]) -> (f64, f64) {
     let began = Instant::now();
     let out = succeed(farline().args(["--json", "cp"]).args(args));

@@ -30,7 +30,7 @@ fn files(dir: &Path) -> usize {
     std::fs::read_dir(dir).expect("a folder").count()
 }
 
-/// Copies `from` slowly to `to`, and answers when `root` shows that some of it is durable.
+/// Copies `from` slowly to `to`, and returns when `root` shows that some of it is durable.
 fn begin(from: &Path, to: &str, root: &Path) -> Running {
     let mut command = farline();
     command

@@ -6,7 +6,7 @@ use farline_lab::{Sshd, farline, farline_binary, globus_server, node, succeed};
 use std::io::{Read, Write};
 use std::process::{Command, Output, Stdio};
 
-/// Runs a copy that reads `input`, in uneven parts, and answers with what it said and wrote.
+/// Runs a copy that reads `input`, in uneven parts, and returns what it said and wrote.
 fn piped(command: &mut Command, input: &[u8]) -> Output {
     let mut child = command
         .stdin(Stdio::piped())

@@ -446,7 +446,7 @@ fn a_killed_profile_resumes_and_a_dead_path_keeps_results() {
     let Some(mut command) = measured("2", &document, &more) else { return };
     let mut running = Running(command.stdout(Stdio::null()).spawn().expect("farline runs"));
     wait_for(&document, 1, &mut running);
-    // Another one beside it is told so.
+    // Another one next to it is told so.
     let mut other = measured("2", &dir.path().join("q.json"), &more).expect("links can be made");
     let error = error_of(&mut other);
     assert_eq!(error["code"], "profile-running", "{error}");

@@ -14,7 +14,7 @@ fn free_port() -> u16 {
         .port()
 }
 
-/// Copies `source` up to `url` and back, and answers with the two results.
+/// Copies `source` up to `url` and back, and returns the two results.
 fn there_and_back(source: &Path, root: &Path, url: &str, name: &str) -> [serde_json::Value; 2] {
     let back = source.with_file_name(format!("back-{name}"));
     let up = succeed(

@@ -1,5 +1,5 @@
-//! `cargo xtask ci`: all checks and all tests, as `make test` and CI run them, with the seconds that
-//! each phase took.
+//! `cargo xtask ci`: all checks and all tests, as `make test` and CI run them, with the seconds
+//! that each phase took.
 //!
 //! Budget from a cold clone on 2 cores: build 600 s, tests 600 s, peers 300 s (CONTRIBUTING.md).
 
@@ -37,7 +37,8 @@ impl Report {
         self.phase("peers", |_| run::succeed(run::program("lab/setup").arg("test")))?;
         self.phase("format", |_| run::cargo(&["fmt", "--all", "--check"]))?;
         self.phase("build", |_| {
-            // The tests run what `cargo build` makes; `make demo` and `make bench` build the release.
+            // The tests run what `cargo build` makes; `make demo` and `make bench` build the
+            // release.
             run::cargo(&["build", "--locked", "--workspace", "--all-targets"])
         })?;
         self.phase("law", |_| law())?;
@@ -69,8 +70,8 @@ impl Report {
             let arguments = ["test", "--locked", "--workspace", "--no-fail-fast"];
             report.counts.of(&mut run::command(&arguments))
         })?;
-        // The guest beside the tests would slow both down, and a guest may be ten times slower than
-        // this machine.
+        // The guest next to the tests would slow both down, and a guest may be ten times slower
+        // than this machine.
         if run::can(run::program("lab/guest").arg("-p")) {
             self.phase("guest", |report| {
                 let asked = guest::Asked {

@@ -40,7 +40,7 @@ impl Signals {
         })
     }
 
-    /// Waits for the next one; answers the exit code of a command that it ends.
+    /// Waits for the next one; returns the exit code of a command that it ends.
     pub(crate) async fn next(&mut self) -> u8 {
         let hangup = async {
             match &mut self.hangup {

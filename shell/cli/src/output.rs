@@ -67,7 +67,7 @@ impl Output {
         written(writeln!(self.out(), "{text}"))
     }
 
-    /// Says on stderr, beside the results, what a person should know of them; not with `--quiet`.
+    /// Says on stderr, next to the results, what a person should know of them; not with `--quiet`.
     pub(crate) fn remark(&self, text: impl fmt::Display) {
         if !self.quiet {
             // Nobody to hear it is no error.
@@ -84,7 +84,7 @@ impl Output {
         written(stdout.write_all(bytes).and_then(|()| stdout.flush()))
     }
 
-    /// Prints `error` and answers the exit code that goes with its fault.
+    /// Prints `error` and returns the exit code that goes with its fault.
     ///
     /// An object goes where the result would have stood; text goes to stderr.
     pub(crate) fn error(&self, error: &Error) -> ExitCode {

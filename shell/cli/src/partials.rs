@@ -237,7 +237,7 @@ fn remove_file(path: &Path) -> Result<Vec<Removal>, Error> {
     if outcome.is_empty() { Err(nothing()) } else { Ok(outcome) }
 }
 
-/// Prints what failed, where the document does not say it, and answers the exit code.
+/// Prints what failed, where the document does not say it, and returns the exit code.
 fn end(failed: &[Error], output: &Output) -> ExitCode {
     if !output.json() {
         for error in failed {

@@ -109,7 +109,7 @@ impl Simulation {
         }
     }
 
-    /// Takes what has arrived and answers when to look again.
+    /// Takes what has arrived and returns when to look again.
     fn deliver(&mut self) -> Option<Time> {
         loop {
             match self.link.poll(self.now) {

@@ -157,7 +157,7 @@ pub struct ExpectedDigest {
     pub digest: String,
 }
 
-/// Everything a transfer needs beside the data channels, which [`Ask::Passive`] or [`Ask::Act`]
+/// Everything a transfer needs besides the data channels, which [`Ask::Passive`] or [`Ask::Act`]
 /// arranged.
 ///
 /// MODE S: one channel, closed at the end; a listener serves one transfer. MODE E: sender connects;

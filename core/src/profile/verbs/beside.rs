@@ -1,5 +1,5 @@
-//! TCP beside RDMA over distance and other traffic, as SC08's section V sets them, and which to use
-//! when.
+//! TCP next to RDMA over distance and other traffic, as SC08's section V sets them, and which to
+//! use when.
 
 use super::document::VerbsProfile;
 use super::grid::{VerbsCell, VerbsGrid};
@@ -56,7 +56,7 @@ pub enum Recommendation {
     Either,
 }
 
-/// One path beside one rate of other traffic. Throughputs are means of the models in Gbit/s.
+/// One path next to one rate of other traffic. Throughputs are means of the models in Gbit/s.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ComparisonVerdict<'a> {
     /// The path.
@@ -106,7 +106,7 @@ impl TcpRdmaComparison {
         TcpRdmaComparison { schema: SCHEMA.to_owned(), tcp, rdma }
     }
 
-    /// TCP's best mean in Gbit/s over `path` beside `cross` with at most `streams`.
+    /// TCP's best mean in Gbit/s over `path` next to `cross` with at most `streams`.
     fn tcp(&self, path: &PathPoint, cross: Rate, streams: u32) -> Option<(f64, Algorithm, u32)> {
         let of = |cell: &profile::Cell| {
             cell.path == *path && cell.cross_bps == cross && cell.streams <= streams
@@ -120,7 +120,7 @@ impl TcpRdmaComparison {
         means.max_by(|a, b| a.0.total_cmp(&b.0))
     }
 
-    /// RDMA's mean in Gbit/s over `path` beside `cross` where the queue is `queue`.
+    /// RDMA's mean in Gbit/s over `path` next to `cross` where the queue is `queue`.
     fn rdma(&self, path: &PathPoint, cross: Rate, queue: Option<Bytes>) -> Option<f64> {
         let of = |cell: &VerbsCell| {
             cell.path == *path && (cell.cross_bps, cell.queue_bytes) == (cross, queue)

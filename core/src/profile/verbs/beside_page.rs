@@ -1,5 +1,5 @@
-//! TCP beside RDMA as one page: what to use when and why, over distance, beside other traffic, and
-//! what each needs.
+//! TCP next to RDMA as one page: what to use when and why, over distance, next to other traffic,
+//! and what each needs.
 
 use super::beside::{ComparisonVerdict, PRESET, Recommendation, TcpRdmaComparison, of_2008};
 use super::published as rdma_published;

@@ -169,7 +169,7 @@ fn usns_throughputs_lie_between_shallow_and_deep_queues() {
         );
         // Both ends of the range are what they should be by themselves. A queue that holds
         // every promise loses nothing: RDMA has what the other traffic leaves of the long haul,
-        // less headers (2 %) and the last of the round trips in 3 s (up to 6 %). Beside a
+        // less headers (2 %) and the last of the round trips in 3 s (up to 6 %). Next to a
         // shallow one each loss sends a window of 800 MiB again, into a queue that is full:
         // next to nothing, but it goes on.
         let clean = at(path, 0, None);

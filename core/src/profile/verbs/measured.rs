@@ -83,7 +83,7 @@ pub struct VerbsJob {
     pub rtt_ns: Span,
     /// The longest that it measures.
     pub most_s: f64,
-    /// Of a run beside other traffic.
+    /// Of a run next to other traffic.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bottleneck: Option<Bottleneck>,
     /// What throughputs are multiplied by: rates and sizes were divided by it.

@@ -2,9 +2,10 @@
 //! traffic and way of connecting.
 //!
 //! [`Messages`] is the closed form, [`simulate`] a connection packet by packet over
-//! [`wan::Extender`](crate::wan::Extender). A [`VerbsGrid`] says what is varied, [`preset`] gives the
-//! papers' experiments, and a [`VerbsProfile`] holds the runs, modelled and measured side by side;
-//! [`published`] are the papers' numbers. [`TcpRdmaComparison`] sets TCP beside it and says which to use when.
+//! [`wan::Extender`](crate::wan::Extender). A [`VerbsGrid`] says what is varied, [`preset`] gives
+//! the papers' experiments, and a [`VerbsProfile`] holds the runs, modelled and measured side by
+//! side; [`published`] are the papers' numbers. [`TcpRdmaComparison`] sets TCP next to it and says
+//! which to use when.
 
 mod axes;
 mod beside;

@@ -1,4 +1,4 @@
-//! The closed form beside the papers' numbers, and where it must not be exact.
+//! The closed form next to the papers' numbers, and where it must not be exact.
 
 use super::super::published::{FIGURES, sc08_base};
 use super::*;

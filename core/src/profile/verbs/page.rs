@@ -1,5 +1,5 @@
-//! A profile of RDMA as one page: by message size and distance, beside other traffic, by way of
-//! connecting, and beside the papers.
+//! A profile of RDMA as one page: by message size and distance, next to other traffic, by way of
+//! connecting, and next to the papers.
 
 use super::document::{VerbsCellResult, VerbsProfile};
 use super::grid::{Model, VerbsCell, VerbsMetric};

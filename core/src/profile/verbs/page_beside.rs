@@ -1,4 +1,4 @@
-//! Of the page of a profile of RDMA: beside other traffic, by way of connecting, and beside what
+//! Of the page of a profile of RDMA: next to other traffic, by way of connecting, and next to what
 //! the papers print.
 
 use super::document::{VerbsCellResult, VerbsProfile};
@@ -11,7 +11,7 @@ use crate::statistics::Summary;
 use crate::units::Rate;
 
 impl VerbsProfile {
-    /// A chart for each path: what is left beside other traffic.
+    /// A chart for each path: what is left next to other traffic.
     pub(super) fn beside_cross_traffic(&self) -> Option<Section> {
         let grid = &self.grid;
         if grid.cross_bps.len() < 2 {
@@ -114,7 +114,7 @@ impl VerbsProfile {
         )
     }
 
-    /// Every cell of which a paper prints the throughput; what software carries stands beside no
+    /// Every cell of which a paper prints the throughput; what software carries stands next to no
     /// paper's hardware.
     pub(super) fn beside_the_paper(&self) -> Option<Section> {
         let cards = self

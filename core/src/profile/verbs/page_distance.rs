@@ -45,7 +45,7 @@ impl VerbsProfile {
         Some(section)
     }
 
-    /// The table that SC08 prints, beside SC08's.
+    /// The table that SC08 prints, next to SC08's.
     pub(super) fn per_mile(&self) -> Option<Section> {
         let largest = *self.grid.sizes_bytes.iter().max()?;
         let of = |path: &str, kind| {

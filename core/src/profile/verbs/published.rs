@@ -1,5 +1,5 @@
-//! What the papers print of RDMA over distance, to stand beside the model: what `presets/rdma.toml`
-//! has under `printed`.
+//! What the papers print of RDMA over distance, to stand next to the model: what
+//! `presets/rdma.toml` has under `printed`.
 
 use super::grid::{QpService, Setup, VerbsCell, VerbsMetric};
 use super::presets::FILE;
@@ -25,7 +25,7 @@ pub struct VerbsSc08 {
     pub wan_phy_gbps: f64,
 }
 
-/// USN's throughput over one length beside other traffic (USN slides; SC08, section IV.D).
+/// USN's throughput over one length next to other traffic (USN slides; SC08, section IV.D).
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct VerbsCross {
     /// UDP.
@@ -66,7 +66,7 @@ pub fn sc08(path: &str) -> Option<&'static VerbsSc08> {
     FIGURES.sc08.iter().find(|row| row.path == path)
 }
 
-/// USN's throughput over `path` beside `cross` of other traffic, in Gbit/s; up to 1 Gbit/s it is
+/// USN's throughput over `path` next to `cross` of other traffic, in Gbit/s; up to 1 Gbit/s it is
 /// that of the WAN-PHY table, "unaffected".
 pub fn sc08_cross(path: &str, cross: Rate) -> Option<f64> {
     if cross <= Rate::from_bps(1_000_000_000) {

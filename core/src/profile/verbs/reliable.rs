@@ -163,7 +163,7 @@ impl<'a> VerbsRun<'a> {
         true
     }
 
-    /// Takes what has arrived or was lost; answers when the extender has more to say.
+    /// Takes what has arrived or was lost; returns when the extender has more to say.
     fn hear_extender(&mut self) -> Option<Time> {
         use crate::wan::Output;
         loop {
@@ -234,7 +234,7 @@ impl<'a> VerbsRun<'a> {
         self.deadline = (self.fresh > self.acknowledged).then(|| self.now + self.scenario.timeout);
     }
 
-    /// Hands over what the queue, the host and the near extender allow; answers when the host has
+    /// Hands over what the queue, the host and the near extender allow; returns when the host has
     /// more.
     fn send(&mut self) -> Option<Time> {
         loop {

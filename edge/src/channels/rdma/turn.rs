@@ -80,7 +80,7 @@ impl RdmaChannel {
         Ok(())
     }
 
-    /// Sleeps until the device tells of something; answers whether it slept. Where nobody tells
+    /// Sleeps until the device tells of something; returns whether it slept. Where nobody tells
     /// that the peer is gone, it is asked for now and then.
     fn wait(&mut self, completions: &mut Vec<Completion>, most: Duration) -> io::Result<bool> {
         let since = Instant::now();

@@ -58,7 +58,7 @@ impl Control {
         Ok(self.data_tls.clone())
     }
 
-    /// Has data connections made anew, in the clear, for ssh to carry; answers with where the node
+    /// Has data connections made anew, in the clear, for ssh to carry; returns where the node
     /// listens for them (H-2).
     pub(in crate::client) async fn rearrange_for_ssh(
         &mut self,

@@ -1,4 +1,4 @@
-//! Other traffic beside a run: datagrams of UDP at a steady rate, which nobody acknowledges and
+//! Other traffic next to a run: datagrams of UDP at a steady rate, which nobody acknowledges and
 //! nobody reads.
 
 use farline_core::units::Rate;

@@ -212,7 +212,7 @@ impl Flow<'_> {
         Ok(())
     }
 
-    /// Hands over what depth and pace allow; answers how long nothing more can be handed over
+    /// Hands over what depth and pace allow; returns how long nothing more can be handed over
     /// without news.
     fn post(&mut self, pairs: &mut QpSet) -> std::io::Result<Duration> {
         let usual = Duration::from_millis(20);

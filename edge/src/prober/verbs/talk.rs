@@ -18,7 +18,8 @@ pub(super) struct PeerProtocol {
 }
 
 impl PeerProtocol {
-    /// Over `stream`, on which the peer may be silent for `longest` beside the usual patience.
+    /// Over `stream`, on which the peer may be silent for `longest` in addition to the usual
+    /// patience.
     pub(super) fn over(stream: TcpStream, longest: Duration) -> io::Result<PeerProtocol> {
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(longest + PATIENCE))?;

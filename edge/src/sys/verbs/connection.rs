@@ -189,7 +189,7 @@ impl Id {
         };
     }
 
-    /// Connects, with private data; answers with the peer's. `reads` may be unanswered at once,
+    /// Connects, with private data; returns the peer's. `reads` may be unanswered at once,
     /// here and there.
     pub(super) fn connect(
         &self,

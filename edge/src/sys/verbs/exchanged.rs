@@ -114,7 +114,7 @@ impl LocalPort {
 }
 
 impl RdmaConnection {
-    /// Makes every queue pair, with its receives posted; answers with where they are. The first
+    /// Makes every queue pair, with its receives posted; returns where they are. The first
     /// packets' numbers are of the caller's choice, one for each; `read` is whether there is to be
     /// RDMA READ.
     ///

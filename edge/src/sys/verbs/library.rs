@@ -107,7 +107,7 @@ pub(super) fn by_code(code: c_int) -> io::Result<()> {
 }
 
 /// What a call of librdmacm answers, and of libibverbs where it fills in: 0, or another number
-/// beside errno.
+/// next to errno.
 pub(super) fn by_errno(result: c_int) -> io::Result<()> {
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }

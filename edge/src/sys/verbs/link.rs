@@ -90,7 +90,7 @@ impl RdmaConnection {
         })
     }
 
-    /// Makes a connection the queue pair `on`; answers with the peer's private data.
+    /// Makes a connection the queue pair `on`; returns the peer's private data.
     ///
     /// # Errors
     /// When the device has no queue pair left, or the peer does not accept.

@@ -114,7 +114,7 @@ impl Queue {
         })
     }
 
-    /// Takes what has been done, without waiting; answers how much.
+    /// Takes what has been done, without waiting; returns how much.
     ///
     /// # Errors
     /// When the device fails.

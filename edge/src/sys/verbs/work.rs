@@ -118,7 +118,7 @@ impl QpSet {
         unsafe { post_receive(pair, &raw mut request) }
     }
 
-    /// Takes what has been done, without waiting; answers whether there was any.
+    /// Takes what has been done, without waiting; returns whether there was any.
     ///
     /// # Errors
     /// When the device fails.

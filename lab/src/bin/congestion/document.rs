@@ -433,8 +433,8 @@ impl Carried {
         )
     }
 
-    /// The machine's goodput alone, and its share beside CUBIC; a dash where nothing was measured
-    /// beside it.
+    /// The machine's goodput alone, and its share next to CUBIC; a dash where nothing was measured
+    /// next to it.
     fn machine(
         &self,
         path: &str,

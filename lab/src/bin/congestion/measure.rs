@@ -38,7 +38,7 @@ const LONGEST: Span = Span::from_secs(120);
 /// Of the burst of the WAN PHY paper, section 6.
 const BURST: Span = Span::from_secs(2);
 
-/// For how long flows run alone, and beside CUBIC: which of two began first is to be forgotten by
+/// For how long flows run alone, and next to CUBIC: which of two began first is to be forgotten by
 /// then.
 const ALONE: Window = Window { skipped: 0, counted: 12 };
 const BESIDE: Window = Window { skipped: 20, counted: 60 };
@@ -219,7 +219,7 @@ fn kernel_release() -> String {
 }
 
 /// Runs until the machine has let one count that is right, or two that are wrong: a machine that is
-/// busy with something else disturbs one in ways that no figure of the link shows. Beside one that
+/// busy with something else disturbs one in ways that no figure of the link shows. Next to one that
 /// is wrong it takes two that are right.
 fn one(part: &str, run: &RecoveryRun, link: &str) -> Value {
     let head = json!({ "part": part, "control": run.algorithm.name(), "set": run.set.to_string(), "kernel": kernel_release(),
@@ -282,7 +282,7 @@ fn describe(line: &mut Value, run: &RecoveryRun, kernel: &Recovery) {
     }
 }
 
-/// Goodput alone and in tens, and the share beside CUBIC; answers which of BBR's are too far from
+/// Goodput alone and in tens, and the share next to CUBIC; returns which of BBR's are too far from
 /// the machine's.
 fn carried(plan: &Plan, part: &str) -> Result<Vec<String>> {
     let mut too_far = Vec::new();
@@ -350,7 +350,7 @@ fn carried(plan: &Plan, part: &str) -> Result<Vec<String>> {
     Ok(too_far)
 }
 
-/// Linux's modules beside Farline's programs.
+/// Linux's modules next to Farline's programs.
 pub(crate) fn modules(only: Option<Algorithm>) -> Result<()> {
     // A page of this program that is read from the guest's slow file system while a flow runs holds
     // the flow up.

@@ -250,7 +250,7 @@ pub(crate) fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-/// The `farline` beside this binary, or `FARLINE_BIN`.
+/// The `farline` next to this binary, or `FARLINE_BIN`.
 fn farline_binary() -> Result<PathBuf> {
     let path = match std::env::var_os("FARLINE_BIN") {
         Some(path) => PathBuf::from(path),

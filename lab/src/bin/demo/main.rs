@@ -8,7 +8,7 @@
 //! Environment: `FARLINE_DEMO_DIR`, a folder with 3 GiB free for the files (default: /dev/shm where
 //! there is plenty of memory, else the folder for temporary files); `FARLINE_DEMO_TOOLS`, the tools
 //! to run, such as `rsync,farline` (default: all); `FARLINE_BIN`, the farline to use (default: the
-//! one beside this program).
+//! one next to this program).
 
 mod compare;
 mod dataset;

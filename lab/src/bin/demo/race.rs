@@ -46,7 +46,7 @@ pub(crate) struct Running {
 
 impl Running {
     /// Starts `command` in a process group of its own; what it prints goes to `log` (stderr) and to
-    /// a file beside it (stdout).
+    /// a file next to it (stdout).
     pub(crate) fn start(mut command: Command, log: &Path) -> Result<Running> {
         let output = log.with_extension("out");
         let program = command.get_program().to_string_lossy().into_owned();

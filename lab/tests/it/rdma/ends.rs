@@ -221,7 +221,7 @@ pub(crate) fn copy(args: &[&str]) -> (Value, Carried) {
     (result, carried)
 }
 
-/// Copies by a command that asks for RDMA, which must come about by TCP; answers with what was said
+/// Copies by a command that asks for RDMA, which must come about by TCP; returns what was said
 /// of it.
 #[track_caller]
 pub(crate) fn by_tcp_instead(command: &mut Command) -> String {

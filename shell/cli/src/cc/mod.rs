@@ -204,7 +204,7 @@ fn trace(
     Ok(ExitCode::SUCCESS)
 }
 
-/// Runs `program` and answers its exit code. Signals that end us end it too, as it stands in the
+/// Runs `program` and returns its exit code. Signals that end us end it too, as it stands in the
 /// same process group; we stay until it is gone, to unregister the control.
 fn run_command(
     runtime: &Runtime,

@@ -110,7 +110,7 @@ impl Axes {
     /// Whether verbs are to be measured.
     ///
     /// # Errors
-    /// When others are to be beside them.
+    /// When others are to be next to them.
     pub(super) fn measures_verbs(&self) -> Result<bool, Error> {
         match self.channel[..] {
             [Measured::Messages] => Ok(true),

@@ -1,4 +1,4 @@
-//! `farline profile diff`: two profiles beside each other, with a test of significance.
+//! `farline profile diff`: two profiles next to each other, with a test of significance.
 
 use super::print::named;
 use super::read;

@@ -1,4 +1,4 @@
-//! What a profile is written as beside its document: each file as its name wants it.
+//! What a profile is written as next to its document: each file as its name wants it.
 
 use super::{command, parquet};
 use farline::plan::document::write;

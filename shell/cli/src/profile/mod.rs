@@ -1,5 +1,5 @@
-//! `farline profile`: throughput over a grid of cells, measured or modelled, and two of them beside
-//! each other.
+//! `farline profile`: throughput over a grid of cells, measured or modelled, and two of them next
+//! to each other.
 
 mod axes;
 mod diff;

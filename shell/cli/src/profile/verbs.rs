@@ -1,4 +1,4 @@
-//! Profiles of RDMA, and TCP beside it: the papers' experiments over verbs, by the model, and
+//! Profiles of RDMA, and TCP next to it: the papers' experiments over verbs, by the model, and
 //! measured between two devices.
 
 use super::export::{is_document, write_made};

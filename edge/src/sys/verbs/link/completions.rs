@@ -56,7 +56,7 @@ pub(crate) enum Completion {
 }
 
 impl RdmaConnection {
-    /// Takes what the device has done, without waiting; answers whether there was any.
+    /// Takes what the device has done, without waiting; returns whether there was any.
     ///
     /// # Errors
     /// When the device fails.
