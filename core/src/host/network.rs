@@ -1,10 +1,11 @@
 //! TCP and the interfaces, judged for a path.
 
 use super::{Finding, HostFacts, Interface, PathFacts};
+use crate::plan::ChannelLimits;
 use crate::units::{Bytes, Rate};
 
-/// Channels that Farline opens at most by itself (`transfer::Choice`).
-const CHANNELS: u64 = 16;
+/// Channels that Farline opens at most by itself.
+const CHANNELS: u64 = ChannelLimits::TRANSFER as u64;
 
 /// What the buffers of one direction allow.
 struct Direction {

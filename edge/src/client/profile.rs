@@ -4,7 +4,7 @@
 use super::connect_options::ConnectOptions;
 use super::control::Control;
 use super::location::{ControlTransport, Remote};
-use crate::channels::tcp::{TcpOptions, connect_stream};
+use crate::channels::tcp::{TcpOptions, check, connect_stream};
 use crate::plan::ProbeBench;
 use crate::prober::{
     Controls, MODULE, ProbeReceived, ProbeRequest as Measure, ProbeSent, Report, ceiling, drain,
@@ -56,6 +56,17 @@ fn allowed(control: &Control) -> Result<Rate, Error> {
             format!("{} does not let itself be measured", control.server()),
         )
         .hint("its operator can allow it: farline serve --allow-profile RATE")
+    })
+}
+
+/// Whether the kernel lets this process choose a congestion control.
+fn may_choose(name: &str) -> Result<(), Error> {
+    let options = TcpOptions { congestion: Some(name.to_owned()), buffer: None };
+    check(&options).map_err(|error| {
+        let message = format!("this kernel does not let an ordinary user choose {name}: {error}");
+        Error::new(Fault::Refused, ErrorCode::CongestionCapability, message).hint(
+            "measure with what /proc/sys/net/ipv4/tcp_allowed_congestion_control names, or as root",
+        )
     })
 }
 
@@ -310,6 +321,6 @@ impl ProbeBench for NodeBench {
             return ours("losses");
         }
         self.controls = Controls::obtain(grid)?;
-        Ok(())
+        grid.congestion.iter().try_for_each(|&control| may_choose(&self.controls.name(control)))
     }
 }

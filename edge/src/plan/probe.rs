@@ -67,10 +67,14 @@ pub fn probe(
         host_bps: Some(probed.ceiling),
         ..Grid::new(PROBE, vec![path], CONTROLS.to_vec())
     };
+    // A host that lacks one of them, or an ordinary user who may not choose one, probes by the other.
     if bench.prepare(&grid).is_err() {
-        // A host without BBR is probed with what every kernel has.
-        grid.congestion = vec![Algorithm::Cubic];
-        bench.prepare(&grid)?;
+        let alone = |control: Algorithm, grid: &mut Grid, bench: &mut _| {
+            grid.congestion = vec![control];
+            ProbeBench::prepare(bench, grid)
+        };
+        let [first, second] = CONTROLS;
+        alone(first, &mut grid, bench).or_else(|_| alone(second, &mut grid, bench))?;
     }
     let mut profile = Profile::new(grid, ProfileKind::Measured, environment(), date)?;
     profile.environment.node = Some(probed.server.clone());
@@ -114,9 +118,9 @@ mod tests {
     use farline_core::profile::repetition;
     use farline_core::units::{ErrorCode, Fault};
 
-    /// A host with or without BBR, whose path does not carry some of what is tried.
+    /// A host that lacks a control, whose path does not carry some of what is tried.
     struct Scripted {
-        has_bbr: bool,
+        lacks: Option<Algorithm>,
         fails: fn(&Job) -> bool,
     }
 
@@ -131,9 +135,9 @@ mod tests {
 
     impl ProbeBench for Scripted {
         fn prepare(&mut self, grid: &Grid) -> Result<(), Error> {
-            match grid.congestion.contains(&Algorithm::Bbr) && !self.has_bbr {
-                true => Err(Error::new(Fault::Here, ErrorCode::CongestionNative, "no bbr")),
-                false => Ok(()),
+            match self.lacks.filter(|lacks| grid.congestion.contains(lacks)) {
+                Some(_) => Err(Error::new(Fault::Here, ErrorCode::CongestionNative, "scripted")),
+                None => Ok(()),
             }
         }
     }
@@ -154,24 +158,26 @@ mod tests {
     }
 
     #[test]
-    fn the_best_bets_come_first_and_a_kernel_without_bbr_will_do() {
+    fn the_best_bets_come_first_and_one_control_will_do() {
         use Algorithm::{Bbr, Cubic};
-        let all = Scripted { has_bbr: true, fails: |_| false };
+        let all = Scripted { lacks: None, fails: |_| false };
         let expected = [(4, Cubic), (4, Bbr), (16, Cubic), (16, Bbr), (1, Cubic), (1, Bbr)];
         assert_eq!(tried(all, Duration::from_secs(20)).expect("probed"), expected);
-        let old = Scripted { has_bbr: false, fails: |_| false };
-        let seen = tried(old, Duration::from_secs(20)).expect("probed");
-        assert_eq!(seen, [(4, Cubic), (16, Cubic), (1, Cubic)]);
+        for (lacks, other) in [(Bbr, Cubic), (Cubic, Bbr)] {
+            let host = Scripted { lacks: Some(lacks), fails: |_| false };
+            let seen = tried(host, Duration::from_secs(20)).expect("probed");
+            assert_eq!(seen, [(4, other), (16, other), (1, other)]);
+        }
     }
 
     #[test]
     fn what_fails_or_has_no_time_is_not_tried() {
         let bbr_fails = |job: &Job| job.cell.congestion == Algorithm::Bbr;
-        let seen = tried(Scripted { has_bbr: true, fails: bbr_fails }, Duration::from_secs(20));
+        let seen = tried(Scripted { lacks: None, fails: bbr_fails }, Duration::from_secs(20));
         assert_eq!(seen.expect("cubic went").len(), 3);
-        let none = tried(Scripted { has_bbr: true, fails: |_| true }, Duration::from_secs(20));
+        let none = tried(Scripted { lacks: None, fails: |_| true }, Duration::from_secs(20));
         assert_eq!(none.expect_err("nothing went").code, ErrorCode::ProfileConnect);
-        let short = Scripted { has_bbr: true, fails: |_| false };
+        let short = Scripted { lacks: None, fails: |_| false };
         assert!(tried(short, Duration::from_secs(2)).expect("nothing failed").is_empty());
     }
 }

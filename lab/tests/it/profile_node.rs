@@ -4,6 +4,7 @@
 use crate::library::example;
 use farline_lab::controls::may_choose;
 use farline_lab::files::plant_file;
+use farline_lab::ordinary::Ordinary;
 use farline_lab::{LinkUp, Running, error_of_command, farline, json_of, node, succeed};
 use serde_json::Value;
 use std::fs;
@@ -265,4 +266,39 @@ fn a_probe_of_a_long_path_ends_within_twenty_seconds() {
         cell["repetitions"].as_array().expect("a list").len()
     };
     assert_eq!((tried(4), tried(16), tried(1)), (1, 1, 0), "{stored}");
+}
+
+/// Where the kernel keeps a control from ordinary users: what they may choose is probed, and what
+/// they may not is refused by name.
+#[test]
+fn an_ordinary_user_probes_with_what_the_kernel_lets_them_use() {
+    let user = Ordinary::new();
+    let (_node, host) = measurable(user.path());
+    let allowed = fs::read_to_string("/proc/sys/net/ipv4/tcp_allowed_congestion_control");
+    let allowed = allowed.expect("a kernel with TCP");
+    let allowed: Vec<&str> = allowed.split_whitespace().collect();
+    let state = user.path().join("state");
+    let as_user = || {
+        let mut command = user.farline();
+        command.env("XDG_STATE_HOME", &state).stderr(Stdio::null()).arg("--json");
+        command
+    };
+    let planned = json_of(as_user().args(["plan", &host, "--size", "10GB"]));
+    if allowed.contains(&"cubic") || allowed.contains(&"bbr") {
+        assert_eq!(planned["source"], "probe", "{planned}");
+        let chosen = planned["congestion"].as_str().expect("a control");
+        assert!(allowed.contains(&chosen), "{chosen} of {allowed:?}");
+    }
+    let brief = ["--streams", "1", "--seconds", "2", "--repetitions", "1", "--congestion"];
+    for control in ["reno", "cubic"] {
+        let mut profile = as_user();
+        profile.args(["profile", &host]).args(brief).arg(control);
+        if allowed.contains(&control) {
+            json_of(&mut profile);
+        } else {
+            let error = error_of(&mut profile);
+            assert_eq!(error["code"], "congestion-capability", "{error}");
+            assert!(error["message"].as_str().is_some_and(|text| text.contains(control)));
+        }
+    }
 }
