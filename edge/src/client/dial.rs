@@ -25,6 +25,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Which way data went.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum DataPath {
     /// Between this host and a data port of the other.
     #[default]

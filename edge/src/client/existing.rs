@@ -16,6 +16,7 @@ use std::collections::BTreeSet;
 
 /// What becomes of what is at the destination already.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Existing {
     /// It is replaced, each file whole.
     #[default]

@@ -9,6 +9,7 @@ use std::path::PathBuf;
 
 /// One end of a copy.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Location {
     /// A path of this host.
     Local(PathBuf),
@@ -22,6 +23,7 @@ pub enum Location {
 
 /// What carries a control channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum ControlTransport {
     /// TCP, in the clear.
     Tcp,

@@ -46,6 +46,7 @@ pub struct Options {
 /// Whether a copy begins as the stored profile of its path found best: `farline profile NODE` and
 /// `farline plan NODE` store one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum StoredProfiles {
     /// Where there is one.
     #[default]
@@ -92,6 +93,7 @@ impl CancelToken {
 
 /// How a copy's arrival is checked, between Farline ends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Verify {
     /// CRC32C of every block, and BLAKE3 of every file, compared end to end.
     #[default]
@@ -104,6 +106,7 @@ pub enum Verify {
 
 /// Where a copy stands, for whoever watches it.
 #[derive(Clone, Copy, Debug, Default)]
+#[non_exhaustive]
 pub struct Progress {
     /// Bytes that have arrived.
     pub bytes: Bytes,

@@ -11,6 +11,7 @@ use serde::Serialize;
 /// The result document; its schema is `farline/copy/1`. Fields may be added to it, never change
 /// their meaning.
 #[derive(Clone, Debug, Serialize)]
+#[non_exhaustive]
 pub struct Outcome {
     /// `farline/copy/1`.
     pub schema: &'static str,
@@ -81,6 +82,7 @@ pub struct Outcome {
 
 /// One thing that was not copied.
 #[derive(Clone, Debug, Serialize)]
+#[non_exhaustive]
 pub struct Failure {
     /// Its path below the source.
     pub path: String,
@@ -90,6 +92,7 @@ pub struct Failure {
 
 /// A point of the time series.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct ProgressSample {
     /// Seconds since the start.
     pub t: f64,

@@ -11,6 +11,7 @@ use std::fs;
 /// Who registered a control.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum Origin {
     /// Nobody: Farline can load it.
     Brought,

@@ -16,6 +16,7 @@ use std::sync::{Arc, mpsc};
 /// Where a control comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
+#[non_exhaustive]
 pub enum CcOrigin {
     /// Farline's own, in BPF.
     Bpf,

@@ -13,6 +13,7 @@ use std::time::Duration;
 /// What people without an account may do.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
+#[non_exhaustive]
 pub enum Anonymous {
     /// Nothing.
     #[default]
