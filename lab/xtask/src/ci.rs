@@ -54,13 +54,10 @@ impl Report {
                 "warnings",
             ])
         })?;
-        // A client that takes no C library builds alone, and its tests pass.
+        // A client that takes no libelf builds alone, and says what it has not.
         self.phase("least", |report| {
-            let least = ["-p", "farline", "--no-default-features", "--locked"];
-            let all = ["--all-targets", "--", "-D", "warnings"];
-            run::cargo(&[&["clippy"], &least[..], &all].concat())?;
-            let tests = ["--lib", "kernelcc::"];
-            report.counts.of(&mut run::command(&[&["test"], &least[..], &tests].concat()))
+            let least = ["test", "-p", "farline", "--no-default-features", "--locked"];
+            report.counts.of(&mut run::command(&[&least[..], &["--lib", "kernelcc::"]].concat()))
         })?;
         self.phase("docs", |_| {
             let arguments = ["doc", "--locked", "--workspace", "--no-deps", "--quiet"];
