@@ -3,7 +3,7 @@
 
 use crate::units::{Error, ErrorCode, Span, Time};
 
-/// How long the peer's word is worth waiting for when a channel was lost, next to a round trip.
+/// How long the peer's word is worth waiting for when a channel was lost, besides a round trip.
 const WORD_TIMEOUT: Span = Span::from_secs(2);
 
 /// What is known of the reason why data stopped.

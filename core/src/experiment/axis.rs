@@ -1,6 +1,7 @@
 //! The axes of a grid: from their list follow its cells, what is refused, and what an outline says.
 
-use crate::units::{Error, ErrorCode, Fault};
+use crate::plan::PathPoint;
+use crate::units::{Error, ErrorCode, Fault, Rate};
 
 /// Puts the value at a place of an axis into a cell.
 type Put<C> = dyn Fn(&mut C, usize);
@@ -35,6 +36,29 @@ impl<C> GridAxis<C> {
             is_repeated: values.iter().enumerate().any(|(i, value)| values[..i].contains(value)),
             put: Box::new(move |cell, i| put(cell, &all[i])),
         }
+    }
+
+    /// The axis of kinds, each with a name of its own.
+    pub fn named<V: Copy + PartialEq + 'static>(
+        name: &'static str,
+        values: &[V],
+        word: fn(V) -> &'static str,
+        put: impl Fn(&mut C, V) + 'static,
+    ) -> GridAxis<C> {
+        let words = |value: &V| word(*value).to_owned();
+        GridAxis::new(name, values, words, move |cell, value| put(cell, *value))
+    }
+
+    /// The axis of paths, by their names.
+    pub fn paths(paths: &[PathPoint], put: impl Fn(&mut C, PathPoint) + 'static) -> GridAxis<C> {
+        let words = |path: &PathPoint| path.name.clone();
+        GridAxis::new("paths", paths, words, move |cell, path| put(cell, path.clone()))
+    }
+
+    /// The axis of other traffic on the path.
+    pub fn cross_traffic(rates: &[Rate], put: impl Fn(&mut C, Rate) + 'static) -> GridAxis<C> {
+        let put = move |cell: &mut C, rate: &Rate| put(cell, *rate);
+        GridAxis::new("cross-traffic", rates, Rate::to_string, put).unit(" of other traffic")
     }
 
     /// What stands behind its values in an outline, such as ` of window`.

@@ -39,7 +39,7 @@ pub fn is_zeros(block: &[u8]) -> bool {
     block.first() == Some(&0) && block[1..] == block[..block.len() - 1]
 }
 
-/// What a sender says of a block next to where it belongs.
+/// What a sender says of a block besides where it belongs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Check {
     /// The CRC32C of the payload.

@@ -1,8 +1,9 @@
 //! The axes of a profile over TCP, from which its cells, its refusals and its outline follow.
 
 use super::cell::{Cell, TrafficDirection};
+use super::driver::Driver;
 use super::grid::Grid;
-use super::staging::Staged;
+use super::staging::{Order, Staged, Store};
 use crate::experiment::{Experiment, GridAxis, Outline};
 use crate::units::{Bytes, Error, Rate};
 
@@ -48,14 +49,7 @@ impl Experiment for Grid {
             _ => None,
         };
         let mut axes = vec![
-            Axis::new(
-                "paths",
-                &self.paths,
-                |path| path.name.clone(),
-                |cell, path| {
-                    cell.path.clone_from(path);
-                },
-            ),
+            Axis::paths(&self.paths, |cell, path| cell.path = path),
             Axis::new(
                 "congestion controls",
                 &sets,
@@ -78,11 +72,7 @@ impl Experiment for Grid {
             })
             .unit(" a message")
             .shown(2),
-            Axis::new("cross-traffic", &self.cross_bps, Rate::to_string, |cell, cross| {
-                cell.cross_bps = *cross;
-            })
-            .unit(" of other traffic")
-            .shown(4),
+            Axis::cross_traffic(&self.cross_bps, |cell, cross| cell.cross_bps = cross).shown(4),
             Axis::new("losses", &self.losses, f64::to_string, |cell, loss| cell.loss = *loss)
                 .unit(" of loss")
                 .shown(4),
@@ -90,14 +80,9 @@ impl Experiment for Grid {
                 .unit(" streams")
                 .short(range)
                 .shown(1),
-            Axis::new(
-                "directions",
-                &self.directions,
-                |one| one.name().to_owned(),
-                |cell, one| {
-                    cell.direction = *one;
-                },
-            )
+            Axis::named("directions", &self.directions, TrafficDirection::name, |cell, one| {
+                cell.direction = one
+            })
             .shown(4),
         ];
         let Some(copies) = &self.copies else { return axes };
@@ -105,32 +90,17 @@ impl Experiment for Grid {
             cell.staged.iter_mut().for_each(of);
         }
         axes.extend([
-            Axis::new(
-                "stores",
-                &copies.stores,
-                |one| one.name().to_owned(),
-                |cell, one| {
-                    put(cell, |staged| staged.store = *one);
-                },
-            )
+            Axis::named("stores", &copies.stores, Store::name, |cell, one| {
+                put(cell, |staged| staged.store = one)
+            })
             .shown(6),
-            Axis::new(
-                "orders",
-                &copies.orders,
-                |one| one.name().to_owned(),
-                |cell, one| {
-                    put(cell, |staged| staged.order = *one);
-                },
-            )
+            Axis::named("orders", &copies.orders, Order::name, |cell, one| {
+                put(cell, |staged| staged.order = one)
+            })
             .shown(6),
-            Axis::new(
-                "drivers",
-                &copies.drivers,
-                |one| one.name().to_owned(),
-                |cell, one| {
-                    put(cell, |staged| staged.driver = *one);
-                },
-            )
+            Axis::named("drivers", &copies.drivers, Driver::name, |cell, one| {
+                put(cell, |staged| staged.driver = one)
+            })
             .shown(6),
             Axis::new("staging", &copies.staging_bytes, Bytes::to_string, |cell, bytes| {
                 put(cell, |staged| staged.staging_bytes = *bytes);

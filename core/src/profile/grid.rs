@@ -9,7 +9,7 @@ pub use crate::plan::Disturbance;
 use crate::units::{Bytes, Rate, Span};
 use serde::{Deserialize, Serialize};
 
-/// What a repetition takes next to its own time, in seconds: a link up and down, two ends,
+/// What a repetition takes besides its own time, in seconds: a link up and down, two ends,
 /// connecting. A second and a quarter here.
 const SET_UP_S: f64 = 1.5;
 /// What it waits before its streams begin, where something is scripted.

@@ -31,7 +31,7 @@ const WORTH: f64 = 0.01;
 /// A doubling that leaves more than this part of the waiting as it was has not bridged anything.
 const HELPED: f64 = 0.9;
 
-/// What a process may take next to two bandwidth-delay products, less what it takes without a pool.
+/// What a process may take besides two bandwidth-delay products, less what it takes without a pool.
 const BESIDE: Bytes = Bytes::mib(32);
 
 /// Totals of one end's pool at a moment.

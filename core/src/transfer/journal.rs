@@ -35,7 +35,7 @@ const RANGES: u8 = 4;
 const FORGET: u8 = 5;
 const FILE: u8 = 6;
 
-/// What a partial transfer is a part of, next to its place and its files (clause R-5).
+/// What a partial transfer is a part of, besides its place and its files (clause R-5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Origin {
     /// The source's identity.

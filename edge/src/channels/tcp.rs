@@ -174,6 +174,14 @@ pub fn check(options: &TcpOptions) -> io::Result<()> {
     socket(SocketAddr::from(([127, 0, 0, 1], 0)), options).map(drop)
 }
 
+/// Whether this process may use a congestion control: the kernel has some for the privileged only.
+///
+/// # Errors
+/// What the system says where it may not, or where there is none of that name.
+pub fn may_choose(name: &str) -> io::Result<()> {
+    check(&TcpOptions { congestion: Some(name.to_owned()), buffer: None })
+}
+
 /// How much of a fixed buffer of `wanted` bytes the system grants in both directions; `None` when
 /// it does not say.
 pub fn granted_buffer(wanted: Bytes) -> Option<Bytes> {

@@ -8,8 +8,9 @@ use super::remote_progress::RemoteProgress;
 use crate::channels::driver::Dialer;
 use crate::channels::key::Key;
 use crate::sys::lock::lock;
+use farline_core::copy::farline_option;
 use farline_core::gridftp::client::{ClientSession, Event, Input, Output, PeerFeatures, Request};
-use farline_core::gridftp::{Command, ListingEntry, Options as Opts, Pathname, Reply};
+use farline_core::gridftp::{ListingEntry, Pathname, Reply};
 use farline_core::units::{Error, ErrorCode, Fault, Rate, Span, Time};
 use std::collections::{BTreeSet, VecDeque};
 use std::net::{IpAddr, SocketAddr};
@@ -84,8 +85,7 @@ impl Control {
         let Some(rate) = limit.filter(|_| self.features.limit) else {
             return false;
         };
-        let option = Opts::Farline { name: "limit".to_owned(), value: rate.as_bps().to_string() };
-        self.request(Request::Exec(Command::Options(option)));
+        self.request(farline_option("limit", &rate.as_bps().to_string()));
         true
     }
 

@@ -8,7 +8,7 @@ use super::remote_progress::RemoteProgress;
 use super::transfer_state::{LiveTuning, TransferState};
 use crate::channels::TcpOptions;
 use crate::channels::stack::Opener;
-use crate::channels::tcp::{check, granted_buffer};
+use crate::channels::tcp::{granted_buffer, may_choose};
 use crate::kernelcc::{self, CcGuard, CcRequest};
 use crate::mover::{BLOCK_LEN, Integrity, Pace, tuning_limits, window_limit};
 use crate::sys::lock::lock;
@@ -25,11 +25,6 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tokio::time::MissedTickBehavior;
 
-/// Whether this process may use a congestion control: the kernel has some for the privileged only.
-fn usable(name: &str) -> bool {
-    check(&TcpOptions { congestion: Some(name.to_owned()), buffer: None }).is_ok()
-}
-
 /// A path to `peer`, where its address is known, that is `rtt` long, over which this host sends, or
 /// receives, and of which nothing else is known.
 pub fn unmeasured(rtt: Span, peer: Option<IpAddr>, sending: bool) -> PathEstimate {
@@ -42,7 +37,7 @@ pub fn unmeasured(rtt: Span, peer: Option<IpAddr>, sending: bool) -> PathEstimat
         window: window_limit(if sending { "tcp_wmem" } else { "tcp_rmem" }),
         available: offered
             .split_whitespace()
-            .filter(|name| usable(name))
+            .filter(|name| may_choose(name).is_ok())
             .map(str::to_owned)
             .collect(),
         default_congestion: sysctl("tcp_congestion_control").trim().to_owned(),
@@ -123,7 +118,7 @@ impl<'a> Copy<'a> {
                 self.overrides.congestion = None;
                 self.stats.note(format!("without {name}: {error}"));
             }
-            Ok(held) if usable(&held.name) => {
+            Ok(held) if may_choose(&held.name).is_ok() => {
                 // While somebody else's transfer has the plain name, ours is another.
                 self.overrides.congestion = Some(held.name.clone());
                 self.held = Some(held);

@@ -19,7 +19,7 @@ use std::time::Duration;
 
 /// How long a stock server's data port may take; it has no other way in.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
-/// How long a node's data port may take, in addition to three round trips, before another way is
+/// How long a node's data port may take, besides three round trips, before another way is
 /// tried: H-2.
 const PATIENCE: Duration = Duration::from_secs(2);
 
@@ -69,14 +69,11 @@ impl DataPath {
 /// Open data connections.
 pub(super) struct Dialed {
     pub(super) channels: Vec<Box<dyn Channel>>,
-    pub(super) path: DataPath,
-    /// Whether a stranger on the way can read nothing.
-    pub(super) encrypted: bool,
     /// How to open more of them to a node, where that is cheap.
     pub(super) opener: Option<Opener>,
 }
 
-/// Opens the data connections to the node, which listens at `address`.
+/// Opens the data connections to the node, which listens at `address`, and notes which way data goes.
 ///
 /// # Errors
 /// When no way leads there.
@@ -110,6 +107,9 @@ pub(super) async fn dial(
                 copy.stats.gave_up_channel |=
                     asked.is_some_and(|asked| asked.channel().name != driver);
                 fallback.notes().into_iter().for_each(|note| copy.stats.note(note));
+                copy.stats.data_path = Some(DataPath::of(&offer));
+                // Whether a stranger on the way can read nothing.
+                copy.stats.encrypted = Some(offer.stack.is_encrypted());
                 return Ok(dialled);
             }
             Err(error) => fallback.failed(error)?,
@@ -178,16 +178,14 @@ async fn by(
             Carries::RegisteredSlots => in_turn(opener.clone(), streams).await?,
         };
         if can.grows && is_keyed {
-            let (path, encrypted) = (DataPath::of(offer), stack.is_encrypted());
-            return Ok(Dialed { channels, path, encrypted, opener: Some(opener) });
+            return Ok(Dialed { channels, opener: Some(opener) });
         }
         channels
     };
     if has_connections {
         copy.stats.streams = streams;
     }
-    let (path, encrypted) = (DataPath::of(offer), stack.is_encrypted());
-    Ok(Dialed { channels, path, encrypted, opener: None })
+    Ok(Dialed { channels, opener: None })
 }
 
 /// Opens `count` channels at once.

@@ -23,7 +23,6 @@ use crate::sys::pool::Slot;
 use crate::sys::tcp::TcpInfo;
 use farline_core::copy::{
     Agreement, CopyOptions, CopyRole, CopySession, OpenedChannels, SenderControl, TreePart,
-    source_of,
 };
 use farline_core::gridftp::client::Request;
 use farline_core::gridftp::{Command, Mode, Pathname};
@@ -35,7 +34,7 @@ use farline_core::units::{ByteRanges, Bytes, Error, ErrorCode, Fault};
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 /// Channels and slots between the transfers of one copy, and where channels come in unless this end
 /// opened them.
@@ -72,17 +71,11 @@ pub(super) async fn run(
     } else if control.features().is_gridftp {
         from_stock::run(copy, &mut control, from, to, several, &choice).await
     } else {
-        return Err(Error::new(
-            Fault::There,
-            ErrorCode::Unsupported,
-            format!("{}:{} is a plain FTP server, not a GridFTP one", from.host, from.port),
-        )
-        .hint("curl or lftp can fetch from it"));
+        return Err(from.not_gridftp("curl or lftp can fetch from it"));
     };
-    let contents = from.path.ends_with(b"/") && from.store.is_none();
     copied.map_err(|error| match (error.code, to) {
         (ErrorCode::Interrupted, Location::Local(path))
-            if has_partial(to, from.name(), contents) =>
+            if has_partial(to, from.name(), from.names_content()) =>
         {
             let folder = if path.is_dir() { path.as_path() } else { path.parent().unwrap_or(path) };
             interrupted(error, &format!("farline partials ls {}", shown(folder)))
@@ -155,9 +148,8 @@ fn session(
     });
     let options =
         CopyOptions { in_order: *to == Location::Standard, control: congestion, ..copy.wants() };
-    let contents = from.path.ends_with(b"/") && from.store.is_none();
     let role = CopyRole::Receiver {
-        may_hold: has_partial(to, from.name(), contents),
+        may_hold: has_partial(to, from.name(), from.names_content()),
         may_stay: copy.options.existing != Existing::Replace,
     };
     let path = Pathname::new(from.path.clone());
@@ -173,12 +165,10 @@ async fn from_farline(
     several: bool,
     choice: &TransferParams,
 ) -> Result<(), Error> {
-    let contents = from.path.ends_with(b"/") && from.store.is_none();
     let session = session(copy, control, from, to, choice);
     let mut download = Download {
         from,
         to,
-        contents,
         several,
         choice,
         agreement: session.agreement(),
@@ -207,8 +197,6 @@ async fn from_farline(
 struct Download<'a> {
     from: &'a Remote,
     to: &'a Location,
-    /// Whether a folder's content goes without the folder's name.
-    contents: bool,
     several: bool,
     choice: &'a TransferParams,
     agreement: Agreement,
@@ -255,8 +243,6 @@ impl TreeEnd for Download<'_> {
         };
         let options = copy.tcp_options(None);
         let dialled = dial(copy, control, address, self.choice, &options).await?;
-        copy.stats.data_path = Some(dialled.path);
-        copy.stats.encrypted = Some(dialled.encrypted);
         let (slots, count) = (staging(self.choice)?, dialled.channels.len());
         let acceptor = dialled.opener.filter(|_| may_grow).map(|opener| {
             let most = slots.len().saturating_sub(2);
@@ -311,13 +297,12 @@ impl TreeEnd for Download<'_> {
             .hint("add -r to copy it with all that is in it"));
         }
         let layout = Arc::new(Layout::new(entries, BLOCK_LEN));
-        let place = destination(self.to, name, is_folder, self.contents, self.several)?;
+        let place = destination(self.to, name, is_folder, self.from.names_content(), self.several)?;
         let kept = kept_here(copy, &place, layout.entries());
         let sink: Arc<dyn Landing> = place.sink(&layout, &copy.options.direct_io)?.into();
         sink.leave(&kept);
         let Integrity { checks, digests, .. } = self.agreement.integrity;
-        let server = format!("{}:{}", self.from.host, self.from.port);
-        let source = source_of(&server, [&self.from.path[..]].into_iter());
+        let source = self.from.source_id();
         let held = if checks { sink.begin(Origin { source, digests })? } else { None }
             .unwrap_or_else(|| ResumeState::nothing(&layout));
         sink.make_folders()?;
@@ -334,10 +319,6 @@ impl TreeEnd for Download<'_> {
 
     fn refuse(&self) {
         self.tree.iter().for_each(|tree| tree.sink.refuse());
-    }
-
-    fn unreadable(&self) -> usize {
-        0
     }
 }
 
@@ -360,7 +341,7 @@ impl Pass {
         let guard = (integrity, integrity.digests.then_some(&*digests));
         let (resources, _) =
             receive_layout(live, resources, &layout, &*sink, guard, &arrived, &live.tally)?;
-        let total = arrived.lock().unwrap_or_else(PoisonError::into_inner).total();
+        let total = lock(&arrived).total();
         if total != layout.payload() {
             let message = format!("{total} of {} bytes are here", layout.payload());
             return Err(match integrity.checks {
@@ -378,7 +359,7 @@ impl Pass {
             integrity,
         )?;
         let verdicts = DigestVerdict::decode_for(&layout, &list)?;
-        let digests = digests.lock().unwrap_or_else(PoisonError::into_inner);
+        let digests = lock(&digests);
         Ok((live.alone(|| sink.land(Some((&verdicts, &digests)))), resources))
     }
 }

@@ -1,6 +1,7 @@
 //! Where a copy comes from or goes to, as people write it.
 
 use crate::stores::{Diskless, MEMORY_NAME};
+use farline_core::copy::source_of;
 use farline_core::units::{Bytes, Error, ErrorCode, Fault, percent};
 use std::ffi::OsStr;
 use std::fmt;
@@ -194,13 +195,30 @@ impl Remote {
     }
 
     /// The server, for people.
-    /// The server, for people.
     pub fn server(&self) -> String {
         if self.via == ControlTransport::Ssh {
             self.host.clone()
         } else {
             format!("{}:{}", self.host, self.port)
         }
+    }
+
+    /// Whether a folder's content is meant, without the folder's name.
+    pub(super) fn names_content(&self) -> bool {
+        self.path.ends_with(b"/") && self.store.is_none()
+    }
+
+    /// What a tree of this place is known by when its copy is resumed.
+    pub(super) fn source_id(&self) -> [u8; 32] {
+        let server = format!("{}:{}", self.host, self.port);
+        source_of(&server, [&self.path[..]].into_iter())
+    }
+
+    /// The error of a server that cannot take part, and what can copy with it.
+    pub(super) fn not_gridftp(&self, instead: &str) -> Error {
+        let message =
+            format!("{}:{} is a plain FTP server, not a GridFTP one", self.host, self.port);
+        Error::new(Fault::There, ErrorCode::Unsupported, message).hint(instead)
     }
 
     /// The server as in a URL, with the user and without a password.

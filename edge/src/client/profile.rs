@@ -4,14 +4,15 @@
 use super::connect_options::ConnectOptions;
 use super::control::Control;
 use super::location::{ControlTransport, Remote};
-use crate::channels::tcp::{TcpOptions, check, connect_stream};
+use crate::channels::tcp::{TcpOptions, connect_stream, may_choose};
 use crate::plan::ProbeBench;
 use crate::prober::{
     Controls, MODULE, ProbeReceived, ProbeRequest as Measure, ProbeSent, Report, ceiling, drain,
     fill, is_duplex, joined,
 };
+use farline_core::copy::farline_option;
 use farline_core::gridftp::client::{Request, Transfer, TransferKind};
-use farline_core::gridftp::{Command, Mode, Module, Options as Opts, Pathname};
+use farline_core::gridftp::{Mode, Module, Pathname};
 use farline_core::profile::{Bench, Cell, Grid, Job, Repetition, TrafficDirection};
 use farline_core::units::{Error, ErrorCode, Fault, Rate, Span};
 use std::io::Write;
@@ -60,9 +61,8 @@ fn allowed(control: &Control) -> Result<Rate, Error> {
 }
 
 /// Whether the kernel lets this process choose a congestion control.
-fn may_choose(name: &str) -> Result<(), Error> {
-    let options = TcpOptions { congestion: Some(name.to_owned()), buffer: None };
-    check(&options).map_err(|error| {
+fn check_choice(name: &str) -> Result<(), Error> {
+    may_choose(name).map_err(|error| {
         let message = format!("this kernel does not let an ordinary user choose {name}: {error}");
         Error::new(Fault::Refused, ErrorCode::CongestionCapability, message).hint(
             "measure with what /proc/sys/net/ipv4/tcp_allowed_congestion_control names, or as root",
@@ -145,11 +145,7 @@ impl NodeBench {
                     .hint("measure this way alone: --direction out"));
             }
             // The sender's control is the node's to set.
-            let option = Opts::Farline {
-                name: "congestion".to_owned(),
-                value: cell.congestion.name().to_owned(),
-            };
-            let asked = control.request(Request::Exec(Command::Options(option)));
+            let asked = control.request(farline_option("congestion", cell.congestion.name()));
             control.done(asked).await?;
         }
         let address = control.passive(*ahead.first().unwrap_or(&0)).await?;
@@ -321,6 +317,6 @@ impl ProbeBench for NodeBench {
             return ours("losses");
         }
         self.controls = Controls::obtain(grid)?;
-        grid.congestion.iter().try_for_each(|&control| may_choose(&self.controls.name(control)))
+        grid.congestion.iter().try_for_each(|&control| check_choice(&self.controls.name(control)))
     }
 }

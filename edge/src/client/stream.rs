@@ -7,7 +7,7 @@ use super::dial::handles;
 use super::existing::Existing;
 use super::local::{Destination, destination};
 use super::location::{Location, Remote};
-use super::upload::{not_gridftp, open_rig};
+use super::upload::{PLAIN_FTP_STORES, open_rig};
 use crate::mover::{BLOCK_LEN, BlockReader, StreamJob, UNKNOWN_LEN, send_stream};
 use crate::stores::{Landing, PosixSink, temporary_beside};
 use crate::sys::pool::pool;
@@ -132,7 +132,7 @@ pub(super) async fn to_node(copy: &mut Copy<'_>, to: &Remote) -> Result<(), Erro
         _ => {}
     }
     if !control.features().is_gridftp {
-        return Err(not_gridftp(to));
+        return Err(to.not_gridftp(PLAIN_FTP_STORES));
     }
     let lands = control.features().tree;
     let choice = copy.choose(control.rtt(), control.peer_ip(), None, true);

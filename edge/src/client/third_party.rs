@@ -12,10 +12,11 @@ use super::upload::trim;
 use crate::stores::{Parcel, join};
 use crate::sys::lock::lock;
 use farline_core::copy::{
-    Agreement, IdleTimeout, nameable, of_two_servers, parallelism, source_of, tree_part,
+    Agreement, IdleTimeout, farline_option, nameable, of_two_servers, parallelism, source_of,
+    tree_part,
 };
 use farline_core::gridftp::client::{Request, Transfer, TransferKind};
-use farline_core::gridftp::{Command, ListingKind, Mode, Options as Opts, Pathname};
+use farline_core::gridftp::{Command, ListingKind, Mode, Pathname};
 use farline_core::transfer::journal::{FileFacts, Origin};
 use farline_core::transfer::{Entry, EntryKind, TransferParams};
 use farline_core::units::{ByteRanges, Bytes, Error, ErrorCode, Fault, Span};
@@ -114,8 +115,7 @@ async fn tell_congestion(copy: &mut Copy<'_>, ends: &mut Ends<'_>) -> Result<(),
     if !ends.sender.features().is_farline {
         return copy.congestion_untold(ends.from);
     }
-    let option = Opts::Farline { name: "congestion".to_owned(), value: name.clone() };
-    let id = ends.sender.try_request(Request::Exec(Command::Options(option)));
+    let id = ends.sender.try_request(farline_option("congestion", &name));
     match ends.sender.done(id).await {
         Ok(_) => copy.stats.congestion = Some(name),
         Err(error) if known(&name).is_err() => return Err(at(ends.from, error)),
@@ -192,9 +192,7 @@ async fn as_tree(
     let sends = Agreement::of(ends.sender.features(), &wants);
     let receives = Agreement::of(ends.receiver.features(), &wants);
     let integrity = receives.guarded_as(&sends).integrity;
-    let server = format!("{}:{}", ends.from.host, ends.from.port);
-    let source = source_of(&server, [&ends.from.path[..]].into_iter());
-    let origin = Origin { source, digests: integrity.digests };
+    let origin = Origin { source: ends.from.source_id(), digests: integrity.digests };
     for (agreement, is_sender) in
         [(sends.guarded_as(&receives), true), (receives.guarded_as(&sends), false)]
     {

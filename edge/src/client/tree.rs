@@ -28,13 +28,18 @@ pub(super) trait TreeEnd {
     fn held(&self) -> ByteRanges;
 
     /// Where the list has come to: decides where its files go, and finds what is here of them.
-    fn prepare(&mut self, copy: &mut Copy<'_>) -> Result<ByteRanges, Error>;
+    /// None comes to a sender.
+    fn prepare(&mut self, _copy: &mut Copy<'_>) -> Result<ByteRanges, Error> {
+        Ok(ByteRanges::new())
+    }
 
-    /// What has come is of no use to a later attempt.
-    fn refuse(&self);
+    /// What has come is of no use to a later attempt. Nothing comes to a sender.
+    fn refuse(&self) {}
 
-    /// Files of this end that could not be read whole.
-    fn unreadable(&self) -> usize;
+    /// Files of this end that could not be read whole. A receiver reads none.
+    fn unreadable(&self) -> usize {
+        0
+    }
 }
 
 /// Runs `session` to its end.

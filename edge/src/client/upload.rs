@@ -38,6 +38,9 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
+/// What stores to a plain FTP server.
+pub(super) const PLAIN_FTP_STORES: &str = "curl -T or lftp put can store to it";
+
 /// What is copied: entries by their paths at the destination, and where they lie here.
 pub(super) struct SourceSet {
     /// The destination's path: a folder, or the one file.
@@ -169,17 +172,8 @@ pub(super) async fn run(
     } else if control.features().is_gridftp {
         to_stock::run(copy, &mut control, ahead[0], to, load, &choice).await
     } else {
-        Err(not_gridftp(to))
+        Err(to.not_gridftp(PLAIN_FTP_STORES))
     }
-}
-
-pub(super) fn not_gridftp(to: &Remote) -> Error {
-    Error::new(
-        Fault::There,
-        ErrorCode::Unsupported,
-        format!("{}:{} is a plain FTP server, not a GridFTP one", to.host, to.port),
-    )
-    .hint("curl -T or lftp put can store to it")
 }
 
 /// The store without a disk that is the source, if one is.
@@ -390,12 +384,6 @@ impl TreeEnd for Upload<'_> {
         lock(&self.heard).all().clone()
     }
 
-    fn prepare(&mut self, _copy: &mut Copy<'_>) -> Result<ByteRanges, Error> {
-        Ok(ByteRanges::new())
-    }
-
-    fn refuse(&self) {}
-
     fn unreadable(&self) -> usize {
         lock(&self.audit.unreadable).len()
     }
@@ -469,7 +457,7 @@ pub(super) fn trim(path: &[u8]) -> &[u8] {
     if path.len() > 1 { path.strip_suffix(b"/").unwrap_or(path) } else { path }
 }
 
-/// Opens the channels and maps the staging pool; returns also with the congestion control in force.
+/// Opens the channels and maps the staging pool; returns also the congestion control in force.
 pub(super) async fn open_rig(
     copy: &mut Copy<'_>,
     control: &mut Control,
@@ -478,8 +466,6 @@ pub(super) async fn open_rig(
 ) -> Result<(TransferResources, Option<String>), Error> {
     let options = copy.tcp_options(choice.congestion.clone());
     let dialled = dial(copy, control, address, choice, &options).await?;
-    copy.stats.data_path = Some(dialled.path);
-    copy.stats.encrypted = Some(dialled.encrypted);
     let congestion = dialled.channels.first().and_then(|channel| channel.congestion());
     let tuning = copy.tuning(congestion.as_deref(), dialled.opener);
     // A pass begins with a fresh transfer, so that nothing was set before.

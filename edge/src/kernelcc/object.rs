@@ -63,7 +63,16 @@ pub(super) fn map_name(algorithm: Algorithm) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::*;
+    use crate::kernelcc::is_brought;
     use farline_core::congestion::highspeed::table;
+
+    #[test]
+    fn what_is_brought_has_an_object_and_nothing_else() {
+        for algorithm in Algorithm::ALL {
+            assert_eq!(object(algorithm).is_some(), is_brought(algorithm), "{algorithm}");
+        }
+    }
 
     #[test]
     fn the_rows_in_the_header_are_the_rfcs() {

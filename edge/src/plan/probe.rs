@@ -67,14 +67,12 @@ pub fn probe(
         host_bps: Some(probed.ceiling),
         ..Grid::new(PROBE, vec![path], CONTROLS.to_vec())
     };
-    // A host that lacks one of them, or an ordinary user who may not choose one, probes by the other.
-    if bench.prepare(&grid).is_err() {
-        let alone = |control: Algorithm, grid: &mut Grid, bench: &mut _| {
-            grid.congestion = vec![control];
-            ProbeBench::prepare(bench, grid)
-        };
-        let [first, second] = CONTROLS;
-        alone(first, &mut grid, bench).or_else(|_| alone(second, &mut grid, bench))?;
+    if let Err(both) = bench.prepare(&grid) {
+        // A host that lacks one of them, or whose ordinary users may not choose it, probes by the
+        // other.
+        let alone = |control| Grid { congestion: vec![control], ..grid.clone() };
+        let other = CONTROLS.map(alone).into_iter().find(|grid| bench.prepare(grid).is_ok());
+        grid = other.ok_or(both)?;
     }
     let mut profile = Profile::new(grid, ProfileKind::Measured, environment(), date)?;
     profile.environment.node = Some(probed.server.clone());

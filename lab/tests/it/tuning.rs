@@ -106,7 +106,7 @@ fn a_source_that_stalls_gets_a_larger_pool_within_its_bound() {
     let stalled = copy(&["--trial-stall", "300ms/1s"]);
     assert!(says(&stalled, "the store comes in bursts"), "{stalled}");
     let staging = stalled["staging_bytes"].as_u64().expect("a number");
-    // Two bandwidth-delay products of this link and what is allowed next to them; a busy machine's
+    // Two bandwidth-delay products of this link and what is allowed besides; a busy machine's
     // least round trip is a little longer.
     assert!(staging > 16 << 20 && staging <= 2 * 2_500_000 * 5 / 4 + (32 << 20), "{stalled}");
     let fixed = copy(&["--trial-stall", "300ms/1s", "--staging", "16MiB"]);

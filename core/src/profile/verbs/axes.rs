@@ -35,39 +35,13 @@ impl Experiment for VerbsGrid {
             _ => None,
         };
         vec![
-            Axis::new(
-                "paths",
-                &self.paths,
-                |path| path.name.clone(),
-                |cell, path| {
-                    cell.path.clone_from(path);
-                },
-            ),
-            Axis::new(
-                "ports",
-                &self.signals,
-                |one| one.name().to_owned(),
-                |cell, signal| {
-                    cell.signal = *signal;
-                },
-            ),
-            Axis::new(
-                "transports",
-                &self.transports,
-                |one| one.name().to_owned(),
-                |cell, one| {
-                    cell.transport = *one;
-                },
-            ),
-            Axis::new("ways", &self.ways, |way| way.name().to_owned(), |cell, way| cell.way = *way),
-            Axis::new(
-                "setups",
-                &self.setups,
-                |one| one.name().to_owned(),
-                |cell, setup| {
-                    cell.setup = *setup;
-                },
-            ),
+            Axis::paths(&self.paths, |cell, path| cell.path = path),
+            Axis::named("ports", &self.signals, Signal::name, |cell, one| cell.signal = one),
+            Axis::named("transports", &self.transports, QpService::name, |cell, one| {
+                cell.transport = one
+            }),
+            Axis::named("ways", &self.ways, VerbsMetric::name, |cell, one| cell.way = one),
+            Axis::named("setups", &self.setups, Setup::name, |cell, one| cell.setup = one),
             Axis::new("queue pairs", &self.queue_pairs, u64::to_string, |cell, pairs| {
                 cell.queue_pairs = *pairs;
             })
@@ -76,10 +50,7 @@ impl Experiment for VerbsGrid {
                 cell.credits_bytes = *credits;
             })
             .unit(" of credits"),
-            Axis::new("cross-traffic", &self.cross_bps, Rate::to_string, |cell, cross| {
-                cell.cross_bps = *cross;
-            })
-            .unit(" of other traffic"),
+            Axis::cross_traffic(&self.cross_bps, |cell, cross| cell.cross_bps = cross),
             Axis::new("queues", &self.queues_bytes, or("the path's"), |cell, queue| {
                 cell.queue_bytes = *queue;
             })

@@ -17,7 +17,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long one channel may take to be made at least, next to some round trips.
+/// How long one channel may take to be made at least, besides some round trips.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Queue pairs of each channel.

@@ -7,6 +7,7 @@ use crate::channels::driver::{Dialer, Driver, Offered, Session};
 use crate::channels::key::Key;
 use crate::channels::trust::pinned;
 use crate::client::ssh::Ssh;
+use farline_core::copy::farline_option;
 use farline_core::gridftp::client::Request;
 use farline_core::gridftp::{Command, Mode, Options as Opts, Protection, Site};
 use farline_core::units::{Error, ErrorCode, Fault};
@@ -26,8 +27,7 @@ impl Control {
     pub(super) fn offer_key(&mut self) -> Result<(), Error> {
         let key = Key::random()
             .map_err(|error| Error::new(Fault::Here, ErrorCode::NoRandomness, error.to_string()))?;
-        let offer = Opts::Farline { name: "key".to_owned(), value: key.to_hex() };
-        let offer = Request::ToFarline(Box::new(Request::Exec(Command::Options(offer))));
+        let offer = Request::ToFarline(Box::new(farline_option("key", &key.to_hex())));
         self.offered = Some(self.try_request(offer));
         self.key = Some(key);
         Ok(())

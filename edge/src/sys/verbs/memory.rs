@@ -27,7 +27,7 @@ pub(crate) struct Domain {
     registered: Mutex<Vec<Registered>>,
 }
 
-// SAFETY: libibverbs allows any of its calls from any thread; what we keep next to is behind a
+// SAFETY: libibverbs allows any of its calls from any thread; what we keep with it is behind a
 // mutex.
 unsafe impl Send for Domain {}
 // SAFETY: as above.

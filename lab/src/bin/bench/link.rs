@@ -4,12 +4,9 @@
 //! Before each run the same iperf3 runs over a plain veth pair: what the machine gave then without
 //! the link, as on two cores that decides the result.
 
-use crate::side::{Ends, iperf3, stats};
+use crate::side::{Ends, iperf3};
 use crate::table::median;
 use anyhow::{Context, Result};
-use farline_lab::Namespaces;
-use std::path::Path;
-use std::process::Stdio;
 use std::time::Duration;
 
 #[derive(clap::Args)]
@@ -80,33 +77,19 @@ pub(crate) fn run(options: &Options) -> Result<()> {
 }
 
 fn one(path: &str, rate: &str, seconds: u32, omit: u32) -> Result<Run> {
-    let (others, plain) = (busy()?, veth()?);
+    let others = busy()?;
+    let cubic = |ends: &Ends, seconds, omit| -> Result<f64> {
+        Ok(iperf3(ends, seconds, omit, &["-C", "cubic"])?.rate / 1e9)
+    };
+    let plain = cubic(&Ends::veth()?, 3, 1)?;
     let ends = Ends::over(path, &["--rate", rate])?;
-    let speed = iperf3(&ends, seconds, omit, &["-C", "cubic"])?.rate / 1e9;
-    let Ends::Link(link) = &ends else { unreachable!("it was made over a path") };
-    let stats = stats(link)?;
+    let speed = cubic(&ends, seconds, omit)?;
+    let stats = ends.stats()?.context("statistics of a link")?;
     let late = |name: &str| {
         stats["a_to_b"]["lateness"][name].as_f64().with_context(|| format!("{name} in {stats}"))
     };
     let (p50_us, p99_us) = (late("p50_us")?, late("p99_us")?);
     Ok(Run { speed, plain, p50_us, p99_us, valid: stats["valid"] == true, others })
-}
-
-/// Gbit/s of one CUBIC stream between two namespaces with the link's MTU.
-fn veth() -> Result<f64> {
-    let spaces = Namespaces::pair("bench").context("namespaces: run it as root")?;
-    spaces.here("ip link set v mtu 9000");
-    spaces.there("ip link set v mtu 9000");
-    let mut server = spaces.run_there(Path::new("iperf3"));
-    let mut server = server.args(["-s", "-1"]).stdout(Stdio::null()).spawn()?;
-    std::thread::sleep(Duration::from_millis(500));
-    let mut client = spaces.run_here(Path::new("iperf3"));
-    client.args(["-c", "10.77.0.2", "-C", "cubic", "-t", "3", "-O", "1", "-J"]);
-    let said = crate::side::json(&mut client);
-    server.kill()?;
-    server.wait()?;
-    let rate = &said?["end"]["sum_received"]["bits_per_second"];
-    Ok(rate.as_f64().context("a rate of iperf3")? / 1e9)
 }
 
 /// Share of all cores that is busy while nothing of ours runs.

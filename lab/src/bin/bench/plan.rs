@@ -161,14 +161,13 @@ fn link(options: &Measured) -> Result<()> {
         let axes = [&axes[..], &["--rate", &options.rate, "--repetitions", "1"]].concat();
         let all = ["--congestion", CONTROLS, "--streams", "1-20", "--seed", SEED];
         let grid = grid(&farline(&[&["profile", "--simulate"], &axes[..], &all].concat())?)?;
+        let best: Vec<Cell> = by_rate(&grid).into_iter().take(5).cloned().collect();
         let mut asked = vec![chosen.clone()];
-        asked.extend(by_rate(&grid).into_iter().take(5).cloned());
+        asked.extend(best.into_iter().filter(|cell| *cell != chosen));
         let mut others: Vec<&Cell> = grid.keys().filter(|cell| !asked.contains(cell)).collect();
         for _ in 0..5.min(others.len()) {
-            let at = (rng.next_u64() % others.len() as u64) as usize;
-            asked.push(others.swap_remove(at).clone());
+            asked.push(others.swap_remove(rng.below(others.len() as u64) as usize).clone());
         }
-        asked.dedup();
         let mut measured = Grid::new();
         for cell in asked {
             let Some(found) = measure(&axes, &cell) else {

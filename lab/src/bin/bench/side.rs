@@ -1,9 +1,11 @@
 //! Two ends and what runs there: a node, a server of another kind, iperf3.
 
 use anyhow::{Context, Result, bail};
-use farline_lab::{LinkUp, Running, farline_binary};
+use farline_lab::{LinkUp, Namespaces, Running, farline_binary};
 use serde_json::Value;
 use std::ffi::OsStr;
+use std::fs::File;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -17,6 +19,8 @@ const PATIENCE: Duration = Duration::from_secs(20);
 pub(crate) enum Ends {
     Loopback,
     Link(LinkUp),
+    /// Two namespaces with a plain veth pair between them.
+    Veth(Namespaces),
     /// The wire of `lab/verbs`: both ends are this host's.
     Verbs,
 }
@@ -31,30 +35,51 @@ impl Ends {
         Ok(Ends::Link(LinkUp::up("bench", &arguments).context("a link: run it as root")?))
     }
 
+    /// The ends of a veth pair with the link's MTU.
+    ///
+    /// # Errors
+    /// When this machine does not let us make one.
+    pub(crate) fn veth() -> Result<Ends> {
+        let spaces = Namespaces::pair("bench").context("namespaces: run it as root")?;
+        spaces.here("ip link set v mtu 9000");
+        spaces.there("ip link set v mtu 9000");
+        Ok(Ends::Veth(spaces))
+    }
+
     /// The address of the second end.
     pub(crate) fn address(&self) -> &'static str {
         match self {
             Ends::Loopback => "127.0.0.1",
-            Ends::Link(_) => "10.77.0.2",
+            Ends::Link(_) | Ends::Veth(_) => "10.77.0.2",
             Ends::Verbs => "10.9.1.2",
         }
     }
 
     /// A command at the first end.
     pub(crate) fn a(&self, program: impl AsRef<OsStr>) -> Command {
-        self.at("a", program.as_ref())
+        match self {
+            Ends::Loopback | Ends::Verbs => farline_lab::command(program),
+            Ends::Link(link) => link.command("a", program),
+            Ends::Veth(spaces) => spaces.run_here(Path::new(program.as_ref())),
+        }
     }
 
     /// A command at the second end.
     pub(crate) fn b(&self, program: impl AsRef<OsStr>) -> Command {
-        self.at("b", program.as_ref())
-    }
-
-    fn at(&self, side: &str, program: &OsStr) -> Command {
         match self {
             Ends::Loopback | Ends::Verbs => farline_lab::command(program),
-            Ends::Link(link) => link.command(side, program),
+            Ends::Link(link) => link.command("b", program),
+            Ends::Veth(spaces) => spaces.run_there(Path::new(program.as_ref())),
         }
+    }
+
+    /// What `farline link stats` says; nothing where there is no link.
+    ///
+    /// # Errors
+    /// When it cannot be asked.
+    pub(crate) fn stats(&self) -> Result<Option<Value>> {
+        let Ends::Link(link) = self else { return Ok(None) };
+        json(farline_lab::farline().args(["--json", "link", "stats", link.name()])).map(Some)
     }
 
     /// What the link says of its own work; nothing where there is none.
@@ -62,20 +87,11 @@ impl Ends {
     /// # Errors
     /// When it cannot be asked.
     pub(crate) fn validity(&self) -> Result<String> {
-        let Ends::Link(link) = self else { return Ok(String::new()) };
-        let stats = stats(link)?;
+        let Some(stats) = self.stats()? else { return Ok(String::new()) };
         let valid = if stats["valid"] == true { "valid" } else { "INVALID" };
         let late = stats["a_to_b"]["lateness"]["p99_us"].as_f64().context("a lateness")?;
         Ok(format!("link {valid}, p99 lateness {:.1} ms", late / 1e3))
     }
-}
-
-/// What `farline link stats` says of a link.
-///
-/// # Errors
-/// When it says nothing.
-pub(crate) fn stats(link: &LinkUp) -> Result<Value> {
-    json(farline_lab::farline().args(["--json", "link", "stats", link.name()]))
 }
 
 /// The JSON that a command prints last.
@@ -249,4 +265,21 @@ pub(crate) fn number(result: &Value, name: &str) -> Result<f64> {
 /// The binary that measures.
 pub(crate) fn binary() -> PathBuf {
     farline_binary()
+}
+
+/// A file of random bytes at `path`, its pages touched.
+///
+/// # Errors
+/// When it cannot be written.
+pub(crate) fn random_file(path: &Path, size: u64) -> Result<()> {
+    const PIECE: u64 = 16 << 20;
+    let piece = farline_lab::files::random(1, PIECE.min(size) as usize);
+    let mut file = File::create(path)?;
+    let mut left = size;
+    while left > 0 {
+        let len = left.min(PIECE);
+        file.write_all(&piece[..len as usize])?;
+        left -= len;
+    }
+    Ok(())
 }

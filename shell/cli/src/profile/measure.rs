@@ -13,7 +13,7 @@ use std::time::Instant;
 
 /// What its links are called: one at a time, so a second profile is told that the name is taken.
 const LINK: &str = "profile";
-/// How long one repetition takes next to its own time: the link, the ends, connecting.
+/// How long one repetition takes besides its own time: the link, the ends, connecting.
 const AROUND_S: f64 = 1.0;
 
 /// `grid` at the highest rate that this machine carries exactly, as trials on links of its own say.

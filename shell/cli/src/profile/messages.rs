@@ -33,7 +33,7 @@ pub(super) struct Messages {
 }
 
 impl Messages {
-    /// Whether there is to be no model next to.
+    /// Whether there is to be no model next to it.
     pub(super) fn without_model(&self) -> bool {
         self.without_model
     }

@@ -5,11 +5,11 @@ mod memory;
 mod staging;
 mod traces;
 
-use crate::side::{Ends, Node, Server, binary, timed};
+use crate::side::{Ends, Node, Server, binary, random_file, timed};
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 use std::fs::{self, File};
-use std::io::{Read, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -96,15 +96,7 @@ impl Bench<'_> {
     fn source(&self, name: &str, size: u64) -> Result<PathBuf> {
         let path = self.space.join(name);
         if !path.exists() {
-            let mut piece = vec![0; 16 * MIB as usize];
-            File::open("/dev/urandom")?.read_exact(&mut piece)?;
-            let mut file = File::create(&path)?;
-            let mut left = size;
-            while left > 0 {
-                let len = left.min(piece.len() as u64);
-                file.write_all(&piece[..len as usize])?;
-                left -= len;
-            }
+            random_file(&path, size)?;
         }
         Ok(path)
     }

@@ -1,12 +1,11 @@
 //! What ADTS measured with RDMA: against TCP by distance, with staging, and with its traces.
 
 use super::{Bench, Guest, MIB, moving, steady};
-use crate::side::{Node, RateAndCpu, number};
+use crate::side::{Node, RateAndCpu, number, random_file};
 use crate::table::{heading, in_turns, median, row, side};
 use anyhow::{Context, Result};
 use serde_json::Value;
-use std::fs::{self, File};
-use std::io::{Read, Write};
+use std::fs;
 use std::path::{Path, PathBuf};
 
 impl Bench<'_> {
@@ -162,10 +161,7 @@ impl Bench<'_> {
     /// A file of random bytes.
     fn source(&self, name: &str, size: u64) -> Result<PathBuf> {
         let path = self.space.join(name);
-        let mut random = File::open("/dev/urandom")?.take(size);
-        let mut file = File::create(&path)?;
-        std::io::copy(&mut random, &mut file)?;
-        file.flush()?;
+        random_file(&path, size)?;
         Ok(path)
     }
 }
