@@ -304,6 +304,9 @@ mod tests {
                 rtt: if full { min_rtt.mul_f64(1.5) } else { min_rtt },
                 min_rtt,
                 network_bound,
+                rwnd_limited: Span::ZERO,
+                starved: 0,
+                is_model_based: bbr,
             });
             while let Some(advice) = tuner.poll() {
                 match &advice {

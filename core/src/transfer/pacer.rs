@@ -38,6 +38,11 @@ impl Pacer {
         self.rate.bytes_in(TURN).0.clamp(LEAST_TURN, MOST_TURN) as usize
     }
 
+    /// Whether what it paces is slower than the rate: turns that are due are not asked for in time.
+    pub fn is_behind(&self, now: Time) -> bool {
+        self.due + SLACK <= now
+    }
+
     /// Takes a turn for `bytes`; returns when it begins and when it ends at the rate.
     ///
     /// Who sends them at once does so at the end: then `n` bytes never take less than `n` at the

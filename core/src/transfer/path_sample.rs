@@ -17,7 +17,29 @@ pub struct PathSample {
     pub rtt: Span,
     /// The least round-trip time of any channel.
     pub min_rtt: Span,
+    /// Time in which the receiver's window held a channel back, summed over channels, since the
+    /// start.
+    pub rwnd_limited: Span,
+    /// Channels whose socket buffer holds nothing that is not on its way.
+    pub starved: usize,
     /// Whether the network held the channels back since the last sample, rather than a store, the
     /// processor or the receiver.
     pub network_bound: bool,
+    /// Whether the congestion control goes by a model of the path (BBR) and not by losses alone.
+    pub is_model_based: bool,
+}
+
+/// A queue is a part of the round trip, where that is long.
+const QUEUE_PART: f64 = 0.05;
+/// What hosts are late by: segments that leave and come in bursts, a processor that others use.
+const NOISE: Span = Span::from_millis(1);
+const NOISE_SHORT: Span = Span::from_micros(100);
+const NOISE_PART: f64 = 0.5;
+
+impl PathSample {
+    /// Whether the round trip is longer than the path's least by more than hosts are late by.
+    pub fn has_queue(&self) -> bool {
+        let noise = NOISE.min(self.min_rtt.mul_f64(NOISE_PART) + NOISE_SHORT);
+        self.rtt > self.min_rtt + self.min_rtt.mul_f64(QUEUE_PART).max(noise)
+    }
 }

@@ -83,6 +83,9 @@ mod tests {
                 rtt: Span::from_secs_f64(rtt),
                 min_rtt: Span::from_secs_f64(rtt),
                 network_bound: true,
+                rwnd_limited: Span::ZERO,
+                starved: 0,
+                is_model_based: false,
             };
             if let Some(measured) = probe.handle(&sample) {
                 return measured;

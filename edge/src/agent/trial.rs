@@ -45,7 +45,12 @@ async fn copy(role: TrialCopy) -> Result<(), Error> {
         },
         verify: Verify::None,
         buffer: role.window,
-        trial: client::Trial { stall: role.stall, read: role.read, in_turns: role.in_turns },
+        trial: client::Trial {
+            stall: role.stall,
+            read: role.read,
+            write: None,
+            in_turns: role.in_turns,
+        },
         ..Options::default()
     };
     let (from, to) = (Location::parse(&role.source)?, Location::parse(role.target.as_ref())?);

@@ -1,6 +1,6 @@
 //! Looking at a connection, or breaking it, from another thread, whatever carries it.
 
-use crate::sys::tcp::{TcpInfo, pace, tcp_info};
+use crate::sys::tcp::{TcpInfo, congestion_of, pace, tcp_info};
 use farline_core::units::{Bytes, Rate, Span};
 use socket2::Socket;
 use std::fmt;
@@ -36,6 +36,11 @@ pub trait ConnectionControl: Send + Sync + fmt::Debug {
 
     /// What the kernel knows of the connection, where it is a TCP one.
     fn tcp_info(&self) -> Option<TcpInfo> {
+        None
+    }
+
+    /// The congestion control in force, where it has one.
+    fn congestion(&self) -> Option<String> {
         None
     }
 
@@ -96,6 +101,12 @@ impl Handle {
     /// What the kernel knows of the connection, where it is a TCP one.
     pub fn tcp_info(&self) -> Option<TcpInfo> {
         self.0.tcp_info()
+    }
+
+    /// Whether its congestion control goes by a model of the path, and so fills it without a queue
+    /// or losses that would tell.
+    pub(crate) fn is_model_based(&self) -> bool {
+        self.0.congestion().is_some_and(|name| name.starts_with("bbr"))
     }
 
     /// Sets the congestion control of the connection.
@@ -171,6 +182,10 @@ impl ConnectionControl for OfSocket {
 
     fn tcp_info(&self) -> Option<TcpInfo> {
         tcp_info(&self.0).ok()
+    }
+
+    fn congestion(&self) -> Option<String> {
+        congestion_of(&self.0)
     }
 
     fn set_congestion(&self, name: &str) -> io::Result<()> {

@@ -10,7 +10,7 @@ use super::driver::{
 use super::options::Values;
 use super::ordered::{ByteStream, OrderedChannel};
 use super::stack::unreachable;
-use crate::sys::tcp::{TcpInfo, hold_back, tcp_info, wake_at};
+use crate::sys::tcp::{TcpInfo, congestion_of, hold_back, tcp_info, wake_at};
 use farline_core::units::{Bytes, Error, ErrorCode, Fault};
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use std::io;
@@ -215,9 +215,7 @@ impl ByteStream for TcpStream {
     }
 
     fn congestion(&self) -> Option<String> {
-        let name = SockRef::from(self).tcp_congestion().ok()?;
-        let end = name.iter().position(|&byte| byte == 0).unwrap_or(name.len());
-        String::from_utf8(name[..end].to_vec()).ok()
+        congestion_of(&SockRef::from(self))
     }
 
     fn expect(&mut self, len: usize) {

@@ -3,8 +3,8 @@
 use super::control::Control;
 use super::location::Remote;
 use super::options::{Options, Progress, Verify};
-use super::outcome::{CopyStats, ProgressSample};
-use super::remote_progress::RemoteProgress;
+use super::outcome::{CopyStats, DataDirection, FixedLimits, ProgressSample};
+use super::remote_progress::{RemoteProgress, SaidLimit};
 use super::transfer_state::{LiveTuning, TransferState};
 use crate::channels::TcpOptions;
 use crate::channels::stack::Opener;
@@ -100,7 +100,14 @@ impl<'a> Copy<'a> {
             overrides,
             held: None,
             began,
-            stats: CopyStats::default(),
+            stats: CopyStats {
+                fixed: FixedLimits {
+                    rate: options.limit,
+                    buffer: options.buffer,
+                    ..FixedLimits::default()
+                },
+                ..CopyStats::default()
+            },
             watch,
             live: Arc::new(TransferState::new(options, pace)),
             base: 0,
@@ -178,7 +185,8 @@ impl<'a> Copy<'a> {
         }
         self.stats.rtt = rtt;
         self.stats.streams = choice.streams;
-        self.stats.sending = sending;
+        self.stats.direction = if sending { DataDirection::Out } else { DataDirection::In };
+        self.stats.fixed.window = window_limit(if sending { "tcp_wmem" } else { "tcp_rmem" });
         self.stats.choice = Some(choice.clone());
         choice
     }
@@ -205,6 +213,14 @@ impl<'a> Copy<'a> {
             .into_iter()
             .for_each(|why| self.live.changed(format!("at {}: {why}", control.server())));
         self.stats.limited_there = limited.or(self.stats.limited_there.take());
+    }
+
+    /// Takes over what one of two other ends, the sender first, said that limited it.
+    pub(super) fn take_limit_of(&mut self, control: &Control, remote: &Remote) {
+        let (_, limited) = lock(&control.heard()).take_remarks();
+        let limited = limited
+            .map(|said| SaidLimit { evidence: format!("at {remote}: {}", said.evidence), ..said });
+        self.stats.limited_elsewhere.push(limited);
     }
 
     /// Takes over what the other end left out of the tree that it sends (O-4). What is known to have
@@ -407,7 +423,10 @@ impl<'a> Copy<'a> {
         let next = TransferState::new(self.options, self.live.pace.clone());
         let live = std::mem::replace(&mut self.live, Arc::new(next));
         self.stats.store_wait = self.stats.store_wait + live.tally.store_wait();
+        self.stats.pace_wait = self.stats.pace_wait + live.tally.pace_wait();
         self.stats.network = self.stats.network + live.tally.network();
+        self.stats.busy = self.stats.busy.and(live.tally.busy());
+        self.stats.path = self.stats.path.and(live.tally.path());
         self.stats.bytes_sent += live.tally.on_wire();
         if let Some(choice) = &mut self.stats.choice {
             choice.reasons.append(&mut lock(&live.changes));

@@ -17,7 +17,7 @@ use crate::mover::{
     Acceptor, BLOCK_LEN, Incoming, Integrity, MANIFEST_LIMIT, ReceiveJob, ReceiveOutcome, Tally,
     receive,
 };
-use crate::stores::{BytesSink, Landed, Landing, ResumeState, Sink};
+use crate::stores::{BytesSink, Landed, Landing, ResumeState, Sink, SlowSink};
 use crate::sys::lock::lock;
 use crate::sys::pool::Slot;
 use crate::sys::tcp::TcpInfo;
@@ -412,6 +412,8 @@ pub(super) fn receive_layout(
     tally: &Tally,
 ) -> Result<(TransferResources, bool), Error> {
     let tell = |why: String| live.changed(why);
+    let slow = live.trial.write.map(|rate| SlowSink::new(sink, rate));
+    let sink = slow.as_ref().map_or(sink, |slow| slow as &dyn Sink);
     let ReceiveOutcome { channels, slots, tcp, lost, .. } = receive(ReceiveJob {
         layout: Arc::clone(layout),
         sink,

@@ -3,7 +3,7 @@
 use super::copy::Copy;
 use super::existing::{kept_here, without};
 use super::location::{Location, last_name};
-use crate::mover::BLOCK_LEN;
+use crate::mover::{BLOCK_LEN, Stage};
 use crate::stores::{
     DirectIo, Diskless, Landing, MEMORY_NAME, MemorySource, PosixSink, PosixSource, Root, Source,
     StandardOutput, join, stat, storage_error, walk,
@@ -16,6 +16,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
 
 /// Where a copy lands on this host.
 pub(super) enum Destination {
@@ -214,6 +215,8 @@ pub(super) async fn run(
     let sink = place.sink(&layout, &copy.options.direct_io)?;
     let most = if sink.wants_order() { 1 } else { 4 };
     let files = layout.files();
+    let threads = std::thread::available_parallelism().map_or(1, |n| n.get().min(most));
+    copy.stats.threads = threads;
     copy.live.expect(layout.payload(), files);
     let landed = copy
         .supervise(None, move |live| {
@@ -221,7 +224,6 @@ pub(super) async fn run(
             let digests = Mutex::new(Digests::new(&layout));
             let unreadable = Mutex::new(Vec::new());
             let next = AtomicU64::new(0);
-            let threads = std::thread::available_parallelism().map_or(1, |n| n.get().min(most));
             let no_memory = |error: std::io::Error| {
                 Error::new(
                     Fault::Here,
@@ -234,6 +236,7 @@ pub(super) async fn run(
             std::thread::scope(|scope| {
                 for _ in 0..threads {
                     scope.spawn(|| {
+                        let _busy = live.tally.thread(Stage::Channel);
                         let Some(mut buffer) = lock(&buffers).pop() else { return };
                         loop {
                             let index = next.fetch_add(1, Ordering::Relaxed);
@@ -242,13 +245,16 @@ pub(super) async fn run(
                             }
                             let block = layout.block(index);
                             if let Some(pace) = &live.pace {
+                                let waiting = Instant::now();
                                 pace.through(block.len);
+                                live.tally.add_pace_wait(waiting);
                             }
                             for piece in layout.pieces(block.offset, block.len) {
                                 let bytes = &mut buffer[..piece.len];
-                                if let Err(error) =
-                                    source.read(piece.entry, piece.file_offset, bytes)
-                                {
+                                let reading = Instant::now();
+                                let read = source.read(piece.entry, piece.file_offset, bytes);
+                                live.tally.add_store_wait(reading);
+                                if let Err(error) = read {
                                     digests
                                         .lock()
                                         .unwrap_or_else(PoisonError::into_inner)
@@ -264,9 +270,10 @@ pub(super) async fn run(
                                     .lock()
                                     .unwrap_or_else(PoisonError::into_inner)
                                     .insert(&digest);
-                                if let Err(error) =
-                                    sink.write(piece.entry, piece.file_offset, bytes)
-                                {
+                                let writing = Instant::now();
+                                let written = sink.write(piece.entry, piece.file_offset, bytes);
+                                live.tally.add_network(writing);
+                                if let Err(error) = written {
                                     live.cancel.cancel(error);
                                     return;
                                 }
@@ -281,7 +288,9 @@ pub(super) async fn run(
             }
             let digests = digests.into_inner().unwrap_or_else(PoisonError::into_inner);
             let verdicts: Vec<DigestVerdict> = digests.verdicts();
+            let landing = Instant::now();
             let mut landed = sink.land(Some((&verdicts, &digests)));
+            (0..threads).for_each(|_| live.tally.add_network(landing));
             // The reader's own words say more than the verdict does.
             for (index, error) in unreadable.into_inner().unwrap_or_else(PoisonError::into_inner) {
                 let path = &layout.entries()[index].path;

@@ -55,13 +55,15 @@ pub enum StoredProfiles {
     Ignore,
 }
 
-/// What a measurement of staging does to a copy from here to a node.
+/// What a measurement does to a copy between here and a node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Trial {
     /// The source stalls so.
     pub stall: Option<Stall>,
     /// It gives no more than this.
     pub read: Option<Rate>,
+    /// The destination takes no more than this.
+    pub write: Option<Rate>,
     /// Reading and sending take turns.
     pub in_turns: bool,
 }

@@ -1,10 +1,13 @@
 //! What a copy did: the figures that `farline cp --json` ends with.
 
 use super::dial::DataPath;
+use super::remote_progress::SaidLimit;
 use crate::channels::Channel;
 use crate::channels::CompletionStats;
 use crate::sys::tcp::TcpInfo;
-use farline_core::transfer::{Limit, TransferParams, Waits};
+use farline_core::transfer::{
+    Bottleneck, BusyThreads, Limit, Party, PathTimes, TransferParams, Waits,
+};
 use farline_core::units::{Bytes, Error, Rate, Span};
 use serde::Serialize;
 
@@ -67,6 +70,10 @@ pub struct Outcome {
     pub completions: Option<CompletionStats>,
     /// What held the transfer back.
     pub limited_by: Limit,
+    /// Who can change that.
+    pub limited_party: Party,
+    /// What was measured that says so, for people.
+    pub limited_evidence: String,
     /// Why these channels, this congestion control, this staging.
     pub reasons: Vec<String>,
     /// What was asked for and is not as asked, and why.
@@ -78,6 +85,25 @@ pub struct Outcome {
     pub skipped: Vec<String>,
     /// Bytes that had arrived, over time.
     pub samples: Vec<ProgressSample>,
+}
+
+impl Outcome {
+    /// What held the transfer back, with what was measured: `the path's rate, which is full (941
+    /// Mbit/s, with a queue of up to 21 ms)`.
+    pub fn limited_in_words(&self) -> String {
+        let whose = match (self.limited_by, self.limited_party) {
+            (Limit::DiskRead | Limit::DiskWrite | Limit::SendBuffer, Party::There) => {
+                ", at the other end"
+            }
+            (Limit::ReceiverWindow, Party::Here) => ", which is this host",
+            _ => "",
+        };
+        let evidence = match &self.limited_evidence[..] {
+            "" => String::new(),
+            evidence => format!(" ({evidence})"),
+        };
+        format!("{}{whose}{evidence}", self.limited_by.words())
+    }
 }
 
 /// One thing that was not copied.
@@ -101,6 +127,42 @@ pub struct ProgressSample {
     pub bytes: u64,
 }
 
+/// Which way the data of a copy goes, seen from this host.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum DataDirection {
+    /// From here.
+    Out,
+    /// To here.
+    In,
+    /// It does not leave this host.
+    #[default]
+    Within,
+    /// Between two others.
+    Elsewhere,
+}
+
+/// What the user fixed of a copy, and what this host allows it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct FixedLimits {
+    pub(super) rate: Option<Rate>,
+    pub(super) buffer: Option<Bytes>,
+    pub(super) window: Bytes,
+    /// A pipe is the source, and the destination.
+    pub(super) pipes: (bool, bool),
+}
+
+/// What limited a copy between two others, by what they say: sender, receiver.
+fn elsewhere(said: &[Option<SaidLimit>]) -> Bottleneck {
+    let word = |index: usize, is_sender| {
+        let said = said.get(index)?.as_ref()?;
+        let word = Bottleneck::of_peer(&said.name, &said.evidence, is_sender)?;
+        // Neither is this host.
+        let party = if word.party == Party::Here { Party::There } else { word.party };
+        Some(Bottleneck { party, ..word })
+    };
+    word(0, true).unwrap_or_else(Bottleneck::unknown).joined(word(1, false), true)
+}
+
 /// Everything that the parts of a copy learn, joined into an [`Outcome`] at the end.
 #[derive(Debug, Default)]
 pub(super) struct CopyStats {
@@ -116,6 +178,8 @@ pub(super) struct CopyStats {
     pub(super) compared: u64,
     pub(super) verified_how: &'static str,
     pub(super) streams: usize,
+    /// Threads of a copy within this host.
+    pub(super) threads: usize,
     pub(super) data_path: Option<DataPath>,
     /// Whether the driver that was asked for was tried.
     pub(super) tried_channel: bool,
@@ -129,13 +193,20 @@ pub(super) struct CopyStats {
     pub(super) tcp: Vec<TcpInfo>,
     pub(super) completions: Option<CompletionStats>,
     pub(super) store_wait: Span,
+    pub(super) pace_wait: Span,
     pub(super) network: Span,
+    pub(super) busy: BusyThreads,
+    pub(super) path: PathTimes,
+    /// What the user fixed, and what this host allows.
+    pub(super) fixed: FixedLimits,
     /// Time in which data moved.
     pub(super) moving: Span,
-    pub(super) sending: bool,
+    pub(super) direction: DataDirection,
     pub(super) choice: Option<TransferParams>,
     /// What limited the other end, by its own word.
-    pub(super) limited_there: Option<String>,
+    pub(super) limited_there: Option<SaidLimit>,
+    /// What limited the ends of a copy between two others, by their own word: sender, receiver.
+    pub(super) limited_elsewhere: Vec<Option<SaidLimit>>,
     /// Bytes of the staging pool at the end.
     pub(super) staging: Option<Bytes>,
     pub(super) notes: Vec<String>,
@@ -168,21 +239,38 @@ impl CopyStats {
     }
 
     pub(super) fn outcome(self, elapsed: Span, cpu: Span, peak_rss: u64) -> Outcome {
-        let sum = |part: fn(&TcpInfo) -> Span| {
-            self.tcp.iter().map(part).fold(Span::ZERO, |sum, span| sum + span)
-        };
         let waits = Waits {
             moving: self.moving,
             setting_up: elapsed.saturating_sub(self.moving),
-            channels: u32::try_from(self.streams).unwrap_or(u32::MAX),
-            channels_waited_for_store: self.store_wait,
-            channels_in_network: self.network,
-            cpu,
-            tcp_busy: sum(|tcp| tcp.busy),
-            tcp_rwnd_limited: sum(|tcp| tcp.rwnd_limited),
-            tcp_sndbuf_limited: sum(|tcp| tcp.sndbuf_limited),
+            channels: u32::try_from(self.streams.max(self.threads)).unwrap_or(u32::MAX),
+            store: self.store_wait,
+            pace: self.pace_wait,
+            network: self.network,
+            busy: self.busy,
+            is_tcp: !self.tcp.is_empty(),
+            retransmits: self.tcp.iter().map(|tcp| tcp.retransmits).sum(),
+            path: self.path,
+            rtt: self.rtt,
+            bytes: Bytes(self.bytes.saturating_sub(self.resumed_bytes)),
+            buffer: self.fixed.buffer,
+            window_limit: self.fixed.window,
+            pipes: self.fixed.pipes,
         };
-        let limit = if self.sending { waits.sender_limit() } else { waits.receiver_limit() };
+        let own = match self.direction {
+            DataDirection::Out => waits.sender_limit(),
+            DataDirection::In => waits.receiver_limit(),
+            DataDirection::Within => waits.local_limit(),
+            DataDirection::Elsewhere => elsewhere(&self.limited_elsewhere),
+        };
+        let is_sender = self.direction == DataDirection::Out;
+        let there = self
+            .limited_there
+            .and_then(|said| Bottleneck::of_peer(&said.name, &said.evidence, !is_sender));
+        let mut bottleneck = own.joined(there, is_sender);
+        if let (Limit::RateLimit, Some(rate)) = (bottleneck.limit, self.fixed.rate) {
+            // Who held it to that need not know whose wish it was.
+            bottleneck.evidence = format!("--limit {rate}");
+        }
         let (staging, reasons) =
             self.choice.map_or((Bytes(0), Vec::new()), |choice| (choice.staging, choice.reasons));
         let failure = |(path, error): (Vec<u8>, Error)| Failure {
@@ -214,7 +302,9 @@ impl CopyStats {
             cpu_seconds: cpu.as_secs_f64(),
             peak_rss_bytes: peak_rss,
             completions: self.completions,
-            limited_by: self.limited_there.as_deref().map_or(limit, |there| limit.joined(there)),
+            limited_by: bottleneck.limit,
+            limited_party: bottleneck.party,
+            limited_evidence: bottleneck.evidence,
             reasons,
             notes: self.notes,
             failures: self.failures.into_iter().map(failure).collect(),

@@ -12,6 +12,20 @@ const MOST_REMARKS: usize = 100;
 /// Things that are left out of a tree, as many as are kept.
 const MOST_OMISSIONS: usize = 20_000;
 
+/// What limited a server, by its own word.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct SaidLimit {
+    /// One of the names of `limited_by`, or one from a later version.
+    pub(super) name: String,
+    /// What it measured, for people; empty from servers that do not say.
+    pub(super) evidence: String,
+}
+
+/// Text of a server, without what would move a terminal's cursor.
+fn plain(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+}
+
 /// What the server said that it holds (111), by request and in all; sending threads leave that out.
 #[derive(Debug, Default)]
 pub(super) struct RemoteProgress {
@@ -25,7 +39,9 @@ pub(super) struct RemoteProgress {
     wanted_channels: usize,
     /// What it changed, in words, and what limited it (D-3).
     changed: Vec<String>,
-    limited: Option<String>,
+    limited: Option<SaidLimit>,
+    /// What it measured that says so.
+    evidence: String,
     /// What it left out of the tree that it sends, by path (O-4).
     left_out: BTreeMap<Vec<u8>, Error>,
 }
@@ -52,7 +68,7 @@ impl RemoteProgress {
     }
 
     /// What the server changed since the last call, in words, and what limited it.
-    pub(super) fn take_remarks(&mut self) -> (Vec<String>, Option<String>) {
+    pub(super) fn take_remarks(&mut self) -> (Vec<String>, Option<SaidLimit>) {
         (std::mem::take(&mut self.changed), self.limited.take())
     }
 
@@ -79,11 +95,15 @@ impl RemoteProgress {
                 self.wanted_channels =
                     value.trim_end_matches(';').parse().unwrap_or(self.wanted_channels)
             }
-            "limited" => self.limited = Some(value.trim_end_matches(';').to_owned()),
+            "evidence" => self.evidence = plain(value),
+            "limited" => {
+                let name = value.trim_end_matches(';').to_owned();
+                let evidence = std::mem::take(&mut self.evidence);
+                self.limited = Some(SaidLimit { name, evidence });
+            }
             // A server has no reason to say more, and may not fill our memory.
             "changed" if self.changed.len() < MOST_REMARKS => {
-                self.changed
-                    .push(value.chars().map(|c| if c.is_control() { ' ' } else { c }).collect());
+                self.changed.push(plain(value));
             }
             _ => {}
         }

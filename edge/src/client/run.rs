@@ -28,6 +28,8 @@ pub async fn copy(
     let began = Instant::now();
     let (cpu_before, _) = process_usage();
     let mut copy = Copy::new(options, with_prior(options, sources, destination), began, watch);
+    copy.stats.fixed.pipes =
+        (sources.contains(&Location::Standard), *destination == Location::Standard);
     let remote = |location: &Location| matches!(location, Location::Remote(_));
     match destination {
         Location::Remote(to) if sources.iter().all(remote) => {

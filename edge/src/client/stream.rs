@@ -8,7 +8,7 @@ use super::existing::Existing;
 use super::local::{Destination, destination};
 use super::location::{Location, Remote};
 use super::upload::{PLAIN_FTP_STORES, open_rig};
-use crate::mover::{BLOCK_LEN, BlockReader, StreamJob, UNKNOWN_LEN, send_stream};
+use crate::mover::{BLOCK_LEN, BlockReader, Stage, StreamJob, UNKNOWN_LEN, send_stream};
 use crate::stores::{Landing, PosixSink, temporary_beside};
 use crate::sys::pool::pool;
 use farline_core::gridftp::client::{Request, Transfer, TransferKind};
@@ -19,7 +19,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::AsFd;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How long a server may take to say how a broken-off store ended, and to remove what it left.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -78,15 +78,22 @@ pub(super) async fn run(copy: &mut Copy<'_>, to: &Location, several: bool) -> Re
         let Some(mut buffer) = pool(1, BLOCK_LEN).map_err(no_memory)?.pop() else {
             return Err(no_memory(io::ErrorKind::OutOfMemory.into()));
         };
+        let _busy = live.tally.thread(Stage::Channel);
         loop {
+            let reading = Instant::now();
             let (offset, len) = reader.read(&mut buffer, &live.cancel)?;
+            live.tally.add_store_wait(reading);
             if len == 0 {
                 break;
             }
             if let Some(pace) = &live.pace {
+                let waiting = Instant::now();
                 pace.through(len);
+                live.tally.add_pace_wait(waiting);
             }
+            let writing = Instant::now();
             sink.write(0, offset, &buffer[..len])?;
+            live.tally.add_network(writing);
             live.tally.add_bytes(len);
         }
         let mut landed = sink.land(None);

@@ -6,6 +6,7 @@ use super::copy::{Copy, known};
 use super::existing::Existing;
 use super::listing::{entry, list_tree};
 use super::location::Remote;
+use super::outcome::DataDirection;
 use super::remote_partial::{RemotePartial, ask_for_markers};
 use super::transfer_state::TransferState;
 use super::upload::trim;
@@ -73,6 +74,7 @@ pub(super) async fn run(
     copy.live.expect(bytes, files);
     let choice =
         copy.choose(ends.sender.rtt().max(ends.receiver.rtt()), None, Some(Bytes(bytes)), true);
+    copy.stats.direction = DataDirection::Elsewhere;
     copy.stats.choice =
         Some(TransferParams { congestion: None, staging: Bytes(0), ..choice.clone() });
     tell_congestion(copy, &mut ends).await?;
@@ -199,7 +201,9 @@ async fn as_tree(
         let (end, remote) =
             if is_sender { (&mut ends.sender, ends.from) } else { (&mut ends.receiver, ends.to) };
         let guards = agreement.guards((!is_sender).then_some(&origin));
-        let agreed: Vec<u64> = guards.into_iter().map(|request| end.request(request)).collect();
+        let speaks = agreement.adapt(false, false);
+        let agreed: Vec<u64> =
+            guards.into_iter().chain(speaks).map(|request| end.request(request)).collect();
         for id in agreed {
             end.done(id).await.map_err(|error| at(remote, error))?;
         }
@@ -224,6 +228,9 @@ async fn as_tree(
     copy.stats.files += files;
     copy.stats.bytes_sent += bytes - held.total().min(bytes);
     copy.verified(integrity);
+    for (end, remote) in [(&ends.sender, ends.from), (&ends.receiver, ends.to)] {
+        copy.take_limit_of(end, remote);
+    }
     Ok(())
 }
 

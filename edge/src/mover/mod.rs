@@ -26,7 +26,7 @@ pub(crate) use receive::{ReceiveJob, ReceiveOutcome, receive};
 pub(crate) use send::{SendJob, SendOutcome, send};
 pub(crate) use shared::Cancel;
 pub(crate) use stream::{BlockReader, StreamJob, send_stream};
-pub(crate) use tally::Tally;
+pub(crate) use tally::{Stage, Tally};
 pub(crate) use tune::{Notify, OpenOutcome, Tuning, tuning_limits, window_limit};
 
 /// Bytes in a block and a slot: the network buffer of the ADTS paper (section IV.A), at which it

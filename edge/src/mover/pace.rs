@@ -53,6 +53,13 @@ impl Pace {
         handle.pace(Rate::from_bps(share as u64))
     }
 
+    /// Whether it is the rate, and not something slower, that holds the transfer now.
+    pub(crate) fn holds(&self) -> bool {
+        let now =
+            Time::from_nanos(u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(u64::MAX));
+        !lock(&self.pacer).is_behind(now)
+    }
+
     /// Waits until `len` bytes would be through.
     pub(crate) fn through(&self, len: usize) {
         std::thread::sleep(self.turn(len).end.saturating_duration_since(Instant::now()));

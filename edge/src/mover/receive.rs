@@ -5,7 +5,7 @@ use super::acceptor::Incoming;
 use super::broken::{broken, no_thread};
 use super::pace::Pace;
 use super::shared::{Cancel, FreeSlots};
-use super::tally::Tally;
+use super::tally::{Stage, Tally};
 use super::tune::{Notify, Pool, Room};
 use crate::channels::{Arrival, Channel, Handle, is_damage, is_final};
 use crate::stores::Sink;
@@ -394,6 +394,7 @@ impl<'a> Shared<'a> {
         mut channel: Box<dyn Channel>,
         queue: &mpsc::Receiver<Option<Slot>>,
     ) {
+        let busy = self.tally.thread(Stage::Channel);
         let mut pieces = Vec::new();
         let mut offered = 0;
         loop {
@@ -401,6 +402,7 @@ impl<'a> Shared<'a> {
                 let waiting = Instant::now();
                 let Ok(Some(slot)) = queue.recv() else { return self.take_back(channel, queue) };
                 self.tally.add_store_wait(waiting);
+                busy.idle(waiting);
                 channel.offer(slot);
                 offered = 1;
             }
@@ -424,7 +426,10 @@ impl<'a> Shared<'a> {
                     self.tally.begin();
                     self.tally.add_on_wire(carried + self.integrity.header_len());
                     if let Some(pace) = &self.pace {
+                        let waiting = Instant::now();
                         pace.through(carried);
+                        self.tally.add_pace_wait(waiting);
+                        busy.idle(waiting);
                     }
                     let Some(offset) = block.offset.checked_sub(self.wire_offset) else {
                         return self.fail(Error::new(
@@ -519,8 +524,11 @@ impl<'a> Shared<'a> {
     }
 
     fn write(&self, queue: &Mutex<mpsc::Receiver<Option<(Slot, Block)>>>) {
+        let busy = self.tally.thread(Stage::Writing);
         loop {
+            let waiting = Instant::now();
             let order = lock(queue).recv();
+            busy.idle(waiting);
             let Ok(Some((slot, block))) = order else { return };
             let mut at = 0;
             for piece in self.layout.pieces(block.offset, block.len) {

@@ -7,7 +7,7 @@ use super::audit::Audit;
 use super::broken::{broken, no_thread};
 use super::pace::Pace;
 use super::shared::{Cancel, FreeSlots};
-use super::tally::Tally;
+use super::tally::{Stage, Tally};
 use super::tune::{Notify, Pool, Tuning};
 use crate::channels::{Channel, Handle, is_final};
 use crate::stores::Source;
@@ -176,14 +176,14 @@ pub(crate) fn send(mut job: SendJob<'_>) -> Result<SendOutcome, Error> {
             })?);
         }
         let tuning = job.tuning;
-        let tuner = (tuning.is_some() || pool.is_some()).then(|| {
+        let supervisor = {
             let shared = &shared;
             scope.spawn(move || shared.supervise(scope, tuning.as_ref(), pool, watched, &still))
-        });
+        };
         let mut channels: Vec<_> =
             threads.into_iter().filter_map(|thread| thread.join().unwrap_or(None)).collect();
         drop(over);
-        let joined = tuner.and_then(|tuner| tuner.join().ok()).unwrap_or_default();
+        let joined = supervisor.join().unwrap_or_default();
         channels.extend(joined.into_iter().filter_map(|thread| thread.join().unwrap_or(None)));
         // Readers end with the last channel, whether it ended well or not.
         shared.stop();
@@ -268,8 +268,11 @@ impl Shared<'_> {
     }
 
     fn read(&self, queue: &Mutex<mpsc::Receiver<Option<(Slot, Block)>>>) {
+        let busy = self.job.tally.thread(Stage::Reading);
         loop {
+            let waiting = Instant::now();
             let order = lock(queue).recv();
+            busy.idle(waiting);
             let Ok(Some((mut slot, block))) = order else { return };
             if self.job.cancel.reason().is_some() {
                 // A channel may be waiting for this very block.
@@ -320,6 +323,7 @@ impl Shared<'_> {
         mut channel: Box<dyn Channel>,
         queue: &mpsc::Receiver<Option<Order>>,
     ) -> Option<Box<dyn Channel>> {
+        let busy = self.job.tally.thread(Stage::Channel);
         let spread = self.job.pace.as_ref().is_some_and(|pace| {
             channel
                 .handle()
@@ -340,6 +344,7 @@ impl Shared<'_> {
                     let waiting = Instant::now();
                     let order = queue.recv().unwrap_or(None);
                     self.job.tally.add_store_wait(waiting);
+                    busy.idle(waiting);
                     order
                 }
                 // More work comes before waiting for what is under way.
@@ -362,7 +367,11 @@ impl Shared<'_> {
                     {
                         (header, carried) = (header.with(ZEROS), 0);
                     }
+                    // The kernel spreads what it is given: then it is there that the turn is waited
+                    // for.
+                    let is_held = self.job.pace.as_ref().is_some_and(|pace| pace.holds());
                     if let Some(pace) = &self.job.pace {
+                        let waiting = Instant::now();
                         let turn = pace.turn(carried);
                         let until = if spread { turn.start } else { turn.end };
                         if let Err(error) =
@@ -371,11 +380,15 @@ impl Shared<'_> {
                             kept = Some(slot);
                             break Err(error);
                         }
+                        busy.idle(waiting);
                     }
                     self.job.tally.begin();
                     let sending = Instant::now();
                     let sent = channel.send(header, &check, slot, 0..carried);
-                    self.job.tally.add_network(sending);
+                    match is_held {
+                        true => self.job.tally.add_pace_wait(sending),
+                        false => self.job.tally.add_network(sending),
+                    }
                     under_way.push_back((block.len, carried));
                     if let Err(error) = sent {
                         break Err(error);
@@ -438,7 +451,9 @@ impl Shared<'_> {
         while !under_way.is_empty() && Instant::now() < until {
             self.await_sent(id, channel, under_way, Some(until))?;
         }
-        std::thread::sleep(until.saturating_duration_since(Instant::now()));
+        let waiting = Instant::now();
+        std::thread::sleep(until.saturating_duration_since(waiting));
+        self.job.tally.add_pace_wait(waiting);
         Ok(())
     }
 

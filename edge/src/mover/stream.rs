@@ -6,7 +6,7 @@
 use super::broken::{broken, no_thread};
 use super::pace::Pace;
 use super::shared::Cancel;
-use super::tally::Tally;
+use super::tally::{Stage, Tally};
 use crate::channels::Channel;
 use crate::sys::lock::lock;
 use crate::sys::pool::Slot;
@@ -112,6 +112,7 @@ pub(crate) fn send_stream(job: StreamJob<'_>) -> Result<(u64, Vec<Box<dyn Channe
     let reader = Mutex::new(BlockReader::new(input));
     let carry =
         |mut channel: Box<dyn Channel>, mut slot: Slot| -> Result<Box<dyn Channel>, Error> {
+            let _busy = tally.thread(Stage::Channel);
             loop {
                 let waiting = Instant::now();
                 let (offset, len) = lock(&reader).read(&mut slot, cancel)?;
@@ -120,7 +121,9 @@ pub(crate) fn send_stream(job: StreamJob<'_>) -> Result<(u64, Vec<Box<dyn Channe
                     return Ok(channel);
                 }
                 if let Some(pace) = pace {
+                    let waiting = Instant::now();
                     pace.through(len);
+                    tally.add_pace_wait(waiting);
                 }
                 let sending = Instant::now();
                 let header = Header::data(offset, len as u64);

@@ -1,8 +1,11 @@
 //! Running totals of a transfer, read by the progress display while it runs.
 
+use crate::sys::busy::BusyClock;
+use crate::sys::lock::lock;
+use farline_core::transfer::{BusyThreads, PathTimes, StageBusy};
 use farline_core::units::Span;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, OnceLock};
 use std::time::Instant;
 
 /// Totals that threads add to and anyone reads.
@@ -17,6 +20,9 @@ pub(crate) struct Tally {
     first: OnceLock<Instant>,
     store_wait: AtomicU64,
     network: AtomicU64,
+    pace_wait: AtomicU64,
+    busy: Mutex<BusyThreads>,
+    path: Mutex<PathTimes>,
     /// Writes to the store that have begun and not ended.
     storing: AtomicU64,
     bad_blocks: AtomicU64,
@@ -58,6 +64,21 @@ impl Tally {
     /// Time that channels were in the network, summed over channels.
     pub(crate) fn network(&self) -> Span {
         Span::from_nanos(self.network.load(Ordering::Relaxed))
+    }
+
+    /// Time that channels waited for their turn at a rate that was asked for, summed over channels.
+    pub(crate) fn pace_wait(&self) -> Span {
+        Span::from_nanos(self.pace_wait.load(Ordering::Relaxed))
+    }
+
+    /// How busy the threads were that have ended.
+    pub(crate) fn busy(&self) -> BusyThreads {
+        *lock(&self.busy)
+    }
+
+    /// How the congestion windows did, where this end sent.
+    pub(crate) fn path(&self) -> PathTimes {
+        *lock(&self.path)
     }
 
     /// When the first payload was given to the network, when sending, or had come whole into a
@@ -108,12 +129,61 @@ impl Tally {
         self.on_wire.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 
-    pub(super) fn add_store_wait(&self, since: Instant) {
+    pub(crate) fn add_store_wait(&self, since: Instant) {
         self.store_wait.fetch_add(nanos(since), Ordering::Relaxed);
     }
 
-    pub(super) fn add_network(&self, since: Instant) {
+    pub(crate) fn add_pace_wait(&self, since: Instant) {
+        self.pace_wait.fetch_add(nanos(since), Ordering::Relaxed);
+    }
+
+    /// Notes how busy the calling thread, which serves `stage`, was until the guard goes.
+    pub(crate) fn thread(&self, stage: Stage) -> StageThread<'_> {
+        StageThread { tally: self, stage, clock: BusyClock::start() }
+    }
+
+    pub(super) fn add_path(&self, times: PathTimes) {
+        let mut path = lock(&self.path);
+        *path = path.and(times);
+    }
+
+    pub(crate) fn add_network(&self, since: Instant) {
         self.network.fetch_add(nanos(since), Ordering::Relaxed);
+    }
+}
+
+/// What a thread of a transfer is for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Stage {
+    Reading,
+    Channel,
+    Writing,
+}
+
+/// Measures a thread until it is dropped there.
+pub(crate) struct StageThread<'a> {
+    tally: &'a Tally,
+    stage: Stage,
+    clock: BusyClock,
+}
+
+impl StageThread<'_> {
+    /// The thread waited for other stages since then.
+    pub(crate) fn idle(&self, since: Instant) {
+        self.clock.idle(since);
+    }
+}
+
+impl Drop for StageThread<'_> {
+    fn drop(&mut self) {
+        let (busy, active) = self.clock.busy_and_active();
+        let mut all = lock(&self.tally.busy);
+        let stage = match self.stage {
+            Stage::Reading => &mut all.reading,
+            Stage::Channel => &mut all.channels,
+            Stage::Writing => &mut all.writing,
+        };
+        *stage = stage.and(StageBusy { busy: busy.into(), active: active.into() });
     }
 }
 

@@ -91,7 +91,10 @@ impl PathSampler {
             retransmits: infos.iter().map(|info| info.retransmits).sum(),
             rtt: Span::from_nanos(sum(|info| info.rtt).as_nanos() / u64::from(count)),
             min_rtt: infos.iter().map(|info| info.min_rtt).min().unwrap_or_default(),
+            rwnd_limited: sum(|info| info.rwnd_limited),
+            starved: infos.iter().filter(|info| info.not_sent * 20 < info.in_flight).count(),
             network_bound: in_network,
+            is_model_based: handles.first().is_some_and(Handle::is_model_based),
         })
     }
 }

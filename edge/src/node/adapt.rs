@@ -5,8 +5,8 @@ use super::data::DataPlane;
 use super::door::DataListener;
 use super::transfer::RunningTransfer;
 use crate::channels::Channel;
-use crate::mover::{Incoming, OpenOutcome, Tally, tuning_limits};
-use crate::sys::tcp::{TcpInfo, process_usage};
+use crate::mover::{Incoming, OpenOutcome, Tally, tuning_limits, window_limit};
+use crate::sys::tcp::TcpInfo;
 use farline_core::transfer::{TuningLimits, Waits};
 use farline_core::units::{Bytes, Error, ErrorCode, Fault, Span};
 use std::time::{Duration, Instant};
@@ -119,12 +119,11 @@ impl RunningTransfer<'_> {
 /// Takes the time of one transfer, to say what held it back.
 pub(super) struct Watch {
     began: Instant,
-    cpu: Span,
 }
 
 impl Watch {
     pub(super) fn new() -> Watch {
-        Watch { began: Instant::now(), cpu: process_usage().0 }
+        Watch { began: Instant::now() }
     }
 
     /// Tells the client what limited this end, over channels of which the kernel says `tcp`.
@@ -135,22 +134,26 @@ impl Watch {
         tcp: &[TcpInfo],
         sending: bool,
     ) {
-        let sum = |part: fn(&TcpInfo) -> Span| {
-            tcp.iter().map(part).fold(Span::ZERO, |sum, span| sum + span)
-        };
         let waits = Waits {
             moving: self.began.elapsed().into(),
             setting_up: Span::ZERO,
             channels: u32::try_from(tcp.len()).unwrap_or(u32::MAX),
-            channels_waited_for_store: tally.store_wait(),
-            channels_in_network: tally.network(),
-            cpu: process_usage().0.saturating_sub(self.cpu),
-            tcp_busy: sum(|tcp| tcp.busy),
-            tcp_rwnd_limited: sum(|tcp| tcp.rwnd_limited),
-            tcp_sndbuf_limited: sum(|tcp| tcp.sndbuf_limited),
+            store: tally.store_wait(),
+            pace: tally.pace_wait(),
+            network: tally.network(),
+            busy: tally.busy(),
+            is_tcp: !tcp.is_empty(),
+            retransmits: tcp.iter().map(|tcp| tcp.retransmits).sum(),
+            path: tally.path(),
+            rtt: tcp.iter().map(|tcp| tcp.min_rtt).min().unwrap_or_default(),
+            bytes: Bytes(tally.bytes()),
+            buffer: run.request.buffer_size,
+            window_limit: window_limit(if sending { "tcp_wmem" } else { "tcp_rmem" }),
+            ..Waits::default()
         };
-        let limit = if sending { waits.sender_limit() } else { waits.receiver_limit() };
-        run.reporter.remark(format!("FARLINE limited={};", limit.name()));
+        let own = if sending { waits.sender_limit() } else { waits.receiver_limit() };
+        run.reporter.remark(format!("FARLINE evidence={}", own.evidence));
+        run.reporter.remark(format!("FARLINE limited={};", own.limit.name()));
     }
 }
 

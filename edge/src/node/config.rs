@@ -80,6 +80,10 @@ pub struct Config {
     pub sessions: usize,
     /// How long nothing may move in a transfer before it is ended; for ever when absent.
     pub idle_timeout: Option<Duration>,
+    /// For measuring: files are read, and written, no faster than this.
+    pub trial_read: Option<Rate>,
+    /// See [`Self::trial_read`].
+    pub trial_write: Option<Rate>,
 }
 
 impl Config {
@@ -224,6 +228,8 @@ impl ConfigFile {
             sessions: self.sessions.unwrap_or(64),
             idle_timeout: Some(Duration::from_secs(self.timeout.unwrap_or(DEFAULT_TIMEOUT)))
                 .filter(|idle_timeout| !idle_timeout.is_zero()),
+            trial_read: None,
+            trial_write: None,
         }
         .checked()
     }

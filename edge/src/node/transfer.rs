@@ -13,7 +13,7 @@ use crate::mover::{
 };
 use crate::prober::MODULE;
 use crate::stores::{
-    BytesSource, PosixSink, PosixSource, Sink, Source, WalkProblem, storage_error,
+    BytesSource, PosixSink, PosixSource, Sink, SlowSink, Source, WalkProblem, storage_error,
 };
 use crate::sys::lock::lock;
 use farline_core::gridftp::omission::omission_line;
@@ -331,6 +331,9 @@ impl DataPlane {
         let tell = |why: String| run.changed(adapts, &why);
         let growth =
             (run.is_data() && self.shared.config.staging.is_none()).then_some(&tell as Notify<'_>);
+        let slow = self.shared.config.trial_write.map(|rate| SlowSink::new(sink, rate));
+        let slow = slow.as_ref().filter(|_| run.is_data());
+        let sink = slow.map_or(sink, |slow| slow as &dyn Sink);
         let watch = Watch::new();
         let work = |held| {
             receive(ReceiveJob {

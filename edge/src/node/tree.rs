@@ -14,8 +14,8 @@ use super::files::{Files, beneath};
 use super::transfer::{RunningTransfer, blocks_missing};
 use crate::mover::{Audit, BLOCK_LEN, MANIFEST_LIMIT, TREE_MODULE};
 use crate::stores::{
-    BytesSink, Landing, MemorySource, PosixSink, PosixSource, ResumeState, Source, WalkProblem,
-    stat, walk,
+    BytesSink, Landing, MemorySource, PosixSink, PosixSource, ResumeState, SlowSource, Source,
+    WalkProblem, stat, walk,
 };
 use farline_core::gridftp::ListingKind;
 use farline_core::transfer::journal::Origin;
@@ -214,11 +214,15 @@ pub(super) fn retrieve(
             let source: Box<dyn Source> = match plane.store_kind() {
                 None => {
                     let start = beneath(&run.request.path).to_vec();
-                    Box::new(PosixSource::new(
+                    let files = PosixSource::new(
                         Arc::clone(&plane.shared.root),
                         start,
                         Arc::clone(&layout),
-                    ))
+                    );
+                    match plane.shared.config.trial_read {
+                        None => Box::new(files),
+                        rate => Box::new(SlowSource::new(Arc::new(files), None, rate)),
+                    }
                 }
                 Some(_) => Box::new(MemorySource::new()),
             };

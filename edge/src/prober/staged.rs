@@ -194,7 +194,7 @@ fn seen(grid: &Grid, copied: &Copied) -> Result<Observation, Error> {
     let mean = copied.bytes as f64 * 8.0 / copied.seconds;
     let limited_by = match copied.limited_by {
         Limit::Cpu | Limit::Peer => LimitedBy::Cpu,
-        Limit::DiskRead | Limit::DiskWrite => LimitedBy::Store,
+        Limit::DiskRead | Limit::DiskWrite | Limit::PipeRead | Limit::PipeWrite => LimitedBy::Store,
         Limit::ReceiverWindow => LimitedBy::ReceiverWindow,
         Limit::SendBuffer => LimitedBy::SendBuffer,
         _ => LimitedBy::Congestion,

@@ -35,6 +35,7 @@ pub use posix::{Part, PosixSource};
 pub(crate) use receipts::{Parcel, Receipts, receipts_folder, temporary_beside};
 pub use receipts::{Receipt, receipts_in, state_folder};
 pub use root::Root;
+pub(crate) use slow::SlowSink;
 pub use slow::SlowSource;
 pub use standard::StandardOutput;
 pub use walk::{WalkProblem, walk};

@@ -1,9 +1,10 @@
-//! A source that stalls now and then, as a busy disk does, or is slow: for measuring what staging
-//! is worth.
+//! A source that stalls now and then, as a busy disk does, or is slow, and a slow sink: for measuring
+//! what staging is worth, and whether a copy that waits for its disk says so.
 
-use super::Source;
+use super::{Sink, Source};
 use farline_core::profile::Stall;
-use farline_core::units::{Bytes, Error, Rate, Span};
+use farline_core::transfer::PieceDigest;
+use farline_core::units::{ByteRanges, Bytes, Error, Rate, Span};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -43,6 +44,57 @@ impl Source for SlowSource {
             std::thread::sleep(Duration::from(left));
         }
         Ok(())
+    }
+}
+
+/// Another sink, which takes bytes no faster than a rate.
+pub(crate) struct SlowSink<'a> {
+    sink: &'a dyn Sink,
+    rate: Rate,
+    began: Instant,
+    /// Since the beginning: when what was written last is through.
+    busy_until: Mutex<Span>,
+}
+
+impl<'a> SlowSink<'a> {
+    /// `sink`, all whose writers share `rate`.
+    pub(crate) fn new(sink: &'a dyn Sink, rate: Rate) -> SlowSink<'a> {
+        SlowSink { sink, rate, began: Instant::now(), busy_until: Mutex::default() }
+    }
+}
+
+impl Sink for SlowSink<'_> {
+    fn write(&self, entry: usize, offset: u64, bytes: &[u8]) -> Result<(), Error> {
+        let now = Span::from(self.began.elapsed());
+        let until = {
+            let mut until = self.busy_until.lock().unwrap_or_else(PoisonError::into_inner);
+            *until = now.max(*until) + self.rate.time_for(Bytes(bytes.len() as u64));
+            *until
+        };
+        self.sink.write(entry, offset, bytes)?;
+        let left = until.saturating_sub(Span::from(self.began.elapsed()));
+        std::thread::sleep(Duration::from(left));
+        Ok(())
+    }
+
+    fn wants_order(&self) -> bool {
+        self.sink.wants_order()
+    }
+
+    fn journals(&self) -> bool {
+        self.sink.journals()
+    }
+
+    fn durable(&self) -> ByteRanges {
+        self.sink.durable()
+    }
+
+    fn record(&self, piece: &PieceDigest) {
+        self.sink.record(piece);
+    }
+
+    fn checkpoint(&self) {
+        self.sink.checkpoint();
     }
 }
 

@@ -1,6 +1,7 @@
 //! System calls without a safe wrapper elsewhere: the project's unsafe code.
 #![allow(unsafe_code, reason = "this is the one place for it")]
 
+pub(crate) mod busy;
 pub(crate) mod clock;
 pub(crate) mod ethtool;
 pub(crate) mod files;

@@ -84,6 +84,10 @@ pub struct TcpInfo {
     pub timeouts: Option<u64>,
     /// Bytes the peer has acknowledged.
     pub bytes_acked: u64,
+    /// Bytes that it was given to send and has not sent.
+    pub not_sent: u64,
+    /// Bytes on their way: sent and not acknowledged.
+    pub in_flight: u64,
     /// Congestion window in segments.
     pub congestion_window: u32,
     /// Largest segment this end sends, in bytes.
@@ -129,6 +133,8 @@ pub(crate) fn tcp_info(socket: &impl AsFd) -> io::Result<TcpInfo> {
         timeouts: has(std::mem::offset_of!(KernelTcpInfo, total_rto), size_of::<u16>())
             .then(|| info.total_rto.into()),
         bytes_acked: info.bytes_acked,
+        not_sent: info.notsent_bytes.into(),
+        in_flight: u64::from(info.unacked) * u64::from(info.snd_mss),
         congestion_window: info.snd_cwnd,
         segment: info.snd_mss,
         busy: micros(info.busy_time_us),
@@ -285,6 +291,13 @@ pub(crate) fn hold_back(socket: &impl AsFd, len: usize) -> io::Result<()> {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
     }
+}
+
+/// The congestion control of a TCP socket.
+pub(crate) fn congestion_of(socket: &socket2::Socket) -> Option<String> {
+    let name = socket.tcp_congestion().ok()?;
+    let end = name.iter().position(|&byte| byte == 0).unwrap_or(name.len());
+    String::from_utf8(name[..end].to_vec()).ok()
 }
 
 /// Processor time of this process and the most memory that it ever had resident, in bytes.

@@ -11,7 +11,7 @@ use farline::client::{
 };
 use farline::stores::DirectIo;
 use farline_core::profile::Stall;
-use farline_core::transfer::{Limit, UserOverrides};
+use farline_core::transfer::UserOverrides;
 use farline_core::units::{Bytes, Error, Rate, Span};
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -105,6 +105,9 @@ pub(crate) struct Args {
     /// can]
     #[arg(long, hide = true, value_name = "RATE")]
     trial_read: Option<Rate>,
+    /// For measuring: the destination takes no more than this, here [default: all it can]
+    #[arg(long, hide = true, value_name = "RATE")]
+    trial_write: Option<Rate>,
     /// For measuring staging: reading and sending take turns [default: no]
     #[arg(long, hide = true)]
     trial_in_turns: bool,
@@ -154,8 +157,12 @@ pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
         remote_farline: args.remote_farline,
         timeout: args.timeout.map(Span::from_secs),
     };
-    let trial =
-        Trial { stall: args.trial_stall, read: args.trial_read, in_turns: args.trial_in_turns };
+    let trial = Trial {
+        stall: args.trial_stall,
+        read: args.trial_read,
+        write: args.trial_write,
+        in_turns: args.trial_in_turns,
+    };
     let existing = match (args.no_clobber, args.skip_same) {
         (true, _) => Existing::Keep,
         (false, true) => Existing::KeepSame,
@@ -259,7 +266,7 @@ fn report(outcome: &Outcome, verbose: bool, output: &Output) -> Result<(), Error
         }
         text.push_str(&format!(
             "\nlimited by {}; {} retransmissions, {:.2} s of processor time, {} of memory",
-            in_words(outcome.limited_by),
+            outcome.limited_in_words(),
             outcome.retransmits,
             outcome.cpu_seconds,
             Bytes(outcome.peak_rss_bytes)
@@ -282,18 +289,4 @@ fn report(outcome: &Outcome, verbose: bool, output: &Output) -> Result<(), Error
         }
     }
     output.result(outcome, text)
-}
-
-fn in_words(limit: Limit) -> &'static str {
-    match limit {
-        Limit::Cpu => "this host's processor",
-        Limit::DiskRead => "reading the source",
-        Limit::DiskWrite => "writing the destination",
-        Limit::Network => "the network: congestion window, rate or loss",
-        Limit::ReceiverWindow => "the receiver's window",
-        Limit::SendBuffer => "this host's send buffers (net.ipv4.tcp_wmem)",
-        Limit::Peer => "the other end's processor",
-        Limit::SetUp => "set-up: connections and round trips",
-        _ => "something this version has no words for",
-    }
 }

@@ -2,8 +2,8 @@
 
 use crate::interrupt::{self, Signals};
 use crate::output::Output;
-use farline::node::{Anonymous, ConfigFile, Node, serve_stdio};
-use farline_core::units::{Error, ErrorCode, Fault};
+use farline::node::{Anonymous, Config, ConfigFile, Node, serve_stdio};
+use farline_core::units::{Error, ErrorCode, Fault, Rate};
 use serde::Serialize;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -73,6 +73,12 @@ pub(crate) struct Args {
     /// Let data go to and come from hosts other than the client [default: no]
     #[arg(long)]
     third_party: bool,
+    /// For measuring: files are read no faster than this, such as 100M [default: all it can]
+    #[arg(long, hide = true, value_name = "RATE")]
+    trial_read: Option<Rate>,
+    /// For measuring: files are written no faster than this [default: all it can]
+    #[arg(long, hide = true, value_name = "RATE")]
+    trial_write: Option<Rate>,
 }
 
 #[derive(Clone, Copy, clap::ValueEnum)]
@@ -126,6 +132,7 @@ pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
         ..file
     }
     .build()?;
+    let config = Config { trial_read: args.trial_read, trial_write: args.trial_write, ..config };
     if config.anonymous == Anonymous::None {
         return Err(Error::new(
             Fault::You,

@@ -5,13 +5,13 @@ use super::Shared;
 use crate::channels::{Channel, Handle};
 use crate::sys::lock::lock;
 use farline_core::gridftp::checked::Check;
-use farline_core::transfer::{Advice, ChannelAutotuner, ChannelId, Watermarks};
+use farline_core::transfer::{Advice, ChannelAutotuner, ChannelId, PathMonitor, Watermarks};
 use std::sync::mpsc;
 use std::thread::{Scope, ScopedJoinHandle};
 
 impl Shared<'_> {
-    /// Looks at channels and pool until `still` closes and does what tuner and growth say; answers
-    /// with the threads of channels it opened.
+    /// Looks at channels and pool until `still` closes and does what tuner and growth say; returns
+    /// the threads of channels it opened.
     pub(super) fn supervise<'scope>(
         &'scope self,
         scope: &'scope Scope<'scope, '_>,
@@ -21,6 +21,7 @@ impl Shared<'_> {
         still: &mpsc::Receiver<()>,
     ) -> Vec<ScopedJoinHandle<'scope, Option<Box<dyn Channel>>>> {
         let (mut threads, mut sampler) = (Vec::new(), PathSampler::new());
+        let mut monitor = PathMonitor::default();
         let mut tuner = tuning.map(|tuning| (ChannelAutotuner::new(tuning.tuning_limits), tuning));
         let (mut wanted, mut congestion) = (watched.len(), None);
         while still.recv_timeout(LOOK_EVERY) == Err(mpsc::RecvTimeoutError::Timeout) {
@@ -31,10 +32,10 @@ impl Shared<'_> {
                 };
                 self.grow(pool.sample(watched.iter(), self.job.tally, rests, window));
             }
+            let sample = sampler.sample(&watched, self.job.tally);
+            sample.into_iter().for_each(|sample| monitor.handle(sample));
             let Some((tuner, tuning)) = &mut tuner else { continue };
-            if let Some(sample) = sampler.sample(&watched, self.job.tally) {
-                tuner.handle(sample);
-            }
+            sample.into_iter().for_each(|sample| tuner.handle(sample));
             while let Some(advice) = tuner.poll() {
                 match advice {
                     Advice::Measured { why } => (tuning.tell)(why),
@@ -64,6 +65,7 @@ impl Shared<'_> {
                 }
             }
         }
+        self.job.tally.add_path(monitor.times());
         threads
     }
 

@@ -3,6 +3,7 @@
 //! Sides of a comparison run in turns, so that a noisy minute strikes each of them, and each figure
 //! is a ratio of medians of one run. All rows need a quiet machine, and root but for `memory`.
 
+mod causes;
 mod link;
 mod mover;
 mod plan;
@@ -28,6 +29,8 @@ enum What {
     Link(link::Options),
     /// The planner and the model against grids, simulated or measured on the link
     Plan(plan::Options),
+    /// Copies held back on purpose, and what they say held them back
+    Causes(causes::Options),
     /// The RDMA channel against perftest and TCP, in a guest with two devices
     Verbs(verbs::Options),
 }
@@ -37,6 +40,7 @@ fn main() -> Result<()> {
         What::Mover(options) => mover::run(&options),
         What::Link(options) => link::run(&options),
         What::Plan(options) => plan::run(&options),
+        What::Causes(options) => causes::run(&options),
         What::Verbs(options) => verbs::run(&options),
     }
 }

@@ -1,0 +1,311 @@
+//! Tells what a sender's network time went to: windows that grew, a window that the receiver closed,
+//! a send buffer that was too small, losses, or a full path.
+//!
+//! Windows grow while the rate of a round grows by a quarter (BBR's test for a full pipe, Cardwell
+//! et al. 2016, section 4.1), whatever holds them meanwhile. After that a loss is of congestion
+//! where a queue stood shortly before; a queue is a round trip that is longer than the path's least
+//! by more than noise. A control that goes by losses and sees neither loss nor queue is still
+//! growing; one that goes by a model of the path (BBR) has found its rate.
+
+use super::super::path_sample::PathSample;
+use crate::units::{Bytes, Rate, Span, Time};
+
+/// How long before it is noticed a queue may have caused a loss: a sample or two, and the round
+/// trips in which the loss becomes known.
+const QUEUE_MEMORY: Span = Span::from_millis(300);
+/// A round is two round trips, since acknowledgements come in bursts of one, and at least as long as
+/// samples need to tell rates apart.
+const LEAST_ROUND: Span = Span::from_millis(100);
+/// Growth in a round from which on windows count as growing.
+const GROWTH: f64 = 1.25;
+/// Rounds without it after which the first growth is over.
+const FLAT_ROUNDS: u32 = 2;
+
+/// What the network time of a sender's channels went to. Spans are of the wall clock.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PathTimes {
+    /// Windows grew, and nothing had held them yet.
+    pub growing: Span,
+    /// The receiver's window was full.
+    pub window: Span,
+    /// All that the socket buffer holds was on its way.
+    pub buffer: Span,
+    /// The window was smaller than the path because of losses without a queue.
+    pub lossy: Span,
+    /// The path was full.
+    pub full: Span,
+    /// What the receiver acknowledged while the path was full.
+    pub full_bytes: Bytes,
+    /// Segments sent again after a loss without a queue.
+    pub lost: u64,
+    /// The same after one with a queue.
+    pub overflowed: u64,
+    /// The longest queue that was seen.
+    pub queue: Span,
+    /// The path's least round trip.
+    pub min_rtt: Span,
+}
+
+impl PathTimes {
+    /// All of it.
+    pub fn total(&self) -> Span {
+        self.growing + self.window + self.buffer + self.lossy + self.full
+    }
+
+    /// The rate of the path while it was full.
+    pub fn full_rate(&self) -> Rate {
+        Rate::of(self.full_bytes, self.full)
+    }
+
+    /// Both, one after the other.
+    #[must_use]
+    pub fn and(self, next: PathTimes) -> PathTimes {
+        let least = match (self.min_rtt, next.min_rtt) {
+            (Span::ZERO, other) | (other, Span::ZERO) => other,
+            (a, b) => a.min(b),
+        };
+        PathTimes {
+            growing: self.growing + next.growing,
+            window: self.window + next.window,
+            buffer: self.buffer + next.buffer,
+            lossy: self.lossy + next.lossy,
+            full: self.full + next.full,
+            full_bytes: Bytes(self.full_bytes.0 + next.full_bytes.0),
+            lost: self.lost + next.lost,
+            overflowed: self.overflowed + next.overflowed,
+            queue: self.queue.max(next.queue),
+            min_rtt: least,
+        }
+    }
+}
+
+/// What the last loss says of the path.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum LastLoss {
+    #[default]
+    None,
+    /// There was no queue.
+    Stray,
+    /// A queue overflowed.
+    Congestion,
+}
+
+/// The first growth of the windows, round by round.
+#[derive(Debug)]
+struct Growth {
+    round: Option<PathSample>,
+    best: f64,
+    flat: u32,
+    /// What the round that runs would be, were it not one of growth.
+    pending: PathTimes,
+}
+
+/// Watches a sender's samples.
+#[derive(Debug)]
+pub struct PathMonitor {
+    times: PathTimes,
+    /// Until the windows have stopped growing for the first time.
+    growth: Option<Growth>,
+    last: Option<PathSample>,
+    queued_at: Option<Time>,
+    last_loss: LastLoss,
+}
+
+impl Default for PathMonitor {
+    fn default() -> PathMonitor {
+        let growth = Growth { round: None, best: 0.0, flat: 0, pending: PathTimes::default() };
+        PathMonitor {
+            times: PathTimes::default(),
+            growth: Some(growth),
+            last: None,
+            queued_at: None,
+            last_loss: LastLoss::None,
+        }
+    }
+}
+
+impl PathMonitor {
+    /// Takes in a sample; several a second.
+    pub fn handle(&mut self, sample: PathSample) {
+        let Some(last) = self.last.replace(sample) else { return };
+        if sample.has_queue() {
+            self.queued_at = Some(sample.at);
+            self.times.queue = self.times.queue.max(sample.rtt.saturating_sub(sample.min_rtt));
+        }
+        let lost = sample.retransmits.saturating_sub(last.retransmits);
+        if lost > 0 {
+            self.lose(&sample, lost);
+        }
+        let spent =
+            if sample.network_bound { self.spent(&last, &sample) } else { PathTimes::default() };
+        match &mut self.growth {
+            None => self.times = self.times.and(spent),
+            Some(growth) => {
+                growth.pending = growth.pending.and(spent);
+                if let Some(grew) = growth.round(&sample) {
+                    let pending = std::mem::take(&mut growth.pending);
+                    let is_over = lost > 0 || growth.flat >= FLAT_ROUNDS;
+                    self.commit(pending, grew);
+                    if is_over {
+                        self.growth = None;
+                    }
+                }
+            }
+        }
+    }
+
+    /// What was seen.
+    pub fn times(&self) -> PathTimes {
+        let min_rtt = self.last.map_or(Span::ZERO, |last| last.min_rtt);
+        let left = self.growth.as_ref().map_or(PathTimes::default(), |growth| {
+            if growth.flat == 0 { grown(growth.pending) } else { growth.pending }
+        });
+        PathTimes { min_rtt, ..self.times.and(left) }
+    }
+
+    fn lose(&mut self, sample: &PathSample, lost: u64) {
+        let memory = QUEUE_MEMORY.max(sample.min_rtt.mul_f64(3.0));
+        if self.queued_at.is_some_and(|at| sample.at.since(at) <= memory) {
+            self.last_loss = LastLoss::Congestion;
+            self.times.overflowed += lost;
+        } else {
+            self.last_loss = LastLoss::Stray;
+            self.times.lost += lost;
+        }
+    }
+
+    /// What the time since the last sample went to, growth apart.
+    fn spent(&self, last: &PathSample, sample: &PathSample) -> PathTimes {
+        let took = sample.at.since(last.at);
+        let channels = sample.channels.max(1) as f64;
+        let part = |span: Span| Span::from_secs_f64(span.as_secs_f64() / channels).min(took);
+        let window = part(sample.rwnd_limited.saturating_sub(last.rwnd_limited));
+        let rest = took.saturating_sub(window);
+        let buffer = rest.mul_f64(sample.starved as f64 / channels);
+        let rest = rest.saturating_sub(buffer);
+        let bytes = Bytes(sample.acknowledged.0.saturating_sub(last.acknowledged.0));
+        let full = PathTimes { full: rest, full_bytes: bytes, ..PathTimes::default() };
+        let path = match self.last_loss {
+            _ if sample.has_queue() || sample.is_model_based => full,
+            LastLoss::Congestion => full,
+            LastLoss::None => PathTimes { growing: rest, ..PathTimes::default() },
+            LastLoss::Stray => PathTimes { lossy: rest, ..PathTimes::default() },
+        };
+        PathTimes { window, buffer, ..path }
+    }
+
+    fn commit(&mut self, pending: PathTimes, grew: bool) {
+        self.times = self.times.and(if grew { grown(pending) } else { pending });
+    }
+}
+
+/// A round in which windows grew, whatever held them meanwhile.
+fn grown(times: PathTimes) -> PathTimes {
+    PathTimes { growing: times.total(), ..PathTimes::default() }
+}
+
+impl Growth {
+    /// Whether the rate of a round grew, when one is over.
+    fn round(&mut self, sample: &PathSample) -> Option<bool> {
+        let round = *self.round.get_or_insert(*sample);
+        let took = sample.at.since(round.at);
+        if took < LEAST_ROUND.max(sample.min_rtt.mul_f64(2.0)) {
+            return None;
+        }
+        self.round = Some(*sample);
+        let bytes = Bytes(sample.acknowledged.0.saturating_sub(round.acknowledged.0));
+        let rate = Rate::of(bytes, took).as_bps() as f64;
+        if self.best <= 0.0 {
+            // Whether the first grew the second says.
+            self.best = rate;
+            return None;
+        }
+        let grew = rate >= self.best * GROWTH;
+        self.flat = if grew { 0 } else { self.flat + 1 };
+        self.best = self.best.max(rate);
+        Some(grew)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A path of 100 Mbit/s and 50 ms, looked at ten times a second for 20 s.
+    fn watch(see: impl Fn(u64, PathSample) -> PathSample) -> PathTimes {
+        let mut monitor = PathMonitor::default();
+        let (mut acknowledged, mut retransmits, mut rwnd_limited) = (0.0, 0, Span::ZERO);
+        for step in 0..200_u64 {
+            let rate = 1e6 * f64::from(1_u32 << step.min(7)).min(100.0);
+            acknowledged += rate / 80.0;
+            let sample = see(
+                step,
+                PathSample {
+                    at: Time::ZERO + Span::from_millis(100 * step),
+                    channels: 2,
+                    acknowledged: Bytes(acknowledged as u64),
+                    retransmits: 0,
+                    rtt: Span::from_millis(50),
+                    min_rtt: Span::from_millis(50),
+                    rwnd_limited: Span::ZERO,
+                    starved: 0,
+                    network_bound: true,
+                    is_model_based: false,
+                },
+            );
+            retransmits += sample.retransmits;
+            rwnd_limited = rwnd_limited + sample.rwnd_limited;
+            monitor.handle(PathSample { retransmits, rwnd_limited, ..sample });
+        }
+        monitor.times()
+    }
+
+    fn seconds(span: Span) -> f64 {
+        (span.as_secs_f64() * 10.0).round() / 10.0
+    }
+
+    #[test]
+    fn a_queue_is_a_full_path_and_its_rate_is_told() {
+        let queue = Span::from_millis(40);
+        let times = watch(|step, sample| PathSample {
+            rtt: if step > 8 { sample.min_rtt + queue } else { sample.rtt },
+            retransmits: u64::from(step % 40 == 39),
+            ..sample
+        });
+        assert!(seconds(times.full) > 18.0 && times.lossy == Span::ZERO, "{times:?}");
+        assert_eq!((times.queue, times.lost, times.overflowed), (queue, 0, 5));
+        let rate = times.full_rate().as_bps() as f64;
+        assert!((95e6..105e6).contains(&rate), "{rate:.3e}");
+    }
+
+    #[test]
+    fn a_loss_without_a_queue_is_the_paths_own() {
+        let times =
+            watch(|step, sample| PathSample { retransmits: u64::from(step % 10 == 9), ..sample });
+        assert!(seconds(times.lossy) > 18.0 && times.full == Span::ZERO, "{times:?}");
+        assert_eq!((times.lost, times.overflowed), (20, 0));
+    }
+
+    #[test]
+    fn a_closed_window_and_an_empty_buffer_are_told_apart() {
+        let closed =
+            watch(|_, sample| PathSample { rwnd_limited: Span::from_millis(180), ..sample });
+        assert!(seconds(closed.window) > 16.0, "{closed:?}");
+        let empty = watch(|_, sample| PathSample { starved: 2, ..sample });
+        assert!(seconds(empty.buffer) > 18.0, "{empty:?}");
+    }
+
+    #[test]
+    fn without_loss_or_queue_only_a_model_has_found_the_rate() {
+        let losses = watch(|_, sample| sample);
+        assert!(seconds(losses.growing) > 19.0, "{losses:?}");
+        let model = watch(|_, sample| PathSample { is_model_based: true, ..sample });
+        assert!(seconds(model.full) > 18.0, "{model:?}");
+    }
+
+    #[test]
+    fn what_does_not_wait_for_the_network_is_not_counted() {
+        let times = watch(|_, sample| PathSample { network_bound: false, ..sample });
+        assert_eq!(times.total(), Span::ZERO);
+    }
+}

@@ -1,0 +1,328 @@
+//! Where the time of a transfer's channels went at one end, and which account is the largest.
+
+use super::{Bottleneck, Limit, Party, PathTimes};
+use crate::units::{Bytes, Rate, Span};
+
+/// From here on the threads of a stage that run, or wait for a processor to run on, for this part of
+/// the time in which they have work are what others wait for.
+const BUSY: f64 = 0.75;
+
+/// How busy the threads of a stage were, summed over them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StageBusy {
+    /// Time in which they ran, or could have and had no processor.
+    pub busy: Span,
+    /// Time in which they had work.
+    pub active: Span,
+}
+
+impl StageBusy {
+    /// The one as a part of the other, 0 to 1.
+    pub fn share(self) -> f64 {
+        self.busy.as_secs_f64() / self.active.as_secs_f64().max(f64::MIN_POSITIVE)
+    }
+
+    /// Both, one after the other.
+    #[must_use]
+    pub fn and(self, next: StageBusy) -> StageBusy {
+        StageBusy { busy: self.busy + next.busy, active: self.active + next.active }
+    }
+}
+
+/// How busy the threads of each stage were.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BusyThreads {
+    /// Those that read the source.
+    pub reading: StageBusy,
+    /// Those that serve channels.
+    pub channels: StageBusy,
+    /// Those that write to the store.
+    pub writing: StageBusy,
+}
+
+impl BusyThreads {
+    /// Both, one after the other.
+    #[must_use]
+    pub fn and(self, next: BusyThreads) -> BusyThreads {
+        BusyThreads {
+            reading: self.reading.and(next.reading),
+            channels: self.channels.and(next.channels),
+            writing: self.writing.and(next.writing),
+        }
+    }
+}
+
+/// Where a transfer's time went, summed over its channels, and what was fixed of it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Waits {
+    /// Time in which bytes moved, by the wall clock.
+    pub moving: Span,
+    /// Time before the first byte and after the last, by the wall clock.
+    pub setting_up: Span,
+    /// Channels that were open.
+    pub channels: u32,
+    /// Time channels waited for a slot with data (sending) or for a free slot (receiving).
+    pub store: Span,
+    /// Time channels waited for their turn at the rate that was asked for.
+    pub pace: Span,
+    /// Time channels spent inside the kernel sending or waiting for bytes.
+    pub network: Span,
+    /// How busy threads were.
+    pub busy: BusyThreads,
+    /// Whether channels are TCP connections, of which the kernel tells.
+    pub is_tcp: bool,
+    /// Segments sent again.
+    pub retransmits: u64,
+    /// What network time went to, where this end sends.
+    pub path: PathTimes,
+    /// The path's round trip.
+    pub rtt: Span,
+    /// Payload that this end moved.
+    pub bytes: Bytes,
+    /// The socket buffers that the user asked for.
+    pub buffer: Option<Bytes>,
+    /// The largest window that this host lets one channel have.
+    pub window_limit: Bytes,
+    /// Whether a program at the other end of a pipe is this end's source, and its sink.
+    pub pipes: (bool, bool),
+}
+
+impl Waits {
+    /// What limited the sending end.
+    pub fn sender_limit(&self) -> Bottleneck {
+        let store = match (self.busy.reading.share() >= BUSY, self.pipes.0) {
+            (true, false) => Limit::Cpu,
+            (_, true) => Limit::PipeRead,
+            (false, false) => Limit::DiskRead,
+        };
+        self.largest(&[
+            (Limit::SetUp, self.of_all_channels(self.setting_up)),
+            (Limit::RateLimit, self.pace.as_secs_f64()),
+            (store, self.store.as_secs_f64()),
+        ])
+        .unwrap_or_else(|| self.sender_network())
+    }
+
+    /// What limited the receiving end.
+    pub fn receiver_limit(&self) -> Bottleneck {
+        let store = match (self.busy.writing.share() >= BUSY, self.pipes.1) {
+            (true, false) => Limit::Cpu,
+            (_, true) => Limit::PipeWrite,
+            (false, false) => Limit::DiskWrite,
+        };
+        self.largest(&[
+            (Limit::SetUp, self.of_all_channels(self.setting_up)),
+            (Limit::RateLimit, self.pace.as_secs_f64()),
+            (store, self.store.as_secs_f64()),
+        ])
+        .unwrap_or_else(|| match self.busy.channels.share() >= BUSY {
+            true => self.named(Limit::Cpu),
+            false => self.named(Limit::Network),
+        })
+    }
+
+    /// What limited a copy within one host, whose threads read (`store`) and write (`network`) in
+    /// turns.
+    pub fn local_limit(&self) -> Bottleneck {
+        let writing = self.network;
+        let source = if self.pipes.0 { Limit::PipeRead } else { Limit::DiskRead };
+        let sink = if self.pipes.1 { Limit::PipeWrite } else { Limit::DiskWrite };
+        let accounts = [
+            (Limit::SetUp, self.of_all_channels(self.setting_up)),
+            (Limit::RateLimit, self.pace.as_secs_f64()),
+            (source, self.store.as_secs_f64()),
+            (sink, writing.as_secs_f64()),
+        ];
+        let largest = accounts.iter().max_by(|a, b| a.1.total_cmp(&b.1)).map(|account| account.0);
+        match largest {
+            Some(limit @ (Limit::SetUp | Limit::RateLimit)) => self.named(limit),
+            _ if self.busy.channels.share() >= BUSY => self.named(Limit::Cpu),
+            Some(limit) if limit == sink => Waits { store: writing, ..self.clone() }.named(limit),
+            Some(limit) => self.named(limit),
+            None => Bottleneck::unknown(),
+        }
+    }
+
+    /// The largest of these accounts of channel time, unless the network's is larger.
+    fn largest(&self, accounts: &[(Limit, f64)]) -> Option<Bottleneck> {
+        let &(limit, time) = accounts.iter().max_by(|a, b| a.1.total_cmp(&b.1))?;
+        (time > self.network.as_secs_f64()).then(|| self.named(limit))
+    }
+
+    fn sender_network(&self) -> Bottleneck {
+        if self.busy.channels.share() >= BUSY {
+            return self.named(Limit::Cpu);
+        }
+        if !self.is_tcp {
+            // What carries it does not say.
+            return self.named(Limit::Network);
+        }
+        let PathTimes { growing, window, buffer, lossy, full, .. } = self.path;
+        if self.path.total() == Span::ZERO {
+            // Over before the second look at it.
+            let grew = self.retransmits == 0;
+            return self.named(if grew { Limit::SlowStart } else { Limit::Loss });
+        }
+        let accounts = [
+            (Limit::SlowStart, growing),
+            (Limit::ReceiverWindow, window),
+            (Limit::SendBuffer, buffer),
+            (Limit::Loss, lossy),
+            (Limit::PathRate, full),
+        ];
+        let largest = accounts.into_iter().max_by_key(|&(_, span)| span);
+        self.named(largest.map_or(Limit::Network, |(limit, _)| limit))
+    }
+
+    fn of_all_channels(&self, span: Span) -> f64 {
+        span.as_secs_f64() * f64::from(self.channels.max(1))
+    }
+
+    /// The limit, with who can change it and what was measured.
+    fn named(&self, limit: Limit) -> Bottleneck {
+        let share = |span: Span| {
+            let all = self.of_all_channels(self.moving + self.setting_up);
+            100.0 * (span.as_secs_f64() / all.max(f64::MIN_POSITIVE)).min(1.0)
+        };
+        let of_path = |span: Span| {
+            let all = self.path.total().as_secs_f64().max(f64::MIN_POSITIVE);
+            100.0 * (span.as_secs_f64() / all)
+        };
+        let rate = Rate::of(self.bytes, self.moving);
+        let rtt = if self.path.min_rtt > Span::ZERO { self.path.min_rtt } else { self.rtt };
+        let window = self.buffer.unwrap_or(self.window_limit);
+        let window_of = |what: &str| match (self.buffer, window.0) {
+            (Some(buffer), _) => format!("--buffer {buffer} "),
+            (None, 0) => String::new(),
+            (None, _) => format!("{what} allows {window} "),
+        };
+        let (party, evidence) = match limit {
+            Limit::RateLimit => (
+                Party::You,
+                format!("channels waited for their turn {:.0} % of the time", share(self.pace)),
+            ),
+            Limit::SendBuffer | Limit::ReceiverWindow => {
+                let (span, what) = match limit {
+                    Limit::SendBuffer => (self.path.buffer, "net.ipv4.tcp_wmem"),
+                    _ => (self.path.window, "net.ipv4.tcp_rmem there"),
+                };
+                let party = match (limit, self.buffer) {
+                    (_, Some(_)) => Party::You,
+                    (Limit::SendBuffer, None) => Party::Here,
+                    _ => Party::There,
+                };
+                let known = match (limit, self.buffer) {
+                    (Limit::ReceiverWindow, None) => String::new(),
+                    _ => format!("{}at a round trip of {rtt}; ", window_of(what)),
+                };
+                (party, format!("{known}full {:.0} % of the time", of_path(span)))
+            }
+            Limit::SetUp => {
+                (Party::Path, format!("{} of {}", self.setting_up, self.setting_up + self.moving))
+            }
+            Limit::Loss => (
+                Party::Path,
+                format!(
+                    "{} segments lost without a queue, {rate} over {} channel{} at a round trip \
+                     of {rtt}",
+                    self.path.lost.max(self.retransmits.saturating_sub(self.path.overflowed)),
+                    self.channels,
+                    if self.channels == 1 { "" } else { "s" },
+                ),
+            ),
+            Limit::PathRate if self.path.queue > Span::ZERO => {
+                let rate = self.path.full_rate();
+                (Party::Path, format!("{rate}, with a queue of up to {}", self.path.queue))
+            }
+            Limit::PathRate => (Party::Path, format!("{} without a queue", self.path.full_rate())),
+            Limit::SlowStart => (
+                Party::Path,
+                format!("the window grew for {:.0} % of the time", of_path(self.path.growing)),
+            ),
+            Limit::Network => (Party::Path, format!("{rate}")),
+            Limit::Cpu => {
+                let BusyThreads { reading, channels, writing } = self.busy;
+                let part = |stage: StageBusy| 100.0 * stage.share();
+                (
+                    Party::Here,
+                    format!(
+                        "threads with work ran or waited for a processor: reading {:.0} % of the \
+                         time, channels {:.0} %, writing {:.0} %",
+                        part(reading),
+                        part(channels),
+                        part(writing)
+                    ),
+                )
+            }
+            Limit::DiskRead | Limit::DiskWrite | Limit::PipeRead | Limit::PipeWrite => (
+                Party::Here,
+                format!("channels waited for it {:.0} % of the time", share(self.store)),
+            ),
+            Limit::Peer => (Party::There, String::new()),
+        };
+        Bottleneck { limit, party, evidence }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn waits() -> Waits {
+        Waits {
+            moving: Span::from_secs(10),
+            channels: 4,
+            network: Span::from_secs(36),
+            is_tcp: true,
+            bytes: Bytes(1 << 30),
+            path: PathTimes { full: Span::from_secs(9), ..PathTimes::default() },
+            ..Waits::default()
+        }
+    }
+
+    #[test]
+    fn names_the_largest_account() {
+        let sender = |waits: Waits| waits.sender_limit().limit;
+        assert_eq!(sender(waits()), Limit::PathRate);
+        let (most, little) = (Span::from_secs(30), Span::from_secs(6));
+        assert_eq!(sender(Waits { store: most, network: little, ..waits() }), Limit::DiskRead);
+        let pipe = Waits { store: most, network: little, pipes: (true, true), ..waits() };
+        assert_eq!(
+            (sender(pipe.clone()), pipe.receiver_limit().limit),
+            (Limit::PipeRead, Limit::PipeWrite)
+        );
+        assert_eq!(sender(Waits { pace: most, network: little, ..waits() }), Limit::RateLimit);
+        let path = PathTimes { window: most, ..waits().path };
+        assert_eq!(sender(Waits { path, ..waits() }), Limit::ReceiverWindow);
+        let path = PathTimes { buffer: most, ..waits().path };
+        assert_eq!(sender(Waits { path, ..waits() }), Limit::SendBuffer);
+        let channels = StageBusy { busy: Span::from_secs(38), active: Span::from_secs(40) };
+        let hot = BusyThreads { channels, ..BusyThreads::default() };
+        assert_eq!(sender(Waits { busy: hot, ..waits() }), Limit::Cpu);
+        let short = Waits {
+            moving: Span::from_millis(10),
+            setting_up: Span::from_millis(600),
+            network: Span::from_millis(40),
+            ..waits()
+        };
+        assert_eq!(sender(short), Limit::SetUp);
+    }
+
+    #[test]
+    fn the_window_account_is_split_as_the_path_was_seen() {
+        let sender = |path: PathTimes| Waits { path, ..waits() }.sender_limit().limit;
+        let (most, little) = (Span::from_secs(8), Span::from_secs(1));
+        let growing = PathTimes { growing: most, full: little, ..PathTimes::default() };
+        assert_eq!(sender(growing), Limit::SlowStart);
+        let lossy = PathTimes { lossy: most, full: little, ..PathTimes::default() };
+        assert_eq!(sender(lossy), Limit::Loss);
+        assert_eq!(sender(PathTimes::default()), Limit::SlowStart, "too short to be looked at");
+    }
+
+    #[test]
+    fn a_receiver_that_waits_for_bytes_leaves_the_word_to_the_sender() {
+        assert_eq!(waits().receiver_limit().limit, Limit::Network);
+        let slow = Waits { store: Span::from_secs(38), network: Span::from_secs(2), ..waits() };
+        assert_eq!(slow.receiver_limit().limit, Limit::DiskWrite);
+    }
+}

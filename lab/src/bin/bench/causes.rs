@@ -1,0 +1,67 @@
+//! The confusion matrix of `limited_by`: copies that are held back on purpose, and what they say.
+
+use anyhow::Result;
+use farline_lab::causes::{Cause, causes, run as run_cause};
+use std::collections::BTreeMap;
+
+#[derive(clap::Args)]
+pub(crate) struct Options {
+    /// Runs of each cause at each strength, with a seed of its own each
+    #[arg(long, default_value_t = 20)]
+    runs: u64,
+    /// Only these causes, by the names of `limited_by`
+    #[arg(long, value_delimiter = ',')]
+    only: Vec<String>,
+    /// Say each copy's verdict as it comes
+    #[arg(long, short)]
+    verbose: bool,
+}
+
+pub(crate) fn run(options: &Options) -> Result<()> {
+    let mut said_of: BTreeMap<(&str, &str), BTreeMap<String, u64>> = BTreeMap::new();
+    let (mut right, mut wrong_party, mut all) = (0, 0, 0);
+    let chosen = |cause: &Cause| {
+        options.only.is_empty() || options.only.iter().any(|name| name == cause.limit)
+    };
+    let causes: Vec<Cause> = causes().into_iter().filter(chosen).collect();
+    for seed in 1..=options.runs {
+        for cause in &causes {
+            let folder = tempfile::tempdir()?;
+            let Some(said) = run_cause(cause, seed, folder.path()) else { continue };
+            all += 1;
+            right += u64::from(said.limit == cause.limit);
+            wrong_party += u64::from(said.party != cause.party);
+            let seen = format!("{} {}", said.limit, said.party);
+            *said_of.entry((cause.limit, cause.party)).or_default().entry(seen).or_default() += 1;
+            if options.verbose {
+                println!(
+                    "{:<16} {:<6} {} {:>6.2} s  {:<16} {:<6} {}",
+                    cause.limit,
+                    cause.party,
+                    cause.strength,
+                    said.seconds,
+                    said.limit,
+                    said.party,
+                    said.evidence
+                );
+            }
+        }
+    }
+    println!("\n| brought about | who | copies | named so | otherwise |\n|---|---|---:|---:|---|");
+    for ((limit, party), seen) in &said_of {
+        let own = format!("{limit} {party}");
+        let copies: u64 = seen.values().sum();
+        let others: Vec<String> = seen
+            .iter()
+            .filter(|(name, _)| **name != own)
+            .map(|(name, count)| format!("{name} {count}"))
+            .collect();
+        let named = seen.get(&own).copied().unwrap_or(0);
+        println!("| {limit} | {party} | {copies} | {named} | {} |", others.join(", "));
+    }
+    println!(
+        "\n{right} of {all} copies name the right cause ({:.1} %), {wrong_party} a wrong party",
+        100.0 * right as f64 / all.max(1) as f64
+    );
+    Ok(())
+}
