@@ -130,9 +130,9 @@ pub fn causes() -> Vec<Cause> {
         "loss",
         "path",
         [
-            (lossy("1e-3", "1500"), Way::Out, 20 * MIB, cubic(2)),
-            (lossy("2e-3", "1500"), Way::Back, 10 * MIB, cubic(2)),
-            (lossy("5e-3", "1500"), Way::Out, 4 * MIB, cubic(1)),
+            (lossy("2e-3", "1500"), Way::Out, 16 * MIB, cubic(2)),
+            (lossy("5e-3", "1500"), Way::Back, 8 * MIB, cubic(2)),
+            (lossy("1e-2", "1500"), Way::Out, 4 * MIB, cubic(1)),
         ],
     );
     add(
@@ -178,8 +178,8 @@ pub fn causes() -> Vec<Cause> {
         "there",
         [
             (gigabit(&[]), Way::Out, 250 * MIB, Means::NodeOptions(&["--trial-write", "300M"])),
-            (gigabit(&[]), Way::Out, 200 * MIB, Means::NodeOptions(&["--trial-write", "200M"])),
             (gigabit(&[]), Way::Out, 150 * MIB, Means::NodeOptions(&["--trial-write", "100M"])),
+            (gigabit(&[]), Way::Out, 200 * MIB, Means::NodeOptions(&["--trial-write", "400M"])),
         ],
     );
     add(
@@ -187,8 +187,8 @@ pub fn causes() -> Vec<Cause> {
         "here",
         [
             (gigabit(&[]), Way::Back, 250 * MIB, Means::Options(&["--trial-write", "300M"])),
-            (gigabit(&[]), Way::Back, 200 * MIB, Means::Options(&["--trial-write", "200M"])),
             (gigabit(&[]), Way::Back, 150 * MIB, Means::Options(&["--trial-write", "100M"])),
+            (gigabit(&[]), Way::Back, 200 * MIB, Means::Options(&["--trial-write", "400M"])),
         ],
     );
     add(
@@ -206,7 +206,7 @@ pub fn causes() -> Vec<Cause> {
         [
             (gigabit(&[]), Way::Back, 200 * MIB, Means::Taker(40 * MIB)),
             (gigabit(&[]), Way::Back, 150 * MIB, Means::Taker(30 * MIB)),
-            (gigabit(&[]), Way::Back, 100 * MIB, Means::Taker(20 * MIB)),
+            (gigabit(&[]), Way::Back, 60 * MIB, Means::Taker(20 * MIB)),
         ],
     );
     add(

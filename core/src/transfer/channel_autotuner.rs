@@ -185,7 +185,7 @@ impl ChannelAutotuner {
     }
 
     fn judge(&mut self, window: &Opened, end: &PathSample) {
-        let bytes = Bytes(end.acknowledged.0.saturating_sub(window.first.acknowledged.0));
+        let bytes = Bytes(end.delivered.0.saturating_sub(window.first.delivered.0));
         let rate = Rate::of(bytes, end.at.since(window.first.at));
         let lost = end.retransmits.saturating_sub(window.first.retransmits);
         let bound = window.bound * 2 > window.samples;
@@ -299,7 +299,7 @@ mod tests {
             tuner.handle(PathSample {
                 at: Time::ZERO + Span::from_millis(step * 100),
                 channels,
-                acknowledged: Bytes(acked as u64),
+                delivered: Bytes(acked as u64),
                 retransmits: lost as u64,
                 rtt: if full { min_rtt.mul_f64(1.5) } else { min_rtt },
                 min_rtt,

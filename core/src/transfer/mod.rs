@@ -37,7 +37,9 @@ pub use channel_autotuner::{Advice, ChannelAutotuner, TuningLimits};
 pub use digest::{BlockDigest, Digest, DigestVerdict, Digests, PieceDigest};
 pub use durable::{Batch, Durability};
 pub use layout::{Block, Entry, EntryKind, Layout, Piece};
-pub use limit::{Bottleneck, BusyThreads, Limit, Party, PathMonitor, PathTimes, StageBusy, Waits};
+pub use limit::{
+    Diagnosis, Limit, Party, PathMonitor, PathTimes, RecentWaits, StageTime, StageTimes, Waits,
+};
 pub use manifest::{ManifestError, manifest_lines, parse_manifest};
 pub use pacer::Pacer;
 pub use params::{PathContext, PriorMeasurement, TransferParams, UserOverrides};

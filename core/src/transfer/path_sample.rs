@@ -9,8 +9,9 @@ pub struct PathSample {
     pub at: Time,
     /// Channels that are open.
     pub channels: usize,
-    /// Bytes that the receiver has acknowledged since the start.
-    pub acknowledged: Bytes,
+    /// Bytes that have reached the receiver since the start, by its acknowledgements, in order or
+    /// not: those in order alone come in leaps when a gap is filled.
+    pub delivered: Bytes,
     /// Segments sent again since the start.
     pub retransmits: u64,
     /// Smoothed round-trip time, averaged over channels.

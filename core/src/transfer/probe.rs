@@ -46,7 +46,7 @@ impl Probe {
             return None;
         }
         self.round = Some(*sample);
-        let rate = Rate::of(Bytes(sample.acknowledged.0.saturating_sub(round.acknowledged.0)), took)
+        let rate = Rate::of(Bytes(sample.delivered.0.saturating_sub(round.delivered.0)), took)
             .as_bps() as f64;
         if rate <= 0.0 {
             // Nothing has come back yet.
@@ -78,7 +78,7 @@ mod tests {
             let sample = PathSample {
                 at: Time::ZERO + Span::from_millis(step * 100),
                 channels,
-                acknowledged: Bytes(acked as u64),
+                delivered: Bytes(acked as u64),
                 retransmits: 0,
                 rtt: Span::from_secs_f64(rtt),
                 min_rtt: Span::from_secs_f64(rtt),

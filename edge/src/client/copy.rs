@@ -17,7 +17,9 @@ use farline_core::congestion::Algorithm;
 use farline_core::copy::{Blame, CopyOptions, CopySummary, IdleTimeout};
 use farline_core::gridftp::Reply;
 use farline_core::profile::PathEstimate;
-use farline_core::transfer::{PathContext, TransferParams, UserOverrides};
+use farline_core::transfer::{
+    Limit, PathContext, RecentWaits, TransferParams, UserOverrides, Waits,
+};
 use farline_core::units::{Bytes, Error, ErrorCode, Fault, Span, Time};
 use std::net::IpAddr;
 use std::sync::atomic::Ordering;
@@ -84,6 +86,8 @@ pub(super) struct Copy<'a> {
     pub(super) live: Arc<TransferState>,
     /// Bytes that earlier transfers brought.
     base: u64,
+    /// What the time went to lately.
+    lately: RecentWaits,
 }
 
 impl<'a> Copy<'a> {
@@ -111,6 +115,7 @@ impl<'a> Copy<'a> {
             watch,
             live: Arc::new(TransferState::new(options, pace)),
             base: 0,
+            lately: RecentWaits::default(),
         }
     }
 
@@ -444,6 +449,32 @@ impl<'a> Copy<'a> {
         self.base = self.stats.bytes;
     }
 
+    /// What held the transfer that runs back over the last seconds; `None` while there is too
+    /// little to tell by.
+    fn limited_now(&mut self, elapsed: Span) -> Option<Limit> {
+        let (tally, stats) = (&self.live.tally, &self.stats);
+        let so_far = Waits {
+            moving: elapsed,
+            channels: u32::try_from(stats.streams.max(stats.threads)).unwrap_or(u32::MAX),
+            store: tally.store_wait(),
+            pace: tally.pace_wait(),
+            network: tally.network(),
+            path: tally.path(),
+            is_tcp: stats.direction == DataDirection::Out,
+            pipes: stats.fixed.pipes,
+            ..Waits::default()
+        };
+        let lately = self.lately.since(so_far)?;
+        let diagnosis = match stats.direction {
+            DataDirection::Out => lately.sender_limit(),
+            DataDirection::In => lately.receiver_limit(),
+            DataDirection::Within => lately.local_limit(),
+            DataDirection::Elsewhere => return None,
+        };
+        // What the other end knows it says at the end.
+        (diagnosis.limit != Limit::Network).then_some(diagnosis.limit)
+    }
+
     pub(super) fn show(&mut self) {
         // In this order: a thread that is put aside between the two must not show more bytes than
         // there were by then.
@@ -452,6 +483,15 @@ impl<'a> Copy<'a> {
         let (total, files) = *lock(&self.live.total);
         self.stats.samples.push(ProgressSample { t: elapsed.as_secs_f64(), bytes });
         let bytes_total = total.map(|total| Bytes(self.base + total.0));
-        (self.watch)(&Progress { bytes: Bytes(bytes), bytes_total, files_total: files, elapsed });
+        let resumed = Bytes(self.base + self.live.held.load(Ordering::Relaxed));
+        let limited_by = self.limited_now(elapsed);
+        (self.watch)(&Progress {
+            bytes: Bytes(bytes),
+            resumed,
+            limited_by,
+            bytes_total,
+            files_total: files,
+            elapsed,
+        });
     }
 }

@@ -5,7 +5,7 @@ use super::existing::Existing;
 use crate::channels::{Registry, Stack};
 use crate::stores::DirectIo;
 use farline_core::profile::Stall;
-use farline_core::transfer::UserOverrides;
+use farline_core::transfer::{Limit, UserOverrides};
 use farline_core::units::{Bytes, Error, ErrorCode, Fault, Rate, Span};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -112,6 +112,10 @@ pub enum Verify {
 pub struct Progress {
     /// Bytes that have arrived.
     pub bytes: Bytes,
+    /// What of them the pass that runs found there and did not move.
+    pub resumed: Bytes,
+    /// What holds the copy back now, as far as this end can tell.
+    pub limited_by: Option<Limit>,
     /// Bytes in all, once known.
     pub bytes_total: Option<Bytes>,
     /// Files in all, once known.

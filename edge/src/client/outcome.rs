@@ -6,7 +6,7 @@ use crate::channels::Channel;
 use crate::channels::CompletionStats;
 use crate::sys::tcp::TcpInfo;
 use farline_core::transfer::{
-    Bottleneck, BusyThreads, Limit, Party, PathTimes, TransferParams, Waits,
+    Diagnosis, Limit, Party, PathTimes, StageTimes, TransferParams, Waits,
 };
 use farline_core::units::{Bytes, Error, Rate, Span};
 use serde::Serialize;
@@ -32,7 +32,9 @@ pub struct Outcome {
     /// From the start until the first byte of a file was given to the network, when sending, or the
     /// first block of one had come, when receiving.
     pub first_data_seconds: Option<f64>,
-    /// `bytes` over `seconds`.
+    /// What of `bytes` this copy moved: the rest was held from an earlier attempt.
+    pub moved_bytes: u64,
+    /// `moved_bytes` over `seconds`.
     pub rate_bps: u64,
     /// Whether every file's digest, computed from what was read at the source, equals that of what
     /// arrived.
@@ -152,15 +154,15 @@ pub(super) struct FixedLimits {
 }
 
 /// What limited a copy between two others, by what they say: sender, receiver.
-fn elsewhere(said: &[Option<SaidLimit>]) -> Bottleneck {
+fn elsewhere(said: &[Option<SaidLimit>]) -> Diagnosis {
     let word = |index: usize, is_sender| {
         let said = said.get(index)?.as_ref()?;
-        let word = Bottleneck::of_peer(&said.name, &said.evidence, is_sender)?;
+        let word = Diagnosis::of_peer(&said.name, &said.evidence, is_sender)?;
         // Neither is this host.
         let party = if word.party == Party::Here { Party::There } else { word.party };
-        Some(Bottleneck { party, ..word })
+        Some(Diagnosis { party, ..word })
     };
-    word(0, true).unwrap_or_else(Bottleneck::unknown).joined(word(1, false), true)
+    word(0, true).unwrap_or_else(Diagnosis::unknown).joined(word(1, false), true)
 }
 
 /// Everything that the parts of a copy learn, joined into an [`Outcome`] at the end.
@@ -195,7 +197,7 @@ pub(super) struct CopyStats {
     pub(super) store_wait: Span,
     pub(super) pace_wait: Span,
     pub(super) network: Span,
-    pub(super) busy: BusyThreads,
+    pub(super) busy: StageTimes,
     pub(super) path: PathTimes,
     /// What the user fixed, and what this host allows.
     pub(super) fixed: FixedLimits,
@@ -239,6 +241,7 @@ impl CopyStats {
     }
 
     pub(super) fn outcome(self, elapsed: Span, cpu: Span, peak_rss: u64) -> Outcome {
+        let moved = Bytes(self.bytes.saturating_sub(self.resumed_bytes));
         let waits = Waits {
             moving: self.moving,
             setting_up: elapsed.saturating_sub(self.moving),
@@ -251,7 +254,7 @@ impl CopyStats {
             retransmits: self.tcp.iter().map(|tcp| tcp.retransmits).sum(),
             path: self.path,
             rtt: self.rtt,
-            bytes: Bytes(self.bytes.saturating_sub(self.resumed_bytes)),
+            bytes: moved,
             buffer: self.fixed.buffer,
             window_limit: self.fixed.window,
             pipes: self.fixed.pipes,
@@ -265,11 +268,11 @@ impl CopyStats {
         let is_sender = self.direction == DataDirection::Out;
         let there = self
             .limited_there
-            .and_then(|said| Bottleneck::of_peer(&said.name, &said.evidence, !is_sender));
-        let mut bottleneck = own.joined(there, is_sender);
-        if let (Limit::RateLimit, Some(rate)) = (bottleneck.limit, self.fixed.rate) {
+            .and_then(|said| Diagnosis::of_peer(&said.name, &said.evidence, !is_sender));
+        let mut diagnosis = own.joined(there, is_sender);
+        if let (Limit::RateLimit, Some(rate)) = (diagnosis.limit, self.fixed.rate) {
             // Who held it to that need not know whose wish it was.
-            bottleneck.evidence = format!("--limit {rate}");
+            diagnosis.evidence = format!("--limit {rate}");
         }
         let (staging, reasons) =
             self.choice.map_or((Bytes(0), Vec::new()), |choice| (choice.staging, choice.reasons));
@@ -285,7 +288,8 @@ impl CopyStats {
             seconds: elapsed.as_secs_f64(),
             first_byte_seconds: self.first_byte.map(Span::as_secs_f64),
             first_data_seconds: self.first_data.map(Span::as_secs_f64),
-            rate_bps: Rate::of(Bytes(self.bytes), elapsed).as_bps(),
+            moved_bytes: moved.0,
+            rate_bps: Rate::of(moved, elapsed).as_bps(),
             verified: self.verified && self.failures.is_empty(),
             verified_how: self.verified_how,
             bad_blocks: self.bad_blocks,
@@ -302,9 +306,9 @@ impl CopyStats {
             cpu_seconds: cpu.as_secs_f64(),
             peak_rss_bytes: peak_rss,
             completions: self.completions,
-            limited_by: bottleneck.limit,
-            limited_party: bottleneck.party,
-            limited_evidence: bottleneck.evidence,
+            limited_by: diagnosis.limit,
+            limited_party: diagnosis.party,
+            limited_evidence: diagnosis.evidence,
             reasons,
             notes: self.notes,
             failures: self.failures.into_iter().map(failure).collect(),

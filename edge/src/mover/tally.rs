@@ -2,7 +2,7 @@
 
 use crate::sys::busy::BusyClock;
 use crate::sys::lock::lock;
-use farline_core::transfer::{BusyThreads, PathTimes, StageBusy};
+use farline_core::transfer::{PathTimes, StageTime, StageTimes};
 use farline_core::units::Span;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock};
@@ -21,8 +21,9 @@ pub(crate) struct Tally {
     store_wait: AtomicU64,
     network: AtomicU64,
     pace_wait: AtomicU64,
-    busy: Mutex<BusyThreads>,
-    path: Mutex<PathTimes>,
+    busy: Mutex<StageTimes>,
+    /// Of the sends that are over, and of the one that runs.
+    path: Mutex<(PathTimes, PathTimes)>,
     /// Writes to the store that have begun and not ended.
     storing: AtomicU64,
     bad_blocks: AtomicU64,
@@ -72,13 +73,14 @@ impl Tally {
     }
 
     /// How busy the threads were that have ended.
-    pub(crate) fn busy(&self) -> BusyThreads {
+    pub(crate) fn busy(&self) -> StageTimes {
         *lock(&self.busy)
     }
 
     /// How the congestion windows did, where this end sent.
     pub(crate) fn path(&self) -> PathTimes {
-        *lock(&self.path)
+        let (over, now) = *lock(&self.path);
+        over.and(now)
     }
 
     /// When the first payload was given to the network, when sending, or had come whole into a
@@ -142,9 +144,15 @@ impl Tally {
         StageThread { tally: self, stage, clock: BusyClock::start() }
     }
 
-    pub(super) fn add_path(&self, times: PathTimes) {
+    /// What a send that runs has seen of the path so far.
+    pub(super) fn see_path(&self, times: PathTimes) {
+        lock(&self.path).1 = times;
+    }
+
+    /// That send is over.
+    pub(super) fn end_path(&self) {
         let mut path = lock(&self.path);
-        *path = path.and(times);
+        *path = (path.0.and(path.1), PathTimes::default());
     }
 
     pub(crate) fn add_network(&self, since: Instant) {
@@ -183,7 +191,7 @@ impl Drop for StageThread<'_> {
             Stage::Channel => &mut all.channels,
             Stage::Writing => &mut all.writing,
         };
-        *stage = stage.and(StageBusy { busy: busy.into(), active: active.into() });
+        *stage = stage.and(StageTime { busy: busy.into(), active: active.into() });
     }
 }
 

@@ -87,7 +87,7 @@ impl PathSampler {
         Some(PathSample {
             at: Time::ZERO + Span::from(self.began.elapsed()),
             channels: infos.len(),
-            acknowledged: Bytes(infos.iter().map(|info| info.bytes_acked).sum()),
+            delivered: Bytes(infos.iter().map(|info| info.delivered).sum()),
             retransmits: infos.iter().map(|info| info.retransmits).sum(),
             rtt: Span::from_nanos(sum(|info| info.rtt).as_nanos() / u64::from(count)),
             min_rtt: infos.iter().map(|info| info.min_rtt).min().unwrap_or_default(),

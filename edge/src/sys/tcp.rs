@@ -84,6 +84,9 @@ pub struct TcpInfo {
     pub timeouts: Option<u64>,
     /// Bytes the peer has acknowledged.
     pub bytes_acked: u64,
+    /// Bytes that have reached the peer, in order or not: whole segments, so that a short one
+    /// counts for more than it has. Kernels before 4.18 tell of those in order only.
+    pub delivered: u64,
     /// Bytes that it was given to send and has not sent.
     pub not_sent: u64,
     /// Bytes on their way: sent and not acknowledged.
@@ -133,6 +136,10 @@ pub(crate) fn tcp_info(socket: &impl AsFd) -> io::Result<TcpInfo> {
         timeouts: has(std::mem::offset_of!(KernelTcpInfo, total_rto), size_of::<u16>())
             .then(|| info.total_rto.into()),
         bytes_acked: info.bytes_acked,
+        delivered: match u64::from(info.delivered) * u64::from(info.snd_mss) {
+            0 => info.bytes_acked,
+            delivered => delivered,
+        },
         not_sent: info.notsent_bytes.into(),
         in_flight: u64::from(info.unacked) * u64::from(info.snd_mss),
         congestion_window: info.snd_cwnd,

@@ -3,6 +3,7 @@
 
 mod bad_files;
 mod bad_peers;
+mod causes;
 mod cc;
 mod cc_processes;
 mod check;

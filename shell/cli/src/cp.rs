@@ -190,6 +190,7 @@ pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
     let mut watch = |standing: &Progress| {
         progress.update(&Sample {
             bytes_done: standing.bytes,
+            bytes_there: standing.resumed,
             bytes_total: standing.bytes_total,
             // Files of a tree land together at its end.
             files_done: None,
@@ -226,8 +227,18 @@ pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
 }
 
 fn report(outcome: &Outcome, verbose: bool, output: &Output) -> Result<(), Error> {
+    let there = match outcome.bytes - outcome.moved_bytes {
+        0 => String::new(),
+        there => {
+            format!(
+                ", {} of them there already, {} moved",
+                Bytes(there),
+                Bytes(outcome.moved_bytes)
+            )
+        }
+    };
     let mut text = format!(
-        "{} in {} file{}, {:.2} s, {}; {}",
+        "{} in {} file{}{there}, {:.2} s, {}; {}",
         Bytes(outcome.bytes),
         outcome.files,
         if outcome.files == 1 { "" } else { "s" },

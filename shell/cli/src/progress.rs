@@ -16,6 +16,8 @@ use std::io::{self, IsTerminal, Write};
 pub(crate) struct Sample {
     /// Bytes that have arrived.
     pub(crate) bytes_done: Bytes,
+    /// What of them was there and did not have to move: no part of the rate.
+    pub(crate) bytes_there: Bytes,
     /// Bytes in all, when that is known.
     pub(crate) bytes_total: Option<Bytes>,
     /// Files that have arrived whole, where that is counted while they arrive.
@@ -61,7 +63,8 @@ impl ProgressDisplay {
 
     /// Shows `sample`. Cheap: call it as often as is convenient.
     pub(crate) fn update(&mut self, sample: &Sample) {
-        self.pace.push(sample.elapsed, sample.bytes_done);
+        let moved = Bytes(sample.bytes_done.0.saturating_sub(sample.bytes_there.0));
+        self.pace.push(sample.elapsed, moved);
         let rate = self.pace.rate();
         match &mut self.face {
             Face::Bar(bar) => {
@@ -177,6 +180,10 @@ impl Pace {
     const WINDOW: Span = Span::from_secs(4);
 
     fn push(&mut self, elapsed: Span, bytes: Bytes) {
+        if self.0.back().is_some_and(|last| last.1 > bytes) {
+            // Another pass, which found more of it there.
+            self.0.clear();
+        }
         self.0.push_back((elapsed, bytes));
         while self.0.len() > 2 && elapsed.saturating_sub(self.0[1].0) >= Self::WINDOW {
             self.0.pop_front();
@@ -199,6 +206,7 @@ mod tests {
     fn sample(millis: u64, mib: u64) -> Sample {
         Sample {
             bytes_done: Bytes::mib(mib),
+            bytes_there: Bytes(0),
             bytes_total: Some(Bytes::mib(1024)),
             files_done: Some(3),
             files_total: Some(4),
@@ -219,6 +227,17 @@ mod tests {
             pace.push(Span::from_secs(second), Bytes(10_000_000));
         }
         assert_eq!(pace.rate(), Some(Rate::from_bps(0)), "a stall shows");
+    }
+
+    #[test]
+    fn a_pass_that_begins_anew_has_a_rate_of_its_own() {
+        let mut pace = Pace::default();
+        for second in 0..=4 {
+            pace.push(Span::from_secs(second), Bytes(1_000_000 * second));
+        }
+        assert_eq!(pace.rate(), Some(Rate::from_bps(8_000_000)));
+        pace.push(Span::from_secs(5), Bytes(0));
+        assert_eq!(pace.rate(), None, "a pass begins anew");
     }
 
     #[test]

@@ -3,15 +3,17 @@
 //! Every moment of a transfer's channels goes to one account ([`Waits`]): set-up, the rate that was
 //! asked for, the store, the processor, the socket buffers, or the congestion window, and there to
 //! its first growth, to losses, or to a path that is full ([`PathMonitor`]). The largest account
-//! names the limit. Each end keeps its own; [`Bottleneck::joined`] makes one of the two.
+//! names the limit. Each end keeps its own; [`Diagnosis::joined`] makes one of the two.
 
 mod monitor;
+mod recent;
 mod waits;
 
 use serde::{Deserialize, Serialize};
 
 pub use monitor::{PathMonitor, PathTimes};
-pub use waits::{BusyThreads, StageBusy, Waits};
+pub use recent::RecentWaits;
+pub use waits::{StageTime, StageTimes, Waits};
 
 /// What limited a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -130,7 +132,7 @@ pub enum Party {
 
 /// What limited a transfer, and how that is known.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Bottleneck {
+pub struct Diagnosis {
     /// What.
     pub limit: Limit,
     /// Who can change it.
@@ -139,15 +141,15 @@ pub struct Bottleneck {
     pub evidence: String,
 }
 
-impl Bottleneck {
+impl Diagnosis {
     /// Nothing is known: no bytes moved, or not over this host.
-    pub fn unknown() -> Bottleneck {
-        Bottleneck { limit: Limit::Network, party: Party::Path, evidence: String::new() }
+    pub fn unknown() -> Diagnosis {
+        Diagnosis { limit: Limit::Network, party: Party::Path, evidence: String::new() }
     }
 
     /// Reads what the other end says of itself: a name, and what it measured. `is_sender` says
     /// whether that end sends. `None` for what this version does not know.
-    pub fn of_peer(name: &str, evidence: &str, is_sender: bool) -> Option<Bottleneck> {
+    pub fn of_peer(name: &str, evidence: &str, is_sender: bool) -> Option<Diagnosis> {
         let limit = match Limit::named(name)? {
             Limit::Cpu => Limit::Peer,
             // Its other end is this one, which knows that itself.
@@ -162,14 +164,14 @@ impl Bottleneck {
             }
             _ => Party::There,
         };
-        Some(Bottleneck { limit, party, evidence: evidence.to_owned() })
+        Some(Diagnosis { limit, party, evidence: evidence.to_owned() })
     }
 
     /// What held a transfer back by both ends' word. Who waited for its own host, or moved what it
     /// was asked to, knows best; who waited for the network believes the other end; and of the
     /// network the sender knows more.
     #[must_use]
-    pub fn joined(self, there: Option<Bottleneck>, is_sender: bool) -> Bottleneck {
+    pub fn joined(self, there: Option<Diagnosis>, is_sender: bool) -> Diagnosis {
         let Some(there) = there else { return self };
         let waited = match self.limit {
             Limit::Network | Limit::ReceiverWindow => true,
@@ -191,8 +193,8 @@ impl Bottleneck {
 mod tests {
     use super::*;
 
-    fn own(limit: Limit) -> Bottleneck {
-        Bottleneck { limit, party: Party::Here, evidence: "measured here".to_owned() }
+    fn own(limit: Limit) -> Diagnosis {
+        Diagnosis { limit, party: Party::Here, evidence: "measured here".to_owned() }
     }
 
     #[test]
@@ -209,7 +211,7 @@ mod tests {
             (Limit::DiskWrite, false, "receiver_window", Limit::DiskWrite),
             (Limit::Network, false, "receiver_window", Limit::ReceiverWindow),
         ] {
-            let there = Bottleneck::of_peer(peer, "measured there", !is_sender);
+            let there = Diagnosis::of_peer(peer, "measured there", !is_sender);
             let joined = own(mine).joined(there, is_sender);
             assert_eq!(joined.limit, expected, "{mine:?} with {peer}");
         }
@@ -217,7 +219,7 @@ mod tests {
 
     #[test]
     fn a_senders_complaint_of_the_window_is_about_this_end() {
-        let said = |is_sender| Bottleneck::of_peer("receiver_window", "", is_sender);
+        let said = |is_sender| Diagnosis::of_peer("receiver_window", "", is_sender);
         assert_eq!(said(true).map(|said| said.party), Some(Party::Here));
         assert_eq!(said(false).map(|said| said.party), Some(Party::There));
     }

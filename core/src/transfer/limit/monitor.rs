@@ -183,7 +183,7 @@ impl PathMonitor {
         let rest = took.saturating_sub(window);
         let buffer = rest.mul_f64(sample.starved as f64 / channels);
         let rest = rest.saturating_sub(buffer);
-        let bytes = Bytes(sample.acknowledged.0.saturating_sub(last.acknowledged.0));
+        let bytes = Bytes(sample.delivered.0.saturating_sub(last.delivered.0));
         let full = PathTimes { full: rest, full_bytes: bytes, ..PathTimes::default() };
         let path = match self.last_loss {
             _ if sample.has_queue() || sample.is_model_based => full,
@@ -213,7 +213,7 @@ impl Growth {
             return None;
         }
         self.round = Some(*sample);
-        let bytes = Bytes(sample.acknowledged.0.saturating_sub(round.acknowledged.0));
+        let bytes = Bytes(sample.delivered.0.saturating_sub(round.delivered.0));
         let rate = Rate::of(bytes, took).as_bps() as f64;
         if self.best <= 0.0 {
             // Whether the first grew the second says.
@@ -243,7 +243,7 @@ mod tests {
                 PathSample {
                     at: Time::ZERO + Span::from_millis(100 * step),
                     channels: 2,
-                    acknowledged: Bytes(acknowledged as u64),
+                    delivered: Bytes(acknowledged as u64),
                     retransmits: 0,
                     rtt: Span::from_millis(50),
                     min_rtt: Span::from_millis(50),

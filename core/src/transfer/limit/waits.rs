@@ -1,6 +1,6 @@
 //! Where the time of a transfer's channels went at one end, and which account is the largest.
 
-use super::{Bottleneck, Limit, Party, PathTimes};
+use super::{Diagnosis, Limit, Party, PathTimes};
 use crate::units::{Bytes, Rate, Span};
 
 /// From here on the threads of a stage that run, or wait for a processor to run on, for this part of
@@ -9,14 +9,14 @@ const BUSY: f64 = 0.75;
 
 /// How busy the threads of a stage were, summed over them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct StageBusy {
+pub struct StageTime {
     /// Time in which they ran, or could have and had no processor.
     pub busy: Span,
     /// Time in which they had work.
     pub active: Span,
 }
 
-impl StageBusy {
+impl StageTime {
     /// The one as a part of the other, 0 to 1.
     pub fn share(self) -> f64 {
         self.busy.as_secs_f64() / self.active.as_secs_f64().max(f64::MIN_POSITIVE)
@@ -24,27 +24,27 @@ impl StageBusy {
 
     /// Both, one after the other.
     #[must_use]
-    pub fn and(self, next: StageBusy) -> StageBusy {
-        StageBusy { busy: self.busy + next.busy, active: self.active + next.active }
+    pub fn and(self, next: StageTime) -> StageTime {
+        StageTime { busy: self.busy + next.busy, active: self.active + next.active }
     }
 }
 
 /// How busy the threads of each stage were.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct BusyThreads {
+pub struct StageTimes {
     /// Those that read the source.
-    pub reading: StageBusy,
+    pub reading: StageTime,
     /// Those that serve channels.
-    pub channels: StageBusy,
+    pub channels: StageTime,
     /// Those that write to the store.
-    pub writing: StageBusy,
+    pub writing: StageTime,
 }
 
-impl BusyThreads {
+impl StageTimes {
     /// Both, one after the other.
     #[must_use]
-    pub fn and(self, next: BusyThreads) -> BusyThreads {
-        BusyThreads {
+    pub fn and(self, next: StageTimes) -> StageTimes {
+        StageTimes {
             reading: self.reading.and(next.reading),
             channels: self.channels.and(next.channels),
             writing: self.writing.and(next.writing),
@@ -68,7 +68,7 @@ pub struct Waits {
     /// Time channels spent inside the kernel sending or waiting for bytes.
     pub network: Span,
     /// How busy threads were.
-    pub busy: BusyThreads,
+    pub busy: StageTimes,
     /// Whether channels are TCP connections, of which the kernel tells.
     pub is_tcp: bool,
     /// Segments sent again.
@@ -89,7 +89,7 @@ pub struct Waits {
 
 impl Waits {
     /// What limited the sending end.
-    pub fn sender_limit(&self) -> Bottleneck {
+    pub fn sender_limit(&self) -> Diagnosis {
         let store = match (self.busy.reading.share() >= BUSY, self.pipes.0) {
             (true, false) => Limit::Cpu,
             (_, true) => Limit::PipeRead,
@@ -104,7 +104,7 @@ impl Waits {
     }
 
     /// What limited the receiving end.
-    pub fn receiver_limit(&self) -> Bottleneck {
+    pub fn receiver_limit(&self) -> Diagnosis {
         let store = match (self.busy.writing.share() >= BUSY, self.pipes.1) {
             (true, false) => Limit::Cpu,
             (_, true) => Limit::PipeWrite,
@@ -123,7 +123,7 @@ impl Waits {
 
     /// What limited a copy within one host, whose threads read (`store`) and write (`network`) in
     /// turns.
-    pub fn local_limit(&self) -> Bottleneck {
+    pub fn local_limit(&self) -> Diagnosis {
         let writing = self.network;
         let source = if self.pipes.0 { Limit::PipeRead } else { Limit::DiskRead };
         let sink = if self.pipes.1 { Limit::PipeWrite } else { Limit::DiskWrite };
@@ -139,17 +139,17 @@ impl Waits {
             _ if self.busy.channels.share() >= BUSY => self.named(Limit::Cpu),
             Some(limit) if limit == sink => Waits { store: writing, ..self.clone() }.named(limit),
             Some(limit) => self.named(limit),
-            None => Bottleneck::unknown(),
+            None => Diagnosis::unknown(),
         }
     }
 
     /// The largest of these accounts of channel time, unless the network's is larger.
-    fn largest(&self, accounts: &[(Limit, f64)]) -> Option<Bottleneck> {
+    fn largest(&self, accounts: &[(Limit, f64)]) -> Option<Diagnosis> {
         let &(limit, time) = accounts.iter().max_by(|a, b| a.1.total_cmp(&b.1))?;
         (time > self.network.as_secs_f64()).then(|| self.named(limit))
     }
 
-    fn sender_network(&self) -> Bottleneck {
+    fn sender_network(&self) -> Diagnosis {
         if self.busy.channels.share() >= BUSY {
             return self.named(Limit::Cpu);
         }
@@ -179,7 +179,7 @@ impl Waits {
     }
 
     /// The limit, with who can change it and what was measured.
-    fn named(&self, limit: Limit) -> Bottleneck {
+    fn named(&self, limit: Limit) -> Diagnosis {
         let share = |span: Span| {
             let all = self.of_all_channels(self.moving + self.setting_up);
             100.0 * (span.as_secs_f64() / all.max(f64::MIN_POSITIVE)).min(1.0)
@@ -223,7 +223,7 @@ impl Waits {
             Limit::Loss => (
                 Party::Path,
                 format!(
-                    "{} segments lost without a queue, {rate} over {} channel{} at a round trip \
+                    "{} segments sent again without a queue, {rate} over {} channel{} at a round trip \
                      of {rtt}",
                     self.path.lost.max(self.retransmits.saturating_sub(self.path.overflowed)),
                     self.channels,
@@ -241,17 +241,17 @@ impl Waits {
             ),
             Limit::Network => (Party::Path, format!("{rate}")),
             Limit::Cpu => {
-                let BusyThreads { reading, channels, writing } = self.busy;
-                let part = |stage: StageBusy| 100.0 * stage.share();
+                let StageTimes { reading, channels, writing } = self.busy;
+                let stages = [("reading", reading), ("moving", channels), ("writing", writing)];
+                let shares: Vec<String> = stages
+                    .into_iter()
+                    .filter(|(_, stage)| stage.active > Span::ZERO)
+                    .map(|(name, stage)| format!("{name} {:.0} %", 100.0 * stage.share()))
+                    .collect();
+                let shares = shares.join(", ");
                 (
                     Party::Here,
-                    format!(
-                        "threads with work ran or waited for a processor: reading {:.0} % of the \
-                         time, channels {:.0} %, writing {:.0} %",
-                        part(reading),
-                        part(channels),
-                        part(writing)
-                    ),
+                    format!("of the time with work, on a processor or waiting for one: {shares}"),
                 )
             }
             Limit::DiskRead | Limit::DiskWrite | Limit::PipeRead | Limit::PipeWrite => (
@@ -260,7 +260,7 @@ impl Waits {
             ),
             Limit::Peer => (Party::There, String::new()),
         };
-        Bottleneck { limit, party, evidence }
+        Diagnosis { limit, party, evidence }
     }
 }
 
@@ -296,8 +296,8 @@ mod tests {
         assert_eq!(sender(Waits { path, ..waits() }), Limit::ReceiverWindow);
         let path = PathTimes { buffer: most, ..waits().path };
         assert_eq!(sender(Waits { path, ..waits() }), Limit::SendBuffer);
-        let channels = StageBusy { busy: Span::from_secs(38), active: Span::from_secs(40) };
-        let hot = BusyThreads { channels, ..BusyThreads::default() };
+        let channels = StageTime { busy: Span::from_secs(38), active: Span::from_secs(40) };
+        let hot = StageTimes { channels, ..StageTimes::default() };
         assert_eq!(sender(Waits { busy: hot, ..waits() }), Limit::Cpu);
         let short = Waits {
             moving: Span::from_millis(10),
@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn a_receiver_that_waits_for_bytes_leaves_the_word_to_the_sender() {
+    fn a_receiver_that_waits_for_bytes_leaves_it_to_the_sender() {
         assert_eq!(waits().receiver_limit().limit, Limit::Network);
         let slow = Waits { store: Span::from_secs(38), network: Span::from_secs(2), ..waits() };
         assert_eq!(slow.receiver_limit().limit, Limit::DiskWrite);

@@ -33,7 +33,10 @@ impl Shared<'_> {
                 self.grow(pool.sample(watched.iter(), self.job.tally, rests, window));
             }
             let sample = sampler.sample(&watched, self.job.tally);
-            sample.into_iter().for_each(|sample| monitor.handle(sample));
+            if let Some(sample) = sample {
+                monitor.handle(sample);
+                self.job.tally.see_path(monitor.times());
+            }
             let Some((tuner, tuning)) = &mut tuner else { continue };
             sample.into_iter().for_each(|sample| tuner.handle(sample));
             while let Some(advice) = tuner.poll() {
@@ -65,7 +68,7 @@ impl Shared<'_> {
                 }
             }
         }
-        self.job.tally.add_path(monitor.times());
+        self.job.tally.end_path();
         threads
     }
 
