@@ -15,8 +15,6 @@ pub enum Way {
     Out,
     /// From the node to here.
     Back,
-    /// Within this host.
-    Within,
 }
 
 /// How a copy is held back.
@@ -102,14 +100,28 @@ pub fn causes() -> Vec<Cause> {
             (wide(), Way::Out, 8 * MIB, Means::Options(&["--limit", "30M"])),
         ],
     );
-    let buffer = |len: &'static [&'static str]| Means::Options(len);
     add(
         "send_buffer",
         "you",
         [
-            (gigabit(&[]), Way::Out, 40 * MIB, buffer(&["--buffer", "512KiB", "--streams", "1"])),
-            (gigabit(&[]), Way::Out, 20 * MIB, buffer(&["--buffer", "256KiB", "--streams", "1"])),
-            (gigabit(&[]), Way::Out, 16 * MIB, buffer(&["--buffer", "64KiB", "--streams", "1"])),
+            (
+                gigabit(&[]),
+                Way::Out,
+                40 * MIB,
+                Means::Options(&["--buffer", "512KiB", "--streams", "1"]),
+            ),
+            (
+                gigabit(&[]),
+                Way::Out,
+                20 * MIB,
+                Means::Options(&["--buffer", "256KiB", "--streams", "1"]),
+            ),
+            (
+                gigabit(&[]),
+                Way::Out,
+                16 * MIB,
+                Means::Options(&["--buffer", "64KiB", "--streams", "1"]),
+            ),
         ],
     );
     add(
@@ -154,43 +166,37 @@ pub fn causes() -> Vec<Cause> {
             (far(), Way::Back, 4 * MIB, Means::Path),
         ],
     );
-    add(
-        "disk_read",
-        "here",
-        [
-            (gigabit(&[]), Way::Out, 60 * MIB, Means::Options(&["--trial-read", "300M"])),
-            (gigabit(&[]), Way::Out, 30 * MIB, Means::Options(&["--trial-read", "100M"])),
-            (gigabit(&[]), Way::Out, 8 * MIB, Means::Options(&["--trial-read", "20M"])),
-        ],
-    );
-    add(
-        "disk_read",
-        "there",
-        [
-            (gigabit(&[]), Way::Back, 60 * MIB, Means::NodeOptions(&["--trial-read", "300M"])),
-            (gigabit(&[]), Way::Back, 30 * MIB, Means::NodeOptions(&["--trial-read", "100M"])),
-            (gigabit(&[]), Way::Back, 8 * MIB, Means::NodeOptions(&["--trial-read", "20M"])),
-        ],
-    );
-    // Longer than a staging pool and the windows hold.
-    add(
-        "disk_write",
-        "there",
-        [
-            (gigabit(&[]), Way::Out, 250 * MIB, Means::NodeOptions(&["--trial-write", "300M"])),
-            (gigabit(&[]), Way::Out, 150 * MIB, Means::NodeOptions(&["--trial-write", "100M"])),
-            (gigabit(&[]), Way::Out, 200 * MIB, Means::NodeOptions(&["--trial-write", "400M"])),
-        ],
-    );
-    add(
-        "disk_write",
-        "here",
-        [
-            (gigabit(&[]), Way::Back, 250 * MIB, Means::Options(&["--trial-write", "300M"])),
-            (gigabit(&[]), Way::Back, 150 * MIB, Means::Options(&["--trial-write", "100M"])),
-            (gigabit(&[]), Way::Back, 200 * MIB, Means::Options(&["--trial-write", "400M"])),
-        ],
-    );
+    type Slow = fn(&'static [&'static str]) -> Means;
+    let readers: [(_, _, Slow); 2] =
+        [("here", Way::Out, Means::Options), ("there", Way::Back, Means::NodeOptions)];
+    for (party, way, means) in readers {
+        let read = |rate: &'static [&'static str], mib| (gigabit(&[]), way, mib * MIB, means(rate));
+        add(
+            "disk_read",
+            party,
+            [
+                read(&["--trial-read", "300M"], 60),
+                read(&["--trial-read", "100M"], 30),
+                read(&["--trial-read", "20M"], 8),
+            ],
+        );
+    }
+    let writers: [(_, _, Slow); 2] =
+        [("there", Way::Out, Means::NodeOptions), ("here", Way::Back, Means::Options)];
+    for (party, way, means) in writers {
+        let write =
+            |rate: &'static [&'static str], mib| (gigabit(&[]), way, mib * MIB, means(rate));
+        // Longer than a staging pool and the windows hold.
+        add(
+            "disk_write",
+            party,
+            [
+                write(&["--trial-write", "300M"], 250),
+                write(&["--trial-write", "100M"], 150),
+                write(&["--trial-write", "400M"], 200),
+            ],
+        );
+    }
     add(
         "pipe_read",
         "here",
@@ -341,7 +347,6 @@ pub fn run(cause: &Cause, seed: u64, folder: &Path) -> Option<Said> {
         (_, Means::Taker(_)) => command.args([&format!("{url}/there"), "-"]),
         (Way::Out, _) => command.arg(&here).arg(&arrived),
         (Way::Back, _) => command.arg(format!("{url}/there")).arg(&landed),
-        (Way::Within, _) => command.arg(&here).arg(&landed),
     };
     let result = match cause.means {
         Means::Feeder(rate) => fed(&mut command, cause.size, rate),

@@ -26,6 +26,7 @@ mod params;
 mod path_sample;
 mod probe;
 mod receiver;
+mod rounds;
 mod sender;
 #[cfg(test)]
 mod simulation;

@@ -7,12 +7,9 @@
 //! does.
 
 use super::path_sample::PathSample;
-use crate::units::{Bytes, Rate, Span};
+use super::rounds::Rounds;
+use crate::units::{Rate, Span};
 
-/// A round is a round trip, and at least as long as samples need to tell rates apart.
-const LEAST_ROUND: Span = Span::from_millis(100);
-/// Growth in a round below this counts towards the end.
-const GROWTH: f64 = 1.25;
 /// Rounds without growth that end the probe.
 const ROUNDS: u32 = 3;
 
@@ -28,34 +25,30 @@ pub(super) struct Measured {
 }
 
 /// Watches the first blocks.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Probe {
     first: Option<PathSample>,
-    round: Option<PathSample>,
-    best: f64,
-    flat: u32,
+    rounds: Rounds,
+}
+
+impl Default for Probe {
+    fn default() -> Probe {
+        Probe { first: None, rounds: Rounds::of(1.0) }
+    }
 }
 
 impl Probe {
     /// Takes in a sample; returns once, when the rate is known.
     pub(super) fn handle(&mut self, sample: &PathSample) -> Option<Measured> {
         let first = *self.first.get_or_insert(*sample);
-        let round = *self.round.get_or_insert(*sample);
-        let took = sample.at.since(round.at);
-        if took < LEAST_ROUND.max(sample.min_rtt) {
-            return None;
-        }
-        self.round = Some(*sample);
-        let rate = Rate::of(Bytes(sample.delivered.0.saturating_sub(round.delivered.0)), took)
-            .as_bps() as f64;
+        let rate = self.rounds.rate(sample)?;
         if rate <= 0.0 {
             // Nothing has come back yet.
             return None;
         }
-        self.flat = if rate >= self.best * GROWTH { 0 } else { self.flat + 1 };
-        self.best = self.best.max(rate);
-        (self.flat >= ROUNDS).then(|| Measured {
-            rate: Rate::from_bps(self.best as u64),
+        self.rounds.judge(rate);
+        (self.rounds.flat >= ROUNDS).then(|| Measured {
+            rate: Rate::from_bps(self.rounds.best as u64),
             took: sample.at.since(first.at),
             lost: sample.retransmits.saturating_sub(first.retransmits),
         })
@@ -65,7 +58,7 @@ impl Probe {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::units::{Rng, Time};
+    use crate::units::{Bytes, Rng, Time};
 
     /// Channels whose windows double each round trip from ten segments until the path is full.
     fn run(rtt: f64, capacity: f64, channels: usize, seed: u64) -> Measured {

@@ -191,7 +191,7 @@ impl<'a> Copy<'a> {
         self.stats.rtt = rtt;
         self.stats.streams = choice.streams;
         self.stats.direction = if sending { DataDirection::Out } else { DataDirection::In };
-        self.stats.fixed.window = window_limit(if sending { "tcp_wmem" } else { "tcp_rmem" });
+        self.stats.fixed.window = known.path.window;
         self.stats.choice = Some(choice.clone());
         choice
     }
@@ -427,11 +427,7 @@ impl<'a> Copy<'a> {
     pub(super) fn settle(&mut self) {
         let next = TransferState::new(self.options, self.live.pace.clone());
         let live = std::mem::replace(&mut self.live, Arc::new(next));
-        self.stats.store_wait = self.stats.store_wait + live.tally.store_wait();
-        self.stats.pace_wait = self.stats.pace_wait + live.tally.pace_wait();
-        self.stats.network = self.stats.network + live.tally.network();
-        self.stats.busy = self.stats.busy.and(live.tally.busy());
-        self.stats.path = self.stats.path.and(live.tally.path());
+        self.stats.waits.add(&live.tally.waits());
         self.stats.bytes_sent += live.tally.on_wire();
         if let Some(choice) = &mut self.stats.choice {
             choice.reasons.append(&mut lock(&live.changes));
@@ -452,25 +448,15 @@ impl<'a> Copy<'a> {
     /// What held the transfer that runs back over the last seconds; `None` while there is too
     /// little to tell by.
     fn limited_now(&mut self, elapsed: Span) -> Option<Limit> {
-        let (tally, stats) = (&self.live.tally, &self.stats);
+        let (waits, stats) = (self.live.tally.waits(), &self.stats);
         let so_far = Waits {
             moving: elapsed,
-            channels: u32::try_from(stats.streams.max(stats.threads)).unwrap_or(u32::MAX),
-            store: tally.store_wait(),
-            pace: tally.pace_wait(),
-            network: tally.network(),
-            path: tally.path(),
-            is_tcp: stats.direction == DataDirection::Out,
+            channels: stats.channels(),
+            is_tcp: waits.path.total() > Span::ZERO,
             pipes: stats.fixed.pipes,
-            ..Waits::default()
+            ..waits
         };
-        let lately = self.lately.since(so_far)?;
-        let diagnosis = match stats.direction {
-            DataDirection::Out => lately.sender_limit(),
-            DataDirection::In => lately.receiver_limit(),
-            DataDirection::Within => lately.local_limit(),
-            DataDirection::Elsewhere => return None,
-        };
+        let diagnosis = stats.direction.diagnose(&self.lately.since(so_far)?)?;
         // What the other end knows it says at the end.
         (diagnosis.limit != Limit::Network).then_some(diagnosis.limit)
     }

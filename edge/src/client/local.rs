@@ -245,9 +245,7 @@ pub(super) async fn run(
                             }
                             let block = layout.block(index);
                             if let Some(pace) = &live.pace {
-                                let waiting = Instant::now();
-                                pace.through(block.len);
-                                live.tally.add_pace_wait(waiting);
+                                pace.through(block.len, &live.tally);
                             }
                             for piece in layout.pieces(block.offset, block.len) {
                                 let bytes = &mut buffer[..piece.len];

@@ -5,9 +5,7 @@ use super::remote_progress::SaidLimit;
 use crate::channels::Channel;
 use crate::channels::CompletionStats;
 use crate::sys::tcp::TcpInfo;
-use farline_core::transfer::{
-    Diagnosis, Limit, Party, PathTimes, StageTimes, TransferParams, Waits,
-};
+use farline_core::transfer::{Diagnosis, Limit, Party, TransferParams, Waits};
 use farline_core::units::{Bytes, Error, Rate, Span};
 use serde::Serialize;
 
@@ -143,6 +141,18 @@ pub(super) enum DataDirection {
     Elsewhere,
 }
 
+impl DataDirection {
+    /// What limited this host's end by its own account; `None` where it has no part in it.
+    pub(super) fn diagnose(self, waits: &Waits) -> Option<Diagnosis> {
+        match self {
+            DataDirection::Out => Some(waits.sender_limit()),
+            DataDirection::In => Some(waits.receiver_limit()),
+            DataDirection::Within => Some(waits.local_limit()),
+            DataDirection::Elsewhere => None,
+        }
+    }
+}
+
 /// What the user fixed of a copy, and what this host allows it.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct FixedLimits {
@@ -194,11 +204,8 @@ pub(super) struct CopyStats {
     pub(super) first_data: Option<Span>,
     pub(super) tcp: Vec<TcpInfo>,
     pub(super) completions: Option<CompletionStats>,
-    pub(super) store_wait: Span,
-    pub(super) pace_wait: Span,
-    pub(super) network: Span,
-    pub(super) busy: StageTimes,
-    pub(super) path: PathTimes,
+    /// Where the time of the transfers that are over went.
+    pub(super) waits: Waits,
     /// What the user fixed, and what this host allows.
     pub(super) fixed: FixedLimits,
     /// Time in which data moved.
@@ -232,6 +239,11 @@ impl CopyStats {
         }
     }
 
+    /// Channels, or the threads of a copy within this host.
+    pub(super) fn channels(&self) -> u32 {
+        u32::try_from(self.streams.max(self.threads)).unwrap_or(u32::MAX)
+    }
+
     /// The failure of the one file that all of this was about: its path below the source is empty,
     /// and nothing else is left to tell.
     pub(super) fn lone_failure(&mut self) -> Option<Error> {
@@ -245,26 +257,18 @@ impl CopyStats {
         let waits = Waits {
             moving: self.moving,
             setting_up: elapsed.saturating_sub(self.moving),
-            channels: u32::try_from(self.streams.max(self.threads)).unwrap_or(u32::MAX),
-            store: self.store_wait,
-            pace: self.pace_wait,
-            network: self.network,
-            busy: self.busy,
+            channels: self.channels(),
             is_tcp: !self.tcp.is_empty(),
             retransmits: self.tcp.iter().map(|tcp| tcp.retransmits).sum(),
-            path: self.path,
             rtt: self.rtt,
             bytes: moved,
             buffer: self.fixed.buffer,
             window_limit: self.fixed.window,
             pipes: self.fixed.pipes,
+            ..self.waits
         };
-        let own = match self.direction {
-            DataDirection::Out => waits.sender_limit(),
-            DataDirection::In => waits.receiver_limit(),
-            DataDirection::Within => waits.local_limit(),
-            DataDirection::Elsewhere => elsewhere(&self.limited_elsewhere),
-        };
+        let own = self.direction.diagnose(&waits);
+        let own = own.unwrap_or_else(|| elsewhere(&self.limited_elsewhere));
         let is_sender = self.direction == DataDirection::Out;
         let there = self
             .limited_there

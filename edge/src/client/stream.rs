@@ -87,9 +87,7 @@ pub(super) async fn run(copy: &mut Copy<'_>, to: &Location, several: bool) -> Re
                 break;
             }
             if let Some(pace) = &live.pace {
-                let waiting = Instant::now();
-                pace.through(len);
-                live.tally.add_pace_wait(waiting);
+                pace.through(len, &live.tally);
             }
             let writing = Instant::now();
             sink.write(0, offset, &buffer[..len])?;

@@ -1,5 +1,6 @@
 //! `--limit`: one pacer for all channels of a transfer, on the monotonic clock.
 
+use super::tally::Tally;
 use crate::channels::Handle;
 use crate::sys::lock::lock;
 use farline_core::transfer::Pacer;
@@ -55,22 +56,24 @@ impl Pace {
 
     /// Whether it is the rate, and not something slower, that holds the transfer now.
     pub(crate) fn holds(&self) -> bool {
-        let now =
-            Time::from_nanos(u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(u64::MAX));
-        !lock(&self.pacer).is_behind(now)
+        !lock(&self.pacer).is_behind(self.now())
     }
 
-    /// Waits until `len` bytes would be through.
-    pub(crate) fn through(&self, len: usize) {
-        std::thread::sleep(self.turn(len).end.saturating_duration_since(Instant::now()));
+    /// Waits until `len` bytes would be through, as `tally` counts.
+    pub(crate) fn through(&self, len: usize, tally: &Tally) {
+        let waiting = Instant::now();
+        std::thread::sleep(self.turn(len).end.saturating_duration_since(waiting));
+        tally.add_pace_wait(waiting);
+    }
+
+    fn now(&self) -> Time {
+        Time::from_nanos(u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(u64::MAX))
     }
 
     /// When the next `len` bytes may be handed to something that spreads them, and when they would
     /// be through.
     pub(crate) fn turn(&self, len: usize) -> Range<Instant> {
-        let now =
-            Time::from_nanos(u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(u64::MAX));
-        let turn = lock(&self.pacer).turn(now, Bytes(len as u64));
+        let turn = lock(&self.pacer).turn(self.now(), Bytes(len as u64));
         let at = |time: Time| self.began + Duration::from(time.since(Time::ZERO));
         at(turn.start)..at(turn.end)
     }

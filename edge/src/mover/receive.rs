@@ -427,8 +427,7 @@ impl<'a> Shared<'a> {
                     self.tally.add_on_wire(carried + self.integrity.header_len());
                     if let Some(pace) = &self.pace {
                         let waiting = Instant::now();
-                        pace.through(carried);
-                        self.tally.add_pace_wait(waiting);
+                        pace.through(carried, self.tally);
                         busy.idle(waiting);
                     }
                     let Some(offset) = block.offset.checked_sub(self.wire_offset) else {

@@ -121,9 +121,7 @@ pub(crate) fn send_stream(job: StreamJob<'_>) -> Result<(u64, Vec<Box<dyn Channe
                     return Ok(channel);
                 }
                 if let Some(pace) = pace {
-                    let waiting = Instant::now();
-                    pace.through(len);
-                    tally.add_pace_wait(waiting);
+                    pace.through(len, tally);
                 }
                 let sending = Instant::now();
                 let header = Header::data(offset, len as u64);

@@ -2,7 +2,7 @@
 
 use crate::sys::busy::BusyClock;
 use crate::sys::lock::lock;
-use farline_core::transfer::{PathTimes, StageTime, StageTimes};
+use farline_core::transfer::{PathTimes, StageTime, StageTimes, Waits};
 use farline_core::units::Span;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock};
@@ -67,20 +67,17 @@ impl Tally {
         Span::from_nanos(self.network.load(Ordering::Relaxed))
     }
 
-    /// Time that channels waited for their turn at a rate that was asked for, summed over channels.
-    pub(crate) fn pace_wait(&self) -> Span {
-        Span::from_nanos(self.pace_wait.load(Ordering::Relaxed))
-    }
-
-    /// How busy the threads were that have ended.
-    pub(crate) fn busy(&self) -> StageTimes {
-        *lock(&self.busy)
-    }
-
-    /// How the congestion windows did, where this end sent.
-    pub(crate) fn path(&self) -> PathTimes {
+    /// Where the time of this end's channels and threads went.
+    pub(crate) fn waits(&self) -> Waits {
         let (over, now) = *lock(&self.path);
-        over.and(now)
+        Waits {
+            store: self.store_wait(),
+            pace: Span::from_nanos(self.pace_wait.load(Ordering::Relaxed)),
+            network: self.network(),
+            busy: *lock(&self.busy),
+            path: over.and(now),
+            ..Waits::default()
+        }
     }
 
     /// When the first payload was given to the network, when sending, or had come whole into a
@@ -135,7 +132,7 @@ impl Tally {
         self.store_wait.fetch_add(nanos(since), Ordering::Relaxed);
     }
 
-    pub(crate) fn add_pace_wait(&self, since: Instant) {
+    pub(super) fn add_pace_wait(&self, since: Instant) {
         self.pace_wait.fetch_add(nanos(since), Ordering::Relaxed);
     }
 

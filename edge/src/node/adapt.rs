@@ -8,7 +8,7 @@ use crate::channels::Channel;
 use crate::mover::{Incoming, OpenOutcome, Tally, tuning_limits, window_limit};
 use crate::sys::tcp::TcpInfo;
 use farline_core::transfer::{TuningLimits, Waits};
-use farline_core::units::{Bytes, Error, ErrorCode, Fault, Span};
+use farline_core::units::{Bytes, Error, ErrorCode, Fault};
 use std::time::{Duration, Instant};
 
 /// The FEAT line.
@@ -136,20 +136,14 @@ impl Watch {
     ) {
         let waits = Waits {
             moving: self.began.elapsed().into(),
-            setting_up: Span::ZERO,
             channels: u32::try_from(tcp.len()).unwrap_or(u32::MAX),
-            store: tally.store_wait(),
-            pace: tally.pace_wait(),
-            network: tally.network(),
-            busy: tally.busy(),
             is_tcp: !tcp.is_empty(),
             retransmits: tcp.iter().map(|tcp| tcp.retransmits).sum(),
-            path: tally.path(),
             rtt: tcp.iter().map(|tcp| tcp.min_rtt).min().unwrap_or_default(),
             bytes: Bytes(tally.bytes()),
             buffer: run.request.buffer_size,
             window_limit: window_limit(if sending { "tcp_wmem" } else { "tcp_rmem" }),
-            ..Waits::default()
+            ..tally.waits()
         };
         let own = if sending { waits.sender_limit() } else { waits.receiver_limit() };
         run.reporter.remark(format!("FARLINE evidence={}", own.evidence));

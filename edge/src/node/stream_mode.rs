@@ -51,7 +51,7 @@ pub(super) fn send(
         let most = plane.pace().map_or(bytes.len(), |pace| pace.turn_len());
         for part in bytes[skip..].chunks(most.max(1)) {
             if let Some(pace) = plane.pace() {
-                pace.through(part.len());
+                pace.through(part.len(), &run.tally);
             }
             stream.write_all(part).map_err(|error| broken(run, &error))?;
         }

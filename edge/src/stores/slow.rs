@@ -8,9 +8,8 @@ use farline_core::units::{ByteRanges, Bytes, Error, Rate, Span};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Another source's bytes, but for the pauses and no faster than a rate.
-pub struct SlowSource {
-    source: Arc<dyn Source>,
+/// Gives bytes no faster than a rate, and none while it stalls; all who ask share it.
+struct Throttle {
     stall: Option<Stall>,
     rate: Option<Rate>,
     began: Instant,
@@ -18,10 +17,10 @@ pub struct SlowSource {
     busy_until: Mutex<Span>,
 }
 
-impl SlowSource {
-    /// `source`, whose first span begins now; all its readers share `rate`.
-    pub fn new(source: Arc<dyn Source>, stall: Option<Stall>, rate: Option<Rate>) -> SlowSource {
-        SlowSource { source, stall, rate, began: Instant::now(), busy_until: Mutex::default() }
+impl Throttle {
+    /// Begins now.
+    fn new(stall: Option<Stall>, rate: Option<Rate>) -> Throttle {
+        Throttle { stall, rate, began: Instant::now(), busy_until: Mutex::default() }
     }
 
     /// When `len` more bytes have been given, if they are asked for `now`: behind what was asked
@@ -33,48 +32,52 @@ impl SlowSource {
         *busy_until = open + self.rate.map_or(Span::ZERO, |rate| rate.time_for(Bytes(len)));
         *busy_until
     }
+
+    /// Does `work` with `len` bytes, which is not over before they have been given.
+    fn hold<T, E>(&self, len: usize, work: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
+        let given = self.given(Span::from(self.began.elapsed()), len as u64);
+        let done = work()?;
+        let left = given.saturating_sub(Span::from(self.began.elapsed()));
+        std::thread::sleep(Duration::from(left));
+        Ok(done)
+    }
+}
+
+/// Another source's bytes, but for the pauses and no faster than a rate.
+pub struct SlowSource {
+    source: Arc<dyn Source>,
+    throttle: Throttle,
+}
+
+impl SlowSource {
+    /// `source`, whose first span begins now; all its readers share `rate`.
+    pub fn new(source: Arc<dyn Source>, stall: Option<Stall>, rate: Option<Rate>) -> SlowSource {
+        SlowSource { source, throttle: Throttle::new(stall, rate) }
+    }
 }
 
 impl Source for SlowSource {
     fn read(&self, entry: usize, offset: u64, into: &mut [u8]) -> Result<(), Error> {
-        let given = self.given(Span::from(self.began.elapsed()), into.len() as u64);
-        self.source.read(entry, offset, into)?;
-        let left = given.saturating_sub(Span::from(self.began.elapsed()));
-        if left > Span::ZERO {
-            std::thread::sleep(Duration::from(left));
-        }
-        Ok(())
+        self.throttle.hold(into.len(), || self.source.read(entry, offset, into))
     }
 }
 
 /// Another sink, which takes bytes no faster than a rate.
 pub(crate) struct SlowSink<'a> {
     sink: &'a dyn Sink,
-    rate: Rate,
-    began: Instant,
-    /// Since the beginning: when what was written last is through.
-    busy_until: Mutex<Span>,
+    throttle: Throttle,
 }
 
 impl<'a> SlowSink<'a> {
     /// `sink`, all whose writers share `rate`.
     pub(crate) fn new(sink: &'a dyn Sink, rate: Rate) -> SlowSink<'a> {
-        SlowSink { sink, rate, began: Instant::now(), busy_until: Mutex::default() }
+        SlowSink { sink, throttle: Throttle::new(None, Some(rate)) }
     }
 }
 
 impl Sink for SlowSink<'_> {
     fn write(&self, entry: usize, offset: u64, bytes: &[u8]) -> Result<(), Error> {
-        let now = Span::from(self.began.elapsed());
-        let until = {
-            let mut until = self.busy_until.lock().unwrap_or_else(PoisonError::into_inner);
-            *until = now.max(*until) + self.rate.time_for(Bytes(bytes.len() as u64));
-            *until
-        };
-        self.sink.write(entry, offset, bytes)?;
-        let left = until.saturating_sub(Span::from(self.began.elapsed()));
-        std::thread::sleep(Duration::from(left));
-        Ok(())
+        self.throttle.hold(bytes.len(), || self.sink.write(entry, offset, bytes))
     }
 
     fn wants_order(&self) -> bool {
@@ -106,7 +109,8 @@ mod tests {
     #[test]
     fn readers_share_the_rate_and_wait_while_the_source_stalls() {
         let source = |stall| {
-            SlowSource::new(Arc::new(MemorySource::new()), stall, Some(Rate::from_bps(8_000_000)))
+            let rate = Some(Rate::from_bps(8_000_000));
+            SlowSource::new(Arc::new(MemorySource::new()), stall, rate).throttle
         };
         let ms = Span::from_millis;
         let slow = source(None);

@@ -8,16 +8,14 @@
 //! growing; one that goes by a model of the path (BBR) has found its rate.
 
 use super::super::path_sample::PathSample;
+use super::super::rounds::Rounds;
 use crate::units::{Bytes, Rate, Span, Time};
 
 /// How long before it is noticed a queue may have caused a loss: a sample or two, and the round
 /// trips in which the loss becomes known.
 const QUEUE_MEMORY: Span = Span::from_millis(300);
-/// A round is two round trips, since acknowledgements come in bursts of one, and at least as long as
-/// samples need to tell rates apart.
-const LEAST_ROUND: Span = Span::from_millis(100);
-/// Growth in a round from which on windows count as growing.
-const GROWTH: f64 = 1.25;
+/// A round is two round trips, since acknowledgements come in bursts of one.
+const ROUND_TRIPS: f64 = 2.0;
 /// Rounds without it after which the first growth is over.
 const FLAT_ROUNDS: u32 = 2;
 
@@ -93,9 +91,7 @@ enum LastLoss {
 /// The first growth of the windows, round by round.
 #[derive(Debug)]
 struct Growth {
-    round: Option<PathSample>,
-    best: f64,
-    flat: u32,
+    rounds: Rounds,
     /// What the round that runs would be, were it not one of growth.
     pending: PathTimes,
 }
@@ -113,7 +109,7 @@ pub struct PathMonitor {
 
 impl Default for PathMonitor {
     fn default() -> PathMonitor {
-        let growth = Growth { round: None, best: 0.0, flat: 0, pending: PathTimes::default() };
+        let growth = Growth { rounds: Rounds::of(ROUND_TRIPS), pending: PathTimes::default() };
         PathMonitor {
             times: PathTimes::default(),
             growth: Some(growth),
@@ -144,8 +140,8 @@ impl PathMonitor {
                 growth.pending = growth.pending.and(spent);
                 if let Some(grew) = growth.round(&sample) {
                     let pending = std::mem::take(&mut growth.pending);
-                    let is_over = lost > 0 || growth.flat >= FLAT_ROUNDS;
-                    self.commit(pending, grew);
+                    let is_over = lost > 0 || growth.rounds.flat >= FLAT_ROUNDS;
+                    self.times = self.times.and(if grew { grown(pending) } else { pending });
                     if is_over {
                         self.growth = None;
                     }
@@ -158,7 +154,7 @@ impl PathMonitor {
     pub fn times(&self) -> PathTimes {
         let min_rtt = self.last.map_or(Span::ZERO, |last| last.min_rtt);
         let left = self.growth.as_ref().map_or(PathTimes::default(), |growth| {
-            if growth.flat == 0 { grown(growth.pending) } else { growth.pending }
+            if growth.rounds.flat == 0 { grown(growth.pending) } else { growth.pending }
         });
         PathTimes { min_rtt, ..self.times.and(left) }
     }
@@ -193,10 +189,6 @@ impl PathMonitor {
         };
         PathTimes { window, buffer, ..path }
     }
-
-    fn commit(&mut self, pending: PathTimes, grew: bool) {
-        self.times = self.times.and(if grew { grown(pending) } else { pending });
-    }
 }
 
 /// A round in which windows grew, whatever held them meanwhile.
@@ -207,23 +199,11 @@ fn grown(times: PathTimes) -> PathTimes {
 impl Growth {
     /// Whether the rate of a round grew, when one is over.
     fn round(&mut self, sample: &PathSample) -> Option<bool> {
-        let round = *self.round.get_or_insert(*sample);
-        let took = sample.at.since(round.at);
-        if took < LEAST_ROUND.max(sample.min_rtt.mul_f64(2.0)) {
-            return None;
-        }
-        self.round = Some(*sample);
-        let bytes = Bytes(sample.delivered.0.saturating_sub(round.delivered.0));
-        let rate = Rate::of(bytes, took).as_bps() as f64;
-        if self.best <= 0.0 {
-            // Whether the first grew the second says.
-            self.best = rate;
-            return None;
-        }
-        let grew = rate >= self.best * GROWTH;
-        self.flat = if grew { 0 } else { self.flat + 1 };
-        self.best = self.best.max(rate);
-        Some(grew)
+        let rate = self.rounds.rate(sample)?;
+        // Whether the first grew the second says.
+        let is_first = self.rounds.best <= 0.0;
+        let grew = self.rounds.judge(rate);
+        (!is_first).then_some(grew)
     }
 }
 

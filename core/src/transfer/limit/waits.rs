@@ -88,36 +88,29 @@ pub struct Waits {
 }
 
 impl Waits {
+    /// Adds the accounts of another transfer: of its channels, its threads and its path.
+    pub fn add(&mut self, next: &Waits) {
+        self.store = self.store + next.store;
+        self.pace = self.pace + next.pace;
+        self.network = self.network + next.network;
+        self.busy = self.busy.and(next.busy);
+        self.path = self.path.and(next.path);
+    }
+
     /// What limited the sending end.
     pub fn sender_limit(&self) -> Diagnosis {
-        let store = match (self.busy.reading.share() >= BUSY, self.pipes.0) {
-            (true, false) => Limit::Cpu,
-            (_, true) => Limit::PipeRead,
-            (false, false) => Limit::DiskRead,
-        };
-        self.largest(&[
-            (Limit::SetUp, self.of_all_channels(self.setting_up)),
-            (Limit::RateLimit, self.pace.as_secs_f64()),
-            (store, self.store.as_secs_f64()),
-        ])
-        .unwrap_or_else(|| self.sender_network())
+        let source = if self.pipes.0 { Limit::PipeRead } else { Limit::DiskRead };
+        self.outside_network(source, self.busy.reading).unwrap_or_else(|| self.sender_network())
     }
 
     /// What limited the receiving end.
     pub fn receiver_limit(&self) -> Diagnosis {
-        let store = match (self.busy.writing.share() >= BUSY, self.pipes.1) {
-            (true, false) => Limit::Cpu,
-            (_, true) => Limit::PipeWrite,
-            (false, false) => Limit::DiskWrite,
-        };
-        self.largest(&[
-            (Limit::SetUp, self.of_all_channels(self.setting_up)),
-            (Limit::RateLimit, self.pace.as_secs_f64()),
-            (store, self.store.as_secs_f64()),
-        ])
-        .unwrap_or_else(|| match self.busy.channels.share() >= BUSY {
-            true => self.named(Limit::Cpu),
-            false => self.named(Limit::Network),
+        let sink = if self.pipes.1 { Limit::PipeWrite } else { Limit::DiskWrite };
+        self.outside_network(sink, self.busy.writing).unwrap_or_else(|| {
+            match self.busy.channels.share() >= BUSY {
+                true => self.named(Limit::Cpu),
+                false => self.named(Limit::Network),
+            }
         })
     }
 
@@ -143,9 +136,18 @@ impl Waits {
         }
     }
 
-    /// The largest of these accounts of channel time, unless the network's is larger.
-    fn largest(&self, accounts: &[(Limit, f64)]) -> Option<Diagnosis> {
-        let &(limit, time) = accounts.iter().max_by(|a, b| a.1.total_cmp(&b.1))?;
+    /// The largest account of channel time but the network's, unless that is larger. Waiting for
+    /// the `store` is waiting for a processor where the threads of `stage` have none to spare; a
+    /// pipe waits for the program behind it.
+    fn outside_network(&self, store: Limit, stage: StageTime) -> Option<Diagnosis> {
+        let is_disk = matches!(store, Limit::DiskRead | Limit::DiskWrite);
+        let store = if is_disk && stage.share() >= BUSY { Limit::Cpu } else { store };
+        let accounts = [
+            (Limit::SetUp, self.of_all_channels(self.setting_up)),
+            (Limit::RateLimit, self.pace.as_secs_f64()),
+            (store, self.store.as_secs_f64()),
+        ];
+        let (limit, time) = accounts.into_iter().max_by(|a, b| a.1.total_cmp(&b.1))?;
         (time > self.network.as_secs_f64()).then(|| self.named(limit))
     }
 
