@@ -69,6 +69,8 @@ pub struct Agreement {
     pub is_limited: bool,
     /// The peer changes what it sends by itself, or tells what limits it (D-1, D-3).
     pub adapts: bool,
+    /// The peer takes all that is held, however scattered.
+    pub takes_held: bool,
     /// The peer can be told how blocks are guarded (I-1).
     is_guarded: bool,
     /// The peer names what it leaves out of a tree that it sends (O-4).
@@ -90,6 +92,7 @@ impl Agreement {
             is_ordered: options.in_order && features.order,
             is_limited: options.limit.is_some() && features.limit,
             adapts: features.adapt,
+            takes_held: features.held,
             is_guarded,
             names_omissions: features.omitted,
         }

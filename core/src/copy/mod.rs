@@ -17,7 +17,9 @@ mod tests;
 pub use agreement::{Agreement, CopyOptions, Integrity, SenderControl, source_of};
 pub use blame::{Blame, of_two_servers};
 pub use idle_timeout::IdleTimeout;
-pub use requests::{TREE_MODULE, farline_option, nameable, parallelism, tree_part};
+pub use requests::{
+    MOST_HELD_RANGES, TREE_MODULE, farline_option, further_held, nameable, parallelism, tree_part,
+};
 pub use session::{
     CopyRole, CopySession, CopySummary, Event, OpenedChannels, Output, RequestId, TreePart,
 };

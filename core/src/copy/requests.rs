@@ -3,11 +3,15 @@
 use crate::gridftp::client::{Request, Transfer, TransferKind};
 use crate::gridftp::{Command, Module, Options, Pathname, RetrieveOptions};
 use crate::units::ByteRanges;
+use std::ops::Range;
 
 /// The module that moves trees (`docs/protocol.md`, clause T-1).
 pub const TREE_MODULE: &str = "FARLINE.TREE";
-/// Ranges that a REST line names at most: a command line has 8 KiB, a range at most 40 digits.
-const RANGES_IN_REST: usize = 150;
+/// Ranges that a line names at most: a command line has 8 KiB, a range at most 41 characters.
+const RANGES_IN_LINE: usize = 150;
+/// Ranges that a node takes besides those of REST: a few megabytes of memory (`docs/protocol.md`,
+///
+pub const MOST_HELD_RANGES: usize = 1 << 18;
 
 /// One part of a tree: `manifest`, `data` or `digests`, without what the receiver holds.
 pub fn tree_part(what: TransferKind, path: &Pathname, part: &str, held: ByteRanges) -> Request {
@@ -34,11 +38,24 @@ pub fn parallelism(channels: usize) -> Request {
 /// As much of `held` as a REST line can name: its longest ranges. What is not named comes again,
 /// and is dropped.
 pub fn nameable(held: &ByteRanges) -> ByteRanges {
+    longest(held, RANGES_IN_LINE)
+}
+
+/// What of `held` a REST line does not name, in switches that go before it.
+pub fn further_held(held: &ByteRanges) -> Vec<Request> {
+    let mut further = held.clone();
+    nameable(held).iter().for_each(|range| further.remove(range));
+    let further: Vec<_> = longest(&further, MOST_HELD_RANGES).iter().collect();
+    let named = |ranges: &[Range<u64>]| ranges.iter().cloned().collect::<ByteRanges>();
+    let lines = further.chunks(RANGES_IN_LINE);
+    lines.map(|ranges| farline_option("held", &named(ranges).to_string())).collect()
+}
+
+fn longest(held: &ByteRanges, count: usize) -> ByteRanges {
+    if held.count() <= count {
+        return held.clone();
+    }
     let mut ranges: Vec<_> = held.iter().collect();
     ranges.sort_by_key(|range| std::cmp::Reverse(range.end - range.start));
-    let mut named = ByteRanges::new();
-    for range in ranges.into_iter().take(RANGES_IN_REST) {
-        named.insert(range);
-    }
-    named
+    ranges.into_iter().take(count).collect()
 }

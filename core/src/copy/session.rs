@@ -3,7 +3,7 @@
 use super::agreement::{Agreement, CopyOptions, Integrity};
 use super::blame::Blame;
 use super::passes::Passes;
-use super::requests::{farline_option, nameable, parallelism, tree_part};
+use super::requests::{farline_option, further_held, nameable, parallelism, tree_part};
 use crate::gridftp::client::{PeerFeatures, Request, TransferKind};
 use crate::gridftp::{Command, Mode, Pathname};
 use crate::transfer::journal::Origin;
@@ -374,6 +374,11 @@ impl CopySession {
     /// A receiver's pass over what is not here yet.
     fn move_files(&mut self) {
         if self.files.is_empty() {
+            if self.agreement.takes_held {
+                for request in further_held(&self.held) {
+                    self.request(request, false);
+                }
+            }
             self.ask_for_files(nameable(&self.held));
         }
         self.passes.made += 1;

@@ -531,3 +531,36 @@ fn a_rest_line_names_the_longest_ranges() {
     assert_eq!(named.count(), 150);
     assert!(named.iter().all(|range| range.start >= 50_000 && held.contains(&range)));
 }
+
+#[test]
+fn all_that_is_held_is_named_to_who_takes_it() {
+    let held: ByteRanges = (0..1000).map(|i| i * 1000..i * 1000 + 1 + i % 7).collect();
+    for takes in [true, false] {
+        let listed = if takes { [ALL, &["HELD"]].concat() } else { ALL.to_vec() };
+        let mut session = session(receiver(true), checked(), &listed);
+        drop(wants(&mut session));
+        session.handle(seconds(1), opened(4));
+        drop(wants(&mut session));
+        session.handle(seconds(2), moved(Ok(()), ""));
+        drop(wants(&mut session));
+        session.handle(seconds(2), Event::Prepared(Ok(held.clone())));
+        drop(wants(&mut session));
+        session.handle(seconds(2), answered(Ok(()), &held.to_string()));
+        let (mut named, mut lines) = (ByteRanges::new(), 0);
+        while let Some(output) = session.poll() {
+            let ranges = match output {
+                Output::Request {
+                    request: Request::Exec(Command::Options(Options::Farline { name, value })),
+                    ..
+                } if name == "held" => ByteRanges::parse(&value).expect("ranges"),
+                Output::Request { request: Request::Transfer(transfer), .. } => transfer.held,
+                _ => continue,
+            };
+            assert!(ranges.to_string().len() < 8000, "it fits a line");
+            lines += usize::from(!ranges.is_empty());
+            named.extend(ranges.iter());
+        }
+        let expected = if takes { (held.clone(), 7) } else { (nameable(&held), 1) };
+        assert_eq!((named, lines), expected);
+    }
+}

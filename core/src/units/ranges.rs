@@ -123,6 +123,22 @@ impl ByteRanges {
     }
 }
 
+impl Extend<Range<u64>> for ByteRanges {
+    fn extend<T: IntoIterator<Item = Range<u64>>>(&mut self, ranges: T) {
+        for range in ranges {
+            self.insert(range);
+        }
+    }
+}
+
+impl FromIterator<Range<u64>> for ByteRanges {
+    fn from_iter<T: IntoIterator<Item = Range<u64>>>(ranges: T) -> ByteRanges {
+        let mut set = ByteRanges::new();
+        set.extend(ranges);
+        set
+    }
+}
+
 impl fmt::Display for ByteRanges {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (i, range) in self.iter().enumerate() {

@@ -13,8 +13,8 @@ use super::upload::trim;
 use crate::stores::{Parcel, join};
 use crate::sys::lock::lock;
 use farline_core::copy::{
-    Agreement, IdleTimeout, farline_option, nameable, of_two_servers, parallelism, source_of,
-    tree_part,
+    Agreement, IdleTimeout, farline_option, further_held, nameable, of_two_servers, parallelism,
+    source_of, tree_part,
 };
 use farline_core::gridftp::client::{Request, Transfer, TransferKind};
 use farline_core::gridftp::{Command, ListingKind, Mode, Pathname};
@@ -215,10 +215,17 @@ async fn as_tree(
     side_by_side(copy, ends, stored, sent, false).await?;
     copy.take_left_out(&ends.sender);
     // Y-3: what the receiver holds from before is known now, and the sender is told.
-    let held = nameable(lock(&ends.receiver.heard()).all());
+    let mut held = lock(&ends.receiver.heard()).all().clone();
+    if ends.sender.features().held {
+        for request in further_held(&held) {
+            ends.sender.request(request);
+        }
+    } else {
+        held = nameable(&held);
+    }
     copy.stats.resumed_bytes += held.total();
     let stores = ["data", "digests"].map(|part| ends.receiver.request(store(part)));
-    let retrieves = [retrieve("data", held.clone()), retrieve("digests", ByteRanges::new())]
+    let retrieves = [retrieve("data", nameable(&held)), retrieve("digests", ByteRanges::new())]
         .map(|request| ends.sender.request(request));
     for (index, (store, retrieve)) in stores.into_iter().zip(retrieves).enumerate() {
         // Lists are not payload.

@@ -16,8 +16,9 @@ use crate::mover::{Acceptor, BLOCK_LEN, Integrity, Pace};
 use crate::stores::Diskless;
 use crate::sys::pool::{Slot, pool};
 use farline_core::congestion::Algorithm;
+use farline_core::copy::MOST_HELD_RANGES;
 use farline_core::gridftp::{Family, Timestamp};
-use farline_core::units::{Bytes, Error, ErrorCode, Fault};
+use farline_core::units::{ByteRanges, Bytes, Error, ErrorCode, Fault};
 use rustls::ServerConfig;
 use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr};
@@ -67,6 +68,9 @@ pub(super) struct DataPlane {
     driver: Option<Arc<Driver>>,
     /// Whether each channel carries what this session sends in ascending order (O-3).
     pub(super) in_order: bool,
+    /// What the client holds of the next tree data that it retrieves, besides what REST says
+    ///
+    pub(super) held_there: ByteRanges,
     /// Whether the client is told what is left out of a tree (O-4).
     pub(super) names_omissions: bool,
     /// What may change by itself of what this session sends.
@@ -96,6 +100,7 @@ impl DataPlane {
             pace: None,
             driver: None,
             in_order: false,
+            held_there: ByteRanges::new(),
             names_omissions: false,
             adapt: Adapt::default(),
         }
@@ -248,6 +253,19 @@ impl DataPlane {
         self.tls().map(|config| (layer, config))
     }
 
+    fn hold_there(&mut self, ranges: &str) -> Result<(), Error> {
+        let ranges = ByteRanges::parse(ranges).ok_or_else(|| {
+            let message = "held is a list of ranges, such as 0-29,90-120";
+            Error::new(Fault::You, ErrorCode::Rejected, message)
+        })?;
+        if self.held_there.count() + ranges.count() > MOST_HELD_RANGES {
+            let message = format!("of what is held at most {MOST_HELD_RANGES} ranges are taken");
+            return Err(Error::new(Fault::You, ErrorCode::ListTooLong, message));
+        }
+        self.held_there.extend(ranges.iter());
+        Ok(())
+    }
+
     /// Farline's own options.
     pub(super) fn set_option(&mut self, name: &str, value: &str) -> Result<(), Error> {
         match name {
@@ -286,6 +304,7 @@ impl DataPlane {
             "check" => {
                 // Clause I-7: a pass begins so, over channels that are all new.
                 self.channels.clear();
+                self.held_there = ByteRanges::new();
                 set(&mut self.integrity.checks, value, "crc32c")
             }
             "digest" => set(&mut self.integrity.digests, value, "blake3"),
@@ -328,6 +347,7 @@ impl DataPlane {
                 self.adapt = Adapt::parse(value)?;
                 Ok(())
             }
+            "held" => self.hold_there(value),
             "omitted" => set(&mut self.names_omissions, value, "named"),
             "limit" => {
                 self.pace = Pace::parse(value)?.map(Arc::new);

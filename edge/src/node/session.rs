@@ -149,7 +149,7 @@ fn rules(shared: &Shared, arrival: &Arrival) -> ServerConfig {
             [tree::FEATURE, tree::CHECK_FEATURE, tree::ZEROS_FEATURE, adapt::FEATURE]
                 .map(str::to_owned)
                 .to_vec(),
-            ["FARLINE KEY", "FARLINE LIMIT", omission::FEATURE, "FARLINE ORDER"]
+            ["FARLINE HELD", "FARLINE KEY", "FARLINE LIMIT", omission::FEATURE, "FARLINE ORDER"]
                 .map(str::to_owned)
                 .to_vec(),
             shared

@@ -250,6 +250,10 @@ impl DataPlane {
         let channels = std::mem::take(&mut self.channels);
         let (pace, idle_timeout, in_order) =
             (self.pace().cloned(), self.shared.config.idle_timeout, self.in_order);
+        let mut held = run.request.held.clone();
+        if run.is_data() {
+            held.extend(std::mem::take(&mut self.held_there).iter());
+        }
         let incoming = IncomingChannels::of(self, run);
         let adapts = run.is_data() && self.adapt.told;
         let tell = |why: String| run.changed(adapts, &why);
@@ -264,7 +268,7 @@ impl DataPlane {
             send(SendJob {
                 layout: Arc::clone(layout),
                 source,
-                blocks: Box::new(layout.blocks_without(&run.request.held)),
+                blocks: Box::new(layout.blocks_without(&held)),
                 wire_offset,
                 channels,
                 slots,

@@ -131,3 +131,28 @@ fn what_has_the_same_size_and_time_is_not_moved_again() {
     ]);
     assert_eq!((error["code"].as_str(), exit), (Some("unsupported"), 2), "{error}");
 }
+
+#[test]
+fn all_that_is_held_is_named_however_scattered() {
+    const FILES: u64 = 340;
+    let dir = tempfile::tempdir().expect("a folder");
+    let (root, down) = (dir.path().join("root"), dir.path().join("down"));
+    std::fs::create_dir_all(root.join("t")).expect("a folder");
+    // Each is a block of its own.
+    for i in 0..FILES {
+        std::fs::write(root.join(format!("t/{i}")), vec![1 + (i % 251) as u8; 1 << 20])
+            .expect("written");
+    }
+    let (_node, url) = node(&root, "read", &[]);
+    let (from, to) = (format!("{url}/t/"), down.to_str().expect("text"));
+    copied(&[&from, to]);
+    for i in (0..FILES).step_by(2) {
+        std::fs::remove_file(down.join(i.to_string())).expect("removed");
+    }
+    let result = copied(&["--skip-same", &from, to]);
+    assert_eq!(skipped(&result), FILES as usize / 2);
+    assert_same_tree(&root.join("t"), &down);
+    let sent = result["bytes_sent"].as_u64().expect("a number");
+    // Blocks have headers.
+    assert!((FILES / 2..FILES / 2 + 1).contains(&(sent >> 20)), "{sent} bytes came");
+}

@@ -23,6 +23,8 @@ pub struct PeerFeatures {
     pub check: bool,
     /// Where its data ports are, when that is another address (K-6).
     pub data_address: Option<IpAddr>,
+    /// Takes all that a client holds, however scattered.
+    pub held: bool,
     /// Knows data connections by a key.
     pub key: bool,
     /// Holds what it sends to a rate (O-2).
@@ -74,6 +76,7 @@ impl PeerFeatures {
             adapt: ours("ADAPT"),
             check: ours("CHECK"),
             data_address: told("ADDRESS ").and_then(|address| address.parse().ok()),
+            held: ours("HELD"),
             key: ours("KEY"),
             limit: ours("LIMIT"),
             memory: ours("MEMORY"),
