@@ -18,6 +18,7 @@ mod skip;
 mod sshd;
 pub mod targets;
 pub mod throughput;
+pub mod tuner;
 mod turns;
 
 pub use globus::{globus_server, globus_server_at, globus_server_behind};

@@ -6,12 +6,13 @@
 //! changes one thing at a time, so that the next windows show what it did.
 //!
 //! *Channels* are doubled while the network is what limits and each doubling brings at least
-//! [`WORTH`] more. *Loss* with a round-trip time near the path's least is not congestion, since
-//! congestion fills a queue first: a control that halves its window for it wastes the path (Mathis
+//! [`WORTH`] more. *Loss* without a queue shortly before is not congestion, since congestion fills a
+//! queue first, be it a shallow one: a control that halves its window for it wastes the path (Mathis
 //! et al. 1997: rate ~ MSS / (RTT sqrt(p))), and BBR, which does not take a loss for congestion
 //! (Cardwell et al. 2016), takes its place. Losses with a queue are left to the control that made
-//! the queue.
+//! the queue, and those of the first growth of the windows, which ends in an overflow, to nobody.
 
+use super::losses::LossJudge;
 use super::path_sample::PathSample;
 use super::probe::{Measured, Probe};
 use crate::plan::ChannelLimits;
@@ -32,12 +33,6 @@ const PATIENCE: u32 = 4;
 
 /// What a doubling of the channels must bring to be kept up.
 const WORTH: f64 = 1.10;
-
-/// A round trip that is longer than the least by more than this part, or this span, met a queue. A
-/// queue that overflows is of the order of the round trip; hosts that are late by less are not
-/// taken for one.
-const QUEUE_PART: f64 = 0.4;
-const QUEUE: Span = Span::from_millis(5);
 
 /// Windows with losses without a queue after which they count as the path's own.
 const LOSSY_WINDOWS: u32 = 2;
@@ -90,6 +85,7 @@ pub struct ChannelAutotuner {
     since_change: u32,
     /// The steady rate before the last doubling.
     before: Option<Rate>,
+    losses: LossJudge,
     lossy: u32,
     advice: VecDeque<Advice>,
 }
@@ -100,7 +96,14 @@ struct Opened {
     first: PathSample,
     samples: u32,
     bound: u32,
-    queued: u32,
+    stray: u64,
+    overflowed: u64,
+}
+
+impl Opened {
+    fn at(first: PathSample) -> Opened {
+        Opened { first, samples: 0, bound: 0, stray: 0, overflowed: 0 }
+    }
 }
 
 impl ChannelAutotuner {
@@ -113,6 +116,7 @@ impl ChannelAutotuner {
             last: Rate::from_bps(0),
             since_change: 0,
             before: None,
+            losses: LossJudge::default(),
             lossy: 0,
             advice: VecDeque::new(),
         }
@@ -120,19 +124,20 @@ impl ChannelAutotuner {
 
     /// Takes in a sample; several a second.
     pub fn handle(&mut self, sample: PathSample) {
+        let lost = self.losses.handle(&sample);
         let Some(mut window) = self.opened else {
-            self.opened = Some(Opened { first: sample, samples: 0, bound: 0, queued: 0 });
+            self.opened = Some(Opened::at(sample));
             return;
         };
         window.samples += 1;
         window.bound += u32::from(sample.network_bound);
-        let allowed = sample.min_rtt.mul_f64(QUEUE_PART).max(QUEUE);
-        window.queued += u32::from(sample.rtt > sample.min_rtt + allowed);
+        window.stray += lost.stray;
+        window.overflowed += lost.overflowed;
         if let Some(probe) = &mut self.probe {
             self.opened = Some(window);
             if let Some(measured) = probe.handle(&sample) {
                 self.probe = None;
-                self.opened = Some(Opened { first: sample, samples: 0, bound: 0, queued: 0 });
+                self.opened = Some(Opened::at(sample));
                 self.choose(&measured, &sample, window.bound * 2 > window.samples);
             }
             return;
@@ -142,7 +147,7 @@ impl ChannelAutotuner {
             self.opened = Some(window);
             return;
         }
-        self.opened = Some(Opened { first: sample, samples: 0, bound: 0, queued: 0 });
+        self.opened = Some(Opened::at(sample));
         self.judge(&window, &sample);
     }
 
@@ -153,12 +158,8 @@ impl ChannelAutotuner {
 
     /// The first choice from the rate as well as the round trip.
     fn choose(&mut self, measured: &Measured, end: &PathSample, bound: bool) {
-        let Measured { rate, took, lost } = *measured;
+        let Measured { rate, took } = *measured;
         self.last = rate;
-        // Long enough to be believed about losses too, if there were any.
-        self.lossy = u32::from(
-            lost > 0 && end.rtt <= end.min_rtt + end.min_rtt.mul_f64(QUEUE_PART).max(QUEUE),
-        );
         let channels = end.channels.max(1);
         let held = Bytes(rate.bytes_in(end.rtt).0 / channels as u64);
         let count = |n| format!("{n} channel{}", if n == 1 { "" } else { "s" });
@@ -187,7 +188,6 @@ impl ChannelAutotuner {
     fn judge(&mut self, window: &Opened, end: &PathSample) {
         let bytes = Bytes(end.delivered.0.saturating_sub(window.first.delivered.0));
         let rate = Rate::of(bytes, end.at.since(window.first.at));
-        let lost = end.retransmits.saturating_sub(window.first.retransmits);
         let bound = window.bound * 2 > window.samples;
         let grew = rate.as_bps() as f64 > self.last.as_bps() as f64 * STEADY;
         self.last = rate;
@@ -201,11 +201,7 @@ impl ChannelAutotuner {
             self.before = None;
             return;
         }
-        self.lossy = if lost > 0 && window.queued * 2 < window.samples {
-            self.lossy + 1
-        } else {
-            self.lossy
-        };
+        self.lossy += u32::from(window.stray > window.overflowed);
         if self.tuning_limits.bbr && self.lossy >= LOSSY_WINDOWS {
             self.tuning_limits.bbr = false;
             self.changed();

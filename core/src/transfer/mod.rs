@@ -20,6 +20,7 @@ mod durable;
 pub mod journal;
 mod layout;
 mod limit;
+mod losses;
 mod manifest;
 mod pacer;
 mod params;

@@ -20,8 +20,6 @@ pub(super) struct Measured {
     pub(super) rate: Rate,
     /// How long it took to learn.
     pub(super) took: Span,
-    /// Segments sent again meanwhile.
-    pub(super) lost: u64,
 }
 
 /// Watches the first blocks.
@@ -50,7 +48,6 @@ impl Probe {
         (self.rounds.flat >= ROUNDS).then(|| Measured {
             rate: Rate::from_bps(self.rounds.best as u64),
             took: sample.at.since(first.at),
-            lost: sample.retransmits.saturating_sub(first.retransmits),
         })
     }
 }

@@ -37,5 +37,6 @@ mod stock;
 mod stores;
 mod third_party;
 mod tls;
+mod tuner;
 mod tuning;
 mod verbs;

@@ -90,7 +90,9 @@ pub(super) struct Flow {
     pub(super) packet: Bytes,
     next: u64,
     outstanding: VecDeque<Sent>,
-    delivered: u64,
+    pub(super) delivered: u64,
+    /// Packets that were lost.
+    pub(super) lost: u64,
     delivered_at: Time,
     first_sent_at: Time,
     /// Recovery ends with the first acknowledgement of a packet from this number on, when nothing
@@ -127,6 +129,7 @@ impl Flow {
             next: 0,
             outstanding: VecDeque::new(),
             delivered: 0,
+            lost: 0,
             delivered_at: now,
             first_sent_at: now,
             recovery: None,
@@ -141,6 +144,13 @@ impl Flow {
             sample_every,
             train: train.max(1),
         }
+    }
+
+    /// Goes on with another control, which begins at the window and threshold of the one before, as
+    /// in Linux when TCP_CONGESTION is set.
+    pub(super) fn replace(&mut self, control: Box<dyn Control>) {
+        self.control = control;
+        self.reducing = None;
     }
 
     /// The numbers of the packets that may leave now, as one train.
@@ -228,6 +238,7 @@ impl Flow {
             self.outstanding.partition_point(|sent| sent.number + REORDERING <= newest);
         if lost_before > 0 {
             self.outstanding.drain(..lost_before);
+            self.lost += lost_before as u64;
             // A loss among packets of the window that was reduced already is the same event (RFC
             // 6582, 3.2).
             if self.recovery.is_none() {
@@ -256,6 +267,7 @@ impl Flow {
     pub(super) fn tick(&mut self, now: Time) {
         if !self.outstanding.is_empty() && now >= self.timer() {
             let before = self.control.poll().window;
+            self.lost += self.outstanding.len() as u64;
             self.outstanding.clear();
             self.timer_from = now;
             self.reduced(now, before, Event::Timeout, ReductionCause::Timeout);

@@ -2,7 +2,7 @@
 
 use super::super::algorithm::Algorithm;
 use super::super::constants::Constants;
-use super::super::control::Start;
+use super::super::control::{Allowed, Start};
 use super::flow::{Flow, Point, Reduction};
 use crate::units::{Rng, Span, Time};
 use crate::wan::{Change, Direction, Frames, Link, Output, Packet};
@@ -34,6 +34,10 @@ pub struct Simulation {
     link: Link,
     return_delay: Span,
     flows: Vec<Flow>,
+    /// Of what each flow is made.
+    seed: Rng,
+    sample_every: Span,
+    train: u64,
     /// Acknowledgements on their way: when they arrive, of which flow's packets.
     acknowledgements: VecDeque<(Time, usize, Range<u64>)>,
 }
@@ -48,24 +52,37 @@ impl Simulation {
         let seed = Rng::new(scenario.seed);
         let link =
             Link::new(now, &scenario.direction, scenario.changes.iter().copied(), &seed.fork(1));
-        let flow = |(index, (algorithm, set, start)): (usize, &(Algorithm, Constants, Start))| {
-            let control = algorithm.control(*set, *start, &seed.fork(100 + index as u64));
-            Flow::new(
-                now + start.after,
-                control,
-                start.packet,
-                scenario.sample_every,
-                scenario.train,
-            )
-        };
-        let flows = scenario.flows.iter().enumerate().map(flow).collect();
-        Simulation {
+        let mut simulation = Simulation {
             now,
             link,
             return_delay: scenario.direction.one_way_delay,
-            flows,
+            flows: Vec::new(),
+            seed,
+            sample_every: scenario.sample_every,
+            train: scenario.train,
             acknowledgements: VecDeque::new(),
+        };
+        for &(algorithm, set, start) in &scenario.flows {
+            simulation.add(algorithm, set, start);
         }
+        simulation
+    }
+
+    /// One flow more, which begins as `start` says from now on.
+    pub fn add(&mut self, algorithm: Algorithm, set: Constants, start: Start) {
+        let seed = self.seed.fork(100 + self.flows.len() as u64);
+        let control = algorithm.control(set, start, &seed);
+        let (begins, packet) = (self.now + start.after, start.packet);
+        self.flows.push(Flow::new(begins, control, packet, self.sample_every, self.train));
+    }
+
+    /// Gives flow `index` another control, which goes on with the window and the threshold that
+    /// there are, as Linux has it when TCP_CONGESTION is set.
+    pub fn replace(&mut self, index: usize, algorithm: Algorithm, set: Constants) {
+        let flow = &mut self.flows[index];
+        let Allowed { window, threshold, .. } = flow.control.poll();
+        let start = Start { window, threshold, packet: flow.packet, ..Start::default() };
+        flow.replace(algorithm.control(set, start, &self.seed.fork(1000 + index as u64)));
     }
 
     /// Runs until `end`, or until `enough` says so after an acknowledgement.
@@ -136,6 +153,16 @@ impl Simulation {
     /// The window of flow `index`, in packets.
     pub fn window(&self, index: usize) -> f64 {
         self.flows[index].control.poll().window
+    }
+
+    /// Packets of flow `index` that have arrived.
+    pub fn delivered(&self, index: usize) -> u64 {
+        self.flows[index].delivered
+    }
+
+    /// Packets of flow `index` that were lost.
+    pub fn lost(&self, index: usize) -> u64 {
+        self.flows[index].lost
     }
 
     /// The trace of flow `index`.

@@ -7,13 +7,11 @@
 //! by more than noise. A control that goes by losses and sees neither loss nor queue is still
 //! growing; one that goes by a model of the path (BBR) has found its rate.
 
+use super::super::losses::{LossJudge, NewLosses};
 use super::super::path_sample::PathSample;
 use super::super::rounds::Rounds;
-use crate::units::{Bytes, Rate, Span, Time};
+use crate::units::{Bytes, Rate, Span};
 
-/// How long before it is noticed a queue may have caused a loss: a sample or two, and the round
-/// trips in which the loss becomes known.
-const QUEUE_MEMORY: Span = Span::from_millis(300);
 /// A round is two round trips, since acknowledgements come in bursts of one.
 const ROUND_TRIPS: f64 = 2.0;
 /// Rounds without it after which the first growth is over.
@@ -103,7 +101,7 @@ pub struct PathMonitor {
     /// Until the windows have stopped growing for the first time.
     growth: Option<Growth>,
     last: Option<PathSample>,
-    queued_at: Option<Time>,
+    losses: LossJudge,
     last_loss: LastLoss,
 }
 
@@ -114,7 +112,7 @@ impl Default for PathMonitor {
             times: PathTimes::default(),
             growth: Some(growth),
             last: None,
-            queued_at: None,
+            losses: LossJudge::default(),
             last_loss: LastLoss::None,
         }
     }
@@ -123,15 +121,12 @@ impl Default for PathMonitor {
 impl PathMonitor {
     /// Takes in a sample; several a second.
     pub fn handle(&mut self, sample: PathSample) {
+        let lost = self.losses.handle(&sample);
         let Some(last) = self.last.replace(sample) else { return };
         if sample.has_queue() {
-            self.queued_at = Some(sample.at);
             self.times.queue = self.times.queue.max(sample.rtt.saturating_sub(sample.min_rtt));
         }
-        let lost = sample.retransmits.saturating_sub(last.retransmits);
-        if lost > 0 {
-            self.lose(&sample, lost);
-        }
+        self.lose(lost);
         let spent =
             if sample.network_bound { self.spent(&last, &sample) } else { PathTimes::default() };
         match &mut self.growth {
@@ -140,7 +135,7 @@ impl PathMonitor {
                 growth.pending = growth.pending.and(spent);
                 if let Some(grew) = growth.round(&sample) {
                     let pending = std::mem::take(&mut growth.pending);
-                    let is_over = lost > 0 || growth.rounds.flat >= FLAT_ROUNDS;
+                    let is_over = lost != NewLosses::default() || growth.rounds.flat >= FLAT_ROUNDS;
                     self.times = self.times.and(if grew { grown(pending) } else { pending });
                     if is_over {
                         self.growth = None;
@@ -159,15 +154,14 @@ impl PathMonitor {
         PathTimes { min_rtt, ..self.times.and(left) }
     }
 
-    fn lose(&mut self, sample: &PathSample, lost: u64) {
-        let memory = QUEUE_MEMORY.max(sample.min_rtt.mul_f64(3.0));
-        if self.queued_at.is_some_and(|at| sample.at.since(at) <= memory) {
-            self.last_loss = LastLoss::Congestion;
-            self.times.overflowed += lost;
-        } else {
-            self.last_loss = LastLoss::Stray;
-            self.times.lost += lost;
-        }
+    fn lose(&mut self, NewLosses { stray, overflowed }: NewLosses) {
+        self.times.lost += stray;
+        self.times.overflowed += overflowed;
+        self.last_loss = match (stray, overflowed) {
+            (0, 0) => self.last_loss,
+            (0, _) => LastLoss::Congestion,
+            _ => LastLoss::Stray,
+        };
     }
 
     /// What the time since the last sample went to, growth apart.
@@ -210,6 +204,7 @@ impl Growth {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::units::Time;
 
     /// A path of 100 Mbit/s and 50 ms, looked at ten times a second for 20 s.
     fn watch(see: impl Fn(u64, PathSample) -> PathSample) -> PathTimes {

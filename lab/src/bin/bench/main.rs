@@ -9,6 +9,7 @@ mod mover;
 mod plan;
 mod side;
 mod table;
+mod tuner;
 mod verbs;
 
 use anyhow::Result;
@@ -31,6 +32,8 @@ enum What {
     Plan(plan::Options),
     /// Copies held back on purpose, and what they say held them back
     Causes(causes::Options),
+    /// The tuner over a grid of simulated paths, against copies left as they began
+    Tuner(tuner::Options),
     /// The RDMA channel against perftest and TCP, in a guest with two devices
     Verbs(verbs::Options),
 }
@@ -41,6 +44,7 @@ fn main() -> Result<()> {
         What::Link(options) => link::run(&options),
         What::Plan(options) => plan::run(&options),
         What::Causes(options) => causes::run(&options),
+        What::Tuner(options) => tuner::run(&options),
         What::Verbs(options) => verbs::run(&options),
     }
 }

@@ -1,0 +1,85 @@
+//! Tells losses of a full path from the path's own: a queue fills before it overflows.
+
+use super::path_sample::PathSample;
+use crate::units::{Span, Time};
+
+/// How long before it is noticed a queue may have caused a loss: a sample or two, and the round
+/// trips in which the loss becomes known.
+const QUEUE_MEMORY: Span = Span::from_millis(300);
+const QUEUE_MEMORY_TRIPS: f64 = 3.0;
+
+/// Segments sent again since the sample before.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct NewLosses {
+    /// Without a queue shortly before: the path loses them, whatever is sent.
+    pub(super) stray: u64,
+    /// With one: it overflowed.
+    pub(super) overflowed: u64,
+}
+
+/// Remembers when there was a queue.
+#[derive(Debug, Default)]
+pub(super) struct LossJudge {
+    retransmits: Option<u64>,
+    queued_at: Option<Time>,
+}
+
+impl LossJudge {
+    /// Takes in a sample; several a second.
+    pub(super) fn handle(&mut self, sample: &PathSample) -> NewLosses {
+        if sample.has_queue() {
+            self.queued_at = Some(sample.at);
+        }
+        let before = self.retransmits.replace(sample.retransmits).unwrap_or(sample.retransmits);
+        let lost = sample.retransmits.saturating_sub(before);
+        let memory = QUEUE_MEMORY.max(sample.min_rtt.mul_f64(QUEUE_MEMORY_TRIPS));
+        match self.queued_at.is_some_and(|at| sample.at.since(at) <= memory) {
+            true => NewLosses { stray: 0, overflowed: lost },
+            false => NewLosses { stray: lost, overflowed: 0 },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::units::Bytes;
+
+    /// Looks every 100 ms at a path of 40 ms: the queue, and all that was lost by then.
+    fn judged(seen: &[(u64, u64)]) -> Vec<(u64, u64)> {
+        let mut judge = LossJudge::default();
+        let sample = |(step, &(queue, retransmits)): (usize, &(u64, u64))| PathSample {
+            at: Time::ZERO + Span::from_millis(100 * step as u64),
+            channels: 8,
+            delivered: Bytes(0),
+            retransmits,
+            rtt: Span::from_millis(40 + queue),
+            min_rtt: Span::from_millis(40),
+            rwnd_limited: Span::ZERO,
+            starved: 0,
+            network_bound: true,
+            is_model_based: false,
+        };
+        let judged = seen.iter().enumerate().map(sample).map(|sample| judge.handle(&sample));
+        judged.map(|losses| (losses.stray, losses.overflowed)).collect()
+    }
+
+    #[test]
+    fn a_shallow_queue_that_is_empty_again_has_overflowed() {
+        // Channels that share a loss halve their windows together.
+        assert_eq!(
+            judged(&[(0, 0), (4, 0), (1, 90), (0, 90), (0, 95)])[2..],
+            [(0, 90), (0, 0), (0, 5)]
+        );
+    }
+
+    #[test]
+    fn without_a_queue_for_a_while_losses_are_the_paths() {
+        assert_eq!(judged(&[(4, 3), (0, 3), (0, 3), (0, 3), (1, 3), (0, 7)])[5], (4, 0));
+    }
+
+    #[test]
+    fn losses_before_the_first_look_are_nobodys() {
+        assert_eq!(judged(&[(0, 7), (0, 8)]), [(0, 0), (1, 0)]);
+    }
+}
