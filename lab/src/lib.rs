@@ -28,7 +28,7 @@ pub use namespaces::Namespaces;
 use rustix::process::{Pid, Signal, kill_process};
 pub use skip::skip;
 pub use sshd::Sshd;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
@@ -84,6 +84,22 @@ impl Running {
     pub fn signal(&self, signal: Signal) {
         let pid = i32::try_from(self.0.id()).ok().and_then(Pid::from_raw).expect("a process");
         kill_process(pid, signal).expect("it is ours");
+    }
+
+    /// Waits for its end; returns how that was, and what it has written to its pipes: standard
+    /// output and error.
+    ///
+    /// # Panics
+    /// When what it wrote is no text.
+    pub fn finish(mut self) -> (ExitStatus, String, String) {
+        let (mut out, mut err) = (String::new(), String::new());
+        if let Some(mut pipe) = self.0.stdout.take() {
+            pipe.read_to_string(&mut out).expect("text");
+        }
+        if let Some(mut pipe) = self.0.stderr.take() {
+            pipe.read_to_string(&mut err).expect("text");
+        }
+        (self.0.wait().expect("it ends"), out, err)
     }
 
     /// Sends it `signal` and waits for its end.

@@ -10,6 +10,7 @@ mod blame;
 mod idle_timeout;
 mod passes;
 mod requests;
+mod retry;
 mod session;
 #[cfg(test)]
 mod tests;
@@ -20,6 +21,7 @@ pub use idle_timeout::IdleTimeout;
 pub use requests::{
     MOST_HELD_RANGES, TREE_MODULE, farline_option, further_held, nameable, parallelism, tree_part,
 };
+pub use retry::{FailedAttempt, RETRY_FOR, RetryBackoff};
 pub use session::{
     CopyRole, CopySession, CopySummary, Event, OpenedChannels, Output, RequestId, TreePart,
 };

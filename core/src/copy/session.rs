@@ -239,6 +239,11 @@ impl CopySession {
         self.agreement
     }
 
+    /// Bytes that the peer, which receives, has held from an earlier attempt.
+    pub fn resumed(&self) -> u64 {
+        self.summary.resumed
+    }
+
     /// The next thing to do; none while the session waits for an event.
     pub fn poll(&mut self) -> Option<Output> {
         self.outputs.pop_front()
@@ -545,8 +550,7 @@ impl CopySession {
 
     fn end(&mut self, result: Result<(), Error>) {
         let Passes { made, bad_blocks, bad_headers, .. } = self.passes;
-        let summary = std::mem::take(&mut self.summary);
-        let summary = CopySummary { passes: made, bad_blocks, bad_headers, ..summary };
+        let summary = CopySummary { passes: made, bad_blocks, bad_headers, ..self.summary.clone() };
         self.outputs.push_back(Output::End(result.map(|()| summary)));
         self.state = State::Over;
     }

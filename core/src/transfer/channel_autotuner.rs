@@ -175,7 +175,7 @@ impl ChannelAutotuner {
             && held.0 * 2 >= self.tuning_limits.window_limit.0
         {
             self.before = Some(rate);
-            self.changed();
+            self.since_change = 0;
             let why = format!(
                 "{}: {held} on its way is all that one window, at most {}, holds",
                 count(channels + room),
@@ -192,6 +192,7 @@ impl ChannelAutotuner {
         let grew = rate.as_bps() as f64 > self.last.as_bps() as f64 * STEADY;
         self.last = rate;
         self.since_change += 1;
+        self.lossy += u32::from(bound && window.stray > window.overflowed);
         if self.before.is_some() && self.since_change == 1 {
             // What was opened may have begun in the middle of this window.
             return;
@@ -201,10 +202,9 @@ impl ChannelAutotuner {
             self.before = None;
             return;
         }
-        self.lossy += u32::from(window.stray > window.overflowed);
         if self.tuning_limits.bbr && self.lossy >= LOSSY_WINDOWS {
             self.tuning_limits.bbr = false;
-            self.changed();
+            self.since_change = 0;
             let why = format!(
                 "bbr: segments are lost while the round trip is {} at a least of {}, so without \
                  congestion",
@@ -228,18 +228,13 @@ impl ChannelAutotuner {
             return;
         }
         self.before = Some(rate);
-        self.changed();
+        self.since_change = 0;
         let why = format!(
             "{} channels: the network limits {} to {rate}",
             end.channels + count,
             end.channels
         );
         self.advice.push_back(Advice::AddChannels { count, why });
-    }
-
-    fn changed(&mut self) {
-        self.since_change = 0;
-        self.lossy = 0;
     }
 }
 

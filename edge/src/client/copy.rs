@@ -3,7 +3,7 @@
 use super::control::Control;
 use super::location::Remote;
 use super::options::{Options, Progress, Verify};
-use super::outcome::{CopyStats, DataDirection, FixedLimits, ProgressSample};
+use super::outcome::{Checkpoint, CopyStats, DataDirection, FixedLimits, ProgressSample};
 use super::remote_progress::{RemoteProgress, SaidLimit};
 use super::transfer_state::{LiveTuning, TransferState};
 use crate::channels::TcpOptions;
@@ -18,9 +18,10 @@ use farline_core::copy::{Blame, CopyOptions, CopySummary, IdleTimeout};
 use farline_core::gridftp::Reply;
 use farline_core::profile::PathEstimate;
 use farline_core::transfer::{
-    Limit, PathContext, RecentWaits, TransferParams, UserOverrides, Waits,
+    Entry, Limit, PathContext, RecentWaits, TransferParams, UserOverrides, Waits,
 };
 use farline_core::units::{Bytes, Error, ErrorCode, Fault, Span, Time};
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
@@ -88,6 +89,9 @@ pub(super) struct Copy<'a> {
     base: u64,
     /// What the time went to lately.
     lately: RecentWaits,
+    /// Files that landed one by one in this copy, by where, length and time: another attempt does
+    /// not send them again.
+    landed: BTreeSet<(Vec<u8>, u64, i64)>,
 }
 
 impl<'a> Copy<'a> {
@@ -116,6 +120,7 @@ impl<'a> Copy<'a> {
             live: Arc::new(TransferState::new(options, pace)),
             base: 0,
             lately: RecentWaits::default(),
+            landed: BTreeSet::new(),
         }
     }
 
@@ -443,6 +448,31 @@ impl<'a> Copy<'a> {
         self.stats.bad_blocks += live.tally.bad_blocks();
         self.stats.bad_headers += live.tally.bad_headers();
         self.base = self.stats.bytes;
+    }
+
+    /// Counts `entry`, which has landed at `path`.
+    pub(super) fn land_one(&mut self, path: &[u8], entry: &Entry) {
+        self.stats.bytes += entry.len();
+        self.stats.files += 1;
+        self.landed.insert((path.to_owned(), entry.len(), entry.modified_ns));
+    }
+
+    /// Whether an earlier attempt of this copy has landed `entry` at `path`; it counts then.
+    pub(super) fn has_landed(&mut self, path: &[u8], entry: &Entry) -> bool {
+        let landed = self.landed.contains(&(path.to_owned(), entry.len(), entry.modified_ns));
+        if landed {
+            self.land_one(path, entry);
+            self.settle();
+        }
+        landed
+    }
+
+    /// Makes ready for another attempt: what the one that failed found of the source is forgotten.
+    pub(super) fn try_again(&mut self, before: Checkpoint) {
+        self.stats.passes += 1;
+        self.stats.attempts += 1;
+        self.stats.restore(before);
+        self.settle();
     }
 
     /// What held the transfer that runs back over the last seconds; `None` while there is too

@@ -5,10 +5,11 @@
 
 use super::run::copy;
 use super::{
-    CancelToken, ConnectOptions, Existing, Location, Options, Outcome, Progress, StoredProfiles,
-    Verify,
+    CancelToken, ConnectOptions, Existing, Location, Options, Outcome, Progress, RetryListener,
+    RetryNotice, StoredProfiles, Verify,
 };
-use farline_core::units::{Bytes, Error, ErrorCode, Fault, Rate};
+use farline_core::copy::RETRY_FOR;
+use farline_core::units::{Bytes, Error, ErrorCode, Fault, Rate, Span};
 use std::ffi::OsStr;
 use std::future::Future;
 use std::pin::Pin;
@@ -60,7 +61,11 @@ impl Client {
         Ok(CopyRequest {
             sources: vec![Location::parse(source.as_ref())?],
             destination: Location::parse(destination.as_ref())?,
-            options: Options { reach: self.connect.clone(), ..Options::default() },
+            options: Options {
+                reach: self.connect.clone(),
+                retry_for: RETRY_FOR,
+                ..Options::default()
+            },
         })
     }
 }
@@ -130,6 +135,20 @@ impl CopyRequest {
     /// Does so with what is at the destination already; replaces it when not said.
     pub fn existing(mut self, existing: Existing) -> CopyRequest {
         self.options.existing = existing;
+        self
+    }
+
+    /// Tries again for so long without progress after a fault that may pass (an outage, a node that
+    /// starts again or is full), going on from what is durable; ten minutes when not said. Nothing:
+    /// never.
+    pub fn retry_for(mut self, retry_for: Span) -> CopyRequest {
+        self.options.retry_for = retry_for;
+        self
+    }
+
+    /// Has `tell` told whenever it is tried again.
+    pub fn on_retry(mut self, tell: impl Fn(&RetryNotice) + Send + Sync + 'static) -> CopyRequest {
+        self.options.on_retry = RetryListener::new(tell);
         self
     }
 

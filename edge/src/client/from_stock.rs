@@ -66,6 +66,7 @@ pub(super) async fn run(
             Arc::new(Layout::new(vec![Entry { path: Vec::new(), ..item.clone() }], BLOCK_LEN));
         let mut landed = match item.kind {
             EntryKind::Directory => continue,
+            EntryKind::File { .. } if copy.has_landed(&item.path, item) => continue,
             EntryKind::Symlink { .. } => {
                 place.below(&item.path).sink(&one, &copy.options.direct_io)?.land(None)
             }
@@ -84,7 +85,11 @@ pub(super) async fn run(
             }
         };
         landed.failures = landed.failures.into_iter().map(at_its_path).collect();
-        take(copy, landed);
+        if landed.files == 1 && landed.failures.is_empty() {
+            copy.land_one(&item.path, item);
+        } else {
+            take(copy, landed);
+        }
         copy.settle();
     }
     copy.stats.tcp.extend(resources.tcp);

@@ -20,6 +20,7 @@ mod outcome;
 mod profile;
 mod remote_partial;
 mod remote_progress;
+mod retry;
 mod run;
 mod ssh;
 mod stream;
@@ -37,7 +38,9 @@ pub use dial::DataPath;
 pub use existing::Existing;
 pub use greet::{Greeting, greet};
 pub use location::{ControlTransport, Location, Remote};
-pub use options::{CancelToken, Options, Progress, StoredProfiles, Trial, Verify};
+pub use options::{
+    CancelToken, Options, Progress, RetryListener, RetryNotice, StoredProfiles, Trial, Verify,
+};
 pub use outcome::{Failure, Outcome, ProgressSample};
 pub use profile::{Consent, NodeBench};
 pub use remote_partial::{remove_elsewhere, stored_elsewhere};

@@ -7,6 +7,7 @@ use crate::stores::DirectIo;
 use farline_core::profile::Stall;
 use farline_core::transfer::{Limit, UserOverrides};
 use farline_core::units::{Bytes, Error, ErrorCode, Fault, Rate, Span};
+use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -37,6 +38,10 @@ pub struct Options {
     pub channel: Option<Stack>,
     /// The drivers that there are.
     pub drivers: Registry,
+    /// How long it is tried again without progress after a fault that may pass; nothing: never.
+    pub retry_for: Span,
+    /// Who is told of it.
+    pub on_retry: RetryListener,
     /// How it is asked to end early.
     pub stop: CancelToken,
     /// How staging is put to the test.
@@ -53,6 +58,43 @@ pub enum StoredProfiles {
     Use,
     /// By the round-trip time alone.
     Ignore,
+}
+
+/// A copy that failed, and is about to be tried again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct RetryNotice {
+    /// Why.
+    pub error: Error,
+    /// How many attempts have failed.
+    pub failures: u32,
+    /// How long it waits before the next.
+    pub wait: Span,
+}
+
+type TellRetry = Arc<dyn Fn(&RetryNotice) + Send + Sync>;
+
+/// Is told when a copy is tried again.
+#[derive(Clone, Default)]
+pub struct RetryListener(Option<TellRetry>);
+
+impl RetryListener {
+    /// Has `tell` told.
+    pub fn new(tell: impl Fn(&RetryNotice) + Send + Sync + 'static) -> RetryListener {
+        RetryListener(Some(Arc::new(tell)))
+    }
+
+    pub(super) fn tell(&self, notice: &RetryNotice) {
+        if let Some(tell) = &self.0 {
+            tell(notice);
+        }
+    }
+}
+
+impl fmt::Debug for RetryListener {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("RetryListener").field(&self.0.is_some()).finish()
+    }
 }
 
 /// What a measurement does to a copy between here and a node.

@@ -45,6 +45,8 @@ pub struct Outcome {
     pub bad_headers: u64,
     /// Times that data was asked for: 1 where nothing had to be sent again.
     pub passes: u64,
+    /// Attempts that it took: each after the first was begun after a fault that may pass.
+    pub attempts: u64,
     /// Bytes that the destination held from an earlier attempt, which were not sent again.
     pub resumed_bytes: u64,
     /// Data channels.
@@ -184,6 +186,10 @@ pub(super) struct CopyStats {
     pub(super) bad_blocks: u64,
     pub(super) bad_headers: u64,
     pub(super) passes: u64,
+    /// Attempts that failed, after each of which it was tried again.
+    pub(super) attempts: u64,
+    /// Time between attempts.
+    pub(super) waited: Span,
     pub(super) resumed_bytes: u64,
     pub(super) verified: bool,
     /// Files whose checksum a stock server computed too, and that are equal.
@@ -224,7 +230,32 @@ pub(super) struct CopyStats {
     pub(super) samples: Vec<ProgressSample>,
 }
 
+/// What a copy had come to when an attempt began.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Checkpoint {
+    bytes: u64,
+    files: u64,
+    resumed_bytes: u64,
+    failures: usize,
+    skipped: usize,
+}
+
 impl CopyStats {
+    /// What it has come to so far.
+    pub(super) fn checkpoint(&self) -> Checkpoint {
+        let CopyStats { bytes, files, resumed_bytes, .. } = *self;
+        let (failures, skipped) = (self.failures.len(), self.skipped.len());
+        Checkpoint { bytes, files, resumed_bytes, failures, skipped }
+    }
+
+    /// Forgets what was counted since: the next attempt finds it again.
+    pub(super) fn restore(&mut self, before: Checkpoint) {
+        (self.bytes, self.files) = (before.bytes, before.files);
+        self.resumed_bytes = before.resumed_bytes;
+        self.failures.truncate(before.failures);
+        self.skipped.truncate(before.skipped);
+    }
+
     /// Notes what is not as it was asked for: once, however many transfers it is true of.
     pub(super) fn note(&mut self, note: String) {
         if !self.notes.contains(&note) {
@@ -256,7 +287,7 @@ impl CopyStats {
         let moved = Bytes(self.bytes.saturating_sub(self.resumed_bytes));
         let waits = Waits {
             moving: self.moving,
-            setting_up: elapsed.saturating_sub(self.moving),
+            setting_up: elapsed.saturating_sub(self.moving + self.waited),
             channels: self.channels(),
             is_tcp: !self.tcp.is_empty(),
             retransmits: self.tcp.iter().map(|tcp| tcp.retransmits).sum(),
@@ -299,6 +330,7 @@ impl CopyStats {
             bad_blocks: self.bad_blocks,
             bad_headers: self.bad_headers,
             passes: self.passes.max(1),
+            attempts: self.attempts + 1,
             resumed_bytes: self.resumed_bytes,
             streams: self.streams,
             data_path: self.data_path,

@@ -4,6 +4,7 @@ use super::copy::Copy;
 use super::location::Location;
 use super::options::{Options, Progress, StoredProfiles};
 use super::outcome::{Outcome, ProgressSample};
+use super::retry::with_retries;
 use super::{download, local, stream, third_party, upload};
 use crate::channels::Stack;
 use crate::channels::driver::Offered;
@@ -35,7 +36,10 @@ pub async fn copy(
         Location::Remote(to) if sources.iter().all(remote) => {
             for source in sources {
                 if let Location::Remote(from) = source {
-                    third_party::run(&mut copy, from, to, sources.len() > 1).await?;
+                    with_retries(&mut copy, async |copy| {
+                        third_party::run(copy, from, to, sources.len() > 1).await
+                    })
+                    .await?;
                 }
             }
         }
@@ -49,13 +53,25 @@ pub async fn copy(
         }
         Location::Remote(to) => {
             copy.obtain_congestion()?;
-            upload::run(&mut copy, sources, to).await?;
+            if sources.contains(&Location::Standard) {
+                // What came out of a pipe does not come again.
+                upload::run(&mut copy, sources, to).await?;
+            } else {
+                with_retries(&mut copy, async |copy| upload::run(copy, sources, to).await).await?;
+            }
         }
         here => {
             for source in sources {
                 match source {
-                    Location::Remote(from) => {
+                    // What went into a pipe cannot be taken back.
+                    Location::Remote(from) if *here == Location::Standard => {
                         download::run(&mut copy, from, here, sources.len() > 1).await?
+                    }
+                    Location::Remote(from) => {
+                        with_retries(&mut copy, async |copy| {
+                            download::run(copy, from, here, sources.len() > 1).await
+                        })
+                        .await?
                     }
                     Location::Standard => stream::run(&mut copy, here, sources.len() > 1).await?,
                     from => local::run(&mut copy, from, here, sources.len() > 1).await?,

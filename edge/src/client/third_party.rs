@@ -285,6 +285,9 @@ async fn file_by_file(
         }
         let source = join(trim(&ends.from.path), &entry.path);
         let path = join(target, &entry.path);
+        if copy.has_landed(&path, entry) {
+            continue;
+        }
         let identity = source_of(&here, [&source[..]].into_iter());
         let facts = FileFacts::of(entry);
         let parcel = Parcel { server: &there, target: &path, source: identity, facts };
@@ -302,8 +305,7 @@ async fn file_by_file(
         }
         copy.stats.bytes_sent += entry.len();
         partial.land(&mut ends.receiver).await.map_err(|error| at(ends.to, error))?;
-        copy.stats.bytes += entry.len();
-        copy.stats.files += 1;
+        copy.land_one(&path, entry);
     }
     copy.stats.verified_how =
         "not verified: one of these servers computes no digest while it moves";

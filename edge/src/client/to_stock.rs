@@ -76,6 +76,9 @@ pub(super) async fn run(
             }
         }
         let path = at(entry);
+        if copy.has_landed(&path, entry) {
+            continue;
+        }
         let (len, facts) = (entry.len(), FileFacts::of(entry));
         let parcel = Parcel { server: &place, target: &path, source: load.source_id, facts };
         let mut partial = RemotePartial::begin(copy, control, parcel, may_resume).await?;
@@ -106,8 +109,7 @@ pub(super) async fn run(
             return Err(error.while_doing(format!("storing {}", String::from_utf8_lossy(&path))));
         }
         partial.land(control).await?;
-        copy.stats.bytes += len;
-        copy.stats.files += 1;
+        copy.land_one(&path, entry);
         copy.settle();
     }
     checksum::conclude(copy, files);

@@ -81,7 +81,13 @@ pub(super) async fn execute(
                 copy.settle();
                 continue;
             }
-            Output::End(result) => return result,
+            Output::End(result) => {
+                if result.is_err() {
+                    let resumed = &mut copy.stats.resumed_bytes;
+                    *resumed = (*resumed).max(session.resumed());
+                }
+                return result;
+            }
         };
         session.handle(copy.now(), event);
     }

@@ -260,7 +260,7 @@ impl DataPlane {
         })?;
         if self.held_there.count() + ranges.count() > MOST_HELD_RANGES {
             let message = format!("of what is held at most {MOST_HELD_RANGES} ranges are taken");
-            return Err(Error::new(Fault::You, ErrorCode::ListTooLong, message));
+            return Err(Error::new(Fault::You, ErrorCode::Rejected, message));
         }
         self.held_there.extend(ranges.iter());
         Ok(())

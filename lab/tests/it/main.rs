@@ -29,6 +29,7 @@ mod profile_node;
 mod rdma;
 mod reach;
 mod resume;
+mod retry;
 mod silence;
 mod snapshots;
 mod sparse;

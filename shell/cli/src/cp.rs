@@ -7,12 +7,13 @@ use farline::channels::trust::{Fingerprint, Trust};
 use farline::channels::{Registry, Stack};
 use farline::client::{
     CancelToken, ConnectOptions, DataPath, Existing, Location, Options, Outcome, Progress,
-    StoredProfiles, Trial, Verify, copy,
+    RetryListener, RetryNotice, StoredProfiles, Trial, Verify, copy,
 };
 use farline::stores::DirectIo;
+use farline_core::copy::RETRY_FOR;
 use farline_core::profile::Stall;
 use farline_core::transfer::UserOverrides;
-use farline_core::units::{Bytes, Error, Rate, Span};
+use farline_core::units::{Bytes, Error, ErrorCode, Fault, ParseQuantityError, Rate, Span};
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -80,6 +81,9 @@ pub(crate) struct Args {
     /// Longest silence of a server; 0: any [default: 60]
     #[arg(long, value_name = "SECS")]
     timeout: Option<u64>,
+    /// Try again for so long after a fault that may pass; 0: never [default: 10min]
+    #[arg(long, value_name = "TIME", value_parser = patience)]
+    retry_for: Option<Span>,
     /// Data in the clear over ssh and ftps:// [default: no]
     #[arg(long)]
     no_encrypt: bool,
@@ -135,6 +139,20 @@ impl From<VerifyHow> for Verify {
     }
 }
 
+/// A time such as 10min; 0 needs no unit.
+fn patience(text: &str) -> Result<Span, ParseQuantityError> {
+    if text == "0" { Ok(Span::ZERO) } else { text.parse() }
+}
+
+/// What `FARLINE_RETRY_FOR` says, or ten minutes.
+fn usual_patience() -> Result<Span, Error> {
+    let Ok(text) = std::env::var("FARLINE_RETRY_FOR") else { return Ok(RETRY_FOR) };
+    patience(&text).map_err(|error| {
+        let message = format!("FARLINE_RETRY_FOR: {error}");
+        Error::new(Fault::You, ErrorCode::BadConfig, message)
+    })
+}
+
 pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
     let sources: Result<Vec<Location>, Error> =
         args.sources.iter().map(|text| Location::parse(text)).collect();
@@ -169,7 +187,7 @@ pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
         (false, false) => Existing::Replace,
     };
     let stop = CancelToken::default();
-    let options = Options {
+    let mut options = Options {
         recursive: args.recursive,
         limit: args.limit,
         overrides,
@@ -183,10 +201,17 @@ pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
         direct_io: if args.direct_io { DirectIo::wanted() } else { DirectIo::default() },
         channel: args.channel,
         drivers: Registry::builtin(),
+        retry_for: args.retry_for.map_or_else(usual_patience, Ok)?,
+        on_retry: RetryListener::default(),
         stop: stop.clone(),
     };
     let runtime = interrupt::runtime("start")?;
     let mut progress = ProgressDisplay::new(output, "copy");
+    let say = progress.speaker();
+    options.on_retry = RetryListener::new(move |notice: &RetryNotice| {
+        let RetryNotice { error, failures, wait, .. } = notice;
+        say(&format!("{error}; trying again in {wait:.0} (attempt {})", failures + 1));
+    });
     let mut watch = |standing: &Progress| {
         progress.update(&Sample {
             bytes_done: standing.bytes,
@@ -253,6 +278,9 @@ fn report(outcome: &Outcome, verbose: bool, output: &Output) -> Result<(), Error
         Some(true) => text.push_str(", encrypted"),
         Some(false) => text.push_str(", not encrypted"),
         None => {}
+    }
+    if outcome.attempts > 1 {
+        text.push_str(&format!(", in {} attempts", outcome.attempts));
     }
     match outcome.data_path {
         Some(DataPath::ControlPort) => {

@@ -99,6 +99,21 @@ impl ProgressDisplay {
         }
     }
 
+    /// What says a line while the progress is shown: above the bar, where there is one.
+    pub(crate) fn speaker(&self) -> impl Fn(&str) + Send + Sync + 'static {
+        let (bar, is_silent) = match &self.face {
+            Face::Bar(bar) => (Some(bar.clone()), false),
+            Face::Lines(_) => (None, false),
+            Face::Silent => (None, true),
+        };
+        move |line| match &bar {
+            Some(bar) => bar.suspend(|| drop(writeln!(io::stderr().lock(), "{line}"))),
+            None if is_silent => {}
+            // A stderr that is gone is no reason to end a transfer.
+            None => drop(writeln!(io::stderr().lock(), "{line}")),
+        }
+    }
+
     /// Clears the bar: what is said next is the result.
     pub(crate) fn finish(self) {
         if let Face::Bar(bar) = self.face {

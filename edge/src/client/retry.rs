@@ -1,0 +1,73 @@
+//! Begins a copy again after a fault that may pass: the next attempt goes on from what is durable.
+
+use super::copy::Copy;
+use super::options::{CancelToken, RetryNotice};
+use farline_core::copy::{FailedAttempt, RetryBackoff};
+use farline_core::units::{Error, Rng, Span};
+use rustix::rand::{GetRandomFlags, getrandom};
+use std::time::{Duration, Instant};
+
+/// How often a copy that waits looks whether it was asked to end.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+
+/// Runs `attempt` until it succeeds, fails for good, or the patience of the options is at its end.
+pub(super) async fn with_retries(
+    copy: &mut Copy<'_>,
+    mut attempt: impl AsyncFnMut(&mut Copy<'_>) -> Result<(), Error>,
+) -> Result<(), Error> {
+    let mut seed = [0; 8];
+    // Without randomness the waits of many do not spread, and are as long.
+    let _ = getrandom(&mut seed, GetRandomFlags::empty());
+    let mut backoff = RetryBackoff::new(copy.options.retry_for, Rng::new(u64::from_ne_bytes(seed)));
+    let mut resumed = None;
+    loop {
+        let before = copy.stats.checkpoint();
+        let error = match attempt(copy).await {
+            Ok(()) => {
+                if let Some(resumed) = resumed {
+                    // What an earlier attempt of this copy moved was not there before it.
+                    copy.stats.resumed_bytes = resumed;
+                }
+                return Ok(());
+            }
+            Err(error) => error,
+        };
+        let was_reached = copy.stats.choice.is_some();
+        let arrived = copy.live.arrived();
+        let failed = FailedAttempt { error, was_reached, arrived };
+        let Some(wait) = backoff.handle(copy.now(), &failed) else {
+            return Err(match backoff.failures() {
+                1 => failed.error,
+                n => Error {
+                    message: format!("{} (attempt {n})", failed.error.message),
+                    ..failed.error
+                },
+            });
+        };
+        if arrived > 0 {
+            resumed = resumed.or(Some(copy.stats.resumed_bytes));
+        }
+        copy.try_again(before);
+        let notice = RetryNotice { error: failed.error, failures: backoff.failures(), wait };
+        copy.options.on_retry.tell(&notice);
+        sleep(copy, wait).await?;
+    }
+}
+
+/// Waits, unless the copy is asked to end.
+async fn sleep(copy: &mut Copy<'_>, wait: Span) -> Result<(), Error> {
+    let began = Instant::now();
+    let until = began + Duration::from(wait);
+    let mut result = Ok(());
+    while let Some(left) = until.checked_duration_since(Instant::now())
+        && result.is_ok()
+    {
+        tokio::time::sleep(left.min(LOOK_EVERY)).await;
+        result = match copy.options.stop.reason() {
+            Some(_) => Err(CancelToken::error()),
+            None => Ok(()),
+        };
+    }
+    copy.stats.waited = copy.stats.waited + began.elapsed().into();
+    result
+}

@@ -1,0 +1,149 @@
+//! Faults that pass: a copy tries again by itself, and goes on from what is durable.
+
+use farline_lab::files::{folder, hidden, plant_file, same, text};
+use farline_lab::{LinkUp, Running, assert_same_tree, error_of, farline, node, wait_for};
+use rustix::process::Signal;
+use serde_json::Value;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// A copy at 200 Mbit/s that tries again for a minute.
+fn begin(from: &str, to: &str) -> Running {
+    let mut command = farline();
+    command.args(["--json", "cp", "-r", "--retry-for", "60s", "--limit", "200M", from, to]);
+    Running(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("runs"))
+}
+
+/// What it said at its end, which is a success.
+fn ended(copy: Running) -> Value {
+    let (status, out, err) = copy.finish();
+    assert!(status.success(), "{out} {err}");
+    serde_json::from_str(out.trim()).unwrap_or_else(|error| panic!("{out}: {error}"))
+}
+
+/// Bytes that are on disk under hidden names.
+fn arrived(root: &Path) -> u64 {
+    let all = Command::new("du").args(["-s", "-B1"]).arg(root).output().expect("du runs");
+    let text = String::from_utf8_lossy(&all.stdout).into_owned();
+    text.split_whitespace().next().and_then(|bytes| bytes.parse().ok()).unwrap_or(0)
+}
+
+#[test]
+fn a_node_that_is_killed_and_started_again_is_waited_for() {
+    let dir = folder();
+    let (root, file, down) =
+        (dir.path().join("root"), dir.path().join("file"), dir.path().join("down"));
+    std::fs::create_dir(&root).expect("a folder");
+    std::fs::create_dir(&down).expect("a folder");
+    plant_file(&file, 150, 1);
+    let (mut server, url) = node(&root, "write", &[]);
+    let listen = url.strip_prefix("ftp://").expect("a URL").to_owned();
+    for (from, to, at) in [
+        (text(&file).to_owned(), url.clone(), &root),
+        (format!("{url}/file"), text(&down).to_owned(), &down),
+    ] {
+        let before = arrived(at);
+        let copy = begin(&from, &to);
+        wait_for("a part of it", || arrived(at) > before + (50 << 20));
+        server.end(Signal::KILL);
+        std::thread::sleep(Duration::from_secs(2));
+        (server, _) = node(&root, "write", &["--listen", &listen]);
+        let result = ended(copy);
+        assert!(result["attempts"].as_u64() > Some(1), "{result}");
+        assert_eq!(
+            (result["verified"].as_bool(), result["bytes"].as_u64()),
+            (Some(true), Some(150 << 20)),
+            "{result}"
+        );
+        assert!(same(&file, &at.join("file")));
+        assert_eq!(hidden(at), Vec::<String>::new());
+        // All of it was moved by this command, and little of it twice.
+        assert_eq!(result["moved_bytes"].as_u64(), Some(150 << 20), "{result}");
+    }
+}
+
+#[test]
+fn a_tree_goes_on_when_its_node_comes_back() {
+    let dir = folder();
+    let (root, tree) = (dir.path().join("root"), dir.path().join("tree"));
+    std::fs::create_dir_all(tree.join("sub")).expect("a folder");
+    std::fs::create_dir(&root).expect("a folder");
+    for i in 0..30 {
+        plant_file(&tree.join(format!("sub/{i}")), 4, i);
+    }
+    let (mut server, url) = node(&root, "write", &[]);
+    let listen = url.strip_prefix("ftp://").expect("a URL").to_owned();
+    let copy = begin(text(&tree), &url);
+    wait_for("a part of it", || arrived(&root) > 30 << 20);
+    server.end(Signal::KILL);
+    let (_server, _) = node(&root, "write", &["--listen", &listen]);
+    let result = ended(copy);
+    assert!(result["attempts"].as_u64() > Some(1), "{result}");
+    assert_same_tree(&tree, &root.join("tree"));
+}
+
+#[test]
+fn a_full_node_is_waited_for() {
+    let dir = folder();
+    let (root, file, config) =
+        (dir.path().join("root"), dir.path().join("file"), dir.path().join("node.toml"));
+    std::fs::create_dir(&root).expect("a folder");
+    plant_file(&file, 8, 1);
+    std::fs::write(&config, "sessions = 2\n").expect("written");
+    let (_node, url) = node(&root, "write", &["--config", text(&config)]);
+    let copies: Vec<Running> = (0..12).map(|i| begin(text(&file), &format!("{url}/{i}"))).collect();
+    let attempts: u64 =
+        copies.into_iter().map(|copy| ended(copy)["attempts"].as_u64().expect("a number")).sum();
+    assert!(attempts > 12, "no copy was turned away: {attempts} attempts");
+    for i in 0..12 {
+        assert!(same(&file, &root.join(i.to_string())), "copy {i}");
+    }
+}
+
+#[test]
+fn an_outage_longer_than_the_silence_allowed_is_outlasted() {
+    let path = ["custom", "--rate", "200M", "--rtt", "10ms", "--at", "3s:outage=12s"];
+    let Some(link) = LinkUp::up("retry", &path) else { return };
+    let dir = folder();
+    let (root, file) = (dir.path().join("root"), dir.path().join("file"));
+    std::fs::create_dir(&root).expect("a folder");
+    plant_file(&file, 150, 1);
+    let _node = link.node(&root, &[]);
+    let url = format!("ftp://{}-b:2811/", link.name());
+    let options = ["--json", "cp", "--retry-for", "2min", "--timeout", "3"];
+    let mut command = link.farline("a", &options);
+    command.args([text(&file), &url]);
+    let output = command.output().expect("runs");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    let result: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert!(output.status.success(), "{result} {said}");
+    assert!(result["attempts"].as_u64() > Some(1) && result["verified"] == true, "{result}");
+    assert!(same(&file, &root.join("file")));
+}
+
+#[test]
+fn a_wrong_port_is_said_at_once_and_a_wait_can_be_interrupted() {
+    let began = Instant::now();
+    let args = ["cp", "--retry-for", "60s", "ftp://127.0.0.1:9/x", "/tmp/"];
+    let (error, code) = error_of(&args);
+    assert_eq!((error["code"].as_str(), code), (Some("unreachable"), 5), "{error}");
+    assert!(began.elapsed() < Duration::from_secs(10), "nobody waits for what never was");
+
+    let dir = folder();
+    let (root, file) = (dir.path().join("root"), dir.path().join("file"));
+    std::fs::create_dir(&root).expect("a folder");
+    plant_file(&file, 100, 1);
+    let (mut server, url) = node(&root, "write", &[]);
+    let mut command = farline();
+    command.args(["cp", "--retry-for", "60s", "--limit", "200M", text(&file), &url]);
+    let copy = Running(command.stderr(Stdio::piped()).spawn().expect("runs"));
+    wait_for("a part of it", || arrived(&root) > 30 << 20);
+    server.end(Signal::KILL);
+    std::thread::sleep(Duration::from_secs(4));
+    let asked = Instant::now();
+    copy.signal(Signal::INT);
+    let (status, _, said) = copy.finish();
+    assert!(asked.elapsed() < Duration::from_secs(5), "it waited on: {said}");
+    assert!(!status.success() && said.contains("trying again in"), "{said}");
+}
