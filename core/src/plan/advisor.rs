@@ -101,6 +101,11 @@ pub(crate) fn finished(
     let spread = foretold.map_or(0.0, |(_, high)| high - mean);
     let off =
         if is_measured && foretold.is_some() { spread } else { spread.max(seconds * ASSUMED) };
+    let (mut low, high) = (seconds - off, seconds + off);
+    // Where the model fills the wire a copy can only be slower.
+    let at_wire = !is_measured && low < least;
+    low = low.max(least);
+    let seconds = if at_wire { f64::midpoint(low, high) } else { seconds };
     let tenth = ASSUMED * 100.0;
     reasons.push(match (is_measured, foretold) {
         (true, Some(_)) => format!(
@@ -117,7 +122,12 @@ pub(crate) fn finished(
         (false, _) => {
             format!(
                 "the interval has at least {tenth:.0} % to either side, the most that the \
-                model was off from packets"
+                model was off from packets{}",
+                if at_wire {
+                    ", as far as the wire allows: the estimate is its middle"
+                } else {
+                    ""
+                }
             )
         }
     });
@@ -139,7 +149,7 @@ pub(crate) fn finished(
         window_bytes: window,
         staging_bytes: staging,
         seconds,
-        interval_s: ((seconds - off).max(least), seconds + off),
+        interval_s: (low, high),
         rate_bps: Rate::of(size, Span::from_secs_f64(seconds)),
         source: known.source,
         reasons,

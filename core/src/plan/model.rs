@@ -2,6 +2,7 @@
 //! fewest streams is taken.
 
 use super::advisor::{Plan, PlanInput, TIE, finished};
+use super::estimate::most_streams;
 use super::fluid::{Fluid, FluidScenario};
 use super::limits::{ChannelLimits, host_fault, loss_fault, mtu_fault, path_fault, window_fault};
 use super::path::streams_in_words;
@@ -14,6 +15,8 @@ const FIRST: [u32; 3] = [1, 4, 16];
 /// and the rest goes on at the pace of the second half: by then a window has grown from ten packets
 /// to what a path holds.
 const HORIZON: (Span, f64) = (Span::from_secs(120), 40.0);
+/// The largest window of a TCP connection (RFC 7323, 2.3).
+const TCP_WINDOW: Bytes = Bytes(65_535 << 14);
 /// What takes so many times as long as the best so far is not chosen, and not simulated to its end.
 const HOPELESS: f64 = 3.0;
 
@@ -28,6 +31,17 @@ struct Candidate {
 impl Candidate {
     fn mean(&self) -> f64 {
         self.seconds.iter().sum::<f64>() / self.seconds.len().max(1) as f64
+    }
+}
+
+/// Of controls that are as good as each other, the earlier is what hosts have, and what an operator
+/// knows on a long path; Reno, which a single loss there holds back for minutes, is the last.
+fn usual(candidate: &Candidate) -> u32 {
+    match candidate.congestion {
+        Algorithm::Cubic => 0,
+        Algorithm::Bbr => 1,
+        Algorithm::Reno => 3,
+        _ => 2,
     }
 }
 
@@ -127,6 +141,8 @@ pub fn plan(known: &PlanInput, size: Bytes) -> Result<Plan, Error> {
         ));
     }
     known.check()?;
+    let window = known.window.map_or(TCP_WINDOW, |window| window.min(TCP_WINDOW));
+    let known = &PlanInput { window: Some(window), ..known.clone() };
     // What the shortest paths deliver in a second tells streams apart as well as a day of it; ramps
     // take a few round trips.
     let enough = known
@@ -135,12 +151,13 @@ pub fn plan(known: &PlanInput, size: Bytes) -> Result<Plan, Error> {
         .bytes_in(known.path.rtt_ns.mul_f64(400.0))
         .max(known.path.rate_bps.bytes_in(Span::from_secs(2)));
     let tried = size.min(enough);
+    let most = ChannelLimits::MODEL.min(most_streams(Some(size)));
     let mut candidates: Vec<Candidate> = Vec::new();
     let mut least = f64::INFINITY;
     let within =
         |least: f64| Span::from_secs_f64((least * HOPELESS).min(known.horizon().as_secs_f64()));
     let mut attempt = |candidates: &mut Vec<Candidate>, congestion: Algorithm, streams: u32| {
-        if (1..=ChannelLimits::MODEL).contains(&streams)
+        if (1..=most).contains(&streams)
             && !candidates.iter().any(|one| (one.congestion, one.streams) == (congestion, streams))
         {
             let seconds = known.seconds_within(within(least), congestion, streams, tried, 1..2);
@@ -157,11 +174,22 @@ pub fn plan(known: &PlanInput, size: Bytes) -> Result<Plan, Error> {
     let leaders: Vec<(Algorithm, u32)> =
         candidates.iter().take(3).map(|one| (one.congestion, one.streams)).collect();
     for (congestion, streams) in leaders {
-        for next in [streams / 2, streams * 2, ChannelLimits::MODEL] {
+        for next in [streams / 2, streams * 2, most] {
             attempt(&mut candidates, congestion, next);
         }
+        // Where controls are as good as each other, it is by the same number of streams.
+        for &other in &known.available {
+            attempt(&mut candidates, other, streams);
+        }
     }
-    candidates.sort_by(|a, b| a.mean().total_cmp(&b.mean()));
+    let least_of = |candidates: &[Candidate]| {
+        candidates.iter().map(Candidate::mean).fold(f64::INFINITY, f64::min)
+    };
+    let close = least_of(&candidates) * (1.0 + TIE);
+    candidates.sort_by(|a, b| {
+        let (a_mean, b_mean) = (a.mean().max(close), b.mean().max(close));
+        a_mean.total_cmp(&b_mean).then(a.streams.cmp(&b.streams)).then(usual(a).cmp(&usual(b)))
+    });
     candidates.truncate(6);
     // One run is luck: those that lead are run again.
     for one in &mut candidates {
@@ -175,8 +203,7 @@ pub fn plan(known: &PlanInput, size: Bytes) -> Result<Plan, Error> {
     }
     let least = candidates.iter().map(Candidate::mean).fold(f64::INFINITY, f64::min);
     let good = candidates.iter().filter(|one| one.mean() <= least * (1.0 + TIE));
-    let Some(best) =
-        good.min_by(|a, b| a.streams.cmp(&b.streams).then(a.mean().total_cmp(&b.mean())))
+    let Some(best) = good.min_by(|a, b| a.streams.cmp(&b.streams).then(usual(a).cmp(&usual(b))))
     else {
         return Err(Error::new(Fault::Bug, ErrorCode::PlanEmpty, "no candidate was tried"));
     };
@@ -193,7 +220,10 @@ pub fn plan(known: &PlanInput, size: Bytes) -> Result<Plan, Error> {
         return Err(Error::new(Fault::You, ErrorCode::PlanPath, message)
             .hint("in the model no congestion control keeps a window open there"));
     }
-    let mut reasons = vec![reason_for_streams(known, best.streams)];
+    let mut reasons = vec![match best.streams == most && most < ChannelLimits::MODEL {
+        true => format!("{}: there are only {size} to move", streams_in_words(best.streams)),
+        false => reason_for_streams(known, best.streams),
+    }];
     let others = known.available.len() - 1;
     reasons.push(match others {
         0 => format!("{}, the only congestion control to choose from", best.congestion),
@@ -206,7 +236,7 @@ pub fn plan(known: &PlanInput, size: Bytes) -> Result<Plan, Error> {
             )
         }
         _ => format!(
-            "{}: the best of {} controls over this path, or as good with fewer streams",
+            "{}: the best of {} controls over this path, or as good and more usual",
             best.congestion,
             others + 1
         ),
@@ -375,5 +405,21 @@ mod tests {
             PlanInput { path: path(Span::from_secs(60)), available: vec![Algorithm::Cubic], ..far };
         let plan = plan(&minute, Bytes::mib(1)).expect("a plan");
         assert!(plan.seconds < 1_200.0, "{plan:?}");
+    }
+
+    #[test]
+    fn advice_is_what_an_expert_would_give() {
+        let available = vec![Algorithm::Reno, Algorithm::Cubic, Algorithm::Bbr];
+        let path = PathPoint::custom(Rate::from_bps(100_000_000_000), Span::from_millis(200));
+        let known = PlanInput { path, mtu: 1_500, available, ..known("usn-1400", 0.0) };
+        let long = plan(&known, Bytes(160_000_000_000_000)).expect("a plan");
+        assert_eq!(long.congestion, Algorithm::Cubic, "{long:?}");
+        assert!(long.window_bytes <= TCP_WINDOW && long.streams >= 3, "{long:?}");
+        let (low, high) = long.interval_s;
+        assert!(low < long.seconds && long.seconds < high, "{long:?}");
+        let short = plan(&known, Bytes(40)).expect("a plan");
+        assert_eq!(short.streams, 1, "{short:?}");
+        let lossy = plan(&PlanInput { loss: 1e-3, ..known }, Bytes(1_000_000_000_000));
+        assert_eq!(lossy.expect("a plan").congestion, Algorithm::Bbr);
     }
 }

@@ -13,7 +13,7 @@ mod time;
 pub use error_code::{ErrorCode, Retry};
 pub use fault::{Error, Fault};
 pub use parse::ParseQuantityError;
-pub use quantity::{Bytes, Rate};
+pub use quantity::{Bytes, Probability, Rate};
 pub use ranges::ByteRanges;
 pub use rng::Rng;
 pub use time::{Span, Time};

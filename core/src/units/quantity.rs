@@ -20,6 +20,21 @@ pub struct Bytes(pub u64);
 #[serde(transparent)]
 pub struct Rate(u64);
 
+/// A part of a whole, such as how many packets are lost: `0.001`, `1e-3` or `0.1%` as text.
+#[derive(Clone, Copy, Debug, Default, PartialEq, PartialOrd)]
+pub struct Probability(pub f64);
+
+impl FromStr for Probability {
+    type Err = ParseQuantityError;
+    fn from_str(text: &str) -> Result<Probability, ParseQuantityError> {
+        let trimmed = text.trim();
+        let (number, whole) =
+            trimmed.strip_suffix('%').map_or((trimmed, 1.0), |number| (number.trim_end(), 100.0));
+        let wrong = || ParseQuantityError::new(text, "a probability such as 1e-5 or 0.1%");
+        number.parse::<f64>().map(|part| Probability(part / whole)).map_err(|_| wrong())
+    }
+}
+
 impl Bytes {
     /// A size of `n` MiB.
     pub const fn mib(n: u64) -> Bytes {

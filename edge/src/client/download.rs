@@ -78,7 +78,7 @@ pub(super) async fn run(
             if has_partial(to, from.name(), from.names_content()) =>
         {
             let folder = if path.is_dir() { path.as_path() } else { path.parent().unwrap_or(path) };
-            interrupted(error, &format!("farline partials ls {}", shown(folder)))
+            interrupted(error, &format!("`farline partials ls {}`", shown(folder)))
         }
         _ => error,
     })
@@ -95,7 +95,7 @@ pub(super) fn interrupted(error: Error, list: &str) -> Error {
         message: "interrupted; what had arrived is kept under a hidden name".to_owned(),
         ..error
     }
-    .hint(format!("run the same command again to go on from there; `{list}` shows what is kept"))
+    .hint(format!("run the same command again to go on from there; {list} shows what is kept"))
 }
 
 /// Asks the server for the socket buffers that were asked for here; one that does not know how

@@ -104,7 +104,7 @@ pub(super) async fn run(
         if let Err(error) = sent {
             let is_kept = partial.abandon(control, &error).await;
             if is_kept && error.code == ErrorCode::Interrupted {
-                return Err(interrupted(error, "farline partials ls"));
+                return Err(interrupted(error, "`farline partials ls`"));
             }
             return Err(error.while_doing(format!("storing {}", String::from_utf8_lossy(&path))));
         }

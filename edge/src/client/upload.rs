@@ -165,7 +165,7 @@ pub(super) async fn run(
             control.checks() && to.store.is_none() && copy.live.tally.bytes() > BLOCK_LEN as u64;
         copied.map_err(|error| match error.code {
             ErrorCode::Interrupted if is_kept => {
-                interrupted(error, &format!("farline partials ls, at {},", to.server()))
+                interrupted(error, &format!("at {}, `farline partials ls DIR`", to.host))
             }
             _ => error,
         })

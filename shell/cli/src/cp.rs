@@ -12,7 +12,7 @@ use farline::client::{
 use farline::stores::DirectIo;
 use farline_core::copy::RETRY_FOR;
 use farline_core::profile::Stall;
-use farline_core::transfer::UserOverrides;
+use farline_core::transfer::{Limit, Party, UserOverrides};
 use farline_core::units::{Bytes, Error, ErrorCode, Fault, ParseQuantityError, Rate, Span};
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -28,7 +28,6 @@ const EXAMPLES: &str = "\
 Examples:
   farline cp big.h5 dtn2.example.org:/data/
   farline cp -r ftp://old.site:2811/run7 /scratch/
-  farline cp memory:10G 'farline://dtn2.example.org/?null'
   tar c run7 | farline cp - dtn2.example.org:run7.tar
 
 `src` is copied by name, `src/` is its content. Files land whole or not at all,
@@ -81,7 +80,7 @@ pub(crate) struct Args {
     /// Longest silence of a server; 0: any [default: 60]
     #[arg(long, value_name = "SECS")]
     timeout: Option<u64>,
-    /// Try again for so long after a fault that may pass; 0: never [default: 10min]
+    /// Retry passing faults; 0: never [default: 10min]
     #[arg(long, value_name = "TIME", value_parser = patience)]
     retry_for: Option<Span>,
     /// Data in the clear over ssh and ftps:// [default: no]
@@ -220,9 +219,11 @@ pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
             // Files of a tree land together at its end.
             files_done: None,
             files_total: standing.files_total,
+            limited_by: standing.limited_by,
             elapsed: standing.elapsed,
         });
     };
+    let mut signalled = None;
     let result = runtime.block_on(async {
         // Before a congestion control is loaded: a signal in between would leave it.
         let mut signals = Signals::listen()?;
@@ -230,7 +231,10 @@ pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
         tokio::pin!(copying);
         tokio::select! {
             result = &mut copying => return result,
-            _ = signals.next() => stop.ask(),
+            code = signals.next() => {
+                signalled = Some(code);
+                stop.ask();
+            }
         }
         // It makes durable what it can go on from, and says so; who asks twice does not want to
         // wait for that.
@@ -243,12 +247,26 @@ pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
     progress.finish();
     // Threads of an interrupted transfer end with the process.
     runtime.shutdown_background();
-    let outcome = result?;
+    let outcome = match (result, signalled) {
+        (Err(error), Some(code)) if error.code == ErrorCode::Interrupted => {
+            output.error(&error);
+            return Ok(ExitCode::from(code));
+        }
+        (result, _) => result?,
+    };
     report(&outcome, args.verbose, output)?;
     Ok(match outcome.failures.first() {
         None => ExitCode::SUCCESS,
         Some(failure) => ExitCode::from(failure.error.fault.exit_code()),
     })
+}
+
+/// What held the copy back, where whoever gave the command can change that.
+fn mendable(outcome: &Outcome) -> Option<String> {
+    let is_yours = outcome.limited_party == Party::You
+        || (outcome.limited_party == Party::Here
+            && matches!(outcome.limited_by, Limit::SendBuffer | Limit::ReceiverWindow));
+    is_yours.then(|| format!("limited by {}", outcome.limited_in_words()))
 }
 
 fn report(outcome: &Outcome, verbose: bool, output: &Output) -> Result<(), Error> {
@@ -310,6 +328,8 @@ fn report(outcome: &Outcome, verbose: bool, output: &Output) -> Result<(), Error
             outcome.cpu_seconds,
             Bytes(outcome.peak_rss_bytes)
         ));
+    } else if let Some(line) = mendable(outcome) {
+        text.push_str(&format!("\n{line}"));
     }
     let listed = if verbose { usize::MAX } else { SKIPPED_LISTED };
     for path in outcome.skipped.iter().take(listed) {

@@ -70,7 +70,7 @@ fn main() -> ExitCode {
     let parsed = topic::of(Cli::command(), std::env::args_os()).try_get_matches();
     let cli = match parsed.and_then(|matches| Cli::from_arg_matches(&matches)) {
         Ok(cli) => cli,
-        Err(wrong) => return output::usage(&wrong, std::env::args_os()),
+        Err(wrong) => return output::usage(wrong, std::env::args_os()),
     };
     let output = Output::new(cli.json, cli.quiet);
     let result = match cli.command {

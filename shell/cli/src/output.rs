@@ -1,6 +1,8 @@
 //! What a command prints: text for people or JSON for programs, and errors in either form.
 
-use clap::error::{ContextKind, ErrorKind};
+use crate::Cli;
+use clap::CommandFactory;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use farline_core::units::{Error, ErrorCode, Fault};
 use serde::Serialize;
 use std::error::Error as _;
@@ -113,7 +115,11 @@ struct ErrorDocument<'a> {
 ///
 /// `args` are the words of the command line: after a failed parse only they tell whether `--json`
 /// was asked for.
-pub(crate) fn usage(wrong: &clap::Error, args: impl IntoIterator<Item = OsString>) -> ExitCode {
+pub(crate) fn usage(mut wrong: clap::Error, args: impl IntoIterator<Item = OsString>) -> ExitCode {
+    // "To pass `--flag` as a value, use `-- --flag`" is never what was meant.
+    wrong.remove(ContextKind::Suggested);
+    suggest_command(&mut wrong);
+    let wrong = &wrong;
     let is_answer = matches!(wrong.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion);
     let json = args.into_iter().take_while(|word| word != "--").any(|word| word == "--json");
     if is_answer || (!json && advice(wrong).is_none()) {
@@ -121,6 +127,24 @@ pub(crate) fn usage(wrong: &clap::Error, args: impl IntoIterator<Item = OsString
         return ExitCode::from(if is_answer { 0 } else { Fault::You.exit_code() });
     }
     Output::new(json, false).error(&usage_error(wrong))
+}
+
+/// Suggests the command whose letters were typed in another order, or with one wrong: clap finds
+/// none for words as short as `pc`.
+fn suggest_command(wrong: &mut clap::Error) {
+    let has_own = wrong.get(ContextKind::SuggestedSubcommand).is_some();
+    let Some(ContextValue::String(typed)) = wrong.get(ContextKind::InvalidSubcommand) else {
+        return;
+    };
+    let commands = Cli::command();
+    let close = commands
+        .get_subcommands()
+        .map(clap::Command::get_name)
+        .find(|name| !has_own && strsim::damerau_levenshtein(name, typed) == 1);
+    if let Some(name) = close {
+        let name = ContextValue::Strings(vec![name.to_owned()]);
+        wrong.insert(ContextKind::SuggestedSubcommand, name);
+    }
 }
 
 /// What the parser of a value advises whoever wrote it.

@@ -1,9 +1,10 @@
 //! `farline partials`: what broken-off copies left behind, listed and removed.
 
 use crate::interrupt;
+use crate::node::hello;
 use crate::output::Output;
 use clap::Subcommand;
-use farline::client::{Location, Remote, remove_elsewhere, stored_elsewhere};
+use farline::client::{ConnectOptions, Location, Remote, remove_elsewhere, stored_elsewhere};
 use farline::stores::{Leftover, Leftovers, Receipt, Removal};
 use farline_core::units::{Bytes, Error, ErrorCode, Fault, Span};
 use serde::Serialize;
@@ -125,7 +126,15 @@ fn stored_at(remote: &Remote) -> Result<Vec<Receipt>, Error> {
         receipt.partial == named
             || target.strip_prefix(named).is_some_and(|rest| rest.is_empty() || rest[0] == b'/')
     };
-    Ok(stored_elsewhere()?.into_iter().filter(is_there).collect())
+    let stored: Vec<Receipt> = stored_elsewhere()?.into_iter().filter(is_there).collect();
+    // A Farline node keeps its own account of what is left there, beneath its root.
+    if stored.is_empty() && (remote.farline || hello(remote, &ConnectOptions::default())?.farline) {
+        let message =
+            format!("{} is a Farline node: what is left there is listed there", remote.server());
+        return Err(Error::new(Fault::You, ErrorCode::Unsupported, message)
+            .hint(format!("at {}: `farline partials ls DIR`", remote.host)));
+    }
+    Ok(stored)
 }
 
 fn list(dirs: &[PathBuf], elsewhere: Vec<Receipt>, output: &Output) -> Result<ExitCode, Error> {

@@ -10,7 +10,7 @@ use farline_core::congestion::Algorithm;
 use farline_core::profile::{
     Grid, PathPoint, Plan, PlanInput, PlanSource, Profile, TrafficDirection, plan, plan_from,
 };
-use farline_core::units::{Bytes, Error, ErrorCode, Fault, Rate, Span};
+use farline_core::units::{Bytes, Error, ErrorCode, Fault, Probability, Rate, Span};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -58,7 +58,7 @@ struct Model {
     rtt: Option<Span>,
     /// Probability that a packet is lost [default: 0]
     #[arg(long, value_name = "P")]
-    loss: Option<f64>,
+    loss: Option<Probability>,
     /// The largest window of a stream [default: no limit]
     #[arg(long, value_name = "BYTES")]
     window: Option<Bytes>,
@@ -86,7 +86,14 @@ pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
     } else {
         plan(&known(&args)?, args.size)?
     };
-    output.result(&found, plan_text(&found))?;
+    let node = if is_node { remote(&args.what)?.to_string() } else { "HOST:".to_owned() };
+    let (from, to) = match args.direction {
+        Some(TrafficDirection::Back) => (node, "DESTINATION".to_owned()),
+        _ => ("SOURCE".to_owned(), node),
+    };
+    let Plan { streams, congestion, .. } = &found;
+    let cp = format!("farline cp --streams {streams} --congestion {congestion} {from} {to}");
+    output.result(&found, format!("{}\nby hand: {cp}", plan_text(&found)))?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -115,7 +122,7 @@ impl Model {
     ) -> PlanInput {
         PlanInput {
             path,
-            loss: self.loss.unwrap_or(0.0),
+            loss: self.loss.unwrap_or_default().0,
             window: self.window.or(window),
             host: self.host_rate,
             mtu: self.mtu.unwrap_or(Grid::USUAL_MTU),

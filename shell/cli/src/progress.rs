@@ -1,11 +1,12 @@
-//! The progress of one transfer: a bar on a terminal, one plain line a second elsewhere, nothing
+//! The progress of one transfer: a bar on a terminal, one plain line a minute elsewhere, nothing
 //! when asked to be quiet.
 //!
 //! Everything goes to stderr. Rate and time left come from the samples' own clock, over the last
-//! seconds, so a path that changes its speed is seen to. No colour is used, so none has to be
-//! switched off.
+//! seconds, so a path that changes its speed is seen to. The bar alone has a colour, where the
+//! terminal has any and `NO_COLOR` does not say otherwise.
 
 use crate::output::Output;
+use farline_core::transfer::Limit;
 use farline_core::units::{Bytes, Rate, Span};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressFinish, ProgressStyle};
 use std::collections::VecDeque;
@@ -24,6 +25,8 @@ pub(crate) struct Sample {
     pub(crate) files_done: Option<u64>,
     /// Files in all, when that is known.
     pub(crate) files_total: Option<u64>,
+    /// What holds it back now, when that is known.
+    pub(crate) limited_by: Option<Limit>,
     /// Since the transfer began.
     pub(crate) elapsed: Span,
 }
@@ -43,7 +46,11 @@ enum Face {
 }
 
 /// Below this width a bar says less than the figures in its place would.
-const BAR_COLUMNS: usize = 72;
+const BAR_COLUMNS: usize = 40;
+/// What a bar takes at least, with its brackets and the space behind.
+const LEAST_BAR: usize = 13;
+/// Between two lines where nobody looks at a terminal: a log, a batch system's file.
+const LINE_EVERY: Span = Span::from_secs(60);
 
 impl ProgressDisplay {
     /// Progress of what `label` names, shown the way that `output` and stderr call for.
@@ -56,7 +63,7 @@ impl ProgressDisplay {
                 let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
                 Face::Bar(bar.with_finish(ProgressFinish::AndClear))
             }
-            (false, false, false) => Face::Lines(Span::from_secs(1)),
+            (false, false, false) => Face::Lines(LINE_EVERY),
         };
         ProgressDisplay { label: label.into(), face, pace: Pace::default() }
     }
@@ -70,13 +77,9 @@ impl ProgressDisplay {
             Face::Bar(bar) => {
                 let columns = columns();
                 let with_bar = columns >= BAR_COLUMNS && sample.bytes_total.is_some();
-                // The template leaves a third of the line to the bar.
-                let text = describe(
-                    &self.label,
-                    sample,
-                    rate,
-                    if with_bar { columns * 2 / 3 } else { columns },
-                );
+                let room = columns.saturating_sub(LEAST_BAR).min(columns * 3 / 4);
+                let text =
+                    describe(&self.label, sample, rate, if with_bar { room } else { columns });
                 if let Some(total) = sample.bytes_total {
                     bar.set_length(total.0);
                 }
@@ -86,7 +89,7 @@ impl ProgressDisplay {
             }
             Face::Lines(next) => {
                 if sample.elapsed >= *next {
-                    *next = sample.elapsed + Span::from_secs(1);
+                    *next = sample.elapsed + LINE_EVERY;
                     // A stderr that is gone is no reason to end a transfer.
                     let _ = writeln!(
                         io::stderr().lock(),
@@ -128,7 +131,7 @@ pub(crate) fn columns() -> usize {
 }
 
 fn style(with_bar: bool) -> ProgressStyle {
-    let template = if with_bar { "[{wide_bar}] {msg}" } else { "{msg}" };
+    let template = if with_bar { "[{wide_bar:.cyan}] {msg}" } else { "{msg}" };
     ProgressStyle::with_template(template)
         .unwrap_or_else(|_| ProgressStyle::default_bar())
         .progress_chars("=> ")
@@ -151,13 +154,20 @@ fn describe(label: &str, sample: &Sample, rate: Option<Rate>, columns: usize) ->
             let bytes = Bytes(total.0.saturating_sub(sample.bytes_done.0));
             format!("{} left", clock(rate.time_for(bytes)))
         });
+    let percent = sample
+        .bytes_total
+        .filter(|total| total.0 > 0)
+        .map(|total| format!("{} %", u128::from(sample.bytes_done.0) * 100 / u128::from(total.0)));
+    let limit = sample.limited_by.map(|limit| format!("limit: {}", limit.name().replace('_', " ")));
     // As they stand on the line, with the order in which they go when it is too short.
     let mut parts = [
-        (1, Some(format!("{label}:"))),
+        (0, Some(format!("{label}:"))),
+        (6, percent),
         (3, Some(bytes)),
-        (0, files),
+        (1, files),
         (4, rate.map(|rate| rate.to_string())),
         (5, left),
+        (2, limit),
     ];
     loop {
         let shown: Vec<&str> = parts.iter().filter_map(|(_, part)| part.as_deref()).collect();
@@ -225,6 +235,7 @@ mod tests {
             bytes_total: Some(Bytes::mib(1024)),
             files_done: Some(3),
             files_total: Some(4),
+            limited_by: Some(Limit::PathRate),
             elapsed: Span::from_millis(millis),
         }
     }
@@ -259,7 +270,10 @@ mod tests {
     fn a_line_tells_all_where_there_is_room() {
         let line =
             describe("run7", &sample(1_000, 512), Some(Rate::from_bps(8_000_000_000)), usize::MAX);
-        assert_eq!(line, "run7:  512 MiB of 1 GiB  3 of 4 files  8.00 Gbit/s  1 s left");
+        assert_eq!(
+            line,
+            "run7:  50 %  512 MiB of 1 GiB  3 of 4 files  8.00 Gbit/s  1 s left  limit: path rate"
+        );
     }
 
     #[test]
@@ -267,9 +281,9 @@ mod tests {
         let rate = Some(Rate::from_bps(8_000_000_000));
         for columns in [1, 8, 12, 20, 30, 40, 50, 80] {
             let line = describe("run7", &sample(1_000, 512), rate, columns);
-            assert!(line.chars().count() < columns || line == "1 s left", "{columns}: {line}");
+            assert!(line.chars().count() < columns || line == "50 %", "{columns}: {line}");
         }
-        assert_eq!(describe("run7", &sample(1_000, 512), rate, 24), "8.00 Gbit/s  1 s left");
+        assert_eq!(describe("run7", &sample(1_000, 512), rate, 30), "50 %  8.00 Gbit/s  1 s left");
     }
 
     #[test]
@@ -278,7 +292,7 @@ mod tests {
         (unknown.bytes_total, unknown.files_total) = (None, None);
         assert_eq!(
             describe("run7", &unknown, Some(Rate::from_bps(8_000_000_000)), 99),
-            "run7:  512 MiB  3 files  8.00 Gbit/s"
+            "run7:  512 MiB  3 files  8.00 Gbit/s  limit: path rate"
         );
         assert!(
             !describe("run7", &sample(1_000, 512), Some(Rate::from_bps(0)), 99).contains("left")

@@ -1,7 +1,7 @@
 //! What a link shall be, as flags; a pair of values `A-TO-B,B-TO-A` sets each direction by itself.
 
 use farline::link::Settings;
-use farline_core::units::{Bytes, Error, ErrorCode, Fault, Rate, Span};
+use farline_core::units::{Bytes, Error, ErrorCode, Fault, Probability, Rate, Span};
 use farline_core::wan::{self, Event, Path};
 use std::fmt::Display;
 use std::str::FromStr;
@@ -35,13 +35,13 @@ pub(super) struct Options {
     one_way_delay: Option<Pair<Span>>,
     /// Probability that a frame is lost [default: 0]
     #[arg(long, value_name = "P[,P]")]
-    loss: Option<Pair<f64>>,
+    loss: Option<Pair<Probability>>,
     /// Probability that a bit is wrong and costs its frame [default: 0]
     #[arg(long, value_name = "P[,P]")]
-    ber: Option<Pair<f64>>,
+    ber: Option<Pair<Probability>>,
     /// Probability that a frame arrives with a wrong bit and a right checksum [default: 0]
     #[arg(long, value_name = "P[,P]")]
-    flips: Option<Pair<f64>>,
+    flips: Option<Pair<Probability>>,
     /// Extra delay, varying from 0 to this [default: 0]
     #[arg(long, value_name = "T[,T]")]
     jitter: Option<Pair<Span>>,
@@ -84,9 +84,9 @@ impl Options {
             direction.reorder = self.reorder;
         }
         let wan::Settings { a_to_b, b_to_a, .. } = &mut wan;
-        set(self.loss, &mut a_to_b.loss, &mut b_to_a.loss);
-        set(self.ber, &mut a_to_b.ber, &mut b_to_a.ber);
-        set(self.flips, &mut a_to_b.flips, &mut b_to_a.flips);
+        set(self.loss.map(parts), &mut a_to_b.loss, &mut b_to_a.loss);
+        set(self.ber.map(parts), &mut a_to_b.ber, &mut b_to_a.ber);
+        set(self.flips.map(parts), &mut a_to_b.flips, &mut b_to_a.flips);
         set(self.jitter, &mut a_to_b.jitter, &mut b_to_a.jitter);
         if let Some(Pair(there, back)) = self.queue {
             (a_to_b.queue, b_to_a.queue) =
@@ -110,6 +110,10 @@ impl Options {
         settings.check()?;
         Ok(settings)
     }
+}
+
+fn parts(Pair(there, back): Pair<Probability>) -> Pair<f64> {
+    Pair(there.0, back.0)
 }
 
 fn set<T: Copy>(pair: Option<Pair<T>>, there: &mut T, back: &mut T) {

@@ -5,7 +5,7 @@ use farline_core::congestion::{Algorithm, Constants};
 use farline_core::profile::{
     Copies, Driver, Grid, Order, PathEstimate, PathPoint, Repetitions, Store, TrafficDirection,
 };
-use farline_core::units::{Bytes, Error, ErrorCode, Fault, Rate, Span};
+use farline_core::units::{Bytes, Error, ErrorCode, Fault, Probability, Rate, Span};
 use std::str::FromStr;
 
 /// Of a path whose rate nobody said: the papers' 10GE.
@@ -51,7 +51,7 @@ pub(super) struct Axes {
     cross: Vec<Rate>,
     /// Loss probabilities, such as 0,1e-5 [default: 0]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
-    loss: Vec<f64>,
+    loss: Vec<Probability>,
     /// Which way: out, back, both [default: out]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     direction: Vec<TrafficDirection>,
@@ -252,7 +252,7 @@ impl Axes {
         put(&mut grid.messages_bytes, self.message.iter().copied().map(Some).collect());
         put(&mut grid.mtus, self.mtu.clone());
         put(&mut grid.cross_bps, self.cross.clone());
-        put(&mut grid.losses, self.loss.clone());
+        put(&mut grid.losses, self.loss.iter().map(|loss| loss.0).collect());
         put(&mut grid.directions, self.direction.clone());
         let drivers = self.drivers();
         if !self.staging.is_empty() || drivers.contains(&Driver::Tls) || grid.copies.is_some() {

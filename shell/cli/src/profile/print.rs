@@ -206,21 +206,43 @@ pub(super) fn moment(seconds: u64) -> String {
     date(seconds).replace(" UTC", &format!(":{:02} UTC", seconds % 60))
 }
 
-/// A time for people: `2.50 s`, `40 s`, `12 min`, `15.0 h`.
+/// A time for people: `24 ms`, `2.50 s`, `40 s`, `12 min`, `15.0 h`, `3.5 days`.
 pub(super) fn duration(seconds: f64) -> String {
     match seconds {
+        s if s < 1.0 => format!("{:.0} ms", (s * 1e3).max(1.0)),
         s if s < 10.0 => format!("{s:.2} s"),
-        s if s < 600.0 => format!("{s:.0} s"),
-        s if s < 36_000.0 => format!("{:.0} min", s / 60.0),
-        s => format!("{:.1} h", s / 3_600.0),
+        s if s < 300.0 => format!("{s:.0} s"),
+        s if s < 7_200.0 => format!("{:.0} min", s / 60.0),
+        s if s < 172_800.0 => format!("{:.1} h", s / 3_600.0),
+        s => format!("{:.1} days", s / 86_400.0),
     }
+}
+
+/// A size in the units in which it was given: `160 TB` is not 145.5 TiB to who asked for it.
+fn size_as_given(size: Bytes) -> String {
+    let is_binary = |power: u32| size.0 >= 1 << (10 * power) && size.0 < 1 << (10 * power + 10);
+    let unit = (1..=5).find(|&power| is_binary(power)).map_or(1, |power| 1_u64 << (10 * power));
+    let decimal = [(1_000_000_000_000_000, "PB"), (1_000_000_000_000, "TB")];
+    let decimal =
+        decimal.into_iter().chain([(1_000_000_000, "GB"), (1_000_000, "MB"), (1000, "kB")]);
+    // At most three digits behind the point, so that it is exact.
+    let exact = decimal
+        .filter(|_| !size.0.is_multiple_of(unit))
+        .find(|(one, _)| size.0 >= *one && size.0.is_multiple_of(one / 1000));
+    exact.map_or_else(
+        || size.to_string(),
+        |(one, name)| {
+            let text = format!("{}.{:03}", size.0 / one, size.0 % one / (one / 1000));
+            format!("{} {name}", text.trim_end_matches('0').trim_end_matches('.'))
+        },
+    )
 }
 
 /// A plan as text.
 pub(crate) fn plan(plan: &farline_core::profile::Plan) -> String {
     let mut text = format!(
         "{} in about {} ({} to {}), {}\n{} stream{} of {}, {} of window each, {} of staging",
-        plan.size_bytes,
+        size_as_given(plan.size_bytes),
         duration(plan.seconds),
         duration(plan.interval_s.0),
         duration(plan.interval_s.1),
@@ -244,10 +266,12 @@ pub(super) fn rate(bps: f64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::{duration, size_as_given};
     use farline_core::congestion::Algorithm;
     use farline_core::profile::{
         Environment, Form, Grid, PathPoint, Profile, ProfileKind, Repetitions, Simulator, preset,
     };
+    use farline_core::units::Bytes;
 
     /// Simulated over 26.8 ms, `streams` with Reno, `times` each.
     fn simulated(streams: Vec<u32>, times: u32) -> Profile {
@@ -330,5 +354,15 @@ mod tests {
         assert_eq!(super::date(951_827_696), "2000-02-29 12:34 UTC");
         assert_eq!(super::date(1_795_309_698), "2026-11-22 01:08 UTC");
         assert_eq!(super::moment(1_795_309_698), "2026-11-22 01:08:18 UTC");
+    }
+
+    #[test]
+    fn sizes_and_times_read_as_people_write_them() {
+        for text in ["160 TB", "1 TB", "1.5 GB", "1 GiB", "40 B", "64 MiB", "2 PB", "1000 KiB"] {
+            let size: Bytes = text.parse().expect("a size");
+            assert_eq!(size_as_given(size), text);
+        }
+        let told = [0.0241, 2.5, 40.0, 720.0, 34_620.0, 302_400.0].map(duration);
+        assert_eq!(told, ["24 ms", "2.50 s", "40 s", "12 min", "9.6 h", "3.5 days"]);
     }
 }
