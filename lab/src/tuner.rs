@@ -89,13 +89,12 @@ pub fn copy(copy: &TunedCopy, tuned: bool) -> Finished {
             .collect();
         let Some(&least) = rtts.iter().min() else { continue };
         min_rtt = min_rtt.min(least);
-        let sum = rtts.iter().fold(Span::ZERO, |sum, &rtt| sum + rtt);
         tuner.handle(PathSample {
             at: simulation.now(),
             channels,
             delivered: Bytes(arrived * SEGMENT),
             retransmits: lost,
-            rtt: sum.mul_f64(1.0 / rtts.len() as f64),
+            rtt: least,
             min_rtt,
             rwnd_limited: Span::ZERO,
             starved: 0,

@@ -1,6 +1,7 @@
 //! Tells losses of a full path from the path's own: a queue fills before it overflows.
 
 use super::path_sample::PathSample;
+use super::rounds::Rounds;
 use crate::units::{Span, Time};
 
 /// How long before it is noticed a queue may have caused a loss: a sample or two, and the round
@@ -17,17 +18,37 @@ pub(super) struct NewLosses {
     pub(super) overflowed: u64,
 }
 
+/// Who sends less than this part of its best rate cannot have filled the path. A round trip that is
+/// a little longer is then of small windows, which a receiver acknowledges late.
+const FILLS: f64 = 0.5;
+/// A round is two round trips, since acknowledgements come in bursts of one.
+const ROUND_TRIPS: f64 = 2.0;
+
 /// Remembers when there was a queue.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct LossJudge {
     retransmits: Option<u64>,
     queued_at: Option<Time>,
+    rounds: Rounds,
+    /// Of the last round, in bits a second.
+    rate: f64,
+}
+
+impl Default for LossJudge {
+    fn default() -> LossJudge {
+        let rounds = Rounds::of(ROUND_TRIPS);
+        LossJudge { retransmits: None, queued_at: None, rounds, rate: 0.0 }
+    }
 }
 
 impl LossJudge {
     /// Takes in a sample; several a second.
     pub(super) fn handle(&mut self, sample: &PathSample) -> NewLosses {
-        if sample.has_queue() {
+        if let Some(rate) = self.rounds.rate(sample) {
+            self.rounds.judge(rate);
+            self.rate = rate;
+        }
+        if self.sees_queue(sample) {
             self.queued_at = Some(sample.at);
         }
         let before = self.retransmits.replace(sample.retransmits).unwrap_or(sample.retransmits);
@@ -37,6 +58,12 @@ impl LossJudge {
             true => NewLosses { stray: 0, overflowed: lost },
             false => NewLosses { stray: lost, overflowed: 0 },
         }
+    }
+
+    /// Whether there is a queue at `sample`, which was handled.
+    pub(super) fn sees_queue(&self, sample: &PathSample) -> bool {
+        let fills = self.rate >= self.rounds.best * FILLS;
+        sample.has_long_queue() || (fills && sample.has_queue())
     }
 }
 
@@ -76,6 +103,29 @@ mod tests {
     #[test]
     fn without_a_queue_for_a_while_losses_are_the_paths() {
         assert_eq!(judged(&[(4, 3), (0, 3), (0, 3), (0, 3), (1, 3), (0, 7)])[5], (4, 0));
+    }
+
+    #[test]
+    fn far_below_the_best_rate_a_late_acknowledgement_is_no_queue() {
+        let mut judge = LossJudge::default();
+        let mut delivered = 0;
+        for step in 0..40_u64 {
+            // 3 % are lost: 250 Mbit/s at first, then 75, in windows of some packets.
+            delivered += if step < 4 { 3_125_000 } else { 937_500 };
+            let losses = judge.handle(&PathSample {
+                at: Time::ZERO + Span::from_millis(100 * step),
+                channels: 4,
+                delivered: Bytes(delivered),
+                retransmits: 10 * step,
+                rtt: Span::from_millis(20 + step % 4),
+                min_rtt: Span::from_millis(20),
+                rwnd_limited: Span::ZERO,
+                starved: 0,
+                network_bound: true,
+                is_model_based: false,
+            });
+            assert!(step < 12 || losses == NewLosses { stray: 10, overflowed: 0 }, "{losses:?}");
+        }
     }
 
     #[test]

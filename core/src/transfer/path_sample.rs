@@ -14,7 +14,8 @@ pub struct PathSample {
     pub delivered: Bytes,
     /// Segments sent again since the start.
     pub retransmits: u64,
-    /// Smoothed round-trip time, averaged over channels.
+    /// Smoothed round-trip time of the channel where it is least: a queue on the path delays all of
+    /// them, a receiver that delays its acknowledgements some.
     pub rtt: Span,
     /// The least round-trip time of any channel.
     pub min_rtt: Span,
@@ -37,7 +38,16 @@ const NOISE: Span = Span::from_millis(1);
 const NOISE_SHORT: Span = Span::from_micros(100);
 const NOISE_PART: f64 = 0.5;
 
+/// A queue for certain, whatever acknowledgements were late by.
+const LONG_PART: f64 = 0.4;
+const LONG: Span = Span::from_millis(5);
+
 impl PathSample {
+    /// Whether the round trip is longer than the path's least by what nothing but a queue explains.
+    pub(super) fn has_long_queue(&self) -> bool {
+        self.rtt > self.min_rtt + self.min_rtt.mul_f64(LONG_PART).max(LONG)
+    }
+
     /// Whether the round trip is longer than the path's least by more than hosts are late by.
     pub fn has_queue(&self) -> bool {
         let noise = NOISE.min(self.min_rtt.mul_f64(NOISE_PART) + NOISE_SHORT);

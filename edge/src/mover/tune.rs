@@ -73,7 +73,9 @@ impl PathSampler {
     /// A look at all channels; `None` where they are no TCP connections.
     pub(super) fn sample(&mut self, handles: &[Handle], tally: &Tally) -> Option<PathSample> {
         let infos: Vec<_> = handles.iter().filter_map(Handle::tcp_info).collect();
-        let count = u32::try_from(infos.len()).ok().filter(|&count| count > 0)?;
+        if infos.is_empty() {
+            return None;
+        }
         let sum = |part: fn(&crate::sys::tcp::TcpInfo) -> Span| {
             infos.iter().map(part).fold(Span::ZERO, |sum, span| sum + span)
         };
@@ -89,7 +91,7 @@ impl PathSampler {
             channels: infos.len(),
             delivered: Bytes(infos.iter().map(|info| info.delivered).sum()),
             retransmits: infos.iter().map(|info| info.retransmits).sum(),
-            rtt: Span::from_nanos(sum(|info| info.rtt).as_nanos() / u64::from(count)),
+            rtt: infos.iter().map(|info| info.rtt).min().unwrap_or_default(),
             min_rtt: infos.iter().map(|info| info.min_rtt).min().unwrap_or_default(),
             rwnd_limited: sum(|info| info.rwnd_limited),
             starved: infos.iter().filter(|info| info.not_sent * 20 < info.in_flight).count(),

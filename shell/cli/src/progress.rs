@@ -48,7 +48,7 @@ enum Face {
 /// Below this width a bar says less than the figures in its place would.
 const BAR_COLUMNS: usize = 40;
 /// What a bar takes at least, with its brackets and the space behind.
-const LEAST_BAR: usize = 13;
+const LEAST_BAR: usize = 11;
 /// Between two lines where nobody looks at a terminal: a log, a batch system's file.
 const LINE_EVERY: Span = Span::from_secs(60);
 

@@ -123,7 +123,7 @@ impl PathMonitor {
     pub fn handle(&mut self, sample: PathSample) {
         let lost = self.losses.handle(&sample);
         let Some(last) = self.last.replace(sample) else { return };
-        if sample.has_queue() {
+        if self.losses.sees_queue(&sample) {
             self.times.queue = self.times.queue.max(sample.rtt.saturating_sub(sample.min_rtt));
         }
         self.lose(lost);
@@ -176,7 +176,7 @@ impl PathMonitor {
         let bytes = Bytes(sample.delivered.0.saturating_sub(last.delivered.0));
         let full = PathTimes { full: rest, full_bytes: bytes, ..PathTimes::default() };
         let path = match self.last_loss {
-            _ if sample.has_queue() || sample.is_model_based => full,
+            _ if self.losses.sees_queue(sample) || sample.is_model_based => full,
             LastLoss::Congestion => full,
             LastLoss::None => PathTimes { growing: rest, ..PathTimes::default() },
             LastLoss::Stray => PathTimes { lossy: rest, ..PathTimes::default() },
