@@ -115,6 +115,11 @@ pub fn copy(copy: &TunedCopy, tuned: bool) -> Finished {
                     (0..channels).for_each(|i| simulation.replace(i, algorithm, Constants::Linux));
                     why
                 }
+                Advice::Restore { why } => {
+                    algorithm = Algorithm::Cubic;
+                    (0..channels).for_each(|i| simulation.replace(i, algorithm, Constants::Linux));
+                    why
+                }
                 Advice::Measured { why } => why,
             };
             changes.push((now, why));

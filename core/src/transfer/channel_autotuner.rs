@@ -11,6 +11,9 @@
 //! et al. 1997: rate ~ MSS / (RTT sqrt(p))), and BBR, which does not take a loss for congestion
 //! (Cardwell et al. 2016), takes its place. Losses with a queue are left to the control that made
 //! the queue, and those of the first growth of the windows, which ends in an overflow, to nobody.
+//! A queue of a millisecond may be a busy host's lateness instead: where losses go on and no longer
+//! queue is ever seen, BBR is tried for some windows, and the first control comes back where it
+//! brings nothing.
 
 use super::losses::LossJudge;
 use super::path_sample::PathSample;
@@ -37,6 +40,12 @@ const WORTH: f64 = 1.10;
 /// Windows with losses without a queue after which they count as the path's own.
 const LOSSY_WINDOWS: u32 = 2;
 
+/// Windows with losses next to what may be a queue or a busy host, after which BBR is tried; what it
+/// must bring to stay, and over how many windows that is seen.
+const DOUBTFUL_WINDOWS: usize = 6;
+const TRIAL_WORTH: f64 = 1.15;
+const TRIAL_WINDOWS: usize = 2;
+
 /// What to change, and why, in words for the user.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Advice {
@@ -56,6 +65,11 @@ pub enum Advice {
     Congestion {
         /// Its name.
         name: &'static str,
+        /// Why.
+        why: String,
+    },
+    /// Give all channels the congestion control back that they had before.
+    Restore {
         /// Why.
         why: String,
     },
@@ -87,7 +101,17 @@ pub struct ChannelAutotuner {
     before: Option<Rate>,
     losses: LossJudge,
     lossy: u32,
+    /// Rates of windows with losses of which it is not certain that a queue overflowed.
+    doubtful: Vec<f64>,
+    trial: Option<BbrTrial>,
     advice: VecDeque<Advice>,
+}
+
+/// BBR in the place of a control that may have been the right one.
+#[derive(Debug)]
+struct BbrTrial {
+    before: f64,
+    rates: Vec<f64>,
 }
 
 /// A window that is being filled.
@@ -118,6 +142,8 @@ impl ChannelAutotuner {
             before: None,
             losses: LossJudge::default(),
             lossy: 0,
+            doubtful: Vec::new(),
+            trial: None,
             advice: VecDeque::new(),
         }
     }
@@ -193,6 +219,10 @@ impl ChannelAutotuner {
         self.last = rate;
         self.since_change += 1;
         self.lossy += u32::from(bound && window.stray > window.overflowed);
+        self.doubt(window, rate, bound);
+        if self.trial.is_some() {
+            return self.try_on(rate);
+        }
         if self.before.is_some() && self.since_change == 1 {
             // What was opened may have begun in the middle of this window.
             return;
@@ -210,6 +240,15 @@ impl ChannelAutotuner {
                  congestion",
                 end.rtt, end.min_rtt
             );
+            return self.advice.push_back(Advice::Congestion { name: "bbr", why });
+        }
+        if self.tuning_limits.bbr && self.doubtful.len() >= DOUBTFUL_WINDOWS {
+            self.tuning_limits.bbr = false;
+            self.since_change = 0;
+            let before = mean(&self.doubtful);
+            self.trial = Some(BbrTrial { before, rates: Vec::new() });
+            let why =
+                "bbr: segments are lost, and no queue is seen for certain; on trial".to_owned();
             return self.advice.push_back(Advice::Congestion { name: "bbr", why });
         }
         if grew && self.since_change < PATIENCE || !self.tuning_limits.channels || end.channels == 0
@@ -236,6 +275,33 @@ impl ChannelAutotuner {
         );
         self.advice.push_back(Advice::AddChannels { count, why });
     }
+
+    /// Collects the windows that speak for a trial; a queue for certain ends all doubt.
+    fn doubt(&mut self, window: &Opened, rate: Rate, bound: bool) {
+        if self.losses.is_certain_since(window.first.at) {
+            self.doubtful.clear();
+        } else if bound && window.overflowed > 0 {
+            self.doubtful.push(rate.as_bps() as f64);
+        }
+    }
+
+    /// A window with BBR on trial, whose first is of both controls.
+    fn try_on(&mut self, rate: Rate) {
+        let Some(mut trial) = self.trial.take_if(|_| self.since_change > 1) else { return };
+        trial.rates.push(rate.as_bps() as f64);
+        if trial.rates.len() < TRIAL_WINDOWS {
+            self.trial = Some(trial);
+        } else if mean(&trial.rates) < trial.before * TRIAL_WORTH {
+            let found = Rate::from_bps(mean(&trial.rates) as u64);
+            let before = Rate::from_bps(trial.before as u64);
+            let why = format!("the control as before: bbr brought {found} where it was {before}");
+            self.advice.push_back(Advice::Restore { why });
+        }
+    }
+}
+
+fn mean(values: &[f64]) -> f64 {
+    values.iter().sum::<f64>() / values.len().max(1) as f64
 }
 
 #[cfg(test)]
@@ -253,6 +319,8 @@ mod tests {
         window: f64,
         /// Whether a full path shows a queue.
         queue: bool,
+        /// What a busy host adds to every round trip.
+        late: Span,
     }
 
     impl Path {
@@ -292,7 +360,7 @@ mod tests {
                 channels,
                 delivered: Bytes(acked as u64),
                 retransmits: lost as u64,
-                rtt: if full { min_rtt.mul_f64(1.5) } else { min_rtt },
+                rtt: path.late + if full { min_rtt.mul_f64(1.5) } else { min_rtt },
                 min_rtt,
                 network_bound,
                 rwnd_limited: Span::ZERO,
@@ -304,6 +372,7 @@ mod tests {
                     Advice::Measured { .. } => {}
                     Advice::AddChannels { count, .. } => channels += count,
                     Advice::Congestion { .. } => bbr = true,
+                    Advice::Restore { .. } => bbr = false,
                 }
                 changes.push(advice);
             }
@@ -322,8 +391,14 @@ mod tests {
     #[test]
     fn a_window_limited_path_gets_channels_until_they_bring_nothing() {
         for seed in 0..200 {
-            let path =
-                Path { capacity: 9e9, rtt: 0.163, loss: 0.0, window: 8e6 * 8.0 * 4.0, queue: true };
+            let path = Path {
+                capacity: 9e9,
+                rtt: 0.163,
+                loss: 0.0,
+                window: 8e6 * 8.0 * 4.0,
+                queue: true,
+                late: Span::ZERO,
+            };
             let run = run(&path, FREE, true, seed);
             assert!(
                 run.channels >= 8 && run.rate > 0.85 * path.capacity,
@@ -338,7 +413,14 @@ mod tests {
     #[test]
     fn a_full_path_gets_one_doubling_and_no_more() {
         for seed in 0..200 {
-            let path = Path { capacity: 1e9, rtt: 0.03, loss: 0.0, window: 1e12, queue: true };
+            let path = Path {
+                capacity: 1e9,
+                rtt: 0.03,
+                loss: 0.0,
+                window: 1e12,
+                queue: true,
+                late: Span::ZERO,
+            };
             let run = run(&path, FREE, true, seed);
             assert_eq!((run.channels, changed(&run)), (4, 1), "seed {seed}: {:?}", run.changes);
         }
@@ -347,7 +429,14 @@ mod tests {
     #[test]
     fn losses_lead_to_bbr_only_where_there_is_no_queue() {
         for seed in 0..200 {
-            let lossy = Path { capacity: 5e9, rtt: 0.08, loss: 1e-4, window: 1e12, queue: false };
+            let lossy = Path {
+                capacity: 5e9,
+                rtt: 0.08,
+                loss: 1e-4,
+                window: 1e12,
+                queue: false,
+                late: Span::ZERO,
+            };
             let run_lossy = run(&lossy, FREE, true, seed);
             assert!(
                 run_lossy.bbr && run_lossy.rate > 0.9 * lossy.capacity,
@@ -356,14 +445,28 @@ mod tests {
             );
             // A queue that overflows now and then: the loss rate is small, the control fills the
             // path.
-            let full = Path { capacity: 1e9, rtt: 0.08, loss: 1e-9, window: 1e12, queue: true };
+            let full = Path {
+                capacity: 1e9,
+                rtt: 0.08,
+                loss: 1e-9,
+                window: 1e12,
+                queue: true,
+                late: Span::ZERO,
+            };
             assert!(!run(&full, FREE, true, seed).bbr, "seed {seed}");
         }
     }
 
     #[test]
     fn what_the_user_fixed_and_what_the_network_does_not_limit_stay() {
-        let lossy = Path { capacity: 5e9, rtt: 0.08, loss: 1e-4, window: 1e7, queue: false };
+        let lossy = Path {
+            capacity: 5e9,
+            rtt: 0.08,
+            loss: 1e-4,
+            window: 1e7,
+            queue: false,
+            late: Span::ZERO,
+        };
         let fixed = TuningLimits { channels: false, bbr: false, ..FREE };
         assert_eq!(changed(&run(&lossy, fixed, true, 1)), 0);
         assert_eq!(changed(&run(&lossy, FREE, false, 1)), 0);
@@ -372,8 +475,14 @@ mod tests {
     #[test]
     fn the_probe_says_the_rate_and_full_windows_get_channels() {
         for seed in 0..200 {
-            let path =
-                Path { capacity: 9e9, rtt: 0.163, loss: 0.0, window: 8e6 * 8.0 * 4.0, queue: true };
+            let path = Path {
+                capacity: 9e9,
+                rtt: 0.163,
+                loss: 0.0,
+                window: 8e6 * 8.0 * 4.0,
+                queue: true,
+                late: Span::ZERO,
+            };
             let run = run(&path, FREE, true, seed);
             let [Advice::Measured { why }, Advice::AddChannels { count: 2, .. }, ..] =
                 &run.changes[..]
@@ -381,6 +490,33 @@ mod tests {
                 panic!("seed {seed}: {:?}", run.changes)
             };
             assert!(why.contains("over 2 channels"), "{why}");
+        }
+    }
+
+    #[test]
+    fn bbr_on_trial_stays_where_it_brings_something() {
+        let alone = TuningLimits { channels: false, ..FREE };
+        for seed in 0..200 {
+            let late = Span::from_millis(2);
+            let lossy =
+                Path { capacity: 5e8, rtt: 0.02, loss: 1e-3, window: 1e12, queue: false, late };
+            let tried = run(&lossy, alone, true, seed);
+            assert!(
+                tried.bbr && tried.rate > 0.9 * lossy.capacity,
+                "seed {seed}: {:?}",
+                tried.changes
+            );
+            let full = Path { rtt: 0.004, loss: 1e-4, ..lossy };
+            let tried = run(&full, alone, true, seed);
+            assert!(!tried.bbr, "seed {seed}: {:?}", tried.changes);
+            assert!(
+                matches!(
+                    &tried.changes[..],
+                    [.., Advice::Congestion { .. }, Advice::Restore { .. }]
+                ),
+                "seed {seed}: {:?}",
+                tried.changes
+            );
         }
     }
 }

@@ -32,12 +32,14 @@ pub(super) struct LossJudge {
     rounds: Rounds,
     /// Of the last round, in bits a second.
     rate: f64,
+    /// When nothing but a queue can have delayed what came.
+    long_queue_at: Option<Time>,
 }
 
 impl Default for LossJudge {
     fn default() -> LossJudge {
         let rounds = Rounds::of(ROUND_TRIPS);
-        LossJudge { retransmits: None, queued_at: None, rounds, rate: 0.0 }
+        LossJudge { retransmits: None, queued_at: None, rounds, rate: 0.0, long_queue_at: None }
     }
 }
 
@@ -51,6 +53,9 @@ impl LossJudge {
         if self.sees_queue(sample) {
             self.queued_at = Some(sample.at);
         }
+        if sample.has_long_queue() {
+            self.long_queue_at = Some(sample.at);
+        }
         let before = self.retransmits.replace(sample.retransmits).unwrap_or(sample.retransmits);
         let lost = sample.retransmits.saturating_sub(before);
         let memory = QUEUE_MEMORY.max(sample.min_rtt.mul_f64(QUEUE_MEMORY_TRIPS));
@@ -58,6 +63,11 @@ impl LossJudge {
             true => NewLosses { stray: 0, overflowed: lost },
             false => NewLosses { stray: lost, overflowed: 0 },
         }
+    }
+
+    /// Whether there was a queue since `from` for certain, and not what a busy host looks like.
+    pub(super) fn is_certain_since(&self, from: Time) -> bool {
+        self.long_queue_at.is_some_and(|at| at >= from)
     }
 
     /// Whether there is a queue at `sample`, which was handled.

@@ -103,6 +103,11 @@ impl Handle {
         self.0.tcp_info()
     }
 
+    /// The connection's congestion control, where it has one.
+    pub(crate) fn congestion(&self) -> Option<String> {
+        self.0.congestion()
+    }
+
     /// Whether its congestion control goes by a model of the path, and so fills it without a queue
     /// or losses that would tell.
     pub(crate) fn is_model_based(&self) -> bool {

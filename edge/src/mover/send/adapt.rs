@@ -23,7 +23,7 @@ impl Shared<'_> {
         let (mut threads, mut sampler) = (Vec::new(), PathSampler::new());
         let mut monitor = PathMonitor::default();
         let mut tuner = tuning.map(|tuning| (ChannelAutotuner::new(tuning.tuning_limits), tuning));
-        let (mut wanted, mut congestion) = (watched.len(), None);
+        let (mut wanted, mut congestion, mut before) = (watched.len(), None, None);
         while still.recv_timeout(LOOK_EVERY) == Err(mpsc::RecvTimeoutError::Timeout) {
             if let Some(pool) = &mut pool {
                 let (rests, window) = {
@@ -43,14 +43,17 @@ impl Shared<'_> {
                 match advice {
                     Advice::Measured { why } => (tuning.tell)(why),
                     Advice::Congestion { name, why } => {
+                        before = watched.first().and_then(Handle::congestion);
                         // A control that this process may not use changes nothing.
-                        let taken = watched
-                            .iter()
-                            .filter(|handle| handle.set_congestion(name).is_ok())
-                            .count();
-                        congestion = Some(name).filter(|_| taken > 0);
-                        if taken > 0 {
+                        if give(&watched, name) {
+                            congestion = Some(name.to_owned());
                             (tuning.tell)(why);
+                        }
+                    }
+                    Advice::Restore { why } => {
+                        if let Some(name) = before.take().filter(|name| give(&watched, name)) {
+                            (tuning.tell)(format!("{name}: {why}"));
+                            congestion = Some(name);
                         }
                     }
                     Advice::AddChannels { count, why } => {
@@ -61,7 +64,7 @@ impl Shared<'_> {
                 }
             }
             while watched.len() < wanted {
-                match self.join(scope, tuning, congestion, &mut watched) {
+                match self.join(scope, tuning, congestion.as_deref(), &mut watched) {
                     Joined::Runs(thread) => threads.push(thread),
                     Joined::NotYet => break,
                     Joined::NoMore => wanted = watched.len(),
@@ -138,6 +141,11 @@ impl Shared<'_> {
         };
         Joined::Runs(scope.spawn(move || self.drive(id, channel, &queue)))
     }
+}
+
+/// Gives all channels a congestion control; whether any took it.
+fn give(channels: &[Handle], name: &str) -> bool {
+    channels.iter().filter(|handle| handle.set_congestion(name).is_ok()).count() > 0
 }
 
 /// What came of one more channel.
