@@ -34,7 +34,10 @@ enum Token {
     /// `**`.
     Path,
     /// `[...]`.
-    Class { bytes: Vec<(u8, u8)>, is_negated: bool },
+    Class {
+        bytes: Vec<(u8, u8)>,
+        is_negated: bool,
+    },
 }
 
 impl Token {
@@ -106,8 +109,7 @@ impl NamePattern {
             }
             Start::Anywhere => {
                 self.is_whole(&text)
-                    || (0..text.len())
-                        .any(|at| text[at] == b'/' && self.is_whole(&text[at + 1..]))
+                    || (0..text.len()).any(|at| text[at] == b'/' && self.is_whole(&text[at + 1..]))
             }
         }
     }

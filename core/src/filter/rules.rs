@@ -71,7 +71,9 @@ fn add_line(
     match said.map_err(|(byte, why)| at(byte + 1, why))? {
         Said::Clear => filter.rules.clear(),
         Said::Merge(file) => add_file(filter, FilterForm::Rule, file, read, depth + 1)?,
-        Said::Pattern { text: b"", column, .. } => return Err(at(column + 1, "a pattern is missing")),
+        Said::Pattern { text: b"", column, .. } => {
+            return Err(at(column + 1, "a pattern is missing"));
+        }
         Said::Pattern { is_include, text, column } => {
             let pattern =
                 NamePattern::parse(text).map_err(|(byte, why)| at(column + byte + 1, why))?;
