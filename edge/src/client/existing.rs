@@ -49,10 +49,6 @@ impl Existing {
             Existing::Replace => false,
             Existing::Keep => true,
             Existing::KeepSame => {
-                let is_link = |entry: &Entry| matches!(entry.kind, EntryKind::Symlink { .. });
-                if is_link(ours) && is_link(there) {
-                    return ours.kind == there.kind;
-                }
                 is_file(ours)
                     && is_file(there)
                     && ours.len() == there.len()
@@ -74,6 +70,10 @@ impl Existing {
             _ if !is_same_kind => CopyReason::KindDiffers,
             _ if ours.len() != there.len() => CopyReason::SizeDiffers,
             _ if self == Existing::Replace => CopyReason::Replaced,
+            // A link that is the same is made again, whatever its time.
+            _ if matches!(ours.kind, EntryKind::Symlink { .. }) && ours.kind == there.kind => {
+                CopyReason::Replaced
+            }
             Ordering::Greater => CopyReason::Newer,
             Ordering::Less => CopyReason::Older,
             Ordering::Equal => CopyReason::Replaced,

@@ -36,8 +36,8 @@ Exit: 0 done, 2 request, 3 this host, 4 other end, 5 path, 6 refused, 70 defect.
     version,
     max_term_width = 80,
     disable_help_subcommand = true,
-    // One blank line less than clap's own: it all fits an old terminal.
-    help_template = "{about-with-newline}{usage-heading} {usage}\n\n{all-args}{after-help}",
+    // Two blank lines less than clap's own: it all fits an old terminal.
+    help_template = "{about-with-newline}{usage-heading} {usage}\n{all-args}{after-help}",
     after_help = TOP_EXAMPLES,
     subcommand_required = true,
     arg_required_else_help = true
