@@ -18,6 +18,7 @@ mod tests;
 pub use agreement::{Agreement, CopyOptions, Integrity, SenderControl, source_of};
 pub use blame::{Blame, of_two_servers};
 pub use idle_timeout::IdleTimeout;
+pub use passes::Passes;
 pub use requests::{
     MOST_HELD_RANGES, TREE_MODULE, farline_option, further_held, nameable, parallelism, tree_part,
 };

@@ -7,11 +7,13 @@ const MOST_FRUITLESS: u32 = 3;
 
 /// The passes of one transfer (`docs/protocol.md`, clause I-7).
 #[derive(Debug, Default)]
-pub(super) struct Passes {
-    pub(super) made: u64,
-    /// What the receiver said of them: blocks and headers that came other than they were sent.
-    pub(super) bad_blocks: u64,
-    pub(super) bad_headers: u64,
+pub struct Passes {
+    /// How many were begun.
+    pub made: u64,
+    /// Blocks that came other than they were sent, by the receiver's word.
+    pub bad_blocks: u64,
+    /// Headers that did.
+    pub bad_headers: u64,
     best: u64,
     fruitless: u32,
 }
@@ -19,7 +21,10 @@ pub(super) struct Passes {
 impl Passes {
     /// Takes in that a pass ended with `error` when the receiver held `held` bytes; returns the
     /// error where another pass is of no use.
-    pub(super) fn failed(&mut self, error: Error, held: u64) -> Result<(), Error> {
+    ///
+    /// # Errors
+    /// Then: that one.
+    pub fn failed(&mut self, error: Error, held: u64) -> Result<(), Error> {
         if !matches!(
             error.code,
             ErrorCode::BlocksMissing | ErrorCode::ChannelLost | ErrorCode::DataConnection

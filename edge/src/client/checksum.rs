@@ -5,10 +5,11 @@
 
 use super::control::Control;
 use super::copy::Copy;
+use super::options::{Options, Verify};
 use crate::mover::BLOCK_LEN;
 use aws_lc_rs::digest;
 use farline_core::gridftp::client::Request;
-use farline_core::gridftp::{Command, Options as Opts, Pathname};
+use farline_core::gridftp::{Command, Options as Opts, Pathname, Reply};
 use farline_core::units::{Error, ErrorCode, Fault, Span};
 use md5::Digest as _;
 
@@ -17,7 +18,7 @@ const MARKERS_EVERY: Span = Span::from_secs(5);
 
 /// An algorithm that both ends have, strongest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Algorithm {
+pub(super) enum Algorithm {
     Sha512,
     Sha256,
     Sha1,
@@ -91,18 +92,89 @@ fn whole(
     Ok(())
 }
 
-/// Whether the server of `control` can compute a checksum that this host can.
-pub(super) fn is_offered(control: &Control) -> bool {
-    common(control).is_some()
+/// An algorithm, its name, and what is said of files that were compared by it.
+pub(super) type Shared = (Algorithm, &'static str, &'static str);
+
+/// The checksum that this host and all of these servers can compute, strongest first.
+pub(super) fn common(ends: &[&Control]) -> Option<Shared> {
+    let offers = |control: &&Control, name: &str| {
+        control.features().checksums.iter().any(|offer| offer == name)
+    };
+    Algorithm::ALL.into_iter().find(|(_, name, _)| ends.iter().all(|end| offers(end, name)))
 }
 
-fn common(control: &Control) -> Option<(Algorithm, &'static str, &'static str)> {
-    let offered = &control.features().checksums;
-    Algorithm::ALL.into_iter().find(|(_, name, _)| offered.iter().any(|offer| offer == name))
+/// Refuses before anything moves what was asked for outright and cannot be had of `server`.
+///
+/// # Errors
+/// Then.
+pub(super) fn require(
+    options: &Options,
+    common: Option<Shared>,
+    server: &str,
+) -> Result<(), Error> {
+    let refused = |message: String, hint: &str| {
+        Err(Error::new(Fault::There, ErrorCode::Unsupported, message).hint(hint))
+    };
+    match options.verify {
+        Verify::Checksum => refused(
+            format!("--verify checksum: {server}: blocks are checked between Farline nodes only"),
+            "--verify digest compares whole files where the server computes checksums",
+        ),
+        Verify::Digest if options.compare_at_stock && common.is_none() => refused(
+            format!("--verify digest: {server}: no checksum (CKSM) that this host knows"),
+            "without --verify digest the files are copied, and said to be not verified",
+        ),
+        _ => Ok(()),
+    }
 }
 
-/// Compares a file of `len` bytes, read by `here`, with the one at `path` there, where that is
-/// asked for: outright, or because some of it came in an earlier copy. Both ends read their file at
+/// Asks a server for a checksum of its file at `path`.
+pub(super) fn ask(control: &mut Control, (_, name, _): Shared, path: Pathname) -> u64 {
+    // A server that is busy for long says how far it is, if it knows how to.
+    control.try_request(Request::Exec(Command::Options(Opts::Checksum { markers: MARKERS_EVERY })));
+    let ask = Command::Checksum { algorithm: name.to_owned(), offset: 0, length: None, path };
+    control.try_request(Request::Exec(ask))
+}
+
+/// What it says.
+pub(super) fn said(reply: &Reply) -> String {
+    reply.first().trim().to_ascii_lowercase()
+}
+
+/// A server did not say its checksum: an error where it was asked for outright, else a note.
+///
+/// # Errors
+/// Then, and when the connection is lost.
+pub(super) fn not_compared(copy: &mut Copy<'_>, error: Error) -> Result<(), Error> {
+    if error.fault == Fault::Between || copy.options.compare_at_stock {
+        return Err(error);
+    }
+    copy.stats.note(format!("not compared: {error}"));
+    Ok(())
+}
+
+/// Compares what two ends say of the file at `path`.
+///
+/// # Errors
+/// When it differs.
+pub(super) fn judge(
+    copy: &mut Copy<'_>,
+    (_, name, how): Shared,
+    path: &Pathname,
+    [(one, its), (other, others)]: [(&str, &str); 2],
+) -> Result<(), Error> {
+    if one != other {
+        let message = format!("the {name} of {path} is {one} {its} and {other} {others}");
+        return Err(Error::new(Fault::Between, ErrorCode::DigestMismatch, message)
+            .hint("what came of it is given up; run the same command again, it starts anew"));
+    }
+    copy.stats.compared += 1;
+    copy.stats.verified_how = how;
+    Ok(())
+}
+
+/// Compares a file of `len` bytes, read by `here`, with the one at `path` there, unless that was
+/// switched off; what came in an earlier copy is compared whatever was asked for. Both ends read their file at
 /// the same time, so it costs one reading.
 ///
 /// # Errors
@@ -114,50 +186,34 @@ pub(super) async fn compare(
     resumed: bool,
     (len, here): (u64, impl FnMut(u64, &mut [u8]) -> Result<(), Error> + Send + 'static),
 ) -> Result<(), Error> {
-    if !copy.options.compare_at_stock && !resumed {
+    if copy.options.verify != Verify::Digest && !resumed {
         return Ok(());
     }
-    let Some((algorithm, name, how)) = common(control) else {
-        copy.stats.note(
-            "not compared: this server offers no checksum (CKSM) that this host knows".to_owned(),
-        );
-        return Ok(());
-    };
-    // A server that is busy for long says how far it is, if it knows how to.
-    control.try_request(Request::Exec(Command::Options(Opts::Checksum { markers: MARKERS_EVERY })));
-    let ask = Command::Checksum {
-        algorithm: name.to_owned(),
-        offset: 0,
-        length: None,
-        path: path.clone(),
-    };
-    let id = control.try_request(Request::Exec(ask));
+    let Some(shared) = common(&[&*control]) else { return Ok(()) };
+    let id = ask(control, shared, path.clone());
+    let algorithm = shared.0;
     let ours =
         copy.supervise(Some(control), move |live| live.alone(|| algorithm.of(len, here))).await?;
-    let theirs = match copy.reply_to(control, id).await {
-        Ok(reply) => reply.first().trim().to_ascii_lowercase(),
-        Err(error) if error.fault == Fault::Between => return Err(error),
-        Err(error) => {
-            copy.stats.note(format!("not compared: {error}"));
-            return Ok(());
+    match copy.reply_to(control, id).await {
+        Ok(reply) => {
+            judge(copy, shared, &path, [(&said(&reply), "at the server"), (&ours, "here")])
         }
-    };
-    if ours != theirs {
-        let message = format!("the {name} of {path} is {theirs} at the server and {ours} here");
-        return Err(Error::new(Fault::Between, ErrorCode::DigestMismatch, message)
-            .hint("what came of it is given up; run the same command again, it starts anew"));
+        Err(error) => not_compared(copy, error),
     }
-    copy.stats.compared += 1;
-    copy.stats.verified_how = how;
-    Ok(())
 }
 
 /// Notes whether each of `files` was compared.
 pub(super) fn conclude(copy: &mut Copy<'_>, files: u64) {
     copy.stats.verified = files > 0 && copy.stats.compared == copy.stats.files;
     if !copy.stats.verified {
-        copy.stats.verified_how = "not verified: this server computes no digest while it moves; \
-            --verify digest has it compute one after";
+        copy.stats.verified_how = match (copy.options.verify, copy.stats.compared) {
+            (Verify::Digest, 0) if files == 0 => "nothing was copied",
+            (Verify::Digest, 0) => {
+                "not verified: no checksum (CKSM) that this host knows is computed there"
+            }
+            (Verify::Digest, _) => "not verified: not every file could be compared",
+            _ => "not verified: switched off",
+        };
     }
 }
 

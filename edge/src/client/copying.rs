@@ -126,9 +126,11 @@ impl CopyRequest {
         self
     }
 
-    /// Checks arrival so; by the digest of every file when not said.
+    /// Checks arrival so, or fails; when not said, by the digest of every file where the other end
+    /// computes one.
     pub fn verify(mut self, verify: Verify) -> CopyRequest {
         self.options.verify = verify;
+        self.options.compare_at_stock = verify == Verify::Digest;
         self
     }
 

@@ -32,6 +32,9 @@ pub(super) async fn run(
     choice: &TransferParams,
 ) -> Result<(), Error> {
     copy.congestion_untold(from)?;
+    // What is not kept as a file is not read back.
+    let common = checksum::common(&[&*control]).filter(|_| matches!(to, Location::Local(_)));
+    checksum::require(copy.options, common, &format!("{from} to {to}"))?;
     let not_there =
         || Error::new(Fault::You, ErrorCode::PathNotFound, format!("{from} does not exist"));
     let look = control.request(Request::Stat(Pathname::new(from.path.clone())));

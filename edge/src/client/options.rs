@@ -27,7 +27,8 @@ pub struct Options {
     pub stored_profiles: StoredProfiles,
     /// How arrival is checked.
     pub verify: Verify,
-    /// Have servers that are not Farline compute checksums, to compare with (CKSM).
+    /// Fail where servers that are not Farline compute no checksum to compare with (CKSM); otherwise
+    /// files of such are copied without.
     pub compare_at_stock: bool,
     /// What becomes of files that are at the destination already.
     pub existing: Existing,

@@ -315,6 +315,8 @@ impl CopyStats {
         }
         let (staging, reasons) =
             self.choice.map_or((Bytes(0), Vec::new()), |choice| (choice.staging, choice.reasons));
+        // What is left alone is compared with nothing but its size and time.
+        let is_untouched = self.files == 0 && !self.skipped.is_empty();
         let failure = |(path, error): (Vec<u8>, Error)| Failure {
             path: String::from_utf8_lossy(&path).into_owned(),
             error,
@@ -329,8 +331,8 @@ impl CopyStats {
             first_data_seconds: self.first_data.map(Span::as_secs_f64),
             moved_bytes: moved.0,
             rate_bps: Rate::of(moved, elapsed).as_bps(),
-            verified: self.verified && self.failures.is_empty(),
-            verified_how: self.verified_how,
+            verified: self.verified && self.failures.is_empty() && !is_untouched,
+            verified_how: if is_untouched { "nothing was copied" } else { self.verified_how },
             bad_blocks: self.bad_blocks,
             bad_headers: self.bad_headers,
             passes: self.passes.max(1),

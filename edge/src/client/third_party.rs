@@ -1,11 +1,13 @@
 //! Copies from one server to another: two control connections here, the data straight between them
 //! (`docs/protocol.md`, Y-1).
 
+use super::checksum;
 use super::control::Control;
 use super::copy::{Copy, known};
 use super::existing::Existing;
 use super::listing::{entry, list_tree};
 use super::location::Remote;
+use super::options::{CancelToken, Verify};
 use super::outcome::DataDirection;
 use super::remote_partial::{RemotePartial, ask_for_markers};
 use super::transfer_state::TransferState;
@@ -13,8 +15,8 @@ use super::upload::trim;
 use crate::stores::{Parcel, join};
 use crate::sys::lock::lock;
 use farline_core::copy::{
-    Agreement, IdleTimeout, farline_option, further_held, nameable, of_two_servers, parallelism,
-    source_of, tree_part,
+    Agreement, IdleTimeout, Passes, farline_option, further_held, nameable, of_two_servers,
+    parallelism, source_of, tree_part,
 };
 use farline_core::gridftp::client::{Request, Transfer, TransferKind};
 use farline_core::gridftp::{Command, ListingKind, Mode, Pathname};
@@ -84,10 +86,15 @@ pub(super) async fn run(
     copy.stats.direction = DataDirection::Elsewhere;
     copy.stats.choice =
         Some(TransferParams { congestion: None, staging: Bytes(0), ..choice.clone() });
+    let is_tree = [&ends.sender, &ends.receiver].iter().all(|end| end.features().tree);
+    if !is_tree {
+        let common = checksum::common(&[&ends.sender, &ends.receiver]);
+        checksum::require(copy.options, common, &format!("{from} and {to}"))?;
+    }
     tell_congestion(copy, &mut ends).await?;
     arrange(&mut ends, &choice).await?;
-    if [&ends.sender, &ends.receiver].iter().all(|end| end.features().tree) {
-        as_tree(copy, &mut ends, target, bytes, files).await?;
+    if is_tree {
+        as_tree(copy, &mut ends, target, (bytes, files), &choice).await?;
     } else {
         file_by_file(copy, &mut ends, &target, is_folder, &entries).await?;
     }
@@ -193,8 +200,8 @@ async fn as_tree(
     copy: &mut Copy<'_>,
     ends: &mut Ends<'_>,
     target: Vec<u8>,
-    bytes: u64,
-    files: u64,
+    (bytes, files): (u64, u64),
+    choice: &TransferParams,
 ) -> Result<(), Error> {
     let (from, to) = (Pathname::new(ends.from.path.clone()), Pathname::new(target));
     let wants = copy.wants();
@@ -215,37 +222,99 @@ async fn as_tree(
             end.done(id).await.map_err(|error| at(remote, error))?;
         }
     }
-    let store = |part: &str| tree_part(TransferKind::Store, &to, part, ByteRanges::new());
-    let retrieve = |part: &str, held| tree_part(TransferKind::Retrieve, &from, part, held);
-    let stored = ends.receiver.request(store("manifest"));
-    let sent = ends.sender.request(retrieve("manifest", ByteRanges::new()));
-    side_by_side(copy, ends, stored, sent, false).await?;
-    copy.take_left_out(&ends.sender);
-    // Y-3: what the receiver holds from before is known now, and the sender is told.
-    let mut held = lock(&ends.receiver.heard()).all().clone();
-    if ends.sender.features().held {
-        for request in further_held(&held) {
-            ends.sender.request(request);
+    let mut tree = TreePasses { from, to, bytes, is_listed: false, is_begun: false };
+    let mut passes = Passes::default();
+    loop {
+        if passes.made > 0 {
+            // Channels of the pass before are gone at one end at least.
+            arrange(ends, choice).await?;
         }
-    } else {
-        held = nameable(&held);
+        passes.made += 1;
+        let ended = tree.pass(copy, ends).await;
+        let error = match ended {
+            Ok(()) => break,
+            Err(PassError { error, is_over: true }) if integrity.checks => error,
+            Err(PassError { error, .. }) => return Err(error),
+        };
+        let held = lock(&ends.receiver.heard()).all().total();
+        passes.failed(error, held)?;
     }
-    copy.stats.resumed_bytes += held.total();
-    let stores = ["data", "digests"].map(|part| ends.receiver.request(store(part)));
-    let retrieves = [retrieve("data", nameable(&held)), retrieve("digests", ByteRanges::new())]
-        .map(|request| ends.sender.request(request));
-    for (index, (store, retrieve)) in stores.into_iter().zip(retrieves).enumerate() {
-        // Lists are not payload.
-        side_by_side(copy, ends, store, retrieve, index == 0).await?;
-    }
+    copy.stats.passes += passes.made;
+    copy.stats.bad_blocks += passes.bad_blocks;
+    copy.stats.bad_headers += passes.bad_headers;
     copy.stats.bytes += bytes;
     copy.stats.files += files;
-    copy.stats.bytes_sent += bytes - held.total().min(bytes);
     copy.verified(integrity);
     for (end, remote) in [(&ends.sender, ends.from), (&ends.receiver, ends.to)] {
         copy.take_limit_of(end, remote);
     }
     Ok(())
+}
+
+/// A tree between two nodes, over as many passes as it takes.
+struct TreePasses {
+    from: Pathname,
+    to: Pathname,
+    bytes: u64,
+    /// Whether the receiver has the list.
+    is_listed: bool,
+    /// Whether data was asked for before.
+    is_begun: bool,
+}
+
+impl TreePasses {
+    /// Moves what the receiver does not hold.
+    async fn pass(&mut self, copy: &mut Copy<'_>, ends: &mut Ends<'_>) -> Result<(), PassError> {
+        let store = |part: &str| tree_part(TransferKind::Store, &self.to, part, ByteRanges::new());
+        let retrieve = |part: &str, held| tree_part(TransferKind::Retrieve, &self.from, part, held);
+        if !self.is_listed {
+            let stored = ends.receiver.request(store("manifest"));
+            let sent = ends.sender.request(retrieve("manifest", ByteRanges::new()));
+            until_over(copy, ends, stored, sent, false).await?;
+            copy.take_left_out(&ends.sender);
+            self.is_listed = true;
+        }
+        // Y-3: what the receiver holds is known now, and the sender is told.
+        let mut held = lock(&ends.receiver.heard()).all().clone();
+        if ends.sender.features().held {
+            for request in further_held(&held) {
+                ends.sender.request(request);
+            }
+        } else {
+            held = nameable(&held);
+        }
+        if !std::mem::replace(&mut self.is_begun, true) {
+            copy.stats.resumed_bytes += held.total();
+        }
+        copy.stats.bytes_sent += self.bytes.saturating_sub(held.total());
+        let stores = ["data", "digests"].map(|part| ends.receiver.request(store(part)));
+        let retrieves = [retrieve("data", nameable(&held)), retrieve("digests", ByteRanges::new())]
+            .map(|request| ends.sender.request(request));
+        let mut result = Ok(());
+        for (index, (store, retrieve)) in stores.into_iter().zip(retrieves).enumerate() {
+            // Lists are not payload.
+            let ended = until_over(copy, ends, store, retrieve, index == 0).await;
+            // The first failure is the cause; the one behind it follows from it.
+            result = match (result, ended) {
+                (Err(PassError { error, .. }), Err(PassError { is_over: false, .. })) => {
+                    Err(PassError { error, is_over: false })
+                }
+                (Ok(()), ended) => ended,
+                (failed, _) => failed,
+            };
+            if matches!(result, Err(PassError { is_over: false, .. })) {
+                break;
+            }
+        }
+        result
+    }
+}
+
+/// Why a transfer between two servers failed.
+struct PassError {
+    error: Error,
+    /// Whether both ends have said their last word on it, so that another can follow.
+    is_over: bool,
 }
 
 /// Any other pair: folders first, then each file under a temporary name, then renamed.
@@ -290,7 +359,10 @@ async fn file_by_file(
                 continue;
             }
         }
-        let source = join(trim(&ends.from.path), &entry.path);
+        let source = match entry.path.is_empty() {
+            true => ends.from.path.clone(),
+            false => join(trim(&ends.from.path), &entry.path),
+        };
         let path = join(target, &entry.path);
         if copy.has_landed(&path, entry) {
             continue;
@@ -304,9 +376,13 @@ async fn file_by_file(
         let store = partial.store(&mut ends.receiver);
         let retrieve = ends.sender.request(Request::Transfer(Transfer::new(
             TransferKind::Retrieve,
-            Pathname::new(source),
+            Pathname::new(source.clone()),
         )));
-        if let Err(error) = side_by_side(copy, ends, store, retrieve, true).await {
+        let moved = match side_by_side(copy, ends, store, retrieve, true).await {
+            Ok(()) => compare(copy, ends, Pathname::new(source), partial.temporary()).await,
+            error => error,
+        };
+        if let Err(error) = moved {
             partial.abandon(&mut ends.receiver, &error).await;
             return Err(error);
         }
@@ -314,13 +390,46 @@ async fn file_by_file(
         partial.land(&mut ends.receiver).await.map_err(|error| at(ends.to, error))?;
         copy.land_one(&path, entry);
     }
-    copy.stats.verified_how =
-        "not verified: one of these servers computes no digest while it moves";
+    checksum::conclude(copy, count(entries));
     Ok(())
 }
 
-/// Waits for both ends' last words on one transfer. The first that fails ends the wait: the other
-/// would wait for it.
+/// Has both servers compute the checksum of a file that has moved, and compares them.
+async fn compare(
+    copy: &mut Copy<'_>,
+    ends: &mut Ends<'_>,
+    source: Pathname,
+    target: Pathname,
+) -> Result<(), Error> {
+    let Some(shared) = checksum::common(&[&ends.sender, &ends.receiver])
+        .filter(|_| copy.options.verify == Verify::Digest)
+    else {
+        return Ok(());
+    };
+    let sent = checksum::ask(&mut ends.sender, shared, source);
+    let stored = checksum::ask(&mut ends.receiver, shared, target.clone());
+    let Ends { from, to, sender, receiver } = ends;
+    let stopped = async {
+        while copy.options.stop.reason().is_none() {
+            tokio::time::sleep(Duration::from_millis(200)).await;
+        }
+    };
+    let (sent, stored) = tokio::select! {
+        both = async { tokio::join!(sender.done(sent), receiver.done(stored)) } => both,
+        () = stopped => return Err(CancelToken::error()),
+    };
+    let both = sent.map_err(|error| at(from, error)).and_then(|sent| {
+        let stored = stored.map_err(|error| at(to, error))?;
+        Ok((checksum::said(&sent), checksum::said(&stored)))
+    });
+    let (sent, stored) = match both {
+        Ok(both) => both,
+        Err(error) => return checksum::not_compared(copy, error),
+    };
+    checksum::judge(copy, shared, &target, [(&stored, &to.to_string()), (&sent, &from.to_string())])
+}
+
+/// The same where nothing follows a failure.
 async fn side_by_side(
     copy: &mut Copy<'_>,
     ends: &mut Ends<'_>,
@@ -328,6 +437,24 @@ async fn side_by_side(
     retrieve: u64,
     payload: bool,
 ) -> Result<(), Error> {
+    until_over(copy, ends, store, retrieve, payload).await.map_err(|failed| failed.error)
+}
+
+/// Waits for both ends' last words on one transfer. The first that fails ends the wait soon: the
+/// other may wait for it.
+async fn until_over(
+    copy: &mut Copy<'_>,
+    ends: &mut Ends<'_>,
+    store: u64,
+    retrieve: u64,
+    payload: bool,
+) -> Result<(), PassError> {
+    let failed = |first: Error, second: Option<Result<(), Error>>| PassError {
+        is_over: second.is_some(),
+        error: of_two_servers(first, second.and_then(Result::err)),
+    };
+    let ended = |error: Error| PassError { error, is_over: true };
+    let broken = |error: Error| PassError { error, is_over: false };
     let moving = Instant::now();
     let (moved, ignored) = (AtomicU64::new(0), AtomicU64::new(0));
     let base = copy.live.tally.bytes();
@@ -343,12 +470,12 @@ async fn side_by_side(
         tokio::pin!(stored, sent);
         tokio::select! {
             first = &mut stored => match first {
-                Ok(_) => sent.await.map(drop),
-                Err(error) => Err(of_two_servers(error, patient(sent).await)),
+                Ok(_) => sent.await.map(drop).map_err(ended),
+                Err(error) => Err(failed(error, patient(sent).await)),
             },
             first = &mut sent => match first {
-                Ok(_) => stored.await.map(drop),
-                Err(error) => Err(of_two_servers(error, patient(stored).await)),
+                Ok(_) => stored.await.map(drop).map_err(ended),
+                Err(error) => Err(failed(error, patient(stored).await)),
             },
         }
     };
@@ -363,14 +490,14 @@ async fn side_by_side(
                     progress(copy, base + moved.load(Ordering::Relaxed));
                 }
                 if let Some(reason) = copy.options.stop.reason() {
-                    break Err(reason);
+                    break Err(broken(reason));
                 }
                 // A receiver goes on to say that nothing comes: of payload, words alone are no sign
                 // of life.
                 let words = heard.iter().filter_map(|heard| lock(heard).at()).max().filter(|_| !payload);
                 let (words, moved) = (words.map(|at| copy.time_of(at)), moved.load(Ordering::Relaxed));
                 if let Some(error) = idle.check(copy.now(), &names, moved, words, false) {
-                    break Err(error);
+                    break Err(broken(error));
                 }
             }
         }
@@ -386,6 +513,7 @@ fn progress(copy: &mut Copy<'_>, bytes: u64) {
 }
 
 /// What the other end says when one has failed, if it says it soon.
-async fn patient<T>(other: impl Future<Output = Result<T, Error>>) -> Option<Error> {
-    tokio::time::timeout(Duration::from_secs(2), other).await.ok().and_then(Result::err)
+async fn patient<T>(other: impl Future<Output = Result<T, Error>>) -> Option<Result<(), Error>> {
+    let ended = tokio::time::timeout(Duration::from_secs(2), other).await;
+    ended.ok().map(|result| result.map(drop))
 }

@@ -28,6 +28,8 @@ pub(super) async fn run(
     load: SourceSet,
     choice: &TransferParams,
 ) -> Result<(), Error> {
+    let common = checksum::common(&[&*control]);
+    checksum::require(copy.options, common, &to.to_string())?;
     let alone = load.entries.len() == 1 && load.entries[0].path.is_empty();
     let at = |entry: &Entry| {
         if alone { load.target.clone() } else { join(trim(&load.target), &entry.path) }
@@ -59,7 +61,7 @@ pub(super) async fn run(
     let layout = Arc::new(Layout::new(load.entries.clone(), BLOCK_LEN));
     let source = SourceSet::source(load.parts, &layout, &copy.options.direct_io);
     let files = layout.files();
-    let (place, may_resume) = (to.place(), checksum::is_offered(control));
+    let (place, may_resume) = (to.place(), common.is_some());
     let mut resources = Some(resources);
     for (index, entry) in layout.entries().iter().enumerate() {
         match entry.kind {

@@ -123,6 +123,11 @@ fn what_has_the_same_size_and_time_is_not_moved_again() {
         (Some(0), 207),
         "a server that tells whole seconds: {again}"
     );
+    // Compared by size and time is not verified.
+    assert_eq!(
+        (&again["verified"], &again["verified_how"]),
+        (&false.into(), &"nothing was copied".into())
+    );
     let (error, exit) = error_of(&[
         "cp",
         "--skip-same",

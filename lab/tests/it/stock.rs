@@ -282,23 +282,31 @@ fn what_is_left_at_a_server_is_listed_and_removed() {
 }
 
 #[test]
-fn a_checksum_is_compared_where_it_is_asked_for() {
+fn a_checksum_is_compared_unless_that_is_switched_off() {
     let bench = Bench::new();
     let (back, url) = (bench.dir.path().join("back"), bench.url("landed"));
     let file = bench.file();
     for (from, to) in [(text(&file), &url[..]), (&url[..], text(&back))] {
-        let asked = succeed(&mut bench.farline(&["cp", "--verify", "digest", from, to]));
-        let asked: Value = serde_json::from_str(&asked).expect("one object");
-        assert!(
-            asked["verified"] == true
-                && asked["verified_how"].as_str().is_some_and(|how| how.contains("SHA256")),
-            "{asked}"
-        );
-        let plain = bench.copy(from, to);
+        for more in [&["--verify", "digest"][..], &[]] {
+            let words = [&["cp"], more, &[from, to]].concat();
+            let compared = succeed(&mut bench.farline(&words));
+            let compared: Value = serde_json::from_str(&compared).expect("one object");
+            assert!(
+                compared["verified"] == true
+                    && compared["verified_how"].as_str().is_some_and(|how| how.contains("SHA256")),
+                "{more:?}: {compared}"
+            );
+        }
+        let plain = succeed(&mut bench.farline(&["cp", "--verify", "none", from, to]));
+        let plain: Value = serde_json::from_str(&plain).expect("one object");
         assert!(
             plain["verified"] == false
-                && plain["verified_how"].as_str().is_some_and(|how| how.contains("not verified"))
+                && plain["verified_how"].as_str().is_some_and(|how| how.contains("switched off")),
+            "{plain}"
         );
+        let (error, code) =
+            error_of_command(&mut bench.farline(&["cp", "--verify", "checksum", from, to]));
+        assert_eq!((error["code"].as_str(), code), (Some("unsupported"), 4), "{error}");
     }
     assert!(same(&bench.file(), &back));
 }

@@ -1,9 +1,10 @@
 //! `farline cp` between two servers: the data goes straight from one to the other, and an error
 //! says which end it is of.
 
-use farline_lab::files::{folder, names, random, same};
+use farline_lab::files::{folder, names, plant_file, random, same};
 use farline_lab::{
-    Running, assert_same_tree, error_of, farline, globus_server, json_of, node, plant, succeed,
+    LinkUp, Running, announced, assert_same_tree, error_of, farline, globus_server, json_of, node,
+    plant, succeed,
 };
 use rustix::process::Signal;
 use serde_json::Value;
@@ -121,8 +122,74 @@ fn files_and_trees_go_between_a_node_and_a_globus_server() {
         succeed(std::process::Command::new("find").arg(dir.path()).args(["-name", ".*.farline"])),
         ""
     );
+    // A node computes no checksum for others: what is asked for outright is refused in time.
+    for how in ["digest", "checksum"] {
+        let to = format!("{globus}/wish");
+        let (error, exit) = error_of(&["cp", "-r", "--verify", how, &format!("{node}/src"), &to]);
+        assert_eq!((error["code"].as_str(), exit), (Some("unsupported"), 4), "{error}");
+        assert!(!there.join("wish").exists(), "--verify {how} came too late");
+    }
     let (error, exit) = error_of(&["cp", &format!("{globus}/no-such-file"), &format!("{node}/x")]);
     assert_eq!((error["code"].as_str(), exit), (Some("path-not-found"), 2), "{error}");
+}
+
+#[test]
+fn copies_between_globus_servers_are_compared_by_checksum() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let (src, there) = (dir.path().join("src"), dir.path().join("there"));
+    for folder in [&src, &there] {
+        std::fs::create_dir_all(folder).expect("a folder");
+    }
+    for i in 0..3 {
+        std::fs::write(src.join(i.to_string()), random(i, 300_000)).expect("written");
+    }
+    let ((_a, from), (_b, to)) = (globus_server(), globus_server());
+    let (from, to) = (format!("{from}{}", src.display()), format!("{to}{}", there.display()));
+    for more in [&["--verify", "digest"][..], &[]] {
+        let result = copied(&[more, &[&from, &to]].concat());
+        let how = result["verified_how"].as_str().unwrap_or_default();
+        assert!(result["verified"] == true && how.contains("SHA256"), "{result}");
+        for i in 0..3 {
+            let name = i.to_string();
+            assert!(same(&src.join(&name), &there.join("src").join(&name)), "{name}");
+        }
+    }
+    let result = copied(&["--verify", "none", &from, &to]);
+    assert_eq!(result["verified"], false, "{result}");
+}
+
+#[test]
+fn blocks_that_change_between_two_nodes_are_sent_again() {
+    // As for copies with a node: several of them in every copy below.
+    let Some(link) =
+        LinkUp::up("third-flips", &["custom", "--rtt", "2ms", "--rate", "1G", "--flips", "2e-4"])
+    else {
+        return;
+    };
+    let dir = folder();
+    let (a, b) = (dir.path().join("a"), dir.path().join("b"));
+    for root in [&a, &b] {
+        std::fs::create_dir(root).expect("a folder");
+    }
+    plant_file(&a.join("file"), 60, 7);
+    let _receiver = link.node(&b, &["--third-party"]);
+    let mut sender = link.farline("a", &["--json", "serve", "--anonymous", "read"]);
+    sender.args(["--listen", "[::]:2812", "--third-party", "--root"]).arg(&a);
+    let _sender = announced(&mut sender).0;
+    let from = format!("ftp://{}-a:2812/file", link.name());
+    let to = format!("ftp://{}-b:2811", link.name());
+    let (mut bad, mut passes) = (0, 0);
+    for round in 0..4 {
+        let to = format!("{to}/file{round}");
+        let result =
+            json_of(&mut link.farline("a", &["--json", "cp", "--streams", "3", &from, &to]));
+        assert!(result["verified"] == true && result["attempts"] == 1, "{result}");
+        let count = |name: &str| result[name].as_u64().expect("a count");
+        bad += count("bad_blocks") + count("bad_headers");
+        passes = passes.max(count("passes"));
+        assert!(same(&a.join("file"), &b.join(format!("file{round}"))), "round {round}");
+    }
+    assert!(bad > 0 && passes > 1, "{bad} bad blocks in {passes} passes: the path changed nothing");
 }
 
 #[test]

@@ -32,7 +32,7 @@ Examples:
   tar c run7 | farline cp - dtn2.example.org:run7.tar
 
 `src` is copied by name, `src/` is its content. Files land whole or not at all,
-compared by BLAKE3 (stock: --verify digest). Over ssh and ftps:// encrypted.";
+compared by BLAKE3 (stock: CKSM, if it has it). Over ssh and ftps:// encrypted.";
 
 /// Copy files and trees between this host and a GridFTP node
 #[derive(clap::Args)]
@@ -287,7 +287,7 @@ pub(crate) fn carry_out(
         }
         (result, _) => result?,
     };
-    report(&outcome, args.verbose, output)?;
+    report(&outcome, args.verbose, args.skip_same, output)?;
     Ok(match outcome.failures.first() {
         None => ExitCode::SUCCESS,
         Some(failure) => ExitCode::from(failure.error.fault.exit_code()),
@@ -302,7 +302,7 @@ fn mendable(outcome: &Outcome) -> Option<String> {
     is_yours.then(|| format!("limited by {}", outcome.limited_in_words()))
 }
 
-fn report(outcome: &Outcome, verbose: bool, output: &Output) -> Result<(), Error> {
+fn report(outcome: &Outcome, verbose: bool, by_time: bool, output: &Output) -> Result<(), Error> {
     let there = match outcome.bytes - outcome.moved_bytes {
         0 => String::new(),
         there => {
@@ -323,7 +323,8 @@ fn report(outcome: &Outcome, verbose: bool, output: &Output) -> Result<(), Error
         if outcome.verified { "verified" } else { outcome.verified_how },
     );
     if !outcome.skipped.is_empty() {
-        text.push_str(&format!(", {} skipped", outcome.skipped.len()));
+        let why = if by_time { "unchanged by size and time" } else { "there already" };
+        text.push_str(&format!(", {} skipped, {why}", outcome.skipped.len()));
     }
     match outcome.encrypted {
         Some(true) => text.push_str(", encrypted"),
