@@ -287,7 +287,7 @@ pub(crate) fn carry_out(
         }
         (result, _) => result?,
     };
-    report(&outcome, args.verbose, args.skip_same, output)?;
+    report(&outcome, args.verbose, what.existing == Existing::KeepSame, output)?;
     Ok(match outcome.failures.first() {
         None => ExitCode::SUCCESS,
         Some(failure) => ExitCode::from(failure.error.fault.exit_code()),
