@@ -414,7 +414,8 @@ pub(super) fn receive_layout(
     tally: &Tally,
 ) -> Result<(TransferResources, bool), Error> {
     let tell = |why: String| live.changed(why);
-    let slow = live.trial.write.map(|rate| SlowSink::new(sink, rate));
+    let slow =
+        live.trial.slows_sink().then(|| SlowSink::new(sink, live.trial.write, live.trial.sync));
     let sink = slow.as_ref().map_or(sink, |slow| slow as &dyn Sink);
     let ReceiveOutcome { channels, slots, tcp, lost, .. } = receive(ReceiveJob {
         layout: Arc::clone(layout),

@@ -112,8 +112,17 @@ pub struct Trial {
     pub read: Option<Rate>,
     /// The destination takes no more than this.
     pub write: Option<Rate>,
+    /// Making what came durable takes so much longer.
+    pub sync: Option<Span>,
     /// Reading and sending take turns.
     pub in_turns: bool,
+}
+
+impl Trial {
+    /// Whether the destination is slower than it is.
+    pub(super) fn slows_sink(&self) -> bool {
+        self.write.is_some() || self.sync.is_some()
+    }
 }
 
 /// Asks a copy that runs to end soon, with what it can go on from made durable.

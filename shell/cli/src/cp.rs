@@ -130,6 +130,9 @@ pub(crate) struct How {
     /// For measuring: the destination takes no more than this, here [default: all it can]
     #[arg(long, hide = true, value_name = "RATE")]
     trial_write: Option<Rate>,
+    /// For measuring: making what came durable takes so much longer, here [default: 0s]
+    #[arg(long, hide = true, value_name = "SPAN")]
+    trial_sync: Option<Span>,
     /// For measuring staging: reading and sending take turns [default: no]
     #[arg(long, hide = true)]
     trial_in_turns: bool,
@@ -214,6 +217,7 @@ pub(crate) fn carry_out(
         stall: args.trial_stall,
         read: args.trial_read,
         write: args.trial_write,
+        sync: args.trial_sync,
         in_turns: args.trial_in_turns,
     };
     let stop = CancelToken::default();
