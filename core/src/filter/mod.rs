@@ -7,6 +7,9 @@ mod rules;
 use crate::units::Error;
 use pattern::NamePattern;
 
+/// Reads a file of rules, given its name: the core touches none.
+pub type FilterReader<'a> = &'a mut dyn FnMut(&[u8]) -> Result<Vec<u8>, Error>;
+
 /// Rules in the order in which they were given.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FileFilter {
@@ -40,7 +43,7 @@ impl FileFilter {
         &mut self,
         form: FilterForm,
         text: &[u8],
-        read: &mut dyn FnMut(&[u8]) -> Result<Vec<u8>, Error>,
+        read: FilterReader<'_>,
     ) -> Result<(), Error> {
         rules::add(self, form, text, read)
     }
@@ -54,7 +57,7 @@ impl FileFilter {
         &mut self,
         form: FilterForm,
         file: &[u8],
-        read: &mut dyn FnMut(&[u8]) -> Result<Vec<u8>, Error>,
+        read: FilterReader<'_>,
     ) -> Result<(), Error> {
         rules::add_file(self, form, file, read, 0)
     }

@@ -1,13 +1,11 @@
 //! Rules as they are written, on a command line and in files.
 
 use super::pattern::NamePattern;
-use super::{FileFilter, FilterForm, Rule};
+use super::{FileFilter, FilterForm, FilterReader, Rule};
 use crate::units::{Error, ErrorCode, Fault};
 
 /// Files that merge files that merge files: deeper is a circle.
 const DEEPEST: usize = 16;
-
-type Read<'a> = &'a mut dyn FnMut(&[u8]) -> Result<Vec<u8>, Error>;
 
 /// What a line says, with the column where its argument begins.
 enum Said<'a> {
@@ -20,7 +18,7 @@ pub(super) fn add(
     filter: &mut FileFilter,
     form: FilterForm,
     text: &[u8],
-    read: Read<'_>,
+    read: FilterReader<'_>,
 ) -> Result<(), Error> {
     let shown = String::from_utf8_lossy(text).into_owned();
     add_line(filter, form, text, read, 0, &|column, why| {
@@ -32,7 +30,7 @@ pub(super) fn add_file(
     filter: &mut FileFilter,
     form: FilterForm,
     file: &[u8],
-    read: Read<'_>,
+    read: FilterReader<'_>,
     depth: usize,
 ) -> Result<(), Error> {
     let name = String::from_utf8_lossy(file).into_owned();
@@ -60,7 +58,7 @@ fn add_line(
     filter: &mut FileFilter,
     form: FilterForm,
     line: &[u8],
-    read: Read<'_>,
+    read: FilterReader<'_>,
     depth: usize,
     at: &dyn Fn(usize, &str) -> Error,
 ) -> Result<(), Error> {

@@ -7,7 +7,7 @@ use super::control::Control;
 use super::copy::Copy;
 use super::listing;
 use super::local::Destination;
-use super::selection::CopyReason;
+use super::selection::{CopyReason, PlannedFile};
 use crate::stores::{join, stat};
 use farline_core::gridftp::Pathname;
 use farline_core::gridftp::client::Request;
@@ -134,7 +134,7 @@ fn kept_here(
             Some(reason) if dry_run => {
                 let alone = start.map_or(&b""[..], |(_, start)| start);
                 let name = if ours.path.is_empty() { alone } else { &ours.path };
-                copy.plan_file(name, ours, reason);
+                plan_file(copy, name, ours, reason);
             }
             Some(_) => {}
         }
@@ -182,13 +182,23 @@ pub(super) async fn kept_there(
             Some(reason) if dry_run => {
                 let target = path_of(ours);
                 let name = if ours.path.is_empty() { target.as_bytes() } else { &ours.path };
-                copy.plan_file(name, ours, reason);
+                plan_file(copy, name, ours, reason);
             }
             Some(_) => {}
         }
     }
     note(copy, &kept, entries, |entry| path_of(entry).as_bytes().to_vec());
     Ok(kept)
+}
+
+/// Notes for a dry run that `entry` would be copied to a place of the name `path`.
+fn plan_file(copy: &mut Copy<'_>, path: &[u8], entry: &Entry, reason: CopyReason) {
+    // A link that is the same already costs nothing to make again.
+    if reason == CopyReason::Replaced && copy.options.existing == Existing::KeepSame {
+        return;
+    }
+    let path = String::from_utf8_lossy(path).into_owned();
+    copy.stats.planned.push(PlannedFile { path, reason, bytes: entry.len() });
 }
 
 /// Names what stays; one file alone has no path below its source, and is named by its target.

@@ -1,7 +1,5 @@
-//! Which files of its sources a copy takes, and what a dry run would have done with them.
+//! Which files of its sources a copy takes, and what a dry run says of them.
 
-use super::copy::Copy;
-use super::existing::Existing;
 use crate::stores::{WalkProblem, join};
 use farline_core::filter::FileFilter;
 use farline_core::transfer::{Entry, EntryKind};
@@ -159,16 +157,4 @@ pub struct PlannedFile {
     pub reason: CopyReason,
     /// Its length.
     pub bytes: u64,
-}
-
-impl Copy<'_> {
-    /// Notes that `entry` would be copied to a place of the name `path`.
-    pub(super) fn plan_file(&mut self, path: &[u8], entry: &Entry, reason: CopyReason) {
-        // A link that is the same already costs nothing to make again.
-        if reason == CopyReason::Replaced && self.options.existing == Existing::KeepSame {
-            return;
-        }
-        let path = String::from_utf8_lossy(path).into_owned();
-        self.stats.planned.push(PlannedFile { path, reason, bytes: entry.len() });
-    }
 }
