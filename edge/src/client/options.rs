@@ -2,6 +2,7 @@
 
 use super::connect_options::ConnectOptions;
 use super::existing::Existing;
+use super::selection::Selection;
 use crate::channels::{Registry, Stack};
 use crate::stores::DirectIo;
 use farline_core::profile::Stall;
@@ -31,6 +32,10 @@ pub struct Options {
     pub compare_at_stock: bool,
     /// What becomes of files that are at the destination already.
     pub existing: Existing,
+    /// Which files of the sources are copied.
+    pub selection: Selection,
+    /// Only say what would be copied, and why.
+    pub dry_run: bool,
     /// Socket buffers of data connections; the kernel's own sizing when absent.
     pub buffer: Option<Bytes>,
     /// Whether files are read and written past the page cache.

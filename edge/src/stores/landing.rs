@@ -183,8 +183,10 @@ impl PosixSink {
     /// # Errors
     /// When one cannot be made.
     pub fn make_folders(&self) -> Result<(), Error> {
-        for entry in self.layout.entries().iter().filter(|entry| entry.kind == EntryKind::Directory)
-        {
+        for (index, entry) in self.layout.entries().iter().enumerate() {
+            if entry.kind != EntryKind::Directory || lock(&self.state).entries.is_kept(index) {
+                continue;
+            }
             let path = self.path(entry);
             self.root.create_directories(&path)?;
             if self.metadata {

@@ -184,9 +184,10 @@ impl PosixSink {
         if !self.metadata {
             return;
         }
-        for entry in
-            self.layout.entries().iter().rev().filter(|entry| entry.kind == EntryKind::Directory)
-        {
+        for (index, entry) in self.layout.entries().iter().enumerate().rev() {
+            if entry.kind != EntryKind::Directory || lock(&self.state).entries.is_kept(index) {
+                continue;
+            }
             let path = self.path(entry);
             let set = self
                 .root
