@@ -1,6 +1,7 @@
 //! Lands what a sink wrote: digest, metadata, fsync, rename.
 
 use super::protected::open_again;
+use super::refused::Refusals;
 use super::{Ending, PosixSink};
 use crate::stores::storage_error;
 use crate::stores::walk::is_special;
@@ -29,6 +30,8 @@ pub struct Landed {
     pub bytes: u64,
     /// What did not land, and why.
     pub failures: Vec<(Vec<u8>, Error)>,
+    /// Landing ended before its end: what is not among the failures did not land for certain.
+    pub is_cut_short: bool,
 }
 
 impl PosixSink {
@@ -53,8 +56,16 @@ impl PosixSink {
             return landed;
         }
         if let Err(error) = self.lock_place() {
+            landed.is_cut_short = true;
             landed.failures.push((self.start.clone(), error));
             return landed;
+        }
+        let refused = std::mem::take(&mut lock(&self.state).refused);
+        for (&index, error) in &refused {
+            let entry = &self.layout.entries()[index];
+            // An earlier run may have left it.
+            self.remove_temporary(entry);
+            landed.failures.push((entry.path.clone(), error.clone()));
         }
         let mut good = Vec::new();
         let is_file = |entry: &Entry| matches!(entry.kind, EntryKind::File { .. });
@@ -80,6 +91,7 @@ impl PosixSink {
             }
         }
         if together && let Err(error) = self.sync_all() {
+            landed.is_cut_short = true;
             landed.failures.push((self.start.clone(), error));
             return landed;
         }
@@ -96,8 +108,9 @@ impl PosixSink {
                 }
             }
         }
-        self.finish_folders(&mut landed);
+        self.finish_folders(&refused, &mut landed);
         if together && let Err(error) = self.sync_all() {
+            landed.is_cut_short = true;
             landed.failures.push((self.start.clone(), error));
         }
         if let Some(partial) = self.journal() {
@@ -180,13 +193,14 @@ impl PosixSink {
 
     /// Modes and times of folders come last: writing into a folder changes its time and needs its
     /// write bit.
-    fn finish_folders(&self, landed: &mut Landed) {
+    fn finish_folders(&self, refused: &Refusals, landed: &mut Landed) {
         if !self.metadata {
             return;
         }
-        for entry in
-            self.layout.entries().iter().rev().filter(|entry| entry.kind == EntryKind::Directory)
-        {
+        let entries = self.layout.entries().iter().enumerate().rev();
+        for (_, entry) in entries.filter(|(index, entry)| {
+            entry.kind == EntryKind::Directory && !refused.contains_key(index)
+        }) {
             let path = self.path(entry);
             let set = self
                 .root
