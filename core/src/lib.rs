@@ -9,6 +9,7 @@
 pub mod congestion;
 pub mod copy;
 pub mod experiment;
+pub mod filter;
 pub mod gridftp;
 pub mod host;
 pub mod plan;

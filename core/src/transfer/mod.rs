@@ -17,6 +17,7 @@ mod buffer_autotuner;
 mod channel_autotuner;
 mod digest;
 mod durable;
+mod durable_window;
 pub mod journal;
 mod layout;
 mod limit;
@@ -38,6 +39,7 @@ pub use buffer_autotuner::{BufferAutotuner, PoolSample, Resize};
 pub use channel_autotuner::{Advice, ChannelAutotuner, TuningLimits};
 pub use digest::{BlockDigest, Digest, DigestVerdict, Digests, PieceDigest};
 pub use durable::{Batch, Durability};
+pub use durable_window::DurableWindow;
 pub use layout::{Block, Entry, EntryKind, Layout, Piece};
 pub use limit::{
     Diagnosis, Limit, Party, PathMonitor, PathTimes, RecentWaits, StageTime, StageTimes, Waits,

@@ -92,6 +92,9 @@ error_codes! {
     BadDefault "bad-default" Never: Bug;
     /// the list of digests does not fit the list of files
     BadDigests "bad-digests" Never: There;
+    /// a rule of `--filter`, `--exclude` or `--include`, or of a file of such rules, makes no
+    /// sense
+    BadFilter "bad-filter" Never: You;
     /// a key of data connections is not 64 hexadecimal digits
     BadKey "bad-key" Never: You;
     /// `host:path` that names no host or path

@@ -46,6 +46,7 @@ async fn copy(role: TrialCopy) -> Result<(), Error> {
         verify: Verify::None,
         buffer: role.window,
         trial: client::Trial {
+            sync: None,
             stall: role.stall,
             read: role.read,
             write: None,

@@ -5,7 +5,7 @@ use super::channel_opener::ChannelOpener;
 use super::control::Control;
 use super::copy::{Copy, Watched, known};
 use super::dial::{DataPath, dial};
-use super::existing::{Existing, blocks_of, kept_here};
+use super::existing::{Existing, blocks_of, omitted_here};
 use super::from_stock;
 use super::local::{destination, has_partial};
 use super::location::{Location, Remote};
@@ -66,7 +66,8 @@ pub(super) async fn run(
         choice.streams = 1;
         copy.stats.streams = 1;
     }
-    let copied = if control.features().tree {
+    // What would come is asked for as from any server: nothing is begun.
+    let copied = if control.features().tree && !copy.options.dry_run {
         from_farline(copy, &mut control, ahead[0], from, to, several, &choice).await
     } else if control.features().is_gridftp {
         from_stock::run(copy, &mut control, from, to, several, &choice).await
@@ -150,7 +151,7 @@ fn session(
         CopyOptions { in_order: *to == Location::Standard, control: congestion, ..copy.wants() };
     let role = CopyRole::Receiver {
         may_hold: has_partial(to, from.name(), from.names_content()),
-        may_stay: copy.options.existing != Existing::Replace,
+        may_stay: copy.options.existing != Existing::Replace || !copy.options.selection.is_all(),
     };
     let path = Pathname::new(from.path.clone());
     CopySession::new(role, path, options, control.features(), control.rtt())
@@ -298,7 +299,8 @@ impl TreeEnd for Download<'_> {
         }
         let layout = Arc::new(Layout::new(entries, BLOCK_LEN));
         let place = destination(self.to, name, is_folder, self.from.names_content(), self.several)?;
-        let kept = kept_here(copy, &place, layout.entries());
+        let top = if is_folder && self.from.names_content() { b"" } else { name };
+        let kept = omitted_here(copy, Some(&place), top, layout.entries());
         let sink: Arc<dyn Landing> = place.sink(&layout, &copy.options.direct_io)?.into();
         sink.leave(&kept);
         let Integrity { checks, digests, .. } = self.agreement.integrity;
@@ -412,7 +414,8 @@ pub(super) fn receive_layout(
     tally: &Tally,
 ) -> Result<(TransferResources, bool), Error> {
     let tell = |why: String| live.changed(why);
-    let slow = live.trial.write.map(|rate| SlowSink::new(sink, rate));
+    let slow =
+        live.trial.slows_sink().then(|| SlowSink::new(sink, live.trial.write, live.trial.sync));
     let sink = slow.as_ref().map_or(sink, |slow| slow as &dyn Sink);
     let ReceiveOutcome { channels, slots, tcp, lost, .. } = receive(ReceiveJob {
         layout: Arc::clone(layout),

@@ -7,12 +7,15 @@ use super::control::Control;
 use super::copy::Copy;
 use super::listing;
 use super::local::Destination;
+use super::selection::{CopyReason, PlannedFile};
 use crate::stores::{join, stat};
 use farline_core::gridftp::Pathname;
 use farline_core::gridftp::client::Request;
 use farline_core::transfer::{Entry, EntryKind, Layout};
 use farline_core::units::{ByteRanges, Error, ErrorCode};
-use std::collections::BTreeSet;
+use std::cmp::Ordering;
+use std::collections::{BTreeSet, VecDeque};
+use std::mem::discriminant;
 
 /// What becomes of what is at the destination already.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -27,8 +30,11 @@ pub enum Existing {
     KeepSame,
 }
 
-/// Looks asked for at once: a few segments, so that neither end waits for the other to read.
-const LOOKS_AT_ONCE: usize = 64;
+/// Bytes of looks asked for at once: no more than any kernel holds, so that neither end waits for
+/// the other to read, and enough that ten thousand take a few round trips.
+const LOOKED_AT_ONCE: usize = 48 << 10;
+/// Of one look, next to its path.
+const LOOK_LEN: usize = 7;
 
 const SECOND: i64 = 1_000_000_000;
 
@@ -52,27 +58,90 @@ impl Existing {
     }
 }
 
-/// Which of `entries` stay as they are on this host, by their number; notes their names.
-pub(super) fn kept_here(
+impl Existing {
+    /// Why `ours` is copied where `there` stands; `None` when that stays.
+    fn reason(self, ours: &Entry, there: Option<&Entry>) -> Option<CopyReason> {
+        let Some(there) = there else { return Some(CopyReason::New) };
+        if self.keeps(ours, there) {
+            return None;
+        }
+        let is_same_kind = discriminant(&ours.kind) == discriminant(&there.kind);
+        Some(match ours.modified_ns.cmp(&there.modified_ns) {
+            _ if !is_same_kind => CopyReason::KindDiffers,
+            _ if ours.len() != there.len() => CopyReason::SizeDiffers,
+            _ if self == Existing::Replace => CopyReason::Replaced,
+            // A link that is the same is made again, whatever its time.
+            _ if matches!(ours.kind, EntryKind::Symlink { .. }) && ours.kind == there.kind => {
+                CopyReason::Replaced
+            }
+            Ordering::Greater => CopyReason::Newer,
+            Ordering::Less => CopyReason::Older,
+            Ordering::Equal => CopyReason::Replaced,
+        })
+    }
+}
+
+/// Which of `entries`, of a source that goes under the name `top`, do not come to this host, by
+/// their number: what is not selected, and what stays as it is, whose names are noted.
+pub(super) fn omitted_here(
     copy: &mut Copy<'_>,
-    place: &Destination,
+    place: Option<&Destination>,
+    top: &[u8],
     entries: &[Entry],
 ) -> BTreeSet<usize> {
-    let (existing, Destination::Files { root, start }) = (copy.options.existing, place) else {
-        return BTreeSet::new();
-    };
-    if existing == Existing::Replace {
-        return BTreeSet::new();
+    let mut omitted = copy.options.selection.left_out(top, entries);
+    let missing = copy.options.selection.missing(entries);
+    copy.stats.failures.extend(missing);
+    let kept = kept_here(copy, place, entries, &omitted);
+    omitted.extend(kept);
+    omitted
+}
+
+/// Which of `entries` stay as they are on this host, by their number; notes their names.
+fn kept_here(
+    copy: &mut Copy<'_>,
+    place: Option<&Destination>,
+    entries: &[Entry],
+    omitted: &BTreeSet<usize>,
+) -> BTreeSet<usize> {
+    let (existing, dry_run) = (copy.options.existing, copy.options.dry_run);
+    let mut kept = BTreeSet::new();
+    if existing == Existing::Replace && !dry_run {
+        return kept;
     }
-    let stays = |ours: &Entry| match stat(root, &join(start, &ours.path), &ours.path) {
-        Ok(there) => existing.keeps(ours, &there),
-        // A device or FIFO is there too.
-        Err(error) => existing == Existing::Keep && error.code == ErrorCode::NotAFile,
+    let start = match place {
+        Some(Destination::Files { root, start }) => Some((root, start)),
+        _ if !dry_run => return kept,
+        _ => None,
     };
-    let leaves = entries.iter().enumerate().filter(|(_, entry)| entry.kind != EntryKind::Directory);
-    let kept: BTreeSet<usize> =
-        leaves.filter(|(_, entry)| stays(entry)).map(|(index, _)| index).collect();
-    note(copy, &kept, entries, |entry| join(start, &entry.path));
+    for (index, ours) in entries.iter().enumerate() {
+        if ours.kind == EntryKind::Directory || omitted.contains(&index) {
+            continue;
+        }
+        let there = start.map(|(root, start)| stat(root, &join(start, &ours.path), &ours.path));
+        let reason = match there {
+            Some(Ok(there)) => existing.reason(ours, Some(&there)),
+            // A device or FIFO is there too.
+            Some(Err(error)) if error.code == ErrorCode::NotAFile => {
+                (existing != Existing::Keep).then_some(CopyReason::KindDiffers)
+            }
+            _ => Some(CopyReason::New),
+        };
+        match reason {
+            None => {
+                kept.insert(index);
+            }
+            Some(reason) if dry_run => {
+                let alone = start.map_or(&b""[..], |(_, start)| start);
+                let name = if ours.path.is_empty() { alone } else { &ours.path };
+                plan_file(copy, name, ours, reason);
+            }
+            Some(_) => {}
+        }
+    }
+    note(copy, &kept, entries, |entry| {
+        start.map_or_else(Vec::new, |(_, start)| join(start, &entry.path))
+    });
     kept
 }
 
@@ -83,29 +152,53 @@ pub(super) async fn kept_there(
     entries: &[Entry],
     path_of: impl Fn(&Entry) -> Pathname,
 ) -> Result<BTreeSet<usize>, Error> {
-    let existing = copy.options.existing;
+    let (existing, dry_run) = (copy.options.existing, copy.options.dry_run);
     let mut kept = BTreeSet::new();
-    if existing == Existing::Replace {
+    if existing == Existing::Replace && !dry_run {
         return Ok(kept);
     }
-    let leaves: Vec<usize> =
-        (0..entries.len()).filter(|&index| entries[index].kind != EntryKind::Directory).collect();
-    for some in leaves.chunks(LOOKS_AT_ONCE) {
-        let looks: Vec<u64> = some
-            .iter()
-            .map(|&index| control.request(Request::Stat(path_of(&entries[index]))))
-            .collect();
-        for (&index, look) in some.iter().zip(looks) {
-            let there = control.looked(look).await?;
-            if there.is_some_and(|there| {
-                existing.keeps(&entries[index], &listing::entry(Vec::new(), &there))
-            }) {
+    let is_leaf = |index: &usize| entries[*index].kind != EntryKind::Directory;
+    let mut leaves = (0..entries.len()).filter(is_leaf);
+    let (mut asked, mut asked_bytes) = (VecDeque::new(), 0);
+    loop {
+        // Many with one write.
+        if asked_bytes <= LOOKED_AT_ONCE / 2 {
+            while asked_bytes < LOOKED_AT_ONCE
+                && let Some(index) = leaves.next()
+            {
+                let path = path_of(&entries[index]);
+                asked_bytes += path.as_bytes().len() + LOOK_LEN;
+                asked.push_back((index, control.request(Request::Stat(path))));
+            }
+        }
+        let Some((index, look)) = asked.pop_front() else { break };
+        let ours = &entries[index];
+        asked_bytes -= path_of(ours).as_bytes().len() + LOOK_LEN;
+        let there = control.looked(look).await?.map(|found| listing::entry_or_link(&found));
+        match existing.reason(ours, there.as_ref()) {
+            None => {
                 kept.insert(index);
             }
+            Some(reason) if dry_run => {
+                let target = path_of(ours);
+                let name = if ours.path.is_empty() { target.as_bytes() } else { &ours.path };
+                plan_file(copy, name, ours, reason);
+            }
+            Some(_) => {}
         }
     }
     note(copy, &kept, entries, |entry| path_of(entry).as_bytes().to_vec());
     Ok(kept)
+}
+
+/// Notes for a dry run that `entry` would be copied to a place of the name `path`.
+fn plan_file(copy: &mut Copy<'_>, path: &[u8], entry: &Entry, reason: CopyReason) {
+    // A link that is the same already costs nothing to make again.
+    if reason == CopyReason::Replaced && copy.options.existing == Existing::KeepSame {
+        return;
+    }
+    let path = String::from_utf8_lossy(path).into_owned();
+    copy.stats.planned.push(PlannedFile { path, reason, bytes: entry.len() });
 }
 
 /// Names what stays; one file alone has no path below its source, and is named by its target.

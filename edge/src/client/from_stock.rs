@@ -7,10 +7,11 @@ use super::checksum;
 use super::control::Control;
 use super::copy::Copy;
 use super::download::{TransferResources, listen, receive_layout, take, tell_buffer};
-use super::existing::{kept_here, without};
+use super::existing::{omitted_here, without};
 use super::listing::{entry, list_tree};
-use super::local::{Destination, destination};
+use super::local::{Destination, destination, is_absent};
 use super::location::{Location, Remote};
+use super::selection::DRY_RUN;
 use crate::mover::{BLOCK_LEN, Integrity};
 use crate::stores::{Landing, ResumeState, join};
 use farline_core::copy::{nameable, parallelism, source_of};
@@ -52,9 +53,18 @@ pub(super) async fn run(
     } else {
         vec![Entry { path: Vec::new(), ..entry(Vec::new(), &top) }]
     };
-    let place = destination(to, from.name(), is_folder, from.path.ends_with(b"/"), several)?;
-    let kept = kept_here(copy, &place, &entries);
-    let layout = Arc::new(Layout::new(without(entries, &kept), BLOCK_LEN));
+    let contents = from.path.ends_with(b"/");
+    let place = match copy.options.dry_run && is_absent(to) {
+        true => None,
+        false => Some(destination(to, from.name(), is_folder, contents, several)?),
+    };
+    let top = if is_folder && contents { b"" } else { from.name() };
+    let omitted = omitted_here(copy, place.as_ref(), top, &entries);
+    let Some(place) = place.filter(|_| !copy.options.dry_run) else {
+        copy.stats.verified_how = DRY_RUN;
+        return Ok(());
+    };
+    let layout = Arc::new(Layout::new(without(entries, &omitted), BLOCK_LEN));
     place.make_folders(&layout)?;
     let (mut resources, address) = listen(copy, control, choice).await?;
     tell_buffer(copy, control);

@@ -58,6 +58,17 @@ pub(super) async fn list_tree(
     Ok(entries)
 }
 
+/// What one look found; Farline lists a link as what it leads to, and says where.
+pub(super) fn entry_or_link(found: &gridftp::ListingEntry) -> Entry {
+    let whole = entry(Vec::new(), found);
+    match &found.link {
+        Some(link) => {
+            Entry { kind: EntryKind::Symlink { target: link.as_bytes().to_vec() }, ..whole }
+        }
+        None => whole,
+    }
+}
+
 pub(super) fn entry(path: Vec<u8>, found: &gridftp::ListingEntry) -> Entry {
     let kind = match found.kind {
         ListingKind::Directory => EntryKind::Directory,

@@ -1,8 +1,9 @@
 //! Copies within this host: the same tree, staging and landing, without a network.
 
 use super::copy::Copy;
-use super::existing::{kept_here, without};
+use super::existing::{omitted_here, without};
 use super::location::{Location, last_name};
+use super::selection::DRY_RUN;
 use crate::mover::{BLOCK_LEN, Stage};
 use crate::stores::{
     DirectIo, Diskless, Landing, MEMORY_NAME, MemorySource, PosixSink, PosixSource, Root, Source,
@@ -107,6 +108,11 @@ pub(super) fn destination(
     Ok(Destination::Files { root: Arc::new(Root::open(parent)?), start: last_name(bytes).to_vec() })
 }
 
+/// Whether nothing of this host is at `to`.
+pub(super) fn is_absent(to: &Location) -> bool {
+    matches!(to, Location::Local(path) if !path.exists())
+}
+
 /// Whether something called `name` may have been left half-done in `to`, by the rules of
 /// [`destination`].
 pub(super) fn has_partial(to: &Location, name: &[u8], contents: bool) -> bool {
@@ -141,10 +147,14 @@ fn files_at(copy: &mut Copy<'_>, from: &Path) -> Result<Origin, Error> {
         )
         .hint("add -r to copy it with all that is in it"));
     }
+    let name = last_name(bytes).to_vec();
+    let contents = bytes.ends_with(b"/") || matches!(&name[..], b"." | b"..");
     let real = from.canonicalize().map_err(|error| storage_error("read", bytes, &error))?;
     let (root, start, entries) = if meta.is_dir() {
         let root = Arc::new(Root::open(&real)?);
         let (entries, problems) = walk(&root, b"")?;
+        let top = if contents { b"" } else { &name[..] };
+        let problems = copy.options.selection.concerned(top, &entries, problems);
         copy.stats
             .failures
             .extend(problems.into_iter().map(|problem| (problem.path, problem.error)));
@@ -155,8 +165,6 @@ fn files_at(copy: &mut Copy<'_>, from: &Path) -> Result<Origin, Error> {
         let entry = stat(&root, &start, b"")?;
         (root, start, vec![entry])
     };
-    let name = last_name(bytes).to_vec();
-    let contents = bytes.ends_with(b"/") || matches!(&name[..], b"." | b"..");
     Ok(Origin {
         entries,
         at: Some((root, start)),
@@ -190,7 +198,10 @@ pub(super) async fn run(
         }
     };
     let Origin { entries, at, name, folder, contents } = origin;
-    let place = destination(to, &name, folder.is_some(), contents, several)?;
+    let place = match copy.options.dry_run && is_absent(to) {
+        true => None,
+        false => Some(destination(to, &name, folder.is_some(), contents, several)?),
+    };
     if let (Some(folder), Location::Local(path)) = (&folder, to)
         && path.canonicalize().is_ok_and(|path| path.starts_with(folder))
     {
@@ -200,8 +211,13 @@ pub(super) async fn run(
             format!("{to} lies inside {from}"),
         ));
     }
-    let kept = kept_here(copy, &place, &entries);
-    let layout = Arc::new(Layout::new(without(entries, &kept), BLOCK_LEN));
+    let top = if folder.is_some() && contents { b"" } else { &name[..] };
+    let omitted = omitted_here(copy, place.as_ref(), top, &entries);
+    let Some(place) = place.filter(|_| !copy.options.dry_run) else {
+        copy.stats.verified_how = DRY_RUN;
+        return Ok(());
+    };
+    let layout = Arc::new(Layout::new(without(entries, &omitted), BLOCK_LEN));
     copy.stats.verified_how = "not verified: a copy within this host is not read back";
     if layout.entries().is_empty() {
         return Ok(());

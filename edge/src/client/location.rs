@@ -64,6 +64,21 @@ const FTP_PORT: u16 = 21;
 const FARLINE_PORT: u16 = 2811;
 
 impl Location {
+    /// The same folder, of which the content is meant and not the folder by its name.
+    #[must_use]
+    pub fn content(self) -> Location {
+        match self {
+            Location::Local(path) => Location::Local(path.join("")),
+            Location::Remote(mut remote) => {
+                if !remote.path.ends_with(b"/") {
+                    remote.path.push(b'/');
+                }
+                Location::Remote(remote)
+            }
+            other => other,
+        }
+    }
+
     /// Reads `text`: a URL when it has a scheme, else a local path.
     ///
     /// # Errors

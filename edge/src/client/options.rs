@@ -2,6 +2,7 @@
 
 use super::connect_options::ConnectOptions;
 use super::existing::Existing;
+use super::selection::Selection;
 use crate::channels::{Registry, Stack};
 use crate::stores::DirectIo;
 use farline_core::profile::Stall;
@@ -31,6 +32,10 @@ pub struct Options {
     pub compare_at_stock: bool,
     /// What becomes of files that are at the destination already.
     pub existing: Existing,
+    /// Which files of the sources are copied.
+    pub selection: Selection,
+    /// Only say what would be copied, and why.
+    pub dry_run: bool,
     /// Socket buffers of data connections; the kernel's own sizing when absent.
     pub buffer: Option<Bytes>,
     /// Whether files are read and written past the page cache.
@@ -107,8 +112,17 @@ pub struct Trial {
     pub read: Option<Rate>,
     /// The destination takes no more than this.
     pub write: Option<Rate>,
+    /// Making what came durable takes so much longer.
+    pub sync: Option<Span>,
     /// Reading and sending take turns.
     pub in_turns: bool,
+}
+
+impl Trial {
+    /// Whether the destination is slower than it is.
+    pub(super) fn slows_sink(&self) -> bool {
+        self.write.is_some() || self.sync.is_some()
+    }
 }
 
 /// Asks a copy that runs to end soon, with what it can go on from made durable.

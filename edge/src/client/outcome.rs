@@ -2,6 +2,7 @@
 
 use super::dial::DataPath;
 use super::remote_progress::SaidLimit;
+use super::selection::PlannedFile;
 use crate::channels::Channel;
 use crate::channels::CompletionStats;
 use crate::sys::tcp::TcpInfo;
@@ -85,6 +86,8 @@ pub struct Outcome {
     /// What stayed as it was at the destination, by `--no-clobber` or `--skip-same`: paths below
     /// the source.
     pub skipped: Vec<String>,
+    /// What a dry run would have copied.
+    pub planned: Vec<PlannedFile>,
     /// Bytes that had arrived, over time.
     pub samples: Vec<ProgressSample>,
 }
@@ -227,6 +230,7 @@ pub(super) struct CopyStats {
     pub(super) notes: Vec<String>,
     pub(super) failures: Vec<(Vec<u8>, Error)>,
     pub(super) skipped: Vec<Vec<u8>>,
+    pub(super) planned: Vec<PlannedFile>,
     pub(super) samples: Vec<ProgressSample>,
 }
 
@@ -355,6 +359,7 @@ impl CopyStats {
                 .iter()
                 .map(|path| String::from_utf8_lossy(path).into_owned())
                 .collect(),
+            planned: self.planned,
             samples: self.samples,
         }
     }

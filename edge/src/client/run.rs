@@ -31,6 +31,12 @@ pub async fn copy(
     let mut copy = Copy::new(options, with_prior(options, sources, destination), began, watch);
     copy.stats.fixed.pipes =
         (sources.contains(&Location::Standard), *destination == Location::Standard);
+    if sources.iter().any(|source| matches!(source, Location::Standard | Location::Diskless(_)))
+        && (options.dry_run || !options.selection.is_all())
+    {
+        let message = "a pipe and a memory store have no files to choose from, nor a dry run";
+        return Err(Error::new(Fault::You, ErrorCode::Unsupported, message));
+    }
     let remote = |location: &Location| matches!(location, Location::Remote(_));
     match destination {
         Location::Remote(to) if sources.iter().all(remote) => {

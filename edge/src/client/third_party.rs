@@ -48,6 +48,13 @@ pub(super) async fn run(
             Error::new(Fault::You, ErrorCode::Unsupported, message).hint("copy to this host first")
         );
     }
+    if copy.options.dry_run || !copy.options.selection.is_all() {
+        let message = "between two other hosts all is copied: --dry-run, --filter and what else \
+            chooses files cannot be kept";
+        return Err(
+            Error::new(Fault::You, ErrorCode::Unsupported, message).hint("copy to this host first")
+        );
+    }
     let sender = Control::open_for_another(from, &copy.options.reach)
         .await
         .map_err(|error| at(from, error))?;

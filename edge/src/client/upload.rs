@@ -9,6 +9,7 @@ use super::existing::{kept_there, without};
 use super::location::{Location, Remote, last_name};
 use super::options::Trial;
 use super::remote_progress::RemoteProgress;
+use super::selection::DRY_RUN;
 use super::stream;
 use super::to_stock;
 use super::transfer_state::TransferState;
@@ -152,6 +153,10 @@ pub(super) async fn run(
     };
     let kept = kept_there(copy, &mut control, &load.entries, at).await?;
     load.leave_out(&kept);
+    if copy.options.dry_run {
+        copy.stats.verified_how = DRY_RUN;
+        return Ok(());
+    }
     if load.entries.is_empty() {
         copy.stats.verified_how = "nothing was copied";
         return Ok(());
@@ -224,13 +229,21 @@ fn load(
                 last_name(bytes)
             };
             let (entries, problems) = walk(&root, b"")?;
+            let selection = &copy.options.selection;
+            let problems = selection.concerned(name, &entries, problems);
+            let missing = selection.missing(&entries);
+            let omitted = selection.left_out(name, &entries);
+            let entries = without(entries, &omitted);
+            copy.stats.failures.extend(missing);
             copy.stats.failures.extend(
                 problems.into_iter().map(|problem| (join(name, &problem.path), problem.error)),
             );
             load.entries.extend(
                 entries.into_iter().map(|entry| Entry { path: join(name, &entry.path), ..entry }),
             );
-            load.parts.push(Part { first, root, start: Vec::new(), strip: name.len() });
+            if load.entries.len() > first {
+                load.parts.push(Part { first, root, start: Vec::new(), strip: name.len() });
+            }
         } else {
             let parent = path
                 .parent()
@@ -238,6 +251,9 @@ fn load(
                 .unwrap_or(Path::new("."));
             let root = Arc::new(Root::open(parent)?);
             let name = last_name(bytes);
+            if !copy.options.selection.takes(name, b"", false) {
+                continue;
+            }
             let mut entry = stat(&root, name, if into_folder { name } else { b"" })?;
             if let EntryKind::Symlink { .. } = entry.kind {
                 // A file that is named on the command line is meant itself, as cp has it.

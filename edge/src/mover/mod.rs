@@ -10,6 +10,7 @@
 mod acceptor;
 mod audit;
 mod broken;
+mod journal;
 mod pace;
 mod receive;
 mod send;

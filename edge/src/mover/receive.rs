@@ -3,6 +3,7 @@
 use super::Integrity;
 use super::acceptor::Incoming;
 use super::broken::{broken, no_thread};
+use super::journal::Journal;
 use super::pace::Pace;
 use super::shared::{Cancel, FreeSlots};
 use super::tally::{Stage, Tally};
@@ -25,8 +26,6 @@ use std::time::{Duration, Instant};
 /// After this long without a new channel none is expected where one was lost (`docs/protocol.md`,
 /// clause I-6).
 const QUIET: Duration = Duration::from_millis(250);
-/// Between two points at which what came is made durable (clause R-4).
-const CHECKPOINT: Duration = Duration::from_secs(1);
 
 /// What to receive, and how.
 pub(crate) struct ReceiveJob<'a> {
@@ -88,6 +87,8 @@ struct Shared<'a> {
     changed: Condvar,
     writes: mpsc::Sender<Option<(Slot, Block)>>,
     writers: usize,
+    /// Where what came is made durable meanwhile (clause R-4).
+    journal: Option<Journal>,
 }
 
 struct State {
@@ -143,12 +144,12 @@ pub(crate) fn receive(mut job: ReceiveJob<'_>) -> Result<ReceiveOutcome, Error> 
         changed: Condvar::new(),
         writes,
         writers,
+        journal: job.sink.journals().then(Journal::new),
     };
     let pool = job.growth.map(|tell| Pool::new(slots, tell));
-    let journal = Journal::default();
     let result = std::thread::scope(|scope| {
         let result = (|| {
-            if job.sink.journals() {
+            if let Some(journal) = &shared.journal {
                 let body = || journal.keep(job.sink);
                 let thread = std::thread::Builder::new()
                     .name("journal".to_owned())
@@ -170,8 +171,9 @@ pub(crate) fn receive(mut job: ReceiveJob<'_>) -> Result<ReceiveOutcome, Error> 
         if let Err(error) = &result {
             shared.cancel.cancel(error.clone());
         }
+        // Writers that wait for a checkpoint have their orders to take first.
+        shared.journal.iter().for_each(Journal::end);
         shared.stop();
-        journal.end();
         result
     });
     *lock(job.held) = lock(&shared.state).machine.written().clone();
@@ -529,6 +531,9 @@ impl<'a> Shared<'a> {
             let order = lock(queue).recv();
             busy.idle(waiting);
             let Ok(Some((slot, block))) = order else { return };
+            if let Some(journal) = &self.journal {
+                self.tally.while_storing(|| journal.admit(block.len));
+            }
             let mut at = 0;
             for piece in self.layout.pieces(block.offset, block.len) {
                 at += piece.len;
@@ -551,34 +556,5 @@ impl<'a> Shared<'a> {
             let id = SlotId(slot.index());
             self.on_event(ReceiverInput::Written(id), Some(slot));
         }
-    }
-}
-
-/// The thread that has the sink make durable what it has, once a second at most.
-#[derive(Default)]
-struct Journal {
-    over: Mutex<bool>,
-    changed: Condvar,
-}
-
-impl Journal {
-    fn keep(&self, sink: &dyn Sink) {
-        let mut rest = CHECKPOINT;
-        loop {
-            let over = lock(&self.over);
-            let waited = self.changed.wait_timeout_while(over, rest, |over| !*over);
-            if *waited.unwrap_or_else(PoisonError::into_inner).0 {
-                return;
-            }
-            let began = Instant::now();
-            sink.checkpoint();
-            // A disk that syncs slowly has other work too.
-            rest = CHECKPOINT.max(4 * began.elapsed());
-        }
-    }
-
-    fn end(&self) {
-        *lock(&self.over) = true;
-        self.changed.notify_all();
     }
 }

@@ -333,7 +333,7 @@ impl DataPlane {
         let tell = |why: String| run.changed(adapts, &why);
         let growth =
             (run.is_data() && self.shared.config.staging.is_none()).then_some(&tell as Notify<'_>);
-        let slow = self.shared.config.trial_write.map(|rate| SlowSink::new(sink, rate));
+        let slow = self.shared.config.trial_write.map(|rate| SlowSink::new(sink, Some(rate), None));
         let slow = slow.as_ref().filter(|_| run.is_data());
         let sink = slow.map_or(sink, |slow| slow as &dyn Sink);
         let watch = Watch::new();

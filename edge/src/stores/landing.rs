@@ -194,8 +194,10 @@ impl PosixSink {
     /// When one cannot be made.
     pub fn make_folders(&self) -> Result<(), Error> {
         let mut refused = BTreeMap::new();
-        let entries = self.layout.entries().iter().enumerate();
-        for (index, entry) in entries.filter(|(_, entry)| entry.kind == EntryKind::Directory) {
+        for (index, entry) in self.layout.entries().iter().enumerate() {
+            if entry.kind != EntryKind::Directory || lock(&self.state).entries.is_kept(index) {
+                continue;
+            }
             match self.make_folder(entry) {
                 Err(error) if !entry.path.is_empty() && self.costs_one_place(&error) => {
                     refused.insert(self.path(entry), error.clone());

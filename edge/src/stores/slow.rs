@@ -62,16 +62,18 @@ impl Source for SlowSource {
     }
 }
 
-/// Another sink, which takes bytes no faster than a rate.
+/// Another sink, which takes bytes no faster than a rate, or makes them durable late.
 pub(crate) struct SlowSink<'a> {
     sink: &'a dyn Sink,
     throttle: Throttle,
+    /// What each checkpoint takes besides.
+    sync: Span,
 }
 
 impl<'a> SlowSink<'a> {
-    /// `sink`, all whose writers share `rate`.
-    pub(crate) fn new(sink: &'a dyn Sink, rate: Rate) -> SlowSink<'a> {
-        SlowSink { sink, throttle: Throttle::new(None, Some(rate)) }
+    /// `sink`, all whose writers share `rate`, and whose checkpoints take `sync` longer.
+    pub(crate) fn new(sink: &'a dyn Sink, rate: Option<Rate>, sync: Option<Span>) -> SlowSink<'a> {
+        SlowSink { sink, throttle: Throttle::new(None, rate), sync: sync.unwrap_or_default() }
     }
 }
 
@@ -97,6 +99,7 @@ impl Sink for SlowSink<'_> {
     }
 
     fn checkpoint(&self) {
+        std::thread::sleep(Duration::from(self.sync));
         self.sink.checkpoint();
     }
 }

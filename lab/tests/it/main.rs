@@ -36,6 +36,7 @@ mod sparse;
 mod ssh;
 mod stock;
 mod stores;
+mod sync;
 mod third_party;
 mod tls;
 mod tuner;

@@ -320,3 +320,30 @@ fn fifty_kills_at_random_instants_lose_nothing() {
     assert_eq!((hidden(&root), hidden(&down)), (Vec::new(), Vec::new()), "seed {seed}");
     println!("{kills} kills, {landed} landings between them, {resumed} bytes resumed");
 }
+
+/// How much of it comes again after a kill is bounded, also where a sync takes a second.
+#[test]
+fn a_kill_costs_no_more_than_the_durable_window() {
+    let dir = folder();
+    let (root, file) = (dir.path().join("root"), dir.path().join("file"));
+    std::fs::create_dir(&root).expect("a folder");
+    plant_file(&root.join("file"), 600, 5);
+    let (_node, url) = node(&root, "read", &[]);
+    let from = format!("{url}/file");
+    for (sync, instant) in [("0s", 300), ("1s", 250), ("1s", 420)] {
+        let mut command = farline();
+        command.args(["-q", "cp", "--trial-sync", sync, "--limit", "2G", &from, text(&file)]);
+        let mut client = Running(command.stderr(Stdio::null()).spawn().expect("runs"));
+        wait_for("some data", || partial(dir.path()) > instant << 20);
+        let came = partial(dir.path());
+        client.end(Signal::KILL);
+        let result = copy(&from, text(&file));
+        let kept = result["resumed_bytes"].as_u64().expect("a number");
+        // The window, which slow syncs may have doubled twice, and what came between the look and
+        // the end.
+        let most = if sync == "0s" { 64 << 20 } else { 256 << 20 };
+        assert!(kept + most + (64 << 20) >= came, "{sync}: {kept} kept of {came}");
+        assert!(result["verified"] == true && same(&root.join("file"), &file), "{result}");
+        std::fs::remove_file(&file).expect("removed");
+    }
+}

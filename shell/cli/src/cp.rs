@@ -3,6 +3,7 @@
 use crate::interrupt::{self, Signals};
 use crate::output::Output;
 use crate::progress::{ProgressDisplay, Sample};
+use crate::select::SelectionArgs;
 use farline::channels::trust::{Fingerprint, Trust};
 use farline::channels::{Registry, Stack};
 use farline::client::{
@@ -53,6 +54,24 @@ pub(crate) struct Args {
     /// Leave files of the same size and time alone
     #[arg(long)]
     skip_same: bool,
+    #[command(flatten)]
+    how: How,
+}
+
+/// What a copy does, which `sync` says of itself.
+pub(crate) struct What {
+    pub(crate) recursive: bool,
+    pub(crate) existing: Existing,
+}
+
+/// How it is done.
+#[derive(clap::Args)]
+pub(crate) struct How {
+    /// Only say what would be copied, and why
+    #[arg(long, hide = true)]
+    dry_run: bool,
+    #[command(flatten)]
+    selection: SelectionArgs,
     /// Such as tcp or rdma:4:exchange:read [default: tcp]
     #[arg(long, value_name = "DRIVER", value_parser = crate::channel::stack)]
     channel: Option<Stack>,
@@ -111,6 +130,9 @@ pub(crate) struct Args {
     /// For measuring: the destination takes no more than this, here [default: all it can]
     #[arg(long, hide = true, value_name = "RATE")]
     trial_write: Option<Rate>,
+    /// For measuring: making what came durable takes so much longer, here [default: 0s]
+    #[arg(long, hide = true, value_name = "SPAN")]
+    trial_sync: Option<Span>,
     /// For measuring staging: reading and sending take turns [default: no]
     #[arg(long, hide = true)]
     trial_in_turns: bool,
@@ -157,7 +179,24 @@ pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
         args.sources.iter().map(|text| Location::parse(text)).collect();
     let sources = sources?;
     let destination = Location::parse(&args.destination)?;
-    if destination == Location::Standard {
+    let existing = match (args.no_clobber, args.skip_same) {
+        (true, _) => Existing::Keep,
+        (false, true) => Existing::KeepSame,
+        (false, false) => Existing::Replace,
+    };
+    let what = What { recursive: args.recursive, existing };
+    carry_out(&sources, &destination, what, args.how, output)
+}
+
+/// Copies, and says what came of it.
+pub(crate) fn carry_out(
+    sources: &[Location],
+    destination: &Location,
+    what: What,
+    args: How,
+    output: &Output,
+) -> Result<ExitCode, Error> {
+    if *destination == Location::Standard {
         output.leave_stdout_to_data();
     }
     let overrides = UserOverrides {
@@ -178,16 +217,14 @@ pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
         stall: args.trial_stall,
         read: args.trial_read,
         write: args.trial_write,
+        sync: args.trial_sync,
         in_turns: args.trial_in_turns,
-    };
-    let existing = match (args.no_clobber, args.skip_same) {
-        (true, _) => Existing::Keep,
-        (false, true) => Existing::KeepSame,
-        (false, false) => Existing::Replace,
     };
     let stop = CancelToken::default();
     let mut options = Options {
-        recursive: args.recursive,
+        recursive: what.recursive,
+        selection: args.selection.selection()?,
+        dry_run: args.dry_run,
         limit: args.limit,
         overrides,
         stored_profiles: StoredProfiles::Use,
@@ -195,7 +232,7 @@ pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
         verify: args.verify.unwrap_or(VerifyHow::Digest).into(),
         trial,
         compare_at_stock: matches!(args.verify, Some(VerifyHow::Digest)),
-        existing,
+        existing: what.existing,
         buffer: args.buffer,
         direct_io: if args.direct_io { DirectIo::wanted() } else { DirectIo::default() },
         channel: args.channel,
@@ -227,7 +264,7 @@ pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
     let result = runtime.block_on(async {
         // Before a congestion control is loaded: a signal in between would leave it.
         let mut signals = Signals::listen()?;
-        let copying = copy(&sources, &destination, &options, &mut watch);
+        let copying = copy(sources, destination, &options, &mut watch);
         tokio::pin!(copying);
         tokio::select! {
             result = &mut copying => return result,
@@ -254,7 +291,7 @@ pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
         }
         (result, _) => result?,
     };
-    report(&outcome, args.verbose, args.skip_same, output)?;
+    report(&outcome, args.verbose, what.existing == Existing::KeepSame, output)?;
     Ok(match outcome.failures.first() {
         None => ExitCode::SUCCESS,
         Some(failure) => ExitCode::from(failure.error.fault.exit_code()),
@@ -311,6 +348,9 @@ fn report(outcome: &Outcome, verbose: bool, by_time: bool, output: &Output) -> R
         Some(DataPath::Ssh) => text
             .push_str("\ndata went through ssh: the other host's data ports could not be reached"),
         _ => {}
+    }
+    for planned in &outcome.planned {
+        text.push_str(&format!("\n{}: {}", planned.reason.text(), planned.path));
     }
     for note in &outcome.notes {
         text.push_str(&format!("\n{note}"));

@@ -13,7 +13,9 @@ mod partials;
 mod plan;
 mod profile;
 mod progress;
+mod select;
 mod serve;
+mod sync;
 mod topic;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
@@ -34,8 +36,8 @@ Exit: 0 done, 2 request, 3 this host, 4 other end, 5 path, 6 refused, 70 defect.
     version,
     max_term_width = 80,
     disable_help_subcommand = true,
-    // One blank line less than clap's own: it all fits an old terminal.
-    help_template = "{about-with-newline}{usage-heading} {usage}\n\n{all-args}{after-help}",
+    // Two blank lines less than clap's own: it all fits an old terminal.
+    help_template = "{about-with-newline}{usage-heading} {usage}\n{all-args}{after-help}",
     after_help = TOP_EXAMPLES,
     subcommand_required = true,
     arg_required_else_help = true
@@ -53,7 +55,8 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    Cp(cp::Args),
+    Cp(Box<cp::Args>),
+    Sync(Box<sync::Args>),
     Partials(partials::Args),
     Check(check::Args),
     Serve(serve::Args),
@@ -74,7 +77,8 @@ fn main() -> ExitCode {
     };
     let output = Output::new(cli.json, cli.quiet);
     let result = match cli.command {
-        Command::Cp(args) => cp::run(args, &output),
+        Command::Cp(args) => cp::run(*args, &output),
+        Command::Sync(args) => sync::run(*args, &output),
         Command::Partials(args) => partials::run(args, &output),
         Command::Check(args) => check::run(args, &output),
         Command::Serve(args) => serve::run(args, &output),

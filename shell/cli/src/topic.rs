@@ -1,4 +1,5 @@
-//! Help of `farline profile` for RDMA: with `--channel rdma` a profile has other flags, and neither
+//! Help that shows what a command is about: `farline sync` has flags of `cp` that it does not show, and
+//! `farline profile` changes for RDMA: with `--channel rdma` a profile has other flags, and neither
 //! set leaves the other room on a screen.
 
 use clap::Command;
@@ -28,9 +29,42 @@ Examples:
   farline profile --channel rdma --message-size 64,64KiB --transport rc,ud
   farline profile --channel rdma --preset sc08-ib-distance -o page.html";
 
+/// What `sync` takes and does not show: `cp` does, which in turn hides what chooses files.
+const OF_CP: [&str; 8] = [
+    "channel",
+    "streams",
+    "congestion",
+    "buffer",
+    "direct_io",
+    "staging",
+    "tls_ca",
+    "remote_farline",
+];
+/// What chooses files.
+const OF_SYNC: [&str; 8] = [
+    "dry_run",
+    "exclude",
+    "include",
+    "filter",
+    "exclude-from",
+    "include-from",
+    "files-from",
+    "from0",
+];
+
+fn with_sync(command: Command) -> Command {
+    command.mut_subcommand("sync", |sync| {
+        sync.mut_args(|arg| match arg.get_id().as_str() {
+            id if OF_CP.contains(&id) => arg.hide(true),
+            id if OF_SYNC.contains(&id) => arg.hide(false),
+            _ => arg,
+        })
+    })
+}
+
 /// `command` with the flags of RDMA shown.
 pub(crate) fn whole(command: Command) -> Command {
-    command.mut_subcommand("profile", |profile| {
+    with_sync(command).mut_subcommand("profile", |profile| {
         profile.mut_args(
             |arg| if arg.get_help_heading() == Some(RDMA) { arg.hide(false) } else { arg },
         )
@@ -39,6 +73,7 @@ pub(crate) fn whole(command: Command) -> Command {
 
 /// `command`, whose help is that of RDMA where `words` ask for a profile of it.
 pub(crate) fn of(command: Command, words: impl IntoIterator<Item = OsString>) -> Command {
+    let command = with_sync(command);
     let words: Vec<String> =
         words.into_iter().map(|word| word.to_string_lossy().into_owned()).collect();
     let is_rdma = words.iter().any(|word| word == "--channel=rdma")

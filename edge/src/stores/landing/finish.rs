@@ -1,7 +1,6 @@
 //! Lands what a sink wrote: digest, metadata, fsync, rename.
 
 use super::protected::open_again;
-use super::refused::Refusals;
 use super::{Ending, PosixSink};
 use crate::stores::storage_error;
 use crate::stores::walk::is_special;
@@ -61,11 +60,11 @@ impl PosixSink {
             return landed;
         }
         let refused = std::mem::take(&mut lock(&self.state).refused);
-        for (&index, error) in &refused {
+        for (index, error) in refused {
             let entry = &self.layout.entries()[index];
             // An earlier run may have left it.
             self.remove_temporary(entry);
-            landed.failures.push((entry.path.clone(), error.clone()));
+            landed.failures.push((entry.path.clone(), error));
         }
         let mut good = Vec::new();
         let is_file = |entry: &Entry| matches!(entry.kind, EntryKind::File { .. });
@@ -108,7 +107,7 @@ impl PosixSink {
                 }
             }
         }
-        self.finish_folders(&refused, &mut landed);
+        self.finish_folders(&mut landed);
         if together && let Err(error) = self.sync_all() {
             landed.is_cut_short = true;
             landed.failures.push((self.start.clone(), error));
@@ -193,14 +192,14 @@ impl PosixSink {
 
     /// Modes and times of folders come last: writing into a folder changes its time and needs its
     /// write bit.
-    fn finish_folders(&self, refused: &Refusals, landed: &mut Landed) {
+    fn finish_folders(&self, landed: &mut Landed) {
         if !self.metadata {
             return;
         }
-        let entries = self.layout.entries().iter().enumerate().rev();
-        for (_, entry) in entries.filter(|(index, entry)| {
-            entry.kind == EntryKind::Directory && !refused.contains_key(index)
-        }) {
+        for (index, entry) in self.layout.entries().iter().enumerate().rev() {
+            if entry.kind != EntryKind::Directory || lock(&self.state).entries.is_kept(index) {
+                continue;
+            }
             let path = self.path(entry);
             let set = self
                 .root

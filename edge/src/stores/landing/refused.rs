@@ -50,7 +50,8 @@ impl PosixSink {
             let path = join(&self.start, &entry.path);
             let slashes = path.iter().enumerate().filter(|&(_, &byte)| byte == b'/');
             let reason = slashes.map(|(at, _)| &path[..at]).find_map(|above| folders.get(above));
-            if let Some(error) = reason {
+            let is_kept = lock(&self.state).entries.is_kept(index);
+            if let Some(error) = reason.filter(|_| !is_kept) {
                 self.refuse_entry(index, error.clone());
             }
         }

@@ -1,0 +1,242 @@
+//! How much a receiver may have written that is not durable yet, and when it makes it durable: what
+//! a crash costs.
+//!
+//! A checkpoint is due after a quarter of a second, or once half the window is written; a copy too
+//! short for either makes none. Writers wait while the window is full. It begins at 64 MiB. A disk
+//! whose syncs take long whatever their size would be held to one window a sync; so while writers
+//! had to wait, and the window's last doubling has made the disk faster, it is doubled again: on a
+//! disk with a rate of its own it stays, on one with a slow sync it comes to what the disk writes in
+//! about a second.
+
+use crate::units::{Bytes, Span, Time};
+
+/// The window to begin with.
+const FIRST: Bytes = Bytes::mib(64);
+/// Between two checkpoints where much was written.
+const REST: Span = Span::from_millis(250);
+/// What much is: less is left for [`REST_OF_LITTLE`], so that a few small files are not synced one
+/// by one.
+const MUCH: Bytes = Bytes::mib(8);
+const REST_OF_LITTLE: Span = Span::from_secs(1);
+/// Where half a window is written before that, the rest is so many times the last sync: the other half
+/// is for what comes during the next.
+const RESTS_PER_SYNC: f64 = 0.5;
+/// What a doubling must bring, and over how many checkpoints that is seen: what one makes durable
+/// was written while the one before ran.
+const WORTH: f64 = 1.3;
+const TRIED: u32 = 2;
+
+/// The account of what is not durable yet.
+#[derive(Debug)]
+pub struct DurableWindow {
+    window: u64,
+    /// Written since the last checkpoint began.
+    written: u64,
+    /// Being made durable, since then.
+    syncing: Option<(u64, Time)>,
+    /// When the last checkpoint ended, and how long it took.
+    ended: Time,
+    took: Span,
+    /// Whether a writer waited since the last checkpoint began.
+    was_full: bool,
+    /// What became durable since the window's last change, or since it was first full.
+    trial: Option<Trial>,
+    /// Bytes a second that became durable, before the last doubling.
+    before: Option<f64>,
+    is_settled: bool,
+}
+
+/// Checkpoints with a window of one size, in which writers had to wait.
+#[derive(Clone, Copy, Debug)]
+struct Trial {
+    since: Time,
+    bytes: u64,
+    full: u32,
+}
+
+impl DurableWindow {
+    /// Nothing written at `now`.
+    pub fn new(now: Time) -> DurableWindow {
+        DurableWindow {
+            window: FIRST.0,
+            written: 0,
+            syncing: None,
+            ended: now,
+            took: Span::ZERO,
+            was_full: false,
+            trial: None,
+            before: None,
+            is_settled: false,
+        }
+    }
+
+    /// The most that may be written and not durable.
+    pub fn window(&self) -> Bytes {
+        Bytes(self.window)
+    }
+
+    /// Takes `bytes` in, which a writer is about to write; false where it must wait for the end of
+    /// a checkpoint.
+    pub fn admit(&mut self, bytes: u64) -> bool {
+        let lost_by_crash = self.written + self.syncing.map_or(0, |(bytes, _)| bytes);
+        // One write may be larger than all of it.
+        if lost_by_crash > 0 && lost_by_crash + bytes > self.window {
+            self.was_full = true;
+            return false;
+        }
+        self.written += bytes;
+        true
+    }
+
+    /// When the next checkpoint is due, by what is known at `now`; `None` while nothing is written,
+    /// and while one runs.
+    pub fn due(&self, now: Time) -> Option<Time> {
+        if self.written == 0 || self.syncing.is_some() {
+            return None;
+        }
+        if self.was_full {
+            return Some(now);
+        }
+        let rest = if self.written >= MUCH.0 { REST } else { REST_OF_LITTLE };
+        let rest = match self.written * 2 >= self.window {
+            true => rest.min(self.took.mul_f64(RESTS_PER_SYNC)),
+            false => rest,
+        };
+        Some(self.ended + rest)
+    }
+
+    /// A checkpoint of all that is written begins.
+    pub fn begin(&mut self, now: Time) {
+        self.syncing = Some((std::mem::take(&mut self.written), now));
+    }
+
+    /// It ended.
+    pub fn end(&mut self, now: Time) {
+        let Some((bytes, began)) = self.syncing.take() else { return };
+        let cycle_began = std::mem::replace(&mut self.ended, now);
+        self.took = now.since(began);
+        let was_full = std::mem::take(&mut self.was_full);
+        if self.is_settled || (self.trial.is_none() && !was_full) {
+            return;
+        }
+        let trial = self.trial.get_or_insert(Trial { since: cycle_began, bytes: 0, full: 0 });
+        trial.bytes += bytes;
+        trial.full += u32::from(was_full);
+        if trial.full < TRIED {
+            return;
+        }
+        let rate = trial.bytes as f64 / now.since(trial.since).as_secs_f64().max(1e-9);
+        self.trial = None;
+        if self.before.is_none_or(|before| rate >= before * WORTH) {
+            self.before = Some(rate);
+            self.window *= 2;
+        } else {
+            self.window = (self.window / 2).max(FIRST.0);
+            self.is_settled = true;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::units::Rng;
+
+    struct Disk {
+        /// Bytes a second that a sync brings to the medium.
+        rate: f64,
+        /// What any sync takes besides.
+        latency: f64,
+    }
+
+    /// Seconds for `size` bytes that come at `arrives` bytes a second in blocks of 1 MiB, the most
+    /// that a crash would have lost, and the window at the end.
+    fn copy(disk: &Disk, arrives: f64, size: u64, seed: u64) -> (f64, u64, u64) {
+        let (mut window, mut rng) = (DurableWindow::new(Time::ZERO), Rng::new(seed));
+        let (mut now, mut left, mut worst) = (0.0_f64, size, 0);
+        let mut syncs_until = None;
+        let at = |now: f64| Time::ZERO + Span::from_secs_f64(now);
+        let mut next_block = 0.0;
+        while left > 0 || window.written > 0 || window.syncing.is_some() {
+            let mut progressed = false;
+            if let Some(until) = syncs_until
+                && now >= until
+            {
+                window.end(at(now));
+                (syncs_until, progressed) = (None, true);
+            }
+            if window.due(at(now)).is_some_and(|due| due <= at(now)) {
+                let bytes = window.written as f64;
+                window.begin(at(now));
+                let noise = 0.9 + 0.2 * rng.unit();
+                syncs_until = Some(now + (disk.latency + bytes / disk.rate) * noise);
+                progressed = true;
+            }
+            if left > 0 && now >= next_block && window.admit((1 << 20).min(left)) {
+                left -= (1 << 20).min(left);
+                // What waited does not catch up.
+                next_block = f64::max(next_block, now - 0.001) + f64::from(1 << 20) / arrives;
+                progressed = true;
+            }
+            let lost = window.written + window.syncing.map_or(0, |(bytes, _)| bytes);
+            worst = worst.max(lost);
+            if !progressed {
+                now += 0.000_5;
+            }
+            assert!(now < 600.0, "it never ends");
+        }
+        (now, worst, window.window)
+    }
+
+    #[test]
+    fn a_fast_disk_is_not_waited_for() {
+        for seed in 0..20 {
+            let nvme = Disk { rate: 3e9, latency: 0.004 };
+            let (took, worst, _) = copy(&nvme, 1.2e9, 2 << 30, seed);
+            assert!(took < 1.05 * (2_u64 << 30) as f64 / 1.2e9 + 0.3, "seed {seed}: {took} s");
+            // A quarter of a second of what arrives, and what a sync takes.
+            assert!(worst < 420 << 20, "seed {seed}: {worst} bytes");
+        }
+    }
+
+    #[test]
+    fn a_slow_disk_holds_the_copy_to_its_rate() {
+        for seed in 0..20 {
+            let slow = Disk { rate: 40e6, latency: 0.01 };
+            let (took, worst, window) = copy(&slow, 1e9, 400 << 20, seed);
+            assert!(took < 1.15 * f64::from(400 << 20) / 40e6, "seed {seed}: {took} s");
+            assert!(worst <= 128 << 20 && window <= 128 << 20, "seed {seed}: {worst} bytes");
+        }
+    }
+
+    #[test]
+    fn a_sync_that_takes_a_second_costs_about_a_second_of_data() {
+        for seed in 0..20 {
+            let late = Disk { rate: 2e9, latency: 1.0 };
+            let (took, worst, _) = copy(&late, 200e6, 1 << 30, seed);
+            let alone = f64::from(1 << 30) / 200e6;
+            assert!(took < alone + 9.0, "seed {seed}: {took} s rather than {alone}");
+            assert!(worst <= 512 << 20, "seed {seed}: {worst} bytes");
+        }
+    }
+
+    #[test]
+    fn little_is_left_for_a_second_and_nothing_for_ever() {
+        let mut window = DurableWindow::new(Time::ZERO);
+        assert_eq!(window.due(Time::ZERO), None);
+        assert!(window.admit(1 << 20));
+        assert_eq!(window.due(Time::ZERO), Some(Time::ZERO + Span::from_secs(1)));
+        assert!(window.admit(8 << 20));
+        assert_eq!(window.due(Time::ZERO), Some(Time::ZERO + Span::from_millis(250)));
+    }
+
+    #[test]
+    fn a_write_larger_than_the_window_is_written_alone() {
+        let mut window = DurableWindow::new(Time::ZERO);
+        assert!(window.admit(1 << 30) && !window.admit(1));
+        window.begin(Time::ZERO);
+        assert!(!window.admit(1));
+        window.end(Time::ZERO + Span::from_millis(1));
+        assert!(window.admit(1));
+    }
+}

@@ -1,0 +1,185 @@
+//! `farline sync` and the flags that choose files, here, to and from a node; filters as rsync reads
+//! them.
+
+use farline_lab::{assert_same_tree, error_of, farline, json_of, node, plant, succeed};
+use serde_json::Value;
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+/// A tree in which patterns can go wrong.
+const PATHS: [&str; 16] = [
+    "a.c",
+    "a.h",
+    "b.o",
+    "core",
+    "d/a.c",
+    "d/b.o",
+    "d/core/x",
+    "d/e/a.c",
+    "d/e/b.o",
+    "d/e/f/a.c",
+    "e/d/a.c",
+    "e/[x]",
+    "e/9lives",
+    "lib/d/e",
+    "lib/tmp/x.tmp",
+    "tmp/keep/x",
+];
+
+fn plant_paths(top: &Path) {
+    for path in PATHS {
+        let file = top.join(path);
+        fs::create_dir_all(file.parent().expect("a folder")).expect("a folder");
+        fs::write(file, path).expect("written");
+    }
+}
+
+fn text(path: &Path) -> String {
+    path.to_str().expect("text").to_owned()
+}
+
+fn sync(args: &[&str]) -> Value {
+    json_of(farline().args(["--json", "sync"]).args(args))
+}
+
+fn planned(result: &Value) -> BTreeSet<String> {
+    let planned = result["planned"].as_array().expect("a list");
+    planned.iter().map(|file| file["path"].as_str().expect("a path").to_owned()).collect()
+}
+
+/// The files that rsync would copy.
+fn by_rsync(args: &[&str], from: &str, to: &str) -> BTreeSet<String> {
+    let said = succeed(
+        Command::new("rsync").args(["-rn", "--out-format=%n"]).args(args).arg(from).arg(to),
+    );
+    said.lines().filter(|line| !line.ends_with('/')).map(str::to_owned).collect()
+}
+
+#[test]
+fn filters_choose_what_rsync_chooses() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let (source, empty) = (dir.path().join("src"), dir.path().join("empty"));
+    plant_paths(&source);
+    fs::create_dir(&empty).expect("a folder");
+    let (merged, list) = (dir.path().join("rules"), dir.path().join("list"));
+    fs::write(&merged, "# rules\n+ a.?\n\n; more\n- /d/**\n").expect("written");
+    fs::write(&list, "*.o\n# no\n+ core\ntmp/\n").expect("written");
+    let merge = format!(". {}", text(&merged));
+    let list = format!("--exclude-from={}", text(&list));
+    let (from, to) = (format!("{}/", text(&source)), format!("{}/", text(&empty)));
+    let cases: [&[&str]; 27] = [
+        &["--exclude=*.o"],
+        &["--exclude=/a.c"],
+        &["--exclude=a.c"],
+        &["--exclude=core/"],
+        &["--exclude=core"],
+        &["--exclude=d/e"],
+        &["--exclude=d/e/"],
+        &["--exclude=/d/*/a.c"],
+        &["--exclude=d/**/a.c"],
+        &["--exclude=**/a.c"],
+        &["--exclude=**a.c"],
+        &["--exclude=d/**"],
+        &["--exclude=d/***"],
+        &["--exclude=/d/***"],
+        &["--exclude=?.[ch]"],
+        &["--exclude=[!a]*"],
+        &["--exclude=[[:digit:]]*"],
+        &["--exclude=\\[x\\]"],
+        &["--exclude=[[]x]"],
+        &["--include=*/", "--include=*.c", "--exclude=*"],
+        &["--exclude=*.c", "--include=/a.c"],
+        &["--include=/a.c", "--exclude=*.c"],
+        &["--filter=+ /lib/", "--filter=- /*"],
+        &["--filter=- *.c", "--filter=!", "--filter=- *.o"],
+        &["--filter", &merge],
+        &[&list],
+        &["--include=/tmp/***", &list, "--exclude=+ a.h", "--include=- a.*"],
+    ];
+    for args in cases {
+        let words: Vec<&str> = ["--dry-run"].iter().chain(args).copied().collect();
+        let ours = planned(&sync(&[&words[..], &[&from, &to]].concat()));
+        assert_eq!(ours, by_rsync(args, &from, &to), "{args:?}");
+    }
+    assert!(
+        fs::read_dir(&empty).expect("a folder").next().is_none(),
+        "a dry run changed something"
+    );
+}
+
+#[test]
+fn a_mistake_in_a_file_of_patterns_is_named() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let file = dir.path().join("rules");
+    fs::write(&file, "- a\n+ x[y\n").expect("written");
+    let rule = format!(". {}", text(&file));
+    let (from, to) = (text(dir.path()), text(&dir.path().join("to")));
+    let (error, code) = error_of(&["sync", "--filter", &rule, &from, &to]);
+    assert_eq!(code, 2, "{error}");
+    assert_eq!(error["code"], "bad-filter", "{error}");
+    let message = error["message"].as_str().expect("text");
+    assert!(message.contains("rules, line 2, column 4:"), "{message}");
+    assert!(!dir.path().join("to").exists());
+}
+
+#[test]
+fn syncing_twice_sends_nothing() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let (source, root) = (dir.path().join("src"), dir.path().join("root"));
+    fs::create_dir_all(&root).expect("a folder");
+    plant(&source);
+    let (_node, url) = node(&root, "write", &[]);
+    let up = root.join("up");
+    for (from, to, at) in [
+        (text(&source), text(&dir.path().join("here")), dir.path().join("here")),
+        (text(&source), format!("{url}/up"), up.clone()),
+        (format!("{url}/up"), text(&dir.path().join("down")), dir.path().join("down")),
+    ] {
+        let would = planned(&sync(&["--dry-run", &from, &to]));
+        assert!(!at.exists(), "{to}: a dry run changed something");
+        let first = sync(&[&from, &to]);
+        assert!(first["files"].as_u64() > Some(200), "{first}");
+        assert!(would.len() as u64 >= first["files"].as_u64().expect("a number"), "{to}");
+        assert_same_tree(&source, &at);
+        let second = sync(&[&from, &to]);
+        assert_eq!((&second["files"], &second["bytes"]), (&0.into(), &0.into()), "{to}: {second}");
+        // A node does not say of one path that it is a link: links to it are made again.
+        let left = planned(&sync(&["--dry-run", &from, &to]));
+        assert!(left.iter().all(|path| path == "link"), "{to}: {left:?}");
+    }
+    fs::write(source.join("one/small3"), "changed, and longer than it was").expect("written");
+    let result = sync(&["--dry-run", &text(&source), &format!("{url}/up")]);
+    let named = result["planned"].as_array().expect("a list");
+    let changed: Vec<_> = named.iter().filter(|file| file["path"] != "link").collect();
+    assert_eq!(changed.len(), 1, "{result}");
+    assert_eq!(changed[0]["path"], "one/small3", "{result}");
+    assert_eq!(changed[0]["reason"], "size-differs", "{result}");
+    assert_eq!(sync(&[&text(&source), &format!("{url}/up")])["files"], 1);
+}
+
+#[test]
+fn what_is_left_out_goes_nowhere_and_a_list_chooses() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let (source, root) = (dir.path().join("src"), dir.path().join("root"));
+    fs::create_dir_all(&root).expect("a folder");
+    plant_paths(&source);
+    let (_node, url) = node(&root, "write", &[]);
+    let list = dir.path().join("list");
+    fs::write(&list, b"d/e\0./a.c\0e/[x]\0").expect("written");
+    let list = text(&list);
+    sync(&[&text(&source), &format!("{url}/whole")]);
+    let wanted = ["a.c", "d/e/a.c", "d/e/f/a.c", "e/[x]"];
+    for (from, to, at) in [
+        (text(&source), text(&dir.path().join("here")), dir.path().join("here")),
+        (text(&source), format!("{url}/up"), root.join("up")),
+        (format!("{url}/whole"), text(&dir.path().join("down")), dir.path().join("down")),
+    ] {
+        sync(&["--files-from", &list, "--from0", "--exclude", "b.o", &from, &to]);
+        for path in PATHS {
+            assert_eq!(at.join(path).exists(), wanted.contains(&path), "{to}: {path}");
+        }
+        assert!(!at.join("lib").exists() && !at.join("d/core").exists(), "{to}: a folder too many");
+    }
+}
