@@ -75,6 +75,8 @@ pub struct Agreement {
     is_guarded: bool,
     /// The peer names what it leaves out of a tree that it sends (O-4).
     names_omissions: bool,
+    /// The peer names what does not land of a tree that it stores (O-5).
+    names_unlanded: bool,
 }
 
 impl Agreement {
@@ -95,6 +97,7 @@ impl Agreement {
             takes_held: features.held,
             is_guarded,
             names_omissions: features.omitted,
+            names_unlanded: features.unlanded,
         }
     }
 
@@ -124,6 +127,9 @@ impl Agreement {
         }
         if self.names_omissions && origin.is_none() {
             requests.push(farline_option("omitted", "named"));
+        }
+        if self.names_unlanded && origin.is_some() {
+            requests.push(farline_option("unlanded", "named"));
         }
         requests
     }

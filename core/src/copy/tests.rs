@@ -6,7 +6,7 @@ use crate::gridftp::client::{PeerFeatures, Request, Transfer};
 use crate::gridftp::{Command, Options, Pathname, Reply};
 use crate::units::{ByteRanges, Error, ErrorCode, Fault, Rate, Rng, Span, Time};
 
-const ALL: &[&str] = &["TREE", "CHECK", "ZEROS", "ORDER", "LIMIT", "ADAPT", "OMITTED"];
+const ALL: &[&str] = &["TREE", "CHECK", "ZEROS", "ORDER", "LIMIT", "ADAPT", "OMITTED", "UNLANDED"];
 const RTT: Span = Span::from_millis(100);
 
 fn features(listed: &[&str]) -> PeerFeatures {

@@ -18,7 +18,7 @@ use farline_core::copy::{Blame, CopyOptions, CopySummary, IdleTimeout};
 use farline_core::gridftp::Reply;
 use farline_core::profile::PathEstimate;
 use farline_core::transfer::{
-    Entry, Limit, PathContext, RecentWaits, TransferParams, UserOverrides, Waits,
+    Entry, EntryKind, Limit, PathContext, RecentWaits, TransferParams, UserOverrides, Waits,
 };
 use farline_core::units::{Bytes, Error, ErrorCode, Fault, Span, Time};
 use std::collections::BTreeSet;
@@ -241,6 +241,26 @@ impl<'a> Copy<'a> {
             left_out.remove(path);
         }
         self.stats.failures.extend(left_out);
+    }
+
+    /// Takes over what did not land at the other end (O-5) of entries that were counted.
+    pub(super) fn take_unlanded<'e>(
+        &mut self,
+        control: &Control,
+        entries: impl IntoIterator<Item = &'e Entry>,
+    ) {
+        let mut unlanded = lock(&control.heard()).take_left_out();
+        for (path, _) in &self.stats.failures {
+            unlanded.remove(path);
+        }
+        let is_file = |entry: &&Entry| matches!(entry.kind, EntryKind::File { .. });
+        for entry in entries.into_iter().filter(is_file) {
+            if unlanded.contains_key(&entry.path) {
+                self.stats.files -= 1;
+                self.stats.bytes -= entry.len();
+            }
+        }
+        self.stats.failures.extend(unlanded);
     }
 
     /// The time since the copy began.

@@ -39,6 +39,7 @@ impl Destination {
         Ok(match self {
             Destination::Files { root, start } => Box::new(
                 PosixSink::new(Arc::clone(root), start.clone(), Arc::clone(layout), true)
+                    .lenient()
                     .directly(direct.clone()),
             ),
             Destination::Diskless(store) => Box::new(store.sink(layout)?),

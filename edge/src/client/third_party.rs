@@ -94,7 +94,7 @@ pub(super) async fn run(
     tell_congestion(copy, &mut ends).await?;
     arrange(&mut ends, &choice).await?;
     if is_tree {
-        as_tree(copy, &mut ends, target, (bytes, files), &choice).await?;
+        as_tree(copy, &mut ends, target, &entries, (bytes, files), &choice).await?;
     } else {
         file_by_file(copy, &mut ends, &target, is_folder, &entries).await?;
     }
@@ -200,6 +200,7 @@ async fn as_tree(
     copy: &mut Copy<'_>,
     ends: &mut Ends<'_>,
     target: Vec<u8>,
+    entries: &[Entry],
     (bytes, files): (u64, u64),
     choice: &TransferParams,
 ) -> Result<(), Error> {
@@ -244,6 +245,7 @@ async fn as_tree(
     copy.stats.bad_headers += passes.bad_headers;
     copy.stats.bytes += bytes;
     copy.stats.files += files;
+    copy.take_unlanded(&ends.receiver, entries);
     copy.verified(integrity);
     for (end, remote) in [(&ends.sender, ends.from), (&ends.receiver, ends.to)] {
         copy.take_limit_of(end, remote);

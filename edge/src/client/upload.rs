@@ -316,6 +316,7 @@ async fn to_farline(
     };
     let summary = execute(copy, control, session, &mut upload).await?;
     upload.count(copy, &summary);
+    copy.take_unlanded(control, upload.layout.entries());
     copy.conclude(control, summary);
     copy.settle();
     Ok(())

@@ -73,6 +73,8 @@ pub(super) struct DataPlane {
     pub(super) held_there: ByteRanges,
     /// Whether the client is told what is left out of a tree (O-4).
     pub(super) names_omissions: bool,
+    /// Whether what does not land of a tree is named to the client, and the rest lands (O-5).
+    pub(super) names_unlanded: bool,
     /// What may change by itself of what this session sends.
     pub(super) adapt: Adapt,
 }
@@ -102,6 +104,7 @@ impl DataPlane {
             in_order: false,
             held_there: ByteRanges::new(),
             names_omissions: false,
+            names_unlanded: false,
             adapt: Adapt::default(),
         }
     }
@@ -349,6 +352,7 @@ impl DataPlane {
             }
             "held" => self.hold_there(value),
             "omitted" => set(&mut self.names_omissions, value, "named"),
+            "unlanded" => set(&mut self.names_unlanded, value, "named"),
             "limit" => {
                 self.pace = Pace::parse(value)?.map(Arc::new);
                 Ok(())

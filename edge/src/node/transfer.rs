@@ -12,9 +12,7 @@ use crate::mover::{
     receive, send,
 };
 use crate::prober::MODULE;
-use crate::stores::{
-    BytesSource, PosixSink, PosixSource, Sink, SlowSink, Source, WalkProblem, storage_error,
-};
+use crate::stores::{BytesSource, PosixSink, PosixSource, Sink, SlowSink, Source, storage_error};
 use crate::sys::lock::lock;
 use farline_core::gridftp::omission::omission_line;
 use farline_core::gridftp::server::{Action, TransferRequest};
@@ -456,14 +454,14 @@ impl RunningTransfer<'_> {
         )
     }
 
-    /// Names to the client what is left out of the tree (O-4): a lot of it by its number.
-    pub(super) fn left_out(&self, problems: &[WalkProblem]) {
-        for WalkProblem { path, error } in problems.iter().take(MOST_OMISSIONS) {
+    /// Names to the client what is left out of the tree (O-4, O-5): a lot of it by its number.
+    pub(super) fn left_out(&self, problems: &[(Vec<u8>, Error)]) {
+        for (path, error) in problems.iter().take(MOST_OMISSIONS) {
             self.reporter.remark(omission_line(path, error));
         }
         if let Some(more) = problems.len().checked_sub(MOST_OMISSIONS).filter(|&more| more > 0) {
             let message = format!("{more} more, which the node does not name");
-            let error = Error::new(Fault::There, ErrorCode::SourceUnreadable, message);
+            let error = Error::new(Fault::There, problems[MOST_OMISSIONS].1.code, message);
             self.reporter.remark(omission_line(b"", &error));
         }
     }

@@ -31,6 +31,8 @@ pub(crate) const FEATURE: &str = "FARLINE TREE";
 pub(crate) const CHECK_FEATURE: &str = "FARLINE CHECK";
 /// The FEAT line of blocks of zeros that are not sent.
 pub(crate) const ZEROS_FEATURE: &str = "FARLINE ZEROS";
+/// The FEAT line of trees of which what does not land is named.
+pub(crate) const UNLANDED_FEATURE: &str = "FARLINE UNLANDED";
 
 /// Which of the three transfers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -98,15 +100,13 @@ pub(super) fn store(
             let layout = Arc::new(Layout::new(entries, BLOCK_LEN));
             let start = beneath(&run.request.path).to_vec();
             let (sink, share): (Box<dyn Landing>, _) = match plane.store_kind() {
-                None => (
-                    Box::new(PosixSink::new(
-                        Arc::clone(&plane.shared.root),
-                        start,
-                        Arc::clone(&layout),
-                        true,
-                    )),
-                    None,
-                ),
+                None => {
+                    let root = Arc::clone(&plane.shared.root);
+                    let sink = PosixSink::new(root, start, Arc::clone(&layout), true);
+                    // Who does not hear of what is refused must not take the rest for all.
+                    let sink = if plane.names_unlanded { sink.lenient() } else { sink };
+                    (Box::new(sink), None)
+                }
                 Some(store) => {
                     let (sink, share) = diskless::sink(&plane.shared, store, &layout)?;
                     (Box::new(sink), share)
@@ -179,8 +179,18 @@ pub(super) fn store(
             let verdicts = DigestVerdict::decode_for(&incoming.layout, &list)?;
             let digests = incoming.digests.lock().unwrap_or_else(PoisonError::into_inner);
             let landed = run.landing(|| incoming.sink.land(Some((&verdicts, &digests))));
+            let is_named = plane.names_unlanded && !landed.is_cut_short;
+            if is_named {
+                run.left_out(&landed.failures);
+            }
             match landed.failures.first() {
                 None => Ok(list.len() as u64),
+                // The client knows what did not land; the rest has.
+                Some(_)
+                    if is_named && landed.failures.iter().all(|(_, error)| is_storage(error)) =>
+                {
+                    Ok(list.len() as u64)
+                }
                 Some((path, error)) => {
                     let others = match landed.failures.len() - 1 {
                         0 => String::new(),
@@ -233,7 +243,8 @@ pub(super) fn retrieve(
             };
             let len = plane.send_bytes(text, run)?;
             if plane.names_omissions {
-                run.left_out(&left_out);
+                let problems = left_out.into_iter().map(|problem| (problem.path, problem.error));
+                run.left_out(&problems.collect::<Vec<_>>());
             }
             // What was pipelined behind a manifest that did not go has nothing to send, and says so
             // at once (I-7).
@@ -292,6 +303,14 @@ fn receive_list(
         true => Err(blocks_missing("a list did not arrive whole".to_owned(), &run.tally)),
         false => Ok(sink.into_bytes()),
     }
+}
+
+/// Whether a file did not land for its place, and not for what arrived of it.
+fn is_storage(error: &Error) -> bool {
+    !matches!(
+        error.code,
+        ErrorCode::DigestMismatch | ErrorCode::DigestMissing | ErrorCode::SourceUnreadable
+    )
 }
 
 fn out_of_order(before: &str) -> Error {

@@ -2,12 +2,13 @@
 //! whole.
 //!
 //! A reader of the destination sees the old file or the new one, never a part. What fails is
-//! removed and named; the rest lands. Partial writes that the protocol makes in place (`APPE`,
+//! removed and named; the rest lands ([`refused`]). Partial writes that the protocol makes in place (`APPE`,
 //! `REST`, `ESTO A`) use [`PosixSink::in_place`]. What a broken-off transfer made durable stays,
 //! with its journal ([`PosixSink::begin`]).
 
 mod finish;
 mod protected;
+mod refused;
 mod table;
 
 use super::openfile::{DirectIo, OpenFile};
@@ -34,6 +35,7 @@ pub use finish::Landed;
 use finish::SYNC_TOGETHER;
 pub(super) use finish::check_digest;
 use protected::{OpenedUp, open_again};
+use refused::Refusals;
 use table::{Table, Turn};
 
 /// Files from this length on may have holes: what is shorter is written in one call anyway.
@@ -55,6 +57,8 @@ pub struct PosixSink {
     in_place: Option<u64>,
     /// Set modes and times from the layout's entries.
     metadata: bool,
+    /// What one place refuses costs the others nothing.
+    is_lenient: bool,
     direct: DirectIo,
 }
 
@@ -62,6 +66,7 @@ pub struct PosixSink {
 #[derive(Debug)]
 struct State {
     entries: Table<Arc<OpenFile>>,
+    refused: Refusals,
     /// The lock on the place and the journal, from the first file on.
     partial: Option<Arc<Partial>>,
     /// Folders that were made writable for as long as this lasts.
@@ -88,6 +93,7 @@ impl PosixSink {
             place: Place::of(&start, &layout),
             state: Mutex::new(State {
                 entries: Table::new(layout.entries().len()),
+                refused: Refusals::new(),
                 partial: None,
                 opened_up: OpenedUp::default(),
                 ending: Ending::BrokenOff,
@@ -95,6 +101,7 @@ impl PosixSink {
             opened: Condvar::new(),
             in_place: None,
             metadata,
+            is_lenient: false,
             direct: DirectIo::default(),
             root,
             start,
@@ -132,6 +139,9 @@ impl PosixSink {
 
     /// Locks the place, without a journal where none was begun.
     fn lock_place(&self) -> Result<(), Error> {
+        if self.in_place.is_some() {
+            return Ok(());
+        }
         let mut state = lock(&self.state);
         if state.partial.is_none() {
             let (begun, _) = Partial::begin(&self.root, self.place.clone(), &self.layout, None)?;
@@ -183,15 +193,28 @@ impl PosixSink {
     /// # Errors
     /// When one cannot be made.
     pub fn make_folders(&self) -> Result<(), Error> {
+        let mut refused = BTreeMap::new();
         for (index, entry) in self.layout.entries().iter().enumerate() {
             if entry.kind != EntryKind::Directory || lock(&self.state).entries.is_kept(index) {
                 continue;
             }
-            let path = self.path(entry);
-            self.root.create_directories(&path)?;
-            if self.metadata {
-                lock(&self.state).opened_up.open_up(&self.root, &path)?;
+            match self.make_folder(entry) {
+                Err(error) if !entry.path.is_empty() && self.costs_one_place(&error) => {
+                    refused.insert(self.path(entry), error.clone());
+                    self.refuse_entry(index, error);
+                }
+                made => made?,
             }
+        }
+        self.refuse_below(&refused);
+        Ok(())
+    }
+
+    fn make_folder(&self, entry: &Entry) -> Result<(), Error> {
+        let path = self.path(entry);
+        self.root.create_directories(&path)?;
+        if self.metadata {
+            lock(&self.state).opened_up.open_up(&self.root, &path)?;
         }
         Ok(())
     }
@@ -225,7 +248,6 @@ impl PosixSink {
             );
             return Err(Error::new(Fault::You, ErrorCode::SpecialFile, message));
         }
-        self.lock_place()?;
         if again {
             return open_again(&folder, &temporary).map_err(failed);
         }
@@ -268,14 +290,25 @@ impl PosixSink {
         };
         drop(state);
         // Not under the lock: files by the thousand are made by all threads at once.
-        let file =
-            self.create(entry, again).map(|file| Arc::new(OpenFile::to_write(file, &self.direct)));
+        let file = match self.lock_place() {
+            Err(error) => Err(error),
+            Ok(()) => match self.create(entry, again) {
+                Err(error) if self.costs_one_place(&error) => {
+                    self.refuse_entry(index, error);
+                    Ok(None)
+                }
+                made => made.map(|file| Some(Arc::new(OpenFile::to_write(file, &self.direct)))),
+            },
+        };
         match &file {
-            Ok(file) => lock(&self.state).entries.opened(index, Arc::clone(file), entry.len()),
+            Ok(Some(file)) => {
+                lock(&self.state).entries.opened(index, Arc::clone(file), entry.len());
+            }
+            Ok(None) => {}
             Err(_) => lock(&self.state).entries.failed(index),
         }
         self.opened.notify_all();
-        file.map(|file| Some((file, again)))
+        Ok(file?.map(|file| (file, again)))
     }
 
     /// Makes the temporary files of `entries` durable.

@@ -135,3 +135,75 @@ fn a_killed_copy_of_read_only_files_goes_on_where_it_was() {
         assert_eq!(hidden(landed), Vec::<String>::new());
     }
 }
+
+#[test]
+fn one_refused_folder_costs_a_tree_only_what_goes_there() {
+    let user = Ordinary::new();
+    let tree = user.path().join("t");
+    for folder in ["locked", "locked/e", "way/e", "open"] {
+        create_dir_all(tree.join(folder)).expect("folders");
+        for i in 0..20 {
+            write(tree.join(folder).join(format!("f{i}")), format!("{folder} {i}"))
+                .expect("written");
+        }
+        write(tree.join(folder).join("empty"), "").expect("written");
+        std::os::unix::fs::symlink("f0", tree.join(folder).join("link")).expect("a link");
+    }
+    plant_file(&tree.join("way/large"), 3, 1);
+    plant_file(&tree.join("open/large"), 3, 2);
+    user.own(&tree);
+    let roots = ["there", "third", "down", "here"].map(|name| made(&user, name));
+    for root in &roots {
+        let copy = root.join("t");
+        create_dir_all(&copy).expect("a folder");
+        // A file stands where a folder is to be.
+        write(copy.join("way"), "old").expect("written");
+        user.own(&copy);
+        // Somebody else's, where root runs the test.
+        create_dir_all(copy.join("locked")).expect("a folder");
+    }
+    let [there, third, down, here] = &roots;
+    let (_source, source) = user.node(user.path());
+    let (_there, node) = user.node(there);
+    let (_third, other) = user.node(third);
+    let is_locked = rustix::process::geteuid().is_root();
+    for (from, to, root) in [
+        (text(&tree), &format!("{node}/")[..], there),
+        (&format!("{source}/t")[..], text(down), down),
+        (&format!("{source}/t")[..], &format!("{other}/")[..], third),
+        (text(&tree), text(here), here),
+    ] {
+        let output = user.farline().args(["--json", "cp", "-r", from, to]).output().expect("runs");
+        let done: serde_json::Value = serde_json::from_slice(&output.stdout)
+            .unwrap_or_else(|error| panic!("{from} {to}: {error}: {output:?}"));
+        assert!(!output.status.success(), "{from} {to}: {done}");
+        let named: Vec<&str> = done["failures"]
+            .as_array()
+            .unwrap_or_else(|| panic!("{from} {to}: {done}"))
+            .iter()
+            .map(|failure| failure["path"].as_str().expect("a path"))
+            .collect();
+        let is_expected = |path: &str| {
+            let path = path.strip_prefix("t/").unwrap_or(path);
+            path.starts_with("way") || (is_locked && path.starts_with("locked"))
+        };
+        assert!(named.iter().all(|path| is_expected(path)), "{from} {to}: {named:?}");
+        for path in ["way", "way/e", "way/large", "way/e/f7", "way/e/link", "way/e/empty"] {
+            let count = named.iter().filter(|named| named.ends_with(path)).count();
+            assert_eq!(count, 1, "{from} {to}: {path} in {named:?}");
+        }
+        let landed = root.join("t");
+        assert_same_tree(&tree.join("open"), &landed.join("open"));
+        assert_eq!(std::fs::read(landed.join("way")).expect("stays"), b"old");
+        if is_locked {
+            assert_eq!(landed.join("locked").read_dir().expect("a folder").count(), 0);
+            assert!(named.iter().any(|named| named.ends_with("locked/f3")), "{named:?}");
+        } else {
+            assert_same_tree(&tree.join("locked"), &landed.join("locked"));
+        }
+        let files = if is_locked { 22 } else { 64 };
+        assert_eq!(done["files"], files, "{from} {to}: what failed is not counted");
+        assert_eq!(done["verified"], false);
+        assert_eq!(hidden(root), Vec::<String>::new());
+    }
+}

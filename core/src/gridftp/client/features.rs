@@ -43,6 +43,8 @@ pub struct PeerFeatures {
     pub tls_fingerprint: Option<String>,
     /// Copies trees as one.
     pub tree: bool,
+    /// Names what does not land of a tree (O-5).
+    pub unlanded: bool,
     /// Understands short records for zeros.
     pub zeros: bool,
     lines: Vec<String>,
@@ -86,6 +88,7 @@ impl PeerFeatures {
             third_party: ours("THIRDPARTY"),
             tls_fingerprint: told("TLS ").map(str::to_owned),
             tree: ours("TREE"),
+            unlanded: ours("UNLANDED"),
             zeros: ours("ZEROS"),
             lines,
         }

@@ -29,6 +29,8 @@ pub struct Landed {
     pub bytes: u64,
     /// What did not land, and why.
     pub failures: Vec<(Vec<u8>, Error)>,
+    /// Landing ended before its end: what is not among the failures did not land for certain.
+    pub is_cut_short: bool,
 }
 
 impl PosixSink {
@@ -53,8 +55,16 @@ impl PosixSink {
             return landed;
         }
         if let Err(error) = self.lock_place() {
+            landed.is_cut_short = true;
             landed.failures.push((self.start.clone(), error));
             return landed;
+        }
+        let refused = std::mem::take(&mut lock(&self.state).refused);
+        for (index, error) in refused {
+            let entry = &self.layout.entries()[index];
+            // An earlier run may have left it.
+            self.remove_temporary(entry);
+            landed.failures.push((entry.path.clone(), error));
         }
         let mut good = Vec::new();
         let is_file = |entry: &Entry| matches!(entry.kind, EntryKind::File { .. });
@@ -80,6 +90,7 @@ impl PosixSink {
             }
         }
         if together && let Err(error) = self.sync_all() {
+            landed.is_cut_short = true;
             landed.failures.push((self.start.clone(), error));
             return landed;
         }
@@ -98,6 +109,7 @@ impl PosixSink {
         }
         self.finish_folders(&mut landed);
         if together && let Err(error) = self.sync_all() {
+            landed.is_cut_short = true;
             landed.failures.push((self.start.clone(), error));
         }
         if let Some(partial) = self.journal() {
