@@ -141,8 +141,8 @@ fn a_fresh_upload_asks_for_all_at_once() {
     let mut session = session(SENDER, checked(), ALL);
     assert_eq!(wants(&mut session), ["open true"]);
     session.handle(seconds(1), opened(4));
-    let expected = "adapt=none, check=crc32c, digest=blake3, zeros=short, source=..., manifest, \
-        data, digests, move Tree";
+    let expected = "adapt=none, check=crc32c, digest=blake3, zeros=short, source=..., \
+        unlanded=named, manifest, data, digests, move Tree";
     assert_eq!(wants(&mut session).join(", "), expected);
 }
 
@@ -214,11 +214,11 @@ fn a_sender_believes_its_peer_on_lost_channels() {
     wants(&mut session);
     session.handle(seconds(2), moved(Err(lost()), ""));
     session.handle(seconds(4), Event::Heard(None));
-    assert_eq!(wants(&mut session), ["hear until 4.10 s", "await 5"]);
+    assert_eq!(wants(&mut session), ["hear until 4.10 s", "await 6"]);
     session.handle(seconds(4), answered(Ok(()), ""));
     session.handle(seconds(4), answered(Err(Error::new(Fault::There, ErrorCode::NoSpace, "")), ""));
     session.handle(seconds(4), answered(Err(missing()), ""));
-    assert_eq!(wants(&mut session), ["await 6", "await 7", "failed: no-space"]);
+    assert_eq!(wants(&mut session), ["await 7", "await 8", "failed: no-space"]);
 }
 
 #[test]
